@@ -26,7 +26,7 @@ void for_each_character(std::string_view text, Take take) {
   }
 }
 
-/// By id: how many scores are better.
+/// By id: the number of better scores.
 std::vector<std::uint32_t> rank_scores(const SentencePieceModel& model) {
   std::vector<float> scores;
   for (const SentencePiece& piece : model.pieces) scores.push_back(piece.score);
@@ -39,8 +39,8 @@ std::vector<std::uint32_t> rank_scores(const SentencePieceModel& model) {
   return ranks;
 }
 
-/// All strings that a symbol can have, forwards and backwards, so that both parts of every cut of a piece are found by
-/// walking it once in each direction.
+/// All symbols' strings, forwards and backwards: one walk over a piece in each direction finds both parts of all its
+/// splits.
 struct SymbolTries {
   PieceTrie forwards, backwards;
   const std::string& source;
@@ -48,11 +48,11 @@ struct SymbolTries {
   void add(const std::string& text, std::uint32_t symbol) {
     auto number = static_cast<std::int32_t>(symbol);
     if (!forwards.add(text, number) || !backwards.add(std::string(text.rbegin(), text.rend()), number))
-      fail(Exit::bad_data, source, ": pieces of more than ", PieceTrie::kMaxNodes, " characters");
+      fail(Exit::bad_data, source, ": its pieces need more than ", PieceTrie::kMaxNodes, " trie nodes");
   }
 };
 
-/// By position in `text`: the symbol that is all of the text up to there, going from its first byte to its last.
+/// By length: the symbol that the first bytes from `at` spell, or kNoSymbol.
 template <class Iterator>
 std::vector<std::uint32_t> symbols_from(const PieceTrie& trie, Iterator at, Iterator end) {
   std::vector<std::uint32_t> out(end - at + 1, kNoSymbol);
@@ -70,13 +70,13 @@ std::vector<std::uint32_t> symbols_from(const PieceTrie& trie, Iterator at, Iter
 
 SentencePieceBpe::SentencePieceBpe(const SentencePieceModel& model)
     : unk_(static_cast<std::uint32_t>(model.unk)),
-      pieces_(static_cast<std::uint32_t>(model.pieces.size())),
-      symbols_(pieces_),
-      ascii_(0x80, kStranger),
+      piece_count_(static_cast<std::uint32_t>(model.pieces.size())),
+      symbol_count_(piece_count_),
+      ascii_(0x80, kUnknownCharacter),
       pairs_(0) {
   SymbolTries tries{{}, {}, model.source};
-  std::vector<std::string> strings(pieces_);
-  for (std::uint32_t id = 0; id < pieces_; ++id) {
+  std::vector<std::string> strings(piece_count_);
+  for (std::uint32_t id = 0; id < piece_count_; ++id) {
     const SentencePiece& piece = model.pieces[id];
     is_unused_.push_back(piece.kind == SentencePiece::Kind::unused);
     has_unused_ |= is_unused_.back();
@@ -89,7 +89,7 @@ SentencePieceBpe::SentencePieceBpe(const SentencePieceModel& model)
     for_each_character(text, [&](std::size_t at, std::size_t length) {
       std::string character = text.substr(at, length);
       std::int32_t symbol = tries.forwards.find(character);
-      if (symbol < 0) tries.add(character, symbols_), symbol = piece_number(symbols_++);
+      if (symbol < 0) tries.add(character, symbol_count_), symbol = piece_number(symbol_count_++);
       characters_.add(character, symbol);
       if (byte_of(character[0]) < 0x80) ascii_[byte_of(character[0])] = symbol_of(symbol);
     });
@@ -100,21 +100,21 @@ SentencePieceBpe::SentencePieceBpe(const SentencePieceModel& model)
 void SentencePieceBpe::add_pairs(const std::vector<std::string>& strings, const std::vector<std::uint32_t>& ranks,
                                  const PieceTrie& forwards, const PieceTrie& backwards) {
   struct Pair {
-    std::uint32_t left, right, joined;
+    std::uint32_t left, right, merged;
   };
   std::vector<Pair> found;
-  for (std::uint32_t id = 0; id < pieces_; ++id) {
+  for (std::uint32_t id = 0; id < piece_count_; ++id) {
     const std::string& text = strings[id];
     std::vector<std::uint32_t> lefts = symbols_from(forwards, text.begin(), text.end());
     std::vector<std::uint32_t> rights = symbols_from(backwards, text.rbegin(), text.rend());
     for_each_character(text, [&](std::size_t at, std::size_t) {
       if (at == 0) return;
       std::uint32_t left = lefts[at], right = rights[text.size() - at];
-      if (left != kNoSymbol && right != kNoSymbol) found.push_back({left, right, id});
+      if (left != kNoSymbol && right != kNoSymbol) found.push_back({.left = left, .right = right, .merged = id});
     });
   }
   pairs_ = PairTable(found.size());
-  for (const Pair& pair : found) pairs_.set(pair.left, pair.right, ranks[pair.joined], pair.joined);
+  for (const Pair& pair : found) pairs_.set(pair.left, pair.right, ranks[pair.merged], pair.merged);
 }
 
 void SentencePieceBpe::split_word(std::string_view word, std::vector<std::uint32_t>& symbols) const {
@@ -135,30 +135,30 @@ void SentencePieceBpe::split_word(std::string_view word, std::vector<std::uint32
     } else {
       std::size_t length = std::min(internal_length(word[at]), word.size() - at);
       std::int32_t symbol = characters_.find(word.substr(at, length));
-      symbols.push_back(symbol < 0 ? kStranger : symbol_of(symbol));
+      symbols.push_back(symbol < 0 ? kUnknownCharacter : symbol_of(symbol));
       at += length;
     }
   }
 }
 
 void SentencePieceBpe::encode(std::string_view word, Scratch& scratch, std::vector<std::int32_t>& out) const {
-  if (word.size() >= MergeScratch::kNone) fail(Exit::bad_data, "a word of ", word.size(), " bytes");
+  if (word.size() >= MergeScratch::kNone) fail(Exit::bad_data, "a word of ", word.size(), " bytes; the limit is 4 GiB");
   split_word(word, scratch.symbols);
   if (has_unused_) {
-    scratch.splits.resize(pieces_);
+    scratch.splits.resize(piece_count_);
     for (std::uint32_t piece : scratch.splits_set) scratch.splits[piece] = {};
     scratch.splits_set.clear();
   }
   if (scratch.symbols.size() <= kShortWord && !has_unused_) {
-    join_short(scratch.symbols);
+    merge_short(scratch.symbols);
   } else {
-    join_long(scratch);
+    merge_long(scratch);
   }
   for (std::uint32_t symbol : scratch.symbols) append(symbol, scratch, out);
 }
 
-void SentencePieceBpe::join_short(std::vector<std::uint32_t>& symbols) const {
-  std::uint64_t pairs[kShortWord];  // pairs[i] joins symbols[i] and symbols[i + 1]
+void SentencePieceBpe::merge_short(std::vector<std::uint32_t>& symbols) const {
+  std::uint64_t pairs[kShortWord];  // pairs[i] is of symbols[i] and symbols[i + 1]
   std::size_t count = symbols.size();
   for (std::size_t i = 0; i + 1 < count; ++i) pairs[i] = pairs_.find(symbols[i], symbols[i + 1]);
   while (count > 1) {
@@ -175,13 +175,13 @@ void SentencePieceBpe::join_short(std::vector<std::uint32_t>& symbols) const {
   symbols.resize(count);
 }
 
-void SentencePieceBpe::join_long(Scratch& scratch) const {
+void SentencePieceBpe::merge_long(Scratch& scratch) const {
   auto& symbols = scratch.symbols;
-  // The left pair first: the order decides which split of an unused piece is the last.
-  auto note_split = [&](std::uint32_t left, std::uint32_t right, std::uint32_t joined) {
-    if (!has_unused_ || !is_unused_[joined]) return;
-    scratch.splits[joined] = {left, right, true};
-    scratch.splits_set.push_back(joined);
+  // Called for the left pair first: the order decides which split of an unused piece is the last.
+  auto note_split = [&](std::uint32_t left, std::uint32_t right, std::uint32_t merged) {
+    if (!has_unused_ || !is_unused_[merged]) return;
+    scratch.splits[merged] = {.left = left, .right = right, .is_set = true};
+    scratch.splits_set.push_back(merged);
   };
   merge_symbols(
       symbols.size(), [&](std::uint32_t at) { return symbols[at]; }, pairs_, scratch.merges, note_split);
@@ -192,7 +192,7 @@ void SentencePieceBpe::join_long(Scratch& scratch) const {
 
 void SentencePieceBpe::append(std::uint32_t symbol, Scratch& scratch, std::vector<std::int32_t>& out) const {
   symbol &= ~kFrozen;
-  if (symbol >= pieces_) {
+  if (symbol >= piece_count_) {
     out.push_back(piece_number(unk_));
     return;
   }
@@ -205,12 +205,12 @@ void SentencePieceBpe::append(std::uint32_t symbol, Scratch& scratch, std::vecto
   while (!parts.empty()) {
     std::uint32_t part = parts.back();
     parts.pop_back();
-    bool is_split = part < pieces_ && is_unused_[part] && scratch.splits[part].is_set;
+    bool is_split = part < piece_count_ && is_unused_[part] && scratch.splits[part].is_set;
     if (is_split) {
       parts.push_back(scratch.splits[part].right);
       parts.push_back(scratch.splits[part].left);
     } else {
-      out.push_back(piece_number(part < pieces_ && !is_unused_[part] ? part : unk_));
+      out.push_back(piece_number(part < piece_count_ && !is_unused_[part] ? part : unk_));
     }
   }
 }

@@ -12,7 +12,7 @@ namespace {
 
 using Kind = SentencePiece::Kind;
 
-/// A word seen before, of up to kMaxPieces known pieces, and the margin within which these are right. A cache line.
+/// A cached word of up to kMaxPieces known pieces, and the margin within which they are right. A cache line.
 struct KnownWord {
   static constexpr std::size_t kMaxPieces = 10;
   PieceKey key;
@@ -21,8 +21,8 @@ struct KnownWord {
   std::int32_t pieces[kMaxPieces] = {};
 };
 
-/// The requirements of the encoder on a model: its scratch, the sum that a text's words pass on, and what a word's
-/// memory is worth.
+/// The interface of WordEncoder to a model: its scratch, the sum that each word of a text takes over from the last, and
+/// when a cached word is right.
 struct UnigramWords {
   const UnigramModel& model;
   UnigramModel::Scratch scratch = {};
@@ -32,7 +32,7 @@ struct UnigramWords {
   void encode(std::string_view word, std::vector<std::int32_t>& pieces) { model.encode(word, sum, scratch, pieces); }
   float margin(std::string_view word) { return model.margin(word, scratch); }
   bool is_safe(float margin) const { return model.is_safe(margin, sum); }
-  void pass(std::int32_t piece) { sum = model.add_score(sum, piece); }
+  void add_to_sum(std::int32_t piece) { sum = model.add_score(sum, piece); }
 };
 
 struct BpeWords {
@@ -43,23 +43,23 @@ struct BpeWords {
   void encode(std::string_view word, std::vector<std::int32_t>& pieces) { model.encode(word, scratch, pieces); }
   float margin(std::string_view) { return 1; }
   bool is_safe(float) const { return true; }
-  void pass(std::int32_t) {}
+  void add_to_sum(std::int32_t) {}
 };
 
 template <class Words>
 class WordEncoder : public Encoder {
  public:
-  WordEncoder(const SentencePieceCutter& cutter, Words words, EncoderMemory memory)
-      : cutter_(cutter), words_(std::move(words)), cache_(memory == EncoderMemory::large ? 14 : 5) {}
+  WordEncoder(const SentencePieceSegmenter& segmenter, Words words, EncoderMemory memory)
+      : segmenter_(segmenter), words_(std::move(words)), cache_(memory == EncoderMemory::large ? 14 : 5) {}
 
   void append(std::string_view text, std::vector<std::int32_t>& ids) override {
-    cutter_.normalizer().normalize(text, normalized_);
-    normalized_.reserve(16);  // bytes that a word's key may be read from
+    segmenter_.normalizer().normalize(text, normalized_);
+    normalized_.reserve(16);  // PieceKey::of reads 16 bytes at a word's start
     words_.begin_text();
     const std::size_t text_begin = ids.size();
-    for (std::string_view left = normalized_.view(); !left.empty();) {
-      std::string_view word = left.substr(0, cutter_.word_length(left));
-      left.remove_prefix(word.size());
+    for (std::string_view remaining = normalized_.view(); !remaining.empty();) {
+      std::string_view word = remaining.substr(0, segmenter_.word_length(remaining));
+      remaining.remove_prefix(word.size());
       if (!append_known(word, ids)) append_word(word, text_begin, ids);
     }
   }
@@ -73,18 +73,18 @@ class WordEncoder : public Encoder {
     const KnownWord* entry = set_->find(key_);
     if (entry == nullptr || !words_.is_safe(entry->margin)) return false;
     for (std::size_t i = 0; i < entry->count; ++i) {
-      words_.pass(entry->pieces[i]);
+      words_.add_to_sum(entry->pieces[i]);
       ids.push_back(entry->pieces[i]);
     }
     return true;
   }
 
   void append_word(std::string_view word, std::size_t text_begin, std::vector<std::int32_t>& ids) {
-    const std::int32_t unk = cutter_.model().unk;
+    const std::int32_t unk = segmenter_.model().unk;
     pieces_.clear();
     words_.encode(word, pieces_);
     if (std::find(pieces_.begin(), pieces_.end(), unk) != pieces_.end()) {
-      cutter_.append_ids(word, pieces_, text_begin, ids);
+      segmenter_.append_ids(word, pieces_, text_begin, ids);
       return;
     }
     ids.insert(ids.end(), pieces_.begin(), pieces_.end());
@@ -97,7 +97,7 @@ class WordEncoder : public Encoder {
     std::copy(pieces_.begin(), pieces_.end(), known.pieces);
   }
 
-  const SentencePieceCutter& cutter_;
+  const SentencePieceSegmenter& segmenter_;
   Words words_;
   PieceTable<KnownWord> cache_;
   PieceKey key_;
@@ -114,8 +114,8 @@ std::vector<std::string_view> user_defined_symbols(const SentencePieceModel& mod
   return out;
 }
 
-/// True if some piece has two neighbours, of which the first is (or is not) U+2581, and the second is (or is not).
-bool has_neighbours(const std::vector<std::string>& pieces, bool first_is_space, bool second_is_space) {
+/// True if some piece has two adjacent bytes, the first of which is (or is not) kSpace, and so the second.
+bool has_adjacent(const std::vector<std::string>& pieces, bool first_is_space, bool second_is_space) {
   for (const std::string& text : pieces) {
     for (std::size_t i = 1; i < text.size(); ++i) {
       if ((text[i - 1] == kSpace) == first_is_space && (text[i] == kSpace) == second_is_space) return true;
@@ -126,7 +126,7 @@ bool has_neighbours(const std::vector<std::string>& pieces, bool first_is_space,
 
 }  // namespace
 
-SentencePieceCutter::SentencePieceCutter(SentencePieceModel model)
+SentencePieceSegmenter::SentencePieceSegmenter(SentencePieceModel model)
     : model_(std::move(model)),
       normalizer_(model_.normalizer, model_.whitespace_as_suffix, user_defined_symbols(model_), model_.source) {
   std::vector<std::string> texts;
@@ -137,23 +137,23 @@ SentencePieceCutter::SentencePieceCutter(SentencePieceModel model)
   }
   if (model_.algorithm == SentencePieceModel::Algorithm::bpe) {
     bpe_ = std::make_unique<SentencePieceBpe>(model_);
-    if (bpe_->has_unused()) return;  // needs whole texts
+    if (bpe_->has_unused()) return;  // it needs whole texts
   } else {
     unigram_ = std::make_unique<UnigramModel>(model_);
   }
-  if (!has_neighbours(texts, false, true)) {
+  if (!has_adjacent(texts, false, true)) {
     cut_ = WordCut::before_space;
-  } else if (!has_neighbours(texts, true, false)) {
+  } else if (!has_adjacent(texts, true, false)) {
     cut_ = WordCut::after_space;
   }
 }
 
-std::unique_ptr<Encoder> SentencePieceCutter::make_encoder(EncoderMemory memory) const {
+std::unique_ptr<Encoder> SentencePieceSegmenter::make_encoder(EncoderMemory memory) const {
   if (bpe_ != nullptr) return std::make_unique<WordEncoder<BpeWords>>(*this, BpeWords{*bpe_}, memory);
   return std::make_unique<WordEncoder<UnigramWords>>(*this, UnigramWords{*unigram_}, memory);
 }
 
-std::size_t SentencePieceCutter::word_length(std::string_view text) const {
+std::size_t SentencePieceSegmenter::word_length(std::string_view text) const {
   auto skip_spaces = [&](std::size_t at) {
     while (at < text.size() && text[at] == kSpace) ++at;
     return at;
@@ -172,8 +172,8 @@ std::size_t SentencePieceCutter::word_length(std::string_view text) const {
   }
 }
 
-void SentencePieceCutter::append_ids(std::string_view word, std::span<const std::int32_t> pieces,
-                                     std::size_t text_begin, std::vector<std::int32_t>& ids) const {
+void SentencePieceSegmenter::append_ids(std::string_view word, std::span<const std::int32_t> pieces,
+                                        std::size_t text_begin, std::vector<std::int32_t>& ids) const {
   for (std::int32_t piece : pieces) {
     std::size_t length = piece == model_.unk ? std::min(internal_length(word[0]), word.size()) : lengths_[piece];
     const bool repeats = piece == model_.unk && ids.size() > text_begin && ids.back() == model_.unk;

@@ -26,9 +26,7 @@ class WireReader {
     std::uint64_t value = 0;  // varint, fixed64, fixed32
     std::string_view bytes;   // bytes
 
-    bool is(std::uint64_t wanted_number, Type wanted_type) const {
-      return number == wanted_number && type == wanted_type;
-    }
+    bool is(std::uint64_t field_number, Type field_type) const { return number == field_number && type == field_type; }
   };
 
   WireReader(std::string_view message, const std::string& source) : left_(message), source_(source) {}
@@ -36,8 +34,8 @@ class WireReader {
   bool next(Field& field) {
     if (left_.empty()) return false;
     std::uint64_t tag = read_varint();
-    field = {tag >> 3, static_cast<unsigned>(tag & 7), 0, {}};
-    if (field.number == 0 || field.number > 0x1FFFFFFF) broken("field number ", field.number);
+    field = {.number = tag >> 3, .type = static_cast<unsigned>(tag & 7), .value = 0, .bytes = {}};
+    if (field.number == 0 || field.number > 0x1FFFFFFF) refuse("field number ", field.number);
     switch (field.type) {
       case varint:
         field.value = read_varint();
@@ -52,19 +50,19 @@ class WireReader {
         field.bytes = take(read_varint());
         break;
       default:
-        broken("wire type ", field.type, " of field ", field.number);
+        refuse("wire type ", field.type, " of field ", field.number);
     }
     return true;
   }
 
  private:
   template <class... Parts>
-  [[noreturn]] void broken(const Parts&... parts) const {
-    fail(Exit::bad_data, source_, ": no SentencePiece model, or a damaged one: ", parts...);
+  [[noreturn]] void refuse(const Parts&... parts) const {
+    fail(Exit::bad_data, source_, ": not a SentencePiece model, or a damaged one: ", parts...);
   }
 
   std::string_view take(std::uint64_t size) {
-    if (size > left_.size()) broken("a field of ", size, " bytes where ", left_.size(), " are left");
+    if (size > left_.size()) refuse("a field of ", size, " bytes where ", left_.size(), " are left");
     std::string_view taken = left_.substr(0, size);
     left_.remove_prefix(taken.size());
     return taken;
@@ -77,7 +75,7 @@ class WireReader {
       value |= static_cast<std::uint64_t>(byte & 0x7F) << shift;  // the tenth byte has room for one bit
       if (byte < 0x80) return value;
     }
-    broken("a number of more than ten bytes");
+    refuse("a number of more than ten bytes");
   }
 
   std::uint64_t read_fixed(std::size_t size) {
@@ -105,7 +103,7 @@ SentencePiece read_piece(std::string_view message, std::size_t id, const std::st
     if (field.is(2, WireReader::fixed32)) piece.score = std::bit_cast<float>(static_cast<std::uint32_t>(field.value));
     if (field.is(3, WireReader::varint)) {
       if (field.value < 1 || field.value > 6)
-        fail(Exit::bad_data, source, ": piece ", id, " is of kind ", field.value, ", which is not known");
+        fail(Exit::bad_data, source, ": piece ", id, " is of kind ", field.value, ", which is unknown");
       piece.kind = static_cast<Kind>(field.value);
     }
   });
@@ -118,8 +116,7 @@ void read_trainer(std::string_view message, SentencePieceModel& model) {
   };
   for_each_field(message, model.source, [&](const WireReader::Field& field) {
     if (field.is(3, WireReader::varint)) {
-      if (field.value < 1 || field.value > 4)
-        fail(Exit::bad_data, model.source, ": model type ", field.value, " is not known");
+      if (field.value < 1 || field.value > 4) fail(Exit::bad_data, model.source, ": unknown model type ", field.value);
       model.algorithm = static_cast<SentencePieceModel::Algorithm>(field.value);
     }
     if (field.is(24, WireReader::varint)) model.whitespace_as_suffix = field.value != 0;
@@ -171,7 +168,7 @@ void check_piece(const SentencePieceModel& model, std::size_t id) {
     refuse(" (", piece.text, ") is a control piece of one character, which a BPE model cannot have");
 }
 
-/// Checks the pieces and finds those with a meaning.
+/// Checks the pieces and finds the special ones.
 void resolve_pieces(SentencePieceModel& model) {
   std::unordered_map<std::string_view, std::int32_t> ids;
   model.byte_ids.fill(-1);
@@ -180,7 +177,7 @@ void resolve_pieces(SentencePieceModel& model) {
     const SentencePiece& piece = model.pieces[i];
     auto id = static_cast<std::int32_t>(i);
     if (!ids.emplace(piece.text, id).second)
-      fail(Exit::bad_data, model.source, ": piece ", i, " (", piece.text, ") is there twice");
+      fail(Exit::bad_data, model.source, ": piece ", i, " (", piece.text, ") appears twice");
     if (piece.kind == Kind::unknown) {
       if (model.unk >= 0)
         fail(Exit::bad_data, model.source, ": pieces ", model.unk, " and ", i, " are both the unknown piece");
@@ -188,10 +185,10 @@ void resolve_pieces(SentencePieceModel& model) {
     }
     if (piece.kind == Kind::byte) model.byte_ids[byte_of_piece(piece.text)] = id;
   }
-  if (model.unk < 0) fail(Exit::bad_data, model.source, ": no SentencePiece model: no piece is the unknown one");
+  if (model.unk < 0) fail(Exit::bad_data, model.source, ": not a SentencePiece model: it lacks an unknown piece");
   auto missing = std::find(model.byte_ids.begin(), model.byte_ids.end(), -1);
   if (model.byte_fallback && missing != model.byte_ids.end())
-    fail(Exit::bad_data, model.source, ": byte_fallback, but no piece for byte ", missing - model.byte_ids.begin());
+    fail(Exit::bad_data, model.source, ": has byte_fallback, but no piece for byte ", missing - model.byte_ids.begin());
   auto control = [&](const std::string& text) {
     auto found = ids.find(text);
     return found != ids.end() && model.piece(found->second).kind == Kind::control ? found->second : -1;
@@ -205,7 +202,8 @@ void resolve_pieces(SentencePieceModel& model) {
 
 SentencePieceModel parse_sentencepiece_model(std::string_view content, const std::string& source) {
   using Algorithm = SentencePieceModel::Algorithm;
-  if (content.size() > std::size_t{1} << 30) fail(Exit::bad_data, source, ": no SentencePiece model: over 1 GiB");
+  if (content.size() > std::size_t{1} << 30)
+    fail(Exit::bad_data, source, ": not a SentencePiece model: it has more than 1 GiB");
   SentencePieceModel model;
   model.source = source;
   for_each_field(content, source, [&](const WireReader::Field& field) {

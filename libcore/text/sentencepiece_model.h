@@ -1,11 +1,11 @@
-// A SentencePiece model file, read: its pieces and the settings that change what text becomes.
+// Reads a SentencePiece model file: its pieces and the settings that affect encoding and decoding.
 //
 // The file is a protocol buffer (sentencepiece_model.proto, ModelProto). The reader implements only the wire format: it
-// takes unknown fields as protocol buffers do, by skipping them, and checks every length. Fields that only describe the
-// training (trainer_spec, but for those below) and self-test samples are skipped. Refused, with the file's name:
-// word and character models, kinds of pieces that are not known, what SentencePiece itself refuses (empty or repeated
-// pieces, no <unk>, byte pieces without byte fallback or not all 256), and what it takes but cannot use (scores that
-// are not numbers, pieces that are not UTF-8 or hold U+0000, a string that is a normal and a control piece at once).
+// skips unknown fields, as protocol buffers do, and checks every length. It also skips self-test samples and fields
+// that only describe the training (trainer_spec, except those below). Throws Error(bad_data), which names the file, for
+// word and character models and unknown kinds of pieces; for what SentencePiece itself refuses (empty or repeated
+// pieces, no <unk>, byte pieces without byte fallback or not all 256); and for what it accepts but cannot use (scores
+// that are not finite, pieces that are not UTF-8 or hold U+0000, control pieces of one character in a BPE model).
 #pragma once
 
 #include <array>
@@ -16,17 +16,17 @@
 
 namespace mtl {
 
-/// One piece. The numbers of the kinds are those of the file.
+/// One piece. The kinds have the file's numbers.
 struct SentencePiece {
   enum class Kind : int { normal = 1, unknown = 2, control = 3, user_defined = 4, unused = 5, byte = 6 };
   std::string text;
   float score = 0;
   Kind kind = Kind::normal;
-  /// A piece that text can be cut into; the others have strings that text never matches.
+  /// True for a piece that text can match; the strings of the others never do.
   bool is_matched() const { return kind == Kind::normal || kind == Kind::user_defined || kind == Kind::unused; }
 };
 
-/// The changes to a text before it is cut, or after it is joined (text/sentencepiece_normalizer.h).
+/// How a text is changed before encoding, or after decoding (text/sentencepiece_normalizer.h).
 struct SentencePieceRules {
   std::string charsmap;  // precompiled rules; empty: none
   bool add_dummy_prefix = true;
@@ -45,7 +45,7 @@ struct SentencePieceModel {
   SentencePieceRules denormalizer;
   std::string unk_surface = " \xE2\x81\x87 ";  // what <unk> is decoded to
   std::string unk_piece = "<unk>", bos_piece = "<s>", eos_piece = "</s>", pad_piece = "<pad>";
-  // Ids; -1 when the model has no such control piece. There is always an unk.
+  // Ids; -1 if the model lacks such a control piece. unk is always set.
   std::int32_t unk = -1, bos = -1, eos = -1, pad = -1;
   std::array<std::int32_t, 256> byte_ids{};  // only with byte_fallback
 

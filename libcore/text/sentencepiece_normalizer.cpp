@@ -9,7 +9,7 @@ namespace mtl {
 
 namespace {
 
-constexpr std::size_t kMaxReplacement = 4096;  // bytes: a damaged map must not blow a text up
+constexpr std::size_t kMaxReplacement = 4096;  // bytes; a damaged map must not blow up a text
 
 // A unit of Darts-clone's double array. A leaf has bit 31 set and holds a value.
 bool has_leaf(std::uint32_t unit) { return (unit >> 8 & 1) != 0; }
@@ -17,7 +17,7 @@ std::uint32_t offset_of(std::uint32_t unit) { return unit >> 10 << ((unit & 1u <
 std::uint32_t label_of(std::uint32_t unit) { return unit & (1u << 31 | 0xFF); }
 constexpr std::uint32_t kValue = (1u << 31) - 1;
 
-/// Appends with U+2581 and, if asked, blanks as kSpace.
+/// Appends `text` with kSpace for U+2581 and `blank` for a blank.
 void append_internal(std::string_view text, char blank, SentencePieceNormalizer::Result& out) {
   char* write = out.reserve(text.size());
   for (std::size_t i = 0; i < text.size();) {
@@ -81,7 +81,7 @@ void SentencePieceNormalizer::read_charsmap(std::string_view charsmap) {
   replacements_ = charsmap.substr(4 + trie_bytes);
 }
 
-/// Goes from the state `node` by `byte`; afterwards node is where that unit's children begin.
+/// Steps from `node`, the offset of a unit's children, to the unit for `byte`; false if there is no such child.
 bool SentencePieceNormalizer::steps_to(std::uint32_t& node, unsigned char byte) const {
   std::uint32_t at = node ^ byte;
   if (at >= units_.size() || label_of(units_[at]) != byte) return false;
@@ -90,7 +90,8 @@ bool SentencePieceNormalizer::steps_to(std::uint32_t& node, unsigned char byte) 
 }
 
 std::string_view SentencePieceNormalizer::replacement(std::uint32_t offset) const {
-  if (offset >= replacements_.size()) fail(Exit::bad_data, source_, ": a normalization rule leads nowhere");
+  if (offset >= replacements_.size())
+    fail(Exit::bad_data, source_, ": a normalization rule points behind the end of the rules");
   std::string_view rest = std::string_view(replacements_).substr(offset, kMaxReplacement + 1);
   std::size_t length = rest.find('\0');
   if (length == std::string_view::npos) {
@@ -122,7 +123,7 @@ SentencePieceNormalizer::Prefix SentencePieceNormalizer::next_prefix(std::string
   return {text.substr(0, next.length), static_cast<std::size_t>(next.length)};
 }
 
-/// A character of ASCII that no rule changes, whatever ASCII follows, is copied without a search of the rules.
+/// An ASCII character that no rule changes, whatever ASCII character follows, is copied without searching the rules.
 void SentencePieceNormalizer::classify_bytes() {
   for (unsigned byte = 0; byte < 256; ++byte) {
     bytes_[byte] = Byte::other;
@@ -144,7 +145,7 @@ void SentencePieceNormalizer::classify_bytes() {
   }
 }
 
-/// Takes what it can of the start of `text` without looking at the rules; returns how many bytes.
+/// Appends as much of the start of `text` as needs no rules; returns the number of bytes taken.
 std::size_t SentencePieceNormalizer::append_plain(std::string_view text, bool& after_blank, Result& out) const {
   const char* at = text.data();
   const char* end = at + text.size();
@@ -152,7 +153,7 @@ std::size_t SentencePieceNormalizer::append_plain(std::string_view text, bool& a
   bool blank_before = after_blank;
   for (; at < end; ++at) {
     Byte kind = bytes_[byte_of(*at)];
-    // A rule could join the last ASCII character with what follows: a letter and its combining accent.
+    // A rule could compose the last ASCII character with the next one: a letter and its combining accent.
     if (kind == Byte::other || (at + 1 < end && byte_of(at[1]) >= 0x80)) break;
     if (kind == Byte::copied) {
       *write++ = *at;

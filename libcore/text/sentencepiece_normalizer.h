@@ -1,15 +1,17 @@
-// SentencePiece's changes to a text before cutting it: rules, white space, the dummy prefix.
+// SentencePiece's normalization of a text: rules, white space, the dummy prefix.
 //
 // - A user-defined symbol is copied unchanged, the longest first.
 // - Else the longest rule of precompiled_charsmap that matches replaces what it matches. (The map is a u32
 //   little-endian size, a Darts-clone double-array trie of this size, and replacements that end in U+0000; the
 //   trie's values are their offsets.)
-// - Else one character stays; a byte that begins none becomes U+FFFD.
-// - remove_extra_whitespaces: leading, trailing and repeated blanks go.
-// - escape_whitespaces: a blank becomes U+2581. add_dummy_prefix puts one more in front (whitespace_as_suffix: behind).
+// - Else one character is copied; an invalid byte becomes U+FFFD.
+// - remove_extra_whitespaces removes leading, trailing and repeated blanks.
+// - escape_whitespaces replaces a blank by U+2581. add_dummy_prefix puts one more in front (whitespace_as_suffix: at
+// the
+//   end).
 //
-// In the result U+2581 is the single byte kSpace, which no UTF-8 holds: words are shorter to look up, and their ends
-// are found by one byte. to_internal and to_text translate; lengths that scores depend on are of the translated text.
+// The result has the single byte kSpace, which UTF-8 never contains, for U+2581: words are shorter to look up, and
+// their ends are found by one byte. to_internal and to_text convert. Scores depend on lengths in UTF-8.
 #pragma once
 
 #include <cstdint>
@@ -36,13 +38,13 @@ std::string to_text(std::string_view internal);
 
 class SentencePieceNormalizer {
  public:
-  /// A normalized text. The buffer is kept from text to text and only grows.
+  /// A normalized text. The buffer is reused for the next text and only grows.
   struct Result {
     std::string bytes;
     std::size_t size = 0;
     std::string_view view() const { return {bytes.data(), size}; }
 
-    /// Where `count` more bytes can be written.
+    /// Returns where to write `count` more bytes, which the caller adds to `size`.
     char* reserve(std::size_t count) {
       if (bytes.size() - size < count) bytes.resize(2 * bytes.size() + count);
       return bytes.data() + size;
@@ -51,16 +53,16 @@ class SentencePieceNormalizer {
     void append(std::string_view text) { size += text.copy(reserve(text.size()), text.size()); }
   };
 
-  /// Throws Error(bad_data) that starts with `source` when the rules are damaged.
+  /// Throws Error(bad_data), which starts with `source`, if the rules are damaged or there are too many symbols.
   SentencePieceNormalizer(const SentencePieceRules& rules, bool whitespace_as_suffix,
                           const std::vector<std::string_view>& user_defined, std::string source);
-  /// Replaces `out`. Throws Error(bad_data) when a damaged rule is met.
+  /// Replaces `out`. Throws Error(bad_data) if a rule that it applies is damaged.
   void normalize(std::string_view text, Result& out) const;
 
  private:
   struct Prefix {
-    std::string_view text;   // what it becomes
-    std::size_t length = 0;  // bytes taken
+    std::string_view text;   // the normalized prefix
+    std::size_t length = 0;  // of the prefix, in bytes
   };
   enum class Byte : char { other, copied, blank };
 

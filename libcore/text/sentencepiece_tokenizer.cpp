@@ -18,7 +18,7 @@ using Kind = SentencePiece::Kind;
 constexpr const char* kModelFile = "tokenizer.model";
 constexpr const char* kConfigFile = "tokenizer_config.json";
 
-/// Puts an id in front of every text.
+/// Emits an id before every text.
 class PrefixedEncoder : public Encoder {
  public:
   PrefixedEncoder(std::unique_ptr<Encoder> plain, std::int32_t first) : plain_(std::move(plain)), first_(first) {}
@@ -32,7 +32,7 @@ class PrefixedEncoder : public Encoder {
   std::int32_t first_;
 };
 
-/// Cuts a text at special strings: at the first that comes; of several at one place, at the one that is listed first.
+/// Replaces special strings in a text by their ids: the first to occur; of several at one position, the first listed.
 class LegacyEncoder : public Encoder {
  public:
   LegacyEncoder(std::unique_ptr<Encoder> plain, std::vector<std::pair<std::string, std::int32_t>> specials)
@@ -44,7 +44,7 @@ class LegacyEncoder : public Encoder {
     while (true) {
       std::size_t first = std::string_view::npos, found = 0;
       for (std::size_t i = 0; i < specials_.size(); ++i) {
-        if (next_[i] < at) next_[i] = text.find(specials_[i].first, at);  // searched anew only when passed
+        if (next_[i] < at) next_[i] = text.find(specials_[i].first, at);  // search again only once it is passed
         if (next_[i] < first) first = next_[i], found = i;
       }
       plain_->append(text.substr(at, first == std::string_view::npos ? first : first - at), ids);
@@ -57,10 +57,10 @@ class LegacyEncoder : public Encoder {
  private:
   std::unique_ptr<Encoder> plain_;
   std::vector<std::pair<std::string, std::int32_t>> specials_;
-  std::vector<std::size_t> next_;  // where each comes next
+  std::vector<std::size_t> next_;  // the next position of each
 };
 
-/// The bytes of a run of byte pieces: what is not UTF-8 becomes U+FFFD, one for each byte.
+/// Moves the bytes of a run of byte pieces to `out`, with U+FFFD for each byte that is not UTF-8.
 void append_bytes_as_text(std::string& bytes, std::string& out) {
   const char* end = bytes.data() + bytes.size();
   for (const char* at = bytes.data(); at < end;) {
@@ -68,7 +68,7 @@ void append_bytes_as_text(std::string& bytes, std::string& out) {
     if (next.valid) {
       out.append(at, next.length);
     } else {
-      out += "\xEF\xBF\xBD";
+      out += kReplacementCharacter;
     }
     at += next.valid ? next.length : 1;
   }
@@ -94,15 +94,16 @@ bool is_sentencepiece_type(std::string_view type) {
 SentencePieceTokenizer::SentencePieceTokenizer(std::string content, const std::string& source, Options options)
     : content_(std::move(content)),
       options_(std::move(options)),
-      cutter_(parse_sentencepiece_model(content_, source)),
-      denormalizer_(cutter_.model().denormalizer, false, {}, source) {
+      segmenter_(parse_sentencepiece_model(content_, source)),
+      denormalizer_(segmenter_.model().denormalizer, false, {}, source) {
   if (options_.legacy && options_.type == "SentencePieceTokenizer") add_legacy_tokens();
-  if (options_.legacy && options_.type == "Llama2Tokenizer" && cutter_.model().bos < 0)
-    fail(Exit::bad_data, source, ": no piece ", cutter_.model().bos_piece, ", which Llama2Tokenizer begins texts with");
+  if (options_.legacy && options_.type == "Llama2Tokenizer" && segmenter_.model().bos < 0)
+    fail(Exit::bad_data, source, ": lacks the control piece ", segmenter_.model().bos_piece,
+         ", which Llama2Tokenizer puts before every text");
 }
 
 void SentencePieceTokenizer::add_legacy_tokens() {
-  const SentencePieceModel& model = cutter_.model();
+  const SentencePieceModel& model = segmenter_.model();
   special_of_.assign(model.pieces.size(), -1);
   std::unordered_map<std::string, std::int32_t> ids;
   for (std::size_t id = 0; id < model.pieces.size(); ++id)
@@ -124,28 +125,28 @@ void SentencePieceTokenizer::add_legacy_tokens() {
 }
 
 std::unique_ptr<Encoder> SentencePieceTokenizer::make_encoder(EncoderMemory memory) const {
-  std::unique_ptr<Encoder> plain = cutter_.make_encoder(memory);
+  std::unique_ptr<Encoder> plain = segmenter_.make_encoder(memory);
   if (!specials_.empty()) {
     std::vector<std::pair<std::string, std::int32_t>> specials;
     for (const Special& special : specials_) specials.emplace_back(special.text, special.id);
     return std::make_unique<LegacyEncoder>(std::move(plain), std::move(specials));
   }
   if (options_.legacy && options_.type == "Llama2Tokenizer")
-    return std::make_unique<PrefixedEncoder>(std::move(plain), cutter_.model().bos);
+    return std::make_unique<PrefixedEncoder>(std::move(plain), segmenter_.model().bos);
   return plain;
 }
 
 std::int64_t SentencePieceTokenizer::vocab_size() const {
-  return std::max(special_of_.size(), cutter_.model().pieces.size());
+  return std::max(special_of_.size(), segmenter_.model().pieces.size());
 }
 
 std::int32_t SentencePieceTokenizer::eod() const {
   for (const Special& special : specials_) {
     if (special.text == "<EOD>") return special.id;
   }
-  const SentencePieceModel& model = cutter_.model();
+  const SentencePieceModel& model = segmenter_.model();
   if (model.eos < 0)
-    fail(Exit::bad_data, model.source, ": no control piece ", model.eos_piece, ", which ends a document");
+    fail(Exit::bad_data, model.source, ": lacks the control piece ", model.eos_piece, ", the end-of-document token");
   return model.eos;
 }
 
@@ -153,13 +154,13 @@ std::int32_t SentencePieceTokenizer::pad() const {
   for (const Special& special : specials_) {
     if (special.text == "<PAD>") return special.id;
   }
-  return cutter_.model().pad;
+  return segmenter_.model().pad;
 }
 
 std::string SentencePieceTokenizer::decode(std::span<const std::int32_t> ids) const {
   for (std::int32_t id : ids) {
     if (id < 0 || id >= vocab_size())
-      fail(Exit::bad_data, "token ", id, " is not in the vocabulary of ", cutter_.model().source, " (", vocab_size(),
+      fail(Exit::bad_data, "token ", id, " is not in the vocabulary of ", segmenter_.model().source, " (", vocab_size(),
            " tokens)");
   }
   if (specials_.empty()) return decode_pieces(ids);
@@ -175,11 +176,11 @@ std::string SentencePieceTokenizer::decode(std::span<const std::int32_t> ids) co
 }
 
 std::string SentencePieceTokenizer::decode_pieces(std::span<const std::int32_t> ids) const {
-  const SentencePieceModel& model = cutter_.model();
+  const SentencePieceModel& model = segmenter_.model();
   const bool strips_first = model.normalizer.add_dummy_prefix || model.normalizer.remove_extra_whitespaces;
   std::string out, bytes;
   bool at_start = true;   // a blank at the start of a piece is the dummy prefix, or one that encoding would remove
-  bool stripped = false;  // just now
+  bool stripped = false;  // from the last piece
   for (std::int32_t id : ids) {
     const SentencePiece& piece = model.piece(id);
     if (piece.kind == Kind::byte) {
@@ -216,7 +217,7 @@ std::uint64_t SentencePieceTokenizer::hash() const {
 }
 
 void SentencePieceTokenizer::save(const std::string& folder) const {
-  const SentencePieceModel& model = cutter_.model();
+  const SentencePieceModel& model = segmenter_.model();
   auto token = [&](std::int32_t id) { return id < 0 ? Json() : Json(model.piece(id).text); };
   Json config = Json::object();
   config.set("add_bos_token", options_.legacy && options_.type == "Llama2Tokenizer");
@@ -226,7 +227,7 @@ void SentencePieceTokenizer::save(const std::string& folder) const {
   config.set("eos_token", token(model.eos));
   config.set("extra_ids", 0);
   config.set("legacy", false);
-  config.set("legacy_tokenizer", options_.legacy);  // these three say how find_sentencepiece finds it again
+  config.set("legacy_tokenizer", options_.legacy);  // this, the type and vocab_extra_ids are for find_sentencepiece
   config.set("megatron_tokenizer_type", options_.type);
   config.set("pad_token", token(model.pad));
   const bool is_bpe = model.algorithm == SentencePieceModel::Algorithm::bpe;
@@ -246,7 +247,8 @@ std::unique_ptr<Tokenizer> load_sentencepiece(const TokenizerOptions& options) {
   const std::string path = sentencepiece_file(options.tokenizer_model);
   return std::make_unique<SentencePieceTokenizer>(
       read_file(path), path,
-      SentencePieceTokenizer::Options{options.type, options.legacy_tokenizer, options.vocab_extra_ids});
+      SentencePieceTokenizer::Options{
+          .type = options.type, .legacy = options.legacy_tokenizer, .vocab_extra_ids = options.vocab_extra_ids});
 }
 
 std::optional<TokenizerOptions> find_sentencepiece(const std::string& folder) {
@@ -261,8 +263,7 @@ std::optional<TokenizerOptions> find_sentencepiece(const std::string& folder) {
   if (!file_exists(config_file)) return found;
   Json config = Json::read(config_file);
   std::string type = config.string_or("megatron_tokenizer_type", found.type);
-  if (!is_sentencepiece_type(type))
-    fail(Exit::bad_data, config_file, ": megatron_tokenizer_type ", type, " is not known");
+  if (!is_sentencepiece_type(type)) fail(Exit::bad_data, config_file, ": unknown megatron_tokenizer_type ", type);
   found.type = type;
   found.legacy_tokenizer = config.bool_or("legacy_tokenizer", false);
   found.vocab_extra_ids = config.int_or("vocab_extra_ids", 0);

@@ -1,19 +1,19 @@
 // SentencePiece models as Megatron's SentencePieceTokenizer, GPTSentencePieceTokenizer and Llama2Tokenizer.
 //
 // All three give the ids of SentencePieceProcessor.encode and the text of its decode; the vocabulary is the model's
-// pieces, and its end-of-sentence piece ends a document. Control pieces written in a text are ordinary characters;
-// user-defined symbols are always found.
+// pieces, and the end-of-document token is its end-of-sentence piece. Control pieces written in a text are ordinary
+// characters; user-defined symbols are always found.
 //
-// With `legacy` two of them are what they were in Megatron before February 2026 (core 0.16 and earlier):
+// With `legacy`, two of them behave as in Megatron before February 2026 (core 0.16 and earlier):
 // - Llama2Tokenizer puts the beginning-of-sentence id in front of every text.
 // - SentencePieceTokenizer adds <CLS>, <SEP>, <EOD>, <MASK>, <PAD>, <BOS>, <EOS> (the last three unless the model has
-//   such control pieces) and `vocab_extra_ids` tokens <extra_id_0>... behind the vocabulary, where it does not have
-//   them yet. Their strings in a text are these tokens, the text between them is encoded by itself, and <EOD> ends a
-//   document.
+//   such control pieces) and `vocab_extra_ids` tokens <extra_id_0>... after the vocabulary, unless it has them. Their
+//   strings in a text become these tokens, the text between them is encoded separately, and the end-of-document token
+//   is <EOD>.
 //
 // save() writes tokenizer.model as it was read, and a tokenizer_config.json with which transformers opens it: a BPE
-// model as LlamaTokenizer, a unigram model as T5Tokenizer, which are its nearest readers (the first differs by a blank
-// at the start of a text, the second knows no byte fallback); sentencepiece itself gives exactly our ids.
+// model as LlamaTokenizer, a unigram model as T5Tokenizer, the closest classes (the first differs by a blank at the
+// start of a text, the second lacks byte fallback); sentencepiece itself gives exactly our ids.
 #pragma once
 
 #include <string>
@@ -31,7 +31,7 @@ class SentencePieceTokenizer : public Tokenizer {
     bool legacy = false;
     std::int64_t vocab_extra_ids = 0;
   };
-  /// `content` is that of the model file `source`, which errors name.
+  /// `content` is that of the model file `source`, which errors name. Throws Error(bad_data) for a bad model.
   SentencePieceTokenizer(std::string content, const std::string& source, Options options);
 
   std::unique_ptr<Encoder> make_encoder(EncoderMemory memory) const override;
@@ -41,7 +41,7 @@ class SentencePieceTokenizer : public Tokenizer {
   std::int32_t pad() const override;
   std::string type() const override { return options_.type; }
   std::uint64_t hash() const override;
-  /// Also notes down the options, for find_sentencepiece.
+  /// Also stores the options, for find_sentencepiece.
   void save(const std::string& folder) const override;
 
  private:
@@ -50,14 +50,14 @@ class SentencePieceTokenizer : public Tokenizer {
 
   std::string content_;
   Options options_;
-  SentencePieceCutter cutter_;
+  SentencePieceSegmenter segmenter_;
   SentencePieceNormalizer denormalizer_;
   struct Special {
     std::string text;
     std::int32_t id;
   };
   std::vector<Special> specials_;         // legacy SentencePieceTokenizer, in Megatron's order
-  std::vector<std::int32_t> special_of_;  // by id: which of specials_; -1
+  std::vector<std::int32_t> special_of_;  // by id: index in specials_, or -1
 };
 
 /// True for one of Megatron's three names.
@@ -69,7 +69,7 @@ std::string sentencepiece_file(const std::string& path);
 /// options.tokenizer_model is a model file, or a folder that holds tokenizer.model.
 std::unique_ptr<Tokenizer> load_sentencepiece(const TokenizerOptions& options);
 
-/// The tokenizer.model of a folder, with the options that save() noted down; nothing when there is none.
+/// The tokenizer.model of a folder, with the options that save() stored; nothing if there is no such model.
 std::optional<TokenizerOptions> find_sentencepiece(const std::string& folder);
 
 }  // namespace mtl

@@ -31,7 +31,7 @@ bool PieceTrie::add(std::string_view text, std::int32_t piece) {
         grow();
         entry = &slot(key);
       }
-      *entry = {key, nodes_++, -1};
+      *entry = {.key = key, .node = nodes_++, .piece = -1};
     }
     if (i + 1 == text.size()) entry->piece = piece;
     node = entry->node;

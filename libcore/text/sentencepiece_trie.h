@@ -16,7 +16,7 @@ namespace mtl {
 
 class PieceTrie {
  public:
-  /// At most this many nodes; add() says when there is no more room.
+  /// With this many nodes, the trie is full.
   static constexpr std::uint32_t kMaxNodes = std::uint32_t{1} << 24;
   static constexpr std::uint32_t kRoot = 0;
 
@@ -24,14 +24,14 @@ class PieceTrie {
   struct alignas(16) Entry {
     std::uint32_t key = ~0u;  // parent << 8 | byte
     std::uint32_t node = 0;   // 0, the root, is not a child: a free entry
-    std::int32_t piece = -1;  // what is spelled up to here; -1 for nothing
+    std::int32_t piece = -1;  // the piece spelled up to here, or -1
   };
 
   PieceTrie();
-  /// Returns false when the trie is full. The empty string is not to be added.
+  /// Adds a string, which must not be empty. Returns false if the trie is full.
   bool add(std::string_view text, std::int32_t piece);
 
-  /// The step from `node` by `byte`; null when no piece continues like that.
+  /// The step from `node` by `byte`; null if no piece continues with it.
   const Entry* step(std::uint32_t node, unsigned char byte) const {
     std::uint32_t key = node << 8 | byte;
     for (std::size_t at = home(key);; at = (at + 1) & mask_) {
@@ -41,7 +41,7 @@ class PieceTrie {
     }
   }
 
-  /// The piece that is this very string; -1 for none.
+  /// The piece that equals `text`, or -1.
   std::int32_t find(std::string_view text) const {
     const Entry* entry = nullptr;
     std::uint32_t node = kRoot;
@@ -53,11 +53,11 @@ class PieceTrie {
     return entry == nullptr ? -1 : entry->piece;
   }
 
-  /// The longest piece at the start of `text`: its bytes, 0 for none, and which it is.
   struct Match {
-    std::size_t length = 0;
+    std::size_t length = 0;  // in bytes; 0 for no match
     std::int32_t piece = -1;
   };
+  /// The longest piece at the start of `text`.
   Match find_longest(std::string_view text) const {
     Match best;
     std::uint32_t node = kRoot;

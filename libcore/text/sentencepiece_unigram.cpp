@@ -13,14 +13,13 @@ namespace {
 
 using Kind = SentencePiece::Kind;
 constexpr float kUnknownPenalty = 10;
-constexpr float kLongestShortWord = 16;  // characters of a word whose margin() is computed
+constexpr float kMaxCachedCharacters = 16;  // of a word whose margin() is computed
 
-/// Above any logarithm of a probability: a user-defined piece wins over all other ways to spell it, the longer the
-/// better.
+/// Greater than any log probability: a user-defined piece wins over all other spellings, a longer one over a shorter.
 float score_of_user_defined(std::size_t bytes) { return 0.1F * float(bytes - 1); }
 
-/// The sums from `start` on become what they are relative to that one: the differences stay, and get exact again.
-void recentre(std::vector<UnigramModel::Scratch::Node>& nodes, std::size_t start, std::size_t frontier) {
+/// Subtracts the sum at `start` from those from there on: keeps their differences and restores precision.
+void recenter(std::vector<UnigramModel::Scratch::Node>& nodes, std::size_t start, std::size_t frontier) {
   const float offset = nodes[start].sum;
   nodes[start].sum = 0;
   for (std::size_t i = start + 1; i <= frontier; ++i) {
@@ -43,19 +42,19 @@ UnigramModel::UnigramModel(const SentencePieceModel& model) : scores_(model.piec
     scores_[id] = piece.kind == Kind::normal ? piece.score : score_of_user_defined(piece.text.size());
     magnitude = std::max(magnitude, std::fabs(scores_[id]));
     if (!trie_.add(to_internal(piece.text), static_cast<std::int32_t>(id)))
-      fail(Exit::bad_data, model.source, ": pieces of more than ", PieceTrie::kMaxNodes, " characters");
+      fail(Exit::bad_data, model.source, ": its pieces need more than ", PieceTrie::kMaxNodes, " trie nodes");
   }
-  largest_word_sum_ = kLongestShortWord * magnitude;
+  largest_word_sum_ = kMaxCachedCharacters * magnitude;
 }
 
 void UnigramModel::encode(std::string_view word, float& sum, Scratch& scratch, std::vector<std::int32_t>& out) const {
-  if (word.size() >= kNowhere) fail(Exit::bad_data, "a word of ", word.size(), " bytes");
+  if (word.size() >= kNowhere) fail(Exit::bad_data, "a word of ", word.size(), " bytes; the limit is 4 GiB");
   auto& nodes = scratch.nodes;
   nodes.assign(word.size() + 1, {});
   nodes[0].sum = sum;
-  std::size_t frontier = 0;  // the last node that some piece has reached
+  std::size_t frontier = 0;  // the last node that a piece has reached
   for (std::size_t start = 0; start < word.size();) {
-    if (std::fabs(nodes[start].sum) > kLargestSum) recentre(nodes, start, frontier);
+    if (std::fabs(nodes[start].sum) > kLargestSum) recenter(nodes, start, frontier);
     const float before = nodes[start].sum;
     const std::size_t character = std::min(internal_length(word[start]), word.size() - start);
     bool is_known = false;
@@ -80,7 +79,7 @@ void UnigramModel::encode(std::string_view word, float& sum, Scratch& scratch, s
   std::size_t first = out.size();
   for (std::size_t end = word.size(); end > 0; end = nodes[end].start) out.push_back(nodes[end].piece);
   std::reverse(out.begin() + static_cast<std::ptrdiff_t>(first), out.end());
-  constexpr std::size_t kKept = 1 << 16;  // a longer word's memory is not kept
+  constexpr std::size_t kKept = 1 << 16;  // the memory of a longer word is freed
   if (nodes.capacity() > kKept) nodes = {};
 }
 

@@ -1,16 +1,16 @@
-// A unigram model: the cut of a text into pieces whose scores have the largest sum (Kudo 2018).
+// A unigram model: splits a text into the pieces with the largest sum of scores (Kudo 2018).
 //
 //   best[end] = max over pieces that end there of best[start] + score(piece)
 //
-// Characters that are not pieces by themselves may be an unknown of score (lowest score - 10). Sums are kept as
-// SentencePiece 0.2.3 keeps them, because they decide ties: in float32, a later candidate wins only when it is greater,
-// and where a sum has passed 100,000 it and those already known beyond it are made relative to it. They run from the
-// start of the text, so a word's cut may depend on what is before it: encode() takes the sum so far, gives the new one.
+// A character that is not a piece may be unknown, with the score (lowest score - 10). Sums are those of SentencePiece
+// 0.2.3, because they decide ties: in fp32; a later candidate wins only if it is greater; and a sum beyond 100,000 is
+// subtracted from itself and from those after it. Sums run from the start of the text, so a word's split may depend on
+// the text before it: encode() takes that text's sum and updates it.
 //
-// A word's `margin` says how far that can go. It is the distance, per rounding step, from the best cut to the second
-// best in exact arithmetic; while roundings are smaller than it (is_safe), every sum before the word leads to the same
-// cut, and the word can be remembered. (A sum of n terms is off by at most n*u, where u is half a unit in the last
-// place of the largest sum; two paths can change places only if they are within 2*n*u.)
+// A word's `margin` bounds that dependence. It is the distance, per rounding step, from the best split to the second
+// best in exact arithmetic; while rounding errors are smaller (is_safe), every sum before the word leads to the same
+// split, and the word can be cached. (A sum of n terms is off by at most n*u, where u is half a unit in the last place
+// of the largest sum; two paths can change places only if they are within 2*n*u.)
 #pragma once
 
 #include <cmath>
@@ -43,18 +43,19 @@ class UnigramModel {
   static constexpr std::uint32_t kNowhere = ~0u;
   static constexpr float kLargestSum = 100000;
 
-  /// Appends the pieces of a normalized word (with kSpace, below 4 GiB), unknown characters as the unknown piece, one
-  /// each. `sum` is that of what comes before it in the same text, then that of both.
+  /// Appends the pieces of a normalized word (with kSpace), one unknown piece for each unknown character. `sum` is that
+  /// of the text before the word, then of both. Throws Error(bad_data) for a word of 4 GiB.
   void encode(std::string_view word, float& sum, Scratch& scratch, std::vector<std::int32_t>& out) const;
-  /// The difference of the two best sums of a short word without unknown characters, in fp64.
+  /// The margin of a word of up to 16 characters, in fp64: (best sum - second best) / (4 * (characters + 1)), at most
+  /// 1e30.
   float margin(std::string_view word, Scratch& scratch) const;
   bool is_safe(float margin, float sum) const { return margin > (std::fabs(sum) + largest_word_sum_) * 0x1p-24f; }
-  /// The sum after one more known piece, rounded as encode() does.
+  /// The sum after one more known piece, rounded as in encode().
   float add_score(float sum, std::int32_t piece) const { return scores_[piece] + sum; }
 
  private:
   PieceTrie trie_;
-  std::vector<float> scores_;  // by id, as added up: user-defined pieces have their bonus
+  std::vector<float> scores_;  // by id; of user-defined pieces, the bonus
   std::int32_t unk_;
   float unk_score_;
   float largest_word_sum_ = 0;

@@ -10,20 +10,20 @@ namespace mtl {
 
 namespace {
 
-// Sorted, small letters, without the last full stop.
+// Sorted, in lower case, without the last full stop.
 
-/// The next word belongs to them, whatever it is.
+/// They never end a sentence.
 constexpr std::array kBeforeWord = std::to_array<std::string_view>(
     {"adm",  "approx", "atty", "brig", "capt", "cf",  "cmdr",   "col",  "cpl", "dr",   "e.g", "eg", "fr", "gen",
      "gov",  "hon",    "i.e",  "ie",   "lt",   "maj", "messrs", "mlle", "mme", "mr",   "mrs", "ms", "mt", "pres",
      "prof", "pvt",    "rep",  "reps", "rev",  "sen", "sens",   "sgt",  "st",  "supt", "viz", "vs"});
 
-/// A number after them belongs to them; before anything else they are words.
+/// They do not end a sentence before a number; before anything else they are ordinary words.
 constexpr std::array kBeforeNumber =
     std::to_array<std::string_view>({"art", "ca", "ch",  "chap", "eq", "eqs", "fig",  "figs", "no",  "nos",
                                      "nr",  "p",  "par", "pp",   "pt", "sec", "sect", "v",    "vol", "vols"});
 
-/// They can end a sentence; what follows decides.
+/// They may end a sentence, depending on the next word.
 constexpr std::array kAbbreviations = std::to_array<std::string_view>(
     {"a.d",  "a.m",  "al",   "apr",  "assn", "aug",  "ave",  "b.c", "blvd", "bros", "calif", "co",
      "conn", "corp", "d.c",  "dec",  "dept", "dist", "ed",   "eds", "est",  "etc",  "feb",   "fla",
@@ -31,7 +31,7 @@ constexpr std::array kAbbreviations = std::to_array<std::string_view>(
      "mich", "min",  "minn", "nov",  "oct",  "okla", "op",   "p.m", "penn", "ph.d", "plc",   "rd",
      "resp", "sep",  "sept", "sq",   "sr",   "tenn", "univ", "va",  "vt",   "wash", "wis"});
 
-/// Words that, written with a capital, most likely begin a sentence.
+/// Words that, if capitalized, most likely begin a sentence.
 constexpr std::array kStarters = std::to_array<std::string_view>(
     {"a",     "after",   "all",     "also",         "although", "an",      "and",   "another",   "are",    "as",
      "at",    "because", "before",  "both",         "but",      "by",      "can",   "did",       "do",     "does",
@@ -72,21 +72,21 @@ bool is_opener(std::uint32_t c) {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_end(char c) { return c == '.' || c == '?' || c == '!'; }
-char to_small(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c; }
-bool is_small(char c) { return c >= 'a' && c <= 'z'; }
-bool is_capital(char c) { return c >= 'A' && c <= 'Z'; }
-bool is_letter(char c) { return is_small(to_small(c)); }
+char to_lower_ascii(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c; }
+bool is_lower(char c) { return c >= 'a' && c <= 'z'; }
+bool is_upper(char c) { return c >= 'A' && c <= 'Z'; }
+bool is_letter(char c) { return is_lower(to_lower_ascii(c)); }
 
 class SentenceSplitter {
  public:
   SentenceSplitter(std::string_view text, BetweenSentences between, std::vector<std::string_view>& out)
-      : text_(text), keeps_(between == BetweenSentences::keep), out_(out) {}
+      : text_(text), keeps_space_(between == BetweenSentences::keep), out_(out) {}
 
   void run() {
     for (Utf8Char last; !text_.empty() && is_space((last = utf8_before(text_, text_.size())).code);)
       text_.remove_suffix(last.length);
     first_word_ = skip(0, is_space);
-    for (std::size_t at = 0; (at = text_.find_first_of(".?!", at)) != std::string_view::npos;) at = pass_end(at);
+    for (std::size_t at = 0; (at = text_.find_first_of(".?!", at)) != std::string_view::npos;) at = handle_end(at);
     if (begin_ < text_.size()) out_.push_back(text_.substr(begin_));
   }
 
@@ -101,15 +101,15 @@ class SentenceSplitter {
     return at;
   }
 
-  /// Looks at the end characters at `at`; returns where to look on.
-  std::size_t pass_end(std::size_t at) {
+  /// Handles the end characters at `at`; returns where to continue.
+  std::size_t handle_end(std::size_t at) {
     std::size_t after_ends = at;
     while (after_ends < text_.size() && is_end(text_[after_ends])) ++after_ends;
     std::size_t end = skip(after_ends, is_closer);
     std::size_t next = skip(end, is_space);
     if (next == end || next == text_.size()) return after_ends;
     if (has_blank_line(end, next) || ends_here(at, after_ends, end, next)) {
-      out_.push_back(text_.substr(begin_, (keeps_ ? next : end) - begin_));
+      out_.push_back(text_.substr(begin_, (keeps_space_ ? next : end) - begin_));
       begin_ = first_word_ = next;
     }
     return next;
@@ -121,43 +121,42 @@ class SentenceSplitter {
     return line != std::string_view::npos && gap.find('\n', line + 1) != std::string_view::npos;
   }
 
-  /// End characters at [at, after_ends), with closers up to `end`, and a word at `next`.
+  /// True if the end characters [at, after_ends), closers up to `end` and the word at `next` end a sentence.
   bool ends_here(std::size_t at, std::size_t after_ends, std::size_t end, std::size_t next) const {
     std::string_view next_word = text_.substr(skip(next, is_opener));
     const char first = next_word.empty() ? '\0' : next_word[0];
-    if (is_end(first) || (end > after_ends && is_small(first))) return false;
+    if (is_end(first) || (end > after_ends && is_lower(first))) return false;
     std::string_view ends = text_.substr(at, after_ends - at);
     if (ends.find_first_not_of('.') != std::string_view::npos) return true;
-    if (ends.size() > 1 || follows_end(at)) return is_capital(first);
+    if (ends.size() > 1 || follows_end(at)) return is_upper(first);
 
     std::size_t word_begin = at;
     while (word_begin > begin_ && at - word_begin < kLongestWord && !is_break(text_[word_begin - 1])) --word_begin;
     std::string_view word = text_.substr(word_begin, at - word_begin);
-    std::string small(word);
-    std::transform(small.begin(), small.end(), small.begin(), to_small);
-    if (holds(kBeforeWord, small)) return false;
-    if (holds(kBeforeNumber, small) && is_digit(first)) return false;
-    if (holds(kAbbreviations, small) || is_initial(word)) return is_starter(next_word);
+    std::string lower(word);
+    std::transform(lower.begin(), lower.end(), lower.begin(), to_lower_ascii);
+    if (holds(kBeforeWord, lower)) return false;
+    if (holds(kBeforeNumber, lower) && is_digit(first)) return false;
+    if (holds(kAbbreviations, lower) || is_initial(word)) return is_starter(next_word);
     if (!word.empty() && std::all_of(word.begin(), word.end(), is_digit)) {
-      return word_begin != first_word_ && !is_small(first);
+      return word_begin != first_word_ && !is_lower(first);
     }
     return true;
   }
 
-  /// White space, and another end character before that: the last one of (. . .).
+  /// True if blanks and another end character come before `at`: the last one of (. . .).
   bool follows_end(std::size_t at) const {
     std::size_t before = at;
     while (before > begin_ && text_[before - 1] == ' ') --before;
     return before < at && before > begin_ && is_end(text_[before - 1]);
   }
 
-  /// True for a character at which the word before a full stop begins, read backwards: white space, brackets, quotes, a
-  /// hyphen.
+  /// True for a character that can come before a word: white space, brackets, quotes, punctuation.
   static bool is_break(char c) {
     return std::string_view(" \t\n\r\f\v()[]{}\"'/-,;:").find(c) != std::string_view::npos;
   }
 
-  /// A letter, or letters with full stops between them: J, J.R, U.S.
+  /// True for a letter, or letters with full stops between them: J, J.R, U.S.
   static bool is_initial(std::string_view word) {
     if (word.size() % 2 == 0) return false;
     for (std::size_t i = 0; i < word.size(); ++i) {
@@ -166,13 +165,13 @@ class SentenceSplitter {
     return true;
   }
 
-  /// A capital, and a word of the list.
+  /// True if `next` begins with a capitalized word of kStarters.
   static bool is_starter(std::string_view next) {
-    if (next.empty() || !is_capital(next[0])) return false;
+    if (next.empty() || !is_upper(next[0])) return false;
     std::string word;
     for (char c : next.substr(0, kLongestWord)) {
       if (!is_letter(c)) break;
-      word += to_small(c);
+      word += to_lower_ascii(c);
     }
     return holds(kStarters, word);
   }
@@ -180,10 +179,10 @@ class SentenceSplitter {
   static constexpr std::size_t kLongestWord = 16;  // longer ones are in no list
 
   std::string_view text_;
-  bool keeps_;
+  bool keeps_space_;
   std::vector<std::string_view>& out_;
-  std::size_t begin_ = 0;       // of the sentence that is open
-  std::size_t first_word_ = 0;  // the same, behind the white space with which a text may begin
+  std::size_t begin_ = 0;       // of the current sentence
+  std::size_t first_word_ = 0;  // the same, after white space at the start of the text
 };
 
 }  // namespace

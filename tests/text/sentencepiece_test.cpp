@@ -294,7 +294,7 @@ TEST_CASE("sentencepiece: unsupported models are refused by name") {
   };
   CHECK(message_of(with({"b", 0, Kind::normal})) == "accepted");
   refuses(with({"", 0, Kind::normal}), "piece 4 is empty");
-  refuses(with({"a", 0, Kind::normal}), "piece 4 (a) is there twice");
+  refuses(with({"a", 0, Kind::normal}), "piece 4 (a) appears twice");
   refuses(with({"b", 0, Kind::unknown}), "pieces 0 and 4 are both the unknown piece");
   refuses(with({"b", 0, static_cast<Kind>(7)}), "piece 4 is of kind 7");
   refuses(with({"\xFF", 0, Kind::normal}), "piece 4 is not UTF-8");
@@ -303,7 +303,7 @@ TEST_CASE("sentencepiece: unsupported models are refused by name") {
   refuses(with({"<0x41>", 0, Kind::byte}), "piece 4 (<0x41>) is a byte, but the model has no byte_fallback");
   SentencePieceModel model = small_model({{"a", 0, Kind::normal}});
   model.byte_fallback = true;
-  refuses(sentencepiece_file(model), "byte_fallback, but no piece for byte 0");
+  refuses(sentencepiece_file(model), "has byte_fallback, but no piece for byte 0");
   model.byte_fallback = false;
   model.algorithm = SentencePieceModel::Algorithm::word;
   refuses(sentencepiece_file(model), "a SentencePiece model of type word");
@@ -315,12 +315,12 @@ TEST_CASE("sentencepiece: unsupported models are refused by name") {
   model.normalizer.charsmap = std::string("\xFF\xFF\xFF\0abcdefgh", 12);
   refuses(sentencepiece_file(model), "damaged normalization rules: a trie of 16777215 bytes");
   model.pieces.erase(model.pieces.begin());
-  refuses(sentencepiece_file(model), "no SentencePiece model: no piece is the unknown one");
-  refuses("", "no SentencePiece model");
-  refuses("{\"version\": \"1.0\"}", "no SentencePiece model");
+  refuses(sentencepiece_file(model), "not a SentencePiece model: it lacks an unknown piece");
+  refuses("", "not a SentencePiece model");
+  refuses("{\"version\": \"1.0\"}", "not a SentencePiece model");
   const std::string file = read_file(golden_file("bpe.model"));
   for (std::size_t size = 0; size < file.size(); size += 997) CHECK(message_of(file.substr(0, size)) != "accepted");
-  refuses(std::string("\x0A\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x01", 12), "no SentencePiece model");
+  refuses(std::string("\x0A\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x01", 12), "not a SentencePiece model");
   CHECK_THROWS_AS(make_tokenizer([] {
                     SentencePieceModel no_end = small_model({{"a", 0, Kind::normal}});
                     no_end.pieces.erase(no_end.pieces.begin() + 2);
