@@ -8,7 +8,7 @@
 namespace mtl {
 
 bool names_tokenizer(const TokenizerOptions& options) {
-  return options.name_one() || options.null_tokenizer_eod.has_value();
+  return options.names_tokenizer() || options.null_tokenizer_eod.has_value();
 }
 
 void check_optional_tokenizer(Flags& flags, const TokenizerOptions& options) {

@@ -18,7 +18,7 @@ std::vector<std::string> check_model_tokenizer_flags(Flags& flags, const Tokeniz
 }
 
 ModelSupplement supplement_of(const TokenizerOptions& given, std::optional<std::int64_t> num_attention_heads) {
-  return {given.name_one() ? std::nullopt : given.vocab_size, num_attention_heads};
+  return {given.names_tokenizer() ? std::nullopt : given.vocab_size, num_attention_heads};
 }
 
 std::unique_ptr<Tokenizer> tokenizer_of_model(const TokenizerOptions& given, ModelSource& source, Console& console) {
@@ -30,7 +30,7 @@ std::unique_ptr<Tokenizer> tokenizer_of_model(const TokenizerOptions& given, Mod
   }
   source.settle_vocabulary(tokenizer ? std::optional<std::int64_t>(tokenizer->vocab_size()) : std::nullopt, console);
   const std::int64_t vocabulary = source.config().vocab_size;
-  if (!given.name_one() && given.vocab_size.value_or(vocabulary) != vocabulary)
+  if (!given.names_tokenizer() && given.vocab_size.value_or(vocabulary) != vocabulary)
     fail_at(Exit::usage, cat("--vocab-size ", *given.vocab_size), source.folder(), " has ", vocabulary, " tokens");
   return tokenizer;
 }

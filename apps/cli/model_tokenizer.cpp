@@ -5,7 +5,7 @@
 namespace mtl {
 
 std::unique_ptr<Tokenizer> choose_tokenizer(const TokenizerOptions& given, const std::string& model_folder) {
-  if (given.name_one()) return load_tokenizer(given);
+  if (given.names_tokenizer()) return load_tokenizer(given);
   std::optional<TokenizerOptions> stored;
   if (!model_folder.empty()) {
     check_companion_files(model_folder);

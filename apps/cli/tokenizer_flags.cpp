@@ -59,7 +59,7 @@ void add_tokenizer_flags(Flags& flags, TokenizerOptions& options) {
   flags.add("--vocab-size", &options.vocab_size, "N", "number of ids of NullTokenizer and TikTokenizer")
       .within({1, INT32_MAX})
       .only_with("--tokenizer-type TikTokenizer or NullTokenizer", [&options] {
-        return !options.name_one() || is_type(options, {"TikTokenizer", "NullTokenizer"});
+        return !options.names_tokenizer() || is_type(options, {"TikTokenizer", "NullTokenizer"});
       });
   for_types(flags
                 .add("--null-tokenizer-eod,--null-tokenizer-eod-id", &options.null_tokenizer_eod, "ID",

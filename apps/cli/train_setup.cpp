@@ -25,7 +25,7 @@ void prepare_training(const TrainOptions& options, Flags& flags, bool is_rank_ze
 
   const TokenizerOptions& named = options.tokenizer;
   bool usable = check_tokenizer_files(named, findings);
-  if (named.name_one()) {
+  if (named.names_tokenizer()) {
     std::size_t before = flags.problem_count();
     check_tokenizer_flags(flags, named);
     usable = usable && flags.problem_count() == before;

@@ -53,7 +53,7 @@ class MergeList {
   /// Appends "left right\n", whose first `left_size` bytes are the left token. `line` must not view this list.
   void push_line(std::string_view line, std::size_t left_size) {
     places_.push_back({static_cast<std::uint32_t>(lines_.size()), static_cast<std::uint32_t>(left_size)});
-    append_short(lines_, line);
+    append_limited(lines_, line);
   }
   /// All merges, one line "left right" each.
   std::string_view lines() const { return lines_; }

@@ -20,7 +20,7 @@ void replace_all(std::string& text, std::string_view from, std::string_view to) 
     text.replace(at, from.size(), to);
 }
 
-/// A character, its class and how many bytes it takes.
+/// A character, its class and its length in bytes.
 struct Glyph {
   std::uint32_t code;
   CharClass value;
@@ -47,7 +47,7 @@ const char* class_end(const char* at, const char* end, CharClass value) {
   return at;
 }
 
-/// The end of a contraction in any case, or `at`.
+/// The end of the contraction at `at`, in upper or lower case; `at` if there is none.
 const char* contraction_end(const char* at, const char* end) {
   if (end - at < 2 || *at != '\'') return at;
   auto lower = [&](int i) { return at + i < end ? static_cast<char>(at[i] | 0x20) : '\0'; };
@@ -55,7 +55,7 @@ const char* contraction_end(const char* at, const char* end) {
   if (first == 's' || first == 't' || first == 'm' || first == 'd') return at + 2;
   if ((first == 'r' || first == 'v') && second == 'e') return at + 3;
   if (first == 'l' && second == 'l') return at + 3;
-  bool is_long_s = end - at > 2 && at[1] == '\xC5' && at[2] == '\xBF';  // U+017F, which is an s without case
+  bool is_long_s = end - at > 2 && at[1] == '\xC5' && at[2] == '\xBF';  // U+017F, which equals s if case is ignored
   return is_long_s ? at + 3 : at;
 }
 
@@ -64,9 +64,10 @@ constexpr CategorySet kLowerSet = category_set(Category::Ll, Category::Lm, Categ
 
 bool is_in_set(CategorySet set, const Glyph& glyph) { return is_in(set, glyph.code); }
 
-/// U*V+: all of U, then all of V; where V has nothing left, U gives back down to its last character that V takes.
+/// Matches U*V+: all of U, then all of V; if no V is left, U gives back up to its last character that V matches. Null
+/// if there is none.
 const char* mixed_case_end(const char* at, const char* end) {
-  const char* shared = at;  // behind the last character of U that V takes too
+  const char* shared = at;  // after the last character of U that V matches, too
   const char* begin = at;
   while (at < end) {
     Glyph next = glyph_at(at, end);
@@ -84,7 +85,7 @@ const char* mixed_case_end(const char* at, const char* end) {
   return shared > begin ? shared : nullptr;
 }
 
-/// U+V*, where U*V+ does not match: no V follows.
+/// Matches U+V* where U*V+ does not match, so that no V follows. Null if there is no U.
 const char* upper_case_end(const char* at, const char* end) {
   const char* begin = at;
   while (at < end) {
@@ -95,13 +96,13 @@ const char* upper_case_end(const char* at, const char* end) {
   return at > begin ? at : nullptr;
 }
 
-/// Both alternatives, each first with a character before the word, then without.
+/// Tries both alternatives, each first with a character before the word, then without. Returns `at` if none matches.
 const char* cased_word_end(const char* at, const char* end, const Glyph& first) {
   bool takes_one = first.value != CharClass::letter && first.value != CharClass::number && !is_line_end(first.code);
   const char* word = at + first.length;
-  for (auto* way : {mixed_case_end, upper_case_end}) {
-    const char* found = takes_one ? way(word, end) : nullptr;
-    if (found == nullptr) found = way(at, end);
+  for (auto* match : {mixed_case_end, upper_case_end}) {
+    const char* found = takes_one ? match(word, end) : nullptr;
+    if (found == nullptr) found = match(at, end);
     if (found != nullptr) return found;
   }
   return at;
@@ -123,10 +124,10 @@ const char* number_end(const SplitRules& rules, const char* at, const char* end)
   return at;
 }
 
-/// White space that begins at `at`.
+/// The end of the piece of white space that begins at `at`.
 const char* space_end(const char* at, const char* end) {
   const char* last = at;      // where its last character begins
-  const char* line_end = at;  // behind its last line end
+  const char* line_end = at;  // after its last line end
   const char* next = at;
   while (next < end) {
     Glyph here = glyph_at(next, end);
@@ -156,9 +157,8 @@ std::string pattern_of(const SplitRules& rules) {
 }
 
 std::optional<SplitRules> find_split_rules(std::string_view pattern) {
-  // These spellings are equivalent: at most one contraction matches; where a possessive repetition ends,
-  // the plain one could not give anything back that would help (but in a cased word it could); and \s* takes all line
-  // ends but one.
+  // These spellings are equivalent: at most one contraction matches; giving back from a plain repetition would not help
+  // where a possessive one ends (except in a cased word); and \s* takes all line ends but one.
   std::string text(pattern);
   replace_all(text, "'(?i:[sdmt]|ll|ve|re)", kContraction);
   replace_all(text, R"(|\s*[\r\n]|)", R"(|\s*[\r\n]+|)");
@@ -166,7 +166,10 @@ std::optional<SplitRules> find_split_rules(std::string_view pattern) {
   replace_all(text, R"([^\r\n\p{L}\p{N}]?+\p{L}+)", R"([^\r\n\p{L}\p{N}]?\p{L}+)");
   for (Contractions contractions : {Contractions::none, Contractions::first, Contractions::last}) {
     for (int bits = 0; bits < 8; ++bits) {
-      SplitRules rules{contractions, (bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0};
+      SplitRules rules{.contractions = contractions,
+                       .cased = (bits & 1) != 0,
+                       .three_digits = (bits & 2) != 0,
+                       .with_slashes = (bits & 4) != 0};
       if (pattern_of(rules) == text) return rules;
     }
   }

@@ -1,17 +1,17 @@
-// The split patterns of today's tokenizers (Llama 3 and cl100k, Qwen, o200k, Mistral, Megatron's v1 and v2), which are
-// one family, and a splitter by hand for all of it.
+// A hand-written splitter for one family of split patterns, that of today's tokenizers (Llama 3 and cl100k, Qwen,
+// o200k, Mistral, Megatron's v1 and v2).
 //
-// A pattern of the family is a list of alternatives, of which the first that matches where a piece begins is taken:
+// A pattern of the family is a list of alternatives; the first that matches at the start of a piece applies:
 //
 //   (?i:'s|'t|'re|'ve|'m|'ll|'d)            a contraction; only with Contractions::first
-//   [^\r\n\p{L}\p{N}]?\p{L}+                letters, with any one character before them that is not a line end or
-//   number \p{N}{1,3}  or  \p{N}                   digits
-//    ?[^\s\p{L}\p{N}]+[\r\n]*               other characters and line ends behind them; or [\r\n/]*
+//   [^\r\n\p{L}\p{N}]?\p{L}+                letters, after at most one character, not a line end or a number
+//   \p{N}{1,3}  or  \p{N}                   digits
+//    ?[^\s\p{L}\p{N}]+[\r\n]*               other characters and line ends after them; or [\r\n/]*
 //   \s*[\r\n]+|\s+(?!\S)|\s+                white space: up to its last line end; all but the last character; all
 //
-// With `cased` there are two alternatives for words instead, U being [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}], V the same with
-// \p{Ll} for \p{Lu}\p{Lt}: [^\r\n\p{L}\p{N}]?U*V+ and [^\r\n\p{L}\p{N}]?U+V*, each with the contraction, optional,
-// behind it (Contractions::last). Bytes that are not UTF-8 count as other characters.
+// With `cased`, words have two alternatives instead, U being [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}], V the same with \p{Ll}
+// for \p{Lu}\p{Lt}: [^\r\n\p{L}\p{N}]?U*V+ and [^\r\n\p{L}\p{N}]?U+V*. With Contractions::last, an optional contraction
+// follows each alternative of words. Bytes that are not UTF-8 count as other characters.
 #pragma once
 
 #include <optional>
@@ -25,9 +25,9 @@ inline constexpr const char* kGpt2Pattern =
 
 struct SplitRules {
   enum class Contractions { none, first, last } contractions = Contractions::first;
-  bool cased = false;         // words end where lower case goes over into upper case
-  bool three_digits = true;   // else one by one
-  bool with_slashes = false;  // slashes go with line ends
+  bool cased = false;         // words end where lower case changes to upper case
+  bool three_digits = true;   // numbers of up to three digits; else one by one
+  bool with_slashes = false;  // slashes may follow like line ends
   bool operator==(const SplitRules&) const = default;
 };
 
@@ -36,7 +36,7 @@ std::string pattern_of(const SplitRules& rules);
 /// The rules of a regular expression of the family, in any of the spellings in use; empty for any other.
 std::optional<SplitRules> find_split_rules(std::string_view pattern);
 
-/// The end of the piece that begins at `at`: behind `at`, at most `end`. There must be something: at < end.
+/// Returns the end of the piece that begins at `at`, in (at, end]. Requires at < end.
 const char* split_piece(const SplitRules& rules, const char* at, const char* end);
 
 }  // namespace mtl

@@ -11,7 +11,7 @@ namespace mtl {
 
 namespace {
 
-/// A splitter whose pieces depend on nothing but the text from where they begin.
+/// A splitter whose pieces depend only on the text from their start on.
 template <class PieceEnd>
 class PlainSplitter : public Splitter {
  public:
@@ -69,10 +69,10 @@ class RegexSplitter : public Splitter {
   Regex::Scratch scratch_;
   std::string_view text_;
   std::size_t at_ = 0;
-  Regex::Match match_{0, 0};  // the one that is next
+  Regex::Match match_{0, 0};  // the current or the next one
 };
 
-/// Each piece of one splitter goes through another.
+/// Splits each piece of one splitter by another.
 class ChainSplitter : public Splitter {
  public:
   ChainSplitter(std::unique_ptr<Splitter> outer, std::unique_ptr<Splitter> inner)
@@ -102,7 +102,7 @@ class ChainSplitter : public Splitter {
 
  private:
   std::unique_ptr<Splitter> outer_, inner_;
-  std::array<const char*, 64> pieces_;  // ends of outer pieces, of which the first used_ are passed
+  std::array<const char*, 64> pieces_;  // ends of `held_` outer pieces, of which `used_` were started
   std::size_t used_ = 0, held_ = 0;
   const char* begin_ = nullptr;
 };

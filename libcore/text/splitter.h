@@ -1,12 +1,12 @@
-// Cutting a text into pre-tokens by what a tokenizer file asks for: one step, or several, each of which cuts the pieces
+// Splits a text into pre-tokens as a tokenizer file specifies: in one step or several, each of which splits the pieces
 // of the one before it.
 //
 //   auto splitter = make_splitter(steps);    // one per thread
 //   splitter->start(text);
 //   while (std::size_t count = splitter->next(ends)) ...
 //
-// The pieces joined are the text. GPT-2's pattern is text/pretokenizer.h's, the family of Llama 3's is cut by hand
-// (text/split_pattern.h), any other pattern by text/regex.h, several times more slowly.
+// The pieces, concatenated, are the text. text/pretokenizer.h matches GPT-2's pattern, text/split_pattern.h the family
+// of Llama 3's, text/regex.h any other pattern, several times more slowly.
 #pragma once
 
 #include <cstddef>
@@ -25,25 +25,26 @@ namespace mtl {
 class Splitter {
  public:
   virtual ~Splitter() = default;
-  /// Begins with a text, which must live until the last of its pieces was taken.
+  /// Starts a text, which must stay valid until its last piece is returned.
   virtual void start(std::string_view text) = 0;
-  /// Writes the ends of the next pieces and returns how many; 0 when the text is done.
+  /// Writes the ends of the next pieces and returns their number; 0 at the end of the text.
   virtual std::size_t next(std::span<const char*> ends) = 0;
 };
 
 /// GPT-2's pattern.
 struct SplitGpt2 {};
-/// Digits apart from the rest: each by itself, or runs of them. Digits are \p{N}.
+/// Separates digits (\p{N}) from other text, one by one or in runs.
 struct SplitDigits {
   bool one_by_one = true;
 };
-/// Each match is a piece, and so is what lies between two.
+/// Each match is a piece, and so is the text between two matches.
 struct SplitRegex {
   std::shared_ptr<const Regex> regex;
 };
 using SplitStep = std::variant<SplitGpt2, SplitRules, SplitDigits, SplitRegex>;
 
-/// The fastest way to cut at the matches of a pattern. Throws Error(bad_data) for one that text/regex.h refuses.
+/// The fastest step that makes pieces of a pattern's matches. Throws Error(bad_data) for a pattern that text/regex.h
+/// refuses.
 SplitStep split_step(std::string_view pattern);
 
 /// Without steps, the text is one piece.

@@ -34,8 +34,8 @@ StoredFile::~StoredFile() {
   if (descriptor_ > STDIN_FILENO) ::close(descriptor_);
 }
 
-/// Asks the system to read what follows the next `bytes` bytes, each part of the file once: where it is cached already,
-/// every page asked for costs a look-up. Advice: without it reading is only slower.
+/// Asks the system to read what follows the next `bytes` bytes. Asks for each part of the file once: every page asked
+/// for costs a lookup, even if it is cached. Errors do not matter: reading is only slower.
 void StoredFile::read_ahead(std::size_t bytes) {
   const off_t next = ::lseek(descriptor_, 0, SEEK_CUR) + static_cast<off_t>(bytes);
   if (next + kAheadBytes / 2 < advised_) return;
@@ -44,7 +44,7 @@ void StoredFile::read_ahead(std::size_t bytes) {
   ::posix_fadvise(descriptor_, begin, advised_ - begin, POSIX_FADV_WILLNEED);
 }
 
-/// read(2) once, hashed and counted.
+/// Calls read(2) once; hashes and counts the bytes.
 std::size_t StoredFile::read_file(char* out, std::size_t bytes) {
   if (is_regular()) read_ahead(bytes);
   ssize_t got;

@@ -1,7 +1,7 @@
 // A file or standard input, before decompression: read in order, hashed and counted.
 //
-// A regular file that ends before the size that it had when it was opened is Error(io): it was cut while it was read,
-// and what is left may look complete.
+// Throws Error(io) for a regular file that ends before the size that it had when it was opened: it was truncated while
+// it was read, and the part that was read may look complete.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace mtl {
 
 class StoredFile {
  public:
-  /// `path` may be "-". Throws Error(io) when it cannot be opened or read.
+  /// `path` may be "-". Throws Error(io) if the file cannot be opened; the functions that read throw it, too.
   explicit StoredFile(const std::string& path);
   ~StoredFile();
   StoredFile(const StoredFile&) = delete;
@@ -25,20 +25,21 @@ class StoredFile {
   /// Bytes read and not consumed yet; valid until the next fill.
   std::string_view available() const { return {buffer_.data() + begin_, end_ - begin_}; }
   void consume(std::size_t bytes) { begin_ += bytes; }
-  /// Reads more behind what is available, making room if need be; false at the end of the file.
+  /// Reads more after the available bytes, enlarging a full buffer; false at the end of the file.
   bool fill();
-  /// Reads up to `bytes` bytes, past the buffer when nothing is available; 0 only at the end of the file.
+  /// Reads up to `bytes` bytes, bypassing the buffer if it is empty; 0 only at the end of the file.
   std::size_t read(char* out, std::size_t bytes);
   /// Fills until `bytes` are available or the file ends; returns whether they are.
   bool fill_to(std::size_t bytes);
-  /// True when nothing is available and nothing can be.
+  /// True if nothing is available and the file has ended.
   bool at_end() { return available().empty() && !fill(); }
 
   bool is_regular() const { return regular_bytes_.has_value(); }
   /// Its name in messages.
   std::string name() const { return input_name(stored_.path); }
-  /// The place of the first byte that is available.
+  /// The offset of the first available byte, from where reading began.
   std::uint64_t offset() const { return stored_.bytes - available().size(); }
+  /// Bytes and hash of all that was read, available bytes included.
   StoredInput stored() const;
 
  private:
@@ -47,7 +48,7 @@ class StoredFile {
 
   StoredInput stored_;
   int descriptor_;
-  std::int64_t advised_ = 0;                    // up to where the system was asked to read ahead
+  std::int64_t advised_ = 0;                    // end of the part that the system was asked to read ahead
   std::optional<std::uint64_t> regular_bytes_;  // from where reading begins to the end, for a regular file
   Hasher hasher_;
   std::vector<char> buffer_;

@@ -1,4 +1,4 @@
-// The place of a string in a list of them: a vocabulary looks up each token of each merge.
+// Finds the number of a string in a StringList: a vocabulary looks up each token of each merge.
 #pragma once
 
 #include <bit>
@@ -18,14 +18,14 @@ class StringIndex {
  public:
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
 
-  /// Indexes every string that is not empty. The strings are not copied: the list, of fewer than 2^23, must outlive the
-  /// index.
+  /// Indexes every string that is not empty. The list, of fewer than 2^23 strings, must outlive the index, which does
+  /// not copy them.
   explicit StringIndex(const StringList& strings) : strings_(strings), slots_(std::bit_ceil(2 * strings.size() + 1)) {
     require(strings.size() < kNumbers, "StringIndex: too many strings");
     for (std::uint32_t number = 0; number < strings.size(); ++number) {
       if (strings[number].empty()) continue;
       const Key key(strings[number], strings.readable_end());
-      std::uint32_t& slot = slots_[place_of(key)];
+      std::uint32_t& slot = slots_[slot_of(key)];
       if (slot != 0) {
         repeated_ = number;
       } else {
@@ -34,18 +34,18 @@ class StringIndex {
     }
   }
 
-  /// kNone for a string that is not in the list; the first place of one that is there more than once. Memory from
-  /// `text` to `readable_end`, or to the end of `text`, may be read.
+  /// The number of a string, the first of equal ones; kNone if it is empty or not in the list. Memory up to
+  /// `readable_end`, if given, may be read.
   std::uint32_t find(std::string_view text, const char* readable_end = nullptr) const {
-    return (slots_[place_of(Key(text, readable_end))] & (kNumbers - 1)) - 1;
+    return (slots_[slot_of(Key(text, readable_end))] & (kNumbers - 1)) - 1;
   }
-  /// The last place of a string that an earlier place holds, too.
+  /// The number of the last string that equals an earlier one.
   std::optional<std::uint32_t> repeated() const { return repeated_; }
 
  private:
   static constexpr std::uint32_t kNumbers = 1 << 23;
 
-  /// A string to look for. Nearly all tokens are short; these are compared as two numbers.
+  /// A string to look up. Nearly all tokens are short; these are compared as two numbers.
   struct Key {
     Key(std::string_view string, const char* readable_end)
         : text(string), is_short(text.size() <= PieceKey::kMaxBytes) {
@@ -61,8 +61,8 @@ class StringIndex {
     std::uint64_t hash;
   };
 
-  /// Its slot, or the free one that it would have.
-  std::size_t place_of(const Key& key) const {
+  /// The key's slot, or the free slot for it.
+  std::size_t slot_of(const Key& key) const {
     const std::size_t mask = slots_.size() - 1;
     std::size_t at = key.hash >> 32 & mask;
     while (slots_[at] != 0 && !holds(slots_[at], key)) at = (at + 1) & mask;
@@ -77,7 +77,7 @@ class StringIndex {
   }
 
   const StringList& strings_;
-  std::vector<std::uint32_t> slots_;  // 0, or the upper bits of a tag over the number of the string, from 1
+  std::vector<std::uint32_t> slots_;  // 0 if free, else tag() | number of the string + 1
   std::optional<std::uint32_t> repeated_;
 };
 

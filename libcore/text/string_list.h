@@ -1,4 +1,4 @@
-// Many short strings in one block of memory: a vocabulary has a hundred thousand of them, and is read whenever a
+// Stores many short strings in one block of memory: a vocabulary has a hundred thousand of them, and is read whenever a
 // program starts.
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace mtl {
 
-/// Iterates over what `list[i]` returns by value.
+/// Iterator over a list whose operator[] returns by value.
 template <class List>
 class IndexIterator {
  public:
@@ -30,19 +30,19 @@ class IndexIterator {
   std::size_t at_;
 };
 
-/// Appends to the text of a list, which has 32 bits for an offset; throws Error(bad_data) when they do not suffice.
-inline void append_short(std::string& all, std::string_view text) {
+/// Appends to the text of a list, whose offsets have 32 bits. Throws Error(bad_data) beyond 4 GiB.
+inline void append_limited(std::string& all, std::string_view text) {
   if (text.size() > std::numeric_limits<std::uint32_t>::max() - all.size()) [[unlikely]]
-    fail(Exit::bad_data, "a vocabulary of more than 4 GiB");
+    fail(Exit::bad_data, "the vocabulary has more than 4 GiB");
   all += text;
 }
 
-/// Strings by number. A view is valid until the list changes, and a new string is not one of its own views.
+/// Strings by number. A view is valid until the list changes; a string that is added must not view the list.
 class StringList {
  public:
   std::size_t size() const { return places_.size(); }
   std::string_view operator[](std::size_t i) const { return {text_.data() + places_[i].begin, places_[i].size}; }
-  /// Memory between a string and this may be read.
+  /// Memory from a string up to here may be read.
   const char* readable_end() const { return text_.data() + text_.size(); }
   IndexIterator<StringList> begin() const { return {*this, 0}; }
   IndexIterator<StringList> end() const { return {*this, size()}; }
@@ -55,11 +55,11 @@ class StringList {
     resize(size() + 1);
     set(size() - 1, text);
   }
-  /// Strings that are new are empty.
+  /// New strings are empty.
   void resize(std::size_t strings) { places_.resize(strings); }
   void set(std::size_t i, std::string_view text) {
     const auto begin = static_cast<std::uint32_t>(text_.size());
-    append_short(text_, text);
+    append_limited(text_, text);
     places_[i] = {begin, static_cast<std::uint32_t>(text.size())};
   }
   /// The number of the first string that is `text`, or size().

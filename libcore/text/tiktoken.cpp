@@ -16,12 +16,12 @@ namespace {
 
 constexpr std::int64_t kDefaultVocabSize = 1 << 17;  // Megatron's
 constexpr std::int64_t kMaxRank = 1 << 22;
-constexpr std::size_t kMaxTokenBytes = 1024;  // several times the longest in use; find_joins is quadratic in it
+constexpr std::size_t kMaxTokenBytes = 1024;  // several times the longest in use; find_merges() is quadratic in it
 constexpr const char* kRankFile = "/tokenizer.tiktoken";
 constexpr const char* kRankConfig = "/tiktoken_config.json";
 constexpr std::string_view kBase64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// RFC 4648, with padding; empty when it is something else.
+/// Decodes RFC 4648 with padding; returns nothing for any other text.
 std::optional<std::string> decode_base64(std::string_view text) {
   if (text.size() % 4 != 0) return {};
   std::string out;
@@ -59,8 +59,8 @@ class RankReader {
     auto bytes = decode_base64(base64);
     if (!bytes || bytes->empty()) fail(Exit::bad_data, path_, where, ": \"", base64, "\" is not a token in base64");
     if (bytes->size() > kMaxTokenBytes) {
-      fail(Exit::bad_data, path_, where, ": the token of rank ", *rank, " has ", bytes->size(),
-           " bytes; supported are up to ", kMaxTokenBytes);
+      fail(Exit::bad_data, path_, where, ": the token of rank ", *rank, " has ", bytes->size(), " bytes; at most ",
+           kMaxTokenBytes, " are supported");
     }
     std::size_t index = *rank;
     if (index >= ranks.size()) ranks.resize(index + 1);
@@ -100,19 +100,20 @@ class RankReader {
 
 using Ids = std::unordered_map<std::string_view, std::uint32_t>;
 
-/// All ways to make a token of two others. Which two does not matter to the rank.
-std::vector<BpeModel::MergeRule> find_joins(const std::vector<std::string>& ranks, const Ids& ids) {
-  std::vector<BpeModel::MergeRule> joins;
+/// All ways to make a token of two others. A merge has the rank of its result.
+std::vector<BpeModel::MergeRule> find_merges(const std::vector<std::string>& ranks, const Ids& ids) {
+  std::vector<BpeModel::MergeRule> merges;
   for (const std::string& token : ranks) {
     if (token.empty()) continue;
     std::string_view bytes = token;
-    std::uint32_t joined = ids.at(bytes);
+    std::uint32_t merged = ids.at(bytes);
     for (std::size_t cut = 1; cut < bytes.size(); ++cut) {
       auto left = ids.find(bytes.substr(0, cut)), right = ids.find(bytes.substr(cut));
-      if (left != ids.end() && right != ids.end()) joins.push_back({left->second, right->second, joined, joined});
+      if (left != ids.end() && right != ids.end())
+        merges.push_back({.left = left->second, .right = right->second, .rank = merged, .merged = merged});
     }
   }
-  return joins;
+  return merges;
 }
 
 BpeModel make_model(const std::vector<std::string>& ranks, std::int64_t first_id, const std::string& path) {
@@ -129,33 +130,33 @@ BpeModel make_model(const std::vector<std::string>& ranks, std::int64_t first_id
     auto found = ids.find({&value, 1});
     if (found == ids.end()) {
       fail(Exit::bad_data, path, ": no token for byte ", byte, " among the first ", ranks.size(),
-           " ranks; a larger --vocab-size may reach it");
+           " ranks; a larger --vocab-size may include it");
     }
     byte_tokens[byte] = found->second;
   }
-  BpeModel model(byte_tokens, find_joins(ranks, ids));
+  BpeModel model(byte_tokens, find_merges(ranks, ids));
   for (const auto& [bytes, id] : ids) model.add_whole_piece(std::string(bytes), static_cast<std::int32_t>(id));
   return model;
 }
 
-/// The special tokens behind those that have names.
-std::string filler(std::int64_t id) { return cat("<SPECIAL_", id, ">"); }
+/// The name of a special token after those that have names.
+std::string unnamed_special(std::int64_t id) { return cat("<SPECIAL_", id, ">"); }
 
 SplitRules rules_of(const std::string& pattern) {
   using enum SplitRules::Contractions;
-  if (pattern == "v1") return {none, false, false, false};
-  if (pattern == "v2") return {none, true, false, true};
+  if (pattern == "v1") return {.contractions = none, .cased = false, .three_digits = false, .with_slashes = false};
+  if (pattern == "v2") return {.contractions = none, .cased = true, .three_digits = false, .with_slashes = true};
   fail(Exit::usage, "--tiktoken-pattern ", pattern, ": choose v1 or v2");
 }
 
-/// The ranks that fit the size of the vocabulary.
-std::vector<std::string> cut_ranks(std::vector<std::string> ranks, const std::string& path,
-                                   const TokenizerOptions& options) {
+/// The ranks for which the vocabulary's size has room.
+std::vector<std::string> ranks_in_use(std::vector<std::string> ranks, const std::string& path,
+                                      const TokenizerOptions& options) {
   std::int64_t special = options.tiktoken.num_special_tokens;
   std::int64_t available = std::ssize(ranks) + special;
   std::int64_t size = options.vocab_size.value_or(std::min(kDefaultVocabSize, available));
   if (size > available) {
-    fail(Exit::usage, "--vocab-size ", size, ": ", path, " has ", ranks.size(), " tokens, with ", special,
+    fail(Exit::usage, "--vocab-size ", size, ": ", path, " has ", ranks.size(), " tokens, and with ", special,
          " special ones ", available, "; give --vocab-size ", available, " or less");
   }
   if (size <= special)
@@ -177,7 +178,7 @@ std::vector<std::string> parse_tiktoken_ranks(std::string_view text, const std::
     }
   } catch (const Error& error) {
     if (starts_with(error.what(), path)) throw;
-    fail(Exit::bad_data, path, ": no valid list of tokens: ", error.what());
+    fail(Exit::bad_data, path, ": not a valid list of tokens: ", error.what());
   }
   if (reader.ranks.empty()) fail(Exit::bad_data, path, ": holds no tokens");
   return std::move(reader.ranks);
@@ -200,9 +201,11 @@ void check_tiktoken_options(const TiktokenOptions& options) {
     if (occurs(name) == 0) fail(Exit::usage, "--tiktoken-special-tokens: ", name, " must be among them");
   }
   for (const std::string& name : options.special_tokens) {
-    if (name.empty() || occurs(name) > 1) fail(Exit::usage, "--tiktoken-special-tokens: \"", name, "\" twice or empty");
+    if (name.empty() || occurs(name) > 1)
+      fail(Exit::usage, "--tiktoken-special-tokens: \"", name, "\" is empty or listed twice");
     for (std::int64_t id = named; id < count && starts_with(name, "<SPECIAL_"); ++id) {
-      if (name == filler(id)) fail(Exit::usage, "--tiktoken-special-tokens: ", name, " is what id ", id, " is called");
+      if (name == unnamed_special(id))
+        fail(Exit::usage, "--tiktoken-special-tokens: ", name, " is the name of id ", id);
     }
   }
 }
@@ -214,13 +217,13 @@ TikTokenizer::TikTokenizer(const TokenizerOptions& options)
 TikTokenizer::TikTokenizer(std::vector<std::string> ranks, const std::string& path, const TokenizerOptions& options)
     : path_(path),
       options_((check_tiktoken_options(options.tiktoken), options.tiktoken)),
-      ranks_(cut_ranks(std::move(ranks), path, options)),
+      ranks_(ranks_in_use(std::move(ranks), path, options)),
       split_{rules_of(options_.pattern)},
       model_(make_model(ranks_, options_.num_special_tokens, path)) {
   std::vector<AddedToken> special;
   for (std::int64_t id = 0; id < options_.num_special_tokens; ++id) {
     std::size_t index = id;
-    std::string name = index < options_.special_tokens.size() ? options_.special_tokens[index] : filler(id);
+    std::string name = index < options_.special_tokens.size() ? options_.special_tokens[index] : unnamed_special(id);
     if (name == "</s>") eod_ = static_cast<std::int32_t>(id);
     bytes_.add(name);
     special.push_back({.content = std::move(name), .id = static_cast<std::int32_t>(id)});
@@ -240,7 +243,7 @@ std::unique_ptr<Encoder> TikTokenizer::make_encoder(EncoderMemory memory) const 
 
 std::int32_t TikTokenizer::eod() const {
   if (eod_ < 0) {
-    fail(Exit::bad_data, path_, ": without special tokens no token ends a document; ",
+    fail(Exit::bad_data, path_, ": has no end-of-document token without special tokens; ",
          "give --tiktoken-num-special-tokens");
   }
   return eod_;
@@ -249,8 +252,8 @@ std::int32_t TikTokenizer::eod() const {
 std::int32_t TikTokenizer::pad() const {
   const auto& special = options_.special_tokens;
   const auto at = std::find(special.begin(), special.end(), "<pad>") - special.begin();
-  const bool is_there = at < std::min(std::ssize(special), options_.num_special_tokens);
-  return is_there ? static_cast<std::int32_t>(at) : -1;
+  const bool is_used = at < std::min(std::ssize(special), options_.num_special_tokens);
+  return is_used ? static_cast<std::int32_t>(at) : -1;
 }
 
 std::string TikTokenizer::config_text() const {

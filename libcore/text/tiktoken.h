@@ -1,12 +1,13 @@
-// Megatron's TikTokenizer: byte-level BPE by rank. A piece that is a token is that token; else the two neighbours whose
-// joined bytes have the lowest rank are joined, the leftmost among equals, until no join is a token.
+// Megatron's TikTokenizer: byte-level BPE by rank. A piece that is a token becomes that token; otherwise the adjacent
+// pair that spells the token of the lowest rank is merged, the leftmost among equals, until no pair spells a token.
 //
 // The file is Megatron's JSON list [{"rank": 0, "token_bytes": base64, "token_str": ...}, ...], with rank i at place i,
 // or tiktoken's own lines of base64, a blank and the rank. Ids 0 to num_special_tokens - 1 are special tokens, those
-// named and then <SPECIAL_i>; rank r is id num_special_tokens + r. Of the file, the first vocab_size -
-// num_special_tokens ranks count (131072 - num_special_tokens, or all there are, when vocab_size is not given). The
-// end-of-document token is </s>. Without special tokens (0), ids are ranks and no token ends a document. Every single
-// byte must be a token.
+// named and then <SPECIAL_i>; rank r is id num_special_tokens + r. Only the first vocab_size - num_special_tokens ranks
+// of the file are used; vocab_size is by default 131072, or less if the file has fewer ranks. The end-of-document token
+// is
+// </s>. Without special tokens (0), ids are ranks and the tokenizer has no end-of-document token. Every single byte
+// must be a token.
 //
 // Patterns: v1 and v2 are Megatron's (text/split_pattern.h: letters, or cased words and slashes; both digit by digit).
 #pragma once
@@ -21,17 +22,18 @@
 
 namespace mtl {
 
-/// Throws Error(usage) for options that contradict each other.
+/// Throws Error(usage) for options that are out of range or contradict each other.
 void check_tiktoken_options(const TiktokenOptions& options);
 
-/// Bytes of tokens by rank; empty where no token has that rank. Errors begin with `path`.
+/// The bytes of tokens by rank; empty where no token has that rank. Throws Error(bad_data), which begins with `path`.
 std::vector<std::string> parse_tiktoken_ranks(std::string_view text, const std::string& path);
 
 class TikTokenizer : public Tokenizer {
  public:
-  /// Takes what concerns it of the options. Throws Error(bad_data) for the file, Error(usage) for options that
-  /// contradict each other or the file.
+  /// Uses the options tiktoken, vocab_size and parse_special_tokens. Throws Error(bad_data) for the file, Error(usage)
+  /// for options that contradict each other or the file.
   TikTokenizer(std::vector<std::string> ranks, const std::string& path, const TokenizerOptions& options);
+  /// Reads the ranks from options.tokenizer_model.
   explicit TikTokenizer(const TokenizerOptions& options);
   std::unique_ptr<Encoder> make_encoder(EncoderMemory memory) const override;
   std::string decode(std::span<const std::int32_t> ids) const override { return bytes_.decode(ids, path_); }
@@ -40,11 +42,11 @@ class TikTokenizer : public Tokenizer {
   std::int32_t pad() const override;
   std::string type() const override { return "TikTokenizer"; }
   std::uint64_t hash() const override { return hash_; }
-  /// Writes tokenizer.tiktoken (the ranks in use) and tiktoken_config.json (the options). Both are mtl's: transformers
-  /// has no file for such a tokenizer.
+  /// Writes tokenizer.tiktoken (the ranks in use) and tiktoken_config.json (the options). Both are mtl's own:
+  /// transformers has no files for such a tokenizer.
   void save(const std::string& folder) const override;
 
-  /// The settings that save() wrote into a folder, if it did.
+  /// The options that save() wrote into a folder; nothing if it has none.
   static std::optional<TokenizerOptions> find(const std::string& folder);
 
  private:

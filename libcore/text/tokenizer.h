@@ -1,13 +1,13 @@
-// Text to token ids and back, whatever the tokenizer. This is what the tools use.
+// Converts text to token ids and back: the interface of all tokenizers.
 //
 //   auto tokenizer = load_tokenizer(options);
-//   auto encoder = tokenizer->make_encoder();      // one per thread: it remembers words
+//   auto encoder = tokenizer->make_encoder();      // one per thread: it caches words
 //   encoder->append("Hello world", ids);
 //   std::string text = tokenizer->decode(ids);     // bytes: single tokens may not be UTF-8 (base/utf8.h)
 //
 // Special strings in a text (<|endoftext|>) are ordinary text, so that data cannot forge the end of a document, unless
-// TokenizerOptions::parse_special_tokens; but HuggingFaceTokenizer always takes added tokens in a text for what they
-// are, since its ids have to be Hugging Face's. Errors are Error(bad_data) that name the file.
+// TokenizerOptions::parse_special_tokens is set; but HuggingFaceTokenizer always finds added tokens in a text, because
+// its ids have to be Hugging Face's. Errors are Error(bad_data) and name the file.
 #pragma once
 
 #include <cstdint>
@@ -24,12 +24,12 @@ namespace mtl {
 class Encoder {
  public:
   virtual ~Encoder() = default;
-  /// Appends the ids of `text`, one text by itself.
+  /// Appends the ids of one text.
   virtual void append(std::string_view text, std::vector<std::int32_t>& ids) = 0;
 };
 
-/// The size of an encoder's memory: negligible, or megabytes of words (SentencePiece two; byte-level BPE
-/// three, and 17 that the large encoders of a tokenizer share).
+/// The size of an encoder's cache of words: negligible, or megabytes (SentencePiece two; byte-level BPE three, and 17
+/// that the large encoders of a tokenizer share).
 enum class EncoderMemory { small, large };
 
 class Tokenizer {
@@ -42,17 +42,17 @@ class Tokenizer {
   virtual std::string decode(std::span<const std::int32_t> ids) const = 0;
   /// Ids are 0 to vocab_size() - 1.
   virtual std::int64_t vocab_size() const = 0;
-  /// The end-of-document token.
+  /// The end-of-document token. Throws Error(bad_data) if there is none.
   virtual std::int32_t eod() const = 0;
-  /// The token that fills up texts, which training gives no loss; -1 when there is none, or when it is another special
-  /// token, too (pad and end are one in many files).
+  /// The padding token, which training excludes from the loss; -1 if there is none, or if it is also another special
+  /// token (in many files, pad and end are one).
   virtual std::int32_t pad() const { return -1; }
-  /// Megatron's name: "GPT2BPETokenizer", "HuggingFaceTokenizer", "TikTokenizer", "NullTokenizer".
+  /// Megatron's name, such as "GPT2BPETokenizer".
   virtual std::string type() const = 0;
   /// Two tokenizers with the same hash give ids the same meaning, and encode alike, apart from special strings.
   virtual std::uint64_t hash() const = 0;
-  /// Writes the files that transformers reads for this tokenizer, and from which find_tokenizer makes it again, into an
-  /// existing folder; a tokenizer without files writes none.
+  /// Writes into an existing folder the files from which find_tokenizer restores this tokenizer; transformers reads
+  /// them, too, except TikTokenizer's. NullTokenizer has none.
   virtual void save(const std::string& folder) const = 0;
 };
 
@@ -71,25 +71,25 @@ struct TokenizerOptions {
   std::optional<std::int64_t> vocab_size;          // NullTokenizer, TikTokenizer
   TiktokenOptions tiktoken;                        // TikTokenizer
   std::optional<std::int64_t> null_tokenizer_eod;  // NullTokenizer; vocab_size - 1 when empty
-  bool hf_special_tokens = false;                  // HuggingFaceTokenizer: those that its file puts around a text
+  bool hf_special_tokens = false;                  // HuggingFaceTokenizer: add those that its file puts around a text
   bool legacy_tokenizer = false;                   // text/sentencepiece_tokenizer.h
   std::int64_t vocab_extra_ids = 0;                // text/sentencepiece_tokenizer.h
   bool parse_special_tokens = false;               // special strings in a text become their tokens
 
-  /// Something here says which tokenizer is meant.
-  bool name_one() const {
+  /// True if a type or a file of a tokenizer is set.
+  bool names_tokenizer() const {
     return !type.empty() || !vocab_file.empty() || !merge_file.empty() || !tokenizer_model.empty();
   }
 };
 
-/// Throws Error(usage) for a type that is unknown or options that are missing.
+/// Throws Error(usage) for an unknown type or missing options, Error(bad_data) for a bad file.
 std::unique_ptr<Tokenizer> load_tokenizer(const TokenizerOptions& options);
 
-/// The files that load_tokenizer reads, where they exist.
+/// The files that load_tokenizer reads, including optional ones that may not exist.
 std::vector<std::string> tokenizer_files(const TokenizerOptions& options);
 
 /// The tokenizer of a model folder: its SentencePiece tokenizer.model, else its tokenizer.json, else its vocab.json and
-/// merges.txt, else what TikTokenizer saved.
+/// merges.txt, else the files that TikTokenizer saved; nothing if there are none of these.
 std::optional<TokenizerOptions> find_tokenizer(const std::string& model_folder);
 
 }  // namespace mtl

@@ -9,7 +9,7 @@ namespace mtl {
 
 namespace {
 
-/// Reads one file; every value that it does not know is an error that names it.
+/// Reads one file. Throws an error that names the value for every value that is not supported.
 class Reader {
  public:
   explicit Reader(const std::string& path) : path_(path) {}
@@ -22,7 +22,7 @@ class Reader {
     const Json* pre_tokenizer = given(root, "pre_tokenizer");
     if (pre_tokenizer == nullptr) refuse("no pre_tokenizer");
     read_pre_tokenizer(*pre_tokenizer);
-    if (!has_bytes_) refuse("a pre_tokenizer without ByteLevel");
+    if (!has_byte_level_) refuse("a pre_tokenizer without ByteLevel");
     if (const Json* value = given(root, "post_processor")) read_post_processor(*value);
     if (const Json* value = given(root, "decoder")) check_decoder(*value);
     read_model(root.at("model"));
@@ -35,7 +35,7 @@ class Reader {
 
  private:
   [[noreturn]] void refuse(const std::string& what) const {
-    fail(Exit::bad_data, path_, ": it asks for ", what, ", which is not supported; supported is byte-level BPE, ",
+    fail(Exit::bad_data, path_, ": it has ", what, ", which is not supported; only byte-level BPE is, ",
          "such as GPT-2's, Llama 3's, Qwen's and GPT-NeoX's");
   }
   [[noreturn]] void refuse(const std::string& part, const Json& value) const {
@@ -51,7 +51,7 @@ class Reader {
   }
   static std::string type_of(const Json& value) { return value.string_or("type", ""); }
 
-  /// Fields that a part has beyond those that are known change something that is not known.
+  /// Refuses unknown fields, which could change ids.
   void check_fields(const std::string& part, const Json& object, std::initializer_list<std::string_view> known) const {
     for (const auto& [key, value] : object.as_object()) {
       bool is_known = key == "type";
@@ -74,17 +74,17 @@ class Reader {
 
   void read_pre_tokenizer(const Json& value) {
     std::string type = type_of(value);
-    if (has_bytes_)
-      refuse("a pre_tokenizer behind ByteLevel:", value);  // it would cut between the bytes of a character
+    if (has_byte_level_)
+      refuse("a pre_tokenizer after ByteLevel:", value);  // it would cut between the bytes of a character
     if (type == "Sequence") {
       check_fields("the pre_tokenizer Sequence", value, {"pretokenizers"});
       for (const Json& item : value.at("pretokenizers").as_array()) read_pre_tokenizer(item);
     } else if (type == "ByteLevel") {
       check_fields("the pre_tokenizer ByteLevel", value, {"add_prefix_space", "trim_offsets", "use_regex"});
-      has_bytes_ = true;
+      has_byte_level_ = true;
       out_.add_prefix_space = value.bool_or("add_prefix_space", true);
       if (out_.add_prefix_space && !out_.split.empty())
-        refuse("add_prefix_space of a ByteLevel behind other pre_tokenizers");
+        refuse("add_prefix_space of a ByteLevel after other pre_tokenizers");
       if (value.bool_or("use_regex", true)) out_.split.push_back(SplitGpt2{});
     } else if (type == "Digits") {
       check_fields("the pre_tokenizer Digits", value, {"individual_digits"});
@@ -111,10 +111,10 @@ class Reader {
     SplitStep step = read_pattern(regex);
     std::string behavior = value.string_or("behavior", "");
     bool invert = value.bool_or("invert", false);
-    // Matches and the text between them are alike when both are pieces. Hand-written patterns leave
-    // nothing between their matches, so nothing is removed either.
-    bool is_whole = behavior == "Removed" && invert && !std::holds_alternative<SplitRegex>(step);
-    if (behavior != "Isolated" && !is_whole)
+    // `invert` does not matter if both matches and the text between them are pieces. Patterns with a hand-written
+    // splitter match all text, so that nothing is removed.
+    bool removes_nothing = behavior == "Removed" && invert && !std::holds_alternative<SplitRegex>(step);
+    if (behavior != "Isolated" && !removes_nothing)
       refuse(cat("the pre_tokenizer Split with the behavior \"", behavior, "\"", invert ? ", inverted" : ""));
     out_.split.push_back(std::move(step));
   }
@@ -143,22 +143,22 @@ class Reader {
   }
 
   void read_template(const Json& value) {
-    std::vector<std::int32_t> before, behind;
-    bool is_behind = false;
+    std::vector<std::int32_t> before, after;
+    bool is_after = false;
     for (const Json& item : value.at("single").as_array()) {
       if (item.find("Sequence") != nullptr) {
-        if (is_behind || item.at("Sequence").string_or("id", "A") != "A")
+        if (is_after || item.at("Sequence").string_or("id", "A") != "A")
           refuse("the post_processor", value.at("single"));
-        is_behind = true;
+        is_after = true;
         continue;
       }
       const std::string& name = item.at("SpecialToken").at("id").as_string();
       for (const Json& id : value.at("special_tokens").at(name).at("ids").as_array())
-        (is_behind ? behind : before).push_back(checked_id(id.as_int()));
+        (is_after ? after : before).push_back(checked_id(id.as_int()));
     }
-    if (!is_behind) refuse("the post_processor", value.at("single"));
+    if (!is_after) refuse("the post_processor", value.at("single"));
     out_.first.insert(out_.first.begin(), before.begin(), before.end());
-    out_.last.insert(out_.last.end(), behind.begin(), behind.end());
+    out_.last.insert(out_.last.end(), after.begin(), after.end());
   }
 
   void check_decoder(const Json& value) const {
@@ -188,7 +188,7 @@ class Reader {
         out_.vocabulary.merges.push_back(*merge);
       } else {
         const Json::Array& pair = item.as_array();
-        if (pair.size() != 2) fail(Exit::bad_data, "a merge of ", pair.size(), " tokens");
+        if (pair.size() != 2) fail(Exit::bad_data, "a merge has ", pair.size(), " tokens instead of 2");
         out_.vocabulary.merges.push_back({pair[0].as_string(), pair[1].as_string()});
       }
     }
@@ -214,7 +214,7 @@ class Reader {
   }
 
   /// As Hugging Face's libraries do, whatever "id" says: a token of the model keeps the model's id, the others follow
-  /// the model's tokens in the order of the file. Of one given twice, the first place and the last properties count.
+  /// the model's tokens in the order of the file. A token listed twice has its first place and its last properties.
   void number_added_tokens(std::size_t model_tokens) {
     std::unordered_map<std::string_view, std::int32_t> model_ids;
     for (std::size_t id = 0; id < out_.vocabulary.tokens.size(); ++id)
@@ -227,14 +227,14 @@ class Reader {
   }
 
   std::int32_t checked_id(std::int64_t id) const {
-    if (id < 0 || id > INT32_MAX) fail(Exit::bad_data, "a token has id ", id);
+    if (id < 0 || id > INT32_MAX) fail(Exit::bad_data, "a token has id ", id, ", which is out of range");
     return static_cast<std::int32_t>(id);
   }
 
   const std::string& path_;
   TokenizerJson out_;
   std::unordered_map<std::string, std::size_t> added_at_;  // in out_.added, by content
-  bool has_bytes_ = false;                                 // the text was turned into bytes' stand-ins
+  bool has_byte_level_ = false;                            // ByteLevel has been read
 };
 
 }  // namespace
@@ -253,7 +253,7 @@ TokenizerJson parse_tokenizer_json(std::string_view text, const std::string& pat
     return Reader(path).read(Json::parse(text));
   } catch (const Error& error) {
     if (starts_with(error.what(), path)) throw;
-    fail(Exit::bad_data, path, ": no valid tokenizer.json: ", error.what());
+    fail(Exit::bad_data, path, ": not a valid tokenizer.json: ", error.what());
   }
 }
 

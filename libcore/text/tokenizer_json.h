@@ -1,12 +1,12 @@
-// Hugging Face's tokenizer.json, as far as it describes byte-level BPE: GPT-2, Llama 3, Qwen, GPT-NeoX, StarCoder and
-// their like.
+// Reads Hugging Face's tokenizer.json for byte-level BPE: GPT-2, Llama 3, Qwen, GPT-NeoX, StarCoder and similar ones.
 //
-// Understood: model BPE (merges as strings or as pairs, ignore_merges; every byte must have a token, so that unk_token
-// and fuse_unk have no work); pre_tokenizer ByteLevel, Split (Regex or String, Isolated; text/regex.h says which
-// patterns), Digits, and a Sequence of those that ends with ByteLevel; normalizer NFC, or none; added tokens with all
-// their properties; post_processor ByteLevel and TemplateProcessing. Everything else is refused by name with
-// Error(bad_data): nothing in the file is passed over that would make ids differ. The "id" of an added token does not:
-// Hugging Face's libraries number these tokens themselves, and so does this.
+// Supported: model BPE (merges as strings or as pairs, ignore_merges; every byte must have a token, so that unk_token
+// and fuse_unk have no effect); pre_tokenizer ByteLevel, Split (Regex or String with the patterns of text/regex.h,
+// Isolated; or inverted and Removed, if the pattern has a hand-written splitter), Digits, and a Sequence of those that
+// ends with ByteLevel; normalizer NFC, or none; added tokens with all their properties; post_processor ByteLevel,
+// TemplateProcessing, RobertaProcessing, BertProcessing, and a Sequence of those. Throws Error(bad_data), which names
+// the feature, for anything else that could change ids. The "id" of an added token could not: Hugging Face's libraries
+// number these tokens themselves, and so does this.
 #pragma once
 
 #include <cstdint>
@@ -23,19 +23,19 @@ namespace mtl {
 
 struct TokenizerJson {
   BpeVocabulary vocabulary;                                 // the model's tokens alone
-  std::vector<AddedToken> added;                            // some of which the model may have too
-  std::vector<std::pair<std::int64_t, AddedToken>> listed;  // the same as the file lists them, with the ids it gives
+  std::vector<AddedToken> added;                            // without duplicates; the model may have some, too
+  std::vector<std::pair<std::int64_t, AddedToken>> listed;  // all entries of added_tokens, with the file's ids
   std::vector<SplitStep> split;                             // without steps, a text is one pre-token
-  bool is_nfc = false;                                      // normalize first
-  bool add_prefix_space = false;                            // a blank before every text that begins with none
-  bool ignore_merges = false;             // ignore_merges: a pre-token that is a token is taken before any merge
-  std::vector<std::int32_t> first, last;  // special tokens that the post-processor puts around a text
+  bool is_nfc = false;                                      // normalize to NFC first
+  bool add_prefix_space = false;                            // put a blank before text that lacks one
+  bool ignore_merges = false;                               // a pre-token that is a token is not merged
+  std::vector<std::int32_t> first, last;                    // special tokens that the post-processor puts around a text
 
-  /// The tokens of both kinds; added ones are its special ones.
+  /// The model's tokens and the added ones; the latter are special. Throws Error(bad_data), which begins with `path`.
   BpeVocabulary all_tokens(const std::string& path) const;
 };
 
-/// Errors begin with `path`.
+/// Throws Error(bad_data), which begins with `path`.
 TokenizerJson parse_tokenizer_json(std::string_view text, const std::string& path);
 
 }  // namespace mtl

@@ -11,8 +11,8 @@ struct ClassRange {
   CharClass value;
   constexpr ClassRange(std::uint32_t first_code, std::uint32_t last_code, Category category)
       : first(first_code), last(last_code), value(class_of_category(category)) {}
-  constexpr ClassRange(std::uint32_t first_code, std::uint32_t last_code, CharClass its_class)
-      : first(first_code), last(last_code), value(its_class) {}
+  constexpr ClassRange(std::uint32_t first_code, std::uint32_t last_code, CharClass char_class)
+      : first(first_code), last(last_code), value(char_class) {}
 
   static constexpr CharClass class_of_category(Category category) {
     const CategorySet set = category_set(category);
@@ -23,14 +23,14 @@ struct ClassRange {
 using enum Category;
 constexpr ClassRange kClassRanges[] = {
 #include "text/unicode_categories.inc"
-    // White_Space; all of it is of the categories Z and C, so none of it has a class by then.
+    // White_Space. All of it is in the categories Z and C, so its bits in the table are still 0.
     {0x09, 0x0D, CharClass::space},     {0x20, 0x20, CharClass::space},     {0x85, 0x85, CharClass::space},
     {0xA0, 0xA0, CharClass::space},     {0x1680, 0x1680, CharClass::space}, {0x2000, 0x200A, CharClass::space},
     {0x2028, 0x2029, CharClass::space}, {0x202F, 0x202F, CharClass::space}, {0x205F, 0x205F, CharClass::space},
     {0x3000, 0x3000, CharClass::space},
 };
 
-/// Made by the compiler, so that looking up needs no test of whether the table is there.
+/// Computed by the compiler, so that a lookup need not check that the table is initialized.
 constexpr auto make_class_table() {
   std::array<std::uint8_t, 0x110000 / 4> table{};
   for (const auto& [first, last, value] : kClassRanges) {

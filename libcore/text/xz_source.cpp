@@ -39,12 +39,12 @@ class XzSource : public FileSource {
   void start_stream() {
     lzma_mt options{};
     options.threads = static_cast<std::uint32_t>(threads_);
-    options.memlimit_threading = kDecoderBytes / 2;  // with less to spare, fewer threads
+    options.memlimit_threading = kDecoderBytes / 2;  // beyond this, liblzma uses fewer threads
     options.memlimit_stop = kDecoderBytes;
     require(lzma_stream_decoder_mt(&stream_, &options) == LZMA_OK, "liblzma cannot be initialized");
     stream_done_ = false;
   }
-  /// Behind a stream: zeros, four at a time, are padding; then another stream begins, or the file is done.
+  /// Skips the zero padding after a stream, a multiple of four, and starts the next one; false at the end of the file.
   bool next_stream() {
     std::size_t zeros = 0;
     for (; !file_->at_end() && file_->available()[0] == '\0'; ++zeros) file_->consume(1);

@@ -14,38 +14,38 @@ namespace mtl {
 
 namespace {
 
-constexpr std::size_t kPieceBytes = 1 << 20;          // content, or bytes as stored, worth a thread of its own
+constexpr std::size_t kPieceBytes = 1 << 20;          // content or stored bytes that are worth a thread
 constexpr std::size_t kFrameBytes = 32u << 20;        // content of a frame that a thread decodes at once
 constexpr std::size_t kStoredFrameBytes = 16u << 20;  // stored bytes of such a frame
 constexpr std::size_t kPiecesBytes = 256u << 20;      // all pieces in progress, before the last one is added
 constexpr int kPieceWindowLog = 27;                   // 128 MiB: what `zstd -22 --ultra` uses
 
-struct Free {
+struct FreeContext {
   void operator()(ZSTD_DCtx* context) const { ZSTD_freeDCtx(context); }
 };
-using Context = std::unique_ptr<ZSTD_DCtx, Free>;
+using Context = std::unique_ptr<ZSTD_DCtx, FreeContext>;
 
 Context make_context(int window_log) {
   Context context(ZSTD_createDCtx());
-  require(context != nullptr, "zstd does not start");
+  require(context != nullptr, "zstd cannot create a decoder");
   ZSTD_DCtx_setParameter(context.get(), ZSTD_d_windowLogMax, window_log);
   return context;
 }
 
-/// Whole frames in memory.
+/// Whole frames in memory and their decoder.
 class Piece {
  public:
-  /// `content_bytes`: what the frames say, or a guess. `complaint`: what is said when they are damaged.
+  /// `content_bytes`: declared by the frames, or a guess. `complaint`: the error message for damaged frames.
   Piece(std::string stored, std::size_t content_bytes, std::string complaint)
       : stored_(std::move(stored)), content_bytes_(content_bytes), complaint_(std::move(complaint)) {}
 
-  /// The next part of the content in blocks of up to kPieceBytes, about kFrameBytes at most: all of it, but for frames
-  /// that did not say how much they hold. No blocks at the end.
+  /// Decodes about kFrameBytes of the content at most, in blocks of up to kPieceBytes; this is all of it if the frames
+  /// declare their size. No blocks at the end.
   std::deque<std::string> next() {
     std::deque<std::string> blocks;
     if (context_ == nullptr) context_ = make_context(kPieceWindowLog);
     for (std::size_t used = 0; used < kFrameBytes && !is_done();) {
-      std::string block(std::clamp(content_bytes_ - std::min(used, content_bytes_), kLeastBytes, kPieceBytes), '\0');
+      std::string block(std::clamp(content_bytes_ - std::min(used, content_bytes_), kMinBlockBytes, kPieceBytes), '\0');
       block.resize(fill(block));
       used += block.size();
       if (!block.empty()) blocks.push_back(std::move(block));
@@ -54,19 +54,19 @@ class Piece {
   }
 
  private:
-  static constexpr std::size_t kLeastBytes = 64 << 10;
+  static constexpr std::size_t kMinBlockBytes = 64 << 10;
 
   bool is_done() const { return is_frame_done_ && taken_ == stored_.size(); }
 
-  /// Decodes into the block until it is full or the piece ends; returns how many bytes that were.
+  /// Decodes into the block until it is full or the piece ends; returns the number of bytes.
   std::size_t fill(std::string& block) {
     std::size_t used = 0;
     while (used < block.size() && !is_done()) {
       ZSTD_outBuffer to{block.data(), block.size(), used};
       ZSTD_inBuffer from{stored_.data(), stored_.size(), taken_};
       const std::size_t status = ZSTD_decompressStream(context_.get(), &to, &from);
-      const bool stands_still = to.pos == used && from.pos == taken_;
-      if (ZSTD_isError(status) || (stands_still && status != 0)) fail(Exit::bad_data, complaint_);
+      const bool is_stuck = to.pos == used && from.pos == taken_;
+      if (ZSTD_isError(status) || (is_stuck && status != 0)) fail(Exit::bad_data, complaint_);
       is_frame_done_ = status == 0;
       used = to.pos;
       taken_ = from.pos;
@@ -82,8 +82,8 @@ class Piece {
   bool is_frame_done_ = false;
 };
 
-/// Frames of moderate size are gathered into pieces, which threads decode; every other frame is decoded as a stream.
-/// Both give their output in the order of the file.
+/// Gathers frames of moderate size into pieces, which threads decode; decodes every other frame as a stream. The output
+/// is in the order of the file.
 class ZstdSource : public FileSource {
  public:
   ZstdSource(std::unique_ptr<StoredFile> file, int threads)
@@ -109,10 +109,10 @@ class ZstdSource : public FileSource {
   }
 
  private:
-  struct UnderWay {
+  struct PendingPiece {
     std::unique_ptr<Piece> piece;
     std::future<std::deque<std::string>> content;  // its first part; the rest is decoded on demand
-    std::size_t bytes;                             // of its content, or as stored, whichever is more
+    std::size_t bytes;                             // the larger of content and stored bytes
   };
   struct Frame {
     std::size_t stored_bytes, content_bytes;
@@ -131,14 +131,14 @@ class ZstdSource : public FileSource {
   }
 
   void next_content() {
-    UnderWay& first = pieces_.front();
+    PendingPiece& first = pieces_.front();
     content_ = first.content.valid() ? first.content.get() : first.piece->next();
     if (!content_.empty()) return;
     pieces_bytes_ -= first.bytes;
     pieces_.pop_front();
   }
 
-  /// Starts on the next frames of the file, if they are of the kind that can be taken whole.
+  /// Starts to decode the next frames of the file; false unless whole_frame() accepts the first.
   bool start_piece() {
     std::string stored;
     std::size_t content_bytes = 0;
@@ -158,9 +158,9 @@ class ZstdSource : public FileSource {
     return true;
   }
 
-  /// The frame that begins here, read to its end; nothing when it is long, wants a large window, or is broken: the
-  /// stream decoder finds out what is wrong with it. A frame that does not say what it holds is taken to be packed to
-  /// a quarter.
+  /// Reads the frame that begins here to its end. Returns nothing if it is long, needs a large window, or is broken;
+  /// the stream decoder then finds out what is wrong. Assumes a frame that does not declare its size to be compressed
+  /// to a quarter.
   std::optional<Frame> whole_frame() {
     constexpr std::size_t kHeaderBytes = 18;
     file_->fill_to(kHeaderBytes);
@@ -182,7 +182,7 @@ class ZstdSource : public FileSource {
     }
   }
 
-  /// log2 of the window that a frame asks for, rounded down; 0 when it is as long as the content. (RFC 8878, 3.1.1.1)
+  /// log2 of the window that a frame needs, rounded down; 0 if it is as long as the content. (RFC 8878, 3.1.1.1)
   static int window_log(std::string_view head) {
     bool is_single_segment = head.size() < 6 || (head[4] & 0x20) != 0 || !starts_with(head, "\x28\xB5\x2F\xFD");
     return is_single_segment ? 0 : 10 + (byte_of(head[5]) >> 3);
@@ -195,7 +195,7 @@ class ZstdSource : public FileSource {
       std::string_view from = file_->available();
       ZSTD_inBuffer in{from.data(), from.size(), 0};
       std::size_t status = ZSTD_decompressStream(context_.get(), &out, &in);
-      if (ZSTD_isError(status)) fail_on(status);
+      if (ZSTD_isError(status)) fail_with(status);
       file_->consume(in.pos);
       if (status == 0)
         in_stream_ = false;
@@ -205,15 +205,15 @@ class ZstdSource : public FileSource {
     return out.pos;
   }
 
-  [[noreturn]] void fail_on(std::size_t status) const {
+  [[noreturn]] void fail_with(std::size_t status) const {
     if (std::string_view(ZSTD_getErrorName(status)).find("memory") != std::string_view::npos) fail_memory();
     fail_damaged();
   }
 
   std::size_t threads_;
-  std::deque<UnderWay> pieces_;  // in the order of the file
+  std::deque<PendingPiece> pieces_;  // in the order of the file
   std::size_t pieces_bytes_ = 0;
-  std::deque<std::string> content_;  // of the piece being handed out
+  std::deque<std::string> content_;  // decoded blocks of the first piece
   std::size_t taken_ = 0;            // of its first block
   Context context_;
   bool in_stream_ = false;  // in the middle of a frame that is decoded as a stream

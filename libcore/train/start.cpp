@@ -25,7 +25,7 @@ std::string named_checkpoint(const CheckpointOptions& flags, const std::string& 
 /// The supplement that flags give to the files of another program's model: --vocab-size where no flag names a
 /// tokenizer.
 ModelSupplement supplement_of(const TrainOptions& options) {
-  return {options.tokenizer.name_one() ? std::nullopt : options.tokenizer.vocab_size,
+  return {options.tokenizer.names_tokenizer() ? std::nullopt : options.tokenizer.vocab_size,
           options.architecture.num_attention_heads};
 }
 

@@ -211,7 +211,7 @@ TEST_CASE("tokenizer.json: unsupported features are refused by name") {
   check_refusal(kLlama3, "\\\\s+(?!\\\\S)", "\\\\b+(?!\\\\S)", "\\b");
   check_refusal(kLlama3, "\"add_prefix_space\": false", "\"add_prefix_space\": true", "add_prefix_space");
   check_refusal(kLlama3, "\"type\": \"ByteLevel\"", "\"type\": \"Digits\"", "Digits with add_prefix_space");
-  CHECK(refusal("[]").find("no valid tokenizer.json") != std::string::npos);
-  CHECK(refusal("{").find("no valid tokenizer.json") != std::string::npos);
+  CHECK(refusal("[]").find("not a valid tokenizer.json") != std::string::npos);
+  CHECK(refusal("{").find("not a valid tokenizer.json") != std::string::npos);
   CHECK(refusal(changed(gpt2, "\"version\": \"1.0\"", "\"version\": \"1.0\"")) == "accepted");
 }

@@ -142,7 +142,7 @@ TEST_CASE("TikTokenizer: both kinds of file, and broken ones") {
                                    "ranks");
   CHECK(json == std::vector<std::string>{"a", "\xFF\xFF"});
   CHECK(message_of(std::string(2000, 'Q') + " 7\n") ==
-        "ranks:1: the token of rank 7 has 1500 bytes; supported are up to 1024");
+        "ranks:1: the token of rank 7 has 1500 bytes; at most 1024 are supported");
   for (const auto& broken : std::vector<std::pair<std::string, std::string>>{
            {"", "no tokens"},
            {"YQ==", "ranks:1: expected"},
@@ -153,7 +153,7 @@ TEST_CASE("TikTokenizer: both kinds of file, and broken ones") {
            {"YQ== 0\nYg== 0", "second token of rank 0"},
            {R"([{"rank": 1, "token_bytes": "YQ=="}])", "entry 0 has rank 1"},
            {R"([{"token_bytes": "YQ=="}])", "rank"},
-           {R"({"a": 1})", "no valid list"}}) {
+           {R"({"a": 1})", "not a valid list"}}) {
     CAPTURE(broken.first);
     std::string message = message_of(broken.first);
     CAPTURE(message);
