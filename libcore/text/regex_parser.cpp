@@ -1,7 +1,5 @@
 #include "text/regex_parser.h"
 
-#include <algorithm>
-
 #include "base/error.h"
 #include "base/json_cursor.h"
 #include "base/utf8.h"

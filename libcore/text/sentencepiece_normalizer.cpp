@@ -1,7 +1,5 @@
 #include "text/sentencepiece_normalizer.h"
 
-#include <cstring>
-
 #include "base/error.h"
 #include "base/utf8.h"
 

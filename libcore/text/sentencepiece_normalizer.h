@@ -50,7 +50,6 @@ class SentencePieceNormalizer {
       return bytes.data() + size;
     }
     void append(char byte) { *reserve(1) = byte, ++size; }
-    void append(std::string_view text) { size += text.copy(reserve(text.size()), text.size()); }
   };
 
   /// Throws Error(bad_data), which starts with `source`, if the rules are damaged or there are too many symbols.

@@ -1,5 +1,7 @@
 #include "text/sentencepiece_trie.h"
 
+#include <bit>
+
 namespace mtl {
 
 PieceTrie::PieceTrie() { grow(); }

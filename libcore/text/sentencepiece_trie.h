@@ -4,8 +4,6 @@
 // whatever the number of children. Built in linear time, for any strings.
 #pragma once
 
-#include <array>
-#include <bit>
 #include <cstdint>
 #include <string_view>
 #include <vector>

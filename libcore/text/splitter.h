@@ -12,7 +12,6 @@
 #include <cstddef>
 #include <memory>
 #include <span>
-#include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
