@@ -78,7 +78,7 @@ class Merger {
     push_grown();
   }
 
-  /// Sets `best` to the pair to merge next. False if no pair is left that occurs, and at least `min_count` times.
+  /// Sets `best` to the pair to merge next. False if no pair is left, or none that occurs `min_count` times.
   bool pop(Pair& best, std::int64_t min_count) {
     while (!heap_.empty()) {
       Candidate top = heap_.top();

@@ -54,7 +54,7 @@ struct BpeTraining {
   std::int64_t vocab_size = 0;  // the special tokens and the 256 bytes included
   std::vector<std::string> special_tokens = {};
   std::int64_t min_frequency = 0;                   // rarer pairs are not merged
-  std::function<void(std::size_t)> on_merges = {};  // receives the number of merges, every 64; may be empty
+  std::function<void(std::size_t)> on_merges = {};  // called every 64 merges with their number; may be empty
 };
 
 /// Throws Error(usage) if vocab_size has no room for the special tokens and the 256 bytes.

@@ -97,7 +97,7 @@ std::optional<Merge> parse_merge(std::string_view line);
 /// Adds a token; returns false if it has this id already. Throws if the id is out of range or belongs to another token,
 /// and for a token that is not Unicode text.
 bool put_token(BpeVocabulary& vocabulary, const std::string& path, std::string_view token, std::int64_t id);
-/// Adds the tokens of a JSON object {token: id}. Throws for a token listed twice; one with two ids, BpeModel refuses.
+/// Adds the tokens of a JSON object {token: id}. Throws for a token listed twice; BpeModel refuses one with two ids.
 void put_tokens(BpeVocabulary& vocabulary, const std::string& path, const Json& object);
 
 /// XXH3 of vocab_json_text(), merges_text() and `rules`, concatenated. With `rules` for everything else that affects

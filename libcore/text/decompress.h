@@ -28,7 +28,7 @@ class ByteSource {
   virtual ~ByteSource() = default;
   /// Reads up to `bytes` bytes; 0 only at the end.
   virtual std::size_t read(char* buffer, std::size_t bytes) = 0;
-  /// The stored bytes read until now and their hash; the whole file once read() has returned 0.
+  /// Size and hash of the stored bytes read so far; of all of them once read() has returned 0.
   virtual StoredInput stored() const = 0;
 };
 

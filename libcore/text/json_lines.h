@@ -86,9 +86,9 @@ void for_each_text_line(std::string_view text, Use&& use) {
 
 /// Extracts the strings of the requested keys from JSON lines. One per thread: it keeps its memory.
 ///
-/// simdjson parses lines of up to kDomBytes. JsonCursor parses longer lines, lines that simdjson refuses, and bad ones;
-/// its verdict counts. It accepts what Python accepts (numbers beyond 64 bits, NaN, lone surrogates in keys that were
-/// not requested) and writes all error messages.
+/// simdjson parses lines of up to kDomBytes. JsonCursor parses longer lines, lines that simdjson refuses, and bad ones,
+/// and decides: it accepts what Python accepts (numbers beyond 64 bits, NaN, lone surrogates in keys that were not
+/// requested) and writes all error messages.
 class TextExtractor {
  public:
   enum class Parser { simdjson_first, cursor_only };  // the results are the same

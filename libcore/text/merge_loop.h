@@ -75,7 +75,7 @@ struct MergeScratch {
   void for_each(Use&& use) const {
     for (std::uint32_t at = nodes.empty() ? kNone : 0; at != kNone; at = nodes[at].next) use(nodes[at].symbol);
   }
-  /// Frees the memory after a word longer than most.
+  /// Frees the memory if the last word was unusually long.
   void release_if_large() {
     constexpr std::size_t kKept = 1 << 16;
     if (nodes.capacity() > kKept) nodes = {};

@@ -117,7 +117,8 @@ inline int contraction_length(const char* at, const char* end) {
 /// Finds where pieces begin, block after block.
 class PieceStarts {
  public:
-  /// A bit for each byte of the block where a piece begins. `next_is_space`: the byte after the block is white space.
+  /// Returns a bit for each byte of the block, set where a piece begins. `next_is_space`: the byte after the block is
+  /// white space.
   HWY_INLINE std::uint64_t find(const BlockBits& bits, bool next_is_space, const char* block, const char* end) {
     const std::uint64_t others = ~(bits.letters | bits.numbers | bits.spaces);
     const std::uint64_t run_starts = (bits.letters & ~follow(bits.letters, before_.letters)) |

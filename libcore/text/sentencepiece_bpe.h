@@ -1,8 +1,8 @@
 // A SentencePiece BPE model: merges adjacent symbols that spell a piece, best score first, the leftmost among equals.
 //
 // A word starts as its characters and its user-defined symbols (the longest first), which never merge. Characters that
-// are not pieces can still merge; alone they are unknown. Merges may build unused pieces, too. The result has these
-// split again, into the last two symbols, anywhere in the text, that could merge to the piece; so a model with unused
+// are not pieces can still merge; alone they are unknown. Merges may build unused pieces, too. The result splits
+// each of these again, into the last two symbols, anywhere in the text, that could merge to it; so a model with unused
 // pieces needs whole texts (has_unused). An unused piece that no merge could build is unknown.
 #pragma once
 

@@ -114,7 +114,7 @@ std::vector<std::string_view> user_defined_symbols(const SentencePieceModel& mod
   return out;
 }
 
-/// True if some piece has two adjacent bytes, the first of which is (or is not) kSpace, and so the second.
+/// True if some piece has two adjacent bytes, the first of which is (or is not) kSpace, and likewise the second.
 bool has_adjacent(const std::vector<std::string>& pieces, bool first_is_space, bool second_is_space) {
   for (const std::string& text : pieces) {
     for (std::size_t i = 1; i < text.size(); ++i) {

@@ -89,7 +89,7 @@ bool SentencePieceNormalizer::steps_to(std::uint32_t& node, unsigned char byte) 
 
 std::string_view SentencePieceNormalizer::replacement(std::uint32_t offset) const {
   if (offset >= replacements_.size())
-    fail(Exit::bad_data, source_, ": a normalization rule points behind the end of the rules");
+    fail(Exit::bad_data, source_, ": a normalization rule points past the end of the rules");
   std::string_view rest = std::string_view(replacements_).substr(offset, kMaxReplacement + 1);
   std::size_t length = rest.find('\0');
   if (length == std::string_view::npos) {

@@ -6,12 +6,10 @@
 //   trie's values are their offsets.)
 // - Else one character is copied; an invalid byte becomes U+FFFD.
 // - remove_extra_whitespaces removes leading, trailing and repeated blanks.
-// - escape_whitespaces replaces a blank by U+2581. add_dummy_prefix puts one more in front (whitespace_as_suffix: at
-// the
-//   end).
+// - escape_whitespaces replaces a blank by U+2581. add_dummy_prefix adds one in front (or, as suffix, at the end).
 //
 // The result has the single byte kSpace, which UTF-8 never contains, for U+2581: words are shorter to look up, and
-// their ends are found by one byte. to_internal and to_text convert. Scores depend on lengths in UTF-8.
+// their ends are found by one byte. to_internal and to_text convert. Scores use lengths in UTF-8.
 #pragma once
 
 #include <cstdint>

@@ -8,8 +8,7 @@
 //     several (...): then the sentence ends only when the next word begins with a capital and is one that often begins
 //     a sentence (The, He, But, ...), or, for several full stops, begins with any capital;
 //   - it belongs to a number and the next word begins with a lower-case letter, or to a number that begins the
-//   sentence,
-//     as in a list: 1. First.
+//     sentence, as in a list: 1. First.
 // Only the last of several end characters with blanks between them (. . .) can end one, as with several full stops.
 // A blank line after an end character always ends the sentence; a line break alone never does.
 //

@@ -4,10 +4,9 @@
 // The file is Megatron's JSON list [{"rank": 0, "token_bytes": base64, "token_str": ...}, ...], with rank i at place i,
 // or tiktoken's own lines of base64, a blank and the rank. Ids 0 to num_special_tokens - 1 are special tokens, those
 // named and then <SPECIAL_i>; rank r is id num_special_tokens + r. Only the first vocab_size - num_special_tokens ranks
-// of the file are used; vocab_size is by default 131072, or less if the file has fewer ranks. The end-of-document token
-// is
-// </s>. Without special tokens (0), ids are ranks and the tokenizer has no end-of-document token. Every single byte
-// must be a token.
+// of the file are used; vocab_size is by default 131072, or less if the file has fewer ranks. The end-of-document
+// token is </s>. Without special tokens (0), ids are ranks and the tokenizer has no end-of-document token. Every single
+// byte must be a token.
 //
 // Patterns: v1 and v2 are Megatron's (text/split_pattern.h: letters, or cased words and slashes; both digit by digit).
 #pragma once

@@ -39,8 +39,8 @@ class Piece {
   Piece(std::string stored, std::size_t content_bytes, std::string complaint)
       : stored_(std::move(stored)), content_bytes_(content_bytes), complaint_(std::move(complaint)) {}
 
-  /// Decodes about kFrameBytes of the content at most, in blocks of up to kPieceBytes; this is all of it if the frames
-  /// declare their size. No blocks at the end.
+  /// Decodes up to about kFrameBytes of the content, in blocks of up to kPieceBytes: all of it if the frames declare
+  /// their size. No blocks at the end.
   std::deque<std::string> next() {
     std::deque<std::string> blocks;
     if (context_ == nullptr) context_ = make_context(kPieceWindowLog);
