@@ -7,7 +7,7 @@
 namespace mtl {
 namespace {
 
-/// "250B" is 250 000 000 000. Empty when it is not a number.
+/// "250B" is 250 000 000 000. Empty if `text` is not a number in [0, 9e18].
 std::optional<std::int64_t> parse_threshold(std::string_view text) {
   constexpr std::string_view kSuffixes = "KMBT";
   const std::size_t power = text.empty() ? std::string_view::npos : kSuffixes.find(text.back());
@@ -19,12 +19,11 @@ std::optional<std::int64_t> parse_threshold(std::string_view text) {
   const auto number = parse_float(text);
   const double value = number.value_or(-1) * double(factor);
   if (!(value >= 0) || value > 9e18) return std::nullopt;
-  if (const auto whole = parse_int(text)) return *whole * factor;
+  if (const auto integer = parse_int(text)) return *integer * factor;  // exact beyond 2^53
   return static_cast<std::int64_t>(value);
 }
 
-/// Samples of one micro-batch on every rank.
-std::int64_t samples_at_once(const BatchSizeOptions& options) {
+std::int64_t micro_batch_times_data_parallel(const BatchSizeOptions& options) {
   for (const std::int64_t size : {options.global_batch_size, options.micro_batch_size, options.data_parallel_size}) {
     const std::string wrong = kBatchSizes.objection(static_cast<double>(size));
     if (!wrong.empty()) fail(Exit::usage, "batch sizes and ranks ", wrong, ", not ", size);
@@ -35,33 +34,36 @@ std::int64_t samples_at_once(const BatchSizeOptions& options) {
 }  // namespace
 
 BatchSizes::BatchSizes(const BatchSizeOptions& options)
-    : global_(options.global_batch_size), once_(samples_at_once(options)), decrease_(options.decrease_if_needed) {
+    : global_(options.global_batch_size),
+      micro_batch_times_dp_(micro_batch_times_data_parallel(options)),
+      decrease_if_needed_(options.decrease_if_needed) {
   if (options.rampup && !options.schedule.empty()) fail(Exit::usage, "excludes --rampup-batch-size; give one of them");
   if (options.rampup) {
     read_rampup(*options.rampup);
   } else if (!options.schedule.empty()) {
     read_schedule(options);
   } else {
-    check(global_);
+    add_size(global_);
   }
   std::sort(sizes_.begin(), sizes_.end());
   sizes_.erase(std::unique(sizes_.begin(), sizes_.end()), sizes_.end());
 }
 
-void BatchSizes::check(std::int64_t size) {
-  if (size % once_ != 0 && !decrease_) {
-    fail(Exit::usage, "the batch size ", size, " is not a multiple of ", once_,
-         " (micro-batch size x data-parallel size); --decrease-batch-size-if-needed takes ", cut(size));
+void BatchSizes::add_size(std::int64_t size) {
+  if (size % micro_batch_times_dp_ != 0 && !decrease_if_needed_) {
+    fail(Exit::usage, "the batch size ", size, " is not a multiple of ", micro_batch_times_dp_,
+         " (micro-batch size x data-parallel size); --decrease-batch-size-if-needed takes ", round_down(size));
   }
-  if (cut(size) == 0) {
-    fail(Exit::usage, "the batch size ", size, " is less than one micro-batch on every data-parallel rank, ", once_);
+  if (round_down(size) == 0) {
+    fail(Exit::usage, "the batch size ", size, " is less than one micro-batch on every data-parallel rank, ",
+         micro_batch_times_dp_);
   }
-  sizes_.push_back(cut(size));
+  sizes_.push_back(round_down(size));
 }
 
-void BatchSizes::read_rampup(const std::vector<std::int64_t>& words) {
-  if (words.size() != 3) fail(Exit::usage, "takes three numbers: START INCREMENT SAMPLES");
-  const std::int64_t start = words[0], increment = words[1], samples = words[2];
+void BatchSizes::read_rampup(const std::vector<std::int64_t>& numbers) {
+  if (numbers.size() != 3) fail(Exit::usage, "takes three numbers: START INCREMENT SAMPLES");
+  const std::int64_t start = numbers[0], increment = numbers[1], samples = numbers[2];
   if (start < 1 || increment < 1) fail(Exit::usage, "the start and the increment must be at least 1");
   if (samples < 0) fail(Exit::usage, "the samples of the ramp must not be negative");
   if (start > global_) fail(Exit::usage, "starts with ", start, ", more than the global batch size ", global_);
@@ -70,9 +72,14 @@ void BatchSizes::read_rampup(const std::vector<std::int64_t>& words) {
          increment);
   }
   const std::int64_t steps = (global_ - start) / increment;
-  for (std::int64_t step = 0; step <= steps; ++step) check(start + step * increment);
+  for (std::int64_t step = 0; step <= steps; ++step) add_size(start + step * increment);
   // A ramp without steps, or over no samples, ends at once.
-  if (steps > 0 && samples > 0) rampup_ = {start, increment, samples, double(samples) / double(steps)};
+  if (steps > 0 && samples > 0) {
+    rampup_ = {.start = start,
+               .increment = increment,
+               .samples = samples,
+               .samples_per_step = double(samples) / double(steps)};
+  }
 }
 
 void BatchSizes::read_schedule(const BatchSizeOptions& options) {
@@ -88,8 +95,8 @@ void BatchSizes::read_schedule(const BatchSizeOptions& options) {
     }
     const std::int64_t samples = *from / options.seq_length.value_or(1);
     if (steps_.empty() ? samples != 0 : samples <= steps_.back().from)
-      fail(Exit::usage, "'", word, "': thresholds begin with 0 and rise");
-    check(*size);
+      fail(Exit::usage, "'", word, "': thresholds must start at 0 and increase");
+    add_size(*size);
     steps_.push_back({samples, *size});
   }
   if (steps_.empty()) fail(Exit::usage, "names no step");
@@ -102,12 +109,12 @@ std::int64_t BatchSizes::nominal(std::int64_t consumed) const {
     return (after - 1)->size;
   }
   if (!rampup_ || consumed > rampup_->samples) return global_;
-  const auto steps = static_cast<std::int64_t>(double(consumed) / rampup_->per_step);
+  const auto steps = static_cast<std::int64_t>(double(consumed) / rampup_->samples_per_step);
   return std::min(rampup_->start + steps * rampup_->increment, global_);
 }
 
-/// The least number of samples, after `consumed`, where the size may be another one.
-std::int64_t BatchSizes::changes_at(std::int64_t consumed) const {
+/// The next sample count after `consumed` at which the size may change; INT64_MAX if it stays.
+std::int64_t BatchSizes::next_change(std::int64_t consumed) const {
   if (rampup_ && consumed <= rampup_->samples) return consumed + 1;
   for (const Step& step : steps_)
     if (step.from > consumed) return step.from;
@@ -116,7 +123,7 @@ std::int64_t BatchSizes::changes_at(std::int64_t consumed) const {
 
 std::int64_t BatchSizes::count_iterations(std::int64_t samples, std::int64_t consumed) const {
   for (std::int64_t iterations = 0;;) {
-    const std::int64_t size = running(consumed), change = changes_at(consumed);
+    const std::int64_t size = running(consumed), change = next_change(consumed);
     const std::int64_t fitting = std::max<std::int64_t>(0, samples - consumed) / size;
     const std::int64_t until_change = (change - consumed - 1) / size + 1;
     if (change == INT64_MAX || fitting < until_change) return iterations + fitting;
@@ -127,7 +134,7 @@ std::int64_t BatchSizes::count_iterations(std::int64_t samples, std::int64_t con
 
 std::int64_t BatchSizes::count_samples(std::int64_t iterations) const {
   for (std::int64_t consumed = 0;;) {
-    const std::int64_t size = running(consumed), change = changes_at(consumed);
+    const std::int64_t size = running(consumed), change = next_change(consumed);
     const std::int64_t until_change = (change - consumed - 1) / size + 1;
     if (change == INT64_MAX || iterations <= until_change) return consumed + iterations * size;
     iterations -= until_change;

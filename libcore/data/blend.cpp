@@ -13,10 +13,10 @@ namespace {
 
 constexpr std::int64_t kBlockSamples = 4096;
 constexpr std::size_t kLanes = 4;
-// Two of SSE2's registers, or one of AVX2's. No contraction: neither has a fused multiply-add.
+// Two SSE2 registers or one AVX2 register. Neither target has a fused multiply-add, so nothing is contracted.
 using Lanes [[gnu::vector_size(kLanes * sizeof(double))]] = double;
 
-/// The state of the greedy order, padded to whole registers with data sets that are never due.
+/// The state of the greedy order, padded to whole registers with data sets that are never chosen.
 struct Greedy {
   std::vector<double> weights, counts;
 
@@ -26,7 +26,7 @@ struct Greedy {
     counts.resize(padded, std::numeric_limits<double>::max());
   }
 
-  /// Fills `out` with the data sets at places `first` and following.
+  /// Fills `out` with the data sets of samples `first`, `first` + 1, ...
   template <class Index>
   [[gnu::always_inline]] inline void step(std::int64_t first, std::span<Index> out) {
     for (std::size_t k = 0; k < out.size(); ++k) {
@@ -34,7 +34,7 @@ struct Greedy {
       constexpr double kLowest = std::numeric_limits<double>::lowest();
       Lanes most = {kLowest, kLowest, kLowest, kLowest}, at = {}, number = {0, 1, 2, 3};
       for (std::size_t d = 0; d < counts.size(); d += kLanes) {
-        Lanes weight, count;  // through memcpy: a vector of f64 is not aligned for them
+        Lanes weight, count;  // memcpy, because std::vector<double> is not aligned to Lanes
         std::memcpy(&weight, &weights[d], sizeof weight);
         std::memcpy(&count, &counts[d], sizeof count);
         const Lanes error = weight * place - count;
@@ -110,7 +110,7 @@ std::int64_t blend_surplus(std::int64_t target) { return static_cast<std::int64_
 
 BlendOrder::BlendOrder(std::size_t datasets, std::int64_t size) : datasets_(datasets), size_(size), counts_(datasets) {
   require(datasets > 0 && size >= 0, "BlendOrder: ", datasets, " data sets, ", size, " samples");
-  if (datasets > 65536) fail(Exit::usage, "a blend of ", datasets, " data sets; 65536 are the most");
+  if (datasets > 65536) fail(Exit::usage, "a blend has ", datasets, " data sets; the limit is 65536");
   if (datasets <= 256)
     narrow_ = BigArray<std::uint8_t>(size, kOrderMemory);
   else
@@ -118,16 +118,14 @@ BlendOrder::BlendOrder(std::size_t datasets, std::int64_t size) : datasets_(data
   blocks_.reserve(datasets * (size / kBlockSamples + 1));
 }
 
-void BlendOrder::begin_block(std::span<const std::int64_t> counts) {
-  blocks_.insert(blocks_.end(), counts.begin(), counts.end());
-}
+void BlendOrder::begin_block() { blocks_.insert(blocks_.end(), counts_.begin(), counts_.end()); }
 
 BlendOrder BlendOrder::weighted(std::span<const double> weights, std::int64_t size) {
   BlendOrder order(weights.size(), size);
   Greedy greedy(normalize_weights(weights));
   for (std::int64_t first = 0; first < size; first += kBlockSamples) {
     for (std::size_t d = 0; d < order.datasets_; ++d) order.counts_[d] = static_cast<std::int64_t>(greedy.counts[d]);
-    order.begin_block(order.counts_);
+    order.begin_block();
     const std::size_t at = first, count = std::min(kBlockSamples, size - first);
     if (order.wide_.empty())
       greedy.fill(first, order.narrow_.span().subspan(at, count));
@@ -141,14 +139,14 @@ BlendOrder BlendOrder::weighted(std::span<const double> weights, std::int64_t si
 BlendOrder BlendOrder::exhaustive(std::span<const std::int64_t> sizes) {
   std::int64_t size = 0;
   for (const std::int64_t one : sizes) {
-    if (one < 1) fail(Exit::bad_data, "a blend without weights has a data set of no samples");
+    if (one < 1) fail(Exit::bad_data, "a blend without weights has a data set without samples");
     size += one;
   }
   BlendOrder order(sizes.size(), size);
   std::vector<double> weights;
   for (const std::int64_t one : sizes) weights.push_back(double(one) / double(size));
   for (std::int64_t index = 0; index < size; ++index) {
-    if (index % kBlockSamples == 0) order.begin_block(order.counts_);
+    if (index % kBlockSamples == 0) order.begin_block();
     const double place = std::max(double(index), 1.0);
     double most = std::numeric_limits<double>::lowest();
     std::size_t chosen = 0;
@@ -180,11 +178,11 @@ std::int64_t BlendOrder::dataset(std::int64_t index) const {
 }
 
 std::int64_t BlendOrder::sample(std::int64_t index) const {
-  const std::int64_t own = dataset(index), begin = index / kBlockSamples * kBlockSamples;
-  const std::int64_t before = blocks_[index / kBlockSamples * datasets_ + own];
+  const std::int64_t d = dataset(index), begin = index / kBlockSamples * kBlockSamples;
+  const std::int64_t before = blocks_[index / kBlockSamples * datasets_ + d];
   const auto count = [&](const auto& order) {
     const auto* first = order.data();
-    return std::count(first + begin, first + index, static_cast<std::decay_t<decltype(*first)>>(own));
+    return std::count(first + begin, first + index, static_cast<std::decay_t<decltype(*first)>>(d));
   };
   return before + (wide_.empty() ? count(narrow_) : count(wide_));
 }

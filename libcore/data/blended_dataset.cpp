@@ -40,8 +40,8 @@ std::shared_ptr<const BlendedDataset> open_unweighted(DataFiles& files, const Sp
     datasets.push_back(open_one(files, source, prefix, std::nullopt, options));
     all += sizes.emplace_back(datasets.back()->size());
     if (sizes.back() == 0) {
-      fail(Exit::bad_data, datasets.back()->name(), ": one epoch of it is less than a sample of ", options.seq_length,
-           " tokens; give weights, or leave it out");
+      fail(Exit::bad_data, datasets.back()->name(), ": one epoch is shorter than a sample of ", options.seq_length,
+           " tokens; add weights, or omit this data set");
     }
     weights.push_back(sizes.back());
   }
@@ -62,11 +62,11 @@ BlendedDataset::BlendedDataset(std::shared_ptr<const GptDataset> only) : dataset
 
 BlendedDataset::BlendedDataset(std::vector<std::shared_ptr<const GptDataset>> datasets, BlendOrder order)
     : datasets_(std::move(datasets)), order_(std::move(order)) {
-  require(datasets_.size() == order_->counts().size(), "BlendedDataset: an order of other data sets");
+  require(datasets_.size() == order_->counts().size(), "BlendedDataset: the order is for other data sets");
   for (std::size_t d = 0; d < datasets_.size(); ++d) {
     if (order_->counts()[d] <= datasets_[d]->size()) continue;
-    fail(Exit::bad_data, datasets_[d]->name(), ": the blend takes ", order_->counts()[d], " samples of it, it has ",
-         datasets_[d]->size(), "; ask for more samples in all, or of fewer data sets");
+    fail(Exit::bad_data, datasets_[d]->name(), ": has ", datasets_[d]->size(), " samples, but the blend needs ",
+         order_->counts()[d], "; request more samples in total, or blend fewer data sets");
   }
 }
 
@@ -106,11 +106,11 @@ std::shared_ptr<const BlendedDataset> open_split(DataFiles& files, const SplitSo
   return open_unweighted(files, source, samples, options);
 }
 
-void require_samples(const SplitSource& source, Split split, const BlendedDataset& dataset, std::int64_t wanted) {
-  if (dataset.size() >= wanted) return;
-  fail(Exit::bad_data, source.flag, ": without weights the ", dataset.datasets().size(), " data sets give ",
-       dataset.size(), " samples to ", kSplitNames[static_cast<std::size_t>(split)], ", one epoch, and the run takes ",
-       wanted, "; give them weights to read them more often, or ask for fewer samples");
+void require_samples(const SplitSource& source, Split split, const BlendedDataset& dataset, std::int64_t needed) {
+  if (dataset.size() >= needed) return;
+  fail(Exit::bad_data, source.flag, ": without weights the ", dataset.datasets().size(),
+       " data sets provide one epoch, ", dataset.size(), " samples for ", kSplitNames[static_cast<std::size_t>(split)],
+       ", but the run needs ", needed, "; add weights to read the data more often, or request fewer samples");
 }
 
 }  // namespace mtl

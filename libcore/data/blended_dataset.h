@@ -1,9 +1,9 @@
-// The samples of one split of a run: those of one data set, or of several that are blended (data/blend.h).
+// The samples of one split of a run, from one data set or a blend of several (data/blend.h).
 //
-//   not blended       one prefix without a weight: as many samples as are wanted
-//   weighted          weights are normalized, and again by the order; of `samples` each data set gives its target,
-//                     is built with half a percent more; the blend has as many samples as all targets together
-//   without weights   every data set gives one epoch; as many samples as are wanted, at most all of them
+//   not blended       one prefix without a weight: at least as many samples as requested
+//   weighted          weights are normalized here and again by BlendOrder; each data set is built with 0.5 % more than
+//                     its target; the blend has as many samples as all targets together
+//   without weights   every data set provides one epoch; as many samples as requested, at most all of them
 #pragma once
 
 #include <memory>
@@ -21,7 +21,7 @@ namespace mtl {
 class DataFiles {
  public:
   std::shared_ptr<const IndexedDataset> open(const std::string& path);
-  /// In the order of their first use.
+  /// In order of first use.
   const std::vector<std::shared_ptr<const IndexedDataset>>& all() const { return files_; }
 
  private:
@@ -42,7 +42,7 @@ class BlendedDataset {
   void prefetch(std::int64_t index) const;
 
   const std::vector<std::shared_ptr<const GptDataset>>& datasets() const { return datasets_; }
-  /// Empty if nothing is blended.
+  /// Empty for a single data set, not blended.
   const std::optional<BlendOrder>& order() const { return order_; }
 
  private:
@@ -56,13 +56,14 @@ class BlendedDataset {
   std::optional<BlendOrder> order_;
 };
 
-/// `options` with range and samples filled in. `samples` is empty for everything once. Throws as GptDataset does, and
-/// Error(bad_data) for a share of a data set that rounds to none of its sequences.
+/// Opens the data sets of `source`; sets `range` and `samples` of `options` itself. Without `samples` each data set
+/// provides one epoch; a weighted blend needs `samples`. Throws as IndexedDataset and GptDataset do, and
+/// Error(bad_data) if a data set of a blend without weights has no sample in its range.
 std::shared_ptr<const BlendedDataset> open_split(DataFiles& files, const SplitSource& source,
                                                  std::optional<std::int64_t> samples, GptDatasetOptions options);
 
-/// Throws Error(bad_data) when a sampler that goes through `dataset` once cannot take `wanted` samples. Only a blend
-/// without weights, which gives one epoch, can have too few.
-void require_samples(const SplitSource& source, Split split, const BlendedDataset& dataset, std::int64_t wanted);
+/// Throws Error(bad_data) if `dataset` has fewer samples than a single pass needs. Only a blend without weights, which
+/// provides one epoch, can have too few.
+void require_samples(const SplitSource& source, Split split, const BlendedDataset& dataset, std::int64_t needed);
 
 }  // namespace mtl

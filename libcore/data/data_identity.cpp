@@ -8,9 +8,9 @@
 namespace mtl {
 namespace {
 
-constexpr std::uint64_t kBlockBytes = 4096, kMostBlocks = 1024;
+constexpr std::uint64_t kBlockBytes = 4096, kMaxBlocks = 1024;
 
-Json::Array files_of(const Json& identity) {
+Json::Array identities_of(const Json& identity) {
   const Json* files = identity.find("files");
   return files == nullptr ? Json::Array{identity} : files->as_array();
 }
@@ -29,11 +29,11 @@ std::string file_difference(const Json& saved, const Json& now) {
 
 std::uint64_t sample_hash(const MappedFile& file) {
   const std::uint64_t bytes = file.bytes().size(), blocks = (bytes + kBlockBytes - 1) / kBlockBytes;
-  const std::uint64_t taken = std::min(blocks, kMostBlocks);
+  const std::uint64_t taken = std::min(blocks, kMaxBlocks);
   expect_scattered_reads(file, true);
   Hasher hasher;
   for (std::uint64_t i = 0; i < taken; ++i) {
-    // 128 bits, or the product could overflow.
+    // In 128 bits: the product could overflow 64.
     const auto at =
         taken < 2 ? 0 : static_cast<std::uint64_t>(static_cast<__uint128_t>(i) * (blocks - 1) / (taken - 1));
     const std::uint64_t begin = at * kBlockBytes;
@@ -52,7 +52,7 @@ Json file_identity(const IndexedDataset& file) {
 }
 
 std::string data_difference(const Json& saved, const Json& now) {
-  const Json::Array before = files_of(saved), after = files_of(now);
+  const Json::Array before = identities_of(saved), after = identities_of(now);
   if (before.size() != after.size()) return cat(after.size(), " data sets, it had ", before.size());
   for (std::size_t i = 0; i < after.size(); ++i) {
     std::string difference = file_difference(before[i], after[i]);

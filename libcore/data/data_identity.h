@@ -1,8 +1,8 @@
-// The identity of a run's data, which checkpoints remember and ranks compare.
+// The identity of a run's data, which checkpoints store and ranks compare.
 //
-// A file is known by its sizes, a hash of the .idx, and one of at most 1,024 blocks of 4 KiB of the .bin, the first and
-// the last among them, evenly spread (of all of it when it is no larger). Where it lies does not matter. The order is
-// known by the flags that decide it, by name.
+// A pair of token files is identified by its sizes, a hash of the .idx, and a hash of at most 1,024 evenly spaced 4-KiB
+// blocks of the .bin, including the first and the last (all of it if it is no larger). The path does not matter. The
+// order is identified by the flags that determine it.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +19,9 @@ std::uint64_t sample_hash(const MappedFile& file);
 /// {"path", "bin_bytes", "bin_hash", "idx_bytes", "idx_hash"}
 Json file_identity(const IndexedDataset& file);
 
-/// The differences of {"files": [file_identity, ...], "order": {"--flag": value, ...}} that matter, in words; empty
-/// when nothing does. What only one side has is not compared, but for a file. A single file_identity is read as a list
-/// of it: what older checkpoints hold.
+/// Describes the first difference between two {"files": [file_identity, ...], "order": {"--flag": value, ...}}; empty
+/// if there is none. Ignores keys that only one side has. Reads a single file_identity, which older checkpoints hold,
+/// as a list of one.
 std::string data_difference(const Json& saved, const Json& now);
 
 }  // namespace mtl

@@ -14,7 +14,7 @@ namespace {
 
 std::string strip(const std::string& word) { return std::string(trim(word)); }
 
-/// The first of each pair as numbers, where they are numbers.
+/// The first word of each pair as a number, or empty if it is none.
 std::vector<std::optional<double>> parse_pairs(const std::vector<std::string>& words) {
   std::vector<std::optional<double>> out;
   for (std::size_t i = 0; i + 1 < words.size(); i += 2) out.push_back(parse_float(words[i]));
@@ -23,12 +23,12 @@ std::vector<std::optional<double>> parse_pairs(const std::vector<std::string>& w
 
 double checked_weight(double weight, const std::string& word) {
   if (!(weight > 0) || !std::isfinite(weight)) {
-    fail(Exit::usage, "the weight '", strip(word), "' is not a positive number; leave out a data set of no weight");
+    fail(Exit::usage, "the weight '", strip(word), "' is not a positive number; omit a data set of no weight");
   }
   return weight;
 }
 
-std::vector<std::string> words_of(std::string_view text) {
+std::vector<std::string> split_words(std::string_view text) {
   std::vector<std::string> out;
   constexpr std::string_view kBlanks = " \t\r\n\v\f";
   for (std::size_t at = text.find_first_not_of(kBlanks); at != std::string_view::npos;) {
@@ -39,11 +39,11 @@ std::vector<std::string> words_of(std::string_view text) {
   return out;
 }
 
-/// The words of one split in the file of --per-split-data-args-path; none when it has none.
-std::vector<std::string> words_of(const Json& file, std::string_view split) {
+/// The words of one split in a file of --per-split-data-args-path; empty if the file has none.
+std::vector<std::string> words_of_split(const Json& file, std::string_view split) {
   const Json* value = file.find(split);
   if (value == nullptr || value->is_null()) return {};
-  if (value->is_string()) return words_of(value->as_string());
+  if (value->is_string()) return split_words(value->as_string());
   if (!value->is_array()) fail(Exit::usage, "\"", split, "\" is neither a string nor a list of words");
   std::vector<std::string> out;
   for (const Json& word : value->as_array()) out.push_back(word.is_number() ? word.dump() : word.as_string());
@@ -56,8 +56,8 @@ void check_keys(const Json& file) {
   for (const auto& [key, words] : file.as_object()) {
     if (std::find(known.begin(), known.end(), key) != known.end()) continue;
     const std::string meant = key == "validation" ? "valid" : nearest(key, known);
-    fail(Exit::usage, "has a key \"", key, "\"; ",
-         meant.empty() ? "they are " + join(known, ", ") : "did you mean " + meant + "?");
+    fail(Exit::usage, "has an unknown key \"", key, "\"; ",
+         meant.empty() ? "the keys are " + join(known, ", ") : "did you mean " + meant + "?");
   }
 }
 
@@ -65,7 +65,7 @@ class Reader {
  public:
   Reader(const DataPathOptions& options, const ReportProblem& report) : options_(options), report_(report) {}
 
-  SplitSources per_split() {
+  SplitSources read_per_split() {
     if (!options_.data_path.empty()) refuse_both("--data-path");
     if (!options_.data_args_path.empty()) refuse_both("--data-args-path");
     std::array<std::vector<std::string>, 3> words = {options_.train_data_path, options_.valid_data_path,
@@ -78,7 +78,7 @@ class Reader {
         check_keys(file);
         for (std::size_t i = 0; i < 3; ++i) {
           if (!words[i].empty()) fail(Exit::usage, "excludes --", kSplitNames[i], "-data-path; give one of them");
-          words[i] = words_of(file, kSplitNames[i]);
+          words[i] = words_of_split(file, kSplitNames[i]);
         }
       });
     }
@@ -89,20 +89,20 @@ class Reader {
     return out;
   }
 
-  SplitSources shares() {
+  SplitSources read_shares() {
     std::vector<std::string> words = options_.data_path;
     std::string flag = "--data-path";
     if (const std::string& path = options_.data_args_path; !path.empty()) {
       if (!words.empty()) report_("--data-args-path", "excludes --data-path; give one of them");
       flag = "--data-args-path " + path;
-      attempt(flag, [&] { words = words_of(read_file(path)); });
+      attempt(flag, [&] { words = split_words(read_file(path)); });
     }
     SplitSources out;
     attempt("--split " + options_.split, [&] {
-      // Megatron-LM reads -1,2,0 as 1,2,0, and nan,1,1 as 1,1: no one means that.
+      // Megatron-LM reads -1,2,0 as 1,2,0 and nan,1,1 as 1,1, which no user means.
       for (const char c : options_.split) {
         if (c == '-' || c == '+' || std::isalpha(byte_of(c)))
-          fail(Exit::usage, "\"", c, "\" does not belong to weights; write them as 969,30,1");
+          fail(Exit::usage, "\"", c, "\" is not allowed in weights; write them as 969,30,1");
       }
       const auto shares = parse_split(options_.split);
       attempt(flag, [&] {
@@ -148,8 +148,8 @@ DataBlend parse_data_path(const std::vector<std::string>& words) {
   out.weights.emplace();
   for (std::size_t i = 0; i < weights.size(); ++i) {
     if (!weights[i]) {
-      fail(Exit::usage, "'", strip(words[2 * i]), "' stands where a weight is expected, before '",
-           strip(words[2 * i + 1]), "'; give a weight to every prefix, or to none");
+      fail(Exit::usage, "expected a weight before '", strip(words[2 * i + 1]), "', not '", strip(words[2 * i]),
+           "'; give a weight to every prefix, or to none");
     }
     out.weights->push_back(checked_weight(*weights[i], words[2 * i]));
     out.prefixes.push_back(strip(words[2 * i + 1]));
@@ -166,7 +166,7 @@ bool DataPathOptions::is_absent() const { return data_path.empty() && data_args_
 
 SplitSources read_split_sources(const DataPathOptions& options, const ReportProblem& report) {
   Reader reader(options, report);
-  return options.is_per_split() ? reader.per_split() : reader.shares();
+  return options.is_per_split() ? reader.read_per_split() : reader.read_shares();
 }
 
 }  // namespace mtl

@@ -11,7 +11,7 @@
 namespace mtl {
 namespace {
 
-/// The shares of the weights before each bound; the first is 0, the last 1.
+/// The cumulative share of the weights before each bound; the first is 0, the last 1.
 std::vector<double> shares_before(const std::vector<double>& weights) {
   std::vector<double> shares{0};
   const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
@@ -20,7 +20,7 @@ std::vector<double> shares_before(const std::vector<double>& weights) {
   return shares;
 }
 
-/// Any number of [0, limit), all equally likely.
+/// A uniform number in [0, limit).
 std::uint64_t draw_below(std::mt19937_64& engine, std::uint64_t limit) {
   const std::uint64_t excess = (UINT64_MAX % limit + 1) % limit;  // 2^64 modulo limit
   for (;;) {
@@ -43,18 +43,18 @@ std::vector<std::int64_t> divide_tokens(const IndexedDataset& data, const std::v
   const auto tokens_before = [&](std::int64_t document) { return data.token_begin(data.document_begin(document)); };
   std::vector<std::int64_t> bounds;
   for (const double share : shares_before(weights)) {
-    const double wanted = share * double(data.tokens());
-    // The first document with at least so many tokens before it, by bisection; then the nearer one of two.
+    const double target = share * double(data.tokens());
+    // Bisects for the first document with at least `target` tokens before it, then takes the nearer of two.
     std::int64_t low = 0, high = data.documents();
     while (low < high) {
       const std::int64_t middle = low + (high - low) / 2;
-      if (double(tokens_before(middle)) < wanted) {
+      if (double(tokens_before(middle)) < target) {
         low = middle + 1;
       } else {
         high = middle;
       }
     }
-    if (low > 0 && wanted - double(tokens_before(low - 1)) <= double(tokens_before(low)) - wanted) {
+    if (low > 0 && target - double(tokens_before(low - 1)) <= double(tokens_before(low)) - target) {
       --low;
     }
     bounds.push_back(low);
@@ -64,7 +64,7 @@ std::vector<std::int64_t> divide_tokens(const IndexedDataset& data, const std::v
 }
 
 std::vector<std::uint32_t> shuffled_documents(std::int64_t documents, std::uint32_t seed) {
-  require(documents <= UINT32_MAX, "cannot shuffle ", documents, " documents, only 2^32 - 1");
+  require(documents <= UINT32_MAX, "cannot shuffle ", documents, " documents; the limit is 2^32 - 1");
   std::vector<std::uint32_t> order(documents);
   std::iota(order.begin(), order.end(), 0U);
   NumpyRandom(seed).shuffle(std::span(order));
@@ -74,8 +74,7 @@ std::vector<std::uint32_t> shuffled_documents(std::int64_t documents, std::uint3
 std::vector<std::int64_t> sample_documents(std::int64_t documents, std::int64_t count, std::uint32_t seed) {
   require(count <= documents, "cannot draw ", count, " of ", documents, " documents");
   std::mt19937_64 engine(seed);
-  // Floyd's algorithm: the i-th draw is of one document more than the one before; a repeated draw stands for the new
-  // one.
+  // Floyd's algorithm: each draw is from one more document than the previous one; a repeated draw takes that document.
   std::set<std::int64_t> drawn;
   for (std::int64_t last = documents - count; last < documents; ++last) {
     const std::int64_t draw = draw_below(engine, static_cast<std::uint64_t>(last) + 1);

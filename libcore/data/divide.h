@@ -1,4 +1,4 @@
-// Division of a data set's documents into parts, and random draws of some or all of them.
+// Divides a data set's documents into parts, and draws some or all of them at random.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,12 @@
 namespace mtl {
 
 /// Bounds of parts: part i is documents [bounds[i], bounds[i + 1]); the first bound is 0, the last documents().
-/// Weights are positive; each bound is where the documents (the tokens) before it come nearest to the share of the
-/// weights before it, halves rounded to even (down). Every document is in one part; a part may turn out empty.
+/// Weights are positive. Each bound is where the number of documents (tokens) before it is nearest to the cumulative
+/// share of the weights; ties round to even (down). A part may be empty.
 std::vector<std::int64_t> divide_documents(const IndexedDataset& data, const std::vector<double>& weights);
 std::vector<std::int64_t> divide_tokens(const IndexedDataset& data, const std::vector<double>& weights);
 
-/// The documents in random order: numpy.random.RandomState(seed).permutation(documents). They must be below 2^32.
+/// The documents in random order: numpy.random.RandomState(seed).permutation(documents). Throws for 2^32 or more.
 std::vector<std::uint32_t> shuffled_documents(std::int64_t documents, std::uint32_t seed);
 
 /// Draws `count` different documents uniformly, in ascending order. Memory and time are proportional to `count`, which

@@ -13,8 +13,8 @@ namespace {
 
 using Bytes = std::span<const std::byte>;
 
-/// Collects bytes from many places for a file. Writes a large piece at once; small ones are gathered first, by
-/// several threads, since each may be a wait for the disk.
+/// Writes pieces from many places to a file. Gathers small ones in a buffer first, with several threads, since each may
+/// wait for the disk.
 class Gatherer {
  public:
   Gatherer(OutputFile& out, int threads, const CopyProgress& progress)
@@ -22,7 +22,7 @@ class Gatherer {
 
   void add(Bytes piece) {
     while (gathered_ + piece.size() > kBuffer) {
-      // A piece that would not fit by itself is written in parts, without a copy.
+      // A piece larger than the buffer is written in parts, without a copy.
       if (gathered_ > 0) flush();
       if (piece.size() <= kBuffer) break;
       out_.write(piece.data(), kBuffer);
@@ -52,8 +52,8 @@ class Gatherer {
 
  private:
   static constexpr std::size_t kBuffer = 8 << 20;
-  static constexpr std::size_t kPieces = 1 << 18;  // remembered at once
-  static constexpr std::size_t kScattered = 64;    // fewer pieces are not worth the threads
+  static constexpr std::size_t kPieces = 1 << 18;  // gathered at most
+  static constexpr std::size_t kScattered = 64;    // fewer pieces are copied by one thread
 
   OutputFile& out_;
   int threads_;
@@ -64,7 +64,7 @@ class Gatherer {
   std::vector<std::byte> buffer_;
 };
 
-/// A buffer of numbers for an .idx.
+/// Buffers the numbers of an .idx.
 class NumberWriter {
  public:
   explicit NumberWriter(OutputFile& out) : out_(out) {}
@@ -125,7 +125,7 @@ void DocumentCopy::write(const DocumentList& list, int threads, const CopyProgre
   });
   write_bin(list, threads, progress);
   write_idx(list);
-  // A lack of space shows here: commit() only gives the names, which several copies get together.
+  // A full disk fails here: commit() only renames, so that several copies appear together.
   bin_.seal();
   idx_.seal();
 }

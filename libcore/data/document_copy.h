@@ -1,8 +1,7 @@
-// Writes new token files from the documents of others: the core of mtl-data's merge, split and shuffle.
+// Writes token files from documents of existing ones: the core of mtl-data's merge, split and shuffle.
 //
-// Tokens, lengths and modes are copied without decoding, so that every document is copied byte for
-// byte, whatever its type. Memory is bounded: the list of documents is walked once for the .bin and once for each array
-// of the .idx, and nothing is kept of it but one buffer.
+// Tokens, lengths and modes of any type are copied byte for byte, without decoding. Memory is bounded: write()
+// traverses the list once to check it, once for the .bin and once for each array of the .idx, with one buffer.
 #pragma once
 
 #include <cstdint>
@@ -31,16 +30,16 @@ DocumentList list_of(std::vector<DocumentRange> ranges);
 /// Called repeatedly with the bytes of the .bin that were written since the last call.
 using CopyProgress = std::function<void(std::uint64_t bytes)>;
 
-/// Writes PREFIX.bin and PREFIX.idx. Neither appears under its name before commit(); without it nothing is left.
+/// Writes PREFIX.bin and PREFIX.idx. Neither appears under its name before commit(); without it no file is left.
 class DocumentCopy {
  public:
   DocumentCopy(const std::string& prefix, DataType type, bool has_modes);
 
-  /// Writes all documents of the list, once. All data sets must be of the type given, and have modes or have none (one
-  /// without sequences passes for either); else Error(bad_data). `threads` fetch what lies scattered; the outcome does
-  /// not depend on their number.
+  /// Writes all documents of the list; call once. Throws Error(bad_data) unless all data sets have the given type, and
+  /// modes or none as given (without sequences, either). `threads` read small, scattered ranges in parallel; the output
+  /// does not depend on their number.
   void write(const DocumentList& list, int threads, const CopyProgress& progress);
-  /// Gives both files their names, the .idx last: if it exists, the .bin is complete.
+  /// Renames both files to their names, the .idx last: if it exists, the .bin is complete.
   void commit();
 
   const std::string& prefix() const { return prefix_; }
@@ -51,7 +50,15 @@ class DocumentCopy {
   std::uint64_t bin_bytes() const { return bin_bytes_; }
   /// Call after write().
   TokenFilesWritten written() const {
-    return {prefix_, type_, documents_, sequences_, tokens(), bin_bytes_, bin_hash_, idx_bytes_, idx_hash_};
+    return {.prefix = prefix_,
+            .type = type_,
+            .documents = documents_,
+            .sequences = sequences_,
+            .tokens = tokens(),
+            .bin_bytes = bin_bytes_,
+            .bin_hash = bin_hash_,
+            .idx_bytes = idx_bytes_,
+            .idx_hash = idx_hash_};
   }
 
  private:

@@ -86,9 +86,9 @@ expect_near_lines stages.losses one.losses 'two stages on a ramp' 1e-6 12
 # Refused at the start, all at once.
 printf '{"train": ["%s"], "validation": ["%s"]}' $A $B >keys.json
 expect_exit 2 run_in none --global-batch-size 4 --train-iters 8 --per-split-data-args-path keys.json
-expect_text err '^  --per-split-data-args-path keys.json +has a key "validation"; did you mean valid\?$'
+expect_text err '^  --per-split-data-args-path keys.json +has an unknown key "validation"; did you mean valid\?$'
 expect_exit 2 run_in none "${SHARED[@]}" --data-path 0.5 $A x $B --rampup-batch-size 2 2 24
-expect_text err "^  --data-path +'x' stands where a weight is expected, before '$B'; "
+expect_text err "^  --data-path +expected a weight before '$B', not 'x'; "
 expect_text err '^  --rampup-batch-size 2 2 24|^  --rampup-batch-size +needs a run that is counted in samples'
 expect_exit 2 run_in none --train-samples 60 --data-path 1 $A nan $B --global-batch-size 9 --rampup-batch-size 2 3 24
 expect_text err "^  --data-path +the weight 'nan' is not a positive number"
@@ -104,7 +104,7 @@ expect_exit 2 run_in none "${SHARED[@]}" --data-path 1 $A 2 nosuch 3 b
 expect_text err '^  --data-path nosuch +there is no nosuch.idx nor nosuch.bin; mtl-preprocess makes token files$'
 expect_text err '^  --data-path b +there is no b.idx nor b.bin; did you mean b_text_document\?$'
 expect_exit 65 run_in none "${SHARED[@]}" --data-path $A $B --train-iters 5000
-expect_text err '^mtl-train: --data-path: without weights the 2 data sets give [0-9]+ samples to train, one epoch, and the run takes 20000; give them weights'
+expect_text err '^mtl-train: --data-path: without weights the 2 data sets provide one epoch, [0-9]+ samples for train, but the run needs 20000; add weights'
 expect_exit 2 run_in none "${SHARED[@]}" --data-path $A --dataloader-type cyclic --data-order feistel
 expect_text err '^  --dataloader-type cyclic +shuffles what'
 expect_exit 2 run_in none "${SHARED[@]}" --data-path $A --full-validation
@@ -175,7 +175,7 @@ order --valid-data-path 2 $B 1 $C --train-iters 10 --eval-iters 3 --dataset vali
 expect_exit 2 order --valid-data-path $B --train-iters 10
 expect_text err 'no data for train'
 expect_exit 65 order --data-path $A $B --train-iters 5000
-expect_text err 'without weights the 2 data sets give [0-9]+ samples to train'
+expect_text err 'without weights the 2 data sets provide one epoch, [0-9]+ samples for train'
 expect_exit 0 order --data-path $A --split 1,0,0 --train-iters 1 --eod-mask-loss --num-workers 2
 expect_text err '^mtl-data order: --num-workers: has no effect on the order'
 for kind in single cyclic; do

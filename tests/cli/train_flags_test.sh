@@ -148,7 +148,7 @@ expect_text err '^  --lr-warmup-iters 75 +leaves nothing of the decay, which tak
 # Shares of a split are numbers.
 for split in -1,2,0 nan,1,1 1e3,1,1; do
   expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --split "$split"
-  expect_text err "^  --split $split +\"[-ne]\" does not belong to weights; write them as 969,30,1$"
+  expect_text err "^  --split $split +\"[-ne]\" is not allowed in weights; write them as 969,30,1$"
 done
 
 # Products of sizes that exceed 64 bits.
