@@ -1,11 +1,11 @@
 // A keyed permutation of [0, n) that is computed, not stored: no memory, no start-up, any entry in about 50 ns.
 //
-// A number of 2h bits, h the least with 4^h >= n, is cut into halves (L, R); six rounds map (L, R) to
-// (R, L xor F(key, round, R)), F a 64-bit mix (splitmix64's, Steele et al. 2014) cut to h bits. Each round can be
-// undone, whatever F is, so the whole is a bijection of [0, 4^h). Results that are not below n are put in again until
-// one is (cycle walking, Black and Rogaway 2002): the walk follows the bijection's cycle, which leads back to the start
-// at the latest, so it ends, and two different starts below n cannot end on the same number. 4^h < 4 n: fewer than four
-// rounds of six on average.
+// A number of 2h bits, h >= 1 the least with 4^h >= n, is split into halves (L, R); six rounds map (L, R) to
+// (R, L xor F(key, round, R)), F a 64-bit mix (splitmix64's, Steele et al. 2014) cut to h bits. Each round is
+// invertible for any F, so their composition is a bijection of [0, 4^h). A result that is not below n is permuted again
+// (cycle walking, Black and Rogaway 2002): the walk follows the bijection's cycle, which returns to its start at the
+// latest, so it ends, and two different starts below n cannot end on the same number. 4^h <= 4 n: at most four passes
+// on average.
 #pragma once
 
 #include <array>

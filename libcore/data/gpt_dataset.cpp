@@ -8,7 +8,7 @@
 namespace mtl {
 namespace {
 
-/// Loss mask, positions and document starts, from the input tokens before padding is taken out of them.
+/// Sets loss mask, positions and document starts from the input tokens; call before clear_padding().
 void mark_documents(const GptDatasetOptions& options, Sample& sample) {
   const std::size_t length = sample.tokens.size();
   sample.loss_mask.assign(length, 1.0f);
@@ -24,7 +24,7 @@ void mark_documents(const GptDatasetOptions& options, Sample& sample) {
   }
 }
 
-/// Padding has no loss, and gets an id that every embedding table has.
+/// Masks the loss of padding and replaces its id by 0, which every token embedding has.
 void clear_padding(std::int32_t pad, Sample& sample) {
   for (std::size_t i = 0; i < sample.labels.size(); ++i) {
     if (sample.labels[i] == pad) sample.loss_mask[i] = 0.0f;
@@ -33,7 +33,7 @@ void clear_padding(std::int32_t pad, Sample& sample) {
   std::replace(sample.labels.begin(), sample.labels.end(), pad, 0);
 }
 
-/// Calls use(sequence, begin, end) for the tokens of each sequence that an item is made of.
+/// Calls use(sequence, begin, end) for each range of tokens in an item.
 template <class Use>
 void for_each_run(const IndexedDataset& data, const SampleSource& source, const Use& use) {
   for (std::size_t i = 0; i < source.documents.size(); ++i) {
@@ -49,7 +49,7 @@ GptDataset::GptDataset(std::shared_ptr<const IndexedDataset> data, const GptData
     : data_(std::move(data)), options_(options) {
   if (data_->is_multimodal())
     fail(Exit::bad_data, data_->prefix(), ": is multimodal data; only text can be trained on");
-  // A padding id that ends documents too must not lose its loss.
+  // An eod that doubles as padding keeps its loss.
   if (options_.pad == options_.eod) options_.pad = -1;
   order_ = SampleOrder(data_->lengths(), {.kind = options.order,
                                           .seq_length = options.seq_length,
@@ -63,7 +63,7 @@ GptDataset::GptDataset(std::shared_ptr<const IndexedDataset> data, const GptData
 SampleSource GptDataset::describe(std::int64_t index) const {
   SampleSource source;
   source.sample = order_.shuffled(index);
-  const StreamPlace first = order_.first_of(source.sample), last = order_.last_of(source.sample);
+  const StreamPlace first = order_.first_token(source.sample), last = order_.last_token(source.sample);
   for (std::int64_t position = first.position; position <= last.position; ++position)
     source.documents.push_back(order_.sequence_at(position));
   source.first_offset = first.offset;
@@ -94,7 +94,7 @@ void GptDataset::check_ids(const std::vector<std::int32_t>& ids, std::int64_t in
     if (id >= 0 && (id < options_.vocab_size || id == options_.pad)) continue;
     fail(Exit::bad_data, data_->prefix(), ": the token id ", id, ", in sequences ", describe(index).documents.front(),
          " and following, is not in the vocabulary of ", options_.vocab_size,
-         "; give the tokenizer that the data was made with");
+         "; name the tokenizer that the data was made with");
   }
 }
 

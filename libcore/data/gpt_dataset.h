@@ -1,5 +1,5 @@
-// The samples of GPT pre-training: S input tokens and the S labels that follow them by one, cut from shuffled
-// documents in the order of data/sample_order.h. Item for item what Megatron-LM's GPTDataset gives.
+// The samples of GPT pre-training: S input tokens and S labels, shifted by one, cut from shuffled documents in the
+// order of data/sample_order.h. Every item equals that of Megatron-LM's GPTDataset.
 #pragma once
 
 #include <cstdint>
@@ -19,10 +19,10 @@ struct GptDatasetOptions {
   OrderKind order = OrderKind::megatron;
   SplitRange range{0, 0};                 // of the sequences
   std::optional<std::int64_t> samples{};  // at least this many; empty: one epoch
-  bool drop_last_partial = true;          // as SampleOrderOptions'; false: the last sample is filled up with padding
+  bool drop_last_partial = true;          // as SampleOrderOptions'; false: the last sample is padded
   std::int32_t eod = -1;                  // the end-of-document id; -1: none
   std::int32_t pad = -1;                  // the padding id; -1, or equal to eod: none
-  std::int64_t vocab_size = 0;            // item() refuses ids that are not below it; 0: not checked
+  std::int64_t vocab_size = 0;            // item() refuses ids that are not below; 0: no check
   bool eod_mask_loss = false;             // no loss where the input is eod
   bool reset_position_ids = false;        // positions count from 0 again after an eod
   bool reset_attention_mask = false;      // tokens after an eod do not attend to tokens before it
@@ -40,17 +40,16 @@ struct Sample {
 
 /// The origin of the tokens of one item.
 struct SampleSource {
-  std::int64_t dataset = 0;             // of a blend
-  std::int64_t sample = 0;              // its number after the shuffle
-  std::vector<std::int64_t> documents;  // sequence numbers in the .idx
+  std::int64_t dataset = 0;             // index in the blend
+  std::int64_t sample = 0;              // shuffle_index[index] (data/sample_order.h)
+  std::vector<std::int64_t> documents;  // indices of sequences in the .idx
   std::int64_t first_offset = 0;        // of the first token, in the first of them
   std::int64_t last_offset = 0;         // of the last label, in the last of them
 };
 
 class GptDataset {
  public:
-  /// Throws Error(bad_data) for data that cannot give the samples wanted (see SampleOrder), and for
-  /// multimodal data.
+  /// Throws as SampleOrder does, and Error(bad_data) for multimodal data.
   GptDataset(std::shared_ptr<const IndexedDataset> data, const GptDatasetOptions& options);
 
   /// Number of samples, at least those requested.

@@ -12,9 +12,9 @@ namespace mtl {
 namespace {
 
 constexpr std::string_view kRemedy = "; re-run mtl-preprocess, or copy both files again";
-/// Sequences or documents whose checks are one loop without a branch. The bytes of this many sequences, each as long
-/// as can be, are below 2^46.
-constexpr std::int64_t kEntriesAtOnce = 4096;
+/// Sequences or documents per loop without branches. This many sequences of the maximum length have fewer than 2^46
+/// bytes.
+constexpr std::int64_t kBlockEntries = 4096;
 
 std::string with_commas(std::uint64_t value) {
   return value > INT64_MAX ? std::to_string(value) : mtl::with_commas(value);
@@ -37,7 +37,7 @@ class IndexChecker {
     check_sequences();
     check_documents();
     release_pages(idx_);
-    return found_;
+    return summary_;
   }
 
  private:
@@ -56,25 +56,25 @@ class IndexChecker {
   void find_broken_document(std::int64_t begin, std::int64_t end);
 
   std::size_t length_at(std::int64_t i) const { return kHeaderBytes + 4 * i; }
-  std::size_t pointer_at(std::int64_t i) const { return length_at(found_.sequences) + 8 * i; }
-  std::size_t document_at(std::int64_t i) const { return pointer_at(found_.sequences) + 8 * i; }
+  std::size_t pointer_at(std::int64_t i) const { return length_at(summary_.sequences) + 8 * i; }
+  std::size_t document_at(std::int64_t i) const { return pointer_at(summary_.sequences) + 8 * i; }
   std::int32_t length(std::int64_t i) const { return load_at<std::int32_t>(data_ + length_at(i)); }
   std::int64_t pointer(std::int64_t i) const { return load_at<std::int64_t>(data_ + pointer_at(i)); }
   std::int64_t document(std::int64_t i) const { return load_at<std::int64_t>(data_ + document_at(i)); }
   std::int64_t bin_size() const { return std::ssize(bin_.bytes()); }
 
-  /// Releases the pages of the .idx up to here.
-  void pass(std::int64_t bytes) {
-    if ((passed_ += bytes) < static_cast<std::int64_t>(kMappedPages)) return;
+  /// Releases the pages of the .idx after every kMappedPages checked bytes.
+  void count_checked(std::int64_t bytes) {
+    if ((checked_bytes_ += bytes) < static_cast<std::int64_t>(kMappedPages)) return;
     release_pages(idx_);
-    passed_ = 0;
+    checked_bytes_ = 0;
   }
 
   const MappedFile &idx_, &bin_;
   const std::byte* data_;
-  std::int64_t passed_ = 0;
+  std::int64_t checked_bytes_ = 0;
   std::int64_t token_bytes_ = 1;
-  IndexSummary found_;
+  IndexSummary summary_;
 };
 
 void IndexChecker::check_header() {
@@ -91,41 +91,41 @@ void IndexChecker::check_header() {
     fail_idx("header-size", size, kRemedy, "the header needs ", kHeaderBytes, " bytes, the file has ", size);
   }
   if (const auto version = load_at<std::uint64_t>(data_ + kVersionAt); version != kIndexVersion) {
-    fail_idx("version", kVersionAt, kRemedy, "version ", version, " of the format is not known, only 1");
+    fail_idx("version", kVersionAt, kRemedy, "format version ", version, " is not supported, only 1");
   }
   const auto code = load_at<std::uint8_t>(data_ + kTypeAt);
-  if (code < 1 || code > 8) fail_idx("type", kTypeAt, kRemedy, "type code ", int{code}, " is none of 1 to 8");
-  found_.type = static_cast<DataType>(code);
-  token_bytes_ = static_cast<std::int64_t>(item_size(found_.type));
+  if (code < 1 || code > 8) fail_idx("type", kTypeAt, kRemedy, "type code ", int{code}, " is not one of 1 to 8");
+  summary_.type = static_cast<DataType>(code);
+  token_bytes_ = static_cast<std::int64_t>(item_size(summary_.type));
 }
 
 void IndexChecker::check_counts() {
   const auto sequences = load_at<std::uint64_t>(data_ + kSequencesAt);
   const auto indices = load_at<std::uint64_t>(data_ + kDocumentsAt);
   // Divided, not multiplied: a count from the file may overflow any product.
-  const std::uint64_t rest = idx_.bytes().size() - kHeaderBytes;
-  if (sequences > rest / 12) {
+  const std::uint64_t array_bytes = idx_.bytes().size() - kHeaderBytes;
+  if (sequences > array_bytes / 12) {
     fail_idx("counts", kSequencesAt, kRemedy, "sequence_count ", sequences, " needs ", bytes_needed(sequences, 0),
-             " bytes after the header, the file has ", with_commas(rest));
+             " bytes after the header, the file has ", with_commas(array_bytes));
   }
-  if (indices == 0) fail_idx("counts", kDocumentsAt, kRemedy, "document_count is 0, the least is 1");
-  if (indices > (rest - 12 * sequences) / 8) {
+  if (indices == 0) fail_idx("counts", kDocumentsAt, kRemedy, "document_count is 0; the minimum is 1");
+  if (indices > (array_bytes - 12 * sequences) / 8) {
     fail_idx("counts", kDocumentsAt, kRemedy, "sequence_count ", sequences, " and document_count ", indices, " need ",
-             bytes_needed(sequences, indices), " bytes after the header, the file has ", with_commas(rest));
+             bytes_needed(sequences, indices), " bytes after the header, the file has ", with_commas(array_bytes));
   }
-  const std::uint64_t extra = rest - 12 * sequences - 8 * indices;
-  found_.has_modes = extra > 0 && extra == sequences;
-  if (extra > 0 && !found_.has_modes) {
+  const std::uint64_t extra = array_bytes - 12 * sequences - 8 * indices;
+  summary_.has_modes = extra > 0 && extra == sequences;
+  if (extra > 0 && !summary_.has_modes) {
     fail_idx("modes", kHeaderBytes + 12 * sequences + 8 * indices, kRemedy, extra,
-             " bytes follow the last document index, neither none nor one for each of ", sequences, " sequences");
+             " bytes follow the last document index; expected none, or one for each of ", sequences, " sequences");
   }
-  found_.sequences = static_cast<std::int64_t>(sequences);
-  found_.documents = static_cast<std::int64_t>(indices) - 1;
+  summary_.sequences = static_cast<std::int64_t>(sequences);
+  summary_.documents = static_cast<std::int64_t>(indices) - 1;
 }
 
-/// No length is negative, every pointer is the one before it plus the bytes of its sequence, and the last byte lies in
-/// the .bin. Unsigned arithmetic, since the values may be anything; it cannot wrap around unnoticed, as the block
-/// begins within the .bin at byte `at` and is short.
+/// Checks that no length is negative, that each pointer is the previous one plus the bytes of its sequence, and that
+/// the block ends within the .bin. The values may be anything, hence unsigned arithmetic; no wrap-around passes, since
+/// the block is short and begins within the .bin, at byte `at`.
 bool IndexChecker::is_sound_block(std::int64_t begin, std::int64_t end, std::int64_t at) const {
   const std::byte* lengths = data_ + length_at(begin);
   const std::byte* pointers = data_ + pointer_at(begin);
@@ -145,7 +145,7 @@ bool IndexChecker::is_sound_block(std::int64_t begin, std::int64_t end, std::int
   return pointer(end - 1) + length * token_bytes_ <= bin_size();
 }
 
-/// Checks the same rules one by one, to name the one that the loop above found broken.
+/// Checks the same rules one by one and throws for the first broken one.
 void IndexChecker::find_broken_sequence(std::int64_t begin, std::int64_t end, std::int64_t at) {
   for (std::int64_t i = begin; i < end; ++i) {
     if (length(i) < 0) fail_idx("length", length_at(i), kRemedy, "sequence ", i, " has length ", length(i));
@@ -161,16 +161,17 @@ void IndexChecker::find_broken_sequence(std::int64_t begin, std::int64_t end, st
                        kRemedy);
     }
   }
-  fail(Exit::failure, idx_.path(), ": sequences ", begin, " to ", end, " were refused without a reason");
+  fail(Exit::failure, idx_.path(), ": sequences ", begin, " to ", end,
+       " failed the block check, but no rule is broken");
 }
 
 void IndexChecker::check_sequences() {
   std::int64_t at = 0;
-  for (std::int64_t begin = 0; begin < found_.sequences; begin += kEntriesAtOnce) {
-    const std::int64_t end = std::min(found_.sequences, begin + kEntriesAtOnce);
+  for (std::int64_t begin = 0; begin < summary_.sequences; begin += kBlockEntries) {
+    const std::int64_t end = std::min(summary_.sequences, begin + kBlockEntries);
     if (!is_sound_block(begin, end, at)) find_broken_sequence(begin, end, at);
     at = pointer(end - 1) + length(end - 1) * token_bytes_;
-    pass(12 * (end - begin));
+    count_checked(12 * (end - begin));
   }
   if (at != bin_size()) {
     throw BrokenRule(
@@ -178,10 +179,10 @@ void IndexChecker::check_sequences() {
         cat("the .idx accounts for ", mtl::with_commas(at), " bytes, the file has ", mtl::with_commas(bin_size())),
         kRemedy);
   }
-  found_.tokens = at / token_bytes_;
+  summary_.tokens = at / token_bytes_;
 }
 
-/// Document indices begin to end, the latter included, never fall and are not negative, so that no difference
+/// Checks that document indices begin to end, inclusive, never decrease and are not negative, so that no difference
 /// overflows.
 bool IndexChecker::is_sound_run(std::int64_t begin, std::int64_t end) const {
   const std::byte* indices = data_ + document_at(begin);
@@ -195,27 +196,27 @@ bool IndexChecker::is_sound_run(std::int64_t begin, std::int64_t end) const {
 
 void IndexChecker::find_broken_document(std::int64_t begin, std::int64_t end) {
   for (std::int64_t i = begin; i <= end; ++i) {
-    const std::int64_t last = i == 0 ? 0 : document(i - 1);
+    const std::int64_t previous = i == 0 ? 0 : document(i - 1);
     if (i == 0 && document(i) != 0) {
       fail_idx("documents", document_at(i), kRemedy, "document index 0 is ", document(i), ", not 0");
     }
-    if (document(i) < last || document(i) > found_.sequences) {
-      fail_idx("documents", document_at(i), kRemedy, "document index ", i, " is ", document(i), ", after ", last,
-               " of ", found_.sequences, " sequences");
+    if (document(i) < previous || document(i) > summary_.sequences) {
+      fail_idx("documents", document_at(i), kRemedy, "document index ", i, " is ", document(i), ", after ", previous,
+               " of ", summary_.sequences, " sequences");
     }
   }
-  fail_idx("documents", document_at(found_.documents), kRemedy, "the last document ends at sequence ",
-           document(found_.documents), " of ", found_.sequences);
+  fail_idx("documents", document_at(summary_.documents), kRemedy, "the last document ends at sequence ",
+           document(summary_.documents), " of ", summary_.sequences);
 }
 
 void IndexChecker::check_documents() {
   if (document(0) != 0) find_broken_document(0, 0);
-  for (std::int64_t begin = 0; begin < found_.documents; begin += kEntriesAtOnce) {
-    const std::int64_t end = std::min(found_.documents, begin + kEntriesAtOnce);
-    if (!is_sound_run(begin, end) || document(end) > found_.sequences) find_broken_document(begin, end);
-    pass(8 * (end - begin));
+  for (std::int64_t begin = 0; begin < summary_.documents; begin += kBlockEntries) {
+    const std::int64_t end = std::min(summary_.documents, begin + kBlockEntries);
+    if (!is_sound_run(begin, end) || document(end) > summary_.sequences) find_broken_document(begin, end);
+    count_checked(8 * (end - begin));
   }
-  if (document(found_.documents) != found_.sequences) find_broken_document(found_.documents, found_.documents);
+  if (document(summary_.documents) != summary_.sequences) find_broken_document(summary_.documents, summary_.documents);
 }
 
 }  // namespace

@@ -1,9 +1,8 @@
-// The rules of the .idx format, checked one after another; the reader of token files (data/indexed_dataset.h) opens
-// nothing that breaks one.
+// Checks the rules of the .idx format; IndexedDataset refuses files that break one.
 //
-// The order of the checks is that of the file: header, counts, lengths and pointers sequence by sequence, the size of
-// the .bin, documents. The first broken rule is the one reported, with the byte of the file where it shows. Sound files
-// are checked at the speed of memory, in blocks without a branch; only a block that is broken is gone through again.
+// The checks follow the file: header, counts, lengths and pointers sequence by sequence, the size of the .bin,
+// documents. The first broken rule is reported, with its byte in the file. Intact files are checked at memory speed, in
+// blocks without branches; only a broken block is checked again, entry by entry.
 #pragma once
 
 #include <cstddef>
@@ -24,10 +23,10 @@ enum class DataType : std::uint8_t;
 class BrokenRule : public Error {
  public:
   struct Place {
-    std::string rule;  // a word that stays: "header-size", "magic", "version", "type", "counts", "length",
+    std::string rule;  // a stable identifier: "header-size", "magic", "version", "type", "counts", "length",
                        // "pointer", "bin-size", "documents", "modes", "integers", "vocabulary", "provenance", "hash"
-    std::string file;  // its path
-    std::optional<std::uint64_t> offset{};  // of the wrong value, in bytes; empty if it is the whole file
+    std::string file;  // path
+    std::optional<std::uint64_t> offset{};  // byte offset of the wrong value; empty: the whole file
   };
   BrokenRule(Place place, const std::string& what, std::string_view remedy)
       : Error(Exit::bad_data,

@@ -18,12 +18,13 @@ template <std::integral T>
 void convert_tokens(std::span<const std::byte> from, std::span<std::int32_t> out, const std::string& path) {
   for (std::size_t i = 0; i < out.size(); ++i) {
     const T token = load_at<T>(from.data() + i * sizeof(T));
-    if (!std::in_range<std::int32_t>(token)) fail(Exit::bad_data, path, ": the token id ", token, " is beyond 32 bits");
+    if (!std::in_range<std::int32_t>(token))
+      fail(Exit::bad_data, path, ": the token id ", token, " does not fit in 32 bits");
     out[i] = static_cast<std::int32_t>(token);
   }
 }
 
-/// As convert_tokens, for the one type that C++ takes for characters: bytes in two's complement.
+/// As convert_tokens, for i8 in two's complement: C++ takes std::int8_t for a character.
 void convert_signed_bytes(std::span<const std::byte> from, std::span<std::int32_t> out) {
   for (std::size_t i = 0; i < out.size(); ++i) out[i] = (std::to_integer<std::int32_t>(from[i]) ^ 0x80) - 0x80;
 }
@@ -68,7 +69,7 @@ IndexedDataset::IndexedDataset(std::string_view path)
       bin_(prefix_ + ".bin"),
       open_idx_(idx_.path()),
       open_bin_(bin_.path()) {
-  found_ = check_index(idx_, bin_);
+  summary_ = check_index(idx_, bin_);
 }
 
 template <class T>
@@ -114,7 +115,7 @@ void IndexedDataset::read(std::int64_t sequence, std::int64_t offset, std::span<
   std::size_t at = (token_begin(sequence) + offset) * size;
   require(at <= bin_bytes() && out.size() * size <= bin_bytes() - at, prefix_, ": sequence ", sequence,
           " lies beyond the .bin");
-  // Not through the map: a file that becomes shorter, or a disk that fails, is an error that can be handled.
+  // Not through the map: a truncated file or a failing disk is then an Error, not a signal.
   std::array<std::byte, 8192> buffer;
   while (!out.empty()) {
     const auto part = out.first(std::min(out.size(), buffer.size() / size));

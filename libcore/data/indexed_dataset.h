@@ -1,4 +1,4 @@
-// Token files: PREFIX.bin holds the tokens, PREFIX.idx says where each sequence and document begins (mtl-idx(5)).
+// Token files: PREFIX.bin holds the tokens, PREFIX.idx where each sequence and document begins (mtl-idx(5)).
 //
 // A sequence is a run of tokens; a document is a run of sequences, possibly empty. In PREFIX.idx, little-endian:
 // "MMIDIDX\0\0", u64 version 1, u8 type code, u64 sequences, u64 documents + 1, then i32 lengths[sequences] in tokens,
@@ -27,13 +27,13 @@ std::size_t item_size(DataType type);
 /// "u16"
 std::string_view name_of(DataType type);
 bool is_integer(DataType type);
-/// The type that ids of a vocabulary of this size are stored as: u16 below 65,500, else i32.
+/// The stored type for ids of a vocabulary of this size: u16 below 65,500, else i32.
 DataType token_type_for_vocab(std::int64_t vocab_size);
 
 /// PREFIX from PREFIX, PREFIX.bin or PREFIX.idx.
 std::string dataset_prefix(std::string_view path);
 
-/// A pair of token files that was written: counts, sizes, and XXH3 of the whole files.
+/// A written pair of token files: counts, sizes, and XXH3 of the whole files.
 struct TokenFilesWritten {
   std::string prefix;
   DataType type = DataType::i32;
@@ -41,23 +41,23 @@ struct TokenFilesWritten {
   std::uint64_t bin_bytes = 0, bin_hash = 0, idx_bytes = 0, idx_hash = 0;
 };
 
-/// Writes PREFIX.bin and PREFIX.idx. Neither appears under its name before finish(); without finish() nothing is left.
+/// Writes PREFIX.bin and PREFIX.idx. Neither appears under its name before finish(); without finish() no file is left.
 class IndexedDatasetWriter {
  public:
   /// The type must be an integer type.
   IndexedDatasetWriter(const std::string& prefix, DataType type);
 
-  /// Adds tokens to the document that is open as one sequence; an empty one adds nothing.
+  /// Adds one sequence to the open document; an empty span adds nothing.
   /// Throws Error(bad_data) for an id that the type cannot hold.
   void add_sequence(std::span<const std::int32_t> tokens);
-  /// As above, of tokens that were checked when they were narrowed: quicker where the type is u16, too.
+  /// As above, for ids already narrowed to 16 bits: faster if the type is u16.
   void add_sequence(std::span<const std::uint16_t> tokens);
   /// Ends the document. A document without sequences is recorded as empty.
   void end_document();
   /// Completes both files on the disk, under their temporary names: several writers can then finish() together.
   /// Sequences after the last end_document() are an error.
   void seal();
-  /// Seals the files if seal() was not called, and gives them their names.
+  /// Seals the files if seal() was not called, and renames them to their names.
   void finish();
 
   std::int64_t tokens() const { return tokens_; }
@@ -84,8 +84,7 @@ class IndexedDatasetWriter {
   std::int64_t tokens_ = 0;
 };
 
-/// The lengths of sequences, in tokens: a view of little-endian i32, which need not be aligned (in an .idx they are
-/// not).
+/// The lengths of sequences, in tokens: a view of little-endian i32, unaligned in an .idx.
 class SequenceLengths {
  public:
   SequenceLengths(const void* data, std::int64_t size) : data_(static_cast<const std::byte*>(data)), size_(size) {}
@@ -101,42 +100,42 @@ class SequenceLengths {
   std::int64_t size_;
 };
 
-/// Reads PREFIX.bin and PREFIX.idx. The files are not trusted: the constructor checks every rule
-/// of the format in one pass over the .idx and throws BrokenRule (an Error(bad_data), data/indexed_checks.h) for what
-/// is broken, Error(io) for a missing file.
+/// Reads PREFIX.bin and PREFIX.idx. The files are not trusted: the constructor checks every rule of the format in one
+/// pass over the .idx; it throws BrokenRule (an Error(bad_data), data/indexed_checks.h), or Error(io) for a missing
+/// file.
 class IndexedDataset {
  public:
   /// `path`: the prefix, or the name of either file.
   explicit IndexedDataset(std::string_view path);
 
   const std::string& prefix() const { return prefix_; }
-  DataType type() const { return found_.type; }
-  std::int64_t sequences() const { return found_.sequences; }
-  std::int64_t documents() const { return found_.documents; }
-  std::int64_t tokens() const { return found_.tokens; }
+  DataType type() const { return summary_.type; }
+  std::int64_t sequences() const { return summary_.sequences; }
+  std::int64_t documents() const { return summary_.documents; }
+  std::int64_t tokens() const { return summary_.tokens; }
   std::uint64_t bin_bytes() const { return bin_.bytes().size(); }
   std::uint64_t idx_bytes() const { return idx_.bytes().size(); }
-  /// The file has a mode per sequence: not only text.
-  bool is_multimodal() const { return found_.has_modes; }
+  /// The .idx has a mode per sequence: not only text.
+  bool is_multimodal() const { return summary_.has_modes; }
 
   /// Tokens in each sequence.
   SequenceLengths lengths() const;
   /// The first sequence of a document; document_begin(documents()) is sequences().
   std::int64_t document_begin(std::int64_t document) const;
-  /// The token of the .bin that a sequence begins with; token_begin(sequences()) is tokens().
+  /// The index in the .bin of a sequence's first token; token_begin(sequences()) is tokens().
   std::int64_t token_begin(std::int64_t sequence) const;
-  /// Fills `out` with the tokens of a sequence from `offset` on. Throws Error(bad_data) when they are not integers, or
-  /// one does not fit in 32 bits, Error(io) when the .bin cannot be read or became shorter; the range must lie in the
-  /// sequence.
+  /// Fills `out` with the tokens of a sequence from `offset`; the range must lie in the sequence. Throws
+  /// Error(bad_data) if they are not integers or one does not fit in 32 bits, Error(io) if the .bin cannot be read or
+  /// became shorter.
   void read(std::int64_t sequence, std::int64_t offset, std::span<std::int32_t> out) const;
-  /// Asks the system to read such a range from the disk; returns at once.
+  /// Asks the system to read the tokens of such a range from the disk; returns at once.
   void prefetch(std::int64_t sequence, std::int64_t offset, std::int64_t count) const;
 
-  /// Throws Error(io) when a file became shorter since it was opened: what was read through the maps may then be wrong.
+  /// Throws Error(io) if a file became shorter since it was opened: bytes read through the maps may then be wrong.
   void check_sizes() const;
 
-  /// Sequences [begin, end) of the memory-mapped files: their tokens in the .bin, their lengths in
-  /// the .idx. check_sizes() afterwards says whether they were still there.
+  /// Sequences [begin, end) in the memory maps: their tokens in the .bin, their lengths in the .idx. Call check_sizes()
+  /// after reading them.
   std::span<const std::byte> stored_tokens(std::int64_t begin, std::int64_t end) const;
   std::span<const std::byte> stored_lengths(std::int64_t begin, std::int64_t end) const;
   /// The mode of every sequence; empty unless is_multimodal().
@@ -153,7 +152,7 @@ class IndexedDataset {
   std::string prefix_;
   MappedFile idx_, bin_;
   OpenFile open_idx_, open_bin_;
-  IndexSummary found_;
+  IndexSummary summary_;
 };
 
 }  // namespace mtl

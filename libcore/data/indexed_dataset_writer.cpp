@@ -11,7 +11,7 @@
 namespace mtl {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "token files are written as they lie in memory");
+static_assert(std::endian::native == std::endian::little, "token files are written in the machine's byte order");
 
 constexpr std::size_t kFlushBytes = 1 << 20;  // a multiple of every type's size
 
@@ -27,7 +27,7 @@ void store_tokens(std::span<const Token> tokens, std::byte* to, const std::strin
     std::memcpy(to, tokens.data(), tokens.size_bytes());
     return;
   }
-  std::int32_t lost = 0;  // bits; without an early exit the compiler can make SIMD code of the loop
+  std::int32_t lost = 0;  // bits; without an early exit, the loop vectorizes
   for (const Token token : tokens) {
     const T value = static_cast<T>(token);
     lost |= std::int32_t{token} ^ static_cast<std::int32_t>(value);
@@ -36,15 +36,15 @@ void store_tokens(std::span<const Token> tokens, std::byte* to, const std::strin
   }
   if (lost == 0) return;
   const auto bad = std::find_if_not(tokens.begin(), tokens.end(), [](auto token) { return std::in_range<T>(token); });
-  fail(Exit::bad_data, path, ": the token id ", *bad, " does not fit in ", 8 * sizeof(T), " bits",
-       std::is_signed_v<T> ? "" : " without sign", "; is the vocabulary size right?");
+  fail(Exit::bad_data, path, ": the token id ", *bad, " does not fit in ", 8 * sizeof(T),
+       std::is_signed_v<T> ? " bits" : " unsigned bits", "; check the vocabulary size");
 }
 
 }  // namespace
 
 IndexedDatasetWriter::IndexedDatasetWriter(const std::string& prefix, DataType type)
     : prefix_(prefix), type_(type), bin_(prefix + ".bin"), idx_(prefix + ".idx") {
-  require(is_integer(type), prefix, ": tokens are integers, they cannot be written as ", name_of(type));
+  require(is_integer(type), prefix, ": token ids cannot be stored as ", name_of(type));
 }
 
 void IndexedDatasetWriter::add_sequence(std::span<const std::int32_t> tokens) { add_tokens(tokens); }
@@ -60,10 +60,10 @@ void IndexedDatasetWriter::add_tokens(std::span<const Token> tokens) {
   }
   visit_integer_type(type_, [&]<class T>(T) {
     buffer_.resize(kFlushBytes);
-    for (auto rest = tokens; !rest.empty();) {
-      const std::size_t count = std::min(rest.size(), (kFlushBytes - buffered_) / sizeof(T));
-      store_tokens<T>(rest.first(count), buffer_.data() + buffered_, path);
-      rest = rest.subspan(count);
+    for (auto remaining = tokens; !remaining.empty();) {
+      const std::size_t count = std::min(remaining.size(), (kFlushBytes - buffered_) / sizeof(T));
+      store_tokens<T>(remaining.first(count), buffer_.data() + buffered_, path);
+      remaining = remaining.subspan(count);
       buffered_ += count * sizeof(T);
       if (buffered_ == kFlushBytes) flush();
     }
@@ -80,11 +80,15 @@ void IndexedDatasetWriter::seal() {
   write_index();
   bin_.seal();
   idx_.seal();
-  written_ = {prefix_,           type_,
-              documents(),       sequences(),
-              tokens(),          bin_.out().bytes(),
-              bin_.out().hash(), idx_.out().bytes(),
-              idx_.out().hash()};
+  written_ = {.prefix = prefix_,
+              .type = type_,
+              .documents = documents(),
+              .sequences = sequences(),
+              .tokens = tokens(),
+              .bin_bytes = bin_.out().bytes(),
+              .bin_hash = bin_.out().hash(),
+              .idx_bytes = idx_.out().bytes(),
+              .idx_hash = idx_.out().hash()};
   sealed_ = true;
 }
 

@@ -1,4 +1,4 @@
-// The .idx format and the types of tokens, as its writer and its readers see them (data/indexed_dataset.h).
+// The .idx format and token types, shared by its writer and its readers (data/indexed_dataset.h).
 #pragma once
 
 #include <cstddef>
@@ -12,14 +12,14 @@
 namespace mtl {
 
 inline constexpr std::string_view kIndexMagic{"MMIDIDX\0\0", 9};
-/// The format before it, of "lazy" and "cached" datasets.
+/// The older format, of "lazy" and "cached" datasets.
 inline constexpr std::string_view kOldIndexMagic{"TNTIDX\0\0", 8};
 inline constexpr std::uint64_t kIndexVersion = 1;
 
 // Offsets of the header's fields, in bytes.
 inline constexpr std::size_t kVersionAt = 9, kTypeAt = 17, kSequencesAt = 18, kDocumentsAt = 26, kHeaderBytes = 34;
 
-/// A number of a file, which need not be aligned.
+/// Loads a number of a file; it need not be aligned.
 template <class T>
 T load_at(const std::byte* at) {
   T value;
@@ -27,7 +27,7 @@ T load_at(const std::byte* at) {
   return value;
 }
 
-/// visit(T{}), with the integer type T that tokens of `type` are stored as. There must be one: is_integer(type).
+/// Calls visit(T{}) with the integer type T of tokens stored as `type`. Requires is_integer(type).
 template <class Visit>
 auto visit_integer_type(DataType type, const Visit& visit) {
   switch (type) {

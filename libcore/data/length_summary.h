@@ -1,4 +1,4 @@
-// Lengths in short: extremes, mean, percentiles.
+// Statistics of lengths: extremes, mean, percentiles, histogram.
 #pragma once
 
 #include <array>
@@ -9,7 +9,7 @@
 
 namespace mtl {
 
-/// Percentiles that are reported. The p-th is the smallest length that at least p percent of all do not exceed.
+/// Reported percentiles. The p-th is the smallest length that at least p percent of all do not exceed.
 inline constexpr std::array<int, 9> kPercentiles = {1, 5, 10, 25, 50, 75, 90, 95, 99};
 
 struct LengthSummary {
@@ -18,7 +18,7 @@ struct LengthSummary {
   std::array<std::int64_t, kPercentiles.size()> percentiles{};
 };
 
-/// Summarizes lengths; without any all figures are 0. Takes no memory but `lengths`, and linear time.
+/// Summarizes lengths in linear time, without memory but `lengths`. All figures are 0 if `lengths` is empty.
 LengthSummary summarize_lengths(std::vector<std::int64_t> lengths);
 
 /// Tokens in every document, empty ones included: 8 bytes of memory for each.
@@ -26,7 +26,7 @@ std::vector<std::int64_t> document_lengths(const IndexedDataset& data);
 /// Tokens in every sequence, likewise.
 std::vector<std::int64_t> sequence_lengths(const IndexedDataset& data);
 
-/// The lengths of all sequences in short. Bucket 0 counts empty ones, bucket k those of 2^(k-1) to 2^k - 1 tokens.
+/// The lengths of all sequences. Bucket 0 counts empty ones, bucket k those of 2^(k-1) to 2^k - 1 tokens.
 struct LengthHistogram {
   std::int32_t min = 0, max = 0;
   double mean = 0;
@@ -36,7 +36,7 @@ struct LengthHistogram {
 
 LengthHistogram histogram_of(const IndexedDataset& data);
 
-/// The least and the largest length of a bucket.
+/// The shortest and the longest length of a bucket, inclusive.
 inline std::int64_t bucket_begin(std::size_t bucket) { return bucket == 0 ? 0 : std::int64_t{1} << (bucket - 1); }
 inline std::int64_t bucket_end(std::size_t bucket) { return (std::int64_t{1} << bucket) - 1; }
 

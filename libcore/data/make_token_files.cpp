@@ -50,8 +50,8 @@ void require_space(const std::string& path, std::uint64_t bytes) {
   std::error_code error;
   const fs::space_info space = fs::space(folder.empty() ? "." : folder, error);
   if (error || space.available >= bytes) return;  // if the free space is unknown, the first write finds out
-  fail(Exit::io, path, ": needs ", human_bytes(bytes), ", its disk has ", human_bytes(space.available),
-       " left; free some space, or write to another disk");
+  fail(Exit::io, path, ": needs ", human_bytes(bytes), ", but its disk has ", human_bytes(space.available),
+       " free; free some space, or write to another disk");
 }
 
 ByteProgress::ByteProgress(Console& console, std::uint64_t total)

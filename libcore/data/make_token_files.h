@@ -1,4 +1,4 @@
-// Token files made of the documents of other token files.
+// Makes token files from the documents of other token files.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace mtl {
 /// The files of data sets: .bin, .idx and .json of each.
 std::vector<std::string> files_of(const std::vector<const IndexedDataset*>& inputs);
 
-/// Throws Error(io) when the disk of `path` has less room than `bytes`. Makes its folder.
+/// Creates the folder of `path`. Throws Error(io) if its disk has less than `bytes` free.
 void require_space(const std::string& path, std::uint64_t bytes);
 
 /// A progress line with rate and time left.
@@ -32,7 +32,7 @@ class ByteProgress {
   double start_;
 };
 
-/// One pair of token files to be made.
+/// One pair of token files to make.
 struct DataPart {
   std::string prefix;
   DocumentList documents;
@@ -41,7 +41,7 @@ struct DataPart {
 struct MakeOptions {
   std::vector<std::string> command;  // as typed, the program first: for provenance
   int threads = 1;
-  std::string config_file = {};  // that --config names, or empty: an input that no output may replace
+  std::string config_file = {};  // of --config, or empty; no output may replace it
 };
 
 struct TokenFilesMade {
@@ -50,7 +50,7 @@ struct TokenFilesMade {
 };
 
 /// Makes all parts, which together hold every document of `inputs` once, with a provenance file each. None appears
-/// under its final name before all are complete; INT, TERM and HUP end the process and leave nothing.
+/// under its final name before all are complete; INT, TERM and HUP end the process and leave no file.
 TokenFilesMade make_token_files(const MakeOptions& options, const std::vector<const IndexedDataset*>& inputs,
                                 const MergeTraits& traits, const std::vector<DataPart>& parts, Console& console);
 

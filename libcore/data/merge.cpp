@@ -21,8 +21,8 @@ std::vector<std::string> find_token_files(const std::string& folder) {
     const std::string prefix = (fs::path(folder) / name).string();
     for (const char* ending : {".bin", ".idx"}) {
       if (!file_exists(prefix + ending)) {
-        fail(Exit::bad_data, prefix, ending, ": is missing, though its other half is there; ",
-             "copy it again, or take the other half away");
+        fail(Exit::bad_data, prefix, ending, ": is missing, but the other file of the pair exists; ",
+             "copy it again, or remove the other file");
       }
     }
     prefixes.push_back(prefix);
@@ -38,7 +38,7 @@ MergeTraits check_mergeable(const std::vector<std::unique_ptr<IndexedDataset>>& 
     if (data->type() != first.type()) {
       fail(Exit::bad_data, data->idx_file().path(), ": holds ", name_of(data->type()), ", but ",
            first.idx_file().path(), " holds ", name_of(first.type()),
-           "; make both with one vocabulary, or merge them apart");
+           "; make both with one vocabulary, or merge them separately");
     }
     if (data->sequences() == 0) continue;
     if (with_sequences == nullptr) with_sequences = data.get();
@@ -46,7 +46,7 @@ MergeTraits check_mergeable(const std::vector<std::unique_ptr<IndexedDataset>>& 
       const IndexedDataset& modal = data->is_multimodal() ? *data : *with_sequences;
       const IndexedDataset& plain = data->is_multimodal() ? *with_sequences : *data;
       fail(Exit::bad_data, modal.idx_file().path(), ": has modes (multimodal), but ", plain.idx_file().path(),
-           " has none; merge them apart");
+           " has none; merge them separately");
     }
   }
   return {first.type(), with_sequences != nullptr && with_sequences->is_multimodal()};

@@ -1,4 +1,4 @@
-// The token files that a merge takes, and their order: Megatron-LM's merge_datasets.
+// The token files of a merge and their order: Megatron-LM's merge_datasets.
 #pragma once
 
 #include <memory>
@@ -10,12 +10,12 @@
 
 namespace mtl {
 
-/// The prefixes of all token files in a folder, by name in byte order. Other files and folders are passed over; a .bin
-/// without its .idx, or the reverse, is Error(bad_data), and so is a folder without any.
+/// The prefixes of all token files in a folder, by name in byte order; ignores other files and folders. Throws
+/// Error(bad_data) for a .bin without its .idx, the reverse, or a folder without any; Error(io) if it cannot be listed.
 std::vector<std::string> find_token_files(const std::string& folder);
 
-/// The traits that all of them share. Throws Error(bad_data), naming both files, when one has another type than the
-/// first, or modes where others have none. Data sets without sequences have modes or not, as need be.
+/// The traits that all inputs, at least one, share. Throws Error(bad_data), naming both files, if types differ or only
+/// some have modes; a data set without sequences matches either.
 struct MergeTraits {
   DataType type;
   bool has_modes;

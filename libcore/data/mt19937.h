@@ -1,5 +1,5 @@
 // The Mersenne Twister MT19937 (Matsumoto and Nishimura 1998), 624 numbers at a time: the same numbers as std::mt19937,
-// made in loops that the compiler turns into vector instructions.
+// made in loops that the compiler vectorizes.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@ class Mt19937 {
   std::array<std::uint32_t, kBlock> state_, out_;
 };
 
-/// The same numbers one by one.
+/// The same numbers, one by one.
 class Mt19937Stream {
  public:
   explicit Mt19937Stream(std::uint32_t seed) : engine_(seed) {}
@@ -27,13 +27,13 @@ class Mt19937Stream {
     if (at_ == Mt19937::kBlock) refill();
     return (*block_)[at_++];
   }
-  /// The rest of the current block, at least one number; take() removes those that were used.
-  const std::uint32_t* left(std::size_t& count) {
+  /// The unread numbers of the current block, `count` >= 1; consume() marks the first ones as read.
+  const std::uint32_t* unread(std::size_t& count) {
     if (at_ == Mt19937::kBlock) refill();
     count = Mt19937::kBlock - at_;
     return block_->data() + at_;
   }
-  void take(std::size_t count) { at_ += count; }
+  void consume(std::size_t count) { at_ += count; }
 
  private:
   void refill() {

@@ -10,7 +10,7 @@
 
 namespace mtl {
 
-/// The header of an array of one dimension, little-endian.
+/// The header of a one-dimensional, little-endian array.
 std::string npy_header(DataType type, std::int64_t size);
 
 }  // namespace mtl

@@ -10,19 +10,19 @@ void NumpyRandom::draw(std::uint32_t max, std::span<std::uint32_t> out) {
   while (filled < out.size()) {
     const std::uint32_t mask = UINT32_MAX >> std::countl_zero(max);  // max >= 1 here
     // The same mask serves every bound with as many bits.
-    std::size_t wanted = std::min<std::size_t>(out.size() - filled, max - (mask >> 1));
-    while (wanted > 0) {
-      std::size_t left = 0, used = 0;
-      const std::uint32_t* draws = stream_.left(left);
-      for (; used < left && wanted > 0; ++used) {
+    std::size_t needed = std::min<std::size_t>(out.size() - filled, max - (mask >> 1));
+    while (needed > 0) {
+      std::size_t unread = 0, used = 0;
+      const std::uint32_t* draws = stream_.unread(unread);
+      for (; used < unread && needed > 0; ++used) {
         const std::uint32_t number = draws[used] & mask;
         const std::uint32_t fits = number <= max;  // no branch: it would be unpredictable
         out[filled] = number;
         filled += fits;
         max -= fits;
-        wanted -= fits;
+        needed -= fits;
       }
-      stream_.take(used);
+      stream_.consume(used);
     }
   }
 }
@@ -31,8 +31,8 @@ std::vector<std::int64_t> torch_randperm(std::uint64_t seed, std::int64_t n) {
   constexpr std::int64_t kLimit = (std::int64_t{1} << 32) / 20;
   require(n >= 0, "torch_randperm: ", n, " items");
   if (n >= kLimit) {
-    fail(Exit::usage, "--dataloader-type cyclic: ", n, " samples of a rank are more than ", kLimit - 1,
-         ", from where on torch shuffles otherwise; take --dataloader-type single, or more data-parallel ranks");
+    fail(Exit::usage, "--dataloader-type cyclic: a rank shuffles ", n, " samples, more than ", kLimit - 1,
+         ", beyond which torch shuffles differently; use --dataloader-type single, or more data-parallel ranks");
   }
   std::vector<std::int64_t> items(n);
   std::iota(items.begin(), items.end(), 0);

@@ -1,5 +1,5 @@
-// The two random streams that decide the order of training data, bit for bit: NumPy's legacy RandomState(seed).shuffle
-// and torch.randperm, both on top of mt19937.
+// The two random streams that determine the order of training data, bit for bit: NumPy's legacy
+// RandomState(seed).shuffle and torch.randperm, both on top of mt19937.
 #pragma once
 
 #include <array>
@@ -13,17 +13,17 @@
 
 namespace mtl {
 
-/// numpy.random.RandomState(seed), as far as shuffling goes: consecutive shuffles continue one stream.
+/// The shuffles of numpy.random.RandomState(seed); consecutive ones continue one stream.
 class NumpyRandom {
  public:
   explicit NumpyRandom(std::uint32_t seed) : stream_(seed) {}
 
-  /// RandomState.shuffle: for i = n-1 .. 1 items i and draw(i) change places. The permutation depends on the number of
-  /// items alone, which must be below 2^32.
+  /// RandomState.shuffle: for i = n-1 .. 1, swaps items i and draw(i). The permutation depends only on the number of
+  /// items, which must be below 2^32.
   template <class T>
   void shuffle(std::span<T> items) {
     require(items.size() <= UINT32_MAX, "shuffle: ", items.size(), " items are too many for 32-bit draws");
-    // The numbers do not depend on the items: drawn ahead, they allow prefetching the items.
+    // Draws do not depend on the items: drawing ahead allows prefetching them.
     std::array<std::uint32_t, 1024> partners;
     for (std::size_t left = items.size(); left > 1;) {
       const std::size_t count = std::min(left - 1, partners.size());
@@ -39,15 +39,15 @@ class NumpyRandom {
   }
 
  private:
-  /// Numbers in [0, max], [0, max - 1], ... by masked rejection: draws are cut to the bits of the bound until one is
-  /// not beyond it.
+  /// Fills `out` with numbers in [0, max], [0, max - 1], ... by masked rejection: draws are masked to the bits of the
+  /// bound until one does not exceed it.
   void draw(std::uint32_t max, std::span<std::uint32_t> out);
 
   Mt19937Stream stream_;
 };
 
 /// torch.randperm(n, generator=torch.Generator().manual_seed(seed)): only the low 32 bits of the seed matter.
-/// From 2^32 / 20 items on torch draws otherwise: such n throw Error(usage).
+/// Throws Error(usage) for n >= 2^32 / 20, where torch draws differently.
 std::vector<std::int64_t> torch_randperm(std::uint64_t seed, std::int64_t n);
 
 }  // namespace mtl

@@ -14,7 +14,7 @@ constexpr std::string_view kSchema = "mtl-provenance/1";
 constexpr std::string_view kMakeAgain =
     "; one of the files was replaced or changed: make them again, or remove PREFIX.json";
 
-/// The offset of a key of the last object in the text, for messages.
+/// The offset of a key of the last "output" in the text, for messages; 0 if absent.
 std::uint64_t offset_of(const std::string& text, const std::string& key) {
   const std::size_t object = text.rfind("\"output\""), at = text.find(cat('"', key, '"'), object);
   return at == std::string::npos ? 0 : at;
@@ -22,15 +22,15 @@ std::uint64_t offset_of(const std::string& text, const std::string& key) {
 
 /// Returns true if PREFIX.json records a hash of the file.
 bool check_hash(const Json& output, const char* key, const MappedFile& file) {
-  const std::string wanted = output.string_or(key, "");
-  if (wanted.empty()) return false;
+  const std::string recorded = output.string_or(key, "");
+  if (recorded.empty()) return false;
   const std::string hash = hash_text(hash_mapped(file));
-  if (hash == wanted) return true;
+  if (hash == recorded) return true;
   throw BrokenRule({"hash", file.path(), {}},
-                   cat("its content was changed: its hash is ", hash, ", PREFIX.json says ", wanted), kMakeAgain);
+                   cat("its content was changed: its hash is ", hash, ", PREFIX.json records ", recorded), kMakeAgain);
 }
 
-/// As read_provenance, but throws BrokenRule ("provenance") for a file that was cut or changed.
+/// As read_provenance, but throws BrokenRule ("provenance") for a broken file.
 std::optional<Json> parse_provenance(const std::string& prefix) {
   constexpr std::uint64_t kLargest = 64 << 20;  // a larger file is not provenance: a corpus can have this name
   const std::string path = prefix + ".json";
@@ -63,10 +63,10 @@ ProvenanceCheck check_provenance(const IndexedDataset& data) {
   if (output == nullptr || !output->is_object()) return ProvenanceCheck::none;
   const std::string path = data.prefix() + ".json";
   const auto compare = [&](const char* key, const Json& found) {
-    const Json* wanted = output->find(key);
-    if (wanted == nullptr || wanted->dump() == found.dump()) return;
+    const Json* recorded = output->find(key);
+    if (recorded == nullptr || recorded->dump() == found.dump()) return;
     throw BrokenRule({"provenance", path, offset_of(read_file(path), key)},
-                     cat("says ", key, " ", wanted->dump(), ", the token files have ", found.dump()), kMakeAgain);
+                     cat("says ", key, " ", recorded->dump(), ", the token files have ", found.dump()), kMakeAgain);
   };
   compare("dtype", name_of(data.type()));
   compare("documents", data.documents());

@@ -1,4 +1,4 @@
-// Gives token files their names: PREFIX.bin, PREFIX.idx and PREFIX.json together, and never a new one with an old.
+// Publishes token files: renames PREFIX.bin, PREFIX.idx and PREFIX.json together, never a new one next to an old one.
 #pragma once
 
 #include <functional>
@@ -10,10 +10,10 @@
 
 namespace mtl {
 
-/// Token files that are complete on the disk, but have their temporary names.
+/// Token files that are complete on the disk, under temporary names.
 class SealedTokenFiles {
  public:
-  /// `commit` gives the .bin its name, then the .idx; both were sealed. Writes and seals PREFIX.json.
+  /// Writes and seals PREFIX.json. `commit` renames the sealed .bin, then the sealed .idx.
   SealedTokenFiles(const std::string& prefix, const Json& provenance, std::function<void()> commit);
 
  private:
@@ -23,8 +23,8 @@ class SealedTokenFiles {
   std::function<void()> commit_;
 };
 
-/// Gives all of them their names. The .idx of an earlier run goes first and the new one comes last: where one stands,
-/// in whatever moment the run ends, the other two files are its own.
+/// Renames all of them. Removes each old .idx first and renames the new one last: whenever the process ends, an .idx
+/// that exists belongs to the other two files.
 void publish_token_files(std::vector<SealedTokenFiles>& files);
 
 }  // namespace mtl

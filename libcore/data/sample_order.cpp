@@ -11,7 +11,7 @@ namespace mtl {
 namespace {
 
 constexpr std::int64_t kBlockSequences = 64;        // sequences between two running sums
-constexpr std::int64_t kMaxSequences = UINT32_MAX;  // as the document index is stored
+constexpr std::int64_t kMaxSequences = UINT32_MAX;  // the document index has 32 bits
 constexpr std::int64_t kMaxEntries = std::int64_t{UINT32_MAX} - 1;
 
 std::int64_t count_tokens(const SequenceLengths& lengths, SplitRange range) {
@@ -23,14 +23,14 @@ std::int64_t count_tokens(const SequenceLengths& lengths, SplitRange range) {
 /// The smallest number of epochs that holds all samples and the label of the last one.
 std::int64_t count_epochs(const SampleOrderOptions& options, std::int64_t tokens_per_epoch) {
   if (!options.samples) return 1;
-  std::int64_t wanted = 0;
-  if (__builtin_mul_overflow(*options.samples, options.seq_length, &wanted) || wanted == INT64_MAX) {
+  std::int64_t inputs = 0;
+  if (__builtin_mul_overflow(*options.samples, options.seq_length, &inputs) || inputs == INT64_MAX) {
     fail(Exit::usage, options.name, ": ", *options.samples, " samples of ", options.seq_length, " tokens are too many");
   }
-  return std::max<std::int64_t>(1, wanted / tokens_per_epoch + 1);  // = ceil((wanted + 1) / tokens_per_epoch)
+  return std::max<std::int64_t>(1, inputs / tokens_per_epoch + 1);  // = ceil((inputs + 1) / tokens_per_epoch)
 }
 
-/// Samples in the epochs before the last one, when that one has to be kept apart.
+/// Samples before the final epoch if it is kept separate, else empty.
 std::optional<std::int64_t> samples_before_final_epoch(const SampleOrderOptions& options, std::int64_t epochs,
                                                        std::int64_t tokens_per_epoch) {
   if (epochs == 1) return std::nullopt;
@@ -54,14 +54,14 @@ SampleOrder::SampleOrder(const SequenceLengths& lengths, const SampleOrderOption
   require(0 <= range.begin && range.begin <= range.end && range.end <= lengths.size(), "SampleOrder: sequences ",
           range.begin, " to ", range.end, " of ", lengths.size());
   if (options.seed < 0 || options.seed > std::int64_t{UINT32_MAX}) {
-    fail(Exit::usage, "--seed ", options.seed, ": the order of data takes seeds from 0 to 4294967295");
+    fail(Exit::usage, "--seed ", options.seed, ": the seed of the data order must be 0 to 4294967295");
   }
   tokens_per_epoch_ = count_tokens(lengths, range);
   // One token is enough: several epochs of it make samples.
   if (tokens_per_epoch_ == 0) {
     if (range.begin == range.end && options.samples.value_or(0) == 0) return;
     fail(Exit::bad_data, options.name, ": sequences ", range.begin, " to ", range.end, " (exclusive) hold ",
-         "no token, so no sample can be made of them; choose another --split or add data");
+         "no token, hence no sample; choose another --split or add data");
   }
   if (is_feistel())
     build_feistel();
@@ -72,8 +72,8 @@ SampleOrder::SampleOrder(const SequenceLengths& lengths, const SampleOrderOption
 
 void SampleOrder::build_megatron() {
   if (options_.range.end > kMaxSequences) {
-    fail(Exit::bad_data, options_.name, ": sequences up to ", options_.range.end, " are more than the ", kMaxSequences,
-         " that an order can name; divide the data, or take --data-order feistel");
+    fail(Exit::bad_data, options_.name, ": the split ends at sequence ", options_.range.end, ", beyond the ",
+         kMaxSequences, " that the order can index; divide the data, or use --data-order feistel");
   }
   epochs_ = count_epochs(options_, tokens_per_epoch_);
   std::int64_t tokens = 0, sequences = 0;
@@ -81,24 +81,24 @@ void SampleOrder::build_megatron() {
       __builtin_mul_overflow(epochs_, options_.range.end - options_.range.begin, &sequences) ||
       sequences > kMaxEntries || tokens / options_.seq_length >= kMaxEntries) {
     fail(Exit::bad_data, options_.name, ": ", epochs_, " epochs of ", options_.range.end - options_.range.begin,
-         " sequences and ", tokens_per_epoch_, " tokens make an order of 2^32 entries or more",
-         "; ask for fewer samples, add data, or take --data-order feistel");
+         " sequences and ", tokens_per_epoch_, " tokens exceed the 2^32 - 2 entries of an order",
+         "; request fewer samples, add data, or use --data-order feistel");
   }
-  const auto apart = samples_before_final_epoch(options_, epochs_, tokens_per_epoch_);
+  const auto separate_at = samples_before_final_epoch(options_, epochs_, tokens_per_epoch_);
   NumpyRandom random(static_cast<std::uint32_t>(options_.seed));
-  shuffle_documents(random, apart.has_value());
+  shuffle_documents(random, separate_at.has_value());
 
   const std::int64_t inputs = tokens - 1;  // the last token is only a label
   samples_ = (inputs + (options_.drop_last_partial ? 0 : options_.seq_length - 1)) / options_.seq_length;
   shuffle_index_ = BigArray<std::uint32_t>(samples_, kOrderMemory);
   const std::span all = shuffle_index_.span();
   std::iota(all.begin(), all.end(), 0u);
-  const std::size_t together = apart.value_or(samples_);
+  const std::size_t together = separate_at.value_or(samples_);
   random.shuffle(all.first(together));
   random.shuffle(all.subspan(together));
 }
 
-void SampleOrder::shuffle_documents(NumpyRandom& random, bool final_epoch_apart) {
+void SampleOrder::shuffle_documents(NumpyRandom& random, bool separate_final_epoch) {
   const std::size_t per_epoch = options_.range.end - options_.range.begin;
   const std::size_t epochs = epochs_;
   document_index_ = BigArray<std::uint32_t>(per_epoch * epochs, kOrderMemory);
@@ -107,7 +107,7 @@ void SampleOrder::shuffle_documents(NumpyRandom& random, bool final_epoch_apart)
     const std::span once = all.subspan(epoch * per_epoch, per_epoch);
     std::iota(once.begin(), once.end(), static_cast<std::uint32_t>(options_.range.begin));
   }
-  const std::size_t together = final_epoch_apart ? per_epoch * (epochs - 1) : all.size();
+  const std::size_t together = separate_final_epoch ? per_epoch * (epochs - 1) : all.size();
   random.shuffle(all.first(together));
   random.shuffle(all.subspan(together));
 }
@@ -119,16 +119,16 @@ void SampleOrder::build_feistel() {
     fail(Exit::bad_data, options_.name, ": holds ", tokens_per_epoch_, " tokens, fewer than one sample of ",
          options_.seq_length, " and its last label; --data-order megatron joins several epochs to make one");
   }
-  const std::int64_t wanted = std::max<std::int64_t>(1, options_.samples.value_or(1));
-  epochs_ = (wanted - 1) / samples_per_epoch_ + 1;
-  std::int64_t tokens = 0;  // positions in the stream of all epochs are counted, too
+  const std::int64_t requested = std::max<std::int64_t>(1, options_.samples.value_or(1));
+  epochs_ = (requested - 1) / samples_per_epoch_ + 1;
+  std::int64_t tokens = 0;  // also bounds the positions in the stream of all epochs
   if (__builtin_mul_overflow(epochs_, std::max(tokens_per_epoch_, options_.range.end), &tokens)) {
-    fail(Exit::usage, options_.name, ": ", wanted, " samples of ", options_.seq_length, " tokens are too many");
+    fail(Exit::usage, options_.name, ": ", requested, " samples of ", options_.seq_length, " tokens are too many");
   }
   samples_ = epochs_ * samples_per_epoch_;
 }
 
-/// Sums the lengths of the stream of all epochs, or of one epoch where the documents are always in the same order.
+/// Sums the lengths of the stream of all epochs, or of one (feistel), since all have the same documents in file order.
 void SampleOrder::sum_lengths() {
   const std::int64_t count = is_feistel() ? options_.range.end - options_.range.begin : positions();
   tokens_before_.reserve(count / kBlockSequences + 1);
@@ -157,22 +157,22 @@ std::int64_t SampleOrder::epoch_start(std::int64_t epoch) const {
   return mix_bits(key_of_epoch(options_.seed, epoch)) % (left_over + 1);
 }
 
-/// The first token of a sample in the stream of all epochs.
-std::int64_t SampleOrder::token_of(std::int64_t sample) const {
+/// The index of a sample's first token in the stream of all epochs.
+std::int64_t SampleOrder::stream_token(std::int64_t sample) const {
   if (!is_feistel()) return sample * options_.seq_length;
   const std::int64_t epoch = sample / samples_per_epoch_;
   return epoch * tokens_per_epoch_ + epoch_start(epoch) + sample % samples_per_epoch_ * options_.seq_length;
 }
 
-StreamPlace SampleOrder::first_of(std::int64_t sample) const {
-  // The very first entry of Megatron-LM's index is (0, 0), also when the first sequence is empty.
+StreamPlace SampleOrder::first_token(std::int64_t sample) const {
+  // The first entry of Megatron-LM's index is (0, 0), even if the first sequence is empty.
   if (sample == 0 && !is_feistel()) return {0, 0};
-  return locate(token_of(sample));
+  return locate(stream_token(sample));
 }
 
-StreamPlace SampleOrder::last_of(std::int64_t sample) const {
+StreamPlace SampleOrder::last_token(std::int64_t sample) const {
   const std::int64_t last = epochs_ * tokens_per_epoch_ - 1;  // end of a last, partial sample
-  return locate(std::min(token_of(sample) + options_.seq_length, last));
+  return locate(std::min(stream_token(sample) + options_.seq_length, last));
 }
 
 StreamPlace SampleOrder::locate(std::int64_t token) const {

@@ -58,8 +58,8 @@ void Sampler::start_epoch() {
     at_ = in_epoch / options_.dp_size;
     return;
   }
-  // All ranks deal out one permutation. It is cut to whole micro-batches, not to whole B, so that a rank may get one
-  // more than the others: the epoch then follows this rank's own count, as in Megatron-LM.
+  // Ranks take turns in one permutation of whole micro-batches, not of whole B, so that a rank may read one sample more
+  // than another: the epoch then follows this rank's own count, as in Megatron-LM.
   const std::int64_t bucket = options_.total / options_.micro_batch_size * options_.micro_batch_size;
   const std::vector<std::int64_t> all = torch_randperm(static_cast<std::uint64_t>(epoch), bucket);
   for (std::int64_t i = in_epoch + options_.dp_rank; i < bucket; i += options_.dp_size) {

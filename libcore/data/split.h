@@ -21,8 +21,8 @@ struct SplitRange {
 };
 
 /// Reads "969,30,1": every run of digits and points is a weight; missing ones are zero. Weights are divided by their
-/// sum and added up in f64. A split without weight is empty (no data at all). Throws Error(usage), without naming
-/// the flag, for more than three weights, one that is not a number, or a sum of zero.
+/// sum and added up in f64. A split without weight is empty (no data at all). Throws Error(usage) for more than three
+/// weights, one that is not a number, or a sum that is zero or not finite; only the last names the flag.
 std::array<std::optional<SplitShare>, 3> parse_split(std::string_view text);
 
 /// The share as a range of `sequences`: each bound is share * sequences, halves rounded to even.
@@ -36,7 +36,7 @@ struct RunLength {
   std::optional<std::int64_t> train_samples{};
 };
 
-/// The samples a run asks of train, valid and test: train_samples, or iterations * batch; an evaluation every
+/// The samples that a run needs of train, valid and test: train_samples, or iterations * batch; an evaluation every
 /// eval_interval iterations and one at the end; one test at the end. Throws Error(usage) for more than 2^63 - 1.
 std::array<std::int64_t, 3> count_samples(const RunLength& run);
 

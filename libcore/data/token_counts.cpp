@@ -12,13 +12,12 @@ namespace mtl {
 namespace {
 
 constexpr std::int64_t kLargestVocabulary = std::int64_t{1} << 27;
-constexpr std::int64_t kTokensAtOnce = 1 << 16;  // tokens
+constexpr std::int64_t kBlockTokens = 1 << 16;
 
 void require_integers(const IndexedDataset& data) {
   if (is_integer(data.type())) return;
   throw BrokenRule({"integers", data.idx_file().path(), kTypeAt},
-                   cat("holds ", name_of(data.type()), ", not token ids"),
-                   "; only integers can be looked at as tokens");
+                   cat("holds ", name_of(data.type()), ", not token ids"), "; only integers can be token ids");
 }
 
 /// A stored token as an unsigned number.
@@ -36,7 +35,7 @@ std::int64_t value_of(std::make_unsigned_t<T> stored) {
   return static_cast<std::int64_t>(static_cast<std::uint64_t>(stored) << kShift) >> kShift;
 }
 
-/// The largest token of [begin, end), as unsigned numbers: a negative one is larger than all others.
+/// The largest token of [begin, end), compared as unsigned: a negative one is larger than all others.
 template <class T>
 std::uint64_t largest_token(const IndexedDataset& data, std::int64_t begin, std::int64_t end) {
   std::make_unsigned_t<T> largest = 0;
@@ -81,11 +80,11 @@ std::int64_t check_range(const IndexedDataset& data, std::int64_t vocab_size, in
   std::vector<std::int64_t> broken(threads, -1), largest(broken.size(), -1);
   for_each_part(threads, data.tokens(), [&](int part, std::int64_t begin, std::int64_t end) {
     const std::size_t p = part;
-    for (std::int64_t block = begin; block < end && broken[p] < 0; block += kTokensAtOnce) {
-      const std::int64_t block_end = std::min(end, block + kTokensAtOnce);
-      const std::uint64_t most = largest_token<T>(data, block, block_end);
-      if (most < static_cast<std::uint64_t>(vocab_size)) {
-        largest[p] = std::max(largest[p], static_cast<std::int64_t>(most));
+    for (std::int64_t block = begin; block < end && broken[p] < 0; block += kBlockTokens) {
+      const std::int64_t block_end = std::min(end, block + kBlockTokens);
+      const std::uint64_t block_largest = largest_token<T>(data, block, block_end);
+      if (block_largest < static_cast<std::uint64_t>(vocab_size)) {
+        largest[p] = std::max(largest[p], static_cast<std::int64_t>(block_largest));
         continue;
       }
       broken[p] = block;
@@ -109,10 +108,10 @@ void check_token_range(const IndexedDataset& data, std::int64_t vocab_size, int 
 std::vector<std::int64_t> count_tokens(const IndexedDataset& data, int threads) {
   require_integers(data);
   return visit_integer_type(data.type(), [&]<class T>(T) {
-    // One pass more than needed, so that the counts have a size before they are made.
+    // An extra pass, to size the counts.
     const std::int64_t largest = check_range<T>(data, kLargestVocabulary, threads);
     const std::size_t size = largest + 1;
-    // Counts of large ids take memory on each thread, so fewer threads count.
+    // Every thread has counts of its own: large ids allow fewer threads.
     const int counters = std::max(1, std::min(threads, static_cast<int>((1 << 26) / (size + 1))));
     std::vector<std::vector<std::int64_t>> parts(counters);
     for_each_part(counters, data.tokens(), [&](int part, std::int64_t begin, std::int64_t end) {

@@ -9,7 +9,7 @@
 namespace mtl {
 namespace {
 
-/// All ids that occur, by falling frequency, then by rising id.
+/// All ids that occur, by decreasing frequency, then increasing id.
 std::vector<std::int64_t> rank_ids(const std::vector<std::int64_t>& counts) {
   std::vector<std::int64_t> ids;
   for (std::size_t id = 0; id < counts.size(); ++id) {

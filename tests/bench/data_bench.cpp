@@ -63,7 +63,7 @@ void bench_order(std::int64_t samples, std::int64_t documents, std::int64_t seq_
   begin = now_seconds();
   for (std::int64_t i = 0; i < 100'000; ++i) {
     const std::int64_t sample = order.shuffled(i * 7919 % order.samples());
-    sum += static_cast<std::uint32_t>(order.first_of(sample).offset + order.last_of(sample).position);
+    sum += static_cast<std::uint32_t>(order.first_token(sample).offset + order.last_token(sample).position);
   }
   const double look_up = (now_seconds() - begin) / 100'000;
   std::printf(

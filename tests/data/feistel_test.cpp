@@ -100,8 +100,8 @@ TEST_CASE("the feistel order returns every cut of an epoch once, and no token tw
     const std::int64_t sample = order.shuffled(i);
     CHECK(sample / per_epoch == i / per_epoch);
     CHECK(samples.insert(sample).second);
-    const std::int64_t first = token_of(order.first_of(sample));
-    CHECK(token_of(order.last_of(sample)) == first + kLength);
+    const std::int64_t first = token_of(order.first_token(sample));
+    CHECK(token_of(order.last_token(sample)) == first + kLength);
     CHECK(first / tokens == (first + kLength) / tokens);  // a sample never crosses epochs
     for (std::int64_t k = 0; k < kLength; ++k) CHECK(inputs.insert(first + k).second);
     starts.insert(first % tokens % kLength);

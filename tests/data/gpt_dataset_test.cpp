@@ -48,11 +48,11 @@ void check_order(const SampleOrder& order, const Json& want) {
   };
   std::vector<std::uint32_t> shuffle;
   for (std::int64_t sample = 0; sample < order.samples(); ++sample) {
-    add(order.first_of(sample));
+    add(order.first_token(sample));
     shuffle.push_back(static_cast<std::uint32_t>(order.shuffled(sample)));
-    if (sample > 0) CHECK(order.first_of(sample) == order.last_of(sample - 1));
+    if (sample > 0) CHECK(order.first_token(sample) == order.last_token(sample - 1));
   }
-  add(order.last_of(order.samples() - 1));
+  add(order.last_token(order.samples() - 1));
   golden::check_array<std::int32_t>(documents, want.at("document_index"));
   golden::check_array<std::int32_t>(places, want.at("sample_index"));
   golden::check_array<std::uint32_t>(shuffle, want.at("shuffle_index"));
@@ -243,8 +243,8 @@ TEST_CASE("a single token makes samples, as in Megatron-LM") {
   const std::int64_t shuffled[] = {1, 0, 3, 4, 2};
   for (std::int64_t i = 0; i < 5; ++i) {
     CHECK(one.shuffled(i) == shuffled[i]);
-    CHECK(one.first_of(i).position == 3 * i);
-    CHECK(one.last_of(i).position == 3 * i + 3);
+    CHECK(one.first_token(i).position == 3 * i);
+    CHECK(one.last_token(i).position == 3 * i + 3);
   }
   const SampleOrder three(view, {.seq_length = 2, .seed = 1234, .range = {0, 3}, .samples = 3});
   REQUIRE(three.samples() == 3);
@@ -252,7 +252,7 @@ TEST_CASE("a single token makes samples, as in Megatron-LM") {
   REQUIRE(three.positions() == 21);
   for (std::int64_t i = 0; i < 21; ++i) CHECK(three.sequence_at(i) == documents[i]);
   const std::int64_t ends[] = {6, 14, 19};
-  for (std::int64_t i = 0; i < 3; ++i) CHECK(three.last_of(i).position == ends[i]);
+  for (std::int64_t i = 0; i < 3; ++i) CHECK(three.last_token(i).position == ends[i]);
   CHECK(SampleOrder(view, {.seq_length = 3, .range = {1, 2}, .samples = 0}).samples() == 0);
   CHECK(SampleOrder(view, {.seq_length = 3, .range = {1, 2}}).samples() == 0);
 }
@@ -275,7 +275,7 @@ TEST_CASE("sequence numbers are stored in 32 bits, and larger ones refused") {
       CHECK(order.sequence_at(position) >= range.begin);
       CHECK(order.sequence_at(position) < range.end);
     }
-    CHECK(order.last_of(order.samples() - 1).position < 8);
+    CHECK(order.last_token(order.samples() - 1).position < 8);
   }
   SampleOrderOptions beyond = fill({sequences - 8, sequences});
   CHECK_THROWS_WITH_AS(SampleOrder(lengths, beyond), doctest::Contains("more than the 4294967295"), Error);
