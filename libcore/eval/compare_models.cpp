@@ -20,8 +20,8 @@ std::vector<float> logits_of(const ModelSource& source, int threads, Device devi
     std::vector<std::int32_t> ids;
     for (std::int64_t i = sequence * length; i < (sequence + 1) * length; ++i)
       ids.push_back(static_cast<std::int32_t>(i * 7919 % model.vocab()));
-    std::vector<float> own = model.logits(ids);
-    logits.insert(logits.end(), own.begin(), own.end());
+    std::vector<float> rows = model.logits(ids);
+    logits.insert(logits.end(), rows.begin(), rows.end());
   }
   return logits;
 }
@@ -29,7 +29,7 @@ std::vector<float> logits_of(const ModelSource& source, int threads, Device devi
 }  // namespace
 
 ModelComparison compare_models(const ModelSource& a, const ModelSource& b, int threads, Device device) {
-  require(a.config() == b.config(), a.folder(), " and ", b.folder(), " are models of different shapes");
+  require(a.config() == b.config(), a.folder(), " and ", b.folder(), " have different shapes");
   std::vector<float> of_a = logits_of(a, threads, device), of_b = logits_of(b, threads, device);
   ModelComparison out;
   out.positions = std::ssize(of_a) / a.config().vocab_size;

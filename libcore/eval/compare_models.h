@@ -1,4 +1,4 @@
-// The distance of two models' logits on fixed token sequences.
+// The difference between two models' logits on fixed token sequences.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@ namespace mtl {
 
 struct ModelComparison {
   std::int64_t positions = 0;
-  double max_difference = 0;
-  double max_logit = 0;
+  double max_difference = 0;  // absolute
+  double max_logit = 0;       // absolute, of both
 };
 
-/// Runs both; throws when they are of different shapes or a logit is not finite.
+/// Runs both models; throws if their shapes differ or a logit is not finite.
 ModelComparison compare_models(const ModelSource& a, const ModelSource& b, int threads, Device device = Device::cpu);
 
 }  // namespace mtl

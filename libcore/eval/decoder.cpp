@@ -6,10 +6,10 @@ namespace mtl {
 
 namespace {
 
-// A prompt goes through the model in pieces: its length decides no memory.
+// A prompt goes through the model in pieces, so that memory does not depend on its length.
 constexpr std::int64_t kPiece = 128;
 
-/// Keys, or values, of one layer.
+/// The keys, or the values, of one layer: (B, T, groups, 1, D).
 Shape cache_shape(const Model& model, std::int64_t sequences, std::int64_t positions) {
   const GptConfig& config = model.config();
   return {sequences, positions, config.num_query_groups, 1, config.head_dim};
@@ -47,8 +47,8 @@ Decoder::Decoder(Model& model, std::int64_t sequences, std::int64_t positions)
       small_memory_(model.device(),
                     sizeof(float) * (sequences * (1 + model.vocab()) + 2 * std::max(sequences, kPiece))),
       workspace_(model, passes(model, sequences, positions)) {
-  require(positions >= 1 && positions <= model.positions(), "a decoder of ", positions, " positions, the model has ",
-          model.positions());
+  require(positions >= 1 && positions <= model.positions(), "a decoder of ", positions,
+          " positions, but the model has ", model.positions());
   std::size_t offset = 0;
   auto small = [&](DType dtype, Shape shape) {
     Tensor out = small_memory_.tensor(dtype, shape, offset);
@@ -73,14 +73,14 @@ Decoder::Decoder(Model& model, std::int64_t sequences, std::int64_t positions)
   }
   all_ = model.chunk().make_cache(layers);
   for (std::int64_t b = 0; b < sequences; ++b) {
-    std::vector<KvCache> own;
+    std::vector<KvCache> slices;
     for (const KvCache& layer : layers)
-      own.push_back({layer.keys.rows(b, 1), layer.values.rows(b, 1), layer.lengths.rows(b, 1)});
-    each_.push_back(model.chunk().make_cache(own));
+      slices.push_back({layer.keys.rows(b, 1), layer.values.rows(b, 1), layer.lengths.rows(b, 1)});
+    each_.push_back(model.chunk().make_cache(slices));
   }
 }
 
-/// Tokens and positions of `count` new ones for each of `rows` sequences are in place.
+/// Runs `count` new tokens of each of `rows` sequences; tokens_ and positions_ hold them on the host.
 void Decoder::run(std::int64_t rows, std::int64_t count, Chunk::Cache& past) {
   Batch batch;
   batch.tokens = tokens_.flat(0, rows * count).view({rows, count});
@@ -96,7 +96,7 @@ std::span<const float> Decoder::host_logits(std::int64_t rows) {
 }
 
 std::span<const float> Decoder::append(std::int64_t sequence, std::span<const std::int32_t> ids) {
-  require(!ids.empty(), "a sequence cannot grow by no tokens");
+  require(!ids.empty(), "Decoder::append: no ids");
   std::int32_t& held = lengths()[sequence];
   while (!ids.empty()) {
     auto piece = ids.first(std::min<std::size_t>(ids.size(), kPiece));

@@ -1,5 +1,5 @@
-// Several sequences that grow token by token. Keys and values of what was seen are kept, so that a new token costs one
-// position, however long the sequence. No allocation after construction.
+// Decodes several sequences token by token. Caches keys and values, so that a new token costs one position, however
+// long the sequence. No allocation after construction.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace mtl {
 
 class Decoder {
  public:
-  /// Room for `sequences` of `positions` tokens each, at most the model's; all begin empty.
+  /// Allocates room for `sequences` of `positions` tokens each, 1 to the model's; all start empty.
   Decoder(Model& model, std::int64_t sequences, std::int64_t positions);
 
   std::int64_t sequences() const { return sequences_; }
@@ -24,10 +24,10 @@ class Decoder {
   std::int64_t held(std::int64_t sequence) const { return lengths()[sequence]; }
   void clear(std::int64_t sequence) { lengths()[sequence] = 0; }
 
-  /// Adds 1 or more ids to one sequence. Logits (V) of what follows them, valid until the next call.
+  /// Appends 1 or more ids to one sequence. Returns the logits (V) of the next token, valid until the next call.
   std::span<const float> append(std::int64_t sequence, std::span<const std::int32_t> ids);
-  /// Adds one id to every sequence; one below 0 empties its sequence instead. Logits (sequences, V), of which the rows
-  /// of emptied sequences mean nothing.
+  /// Appends one id to every sequence; an id below 0 empties its sequence instead. Returns logits (sequences, V); rows
+  /// of emptied sequences are undefined.
   std::span<const float> step(std::span<const std::int32_t> ids);
 
  private:
@@ -39,10 +39,10 @@ class Decoder {
   std::int64_t sequences_;
   Buffer cache_memory_, small_memory_;
   Tensor lengths_;                  // (B) i32
-  Tensor tokens_, positions_;       // flat i32, room for a step or a piece of a prompt
+  Tensor tokens_, positions_;       // flat i32, for a step or a piece of a prompt
   Tensor logits_;                   // (B, V)
   Chunk::Cache all_;                // keys and values of all sequences
-  std::vector<Chunk::Cache> each_;  // and of one
+  std::vector<Chunk::Cache> each_;  // and of each one
   Workspace workspace_;
   struct OnHost {
     OnHost(const Decoder& d)

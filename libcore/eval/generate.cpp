@@ -16,12 +16,12 @@ struct Generator::Sequence {
 
 namespace {
 
-std::span<const std::int32_t> last_of(const std::vector<std::int32_t>& ids, std::int64_t count) {
+std::span<const std::int32_t> last_ids(const std::vector<std::int32_t>& ids, std::int64_t count) {
   return std::span(ids).last(std::min<std::size_t>(ids.size(), count));
 }
 
-/// The most tokens that a sequence holds.
-std::int64_t most_positions(std::int64_t positions, std::int64_t longest_prompt, std::int64_t new_tokens) {
+/// The positions to allocate per sequence.
+std::int64_t max_positions(std::int64_t positions, std::int64_t longest_prompt, std::int64_t new_tokens) {
   return std::min(positions, std::min(longest_prompt, positions) + std::clamp<std::int64_t>(new_tokens, 0, positions));
 }
 
@@ -30,10 +30,10 @@ std::int64_t most_positions(std::int64_t positions, std::int64_t longest_prompt,
 Generator::Generator(Model& model, const GenerationOptions& options, std::int64_t batch, std::int64_t longest_prompt)
     : model_(model),
       options_(options),
-      decoder_(model, batch, most_positions(model.positions(), longest_prompt, options.max_new_tokens)),
+      decoder_(model, batch, max_positions(model.positions(), longest_prompt, options.max_new_tokens)),
       step_ids_(batch) {}
 
-/// Takes the next token of one sequence from the logits after its last.
+/// Chooses the next token of one sequence from the logits of its last one.
 void Generator::choose(Sequence& sequence, std::span<const float> logits) {
   Completion& result = sequence.result;
   std::int32_t id = argmax(logits);
@@ -75,24 +75,29 @@ bool Generator::step(std::vector<Sequence>& sequences) {
   }
   for (Sequence* sequence : full) {  // the step emptied them
     ++sequence->result.slides;
-    auto kept = last_of(sequence->ids, std::max<std::int64_t>(1, model_.positions() / 2));
+    auto kept = last_ids(sequence->ids, std::max<std::int64_t>(1, model_.positions() / 2));
     choose(*sequence, decoder_.append(sequence->index, kept));
   }
   return true;
 }
 
 std::vector<Completion> Generator::run(std::span<const Request> requests, const OnToken& on_token) {
-  require(std::ssize(requests) <= decoder_.sequences(), requests.size(), " requests, the batch is ",
+  require(std::ssize(requests) <= decoder_.sequences(), requests.size(), " requests, but the batch is ",
           decoder_.sequences());
   std::vector<Sequence> sequences;
   for (std::size_t i = 0; i < requests.size(); ++i) {
-    sequences.push_back({requests[i], i, on_token, requests[i].prompt, {}, options_.max_new_tokens <= 0});
+    sequences.push_back({.request = requests[i],
+                         .index = i,
+                         .on_token = on_token,
+                         .ids = requests[i].prompt,
+                         .result = {},
+                         .done = options_.max_new_tokens <= 0});
   }
   for (Sequence& sequence : sequences) {
     if (sequence.done) continue;
     std::int64_t b = sequence.index;
     decoder_.clear(b);
-    choose(sequence, decoder_.append(b, last_of(sequence.ids, model_.positions())));
+    choose(sequence, decoder_.append(b, last_ids(sequence.ids, model_.positions())));
   }
   while (step(sequences)) {
   }

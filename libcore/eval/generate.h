@@ -1,9 +1,9 @@
 // Continues prompts, several at a time.
 //
-// A model sees at most its number of positions P: the last P tokens of a longer prompt count, and when a sequence has
-// filled them, it continues from its last P / 2 tokens (at least 1), whose places are then 0, 1, ...
-// A sequence's random numbers depend on the seed, its number and the place of the token: not on the batch it is in or
-// the number of threads. (Logits may differ in their last bits between these, as matrix products do.)
+// A model has P positions: a longer prompt is cut to its last P tokens, and a sequence that has filled them continues
+// from its last P / 2 tokens (at least 1), at positions 0, 1, ...
+// A sequence's random numbers depend on the seed, its number and the index of the new token, not on its batch or the
+// number of threads. (Logits may differ in their last bits between these, as matrix products do.)
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ struct GenerationOptions {
 /// A prompt: at least one id, all in the vocabulary.
 struct Request {
   std::vector<std::int32_t> prompt;
-  std::uint64_t number = 0;  // which random numbers it draws
+  std::uint64_t number = 0;  // selects its random numbers
 };
 
 struct Completion {
@@ -39,13 +39,13 @@ struct Completion {
 
 class Generator {
  public:
-  /// Up to `batch` requests run at a time; none of their prompts has more than `longest_prompt` tokens, for which and
-  /// for the new tokens there is room in the cache.
+  /// Runs up to `batch` requests at a time. The cache has room for `longest_prompt` tokens, which no prompt may exceed,
+  /// and the new ones, at most the model's positions.
   Generator(Model& model, const GenerationOptions& options, std::int64_t batch, std::int64_t longest_prompt);
   std::size_t cache_bytes() const { return decoder_.cache_bytes(); }
-  /// Called with the index of a request and its next id, as soon as that is known.
+  /// Called with the index of a request and its next id, as soon as it is chosen.
   using OnToken = std::function<void(std::size_t, std::int32_t)>;
-  /// At most `batch` requests.
+  /// Completes at most `batch` requests, in order. Throws Error(bad_data) if a logit is not finite.
   std::vector<Completion> run(std::span<const Request> requests, const OnToken& on_token = {});
 
  private:

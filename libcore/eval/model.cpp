@@ -9,7 +9,7 @@ namespace mtl {
 
 namespace {
 
-/// Rows of the token table in memory: whole cache lines in a row of logits.
+/// Rows of the token embedding in memory, padded so that a row of logits fills whole cache lines.
 std::int64_t vocab_rows(const GptConfig& config) { return padded_vocab_size(config.vocab_size, 128, 1); }
 
 /// Everything in one dtype.
@@ -26,7 +26,7 @@ Model::Model(const ModelSource& source, int threads, DType compute, Device devic
       stage_(whole_model(config_, {}, vocab_rows(config_), compute)),
       params_(device, precision_of(compute), std::nullopt, [&](const ParamVisitor& visit) { stage_.params(visit); }),
       stream_(device, threads) {
-  stream_.choices().set_measuring(false);  // every length of text is another shape
+  stream_.choices().set_measuring(false);  // every text length is another shape
   source.load_values(params_);
 }
 
@@ -39,25 +39,25 @@ void Model::check_ids(std::span<const std::int32_t> ids, const std::string& wher
 
 std::vector<float> Model::logits(std::span<const std::int32_t> ids) {
   auto length = std::ssize(ids);
-  require(length >= 1 && length <= positions(), "logits of ", length, " ids were asked for, the model has ",
+  require(length >= 1 && length <= positions(), "cannot compute logits of ", length, " ids: the model has ",
           positions(), " positions");
   check_ids(ids, "logits");
-  std::vector<std::int32_t> places(ids.size());
-  std::iota(places.begin(), places.end(), 0);
+  std::vector<std::int32_t> position_ids(ids.size());
+  std::iota(position_ids.begin(), position_ids.end(), 0);
   const Buffer tokens(device(), ids.size_bytes()), positions(device(), ids.size_bytes()),
       out(device(), ids.size() * vocab() * sizeof(float));
   auto pass = [&](Ctx& ctx, const Chunk& chunk) {
-    auto place = [&](const Buffer& memory) { return ctx.stream.is_meta() ? nullptr : memory.data(); };
+    auto data = [&](const Buffer& memory) { return ctx.stream.is_meta() ? nullptr : memory.data(); };
     Batch batch;
-    batch.tokens = Tensor(place(tokens), DType::i32, {1, length});
-    batch.positions = Tensor(place(positions), DType::i32, {1, length});
+    batch.tokens = Tensor(data(tokens), DType::i32, {1, length});
+    batch.positions = Tensor(data(positions), DType::i32, {1, length});
     Chunk::Cache cache = chunk.make_cache();
-    chunk.logits(ctx, Tensor(place(out), DType::f32, {length, vocab()}), batch, cache);
+    chunk.logits(ctx, Tensor(data(out), DType::f32, {length, vocab()}), batch, cache);
   };
   Workspace workspace(*this, {pass});
   Ctx ctx = workspace.context();
   copy_from_host(stream_, tokens.tensor(DType::i32, {length}), std::as_bytes(ids));
-  copy_from_host(stream_, positions.tensor(DType::i32, {length}), places);
+  copy_from_host(stream_, positions.tensor(DType::i32, {length}), position_ids);
   pass(ctx, chunk());
   return host_copy<float>(stream_, out.tensor(DType::f32, {length, vocab()}));
 }

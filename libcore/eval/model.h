@@ -27,7 +27,7 @@ inline constexpr const char* kNotFinite =
 class Model {
  public:
   /// Loads the weights onto the device, once, rounded to `compute` (f32, bf16 or f16), which is also the dtype of
-  /// activations and caches; logits are fp32. The source may go afterwards.
+  /// activations and caches; logits are fp32. Does not refer to `source` afterwards.
   explicit Model(const ModelSource& source, int threads = 1, DType compute = DType::f32, Device device = Device::cpu);
   Model(const Model&) = delete;
 
@@ -38,7 +38,7 @@ class Model {
   Device device() const { return stream_.device(); }
   const Precision& precision() const { return params_.precision(); }
 
-  /// (T, V), row after row: what follows each of 1 to positions() ids. Memory for the pass is made for this call.
+  /// Logits (T, V), row-major, of 1 to positions() ids. Allocates the memory of the pass for this call.
   std::vector<float> logits(std::span<const std::int32_t> ids);
   /// Throws Error(bad_data) "WHERE: token id N is not in the model's vocabulary of V" for the first id that is not.
   void check_ids(std::span<const std::int32_t> ids, const std::string& where) const;
@@ -57,9 +57,9 @@ class Model {
 class Workspace {
  public:
   using Pass = std::function<void(Ctx&, const Chunk&)>;
-  /// Runs each pass on the meta device, where tensors have shapes and no memory, then allocates the most that one took.
+  /// Runs each pass on the meta device, where tensors have shapes but no memory, then allocates the maximum.
   Workspace(Model& model, const std::vector<Pass>& passes);
-  /// A context for one pass; everything an earlier one left is forgotten.
+  /// Returns a context for one pass; invalidates the tensors of earlier passes.
   Ctx context();
 
  private:

@@ -10,10 +10,10 @@ namespace mtl {
 
 namespace {
 
-// A site of its own in the random streams of mtl; the places in a model that draw have small numbers.
+// A random stream of its own: the sites in a model that draw have small numbers.
 constexpr std::uint32_t kGenerationSite = 0x47454E00;
 
-/// Drops candidates whose value is below the k-th largest. Values are logits.
+/// Drops candidates below the k-th largest. `c.probs` still holds logits.
 void keep_top_k(Candidates& c, std::int64_t k) {
   if (k <= 0 || k >= std::ssize(c.ids)) return;
   std::vector<double> sorted = c.probs;
@@ -41,7 +41,7 @@ void softmax(std::vector<double>& values) {
   normalize(values);
 }
 
-/// A heap gives the largest first; usually few of a large vocabulary are needed.
+/// A heap yields the largest first: usually few of a large vocabulary are needed.
 void keep_top_p(Candidates& c, double p) {
   if (p <= 0 || p >= 1) return;
   struct Entry {

@@ -39,7 +39,7 @@ Scorer::Scorer(Model& model, std::int64_t batch, std::int64_t seq_length)
       losses_(model.device(), buffers_.losses(0)),
       workspace_(model, passes(batch, seq_length)),
       cache_(model.chunk().make_cache()) {
-  require(seq_length >= 1 && seq_length <= model.positions(), "windows of ", seq_length, " tokens, the model has ",
+  require(seq_length >= 1 && seq_length <= model.positions(), "windows of ", seq_length, " tokens, but the model has ",
           model.positions(), " positions");
 }
 

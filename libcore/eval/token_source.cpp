@@ -20,7 +20,7 @@ class IndexedTokens : public TokenSource {
     ids.clear();
     if (sequence_ == data_.sequences()) return false;
     std::int64_t length = data_.lengths()[sequence_];
-    ids.resize(std::min(length - offset_, kMostTokens));
+    ids.resize(std::min(length - offset_, kMaxTokens));
     data_.read(sequence_, offset_, ids);
     offset_ += std::ssize(ids);
     if (offset_ == length) ++sequence_, offset_ = 0;
@@ -29,7 +29,7 @@ class IndexedTokens : public TokenSource {
   std::optional<std::int64_t> total() const override { return data_.tokens(); }
 
  private:
-  static constexpr std::int64_t kMostTokens = 1 << 20;
+  static constexpr std::int64_t kMaxTokens = 1 << 20;
   IndexedDataset data_;
   std::int64_t sequence_ = 0, offset_ = 0;
 };
@@ -64,7 +64,7 @@ class TextTokens : public TokenSource {
     const std::string text = read_all(path);
     if (format_ == TextFormat::guess && looks_like_json_lines(text)) return read_lines(path, text, 1, ids);
     if (text.empty()) return;
-    separate(ids);
+    end_text_file(ids);
     add_text(text, ids);
     ends_with_eod_ = false;
   }
@@ -77,15 +77,15 @@ class TextTokens : public TokenSource {
       } catch (const Error& error) {
         fail(error.code(), file, ": line ", number, ": ", error.what());
       }
-      separate(ids);
+      end_text_file(ids);
       std::size_t before = ids.size();
       for (std::string_view document : extractor_.texts(0)) add_text(document, ids);
       if (ids.size() > before) ids.push_back(eod_);
     });
   }
 
-  /// Ends a text file that more follows.
-  void separate(std::vector<std::int32_t>& ids) {
+  /// Ends a text file before more tokens follow.
+  void end_text_file(std::vector<std::int32_t>& ids) {
     if (!ends_with_eod_) ids.push_back(eod_);
     ends_with_eod_ = true;
   }
@@ -104,7 +104,7 @@ class TextTokens : public TokenSource {
   std::size_t file_ = 0;
   std::optional<LineReader> lines_;  // of the file being read, when it is JSON lines
   std::int64_t bytes_ = 0;
-  bool ends_with_eod_ = true;  // or is still empty
+  bool ends_with_eod_ = true;  // also true for an empty stream
 };
 
 }  // namespace

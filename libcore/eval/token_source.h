@@ -1,4 +1,4 @@
-// Where a stream of tokens to be scored comes from: token files, or text through a tokenizer.
+// The source of a stream of tokens to score: token files, or text through a tokenizer.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +16,13 @@ class TokenSource {
   virtual ~TokenSource() = default;
   /// Replaces `ids` with the next tokens, perhaps none; false at the end.
   virtual bool next(std::vector<std::int32_t>& ids) = 0;
-  /// Tokens in all, when that is known beforehand.
+  /// The total number of tokens, if known in advance.
   virtual std::optional<std::int64_t> total() const { return {}; }
-  /// Bytes of the text read so far; empty when there is no text.
+  /// Bytes of text tokenized so far; empty for token files.
   virtual std::optional<std::int64_t> bytes() const { return {}; }
 };
 
-/// All sequences of PREFIX.bin and PREFIX.idx, one after another, in stored order.
+/// All sequences of PREFIX.bin and PREFIX.idx, in stored order.
 std::unique_ptr<TokenSource> open_token_files(const std::string& path);
 
 enum class TextFormat {
@@ -32,12 +32,12 @@ enum class TextFormat {
 };
 
 /// Files of text, plain or compressed; "-" is standard input. Each document is tokenized by itself. The
-/// end-of-document token follows every document of JSON lines that is not empty, as in training data, and stands
-/// between text files. Errors are Error(bad_data) "FILE: line N: what".
+/// end-of-document token follows every document of JSON lines that is not empty, as in training data, and separates
+/// text files. An error in JSON lines is "FILE: line N: what".
 std::unique_ptr<TokenSource> open_texts(std::vector<std::string> paths, TextFormat format, std::string key,
                                         const Tokenizer& tokenizer);
 
-/// True when the name or, failing that, the first line of `text` says that a file holds JSON lines.
+/// Whether the name of a file, or the first line of its `text`, indicates JSON lines.
 bool named_json_lines(const std::string& path);
 bool looks_like_json_lines(std::string_view text);
 
