@@ -21,8 +21,8 @@ Pages::Pages(std::size_t bytes, std::string_view what) {
   // One huge page is cheaper than several hundred small ones, each of which is a fault.
   if (bytes >= kHugePage / 2) bytes = std::max(bytes, kHugePage);
   bytes_ = bytes;
-  // A huge page lies on a multiple of its size, where not every kernel lets a mapping begin: it is made larger by one,
-  // and what is too much before and behind it is given back.
+  // Huge pages are aligned to their size, but not every kernel aligns a mapping so: map one more, then unmap the excess
+  // before and after.
   const std::size_t spare = bytes >= kHugePage ? kHugePage : 0;
   void* mapped = ::mmap(nullptr, bytes + spare, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED) fail(Exit::failure, "no memory: ", human_bytes(bytes), " for ", what);
@@ -36,7 +36,7 @@ Pages::Pages(std::size_t bytes, std::string_view what) {
     if (before < spare) ::munmap(begin + used, spare - before);
   }
   data_ = begin;
-  ::madvise(data_, bytes, MADV_HUGEPAGE);  // a wish: without huge pages everything is only slower
+  ::madvise(data_, bytes, MADV_HUGEPAGE);  // best effort: without huge pages, access is only slower
 }
 
 Pages::~Pages() {

@@ -1,5 +1,4 @@
-// Large arrays that are read and written at random: on huge pages where the system gives them, so that most accesses do
-// not have to look up their page first.
+// Large arrays for random access: on huge pages where the system has them, so that most accesses hit the TLB.
 #pragma once
 
 #include <cstddef>
@@ -9,11 +8,11 @@
 
 namespace mtl {
 
-/// Anonymous memory of zeros, page-aligned; nothing is taken of the machine before it is touched.
+/// Anonymous zeroed memory, page-aligned; takes no physical memory before it is touched.
 class Pages {
  public:
   Pages() = default;
-  /// Throws Error(failure) when the system refuses: "no memory: 1.9 GiB for WHAT".
+  /// Throws Error(failure) "no memory: 1.9 GiB for WHAT" if the system refuses.
   Pages(std::size_t bytes, std::string_view what);
   ~Pages();
   Pages(Pages&& other) noexcept : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
@@ -34,7 +33,7 @@ template <class T>
 class BigArray {
  public:
   BigArray() = default;
-  /// `what` it is, for the error when there is no memory.
+  /// `what` names the array in the error of Pages.
   BigArray(std::size_t size, std::string_view what) : pages_(size * sizeof(T), what), size_(size) {}
 
   std::size_t size() const { return size_; }

@@ -1,4 +1,4 @@
-// Arithmetic on sizes that a user chose, whose products may be beyond 64 bits.
+// Arithmetic on sizes chosen by a user, whose products may exceed 64 bits.
 #pragma once
 
 #include <cstdint>

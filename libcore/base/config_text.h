@@ -1,4 +1,4 @@
-// The format of configuration files, which --dump-config writes and --config reads: one `name = value` a line. A value
+// The format of configuration files, which --dump-config writes and --config reads: `name = value` per line. A value
 // is words separated by blanks; a word in double quotes is a JSON string; # begins a comment at the start of a line or
 // of a word. A name without a value is a switch. Blank lines are skipped, and so is a byte order mark.
 #pragma once
@@ -15,7 +15,7 @@ struct ConfigLine {
   std::string name;
   bool has_equals = false;  // = follows the name
   std::vector<std::string> words;
-  std::string error;  // empty, or what is wrong with the line; it has no words then
+  std::string error;  // empty, or what is wrong with the line, which then has no words
 };
 
 /// Empty for a blank line or a comment.

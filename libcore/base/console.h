@@ -6,21 +6,22 @@
 
 namespace mtl {
 
-/// Made once by run_main and passed down. Only rank 0 of a job gets one that speaks.
+/// Passed down from the main program. Ranks whose messages another rank prints have a silent one.
 class Console {
  public:
   explicit Console(std::string program) : program_(std::move(program)) {}
   const std::string& program() const { return program_; }
   bool quiet = false;
-  bool silent = false;  // also without warnings: of a rank that has nothing to say but what another one says
+  bool silent = false;  // suppresses warnings and errors
 
   /// "program: message" on stderr, unless quiet. Ends a progress line that is being drawn.
   void info(const std::string& message);
-  /// As info, but also when quiet; not when silent.
+  /// "program: warning: message", also when quiet; not when silent.
   void warn(const std::string& message);
-  /// A failure that the program survives and that its exit code reports: "program: message", also when quiet.
+  /// A failure that the program survives and that its exit code reports: "program: message", also when quiet; not when
+  /// silent.
   void error(const std::string& message);
-  /// Redraws one line in place on a terminal; elsewhere prints a plain line at most every `interval` seconds.
+  /// Unless quiet, redraws one line in place on a terminal; elsewhere prints one at most every `interval` seconds.
   void progress(const std::string& line, double interval = 10);
   /// Ends the progress line and leaves it on the screen.
   void end_progress();
@@ -32,7 +33,7 @@ class Console {
   std::chrono::steady_clock::time_point last_progress_{};
 };
 
-/// True when the descriptor is a terminal; `color` also asks for NO_COLOR and TERM=dumb.
+/// True if the descriptor is a terminal; wants_color also honors NO_COLOR and TERM=dumb.
 bool is_terminal(int descriptor);
 bool wants_color(int descriptor);
 

@@ -18,7 +18,7 @@ enum class Exit : int {
   usage = 2,      // wrong flags or configuration
   bad_data = 65,  // an input file breaks its format
   io = 74,        // the operating system refused a read or a write
-  requeue = 75,   // saved; the job wants to be started again
+  requeue = 75,   // the state is saved; start the job again
 };
 
 class Error : public std::runtime_error {
@@ -28,7 +28,7 @@ class Error : public std::runtime_error {
   Error(Exit code, const std::string& where, const std::string& message)
       : std::runtime_error(cat(where, ": ", message)), code_(code), where_size_(where.size()) {}
   Exit code() const { return code_; }
-  /// The place, for callers that name it themselves; empty when the error has none of its own.
+  /// The place, for callers that name it themselves; empty if the error was made without one.
   std::string where() const { return std::string(what()).substr(0, where_size_); }
   /// what() without the place.
   std::string message() const { return std::string(what()).substr(where_size_ == 0 ? 0 : where_size_ + 2); }
@@ -49,26 +49,26 @@ class SystemError : public Error {
   int number_;
 };
 
-/// Throws Error(code) with its arguments written one after another: fail(Exit::bad_data, path, ": ", n, " bytes").
+/// Throws Error(code) with its arguments concatenated: fail(Exit::bad_data, path, ": ", n, " bytes").
 template <class... Parts>
 [[noreturn]] void fail(Exit code, const Parts&... parts) {
   throw Error(code, cat(parts...));
 }
 
-/// Throws Error(code) with its place apart from its message: fail_at(Exit::bad_data, path, "has ", n, " bytes").
+/// Throws Error(code) with a separate place: fail_at(Exit::bad_data, path, "has ", n, " bytes").
 template <class... Parts>
 [[noreturn]] void fail_at(Exit code, const std::string& where, const Parts&... parts) {
   throw Error(code, where, cat(parts...));
 }
 
-/// A programming mistake or a broken contract between rooms; throws Error(failure) unless `condition` holds.
+/// Checks a contract between modules: throws Error(failure) unless `condition` holds.
 template <class... Parts>
 void require(bool condition, const Parts&... parts) {
   if (!condition) [[unlikely]]
     fail(Exit::failure, parts...);
 }
 
-/// A SystemError with the meaning of errno: "path: cannot open: No such file or directory".
+/// Throws a SystemError that describes errno: "path: cannot open: No such file or directory".
 [[noreturn]] void fail_errno(const std::string& path, const std::string& action);
 
 }  // namespace mtl

@@ -22,7 +22,7 @@ namespace mtl {
 
 namespace {
 
-constexpr int kTries = 1000;  // each but the last met a lock file that its holder was removing
+constexpr int kTries = 1000;  // a try fails if the lock file is removed or replaced meanwhile
 constexpr const char* kOwner = "pid ";
 constexpr const char* kBoot = ", boot ";
 constexpr const char* kBeat = ", beat ";
@@ -33,7 +33,7 @@ std::string content_of(int descriptor) {
   return std::string(trim(std::string_view(text, std::max<ssize_t>(size, 0))));
 }
 
-/// The current content: network file systems show it only to a file opened again.
+/// The current content: network file systems show it only after the file is reopened.
 std::string content_of(const std::string& path) { return file_exists(path) ? std::string(trim(read_file(path))) : ""; }
 
 /// Returns the text after `mark`, up to the next comma or blank.
@@ -56,12 +56,12 @@ std::string boot_id() {
   return file_exists(path) ? std::string(trim(read_file(path))) : "unknown";
 }
 
-/// Without the beat.
+/// The content without the beat.
 std::string owner_of(const std::string& content) { return content.substr(0, content.find(kBeat)); }
 
 }  // namespace
 
-/// The open file, and the thread that beats.
+/// The open file, and the thread that writes beats.
 class FileLock::Holder {
  public:
   Holder(std::string path, int descriptor) : path_(std::move(path)), descriptor_(descriptor) {}
@@ -75,22 +75,23 @@ class FileLock::Holder {
   int descriptor() const { return descriptor_; }
   const std::string& owner() const { return owner_; }
 
-  /// False when the file was removed or replaced between opening and locking it.
+  /// False if the file was removed or replaced between opening and locking it.
   bool is_current() const {
-    struct stat mine {
+    struct stat opened {
     }, named{};
-    if (::fstat(descriptor_, &mine) != 0) fail_errno(path_, "examine");
+    if (::fstat(descriptor_, &opened) != 0) fail_errno(path_, "examine");
     if (::stat(path_.c_str(), &named) != 0) {
       if (errno == ENOENT) return false;
       fail_errno(path_, "examine");
     }
-    return mine.st_ino == named.st_ino && mine.st_dev == named.st_dev;
+    return opened.st_ino == named.st_ino && opened.st_dev == named.st_dev;
   }
 
-  void own(double beat_seconds) {
+  /// Writes this process as the owner and starts to beat.
+  void start_beating(double beat_seconds) {
     owner_ = cat(kOwner, ::getpid(), " on ", host_name(), " since ", timestamp(), kBoot, boot_id());
     if (::ftruncate(descriptor_, 0) != 0 || !write_beat(0)) fail_errno(path_, "write");
-    beater_ = worker_thread([this, beat_seconds] {
+    beat_thread_ = worker_thread([this, beat_seconds] {
       std::unique_lock lock(mutex_);
       const std::chrono::duration<double> pause(beat_seconds);
       for (std::int64_t beat = 1; !wake_.wait_for(lock, pause, [this] { return stopping_; }); ++beat) write_beat(beat);
@@ -98,20 +99,20 @@ class FileLock::Holder {
   }
 
  private:
-  /// The length of the content never changes.
+  /// The length of the content is constant, so that a beat overwrites the previous one.
   bool write_beat(std::int64_t beat) {
     const std::string text = cat(owner_, kBeat, format("%012lld", static_cast<long long>(beat)), "\n");
     return ::pwrite(descriptor_, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size());
   }
 
   void stop() {
-    if (!beater_.joinable()) return;
+    if (!beat_thread_.joinable()) return;
     {
       std::lock_guard lock(mutex_);
       stopping_ = true;
     }
     wake_.notify_one();
-    beater_.join();
+    beat_thread_.join();
     if (owner_of(content_of(descriptor_)) == owner_) (void)!::ftruncate(descriptor_, 0);
   }
 
@@ -120,7 +121,7 @@ class FileLock::Holder {
   std::mutex mutex_;
   std::condition_variable wake_;
   bool stopping_ = false;
-  std::thread beater_;
+  std::thread beat_thread_;
 };
 
 FileLock::FileLock(std::unique_ptr<Holder> holder) : holder_(std::move(holder)) {}
@@ -132,14 +133,14 @@ const std::string& FileLock::path() const { return holder_->path(); }
 
 namespace {
 
-/// A file of another program that has the name of a lock must not be overwritten. A crash of the host may leave zeros.
+/// Refuses to overwrite another program's file. Leading zeros are a lock's: a crash of the host may leave them.
 void refuse_other_file(const std::string& path, const std::string& content) {
   const std::size_t end = std::min(content.find('\0'), content.size());
   if (end == 0 || starts_with(content, kOwner)) return;
   fail(Exit::usage, path, ": is not a lock of mtl, which would overwrite it; rename this file, or write elsewhere");
 }
 
-/// True if the process that a lock file names may live although the lock was granted: it is on another machine.
+/// True if the process named in a lock file may be alive although the lock was granted: on another machine.
 bool may_live(const std::string& content, bool has_locks) {
   if (content.empty()) return false;
   if (!has_locks) return true;
@@ -147,7 +148,7 @@ bool may_live(const std::string& content, bool has_locks) {
   return !boot.empty() && boot != boot_id() && host != host_name();
 }
 
-/// True if the holder beats within the time given.
+/// True if the holder beats within `times.patience`.
 bool beats(const std::string& path, const std::string& content, const FileLockTimes& times) {
   const double end = now_seconds() + times.patience;
   while (now_seconds() < end) {
@@ -162,7 +163,7 @@ bool beats(const std::string& path, const std::string& content, const FileLockTi
 
 std::optional<FileLock> FileLock::take(const std::string& path, std::string* owner, const FileLockTimes& times) {
   for (int tries = 0; tries < kTries; ++tries) {
-    // A lock is not an output and stays open: not through base/files.
+    // Bypasses base/files: a lock is not an output and stays open.
     const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     if (descriptor < 0) fail_errno(path, "open");
     auto holder = std::make_unique<Holder>(path, descriptor);
@@ -177,7 +178,7 @@ std::optional<FileLock> FileLock::take(const std::string& path, std::string* own
     if (!holder->is_current()) continue;
     refuse_other_file(path, content);
     if (may_live(content, has_locks) && beats(path, content, times)) return std::nullopt;
-    holder->own(times.beat);
+    holder->start_beating(times.beat);
     return FileLock(std::move(holder));
   }
   fail(Exit::io, path, ": cannot lock this file: other processes keep replacing it");

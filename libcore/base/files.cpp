@@ -24,7 +24,7 @@ namespace mtl {
 
 namespace {
 
-/// The faults that MTL_FAULT asks for, and the count of operations so far.
+/// The faults that MTL_FAULT requests, and the operations done so far.
 struct FaultPlan {
   struct Fault {
     std::string kind;
@@ -48,7 +48,7 @@ FaultPlan& fault_plan() {
   return plan;
 }
 
-/// renameat2(2) with RENAME_EXCHANGE; the kind `no-exchange` makes a file system that does not know it.
+/// renameat2(2) with RENAME_EXCHANGE; the fault `no-exchange` simulates a file system without it.
 int exchange_names(const char* a, const char* b) {
   for (const FaultPlan::Fault& fault : fault_plan().faults) {
     if (fault.kind != "no-exchange") continue;
@@ -58,7 +58,7 @@ int exchange_names(const char* a, const char* b) {
   return ::renameat2(AT_FDCWD, a, AT_FDCWD, b, RENAME_EXCHANGE);
 }
 
-/// Counts one operation; returns true when a planned fault happens now, with errno set. `kill` does not return.
+/// Counts one operation; returns true, with errno set, if a planned fault happens now. `kill` does not return.
 bool fault_now(std::string* kind = nullptr) {
   constexpr auto kSlow = std::chrono::milliseconds(300);
   FaultPlan& plan = fault_plan();
@@ -78,15 +78,15 @@ bool fault_now(std::string* kind = nullptr) {
   return false;
 }
 
-/// No single call takes long on storage that works.
-constexpr std::size_t kMostPerCall = 16 << 20;
+/// Bytes per write(2): no single call takes long on working storage.
+constexpr std::size_t kMaxPerCall = 16 << 20;
 /// Bytes between write-backs while the file is written, so that the final sync has little to do.
 constexpr std::uint64_t kWriteBack = 256 << 20;
 
 /// write(2) under the fault plan: may fail, be interrupted, or write half.
 ssize_t write_some(int descriptor, const char* data, std::size_t bytes) {
   std::string kind;
-  bytes = std::min(bytes, kMostPerCall);
+  bytes = std::min(bytes, kMaxPerCall);
   if (fault_now(&kind)) {
     if (kind != "short") return -1;
     bytes = (bytes + 1) / 2;
@@ -94,11 +94,11 @@ ssize_t write_some(int descriptor, const char* data, std::size_t bytes) {
   return ::write(descriptor, data, bytes);
 }
 
-/// Starts to write back what comes before `end`, and waits for what lies further back. False when a write has failed.
+/// Starts to write back the kWriteBack bytes before `end`; waits for the bytes before those. False if a write failed.
 bool write_back(int descriptor, std::uint64_t end) {
   auto range = [&](std::uint64_t from, std::uint64_t to, unsigned flags) {
     return ::sync_file_range(descriptor, static_cast<off_t>(from), static_cast<off_t>(to - from), flags) == 0 ||
-           (errno != EIO && errno != ENOSPC && errno != EDQUOT);  // not every file can do this
+           (errno != EIO && errno != ENOSPC && errno != EDQUOT);  // not every file supports this
   };
   const std::uint64_t last = end - kWriteBack;
   constexpr unsigned kWait = SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
@@ -230,7 +230,7 @@ void exchange_paths(const std::string& a, const std::string& b) {
   if (fault_now()) fail_errno(b, "exchange it with " + a);
   if (exchange_names(a.c_str(), b.c_str()) == 0) return;
   if (errno != EINVAL && errno != ENOSYS) fail_errno(b, "exchange it with " + a);
-  std::string aside = cat(b, ".old");  // not a temporary name: what has it counts until b is there again
+  std::string aside = cat(b, ".old");  // not a temporary name: it is valid until b exists again
   rename_path(b, aside);
   rename_path(a, b);
   rename_path(aside, a);
@@ -293,10 +293,10 @@ class ReadDescriptor {
 }  // namespace
 
 std::string read_descriptor(int descriptor, const std::string& name) {
-  constexpr off_t kMostReserved = 1 << 30;  // a sparse file may claim any size
+  constexpr off_t kMaxReserved = 1 << 30;  // a sparse file may claim any size
   std::string content;
   struct stat info {};
-  if (::fstat(descriptor, &info) == 0 && S_ISREG(info.st_mode)) content.reserve(std::min(info.st_size, kMostReserved));
+  if (::fstat(descriptor, &info) == 0 && S_ISREG(info.st_mode)) content.reserve(std::min(info.st_size, kMaxReserved));
   char buffer[1 << 16];
   while (true) {
     ssize_t got = ::read(descriptor, buffer, sizeof buffer);

@@ -5,7 +5,8 @@
 // been marked clean: the file counts as lost).
 //
 // Fault injection: with MTL_FAULT=KIND:N[,KIND:N] the N-th operation of this layer in the process, from 1, meets KIND:
-// `kill` (SIGKILL before it), `eio`, `enospc`, `eintr`, `short` (half is written), `slow` (from there on, 0.3 s each).
+// `kill` (SIGKILL before it), `eio`, `enospc`, `eintr`, `short` (writes half), `slow` (from there on, 0.3 s each). For
+// any N, `no-exchange` simulates a file system that cannot exchange two names.
 #pragma once
 
 #include <cstddef>
@@ -23,8 +24,7 @@ namespace mtl {
 
 namespace fs = std::filesystem;
 
-/// Error(io) of a disk that is full, or of a quota that is used up: a caller that knows how much is still to come can
-/// add it.
+/// Error(io) for a full disk or an exhausted quota: a caller that knows how much more it needs can add that.
 class NoSpaceError : public Error {
  public:
   explicit NoSpaceError(const std::string& what) : Error(Exit::io, what) {}
@@ -33,7 +33,7 @@ class NoSpaceError : public Error {
 /// A file being written. Throws Error(io) on any failure. A file that is not closed stays, incomplete.
 class OutputFile {
  public:
-  /// Creates or empties `path`; with `append` it continues at the end.
+  /// Creates or empties `path`; with `append`, writes at its end.
   explicit OutputFile(std::string path, bool append = false);
   ~OutputFile();
   OutputFile(const OutputFile&) = delete;
@@ -45,8 +45,8 @@ class OutputFile {
   void sync();
   void close();
   const std::string& path() const { return path_; }
+  /// Bytes written through this object, and their XXH3.
   std::uint64_t bytes() const { return bytes_; }
-  /// XXH3 of all that was written through this object.
   std::uint64_t hash() const { return hasher_.digest(); }
 
  private:
@@ -56,8 +56,8 @@ class OutputFile {
   Hasher hasher_;
 };
 
-/// A file that appears under its name only at commit(). Without it the temporary file is removed. A symbolic link stays
-/// one: what it points to is replaced. A device or a FIFO is written to, never replaced.
+/// A file that appears under its name only at commit(). Without it the temporary file is removed. A symbolic link is
+/// kept: its target is replaced. A device or a FIFO is written to, never replaced.
 class AtomicFile {
  public:
   explicit AtomicFile(const std::string& path);
@@ -66,9 +66,9 @@ class AtomicFile {
   OutputFile& out() { return out_; }
   void write(std::string_view text) { out_.write(text); }
   void write(const void* data, std::size_t bytes) { out_.write(data, bytes); }
-  /// fsync: what can fail for want of space is done, commit() only gives the name. For files that appear together.
+  /// Syncs and closes, so that commit() only renames: all that can lack space is done. For files that appear together.
   void seal();
-  /// Seals what is not sealed, renames, and syncs the folder.
+  /// Seals the file if seal() was not called, renames it, and syncs the folder.
   void commit();
   /// The name of the file until commit().
   static std::string temporary_name(const std::string& path);
@@ -82,29 +82,29 @@ class AtomicFile {
 
 void write_file_atomic(const std::string& path, std::string_view content);
 void rename_path(const std::string& from, const std::string& to);
-/// Each gets the other's name, in one step where the file system can.
+/// Exchanges two names, atomically where the file system can.
 void exchange_paths(const std::string& a, const std::string& b);
 void sync_directory(const std::string& path);
 void make_directories(const std::string& path);
 void remove_tree(const std::string& path);
-/// The folder of a file, "." when its path names none.
+/// The folder of a file, "." if its path names none.
 std::string parent_folder(const std::string& path);
 
-/// The whole file. Throws Error(io) when it cannot be read.
+/// The whole file. Throws Error(io) if it cannot be read.
 std::string read_file(const std::string& path);
-/// As read_file, of a regular file only: a FIFO, at which read_file waits for a writer, is Error(io), as is a device.
+/// As read_file, but throws Error(io) for a FIFO, where read_file waits for a writer, and for a device.
 std::string read_regular_file(const std::string& path);
-/// Everything that an open descriptor still gives; `name` is for messages.
+/// Reads an open descriptor to its end; `name` is for messages.
 std::string read_descriptor(int descriptor, const std::string& name);
 bool file_exists(const std::string& path);
-/// False, too, for a path that cannot be examined: opening it gives the reason.
+/// Also false for a path that cannot be examined: opening it reports why.
 bool is_directory(const std::string& path);
-/// Throws Error(io) when there is no such file.
+/// Throws Error(io) if the file cannot be examined.
 std::uint64_t file_size(const std::string& path);
 /// XXH3 of the file's content.
 std::uint64_t hash_file(const std::string& path);
 
-/// A file mapped read-only; an empty file gives an empty span.
+/// A regular file mapped read-only; an empty file gives an empty span. Throws Error(io) if it cannot be mapped.
 class MappedFile {
  public:
   MappedFile() = default;

@@ -1,4 +1,4 @@
-// XXH3, 64 bits: a fast checksum of files and buffers. It finds accidents, not forgeries.
+// XXH3, 64 bits: a fast checksum of files and buffers. It detects corruption, not forgery.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace mtl {
 
-/// Hashes bytes as they come.
+/// Hashes a stream of bytes.
 class Hasher {
  public:
   Hasher();

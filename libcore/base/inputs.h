@@ -1,4 +1,4 @@
-// The files that a run reads: which ones --input names, and that no output replaces one of them.
+// The input files of a run: finds those that --input names, and refuses outputs that would overwrite one.
 #pragma once
 
 #include <string>
@@ -6,12 +6,12 @@
 
 namespace mtl {
 
-/// Each word itself, or the files it matches as a pattern when there is no such file; "-" is standard input.
-/// Throws Error(io) that lists all that is missing, is a folder, or cannot be read.
+/// Each word itself, or the files it matches as a pattern if there is no such file; "-" is standard input.
+/// Throws Error(io) that lists every file that is missing, a folder or unreadable.
 std::vector<std::string> find_inputs(const std::vector<std::string>& words);
 
-/// Throws UsageError when an output is one of the inputs: the same regular file (device and inode), whatever names and
-/// links lead to it. "-" is standard input. `flag` names the outputs.
+/// Throws UsageError if an output is one of the inputs: the same regular file (device and inode), by any name or link.
+/// "-" is standard input. `flag` names the outputs.
 void refuse_overwriting(const std::vector<std::string>& inputs, const std::vector<std::string>& outputs,
                         const std::string& flag = "--output-prefix");
 

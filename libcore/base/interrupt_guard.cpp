@@ -20,14 +20,14 @@ sigset_t signal_set(std::initializer_list<int> numbers) {
   return set;
 }
 
-/// INT, TERM and HUP, but for HUP under nohup.
+/// INT, TERM and HUP, except HUP under nohup.
 sigset_t ending_signals() {
   struct sigaction action {};
   ::sigaction(SIGHUP, nullptr, &action);
   return action.sa_handler == SIG_IGN ? signal_set({SIGINT, SIGTERM}) : signal_set({SIGINT, SIGTERM, SIGHUP});
 }
 
-/// Removes a file, or a folder while another thread may still be creating files in it.
+/// Removes a file or a folder; retries, since another thread may still be creating files in the folder.
 void remove_with_content(const std::string& path) {
   constexpr int kTries = 100;
   std::error_code error;
@@ -52,13 +52,13 @@ InterruptGuard::~InterruptGuard() {
     std::lock_guard lock(mutex_);
     stopping_ = true;
   }
-  // NOLINTNEXTLINE(bugprone-bad-signal-to-kill-thread): it wakes the thread, which waits for it blocked
+  // NOLINTNEXTLINE(bugprone-bad-signal-to-kill-thread): it wakes the thread, which has it blocked and waits for it
   ::pthread_kill(waiter_.native_handle(), SIGTERM);
   waiter_.join();
-  // A PIPE that came meanwhile would end the process once it is unblocked; no thread waits for it any more.
-  const sigset_t written = signal_set({SIGPIPE, SIGXFSZ});
+  // Consumes pending signals: unblocked, they would end the process.
+  const sigset_t pending = signal_set({SIGPIPE, SIGXFSZ});
   const timespec now{};
-  while (::sigtimedwait(&written, nullptr, &now) > 0) {
+  while (::sigtimedwait(&pending, nullptr, &now) > 0) {
   }
   ::pthread_sigmask(SIG_SETMASK, &blocked_before_, nullptr);
 }

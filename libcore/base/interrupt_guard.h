@@ -1,11 +1,11 @@
-// Removes the unfinished files of a tool that INT, TERM or HUP ends.
+// Removes a tool's unfinished files when INT, TERM or HUP ends it.
 //
-// No handler is installed: the signals are blocked, and a thread of its own waits for them. It removes the files named
-// to it and ends the process by the same signal, wherever the other threads are, so that a shell sees what happened
-// (exit status 128 + the signal's number).
+// No handler is installed: the signals are blocked, and a dedicated thread waits for them. It removes the registered
+// files and ends the process with the same signal, so that a shell sees what happened (exit status 128 + the signal's
+// number).
 //
-// PIPE and XFSZ are blocked too: a reader of stderr that leaves does not end hours of work, and a file that may not
-// grow further is an error like that of a full disk.
+// PIPE and XFSZ are blocked too: a closed stderr does not end hours of work, and exceeding the file size limit is an
+// error like a full disk.
 #pragma once
 
 #include <csignal>
@@ -17,7 +17,7 @@
 
 namespace mtl {
 
-/// At most one at a time; to be made before other threads are, which inherit what is blocked.
+/// At most one at a time. Create it before other threads, which inherit the blocked signals.
 class InterruptGuard {
  public:
   explicit InterruptGuard(std::string program);
@@ -26,7 +26,7 @@ class InterruptGuard {
 
   /// A signal removes this file or folder, which need not exist yet.
   void remove_on_signal(std::string path);
-  /// While the lock is held, signals are deferred. Files named before are then kept.
+  /// Keeps the files registered so far. Signals are deferred while the lock is held.
   [[nodiscard]] std::unique_lock<std::mutex> keep_files();
 
  private:
@@ -40,8 +40,7 @@ class InterruptGuard {
   std::thread waiter_;
 };
 
-/// Writes a file as write_file_atomic() does; a signal meanwhile removes what is unfinished. For programs that have no
-/// guard yet.
+/// Writes a file as write_file_atomic() does; a signal removes the unfinished file. For programs without a guard.
 void write_file_guarded(const std::string& path, std::string_view content, const std::string& program);
 
 }  // namespace mtl

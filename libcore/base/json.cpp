@@ -43,14 +43,14 @@ Json parse_value(JsonCursor& cursor) {
       break;
   }
   std::string_view digits = cursor.number();
-  if (const auto whole = json_integer(digits)) return Json(*whole);
+  if (const auto integer = json_integer(digits)) return Json(*integer);
   if (digits == "NaN") return Json(std::numeric_limits<double>::quiet_NaN());
   if (ends_with(digits, "Infinity")) return Json(digits[0] == '-' ? -HUGE_VAL : HUGE_VAL);
   return Json(std::strtod(std::string(digits).c_str(), nullptr));
 }
 
-// Not by simdjson: most of the time goes into making the values. GPT-2's vocab.json takes 3.7 ms here, 0.8 ms in
-// simdjson's document and no less than here with the conversion; and the cursor is needed for what simdjson refuses.
+// simdjson would not help: most of the time goes into building the values. GPT-2's vocab.json takes 3.7 ms here, 0.8 ms
+// into simdjson's document and no less than here with the conversion; and simdjson refuses some of what Python reads.
 Json Json::parse(std::string_view text) {
   JsonCursor cursor(text);
   Json value = parse_value(cursor);
@@ -63,7 +63,7 @@ Json Json::read(const std::string& path) {
   try {
     return parse(text);
   } catch (const Error& error) {
-    fail(Exit::bad_data, path, ": no valid JSON: ", error.what());
+    fail(Exit::bad_data, path, ": invalid JSON: ", error.what());
   }
 }
 
@@ -108,16 +108,16 @@ const Json& Json::at(std::string_view key) const {
 
 namespace {
 
-/// A value that counts: present and not null.
-const Json* given(const Json& object, std::string_view key) {
+/// The value of a key, or nullptr if it is missing or null.
+const Json* find_non_null(const Json& object, std::string_view key) {
   const Json* value = object.find(key);
   return value == nullptr || value->is_null() ? nullptr : value;
 }
 
-/// The value of a key as `read` gives it; an error names the key.
+/// read(value) of a key, or `fallback` if it is missing or null; an error names the key.
 template <class T, class Read>
-T given_or(const Json& object, std::string_view key, T fallback, const Read& read) {
-  const Json* value = given(object, key);
+T value_or(const Json& object, std::string_view key, T fallback, const Read& read) {
+  const Json* value = find_non_null(object, key);
   if (value == nullptr) return fallback;
   try {
     return read(*value);
@@ -129,19 +129,19 @@ T given_or(const Json& object, std::string_view key, T fallback, const Read& rea
 }  // namespace
 
 std::int64_t Json::int_or(std::string_view key, std::int64_t fallback) const {
-  return given_or(*this, key, fallback, [](const Json& value) { return value.as_int(); });
+  return value_or(*this, key, fallback, [](const Json& value) { return value.as_int(); });
 }
 
 double Json::number_or(std::string_view key, double fallback) const {
-  return given_or(*this, key, fallback, [](const Json& value) { return value.as_number(); });
+  return value_or(*this, key, fallback, [](const Json& value) { return value.as_number(); });
 }
 
 std::string Json::string_or(std::string_view key, std::string_view fallback) const {
-  return given_or(*this, key, std::string(fallback), [](const Json& value) { return value.as_string(); });
+  return value_or(*this, key, std::string(fallback), [](const Json& value) { return value.as_string(); });
 }
 
 bool Json::bool_or(std::string_view key, bool fallback) const {
-  return given_or(*this, key, fallback, [](const Json& value) { return value.as_bool(); });
+  return value_or(*this, key, fallback, [](const Json& value) { return value.as_bool(); });
 }
 
 Json& Json::set(std::string key, Json value) {

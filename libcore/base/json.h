@@ -1,9 +1,9 @@
-// JSON as Python's json module reads it, which is what the files of this field are written and read with.
+// JSON as Python's json module reads it, which most files of this field are written and read with.
 //
-// Reading validates everything, also values that are not used. As in Python: NaN, Infinity and -Infinity are numbers,
-// integers have no limit (beyond 64 bits they become doubles here), a lone surrogate escape is legal until a caller
-// asks for that string, of duplicate keys the last one counts, control characters in strings are errors. Input must
-// be UTF-8. Nesting deeper than 1000 is an error.
+// Reading validates everything, including unused values. As in Python: NaN, Infinity and -Infinity are numbers,
+// integers have no limit (beyond 64 bits they become doubles here), a lone surrogate escape is legal (callers check
+// has_lone_surrogate), the last of duplicate keys counts, control characters in strings are errors. Input must be
+// UTF-8. Nesting deeper than 1000 is an error.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +41,7 @@ class Json {
   }
   static Json array() { return Json(Array{}); }
 
-  /// Throws Error(bad_data) with the offset of what is wrong.
+  /// Throws Error(bad_data) with the place of the error.
   static Json parse(std::string_view text);
   /// parse() of a file; errors name it.
   static Json read(const std::string& path);
@@ -54,7 +54,7 @@ class Json {
   bool is_array() const { return std::holds_alternative<Array>(value_); }
   bool is_object() const { return std::holds_alternative<Object>(value_); }
 
-  /// Each throws Error(bad_data) when the value is of another kind.
+  /// Each throws Error(bad_data) if the value is of another kind. as_int() also accepts whole doubles below 9e15.
   bool as_bool() const;
   std::int64_t as_int() const;
   double as_number() const;
@@ -66,6 +66,7 @@ class Json {
   const Json* find(std::string_view key) const;
   /// The value of a key; throws Error(bad_data) "no key ..." without it.
   const Json& at(std::string_view key) const;
+  /// The value of a key, or `fallback` if it is missing or null. An error names the key.
   std::int64_t int_or(std::string_view key, std::int64_t fallback) const;
   double number_or(std::string_view key, double fallback) const;
   std::string string_or(std::string_view key, std::string_view fallback) const;
@@ -76,7 +77,7 @@ class Json {
   /// Appends to an array (null becomes an array).
   Json& push(Json value);
 
-  /// indent 0: one line, ", " and ": " between items as Python's json.dumps; otherwise one item a line.
+  /// indent 0: one line, ", " and ": " between items as Python's json.dumps; otherwise one item per line.
   /// Doubles as Python's repr: the fewest digits that read back. Text stays UTF-8; invalid bytes become U+FFFD.
   std::string dump(int indent = 0) const;
 
@@ -86,7 +87,7 @@ class Json {
   std::variant<std::monostate, bool, std::int64_t, double, std::string, Array, Object> value_;
 };
 
-/// Appends `text` as a JSON string, invalid UTF-8 as U+FFFD; with `ascii`, all but ASCII is escaped and must be UTF-8.
+/// Appends `text` as a JSON string, invalid UTF-8 as U+FFFD; with `ascii`, escapes all but ASCII, which must be UTF-8.
 void append_json_string(std::string& out, std::string_view text, bool ascii = false);
 
 }  // namespace mtl

@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kMaxDepth = 1000;
 
-/// The values of the hexadecimal digits, -1 of other characters.
+/// The values of hexadecimal digits; -1 for other characters.
 constexpr std::array<std::int8_t, 256> kHexDigits = [] {
   std::array<std::int8_t, 256> values;
   values.fill(-1);
@@ -27,14 +27,14 @@ constexpr std::array<std::int8_t, 256> kHexDigits = [] {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-/// The number of bytes of eight, in memory order, before one that is '"', '\\', below 0x20 or above 0x7F.
+/// How many of eight bytes, in memory order, precede the first that is '"', '\\', below 0x20 or above 0x7F.
 std::size_t plain_bytes(std::uint64_t word) {
   constexpr std::uint64_t kOnes = 0x0101010101010101, kHigh = 0x8080808080808080;
   // The high bit of the first byte below `limit` (up to 0x80) is exact; a borrow can set only later ones by mistake.
   auto below = [](std::uint64_t v, std::uint64_t limit) { return (v - kOnes * limit) & ~v & kHigh; };
   const std::uint64_t special =
       (word & kHigh) | below(word, 0x20) | below(word ^ kOnes * '"', 1) | below(word ^ kOnes * '\\', 1);
-  return static_cast<std::size_t>(std::countr_zero(special)) / 8;  // 64 bits when there is none
+  return static_cast<std::size_t>(std::countr_zero(special)) / 8;  // 64 bits if there is none
 }
 
 }  // namespace
@@ -128,7 +128,7 @@ std::string_view JsonCursor::key() {
   return name;
 }
 
-/// Advances over characters that stand for themselves; returns where they began.
+/// Advances over unescaped characters; returns where they began.
 std::size_t JsonCursor::plain_run() {
   std::size_t begin = at_;
   while (true) {
@@ -150,9 +150,9 @@ std::size_t JsonCursor::plain_run() {
 }
 
 std::optional<std::int64_t> JsonCursor::plain_item(std::string_view& key) {
-  // A longer item than this is left to the other functions, and so is what is near the end of the text.
-  constexpr std::size_t kMostBytes = 6 * sizeof plain_key_ + 32;
-  if (text_.size() - at_ < kMostBytes || text_[at_] != '"') return {};
+  // The other functions read longer items, and those near the end of the text.
+  constexpr std::size_t kMaxBytes = 6 * sizeof plain_key_ + 32;
+  if (text_.size() - at_ < kMaxBytes || text_[at_] != '"') return {};
   const char* at = text_.data() + at_ + 1;
   char *out = plain_key_, *const last = plain_key_ + sizeof plain_key_ - 4;
   for (; *at != '"'; ++at) {
@@ -190,16 +190,16 @@ std::optional<std::int64_t> JsonCursor::plain_item(std::string_view& key) {
   return value;
 }
 
-/// The value of the next four characters.
+/// The value of the next four characters, hexadecimal digits.
 std::uint32_t JsonCursor::hex4() {
   std::uint32_t value = 0;
-  int worst = at_ + 4 <= text_.size() ? 0 : -1;
-  for (std::size_t i = 0; i < 4 && worst == 0; ++i) {
+  bool valid = at_ + 4 <= text_.size();
+  for (std::size_t i = 0; i < 4 && valid; ++i) {
     const int digit = kHexDigits[byte_of(text_[at_ + i])];
-    worst = std::min(digit, 0);
+    valid = digit >= 0;
     value = value << 4 | static_cast<std::uint32_t>(digit & 0xF);
   }
-  if (worst < 0) fail_here("\\u needs four hexadecimal digits");
+  if (!valid) fail_here("\\u needs four hexadecimal digits");
   at_ += 4;
   return value;
 }
@@ -265,7 +265,7 @@ std::string_view JsonCursor::number() {
   take('-');
   if (!take('0') && !digits()) fail_here("expected a value");
   std::size_t integer_end = at_;
-  // As in Python, a fraction or an exponent that is not complete ends the number before it.
+  // As in Python, the number ends before an incomplete fraction or exponent.
   if (take('.') && !digits()) at_ = integer_end;
   std::size_t fraction_end = at_;
   if (take('e') || take('E')) {

@@ -1,4 +1,4 @@
-// Walking over JSON text without building anything, by the rules of Python's json module (base/json.h), and UTF-8.
+// A pull parser of JSON by the rules of Python's json module (base/json.h), and UTF-8 characters.
 #pragma once
 
 #include <cstdint>
@@ -10,28 +10,28 @@
 
 namespace mtl {
 
-/// Walks over one JSON text without building anything. Every function throws Error(bad_data) with "byte N: what".
+/// Reads one JSON text without building values. Every function throws Error(bad_data) "byte N: what", N from 1.
 class JsonCursor {
  public:
   explicit JsonCursor(std::string_view text) : text_(text) {}
 
-  /// The first character of the next value, white space skipped: one of {["-0..9tfnNI, or 0 at the end.
+  /// Skips white space; returns the next character, or 0 at the end.
   char peek() {
     while (at_ < text_.size() && is_blank(text_[at_])) ++at_;
     return at_ < text_.size() ? text_[at_] : '\0';
   }
   /// Enters an object or array.
   void enter(char bracket);
-  /// In an object or array just entered or just after an item: true when another item follows (its comma is passed),
-  /// false when the bracket was closed.
+  /// In an object or array just entered or just after an item: true if another item follows (skips its comma), false
+  /// if the bracket was closed.
   bool next_item(char closing_bracket);
   /// A key and its colon. The view is valid until the next call that reads a string.
   std::string_view key();
-  /// After next_item(), passes over a key and its value when they are written as most files with many numbers have
-  /// them: the key shorter than 128 bytes, the value a whole number of up to nine digits. Returns the value, and `key`,
-  /// which is valid as long as that of key(). In all other cases nothing is passed over.
+  /// After next_item(), a fast path for files with many numbers: reads a short key and its value, a whole number of up
+  /// to nine digits. Returns the value and sets `key`, valid until the next plain_item(). In all other cases returns
+  /// nothing and does not advance.
   std::optional<std::int64_t> plain_item(std::string_view& key);
-  /// A string, its escapes decoded into UTF-8. Lone surrogates become the three bytes of their code point: see
+  /// A string, its escapes decoded into UTF-8. A lone surrogate becomes the three bytes of its code point: see
   /// has_lone_surrogate. The view points into the text or into this cursor, valid until the next string is read.
   std::string_view string();
   /// The characters of a number (NaN and the infinities included).
@@ -57,9 +57,9 @@ class JsonCursor {
   int depth_ = 0;
 };
 
-/// The value of a number that has no fraction and no exponent and fits.
+/// The value of a number without fraction and exponent, if it fits.
 std::optional<std::int64_t> json_integer(std::string_view number);
-/// True when decoded text holds a surrogate code point, which is not Unicode text.
+/// True if decoded text holds a surrogate code point, which is not Unicode text.
 bool has_lone_surrogate(std::string_view text);
 /// The offset of the first byte that is not UTF-8, or npos.
 std::size_t find_invalid_utf8(std::string_view text);
