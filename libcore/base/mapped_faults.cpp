@@ -21,16 +21,16 @@ struct Mapping {
   std::atomic<std::uintptr_t> data{0};
   std::atomic<std::size_t> bytes{0};
   std::atomic<bool> is_lost{false};
-  std::array<char, 512> path{};  // cut when it is longer
+  std::array<char, 512> path{};  // truncated if longer
 };
 
 constexpr std::size_t kMappings = 4096;
 std::array<Mapping, kMappings> mappings;
-std::atomic<std::size_t> used{0};  // no entry beyond is in use
+std::atomic<std::size_t> used{0};  // entries from this one on are free
 std::atomic<int> lost{0};
 std::mutex table_mutex;
 
-constinit thread_local bool reads_mapped = false;
+constinit thread_local bool is_recording = false;
 
 }  // namespace
 
@@ -60,7 +60,7 @@ void remove_mapping(const void* data) {
 }
 
 bool take_mapped_fault(void* address) {
-  if (!reads_mapped) return false;
+  if (!is_recording) return false;
   const auto at = reinterpret_cast<std::uintptr_t>(address);
   const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
   for (std::size_t i = 0; i < used; ++i) {
@@ -78,15 +78,15 @@ bool take_mapped_fault(void* address) {
   return false;
 }
 
-MappedReads::MappedReads() : is_inner_(reads_mapped) { reads_mapped = true; }
+MappedReads::MappedReads() : was_recording_(is_recording) { is_recording = true; }
 
-MappedReads::~MappedReads() { reads_mapped = is_inner_; }
+MappedReads::~MappedReads() { is_recording = was_recording_; }
 
 void check_mapped_size(const std::string& path, std::size_t bytes) {
   const std::uint64_t now = file_exists(path) ? file_size(path) : 0;
   if (now >= bytes) return;
   fail(Exit::io, path, ": became shorter while it was read (", now, " bytes instead of ", bytes,
-       "); see that it is whole and start again");
+       "); restore it and start again");
 }
 
 void MappedReads::check() {
@@ -103,7 +103,7 @@ void MappedReads::check() {
   }
   if (path.empty()) return;
   check_mapped_size(path, bytes);
-  fail(Exit::io, path, ": cannot be read: its disk reports an error; start again with a sound copy");
+  fail(Exit::io, path, ": cannot be read: its disk reports an error; start again with an intact copy");
 }
 
 }  // namespace mtl

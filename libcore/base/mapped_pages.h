@@ -1,5 +1,5 @@
-// Letting go of what was read through a memory map. The pages stay in the system's cache, but no longer count as memory
-// of this process, which would otherwise seem as large as its files.
+// Releases pages that were read through a memory map. They stay in the page cache, but no longer count as memory of
+// this process, which would otherwise seem as large as its files.
 #pragma once
 
 #include <sys/mman.h>
@@ -12,13 +12,13 @@
 
 namespace mtl {
 
-/// The bytes that may be mapped in before it is worth letting go of them.
+/// Bytes to read through a map before their pages are released.
 inline constexpr std::uint64_t kMappedPages = 32 << 20;
 
 /// The content can be read again at any time.
 inline void release_pages(const MappedFile& file) {
   const auto bytes = file.bytes();
-  // Advice: where it is not taken, nothing is wrong.
+  // Only advice: a failure is harmless.
   if (!bytes.empty()) ::madvise(const_cast<std::byte*>(bytes.data()), bytes.size(), MADV_DONTNEED);
 }
 
@@ -32,10 +32,10 @@ inline void expect_scattered_reads(const MappedFile& file, bool are_scattered) {
 /// XXH3 of a mapped file, in bounded memory.
 inline std::uint64_t hash_mapped(const MappedFile& file) {
   Hasher hasher;
-  for (auto rest = file.bytes(); !rest.empty();) {
-    const auto chunk = rest.first(std::min<std::size_t>(rest.size(), kMappedPages));
-    hasher.update(chunk.data(), chunk.size());
-    rest = rest.subspan(chunk.size());
+  for (auto remaining = file.bytes(); !remaining.empty();) {
+    const auto part = remaining.first(std::min<std::size_t>(remaining.size(), kMappedPages));
+    hasher.update(part.data(), part.size());
+    remaining = remaining.subspan(part.size());
     release_pages(file);
   }
   return hasher.digest();

@@ -13,13 +13,13 @@ namespace mtl {
 
 namespace {
 
-/// The kernel's files have no size; "" when there is none.
+/// Reads a file of the kernel, which reports no size; "" if there is none.
 std::string read_figures(const std::string& path) {
   std::ifstream file(path);
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// A file that holds one number; empty for "max", and for what is not there.
+/// Reads a file that holds one number; empty for "max" and for a missing file.
 std::optional<std::uint64_t> read_number(const std::string& path) {
   const auto number = parse_int(trim(read_figures(path)));
   if (!number || *number < 0) return {};
@@ -37,9 +37,9 @@ std::optional<std::uint64_t> find_number(const std::string& text, const std::str
   return {};
 }
 
-std::uint64_t left_of(std::uint64_t limit, std::uint64_t taken) { return limit > taken ? limit - taken : 0; }
+std::uint64_t remaining(std::uint64_t limit, std::uint64_t used) { return limit > used ? limit - used : 0; }
 
-/// The files that one version of cgroups has for a group.
+/// The files of a group, and the keys in its memory.stat, in one version of cgroups.
 struct CgroupFiles {
   const char *limit, *usage, *inactive, *active;
 };
@@ -49,8 +49,8 @@ constexpr CgroupFiles kVersion2{"memory.max", "memory.current", "inactive_file "
 /// Version 1 writes "no limit" as the largest number of whole pages.
 constexpr std::uint64_t kNoLimit = std::uint64_t{1} << 62;
 
-/// The limits of a group and of all above it. In a container the path may be one that only the host sees; the mount
-/// itself is then the container's group.
+/// Adds the limits of a group and its ancestors. In a container the path may exist only on the host; the mount itself
+/// is then the container's group.
 void add_cgroups(const std::string& mount, std::string path, const CgroupFiles& files, std::vector<MemoryLimit>& out) {
   for (;;) {
     const std::string folder = mount + (path == "/" ? "" : path);
@@ -59,8 +59,8 @@ void add_cgroups(const std::string& mount, std::string path, const CgroupFiles& 
       const std::string stat = read_figures(folder + "/memory.stat");
       const std::uint64_t cache =
           find_number(stat, files.inactive).value_or(0) + find_number(stat, files.active).value_or(0);
-      out.push_back({left_of(*limit, left_of(*usage, cache)),
-                     cat("the memory cgroup ", path.empty() ? "/" : path, " (", files.limit, ")"), false});
+      out.push_back({.bytes = remaining(*limit, remaining(*usage, cache)),
+                     .name = cat("the memory cgroup ", path.empty() ? "/" : path, " (", files.limit, ")")});
     }
     if (path.empty() || path == "/") return;
     path.erase(path.rfind('/'));
@@ -84,7 +84,7 @@ MemoryFigures MemoryFigures::own() {
 std::vector<MemoryLimit> memory_limits(const MemoryFigures& figures) {
   std::vector<MemoryLimit> out;
   if (const auto kib = find_number(read_figures(figures.proc + "/meminfo"), "MemAvailable:"))
-    out.push_back({*kib * 1024, "MemAvailable", false});
+    out.push_back({.bytes = *kib * 1024, .name = "MemAvailable"});
   for (const std::string& line : split(read_figures(figures.proc + "/self/cgroup"), '\n')) {
     // "4:memory:/job_7" in version 1, "0::/job_7" in version 2.
     const std::size_t first = line.find(':'), second = line.find(':', first + 1);
@@ -98,9 +98,12 @@ std::vector<MemoryLimit> memory_limits(const MemoryFigures& figures) {
     }
   }
   const std::string status = read_figures(figures.proc + "/self/status");
-  auto add_own = [&](std::uint64_t limit, const char* taken, const char* name, bool counts_reservations) {
+  auto add_own = [&](std::uint64_t limit, const char* used_key, const char* name, bool counts_reservations) {
     if (limit == UINT64_MAX) return;
-    out.push_back({left_of(limit, find_number(status, taken).value_or(0) * 1024), name, true, counts_reservations});
+    out.push_back({.bytes = remaining(limit, find_number(status, used_key).value_or(0) * 1024),
+                   .name = name,
+                   .is_per_process = true,
+                   .counts_reservations = counts_reservations});
   };
   add_own(figures.address_space, "VmSize:", "the limit of address space (ulimit -v)", true);
   add_own(figures.data, "VmData:", "the limit of the data segment (ulimit -d)", false);

@@ -18,7 +18,7 @@ namespace {
 constexpr const char* kShorter =
     ": became shorter while it was in use; stop what writes to it, restore it, and start again";
 
-/// A process may have few files open at first, and more when it asks: a blend can have hundreds of data sets.
+/// Raises the soft limit of open files to the hard one: a blend can have hundreds of data sets.
 bool raise_file_limit() {
   struct rlimit limit {};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return false;
@@ -59,10 +59,10 @@ void OpenFile::read(std::uint64_t offset, std::span<std::byte> out) const {
   }
 }
 
-void OpenFile::check_size(std::uint64_t had) const {
+void OpenFile::check_size(std::uint64_t expected) const {
   struct stat info {};
   if (::fstat(descriptor_, &info) != 0) fail(Exit::io, path_, ": cannot read: ", std::strerror(errno));
-  if (static_cast<std::uint64_t>(info.st_size) < had) fail(Exit::io, path_, kShorter);
+  if (static_cast<std::uint64_t>(info.st_size) < expected) fail(Exit::io, path_, kShorter);
 }
 
 }  // namespace mtl

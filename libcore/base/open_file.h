@@ -1,8 +1,8 @@
 // A file that stays open for reading. Unlike a memory map (files.h), a file that becomes shorter or a disk that fails
 // is an Error here, not zeros or SIGBUS.
 //
-// For few bytes here and there, such as the tokens of a sample: what is read is known to be good when read() returns,
-// in any program and thread, for any number of files. Whole files and strided slices, such as models, are read through
+// For short scattered reads, such as the tokens of a sample: the bytes are known to be valid when read() returns, in
+// any program and thread, for any number of files. Whole files and strided slices, such as models, are read through
 // maps, without a call and a copy for each piece (mapped_faults.h).
 #pragma once
 
@@ -15,16 +15,16 @@ namespace mtl {
 
 class OpenFile {
  public:
-  /// Throws Error(io) when the file cannot be opened.
+  /// Throws Error(io) if the file cannot be opened.
   explicit OpenFile(const std::string& path);
   ~OpenFile();
   OpenFile(OpenFile&& other) noexcept;
   OpenFile& operator=(OpenFile&& other) noexcept;
 
-  /// Fills `out` from byte `offset` on. Throws Error(io) when the file ends before, or cannot be read.
+  /// Fills `out` from byte `offset`. Throws Error(io) if the file ends earlier, or cannot be read.
   void read(std::uint64_t offset, std::span<std::byte> out) const;
-  /// Throws Error(io) when the file has fewer bytes than it had.
-  void check_size(std::uint64_t had) const;
+  /// Throws Error(io) if the file has fewer than `expected` bytes.
+  void check_size(std::uint64_t expected) const;
 
  private:
   std::string path_;

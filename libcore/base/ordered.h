@@ -1,5 +1,5 @@
-// Items worked on by several threads, their results taken in the order of the items: the same outcome for any number
-// of threads, in bounded memory. One thread is the calling thread.
+// Processes items on several threads and consumes the results in the order of the items: the same outcome for any
+// number of threads, in bounded memory. With one thread, all runs on the calling thread.
 #pragma once
 
 #include <condition_variable>
@@ -23,10 +23,10 @@ struct Weightless {
 template <class Result, class Produce, class Weigh>
 class OrderedWork {
  public:
-  OrderedWork(std::size_t most_items, Produce& produce, Weigh& weigh, std::size_t budget)
-      : most_items_(most_items), produce_(produce), weigh_(weigh), budget_(budget) {}
+  OrderedWork(std::size_t max_items, Produce& produce, Weigh& weigh, std::size_t budget)
+      : max_items_(max_items), produce_(produce), weigh_(weigh), budget_(budget) {}
 
-  /// Works on one item after another, until there are no more or stop() was called.
+  /// Processes one item after another, until there are no more or stop() is called.
   template <class Work>
   void run_worker(Work& work) {
     while (true) {
@@ -45,7 +45,7 @@ class OrderedWork {
       } catch (...) {
         outcome.error = std::current_exception();
       }
-      // After an error of the source, which still holds its lock, nothing more is to be asked of it.
+      // An error of produce() or weigh(), which hold the lock, ends the items.
       if (source_lock.owns_lock()) end_at(index + 1);
       std::lock_guard lock(mutex_);
       outcomes_.emplace(index, std::move(outcome));
@@ -69,7 +69,7 @@ class OrderedWork {
       consume(*outcome.result);
       outcome.result.reset();
       std::lock_guard lock(mutex_);
-      under_way_ -= outcome.weight;
+      weight_in_flight_ -= outcome.weight;
       changed_.notify_all();
     }
   }
@@ -87,10 +87,10 @@ class OrderedWork {
     std::size_t weight = 0;
   };
 
-  /// Waits until an item may be requested; false when no more are needed.
+  /// Waits until an item may be requested; false if no more are needed.
   bool wait_for_room(std::size_t index) {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return (index < next_result_ + most_items_ && under_way_ < budget_) || stopped_; });
+    changed_.wait(lock, [&] { return (index < next_result_ + max_items_ && weight_in_flight_ < budget_) || stopped_; });
     return !stopped_ && index < total_;
   }
   void end_at(std::size_t total) {
@@ -100,10 +100,10 @@ class OrderedWork {
   }
   void add_weight(std::size_t weight) {
     std::lock_guard lock(mutex_);
-    under_way_ += weight;
+    weight_in_flight_ += weight;
   }
 
-  const std::size_t most_items_;
+  const std::size_t max_items_;
   Produce& produce_;
   Weigh& weigh_;
   const std::size_t budget_;
@@ -112,15 +112,15 @@ class OrderedWork {
   std::mutex mutex_;           // guards what follows
   std::condition_variable changed_;
   std::map<std::size_t, Outcome> outcomes_;
-  std::size_t next_result_ = 0, total_ = ~std::size_t{0}, under_way_ = 0;
+  std::size_t next_result_ = 0, total_ = ~std::size_t{0}, weight_in_flight_ = 0;
   bool stopped_ = false;
 };
 
-/// `produce()` gives an optional item and is never called by two threads at once; `make_worker()` is called once for
-/// each thread and gives the function from an item to its result; `consume(result)` runs in the calling thread.
-/// At most 3 items a thread are under way, and no new one is asked for while those under way weigh `budget` or more.
-/// An exception of any of them ends the work, in the order of the items: what comes before the item that failed is
-/// consumed. `threads` is 1 to 1024, else Error(usage).
+/// `produce()` returns an optional item and is never called by two threads at once; `make_worker()` is called once per
+/// thread and returns the function from an item to its result; `consume(result)` runs on the calling thread.
+/// At most 3 items per thread are in flight, and no new one is requested while those in flight weigh `budget` or more.
+/// An exception of any of them ends the work in the order of the items: results before the failed item are consumed.
+/// Throws Error(usage) unless `threads` is 1 to 1024.
 template <class Result, class Produce, class MakeWorker, class Consume, class Weigh = Weightless>
 void run_ordered(int threads, Produce produce, MakeWorker make_worker, Consume consume, Weigh weigh = {},
                  std::size_t budget = 1) {

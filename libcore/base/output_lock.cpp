@@ -27,7 +27,7 @@ bool is_temporary_of(const std::vector<std::string>& names, const std::string& f
 
 std::vector<std::string> find_leftovers(const std::vector<std::string>& names) {
   std::vector<std::string> left;
-  std::error_code error;  // a folder that cannot be listed keeps what is in it
+  std::error_code error;  // a folder that cannot be listed keeps its leftovers
   for (fs::directory_iterator at(parent_folder(names.front()), error), end; !error && at != end; at.increment(error)) {
     const std::string file = at->path().filename().string();
     if (is_temporary_of(names, file)) left.push_back(fs::path(names.front()).replace_filename(file).string());
@@ -37,7 +37,7 @@ std::vector<std::string> find_leftovers(const std::vector<std::string>& names) {
 
 namespace {
 
-/// A prefix that is empty or a folder would make hidden files, such as .bin.
+/// Refuses a prefix that is empty or ends in a slash: it would create hidden files, such as .bin.
 void check_prefixes(const std::vector<std::string>& prefixes) {
   for (const std::string& prefix : prefixes) {
     if (fs::path(prefix).filename().empty())
@@ -46,7 +46,7 @@ void check_prefixes(const std::vector<std::string>& prefixes) {
   }
 }
 
-/// No name that the run replaces, truncates or removes is an input.
+/// Throws if a file that the run replaces, truncates or removes is an input.
 void check_inputs(const OutputClaim& claim) {
   std::vector<std::string> outputs = claim.names;
   for (const std::string& prefix : claim.prefixes) outputs.push_back(OutputLock::path_of(prefix));
@@ -57,9 +57,9 @@ void check_inputs(const OutputClaim& claim) {
 }  // namespace
 
 bool is_process_id(std::string_view text) {
-  constexpr std::int64_t kMost = 1 << 22;  // Linux's limit
+  constexpr std::int64_t kMaxId = 1 << 22;  // Linux's limit
   if (text.find_first_not_of("0123456789") != std::string_view::npos || starts_with(text, "0")) return false;
-  return parse_int(text).value_or(kMost + 1) <= kMost;
+  return parse_int(text).value_or(kMaxId + 1) <= kMaxId;
 }
 
 void remove_leftovers(const std::vector<std::string>& names, Console& console,
@@ -101,9 +101,9 @@ std::vector<OutputLock> claim_outputs(const OutputClaim& claim, InterruptGuard& 
   check_inputs(claim);
   make_directories(fs::path(claim.names.front()).parent_path());
   for (const std::string& name : claim.names) {
-    std::error_code unknown;  // then opening the files says what is wrong
+    std::error_code unknown;  // opening the file reports what is wrong
     if (fs::is_directory(name, unknown))
-      fail(Exit::io, name, ": is a folder, where a file is to be; choose another --output-prefix");
+      fail(Exit::io, name, ": is a folder, not a file; choose another --output-prefix");
   }
   std::vector<OutputLock> locks;
   for (const std::string& prefix : claim.prefixes) guard.remove_on_signal(locks.emplace_back(prefix).path());

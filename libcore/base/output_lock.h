@@ -1,4 +1,4 @@
-// One run at a time writes to a prefix.
+// Ensures that one run at a time writes to a prefix.
 #pragma once
 
 #include <functional>
@@ -13,11 +13,11 @@
 
 namespace mtl {
 
-/// Holds PREFIX.lock (base/file_lock.h), which names its holder and is removed with it.
+/// Holds PREFIX.lock (base/file_lock.h), which names its holder; removes it on release.
 class OutputLock {
  public:
   static std::string path_of(const std::string& prefix) { return prefix + ".lock"; }
-  /// Throws Error(failure) that names the holder, Error(io) when the folder cannot be written to; both name the flag
+  /// Throws Error(failure) that names the holder, or Error(io) if the folder cannot be written to; both name the flag
   /// that chooses another place.
   explicit OutputLock(const std::string& prefix, const std::string& flag = "--output-prefix");
   ~OutputLock() { release(); }
@@ -36,25 +36,25 @@ struct OutputClaim {
   std::vector<std::string> inputs;    // every file that the run reads; "-" is standard input
 };
 
-/// Reserves the names for this run while the locks are held. Makes the folder, removes what killed runs left of the
-/// names, with a message, and lets a signal remove what is unfinished.
-/// Throws as OutputLock does, UsageError when a prefix is empty or ends in a slash, or when something that it would
-/// replace, truncate or remove is an input, and Error(io) when one of the names is a folder.
+/// Reserves the names for this run while the locks are held. Creates the folder, removes leftovers of killed runs, with
+/// a message, and lets a signal remove unfinished files.
+/// Throws as OutputLock does, UsageError if a prefix is empty or ends in a slash, or if a file that it would replace,
+/// truncate or remove is an input, and Error(io) if one of the names is a folder.
 std::vector<OutputLock> claim_outputs(const OutputClaim& claim, InterruptGuard& guard, Console& console);
 
 /// Returns the temporary files and folders NAME.tmp.PID of the names, which are all in one folder. If the caller holds
 /// their locks, the runs that wrote them were killed.
 std::vector<std::string> find_leftovers(const std::vector<std::string>& names);
 
-/// Removes these leftovers, with a message each. The caller holds the locks. Those for which `reason_to_keep` gives a
-/// reason, as a predicate, stay, with a warning.
+/// Removes these leftovers, with a message each. The caller holds the locks. Keeps those for which `reason_to_keep`
+/// returns a reason ("is a folder"), with a warning.
 void remove_leftovers(const std::vector<std::string>& names, Console& console,
                       const std::function<std::string(const std::string& path)>& reason_to_keep);
 
-/// True for the decimal number of a process, as in the names of temporary files; not for a date such as 20260131.
+/// True for a decimal process id, as in the names of temporary files; not for a date such as 20260131.
 bool is_process_id(std::string_view text);
 
-/// Removes what an earlier run left, if it is there. Throws Error(io) when it cannot.
+/// Removes a file of an earlier run, if it exists. Throws Error(io) if it cannot.
 void remove_old_file(const std::string& path);
 
 }  // namespace mtl

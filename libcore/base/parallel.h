@@ -1,4 +1,4 @@
-// Plain threads over a range that is cut into equal parts.
+// Plain threads over a range that is divided into equal parts.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,8 @@
 
 namespace mtl {
 
-/// Calls work(part, begin, end) for `parts` >= 1 equal parts of [0, count), each in a thread of its own, and waits for
-/// all.
-/// When some throw, the exception of the first part among them is thrown.
+/// Calls work(part, begin, end) for `parts` >= 1 equal parts of [0, count) and waits for all. Part 0 runs on the
+/// calling thread, each other one on a thread of its own. Rethrows the exception of the first part that threw.
 template <class Work>
 void for_each_part(int parts, std::int64_t count, const Work& work) {
   require(parts >= 1, "for_each_part: ", parts, " parts");

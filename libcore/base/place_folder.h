@@ -1,4 +1,4 @@
-// Gives a complete folder its name.
+// Renames a complete folder into place.
 #pragma once
 
 #include <string>

@@ -26,14 +26,13 @@ bool is_noncharacter(std::string_view character) {
 }  // namespace
 
 std::string printable_text(std::string_view text, std::string_view kept) {
-  constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
   std::string out;
   out.reserve(text.size());
   while (!text.empty()) {
     const std::size_t length = utf8_length(text, 0);
     const std::string_view character = text.substr(0, length == 0 ? 1 : length);
     if (length == 0 || is_noncharacter(character)) {
-      out += kReplacement;
+      out += kReplacementCharacter;
     } else if (!is_control(character) || kept.find(character) != std::string_view::npos) {
       out += character;
     }

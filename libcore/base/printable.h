@@ -1,4 +1,4 @@
-// Text that a terminal shows and an XML or JSON document may hold, from a title, a path or a host's name.
+// Makes a title, a path or a host's name safe for a terminal and for XML or JSON documents.
 #pragma once
 
 #include <string>
@@ -6,12 +6,11 @@
 
 namespace mtl {
 
-/// Valid UTF-8 without control characters, which a terminal would obey: invalid bytes and
-/// noncharacters (XML forbids U+FFFE and U+FFFF) become U+FFFD; C0 controls other than those in `kept`, DEL, and C1
-/// controls are removed.
+/// Valid UTF-8 without control characters, which a terminal would obey: invalid bytes and noncharacters (XML forbids
+/// U+FFFE and U+FFFF) become U+FFFD; removes DEL, C0 controls other than those in `kept`, and C1 controls.
 std::string printable_text(std::string_view text, std::string_view kept = "");
 
-/// A message of several lines: newlines and tabs stay.
+/// For a message of several lines: keeps newlines and tabs.
 inline std::string printable_message(std::string_view text) { return printable_text(text, "\n\t"); }
 
 }  // namespace mtl

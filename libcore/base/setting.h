@@ -1,4 +1,4 @@
-// A variable that is set from words within bounds, and written as words: the value of a flag or of a line in a
+// A variable that is set from words, within bounds, and written as words: the value of a flag or of a line in a
 // configuration file.
 #pragma once
 
@@ -19,7 +19,7 @@ struct Bounds {
   double least = -INFINITY, most = INFINITY;
   bool excludes_least = false, excludes_most = false;
 
-  /// Returns what is wrong with this number, such as "must be at least 0 and below 1"; empty when it is within the
+  /// Returns what is wrong with this number, such as "must be at least 0 and below 1"; empty if it is within the
   /// bounds. Infinite numbers and NaN never are.
   std::string objection(double number) const;
   /// "[0 1)".
@@ -38,14 +38,14 @@ struct Setting {
   /// "switch", "whole", "real", "text" or "list".
   std::string_view kind() const;
   bool is_number() const { return kind() == "whole" || kind() == "real"; }
-  /// Returns what is wrong with this word as a value, such as "is not a whole number"; empty when nothing is.
+  /// Returns what is wrong with this word as a value, such as "is not a whole number"; empty if it is valid.
   std::string objection(const std::string& word) const;
-  /// Sets the variable. There must be no objection to the words, and one word unless it is a list.
+  /// Sets the variable. Requires words without objection, and exactly one unless it is a list.
   void store(const std::vector<std::string>& words) const;
-  /// The words of the value: "768", "true"; none when an optional is empty.
+  /// The words of the value: "768", "true"; none for an empty optional.
   std::vector<std::string> words() const;
   std::string text() const { return join(words(), " "); }
-  /// False without words, and for words that have a problem: such a default means no value.
+  /// False without text, and for words with an objection: such a default means no value.
   bool has_value() const;
 };
 

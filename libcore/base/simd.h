@@ -1,7 +1,7 @@
-// Highway for one source file: the instruction sets it is compiled for, and `hn`. No other header uses its macros.
+// Highway for one source file, and the instruction sets it is compiled for. No other header uses its macros.
 //
-// A file that uses it is compiled once per instruction set, and the best one that the machine has is chosen when it
-// runs. It looks like this:
+// A file that uses it is compiled once per instruction set, and the machine's best one is chosen at run time. Such a
+// file looks like this:
 //
 //   #define MTL_SIMD_FILE "text/example.cpp"  // its own name, as it would be included
 //   #include "base/simd.h"                    // after every other include
@@ -12,17 +12,17 @@
 //   }
 //   HWY_AFTER_NAMESPACE();
 //
-//   #if HWY_ONCE  // once, and not for each instruction set: the choice
+//   #if HWY_ONCE  // compiled once: the choice of the instruction set
 //   namespace mtl {
 //   HWY_EXPORT(count);
 //   ... HWY_DYNAMIC_DISPATCH(count)(text, bytes) ...
 //   }
 //   #endif
 //
-// HWY_DYNAMIC_DISPATCH loads Highway's library, which measures the clock for 3 ms when a process starts. Code of
-// programs that run for a short time uses `MTL_DISPATCH(count)(text, bytes)` instead, without HWY_EXPORT.
+// HWY_DYNAMIC_DISPATCH loads Highway's library, which measures the clock for 3 ms when a process starts. Short-lived
+// programs use `MTL_DISPATCH(count)(text, bytes)` instead, without HWY_EXPORT.
 //
-// Instruction sets on x86: AVX-512, AVX2, and SSE4 as what every machine has.
+// Instruction sets on x86: AVX-512, AVX2, and SSE4 as the baseline.
 
 // No include guard: Highway reads this file again for every instruction set.
 #ifndef MTL_SIMD_TARGETS
@@ -35,8 +35,8 @@
 
 namespace mtl {
 
-/// The function for the best instruction set that this machine has, by the features that Highway asks for; null is one
-/// that was not compiled.
+/// The function for this machine's best instruction set, by the features that Highway requires. A null function was not
+/// compiled.
 template <class Function>
 Function* best_function(std::type_identity_t<Function*> avx512, std::type_identity_t<Function*> avx2,
                         Function* baseline) {

@@ -58,10 +58,10 @@ std::string_view trim(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(kBlanks) - begin + 1);
 }
 
-std::vector<std::string> wrap(const std::vector<std::string>& words, std::size_t width, std::size_t most) {
+std::vector<std::string> wrap(const std::vector<std::string>& words, std::size_t width, std::size_t max_lines) {
   std::vector<std::string> lines(1);
   for (std::size_t i = 0; i < words.size(); ++i) {
-    const bool is_last = lines.size() == most;
+    const bool is_last = lines.size() == max_lines;
     const std::string more = is_last ? cat(".. and ", words.size() - i, " more") : "";
     const std::size_t room = width - (is_last && i + 1 < words.size() ? more.size() + 1 : 0);
     if (!lines.back().empty() && lines.back().size() + 1 + words[i].size() > room) {
@@ -98,14 +98,14 @@ std::string human_bytes(double bytes) {
 std::string human_seconds(double seconds) {
   if (seconds < 10) return format("%.2f s", seconds);
   if (seconds < 60) return format("%.1f s", seconds);
-  std::int64_t whole = std::llround(seconds);
-  if (whole < 3600) return format("%d min %d s", static_cast<int>(whole / 60), static_cast<int>(whole % 60));
-  return format("%d h %d min", static_cast<int>(whole / 3600), static_cast<int>(whole / 60 % 60));
+  std::int64_t rounded = std::llround(seconds);
+  if (rounded < 3600) return format("%d min %d s", static_cast<int>(rounded / 60), static_cast<int>(rounded % 60));
+  return format("%d h %d min", static_cast<int>(rounded / 3600), static_cast<int>(rounded / 60 % 60));
 }
 
 namespace {
 
-/// Removes blanks and Python's digit underscores; empty when an underscore is not between two digits.
+/// Removes blanks, Python's digit underscores and a leading +; empty if an underscore is not between two digits.
 std::optional<std::string> plain_number(std::string_view text) {
   text = trim(text);
   auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
@@ -139,7 +139,7 @@ std::optional<std::int64_t> parse_int(std::string_view text) {
 std::optional<double> parse_float(std::string_view text) {
   auto plain = plain_number(text);
   if (!plain || plain->empty()) return std::nullopt;
-  // from_chars takes what Python takes, but for "infinity(...)"-like tails, which the end check refuses.
+  // from_chars reads what Python reads, and "nan(...)", which is refused below.
   double value = 0;
   // NOLINTNEXTLINE(clang-analyzer-cplusplus.InnerPointer): the string that died was moved from into this one
   auto [end, error] = std::from_chars(plain->data(), plain->data() + plain->size(), value);
@@ -156,15 +156,15 @@ std::optional<double> parse_float(std::string_view text) {
 namespace {
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1), last, before_last;  // distances of a's beginning to those of b
+  std::vector<std::size_t> row(b.size() + 1), previous, before_previous;  // distances of a prefix of a to those of b
   std::iota(row.begin(), row.end(), std::size_t{0});
   for (std::size_t i = 1; i <= a.size(); ++i) {
-    before_last = std::exchange(last, row);
+    before_previous = std::exchange(previous, row);
     row[0] = i;
     for (std::size_t j = 1; j <= b.size(); ++j) {
-      row[j] = std::min({last[j] + 1, row[j - 1] + 1, last[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      row[j] = std::min({previous[j] + 1, row[j - 1] + 1, previous[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1)});
       bool are_swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
-      if (are_swapped) row[j] = std::min(row[j], before_last[j - 2] + 1);
+      if (are_swapped) row[j] = std::min(row[j], before_previous[j - 2] + 1);
     }
   }
   return row.back();

@@ -26,12 +26,12 @@ requires(std::is_integral_v<T> && !std::is_same_v<T, char> &&
   out.append(digits, std::to_chars(digits, digits + sizeof digits, part).ptr);
 }
 
-/// Appends its other arguments, one after another.
+/// Appends the parts, one after another.
 template <class... Parts>
 void append_to(std::string& out, const Parts&... parts) {
   (append_part(out, parts), ...);
 }
-/// Its arguments, one after another.
+/// Concatenates the parts.
 template <class... Parts>
 std::string cat(const Parts&... parts) {
   std::string out;
@@ -45,9 +45,10 @@ std::string cat(const Parts&... parts) {
 std::vector<std::string> split(std::string_view text, char separator);
 std::string join(const std::vector<std::string>& parts, std::string_view separator);
 std::string_view trim(std::string_view text);  // ASCII white space
-/// The words in lines of at most `width` bytes, a blank between two words; a longer word has a line of its own. When
-/// there are more than `most` lines, the last one ends with ".. and N more" words.
-std::vector<std::string> wrap(const std::vector<std::string>& words, std::size_t width, std::size_t most = SIZE_MAX);
+/// The words in lines of at most `width` bytes, a blank between two words; a longer word has a line of its own. Beyond
+/// `max_lines` lines, the last one ends with ".. and N more" words.
+std::vector<std::string> wrap(const std::vector<std::string>& words, std::size_t width,
+                              std::size_t max_lines = SIZE_MAX);
 inline bool starts_with(std::string_view text, std::string_view prefix) {
   return text.substr(0, prefix.size()) == prefix;
 }
@@ -61,11 +62,11 @@ std::string human_bytes(double bytes);
 std::string human_seconds(double seconds);
 
 /// Whole-string numbers, written as Python's int() and float() take them (`1_000`, `+5`, `.1`, `1e-4`, surrounding
-/// blanks). Empty when the text is not a number or does not fit.
+/// blanks). Empty if the text is not a number or an integer does not fit.
 std::optional<std::int64_t> parse_int(std::string_view text);
 std::optional<double> parse_float(std::string_view text);
 
-/// The candidate that was most likely meant by a mistyped `word`, or empty when none is near.
+/// The candidate most likely meant by a mistyped `word`, or empty if none is near.
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
 
 /// "2026-11-21 12:00:00" in local time, for log lines.

@@ -5,8 +5,8 @@
 
 namespace mtl {
 
-/// The number of threads to use. 0: all cores that this process may run on, shared out among the ranks of this host
-/// unless their launcher already gave each its own.
+/// `threads`, or for 0 all cores that this process may run on, divided among the ranks of this host unless their
+/// launcher already gave each its own.
 int resolve_threads(std::int64_t threads, int local_ranks = 1);
 
 }  // namespace mtl

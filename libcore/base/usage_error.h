@@ -1,4 +1,4 @@
-// Everything that is wrong with a configuration, in one error.
+// All problems of a configuration in one error.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace mtl {
 
-/// One mistake, and the flag or file that has it.
+/// One problem, and the flag or file that has it.
 struct Problem {
   std::string where;  // "--global-batch-size 190"
   std::string what;   // "is not a multiple of ..."

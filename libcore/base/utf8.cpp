@@ -6,7 +6,7 @@ namespace mtl {
 
 namespace {
 
-/// Appends what is complete and returns how many bytes at the end are not.
+/// Appends the complete characters and returns the number of bytes after them.
 std::size_t append_complete(std::string& out, std::string_view bytes) {
   const char* at = bytes.data();
   const char* end = at + bytes.size();

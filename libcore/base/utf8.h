@@ -1,6 +1,6 @@
-// UTF-8, one character at a time, and the replacement of invalid bytes.
+// Reads UTF-8 one character at a time, and replaces invalid bytes.
 //
-// Ill-formed input is cut as Unicode recommends and Python's errors="replace" does: each maximal prefix of a
+// Ill-formed input is divided as Unicode recommends and Python's errors="replace" does: each maximal prefix of a
 // well-formed character (at least one byte) is one unit, shown as U+FFFD.
 #pragma once
 
@@ -16,10 +16,10 @@ constexpr unsigned char byte_of(char c) { return static_cast<unsigned char>(c); 
 /// U+FFFD.
 inline constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";
 
-/// Not valid, it has the code U+FFFD, which is neither letter nor number nor white space.
+/// If not valid, its code is U+FFFD, which is neither letter nor number nor white space.
 struct Utf8Char {
   std::uint32_t code = 0xFFFD;
-  int length = 1;  // bytes taken, at least 1
+  int length = 1;  // in bytes, at least 1
   bool valid = false;
   bool cut_short = false;  // not valid, but more bytes could have made it so
 };
@@ -27,21 +27,21 @@ struct Utf8Char {
 /// The character at `at`, which lies before `end`.
 inline Utf8Char next_utf8(const char* at, const char* end) {
   unsigned char lead = *at;
-  if (lead < 0x80) return {lead, 1, true, false};
+  if (lead < 0x80) return {.code = lead, .length = 1, .valid = true};
   if (lead < 0xC2 || lead > 0xF4) return {};
   int tails = lead < 0xE0 ? 1 : lead < 0xF0 ? 2 : 3;
   std::uint32_t code = lead & (0x3Fu >> tails);
-  // Only the first continuation byte has limits of its own: no overlong forms, no surrogates, nothing above 10FFFF.
+  // Only the first continuation byte has limits of its own: no overlong forms, no surrogates, nothing above U+10FFFF.
   unsigned low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
   unsigned high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
   for (int i = 1; i <= tails; ++i) {
-    if (at + i == end) return {0xFFFD, i, false, true};
+    if (at + i == end) return {.length = i, .cut_short = true};
     unsigned char byte = at[i];
-    if (byte < low || byte > high) return {0xFFFD, i, false, false};
+    if (byte < low || byte > high) return {.length = i};
     low = 0x80, high = 0xBF;
     code = code << 6 | (byte & 0x3Fu);
   }
-  return {code, tails + 1, true, false};
+  return {.code = code, .length = tails + 1, .valid = true};
 }
 
 /// The character that ends before `at`, which is at least 1. An incomplete character is returned as an invalid byte.
@@ -55,12 +55,12 @@ inline Utf8Char utf8_before(std::string_view text, std::size_t at) {
 /// The bytes as text; invalid UTF-8 becomes U+FFFD.
 std::string decode_lossy(std::string_view bytes);
 
-/// Text from bytes that arrive in pieces: a character that is not complete yet is held back.
+/// Decodes bytes that arrive in pieces: holds back an incomplete character.
 class Utf8Stream {
  public:
-  /// The characters that are complete.
+  /// Returns the characters completed so far; invalid bytes become U+FFFD.
   std::string push(std::string_view bytes);
-  /// U+FFFD for the bytes that were held back and never became complete.
+  /// Returns U+FFFD for a character that was never completed, or "".
   std::string finish();
 
  private:

@@ -1,4 +1,4 @@
-// A thread that takes no signals: those of the process are for its other threads.
+// A thread that blocks signals: those of the process are for its other threads.
 #pragma once
 
 #include <pthread.h>
@@ -9,7 +9,7 @@
 
 namespace mtl {
 
-/// Faults of the thread itself still reach it.
+/// The thread still receives its own faults.
 template <class Function>
 std::thread worker_thread(Function function) {
   sigset_t all, before;

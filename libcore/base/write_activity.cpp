@@ -9,7 +9,7 @@ namespace mtl {
 
 namespace {
 
-/// One per process. Several threads may write: the oldest call that is still running counts.
+/// One per process. Overlapping calls of several threads count as one, which runs from the first to the last of them.
 struct Record {
   std::mutex mutex;
   std::string path;
