@@ -17,10 +17,10 @@ namespace mtl {
 
 namespace {
 
-/// Text in memory at a time, before the last chunk is added.
+/// No new chunk is read while those in flight hold this much text.
 constexpr std::size_t kTextBytes = std::size_t{256} << 20;
 
-/// The bytes of all files, as stored; absent when one of them is a pipe.
+/// The bytes of all files, as stored; empty if one is not a regular file.
 std::optional<std::uint64_t> stored_bytes(const std::vector<std::string>& files) {
   std::uint64_t total = 0;
   for (const std::string& file : files) {
@@ -60,13 +60,13 @@ std::vector<StoredInput> run_pass(const PreprocessOptions& options, const std::v
 Json preprocess(const PreprocessOptions& options, Console& console) {
   std::vector<std::string> files = find_inputs(options.inputs);
   std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(options.tokenizer);
-  // Megatron's --partitions deals the lines out in turn and writes one share after another. A pass for each share
-  // needs neither memory nor temporary files.
+  // Megatron's --partitions assigns the lines round-robin and writes one partition after another. A pass for each
+  // partition needs neither memory nor temporary files.
   const std::int64_t parts = options.keep_sequential_samples ? 1 : options.partitions;
   std::optional<std::uint64_t> input_bytes = stored_bytes(files);
   if (!input_bytes && parts > 1) {
     fail(Exit::usage, "--partitions ", parts,
-         ": reads its input several times, and a pipe can be read once; add --keep-sequential-samples, or use files");
+         ": reads its input several times, but a pipe only once; add --keep-sequential-samples, or use files");
   }
   if (input_bytes) *input_bytes *= static_cast<std::uint64_t>(parts);
   InterruptGuard guard(console.program());  // outlives the files that it would remove

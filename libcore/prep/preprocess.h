@@ -1,9 +1,9 @@
-// mtl-preprocess: JSON lines to token files. Threads tokenize chunks of lines, one writer takes them in order, so the
-// output does not depend on the number of threads and memory does not grow with the input.
+// mtl-preprocess: JSON lines to token files. Threads tokenize chunks of lines and one thread writes them in order, so
+// the output does not depend on the number of threads and memory does not grow with the input.
 //
-//   preprocess.cpp          the run: inputs, passes, what happens in which order
-//   preprocess_chunk.h      the part of one thread: lines to tokens
-//   preprocess_outputs.h    the writing side: token files, rejects, provenance, figures
+//   preprocess.cpp          the run: inputs, and passes over them
+//   preprocess_chunk.h      the work of one thread: lines to tokens
+//   preprocess_outputs.h    the outputs: token files, rejects, provenance, progress and summary
 #pragma once
 
 #include <cstdint>
@@ -20,14 +20,14 @@ namespace mtl {
 struct PreprocessOptions {
   std::vector<std::string> inputs;  // files; "-" is standard input
   std::vector<std::string> json_keys = {"text"};
-  std::string config_file;  // that --config names, or empty: an input that no output may replace
+  std::string config_file;  // of --config, or empty; no output may replace it
   std::string output_prefix;
   bool split_sentences = false;
   std::string lang = "english";  // of split_sentences
   bool keep_newlines = false;    // split_sentences keeps the white space between two sentences
   bool append_eod = false;
-  std::int64_t workers = 0;
-  std::optional<std::int64_t> log_interval;  // documents between progress lines; every ten seconds when empty
+  std::int64_t workers = 0;                  // 0: all cores
+  std::optional<std::int64_t> log_interval;  // documents between progress lines; empty: every ten seconds
   std::int64_t partitions = 1;
   bool keep_sequential_samples = false;
   std::int64_t skip_bad = 0;  // bad lines that go to PREFIX.rejects.jsonl before one ends the run
@@ -40,8 +40,8 @@ struct PreprocessOptions {
 /// and returns a summary: {"schema": "mtl-preprocess/1", "documents", "tokens", "bytes" (of text), "input_bytes" (of
 /// the files, as stored), "seconds", "mb_per_second", "documents_per_second", "tokens_per_second", "skipped",
 /// "rejects", "outputs"}.
-/// A bad line is Error(bad_data) "FILE:LINE: what (column N)", and then no output appears. INT, TERM and HUP end the
-/// process and leave nothing either.
+/// Throws Error(bad_data) "FILE:LINE: what (column N)" for the first bad line beyond skip_bad; no output appears then,
+/// nor if INT, TERM or HUP ends the process.
 Json preprocess(const PreprocessOptions& options, Console& console);
 
 }  // namespace mtl

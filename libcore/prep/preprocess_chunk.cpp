@@ -11,16 +11,16 @@ namespace mtl {
 
 namespace {
 
-constexpr std::size_t kMostReserved = 1 << 20;  // a chunk with one long line says nothing about the next
+constexpr std::size_t kMaxReserved = 1 << 20;  // a chunk with one long line does not predict the next
 
-/// Room for a chunk's tokens when the one before had `tokens`.
-std::size_t likely_tokens(std::size_t tokens) { return std::min(tokens + tokens / 8, kMostReserved); }
+/// The tokens to reserve for a chunk after one of `tokens`.
+std::size_t likely_tokens(std::size_t tokens) { return std::min(tokens + tokens / 8, kMaxReserved); }
 
 std::size_t count_tokens(const StoredTokens& tokens) {
   return std::visit([](const auto& stored) { return stored.size(); }, tokens);
 }
 
-/// Throws Error(bad_data) for an id that 16 bits cannot hold. One pass without branches first: it has SIMD code.
+/// Throws Error(bad_data) for an id that 16 bits cannot hold. A first pass without branches vectorizes.
 void check_u16(std::span<const std::int32_t> ids) {
   std::uint32_t bits = 0;
   for (std::int32_t id : ids) bits |= static_cast<std::uint32_t>(id);
@@ -44,7 +44,7 @@ ChunkTokenizer::ChunkTokenizer(const PreprocessOptions& options, const Tokenizer
       extractor_(options.json_keys),
       encoder_(tokenizer.make_encoder()),
       keys_(options.json_keys.size()),
-      tokens_before_(keys_),
+      previous_tokens_(keys_),
       is_u16_(token_type_for_vocab(tokenizer.vocab_size()) == DataType::u16) {
   if (options.append_eod) eod_ = tokenizer.eod();
 }
@@ -62,23 +62,23 @@ TokenChunk ChunkTokenizer::tokenize(const LineChunk& lines, std::int64_t part, s
       for (std::size_t k = 0; k < keys_; ++k) append_document(k, out.columns[k]);
     } catch (const Error& error) {
       if (error.code() != Exit::bad_data) throw;
-      // A line is taken whole or not at all.
+      // A bad line adds to no column.
       for (TokenColumn& column : out.columns) column.drop_open_document();
-      out.bad.push_back({cat(lines.file, ":", number), error.what(), std::string(line)});
+      out.bad.push_back({.where = cat(lines.file, ":", number), .reason = error.what(), .text = std::string(line)});
       return;
     }
     for (TokenColumn& column : out.columns) column.document_ends.push_back(column.sequence_ends.size());
     ++out.documents;
   });
-  for (std::size_t k = 0; k < keys_; ++k) tokens_before_[k] = count_tokens(out.columns[k].tokens);
+  for (std::size_t k = 0; k < keys_; ++k) previous_tokens_[k] = count_tokens(out.columns[k].tokens);
   return out;
 }
 
-/// Empty, in the type of the vocabulary.
+/// Empty tokens in the stored type, with memory reserved.
 StoredTokens ChunkTokenizer::tokens_with_room(std::size_t key) const {
   StoredTokens out;
   if (!is_u16_) out = std::vector<std::int32_t>();
-  std::visit([&](auto& stored) { stored.reserve(likely_tokens(tokens_before_[key])); }, out);
+  std::visit([&](auto& stored) { stored.reserve(likely_tokens(previous_tokens_[key])); }, out);
   return out;
 }
 

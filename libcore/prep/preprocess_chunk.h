@@ -1,4 +1,4 @@
-// The part of one thread of mtl-preprocess: lines to tokens.
+// The work of one thread of mtl-preprocess: lines to tokens.
 #pragma once
 
 #include <memory>
@@ -19,7 +19,7 @@ struct BadLine {
   std::string text;
 };
 
-/// Tokens in the type that files store them in: u16 where the vocabulary's size allows it.
+/// Tokens in their stored type: u16 if the vocabulary's size allows it.
 using StoredTokens = std::variant<std::vector<std::uint16_t>, std::vector<std::int32_t>>;
 
 /// The documents of a chunk for one key.
@@ -27,7 +27,7 @@ struct TokenColumn {
   StoredTokens tokens;
   std::vector<std::size_t> sequence_ends;  // in tokens
   std::vector<std::size_t> document_ends;  // in sequences
-  /// Removes what follows the last complete document.
+  /// Removes the sequences after the last complete document.
   void drop_open_document();
 };
 
@@ -36,13 +36,13 @@ struct TokenChunk {
   std::vector<BadLine> bad;
   std::int64_t documents = 0;
   std::uint64_t bytes = 0;         // of text
-  std::uint64_t stored_bytes = 0;  // of input, as stored, that had been read by then
+  std::uint64_t stored_bytes = 0;  // of stored input, read up to this chunk
 };
 
 class ChunkTokenizer {
  public:
   ChunkTokenizer(const PreprocessOptions& options, const Tokenizer& tokenizer);
-  /// Takes the lines whose index is `part` modulo `parts`. Lines that are bad data are put aside.
+  /// Tokenizes the lines whose index is `part` modulo `parts`; collects the bad ones.
   TokenChunk tokenize(const LineChunk& lines, std::int64_t part, std::int64_t parts);
 
  private:
@@ -54,7 +54,7 @@ class ChunkTokenizer {
   TextExtractor extractor_;
   std::unique_ptr<Encoder> encoder_;
   std::size_t keys_;
-  std::vector<std::size_t> tokens_before_;  // of each key in the chunk before
+  std::vector<std::size_t> previous_tokens_;  // of each key, in the previous chunk
   bool is_u16_;
   std::optional<std::int32_t> eod_;
   // Buffers of one text, and of one document of one key:

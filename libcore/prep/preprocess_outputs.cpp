@@ -54,7 +54,7 @@ PreprocessOutputs::PreprocessOutputs(const PreprocessOptions& options, const Tok
       guard_(guard),
       console_(console),
       type_(token_type_for_vocab(tokenizer.vocab_size())),
-      // At the end, when only this thread has work, the others would wait for it.
+      // Hashed early: at the end, this thread alone would have work.
       tokenizer_hash_(std::async(resolve_threads(options.workers) > 1 ? std::launch::async : std::launch::deferred,
                                  [&tokenizer] { return tokenizer.hash(); })) {
   std::vector<std::string> prefixes{options.output_prefix};  // of the rejects
@@ -121,23 +121,23 @@ void PreprocessOutputs::publish(const std::vector<StoredInput>& inputs) {
   locks_.clear();
 }
 
-/// Throws the error with an estimate of the whole output's size, by the part of the input that was read.
+/// Throws the error with the estimated size of the whole output, extrapolated from the part of the input that was read.
 void PreprocessOutputs::fail_full(const NoSpaceError& error) const {
   const std::string folder = parent_folder(options_.output_prefix);
   const double written = output_bytes();
   std::string needs = "at least " + human_bytes(written);
   if (input_bytes_ && stored_bytes_ > 0) {
     double part = std::min(1.0, double(stored_bytes_) / double(*input_bytes_));
-    needs = cat("about ", human_bytes(written / part), ", by the ", format("%.0f", 100 * part),
+    needs = cat("about ", human_bytes(written / part), ", judging by the ", format("%.0f", 100 * part),
                 "% of the input that was read");
   }
   std::error_code code;
   const auto space = fs::space(folder, code);
   std::string has = code ? "" : cat("; ", folder, " had ", human_bytes(space.available), " free");
-  fail(Exit::io, error.what(), "\n  the output needs ", needs, has, ". What was written is removed.");
+  fail(Exit::io, error.what(), "\n  the output needs ", needs, has, ". The unfinished files are removed.");
 }
 
-/// The size of the token files: tokens, 4 + 8 bytes a sequence and 8 a document.
+/// The size of the token files: tokens, 4 + 8 bytes per sequence and 8 per document.
 double PreprocessOutputs::output_bytes() const {
   double bytes = 0;
   for (const IndexedDatasetWriter& writer : writers_) {
@@ -153,7 +153,7 @@ std::int64_t PreprocessOutputs::tokens() const {
   return total;
 }
 
-void PreprocessOutputs::report(double least_seconds) {
+void PreprocessOutputs::report(double interval_seconds) {
   std::string line =
       cat(with_commas(documents_), " documents, ", format("%.1f MB; %.1f MB/s, ", mega(), mega() / seconds()),
           with_commas(std::llround(double(documents_) / seconds())), " documents/s, ",
@@ -162,7 +162,7 @@ void PreprocessOutputs::report(double least_seconds) {
     double part = double(stored_bytes_) / double(*input_bytes_);
     line += cat("; ", format("%.0f", 100 * part), "% read, ", human_seconds(seconds() * (1 - part) / part), " left");
   }
-  console_.progress(line, least_seconds);
+  console_.progress(line, interval_seconds);
 }
 
 Json PreprocessOutputs::summary() const {

@@ -1,8 +1,7 @@
-// The writing side of mtl-preprocess: token files, bad lines, provenance, and the figures that are said on the way and
-// at the end.
+// The outputs of mtl-preprocess: token files, bad lines, provenance, progress and summary.
 //
-// Nothing has its final name before finish(), which first brings every file of every key to the disk and then renames
-// them all (data/publish.h).
+// No file has its final name before finish(), which first syncs every file of every key and then renames them all
+// (data/publish.h).
 #pragma once
 
 #include <future>
@@ -24,10 +23,10 @@ std::string output_prefix_of(const PreprocessOptions& options, const std::string
 /// Every name that a run can write: .bin, .idx and .json of each key, and the rejects.
 std::vector<std::string> output_names(const PreprocessOptions& options);
 
-/// Files that a run reads besides the tokenizer's.
+/// The files that a run reads, except the tokenizer's.
 struct PreprocessInputs {
   std::vector<std::string> files;
-  std::optional<std::uint64_t> bytes;  // that all passes will read, as stored; empty when not known
+  std::optional<std::uint64_t> bytes;  // that all passes will read, as stored; empty if unknown
 };
 
 class PreprocessOutputs {
@@ -36,7 +35,7 @@ class PreprocessOutputs {
   PreprocessOutputs(const PreprocessOptions& options, const Tokenizer& tokenizer, const PreprocessInputs& inputs,
                     InterruptGuard& guard, Console& console);
 
-  /// Throws Error(bad_data) for a bad line beyond --skip-bad, Error(io) that says what is needed when a disk is full.
+  /// Throws Error(bad_data) for a bad line beyond --skip-bad, Error(io) with the needed space if a disk is full.
   void add(const TokenChunk& chunk);
   void finish(const std::vector<StoredInput>& inputs);
   Json summary() const;
@@ -45,7 +44,7 @@ class PreprocessOutputs {
   void write(const TokenChunk& chunk);
   void publish(const std::vector<StoredInput>& inputs);
   [[noreturn]] void fail_full(const NoSpaceError& error) const;
-  void report(double least_seconds);
+  void report(double interval_seconds);
   void reject(const BadLine& bad);
   Json output(std::size_t k) const;
   Json provenance(std::size_t k, const std::vector<StoredInput>& inputs) const;
@@ -67,8 +66,8 @@ class PreprocessOutputs {
   std::vector<IndexedDatasetWriter> writers_;
   std::optional<AtomicFile> rejects_;
   std::int64_t documents_ = 0, skipped_ = 0;
-  std::uint64_t bytes_ = 0, stored_bytes_ = 0;  // of text; of input that was read, in all passes
-  std::uint64_t file_bytes_ = 0;                // of the input's files, known in the end
+  std::uint64_t bytes_ = 0, stored_bytes_ = 0;  // of text; of stored input read in all passes
+  std::uint64_t file_bytes_ = 0;                // of the input's files, set by finish()
   double start_ = now_seconds();
 };
 

@@ -27,8 +27,9 @@ BpeVocabulary merge_words(const VocabOptions& options, const WordCounts& counts,
   };
   BpeVocabulary vocabulary = train_bpe(counts, training);
   if (std::ssize(vocabulary.tokens) < options.vocab_size) {
-    console.warn(cat("the text has no more pairs to join", options.min_frequency > 1 ? " that are frequent enough" : "",
-                     ": ", vocabulary.tokens.size(), " tokens instead of ", options.vocab_size));
+    console.warn(cat("the text has no more pairs to merge",
+                     options.min_frequency > 1 ? " that are frequent enough" : "", ": ", vocabulary.tokens.size(),
+                     " tokens instead of ", options.vocab_size));
   }
   return vocabulary;
 }
@@ -41,8 +42,8 @@ std::vector<std::string> output_names(const VocabOptions& options) {
   return names;
 }
 
-/// All three files or none: they appear when all of them are complete on the disk, and an interrupt waits until they
-/// have. Those of an earlier run go first, so that not even a kill leaves a vocabulary with the merges of another.
+/// Writes all three files or none: renames them once all are complete on the disk, and defers interrupts meanwhile.
+/// Removes those of an earlier run first, so that even a kill never leaves a vocabulary with the merges of another.
 void write_vocabulary(const BpeVocabulary& vocabulary, const std::vector<std::string>& names, InterruptGuard& guard,
                       std::vector<OutputLock>& locks) {
   const std::string contents[] = {vocab_json_text(vocabulary), merges_text(vocabulary),
@@ -78,7 +79,7 @@ Json train_vocab(const VocabOptions& options, Console& console) {
       std::any_of(files.begin(), files.end(), [&](const std::string& file) { return holds_json_lines(options, file); });
   if (!has_json && options.json_key != VocabOptions().json_key)
     console.info(
-        cat("--json-key ", options.json_key, ": chooses nothing, no file is read as JSON lines; see --format"));
+        cat("--json-key ", options.json_key, ": has no effect, since no file is read as JSON lines; see --format"));
   const CountedWords counted = count_words(options, files, console);
   const double rate = double(counted.bytes) / 1e6 / counted.seconds;
   BpeVocabulary vocabulary = merge_words(options, counted.words, console);

@@ -1,4 +1,4 @@
-// mtl-vocab: a byte-level BPE vocabulary learned from text or JSON lines.
+// mtl-vocab: trains a byte-level BPE vocabulary on text or JSON lines.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,14 @@ namespace mtl {
 struct VocabOptions {
   std::vector<std::string> inputs;
   std::string json_key = "text";
-  std::string format = "auto";  // auto: by the file's name, .jsonl or .json below any compression
+  std::string format = "auto";  // auto: JSON lines if the name ends in .jsonl or .json before any compression's suffix
   std::string unit = "document";
   std::int64_t vocab_size = 0;
-  std::string config_file;  // that --config names, or empty: an input that no output may replace
+  std::string config_file;  // of --config, or empty; no output may replace it
   std::string output_prefix;
   std::vector<std::string> special_tokens = {kEndOfText};
   std::int64_t min_frequency = 0;
-  std::int64_t max_words = 20'000'000;  // different ones, with 64 bytes each on average; more is Error(failure)
+  std::int64_t max_words = 20'000'000;  // distinct ones, of 64 bytes each on average; more is Error(failure)
   std::int64_t threads = 0;
   bool json = false;
 };

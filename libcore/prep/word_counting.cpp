@@ -15,8 +15,7 @@ namespace mtl {
 
 namespace {
 
-/// Throws Error(bad_data) at invalid UTF-8. `lines` and `column` (in bytes) lie before the text and are moved behind
-/// it.
+/// Throws Error(bad_data) at invalid UTF-8. Advances `lines` and `column` (in bytes) from the text's begin to its end.
 void check_utf8(const std::string& path, std::string_view text, std::int64_t& lines, std::size_t& column) {
   const std::size_t bad = find_invalid_utf8(text);
   const std::string_view good = text.substr(0, bad);
@@ -28,13 +27,13 @@ void check_utf8(const std::string& path, std::string_view text, std::int64_t& li
        "); convert the file, for example with iconv");
 }
 
-/// Standard input has no name that would tell what it holds.
+/// Refuses standard input that looks like JSON lines: it has no name that indicates its format.
 void refuse_doubtful_input(const VocabOptions& options, const std::string& file, std::string_view beginning) {
   if (file != "-" || options.format != "auto" || !starts_with(trim(beginning), "{")) return;
-  fail(Exit::usage, "--input -: begins like JSON lines; say what it is with --format jsonl, or --format text");
+  fail(Exit::usage, "--input -: looks like JSON lines; choose --format jsonl or --format text");
 }
 
-/// Parts of one text, cut where pre-tokens are cut anyway, so that a file of any size can be one document.
+/// Reads one text in parts, cut between pre-tokens, so that a file of any size can be one document.
 class TextReader {
  public:
   explicit TextReader(const std::string& path) : path_(path), source_(open_input(path)) {}
@@ -43,18 +42,18 @@ class TextReader {
     std::size_t cut = std::string::npos, searched = kPartBytes;
     bool more = true;
     while (more && cut == std::string::npos) {
-      std::size_t before = rest_.size();
+      std::size_t before = pending_.size();
       if (before > kMaxPartBytes)
         fail(Exit::bad_data, path_, ": ", kMaxPartBytes >> 20, " MiB without white space; this is not text");
-      rest_.resize(before + kPartBytes);
-      std::size_t got = source_->read(rest_.data() + before, kPartBytes);
-      rest_.resize(before + got);
-      more = got > 0;
-      cut = find_safe_cut(rest_, searched);
-      searched = std::max(searched, rest_.size());
+      pending_.resize(before + kPartBytes);
+      std::size_t read_bytes = source_->read(pending_.data() + before, kPartBytes);
+      pending_.resize(before + read_bytes);
+      more = read_bytes > 0;
+      cut = find_safe_cut(pending_, searched);
+      searched = std::max(searched, pending_.size());
     }
-    std::string part = rest_.substr(0, cut);
-    rest_.erase(0, part.size());
+    std::string part = pending_.substr(0, cut);
+    pending_.erase(0, part.size());
     if (part.empty()) return {};
     check_utf8(path_, part, lines_, column_);  // parts are cut between characters
     return part;
@@ -66,13 +65,13 @@ class TextReader {
 
   std::string path_;
   std::unique_ptr<ByteSource> source_;
-  std::string rest_;
-  std::int64_t lines_ = 0;  // before what comes next
-  std::size_t column_ = 0;  // bytes of its line before it
+  std::string pending_;
+  std::int64_t lines_ = 0;  // before the next part
+  std::size_t column_ = 0;  // bytes before the next part in its line
 };
 
-/// Counts what `produce` gives with `count(counts, item)`, in threads. Each has a table of its own, which joins the
-/// total whenever it has grown large: memory grows with the different words, hardly with the threads.
+/// Counts the items of `produce` with `count(counts, item)` on several threads. Each has its own table, added to the
+/// total whenever it has grown large: memory grows with the distinct words, hardly with the threads.
 class Counter {
  public:
   Counter(const VocabOptions& options, Console& console)
@@ -83,11 +82,11 @@ class Counter {
     run_ordered<std::uint64_t>(
         threads_, produce,
         [&] {
-          WordCounts& held = *held_.emplace_back(std::make_unique<WordCounts>());
+          WordCounts& counts = *thread_counts_.emplace_back(std::make_unique<WordCounts>());
           return [&](const auto& item) {
-            std::uint64_t bytes = count(held, item);
-            if (held.size() > kHeldWords || held.bytes() > kBytesPerWord * kHeldWords) {
-              take(held);
+            std::uint64_t bytes = count(counts, item);
+            if (counts.size() > kThreadWords || counts.bytes() > kBytesPerWord * kThreadWords) {
+              add_to_total(counts);
               check_limit();
             }
             return bytes;
@@ -97,20 +96,20 @@ class Counter {
           bytes_ += bytes;
           console_.progress(format("%.1f MB counted, %.1f MB/s", mega(), mega() / seconds()));
         });
-    for (const auto& held : held_) take(*held);
-    held_.clear();
+    for (const auto& counts : thread_counts_) add_to_total(*counts);
+    thread_counts_.clear();
     check_limit();
   }
 
   CountedWords result() { return {std::move(total_), bytes_, seconds()}; }
 
  private:
-  static constexpr std::uint64_t kHeldWords = 1 << 19, kBytesPerWord = 64;
+  static constexpr std::uint64_t kThreadWords = 1 << 19, kBytesPerWord = 64;
 
   double seconds() const { return now_seconds() - start_ + 1e-9; }
   double mega() const { return double(bytes_) / 1e6; }
 
-  void take(WordCounts& counts) {
+  void add_to_total(WordCounts& counts) {
     std::lock_guard lock(mutex_);
     total_.add(counts);
     counts.clear();
@@ -128,7 +127,7 @@ class Counter {
   int threads_;
   std::int64_t max_words_;
   Console& console_;
-  std::vector<std::unique_ptr<WordCounts>> held_;  // of each thread
+  std::vector<std::unique_ptr<WordCounts>> thread_counts_;
   std::mutex mutex_;
   WordCounts total_;
   std::uint64_t bytes_ = 0;

@@ -1,4 +1,4 @@
-// The words of a text and how often each occurs: what a vocabulary is learned from.
+// Counts the words of texts, from which a vocabulary is trained.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ struct CountedWords {
 /// True if a file is read as JSON lines: by --format, or by its name.
 bool holds_json_lines(const VocabOptions& options, std::string_view file);
 
-/// Counts the words of all files in `options.threads` threads. Throws Error(bad_data) for what is neither text nor JSON
-/// lines, and Error(failure) above `options.max_words`.
+/// Counts the words of all files on `options.threads` threads. Throws Error(bad_data) for a file that is neither text
+/// nor JSON lines, Error(failure) above `options.max_words`, and Error(usage) for standard input of doubtful format.
 CountedWords count_words(const VocabOptions& options, const std::vector<std::string>& files, Console& console);
 
 }  // namespace mtl

@@ -87,7 +87,7 @@ expect_text "$WORK/err" "more than $((words - 1)) different words; raise --max-w
 [ -z "$(find "$WORK" -name 'noroom*')" ] || fail "files of a run without room were left"
 
 expect_exit 0 mtl-vocab --input "$WORK/small.txt" --vocab-size 300 --min-frequency 3 --output-prefix "$WORK/frequent"
-expect_text "$WORK/err" 'warning: .*no more pairs to join that are frequent enough: 257 tokens'
+expect_text "$WORK/err" 'warning: .*no more pairs to merge that are frequent enough: 257 tokens'
 
 # All three files or none, whichever file operation fails; an interrupt leaves nothing.
 small="mtl-vocab --input $WORK/small.txt --quiet --output-prefix $WORK/faulty/x"
@@ -185,7 +185,7 @@ done
 printf '{"text": "ab"}\n' >"$WORK/in"
 mtl-vocab --input - --vocab-size 300 --output-prefix "$WORK/x" <"$WORK/in" >/dev/null 2>"$WORK/err"
 [ $? -eq 2 ] || fail 'JSON lines on standard input are read as text'
-expect_text "$WORK/err" 'begins like JSON lines; say what it is with --format'
+expect_text "$WORK/err" 'looks like JSON lines; choose --format'
 mtl-vocab --input - --format jsonl --vocab-size 257 --output-prefix "$WORK/x" <"$WORK/in" >/dev/null 2>&1 || fail 'JSON lines on standard input'
 
 finish
