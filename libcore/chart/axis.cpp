@@ -21,7 +21,7 @@ double nice_step(double span, int count) {
   return 10 * power;
 }
 
-/// A number over a unit, with `digits` behind the point.
+/// value / unit with `digits` decimals and a suffix; "0" for 0.
 std::string scaled(double value, double unit, int digits, const char* suffix) {
   if (value == 0) return "0";
   return format("%.*f%s", digits, value / unit, suffix);
@@ -31,7 +31,7 @@ bool all_differ(const std::vector<std::string>& labels) {
   return std::set<std::string>(labels.begin(), labels.end()).size() == labels.size();
 }
 
-/// True when every label says its value to well within a step between ticks.
+/// True if every label rounds to its value, within 1e-9 of the largest.
 bool is_exact(const std::vector<double>& values, double unit, int digits) {
   double largest = 0;
   for (double value : values) largest = std::max(largest, std::abs(value));
@@ -95,15 +95,15 @@ std::vector<Tick> ChartAxis::log_ticks(int count) const {
   int first = static_cast<int>(std::floor(std::log10(range_.low))),
       last = static_cast<int>(std::ceil(std::log10(range_.high)));
   int stride = std::max(1, (last - first + count - 1) / std::max(count, 1));  // decades between labels
-  bool with_halves = last - first <= 2 && count >= 4;                         // few decades: 2 and 5 are labelled too
+  bool with_halves = last - first <= 2 && count >= 4;                         // few decades: 2 and 5 are labeled too
   std::vector<Tick> ticks;
   for (int decade = first; decade <= last; ++decade) {
     for (int factor = 1; factor < 10; ++factor) {
       double value = factor * std::pow(10, decade);
       if (value < range_.low * (1 - 1e-9) || value > range_.high * (1 + 1e-9)) continue;
-      bool labelled = factor == 1 ? (decade - first) % stride == 0 : with_halves && (factor == 2 || factor == 5);
-      if (!labelled && stride > 1) continue;
-      ticks.push_back({value, labelled ? tick_labels({value})[0] : ""});
+      bool labeled = factor == 1 ? (decade - first) % stride == 0 : with_halves && (factor == 2 || factor == 5);
+      if (!labeled && stride > 1) continue;
+      ticks.push_back({value, labeled ? tick_labels({value})[0] : ""});
     }
   }
   return ticks;

@@ -1,4 +1,4 @@
-// Axes: where a value lies between two ends, and ticks at round numbers.
+// Axes: the position of a value in a range, and ticks at round numbers.
 #pragma once
 
 #include <string>
@@ -19,7 +19,7 @@ class ChartAxis {
 
   /// 0 at the low end, 1 at the high end. NaN unless is_drawable.
   double position(double value) const;
-  /// About `count` labelled ticks at 1, 2 or 5 times a power of ten, inside the range; all labels differ.
+  /// About `count` labeled ticks at 1, 2 or 5 times a power of ten, inside the range; all labels differ.
   std::vector<Tick> ticks(int count) const;
   bool is_log() const { return is_log_; }
 

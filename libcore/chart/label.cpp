@@ -9,14 +9,14 @@ namespace mtl {
 
 namespace {
 
-/// True inside a UTF-8 character, after its first byte.
-bool continues(char c) { return (byte_of(c) & 0xc0) == 0x80; }
+/// True for a continuation byte of UTF-8.
+bool is_continuation(char c) { return (byte_of(c) & 0xc0) == 0x80; }
 
 }  // namespace
 
 std::size_t count_characters(std::string_view text) {
   std::size_t count = 0;
-  for (char c : text) count += continues(c) ? 0 : 1;
+  for (char c : text) count += is_continuation(c) ? 0 : 1;
   return count;
 }
 
@@ -25,7 +25,7 @@ std::string cut_middle(const std::string& text, std::string_view mark,
   if (fits(text)) return text;
   std::vector<std::string> characters;
   for (char c : text) {
-    if (continues(c) && !characters.empty())
+    if (is_continuation(c) && !characters.empty())
       characters.back() += c;
     else
       characters.emplace_back(1, c);

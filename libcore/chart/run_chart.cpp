@@ -26,12 +26,12 @@ std::string label_of(const std::string& column) {
   return label;
 }
 
-/// A setting of the run, unlike a result, has no noise to smooth.
+/// Settings of a run, unlike results, have no noise to smooth.
 bool is_setting(const std::string& column) {
   return column == "learning_rate" || column == "global_batch_size" || column == "loss_scale";
 }
 
-/// Seconds of training up to each row: iterations since the row before, times what one took.
+/// Seconds of training up to each row: iterations since the previous row, times the time of one.
 std::vector<double> training_time(const Table& steps) {
   const auto& iterations = steps.column("iteration");
   const auto& elapsed = steps.column("elapsed_ms_per_iteration");
@@ -46,7 +46,7 @@ std::vector<double> training_time(const Table& steps) {
   return out;
 }
 
-/// The time at which each validation took place: that of the last step before it.
+/// The training time of each validation: that of the last step up to it.
 std::vector<double> validation_time(const RunLog& log) {
   std::vector<double> times = training_time(log.steps), out;
   const auto& iterations = log.steps.column("iteration");
@@ -65,7 +65,7 @@ std::vector<double> x_values(const RunLog& log, const Table& table, const RunCha
   if (options.x == "samples") return samples;
   double length = log.sequence_length > 0 ? log.sequence_length : options.sequence_length;
   if (!(length > 0)) {
-    fail(Exit::usage, "--x tokens: ", log.path, " does not say how many tokens a sample has; give --seq-length");
+    fail(Exit::usage, "--x tokens: ", log.path, " does not record the sequence length; give --seq-length");
   }
   for (double& value : samples) value *= length;
   return samples;
@@ -75,13 +75,13 @@ bool has_point(const std::vector<double>& values) {
   return std::any_of(values.begin(), values.end(), [](double value) { return std::isfinite(value); });
 }
 
-/// Adds one run to one panel, pale lines first and markers last.
+/// The series of one run in one panel.
 std::vector<Series> run_series(const RunLog& log, std::size_t color, const std::string& column,
                                const RunChartOptions& options) {
   std::vector<Series> out;
   std::vector<double> x = x_values(log, log.steps, options), y = log.steps.column(column);
   if (has_point(y) && has_point(x)) {
-    Series line{log.name, x, y, color};
+    Series line{.name = log.name, .x = x, .y = y, .color = color};
     if (options.smooth > 1 && !is_setting(column)) {
       line.is_faint = true;
       out.push_back(line);
@@ -90,13 +90,10 @@ std::vector<Series> run_series(const RunLog& log, std::size_t color, const std::
     }
     out.push_back(line);
   }
-  std::vector<double> held_out = log.validations.column(column == "lm_loss" ? "loss" : column);
-  std::vector<double> at = x_values(log, log.validations, options);
-  if (has_point(held_out) && has_point(at)) {
-    Series markers{"validation", at, held_out, color};
-    markers.is_markers = true;
-    out.push_back(markers);
-  }
+  x = x_values(log, log.validations, options);
+  y = log.validations.column(column == "lm_loss" ? "loss" : column);
+  if (has_point(y) && has_point(x))
+    out.push_back({.name = "validation", .x = x, .y = y, .color = color, .is_markers = true});
   return out;
 }
 
@@ -122,7 +119,7 @@ void check_points(const std::vector<RunLog>& logs, const RunChartOptions& option
   }
 }
 
-/// Warns of points that have figures but no place on the chart.
+/// Warns of points whose figures no axis of the chart can show.
 void warn_of_undrawable(Chart& chart) {
   for (const Panel& panel : chart.panels) {
     std::size_t not_positive = 0, too_large = 0, others = 0;
@@ -148,7 +145,7 @@ void warn_of_undrawable(Chart& chart) {
   }
 }
 
-/// Why no run has a point of this column.
+/// Throws the reason why no run has a point of this column.
 [[noreturn]] void fail_no_figure(const std::vector<RunLog>& logs, const std::string& column) {
   const bool is_known = std::any_of(logs.begin(), logs.end(), [&](const RunLog& log) {
     const std::vector<std::string> names = log.steps.names();
@@ -160,7 +157,7 @@ void warn_of_undrawable(Chart& chart) {
     fail(Exit::bad_data, join(paths, ", "), ": no value of ", column,
          " is finite: the training diverged; choose another figure with --y: ", known_columns(logs));
   }
-  fail(Exit::bad_data, "no run has a figure named ", column, "; there are: ", known_columns(logs));
+  fail(Exit::bad_data, "no run has a figure named ", column, "; known figures: ", known_columns(logs));
 }
 
 std::string x_label(const RunChartOptions& options) {
@@ -171,9 +168,9 @@ std::string x_label(const RunChartOptions& options) {
 
 Chart make_run_chart(const std::vector<RunLog>& logs, const RunChartOptions& options) {
   check_points(logs, options);
-  Chart chart{options.title, x_label(options), options.log_x, {}, {}};
+  Chart chart{.title = options.title, .x_label = x_label(options), .log_x = options.log_x, .panels = {}};
   for (const std::string& column : options.y.empty() ? default_columns() : options.y) {
-    Panel panel{label_of(column), options.log_y && chart.panels.empty(), {}};
+    Panel panel{.y_label = label_of(column), .log_y = options.log_y && chart.panels.empty(), .series = {}};
     std::vector<Series> faint, lines, markers;
     for (std::size_t run = 0; run < logs.size(); ++run) {
       for (Series& series : run_series(logs[run], run, column, options)) {

@@ -19,15 +19,15 @@ constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
 using Row = std::vector<std::pair<std::string, double>>;
 
-/// Calls each(line, number, is_whole): is_whole is false for a last line without its newline.
+/// Calls each(line, number, is_complete): is_complete is false for a last line without its newline.
 template <class Each>
 void for_each_line(std::string_view text, const Each& each) {
   for (std::size_t number = 1; !text.empty(); ++number) {
     std::size_t end = text.find('\n');
-    bool is_whole = end != std::string_view::npos;
+    bool is_complete = end != std::string_view::npos;
     std::string_view line = text.substr(0, end);
-    text.remove_prefix(is_whole ? end + 1 : text.size());
-    if (!trim(line).empty()) each(line, number, is_whole);
+    text.remove_prefix(is_complete ? end + 1 : text.size());
+    if (!trim(line).empty()) each(line, number, is_complete);
   }
 }
 
@@ -57,16 +57,16 @@ void read_json_line(RunLog& log, const Json& object) {
 }
 
 void read_json_lines(RunLog& log, std::string_view text, const std::string& path) {
-  for_each_line(text, [&](std::string_view line, std::size_t number, bool is_whole) {
+  for_each_line(text, [&](std::string_view line, std::size_t number, bool is_complete) {
     Json object;
     try {
       object = Json::parse(line);
       if (!object.is_object()) fail(Exit::bad_data, "not an object");
     } catch (const Error& error) {
-      if (is_whole)
+      if (is_complete)
         fail(Exit::bad_data, path, ":", number, ": ", error.what(),
              "; expected a line that mtl-train --log-jsonl wrote");
-      log.warnings.push_back(cat(path, ":", number, ": the last line is only half written; left out"));
+      log.warnings.push_back(cat(path, ":", number, ": the last line is incomplete; ignored"));
       return;
     }
     read_json_line(log, object);
@@ -100,7 +100,7 @@ std::optional<double> field_value(std::string_view text) {
   return percent ? std::optional(*percent / 100) : std::nullopt;
 }
 
-/// The ` name: number |` fields of a line. Text after the last bar is incomplete.
+/// The ` name: number |` fields of a line. Ignores text after the last bar, which is incomplete.
 Row fields_of(std::string_view line) {
   Row row;
   for (std::size_t bar; (bar = line.find('|')) != std::string_view::npos; line.remove_prefix(bar + 1)) {
@@ -126,7 +126,7 @@ std::optional<std::int64_t> number_after(std::string_view line, std::string_view
 
 void read_validation_line(RunLog& log, std::string_view line, const Row& last_step) {
   if (line.find("on test set") != std::string_view::npos || line.find("test data") != std::string_view::npos) return;
-  Row row = last_step;  // iteration and samples, when the line itself does not say
+  Row row = last_step;  // iteration and samples, for a line without them
   if (auto iteration = number_after(line, "validation loss at iteration ")) row[0].second = *iteration;
   for (auto& [name, value] : fields_of(line)) {
     if (name == "lm_loss_value") row.emplace_back("loss", value);
@@ -137,12 +137,12 @@ void read_validation_line(RunLog& log, std::string_view line, const Row& last_st
 
 void read_text(RunLog& log, std::string_view text, const std::string& path) {
   Row last_step = {{"iteration", kNone}, {"consumed_samples", kNone}};
-  for_each_line(text, [&](std::string_view line, std::size_t number, bool is_whole) {
+  for_each_line(text, [&](std::string_view line, std::size_t number, bool is_complete) {
     bool is_step = line.find("| consumed samples:") != std::string_view::npos;
     bool is_validation = line.find(" validation loss at ") != std::string_view::npos;
     if (!is_step && !is_validation) return;
-    if (!is_whole && trim(line).back() != '|') {
-      log.warnings.push_back(cat(path, ":", number, ": the last line is only half written; left out"));
+    if (!is_complete && trim(line).back() != '|') {
+      log.warnings.push_back(cat(path, ":", number, ": the last line is incomplete; ignored"));
       return;
     }
     if (is_validation) return read_validation_line(log, line, last_step);
@@ -160,7 +160,7 @@ void read_text(RunLog& log, std::string_view text, const std::string& path) {
 
 }  // namespace
 
-void Table::add_row(const std::vector<std::pair<std::string, double>>& row) {
+void Table::append_row(const std::vector<std::pair<std::string, double>>& row) {
   for (const auto& [name, value] : row) {
     auto& column = columns_[name];
     column.resize(rows_ + 1, kNone);
@@ -180,10 +180,10 @@ std::size_t Table::drop_after(double iteration) {
 
 std::size_t Table::put_row(const std::vector<std::pair<std::string, double>>& row) {
   auto found = std::find_if(row.begin(), row.end(), [](const auto& item) { return item.first == "iteration"; });
-  if (found == row.end()) return add_row(row), 0;
+  if (found == row.end()) return append_row(row), 0;
   const std::size_t dropped = drop_after(found->second);
   if (rows_ == 0 || column("iteration").empty() || column("iteration").back() != found->second)
-    return add_row(row), dropped;
+    return append_row(row), dropped;
   bool lost = false;
   for (const auto& [name, value] : row) {
     std::vector<double>& values = columns_[name];

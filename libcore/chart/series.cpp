@@ -29,7 +29,7 @@ class Extent {
       return {std::max(low_ / factor, kSmallest / 10), std::min(high_ * factor, kLargest * 10)};
     }
     double room = (high_ - low_) * margin;
-    // Also when the values differ by rounding alone: an axis needs distinct ticks.
+    // Also if the values differ only by rounding: an axis needs distinct ticks.
     double least = 1e-9 * std::max(std::abs(low_), std::abs(high_));
     if (high_ - low_ <= least) room = std::abs(low_) / 2;
     if (low_ == 0 && high_ == 0) return {0, 1};
@@ -121,8 +121,8 @@ Series thin(const Series& series, std::size_t limit) {
 }
 
 std::vector<double> trailing_mean(const std::vector<double>& values, std::size_t window) {
-  // Values are cut into blocks of `window`. A window is the end of one block and the beginning of the next, so its sum
-  // is a suffix sum plus a prefix sum: the cost does not depend on the window, and nothing is ever subtracted.
+  // Values are divided into blocks of `window`. A window is the end of one block and the beginning of the next, so its
+  // sum is a suffix sum plus a prefix sum: the cost does not depend on the window, and nothing is ever subtracted.
   const std::size_t size = values.size();
   window = std::clamp<std::size_t>(window, 1, std::max<std::size_t>(size, 1));
   struct Sum {

@@ -1,4 +1,4 @@
-// The contents of a chart: panels stacked on one x axis, each with lines and markers. Not-a-number is a gap.
+// The contents of a chart: panels stacked on one x axis, each with lines and markers. NaN is a gap.
 #pragma once
 
 #include <cstddef>
@@ -8,11 +8,11 @@
 namespace mtl {
 
 struct Series {
-  std::string name;  // markers of several runs may share one: the legend shows it once, without a colour
+  std::string name;  // markers of several runs may share one: the legend shows it once, without a color
   std::vector<double> x;
   std::vector<double> y;    // as long as x
   std::size_t color = 0;    // series of one run share a number
-  bool is_markers = false;  // points that no line joins
+  bool is_markers = false;  // points without a line
   bool is_faint = false;    // drawn pale and kept out of the legend: the raw figures behind a smoothed line
 };
 
@@ -30,26 +30,27 @@ struct Chart {
   std::vector<std::string> warnings = {};  // what cannot be drawn
 };
 
-/// False for gaps, for what a logarithmic axis cannot show (0 and below), and beyond 1e300, where differences overflow.
+/// False for gaps, below 1e-300 on a logarithmic axis, and beyond +-1e300, where differences overflow.
 bool is_drawable(double value, bool is_log);
 
-/// The entries of a legend: each name once, and whether series of several colours share it.
+/// The entries of a legend: each name once, and whether series of several colors share it.
 struct LegendEntry {
   const Series* series;
   bool is_shared;
 };
 std::vector<LegendEntry> legend_entries(const Chart& chart);
 
-/// The drawable values of an axis, a little widened; never empty.
+/// The ends of an axis; low < high.
 struct Range {
   double low = 0, high = 1;
 };
 
-/// The range of x over all panels, or of y over one.
+/// The range of drawable x over all panels, from 0 if that is near; and of y in one panel, widened by 5 %.
 Range x_range(const Chart& chart);
 Range y_range(const Panel& panel);
 
-/// At most about `limit` points: of each bucket of neighbours the smallest and the largest y stay, and the gaps.
+/// Reduces a series to about `limit` points: keeps the smallest and the largest y of each bucket of neighbors, one of
+/// its gaps, and the ends of the series.
 Series thin(const Series& series, std::size_t limit);
 
 /// The mean of each value and the `window` - 1 before it; gaps stay gaps and are left out of the means.

@@ -25,7 +25,7 @@ constexpr std::array<const char*, 4> kDashes = {"", "7 3", "2 2.5", "9 3 2 3"};
 const char* color_of(const Series& series) { return kColors[series.color % kColors.size()]; }
 const char* dash_of(const Series& series) { return kDashes[series.color / kColors.size() % kDashes.size()]; }
 
-/// An estimate from above of a text's width in a sans-serif font.
+/// An upper estimate of a text's width in a sans-serif font.
 double text_width(std::string_view text, double font) {
   double ems = 0;
   for (unsigned char c : text) {
@@ -41,8 +41,8 @@ std::string fit(const std::string& text, double width, double font) {
   return cut_middle(text, "…", [&](const std::string& cut) { return text_width(cut, font) <= width; });
 }
 
-/// The beginning of every document.
-std::string chart_head() {
+/// The style sheet of every document.
+std::string style_sheet() {
   return format(
       "<style>text{font:%.0fpx Helvetica,Arial,'Liberation Sans','DejaVu Sans',sans-serif;fill:#222}"
       ".g{stroke:#e4e4e4}.m{stroke:#f1f1f1}.a{stroke:#555}.l{fill:none;stroke-width:1.7;stroke-linejoin:round;"
@@ -54,7 +54,7 @@ std::string marker(const char* color, double x, double y) {
   return format("<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3.6\" class=\"p\" stroke=\"%s\"/>\n", x, y, color);
 }
 
-/// The legend: an entry for each name, once, in rows over the panels. Returns where it ends.
+/// Draws the legend above the panels: one entry per name, in rows, if there are several. Returns its lower end.
 double draw_legend(SvgCanvas& canvas, const Chart& chart, double left, double top) {
   std::vector<LegendEntry> entries = legend_entries(chart);
   if (entries.size() < 2) return top;
@@ -79,7 +79,7 @@ double draw_legend(SvgCanvas& canvas, const Chart& chart, double left, double to
   return y + kLegendRow / 2 + 8;
 }
 
-/// The box of a panel and what maps values into it.
+/// The rectangle of a panel, and the axes that map values into it.
 struct Frame {
   double left, top, width, height;
   ChartAxis x, y;
@@ -91,23 +91,23 @@ struct Frame {
 void draw_line(SvgCanvas& canvas, const Frame& frame, const Series& series) {
   Series thinned = thin(series, kPointLimit);
   std::string path;
-  std::vector<std::pair<double, double>> run;  // points since the last gap
-  auto end_run = [&] {
-    if (run.size() == 1)
-      canvas.raw(format("<circle cx=\"%.1f\" cy=\"%.1f\" r=\"2.6\" fill=\"%s\"/>\n", run[0].first, run[0].second,
-                        color_of(series)));
-    for (std::size_t i = 0; run.size() > 1 && i < run.size(); ++i)
-      path += format("%c%.1f %.1f", i == 0 ? 'M' : 'L', run[i].first, run[i].second);
-    run.clear();
+  std::vector<std::pair<double, double>> segment;  // points since the last gap
+  auto end_segment = [&] {
+    if (segment.size() == 1)
+      canvas.raw(format("<circle cx=\"%.1f\" cy=\"%.1f\" r=\"2.6\" fill=\"%s\"/>\n", segment[0].first,
+                        segment[0].second, color_of(series)));
+    for (std::size_t i = 0; segment.size() > 1 && i < segment.size(); ++i)
+      path += format("%c%.1f %.1f", i == 0 ? 'M' : 'L', segment[i].first, segment[i].second);
+    segment.clear();
   };
   for (std::size_t i = 0; i < thinned.x.size(); ++i) {
     double x = frame.at_x(thinned.x[i]), y = frame.at_y(thinned.y[i]);
     if (std::isfinite(x) && std::isfinite(y))
-      run.emplace_back(x, y);
+      segment.emplace_back(x, y);
     else
-      end_run();
+      end_segment();
   }
-  end_run();
+  end_segment();
   if (path.empty()) return;
   std::string dash = *dash_of(series) != '\0' ? cat(" stroke-dasharray=\"", dash_of(series), "\"") : "";
   canvas.raw(cat("<path class=\"l", series.is_faint ? " f" : "", "\" stroke=\"", color_of(series), "\"", dash, " d=\"",
@@ -115,14 +115,14 @@ void draw_line(SvgCanvas& canvas, const Frame& frame, const Series& series) {
 }
 
 void draw_markers(SvgCanvas& canvas, const Frame& frame, const Series& series) {
-  Series thinned = thin(series, kPointLimit / 10);  // more would be a smear
+  Series thinned = thin(series, kPointLimit / 10);  // more would overlap
   for (std::size_t i = 0; i < thinned.x.size(); ++i) {
     double x = frame.at_x(thinned.x[i]), y = frame.at_y(thinned.y[i]);
     if (std::isfinite(x) && std::isfinite(y)) canvas.raw(marker(color_of(series), x, y));
   }
 }
 
-/// Grid, ticks and axis lines; labels under the x axis only where it is the last panel.
+/// Draws grid, ticks and axis lines; labels under the x axis only for the last panel.
 void draw_frame(SvgCanvas& canvas, const Frame& frame, const std::vector<Tick>& x_ticks,
                 const std::vector<Tick>& y_ticks, bool is_last) {
   double bottom = frame.top + frame.height, right = frame.left + frame.width;
@@ -143,7 +143,7 @@ void draw_frame(SvgCanvas& canvas, const Frame& frame, const std::vector<Tick>& 
   canvas.line(frame.left, bottom, right, bottom, "a");
 }
 
-/// As many ticks as have room, without labels that touch.
+/// As many ticks as fit without labels that touch.
 std::vector<Tick> spaced_x_ticks(const ChartAxis& axis, double width) {
   for (int count = 9; count > 1; --count) {
     std::vector<Tick> ticks = axis.ticks(count);
@@ -187,7 +187,12 @@ std::string svg_chart(const Chart& chart) {
   std::vector<Tick> x_ticks = spaced_x_ticks(x_axis, width);
   for (std::size_t i = 0; i < chart.panels.size(); ++i) {
     const Panel& panel = chart.panels[i];
-    Frame frame{left, top, width, i == 0 ? kFirstPanel : kOtherPanel, x_axis, y_axes[i]};
+    Frame frame{.left = left,
+                .top = top,
+                .width = width,
+                .height = i == 0 ? kFirstPanel : kOtherPanel,
+                .x = x_axis,
+                .y = y_axes[i]};
     draw_frame(canvas, frame, x_ticks, y_ticks[i], i + 1 == chart.panels.size());
     double middle = top + frame.height / 2;
     std::string turned = format("text-anchor=\"middle\" transform=\"rotate(-90 %.1f %.1f)\"", 14 + kFont * 0.8, middle);
@@ -202,7 +207,7 @@ std::string svg_chart(const Chart& chart) {
   }
   top += 22 - kPanelGap + kFont + 6;  // below the last panel's tick labels
   canvas.text(left + width / 2, top, chart.x_label, "text-anchor=\"middle\"");
-  return canvas.document(kWidth, top + 14, chart.title.empty() ? "mtl-plot" : chart.title, chart_head());
+  return canvas.document(kWidth, top + 14, chart.title.empty() ? "mtl-plot" : chart.title, style_sheet());
 }
 
 }  // namespace mtl

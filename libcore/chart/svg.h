@@ -1,8 +1,8 @@
 // A chart as an SVG figure: a title, a legend, and panels with axes, ticks and a grid on one x axis.
 //
-// The colours are those of Okabe and Ito (2008), which colour-blind readers tell apart; when they are used up, dashes
-// tell runs apart. Lines are thinned to about 2000 points, whose extremes stay. The text needs no font beyond the
-// viewer's sans-serif; its widths are estimated, generously, so that nothing overlaps.
+// The colors are those of Okabe and Ito (2008), which color-blind readers can distinguish; further runs differ by
+// dashes. Lines are thinned to about 2000 points and keep their extremes. The text needs no font beyond the viewer's
+// sans-serif; its widths are overestimated, so that no text overlaps.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// The elements of an SVG document, and how far to the right they reach. All lengths are in pixels.
+// Collects the elements of an SVG document, and their right end. All lengths are in pixels.
 #pragma once
 
 #include <algorithm>
@@ -17,11 +17,11 @@ class SvgCanvas {
   /// Adds markup unchanged.
   void raw(const std::string& markup) { body_ += markup; }
 
-  /// The document is at least `x` wide. Boxes count by themselves, lines and texts do not.
+  /// Extends width() to at least `x`. box() does so itself, line() and text() do not.
   void widen(double x) { width_ = std::max(width_, x); }
   double width() const { return width_; }
 
-  /// The whole document. `head`: its style sheet, and what its elements refer to.
+  /// The whole document. `head`: its style sheet and definitions.
   std::string document(double width, double height, const std::string& title, const std::string& head) const;
 
  private:
@@ -29,7 +29,7 @@ class SvgCanvas {
   double width_ = 0;
 };
 
-/// printable_text for an XML document: the five special characters are escaped.
+/// printable_text with the five special characters of XML escaped.
 std::string escape_xml(std::string_view text);
 
 }  // namespace mtl

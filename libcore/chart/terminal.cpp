@@ -25,7 +25,7 @@ constexpr std::string_view kSymbols = "*+x#@%&=~$";
 /// One character of the plot.
 struct Cell {
   unsigned dots = 0;  // braille
-  char symbol = 0;    // wins over the dots
+  char symbol = 0;    // replaces the dots
   int color = 0;      // ANSI; 0: the terminal's own
 };
 
@@ -51,7 +51,7 @@ class Plot {
   }
 
   void mark(int x, int y, char symbol, int color) {
-    if (Cell* cell = at(x, y)) *cell = {0, symbol, color};
+    if (Cell* cell = at(x, y)) *cell = {.symbol = symbol, .color = color};
   }
 
   void line(int x0, int y0, int x1, int y1, char symbol, int color) {
@@ -116,12 +116,12 @@ struct Look {
 int to_dot(double position, int dots) { return static_cast<int>(std::lround(position * (dots - 1))); }
 
 void draw_series(Plot& plot, const Look& look, const Series& series, const ChartAxis& x_axis, const ChartAxis& y_axis) {
-  bool joined = false;
-  int last_x = 0, last_y = 0;
+  bool is_joined = false;
+  int previous_x = 0, previous_y = 0;
   for (std::size_t i = 0; i < series.x.size(); ++i) {
     double x = x_axis.position(series.x[i]), y = y_axis.position(series.y[i]);
     if (!std::isfinite(x) || !std::isfinite(y)) {
-      joined = false;
+      is_joined = false;
       continue;
     }
     int dot_x = to_dot(x, plot.dot_columns()), dot_y = to_dot(1 - y, plot.dot_rows());
@@ -129,13 +129,13 @@ void draw_series(Plot& plot, const Look& look, const Series& series, const Chart
     int color = look.color_of(series);
     if (series.is_markers)
       plot.mark(dot_x, dot_y, symbol, color);
-    else if (joined)
-      plot.line(last_x, last_y, dot_x, dot_y, symbol, color);
+    else if (is_joined)
+      plot.line(previous_x, previous_y, dot_x, dot_y, symbol, color);
     else
       plot.dot(dot_x, dot_y, symbol, color);
-    joined = true;
-    last_x = dot_x;
-    last_y = dot_y;
+    is_joined = true;
+    previous_x = dot_x;
+    previous_y = dot_y;
   }
 }
 
@@ -166,8 +166,8 @@ std::string draw_panel(const Panel& panel, const Look& look, const ChartAxis& x_
   return out;
 }
 
-/// The horizontal axis; its labels and name under it where `labelled`.
-std::string draw_x_axis(const Chart& chart, const Look& look, const ChartAxis& axis, bool labelled) {
+/// The horizontal axis, with its labels and name if `labeled`.
+std::string draw_x_axis(const Chart& chart, const Look& look, const ChartAxis& axis, bool labeled) {
   int columns = look.options.width - look.gutter - 2;
   const char* line = look.options.unicode ? "─" : "-";
   std::vector<std::string> rule(columns, line);
@@ -184,7 +184,7 @@ std::string draw_x_axis(const Chart& chart, const Look& look, const ChartAxis& a
     free_from = begin + length + 1;
   }
   std::string out = cat(std::string(look.gutter + 1, ' '), look.options.unicode ? "└" : "+", join(rule, ""), "\n");
-  if (!labelled) return out;
+  if (!labeled) return out;
   labels.erase(labels.find_last_not_of(' ') + 1);
   int middle = look.gutter + 2 + (columns - static_cast<int>(chart.x_label.size())) / 2;
   return cat(out, labels, "\n", right_aligned(chart.x_label, middle + static_cast<int>(chart.x_label.size())), "\n");
@@ -229,7 +229,7 @@ int environment_number(const char* name) {
 }  // namespace
 
 std::string terminal_chart(const Chart& chart, const TerminalOptions& options) {
-  Look look{options, !needs_symbols(chart, options), 0};
+  Look look{.options = options, .braille = !needs_symbols(chart, options), .gutter = 0};
   look.options.width = std::max(options.width, 40);
   for (const Panel& panel : chart.panels) {
     for (const Tick& tick : ChartAxis(y_range(panel), panel.log_y).ticks(6))
@@ -240,8 +240,8 @@ std::string terminal_chart(const Chart& chart, const TerminalOptions& options) {
   std::string out;
   if (!chart.title.empty())
     out += cat(std::string(look.gutter + 1, ' '), look.fit(chart.title, look.options.width - look.gutter - 1), "\n");
-  // Two lines a panel go to its name and axis, four to the title, the labels and the legend. The first is twice as
-  // tall.
+  // Each panel needs two lines for its name and axis; the title, the labels and the legend need four. The first panel
+  // is twice as tall.
   int panels = static_cast<int>(chart.panels.size());
   int unit = std::max(3, (options.height - 4 - 2 * panels) / (panels + 1));
   for (int i = 0; i < panels; ++i) {
@@ -257,7 +257,7 @@ TerminalOptions detect_terminal(int descriptor) {
   winsize size{};
   if (::ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 && size.ws_row > 0) {
     options.width = size.ws_col;
-    options.height = size.ws_row - 1;  // the prompt comes back below the chart
+    options.height = size.ws_row - 1;  // the prompt appears below the chart
   }
   if (int columns = environment_number("COLUMNS"); columns > 0) options.width = columns;
   if (int lines = environment_number("LINES"); lines > 0) options.height = lines;

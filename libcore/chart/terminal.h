@@ -1,7 +1,7 @@
-// A chart in characters: braille dots where the terminal can show them, ASCII symbols elsewhere.
+// A chart in characters: braille dots if the terminal can show them, else ASCII symbols.
 //
-// Braille gives 2 x 4 dots a character. Colours distinguish runs; without colour, or without Unicode, each has a
-// symbol of its own instead of dots. Validation points are an `o`. The legend is under the chart.
+// Braille has 2 x 4 dots per character. Colors distinguish up to 6 runs; more runs, several without color, or any
+// without Unicode have symbols instead of dots. Validation points are an `o`. The legend is below the chart.
 #pragma once
 
 #include <string>
@@ -19,8 +19,8 @@ struct TerminalOptions {
 
 std::string terminal_chart(const Chart& chart, const TerminalOptions& options);
 
-/// The capabilities of the descriptor's terminal: its size (COLUMNS and LINES win; 80 x 24 without a terminal), a UTF-8
-/// locale (LC_ALL, LC_CTYPE, LANG), and colour unless NO_COLOR says otherwise.
+/// The capabilities of the descriptor's terminal: its size (COLUMNS and LINES take precedence; 80 x 24 without a
+/// terminal), a UTF-8 locale (LC_ALL, LC_CTYPE, LANG), and color (wants_color).
 TerminalOptions detect_terminal(int descriptor);
 
 }  // namespace mtl

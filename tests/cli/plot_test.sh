@@ -75,7 +75,7 @@ LC_ALL=C grep -q '[^ -~]' "$WORK/out" && fail "not ASCII in the C locale"
 # A run that was killed in the middle of a line.
 head -c -20 "$WORK/b & <c>.jsonl" >"$WORK/cut.jsonl"
 expect_exit 0 mtl-plot "$WORK/cut.jsonl" -o "$WORK/cut.svg"
-expect_text "$WORK/err" 'cut.jsonl:1[0-9]: the last line is only half written'
+expect_text "$WORK/err" 'cut.jsonl:1[0-9]: the last line is incomplete; ignored'
 
 # Files that are not logs.
 : >"$WORK/empty.jsonl"
@@ -90,7 +90,7 @@ printf '{"iteration": 1, "lm_loss": 3}\n{"iteration": 2, "lm\n{"iteration": 3, "
 expect_exit 65 mtl-plot "$WORK/broken.jsonl"
 expect_text "$WORK/err" 'broken.jsonl:2: '
 expect_exit 65 mtl-plot "$WORK/a.jsonl" --y nonsense
-expect_text "$WORK/err" 'no run has a figure named nonsense; there are: .*lm_loss'
+expect_text "$WORK/err" 'no run has a figure named nonsense; known figures: .*lm_loss'
 expect_exit 74 mtl-plot "$WORK/no such file.jsonl"
 
 # Misuse.
