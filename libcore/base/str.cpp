@@ -99,8 +99,8 @@ std::string human_seconds(double seconds) {
   if (seconds < 10) return format("%.2f s", seconds);
   if (seconds < 60) return format("%.1f s", seconds);
   std::int64_t rounded = std::llround(seconds);
-  if (rounded < 3600) return format("%d min %d s", static_cast<int>(rounded / 60), static_cast<int>(rounded % 60));
-  return format("%d h %d min", static_cast<int>(rounded / 3600), static_cast<int>(rounded / 60 % 60));
+  if (rounded < 3600) return cat(rounded / 60, " min ", rounded % 60, " s");
+  return cat(rounded / 3600, " h ", rounded / 60 % 60, " min");
 }
 
 namespace {

@@ -42,8 +42,7 @@ bool is_exact(const std::vector<double>& values, double unit, int digits) {
   return true;
 }
 
-}  // namespace
-
+/// Labels with the same number of digits: 0.5, 1.0, 1.5; 20k, 40k; 1.5e-4. Powers of a thousand are k M B T.
 std::vector<std::string> tick_labels(const std::vector<double>& values) {
   double largest = 0;
   for (double value : values) largest = std::max(largest, std::abs(value));
@@ -67,6 +66,8 @@ std::vector<std::string> tick_labels(const std::vector<double>& values) {
   }
   return labels;
 }
+
+}  // namespace
 
 double ChartAxis::position(double value) const {
   if (!is_drawable(value, is_log_)) return std::numeric_limits<double>::quiet_NaN();

@@ -30,7 +30,4 @@ class ChartAxis {
   bool is_log_;
 };
 
-/// Labels with the same number of digits: 0.5, 1.0, 1.5; 20k, 40k; 1.5e-4. Powers of a thousand are k M B T.
-std::vector<std::string> tick_labels(const std::vector<double>& values);
-
 }  // namespace mtl

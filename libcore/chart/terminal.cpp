@@ -186,8 +186,9 @@ std::string draw_x_axis(const Chart& chart, const Look& look, const ChartAxis& a
   std::string out = cat(std::string(look.gutter + 1, ' '), look.options.unicode ? "└" : "+", join(rule, ""), "\n");
   if (!labeled) return out;
   labels.erase(labels.find_last_not_of(' ') + 1);
-  int middle = look.gutter + 2 + (columns - static_cast<int>(chart.x_label.size())) / 2;
-  return cat(out, labels, "\n", right_aligned(chart.x_label, middle + static_cast<int>(chart.x_label.size())), "\n");
+  const int name_length = static_cast<int>(chart.x_label.size());
+  const int name_begin = look.gutter + 2 + (columns - name_length) / 2;
+  return cat(out, labels, "\n", right_aligned(chart.x_label, name_begin + name_length), "\n");
 }
 
 std::string draw_legend(const Chart& chart, const Look& look) {

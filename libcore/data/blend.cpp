@@ -72,8 +72,9 @@ struct Greedy {
   }
 };
 
-}  // namespace
-
+/// NumPy's pairwise sum of f64: fewer than 8 values in order; up to 128 in eight interleaved sums r0 .. r7, added as
+/// ((r0 + r1) + (r2 + r3)) + ((r4 + r5) + (r6 + r7)), then the remaining values in order; more are split at n / 2
+/// rounded down to a multiple of 8.
 double numpy_sum(std::span<const double> values) {
   const std::size_t n = values.size();
   if (n > 128) {
@@ -93,6 +94,8 @@ double numpy_sum(std::span<const double> values) {
   for (; i < n; ++i) sum += values[i];
   return sum;
 }
+
+}  // namespace
 
 std::vector<double> normalize_weights(std::span<const double> values) {
   const double sum = numpy_sum(values);

@@ -13,13 +13,8 @@
 
 namespace mtl {
 
-/// NumPy's pairwise sum of f64: fewer than 8 values in order; up to 128 in eight interleaved sums r0 .. r7, added as
-/// ((r0 + r1) + (r2 + r3)) + ((r4 + r5) + (r6 + r7)), then the remaining values in order; more are split at n / 2
-/// rounded down to a multiple of 8.
-double numpy_sum(std::span<const double> values);
-
-/// values / numpy_sum(values). Megatron-LM normalizes explicit weights twice, which may change their last bits.
-/// Throws Error(usage) if the sum is not finite.
+/// values / sum, where the sum is NumPy's. Megatron-LM normalizes explicit weights twice, which may change their last
+/// bits. Throws Error(usage) if the sum is not finite.
 std::vector<double> normalize_weights(std::span<const double> values);
 
 /// Samples that a blend of `size` requests from a data set of this weight (normalized once): ceil(size * weight). The

@@ -74,7 +74,8 @@ std::vector<std::uint32_t> shuffled_documents(std::int64_t documents, std::uint3
 std::vector<std::int64_t> sample_documents(std::int64_t documents, std::int64_t count, std::uint32_t seed) {
   require(count <= documents, "cannot draw ", count, " of ", documents, " documents");
   std::mt19937_64 engine(seed);
-  // Floyd's algorithm: each draw is from one more document than the previous one; a repeated draw takes that document.
+  // Floyd's algorithm: each draw is from one more document than the previous one; a repeated draw stands for the
+  // newest.
   std::set<std::int64_t> drawn;
   for (std::int64_t last = documents - count; last < documents; ++last) {
     const std::int64_t draw = draw_below(engine, static_cast<std::uint64_t>(last) + 1);

@@ -39,7 +39,7 @@ class DocumentCopy {
   /// modes or none as given (without sequences, either). `threads` read small, scattered ranges in parallel; the output
   /// does not depend on their number.
   void write(const DocumentList& list, int threads, const CopyProgress& progress);
-  /// Renames both files to their names, the .idx last: if it exists, the .bin is complete.
+  /// Renames both files into place, the .idx last: if it exists, the .bin is complete.
   void commit();
 
   const std::string& prefix() const { return prefix_; }

@@ -43,7 +43,7 @@ class IndexChecker {
  private:
   template <class... Parts>
   [[noreturn]] void fail_idx(const char* rule, std::size_t byte, std::string_view remedy, const Parts&... parts) {
-    throw BrokenRule({rule, idx_.path(), byte}, cat(parts...), remedy);
+    throw BrokenRule({.rule = rule, .file = idx_.path(), .offset = byte}, cat(parts...), remedy);
   }
 
   void check_header();
@@ -155,7 +155,7 @@ void IndexChecker::find_broken_sequence(std::int64_t begin, std::int64_t end, st
     }
     at += length(i) * token_bytes_;
     if (at > bin_size()) {
-      throw BrokenRule({"bin-size", bin_.path(), bin_.bytes().size()},
+      throw BrokenRule({.rule = "bin-size", .file = bin_.path(), .offset = bin_.bytes().size()},
                        cat("sequences 0 to ", i, " need ", mtl::with_commas(at), " bytes, the file has ",
                            mtl::with_commas(bin_size())),
                        kRemedy);
@@ -175,7 +175,7 @@ void IndexChecker::check_sequences() {
   }
   if (at != bin_size()) {
     throw BrokenRule(
-        {"bin-size", bin_.path(), static_cast<std::uint64_t>(at)},
+        {.rule = "bin-size", .file = bin_.path(), .offset = static_cast<std::uint64_t>(at)},
         cat("the .idx accounts for ", mtl::with_commas(at), " bytes, the file has ", mtl::with_commas(bin_size())),
         kRemedy);
   }

@@ -57,7 +57,7 @@ class IndexedDatasetWriter {
   /// Completes both files on the disk, under their temporary names: several writers can then finish() together.
   /// Sequences after the last end_document() are an error.
   void seal();
-  /// Seals the files if seal() was not called, and renames them to their names.
+  /// Seals the files if seal() was not called, and renames them into place.
   void finish();
 
   std::int64_t tokens() const { return tokens_; }

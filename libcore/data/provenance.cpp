@@ -26,7 +26,7 @@ bool check_hash(const Json& output, const char* key, const MappedFile& file) {
   if (recorded.empty()) return false;
   const std::string hash = hash_text(hash_mapped(file));
   if (hash == recorded) return true;
-  throw BrokenRule({"hash", file.path(), {}},
+  throw BrokenRule({.rule = "hash", .file = file.path()},
                    cat("its content was changed: its hash is ", hash, ", PREFIX.json records ", recorded), kMakeAgain);
 }
 
@@ -42,7 +42,7 @@ std::optional<Json> parse_provenance(const std::string& prefix) {
     if (!content.is_object() || content.string_or("schema", "") != kSchema) return std::nullopt;
     return content;
   } catch (const Error& error) {
-    throw BrokenRule({"provenance", path, {}}, cat("is broken: ", error.what()),
+    throw BrokenRule({.rule = "provenance", .file = path}, cat("is broken: ", error.what()),
                      "; remove it, or copy it again; the token files do not need it");
   }
 }
@@ -65,7 +65,7 @@ ProvenanceCheck check_provenance(const IndexedDataset& data) {
   const auto compare = [&](const char* key, const Json& found) {
     const Json* recorded = output->find(key);
     if (recorded == nullptr || recorded->dump() == found.dump()) return;
-    throw BrokenRule({"provenance", path, offset_of(read_file(path), key)},
+    throw BrokenRule({.rule = "provenance", .file = path, .offset = offset_of(read_file(path), key)},
                      cat("says ", key, " ", recorded->dump(), ", the token files have ", found.dump()), kMakeAgain);
   };
   compare("dtype", name_of(data.type()));

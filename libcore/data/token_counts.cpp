@@ -16,7 +16,7 @@ constexpr std::int64_t kBlockTokens = 1 << 16;
 
 void require_integers(const IndexedDataset& data) {
   if (is_integer(data.type())) return;
-  throw BrokenRule({"integers", data.idx_file().path(), kTypeAt},
+  throw BrokenRule({.rule = "integers", .file = data.idx_file().path(), .offset = kTypeAt},
                    cat("holds ", name_of(data.type()), ", not token ids"), "; only integers can be token ids");
 }
 
@@ -66,7 +66,7 @@ template <class T>
 [[noreturn]] void fail_token(const IndexedDataset& data, std::int64_t at, std::int64_t vocab_size) {
   const std::int64_t sequence = sequence_of(data, at);
   throw BrokenRule(
-      {"vocabulary", data.bin_file().path(), static_cast<std::uint64_t>(at) * sizeof(T)},
+      {.rule = "vocabulary", .file = data.bin_file().path(), .offset = static_cast<std::uint64_t>(at) * sizeof(T)},
       cat("token ", at - data.token_begin(sequence), " of sequence ", sequence, ", in document ",
           document_of(data, sequence), ", is ", value_of<T>(stored_at<T>(data, at)),
           vocab_size < kLargestVocabulary ? cat(", but the ids of the vocabulary are 0 to ", vocab_size - 1)
@@ -77,18 +77,19 @@ template <class T>
 /// Throws BrokenRule for the first token beyond the vocabulary; otherwise returns the largest token.
 template <class T>
 std::int64_t check_range(const IndexedDataset& data, std::int64_t vocab_size, int threads) {
+  const auto limit = static_cast<std::uint64_t>(vocab_size);
   std::vector<std::int64_t> broken(threads, -1), largest(broken.size(), -1);
   for_each_part(threads, data.tokens(), [&](int part, std::int64_t begin, std::int64_t end) {
     const std::size_t p = part;
     for (std::int64_t block = begin; block < end && broken[p] < 0; block += kBlockTokens) {
       const std::int64_t block_end = std::min(end, block + kBlockTokens);
       const std::uint64_t block_largest = largest_token<T>(data, block, block_end);
-      if (block_largest < static_cast<std::uint64_t>(vocab_size)) {
+      if (block_largest < limit) {
         largest[p] = std::max(largest[p], static_cast<std::int64_t>(block_largest));
         continue;
       }
       broken[p] = block;
-      while (largest_token<T>(data, broken[p], broken[p] + 1) < static_cast<std::uint64_t>(vocab_size)) ++broken[p];
+      while (largest_token<T>(data, broken[p], broken[p] + 1) < limit) ++broken[p];
     }
   });
   for (const std::int64_t at : broken) {

@@ -24,7 +24,8 @@ Workspace::Pass pass(const Model& model, Shape cache_shape, std::int64_t count) 
   return [&model, cache_shape, count](Ctx& ctx, const Chunk& chunk) {
     const std::int64_t rows = cache_shape[0];
     Tensor cache(nullptr, model.precision().compute, cache_shape);
-    std::vector<KvCache> caches(model.config().num_layers, {cache, cache, Tensor(nullptr, DType::i32, {rows})});
+    const KvCache layer{.keys = cache, .values = cache, .lengths = Tensor(nullptr, DType::i32, {rows})};
+    std::vector<KvCache> caches(model.config().num_layers, layer);
     Batch batch;
     batch.tokens = batch.positions = Tensor(nullptr, DType::i32, {rows, count});
     Chunk::Cache past = chunk.make_cache(caches);
@@ -69,13 +70,14 @@ Decoder::Decoder(Model& model, std::int64_t sequences, std::int64_t positions)
   std::vector<KvCache> layers;
   for (std::int64_t layer = 0; layer < model.config().num_layers; ++layer) {
     Tensor keys = cache();
-    layers.push_back({keys, cache(), lengths_});
+    layers.push_back({.keys = keys, .values = cache(), .lengths = lengths_});
   }
   all_ = model.chunk().make_cache(layers);
   for (std::int64_t b = 0; b < sequences; ++b) {
     std::vector<KvCache> slices;
     for (const KvCache& layer : layers)
-      slices.push_back({layer.keys.rows(b, 1), layer.values.rows(b, 1), layer.lengths.rows(b, 1)});
+      slices.push_back(
+          {.keys = layer.keys.rows(b, 1), .values = layer.values.rows(b, 1), .lengths = layer.lengths.rows(b, 1)});
     each_.push_back(model.chunk().make_cache(slices));
   }
 }

@@ -33,16 +33,18 @@ void add_column(IndexedDatasetWriter& writer, const TokenColumn& column) {
 
 }  // namespace
 
-std::string output_prefix_of(const PreprocessOptions& options, const std::string& key) {
-  return cat(options.output_prefix, "_", key, options.split_sentences ? "_sentence" : "_document");
+/// PREFIX_KEY_document, or PREFIX_KEY_sentence.
+std::string PreprocessOutputs::prefix_of(std::size_t k) const {
+  return cat(options_.output_prefix, "_", options_.json_keys[k], options_.split_sentences ? "_sentence" : "_document");
 }
 
-std::vector<std::string> output_names(const PreprocessOptions& options) {
+/// Every name that a run can write: .bin, .idx and .json of each key, and the rejects.
+std::vector<std::string> PreprocessOutputs::output_names() const {
   std::vector<std::string> names;
-  for (const std::string& key : options.json_keys) {
-    for (const char* suffix : kSuffixes) names.push_back(output_prefix_of(options, key) + suffix);
+  for (std::size_t k = 0; k < options_.json_keys.size(); ++k) {
+    for (const char* suffix : kSuffixes) names.push_back(prefix_of(k) + suffix);
   }
-  names.push_back(options.output_prefix + ".rejects.jsonl");
+  names.push_back(rejects_path());
   return names;
 }
 
@@ -62,7 +64,7 @@ PreprocessOutputs::PreprocessOutputs(const PreprocessOptions& options, const Tok
   std::vector<std::string> read = tokenizer_files(options.tokenizer);
   read.push_back(options.config_file);
   read.insert(read.end(), inputs.files.begin(), inputs.files.end());
-  locks_ = claim_outputs({prefixes, output_names(options), read}, guard, console);
+  locks_ = claim_outputs({.prefixes = prefixes, .names = output_names(), .inputs = read}, guard, console);
   for (std::size_t k = 0; k < options.json_keys.size(); ++k) writers_.emplace_back(prefix_of(k), type_);
 }
 

@@ -18,11 +18,6 @@
 
 namespace mtl {
 
-/// PREFIX_KEY_document, or PREFIX_KEY_sentence.
-std::string output_prefix_of(const PreprocessOptions& options, const std::string& key);
-/// Every name that a run can write: .bin, .idx and .json of each key, and the rejects.
-std::vector<std::string> output_names(const PreprocessOptions& options);
-
 /// The files that a run reads, except the tokenizer's.
 struct PreprocessInputs {
   std::vector<std::string> files;
@@ -48,8 +43,9 @@ class PreprocessOutputs {
   void reject(const BadLine& bad);
   Json output(std::size_t k) const;
   Json provenance(std::size_t k, const std::vector<StoredInput>& inputs) const;
-  std::string prefix_of(std::size_t k) const { return output_prefix_of(options_, options_.json_keys[k]); }
+  std::string prefix_of(std::size_t k) const;
   std::string rejects_path() const { return options_.output_prefix + ".rejects.jsonl"; }
+  std::vector<std::string> output_names() const;
   std::int64_t tokens() const;
   double output_bytes() const;
   double mega() const { return double(bytes_) / 1e6; }

@@ -74,7 +74,8 @@ Json train_vocab(const VocabOptions& options, Console& console) {
   read.push_back(options.config_file);
   const std::vector<std::string> names = output_names(options);
   InterruptGuard guard(console.program());  // outlives the files that it would remove
-  std::vector<OutputLock> locks = claim_outputs({{options.output_prefix}, names, read}, guard, console);
+  std::vector<OutputLock> locks =
+      claim_outputs({.prefixes = {options.output_prefix}, .names = names, .inputs = read}, guard, console);
   const bool has_json =
       std::any_of(files.begin(), files.end(), [&](const std::string& file) { return holds_json_lines(options, file); });
   if (!has_json && options.json_key != VocabOptions().json_key)
