@@ -218,7 +218,7 @@ expect_text out '"ok": true, .*"provenance": true, "hashes": true\}$'
 expect_exit 0 mtl-data merge "${name}_text_document" --output-prefix "$name-merged"
 expect_exit 0 mtl-data verify "$name-merged"
 expect_exit 2 $P --input <(cat "$CORPUS") --output-prefix to/y --partitions 2
-expect_text err 'a pipe can be read once'
+expect_text err 'several times, but a pipe only once'
 printf '\xef\xbb\xbf{"text": "a"}\n' >mark.jsonl
 expect_exit 65 $P --input mark.jsonl --output-prefix to/y
 expect_text err 'mark.jsonl:1: a byte order mark'

@@ -209,6 +209,6 @@ TEST_CASE("a blend that would exhaust a data set is refused") {
   for (std::size_t d = 1; d < 100; ++d) source.blend.prefixes.push_back(write_documents(folder, d, {9}));
   source.blend.weights->assign(100, 0.001);
   source.blend.weights->front() = 0.9;  // its target is 10, but the blend has 109 entries
-  CHECK_THROWS_WITH_AS(open_split(files, source, 10, {.seq_length = 8}), doctest::Contains("set0: the blend takes"),
+  CHECK_THROWS_WITH_AS(open_split(files, source, 10, {.seq_length = 8}), doctest::Contains("but the blend needs"),
                        Error);
 }
