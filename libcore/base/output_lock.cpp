@@ -42,7 +42,7 @@ void check_prefixes(const std::vector<std::string>& prefixes) {
   for (const std::string& prefix : prefixes) {
     if (fs::path(prefix).filename().empty())
       throw UsageError(
-          {{"--output-prefix " + prefix, "names no file; give how the files' names begin, as in data/corpus"}});
+          {{"--output-prefix " + prefix, "names no file; give the beginning of the files' names, such as data/corpus"}});
   }
 }
 
@@ -66,7 +66,7 @@ void remove_leftovers(const std::vector<std::string>& names, Console& console,
                       const std::function<std::string(const std::string& path)>& reason_to_keep) {
   for (const std::string& path : find_leftovers(names)) {
     if (const std::string reason = reason_to_keep(path); !reason.empty()) {
-      console.warn(cat(path, ": has the name of a leftover of a killed run, but ", reason, "; it stays"));
+      console.warn(cat(path, ": looks like a leftover of a killed run, but ", reason, "; it is kept"));
       continue;
     }
     remove_tree(path);

@@ -66,7 +66,7 @@ rm -rf "$WORK"/left.tmp.7?
 mkdir "$WORK"/left.tmp.{77,78,20260131,notes}
 touch "$WORK"/left.tmp.{77,78,20260131,notes}/config.json "$WORK/left.tmp.77/model.safetensors.tmp.77" "$WORK/left.tmp.78/thesis.tex"
 expect_exit 0 mtl-convert --load "$MODELS/a" --save "$WORK/left"
-expect_text "$WORK/err" "left.tmp.78: has the name of a leftover of a killed run, but holds 'thesis.tex', which is not part of a model; it stays"
+expect_text "$WORK/err" "left.tmp.78: looks like a leftover of a killed run, but holds 'thesis.tex', which is not part of a model; it is kept"
 [ "$(cd "$WORK" && echo left.tmp.*)" = 'left.tmp.20260131 left.tmp.78 left.tmp.notes' ] || fail "wrong leftovers: $(cd "$WORK" && echo left.tmp.*)"
 rm -rf "$WORK"/left.tmp.* "$WORK/left"
 
@@ -214,7 +214,7 @@ done
 mkdir -p "$WORK/killed.tmp.78/release/mp_rank_00"
 echo keep >"$WORK/killed.tmp.78/release/mp_rank_00/notes.txt"
 expect_exit 0 mtl-convert "${from[@]}" --save "$WORK/killed"
-expect_text "$WORK/err" "killed.tmp.78: .* holds 'notes.txt', which is not part of a model \(in mp_rank_00\) \(in release\); it stays"
+expect_text "$WORK/err" "killed.tmp.78: .* holds 'notes.txt', which is not part of a model \(in mp_rank_00\) \(in release\); it is kept"
 rm -r "$WORK/killed.tmp.78"
 (ulimit -f 100; expect_exit 74 mtl-convert "${from[@]}" --save "$WORK/limited"; exit "$failures") || fail 'a limit on the size of files'
 expect_text "$WORK/err" 'model.safetensors.*: cannot write after .* bytes: File too large'

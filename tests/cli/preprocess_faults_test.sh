@@ -175,7 +175,7 @@ expect_text err 'z.rejects.jsonl +is one of the inputs and would be overwritten;
 expect_same z.rejects.jsonl "$CORPUS"
 for prefix in '' to/; do
   expect_exit 2 $P --input many.jsonl --output-prefix "$prefix"
-  expect_text err '--output-prefix .* names no file; give how the files. names begin'
+  expect_text err '--output-prefix .* names no file; give the beginning of the files. names'
 done
 # No output replaces an input, whatever name leads to it: text on standard input, the lock, the tokenizer's files.
 cp "$CORPUS" z.lock

@@ -167,7 +167,7 @@ done
 # A folder with the name of a leftover is not removed.
 mkdir "$WORK/dir-vocab.json.tmp.7"
 expect_exit 0 mtl-vocab --input "$WORK/small.txt" --vocab-size 258 --output-prefix "$WORK/dir"
-expect_text "$WORK/err" 'dir-vocab.json.tmp.7: has the name of a leftover of a killed run, but is a folder; it stays'
+expect_text "$WORK/err" 'dir-vocab.json.tmp.7: looks like a leftover of a killed run, but is a folder; it is kept'
 [ -d "$WORK/dir-vocab.json.tmp.7" ] || fail 'a folder is removed'
 # Another program's file with the name of the lock is not overwritten.
 echo '[[package]]' >"$WORK/cargo.lock"
