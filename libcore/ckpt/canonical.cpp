@@ -57,7 +57,7 @@ Enum value_of(const char* const (&names)[N], const Json& json, const char* key) 
   for (std::size_t i = 0; i < N; ++i) {
     if (text == names[i]) return static_cast<Enum>(i);
   }
-  fail(Exit::bad_data, key, " is '", text, "', which this version does not know");
+  fail(Exit::bad_data, key, " is '", text, "', which this version does not support");
 }
 
 }  // namespace
@@ -118,8 +118,8 @@ RotaryOptions rotary_from_json(const Json& json) {
 
 }  // namespace
 
-/// The keys that GPT-2 needs are always there; others only where they differ from GPT-2, so that its manifests can be
-/// read by versions that build nothing else.
+/// Writes the keys of GPT-2 always and other keys only where they differ from GPT-2: versions that support only GPT-2
+/// can read its manifests.
 Json config_to_json(const GptConfig& config) {
   const GptConfig gpt2;
   Json out = Json::object();

@@ -1,4 +1,5 @@
-// The one view of a model that every file format is translated to and from: names, unsharded shapes, configuration.
+// The canonical form of a model, which every file format is converted to and from: names, unsharded shapes,
+// configuration.
 //
 // V vocabulary (unpadded), P positions, C hidden, F feed-forward, H heads, G query groups, R = H / G, D head_dim:
 //   embedding.tokens.weight (V, C)   embedding.positions.weight (P, C)   final_norm.{weight,bias} (C)
@@ -6,9 +7,9 @@
 //   layers.N.attention.qkv.weight (G, R + 2, D, C)     .bias (G, R + 2, D)    per group: R queries, the key, the value
 //   layers.N.attention.out.weight (C, H D)             .bias (C)
 //   layers.N.mlp.up.weight (F, C)    .bias (F)         layers.N.mlp.down.weight (C, F)    .bias (C)
-// The output layer shares embedding.tokens.weight. Other architectures than GPT-2's, by GptConfig:
+// The output layer shares embedding.tokens.weight. Architectures other than GPT-2, by GptConfig:
 //   RMSNorm and linears without bias lack .bias; rotary positions have no embedding.positions.weight
-//   gated MLP: layers.N.mlp.up.weight (2, F, C) .bias (2, F), the gate before what it multiplies
+//   gated MLP: layers.N.mlp.up.weight (2, F, C) .bias (2, F), the gate before the up projection
 //   norms of queries and keys: layers.N.attention.{q_norm,k_norm}.weight (D)
 //   parallel residual: both norms, of the same input;    untied: output.weight (V, C)
 #pragma once
@@ -24,7 +25,7 @@
 
 namespace mtl {
 
-/// The largest size that a file may give: products of two stay far from overflow.
+/// The largest size that a file may state: the product of two fits in 63 bits.
 inline constexpr std::int64_t kMaxDimension = std::int64_t{1} << 31;
 
 struct CanonicalTensor {
@@ -33,20 +34,21 @@ struct CanonicalTensor {
   std::int64_t numel() const;
 };
 
-/// Every parameter of the model, in the order a forward pass meets them.
+/// Every parameter of the model, in the order in which a forward pass uses them.
 std::vector<CanonicalTensor> canonical_tensors(const GptConfig& config);
 
-/// The kinds of tensors that a checkpoint has one each of for every parameter: "param", and the states of an update
-/// rule when it holds any of them.
+/// The tensor kinds of a checkpoint, each with one tensor per parameter: "param", and all states of every update rule
+/// of which the checkpoint `holds` any state.
 std::vector<std::string> tensor_kinds(const std::function<bool(const std::string& kind)>& holds);
 
-/// Bytes of the tensors of a training run's checkpoint: the weights that updates change, in their dtype, and the states
-/// of the update rule.
+/// Bytes of the tensors in a training run's checkpoint: the weights that updates change, in dtype `weights`, and the
+/// update rule's states.
 std::int64_t checkpoint_bytes(const GptConfig& config, DType weights, const std::vector<StateSpec>& states);
 
 /// The configuration as a checkpoint's manifest holds it.
 Json config_to_json(const GptConfig& config);
-/// Throws Error(bad_data) for what is missing, out of range, or not supported, all at once.
+/// Throws Error(bad_data): for the first key that is missing or has an unsupported name, else for all values out of
+/// range.
 GptConfig config_from_json(const Json& json);
 
 }  // namespace mtl

@@ -16,7 +16,7 @@ namespace mtl {
 
 namespace {
 
-/// The folder where ranks write until it is committed.
+/// Creates the folder that ranks write to before the commit.
 std::string make_temporary(const std::string& directory, std::int64_t iteration, const SaveOptions& options) {
   require(options.keep_last == 0 || options.keep_last >= 2, "--keep-last ", options.keep_last,
           ": at least 2 checkpoints are kept");
@@ -65,14 +65,17 @@ std::string commit_checkpoint(const std::string& directory, const CheckpointCont
   return work_on_first_rank(control, [&] {
     bool is_complete = false;
     try {
-      Manifest manifest{content.config, content.state, {}, {}, {}, options.block_bytes};
+      Manifest manifest;
+      manifest.config = content.config;
+      manifest.state = content.state;
+      manifest.block_bytes = options.block_bytes;
       join_manifest_parts(manifest, answers_of(shards));
       complete_folder(temporary, manifest, options);
       is_complete = true;
       put_in_place(temporary, directory, iteration);
     } catch (...) {
-      // The first error is reported; what remains goes with the next save. From put_in_place on the temporary name may
-      // be that of the checkpoint replaced, which counts until the folder is synced.
+      // Reports the first error; the next save removes leftovers. Once put_in_place has begun, the temporary name may
+      // be that of the replaced checkpoint, which is needed until the folder is synced.
       std::error_code ignored;
       if (!is_complete) fs::remove_all(temporary, ignored);
       throw;
@@ -122,7 +125,7 @@ SaveDirectory& SaveDirectory::operator=(SaveDirectory&& other) noexcept {
   return *this;
 }
 
-void SaveDirectory::settle_complete_run(std::int64_t iteration) const {
+void SaveDirectory::finish_commit(std::int64_t iteration) const {
   std::vector<std::int64_t> iterations = list_iterations(path_);
   if (iterations.empty() || iterations.front() != iteration) return;
   if (parse_int(tracker_text(path_)) == iteration && list_leftovers(path_).empty()) return;
@@ -152,7 +155,7 @@ std::string SaveDirectory::run_id() const { return run_id_of(path_); }
 
 void SaveDirectory::replace_state(const TrainState& state, Communicator& world) const {
   work_on_first_rank(world, [&] {
-    // A job that died after its last commit did not do this.
+    // The job that wrote this checkpoint may have died right after the rename.
     remove_leftovers(path_);
     if (parse_int(tracker_text(path_)) != state.iteration) write_tracker(path_, state.iteration);
     const std::string folder = cat(path_, "/", folder_of(state.iteration));

@@ -19,7 +19,7 @@ namespace mtl {
 
 namespace {
 
-constexpr const char* kAside = ".old";  // exchange_paths
+constexpr const char* kAside = ".old";  // of place_folder, where names cannot be exchanged
 
 /// Throws unless the folder holds a sound manifest of that iteration.
 void check_sound(const std::string& directory, std::int64_t iteration) {
@@ -30,21 +30,21 @@ void check_sound(const std::string& directory, std::int64_t iteration) {
   }
 }
 
-/// A checkpoint that this user may not read is not damaged.
+/// True if this user may not read the checkpoint, which then does not count as damaged.
 bool is_refused_access(const Error& error) {
   const auto* refusal = dynamic_cast<const SystemError*>(&error);
   return refusal != nullptr && refusal->number() == EACCES;
 }
 
-/// Says so when the tracker does not name the checkpoint that was found.
+/// Warns when the tracker does not name the checkpoint of iteration `newest`.
 void compare_tracker(const std::string& directory, std::int64_t newest, Console& console) {
   std::string path = cat(directory, "/", kTrackerName), text = tracker_text(directory);
   if (parse_int(text) == newest) return;
-  std::string said = !file_exists(path) ? " is missing"
-                     : text.empty()     ? " is empty"
-                     : parse_int(text)  ? " says " + text
-                                        : " is not a number";
-  console.warn(cat(path, said, "; taking the newest valid checkpoint, iteration ", newest));
+  std::string problem = !file_exists(path) ? " is missing"
+                        : text.empty()     ? " is empty"
+                        : parse_int(text)  ? " says " + text
+                                           : " is not a number";
+  console.warn(cat(path, problem, "; taking the newest valid checkpoint, iteration ", newest));
 }
 
 }  // namespace
@@ -171,11 +171,11 @@ std::optional<std::string> newest_checkpoint(const std::string& directory, Conso
                                              const std::vector<std::string>& damaged) {
   std::vector<std::int64_t> iterations = list_iterations(directory);
   std::vector<std::string> problems;
-  std::size_t known = 0;  // damaged, and reported already
+  std::size_t reported = 0;  // the number of iterations in `damaged`
   for (std::int64_t iteration : iterations) {
     const std::string folder = cat(directory, "/", folder_of(iteration));
     if (std::find(damaged.begin(), damaged.end(), folder) != damaged.end()) {
-      ++known;
+      ++reported;
       continue;
     }
     try {
@@ -194,7 +194,7 @@ std::optional<std::string> newest_checkpoint(const std::string& directory, Conso
     const std::string foreign = describe_foreign_model(directory);
     if (!foreign.empty()) fail_at(Exit::bad_data, directory, foreign);
     problems.insert(problems.begin(), cat("none of its ", iterations.size(), " checkpoints is valid"));
-    if (known > 0) problems.push_back(cat(known, " with damage that is reported above"));
+    if (reported > 0) problems.push_back(cat(reported, " with damage that is reported above"));
     fail_at(Exit::bad_data, directory, join(problems, "\n  "));
   }
   return std::nullopt;

@@ -13,7 +13,7 @@ namespace mtl {
 
 namespace {
 
-/// Shards are opened when something in them is needed: a rank of a large run needs few of them.
+/// Opens a shard when a tensor in it is first needed: a rank of a large run needs few shards.
 class CheckpointReader : public TensorReader {
  public:
   explicit CheckpointReader(const std::string& path) : manifest_(read_sound_manifest(path)) {
@@ -37,17 +37,17 @@ class CheckpointReader : public TensorReader {
     std::size_t element = bits_of(entry.tensor.dtype) / 8;
     std::int64_t copied = 0;
     for (const ManifestPiece& piece : entry.pieces) {
-      if (meets(piece.slice, slice)) copied += copy_overlap(piece.slice, data_of(entry, piece), slice, out, element);
+      if (overlaps(piece.slice, slice)) copied += copy_overlap(piece.slice, data_of(entry, piece), slice, out, element);
     }
-    // Bytes beyond a file's end are zeros up to the end of their page: it may have become shorter since it was
-    // verified.
+    // A file may have become shorter since its verification: mapped bytes beyond its end read as zeros up to the end of
+    // the page.
     for (const ManifestPiece& piece : entry.pieces) {
       const std::string path = cat(folder, "/", piece.file);
       if (shards_.contains(piece.file) && file_size(path) < shard(piece.file).bytes().size())
         fail(Exit::io, path, ": became shorter while it was read; see that it is whole and start again");
     }
     require(copied == slice.count(), folder, ": tensor '", entry.tensor.name,
-            "' has no data for a part that was asked for");
+            "' has no data for a part of the requested slice");
   }
 
   void verify_slice(std::size_t index, const Slice& slice) const override {
@@ -91,10 +91,10 @@ class CheckpointReader : public TensorReader {
 
   [[noreturn]] static void refuse(const std::string& path, const std::string& where) {
     fail(Exit::bad_data, path, ": its hash does not match the manifest", where,
-         "; the file is damaged or another one: load another checkpoint");
+         "; the file is damaged or was replaced: load another checkpoint");
   }
 
-  static bool meets(const Slice& a, const Slice& b) {
+  static bool overlaps(const Slice& a, const Slice& b) {
     bool shared = false;
     for_each_overlap(a, b, [&](const Overlap&) { shared = true; });
     return shared;
@@ -109,7 +109,7 @@ class CheckpointReader : public TensorReader {
     return file.data(*file.find(entry.tensor.name));
   }
 
-  /// Opens a shard, and checks that it holds exactly the pieces that the manifest says.
+  /// Opens a shard at its first use, and checks that it holds exactly the pieces that the manifest lists.
   const SafetensorsFile& shard(const std::string& name) const {
     auto open = shards_.find(name);
     if (open != shards_.end()) return open->second;
@@ -128,7 +128,7 @@ class CheckpointReader : public TensorReader {
     return shards_.emplace(name, std::move(file)).first->second;
   }
 
-  /// The pieces of a tensor hold as many elements as its shape; when no two overlap, nothing is left out.
+  /// parse_manifest has counted the elements: pieces that do not overlap cover the tensor.
   void check_pieces(const ManifestTensor& entry) const {
     try {
       check_disjoint(entry);
@@ -137,6 +137,7 @@ class CheckpointReader : public TensorReader {
     }
   }
 
+  /// Compares a block of piece `p` with its hash, unless an earlier call has.
   void verify_block(std::size_t index, std::size_t p, std::int64_t number) const {
     const ManifestTensor& entry = manifest_.tensors[index];
     const ManifestPiece& piece = entry.pieces[p];
@@ -155,7 +156,7 @@ class CheckpointReader : public TensorReader {
     bytes_read_ += data.size();
   }
 
-  /// " (tensors a, b)", or what else of the file differs.
+  /// " (tensors 'a', 'b')", or " (in its header)".
   std::string damaged_tensors(const std::string& file) const {
     std::vector<std::string> names;
     for (const auto& [entry, piece] : shard_tensors_.at(file)) {
@@ -169,9 +170,9 @@ class CheckpointReader : public TensorReader {
   }
 
   Manifest manifest_;
-  std::map<std::string, std::vector<ShardTensor>> shard_tensors_;  // what each shard holds
-  mutable std::map<std::string, SafetensorsFile> shards_;          // those that are open
-  mutable std::vector<std::vector<std::vector<bool>>> verified_;   // by tensor, piece and block
+  std::map<std::string, std::vector<ShardTensor>> shard_tensors_;  // by shard
+  mutable std::map<std::string, SafetensorsFile> shards_;          // the open ones
+  mutable std::vector<std::vector<std::vector<bool>>> verified_;   // [tensor][piece][block]; empty before the first use
 };
 
 }  // namespace

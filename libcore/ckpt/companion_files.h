@@ -1,5 +1,4 @@
-// The files next to a model's weights that mtl copies without interpreting them: its tokenizer, its generation
-// defaults.
+// The files next to a model's weights that mtl copies unchanged: its tokenizer and its generation defaults.
 #pragma once
 
 #include <cstdint>
@@ -17,13 +16,13 @@ Json read_model_json(const std::string& path);
 /// True for tokenizer.json, vocab.json, merges.txt and the other names that copy_companion_files copies.
 bool is_companion_file(const std::string& name);
 
-/// Copies those that exist, unchanged: the tokenizer's files and generation_config.json. Returns their names.
+/// Copies those companion files that exist. Returns their names.
 std::vector<std::string> copy_companion_files(const std::string& from, const std::string& to);
 
-/// Throws Error(io) when one of these names is a FIFO, a device or a folder: reading it could block forever.
+/// Throws Error(io) when a companion file is a FIFO, a device or a folder: reading it could block forever.
 void check_companion_files(const std::string& folder);
 
-/// The id of <|endoftext|> in the tokenizer files of a folder, when it has any.
+/// The id of <|endoftext|> in a folder's tokenizer.json or vocab.json; empty without it.
 std::optional<std::int64_t> find_end_of_text_id(const std::string& folder);
 
 /// The ids that end a text, from eos_token_id of a config.json or generation_config.json: a number or a list of them.

@@ -1,4 +1,4 @@
-// Called by writers of models with the elements of each tensor before and after their conversion.
+// Model writers call this hook with the elements of each tensor before and after their conversion.
 #pragma once
 
 #include <cstddef>

@@ -15,7 +15,7 @@ namespace mtl {
 
 namespace {
 
-/// Collects the tensors that hold elements that are not finite.
+/// Collects the tensors with elements that are not finite.
 class NonfiniteCounter {
  public:
   explicit NonfiniteCounter(std::vector<NonfiniteElements>& found) : found_(found) {}
@@ -31,7 +31,7 @@ class NonfiniteCounter {
   std::vector<NonfiniteElements>& found_;
 };
 
-/// One whole tensor, rounded to `dtype`.
+/// Reads a whole tensor, rounded to `dtype`.
 std::vector<std::byte> read_tensor(const ModelSource& source, const SavedTensor& tensor, StoredDType dtype,
                                    NonfiniteCounter* counter = nullptr) {
   Slice whole = whole_slice(tensor.shape);
@@ -44,12 +44,12 @@ std::vector<std::byte> read_tensor(const ModelSource& source, const SavedTensor&
   return out;
 }
 
-/// Only the parameters change their type, not the moments.
+/// --dtype converts parameters, not optimizer states.
 StoredDType target_dtype(const SavedTensor& tensor, std::optional<StoredDType> dtype) {
   return starts_with(tensor.name, "param.") ? dtype.value_or(tensor.dtype) : tensor.dtype;
 }
 
-/// "'h.0.ln_1.weight' (3 of 192 elements)" for those of which `count` is not 0; a few, then how many more.
+/// Lists the tensors with a nonzero `count`: "'h.0.ln_1.weight' (3 of 192 elements), ... and 5 more tensors".
 template <class Count>
 std::string list_tensors(const std::vector<NonfiniteElements>& found, const Count& count) {
   constexpr std::size_t kListed = 8;
@@ -69,7 +69,7 @@ std::string overflowing_tensors(const std::vector<NonfiniteElements>& found) {
   return list_tensors(found, [](const NonfiniteElements& one) { return one.in_output - one.in_source; });
 }
 
-void warn_of_nonfinite(const ConvertReport& report, Console& console) {
+void warn_about_nonfinite(const ConvertReport& report, Console& console) {
   const std::string broken = list_tensors(report.nonfinite, [](const NonfiniteElements& one) { return one.in_source; });
   if (!broken.empty())
     console.warn(cat(report.source, ": holds elements that are not finite: ", broken,
@@ -80,10 +80,10 @@ void warn_of_nonfinite(const ConvertReport& report, Console& console) {
                      "; --dtype bfloat16 has the range of float32"));
 }
 
-/// A run whose weights were rounded cannot be resumed as if they were not: its record of precision says so.
+/// Records the rounding in the run's precision: a resume with unrounded main parameters must be refused.
 void record_rounded_weights(TrainState& state, StoredDType dtype) {
   const Json* record = state.extra.find("precision");
-  const bool trained_here = record != nullptr || state.extra.find("seed") != nullptr;  // fp32 where it has no record
+  const bool trained_here = record != nullptr || state.extra.find("seed") != nullptr;  // fp32 runs have no record
   if (!trained_here) return;
   Json precision = record != nullptr ? *record : Json::object();
   precision.set("main_params", torch_name_of(dtype));
@@ -116,11 +116,11 @@ void write_mtl(const ModelSource& source, const std::string& folder, const Conve
 void check_tensors(const ModelSource& source, const ModelSource& written, std::optional<StoredDType> dtype) {
   for (const SavedTensor& tensor : source.tensors()) {
     const SavedTensor* found = written.find_tensor(tensor.name);
-    if (found == nullptr && !starts_with(tensor.name, "param.")) continue;  // moments have no place in hf
+    if (found == nullptr && !starts_with(tensor.name, "param.")) continue;  // other formats have no optimizer states
     require(found != nullptr, "verification: tensor '", tensor.name, "' was not written");
     StoredDType target = target_dtype(tensor, dtype);
     bool same = found->dtype == target && read_tensor(source, tensor, target) == read_tensor(written, *found, target);
-    require(same, "verification: tensor '", tensor.name, "' is not what was read");
+    require(same, "verification: tensor '", tensor.name, "' differs from the source's");
   }
 }
 
@@ -207,7 +207,7 @@ ConvertReport convert_model(const ConvertOptions& options, Console& console) {
   report.parameters = parameter_count(source.config());
   report.dtype = torch_name_of(target_dtype(source.tensors().front(), dtype));
   write_model(source, output.staged(), options, dtype, report);
-  warn_of_nonfinite(report, console);
+  warn_about_nonfinite(report, console);
   if (options.verify) {
     const std::string overflowing = overflowing_tensors(report.nonfinite);
     require(overflowing.empty(), "verification: ", report.dtype, " cannot hold all elements of ", overflowing,

@@ -1,4 +1,4 @@
-// A model from one format to another, and the proof that nothing was lost.
+// Converts a model from one format to another, and verifies the output.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ namespace mtl {
 struct ConvertOptions {
   std::string load, save;
   std::string to = "hf";
-  ModelSupplement given;             // to what --load holds
-  std::optional<std::string> dtype;  // float32, float16, bfloat16; as stored when empty
+  ModelSupplement given;             // what the files of --load do not state
+  std::optional<std::string> dtype;  // float32, float16, bfloat16; empty: as stored
   std::string max_shard_size = "5GB";
   MegatronWriteOptions megatron;  // to megatron: its parallel sizes and names
   bool verify = false;
@@ -49,9 +49,9 @@ struct ConvertReport {
   std::vector<NonfiniteElements> nonfinite;  // tensors that have such elements, before or after the conversion
 };
 
-/// Writes the output folder, complete or not at all. With `verify` the output is read back first: every tensor must be
-/// the source's, rounded to the new dtype, bit for bit, and so must the logits unless the dtype is narrower. Warns of
-/// elements that are not finite, and of those that the new dtype cannot hold.
+/// Writes the output folder, complete or not at all. With `verify`, reads the output back first: every tensor must
+/// equal the source's, rounded to the new dtype, bit for bit, and so must the logits unless the dtype is narrower.
+/// Warns about elements that are not finite, and those that the new dtype cannot hold.
 ConvertReport convert_model(const ConvertOptions& options, Console& console);
 
 }  // namespace mtl

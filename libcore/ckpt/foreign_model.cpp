@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* kMegatronRemedy = "; name it with --load, and save into another folder";
 constexpr const char* kDistributedRemedy =
-    "; mtl does not read it: write it once more with Megatron-LM's --ckpt-convert-format torch, or export it to a "
+    "; mtl does not read it: convert it with Megatron-LM's --ckpt-convert-format torch, or export it to a "
     "Hugging Face folder (Megatron Bridge), and load that";
 constexpr const char* kPyTorchRemedy =
     "; give a folder that has it as pytorch_model.bin, with the config.json of its model";

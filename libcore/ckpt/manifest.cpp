@@ -11,15 +11,16 @@
 #include "base/files.h"
 #include "base/hash.h"
 #include "ckpt/canonical.h"
+#include "ckpt/tensor_reader.h"
 
 namespace mtl {
 
 namespace {
 
 constexpr const char* kFormat = "mtl-checkpoint";
-constexpr std::int64_t kVersionOfFormat = 1;
+constexpr std::int64_t kFormatVersion = 1;
 constexpr std::size_t kMaxManifestBytes = 256 << 20;
-constexpr std::size_t kMaxRankStored = 8;
+constexpr std::size_t kMaxAxes = 8;
 
 struct StateField {
   const char* key;
@@ -59,7 +60,7 @@ Json integers(const std::vector<std::int64_t>& values) {
 }
 
 std::vector<std::int64_t> to_integers(const Json& json) {
-  if (json.as_array().size() > kMaxRankStored) fail(Exit::bad_data, "more than ", kMaxRankStored, " axes");
+  if (json.as_array().size() > kMaxAxes) fail(Exit::bad_data, "more than ", kMaxAxes, " axes");
   std::vector<std::int64_t> out;
   for (const Json& value : json.as_array()) {
     out.push_back(value.as_int());
@@ -68,11 +69,11 @@ std::vector<std::int64_t> to_integers(const Json& json) {
   return out;
 }
 
-/// Product of sizes, refused beyond 63 bits.
+/// Returns the product of `sizes`. Refuses more than 63 bits.
 std::int64_t checked_product(const std::vector<std::int64_t>& sizes) {
   std::int64_t product = 1;
   for (std::int64_t size : sizes) {
-    if (__builtin_mul_overflow(product, size, &product)) fail(Exit::bad_data, "a shape is beyond 63 bits");
+    if (__builtin_mul_overflow(product, size, &product)) fail(Exit::bad_data, "a shape's elements exceed 63 bits");
   }
   return product;
 }
@@ -109,12 +110,12 @@ ManifestPiece piece_from_json(const Json& json, const std::vector<std::int64_t>&
   piece.slice.size = to_integers(json.at("size"));
   std::vector<std::int64_t> range = to_integers(json.at("range"));
   piece.hash = to_hash(json.at("xxh3"));
-  bool sound =
+  bool inside =
       piece.slice.offset.size() == shape.size() && piece.slice.size.size() == shape.size() && range.size() == 2;
-  for (std::size_t axis = 0; sound && axis < shape.size(); ++axis) {
-    sound = piece.slice.size[axis] <= shape[axis] && piece.slice.offset[axis] <= shape[axis] - piece.slice.size[axis];
+  for (std::size_t axis = 0; inside && axis < shape.size(); ++axis) {
+    inside = piece.slice.size[axis] <= shape[axis] && piece.slice.offset[axis] <= shape[axis] - piece.slice.size[axis];
   }
-  if (!sound) fail(Exit::bad_data, "a slice is not inside its tensor");
+  if (!inside) fail(Exit::bad_data, "a slice is not inside its tensor");
   piece.slice.begin = range[0], piece.slice.end = range[1];
   if (range[0] > range[1] || range[1] > checked_product(piece.slice.size)) {
     fail(Exit::bad_data, "an element range is not inside its slice");
@@ -127,17 +128,18 @@ ManifestPiece piece_from_json(const Json& json, const std::vector<std::int64_t>&
 
 using FileSizes = std::map<std::string_view, std::uint64_t>;  // bytes by name
 
-/// A piece has to fit into its file, and needs a hash for each of its blocks of `block` bytes.
-void check_piece(const FileSizes& files, std::int64_t block, const ManifestTensor& entry, const ManifestPiece& piece) {
+/// Checks that a piece fits into its file and has one hash for each of its blocks of `block_bytes`.
+void check_piece(const FileSizes& files, std::int64_t block_bytes, const ManifestTensor& entry,
+                 const ManifestPiece& piece) {
   auto file = files.find(piece.file);
   if (file == files.end()) fail(Exit::bad_data, "is in file '", piece.file, "', which is not listed");
   auto element = static_cast<std::uint64_t>(bits_of(entry.tensor.dtype) / 8);
   if (static_cast<std::uint64_t>(piece.slice.count()) > file->second / element)
     fail(Exit::bad_data, "has more elements in '", piece.file, "' than the file has room for");
   std::int64_t bytes = stored_bytes(entry, piece);
-  std::int64_t blocks = block > 0 && bytes > block ? (bytes - 1) / block + 1 : 0;
+  std::int64_t blocks = block_bytes > 0 && bytes > block_bytes ? (bytes - 1) / block_bytes + 1 : 0;
   if (std::ssize(piece.blocks) != blocks)
-    fail(Exit::bad_data, "has ", piece.blocks.size(), " hashes of blocks in '", piece.file, "' instead of ", blocks);
+    fail(Exit::bad_data, "has ", piece.blocks.size(), " block hashes in '", piece.file, "' instead of ", blocks);
 }
 
 ManifestTensor tensor_from_json(const std::string& name, const Json& json) {
@@ -151,13 +153,14 @@ ManifestTensor tensor_from_json(const std::string& name, const Json& json) {
   return out;
 }
 
-/// As many elements in its pieces as in the whole.
+/// Checks that the pieces have as many elements as the tensor.
 void check_count(const ManifestTensor& entry) {
   std::int64_t held = 0;
   std::set<std::string> files;
   for (const ManifestPiece& piece : entry.pieces) {
     if (!files.insert(piece.file).second) fail(Exit::bad_data, "two pieces in one file");
-    if (__builtin_add_overflow(held, piece.slice.count(), &held)) fail(Exit::bad_data, "its pieces are beyond 63 bits");
+    if (__builtin_add_overflow(held, piece.slice.count(), &held))
+      fail(Exit::bad_data, "its pieces' elements exceed 63 bits");
   }
   std::int64_t needed = checked_product(entry.tensor.shape);
   if (held != needed) fail(Exit::bad_data, "its pieces hold ", held, " elements, its shape has ", needed);
@@ -192,13 +195,13 @@ Json tensors_to_json(const Manifest& manifest) {
   return tensors;
 }
 
-/// The checksum covers the text of all that comes before it, written again, so that white space does not count.
+/// Hashes the text of all other items, dumped again: white space in the file does not matter.
 std::string checksum_of(const Json::Object& items) {
-  Json rest = Json::object();
+  Json covered = Json::object();
   for (const auto& [key, value] : items) {
-    if (key != "checksum") rest.set(key, value);
+    if (key != "checksum") covered.set(key, value);
   }
-  std::string text = rest.dump(1);
+  std::string text = covered.dump(1);
   return hash_text(hash_bytes(text.data(), text.size()));
 }
 
@@ -222,7 +225,7 @@ std::int64_t stored_bytes(const ManifestTensor& entry, const ManifestPiece& piec
 
 std::string manifest_text(const Manifest& manifest) {
   Json out = Json::object({{"format", kFormat},
-                           {"version", kVersionOfFormat},
+                           {"version", kFormatVersion},
                            {"config", config_to_json(manifest.config)},
                            {"state", state_to_json(manifest.state)},
                            {"files", files_to_json(manifest)},
@@ -235,10 +238,10 @@ std::string manifest_text(const Manifest& manifest) {
 
 Manifest parse_manifest(std::string_view text, ChecksumCheck checksum) {
   Json json = Json::parse(text);
-  if (json.string_or("format", "") != kFormat) fail(Exit::bad_data, "not the manifest of a checkpoint of mtl");
+  if (json.string_or("format", "") != kFormat) fail(Exit::bad_data, "not the manifest of an mtl checkpoint");
   std::int64_t version = json.at("version").as_int();
-  if (version != kVersionOfFormat)
-    fail(Exit::bad_data, "format version ", version, "; this program reads ", kVersionOfFormat);
+  if (version != kFormatVersion)
+    fail(Exit::bad_data, "format version ", version, "; this program reads only ", kFormatVersion);
   if (checksum == ChecksumCheck::required && json.at("checksum").as_string() != checksum_of(json.as_object())) {
     fail(Exit::bad_data, "its checksum does not match: it is damaged");
   }
@@ -274,7 +277,7 @@ using Pieces = std::span<const ManifestPiece*>;
   fail(Exit::bad_data, "its pieces in ", a.file, " and ", b.file, " overlap");
 }
 
-/// Pieces of one box: their element ranges.
+/// Checks pieces of the same box: their element ranges must not overlap.
 void check_ranges(Pieces pieces) {
   std::sort(pieces.begin(), pieces.end(), [](const auto* a, const auto* b) { return a->slice.begin < b->slice.begin; });
   for (std::size_t i = 1; i < pieces.size(); ++i) {
@@ -291,7 +294,7 @@ void check_pairs(Pieces pieces) {
   }
 }
 
-/// Sorts pieces along an axis and cuts them where no box crosses: pieces of different parts share nothing.
+/// Sorts pieces along an axis and cuts them where no box crosses: pieces of different parts share no element.
 std::vector<Pieces> parts_along(Pieces pieces, std::size_t axis) {
   auto begin_of = [axis](const ManifestPiece* piece) { return piece->slice.offset[axis]; };
   std::sort(pieces.begin(), pieces.end(), [&](const auto* a, const auto* b) { return begin_of(a) < begin_of(b); });
@@ -306,8 +309,8 @@ std::vector<Pieces> parts_along(Pieces pieces, std::size_t axis) {
   return parts;
 }
 
-/// The grid of boxes that parallel layouts make, with element ranges in each, is cut apart in n log n; only boxes that
-/// no cut separates are compared in pairs.
+/// Cuts the grid of boxes that parallel layouts make, with element ranges in each, in O(n log n). Compares in pairs
+/// only boxes that no cut separates.
 void check_apart(Pieces pieces) {
   if (pieces.size() < 2) return;
   const Slice& box = pieces[0]->slice;
@@ -347,36 +350,36 @@ bool has_kind(const std::map<std::string, ManifestTensor>& tensors, const std::s
 
 }  // namespace
 
-void join_manifest_parts(Manifest& whole, const std::vector<std::string>& parts) {
+void join_manifest_parts(Manifest& manifest, const std::vector<std::string>& parts) {
   std::map<std::string, ManifestTensor> tensors;
   for (const std::string& text : parts) {
     Json part = Json::parse(text);
-    add_files(whole, part.at("files"));
+    add_files(manifest, part.at("files"));
     for (const auto& [name, json] : part.at("tensors").as_object()) {
       ManifestTensor entry = tensor_from_json(name, json);
       auto [known, is_new] = tensors.try_emplace(name, entry);
       if (is_new) continue;
       SavedTensor& tensor = known->second.tensor;
       require(tensor.dtype == entry.tensor.dtype && tensor.shape == entry.tensor.shape, "saving tensor '", name,
-              "': ranks describe it differently");
+              "': ranks disagree on its dtype or shape");
       std::move(entry.pieces.begin(), entry.pieces.end(), std::back_inserter(known->second.pieces));
     }
   }
-  const std::vector<CanonicalTensor> model = canonical_tensors(whole.config);
+  const std::vector<CanonicalTensor> model = canonical_tensors(manifest.config);
   auto holds = [&](const std::string& kind) { return has_kind(tensors, kind); };
   for (const std::string& kind : tensor_kinds(holds)) {
-    for (const CanonicalTensor& wanted : model) {
-      std::string name = cat(kind, ".", wanted.name);
+    for (const CanonicalTensor& canonical : model) {
+      std::string name = cat(kind, ".", canonical.name);
       auto found = tensors.find(name);
-      require(found != tensors.end() && found->second.tensor.shape == wanted.shape, "saving tensor '", name,
-              "': no rank has it, or in another shape");
+      require(found != tensors.end() && found->second.tensor.shape == canonical.shape, "saving tensor '", name,
+              "': no rank has it in the shape ", shape_text(canonical.shape));
       try {
         check_count(found->second);
         check_disjoint(found->second);
       } catch (const Error& error) {
         fail(Exit::failure, "saving tensor '", found->first, "': ", error.what());
       }
-      whole.tensors.push_back(std::move(found->second));
+      manifest.tensors.push_back(std::move(found->second));
       tensors.erase(found);
     }
   }
@@ -386,7 +389,7 @@ void join_manifest_parts(Manifest& whole, const std::vector<std::string>& parts)
 
 namespace {
 
-/// "param.a, param.b and 27 more": what a file should hold.
+/// Names the tensors of a file: "param.a, param.b and 27 more tensors".
 std::string tensors_of(const Manifest& manifest, const std::string& file) {
   std::vector<std::string> names;
   for (const ManifestTensor& entry : manifest.tensors) {

@@ -1,8 +1,7 @@
-// manifest.json of a checkpoint: what it holds, where, and how to tell that it is whole. Format: mtl-checkpoint(5).
+// manifest.json of a checkpoint: its configuration, state, tensors, files and hashes. Format: mtl-checkpoint(5).
 //
-// A manifest is untrusted input: the reader checks the checksum of its text, that file names are plain, that slices
-// lie inside their tensors, and that numbers are in range. What needs the files themselves is the reader's work
-// (checkpoint_reader.cpp).
+// A manifest is untrusted input: the parser checks the checksum of its text, that file names are plain, that slices
+// lie inside their tensors, and that numbers are in range. checkpoint_reader.cpp checks the files' contents.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +13,13 @@
 
 namespace mtl {
 
-/// A slice of a tensor in one file, stored there under the tensor's name: in the shape of the slice's box when it is
-/// all of it, flat otherwise.
+/// A slice of a tensor, stored in one file under the tensor's name, in the shape that stored_shape() returns.
 struct ManifestPiece {
   std::string file;
   Slice slice;
-  std::string hash;  // XXH3 of its bytes, so that damage can be pinned on a tensor
-  /// XXH3 of each of its blocks of Manifest::block_bytes (the last is shorter), so that who needs a part need not read
-  /// the rest. Empty when it is one block, as `hash` says.
+  std::string hash;  // XXH3 of its bytes
+  /// XXH3 of each block of Manifest::block_bytes (the last may be shorter): a load verifies only the blocks that it
+  /// reads. Empty when the piece is one block, which `hash` covers.
   std::vector<std::string> blocks = {};
 };
 
@@ -42,8 +40,9 @@ struct Manifest {
   std::vector<ManifestTensor> tensors;
   std::vector<ManifestFile> files;
   Json provenance;
-  std::int64_t block_bytes = 0;  // 0, as in old checkpoints: every piece is one block
+  std::int64_t block_bytes = 0;  // 0: every piece is one block, as in old checkpoints
 
+  /// nullptr without it.
   const ManifestFile* find_file(const std::string& name) const;
 };
 
@@ -51,24 +50,26 @@ inline constexpr const char* kManifestName = "manifest.json";
 
 /// The text of the file.
 std::string manifest_text(const Manifest& manifest);
-/// A checksum keeps damage away from all other checks, which tests and fuzzers mean to reach.
+/// Tests and fuzzers skip the checksum to reach the checks after it.
 enum class ChecksumCheck { required, skip };
-/// Throws Error(bad_data); errors do not name the file.
+/// Throws Error(bad_data) that does not name the file.
 Manifest parse_manifest(std::string_view text, ChecksumCheck checksum = ChecksumCheck::required);
 /// One rank's part of a manifest, as text: the files that it wrote and the pieces in them.
 std::string manifest_part_text(const Manifest& part);
-/// Adds the parts of all ranks; tensors come in canonical order. Throws Error(failure) unless the pieces hold every
-/// element of every parameter of whole.config once, and of its moments when there are any.
-void join_manifest_parts(Manifest& whole, const std::vector<std::string>& parts);
-/// Throws Error(bad_data) when an element of the tensor is in two pieces. (The parser has counted them.)
+/// Adds the files and tensors of all ranks' parts to `manifest`, tensors in canonical order. Throws Error(failure)
+/// unless the pieces hold every element of every parameter of manifest.config exactly once, likewise of the optimizer
+/// states when there are any, and no other tensor.
+void join_manifest_parts(Manifest& manifest, const std::vector<std::string>& parts);
+/// Throws Error(bad_data) when two pieces share an element. parse_manifest does not call it: it counts elements only.
 void check_disjoint(const ManifestTensor& entry);
 
-/// Reads FOLDER/manifest.json and checks that every file is there in its size and no other shard is. Errors name the
-/// file, and the tensors it should hold.
+/// Reads FOLDER/manifest.json and checks that every listed file exists in its size and that the folder has no other
+/// .safetensors file. Errors name the file, and the tensors it should hold.
 Manifest read_sound_manifest(const std::string& folder);
 
-/// How the piece is shaped in its file.
+/// The shape under which a file stores the slice: its box when the element range covers the box, flat otherwise.
 std::vector<std::uint64_t> stored_shape(const Slice& slice);
+/// Bytes of the piece in its file.
 std::int64_t stored_bytes(const ManifestTensor& entry, const ManifestPiece& piece);
 
 }  // namespace mtl

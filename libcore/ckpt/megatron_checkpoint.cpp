@@ -33,18 +33,18 @@ bool same_shards(const MegatronParameter& a, const MegatronParameter& b) {
                     [](const MegatronShard& x, const MegatronShard& y) { return same_elements(*x.tensor, *y.tensor); });
 }
 
-/// The axes of a shard's rows, and how far apart their neighbours are, in rows.
+/// The canonical axes that a shard's rows merge. Strides are in rows.
 struct RowAxes {
-  std::vector<std::int64_t> size, rows_apart;
+  std::vector<std::int64_t> size, stride;
 };
 
-/// Rows of queries, keys and values: before version 1 all queries, all keys, all values; in version 1 the three of each
-/// element of a head; since then those of each group.
+/// (G, R + 2, D): version 2 stores the rows in this order, version 1 as (G, D, R + 2), version 0 as (R + 2, G, D).
 RowAxes qkv_axes(const GptConfig& config, double version, std::int64_t groups) {
-  const std::int64_t each = config.num_heads / config.num_query_groups + 2, dim = config.head_dim;
-  if (version >= 2) return {{groups, each, dim}, {each * dim, dim, 1}};
-  if (version >= 1) return {{groups, each, dim}, {each * dim, 1, each}};
-  return {{groups, each, dim}, {dim, groups * dim, 1}};
+  const std::int64_t heads = config.num_heads / config.num_query_groups + 2, dim = config.head_dim;
+  const std::vector<std::int64_t> size = {groups, heads, dim};
+  if (version >= 2) return {size, {heads * dim, dim, 1}};
+  if (version >= 1) return {size, {heads * dim, 1, heads}};
+  return {size, {dim, groups * dim, 1}};
 }
 
 class MegatronReader : public MappedReader {
@@ -55,8 +55,8 @@ class MegatronReader : public MappedReader {
     path_ = checkpoint;
     folder = is_directory(checkpoint) ? checkpoint : parent_folder(checkpoint);
     optimizer_ = read_megatron_optimizer(model_, optimizer_problem);
-    settle_head();
-    // A layer has several parameters; what names more layers than that is refused before they are listed.
+    drop_head_copy();
+    // Every layer has several parameters: refuses an absurd number of layers before canonical_tensors() lists them.
     if (model_.layers > std::ssize(model_.parameters))
       fail_at(Exit::bad_data, checkpoint, model_.parameters.size(), " tensors cannot be a model of ", model_.layers,
               " layers");
@@ -69,12 +69,12 @@ class MegatronReader : public MappedReader {
     }
     for (const std::string& note : notes) console.warn(cat(checkpoint, ": ", note));
     has_padded_vocabulary = !given.vocab_size;
-    collect();
+    collect_parameters();
     if (optimizer_) collect_optimizer();
     check_complete();
   }
 
-  /// Zip archives have a CRC-32 of each shard; a load compares those that it reads from.
+  /// Compares the shards that the slice is read from with their CRC-32, which only zip archives have.
   void verify_slice(std::size_t index, const Slice& slice) const override {
     for (std::size_t i = 0; i < records_[index].size(); ++i) {
       const ZipEntry* record = records_[index][i];
@@ -115,8 +115,8 @@ class MegatronReader : public MappedReader {
     return found == model_.parameters.end() ? nullptr : &found->second;
   }
 
-  /// The last stage has a copy of the token embedding unless the output layer has a weight of its own.
-  void settle_head() {
+  /// Moves the last stage's copy of the token embedding to head_copy_. Keeps the weight of an untied output layer.
+  void drop_head_copy() {
     const MegatronParameter *head = find(kHead), *tokens = find(kTokens);
     if (head == nullptr) return;
     bool is_copy = true;
@@ -131,7 +131,7 @@ class MegatronReader : public MappedReader {
     model_.parameters.erase(kHead);
   }
 
-  /// Elements along an axis of a parameter over all ranks; 0 without it.
+  /// Elements along an axis of a parameter over all ranks; 0 without the parameter or axis.
   std::int64_t extent(const std::string& name, std::size_t axis) const {
     const MegatronParameter* parameter = find(name);
     if (parameter == nullptr || parameter->shards.front().tensor->shape.size() <= axis) return 0;
@@ -156,7 +156,7 @@ class MegatronReader : public MappedReader {
     return out;
   }
 
-  void collect() {
+  void collect_parameters() {
     for (const CanonicalTensor& canonical : canonical_tensors(config)) {
       const MegatronParameter* parameter = find(canonical.name);
       if (parameter == nullptr) fail_at(Exit::bad_data, path_, "tensor '", canonical.name, "' is missing");
@@ -173,7 +173,7 @@ class MegatronReader : public MappedReader {
     }
   }
 
-  /// The moments of every parameter, and where training stood.
+  /// The moments of every parameter, and the state of training.
   void collect_optimizer() {
     for (const CanonicalTensor& canonical : canonical_tensors(config)) {
       add_parameter("exp_avg.", canonical, optimizer_->exp_avg.at(canonical.name));
@@ -188,7 +188,10 @@ class MegatronReader : public MappedReader {
     const StoredDType dtype = parameter.shards.front().tensor->dtype;
     for (int rank = 0; rank < model_.tensor_parallel; ++rank) {
       const MegatronShard& shard = parameter.shards[rank];
-      if (shard.tensor->dtype != dtype || !is_model_dtype(dtype)) refuse_shard(parameter, rank, "is of another type");
+      if (!is_model_dtype(dtype))
+        refuse_shard(parameter, rank, "is ", name_of(dtype), "; only F16, BF16, F32 and F64 are supported");
+      if (shard.tensor->dtype != dtype)
+        refuse_shard(parameter, rank, "is ", name_of(shard.tensor->dtype), " here and ", name_of(dtype), " on rank 0");
       if (rank > 0 && parameter.split == MegatronSplit::none) continue;
       places.add(piece_of(canonical, parameter, rank), shard.tensor->data, shard.file);
       records.push_back(shard.tensor->record);
@@ -203,22 +206,22 @@ class MegatronReader : public MappedReader {
             parts...);
   }
 
-  /// Where a rank's shard lies in the canonical tensor. The shard is a vector or matrix; its rows may be several
-  /// canonical axes.
+  /// Returns the place of a rank's shard in the canonical tensor. The shard is a vector or matrix; its rows may merge
+  /// several canonical axes.
   TensorPiece piece_of(const CanonicalTensor& canonical, const MegatronParameter& parameter, int rank) const {
     const TorchTensor& shard = *parameter.shards[rank].tensor;
     const std::int64_t parts = parameter.split == MegatronSplit::none ? 1 : model_.tensor_parallel;
     const bool is_columns = parameter.split == MegatronSplit::columns;
-    const bool is_table = canonical.name == kTokens || canonical.name == kHead;
+    const bool is_vocabulary = canonical.name == kTokens || canonical.name == kHead;
     const bool is_qkv = canonical.name.find(".attention.qkv.") != std::string::npos;
     const bool is_gated = config.gated_mlp && canonical.name.find(".mlp.up.") != std::string::npos;
     const std::size_t cut_axis = is_columns || is_gated ? 1 : 0;
     TensorPiece piece;
     piece.box = whole_slice(canonical.shape);
     std::int64_t& cut = piece.box.size.at(cut_axis);
-    if (is_table) cut = extent(canonical.name, 0);  // its padding too
+    if (is_vocabulary) cut = extent(canonical.name, 0);  // includes the padding
     if (cut % parts != 0)
-      refuse_shard(parameter, rank, "is one of ", parts, " shards of ", cut, ", which is not a multiple of ", parts);
+      refuse_shard(parameter, rank, "has ", parts, " shards along an axis of ", cut, ", not a multiple of ", parts);
     cut /= parts;
     piece.box.offset.at(cut_axis) = parts > 1 ? rank * cut : 0;
     RowAxes rows{{piece.box.size[0]}, {1}};
@@ -229,7 +232,7 @@ class MegatronReader : public MappedReader {
     expected.insert(expected.end(), piece.box.size.begin() + std::ssize(rows.size), piece.box.size.end());
     if (shard.shape != expected)
       refuse_shard(parameter, rank, "has shape ", shape_text(shard.shape), "; ", shape_text(expected), " is needed");
-    for (std::int64_t apart : rows.rows_apart) piece.file_strides.push_back(apart * shard.strides[0]);
+    for (std::int64_t stride : rows.stride) piece.file_strides.push_back(stride * shard.strides[0]);
     if (shard.strides.size() > 1) piece.file_strides.push_back(shard.strides[1]);
     piece.box.end = 1;
     for (std::int64_t size : piece.box.size) piece.box.end *= size;
@@ -240,7 +243,7 @@ class MegatronReader : public MappedReader {
     if (parameter.split != MegatronSplit::none) return;
     for (int rank = 1; rank < model_.tensor_parallel; ++rank) {
       if (!same_elements(*parameter.shards[0].tensor, *parameter.shards[rank].tensor))
-        refuse_shard(parameter, rank, "differs from that of tensor parallel rank 0");
+        refuse_shard(parameter, rank, "differs from its copy on tensor parallel rank 0");
     }
   }
 
@@ -248,7 +251,7 @@ class MegatronReader : public MappedReader {
   std::string path_;
   std::optional<MegatronParameter> head_copy_;
   std::optional<MegatronOptimizer> optimizer_;
-  std::vector<std::vector<const ZipEntry*>> records_;  // of the pieces of each tensor; nullptr where there is none
+  std::vector<std::vector<const ZipEntry*>> records_;  // [tensor][piece]: its zip entry; nullptr in a stream
   mutable std::set<const ZipEntry*> verified_;
 };
 

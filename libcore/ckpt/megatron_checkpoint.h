@@ -1,8 +1,8 @@
 // Megatron-LM's torch checkpoints: the shards of all ranks, merged into canonical tensors.
 //
-// All names of megatron_names.h and all versions: the version, not the names, decides the order of the rows of queries,
-// keys and values. A pipeline's stages number their layers from 0; interleaved stages have several chunks, model0,
-// model1, ... Nothing is copied: a slice is gathered from the mapped files of the ranks that hold it.
+// Accepts all names of megatron_names.h and all checkpoint versions; the version, not the names, determines the row
+// order of queries, keys and values. Pipeline stages number their layers from 0; interleaved stages have several
+// chunks: model0, model1, ... read() gathers a slice from the mapped files of the ranks that hold it.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@
 
 namespace mtl {
 
-/// Opens what find_megatron_checkpoint returned. Warns of values that were assumed.
+/// Opens a checkpoint that find_megatron_checkpoint returned. Warns about assumed values.
 std::unique_ptr<TensorReader> open_megatron(const std::string& checkpoint, const ModelSupplement& given,
                                             Console& console);
 

@@ -15,7 +15,7 @@ namespace {
 constexpr std::string_view kStreamMagic("\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19", 10);
 constexpr std::int64_t kStreamProtocol = 1001;
 constexpr std::size_t kMaxPickleBytes = std::size_t{1} << 26;
-constexpr std::size_t kMaxRank = 16;
+constexpr std::size_t kMaxAxes = 16;
 
 template <class... Parts>
 [[noreturn]] void refuse_file(const Parts&... parts) {
@@ -32,7 +32,7 @@ std::span<const std::byte> as_bytes_of(std::string_view text) {
 
 bool starts_as_pickle(std::string_view text) { return text.size() >= 2 && byte_of(text[0]) == 0x80; }
 
-/// Names the format of a file that is not PyTorch's, where its beginning shows it.
+/// Says why a file that is neither a zip archive nor a pickle is refused.
 std::string describe_other_file(std::string_view text) {
   if (text.empty()) return "the file is empty";
   if (starts_with(text, "version https://git-lfs"))
@@ -40,41 +40,41 @@ std::string describe_other_file(std::string_view text) {
   return "not a file of torch.save: it begins neither as a zip archive nor as a pickle";
 }
 
-/// Sizes or strides: a tuple, list or torch.Size of integers that are not negative.
-std::vector<std::int64_t> read_sizes_of(PickleValue value, const char* what) {
+/// Reads sizes or strides: a tuple, list or torch.Size of integers that are not negative.
+std::vector<std::int64_t> read_sizes(PickleValue value, const char* what) {
   if (value.is(PickleKind::object) && value.global() == "torch.Size" && value.arguments().size() == 1)
     value = value.arguments().at(0);
   if (!value.is(PickleKind::tuple) && !value.is(PickleKind::list))
-    refuse_file("a tensor's ", what, " is ", value.describe(), " in place of a tuple");
-  if (value.size() > kMaxRank) refuse_file("a tensor of ", value.size(), " axes; at most ", kMaxRank, " are read");
+    refuse_file("a tensor's ", what, " is ", value.describe(), ", not a tuple");
+  if (value.size() > kMaxAxes) refuse_file("a tensor of ", value.size(), " axes; at most ", kMaxAxes, " are supported");
   std::vector<std::int64_t> out;
   for (std::size_t i = 0; i < value.size(); ++i) {
     out.push_back(value.at(i).as_int());
-    if (out.back() < 0) refuse_file("a tensor's ", what, " has ", out.back());
+    if (out.back() < 0) refuse_file("a tensor's ", what, " contains ", out.back());
   }
   return out;
 }
 
-/// The number of elements; the product must not overflow, also where another axis is 0.
+/// Returns the number of elements. Refuses a shape whose nonzero sizes multiply to more than 63 bits.
 std::int64_t checked_count(const std::vector<std::int64_t>& shape) {
   std::int64_t count = 1;
   for (std::int64_t size : shape) {
     if (__builtin_mul_overflow(count, std::max<std::int64_t>(size, 1), &count))
-      refuse_file("the product of a tensor's sizes is beyond 64 bits");
+      refuse_file("the product of a tensor's sizes exceeds 63 bits");
   }
   return std::find(shape.begin(), shape.end(), 0) == shape.end() ? count : 0;
 }
 
-/// One more than the last element of a view that is not empty.
+/// Returns one past the storage index of the last element. `tensor` must not be empty.
 std::int64_t checked_end(const TorchTensor& tensor, std::int64_t offset) {
   std::int64_t last = offset;
   for (std::size_t i = 0; i < tensor.shape.size(); ++i) {
     std::int64_t step = 0;
     if (__builtin_mul_overflow(tensor.shape[i] - 1, tensor.strides[i], &step) ||
         __builtin_add_overflow(last, step, &last))
-      refuse_file("the last element of a tensor is beyond 64 bits");
+      refuse_file("the index of a tensor's last element exceeds 63 bits");
   }
-  if (last == INT64_MAX) refuse_file("the last element of a tensor is beyond 64 bits");
+  if (last == INT64_MAX) refuse_file("the index of a tensor's last element exceeds 63 bits");
   return last + 1;
 }
 
@@ -99,7 +99,7 @@ void read_elements(const TorchTensor& tensor, std::int64_t begin, std::span<std:
   const std::size_t element = bits_of(tensor.dtype) / 8;
   auto left = static_cast<std::int64_t>(out.size() / element);
   if (left == 0) return;
-  std::int64_t run = 1;  // elements that lie side by side: those of the last axes
+  std::int64_t run = 1;  // elements of the last axes, which are contiguous
   std::size_t outer = tensor.shape.size();
   for (; outer > 0 && (tensor.strides[outer - 1] == run || tensor.shape[outer - 1] == 1); --outer)
     run *= tensor.shape[outer - 1];
@@ -144,7 +144,7 @@ void TorchFile::open_zip() {
   const std::string root = first.substr(0, first.find('/') + 1);
   for (const ZipEntry& entry : zip_->entries()) {
     if (root.empty() || !starts_with(entry.name, root))
-      refuse_file("zip archive: entry '", printable_text(entry.name), "' is not in one folder with the other entries");
+      refuse_file("zip archive: entry '", printable_text(entry.name), "' is not in the folder of the first entry");
   }
   const ZipEntry* object = zip_->find(root + "data.pkl");
   if (object == nullptr)
@@ -152,7 +152,7 @@ void TorchFile::open_zip() {
   if (const ZipEntry* order = zip_->find(root + "byteorder"); order != nullptr) {
     const std::string_view text = as_characters(order->data);
     if (text != "little")
-      refuse_file("its byte order is '", printable_text(text.substr(0, 20)), "'; only little is read");
+      refuse_file("its byte order is '", printable_text(text.substr(0, 20)), "'; only little is supported");
   }
   check_crc(*object);
   read_object(as_characters(object->data));
@@ -182,7 +182,7 @@ void TorchFile::open_stream() {
   if (!magic->root().is(PickleKind::big_integer) || magic->root().as_digits() != kStreamMagic)
     refuse_file("a pickle without PyTorch's magic number; not a file of torch.save");
   if (const auto protocol = next(); protocol->root().as_int() != kStreamProtocol)
-    refuse_file("protocol ", protocol->root().as_int(), " of torch.save; ", kStreamProtocol, " is read");
+    refuse_file("protocol ", protocol->root().as_int(), " of torch.save; only ", kStreamProtocol, " is supported");
   const auto system = next();
   const std::optional<PickleValue> little = system->root().find("little_endian");
   if (!little || !little->as_bool()) refuse_file("its byte order is not little-endian");
@@ -192,7 +192,7 @@ void TorchFile::open_stream() {
   collect_tensors();
 }
 
-/// `stream`: the keys, then the storages in their order.
+/// `stream`: the pickle of the keys, then the storages in the order of the keys.
 void TorchFile::attach_storages(std::string_view stream) {
   const Pickle keys(stream.substr(0, kMaxPickleBytes), torch_global_use);
   stream.remove_prefix(keys.length());
@@ -224,7 +224,7 @@ void TorchFile::attach_storages(std::string_view stream) {
 
 void TorchFile::read_object(std::string_view stream) {
   if (stream.size() > kMaxPickleBytes)
-    refuse_file("a pickle of ", stream.size(), " bytes; at most ", kMaxPickleBytes, " are read");
+    refuse_file("a pickle of ", stream.size(), " bytes; at most ", kMaxPickleBytes, " are supported");
   pickle_ = std::make_unique<Pickle>(stream, torch_global_use);
   header_ = as_bytes_of(stream.substr(0, pickle_->length()));
   if (!root().is(PickleKind::dict)) refuse_file("holds ", root().describe(), ", not a dict of tensors");
@@ -239,12 +239,13 @@ void TorchFile::collect_storages() {
     const bool is_storage = id.is(PickleKind::tuple) && (id.size() == 5 || id.size() == 6) &&
                             id.at(0).is(PickleKind::text) && id.at(0).as_text() == "storage";
     if (!is_storage) refuse_file("a persistent id that is not a storage: ", id.describe());
-    if (id.size() == 6 && !id.at(5).is(PickleKind::none)) refuse_file("a view of a storage, as PyTorch before 0.4 has");
+    if (id.size() == 6 && !id.at(5).is(PickleKind::none))
+      refuse_file("views of storages (PyTorch before 0.4) are not supported; save the file with a newer PyTorch");
     const std::string type = id.at(1).global();
     const std::optional<StoredDType> dtype = dtype_of_storage(type);
     Storage storage;
     storage.is_untyped = is_untyped_storage(type);
-    if (!dtype && !storage.is_untyped) refuse_file("a storage of type ", id.at(1).describe());
+    if (!dtype && !storage.is_untyped) refuse_file("a storage has the unsupported type ", id.at(1).describe());
     storage.dtype = dtype.value_or(StoredDType::u8);
     const std::int64_t elements = id.at(4).as_int();
     if (elements < 0) refuse_file("a storage of ", elements, " elements");
@@ -262,7 +263,7 @@ const TorchFile::Storage& TorchFile::storage_of(PickleValue persistent) const {
 }
 
 /// _rebuild_tensor_v2(storage, offset, sizes, strides, requires_grad, hooks[, metadata]); _rebuild_tensor has the first
-/// four, _rebuild_tensor_v3 a dtype after the hooks, for storages of bytes.
+/// four, _rebuild_tensor_v3 a dtype after the hooks, for untyped storages.
 TorchTensor TorchFile::rebuild(PickleValue object) const {
   const std::string function = object.global();
   const bool has_dtype = ends_with(function, "_v3");
@@ -274,16 +275,17 @@ TorchTensor TorchFile::rebuild(PickleValue object) const {
   TorchTensor out;
   out.dtype = storage.dtype;
   out.record = storage.record;
-  if (has_dtype != storage.is_untyped) refuse_file(function, " of a storage of another kind");
+  if (has_dtype != storage.is_untyped)
+    refuse_file(function, " of ", storage.is_untyped ? "an untyped" : "a typed", " storage");
   if (has_dtype) {
     const std::optional<StoredDType> dtype = dtype_of_torch_global(arguments.at(6).global());
-    if (!dtype) refuse_file("a tensor of type ", arguments.at(6).describe());
+    if (!dtype) refuse_file("a tensor has the unsupported type ", arguments.at(6).describe());
     out.dtype = *dtype;
   }
   const std::int64_t offset = arguments.at(1).as_int();
   if (offset < 0) refuse_file("a tensor at offset ", offset, " of its storage");
-  out.shape = read_sizes_of(arguments.at(2), "size");
-  out.strides = read_sizes_of(arguments.at(3), "stride");
+  out.shape = read_sizes(arguments.at(2), "size");
+  out.strides = read_sizes(arguments.at(3), "stride");
   if (out.shape.size() != out.strides.size())
     refuse_file("a tensor of ", out.shape.size(), " sizes and ", out.strides.size(), " strides");
   const std::int64_t count = checked_count(out.shape), element = bits_of(out.dtype) / 8;

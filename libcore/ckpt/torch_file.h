@@ -1,14 +1,15 @@
-// Files of torch.save, as data: the zip format (PyTorch 1.6 and later) and the older stream of pickles and storages.
+// Reads files of torch.save as data: the zip format (PyTorch 1.6 and later) and the older stream of pickles and
+// storages.
 //
 //   zip      ROOT/data.pkl, ROOT/data/KEY (a storage), ROOT/byteorder; entries are stored, not compressed
-//   stream   pickles of a magic number, the protocol 1001, the system, the object, and the storages' keys; then of each
-//            storage its number of elements (i64) and its elements
+//   stream   five pickles (magic number, protocol 1001, system, object, storage keys); then each storage: its number of
+//            elements (i64) and the elements
 //
-// The object is a Pickle value (pickle.h) whose root is a dict. Every tensor in it is checked when the file is opened:
-// its storage exists in the announced size, and no element lies outside. Tensors are views (offset and strides in
-// elements) of the mapped file: nothing is copied until it is read. Refused: compressed entries, big-endian files,
-// other names than torch_globals.h allows, and tensors that expand to more bytes than the file has. Errors are
-// Error(bad_data) and name the file.
+// The object is a Pickle value (pickle.h) whose root is a dict. Opening a file checks every tensor in it: its storage
+// exists in the announced size, and no element lies outside. Tensors are views (offset and strides in elements) of the
+// mapped file: nothing is copied until it is read. Refuses compressed entries, big-endian files, names that
+// torch_globals.h does not allow, and tensors that expand to more bytes than the file has. Throws Error(bad_data) that
+// names the file.
 #pragma once
 
 #include <cstdint>
@@ -26,18 +27,18 @@
 
 namespace mtl {
 
-/// A strided view of a storage. Copies are cheap, and valid while their file is.
+/// A strided view of a storage. Copies are cheap; valid while the file is open.
 struct TorchTensor {
   StoredDType dtype = StoredDType::f32;
   std::vector<std::int64_t> shape, strides;  // strides in elements
-  std::span<const std::byte> data;           // from the first element to the end of the storage
-  const ZipEntry* record = nullptr;          // that the storage is; nullptr in a stream
+  std::span<const std::byte> data;           // from the first element to the end of the storage; empty without elements
+  const ZipEntry* record = nullptr;          // the storage's zip entry; nullptr in a stream
 
   std::int64_t count() const;
   bool is_contiguous() const;
 };
 
-/// Copies `out.size()` bytes of elements in row-major order, from element `begin` on.
+/// Fills `out` with elements in row-major order, starting at element `begin`; the tensor must have that many.
 void read_elements(const TorchTensor& tensor, std::int64_t begin, std::span<std::byte> out);
 
 class TorchFile : public TensorFile {
@@ -46,21 +47,21 @@ class TorchFile : public TensorFile {
   TorchFile(TorchFile&&) = default;
   TorchFile& operator=(TorchFile&&) = default;
 
-  /// The object that was saved: a dict.
+  /// The saved object: a dict.
   PickleValue root() const { return pickle_->root(); }
-  /// The tensor that a value is; nullptr when it is none.
+  /// The tensor of a value of this file's pickle; nullptr when the value is not a tensor.
   const TorchTensor* tensor(PickleValue value) const;
 
   const std::string& path() const override { return file_.path(); }
-  /// The tensors of the root dict by their keys, as in a file of a model's weights; begin is 0.
+  /// The tensors that are items of the root dict, named by their text keys; `begin` is always 0.
   const std::vector<StoredTensor>& tensors() const override { return stored_; }
   const StoredTensor* find(const std::string& name) const override;
-  /// A view that is not contiguous is copied, once.
+  /// Copies a tensor that is not contiguous at the first call.
   std::span<const std::byte> data(const StoredTensor& tensor) const override;
   /// The pickle of the object.
   std::span<const std::byte> header() const override { return header_; }
   std::span<const std::byte> bytes() const override { return file_.bytes(); }
-  /// Compares all records with their CRC-32; an older stream has none.
+  /// Compares all zip entries with their CRC-32; a stream has no checksums.
   void verify() const override;
 
  private:
@@ -87,11 +88,11 @@ class TorchFile : public TensorFile {
   std::span<const std::byte> header_;
   std::unique_ptr<Pickle> pickle_;
   std::map<std::string, Storage, std::less<>> storages_;  // by key
-  std::map<std::uint32_t, TorchTensor> tensors_;          // by the number of their value
+  std::map<std::uint32_t, TorchTensor> tensors_;          // by value number
   std::vector<StoredTensor> stored_;
   std::map<std::string, std::size_t> index_;                            // into stored_
-  std::vector<std::uint32_t> numbers_;                                  // of the values, as stored_
-  mutable std::map<std::uint32_t, std::vector<std::byte>> contiguous_;  // copies, by the number of their value
+  std::vector<std::uint32_t> numbers_;                                  // value numbers, parallel to stored_
+  mutable std::map<std::uint32_t, std::vector<std::byte>> contiguous_;  // copies, by value number
 };
 
 }  // namespace mtl
