@@ -16,7 +16,7 @@ struct ActivationName {
   Activation activation;
 };
 
-/// All names in transformers; the first of an activation is the one that is written.
+/// All of transformers' names; mtl writes the first one of an activation.
 constexpr ActivationName kHfActivations[] = {{"gelu_new", Activation::gelu_tanh},
                                              {"gelu_pytorch_tanh", Activation::gelu_tanh},
                                              {"gelu_fast", Activation::gelu_tanh},
@@ -35,8 +35,8 @@ void read_sizes(const HfFamily& family, const Json& json, GptConfig& config, std
     const char* key = json.find(size.key) == nullptr && size.older_key != nullptr ? size.older_key : size.key;
     const bool is_absent = json.find(key) == nullptr;
     member = json.int_or(key, is_absent ? size.fallback : 0);
-    const bool follows = is_absent ? size.fallback == 0 : json.find(key)->is_null();
-    if (!follows && (member < 1 || member > kMaxDimension))
+    const bool is_derived = is_absent ? size.fallback == 0 : json.find(key)->is_null();
+    if (!is_derived && (member < 1 || member > kMaxDimension))
       problems.push_back(cat(key, " is ", member, "; it must be from 1 to ", kMaxDimension));
   }
 }
@@ -52,7 +52,7 @@ void read_activation(const HfFamily& family, const Json& json, GptConfig& config
   std::vector<std::string> names;
   for (const ActivationName& entry : kHfActivations) names.emplace_back(entry.hf);
   problems.push_back(
-      cat(family.activation_key, " is '", name, "', which is not supported; these are: ", join(names, ", ")));
+      cat(family.activation_key, " is '", name, "', which is not supported; use one of ", join(names, ", ")));
 }
 
 void read_switches(const HfFamily& family, const Json& json, GptConfig& config, std::vector<std::string>& problems) {
@@ -85,16 +85,16 @@ GptConfig read_config(const HfFamily& family, const Json& json, std::vector<std:
   return config;
 }
 
-/// The entries of the manifest that `config` has and `other` lacks: "qk_norm true".
+/// The manifest entries in which `config` differs from `other`: "qk_norm true", "no rotary".
 std::vector<std::string> differences(const GptConfig& config, const GptConfig& other) {
   std::vector<std::string> out;
-  const Json wanted = config_to_json(config), had = config_to_json(other);
-  for (const auto& [key, value] : wanted.as_object()) {
-    const Json* same = had.find(key);
-    if (same == nullptr || same->dump() != value.dump()) out.push_back(cat(key, " ", value.dump()));
+  const Json entries = config_to_json(config), other_entries = config_to_json(other);
+  for (const auto& [key, value] : entries.as_object()) {
+    const Json* other_value = other_entries.find(key);
+    if (other_value == nullptr || other_value->dump() != value.dump()) out.push_back(cat(key, " ", value.dump()));
   }
-  for (const auto& [key, value] : had.as_object()) {
-    if (wanted.find(key) == nullptr) out.push_back(cat("no ", key));
+  for (const auto& [key, value] : other_entries.as_object()) {
+    if (entries.find(key) == nullptr) out.push_back(cat("no ", key));
   }
   return out;
 }

@@ -1,7 +1,7 @@
 // Reads and writes config.json of a Hugging Face folder, for every family of hf_family.h.
 //
-// Both spellings are read: transformers 5 has rope_parameters, transformers before it rope_theta, rope_scaling, and
-// GPT-NeoX rotary_emb_base and rotary_pct. Both are written.
+// Reads and writes both spellings of rotary positions: rope_parameters of transformers 5, and the older rope_theta and
+// rope_scaling (GPT-NeoX: rotary_emb_base and rotary_pct).
 #pragma once
 
 #include "base/json.h"
@@ -10,20 +10,20 @@
 
 namespace mtl {
 
-/// The family that model_type names. Throws Error(bad_data) with the list of known ones.
+/// The family that model_type names. Throws Error(bad_data) that lists the known ones.
 const HfFamily& hf_family_of(const Json& hf_config);
 
-/// The configuration that a config.json describes. Throws Error(bad_data) with everything that mtl would compute
-/// differently, each by its key. Keys that are absent have transformers' defaults. Whether the sizes make a model is
-/// for GptConfig::problems.
+/// The configuration that a config.json describes; absent keys have transformers' defaults. Throws Error(bad_data) that
+/// lists, by key, everything that mtl would compute differently. Does not check that the sizes fit each other:
+/// GptConfig::problems does.
 GptConfig gpt_config_from_hf(const Json& hf_config);
 
 /// True if the family's config.json can describe this architecture.
 bool has_architecture(const HfFamily& family, const GptConfig& config);
-/// The first family that has this architecture. Throws Error when none has, with what the closest one lacks.
+/// The first family that has this architecture. If none has, throws Error(bad_data) that lists what the closest lacks.
 const HfFamily& hf_family_for(const GptConfig& config);
 
-/// The architecture's keys of a config.json; without dtype, ids of tokens, and dropout.
+/// The architecture's keys of a config.json; without dtype, token ids and dropout.
 Json hf_config_for(const HfFamily& family, const GptConfig& config);
 
 }  // namespace mtl

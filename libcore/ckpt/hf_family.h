@@ -12,7 +12,7 @@
 
 namespace mtl {
 
-/// A size in config.json. Null, or a `fallback` of 0: it follows from the others (GptConfig::complete).
+/// A size in config.json. GptConfig::complete derives it if the value is null, or the key absent and `fallback` 0.
 struct HfSize {
   const char* key;
   std::int64_t GptConfig::*member;
@@ -27,13 +27,13 @@ struct HfBias {
   std::vector<bool LinearBias::*> members;
 };
 
-/// A switch of which mtl supports one value, which is also transformers' default.
+/// A switch with one supported value, which is also transformers' default.
 struct HfFixedSwitch {
   const char* key;
   bool value;
 };
 
-/// The layers that see a window of tokens, and the keys that decide it.
+/// The layers with sliding-window attention, and the keys that state them.
 enum class HfWindow {
   none,
   everywhere,  // sliding_window, a number or null
@@ -42,7 +42,7 @@ enum class HfWindow {
 
 /// Keys of rotary positions. All families have rope_parameters (transformers 5) and rope_scaling (before it).
 struct HfRotary {
-  const char* base_key;     // before transformers 5, at the top
+  const char* base_key;     // at the top level, before transformers 5
   const char* percent_key;  // likewise; nullptr: whole heads are rotated
   double percent = 1;
 };
@@ -59,7 +59,7 @@ enum class HfPart {
   up,  // of a gated mlp.up
 };
 
-/// A module, and what it is called within its layer, or within the model. Several rows share a canonical module.
+/// A canonical module and its name within the layer, or the model. Several entries may be parts of one module.
 struct HfModule {
   const char* canonical;
   const char* name;
@@ -69,7 +69,7 @@ struct HfModule {
 struct HfFamily {
   const char* model_type;
   const char* architecture;  // the class that transformers loads it with
-  GptConfig base;            // what the family's models have in common
+  GptConfig base;            // common to the family's models
   std::vector<HfSize> sizes;
   const char* norm_eps_key;
   double norm_eps;
@@ -88,10 +88,10 @@ struct HfFamily {
   const char* output = "lm_head";
   std::vector<HfModule> modules = {};
   std::vector<HfModule> layer_modules = {};
-  std::vector<const char*> ignored = {};  // ends of names of constant buffers
+  std::vector<const char*> ignored = {};  // suffixes of constant buffers' names
 };
 
-/// In the order in which a model of mtl looks for one that has its architecture.
+/// In the order in which hf_family_for tries them.
 std::span<const HfFamily> hf_families();
 /// nullptr for a model_type that is not in the table.
 const HfFamily* find_hf_family(std::string_view model_type);

@@ -1,8 +1,8 @@
 // Hugging Face folders of every family in hf_family.h: config.json, generation_config.json, model.safetensors (or
 // shards with an index).
 //
-// Element bits are never touched: a folder read and written in the same dtype has the same tensors. A tied output layer
-// is not written; one that a folder stores must equal the token embedding.
+// Keeps element bits: a folder read and written in the same dtype has the same tensors. A tied output layer is not
+// written; one that a folder stores must equal the token embedding.
 #pragma once
 
 #include <cstddef>
@@ -24,15 +24,15 @@ namespace mtl {
 struct HfWriteOptions {
   std::optional<StoredDType> dtype;  // empty: as stored
   std::uint64_t max_shard_bytes = 5'000'000'000;
-  std::optional<std::int64_t> end_of_text_id;  // for config.json, where the source has none
+  std::optional<std::int64_t> end_of_text_id;  // for config.json, if the source has none of the family
   ConversionHook on_conversion = {};
 };
 
-/// Writes the model and its companion files into an existing, empty folder, as the family of its source, or as the
-/// first that has its architecture; throws Error when none has. Every file is synced; the caller renames the folder.
+/// Writes the model and its companion files into an existing, empty folder, as the family of its source if that has the
+/// architecture, else as hf_family_for. Syncs every file; the caller renames the folder.
 void write_hf_folder(const ModelSource& source, const std::string& folder, const HfWriteOptions& options);
 
-/// Opens a folder for ModelSource.
+/// Opens a folder for ModelSource. Throws Error(bad_data) unless its tensors are exactly the model's.
 std::unique_ptr<TensorReader> open_hf_folder(const std::string& folder);
 
 }  // namespace mtl

@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* kOutput = "output";  // of canonical names
 
-/// The part's box of a canonical tensor.
+/// The part's box in the canonical tensor.
 Slice box_of(HfPart part, const std::vector<std::int64_t>& shape) {
   auto cut = [&](std::size_t axis, std::int64_t first, std::int64_t count) {
     std::vector<std::int64_t> size = shape;
@@ -36,7 +36,7 @@ Slice box_of(HfPart part, const std::vector<std::int64_t>& shape) {
   }
 }
 
-/// The axes of a part as the file has them, slowest first. A bias has no inputs.
+/// The order of a part's axes in the file, slowest first; empty: the canonical order. A bias has no input axis.
 std::vector<int> axis_order(HfPart part, std::size_t axes) {
   if (part == HfPart::qkv_transposed) return axes == 4 ? std::vector{3, 1, 0, 2} : std::vector{1, 0, 2};
   if (part == HfPart::transposed && axes == 2) return {1, 0};

@@ -1,4 +1,4 @@
-// Names, shapes and orders of a model's tensors in a Hugging Face folder, for each canonical tensor.
+// Maps canonical tensors to those of a Hugging Face folder: names, shapes and axis orders.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,15 @@
 namespace mtl {
 
 struct HfTensor {
-  std::string name;  // in full
+  std::string name;  // with the prefix
   std::vector<std::int64_t> shape;
   TensorPiece piece;  // the part of the canonical tensor that it holds
 };
 
-/// The tensors that together hold a canonical tensor; their pieces' `file` is their index.
+/// The tensors that together hold a canonical tensor; piece.file is the index in the result.
 std::vector<HfTensor> hf_tensors_of(const CanonicalTensor& tensor, const HfFamily& family);
 
-/// The full name of a tensor in a folder, where the prefix may be missing.
+/// `name` with the family's prefix, which some folders omit.
 std::string full_hf_name(const std::string& name, const HfFamily& family);
 
 /// True for constant buffers that old files hold: causal masks, rotary frequencies.

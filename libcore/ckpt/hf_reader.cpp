@@ -38,7 +38,7 @@ class HfReader : public MappedReader {
       fail(error.code(), path, "/config.json: ", error.what());
     }
     open_files();
-    collect();
+    add_parameters();
     check_complete();
   }
 
@@ -68,8 +68,8 @@ class HfReader : public MappedReader {
     }
   }
 
-  /// Adds the tensors in canonical order. Refuses those that belong to no parameter.
-  void collect() {
+  /// Adds the parameters in canonical order. Refuses stored tensors that belong to none.
+  void add_parameters() {
     if (config.num_layers > std::ssize(stored_)) {
       fail(Exit::bad_data, folder, ": ", stored_.size(), " tensors cannot be a model of ", config.num_layers,
            " layers");
@@ -99,7 +99,7 @@ class HfReader : public MappedReader {
       }
       if (!places.pieces.empty() && stored->dtype != dtype)
         fail(Exit::bad_data, file->path(), ": tensor '", stored->name, "' is stored as ", name_of(stored->dtype),
-             ", others of the same layer as ", name_of(dtype));
+             ", other parts of the same parameter as ", name_of(dtype));
       dtype = stored->dtype;
       places.add(std::move(tensor.piece), file->data(*stored), file);
       stored_.erase(found);
@@ -107,17 +107,17 @@ class HfReader : public MappedReader {
     add_tensor({"param." + canonical.name, dtype, canonical.shape}, std::move(places));
   }
 
-  /// A stored output layer must equal the token embedding; it is not read.
+  /// Checks that a stored output layer equals the token embedding, and drops it.
   void check_tied_output() {
-    const CanonicalTensor embedding{"embedding.tokens.weight", {config.vocab_size, config.hidden_size}};
+    const CanonicalTensor canonical{"embedding.tokens.weight", {config.vocab_size, config.hidden_size}};
     auto output = stored_.find(cat(family_->output, ".weight"));
-    auto tokens = stored_.find(hf_tensors_of(embedding, *family_).front().name);
-    if (output == stored_.end() || tokens == stored_.end()) return;
+    auto embedding = stored_.find(hf_tensors_of(canonical, *family_).front().name);
+    if (output == stored_.end() || embedding == stored_.end()) return;
     auto bytes = [](const auto& place) { return place.first->data(*place.second); };
-    std::span<const std::byte> a = bytes(output->second), b = bytes(tokens->second);
+    std::span<const std::byte> a = bytes(output->second), b = bytes(embedding->second);
     if (a.size() != b.size() || std::memcmp(a.data(), b.data(), a.size()) != 0) {
       fail(Exit::bad_data, output->second.first->path(), ": ", output->first,
-           " differs from the token embedding; config.json has tie_word_embeddings, with which they are one");
+           " differs from the token embedding, but config.json sets tie_word_embeddings");
     }
     stored_.erase(output);
   }

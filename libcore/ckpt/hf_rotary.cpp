@@ -11,15 +11,15 @@ namespace {
 
 using Scaling = RotaryOptions::Scaling;
 
-/// The object under `key`; nullptr when it is absent, null or empty.
-const Json* given_object(const Json& json, const char* key) {
+/// The object under `key`; nullptr when the value is absent, null or empty.
+const Json* find_object(const Json& json, const char* key) {
   const Json* value = json.find(key);
   if (value == nullptr || value->is_null()) return nullptr;
   if (!value->is_object()) fail(Exit::bad_data, key, ": expected an object");
   return value->as_object().empty() ? nullptr : value;
 }
 
-/// One of rope_parameters and rope_scaling, with what is given at the top.
+/// Reads rope_parameters or rope_scaling, together with the older keys at the top level.
 class RotaryReader {
  public:
   RotaryReader(const Json& hf_config, const HfRotary& family, const GptConfig& config,
@@ -47,16 +47,17 @@ class RotaryReader {
       return rotary;
     }
     rotary.scaling = type == "linear" ? Scaling::linear : Scaling::llama3;
-    rotary.factor = needed(key, parameters, "factor");
+    rotary.factor = required_number(key, parameters, "factor");
     if (rotary.scaling == Scaling::linear) return rotary;
-    rotary.low_freq_factor = needed(key, parameters, "low_freq_factor");
-    rotary.high_freq_factor = needed(key, parameters, "high_freq_factor");
+    rotary.low_freq_factor = required_number(key, parameters, "low_freq_factor");
+    rotary.high_freq_factor = required_number(key, parameters, "high_freq_factor");
     constexpr const char* kOriginal = "original_max_position_embeddings";
     rotary.original_positions = json_.int_or(kOriginal, parameters.int_or(kOriginal, config_.max_positions));
     return rotary;
   }
 
  private:
+  /// Adds a problem when `key` in `parameters` and `top_key` at the top level differ.
   double number(const char* where, const Json& parameters, const char* key, const char* top_key, double fallback) {
     const double inside = parameters.number_or(key, json_.number_or(top_key, fallback));
     if (const double top = json_.number_or(top_key, inside); top != inside)
@@ -64,7 +65,7 @@ class RotaryReader {
     return inside;
   }
 
-  double needed(const char* where, const Json& parameters, const char* key) {
+  double required_number(const char* where, const Json& parameters, const char* key) {
     if (const Json* value = parameters.find(key); value != nullptr && value->is_number()) return value->as_number();
     problems_.push_back(cat(where, " has no ", key));
     return 1;
@@ -76,7 +77,7 @@ class RotaryReader {
   std::vector<std::string>& problems_;
 };
 
-/// The first layer with a window, from layer_types. Empty when windows are not all layers from one on.
+/// The first layer with a window. Empty unless all later layers have one too and the list has an entry per layer.
 std::optional<std::int64_t> first_window_layer(const Json& layer_types, std::int64_t layers) {
   const Json::Array& types = layer_types.as_array();
   std::int64_t first = 0;
@@ -99,8 +100,8 @@ void set_window(GptConfig& config, std::int64_t window, std::int64_t first, std:
 void read_hf_rotary(const Json& hf_config, const HfRotary& family, GptConfig& config,
                     std::vector<std::string>& problems) {
   RotaryReader reader(hf_config, family, config, problems);
-  const Json* parameters = given_object(hf_config, "rope_parameters");
-  const Json* scaling = given_object(hf_config, "rope_scaling");
+  const Json* parameters = find_object(hf_config, "rope_parameters");
+  const Json* scaling = find_object(hf_config, "rope_scaling");
   const Json empty = Json::object();
   if (parameters == nullptr && scaling == nullptr) {
     config.rotary = reader.read("rope_parameters", empty);
@@ -151,8 +152,8 @@ void read_hf_window(const Json& hf_config, HfWindow family, GptConfig& config, s
   const std::optional<std::int64_t> first = first_window_layer(*types, config.num_layers);
   if (!first) {
     problems.emplace_back(
-        "layer_types is not full_attention for the first layers and sliding_attention for all after them, which is "
-        "what is supported");
+        "layer_types must be full_attention for the first layers and sliding_attention for all others; anything else "
+        "is not supported");
   } else if (uses_window) {
     set_window(config, tokens, *first, problems);
   } else if (*first < config.num_layers) {

@@ -1,4 +1,4 @@
-// Rotary positions and windows of attention in a config.json, in every spelling: parts of hf_config.
+// Rotary positions and attention windows in a config.json, in every spelling: parts of hf_config.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace mtl {
 
-/// Fills config.rotary; needs its max_positions. What mtl would compute differently goes to `problems`, by key.
+/// Fills config.rotary; needs config.max_positions. Adds to `problems`, by key, what mtl would compute differently.
 void read_hf_rotary(const Json& hf_config, const HfRotary& family, GptConfig& config,
                     std::vector<std::string>& problems);
 void write_hf_rotary(const GptConfig& config, const HfRotary& family, Json& hf_config);

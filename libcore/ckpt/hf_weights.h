@@ -1,4 +1,4 @@
-// The files of weights in a Hugging Face folder: safetensors or PyTorch's, one or several with an index.
+// The weight files of a Hugging Face folder: safetensors or PyTorch's, one or several with an index.
 #pragma once
 
 #include <memory>

@@ -24,27 +24,29 @@ std::vector<Item> plan_items(const ModelSource& source, const HfFamily& family, 
   std::vector<Item> out;
   for (const CanonicalTensor& canonical : canonical_tensors(source.config())) {
     const std::string name = "param." + canonical.name;
-    const StoredDType held = source.find_tensor(name)->dtype;
+    const StoredDType source_dtype = source.find_tensor(name)->dtype;
     for (HfTensor& tensor : hf_tensors_of(canonical, family)) {
-      StoredTensor stored{tensor.name, dtype.value_or(held), {tensor.shape.begin(), tensor.shape.end()}, 0, 0};
-      out.push_back({std::move(stored), name, held, std::move(tensor.piece)});
+      StoredTensor stored{.name = tensor.name,
+                          .dtype = dtype.value_or(source_dtype),
+                          .shape = {tensor.shape.begin(), tensor.shape.end()}};
+      out.push_back({std::move(stored), name, source_dtype, std::move(tensor.piece)});
     }
   }
   std::sort(out.begin(), out.end(), [](const Item& a, const Item& b) { return a.stored.name < b.stored.name; });
   return out;
 }
 
-/// Fills shards one after another; a tensor beyond the limit gets a shard of its own.
+/// Fills shards one after another; a tensor larger than `max_bytes` gets a shard of its own.
 std::vector<std::vector<Item>> cut_into_shards(std::vector<Item> items, std::uint64_t max_bytes) {
   std::vector<std::vector<Item>> shards(1);
-  std::uint64_t held = 0;
+  std::uint64_t shard_bytes = 0;
   for (Item& item : items) {
     std::uint64_t bytes = stored_bytes(item.stored.dtype, item.stored.shape);
-    if (!shards.back().empty() && held + bytes > max_bytes) {
+    if (!shards.back().empty() && shard_bytes + bytes > max_bytes) {
       shards.emplace_back();
-      held = 0;
+      shard_bytes = 0;
     }
-    held += bytes;
+    shard_bytes += bytes;
     shards.back().push_back(std::move(item));
   }
   return shards;
@@ -97,7 +99,8 @@ bool describes(const Json& hf_config, const GptConfig& config) {
   }
 }
 
-/// config.json: the source's, if it is Hugging Face's and of this family, overwritten with mtl's keys.
+/// Starts from the source's config.json if it is of this family; sets the architecture's keys unless that file already
+/// describes the model.
 Json make_config(const ModelSource& source, const HfFamily& family, StoredDType dtype, const HfWriteOptions& options) {
   Json out = source.hf_config();
   if (out.is_null() || out.string_or("model_type", "") != family.model_type) {
@@ -106,8 +109,8 @@ Json make_config(const ModelSource& source, const HfFamily& family, StoredDType 
     for (const char* key : family.dropout_keys) out.set(key, 0.1);
   }
   if (!describes(out, source.config())) {
-    const Json known = hf_config_for(family, source.config());
-    for (const auto& [key, value] : known.as_object()) out.set(key, value);
+    const Json architecture = hf_config_for(family, source.config());
+    for (const auto& [key, value] : architecture.as_object()) out.set(key, value);
   }
   if (out.find("torch_dtype") != nullptr) out.set("torch_dtype", torch_name_of(dtype));
   out.set("architectures", Json::array().push(family.architecture)).set("dtype", torch_name_of(dtype));
@@ -118,7 +121,7 @@ Json make_config(const ModelSource& source, const HfFamily& family, StoredDType 
   return result;
 }
 
-/// For a source that has no generation_config.json: one that names the end of a text.
+/// Writes generation_config.json, for a source without one, with the bos and eos ids of `config`.
 void write_generation_config(const std::string& folder, const Json& config) {
   Json out = Json::object({{"_from_model_config", true}});
   for (const char* key : {"bos_token_id", "eos_token_id"}) {
@@ -127,8 +130,8 @@ void write_generation_config(const std::string& folder, const Json& config) {
   write_json(folder + "/generation_config.json", out);
 }
 
-/// A tokenizer_config.json that mtl wrote during training does not know the model's positions; transformers warns about
-/// texts that are longer than model_max_length.
+/// Adds model_max_length, beyond which transformers warns, to a tokenizer_config.json that mtl wrote before it knew the
+/// model's positions.
 void set_model_max_length(const std::string& folder, std::int64_t positions) {
   constexpr double kNoLimit = 1e18;  // transformers writes int(1e30)
   const std::string path = folder + "/tokenizer_config.json";

@@ -227,8 +227,9 @@ TEST_CASE("hf families: a tensor missing, extra, of another shape or of two type
     change_tensor(folder, "model.layers.1.self_attn.v_proj.weight", {16, 32}, std::span(zeros).first(1024),
                   StoredDType::bf16);
   };
-  CHECK(contains(error_after("llama_model/qwen2", two_types),
-                 "'model.layers.1.self_attn.v_proj.weight' is stored as BF16, others of the same layer as F16"));
+  CHECK(
+      contains(error_after("llama_model/qwen2", two_types),
+               "'model.layers.1.self_attn.v_proj.weight' is stored as BF16, other parts of the same parameter as F16"));
   CHECK(contains(error_after("family_model/qwen3", with("model.layers.2.self_attn.q_norm.weight", {}, 0)),
                  "'model.layers.2.self_attn.q_norm.weight' is missing"));
 }
