@@ -18,11 +18,11 @@ class MappedReader : public TensorReader {
   void read(std::size_t index, const Slice& slice, std::span<std::byte> out) const final;
 
  protected:
-  /// The source of one canonical tensor. The `file` of a piece numbers `contents` and `files`.
+  /// The source of one canonical tensor. piece.file is the index into `contents` and `files`.
   struct Places {
     std::vector<TensorPiece> pieces;
-    std::vector<std::span<const std::byte>> contents;  // of file tensors
-    std::vector<const TensorFile*> files;              // that hold them
+    std::vector<std::span<const std::byte>> contents;  // each piece's tensor in its file
+    std::vector<const TensorFile*> files;
 
     void add(TensorPiece piece, std::span<const std::byte> data, const TensorFile* file);
   };
@@ -31,11 +31,11 @@ class MappedReader : public TensorReader {
   const Places& places(std::size_t index) const { return places_[index]; }
 
  private:
-  std::vector<Places> places_;  // as `tensors`
+  std::vector<Places> places_;  // parallel to `tensors`
 };
 
-/// Adds `blocks` blocks of 4 KiB, evenly spread, to a hash, or all bytes when there are no more: distinguishes models
-/// without reading all of them.
+/// Hashes `blocks` (at least 2) evenly spread blocks of 4 KiB, or all bytes if they are not more: distinguishes models
+/// without reading them whole.
 void hash_sample(Hasher& hasher, std::span<const std::byte> bytes, std::size_t blocks);
 
 }  // namespace mtl

@@ -6,7 +6,7 @@ namespace mtl {
 
 namespace {
 
-/// Arguments by name, in the order they are added.
+/// Appends names and values to a dict of the pickle.
 class ArgsWriter {
  public:
   explicit ArgsWriter(PickleWriter& pickle) : pickle_(pickle) {}
@@ -93,8 +93,8 @@ std::vector<std::string> megatron_problems(const GptConfig& config, const Megatr
     out.push_back("Megatron-LM has no argument for the activation of this MLP; it has GELU, squared ReLU and SwiGLU");
   if (config.qk_norm && config.norm != Norm::rmsnorm)
     out.push_back("Megatron-LM normalizes queries and keys as it does layers, here with LayerNorm");
-  if (config.first_window_layer > 0) out.push_back("Megatron-LM has no window from a certain layer on");
-  const RotaryOptions llama3;  // whose constants Megatron-LM fixes
+  if (config.first_window_layer > 0) out.push_back("Megatron-LM has no attention window that begins at a later layer");
+  const RotaryOptions llama3;  // its defaults are the constants in Megatron-LM
   if (config.rotary.scaling == RotaryOptions::Scaling::llama3 &&
       (config.rotary.low_freq_factor != llama3.low_freq_factor ||
        config.rotary.high_freq_factor != llama3.high_freq_factor ||

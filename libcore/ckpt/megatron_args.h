@@ -1,4 +1,4 @@
-// A model's configuration as the arguments of Megatron-LM, for checkpoints that mtl writes.
+// A model's configuration as Megatron-LM's arguments, for checkpoints that mtl writes.
 #pragma once
 
 #include "ckpt/megatron_writer.h"
@@ -6,7 +6,8 @@
 
 namespace mtl {
 
-/// Appends an argparse.Namespace to the pickle: what Megatron-LM's --use-checkpoint-args reads, and the parallel sizes.
+/// Appends an argparse.Namespace to the pickle: the arguments that Megatron-LM's --use-checkpoint-args reads, and the
+/// parallel sizes.
 void write_megatron_args(TorchWriter& writer, const GptConfig& config, const MegatronWriteOptions& options,
                          StoredDType dtype);
 

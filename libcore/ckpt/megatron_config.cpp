@@ -9,8 +9,7 @@ namespace mtl {
 
 namespace {
 
-/// The arguments of a run by name; one that is None, or not there, is absent. Values of an unexpected kind are
-/// problems.
+/// A run's arguments by name. None counts as absent; a value of an unexpected kind too, and adds a problem.
 class MegatronArgs {
  public:
   MegatronArgs(const std::optional<PickleValue>& args, std::vector<std::string>& problems)
@@ -35,7 +34,7 @@ class MegatronArgs {
   }
 
  private:
-  /// Products of two sizes stay far from overflow.
+  /// Refuses sizes whose product with another one could overflow.
   static std::int64_t checked(std::int64_t value) {
     constexpr std::int64_t kMaxArgument = std::int64_t{1} << 31;
     if (value < 0 || value > kMaxArgument) fail(Exit::bad_data, value, ", which is out of range");
@@ -57,7 +56,7 @@ class MegatronArgs {
   std::vector<std::string>& problems_;
 };
 
-/// Arguments that change what a model computes, in a way that mtl does not: refused when they are on or given.
+/// Arguments that change the model in a way that mtl does not support: refused when they are on or given.
 struct RefusedArg {
   const char* name;
   const char* why;
@@ -65,22 +64,22 @@ struct RefusedArg {
 
 constexpr RefusedArg kRefusedSwitches[] = {
     {"apply_residual_connection_post_layernorm", "residuals of normalized values are not supported"},
-    {"apply_layernorm_1p", "norm weights that are stored minus 1 are not supported"},
+    {"apply_layernorm_1p", "norm weights stored minus 1 are not supported"},
     {"multi_latent_attention", "latent attention is not supported"},
-    {"attention_output_gate", "gates of attention's output are not supported"},
+    {"attention_output_gate", "gates of the attention output are not supported"},
     {"qk_l2_norm", "norms of queries and keys without weights are not supported"},
     {"quick_geglu", "this activation is not supported"}};
 
 constexpr RefusedArg kRefusedValues[] = {
     {"num_experts", "mixtures of experts are not supported"},
-    {"mtp_num_layers", "prediction of several tokens is not supported"},
+    {"mtp_num_layers", "multi-token prediction is not supported"},
     {"hybrid_override_pattern", "hybrid models are not supported"},
-    {"heterogeneous_layers_config_path", "layers that differ are not supported"},
-    {"heterogeneous_layers_config_encoded_json", "layers that differ are not supported"},
+    {"heterogeneous_layers_config_path", "heterogeneous layers are not supported"},
+    {"heterogeneous_layers_config_encoded_json", "heterogeneous layers are not supported"},
     {"window_attn_skip_freq", "a window in some of the layers is not supported"},
     {"no_rope_freq", "rotary positions in some of the layers are not supported"},
     {"rotary_base_per_layer", "rotary positions that differ between layers are not supported"},
-    {"softmax_scale", "a scale of attention's scores is not supported"}};
+    {"softmax_scale", "a custom softmax scale is not supported"}};
 
 void refuse_args(const MegatronArgs& args, std::vector<std::string>& problems) {
   for (const RefusedArg& refused : kRefusedSwitches) {
@@ -97,14 +96,14 @@ void refuse_args(const MegatronArgs& args, std::vector<std::string>& problems) {
     problems.push_back(cat("args.glu_linear_offset is ", offset, ", which is not supported"));
 }
 
-/// A size that the tensors show and the arguments may repeat.
-void expect_size(const MegatronArgs& args, const char* name, std::int64_t shown, std::vector<std::string>& problems) {
+/// Adds a problem if an argument contradicts the size that the tensors have.
+void expect_size(const MegatronArgs& args, const char* name, std::int64_t size, std::vector<std::string>& problems) {
   const std::optional<std::int64_t> value = args.integer(name);
-  if (value && *value != shown) problems.push_back(cat("args.", name, " is ", *value, ", the tensors show ", shown));
+  if (value && *value != size) problems.push_back(cat("args.", name, " is ", *value, ", but the tensors have ", size));
 }
 
-/// Bias-GELU fusion and --openai-gelu compute the tanh form, and so did all releases before arguments were saved.
-/// Without them torch's exact form is used.
+/// Bias-GELU fusion, --openai-gelu and all releases that saved no arguments compute GELU's tanh form; otherwise
+/// Megatron-LM uses torch's exact form.
 void set_activation(const MegatronArgs& args, bool has_args, double version, GptConfig& config,
                     std::vector<std::string>& notes) {
   config.gated_mlp = args.is_on("swiglu");
@@ -131,7 +130,7 @@ void set_rotary(const MegatronArgs& args, RotaryOptions& rotary) {
     rotary.scaling = RotaryOptions::Scaling::linear;
     rotary.factor = factor;
   }
-  if (args.is_on("use_rope_scaling")) {  // Llama 3.1's, whose other constants Megatron-LM fixes
+  if (args.is_on("use_rope_scaling")) {  // Llama 3.1's; Megatron-LM fixes its other constants
     rotary.scaling = RotaryOptions::Scaling::llama3;
     rotary.factor = args.number_or("rope_scaling_factor", 8);
   }
@@ -155,8 +154,8 @@ void set_positions(const MegatronArgs& args, const MegatronShapes& shapes, GptCo
   }
 }
 
-/// Tokens that a query attends to, itself included, by window_size = (LEFT, RIGHT), where -1 means all. Attention
-/// is causal whatever RIGHT is.
+/// Returns the number of tokens that a query attends to, itself included; 0 means all. window_size is (LEFT, RIGHT), -1
+/// means all; RIGHT has no effect, as attention is causal.
 std::int64_t window_of(const MegatronArgs& args, std::vector<std::string>& problems) {
   const std::optional<PickleValue> window = args.find("window_size");
   if (!window) return 0;
@@ -216,7 +215,7 @@ GptConfig megatron_config(const std::optional<PickleValue>& pickled, double vers
   set_positions(args, shapes, config, problems);
   set_attention(args, shapes, given, config, problems);
   if (version < 2 && config.num_query_groups != config.num_heads)
-    problems.push_back(cat("grouped queries in a checkpoint of version ", version));
+    problems.push_back(cat("grouped queries are not supported in a checkpoint of version ", version));
 
   const std::string norm = args.text_or("normalization", shapes.has_norm_bias ? "LayerNorm" : "RMSNorm");
   if (norm != "LayerNorm" && norm != "RMSNorm")

@@ -1,4 +1,4 @@
-// The configuration of a Megatron-LM checkpoint: what its tensors show, and what its pickled arguments add.
+// Derives the configuration of a Megatron-LM checkpoint from its tensors and its pickled arguments.
 #pragma once
 
 #include <cstdint>
@@ -13,18 +13,18 @@
 
 namespace mtl {
 
-/// Facts that the names and shapes of the merged tensors show.
+/// Facts from the names and shapes of the merged tensors; 0 without the tensor.
 struct MegatronShapes {
   std::int64_t layers = 0, vocabulary_rows = 0, hidden = 0, up_rows = 0, query_norm = 0;
-  std::int64_t positions = 0;  // 0: no position embeddings
+  std::int64_t positions = 0;
   bool has_norm_bias = false, has_head = false;
   LinearBias bias;
 };
 
-/// `args` is the Namespace of the run, where the file has one. Throws Error(bad_data) with everything that contradicts
-/// the shapes and everything that mtl would compute differently; UsageError when `given` lacks a value that the file
-/// does not hold, or has more tokens than rows. A number of heads in `args` wins over `given`: the caller compares
-/// them. `notes` gets what a user should know about values that were assumed.
+/// `args` is the Namespace of the run, if the file has one. Throws Error(bad_data) that lists everything that
+/// contradicts the shapes or that mtl would compute differently; UsageError when `given` lacks a value that the file
+/// does not state, or has more tokens than the embedding has rows. A number of heads in `args` takes precedence over
+/// `given`: the caller compares them. Adds a note for the user about each assumed value to `notes`.
 GptConfig megatron_config(const std::optional<PickleValue>& args, double version, const MegatronShapes& shapes,
                           const ModelSupplement& given, std::vector<std::string>& notes);
 

@@ -29,7 +29,7 @@ std::optional<std::pair<int, int>> rank_in_name(const std::string& name) {
   return rank;
 }
 
-/// The checkpoint that the tracker names; empty when it is missing or is not a checkpoint here.
+/// The folder that the tracker names, existing or not; "" when the tracker is missing or names none.
 std::string tracked_folder(const std::string& path) {
   const std::string tracker = cat(path, "/", kMegatronTracker);
   if (!file_exists(tracker)) return "";
@@ -40,6 +40,7 @@ std::string tracked_folder(const std::string& path) {
   return iteration && *iteration >= 0 ? format("iter_%07lld", static_cast<long long>(*iteration)) : "";
 }
 
+/// The tracked checkpoint in a folder of several, else the newest; a release counts as iteration 0.
 std::optional<std::string> checkpoint_in(const std::string& path, Console& console) {
   std::string newest;
   std::int64_t newest_iteration = -1;
@@ -92,11 +93,11 @@ MegatronRankFiles list_megatron_files(const std::string& checkpoint) {
     const std::optional<std::pair<int, int>> rank = rank_in_name(name);
     if (!rank)
       fail_at(Exit::bad_data, checkpoint, printable_text(name),
-              " is not mp_rank_TT or mp_rank_TT_PPP; expert parallel checkpoints are not read");
+              " is not mp_rank_TT or mp_rank_TT_PPP; expert parallel checkpoints are not supported");
     const std::string path = cat(checkpoint, "/", name, "/", kRankFile);
     if (!file_exists(path)) fail_at(Exit::bad_data, path, "is missing");
     if (!by_rank.emplace(std::pair(rank->second, rank->first), path).second)
-      fail_at(Exit::bad_data, checkpoint, "two folders are of one rank, one is ", name);
+      fail_at(Exit::bad_data, checkpoint, "two folders have the same rank; one is ", name);
     out.tensor_parallel = std::max(out.tensor_parallel, rank->first + 1);
     out.pipeline_parallel = std::max(out.pipeline_parallel, rank->second + 1);
   }

@@ -1,4 +1,4 @@
-// Megatron-LM's folders of torch checkpoints, found by their names; no file is read but the tracker.
+// Finds Megatron-LM's torch checkpoints by the names in a folder; reads only the tracker.
 //
 //   DIR/latest_checkpointed_iteration.txt                     an iteration, or "release"
 //   DIR/iter_0000030/mp_rank_TT[_PPP]/model_optim_rng.pt      TT tensor parallel rank, PPP pipeline stage
@@ -23,16 +23,16 @@ bool holds_megatron_ranks(const std::string& folder);
 
 struct MegatronRankFiles {
   int tensor_parallel = 1, pipeline_parallel = 1;
-  std::vector<std::string> paths;  // stage by stage, the tensor parallel ranks of each in order
+  std::vector<std::string> paths;  // by stage, then tensor parallel rank
 };
 
-/// The checkpoint that `path` is or holds: a file model_optim_rng.pt or NAME.pt, the folder of one rank, of one
-/// iteration, or of several, of which the tracker names one (else the newest, with a warning). Empty when it is none
-/// of these. `path` may hold checkpoints of mtl too; look for these first.
+/// Returns the checkpoint that `path` is or holds: a file model_optim_rng.pt or NAME.pt, the folder of one rank, of one
+/// iteration, or of several, of which the tracker names one (else the newest, with a warning). Empty for anything else,
+/// mtl's own checkpoints included.
 std::optional<std::string> find_megatron_checkpoint(const std::string& path, Console& console);
 
-/// The files of a checkpoint that find_megatron_checkpoint returned. Throws Error(bad_data) unless they are those of
-/// all ranks of a grid.
+/// The files of a checkpoint that find_megatron_checkpoint returned. Throws Error(bad_data) unless the folder has
+/// exactly one for each tensor parallel rank of each stage.
 MegatronRankFiles list_megatron_files(const std::string& checkpoint);
 
 }  // namespace mtl

@@ -19,7 +19,7 @@ struct NamedEntry {
   const TorchTensor* tensor;
 };
 
-/// The entries of one model dict, whose keys may be nested, joined by dots, or both.
+/// Collects the parameters of one model dict, whose keys may be nested, joined by dots, or both.
 class EntryCollector {
  public:
   explicit EntryCollector(const TorchFile& file) : file_(file) {}
@@ -44,7 +44,7 @@ class EntryCollector {
         std::optional<MegatronName> parsed = parse_megatron_name(name);
         if (!parsed)
           fail_at(Exit::bad_data, file_.path(), "tensor '", printable_text(name),
-                  "' does not belong to a GPT that mtl knows");
+                  "' is not a GPT parameter that mtl supports");
         entries_.push_back({name, std::move(*parsed), tensor});
       }
     }
@@ -103,20 +103,20 @@ void add_entry(MegatronModel& model, int rank, const TorchFile& file, const Name
   parameter.shards.push_back({&file, entry.tensor});
 }
 
-/// The parameters of one chunk of a stage, from the files of its tensor parallel ranks. Layers continue from those that
-/// the model has.
+/// Adds the parameters of one chunk of a stage from the files of its tensor parallel ranks. Numbers its layers after
+/// those that the model has.
 void add_stage(MegatronModel& model, std::size_t chunk, int stage) {
   std::int64_t layers = 0;
-  for (int rank = 0; rank < model.tensor_parallel; ++rank) {
-    MegatronRank& of_rank = model.ranks[stage * model.tensor_parallel + rank];
-    const std::vector<NamedEntry> entries = EntryCollector(*of_rank.file).collect(chunks_of(*of_rank.file)[chunk]);
-    if (rank == 0) layers = layers_in(entries);
+  for (int tensor_rank = 0; tensor_rank < model.tensor_parallel; ++tensor_rank) {
+    MegatronRank& rank = model.ranks[stage * model.tensor_parallel + tensor_rank];
+    const std::vector<NamedEntry> entries = EntryCollector(*rank.file).collect(chunks_of(*rank.file)[chunk]);
+    if (tensor_rank == 0) layers = layers_in(entries);
     for (const NamedEntry& entry : entries) {
       const MegatronName& parsed = entry.parsed;
       std::string name = parsed.canonical;
       if (parsed.layer) name = cat("layers.", model.layers + *parsed.layer, ".", name);
-      add_entry(model, rank, *of_rank.file, entry, name);
-      of_rank.order.push_back(name);
+      add_entry(model, tensor_rank, *rank.file, entry, name);
+      rank.order.push_back(name);
     }
   }
   model.layers += layers;
@@ -127,7 +127,7 @@ void check_parallel_sizes(const MegatronModel& model) {
   const auto check = [&](const char* what, std::int64_t stated, int found) {
     if (stated != 0 && stated != found)
       fail_at(Exit::bad_data, model.files.front()->path(), "was written by ", stated, " ", what,
-              " ranks, there are files of ", found, "; give the folder that holds all mp_rank_*");
+              " ranks, but there are files of ", found, "; give the folder that holds all mp_rank_*");
   };
   check("tensor parallel", tensor, model.tensor_parallel);
   check("pipeline parallel", pipeline, model.pipeline_parallel);

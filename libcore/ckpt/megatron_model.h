@@ -1,4 +1,5 @@
-// The parameters of a Megatron-LM checkpoint by canonical name, each with its shards; layers numbered through.
+// The parameters of a Megatron-LM checkpoint by canonical name, each with its shards. Layers are numbered across stages
+// and chunks.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +26,7 @@ struct MegatronParameter {
   std::vector<MegatronShard> shards;  // by tensor parallel rank
 };
 
-/// The parameters of one rank in the order of its modules, which is how optimizers number them.
+/// One rank's parameters in module order, in which optimizers number them.
 struct MegatronRank {
   const TorchFile* file = nullptr;
   std::vector<std::string> order;  // canonical names
@@ -36,15 +37,16 @@ struct MegatronModel {
   int tensor_parallel = 1, pipeline_parallel = 1;
   double version = 0;                                   // checkpoint_version
   std::map<std::string, MegatronParameter> parameters;  // by canonical name
-  std::vector<MegatronRank> ranks;                      // as `files`
+  std::vector<MegatronRank> ranks;                      // parallel to `files`
   std::int64_t layers = 0;
 
   PickleValue root() const { return files.front()->root(); }
+  /// The run's arguments in the first file; empty without them.
   std::optional<PickleValue> args() const;
 };
 
 /// Opens all files and collects their parameters. Throws Error(bad_data) for entries that are not parameters of a GPT,
-/// for ranks that do not fit together, and for names that occur twice.
+/// ranks that disagree on the model, and duplicate names.
 MegatronModel read_megatron_model(const MegatronRankFiles& files);
 
 }  // namespace mtl

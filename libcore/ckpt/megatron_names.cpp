@@ -7,7 +7,7 @@ namespace mtl {
 
 namespace {
 
-/// The implementation of megatron-core's transformer that uses a name; other names are of older releases.
+/// The implementation of megatron-core's transformer that uses a name; `no`: a name of older releases.
 enum class Core { no, both, local, transformer_engine };
 
 struct NameRow {
@@ -51,14 +51,15 @@ constexpr NameRow kModules[] = {
     {"word_embeddings_for_head", "output", Core::no, rows},
 };
 
-/// Removes `prefix` when the name has it.
-bool skip(std::string_view& name, std::string_view prefix) {
+/// Removes `prefix` if the name has it; returns whether it had.
+bool strip_prefix(std::string_view& name, std::string_view prefix) {
   if (!starts_with(name, prefix)) return false;
   name.remove_prefix(prefix.size());
   return true;
 }
 
-/// The part before "weight" or "bias", which follow a dot, or in Transformer Engine's fused norms an underscore.
+/// The part before "weight" or "bias", which follow a dot, or in Transformer Engine's fused norms an underscore; "" for
+/// a name without it.
 std::string_view module_of(std::string_view name, std::string_view kind) {
   if (!ends_with(name, kind)) return "";
   name.remove_suffix(kind.size());
@@ -98,7 +99,7 @@ std::string megatron_core_name(std::string_view canonical, bool transformer_engi
   const std::size_t dot = canonical.rfind('.');
   const std::string_view kind = canonical.substr(dot + 1);
   std::string_view module = canonical.substr(0, dot);
-  if (!skip(module, "layers.")) {
+  if (!strip_prefix(module, "layers.")) {
     const std::string name = core_name(kModules, module, kind, transformer_engine);
     return module == "final_norm" ? "decoder." + name : name;
   }
@@ -108,10 +109,10 @@ std::string megatron_core_name(std::string_view canonical, bool transformer_engi
 }
 
 std::optional<MegatronName> parse_megatron_name(std::string_view name) {
-  skip(name, "module.");
-  skip(name, "language_model.");
-  if (!skip(name, "transformer.") && !skip(name, "encoder.")) skip(name, "decoder.");
-  if (!skip(name, "layers.")) return find_row(kModules, name);
+  strip_prefix(name, "module.");
+  strip_prefix(name, "language_model.");
+  if (!strip_prefix(name, "transformer.") && !strip_prefix(name, "encoder.")) strip_prefix(name, "decoder.");
+  if (!strip_prefix(name, "layers.")) return find_row(kModules, name);
   const std::size_t digits = name.find('.');
   if (digits == 0 || digits > 9) return std::nullopt;  // also npos
   const std::optional<std::int64_t> layer = parse_int(name.substr(0, digits));

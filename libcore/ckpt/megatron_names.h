@@ -1,5 +1,5 @@
-// Megatron-LM's names of parameters, of every release that wrote torch checkpoints, and where tensor parallelism cuts
-// them. A table: a new name is a row.
+// Megatron-LM's parameter names in every release that wrote torch checkpoints, and the axis that tensor parallelism
+// splits. A table: a new name is a row.
 #pragma once
 
 #include <cstdint>
@@ -12,17 +12,17 @@ namespace mtl {
 /// The division of a parameter among tensor parallel ranks.
 enum class MegatronSplit {
   none,     // every rank has all of it
-  rows,     // axis 0: outputs of a linear, tokens of a table
+  rows,     // axis 0: outputs of a linear, tokens of an embedding
   columns,  // axis 1: inputs of a linear
 };
 
 struct MegatronName {
-  std::string canonical;              // canonical.h; of a layer without "layers.N."
+  std::string canonical;              // canonical.h; without "layers.N."
   std::optional<std::int64_t> layer;  // counted from 0 in each chunk of each stage
   MegatronSplit split = MegatronSplit::none;
 };
 
-/// `name` is the path of keys in the file's model, joined by dots. Empty when the table does not have it.
+/// `name` is the path of keys in the file's model, joined by dots. Empty for a name that the table lacks.
 std::optional<MegatronName> parse_megatron_name(std::string_view name);
 
 /// megatron-core's name of a canonical parameter: "layers.3.norm1.weight" is

@@ -17,7 +17,7 @@ PickleValue at_key(const TorchFile& file, PickleValue dict, const char* key) {
   return *value;
 }
 
-/// The entries of a dict whose keys are integers.
+/// The entries of a dict with integer keys; empty for other values.
 std::map<std::int64_t, PickleValue> by_number(PickleValue dict) {
   std::map<std::int64_t, PickleValue> out;
   for (std::size_t i = 0; i < dict.size(); ++i) {
@@ -27,7 +27,7 @@ std::map<std::int64_t, PickleValue> by_number(PickleValue dict) {
   return out;
 }
 
-/// Copies one rank's state into the whole model's.
+/// Adds the state in one rank's file to that of the model.
 class RankState {
  public:
   RankState(const MegatronModel& model, std::size_t rank, MegatronOptimizer& out)
@@ -47,7 +47,7 @@ class RankState {
       const PickleValue ids = at_key(file(), groups.at(g), "params");
       for (std::size_t i = 0; i < names[g].size(); ++i) {
         const auto state = states.find(ids.at(i).as_int());
-        if (state == states.end()) refuse_state(file(), "no state of parameter ", ids.at(i).as_int());
+        if (state == states.end()) refuse_state(file(), "parameter ", ids.at(i).as_int(), " has no state");
         add(out_.exp_avg, names[g][i], at_key(file(), state->second, "exp_avg"));
         add(out_.exp_avg_sq, names[g][i], at_key(file(), state->second, "exp_avg_sq"));
         if (main) add(out_.main, names[g][i], main_of(*main, g, i, names[g].size()));
@@ -64,19 +64,20 @@ class RankState {
     return *model_.parameters.at(name).shards[tensor_rank_].tensor;
   }
 
-  /// The names of each group's parameters. A model without decay has one group.
+  /// The names of each group's parameters. Without weight decay there is one group.
   std::vector<std::vector<std::string>> grouped_names(PickleValue groups) const {
     std::vector<std::string> decayed, others;
     for (const std::string& name : rank_.order) (weight(name).shape.size() > 1 ? decayed : others).push_back(name);
     std::vector<std::vector<std::string>> names = {decayed, others};
     if (groups.size() == 1) names = {rank_.order};
-    if (groups.size() != names.size()) refuse_state(file(), groups.size(), " groups of parameters; 2 are read");
+    if (groups.size() != names.size())
+      refuse_state(file(), groups.size(), " groups of parameters; only 1 or 2 are supported");
     const auto size_of_group = [&](std::size_t g) { return at_key(file(), groups.at(g), "params").size(); };
     if (names.size() == 2 && size_of_group(0) == others.size() && size_of_group(0) != decayed.size())
       std::swap(names[0], names[1]);
     for (std::size_t g = 0; g < names.size(); ++g) {
       if (size_of_group(g) != names[g].size())
-        refuse_state(file(), "group ", g, " has ", size_of_group(g), " parameters, the model ", names[g].size());
+        refuse_state(file(), "group ", g, " has ", size_of_group(g), " parameters; the model has ", names[g].size());
     }
     return names;
   }
@@ -91,10 +92,10 @@ class RankState {
     const TorchTensor* tensor = file().tensor(value);
     if (tensor == nullptr || tensor->shape != weight(name).shape || tensor->dtype != StoredDType::f32)
       refuse_state(file(), "the state of '", name, "' is not an fp32 tensor of its shape");
-    MegatronParameter& parameter = to[name];
-    const MegatronParameter& of = model_.parameters.at(name);
-    if (parameter.shards.empty()) parameter = {of.split, of.name, {}};
-    parameter.shards.push_back({&file(), tensor});
+    MegatronParameter& state = to[name];
+    const MegatronParameter& parameter = model_.parameters.at(name);
+    if (state.shards.empty()) state = {.split = parameter.split, .name = parameter.name, .shards = {}};
+    state.shards.push_back({&file(), tensor});
   }
 
   const MegatronModel& model_;
@@ -110,11 +111,11 @@ std::int64_t count_at(const std::optional<PickleValue>& value, const char* what)
   return count;
 }
 
-/// Where training stood. Iterations that changed no weight are those without a step of the optimizer; their samples are
-/// those that the learning rate's schedule did not count.
+/// Reads the state of training. Iterations without an optimizer step count as skipped, and so do the samples that the
+/// learning rate's schedule did not count.
 void read_train_state(const MegatronModel& model, TrainState& state) {
   const std::optional<PickleValue> args = model.args();
-  if (!args || !model.root().find("iteration")) fail(Exit::bad_data, "no args, or no iteration: where training stood");
+  if (!args || !model.root().find("iteration")) fail(Exit::bad_data, "no args or no iteration to continue from");
   state.iteration = count_at(model.root().find("iteration"), "iteration");
   state.consumed_samples = count_at(args->find("consumed_train_samples"), "consumed_train_samples");
   state.consumed_valid_samples = count_at(args->find("consumed_valid_samples"), "consumed_valid_samples");

@@ -18,20 +18,21 @@ struct RankTensor {
   std::string name;
   std::string source;               // "param.NAME"
   Slice slice;                      // of the canonical tensor
-  std::vector<std::int64_t> shape;  // in the file; of the vocabulary with padding rows, which are zeros
+  std::vector<std::int64_t> shape;  // in the file, with the vocabulary's padding rows, which are zeros
 };
 
-/// The part of a parameter that one of `ranks` tensor-parallel ranks holds, as a matrix where it is one.
+/// The part of a parameter on one of `ranks` tensor parallel ranks. Weights of more than one axis become matrices.
 RankTensor cut(const ParamSpec& spec, std::string name, std::int64_t rank, std::int64_t ranks) {
-  std::vector<std::int64_t> offset(spec.shape.size(), 0), held = spec.shape, stored = spec.shape;
+  // Sizes along the axes: `unpadded` of the slice that the rank reads, `stored` in its file.
+  std::vector<std::int64_t> offset(spec.shape.size(), 0), unpadded = spec.shape, stored = spec.shape;
   for (const Shard& shard : spec.shards) {
     const auto axis = static_cast<std::size_t>(shard.axis);
-    const std::int64_t whole = axis == 0 && spec.padded_rows > 0 ? spec.padded_rows : spec.shape[axis];
-    stored[axis] = whole / ranks;
+    const std::int64_t padded = axis == 0 && spec.padded_rows > 0 ? spec.padded_rows : spec.shape[axis];
+    stored[axis] = padded / ranks;
     offset[axis] = std::min(rank * stored[axis], spec.shape[axis]);
-    held[axis] = std::min(offset[axis] + stored[axis], spec.shape[axis]) - offset[axis];
+    unpadded[axis] = std::min(offset[axis] + stored[axis], spec.shape[axis]) - offset[axis];
   }
-  RankTensor out{std::move(name), "param." + spec.name, whole_slice(held), {}};
+  RankTensor out{std::move(name), "param." + spec.name, whole_slice(unpadded), {}};
   out.slice.offset = std::move(offset);
   const bool is_matrix = spec.name.ends_with(".weight") && spec.shape.size() > 1;
   const std::int64_t width = is_matrix ? stored.back() : 1;
@@ -51,25 +52,25 @@ std::vector<RankTensor> rank_tensors(const GptConfig& config, const MegatronWrit
   auto add = [&](const ParamSpec& spec, std::string name) {
     out.push_back(cut(spec, std::move(name), tensor, options.tensor_parallel));
   };
-  std::optional<ParamSpec> table;
+  std::optional<ParamSpec> embedding;
   for (ParamSpec& spec : model_params(config)) {
     if (spec.padded_rows > 0) spec.padded_rows = padded;  // of the vocabulary
     std::string name = spec.name;
-    if (name == "embedding.tokens.weight") table = spec;
-    std::int64_t of_stage = name.starts_with("embedding.") ? 0 : stages - 1;
+    if (name == "embedding.tokens.weight") embedding = spec;
+    std::int64_t stage_of_param = name.starts_with("embedding.") ? 0 : stages - 1;
     if (name.starts_with("layers.")) {  // numbered from 0 on each stage
       const std::size_t dot = name.find('.', 7);
       const std::int64_t layer = *parse_int(name.substr(7, dot - 7));
-      of_stage = layer / layers;
+      stage_of_param = layer / layers;
       name = cat("layers.", layer % layers, name.substr(dot));
     }
-    if (of_stage == stage) add(spec, megatron_core_name(name, options.transformer_engine));
+    if (stage_of_param == stage) add(spec, megatron_core_name(name, options.transformer_engine));
   }
-  if (config.tied_embeddings && stages > 1 && stage + 1 == stages) add(*table, "output_layer.weight");
+  if (config.tied_embeddings && stages > 1 && stage + 1 == stages) add(*embedding, "output_layer.weight");
   return out;
 }
 
-/// The elements of a tensor in the file's type; padding rows are zeros.
+/// The elements of a tensor in dtype `to`; padding rows are zeros.
 std::vector<std::byte> rank_elements(const ModelSource& source, const RankTensor& tensor, StoredDType from,
                                      StoredDType to, const ConversionHook& on_conversion) {
   std::int64_t elements = 1;
@@ -119,9 +120,10 @@ void write_megatron(const ModelSource& source, const std::string& folder, const 
     for (std::int64_t tensor = 0; tensor < options.tensor_parallel; ++tensor) {
       std::string rank = format("mp_rank_%02d", static_cast<int>(tensor));
       if (options.pipeline_parallel > 1) rank += format("_%03d", static_cast<int>(stage));
-      const std::string place = cat(folder, "/release/", rank);
-      fs::create_directories(place);
-      write_rank(source, place + "/model_optim_rng.pt", options, rank_tensors(source.config(), options, tensor, stage));
+      const std::string rank_folder = cat(folder, "/release/", rank);
+      fs::create_directories(rank_folder);
+      write_rank(source, rank_folder + "/model_optim_rng.pt", options,
+                 rank_tensors(source.config(), options, tensor, stage));
     }
   }
   copy_companion_files(source.folder(), folder);

@@ -1,5 +1,5 @@
-// Writes a model as Megatron-LM's torch checkpoint (megatron-core's names, version 3.0): the weights of every tensor-
-// and pipeline-parallel rank, and the arguments that describe the model. It holds no optimizer and no random state, so
+// Writes a model as Megatron-LM's torch checkpoint (megatron-core's names, version 3.0): the weights of every tensor
+// and pipeline parallel rank, and the arguments that describe the model. Without optimizer and random states:
 // Megatron-LM reads it with --finetune, or --no-load-optim --no-load-rng.
 //
 //   FOLDER/latest_checkpointed_iteration.txt          "release"
@@ -20,16 +20,16 @@ struct MegatronWriteOptions {
   std::optional<StoredDType> dtype;  // empty: as stored
   std::int64_t tensor_parallel = 1, pipeline_parallel = 1;
   std::int64_t make_vocab_size_divisible_by = 128;
-  bool transformer_engine = true;  // its names of norms, which are parts of the linears behind them; else local ones
+  bool transformer_engine = true;  // its names for norms, as parts of the linears that follow; false: local names
   ConversionHook on_conversion = {};
 };
 
-/// Lists what Megatron-LM's arguments cannot describe of this model, or these sizes cannot divide; empty when it
-/// can be written.
+/// Lists the model's properties that Megatron-LM's arguments cannot describe, and the sizes that the parallel sizes do
+/// not divide. Empty if the model can be written.
 std::vector<std::string> megatron_problems(const GptConfig& config, const MegatronWriteOptions& options);
 
-/// Writes into an existing, empty folder. Every file is synced; the caller renames the folder. Throws Error(usage) with
-/// megatron_problems().
+/// Writes into an existing, empty folder. Syncs every file; the caller renames the folder. Throws Error(usage) that
+/// lists megatron_problems().
 void write_megatron(const ModelSource& source, const std::string& folder, const MegatronWriteOptions& options);
 
 }  // namespace mtl

@@ -162,7 +162,7 @@ TEST_CASE("megatron: a path may name an iteration, a rank's folder or a file") {
     CHECK(open_case(kCases + path).config().num_layers == 2);
   }
   CHECK(contains(error_of([] { open_case(kCases + "v0_tp2/iter_0000030/mp_rank_01"); }, Exit::bad_data),
-                 "2 tensor parallel ranks, there are files of 1"));
+                 "2 tensor parallel ranks, but there are files of 1"));
 }
 
 TEST_CASE("megatron: hostile files in a checkpoint's folder are refused with their path") {
@@ -184,8 +184,8 @@ TEST_CASE("megatron: an incomplete folder is refused") {
   fs::remove_all(path + "/iter_0000030/mp_rank_01_001");
   CHECK(contains(error_of([&] { open_case(path); }, Exit::bad_data), "tensor parallel rank 1 on pipeline stage 1"));
   fs::remove_all(path + "/iter_0000030/mp_rank_00_001");
-  CHECK(
-      contains(error_of([&] { open_case(path); }, Exit::bad_data), "2 pipeline parallel ranks, there are files of 1"));
+  CHECK(contains(error_of([&] { open_case(path); }, Exit::bad_data),
+                 "2 pipeline parallel ranks, but there are files of 1"));
 
   path = copy_case(scratch, "v1_tp1");
   write_text(path + "/latest_checkpointed_iteration.txt", "40\n");
