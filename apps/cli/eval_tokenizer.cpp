@@ -28,7 +28,7 @@ std::unique_ptr<Tokenizer> tokenizer_of_model(const TokenizerOptions& given, Mod
                        cat("the model knows ", source.config().vocab_size, " tokens, the tokenizer has ",
                            tokenizer->vocab_size(), ": they do not belong together")}});
   }
-  source.settle_vocabulary(tokenizer ? std::optional<std::int64_t>(tokenizer->vocab_size()) : std::nullopt, console);
+  source.trim_vocabulary(tokenizer ? std::optional<std::int64_t>(tokenizer->vocab_size()) : std::nullopt, console);
   const std::int64_t vocabulary = source.config().vocab_size;
   if (!given.names_tokenizer() && given.vocab_size.value_or(vocabulary) != vocabulary)
     fail_at(Exit::usage, cat("--vocab-size ", *given.vocab_size), source.folder(), " has ", vocabulary, " tokens");

@@ -19,7 +19,7 @@ namespace mtl {
 
 namespace {
 
-constexpr const char* kAside = ".old";  // of place_folder, where names cannot be exchanged
+constexpr const char* kAside = ".old";  // as exchange_paths() names it
 
 /// Throws unless the folder holds a sound manifest of that iteration.
 void check_sound(const std::string& directory, std::int64_t iteration) {

@@ -193,7 +193,7 @@ ConvertReport convert_model(const ConvertOptions& options, Console& console) {
   std::optional<StoredDType> dtype;
   if (options.dtype) dtype = parse_torch_dtype(*options.dtype);
   ModelSource source = ModelSource::open(options.load, console, options.given);
-  if (source.has_padded_vocabulary()) source.settle_vocabulary(options.vocabulary_in(source.folder()), console);
+  if (source.has_padded_vocabulary()) source.trim_vocabulary(options.vocabulary_in(source.folder()), console);
   const std::int64_t vocabulary = source.config().vocab_size;
   if (options.given.vocab_size.value_or(vocabulary) != vocabulary)
     fail_at(Exit::usage, cat("--vocab-size ", *options.given.vocab_size), source.folder(), " has ", vocabulary,

@@ -26,8 +26,9 @@ std::vector<Entry> list_entries(const std::string& path) {
   for (fs::directory_iterator at(path, error), end; !error && at != end; at.increment(error)) {
     const fs::file_type type = at->symlink_status(error).type();
     if (error) break;
-    entries.push_back(
-        {at->path().filename().string(), type == fs::file_type::regular, type == fs::file_type::directory});
+    entries.push_back({.name = at->path().filename().string(),
+                       .is_file = type == fs::file_type::regular,
+                       .is_folder = type == fs::file_type::directory});
   }
   if (error) fail_at(Exit::io, path, "cannot list: ", error.message());
   std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.name < b.name; });
@@ -64,14 +65,14 @@ bool is_checkpoint_file(const std::string& name) {
 
 std::string not_part(const std::string& name) { return cat("holds '", name, "', which is not part of a model"); }
 
-/// "holds 'notes.txt', which is not part of a model", for the first entry that is not; empty without one.
+/// "holds 'notes.txt', which is not part of a model", for the first entry that is not; "" if all are.
 template <class IsPart>
 std::string foreign_entry(const std::vector<Entry>& entries, const IsPart& is_part) {
   auto found = std::find_if_not(entries.begin(), entries.end(), is_part);
   return found == entries.end() ? "" : not_part(found->name);
 }
 
-/// The problem of the folder `name`, for the folder that holds it.
+/// Adds to a problem the name of the inner folder that has it.
 std::string within(const std::string& problem, const std::string& name) {
   return problem.empty() ? "" : cat(problem, " (in ", name, ")");
 }
@@ -97,7 +98,7 @@ std::string foreign_in_checkpoint(const std::string& path) {
   return foreign_entry(list_entries(path), [](const Entry& e) { return e.is_file && is_checkpoint_file(e.name); });
 }
 
-/// Likewise of a Megatron-LM checkpoint: the folders of its ranks, each with one file, and a tokenizer.
+/// A Megatron-LM checkpoint holds folders of ranks, each with one file, and companion files.
 std::string foreign_in_megatron(const std::string& path) {
   for (const Entry& e : list_entries(path)) {
     if (e.is_file && is_companion_file(e.name)) continue;
@@ -109,7 +110,8 @@ std::string foreign_in_megatron(const std::string& path) {
   return "";
 }
 
-/// The problem that entries have which are neither checkpoints nor own files, or that the checkpoints have.
+/// Sets out.problem for the first entry that is neither a checkpoint nor `is_own`, for one that does not belong into a
+/// checkpoint, or for several checkpoints. Sets out.kind if there is a checkpoint.
 template <class IsOwn, class ForeignIn>
 void examine_checkpoints(const std::string& path, const std::vector<Entry>& entries, const IsOwn& is_own,
                          const ForeignIn& foreign_in, FolderContents& out) {
@@ -150,7 +152,7 @@ FolderContents examine_save_folder(const std::string& path, const std::vector<En
   return out;
 }
 
-/// `name` without the ".tmp.PID" of a file or folder that was not complete.
+/// `name` without the ".tmp.PID" of an incomplete file or folder.
 std::string complete_name(const std::string& name) {
   const std::size_t end = name.find(".tmp.");
   const bool is_temporary = end != std::string::npos && is_process_id(std::string_view(name).substr(end + 5));

@@ -19,7 +19,7 @@ namespace mtl {
 
 namespace {
 
-/// At most eight problems in one message, each a line.
+/// Throws one message with at most eight problems, one per line.
 [[noreturn]] void fail_problems(const std::string& where, std::vector<std::string> problems) {
   std::size_t more = problems.size() > 8 ? problems.size() - 8 : 0;
   problems.resize(problems.size() - more);
@@ -47,31 +47,32 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
 
 void TensorReader::check_complete() const {
   std::vector<std::string> problems;
-  // A layer has twelve tensors: a configuration that needs more than there are is refused before they are listed.
+  // Every layer has several tensors: refuses an absurd number of layers before canonical_tensors() lists them.
   if (config.num_layers > std::ssize(tensors)) {
     fail_at(Exit::bad_data, folder, tensors.size(), " tensors cannot be a model of ", config.num_layers, " layers");
   }
-  std::map<std::string, const SavedTensor*> held;
-  for (const SavedTensor& tensor : tensors) held[tensor.name] = &tensor;
+  std::map<std::string, const SavedTensor*> unmatched;
+  for (const SavedTensor& tensor : tensors) unmatched[tensor.name] = &tensor;
   std::vector<std::string> kinds = tensor_kinds([&](const std::string& kind) { return has_kind(tensors, kind); });
-  for (const CanonicalTensor& wanted : canonical_tensors(config)) {
+  for (const CanonicalTensor& canonical : canonical_tensors(config)) {
     for (const std::string& kind : kinds) {
-      std::string name = cat(kind, ".", wanted.name);
-      auto found = held.find(name);
-      if (found == held.end()) {
+      std::string name = cat(kind, ".", canonical.name);
+      auto found = unmatched.find(name);
+      if (found == unmatched.end()) {
         problems.push_back(cat("tensor '", name, "' is missing"));
         continue;
       }
-      if (found->second->shape != wanted.shape) {
+      if (found->second->shape != canonical.shape) {
         problems.push_back(cat("tensor '", name, "' has shape ", shape_text(found->second->shape),
-                               "; the configuration needs ", shape_text(wanted.shape)));
+                               "; the configuration needs ", shape_text(canonical.shape)));
       } else if (!is_model_dtype(found->second->dtype)) {
-        problems.push_back(cat("tensor '", name, "' is stored as ", name_of(found->second->dtype)));
+        problems.push_back(cat("tensor '", name, "' is stored as ", name_of(found->second->dtype),
+                               "; only F16, BF16, F32 and F64 are supported"));
       }
-      held.erase(found);
+      unmatched.erase(found);
     }
   }
-  for (const auto& [name, tensor] : held)
+  for (const auto& [name, tensor] : unmatched)
     problems.push_back(cat("tensor '", name, "' is not part of the model that the configuration describes"));
   if (!problems.empty()) fail_problems(folder, std::move(problems));
 }
@@ -112,7 +113,7 @@ ModelSource ModelSource::open(const std::string& path, Console& console, const M
 
 bool ModelSource::has_padded_vocabulary() const { return reader_->has_padded_vocabulary; }
 
-void ModelSource::settle_vocabulary(std::optional<std::int64_t> tokens, Console& console) {
+void ModelSource::trim_vocabulary(std::optional<std::int64_t> tokens, Console& console) {
   if (!reader_->has_padded_vocabulary) return;
   std::int64_t& rows = reader_->config.vocab_size;
   if (!tokens) {
@@ -167,30 +168,30 @@ namespace {
 
 /// The destination of one parameter's elements in a store.
 struct Target {
-  std::string name;  // with its prefix
+  std::string name;  // with its kind
   Slice slice;
-  Tensor memory;                  // padding rows beyond slice.count()
-  Device device;                  // where that is
-  std::vector<StoredDType> path;  // the types that elements are rounded to in turn, the memory's last
+  Tensor memory;                  // may have padding rows beyond slice.count()
+  Device device;                  // of `memory`
+  std::vector<StoredDType> path;  // the dtypes that elements are rounded to in turn; the last one is memory's
 };
 
-/// The elements of a target that is not of the stored type.
+/// Reads a target's elements and rounds them along its path. Refuses elements that become infinite.
 void convert_target(const TensorReader& reader, std::size_t at, const Target& target, std::vector<std::byte>& buffer,
                     std::span<std::byte> out) {
-  const StoredDType stored = reader.tensors[at].dtype, wanted = target.path.back();
+  const StoredDType stored = reader.tensors[at].dtype, dtype = target.path.back();
   buffer.resize(target.slice.count() * bits_of(stored) / 8);
   reader.read(at, target.slice, buffer);
   convert_through(stored, buffer, target.path, out);
-  const std::size_t in_source = count_nonfinite(stored, buffer), loaded = count_nonfinite(wanted, out);
+  const std::size_t in_source = count_nonfinite(stored, buffer), loaded = count_nonfinite(dtype, out);
   if (loaded > in_source) {
-    fail(Exit::bad_data, reader.folder, ": tensor '", target.name, "': ", torch_name_of(wanted), " cannot hold ",
+    fail(Exit::bad_data, reader.folder, ": tensor '", target.name, "': ", torch_name_of(dtype), " cannot hold ",
          with_commas(loaded - in_source),
          " of its elements, which would become infinite; bfloat16 has the range of "
          "float32");
   }
 }
 
-/// Checks all targets, then verifies what they need, then copies.
+/// Checks all targets' names and shapes, then verifies the hashes of their slices, then copies.
 void load_targets(const TensorReader& reader, const ParamStore& store, const std::vector<Target>& targets) {
   std::map<std::string, std::size_t> index;
   for (std::size_t i = 0; i < reader.tensors.size(); ++i) index[reader.tensors[i].name] = i;
@@ -249,7 +250,7 @@ void ModelSource::load(ParamStore& store, const std::vector<Row>& rows) const {
   read_mapped([&] { load_targets(*reader_, store, targets); });
 }
 
-/// Values are rounded from the main weights, as an update rounds them.
+/// Rounds the values from the main weights, as an update does.
 void ModelSource::load_weights(ParamStore& store, std::vector<StoredDType> path) const {
   std::vector<Row> rows;
   auto add = [&](std::size_t row) {

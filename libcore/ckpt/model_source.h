@@ -1,10 +1,10 @@
 // A model on disk, whatever its format: a checkpoint of mtl, a Hugging Face folder, or a checkpoint of Megatron-LM.
 //
-// Any layout loads any file: parameters are read through slices of the canonical tensors, and a rank reads what it
-// needs and nothing else (of a checkpoint, the blocks that hold it). Names, shapes and dtypes are checked when it is
-// opened. Each load is all or nothing: everything that this rank needs is compared with its hash (checkpoints have
-// them) before the first element is copied. Damage in a part that no rank needs is not an error, but the ranks of a run
-// together need everything. Errors are Error(bad_data) and name file and tensor.
+// Any layout loads any file: a rank reads only the slices of canonical tensors that it needs (from a checkpoint, the
+// blocks that hold them). Opening a model checks names, shapes and dtypes. A load compares everything that this rank
+// needs with its hashes (which checkpoints have) before it copies the first element. Damage in a part that no rank
+// needs is not an error, but the ranks of a run together need everything. Throws Error(bad_data) that names file and
+// tensor.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ namespace mtl {
 
 class TensorReader;
 
-/// Facts that the files of another program's model may lack; from flags. Has no effect where the files hold it.
+/// Facts that another program's files may lack, from flags. A fact that the files state takes precedence.
 struct ModelSupplement {
   std::optional<std::int64_t> vocab_size;  // tokens without padding
   std::optional<std::int64_t> num_attention_heads;
@@ -32,58 +32,60 @@ struct ModelSupplement {
 
 class ModelSource {
  public:
-  /// `path` is a folder: one that mtl-train saves into (its newest valid checkpoint is taken), one checkpoint in it
-  /// (iter_0001000), a Hugging Face folder with config.json, or Megatron-LM's (megatron_folder.h). Which one is
-  /// recognized by its content; an error lists what was looked for. Warns of checkpoints that are passed over.
+  /// `path` is a folder that mtl-train saves into (opens its newest valid checkpoint), one checkpoint in it
+  /// (iter_0001000), a Hugging Face folder with config.json, or Megatron-LM's folder or file (megatron_folder.h).
+  /// Recognizes it by its content; an error lists what was looked for. Warns about checkpoints that it skips. Throws
+  /// Error(usage) when given.num_attention_heads contradicts the files.
   static ModelSource open(const std::string& path, Console& console, const ModelSupplement& given = {});
-  /// The folder that open() would take, without opening it: of a folder that mtl-train saves into the newest valid
-  /// checkpoint, otherwise `path`. With several ranks, rank 0 asks and sends the answer to all, so that they open the
-  /// same.
+  /// The path that open() would open: the newest valid checkpoint of a folder that mtl-train saves into, the tracked
+  /// one of Megatron-LM's folder, otherwise `path`. In a job, rank 0 calls it and sends the result to all ranks, so
+  /// that they open the same.
   static std::string find(const std::string& path, Console& console);
   ModelSource(ModelSource&&) noexcept;
   ModelSource& operator=(ModelSource&&) noexcept;
   ~ModelSource();
 
   const GptConfig& config() const;
-  /// True when the last tokens of the vocabulary may be padding: the files do not state how many.
+  /// True when the last rows of the token embedding may be padding: the files do not state how many.
   bool has_padded_vocabulary() const;
-  /// Then keeps the first `tokens`, or warns when that is empty.
-  /// Has no effect on a model that states its vocabulary, nor when it has fewer rows: the caller refuses that.
-  void settle_vocabulary(std::optional<std::int64_t> tokens, Console& console);
+  /// Keeps the first `tokens` rows if has_padded_vocabulary(); warns when `tokens` is empty. Has no effect when the
+  /// model has fewer rows: the caller refuses that.
+  void trim_vocabulary(std::optional<std::int64_t> tokens, Console& console);
   /// "checkpoint", "Hugging Face folder" or "Megatron-LM checkpoint".
   std::string kind() const;
-  /// The folder of the files themselves; tokenizer files may lie there.
+  /// The folder that holds the files, and possibly the tokenizer's.
   const std::string& folder() const;
-  /// Where training stood; empty for a Hugging Face folder, and for a Megatron-LM checkpoint without its optimizer.
+  /// The state of training; empty for a Hugging Face folder, and for a Megatron-LM checkpoint without usable optimizer.
   std::optional<TrainState> state() const;
-  /// Lines that distinguish this model from another in a folder of the same name, as on another host: the hash of a
-  /// checkpoint's manifest, which holds those of all its data; of a Hugging Face folder the hash of config.json, and
-  /// for each file of weights its size and a hash of its header and of some blocks of every tensor.
+  /// Lines that distinguish this model from another in a folder of the same name, as on another host: for a checkpoint
+  /// the hash of its manifest, which holds the hashes of all data; for others each weight file's size and a hash of
+  /// samples, and for a Hugging Face folder the hash of config.json.
   std::string identity() const;
   /// config.json of a Hugging Face folder, or of the one a checkpoint was converted from; null otherwise.
   Json hf_config() const;
 
-  /// This rank's part of every parameter in the store: its main weights where it has any, rounded to their dtype, and
-  /// its values, rounded from these. Padding rows do not change. Throws Error(bad_data) where a dtype cannot
+  /// Loads this rank's part of every parameter in the store: the main weights if there are any, rounded to their dtype,
+  /// and the values, rounded from these. Leaves padding rows as they are. Throws Error(bad_data) when a dtype cannot
   /// hold an element that is finite in the file.
   void load_values(ParamStore& store) const;
-  /// The same for a run that starts from these weights: they are rounded to store.precision().load first.
+  /// Like load_values, for a run that starts from these weights: rounds them to store.precision().load first.
   void load_initial_values(ParamStore& store) const;
   bool has_optimizer() const;
-  /// Why the state of an optimizer in the files cannot be used; empty when there is none, or it can.
+  /// Why the optimizer's state in the files cannot be used; empty when there is none, or it can be used.
   const std::string& optimizer_problem() const;
-  /// The update rule's states of what this rank owns. Throws when the source has none.
+  /// Loads the update rule's states of the elements that this rank owns. Throws Error(bad_data) without any.
   void load_optimizer(ParamStore& store) const;
 
-  /// The dtype of a stored tensor; its name is a canonical one after its kind: "param.NAME".
+  /// All stored tensors, named by kind and canonical name: "param.NAME".
   const std::vector<SavedTensor>& tensors() const;
   /// nullptr without it.
   const SavedTensor* find_tensor(const std::string& name) const;
-  /// The elements of a slice of it, in the stored type, into `out` (slice.count() elements). Verifies what it reads.
+  /// Reads a slice of a tensor, in the stored dtype, into `out` (slice.count() elements). Verifies a checkpoint's
+  /// blocks first.
   void read(const std::string& name, const Slice& slice, std::span<std::byte> out) const;
-  /// All files against their hashes, needed here or not.
+  /// Compares all files with their hashes, whether this rank needs them or not.
   void verify() const;
-  /// Bytes of tensors that were read from files so far; of a checkpoint whole blocks, each once.
+  /// Bytes of tensors read from files so far; from a checkpoint in whole blocks, each counted once.
   std::uint64_t bytes_read() const;
 
  private:

@@ -17,7 +17,7 @@ template <class... Parts>
   fail(Exit::usage, "--save ", path.empty() ? "''" : path, ": ", parts...);
 }
 
-/// The target's absolute path, without symbolic links. It need not exist.
+/// The target's absolute path, without symbolic links. The target need not exist.
 std::string resolve(const std::string& given) {
   if (given.empty()) refuse(given, "is empty; name a folder");
   if (given.find('\0') != std::string::npos) refuse(given.c_str(), "holds a NUL byte, which no file name can hold");
@@ -34,7 +34,7 @@ std::string resolve(const std::string& given) {
   return path;
 }
 
-/// True when `inner` is `outer` or lies in it, whether they exist or not; symbolic links are followed.
+/// True when `inner` is `outer` or lies in it. Follows symbolic links; neither path need exist.
 bool contains(const std::string& outer, const std::string& inner) {
   std::error_code error;
   const std::string folder = fs::weakly_canonical(outer, error).string();
@@ -94,9 +94,9 @@ OutputFolder::OutputFolder(const OutputFolderOptions& options, InterruptGuard& g
   lock_.emplace(path_, "--save");
   guard_.remove_on_signal(lock_->path());
   remove_leftovers({path_}, console, find_foreign_entry);
-  if (file_exists(staged_)) fail(Exit::usage, staged_, ": this run needs that name; rename what has it");
+  if (file_exists(staged_)) fail(Exit::usage, staged_, ": this run needs that name; rename or remove it");
   if (file_exists(path_) && is_filled(path_)) {
-    // A training run that saves there is reported first: its lock is the better reason than what it has written so far.
+    // Takes the lock first: "another job saves here" is a better error than one about that job's files.
     if (file_exists(cat(path_, "/", kLockName))) save_lock_.emplace(path_);
     const FolderContents contents = examine_model_folder(path_);
     if (!contents.problem.empty()) {

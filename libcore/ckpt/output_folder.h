@@ -1,4 +1,4 @@
-// A folder that a tool writes: it takes its name when it is complete, or never appears.
+// A tool's output folder: appears complete under its name, or not at all.
 #pragma once
 
 #include <optional>
@@ -14,13 +14,14 @@ namespace mtl {
 /// The values of --save and --force, and the model to read.
 struct OutputFolderOptions {
   std::string path;
-  bool replace = false;  // --force: a folder that is not empty may be replaced
-  std::string source;    // the folder that is read, which is never replaced
+  bool replace = false;  // --force: may replace a folder that is not empty
+  std::string source;    // the folder of the model to read, which is never replaced
 };
 
-/// Files are written into staged(), a sibling of the target; commit() gives it the target's name. A symbolic link is
-/// followed: what it points to is replaced. One run at a time writes to a target (TARGET.lock); what killed runs left
-/// of it is removed at the start. Without commit() the staged files are removed, by a signal too.
+/// The caller writes files into staged(), a sibling of the target; commit() renames it to the target. Follows symbolic
+/// links: replaces the folder that a link points to. One run at a time writes to a target (TARGET.lock). The
+/// constructor removes leftovers of killed runs; the destructor, or a signal, removes staged files that are not
+/// committed.
 ///
 /// With `replace` the target may hold a model or one checkpoint and nothing else (ckpt/model_folder.h); the lock of a
 /// save folder is held from the start to the replacement.
@@ -36,7 +37,8 @@ class OutputFolder {
   const std::string& path() const { return path_; }  // absolute, without symbolic links
   /// The kind of folder that commit() replaces, such as "a Hugging Face model"; empty when it replaces nothing.
   const std::string& replaced() const { return replaced_; }
-  /// Throws Error(io) as well when the new folder is in place but the old one could not be removed; names what is left.
+  /// Throws Error(failure), and replaces nothing, when the target has gained files that are not part of a model. Throws
+  /// Error(io) that names the old folder when the new one is in place but the old one could not be removed.
   void commit();
 
  private:

@@ -1,4 +1,4 @@
-// A file of named tensors, whatever its format: what readers of models need from safetensors and from PyTorch's files.
+// The interface of files of named tensors, safetensors or PyTorch's, for the readers of models.
 #pragma once
 
 #include <cstddef>
@@ -16,24 +16,25 @@ struct StoredTensor {
   std::string name;
   StoredDType dtype = StoredDType::f32;
   std::vector<std::uint64_t> shape;
-  std::uint64_t begin = 0, end = 0;  // bytes, counted from where the format begins to count: TensorFile::data
+  std::uint64_t begin = 0, end = 0;  // bytes; their origin depends on the format: use TensorFile::data
 };
 
-/// Opened and checked; the tensors' data are mapped and not touched before they are read.
+/// Opening checks the file; tensor data is mapped, and not touched before a read.
 class TensorFile {
  public:
   virtual ~TensorFile() = default;
   virtual const std::string& path() const = 0;
-  /// In the order of their data.
+  /// All tensors, in the order of the file.
   virtual const std::vector<StoredTensor>& tensors() const = 0;
   /// nullptr without it.
   virtual const StoredTensor* find(const std::string& name) const = 0;
+  /// The elements, dense and row-major; valid while the file is open.
   virtual std::span<const std::byte> data(const StoredTensor& tensor) const = 0;
-  /// The description of the tensors, for hashing: names, shapes, types.
+  /// The bytes that describe the tensors (names, shapes, dtypes), for hashing.
   virtual std::span<const std::byte> header() const = 0;
   /// The whole file.
   virtual std::span<const std::byte> bytes() const = 0;
-  /// Compares the contents with the checksums of formats that have them.
+  /// Compares the contents with their checksums, if the format has any.
   virtual void verify() const {}
 
  protected:

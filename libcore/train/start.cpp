@@ -160,7 +160,7 @@ RunStart find_start(const TrainOptions& options, std::shared_ptr<const SaveDirec
 
 void settle_vocabulary(RunStart& start, std::int64_t tokenizer_size, Console& console) {
   if (!start.source) return;
-  start.source->settle_vocabulary(tokenizer_size > 0 ? std::optional(tokenizer_size) : std::nullopt, console);
+  start.source->trim_vocabulary(tokenizer_size > 0 ? std::optional(tokenizer_size) : std::nullopt, console);
   start.config = start.source->config();
 }
 

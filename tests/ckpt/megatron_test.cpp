@@ -141,7 +141,7 @@ TEST_CASE("megatron: padding rows are kept unless the vocabulary size is known")
   Console console = quiet_console();
   ModelSource source = open_case(kCases + "mcore_local_tp1pp1", std::nullopt, std::nullopt);
   CHECK(source.config().vocab_size == 600);
-  source.settle_vocabulary(512, console);
+  source.trim_vocabulary(512, console);
   CHECK(source.config() == open_case(kModel).config());
   const Slice whole = whole_slice({512, 64});
   CHECK(same_bits(floats(source, "param.embedding.tokens.weight", whole),
