@@ -22,28 +22,28 @@ std::string PickleValue::describe() const {
 }
 
 bool PickleValue::as_bool() const {
-  if (!is(PickleKind::boolean)) fail(Exit::bad_data, describe(), " in place of a boolean");
+  if (!is(PickleKind::boolean)) fail(Exit::bad_data, describe(), ", not a boolean");
   return pickle_->nodes_[number_].integer != 0;
 }
 
 std::int64_t PickleValue::as_int() const {
-  if (!is(PickleKind::integer)) fail(Exit::bad_data, describe(), " in place of an integer");
+  if (!is(PickleKind::integer)) fail(Exit::bad_data, describe(), ", not an integer");
   return pickle_->nodes_[number_].integer;
 }
 
 double PickleValue::as_number() const {
   if (is(PickleKind::real)) return pickle_->nodes_[number_].real;
   if (is(PickleKind::integer)) return double(pickle_->nodes_[number_].integer);
-  fail(Exit::bad_data, describe(), " in place of a number");
+  fail(Exit::bad_data, describe(), ", not a number");
 }
 
 std::string_view PickleValue::as_text() const {
-  if (!is(PickleKind::text) && !is(PickleKind::bytes)) fail(Exit::bad_data, describe(), " in place of a text");
+  if (!is(PickleKind::text) && !is(PickleKind::bytes)) fail(Exit::bad_data, describe(), ", not a text");
   return pickle_->nodes_[number_].text;
 }
 
 std::string_view PickleValue::as_digits() const {
-  if (!is(PickleKind::big_integer)) fail(Exit::bad_data, describe(), " in place of a long integer");
+  if (!is(PickleKind::big_integer)) fail(Exit::bad_data, describe(), ", not a long integer");
   return pickle_->nodes_[number_].text;
 }
 
@@ -75,7 +75,7 @@ PickleValue PickleValue::arguments() const { return {pickle_, pickle_->nodes_[nu
 PickleValue PickleValue::state() const { return {pickle_, pickle_->nodes_[number_].state}; }
 
 PickleValue PickleValue::persistent_id() const {
-  if (!is(PickleKind::persistent)) fail(Exit::bad_data, describe(), " in place of a persistent reference");
+  if (!is(PickleKind::persistent)) fail(Exit::bad_data, describe(), ", not a persistent reference");
   return {pickle_, pickle_->nodes_[number_].arguments};
 }
 

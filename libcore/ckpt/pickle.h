@@ -1,4 +1,4 @@
-// Python's pickle streams as data, protocols 0 to 5. Nothing is called or imported.
+// Reads Python's pickle streams, protocols 0 to 5, as data: calls and imports nothing.
 //
 // A stream becomes a tree of values. A global (module and name) must be one that the caller allows; a call of one, or
 // an instance, is an object: its global, its arguments and its state. Values that a stream shares are shared here too,
@@ -6,7 +6,7 @@
 // is bounded by kMaxPickleDepth for values that are complete when their parent is made.
 //
 // Memory is bounded by the stream: text and bytes are views of it, every opcode makes at most one value, a memo index
-// must be smaller than its own offset, and a stream has at most kMaxPickleValues values. Every violation is
+// must be smaller than its own offset, and a stream has at most kMaxPickleValues values. A violation throws
 // Error(bad_data) with the offset and the reason.
 #pragma once
 
@@ -33,18 +33,18 @@ enum class PickleKind : std::uint8_t {
   list,
   tuple,
   set,
-  dict,        // also what a call of a GlobalUse::dictionary makes
-  global,      // a module's name, not called
+  dict,        // also the result of calling a GlobalUse::dictionary
+  global,      // a module's attribute, not called
   object,      // a call of a global, or an instance
   persistent,  // a reference outside the stream, by its id
 };
 
-/// The uses that a stream may make of a global.
+/// What a stream may do with a global.
 enum class GlobalUse : std::uint8_t {
   refused,
   value,       // name it
   function,    // call it: REDUCE
-  type,        // make an instance and give it a state: REDUCE, NEWOBJ, BUILD
+  type,        // make an instance and set its state: REDUCE, NEWOBJ, BUILD
   dictionary,  // as a type; the instance is read as a dict, and its state is dropped
 };
 using GlobalRule = GlobalUse (*)(std::string_view module, std::string_view name);
@@ -68,19 +68,19 @@ class PickleValue {
 
   /// The number of items of a list, tuple, set or dict; 0 for all other kinds.
   std::size_t size() const;
-  /// Item i of a list, tuple or set.
+  /// Item i < size() of a list, tuple or set.
   PickleValue at(std::size_t i) const;
-  /// Key and value of entry i of a dict. Of equal keys the last one counts in Python.
+  /// Key and value of entry i < size() of a dict. Of equal keys the last one counts in Python.
   PickleValue key(std::size_t i) const;
   PickleValue value(std::size_t i) const;
   /// The value of a text key of a dict, or of an attribute in the state of an object; of equal keys the last one.
   std::optional<PickleValue> find(std::string_view name) const;
 
-  /// "module.name" of a global, or of an object's global.
+  /// "module.name" of a global, or of an object's global; "" for all other kinds.
   std::string global() const;
   /// The arguments of an object: a tuple.
   PickleValue arguments() const;
-  /// The state of an object, none when it has no state.
+  /// The state of an object; PickleKind::none without one.
   PickleValue state() const;
   /// The id of a persistent reference.
   PickleValue persistent_id() const;
@@ -114,7 +114,7 @@ class Pickle {
   friend class PickleMachine;
   struct Node {
     PickleKind kind = PickleKind::none;
-    GlobalUse use = GlobalUse::refused;  // of a global, and of what it made
+    GlobalUse use = GlobalUse::refused;  // of a global, and of values made by calling it
     std::uint16_t depth = 1;
     std::uint32_t global = 0, arguments = 0, state = 0;  // persistent: the id is `arguments`
     union {
@@ -126,7 +126,7 @@ class Pickle {
   };
 
   std::vector<Node> nodes_;
-  std::deque<std::string> decoded_;  // texts that are escaped in the stream
+  std::deque<std::string> decoded_;  // texts that are escaped in the stream, and names of globals
   std::uint32_t root_ = 0;
   std::size_t length_ = 0;
 };

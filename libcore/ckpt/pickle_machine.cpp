@@ -43,7 +43,7 @@ void PickleMachine::run() {
 
 std::string_view PickleMachine::take(std::uint64_t bytes) {
   if (bytes > stream_.size() - at_)
-    refuse("announces ", bytes, " bytes, ", stream_.size() - at_, " are left in the stream");
+    refuse("announces ", bytes, " bytes, but the stream has ", stream_.size() - at_, " left");
   const std::string_view out = stream_.substr(at_, bytes);
   at_ += bytes;
   return out;
@@ -58,7 +58,7 @@ std::uint64_t PickleMachine::take_unsigned(int bytes) {
 
 std::string_view PickleMachine::take_line() {
   const std::size_t end = stream_.substr(at_, kLongestLine).find('\n');
-  if (end == std::string_view::npos) refuse("a line without end");
+  if (end == std::string_view::npos) refuse("a line has no newline within ", kLongestLine, " bytes");
   const std::string_view line = take(end);
   ++at_;
   return line;
@@ -76,7 +76,7 @@ void PickleMachine::push(Id id) {
 }
 
 PickleMachine::Id PickleMachine::top() const {
-  if (stack_.size() == (marks_.empty() ? 0 : marks_.back())) refuse("needs a value, the stack is empty");
+  if (stack_.size() == (marks_.empty() ? 0 : marks_.back())) refuse("needs a value, but the stack is empty");
   return stack_.back();
 }
 
@@ -87,7 +87,7 @@ PickleMachine::Id PickleMachine::pop() {
 }
 
 std::vector<PickleMachine::Id> PickleMachine::pop_to_mark() {
-  if (marks_.empty()) refuse("needs a MARK, there is none");
+  if (marks_.empty()) refuse("needs a MARK, but there is none");
   std::vector<Id> items(stack_.begin() + static_cast<std::ptrdiff_t>(marks_.back()), stack_.end());
   stack_.resize(marks_.back());
   marks_.pop_back();
@@ -156,24 +156,24 @@ void PickleMachine::add_items(Id target, const std::vector<Id>& items, PickleKin
   node.items.insert(node.items.end(), items.begin(), items.end());
 }
 
-/// Writers number the memo from 0 or 1, and each entry took at least one opcode before it.
+/// Writers number the memo from 0 or 1 and need at least one byte per entry: the offset bounds the index.
 void PickleMachine::remember(std::uint64_t index) {
-  if (index >= opcode_at_) refuse("memo index ", index, " is larger than the number of values before it");
+  if (index >= opcode_at_) refuse("memo index ", index, " is not smaller than its offset in the stream");
   if (index >= memo_.size()) memo_.resize(index + 1, kAbsentValue);
   if (memo_[index] == kAbsentValue) ++memo_size_;
   memo_[index] = top();
 }
 
 void PickleMachine::recall(std::uint64_t index) {
-  if (index >= memo_.size() || memo_[index] == kAbsentValue) refuse("memo index ", index, " was never put");
+  if (index >= memo_.size() || memo_[index] == kAbsentValue) refuse("memo index ", index, " was never stored");
   push(memo_[index]);
 }
 
 void PickleMachine::push_global(std::string_view module, std::string_view name) {
-  const auto shown = [](std::string_view text) { return printable_text(text.substr(0, kLongestName)); };
+  const auto printable = [](std::string_view text) { return printable_text(text.substr(0, kLongestName)); };
   const GlobalUse use = std::max(module.size(), name.size()) > kLongestName ? GlobalUse::refused : rule_(module, name);
   if (use == GlobalUse::refused)
-    refuse("names '", shown(module), ".", shown(name), "', which has no place in a file of tensors");
+    refuse("uses '", printable(module), ".", printable(name), "', which is not allowed in a file of tensors");
   pickle_.decoded_.push_back(cat(module, ".", name));
   Node node;
   node.kind = PickleKind::global;
@@ -190,10 +190,10 @@ void PickleMachine::push_persistent(Id id) {
   push(make(std::move(node)));
 }
 
-/// copyreg._reconstructor(type, base, state of the base): how protocols 0 and 1 make an instance.
+/// copyreg._reconstructor(type, base, state of the base) makes an instance in protocols 0 and 1.
 void PickleMachine::call_reconstructor(Id arguments) {
   const std::vector<Id>& items = pickle_.nodes_[arguments].items;
-  if (items.size() != 3) refuse("_reconstructor needs 3 arguments, it has ", items.size());
+  if (items.size() != 3) refuse("_reconstructor needs 3 arguments, but has ", items.size());
   const Id type = items[0];
   call(type, kEmptyTuple, true);
 }
@@ -206,7 +206,7 @@ void PickleMachine::push_dictionary(Id callee, Id arguments) {
   node.global = callee;
   for (Id argument : pickle_.nodes_[arguments].items) {
     const Node& source = pickle_.nodes_[argument];
-    if (source.kind == PickleKind::global || source.kind == PickleKind::none) continue;  // a default's type
+    if (source.kind == PickleKind::global || source.kind == PickleKind::none) continue;  // a defaultdict's type
     if (source.kind != PickleKind::list && source.kind != PickleKind::dict)
       refuse("makes a dict of ", pickle_[argument].describe());
     for (Id item : source.items) {
@@ -218,9 +218,9 @@ void PickleMachine::push_dictionary(Id callee, Id arguments) {
       const Node& pair = pickle_.nodes_[item];
       const bool is_pair = pair.items.size() == 2 && (pair.kind == PickleKind::list || pair.kind == PickleKind::tuple);
       if (!is_pair) refuse("makes a dict of ", pickle_[item].describe(), " that is not a pair");
-      for (Id half : pair.items) {
-        deepen(node, half);
-        node.items.push_back(half);
+      for (Id key_or_value : pair.items) {
+        deepen(node, key_or_value);
+        node.items.push_back(key_or_value);
       }
     }
     // A dictionary copies its items: without a bound, calls that share an argument would multiply it.
@@ -234,7 +234,7 @@ void PickleMachine::call(Id callee, Id arguments, bool is_instance) {
   const Node& target = pickle_.nodes_[callee];
   if (target.kind != PickleKind::global) refuse("calls ", pickle_[callee].describe());
   if (pickle_.nodes_[arguments].kind != PickleKind::tuple)
-    refuse("calls ", printable_text(target.text), " with ", pickle_[arguments].describe(), " in place of a tuple");
+    refuse("calls ", printable_text(target.text), " with ", pickle_[arguments].describe(), ", not a tuple");
   const GlobalUse use = target.use;
   if (use == GlobalUse::value || (is_instance && use == GlobalUse::function))
     refuse("calls ", printable_text(target.text), ", which is not ", is_instance ? "a type" : "a function");

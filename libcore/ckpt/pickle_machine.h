@@ -1,4 +1,4 @@
-// The stack machine that a pickle is a program for, reduced to the opcodes that build data.
+// The stack machine that executes a pickle, reduced to the opcodes that build data.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ class PickleMachine {
  private:
   using Id = std::uint32_t;
   using Node = Pickle::Node;
-  /// Values that every stream shares: one node each, made first.
+  /// The first nodes of every pickle: one each for the values that all uses share.
   enum Shared : Id { kNone, kFalse, kTrue, kEmptyTuple };
 
   template <class... Parts>
@@ -28,7 +28,7 @@ class PickleMachine {
     fail(Exit::bad_data, "pickle, byte ", opcode_at_, ": ", parts...);
   }
 
-  // Each executes `opcode` when it is one of its group; false when it is not.
+  // Each executes `opcode` if it is one of its group; false if it is not.
   bool run_number(unsigned char opcode);
   bool run_text(unsigned char opcode);
   bool run_container(unsigned char opcode);
@@ -38,14 +38,14 @@ class PickleMachine {
 
   std::string_view take(std::uint64_t bytes);
   std::uint64_t take_unsigned(int bytes);
-  /// The text before the next newline, which is taken too.
+  /// Takes a line; returns it without the newline.
   std::string_view take_line();
 
   Id make(Node node);
   void push(Id id);
   Id pop();
   Id top() const;
-  /// The stack above the last mark, which is removed.
+  /// Removes and returns the stack above the last mark, and removes the mark.
   std::vector<Id> pop_to_mark();
   void push_scalar(PickleKind kind, std::int64_t value);
   void push_text(PickleKind kind, std::string_view text, bool is_unicode);
@@ -57,6 +57,7 @@ class PickleMachine {
   void push_persistent(Id id);
 
   void add_items(Id target, const std::vector<Id>& items, PickleKind kind);
+  /// Raises the parent's depth above the child's. Refuses a depth above kMaxPickleDepth.
   void deepen(Node& parent, Id child);
   void remember(std::uint64_t index);
   void recall(std::uint64_t index);
@@ -70,10 +71,10 @@ class PickleMachine {
   GlobalRule rule_;
   std::size_t at_ = 0, opcode_at_ = 0;
   std::vector<Id> stack_;
-  std::vector<std::size_t> marks_;  // sizes of the stack
-  std::vector<Id> memo_;            // by index; kAbsent where nothing was put
-  std::size_t memo_size_ = 0;       // distinct indices: MEMOIZE puts at this one
-  std::size_t copied_ = 0;          // items of dicts that calls made
+  std::vector<std::size_t> marks_;  // sizes of the stack at each MARK
+  std::vector<Id> memo_;            // by index; kAbsentValue at unused indices
+  std::size_t memo_size_ = 0;       // number of used indices, and the index of the next MEMOIZE
+  std::size_t copied_ = 0;          // items that calls copied into dicts
 };
 
 }  // namespace mtl

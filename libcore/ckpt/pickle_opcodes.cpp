@@ -226,13 +226,13 @@ bool PickleMachine::run_stack(unsigned char opcode) {
     }
     case 0x80: {  // PROTO
       const std::uint64_t protocol = take_unsigned(1);
-      if (protocol > 5) refuse("protocol ", protocol, "; 0 to 5 are known");
+      if (protocol > 5) refuse("protocol ", protocol, "; only 0 to 5 are supported");
       return true;
     }
-    case 0x95: {  // FRAME: a size for readers of streams
+    case 0x95: {  // FRAME: a size for buffered readers
       const std::uint64_t size = take_unsigned(8);
       if (size > stream_.size() - at_)
-        refuse("a frame of ", size, " bytes, ", stream_.size() - at_, " are left in the stream");
+        refuse("a frame has ", size, " bytes, but the stream has ", stream_.size() - at_, " left");
       return true;
     }
     default:
@@ -260,9 +260,10 @@ bool PickleMachine::run_object(unsigned char opcode) {
       call(callee, arguments, opcode == 0x81);
       return true;
     }
-    case 0x92: {  // NEWOBJ_EX: with keyword arguments, which no type that is read here has
+    case 0x92: {  // NEWOBJ_EX: with keyword arguments, which no supported type takes
       const Id keywords = pop(), arguments = pop(), callee = pop();
-      if (!pickle_[keywords].is(PickleKind::dict) || pickle_[keywords].size() > 0) refuse("keyword arguments");
+      if (!pickle_[keywords].is(PickleKind::dict) || pickle_[keywords].size() > 0)
+        refuse("keyword arguments are not supported");
       call(callee, arguments, true);
       return true;
     }
@@ -289,7 +290,7 @@ void PickleMachine::refuse_opcode(unsigned char opcode) const {
   constexpr Known kRefused[] = {{'i', "INST"},  {'o', "OBJ"},          {0x82, "EXT1"},           {0x83, "EXT2"},
                                 {0x84, "EXT4"}, {0x97, "NEXT_BUFFER"}, {0x98, "READONLY_BUFFER"}};
   for (const Known& known : kRefused) {
-    if (known.opcode == opcode) refuse("opcode ", known.name, ", which has no place in a file of tensors");
+    if (known.opcode == opcode) refuse("opcode ", known.name, " is not allowed in a file of tensors");
   }
   refuse("byte ", static_cast<int>(opcode), " is not an opcode");
 }

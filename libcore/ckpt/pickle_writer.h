@@ -1,5 +1,5 @@
 // Writes a pickle of protocol 2 (CPython's Lib/pickletools.py describes the opcodes), front to back: each call appends
-// the value that a reader finds next on its stack.
+// one value, or one operation on the values before it.
 //
 //   pickle.begin_dict();
 //   pickle.text("iteration"), pickle.integer(30);
@@ -32,16 +32,16 @@ class PickleWriter {
   void begin_tuple() { out_ += '('; }
   void end_tuple() { out_ += 't'; }
 
-  /// A call of the function with the tuple that follows it.
+  /// Replaces the last two values, a function and its tuple of arguments, by the call's result.
   void reduce() { out_ += 'R'; }
-  /// An object of the class with the tuple that follows it.
+  /// Replaces the last two values, a class and its tuple of arguments, by an instance.
   void new_object() { out_ += '\x81'; }
-  /// Gives the object the state, a dict, that follows it.
+  /// Takes the last value, a dict, as the state of the object before it.
   void build() { out_ += 'b'; }
-  /// An object that the reader's program finds by the tuple before.
+  /// Replaces the last value, an id, by a reference to that object outside the pickle.
   void persistent_id() { out_ += 'Q'; }
 
-  /// The whole pickle; nothing is written after it.
+  /// Returns the complete pickle. The last call.
   std::string finish() {
     out_ += '.';
     return std::move(out_);

@@ -41,12 +41,12 @@ constexpr AllowedGlobal kAllowed[] = {
     {"copy_reg", "_reconstructor", GlobalUse::function},
 };
 
-/// Under both names of Python's module, `builtins` and `__builtin__`.
+/// In Python's module `builtins`, `__builtin__` in Python 2.
 constexpr std::string_view kBuiltinTypes[] = {"set",   "frozenset", "bytearray", "complex", "slice", "range",
                                               "int",   "long",      "float",     "str",     "bool",  "list",
                                               "tuple", "dict",      "bytes",     "object"};
 
-/// In modules of numpy.
+/// In numpy's modules; numpy.core is numpy._core since numpy 2.
 constexpr AllowedGlobal kNumpy[] = {{"core.multiarray", "_reconstruct", GlobalUse::type},
                                     {"core.multiarray", "scalar", GlobalUse::type},
                                     {"core.numeric", "_frombuffer", GlobalUse::type},

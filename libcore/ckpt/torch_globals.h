@@ -1,4 +1,4 @@
-// The names that PyTorch's and Megatron-LM's pickles may mention, and what they mean here.
+// The globals that PyTorch's and Megatron-LM's pickles may use, and their meaning.
 #pragma once
 
 #include <optional>
@@ -9,13 +9,13 @@
 
 namespace mtl {
 
-/// Allows what builds tensors, containers, NumPy arrays, the Namespace of arguments, and Megatron-LM's own classes (all
-/// as data). Refuses every other name.
+/// Allows globals for tensors, containers, NumPy arrays, the Namespace of arguments, paths and dates, and Megatron-LM's
+/// own classes, all as data. Refuses every other name.
 GlobalUse torch_global_use(std::string_view module, std::string_view name);
 
 /// "torch.FloatStorage" -> f32. Empty for other names, and for torch.UntypedStorage.
 std::optional<StoredDType> dtype_of_storage(std::string_view global);
-/// "torch.float32" -> f32.
+/// "torch.float32" -> f32. Empty for other names.
 std::optional<StoredDType> dtype_of_torch_global(std::string_view global);
 bool is_untyped_storage(std::string_view global);
 

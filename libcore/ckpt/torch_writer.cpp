@@ -18,7 +18,7 @@ std::string storage_name(StoredDType dtype) {
     case StoredDType::bf16:
       return "BFloat16Storage";
     default:
-      fail(Exit::failure, "torch files of ", name_of(dtype), " are not written");
+      fail(Exit::failure, "cannot write a torch file of ", name_of(dtype));
   }
 }
 

@@ -4,7 +4,7 @@
 //   writer.pickle().begin_dict();
 //   writer.pickle().text("weight"), writer.tensor(StoredDType::f32, {768, 768});
 //   writer.pickle().end_dict();
-//   writer.write_data(elements);  // of every tensor, in the order of the calls
+//   writer.write_data(elements);  // once per tensor(), in the same order
 //   writer.finish();
 #pragma once
 
@@ -21,16 +21,16 @@ namespace mtl {
 
 class TorchWriter {
  public:
-  /// `archive` is the folder within the archive; torch uses the file's name without its ending.
+  /// `archive` is the folder within the archive; torch uses the file's name without its extension.
   TorchWriter(OutputFile& out, std::string archive) : zip_(out), archive_(std::move(archive)) {}
 
-  /// Complete before the first call of write_data.
+  /// The pickle must be complete before the first call of write_data.
   PickleWriter& pickle() { return pickle_; }
-  /// A contiguous tensor: f64, f32, f16 or bf16.
+  /// Appends a contiguous tensor to the pickle: f64, f32, f16 or bf16.
   void tensor(StoredDType dtype, const std::vector<std::int64_t>& shape);
-  /// A torch.dtype as a value.
+  /// Appends a torch.dtype to the pickle.
   void dtype(StoredDType dtype);
-  /// The elements of the next tensor, row-major.
+  /// Writes the elements of the next tensor, row-major. Throws unless they have its size.
   void write_data(std::span<const std::byte> elements);
   /// Throws unless every tensor has its elements.
   void finish();
@@ -42,7 +42,7 @@ class TorchWriter {
   std::string archive_;
   PickleWriter pickle_;
   std::vector<std::uint64_t> bytes_;  // of each tensor
-  std::size_t written_ = 0;           // tensors
+  std::size_t written_ = 0;           // number of tensors
   bool pickle_is_written_ = false;
 };
 

@@ -24,7 +24,7 @@ template <class... Parts>
   fail(Exit::bad_data, "zip archive: ", parts...);
 }
 
-/// Little-endian numbers at offsets, all checked.
+/// Reads little-endian numbers and text at offsets. Refuses offsets beyond the file.
 class ZipBytes {
  public:
   explicit ZipBytes(std::span<const std::byte> bytes)
@@ -50,7 +50,7 @@ struct Directory {
   std::uint64_t offset, bytes, entries;
 };
 
-/// The end record is the last one whose comment reaches the end of the file.
+/// Returns the offset of the end record: the last one whose comment ends at the end of the file.
 std::uint64_t find_end_record(const ZipBytes& file) {
   constexpr std::uint64_t kLongestComment = 0xFFFF;
   if (file.size() >= kEndRecordBytes) {
@@ -83,10 +83,10 @@ Directory find_directory(const ZipBytes& file) {
 }
 
 void check_entry_name(const std::string& name) {
-  const bool is_odd = name.empty() || name.find_first_of(std::string_view("\\\0", 2)) != std::string::npos;
-  bool climbs = false;
-  for (const std::string& part : split(name, '/')) climbs = climbs || part.empty() || part == "." || part == "..";
-  if (is_odd || climbs)
+  bool is_refused = name.empty() || name.find_first_of(std::string_view("\\\0", 2)) != std::string::npos;
+  for (const std::string& part : split(name, '/'))
+    is_refused = is_refused || part.empty() || part == "." || part == "..";
+  if (is_refused)
     refuse_zip("an entry is named '", printable_text(name.substr(0, 200)), "', which is not a path inside the archive");
 }
 
@@ -141,9 +141,10 @@ ZipArchive::ZipArchive(std::span<const std::byte> bytes) {
     const std::string name(file.text(at + kDirectoryEntryBytes, name_bytes));
     check_entry_name(name);
     if ((flags & 1) != 0) refuse_zip("entry '", printable_text(name), "' is encrypted");
-    if (method != 0) refuse_zip("entry '", printable_text(name), "' is compressed; torch.save stores");
+    if (method != 0) refuse_zip("entry '", printable_text(name), "' is compressed, which is not supported");
     const EntrySizes sizes = read_sizes(file, at, at + kDirectoryEntryBytes + name_bytes, extra_bytes);
-    if (sizes.stored != sizes.unpacked) refuse_zip("entry '", printable_text(name), "' is stored in another size");
+    if (sizes.stored != sizes.unpacked)
+      refuse_zip("entry '", printable_text(name), "' has ", sizes.stored, " stored bytes for ", sizes.unpacked);
     if (sizes.offset >= directory.offset) refuse_zip("entry '", printable_text(name), "' is beyond the directory");
     const std::uint64_t begin = data_begin(file, name, sizes.offset);
     if (begin > directory.offset || sizes.stored > directory.offset - begin)
@@ -153,7 +154,7 @@ ZipArchive::ZipArchive(std::span<const std::byte> bytes) {
     extents.emplace_back(sizes.offset, begin + sizes.stored);
     at += kDirectoryEntryBytes + name_bytes + extra_bytes + file.number(at + 32, 2);
   }
-  if (at != directory.offset + directory.bytes) refuse_zip("its directory has more than its entries");
+  if (at != directory.offset + directory.bytes) refuse_zip("its directory has bytes after its last entry");
   std::sort(extents.begin(), extents.end());
   for (std::size_t i = 1; i < extents.size(); ++i) {
     if (extents[i].first < extents[i - 1].second) refuse_zip("two entries overlap at ", extents[i].first);
@@ -168,7 +169,7 @@ const ZipEntry* ZipArchive::find(const std::string& name) const {
 void check_crc(const ZipEntry& entry) {
   if (entry.crc32 == 0) return;
   if (crc32(entry.data) != entry.crc32)
-    refuse_zip("entry '", printable_text(entry.name), "' is damaged: its CRC-32 differs");
+    refuse_zip("entry '", printable_text(entry.name), "' is damaged: its CRC-32 does not match");
 }
 
 }  // namespace mtl

@@ -1,9 +1,9 @@
-// A zip archive as torch.save writes it: stored entries, mapped, never unpacked. Also zip64.
+// Reads zip and zip64 archives as torch.save writes them: the entries are not compressed, and stay mapped.
 //
-// The reader takes an archive only if: it is one disk; its central directory ends where the end record begins; no entry
-// is compressed or encrypted; every local header agrees with the directory in its name; no two entries overlap or have
-// one name; and no name is absolute, empty, has a backslash or NUL, or a part "." or "..". Errors are Error(bad_data)
-// without the file's name.
+// The reader accepts an archive only if: it is one disk; its central directory ends where the end record begins; no
+// entry is compressed or encrypted; every local header has the same name as the directory; no two entries overlap or
+// have the same name; and no name is absolute, empty, has a backslash or NUL, or a part "." or "..". Throws
+// Error(bad_data) that does not name the file.
 #pragma once
 
 #include <cstdint>
@@ -20,12 +20,12 @@ struct ZipEntry {
   std::uint32_t crc32 = 0;
 };
 
-/// True when the bytes begin as a zip archive does.
+/// True when the bytes begin with a zip entry.
 bool is_zip_archive(std::span<const std::byte> bytes);
 
 class ZipArchive {
  public:
-  /// Checks the whole structure; data is not touched. `bytes` must outlive this object.
+  /// Checks the whole structure; does not touch the entries' data. `bytes` must outlive this object.
   explicit ZipArchive(std::span<const std::byte> bytes);
 
   /// In the order of the central directory.
@@ -38,8 +38,8 @@ class ZipArchive {
   std::map<std::string, std::size_t> index_;
 };
 
-/// Throws Error(bad_data) unless the data have the CRC-32 that the archive records. A recorded 0 counts as none: torch
-/// can leave it out.
+/// Throws Error(bad_data) unless the data have the CRC-32 that the archive records. Accepts any data for a recorded 0:
+/// torch can leave the CRC-32 out.
 void check_crc(const ZipEntry& entry);
 
 }  // namespace mtl

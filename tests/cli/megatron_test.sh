@@ -113,7 +113,7 @@ for to in hf mtl megatron; do
   expect_text err "damaged/iter_0000030/mp_rank_00/model_optim_rng.pt: zip archive: entry 'model_optim_rng/data/[0-9]+' is damaged"
 done
 expect_exit 65 mtl-eval --load damaged --data-path ids_text_document --vocab-size 512
-expect_text err 'is damaged: its CRC-32 differs'
+expect_text err 'is damaged: its CRC-32 does not match'
 
 # Hostile files are refused at once, with a reason; nothing in them is called.
 mkdir -p bad/release/mp_rank_00
