@@ -141,7 +141,7 @@ std::string SaveDirectory::save(const GptConfig& config, const ParamStore& store
   });
   CheckpointContent content{config, state, [&] { return tensors_to_save(store); }};
   answers_of(work_on_every_rank(world, [&] {
-    const std::string broken = find_non_finite(content.tensors());
+    const std::string broken = find_nonfinite(content.tensors());
     if (!broken.empty()) {
       fail(Exit::failure, path_, ": iteration ", state.iteration, " is not saved: tensor '", broken,
            "' holds NaN or an infinity; resume an earlier checkpoint with a lower --lr");

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;
 
-/// Reads the JSON of a header. Its errors are "byte N: what"; the caller adds the file.
+/// Reads the JSON of a header. Its errors are "byte N: problem"; the caller adds the file.
 class HeaderParser {
  public:
   explicit HeaderParser(std::string_view header) : cursor_(header) {}
@@ -104,7 +104,7 @@ class HeaderParser {
     return out;
   }
 
-  /// As the cursor's own, but NaN and the infinities, which only Python takes, are not JSON here.
+  /// Like JsonCursor::skip_value, but refuses NaN and the infinities, which only Python accepts.
   void skip_value() {
     switch (cursor_.peek()) {
       case '{':
@@ -140,7 +140,7 @@ void check_layout(const std::string& path, std::vector<StoredTensor>& tensors, s
     if (tensor.begin != at) refuse("its data begin at ", tensor.begin, ", but the data before it end at ", at);
     if (tensor.end < tensor.begin) refuse("its data end at ", tensor.end, ", before they begin at ", tensor.begin);
     if (tensor.end > data_bytes)
-      refuse("its data end at ", tensor.end, ", the file has ", data_bytes, " bytes of data; it is cut short");
+      refuse("its data end at ", tensor.end, ", but the file has ", data_bytes, " bytes of data; it is cut short");
     std::uint64_t bytes = 0;
     try {
       bytes = stored_bytes(tensor.dtype, tensor.shape);
@@ -148,7 +148,7 @@ void check_layout(const std::string& path, std::vector<StoredTensor>& tensors, s
       refuse(error.what());
     }
     if (bytes != tensor.end - tensor.begin)
-      refuse("its shape needs ", bytes, " bytes, it has ", tensor.end - tensor.begin);
+      refuse("its shape needs ", bytes, " bytes, but it has ", tensor.end - tensor.begin);
     at = tensor.end;
   }
   if (at != data_bytes) fail(Exit::bad_data, path, ": ", data_bytes - at, " bytes after the last tensor");
@@ -157,11 +157,11 @@ void check_layout(const std::string& path, std::vector<StoredTensor>& tensors, s
 }  // namespace
 
 std::uint64_t stored_bytes(StoredDType dtype, std::span<const std::uint64_t> shape) {
-  // A zero anywhere makes the tensor empty, whatever the other sizes.
+  // A size of 0 makes the tensor empty even if the other sizes overflow.
   if (std::find(shape.begin(), shape.end(), 0u) != shape.end()) return 0;
   auto bits = static_cast<std::uint64_t>(bits_of(dtype));
   for (std::uint64_t size : shape) {
-    if (__builtin_mul_overflow(bits, size, &bits)) fail(Exit::bad_data, "the product of its shape is beyond 64 bits");
+    if (__builtin_mul_overflow(bits, size, &bits)) fail(Exit::bad_data, "the product of its shape exceeds 64 bits");
   }
   if (bits % 8 != 0) fail(Exit::bad_data, "its elements do not fill whole bytes");
   return bits / 8;
@@ -173,7 +173,7 @@ SafetensorsFile::SafetensorsFile(const std::string& path) : file_(path) {
   std::uint64_t length = 0;
   for (std::size_t i = 8; i-- > 0;) length = length << 8 | std::to_integer<std::uint64_t>(bytes[i]);
   if (length > kMaxHeaderBytes)
-    fail(Exit::bad_data, path, ": a header of ", length, " bytes; at most ", kMaxHeaderBytes, " are legal");
+    fail(Exit::bad_data, path, ": a header of ", length, " bytes; at most ", kMaxHeaderBytes, " are allowed");
   if (length > bytes.size() - 8) {
     fail(Exit::bad_data, path, ": a header of ", length, " bytes in a file of ", bytes.size(), "; it is cut short");
   }

@@ -2,12 +2,12 @@
 //
 //   {"__metadata__": {"format": "pt"}, "name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ...}
 //
-// The reader trusts nothing. It takes a file only if: N <= 100,000,000 and 8 + N <= the file's size; the header is
+// The reader trusts nothing. It accepts a file only if: N <= 100,000,000 and 8 + N <= the file's size; the header is
 // UTF-8 JSON that starts with '{', without duplicate keys; __metadata__ maps strings to strings; dtypes are known;
 // shapes and offsets are plain non-negative integers; sorted by offset every tensor begins where the one before it
 // ended, the first at 0, the last at the end of the file; and product(shape) times the bits of an element, without
-// overflow, is END - BEGIN bytes. Zero-size and rank-0 tensors are legal, fields it does not know are skipped. Memory
-// in use is proportional to the header. Errors are Error(bad_data) and name the file and the tensor.
+// overflow, is END - BEGIN bytes. Zero-size and rank-0 tensors are legal; skips unknown fields. Memory use is
+// proportional to the header. Throws Error(bad_data) that names the file and the tensor.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ namespace mtl {
 /// A tensor's begin and end count from the first byte after the header.
 class SafetensorsFile : public TensorFile {
  public:
-  /// Maps and checks the whole header; tensor data is not touched.
+  /// Maps the file and checks the whole header; does not touch tensor data.
   explicit SafetensorsFile(const std::string& path);
 
   const std::string& path() const override { return file_.path(); }
@@ -33,7 +33,7 @@ class SafetensorsFile : public TensorFile {
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   const StoredTensor* find(const std::string& name) const override;
   std::span<const std::byte> data(const StoredTensor& tensor) const override;
-  /// The bytes before the data.
+  /// All bytes before the data, the length included.
   std::span<const std::byte> header() const override { return file_.bytes().first(data_begin_); }
   std::span<const std::byte> bytes() const override { return file_.bytes(); }
 
@@ -45,8 +45,8 @@ class SafetensorsFile : public TensorFile {
   std::map<std::string, std::string> metadata_;
 };
 
-/// Writes the header at once, then takes the data of every tensor in the order planned, in pieces of any size.
-/// Names are unique; begin and end in the plan are not read: they follow from its order.
+/// Writes the header at once, then takes the data of every tensor in the order of the plan, in pieces of any size.
+/// Names must be unique. Ignores begin and end in the plan: they follow from its order.
 class SafetensorsWriter {
  public:
   SafetensorsWriter(OutputFile& out, const std::vector<StoredTensor>& plan,

@@ -26,9 +26,9 @@ ManifestPiece describe_piece(const std::string& file, const Slice& slice, std::s
 
 std::vector<TensorToSave> tensors_to_save(const ParamStore& store) {
   std::vector<TensorToSave> tensors;
-  // Replicas that own the same ranges: their first writes.
+  // Of the replicas that own the same ranges, only the first writes.
   if (store.layout().index_in(kReplicaAxes - store.layout().optimizer_shards) != 0) return tensors;
-  auto view = std::make_shared<std::optional<HostView>>();  // of the tensor that is being written
+  auto view = std::make_shared<std::optional<HostView>>();  // of the tensor whose bytes() was called last
   for (std::size_t row = 0; row < store.table().size(); ++row) {
     const std::string& kind = store.table()[row].kind;
     if (kind.empty()) continue;
@@ -48,7 +48,7 @@ std::vector<TensorToSave> tensors_to_save(const ParamStore& store) {
   return tensors;
 }
 
-std::string find_non_finite(const std::vector<TensorToSave>& tensors) {
+std::string find_nonfinite(const std::vector<TensorToSave>& tensors) {
   for (const TensorToSave& item : tensors) {
     if (count_nonfinite(item.tensor.dtype, item.bytes()) > 0) return item.tensor.name;
   }
@@ -65,7 +65,7 @@ Manifest write_shard(const std::string& folder, int rank, const std::vector<Tens
   OutputFile out(cat(folder, "/", name));
   std::vector<StoredTensor> plan;
   for (const TensorToSave& item : tensors)
-    plan.push_back({item.tensor.name, item.tensor.dtype, stored_shape(item.slice), 0, 0});
+    plan.push_back({.name = item.tensor.name, .dtype = item.tensor.dtype, .shape = stored_shape(item.slice)});
   SafetensorsWriter writer(out, plan);
   for (const TensorToSave& item : tensors) {
     std::span<const std::byte> bytes = item.bytes();

@@ -1,4 +1,4 @@
-// One rank's part of a checkpoint: which of its elements it writes, and the shard that they are written to.
+// One rank's part of a checkpoint: the slices that it writes, and the shard that holds them.
 #pragma once
 
 #include <string>
@@ -9,17 +9,17 @@
 
 namespace mtl {
 
-/// The rows of a store's table that checkpoints hold, the part that this rank writes: the elements that it owns. Where
-/// several ranks own the same elements, the first of them writes. May be empty.
+/// The slices that this rank writes of all rows of the store's table that checkpoints hold: the elements that it owns.
+/// If several ranks own the same elements, the first of them writes. May be empty.
 std::vector<TensorToSave> tensors_to_save(const ParamStore& store);
 
-/// The first of the tensors that holds NaN or an infinity (fp32 is checked), "" when all are finite.
-std::string find_non_finite(const std::vector<TensorToSave>& tensors);
+/// The name of the first tensor with NaN or an infinity; "" when all are finite. Throws for dtypes that are not
+/// is_model_dtype.
+std::string find_nonfinite(const std::vector<TensorToSave>& tensors);
 
 /// "shard_00003.safetensors".
 std::string shard_name(int rank);
-/// Writes and syncs FOLDER/shard_%05d.safetensors; without tensors there is no file. Returns what the manifest says
-/// of it.
+/// Writes and syncs FOLDER/shard_%05d.safetensors; no file without tensors. Returns this rank's part of the manifest.
 Manifest write_shard(const std::string& folder, int rank, const std::vector<TensorToSave>& tensors,
                      std::int64_t block_bytes);
 

@@ -16,7 +16,7 @@ namespace {
 
 struct TypeInfo {
   const char* name;
-  const char* torch_name;  // empty: not a type of parameters
+  const char* torch_name;  // empty: not is_model_dtype
   int bits;
 };
 
@@ -30,7 +30,8 @@ constexpr std::array<TypeInfo, 22> kTypes = {
 
 const TypeInfo& info_of(StoredDType dtype) { return kTypes[static_cast<std::size_t>(dtype)]; }
 
-/// To fp32 with the last bit set when anything was cut off, so that a second rounding, to 16 bits, is the only one.
+/// Rounds to odd: truncates to fp32 and sets the last bit if the result is inexact. Rounding that to 16 bits then
+/// equals rounding `value` once.
 float round_to_odd(double value) {
   auto rounded = float(value);
   if (std::isnan(value) || double(rounded) == value) return rounded;
@@ -100,7 +101,7 @@ StoredDType stored_dtype_of(DType dtype) {
 }
 
 std::size_t count_nonfinite(StoredDType dtype, std::span<const std::byte> stored) {
-  auto count = [&]<class Bits>(Bits exponent) {  // an exponent of ones alone
+  auto count = [&]<class Bits>(Bits exponent) {  // infinities and NaN have an exponent of ones
     std::size_t found = 0;
     for (std::size_t i = 0; i < stored.size() / sizeof(Bits); ++i)
       found += (load<Bits>(stored, i) & exponent) == exponent ? 1 : 0;
@@ -142,7 +143,7 @@ To converted(From value) {
   }
 }
 
-/// body(T()) with what stores elements of a model dtype.
+/// Calls body(T()) with the type T of a model dtype's elements.
 template <class Body>
 void with_model_type(StoredDType dtype, const Body& body) {
   if (dtype == StoredDType::f64) return body(double());
@@ -170,12 +171,12 @@ void convert_elements(StoredDType from, std::span<const std::byte> source, Store
 
 void convert_through(StoredDType from, std::span<const std::byte> source, std::span<const StoredDType> path,
                      std::span<std::byte> out) {
-  require(!path.empty(), "a conversion to no type");
-  constexpr std::size_t kBlock = 1 << 14;  // elements: they stay in cache between two conversions
+  require(!path.empty(), "convert_through: the path has no dtype");
+  constexpr std::size_t kBlock = 1 << 14;  // elements that stay in cache between two conversions
   const std::size_t element = bits_of(from) / 8, out_element = bits_of(path.back()) / 8;
   const std::size_t count = source.size() / element;
   require(out.size() == count * out_element, "conversion between buffers of different lengths");
-  std::vector<std::byte> last, next;
+  std::vector<std::byte> current, next;
   for (std::size_t begin = 0; begin < count; begin += kBlock) {
     const std::size_t n = std::min(kBlock, count - begin);
     StoredDType dtype = from;
@@ -183,8 +184,8 @@ void convert_through(StoredDType from, std::span<const std::byte> source, std::s
     for (StoredDType step : path.first(path.size() - 1)) {
       next.resize(n * bits_of(step) / 8);
       convert_elements(dtype, block, step, next);
-      std::swap(last, next);
-      dtype = step, block = last;
+      std::swap(current, next);
+      dtype = step, block = current;
     }
     convert_elements(dtype, block, path.back(), out.subspan(begin * out_element, n * out_element));
   }

@@ -1,7 +1,7 @@
-// Element types as files store them, and the way of floating-point ones from and to fp32.
+// Element types as files store them, and conversions between the floating-point ones of models.
 //
-// A safetensors file may hold more types than mtl computes with (device/dtype.h); all of them can be listed and
-// copied as bytes, and the four floating-point ones of models can be converted.
+// A safetensors file may hold more types than mtl computes with (device/dtype.h). Readers list and copy all of them as
+// bytes; convert_elements converts between the four floating-point ones of models.
 #pragma once
 
 #include <cstddef>
@@ -44,25 +44,27 @@ enum class StoredDType : std::uint8_t {
 int bits_of(StoredDType dtype);
 /// The name in a safetensors header: "F32".
 std::string name_of(StoredDType dtype);
+/// The reverse; empty for an unknown name.
 std::optional<StoredDType> parse_stored_dtype(std::string_view name);
 
 /// The stored type of a tensor in memory.
 StoredDType stored_dtype_of(DType dtype);
-/// True for f16, bf16, f32 and f64: what a parameter may be stored as.
+/// True for the dtypes of stored parameters: f16, bf16, f32 and f64.
 bool is_model_dtype(StoredDType dtype);
-/// "float16", as Hugging Face's config.json and --dtype write it; only for model dtypes.
+/// "float16", as in Hugging Face's config.json and --dtype; "" if not is_model_dtype.
 std::string torch_name_of(StoredDType dtype);
+/// The reverse; empty for an unknown name.
 std::optional<StoredDType> parse_torch_dtype(std::string_view name);
 
-/// The number of elements that are infinite or not a number.
+/// The number of elements that are infinite or not a number. Throws unless is_model_dtype.
 std::size_t count_nonfinite(StoredDType dtype, std::span<const std::byte> stored);
 
-/// Elements from storage (any alignment) to fp32; f64 rounds to nearest even. Throws unless is_model_dtype and the
-/// sizes agree.
-void to_float(StoredDType dtype, std::span<const std::byte> stored, std::span<float> out);
-/// One stored type to another: equal ones copy the bits, wider goes to narrower once, rounded to nearest even.
+/// Converts elements of any alignment. Keeps the bits if the dtypes are equal; rounds once, to nearest even, to a
+/// narrower dtype. Throws unless both are is_model_dtype and the buffers have the same number of elements.
 void convert_elements(StoredDType from, std::span<const std::byte> source, StoredDType to, std::span<std::byte> out);
-/// Through all types of `path`, one after another, to the last: rounded at each that is narrower.
+/// convert_elements to fp32.
+void to_float(StoredDType dtype, std::span<const std::byte> stored, std::span<float> out);
+/// Converts through all dtypes of `path` in turn, and rounds at each narrower one. `out` has the last dtype.
 void convert_through(StoredDType from, std::span<const std::byte> source, std::span<const StoredDType> path,
                      std::span<std::byte> out);
 

@@ -22,12 +22,12 @@ std::int64_t dot(const Sizes& a, const Sizes& b) {
   return std::inner_product(a.begin(), a.end(), b.begin(), std::int64_t{0});
 }
 
-/// `count` elements, on both sides a constant number of elements apart.
+/// One loop of a copy: `count` elements, with strides `from` in the source and `to` in the destination.
 struct CopyAxis {
   std::int64_t count, from, to;
 };
 
-/// Fewest axes for the same copy, in falling order of the distance in the destination.
+/// Joins axes that are contiguous on both sides. Sorts them by descending stride in the destination.
 std::vector<CopyAxis> join_axes(std::vector<CopyAxis> axes) {
   std::erase_if(axes, [](const CopyAxis& axis) { return axis.count == 1; });
   std::sort(axes.begin(), axes.end(), [](const CopyAxis& a, const CopyAxis& b) { return a.to > b.to; });
@@ -59,8 +59,8 @@ void for_each_index(const std::vector<CopyAxis>& axes, const Copy& copy) {
   }
 }
 
-/// Two axes, of which `rows` has neighbours close together in the source and `columns` in the destination. Tiles keep
-/// both sides in cache.
+/// Copies two axes, `rows` with the smallest stride in the source and `columns` in the destination. Tiles keep both
+/// sides in cache.
 template <std::size_t kBytes>
 void copy_tiles(const CopyAxis& rows, const CopyAxis& columns, const std::byte* from, std::byte* to) {
   constexpr std::int64_t kTile = 32;
@@ -123,13 +123,13 @@ void for_each_box(const Sizes& size, std::int64_t begin, std::int64_t end, const
   const Sizes strides = row_major_strides(size);
   Sizes offset(size.size(), 0);
   while (begin < end) {
-    // The largest run from `begin` that is a box: whole rows of the outermost axis that begins and ends a row there.
+    // The largest box at `begin`: entire rows along the outermost axis on which `begin` starts a row that fits.
     std::size_t axis = 0;
     while (axis + 1 < size.size() && (begin % strides[axis] != 0 || end - begin < strides[axis])) ++axis;
     Sizes box(size.size(), 1);
-    std::int64_t rest = begin;
+    std::int64_t remainder = begin;
     for (std::size_t i = 0; i < size.size(); ++i) {
-      offset[i] = rest / strides[i], rest %= strides[i];
+      offset[i] = remainder / strides[i], remainder %= strides[i];
       if (i > axis) box[i] = size[i];
     }
     std::int64_t count = 1;
