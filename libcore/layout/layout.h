@@ -1,5 +1,5 @@
 // The parallel layout of a run, for one rank: the grid and the rank's place in it, the shards over each axis, the
-// layers of stages, and the pipeline schedule. Stages, schedules, groups and the memory of a rank all follow from it.
+// layers of stages, and the pipeline schedule. Stages, schedules, groups and a rank's memory derive from it.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ enum class ScheduleKind { gpipe, one_forward_one_backward, interleaved };
 /// The axes whose ranks hold the same weights and read different tokens; gradients are summed over them.
 inline constexpr AxisSet kReplicaAxes{Axis::data, Axis::context};
 
-/// Layout::offloaded_layers: all layers of a chunk but kResidentLayers.
+/// Layout::offloaded_layers: all layers of a chunk except kResidentLayers.
 inline constexpr std::int64_t kAllLayers = INT64_MAX;
 /// Layers of a chunk whose activations are never offloaded: while one computes, the other's range is copied.
 inline constexpr std::int64_t kResidentLayers = 2;
@@ -25,14 +25,14 @@ struct Layout {
   int rank = 0;
   bool sequence_parallel = false;  // rows outside tensor-parallel regions are split over the tensor-parallel ranks
   AxisSet optimizer_shards = {};   // the optimizer's state is sharded over these axes: none, or kReplicaAxes (ZeRO-1)
-  std::int64_t bucket_elements = 40'000'000;  // units whose gradients are summed together have at least as many
+  std::int64_t bucket_elements = 40'000'000;  // least size of a bucket: units whose gradients are summed together
 
   ScheduleKind schedule = ScheduleKind::one_forward_one_backward;
-  int chunks = 1;  // of each stage; more than one with ScheduleKind::interleaved alone
-  int group = 0;   // micro-batches that interleaving takes through every chunk before the next; 0: as many as stages
+  int chunks = 1;  // per stage; more than one only with ScheduleKind::interleaved
+  int group = 0;   // micro-batches that go through every chunk before the next ones; 0: as many as stages
   Recompute recompute = {};
-  bool optimizer_on_host = false;     // main weights and the update rule's states are in the host's memory
-  std::int64_t offloaded_layers = 0;  // of each chunk: their activations wait for backward there; or kAllLayers
+  bool optimizer_on_host = false;     // main weights and the update rule's states are in host memory
+  std::int64_t offloaded_layers = 0;  // per chunk: layers with activations in host memory until backward; or kAllLayers
   std::optional<std::int64_t> first_stage_layers = {};  // --num-layers-in-first-pipeline-stage
   std::optional<std::int64_t> last_stage_layers = {};   // --num-layers-in-last-pipeline-stage
   bool account_for_embedding = false;                   // the embedding counts as a layer of the first stage

@@ -6,14 +6,14 @@ namespace mtl {
 
 namespace {
 
-constexpr std::size_t kMostParts = 6;  // of a list
+constexpr std::size_t kMaxParts = 6;
 
 }  // namespace
 
 std::string rank_list(const std::vector<int>& ranks) {
   std::vector<std::string> parts;
   for (std::size_t begin = 0; begin < ranks.size();) {
-    // The longest run of equal steps from here on.
+    // The longest run of equal steps from `begin` on.
     std::size_t end = begin + 1;
     int step = end < ranks.size() ? ranks[end] - ranks[begin] : 1;
     while (end < ranks.size() && ranks[end] - ranks[end - 1] == step) ++end;
@@ -28,10 +28,10 @@ std::string rank_list(const std::vector<int>& ranks) {
     }
     begin = end;
   }
-  if (parts.size() > kMostParts) {
-    parts[kMostParts - 2] = "..";
-    parts[kMostParts - 1] = parts.back();
-    parts.resize(kMostParts);
+  if (parts.size() > kMaxParts) {
+    parts[kMaxParts - 2] = "..";
+    parts[kMaxParts - 1] = parts.back();
+    parts.resize(kMaxParts);
   }
   return join(parts, ", ");
 }
@@ -39,10 +39,10 @@ std::string rank_list(const std::vector<int>& ranks) {
 std::string short_rank_list(const std::vector<int>& ranks) {
   std::string list = rank_list(ranks);
   if (list.size() <= 16) return list;
-  std::size_t first = 1;  // ranks in a row
-  while (first < ranks.size() && ranks[first] == ranks[first - 1] + 1) ++first;
-  std::string begin = first == 1 ? cat(ranks[0]) : cat(ranks[0], "-", ranks[first - 1]);
-  return cat(begin, " and ", ranks.size() - first, " more");
+  std::size_t consecutive = 1;  // ranks at the beginning
+  while (consecutive < ranks.size() && ranks[consecutive] == ranks[consecutive - 1] + 1) ++consecutive;
+  std::string begin = consecutive == 1 ? cat(ranks[0]) : cat(ranks[0], "-", ranks[consecutive - 1]);
+  return cat(begin, " and ", ranks.size() - consecutive, " more");
 }
 
 }  // namespace mtl

@@ -20,7 +20,8 @@ std::vector<Axis> parse_order(const std::string& token) {
     std::size_t end = std::min(token.find('-', begin), token.size());
     std::string word = token.substr(begin, end - begin);
     auto found = std::find_if(kAllAxes.begin(), kAllAxes.end(), [&](Axis axis) { return word == short_name(axis); });
-    if (found == kAllAxes.end()) fail(Exit::usage, "order of ranks '", token, "': '", word, "' is not an axis");
+    if (found == kAllAxes.end())
+      fail(Exit::usage, "order of ranks '", token, "': '", word, "' is not an axis; the axes are tp, cp, ep, dp, pp");
     if (std::find(axes.begin(), axes.end(), *found) != axes.end())
       fail(Exit::usage, "order of ranks '", token, "': ", word, " occurs twice");
     axes.push_back(*found);
@@ -45,13 +46,13 @@ const char* short_name(Axis axis) {
 RankGrid::RankGrid(GridSizes sizes, const std::string& order)
     : sizes_{sizes.tensor, sizes.context, sizes.expert, sizes.data, sizes.pipeline} {
   for (Axis axis : kAllAxes) {
-    if (size(axis) < 1) fail(Exit::usage, "a grid of ranks with ", short_name(axis), " = ", size(axis));
+    if (size(axis) < 1) fail(Exit::usage, "a grid of ranks with ", short_name(axis), " = ", size(axis), "; at least 1");
   }
   std::vector<Axis> axes = parse_order(order);
   for (Axis axis : kAllAxes) {
     if (std::find(axes.begin(), axes.end(), axis) != axes.end()) continue;
     if (size(axis) != 1)
-      fail(Exit::usage, "order of ranks '", order, "' leaves out ", short_name(axis), ", which has ", size(axis));
+      fail(Exit::usage, "order of ranks '", order, "' omits ", short_name(axis), ", which has size ", size(axis));
     axes.push_back(axis);
   }
   std::copy(axes.begin(), axes.end(), order_.begin());
@@ -87,24 +88,24 @@ std::vector<int> RankGrid::group_of(int rank, AxisSet axes) const {
   for (Axis axis : order_) {
     if (axes.contains(axis)) members.front() -= coordinate(rank, axis) * strides_[index(axis)];
   }
-  for (Axis axis : order_) {  // fastest first: members come in rising order
+  for (Axis axis : order_) {  // fastest first: members are in ascending order
     if (!axes.contains(axis)) continue;
-    std::size_t before = members.size();
+    std::size_t count = members.size();
     for (int step = 1; step < size(axis); ++step) {
-      for (std::size_t i = 0; i < before; ++i) members.push_back(members[i] + step * strides_[index(axis)]);
+      for (std::size_t i = 0; i < count; ++i) members.push_back(members[i] + step * strides_[index(axis)]);
     }
   }
   return members;
 }
 
 int RankGrid::index_in_group(int rank, AxisSet axes) const {
-  int place = 0, stride = 1;
+  int group_index = 0, stride = 1;
   for (Axis axis : order_) {
     if (!axes.contains(axis)) continue;
-    place += coordinate(rank, axis) * stride;
+    group_index += coordinate(rank, axis) * stride;
     stride *= size(axis);
   }
-  return place;
+  return group_index;
 }
 
 std::vector<std::vector<int>> RankGrid::groups(AxisSet axes) const {

@@ -1,7 +1,7 @@
-// The places of ranks in a grid, and the groups that communicate: Megatron-LM's order of ranks and its groups.
+// The grid of ranks and its communication groups, in Megatron-LM's order.
 //
 // rank = sum over the axes of coordinate * product of the sizes of the axes before it, in the grid's order, leftmost
-// fastest. A group over a set of axes holds the ranks that differ in these axes alone.
+// fastest. A group over a set of axes holds the ranks that differ only in these axes.
 #pragma once
 
 #include <array>
@@ -42,7 +42,7 @@ class AxisSet {
 };
 inline constexpr unsigned kAxisSets = 1u << kAxes;
 
-/// "dp-cp" -> {data, context}. Throws Error(usage) for an unknown name and for one that occurs twice.
+/// "dp-cp" -> {data, context}. Throws Error(usage) for an unknown or repeated name.
 AxisSet parse_axes(const std::string& names);
 
 /// The number of ranks along each axis.
@@ -52,27 +52,27 @@ struct GridSizes {
 
 class RankGrid {
  public:
-  /// `order` names the axes, leftmost fastest: "tp-cp-ep-dp-pp" is Megatron's default, "tp-cp-ep-pp-dp" what
-  /// --use-tp-pp-dp-mapping gives; an axis of one may be left out. Throws Error(usage) for sizes below 1 and for an
-  /// order that names an axis twice, or leaves out one that has ranks.
+  /// `order` names the axes, leftmost fastest: "tp-cp-ep-dp-pp" is Megatron's default, "tp-cp-ep-pp-dp" its order with
+  /// --use-tp-pp-dp-mapping; an axis of size 1 may be omitted. Throws Error(usage) for sizes below 1, and for an order
+  /// with an unknown or repeated axis or without an axis larger than 1.
   explicit RankGrid(GridSizes sizes, const std::string& order = "tp-cp-ep-dp-pp");
 
   int world() const;
   int size(Axis axis) const { return sizes_[static_cast<std::size_t>(axis)]; }
-  /// Ranks of a group over `axes`.
+  /// The number of ranks in a group over `axes`.
   int size(AxisSet axes) const;
   int coordinate(int rank, Axis axis) const;
-  /// The rank at these coordinates, one per axis in the order of the enumeration.
+  /// The rank at these coordinates, one per axis in the order of Axis.
   int rank_at(const std::array<int, kAxes>& coordinates) const;
 
   /// All groups over `axes`, members in rising rank order, in the order in which Megatron lists them.
   std::vector<std::vector<int>> groups(AxisSet axes) const;
-  /// The group of these that contains `rank`, and the index of `rank` in it.
+  /// The group over `axes` that contains `rank`, and the index of `rank` in it.
   std::vector<int> group_of(int rank, AxisSet axes) const;
   int index_in_group(int rank, AxisSet axes) const;
   /// The ranks that hold a copy of the tied embedding: the first and the last of each pipeline group.
   std::vector<std::vector<int>> embedding_groups() const;
-  /// The group of these that contains `rank`; only `rank` if it holds no copy.
+  /// The embedding group that contains `rank`; only `rank` if it holds no copy.
   std::vector<int> embedding_group_of(int rank) const;
   /// The ranks that hold the position embedding: the first of each pipeline group.
   std::vector<std::vector<int>> position_embedding_groups() const;

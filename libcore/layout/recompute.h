@@ -17,7 +17,7 @@ struct Recompute {
   std::int64_t num_layers = 1;
 
   bool operator==(const Recompute&) const = default;
-  bool attention() const { return granularity == Granularity::selective; }
+  bool recomputes_attention() const { return granularity == Granularity::selective; }
 };
 
 /// Consecutive layers of a chunk. If they are recomputed, only the input of the first is kept.
@@ -28,8 +28,9 @@ struct LayerGroup {
   bool operator==(const LayerGroup&) const = default;
 };
 
-/// The layers of a chunk, in order. Uniform: all of them in groups of num_layers, the last one may be shorter. Block:
-/// the first num_layers are recomputed one by one, the others keep their activations.
+/// Divides a chunk of `layers` layers, in order. Full and uniform: groups of num_layers, all recomputed; the last may
+/// be smaller. Full and block: groups of one layer, of which the first num_layers are recomputed. Otherwise groups of
+/// one layer, none recomputed.
 std::vector<LayerGroup> recompute_groups(const Recompute& recompute, std::int64_t layers);
 
 }  // namespace mtl

@@ -13,7 +13,7 @@ void check_stage(int stages, int stage, int micro_batches) {
   require(stages >= 1 && stage >= 0 && stage < stages && micro_batches >= 1, "no such stage or no micro-batch");
 }
 
-/// `warmup` forwards, then one of each in turn, then the backwards that are left.
+/// `warmup` forwards, then one of each in turn, then the remaining backwards.
 std::vector<Action> in_turn(const std::vector<Action>& forwards, const std::vector<Action>& backwards, int warmup) {
   std::size_t ahead = warmup;
   std::vector<Action> actions(forwards.begin(), forwards.begin() + warmup);
@@ -38,13 +38,13 @@ void check_interleaved(int stages, int chunks, int micro_batches, int group) {
     fail(Exit::usage, "an interleaved schedule on ", stages, " stages of ", chunks,
          " chunks: it needs at least 2 of each; choose 1f1b");
   if (group < stages || group > micro_batches) {
-    fail(Exit::usage, "an interleaved schedule takes groups of at least as many micro-batches as there are stages, ",
-         stages, ", and at most all, ", micro_batches, "; it was given groups of ", group,
+    fail(Exit::usage, "an interleaved schedule needs groups of at least as many micro-batches as stages, ", stages,
+         ", and at most all, ", micro_batches, ", not groups of ", group,
          micro_batches < stages ? "; use more micro-batches" : "");
   }
-  int rest = micro_batches % group;
-  if (rest != 0 && rest < stages) {
-    fail(Exit::usage, micro_batches, " micro-batches in groups of ", group, " leave a last group of ", rest,
+  int last_group = micro_batches % group;
+  if (last_group != 0 && last_group < stages) {
+    fail(Exit::usage, micro_batches, " micro-batches in groups of ", group, " leave a last group of ", last_group,
          ", fewer than the ", stages, " stages; make the micro-batches a multiple of ", group);
   }
 }
@@ -154,22 +154,22 @@ int max_in_flight(const std::vector<Action>& actions, int chunk) {
 std::vector<Action> with_communication(const std::vector<Action>& actions, int stages, int stage, int chunks) {
   std::vector<Action> out;
   for (const Action& action : actions) {
-    auto add = [&](ActionKind kind, bool wanted) {
-      if (wanted) out.push_back({kind, action.micro_batch, action.chunk});
+    auto add_if = [&](bool condition, ActionKind kind) {
+      if (condition) out.push_back({kind, action.micro_batch, action.chunk});
     };
     bool begins_model = stage == 0 && action.chunk == 0;
     bool ends_model = stage == stages - 1 && action.chunk == chunks - 1;
-    require(action.kind <= ActionKind::weight, "communication is there already");
+    require(action.kind <= ActionKind::weight, "the actions already include communication");
     if (action.kind == ActionKind::weight) {
       out.push_back(action);
     } else if (action.kind == ActionKind::forward) {
-      add(ActionKind::receive_forward, !begins_model);
+      add_if(!begins_model, ActionKind::receive_forward);
       out.push_back(action);
-      add(ActionKind::send_forward, !ends_model);
+      add_if(!ends_model, ActionKind::send_forward);
     } else {
-      add(ActionKind::receive_backward, !ends_model);
+      add_if(!ends_model, ActionKind::receive_backward);
       out.push_back(action);
-      add(ActionKind::send_backward, !begins_model);
+      add_if(!begins_model, ActionKind::send_backward);
     }
   }
   return out;
@@ -178,7 +178,7 @@ std::vector<Action> with_communication(const std::vector<Action>& actions, int s
 int peer_stage(const Action& action, int stages, int stage) {
   bool next = action.kind == ActionKind::send_forward || action.kind == ActionKind::receive_backward;
   require(next || action.kind == ActionKind::receive_forward || action.kind == ActionKind::send_backward,
-          "a forward or a backward has no peer");
+          "only sends and receives have a peer stage");
   return (stage + (next ? 1 : stages - 1)) % stages;
 }
 

@@ -1,8 +1,8 @@
 // Pipeline schedules: pure functions from (stages, stage, micro-batches) to the list of actions a stage executes.
 //
 // A stage holds one chunk of layers, or `chunks` of them when schedules are interleaved: a micro-batch then goes
-// through chunk 0 of every stage, wraps around to chunk 1 of the first stage, and so on. Of every chunk the backwards
-// come in the order of the micro-batches, whatever the schedule, so that gradients add up in the same order.
+// through chunk 0 of every stage, wraps around to chunk 1 of the first stage, and so on. In every schedule, a chunk's
+// backwards are in the order of the micro-batches, so that gradients add up in the same order.
 #pragma once
 
 #include <string>
@@ -28,12 +28,12 @@ struct Action {
 std::vector<Action> gpipe(int stages, int stage, int micro_batches);
 
 /// 1F1B (Narayanan et al. 2021, figure 4): min(stages - stage - 1, m) forwards to warm up, then one forward and one
-/// backward in turn, then the backwards that are left. With one stage: forward and backward in turn.
+/// backward in turn, then the remaining backwards. With one stage: forward and backward in turn.
 std::vector<Action> one_forward_one_backward(int stages, int stage, int micro_batches);
 
 /// Interleaved 1F1B (Narayanan et al. 2021, section 2.2): `group` micro-batches (0: as many as stages) go through every
-/// chunk before the next group starts; warm-up is interleaved_warmup() forwards. Throws Error(usage) where Megatron-LM
-/// refuses: group outside [stages, m], or m modulo group neither 0 nor at least `stages`.
+/// chunk before the next group starts; warm-up is interleaved_warmup() forwards. Throws Error(usage) like Megatron-LM:
+/// for fewer than 2 stages or chunks, a group outside [stages, m], or m modulo group neither 0 nor at least `stages`.
 std::vector<Action> interleaved(int stages, int stage, int chunks, int micro_batches, int group = 0);
 /// min(m * chunks, 2 (stages - stage - 1) + (chunks - 1) group).
 int interleaved_warmup(int stages, int stage, int chunks, int micro_batches, int group);
@@ -48,9 +48,9 @@ struct StepSchedule {
   explicit StepSchedule(std::vector<Action> actions_of_step);
   std::vector<Action> actions;
   bool defers_weights = false;       // has weight actions
-  std::vector<bool> ends_gradients;  // by action: no later one adds to the gradients of its chunk
+  std::vector<bool> ends_gradients;  // [action]: it is the last one that adds to its chunk's gradients
 };
-/// The actions of the layout's own rank in a step, communication included.
+/// The actions of layout.rank in a step, with communication.
 StepSchedule rank_schedule(const Layout& layout, int micro_batches);
 
 /// The largest number of micro-batches between their forward and their last backward or weight action: in all chunks
@@ -58,20 +58,20 @@ StepSchedule rank_schedule(const Layout& layout, int micro_batches);
 int max_in_flight(const std::vector<Action>& actions);
 int max_in_flight(const std::vector<Action>& actions, int chunk);
 
-/// Adds a stage's sends and receives. Before each forward or backward comes the receive of its input, after it the
-/// send of its output; the very first chunk receives no activations, the very last sends none. A receive blocks; a send
-/// is started and not waited for until its buffer is used again. From one rank to another there is a channel for
-/// activations and one for gradients (stages of several chunks, when there are two, use both); in each, receives meet
-/// sends in order. One channel for both serves too, unless two stages interleave groups of more than two.
-/// No stage waits forever if a channel holds one send that is not yet received, or group - stages + 1 of them when
-/// groups are larger than the number of stages.
+/// Adds a stage's sends and receives: before each forward or backward the receive of its input, after it the send of
+/// its output. The model's first chunk receives no activations, its last one sends none; gradients likewise. A receive
+/// blocks; a send starts, and blocks only when its buffer is used again. From one rank to another there is a channel
+/// for activations and one for gradients (two stages of several chunks use both); in each, receives match sends in
+/// order. One channel for both also works, unless two stages interleave groups of more than two. No stage deadlocks if
+/// a channel holds one send that is not yet received, or group - stages + 1 of them when groups are larger than the
+/// number of stages.
 std::vector<Action> with_communication(const std::vector<Action>& actions, int stages, int stage, int chunks);
 
 inline bool is_receive(ActionKind kind) {
   return kind == ActionKind::receive_forward || kind == ActionKind::receive_backward;
 }
 
-/// The stage that a send goes to or a receive comes from.
+/// The stage that a send goes to or a receive comes from. Throws for other actions.
 int peer_stage(const Action& action, int stages, int stage);
 
 /// "F0 F1 B0 ..." for tests and drawings; "F0.1" with the chunk when there are several. "rF sF rB sB" communicate.

@@ -20,14 +20,14 @@ class Simulation {
 
   ScheduleTimes run() {
     const std::size_t count = stages_.size();
-    for (bool moved = true; moved;) {
-      moved = false;
+    for (bool has_progress = true; has_progress;) {
+      has_progress = false;
       for (std::size_t i = 0; i < 2 * count; ++i) {  // forwards travel down the stages, backwards up
-        while (advance(i < count ? i : 2 * count - 1 - i)) moved = true;
+        while (advance(i < count ? i : 2 * count - 1 - i)) has_progress = true;
       }
     }
     for (std::size_t stage = 0; stage < stages_.size(); ++stage) {
-      require(out_.spans[stage].size() == stages_[stage].size(), "stage ", stage, " waits forever in its schedule");
+      require(out_.spans[stage].size() == stages_[stage].size(), "stage ", stage, " deadlocks in its schedule");
       double work = 0;
       for (const TimeSpan& span : out_.spans[stage]) work += span.end - span.start;
       out_.ideal = std::max(out_.ideal, work);
@@ -39,7 +39,7 @@ class Simulation {
  private:
   using Key = std::pair<int, int>;  // place of a chunk in the model, micro-batch
 
-  /// Runs the stage's next action if its input is there.
+  /// Runs the stage's next action if its input exists; returns whether it did.
   bool advance(std::size_t stage) {
     std::size_t done = out_.spans[stage].size();
     if (done == stages_[stage].size()) return false;

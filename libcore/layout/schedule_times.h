@@ -1,8 +1,8 @@
-// The time of each action of a pipeline schedule, and the share of time that stages wait.
+// The time of each action of a pipeline schedule, and the pipeline bubble.
 //
-// An action starts when its stage has finished the one before, and its input is there: a forward needs the forward of
-// the chunk before, a backward the backward of the chunk after. Communication takes no time. Times are in whatever unit
-// the durations are.
+// An action starts when its stage has finished the previous one and its input exists: a forward needs the forward of
+// the previous chunk, a backward its own forward and the backward of the next chunk. All other actions take no time.
+// Times have the unit of the durations.
 #pragma once
 
 #include <vector>
@@ -24,13 +24,12 @@ struct TimeSpan {
 struct ScheduleTimes {
   std::vector<std::vector<TimeSpan>> spans;  // [stage][action]
   double total = 0;                          // from the first start to the last end
-  double ideal = 0;                          // the work of one stage: the total if no stage waited
+  double ideal = 0;                          // the most work of a stage: the total if no stage waited
   /// Waiting over work: (stages - 1) / m for GPipe and 1F1B, divided by the chunks when interleaved.
   double bubble() const { return (total - ideal) / ideal; }
 };
 
-/// `stages` holds the actions of every stage, all of `chunks` chunks. Throws Error(failure) when they wait for one
-/// another forever.
+/// `stages` holds the actions of every stage; each has `chunks` chunks. Throws Error(failure) when the stages deadlock.
 ScheduleTimes schedule_times(const std::vector<std::vector<Action>>& stages, int chunks,
                              const ActionDurations& durations = {});
 

@@ -37,7 +37,7 @@ std::vector<std::int64_t> row_index(const Slice& slice, std::int64_t number) {
   return index;
 }
 
-bool boxes_meet(const Slice& a, const Slice& b) {
+bool boxes_overlap(const Slice& a, const Slice& b) {
   for (std::size_t axis = 0; axis < a.size.size(); ++axis) {
     if (a.offset[axis] >= b.offset[axis] + b.size[axis] || b.offset[axis] >= a.offset[axis] + a.size[axis])
       return false;
@@ -45,8 +45,8 @@ bool boxes_meet(const Slice& a, const Slice& b) {
   return true;
 }
 
-/// Joins the last axis with the one before it as long as both boxes have it alike: what lies side by side there does so
-/// in both storages, over the ends of rows, and runs become as long as they can be.
+/// Joins the last axis with the one before while both boxes have the same extent along it: rows are then contiguous in
+/// both storages, and runs as long as possible.
 void join_common_axes(Slice& a, Slice& b) {
   while (a.size.size() > 1 && a.size.back() == b.size.back() && a.offset.back() == b.offset.back()) {
     for (Slice* slice : {&a, &b}) {
@@ -62,7 +62,7 @@ void join_common_axes(Slice& a, Slice& b) {
 }  // namespace
 
 void for_each_overlap(const Slice& of_a, const Slice& of_b, const std::function<void(const Overlap&)>& found) {
-  if (of_a.count() == 0 || of_b.count() == 0 || !boxes_meet(of_a, of_b)) return;
+  if (of_a.count() == 0 || of_b.count() == 0 || !boxes_overlap(of_a, of_b)) return;
   if (of_a.offset.empty()) return found({0, 0, 1});  // a scalar
   Slice a = of_a, b = of_b;
   join_common_axes(a, b);
@@ -78,14 +78,14 @@ void for_each_overlap(const Slice& of_a, const Slice& of_b, const std::function<
       row_b = row_b * b.size[axis] + local;
     }
     if (!inside) continue;
-    // Columns, in global numbers, that both the boxes and the element ranges allow.
+    // Global columns [first, end) that are in both boxes and both element ranges.
     std::int64_t first = std::max({a.offset[last] + std::max<std::int64_t>(0, a.begin - row * width_a),
                                    b.offset[last] + std::max<std::int64_t>(0, b.begin - row_b * width_b)});
-    std::int64_t beyond = std::min({a.offset[last] + std::min(width_a, a.end - row * width_a),
-                                    b.offset[last] + std::min(width_b, b.end - row_b * width_b)});
-    if (first >= beyond) continue;
+    std::int64_t end = std::min({a.offset[last] + std::min(width_a, a.end - row * width_a),
+                                 b.offset[last] + std::min(width_b, b.end - row_b * width_b)});
+    if (first >= end) continue;
     found({row * width_a + first - a.offset[last] - a.begin, row_b * width_b + first - b.offset[last] - b.begin,
-           beyond - first});
+           end - first});
   }
 }
 

@@ -23,10 +23,11 @@ struct Slice {
 /// The slice of a whole tensor.
 Slice whole_slice(const std::vector<std::int64_t>& shape);
 
-/// The box of `part` of `parts` equal parts along `axis`. Throws when the axis does not divide.
+/// Part number `part` of `parts` equal parts along `axis`. Throws when the axis does not divide.
 Slice axis_slice(const std::vector<std::int64_t>& shape, int axis, std::int64_t part, std::int64_t parts);
 
-/// A run of elements that lie side by side in two slices' storages: storage of `a` at `in_a`, of `b` at `in_b`.
+/// A run of elements that is contiguous in the storage of two slices, at `in_a` in that of `a`, at `in_b` in that of
+/// `b`.
 struct Overlap {
   std::int64_t in_a, in_b, count;
 };

@@ -16,7 +16,7 @@ void check_split(const Layout& layout, std::int64_t num_layers) {
   if (!layout.first_stage_layers && !layout.last_stage_layers) return;
   if (layout.account_for_embedding || layout.account_for_loss) {
     fail_at(Exit::usage, "--num-layers-in-first-pipeline-stage and --num-layers-in-last-pipeline-stage",
-            "say what --account-for-embedding-in-pipeline-split and --account-for-loss-in-pipeline-split compute: give "
+            "conflict with --account-for-embedding-in-pipeline-split and --account-for-loss-in-pipeline-split; give "
             "one or the other");
   }
   if (layout.stages() == 1)
@@ -31,8 +31,8 @@ void check_split(const Layout& layout, std::int64_t num_layers) {
   }
 }
 
-/// "--num-layers-in-first-pipeline-stage 1 and --num-layers-in-last-pipeline-stage 2", of what was given.
-std::string given_ends(const Layout& layout) {
+/// "--num-layers-in-first-pipeline-stage 1 and --num-layers-in-last-pipeline-stage 2": the flags that are given.
+std::string end_stage_flags(const Layout& layout) {
   std::vector<std::string> parts;
   for (const auto& [name, layers] :
        {std::pair("first", layout.first_stage_layers), std::pair("last", layout.last_stage_layers)}) {
@@ -41,38 +41,39 @@ std::string given_ends(const Layout& layout) {
   return join(parts, " and ");
 }
 
-/// The numbers given for the ends leave `rest` layers for `others` stages.
-[[noreturn]] void refuse_ends(const Layout& layout, std::int64_t num_layers, std::int64_t rest, std::int64_t others) {
-  const std::string where = cat("--num-layers ", num_layers), what = given_ends(layout);
-  std::int64_t ends = num_layers - rest;
-  const char* leave = layout.first_stage_layers && layout.last_stage_layers ? " leave " : " leaves ";
+/// Refuses end stages that leave `inner` layers for `others` stages, which cannot share them.
+[[noreturn]] void refuse_ends(const Layout& layout, std::int64_t num_layers, std::int64_t inner, std::int64_t others) {
+  const std::string where = cat("--num-layers ", num_layers), flags = end_stage_flags(layout);
+  std::int64_t ends = num_layers - inner;
+  const char* verb = layout.first_stage_layers && layout.last_stage_layers ? " leave " : " leaves ";
   if (others == 0) {
-    fail_at(Exit::usage, where, what, " make ", ends, " layers, and there are no stages between; make them add up to ",
-            num_layers, ", give one of them alone, or choose --num-layers ", ends);
+    fail_at(Exit::usage, where, flags, " make ", ends, " layers, and there are no stages between; make them add up to ",
+            num_layers, ", give only one of them, or choose --num-layers ", ends);
   }
   std::string stages = others == 1 ? "the other stage" : cat("each of the other ", others, " stages");
-  if (rest < others)
-    fail_at(Exit::usage, where, what, rest < 0 ? " are more layers than there are" : cat(leave, rest), ", and ", stages,
+  if (inner < others)
+    fail_at(Exit::usage, where, flags, inner < 0 ? " exceed the number of layers" : cat(verb, inner), ", and ", stages,
             " needs at least 1; give fewer, or choose at least --num-layers ", ends + others);
-  std::int64_t fewer = ends + rest / others * others;
-  fail_at(Exit::usage, where, what, leave, rest, rest == 1 ? " layer" : " layers",
+  std::int64_t fewer = ends + inner / others * others;
+  fail_at(Exit::usage, where, flags, verb, inner, inner == 1 ? " layer" : " layers",
           ", which do not divide by the other ", others, " stages; choose --num-layers ", fewer, " or ", fewer + others,
-          ", or what leaves a multiple of ", others);
+          ", or end stages that leave a multiple of ", others);
 }
 
-/// Layers of each stage when the first, the last or both are given: the others share the rest evenly.
+/// Layers of each stage when those of the first, the last or both are given: the others share the inner layers evenly.
 std::vector<std::int64_t> counts_with_given_ends(const Layout& layout, std::int64_t num_layers) {
-  std::int64_t rest = num_layers - layout.first_stage_layers.value_or(0) - layout.last_stage_layers.value_or(0);
+  std::int64_t inner = num_layers - layout.first_stage_layers.value_or(0) - layout.last_stage_layers.value_or(0);
   std::int64_t others =
       layout.stages() - int(layout.first_stage_layers.has_value()) - int(layout.last_stage_layers.has_value());
-  if (others == 0 ? rest != 0 : (rest % others != 0 || rest < others)) refuse_ends(layout, num_layers, rest, others);
-  std::vector<std::int64_t> counts(layout.stages(), others == 0 ? 0 : rest / others);
+  if (others == 0 ? inner != 0 : (inner % others != 0 || inner < others))
+    refuse_ends(layout, num_layers, inner, others);
+  std::vector<std::int64_t> counts(layout.stages(), others == 0 ? 0 : inner / others);
   if (layout.first_stage_layers) counts.front() = *layout.first_stage_layers;
   if (layout.last_stage_layers) counts.back() = *layout.last_stage_layers;
   return counts;
 }
 
-/// Layers of each stage, where the embedding and the output layer may count as one; they are still in the counts.
+/// Layers of each stage. With --account-for-*, the counts include the embedding and the output layer as a layer each.
 std::vector<std::int64_t> even_counts(const Layout& layout, std::int64_t num_layers) {
   std::int64_t items = num_layers + int(layout.account_for_embedding) + int(layout.account_for_loss);
   std::int64_t surplus = items % layout.stages();
@@ -82,9 +83,9 @@ std::vector<std::int64_t> even_counts(const Layout& layout, std::int64_t num_lay
             " pipeline stages; --pipeline-model-parallel-size is at most ", num_layers);
   bool may_be_uneven = layout.chunks == 1 && !counted_extra;
   if (surplus != 0 && !may_be_uneven) {
-    fail_at(Exit::usage, cat("--num-layers ", num_layers, counted_extra ? " and what counts as a layer" : ""),
-            "does not divide by ", layout.stages(), " pipeline stages; choose a multiple, or say with ",
-            "--num-layers-in-first-pipeline-stage and --num-layers-in-last-pipeline-stage what the ends hold");
+    fail_at(Exit::usage, cat("--num-layers ", num_layers, counted_extra ? " plus embedding or output layer" : ""),
+            "does not divide by ", layout.stages(), " pipeline stages; choose a multiple, or set the end stages with ",
+            "--num-layers-in-first-pipeline-stage and --num-layers-in-last-pipeline-stage");
   }
   std::vector<std::int64_t> counts(layout.stages(), items / layout.stages());
   for (std::int64_t i = 0; i < surplus; ++i) ++counts[1 + i];
@@ -116,7 +117,7 @@ std::vector<std::vector<LayerRange>> split_layers(const Layout& layout, std::int
       next += count;
     }
   }
-  // Without layers a chunk would be an embedding or an output layer alone; Megatron allows that on request.
+  // A chunk without layers would be only an embedding or an output layer; Megatron allows that with --account-for-*.
   for (const std::vector<LayerRange>& chunks : out) {
     for (const LayerRange& range : chunks) {
       if (range.count < 0 || (range.count == 0 && !layout.account_for_embedding && !layout.account_for_loss))
