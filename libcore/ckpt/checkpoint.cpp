@@ -35,7 +35,7 @@ void complete_folder(const std::string& folder, Manifest& manifest, const SaveOp
   for (const auto& entry : fs::directory_iterator(folder)) {
     std::string name = entry.path().filename().string(), path = entry.path().string();
     if (manifest.find_file(name) == nullptr)
-      manifest.files.push_back({name, file_size(path), hash_text(hash_file(path))});
+      manifest.files.push_back({.name = name, .bytes = file_size(path), .hash = hash_text(hash_file(path))});
   }
   manifest.provenance =
       Json::object({{"program", cat("mtl ", kVersion)}, {"command_line", options.command_line}, {"time", timestamp()}});

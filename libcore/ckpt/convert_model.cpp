@@ -24,7 +24,8 @@ class NonfiniteCounter {
     const std::size_t before = count_nonfinite(from, stored);
     const std::size_t after = from == to ? before : count_nonfinite(to, converted);
     const std::size_t elements = stored.size() * 8 / bits_of(from);
-    if (before + after > 0) found_.push_back({tensor, elements, before, after});
+    if (before + after > 0)
+      found_.push_back({.tensor = tensor, .elements = elements, .in_source = before, .in_output = after});
   }
 
  private:
@@ -198,7 +199,7 @@ ConvertReport convert_model(const ConvertOptions& options, Console& console) {
   if (options.given.vocab_size.value_or(vocabulary) != vocabulary)
     fail_at(Exit::usage, cat("--vocab-size ", *options.given.vocab_size), source.folder(), " has ", vocabulary,
             " tokens");
-  OutputFolder output({options.save, options.force, source.folder()}, guard, console);
+  OutputFolder output({.path = options.save, .replace = options.force, .source = source.folder()}, guard, console);
   ConvertReport report;
   report.source = source.folder();
   report.source_kind = source.kind();

@@ -16,7 +16,7 @@ namespace mtl {
 struct ConvertOptions {
   std::string load, save;
   std::string to = "hf";
-  ModelSupplement given;             // what the files of --load do not state
+  ModelSupplement given;             // facts that the files of --load may lack
   std::optional<std::string> dtype;  // float32, float16, bfloat16; empty: as stored
   std::string max_shard_size = "5GB";
   MegatronWriteOptions megatron;  // to megatron: its parallel sizes and names
@@ -41,7 +41,7 @@ struct NonfiniteElements {
 
 struct ConvertReport {
   std::string source, source_kind, output;
-  std::string replaced;  // what --force replaced; empty: nothing
+  std::string replaced;  // the kind of folder that --force replaced; empty without one
   std::string dtype;
   std::int64_t parameters = 0;
   std::uint64_t bytes = 0;

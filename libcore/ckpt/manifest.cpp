@@ -155,15 +155,15 @@ ManifestTensor tensor_from_json(const std::string& name, const Json& json) {
 
 /// Checks that the pieces have as many elements as the tensor.
 void check_count(const ManifestTensor& entry) {
-  std::int64_t held = 0;
+  std::int64_t stored = 0;
   std::set<std::string> files;
   for (const ManifestPiece& piece : entry.pieces) {
     if (!files.insert(piece.file).second) fail(Exit::bad_data, "two pieces in one file");
-    if (__builtin_add_overflow(held, piece.slice.count(), &held))
+    if (__builtin_add_overflow(stored, piece.slice.count(), &stored))
       fail(Exit::bad_data, "its pieces' elements exceed 63 bits");
   }
   std::int64_t needed = checked_product(entry.tensor.shape);
-  if (held != needed) fail(Exit::bad_data, "its pieces hold ", held, " elements, its shape has ", needed);
+  if (stored != needed) fail(Exit::bad_data, "its pieces hold ", stored, " elements, its shape has ", needed);
 }
 
 Json files_to_json(const Manifest& manifest) {
@@ -179,7 +179,8 @@ void add_files(Manifest& manifest, const Json& files) {
     std::int64_t bytes = file.at("bytes").as_int();
     if (!is_plain_name(name) || !names.insert(name).second || bytes < 0)
       fail(Exit::bad_data, "file '", name, "' is not acceptable");
-    manifest.files.push_back({name, static_cast<std::uint64_t>(bytes), to_hash(file.at("xxh3"))});
+    manifest.files.push_back(
+        {.name = name, .bytes = static_cast<std::uint64_t>(bytes), .hash = to_hash(file.at("xxh3"))});
   }
 }
 

@@ -64,7 +64,7 @@ std::vector<PickleValue> chunks_of(const TorchFile& file) {
     while (const auto chunk = file.root().find(cat("model", chunks.size()))) chunks.push_back(*chunk);
   }
   if (chunks.empty())
-    fail_at(Exit::bad_data, file.path(), "no entry 'model'; not a checkpoint of Megatron-LM in torch format");
+    fail_at(Exit::bad_data, file.path(), "no entry 'model'; not a Megatron-LM checkpoint in torch format");
   for (PickleValue chunk : chunks) {
     if (!chunk.is(PickleKind::dict)) fail_at(Exit::bad_data, file.path(), "its model is ", chunk.describe());
   }

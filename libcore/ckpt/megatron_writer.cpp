@@ -32,7 +32,7 @@ RankTensor cut(const ParamSpec& spec, std::string name, std::int64_t rank, std::
     offset[axis] = std::min(rank * stored[axis], spec.shape[axis]);
     unpadded[axis] = std::min(offset[axis] + stored[axis], spec.shape[axis]) - offset[axis];
   }
-  RankTensor out{std::move(name), "param." + spec.name, whole_slice(unpadded), {}};
+  RankTensor out{.name = std::move(name), .source = "param." + spec.name, .slice = whole_slice(unpadded), .shape = {}};
   out.slice.offset = std::move(offset);
   const bool is_matrix = spec.name.ends_with(".weight") && spec.shape.size() > 1;
   const std::int64_t width = is_matrix ? stored.back() : 1;

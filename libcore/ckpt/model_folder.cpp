@@ -110,8 +110,8 @@ std::string foreign_in_megatron(const std::string& path) {
   return "";
 }
 
-/// Sets out.problem for the first entry that is neither a checkpoint nor `is_own`, for one that does not belong into a
-/// checkpoint, or for several checkpoints. Sets out.kind if there is a checkpoint.
+/// Sets out.problem for the first entry that is neither a checkpoint nor `is_own`, for one in a checkpoint that is not
+/// part of it, or for several checkpoints. Sets out.kind if there is a checkpoint.
 template <class IsOwn, class ForeignIn>
 void examine_checkpoints(const std::string& path, const std::vector<Entry>& entries, const IsOwn& is_own,
                          const ForeignIn& foreign_in, FolderContents& out) {
@@ -177,9 +177,9 @@ std::optional<std::int64_t> iteration_in_name(const std::string& name) {
 
 FolderContents examine_model_folder(const std::string& path) {
   const std::vector<Entry> entries = list_entries(path);
-  if (has_file(entries, kManifestName)) return {"a checkpoint", foreign_in_checkpoint(path)};
+  if (has_file(entries, kManifestName)) return {.kind = "a checkpoint", .problem = foreign_in_checkpoint(path)};
   if (has_file(entries, "config.json")) return examine_hf(path, entries);
-  if (holds_megatron_ranks(path)) return {"a Megatron-LM checkpoint", foreign_in_megatron(path)};
+  if (holds_megatron_ranks(path)) return {.kind = "a Megatron-LM checkpoint", .problem = foreign_in_megatron(path)};
   const bool is_megatron_folder = std::any_of(entries.begin(), entries.end(), [&](const Entry& e) {
     return e.is_folder && holds_megatron_ranks(cat(path, "/", e.name));
   });

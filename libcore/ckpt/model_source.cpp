@@ -243,8 +243,11 @@ void ModelSource::load(ParamStore& store, const std::vector<Row>& rows) const {
       Slice slice = store.held_slice(i, from.row);
       if (slice.count() == 0) continue;
       const std::string& name = store.specs()[i].name;
-      targets.push_back(
-          {cat(from.kind, ".", name), std::move(slice), store.held(i, from.row), store.device_of(from.row), from.path});
+      targets.push_back({.name = cat(from.kind, ".", name),
+                         .slice = std::move(slice),
+                         .memory = store.held(i, from.row),
+                         .device = store.device_of(from.row),
+                         .path = from.path});
     }
   }
   read_mapped([&] { load_targets(*reader_, store, targets); });

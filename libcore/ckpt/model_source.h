@@ -1,4 +1,4 @@
-// A model on disk, whatever its format: a checkpoint of mtl, a Hugging Face folder, or a checkpoint of Megatron-LM.
+// A model on disk in any format: an mtl checkpoint, a Hugging Face folder, or a Megatron-LM checkpoint.
 //
 // Any layout loads any file: a rank reads only the slices of canonical tensors that it needs (from a checkpoint, the
 // blocks that hold them). Opening a model checks names, shapes and dtypes. A load compares everything that this rank

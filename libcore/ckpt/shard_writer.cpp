@@ -14,7 +14,7 @@ namespace {
 
 ManifestPiece describe_piece(const std::string& file, const Slice& slice, std::span<const std::byte> bytes,
                              std::int64_t block_bytes) {
-  ManifestPiece piece{file, slice, hash_text(hash_bytes(bytes.data(), bytes.size())), {}};
+  ManifestPiece piece{.file = file, .slice = slice, .hash = hash_text(hash_bytes(bytes.data(), bytes.size()))};
   std::size_t block = block_bytes;
   if (bytes.size() <= block) return piece;
   for (std::size_t at = 0; at < bytes.size(); at += block)
@@ -77,7 +77,7 @@ Manifest write_shard(const std::string& folder, int rank, const std::vector<Tens
   writer.finish();
   out.sync();
   out.close();
-  part.files.push_back({name, out.bytes(), hash_text(out.hash())});
+  part.files.push_back({.name = name, .bytes = out.bytes(), .hash = hash_text(out.hash())});
   return part;
 }
 

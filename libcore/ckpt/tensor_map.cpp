@@ -34,7 +34,7 @@ std::vector<CopyAxis> join_axes(std::vector<CopyAxis> axes) {
   for (std::size_t i = axes.size(); i-- > 1;) {
     const CopyAxis &outer = axes[i - 1], &inner = axes[i];
     if (outer.from != inner.from * inner.count || outer.to != inner.to * inner.count) continue;
-    axes[i - 1] = {outer.count * inner.count, inner.from, inner.to};
+    axes[i - 1] = {.count = outer.count * inner.count, .from = inner.from, .to = inner.to};
     axes.erase(axes.begin() + i);
   }
   return axes;
@@ -153,7 +153,7 @@ void check_extent(const TensorPiece& piece, std::size_t element_bytes, std::size
 }  // namespace
 
 TensorPiece dense_piece(std::size_t file, const Slice& box, const std::vector<int>& order, std::int64_t file_offset) {
-  TensorPiece piece{box, file, file_offset, row_major_strides(box.size)};
+  TensorPiece piece{.box = box, .file = file, .file_offset = file_offset, .file_strides = row_major_strides(box.size)};
   require(order.empty() || order.size() == piece.box.size.size(), "an order of ", order.size(), " axes for a box of ",
           piece.box.size.size());
   std::int64_t stride = 1;
@@ -183,7 +183,9 @@ void gather_slice(std::span<const TensorPiece> pieces, const Slice& slice, std::
         const std::int64_t begin = slice.offset[axis] + first[axis];  // of the canonical tensor
         const std::int64_t shared_begin = std::max(begin, piece.box.offset[axis]);
         const std::int64_t shared_end = std::min(begin + size[axis], piece.box.offset[axis] + piece.box.size[axis]);
-        axes.push_back({std::max<std::int64_t>(0, shared_end - shared_begin), piece.file_strides[axis], strides[axis]});
+        axes.push_back({.count = std::max<std::int64_t>(0, shared_end - shared_begin),
+                        .from = piece.file_strides[axis],
+                        .to = strides[axis]});
         from += (shared_begin - piece.box.offset[axis]) * piece.file_strides[axis];
         to += (shared_begin - begin) * strides[axis];
         count *= axes.back().count;
@@ -206,7 +208,7 @@ void scatter_piece(const TensorPiece& piece, std::size_t element_bytes, std::spa
   const Sizes strides = row_major_strides(piece.box.size);
   std::vector<CopyAxis> axes;
   for (std::size_t axis = 0; axis < strides.size(); ++axis)
-    axes.push_back({piece.box.size[axis], strides[axis], piece.file_strides[axis]});
+    axes.push_back({.count = piece.box.size[axis], .from = strides[axis], .to = piece.file_strides[axis]});
   copy_strided(element_bytes, axes, box.data(), file.data() + piece.file_offset * std::int64_t(element_bytes));
 }
 

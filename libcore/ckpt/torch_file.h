@@ -6,7 +6,7 @@
 //            elements (i64) and the elements
 //
 // The object is a Pickle value (pickle.h) whose root is a dict. Opening a file checks every tensor in it: its storage
-// exists in the announced size, and no element lies outside. Tensors are views (offset and strides in elements) of the
+// has the stated size and holds every element. Tensors are views (offset and strides in elements) of the
 // mapped file: nothing is copied until it is read. Refuses compressed entries, big-endian files, names that
 // torch_globals.h does not allow, and tensors that expand to more bytes than the file has. Throws Error(bad_data) that
 // names the file.

@@ -65,13 +65,16 @@ std::uint64_t find_end_record(const ZipBytes& file) {
 Directory find_directory(const ZipBytes& file) {
   const std::uint64_t end = find_end_record(file);
   if (file.number(end + 4, 2) != 0 || file.number(end + 6, 2) != 0) refuse_zip("it spans several disks");
-  Directory directory{file.number(end + 16, 4), file.number(end + 12, 4), file.number(end + 10, 2)};
+  Directory directory{
+      .offset = file.number(end + 16, 4), .bytes = file.number(end + 12, 4), .entries = file.number(end + 10, 2)};
   std::uint64_t limit = end;
   if (end >= kEndLocator64Bytes && file.has(end - kEndLocator64Bytes, kEndLocator64)) {
     const std::uint64_t end64 = file.number(end - kEndLocator64Bytes + 8, 8);
     if (end64 > end || end - end64 < kEndRecord64Bytes + kEndLocator64Bytes || !file.has(end64, kEndRecord64))
       refuse_zip("its zip64 end record is not at ", end64);
-    directory = {file.number(end64 + 48, 8), file.number(end64 + 40, 8), file.number(end64 + 32, 8)};
+    directory = {.offset = file.number(end64 + 48, 8),
+                 .bytes = file.number(end64 + 40, 8),
+                 .entries = file.number(end64 + 32, 8)};
     limit = end64;
   }
   if (directory.offset > limit || directory.bytes != limit - directory.offset)
@@ -94,9 +97,10 @@ struct EntrySizes {
   std::uint64_t stored, unpacked, offset;
 };
 
-/// The sizes of an entry; those that do not fit 32 bits are in its zip64 field, in this order.
+/// The sizes of an entry. Its zip64 field holds those that do not fit 32 bits: unpacked, stored, offset, in this order.
 EntrySizes read_sizes(const ZipBytes& file, std::uint64_t at, std::uint64_t extra, std::uint64_t extra_bytes) {
-  EntrySizes sizes{file.number(at + 20, 4), file.number(at + 24, 4), file.number(at + 42, 4)};
+  EntrySizes sizes{
+      .stored = file.number(at + 20, 4), .unpacked = file.number(at + 24, 4), .offset = file.number(at + 42, 4)};
   for (std::uint64_t field = extra, end = extra + extra_bytes; end - field >= 4;) {
     const std::uint64_t id = file.number(field, 2), bytes = file.number(field + 2, 2);
     field += 4;

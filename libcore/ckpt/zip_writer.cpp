@@ -34,7 +34,7 @@ class ZipRecord {
 }  // namespace
 
 void ZipWriter::add(const std::string& name, std::span<const std::byte> data) {
-  const Entry entry{name, out_.bytes(), data.size(), crc32(data)};
+  const Entry entry{.name = name, .offset = out_.bytes(), .bytes = data.size(), .crc = crc32(data)};
   const bool is_large = needs_zip64(entry.bytes);
   ZipRecord extra;
   if (is_large) extra.u16(kExtra64).u16(16).u64(entry.bytes).u64(entry.bytes);

@@ -12,7 +12,8 @@ std::vector<LayerGroup> recompute_groups(const Recompute& recompute, std::int64_
   const bool is_uniform = recompute.method == Recompute::Method::uniform;
   std::vector<LayerGroup> groups;
   for (std::int64_t first = 0; first < layers;) {
-    LayerGroup group{first, 1, is_full && (is_uniform || first < recompute.num_layers)};
+    LayerGroup group{
+        .first = first, .count = 1, .is_recomputed = is_full && (is_uniform || first < recompute.num_layers)};
     if (group.is_recomputed && is_uniform) group.count = std::min(recompute.num_layers, layers - first);
     groups.push_back(group);
     first += group.count;

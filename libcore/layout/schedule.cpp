@@ -27,8 +27,8 @@ std::vector<Action> in_turn(const std::vector<Action>& forwards, const std::vect
 std::vector<Action> one_chunk(int micro_batches, int warmup) {
   std::vector<Action> forwards, backwards;
   for (int m = 0; m < micro_batches; ++m) {
-    forwards.push_back({ActionKind::forward, m, 0});
-    backwards.push_back({ActionKind::backward, m, 0});
+    forwards.push_back({.kind = ActionKind::forward, .micro_batch = m, .chunk = 0});
+    backwards.push_back({.kind = ActionKind::backward, .micro_batch = m, .chunk = 0});
   }
   return in_turn(forwards, backwards, warmup);
 }
@@ -82,8 +82,8 @@ std::vector<Action> interleaved(int stages, int stage, int chunks, int micro_bat
   check_interleaved(stages, chunks, micro_batches, group);
   std::vector<Action> forwards, backwards;
   for (auto [m, chunk] : interleaved_order(chunks, micro_batches, group)) {
-    forwards.push_back({ActionKind::forward, m, chunk});
-    backwards.push_back({ActionKind::backward, m, chunks - 1 - chunk});
+    forwards.push_back({.kind = ActionKind::forward, .micro_batch = m, .chunk = chunk});
+    backwards.push_back({.kind = ActionKind::backward, .micro_batch = m, .chunk = chunks - 1 - chunk});
   }
   return in_turn(forwards, backwards, interleaved_warmup(stages, stage, chunks, micro_batches, group));
 }
@@ -135,20 +135,20 @@ StepSchedule::StepSchedule(std::vector<Action> actions_of_step)
 }
 
 int max_in_flight(const std::vector<Action>& actions) {
-  int now = 0, most = 0;
+  int in_flight = 0, largest = 0;
   const ActionKind last = last_kind(actions);
   for (const Action& action : actions) {
-    now += int(action.kind == ActionKind::forward) - int(action.kind == last);
-    most = std::max(most, now);
+    in_flight += int(action.kind == ActionKind::forward) - int(action.kind == last);
+    largest = std::max(largest, in_flight);
   }
-  return most;
+  return largest;
 }
 
 int max_in_flight(const std::vector<Action>& actions, int chunk) {
-  std::vector<Action> own;
-  std::copy_if(actions.begin(), actions.end(), std::back_inserter(own),
+  std::vector<Action> of_chunk;
+  std::copy_if(actions.begin(), actions.end(), std::back_inserter(of_chunk),
                [&](const Action& action) { return action.chunk == chunk; });
-  return max_in_flight(own);
+  return max_in_flight(of_chunk);
 }
 
 std::vector<Action> with_communication(const std::vector<Action>& actions, int stages, int stage, int chunks) {

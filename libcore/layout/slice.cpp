@@ -63,7 +63,7 @@ void join_common_axes(Slice& a, Slice& b) {
 
 void for_each_overlap(const Slice& of_a, const Slice& of_b, const std::function<void(const Overlap&)>& found) {
   if (of_a.count() == 0 || of_b.count() == 0 || !boxes_overlap(of_a, of_b)) return;
-  if (of_a.offset.empty()) return found({0, 0, 1});  // a scalar
+  if (of_a.offset.empty()) return found({.in_a = 0, .in_b = 0, .count = 1});  // a scalar
   Slice a = of_a, b = of_b;
   join_common_axes(a, b);
   std::size_t last = a.size.size() - 1;
@@ -84,8 +84,9 @@ void for_each_overlap(const Slice& of_a, const Slice& of_b, const std::function<
     std::int64_t end = std::min({a.offset[last] + std::min(width_a, a.end - row * width_a),
                                  b.offset[last] + std::min(width_b, b.end - row_b * width_b)});
     if (first >= end) continue;
-    found({row * width_a + first - a.offset[last] - a.begin, row_b * width_b + first - b.offset[last] - b.begin,
-           end - first});
+    found({.in_a = row * width_a + first - a.offset[last] - a.begin,
+           .in_b = row_b * width_b + first - b.offset[last] - b.begin,
+           .count = end - first});
   }
 }
 
