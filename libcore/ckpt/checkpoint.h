@@ -9,8 +9,8 @@
 //
 // Commit: every rank writes and syncs its shard in iter_0001000.tmp.PID; the first rank gathers the manifest parts,
 // writes the manifest, syncs the folder, renames it, syncs its parent; then it writes the tracker, and only then
-// removes old checkpoints. A failure at any point, on any rank, leaves the checkpoints committed before as they are;
-// all ranks throw the same error, and the next save removes leftovers (*.tmp.*).
+// removes old checkpoints. A failure at any point, on any rank, leaves earlier checkpoints as they are; all ranks throw
+// the same error, and the next save removes leftovers (*.tmp.*).
 #pragma once
 
 #include <cstdint>
@@ -106,7 +106,6 @@ class SaveDirectory {
   const std::string& path() const { return path_; }
   /// The id of the run in its logs, stored in PATH/run_id, which the first call creates. First rank only.
   std::string run_id() const;
-  std::optional<std::string> newest_valid(Console& console) const { return newest_checkpoint(path_, console); }
   /// Collective: commits the store's parameters and optimizer states; every rank writes the elements that it owns.
   /// Returns the checkpoint's path. Commits nothing if any element is not finite: throws Error(failure) that names rank
   /// and tensor.

@@ -1,7 +1,6 @@
 #include "ckpt/convert_model.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/files.h"
 #include "ckpt/checkpoint.h"

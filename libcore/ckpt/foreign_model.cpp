@@ -1,6 +1,5 @@
 #include "ckpt/foreign_model.h"
 
-#include <algorithm>
 #include <vector>
 
 #include "base/files.h"

@@ -34,7 +34,7 @@ class MappedReader : public TensorReader {
   std::vector<Places> places_;  // parallel to `tensors`
 };
 
-/// Hashes `blocks` (at least 2) evenly spread blocks of 4 KiB, or all bytes if they are not more: distinguishes models
+/// Hashes `blocks` (at least 2) evenly spread blocks of 4 KiB, or all bytes if there are no more: distinguishes models
 /// without reading them whole.
 void hash_sample(Hasher& hasher, std::span<const std::byte> bytes, std::size_t blocks);
 

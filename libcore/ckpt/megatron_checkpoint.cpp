@@ -1,8 +1,6 @@
 #include "ckpt/megatron_checkpoint.h"
 
 #include <algorithm>
-#include <cstring>
-#include <map>
 #include <set>
 
 #include "base/files.h"

@@ -1,7 +1,5 @@
 #include "ckpt/megatron_config.h"
 
-#include <algorithm>
-
 #include "base/printable.h"
 #include "base/usage_error.h"
 

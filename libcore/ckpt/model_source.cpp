@@ -1,7 +1,6 @@
 #include "ckpt/model_source.h"
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 
 #include "base/files.h"

@@ -1,7 +1,6 @@
 #include "ckpt/pickle_writer.h"
 
 #include <bit>
-#include <cstring>
 
 #include "base/error.h"
 #include "base/str.h"

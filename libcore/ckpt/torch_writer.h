@@ -9,8 +9,9 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ckpt/pickle_writer.h"

@@ -1,7 +1,6 @@
 #include "ckpt/zip_archive.h"
 
 #include <algorithm>
-#include <optional>
 #include <string_view>
 
 #include "base/crc32.h"

@@ -51,7 +51,7 @@ TEST_CASE("checkpoint: values, moments, state and configuration round-trip; padd
   TestStore saved(config, true, 16), loaded(config, true, 32);
   fill(saved.store, 0.5f);
   SaveDirectory save(scratch / "s");
-  CHECK_FALSE(save.newest_valid(*std::make_unique<Console>("test")).has_value());
+  CHECK_FALSE(newest_checkpoint(save.path(), *std::make_unique<Console>("test")).has_value());
   SaveOptions options;
   options.command_line = "mtl-train --save s";
   options.add_files = [](const std::string& folder) { write_file_atomic(folder + "/tokenizer.json", "{}"); };
