@@ -14,7 +14,7 @@
 
 namespace {
 
-using Comparison = std::optional<mtl::ModelComparison>;  // of --verify
+using Comparison = std::optional<mtl::ModelComparison>;  // empty without --verify
 
 mtl::Json to_json(const mtl::ConvertReport& report, const std::string& to, const Comparison& comparison) {
   mtl::Json files = mtl::Json::array();
@@ -43,8 +43,8 @@ void describe(const mtl::ConvertReport& report, const Comparison& comparison, mt
                         " parameters)"));
   if (comparison) {
     const mtl::ModelComparison& found = *comparison;
-    console.info(mtl::cat("verified: every tensor is what was read; logits of ", found.positions,
-                          " positions differ by at most ", found.max_difference, " (largest ",
+    console.info(mtl::cat("verified: all tensors equal the source's; logits at ", found.positions,
+                          " positions differ by at most ", found.max_difference, " (largest logit ",
                           mtl::format("%.4g", found.max_logit), ")"));
   }
   console.info(mtl::cat("wrote ", report.output, ": ", report.files.size(), " files, ", report.dtype, ", ",
@@ -65,10 +65,11 @@ void add_megatron_output_flags(mtl::Flags& flags, mtl::ConvertOptions& options, 
       .only_with(only, to_megatron);
   flags
       .add("--make-vocab-size-divisible-by", &megatron.make_vocab_size_divisible_by, "N",
-           "rows of the token embedding are a multiple of this times the tensor parallel size")
+           "pad the token embedding to a multiple of N times the tensor-parallel size")
       .within({1, INT32_MAX})
       .only_with(only, to_megatron);
-  flags.add("--transformer-impl", &transformer_impl, "NAME", "implementation whose names the norms get")
+  flags
+      .add("--transformer-impl", &transformer_impl, "NAME", "name the norms as this implementation of Megatron-LM does")
       .one_of({"transformer_engine", "local"})
       .only_with(only, to_megatron);
 }
@@ -83,31 +84,31 @@ int main(int argc, char** argv) {
   bool json = false;
   std::string transformer_impl = "transformer_engine";
   for (int i = 0; i < argc; ++i) options.command_line += (i > 0 ? " " : "") + std::string(argv[i]);
-  mtl::Flags flags("mtl-convert", "converts a model from one format to another");
+  mtl::Flags flags("mtl-convert", "convert a model from one format to another");
   flags.section("Model");
   flags
       .add("--load", &options.load, "PATH",
-           "the model: a folder that mtl-train saved into, one checkpoint, a Hugging Face folder, or a checkpoint of "
-           "Megatron-LM")
+           "model to read: a --save folder of mtl-train, one checkpoint, a Hugging Face folder, or a Megatron-LM "
+           "checkpoint")
       .required();
-  flags.add("--save", &options.save, "DIR", "the folder to write; it appears when it is complete").required();
+  flags.add("--save", &options.save, "DIR", "folder to write; appears only when complete").required();
   flags
       .add("--to", &options.to, "FORMAT",
-           "format to write: a Hugging Face folder, a checkpoint of mtl, or one of Megatron-LM")
+           "output format: a Hugging Face folder, or a checkpoint of mtl or of Megatron-LM")
       .one_of({"hf", "mtl", "megatron"});
-  flags.add("--dtype", &options.dtype, "TYPE", "element type of the weights; as stored when absent")
+  flags.add("--dtype", &options.dtype, "TYPE", "element type of the weights; default: as stored")
       .one_of({"float32", "float16", "bfloat16"});
   flags
       .add("--max-shard-size", &options.max_shard_size, "SIZE",
-           "largest weight file of a Hugging Face folder: 5GB, 500MB, 2GiB")
+           "largest weight file of a Hugging Face folder, such as 500MB or 2GiB")
       .only_with("with --to mtl or megatron", [&] { return options.to == "hf"; });
   add_megatron_output_flags(flags, options, transformer_impl);
   mtl::add_supplement_flags(flags, options.given);
   flags.section("Output");
   flags.add_switch("--verify", options.verify,
-                   "read the output back: compare every tensor, and the logits of both models");
-  flags.add_switch("--force", options.force, "replace a folder that holds a model or one checkpoint, and nothing else");
-  flags.add_switch("--json", json, "report on stdout as JSON");
+                   "read the output back, and compare every tensor and the logits of both models");
+  flags.add_switch("--force", options.force, "replace a folder that holds only a model or one checkpoint");
+  flags.add_switch("--json", json, "print the report as JSON");
   mtl::add_device_flag(flags, device);
   mtl::add_threads_flag(flags, threads);
   flags.check([&] {
@@ -115,8 +116,8 @@ int main(int argc, char** argv) {
     if (!mtl::parse_size(options.max_shard_size)) {
       flags.problem(
           "--max-shard-size " + options.max_shard_size,
-          "is not a size from 1 byte to 1,000,000,000 GB; write a number of bytes, or a number with KB, MB, GB "
-          "(powers of 1000), KiB, MiB or GiB (of 1024), in this spelling: 5GB, 500MB, 2GiB");
+          "is not a size from 1 byte to 1,000,000,000 GB; write bytes, or a number with KB, MB, GB (powers of 1000), "
+          "KiB, MiB or GiB (powers of 1024), spelled as in 5GB, 500MB or 2GiB");
     }
   });
   return mtl::run_alone(flags, argc, argv, [&](mtl::Console& console) {

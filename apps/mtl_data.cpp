@@ -1,4 +1,4 @@
-// mtl-data: looks into token files (.bin, .idx), and makes new ones of them.
+// mtl-data: inspects token files (.bin, .idx) and makes new ones from them.
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -21,21 +21,21 @@ struct Command {
 };
 
 constexpr Command kCommands[] = {
-    {"info", "counts, sizes and the lengths of sequences", mtl::data_info},
-    {"verify", "checks every rule of the format", mtl::data_verify},
-    {"cat", "prints documents, as ids or text", mtl::data_cat},
-    {"sample", "prints documents drawn at random", mtl::data_sample},
-    {"stats", "how often each token occurs, how long documents are", mtl::data_stats},
-    {"merge", "joins token files", mtl::data_merge},
-    {"split", "divides the documents into several token files", mtl::data_split},
-    {"shuffle", "puts the documents into a random order", mtl::data_shuffle},
-    {"export", "writes the tokens as a NumPy array", mtl::data_export},
-    {"order", "prints which tokens make each training sample, in the order of a run", mtl::data_order},
+    {"info", "print counts, sizes and sequence lengths", mtl::data_info},
+    {"verify", "check every rule of the format", mtl::data_verify},
+    {"cat", "print documents as ids or text", mtl::data_cat},
+    {"sample", "print documents drawn at random", mtl::data_sample},
+    {"stats", "print token frequencies and document lengths", mtl::data_stats},
+    {"merge", "join token files", mtl::data_merge},
+    {"split", "divide the documents into several token files", mtl::data_split},
+    {"shuffle", "put the documents into a random order", mtl::data_shuffle},
+    {"export", "write the tokens as a NumPy array", mtl::data_export},
+    {"order", "print which tokens make each training sample, in the order of a run", mtl::data_order},
 };
 
 std::string help() {
   std::string out =
-      "mtl-data: looks into token files (PREFIX.bin, PREFIX.idx) and makes new ones of them\n\nusage: mtl-data COMMAND "
+      "mtl-data: inspect token files (PREFIX.bin, PREFIX.idx) and make new ones from them\n\nusage: mtl-data COMMAND "
       "[flags]\n\n";
   for (const Command& command : kCommands) {
     out += mtl::format("  %-10s%s\n", std::string(command.name).c_str(), std::string(command.summary).c_str());
@@ -45,10 +45,10 @@ std::string help() {
   return out + "\nmtl-data COMMAND --help lists the flags of a command. More in the manual page: man mtl-data\n";
 }
 
-int refuse(const std::string& word) {
+int refuse_command(const std::string& word) {
   if (std::ifstream(mtl::dataset_prefix(word) + ".idx").good()) {
-    std::fprintf(stderr, "mtl-data: what shall be done with %s? For example: mtl-data info %s\n", word.c_str(),
-                 word.c_str());
+    std::fprintf(stderr, "mtl-data: %s names token files; put a command first, for example: mtl-data info %s\n",
+                 word.c_str(), word.c_str());
     return static_cast<int>(mtl::Exit::usage);
   }
   std::vector<std::string> names;
@@ -80,5 +80,5 @@ int main(int argc, char** argv) {
   }
   if (word == "--help" || word == "-h") return print_and_succeed(help());
   if (word == "--version") return print_and_succeed(mtl::cat("mtl-data ", mtl::kVersion, "\n"));
-  return refuse(word);
+  return refuse_command(word);
 }

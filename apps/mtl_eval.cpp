@@ -1,4 +1,4 @@
-// mtl-eval: loss and perplexity of a model on a text or on token files.
+// mtl-eval: measures loss and perplexity of a model on text or token files.
 #include "cli/alone.h"
 #include "cli/device_flags.h"
 #include "cli/eval_run.h"
@@ -13,29 +13,26 @@ namespace {
 
 void add_flags(Flags& flags, EvalOptions& options) {
   flags.section("Model");
-  flags.add("--load", &options.load, "PATH", "the model: a checkpoint, a Hugging Face folder, or Megatron-LM's")
+  flags.add("--load", &options.load, "PATH", "model: a checkpoint of mtl or Megatron-LM, or a Hugging Face folder")
       .required();
   add_heads_flag(flags, options.num_attention_heads);
   add_compute_flag(flags, options.dtype);
   flags.section("Data, one of two");
-  flags.add("--data-path", &options.data_path, "PREFIX",
-            "token files PREFIX.bin and PREFIX.idx: all their tokens, as one stream");
+  flags.add("--data-path", &options.data_path, "PREFIX", "token files PREFIX.bin and PREFIX.idx, scored as one stream");
   flags.add("--input", &options.inputs, "FILE...", "text or JSON lines, plain or compressed; `-` is standard input")
       .append();
   flags
       .add("--format", &options.format, "NAME",
-           "how a file is read; text: it is one document; guess: by its name or first line")
+           "input format (text: a file is one document; guess: by file name or first line)")
       .one_of({"guess", "text", "jsonl"});
-  flags.add("--json-keys,--json-key", &options.json_key, "KEY", "the key of the text in JSON lines")
+  flags.add("--json-keys,--json-key", &options.json_key, "KEY", "key of the text in JSON lines")
       .only_with("with --format text", [&options] { return options.format != "text"; });
   flags.section("Scoring");
   flags
       .add("--seq-length", &options.seq_length, "S",
-           "tokens that the model sees at most; all its positions when absent")
+           "most tokens that the model sees at once; default: all its positions")
       .within({1, INT32_MAX});
-  flags
-      .add("--batch-size", &options.batch_size, "N",
-           "windows computed at a time; as many as make 4,096 tokens when absent")
+  flags.add("--batch-size", &options.batch_size, "N", "windows per forward pass; default: as many as make 4,096 tokens")
       .within({1, 1 << 20});
   add_tokenizer_flags(flags, options.tokenizer);
   flags.section("Running");
@@ -47,11 +44,10 @@ void add_flags(Flags& flags, EvalOptions& options) {
 void check(Flags& flags, const EvalOptions& options) {
   const bool has_text = !options.inputs.empty(), has_tokens = !options.data_path.empty();
   if (has_text == has_tokens)
-    flags.problem("--data-path, --input",
-                  has_text ? "give one of them" : "one of them is needed: what is to be scored");
+    flags.problem("--data-path, --input", has_text ? "give one of them" : "one of them is required: the data to score");
   check_model_tokenizer_flags(flags, options.tokenizer);
   for (const char* flag : {"--format", "--json-keys"}) {
-    if (has_tokens && flags.was_given(flag)) flags.problem(flag, "belongs to --input; token files are tokens already");
+    if (has_tokens && flags.was_given(flag)) flags.problem(flag, "applies only to --input");
   }
 }
 
@@ -60,7 +56,7 @@ void check(Flags& flags, const EvalOptions& options) {
 int main(int argc, char** argv) {
   keep_thread_waits_short(argv);
   EvalOptions options;
-  Flags flags("mtl-eval", "loss and perplexity of a model on a text or on token files");
+  Flags flags("mtl-eval", "measure loss and perplexity of a model on text or token files");
   add_flags(flags, options);
   flags.check([&] { check(flags, options); });
   return run_alone(flags, argc, argv, [&](Console& console) {

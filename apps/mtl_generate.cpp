@@ -13,22 +13,20 @@ namespace {
 
 void add_flags(Flags& flags, GenerateOptions& options) {
   flags.section("Model");
-  flags.add("--load", &options.load, "PATH", "the model: a checkpoint, a Hugging Face folder, or Megatron-LM's")
+  flags.add("--load", &options.load, "PATH", "model: a checkpoint of mtl or Megatron-LM, or a Hugging Face folder")
       .required();
   add_heads_flag(flags, options.num_attention_heads);
   add_compute_flag(flags, options.dtype);
-  flags.section("Prompts; from standard input when neither is given");
-  flags.add("--prompt", &options.prompts, "TEXT", "a text to continue; may be repeated").repeat();
+  flags.section("Prompts");
+  flags.add("--prompt", &options.prompts, "TEXT", "text to continue; repeatable").repeat();
   flags.add("--input", &options.input, "FILE",
-            "a prompt a line, or JSON lines with the key prompt; `-` is standard input");
-  flags.add_switch("--ids", options.ids, "prompts are token ids separated by blanks; print the new ids, not text");
+            "file with one prompt per line, or JSON lines with the key prompt; default: `-`, standard input");
+  flags.add_switch("--ids", options.ids,
+                   "read prompts as token ids separated by blanks, and print new ids instead of text");
   flags.section("Continuation");
-  flags.add("--max-new-tokens", &options.max_new_tokens, "N", "the most tokens to add to a prompt")
-      .within({0, INT32_MAX});
-  flags.add_switch("--greedy", options.greedy, "always the most likely token; otherwise tokens are drawn");
-  flags
-      .add("--temperature", &options.sampling.temperature, "X",
-           "divides the logits: below 1 the likely becomes likelier")
+  flags.add("--max-new-tokens", &options.max_new_tokens, "N", "most tokens to add to a prompt").within({0, INT32_MAX});
+  flags.add_switch("--greedy", options.greedy, "take the most likely token instead of drawing one");
+  flags.add("--temperature", &options.sampling.temperature, "X", "divide the logits by X; below 1 favors likely tokens")
       .at_least(0)
       .only_with("with --greedy", [&options] { return !options.greedy; });
   flags.add("--top-k", &options.sampling.top_k, "K", "draw from the K most likely tokens; 0: from all")
@@ -36,23 +34,25 @@ void add_flags(Flags& flags, GenerateOptions& options) {
       .only_with("with --greedy", [&options] { return !options.greedy; });
   flags
       .add("--top-p", &options.sampling.top_p, "P",
-           "draw from the likeliest tokens whose probabilities together exceed P; 0: from all")
+           "draw from the smallest set of likeliest tokens whose probabilities sum to more than P; 0: from all")
       .within({0, 1})
       .only_with("with --greedy", [&options] { return !options.greedy; });
   flags.add("--seed", &options.seed, "N", "seed of the draws")
       .within({0, UINT32_MAX})
       .only_with("with --greedy", [&options] { return !options.greedy; });
-  flags.add("--num-samples", &options.num_samples, "N", "continuations of each prompt").within({1, 1 << 20});
+  flags.add("--num-samples", &options.num_samples, "N", "continuations per prompt").within({1, 1 << 20});
   flags.add_switch("--ignore-eos", options.ignore_eos, "continue after the end-of-document token");
   flags.section("Output");
-  flags.add_switch("--json-lines,--json", options.json_lines, "print a JSON object a line");
-  flags.add_switch("--logprobs", options.logprobs, "with --json-lines: the log-probability of every new token")
+  flags.add_switch("--json-lines,--json", options.json_lines, "print one JSON object per line");
+  flags
+      .add_switch("--logprobs", options.logprobs,
+                  "with --json-lines: print the log-probability of every new token, too")
       .needs("--json-lines", [&options] { return options.json_lines; });
   add_tokenizer_flags(flags, options.tokenizer);
   flags.section("Running");
   flags
       .add("--batch-size", &options.batch_size, "N",
-           "prompts at a time; above 1 they are answered when N have been read")
+           "prompts per forward pass; above 1, answers wait until N prompts have been read")
       .within({1, 1 << 20});
   add_device_flag(flags, options.device);
   add_threads_flag(flags, options.threads);
@@ -70,7 +70,7 @@ void check(Flags& flags, const GenerateOptions& options) {
 int main(int argc, char** argv) {
   keep_thread_waits_short(argv);
   GenerateOptions options;
-  Flags flags("mtl-generate", "continues prompts with a model");
+  Flags flags("mtl-generate", "continue prompts with a model");
   add_flags(flags, options);
   flags.check([&] { check(flags, options); });
   return run_alone(flags, argc, argv, [&](Console& console) { return generate(options, console); });

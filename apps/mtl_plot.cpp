@@ -24,26 +24,27 @@ struct PlotOptions {
 };
 
 void add_flags(Flags& flags, PlotOptions& options) {
-  flags.positional("LOG", options.logs,
-                   "files that mtl-train --log-jsonl wrote, or logs with Megatron's lines; - is standard input");
+  flags.positional(
+      "LOG", options.logs,
+      "files written by mtl-train --log-jsonl, or printed logs of mtl-train or Megatron-LM; - is standard input");
   flags.section("Output");
   flags.add("--output,-o", &options.output, "FILE",
             "write FILE.svg, FILE.json or FILE.txt; - is standard output, as SVG");
-  flags.add_switch("--terminal", options.terminal, "draw with characters, on standard output");
+  flags.add_switch("--terminal", options.terminal, "draw with characters on standard output");
   flags.add_switch("--json", options.json, "print the figures as JSON");
   flags.section("Chart");
-  flags.add("--x", &options.chart.x, "NAME", "the horizontal axis").one_of({"iteration", "samples", "tokens", "time"});
+  flags.add("--x", &options.chart.x, "NAME", "horizontal axis").one_of({"iteration", "samples", "tokens", "time"});
   flags.add("--y", &options.y, "LIST",
-            "what to draw, one panel each, separated by commas; lm_loss,learning_rate unless given");
-  flags.add("--smooth", &options.chart.smooth, "N", "draw the mean of each point and the N-1 before it")
+            "figures to draw, separated by commas, one panel each; default: lm_loss,learning_rate");
+  flags.add("--smooth", &options.chart.smooth, "N", "draw the mean of each point and the N-1 points before it")
       .within({1, INT32_MAX});
-  flags.add_switch("--log-x", options.chart.log_x, "a logarithmic horizontal axis");
-  flags.add_switch("--log-y", options.chart.log_y, "a logarithmic vertical axis in the first panel");
-  flags.add("--title", &options.chart.title, "TEXT", "a line above the chart");
-  flags.add("--names", &options.names, "LIST", "names of the runs, separated by commas; the files' names unless given");
+  flags.add_switch("--log-x", options.chart.log_x, "use a logarithmic horizontal axis");
+  flags.add_switch("--log-y", options.chart.log_y, "use a logarithmic vertical axis in the first panel");
+  flags.add("--title", &options.chart.title, "TEXT", "title above the chart");
+  flags.add("--names", &options.names, "LIST", "names of the runs, separated by commas; default: the file names");
   flags
       .add("--seq-length", &options.chart.sequence_length, "N",
-           "tokens per sample, for --x tokens with a log that does not say")
+           "tokens per sample, for --x tokens with a log that lacks it")
       .within({1, INT32_MAX})
       .only_with("--x tokens", [&options] { return options.chart.x == "tokens"; });
 }
@@ -54,11 +55,12 @@ void check_flags(Flags& flags, const PlotOptions& options) {
     flags.problem(cat("--names ", options.names), cat("must name each of the ", options.logs.size(), " runs"));
   }
   if (int(options.terminal) + int(options.json) + int(options.output.has_value()) > 1) {
-    flags.problem("--output, --terminal, --json", "choose one of them");
+    flags.problem("--output, --terminal, --json", "give one of them");
   }
   const std::vector<std::string> figures = split(options.y, ',');
   if (!options.y.empty() && std::find(figures.begin(), figures.end(), "") != figures.end())
-    flags.problem(cat("--y ", options.y), "holds an empty name; write names separated by commas: lm_loss,grad_norm");
+    flags.problem(cat("--y ", options.y),
+                  "contains an empty name; separate names by commas, such as lm_loss,grad_norm");
   std::string ending = options.output ? fs::path(*options.output).extension().string() : ".svg";
   if (ending != ".svg" && ending != ".json" && ending != ".txt" && options.output != "-") {
     flags.problem(cat("--output ", *options.output),
@@ -77,7 +79,7 @@ std::vector<RunLog> read_logs(const PlotOptions& options, Console& console) {
     RunLog log = parse_run_log(read_log(path), path);
     for (const std::string& warning : log.warnings) console.warn(warning);
     if (!names.empty()) log.name = names[logs.size()];
-    // Runs often differ by their folder alone: lr1/run.jsonl, lr2/run.jsonl.
+    // Runs often differ only in their folder: lr1/run.jsonl, lr2/run.jsonl.
     for (const RunLog& other : logs) {
       if (other.name == log.name) log.name = path;
     }
@@ -121,7 +123,7 @@ Exit plot(PlotOptions& options, const std::string& config_file, Console& console
 
 int main(int argc, char** argv) {
   PlotOptions options;
-  Flags flags("mtl-plot", "draws the losses of training runs, as SVG or in the terminal");
+  Flags flags("mtl-plot", "draw the losses of training runs, as SVG or in the terminal");
   add_flags(flags, options);
   flags.check([&] { check_flags(flags, options); });
   return run_main(flags, argc, argv, [&](Console& console) { return plot(options, flags.config_file(), console); });

@@ -1,4 +1,4 @@
-// mtl-preprocess: JSON lines to the token files that mtl-train and Megatron-LM read.
+// mtl-preprocess: tokenizes JSON lines into the token files that mtl-train and Megatron-LM read.
 #include <algorithm>
 #include <cmath>
 
@@ -17,29 +17,29 @@ void add_flags(Flags& flags, PreprocessOptions& options) {
   flags.section("Input");
   flags
       .add("--input", &options.inputs, "FILE...",
-           "files of JSON lines, plain or compressed with gzip, xz or zstd; `-` is standard input; patterns may be "
-           "quoted")
+           "JSON lines files or quoted patterns, plain or compressed with gzip, xz or zstd; `-` is standard input")
       .append()
       .required();
-  flags.add("--json-keys", &options.json_keys, "KEY...", "keys whose texts are tokenized, each into files of its own");
+  flags.add("--json-keys", &options.json_keys, "KEY...", "keys of the texts to tokenize, each into its own files");
   flags.add("--skip-bad", &options.skip_bad, "N", "put up to N bad lines into PREFIX.rejects.jsonl instead of stopping")
       .at_least(0);
   flags.section("Output");
   flags.add("--output-prefix", &options.output_prefix, "PREFIX", "write PREFIX_KEY_document.bin, .idx and .json")
       .required();
   flags.add_switch("--split-sentences", options.split_sentences,
-                   "every sentence becomes a sequence of its own, in PREFIX_KEY_sentence.bin, .idx and .json");
+                   "write every sentence as its own sequence, to PREFIX_KEY_sentence.bin, .idx and .json");
   flags.add("--lang", &options.lang, "LANGUAGE", "language of --split-sentences: " + join(sentence_languages(), ", "))
       .only_with("--split-sentences", [&options] { return options.split_sentences; });
   flags
       .add_switch("--keep-newlines", options.keep_newlines,
-                  "with --split-sentences: a sentence keeps the line breaks and blanks that follow it")
+                  "with --split-sentences: keep the line breaks and blanks after a sentence")
       .only_with("--split-sentences", [&options] { return options.split_sentences; });
   flags.add_switch("--append-eod", options.append_eod,
-                   "end every document that is not empty with the end-of-document token");
+                   "append the end-of-document token to every document that is not empty");
   flags
       .add("--partitions", &options.partitions, "N",
-           "order the documents as Megatron-LM with N partitions does: each N-th line, then each N-th from the second, "
+           "order the documents as Megatron-LM with N partitions does: every N-th line, then every N-th from the "
+           "second, "
            "...")
       .within({1, 4096});
   flags
@@ -48,44 +48,44 @@ void add_flags(Flags& flags, PreprocessOptions& options) {
       .only_with("--partitions", [&options] { return options.partitions > 1; });
   add_tokenizer_flags(flags, options.tokenizer);
   flags
-      .add_switch("--parse-special-tokens", options.tokenizer.parse_special_tokens,
-                  "special strings in a text, such as <|endoftext|>, become their tokens, as in Megatron-LM since 2026")
+      .add_switch(
+          "--parse-special-tokens", options.tokenizer.parse_special_tokens,
+          "encode special strings in a text, such as <|endoftext|>, as their tokens, like Megatron-LM since 2026")
       .only_with("with --tokenizer-type HuggingFaceTokenizer, which always finds its tokens",
                  [&options] { return options.tokenizer.type != "HuggingFaceTokenizer"; });
   flags.section("Running");
   add_threads_flag(flags, options.workers, "--workers,--threads");
   flags
       .add("--log-interval", &options.log_interval, "N",
-           "documents between progress lines; when absent, a line every ten seconds")
+           "documents between progress lines; default: a line every ten seconds")
       .at_least(1);
-  flags.add_switch("--json", options.json, "print a summary as JSON on standard output");
+  flags.add_switch("--json", options.json, "print the summary as JSON");
 }
 
 void add_old_flags(Flags& flags) {
-  flags.foreign.acknowledge(1, "has no effect: there is one format, mmap's", "--dataset-impl");
-  flags.foreign.acknowledge(1, "has no effect: chunks size themselves", "--chunk-size");
+  flags.foreign.acknowledge(1, "has no effect: mmap is the only format", "--dataset-impl");
+  flags.foreign.acknowledge(1, "has no effect: the chunk size is chosen automatically", "--chunk-size");
   flags.foreign.acknowledge(1, "has no effect: mtl-train pads the vocabulary", "--make-vocab-size-divisible-by");
 }
 
 void check(Flags& flags, const PreprocessOptions& options) {
   check_tokenizer_flags(flags, options.tokenizer);
   auto inputs_from_stdin = std::count(options.inputs.begin(), options.inputs.end(), "-");
-  if (inputs_from_stdin > 1) flags.problem("--input -", "standard input can be read once");
+  if (inputs_from_stdin > 1) flags.problem("--input -", "standard input can be read only once");
   if (inputs_from_stdin > 0 && options.partitions > 1 && !options.keep_sequential_samples) {
     flags.problem("--input -",
                   "--partitions reads its input several times; add --keep-sequential-samples, or use a file");
   }
   const std::vector<std::string>& languages = sentence_languages();
   if (options.split_sentences && std::count(languages.begin(), languages.end(), options.lang) == 0) {
-    flags.problem("--lang " + options.lang,
-                  cat("--split-sentences has no rules for this language, only for ", join(languages, ", "),
-                      "; a text may be a list of strings, one for each sentence"));
+    flags.problem("--lang " + options.lang, cat("is not supported, only ", join(languages, ", "),
+                                                " is; without --split-sentences, a text may be a list of sentences"));
   }
   for (const std::string& key : options.json_keys) {
     if (key.find('/') != std::string::npos)
-      flags.problem("--json-keys " + key, "a key becomes part of a file's name, which cannot hold a /");
+      flags.problem("--json-keys " + key, "contains a /, but the key becomes part of a file name");
     if (std::count(options.json_keys.begin(), options.json_keys.end(), key) > 1) {
-      flags.problem("--json-keys " + key, "is named twice, so its files would be written twice");
+      flags.problem("--json-keys " + key, "is named twice; name each key once");
       break;
     }
   }
@@ -94,14 +94,13 @@ void check(Flags& flags, const PreprocessOptions& options) {
   }
 }
 
-/// Old spellings are acknowledged once.
-void note_old_flags(const PreprocessOptions& options, Console& console) {
+void report_old_spellings(const PreprocessOptions& options, Console& console) {
   auto is_vocab = [](const std::string& word) { return word == "--vocab" || starts_with(word, "--vocab="); };
   if (std::any_of(options.command.begin(), options.command.end(), is_vocab))
     console.info("--vocab: taken as --vocab-file");
 }
 
-std::string closing_line(const Json& summary) {
+std::string summary_text(const Json& summary) {
   auto number = [&](const char* key) { return summary.at(key).as_number(); };
   auto count = [&](const char* key) { return with_commas(std::llround(number(key))); };
   std::string line = cat(count("documents"), " documents, ", count("tokens"), " tokens, ",
@@ -118,10 +117,10 @@ std::string closing_line(const Json& summary) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return_large_blocks();  // decoded frames and blocks
+  return_large_blocks();  // decoders allocate whole frames and blocks
   PreprocessOptions options;
   options.command.assign(argv, argv + argc);
-  Flags flags("mtl-preprocess", "JSON lines to token files (.bin, .idx) for training");
+  Flags flags("mtl-preprocess", "tokenize JSON lines into token files (.bin, .idx) for training");
   add_flags(flags, options);
   add_old_flags(flags);
   flags.check([&] {
@@ -129,12 +128,12 @@ int main(int argc, char** argv) {
     check(flags, options);
   });
   return run_alone(flags, argc, argv, [&](Console& console) {
-    note_old_flags(options, console);
+    report_old_spellings(options, console);
     Json summary = preprocess(options, console);
     if (options.json) {
       print_out(summary.dump() + "\n");
     } else {
-      console.info(closing_line(summary));
+      console.info(summary_text(summary));
     }
     return Exit::ok;
   });

@@ -18,19 +18,19 @@ namespace {
 
 using namespace mtl;
 
-/// Text for a file has box drawings and 100 columns; for standard output, what the locale and the terminal allow.
+/// Box drawings, and 100 columns unless COLUMNS is set, for a file; what the locale and the terminal support otherwise.
 TerminalOptions text_options(bool to_file) {
-  TerminalOptions look = detect_terminal(STDOUT_FILENO);
-  if (std::getenv("COLUMNS") == nullptr && (to_file || !is_terminal(STDOUT_FILENO))) look.width = 100;
+  TerminalOptions text = detect_terminal(STDOUT_FILENO);
+  if (std::getenv("COLUMNS") == nullptr && (to_file || !is_terminal(STDOUT_FILENO))) text.width = 100;
   if (to_file) {
-    look.unicode = true;
-    look.color = false;
+    text.unicode = true;
+    text.color = false;
   }
-  look.width = std::max(look.width, 60);
-  return look;
+  text.width = std::max(text.width, 60);
+  return text;
 }
 
-Exit show(const TopoOptions& options, const Flags& flags) {
+Exit write_layout(const TopoOptions& options, const Flags& flags) {
   const bool to_file = options.output && *options.output != "-";
   if (to_file && !flags.config_file().empty()) refuse_overwriting({flags.config_file()}, {*options.output}, "--output");
   TopoReport report(options);
@@ -50,8 +50,8 @@ Exit show(const TopoOptions& options, const Flags& flags) {
 
 int main(int argc, char** argv) {
   TopoOptions options;
-  Flags flags("mtl-topo", "plans a layout of ranks: placement, memory, communication, schedule");
+  Flags flags("mtl-topo", "plan a layout of ranks: placement, memory, communication, schedule");
   add_topo_flags(flags, options);
   flags.check([&] { check_topo(flags, options); });
-  return run_main(flags, argc, argv, [&](Console&) { return show(options, flags); });
+  return run_main(flags, argc, argv, [&](Console&) { return write_layout(options, flags); });
 }

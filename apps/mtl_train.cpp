@@ -1,5 +1,5 @@
-// mtl-train: pre-trains a GPT from token files. The same command starts, resumes, or says that it is complete. Started
-// by mpirun or srun it is one rank of a job.
+// mtl-train: pre-trains a GPT from token files. The same command starts a run, resumes it, or reports that it is
+// complete. Under mpirun or srun each process is one rank of a job.
 #include <csignal>
 #include <cstdlib>
 #include <optional>
@@ -18,11 +18,11 @@
 
 namespace mtl {
 
-/// Trains from what rank 0 has found; where that proves to be damaged, from the checkpoint before it.
+/// Trains from the start that rank 0 found. While its checkpoint proves to be damaged, tries the one before it.
 Exit train_from_start(const TrainOptions& options, TrainSetup& setup, Ranks& ranks, const RankGroups& groups,
                       SignalRequests& signals, Console& console) {
   Communicator& world = groups.groups.world();
-  std::shared_ptr<const SaveDirectory> save = setup.start.save;  // keeps the lock between two tries
+  std::shared_ptr<const SaveDirectory> save = setup.start.save;  // keeps the lock from one attempt to the next
   for (std::vector<std::string> damaged;;) {
     const auto find = [&] {
       return damaged.empty() ? std::move(setup.start) : find_start(options, save, damaged, console);
@@ -51,8 +51,9 @@ Exit train_from_start(const TrainOptions& options, TrainSetup& setup, Ranks& ran
   }
 }
 
-/// Chooses options.device, as far as this rank can alone. The environment is changed here, while there is one thread.
-RankDevice settle_device(TrainOptions& options, Flags& flags, const RankEnvironment& launched) {
+/// Chooses options.device from what this rank alone can see. Sets NCCL's defaults here because setenv needs a process
+/// of one thread.
+RankDevice choose_own_device(TrainOptions& options, Flags& flags, const RankEnvironment& launched) {
   RankDevice own = choose_rank_device(options.device_name, options.dry_run, launched, options.parallel.gpus_per_node);
   if (!own.choice.problem.empty()) flags.problem("--device " + options.device_name, own.choice.problem);
   options.device = own.choice.device;
@@ -63,8 +64,8 @@ RankDevice settle_device(TrainOptions& options, Flags& flags, const RankEnvironm
   return own;
 }
 
-/// Collective: every rank uses its GPU from now on; the plan of the rank that needs most is compared with the GPU that
-/// has least free memory, before any rank allocates.
+/// Collective: selects each rank's GPU, then checks the largest plan against the GPU with the least free memory, before
+/// any rank allocates.
 void check_gpus(const TrainOptions& options, const RankDevice& own, const TrainSetup& setup, Communicator& world) {
   const auto memory = [&] {
     use_cuda_device(own.ordinal);
@@ -78,17 +79,17 @@ void check_gpus(const TrainOptions& options, const RankDevice& own, const TrainS
   });
 }
 
-/// The device of all ranks, which is settled when they can communicate.
-Device agree_on_device(TrainOptions& options, const RankDevice& own, const TrainSetup& setup, Ranks& ranks,
-                       MpiSession& session, Console& console) {
+/// Collective: chooses one device for all ranks, and checks that the run fits on it.
+Device choose_common_device(TrainOptions& options, const RankDevice& own, const TrainSetup& setup, Ranks& ranks,
+                            MpiSession& session, Console& console) {
   const DeviceChoice choice = agree_on_device(options.device_name, own, session.hosts(), *session.control_group(),
                                               [](const char* name) -> const char* { return std::getenv(name); });
   if (ranks.is_rank_zero() && !choice.text.empty()) console.info(choice.text);
-  const bool is_other = choice.device != options.device;
+  const bool has_changed = choice.device != options.device;
   options.device = choice.device;
   if (options.tf32 && choice.device != Device::cuda)
     throw UsageError(std::vector<Problem>{{"--tf32", "needs a GPU on every rank: the CPU multiplies in fp32"}});
-  if (is_other && ranks.rank() == 0) check_fit(options, setup.start, ranks.launched(), console);
+  if (has_changed && ranks.rank() == 0) check_fit(options, setup.start, ranks.launched(), console);
   if (choice.device == Device::cuda) check_gpus(options, own, setup, *session.control_group());
   return choice.device;
 }
@@ -104,10 +105,12 @@ Exit train(TrainOptions& options, TrainSetup& setup, const RankDevice& own, Rank
     return Exit::ok;
   }
   if (ranks.rank() == 0) check_fit(options, setup.start, ranks.launched(), console);
-  std::signal(SIGPIPE, SIG_IGN);  // a reader of the log that leaves does not end the run
+  std::signal(SIGPIPE, SIG_IGN);  // the run survives a reader that closes the log's pipe
   RankGroups groups;
   groups.rank = ranks.launched().rank;
-  const auto agree = [&](MpiSession& session) { return agree_on_device(options, own, setup, ranks, session, console); };
+  const auto agree = [&](MpiSession& session) {
+    return choose_common_device(options, own, setup, ranks, session, console);
+  };
   groups.groups =
       ranks.connect(layout_of(options.parallel, groups.rank).grid, options.parallel.timeout_minutes * 60, agree);
   if (MpiSession* session = ranks.session()) {
@@ -124,20 +127,20 @@ int main(int argc, char** argv) {
   mtl::TrainOptions options;
   options.command_line = mtl::join({argv, argv + argc}, " ");
   mtl::Flags flags("mtl-train",
-                   "pre-train a GPT language model; the same command starts, resumes, or says that it is complete");
+                   "pre-train a GPT language model; the same command starts, resumes, or reports that it is complete");
   mtl::Ranks ranks("mtl-train");
   std::optional<mtl::SignalRequests> signals;
   mtl::RankDevice device;
   flags.check([&] {
-    // Before anything slow, and before any other thread, MPI's too: threads inherit that these signals are blocked.
+    // Before anything slow, and before any other thread starts, MPI's included: threads inherit the blocked signals.
     if (!options.dry_run && !flags.wants_dump()) {
       signals.emplace();
       const char* ended = "mtl-train: ended by a signal before the first iteration; the same command starts again";
       signals->end_at_once(ranks.is_rank_zero() ? ended : "");
     }
-    if (options.dry_run) ranks.need_no_other_ranks();
+    if (options.dry_run) ranks.ignore_unsupported_launcher();
     mtl::settle_world_size(options, ranks.launched().world);
-    device = mtl::settle_device(options, flags, ranks.launched());
+    device = mtl::choose_own_device(options, flags, ranks.launched());
   });
   mtl::TrainSetup setup;
   mtl::add_train_flags(flags, options, setup.start);
@@ -146,7 +149,8 @@ int main(int argc, char** argv) {
     mtl::prepare_training(options, flags, ranks.rank() == 0, setup);
   };
   return mtl::run_ranks(flags, argc, argv, ranks, prepare, [&](mtl::Console& console) {
-    const bool is_alone = options.dry_run || ranks.launched().world == 1;  // otherwise ranks agree first
+    const bool is_alone =
+        options.dry_run || ranks.launched().world == 1;  // otherwise reported once the ranks have agreed
     if (is_alone && ranks.is_rank_zero() && !device.choice.text.empty()) console.info(device.choice.text);
     return mtl::train(options, setup, device, ranks, signals, console);
   });

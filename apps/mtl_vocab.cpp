@@ -17,23 +17,25 @@ void add_flags(Flags& flags, VocabOptions& options) {
            "text, or JSON lines (*.jsonl, *.json), plain or compressed with gzip, xz or zstd; `-` is standard input")
       .append()
       .required();
-  flags.add("--format", &options.format, "FORMAT", "what the files hold: auto (by name), jsonl, text")
+  flags.add("--format", &options.format, "FORMAT", "input format (auto: by file name)")
       .one_of({"auto", "jsonl", "text"});
   flags.add("--json-key,--json-keys", &options.json_key, "KEY", "key of the text in JSON lines")
       .only_with("with --format text", [&options] { return options.format != "text"; });
   flags
       .add("--unit", &options.unit, "UNIT",
-           "what is cut into words as one text: document (the whole file or JSON value), line")
+           "text that is split into words at once (document: a whole file or JSON value)")
       .one_of({"document", "line"});
   flags.section("Vocabulary");
-  flags.add("--vocab-size", &options.vocab_size, "N", "tokens to end with, the special ones and the 256 bytes included")
+  flags
+      .add("--vocab-size", &options.vocab_size, "N",
+           "size of the vocabulary, special tokens and the 256 bytes included")
       .required()
       .within({256, 1 << 24});
   flags
       .add("--special-tokens", &options.special_tokens, "TOKEN...",
-           "tokens that stand for no text, with ids from 0 on; none when nothing follows")
+           "tokens that no text encodes to, with ids from 0; none when nothing follows")
       .or_none();
-  flags.add("--min-frequency", &options.min_frequency, "N", "join no pair that occurs less often").at_least(0);
+  flags.add("--min-frequency", &options.min_frequency, "N", "merge only pairs that occur at least N times").at_least(0);
   flags
       .add("--output-prefix", &options.output_prefix, "PREFIX",
            "write PREFIX-vocab.json, PREFIX-merges.txt, PREFIX-tokenizer.json")
@@ -41,10 +43,10 @@ void add_flags(Flags& flags, VocabOptions& options) {
   flags.section("Running");
   flags
       .add("--max-words", &options.max_words, "N",
-           "different words to make room for, which memory grows with; a text with more is an error")
+           "most distinct words, which bounds memory; a text with more is an error")
       .within({1, 1e9});
   add_threads_flag(flags, options.threads);
-  flags.add_switch("--json", options.json, "print a summary as JSON on standard output");
+  flags.add_switch("--json", options.json, "print the summary as JSON");
 }
 
 void check(Flags& flags, const VocabOptions& options) {
@@ -54,14 +56,14 @@ void check(Flags& flags, const VocabOptions& options) {
                   cat("must be at least ", least, ": 256 bytes and the special tokens"));
   }
   if (std::count(options.inputs.begin(), options.inputs.end(), "-") > 1)
-    flags.problem("--input -", "standard input can be read once");
+    flags.problem("--input -", "standard input can be read only once");
   const auto& special = options.special_tokens;
   for (auto token = special.begin(); token != special.end(); ++token) {
-    if (token->empty()) flags.problem("--special-tokens", "a token needs at least one character");
+    if (token->empty()) flags.problem("--special-tokens", "contains an empty token");
     if (std::find(special.begin(), token, *token) != token)
       flags.problem("--special-tokens " + *token, "is named twice");
     if (std::count(byte_stand_ins().begin(), byte_stand_ins().end(), *token) > 0) {
-      flags.problem("--special-tokens " + *token, "stands for a byte");
+      flags.problem("--special-tokens " + *token, "is the name of a byte token");
     }
   }
 }
@@ -69,9 +71,9 @@ void check(Flags& flags, const VocabOptions& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return_large_blocks();  // decoded frames and blocks
+  return_large_blocks();  // decoders allocate whole frames and blocks
   VocabOptions options;
-  Flags flags("mtl-vocab", "a byte-level BPE vocabulary learned from text");
+  Flags flags("mtl-vocab", "learn a byte-level BPE vocabulary from text");
   add_flags(flags, options);
   flags.check([&] {
     options.config_file = flags.config_file();

@@ -24,13 +24,13 @@ const RankEnvironment& Ranks::launched() {
   return *launched_;
 }
 
-void Ranks::need_no_other_ranks() {
+void Ranks::ignore_unsupported_launcher() {
   int own = rank();
   try {
     launched();
   } catch (const Error&) {
     launched_ = RankEnvironment{};
-    launched_->rank = own;  // of several that were started only one speaks
+    launched_->rank = own;  // so that only one of several processes prints
   }
 }
 

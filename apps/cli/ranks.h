@@ -32,8 +32,8 @@ class Ranks {
 
   /// The rank of this process, without MPI. Throws Error(usage) for a launcher that is not supported.
   const RankEnvironment& launched();
-  /// For a run that needs no other ranks: where launched() would throw, this process counts as alone from here on.
-  void need_no_other_ranks();
+  /// For a run that needs no other ranks: where launched() would throw, it returns a world of one from now on.
+  void ignore_unsupported_launcher();
   /// Also where launched() throws.
   int rank();
   /// True on the rank that prints for the user.

@@ -9,7 +9,7 @@ for model in a b; do
   echo '{"<|endoftext|>": 7}' >"$WORK/$model/vocab.json"
   echo '#version: 0.2' >"$WORK/$model/merges.txt"
   expect_exit 0 mtl-convert --load "$WORK/$model" --save "$WORK/$model.mtl" --to mtl --verify
-  expect_text "$WORK/err" "verified: every tensor is what was read; logits of [0-9]+ positions differ by at most 0 "
+  expect_text "$WORK/err" "verified: all tensors equal the source's; logits at [0-9]+ positions differ by at most 0 "
   [ -f "$WORK/$model.mtl/iter_0000000/manifest.json" ] || fail "no checkpoint of $model"
   expect_exit 0 mtl-convert --load "$WORK/$model.mtl" --save "$WORK/$model.back/" --to hf --verify
   for file in model.safetensors generation_config.json vocab.json merges.txt; do
@@ -24,7 +24,7 @@ for model in llama_model/{llama,mistral,qwen2,neox} family_model/{llama3,qwen3,n
   name=${model##*/}
   golden=$TESTS/golden/$model
   expect_exit 0 mtl-convert --load "$golden" --save "$WORK/$name.mtl" --to mtl --verify
-  expect_text "$WORK/err" "verified: every tensor is what was read; logits of [0-9]+ positions differ by at most 0 "
+  expect_text "$WORK/err" "verified: all tensors equal the source's; logits at [0-9]+ positions differ by at most 0 "
   expect_exit 0 mtl-convert --load "$WORK/$name.mtl" --save "$WORK/$name.hf" --verify
   expect_same "${golden%_bin}/model.safetensors" "$WORK/$name.hf/model.safetensors"
   expect_same <(compact "$golden/config.json") <(compact "$WORK/$name.hf/config.json")
@@ -315,6 +315,6 @@ expect_text "$WORK/err" 'the number of query groups 1 is not a multiple of --ten
 
 for size in 5gb 2e30GB; do
   expect_exit 2 mtl-convert "${from[@]}" --save "$WORK/x" --max-shard-size $size
-  expect_text "$WORK/err" "max-shard-size $size +is not a size from 1 byte to .*in this spelling: 5GB"
+  expect_text "$WORK/err" "max-shard-size $size +is not a size from 1 byte to .*spelled as in 5GB"
 done
 finish

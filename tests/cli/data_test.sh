@@ -22,7 +22,7 @@ expect_text err 'mtl-data: unknown command ordr; did you mean order\?'
 expect_exit 2 mtl-data zzzzzz
 expect_text err 'the commands are info, verify, cat, .*, order'
 expect_exit 2 mtl-data items_short
-expect_text err 'what shall be done with items_short\? For example: mtl-data info items_short'
+expect_text err 'items_short names token files; put a command first, for example: mtl-data info items_short'
 
 # --- info ---
 expect_output mtl-data info items_short <<'END'

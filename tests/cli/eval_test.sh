@@ -75,7 +75,7 @@ for what in '--load +' '--data-path, --input +give one of them' '--seq-length 0 
   expect_text err "$what"
 done
 expect_exit 2 mtl-eval --load b
-expect_text err 'one of them is needed'
+expect_text err 'one of them is required: the data to score'
 expect_exit 2 mtl-eval --load b --data-path ids_text_document --tokenizer-type NullTokenizer --vocab-size 70000
 expect_text err 'the tokenizer has 70000'
 expect_exit 2 mtl-eval --load b --data-path ids_text_document --format text

@@ -102,7 +102,7 @@ expect_text "$WORK/err" 'did you mean --smooth'
 expect_exit 2 mtl-plot "$WORK/a.jsonl" --terminal --json --smooth 0 --names a,b
 expect_text "$WORK/err" '^mtl-plot: 3 problems'
 expect_exit 2 mtl-plot "$WORK/a.jsonl" --y ,
-expect_text "$WORK/err" '--y , +holds an empty name'
+expect_text "$WORK/err" '--y , +contains an empty name'
 
 # Messages name the file as given; a read error is not the end of the file.
 expect_exit 65 mtl-plot /dev/null
