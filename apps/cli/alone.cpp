@@ -18,14 +18,14 @@ int run_alone(Flags& flags, int argc, const char* const* argv, const std::functi
   flags.check([&] {
     flags.problem(cat(job.launcher, " -n ", job.world),
                   cat("starts ", flags.program(), " ", job.world, " times, each with all of the work and the same ",
-                      "output; start it without ", job.launcher, ": it has no ranks, but --threads"));
+                      "output; start it without ", job.launcher, ": it runs as one process, with --threads"));
   });
   frame.is_rank_zero = job.rank == 0;
   frame.report = [&](const std::string& message, Exit) {
     if (frame.is_rank_zero)
       std::fprintf(stderr, "%s: %s\n", flags.program().c_str(), printable_message(message).c_str());
     else
-      std::this_thread::sleep_for(kRankZeroFirst);  // a launcher ends all as soon as one of them ends
+      std::this_thread::sleep_for(kRankZeroFirst);  // the launcher ends the job as soon as one process ends
   };
   return run_main(flags, argc, argv, run, frame);
 }

@@ -1,13 +1,12 @@
-// The frame of a main that is not a rank of a job: run_main, which refuses to run several times side by side.
+// run_main for tools without ranks: refuses to run as several processes of one job.
 #pragma once
 
 #include "cli/run_main.h"
 
 namespace mtl {
 
-/// As run_main. When a launcher has started several processes, each would do all of the work, their output mixed and
-/// their files written over one another: that is a problem with the configuration, which the first of them reports.
-/// `prepare`: see Flags::parse.
+/// Like run_main, but a launcher that started several processes is a problem with the configuration: each would do all
+/// of the work and overwrite the files of the others. Rank 0 reports it. `prepare`: see Flags::parse.
 int run_alone(Flags& flags, int argc, const char* const* argv, const std::function<Exit(Console&)>& run,
               const std::function<void()>& prepare = {});
 

@@ -1,4 +1,4 @@
-// Flags that choose the model's architecture: the same in mtl-train and in mtl-topo.
+// Flags for the model's architecture, shared by mtl-train and mtl-topo.
 #pragma once
 
 #include <functional>
@@ -10,8 +10,8 @@ namespace mtl {
 
 inline constexpr std::int64_t kMostLayers = 1 << 12;
 
-/// Sizes, kinds of layers, and dropout: what decides how much memory a model takes. `is_loaded`: whether the
-/// architecture is a loaded model's, with which flags only have to agree.
+/// Adds --model, sizes, kinds of layers, dropout, and their checks. `is_loaded` is called after parsing: true if a
+/// loaded model gives the architecture, with which flags must agree.
 void add_architecture_flags(Flags& flags, TrainOptions& options, const std::function<bool()>& is_loaded);
 
 }  // namespace mtl

@@ -14,10 +14,10 @@ namespace mtl {
 namespace {
 
 constexpr const char* kMessage =
-    ": a file became shorter while it was in use, or its disk failed (bus error): a token file, a model or a "
-    "checkpoint; see that it is whole and start again\n";
+    ": bus error: a token file, a model or a checkpoint became shorter while it was in use, or its disk failed; check "
+    "the file and start again\n";
 
-/// All that a handler may touch: memory made before, and write.
+/// Prepared in advance: a signal handler must not allocate.
 char message[512];
 std::size_t message_bytes = 0;
 

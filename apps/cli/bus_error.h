@@ -1,13 +1,12 @@
-// A file that is mapped and becomes shorter, or whose disk fails, raises SIGBUS in the thread that reads it. Inside
-// read_mapped that becomes an error; elsewhere the process ends with a message.
+// Reading a mapped file that became shorter, or whose disk fails, raises SIGBUS. read_mapped turns it into an error;
+// elsewhere the process ends with a message.
 #pragma once
 
 #include <string>
 
 namespace mtl {
 
-/// From now on SIGBUS that read_mapped does not take ends the process with a message that begins with `program`, and
-/// with the status of a failed read.
+/// Makes SIGBUS outside of read_mapped end the process with Exit::io and a message that begins with `program`.
 void explain_bus_errors(const std::string& program);
 
 }  // namespace mtl

@@ -1,4 +1,4 @@
-// mtl-data cat: the documents of token files, as ids or as text.
+// mtl-data cat: prints the documents of token files, as ids or as text.
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -26,8 +26,8 @@ void print_documents(const DataCatOptions& options, Console& console) {
       fail(Exit::usage, "--begin ", options.begin, ": ", data.prefix(), " has ", data.documents(), " documents");
     }
     printer.warn_about(data, console);
-    const std::int64_t rest = data.documents() - options.begin;
-    const std::int64_t end = options.begin + std::min(rest, options.count.value_or(rest));
+    const std::int64_t available = data.documents() - options.begin;
+    const std::int64_t end = options.begin + std::min(available, options.count.value_or(available));
     for (std::int64_t i = options.begin; i < end; ++i) printer.print(data, i);
   }
   printer.warn_of_changes(console);
@@ -37,13 +37,14 @@ void print_documents(const DataCatOptions& options, Console& console) {
 
 int data_cat(int argc, const char* const* argv) {
   DataCatOptions options;
-  Flags flags("mtl-data cat",
-              "prints the documents of token files, one a line: ids, or with a tokenizer JSON lines of text, which "
-              "mtl-preprocess reads");
-  flags.positional("PREFIX", options.prefixes, "token files, named without .bin or .idx, or by either file");
+  Flags flags(
+      "mtl-data cat",
+      "print the documents of token files, one per line: as ids or, with a tokenizer, as JSON lines of text that "
+      "mtl-preprocess reads");
+  flags.positional("PREFIX", options.prefixes, "prefix of the token files, or either of the two files");
   flags.section("Documents");
-  flags.add("--begin", &options.begin, "N", "the first document to print, counted from 0").at_least(0);
-  flags.add("--count", &options.count, "N", "how many documents to print; all that are left when absent").at_least(0);
+  flags.add("--begin", &options.begin, "N", "first document to print, counted from 0").at_least(0);
+  flags.add("--count", &options.count, "N", "documents to print; default: all from --begin on").at_least(0);
   add_data_print_flags(flags, options.print);
   flags.check([&] {
     check_data_print_flags(flags, options.print);

@@ -1,4 +1,4 @@
-// mtl-data export: all tokens as one NumPy array.
+// mtl-data export: writes all tokens as one NumPy array.
 #include <bit>
 #include <string>
 #include <vector>
@@ -30,10 +30,10 @@ void export_tokens(const DataExportOptions& options, Console& console) {
   ByteProgress progress(console, data.bin_bytes());
   AtomicFile file(options.output);
   file.write(npy_header(data.type(), data.tokens()));
-  for (std::string_view rest = data.bin_file().text(); !rest.empty();) {
-    const std::string_view chunk = rest.substr(0, kChunk);
+  for (std::string_view unwritten = data.bin_file().text(); !unwritten.empty();) {
+    const std::string_view chunk = unwritten.substr(0, kChunk);
     file.write(chunk);
-    rest.remove_prefix(chunk.size());
+    unwritten.remove_prefix(chunk.size());
     progress.add(chunk.size());
   }
   data.check_sizes();
@@ -47,16 +47,17 @@ void export_tokens(const DataExportOptions& options, Console& console) {
 
 int data_export(int argc, const char* const* argv) {
   DataExportOptions options;
-  Flags flags("mtl-data export", "writes all tokens as one array that NumPy loads");
-  flags.positional("PREFIX", options.prefixes, "token files, named without .bin or .idx, or by either file");
+  Flags flags("mtl-data export", "write all tokens as one NumPy array");
+  flags.positional("PREFIX", options.prefixes, "prefix of the token files, or either of the two files");
   flags.section("Output");
-  flags.add("--output", &options.output, "FILE.npy", "the array: one dimension, in the type of the token files")
+  flags
+      .add("--output", &options.output, "FILE.npy", "file for the array: one dimension, in the type of the token files")
       .required();
   flags.check([&] {
     options.config_file = flags.config_file();
     check_one_prefix(flags, options.prefixes);
     if (flags.was_given("--output") && !ends_with(options.output, ".npy")) {
-      flags.problem("--output " + options.output, "does not end in .npy, the only format that is supported");
+      flags.problem("--output " + options.output, "does not end in .npy, the only supported format");
     }
   });
   return run_alone(flags, argc, argv, [&](Console& console) {

@@ -6,22 +6,26 @@ namespace mtl {
 
 void add_data_flags(Flags& flags, DataOptions& data) {
   DataPathOptions& paths = data.paths;
-  flags.add("--data-path", &paths.data_path, "WORDS", "token files PREFIX.bin and .idx; several, or WEIGHT PREFIX ...");
-  flags.add("--data-args-path", &paths.data_args_path, "FILE", "read the words of --data-path from here");
+  flags.add("--data-path", &paths.data_path, "WORDS",
+            "prefix of token files, several prefixes, or WEIGHT PREFIX pairs");
+  flags.add("--data-args-path", &paths.data_args_path, "FILE", "read the words of --data-path from FILE");
   flags.add("--train-data-path", &paths.train_data_path, "WORDS", "training data, instead of a share of --data-path");
-  flags.add("--valid-data-path", &paths.valid_data_path, "WORDS", "the same for validation");
-  flags.add("--test-data-path", &paths.test_data_path, "WORDS", "the same for the test");
+  flags.add("--valid-data-path", &paths.valid_data_path, "WORDS", "validation data, likewise");
+  flags.add("--test-data-path", &paths.test_data_path, "WORDS", "test data, likewise");
   flags.add("--per-split-data-args-path", &paths.per_split_data_args_path, "FILE",
-            "read the words of these three from a JSON file");
+            "read the words of the last three flags from a JSON file");
   flags.add("--split", &paths.split, "A,B,C", "shares of training, validation and test");
-  flags.add("--seq-length", &data.seq_length, "N", "tokens of a sample; required").within({1, INT32_MAX});
-  flags.add("--data-order", &data.order, "ORDER", "Megatron-LM's, or one that is computed and not stored")
+  flags.add("--seq-length", &data.seq_length, "N", "tokens per sample; required").within({1, INT32_MAX});
+  flags
+      .add("--data-order", &data.order, "ORDER",
+           "order of samples: Megatron-LM's, or one that is computed instead of stored")
       .one_of({"megatron", "feistel"});
-  flags.add("--dataloader-type", &data.dataloader_type, "TYPE", "one pass in order, or shuffled epochs")
+  flags
+      .add("--dataloader-type", &data.dataloader_type, "TYPE", "one pass in the data set's order, or reshuffled epochs")
       .one_of({"single", "cyclic"});
   flags
       .add_switch("--no-data-sharding", data.data_sharding,
-                  "cyclic: the ranks share one permutation instead of owning a part each")
+                  "with cyclic: let all ranks share one permutation instead of owning a part each")
       .inverted();
 }
 
@@ -30,25 +34,24 @@ void add_batch_flags(Flags& flags, BatchOptions& batch) {
   flags.add("--rampup-batch-size", &batch.rampup, "START INCREMENT SAMPLES",
             "grow the batch from START to --global-batch-size over the first SAMPLES");
   flags.add("--step-batch-size-schedule", &batch.schedule, "STEPS",
-            "sizes from so many tokens on, such as \"0:768 250B:1536\"");
+            "batch sizes by tokens consumed, such as \"0:768 250B:1536\"");
   flags.add_switch("--decrease-batch-size-if-needed", batch.decrease_if_needed,
-                   "cut batch sizes down to multiples of a micro-batch on every data-parallel rank");
+                   "round batch sizes down to multiples of micro-batch size x data-parallel size");
   flags.add("--train-iters", &batch.train_iters, "N", "updates to make").at_least(1);
   flags.add("--train-samples", &batch.train_samples, "N", "samples to train on, instead of --train-iters").at_least(1);
   flags.add("--eval-interval", &batch.eval_interval, "N", "updates between validations")
       .at_least(1)
       .only_with("with --eval-iters 0", [&batch] { return batch.eval_iters != 0; });
-  flags.add("--eval-iters", &batch.eval_iters, "N", "global batches of a validation; 0 for none").at_least(0);
+  flags.add("--eval-iters", &batch.eval_iters, "N", "global batches per validation; 0: none").at_least(0);
 }
 
 void settle_data_flags(Flags& flags, const DataOptions& data, BatchOptions& batch, std::int64_t data_parallel) {
   if (data.paths.is_per_split() && flags.was_given("--split"))
-    flags.problem("--split " + data.paths.split,
-                  "divides --data-path; with a path for each split there is nothing to divide");
+    flags.problem("--split " + data.paths.split, "divides --data-path; leave it out with a path for each split");
   if (batch.schedule.empty() || batch.global_batch_size) return;
   try {
     batch.global_batch_size = batch.sizes(data_parallel, data.seq_length).largest();
-  } catch (const Error&) {  // check_batches says what is wrong
+  } catch (const Error&) {  // check_batches reports it
   }
 }
 

@@ -1,4 +1,4 @@
-// The flags that decide which samples a run sees and in which order: mtl-train's and mtl-data order's.
+// Flags for the samples of a run and their order, shared by mtl-train and mtl-data order.
 #pragma once
 
 #include "cli/flags.h"
@@ -6,11 +6,12 @@
 
 namespace mtl {
 
-/// Token files, their split, and the order of their samples.
+/// Adds flags for token files, their split, and the order of their samples.
 void add_data_flags(Flags& flags, DataOptions& data);
-/// Batch sizes and the number of updates.
+/// Adds flags for batch sizes and the number of updates.
 void add_batch_flags(Flags& flags, BatchOptions& batch);
-/// Relations between them that need to know what was given; a check. Fills in what a schedule of sizes implies.
+/// For a Flags::check function: refuses --split with a path for each split; with --step-batch-size-schedule alone, sets
+/// the global batch size to the largest one of the schedule.
 void settle_data_flags(Flags& flags, const DataOptions& data, BatchOptions& batch, std::int64_t data_parallel);
 
 }  // namespace mtl

@@ -1,4 +1,4 @@
-// mtl-data info: what token files hold.
+// mtl-data info: prints counts, sizes and lengths of token files.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -26,10 +26,10 @@ std::string draw_histogram(const LengthHistogram& summary) {
   const std::int64_t tallest = *std::max_element(first, last);
   std::string out = "\n  tokens in a sequence      sequences\n";
   for (auto bucket = first; bucket != last; ++bucket) {
-    const std::size_t number = bucket - buckets.begin();
-    const std::int64_t begin = bucket_begin(number), end = bucket_end(number);
+    const std::size_t index = bucket - buckets.begin();
+    const std::int64_t begin = bucket_begin(index), end = bucket_end(index);
     const std::string range = begin == end ? cat(begin) : cat(with_commas(begin), " - ", with_commas(end));
-    const std::size_t bar = (*bucket * kWidth + tallest - 1) / tallest;  // one # at least
+    const std::size_t bar = (*bucket * kWidth + tallest - 1) / tallest;  // rounded up: at least one #
     out += format("  %20s %14s", range.c_str(), with_commas(*bucket).c_str());
     out += bar == 0 ? "\n" : cat("  ", std::string(bar, '#'), "\n");
   }
@@ -80,9 +80,9 @@ Json to_json(const IndexedDataset& data) {
 
 int data_info(int argc, const char* const* argv) {
   DataInfoOptions options;
-  Flags flags("mtl-data info", "what token files hold: counts, sizes, the lengths of sequences");
-  flags.positional("PREFIX", options.prefixes, "token files, named without .bin or .idx, or by either file");
-  flags.add_switch("--json", options.json, "one JSON object a line for each PREFIX, schema mtl-data-info/1");
+  Flags flags("mtl-data info", "print counts, sizes and sequence lengths of token files");
+  flags.positional("PREFIX", options.prefixes, "prefix of the token files, or either of the two files");
+  flags.add_switch("--json", options.json, "print one JSON line per PREFIX, schema mtl-data-info/1");
   flags.check([&] { check_prefixes(flags, options.prefixes); });
   return run_alone(flags, argc, argv, [&](Console&) {
     for (std::size_t i = 0; i < options.prefixes.size(); ++i) {

@@ -1,4 +1,4 @@
-// mtl-data merge: several token files joined into one, as Megatron-LM's merge_datasets does.
+// mtl-data merge: joins token files, as Megatron-LM's merge_datasets does.
 #include <memory>
 #include <string>
 #include <vector>
@@ -35,19 +35,19 @@ void merge(const DataMergeOptions& options, Console& console) {
 int data_merge(int argc, const char* const* argv) {
   DataMergeOptions options;
   options.output.command = command_words(argc, argv);
-  Flags flags("mtl-data merge", "joins token files: the documents of the first, then of the second, ...");
-  flags.positional("PREFIX", options.prefixes, "token files, named without .bin or .idx, in the order to be joined");
+  Flags flags("mtl-data merge", "join token files: the documents of the first, then of the second, ...");
+  flags.positional("PREFIX", options.prefixes, "prefixes of the token files, in the order to join them");
   flags.section("Input");
   flags.add("--input", &options.input, "DIR",
-            "join all token files of this folder instead, by name in byte order, as Megatron-LM's merge_datasets");
+            "join all token files of a folder instead, by name in byte order, as Megatron-LM's merge_datasets does");
   add_data_output_flags(flags, options.output);
-  flags.foreign.acknowledge(0, "has no effect: the files say whether they have modes", "--multimodal");
+  flags.foreign.acknowledge(0, "has no effect: the files record whether they have modes", "--multimodal");
   flags.check([&] {
     if (options.input.empty() == options.prefixes.empty()) {
       flags.problem("PREFIX, --input",
                     options.input.empty()
                         ? "name the token files, or their folder with --input DIR"
-                        : "token files are named without --input, which takes one folder: mtl-data merge A B ...");
+                        : "give one of them; --input takes a folder, token files need no flag: mtl-data merge A B ...");
     }
   });
   return run_alone(flags, argc, argv, [&](Console& console) {

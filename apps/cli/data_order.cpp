@@ -1,4 +1,4 @@
-// mtl-data order: the samples that mtl-train, given the same data and batch flags, would see, in their order.
+// mtl-data order: prints the samples that mtl-train reads with the same data and batch flags, in order.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -28,7 +28,7 @@ struct DataOrderOptions {
 void add_flags(Flags& flags, DataOrderOptions& options) {
   flags.section("Data");
   add_data_flags(flags, options.data);
-  flags.add("--dataset", &options.dataset, "NAME", "which part to print").one_of({"train", "valid", "test"});
+  flags.add("--dataset", &options.dataset, "NAME", "split to print").one_of({"train", "valid", "test"});
   flags.add("--seed", &options.seed, "N", "seed of the order").within({0, UINT32_MAX});
   flags.section("Batches and length");
   add_batch_flags(flags, options.batch);
@@ -38,7 +38,7 @@ void add_flags(Flags& flags, DataOrderOptions& options) {
                             "--eod-mask-loss --reset-position-ids --reset-attention-mask --no-mmap-bin-files");
   flags.foreign.acknowledge(1, no_effect, "--num-workers --data-cache-path");
   flags.section("Output");
-  flags.add_switch("--tokens", options.tokens, "print the ids of every sample too");
+  flags.add_switch("--tokens", options.tokens, "print the token ids of every sample, too");
 }
 
 void check(Flags& flags, DataOrderOptions& options) {
@@ -51,7 +51,7 @@ void check(Flags& flags, DataOrderOptions& options) {
   check_data_options(options.data, report);
 }
 
-/// {"sample":17,"dataset":0,"documents":[4,6],"offsets":[12,3]} and the tokens when asked for.
+/// {"sample":17,"dataset":0,"documents":[4,6],"offsets":[12,3]}; `with_tokens` adds "tokens".
 std::string sample_line(const BlendedDataset& dataset, std::int64_t index, bool with_tokens) {
   const auto append_list = [](std::string& out, const auto& numbers) {
     for (std::size_t i = 0; i < numbers.size(); ++i) {
@@ -71,7 +71,7 @@ std::string sample_line(const BlendedDataset& dataset, std::int64_t index, bool 
   return out + "}\n";
 }
 
-/// A sampler for every rank.
+/// One sampler per rank.
 std::vector<Sampler> samplers_of(const DataOrderOptions& options, const BlendedDataset& dataset) {
   std::vector<Sampler> samplers;
   for (std::int64_t rank = 0; rank < options.data_parallel_size; ++rank) {
@@ -92,10 +92,10 @@ void print_order(const DataOrderOptions& options, const SplitSources& sources) {
   const BatchSizes sizes = options.batch.sizes(options.data_parallel_size, options.data.seq_length);
   const std::int64_t updates = options.batch.train_samples ? sizes.count_iterations(*options.batch.train_samples)
                                                            : options.batch.train_iters.value_or(0);
-  const auto which = static_cast<std::size_t>(options.split());
+  const auto split = static_cast<std::size_t>(options.split());
   const auto counts = count_samples(options.batch.run_length(updates, options.data_parallel_size));
-  if (counts[which] == 0) return;
-  if (!sources[which]) {
+  if (counts[split] == 0) return;
+  if (!sources[split]) {
     fail(Exit::usage,
          options.data.paths.is_per_split() ? cat("--", options.dataset, "-data-path is not given")
                                            : cat("--split ", options.data.paths.split),
@@ -103,14 +103,14 @@ void print_order(const DataOrderOptions& options, const SplitSources& sources) {
   }
   DataFiles files;
   const auto dataset =
-      open_split(files, *sources[which], counts[which],
+      open_split(files, *sources[split], counts[split],
                  {.seq_length = options.data.seq_length, .seed = options.seed, .order = options.data.order_kind()});
   if (options.data.sampler_kind() == SamplerKind::single)
-    require_samples(*sources[which], options.split(), *dataset, counts[which]);
+    require_samples(*sources[split], options.split(), *dataset, counts[split]);
   std::vector<Sampler> samplers = samplers_of(options, *dataset);
   const bool is_training = options.split() == Split::train;
   const std::int64_t iterations =
-      is_training ? updates : counts[which] / options.batch.global_on(options.data_parallel_size);
+      is_training ? updates : counts[split] / options.batch.global_on(options.data_parallel_size);
   for (std::int64_t iteration = 0, consumed = 0; iteration < iterations; ++iteration) {
     const std::int64_t size = is_training ? sizes.running(consumed) : sizes.largest();
     for (Sampler& sampler : samplers) {
@@ -128,7 +128,7 @@ void print_order(const DataOrderOptions& options, const SplitSources& sources) {
 
 int data_order(int argc, const char* const* argv) {
   DataOrderOptions options;
-  Flags flags("mtl-data order", "which tokens make each sample, in the order that a training run consumes them");
+  Flags flags("mtl-data order", "print which tokens make each sample, in the order that a training run consumes them");
   add_flags(flags, options);
   flags.check([&] { check(flags, options); });
   SplitSources sources;

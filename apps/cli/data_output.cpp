@@ -31,9 +31,8 @@ void report(const DataOutputOptions& options, const TokenFilesMade& made, Consol
 
 void add_data_output_flags(Flags& flags, DataOutputOptions& options) {
   flags.section("Output");
-  flags.add("--output-prefix", &options.output_prefix, "PREFIX", "the token files to make, without .bin or .idx")
-      .required();
-  flags.add_switch("--json", options.json, "print what was made as JSON on standard output, schema mtl-data-made/1");
+  flags.add("--output-prefix", &options.output_prefix, "PREFIX", "prefix of the token files to write").required();
+  flags.add_switch("--json", options.json, "print the result as JSON, schema mtl-data-made/1");
   flags.section("Running");
   add_threads_flag(flags, options.threads);
   flags.check([&] { options.config_file = flags.config_file(); });
@@ -47,7 +46,8 @@ std::vector<std::string> command_words(int argc, const char* const* argv) {
 
 void make_and_report(const DataOutputOptions& options, const std::vector<const IndexedDataset*>& inputs,
                      const MergeTraits& traits, const std::vector<DataPart>& parts, Console& console) {
-  const MakeOptions make{options.command, resolve_threads(options.threads), options.config_file};
+  const MakeOptions make{
+      .command = options.command, .threads = resolve_threads(options.threads), .config_file = options.config_file};
   report(options, make_token_files(make, inputs, traits, parts, console), console);
 }
 

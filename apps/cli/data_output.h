@@ -17,13 +17,13 @@ struct DataOutputOptions {
   std::vector<std::string> command;  // as typed, for provenance
 };
 
-/// --output-prefix, --json, --threads.
+/// Adds --output-prefix, --json and --threads.
 void add_data_output_flags(Flags& flags, DataOutputOptions& options);
 
-/// The words of a command line, the program's name and the command first.
+/// "mtl-data", the command and its flags.
 std::vector<std::string> command_words(int argc, const char* const* argv);
 
-/// make_token_files, then prints what was made: on stdout with --json, schema mtl-data-made/1, else on stderr.
+/// Calls make_token_files and prints the result: on stdout with --json, schema mtl-data-made/1, else on stderr.
 void make_and_report(const DataOutputOptions& options, const std::vector<const IndexedDataset*>& inputs,
                      const MergeTraits& traits, const std::vector<DataPart>& parts, Console& console);
 

@@ -43,10 +43,10 @@ std::string ids_json(std::int64_t document, const std::vector<Ids>& sequences) {
 
 void add_data_print_flags(Flags& flags, DataPrintOptions& options) {
   flags.section("Output");
-  flags.add_switch("--ids", options.ids, "print token ids, also when a tokenizer is given");
-  flags.add_switch("--json", options.json, "print ids as JSON too, one object a line; text is JSON anyway");
-  flags.add_switch("--plain", options.plain, "print text as it is, each document followed by a newline, not as JSON");
-  flags.add_switch("--keep-eod", options.keep_eod, "show the end-of-document token that ends a text");
+  flags.add_switch("--ids", options.ids, "print token ids even if a tokenizer is given");
+  flags.add_switch("--json", options.json, "print ids as JSON lines, too; text is always JSON without --plain");
+  flags.add_switch("--plain", options.plain, "print text as it is instead of JSON, with a newline after each document");
+  flags.add_switch("--keep-eod", options.keep_eod, "keep the end-of-document token at the end of a text");
   add_tokenizer_flags(flags, options.tokenizer);
 }
 
@@ -54,11 +54,11 @@ void check_data_print_flags(Flags& flags, const DataPrintOptions& options) {
   check_optional_tokenizer(flags, options.tokenizer);
   const bool as_text = names_tokenizer(options.tokenizer) && !options.ids;
   if (options.tokenizer.vocab_size && !names_tokenizer(options.tokenizer)) {
-    flags.problem("--vocab-size", "tells the size of a NullTokenizer; add --tokenizer-type NullTokenizer");
+    flags.problem("--vocab-size", "is the size of a NullTokenizer; add --tokenizer-type NullTokenizer");
   }
-  if (options.plain && options.json) flags.problem("--plain", "and --json exclude each other");
-  if (options.plain && !as_text) flags.problem("--plain", "is about text: give a tokenizer, and no --ids");
-  if (options.keep_eod && !as_text) flags.problem("--keep-eod", "is about text: ids always show every token");
+  if (options.plain && options.json) flags.problem("--plain", "excludes --json; give one of them");
+  if (options.plain && !as_text) flags.problem("--plain", "applies to text; give a tokenizer, and leave out --ids");
+  if (options.keep_eod && !as_text) flags.problem("--keep-eod", "applies to text; ids always include every token");
 }
 
 DocumentPrinter::DocumentPrinter(const DataPrintOptions& options)
@@ -70,7 +70,8 @@ void DocumentPrinter::warn_about(const IndexedDataset& data, Console& console) c
   if (tokenizer_) warn_of_other_tokenizer(data, *tokenizer_, console);
 }
 
-/// The sequences of one document, as text without the end-of-document token that mtl-preprocess --append-eod added.
+/// Returns the sequences of a document. For text, drops the end-of-document token at its end unless --keep-eod is
+/// given.
 std::vector<Ids> DocumentPrinter::read(const IndexedDataset& data, std::int64_t document) const {
   std::vector<Ids> sequences;
   for (std::int64_t i = data.document_begin(document); i < data.document_begin(document + 1); ++i) {
@@ -83,21 +84,23 @@ std::vector<Ids> DocumentPrinter::read(const IndexedDataset& data, std::int64_t 
   return sequences;
 }
 
-/// Not every id sequence is what its text becomes: a tokenizer may normalize, drop or add; bytes may be no UTF-8.
+/// Decodes ids, and counts texts that would encode to other ids: a tokenizer may normalize, drop or add; bytes may not
+/// be UTF-8.
 std::string DocumentPrinter::decode_and_compare(const Ids& ids) {
   std::string text = decode_lossy(tokenizer_->decode(ids));
   if (encoder_) {
-    Ids again;
-    encoder_->append(text, again);
-    if (again != ids) ++changed_;
+    Ids encoded;
+    encoder_->append(text, encoded);
+    if (encoded != ids) ++changed_;
   }
   return text;
 }
 
 void DocumentPrinter::warn_of_changes(Console& console) const {
   if (changed_ == 0) return;
-  console.warn(cat(changed_, changed_ == 1 ? " text" : " texts",
-                   " would become other tokens with these tokenizer flags: what was encoded is not all in the text"));
+  console.warn(
+      cat(changed_, changed_ == 1 ? " text" : " texts",
+          " would become other tokens with these tokenizer flags: the text does not hold all that was encoded"));
 }
 
 std::string DocumentPrinter::text_line(std::int64_t document, const std::vector<Ids>& sequences) {
@@ -108,7 +111,7 @@ std::string DocumentPrinter::text_line(std::int64_t document, const std::vector<
     append_json_string(text, decode_and_compare(ids));
     return text;
   });
-  // NullTokenizer cannot read an empty text, but no text at all.
+  // NullTokenizer refuses an empty text but takes an empty list.
   std::string value = texts.empty() && tokenizer_->type() != "NullTokenizer" ? "\"\"" : cat("[", join(texts, ","), "]");
   if (texts.size() == 1) value = texts.front();
   return cat("{\"document\":", document, ",\"text\":", value, "}\n");
@@ -122,7 +125,7 @@ void DocumentPrinter::print(const IndexedDataset& data, std::int64_t document) {
   } catch (const Error& error) {
     if (error.code() != Exit::bad_data) throw;
     fail(Exit::bad_data, data.prefix(), ": document ", document, ": ", error.what(),
-         "; is it the tokenizer that the data was made with?");
+         "; was the data made with this tokenizer?");
   }
 }
 

@@ -1,4 +1,4 @@
-// Documents on standard output, one a line: what cat and sample of mtl-data share.
+// Prints documents on standard output, one per line, for cat and sample of mtl-data.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct DataPrintOptions {
   bool keep_eod = false;
 };
 
-/// --ids, --json, --plain, --keep-eod, and the tokenizer flags.
+/// Adds --ids, --json, --plain, --keep-eod, and the tokenizer flags.
 void add_data_print_flags(Flags& flags, DataPrintOptions& options);
 void check_data_print_flags(Flags& flags, const DataPrintOptions& options);
 
@@ -31,10 +31,10 @@ void check_data_print_flags(Flags& flags, const DataPrintOptions& options);
 class DocumentPrinter {
  public:
   explicit DocumentPrinter(const DataPrintOptions& options);
-  /// Warns when a data set was made with another tokenizer than the one that is about to decode it.
+  /// Warns if the data set was made with another tokenizer than the one that decodes it.
   void warn_about(const IndexedDataset& data, Console& console) const;
   void print(const IndexedDataset& data, std::int64_t document);
-  /// Warns when there were documents whose text mtl-preprocess would give other ids.
+  /// Warns if mtl-preprocess would encode printed texts to other ids. Only JSON without --keep-eod is checked.
   void warn_of_changes(Console& console) const;
 
  private:
@@ -44,9 +44,9 @@ class DocumentPrinter {
   std::string decode_and_compare(const Ids& ids);
 
   const DataPrintOptions& options_;
-  std::unique_ptr<Tokenizer> tokenizer_;  // none: print ids
-  std::unique_ptr<Encoder> encoder_;
-  std::int64_t changed_ = 0;  // texts that would become other ids
+  std::unique_ptr<Tokenizer> tokenizer_;  // null: print ids
+  std::unique_ptr<Encoder> encoder_;      // null: texts are not checked
+  std::int64_t changed_ = 0;              // texts that would encode to other ids
 };
 
 }  // namespace mtl

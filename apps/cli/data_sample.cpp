@@ -1,4 +1,4 @@
-// mtl-data sample: documents of token files drawn at random.
+// mtl-data sample: prints documents of token files drawn at random.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -33,13 +33,11 @@ void print_sample(const DataSampleOptions& options, Console& console) {
 
 int data_sample(int argc, const char* const* argv) {
   DataSampleOptions options;
-  Flags flags("mtl-data sample", "prints documents of token files that are drawn at random, as cat prints them");
-  flags.positional("PREFIX", options.prefixes, "token files, named without .bin or .idx, or by either file");
+  Flags flags("mtl-data sample", "print documents of token files drawn at random, as cat does");
+  flags.positional("PREFIX", options.prefixes, "prefix of the token files, or either of the two files");
   flags.section("Documents");
-  flags.add("--count", &options.count, "N", "how many different documents to print, in the order of the file")
-      .at_least(0);
-  flags.add("--seed", &options.seed, "N", "seed of the draw: the same seed draws the same documents")
-      .within({0, UINT32_MAX});
+  flags.add("--count", &options.count, "N", "distinct documents to print, in the order of the file").at_least(0);
+  flags.add("--seed", &options.seed, "N", "seed of the draw").within({0, UINT32_MAX});
   add_data_print_flags(flags, options.print);
   flags.check([&] {
     check_data_print_flags(flags, options.print);

@@ -1,4 +1,4 @@
-// mtl-data split: the documents of token files divided into several, in their order.
+// mtl-data split: divides the documents of token files into several token files, in order.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -63,7 +63,7 @@ std::vector<std::int64_t> bounds_of_counts(const IndexedDataset& data, const std
     throw UsageError(
         {{"--counts " + list, cat(sum > data.documents() ? "is more" : "is fewer", " than the ",
                                   with_commas(data.documents()), " documents of ", data.prefix(),
-                                  has_rest ? "" : "; write `rest` for the part that takes what the others leave")}});
+                                  has_rest ? "" : "; write `rest` for the part that takes the remainder")}});
   }
   std::vector<std::int64_t> bounds{0};
   for (const std::int64_t count : counts) {
@@ -112,7 +112,7 @@ void check_options(Flags& flags, const DataSplitOptions& options) {
   if (options.weights.empty() == options.counts.empty()) {
     flags.problem("--weights, --counts", "give one of them: the shares of the parts, or their documents");
   }
-  if (!options.counts.empty() && options.by == "tokens") flags.problem("--by tokens", "goes with --weights");
+  if (!options.counts.empty() && options.by == "tokens") flags.problem("--by tokens", "applies only to --weights");
   check_numbers(flags, options);
   const std::vector<std::string> names = part_names(options);
   const std::size_t parts = words_of(options.weights.empty() ? options.counts : options.weights).size();
@@ -121,7 +121,7 @@ void check_options(Flags& flags, const DataSplitOptions& options) {
   }
   for (const std::string& name : names) {
     if (name.empty() || name.find('/') != std::string::npos) {
-      flags.problem("--names " + options.names, cat("`", name, "` cannot end the name of a file"));
+      flags.problem("--names " + options.names, cat("`", name, "` cannot be part of a file name"));
     }
   }
   if (std::set<std::string>(names.begin(), names.end()).size() != names.size()) {
@@ -134,15 +134,16 @@ void check_options(Flags& flags, const DataSplitOptions& options) {
 int data_split(int argc, const char* const* argv) {
   DataSplitOptions options;
   options.output.command = command_words(argc, argv);
-  Flags flags("mtl-data split", "divides the documents of token files into several token files, in their order");
-  flags.positional("PREFIX", options.prefixes, "token files, named without .bin or .idx, or by either file");
+  Flags flags("mtl-data split", "divide the documents of token files into several token files, in order");
+  flags.positional("PREFIX", options.prefixes, "prefix of the token files, or either of the two files");
   flags.section("Parts");
-  flags.add("--weights", &options.weights, "W,W,...", "the share of each part, such as 0.98,0.01,0.01 or 98,1,1");
+  flags.add("--weights", &options.weights, "W,W,...", "share of each part, such as 0.98,0.01,0.01 or 98,1,1");
   flags.add("--counts", &options.counts, "N,N,...",
-            "the documents of each part instead; `rest` for the one that takes what is left, such as rest,1000,1000");
-  flags.add("--names", &options.names, "NAME,...",
-            "what the parts are called: PREFIX_NAME; train,valid,test for three parts, train,valid for two");
-  flags.add("--by", &options.by, "UNIT", "what weights divide: documents or tokens; documents stay whole")
+            "documents of each part instead; `rest` takes the remainder, as in rest,1000,1000");
+  flags.add(
+      "--names", &options.names, "NAME,...",
+      "names of the parts, for files PREFIX_NAME; default: train,valid for two parts, train,valid,test for three");
+  flags.add("--by", &options.by, "UNIT", "unit that --weights divides; documents stay whole")
       .one_of({"documents", "tokens"});
   add_data_output_flags(flags, options.output);
   flags.check([&] { check_options(flags, options); });

@@ -1,4 +1,4 @@
-// mtl-data stats: how often each token occurs, and how long documents and sequences are.
+// mtl-data stats: prints frequencies of tokens, and lengths of documents and sequences.
 #include <memory>
 #include <optional>
 #include <string>
@@ -40,7 +40,7 @@ DataStats collect(const DataStatsOptions& options, const IndexedDataset& data, c
   if (const auto vocabulary = find_vocabulary_size(options.tokenizer, tokenizer, data)) {
     stats.vocab_size = vocabulary->size;
     if (std::ssize(counts) > vocabulary->size) {
-      check_token_range(data, vocabulary->size, threads);  // says where
+      check_token_range(data, vocabulary->size, threads);  // throws, and names the place
     }
   }
   stats.ids = summarize_tokens(counts);
@@ -63,7 +63,7 @@ std::string describe_ids(const DataStats& stats) {
     out += cat(" of ", with_commas(*stats.vocab_size), "; ", with_commas(*stats.vocab_size - stats.ids.used),
                " never occur");
   }
-  out += format("\n  entropy     %.3f bits a token (each id by its frequency alone)\n", stats.ids.entropy);
+  out += format("\n  entropy     %.3f bits per token (of ids drawn by frequency)\n", stats.ids.entropy);
   out += "  coverage    ";
   for (std::size_t i = 0; i < kCoveredShares.size(); ++i) {
     out += cat(i > 0 ? ", " : "", with_commas(stats.ids.coverage[i]), " ids make ",
@@ -88,7 +88,7 @@ std::string describe_lengths(const DataStats& stats) {
        {heading, length_cells("documents", stats.documents), length_cells("sequences", stats.sequences)}) {
     out += format("\n  %-10s", row.front().c_str());
     for (std::size_t i = 1; i < row.size(); ++i) {
-      const bool is_wide = i == 1 || i + 2 >= row.size();  // the number, the largest, the mean
+      const bool is_wide = i == 1 || i + 2 >= row.size();  // number, max, mean
       out += format(is_wide ? " %10s" : " %8s", row[i].c_str());
     }
   }
@@ -160,10 +160,9 @@ void print_stats(const DataStatsOptions& options, Console& console) {
 
 int data_stats(int argc, const char* const* argv) {
   DataStatsOptions options;
-  Flags flags("mtl-data stats", "how often each token occurs, and how long documents and sequences are");
+  Flags flags("mtl-data stats", "print token frequencies, and lengths of documents and sequences");
   flags.section("Output");
-  flags.add("--top", &options.top, "N", "how many of the most frequent ids to list, with a tokenizer as text too")
-      .at_least(0);
+  flags.add("--top", &options.top, "N", "most frequent ids to list, with a tokenizer as text, too").at_least(0);
   add_inspection_flags(flags, options, "mtl-data-stats/1");
   return run_alone(flags, argc, argv, [&](Console& console) {
     print_stats(options, console);

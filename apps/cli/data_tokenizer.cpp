@@ -16,9 +16,9 @@ void check_optional_tokenizer(Flags& flags, const TokenizerOptions& options) {
 }
 
 void add_inspection_flags(Flags& flags, DataInspection& options, const std::string& schema) {
-  flags.positional("PREFIX", options.prefixes, "token files, named without .bin or .idx, or by either file");
+  flags.positional("PREFIX", options.prefixes, "prefix of the token files, or either of the two files");
   flags.section("Output");
-  flags.add_switch("--json", options.json, "one JSON object a line for each PREFIX, schema " + schema);
+  flags.add_switch("--json", options.json, "print one JSON line per PREFIX, schema " + schema);
   add_tokenizer_flags(flags, options.tokenizer);
   flags.section("Running");
   add_threads_flag(flags, options.threads);

@@ -1,4 +1,4 @@
-// The tokenizer of the commands that can do without: given, documents are text; else they are ids.
+// The optional tokenizer of mtl-data: with one, commands print text; without, ids.
 #pragma once
 
 #include <cstdint>
@@ -14,26 +14,26 @@
 
 namespace mtl {
 
-/// Any tokenizer flag asks for one, except --vocab-size by itself: that is the size of a vocabulary, of whatever kind.
+/// True if flags name a tokenizer. --vocab-size alone does not: it is the size of any vocabulary.
 bool names_tokenizer(const TokenizerOptions& options);
 
-/// check_tokenizer_flags when a tokenizer is named. Call it in a Flags::check function.
+/// For a Flags::check function: check_tokenizer_flags if a tokenizer is named.
 void check_optional_tokenizer(Flags& flags, const TokenizerOptions& options);
 
-/// Options of the commands that look at every token, verify and stats.
+/// Options of the commands that read every token, verify and stats.
 struct DataInspection {
   std::vector<std::string> prefixes;
   TokenizerOptions tokenizer;
   bool json = false;
   std::int64_t threads = 0;
 };
-/// PREFIX..., --json with the name of its schema, the tokenizer flags, --threads, and their checks.
+/// Adds PREFIX..., --json with the name of its schema, the tokenizer flags, --threads, and their checks.
 void add_inspection_flags(Flags& flags, DataInspection& options, const std::string& schema);
 
-/// The tokenizer that is named, or none.
+/// Returns the named tokenizer, or null.
 std::unique_ptr<Tokenizer> load_optional_tokenizer(const TokenizerOptions& options);
 
-/// A warning when PREFIX.json says that the data was made with another tokenizer than this one.
+/// Warns if PREFIX.json says that the data was made with another tokenizer.
 void warn_of_other_tokenizer(const IndexedDataset& data, const Tokenizer& tokenizer, Console& console);
 
 /// The size of the vocabulary and its source: the tokenizer, --vocab-size, or PREFIX.json. Empty without any of them.

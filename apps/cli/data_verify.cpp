@@ -1,4 +1,4 @@
-// mtl-data verify: whether token files keep every rule of their format.
+// mtl-data verify: checks token files against every rule of their format.
 #include <cstdio>
 #include <optional>
 #include <string>
@@ -18,9 +18,9 @@ namespace {
 struct Verdict {
   std::string prefix;
   Exit code = Exit::ok;
-  std::string message;                     // of the first rule that is broken
+  std::string message;                     // about the first broken rule
   std::optional<BrokenRule::Place> place;  // where it is broken
-  std::string summary;                     // of sound files
+  std::string summary;                     // if no rule is broken
   Json figures = Json::object();
 };
 
@@ -92,7 +92,6 @@ Exit verify_all(const DataInspection& options, Console& console) {
     const Verdict verdict = verify(options, tokenizer.get(), prefix);
     print_out(options.json ? to_json(verdict).dump() + "\n" : to_text(verdict));
     if (verdict.code == Exit::ok) continue;
-    // Not through the console: an error is printed with --quiet, too.
     std::fprintf(stderr, "%s: %s\n", console.program().c_str(), verdict.message.c_str());
     if (worst != Exit::bad_data) worst = verdict.code;
   }
@@ -103,10 +102,9 @@ Exit verify_all(const DataInspection& options, Console& console) {
 
 int data_verify(int argc, const char* const* argv) {
   DataInspection options;
-  Flags flags(
-      "mtl-data verify",
-      "checks token files against every rule of their format, against PREFIX.json where there is one, and ids against "
-      "--vocab-size or a tokenizer; names the first rule that is broken and the byte where it shows");
+  Flags flags("mtl-data verify",
+              "check token files against every rule of their format, against PREFIX.json if it exists, and ids against "
+              "--vocab-size or a tokenizer; report the first broken rule and its byte");
   add_inspection_flags(flags, options, "mtl-data-verify/1");
   return run_alone(flags, argc, argv, [&](Console& console) { return verify_all(options, console); });
 }

@@ -71,7 +71,7 @@ expect_text err 'merge_in/a9.idx: is missing'
 expect_exit 74 mtl-data merge --input nowhere --output-prefix again
 expect_exit 2 mtl-data merge --output-prefix again
 expect_exit 2 mtl-data merge --input merge_in named --output-prefix again
-expect_text err 'token files are named without --input'
+expect_text err 'give one of them; --input takes a folder'
 [ -e again.bin ] && fail 'a merge that failed left a file'
 
 # --- verify ---
@@ -181,7 +181,7 @@ expect_text err '--counts 2,3 +is fewer than the [0-9]+ documents of default_tex
 expect_exit 2 mtl-data split default_text_document --output-prefix x --weights 1,0.0000001
 expect_text err 'valid +would have none of the'
 expect_exit 2 mtl-data split default_text_document --output-prefix x --weights 1,-1,a --counts 1 --names b,b,c/d
-for problem in '`-1` is not a positive number' '`a` is not a positive' 'two parts have the same name' '`c/d` cannot end'; do
+for problem in '`-1` is not a positive number' '`a` is not a positive' 'two parts have the same name' '`c/d` cannot be part of'; do
   expect_text err "$problem"
 done
 ls x* 2>/dev/null && fail 'split: a refused split left files'

@@ -98,7 +98,7 @@ expect_same null_text_document.bin items_short.bin
 expect_same null_text_document.idx items_short.idx
 # shellcheck disable=SC2086
 expect_exit 65 mtl-data cat "$INDEXED/null70000_text_document" $GPT2
-expect_text err 'null70000_text_document: document [0-9]+: .*; is it the tokenizer that the data was made with\?'
+expect_text err 'null70000_text_document: document [0-9]+: .*; was the data made with this tokenizer\?'
 expect_exit 2 mtl-data cat items_short --tokenizer-type GPT2BPETokenizer
 expect_text err '--vocab-file +is needed'
 mtl-data cat items_long 2>err | head -1 >out
