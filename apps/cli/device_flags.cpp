@@ -3,8 +3,7 @@
 namespace mtl {
 
 void add_device_flag(Flags& flags, std::string& name) {
-  flags
-      .add("--device", &name, "NAME", "where to compute: a GPU (cuda), the CPU, or auto: the GPU where one can be used")
+  flags.add("--device", &name, "NAME", "device to compute on (auto: a GPU if one can be used)")
       .one_of({"auto", "cpu", "cuda"});
 }
 
@@ -18,7 +17,7 @@ DeviceChoice describe_choice(const std::string& name, const CudaDevice& found, b
     if (found.usable()) {
       out.device = Device::cuda;
       out.text = "computing on " + found.text();
-    } else if (found.has_driver) {  // a machine without one has no GPU to speak of
+    } else if (found.has_driver) {  // without a driver there is nothing to report
       out.why_not = found.why_not;
       out.text = cat("computing on the CPU: ", found.why_not);
     }

@@ -1,4 +1,4 @@
-// --device: where a program computes.
+// --device: the device that a program computes on.
 #pragma once
 
 #include "base/console.h"
@@ -8,24 +8,25 @@
 
 namespace mtl {
 
-/// `name` is auto until a user chooses.
+/// Adds --device, whose default is the value of `name`.
 void add_device_flag(Flags& flags, std::string& name);
 
-/// The meaning of a name of --device on this machine.
+/// What --device NAME means on this machine.
 struct DeviceChoice {
   Device device = Device::cpu;
-  std::string text;     // what to report; empty where the machine has no GPU
+  std::string text;     // what to report; empty for cpu, and for auto without NVIDIA's driver
   std::string problem;  // why that device cannot be used; else empty
   std::string why_not;  // why auto did not choose a GPU, on a machine that has NVIDIA's driver; else empty
 };
 
-/// `dry`: nothing is computed, so that cuda needs no GPU, only a program that has its kernels.
+/// Chooses the device for `name`: auto, cpu or cuda. With `dry` nothing is computed: cuda needs no GPU, only a program
+/// that has kernels for one.
 DeviceChoice choose_device(const std::string& name, bool dry = false);
 
-/// The same, for a GPU that was looked for.
+/// The same for auto or cuda, from the result of find_cuda_device().
 DeviceChoice describe_choice(const std::string& name, const CudaDevice& found, bool dry = false);
 
-/// The same for programs that compute alone: reports the choice. Throws UsageError where the device cannot be used.
+/// choose_device() for tools without ranks: reports the choice. Throws UsageError if the device cannot be used.
 Device device_to_use(const std::string& name, Console& console);
 
 }  // namespace mtl

@@ -13,19 +13,18 @@ namespace mtl {
 
 namespace {
 
-/// Bytes by which recomputation shrinks the largest plan; below 0 where it enlarges it.
+/// Bytes by which recomputation shrinks the largest plan; negative if it enlarges it.
 std::int64_t recompute_savings(TrainOptions options, const GptConfig& config, const MemoryPlan& plan) {
   options.parallel.recompute_granularity = options.parallel.checkpoint_method = {};
   options.parallel.recompute_activations = options.parallel.checkpoint_activations = false;
-  const std::vector<RankPlan> kept = plan_run(options, config);
+  const std::vector<RankPlan> without = plan_run(options, config);
   const Space where = plan.device == Device::cpu ? Space::host : Space::device;
-  return static_cast<std::int64_t>(largest_plan(kept).plan.total_bytes(where) - plan.total_bytes(where));
+  return static_cast<std::int64_t>(largest_plan(without).plan.total_bytes(where) - plan.total_bytes(where));
 }
 
-/// A line of a description.
 std::string line(const char* what, const std::string& value) { return format("  %-34s %s\n", what, value.c_str()); }
 
-/// Ranks that each hold a part of a role.
+/// Number of ranks that a role is sharded over.
 std::int64_t ranks_of(const PrecisionRole& role, const TrainOptions& options) {
   return role.is_shared_out && options.parallel.distributed_optimizer ? options.parallel.data() : 1;
 }
@@ -51,7 +50,7 @@ std::string describe_precision(const TrainOptions& options) {
   for (const PrecisionRole& role : roles) {
     const std::int64_t ranks = ranks_of(role, options);
     out += line(role.role, cat(short_name(role.dtype), ", ", role.bytes(), " bytes a parameter",
-                               ranks > 1 ? cat(", shared out to ", ranks, " ranks") : ""));
+                               ranks > 1 ? cat(", sharded over ", ranks, " ranks") : ""));
   }
   return out + line("bytes a parameter on a rank", cat(bytes_of_rank(roles, options)));
 }
@@ -138,8 +137,8 @@ std::string describe_run(const TrainOptions& options, const GptConfig& config) {
     add_parts(plan.device == Device::cpu ? "memory in bytes\n" : "pinned memory of the host in bytes\n", Space::host);
   }
   if (savings) {
-    out += line("less than with all activations", format("%14s  %s", with_commas(*savings).c_str(),
-                                                         human_bytes(std::max<std::int64_t>(0, *savings)).c_str()));
+    out += line("saved by recomputation", format("%14s  %s", with_commas(*savings).c_str(),
+                                                 human_bytes(std::max<std::int64_t>(0, *savings)).c_str()));
   }
   out += "a checkpoint\n" + size("tensors", saved_bytes);
   return roofline ? out + roofline_text(*roofline) : out;

@@ -1,4 +1,4 @@
-// The plan of a run, before it starts.
+// mtl-train --dry-run: the plan of a run.
 #pragma once
 
 #include <string>
@@ -7,7 +7,8 @@
 
 namespace mtl {
 
-/// Parameters, memory by category, tokens and FLOPs of a step, size of a checkpoint: a table, or JSON with --json.
+/// Describes parameters, precision, memory by category, tokens and FLOPs of a step, the size of a checkpoint and, with
+/// --roofline, the least time of a step: as text, or as JSON with --json.
 std::string describe_run(const TrainOptions& options, const GptConfig& config);
 
 }  // namespace mtl

@@ -15,7 +15,7 @@ namespace mtl {
 
 namespace {
 
-constexpr std::int64_t kTokensAtATime = 4096;
+constexpr std::int64_t kTokensPerPass = 4096;
 
 std::int64_t checked_seq_length(const EvalOptions& options, const GptConfig& config) {
   std::int64_t length = options.seq_length.value_or(config.max_positions);
@@ -85,7 +85,7 @@ EvalReport evaluate(const EvalOptions& options, Console& console) {
   std::unique_ptr<Tokenizer> tokenizer;
   std::unique_ptr<TokenSource> tokens;
   if (options.inputs.empty()) {
-    tokenizer_of_model(options.tokenizer, source, console);  // one that is named must fit the model here too
+    tokenizer_of_model(options.tokenizer, source, console);  // checks that a tokenizer named by flags fits the model
     tokens = open_token_files(options.data_path);
     report.data = {options.data_path};
   } else {
@@ -95,22 +95,22 @@ EvalReport evaluate(const EvalOptions& options, Console& console) {
   }
   Model model(source, resolve_threads(options.threads), compute_dtype(options.dtype),
               device_to_use(options.device, console));
-  std::int64_t batch = options.batch_size.value_or(std::max<std::int64_t>(1, kTokensAtATime / report.seq_length));
+  std::int64_t batch = options.batch_size.value_or(std::max<std::int64_t>(1, kTokensPerPass / report.seq_length));
   Scorer scorer(model, batch, report.seq_length);
 
-  double began = now_seconds();
+  double start = now_seconds();
   for (std::vector<std::int32_t> ids; tokens->next(ids);) {
-    for (std::span<const std::int32_t> rest = ids; !rest.empty();) {  // a text may come in one piece
-      auto piece = rest.first(std::min<std::size_t>(rest.size(), kTokensAtATime));
+    for (std::span<const std::int32_t> unscored = ids; !unscored.empty();) {  // a text may arrive in one piece
+      auto piece = unscored.first(std::min<std::size_t>(unscored.size(), kTokensPerPass));
       scorer.push(piece);
-      rest = rest.subspan(piece.size());
+      unscored = unscored.subspan(piece.size());
       show_progress(console, scorer.score(), tokens->total());
     }
   }
   scorer.finish();
   console.end_progress();
   const Score& score = scorer.score();
-  report.seconds = now_seconds() - began;
+  report.seconds = now_seconds() - start;
   report.stream_tokens = scorer.pushed();
   report.bytes = tokens->bytes();
   report.tokens = score.tokens;

@@ -17,10 +17,10 @@ struct EvalOptions {
   std::vector<std::string> inputs;  // texts
   std::string format = "guess";     // of the texts: guess, text or jsonl
   std::string json_key = "text";
-  std::optional<std::int64_t> seq_length;           // the model's positions when empty
+  std::optional<std::int64_t> seq_length;           // empty: all positions of the model
   std::optional<std::int64_t> batch_size;           // empty: windows that make 4,096 tokens
-  std::optional<std::int64_t> num_attention_heads;  // where the model's files do not hold them
-  std::string dtype = "float32";                    // what the model computes in
+  std::optional<std::int64_t> num_attention_heads;  // for files that do not state them
+  std::string dtype = "float32";                    // of computation, weights and cache
   TokenizerOptions tokenizer;
   std::string device = "auto";
   std::int64_t threads = 0;
@@ -33,10 +33,10 @@ struct EvalReport {
   double loss = 0;  // mean, nats a token
   double perplexity = 0;
   std::int64_t tokens = 0;         // predicted
-  std::int64_t stream_tokens = 0;  // read: one more
+  std::int64_t stream_tokens = 0;  // read, the first one included
   std::int64_t windows = 0;
   std::int64_t seq_length = 0;
-  std::optional<std::int64_t> bytes;  // of the text
+  std::optional<std::int64_t> bytes;  // of the text; empty for token files
   double seconds = 0;
 
   std::optional<double> bits_per_byte() const;
@@ -45,7 +45,7 @@ struct EvalReport {
   Json json() const;
 };
 
-/// Throws UsageError for flags that do not fit the model.
+/// Scores the data. Throws UsageError for flags that do not fit the model, Error(bad_data) for fewer than two tokens.
 EvalReport evaluate(const EvalOptions& options, Console& console);
 
 }  // namespace mtl

@@ -5,7 +5,7 @@
 
 namespace mtl {
 
-std::vector<std::string> check_model_tokenizer_flags(Flags& flags, const TokenizerOptions& given) {
+void check_model_tokenizer_flags(Flags& flags, const TokenizerOptions& given) {
   std::vector<std::string> names;
   for (const char* flag :
        {"--tokenizer-type", "--vocab-file", "--merge-file", "--tokenizer-model",
@@ -14,7 +14,6 @@ std::vector<std::string> check_model_tokenizer_flags(Flags& flags, const Tokeniz
     if (flags.was_given(flag)) names.push_back(flag);
   }
   if (names != std::vector<std::string>{"--vocab-size"} && !names.empty()) check_tokenizer_flags(flags, given);
-  return names;
 }
 
 ModelSupplement supplement_of(const TokenizerOptions& given, std::optional<std::int64_t> num_attention_heads) {
@@ -25,8 +24,8 @@ std::unique_ptr<Tokenizer> tokenizer_of_model(const TokenizerOptions& given, Mod
   auto tokenizer = choose_tokenizer(given, source.folder());
   if (tokenizer && tokenizer->vocab_size() > source.config().vocab_size) {
     throw UsageError({{"--load " + source.folder(),
-                       cat("the model knows ", source.config().vocab_size, " tokens, the tokenizer has ",
-                           tokenizer->vocab_size(), ": they do not belong together")}});
+                       cat("the tokenizer has ", tokenizer->vocab_size(), " tokens, the model only ",
+                           source.config().vocab_size, "; give the tokenizer that the model was trained with")}});
   }
   source.trim_vocabulary(tokenizer ? std::optional<std::int64_t>(tokenizer->vocab_size()) : std::nullopt, console);
   const std::int64_t vocabulary = source.config().vocab_size;

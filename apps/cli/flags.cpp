@@ -13,9 +13,9 @@ namespace mtl {
 
 namespace {
 
-// CLI11 takes a word that begins with a dash for a flag, and `--x=` for one without a value: this byte makes a value.
+// CLI11 takes a word with a leading dash for a flag, and `--x=` for a flag without a value. This byte marks a value.
 constexpr char kMark = '\x1f';
-constexpr const char* kForeign = "--\x1f";  // precedes a flag that is not declared, whatever its name
+constexpr const char* kForeign = "--\x1f";  // marks an undeclared flag
 constexpr int kMostWords = 1 << 20;         // of a list; CLI11 reads a larger number as one word per use
 
 std::string unmarked(const std::string& word) { return starts_with(word, {&kMark, 1}) ? word.substr(1) : word; }
@@ -65,7 +65,7 @@ class Flags::Config : public CLI::Config {
  public:
   explicit Config(Flags& flags) : flags_(flags) {}
 
-  /// Takes one line: CLI11 stores its value before the next, so that problem() knows the line of a value.
+  /// Reads one line at a time, so that CLI11 stores its value before the next and problem() knows the line.
   std::vector<CLI::ConfigItem> from_config(std::istream& file) const override {
     std::string text;
     std::getline(file, text);
@@ -76,9 +76,9 @@ class Flags::Config : public CLI::Config {
     std::vector<std::string> words = line->words;
     const Flag* flag = flags_.find(name);
     if (flag == nullptr) {
-      flags_.take_foreign(name, words.empty() ? "" : words[0]);
+      flags_.report_foreign(name, words.empty() ? "" : words[0]);
     } else if (!flag->option->get_configurable()) {
-      flags_.problem(name, "belongs on the command line");
+      flags_.problem(name, "is not allowed in a configuration file");
     } else if (!line->error.empty()) {
       flags_.problem(name, line->error);
     } else if (!words.empty() || !line->has_equals || flag->takes_none) {  // `name =` leaves a flag as it is
@@ -114,8 +114,8 @@ Flags::Flags(std::string program, std::string summary)
   add_switch("--help,-h", wants_help_, "print this help and exit");
   add_switch("--version", wants_version_, "print the version and exit");
   add_switch("--quiet,-q", quiet, "print errors and warnings only").option->configurable();
-  add("--config", &config_, "FILE", "read flags from FILE, one `name = value` a line; the command line wins");
-  add_switch("--dump-config", wants_dump_, "print every flag with its value and where that came from, then exit");
+  add("--config", &config_, "FILE", "read flags from FILE, one `name = value` per line; the command line wins");
+  add_switch("--dump-config", wants_dump_, "print every flag with its value and origin, then exit");
   add_switch("--list-flags", wants_list_, "");
   add_switch("--list-foreign-flags", wants_foreign_list_, "");
   section("Options");
@@ -133,7 +133,7 @@ Flags::Flag& Flags::add(const std::string& names, Setting::Variable variable, co
     if (!wrong.empty()) problem(flag->name + " " + value, wrong);
     refused_ |= !wrong.empty();
   };
-  const CLI::callback_t convert = [this, flag](const CLI::results_t& words) { return take(*flag, words), true; };
+  const CLI::callback_t convert = [this, flag](const CLI::results_t& words) { return store(*flag, words), true; };
   const bool is_switch = flag->kind() == "switch";
   flag->option = app_->add_option(names, convert, help)->group(section_)->option_text(value_name)->each(check);
   flag->option->type_size(0, is_switch ? 0 : 1)->expected(1, flag->kind() == "list" ? kMostWords : 1);
@@ -175,9 +175,9 @@ bool Flags::was_given(const std::string& name) const {
 /// Marks all values and foreign flags; the words that follow a foreign flag become its value after `=`.
 std::vector<std::string> Flags::mark_values(const std::vector<std::string>& words) const {
   std::vector<std::string> marked;
-  bool wants_one = false;  // after a flag with one value: `--title -x-` is its value, too
-  bool has_ended = false;
-  int takes = 0;  // words of the foreign flag before
+  bool needs_value = false;  // the last flag takes one value, which may begin with a dash: `--title -x-`
+  bool has_ended = false;    // after `--`
+  int takes = 0;             // words that the last foreign flag still takes
   for (const std::string& word : words) {
     const bool is_long = starts_with(word, "--"), starts_flag = word.size() > 1 && word[0] == '-' && !parse_float(word);
     const std::size_t equals = is_long ? word.find('=') : std::string::npos;
@@ -185,15 +185,15 @@ std::vector<std::string> Flags::mark_values(const std::vector<std::string>& word
       has_ended = true;
       takes = 0;
       marked.push_back(word);
-    } else if (has_ended || !starts_flag || (wants_one && !is_long && word.size() > 2)) {
-      wants_one = false;
+    } else if (has_ended || !starts_flag || (needs_value && !is_long && word.size() > 2)) {
+      needs_value = false;
       if (takes == 0)
         marked.push_back(kMark + word);
       else
         marked.back() += cat('=', kMark, word), --takes;
     } else {
       const Flag* flag = find(word.substr(0, is_long ? equals : 2));
-      wants_one =
+      needs_value =
           flag != nullptr && is_long && equals == std::string::npos && flag->option->get_items_expected_max() == 1;
       takes = flag != nullptr || equals != std::string::npos ? 0 : find_foreign(word).takes;
       marked.push_back(flag == nullptr ? kForeign + word : word);
@@ -203,8 +203,8 @@ std::vector<std::string> Flags::mark_values(const std::vector<std::string>& word
   return marked;
 }
 
-/// One use of a flag, with the words that follow it.
-void Flags::take(Flag& flag, const std::vector<std::string>& words) {
+/// Stores one use of a flag, with the words that follow it.
+void Flags::store(Flag& flag, const std::vector<std::string>& words) {
   const bool is_refused = std::exchange(refused_, false), has_none = words[0].empty();
   if (has_none && !flag.takes_none) return problem(flag.name, "needs a value: " + flag.option->get_option_text());
   const std::vector<std::string> before = flag.words();
@@ -223,7 +223,7 @@ ForeignFlags::Answer Flags::find_foreign(const std::string& name) const {
   return foreign.find(name, known);
 }
 
-void Flags::take_foreign(const std::string& name, const std::string& value) {
+void Flags::report_foreign(const std::string& name, const std::string& value) {
   const auto [kind, takes, text] = find_foreign(name);
   if (kind == ForeignFlags::Answer::acknowledged) return notice(cat(name, ": ", text));
   problem(takes > 0 && !value.empty() ? name + " " + value : name, text);
@@ -231,14 +231,14 @@ void Flags::take_foreign(const std::string& name, const std::string& value) {
     std::rotate(problems_.begin() + unknown_++, problems_.end() - 1, problems_.end());
 }
 
-/// Takes what CLI11 left: foreign flags, and words of no flag.
-void Flags::take_rest() {
+/// Reports what CLI11 could not place: foreign flags, and words without a flag.
+void Flags::report_remaining() {
   for (const std::string& word : app_->remaining()) {
     const std::size_t equals = word.find('=');
     if (word[0] == kMark)
-      problem(unmarked(word), cat("belongs to no flag; see ", program_, " --help"));
+      problem(unmarked(word), cat("is not the value of a flag; see ", program_, " --help"));
     else if (starts_with(word, kForeign))
-      take_foreign(word.substr(3, equals - 3), equals == std::string::npos ? "" : word.substr(equals + 2));
+      report_foreign(word.substr(3, equals - 3), equals == std::string::npos ? "" : word.substr(equals + 2));
   }
 }
 
@@ -253,7 +253,7 @@ void Flags::check_all(const std::function<void()>& prepare) {
     try {
       check();
     } catch (const Error&) {
-      // Otherwise it may be a consequence of what is reported anyway.
+      // With other problems, this one may be their consequence.
       if (problem_count() == 0 && !wants_dump_) throw;
     }
   }
@@ -267,21 +267,21 @@ void Flags::check_all(const std::function<void()>& prepare) {
 
 Flags::Request Flags::parse(int argc, const char* const* argv, const std::function<void()>& prepare) {
   std::vector<std::string> words = mark_values({argv + 1, argv + argc});
-  std::reverse(words.begin(), words.end());  // as CLI11 wants them
+  std::reverse(words.begin(), words.end());  // the order that CLI11 expects
   app_->parse(words);
   if (wants_help_) return Request::help;
   if (wants_version_) return Request::version;
   if (wants_list_) return Request::list_flags;
   if (wants_foreign_list_) return Request::list_foreign;
-  take_rest();
+  report_remaining();
   if (!config_.empty()) {
     std::istringstream file(read_file(config_));
-    while (file.peek() != EOF) app_->parse_from_stream(file);  // a line
+    while (file.peek() != EOF) app_->parse_from_stream(file);  // one line
     origin_ = kCommandLine;
   }
   const std::size_t before = problems_.size();
   check_all(prepare);
-  if (wants_dump_) problems_.resize(before);  // what is missing may be added to the dump
+  if (wants_dump_) problems_.resize(before);  // a dump may be incomplete
   if (!problems_.empty()) throw UsageError(problems_);
   return wants_dump_ ? Request::dump_config : Request::run;
 }

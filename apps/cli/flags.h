@@ -1,13 +1,13 @@
 // The flags of a tool: declared once, bound to an options struct, which also holds the defaults. CLI11 holds the
-// declarations, splits the words and lays out --help; this layer converts, and reports all problems at once.
+// declarations, splits the words and lays out --help; this layer converts values, and reports all problems at once.
 //
-// Values come from, in rising order: the default, --config FILE, the command line; --dump-config prints each with its
-// origin, in the format that --config reads. A repeated flag counts once, the last time, as with argparse; append() and
+// Values come from, in rising precedence: the default, --config FILE, the command line. --dump-config prints each with
+// its origin, in the format that --config reads. The last use of a repeated flag counts, as with argparse; append() and
 // repeat() add up. `--flag=value` and `--flag value` are the same; `--` ends the flags. Abbreviations are refused.
 //
-//   Flags flags("mtl-eval", "loss and perplexity of a model on a text or on token files");
+//   Flags flags("mtl-eval", "measure loss and perplexity of a model on text or token files");
 //   flags.section("Model");
-//   flags.add("--load", &options.load, "PATH", "the model: a checkpoint or a Hugging Face folder").required();
+//   flags.add("--load", &options.load, "PATH", "model: a checkpoint or a Hugging Face folder").required();
 //   flags.add("--top-k,--best", &options.top_k, "K", "draw from K tokens").at_least(1).only_with("--draw", [&] {...});
 //   flags.parse(argc, argv);
 #pragma once
@@ -62,7 +62,7 @@ class Flags {
       const char* without = starts_with(other, "--") ? "without " : "";
       return conditions.push_back({cat("has no effect ", without, other), std::move(holds), false}), *this;
     }
-    /// As only_with, for a flag whose absence changes the result: a problem, "needs OTHER".
+    /// As only_with, but reports a problem, "needs OTHER": for a flag that must not be ignored.
     Flag& needs(const std::string& other, std::function<bool()> holds) {
       return conditions.push_back({"needs " + other, std::move(holds), true}), *this;
     }
@@ -80,7 +80,7 @@ class Flags {
   Flag& add_switch(const std::string& names, bool& variable, const std::string& help) {
     return add(names, &variable, "", help);
   }
-  /// Words that belong to no flag; without this they are an error.
+  /// Declares the words that belong to no flag, which are an error otherwise.
   void positional(const std::string& value_name, std::vector<std::string>& target, const std::string& help);
 
   /// Adds a problem that parse() reports together with its own; call it from a check() function.
@@ -88,13 +88,14 @@ class Flags {
   /// Adds a message that is printed once, before the run: a flag without effect.
   void notice(const std::string& text);
   std::size_t problem_count() const { return problems_.size(); }
-  /// Runs after all values are set, before parse() throws, also when there are problems already (a flag whose value
-  /// was refused has its default then). Checks relations between flags; --dump-config is not held to them.
+  /// Registers a check of relations between flags. It runs once all values are set, before parse() throws, even if
+  /// there are problems already (a flag whose value was refused has its default then). --dump-config ignores its
+  /// problems.
   void check(std::function<void()> function) { checks_.push_back(std::move(function)); }
   /// True when the value came from the command line or a configuration file. A configuration that only repeats the
   /// default, as --dump-config writes it, gives nothing.
   bool was_given(const std::string& name) const;
-  /// --dump-config: the run does not follow.
+  /// True with --dump-config: no run follows.
   bool wants_dump() const { return wants_dump_; }
 
   /// The action that the command line requests; run_main performs it.
@@ -114,7 +115,7 @@ class Flags {
   const std::string& program() const { return program_; }
   /// The file that --config names, empty without one: an input of the program like others.
   const std::string& config_file() const { return config_; }
-  /// For stderr.
+  /// Messages for stderr, each once.
   const std::vector<std::string>& notices() const { return notices_; }
 
   bool quiet = false;
@@ -126,22 +127,22 @@ class Flags {
   static constexpr const char *kGeneral = "General", *kDefault = "default", *kCommandLine = "command line";
   Flag* find(const std::string& name) const;
   std::vector<std::string> mark_values(const std::vector<std::string>& words) const;
-  void take(Flag& flag, const std::vector<std::string>& words);
-  void take_rest();
+  void store(Flag& flag, const std::vector<std::string>& words);
+  void report_remaining();
   ForeignFlags::Answer find_foreign(const std::string& name) const;
-  void take_foreign(const std::string& name, const std::string& value);
+  void report_foreign(const std::string& name, const std::string& value);
   void check_all(const std::function<void()>& prepare);
 
   std::string program_, section_ = kGeneral, config_;
   std::unique_ptr<CLI::App> app_;
   std::vector<std::unique_ptr<Flag>> flags_;
   std::vector<std::function<void()>> checks_;
-  std::vector<Problem> problems_;  // first unknown_ of unknown flags
+  std::vector<Problem> problems_;  // the first unknown_ are about unknown flags
   std::size_t unknown_ = 0;
   std::vector<std::string> notices_;
-  std::string origin_ = kCommandLine;  // of the words that are being read
-  std::size_t config_line_ = 0;        // the number of the line that is being read
-  bool refused_ = false;               // a word of the flag that is being read
+  std::string origin_ = kCommandLine;  // of the current words
+  std::size_t config_line_ = 0;        // number of the current line of --config
+  bool refused_ = false;               // a word of the current flag was refused
   bool wants_help_ = false, wants_version_ = false, wants_dump_ = false, wants_list_ = false,
        wants_foreign_list_ = false;
 };

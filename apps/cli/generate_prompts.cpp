@@ -28,7 +28,7 @@ Prompt PromptReader::read(std::string text, std::string where) const {
   std::vector<std::int32_t> found = ids ? parse_ids(text, where) : tokenizer->encode(text);
   if (found.empty() && first) found.push_back(*first);
   if (found.empty())
-    fail(Exit::bad_data, where, ": the prompt is empty, and no end-of-document token is known to begin with");
+    fail(Exit::bad_data, where, ": the prompt is empty, and there is no end-of-document token to begin with");
   model.check_ids(found, where);
   return {std::move(text), std::move(found), std::move(where)};
 }
@@ -54,7 +54,7 @@ PromptStream::PromptStream(const PromptReader& reader, std::string path, Console
     : reader_(reader),
       console_(console),
       name_(input_name(path)),
-      file_({path}, {.chunk_bytes = 1}) {  // one line at a time: a later one may never come
+      file_({path}, {.chunk_bytes = 1}) {  // one line at a time: the next may never come
   if (named_json_lines(path)) is_json_ = true;
 }
 

@@ -24,7 +24,7 @@ struct PromptReader {
   const Model& model;
   const Tokenizer* tokenizer;         // null with `ids`
   bool ids = false;                   // prompts are token ids, separated by blanks
-  std::optional<std::int32_t> first;  // what an empty prompt stands for: the end-of-document token
+  std::optional<std::int32_t> first;  // replaces an empty prompt: the end-of-document token
 
   /// Throws Error(bad_data) with `where` for words that are not ids, ids that the model lacks, and an empty prompt.
   Prompt read(std::string text, std::string where) const;
@@ -38,7 +38,7 @@ class PromptStream {
  public:
   /// `path` is opened by the first next().
   PromptStream(const PromptReader& reader, std::string path, Console& console);
-  /// Empty at the end of the input. A line that is not a prompt is reported on the console, counted, and skipped.
+  /// Returns the next prompt; empty at the end. Reports, counts and skips a line that is not a prompt.
   std::optional<Prompt> next();
   std::int64_t bad_lines() const { return bad_lines_; }
   std::int64_t lines() const { return lines_; }

@@ -32,54 +32,54 @@ std::vector<std::int32_t> end_tokens(const Tokenizer* tokenizer, const ModelSour
   return out;
 }
 
-/// The token that an empty prompt stands for: the end of a document.
+/// The token that replaces an empty prompt: the end of a document.
 std::optional<std::int32_t> first_token(const Tokenizer* tokenizer, const std::vector<std::int32_t>& ends) {
   if (tokenizer != nullptr) return tokenizer->eod();
   return ends.empty() ? std::nullopt : std::optional(ends.front());
 }
 
-/// Prints completions in the order of the prompts, in the form that was asked for.
+/// Prints completions as text, ids or JSON lines.
 class Printer {
  public:
   Printer(const GenerateOptions& options, const Tokenizer* tokenizer, std::vector<std::int32_t> stops)
       : options_(options), tokenizer_(tokenizer), stops_(std::move(stops)) {}
 
-  /// Piece by piece, as tokens come.
+  /// begin(), token() and end() stream one completion.
   void begin(const Prompt& prompt) {
-    first_ = true;
+    is_first_ = true;
     previous_id_ = prompt.ids.back();
-    if (!options_.ids) show(prompt.text);
+    if (!options_.ids) write_out(prompt.text);
   }
   void token(std::int32_t id) {
     if (options_.ids) {
-      show(cat(first_ ? "" : " ", id));
+      write_out(cat(is_first_ ? "" : " ", id));
     } else if (std::find(stops_.begin(), stops_.end(), id) == stops_.end()) {
-      show(text_.push(text_after(previous_id_, id)));
+      write_out(text_.push(text_after(previous_id_, id)));
     }
-    first_ = false;
+    is_first_ = false;
     previous_id_ = id;
   }
-  void end() { show(text_.finish() + "\n"); }
+  void end() { write_out(text_.finish() + "\n"); }
 
-  /// At once.
-  void whole(const Prompt& prompt, std::int64_t sample, const Completion& completion) {
-    if (options_.json_lines) return json(prompt, sample, completion);
+  /// Prints a complete completion.
+  void print(const Prompt& prompt, std::int64_t sample, const Completion& completion) {
+    if (options_.json_lines) return print_json(prompt, sample, completion);
     begin(prompt);
     for (std::int32_t id : completion.ids) token(id);
     end();
   }
 
  private:
-  void json(const Prompt& prompt, std::int64_t sample, const Completion& completion) const {
+  void print_json(const Prompt& prompt, std::int64_t sample, const Completion& completion) const {
     Json line = Json::object({{"prompt", decode_lossy(prompt.text)}});
     if (tokenizer_ != nullptr) line.set("completion", text_of(prompt, completion));
     line.set("ids", list(completion.ids));
     line.set("stop", completion.stopped ? "eos" : "length");
     if (options_.num_samples > 1) line.set("sample", sample);
     if (options_.logprobs) line.set("logprobs", list(completion.logprobs));
-    show(line.dump() + "\n");
+    write_out(line.dump() + "\n");
   }
-  static void show(const std::string& text) {
+  static void write_out(const std::string& text) {
     print_out(text);
     flush_out();
   }
@@ -89,20 +89,20 @@ class Printer {
     for (T value : values) out.push(value);
     return out;
   }
-  /// The text that `id` adds after `last`. A model may have more ids than its tokenizer.
-  std::string text_after(std::int32_t last, std::int32_t id) const {
+  /// The text that `id` adds after `previous`. A model may have more ids than its tokenizer.
+  std::string text_after(std::int32_t previous, std::int32_t id) const {
     std::int64_t known = tokenizer_->vocab_size();
     if (id >= known) return decode_lossy("\xFF");
-    if (last >= known) return tokenizer_->decode({&id, 1});
-    const std::int32_t pair[] = {last, id};
-    return tokenizer_->decode(pair).substr(tokenizer_->decode({&last, 1}).size());
+    if (previous >= known) return tokenizer_->decode({&id, 1});
+    const std::int32_t pair[] = {previous, id};
+    return tokenizer_->decode(pair).substr(tokenizer_->decode({&previous, 1}).size());
   }
   std::string text_of(const Prompt& prompt, const Completion& completion) const {
     std::string bytes;
-    std::int32_t last = prompt.ids.back();
+    std::int32_t previous = prompt.ids.back();
     for (std::int32_t id : std::span(completion.ids).first(completion.ids.size() - (completion.stopped ? 1 : 0))) {
-      bytes += text_after(last, id);
-      last = id;
+      bytes += text_after(previous, id);
+      previous = id;
     }
     return decode_lossy(bytes);
   }
@@ -111,23 +111,26 @@ class Printer {
   const Tokenizer* tokenizer_;
   std::vector<std::int32_t> stops_;
   Utf8Stream text_;
-  bool first_ = true;
+  bool is_first_ = true;
   std::int32_t previous_id_ = 0;
 };
 
 GenerationOptions generation_options(const GenerateOptions& options, std::vector<std::int32_t> stops) {
-  return {options.max_new_tokens, options.greedy, options.sampling, static_cast<std::uint32_t>(options.seed),
-          std::move(stops)};
+  return {.max_new_tokens = options.max_new_tokens,
+          .greedy = options.greedy,
+          .sampling = options.sampling,
+          .seed = static_cast<std::uint32_t>(options.seed),
+          .stops = std::move(stops)};
 }
 
-/// One of the continuations that are wanted of a prompt.
+/// One continuation of a prompt.
 struct Task {
   std::shared_ptr<const Prompt> prompt;
   std::int64_t sample;
-  std::uint64_t number;  // which random numbers it draws
+  std::uint64_t number;  // selects the random numbers that it draws
 };
 
-/// Every prompt as often as samples are wanted of it; reads no further than it is asked to.
+/// Yields every prompt once per sample. Reads only the prompts that the requested tasks need.
 class TaskStream {
  public:
   using NextPrompt = std::function<std::optional<Prompt>()>;
@@ -155,7 +158,7 @@ class TaskStream {
   std::uint64_t number_ = 0;
 };
 
-/// Continues and prints one batch. True when a sequence filled the model's positions.
+/// Continues and prints one batch. Returns true if a sequence filled the model's positions.
 bool continue_batch(const GenerateOptions& options, const std::vector<Task>& tasks, Generator& generator,
                     Printer& printer) {
   const bool streams_tokens = options.batch_size == 1 && !options.json_lines;
@@ -168,17 +171,17 @@ bool continue_batch(const GenerateOptions& options, const std::vector<Task>& tas
   if (streams_tokens) printer.end();
   bool slid = false;
   for (std::size_t i = 0; i < results.size(); ++i) {
-    if (!streams_tokens) printer.whole(*tasks[i].prompt, tasks[i].sample, results[i]);
+    if (!streams_tokens) printer.print(*tasks[i].prompt, tasks[i].sample, results[i]);
     slid = slid || results[i].slides > 0;
   }
   return slid;
 }
 
-/// Generators for batches: the first batch is the largest, since one is smaller than --batch-size only at the end of
-/// the input; prompts that are longer than those before them need a new one, with room to spare.
-class Generators {
+/// Keeps one generator for all batches. The first batch is the largest: only the last can be smaller than --batch-size.
+/// Prompts longer than all before make a new generator, with room to spare.
+class GeneratorCache {
  public:
-  Generators(Model& model, GenerationOptions options) : model_(model), options_(std::move(options)) {}
+  GeneratorCache(Model& model, GenerationOptions options) : model_(model), options_(std::move(options)) {}
 
   Generator& for_batch(const std::vector<Task>& batch) {
     std::size_t longest = 0;
@@ -186,7 +189,7 @@ class Generators {
     if (generator_ && longest <= longest_) return *generator_;
     longest_ = generator_ ? std::bit_ceil(longest) : longest;
     sequences_ = std::max(sequences_, std::ssize(batch));
-    generator_.reset();  // its memory first
+    generator_.reset();  // frees its memory before the next one allocates
     generator_.emplace(model_, options_, sequences_, longest_);
     return *generator_;
   }
@@ -199,8 +202,8 @@ class Generators {
   std::int64_t sequences_ = 0;
 };
 
-/// Continues and prints all tasks, a batch at a time. True when a sequence filled the model's positions.
-bool continue_all(const GenerateOptions& options, Generators generators, TaskStream tasks, Printer printer) {
+/// Continues and prints all tasks, batch by batch. Returns true if a sequence filled the model's positions.
+bool continue_all(const GenerateOptions& options, GeneratorCache generators, TaskStream tasks, Printer printer) {
   bool slid = false;
   while (true) {
     const std::vector<Task> batch = tasks.take(options.batch_size);
@@ -218,21 +221,22 @@ Exit generate(const GenerateOptions& options, Console& console) {
   if (tokenizer == nullptr && !options.ids) {
     throw UsageError({{"--load " + options.load,
                        "the model has no tokenizer files: name them with --vocab-file and --merge-file, or "
-                       "work with token ids, --ids"}});
+                       "give token ids with --ids"}});
   }
   const std::vector<std::int32_t> ends = end_tokens(tokenizer.get(), source);
   const std::vector<std::int32_t> stops = options.ignore_eos ? std::vector<std::int32_t>() : ends;
   Model model(source, resolve_threads(options.threads), compute_dtype(options.dtype),
               device_to_use(options.device, console));
-  const PromptReader reader{model, tokenizer.get(), options.ids, first_token(tokenizer.get(), ends)};
+  const PromptReader reader{
+      .model = model, .tokenizer = tokenizer.get(), .ids = options.ids, .first = first_token(tokenizer.get(), ends)};
   PromptStream lines(reader, options.input.empty() ? "-" : options.input, console);
-  std::size_t given = 0;
+  std::size_t prompts_read = 0;
   auto next_prompt = [&]() -> std::optional<Prompt> {
     std::optional<Prompt> prompt;
     if (options.prompts.empty()) {
       prompt = lines.next();
-    } else if (given < options.prompts.size()) {
-      prompt = reader.read(options.prompts[given++], "--prompt");
+    } else if (prompts_read < options.prompts.size()) {
+      prompt = reader.read(options.prompts[prompts_read++], "--prompt");
     }
     if (prompt && std::ssize(prompt->ids) > model.positions())
       console.warn(cat(prompt->where, ": the prompt has ", prompt->ids.size(), " tokens; the model sees the last ",

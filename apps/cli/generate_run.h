@@ -14,7 +14,7 @@ namespace mtl {
 struct GenerateOptions {
   std::string load;
   std::vector<std::string> prompts;
-  std::string input;  // a file of prompts; "-" when neither is given
+  std::string input;  // a file of prompts; empty without `prompts`: standard input
   bool ids = false;   // prompts are token ids, and ids are printed
   std::int64_t max_new_tokens = 128;
   bool greedy = false;
@@ -25,15 +25,15 @@ struct GenerateOptions {
   bool json_lines = false;
   bool logprobs = false;  // in the JSON lines
   std::int64_t batch_size = 1;
-  std::optional<std::int64_t> num_attention_heads;  // where the model's files do not hold them
-  std::string dtype = "float32";                    // what the model computes in
+  std::optional<std::int64_t> num_attention_heads;  // for files that do not state them
+  std::string dtype = "float32";                    // of computation, weights and cache
   TokenizerOptions tokenizer;
   std::string device = "auto";
   std::int64_t threads = 0;
 };
 
 /// Prints to stdout, each answer before the next prompt is read (with batch_size above 1: each batch). Returns
-/// Exit::bad_data when lines of the input were not prompts; the others are answered. Throws UsageError for flags that
+/// Exit::bad_data if lines of the input were not prompts; all others are answered. Throws UsageError for flags that
 /// do not fit the model.
 Exit generate(const GenerateOptions& options, Console& console);
 

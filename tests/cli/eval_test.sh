@@ -87,7 +87,7 @@ expect_text err '--seq-length 49 +the model has 48 positions'
 expect_exit 2 mtl-eval --load "$MODELS/a" --input one.txt
 expect_text err 'needs a tokenizer, and .*/a has no tokenizer files: name them with --vocab-file'
 expect_exit 2 mtl-eval --load "$MODELS/a" --input one.txt --vocab-file b/vocab.json --merge-file b/merges.txt
-expect_text err 'knows 512 tokens, the tokenizer has 1000'
+expect_text err 'the tokenizer has 1000 tokens, the model only 512'
 expect_exit 65 mtl-eval --load "$MODELS/a" --data-path ids_text_document
 expect_text err 'token id [0-9]+ is not in the model.s vocabulary of 512'
 : >empty.txt

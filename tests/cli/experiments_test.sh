@@ -125,9 +125,9 @@ expect_exit 0 bash "$sizes"
 [ "$(grep '^  parameters  ' out | awk '{ print $2 }' | xargs)" = '354,823,168 354,823,168 1,313,626,112 2,651,553,280 3,574,312,192' ] ||
   fail 'the plans of the sizes'
 for seq in 1024 2048; do [ "$(grep -cE "samples x tokens +(16|64) x $seq" out)" -eq $((seq == 1024 ? 3 : 2)) ] || fail "sequences of $seq"; done
-[ "$(grep -c 'less than with all activations' out)" -eq 5 ] || fail 'the plans do not recompute'
+[ "$(grep -c 'saved by recomputation' out)" -eq 5 ] || fail 'the plans do not recompute'
 expect_exit 0 env RECOMPUTE= bash "$sizes" --model_size 345M 1x1
-grep -q 'less than with all activations' out && fail 'recomputed without being asked'
+grep -q 'saved by recomputation' out && fail 'recomputed without being asked'
 [ -z "$(find . -name 'run-*')" ] || fail 'a plan left files'
 for template in "$SHARE"/slurm/*.sbatch; do
   # srun replaced: plans the run of the template for its ranks.

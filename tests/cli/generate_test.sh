@@ -115,7 +115,7 @@ expect_same want out
 expect_exit 2 mtl-generate --load "$MODELS/a" --prompt 'To be'
 expect_text err 'has no tokenizer files: name them with --vocab-file and --merge-file, or .* --ids'
 expect_exit 2 mtl-generate --load "$MODELS/a" --prompt 'To be' --vocab-file b/vocab.json --merge-file b/merges.txt
-expect_text err 'knows 512 tokens, the tokenizer has 1000'
+expect_text err 'the tokenizer has 1000 tokens, the model only 512'
 expect_exit 65 "${a[@]}" --prompt '5 six'
 expect_text err '--prompt: "six" is not a token id'
 expect_exit 65 "${a[@]}" --prompt '5 512'

@@ -66,7 +66,7 @@ expect_roles 'bf162 fp324 fp324 bf162 fp324 16' --bf16 --exp-avg-dtype bf16
 expect_roles 'bf162 fp324 fp324 fp324 bf162 16' --bf16 --exp-avg-sq-dtype bf16
 expect_text out '^  bf16, changed .* fp32, bf16$'
 expect_roles 'bf162 fp324 fp324 fp324 fp324 12' --bf16 --use-distributed-optimizer --world-size 2
-expect_text out '^  main weights +fp32, 4 bytes a parameter, shared out to 2 ranks$'
+expect_text out '^  main weights +fp32, 4 bytes a parameter, sharded over 2 ranks$'
 # Megatron-LM's GPT-2 124M, and the memory of each role: slightly more than bytes per parameter times parameters.
 shape=(--model gpt2-124m --tokenizer-type NullTokenizer --vocab-size 50257 --threads 1)
 while read -r flags parameters gradients optimizer main total; do
