@@ -7,7 +7,9 @@ void add_grid_flags(Flags& flags, ParallelOptions& options) {
       .within({1, kLargestWorld});
   flags.add("--pipeline-model-parallel-size", &options.pipeline, "N", "stages of consecutive layers")
       .within({1, kLargestWorld});
-  flags.add("--context-parallel-size", &options.context, "N", "ranks that share each sequence; mtl-train takes 1")
+  flags
+      .add("--context-parallel-size", &options.context, "N",
+           "ranks that share each sequence; mtl-train supports only 1")
       .within({1, kLargestWorld});
   flags
       .add_switch("--use-tp-pp-dp-mapping", options.tp_pp_dp_mapping,
@@ -38,15 +40,15 @@ void add_stage_flags(Flags& flags, ParallelOptions& options) {
 void add_sharing_flags(Flags& flags, ParallelOptions& options) {
   flags
       .add_switch("--sequence-parallel", options.layout.sequence_parallel,
-                  "tensor-parallel ranks share the rows between their parts of layers, too")
+                  "shard the rows of activations between tensor-parallel layers, too")
       .only_with("on one tensor-parallel rank", [&options] { return options.tensor > 1; });
   flags
       .add_switch("--use-distributed-optimizer", options.distributed_optimizer,
-                  "data-parallel ranks share out the optimizer's state")
+                  "shard the optimizer's state over data-parallel ranks")
       .only_with("on one data-parallel rank", [&options] { return options.data() > 1; });
   flags
       .add("--ddp-bucket-size", &options.bucket_elements, "N",
-           "sum the gradients of consecutive layers together that have at least N parameters; absent: 40 M, or 1 M x "
+           "sum gradients in buckets of consecutive layers with at least N parameters; default: 40 M, or 1 M x "
            "data-parallel ranks if more")
       .within({1, 1e15})
       .only_with("on one data-parallel rank", [&options] { return options.data() > 1; });
@@ -57,24 +59,26 @@ void add_recompute_flags(Flags& flags, ParallelOptions& options) {
   const char* full = "--recompute-granularity full";
   flags
       .add("--recompute-granularity", &options.recompute_granularity, "NAME",
-           "compute again in backward instead of keeping: attention, or whole layers")
+           "recompute attention, or whole layers, in backward instead of keeping activations")
       .one_of({"selective", "full"});
   flags
       .add("--recompute-method", &options.recompute_method, "NAME",
-           "which layers: all in groups, or the first ones of each chunk one by one")
+           "layers to recompute: all in groups, or the first ones of each chunk one by one")
       .one_of({"uniform", "block"})
       .only_with(full, is_full);
   flags
       .add("--recompute-num-layers,--activations-checkpoint-num-layers,--checkpoint-num-layers",
-           &options.recompute_num_layers, "N", "layers of a group, or how many layers; 1 when absent")
+           &options.recompute_num_layers, "N",
+           "layers per group (uniform), or layers per chunk to recompute (block); default: 1")
       .within({1, kMostLayers})
       .only_with(full, is_full);
-  flags.add_switch("--recompute-activations", options.recompute_activations, "as --recompute-granularity selective");
+  flags.add_switch("--recompute-activations", options.recompute_activations,
+                   "same as --recompute-granularity selective");
   flags.add_switch("--checkpoint-activations", options.checkpoint_activations,
-                   "as --recompute-granularity full --recompute-method uniform");
+                   "same as --recompute-granularity full --recompute-method uniform");
   flags
       .add("--activations-checkpoint-method", &options.checkpoint_method, "NAME",
-           "as --recompute-granularity full --recompute-method NAME")
+           "same as --recompute-granularity full --recompute-method NAME")
       .one_of({"uniform", "block"});
   flags.check([&flags, &options] {
     const bool is_full = recompute_of(options).granularity == Recompute::Granularity::full;
@@ -89,11 +93,11 @@ void add_offload_flags(Flags& flags, ParallelOptions& options, const std::functi
   const char* cpu = "on the CPU, whose memory is the host's";
   flags
       .add_switch("--optimizer-cpu-offload", options.optimizer_cpu_offload,
-                  "keep main weights and the optimizer's states in the host's memory; the GPU updates them in pieces")
+                  "keep main weights and the optimizer's states in host memory; the GPU updates them in pieces")
       .only_with(cpu, on_gpu);
   flags
       .add_switch("--cpu-offloading", options.cpu_offloading,
-                  "keep activations of all layers but two of a stage in the host's memory from forward to backward")
+                  "keep activations of all layers of a stage but two in host memory from forward to backward")
       .only_with(cpu, on_gpu);
   flags
       .add("--cpu-offloading-num-layers", &options.offloaded_layers, "N",
@@ -108,10 +112,11 @@ void add_offload_flags(Flags& flags, ParallelOptions& options, const std::functi
 }
 
 void add_batch_size_flags(Flags& flags, BatchOptions& options) {
-  flags.add("--micro-batch-size", &options.micro_batch_size, "N", "samples at a time").within(kBatchSizes);
+  flags.add("--micro-batch-size", &options.micro_batch_size, "N", "samples per forward and backward pass")
+      .within(kBatchSizes);
   flags
       .add("--global-batch-size", &options.global_batch_size, "N",
-           "samples of an update; one micro-batch a data-parallel rank when absent")
+           "samples per update; default: one micro-batch per data-parallel rank")
       .within(kBatchSizes);
 }
 

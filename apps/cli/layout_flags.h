@@ -1,4 +1,4 @@
-// Flags that say how a model lies over ranks: the same in mtl-train and in mtl-topo.
+// Flags for the layout of a model over ranks, shared by mtl-train and mtl-topo.
 #pragma once
 
 #include <functional>
@@ -19,9 +19,10 @@ void add_stage_flags(Flags& flags, ParallelOptions& options);
 void add_sharing_flags(Flags& flags, ParallelOptions& options);
 /// Activations that backward computes again.
 void add_recompute_flags(Flags& flags, ParallelOptions& options);
-/// Memory that is the host's instead of the GPU's. `on_gpu` is called after parsing: whether the run computes on one.
+/// Tensors kept in host memory instead of the GPU's. `on_gpu` is called after parsing: true if the run computes on a
+/// GPU.
 void add_offload_flags(Flags& flags, ParallelOptions& options, const std::function<bool()>& on_gpu);
-/// Samples at a time, and of an update.
+/// Samples per pass, and per update.
 void add_batch_size_flags(Flags& flags, BatchOptions& options);
 
 }  // namespace mtl

@@ -36,7 +36,7 @@ void refuse_numerics(ForeignFlags& foreign) {
   foreign.refuse(0, "is not supported in this version: the loss is a mean over micro-batches",
                  "--calculate-per-token-loss");
   foreign.refuse(
-      0, "is not supported in this version: samples do not grow over the run",
+      0, "is not supported in this version: samples keep their length over the run",
       "--curriculum-learning --curriculum-learning-legacy --random-ltd --data-efficiency-curriculum-learning");
 }
 
@@ -92,12 +92,11 @@ void refuse_services(ForeignFlags& foreign) {
                  "--check-for-nan-in-loss-and-grad --check-for-spiky-loss --check-for-large-grads");
   foreign.refuse(1, "is not supported in this version; `timeout --signal=TERM` ends a run with a save",
                  "--exit-duration-in-mins");
-  foreign.refuse(0,
-                 "is not supported in this version; --eval-iters says how many batches of the validation set are taken",
+  foreign.refuse(0, "is not supported in this version; --eval-iters sets the number of validation batches",
                  "--full-validation");
 }
 
-/// Other names, and other ways to say what a flag of this tool says.
+/// Other names of flags that this tool has.
 void refuse_spellings(ForeignFlags& foreign) {
   foreign.refuse(
       -1,
@@ -109,16 +108,16 @@ void refuse_spellings(ForeignFlags& foreign) {
   foreign.refuse(1, "is --seq-length here", "--encoder-seq-length --decoder-seq-length");
   foreign.refuse(1, "is --num-layers here", "--encoder-num-layers --decoder-num-layers");
   foreign.refuse(
-      1, "is torchrun's, which does not start this program; start its ranks with mpirun -n N or srun",
+      1, "is a flag of torchrun, which cannot start this program; start its ranks with mpirun -n N or srun",
       "--nproc_per_node --nproc-per-node --nnodes --node_rank --node-rank --master_addr --master-addr --master_port "
       "--master-port");
   foreign.refuse(1, "is --legacy-tokenizer here", "--tokenizer-sentencepiece-legacy");
-  foreign.refuse(1, "is --config here, one `name = value` a line", "--yaml-cfg");
+  foreign.refuse(1, "is --config here, one `name = value` per line", "--yaml-cfg");
   foreign.refuse(1, "is not supported in this version; count in iterations or samples",
                  "--train-tokens --lr-decay-tokens --lr-warmup-tokens");
 }
 
-/// Families of names, all refused for one reason.
+/// Families of names, each refused for one reason.
 void refuse_families(ForeignFlags& foreign) {
   foreign.refuse(-1, "mixtures of experts are not supported in this version",
                  "--moe-* --no-moe-* --disable-moe-* --overlap-moe-* --ep-overlap-* --expert-tensor-*");
@@ -130,7 +129,7 @@ void refuse_families(ForeignFlags& foreign) {
       "--mamba-* --hybrid-* --linear-* --dsa-* --no-dsa-* --disable-dsa-* --mhc-* --yarn-* --no-yarn-* --mup-* --qk-* "
       "--mrope-* --mscale* --heterogeneous-* --gtp-* --rope-* --rotary-*");
   foreign.refuse(
-      -1, "belongs to another task than training a GPT",
+      -1, "is for a task other than training a GPT",
       "--bert-* --retro-* --dino-* --fim-* --ict-* --img-* --mask-* --vision-* --biencoder-* --retriever-* --swin-* "
       "--logits-* --kd-* --sft*");
   foreign.refuse(-1, "is not supported in this version: precisions are fp32, bf16 and fp16; leave it out",
@@ -152,19 +151,19 @@ void refuse_families(ForeignFlags& foreign) {
                  "--otel-* --app-tag-* --wandb-* --one-logger-*");
 }
 
-void acknowledge_rest(ForeignFlags& foreign) {
-  const char* nothing = "has no effect";
-  const char* own = "has no effect: mpirun or srun starts the ranks, and there is one way to communicate";
-  const char* done = "has no effect: it is always done";
+void acknowledge_flags(ForeignFlags& foreign) {
+  const char* no_effect = "has no effect";
+  const char* launch = "has no effect: mpirun or srun starts the ranks, and there is one way to communicate";
+  const char* always = "has no effect: mtl-train always does this";
   foreign.acknowledge(
-      1, nothing,
+      1, no_effect,
       "--data-impl --num-workers --transformer-impl --ckpt-format --dist-ckpt-format --data-cache-path "
       "--num-dataset-builder-threads --empty-unused-memory-level --manual-gc-interval "
       "--tensorboard-queue-size --logging-level --train-sync-interval --cuda-graph-impl --cuda-graph-warmup-steps "
       "--cuda-graph-scope --scaled-upper-triang-masked-softmax-fusion --flash-attention-version "
       "--cross-entropy-fusion-impl");
   foreign.acknowledge(
-      0, nothing,
+      0, no_effect,
       "--use-mcore-models --use-legacy-models --no-masked-softmax-fusion --no-bias-dropout-fusion "
       "--no-bias-swiglu-fusion --no-rope-fusion --no-persist-layer-norm --cross-entropy-loss-fusion --use-flash-attn "
       "--use-flash-attn-v1 --use-flash-attn-v2 --use-flash-attn-triton --no-gradient-accumulation-fusion --manual-gc "
@@ -177,11 +176,11 @@ void acknowledge_rest(ForeignFlags& foreign) {
       "--no-scaled-masked-softmax-fusion --no-gradient-reduce-div-fusion --tokenizer-hf-use-fast "
       "--tokenizer-hf-no-use-fast --use-gigatoken --nvtx-ranges --use-te-activation-func "
       "--use-transformer-engine-op-fuser --disable-symmetric-registration --no-barrier-with-level-1-timing");
-  foreign.acknowledge(1, own,
+  foreign.acknowledge(1, launch,
                       "--distributed-backend --DDP-impl --local_rank --local-rank --lazy-mpu-init --ddp-num-buckets "
                       "--nccl-communicator-config-path --pipeline-model-parallel-comm-backend");
   foreign.acknowledge(
-      0, own,
+      0, launch,
       "--no-async-tensor-model-parallel-allreduce --async-tensor-model-parallel-allreduce "
       "--no-scatter-gather-tensors-in-pipeline --scatter-gather-tensors-in-pipeline "
       "--no-contiguous-buffers-in-local-ddp --use-contiguous-buffers-in-local-ddp --no-overlap-p2p-communication "
@@ -191,7 +190,7 @@ void acknowledge_rest(ForeignFlags& foreign) {
       "--overlap-p2p-communication-warmup-flush --use-nccl-ub --ddp-pad-buckets-for-high-nccl-busbw "
       "--init-model-with-meta-device");
   foreign.acknowledge(
-      0, done,
+      0, always,
       "--log-throughput --exit-signal-handler --exit-signal-handler-for-training --disable-straggler-on-startup "
       "--use-cpu-initialization --deterministic-mode --log-timers-to-tensorboard --log-validation-ppl-to-tensorboard "
       "--log-batch-size-to-tensorboard --log-learning-rate-to-tensorboard --log-loss-scale-to-tensorboard "
@@ -212,15 +211,16 @@ void acknowledge_rest(ForeignFlags& foreign) {
   foreign.acknowledge(1, "has no effect at --timing-log-level 0", "--timing-log-option");
 }
 
-/// Flags that this version has one value for. They are declared without a line in --help: there is nothing to choose.
+/// Flags with one supported value. They are not in --help: there is nothing to choose.
 void add_single_valued(Flags& flags, FixedOptions& fixed) {
   auto only = [&](const char* name, auto& target, const char* why) {
-    auto wanted = target;
+    auto supported = target;
     Flags::Flag& flag = flags.add(name, &target, "VALUE", "");
-    if constexpr (std::is_same_v<decltype(wanted), std::int64_t>) flag.within({0, 1 << 16});
-    flags.check([&flags, name, &target, wanted, why] {
-      if (target != wanted)
-        flags.problem(cat(name, " ", target), cat("is not supported in this version, ", why, "; only ", wanted, " is"));
+    if constexpr (std::is_same_v<decltype(supported), std::int64_t>) flag.within({0, 1 << 16});
+    flags.check([&flags, name, &target, supported, why] {
+      if (target != supported)
+        flags.problem(cat(name, " ", target),
+                      cat("is not supported in this version, ", why, "; only ", supported, " is"));
     });
   };
   only("--optimizer", fixed.optimizer, "which trains with AdamW");
@@ -237,7 +237,7 @@ void add_related(Flags& flags, TrainOptions& options) {
   flags.add("--zero-stage", &fixed.zero_stage, "N", "").within({0, 3});
   flags.add_switch("--no-pipeline-parallel", fixed.no_pipeline_parallel, "")
       .only_with("on one stage, which is the default", [&options] { return options.parallel.pipeline > 1; });
-  // Megatron-LM's --distributed-timeout-minutes is for its start if this flag is given; here one timeout is for both.
+  // With this flag, Megatron-LM uses --distributed-timeout-minutes for the start alone; here one timeout serves both.
   const auto seconds = std::make_shared<std::optional<double>>();
   flags.add("--distributed-timeout-seconds-after-init", seconds.get(), "S", "")
       .above(0)
@@ -246,13 +246,13 @@ void add_related(Flags& flags, TrainOptions& options) {
   flags.check([&flags, &options, seconds] {
     if (*seconds) options.parallel.timeout_minutes = **seconds / 60;
     const FixedOptions& given = options.fixed;
-    if (given.zero_stage == 1) options.parallel.distributed_optimizer = true;  // DeepSpeed's name for it
+    if (given.zero_stage == 1) options.parallel.distributed_optimizer = true;  // DeepSpeed's name for the same
     if (given.no_pipeline_parallel && options.parallel.pipeline > 1)
       flags.problem("--no-pipeline-parallel",
                     cat("contradicts --pipeline-model-parallel-size ", options.parallel.pipeline));
     if (given.zero_stage > 1) {
       flags.problem(cat("--zero-stage ", given.zero_stage),
-                    "is not supported in this version; 0 shares out nothing, 1 the optimizer's state");
+                    "is not supported in this version; 0 shards nothing, 1 the optimizer's state");
     }
     if (given.tensorboard_log_interval && *given.tensorboard_log_interval != options.logging.log_interval) {
       flags.problem(cat("--tensorboard-log-interval ", *given.tensorboard_log_interval),
@@ -272,7 +272,7 @@ void add_megatron_flags(Flags& flags, TrainOptions& options) {
   refuse_services(flags.foreign);
   refuse_spellings(flags.foreign);
   refuse_families(flags.foreign);
-  acknowledge_rest(flags.foreign);
+  acknowledge_flags(flags.foreign);
   flags.foreign.suggest("--learning-rate", "--lr");
   flags.foreign.suggest("--nlayers --n-layers", "--num-layers");
   flags.foreign.suggest("--nheads", "--num-attention-heads");

@@ -1,8 +1,8 @@
-// The flags of Megatron-LM's and Megatron-DeepSpeed's pre-training scripts that mtl-train does not have itself.
+// The flags of Megatron-LM's and Megatron-DeepSpeed's pre-training scripts that mtl-train lacks.
 //
-// None is ignored in silence. A flag whose absence would change the result, or that asks for something which is not
-// done, is refused with the reason and, where there is one, the remedy. One that may have a single value is checked
-// for it. Only what has no meaning left, or asks for what is done anyway, is acknowledged.
+// None is ignored silently. A flag that would change the result, or that asks for an unsupported feature, is refused
+// with the reason and, if there is one, the remedy. A flag with one supported value is checked for it. A flag is
+// acknowledged only if it has no meaning here, or asks for what is always done.
 #pragma once
 
 #include "cli/flags.h"

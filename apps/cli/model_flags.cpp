@@ -4,13 +4,12 @@ namespace mtl {
 
 void add_heads_flag(Flags& flags, std::optional<std::int64_t>& heads) {
   flags
-      .add("--num-attention-heads", &heads, "N",
-           "attention heads of a Megatron-LM checkpoint that does not hold its arguments")
+      .add("--num-attention-heads", &heads, "N", "attention heads of a Megatron-LM checkpoint that lacks its arguments")
       .within({1, INT32_MAX});
 }
 
 void add_compute_flag(Flags& flags, std::string& dtype) {
-  flags.add("--dtype", &dtype, "TYPE", "what the model computes in, and keeps weights and cache in")
+  flags.add("--dtype", &dtype, "TYPE", "type of computation, weights and cache")
       .one_of({"float32", "bfloat16", "float16"});
 }
 
@@ -21,7 +20,7 @@ DType compute_dtype(const std::string& name) {
 void add_supplement_flags(Flags& flags, ModelSupplement& given) {
   flags
       .add("--vocab-size", &given.vocab_size, "N",
-           "tokens of a Megatron-LM checkpoint; the rows of its table beyond them are padding")
+           "tokens of a Megatron-LM checkpoint; further rows of its token embedding are padding")
       .within({1, INT32_MAX});
   add_heads_flag(flags, given.num_attention_heads);
 }

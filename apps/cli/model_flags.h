@@ -1,4 +1,4 @@
-// Flags for what a model's files may not hold.
+// Flags for loading a model: what its files may lack, and the type to compute in.
 #pragma once
 
 #include "ckpt/model_source.h"
@@ -6,12 +6,13 @@
 
 namespace mtl {
 
-/// --num-attention-heads.
+/// Adds --num-attention-heads.
 void add_heads_flag(Flags& flags, std::optional<std::int64_t>& heads);
-/// --dtype: what a model computes in; float32 when absent.
+/// Adds --dtype, the type that a model computes in.
 void add_compute_flag(Flags& flags, std::string& dtype);
+/// The dtype that --dtype NAME means.
 DType compute_dtype(const std::string& name);
-/// --num-attention-heads, and --vocab-size for programs without tokenizer flags.
+/// Adds --num-attention-heads, and --vocab-size for programs without tokenizer flags.
 void add_supplement_flags(Flags& flags, ModelSupplement& given);
 
 }  // namespace mtl

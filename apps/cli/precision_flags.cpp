@@ -6,7 +6,7 @@ namespace mtl {
 
 namespace {
 
-/// The main weights are what layers read, narrower than fp32.
+/// True if layers read the main weights, which are then narrower than fp32.
 bool has_narrow_main_params(const PrecisionOptions& options) { return precision_of(options).main_params != DType::f32; }
 
 }  // namespace
@@ -14,14 +14,16 @@ bool has_narrow_main_params(const PrecisionOptions& options) { return precision_
 void add_precision_flags(Flags& flags, PrecisionOptions& options) {
   std::vector<std::string> names;
   for (const PrecisionPreset& preset : precision_presets()) names.push_back(preset.name);
-  flags.add("--precision", &options.preset, "NAME", "dtypes of all roles by name; fp32 when absent").one_of(names);
+  flags.add("--precision", &options.preset, "NAME", "dtypes of all roles by name; default: fp32").one_of(names);
   flags.add_switch("--bf16", options.bf16, "compute in bf16, with main weights, gradients and moments in fp32");
-  flags.add_switch("--fp16", options.fp16, "compute in fp16, so too, with a dynamic loss scale");
-  flags.add("--main-params-dtype", &options.main_params, "DTYPE", "of the weights that are updated: fp32 or bf16");
-  flags.add("--main-grads-dtype", &options.main_grads, "DTYPE", "of gradients that are summed: fp32 or bf16");
-  flags.add("--exp-avg-dtype", &options.exp_avg, "DTYPE", "of the first moments: fp32 or bf16");
-  flags.add("--exp-avg-sq-dtype", &options.exp_avg_sq, "DTYPE", "of the second moments: fp32 or bf16");
-  flags.add_switch("--grad-reduce-in-bf16", options.grad_reduce_in_bf16, "as --main-grads-dtype bf16");
+  flags.add_switch("--fp16", options.fp16,
+                   "compute in fp16, with main weights, gradients and moments in fp32 and a dynamic loss scale");
+  flags.add("--main-params-dtype", &options.main_params, "DTYPE",
+            "dtype of the weights that the optimizer updates: fp32 or bf16");
+  flags.add("--main-grads-dtype", &options.main_grads, "DTYPE", "dtype of the summed gradients: fp32 or bf16");
+  flags.add("--exp-avg-dtype", &options.exp_avg, "DTYPE", "dtype of the first moments: fp32 or bf16");
+  flags.add("--exp-avg-sq-dtype", &options.exp_avg_sq, "DTYPE", "dtype of the second moments: fp32 or bf16");
+  flags.add_switch("--grad-reduce-in-bf16", options.grad_reduce_in_bf16, "same as --main-grads-dtype bf16");
   flags.add_switch("--accumulate-allreduce-grads-in-fp32,--fp32-allreduce", options.accumulate_grads_in_fp32,
                    "refuse main gradients in bf16");
   flags.add_switch("--fp32-residual-connection", options.fp32_residual, "keep the residual stream in fp32")
@@ -41,27 +43,31 @@ void add_precision_flags(Flags& flags, PrecisionOptions& options) {
 
 void add_loss_scale_flags(Flags& flags, PrecisionOptions& options) {
   const auto is_fp16 = [&options] { return precision_of(options).compute == DType::f16; };
-  const auto falls = [&options] { return !options.has_constant_scale(); };
+  const auto is_dynamic = [&options] { return !options.has_constant_scale(); };
   const char* constant = "with --loss-scale";
-  flags.add("--loss-scale", &options.loss_scale, "X", "constant factor of fp16's gradients; dynamic when absent or 0")
+  flags.add("--loss-scale", &options.loss_scale, "X", "constant loss scale for fp16; default, as with 0: dynamic")
       .within({0, 1e38})
       .only_with("--fp16", is_fp16);
-  flags.add("--initial-loss-scale", &options.initial_loss_scale, "X", "where a dynamic loss scale starts")
+  flags.add("--initial-loss-scale", &options.initial_loss_scale, "X", "initial dynamic loss scale")
       .within({1e-30, 1e38})
       .only_with("--fp16", is_fp16)
-      .only_with(constant, falls);
-  flags.add("--min-loss-scale", &options.min_loss_scale, "X", "an overflow at this dynamic scale ends the run")
+      .only_with(constant, is_dynamic);
+  flags
+      .add("--min-loss-scale", &options.min_loss_scale, "X",
+           "smallest dynamic loss scale; an overflow there ends the run")
       .within({1e-30, 1e38})
       .only_with("--fp16", is_fp16)
-      .only_with(constant, falls);
-  flags.add("--loss-scale-window", &options.loss_scale_window, "N", "updates without overflow until the scale doubles")
+      .only_with(constant, is_dynamic);
+  flags
+      .add("--loss-scale-window", &options.loss_scale_window, "N",
+           "consecutive updates without overflow after which the scale doubles")
       .at_least(1)
       .only_with("--fp16", is_fp16)
-      .only_with(constant, falls);
-  flags.add("--hysteresis", &options.hysteresis, "N", "overflows since the scale grew last, until it is halved")
+      .only_with(constant, is_dynamic);
+  flags.add("--hysteresis", &options.hysteresis, "N", "overflows since the scale last doubled after which it is halved")
       .at_least(1)
       .only_with("--fp16", is_fp16)
-      .only_with(constant, falls);
+      .only_with(constant, is_dynamic);
 }
 
 }  // namespace mtl

@@ -1,4 +1,4 @@
-// The flags of precision.
+// Flags for precision.
 #pragma once
 
 #include "cli/flags.h"
@@ -6,9 +6,9 @@
 
 namespace mtl {
 
-/// The dtype of each role: for mtl-train, and for plans.
+/// Adds flags for the dtype of each role, shared by mtl-train and mtl-topo.
 void add_precision_flags(Flags& flags, PrecisionOptions& options);
-/// The loss scale of fp16.
+/// Adds flags for the loss scale of fp16.
 void add_loss_scale_flags(Flags& flags, PrecisionOptions& options);
 
 }  // namespace mtl

@@ -14,9 +14,10 @@ namespace {
 
 constexpr char kSeparator = '\n';
 
-const char* variable(const char* name) { return std::getenv(name); }
+const char* get_environment(const char* name) { return std::getenv(name); }
 
-/// "8 GPUs (NVIDIA H100 80GB HBM3)"; of several kinds with the number of each, its first rank, and what it means.
+/// "computing on 8 GPUs (NVIDIA H100 80GB HBM3)"; for several kinds, the number and first rank of each and what
+/// follows.
 std::string gpus_text(const std::vector<std::vector<std::string>>& ranks, const std::vector<std::string>& hosts) {
   struct Kind {
     int count = 0;
@@ -35,7 +36,7 @@ std::string gpus_text(const std::vector<std::vector<std::string>>& ranks, const 
              "; the slowest one sets the pace, and each measures algorithms of its own");
 }
 
-/// The problem when two ranks of a host have the same GPU; else empty.
+/// The problem if two ranks of a host have the same GPU; else empty.
 std::string shared_gpu(const std::vector<std::vector<std::string>>& ranks, const std::vector<std::string>& hosts) {
   std::map<std::pair<std::string, std::string>, std::size_t> owners;
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
@@ -73,7 +74,7 @@ RankDevice choose_rank_device(const std::string& name, bool dry, const RankEnvir
   }
   CudaDevice found = find_cuda_device();
   if (found.usable()) {
-    const GpuPlace place = gpu_of_rank(launched, found.count, most, variable);
+    const GpuPlace place = gpu_of_rank(launched, found.count, most, get_environment);
     out.ordinal = place.ordinal;
     if (place.ordinal > 0) found = find_cuda_device(place.ordinal);
     if (found.usable()) found.why_not = place.problem;
@@ -82,9 +83,9 @@ RankDevice choose_rank_device(const std::string& name, bool dry, const RankEnvir
   out.bus = found.bus;
   out.choice = describe_choice(name, found);
   if (out.choice.device != Device::cuda) return out;
-  // Also for auto: a mistyped variable does not leave the GPUs idle.
+  // A problem even for auto, so that a mistyped variable does not leave the GPUs idle.
   std::vector<std::string> problems;
-  for (const Problem& problem : nccl_problems(variable, network_interfaces()))
+  for (const Problem& problem : nccl_problems(get_environment, network_interfaces()))
     problems.push_back(cat(problem.where, " ", problem.what));
   out.choice.problem = join(problems, "; ");
   return out;

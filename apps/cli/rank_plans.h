@@ -9,11 +9,12 @@
 
 namespace mtl {
 
-/// Bytes by category and "total".
+/// Bytes by category, and "total".
 Json memory_json(const MemoryPlan& plan);
-/// A list: for each kind of ranks their numbers, parameters, memory, FLOPs and bytes sent.
+/// A list with an entry per plan: its ranks, parameters, memory, FLOPs and bytes sent.
 Json rank_plans_json(const std::vector<RankPlan>& plans);
-/// Two tables, memory and work of a step, a line for ranks that read the same; and which ranks need most.
+/// Tables of memory, by space if ranks compute on GPUs, and of work of a step; ranks whose rows are equal share one.
+/// Names the ranks that need the most memory.
 std::string describe_rank_plans(const std::vector<RankPlan>& plans);
 
 }  // namespace mtl

@@ -48,9 +48,10 @@ ProcessGroups Ranks::connect(const RankGrid& grid, double deadline, const AgreeO
   if (launched().world == 1) return ProcessGroups();
   const double start = std::max(deadline, kLeastStartSeconds);
   StartDeadline guard(start, [&] {
-    give_up(start,
-            "the start; look for ranks that are stopped, that run something else, and for hosts that do not reach each "
-            "other; if they are only slow, allow more time");
+    give_up(
+        "the start", start,
+        "look for ranks that are stopped or run something else, and for hosts that cannot reach each other; if they "
+        "are only slow, allow more time");
   });
   session_ = std::make_unique<MpiSession>(launched());
   ProcessGroups groups = make_groups(*session_, grid, agree ? agree(*session_) : Device::cpu);
@@ -61,15 +62,15 @@ ProcessGroups Ranks::connect(const RankGrid& grid, double deadline, const AgreeO
 void Ranks::finish() {
   if (session_ == nullptr) return;
   session_->finish(kEndSeconds, [&] {
-    give_up(kEndSeconds, "the end of MPI; all of the work is done; look for ranks that are stopped");
+    give_up("the end of MPI", kEndSeconds, "all of the work is done; look for ranks that are stopped");
   });
 }
 
-/// While the main thread is inside MPI: nothing of the session's may be used, and which ranks are missing is unknown.
-void Ranks::give_up(double seconds, const std::string& what) const {
+/// Called while the main thread is inside MPI: cannot use the session, nor know which ranks are missing.
+void Ranks::give_up(const char* place, double seconds, const char* remedy) const {
   if (launched_->rank > 0) std::this_thread::sleep_for(kRankZeroFirst);
-  std::fprintf(stderr, "%s: rank %d (%s): not all %d ranks came within %s to %s\n", program_.c_str(), launched_->rank,
-               host_name().c_str(), launched_->world, human_seconds(seconds).c_str(), what.c_str());
+  std::fprintf(stderr, "%s: rank %d (%s): not all %d ranks reached %s within %s; %s\n", program_.c_str(),
+               launched_->rank, host_name().c_str(), launched_->world, place, human_seconds(seconds).c_str(), remedy);
   end_launcher_after(kLauncherSeconds);
   std::_Exit(static_cast<int>(Exit::failure));
 }

@@ -8,10 +8,10 @@
 //     ...
 //   });
 //
-// Only rank 0's console informs; warnings and errors come from all, with the rank before them. What is wrong with the
-// flags is found before MPI is touched, by every rank for itself. Many errors are the same on all ranks, as after a
-// save that one of them could not make: rank 0 says so and ends the job at once, the others only if the job still lives
-// two seconds later, for then it is their fault alone.
+// Only rank 0's console prints information; all ranks print warnings and errors, with the rank before them. Every rank
+// checks the flags for itself before MPI starts. Many errors are the same on all ranks, such as a save that failed on
+// one of them: rank 0 reports the error and ends the job at once. Another rank does so only if the job still runs two
+// seconds later, because the error is then its own.
 #pragma once
 
 #include <functional>
@@ -34,14 +34,14 @@ class Ranks {
   const RankEnvironment& launched();
   /// For a run that needs no other ranks: where launched() would throw, it returns a world of one from now on.
   void ignore_unsupported_launcher();
-  /// Also where launched() throws.
+  /// The rank of this process, even where launched() throws.
   int rank();
   /// True on the rank that prints for the user.
   bool is_rank_zero() { return rank() == 0; }
-  /// The groups of this rank; collective, starts the session. ProcessGroups() in a world of one. From here on
-  /// no wait for another rank takes longer than `deadline` seconds: the job ends instead, with who did not come. The
-  /// start itself has 10 s at least, for launchers start ranks one after another. `agree` chooses the device that
-  /// groups move tensors of; collective.
+  /// Collective: starts the session and returns the groups of this rank; ProcessGroups() in a world of one. From then
+  /// on, a wait for other ranks that takes longer than `deadline` seconds ends the job and names the missing ranks. The
+  /// start has at least 10 s, because launchers start ranks one after another. `agree`, also collective, chooses the
+  /// device whose tensors the groups move.
   using AgreeOnDevice = std::function<Device(MpiSession&)>;
   ProcessGroups connect(const RankGrid& grid, double deadline, const AgreeOnDevice& agree = {});
   /// Null before connect() and in a world of one, which never touches MPI.
@@ -52,17 +52,17 @@ class Ranks {
                        const std::function<Exit(Console&)>&);
   void report(const std::string& message, Exit code);
   void finish();
-  [[noreturn]] void give_up(double seconds, const std::string& what) const;
+  [[noreturn]] void give_up(const char* place, double seconds, const char* remedy) const;
 
   std::string program_;
   std::optional<RankEnvironment> launched_;
   std::unique_ptr<MpiSession> session_;
 };
 
-/// run_main for one rank of a job. When `run` has returned, all ranks meet and MPI ends; when it throws, the job ends
-/// with the error's exit status.
+/// run_main for one rank of a job. After `run`, all ranks synchronize and MPI ends; if `run` throws, the job ends with
+/// the error's exit status.
 int run_ranks(Flags& flags, int argc, const char* const* argv, Ranks& ranks, const std::function<Exit(Console&)>& run);
-/// The same with a step before `run`, which opens the files that the flags name (Flags::parse).
+/// The same with `prepare`, which opens the files that the flags name (Flags::parse).
 int run_ranks(Flags& flags, int argc, const char* const* argv, Ranks& ranks, const std::function<void()>& prepare,
               const std::function<Exit(Console&)>& run);
 

@@ -18,8 +18,8 @@ namespace mtl {
 
 namespace {
 
-/// A standard stream that was closed (`2>&-`) would lend its number to the next file opened, and messages would be
-/// written into it. It becomes one that fails when it is used, as a closed one does.
+/// The next file opened would get the number of a standard stream that is closed (`2>&-`), and messages would be
+/// written into it. Opens /dev/null there, in the mode in which every use still fails.
 void reserve_standard_streams() {
   for (int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(descriptor, F_GETFD) == -1 && errno == EBADF)
@@ -27,8 +27,8 @@ void reserve_standard_streams() {
   }
 }
 
-/// Answers the flags that need no run.
-void answer(const Flags& flags, Flags::Request request) {
+/// Prints the answer to a flag that needs no run.
+void print_answer(const Flags& flags, Flags::Request request) {
   if (request == Flags::Request::help) print_out(flags.help());
   if (request == Flags::Request::version) print_out(cat(flags.program(), " ", kVersion, "\n"));
   if (request == Flags::Request::dump_config) print_out(flags.dump_config());
@@ -53,9 +53,9 @@ int run_main(Flags& flags, int argc, const char* const* argv, const std::functio
 int run_main(Flags& flags, int argc, const char* const* argv, const std::function<Exit(Console&)>& run,
              const RunFrame& frame) {
   reserve_standard_streams();
-  // `mtl-data cat x | head`: a reader that left is not a fault; the default action ends the process silently.
+  // `mtl-data cat x | head`: a reader that leaves is not an error; the default action ends the process silently.
   std::signal(SIGPIPE, SIG_DFL);
-  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow further is an error of write(2), like a full disk
+  std::signal(SIGXFSZ, SIG_IGN);  // beyond the limit of a file's size write(2) fails, as on a full disk
   explain_bus_errors(frame.name.empty() ? flags.program() : frame.name);
   Console console(frame.name.empty() ? flags.program() : frame.name);
   auto report = [&](const std::string& message, Exit code) {
@@ -64,7 +64,7 @@ int run_main(Flags& flags, int argc, const char* const* argv, const std::functio
       frame.report(message, code);
     else
       std::fprintf(stderr, "%s: %s\n", flags.program().c_str(), printable_message(message).c_str());
-    std::fflush(stdout);  // the error reported decides the exit code
+    std::fflush(stdout);  // may fail, too: the reported error decides the exit code
     return static_cast<int>(code);
   };
   try {
@@ -74,7 +74,7 @@ int run_main(Flags& flags, int argc, const char* const* argv, const std::functio
       for (const std::string& notice : flags.notices()) console.info(notice);
       return finish(flags.program(), run(console));
     }
-    if (frame.is_rank_zero) answer(flags, request);
+    if (frame.is_rank_zero) print_answer(flags, request);
     return finish(flags.program(), Exit::ok);
   } catch (const Error& error) {
     return report(error.what(), error.code());
@@ -96,7 +96,7 @@ void flush_out() {
 }
 
 Flags::Flag& add_threads_flag(Flags& flags, std::int64_t& threads, const char* name) {
-  return flags.add(name, &threads, "N", "threads to use; 0 means every core this process may run on").within({0, 1024});
+  return flags.add(name, &threads, "N", "threads to use; 0: every core that this process may run on").within({0, 1024});
 }
 
 }  // namespace mtl

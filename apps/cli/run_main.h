@@ -11,27 +11,27 @@
 namespace mtl {
 
 /// Parses, answers --help, --version and --dump-config, then calls `run`, whose result is the exit code.
-/// Errors become "program: message" on stderr and their exit code. A closed pipe on stdout ends the tool quietly.
+/// Prints an error as "program: message" on stderr and returns its exit code. A closed pipe on stdout ends the tool
+/// silently.
 int run_main(Flags& flags, int argc, const char* const* argv, const std::function<Exit(Console&)>& run);
 
 /// The differences of a process that is one rank of a job (cli/ranks.h).
 struct RunFrame {
-  std::string name;  // what messages begin with; empty: the program's name
-  bool is_rank_zero =
-      true;  // --help and its like are answered, the console informs; warnings and errors come in any case
+  std::string name;  // at the start of messages; empty: the program's name
+  /// False: answers neither --help nor its like, and prints no information, only warnings and errors.
+  bool is_rank_zero = true;
   std::function<void()> prepare;                                      // of Flags::parse
-  std::function<void(const std::string& message, Exit code)> report;  // instead of "program: message"; may not return
+  std::function<void(const std::string& message, Exit code)> report;  // prints an error; may not return
 };
 int run_main(Flags& flags, int argc, const char* const* argv, const std::function<Exit(Console&)>& run,
              const RunFrame& frame);
 
-/// Writes to stdout, which is data; throws Error(io) when that fails. What is still buffered when the tool ends is
-/// written by run_main, which then ends with Exit::io if it cannot be.
+/// Writes data to stdout; throws Error(io) on failure. At the end run_main flushes, and returns Exit::io if that fails.
 void print_out(std::string_view text);
-/// Hands what is buffered to the reader now. A bare fflush would discard it silently when it cannot be written.
+/// Flushes stdout; throws Error(io) on failure.
 void flush_out();
 
-/// --threads N, which every tool has that computes: 0 means all cores this process may use.
+/// Adds --threads N, or `name`; 0 means every core that this process may run on (resolve_threads).
 Flags::Flag& add_threads_flag(Flags& flags, std::int64_t& threads, const char* name = "--threads");
 
 }  // namespace mtl

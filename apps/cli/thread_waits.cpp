@@ -11,8 +11,9 @@ void keep_thread_waits_short(char** argv) {
   if (std::getenv("GOMP_SPINCOUNT") != nullptr || std::getenv("OMP_WAIT_POLICY") != nullptr) return;
   ::setenv("GOMP_SPINCOUNT", "1000", 0);
   std::error_code no_proc;
-  const auto program = std::filesystem::read_symlink("/proc/self/exe", no_proc);  // resolved: it names the process
-  ::execv(program.c_str(), argv);  // should it fail, threads wait as libgomp lets them
+  const auto program =
+      std::filesystem::read_symlink("/proc/self/exe", no_proc);  // resolved, because it becomes the name of the process
+  ::execv(program.c_str(), argv);                                // on failure libgomp's default stays
 }
 
 }  // namespace mtl

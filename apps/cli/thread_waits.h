@@ -1,12 +1,12 @@
-// The way in which OpenMP's threads wait for work. A program that computes with them calls this first.
+// How OpenMP's threads wait for work. Programs that compute call this first.
 #pragma once
 
 namespace mtl {
 
-/// Lets waiting threads sleep after some ten microseconds. libgomp's own choice is to spin for milliseconds: where
-/// cores are busy with other work too, a thread that waits then keeps the core from the one it waits for, and a
-/// training step takes several times as long. libgomp reads its settings when it is loaded, so the program is started
-/// again with GOMP_SPINCOUNT set; where that or OMP_WAIT_POLICY is set already, nothing happens.
+/// Lets waiting threads sleep after about ten microseconds. By default libgomp spins for milliseconds: on busy cores, a
+/// waiting thread then takes the core from the thread that it waits for, and a training step takes several times as
+/// long. libgomp reads its settings when it is loaded, so this starts the program again with GOMP_SPINCOUNT set. Does
+/// nothing if GOMP_SPINCOUNT or OMP_WAIT_POLICY is set already.
 void keep_thread_waits_short(char** argv);
 
 }  // namespace mtl

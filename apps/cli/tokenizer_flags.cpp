@@ -36,18 +36,19 @@ bool is_type(const TokenizerOptions& options, const std::vector<std::string>& ty
 
 void add_tokenizer_flags(Flags& flags, TokenizerOptions& options) {
   flags.section("Tokenizer");
-  // Scripts pass the flags of all tokenizers to whichever they choose.
+  // Notices only: scripts pass the flags of all tokenizers, whichever they choose.
   const auto for_types = [&options](Flags::Flag& flag, const std::vector<std::string>& types) {
     flag.only_with("--tokenizer-type " + join(types, " or "), [&options, types] { return is_type(options, types); });
   };
-  flags.add("--tokenizer-type", &options.type, "TYPE", join(kSupported, ", ") + "; GPT2BPETokenizer when absent");
+  flags.add("--tokenizer-type", &options.type, "TYPE", join(kSupported, ", ") + "; default: GPT2BPETokenizer");
   for_types(flags.add("--vocab-file,--vocab", &options.vocab_file, "FILE", "vocab.json of GPT2BPETokenizer"),
             {"GPT2BPETokenizer"});
   for_types(flags.add("--merge-file", &options.merge_file, "FILE", "merges.txt of GPT2BPETokenizer"),
             {"GPT2BPETokenizer"});
   flags
       .add("--tokenizer-model", &options.tokenizer_model, "PATH",
-           "HuggingFaceTokenizer: a tokenizer.json of byte-level BPE, or its folder; TikTokenizer: its ranks; "
+           "HuggingFaceTokenizer: a tokenizer.json of byte-level BPE, or its folder; TikTokenizer: its file of "
+           "ranks; "
            "SentencePiece types: a tokenizer.model, or its folder")
       .only_with("with --tokenizer-type GPT2BPETokenizer or NullTokenizer", [&options] {
         return !is_type(options, {"GPT2BPETokenizer", "NullTokenizer"});
@@ -56,14 +57,14 @@ void add_tokenizer_flags(Flags& flags, TokenizerOptions& options) {
                              "HuggingFaceTokenizer: put the special tokens around every text that its file asks for"),
             {"HuggingFaceTokenizer"});
   flags.add_switch("--tokenizer-hf-no-include-special-tokens", options.hf_special_tokens, "").inverted();
-  flags.add("--vocab-size", &options.vocab_size, "N", "number of ids of NullTokenizer and TikTokenizer")
+  flags.add("--vocab-size", &options.vocab_size, "N", "number of ids of NullTokenizer or TikTokenizer")
       .within({1, INT32_MAX})
       .only_with("--tokenizer-type TikTokenizer or NullTokenizer", [&options] {
         return !options.names_tokenizer() || is_type(options, {"TikTokenizer", "NullTokenizer"});
       });
   for_types(flags
                 .add("--null-tokenizer-eod,--null-tokenizer-eod-id", &options.null_tokenizer_eod, "ID",
-                     "end-of-document id of NullTokenizer; vocabulary size - 1 when absent")
+                     "end-of-document id of NullTokenizer; default: vocabulary size - 1")
                 .within({0, INT32_MAX}),
             {"NullTokenizer"});
   for_types(flags.add("--tiktoken-pattern", &options.tiktoken.pattern, "NAME", "split pattern of TikTokenizer")
@@ -71,16 +72,16 @@ void add_tokenizer_flags(Flags& flags, TokenizerOptions& options) {
             {"TikTokenizer"});
   for_types(flags
                 .add("--tiktoken-num-special-tokens", &options.tiktoken.num_special_tokens, "N",
-                     "special tokens of TikTokenizer, which have the first ids; 0 for none")
+                     "special tokens of TikTokenizer, which have the first ids; 0: none")
                 .within({0, INT32_MAX}),
             {"TikTokenizer"});
   for_types(flags.add("--tiktoken-special-tokens,--tokenizer-special-tokens", &options.tiktoken.special_tokens,
-                      "TOKEN...", "the first of TikTokenizer's special tokens; the others are called <SPECIAL_i>"),
+                      "TOKEN...", "names of TikTokenizer's first special tokens; the others are <SPECIAL_i>"),
             {"TikTokenizer"});
   flags.add_switch(
       "--legacy-tokenizer", options.legacy_tokenizer,
-      "SentencePieceTokenizer with <CLS>, <EOD> and their like, Llama2Tokenizer with <s> before every text, "
-      "as Megatron-LM had them up to core 0.16");
+      "give SentencePieceTokenizer <CLS>, <EOD> and their like, and Llama2Tokenizer <s> before every text, as "
+      "Megatron-LM did up to core 0.16");
   flags
       .add("--vocab-extra-ids", &options.vocab_extra_ids, "N",
            "tokens <extra_id_0>... of a legacy SentencePieceTokenizer")

@@ -6,15 +6,12 @@
 
 namespace mtl {
 
-/// --tokenizer-type, --vocab-file, --merge-file, --tokenizer-model, --tokenizer-hf-include-special-tokens,
-/// --vocab-size,
-/// --null-tokenizer-eod, --tiktoken-pattern, --tiktoken-num-special-tokens, --tiktoken-special-tokens,
-/// --legacy-tokenizer, --vocab-extra-ids.
+/// Adds the tokenizer flags, --tokenizer-type to --vocab-extra-ids. Flags of tokenizers other than the chosen one get a
+/// notice.
 void add_tokenizer_flags(Flags& flags, TokenizerOptions& options);
 
-/// Adds a problem for everything that load_tokenizer would miss, and a notice for every flag that is another
-/// tokenizer's. Call it in a Flags::check function of a tool that
-/// needs a tokenizer.
+/// For a Flags::check function of a tool that needs a tokenizer: adds a problem for each flag that the chosen tokenizer
+/// lacks or does not take.
 void check_tokenizer_flags(Flags& flags, const TokenizerOptions& options);
 
 }  // namespace mtl

@@ -69,13 +69,13 @@ for fault in start absent end; do
 done
 # A rank stops after the last synchronization: MPI's end would wait for it, too.
 expect_text "$WORK/end.out" '^iteration 6 sum 4$'
-expect_text "$WORK/end.err" "^rank-faults: rank 0 \($HOST\): not all 4 ranks came within 10.0 s to the end of MPI; all of the work"
+expect_text "$WORK/end.err" "^rank-faults: rank 0 \($HOST\): not all 4 ranks reached the end of MPI within 10.0 s; all of the"
 cp "$WORK/start.err" "$WORK/err"
-expect_count 1 "^rank-faults: rank 0 \($HOST\): not all 4 ranks came within 10.0 s to the start; "
+expect_count 1 "^rank-faults: rank 0 \($HOST\): not all 4 ranks reached the start within 10.0 s; "
 # mpirun itself may end a job that a rank left early, at once and without a message; it must not wait for that rank.
 read -r code seconds <"$WORK/absent.code"
 [ $((seconds - began)) -lt 10 ] ||
-  expect_text "$WORK/absent.err" "^rank-faults: rank 0 \($HOST\): not all 4 ranks came within 10.0 s to the start; "
+  expect_text "$WORK/absent.err" "^rank-faults: rank 0 \($HOST\): not all 4 ranks reached the start within 10.0 s; "
 
 # A rank is killed, or fails by itself: the job has its exit status.
 run_ranks 137 10 --fault kill --who 2

@@ -209,7 +209,7 @@ expect_exit 2 mtl-train "${script345[@]}" --pipeline-model-parallel-size 25 --dr
 expect_text err '^  --pipeline-model-parallel-size '
 for flag in --nproc_per_node --nproc-per-node --nnodes --node_rank --master_addr --master_port; do
   expect_exit 2 mtl-train "${script345[@]}" $flag 8
-  expect_text err "^  $flag 8 +is torchrun's, which does not start this program; start its ranks with mpirun -n N or srun$"
+  expect_text err "^  $flag 8 +is a flag of torchrun, which cannot start this program; start its ranks with mpirun -n N"
 done
 for pair in nlayers:num-layers n-layers:num-layers nheads:num-attention-heads sequence-length:seq-length learning-rate:lr; do
   expect_exit 2 mtl-train "${script345[@]}" "--${pair%:*}" 3
