@@ -15,8 +15,8 @@ namespace {
 // Limits a global batch: schedules hold it as an int, and its product with another count and the world is below 2^63.
 constexpr std::int64_t kLargestCount = INT32_MAX;
 
-/// The sizes from 1 to the world that fit where `fits` says so: "1, 2 or 4".
-std::string sizes_that_do(std::int64_t world, const std::function<bool(std::int64_t)>& fits) {
+/// The first eight sizes up to the world that fit: "1, 2 or 4".
+std::string fitting_sizes(std::int64_t world, const std::function<bool(std::int64_t)>& fits) {
   std::vector<std::string> sizes;
   for (std::int64_t size = 1; size <= world && sizes.size() < 8; ++size) {
     if (fits(size)) sizes.push_back(std::to_string(size));
@@ -27,7 +27,7 @@ std::string sizes_that_do(std::int64_t world, const std::function<bool(std::int6
   return cat(join(sizes, ", "), " or ", last);
 }
 
-/// The world must be a multiple of the product of these sizes; says what each could be, the others as they are.
+/// Requires that the world is a multiple of the product of these sizes; suggests other values for each of them.
 void check_product(Flags& flags, std::int64_t world,
                    const std::vector<std::pair<std::string, std::int64_t>>& flag_sizes) {
   std::int64_t product = 1;
@@ -45,7 +45,7 @@ void check_product(Flags& flags, std::int64_t world,
   for (const auto& [flag, size] : flag_sizes) {
     std::int64_t others = product / size;
     std::string sizes =
-        size == 1 ? "" : sizes_that_do(world, [&](std::int64_t other) { return world % (others * other) == 0; });
+        size == 1 ? "" : fitting_sizes(world, [&](std::int64_t other) { return world % (others * other) == 0; });
     if (!sizes.empty()) remedies.push_back(cat(flag, " ", sizes));
   }
   flags.problem(cat("--world-size ", world),
@@ -66,14 +66,17 @@ void check_grid(Flags& flags, const TopoOptions& options) {
                    {"--expert-model-parallel-size", options.expert}});
   }
   if (options.run.parallel.tp_pp_dp_mapping && options.rank_order)
-    flags.problem("--use-tp-pp-dp-mapping, --rank-order", "say the same thing; give one of them");
-  try {  // only which axes have ranks matters here
-    auto some = [](std::int64_t size) { return static_cast<int>(std::min<std::int64_t>(size, 2)); };
+    flags.problem("--use-tp-pp-dp-mapping, --rank-order", "mean the same; give one of them");
+  try {  // depends only on which axes have several ranks
+    auto at_most_two = [](std::int64_t size) { return static_cast<int>(std::min<std::int64_t>(size, 2)); };
     std::int64_t replicas = std::max<std::int64_t>(options.run.parallel.world / options.run.parallel.tensor /
                                                        options.run.parallel.context / options.run.parallel.pipeline,
                                                    1);
-    RankGrid({some(options.run.parallel.tensor), some(options.run.parallel.context), some(options.expert),
-              some(replicas), some(options.run.parallel.pipeline)},
+    RankGrid({.tensor = at_most_two(options.run.parallel.tensor),
+              .context = at_most_two(options.run.parallel.context),
+              .expert = at_most_two(options.expert),
+              .data = at_most_two(replicas),
+              .pipeline = at_most_two(options.run.parallel.pipeline)},
              options.order());
   } catch (const Error& error) {
     flags.problem(
@@ -82,8 +85,8 @@ void check_grid(Flags& flags, const TopoOptions& options) {
   }
 }
 
-/// Experts have a grid of their own, over the same stages: as Megatron-LM, refuses an order in which the stages would
-/// not be the same, or would be so by chance. The grids fit the world.
+/// Experts have their own grid over the same stages. As Megatron-LM, refuses an order in which the stages of the two
+/// grids differ, or agree only by chance. Both grids must fit the world.
 void check_expert_order(Flags& flags, const TopoOptions& options) {
   const ParallelOptions& parallel = options.run.parallel;
   if (options.expert == 1 || parallel.pipeline == 1) return;
@@ -119,20 +122,20 @@ void check_hosts(Flags& flags, const TopoOptions& options) {
     if (++times[host] == 2) {
       flags.problem(
           cat("--hosts ", *options.hosts),
-          cat("names '", host, "' twice, which would give its cores to two ranks each; name it once, and say ",
-              "with --gpus-per-node how many ranks it has"));
+          cat("names '", host, "' twice, which would give its cores to two ranks each; name it once, and set ",
+              "its number of ranks with --gpus-per-node"));
     }
     if (host.empty() || host.find_first_of(" =") != std::string::npos || printable_text(host) != host)
       flags.problem(cat("--hosts ", *options.hosts), cat("'", host, "' is not the name of a host"));
   }
 }
 
-/// Layers and chunks. True when the pipeline's shape makes sense.
+/// Checks layers and chunks. Returns true if they have no problem.
 bool check_layers(Flags& flags, const TopoOptions& options) {
   std::size_t before = flags.problem_count();
   if (options.layers_per_virtual_stage && options.virtual_stages) {
     flags.problem("--num-layers-per-virtual-pipeline-stage, --num-virtual-stages-per-pipeline-rank",
-                  "say the same thing; give one of them");
+                  "mean the same; give one of them");
   }
   if (!options.run.architecture.num_layers) {
     for (auto [flag, given] :
@@ -162,15 +165,14 @@ bool check_layers(Flags& flags, const TopoOptions& options) {
   return flags.problem_count() == before;
 }
 
-/// `fits`: the batch is cut into micro-batches.
+/// `fits`: the batch divides into micro-batches.
 void check_schedule(Flags& flags, const TopoOptions& options, bool fits) {
   bool has_step = options.micro_batches || options.run.batch.global_batch_size;
   if (options.group && !has_step) {
     flags.problem("--microbatch-group-size-per-virtual-pipeline-stage", "needs --micro-batches or --global-batch-size");
   }
   if (options.schedule && !has_step) {
-    flags.problem(cat("--schedule ", *options.schedule),
-                  "needs --micro-batches, how many there are to a step, or --global-batch-size");
+    flags.problem(cat("--schedule ", *options.schedule), "needs --micro-batches or --global-batch-size");
   }
   if (!has_step || (!options.micro_batches && !fits)) return;
   std::string step = options.micro_batches ? cat("--micro-batches ", *options.micro_batches)
@@ -182,11 +184,11 @@ void check_schedule(Flags& flags, const TopoOptions& options, bool fits) {
                   "is for one chunk a stage; choose interleaved, or leave out the virtual stages");
   }
   if (!interleaves && options.group)
-    flags.problem("--microbatch-group-size-per-virtual-pipeline-stage", "belongs to --schedule interleaved");
+    flags.problem("--microbatch-group-size-per-virtual-pipeline-stage", "applies only to --schedule interleaved");
   bool fits_chart = options.fits_chart();
   if (!fits_chart && options.micro_batches) {
     flags.problem(step, cat("makes too large a chart: it has at most ", kMostChartStages, " stages and ",
-                            kMostChartForwards, " forwards; say --global-batch-size instead, and none is drawn"));
+                            kMostChartForwards, " forwards; give --global-batch-size instead to draw none"));
   }
   if (flags.problem_count() != before || !fits_chart) return;
   try {
@@ -196,26 +198,26 @@ void check_schedule(Flags& flags, const TopoOptions& options, bool fits) {
   }
 }
 
-/// The global batch is cut evenly, into as many micro-batches as are said to be, which are not too many to list.
+/// Checks that the global batch divides into micro-batches, as many as --micro-batches says and not too many to list.
 bool check_batch(Flags& flags, const TopoOptions& options) {
   std::size_t before = flags.problem_count();
-  std::int64_t micro = options.run.batch.micro_batch_size, once = micro * options.run.parallel.data();
+  std::int64_t micro = options.run.batch.micro_batch_size, at_once = micro * options.run.parallel.data();
   std::string product = cat("micro-batch-size ", micro, " x data-parallel size ", options.run.parallel.data());
   if (std::optional<std::int64_t> global = options.run.batch.global_batch_size) {
     std::string flag = cat("--global-batch-size ", *global);
-    if (*global % once != 0 || (options.micro_batches && *global / once != *options.micro_batches)) {
+    if (*global % at_once != 0 || (options.micro_batches && *global / at_once != *options.micro_batches)) {
       flags.problem(flag, cat("is not ", options.micro_batches ? cat(*options.micro_batches, " x") : "a multiple of",
                               " ", product));
-    } else if (*global / once > kMostMicroBatches) {
+    } else if (*global / at_once > kMostMicroBatches) {
       flags.problem(flag, cat("is more than ", kMostMicroBatches, " x ", product));
     }
-  } else if (once > kLargestCount / options.micro_batches.value_or(1)) {
+  } else if (at_once > kLargestCount / options.micro_batches.value_or(1)) {
     flags.problem(cat("--micro-batch-size ", micro), cat("makes a global batch of more than ", kLargestCount));
   }
   return flags.problem_count() == before;
 }
 
-/// Nothing that changes memory and work alone is taken when they are not shown.
+/// Refuses flags that change only memory and work if these are not shown.
 void check_idle_flags(Flags& flags, const TopoOptions& options) {
   if (options.wants_memory()) return;
   for (const char* flag : {"--hidden-dropout", "--attention-dropout", "--reset-attention-mask", "--ddp-bucket-size"}) {
@@ -223,19 +225,19 @@ void check_idle_flags(Flags& flags, const TopoOptions& options) {
   }
 }
 
-/// A model whose memory is wanted: as mtl-train checks it.
+/// Checks the model as mtl-train does.
 void check_model(Flags& flags, const TopoOptions& options) {
   std::size_t before = flags.problem_count();
   const ArchitectureOptions& model = options.run.architecture;
-  for (auto [flag, is_there] : {std::pair("--num-layers", model.num_layers.has_value()),
+  for (auto [flag, is_given] : {std::pair("--num-layers", model.num_layers.has_value()),
                                 std::pair("--hidden-size", model.hidden_size.has_value()),
                                 std::pair("--num-attention-heads", model.num_attention_heads.has_value()),
                                 std::pair("--max-position-embeddings", model.max_position_embeddings.has_value()),
                                 std::pair("--seq-length", options.run.data.seq_length != 0),
                                 std::pair("--vocab-size", options.run.tokenizer.vocab_size.has_value())}) {
-    if (!is_there) flags.problem(flag, "is needed for memory and FLOPs");
+    if (!is_given) flags.problem(flag, "is needed for memory and FLOPs");
   }
-  if (flags.problem_count() != before || !options.not_trained().empty()) return;
+  if (flags.problem_count() != before || !options.unsupported_reason().empty()) return;
   auto report = [&](std::string flag, std::string what) { flags.problem(std::move(flag), std::move(what)); };
   TrainOptions train = options.train_options();
   check_options(train, report);
@@ -248,11 +250,10 @@ void check_model(Flags& flags, const TopoOptions& options) {
 
 void check_topo(Flags& flags, const TopoOptions& options) {
   if (options.output_format().empty()) {
-    flags.problem(cat("--output ", *options.output),
-                  "does not tell the format by its end (.txt, .svg, .json or .rankfile); add --format");
+    flags.problem(cat("--output ", *options.output), "does not end in .txt, .svg, .json or .rankfile; add --format");
   }
   check_idle_flags(flags, options);
-  if (options.run.parallel.world < 1) return;  // refused; other sizes that were refused have their defaults
+  if (options.run.parallel.world < 1) return;  // already refused; other refused sizes have their defaults
   std::size_t before = flags.problem_count();
   check_grid(flags, options);
   bool fits = flags.problem_count() == before;

@@ -10,7 +10,7 @@ namespace mtl {
 
 namespace {
 
-/// The order without an axis that a grid does not have.
+/// `order` without `axis`, which a grid lacks.
 std::string order_without(const std::string& order, const char* axis) {
   std::vector<std::string> kept;
   for (const std::string& name : split(order, '-')) {
@@ -86,7 +86,7 @@ bool TopoOptions::fits_chart() const {
          run.parallel.pipeline * step_micro_batches().value_or(1) * chunks() <= kMostChartForwards;
 }
 
-std::string TopoOptions::not_trained() const {
+std::string TopoOptions::unsupported_reason() const {
   if (run.parallel.context > 1) return "mtl-train cannot run context parallelism yet";
   if (expert > 1) return "mtl-train cannot run experts yet";
   if (chunks() > 1 || schedule == "interleaved") return "mtl-train cannot run interleaved schedules yet";
@@ -130,17 +130,17 @@ std::string TopoOptions::output_format() const {
 
 namespace {
 
-/// mtl-train's other flags that concern a layout.
+/// Other flags of mtl-train that belong to a layout.
 void add_train_spellings(Flags& flags, TopoOptions& options) {
   ParallelOptions& parallel = options.run.parallel;
-  flags.add_switch("--overlap-grad-reduce", parallel.overlap_grad_reduce, "as mtl-train's; nothing else is allocated")
+  flags.add_switch("--overlap-grad-reduce", parallel.overlap_grad_reduce, "as in mtl-train; does not change the plan")
       .only_with("on one data-parallel rank", [&parallel] { return parallel.data() > 1; });
-  flags.add_switch("--overlap-param-gather", parallel.overlap_param_gather, "as mtl-train's; nothing else is allocated")
+  flags.add_switch("--overlap-param-gather", parallel.overlap_param_gather, "as in mtl-train; does not change the plan")
       .only_with("on one data-parallel rank", [&parallel] { return parallel.data() > 1; })
       .needs("--use-distributed-optimizer: otherwise nothing is gathered",
              [&parallel] { return parallel.distributed_optimizer; })
       .needs("--overlap-grad-reduce too, as in Megatron-LM", [&parallel] { return parallel.overlap_grad_reduce; });
-  flags.add("--zero-stage", &options.run.fixed.zero_stage, "N", "1 is --use-distributed-optimizer, 0 nothing")
+  flags.add("--zero-stage", &options.run.fixed.zero_stage, "N", "1: same as --use-distributed-optimizer; 0: no effect")
       .within({0, 3});
   flags.foreign.acknowledge(1, "has no effect on a plan", "--distributed-timeout-minutes");
   const char* gpus = "has no effect on a plan for CPUs; mtl-train --dry-run --device cuda plans for GPUs";
@@ -149,7 +149,7 @@ void add_train_spellings(Flags& flags, TopoOptions& options) {
   flags.check([&flags, &options] {
     std::int64_t stage = options.run.fixed.zero_stage;
     if (stage == 1) options.run.parallel.distributed_optimizer = true;
-    if (stage > 1) flags.problem(cat("--zero-stage ", stage), "is none that mtl-train has; only 0 and 1 are");
+    if (stage > 1) flags.problem(cat("--zero-stage ", stage), "is not supported; only 0 and 1 are");
   });
 }
 
@@ -161,32 +161,32 @@ void add_topo_flags(Flags& flags, TopoOptions& options) {
   add_grid_flags(flags, options.run.parallel);
   flags.add("--expert-model-parallel-size", &options.expert, "N", "ranks that share the experts")
       .within({1, kLargestWorld});
-  flags.add("--rank-order", &options.rank_order, "ORDER", "axes, the fastest first; tp-cp-ep-dp-pp unless given");
-  flags.add("--gpus-per-node", &options.gpus_per_node, "N", "ranks on a node; 8 unless given")
-      .within({1, kLargestWorld});
+  flags.add("--rank-order", &options.rank_order, "ORDER",
+            "order of the axes, the fastest first; default: tp-cp-ep-dp-pp");
+  flags.add("--gpus-per-node", &options.gpus_per_node, "N", "ranks per node; default: 8").within({1, kLargestWorld});
   flags.add("--hosts", &options.hosts, "LIST", "names of the nodes, separated by commas");
   flags
       .add("--cores-per-rank,--threads", &options.cores_per_rank, "N",
-           "cores of each rank, in a rankfile and for its threads")
+           "cores of each rank in a rankfile, and its threads")
       .within({1, kMostCores});
 
   flags.section("Model");
   add_architecture_flags(flags, options.run, [] { return false; });
   flags.add("--vocab-size", &options.run.tokenizer.vocab_size, "N", "tokens of the vocabulary, before padding")
       .within({1, INT32_MAX});
-  flags.add("--seq-length", &options.run.data.seq_length, "N", "tokens of a sample").within({1, INT32_MAX});
+  flags.add("--seq-length", &options.run.data.seq_length, "N", "tokens per sample").within({1, INT32_MAX});
   flags
       .add("--num-layers-per-virtual-pipeline-stage", &options.layers_per_virtual_stage, "N",
-           "layers of a chunk, when each stage holds several")
+           "layers per chunk, for stages of several chunks")
       .within({1, kMostLayers});
-  flags.add("--num-virtual-stages-per-pipeline-rank", &options.virtual_stages, "N", "chunks of each stage")
+  flags.add("--num-virtual-stages-per-pipeline-rank", &options.virtual_stages, "N", "chunks per stage")
       .within({1, kMostLayers});
   add_stage_flags(flags, options.run.parallel);
   add_sharing_flags(flags, options.run.parallel);
   add_recompute_flags(flags, options.run.parallel);
   add_train_spellings(flags, options);
   flags.add_switch("--reset-attention-mask", options.run.data.reset_attention_mask,
-                   "let no token see the documents before its own");
+                   "let no token attend to documents before its own");
 
   flags.section("Precision");
   add_precision_flags(flags, options.run.precision);
@@ -194,20 +194,20 @@ void add_topo_flags(Flags& flags, TopoOptions& options) {
   flags.section("Schedule");
   flags
       .add("--schedule,--pipeline-schedule", &options.schedule, "NAME",
-           "draw this one; 1f1b, or interleaved with several chunks a stage")
+           "schedule to draw; default: 1f1b, or interleaved with several chunks per stage")
       .one_of({"1f1b", "gpipe", "interleaved"});
-  flags.add("--micro-batches", &options.micro_batches, "N", "micro-batches of a step, of one replica")
+  flags.add("--micro-batches", &options.micro_batches, "N", "micro-batches per step and replica")
       .within({1, kMostMicroBatches});
   add_batch_size_flags(flags, options.run.batch);
   flags
       .add("--microbatch-group-size-per-virtual-pipeline-stage", &options.group, "N",
-           "micro-batches that go through a chunk before the next chunk's turn; as many as stages unless given")
+           "consecutive micro-batches of a chunk before the next chunk's turn; default: as many as stages")
       .within({1, INT32_MAX});
 
   flags.section("Output");
-  flags.add("--format", &options.format, "NAME", "by the name of FILE, or text, unless given")
+  flags.add("--format", &options.format, "NAME", "output format; default: by the name of FILE, else text")
       .one_of({"text", "svg", "json", "rankfile"});
-  flags.add("--output,-o", &options.output, "FILE", "write there; .txt, .svg, .json and .rankfile choose the format");
+  flags.add("--output,-o", &options.output, "FILE", "file to write; .txt, .svg, .json or .rankfile chooses the format");
 }
 
 }  // namespace mtl

@@ -16,13 +16,13 @@ namespace mtl {
 
 /// Limits of a time chart: stages, and forwards of all stages.
 inline constexpr std::int64_t kMostChartStages = 1024, kMostChartForwards = 100000;
-/// A core has a number in a rankfile, which is an int, with 2^16 ranks; micro-batches have entries in lists.
+/// Limits of a core's number in a rankfile, an int with up to 2^16 ranks, and of lists of micro-batches.
 inline constexpr std::int64_t kMostCores = 1 << 14, kMostMicroBatches = 1 << 20;
 
 struct TopoOptions {
   TopoOptions() { run.parallel.world = 0; }  // --world-size has no default
 
-  TrainOptions run;  // those of mtl-train
+  TrainOptions run;  // the options shared with mtl-train
   std::int64_t expert = 1;
   std::optional<std::string> rank_order;
   std::optional<std::int64_t> gpus_per_node;
@@ -49,18 +49,18 @@ struct TopoOptions {
   bool wants_schedule() const { return micro_batches || (run.batch.global_batch_size && fits_chart()); }
   /// A time chart of the step is not too large to be drawn.
   bool fits_chart() const;
-  bool wants_memory() const;                               // there is a model that has sizes
+  bool wants_memory() const;                               // the model has sizes
   std::optional<std::int64_t> step_micro_batches() const;  // as given, or by the global batch size
   /// Why mtl-train cannot run this layout, or empty.
-  std::string not_trained() const;
+  std::string unsupported_reason() const;
   /// The same layout as mtl-train's options.
   TrainOptions train_options() const;
   ScheduleKind schedule_kind() const;
-  std::string output_format() const;  // text, svg, json or rankfile; empty when the file's name does not tell
+  std::string output_format() const;  // text, svg, json or rankfile; empty if the file's name does not end in one
 };
 
 void add_topo_flags(Flags& flags, TopoOptions& options);
-/// Adds a problem for everything that does not fit.
+/// For a Flags::check function: adds a problem for everything that does not fit.
 void check_topo(Flags& flags, const TopoOptions& options);
 
 }  // namespace mtl

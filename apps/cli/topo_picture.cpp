@@ -12,7 +12,7 @@ constexpr std::size_t kMostLines = 60, kLongestLabel = 30;
 constexpr int kMostStages = 16;
 constexpr int kLeftOut = -1;
 
-/// Characters at places; as large as what is written to it.
+/// A grid of characters that grows where it is written.
 class TextCanvas {
  public:
   char32_t at(std::size_t x, std::size_t y) const {
@@ -47,7 +47,7 @@ class TextCanvas {
       for (char32_t c : line) {
         if (c < 0x80) {
           bytes += static_cast<char>(c);
-        } else {  // all others are box drawings, U+2500 to U+257F
+        } else {  // a box drawing, U+2500 to U+257F
           bytes += static_cast<char>(0xe0 | (c >> 12));
           bytes += static_cast<char>(0x80 | ((c >> 6) & 0x3f));
           bytes += static_cast<char>(0x80 | (c & 0x3f));
@@ -174,12 +174,12 @@ class TextBand {
       std::size_t x = xs_[i] + cell_ - (style_.words ? 3 : 1);
       for (std::size_t y = ys_[row] + 1; y < ys_[row + 1]; ++y)
         canvas_.put(x, y, canvas_.at(x, y) == U'─' ? U'┼' : U'│');
-      bool apart = ys_[row + 1] - ys_[row] == 4;
-      if (style_.words && apart) canvas_.write(x + 2, ys_[row] + 2, "pp");
+      bool has_room = ys_[row + 1] - ys_[row] == 4;
+      if (style_.words && has_room) canvas_.write(x + 2, ys_[row] + 2, "pp");
     }
   }
 
-  /// In the top border, between connectors where there is room.
+  /// Writes the name into the top border, between connectors if there is room.
   void name_node(const NodeBox& box) {
     std::size_t left = xs_[box.first_column] - 1, right = xs_[box.last_column] + cell_ + 1, y = ys_[box.first_row] - 1;
     std::string name = cat(" ", report_.node_name(box.node), " ");
@@ -244,16 +244,16 @@ std::string legend(const TopoReport& report) {
 
 }  // namespace
 
-std::string draw_ranks(const TopoReport& report, const TerminalOptions& look) {
-  const std::size_t room = look.width;
+std::string draw_ranks(const TopoReport& report, const TerminalOptions& terminal) {
+  const std::size_t room = terminal.width;
   const std::vector<int> stages = shown_stages(report, kMostStages);
   for (const Style& style : kStyles) {
-    if (report.columns() > look.width) break;
+    if (report.columns() > terminal.width) break;
     TextBand band(report, stages, column_range(0, report.columns()), style);
     if (band.width() <= room) return cat(band.draw(), "\n", legend(report), "\n");
   }
   // Too wide for one band: as many replicas side by side as fit, or one with its middle left out.
-  int replicas = report.grid.size(Axis::data), shown = std::min(report.columns_of_replica(), look.width);
+  int replicas = report.grid.size(Axis::data), shown = std::min(report.columns_of_replica(), terminal.width);
   Style style = kStyles[2];
   auto fits = [&](int count) {
     return TextBand(report, stages, replica_columns(report, 0, count, shown), style).width() <= room;

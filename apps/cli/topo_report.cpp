@@ -11,13 +11,13 @@ namespace mtl {
 
 namespace {
 
-/// All groups of one kind after the other, in the order in which they are shown.
+/// Collects kinds of groups, in the order in which they are shown.
 class KindCollector {
  public:
   explicit KindCollector(TopoReport& report) : report_(report) {}
 
   void add(const char* name, std::vector<std::vector<int>> groups, const char* purpose, const char* traffic) {
-    GroupKind kind{name, purpose, traffic, std::move(groups)};
+    GroupKind kind{.name = name, .purpose = purpose, .traffic = traffic, .groups = std::move(groups)};
     for (const std::vector<int>& group : kind.groups) {
       int node = report_.node_of(group.front());
       bool crosses = std::any_of(group.begin(), group.end(), [&](int rank) { return report_.node_of(rank) != node; });
@@ -26,7 +26,7 @@ class KindCollector {
     if (kind.is_idle()) kind.traffic = "nothing: each rank is alone";
     report_.kinds.push_back(std::move(kind));
   }
-  /// Groups that are often those of a kind before: only shown when they are not.
+  /// Adds groups that may repeat those of an earlier kind, and are not shown then.
   void add_combined(const char* name, const std::vector<std::vector<int>>& groups, const char* purpose,
                     const char* traffic) {
     bool repeats = std::any_of(report_.kinds.begin(), report_.kinds.end(),
@@ -74,9 +74,10 @@ void collect_kinds(TopoReport& report, const ParallelOptions& parallel) {
   else
     kinds.add_combined("dp-cp", grid.groups({Axis::data, Axis::context}), "have the same weights", gradients);
   if (report.experts) collect_expert_kinds(kinds, *report.experts);
-  kinds.add("embedding", grid.embedding_groups(), "first and last stage: tied table",
-            "the table's gradient, once a step");
-  kinds.add_combined("position_embedding", grid.position_embedding_groups(), "first stage: position table", "nothing");
+  kinds.add("embedding", grid.embedding_groups(), "first and last stage: tied embedding",
+            "the embedding's gradient, once a step");
+  kinds.add_combined("position_embedding", grid.position_embedding_groups(), "first stage: position embedding",
+                     "nothing");
   kinds.add("tp-pp", grid.groups({Axis::tensor, Axis::pipeline}), "model parallel: one whole model",
             "a few numbers a step: gradient norm");
   const char* scales = "nothing in fp32; Megatron-LM's fp8 scales";
@@ -120,16 +121,18 @@ TopoReport::TopoReport(const TopoOptions& options)
   }
   if (options.wants_memory()) {
     memory.emplace();
-    memory->reason_not = options.not_trained();
+    memory->unsupported_reason = options.unsupported_reason();
     memory->run = options.train_options();
-    if (memory->reason_not.empty()) {
-      auto ignore = [](const std::string&, const std::string&) {};  // it was checked
+    if (memory->unsupported_reason.empty()) {
+      auto ignore = [](const std::string&, const std::string&) {};  // check_topo() has reported problems
       memory->plans = plan_run(memory->run, resolve_config(memory->run, {}, vocab_size, ignore));
     }
   }
   micro_batches = options.step_micro_batches();
   if (options.wants_schedule()) {
-    schedule = TopoSchedule{options.stage_layout(), static_cast<int>(*micro_batches), {}, {}};
+    schedule.emplace();
+    schedule->layout = options.stage_layout();
+    schedule->micro_batches = static_cast<int>(*micro_batches);
     schedule->stages = pipeline_schedule(schedule->layout, schedule->micro_batches);
     schedule->times = schedule_times(schedule->stages, schedule->layout.chunks);
   }
@@ -174,8 +177,8 @@ std::string TopoReport::size() const {
   std::string out = cat(world, world == 1 ? " rank" : " ranks");
   if (!factors.empty()) out += cat(" = ", join(factors, " x "));
   out += nodes == 1 ? ", on one node" : cat(", on ", nodes, " nodes of ", node_size);
-  int rest = world % node_size;
-  return rest != 0 && nodes > 1 ? cat(out, " (the last has ", rest, ")") : out;
+  int remainder = world % node_size;
+  return remainder != 0 && nodes > 1 ? cat(out, " (the last has ", remainder, ")") : out;
 }
 
 LayerRange TopoReport::vocab_rows(int tensor_rank) const {
@@ -230,7 +233,10 @@ std::vector<NodeBox> node_boxes(const TopoReport& report, const std::vector<int>
     for (std::size_t begin = 0; begin < nodes.size();) {
       std::size_t end = begin;
       while (end + 1 < nodes.size() && nodes[end + 1] == nodes[begin]) ++end;
-      if (nodes[begin] >= 0) boxes.push_back({nodes[begin], row, row, begin, end});
+      if (nodes[begin] >= 0) {
+        boxes.push_back(
+            {.node = nodes[begin], .first_row = row, .last_row = row, .first_column = begin, .last_column = end});
+      }
       begin = end + 1;
     }
   }

@@ -1,5 +1,5 @@
-// A layout of ranks, worked out: placement, groups that communicate, parts of the model. What the drawings and files of
-// mtl-topo are made from.
+// A layout of ranks: placement, groups that communicate, parts of the model. The drawings and files of mtl-topo show
+// it.
 //
 // The picture of a layout is a grid: a row for each pipeline stage, a column for each other place (tensor within
 // context within data), so that a replica of the model is a run of columns. Nodes are boxes around ranks.
@@ -22,8 +22,8 @@ struct GroupKind {
   std::string purpose;  // "share each layer"
   std::string traffic;  // "activations: 4 all-reduces a layer and micro-batch"
   std::vector<std::vector<int>> groups;
-  int crossing = 0;      // groups that have ranks on several nodes
-  bool repeats = false;  // a kind before has the same groups
+  int crossing = 0;      // groups with ranks on several nodes
+  bool repeats = false;  // an earlier kind has the same groups
 
   bool is_idle() const { return groups.front().size() < 2; }  // each rank is alone; all groups have one size
 };
@@ -38,7 +38,7 @@ struct TopoSchedule {
 /// Memory and work of the ranks in a training step.
 struct TopoMemory {
   TrainOptions run;
-  std::string reason_not;  // mtl-train cannot run the layout: there are no plans
+  std::string unsupported_reason;  // why mtl-train cannot run the layout; then there are no plans
   std::vector<RankPlan> plans;
 };
 
@@ -51,9 +51,9 @@ struct TopoReport {
   std::string size() const;
   /// "node 0", or the host's name.
   std::string node_name(int node) const;
-  /// Kinds that say something new, with groups of at least two ranks.
+  /// Kinds with groups of at least two ranks, without repeats.
   std::vector<GroupKind> shown_kinds() const;
-  /// Names of those with groups of one.
+  /// Names of the kinds with groups of one rank, without repeats.
   std::vector<std::string> idle_kinds() const;
   int rank_in_grid(int stage, int column) const;
   int columns() const { return world / stages; }
@@ -82,7 +82,7 @@ struct TopoReport {
   std::optional<TopoMemory> memory;                            // when the model has sizes
 };
 
-/// All stages, or when they are more than `most` the first three, -1, and the last two.
+/// All stages; if there are more than `most`, the first three, -1, and the last two.
 std::vector<int> shown_stages(const TopoReport& report, int most);
 
 /// A node's ranks in a part of the picture: rows and columns are indexes into the shown ones, ends included.

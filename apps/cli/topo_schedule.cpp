@@ -8,8 +8,8 @@ namespace mtl {
 
 namespace {
 
-/// One stage's time: a forward is one cell, a backward two, each cell one character, or two when chunks are
-/// distinguished.
+/// The time line of a stage: a forward is one cell, a backward two. A cell has one character, or two if there are
+/// several chunks.
 class StageLine {
  public:
   StageLine(std::size_t cells, std::size_t cell, bool color) : cell_(cell), color_(color) {
@@ -27,7 +27,7 @@ class StageLine {
       kinds_[i] = forward ? 'F' : 'B';
     }
   }
-  /// Cells [begin, end); colours change where kinds do.
+  /// Cells [begin, end), with a color code where the kind changes.
   std::string part(std::size_t begin, std::size_t end) const {
     std::string out;
     char kind = ' ';
@@ -63,26 +63,26 @@ std::string figures(const TopoReport& report) {
 
 }  // namespace
 
-std::string draw_schedule(const TopoReport& report, const TerminalOptions& look) {
+std::string draw_schedule(const TopoReport& report, const TerminalOptions& terminal) {
   if (!report.schedule) {
     return report.micro_batches ? cat("Schedule: ", with_commas(*report.micro_batches),
                                       " micro-batches; the time chart would be too large\n")
                                 : "";
   }
   const TopoSchedule& schedule = *report.schedule;
-  const bool several = schedule.layout.chunks > 1;
-  const std::size_t cell = several ? 2 : 1;
+  const bool has_chunks = schedule.layout.chunks > 1;
+  const std::size_t cell = has_chunks ? 2 : 1;
   std::size_t cells = std::lround(schedule.times.total);
   std::vector<StageLine> lines;
   for (std::size_t stage = 0; stage < schedule.stages.size(); ++stage) {
-    StageLine& line = lines.emplace_back(cells, cell, look.color);
+    StageLine& line = lines.emplace_back(cells, cell, terminal.color);
     for (std::size_t i = 0; i < schedule.stages[stage].size(); ++i)
       line.put(schedule.stages[stage][i], schedule.times.spans[stage][i]);
   }
   std::string out = report.schedule_title() + "\n";
   const int digits = std::max<int>(2, static_cast<int>(cat(report.stages - 1).size()));
   const std::size_t label = digits + 9;
-  const std::size_t most = (look.width - label) / cell, blocks = (cells + most - 1) / most;
+  const std::size_t most = (terminal.width - label) / cell, blocks = (cells + most - 1) / most;
   const std::size_t room = (cells + blocks - 1) / blocks;
   for (std::size_t begin = 0; begin < cells; begin += room) {
     if (cells > room)
@@ -94,8 +94,9 @@ std::string draw_schedule(const TopoReport& report, const TerminalOptions& look)
       out += "\n";
     }
   }
-  out += several ? "  3a: forward of micro-batch 3 through chunk a, the stage's first; 3a'': its backward; .: waiting\n"
-                 : "  3: forward of micro-batch 3; 3': its backward; .: waiting\n";
+  out += has_chunks
+             ? "  3a: forward of micro-batch 3 through chunk a, the stage's first; 3a'': its backward; .: waiting\n"
+             : "  3: forward of micro-batch 3; 3': its backward; .: waiting\n";
   if (schedule.micro_batches > 10) out += "  only the last digit of a micro-batch's number is shown\n";
   return out + figures(report);
 }

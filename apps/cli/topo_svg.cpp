@@ -21,14 +21,14 @@ constexpr double kInnerGap = 26, kOuterGap = 30;  // between stages, in a node a
 constexpr int kBandColumns = 16;
 constexpr double kContent = 1040;  // of the schedule and the table
 
-/// An estimate from above of a text's width.
+/// An upper estimate of a text's width.
 double text_width(std::string_view text, double font) { return 0.6 * font * double(count_characters(text)); }
 
 std::string fit(const std::string& text, double width, double font) {
   return cut_middle(text, "..", [&](const std::string& cut) { return text_width(cut, font) <= width; });
 }
 
-/// Room for what stands left of the grid.
+/// The width of the labels left of the grid.
 double label_width(const TopoReport& report) {
   double width = 90;
   for (int stage = 0; stage < report.stages; ++stage) width = std::max(width, text_width(report.holdings(stage), 12));
@@ -75,7 +75,7 @@ class Band {
     }
   }
 
-  /// Returns where the band ends.
+  /// Returns the y where the band ends.
   double draw(Canvas& canvas, double top) {
     bool replicas = report_.grid.size(Axis::data) > 1;
     double y = top + (replicas ? 20 : 0) + kBoxTop;
@@ -166,8 +166,7 @@ double draw_grid(Canvas& canvas, const TopoReport& report, double top) {
   int step = replica >= kBandColumns ? kBandColumns : kBandColumns / replica * replica;
   double y = top;
   for (int begin = 0; begin < report.columns();) {
-    // A replica that is wider than a band continues in the next one; no band holds the end of one and the begin of
-    // another.
+    // A replica that is wider than a band continues in the next one; the next replica begins a new band.
     int end = replica >= kBandColumns ? std::min(begin + step, (begin / replica + 1) * replica)
                                       : std::min(begin + step, report.columns());
     y = Band(report, begin, end).draw(canvas, y) + 18;
@@ -186,7 +185,7 @@ double draw_groups(Canvas& canvas, const TopoReport& report, double top) {
       canvas.text(kMargin + kColumns[i], y, texts[i], i == 2 ? third : style);
     y += 20;
   };
-  row({"kind", "groups", "across nodes", "what its ranks do", "what they exchange"}, "head", "head");
+  row({"kind", "groups", "across nodes", "purpose", "traffic"}, "head", "head");
   for (const GroupKind& kind : kinds) {
     std::string crossing = kind.crossing == 0 ? "none" : cat(kind.crossing, " of ", kind.groups.size());
     row({kind.name, cat(kind.groups.size(), " of ", kind.groups.front().size(), " ranks"), crossing, kind.purpose,
@@ -197,7 +196,7 @@ double draw_groups(Canvas& canvas, const TopoReport& report, double top) {
   return y;
 }
 
-/// The colour of chunk c of n, from a strong one for the first to a pale one.
+/// The color of a chunk, from strong for the first to pale for the last.
 std::string shade(const std::array<int, 3>& strong, int chunk, int chunks) {
   double pale = chunks == 1 ? 0 : 0.65 * chunk / (chunks - 1);
   std::string out = "#";
@@ -221,10 +220,10 @@ double draw_time_axis(Canvas& canvas, const TopoReport& report, double y, double
   return y + 36;
 }
 
-/// The strong colours of forward and backward.
+/// The strong colors of forward and backward.
 constexpr std::array<int, 3> kForward = {0x00, 0x72, 0xB2}, kBackward = {0x00, 0x9E, 0x73};
 
-/// Swatches for all chunks of each kind, and the figures. Returns where it ends.
+/// Draws swatches for all chunks of forward and backward, and the figures. Returns the y where it ends.
 double draw_schedule_legend(Canvas& canvas, const TopoSchedule& schedule, double left, double y) {
   const int chunks = schedule.layout.chunks;
   double x = left;
@@ -281,7 +280,7 @@ double draw_schedule_figure(Canvas& canvas, const TopoReport& report, double top
   return draw_schedule_legend(canvas, schedule, left, draw_time_axis(canvas, report, y + 4, unit) + 4);
 }
 
-/// Ranks that take the same memory, whatever their work.
+/// Merges plans of equal memory, whatever their work.
 std::vector<RankPlan> fold_by_memory(const std::vector<RankPlan>& plans) {
   std::vector<RankPlan> out;
   for (const RankPlan& kind : plans) {
@@ -295,9 +294,9 @@ std::vector<RankPlan> fold_by_memory(const std::vector<RankPlan>& plans) {
   return out;
 }
 
-/// A bar for each kind of ranks, its memory by category.
+/// Draws a bar for each plan, its memory by category.
 double draw_memory(Canvas& canvas, const TopoReport& report, double top) {
-  constexpr std::array kColours = {"#0072B2", "#56B4E9", "#009E73", "#E69F00", "#CC79A7", "#999999", "#D55E00"};
+  constexpr std::array kColors = {"#0072B2", "#56B4E9", "#009E73", "#E69F00", "#CC79A7", "#999999", "#D55E00"};
   constexpr double kRow = 26, kBar = 20, kLabel = 150, kTotal = 110;
   const std::vector<RankPlan>& plans = report.memory->plans;
   double scale = (kContent - kLabel - kTotal) / double(largest_plan(plans).plan.total_bytes());
@@ -306,18 +305,18 @@ double draw_memory(Canvas& canvas, const TopoReport& report, double top) {
   for (const RankPlan& kind : fold_by_memory(plans)) {
     canvas.text(kMargin, y + 15, cat(kind.ranks.size() == 1 ? "rank " : "ranks ", short_rank_list(kind.ranks)), "");
     x = kMargin + kLabel;
-    for (std::size_t i = 0; i < kColours.size(); ++i) {
+    for (std::size_t i = 0; i < kColors.size(); ++i) {
       double width = double(memory_parts(kind.plan)[i].bytes) * scale;
       canvas.raw(format("<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.0f\" fill=\"%s\"/>\n", x, y, width, kBar,
-                        kColours[i]));
+                        kColors[i]));
       x += width;
     }
     canvas.text(x + 8, y + 15, human_bytes(double(kind.plan.total_bytes())), "");
     y += kRow;
   }
   x = kMargin + kLabel;
-  for (std::size_t i = 0; i < kColours.size(); ++i) {
-    canvas.raw(format("<rect x=\"%.1f\" y=\"%.1f\" width=\"12\" height=\"12\" fill=\"%s\"/>\n", x, y + 6, kColours[i]));
+  for (std::size_t i = 0; i < kColors.size(); ++i) {
+    canvas.raw(format("<rect x=\"%.1f\" y=\"%.1f\" width=\"12\" height=\"12\" fill=\"%s\"/>\n", x, y + 6, kColors[i]));
     std::string name = memory_parts(plans.front().plan)[i].heading;
     canvas.text(x + 17, y + 16, name, "note");
     x += 17 + text_width(name, 12) + 18;
@@ -338,7 +337,7 @@ std::string topo_svg(const TopoReport& report) {
   y = draw_groups(canvas, report, y);
   if (report.vocab_size > 0) canvas.text(kMargin, y += 12, report.vocab_summary(), "note");
   if (report.schedule) y = draw_schedule_figure(canvas, report, y + 30);
-  if (report.memory && report.memory->reason_not.empty()) y = draw_memory(canvas, report, y + 36);
+  if (report.memory && report.memory->unsupported_reason.empty()) y = draw_memory(canvas, report, y + 36);
   return canvas.document(y + kMargin, title);
 }
 

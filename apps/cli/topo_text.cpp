@@ -1,9 +1,9 @@
 #include "cli/topo_text.h"
-#include "base/utf8.h"
 
 #include <algorithm>
 
 #include "base/str.h"
+#include "base/utf8.h"
 #include "chart/label.h"
 #include "cli/rank_plans.h"
 
@@ -14,7 +14,7 @@ namespace {
 constexpr int kMostRankRows = 16, kMostTextParts = 8;  // ranks, and parts of the vocabulary, that have a line each
 constexpr int kWideEnough = 92;                        // columns of a terminal where a kind of group takes one line
 
-std::string describe_groups(const TopoReport& report, const TerminalOptions& look) {
+std::string describe_groups(const TopoReport& report, const TerminalOptions& terminal) {
   std::string out = "Groups\n";
   for (const GroupKind& kind : report.shown_kinds()) {
     std::string count =
@@ -25,7 +25,7 @@ std::string describe_groups(const TopoReport& report, const TerminalOptions& loo
                            : kind.crossing == groups ? "all across nodes"
                                                      : cat(kind.crossing, " of ", groups, " across nodes");
     std::string line = format("  %-10s %-16s ", kind.name.c_str(), count.c_str());
-    if (look.width >= kWideEnough)
+    if (terminal.width >= kWideEnough)
       line += format("%-20s%s\n", crossing.c_str(), kind.purpose.c_str());
     else
       line += format("%s\n  %-10s %s\n", crossing.c_str(), "", kind.purpose.c_str());
@@ -33,7 +33,7 @@ std::string describe_groups(const TopoReport& report, const TerminalOptions& loo
     out += format("  %-10s %s\n", "", kind.traffic.c_str());
     std::vector<std::string> words;
     for (const std::vector<int>& group : kind.groups) words.push_back(cat("{", rank_list(group), "}"));
-    for (const std::string& line : wrap(words, look.width - 13, 2)) out += format("  %-10s %s\n", "", line.c_str());
+    for (const std::string& list : wrap(words, terminal.width - 13, 2)) out += format("  %-10s %s\n", "", list.c_str());
   }
   std::vector<std::string> idle = report.idle_kinds();
   if (!idle.empty()) out += cat("  ", join(idle, ", "), ": groups of one rank\n");
@@ -47,7 +47,7 @@ std::string rows_text(const TopoReport& report, int tensor_rank) {
   return padding == 0 ? out : cat(out, " (", padding, " padding)");
 }
 
-/// One line a rank, when they are few.
+/// One line per rank, if there are few.
 std::string describe_ranks(const TopoReport& report) {
   if (report.world > kMostRankRows) return "";
   std::vector<Axis> axes;
@@ -106,7 +106,7 @@ std::string describe_vocabulary(const TopoReport& report) {
 std::string describe_memory(const TopoReport& report) {
   if (!report.memory) return "";
   const TopoMemory& memory = *report.memory;
-  if (!memory.reason_not.empty()) return cat("Memory and work: not given; ", memory.reason_not, "\n");
+  if (!memory.unsupported_reason.empty()) return cat("Memory and work: not given; ", memory.unsupported_reason, "\n");
   return cat("A step of ", memory.run.global_batch_size(), " samples of ", memory.run.data.seq_length,
              " tokens: ", memory.run.micro_batches(),
              memory.run.micro_batches() == 1 ? " micro-batch of " : " micro-batches of ",
@@ -114,13 +114,13 @@ std::string describe_memory(const TopoReport& report) {
              memory.run.threads == 1 ? " thread" : " threads", " a rank\n\n", describe_rank_plans(memory.plans));
 }
 
-std::string describe_problems(const TopoReport& report) {
+std::string describe_notes(const TopoReport& report) {
   std::string out;
   for (const GroupKind& kind : report.kinds) {
     if (kind.name == "tp" && kind.crossing > 0) {
       out +=
-          "Note: tensor parallelism talks most often, in every layer, and here it does so across nodes. Prefer a "
-          "tensor parallel size that divides the GPUs of a node.\n";
+          "Note: tensor parallelism communicates most often, in every layer, and here does so across nodes. Prefer a "
+          "tensor-parallel size that divides the GPUs of a node.\n";
     }
   }
   if (report.grid.size(Axis::context) > 1 && report.stages > 1 && !report.experts && !report.order.ends_with("pp"))
@@ -128,7 +128,7 @@ std::string describe_problems(const TopoReport& report) {
   return out;
 }
 
-/// Lines that are too long continue in the next, further right. Drawings never are.
+/// Continues lines that are too long in the next one, indented. Drawings always fit.
 std::string fold(const std::string& text, std::size_t width) {
   std::string out;
   for (std::string line : split(text, '\n')) {
@@ -141,11 +141,11 @@ std::string fold(const std::string& text, std::size_t width) {
     }
     out += line + "\n";
   }
-  out.pop_back();  // what split made of the last newline
+  out.pop_back();  // split() adds an empty line after the last newline
   return out;
 }
 
-/// Box drawings become what ASCII has for them.
+/// Replaces box drawings by ASCII characters.
 std::string to_ascii(const std::string& text) {
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -162,21 +162,21 @@ std::string to_ascii(const std::string& text) {
 
 }  // namespace
 
-std::string topo_text(const TopoReport& report, const TerminalOptions& look) {
+std::string topo_text(const TopoReport& report, const TerminalOptions& terminal) {
   std::vector<std::string> sections = {
       cat(report.size(), "; order ", report.order, "\n"),
-      draw_ranks(report, look),
-      describe_groups(report, look),
+      draw_ranks(report, terminal),
+      describe_groups(report, terminal),
       describe_ranks(report),
       describe_stages(report),
       describe_vocabulary(report),
-      draw_schedule(report, look),
+      draw_schedule(report, terminal),
       describe_memory(report),
-      describe_problems(report),
+      describe_notes(report),
   };
   std::erase(sections, "");
-  std::string text = fold(join(sections, "\n"), look.width);
-  return look.unicode ? text : to_ascii(text);
+  std::string text = fold(join(sections, "\n"), terminal.width);
+  return terminal.unicode ? text : to_ascii(text);
 }
 
 }  // namespace mtl

@@ -1,6 +1,6 @@
 // A layout of ranks as text: a picture, tables, and the pipeline's schedule over time.
 //
-// Sections stand one under another, each made by a function of its own from the report; an empty one is left out.
+// One function makes each section from the report; an empty section is left out.
 #pragma once
 
 #include <string>
@@ -10,13 +10,13 @@
 
 namespace mtl {
 
-std::string topo_text(const TopoReport& report, const TerminalOptions& look);
+std::string topo_text(const TopoReport& report, const TerminalOptions& terminal);
 
-/// Ranks as a grid of stages and replicas, in boxes of nodes. Folded so that it has at most `look.width` columns and
-/// about 60 lines. UTF-8; topo_text makes ASCII of it where it must.
-std::string draw_ranks(const TopoReport& report, const TerminalOptions& look);
+/// Ranks as a grid of stages and replicas, in boxes of nodes. Folded so that it has at most `terminal.width` columns
+/// and about 60 lines. UTF-8, which topo_text turns into ASCII if needed.
+std::string draw_ranks(const TopoReport& report, const TerminalOptions& terminal);
 
-/// A line for each stage, a column for each unit of time.
-std::string draw_schedule(const TopoReport& report, const TerminalOptions& look);
+/// The schedule over time: a line for each stage, a cell for each unit of time.
+std::string draw_schedule(const TopoReport& report, const TerminalOptions& terminal);
 
 }  // namespace mtl

@@ -57,7 +57,7 @@ expect_text "$WORK/err" '--global-batch-size 12 .*make the micro-batches a multi
 expect_exit 0 mtl-topo "${eight[@]}" --global-batch-size 100000
 expect_text "$WORK/out" '^Schedule: 50,000 micro-batches; the time chart would be too large$'
 expect_exit 2 mtl-topo "${eight[@]}" --micro-batches 50000
-expect_text "$WORK/err" '--micro-batches 50000 +makes too large a chart: .*say --global-batch-size'
+expect_text "$WORK/err" '--micro-batches 50000 +makes too large a chart: .*give --global-batch-size'
 
 # JSON.
 expect_exit 0 mtl-topo "${two_nodes[@]}" "${model[@]}" --hosts ada,grace --micro-batches 8 --format json
@@ -116,7 +116,7 @@ done >"$WORK/unknown"
 expect_exit 0 mtl-topo "${sizes[@]}" --world-size 4 --optimizer-cpu-offload --cpu-offloading-num-layers 1
 expect_text "$WORK/err" '--cpu-offloading-num-layers.*no effect on a plan for CPUs'
 expect_exit 2 mtl-topo --world-size 2 --zero-stage 3
-expect_text "$WORK/err" '--zero-stage 3 +is none that mtl-train has'
+expect_text "$WORK/err" '--zero-stage 3 +is not supported; only 0 and 1 are'
 expect_exit 0 mtl-topo "${sizes[@]}" --world-size 4 --pipeline-model-parallel-size 4
 expect_text "$WORK/out" '^A step of 32 samples of 32 tokens: 16 micro-batches of 2 on each replica, 1 thread a rank$'
 expect_text "$WORK/out" '^  0 .* 4 x '
