@@ -18,22 +18,23 @@ void add_model_flags(Flags& flags, TrainOptions& options, const RunStart& start)
   ArchitectureOptions& model = options.architecture;
   flags.section("Model");
   add_architecture_flags(flags, options, [&start] { return start.source.has_value(); });
-  flags.add("--init-method-std", &model.init_method_std, "X", "deviation of initial weights; 0.02 when absent")
+  flags.add("--init-method-std", &model.init_method_std, "X", "standard deviation of initial weights; default: 0.02")
       .within({0, 100})
       .only_with("on a model that is loaded", [&start] { return !start.source; });
-  flags.add("--seed", &options.seed, "N", "of initial weights, data order and dropout").within({0, UINT32_MAX});
+  flags.add("--seed", &options.seed, "N", "seed of initial weights, data order and dropout").within({0, UINT32_MAX});
 }
 
 void add_sample_flags(Flags& flags, TrainOptions& options, const RunStart& start) {
   DataOptions& data = options.data;
   flags.section("Data");
   add_data_flags(flags, data);
-  flags.add_switch("--eod-mask-loss", data.eod_mask_loss, "no loss where the input is the end of a document");
+  flags.add_switch("--eod-mask-loss", data.eod_mask_loss,
+                   "leave out the loss where the input is the end of a document");
   flags.add_switch("--reset-position-ids", data.reset_position_ids,
                    "count positions from 0 after the end of a document");
   flags.add_switch("--reset-attention-mask", data.reset_attention_mask,
-                   "let no token see the documents before its own");
-  flags.add_switch("--allow-data-change", data.allow_data_change, "resume although the data or its order is another")
+                   "let no token attend to documents before its own");
+  flags.add_switch("--allow-data-change", data.allow_data_change, "resume even if the data or its order has changed")
       .only_with("on a run that does not resume", [&start] { return start.state.has_value(); });
   add_tokenizer_flags(flags, options.tokenizer);
 }
@@ -54,10 +55,12 @@ void add_optimizer_flags(Flags& flags, TrainOptions& options) {
   const char *constant = "with --lr-decay-style constant", *wsd = "--lr-decay-style WSD";
   flags.section("Optimizer");
   flags.add("--lr", &schedule.lr, "X", "peak learning rate; required").within({0, 1e38});
-  flags.add("--min-lr", &schedule.min_lr, "X", "where the decay ends").within({0, 1e6}).only_with(constant, decays);
+  flags.add("--min-lr", &schedule.min_lr, "X", "learning rate at the end of the decay")
+      .within({0, 1e6})
+      .only_with(constant, decays);
   flags.add("--lr-decay-style", &schedule.lr_decay_style, "STYLE", "shape of the decay")
       .one_of({"constant", "linear", "cosine", "inverse-square-root", "WSD"});
-  flags.add("--lr-decay-iters", &schedule.lr_decay_iters, "N", "updates until the minimum; the whole run when absent")
+  flags.add("--lr-decay-iters", &schedule.lr_decay_iters, "N", "updates until the minimum; default: the whole run")
       .at_least(1)
       .only_with(constant, decays);
   flags.add("--lr-decay-samples", &schedule.lr_decay_samples, "N", "the same in samples")
@@ -74,53 +77,59 @@ void add_optimizer_flags(Flags& flags, TrainOptions& options) {
         return schedule.lr_warmup_iters > 0 || schedule.lr_warmup_samples > 0 ||
                schedule.lr_warmup_fraction.value_or(0) > 0;
       });
-  flags.add("--lr-wsd-decay-style", &schedule.lr_wsd_decay_style, "STYLE", "the end of a WSD schedule")
+  flags.add("--lr-wsd-decay-style", &schedule.lr_wsd_decay_style, "STYLE", "shape of the decay at the end of WSD")
       .one_of({"exponential", "linear", "cosine", "minus_sqrt"})
       .only_with(wsd, is_wsd);
-  flags.add("--lr-wsd-decay-iters", &schedule.lr_wsd_decay_iters, "N", "its length in updates")
+  flags.add("--lr-wsd-decay-iters", &schedule.lr_wsd_decay_iters, "N", "length of that decay in updates")
       .at_least(1)
       .only_with(wsd, is_wsd);
-  flags.add("--lr-wsd-decay-samples", &schedule.lr_wsd_decay_samples, "N", "its length in samples")
+  flags.add("--lr-wsd-decay-samples", &schedule.lr_wsd_decay_samples, "N", "length of that decay in samples")
       .at_least(1)
       .only_with(wsd, is_wsd);
-  flags.add("--weight-decay", &schedule.weight_decay, "X", "AdamW's, not on biases and norms")
+  flags.add("--weight-decay", &schedule.weight_decay, "X", "weight decay of AdamW; none on biases and norms")
       .within({0, 1e6})
       .only_with("with --weight-decay-incr-style linear or cosine", [grows] { return !grows(); });
-  flags.add("--weight-decay-incr-style", &schedule.weight_decay_incr_style, "STYLE", "how it changes over the run")
+  flags
+      .add("--weight-decay-incr-style", &schedule.weight_decay_incr_style, "STYLE",
+           "change of the weight decay over the run")
       .one_of({"constant", "linear", "cosine"});
-  flags.add("--start-weight-decay", &schedule.start_weight_decay, "X", "where it starts").within({0, 1e6});
-  flags.add("--end-weight-decay", &schedule.end_weight_decay, "X", "where it ends").within({0, 1e6});
+  flags.add("--start-weight-decay", &schedule.start_weight_decay, "X", "weight decay at the start, if it changes")
+      .within({0, 1e6});
+  flags.add("--end-weight-decay", &schedule.end_weight_decay, "X", "weight decay at the end, if it changes")
+      .within({0, 1e6});
   flags.add("--adam-beta1", &optimizer.adam_beta1, "X", "decay of the first moment").at_least(0).below(1);
   flags.add("--adam-beta2", &optimizer.adam_beta2, "X", "decay of the second moment").at_least(0).below(1);
-  flags.add("--adam-eps", &optimizer.adam_eps, "X", "added to the root of the second moment").within({1e-30, 1e6});
-  flags.add("--clip-grad", &optimizer.clip_grad, "X", "largest norm of the gradient; 0 for no limit").within({0, 1e30});
+  flags.add("--adam-eps", &optimizer.adam_eps, "X", "epsilon added to the root of the second moment")
+      .within({1e-30, 1e6});
+  flags.add("--clip-grad", &optimizer.clip_grad, "X", "largest norm of the gradient; 0: no limit").within({0, 1e30});
 }
 
 void add_checkpoint_flags(Flags& flags, TrainOptions& options, const RunStart& start) {
   CheckpointOptions& checkpoint = options.checkpoint;
   flags.section("Checkpoints");
-  flags.add("--save", &checkpoint.save, "DIR", "save here; a checkpoint that is here already is resumed");
-  flags.add("--save-interval", &checkpoint.save_interval, "N", "updates between saves; only at the end when absent")
+  flags.add("--save", &checkpoint.save, "DIR", "folder to save checkpoints in, and to resume from if it holds one");
+  flags.add("--save-interval", &checkpoint.save_interval, "N", "updates between saves; default: only at the end")
       .at_least(1)
-      .needs("--save PATH", [&checkpoint] { return !checkpoint.save.empty(); });
+      .needs("--save DIR", [&checkpoint] { return !checkpoint.save.empty(); });
   flags.add("--keep-last", &checkpoint.keep_last, "N", "checkpoints to keep, at least 2; 0 keeps all")
       .at_least(0)
-      .needs("--save PATH", [&checkpoint] { return !checkpoint.save.empty() || checkpoint.keep_last == 0; });
-  flags.add("--load", &checkpoint.load, "PATH", "start from a checkpoint or a Hugging Face folder");
+      .needs("--save DIR", [&checkpoint] { return !checkpoint.save.empty() || checkpoint.keep_last == 0; });
+  flags.add("--load", &checkpoint.load, "PATH",
+            "model to start from: a checkpoint of mtl or Megatron-LM, or a Hugging Face folder");
   flags
       .add("--ckpt-step", &checkpoint.ckpt_step, "N",
-           "resume the checkpoint of iteration N; later ones in --save are renamed")
+           "resume the checkpoint of iteration N, and rename later ones in --save")
       .at_least(0)
       .needs("--load PATH or --save DIR",
              [&checkpoint] { return !checkpoint.load.empty() || !checkpoint.save.empty(); });
   flags.add_switch("--finetune", checkpoint.finetune, "take only the weights of --load and start at iteration 0")
       .needs("--load PATH: the model to start from", [&checkpoint] { return !checkpoint.load.empty(); });
-  flags.add_switch("--no-load-optim", checkpoint.no_load_optim, "start with empty optimizer moments")
+  flags.add_switch("--no-load-optim", checkpoint.no_load_optim, "start with optimizer moments of zero")
       .only_with("on a run that loads no optimizer state",
                  [&options, &start] { return start.source && !options.checkpoint.finetune; });
   flags
       .add_switch("--exit-on-missing-checkpoint", checkpoint.exit_on_missing,
-                  "end when --load holds no checkpoint, also when it is --save")
+                  "end if --load holds no checkpoint, even if it is also --save")
       .only_with("--load", [&checkpoint] { return !checkpoint.load.empty(); });
 }
 
@@ -131,17 +140,17 @@ std::vector<std::string> hardware_names() {
 }
 
 void add_profile_flags(Flags& flags, ProfileOptions& profile) {
-  const auto wanted = [&profile] { return profile.enabled; };
-  flags.add_switch("--profile", profile.enabled, "record the operators of some iterations: tables and a trace");
+  const auto is_profiled = [&profile] { return profile.enabled; };
+  flags.add_switch("--profile", profile.enabled, "record the operators of some iterations as tables and a trace");
   flags.add("--profile-step-start", &profile.step_start, "N", "record after iteration N")
       .at_least(0)
-      .only_with("--profile", wanted);
+      .only_with("--profile", is_profiled);
   flags.add("--profile-step-end", &profile.step_end, "N", "record until iteration N has ended")
       .at_least(1)
-      .only_with("--profile", wanted);
-  flags.add("--profile-ranks", &profile.ranks, "N...", "ranks to record").only_with("--profile", wanted);
+      .only_with("--profile", is_profiled);
+  flags.add("--profile-ranks", &profile.ranks, "N...", "ranks to record").only_with("--profile", is_profiled);
   flags.add("--profile-dir", &profile.directory, "DIR", "folder for the tables and the trace")
-      .only_with("--profile", wanted);
+      .only_with("--profile", is_profiled);
 }
 
 void add_logging_flags(Flags& flags, TrainOptions& options) {
@@ -149,44 +158,48 @@ void add_logging_flags(Flags& flags, TrainOptions& options) {
   flags.section("Reports");
   flags.add("--log-interval", &logging.log_interval, "N", "updates between log lines").at_least(1);
   flags.add("--tensorboard-dir", &logging.tensorboard_dir, "DIR", "write TensorBoard event files");
-  flags.add("--log-jsonl", &logging.log_jsonl, "FILE", "write the same figures as JSON lines");
-  flags.add("--peak-tflops", &logging.peak_tflops, "X", "peak of this machine, for MFU; measured when absent")
+  flags.add("--log-jsonl", &logging.log_jsonl, "FILE", "write the figures of the run as JSON lines");
+  flags.add("--peak-tflops", &logging.peak_tflops, "X", "peak of this machine in TFLOP/s, for MFU; default: measured")
       .within({1e-9, 1e9});
   add_profile_flags(flags, options.profile);
-  flags.add_switch("--dry-run", options.dry_run, "print parameters, memory and FLOPs of the run and end");
+  flags.add_switch("--dry-run", options.dry_run, "print parameters, memory and FLOPs of the run, and exit");
   flags
       .add("--world-size", &options.parallel.plan_world, "N",
-           "with --dry-run: ranks to plan for; as few as there can be when absent")
+           "with --dry-run: ranks to plan for; default: the fewest possible")
       .within({1, kLargestWorld})
       .needs("--dry-run: a run has the ranks that mpirun or srun starts", [&options] { return options.dry_run; });
-  flags.add("--roofline", &options.roofline, "GPU", "with --dry-run: what its peak rates allow, by operator")
+  flags
+      .add("--roofline", &options.roofline, "GPU",
+           "with --dry-run: least time of a step by its peak rates, by operator")
       .one_of(hardware_names())
       .needs("--dry-run: a run is measured with --profile", [&options] { return options.dry_run; });
-  flags.add_switch("--json", options.json, "with --dry-run: as JSON")
+  flags.add_switch("--json", options.json, "with --dry-run: print the plan as JSON")
       .needs("--dry-run: a run writes JSON lines to --log-jsonl FILE", [&options] { return options.dry_run; });
   flags.section("Machine");
   add_device_flag(flags, options.device_name);
   const auto is_gpu = [&options] { return options.device == Device::cuda; };
-  flags.add_switch("--no-cuda-graphs", options.cuda_graphs, "give every kernel of a step to the GPU by itself")
+  flags
+      .add_switch("--no-cuda-graphs", options.cuda_graphs,
+                  "launch every kernel of a step by itself instead of as CUDA graphs")
       .inverted()
       .only_with("on the CPU", is_gpu);
   flags
       .add("--gpus-per-node", &options.parallel.gpus_per_node, "N",
-           "most ranks that a host may have; as many as it has GPUs when absent")
+           "most ranks per host; default: as many as it has GPUs")
       .at_least(1)
       .only_with("--device cuda or auto", [&options] { return options.device_name != "cpu"; });
   flags.add_switch("--tf32", options.tf32, "let a GPU round the operands of fp32 products to TF32")
       .needs("a GPU, and fp32: the CPU multiplies in fp32, and products of bf16 and fp16 do not use TF32",
              [&options, is_gpu] { return is_gpu() && precision_of(options.precision).compute == DType::f32; });
   flags
-      .add("--attention-backend", &options.attention_backend, "NAME",
-           "which implementations of attention a GPU may use")
+      .add("--attention-backend", &options.attention_backend, "NAME", "implementations of attention that a GPU may use")
       .one_of(attention_backend_names())
       .only_with("on the CPU", is_gpu);
-  flags.add("--tuning-cache", &options.tuning_cache, "FILE", "which algorithms are fast on this GPU, or none")
-      .only_with("on the CPU", is_gpu);
   flags
-      .add("--gpu-memory", &options.gpu_gib, "GIB", "with --dry-run: the memory of each GPU, in which the run must fit")
+      .add("--tuning-cache", &options.tuning_cache, "FILE",
+           "file of the algorithms measured to be fastest on a GPU, or none")
+      .only_with("on the CPU", is_gpu);
+  flags.add("--gpu-memory", &options.gpu_gib, "GIB", "with --dry-run: memory of each GPU, which the run must fit in")
       .within({0.001, 1e6})
       .needs("--dry-run: a run uses the GPU of its machine", [&options] { return options.dry_run; })
       .only_with("on the CPU, whose memory is the host's", is_gpu);
@@ -208,7 +221,7 @@ void add_parallel_flags(Flags& flags, TrainOptions& options) {
       .only_with("on one data-parallel rank", [&parallel] { return parallel.data() > 1; });
   flags
       .add_switch("--overlap-param-gather", parallel.overlap_param_gather,
-                  "collect updated weights during the next forward")
+                  "gather updated weights during the next forward")
       .only_with("on one data-parallel rank", [&parallel] { return parallel.data() > 1; })
       .needs("--use-distributed-optimizer: otherwise nothing is gathered",
              [&parallel] { return parallel.distributed_optimizer; })
@@ -221,7 +234,7 @@ void add_parallel_flags(Flags& flags, TrainOptions& options) {
       .only_with("on one rank", [&parallel] { return parallel.world > 1; });
 }
 
-/// A script whose variable is not set gives an empty path: a run from the start, or one that saves nothing.
+/// Refuses empty paths: with a variable that is not set, a script would start anew or save nothing.
 void check_paths(Flags& flags, const TrainOptions& options) {
   for (const auto& [flag, path] :
        {std::pair("--load", options.checkpoint.load), std::pair("--save", options.checkpoint.save),
@@ -270,8 +283,8 @@ void add_train_flags(Flags& flags, TrainOptions& options, const RunStart& start)
     check_paths(flags, options);
     settle_data_flags(flags, options.data, options.batch, options.parallel.data());
     check_options(options, [&](std::string flag, std::string what) {
-      bool is_there = what.starts_with("is required") && flags.was_given(flag);  // its value did not convert: reported
-      if (!is_there) flags.problem(std::move(flag), std::move(what));
+      bool was_refused = what.starts_with("is required") && flags.was_given(flag);  // its value: reported already
+      if (!was_refused) flags.problem(std::move(flag), std::move(what));
     });
     check_fused_attention(flags, options);
     if (options.data.paths.is_absent() && !options.dry_run)

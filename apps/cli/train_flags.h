@@ -1,4 +1,4 @@
-// mtl-train's command line: Megatron-LM's names wherever it has one, so that existing scripts run as they are.
+// mtl-train's command line: Megatron-LM's names where it has one, so that existing scripts run unchanged.
 #pragma once
 
 #include "cli/flags.h"
@@ -7,12 +7,12 @@
 
 namespace mtl {
 
-/// Declares every flag of mtl-train, and those of Megatron that are refused or have no effect. `start` is what the run
-/// starts from once a check of the caller has found it.
+/// Declares every flag of mtl-train, and those of Megatron-LM that are refused or have no effect. `start`: the start
+/// that the caller's `prepare` finds (Flags::parse), on which conditions of flags depend.
 void add_train_flags(Flags& flags, TrainOptions& options, const RunStart& start);
 
-/// Sets the number of ranks: those that were launched, or with --dry-run --world-size. To be called from a
-/// check before all others.
+/// Sets the number of ranks: as launched; with --dry-run, --world-size or the fewest that the layout can have. Call it
+/// in the first Flags::check function.
 void settle_world_size(TrainOptions& options, int launched);
 
 }  // namespace mtl

@@ -38,7 +38,7 @@ void prepare_training(const TrainOptions& options, Flags& flags, bool is_rank_ze
     configure(options, setup, !usable,
               [&](std::string flag, std::string what) { findings.problem(std::move(flag), std::move(what)); });
   }
-  for (Problem& found : findings.finish(flags.problem_count() == 0)) flags.problem(found.where, found.what);
+  for (Problem& problem : findings.finish(flags.problem_count() == 0)) flags.problem(problem.where, problem.what);
 }
 
 void complete_setup(const TrainOptions& options, TrainSetup& setup) {

@@ -1,6 +1,5 @@
-// Everything a run needs to know before it starts, and everything that can be wrong with it by then: files that are not
-// there, a model that contradicts the flags, a tokenizer of another size. All of it is reported together with what is
-// wrong with the flags themselves.
+// Prepares a run: finds its start, loads the tokenizer, and settles the configuration. Missing files, a model that
+// contradicts the flags and a tokenizer of another size are reported together with the problems of the flags.
 #pragma once
 
 #include "cli/flags.h"
@@ -8,12 +7,13 @@
 
 namespace mtl {
 
-/// Opens what the flags name; to be called once all flags are known (Flags::parse). A single fault that is not the
-/// command line's (a broken file) is thrown as it is, with its own exit status; everything else becomes a problem of
-/// `flags`. Rank 0 finds the start, too; the other ranks receive it (train/start.h), and complete their setup then.
+/// Opens the files that the flags name: the `prepare` of Flags::parse. If a broken file is the only fault, its error is
+/// thrown with its own exit status; otherwise every fault becomes a problem of `flags`. Only rank 0 finds the start and
+/// loads the tokenizer; other ranks receive the start (train/start.h), and then call complete_setup().
 void prepare_training(const TrainOptions& options, Flags& flags, bool is_rank_zero, TrainSetup& setup);
 
-/// The tokenizer and the configuration for a start that another rank, or a second look, has found. Throws UsageError.
+/// Loads the tokenizer and settles the configuration for a start that rank 0 sent, or that replaces a damaged one.
+/// Throws UsageError.
 void complete_setup(const TrainOptions& options, TrainSetup& setup);
 
 }  // namespace mtl
