@@ -1,13 +1,13 @@
-# CUDA is optional: say what was found. The CPU build is complete without it.
+# CUDA is optional: reports what was found. The CPU build is complete without it.
 #
 # Sets MTL_CUDA_KERNELS where kernels can be compiled, and MTL_WITH_CUDA where the programs call them.
-set(MTL_CUDA AUTO CACHE STRING "Compute on GPUs, too: AUTO (where CUDA is found), ON (required) or OFF")
+set(MTL_CUDA AUTO CACHE STRING "Compute on GPUs, too: AUTO (if CUDA is found), ON (required) or OFF")
 set(MTL_CUDA_ARCHS "90a" CACHE STRING "Architectures of GPUs to compile for, such as 80;90a;100")
 find_program(MTL_NVCC nvcc PATHS /usr/local/cuda/bin)
 set(MTL_CUDA_KERNELS OFF)
 set(MTL_WITH_CUDA OFF)
 
-# without_cuda(WHY): builds for the CPU, and says why; fails where CUDA is required.
+# without_cuda(WHY): builds for the CPU, and reports why; fails if CUDA is required.
 macro(without_cuda)
   if(MTL_CUDA STREQUAL ON)
     message(FATAL_ERROR "CUDA: ${ARGN}, but MTL_CUDA is ON")
@@ -16,7 +16,7 @@ macro(without_cuda)
 endmacro()
 
 file(GLOB mtl_cuda_sources CONFIGURE_DEPENDS kernels/*_cuda*.cu kernels/*_cuda.cpp)
-# Each operator is implemented where tests/mirror has a file for it.
+# tests/mirror has a file for each operator; those without kernels/OPERATOR_cuda*.cu are unwritten.
 set(cuda_unwritten "")
 file(GLOB operators CONFIGURE_DEPENDS tests/mirror/operators/*.cpp)
 foreach(operator IN LISTS operators)
@@ -28,7 +28,7 @@ foreach(operator IN LISTS operators)
 endforeach()
 
 if(MTL_CUDA STREQUAL OFF)
-  without_cuda("not wanted (MTL_CUDA is OFF)")
+  without_cuda("disabled (MTL_CUDA is OFF)")
 elseif(NOT MTL_NVCC)
   without_cuda("no nvcc found")
 else()
@@ -40,8 +40,8 @@ else()
     HINTS ${cuda_root}/include ${cuda_root}/extras/CUPTI/include ${cuda_root}/targets/x86_64-linux/include)
   find_path(MTL_NVTX_INCLUDE nvtx3/nvToolsExt.h HINTS ${cuda_root}/include ${cuda_root}/targets/x86_64-linux/include)
   find_library(MTL_CUDA_cudart cudart_static HINTS ${cuda_folders})
-  find_path(MTL_CUDNN_INCLUDE cudnn.h HINTS ${cuda_root}/include)  # for its attention; opened when it is needed, too
-  find_path(MTL_NCCL_INCLUDE nccl.h HINTS ${cuda_root}/include)  # for several GPUs; the library is opened when it is needed
+  find_path(MTL_CUDNN_INCLUDE cudnn.h HINTS ${cuda_root}/include)  # for its attention; the library is loaded when needed
+  find_path(MTL_NCCL_INCLUDE nccl.h HINTS ${cuda_root}/include)  # for several GPUs; the library is loaded when needed
   set(cuda_missing "")
   if(NOT MTL_CUDA_INCLUDE)
     list(APPEND cuda_missing cuBLAS)
@@ -75,20 +75,20 @@ else()
     else()
       list(JOIN cuda_unwritten ", " cuda_unwritten)
       message(STATUS "CUDA: ${MTL_NVCC}, kernels are compiled for sm_${MTL_CUDA_ARCHS}, but the programs do not call them "
-        "yet: ${cuda_unwritten} have none")
+        "yet: ${cuda_unwritten} lack kernels")
     endif()
     set(CMAKE_CUDA_COMPILER ${MTL_NVCC})
     list(TRANSFORM MTL_CUDA_ARCHS APPEND "-real" OUTPUT_VARIABLE CMAKE_CUDA_ARCHITECTURES)
     enable_language(CUDA)
-    list(JOIN MTL_CUDA_ARCHS "," MTL_CUDA_ARCHS_TEXT)  # a definition with semicolons would be cut there
-    # The runtime opens the driver at its first call, so that programs start where there is none.
+    list(JOIN MTL_CUDA_ARCHS "," MTL_CUDA_ARCHS_TEXT)  # a semicolon would split the definition
+    # The runtime loads the driver at its first call, so that programs start without one.
     add_library(mtl_cuda_runtime INTERFACE)
     target_include_directories(mtl_cuda_runtime SYSTEM INTERFACE ${MTL_CUDA_INCLUDE} ${MTL_CUPTI_INCLUDE} ${MTL_NVTX_INCLUDE} $<$<BOOL:${MTL_CUDNN_INCLUDE}>:${MTL_CUDNN_INCLUDE}>)
     target_link_libraries(mtl_cuda_runtime INTERFACE ${MTL_CUDA_cudart} ${CMAKE_DL_LIBS} rt Threads::Threads)
   endif()
 endif()
 
-# mtl_cuda_kernels(TARGET SOURCES...): kernels as objects.
+# mtl_cuda_kernels(TARGET SOURCES...): an object library of kernels.
 function(mtl_cuda_kernels target)
   if(MTL_CUDA_KERNELS)
     add_library(${target} OBJECT ${ARGN})

@@ -1,4 +1,4 @@
-# The libraries that mtl stands on, each behind a target named for what it is used for. All are Debian 12 packages.
+# The libraries that mtl depends on, each behind a target named for its use. All are Debian 12 packages.
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
 find_package(OpenMP REQUIRED)
@@ -11,7 +11,7 @@ endfunction()
 
 mtl_dependency(mtl_hash libxxhash)
 
-# Not through pkg-config: its macro for parallel streams of documents, which nothing here uses, would reach every file.
+# Not through pkg-config, whose macro for parallel document streams would reach every file; nothing here uses them.
 find_path(SIMDJSON_INCLUDE_DIR simdjson.h REQUIRED)
 find_library(SIMDJSON_LIBRARY simdjson REQUIRED)
 add_library(mtl_json INTERFACE)

@@ -1,7 +1,7 @@
-# Makes a build from nothing faster. With MTL_FAST_BUILD, which the preset release sets, several sources of a room compile
+# Speeds up a full build. With MTL_FAST_BUILD, which the preset release sets, several sources of a room compile
 # together, common headers are precompiled, and only hot code is optimized at -O3. The presets dev, asan, tsan and fuzz
 # compile every file alone, which finds missing includes and recompiles least after a change.
-option(MTL_FAST_BUILD "Compile sources together, precompile headers, and optimize less where it is not hot" OFF)
+option(MTL_FAST_BUILD "Compile sources together, precompile headers, and optimize cold code less" OFF)
 set(mtl_sources_at_once 10)
 set(mtl_common_headers <algorithm> <array> <cmath> <cstdint> <cstring> <filesystem> <functional> <map> <memory> <optional>
     <span> <string> <string_view> <utility> <variant> <vector>)
@@ -56,7 +56,7 @@ function(mtl_optimize target level)
   endif()
 endfunction()
 
-# Hot sources of a target that is optimized less.
+# Keeps -O3 for hot sources of a target that is optimized less.
 function(mtl_keep_optimized)
   if(MTL_FAST_BUILD)
     set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS -O3 SKIP_PRECOMPILE_HEADERS ON

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Measured figures of the data loader: the time until the order of a run is ready, next to one pass of its random
-# numbers, which nothing can be faster than, and next to NumPy and Megatron-LM's own helpers where a Python has them
-# (MTL_PEER_PYTHON, else python3); the order that is not stored; blends; samples a second into batches.
-# Usage: data.sh BIN. MTL_BENCH_QUICK=1 takes small sizes only, to see that everything runs.
+# Measures the data loader: the time until the order of a run is ready, compared with one pass of its random numbers, a
+# lower bound, and with NumPy and Megatron-LM's own helpers if a Python has them (MTL_PEER_PYTHON, else python3); the
+# order that is computed instead of stored; blends; samples per second into batches.
+# Usage: data.sh BIN. MTL_BENCH_QUICK=1 runs small sizes only, as a smoke test.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 . "$(dirname "$0")/lib.sh" "$1"
@@ -33,7 +33,7 @@ else
   echo "peer: none ($python has no numpy; set MTL_PEER_PYTHON)"
 fi
 
-# The tool itself on token files of a trillion tokens, whose .bin is a hole.
+# The tool itself on token files of a trillion tokens, with a sparse .bin.
 "$bench" files "$work/trillion" "$documents" $((all * 2048 + all / 2))
 for kind in megatron feistel; do
   /usr/bin/env bash -c "TIMEFORMAT=%R; time \"$bin/mtl-data\" order --data-path \"$work/trillion\" --split 100,0,0 --seq-length 2048 \

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# Training speed on one GPU (`make bench-gpu`): GPT-2 124M, 355M, 1558M and a Llama of 1.2B parameters, bf16, T=1024, real text;
-# the median step of 200, with loader, clipping and optimizer; in turn with PyTorch (compile, flash attention) where
-# MTL_PEER_PYTHON, else python3, has torch with CUDA. Then the operators of each model against a copy and a product of 8192 rows on
-# the same GPU, and the bound of the roofline. Usage: gpu.sh BIN [OUT]: tables on stdout, results.json and profiles in OUT.
+# Measures training on one GPU (`make bench-gpu`): GPT-2 124M, 355M, 1558M and a Llama of 1.2B parameters, bf16, T=1024,
+# real text; the median step of 200, with loader, clipping and optimizer, alternating with PyTorch (compile, flash
+# attention) if MTL_PEER_PYTHON, else python3, has torch with CUDA. Then compares the operators of each model with a
+# copy and a product of 8192 rows on the same GPU, and with the bound of the roofline.
+# Usage: gpu.sh BIN [OUT]: tables on stdout, results.json and profiles in OUT.
 #
-# MTL_BENCH_MODELS  which models, by their names below
+# MTL_BENCH_MODELS  models to measure, by the names below
 # MTL_BENCH_STEPS   200; MTL_BENCH_ROUNDS 3, each of STEPS steps of every program
 # MTL_BENCH_DEVICE  cuda; cpu rehearses the script with the model "tiny"
-# MTL_BENCH_ROOFLINE=H100  without a GPU: the prediction alone, for that one
+# MTL_BENCH_ROOFLINE=H100  without a GPU: only the prediction for that one
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source-path=SCRIPTDIR source=lib.sh
@@ -49,7 +50,7 @@ sizes() {
   peer_flags=("${peer_model[@]}" --length "$length" --batch "$batch" --vocab 50257 --autocast --device "$device")
 }
 
-# roofline GPU: what its data sheet allows each model.
+# roofline GPU: prints the bound of its data sheet for each model.
 roofline() {
   local name
   for name in $models; do
@@ -59,7 +60,7 @@ roofline() {
   done
 }
 
-# --- The GPU, or none ---
+# --- The GPU ---
 peaks=$("$bin/mtl_bench_peaks" "$device" "$cube" 2>"$work/why") || {
   sed 's/^/gpu.sh: /' "$work/why" >&2
   if [ -n "${MTL_BENCH_ROOFLINE:-}" ]; then roofline "$MTL_BENCH_ROOFLINE"; fi
@@ -87,7 +88,7 @@ make_tokens gpt2 "$share/gpt2/vocab.json" "$share/gpt2/merges.txt" "$(nproc)"
 data=(--data-path "$work/gpt2_text_document" --split "100,0,0" --eval-iters 0 --device "$device" --log-interval 1 --quiet)
 
 # --- Training ---
-# ours FLAG...: trains once; adds tokens per second and both MFUs of the median step after the first tenth to files.
+# ours FLAG...: trains once; appends tokens per second and both MFUs of the median step after the first tenth to files.
 ours() {
   rm -f "$work/run.jsonl"
   "$bin/mtl-train" "${flags[@]}" "${data[@]}" --train-iters "$steps" --log-jsonl "$work/run.jsonl" "$@"
@@ -103,7 +104,7 @@ theirs() {
   field tokens_per_second <"$work/peer.json" >>"$work/peer"
 }
 
-# operators FILE: of a profile's table by operator, each against the copy and the product.
+# operators FILE: prints a profile's table by operator, each compared with the copy and the product.
 operators() {
   awk -v copy="$copy" -v gemm="$gemm" '
     /^operator / { inside = 1; printf "  %-26s %8s %9s %7s %9s %8s %9s %9s\n", $1, "calls", "ms", "share", "GB/s", "of copy", "TFLOP/s", "of GEMM"; next }
@@ -124,7 +125,7 @@ for model_name in $models; do
     results+=("{\"model\": \"$model_name\", \"failed\": true}")
     continue
   fi
-  peak=$(field tflops_16 <"$out/$model_name/rank0.json" | head -n 1) # of the data sheet where the GPU is known
+  peak=$(field tflops_16 <"$out/$model_name/rank0.json" | head -n 1) # from the data sheet if the GPU is known
   for _ in $(seq "$rounds"); do
     ours --peak-tflops "$peak"
     if [ $peer = yes ]; then theirs || peer=failed; fi

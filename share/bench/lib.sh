@@ -1,5 +1,5 @@
-# What the measuring scripts share: source it with the folder of the programs as $1. Sets bin, share, rounds, work.
-# shellcheck shell=bash disable=SC2034 # they are used where this is sourced
+# Shared by the benchmark scripts: source it with the folder of the programs as $1. Sets bin, share, rounds, work.
+# shellcheck shell=bash disable=SC2034 # used by the scripts that source this
 export LC_ALL=C
 bin=$(cd "$1" && pwd)
 share=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Measured figures of parallel layouts: two ranks of one thread compared with two independent processes, the share of
-# communication hidden behind computing, the start of many ranks, and loading a checkpoint in another layout.
-# Usage: ranks.sh BIN [--json]. MTL_BENCH_ROUNDS rounds (3), each figure in turn with what it is compared to;
-# MTL_BENCH_QUICK=1 takes one round of the small model only, to see that everything runs.
+# Measures parallel layouts: two ranks of one thread compared with two independent processes, the share of
+# communication hidden behind computation, the start of many ranks, and loading a checkpoint in another layout.
+# Usage: ranks.sh BIN [--json]. MTL_BENCH_ROUNDS rounds (3), each figure alternating with its comparison;
+# MTL_BENCH_QUICK=1 runs one round of the small model only, as a smoke test.
 set -euo pipefail
 quick=${MTL_BENCH_QUICK:-}
 [ -z "$quick" ] || : "${MTL_BENCH_ROUNDS:=1}"
@@ -13,7 +13,7 @@ json=""
 export OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
 # shellcheck disable=SC2059 # takes a format, as printf does
-say() { [ -n "$json" ] || printf "$@"; }  # to people
+show() { [ -n "$json" ] || printf "$@"; }  # not with --json
 # shellcheck disable=SC2059
 record() { printf "$2\n" "${@:3}" >> "$work/rows.$1"; }  # LIST FORMAT ARGUMENT...: a JSON object
 rows() { touch "$work/rows.$1"; paste -sd, "$work/rows.$1" | sed 's/},{/},\n    {/g'; }
@@ -35,14 +35,14 @@ mapfile -t cores < <(two_cores)
 machine=$(machine)
 version=$("$bin/mtl-train" --version | head -1)
 mpi=$(mpirun --version | head -1)
-say 'machine: %s, 2 ranks x 1 thread, each bound to a core; %s; %s\n' "$machine" "$mpi" "$version"
+show 'machine: %s, 2 ranks x 1 thread, each bound to a core; %s; %s\n' "$machine" "$mpi" "$version"
 
 make_text
 make_tokens gpt2 "$share/gpt2/vocab.json" "$share/gpt2/merges.txt" 1
 "$bin/mtl-vocab" --quiet --input "$work/text.jsonl" --vocab-size 2000 --output-prefix "$work/small"
 make_tokens small "$work/small-vocab.json" "$work/small-merges.txt" 1
 
-# Words of the command line that all runs share. The peak is given, for nothing is to be measured at the start.
+# Flags that all runs share. --peak-tflops spares them the measurement at the start.
 common=()
 use_tokens() {  # PREFIX VOCAB MERGES
   common=(--vocab-file "$2" --merge-file "$3" --data-path "$work/$1_text_document" --lr 1e-4
@@ -53,7 +53,7 @@ set_model() {  # LAYERS WIDTH HEADS LENGTH
   model=("${common[@]}" --num-layers "$1" --hidden-size "$2" --num-attention-heads "$3" --seq-length "$4" --max-position-embeddings "$4")
 }
 
-# quietly NAME COMMAND...: its output is shown only when it fails.
+# quietly NAME COMMAND...: prints the output only if COMMAND fails.
 quietly() {
   local name=$1
   shift
@@ -73,12 +73,13 @@ independent() {
       --micro-batch-size 4 --log-jsonl "$work/alone$k.jsonl" &
     pids+=($!)
   done
-  for k in "${pids[@]}"; do wait "$k" || failed=1; done  # both, so that none is left behind
+  for k in "${pids[@]}"; do wait "$k" || failed=1; done  # both, so that neither outlives this script
   [ $failed -eq 0 ] || return 1
   { steady alone0 tokens_per_second; steady alone1 tokens_per_second; } | awk '{sum += $1} END {print sum}'
 }
 
-# layout MODEL TITLE STEPS BATCH MICRO FLAG...: a row. Leaves the waits for other ranks, ms a step, in $work/wait.TITLE.
+# layout MODEL TITLE STEPS BATCH MICRO FLAG...: prints a row; writes the waits for other ranks, in ms per step, to
+# $work/wait.TITLE.
 layout() {
   local name=$1 title=$2 steps=$3 batch=$4 micro=$5 ours theirs ratio low high
   shift 5
@@ -94,32 +95,32 @@ layout() {
   done
   ours=$(median < "$work/ours") theirs=$(median < "$work/theirs")
   ratio=$(median < "$work/ratios") low=$(least < "$work/ratios") high=$(most < "$work/ratios")
-  say '%-28s %5d %10.0f %12.0f %8.2f   %.2f-%.2f\n' "$title" "$batch" "$ours" "$theirs" "$ratio" "$low" "$high"
+  show '%-28s %5d %10.0f %12.0f %8.2f   %.2f-%.2f\n' "$title" "$batch" "$ours" "$theirs" "$ratio" "$low" "$high"
   record layouts '{"model": "%s", "layout": "%s", "batch": %d, "micro_batch": %d, "steps": %d, "tokens_per_second": %.1f, '\
 '"independent_tokens_per_second": %.1f, "ratio": %s, "ratio_min": %s, "ratio_max": %s}' \
     "$name" "$title" "$batch" "$micro" "$steps" "$ours" "$theirs" "$ratio" "$low" "$high"
 }
 
-# The share of communication that overlapping hides: of the time that a step waits for it, from one layout.
+# The share of a step's wait for communication that overlapping hides, in one layout.
 hidden() {  # MODEL
   local plain overlapped part
   [ -s "$work/wait.DP2 ZeRO-1" ] || return 0
   plain=$(median < "$work/wait.DP2 ZeRO-1") overlapped=$(median < "$work/wait.DP2 ZeRO-1 overlapped")
   part=$(awk -v a="$overlapped" -v b="$plain" 'BEGIN {printf "%.3f", (b ? 1 - a / b : 0)}')
-  say 'communication hidden: %.0f %% (DP2 ZeRO-1 waits %.1f ms a step, overlapped %.1f ms; 1 - overlapped / not)\n' \
+  show 'communication hidden: %.0f %% (DP2 ZeRO-1 waits %.1f ms a step, overlapped %.1f ms; 1 - overlapped / not)\n' \
     "$(awk -v s="$part" 'BEGIN {print 100 * s}')" "$plain" "$overlapped"
   record hidden '{"model": "%s", "layout": "DP2 ZeRO-1", "wait_ms": %.2f, "wait_overlapped_ms": %.2f, "hidden_share": %s}' \
     "$1" "$plain" "$overlapped" "$part"
 }
 
-heading() { say '\n%s\n%-28s %5s %10s %12s %8s   %s\n' "$1" "two ranks x 1 thread" batch "tok/s" "independent" ratio spread; }
+heading() { show '\n%s\n%-28s %5s %10s %12s %8s   %s\n' "$1" "two ranks x 1 thread" batch "tok/s" "independent" ratio spread; }
 
 # Eight micro-batches of 4, in fewer steps. Two stages idle for 1/9 of them.
 pipeline() {  # MODEL STEPS
   layout "$1" "PP2 1F1B, 8 micro-batches" $(($2 / 4 + 2)) 32 4 --pipeline-model-parallel-size 2 --pipeline-schedule 1f1b
 }
 
-# A batch is 8 sequences, 4 a rank, as for the processes alone.
+# A batch is 8 sequences, 4 per rank, as for the independent processes.
 zero() {  # MODEL STEPS
   local bucket=(--ddp-bucket-size 1000000) overlap=(--overlap-grad-reduce --overlap-param-gather)
   layout "$1" "DP2 ZeRO-1" "$2" 8 4 --use-distributed-optimizer "${bucket[@]}"
@@ -136,7 +137,7 @@ layouts() {  # MODEL STEPS
   zero "$1" "$2"
 }
 
-# stamped COMMAND...: its output, each line after the time it came, in $work/stamped; the first line is its start.
+# stamped COMMAND...: writes its output to $work/stamped, each line after its time of arrival; the first is the start.
 stamped() {
   local line
   {
@@ -144,7 +145,7 @@ stamped() {
     "$@" 2>&1 < /dev/null | while IFS= read -r line; do echo "$EPOCHREALTIME $line"; done
   } > "$work/stamped" || { echo "ranks: failed: $*" >&2; cat "$work/stamped" >&2; return 1; }
 }
-# between TEXT TEXT: seconds between the first lines with these.
+# between TEXT TEXT: seconds between the first lines that contain them.
 between() {
   awk -v from="$1" -v to="$2" '!a && index($0, from) {a = $1} !b && index($0, to) {b = $1}
     END {if (!a || !b) exit 1; printf "%.4f\n", b - a}' "$work/stamped"
@@ -162,7 +163,7 @@ start() {
     between start 'iteration        1/' >> "$work/eight"
   done
   one=$(median < "$work/one") eight=$(median < "$work/eight")
-  say '\n%-48s %6.2f s   one process %.2f s\n' "start to first loss, 8 ranks, TP2 PP2 DP2" "$eight" "$one"
+  show '\n%-48s %6.2f s   one process %.2f s\n' "start to first loss, 8 ranks, TP2 PP2 DP2" "$eight" "$one"
   record start '{"ranks": 8, "layout": "TP2 PP2 DP2", "cpus": %d, "seconds": %s, "one_process_seconds": %s}' \
     "$(wc -l < "$work/allowed")" "$eight" "$one"
 }
@@ -173,14 +174,14 @@ save_one() {
   quietly save two_ranks "${model[@]}" --train-iters 1 --global-batch-size 2 --micro-batch-size 2 --tensor-model-parallel-size 2 --save "$work/$1"
 }
 
-# resume_seconds NAME: two ranks of ZeRO-1 read it and see that nothing is left to do; seconds until they say so.
+# resume_seconds NAME: seconds until two ranks with ZeRO-1 have read $work/NAME and report that the run is complete.
 resume_seconds() {
   stamped two_ranks "${model[@]}" --train-iters 1 --global-batch-size 2 --micro-batch-size 1 --use-distributed-optimizer --load "$work/$1"
   between start "already complete"
 }
 
-# The start of a job (MPI, comparing the flags of the ranks) is in this time, too. It takes as long for a model of
-# nearly nothing, and is subtracted. Both runs and the reading are in turn, the files in memory.
+# This time includes the start of a job (MPI, comparing the flags of the ranks), which takes as long for a tiny model
+# and is subtracted. Both runs and the reading alternate, with the files in memory.
 load() {
   local bytes seconds reading ratio
   save_one tiny 1 16 2
@@ -200,15 +201,15 @@ load() {
   done
   seconds=$(paste "$work/large_s" "$work/tiny_s" | awk '{print $1 - $2}' | median) reading=$(median < "$work/reading_s")
   ratio=$(ratio_of "$seconds" "$reading")
-  say '%-48s %6.2f s   reading them %.2f s   ratio %.1f\n' "load of TP2 as DP2 ZeRO-1, $((bytes / 1000000)) MB" "$seconds" "$reading" "$ratio"
+  show '%-48s %6.2f s   reading them %.2f s   ratio %.1f\n' "load of TP2 as DP2 ZeRO-1, $((bytes / 1000000)) MB" "$seconds" "$reading" "$ratio"
   record load '{"saved": "TP2", "loaded": "DP2 ZeRO-1", "bytes": %d, "seconds": %s, "read_seconds": %s, "ratio": %s}' \
     "$bytes" "$seconds" "$reading" "$ratio"
 }
 
 steps=24
 [ -z "$quick" ] || steps=6
-# With GPT-2's vocabulary most of a small model is the table of words: one stage has all of its work, and its gradient is
-# the last of a step, with nothing left to hide behind. A pipeline and overlapping are judged by another.
+# With GPT-2's vocabulary most of a small model is the token embedding: one stage has all of its work, and its gradient
+# is the last of a step, with no computation left to hide it. So pipelines and overlapping use a small vocabulary.
 use_tokens small "$work/small-vocab.json" "$work/small-merges.txt"
 set_model 8 256 4 128
 heading "7M: L8 C256 H4 T128, vocabulary 2,000"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Measured figures: training speed in fp32 and bf16, start-up, tokenization; next to PyTorch where a Python with torch is found
-# (MTL_PEER_PYTHON, else python3). Usage: run.sh BIN. Each figure is the median of runs in turn with the peer's.
+# Measures training speed in fp32 and bf16, start-up and tokenization, compared with PyTorch if a Python has torch
+# (MTL_PEER_PYTHON, else python3). Usage: run.sh BIN. Each figure is the median of runs that alternate with the peer's.
 # Text (text.sh), the data loader (data.sh) and parallel layouts (ranks.sh) follow; MTL_BENCH=one leaves them out,
 # MTL_BENCH=text, data or ranks measures nothing else.
 set -euo pipefail
@@ -19,7 +19,7 @@ threads=${MTL_BENCH_THREADS:-2}
 python=${MTL_PEER_PYTHON:-python3}
 
 echo "machine: $(machine), $threads threads; $("$bin/mtl-train" --version)"
-# The largest instruction set below bf16's that the CPU has: products of bf16 are then widened, those of fp32 stay as they are.
+# The CPU's largest instruction set below bf16's: it widens products of bf16, and leaves those of fp32 unchanged.
 widening_isa=AVX2
 grep -qm1 avx512dq /proc/cpuinfo && widening_isa=AVX512_CORE
 peer=yes
@@ -32,7 +32,7 @@ make_text
 make_tokens gpt2 "$share/gpt2/vocab.json" "$share/gpt2/merges.txt" "$threads"
 make_tokens small "$work/small-vocab.json" "$work/small-merges.txt" "$threads"
 
-# parameters FLAG...: of the model that mtl-train builds with these flags.
+# parameters FLAG...: the number of parameters of the model that mtl-train builds with these flags.
 parameters() { "$bin/mtl-train" "$@" --quiet --dry-run --json | field parameters | head -n 1; }
 
 # ours FILE COMMAND...: trains once and adds the tokens per second of the median step after the first two to FILE, and the
@@ -49,7 +49,7 @@ ours() {
   grep '"step"' "$work/run.jsonl" | tail -n +3 | field tokens_per_second | median >> "$file"
 }
 
-# theirs FILE PARAMETERS FLAG...: the same of the peer, whose model must have as many parameters.
+# theirs FILE PARAMETERS FLAG...: the same for the peer, whose model must have as many parameters.
 theirs() {
   local file=$1 parameters=$2
   shift 2

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Measured figures of text: MB/s of GPT-2's tokenizer on English documentation, C code and Chinese, Japanese and Korean,
+# Measures text processing: MB/s of GPT-2's tokenizer on English documentation, C code and Chinese, Japanese and Korean,
 # in memory on one core and as a whole process, the shares of its stages, and a 32k vocabulary learned; compared with
 # tokenizers, tiktoken and gigatoken where the peers' Python (MTL_PEER_PYTHON, else python3) has them. Usage: text.sh BIN.
 # The corpora are made of Debian packages that are installed (make_corpus.py names them); a kind without any is left out.
@@ -19,7 +19,7 @@ merges=$share/gpt2/merges.txt
 mapfile -t peers < <(cut -d' ' -f1 "$work/versions")
 echo "machine: $(machine); $("$bin/mtl-preprocess" --version); peers: $(paste -sd, "$work/versions" | sed 's/^$/none/; s/,/, /g')"
 
-# make_corpus KIND MEGABYTES FILE: false, after saying so, when no package of this kind is installed.
+# make_corpus KIND MEGABYTES FILE: reports and fails if no package of this kind is installed.
 make_corpus() {
   python3 "$here/make_corpus.py" "$1" "$2M" -o "$3" --tile 2> "$work/corpus.err" && return
   echo "$1: not measured; $(tail -n 1 "$work/corpus.err")"
@@ -28,7 +28,7 @@ make_corpus() {
 
 hash_of() { sed -E 's/.*"sha256": "([0-9a-f]+)".*/\1/'; }
 rate_of() { [ ! -s "$work/$1" ] || median < "$work/$1"; }
-say_rate() {  # LABEL NAME UNIT: ours, and the peers next to it; the ratio is the median of the rounds'
+print_rate() {  # LABEL NAME UNIT: ours, and the peers next to it; the ratio is the median of the rounds'
   printf '%-38s mtl %7.1f %s' "$1" "$(rate_of "mtl.$2")" "$3"
   local peer
   for peer in "${peers[@]}"; do
@@ -44,7 +44,7 @@ encode_in_memory() {  # KIND CORPUS
   rm -f "$work"/*.first "$work"/*.again "$work"/*.ids
   for round in $(seq "$rounds"); do
     for name in mtl "${peers[@]}"; do
-      [ "$name" != tokenizers ] || [ "$round" -eq 1 ] || continue  # it is so much slower that once will do
+      [ "$name" != tokenizers ] || [ "$round" -eq 1 ] || continue  # far slower: once is enough
       if [ "$name" = mtl ]; then
         "$bin/mtl_bench_text" "$2" "$vocab" "$merges" > "$work/out"
       else
@@ -55,8 +55,8 @@ encode_in_memory() {  # KIND CORPUS
       hash_of < "$work/out" > "$work/$name.ids"
     done
   done
-  say_rate "$1, in memory, first pass" first MB/s
-  say_rate "$1, in memory, again" again MB/s
+  print_rate "$1, in memory, first pass" first MB/s
+  print_rate "$1, in memory, again" again MB/s
   for peer in "${peers[@]}"; do
     cmp -s "$work/mtl.ids" "$work/$peer.ids" || echo "$1: THE IDS OF $peer DIFFER"
   done
@@ -72,8 +72,8 @@ preprocess() {  # CORPUS WORKERS [NAME]
     --tokenizer-type GPT2BPETokenizer --vocab-file "$vocab" --merge-file "$merges" --append-eod --workers "$2"
 }
 
-# two_processes: the seconds of the slower of two processes that have half of the corpus each: what the machine gives to
-# two workers that share nothing.
+# two_processes: the seconds of the slower of two processes with half of the corpus each: the bound for two workers on
+# this machine.
 two_processes() {
   preprocess "$work/half.aa" 1 first > "$work/first.run" &
   preprocess "$work/half.ab" 1 second > "$work/second.run"
@@ -119,8 +119,7 @@ whole_process() {  # KIND CORPUS
     "$(ratio_of mtl2 mtl1 wall)" "$(ratio_of bound mtl1 wall)"
 }
 
-# Shares of one worker's CPU time in whole_process: the stages that can be run alone, and what the whole takes more than
-# these.
+# Shares of one worker's CPU time in whole_process: the stages that can run alone, and the remainder.
 stages() {
   [ -s "$work/stages.runs" ] || return 0
   echo "$(figure start cpu) $(figure stages read_s) $(figure stages json_s) $(figure stages encode_s)" \

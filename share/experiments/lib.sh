@@ -1,5 +1,5 @@
-# What the experiments that compare runs share: source it with share, MTL_BIN, VOCAB and MERGES set.
-# shellcheck shell=bash disable=SC2154,SC2034 # they are set, and used, where this is sourced
+# Shared by the experiments that compare runs: source it with share, MTL_BIN, VOCAB and MERGES set.
+# shellcheck shell=bash disable=SC2154,SC2034 # set and used by the scripts that source this
 
 mtl=${MTL_BIN:+$MTL_BIN/}mtl- # the programs' prefix
 tokenizer=(--tokenizer-type GPT2BPETokenizer --vocab-file "$VOCAB" --merge-file "$MERGES")
@@ -12,7 +12,7 @@ write_shakespeare() {
     awk -f "$share/demo/documents.awk" -v speeches=4 -v heldout="$folder/heldout.jsonl" >"$1"
 }
 
-# largest_memory FLAG...: MiB of the rank that needs most, by mtl-train's plan with these flags.
+# largest_memory FLAG...: MiB of the rank that needs the most, from mtl-train's plan with these flags.
 largest_memory() {
   "${mtl}train" "$@" --quiet --dry-run --json | awk '$1 == "\"total\":" { printf "%.1f", $2 / 1048576 }'
 }

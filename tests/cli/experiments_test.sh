@@ -103,7 +103,7 @@ expect_text err '^run.sh: fast: not a learning rate'
 # Unknown names.
 for experiment in seed-345m codeparrot-110m seed-sizes precision; do
   expect_exit 2 env MODEL=345 bash "$SHARE/experiments/$experiment/run.sh"
-  expect_text err '^run.sh: MODEL=345: there are .* and tiny$'
+  expect_text err '^run.sh: MODEL=345: choose .* or tiny$'
 done
 [ ! -e run-345 ] || fail 'an unknown model leaves files'
 expect_exit 2 env MODEL=tiny OUT=run bash "$SHARE/experiments/seed-345m/run.sh" 1x1 foo

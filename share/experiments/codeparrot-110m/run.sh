@@ -3,7 +3,7 @@
 # data-parallel ranks. Token files, training, a Hugging Face folder, and what the model writes. The command lines are
 # those that Megatron-LM's users of this experiment have, with fp16 and its dynamic loss scale.
 #
-#   MODEL=tiny ./run.sh     the whole course in about a minute, on this machine and on mtl's own code
+#   MODEL=tiny ./run.sh     all steps in about a minute, on this machine and on mtl's own code
 #   PLAN=1 ./run.sh         trains nothing: parameters, memory and FLOPs
 #   ./run.sh                the real model; DATA or DATA_PATH must name its text
 #
@@ -41,10 +41,10 @@ elif [ "$MODEL" = tiny ]; then
   batch=(--micro-batch-size 2 --global-batch-size 32)
   length=(--train-iters "${ITERATIONS:-30}" --lr-decay-iters "${ITERATIONS:-30}" --lr-warmup-iters 3)
   reports=(--log-interval 5 --save-interval 15 --eval-interval 15 --eval-iters 1 --split "80,10,10")
-  machine=(--threads 1 --initial-loss-scale 65536)  # a few iterations have none to spare for a scale that falls
+  machine=(--threads 1 --initial-loss-scale 65536)  # a scale that falls would skip too many of a few iterations
   WORKERS=2
 else
-  echo "run.sh: MODEL=$MODEL: there are 110m and tiny" >&2
+  echo "run.sh: MODEL=$MODEL: choose 110m or tiny" >&2
   exit 2
 fi
 optimizer=(--lr 0.0005 --lr-decay-style cosine --weight-decay .1 --adam-beta2 .999 --fp16)
@@ -99,5 +99,5 @@ echo "== Hugging Face folder"
 rm -rf "$OUT/hf"
 "${mtl}convert" --load "$checkpoint" --save "$OUT/hf" --to hf --verify
 
-echo "== what it writes"
+echo "== generation"
 "${mtl}generate" --load "$OUT/hf" --prompt 'def hello_world():' --max-new-tokens 40 --seed 1

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The cost of the precision of weights in loss: one model trained in three modes at two learning rates, the second four
-# times the first. The modes: bf16 with fp32 main weights (DeepSpeed's), bf16 alone (FSDP without mixed precision), and
-# bf16 alone with stochastic rounding. Six curves in one picture, with the updates that each run lost, and a table.
+# The effect of the precision of weights on the loss: one model trained in three modes at two learning rates, the second
+# four times the first. The modes: bf16 with fp32 main weights (DeepSpeed's), bf16 alone (FSDP without mixed precision),
+# and bf16 alone with stochastic rounding. Six curves in one picture, with the updates that each run lost, and a table.
 #
 #   ./run.sh                      GPT of 1.1 million parameters on the demo's text; under five minutes on two cores
 #   MODEL=tiny ./run.sh           the same in miniature, in seconds
@@ -19,7 +19,7 @@ OUT=${OUT:-run-$MODEL}        # everything is written here: token files, MODE-RA
 PLAN=${PLAN:-}                # 1: plan the runs only
 MTL_BIN=${MTL_BIN:-}          # folder of the programs; empty: on the PATH
 THREADS=${THREADS:-0}         # 0: all cores
-VOCAB=${VOCAB:-$OUT/shakespeare-vocab.json} # made from the text when absent
+VOCAB=${VOCAB:-$OUT/shakespeare-vocab.json} # made from the text if absent
 MERGES=${MERGES:-$OUT/shakespeare-merges.txt}
 
 if [ "$MODEL" = full ]; then
@@ -33,7 +33,7 @@ elif [ "$MODEL" = tiny ]; then
   length=(--train-iters "${ITERATIONS:-20}" --lr-warmup-iters 2)
   reports=(--log-interval 5 --save-interval 20 --eval-interval 20 --eval-iters 2)
 else
-  echo "run.sh: MODEL=$MODEL: there are full and tiny" >&2
+  echo "run.sh: MODEL=$MODEL: choose full or tiny" >&2
   exit 2
 fi
 # The rate stays constant, so that the share of lost updates does not follow a schedule. --adam-beta2 .95 moves second
@@ -71,7 +71,7 @@ precision_of() {
   esac
 }
 
-# name_of MODE: as the picture and the table show it.
+# name_of MODE: its name in the picture and the table.
 name_of() {
   case $1 in
     main-weights) echo 'fp32 main weights' ;;
@@ -104,7 +104,7 @@ train() {
   "${mtl}train" "${flags[@]}" --log-jsonl "$OUT/$1-$2/log.jsonl"
 }
 
-# plan MODE: mtl-train's plan of it, which no learning rate changes. Needs no text, only the size of its vocabulary.
+# plan MODE: mtl-train's plan, the same for every learning rate. Needs no text, only the size of its vocabulary.
 plan() {
   local precision
   precision_of "$1"

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # GPT-2 345M in the layouts of model parallelism, and what each costs: tensor parallelism on two ranks, a pipeline of
-# two, and both on two nodes of two ranks. Without data parallelism, from random weights; Megatron-LM's example script
-# for this model, flag by flag, but for --fp16: its figures are compared in fp32.
+# two, and both on two nodes of two ranks. Without data parallelism, from random weights; all flags of Megatron-LM's
+# example script for this model except --fp16: the figures are compared in fp32.
 #
-#   MODEL=tiny ./run.sh                    the whole course in about a minute, on this machine
+#   MODEL=tiny ./run.sh                    all steps in about a minute, on this machine
 #   ./run.sh                               the real model; DATA_PATH or TEXT should name real text then
 #   PLAN=1 ./run.sh                        trains nothing: parameters, memory and FLOPs of each layout
 #   HOSTS=alpha,beta ./run.sh 2x2          one layout, the nodes of the pipeline on two hosts
 #
-# Arguments are layouts, TENSOR x PIPELINE; 1x1, 2x1, 1x2 and 2x2 unless given. Run again, every run continues where
+# Arguments are layouts, TENSOR x PIPELINE; default: 1x1 2x1 1x2 2x2. Run again, every run continues where
 # it stopped, or reports that it is complete; the table is printed at the end.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -49,7 +49,7 @@ elif [ "$MODEL" = tiny ]; then
   length=(--train-iters "${ITERATIONS:-20}" --lr-decay-iters "${ITERATIONS:-20}" --lr-warmup-fraction .1)
   reports=(--log-interval "${LOG_INTERVAL:-1}" --save-interval "${SAVE_INTERVAL:-10}" --eval-interval 10 --eval-iters 1)
 else
-  echo "run.sh: MODEL=$MODEL: there are 345m and tiny" >&2
+  echo "run.sh: MODEL=$MODEL: choose 345m or tiny" >&2
   exit 2
 fi
 optimizer=(--lr 1.5e-4 --min-lr 1e-5 --lr-decay-style cosine --weight-decay 1e-2 --clip-grad 1)
@@ -98,7 +98,7 @@ train() {
   $MPIRUN "${places[@]}" "${mtl}train" "${flags[@]}" --log-jsonl "$OUT/$1/log.jsonl"
 }
 
-# plan LAYOUT: mtl-train's plan of it; needs no text.
+# plan LAYOUT: mtl-train's plan; needs no text.
 plan() {
   DATA_PATH=${DATA_PATH:-$OUT/my-gpt2_text_document}
   flags_of "$1"

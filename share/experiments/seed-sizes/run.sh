@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # GPT-2 models of 345M, 1.3B, 2.7B and 3.7B parameters on eight ranks: perplexity and samples/s of each size, with model
 # parallelism (two tensor-parallel ranks, two stages, two data-parallel ranks) and, for 345M, without (eight data-parallel
-# ranks). The flags are those of Megatron-DeepSpeed's example script, but for --fp16: its figures are compared in fp32.
+# ranks). The flags are those of Megatron-DeepSpeed's example script except --fp16: the figures are compared in fp32.
 #
 #   MODEL=tiny ./run.sh                                        all sizes in miniature, in a minute on this machine
 #   ./run.sh --data_path my-gpt_text_sentence --model_size 1.3B --train_iters 1000
@@ -28,7 +28,7 @@ RANKS=${RANKS:-8}
 # nodes add -H alpha:4,beta:4, or --hostfile FILE.
 MPIRUN=${MPIRUN:-mpirun --oversubscribe}
 THREADS=${THREADS:-0}         # of each rank; 0: the rank's share of its node's cores
-# Activations are computed again in backward, layer by layer. Empty: they are kept, which is faster and needs more memory.
+# Recomputes activations in backward, layer by layer. Empty: keeps them, which is faster and needs more memory.
 RECOMPUTE=${RECOMPUTE---checkpoint-activations}
 
 data_path=                    # --data_path: token files (without .bin and .idx); the demo's text when empty
@@ -47,7 +47,7 @@ while [ $# -gt 0 ]; do
       [ $# -gt 1 ] || stop "$1 needs a value"
       name=$1 value=$2
       shift ;;
-    --*) stop "$1: unknown flag; there are --data_path, --model_size and --train_iters" ;;
+    --*) stop "$1: unknown flag; choose --data_path, --model_size or --train_iters" ;;
     *)
       [[ $1 =~ ^[1-9][0-9]*x[1-9][0-9]*$ ]] ||
         stop "$1: not a layout; write TENSOR x PIPELINE, such as 2x2, or 1x1 for data parallelism alone"
@@ -62,11 +62,11 @@ while [ $# -gt 0 ]; do
   shift
 done
 [[ $train_iters =~ ^([1-9][0-9]*)?$ ]] || stop "--train_iters $train_iters: not a number of iterations"
-[ "$MODEL" = full ] || [ "$MODEL" = tiny ] || stop "MODEL=$MODEL: there are full and tiny"
+[ "$MODEL" = full ] || [ "$MODEL" = tiny ] || stop "MODEL=$MODEL: choose full or tiny"
 for size in $model_size; do
   case $size in
     345M | 1.3B | 2.7B | 3.7B) ;;
-    *) stop "--model_size $size: there are 345M, 1.3B, 2.7B and 3.7B" ;;
+    *) stop "--model_size $size: choose 345M, 1.3B, 2.7B or 3.7B" ;;
   esac
 done
 
@@ -119,7 +119,7 @@ flags_of() {
   flags+=($RECOMPUTE)
 }
 
-# layouts_of SIZE: those of the arguments, else the ones whose figures are published.
+# layouts_of SIZE: the layouts given as arguments, else those with published figures.
 layouts_of() {
   if [ ${#layouts[@]} -gt 0 ]; then echo "${layouts[@]}"; elif [ "$1" = 345M ]; then echo 2x2 1x1; else echo 2x2; fi
 }
