@@ -1,9 +1,10 @@
-// Forward of any dtype and shape, decoding, and the cache; attention_cuda_tiles.cu has the fast way of forward. A warp
-// for each query with an online softmax in fp32, its
-// keys and values read through the caches; a single query without what training needs is decoded: its keys are cut into
-// pieces, a warp for each, whose results a second kernel merges. The pieces do not depend on the batch, so neither do
-// the bits. Predicted: decoding is bound by the keys and values, which are read once for each head of a group;
-// otherwise the fp32 units bound it: 2 B H Tq Tk D multiply-adds. The cache's kernel moves each element twice.
+// Attention's forward of any dtype and shape, decoding, and the KV cache; attention_cuda_tiles.cu and
+// attention_cuda_hopper.cu have the fast variants. out = softmax(scale q k^T) v, a warp for each query, with an online
+// softmax in fp32; keys and values are read through the caches. When decoding, a query's keys are split into pieces, a
+// warp for each, whose results a second kernel merges. The pieces do not depend on the batch, so neither do the bits.
+//
+// Predicted: decoding is bound by reading keys and values, once for each head of a group; other calls by the fp32
+// units: 2 B H Tq Tk D multiply-adds. Appending to the cache reads and writes each element once.
 #include <cmath>
 
 #include "kernels/attention_cuda.h"
@@ -20,30 +21,32 @@ template <class T>
 struct Forward {
   AttentionShape shape;
   Heads<T> q, k, v, out;
-  float* logsumexp;  // null: left out
+  float* logsumexp;  // null if absent
   float* partials;   // (rows, pieces, 2 + D): maximum, sum, unnormalized result; null for one piece
   int pieces;
 };
 
 /// The state of an online softmax over some keys of a query.
 struct Softmax {
-  float top = -INFINITY, sum = 0;
-  /// Takes in scores[0, count), count > 0, which become e^(score - top); returns the factor of what was summed before.
-  __device__ float add(float* scores, int count, float lane_top) {
-    const float before = top;
-    top = fmaxf(warp_max(lane_top), before);
+  float max = -INFINITY, sum = 0;
+  /// Adds scores[0, count), count > 0, which become exp(score - max). Returns exp(old max - max), the factor of all
+  /// earlier sums.
+  __device__ float add(float* scores, int count, float lane_max) {
+    const float old_max = max;
+    max = fmaxf(warp_max(lane_max), old_max);
     float more = 0;
     over_lanes(count, [&](int j) {
-      scores[j] = expf(scores[j] - top);
+      scores[j] = expf(scores[j] - max);
       more += scores[j];
     });
-    const float factor = expf(before - top);
+    const float factor = expf(old_max - max);
     sum = sum * factor + warp_sum(more);
     return factor;
   }
 };
 
-/// Attention of `query` over `range`: its result before the division by the sum, in `out` (D).
+/// Attention of a query over the keys of `range`: out (D) = sum of exp(score - max) v, before the division by the sum.
+/// q (D), `out` and scores (kRowChunk) are the warp's shared memory.
 template <int n, class T>
 __device__ Softmax attend(const Forward<T>& f, const QueryRow& row, KeyRange range, float* q, float* out,
                           float* scores) {
@@ -54,13 +57,13 @@ __device__ Softmax attend(const Forward<T>& f, const QueryRow& row, KeyRange ran
   Softmax softmax;
   for (int begin = range.first; begin < range.end; begin += kRowChunk) {
     const int count = range.end - begin < kRowChunk ? range.end - begin : kRowChunk;
-    __syncwarp();  // q is there, and the last scores have been read
-    float top = -INFINITY;
+    __syncwarp();  // q is written, and the previous scores have been read
+    float lane_max = -INFINITY;
     over_lanes(count, [&](int j) {
       scores[j] = dot_row<n>(q, f.k.at(row.b, row.g, 0, begin + j), dim);
-      top = fmaxf(top, scores[j]);
+      lane_max = fmaxf(lane_max, scores[j]);
     });
-    const float factor = softmax.add(scores, count, top);
+    const float factor = softmax.add(scores, count, lane_max);
     if (shape.dropout.active)
       over_lanes(count, [&](int j) { scores[j] *= shape.dropout.factor_at(row.b, head, row.t, begin + j); });
     over_lanes(dim, [&](int d) { out[d] *= factor; });
@@ -89,7 +92,7 @@ __global__ void attend_rows(const __grid_constant__ Forward<T> f) {
   if (f.partials != nullptr) {
     float* partial = f.partials + item * (dim + 2);
     if (lane() == 0) {
-      partial[0] = softmax.top;
+      partial[0] = softmax.max;
       partial[1] = softmax.sum;
     }
     over_lanes(dim, [&](int d) { partial[2 + d] = sums[d]; });
@@ -98,10 +101,10 @@ __global__ void attend_rows(const __grid_constant__ Forward<T> f) {
   const float factor = softmax.sum > 0 ? 1 / softmax.sum : 0;
   T* out = f.out.at(row.b, row.g, row.h, row.t);
   over_lanes(dim, [&](int d) { out[d] = from_float<T>(sums[d] * factor); });
-  if (f.logsumexp != nullptr && lane() == 0) f.logsumexp[number] = softmax.top + logf(softmax.sum);
+  if (f.logsumexp != nullptr && lane() == 0) f.logsumexp[number] = softmax.max + logf(softmax.sum);
 }
 
-/// The pieces of each row become its result.
+/// out = sum of weighted partial outputs / sum of weighted partial sums; a piece's weight is exp(its max - max).
 template <class T>
 __global__ void merge_pieces(const __grid_constant__ Forward<T> f) {
   const std::int64_t number = item_of_warp();
@@ -109,11 +112,11 @@ __global__ void merge_pieces(const __grid_constant__ Forward<T> f) {
   const QueryRow row(f.shape, number);
   const int dim = f.shape.dim;
   const float* partials = f.partials + number * f.pieces * (dim + 2);
-  float lane_top = -INFINITY, lane_sum = 0;
-  over_lanes(f.pieces, [&](int i) { lane_top = fmaxf(lane_top, partials[std::int64_t{i} * (dim + 2)]); });
-  const float top = warp_max(lane_top);
-  const auto weight = [&](int i) { return expf(partials[std::int64_t{i} * (dim + 2)] - top); };
-  const bool any = top > -INFINITY;
+  float lane_max = -INFINITY, lane_sum = 0;
+  over_lanes(f.pieces, [&](int i) { lane_max = fmaxf(lane_max, partials[std::int64_t{i} * (dim + 2)]); });
+  const float max = warp_max(lane_max);
+  const auto weight = [&](int i) { return expf(partials[std::int64_t{i} * (dim + 2)] - max); };
+  const bool any = max > -INFINITY;
   if (any) over_lanes(f.pieces, [&](int i) { lane_sum += weight(i) * partials[std::int64_t{i} * (dim + 2) + 1]; });
   const float factor = any ? 1 / warp_sum(lane_sum) : 0;
   T* out = f.out.at(row.b, row.g, row.h, row.t);
@@ -124,7 +127,7 @@ __global__ void merge_pieces(const __grid_constant__ Forward<T> f) {
   });
 }
 
-/// Pieces of keys that a row is cut into.
+/// The number of pieces that a query's keys are split into.
 int pieces_of(const AttentionInput& in, const Tensor& logsumexp) {
   return attention_decodes(in, logsumexp) ? static_cast<int>((in.keys_in_reach() + kRowChunk - 1) / kRowChunk) : 1;
 }

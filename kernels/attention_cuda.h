@@ -1,4 +1,4 @@
-// Attention on tensor cores, the fast ways of attention_cuda*.cu.
+// The variants of attention on tensor cores, which attention_forward() and attention_backward() call.
 #pragma once
 
 #include <string>
@@ -20,14 +20,14 @@ std::string attention_library();
 void attention_forward_cudnn(Stream& stream, const Tensor& work, const Tensor& out, const Tensor& logsumexp,
                              const AttentionInput& in);
 
-/// dq of backward calls that attention_backward_variants() gives to `tiles`; writes `delta`, which is laid out like
-/// logsumexp. Then dk and dv, which read it.
+/// Backward of calls that attention_backward_variants() gives to `tiles`. attention_dq_tiles() writes dq and
+/// delta = rowsum(dout * out), laid out like logsumexp; attention_dk_dv_tiles() reads delta and must follow.
 void attention_dq_tiles(Stream& stream, float* delta, const Qkv& grads, Tensor dout, Tensor out, Tensor logsumexp,
                         const AttentionInput& in);
 void attention_dk_dv_tiles(Stream& stream, float* delta, const Qkv& grads, Tensor dout, Tensor out, Tensor logsumexp,
                            const AttentionInput& in);
 
-/// All of these gradients, and `delta`, of backward calls that attention_backward_variants() gives to `hopper`.
+/// dq, dk, dv and `delta` of backward calls that attention_backward_variants() gives to `hopper`.
 void attention_backward_hopper(Stream& stream, float* delta, const Qkv& grads, Tensor dout, Tensor out,
                                Tensor logsumexp, const AttentionInput& in);
 

@@ -1,7 +1,7 @@
-// Backward of any dtype and shape, without atomics; attention_cuda_tiles_d*.cu and attention_cuda_hopper_backward.cu
-// have the fast ways. A warp for each query writes its dq, then a warp for each key sums its dk and dv over the queries
-// that see it, head after head. Scores are computed twice. Predicted: bound by the fp32 units, 7 B H T^2 D / 2
-// multiply-adds.
+// Attention's backward of any dtype and shape, without atomics; attention_cuda_tiles_d*.cu and
+// attention_cuda_hopper_backward.cu have the fast variants. kernels/attention.h has the equations. A warp for each
+// query writes its dq, then a warp for each key sums its dk and dv over the queries that see it, head after head.
+// Scores are computed twice. Predicted: bound by the fp32 units, 7 B H T^2 D / 2 multiply-adds.
 #include "kernels/attention_cuda.h"
 #include "kernels/attention_variant.h"
 #include "kernels/cuda/attention_rows.h"
@@ -16,7 +16,7 @@ struct Backward {
   AttentionShape shape;
   Heads<T> q, k, v, out, dout, dq, dk, dv;
   const float* logsumexp;
-  float* delta;  // (rows): sum of dout out, which the first kernel writes
+  float* delta;  // (rows): rowsum(dout * out), written by write_dq
 };
 
 template <int n, class T>
@@ -46,6 +46,7 @@ __global__ void write_dq(const __grid_constant__ Backward<T> b) {
       const int s = begin + j;
       const float p = expf(dot_row<n>(q, b.k.at(row.b, row.g, 0, s), dim) - logsumexp);
       const float dp = dot_row<n>(dout, b.v.at(row.b, row.g, 0, s), dim);
+      // softmax backward: dS = P * (dP - delta)
       dscores[j] = p * (dp * shape.dropout.factor_at(row.b, head, row.t, s) - delta);
     });
     __syncwarp();
@@ -55,7 +56,7 @@ __global__ void write_dq(const __grid_constant__ Backward<T> b) {
   over_lanes(dim, [&](int d) { dq[d] = from_float<T>(sums[d] * shape.scale); });
 }
 
-/// Shared memory of a warp with a key.
+/// Shared memory of a warp that owns a key.
 struct KeyMemory {
   float *k, *v, *dk, *dv, *probabilities, *dscores;
   static constexpr int floats(int dim) { return 4 * dim + 2 * kRowChunk; }
@@ -69,7 +70,7 @@ struct KeyMemory {
   }
 };
 
-/// Adds what the queries of head h give to dk and dv of key s.
+/// Adds the queries of head h to dk and dv of key s: dk += dS^T q, dv += dropout(P)^T dout.
 template <int n, class T>
 __device__ void add_head(const Backward<T>& b, const KeyMemory& memory, int sequence, int g, int h, int s) {
   const AttentionShape& shape = b.shape;
@@ -175,8 +176,8 @@ void attention_backward(Stream& stream, Tensor work, const Qkv& grads, Tensor do
       stream.attention_backend(), attention_backward_variants(in, grads, dout, out, compute_capability()));
   if (variants.size() == 1) return compute(variants[0]);
   std::vector<Tensor> results;
-  for (const HeadSlice* of : {&grads.q, &grads.k, &grads.v})
-    if (results.empty() || results.back().raw() != of->tensor.raw()) results.push_back(of->tensor);
+  for (const HeadSlice* slice : {&grads.q, &grads.k, &grads.v})
+    if (results.empty() || results.back().raw() != slice->tensor.raw()) results.push_back(slice->tensor);
   // Variants are compared on `out` in place of dout, which is not finite while the loss scale is too large.
   const auto try_out = [&](AttentionVariant variant) { compute_from(out, variant); };
   compute(choose_variant(stream, attention_backward_key(in), variants, try_out, results));

@@ -1,10 +1,11 @@
-// Forward on the tensor cores of sm_90a (Shah et al. 2024): a block has a tile of queries. A warp of its last warpgroup
-// has the copy engine bring tiles of keys and values, two of each ahead; the other warpgroups have 64 queries each,
-// multiply by wgmma out of shared memory, and keep scores, probabilities and results in registers. While one waits for
-// its product the others compute their softmax. Whole sequences and heads of 64 or 128 elements alone.
+// Attention's forward on the tensor cores of sm_90a (Shah et al. 2024): a block owns a tile of queries. The producer, a
+// warp of its last warpgroup, copies tiles of keys and values by TMA, two of each ahead; the consumers, the other
+// warpgroups, own 64 queries each, multiply by wgmma out of shared memory, and keep scores, probabilities and outputs
+// in registers. While one waits for its product, the other computes its softmax. Whole sequences and heads of 64 or 128
+// elements only.
 //
 // Predicted: bound by wgmma, 2 B H T^2 D multiply-adds for the half of the scores that causality leaves, and by the
-// exponentials, B H T^2 / 2: as many cycles as the products for D = 64. Memory sees what attention_cuda_tiles.cu says.
+// exponentials, B H T^2 / 2: as many cycles as the products for D = 64. Bytes moved: see attention_cuda_tiles.cu.
 #include "kernels/attention_cuda.h"
 #include "kernels/cuda/attention_hopper.h"
 #include "kernels/cuda/attention_softmax.h"
@@ -15,10 +16,10 @@ namespace {
 
 template <int dim>
 struct HopperTile {
-  static constexpr int kConsumers = 2;  // warpgroups that multiply; with three their registers do not suffice
+  static constexpr int kConsumers = 2;  // consumer warpgroups; three would run out of registers
   static constexpr int kQueries = 64 * kConsumers, kKeys = 128, kStages = 2;
   static constexpr int kThreads = kWarpgroup * (kConsumers + 1);
-  // Elements. Results are staged in a place of their own, since the warpgroups end at different times.
+  // In elements. Outputs are staged in an area of their own, since the warpgroups finish at different times.
   static constexpr int kHeld = kQueries * dim, kTile = kKeys * dim, kStaged = kQueries * kTileRow<dim>;
   static constexpr int kBarriers = 1 + 3 * kStages;
   static constexpr std::size_t kBytes =
@@ -31,9 +32,9 @@ struct HopperForward {
   TensorMap q_map, k_map, v_map;
   AttentionShape shape;
   Heads<T> out;
-  float* logsumexp;               // null: left out
-  int first_q, first_k, first_v;  // heads of the tensors' groups
-  int tiles;                      // of queries in a sequence
+  float* logsumexp;               // null if absent
+  int first_q, first_k, first_v;  // HeadSlice::first of each
+  int tiles;                      // of queries, per sequence
 };
 
 /// Shared memory of a block.
@@ -59,13 +60,13 @@ struct HopperShared {
     for (int stage = 0; stage < Tile::kStages; ++stage) {
       barrier_init(keys_full + stage, 1);
       barrier_init(values_full + stage, 1);
-      barrier_init(empty + stage, 4 * Tile::kConsumers);  // its warps
+      barrier_init(empty + stage, 4 * Tile::kConsumers);  // a warp each
     }
     barriers_ready();
   }
 };
 
-/// The tile of queries that a block has, the longest first.
+/// The tile of queries of a block; tiles with the most keys come first.
 template <class T, int dim>
 struct HopperItem {
   int b, g, h, head, first_query, first_key, end_key;
@@ -84,7 +85,7 @@ struct HopperItem {
   }
 };
 
-/// One thread: the copies of all tiles.
+/// The producer, one thread: copies all tiles.
 template <class T, int dim>
 __device__ void produce(const HopperForward<T>& f, const HopperShared<T, dim>& shared, const HopperItem<T, dim>& item) {
   using Tile = HopperTile<dim>;
@@ -101,7 +102,7 @@ __device__ void produce(const HopperForward<T>& f, const HopperShared<T, dim>& s
   }
 }
 
-/// A warpgroup: the results of its 64 queries.
+/// A consumer warpgroup: computes the outputs of its 64 queries.
 template <class T, int dim>
 __device__ void consume(const HopperForward<T>& f, const HopperShared<T, dim>& shared, const HopperItem<T, dim>& item,
                         int warpgroup) {
@@ -109,7 +110,7 @@ __device__ void consume(const HopperForward<T>& f, const HopperShared<T, dim>& s
   const AttentionShape& shape = f.shape;
   const int warp_row = static_cast<int>(warp_in_block()) * 16, t = item.first_query + warp_row;
   const int first = item.first_query + 64 * warpgroup;
-  const SeenKeys seen(shape, item.b, first, 64);  // of the warpgroup, whose warps must agree
+  const SeenKeys seen(shape, item.b, first, 64);  // of the whole warpgroup: its warps must agree
   const T* queries = shared.queries + 64 * warpgroup * kPanel;
   const float scale_log2 = shape.scale * kLog2E;
   SoftmaxRows rows;
@@ -121,7 +122,7 @@ __device__ void consume(const HopperForward<T>& f, const HopperShared<T, dim>& s
     const int stage = i % Tile::kStages;
     const bool any = first < shape.queries && key < seen.highest && key + Tile::kKeys > seen.lowest;
     barrier_wait(shared.keys_full + stage, parity_of<Tile::kStages>(i));
-    if (any) {
+    if (any) {  // S = q k^T, P = exp(scale (S - max))
       start_product_of_rows<T, dim, Tile::kQueries>(scores, queries, shared.keys(stage));
       wgmma_end<0>(scores);
       if (key < seen.all_first || key + Tile::kKeys > seen.all_end) mask_scores(scores, rows.seen, key);
@@ -129,7 +130,7 @@ __device__ void consume(const HopperForward<T>& f, const HopperShared<T, dim>& s
       if (shape.dropout.active) drop(scores, shape.dropout, item.b, item.head, t, key);
     }
     barrier_wait(shared.values_full + stage, parity_of<Tile::kStages>(i));
-    if (any) {
+    if (any) {  // out += P v
       AllOfA<Tile::kKeys / 8> a;
       round_to_all_of_a<T>(a, scores);
       start_product_of_columns(out, a, shared.values(stage));
@@ -149,7 +150,7 @@ __global__ void __launch_bounds__(HopperTile<dim>::kThreads, 1)
     attend_hopper(const __grid_constant__ HopperForward<T> f) {
 #if MTL_HOPPER_CODE
   using Tile = HopperTile<dim>;
-  constexpr int kConsumerRegisters = 232, kProducerRegisters = 40;  // in all as many as the launch's 168 a thread
+  constexpr int kConsumerRegisters = 232, kProducerRegisters = 40;  // on average the launch's 168 per thread
   const HopperShared<T, dim> shared;
   if (threadIdx.x == 0) shared.init();
   __syncthreads();

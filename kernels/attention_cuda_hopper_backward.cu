@@ -1,14 +1,14 @@
-// Backward on the tensor cores of sm_90a, after the forward's pattern (attention_cuda_hopper.cu): a kernel for dq,
-// whose blocks have queries and go through keys, and one for dk and dv, whose blocks have keys and go through queries,
-// head after head. Scores and dP come from shared memory; dS, and in the second kernel P, which is computed transposed
-// there, are operands in registers, so that nothing is transposed in shared memory. The softmax of the scores is
-// computed while the tensor cores compute dP.
+// Attention's backward on the tensor cores of sm_90a, structured like the forward (attention_cuda_hopper.cu): a kernel
+// for dq, whose blocks own queries and loop over tiles of keys, and one for dk and dv, whose blocks own keys and loop
+// over tiles of queries, head after head. kernels/cuda/attention_gradients.h has the equations. The operands of S and
+// dP are in shared memory. dS, and in the second kernel P, which is computed transposed there, are operands in
+// registers, so that nothing is transposed in shared memory. P is computed from S while the tensor cores compute dP.
 //
 // Seven products of B H T^2 D / 2 multiply-adds each for the half of the scores that causality leaves, 7 B H T^2 D
-// FLOPs in all. One kernel for all three gradients needs five, but its blocks meet in dq: without atomics they would
-// add there in turn, in fp32, 4 B H T^2 D / 128 bytes read and as many written where the gradients have 2 B H T D, and
-// each block would wait for the one before it. Memory sees q, k, v, dout, twice, and out and the gradients once; a tile
-// is read again for each of the blocks that meet it, out of L2. Sums have a fixed order. Predicted: bound by wgmma.
+// FLOPs in all. A single kernel for all three gradients needs five, but its blocks share dq: without atomics they would
+// add to it in turn, in fp32, 4 B H T^2 D / 128 bytes read and as many written where the gradients have 2 B H T D, and
+// each block would wait for the previous one. Bytes moved: q, k, v and dout twice, out and the gradients once; a tile
+// is read again, out of L2, by each block that needs it. Sums have a fixed order. Predicted: bound by wgmma.
 #include <climits>
 
 #include "kernels/attention_cuda.h"
@@ -19,14 +19,14 @@ namespace mtl::cuda {
 
 namespace {
 
-/// A block has two tiles of `kOwn` rows: queries and dout, or keys and values. `rows` are those of the tiles of a
-/// stage, keys and values or queries and dout; the latter have `statistics` rows of numbers.
+/// A block owns two tiles of `kOwn` rows: queries and dout, or keys and values. A stage has two tiles of `rows` rows,
+/// the other pair, and QueryStatistics of `statistics` queries.
 template <int size, int rows, int statistics>
 struct HopperBackwardTile {
   static constexpr int dim = size, kConsumers = 2, kOwn = 64 * kConsumers, kRows = rows, kStages = 2;
   static constexpr int kThreads = kWarpgroup * (kConsumers + 1);
   using Statistics = QueryStatistics<statistics>;
-  // Elements. Results are staged 64 columns at a time, in a place of their own.
+  // In elements. Gradients are staged 64 columns at a time, in an area of their own.
   static constexpr int kHeld = kOwn * dim, kTile = kRows * dim, kStaged = kOwn * kTileRow<kPanel>;
   static constexpr int kBarriers = 1 + 2 * kStages;
   static constexpr std::size_t kBytes = kAtom + (2 * kHeld + 2 * kStages * kTile + kStaged) * 2 +
@@ -42,7 +42,7 @@ template <class T>
 struct HopperBackward {
   TensorMap q_map, k_map, v_map, dout_map;
   TiledBackward<T> f;
-  int first_q, first_k, first_v;  // heads of the tensors' groups
+  int first_q, first_k, first_v;  // HeadSlice::first of each
 
   template <class Tile>
   HopperBackward(Tile, int query_rows, int key_rows, const AttentionInput& in, const Qkv& grads, const Tensor& dout,
@@ -64,7 +64,7 @@ struct HopperBackward {
 template <class T, class Tile>
 struct HopperBackwardShared {
   T *held, *stages, *staged;
-  typename Tile::Statistics* statistics;  // of each stage
+  typename Tile::Statistics* statistics;  // for each stage
   Barrier *held_full, *full, *empty;      // the last two for each stage
 
   __device__ HopperBackwardShared() {
@@ -76,15 +76,15 @@ struct HopperBackwardShared {
     empty = full + Tile::kStages;
     statistics = reinterpret_cast<typename Tile::Statistics*>(empty + Tile::kStages);
   }
-  /// The first or second tile of the block, and of a stage.
+  /// Tile 0 or 1 of the block, and of a stage.
   __device__ T* own(int which) const { return held + which * Tile::kHeld; }
   __device__ T* tile(int stage, int which) const { return stages + (2 * stage + which) * Tile::kTile; }
-  /// `fillers` arrive at a stage that is full.
+  /// A stage is full after `fillers` arrivals.
   __device__ void init(unsigned fillers) const {
     barrier_init(held_full, 1);
     for (int stage = 0; stage < Tile::kStages; ++stage) {
       barrier_init(full + stage, fillers);
-      barrier_init(empty + stage, 4 * Tile::kConsumers);  // its warps
+      barrier_init(empty + stage, 4 * Tile::kConsumers);  // a warp each
     }
     barriers_ready();
   }
@@ -92,7 +92,7 @@ struct HopperBackwardShared {
     if (i >= Tile::kStages) barrier_wait(empty + i % Tile::kStages, parity_of<Tile::kStages>(i - Tile::kStages));
   }
   __device__ void wait_until_full(int i) const { barrier_wait(full + i % Tile::kStages, parity_of<Tile::kStages>(i)); }
-  /// A warp has read tile `i`.
+  /// Releases the stage of tile `i`, which this warp has read.
   __device__ void leave(int i) const {
     __syncwarp();
     if (lane() == 0) barrier_arrive(empty + i % Tile::kStages);
@@ -115,11 +115,11 @@ __device__ void store_panels(T* to, std::int64_t distance, int count, T* staged,
   }
 }
 
-/// Splits the block: its last warpgroup gives up registers, and its first warp calls produce(); the others call
-/// consume(warpgroup).
+/// Assigns the roles: the first warp of the last warpgroup, which gives up registers, calls produce(); the other
+/// warpgroups call consume(warpgroup).
 template <class Tile, class Produce, class Consume>
 __device__ void with_roles(const Produce& produce, const Consume& consume) {
-  constexpr int kConsumerRegisters = 232, kProducerRegisters = 40;  // in all as many as the launch's 168 a thread
+  constexpr int kConsumerRegisters = 232, kProducerRegisters = 40;  // on average the launch's 168 per thread
   const int warpgroup = __shfl_sync(kAllLanes, static_cast<int>(threadIdx.x) / kWarpgroup, 0);
   if (warpgroup == Tile::kConsumers) {
     shrink_registers<kProducerRegisters>();
@@ -130,7 +130,7 @@ __device__ void with_roles(const Produce& produce, const Consume& consume) {
   }
 }
 
-/// The tile of queries of a block, the longest first.
+/// The tile of queries of a block; tiles with the most keys come first.
 struct HopperQueries {
   int b, g, h, head, first, first_key, end_key;
   template <class Tile, class T>
@@ -147,7 +147,7 @@ struct HopperQueries {
   }
 };
 
-/// One thread: the copies of all tiles for dq.
+/// The producer of dq, one thread: copies all tiles.
 template <class Tile, class T>
 __device__ void copy_keys(const HopperBackward<T>& hopper, const HopperBackwardShared<T, Tile>& shared,
                           const HopperQueries& own) {
@@ -166,7 +166,7 @@ __device__ void copy_keys(const HopperBackward<T>& hopper, const HopperBackwardS
   }
 }
 
-/// A warpgroup: dq of its 64 queries.
+/// A consumer warpgroup: computes dq of its 64 queries.
 template <class Tile, class T>
 __device__ void sum_dq(const TiledBackward<T>& f, const HopperBackwardShared<T, Tile>& shared, const HopperQueries& own,
                        int warpgroup) {
@@ -174,7 +174,7 @@ __device__ void sum_dq(const TiledBackward<T>& f, const HopperBackwardShared<T, 
   const AttentionShape& shape = f.shape;
   const int warp_row = static_cast<int>(warp_in_block()) * 16, t = own.first + warp_row;
   const int first = own.first + 64 * warpgroup;
-  const SeenKeys seen(shape, own.b, first, 64);  // of the warpgroup, whose warps must agree
+  const SeenKeys seen(shape, own.b, first, 64);  // of the whole warpgroup: its warps must agree
   const T *queries = shared.own(0) + 64 * warpgroup * kPanel, *douts = shared.own(1) + 64 * warpgroup * kPanel;
   DqRows rows;
   sum_delta<dim>(rows, f, own.b, own.head, t);
@@ -185,6 +185,7 @@ __device__ void sum_dq(const TiledBackward<T>& f, const HopperBackwardShared<T, 
     const T *keys = shared.tile(i % Tile::kStages, 0), *values = shared.tile(i % Tile::kStages, 1);
     shared.wait_until_full(i);
     if (first < shape.queries && key < seen.highest && key + Tile::kRows > seen.lowest) {
+      // S = q k^T, dP = dout v^T; P and dS; dq += dS k
       start_product_of_rows<T, dim, Tile::kOwn>(scores, queries, keys);
       start_product_of_rows<T, dim, Tile::kOwn>(dp, douts, values);
       wgmma_end<1>(scores);
@@ -220,7 +221,7 @@ __global__ void __launch_bounds__(HopperDqTile<dim>::kThreads, 1)
 #endif
 }
 
-/// The tile of keys of a block, the longest first, and the queries that see them.
+/// The tile of keys of a block, and the queries that may see them; tiles with the most queries come first.
 struct HopperKeys {
   int b, g, first;
   SeeingQueries queries;
@@ -234,7 +235,7 @@ struct HopperKeys {
   }
 };
 
-/// A warp: the numbers of a tile of queries. Those beyond the last query have a probability of 0.
+/// A warp: loads the statistics of a tile of queries. Past the last query, logsumexp is infinite, so that P is 0.
 template <class Statistics, class T>
 __device__ void load_statistics(Statistics& to, int rows, const TiledBackward<T>& f, int b, int head, int query) {
   const AttentionShape& shape = f.shape;
@@ -249,7 +250,7 @@ __device__ void load_statistics(Statistics& to, int rows, const TiledBackward<T>
   }
 }
 
-/// One warp: the copies of all tiles for dk and dv, and their statistics.
+/// The producer of dk and dv, one warp: copies all tiles and their statistics.
 template <class Tile, class T>
 __device__ void copy_queries(const HopperBackward<T>& hopper, const HopperBackwardShared<T, Tile>& shared,
                              const HopperKeys& own) {
@@ -276,7 +277,7 @@ __device__ void copy_queries(const HopperBackward<T>& hopper, const HopperBackwa
   }
 }
 
-/// How a warpgroup's 64 keys from `key` on meet a tile of queries.
+/// Whether queries of a tile may see a warpgroup's 64 keys from `key`, and whether their scores need the mask.
 struct Meeting {
   bool any, masked;
   template <class Tile>
@@ -295,7 +296,7 @@ struct Meeting {
   }
 };
 
-/// A warpgroup: dk and dv of its 64 keys.
+/// A consumer warpgroup: computes dk and dv of its 64 keys.
 template <class Tile, class T>
 __device__ void sum_dk_dv(const TiledBackward<T>& f, const HopperBackwardShared<T, Tile>& shared, const HopperKeys& own,
                           int warpgroup) {
@@ -314,6 +315,7 @@ __device__ void sum_dk_dv(const TiledBackward<T>& f, const HopperBackwardShared<
       shared.wait_until_full(i);
       const Meeting meeting(Tile(), shape, statistics, query, own.first + 64 * warpgroup);
       if (meeting.any) {
+        // S^T = k q^T, dP^T = v dout^T; P^T and dS^T; dv += P^T dout, dk += dS^T q
         start_product_of_rows<T, dim, Tile::kOwn>(scores, keys, queries);
         start_product_of_rows<T, dim, Tile::kOwn>(dp, values, douts);
         wgmma_end<1>(scores);

@@ -1,7 +1,7 @@
-// Forward on tensor cores (Dao 2023): a block has a tile of queries, whose fragments stay in registers, and goes
-// through the tiles of keys and values that they see, the next of which is copied meanwhile. Probabilities stay in
-// registers. Predicted: bound by mma.sync, 2 B H T^2 D multiply-adds for the half of the scores that causality leaves;
-// memory sees q and out once, keys and values once for each tile of queries, out of the second cache.
+// Attention's forward on tensor cores (Dao 2023): a block owns a tile of queries, whose fragments stay in registers,
+// and loops over the tiles of keys and values that they see, copying the next stage meanwhile. Probabilities stay in
+// registers. Predicted: bound by mma.sync, 2 B H T^2 D multiply-adds for the half of the scores that causality leaves.
+// Bytes moved: q and out once, keys and values once for each tile of queries, out of L2.
 #include "kernels/attention_cuda.h"
 #include "kernels/cuda/attention_softmax.h"
 
@@ -9,7 +9,7 @@ namespace mtl::cuda {
 
 namespace {
 
-/// A warp has `kParts` times 16 queries: two halve the reads of shared memory, where registers allow it.
+/// A warp owns `kParts` times 16 queries: two parts halve the reads of shared memory, where registers allow it.
 template <int dim>
 struct ForwardTile {
   static constexpr int kWarps = 4, kParts = dim <= 64 ? 2 : 1, kQueries = 16 * kParts * kWarps, kKeys = 64;
@@ -22,11 +22,11 @@ template <class T>
 struct TiledForward {
   AttentionShape shape;
   Heads<T> q, k, v, out;
-  float* logsumexp;  // null: left out
-  int tiles;         // of queries in a sequence
+  float* logsumexp;  // null if absent
+  int tiles;         // of queries, per sequence
 };
 
-/// The 16 queries of a part of a warp's tile.
+/// A part of a warp's tile: 16 queries.
 template <int dim>
 struct QueryPart {
   std::uint32_t q[dim / 16][4];
@@ -34,7 +34,7 @@ struct QueryPart {
   SoftmaxRows rows;
 };
 
-/// The scores of all parts with the first 8 n rows of a tile of keys, each fragment of which is read once.
+/// S = q k^T of all parts and the first 8 n rows of a tile of keys, each fragment of which is read once.
 template <class T, int dim, int parts, int n>
 __device__ void multiply_parts(Sums<n> (&scores)[parts], const QueryPart<dim> (&part)[parts], const T* keys) {
 #pragma unroll
@@ -52,7 +52,7 @@ __device__ void multiply_parts(Sums<n> (&scores)[parts], const QueryPart<dim> (&
   }
 }
 
-/// Likewise: adds the probabilities times the values to the results.
+/// out += P v, likewise.
 template <class T, int dim, int parts, int n>
 __device__ void add_values(QueryPart<dim> (&part)[parts], const Sums<n> (&scores)[parts], const T* values) {
 #pragma unroll
@@ -79,7 +79,7 @@ __global__ void __launch_bounds__(ForwardTile<dim>::kWarps* kWarp, 2)
   constexpr int kParts = Tile::kParts;
   const AttentionShape& shape = f.shape;
   const int all_heads = shape.groups * shape.heads, item = static_cast<int>(blockIdx.x);
-  const int first_query = (f.tiles - 1 - item % f.tiles) * Tile::kQueries;  // the longest first
+  const int first_query = (f.tiles - 1 - item % f.tiles) * Tile::kQueries;  // those with the most keys first
   const int head = item / f.tiles % all_heads, b = item / f.tiles / all_heads;
   const int g = head / shape.heads, h = head % shape.heads;
   const int warp_row = static_cast<int>(warp_in_block()) * 16 * kParts;
@@ -103,7 +103,7 @@ __global__ void __launch_bounds__(ForwardTile<dim>::kWarps* kWarp, 2)
   const float scale_log2 = shape.scale * kLog2E;
   for (int key = first_key, stage = 0; key < keys.end; key += Tile::kKeys, stage ^= 1) {
     cp_async_wait<0>();
-    __syncthreads();  // the tile is there, and the other stage has been read
+    __syncthreads();  // this stage is loaded, and the other one has been read
     if (key + Tile::kKeys < keys.end) load(key + Tile::kKeys, stage ^ 1);
     if (key == first_key) {
 #pragma unroll
@@ -124,7 +124,7 @@ __global__ void __launch_bounds__(ForwardTile<dim>::kWarps* kWarp, 2)
     }
     add_values<T>(part, scores, values);
   }
-  cp_async_wait<0>();  // where no key is seen
+  cp_async_wait<0>();  // if no key is seen
   __syncthreads();
 #pragma unroll
   for (int p = 0; p < kParts; ++p) {

@@ -1,7 +1,7 @@
-// dk and dv on tensor cores (Dao 2023): a block has a tile of keys and values of one group and goes through the tiles
-// of queries that see them, head after head, the next of which is copied meanwhile. Scores are computed transposed,
-// keys by queries, so that probabilities and dS multiply dout and q out of registers. Sums have a fixed order.
-// Predicted: bound by mma.sync, four products of B H T^2 D / 2 multiply-adds.
+// Attention's dk = scale dS^T q and dv = dropout(P)^T dout on tensor cores (Dao 2023): a block owns a tile of keys and
+// values of one group and loops over the tiles of queries that see them, head after head, copying the next stage
+// meanwhile. S and dP are computed transposed, (keys, queries), so that P^T and dS^T multiply dout and q out of
+// registers. Sums have a fixed order. Predicted: bound by mma.sync, four products of B H T^2 D / 2 multiply-adds.
 #include "kernels/attention_cuda.h"
 #include "kernels/cuda/attention_gradients.h"
 
@@ -9,7 +9,7 @@ namespace mtl::cuda {
 
 namespace {
 
-/// A warp has 16 keys. A stage holds queries, their dout, and three numbers of each: logsumexp, delta, document start.
+/// A warp owns 16 keys. A stage holds queries and their dout, logsumexp, delta and document start.
 template <int dim>
 struct DkDvTile {
   static constexpr int kWarps = 4, kKeys = 16 * kWarps, kQueries = 32;
@@ -23,7 +23,7 @@ __global__ void __launch_bounds__(DkDvTile<dim>::kWarps* kWarp, 2)
     write_dk_dv_tiles(const __grid_constant__ TiledBackward<T> f) {
   using Tile = DkDvTile<dim>;
   const AttentionShape& shape = f.shape;
-  const int item = static_cast<int>(blockIdx.x), first_key = item % f.tiles * Tile::kKeys;  // the longest first
+  const int item = static_cast<int>(blockIdx.x), first_key = item % f.tiles * Tile::kKeys;  // most queries first
   const int g = item / f.tiles % shape.groups, b = item / f.tiles / shape.groups;
   const int warp_row = static_cast<int>(warp_in_block()) * 16, own_key = first_key + warp_row;
   T *keys = shared_memory<T>(), *values = keys + Tile::kHeld, *stages = values + Tile::kHeld;
@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(DkDvTile<dim>::kWarps* kWarp, 2)
   Sums<dim / 8> dk, dv;
   for (int step = 0, stage = 0; step < steps * shape.heads; ++step, stage ^= 1) {
     cp_async_wait<0>();
-    __syncthreads();  // the tile is there, and the other stage has been read
+    __syncthreads();  // this stage is loaded, and the other one has been read
     if (step + 1 < steps * shape.heads) load(step + 1, stage ^ 1);
     const int query = queries.begin + step % steps * Tile::kQueries, last = query + Tile::kQueries - 1;
     if (own_key >= shape.keys || last < own_key || query >= own.end) continue;
@@ -67,8 +67,8 @@ __global__ void __launch_bounds__(DkDvTile<dim>::kWarps* kWarp, 2)
     if (documents && !__any_sync(kAllLanes, of_queries.document_start[lane()] < own_key + 16)) continue;
     const T *tile = stages + stage * Tile::kStage, *douts = tile + Tile::kStage / 2;
     Sums<Tile::kQueries / 8> scores, dp;
-    multiply_rows<T, dim>(scores, keys, warp_row, tile);
-    multiply_rows<T, dim>(dp, values, warp_row, douts);
+    multiply_rows<T, dim>(scores, keys, warp_row, tile);  // S^T = k q^T
+    multiply_rows<T, dim>(dp, values, warp_row, douts);   // dP^T = v dout^T
     const bool masked = documents || own_key + 15 > query || last >= shape.queries ||
                         (shape.window > 0 && last - own_key >= shape.window);
     if (masked) mask_transposed(scores, of_queries, shape, query, own_key);

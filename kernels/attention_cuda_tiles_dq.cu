@@ -1,6 +1,6 @@
-// dq on tensor cores (Dao 2023), without atomics: a block has a tile of queries and goes through the tiles of keys and
-// values that they see, the next of which is copied meanwhile. Predicted: bound by mma.sync, three products of
-// B H T^2 D / 2 multiply-adds. Writes delta for the kernel of dk and dv, so it comes first.
+// Attention's dq = scale dS k on tensor cores (Dao 2023), without atomics: a block owns a tile of queries and loops
+// over the tiles of keys and values that they see, copying the next stage meanwhile. Writes delta, which the kernel of
+// dk and dv reads. Predicted: bound by mma.sync, three products of B H T^2 D / 2 multiply-adds.
 #include "kernels/attention_cuda.h"
 #include "kernels/cuda/attention_gradients.h"
 
@@ -8,7 +8,7 @@ namespace mtl::cuda {
 
 namespace {
 
-/// A warp has 16 queries. Fragments of q and dout are read again for each tile of keys: registers are short.
+/// A warp owns 16 queries. Fragments of q and dout are read again for each tile of keys: registers are scarce.
 template <int dim>
 struct DqTile {
   static constexpr int kWarps = 4, kQueries = 16 * kWarps, kKeys = dim <= 96 ? 64 : 32;
@@ -23,7 +23,7 @@ __global__ void __launch_bounds__(DqTile<dim>::kWarps* kWarp, 2)
   using Tile = DqTile<dim>;
   const AttentionShape& shape = f.shape;
   const int all_heads = shape.groups * shape.heads, item = static_cast<int>(blockIdx.x);
-  const int first_query = (f.tiles - 1 - item % f.tiles) * Tile::kQueries;  // the longest first
+  const int first_query = (f.tiles - 1 - item % f.tiles) * Tile::kQueries;  // those with the most keys first
   const int head = item / f.tiles % all_heads, b = item / f.tiles / all_heads;
   const int g = head / shape.heads, h = head % shape.heads;
   const int warp_row = static_cast<int>(warp_in_block()) * 16, t = first_query + warp_row;
@@ -45,19 +45,19 @@ __global__ void __launch_bounds__(DqTile<dim>::kWarps* kWarp, 2)
   Sums<dim / 8> dq;
   for (int key = first_key, stage = 0; key < keys.end; key += Tile::kKeys, stage ^= 1) {
     cp_async_wait<0>();
-    __syncthreads();  // the tile is there, and the other stage has been read
+    __syncthreads();  // this stage is loaded, and the other one has been read
     if (key + Tile::kKeys < keys.end) load(key + Tile::kKeys, stage ^ 1);
     if (t >= shape.queries || key >= warp_sees.highest || key + Tile::kKeys <= warp_sees.lowest) continue;
     const T *tile = stages + stage * Tile::kStage, *values = tile + Tile::kStage / 2;
     Sums<Tile::kKeys / 8> scores, dp;
-    multiply_rows<T, dim>(scores, queries, warp_row, tile);
-    multiply_rows<T, dim>(dp, douts, warp_row, values);
+    multiply_rows<T, dim>(scores, queries, warp_row, tile);  // S = q k^T
+    multiply_rows<T, dim>(dp, douts, warp_row, values);      // dP = dout v^T
     const bool masked = key < warp_sees.all_first || key + Tile::kKeys > warp_sees.all_end;
     write_probabilities(scores, rows, shape.scale * kLog2E, key, masked);
     differentiate(scores, dp, rows, shape.dropout, b, head, t, key);
     add_products<T, dim>(dq, scores, tile);
   }
-  cp_async_wait<0>();  // where no key is seen
+  cp_async_wait<0>();  // if no key is seen
   __syncthreads();
   store_sums<dim>(f.dq.at(b, g, h, t), f.dq.position, shape.queries - t, queries + warp_row * kTileRow<dim>, dq,
                   shape.scale, shape.scale);

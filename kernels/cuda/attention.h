@@ -1,4 +1,4 @@
-// Shared by the kernels of attention: where heads lie, which keys a query sees, and the dropout of its probabilities.
+// Shared by the attention kernels: addresses of heads, the keys that a query sees, and the dropout of probabilities.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,8 @@
 
 namespace mtl::cuda {
 
-/// The heads of a slice, or of attention's result; distances are in elements.
+/// Addresses of the heads of a slice, or of attention's output. `sequence`, `position` and `group` are strides in
+/// elements.
 template <class T>
 struct Heads {
   T* first = nullptr;
@@ -35,7 +36,7 @@ struct Heads {
   }
 };
 
-/// The masks of kernels/dropout.h.
+/// Draws the attention masks of kernels/dropout.h.
 struct ProbabilityDropout {
   bool active = false;
   PhiloxKey key{};
@@ -65,16 +66,16 @@ struct ProbabilityDropout {
         static_cast<std::uint64_t>(column_tile);
     return philox(key, static_cast<std::uint64_t>(samples[sequence]), tile * 32 + lane);
   }
-  /// 0 or the scale of what is kept: byte `i`, from the low end, of a word.
+  /// The factor that byte `i` of a word, from the low end, gives: 0 if dropped, else the scale.
   __device__ float factor(std::uint32_t word, int i) const {
     return (word >> (8 * i) & 255) >= threshold ? scale : 0.0f;
   }
-  /// That of one element, at the price of a whole draw.
+  /// The factor of one element; costs a draw of all four words.
   __device__ float factor_at(int sequence, int head, int row, int column) const {
     if (!active) return 1;
     const auto words =
         draw(sequence, head, row / 16, column / 32, static_cast<unsigned>(4 * (row % 8) + column % 8 / 2));
-    const int j = column % 32 / 8;  // an index in a register has no address
+    const int j = column % 32 / 8;  // no index: words stay in registers
     const std::uint32_t low = j == 0 ? words[0] : words[1], high = j == 2 ? words[2] : words[3];
     return factor(j < 2 ? low : high, row % 16 / 8 * 2 + column % 2);
   }
@@ -85,11 +86,11 @@ struct KeyRange {
   int first, end;
 };
 
-/// The part that does not depend on the dtype.
+/// Sizes, masks and dropout of a call: all that does not depend on the dtype.
 struct AttentionShape {
-  int batch, queries, keys, groups, heads, dim;  // heads of a group
+  int batch, queries, keys, groups, heads, dim;  // heads per group
   std::int64_t first_row, window;
-  const std::int32_t *past, *document_start;  // null: left out
+  const std::int32_t *past, *document_start;  // null if absent
   float scale;
   ProbabilityDropout dropout;
 
@@ -105,7 +106,7 @@ struct AttentionShape {
     past = in.past.exists() ? in.past.data<std::int32_t>() : nullptr;
     document_start = in.document_start.exists() ? in.document_start.data<std::int32_t>() : nullptr;
   }
-  /// The keys that query t of sequence b sees, within those that exist whatever the device's memory holds.
+  /// The keys that query t of sequence b sees. Clamped to existing keys: past and document_start are not validated.
   __device__ KeyRange visible(int b, int t) const {
     const std::int64_t position = (past == nullptr ? first_row : std::int64_t{past[b]}) + t;
     std::int64_t first = document_start == nullptr ? 0 : document_start[std::int64_t{b} * queries + t];
@@ -113,11 +114,11 @@ struct AttentionShape {
     const std::int64_t end = position + 1 < keys ? position + 1 : keys;
     return {static_cast<int>(first < 0 ? 0 : first > keys ? keys : first), static_cast<int>(end < 0 ? 0 : end)};
   }
-  /// Rows of queries, (b, h, t) with t fastest, as logsumexp has them.
+  /// Number of query rows (b, g, h, t), t fastest, as in logsumexp.
   constexpr std::int64_t rows() const { return std::int64_t{batch} * groups * heads * queries; }
 };
 
-/// A query of AttentionShape::rows().
+/// The indices of one of the AttentionShape::rows().
 struct QueryRow {
   int b, g, h, t;  // h within its group
   __device__ QueryRow(const AttentionShape& shape, std::int64_t row) {

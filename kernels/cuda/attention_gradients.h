@@ -1,5 +1,7 @@
-// Attention's backward on tensor cores: operands, and what a warp does with fragments of scores. Its lanes have them as
-// mma.h lays out D, which wgmma does, too.
+// Attention's backward on tensor cores: operands, and a warp's elementwise steps on fragments of scores, which lanes
+// hold as D of mma.h and of wgmma. With the dropout mask M (0 or dropout's scale) and delta = rowsum(dout * out):
+//   P = exp(S - logsumexp), S = scale q k^T, dP = M * (dout v^T), dv = (M * P)^T dout
+//   softmax backward: dS = P * (dP - delta), dq = scale dS k, dk = scale dS^T q
 #pragma once
 
 #include "kernels/cuda/attention_softmax.h"
@@ -11,8 +13,8 @@ struct TiledBackward {
   AttentionShape shape;
   Heads<T> q, k, v, out, dout, dq, dk, dv;
   const float* logsumexp;
-  float* delta;  // like logsumexp: sum of dout out of a query, which dq's kernel writes
-  int tiles;     // of queries, or of keys, in a sequence
+  float* delta;  // laid out like logsumexp; written by dq's kernel, read by that of dk and dv
+  int tiles;     // of queries, or of keys, per sequence
 
   TiledBackward(const AttentionInput& in, const Qkv& grads, const Tensor& dout_rows, const Tensor& out_rows,
                 const Tensor& logsumexp_rows, float* delta_rows, std::int64_t tile)
@@ -30,13 +32,13 @@ struct TiledBackward {
         tiles(static_cast<int>((in.sizes().queries + tile - 1) / tile)) {}
 };
 
-/// A lane's numbers of its rows g and g + 8.
+/// Values of a lane's rows g and g + 8.
 struct DqRows {
   float logsumexp_log2[2], delta[2];
   KeyRange seen[2];
 };
 
-/// Writes delta of 16 queries from `t` on; two lanes have a query, and each lane receives that of its rows.
+/// Writes delta of the 16 queries from `t`, two lanes per query, and sets `rows`.
 template <int dim, class T>
 __device__ void sum_delta(DqRows& rows, const TiledBackward<T>& f, int b, int head, int t) {
   const AttentionShape& shape = f.shape;
@@ -63,7 +65,7 @@ __device__ void sum_delta(DqRows& rows, const TiledBackward<T>& f, int b, int he
   }
 }
 
-/// Scores of 16 queries become probabilities before dropout; `key` is the first.
+/// Scores of 16 queries become P, before dropout; `key` is the first column.
 template <int n>
 __device__ void write_probabilities(Sums<n>& scores, const DqRows& rows, float scale_log2, int key, bool masked) {
   if (masked) mask_scores(scores, rows.seen, key);
@@ -74,7 +76,8 @@ __device__ void write_probabilities(Sums<n>& scores, const DqRows& rows, float s
   }
 }
 
-/// Probabilities of queries from `row` on become dS, and dP is used up.
+/// softmax backward: dS = P * (dP - delta), written over P. `dp` is dout v^T of queries from `row` and keys from `key`;
+/// it is overwritten.
 template <int n>
 __device__ void differentiate(Sums<n>& scores, Sums<n>& dp, const DqRows& rows, const ProbabilityDropout& dropout,
                               int b, int head, int row, int key) {
@@ -86,14 +89,14 @@ __device__ void differentiate(Sums<n>& scores, Sums<n>& dp, const DqRows& rows, 
   }
 }
 
-/// Of a tile of queries.
+/// Values of a tile of queries.
 template <int count>
 struct QueryStatistics {
   float logsumexp[count], delta[count];
   std::int32_t document_start[count];
 };
 
-/// Queries [begin, end) of a sequence see some of the keys [key, key + count).
+/// The queries [begin, end) of a sequence to which causality and window leave some of the keys [key, key + count).
 struct SeeingQueries {
   int begin, end;
   __device__ SeeingQueries(const AttentionShape& shape, int key, int count) : begin(key), end(shape.queries) {
@@ -102,8 +105,8 @@ struct SeeingQueries {
   }
 };
 
-/// Those that the documents of sequence b leave, up to the last one. The whole block asks; `shared` is for
-/// block_reduce().
+/// Lowers `queries.end` to exclude queries after the last one whose document begins at or before `last_key`. Called by
+/// the whole block; `shared` is scratch for block_reduce().
 __device__ inline void leave_documents(SeeingQueries& queries, const AttentionShape& shape, int b, int last_key,
                                        int* shared) {
   int last = queries.begin;
@@ -113,8 +116,8 @@ __device__ inline void leave_documents(SeeingQueries& queries, const AttentionSh
   queries.end = last + 1;
 }
 
-/// Which elements of fragments of 16 keys by 32 queries are kept: bit 4 j + i is element i of columns 8 j. A lane draws
-/// what it holds of the fragment of queries by keys, and lanes exchange words.
+/// The dropout mask of fragments (16 keys, 32 queries): bit 4 j + i is set if element i of columns 8 j is kept. Masks
+/// are defined for (queries, keys): each lane draws its words of that fragment, and lanes exchange them.
 __device__ inline unsigned kept_elements(const ProbabilityDropout& dropout, int b, int head, int query, int key) {
   const unsigned g = lane() / 4, q = lane() % 4;
   unsigned kept = 0;
@@ -133,7 +136,7 @@ __device__ inline unsigned kept_elements(const ProbabilityDropout& dropout, int 
   return kept;
 }
 
-/// Transposed scores of queries that do not see a key become -inf; `query` and `key` are the first.
+/// Sets transposed scores (keys, queries) to -inf where the query does not see the key; `query`, `key`: the first.
 template <int n>
 __device__ void mask_transposed(Sums<n>& scores, const QueryStatistics<8 * n>& statistics, const AttentionShape& shape,
                                 int query, int key) {
@@ -150,7 +153,7 @@ __device__ void mask_transposed(Sums<n>& scores, const QueryStatistics<8 * n>& s
   }
 }
 
-/// Transposed scores become probabilities before dropout.
+/// Transposed scores become P^T, before dropout.
 template <int n>
 __device__ void write_probabilities_transposed(Sums<n>& scores, const QueryStatistics<8 * n>& statistics,
                                                float scale_log2) {
@@ -163,13 +166,13 @@ __device__ void write_probabilities_transposed(Sums<n>& scores, const QueryStati
   }
 }
 
-/// Gives the probabilities that are dropped a minus sign, and makes their dP 0.
+/// Negates dropped probabilities, as a mark, and sets their dP to 0.
 template <int n>
 __device__ void drop_transposed(Sums<n>& probabilities, Sums<n>& dp, const ProbabilityDropout& dropout, int b, int head,
                                 int query, int key) {
   static_assert(n <= 8, "a bit for each element");
   unsigned kept = 0;
-#pragma unroll 1  // one after the other: registers are short
+#pragma unroll 1  // registers are scarce
   for (int part = 0; part < n / 4; ++part)
     kept |= kept_elements(dropout, b, head, query + 32 * part, key) << (16 * part);
 #pragma unroll
@@ -183,7 +186,7 @@ __device__ void drop_transposed(Sums<n>& probabilities, Sums<n>& dp, const Proba
   }
 }
 
-/// Probabilities, of which drop_transposed() has marked some, and dP, transposed, become dropout(P) and dS.
+/// softmax backward, transposed: P, as drop_transposed() marked it, and dP become M * P and dS = P * (dP - delta).
 template <int n>
 __device__ void differentiate_transposed(Sums<n>& probabilities, Sums<n>& dp, const QueryStatistics<8 * n>& statistics,
                                          float dropout_scale) {

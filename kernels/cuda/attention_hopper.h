@@ -1,6 +1,5 @@
-// Attention on the tensor cores of sm_90a: what its kernels share. A block has a tile of rows, 64 for each warpgroup
-// that multiplies; a warp of its last warpgroup has the copy engine bring the tiles that these rows meet, ahead of
-// time.
+// Shared by the attention kernels for the tensor cores of sm_90a. A block owns a tile of rows, 64 for each consumer
+// warpgroup; one warp of its last warpgroup, the producer, prefetches the tiles that these rows need by TMA.
 #pragma once
 
 #include "kernels/cuda/hopper.h"
@@ -9,24 +8,24 @@ namespace mtl::cuda {
 
 inline constexpr int kWarpgroup = 128;  // threads
 
-/// The parity of the phase in which tile `i` is in its stage.
+/// The parity of the barriers' phase for tile `i` in its stage.
 template <int stages>
 __device__ unsigned parity_of(int i) {
   return static_cast<unsigned>(i / stages % 2);
 }
 
-/// Where shared memory's first atom begins.
+/// The first address in shared memory that is a multiple of kAtom.
 __device__ inline unsigned char* first_atom() {
   auto* base = shared_memory<unsigned char>();
   return base + (kAtom - shared_address(base) % kAtom) % kAtom;
 }
 
-/// Bytes of a tile of 16-bit elements, as barrier_arrive_expecting() takes them.
+/// Bytes of a tile of `rows` rows of 16-bit elements, for barrier_arrive_expecting().
 template <int dim>
 constexpr unsigned tile_bytes(int rows) {
   return static_cast<unsigned>(rows * dim) * 2;
 }
-/// Starts to copy a head's rows from a position on, all panels of the tile, whose bytes `full` expects.
+/// Starts copying `rows` rows of a head, from `position`, to all panels of a tile. `full` must expect their bytes.
 template <int dim, class T>
 __device__ void copy_tile(T* to, const TensorMap& map, Barrier* full, int rows, int head, int group, int position,
                           int sequence) {
@@ -35,11 +34,11 @@ __device__ void copy_tile(T* to, const TensorMap& map, Barrier* full, int rows, 
     copy_panel(to + column * rows, map, full, column, head, group, position, sequence);
 }
 
-/// Starts sums (64, 8 n) = 64 rows of a tile of `a_rows` rows, of which `a` is the first panel's, times the transpose
-/// of the tile `b` of 8 n rows; a group of its own.
+/// Starts sums (64, 8 n) = A B^T as a group of its own. A: 64 rows of a tile of `a_rows` rows, `a` pointing into its
+/// first panel; B: a tile of 8 n rows.
 template <class T, int dim, int a_rows, int n>
 __device__ void start_product_of_rows(Sums<n>& sums, const T* a, const T* b) {
-  constexpr std::uint32_t kUnused = 16;  // the distance that others write here, too
+  constexpr std::uint32_t kUnused = 16;  // by convention; wgmma ignores it
   wgmma_begin(sums);
 #pragma unroll
   for (int k = 0; k < dim; k += 16) {
@@ -51,7 +50,7 @@ __device__ void start_product_of_rows(Sums<n>& sums, const T* a, const T* b) {
   wgmma_commit();
 }
 
-/// Columns of scores as A, 16 after 16, rounded to T.
+/// Scores as operands A of 16 columns each, rounded to T.
 template <int n>
 using AllOfA = std::uint32_t[n / 2][4];
 template <class T, int n>
@@ -60,7 +59,8 @@ __device__ void round_to_all_of_a(AllOfA<n>& a, const Sums<n>& scores) {
   for (int k = 0; k < n / 2; ++k) round_to_a<T>(a[k], scores, k);
 }
 
-/// Starts sums (64, D) += A (64, rows) times a tile of as many rows; a group of its own. A must last until it ends.
+/// Starts sums (64, D) += A B as a group of its own. A (64, 16 steps) must stay unchanged until the group ends; B: a
+/// tile of 16 steps rows.
 template <class T, int m, int steps>
 __device__ void start_product_of_columns(Sums<m>& sums, const std::uint32_t (&a)[steps][4], const T* tile) {
   wgmma_begin(sums);

@@ -1,5 +1,5 @@
-// Attention of any shape, row by row: what its two files share. A warp has a row; its lanes take keys for the scores,
-// and elements of the head for what the scores are summed into.
+// Attention of any shape, a warp for each row; shared by attention_cuda.cu and attention_cuda_backward.cu. Lanes share
+// the keys to compute scores, and the elements of a head to sum rows.
 #pragma once
 
 #include "kernels/cuda/attention.h"
@@ -10,7 +10,7 @@ namespace mtl::cuda {
 
 inline constexpr int kRowChunk = 128;  // scores that a warp holds at a time
 
-/// Blocks of up to 4 warps, each with an item of `items` and `floats` numbers of shared memory.
+/// A launch with a warp for each item, up to 4 to a block, and `floats` floats of shared memory for each warp.
 struct RowLaunch {
   std::int64_t items;
   unsigned warps;
@@ -19,8 +19,8 @@ struct RowLaunch {
       : items(item_count), floats(static_cast<std::size_t>(floats_of_warp)) {
     constexpr std::int64_t kShared = 96 << 10;
     const std::int64_t bytes = floats_of_warp * static_cast<std::int64_t>(sizeof(float));
-    require(bytes <= kShared, "attention: a head is too large for CUDA: a row takes ", bytes,
-            " bytes of shared memory, at most ", kShared, " are there");
+    require(bytes <= kShared, "attention: a head is too large for CUDA: a row needs ", bytes,
+            " bytes of shared memory, at most ", kShared, " are available");
     warps = static_cast<unsigned>(kShared / bytes < 4 ? kShared / bytes : 4);
   }
   LaunchShape shape() const {
@@ -28,7 +28,7 @@ struct RowLaunch {
   }
 };
 
-/// Number of the warp's item, and its shared memory of `floats` numbers.
+/// The number of this warp's item, and the warp's part of shared memory.
 __device__ inline std::int64_t item_of_warp() {
   return std::int64_t{blockIdx.x} * (blockDim.x / kWarp) + warp_in_block();
 }
@@ -36,13 +36,13 @@ __device__ inline float* memory_of_warp(int floats) {
   return shared_memory<float>() + static_cast<int>(warp_in_block()) * floats;
 }
 
-/// body(i) for the i < count that this lane takes.
+/// body(i) for this lane's share of the i < count.
 template <class Body>
 __device__ void over_lanes(int count, const Body& body) {
   for (int i = static_cast<int>(lane()); i < count; i += static_cast<int>(kWarp)) body(i);
 }
 
-/// The row times `factor` in shared memory.
+/// Writes the row times `factor` to shared memory.
 template <class T>
 __device__ void stage_row(float* out, const T* row, int dim, float factor = 1) {
   over_lanes(dim, [&](int d) { out[d] = to_float(row[d]) * factor; });
@@ -51,7 +51,7 @@ __device__ void stage_row(float* out, const T* row, int dim, float factor = 1) {
 template <int n, class T>
 __device__ float dot_row(const float* a, const T* b, int dim) {
   float sum = 0;
-#pragma unroll 4  // reads on their way
+#pragma unroll 4  // keeps loads in flight
   for (int d = 0; d < dim; d += n) {
     const Pack<n> pack = load<n>(b + d);
 #pragma unroll
@@ -65,7 +65,7 @@ template <class RowOf>
 __device__ void add_rows(float* out, const float* factors, int count, int dim, const RowOf& row_of) {
   over_lanes(dim, [&](int d) {
     float sum = out[d];
-#pragma unroll 8  // reads on their way
+#pragma unroll 8  // keeps loads in flight
     for (int j = 0; j < count; ++j) sum += factors[j] * to_float(row_of(j)[d]);
     out[d] = sum;
   });

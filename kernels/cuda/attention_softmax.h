@@ -1,5 +1,7 @@
-// The online softmax of attention's forward on tensor cores (Dao 2023), in registers: a warp has 16 queries, and its
-// lanes have the scores as mma.h lays out D, which wgmma does, too. A lane has two rows: g and g + 8.
+// The online softmax of attention's forward on tensor cores (Dao 2023), in registers. For each tile of keys, with row
+// maximum m and row sum l:
+//   m' = max(m, rowmax(S)), P = exp(S - m'), l' = exp(m - m') l + rowsum(P), out' = exp(m - m') out + P v
+// A warp has 16 queries; its lanes hold scores as D of mma.h and of wgmma, each in two rows: g and g + 8.
 #pragma once
 
 #include <cmath>
@@ -13,7 +15,7 @@ struct RowFactors {
   float of[2];
 };
 
-/// Scores of keys that a row does not see become -inf; `key` is the first.
+/// Sets scores of keys that a row does not see to -inf; `key` is the first column.
 template <int n>
 __device__ void mask_scores(Sums<n>& scores, const KeyRange (&seen)[2], int key) {
   const int column = key + static_cast<int>(lane()) % 4 * 2;
@@ -27,7 +29,7 @@ __device__ void mask_scores(Sums<n>& scores, const KeyRange (&seen)[2], int key)
   }
 }
 
-/// Zeros in place of the probabilities that are dropped, of query `row` and key `column` and following.
+/// Zeroes dropped probabilities; `row` and `column` are the first query and key.
 template <int n>
 __device__ void drop(Sums<n>& scores, const ProbabilityDropout& dropout, int b, int head, int row, int column) {
 #pragma unroll
@@ -52,12 +54,12 @@ __device__ void scale_rows(Sums<n>& sums, const RowFactors& factors) {
   }
 }
 
-/// The softmax of a lane's rows so far.
+/// State of the online softmax of a lane's two rows.
 struct SoftmaxRows {
-  float top[2] = {-INFINITY, -INFINITY}, sum[2] = {0, 0};  // `sum` of this lane's columns alone
+  float max[2] = {-INFINITY, -INFINITY}, sum[2] = {0, 0};  // `sum`: over this lane's columns only
   KeyRange seen[2];
 
-  /// The queries are [t, t + 16) of sequence b.
+  /// Sets the keys seen by the warp's queries [t, t + 16) of sequence b.
   __device__ void see(const AttentionShape& shape, int b, int t) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -65,20 +67,20 @@ struct SoftmaxRows {
       seen[half] = shape.visible(b, query < shape.queries ? query : shape.queries - 1);
     }
   }
-  /// Scores become e^(scale score - scale top). Returns the factors that bring what was summed before to the new top.
+  /// Scores become exp(scale (score - max)). Returns exp(scale (old max - max)), the factors of all earlier sums.
   template <int n>
   __device__ RowFactors exponentiate(Sums<n>& scores, float scale_log2) {
     RowFactors factors;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      float most = top[half];
+      float new_max = max[half];
 #pragma unroll
-      for (int j = 0; j < n; ++j) most = fmaxf(most, fmaxf(scores.v[j][2 * half], scores.v[j][2 * half + 1]));
-      most = fmaxf(most, __shfl_xor_sync(kAllLanes, most, 1));
-      most = fmaxf(most, __shfl_xor_sync(kAllLanes, most, 2));
-      const float base = most == -INFINITY ? 0 : most * scale_log2;  // nothing seen yet
-      const float factor = exp2_approx(top[half] * scale_log2 - base);
-      top[half] = most;
+      for (int j = 0; j < n; ++j) new_max = fmaxf(new_max, fmaxf(scores.v[j][2 * half], scores.v[j][2 * half + 1]));
+      new_max = fmaxf(new_max, __shfl_xor_sync(kAllLanes, new_max, 1));
+      new_max = fmaxf(new_max, __shfl_xor_sync(kAllLanes, new_max, 2));
+      const float base = new_max == -INFINITY ? 0 : new_max * scale_log2;  // nothing seen yet
+      const float factor = exp2_approx(max[half] * scale_log2 - base);
+      max[half] = new_max;
       float total = sum[half] * factor;
 #pragma unroll
       for (int j = 0; j < n; ++j) {
@@ -93,7 +95,8 @@ struct SoftmaxRows {
     }
     return factors;
   }
-  /// Writes the logsumexp of the queries, which begin at `t`, unless it is null; returns the factors of the results.
+  /// Writes the logsumexp of the queries from `t`, unless it is null. Returns the factors that turn sums into outputs:
+  /// dropout's scale / sum, or 0 for a query that sees no key.
   __device__ RowFactors finish(const AttentionShape& shape, float* logsumexp, int t) const {
     RowFactors factors;
 #pragma unroll
@@ -104,7 +107,7 @@ struct SoftmaxRows {
       factors.of[half] = total > 0 ? shape.dropout.scale / total : 0;
       const int query = t + static_cast<int>(lane()) / 4 + 8 * half;
       if (logsumexp != nullptr && lane() % 4 == 0 && query < shape.queries)
-        logsumexp[query] = top[half] * shape.scale + logf(total);
+        logsumexp[query] = max[half] * shape.scale + logf(total);
     }
     return factors;
   }

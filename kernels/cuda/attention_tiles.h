@@ -1,6 +1,6 @@
-// Attention on tensor cores (Dao 2023): tiles of rows of D elements in shared memory, and products of a warp with them.
-// Rows are 8 elements longer than D, so that the 8 rows that ldmatrix reads together lie in different banks for every D
-// that is a multiple of 16.
+// Attention on tensor cores (Dao 2023): tiles (rows, D) in shared memory, and a warp's products with them. Rows are
+// padded by 8 elements, so that the 8 rows that ldmatrix reads together lie in different banks for every D that is a
+// multiple of 16.
 #pragma once
 
 #include "kernels/cuda/attention.h"
@@ -12,42 +12,43 @@ namespace mtl::cuda {
 
 inline constexpr float kLog2E = 1.4426950408889634f;
 
-/// Elements from a row of a tile to the next.
+/// Elements from one row of a tile to the next.
 template <int dim>
 inline constexpr int kTileRow = dim + 8;
 
-/// Starts to copy rows [begin, begin + rows) of `from`, `distance` elements apart, into a tile; rows outside of
-/// `inside` become zeros. The whole block takes part.
+/// Starts copying rows [begin, begin + rows) of `from`, `stride` elements apart, into a tile; rows outside `inside`
+/// become zeros. Called by the whole block.
 template <int rows, int dim, class T>
-__device__ void load_tile(T* tile, const T* from, std::int64_t distance, int begin, KeyRange inside) {
+__device__ void load_tile(T* tile, const T* from, std::int64_t stride, int begin, KeyRange inside) {
   constexpr int kPieces = dim / 8;
   for (int i = static_cast<int>(threadIdx.x); i < rows * kPieces; i += static_cast<int>(blockDim.x)) {
     const int row = i / kPieces, d = i % kPieces * 8, position = begin + row;
     const bool is_inside = position >= inside.first && position < inside.end;
-    cp_async_16(tile + row * kTileRow<dim> + d, from + (is_inside ? position * distance : 0) + d, is_inside);
+    cp_async_16(tile + row * kTileRow<dim> + d, from + (is_inside ? position * stride : 0) + d, is_inside);
   }
 }
 
-/// A (16, 16) of a product, from rows [row, row + 16) and columns [column, column + 16) of a tile.
+/// Loads A (16, 16): rows [row, row + 16) and columns [column, column + 16) of a tile.
 template <int dim, class T>
 __device__ void load_a(std::uint32_t (&a)[4], const T* tile, int row, int column) {
   const int i = static_cast<int>(lane()) / 8, r = static_cast<int>(lane()) % 8;
   ldmatrix_x4(a, tile + (row + i % 2 * 8 + r) * kTileRow<dim> + column + i / 2 * 8);
 }
-/// B (16, 16) whose columns are rows [row, row + 16) of a tile: two fragments, of b[0], b[1] and b[2], b[3].
+/// Loads B (16, 16) transposed, its columns being rows [row, row + 16) of a tile: two fragments, b[0], b[1] and b[2],
+/// b[3].
 template <int dim, class T>
 __device__ void load_b_of_rows(std::uint32_t (&b)[4], const T* tile, int row, int column) {
   const int i = static_cast<int>(lane()) / 8, r = static_cast<int>(lane()) % 8;
   ldmatrix_x4(b, tile + (row + i / 2 * 8 + r) * kTileRow<dim> + column + i % 2 * 8);
 }
-/// B (16, 16) as it lies in a tile.
+/// Loads B (16, 16) as stored in a tile, as two fragments.
 template <int dim, class T>
 __device__ void load_b(std::uint32_t (&b)[4], const T* tile, int row, int column) {
   const int i = static_cast<int>(lane()) / 8, r = static_cast<int>(lane()) % 8;
   ldmatrix_x4_trans(b, tile + (row + i % 2 * 8 + r) * kTileRow<dim> + column + i / 2 * 8);
 }
 
-/// Fragments of D for 16 rows and 8 n columns.
+/// A warp's accumulator (16, 8 n): n fragments of D.
 template <int n>
 struct Sums {
   float v[n][4] = {};
@@ -69,7 +70,7 @@ __device__ void multiply_rows(Sums<n>& sums, const T* a, int row, const T* b) {
   }
 }
 
-/// Columns [16 k, 16 k + 16) of scores as A, rounded to T.
+/// Rounds columns [16 k, 16 k + 16) of scores to T, as operand A.
 template <class T, int n>
 __device__ void round_to_a(std::uint32_t (&a)[4], const Sums<n>& scores, int k) {
   const float(&left)[4] = scores.v[2 * k], (&right)[4] = scores.v[2 * k + 1];
@@ -95,10 +96,10 @@ __device__ void add_products(Sums<dim / 8>& sums, const Sums<n>& scores, const T
   }
 }
 
-/// Writes sums (16, D), rows g and g + 8 times their factor, to rows `to`, `to` + distance, ... of which `count` exist.
-/// `staged` is room for 16 rows of a tile that no other warp uses.
+/// Writes sums (16, D), rows g times `factor` and g + 8 times `factor8`, to rows `to`, `to` + stride, ... of which
+/// `count` exist. `staged` is this warp's scratch, 16 rows of a tile.
 template <int dim, class T>
-__device__ void store_sums(T* to, std::int64_t distance, int count, T* staged, const Sums<dim / 8>& sums, float factor,
+__device__ void store_sums(T* to, std::int64_t stride, int count, T* staged, const Sums<dim / 8>& sums, float factor,
                            float factor8) {
   const int g = static_cast<int>(lane()) / 4, q = static_cast<int>(lane()) % 4;
   __syncwarp();
@@ -115,14 +116,14 @@ __device__ void store_sums(T* to, std::int64_t distance, int count, T* staged, c
   for (int i = static_cast<int>(lane()); i < 16 * kPieces; i += static_cast<int>(kWarp)) {
     const int row = i / kPieces, d = i % kPieces * 8;
     if (row >= count) continue;
-    expect_aligned(to + row * distance + d, sizeof(Piece));
-    *reinterpret_cast<Piece*>(to + row * distance + d) =
+    expect_aligned(to + row * stride + d, sizeof(Piece));
+    *reinterpret_cast<Piece*>(to + row * stride + d) =
         *reinterpret_cast<const Piece*>(staged + row * kTileRow<dim> + d);
   }
 }
 
-/// The keys that the queries [begin, begin + count) of sequence b see between them: from `lowest` to below `highest`,
-/// of which all of them see [all_first, all_end). Queries that do not exist count as the last one. The whole warp asks.
+/// The keys that the queries [begin, begin + count) of sequence b see: none sees a key outside [lowest, highest), all
+/// see [all_first, all_end). Queries past the end count as the last one. Called by the whole warp.
 struct SeenKeys {
   int lowest, highest, all_first, all_end;
   __device__ SeenKeys(const AttentionShape& shape, int b, int begin, int count) {
@@ -143,7 +144,8 @@ struct SeenKeys {
   }
 };
 
-/// body(T(), std::integral_constant<int, D>()) for calls that attention_variant.h gives to `tiles`.
+/// body(T(), std::integral_constant<int, D>()) for the dtypes and head sizes of AttentionVariant::tiles; throws for
+/// other sizes.
 template <class Body>
 void with_tiles(DType dtype, std::int64_t dim, const Body& body) {
   const auto with_dim = [&](auto t) {
@@ -157,7 +159,7 @@ void with_tiles(DType dtype, std::int64_t dim, const Body& body) {
       case 128:
         return body(t, std::integral_constant<int, 128>());
       default:
-        fail(Exit::failure, "attention has no tiles for heads of ", dim, " elements");
+        fail(Exit::failure, "attention: no tensor-core kernel for heads of ", dim, " elements");
     }
   };
   if (dtype == DType::bf16) return with_dim(Bf16());

@@ -1,10 +1,10 @@
-// Words of sm_90a: barriers in shared memory (mbarrier), copies of tiles by the copy engine (TMA), and products of a
-// warpgroup of four warps (wgmma). A product is asynchronous: its operands must not change, and its sums not be read,
-// between wgmma_begin() and wgmma_end(). All threads of a warpgroup call the words of wgmma together.
+// Instructions of sm_90a: barriers in shared memory (mbarrier), copies of tiles by the copy engine (TMA), and products
+// of a warpgroup of four warps (wgmma). A product is asynchronous: its operands must not change, and its sums not be
+// read, between wgmma_begin() and wgmma_end(). All threads of a warpgroup call the wgmma functions together.
 //
-// Thread 32 w + 4 g + q of a warpgroup has of the sums (64, N) what lane 4 g + q has of rows [16 w, 16 w + 16) by
-// mma.h. Other architectures compile the words and must not run them. tests/cuda_on_cpu has a header of the same name
-// that plays them.
+// Thread 32 w + 4 g + q of a warpgroup holds of the sums (64, N) what lane 4 g + q holds of rows [16 w, 16 w + 16) in
+// mma.h. Other architectures compile these functions but must not run them. tests/cuda_on_cpu has a header of the same
+// name that emulates them.
 #pragma once
 
 #include <cuda.h>
@@ -13,7 +13,7 @@
 #include "kernels/cuda/attention_tiles.h"
 #include "kernels/cuda/hopper_layout.h"
 
-// True in code that may use these words; on the host, too, which parses it.
+// True where these functions may be called, and on the host, which parses the calls.
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #define MTL_HOPPER_CODE 1
 #else
@@ -25,34 +25,34 @@ namespace mtl::cuda {
 using TensorMap = CUtensorMap;
 using Barrier = std::uint64_t;
 
-/// Asks the driver, which the program is not linked with, to encode a map. A kernel receives it as a __grid_constant__.
+/// Encodes a map by the driver, which the program is not linked with. Kernels take maps as __grid_constant__.
 inline TensorMap make_tensor_map(const PanelMap& map) {
   static const auto encode = [] {
     void* found = nullptr;
     cudaDriverEntryPointQueryResult result{};
     constexpr unsigned kVersion = 12000;
     check(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found, kVersion, cudaEnableDefault, &result),
-          "asking the driver for cuTensorMapEncodeTiled");
+          "looking up cuTensorMapEncodeTiled in the driver");
     require(result == cudaDriverEntryPointSuccess,
-            "GPU: this driver has no cuTensorMapEncodeTiled; install a newer one");
+            "GPU: the driver lacks cuTensorMapEncodeTiled; install a newer driver");
     return reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(found);
   }();
   TensorMap out;
   constexpr std::array<std::uint32_t, 5> kEveryElement{1, 1, 1, 1, 1};
   const CUresult status =
       encode(&out, map.dtype == DType::bf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
-             static_cast<std::uint32_t>(map.sizes.size()), map.address, map.sizes.data(), map.distances.data(),
+             static_cast<std::uint32_t>(map.sizes.size()), map.address, map.sizes.data(), map.strides.data(),
              map.box.data(), kEveryElement.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
              CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   require(status == CUDA_SUCCESS, "GPU: cuTensorMapEncodeTiled failed with status ", static_cast<int>(status));
   return out;
 }
 
-/// A phase of the barrier ends after `count` arrivals, and after the bytes that were announced.
+/// Initializes a barrier, whose phases end after `count` arrivals and the arrival of all announced bytes.
 __device__ inline void barrier_init(Barrier* barrier, unsigned count) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(count) : "memory");
 }
-/// Makes initialized barriers known to the copy engine; other threads see them after __syncthreads().
+/// Makes initialized barriers visible to the copy engine; other threads see them after __syncthreads().
 __device__ inline void barriers_ready() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -60,13 +60,13 @@ __device__ inline void barriers_ready() {
 __device__ inline void barrier_arrive(Barrier* barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
-/// Arrives, and announces bytes of copy_panel().
+/// Arrives, and announces the bytes of copy_panel() calls.
 __device__ inline void barrier_arrive_expecting(Barrier* barrier, unsigned bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes)
                : "memory");
 }
-/// Waits for the end of a phase of this parity: 0 for the first, 1 for the second, 0 for the third. No thread may be
-/// two phases late.
+/// Waits for the end of a phase of this parity: 0 for the first, 1 for the second, 0 for the third. No thread may fall
+/// two phases behind.
 __device__ inline void barrier_wait(Barrier* barrier, unsigned parity) {
   unsigned done = 0;
   while (done == 0)
@@ -76,7 +76,7 @@ __device__ inline void barrier_wait(Barrier* barrier, unsigned parity) {
                  : "memory");
 }
 
-/// Starts to copy the box of the map that begins at these elements to an atom of shared memory.
+/// Starts copying the map's box at these coordinates to `to`, where an atom begins; its bytes arrive at `barrier`.
 __device__ inline void copy_panel(void* to, const TensorMap& map, Barrier* barrier, int column, int head, int group,
                                   int position, int sequence) {
   asm volatile(
@@ -86,7 +86,7 @@ __device__ inline void copy_panel(void* to, const TensorMap& map, Barrier* barri
       : "memory");
 }
 
-/// The registers of each thread of this warpgroup from now on.
+/// Raises, or lowers, the registers of each thread of this warpgroup to `count`.
 template <int count>
 __device__ void grow_registers() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(count));
@@ -96,7 +96,7 @@ __device__ void shrink_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(count));
 }
 
-/// The compiler must have the values in registers here, and no older ones.
+/// Compiler fence: the sums are in registers here, and the compiler keeps no older copies.
 template <int n>
 __device__ void keep(Sums<n>& sums) {
 #pragma unroll
@@ -110,9 +110,9 @@ __device__ void wgmma_begin(Sums<n>& sums) {
   keep(sums);
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
-/// The products since the last call are a group.
+/// Closes the group of the products since the last call.
 __device__ inline void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-/// Waits for all groups but the last `pending`, to which `sums` does not belong.
+/// Waits for all groups but the last `pending`, which must not contain `sums`.
 template <int pending, int n>
 __device__ void wgmma_end(Sums<n>& sums) {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory");
@@ -155,7 +155,7 @@ __device__ void wgmma_end(Sums<n>& sums) {
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(1)                                           \
                : "memory")
 
-/// d (64, N) = A (64, 16) times the transpose of B (N, 16), both in shared memory, or d += that.
+/// d (64, N) = or += A (64, 16) times the transpose of B (N, 16), both in shared memory.
 template <class T>
 __device__ void wgmma_rows(Sums<8>& d, std::uint64_t a, std::uint64_t b, bool accumulate) {
   if constexpr (dtype_of<T>() == DType::bf16)

@@ -1,9 +1,9 @@
 // The layout of tiles in shared memory for the tensor cores of sm_90: TMA writes it, and wgmma reads it
 // through descriptors (PTX ISA, "Asynchronous Warpgroup Level Matrix Shared Memory Layout").
 //
-// A tile of rows of D elements of 16 bits is D / 64 panels, one after the other: a panel has 64 columns of all rows,
-// 128 bytes a row. Eight rows are an atom of 1024 bytes, which begins at a multiple of 1024; within it the 16-byte
-// piece c of row r lies at piece c ^ r, so that a column of pieces is in different banks.
+// A tile (rows, D) of 16-bit elements is D / 64 consecutive panels. A panel holds 64 columns of all rows, 128 bytes a
+// row. Eight rows are an atom of 1024 bytes, which begins at a multiple of 1024; within it, the 16-byte piece c of row
+// r is stored at piece c ^ r (the 128-byte swizzle), so that a column of pieces lies in different banks.
 #pragma once
 
 #include <array>
@@ -16,23 +16,23 @@ namespace mtl::cuda {
 inline constexpr int kPanel = 64;                              // columns
 inline constexpr std::uint32_t kPanelRow = 128, kAtom = 1024;  // bytes
 
-/// A matrix in shared memory for wgmma, permuted as above. Where its rows are the dimension that is summed over (K) it
-/// is read as it lies, 8 rows of K `stride` bytes before the next 8, 64 columns `leading` before the next 64. Where its
-/// columns are, 8 rows lie `stride` bytes before the next 8, and `leading` is not used.
+/// wgmma's descriptor of a matrix in shared memory, swizzled as above. `stride` is the number of bytes from 8 rows to
+/// the next 8. `leading` is that from 64 columns to the next 64 if the product sums over rows (an operand that is not
+/// K-major); it is ignored if the product sums over columns (K-major).
 constexpr std::uint64_t matrix_descriptor(std::uint32_t address, std::uint32_t leading, std::uint32_t stride) {
-  constexpr std::uint64_t kPermutedIn128Bytes = std::uint64_t{1} << 62;
+  constexpr std::uint64_t kSwizzle128Bytes = std::uint64_t{1} << 62;
   const auto field = [](std::uint32_t bytes) { return std::uint64_t{(bytes & 0x3ffff) >> 4}; };
-  return field(address) | field(leading) << 16 | field(stride) << 32 | kPermutedIn128Bytes;
+  return field(address) | field(leading) << 16 | field(stride) << 32 | kSwizzle128Bytes;
 }
 
-/// The description by which TMA copies panels of one head: sizes and distances of (D, N, G, T, B), the innermost first,
+/// What a TMA tensor map is made of, to copy panels of one head: sizes and strides of (D, N, G, T, B), innermost first,
 /// and the box of a copy. Positions beyond T become zeros.
 struct PanelMap {
   void* address;
   DType dtype;
-  std::array<std::uint64_t, 5> sizes;      // elements
-  std::array<std::uint64_t, 4> distances;  // bytes, of all dimensions but the first
-  std::array<std::uint32_t, 5> box;        // elements
+  std::array<std::uint64_t, 5> sizes;    // elements
+  std::array<std::uint64_t, 4> strides;  // bytes, of all dimensions but the first
+  std::array<std::uint32_t, 5> box;      // elements
 };
 
 inline PanelMap panel_map(const HeadSlice& heads, int rows) {
@@ -41,7 +41,7 @@ inline PanelMap panel_map(const HeadSlice& heads, int rows) {
   std::uint64_t bytes = size_of(t.dtype());
   const std::array<int, 5> order{4, 3, 2, 1, 0};
   for (std::size_t i = 0; i < 5; ++i) {
-    if (i > 0) map.distances[i - 1] = bytes;
+    if (i > 0) map.strides[i - 1] = bytes;
     map.sizes[i] = static_cast<std::uint64_t>(t.size(order[i]));
     bytes *= map.sizes[i];
   }

@@ -3,7 +3,7 @@
 //   A  pairs of columns: (g, 2q), (g + 8, 2q), (g, 2q + 8), (g + 8, 2q + 8)
 //   B  pairs of rows:    (2q, g), (2q + 8, g)
 //   D  (g, 2q), (g, 2q + 1), (g + 8, 2q), (g + 8, 2q + 1)
-// tests/cuda_on_cpu has a header of the same name that plays them.
+// tests/cuda_on_cpu has a header of the same name that emulates them.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ __device__ inline void ldmatrix_x4(std::uint32_t (&out)[4], const void* row) {
                : "r"(shared_address(row))
                : "memory");
 }
-/// Loads the transposed matrices alike: elements (2c, r) and (2c + 1, r).
+/// Transposes each matrix: lane 4 r + c receives elements (2c, r) and (2c + 1, r).
 __device__ inline void ldmatrix_x4_trans(std::uint32_t (&out)[4], const void* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
@@ -58,28 +58,28 @@ __device__ std::uint32_t pack_pair(float low, float high) {
   return out;
 }
 
-/// 2^x; 0 for what is below the smallest normal number.
+/// 2^x; results below the smallest normal number become 0.
 __device__ inline float exp2_approx(float x) {
   float out;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(out) : "f"(x));
   return out;
 }
 
-/// Starts to copy 16 bytes, both addresses aligned, to shared memory; where `inside` is false zeros are written and
-/// nothing is read.
+/// Starts copying 16 bytes, both addresses aligned, to shared memory. Writes zeros and reads nothing if `inside` is
+/// false.
 __device__ inline void cp_async_16(void* to, const void* from, bool inside) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
                "r"(inside ? 16 : 0)
                : "memory");
 }
-/// The same of 4 bytes.
+/// The same for 4 bytes.
 __device__ inline void cp_async_4(void* to, const void* from, bool inside) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_address(to)), "l"(from), "r"(inside ? 4 : 0)
                : "memory");
 }
-/// Closes the group of the copies that this thread has started.
+/// Closes the group of this thread's copies since the last call.
 __device__ inline void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-/// Waits for all of this thread's groups but the last `pending`; others see the copies after a barrier.
+/// Waits for all of this thread's groups but the last `pending`; other threads see the copies after a barrier.
 template <int pending>
 __device__ void cp_async_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");

@@ -142,6 +142,6 @@ TEST_CASE("attention hopper: a tensor map has the packed tensor's dimensions, th
   const Tensor packed = meta({3, 70, 2, 6, 128}, DType::bf16);
   const PanelMap map = panel_map({packed, 4, 1}, 128);
   CHECK(map.sizes == std::array<std::uint64_t, 5>{128, 6, 2, 70, 3});
-  CHECK(map.distances == std::array<std::uint64_t, 4>{256, 6 * 256, 2 * 6 * 256, 70 * 2 * 6 * 256});
+  CHECK(map.strides == std::array<std::uint64_t, 4>{256, 6 * 256, 2 * 6 * 256, 70 * 2 * 6 * 256});
   CHECK(map.box == std::array<std::uint32_t, 5>{64, 1, 1, 128, 1});
 }

@@ -129,7 +129,7 @@ inline std::uint32_t shared_address(const void* at) {
 
 inline TensorMap make_tensor_map(const PanelMap& map) {
   require(reinterpret_cast<std::uintptr_t>(map.address) % 16 == 0, "a tensor map's address is not aligned");
-  for (const std::uint64_t distance : map.distances) require(distance % 16 == 0, "a tensor map's rows are not aligned");
+  for (const std::uint64_t stride : map.strides) require(stride % 16 == 0, "a tensor map's rows are not aligned");
   for (const std::uint32_t size : map.box)
     require(size > 0 && size <= 256, "a tensor map's box has ", size, " elements");
   require(map.box[0] * size_of(map.dtype) == 128, "a tensor map's rows are not as long as the permutation");
@@ -169,7 +169,7 @@ inline void copy_panel(void* to, const TensorMap& map, Barrier* barrier, int col
       bool inside = true;
       for (std::size_t i = 0; i < 5; ++i) {
         inside &= at[i] >= 0 && at[i] < static_cast<std::int64_t>(map.sizes[i]);
-        if (i > 0) offset += at[i] * static_cast<std::int64_t>(map.distances[i - 1]);
+        if (i > 0) offset += at[i] * static_cast<std::int64_t>(map.strides[i - 1]);
       }
       std::uint16_t bits = 0;
       if (inside) std::memcpy(&bits, static_cast<const std::byte*>(map.address) + offset, 2);
