@@ -1,5 +1,5 @@
-// The gated MLP: one pass over memory each way, 3 N F elements forward and 5 N F backward, which computes the
-// activation again. Bound by memory.
+// The gated MLP, out = activation(gate) * up: one pass over memory each way, 3 N F elements forward and 5 N F backward,
+// which computes the activation again. Bound by memory.
 #include "kernels/cuda.h"
 #include "kernels/cuda/activation.h"
 #include "kernels/cuda/flat.h"

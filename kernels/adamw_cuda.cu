@@ -1,7 +1,6 @@
 // One pass over the arrays, bound by memory: each is read once, and all but the gradient written once. With bf16
 // weights, fp32 main weights, moments and gradients that is 32 bytes a parameter: 1.2 ms for 124 million at 3.35 TB/s
-// (predicted). Accesses are of 16 bytes where all operands begin at a multiple of them, as the ranges of a ParamStore
-// do.
+// (predicted). Accesses are of 16 bytes if all operands are aligned to 16, as the ranges of a ParamStore are.
 #include "kernels/cuda.h"
 #include "kernels/cuda/any_array.h"
 #include "kernels/cuda/philox.h"
@@ -22,7 +21,8 @@ struct Update {
   std::int64_t begin, count;
 };
 
-/// p -= rate m / (root sqrt(v) + eps) + decay p, with m, v updated by grad * the gradient.
+/// m = beta1 m + new1 g, v = beta2 v + new2 g^2, p -= rate m / (root sqrt(v) + eps) + decay p; g: `grad` times the
+/// stored gradient.
 struct Factors {
   float grad, beta1, beta2, new1, new2, rate, root, eps, decay;
 };
@@ -41,8 +41,8 @@ __device__ inline Factors factors_of(const Update& u) {
           u.decays ? static_cast<float>(state.lr * state.weight_decay) : 0.0f};
 }
 
-/// The random bits of neighbouring elements from `first` of the range on: a Philox call serves 8 consecutive numbers of
-/// the whole tensor. One division for all of them: of 64 bits each, they would cost more than the memory.
+/// The random bits of consecutive elements from `first` of the range: a Philox call serves 8 consecutive numbers of the
+/// whole tensor. Divides once for all of them: 64-bit divisions would cost more than the memory accesses.
 class RoundingBits {
  public:
   __device__ RoundingBits(const Update& u, std::int64_t first) : u_(u), step_(u.state->step) {
@@ -73,13 +73,13 @@ class RoundingBits {
   std::array<std::uint32_t, 4> words_;
 };
 
-/// `value` with random bits below those that bf16 keeps, which are then cut off. NaN and infinity stay.
+/// Adds random bits below those that bf16 keeps, then truncates. NaN and infinity stay.
 __device__ inline float round_by(std::uint32_t bits, float value) {
   if (!(fabsf(value) < INFINITY)) return value;
   return from_bits((to_bits(value) + bits) & 0xFFFF0000u);
 }
 
-/// `values` are those of element `first` of the range and its neighbours.
+/// `values` are those of element `first` of the range and the following.
 template <int n>
 __device__ void round_stochastically(const Update& u, std::int64_t first, Pack<n>& values) {
   RoundingBits bits(u, first);
@@ -128,7 +128,7 @@ __global__ void update_elements(const __grid_constant__ Update u) {
   if (threadIdx.x == 0) *factors = factors_of(u);
   __syncthreads();
   const Factors f = *factors;
-  __syncthreads();  // then it is room for the sums
+  __syncthreads();  // the sums reuse this memory
   Counts counts;
   const std::int64_t end = u.begin + u.count;
   for (std::int64_t i = u.begin + first_element() * n; i < end; i += all_threads() * n) update_pack<n>(u, f, i, counts);
@@ -168,7 +168,7 @@ void adamw_step(Stream& stream, const AdamWRange& range, const AdamWOptions& opt
                       0,
                       0};
   constexpr std::int64_t kWide = 8;
-  std::int64_t wide = 0;  // elements that packs of 8 cover, the rest of the range alone
+  std::int64_t wide = 0;  // elements in packs of 8; the rest are single
   with_pack_size(0, {range.param, range.grad, range.exp_avg, range.exp_avg_sq, range.copy},
                  [&]<int n>(std::integral_constant<int, n>) { wide = n == kWide ? count / kWide * kWide : 0; });
   launch_update<kWide>(stream, update, 0, wide);

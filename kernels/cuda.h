@@ -1,4 +1,4 @@
-// The operators on the device cuda, in a build that has it: OP_cuda.cu, or what tests/mirror puts in their place.
+// The operators on the device cuda, in a build that has it: OP_cuda.cu, or their replacements in tests/mirror.
 #pragma once
 
 #include "kernels/operators.h"

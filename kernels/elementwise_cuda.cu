@@ -1,5 +1,5 @@
-// Flat ranges, 16 bytes an access; bound by memory: fill_zero writes its bytes once, copy, add and scale move 2, 3 and
-// 2 times as many, the sums read once.
+// Flat ranges, 16 bytes to an access; bound by memory: fill_zero writes its bytes once, copy, add and scale move 2, 3
+// and 2 times as many, sum_of_squares and find_nonfinite read once.
 #include "kernels/cuda.h"
 #include "kernels/cuda/flat.h"
 #include "kernels/cuda/warp.h"
@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::int64_t kSumBlock = 65536;  // elements that one block of threads sums
 
-/// Bytes as wide as the addresses allow.
+/// Fill and copy bytes as the widest words that the addresses allow.
 template <class Word>
 __global__ void fill_words(Word* out, std::int64_t count) {
   for (std::int64_t i = first_element(); i < count; i += all_threads()) out[i] = Word{};
@@ -52,7 +52,7 @@ __global__ void sum_squares_of_blocks(double* sums, const T* in, std::int64_t co
   if (threadIdx.x == 0) sums[blockIdx.x] = sum;
 }
 
-/// One block adds all of them: thread by thread, then over the threads.
+/// One block: each thread adds its share, then the threads' sums are added.
 __global__ void add_sums(double* out, bool accumulate, const double* sums, int count) {
   double sum = 0;
   for (int i = static_cast<int>(threadIdx.x); i < count; i += static_cast<int>(blockDim.x)) sum += sums[i];
@@ -60,7 +60,7 @@ __global__ void add_sums(double* out, bool accumulate, const double* sums, int c
   if (threadIdx.x == 0) *out = (accumulate ? *out : 0) + sum;
 }
 
-/// *found = 1 if an exponent is all ones. Threads that find one write the same.
+/// *found = 1 if an exponent is all ones: infinity or NaN. Threads that find one write the same value.
 template <class Bits>
 __global__ void search_nonfinite(std::int32_t* found, const Bits* in, unsigned exponent, std::int64_t count) {
   bool bad = false;

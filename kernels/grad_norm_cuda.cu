@@ -1,4 +1,4 @@
-// One thread: nothing here is worth more.
+// One thread: a handful of scalar operations.
 #include "kernels/cuda.h"
 #include "kernels/cuda/platform.h"
 
@@ -10,8 +10,9 @@ __global__ void finish_norm(StepState* state, const double* sum, double max_norm
   if (threadIdx.x != 0) return;
   const double norm = sqrt(*sum) / state->loss_scale, limited = max_norm / (norm + 1e-6);
   state->grad_norm = norm;
-  const bool follows_none = state->assumes_update != 0 && state->found_inf != 0;  // still of the step before
-  state->found_inf = norm < INFINITY && !follows_none ? 0 : 1;                    // NaN is not smaller
+  // found_inf is still that of the step before.
+  const bool lacks_update = state->assumes_update != 0 && state->found_inf != 0;
+  state->found_inf = norm < INFINITY && !lacks_update ? 0 : 1;  // a NaN is not smaller
   state->clip_scale = max_norm > 0 && limited < 1 ? limited : 1.0;
   state->nonzero_updates = state->lost_updates = state->lost_copies = 0;
 }

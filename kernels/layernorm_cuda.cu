@@ -1,5 +1,6 @@
-// Teams of threads share rows (kernels/cuda/rows.h). The passes over a row after the first find it in the caches, so
-// memory is read and written once:
+// y = gamma x_hat + beta, x_hat = (x - mean) rstd; dx = rstd (g - mean(g) - x_hat mean(g x_hat)) with g = gamma dy.
+// Teams of threads share rows (kernels/cuda/rows.h). Passes over a row after the first find it in the caches, so memory
+// is read and written once:
 //   forward   x and y                          2 N C elements; with a sum residual, branch, x and y, 4 N C
 //   backward  x, dy and dx (twice to add)      3 or 4 N C elements; gradients of gamma and beta in the same pass
 // Predicted: bound by memory.
@@ -25,35 +26,35 @@ struct Forward {
 
 template <int n, class X, class T>
 __global__ void normalize_rows(const __grid_constant__ Forward<X, T> f, Team team) {
-  team.over_rows(f.rows, f.width, [&](std::int64_t row, int here) {
+  team.over_rows(f.rows, f.width, [&](std::int64_t row, int width) {
     const auto* from = f.x.at(row);
     T* to = f.y + row * f.width;
-    const float width = static_cast<float>(f.width);
+    const float columns = static_cast<float>(f.width);
     float sum = 0;
-    first_pass<n>(f.x, row, here, team, [&](const Pack<n>& in) {
+    first_pass<n>(f.x, row, width, team, [&](const Pack<n>& in) {
       for (int j = 0; j < n; ++j) sum += in[j];
     });
-    const float mean = team.sum(sum) / width;
+    const float mean = team.sum(sum) / columns;
     float squares = 0;
-    team.over_row<n>(here, [&](int i) {
+    team.over_row<n>(width, [&](int i) {
       const Pack<n> in = load<n>(from + i);
       for (int j = 0; j < n; ++j) squares += (in[j] - mean) * (in[j] - mean);
     });
-    const float rstd = 1 / sqrtf(team.sum(squares) / width + f.eps);
-    team.over_row<n>(here, [&](int i) {
+    const float rstd = 1 / sqrtf(team.sum(squares) / columns + f.eps);
+    team.over_row<n>(width, [&](int i) {
       const Pack<n> in = load<n>(from + i), weight = load<n>(f.gamma + i), bias = load<n>(f.beta + i);
       Pack<n> out;
       for (int j = 0; j < n; ++j) out[j] = (in[j] - mean) * rstd * weight[j] + bias[j];
       store(to + i, out);
     });
-    if (here > 0 && team.thread() == 0) {
+    if (width > 0 && team.thread() == 0) {
       f.mean[row] = mean;
       f.rstd[row] = rstd;
     }
   });
 }
 
-/// Operands of backward; dx is null where it is not wanted, partials where neither dgamma nor dbeta is.
+/// Operands of backward; dx is null if not wanted, partials if neither dgamma nor dbeta is.
 template <class S, class T>
 struct Backward {
   S* dx;
@@ -66,19 +67,19 @@ struct Backward {
   int width;
 };
 
-/// Means over a row of g and of g times x_hat, for dx.
+/// mean(g) and mean(g x_hat) of a row, for dx.
 struct Means {
   float g, gx;
 };
 
-/// Unless `sums` (2, C) is null, adds the row's part of dgamma and dbeta to it.
+/// Returns the means of a row. Unless `sums` (2, C) is null, adds dy x_hat and dy to it, for dgamma and dbeta.
 template <int n, class S, class T>
-__device__ Means read_row(const Backward<S, T>& b, std::int64_t row, int here, const Team& team, float* sums) {
+__device__ Means read_row(const Backward<S, T>& b, std::int64_t row, int width, const Team& team, float* sums) {
   const S* x = b.x + row * b.width;
   const T* dy = b.dy + row * b.width;
-  const float mean = here > 0 ? b.mean[row] : 0, rstd = here > 0 ? b.rstd[row] : 0;
+  const float mean = width > 0 ? b.mean[row] : 0, rstd = width > 0 ? b.rstd[row] : 0;
   float sum_g = 0, sum_gx = 0;
-  team.over_row<n>(here, [&](int i) {
+  team.over_row<n>(width, [&](int i) {
     const Pack<n> in = load<n>(x + i), grad = load<n>(dy + i), weight = load<n>(b.gamma + i);
     Pack<n> x_hat;
     for (int j = 0; j < n; ++j) {
@@ -96,19 +97,19 @@ __device__ Means read_row(const Backward<S, T>& b, std::int64_t row, int here, c
     store(sums + b.width + i, dbeta);
   });
   if (b.dx == nullptr) return {};
-  const float width = static_cast<float>(b.width);
-  return {team.sum(sum_g) / width, team.sum(sum_gx) / width};
+  const float columns = static_cast<float>(b.width);
+  return {team.sum(sum_g) / columns, team.sum(sum_gx) / columns};
 }
 
 template <int n, class S, class T>
-__device__ void write_dx(const Backward<S, T>& b, std::int64_t row, int here, const Team& team, const Means& means) {
+__device__ void write_dx(const Backward<S, T>& b, std::int64_t row, int width, const Team& team, const Means& means) {
   const S* x = b.x + row * b.width;
   const T* dy = b.dy + row * b.width;
   S* dx = b.dx + row * b.width;
-  const float mean = here > 0 ? b.mean[row] : 0, rstd = here > 0 ? b.rstd[row] : 0;
-  team.over_row<n>(here, [&](int i) {
+  const float mean = width > 0 ? b.mean[row] : 0, rstd = width > 0 ? b.rstd[row] : 0;
+  team.over_row<n>(width, [&](int i) {
     const Pack<n> in = load<n>(x + i), grad = load<n>(dy + i), weight = load<n>(b.gamma + i);
-    // The skip connection's gradient is already there: the two meet here.
+    // dx may hold the skip connection's gradient: the norm's is added to it.
     Pack<n> out = b.accumulate ? load<n>(dx + i) : Pack<n>{};
     for (int j = 0; j < n; ++j) out[j] += rstd * (weight[j] * grad[j] - means.g - (in[j] - mean) * rstd * means.gx);
     store(dx + i, out);
@@ -119,9 +120,9 @@ template <int n, class S, class T>
 __global__ void backward_rows(const __grid_constant__ Backward<S, T> b, Team team) {
   const int sums = b.partials == nullptr ? 0 : 2 * b.width;
   team.clear_sums<n>(sums, b.width);
-  team.over_rows(b.rows, b.width, [&](std::int64_t row, int here) {
-    const Means means = read_row<n>(b, row, here, team, sums > 0 ? team.own_sums(sums) : nullptr);
-    if (b.dx != nullptr) write_dx<n>(b, row, here, team, means);  // dx may be dy: a thread has read its part
+  team.over_rows(b.rows, b.width, [&](std::int64_t row, int width) {
+    const Means means = read_row<n>(b, row, width, team, sums > 0 ? team.own_sums(sums) : nullptr);
+    if (b.dx != nullptr) write_dx<n>(b, row, width, team, means);  // dx may be dy: each thread has read its columns
   });
   if (sums > 0) team.write_sums(b.partials, sums);
 }

@@ -1,4 +1,5 @@
-// Teams of threads share rows (kernels/cuda/rows.h), one pass over memory each way:
+// out = residual + dropout(branch + bias). Teams of threads share rows (kernels/cuda/rows.h), one pass over memory each
+// way:
 //   forward   branch, residual and out      3 N C elements
 //   backward  dout and dbranch              2 N C elements, or dout alone where dbranch is dout and dropout off;
 //                                           dbias in the same pass
@@ -14,10 +15,10 @@ namespace {
 template <int n, class S, class T>
 __global__ void add_branch(const __grid_constant__ SummedRows<S, T> sum, std::int64_t rows, Team team) {
   team.over_rows(rows, sum.width,
-                 [&](std::int64_t row, int here) { first_pass<n>(sum, row, here, team, [](const Pack<n>&) {}); });
+                 [&](std::int64_t row, int width) { first_pass<n>(sum, row, width, team, [](const Pack<n>&) {}); });
 }
 
-/// dbranch is null where it has its values already, partials where dbias is not wanted.
+/// dbranch is null if it is dout, without dropout; partials is null if dbias is not wanted.
 template <class S, class T>
 struct Backward {
   T* dbranch;
@@ -28,22 +29,22 @@ struct Backward {
   int width;
 };
 
-/// Unless `sums` (C) is null, adds the row of dbranch to it. A thread always has the same columns.
+/// Writes a row of dbranch. Unless `sums` (C) is null, adds it to them. A thread always has the same columns.
 template <int n, class S, class T>
-__device__ void pass_row(const Backward<S, T>& b, std::int64_t row, int here, const Team& team, float* sums) {
+__device__ void pass_row(const Backward<S, T>& b, std::int64_t row, int width, const Team& team, float* sums) {
   constexpr int kAhead = 4;  // few warps share a multiprocessor: loads run ahead
   const int stride = team.size * n;
-  const RowMask mask(b.hidden, here > 0 ? row : 0);
+  const RowMask mask(b.hidden, width > 0 ? row : 0);
   const std::int64_t begin = row * b.width;
-  for (int first = team.thread() * n; first < here; first += kAhead * stride) {
+  for (int first = team.thread() * n; first < width; first += kAhead * stride) {
     Pack<n> dout[kAhead];
 #pragma unroll
     for (int k = 0; k < kAhead; ++k)
-      if (first + k * stride < here) dout[k] = load<n>(b.dout + begin + first + k * stride);
+      if (first + k * stride < width) dout[k] = load<n>(b.dout + begin + first + k * stride);
 #pragma unroll
     for (int k = 0; k < kAhead; ++k) {
       const int i = first + k * stride;
-      if (i >= here) break;
+      if (i >= width) break;
       const Pack<n> factors = mask.factors<n>(i);
       for (int j = 0; j < n; ++j) dout[k][j] *= factors[j];
       if (b.dbranch != nullptr) store(b.dbranch + begin + i, dout[k]);
@@ -59,8 +60,8 @@ template <int n, class S, class T>
 __global__ void backward_rows(const __grid_constant__ Backward<S, T> b, Team team) {
   const int sums = b.partials == nullptr ? 0 : b.width;
   team.clear_sums<n>(sums, b.width);
-  team.over_rows(b.rows, b.width, [&](std::int64_t row, int here) {
-    pass_row<n>(b, row, here, team, sums > 0 ? team.own_sums(sums) : nullptr);
+  team.over_rows(b.rows, b.width, [&](std::int64_t row, int width) {
+    pass_row<n>(b, row, width, team, sums > 0 ? team.own_sums(sums) : nullptr);
   });
   if (sums > 0) team.write_sums(b.partials, sums);
 }

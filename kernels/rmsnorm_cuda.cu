@@ -1,4 +1,4 @@
-// Memory is read and written once:
+// The kernels of kernels/cuda/rmsnorm_rows.h on rows of C; memory is read and written once:
 //   forward   x and y                          2 N C elements; with a sum residual, branch, x and y, 4 N C
 //   backward  x, dy and dx (twice to add)      3 or 4 N C elements; the gradient of gamma in the same pass
 // Predicted: bound by memory.

@@ -1,7 +1,7 @@
-// Rotations in one pass: a thread turns up to 8 pairs of a head and reads their angles, which the heads of a position
-// share, from the caches.
-//   rotation   4 pairs elements of each head (read and written), 2 pairs angles of fp32 of each position
-//   angles     written once: 2 pairs of fp32 for each position
+// Rotations in one pass, (a, b) = (a cos - b sin, b cos + a sin): a thread rotates up to 8 pairs of a head and reads
+// their angles, which the heads of a position share, from the caches.
+//   rotation   reads and writes 2 pairs elements of each head; reads 2 pairs fp32 of each position
+//   angles     written once: 2 pairs fp32 for each position
 // Predicted: rotations are bound by memory; angles by sines and cosines in fp64, once a micro-batch.
 #include <numeric>
 
@@ -26,7 +26,7 @@ __global__ void write_angles(float* out, const std::int32_t* positions,
   }
 }
 
-/// Heads of a slice, the first of which begins at `data`; `sign` is -1 to turn back.
+/// Heads of a slice, the first of which begins at `data`; `sign` is -1 to rotate back.
 template <class T>
 struct Rotation {
   T* data;
@@ -41,7 +41,7 @@ struct Pairs {
   Pack<n> a, b;
 };
 
-/// Pairs [i, i + n) of a head. Interleaved ones are neighbours: more than one of them move together.
+/// Pairs [i, i + n) of a head. Elements of interleaved pairs are adjacent: several pairs are loaded as one pack.
 template <int n, bool interleaved, class T>
 __device__ Pairs<n> load_pairs(const T* head, int i, int pairs) {
   if constexpr (!interleaved || n == 1) {
@@ -72,7 +72,7 @@ __device__ void store_pairs(T* head, int i, int pairs, const Pairs<n>& values) {
   }
 }
 
-/// Turns pairs [i, i + n) of a head by the angles of its row.
+/// Rotates pairs [i, i + n) of a head by the angles of its row.
 template <int n, bool interleaved, class T>
 __device__ void turn(T* head, const float* angles, int i, int pairs, float sign) {
   const Pack<n> c = load<n>(angles + i), s = load<n>(angles + pairs + i);

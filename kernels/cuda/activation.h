@@ -7,14 +7,14 @@
 
 namespace mtl::cuda {
 
-/// A function is x gate(x); these are gate(x) and gate'(x).
+/// gate(x) and gate'(x) of a function f(x) = x gate(x), f'(x) = gate(x) + x gate'(x).
 struct Gate {
   float value, slope;
 };
 
 /// 1 / (1 + e^-z), and its derivative times `dz`, without cancellation or infinity over infinity.
 __device__ inline Gate sigmoid_gate(float z, float dz) {
-  const float e = expf(-fabsf(z)), larger = 1 / (1 + e), smaller = e * larger;  // of |z| and of -|z|
+  const float e = expf(-fabsf(z)), larger = 1 / (1 + e), smaller = e * larger;  // sigmoids of |z| and -|z|
   return {z < 0 ? smaller : larger, larger * smaller * dz};
 }
 

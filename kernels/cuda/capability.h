@@ -8,9 +8,9 @@ namespace mtl::cuda {
 /// 80 for 8.0, 90 for 9.0.
 inline int compute_capability() {
   int device = 0, major = 0, minor = 0;
-  check(cudaGetDevice(&device), "asking which GPU is used");
-  check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "asking for its capability");
-  check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device), "asking for its capability");
+  check(cudaGetDevice(&device), "querying the current GPU");
+  check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "querying its capability");
+  check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device), "querying its capability");
   return 10 * major + minor;
 }
 

@@ -1,5 +1,5 @@
-// Sums over the rows of a tensor, for gradients of biases and of a norm's parameters: each block sums some rows into a
-// row of fp32 of its own, and these rows are added in a fixed order. So the result depends only on the shape.
+// Sums over the rows of a tensor, for gradients of biases and of a norm's parameters: each block sums some rows into
+// its own row of fp32 partials, and these are added in a fixed order, so the rounding depends only on the shape.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace mtl::cuda {
 
-/// The last step of a block: adds `arrays` of `count` sums, one after another in shared memory, into its row of
+/// The last step of a block: adds up `arrays` consecutive arrays of `count` sums in shared memory and writes its row of
 /// `partials`.
 __device__ inline void write_block_sums(float* partials, const float* shared, int arrays, int count) {
   __syncthreads();
@@ -21,7 +21,7 @@ __device__ inline void write_block_sums(float* partials, const float* shared, in
   }
 }
 
-/// A block for kWarp columns: each warp adds some of the rows, the first adds the warps' sums.
+/// A block for each kWarp columns: each warp adds some of the rows, the first warp adds the warps' sums.
 template <class G>
 __global__ void add_block_sums(G* out, bool accumulate, const float* partials, int blocks, int width, int stride) {
   float* sums = shared_memory<float>();  // (warps, kWarp)
@@ -38,8 +38,8 @@ __global__ void add_block_sums(G* out, bool accumulate, const float* partials, i
   out[column] = from_float<G>((accumulate ? to_float(out[column]) : 0) + sum);
 }
 
-/// target (C) = or += the rows of partials, `blocks` of them and `stride` numbers apart, added in an order that follows
-/// from their number.
+/// target (C) = or += the sum of the `blocks` rows of partials, `stride` floats apart, in an order that depends only on
+/// `blocks`.
 inline void sum_partials(Stream& stream, const Grad& target, const float* partials, int blocks, int stride) {
   constexpr unsigned kMostWarps = 16;
   const auto width = static_cast<int>(target.tensor.numel());

@@ -7,7 +7,7 @@
 
 namespace mtl::cuda {
 
-/// Number of the running thread among all_threads() of the grid.
+/// The number of this thread among the all_threads() of the grid.
 __device__ inline std::int64_t first_element() { return std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
 __device__ inline std::int64_t all_threads() { return std::int64_t{gridDim.x} * blockDim.x; }
 

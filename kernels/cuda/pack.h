@@ -20,7 +20,7 @@ struct Pack {
   __device__ float operator[](int i) const { return values[i]; }
 };
 
-/// Elements as they lie in memory, in pieces of at most 16 bytes.
+/// Elements as stored in memory, in pieces of at most 16 bytes.
 template <class T, int count>
 struct Stored {
   static constexpr std::size_t kBytes = count * sizeof(T);
@@ -59,7 +59,7 @@ __device__ void store(T* to, const Pack<count>& pack) {
   }
 }
 
-/// body(std::integral_constant<int, n>) with the elements of an access: 8 where every tensor begins at a multiple of 16
+/// body(std::integral_constant<int, n>) with n elements to an access: 8 where every tensor begins at a multiple of 16
 /// bytes and `row_size`, the distance between rows, is a multiple of 8, else 1. Eight elements of fp32 are two
 /// accesses.
 template <class Body>

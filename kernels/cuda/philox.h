@@ -1,4 +1,4 @@
-// Philox's random bits as 8 consecutive elements share them (device/philox.h).
+// The random bits of a Philox call, which 8 consecutive elements share (device/philox.h).
 #pragma once
 
 #include "device/philox.h"

@@ -1,7 +1,7 @@
-// The device as kernels see it: CUDA's own words for threads, barriers and shuffles (cuda_runtime.h), and the
-// functions below. tests/cuda_on_cpu has a header of the same name that plays all of it on the cpu, a fiber for each
-// thread, so that the same kernels run on a machine without a GPU. Kernels do not use what it lacks: static shared
-// memory, __constant__, barriers of less than a warp or a block, waiting between blocks, PTX outside of this folder.
+// The device as kernels see it: CUDA's own threads, barriers and shuffles (cuda_runtime.h), and the functions below.
+// tests/cuda_on_cpu has a header of the same name that emulates all of it on the cpu, a fiber for each thread, so that
+// the same kernels run on a machine without a GPU. Kernels must not use what the emulation lacks: static shared memory,
+// __constant__, barriers of part of a warp or block, waiting between blocks, PTX outside of this folder.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -15,14 +15,14 @@ namespace mtl::cuda {
 
 inline constexpr unsigned kWarp = 32, kAllLanes = 0xffffffff;
 
-/// The shared memory of the block, as many bytes as its launch asked for, 16-byte aligned.
+/// The shared memory of the block, of LaunchShape::shared_bytes, 16-byte aligned.
 template <class T>
 __device__ T* shared_memory() {
   extern __shared__ __align__(16) unsigned char mtl_shared[];
   return reinterpret_cast<T*>(mtl_shared);
 }
 
-/// Stops the tests on the cpu when a wide access is not aligned; a GPU stops by itself.
+/// Fails the tests on the cpu at a misaligned wide access; a GPU faults by itself.
 __device__ inline void expect_aligned(const void*, unsigned) {}
 
 __device__ inline float from_bits(std::uint32_t bits) {
@@ -64,25 +64,25 @@ __device__ inline void add_count(std::int64_t* total, std::int64_t count) {
 
 struct LaunchShape {
   dim3 blocks;
-  unsigned threads;  // of a block, a multiple of kWarp
+  unsigned threads;  // per block, a multiple of kWarp
   std::size_t shared_bytes = 0;
 };
 
-/// Gives a kernel to the stream. Launches nothing when there are no blocks.
+/// Launches a kernel on the stream; does nothing if there are no blocks.
 template <class... Parameters, class... Args>
 void launch(Stream& stream, void (*kernel)(Parameters...), const LaunchShape& shape, Args&&... args) {
   if (shape.blocks.x == 0 || shape.blocks.y == 0 || shape.blocks.z == 0) return;
-  constexpr std::size_t kWithoutAsking = 48 << 10;
-  if (shape.shared_bytes > kWithoutAsking)
+  constexpr std::size_t kDefaultLimit = 48 << 10;
+  if (shape.shared_bytes > kDefaultLimit)
     check(
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shape.shared_bytes)),
-        "asking for a kernel's shared memory");
+        "reserving a kernel's shared memory");
   cudaLaunchConfig_t config{};
   config.gridDim = shape.blocks;
   config.blockDim = dim3(shape.threads);
   config.dynamicSmemBytes = shape.shared_bytes;
   config.stream = stream.handle();
-  check(cudaLaunchKernelEx(&config, kernel, static_cast<Args&&>(args)...), "a kernel's launch");
+  check(cudaLaunchKernelEx(&config, kernel, static_cast<Args&&>(args)...), "launching a kernel");
 }
 
 }  // namespace mtl::cuda

@@ -1,5 +1,5 @@
-// Rows that a norm reads, for residual_cuda.cu, layernorm_cuda.cu and rmsnorm_cuda.cu: as they are in memory, or the
-// sum of the residual stream and a branch, which the first pass over a row writes.
+// Input rows of a norm, for residual_cuda.cu, layernorm_cuda.cu and rmsnorm_cuda.cu: rows in memory, or the sum of the
+// residual stream and a branch, which the first pass over a row computes and writes.
 #pragma once
 
 #include "kernels/cuda/dropout.h"
@@ -8,7 +8,7 @@
 
 namespace mtl::cuda {
 
-/// Rows one after another.
+/// Consecutive rows.
 template <class T>
 struct DenseRows {
   T* data;
@@ -16,12 +16,12 @@ struct DenseRows {
   __device__ T* at(std::int64_t row) const { return data + row * width; }
 };
 
-/// Rows of out = residual + dropout(branch + bias). S: of the residual stream; T: of the branch.
+/// Rows of out = residual + dropout(branch + bias). S: dtype of the residual stream; T: of the branch.
 template <class S, class T>
 struct SummedRows {
   S* out;
   const S* residual;
-  const T *branch, *bias;  // bias is null where it is left out
+  const T *branch, *bias;  // bias is null if absent
   HiddenMask hidden;
   int width;
 
@@ -35,21 +35,21 @@ struct SummedRows {
   __device__ S* at(std::int64_t row) const { return out + row * width; }
 };
 
-/// The first pass over a row: body(i, the pack of elements that begins at i) for those that this thread takes, which
-/// are `here` in all threads of the team. Later passes read them from rows.at(row).
+/// The first pass over a row of `width` elements: body(pack) for this thread's packs. Later passes read them from
+/// rows.at(row).
 template <int n, class Rows, class Body>
-__device__ void first_pass(const Rows& rows, std::int64_t row, int here, const Team& team, const Body& body) {
+__device__ void first_pass(const Rows& rows, std::int64_t row, int width, const Team& team, const Body& body) {
   const auto* x = rows.at(row);
-  team.over_row<n>(here, [&](int i) { body(load<n>(x + i)); });
+  team.over_row<n>(width, [&](int i) { body(load<n>(x + i)); });
 }
 
-/// Writes the row; body() receives the elements as they are stored.
+/// Computes and writes the row; body() receives the sums as stored, rounded to S.
 template <int n, class S, class T, class Body>
-__device__ void first_pass(const SummedRows<S, T>& rows, std::int64_t row, int here, const Team& team,
+__device__ void first_pass(const SummedRows<S, T>& rows, std::int64_t row, int width, const Team& team,
                            const Body& body) {
-  const RowMask mask(rows.hidden, here > 0 ? row : 0);
+  const RowMask mask(rows.hidden, width > 0 ? row : 0);
   const std::int64_t begin = row * rows.width;
-  team.over_row<n>(here, [&](int i) {
+  team.over_row<n>(width, [&](int i) {
     const Pack<n> skip = load<n>(rows.residual + begin + i), x = load<n>(rows.branch + begin + i);
     const Pack<n> shift = rows.bias == nullptr ? Pack<n>{} : load<n>(rows.bias + i), factors = mask.factors<n>(i);
     Pack<n> sum;
@@ -59,7 +59,7 @@ __device__ void first_pass(const SummedRows<S, T>& rows, std::int64_t row, int h
   });
 }
 
-/// body(rows) for x as it is, or as the result of `sum`.
+/// body(rows) for rows of x as stored or, if `sum` exists, as its result, which is written to x.
 template <class S, class T, class Body>
 void with_rows(const Tensor& x, const ResidualSum& sum, const Body& body) {
   if (sum.exists())

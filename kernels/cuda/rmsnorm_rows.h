@@ -1,5 +1,8 @@
-// RMSNorm of rows, for rmsnorm_cuda.cu and head_norm_cuda.cu: X, Y, ... are DenseRows, HeadRows or SummedRows, which
-// find a row. Teams of threads share rows (kernels/cuda/rows.h); the second pass over a row finds it in the caches.
+// RMSNorm of rows, for rmsnorm_cuda.cu and head_norm_cuda.cu:
+//   y = gamma x_hat, x_hat = x rstd, rstd = 1 / sqrt(mean(x^2) + eps)
+//   dx = rstd (g - x_hat mean(g x_hat)) with g = gamma dy, dgamma = sum over rows of dy x_hat
+// X, Y, ... are DenseRows, HeadRows or SummedRows, which locate a row. Teams of threads share rows
+// (kernels/cuda/rows.h); the second pass over a row finds it in the caches.
 #pragma once
 
 #include "kernels/cuda/residual_rows.h"
@@ -21,7 +24,7 @@ struct HeadRows {
   __device__ T* at(std::int64_t row) const { return data + (row / count * heads + row % count) * width; }
 };
 
-/// Operands of forward; rstd is null where it is not wanted.
+/// Operands of forward; rstd is null if not needed.
 template <class X, class Y, class T>
 struct RmsNormForward {
   Y y;
@@ -35,25 +38,25 @@ struct RmsNormForward {
 
 template <int n, class X, class Y, class T>
 __global__ void rmsnorm_forward_rows(const __grid_constant__ RmsNormForward<X, Y, T> f, Team team) {
-  team.over_rows(f.rows, f.width, [&](std::int64_t row, int here) {
+  team.over_rows(f.rows, f.width, [&](std::int64_t row, int width) {
     const auto* x = f.x.at(row);
     T* y = f.y.at(row);
     float squares = 0;
-    first_pass<n>(f.x, row, here, team, [&](const Pack<n>& in) {
+    first_pass<n>(f.x, row, width, team, [&](const Pack<n>& in) {
       for (int j = 0; j < n; ++j) squares += in[j] * in[j];
     });
     const float rstd = 1 / sqrtf(team.sum(squares) / static_cast<float>(f.width) + f.eps);
-    team.over_row<n>(here, [&](int i) {
+    team.over_row<n>(width, [&](int i) {
       const Pack<n> in = load<n>(x + i), weight = load<n>(f.gamma + i);
       Pack<n> out;
       for (int j = 0; j < n; ++j) out[j] = in[j] * rstd * weight[j];
       store(y + i, out);
     });
-    if (f.rstd != nullptr && here > 0 && team.thread() == 0) f.rstd[row] = rstd;
+    if (f.rstd != nullptr && width > 0 && team.thread() == 0) f.rstd[row] = rstd;
   });
 }
 
-/// Operands of backward; `partials` is null where dgamma is not wanted.
+/// Operands of backward; `partials` is null if dgamma is not needed.
 template <class X, class Dx, class Dy, class T>
 struct RmsNormBackward {
   Dx dx;
@@ -67,14 +70,14 @@ struct RmsNormBackward {
   int width;
 };
 
-/// The mean over a row of g times x_hat, for dx. Unless `sums` (C) is null, adds the row's part of dgamma to it.
+/// mean(g x_hat) of a row, for dx. Unless `sums` (C) is null, adds dy x_hat to it, for dgamma.
 template <int n, class X, class Dx, class Dy, class T>
-__device__ float rmsnorm_mean_gx(const RmsNormBackward<X, Dx, Dy, T>& b, std::int64_t row, int here, const Team& team,
+__device__ float rmsnorm_mean_gx(const RmsNormBackward<X, Dx, Dy, T>& b, std::int64_t row, int width, const Team& team,
                                  float rstd, float* sums) {
   const auto* x = b.x.at(row);
   const auto* dy = b.dy.at(row);
   float sum_gx = 0;
-  team.over_row<n>(here, [&](int i) {
+  team.over_row<n>(width, [&](int i) {
     const Pack<n> in = load<n>(x + i), grad = load<n>(dy + i), weight = load<n>(b.gamma + i);
     Pack<n> product;
     for (int j = 0; j < n; ++j) {
@@ -90,14 +93,14 @@ __device__ float rmsnorm_mean_gx(const RmsNormBackward<X, Dx, Dy, T>& b, std::in
 }
 
 template <int n, class X, class Dx, class Dy, class T>
-__device__ void rmsnorm_write_dx(const RmsNormBackward<X, Dx, Dy, T>& b, std::int64_t row, int here, const Team& team,
+__device__ void rmsnorm_write_dx(const RmsNormBackward<X, Dx, Dy, T>& b, std::int64_t row, int width, const Team& team,
                                  float rstd, float mean_gx) {
   const auto* x = b.x.at(row);
   const auto* dy = b.dy.at(row);
   auto* dx = b.dx.at(row);
-  team.over_row<n>(here, [&](int i) {
+  team.over_row<n>(width, [&](int i) {
     const Pack<n> in = load<n>(x + i), grad = load<n>(dy + i), weight = load<n>(b.gamma + i);
-    // The skip connection's gradient is already there: the two meet here.
+    // dx may hold the skip connection's gradient: the norm's is added to it.
     Pack<n> out = b.accumulate ? load<n>(dx + i) : Pack<n>{};
     for (int j = 0; j < n; ++j) out[j] += rstd * (weight[j] * grad[j] - in[j] * rstd * mean_gx);
     store(dx + i, out);
@@ -108,16 +111,16 @@ template <int n, class X, class Dx, class Dy, class T>
 __global__ void rmsnorm_backward_rows(const __grid_constant__ RmsNormBackward<X, Dx, Dy, T> b, Team team) {
   const int sums = b.partials == nullptr ? 0 : b.width;
   team.clear_sums<n>(sums, b.width);
-  team.over_rows(b.rows, b.width, [&](std::int64_t row, int here) {
-    const float rstd = here > 0 ? b.rstd[row] : 0;
-    const float mean_gx = rmsnorm_mean_gx<n>(b, row, here, team, rstd, sums > 0 ? team.own_sums(sums) : nullptr);
-    // dx may be dy: a thread has read its part.
-    if (b.wants_dx) rmsnorm_write_dx<n>(b, row, here, team, rstd, mean_gx);
+  team.over_rows(b.rows, b.width, [&](std::int64_t row, int width) {
+    const float rstd = width > 0 ? b.rstd[row] : 0;
+    const float mean_gx = rmsnorm_mean_gx<n>(b, row, width, team, rstd, sums > 0 ? team.own_sums(sums) : nullptr);
+    // dx may be dy: each thread writes only the columns that it has read.
+    if (b.wants_dx) rmsnorm_write_dx<n>(b, row, width, team, rstd, mean_gx);
   });
   if (sums > 0) team.write_sums(b.partials, sums);
 }
 
-/// Starts forward with `n` elements an access.
+/// Launches forward with `n` elements to an access.
 template <int n, class X, class Y, class T>
 void rmsnorm_rows(Stream& stream, const RmsNormForward<X, Y, T>& f) {
   const RowsShape shape = rows_shape(f.rows, f.width);
@@ -130,7 +133,7 @@ void rmsnorm_rows_backward(Stream& stream, const RmsNormBackward<X, Dx, Dy, T>& 
   launch(stream, rmsnorm_backward_rows<n, X, Dx, Dy, T>, shape.launch, b, Team{shape.team});
 }
 
-/// dgamma = or += what backward has put into `work`, of block_sums_bytes().
+/// dgamma = or += the partials that backward wrote to `work`, of block_sums_bytes().
 inline void rmsnorm_add_dgamma(Stream& stream, const Grad& dgamma, const Tensor& work, std::int64_t rows, int width) {
   sum_partials(stream, dgamma, static_cast<const float*>(work.raw()),
                static_cast<int>(rows_shape(rows, width, width).launch.blocks.x), width);

@@ -1,6 +1,6 @@
-// Rows of any width: neighbouring threads of a block, a team, share a row. A narrow row has as many lanes of a warp as
-// it has packs of 8, a wide one the whole block. All threads of a block take the same turns, so that they can wait for
-// each other; a team without a row has one of no elements.
+// Rows of any width: neighboring threads of a block, a team, share a row. A narrow row has a lane for each pack of 8,
+// up to a warp; a wide one the whole block. All threads of a block make the same number of iterations, so that they can
+// synchronize; a team without a row gets one of width 0.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace mtl::cuda {
 
-/// Threads of a team for rows of `width` elements: a power of two. It depends on the shape alone.
+/// Threads of a team for rows of `width` elements: a power of two.
 inline int team_size(std::int64_t width) {
   constexpr int kBlock = 256, kWideRow = 2048;
   if (width > kWideRow) return kBlock;
@@ -24,14 +24,14 @@ struct RowsShape {
   LaunchShape launch;
 };
 
-/// Numbers of fp32 before a kernel's own in shared memory: for the sums of teams that are blocks.
+/// Floats at the beginning of shared memory, before a kernel's own: scratch for Team::sum() across a block.
 inline constexpr int kTeamSums = kWarp;
 
-/// A turn for each row. With `sums`, each team has that many numbers of fp32 in shared memory, and blocks are few
-/// enough to add theirs, in which case they take several turns.
+/// A team for each row. With `sums`, each team has that many floats in shared memory, and the blocks, each of which
+/// writes a row of partials, are limited in number, so that a team may have several rows.
 inline RowsShape rows_shape(std::int64_t rows, std::int64_t width, std::int64_t sums = 0) {
   constexpr std::int64_t kThreads = 256, kShared = 96 << 10;
-  constexpr std::int64_t kMostBlocks = 132 * 4;  // of kernels with sums: four for each multiprocessor of an H100
+  constexpr std::int64_t kMostBlocks = 132 * 4;  // with sums: four for each multiprocessor of an H100
   const std::int64_t team = team_size(width), bytes = sums * static_cast<std::int64_t>(sizeof(float));
   std::int64_t teams = std::clamp<std::int64_t>(kShared / std::max<std::int64_t>(bytes, 1), 1, kThreads / team);
   const std::int64_t in_warp = std::max<std::int64_t>(kWarp / team, 1);
@@ -42,12 +42,12 @@ inline RowsShape rows_shape(std::int64_t rows, std::int64_t width, std::int64_t 
            static_cast<unsigned>(teams * team), kTeamSums * sizeof(float) + static_cast<std::size_t>(teams * bytes)}};
 }
 
-/// Bytes of the rows of sums that the blocks write.
+/// Bytes of the partials that the blocks write: a row of `sums` floats each.
 inline std::size_t block_sums_bytes(std::int64_t rows, std::int64_t width, std::int64_t sums) {
   return std::size_t{rows_shape(rows, width, sums).launch.blocks.x} * static_cast<std::size_t>(sums) * sizeof(float);
 }
 
-/// The team of the running thread.
+/// The team of this thread.
 struct Team {
   int size;
 
@@ -55,14 +55,14 @@ struct Team {
   __device__ int in_block() const { return static_cast<int>(threadIdx.x) / size; }
   __device__ int teams() const { return static_cast<int>(blockDim.x) / size; }
 
-  /// The sum over the team's threads, for each of them.
+  /// Returns the sum over the team's threads, to each of them.
   __device__ float sum(float value) const {
     if (size > static_cast<int>(kWarp)) return block_sum(value, shared_memory<float>());
     for (int distance = size / 2; distance > 0; distance /= 2) value += __shfl_xor_sync(kAllLanes, value, distance);
     return value;
   }
 
-  /// body(row, width of it) for each row of this team; width is 0 where none is left.
+  /// body(row, width) for each row of this team; width is 0 past the last row.
   template <class Body>
   __device__ void over_rows(std::int64_t rows, int width, const Body& body) const {
     for (std::int64_t first = std::int64_t{blockIdx.x} * teams(); first < rows;
@@ -72,21 +72,21 @@ struct Team {
     }
   }
 
-  /// body(i) for the elements of a row that this thread takes, `n` at a time: those of the same columns in every row.
+  /// body(i) for each `n` elements of a row that this thread handles: the same columns in every row.
   template <int n, class Body>
   __device__ void over_row(int width, const Body& body) const {
     for (int i = thread() * n; i < width; i += size * n) body(i);
   }
 
-  /// The numbers of this team among those of rows_shape(), `sums` of them.
+  /// This team's `sums` floats of rows_shape().
   __device__ float* own_sums(int sums) const { return shared_memory<float>() + kTeamSums + in_block() * sums; }
-  /// Before the first is added; a thread sees its own columns.
+  /// Zeroes them. Each thread clears the columns that it will add to, so that no barrier is needed.
   template <int n>
   __device__ void clear_sums(int sums, int width) const {
     for (int begin = 0; begin < sums; begin += width)
       over_row<n>(width, [&](int i) { store(own_sums(sums) + begin + i, Pack<n>{}); });
   }
-  /// The last step of a block: adds the sums of its teams into its row of `partials`.
+  /// The last step of a block: adds up its teams' sums and writes its row of `partials`.
   __device__ void write_sums(float* partials, int sums) const {
     write_block_sums(partials, shared_memory<float>() + kTeamSums, teams(), sums);
   }

@@ -1,4 +1,4 @@
-// From the dtypes of a call to the types of a kernel.
+// Maps the dtypes of a call to the types of a kernel.
 #pragma once
 
 #include "device/dtype.h"

@@ -1,5 +1,5 @@
-// The columns of a row shared among a warp; sums and maxima over the threads of a warp or a block, in an order that
-// does not change.
+// Iteration of a warp over the columns of a row; sums and maxima over the threads of a warp or a block, in a fixed
+// order.
 #pragma once
 
 #include "kernels/cuda/platform.h"
@@ -9,14 +9,14 @@ namespace mtl::cuda {
 __device__ inline unsigned lane() { return threadIdx.x % kWarp; }
 __device__ inline unsigned warp_in_block() { return threadIdx.x / kWarp; }
 
-/// body(i) for each n elements of a row that this lane of a warp takes: i, i + 1, ...
+/// body(i) for each `n` elements of a row that this lane handles: i, i + 1, ...
 template <int n, class Body>
 __device__ void over_row(int width, const Body& body) {
   for (int i = static_cast<int>(lane()) * n; i < width; i += static_cast<int>(kWarp) * n) body(i);
 }
 
-/// combine(a, b) over all lanes of the warp; each of them receives the result. combine() must not depend on the order
-/// of its arguments: lanes pass them in both.
+/// Reduces the values of all lanes of the warp by combine(a, b) and returns the result to each. combine() must be
+/// commutative: lanes pass its arguments in either order.
 template <class T, class Combine>
 __device__ T warp_reduce(T value, const Combine& combine) {
 #pragma unroll
@@ -32,7 +32,7 @@ __device__ inline float warp_max(float value) {
   return warp_reduce(value, [](float a, float b) { return fmaxf(a, b); });
 }
 
-/// The same over all threads of the block; `shared` has room for kWarp numbers and is free again when this returns.
+/// The same over all threads of the block; `shared` has room for kWarp values and may be reused at once.
 template <class T, class Combine>
 __device__ T block_reduce(T value, T neutral, T* shared, const Combine& combine) {
   value = warp_reduce(value, combine);
