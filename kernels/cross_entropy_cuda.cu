@@ -1,9 +1,10 @@
-// A block for each row of logits, bound by memory:
+// loss = log(sum exp(z - max)) + max - z[label], dlogits = weight (softmax(z) - onehot(label)). A block for each row of
+// logits, bound by memory:
 //   statistics                read the N V logits once, as a running maximum with its sum
 //   backward                  reads them once and writes dlogits once
-//   forward with backward     reads them once and writes dlogits once: the second pass over a row finds it in the
-//                             second cache, as far as the blocks that run at a time leave it there
-// Accesses are of 16 bytes in rows of any width, but for a few columns at both ends.
+//   forward with backward     reads them once and writes dlogits once: the second pass over a row finds in L2 what the
+//                             blocks that run at the same time leave there
+// Accesses are of 16 bytes in rows of any width, except for a few columns at both ends.
 #include "kernels/cuda.h"
 #include "kernels/cuda/flat.h"
 #include "kernels/cuda/warp.h"
@@ -13,14 +14,14 @@ namespace mtl::cuda {
 namespace {
 
 constexpr unsigned kThreads = 512;
-constexpr unsigned kThreadsOfWhole = 1024;  // few blocks at a time, so that their rows stay in the second cache
+constexpr unsigned kFusedThreads = 1024;  // few blocks at a time, so that their rows stay in L2
 constexpr std::size_t kShared = kWarp * sizeof(double);
 
-/// max and sum of exp(z - max) over some columns; none: -inf and 0.
+/// max and sum of exp(z - max) over some columns; -inf and 0 if there are none.
 struct Running {
   float max = -INFINITY, sum = 0;
 
-  /// The sum as it is with a maximum that is not smaller.
+  /// The sum relative to the maximum `larger` >= max.
   __device__ float sum_below(float larger) const { return max == larger ? sum : sum * expf(max - larger); }
 };
 
@@ -37,7 +38,7 @@ __device__ void add_pack(Running& running, const Pack<n>& z) {
 
 enum class Order { forward, backward };
 
-/// body(column, std::integral_constant<int, m>()) for the columns [0, count) of row `row` that this thread takes: packs
+/// body(column, std::integral_constant<int, m>()) for this thread's share of the columns [0, count) of row `row`: packs
 /// of m = n elements, which begin at a multiple of n of the tensor (rows of `width` elements), and single ones, m = 1,
 /// before the first pack and after the last.
 template <int n, Order order = Order::forward, class Body>
@@ -49,13 +50,13 @@ __device__ void over_columns(std::int64_t row, std::int64_t width, std::int64_t 
     for (std::int64_t i = threadIdx.x; i < first; i += blockDim.x) body(i, std::integral_constant<int, 1>());
     for (std::int64_t i = end + threadIdx.x; i < count; i += blockDim.x) body(i, std::integral_constant<int, 1>());
   };
-  const std::int64_t mine = first + std::int64_t{threadIdx.x} * n;
+  const std::int64_t begin = first + std::int64_t{threadIdx.x} * n;
   if constexpr (order == Order::forward) {
-    for (std::int64_t i = mine; i < end; i += stride) body(i, std::integral_constant<int, n>());
+    for (std::int64_t i = begin; i < end; i += stride) body(i, std::integral_constant<int, n>());
     ends();
   } else {
     ends();
-    for (std::int64_t i = mine + (end - 1 - first) / stride * stride; i >= mine; i -= stride)
+    for (std::int64_t i = begin + (end - 1 - first) / stride * stride; i >= begin; i -= stride)
       if (i < end) body(i, std::integral_constant<int, n>());
   }
 }
@@ -67,12 +68,12 @@ struct RowStats {
 
 template <int n>
 __device__ RowStats stats_of_row(const float* z, std::int64_t row, std::int64_t width, std::int64_t valid) {
-  Running mine;
+  Running running;
   over_columns<n>(row, width, valid,
-                  [&]<int m>(std::int64_t i, std::integral_constant<int, m>) { add_pack<m>(mine, load<m>(z + i)); });
+                  [&]<int m>(std::int64_t i, std::integral_constant<int, m>) { add_pack<m>(running, load<m>(z + i)); });
   const float max =
-      block_reduce(mine.max, -INFINITY, shared_memory<float>(), [](float a, float b) { return fmaxf(a, b); });
-  return {max, static_cast<float>(block_sum(double{mine.sum_below(max)}, shared_memory<double>()))};
+      block_reduce(running.max, -INFINITY, shared_memory<float>(), [](float a, float b) { return fmaxf(a, b); });
+  return {max, static_cast<float>(block_sum(double{running.sum_below(max)}, shared_memory<double>()))};
 }
 
 __device__ inline float target_of(const float* z, std::int64_t label, std::int64_t valid) {
@@ -131,6 +132,7 @@ struct GradientRow {
 
 template <int n, Order order, class T>
 __device__ void write_gradient(const GradientRow<T>& g) {
+  // cross-entropy backward: dlogits = weight (softmax(z) - onehot(label)), 0 in padding
   const float factor = g.weight / g.stats.sum;
   over_columns<n, order>(g.row, g.width, g.width, [&]<int m>(std::int64_t i, std::integral_constant<int, m>) {
     Pack<m> z = load<m>(g.z + i);
@@ -162,9 +164,9 @@ __global__ void find_gradients(T* dlogits, const float* logits, const float* sta
                                                    slice.valid});
 }
 
-/// The gradient goes backward over the row, whose end was read last. dlogits may be logits.
+/// The gradient's pass runs from the row's end, which was read last. dlogits may be logits.
 template <int n, class T>
-__global__ void __launch_bounds__(kThreadsOfWhole, 2)
+__global__ void __launch_bounds__(kFusedThreads, 2)
     find_losses_and_gradients(float* losses, T* dlogits, const float* logits, const std::int32_t* labels,
                               const float* weights, std::int64_t valid, const StepState* state, std::int64_t width) {
   const std::int64_t row = blockIdx.x, begin = row * width, label = labels[row];
@@ -175,13 +177,13 @@ __global__ void __launch_bounds__(kThreadsOfWhole, 2)
                                                     scaled_weight(state, weights[row]), row, width, label, valid});
 }
 
-/// One block: each thread adds losses a block apart, then the threads' sums are added.
+/// One block: each thread adds every blockDim.x-th loss, then the threads' sums are added.
 __global__ void add_losses(double* sum, const float* losses, const float* weights, std::int64_t count,
                            bool accumulate) {
-  double mine = 0;
-  for (std::int64_t i = threadIdx.x; i < count; i += blockDim.x) mine += weights[i] != 0 ? double{losses[i]} : 0;
-  mine = block_sum(mine, shared_memory<double>());
-  if (threadIdx.x == 0) *sum = (accumulate ? *sum : 0) + mine;
+  double total = 0;
+  for (std::int64_t i = threadIdx.x; i < count; i += blockDim.x) total += weights[i] != 0 ? double{losses[i]} : 0;
+  total = block_sum(total, shared_memory<double>());
+  if (threadIdx.x == 0) *sum = (accumulate ? *sum : 0) + total;
 }
 
 }  // namespace
@@ -218,7 +220,7 @@ void cross_entropy_backward(Stream& stream, Tensor dlogits, Tensor logits, Tenso
 void cross_entropy_forward_backward(Stream& stream, Tensor losses, Tensor dlogits, Tensor logits, Tensor labels,
                                     Tensor weights, std::int64_t valid, const StepState* state) {
   const std::int64_t width = logits.size(1);
-  const LaunchShape shape{static_cast<unsigned>(logits.size(0)), kThreadsOfWhole, kShared};
+  const LaunchShape shape{static_cast<unsigned>(logits.size(0)), kFusedThreads, kShared};
   with_float_type(dlogits.dtype(), [&]<class T>(T) {
     with_pack_size(0, {dlogits, logits}, [&]<int n>(std::integral_constant<int, n>) {
       launch(stream, find_losses_and_gradients<n, T>, shape, losses.data<float>(), dlogits.data<T>(),

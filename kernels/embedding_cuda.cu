@@ -1,6 +1,6 @@
-// Forward: a warp for each row, bound by memory (predicted):
+// Forward, out[n] = table[tokens[n]]: a warp for each row, bound by memory (predicted):
 //   tokens     rows of the table and out           2 N C elements
-//   positions  x, twice, and rows of the table     3 N C elements, of which repeated rows come from a cache
+//   positions  x, twice, and rows of the table     3 N C elements; repeated rows of the table are cached
 #include "kernels/cuda.h"
 #include "kernels/cuda/dropout.h"
 #include "kernels/cuda/types.h"
@@ -16,15 +16,15 @@ LaunchShape shape_of(std::int64_t rows) {
   return {static_cast<unsigned>((rows + kRowsInBlock - 1) / kRowsInBlock), kRowsInBlock * kWarp};
 }
 
-/// Rows of a table of T, `held` of them: row rows[n] - first for place n.
+/// A table of `held` rows; place n takes row rows[n] - first.
 template <class T>
 struct Lookup {
-  const T* table;  // null: there is none
+  const T* table;  // null if absent
   const std::int32_t* rows;
   std::int64_t first, held;
   int width;
 
-  /// Null where the table does not hold the row.
+  /// Returns null if the table does not hold the row.
   __device__ const T* operator()(std::int64_t place) const {
     if (table == nullptr) return nullptr;
     const std::int64_t row = rows[place] - first;

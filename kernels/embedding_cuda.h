@@ -1,4 +1,4 @@
-// The places of a scatter-add sorted by the row that each adds to, on the device cuda.
+// Sorts the places of a scatter-add by the table row that each adds to, on the device cuda.
 #pragma once
 
 #include <cstddef>
@@ -13,12 +13,11 @@ namespace mtl::cuda {
 __device__ inline std::int64_t row_of(std::uint64_t key) { return static_cast<std::int64_t>(key >> 32); }
 __device__ inline std::uint32_t place_of(std::uint64_t key) { return static_cast<std::uint32_t>(key); }
 
-/// Sorts the keys of places 0 .. count - 1 by row, places of a row in their order. Place n has row rows[n] - first, and
-/// row `held` if the table does not hold that. Returns the keys, which lie in `work`: sort_work() bytes, 16-byte
-/// aligned.
+/// Sorts the keys of places 0 .. count - 1 by row, stably. Place n has row rows[n] - first, or `held` if that is not in
+/// [0, held). Returns the keys, which lie in `work`: sort_work() bytes, 16-byte aligned.
 const std::uint64_t* sort_places(Stream& stream, void* work, const std::int32_t* rows, std::int64_t first,
                                  std::int64_t held, std::int64_t count);
-/// A multiple of 16.
+/// Bytes of sort_places()' scratch; a multiple of 16.
 std::size_t sort_work(std::int64_t count);
 
 }  // namespace mtl::cuda

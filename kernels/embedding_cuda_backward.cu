@@ -1,7 +1,7 @@
 // Scatter-adds into the rows of a table, without atomics. The places are sorted by row; the places of a row are a run,
 // cut into chunks of 32 from its first place on. A warp sums up to 256 columns of a chunk in the order of its places.
 // The only chunk of a run goes to the table; sums of several chunks go to the scratch, where a second kernel adds them
-// in order. So a row's sum depends on its places alone: not on the rows around it, nor on how the vocabulary is cut.
+// in order. So a row's sum depends only on its places, not on other rows or on how the vocabulary is sharded.
 //
 // Moves the N C elements of dout once (of dx twice, with dropout), two rows of the gradient for each row that has
 // places, and twice as many sums of fp32 as long runs have chunks. Predicted: bound by memory; a run of 4000 places
@@ -29,7 +29,7 @@ struct Scatter {
   int width;
 };
 
-/// The row of sorted place n; -1 beyond the last place.
+/// The row of sorted place n; -1 outside of the places.
 __device__ inline std::int64_t row_at(const Scatter& s, std::int64_t n) {
   return n >= 0 && n < s.count ? row_of(s.sorted[n]) : -1;
 }
@@ -53,8 +53,8 @@ __device__ inline bool begins_chunk(const Scatter& s, std::int64_t row, std::int
   return (n - first_of(s, row, 0, n)) % kChunk == 0;
 }
 
-/// Where the sum of the chunk that begins at sorted place n is stored. Two slots serve kChunk sorted places: there
-/// begin at most one chunk that another of its run follows, and at most one that ends a run of several.
+/// The slot for the sum of the chunk that begins at sorted place n. Two slots suffice for kChunk sorted places: at most
+/// one chunk begins there that another of its run follows, and at most one that ends a run of several.
 __device__ inline float* slot_of(const Scatter& s, std::int64_t n, bool is_last) {
   return s.partials + (n / kChunk * 2 + (is_last ? 0 : 1)) * s.width;
 }
@@ -72,24 +72,24 @@ __device__ int own_column() {
   return static_cast<int>(blockIdx.y * kWarp + lane()) * n;
 }
 
-/// Sums the first `places` of a chunk, lane i holding place i. With dropout, each becomes the masked gradient.
+/// Sums the first `places` of a chunk, lane i holding place i. With dropout, masks their rows of dout, too.
 template <int n, class D>
 __device__ Pack<n> sum_places(D* dout, const HiddenMask& hidden, std::uint32_t own_place, int places, int width) {
-  constexpr int kAhead = 4;  // loads on their way
+  constexpr int kAhead = 4;  // loads in flight
   const int column = own_column<n>();
   Pack<n> sum{};
   for (int first = 0; first < places; first += kAhead) {
-    const int some = column < width ? places - first : 0;
+    const int left = column < width ? places - first : 0;
     std::int64_t place[kAhead];
     Pack<n> in[kAhead];
 #pragma unroll
     for (int k = 0; k < kAhead; ++k) {
       place[k] = __shfl_sync(kAllLanes, own_place, first + k);
-      if (k < some) in[k] = load<n>(dout + place[k] * width + column);
+      if (k < left) in[k] = load<n>(dout + place[k] * width + column);
     }
 #pragma unroll
     for (int k = 0; k < kAhead; ++k) {
-      if (k >= some) break;
+      if (k >= left) break;
       if (hidden.samples != nullptr) {
         const Pack<n> factors = RowMask(hidden, place[k]).template factors<n>(column);
         for (int j = 0; j < n; ++j) in[k][j] *= factors[j];
@@ -101,14 +101,14 @@ __device__ Pack<n> sum_places(D* dout, const HiddenMask& hidden, std::uint32_t o
   return sum;
 }
 
-/// A warp for each sorted place and 32 n columns; those at whose place no chunk begins end.
+/// A warp for each sorted place and 32 n columns; it returns if no chunk begins at its place.
 template <int n, class D>
 __global__ void sum_chunks(D* dout, const __grid_constant__ Scatter s, const __grid_constant__ HiddenMask hidden) {
   const std::int64_t at = std::int64_t{blockIdx.x} * kWarpsInBlock + warp_in_block();
   if (at >= s.count) return;
   const std::int64_t row = row_of(s.sorted[at]);
   const bool held = row < s.held;
-  if (!held && hidden.samples == nullptr) return;  // but with dropout, each place is masked
+  if (!held && hidden.samples == nullptr) return;  // with dropout, each place must be masked
   if (!begins_chunk(s, row, at)) return;
   const std::uint64_t key = at + lane() < s.count ? s.sorted[at + lane()] : ~std::uint64_t{0};
   const int places = warp_sum(row_of(key) == row ? 1 : 0);
@@ -122,7 +122,7 @@ __global__ void sum_chunks(D* dout, const __grid_constant__ Scatter s, const __g
     store(slot_of(s, at, is_last) + column, sum);
 }
 
-/// A warp for every kChunk sorted places and 32 n columns: a run of several chunks begins at one of them at most.
+/// A warp for every kChunk sorted places and 32 n columns: at most one run of several chunks begins there.
 template <int n>
 __global__ void add_chunks(const __grid_constant__ Scatter s) {
   const std::int64_t own = (std::int64_t{blockIdx.x} * kWarpsInBlock + warp_in_block()) * kChunk + lane();
@@ -182,7 +182,8 @@ void embedding_backward(Stream& stream, Tensor work, Grad dtable, Tensor dout, T
 
 void positions_backward(Stream& stream, Tensor work, Grad dtable, Tensor dx, Tensor positions, const Dropout& dropout,
                         const RowMap& rows) {
-  if (!dtable.wanted()) return cuda::positions_forward(stream, dx, positions, {}, dropout, rows);  // the same product
+  // The same product as forward's.
+  if (!dtable.wanted()) return cuda::positions_forward(stream, dx, positions, {}, dropout, rows);
   scatter_add(stream, work, dtable, dx, positions.data<std::int32_t>() + rows.first_row, 0,
               HiddenMask(dropout, rows, dx.size(1)));
 }

@@ -1,9 +1,9 @@
 // A stable radix sort without atomics, 6 bits of the row in a pass of three kernels: each block counts the digits of a
 // tile of keys; one block makes offsets of the counts, by digit, then by tile; each block moves the keys of its tile.
-// A thread has neighbouring keys and counters of its own, so equal digits keep their order.
+// A thread has consecutive keys and counters of its own, so equal digits keep their order.
 //
-// A pass reads the N keys of 8 bytes twice and writes them once. Predicted: bound by the launches, 2 or 3 passes of
-// about 10 us for a vocabulary or fewer positions.
+// A pass reads the N keys of 8 bytes twice and writes them once. Predicted: bound by the launches, passes of about
+// 10 us: 3 for the rows of a vocabulary, 2 for positions.
 #include <algorithm>
 #include <bit>
 
@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kDigitBits = 6, kDigits = 1 << kDigitBits;
 constexpr int kThreads = 128, kKeysOfThread = 8, kTile = kThreads * kKeysOfThread;
-constexpr int kPitch = kThreads + 1;  // of the counters (digit, thread): neighbours in both lie in different banks
+constexpr int kPitch = kThreads + 1;  // of the counters (digit, thread): neighbors in both lie in different banks
 constexpr std::size_t kShared = kDigits * kPitch * sizeof(std::uint32_t);
 
 std::int64_t tiles_of(std::int64_t count) { return (count + kTile - 1) / kTile; }
@@ -66,7 +66,7 @@ __global__ void count_digits(Pass pass) {
   pass.counts[threadIdx.x * gridDim.x + blockIdx.x] = sum;
 }
 
-/// One block: each count becomes the sum of those before it.
+/// One block: exclusive prefix sums of the counts, in place.
 __global__ void sum_counts_before(std::uint32_t* counts, std::int64_t count) {
   auto* sums = shared_memory<std::uint32_t>();
   const std::int64_t strip = (count + blockDim.x - 1) / blockDim.x, begin = threadIdx.x * strip;
@@ -91,7 +91,7 @@ __global__ void sum_counts_before(std::uint32_t* counts, std::int64_t count) {
 
 __global__ void move_keys(Pass pass) {
   std::uint32_t* counters = count_keys(pass);
-  if (threadIdx.x < kDigits) {  // a thread for each digit: counts become places in `sorted`
+  if (threadIdx.x < kDigits) {  // a thread for each digit: counts become offsets in `sorted`
     std::uint32_t next = pass.counts[threadIdx.x * gridDim.x + blockIdx.x];
     std::uint32_t* of_threads = counters + static_cast<int>(threadIdx.x) * kPitch;
 #pragma unroll 8

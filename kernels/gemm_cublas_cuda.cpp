@@ -11,11 +11,11 @@ namespace mtl::cuda {
 
 namespace {
 
-/// Products that have these in common share a plan.
+/// Products with equal keys share a plan.
 using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, bool, bool, bool, DType, DType, cublasLtEpilogue_t,
                        std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t, bool>;
 
-/// The smallest alignment of what an epilogue reads or writes besides C.
+/// The smallest alignment of an epilogue's operands other than C.
 std::uint32_t epilogue_alignment(const FusedEpilogue& epilogue) {
   return std::min({alignment_of(epilogue.bias), alignment_of(epilogue.aux), alignment_of(epilogue.dbias)});
 }
@@ -54,9 +54,8 @@ const char* epilogue_name(cublasLtEpilogue_t epilogue) {
   }
 }
 
-/// The same as a text for Choices: "gemm 768x3072x1024 nt bfloat16 -> bfloat16, bias, gelu, aligned to 256 256 256
-/// 256".
-std::string text_of(const Product& p, const FusedEpilogue& epilogue, bool tf32) {
+/// The same as a key of Choices: "gemm 768x3072x1024 nt bfloat16 -> bfloat16, bias, gelu, aligned to 256 256 256 256".
+std::string choices_key(const Product& p, const FusedEpilogue& epilogue, bool tf32) {
   return cat("gemm ", p.m(), "x", p.n(), "x", p.k(), " ", p.a.transposed ? "t" : "n", p.b.transposed ? "t" : "n", " ",
              tf32 && p.a.tensor.dtype() == DType::f32 ? "tf32" : name_of(p.a.tensor.dtype()), " -> ",
              name_of(p.c.dtype()), p.accumulate ? ", accumulated" : "", epilogue_name(epilogue_of(epilogue)),
@@ -64,7 +63,7 @@ std::string text_of(const Product& p, const FusedEpilogue& epilogue, bool tf32) 
              epilogue_alignment(epilogue));
 }
 
-/// Memory for one measurement, outside of the run's plan; empty where the GPU has none left.
+/// Memory for one measurement, outside of the run's plan; null if the GPU has none left.
 class Temporary {
  public:
   explicit Temporary(std::size_t bytes) {
@@ -84,9 +83,9 @@ class Temporary {
   std::byte* memory_ = nullptr;
 };
 
-constexpr const char* kApart = "apart";  // the choice of an epilogue after the product
+constexpr const char* kUnfused = "apart";  // in Choices: the epilogue runs after the product
 
-/// The library as a stream keeps it.
+/// The library and its plans, which a stream keeps.
 class Library : public StreamCache {
  public:
   bool multiply(Stream& stream, const Tensor& workspace, const Product& product, const FusedEpilogue& epilogue) {
@@ -104,35 +103,35 @@ class Library : public StreamCache {
     return at->second;
   }
 
-  /// Takes the known choice where the library accepts it, otherwise the fastest of the library's suggestions.
+  /// Adopts the known choice if the library accepts it, otherwise the fastest of the library's suggestions.
   void choose(GemmPlan& plan, Stream& stream, const Tensor& workspace, const Product& product,
               const FusedEpilogue& epilogue) {
-    const std::string key = text_of(product, epilogue, stream.tf32());
+    const std::string key = choices_key(product, epilogue, stream.tf32());
     if (use(plan, stream.choices().find(key).value_or(""), epilogue)) return;
     const std::vector<cublasLtMatmulAlgo_t> algorithms = plan.find_algorithms(product, kSuggestions);
-    if (algorithms.empty() || !suits(epilogue)) return;
+    if (algorithms.empty() || !is_supported(epilogue)) return;
     std::vector<std::string> candidates;
     for (const cublasLtMatmulAlgo_t& algorithm : algorithms) {
       const std::string text = plan.describe(algorithm).text();
       if (use(plan, text, epilogue)) candidates.push_back(text);
     }
-    if (candidates.empty()) return plan.use(algorithms.front());  // the text does not say all: it cannot be kept
-    if (epilogue.apart) candidates.emplace_back(kApart);
+    if (candidates.empty()) return plan.use(algorithms.front());  // its text does not restore it, so it cannot be kept
+    if (epilogue.launch_unfused) candidates.emplace_back(kUnfused);
     const bool waits = !stream.is_captured();
-    const Temporary temporary(waits && product.accumulate ? product.c.bytes() : 0);  // C is not added to twice
+    const Temporary temporary(waits && product.accumulate ? product.c.bytes() : 0);  // measuring must not add to C
     void* d = product.accumulate ? temporary.memory() : product.c.raw();
     if (!waits || d == nullptr) candidates.resize(1);  // cannot be measured
     const std::string best = stream.choices().choose(key, candidates, [&](const std::string& candidate) {
-      if (candidate == kApart) return seconds_apart(stream, workspace, product, epilogue, d);
+      if (candidate == kUnfused) return unfused_seconds(stream, workspace, product, epilogue, d);
       use(plan, candidate, epilogue);
       return seconds_of(stream, [&] { plan.run(stream, workspace, product, epilogue, d); });
     });
     use(plan, best, epilogue);
   }
 
-  /// False where the choice is not one for the product.
+  /// Adopts a choice. Returns false if it does not apply to the product.
   static bool use(GemmPlan& plan, const std::string& choice, const FusedEpilogue& epilogue) {
-    if (choice == kApart && epilogue.apart) {
+    if (choice == kUnfused && epilogue.launch_unfused) {
       plan.use_none();
       return true;
     }
@@ -140,16 +139,18 @@ class Library : public StreamCache {
     return algorithm && plan.use(*algorithm);
   }
 
-  double seconds_apart(Stream& stream, const Tensor& workspace, const Product& product, const FusedEpilogue& epilogue,
-                       void* d) {
+  double unfused_seconds(Stream& stream, const Tensor& workspace, const Product& product, const FusedEpilogue& epilogue,
+                         void* d) {
     GemmPlan& plain = find(stream, workspace, product, {});
     if (!plain.has_algorithm()) return std::numeric_limits<double>::infinity();
     return seconds_of(stream, [&] { plain.run(stream, workspace, product, {}, d); }) +
-           seconds_of(stream, epilogue.apart);
+           seconds_of(stream, epilogue.launch_unfused);
   }
 
-  /// cuBLASLt wants rows of aux that are multiples of 8 elements.
-  static bool suits(const FusedEpilogue& epilogue) { return !epilogue.aux.exists() || epilogue.aux.size(-1) % 8 == 0; }
+  /// cuBLASLt requires rows of aux to be multiples of 8 elements.
+  static bool is_supported(const FusedEpilogue& epilogue) {
+    return !epilogue.aux.exists() || epilogue.aux.size(-1) % 8 == 0;
+  }
 
   static constexpr int kSuggestions = 8;
   CublasLtSession session_;

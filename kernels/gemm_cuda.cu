@@ -1,5 +1,5 @@
-// Products by cuBLASLt, with the epilogues that it has, the gradient of the bias included, where they are measured to
-// be faster than a kernel after the product. These kernels are here, bound by memory: an epilogue reads the products
+// C = or += op(A) op(B) by cuBLASLt, with its fused epilogues, the bias gradient included, where they are measured to
+// be faster than a kernel after the product. Those kernels are here, bound by memory: an epilogue reads the products
 // and writes C (and aux) once, 2 or 3 M N elements; the bias gradient reads dy once.
 #include "kernels/cuda/activation.h"
 #include "kernels/cuda/column_sums.h"
@@ -10,16 +10,16 @@ namespace mtl::cuda {
 
 namespace {
 
-/// Operands of an epilogue over `count` elements of rows of `width`. P: of the products; T: of the others, which are
-/// null where they are left out.
+/// Operands of an epilogue over `count` elements in rows of `width`. P: dtype of the products; T: of the others, which
+/// are null if absent.
 template <class P, class T>
 struct Finish {
   const P* products;
   T* c;
   bool accumulate;
   const T* bias;
-  T* kept;          // forward: written, then read by the function
-  const T* before;  // backward: read by the derivative
+  T* aux_out;       // forward: written, then read by the activation
+  const T* aux_in;  // backward: read by its derivative
   Activation activation;
   std::int64_t count, width;
 };
@@ -36,30 +36,30 @@ __global__ void finish_elements(const __grid_constant__ Finish<P, T> f) {
       const Pack<n> bias = load<n>(f.bias + i % f.width);
       for (int j = 0; j < n; ++j) x[j] += bias[j];
     }
-    if (f.kept != nullptr) {
-      store(f.kept + i, x);
+    if (f.aux_out != nullptr) {
+      store(f.aux_out + i, x);
       for (int j = 0; j < n; ++j) x[j] = activate(f.activation, to_float(from_float<T>(x[j])));  // as backward reads it
     }
-    if (f.before != nullptr) {
-      const Pack<n> before = load<n>(f.before + i);
-      for (int j = 0; j < n; ++j) x[j] *= activation_derivative(f.activation, before[j]);
+    if (f.aux_in != nullptr) {
+      const Pack<n> aux = load<n>(f.aux_in + i);
+      for (int j = 0; j < n; ++j) x[j] *= activation_derivative(f.activation, aux[j]);
     }
     store(f.c + i, x);
   }
 }
 
-/// C = (C +) the products, then the epilogue.
+/// C = or += the products, then the epilogue.
 void finish(Stream& stream, const Tensor& c, bool accumulate, const Epilogue& epilogue, const Tensor& products) {
   const std::int64_t width = c.size(-1);
   const bool forward = epilogue.act == Epilogue::Act::forward, backward = epilogue.act == Epilogue::Act::backward;
   const auto run = [&]<class P, class T>(P, T) {
-    const auto of = [](const Tensor& tensor, bool used) { return used ? tensor.data<T>() : nullptr; };
+    const auto data_if = [](const Tensor& tensor, bool used) { return used ? tensor.data<T>() : nullptr; };
     const Finish<P, T> operands{products.data<P>(),
                                 c.data<T>(),
                                 accumulate,
-                                of(epilogue.bias, epilogue.bias.exists()),
-                                of(epilogue.aux, forward),
-                                of(epilogue.aux, backward),
+                                data_if(epilogue.bias, epilogue.bias.exists()),
+                                data_if(epilogue.aux, forward),
+                                data_if(epilogue.aux, backward),
                                 epilogue.activation,
                                 c.numel(),
                                 width};
@@ -75,7 +75,7 @@ void finish(Stream& stream, const Tensor& c, bool accumulate, const Epilogue& ep
   });
 }
 
-/// The rows of dy shared among blocks: each sums a stretch of columns over every `row_blocks`-th group of rows.
+/// The grid over dy: each block sums kColumns columns over every `row_blocks`-th group of kWarps rows.
 struct BiasShape {
   static constexpr unsigned kWarps = 8;
   static constexpr std::int64_t kColumns = 8 * kWarp;  // of a block, 8 a lane
@@ -83,12 +83,12 @@ struct BiasShape {
   BiasShape(std::int64_t rows, std::int64_t width) {
     constexpr std::int64_t kBlocks = 132 * 4, kRowsOfWarp = 8;
     columns = static_cast<unsigned>((width + kColumns - 1) / kColumns);
-    const std::int64_t wanted = std::max<std::int64_t>(1, kBlocks / columns);
-    row_blocks = static_cast<unsigned>(std::min(wanted, (rows + kWarps * kRowsOfWarp - 1) / (kWarps * kRowsOfWarp)));
+    const std::int64_t most = std::max<std::int64_t>(1, kBlocks / columns);
+    row_blocks = static_cast<unsigned>(std::min(most, (rows + kWarps * kRowsOfWarp - 1) / (kWarps * kRowsOfWarp)));
   }
 };
 
-/// partials (row_blocks, width) = sums over rows. `wide`: 8 neighbouring columns are one access.
+/// partials (row_blocks, width) = sums over rows. `wide`: 8 neighboring columns are one access.
 template <bool wide, class T>
 __global__ void sum_columns(float* partials, const T* dy, std::int64_t rows, std::int64_t width) {
   constexpr int n = 8;
@@ -110,14 +110,14 @@ __global__ void sum_columns(float* partials, const T* dy, std::int64_t rows, std
   float* shared = shared_memory<float>();  // (warps, columns of the block)
   for (int j = 0; j < n; ++j) shared[static_cast<int>(threadIdx.x) * n + j] = sum[j];
   __syncthreads();
-  const std::int64_t mine = std::int64_t{blockIdx.x} * BiasShape::kColumns + threadIdx.x;
-  if (threadIdx.x >= BiasShape::kColumns || mine >= width) return;
+  const std::int64_t own_column = std::int64_t{blockIdx.x} * BiasShape::kColumns + threadIdx.x;
+  if (threadIdx.x >= BiasShape::kColumns || own_column >= width) return;
   float total = 0;
   for (unsigned w = 0; w < BiasShape::kWarps; ++w) total += shared[w * BiasShape::kColumns + threadIdx.x];
-  partials[std::int64_t{blockIdx.y} * width + mine] = total;
+  partials[std::int64_t{blockIdx.y} * width + own_column] = total;
 }
 
-/// `partials` (row_blocks, width); returns row_blocks.
+/// Writes `partials` (row_blocks, width); returns row_blocks.
 int sum_blocks_of_rows(Stream& stream, float* partials, const Tensor& dy) {
   const std::int64_t rows = dy.row_count(), width = dy.size(-1);
   const BiasShape shape(rows, width);
@@ -146,8 +146,8 @@ std::size_t sum_bias_gradient_work(const Tensor& dy) {
 /// True if cuBLASLt can write C: it has no products of bf16 into f16, or of f32 into 16 bits.
 bool is_direct(const Tensor& c, const Tensor& a) { return c.dtype() == a.dtype() || c.dtype() == DType::f32; }
 
-/// Where the parts of a product's scratch begin: cuBLASLt's area; fp32 products that are rounded into C afterwards; a
-/// bias gradient that is added to the old one afterwards. Then the end.
+/// Offsets in a product's scratch, in bytes, after cuBLASLt's area: fp32 products that are rounded into C afterwards; a
+/// bias gradient that is added to the old one afterwards; the end.
 struct Areas {
   std::size_t products = kGemmWorkspace, sums, end;
   Areas(const Tensor& c, const Operand& a, const Grad& dbias) {
@@ -163,13 +163,13 @@ Tensor floats_at(const Tensor& work, std::size_t offset, const Shape& shape) {
   return {static_cast<std::byte*>(work.raw()) + offset, DType::f32, shape};
 }
 
-/// The bias gradient by cuBLASLt's epilogue, which does not add it to the old one: where it must be added, or has
-/// another dtype than C, it goes through `sums`. False where it would be rounded on that way, or is faster apart.
+/// The product with the bias gradient by cuBLASLt's epilogue, which overwrites it: to accumulate, or for another dtype
+/// than C's, it goes through `sums`. Returns false, computing nothing, if that rounds it, or if unfused is faster.
 bool multiply_with_bias_gradient(Stream& stream, const Tensor& work, const Product& product, const Grad& dbias,
                                  const Tensor& sums) {
   const bool direct = dbias.mode == GradMode::overwrite && dbias.tensor.dtype() == product.c.dtype();
   if (!direct && product.c.dtype() != DType::f32) return false;
-  const FusedEpilogue fused{.dbias = direct ? dbias.tensor : sums, .apart = [&] {
+  const FusedEpilogue fused{.dbias = direct ? dbias.tensor : sums, .launch_unfused = [&] {
                               sum_blocks_of_rows(stream, static_cast<float*>(work.raw()), product.a.tensor);
                             }};
   if (!multiply(stream, work.flat(0, kGemmWorkspace), product, fused)) return false;
@@ -177,18 +177,18 @@ bool multiply_with_bias_gradient(Stream& stream, const Tensor& work, const Produ
   return true;
 }
 
-/// A product without bias and activation, and the bias gradient where it is wanted.
+/// A product without bias and activation, and the bias gradient if wanted.
 void multiply_plain(Stream& stream, const Tensor& work, const Product& product, const Grad& dbias, const Tensor& sums) {
   if (dbias.wanted() && multiply_with_bias_gradient(stream, work, product, dbias, sums)) return;
   multiply(stream, work.flat(0, kGemmWorkspace), product, {});
   if (dbias.wanted()) sum_bias_gradient(stream, work, dbias, product.a.tensor);
 }
 
-/// Bias and activation with the product; false where cuBLASLt does not have them, or they are faster apart.
+/// The product with bias and activation; returns false, computing nothing, if cuBLASLt lacks them or unfused is faster.
 bool multiply_with_epilogue(Stream& stream, const Tensor& work, const Product& product, const Epilogue& epilogue) {
   if (epilogue.act != Epilogue::Act::none && epilogue.activation != Activation::gelu_tanh) return false;
   return multiply(stream, work.flat(0, kGemmWorkspace), product,
-                  {.bias = epilogue.bias, .act = epilogue.act, .aux = epilogue.aux, .apart = [&] {
+                  {.bias = epilogue.bias, .act = epilogue.act, .aux = epilogue.aux, .launch_unfused = [&] {
                      finish(stream, product.c, false, epilogue, product.c);
                    }});
 }

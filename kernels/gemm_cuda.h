@@ -1,4 +1,4 @@
-// The parts of the matrix product on the device cuda: cuBLASLt multiplies, and kernels of ours finish what it cannot.
+// Parts of the matrix product on the device cuda: cuBLASLt multiplies; our kernels apply the epilogues that it lacks.
 #pragma once
 
 #include <functional>
@@ -17,25 +17,25 @@ struct FusedEpilogue {
   Epilogue::Act act = Epilogue::Act::none;
   Tensor aux{};
   Tensor dbias{};
-  /// Gives the stream the kernels that would apply the epilogue after a plain product. They may run before the product,
-  /// several times, to be measured, and may write only what the product writes, and the workspace.
-  std::function<void()> apart{};
+  /// Launches the kernels that would apply the epilogue after a plain product. To be measured, they may run before the
+  /// product, several times; they may write only what the product writes, and the workspace.
+  std::function<void()> launch_unfused{};
 };
 
 /// The area that cuBLASLt may use, in bytes; part of every product's scratch.
 inline constexpr std::size_t kGemmWorkspace = std::size_t{32} << 20;
 
-/// By cuBLASLt. A and B have one dtype, C that or f32. Without an epilogue every product has an algorithm; with one,
-/// returns false and computes nothing where the library has none, or `apart` is faster. Throws Error when the library
-/// is missing or fails.
+/// Multiplies by cuBLASLt. A and B have one dtype, C that or f32. With an epilogue, returns false and computes nothing
+/// if the library has no algorithm for it, or a plain product and `launch_unfused` are faster. Throws Error if the
+/// library is missing or fails, or has no algorithm for a plain product.
 ///
 /// The first product of a shape chooses the algorithm: the one that the stream's Choices name, if the library accepts
-/// it; otherwise the fastest of those that the library suggests, each measured, which is added to the Choices.
+/// it; otherwise the fastest of the library's suggestions, each measured, which is added to the Choices.
 /// Measuring waits for the stream and overwrites C alone; a product that accumulates takes a buffer as large as C for
 /// it. While the stream is captured, or without such a buffer, the library's first suggestion is taken.
 bool multiply(Stream& stream, Tensor workspace, const Product& product, const FusedEpilogue& epilogue);
 
-/// "cuBLASLt 130100". Throws Error when the library is missing.
+/// "cuBLASLt 130100". Throws Error if the library is missing.
 std::string product_library();
 
 }  // namespace mtl::cuda

@@ -30,11 +30,11 @@ cudaDataType_t cuda_type(DType dtype) {
 
 }  // namespace
 
-CublasLtSession::CublasLtSession() { expect_success(lt.create(&handle), "its start on this GPU"); }
+CublasLtSession::CublasLtSession() { expect_success(lt.create(&handle), "initialization on this GPU"); }
 CublasLtSession::~CublasLtSession() { lt.destroy(handle); }
 
 void CublasLtSession::expect_success(cublasStatus_t status, const char* what) const {
-  require(status == CUBLAS_STATUS_SUCCESS, "cuBLASLt: ", what, " failed: ", lt.text_of(status), " (status ",
+  require(status == CUBLAS_STATUS_SUCCESS, "cuBLASLt: ", what, " failed: ", lt.status_text(status), " (status ",
           static_cast<int>(status), ")");
 }
 
@@ -57,7 +57,7 @@ GemmPlan::GemmPlan(const CublasLtSession& session, const Product& product, const
       compute_(tf32 && product.a.tensor.dtype() == DType::f32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F),
       operand_type_(cuda_type(product.a.tensor.dtype())),
       out_type_(cuda_type(product.c.dtype())) {
-  session_.expect_success(session_.lt.create_desc(&desc_, compute_, CUDA_R_32F), "a descriptor");
+  session_.expect_success(session_.lt.create_desc(&desc_, compute_, CUDA_R_32F), "creating a descriptor");
   set(CUBLASLT_MATMUL_DESC_TRANSA, product.b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(CUBLASLT_MATMUL_DESC_TRANSB, product.a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
   set_epilogue(epilogue);
@@ -73,7 +73,8 @@ GemmPlan::~GemmPlan() {
 
 template <class T>
 void GemmPlan::set(cublasLtMatmulDescAttributes_t attribute, T value) {
-  session_.expect_success(session_.lt.set_desc(desc_, attribute, &value, sizeof(value)), "a descriptor's attribute");
+  session_.expect_success(session_.lt.set_desc(desc_, attribute, &value, sizeof(value)),
+                          "setting a descriptor's attribute");
 }
 
 /// Bias, its gradient and aux have C's dtype, which is cuBLASLt's default.
@@ -90,17 +91,17 @@ cublasLtMatrixLayout_t GemmPlan::layout(const Tensor& matrix) const {
   cublasLtMatrixLayout_t out = nullptr;
   const auto rows = static_cast<std::uint64_t>(matrix.size(1)), columns = static_cast<std::uint64_t>(matrix.size(0));
   session_.expect_success(session_.lt.create_layout(&out, cuda_type(matrix.dtype()), rows, columns, matrix.size(1)),
-                          "a layout");
+                          "creating a layout");
   return out;
 }
 
 std::vector<cublasLtMatmulAlgo_t> GemmPlan::find_algorithms(const Product& product, int most) const {
   const CublasLt& lt = session_.lt;
   cublasLtMatmulPreference_t preference = nullptr;
-  session_.expect_success(lt.create_preference(&preference), "a preference");
+  session_.expect_success(lt.create_preference(&preference), "creating a preference");
   const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
     session_.expect_success(lt.set_preference(preference, attribute, &value, sizeof(value)),
-                            "a preference's attribute");
+                            "setting a preference's attribute");
   };
   prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{kGemmWorkspace});
   prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, kReductions);
@@ -123,7 +124,7 @@ std::vector<cublasLtMatmulAlgo_t> GemmPlan::find_algorithms(const Product& produ
 }
 
 GemmAlgorithm GemmPlan::describe(const cublasLtMatmulAlgo_t& algorithm) const {
-  // An attribute that this version of the library does not have counts as 0.
+  // An attribute that this version of the library lacks counts as 0.
   const auto get = [&](cublasLtMatmulAlgoConfigAttributes_t name, std::size_t bytes) {
     int value = 0;  // little-endian: two bytes fill the lower half
     std::size_t written = 0;
@@ -168,7 +169,7 @@ void GemmPlan::run(Stream& stream, const Tensor& workspace, const Product& produ
   session_.expect_success(session_.lt.matmul(session_.handle, desc_, &alpha, product.b.tensor.raw(), first_,
                                              product.a.tensor.raw(), second_, &beta, product.c.raw(), out_, d, out_,
                                              &algorithm_, workspace.raw(), workspace.bytes(), stream.handle()),
-                          "a product");
+                          "multiplying");
 }
 
 }  // namespace mtl::cuda

@@ -1,8 +1,8 @@
-// One kind of product as cuBLASLt is asked for it: descriptors, and the algorithm.
+// cuBLASLt's descriptors and algorithm for one kind of product.
 //
-// cuBLASLt's matrices are stored by columns, ours by rows: it computes C^T (N, M) = op(B)^T op(A)^T, where a matrix of
-// ours is, without a move, its own transpose. So B is its first operand, N its number of rows, and a bias of N elements
-// is added to each of its columns. The bias gradient, M elements, is a sum over A, its second operand.
+// cuBLASLt's matrices are column-major, ours row-major: it computes C^T (N, M) = op(B)^T op(A)^T, reading each of our
+// matrices as its transpose. So B is its first operand, N its number of rows, and a bias of N elements is added to each
+// of its columns. The bias gradient, M elements, is a sum over A, its second operand.
 #pragma once
 
 #include <vector>
@@ -13,39 +13,39 @@
 
 namespace mtl::cuda {
 
-/// The library, opened, on the current GPU.
+/// The loaded library and its handle for the current GPU.
 struct CublasLtSession {
   CublasLt lt{};
   cublasLtHandle_t handle = nullptr;
   CublasLtSession();
   ~CublasLtSession();
   CublasLtSession(const CublasLtSession&) = delete;
-  /// Throws Error with the library's text.
+  /// Throws Error with the library's text unless `status` is success.
   void expect_success(cublasStatus_t status, const char* what) const;
 };
 
-/// The alignment of an address, as far as algorithms care; 256 without a tensor.
+/// The alignment of the tensor's address in bytes, at most 256; 256 if the tensor is absent.
 std::uint32_t alignment_of(const Tensor& tensor);
 cublasLtEpilogue_t epilogue_of(const FusedEpilogue& epilogue);
 
 class GemmPlan {
  public:
-  /// `product` and `epilogue` are the first of their kind; tf32: products of fp32 round their operands to it.
+  /// `product` and `epilogue` represent all of their kind. With `tf32`, products of fp32 round their operands to TF32.
   GemmPlan(const CublasLtSession& session, const Product& product, const FusedEpilogue& epilogue, bool tf32);
   ~GemmPlan();
   GemmPlan(const GemmPlan&) = delete;
 
-  /// The library's best algorithms by its own estimate, best first; none where it has no such product or epilogue.
+  /// At most `most` algorithms, best first by the library's estimate; none if it lacks the product or the epilogue.
   std::vector<cublasLtMatmulAlgo_t> find_algorithms(const Product& product, int most) const;
   GemmAlgorithm describe(const cublasLtMatmulAlgo_t& algorithm) const;
-  /// Takes this algorithm. False, and no change, where the library refuses it for the product, or it needs more
-  /// workspace than there is, or sums in C's dtype.
+  /// Adopts this algorithm. Returns false, without a change, if the library refuses it for the product, or if it needs
+  /// more than kGemmWorkspace or sums in C's dtype.
   bool use(const GemmAlgorithm& algorithm);
   void use(const cublasLtMatmulAlgo_t& algorithm);
   void use_none() { has_algorithm_ = false; }
   bool has_algorithm() const { return has_algorithm_; }
 
-  /// Computes into `d`, which is the product's C or has its shape, dtype and alignment; C itself is only read then.
+  /// Computes into `d`: the product's C, or memory of its shape, dtype and alignment; C is then only read.
   void run(Stream& stream, const Tensor& workspace, const Product& product, const FusedEpilogue& epilogue, void* d);
 
  private:

@@ -1,5 +1,5 @@
-// cuBLASLt. The library is opened at the first product: it has half a gigabyte, and a program that uses only the cpu
-// must start without it. tests/cuda_on_cpu has a file of this name that emulates the library.
+// cuBLASLt, loaded at the first product: it takes half a gigabyte, and a program that uses only the cpu must start
+// without it. tests/cuda_on_cpu has a header of the same name that emulates the library.
 #pragma once
 
 #include <cublasLt.h>
@@ -9,14 +9,14 @@
 
 namespace mtl::cuda {
 
-/// The library and the functions in use.
+/// The library and its functions that are used.
 struct CublasLt {
   CudaLibrary library{
       {cat("libcublasLt.so.", CUBLAS_VER_MAJOR)},
       "multiplies matrices on the GPU",
       cat("install cuBLAS ", CUBLAS_VER_MAJOR, " or add its folder to LD_LIBRARY_PATH, or choose --device cpu")};
   decltype(&::cublasLtGetVersion) version = library["cublasLtGetVersion"];
-  decltype(&::cublasLtGetStatusString) text_of = library["cublasLtGetStatusString"];
+  decltype(&::cublasLtGetStatusString) status_text = library["cublasLtGetStatusString"];
   decltype(&::cublasLtCreate) create = library["cublasLtCreate"];
   decltype(&::cublasLtDestroy) destroy = library["cublasLtDestroy"];
   decltype(&::cublasLtMatmul) matmul = library["cublasLtMatmul"];

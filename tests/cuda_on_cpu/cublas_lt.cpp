@@ -137,7 +137,7 @@ namespace mtl::cuda {
 using namespace emulated;
 
 std::size_t CublasLt::version() { return 130000; }
-const char* CublasLt::text_of(cublasStatus_t) { return "refused by the emulated library"; }
+const char* CublasLt::status_text(cublasStatus_t) { return "refused by the emulated library"; }
 cublasStatus_t CublasLt::create(cublasLtHandle_t* handle) {
   *handle = new Handle;
   return CUBLAS_STATUS_SUCCESS;

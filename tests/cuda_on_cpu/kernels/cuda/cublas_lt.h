@@ -76,7 +76,7 @@ namespace mtl::cuda {
 
 struct CublasLt {
   static std::size_t version();
-  static const char* text_of(cublasStatus_t status);
+  static const char* status_text(cublasStatus_t status);
   static cublasStatus_t create(cublasLtHandle_t* handle);
   static cublasStatus_t destroy(cublasLtHandle_t handle);
   static cublasStatus_t matmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void* alpha, const void* a,
