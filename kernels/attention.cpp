@@ -13,7 +13,7 @@ Shape out_shape(const AttentionSizes& sizes) {
 }
 Shape logsumexp_shape(const AttentionSizes& sizes) { return {sizes.batch, sizes.groups * sizes.heads, sizes.queries}; }
 
-/// Scores of one head's causal part that the window masks: position p sees its `window` last keys, not all p + 1.
+/// The number of one head's causal scores that the window masks: position p sees its last `window` keys, not all p + 1.
 double scores_beyond(std::int64_t window, const AttentionSizes& sizes) {
   const std::int64_t last = sizes.keys - window, first = std::max<std::int64_t>(1, last - sizes.queries + 1);
   if (window == 0 || last <= 0) return 0;
@@ -29,10 +29,10 @@ double forward_flops(const AttentionSizes& sizes, std::int64_t window) {
 
 double bytes_of(const Qkv& qkv) { return static_cast<double>(qkv.q.bytes() + qkv.k.bytes() + qkv.v.bytes()); }
 
-/// Keys, or values, for these queries.
+/// Checks keys, or values, for these queries.
 void check_keys(const char* what, const HeadSlice& keys, const HeadSlice& q) {
   check_slice(what, keys);
-  require(keys.count == 1, what, ": one head of each group is read, got ", keys.count);
+  require(keys.count == 1, what, ": expected one head per group, got ", keys.count);
   const Tensor& t = keys.tensor;
   expect_tensor(what, t, q.tensor.dtype(),
                 {q.tensor.size(0), t.size(1), q.tensor.size(2), t.size(3), q.tensor.size(4)});
@@ -45,7 +45,7 @@ void check_qkv(const Qkv& qkv) {
   expect_tensor("attention: v, laid out like k", qkv.v.tensor, qkv.k.tensor.dtype(), qkv.k.tensor.shape());
 }
 
-/// All positions of the sequences are queries and keys.
+/// Throws unless all positions of the sequences are queries and keys.
 void check_whole(const char* what, const AttentionInput& in, const AttentionSizes& sizes) {
   require(!in.past.exists() && in.rows.first_row == 0 && sizes.queries == in.qkv.k.tensor.size(1), "attention: ", what,
           " needs whole sequences, got ", sizes.queries, " queries from position ", in.rows.first_row, ", ",
@@ -60,8 +60,8 @@ void check_dropout(const AttentionInput& in, const AttentionSizes& sizes) {
           " keeps nothing at a resolution of 1 / 256");
   check_whole("dropout", in, sizes);
   expect_tensor("attention: samples", in.rows.samples, DType::i64, {sizes.batch});
-  require(in.rows.seq_length == sizes.queries, "attention: samples of ", in.rows.seq_length, " positions, ",
-          sizes.queries, " are given");
+  require(in.rows.seq_length == sizes.queries, "attention: rows.seq_length is ", in.rows.seq_length, ", expected ",
+          sizes.queries, ", the number of queries");
 }
 
 AttentionSizes checked_sizes(const AttentionInput& in) {
@@ -75,8 +75,8 @@ AttentionSizes checked_sizes(const AttentionInput& in) {
           in.rows.first_row, " to ", in.rows.first_row + sizes.queries, " are not within ", keys, " keys");
   if (in.past.exists()) {
     expect_tensor("attention: past", in.past, DType::i32, {sizes.batch});
-    require(in.rows.first_row == 0, "attention: past places the queries, and rows does too");
-    require(!in.document_start.exists(), "attention: past does not go with documents");
+    require(in.rows.first_row == 0, "attention: rows.first_row must be 0 with past, got ", in.rows.first_row);
+    require(!in.document_start.exists(), "attention: past does not support documents");
   }
   if (in.document_start.exists()) {
     expect_tensor("attention: document_start", in.document_start, DType::i32, {sizes.batch, sizes.queries});
@@ -145,7 +145,7 @@ void append_to_cache(Stream& stream, const KvCache& cache, const HeadSlice& k, c
   expect_tensor("attention: cached keys", cache.keys, dtype, shape);
   expect_tensor("attention: cached values", cache.values, dtype, shape);
   expect_tensor("attention: cache lengths", cache.lengths, DType::i32, {batch});
-  require(added <= capacity, "attention: the cache holds ", capacity, " positions, ", added, " are new");
+  require(added <= capacity, "attention: the cache has room for ", capacity, " positions, got ", added);
   stream.count(0, 2 * static_cast<double>(k.bytes() + v.bytes()));
   run<cpu::append_to_cache, cuda::append_to_cache>(stream, cache, k, v);
 }

@@ -54,8 +54,8 @@ struct AttentionInput {
   std::int64_t keys_in_reach() const;
 };
 
-/// Writes out (B, Tq, H, D) and, if present, logsumexp (B, H, Tq). `past` excludes documents and
-/// dropout; queries beyond the last key are an error: on the cpu it throws.
+/// Writes out (B, Tq, H, D) and, if present, logsumexp (B, H, Tq). `past` excludes documents and dropout. Queries
+/// beyond the last key are an error, for which the cpu throws; a GPU does not check.
 void attention_forward(Stream& stream, Arena& scratch, Tensor out, Tensor logsumexp, const AttentionInput& in);
 
 /// Writes the gradients, in the shapes of in.qkv. Requires whole sequences.
@@ -70,7 +70,7 @@ struct KvCache {
 };
 
 /// Stores the keys and values (B, T, G, 1, D) of T new positions, in the cache's dtype, at lengths[b] and following;
-/// the caller advances lengths. A cache that is full is an error: on the cpu it throws before anything is written.
+/// the caller advances lengths. A full cache is an error: the cpu throws before writing, a GPU drops what does not fit.
 void append_to_cache(Stream& stream, const KvCache& cache, const HeadSlice& k, const HeadSlice& v);
 
 }  // namespace mtl

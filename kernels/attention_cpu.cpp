@@ -1,4 +1,4 @@
-// Attention on the cpu: one thread takes one key-value group of one sequence (attention_cpu.h).
+// Attention on the cpu: a thread for each key-value group of each sequence (attention_cpu.h).
 #include <omp.h>
 
 #include <algorithm>
@@ -12,19 +12,20 @@ namespace mtl::cpu {
 
 namespace {
 
-/// Every row must see itself, or its softmax is over nothing; and every query must be among the keys.
+/// Throws unless every query is among the keys, and sees itself: a softmax needs a key.
 void check_contents(const AttentionInput& in, const AttentionSizes& sizes) {
   for (std::int64_t b = 0; in.past.exists() && b < sizes.batch; ++b) {
     const std::int32_t held = in.past.data<std::int32_t>()[b];
-    require(held >= 0 && held + sizes.queries <= sizes.keys, "attention: sequence ", b, " has ", held,
-            " positions before ", sizes.queries, " queries, and ", sizes.keys, " keys");
+    require(held >= 0 && held + sizes.queries <= sizes.keys, "attention: past of sequence ", b, " is ", held,
+            ", expected 0 to ", sizes.keys - sizes.queries, " for ", sizes.queries, " queries and ", sizes.keys,
+            " keys");
   }
   if (!in.document_start.exists()) return;
   const std::int32_t* start = in.document_start.data<std::int32_t>();
   for (std::int64_t i = 0; i < sizes.batch * sizes.queries; ++i) {
     const std::int64_t position = in.rows.first_row + i % sizes.queries;
-    require(start[i] >= 0 && start[i] <= position, "attention: document_start of position ", position, " is ",
-            start[i]);
+    require(start[i] >= 0 && start[i] <= position, "attention: document_start of position ", position, " is ", start[i],
+            ", expected 0 to ", position);
   }
 }
 
@@ -37,14 +38,14 @@ void* address_of(const Tensor& tensor, std::int64_t element) {
   return static_cast<std::byte*>(tensor.raw()) + element * static_cast<std::int64_t>(size_of(tensor.dtype()));
 }
 
-/// The rows of a slice's first head in group g of sequence b, from row `first_row` on.
+/// The rows of a slice's heads in group g of sequence b, from row `first_row` on.
 HeadRows rows_of(const HeadSlice& slice, std::int64_t b, std::int64_t g, std::int64_t first_row = 0) {
   const Tensor& t = slice.tensor;
   const std::int64_t dim = t.size(4), stride = t.size(2) * t.size(3) * dim;
   return {address_of(t, (b * t.size(1) + first_row) * stride + (g * t.size(3) + slice.first) * dim), stride};
 }
 
-/// Those of attention's result (B, Tq, H, D), or of its gradient.
+/// Those of attention's output (B, Tq, H, D), or of its gradient.
 HeadRows rows_of(const Tensor& out, const AttentionSizes& sizes, std::int64_t b, std::int64_t g) {
   const std::int64_t stride = sizes.groups * sizes.heads * sizes.dim;
   return {address_of(out, b * sizes.queries * stride + g * sizes.heads * sizes.dim), stride};
@@ -86,12 +87,12 @@ AttentionGroup group_of(const AttentionInput& in, const AttentionSizes& sizes, s
   return group;
 }
 
-/// One query a head over keys alone: without what training needs.
+/// True for one query per head, without logsumexp, documents and dropout.
 bool decodes(const AttentionInput& in, const Tensor& logsumexp) {
   return in.sizes().queries == 1 && !logsumexp.exists() && !in.document_start.exists() && !in.dropout.active();
 }
 
-/// Bytes of one work area for each thread.
+/// Bytes of a work area for each thread.
 std::size_t work_bytes(const Stream& stream, std::int64_t floats) {
   return static_cast<std::size_t>(stream.threads() * floats) * sizeof(float);
 }

@@ -1,6 +1,6 @@
-// Backward attention of one group (Dao et al. 2022, algorithm 4). Blocks of query rows one after another, each against
-// all keys it sees, recomputing P from logsumexp; dk and dv of the group gather in the work area, in that order, and
-// are rounded to their dtype once.
+// Attention's backward of one group (Dao et al. 2022, algorithm 4). Row blocks of queries in sequence, each against all
+// key blocks that it sees, recompute P from logsumexp; dk and dv of the group are summed in the work area, in that
+// order, and rounded to their dtype once.
 #include <algorithm>
 
 #include "kernels/attention_cpu.h"
@@ -14,7 +14,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace mtl::HWY_NAMESPACE {
 
-/// Scores become dropout(P), dP becomes dS = P (dropout'(dP) - D).
+/// Scores become dropout(P); dout v^T becomes dS = P * (dP - delta), dP = dropout'(dout v^T).
 HWY_INLINE void backward_block(const AttentionBackward& call, const BackwardWork& work, std::int64_t head,
                                const Block& block) {
   const AttentionGroup& group = call.group;
@@ -26,11 +26,11 @@ HWY_INLINE void backward_block(const AttentionBackward& call, const BackwardWork
     float* ds = work.dscores + i * kScoreStride;
     mask_row(group, block, row, columns, p);
     VecF32 shift = set(call.logsumexp[head * group.queries + row]);
-    VecF32 row_dot = set(work.row_dot[i]);
+    VecF32 delta = set(work.delta[i]);
     for (float* out : {p, ds})  // multiply_transposed reads whole tiles of kRows keys
       std::fill(out + columns.begin / kRows * kRows, out + columns.begin, 0.0f);
     for (std::int64_t c = columns.begin; c < columns.end; c += kLanes) {
-      // Recompute the softmax, P = exp(S - logsumexp).
+      // softmax, recomputed: P = exp(S - logsumexp)
       VecF32 probability = exp(hn::Sub(hn::LoadU(F32(), p + c), shift)), dp = hn::LoadU(F32(), ds + c);
       VecF32 kept = probability;
       if (group.dropout.active) {
@@ -39,8 +39,8 @@ HWY_INLINE void backward_block(const AttentionBackward& call, const BackwardWork
         dp = hn::Mul(dp, factor);
       }
       hn::StoreU(kept, F32(), p + c);
-      // Softmax backward: dS = P (dP - D).
-      hn::StoreU(hn::Mul(probability, hn::Sub(dp, row_dot)), F32(), ds + c);
+      // softmax backward: dS = P * (dP - delta)
+      hn::StoreU(hn::Mul(probability, hn::Sub(dp, delta)), F32(), ds + c);
     }
   }
 }
@@ -75,8 +75,8 @@ HWY_INLINE void backward_rows(const AttentionBackward& call, const BackwardWork&
   const std::int64_t column = head * group.dim;
   copy_block(group.q.row<T>(row) + column, group.q.stride, rows, group.dim, group.scale, padded, work.q);
   copy_block(call.dout.row<T>(row) + column, call.dout.stride, rows, group.dim, 1.0f, padded, work.dout);
-  for (std::int64_t i = 0; i < rows; ++i) {  // D = sum over d of dO O, which equals the sum over keys of P dP
-    work.row_dot[i] = dot(work.dout + i * padded, call.out.row<T>(row + i) + column, group.dim);
+  for (std::int64_t i = 0; i < rows; ++i) {  // delta = rowsum(dout * out), which equals rowsum(P * dP)
+    work.delta[i] = dot(work.dout + i * padded, call.out.row<T>(row + i) + column, group.dim);
   }
   std::fill_n(work.dq, kQueryBlock * padded, 0.0f);
   Block block{row, rows, 0, 0};

@@ -1,4 +1,4 @@
-// One new token against the cache: every key and value is read once and used by all heads of its group.
+// Attention of one new token over the KV cache: every key and value is read once and used by all heads of its group.
 #include <hwy/cache_control.h>
 
 #include <algorithm>
@@ -14,8 +14,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace mtl::HWY_NAMESPACE {
 
-/// Asks for the row that is read kAhead rows later: rows of a group lie whole pages apart, which the hardware's own
-/// prefetching does not follow.
+/// Prefetches the row that is read kAhead rows later: rows of a group may lie pages apart, which the hardware does not
+/// prefetch.
 template <class T>
 HWY_INLINE void prefetch_row(const AttentionGroup& group, const HeadRows& rows, std::int64_t row) {
   constexpr std::int64_t kAhead = 16, kLine = 64 / sizeof(T);
@@ -47,7 +47,7 @@ HWY_INLINE void decode_softmax(float* scores, std::int64_t keys) {
         [&](std::size_t i, auto lanes) HWY_ATTR { lanes.store(hn::Mul(lanes.load(scores + i), inverse), scores + i); });
 }
 
-/// out += the sum over `kKeys` keys of probability * v
+/// out += the sum over kKeys keys of probability * v
 template <int kKeys, class T>
 HWY_INLINE void add_values(const AttentionGroup& group, std::int64_t key, const float* probabilities, float* out) {
   const T* v = group.v.row<T>(key);

@@ -1,5 +1,5 @@
-// Forward attention of one group: softmax over blocks of keys with a running maximum and sum per row (Milakov,
-// Gimelshein 2018), so that a row of scores never exists as a whole.
+// Attention's forward of one group: online softmax over key blocks with a running maximum and sum per row (Milakov,
+// Gimelshein 2018), so that no full row of scores is stored.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -15,12 +15,12 @@
 HWY_BEFORE_NAMESPACE();
 namespace mtl::HWY_NAMESPACE {
 
-/// scores (columns) become e^(scores - maximum); the running maximum, sum and output row follow.
+/// scores (columns) become exp(scores - maximum); updates the running maximum and sum and rescales the output row.
 HWY_INLINE void softmax_row(float* scores, std::int64_t columns, float& row_max, float& row_sum, float* out,
                             std::int64_t padded) {
-  VecF32 top = set(row_max);
-  for (std::int64_t c = 0; c < columns; c += kLanes) top = hn::Max(top, hn::LoadU(F32(), scores + c));
-  float maximum = hn::GetLane(hn::MaxOfLanes(F32(), top));
+  VecF32 maxima = set(row_max);
+  for (std::int64_t c = 0; c < columns; c += kLanes) maxima = hn::Max(maxima, hn::LoadU(F32(), scores + c));
+  float maximum = hn::GetLane(hn::MaxOfLanes(F32(), maxima));
   if (maximum == -std::numeric_limits<float>::infinity()) {  // all keys so far are masked
     std::fill_n(scores, columns, 0.0f);
     return;
@@ -31,7 +31,7 @@ HWY_INLINE void softmax_row(float* scores, std::int64_t columns, float& row_max,
     total = hn::Add(total, p);
     hn::StoreU(p, F32(), scores + c);
   }
-  // Online softmax: rescale earlier sums to the new maximum.
+  // online softmax: l' = exp(m - m') l + rowsum(P), out' = exp(m - m') out
   float factor = std::exp(row_max - maximum);
   row_sum = row_sum * factor + hn::GetLane(hn::SumOfLanes(F32(), total));
   row_max = maximum;

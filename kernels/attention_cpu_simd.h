@@ -1,8 +1,8 @@
-// The pieces of attention that run on vectors. Part of a file that uses simd.h: included after it.
+// Vector code that the files of attention share; include it after simd.h.
 //
-// Products C (rows, 2 N) += A (rows, k) B (k, 2 N) keep C in registers: N lanes, kRows x 2 accumulators. B comes in
-// panels of 2 N columns, so that the inner loop reads it in order. Operands come in through pack_rows, pack_transposed
-// and copy_block, which widen them: work areas are fp32. T is the type of elements outside of the work area.
+// Products C (rows, 2 N) += A (rows, k) B (k, 2 N) keep C in registers: N lanes, kRows x 2 accumulators. B is stored in
+// panels of 2 N columns, so that the inner loop reads it in order. pack_rows, pack_transposed and copy_block copy the
+// operands to the work area and widen them to fp32. T is the type of elements outside of the work area.
 
 #if defined(MTL_ATTENTION_SIMD_TOGGLE) == defined(HWY_TARGET_TOGGLE)
 #ifdef MTL_ATTENTION_SIMD_TOGGLE
@@ -57,7 +57,7 @@ HWY_INLINE float dot(const float* a, const T* b, std::int64_t n) {
                 [&](std::size_t i, auto lanes) HWY_ATTR { return hn::Mul(lanes.load(a + i), lanes.load(b + i)); });
 }
 
-/// out (n) = in factor, rounded to the type of out.
+/// out (n) = in * factor, rounded to the type of out.
 template <class From, class To>
 HWY_INLINE void copy_scaled(const From* in, std::int64_t n, float factor, To* out) {
   sweep(static_cast<std::size_t>(n),
@@ -95,7 +95,7 @@ struct WideRows {
   std::int64_t stride;
 };
 
-/// Four rows: of fp32 in place, of 16 bits widened into `area` (4, kWidth).
+/// Four rows: fp32 in place, 16 bits widened into `area` (4, kWidth).
 template <class T>
 HWY_INLINE WideRows four_rows(const T* src, std::int64_t stride, std::int64_t columns, float* area) {
   if constexpr (dtype_of<T>() == DType::f32) return {src, stride};
@@ -108,14 +108,14 @@ template <class T>
 HWY_INLINE void pack_transposed(const HeadRows& src, std::int64_t rows, std::int64_t columns, std::int64_t padded_rows,
                                 float* panels) {
   const F32x4 d;
-  std::int64_t whole_rows = rows / 4 * 4, whole_columns = columns / 4 * 4;
+  std::int64_t full_rows = rows / 4 * 4, full_columns = columns / 4 * 4;
   auto place = [&](std::int64_t row, std::int64_t column) {
     return panels + (row / kWidth * columns + column) * kWidth + row % kWidth;
   };
   HWY_ALIGN float area[4 * kWidth];
-  for (std::int64_t row = 0; row < whole_rows; row += 4) {
-    for (std::int64_t begin = 0; begin < whole_columns; begin += kWidth) {
-      const std::int64_t end = std::min(begin + kWidth, whole_columns);
+  for (std::int64_t row = 0; row < full_rows; row += 4) {
+    for (std::int64_t begin = 0; begin < full_columns; begin += kWidth) {
+      const std::int64_t end = std::min(begin + kWidth, full_columns);
       const WideRows wide = four_rows(src.row<T>(row) + begin, src.stride, end - begin, area);
       for (std::int64_t column = begin; column < end; column += 4) {
         hn::Vec<F32x4> block[4];
@@ -126,13 +126,13 @@ HWY_INLINE void pack_transposed(const HeadRows& src, std::int64_t rows, std::int
     }
   }
   for (std::int64_t row = 0; row < padded_rows; ++row) {
-    for (std::int64_t column = row < whole_rows ? whole_columns : 0; column < columns; ++column) {
+    for (std::int64_t column = row < full_rows ? full_columns : 0; column < columns; ++column) {
       *place(row, column) = row < rows ? widen(src.row<T>(row)[column]) : 0.0f;
     }
   }
 }
 
-/// A block of rows times a factor, rows padded to `padded` columns and to kQueryBlock rows with zeros.
+/// Copies a block of rows times a factor, padded with zeros to `padded` columns and kQueryBlock rows.
 template <class T>
 HWY_INLINE void copy_block(const T* src, std::int64_t stride, std::int64_t rows, std::int64_t columns, float factor,
                            std::int64_t padded, float* out) {
@@ -143,7 +143,7 @@ HWY_INLINE void copy_block(const T* src, std::int64_t stride, std::int64_t rows,
   }
 }
 
-/// The random bytes of one tile of 16 rows by 32 columns (kernels/dropout.h).
+/// Draws the random bytes of one tile of 16 rows by 32 columns (kernels/dropout.h).
 HWY_INLINE void draw_tile(PhiloxKey key, std::uint64_t sample, std::uint64_t block, std::uint8_t* out,
                           std::int64_t stride) {
   HWY_ALIGN std::uint32_t words[32 * 4];
@@ -181,8 +181,8 @@ struct Columns {
   std::int64_t begin, end;
 };
 
-/// The columns of a block that some of `count` rows from `row` on may see, documents aside, in whole multiples of
-/// `step` columns.
+/// The columns of a block that any of `count` rows from `row` on may see, documents aside, rounded out to multiples of
+/// `step`.
 HWY_INLINE Columns visible_columns(const AttentionGroup& group, const Block& block, std::int64_t row,
                                    std::int64_t count, std::int64_t step) {
   const std::int64_t columns = block.key_end - block.key, first = group.own_key(row) - block.key;
@@ -191,12 +191,12 @@ HWY_INLINE Columns visible_columns(const AttentionGroup& group, const Block& blo
   return {begin / step * step, round_up(end, step)};
 }
 
-/// Those that the register tile from `row` on needs: whole panels.
+/// Those that the register tile of kRows rows from `row` needs, in full panels.
 HWY_INLINE Columns visible_panels(const AttentionGroup& group, const Block& block, std::int64_t row) {
   return visible_columns(group, block, row, kRows, kWidth);
 }
 
-/// Random bytes (kQueryBlock, kKeyBlock) of a block of one head, up to the keys that its rows attend to.
+/// Draws random bytes (kQueryBlock, kKeyBlock) for a block of one head, where its rows may see keys.
 HWY_INLINE void draw_block(const AttentionGroup& group, std::int64_t head, const Block& block, std::uint8_t* out) {
   const AttentionDropout& dropout = group.dropout;
   for (std::int64_t row = 0; row < block.rows; row += 16) {
@@ -209,7 +209,7 @@ HWY_INLINE void draw_block(const AttentionGroup& group, std::int64_t head, const
   }
 }
 
-/// The first key that some row of a block may see, rounded down to where a block of keys may begin.
+/// The first key that any row of a block may see, rounded down to kKeyAlign.
 HWY_INLINE std::int64_t first_key_of(const AttentionGroup& group, std::int64_t row, std::int64_t rows) {
   std::int64_t first = group.first_key(row);
   for (std::int64_t i = row + 1; i < row + rows && group.document_start != nullptr; ++i)

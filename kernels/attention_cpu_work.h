@@ -1,5 +1,5 @@
-// Block sizes of attention on the cpu, and the layout of a call's work area. Equal for all instruction sets, so
-// that a plan made on one machine holds on another.
+// Block sizes of attention on the cpu, and the layout of a call's work area: equal for all instruction sets, so that a
+// memory plan made on one machine holds on another.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +8,13 @@ namespace mtl::cpu {
 
 inline constexpr std::int64_t kQueryBlock = 48;  // a multiple of 16 (dropout tiles) and of 6 and 12 (register tiles)
 inline constexpr std::int64_t kKeyBlock = 192;   // likewise, and of 32 (dropout tiles, widest panel)
-inline constexpr std::int64_t kKeyAlign = 96;    // where a block of keys may begin
+inline constexpr std::int64_t kKeyAlign = 96;    // a key block begins at a multiple of it
 inline constexpr std::int64_t kPanelAlign = 32;  // the widest panel
 inline constexpr std::int64_t kScoreStride = kKeyBlock + 16;  // not a multiple of 1 KB, which would crowd cache sets
 
 constexpr std::int64_t round_up(std::int64_t n, std::int64_t step) { return (n + step - 1) / step * step; }
 
-/// Allocates pieces of a work area; with a null area it only counts.
+/// Allocates pieces of a work area; with a null base it only counts.
 class WorkArea {
  public:
   explicit WorkArea(float* base) : base_(base) {}
@@ -78,7 +78,7 @@ struct BackwardWork {
     dq = area.take(kQueryBlock * padded);
     probabilities = area.take(kQueryBlock * kScoreStride);
     dscores = area.take(kQueryBlock * kScoreStride);
-    row_dot = area.take(kQueryBlock);
+    delta = area.take(kQueryBlock);
     bytes = reinterpret_cast<std::uint8_t*>(area.take(kQueryBlock * kKeyBlock / 4));
   }
   WorkArea area;
@@ -92,7 +92,7 @@ struct BackwardWork {
   float* dq;  // lacks the factor scale
   float* probabilities;
   float* dscores;
-  float* row_dot;       // D of the equations
+  float* delta;         // rowsum(dout * out)
   std::uint8_t* bytes;  // of dropout
 };
 

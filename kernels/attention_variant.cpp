@@ -12,10 +12,10 @@ namespace mtl {
 
 namespace {
 
-/// Between the key of a choice and the name of a variant: the key of why it was refused.
+/// KEY + kRefused + VARIANT is the key in choices of the reason why the variant was refused.
 constexpr const char* kRefused = " refuses ";
 
-/// True for rows of 16-bit elements that begin at multiples of 16 bytes, of head sizes that have tiles.
+/// True for 16-bit elements at an address aligned to 16 bytes, of a head size that has tiles.
 bool has_tiles(const Tensor& heads) {
   const std::int64_t dim = heads.size(-1);
   return size_of(heads.dtype()) == 2 && (dim == 64 || dim == 80 || dim == 96 || dim == 128) &&
@@ -23,7 +23,7 @@ bool has_tiles(const Tensor& heads) {
 }
 bool has_tiles(const Qkv& qkv) { return has_tiles(qkv.q.tensor) && has_tiles(qkv.k.tensor) && has_tiles(qkv.v.tensor); }
 
-/// Whole sequences, so that TMA, which copies tiles up to the tensors' ends, meets no unwritten positions.
+/// Requires whole sequences, because TMA copies tiles up to the tensors' ends: it must not read unwritten positions.
 bool has_hopper(const AttentionInput& in) {
   const AttentionSizes sizes = in.sizes();
   return (sizes.dim == 64 || sizes.dim == 128) && !in.past.exists() && in.rows.first_row == 0 &&
@@ -40,7 +40,7 @@ std::string key_of(const char* direction, const AttentionInput& in) {
   return key;
 }
 
-/// Tensors on the host, each with its contents.
+/// Copies of tensors on the host.
 struct HostCopies {
   std::vector<std::vector<std::byte>> bytes;
   std::vector<Tensor> tensors;
@@ -136,19 +136,19 @@ std::vector<std::string> refused_variants(const Choices& choices) {
 std::string difference_of(const Tensor& expected, const Tensor& actual, std::int64_t dim) {
   return with_float_type(expected.dtype(), [&]<class T>(T) -> std::string {
     const double tolerance = std::is_same_v<T, float> ? 1e-3 : std::is_same_v<T, Half> ? 1e-2 : 4e-2;
-    const T *want = expected.data<T>(), *got = actual.data<T>();
+    const T *expected_data = expected.data<T>(), *actual_data = actual.data<T>();
     double squares = 0;
     for (std::int64_t i = 0; i < expected.numel(); ++i) {
-      const double a = double{widen(want[i])};
+      const double a = double{widen(expected_data[i])};
       if (std::isfinite(a)) squares += a * a;
     }
     const double floor = squares * static_cast<double>(dim) / static_cast<double>(expected.numel()) / (50.0 * 50.0);
     for (std::int64_t row = 0; row < expected.numel(); row += dim) {
       double error = 0, size = 0;
       for (std::int64_t i = row; i < std::min(row + dim, expected.numel()); ++i) {
-        const double a = double{widen(want[i])}, b = double{widen(got[i])};
+        const double a = double{widen(expected_data[i])}, b = double{widen(actual_data[i])};
         if (std::isfinite(a) != std::isfinite(b) || std::isnan(a) != std::isnan(b))
-          return cat("element ", i, " is ", b, " in place of ", a);
+          return cat("element ", i, " is ", b, ", expected ", a);
         if (!std::isfinite(a)) continue;
         error += (a - b) * (a - b);
         size += a * a;
@@ -167,7 +167,7 @@ AttentionVariant choose_variant(Stream& stream, const std::string& key, const st
   const auto variant_of = [&](const std::string& name) {
     return variants[static_cast<std::size_t>(std::find(names.begin(), names.end(), name) - names.begin())];
   };
-  std::vector<HostCopies> reference;  // one, once it is there
+  std::vector<HostCopies> reference;  // one, from the first variant on
   const auto refused = [&](const std::string& name) {
     try {
       run(variant_of(name));
@@ -176,13 +176,13 @@ AttentionVariant choose_variant(Stream& stream, const std::string& key, const st
       stream.choices().set(key + kRefused + name, error.what());
       return true;
     }
-    HostCopies mine(stream, results);
+    HostCopies actual(stream, results);
     if (reference.empty()) {
-      reference.push_back(std::move(mine));
+      reference.push_back(std::move(actual));
       return false;
     }
     for (std::size_t i = 0; i < results.size(); ++i) {
-      const std::string why = difference_of(reference[0].tensors[i], mine.tensors[i], results[i].size(-1));
+      const std::string why = difference_of(reference[0].tensors[i], actual.tensors[i], results[i].size(-1));
       if (why.empty()) continue;
       stream.choices().set(key + kRefused + name, cat("it differs from ", names[0], ": ", why));
       return true;

@@ -1,5 +1,6 @@
-// The dropout masks: which elements are kept depends on seed, place in the model, global sample number and position in
-// the global tensor alone, never on micro-batch size, layout or threads. A RowMap gives sample and position of a row.
+// The dropout masks: which elements are kept depends only on seed, place in the model, global sample number and
+// position in the global tensor, never on micro-batch size, layout or threads. A RowMap maps a row to
+// its sample and position.
 //
 // Hidden state: a sample's tensor (T, C) is numbered row by row, wherever its rows are held; one Philox call, counter
 // (sample, element / 8), serves 8 consecutive elements with 16 bits each: word i / 2, low half for even i. Kept iff

@@ -1,5 +1,4 @@
-// The masks of dropout.h for hidden states, a stretch of a row at a time. Brings simd.h along, in whose place it is
-// included.
+// The masks of dropout.h for hidden states, a stretch of a row at a time. Includes simd.h: include this header instead.
 
 #include "kernels/dropout.h"
 #include "kernels/parallel.h"

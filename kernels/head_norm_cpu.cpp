@@ -1,4 +1,4 @@
-// Rows are heads of positions, in the order (B, T, G, count).
+// RMSNorm of rows that are heads, in the order (B, T, G, count).
 #include "kernels/cpu.h"
 
 #define MTL_SIMD_FILE "kernels/head_norm_cpu.cpp"
@@ -7,7 +7,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace mtl::HWY_NAMESPACE {
 
-/// The rows of a slice from one on, without a division for each.
+/// Walks the rows of a slice without a division for each.
 template <class T>
 class HeadCursor {
  public:

@@ -15,8 +15,8 @@ double check_rotation(const HeadSlice& heads, const Tensor& angles) {
   expect_tensor("rotary angles", angles, DType::f32, {t.size(0) * t.size(1), 2, pairs});
   require(pairs >= 1 && 2 * pairs <= t.size(4), "rotary: ", pairs, " pairs do not fit into heads of ", t.size(4),
           " elements");
-  const double turned = 2 * static_cast<double>(pairs) / static_cast<double>(t.size(4));
-  return 2 * turned * static_cast<double>(heads.bytes()) + static_cast<double>(angles.bytes());
+  const double rotated = 2 * static_cast<double>(pairs) / static_cast<double>(t.size(4));
+  return 2 * rotated * static_cast<double>(heads.bytes()) + static_cast<double>(angles.bytes());
 }
 
 }  // namespace

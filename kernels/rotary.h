@@ -1,11 +1,11 @@
-// Rotary position embedding: pairs of elements of queries and keys turn by angles that grow with the position.
+// Rotary position embedding: rotates pairs of elements of queries and keys by angles that grow with the position.
 //
 //   c[n, i] = cos(positions[n] f_i),  s[n, i] = sin(positions[n] f_i)
 //   forward    (a, b) becomes (a c - b s, b c + a s)
 //   backward   (a, b) becomes (a c + b s, b c - a s): the inverse rotation, which is the transposed one
 //
-// Pair i of a head is its elements (i, i + pairs), or (2 i, 2 i + 1) where they are interleaved; elements from 2 pairs
-// on pass unchanged. Heads have the compute dtype T (kernels/stream_types.h). Angles are computed in fp64 and rounded
+// Pair i of a head is its elements (i, i + pairs), or (2 i, 2 i + 1) if interleaved; elements from 2 pairs on stay
+// unchanged. Heads have the compute dtype T (kernels/stream_types.h). Angles are computed in fp64 and rounded
 // to f32 once; rotations are fp32, each element rounded to T once. Su et al. 2021, eq. 34.
 #pragma once
 
@@ -18,18 +18,18 @@
 namespace mtl {
 
 struct RotaryFrequencies {
-  int pairs = 0;                     // dims that turn: 2 pairs
-  std::array<double, 128> values{};  // f_i, of which `pairs` count
+  int pairs = 0;                     // rotates 2 pairs dims
+  std::array<double, 128> values{};  // f_i, the first `pairs`
   bool interleaved = false;
 };
 
 /// Writes out (N, 2, pairs) f32: the cosines of each row, then its sines. positions (N) or (B, T) i32, N in all.
 void rotary_angles(Stream& stream, Tensor out, Tensor positions, const RotaryFrequencies& frequencies);
 
-/// In place on the heads of a slice of (B, T, G, N, D). Row b T + t of angles (B T, 2, pairs) turns position t of
+/// In place on the heads of a slice of (B, T, G, N, D). Row b T + t of angles (B T, 2, pairs) is for position t of
 /// sequence b.
 void rotary_forward(Stream& stream, const HeadSlice& heads, Tensor angles, bool interleaved);
-/// The gradient with respect to what forward was given, in place of the one with respect to its result.
+/// Replaces the gradient of forward's result by that of its input.
 void rotary_backward(Stream& stream, const HeadSlice& heads, Tensor angles, bool interleaved);
 
 }  // namespace mtl

@@ -1,4 +1,4 @@
-// A row at a time: its angles stay in the first cache while all of its heads turn, in one pass over memory.
+// A row at a time, in one pass over memory: its angles stay in L1 while all of its heads are rotated.
 #include <cmath>
 
 #include "kernels/cpu.h"
@@ -40,7 +40,7 @@ struct Interleaved {
   HWY_INLINE void store(const Pair& pair, float* head, std::size_t i, FullLanes) const {
     hn::StoreInterleaved2(pair.a, pair.b, F32(), head + 2 * i);
   }
-  /// 16-bit elements: widened in their order, then taken apart.
+  /// 16-bit elements: widened in order, then deinterleaved.
   template <class T>
   HWY_INLINE Pair load(const T* head, std::size_t i, FullLanes lanes) const {
     HWY_ALIGN float both[kMost];
@@ -71,10 +71,10 @@ struct Interleaved {
   }
 };
 
-/// One head turns by the angles of its row; back where sign is -1.
+/// Rotates one head by the angles of its row; sign -1 rotates back.
 template <class T, class Order>
-HWY_INLINE void turn(T* head, const float* cosines, const float* sines, std::size_t pairs, VecF32 sign,
-                     const Order& order) {
+HWY_INLINE void rotate_head(T* head, const float* cosines, const float* sines, std::size_t pairs, VecF32 sign,
+                            const Order& order) {
   sweep(pairs, [&](std::size_t i, auto lanes) HWY_ATTR {
     const auto [a, b] = order.load(head, i, lanes);
     const VecF32 c = lanes.load(cosines + i), s = hn::Mul(sign, lanes.load(sines + i));
@@ -83,7 +83,7 @@ HWY_INLINE void turn(T* head, const float* cosines, const float* sines, std::siz
 }
 
 template <class T, class Order>
-void turn_rows(const HeadSlice& heads, const Tensor& angles, float sign, Range rows, const Order& order) {
+void rotate_slice(const HeadSlice& heads, const Tensor& angles, float sign, Range rows, const Order& order) {
   const std::int64_t pairs = angles.size(2), groups = heads.tensor.size(2), dim = heads.tensor.size(4);
   const std::int64_t group_stride = heads.tensor.size(3) * dim;
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
@@ -91,15 +91,15 @@ void turn_rows(const HeadSlice& heads, const Tensor& angles, float sign, Range r
     T* group = heads.tensor.data<T>() + row * groups * group_stride + heads.first * dim;
     for (std::int64_t g = 0; g < groups; ++g, group += group_stride) {
       for (std::int64_t h = 0; h < heads.count; ++h)
-        turn(group + h * dim, cosines, cosines + pairs, static_cast<std::size_t>(pairs), set(sign), order);
+        rotate_head(group + h * dim, cosines, cosines + pairs, static_cast<std::size_t>(pairs), set(sign), order);
     }
   }
 }
 
 void rotate_rows(const HeadSlice& heads, Tensor angles, bool interleaved, float sign, Range rows) {
   with_float(heads.tensor.dtype(), [&]<class T>(T) HWY_ATTR {
-    if (interleaved) return turn_rows<T>(heads, angles, sign, rows, Interleaved{});
-    turn_rows<T>(heads, angles, sign, rows, Halves{static_cast<std::size_t>(angles.size(2))});
+    if (interleaved) return rotate_slice<T>(heads, angles, sign, rows, Interleaved{});
+    rotate_slice<T>(heads, angles, sign, rows, Halves{static_cast<std::size_t>(angles.size(2))});
   });
 }
 

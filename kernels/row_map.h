@@ -1,6 +1,6 @@
-// Where the rows of a tensor belong in the run. A micro-batch has B sequences of T positions, and its (B T) rows are
-// numbered sequence by sequence. Row i of a tensor is number first_row + i of them: position (first_row + i) % T of the
-// sequence (first_row + i) / T, which is sample samples[(first_row + i) / T] of the run.
+// Maps the rows of a tensor to the samples and positions of a run. A micro-batch has B sequences of T positions, and
+// its (B T) rows are numbered sequence by sequence. Row i of a tensor is number first_row + i of them: position
+// (first_row + i) % T of the sequence (first_row + i) / T, which is sample samples[(first_row + i) / T] of the run.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 namespace mtl {
 
 struct RowMap {
-  Tensor samples{};             // (B) i64; left out where no random numbers are drawn
+  Tensor samples{};             // (B) i64; may be absent if no random numbers are drawn
   std::int64_t first_row = 0;   // of the tensor's rows, among those of the micro-batch
   std::int64_t seq_length = 1;  // T
 
