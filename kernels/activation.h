@@ -24,7 +24,7 @@ enum class Activation { gelu_tanh, gelu_erf, relu, squared_relu, silu };
 
 /// Writes out (N, F).
 void gated_forward(Stream& stream, Tensor out, Tensor pre, Activation activation);
-/// Writes dpre (N, 2 F), in the layout of pre; may be pre itself.
+/// Writes dpre (N, 2 F), in the layout of pre; it may be pre itself.
 void gated_backward(Stream& stream, Tensor dpre, Tensor dout, Tensor pre, Activation activation);
 
 }  // namespace mtl

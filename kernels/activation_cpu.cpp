@@ -1,4 +1,4 @@
-// The gated MLP: one pass over memory each way, which computes the activation again in backward.
+// The gated MLP: one pass over memory each way; backward computes the activation again.
 #include "kernels/cpu.h"
 
 #define MTL_SIMD_FILE "kernels/activation_cpu.cpp"
@@ -28,9 +28,9 @@ void gated_backward_by(const Tensor& dpre, const Tensor& dout, const Tensor& pre
     T *dgate = dpre.data<T>() + row * 2 * width, *dup = dgate + width;
     sweep(static_cast<std::size_t>(width), [=](std::size_t i, auto lanes) HWY_ATTR {
       const VecF32 x = lanes.load(gate + i), d = lanes.load(dy + i);
-      const VecF32 to_gate = hn::Mul(hn::Mul(d, lanes.load(up + i)), Function::derivative(x));
+      const VecF32 dx = hn::Mul(hn::Mul(d, lanes.load(up + i)), Function::derivative(x));
       lanes.store(hn::Mul(d, Function::value(x)), dup + i);  // all operands are read: dpre may be pre
-      lanes.store(to_gate, dgate + i);
+      lanes.store(dx, dgate + i);
     });
   }
 }

@@ -19,8 +19,8 @@ void adamw_step(Stream& stream, const AdamWRange& range, const AdamWOptions& opt
   check_flat("adamw exp_avg", range.exp_avg, count);
   check_flat("adamw exp_avg_sq", range.exp_avg_sq, count);
   if (range.copy.exists()) check_flat("adamw copy", range.copy, count);
-  require(!range.rounding || range.param.dtype() == DType::bf16, "adamw: stochastic rounding is of bfloat16, not of ",
-          name_of(range.param.dtype()));
+  require(!range.rounding || range.param.dtype() == DType::bf16,
+          "adamw: stochastic rounding needs a bfloat16 param, got ", name_of(range.param.dtype()));
   const std::size_t updated =
       range.param.bytes() + range.exp_avg.bytes() + range.exp_avg_sq.bytes() + range.copy.bytes();
   stream.count(0, static_cast<double>(range.grad.bytes() + 2 * updated));

@@ -23,8 +23,8 @@
 
 namespace mtl {
 
-/// Elements of a range as numbers of the whole tensor: element i is first + (j / inner) * pitch + j % inner with
-/// j = skipped + i, for a tensor of which every `pitch` elements `inner` are held.
+/// Maps a range to element numbers of the whole tensor: element i is first + (j / inner) * pitch + j % inner with
+/// j = skipped + i; of every `pitch` elements of the tensor, `inner` are held.
 struct ElementMap {
   std::int64_t first = 0, inner = 1, pitch = 1, skipped = 0;
 };

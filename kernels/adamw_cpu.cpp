@@ -1,5 +1,5 @@
-// One pass over the arrays, bound by memory: 28 bytes a parameter in fp32. Factors of the step in fp64, elements in
-// fp32: narrower arrays are widened a stretch at a time, in the first cache.
+// One pass over the arrays, bound by memory: 28 bytes a parameter in fp32. The step's factors are computed in fp64,
+// elements in fp32; narrower arrays are widened a stretch at a time, in L1.
 #include <atomic>
 #include <cmath>
 
@@ -13,7 +13,7 @@ namespace mtl::HWY_NAMESPACE {
 
 constexpr std::size_t kStretch = 512;
 
-/// Some elements of an operand in fp32: its own memory where that is fp32.
+/// A stretch of an operand as fp32: its own memory if that is fp32, else a widened copy, which close() writes back.
 class Stretch {
  public:
   HWY_INLINE Stretch(const Tensor& operand, std::int64_t first, std::size_t count)
@@ -42,7 +42,7 @@ class Stretch {
   HWY_ALIGN float widened_[kStretch];
 };
 
-/// Updates the moments; `updates` is what the parameters change by.
+/// Updates the moments; `updates` is what is to be subtracted from the parameters.
 void find_updates(const AdamWRange& range, const cpu::AdamWFactors& f, std::int64_t begin, std::size_t size,
                   float* updates) {
   Stretch param(range.param, begin, size), grads(range.grad, begin, size);
@@ -63,21 +63,21 @@ void find_updates(const AdamWRange& range, const cpu::AdamWFactors& f, std::int6
   second.close();
 }
 
-/// The 16 random bits of some elements, for the step that `sample` is the number of.
-void draw_rounding(PhiloxKey key, std::uint64_t sample, const ElementMap& map, std::int64_t begin, std::size_t size,
+/// Draws the 16 random bits of elements [begin, begin + size) of the range for a step.
+void draw_rounding(PhiloxKey key, std::uint64_t step, const ElementMap& map, std::int64_t begin, std::size_t size,
                    std::uint16_t* out) {
   for (std::size_t done = 0; done < size;) {
     const std::int64_t held = map.skipped + begin + static_cast<std::int64_t>(done), column = held % map.inner;
     const auto first = static_cast<std::uint64_t>(map.first + held / map.inner * map.pitch + column);
     const std::size_t n = HWY_MIN(size - done, static_cast<std::size_t>(map.inner - column)), skipped = first % 8;
     HWY_ALIGN std::uint32_t words[(kStretch / 8 + 1) * 4];
-    philox_blocks(key, sample, first / 8, (skipped + n + 7) / 8, words);
+    philox_blocks(key, step, first / 8, (skipped + n + 7) / 8, words);
     std::memcpy(out + done, reinterpret_cast<const char*>(words) + 2 * skipped, 2 * n);
     done += n;
   }
 }
 
-/// `v` with random bits below those that bf16 keeps: what is stored is then cut off. NaN and infinity stay.
+/// Adds random bits below those that bf16 keeps, then truncates. NaN and infinity stay.
 HWY_INLINE VecF32 add_random(VecF32 v, const std::uint16_t* bits) {
   const auto raised = hn::Add(hn::BitCast(U32(), v), hn::PromoteTo(U32(), hn::LoadU(U16(), bits)));
   const auto cut = hn::BitCast(F32(), hn::And(raised, hn::Set(U32(), 0xFFFF0000u)));
@@ -87,7 +87,7 @@ HWY_INLINE VecF32 add_random(VecF32 v, const std::uint16_t* bits) {
 
 HWY_INLINE std::int64_t count(hn::Mask<F32> mask) { return static_cast<std::int64_t>(hn::CountTrue(F32(), mask)); }
 
-/// p -= updates, rounded to P; random bits instead of rounding to nearest where they are given.
+/// p -= updates, rounded to P: to nearest, or by the random bits if given. `before`, if not null, receives the old p.
 template <bool counted, class P>
 void apply_updates(P* p, const float* updates, const std::uint16_t* random, std::size_t size, float* before,
                    cpu::UpdateCounts& counts) {
@@ -118,9 +118,8 @@ void refresh_copy(C* copy, const P* p, const float* before, std::size_t size, cp
   });
 }
 
-/// `sample` is the number of the step.
 template <bool counted>
-cpu::UpdateCounts update_range(const AdamWRange& range, const cpu::AdamWFactors& f, std::uint64_t sample,
+cpu::UpdateCounts update_range(const AdamWRange& range, const cpu::AdamWFactors& f, std::uint64_t step,
                                Range elements) {
   cpu::UpdateCounts counts;
   HWY_ALIGN float updates[kStretch], before[kStretch];
@@ -128,7 +127,7 @@ cpu::UpdateCounts update_range(const AdamWRange& range, const cpu::AdamWFactors&
   for (std::int64_t begin = elements.begin; begin < elements.end; begin += kStretch) {
     const auto size = static_cast<std::size_t>(HWY_MIN(std::int64_t{kStretch}, elements.end - begin));
     find_updates(range, f, begin, size, updates);
-    if (range.rounding) draw_rounding(*range.rounding, sample, range.elements, begin, size, random);
+    if (range.rounding) draw_rounding(*range.rounding, step, range.elements, begin, size, random);
     with_float(range.param.dtype(), [&]<class P>(P) HWY_ATTR {
       P* p = range.param.data<P>() + begin;
       const bool has_copy = range.copy.exists();
@@ -143,9 +142,9 @@ cpu::UpdateCounts update_range(const AdamWRange& range, const cpu::AdamWFactors&
   return counts;
 }
 
-cpu::UpdateCounts adamw_range(const AdamWRange& range, const cpu::AdamWFactors& f, std::uint64_t sample, bool counted,
+cpu::UpdateCounts adamw_range(const AdamWRange& range, const cpu::AdamWFactors& f, std::uint64_t step, bool counted,
                               Range elements) {
-  return counted ? update_range<true>(range, f, sample, elements) : update_range<false>(range, f, sample, elements);
+  return counted ? update_range<true>(range, f, step, elements) : update_range<false>(range, f, step, elements);
 }
 
 }  // namespace mtl::HWY_NAMESPACE
@@ -171,7 +170,7 @@ AdamWFactors factors_of(const StepState& state, const AdamWOptions& options, boo
   return f;
 }
 
-/// From any thread: sums of integers do not depend on their order.
+/// Called from any thread: sums of integers do not depend on their order.
 void add_count(std::int64_t& total, std::int64_t count) {
   std::atomic_ref(total).fetch_add(count, std::memory_order_relaxed);
 }

@@ -8,7 +8,7 @@ namespace mtl::cpu {
 
 #include "kernels/operators.inc"
 
-/// Sums over rows: each block of rows makes a partial sum, and these are added in order.
+/// Sums over rows: each block of rows has a partial sum, and these are added in order.
 inline constexpr std::int64_t kMaxRowSums = 64;
 inline Blocks row_sum_blocks(std::int64_t rows) {
   return {rows, std::max<std::int64_t>(16, (rows + kMaxRowSums - 1) / kMaxRowSums)};
@@ -17,8 +17,8 @@ inline Blocks row_sum_blocks(std::int64_t rows) {
 inline std::size_t row_sum_bytes(std::int64_t rows, std::int64_t width) {
   return static_cast<std::size_t>(row_sum_blocks(rows).number() * width) * sizeof(float);
 }
-/// Calls body(Range rows, float* sums) for every block of rows. sums (width) is the block's part of `partials`, zero at
-/// first, or null when `partials` is left out. `elements` is the total work.
+/// Calls body(Range rows, float* sums) for every block of rows. sums (width) is the block's part of `partials`, zeroed,
+/// or null if `partials` is absent. `elements` is the total work.
 template <class Body>
 void for_row_sum_blocks(Stream& stream, const Tensor& partials, std::int64_t rows, std::int64_t width,
                         std::int64_t elements, const Body& body) {
@@ -32,14 +32,14 @@ void for_row_sum_blocks(Stream& stream, const Tensor& partials, std::int64_t row
     body(blocks[block], sums);
   });
 }
-/// target (C), of any dtype that is computed with, = or += the rows of partials (a work area of f32 rows of
-/// `row_stride`), from column `offset` on, added in order.
+/// target (C), of any dtype that operators compute with, = or += the sum of the rows of partials (f32, `row_stride`
+/// apart) from column `offset`, added in order.
 void sum_partials(Stream& stream, Grad target, Tensor partials, std::int64_t offset, std::int64_t row_stride);
 
-/// Rows of residual_forward.
+/// Some rows of residual_forward().
 void residual_forward_rows(Tensor out, const ResidualSum& sum, Range rows);
-/// body(Range rows) for all rows of x. Those that are the result of `sum` are written first, a few at a time, so that
-/// the body finds them in the first cache.
+/// Calls body(Range rows) for all rows of x. If `sum` exists, its result is written to the rows first, a few at a time,
+/// so that the body finds them in L1.
 template <class Body>
 void over_summed_rows(Stream& stream, const Tensor& x, const ResidualSum& sum, const Body& body) {
   constexpr std::int64_t kFew = 4096;  // elements
@@ -54,13 +54,14 @@ void over_summed_rows(Stream& stream, const Tensor& x, const ResidualSum& sum, c
   });
 }
 
-/// A work area as elements; null when there is none.
+/// A work area as elements; null if it is absent.
 template <class T>
 T* work_as(const Tensor& work) {
   return static_cast<T*>(work.raw());
 }
 
-/// p -= rate m / (root sqrt(v) + eps) + decay p, with m, v updated by grad * the gradient.
+/// m = beta1 m + new1 g, v = beta2 v + new2 g^2, p -= rate m / (root sqrt(v) + eps) + decay p; g: `grad` times the
+/// stored gradient.
 struct AdamWFactors {
   float grad, beta1, beta2, new1, new2, rate, root, eps, decay;
 };

@@ -1,13 +1,13 @@
-// Softmax cross-entropy over the vocabulary, in two phases so that ranks may hold a part of the vocabulary each:
+// Softmax cross-entropy over the vocabulary, in two phases, so that each rank may hold a shard of the vocabulary:
 // between them the three statistics are combined over the ranks.
 //
 //   max = max_v z[v],  sum = sum_v exp(z[v] - max),  target = z[label]
 //   loss = log(sum) + max - target
 //   dz[v] = loss_scale * weight * (exp(z[v] - max) / sum - [v == label])
 //
-// logits (N, V) hold the columns [vocab_begin, vocab_begin + V) of the vocabulary. Only the first `valid` of them take
-// part; the others are padding: they are ignored and their dz is 0. Logits, losses and weights (one per row) are fp32;
-// dz has the dtype of what layers compute with.
+// logits (N, V) hold the columns [vocab_begin, vocab_begin + V) of the vocabulary. Only the first `valid` of them
+// count; the others are padding: they are ignored and their dz is 0. Logits, losses and weights (one per row) are fp32;
+// dz has the dtype that layers compute with.
 #pragma once
 
 #include "device/step_state.h"
@@ -18,14 +18,14 @@ namespace mtl {
 
 struct VocabSlice {
   std::int64_t begin = 0;  // vocabulary number of column 0
-  std::int64_t valid = 0;  // columns that are real
+  std::int64_t valid = 0;  // columns that are not padding
 };
 
-/// Writes stats (N, 3): max, sum, target (0 when the label is in another slice). labels (N) i32.
+/// Writes stats (N, 3): max, sum, target (0 if the label is in another slice). labels (N) i32.
 void cross_entropy_stats(Stream& stream, Tensor stats, Tensor logits, Tensor labels, VocabSlice slice);
 
-/// stats of the whole vocabulary from those of its slices, parts (P, N, 3), in the order of the slices. With one part
-/// it is that part.
+/// Writes stats of the whole vocabulary from those of its slices, parts (P, N, 3), combined in order. With one part
+/// they are equal to it.
 void cross_entropy_combine(Stream& stream, Tensor stats, Tensor parts);
 
 /// Writes losses (N) from complete stats.
@@ -36,12 +36,13 @@ void cross_entropy_loss(Stream& stream, Tensor losses, Tensor stats);
 void cross_entropy_backward(Stream& stream, Tensor dlogits, Tensor logits, Tensor stats, Tensor labels, Tensor weights,
                             VocabSlice slice, const StepState* state = nullptr);
 
-/// Losses (N) and dlogits at once, where logits hold the whole vocabulary, of which the first `valid` columns are real:
-/// the same bits as the phases one after another, but each row comes from memory once.
+/// Losses (N) and dlogits at once, for logits of the whole vocabulary, whose first `valid` columns are not padding: the
+/// same bits as the phases in sequence, but each row is read from memory once.
 void cross_entropy_forward_backward(Stream& stream, Tensor losses, Tensor dlogits, Tensor logits, Tensor labels,
                                     Tensor weights, std::int64_t valid, const StepState* state = nullptr);
 
-/// sum (1) f64 = or += the losses whose weight is not 0, in fp64 and in a fixed order. losses and weights are alike.
+/// sum (1) f64 = or += the losses whose weight is not 0, in fp64 and in a fixed order. The shapes of losses and
+/// weights are equal.
 void sum_losses(Stream& stream, Tensor sum, Tensor losses, Tensor weights, GradMode mode);
 
 }  // namespace mtl

@@ -1,5 +1,5 @@
-// Two passes over a row for its statistics: the second finds it in cache. Terms of the sum are added in fp32 within
-// stretches of 1024 columns and in fp64 between them, so that 50,000 terms do not drift.
+// The statistics take two passes over a row, the second out of the cache. Terms of the sum are added in fp32 within
+// stretches of 1024 columns and in fp64 between them, so that rounding errors of 50,000 terms do not accumulate.
 #include <cmath>
 #include <limits>
 
@@ -44,7 +44,7 @@ void stats_of_row(const float* z, std::size_t n, float* stats) {
   stats[1] = static_cast<float>(sum_of_exp(z, n, stats[0]));
 }
 
-/// z = weight softmax(z): the gradient of the logits, but for the label's.
+/// z = weight softmax(z): the gradient of the logits, except for the label's term.
 void gradient_of_row(float* z, std::size_t n, const float* stats, float weight) {
   const VecF32 max = set(stats[0]), factor = set(weight / stats[1]);
   const auto replace = [=](std::size_t i, auto lanes)

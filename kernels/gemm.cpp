@@ -7,7 +7,7 @@ namespace mtl {
 
 namespace {
 
-/// (rows, last axis), turned where the operand says so.
+/// (rows, last axis) of op(X).
 struct MatrixShape {
   std::int64_t rows, columns;
 };
@@ -24,7 +24,7 @@ void check_epilogue(const Epilogue& epilogue, const Tensor& c, const Operand& a,
   require(!epilogue.changes_c() || mode == GradMode::overwrite,
           "gemm: bias and activation epilogues need GradMode::overwrite");
   require(epilogue.aux.exists() == (epilogue.act != Epilogue::Act::none),
-          "gemm: an activation needs aux, and aux an activation");
+          "gemm: an activation and aux must be given together");
   if (epilogue.bias.exists()) expect_tensor("gemm bias", epilogue.bias, c.dtype(), {c.size(-1)});
   if (const Tensor& aux = epilogue.aux; aux.exists())
     expect_tensor("gemm aux", aux.view({aux.row_count(), aux.size(-1)}), c.dtype(), {c.row_count(), c.size(-1)});

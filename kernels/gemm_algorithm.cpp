@@ -8,7 +8,7 @@ namespace mtl {
 
 namespace {
 
-/// A whole number from 0 on, without anything around it.
+/// Parses a nonnegative integer without surrounding characters.
 std::optional<int> parse_number(std::string_view text) {
   int out = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);

@@ -1,6 +1,6 @@
-// Which implementation computes a product. Products of fp32 are oneDNN's GEMM. Those of bf16 are oneDNN's matmul where
-// the CPU has AVX-512 BF16 or AMX (gemm_cpu_matmul.cpp); other products with 16-bit tensors are widened in tiles
-// (gemm_cpu_widened.cpp). A few rows times a transposed B (decoding) are computed here, in any dtype: that is bound by
+// Chooses the implementation of a product. Products of fp32 are oneDNN's GEMM. Those of bf16 are oneDNN's matmul if the
+// CPU has AVX-512 BF16 or AMX (gemm_cpu_matmul.cpp); other products with 16-bit tensors are widened in tiles
+// (gemm_cpu_widened.cpp). A few rows times a transposed B (decoding) are computed here, in any dtype: they are bound by
 // reading B, and oneDNN would copy B first.
 #include <dnnl.h>
 #include <omp.h>
@@ -28,8 +28,8 @@ HWY_INLINE void dot_tile(const T* a0, const T* a1, const T* w0, const T* w1, std
   for (const VecF32 s : {s00, s01, s10, s11}) sums[n++] = hn::GetLane(hn::SumOfLanes(F32(), s));
 }
 
-/// sums = some columns of x W^T for a single row x, four at a time; an end of less than four computes its last one
-/// again.
+/// sums = some columns of x W^T for a single row x, four at a time; a remainder of less than four repeats its last
+/// column.
 template <class T>
 void multiply_one_row(const Tensor& x, const Tensor& w, Range columns, float* sums) {
   const std::int64_t k = x.size(1);
@@ -53,8 +53,8 @@ void multiply_one_row(const Tensor& x, const Tensor& w, Range columns, float* su
   }
 }
 
-/// The same for a few rows, whose sums are `stride` apart: two rows of W stay in the first cache while all rows of x
-/// pass. An odd last row or column is computed twice.
+/// The same for a few rows, whose sums are `stride` apart: two rows of W stay in L1 while all rows of x pass.
+/// An odd last row or column is computed twice.
 template <class T>
 void multiply_few_rows_by(const Tensor& x, const Tensor& w, Range columns, float* sums, std::int64_t stride) {
   const std::int64_t rows = x.size(0), k = x.size(1);
@@ -89,7 +89,6 @@ HWY_EXPORT(multiply_few_rows);
 
 constexpr std::int64_t kFewRows = 8, kFewColumns = 32;
 
-/// Who computes a product.
 enum class Method { few_rows, fp32, matmul, widened };
 
 Method method_of(const Stream& stream, const Product& product, const Epilogue& epilogue) {
@@ -106,7 +105,11 @@ void multiply_few(Stream& stream, const Product& product, const Epilogue& epilog
     float sums[kFewRows * kFewColumns];
     HWY_DYNAMIC_DISPATCH(multiply_few_rows)(x, w, columns[block], sums, kFewColumns);
     finish_tile(product.c, product.accumulate, epilogue,
-                {{0, product.m()}, columns[block], sums, DType::f32, kFewColumns});
+                {.rows = {0, product.m()},
+                 .columns = columns[block],
+                 .values = sums,
+                 .dtype = DType::f32,
+                 .stride = kFewColumns});
   });
 }
 
@@ -120,15 +123,15 @@ void multiply_fp32(Stream& stream, const Product& product) {
   require(status == dnnl_success, "dnnl_sgemm failed with status ", static_cast<int>(status));
 }
 
-/// The primitive writes what the activation reads, which is aux where that is kept.
+/// The primitive writes the activation's input: to aux in forward, otherwise to C.
 void multiply_bf16(Stream& stream, Tensor work, Product product, const Epilogue& epilogue) {
   const Tensor c = product.c;
   if (epilogue.act == Epilogue::Act::forward) product.c = as_matrix(epilogue.aux);
   multiply_matmul(stream, work, product, epilogue.bias);
   if (epilogue.act == Epilogue::Act::none) return;
-  Epilogue rest = epilogue;
-  rest.bias = {};
-  finish(stream, c, rest, product.c);
+  Epilogue without_bias = epilogue;
+  without_bias.bias = {};
+  finish(stream, c, without_bias, product.c);
 }
 
 void multiply(Stream& stream, Tensor work, const Product& product, const Epilogue& epilogue) {
@@ -153,8 +156,8 @@ std::size_t multiply_work(const Stream& stream, const Product& product, const Ep
 }
 }  // namespace
 
-ThreadLimit::ThreadLimit(int threads) : before_(omp_get_max_threads()) { omp_set_num_threads(threads); }
-ThreadLimit::~ThreadLimit() { omp_set_num_threads(before_); }
+ThreadLimit::ThreadLimit(int threads) : previous_(omp_get_max_threads()) { omp_set_num_threads(threads); }
+ThreadLimit::~ThreadLimit() { omp_set_num_threads(previous_); }
 
 void gemm(Stream& stream, Tensor work, Tensor c, const Operand& a, const Operand& b, GradMode mode,
           const Epilogue& epilogue) {

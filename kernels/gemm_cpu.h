@@ -1,4 +1,4 @@
-// The parts of the matrix product on the cpu. gemm_cpu.cpp chooses the one for the shapes and dtypes of a call.
+// The implementations of the matrix product on the cpu. gemm_cpu.cpp chooses one by the shapes and dtypes of a call.
 #pragma once
 
 #include "kernels/cpu.h"
@@ -22,16 +22,16 @@ struct EpilogueRow {
   void* c;
   bool accumulate;
   const void* bias;
-  void* kept;          // forward: written, then read by the function
-  const void* before;  // backward: read by the derivative
+  void* aux_out;       // forward: written, then read by the activation
+  const void* aux_in;  // backward: read by its derivative
   std::size_t n;
 };
 
-/// C's part = (C +) the products, then the epilogue, rounded to C's dtype. A tile may be C's or aux's own memory: what
-/// aux already holds is not stored there again.
+/// C's part = or += the products, then the epilogue, rounded to C's dtype. A tile may be C's or aux's own memory; in
+/// aux it is not stored again.
 void finish_tile(const Tensor& c, bool accumulate, const Epilogue& epilogue, const Tile& tile);
 
-/// Does the same for all of C, if C or aux holds the products.
+/// The same for all of C, whose products C or aux holds.
 void finish(Stream& stream, Tensor c, const Epilogue& epilogue, Tensor products);
 
 /// dbias = or += the sum over the rows of dy; `work` holds partial sums.
@@ -46,11 +46,11 @@ class ThreadLimit {
   ThreadLimit(const ThreadLimit&) = delete;
 
  private:
-  int before_;
+  int previous_;
 };
 
-/// bf16 products, with their bias, by a primitive of oneDNN. has_matmul(): whether the CPU has instructions for it and
-/// oneDNN the primitive; the other two require it. The primitive is kept by the stream; `work` is its scratchpad.
+/// bf16 products, with their bias, by a primitive of oneDNN, which the stream keeps; `work` is its scratchpad.
+/// has_matmul() returns true if the CPU has the instructions and oneDNN the primitive; the other two require it.
 bool has_matmul(const Stream& stream, const Product& product, const Tensor& bias);
 void multiply_matmul(Stream& stream, Tensor work, const Product& product, const Tensor& bias);
 std::size_t multiply_matmul_work(const Stream& stream, const Product& product, const Tensor& bias);

@@ -1,5 +1,4 @@
-// The epilogue of a product, in one pass over the rows: accumulation, bias, activation, rounding. And the
-// gradient of the bias.
+// The epilogue of a product, in one pass over the rows: accumulation, bias, activation, rounding. The bias gradient.
 #include <type_traits>
 
 #include "kernels/gemm_cpu.h"
@@ -14,19 +13,19 @@ namespace mtl::HWY_NAMESPACE {
 template <class Function, class P, class T>
 void finish_row_by(const cpu::EpilogueRow& row) {
   const P* products = static_cast<const P*>(row.products);
-  T *c = static_cast<T*>(row.c), *kept = static_cast<T*>(row.kept);
-  const T *bias = static_cast<const T*>(row.bias), *before = static_cast<const T*>(row.before);
-  const bool accumulate = row.accumulate, keeps = kept != nullptr && row.kept != row.products;
+  T *c = static_cast<T*>(row.c), *aux_out = static_cast<T*>(row.aux_out);
+  const T *bias = static_cast<const T*>(row.bias), *aux_in = static_cast<const T*>(row.aux_in);
+  const bool accumulate = row.accumulate, writes_aux = aux_out != nullptr && row.aux_out != row.products;
   sweep(row.n, [&](std::size_t i, auto lanes) HWY_ATTR {
     VecF32 x = lanes.load(products + i);
     if (accumulate) x = hn::Add(lanes.load(c + i), x);
     if (bias != nullptr) x = hn::Add(x, lanes.load(bias + i));
-    if (keeps) {
-      lanes.store(x, kept + i);
-      if constexpr (!std::is_same_v<T, float>) x = lanes.load(kept + i);  // rounded, as backward reads it
+    if (writes_aux) {
+      lanes.store(x, aux_out + i);
+      if constexpr (!std::is_same_v<T, float>) x = lanes.load(aux_out + i);  // rounded, as backward reads it
     }
-    if (kept != nullptr) x = Function::value(x);
-    if (before != nullptr) x = hn::Mul(x, Function::derivative(lanes.load(before + i)));
+    if (aux_out != nullptr) x = Function::value(x);
+    if (aux_in != nullptr) x = hn::Mul(x, Function::derivative(lanes.load(aux_in + i)));
     lanes.store(x, c + i);
   });
 }
@@ -66,34 +65,45 @@ namespace {
 HWY_EXPORT(finish_row);
 HWY_EXPORT(sum_rows);
 
-/// The address of an element; null when the tensor is left out.
+/// The address of an element; null if the tensor is absent.
 void* element(const Tensor& tensor, std::int64_t row, std::int64_t column) {
   if (!tensor.exists()) return nullptr;
   const std::int64_t index = row * tensor.size(-1) + column;
   return static_cast<char*>(tensor.raw()) + index * static_cast<std::int64_t>(size_of(tensor.dtype()));
 }
 
-/// The rows of dy whose sums are added first.
+/// The blocks of rows of dy that have a partial sum each.
 Blocks bias_blocks(const Tensor& dy) { return {dy.row_count(), 64}; }
 }  // namespace
 
 void finish_tile(const Tensor& c, bool accumulate, const Epilogue& epilogue, const Tile& tile) {
-  const Tensor none, kept = epilogue.act == Epilogue::Act::forward ? epilogue.aux : none,
-                     before = epilogue.act == Epilogue::Act::backward ? epilogue.aux : none;
+  const Tensor none, aux_out = epilogue.act == Epilogue::Act::forward ? epilogue.aux : none,
+                     aux_in = epilogue.act == Epilogue::Act::backward ? epilogue.aux : none;
   const std::int64_t column = tile.columns.begin, size = static_cast<std::int64_t>(size_of(tile.dtype));
   for (std::int64_t row = tile.rows.begin; row < tile.rows.end; ++row) {
     const char* products = static_cast<const char*>(tile.values) + (row - tile.rows.begin) * tile.stride * size;
     HWY_DYNAMIC_DISPATCH(finish_row)
-    (epilogue.activation,
-     {c.dtype(), tile.dtype, products, element(c, row, column), accumulate, element(epilogue.bias, 0, column),
-      element(kept, row, column), element(before, row, column), static_cast<std::size_t>(tile.columns.size())});
+    (epilogue.activation, {.dtype = c.dtype(),
+                           .products_dtype = tile.dtype,
+                           .products = products,
+                           .c = element(c, row, column),
+                           .accumulate = accumulate,
+                           .bias = element(epilogue.bias, 0, column),
+                           .aux_out = element(aux_out, row, column),
+                           .aux_in = element(aux_in, row, column),
+                           .n = static_cast<std::size_t>(tile.columns.size())});
   }
 }
 
 void finish(Stream& stream, Tensor c, const Epilogue& epilogue, Tensor products) {
   const std::int64_t width = c.size(-1);
   parallel_rows(stream.threads(), c.row_count(), width, [&](Range rows) {
-    finish_tile(c, false, epilogue, {rows, {0, width}, element(products, rows.begin, 0), products.dtype(), width});
+    finish_tile(c, false, epilogue,
+                {.rows = rows,
+                 .columns = {0, width},
+                 .values = element(products, rows.begin, 0),
+                 .dtype = products.dtype(),
+                 .stride = width});
   });
 }
 

@@ -1,5 +1,5 @@
-// bf16 products by oneDNN's matmul primitives. A primitive is compiled for its shapes and threads, so streams keep
-// those they use (StreamCache).
+// bf16 products by oneDNN's matmul primitives. A primitive is compiled for its shapes and threads, so a stream keeps
+// those that it uses (StreamCache).
 #include <dnnl.hpp>
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace mtl::cpu {
 
 namespace {
 
-/// Layers of a model have some 20 products between them, and an evaluation as many of its own.
+/// The layers of a model have about 20 different products, and an evaluation as many more.
 constexpr std::size_t kMaxMatmuls = 128;
 
 /// Identifies a compiled primitive.
@@ -44,31 +44,31 @@ dnnl::matmul::primitive_desc describe(const dnnl::engine& engine, const Product&
     add.append_sum();
     attributes.set_post_ops(add);
   }
-  const bool or_empty = true;
-  if (!bias.exists()) return {dnnl::matmul::desc(a, b, c), attributes, engine, or_empty};
-  return {dnnl::matmul::desc(a, b, matrix_desc(row_of(bias)), c), attributes, engine, or_empty};
+  const bool allow_empty = true;  // without an implementation
+  if (!bias.exists()) return {dnnl::matmul::desc(a, b, c), attributes, engine, allow_empty};
+  return {dnnl::matmul::desc(a, b, matrix_desc(row_of(bias)), c), attributes, engine, allow_empty};
 }
 
-/// Rethrows what oneDNN throws.
+/// Rethrows oneDNN's exceptions as Error.
 template <class Body>
 decltype(auto) with_errors(const Body& body) {
   try {
     return body();
   } catch (const dnnl::error& error) {
-    fail(Exit::failure, "a bf16 product of oneDNN failed with status ", static_cast<int>(error.status), ": ",
+    fail(Exit::failure, "oneDNN: a bf16 product failed with status ", static_cast<int>(error.status), ": ",
          error.what());
   }
 }
 
 }  // namespace
 
-/// The most recent ones are first.
+/// The compiled primitives of a stream, the most recently used first.
 class MatmulCache final : public StreamCache {
  public:
   struct Matmul {
     MatmulKey key;
     dnnl::matmul::primitive_desc descriptor;
-    dnnl::matmul primitive;  // made when it is first needed
+    dnnl::matmul primitive;  // compiled when it is first executed
   };
 
   Matmul& find(const Product& product, const Tensor& bias, int threads) {
@@ -116,7 +116,7 @@ MatmulCache& matmuls_of(const Stream& stream) {
 }  // namespace
 
 bool has_matmul(const Stream& stream, const Product& product, const Tensor& bias) {
-  constexpr auto kNeeded = dnnl_cpu_isa_avx512_core_bf16;  // the numbers are sets of bits; AMX has these, too
+  constexpr auto kNeeded = dnnl_cpu_isa_avx512_core_bf16;  // ISA numbers are bit sets; AMX includes these bits
   if (product.a.tensor.dtype() != DType::bf16 || product.c.dtype() == DType::f16) return false;
   if ((dnnl_get_effective_cpu_isa() & kNeeded) != kNeeded) return false;
   return with_errors([&] { return bool(matmuls_of(stream).find(product, bias, stream.threads()).descriptor); });

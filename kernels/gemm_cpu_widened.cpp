@@ -1,9 +1,9 @@
-// Products of 16-bit numbers where the CPU has no instructions for them. C is cut into tiles. A thread widens the parts
-// of A and B that a tile needs to fp32, a piece of K at a time, and multiplies them by oneDNN's fp32 product on one
-// thread; the tile's sums then pass the epilogue, which rounds them once.
+// Products of 16-bit operands where the CPU lacks instructions for them. C is split into tiles. A thread widens the
+// parts of A and B that a tile needs to fp32, a piece of K at a time, and multiplies them by oneDNN's fp32 product on
+// one thread; the epilogue then rounds the tile's sums once.
 //
 // A tile of 512 x 512 with 512 of K reads and writes 1.5 million elements for 134 million multiplications, so widening
-// costs some 3 %; three areas of 1 MB stay in the second and third cache.
+// costs about 3 %; three areas of 1 MB stay in L2 and L3.
 #include <dnnl.h>
 
 #include <atomic>
@@ -16,7 +16,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace mtl::HWY_NAMESPACE {
 
-/// to (rows, columns), a row every `stride` elements, = a part of a matrix.
+/// Widens a part of a matrix into `to` (rows, columns), whose rows are `stride` elements apart.
 void widen_part(const Tensor& from, Range rows, Range columns, float* to, std::int64_t stride) {
   with_float(from.dtype(), [&](auto t) HWY_ATTR {
     for (std::int64_t row = rows.begin; row < rows.end; ++row) {
@@ -43,7 +43,7 @@ std::int64_t pieces_of(std::int64_t count, std::int64_t piece) { return (count +
 /// About `pieces` blocks of equal size, a multiple of 16.
 Blocks even_blocks(std::int64_t count, std::int64_t pieces) { return {count, 16 * pieces_of(count, 16 * pieces)}; }
 
-/// How a product is cut: C's rows and columns, and K. The cut depends on the threads only as far as they need tiles.
+/// The blocks of C's rows and columns, and of K. The number of threads only makes tiles smaller, so that each has some.
 struct Tiles {
   Blocks rows, columns, depth;
 
@@ -61,10 +61,10 @@ struct Tiles {
   std::int64_t number() const { return rows.number() * columns.number(); }
 };
 
-/// A row of an area, so that rows do not share the sets of a cache.
+/// The row stride of an area, padded so that rows do not share cache sets.
 std::int64_t padded(std::int64_t width) { return width + 16; }
 
-/// The part of an operand that is in a thread's area as fp32. A matrix of fp32 is read where it is.
+/// A part of an operand, as fp32 in a thread's area. An fp32 matrix is read in place.
 class WidenedPart {
  public:
   /// For blocks of op(X)'s rows and columns.
@@ -77,7 +77,7 @@ class WidenedPart {
   std::int64_t elements() const { return elements_; }
   void use(float* area) { area_ = area; }
   std::int64_t stride() const { return elements_ == 0 ? x_.tensor.size(1) : stride_; }
-  /// The part with these rows and columns of op(X), as it is stored.
+  /// Returns the part with these rows and columns of op(X), in the layout of X.
   const float* read(Range rows, Range columns) {
     if (x_.transposed) std::swap(rows, columns);
     if (elements_ == 0) return x_.tensor.data<float>() + rows.begin * x_.tensor.size(1) + columns.begin;
@@ -92,10 +92,10 @@ class WidenedPart {
   Operand x_;
   float* area_ = nullptr;
   std::int64_t stride_ = 0, elements_ = 0;
-  std::int64_t row_ = -1, column_ = -1;  // where the part in the area begins
+  std::int64_t row_ = -1, column_ = -1;  // where the area's part begins in X
 };
 
-/// One thread's part of the work.
+/// Computes tiles on one thread.
 class TileMultiplier {
  public:
   TileMultiplier(const Product& product, const Tiles& tiles)
@@ -104,7 +104,7 @@ class TileMultiplier {
         a_(product.a, tiles.rows, tiles.depth),
         b_(product.b, tiles.depth, tiles.columns),
         stride_(in_place() ? product.n() : padded(tiles.columns.block_size)) {}
-  /// Bytes of its area.
+  /// Bytes of the thread's area.
   std::size_t work() const {
     const std::int64_t sums = in_place() ? 0 : tiles_.rows.block_size * stride_;
     return static_cast<std::size_t>(a_.elements() + b_.elements() + sums) * sizeof(float);
@@ -116,7 +116,7 @@ class TileMultiplier {
   }
   /// Computes and finishes a tile.
   dnnl_status_t multiply(std::int64_t number, const Epilogue& epilogue) {
-    // Tiles of one block of columns follow each other: B may still be there.
+    // Tiles of one block of columns are consecutive: B's part may be in the area already.
     const Range rows = tiles_.rows[number % tiles_.rows.number()];
     const Range columns = tiles_.columns[number / tiles_.rows.number()];
     float* sums = in_place() ? product_.c.data<float>() + rows.begin * product_.n() + columns.begin : sums_;
@@ -130,7 +130,8 @@ class TileMultiplier {
       if (status != dnnl_success) return status;
     }
     if (!in_place() || epilogue.changes_c())
-      finish_tile(product_.c, product_.accumulate && !in_place(), epilogue, {rows, columns, sums, DType::f32, stride_});
+      finish_tile(product_.c, product_.accumulate && !in_place(), epilogue,
+                  {.rows = rows, .columns = columns, .values = sums, .dtype = DType::f32, .stride = stride_});
     return dnnl_success;
   }
 
@@ -152,13 +153,13 @@ std::int64_t workers_of(const Stream& stream, const Tiles& tiles) {
 void multiply_widened(Stream& stream, Tensor work, const Product& product, const Epilogue& epilogue) {
   const Tiles tiles(product, stream.threads());
   const std::int64_t workers = workers_of(stream, tiles);
-  const Blocks of_worker{tiles.number(), pieces_of(tiles.number(), workers)};
+  const Blocks tiles_of_worker{tiles.number(), pieces_of(tiles.number(), workers)};
   std::atomic<int> failure{dnnl_success};
   ThreadLimit limit(1);
   parallel_for(stream.threads(), workers, product.c.numel() * product.k(), [&](std::int64_t worker) {
     TileMultiplier multiplier(product, tiles);
     multiplier.use(work_as<float>(work) + worker * static_cast<std::int64_t>(multiplier.work() / sizeof(float)));
-    for (std::int64_t tile = of_worker[worker].begin; tile < of_worker[worker].end; ++tile) {
+    for (std::int64_t tile = tiles_of_worker[worker].begin; tile < tiles_of_worker[worker].end; ++tile) {
       const dnnl_status_t status = multiplier.multiply(tile, epilogue);
       if (status != dnnl_success) failure = status;
     }

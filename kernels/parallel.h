@@ -1,4 +1,4 @@
-// Splits operators on the cpu over threads by fixed blocks, so that results do not depend on the number of threads.
+// Runs operators on the cpu in parallel over fixed blocks, so that results do not depend on the number of threads.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@ struct Range {
   std::int64_t size() const { return end - begin; }
 };
 
-/// [0, count) cut into blocks of equal size, the last one shorter. The cut depends on the count alone.
+/// [0, count) in blocks of equal size, except for a shorter last one.
 struct Blocks {
   std::int64_t count;
   std::int64_t block_size;
@@ -43,7 +43,7 @@ void parallel_for(int threads, std::int64_t blocks, std::int64_t work, const Bod
   for (std::int64_t block = 0; block < blocks; ++block) body(block);
 }
 
-/// Calls body(Range rows) for the blocks of a matrix's rows alike.
+/// Likewise calls body(Range rows) for blocks of a matrix's rows.
 template <class Body>
 void parallel_rows(int threads, std::int64_t rows, std::int64_t width, const Body& body) {
   Blocks blocks = row_blocks(rows, width);

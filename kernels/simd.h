@@ -40,8 +40,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace mtl::HWY_NAMESPACE {
 
-/// body(S(), T()) with the element types of the residual stream and of what a layer computes with: equal ones, or fp32
-/// and a narrower one (kernels/stream_types.h).
+/// body(S(), T()) with the element types of the residual stream and of a layer's computation: equal, or fp32 and a
+/// narrower one (kernels/stream_types.h).
 template <class Body>
 HWY_INLINE void with_stream(DType stream, DType compute, const Body& body) {
   if (stream == compute) return with_float(compute, [&](auto t) HWY_ATTR { body(t, t); });
@@ -49,7 +49,7 @@ HWY_INLINE void with_stream(DType stream, DType compute, const Body& body) {
   return body(float(), Half());
 }
 
-/// The sum over [0, n) of term(i, lanes), in four vectors at a time. Terms must be zero beyond the lanes.
+/// The sum over [0, n) of term(i, lanes), four vectors at a time. Terms must be zero beyond the lanes.
 template <class Term>
 HWY_INLINE float sum_of(std::size_t n, const Term& term) {
   const std::size_t step = hn::Lanes(F32());
