@@ -1,4 +1,4 @@
-// The last step of every operator: to its implementation on the stream's device. Part of OP.cpp files alone.
+// The last step of every operator: calls its implementation on the stream's device. For kernels/*.cpp only.
 #pragma once
 
 #include <optional>
@@ -10,14 +10,14 @@
 
 namespace mtl {
 
-/// True if the build has operators for the device cuda. Nothing else asks.
+/// True if the build has operators for the device cuda.
 #ifdef MTL_WITH_CUDA
 inline constexpr bool kWithCuda = true;
 #else
 inline constexpr bool kWithCuda = false;
 #endif
 
-/// Calls the implementation; on meta nothing. A profiled stream records it with what was counted before.
+/// Calls the implementation; does nothing on meta. A profiled stream records the call with the work counted before it.
 template <auto on_cpu, auto on_cuda, class... Args>
 void run(Stream& stream, const Args&... args) {
   static_assert(std::is_same_v<decltype(on_cpu), decltype(on_cuda)>);
@@ -31,7 +31,7 @@ void run(Stream& stream, const Args&... args) {
   fail(Exit::failure, "this program was built without CUDA");
 }
 
-/// The scratch that the implementation for the stream's target asks for: NAME_work of each device.
+/// Allocates the scratch of the implementation for the stream's target: NAME_work() bytes of that device.
 template <auto on_cpu, auto on_cuda, class... Args>
 Tensor make_work(const Stream& stream, Arena& scratch, const Args&... args) {
   static_assert(std::is_same_v<decltype(on_cpu), decltype(on_cuda)>);

@@ -18,7 +18,7 @@ void scale(Stream& stream, Tensor out, float factor);
 /// does not depend on the number of threads.
 void sum_of_squares(Stream& stream, Arena& scratch, Tensor out, Tensor in, GradMode mode);
 
-/// found (1) i32 = 1 when a number of `in` (f32, bf16 or f16) is infinite or NaN, else 0.
+/// found (1) i32 = 1 if an element of `in` (f32, bf16 or f16) is infinite or NaN, else 0.
 void find_nonfinite(Stream& stream, Tensor found, Tensor in);
 
 }  // namespace mtl

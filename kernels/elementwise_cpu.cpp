@@ -1,6 +1,5 @@
-// Flat ranges in blocks; what they do is bound by memory.
+// Flat ranges in blocks, bound by memory.
 #include <atomic>
-
 #include <cstring>
 
 #include "kernels/cpu.h"
@@ -39,7 +38,7 @@ double sum_of_squares_of(const float* in, std::size_t n) {
   return sum;
 }
 
-/// Narrower numbers are widened a stretch at a time.
+/// Narrower elements are widened a stretch at a time.
 double sum_of_squares_range(const Tensor& in, Range range) {
   double sum = 0;
   with_float(in.dtype(), [&]<class T>(T) HWY_ATTR {

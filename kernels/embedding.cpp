@@ -33,12 +33,12 @@ double check_positions(const char* what, const Tensor& hidden, const Tensor& pos
   return looks_up ? static_cast<double>(count) * static_cast<double>(size_of(DType::i32)) : 0;
 }
 
-/// The bytes of as many elements as `hidden` has, in the dtype of `table`: each place reads a row of the table.
+/// The bytes of the table's rows that all places read: as many elements as `hidden` has, in the table's dtype.
 double bytes_in(const Tensor& hidden, const Tensor& table) {
   return static_cast<double>(hidden.numel()) * static_cast<double>(size_of(table.dtype()));
 }
 
-/// Each place reads its row, and reads and writes a row of the gradient, which is cleared first when it is overwritten.
+/// Each place reads its row, and reads and writes a row of the gradient, which is cleared first if it is overwritten.
 double scatter_bytes(const Tensor& dout, const Grad& dtable) {
   double cleared = dtable.mode == GradMode::overwrite ? static_cast<double>(dtable.tensor.bytes()) : 0;
   return static_cast<double>(dout.bytes()) + 2 * bytes_in(dout, dtable.tensor) + cleared;

@@ -1,16 +1,16 @@
-// Token and position embedding, as two operators: between them the ranks that share the vocabulary sum what they found.
+// Token and position embedding, as two operators: between them the ranks that shard the vocabulary sum their outputs.
 //
 //   embedding:  out[n] = table[tokens[n]]                           dtable[v] = sum of dout over the places of token v
 //   positions:  x[n] = dropout(x[n] + table[positions[n]])          dx = dropout'(dx), dtable[p] likewise, of that dx
 //
 // Rows N = (B T) or some of them, width C. tokens (N) i32; x, out (N, C). positions (B, T) i32 are those of the whole
-// micro-batch: `rows` says which rows x holds, for its positions and for the dropout. The token table (V, C) holds the
+// micro-batch: `rows` maps the rows of x, for its positions and for the dropout. The token table (V, C) holds the
 // rows [vocab_begin, vocab_begin + V) of the vocabulary: a token outside them gives zeros.
 //
 // Tables have the compute dtype T. out has T or the dtype S of the residual stream: the caller chooses in which of them
 // ranks sum. x and dx have S, dout any dtype that operators compute with, and the gradient of a table a dtype G of its
-// own (kernels/stream_types.h). Scatter-adds are fp32 sums in the order of places, whatever the number of threads; on a
-// GPU, of each 32 places of a row first, then of these sums. Overwrite clears first. A narrower G is rounded once a
+// own (kernels/stream_types.h). Scatter-adds are fp32 sums in the order of places, whatever the number of threads; a
+// GPU sums each 32 places of a row first, then these sums. Overwrite clears first. A narrower G is rounded once a
 // call, however many places add to a row: for that, and on a GPU always, the scratch holds the places sorted by row.
 #pragma once
 
@@ -26,12 +26,12 @@ void embedding_forward(Stream& stream, Tensor out, Tensor tokens, std::int64_t v
 void embedding_backward(Stream& stream, Arena& scratch, Grad dtable, Tensor dout, Tensor tokens,
                         std::int64_t vocab_begin);
 
-/// In place. A position that is not within the table is an error: on the cpu it throws, a GPU adds nothing for it. A
-/// table that is left out adds nothing, and has no gradient.
+/// In place. A position outside of the table is an error: the cpu throws, a GPU adds nothing for it. An absent table
+/// adds nothing.
 void positions_forward(Stream& stream, Tensor x, Tensor positions, Tensor table, const Dropout& dropout,
                        const RowMap& rows);
-/// dx, in place, becomes the gradient of what forward was given. The table's gradient sums it before it is rounded to
-/// S.
+/// Replaces dx, the gradient of forward's result, by that of its input. The table's gradient, if wanted, sums the
+/// latter before it is rounded to S.
 void positions_backward(Stream& stream, Arena& scratch, Grad dtable, Tensor dx, Tensor positions,
                         const Dropout& dropout, const RowMap& rows);
 

@@ -1,5 +1,5 @@
-// Forward: threads take rows. Backward: threads take columns, and every thread walks all places, so each sum has the
-// same order whatever their number.
+// Forward is parallel over rows. Backward is parallel over columns: every thread visits all places in order, so that
+// each sum has the same order for any number of threads.
 #include <algorithm>
 #include <type_traits>
 
@@ -12,7 +12,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace mtl::HWY_NAMESPACE {
 
-/// S: of the result; T: of the table.
+/// S: dtype of the result; T: of the table.
 template <class S, class T>
 void look_up(Tensor out, Tensor tokens, std::int64_t vocab_begin, Tensor table, Range rows) {
   const std::int64_t width = out.size(1);
@@ -43,8 +43,8 @@ void add_positions(Tensor x, Tensor positions, Tensor table, const Dropout& drop
   }
 }
 
-/// add(place, to) for every place, in an order that keeps that of a row's places: it adds the place's `columns` to
-/// `to`. That is the table's row where it is fp32, otherwise a sum that is rounded after the last place of the row.
+/// Calls add(place, to) for every place, those of a row in order, to add the place's `columns` to `to`: the table's row
+/// if that is fp32, otherwise a sum that is rounded after the last place of the row.
 template <class Add>
 HWY_INLINE void scatter(Tensor dtable, const Places& places, Range columns, const Add& add) {
   const std::int64_t width = dtable.size(1), held = dtable.size(0);
@@ -83,7 +83,7 @@ void positions_forward_rows(Tensor x, Tensor positions, Tensor table, const Drop
   });
 }
 
-/// x = dropout(x), or dx = dropout'(dx): both are the same product.
+/// x = dropout(x), or dx = dropout'(dx), which is the same product.
 void mask_rows(Tensor x, const Dropout& dropout, const RowMap& map, Range rows) {
   const std::int64_t width = x.size(1);
   const HiddenMask mask(dropout, map, width);
@@ -97,7 +97,7 @@ void mask_rows(Tensor x, const Dropout& dropout, const RowMap& map, Range rows) 
   });
 }
 
-/// Masks a place's part of dx, and adds it to its row's.
+/// Masks a place's columns of dx and adds them to its row's.
 template <class S>
 struct MaskAndAdd {
   S* dx;
@@ -116,7 +116,7 @@ struct MaskAndAdd {
   }
 };
 
-/// Adds a place's part of dout, which begins at its first column, to its row's.
+/// Adds a place's columns of dout, which begins at the first of them, to its row's.
 template <class D>
 struct AddPlace {
   const D* dout;
@@ -160,18 +160,18 @@ HWY_EXPORT(embedding_backward_columns);
 void check_positions(const Tensor& x, const Tensor& positions, const Tensor& table, const RowMap& rows) {
   const std::int32_t* at = positions.data<std::int32_t>() + rows.first_row;
   for (std::int64_t i = 0; i < x.size(0); ++i) {
-    require(at[i] >= 0 && at[i] < table.size(0), "embedding: position ", at[i], " is not within the ", table.size(0),
-            " of the position table");
+    require(at[i] >= 0 && at[i] < table.size(0), "embedding: position ", at[i], " is outside of the position table of ",
+            table.size(0), " rows");
   }
 }
 
 void apply_mask(Stream& stream, Tensor x, const Dropout& dropout, const RowMap& rows) {
-  parallel_rows(stream.threads(), x.size(0), x.size(1), [&](Range some) {
-    HWY_DYNAMIC_DISPATCH(mask_rows)(x, dropout, rows, some);
+  parallel_rows(stream.threads(), x.size(0), x.size(1), [&](Range block) {
+    HWY_DYNAMIC_DISPATCH(mask_rows)(x, dropout, rows, block);
   });
 }
 
-/// Sorts the places that the table holds by row, where scatter() needs that.
+/// Sorts the places that the table holds by row, for scatter() into a table that is not fp32.
 void sort_places(Places& places, const Tensor& work, const Tensor& dtable) {
   if (dtable.dtype() == DType::f32) return;
   auto* keys = work_as<std::uint64_t>(work);
@@ -184,7 +184,7 @@ void sort_places(Places& places, const Tensor& work, const Tensor& dtable) {
   places.sorted = keys;
 }
 
-/// body(columns) for stretches of the columns that threads share out, after the gradient was cleared if it is new.
+/// Clears the gradient if it is overwritten, then calls body(columns) for blocks of columns in parallel.
 template <class Body>
 void over_columns(Stream& stream, const Grad& dtable, const Tensor& dout, const Body& body) {
   if (dtable.mode == GradMode::overwrite) cpu::fill_zero(stream, dtable.tensor);
@@ -212,8 +212,8 @@ void positions_forward(Stream& stream, Tensor x, Tensor positions, Tensor table,
                        const RowMap& rows) {
   if (!table.exists()) return apply_mask(stream, x, dropout, rows);
   check_positions(x, positions, table, rows);
-  parallel_rows(stream.threads(), x.size(0), x.size(1), [&](Range some) {
-    HWY_DYNAMIC_DISPATCH(positions_forward_rows)(x, positions, table, dropout, rows, some);
+  parallel_rows(stream.threads(), x.size(0), x.size(1), [&](Range block) {
+    HWY_DYNAMIC_DISPATCH(positions_forward_rows)(x, positions, table, dropout, rows, block);
   });
 }
 

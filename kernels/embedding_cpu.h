@@ -9,8 +9,8 @@ namespace mtl {
 struct Places {
   const std::int32_t* rows;
   std::int64_t begin, number;
-  const std::uint64_t* sorted = nullptr;  // row << 32 | place, ascending, of those that the table holds; or not needed
-  std::int64_t held = 0;                  // how many are sorted
+  const std::uint64_t* sorted = nullptr;  // row << 32 | place, ascending, of the held rows; null for an fp32 table
+  std::int64_t held = 0;                  // the number of them
 
   std::int64_t row(std::int64_t place) const { return rows[place] - begin; }
 };

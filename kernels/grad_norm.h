@@ -2,8 +2,8 @@
 //
 //   grad_norm = sqrt(sum) / loss_scale,  found_inf = not finite,  clip_scale = min(1, max_norm / (grad_norm + 1e-6))
 //
-// found_inf is also set if the step assumes the update of the step before, whose found_inf it replaces, and that
-// was set. max_norm <= 0 turns clipping off. The counts of updates begin at zero.
+// Before the call, found_inf is the previous step's: if it is set and the step assumes the previous update
+// (assumes_update), it stays set. max_norm <= 0 turns clipping off. The counts of updates are reset to 0.
 #pragma once
 
 #include "device/step_state.h"

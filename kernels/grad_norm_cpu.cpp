@@ -8,8 +8,9 @@ namespace mtl::cpu {
 void finish_grad_norm(Stream&, StepState* state, Tensor sum, double max_norm) {
   double norm = std::sqrt(*sum.data<double>()) / state->loss_scale;
   state->grad_norm = norm;
-  const bool follows_none = state->assumes_update != 0 && state->found_inf != 0;  // still of the step before
-  state->found_inf = std::isfinite(norm) && !follows_none ? 0 : 1;
+  // found_inf is still that of the step before.
+  const bool lacks_update = state->assumes_update != 0 && state->found_inf != 0;
+  state->found_inf = std::isfinite(norm) && !lacks_update ? 0 : 1;
   state->clip_scale = 1;
   state->nonzero_updates = state->lost_updates = state->lost_copies = 0;
   if (max_norm > 0) state->clip_scale = std::min(1.0, max_norm / (norm + 1e-6));

@@ -28,8 +28,8 @@ struct LayerNormGrads {
   Grad dx, dgamma, dbeta;
 };
 
-/// Writes y (N, C), cache.mean and cache.rstd; reads cache.x. With `sum`, cache.x is first written: the same bits as
-/// residual_forward(stream, cache.x, sum) before, but memory is read once less. The branch has the dtype of y.
+/// Writes y (N, C), cache.mean and cache.rstd; reads cache.x. With `sum`, cache.x is written first: the same bits as
+/// after residual_forward(stream, cache.x, sum), but with one read of memory less. The branch has the dtype of y.
 void layernorm_forward(Stream& stream, Tensor y, const LayerNormCache& cache, Tensor gamma, Tensor beta, float eps,
                        const ResidualSum& sum = {});
 

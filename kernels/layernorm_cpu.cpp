@@ -1,4 +1,4 @@
-// A row at a time: it is read from memory once and stays in the first cache for the passes over it.
+// A row at a time: it is read from memory once and stays in L1 for the passes over it.
 #include <cmath>
 
 #include "kernels/cpu.h"
@@ -9,7 +9,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace mtl::HWY_NAMESPACE {
 
-/// S: of the residual stream, x; T: of y, gamma and beta.
+/// S: dtype of the residual stream, x; T: of y, gamma and beta.
 template <class S, class T>
 void normalize_rows(Tensor y, const LayerNormCache& cache, Tensor gamma, Tensor beta, float eps, Range rows) {
   const auto width = static_cast<std::size_t>(y.size(-1));
@@ -35,7 +35,7 @@ void normalize_rows(Tensor y, const LayerNormCache& cache, Tensor gamma, Tensor 
   }
 }
 
-/// What one row of backward needs.
+/// The operands of one row of backward.
 template <class S, class T>
 struct BackwardRow {
   const S* x;
@@ -49,6 +49,7 @@ struct BackwardRow {
   }
 };
 
+/// dx = or += rstd (g - mean(g) - x_hat mean(g x_hat)), g = gamma dy.
 template <class S, class T>
 void write_dx(const BackwardRow<S, T>& row, S* dx, bool accumulate) {
   const auto g = [&](std::size_t i, auto lanes)
@@ -61,13 +62,13 @@ void write_dx(const BackwardRow<S, T>& row, S* dx, bool accumulate) {
   const VecF32 rstd = set(row.rstd);
   sweep(row.width, [&](std::size_t i, auto lanes) HWY_ATTR {
     const VecF32 centered = hn::NegMulAdd(row.x_hat(i, lanes), mean_gx, hn::Sub(g(i, lanes), mean_g));
-    // The skip connection's gradient is already there: the two meet here.
+    // dx may hold the skip connection's gradient: the norm's is added to it.
     const VecF32 before = accumulate ? lanes.load(dx + i) : set(0);
     lanes.store(hn::MulAdd(rstd, centered, before), dx + i);
   });
 }
 
-/// sums (2, C): dgamma and dbeta of these rows.
+/// Adds the row's dgamma and dbeta to sums (2, C).
 template <class S, class T>
 void add_parameter_sums(const BackwardRow<S, T>& row, float* sums) {
   sweep(row.width, [&](std::size_t i, auto lanes) HWY_ATTR {

@@ -1,4 +1,4 @@
-// Includes the contracts of all operators, for implementations.
+// Includes the headers of all operators, for implementations.
 #pragma once
 
 #include "kernels/activation.h"

@@ -6,7 +6,7 @@
 namespace mtl {
 
 namespace {
-/// `hidden`, of the residual stream, and the branch, or their gradients.
+/// Checks `hidden`, of the residual stream, and the branch, or their gradients.
 void check_hidden(const char* what, const Tensor& hidden, const Tensor& branch, const Dropout& dropout,
                   const RowMap& rows) {
   require(hidden.shape().rank() == 2, what, ": expected (N, C), got ", hidden.shape().text());

@@ -7,25 +7,25 @@
 HWY_BEFORE_NAMESPACE();
 namespace mtl::HWY_NAMESPACE {
 
-/// S: of the residual stream; T: of the branch.
+/// S: dtype of the residual stream; T: of the branch.
 template <class S, class T>
 void add_branch(Tensor out, const ResidualSum& sum, Range rows) {
   const std::int64_t width = out.size(-1);
   const HiddenMask mask(sum.dropout, sum.rows, width);
-  const T* shift = sum.bias.exists() ? sum.bias.data<T>() : nullptr;
+  const T* bias = sum.bias.exists() ? sum.bias.data<T>() : nullptr;
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
     const T* from = sum.branch.data<T>() + row * width;
     const S* skip = sum.residual.data<S>() + row * width;
     S* to = out.data<S>() + row * width;
     mask.sweep_row(row, {0, width}, [&](std::size_t i, auto lanes, VecF32 factor) HWY_ATTR {
       VecF32 x = lanes.load(from + i);
-      if (shift != nullptr) x = hn::Add(x, lanes.load(shift + i));
+      if (bias != nullptr) x = hn::Add(x, lanes.load(bias + i));
       lanes.store(hn::MulAdd(x, factor, lanes.load(skip + i)), to + i);
     });
   }
 }
 
-/// Adds the rows of dbranch to sums (C), unless that is null.
+/// Writes rows of dbranch and adds them to sums (C), unless that is null.
 template <class S, class T>
 void pass_to_branch(Tensor dbranch, Tensor dout, const Dropout& dropout, const RowMap& map, Range rows, float* sums) {
   const std::int64_t width = dout.size(-1);

@@ -22,8 +22,8 @@ struct RmsNormCache {
 };
 
 /// Writes y (N, C) and cache.rstd; reads cache.x. y may be cache.x itself if S is T and no backward follows. With
-/// `sum`, cache.x is first written: the same bits as residual_forward(stream, cache.x, sum) before, but memory is read
-/// once less. The branch has the dtype T.
+/// `sum`, cache.x is written first: the same bits as after residual_forward(stream, cache.x, sum), but with one read of
+/// memory less. The branch has the dtype T.
 void rmsnorm_forward(Stream& stream, Tensor y, const RmsNormCache& cache, Tensor gamma, float eps,
                      const ResidualSum& sum = {});
 

@@ -6,7 +6,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace mtl::HWY_NAMESPACE {
 
-/// S: of the residual stream, x; T: of y and gamma.
+/// S: dtype of the residual stream, x; T: of y and gamma.
 template <class S, class T>
 void rmsnorm_forward_of(Tensor y, const RmsNormCache& cache, Tensor gamma, float eps, Range rows) {
   const std::int64_t width = y.size(-1);

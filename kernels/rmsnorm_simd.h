@@ -1,6 +1,6 @@
-// RMSNorm of one row (kernels/rmsnorm.h). Part of a file that uses simd.h: include this in its place.
+// RMSNorm of one row (kernels/rmsnorm.h). Includes simd.h: include this header instead.
 //
-// A row is read from memory once and stays in the first cache for the second pass over it.
+// A row is read from memory once and stays in L1 for the second pass.
 #include "kernels/simd.h"
 
 #if defined(MTL_RMSNORM_SIMD_TOGGLE) == defined(HWY_TARGET_TOGGLE)
@@ -15,7 +15,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace mtl::HWY_NAMESPACE {
 
-/// Writes y, which may be x; returns rstd. S: of x; T: of y and gamma.
+/// Writes y, which may be x; returns rstd. S: dtype of x; T: of y and gamma.
 template <class S, class T>
 HWY_INLINE float rmsnorm_row(T* y, const S* x, const T* gamma, std::size_t width, float eps) {
   const float squares = sum_of(width, [&](std::size_t i, auto lanes) HWY_ATTR {
@@ -57,7 +57,7 @@ HWY_INLINE void rmsnorm_row_dx(const RmsNormRow<S, T>& row, float mean_gx, S* dx
   sweep(row.width, [&](std::size_t i, auto lanes) HWY_ATTR {
     const VecF32 g = hn::Mul(lanes.load(row.gamma + i), lanes.load(row.dy + i));
     const VecF32 centered = hn::NegMulAdd(lanes.load(row.x + i), slope, g);
-    // The skip connection's gradient is already there: the two meet here.
+    // dx may hold the skip connection's gradient: the norm's is added to it.
     const VecF32 before = accumulate ? lanes.load(dx + i) : set(0);
     lanes.store(hn::MulAdd(rstd, centered, before), dx + i);
   });

@@ -7,14 +7,14 @@ void expect_computed(const char* what, const Tensor& tensor) {
 }
 
 void expect_stream(const char* what, DType stream, DType compute) {
-  require(is_computed(compute) && (stream == compute || stream == DType::f32), what, ": a residual stream of ",
-          name_of(stream), " does not go with layers that compute in ", name_of(compute));
+  require(is_computed(compute) && (stream == compute || stream == DType::f32), what, ": the residual stream is ",
+          name_of(stream), ", layers compute in ", name_of(compute), "; it must have their dtype or float32");
 }
 
 void expect_in_place(const char* what, const Tensor& out, const Tensor& in) {
-  const bool same = out.raw() != nullptr && out.raw() == in.raw();  // no tensor on meta has an address
+  const bool same = out.raw() != nullptr && out.raw() == in.raw();  // tensors on meta have no address
   require(!same || out.dtype() == in.dtype(), what, ": ", name_of(out.dtype()), " over ", name_of(in.dtype()),
-          "; in place needs one dtype");
+          "; in place, both must have one dtype");
 }
 
 void expect_grad(const char* what, const Grad& grad, const Shape& shape) {

@@ -1,4 +1,4 @@
-// The dtypes that the operands of one operator may have together.
+// The combinations of dtypes that the operands of an operator may have.
 //
 // A layer computes in one dtype T: f32, bf16 or f16. The residual stream has the same dtype, or f32 with a narrower
 // T (--fp32-residual-connection). Parameters that an operator reads have T. Gradients of parameters have a
@@ -15,7 +15,7 @@ void expect_computed(const char* what, const Tensor& tensor);
 /// Throws unless a residual stream of dtype `stream` goes with T = `compute`.
 void expect_stream(const char* what, DType stream, DType compute);
 
-/// Throws if `out` is written over `in`, which has another dtype: in place, each element must keep its size.
+/// Throws if `out` shares its address with `in` and has another dtype: in place, each element must keep its size.
 void expect_in_place(const char* what, const Tensor& out, const Tensor& in);
 
 /// Throws unless the gradient, where it is wanted, has this shape and a dtype that operators compute with.
