@@ -1,5 +1,5 @@
 #!/bin/bash
-# --device: the CPU is the CPU, auto reports what it chose, and cuda is refused with a reason where no GPU can be used.
+# --device: cpu computes on the CPU, auto reports its choice, and cuda is refused with a reason if no GPU can be used.
 source "$(dirname "$0")/lib.sh" "$1"
 export OMP_WAIT_POLICY=passive
 MODEL=$TESTS/golden/gpt2_model/a
@@ -19,7 +19,7 @@ expect_exit 2 "${eval_ids[@]}" --device gpu
 expect_text err '^  --device gpu +choose one of auto, cpu, cuda'
 expect_exit 0 "${train[@]}" --device cpu
 expect_exit 0 mpirun --oversubscribe -n 2 "$(command -v mtl-train)" "${train[@]:1}" --gpus-per-node 1
-grep -q computing err && ! grep -q "because of rank" err && fail "ranks without a GPU say otherwise: $(cat err)"
+grep -q computing err && ! grep -q "because of rank" err && fail "ranks without a GPU report a choice of device: $(cat err)"
 expect_exit 2 "${train[@]}" --device cpu --tf32
 expect_text err '^  --tf32 +needs a GPU, and fp32: the CPU multiplies in fp32'
 expect_exit 0 "${train[@]}" --device cpu --attention-backend fused --log-jsonl backend.jsonl
@@ -49,7 +49,7 @@ done
 expect_exit 0 "${train[@]}"
 case $reason in
   'this program was built without CUDA' | 'no NVIDIA driver is installed on this machine')
-    grep -q computing err && fail "auto speaks of a GPU where there is none: $(cat err)"
+    grep -q computing err && fail "auto reports a choice on a machine without a GPU: $(cat err)"
     ;;
   *) grep -qF "computing on the CPU: $reason" err || fail "auto does not report its choice: $(cat err)" ;;
 esac
@@ -62,7 +62,7 @@ else
   cmp -s out with_graphs && fail 'the plan is the same with --no-cuda-graphs'
   for backend in auto flash unfused local; do
     expect_exit 0 "${train[@]}" --dry-run --device cuda --attention-backend $backend
-    [ -s err ] && fail "--attention-backend $backend gives notices: $(cat err)"
+    [ -s err ] && fail "--attention-backend $backend prints notices: $(cat err)"
   done
   expect_exit 0 "${train[@]}" --dry-run --device cuda --attention-backend fused --bf16 --attention-dropout 0
   expect_exit 2 "${train[@]}" --dry-run --device cuda --attention-backend fused --attention-dropout 0.1 --reset-attention-mask
@@ -107,7 +107,7 @@ else
   [ -z "$(gpu_bytes main_weights --optimizer-cpu-offload)" ] || fail '--optimizer-cpu-offload leaves main weights on the GPU'
   [ "$(gpu_bytes optimizer --optimizer-cpu-offload)" -lt $(($(gpu_bytes optimizer) / 8)) ] || fail '--optimizer-cpu-offload leaves moments on the GPU'
   kept=$(gpu_bytes activations) one=$(gpu_bytes activations --cpu-offloading-num-layers 1) all=$(gpu_bytes activations --cpu-offloading)
-  [ "$one" -lt "$kept" ] && [ $((kept - all)) -eq $((10 * (kept - one))) ] || fail "activations: $kept, with one layer less $one, with 10 $all"
+  [ "$one" -lt "$kept" ] && [ $((kept - all)) -eq $((10 * (kept - one))) ] || fail "activations: $kept, with one layer offloaded $one, with 10 $all"
   expect_exit 2 "${plan[@]}" --cpu-offloading-num-layers 11
   expect_text err '--cpu-offloading-num-layers 11 +needs at least 13 layers in each stage, and one has 12'
   expect_exit 2 "${plan[@]}" --cpu-offloading --recompute-granularity full --recompute-method uniform

@@ -1,4 +1,4 @@
-// Attention for sm_90a, played: the layout of its tiles and descriptors, its barriers, masks and sums.
+// Attention for sm_90a, emulated: the layout of its tiles and descriptors, its barriers, masks and sums.
 #include "kernels/attention_cuda.h"
 #include "kernels/attention_variant.h"
 #include "kernels/cuda/hopper_layout.h"
@@ -21,7 +21,7 @@ const AttentionCase kCases[] = {
     {1, 520, 1, 1, 128, true},
 };
 
-/// A query alone, one block, several; documents, windows that leave tiles out, groups of heads, dropout.
+/// A single query, one block, several; documents, windows that skip tiles, groups of heads, dropout.
 const AttentionCase kBackwardCases[] = {
     {1, 1, 1, 1, 64},
     {2, 70, 1, 2, 64, true, 0.2f, 40},
@@ -66,7 +66,7 @@ TEST_CASE("attention hopper: backward equals the fp64 reference") {
       const AttentionProblem again(c.in_dtype(dtype));
       attention_backward_hopper(stream, delta.tensor().data<float>(), unpack_qkv(again.dqkv), problem.dout, problem.out,
                                 problem.logsumexp, problem.input());
-      CHECK(again.dqkv.values() == problem.dqkv.values());  // threads and blocks come in another order
+      CHECK(again.dqkv.values() == problem.dqkv.values());  // threads and blocks run in another order
     }
   }
 }
@@ -80,9 +80,9 @@ TEST_CASE("attention hopper: forward and backward choose between tiles and hoppe
   Arena scratch(Device::cuda, "scratch", std::size_t{1} << 20);
   emulated::capability() = 90;
   for (const auto& [of_forward, of_backward] : {std::pair("", ""), {"tiles", "hopper"}, {"hopper", "tiles"}}) {
-    const auto agrees = [&](const std::string& key, const std::string& wanted) {
+    const auto agrees = [&](const std::string& key, const std::string& variant) {
       const std::string used = stream.choices().find(key).value_or("none");
-      return wanted.empty() ? used == "tiles" || used == "hopper" : used == wanted;
+      return variant.empty() ? used == "tiles" || used == "hopper" : used == variant;
     };
     if (*of_forward != 0) stream.choices().set(forward, of_forward);
     if (*of_backward != 0) stream.choices().set(backward, of_backward);
@@ -111,7 +111,7 @@ TEST_CASE("attention hopper: a gradient that is not finite does not decide which
   CHECK(stream.choices().find(attention_backward_key(problem.input())).has_value());
 }
 
-TEST_CASE("attention hopper: a stream's backend decides before its choices do") {
+TEST_CASE("attention hopper: a stream's backend overrules its choices") {
   const AttentionProblem problem({1, 70, 1, 1, 64, false, 0, 0, DType::bf16});
   const auto bits_with = [&](AttentionBackend backend) {
     Stream stream(Device::cuda);
@@ -124,13 +124,13 @@ TEST_CASE("attention hopper: a stream's backend decides before its choices do") 
   emulated::capability() = 90;
   const auto all = bits_with(AttentionBackend::automatic), plain = bits_with(AttentionBackend::unfused);
   CHECK(bits_with(AttentionBackend::flash) == all);
-  CHECK(plain != all);  // other sums
+  CHECK(plain != all);  // sums in another order
   CHECK_THROWS_WITH(bits_with(AttentionBackend::fused), doctest::Contains("libcudnn.so"));
   emulated::capability() = 80;
 }
 
 TEST_CASE("attention hopper: a matrix descriptor has its fields where the PTX ISA says") {
-  CHECK(matrix_descriptor(0, 0, 0) == 0x4000000000000000);        // 128-byte permutation: 1 in bits 62 and 63
+  CHECK(matrix_descriptor(0, 0, 0) == 0x4000000000000000);        // 128-byte swizzle: 1 in bits 62 and 63
   CHECK(matrix_descriptor(0x12340, 0, 0) == 0x4000000000001234);  // address / 16 in bits 0 to 13
   CHECK(matrix_descriptor(0x40010, 0, 0) == 0x4000000000000001);  // of which 18 bits count
   CHECK(matrix_descriptor(0, 16384, 0) == 0x4000000004000000);    // leading / 16 in bits 16 to 29

@@ -1,5 +1,5 @@
-// Choices by measuring in whole runs: a checkpoint keeps them, so that a resumed run produces the same bits even if
-// other algorithms are faster by then; a file spares the next run the measurements.
+// Measured choices in whole runs: a checkpoint keeps them, so that a resumed run produces the same bits even if other
+// algorithms are faster by then; a file saves the next run the measurements.
 #include <doctest/doctest.h>
 
 #include "kernels/cuda/cublas_lt.h"

@@ -39,7 +39,7 @@ struct Preference {
 
 namespace {
 
-/// One unit of the cpu's scratch. A Buffer would be counted, and a run makes none after its first step.
+/// One unit of the cpu's scratch. A Buffer would be counted, and a run must make none after its first step.
 struct alignas(64) Cacheline {
   std::byte bytes[64];
 };
@@ -62,7 +62,7 @@ cublasStatus_t copy_to(T& target, const void* value, std::size_t bytes) {
 /// The operands and options of a command, as tensors of mtl.
 struct Command {
   Product product;
-  Tensor source;  // C, if another tensor is written
+  Tensor source;  // C; product.c is what is written
   Epilogue epilogue;
   Tensor dbias;
   int algorithm;
@@ -93,7 +93,7 @@ struct Command {
   /// Rows `begin` to `end` of an operand whose rows run along K; the other operand must be whole.
   static Operand part(const Operand& whole, bool by_rows, std::int64_t begin, std::int64_t end) {
     if (by_rows) return {whole.tensor.rows(begin, end - begin), whole.transposed};
-    require(begin == 0 && end == whole.tensor.size(1), "emulated cuBLASLt cuts no columns");
+    require(begin == 0 && end == whole.tensor.size(1), "emulated cuBLASLt does not split columns");
     return whole;
   }
   void sum_bias_gradient() const {
@@ -152,20 +152,20 @@ cublasStatus_t CublasLt::matmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, con
                                 const void* beta, const void* c, cublasLtMatrixLayout_t, void* d,
                                 cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t* algorithm, void* workspace,
                                 std::size_t workspace_bytes, StreamHandle stream) {
-  const float scale = *static_cast<const float*>(alpha), keeps = *static_cast<const float*>(beta);
-  if (scale != 1 || (keeps != 0 && keeps != 1)) return CUBLAS_STATUS_INVALID_VALUE;
+  const float alpha_value = *static_cast<const float*>(alpha), beta_value = *static_cast<const float*>(beta);
+  if (alpha_value != 1 || (beta_value != 0 && beta_value != 1)) return CUBLAS_STATUS_INVALID_VALUE;
   if (!is_supported(*desc, *a_layout, *b_layout, *d_layout)) return CUBLAS_STATUS_NOT_SUPPORTED;
   if (id_of(*algorithm) == kHalves && !has_halves(*desc, *a_layout, *d_layout)) return CUBLAS_STATUS_NOT_SUPPORTED;
   mirror::require_inside(workspace, workspace_bytes);
   const Tensor out = d_layout->at(d);
-  Command command{{out,
-                   {b_layout->at(b), desc->transposes_b == CUBLAS_OP_T},
-                   {a_layout->at(a), desc->transposes_a == CUBLAS_OP_T},
-                   keeps == 1},
-                  d_layout->at(c),
-                  {},
-                  {},
-                  id_of(*algorithm)};
+  Command command{.product = {.c = out,
+                              .a = {b_layout->at(b), desc->transposes_b == CUBLAS_OP_T},
+                              .b = {a_layout->at(a), desc->transposes_a == CUBLAS_OP_T},
+                              .accumulate = beta_value == 1},
+                  .source = d_layout->at(c),
+                  .epilogue = {},
+                  .dbias = {},
+                  .algorithm = id_of(*algorithm)};
   for (const Tensor& tensor : {command.product.a.tensor, command.product.b.tensor, out, command.source})
     mirror::require_inside(tensor.raw(), tensor.bytes());
   const Tensor of_rows(desc->bias, out.dtype(), {out.size(1)});
@@ -190,7 +190,7 @@ cublasStatus_t CublasLt::matmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, con
     command.epilogue.aux = Tensor(desc->aux, out.dtype(), out.shape());
     mirror::require_inside(desc->aux, out.bytes());
   }
-  if (command.epilogue.changes_c() && keeps != 0) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (command.epilogue.changes_c() && beta_value != 0) return CUBLAS_STATUS_NOT_SUPPORTED;
   ++counts.products;
   counts.halves += command.algorithm == kHalves;
   counts.bias_gradients += command.dbias.exists();
@@ -237,8 +237,8 @@ cublasStatus_t CublasLt::check_algorithm(cublasLtHandle_t, cublasLtMatmulDesc_t 
                                          cublasLtMatmulHeuristicResult_t* result) {
   if (!is_supported(*desc, *a, *b, *d)) return CUBLAS_STATUS_NOT_SUPPORTED;
   const bool halves = id_of(*algorithm) == kHalves;
-  const std::uint64_t wanted = halves ? 2 : 0;
-  if (algorithm->data[1] != wanted || algorithm->data[2] != wanted) return CUBLAS_STATUS_INVALID_VALUE;
+  const std::uint64_t expected = halves ? 2 : 0;
+  if (algorithm->data[1] != expected || algorithm->data[2] != expected) return CUBLAS_STATUS_INVALID_VALUE;
   if (halves && !has_halves(*desc, *a, *d)) return CUBLAS_STATUS_NOT_SUPPORTED;
   *result = {*algorithm, 0, CUBLAS_STATUS_SUCCESS};
   return CUBLAS_STATUS_SUCCESS;

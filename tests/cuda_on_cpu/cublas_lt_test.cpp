@@ -29,7 +29,7 @@ struct Gradient {
   Owned c = random_tensor(DType::f32, {m, n}, 3), dbias = random_tensor(DType::f32, {m}, 4);
   const std::vector<double> c_before = c.values(), dbias_before = dbias.values();
 
-  /// The bits of C and dbias after one product.
+  /// Computes one product; returns C and dbias.
   std::vector<double> run(bool with_dbias = false) {
     Epilogue epilogue;
     if (with_dbias) epilogue.dbias = {dbias, GradMode::accumulate};
@@ -123,13 +123,13 @@ TEST_CASE("cublas_lt: the bias gradient is fused with the product, or separate i
     CHECK(rms_relative(fused.run(true).data(), fused.expected(true)) < 1e-6);
     CHECK(product_counts().bias_gradients > before);
   }
-  Gradient apart;
+  Gradient separate;
   const Times times({.epilogue = 3000});
-  CHECK(rms_relative(apart.run(true).data(), apart.expected(true)) < 1e-6);
+  CHECK(rms_relative(separate.run(true).data(), separate.expected(true)) < 1e-6);
   const std::int64_t measured = product_counts().bias_gradients;
-  apart.run(true);
+  separate.run(true);
   CHECK(product_counts().bias_gradients == measured);
-  CHECK(apart.stream.choices()
+  CHECK(separate.stream.choices()
             .find("gemm 32x48x70 tn float32 -> float32, accumulated, bias gradient, aligned to 256 256 256 256")
             .value_or("") == "apart");
 }

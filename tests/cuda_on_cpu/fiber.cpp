@@ -39,7 +39,7 @@ void Fiber::loop() {
       error_ = std::current_exception();
     }
     ended_ = true;
-    leave();
+    suspend();
   }
 }
 
@@ -54,7 +54,7 @@ bool Fiber::resume() {
   return ended_;
 }
 
-void Fiber::leave() {
+void Fiber::suspend() {
   if (_setjmp(inside_) == 0) _longjmp(caller_, 1);
 }
 

@@ -21,7 +21,7 @@ class Fiber {
   /// Continues the body from where it was suspended; returns true if it has ended. Rethrows its exception.
   bool resume();
   /// Suspends the body from inside: resume() returns false.
-  void leave();
+  void suspend();
 
  private:
   static void enter(unsigned high, unsigned low);

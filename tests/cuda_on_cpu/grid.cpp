@@ -32,7 +32,7 @@ class SharedMemory {
   SharedMemory() {
     base_ = static_cast<std::byte*>(
         ::mmap(nullptr, kReserved + kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
-    require(base_ != MAP_FAILED, "no memory for shared memory");
+    require(base_ != MAP_FAILED, "cannot allocate the emulated shared memory");
     ::mprotect(base_ + kReserved, kPage, PROT_NONE);
   }
   ~SharedMemory() { ::munmap(base_, kReserved + kPage); }
@@ -61,7 +61,7 @@ struct Lane {
   const char* waits_for = nullptr;
   const std::function<bool()>* condition = nullptr;  // of at_condition
   unsigned exchanges = 0;                            // completed so far
-  std::array<std::byte, kMostExchanged> room[2];     // for odd and even exchanges: a fast lane may be one ahead
+  std::array<std::byte, kMostExchanged> slots[2];    // for even and odd exchanges: a fast lane may be one ahead
 };
 
 /// Runs one block at a time, on fibers that are reused.
@@ -87,13 +87,13 @@ class Block {
     shared_.end();
   }
   Lane& running() { return *lanes_[threadIdx.x]; }
-  Lane& neighbour(unsigned lane) { return *lanes_[threadIdx.x / kLanes * kLanes + lane]; }
+  Lane& lane_of_warp(unsigned lane) { return *lanes_[threadIdx.x / kLanes * kLanes + lane]; }
   SharedMemory& shared() { return shared_; }
   void wait(State state, const char* what) {
     Lane& lane = running();
     lane.state = state;
     lane.waits_for = what;
-    lane.fiber.leave();
+    lane.fiber.suspend();
   }
   std::mt19937& random() { return random_; }
 
@@ -145,8 +145,8 @@ class Block {
       if (lane.fiber.resume()) lane.state = State::ended;
     }
   }
-  /// Releases the threads that wait at the block's barrier, which all threads have reached that have not ended. Returns
-  /// false if all have ended.
+  /// Releases the threads that wait at the block's barrier, once all that have not ended have reached it. Returns false
+  /// if all have ended.
   bool release_block() {
     bool any = false;
     for (unsigned t = 0; t < threads_; ++t) {
@@ -173,9 +173,11 @@ Block& block() {
 
 void run_grid(Dim3 blocks, unsigned threads, std::size_t shared_bytes, const std::function<void()>& thread) {
   require(threads > 0 && threads <= kMostThreads && threads % kLanes == 0, "a launch with blocks of ", threads,
-          " threads");
-  require(shared_bytes <= kMostShared, "a launch with ", shared_bytes, " bytes of shared memory");
-  require(blocks.y < 65536 && blocks.z < 65536, "a launch with ", blocks.y, " x ", blocks.z, " rows of blocks");
+          " threads; they must be a multiple of ", kLanes, ", at most ", kMostThreads);
+  require(shared_bytes <= kMostShared, "a launch with ", shared_bytes, " bytes of shared memory, more than ",
+          kMostShared);
+  require(blocks.y < 65536 && blocks.z < 65536, "a launch with ", blocks.y, " x ", blocks.z,
+          " rows of blocks; each must be below 65536");
   const std::size_t count = std::size_t{blocks.x} * blocks.y * blocks.z;
   mirror::Opened opened;
   gridDim = blocks;
@@ -192,7 +194,7 @@ void* shared_memory() { return block().shared().data(); }
 void wait_for_block() { block().wait(State::at_block, "__syncthreads"); }
 
 void wait_for_warp(const char* what, unsigned lanes) {
-  require(lanes == ~0u, what, " of a part of the warp, which tests/cuda_on_cpu does not emulate");
+  require(lanes == ~0u, what, " of part of a warp, which tests/cuda_on_cpu does not emulate");
   block().wait(State::at_warp, what);
 }
 
@@ -201,9 +203,9 @@ void wait_until(const char* what, const std::function<bool()>& is_done) {
   block().wait(State::at_condition, what);
 }
 
-std::byte* begin_exchange() { return block().running().room[block().running().exchanges % 2].data(); }
+std::byte* begin_exchange() { return block().running().slots[block().running().exchanges % 2].data(); }
 const std::byte* lane_exchange(unsigned lane) {
-  return block().neighbour(lane).room[block().running().exchanges % 2].data();
+  return block().lane_of_warp(lane).slots[block().running().exchanges % 2].data();
 }
 void end_exchange() { ++block().running().exchanges; }
 

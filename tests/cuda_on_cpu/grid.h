@@ -35,7 +35,7 @@ void wait_for_block();
 /// Waits until all 32 lanes of the warp wait here; `lanes` must name all of them. Throws if they pass different `what`.
 void wait_for_warp(const char* what, unsigned lanes);
 
-/// Room of each lane of the running warp for one exchange. All lanes must make the same exchanges.
+/// Each lane of the running warp has a slot for one exchange. All lanes must make the same exchanges.
 inline constexpr std::size_t kMostExchanged = 256;
 std::byte* begin_exchange();                    // of the running lane
 const std::byte* lane_exchange(unsigned lane);  // of another lane, after wait_for_warp() returned

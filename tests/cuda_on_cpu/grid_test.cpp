@@ -1,4 +1,4 @@
-// The grid of fibers: it computes like a GPU, and detects errors that a GPU would hide or punish.
+// The grid of fibers: it computes like a GPU, and detects errors that a GPU would hide or fault on.
 #include "tests/cuda_on_cpu/grid.h"
 
 #include <doctest/doctest.h>
@@ -16,7 +16,7 @@ using namespace mtl::emulated;
 
 namespace {
 
-/// Each thread writes to shared memory and then reads its neighbour's element; `with_barrier` puts a barrier between.
+/// Each thread writes to shared memory and then reads its neighbor's element, after a barrier if `with_barrier`.
 std::vector<float> shift(bool with_barrier) {
   std::vector<float> out(64, -1);
   run_grid(1, 64, 64 * sizeof(float), [&] {

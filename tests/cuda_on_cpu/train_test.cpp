@@ -39,7 +39,7 @@ double distance(void (*make)(TrainOptions&)) {
   return rms_relative(actual.data(), expected);
 }
 
-/// Heads of 64 elements, which use tensor cores in 16 bits, and rows that are whole packs.
+/// Heads of 64 elements, which use tensor cores in 16 bits, and rows that are multiples of a pack.
 void make_wide(TrainOptions& options) {
   options.architecture.hidden_size = 128;
   options.architecture.num_attention_heads = 2;

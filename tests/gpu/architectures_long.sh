@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Compiles every kernel for sm_80, sm_90a and sm_100: architectures_long.sh BUILD_FOLDER prints a line per file and
-# architecture with the most registers of a kernel, and fails if a file does not compile or ptxas spills registers. Needs nvcc and the build's compile_commands.json; skipped without them.
+# architecture with the most registers of a kernel, and fails if a file does not compile or ptxas spills registers.
+# Needs nvcc and the build's compile_commands.json; skipped without them.
 set -uo pipefail
 build=${1:?the build folder}
 commands=$build/compile_commands.json
@@ -8,7 +9,7 @@ grep -q -- '_cuda[a-z_]*\.cu"' "$commands" 2>/dev/null || { echo "skipped: $buil
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# compile SOURCE ARCH: ptxas' report on standard output, the errors of nvcc in $work/errors.
+# compile SOURCE ARCH: prints nvcc's errors and ptxas' report.
 compile() {
   local words word nvcc=() skip=
   read -ra words <<<"$(grep -o "\"command\": \"[^\"]* -c [^\"]*$1 [^\"]*" "$commands" | head -n 1 | cut -d'"' -f4)"

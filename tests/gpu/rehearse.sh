@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Rehearses the archive of `make gpu-bundle` as if without a GPU: in a chroot with the archive, bash, the tools
-# that tests/gpu/run calls, and the C and C++ libraries that those load, every program must start and the end must be
-# "no CUDA device". Needs root. Usage: rehearse.sh ARCHIVE.tar.xz|FOLDER
+# Rehearses the archive of `make gpu-bundle` on a machine without a GPU: in a chroot with the archive, bash, the tools
+# that tests/gpu/run calls, and the C and C++ libraries that those load, every program must start and `run` must end
+# with "no CUDA device". Needs root. Usage: rehearse.sh ARCHIVE.tar.xz|FOLDER
 set -euo pipefail
 room=$(mktemp -d)
 trap 'rm -rf "$room"' EXIT

@@ -1,5 +1,5 @@
-// The optimizer's state, and activations, in the host's memory: the same bits as on the device, whatever the order in
-// which streams run, in less memory of the device.
+// Optimizer state and activations in host memory: the same bits as on the device, in any order of the streams, with
+// less device memory.
 #include <doctest/doctest.h>
 
 #include "device/copy.h"
@@ -39,7 +39,7 @@ ModelSource open_model(const std::string& folder) {
   return ModelSource::open(folder, console);
 }
 
-/// Weights and moments of two runs, bit for bit.
+/// Checks that weights and moments of two runs are equal, bit for bit.
 void check_same_tensors(const std::string& a, const std::string& b) {
   const ModelSource left = open_model(a), right = open_model(b);
   REQUIRE(!left.tensors().empty());
@@ -54,14 +54,15 @@ void check_same_tensors(const std::string& a, const std::string& b) {
   }
 }
 
-/// Runs of both give the same checkpoints and losses. The second one is late, and resumed.
+/// Checks that both runs produce the same checkpoints and losses. Commands of the second are deferred; with seed 0 it
+/// is resumed, too.
 void check_same_run(Change plain, Change offloaded) {
   ScratchFolder scratch;
   write_data(scratch / "data");
   REQUIRE(run(options_of(plain, scratch / "data", scratch / "plain")) == Exit::ok);
   for (std::uint64_t seed = 0; seed < 4; ++seed) {
     CAPTURE(seed);
-    const std::string save = scratch / cat("late", seed);
+    const std::string save = scratch / cat("deferred", seed);
     TrainOptions options = options_of(plain, scratch / "data", save);
     offloaded(options);
     mirror::Deferral deferral(seed);
@@ -89,7 +90,7 @@ MemoryPlan plan_of(Change change) {
 
 }  // namespace
 
-TEST_CASE("an optimizer's state on the host moves no bit") {
+TEST_CASE("optimizer state on the host changes no bit") {
   check_same_run([](TrainOptions&) {}, offload_optimizer);
   check_same_run([](TrainOptions& options) { options.precision.bf16 = true; }, offload_optimizer);
   check_same_run(
@@ -100,7 +101,7 @@ TEST_CASE("an optimizer's state on the host moves no bit") {
       offload_optimizer);
 }
 
-TEST_CASE("the plan has the host's copy of the largest tensor on the device") {
+TEST_CASE("the plan includes a host copy of the largest tensor on the device") {
   constexpr std::size_t kTable = 128 * 24, kFloat = 4;  // token embedding, of the padded vocabulary
   CHECK(plan_of([](TrainOptions&) {}).bytes(Category::snapshot, Space::host) == kTable * kFloat);
   const auto in_bf16 = [](TrainOptions& options) {
@@ -110,7 +111,7 @@ TEST_CASE("the plan has the host's copy of the largest tensor on the device") {
   CHECK(plan_of(in_bf16).bytes(Category::snapshot) == kTable * 2);  // main weights and moments are on the host
 }
 
-TEST_CASE("an optimizer's state on the host is the host's in the plan") {
+TEST_CASE("the plan counts offloaded optimizer state in host memory") {
   const MemoryPlan plain = plan_of([](TrainOptions&) {}), state = plan_of(offload_optimizer);
   CHECK(plain.bytes(Category::optimizer, Space::host) == 0);
   CHECK(state.bytes(Category::optimizer, Space::host) == plain.bytes(Category::optimizer, Space::device));
@@ -118,7 +119,7 @@ TEST_CASE("an optimizer's state on the host is the host's in the plan") {
   CHECK(state.total_bytes(Space::device) < plain.total_bytes(Space::device));
 }
 
-TEST_CASE("activations on the host move no bit") {
+TEST_CASE("activations on the host change no bit") {
   check_same_run([](TrainOptions& options) { options.cuda_graphs = false; }, offload_layers);
   check_same_run([](TrainOptions&) {}, offload_all);
   check_same_run(
@@ -130,18 +131,18 @@ TEST_CASE("activations on the host move no bit") {
       offload_all);
 }
 
-TEST_CASE("offloaded activations are the host's in the plan, and the device has less") {
+TEST_CASE("the plan counts offloaded activations in host memory, and less on the device") {
   const MemoryPlan plain = plan_of([](TrainOptions&) {}), layers = plan_of(offload_layers), all = plan_of(offload_all);
   CHECK(plain.bytes(Category::offloaded) == 0);
   const std::size_t moved = layers.bytes(Category::offloaded, Space::host);
   CHECK(moved > 0);
   CHECK(layers.bytes(Category::slots, Space::device) + layers.bytes(Category::offload_ring, Space::device) + moved ==
         plain.bytes(Category::slots, Space::device));
-  CHECK(all.bytes(Category::offloaded, Space::host) == moved / 2 * 3);  // 5 layers, of which 2 stay
+  CHECK(all.bytes(Category::offloaded, Space::host) == moved / 2 * 3);  // 5 layers, 2 of which stay on the device
   CHECK(all.total_bytes(Space::device) < plain.total_bytes(Space::device));
 }
 
-TEST_CASE("states are updated in pieces as a whole") {
+TEST_CASE("states updated in pieces equal states updated at once") {
   const GptConfig config = gpt_of_size({.vocab = 40, .layers = 2, .hidden = 16, .heads = 2, .positions = 8});
   std::vector<std::vector<float>> values;
   for (bool on_host : {false, true}) {
@@ -178,5 +179,5 @@ TEST_CASE("states are updated in pieces as a whole") {
     }
   }
   REQUIRE(values.size() == 11);
-  for (const std::vector<float>& one : values) CHECK(one == values[0]);
+  for (const std::vector<float>& weights : values) CHECK(weights == values[0]);
 }

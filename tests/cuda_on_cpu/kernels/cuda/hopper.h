@@ -1,7 +1,7 @@
-// Takes the place of kernels/cuda/hopper.h in tests: the same words, played on the cpu. Shared memory has the addresses
-// that descriptors hold. A copy fills its target with NaN when it starts, and the data arrive when a thread waits for
-// them; a product reads shared memory, and writes its sums, when it is waited for. Descriptors and the permutation are
-// decoded here from the PTX ISA's words, apart from kernels/cuda/hopper_layout.h, which encodes them.
+// Replaces kernels/cuda/hopper.h in tests: the same functions, emulated on the cpu. shared_address() returns addresses
+// that fit into descriptors. A copy fills its target with NaN when it starts, and the data arrive when a thread waits
+// for them; a product reads shared memory, and writes its sums, when it is waited for. Descriptors and the swizzle are
+// decoded here as the PTX ISA defines them, independently of kernels/cuda/hopper_layout.h, which encodes them.
 #pragma once
 
 #include <functional>
@@ -21,26 +21,26 @@ using Barrier = std::uint64_t;
 
 namespace mtl::emulated {
 
-/// Shared memory from the last multiple of 1024 before its begin on.
+/// The origin of shared addresses: the last multiple of 1024 that is not after shared memory's begin.
 inline std::byte* shared_window() {
   const auto base = reinterpret_cast<std::uintptr_t>(shared_memory());
   return reinterpret_cast<std::byte*>(base / 1024 * 1024);
 }
-/// The bits 4 to 6 of an address are exchanged by those from 7 to 9.
+/// XORs bits 4 to 6 of an address with bits 7 to 9.
 inline std::uint32_t swizzle_128(std::uint32_t address) {
   const std::uint32_t piece = address / 16 % 8, row = address / 128 % 8;
   return address - piece * 16 + (piece ^ row) * 16;
 }
 
 struct BarrierState {
-  std::uint8_t parity, count, arrived, made;
-  std::int32_t bytes;  // announced, less those that have come
+  std::uint8_t parity, count, arrived, mark;
+  std::int32_t bytes;  // announced minus arrived
 };
-inline constexpr std::uint8_t kMade = 0x5a;
+inline constexpr std::uint8_t kInitialized = 0x5a;  // BarrierState::mark
 inline BarrierState& state_of(cuda::Barrier* barrier) {
   static_assert(sizeof(BarrierState) == sizeof(cuda::Barrier));
   auto& state = *reinterpret_cast<BarrierState*>(barrier);
-  require(state.made == kMade, "a barrier is used before barrier_init()");
+  require(state.mark == kInitialized, "a barrier is used before barrier_init()");
   return state;
 }
 inline void end_phase_if_complete(BarrierState& state) {
@@ -50,19 +50,19 @@ inline void end_phase_if_complete(BarrierState& state) {
 }
 
 /// The copies that a barrier of the running block waits for.
-inline std::map<cuda::Barrier*, std::vector<std::function<void()>>>& panels_under_way() {
+inline std::map<cuda::Barrier*, std::vector<std::function<void()>>>& pending_panels() {
   static std::map<cuda::Barrier*, std::vector<std::function<void()>>> all;
   return all;
 }
 inline void finish_copies(cuda::Barrier* barrier) {
-  const auto found = panels_under_way().find(barrier);
-  if (found == panels_under_way().end()) return;
+  const auto found = pending_panels().find(barrier);
+  if (found == pending_panels().end()) return;
   const auto copies = std::move(found->second);
-  panels_under_way().erase(found);
+  pending_panels().erase(found);
   for (const auto& copy : copies) copy();
 }
 
-/// What a thread gave to the tensor cores: the products that are not committed, and groups.
+/// The pending products of a thread: those that are not committed, and groups.
 struct Products {
   std::vector<std::function<void()>> open;
   std::deque<std::vector<std::function<void()>>> groups;
@@ -79,8 +79,9 @@ struct Matrix {
       : start(static_cast<std::uint32_t>(bits & 0x3fff) * 16),
         leading(static_cast<std::uint32_t>(bits >> 16 & 0x3fff) * 16),
         stride(static_cast<std::uint32_t>(bits >> 32 & 0x3fff) * 16) {
-    require(bits >> 62 == 1, "a matrix is not permuted in 128 bytes");
-    require((bits >> 49 & 7) == 0 && (bits >> 14 & 3) == 0 && (bits >> 30 & 3) == 0, "a matrix has unknown bits");
+    require(bits >> 62 == 1, "a matrix descriptor lacks the 128-byte swizzle");
+    require((bits >> 49 & 7) == 0 && (bits >> 14 & 3) == 0 && (bits >> 30 & 3) == 0,
+            "a matrix descriptor has unknown bits");
   }
   template <class T>
   float at(std::uint32_t offset) const {
@@ -88,12 +89,12 @@ struct Matrix {
     std::memcpy(&value, shared_window() + swizzle_128(start + offset), sizeof(T));
     return widen(value);
   }
-  /// Element k of row i, of a matrix whose rows have the elements that are summed over.
+  /// Element k of row i of a matrix along whose rows the product sums (K-major).
   template <class T>
   float of_rows(int i, int k) const {
     return at<T>(static_cast<std::uint32_t>(i % 8 * 128 + i / 8 * static_cast<int>(stride) + k * 2));
   }
-  /// Element i of row k, of a matrix whose columns have them.
+  /// Element i of row k of a matrix along whose columns the product sums.
   template <class T>
   float of_columns(int i, int k) const {
     return at<T>(static_cast<std::uint32_t>(k % 8 * 128 + k / 8 * static_cast<int>(stride) + i % 64 * 2 +
@@ -132,18 +133,19 @@ inline TensorMap make_tensor_map(const PanelMap& map) {
   for (const std::uint64_t stride : map.strides) require(stride % 16 == 0, "a tensor map's rows are not aligned");
   for (const std::uint32_t size : map.box)
     require(size > 0 && size <= 256, "a tensor map's box has ", size, " elements");
-  require(map.box[0] * size_of(map.dtype) == 128, "a tensor map's rows are not as long as the permutation");
+  require(map.box[0] * size_of(map.dtype) == 128,
+          "a tensor map's box does not have rows of 128 bytes, as its swizzle needs");
   return map;
 }
 
 inline void barrier_init(Barrier* barrier, unsigned count) {
-  const emulated::BarrierState state{0, static_cast<std::uint8_t>(count), 0, emulated::kMade, 0};
+  const emulated::BarrierState state{0, static_cast<std::uint8_t>(count), 0, emulated::kInitialized, 0};
   std::memcpy(barrier, &state, sizeof(state));
 }
-inline void barriers_ready() { emulated::panels_under_way().clear(); }
+inline void barriers_ready() { emulated::pending_panels().clear(); }
 inline void barrier_arrive_expecting(Barrier* barrier, unsigned bytes) {
   emulated::BarrierState& state = emulated::state_of(barrier);
-  require(state.arrived < state.count, "more arrive at a barrier than it counts");
+  require(state.arrived < state.count, "a barrier has more arrivals than its count");
   state.bytes += static_cast<std::int32_t>(bytes);
   ++state.arrived;
   emulated::end_phase_if_complete(state);
@@ -162,7 +164,7 @@ inline void copy_panel(void* to, const TensorMap& map, Barrier* barrier, int col
   require(target % 1024 == 0, "a copy's target does not begin at an atom");
   std::fill_n(emulated::shared_window() + target, rows * 128, std::byte{0xff});
   const std::array<std::int64_t, 5> first{column, head, group, position, sequence};
-  emulated::panels_under_way()[barrier].push_back([=] {
+  emulated::pending_panels()[barrier].push_back([=] {
     for (std::uint32_t e = 0; e < rows * 64; ++e) {
       const std::array<std::int64_t, 5> at{first[0] + e % 64, first[1], first[2], first[3] + e / 64, first[4]};
       std::int64_t offset = at[0] * 2;
