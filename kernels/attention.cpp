@@ -94,7 +94,12 @@ Qkv unpack_qkv(Tensor packed) {
 AttentionSizes AttentionInput::sizes() const {
   const Tensor& q = qkv.q.tensor;
   const std::int64_t queries = q.size(1), keys = past.exists() ? qkv.k.tensor.size(1) : rows.first_row + queries;
-  return {q.size(0), queries, keys, q.size(2), qkv.q.count, q.size(4)};
+  return {.batch = q.size(0),
+          .queries = queries,
+          .keys = keys,
+          .groups = q.size(2),
+          .heads = qkv.q.count,
+          .dim = q.size(4)};
 }
 
 std::int64_t AttentionInput::keys_in_reach() const {

@@ -79,7 +79,7 @@ HWY_INLINE void backward_rows(const AttentionBackward& call, const BackwardWork&
     work.delta[i] = dot(work.dout + i * padded, call.out.row<T>(row + i) + column, group.dim);
   }
   std::fill_n(work.dq, kQueryBlock * padded, 0.0f);
-  Block block{row, rows, 0, 0};
+  Block block{.row = row, .rows = rows, .key = 0, .key_end = 0};
   for (block.key = first_key_of(group, row, rows); block.key < row + rows; block.key += kKeyBlock) {
     block.key_end = std::min(block.key + kKeyBlock, round_up(group.keys, kKeyAlign));
     multiply_scores(work.q, padded, work.k_columns, group, block, work.probabilities);

@@ -87,7 +87,7 @@ void forward_of(const AttentionForward& call, float* area) {
       std::fill_n(work.out, kQueryBlock * padded, 0.0f);
       std::fill_n(work.row_max, kQueryBlock, -std::numeric_limits<float>::infinity());
       std::fill_n(work.row_sum, kQueryBlock, 0.0f);
-      Block block{row, rows, 0, 0};
+      Block block{.row = row, .rows = rows, .key = 0, .key_end = 0};
       for (block.key = first_key_of(group, row, rows); block.key < group.own_key(row + rows); block.key += kKeyBlock) {
         block.key_end = std::min(block.key + kKeyBlock, all_keys);
         multiply_scores(work.q, padded, work.k_columns, group, block, work.scores);

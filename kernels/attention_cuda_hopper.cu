@@ -60,7 +60,7 @@ struct HopperShared {
     for (int stage = 0; stage < Tile::kStages; ++stage) {
       barrier_init(keys_full + stage, 1);
       barrier_init(values_full + stage, 1);
-      barrier_init(empty + stage, 4 * Tile::kConsumers);  // a warp each
+      barrier_init(empty + stage, 4 * Tile::kConsumers);  // one arrival per warp
     }
     barriers_ready();
   }

@@ -84,7 +84,7 @@ struct HopperBackwardShared {
     barrier_init(held_full, 1);
     for (int stage = 0; stage < Tile::kStages; ++stage) {
       barrier_init(full + stage, fillers);
-      barrier_init(empty + stage, 4 * Tile::kConsumers);  // a warp each
+      barrier_init(empty + stage, 4 * Tile::kConsumers);  // one arrival per warp
     }
     barriers_ready();
   }

@@ -201,7 +201,7 @@ void embedding_forward(Stream& stream, Tensor out, Tensor tokens, std::int64_t v
 
 void embedding_backward(Stream& stream, Tensor work, Grad dtable, Tensor dout, Tensor tokens,
                         std::int64_t vocab_begin) {
-  Places places{tokens.data<std::int32_t>(), vocab_begin, dout.size(0)};
+  Places places{.rows = tokens.data<std::int32_t>(), .begin = vocab_begin, .number = dout.size(0)};
   sort_places(places, work, dtable.tensor);
   over_columns(stream, dtable, dout, [&](Range columns) {
     HWY_DYNAMIC_DISPATCH(embedding_backward_columns)(dtable.tensor, dout, places, columns);
@@ -221,7 +221,7 @@ void positions_backward(Stream& stream, Tensor work, Grad dtable, Tensor dx, Ten
                         const RowMap& rows) {
   if (!dtable.wanted()) return apply_mask(stream, dx, dropout, rows);
   check_positions(dx, positions, dtable.tensor, rows);
-  Places places{positions.data<std::int32_t>() + rows.first_row, 0, dx.size(0)};
+  Places places{.rows = positions.data<std::int32_t>() + rows.first_row, .begin = 0, .number = dx.size(0)};
   sort_places(places, work, dtable.tensor);
   over_columns(stream, dtable, dx, [&](Range columns) {
     HWY_DYNAMIC_DISPATCH(positions_backward_columns)(dtable.tensor, dx, places, dropout, rows, columns);

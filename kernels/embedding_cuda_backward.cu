@@ -5,7 +5,7 @@
 //
 // Moves the N C elements of dout once (of dx twice, with dropout), two rows of the gradient for each row that has
 // places, and twice as many sums of fp32 as long runs have chunks. Predicted: bound by memory; a run of 4000 places
-// takes 125 additions one after another, about 10 us.
+// takes 125 additions in sequence, about 10 us.
 #include "kernels/cuda.h"
 #include "kernels/cuda/any_array.h"
 #include "kernels/cuda/dropout.h"

@@ -72,9 +72,15 @@ class MatmulCache final : public StreamCache {
   };
 
   Matmul& find(const Product& product, const Tensor& bias, int threads) {
-    const MatmulKey key{product.m(),          product.n(),          product.k(),
-                        product.a.transposed, product.b.transposed, product.accumulate,
-                        bias.exists(),        product.c.dtype(),    threads};
+    const MatmulKey key{.m = product.m(),
+                        .n = product.n(),
+                        .k = product.k(),
+                        .a_transposed = product.a.transposed,
+                        .b_transposed = product.b.transposed,
+                        .accumulate = product.accumulate,
+                        .bias = bias.exists(),
+                        .c = product.c.dtype(),
+                        .threads = threads};
     auto at = std::find_if(matmuls_.begin(), matmuls_.end(), [&](const auto& one) { return one->key == key; });
     if (at == matmuls_.end()) {
       if (matmuls_.size() == kMaxMatmuls) matmuls_.pop_back();

@@ -19,10 +19,10 @@ struct Product {
 inline Tensor as_matrix(const Tensor& tensor) { return tensor.view({tensor.row_count(), tensor.size(-1)}); }
 
 inline Product product_of(const Tensor& c, const Operand& a, const Operand& b, GradMode mode) {
-  return {as_matrix(c),
-          {as_matrix(a.tensor), a.transposed},
-          {as_matrix(b.tensor), b.transposed},
-          mode == GradMode::accumulate};
+  return {.c = as_matrix(c),
+          .a = {as_matrix(a.tensor), a.transposed},
+          .b = {as_matrix(b.tensor), b.transposed},
+          .accumulate = mode == GradMode::accumulate};
 }
 
 /// True if K is 0: the product is zero.

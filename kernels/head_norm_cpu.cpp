@@ -48,7 +48,8 @@ void head_norm_backward_of(const HeadSlice& dx, const HeadSlice& dy, const HeadS
   const auto width = static_cast<std::size_t>(gamma.numel());
   HeadCursor<T> to(dx, rows.begin), from(dy, rows.begin), input(x, rows.begin);
   for (std::int64_t n = rows.begin; n < rows.end; ++n, to.advance(), from.advance(), input.advance()) {
-    const RmsNormRow<T, T> row{input.at(), from.at(), gamma.data<T>(), width, rstd.data<float>()[n]};
+    const RmsNormRow<T, T> row{
+        .x = input.at(), .dy = from.at(), .gamma = gamma.data<T>(), .width = width, .rstd = rstd.data<float>()[n]};
     const float mean_gx = rmsnorm_row_sums(row, sums);
     rmsnorm_row_dx(row, mean_gx, to.at(), false);
   }

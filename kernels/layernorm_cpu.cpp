@@ -84,9 +84,12 @@ void backward_rows(const LayerNormGrads& grads, Tensor dy, const LayerNormCache&
                    float* sums) {
   const std::int64_t width = dy.size(-1);
   for (std::int64_t n = rows.begin; n < rows.end; ++n) {
-    const BackwardRow<S, T> row{
-        cache.x.data<S>() + n * width,   dy.data<T>() + n * width,    gamma.data<T>(),
-        static_cast<std::size_t>(width), cache.mean.data<float>()[n], cache.rstd.data<float>()[n]};
+    const BackwardRow<S, T> row{.x = cache.x.data<S>() + n * width,
+                                .dy = dy.data<T>() + n * width,
+                                .gamma = gamma.data<T>(),
+                                .width = static_cast<std::size_t>(width),
+                                .mean = cache.mean.data<float>()[n],
+                                .rstd = cache.rstd.data<float>()[n]};
     if (sums != nullptr) add_parameter_sums(row, sums);  // before dx is written: it may be dy itself, where S is T
     if (grads.dx.wanted()) write_dx(row, grads.dx.tensor.data<S>() + n * width, grads.dx.mode == GradMode::accumulate);
   }

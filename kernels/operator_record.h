@@ -19,7 +19,7 @@ constexpr std::string_view function_name() {
   return text.substr(text.rfind(':') + 1);
 }
 
-/// The first tensor that is not a work area describes most operators; a product, its sizes and what it transposes.
+/// Describes most operators by their first tensor that is not a work area, a product by its sizes and transpositions.
 class OperandShapes {
  public:
   void add(const Tensor& tensor) {

@@ -21,8 +21,11 @@ template <class S, class T>
 void rmsnorm_backward_of(const Grad& dx, Tensor dy, const RmsNormCache& cache, Tensor gamma, Range rows, float* sums) {
   const std::int64_t width = dy.size(-1);
   for (std::int64_t n = rows.begin; n < rows.end; ++n) {
-    const RmsNormRow<S, T> row{cache.x.data<S>() + n * width, dy.data<T>() + n * width, gamma.data<T>(),
-                               static_cast<std::size_t>(width), cache.rstd.data<float>()[n]};
+    const RmsNormRow<S, T> row{.x = cache.x.data<S>() + n * width,
+                               .dy = dy.data<T>() + n * width,
+                               .gamma = gamma.data<T>(),
+                               .width = static_cast<std::size_t>(width),
+                               .rstd = cache.rstd.data<float>()[n]};
     const float mean_gx = rmsnorm_row_sums(row, sums);
     if (dx.wanted()) rmsnorm_row_dx(row, mean_gx, dx.tensor.data<S>() + n * width, dx.mode == GradMode::accumulate);
   }

@@ -85,7 +85,8 @@ HWY_INLINE VecF32 exp_in_range(VecF32 x) {
 /// The same for x <= 88, minus infinity included: below -87.3 it is 0.
 HWY_INLINE VecF32 exp(VecF32 x) { return hn::IfThenZeroElse(hn::Lt(x, set(-87.3f)), exp_in_range(x)); }
 
-/// The words of philox(key, sample, first_block + i) for i in [0, blocks), four a block, one after another in `out`.
+/// The words of philox(key, sample, first_block + i) for i in [0, blocks), four to a block, stored consecutively in
+/// `out`.
 HWY_INLINE void philox_blocks(PhiloxKey key, std::uint64_t sample, std::uint64_t first_block, std::size_t blocks,
                               std::uint32_t* out) {
   const hn::ScalableTag<std::uint64_t> d64;  // a word in the low half of each lane; the high half does not matter

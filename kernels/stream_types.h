@@ -12,13 +12,13 @@ namespace mtl {
 /// Throws "what: expected float32, bfloat16 or float16, got ..." unless operators compute with the tensor's dtype.
 void expect_computed(const char* what, const Tensor& tensor);
 
-/// Throws unless a residual stream of dtype `stream` goes with T = `compute`.
+/// Throws unless T = `compute` allows a residual stream of dtype `stream`.
 void expect_stream(const char* what, DType stream, DType compute);
 
 /// Throws if `out` shares its address with `in` and has another dtype: in place, each element must keep its size.
 void expect_in_place(const char* what, const Tensor& out, const Tensor& in);
 
-/// Throws unless the gradient, where it is wanted, has this shape and a dtype that operators compute with.
+/// Throws if the gradient is wanted and does not have this shape, or a dtype that operators compute with.
 void expect_grad(const char* what, const Grad& grad, const Shape& shape);
 
 }  // namespace mtl

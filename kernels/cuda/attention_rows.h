@@ -24,7 +24,9 @@ struct RowLaunch {
     warps = static_cast<unsigned>(kShared / bytes < 4 ? kShared / bytes : 4);
   }
   LaunchShape shape() const {
-    return {static_cast<unsigned>((items + warps - 1) / warps), warps * kWarp, warps * floats * sizeof(float)};
+    return {.blocks = static_cast<unsigned>((items + warps - 1) / warps),
+            .threads = warps * kWarp,
+            .shared_bytes = warps * floats * sizeof(float)};
   }
 };
 

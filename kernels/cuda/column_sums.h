@@ -44,7 +44,9 @@ inline void sum_partials(Stream& stream, const Grad& target, const float* partia
   constexpr unsigned kMostWarps = 16;
   const auto width = static_cast<int>(target.tensor.numel());
   const unsigned threads = std::clamp(static_cast<unsigned>(blocks), 1u, kMostWarps) * kWarp;
-  const LaunchShape shape{(static_cast<unsigned>(width) + kWarp - 1) / kWarp, threads, threads * sizeof(float)};
+  const LaunchShape shape{.blocks = (static_cast<unsigned>(width) + kWarp - 1) / kWarp,
+                          .threads = threads,
+                          .shared_bytes = threads * sizeof(float)};
   with_float_type(target.tensor.dtype(), [&]<class G>(G) {
     launch(stream, add_block_sums<G>, shape, target.tensor.data<G>(), target.mode == GradMode::accumulate, partials,
            blocks, width, stride);

@@ -37,7 +37,11 @@ struct PanelMap {
 
 inline PanelMap panel_map(const HeadSlice& heads, int rows) {
   const Tensor& t = heads.tensor;
-  PanelMap map{t.raw(), t.dtype(), {}, {}, {kPanel, 1, 1, static_cast<std::uint32_t>(rows), 1}};
+  PanelMap map{.address = t.raw(),
+               .dtype = t.dtype(),
+               .sizes = {},
+               .strides = {},
+               .box = {kPanel, 1, 1, static_cast<std::uint32_t>(rows), 1}};
   std::uint64_t bytes = size_of(t.dtype());
   const std::array<int, 5> order{4, 3, 2, 1, 0};
   for (std::size_t i = 0; i < 5; ++i) {

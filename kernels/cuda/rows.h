@@ -37,9 +37,10 @@ inline RowsShape rows_shape(std::int64_t rows, std::int64_t width, std::int64_t 
   const std::int64_t in_warp = std::max<std::int64_t>(kWarp / team, 1);
   teams = std::min(teams, (rows + in_warp - 1) / in_warp * in_warp);
   const std::int64_t blocks = teams == 0 ? 0 : (rows + teams - 1) / teams;
-  return {static_cast<int>(team),
-          {static_cast<unsigned>(sums == 0 ? blocks : std::min(blocks, kMostBlocks)),
-           static_cast<unsigned>(teams * team), kTeamSums * sizeof(float) + static_cast<std::size_t>(teams * bytes)}};
+  return {.team = static_cast<int>(team),
+          .launch = {.blocks = static_cast<unsigned>(sums == 0 ? blocks : std::min(blocks, kMostBlocks)),
+                     .threads = static_cast<unsigned>(teams * team),
+                     .shared_bytes = kTeamSums * sizeof(float) + static_cast<std::size_t>(teams * bytes)}};
 }
 
 /// Bytes of the partials that the blocks write: a row of `sums` floats each.
