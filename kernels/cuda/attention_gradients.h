@@ -96,7 +96,7 @@ struct QueryStatistics {
   std::int32_t document_start[count];
 };
 
-/// The queries [begin, end) of a sequence to which causality and window leave some of the keys [key, key + count).
+/// The queries [begin, end) of a sequence that causality and window allow to see any of the keys [key, key + count).
 struct SeeingQueries {
   int begin, end;
   __device__ SeeingQueries(const AttentionShape& shape, int key, int count) : begin(key), end(shape.queries) {

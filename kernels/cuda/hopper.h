@@ -25,7 +25,7 @@ namespace mtl::cuda {
 using TensorMap = CUtensorMap;
 using Barrier = std::uint64_t;
 
-/// Encodes a map by the driver, which the program is not linked with. Kernels take maps as __grid_constant__.
+/// Encodes a map by a function of the driver, which the program does not link. Kernels take maps as __grid_constant__.
 inline TensorMap make_tensor_map(const PanelMap& map) {
   static const auto encode = [] {
     void* found = nullptr;

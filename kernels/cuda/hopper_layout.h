@@ -25,8 +25,8 @@ constexpr std::uint64_t matrix_descriptor(std::uint32_t address, std::uint32_t l
   return field(address) | field(leading) << 16 | field(stride) << 32 | kSwizzle128Bytes;
 }
 
-/// What a TMA tensor map is made of, to copy panels of one head: sizes and strides of (D, N, G, T, B), innermost first,
-/// and the box of a copy. Positions beyond T become zeros.
+/// The parameters of a TMA tensor map that copies panels of one head: sizes and strides of (D, N, G, T, B), innermost
+/// first, and the box of a copy. Positions beyond T become zeros.
 struct PanelMap {
   void* address;
   DType dtype;

@@ -258,7 +258,7 @@ TEST_CASE("attention: mismatched shapes are refused") {
   refused("dropout", [](AttentionInput& in) { in.dropout.probability = 0.999f; });
   refused("dropout", [](AttentionInput& in) { in.dropout.probability = -0.1f; });
   refused("samples", [](AttentionInput& in) { in.rows.samples = {}; });
-  refused("positions, 8", [](AttentionInput& in) { in.rows.seq_length = 9; });
+  refused("seq_length is 9, expected 8", [](AttentionInput& in) { in.rows.seq_length = 9; });
   refused("whole sequences", [&](AttentionInput& in) { in.past = lengths; });
   auto undropped = [&](const char* word, auto change) {
     refused(word, [&](AttentionInput& in) {

@@ -21,7 +21,7 @@ using Barrier = std::uint64_t;
 
 namespace mtl::emulated {
 
-/// The origin of shared addresses: the last multiple of 1024 that is not after shared memory's begin.
+/// The origin of shared addresses: the last multiple of 1024 at or before the beginning of shared memory.
 inline std::byte* shared_window() {
   const auto base = reinterpret_cast<std::uintptr_t>(shared_memory());
   return reinterpret_cast<std::byte*>(base / 1024 * 1024);
@@ -89,12 +89,12 @@ struct Matrix {
     std::memcpy(&value, shared_window() + swizzle_128(start + offset), sizeof(T));
     return widen(value);
   }
-  /// Element k of row i of a matrix along whose rows the product sums (K-major).
+  /// Element k of row i of a K-major matrix: a row has the elements that are summed.
   template <class T>
   float of_rows(int i, int k) const {
     return at<T>(static_cast<std::uint32_t>(i % 8 * 128 + i / 8 * static_cast<int>(stride) + k * 2));
   }
-  /// Element i of row k of a matrix along whose columns the product sums.
+  /// Element i of row k of a matrix that is not K-major: a column has the elements that are summed.
   template <class T>
   float of_columns(int i, int k) const {
     return at<T>(static_cast<std::uint32_t>(k % 8 * 128 + k / 8 * static_cast<int>(stride) + i % 64 * 2 +
