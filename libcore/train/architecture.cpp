@@ -15,7 +15,7 @@ struct Given {
   T value;
 };
 
-/// The activation that flags choose; Megatron's GELU is the tanh form where it is fused with the bias.
+/// The activation that flags choose. Megatron's GELU has the tanh form unless --no-bias-gelu-fusion is given.
 std::optional<Given<Activation>> given_activation(const ArchitectureOptions& given) {
   static constexpr std::pair<const char*, Activation> kNames[] = {{"gelu_tanh", Activation::gelu_tanh},
                                                                   {"gelu_erf", Activation::gelu_erf},
@@ -32,7 +32,8 @@ std::optional<Given<Activation>> given_activation(const ArchitectureOptions& giv
   return {};
 }
 
-/// "127,0" or "(127,0)", tokens seen to the left and to the right, as a number of tokens with the query's own.
+/// Parses "127,0" or "(127,0)", the tokens visible to the left and to the right. Returns the size of the window, which
+/// includes the query's own token; empty if the text is anything else.
 std::optional<std::int64_t> window_of(const std::string& text) {
   std::string inner = text;
   if (inner.starts_with("(") && inner.ends_with(")")) inner = inner.substr(1, inner.size() - 2);
@@ -43,27 +44,27 @@ std::optional<std::int64_t> window_of(const std::string& text) {
   return *left + 1;
 }
 
-/// Takes values into a new configuration, or compares them with a loaded one's.
-class Settler {
+/// Applies flags to a new configuration, or compares them with a loaded one.
+class FlagResolver {
  public:
-  Settler(bool is_loaded, const Report& report) : is_loaded_(is_loaded), report_(report) {}
+  FlagResolver(bool is_loaded, const Report& report) : is_loaded_(is_loaded), report_(report) {}
 
-  /// A number, whose flag is named without it.
+  /// A number; `flag` is the name alone.
   template <class T>
   void number(T& member, const std::optional<T>& given, const char* flag, bool is_required = false) const {
     if (given && is_loaded_ && *given != member)
-      report_(cat(flag, " ", *given), cat("the model that is loaded has ", member));
+      report_(cat(flag, " ", *given), cat("the loaded model has ", member));
     else if (given)
       member = *given;
     else if (is_required && !is_loaded_)
       report_(flag, "is required without --load");
   }
 
-  /// A choice; `other` says what a loaded model has instead.
+  /// A choice; `flag` includes its value, and `other` completes "the loaded model ...".
   template <class T>
   void choice(T& member, T value, bool is_given, const std::string& flag, const char* other) const {
     if (!is_given) return;
-    if (is_loaded_ && member != value) report_(flag, cat("the model that is loaded ", other));
+    if (is_loaded_ && member != value) report_(flag, cat("the loaded model ", other));
     if (!is_loaded_) member = value;
   }
 
@@ -75,52 +76,53 @@ class Settler {
   const Report& report_;
 };
 
-void settle_mlp(GptConfig& config, const ArchitectureOptions& given, const Settler& settle) {
+void resolve_mlp(GptConfig& config, const ArchitectureOptions& given, const FlagResolver& resolver) {
   const std::optional<Given<Activation>> activation = given_activation(given);
-  if (activation) settle.choice(config.activation, activation->value, true, activation->flag, "has another activation");
-  settle.choice(config.gated_mlp, true, given.swiglu, "--swiglu", "has an MLP without a gate");
-  settle.number(config.ffn_hidden_size, given.ffn_hidden_size, "--ffn-hidden-size");
-  // Megatron-LM's: two thirds of 4 C, so that the three matrices have the parameters of two, in multiples of 64.
-  if (settle.is_loaded() || given.ffn_hidden_size || !given.swiglu) return;
+  if (activation)
+    resolver.choice(config.activation, activation->value, true, activation->flag, "has another activation");
+  resolver.choice(config.gated_mlp, true, given.swiglu, "--swiglu", "has an MLP without a gate");
+  resolver.number(config.ffn_hidden_size, given.ffn_hidden_size, "--ffn-hidden-size");
+  // As Megatron-LM: 2/3 of 4 C, so that three matrices have the parameters of two, rounded down to a multiple of 64.
+  if (resolver.is_loaded() || given.ffn_hidden_size || !given.swiglu) return;
   config.ffn_hidden_size = 4 * config.hidden_size * 2 / 3 / 64 * 64;
   if (config.ffn_hidden_size == 0 && config.hidden_size > 0)
-    settle.problem("--swiglu", cat("needs --ffn-hidden-size: 8/3 of the hidden size ", config.hidden_size,
-                                   ", rounded down to a multiple of 64 as in Megatron-LM, is 0"));
+    resolver.problem("--swiglu", cat("needs --ffn-hidden-size: 8/3 of the hidden size ", config.hidden_size,
+                                     ", rounded down to a multiple of 64 as in Megatron-LM, is 0"));
 }
 
-void settle_attention(GptConfig& config, const ArchitectureOptions& given, const Settler& settle) {
+void resolve_attention(GptConfig& config, const ArchitectureOptions& given, const FlagResolver& resolver) {
   std::optional<std::int64_t> groups = given.num_query_groups;
   if (given.group_query_attention && !groups) groups = 1;  // Megatron-LM's default
-  settle.number(config.num_query_groups, groups, "--num-query-groups");
-  settle.number(config.head_dim, given.kv_channels, "--kv-channels");
-  settle.choice(config.qk_norm, true, given.qk_layernorm, "--qk-layernorm", "does not normalize queries and keys");
+  resolver.number(config.num_query_groups, groups, "--num-query-groups");
+  resolver.number(config.head_dim, given.kv_channels, "--kv-channels");
+  resolver.choice(config.qk_norm, true, given.qk_layernorm, "--qk-layernorm", "does not normalize queries and keys");
   if (given.window_size) {
     const std::int64_t window = window_of(*given.window_size).value_or(0);  // check_architecture reports a wrong one
-    settle.choice(config.sliding_window, window, window > 0, cat("--window-size ", *given.window_size),
-                  "has another window");
+    resolver.choice(config.sliding_window, window, window > 0, cat("--window-size ", *given.window_size),
+                    "has another window");
   }
 }
 
-void settle_positions(GptConfig& config, const ArchitectureOptions& given, const Settler& settle) {
+void resolve_positions(GptConfig& config, const ArchitectureOptions& given, const FlagResolver& resolver) {
   RotaryOptions& rotary = config.rotary;
   const bool is_learned = given.position_embedding_type == "learned_absolute";
-  settle.choice(config.position_embedding, PositionEmbedding::rotary, given.is_rotary(),
-                given.rotary_embeddings ? "--use-rotary-position-embeddings" : "--position-embedding-type rope",
-                "has learned positions");
-  settle.choice(config.position_embedding, PositionEmbedding::learned, is_learned,
-                "--position-embedding-type learned_absolute", "has rotary positions");
-  settle.number(rotary.base, given.rotary_base, "--rotary-base");
-  settle.number(rotary.percent, given.rotary_percent, "--rotary-percent");
-  settle.choice(rotary.interleaved, true, given.rotary_interleaved, "--rotary-interleaved", "rotates halves");
+  resolver.choice(config.position_embedding, PositionEmbedding::rotary, given.is_rotary(),
+                  given.rotary_embeddings ? "--use-rotary-position-embeddings" : "--position-embedding-type rope",
+                  "has learned positions");
+  resolver.choice(config.position_embedding, PositionEmbedding::learned, is_learned,
+                  "--position-embedding-type learned_absolute", "has rotary positions");
+  resolver.number(rotary.base, given.rotary_base, "--rotary-base");
+  resolver.number(rotary.percent, given.rotary_percent, "--rotary-percent");
+  resolver.choice(rotary.interleaved, true, given.rotary_interleaved, "--rotary-interleaved", "rotates halves");
   if (given.rotary_interpolation) {
-    settle.choice(rotary.scaling, RotaryOptions::Scaling::linear, true, "--rotary-seq-len-interpolation-factor",
-                  "does not interpolate positions");
-    settle.number(rotary.factor, given.rotary_interpolation, "--rotary-seq-len-interpolation-factor");
+    resolver.choice(rotary.scaling, RotaryOptions::Scaling::linear, true, "--rotary-seq-len-interpolation-factor",
+                    "does not interpolate positions");
+    resolver.number(rotary.factor, given.rotary_interpolation, "--rotary-seq-len-interpolation-factor");
   }
   if (given.rope_scaling) {
-    settle.choice(rotary.scaling, RotaryOptions::Scaling::llama3, true, "--use-rope-scaling",
-                  "does not scale rotary frequencies as Llama 3.1");
-    settle.number(rotary.factor, std::optional(given.rope_scaling_factor.value_or(8)), "--rope-scaling-factor");
+    resolver.choice(rotary.scaling, RotaryOptions::Scaling::llama3, true, "--use-rope-scaling",
+                    "does not scale rotary frequencies as Llama 3.1");
+    resolver.number(rotary.factor, std::optional(given.rope_scaling_factor.value_or(8)), "--rope-scaling-factor");
   }
 }
 
@@ -144,34 +146,35 @@ void check_architecture(const ArchitectureOptions& given, const Report& report) 
     report("--use-rope-scaling", "excludes --rotary-seq-len-interpolation-factor; give one of them");
   if (given.window_size && !window_of(*given.window_size))
     report(cat("--window-size ", *given.window_size),
-           "must be LEFT,0: how many tokens before its own each token sees, and none after it");
+           "must be LEFT,0: each token sees LEFT tokens before its own, and none after it");
 }
 
 GptConfig resolve_architecture(const ArchitectureOptions& given, const std::optional<GptConfig>& loaded,
                                std::int64_t seq_length, const Report& report) {
   GptConfig config = loaded.value_or(GptConfig{});
-  const Settler settle(loaded.has_value(), report);
-  settle.number(config.num_layers, given.num_layers, "--num-layers", true);
-  settle.number(config.hidden_size, given.hidden_size, "--hidden-size", true);
-  settle.number(config.num_heads, given.num_attention_heads, "--num-attention-heads", true);
-  settle_attention(config, given, settle);
-  settle_mlp(config, given, settle);
-  settle_positions(config, given, settle);
+  const FlagResolver resolver(loaded.has_value(), report);
+  resolver.number(config.num_layers, given.num_layers, "--num-layers", true);
+  resolver.number(config.hidden_size, given.hidden_size, "--hidden-size", true);
+  resolver.number(config.num_heads, given.num_attention_heads, "--num-attention-heads", true);
+  resolve_attention(config, given, resolver);
+  resolve_mlp(config, given, resolver);
+  resolve_positions(config, given, resolver);
   const bool is_rotary = config.position_embedding == PositionEmbedding::rotary;
-  settle.number(config.max_positions, given.max_position_embeddings, "--max-position-embeddings", !is_rotary);
+  resolver.number(config.max_positions, given.max_position_embeddings, "--max-position-embeddings", !is_rotary);
   if (is_rotary && config.max_positions == 0) config.max_positions = seq_length;
-  settle.choice(config.norm, given.normalization == "RMSNorm" ? Norm::rmsnorm : Norm::layernorm,
-                given.normalization.has_value(), cat("--normalization ", given.normalization.value_or("")),
-                "has the other norm");
-  settle.number(config.norm_eps, given.norm_epsilon, "--norm-epsilon");
+  resolver.choice(config.norm, given.normalization == "RMSNorm" ? Norm::rmsnorm : Norm::layernorm,
+                  given.normalization.has_value(), cat("--normalization ", given.normalization.value_or("")),
+                  "has the other norm");
+  resolver.number(config.norm_eps, given.norm_epsilon, "--norm-epsilon");
   const bool all = !given.disable_bias_linear;
-  settle.choice(config.bias, LinearBias{all || given.add_qkv_bias, all, all}, given.disable_bias_linear,
-                "--disable-bias-linear", "has other biases");
-  settle.choice(config.bias.qkv, true, given.add_qkv_bias, "--add-qkv-bias", "has no bias there");
-  settle.choice(config.tied_embeddings, false, given.untie_embeddings, "--untie-embeddings-and-output-weights",
-                "shares one table between embedding and output layer");
-  settle.choice(config.parallel_residual, true, given.parallel_residual, "--parallel-residual",
-                "computes its MLP after attention");
+  resolver.choice(config.bias, LinearBias{all || given.add_qkv_bias, all, all}, given.disable_bias_linear,
+                  "--disable-bias-linear", "has other biases");
+  resolver.choice(config.bias.qkv, true, given.add_qkv_bias, "--add-qkv-bias",
+                  "has no bias on queries, keys and values");
+  resolver.choice(config.tied_embeddings, false, given.untie_embeddings, "--untie-embeddings-and-output-weights",
+                  "ties its embedding and output weights");
+  resolver.choice(config.parallel_residual, true, given.parallel_residual, "--parallel-residual",
+                  "computes its MLP after attention");
   if (!loaded) config.init_std = given.init_method_std.value_or(config.init_std);
   return config;
 }

@@ -26,17 +26,17 @@ struct ArchitectureOptions {
   bool is_rotary() const { return rotary_embeddings || position_embedding_type == "rope"; }
 };
 
-/// The flags that choose the MLP's activation; at most one can act. --no-bias-gelu-fusion is not among them: it chooses
-/// the form of GELU alone.
+/// Returns the given flags that choose the MLP's activation: at most one in a valid command. --no-bias-gelu-fusion is
+/// not among them: it only chooses the form of GELU.
 std::vector<std::string> activation_flags(const ArchitectureOptions& given);
 
 /// Reports flags that exclude each other for every model.
 void check_architecture(const ArchitectureOptions& given,
                         const std::function<void(std::string flag, std::string what)>& report);
 
-/// The configuration of a new model, sizes that are absent being 0; or of the loaded one, with which given flags must
-/// agree. Reports every disagreement, and sizes that a new model needs. `seq_length` is the longest sequence of a
-/// rotary model that no flag makes longer.
+/// Returns the configuration of a new model (absent sizes are 0) or of the loaded one. Reports flags that disagree with
+/// the loaded model, and required sizes that a new one lacks. A rotary model without --max-position-embeddings gets
+/// `seq_length` positions.
 GptConfig resolve_architecture(const ArchitectureOptions& given, const std::optional<GptConfig>& loaded,
                                std::int64_t seq_length,
                                const std::function<void(std::string flag, std::string what)>& report);

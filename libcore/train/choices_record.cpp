@@ -43,7 +43,7 @@ std::optional<SavedChoices> choices_of_rank(const Json& record, int rank, int ra
   if (std::ssize(of_rank) != ranks) return {};
   const std::int64_t table = of_rank[static_cast<std::size_t>(rank)].as_int();
   if (table < 0 || table >= std::ssize(tables))
-    fail(Exit::bad_data, "choices of algorithms: there is no table ", table);
+    fail(Exit::bad_data, "recorded choices of algorithms: table ", table, " is missing");
   return from_json(tables[static_cast<std::size_t>(table)]);
 }
 

@@ -16,7 +16,7 @@ struct SavedChoices {
   std::map<std::string, std::string> table;
 
   bool operator==(const SavedChoices&) const = default;
-  /// Serialized, for the other ranks.
+  /// Serializes for other ranks.
   std::string text() const;
   /// Throws Error(bad_data).
   static SavedChoices parse(std::string_view text);
@@ -25,7 +25,8 @@ struct SavedChoices {
 /// {"tables": [{"context": ..., "choices": {KEY: CHOICE, ...}}, ...], "of_rank": [0, 0, 1, ...]}: equal tables once.
 Json choices_record(const std::vector<SavedChoices>& by_rank);
 
-/// The choices of a rank; empty if the record is of another number of ranks. Throws Error(bad_data).
+/// Returns the choices of a rank, or empty if the record was written by another number of ranks. Throws
+/// Error(bad_data).
 std::optional<SavedChoices> choices_of_rank(const Json& record, int rank, int ranks);
 
 }  // namespace mtl

@@ -25,13 +25,13 @@ GptDatasetOptions dataset_options(const TrainOptions& options, const TrainingDat
   return dataset;
 }
 
-/// Where a sample lies: "data set 1, document 17 + 3".
+/// The place of a sample: "data set 1, document 17 + 3".
 std::string place_of(const BlendedDataset& dataset, std::int64_t index) {
   const SampleSource source = dataset.describe(index);
   return cat("data set ", source.dataset, ", document ", source.documents.front(), " + ", source.first_offset);
 }
 
-/// Some training samples and where they lie: {"0": "data set 0, document 5 + 0", ...}.
+/// The places of some training samples: {"0": "data set 0, document 5 + 0", ...}.
 Json probe_order(const BlendedDataset& dataset) {
   const std::int64_t count = std::min<std::int64_t>(32, dataset.size());
   Json probes = Json::object();
@@ -51,7 +51,7 @@ TrainingData::TrainingData(const TrainOptions& options, const Tokens& tokens) {
   auto counts = count_samples(options.batch.run_length(options.train_iters(), options.parallel.data()));
   for (Split split : {Split::train, Split::valid, Split::test}) {
     auto i = static_cast<std::size_t>(split);
-    if (!sources[i] || counts[i] == 0) continue;  // 100,0,0 is how one asks for no validation and no test
+    if (!sources[i] || counts[i] == 0) continue;  // --split 100,0,0 requests no validation or test set
     datasets_[i] = open_split(files_, *sources[i], counts[i], dataset_options(options, tokens));
     if (options.data.sampler_kind() == SamplerKind::single)
       require_samples(*sources[i], split, *datasets_[i], counts[i]);
@@ -66,7 +66,7 @@ void TrainingData::identify(const TrainOptions& options, const SplitSources& sou
   const DataOptions& data = options.data;
   order.set("--seed", options.seed).set("--seq-length", data.seq_length).set("--data-order", data.order);
   order.set("--dataloader-type", data.dataloader_type).set("--no-data-sharding", !data.data_sharding);
-  if (data.sampler_kind() == SamplerKind::cyclic && data.data_sharding) {  // shuffles each rank's share by itself
+  if (data.sampler_kind() == SamplerKind::cyclic && data.data_sharding) {  // each rank shuffles its own share
     order.set("--micro-batch-size times data-parallel size", options.batch.micro_batch_size * options.parallel.data());
   }
   if (!data.paths.is_per_split()) order.set("--split", data.paths.split);
@@ -76,8 +76,8 @@ void TrainingData::identify(const TrainOptions& options, const SplitSources& sou
     for (double weight : sources[i]->blend.weights.value_or(std::vector<double>{})) weights.push(weight);
     for (const std::string& prefix : sources[i]->blend.prefixes) {
       const auto& all = files_.all();
-      auto is_it = [&](const auto& file) { return file->prefix() == dataset_prefix(prefix); };
-      numbers.push(std::find_if(all.begin(), all.end(), is_it) - all.begin());
+      auto has_prefix = [&](const auto& file) { return file->prefix() == dataset_prefix(prefix); };
+      numbers.push(std::find_if(all.begin(), all.end(), has_prefix) - all.begin());
     }
     order.set(cat("weights of ", kSplitNames[i]), weights).set(cat("data sets of ", kSplitNames[i]), numbers);
   }
@@ -105,15 +105,17 @@ std::string TrainingData::identity_lines() const {
 
 StepBatches make_step_batches(const RunShape& shape) {
   StepBatches steps;
-  const bool copies = shape.device != Device::cpu;
-  if (copies) steps.copies = std::make_unique<Stream>(shape.device);
+  const bool has_copies = shape.device != Device::cpu;
+  if (has_copies) steps.copies = std::make_unique<Stream>(shape.device);
   for (int slot = 0; slot < 2; ++slot) {
-    const auto made = [&](Space space) {
+    const auto make_batch = [&](Space space) {
       return StepBatch{std::make_unique<BatchBuffers>(shape.device, shape, space), 0,
                        std::vector<double>(shape.micro_batches)};
     };
-    steps.slots.push_back({made(copies ? Space::host : Space::device), copies ? made(Space::device) : StepBatch{},
-                           Event(shape.device), Event(shape.device)});
+    steps.slots.push_back({.read = make_batch(has_copies ? Space::host : Space::device),
+                           .computed = has_copies ? make_batch(Space::device) : StepBatch{},
+                           .copied = Event(shape.device),
+                           .used = Event(shape.device)});
   }
   return steps;
 }
@@ -133,21 +135,21 @@ DataFeed::~DataFeed() {
   if (reading_.valid()) reading_.wait();
 }
 
-/// Reads the next step, in a thread of its own.
+/// Starts to read the next step, in a thread of its own.
 void DataFeed::start_reading() {
   StepBatches::Slot& slot = memory_.slots[filling_];
-  slot.copied.wait();  // of two steps before: the stream has long come so far
+  slot.copied.wait();  // the copy of two steps before, done long ago
   reading_ = std::async(std::launch::async, [this, &slot] { read_mapped([&] { fill(slot.read); }); });
 }
 
 const StepBatch& DataFeed::next(Stream& stream) {
   double begin = now_seconds();
-  reading_.get();  // throws what the reader met
+  reading_.get();  // rethrows the reader's exception
   stalled_ += now_seconds() - begin;
   StepBatches::Slot &ready = memory_.slots[filling_], &before = memory_.slots[1 - filling_];
   filling_ = 1 - filling_;
   if (memory_.copies) {
-    before.used.record(stream);  // all that reads it was given
+    before.used.record(stream);  // every operator that reads it is enqueued
     copy(ready, stream);
   }
   start_reading();
@@ -182,14 +184,14 @@ void DataFeed::fill(StepBatch& step) {
   step.micro_batches = static_cast<int>(now.wanted);
   if (std::ssize(now.micro_batches) < now.wanted)
     fail(Exit::bad_data, "the data is used up after ", sampler_.consumed(),
-         " samples; ask for fewer, or give more data");
+         " samples; train on fewer, or give more data");
   for (int m = 0; m < step.micro_batches; ++m) fill_micro_batch(step, m, now);
 }
 
 void DataFeed::fill_micro_batch(StepBatch& step, int number, const Draw& draw) {
   const Batch& batch = step.buffers->batch(number);
   const std::vector<std::int64_t>& samples = draw.micro_batches[number];
-  // Within a micro-batch of all data-parallel ranks, the samples of a rank follow those of the ranks before it.
+  // Within a micro-batch, data-parallel ranks hold consecutive samples in rank order.
   const Layout& layout = shape_.layout;
   const std::int64_t place = number * layout.size(Axis::data) + layout.coordinate(Axis::data);
   std::int64_t* numbers = batch.samples.data<std::int64_t>();

@@ -1,12 +1,12 @@
 // From token files to the micro-batches of a step.
 //
 // TrainingData opens the files and cuts the three splits; a DataFeed walks one of them in the sampler's order and fills
-// batch buffers, one step ahead in a thread of its own, so that training does not wait for the disk; the system is
-// asked to read the samples of the step after that.
+// batch buffers, one step ahead in a thread of its own, so that training does not wait for the disk. Samples of the
+// step after that are prefetched.
 //
 // On cuda the thread fills pinned memory, and a stream of the feed's own copies it to the device while the compute
 // stream is still busy with the step before. Events order the copy after the computations that read the same memory two
-// steps before, and the computations of the step after its copy. The host calls CUDA from the thread of next() alone.
+// steps before, and the computations of the step after its copy. Only the thread that calls next() calls CUDA.
 #pragma once
 
 #include <array>
@@ -26,26 +26,26 @@ namespace mtl {
 
 class TrainingData {
  public:
-  /// What the ids of the data mean: those beyond `vocab_size` will be refused; `eod` and `pad` are -1 when there are
-  /// none.
+  /// The data's vocabulary: reading a token id >= `vocab_size` is an error; `eod` and `pad` are -1 if absent.
   struct Tokens {
     std::int64_t vocab_size;
     std::int32_t eod = -1, pad = -1;
   };
-  /// Opens what --data-path and its relatives name and builds the orders. Throws as IndexedDataset and open_split do,
-  /// and Error(bad_data) when a split has fewer samples than the run takes of it.
+  /// Opens the files that --data-path and its relatives name, and builds the sample orders. Throws as IndexedDataset
+  /// and open_split do, Error(usage) without a training set, and Error(bad_data) if a single-pass run takes more
+  /// samples of a split than it has.
   TrainingData(const TrainOptions& options, const Tokens& tokens);
 
-  /// Empty when the split has no weight, or nothing is asked of it.
+  /// Null if the split has no weight, or the run takes no samples of it.
   const std::shared_ptr<const BlendedDataset>& dataset(Split split) const {
     return datasets_[static_cast<std::size_t>(split)];
   }
-  /// The files and their order, as checkpoints remember them: data/data_identity.h.
+  /// The files and their order, as checkpoints record them: data/data_identity.h.
   const Json& identity() const { return identity_; }
-  /// A training sample that lies elsewhere than when `saved` was made, in words; empty when the order has not changed.
-  /// Megatron's order depends on how long the run is: a longer one can move every sample.
+  /// Compares probed training samples with the identity `saved`. Describes the first whose place differs, or returns ""
+  /// if none does. Megatron's order depends on the length of the run: a longer run can move every sample.
   std::string moved_sample(const Json& saved) const;
-  /// The identity, one file or flag a line.
+  /// The identity as text, one file or flag per line.
   std::string identity_lines() const;
 
  private:
@@ -60,15 +60,15 @@ class TrainingData {
 struct StepBatch {
   std::unique_ptr<BatchBuffers> buffers;
   int micro_batches = 0;         // of this step; buffers may hold more
-  std::vector<double> unmasked;  // per micro-batch: the sum of its loss mask, how many tokens count
+  std::vector<double> unmasked;  // per micro-batch: the sum of its loss mask
 };
 
 /// Memory of a feed: one step is read while the step before is computed.
 struct StepBatches {
   struct Slot {
-    StepBatch read;      // where the thread writes
-    StepBatch computed;  // on cuda: the copy that operators read; elsewhere they read the first, and this is empty
-    Event copied, used;  // reached after the copy, and after the operators that read it
+    StepBatch read;      // filled by the reader thread
+    StepBatch computed;  // on cuda: the copy that operators read; empty on the cpu, where they use `read`
+    Event copied, used;  // reached after the copy to `computed`, and after the operators that read it
   };
   std::vector<Slot> slots;         // two
   std::unique_ptr<Stream> copies;  // on cuda
@@ -77,24 +77,24 @@ StepBatches make_step_batches(const RunShape& shape);
 
 class DataFeed {
  public:
-  /// How many micro-batches a rank takes once so many samples are consumed.
+  /// The micro-batches per rank of the step that begins after `consumed` samples.
   using MicroBatches = std::function<std::int64_t(std::int64_t consumed)>;
 
-  /// `shape` describes the largest step. Starts reading into `memory` at once, which no other feed may use meanwhile.
+  /// `shape` describes the largest step. Starts reading into `memory` at once; no other feed may use it meanwhile.
   DataFeed(std::shared_ptr<const BlendedDataset> dataset, SamplerOptions sampler, const RunShape& shape,
            MicroBatches micro_batches, StepBatches& memory);
   ~DataFeed();
 
-  /// The next step's micro-batches, for operators that `stream` is given from now on; throws Error(bad_data) when the
-  /// data is used up. Valid until the next call, on cuda until the one after: operators that read it are given to
-  /// `stream` before the next call, or finished before the one after. The loss weights are mask / (unmasked of the
-  /// micro-batch) / micro-batches of the step on all ranks. Waits for the thread, but not for the stream.
+  /// Returns the next step's micro-batches, for operators enqueued on `stream` from now on. On the cpu they are valid
+  /// until the next call; on cuda until the call after it, for operators that are enqueued before the next call or done
+  /// before the one after. Loss weights are mask / (sum of the micro-batch's mask) / (micro-batches of the step on all
+  /// data-parallel ranks). Waits for the reader thread, not for the stream. Throws Error(bad_data) at the data's end.
   const StepBatch& next(Stream& stream);
   /// Seconds that next() has waited for data so far.
   double stalled_seconds() const { return stalled_; }
 
  private:
-  /// Sample numbers of a step: fewer micro-batches than wanted at the end of the data.
+  /// Sample numbers of a step; fewer micro-batches than `wanted` at the end of the data.
   struct Draw {
     std::int64_t consumed = 0;  // by all ranks before it
     std::int64_t wanted = 0;
@@ -111,9 +111,9 @@ class DataFeed {
   Sampler sampler_;
   RunShape shape_;
   MicroBatches micro_batches_;
-  Draw ahead_;  // of the step after the one that is read next
+  Draw ahead_;  // of the next step to read; its samples are being prefetched
   StepBatches& memory_;
-  int filling_ = 0;
+  int filling_ = 0;  // the slot that the reader fills
   std::future<void> reading_;
   double stalled_ = 0;
 };

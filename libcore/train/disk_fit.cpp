@@ -10,7 +10,7 @@ namespace mtl {
 
 namespace {
 
-/// Checkpoints in a folder, sound or not: each has its size on the disk.
+/// Counts the checkpoints in a folder, sound or not: each takes disk space.
 std::int64_t count_checkpoints(const std::string& folder) {
   std::int64_t count = 0;
   std::error_code error;
@@ -34,7 +34,7 @@ SpaceNeed space_need(const TrainOptions& options, const GptConfig& config, std::
   const std::int64_t interval = options.checkpoint.save_interval.value_or(end);
   // One at each multiple of the interval, and one at the end.
   need.checkpoints = end / interval - iteration / interval + (end % interval == 0 ? 0 : 1);
-  // The oldest is deleted only when the newest is complete.
+  // The oldest is deleted only after the newest is complete.
   if (options.checkpoint.keep_last > 0)
     need.checkpoints =
         std::min(need.checkpoints, std::max<std::int64_t>(1, options.checkpoint.keep_last + 1 - present));
@@ -44,13 +44,14 @@ SpaceNeed space_need(const TrainOptions& options, const GptConfig& config, std::
 std::string check_space(const SpaceNeed& need, std::uint64_t free_bytes, const std::string& folder) {
   if (need.checkpoints == 0) return "";
   const std::string size = human_bytes(need.checkpoint_bytes);
-  const std::string has = human_bytes(free_bytes) + " are free";
-  const std::uint64_t room = free_bytes / std::max<std::uint64_t>(1, need.checkpoint_bytes);
-  if (room == 0)
-    fail(Exit::io, folder, ": a checkpoint takes ", size, ", and ", has, "; free some space or name another --save");
-  if (room >= static_cast<std::uint64_t>(need.checkpoints)) return "";
-  return cat(folder, ": the run adds ", need.checkpoints, " checkpoints of ", size, ", and ", has, ", enough for ",
-             room, "; free some space, or save less with --keep-last or a larger --save-interval");
+  const std::string available = human_bytes(free_bytes) + " are free";
+  const std::uint64_t fitting = free_bytes / std::max<std::uint64_t>(1, need.checkpoint_bytes);
+  if (fitting == 0)
+    fail(Exit::io, folder, ": a checkpoint takes ", size, ", and ", available,
+         "; free some space or name another --save");
+  if (fitting >= static_cast<std::uint64_t>(need.checkpoints)) return "";
+  return cat(folder, ": the run adds ", need.checkpoints, " checkpoints of ", size, ", and ", available,
+             ", enough for ", fitting, "; free some space, or save less with --keep-last or a larger --save-interval");
 }
 
 std::string check_save_folder(const TrainOptions& options, const GptConfig& config, std::int64_t iteration) {

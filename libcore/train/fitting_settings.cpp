@@ -10,24 +10,24 @@ namespace mtl {
 
 namespace {
 
-constexpr std::size_t kSuggestions = 3;
-constexpr std::int64_t kMostRanksFactor = 64;
+constexpr std::size_t kMaxSuggestions = 3;
+constexpr std::int64_t kMaxRanksFactor = 64;
 
 /// A run with other flags.
 struct Setting {
-  std::string flags;  // what changes on the command line
+  std::string flags;  // the changes on the command line
   TrainOptions options;
   GptConfig config;
   int ranks_per_host = 1;
 };
 
-/// Looks for settings that fit, those that change the run least first.
+/// Looks for settings that fit, the smallest change of the run first.
 class Suggestions {
  public:
   Suggestions(const TrainOptions& options, const RunStart& start, const HostRanks& host, const FitLimits& limits)
       : limits_(limits),
         is_fresh_(!start.source),
-        // Each rank of a cyclic run shuffles its own share of the samples: a resume needs the same groups of them.
+        // Each rank of a cyclic run shuffles its own share of the samples: a resume needs the same shares.
         may_regroup_(!start.state || options.data.sampler_kind() != SamplerKind::cyclic),
         base_{"", options, start.config, host.count} {
     if (!base_.options.batch.varies()) base_.options.batch.global_batch_size = options.global_batch_size();
@@ -49,9 +49,9 @@ class Suggestions {
 
  private:
   using Change = void (*)(Setting&);
-  bool is_done() const { return lines_.size() == kSuggestions; }
+  bool is_done() const { return lines_.size() == kMaxSuggestions; }
 
-  /// Plans the setting, and keeps it when it is a valid command line that fits.
+  /// Plans the setting. Keeps it if it is a valid command line that fits.
   bool try_setting(const Setting& setting) {
     if (is_done() || setting.flags.empty()) return false;
     bool is_valid = true;
@@ -62,10 +62,10 @@ class Suggestions {
       const std::vector<RankPlan> plans = plan_run(setting.options, setting.config);
       const auto by_rank = plans_by_rank(plans);
       for (int first = 0; first < static_cast<int>(by_rank.size()); first += setting.ranks_per_host) {
-        const MemoryNeed here = MemoryNeed::of(by_rank, {first, setting.ranks_per_host});
-        need.rank_bytes = std::max(need.rank_bytes, here.rank_bytes);
-        need.host_bytes = std::max(need.host_bytes, here.host_bytes);
-        need.gpu_bytes = std::max(need.gpu_bytes, here.gpu_bytes);
+        const MemoryNeed of_host = MemoryNeed::of(by_rank, {first, setting.ranks_per_host});
+        need.rank_bytes = std::max(need.rank_bytes, of_host.rank_bytes);
+        need.host_bytes = std::max(need.host_bytes, of_host.host_bytes);
+        need.gpu_bytes = std::max(need.gpu_bytes, of_host.gpu_bytes);
       }
     } catch (const Error&) {
       return false;  // layers, heads or rows that cannot be divided like this
@@ -76,7 +76,7 @@ class Suggestions {
     return true;
   }
 
-  /// The flags that keep the samples of a step when micro-batches or ranks change.
+  /// The flag that keeps the samples of a step when micro-batches or ranks change.
   std::string same_batch(const Setting& setting) const {
     return setting.options.batch.varies() ? "" : cat(" --global-batch-size ", setting.options.global_batch_size());
   }
@@ -100,7 +100,7 @@ class Suggestions {
     }
   }
 
-  /// Shares more among the ranks that the run has.
+  /// Shards more state over the ranks that the run has.
   void try_sharing(const Setting& from) { try_each(from, {share_optimizer, share_sequence, share_schedule}); }
 
   Setting with_all_sharing() const {
@@ -141,7 +141,7 @@ class Suggestions {
     add(setting, "--pipeline-schedule 1f1b");
   }
 
-  // The same results, to the bit, in more time.
+  // Recomputation costs time; results are bit-identical.
   static bool recomputes(const Setting& setting) { return recompute_of(setting.options.parallel) != Recompute{}; }
   static void recompute_attention(Setting& setting) {
     if (recomputes(setting)) return;
@@ -166,10 +166,10 @@ class Suggestions {
     if (!std::exchange(setting.options.parallel.cpu_offloading, true)) add(setting, "--cpu-offloading");
   }
 
-  /// More ranks, on this host where they fit, else with as many on each host as now.
+  /// Adds ranks: on this host if they fit, else with as many on each host as now.
   void try_more_ranks(const Setting& from) {
     for (const char* axis : {"tensor", "pipeline", "data"}) {
-      for (std::int64_t factor = 2; factor <= kMostRanksFactor; factor *= 2) {
+      for (std::int64_t factor = 2; factor <= kMaxRanksFactor; factor *= 2) {
         if (try_ranks(from, axis, factor)) break;
       }
     }

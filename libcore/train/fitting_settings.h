@@ -1,4 +1,4 @@
-// Changes of a run's flags with which it fits its memory.
+// Finds changes of a run's flags that make it fit its memory.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace mtl {
 
-/// Up to three, those that change the run least first, each planned like the run itself; a line each:
+/// Returns up to three, the smallest change of the run first, each verified by planning that run. One line each:
 /// "\n  FLAGS: MEMORY".
 std::vector<std::string> find_fitting_settings(const TrainOptions& options, const RunStart& start,
                                                const HostRanks& host, const FitLimits& limits);

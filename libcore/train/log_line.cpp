@@ -12,9 +12,9 @@ namespace {
 
 /// One decimal, as Megatron-LM prints; three significant digits below 1, where a small model would show 0.0.
 std::string rate_text(double value) {
-  constexpr int kMostDecimals = 12;
+  constexpr int kMaxDecimals = 12;
   if (!(value > 0 && value < 1)) return format("%.1f", value);
-  return format("%.*f", std::min(kMostDecimals, 2 - static_cast<int>(std::floor(std::log10(value)))), value);
+  return format("%.*f", std::min(kMaxDecimals, 2 - static_cast<int>(std::floor(std::log10(value)))), value);
 }
 
 /// printf shows the sign of a NaN, which means nothing.
@@ -25,20 +25,20 @@ double plain_nan(double value) { return std::isnan(value) ? std::numeric_limits<
 double ValidationReport::ppl() const { return std::isnan(loss) ? loss : std::exp(std::min(20.0, loss)); }
 
 std::string log_line(const IntervalReport& report, const std::string& timestamp) {
-  auto whole = [](std::int64_t value) { return static_cast<long long>(value); };
-  std::string out = format(" [%s] iteration %8lld/%8lld |", timestamp.c_str(), whole(report.iteration),
-                           whole(report.train_iterations));
-  out += format(" consumed samples: %12lld |", whole(report.consumed_samples));
+  auto integer = [](std::int64_t value) { return static_cast<long long>(value); };
+  std::string out = format(" [%s] iteration %8lld/%8lld |", timestamp.c_str(), integer(report.iteration),
+                           integer(report.train_iterations));
+  out += format(" consumed samples: %12lld |", integer(report.consumed_samples));
   out += format(" elapsed time per iteration (ms): %.1f |", report.elapsed_ms_per_iteration);
   if (report.tflops_per_device)
     out += cat(" throughput per GPU (TFLOP/s/GPU): ", rate_text(*report.tflops_per_device), " |");
   out += format(" learning rate: %.6E |", report.learning_rate);
-  out += format(" global batch size: %5lld |", whole(report.global_batch_size));
+  out += format(" global batch size: %5lld |", integer(report.global_batch_size));
   if (report.lm_loss) out += format(" lm loss: %.6E |", plain_nan(*report.lm_loss));
   out += format(" loss scale: %.1f |", report.loss_scale);
   if (report.grad_norm) out += format(" grad norm: %.3f |", plain_nan(*report.grad_norm));
-  out += format(" number of skipped iterations: %3lld |", whole(report.skipped_iterations));
-  out += format(" number of nan iterations: %3lld |", whole(report.nan_iterations));
+  out += format(" number of skipped iterations: %3lld |", integer(report.skipped_iterations));
+  out += format(" number of nan iterations: %3lld |", integer(report.nan_iterations));
   out += format(" tokens per second: %.1f |", report.tokens_per_second);
   if (report.mfu_a) out += cat(" MFU A: ", rate_text(100 * *report.mfu_a), "% |");
   if (report.mfu_b) out += cat(" MFU B: ", rate_text(100 * *report.mfu_b), "% |");

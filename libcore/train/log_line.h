@@ -11,7 +11,7 @@
 
 namespace mtl {
 
-/// One log interval. A figure that does not exist (no peak known, only skipped steps) is empty, and its field omitted.
+/// One log interval. A figure that does not exist (all steps skipped, a single rank) is empty, and its field omitted.
 struct IntervalReport {
   std::int64_t iteration = 0;         // the last one of the interval, counted from 1
   std::int64_t train_iterations = 0;  // of the whole run
@@ -26,16 +26,16 @@ struct IntervalReport {
   std::int64_t nan_iterations = 0;
   std::optional<double> tflops_per_device{};  // model FLOPs per device and second / 1e12
   double tokens_per_second = 0;               // of the whole job
-  std::optional<double> mfu_a{};              // fraction of the peak; 6N + 6LCT FLOPs a token
-  std::optional<double> mfu_b{};              // fraction of the peak; 6N + 12LCT FLOPs a token
+  std::optional<double> mfu_a{};              // fraction of the peak; 6N + 6LCT FLOPs per token
+  std::optional<double> mfu_b{};              // fraction of the peak; 6N + 12LCT FLOPs per token
   std::optional<double> data_stall_ms{};      // per iteration, waiting for data
   // Per iteration, the wait for summed gradients and updated weights on the rank that waited least; the other ranks
-  // also waited for slower ranks. Absent without ranks.
+  // also waited for slower ranks. Absent on a single rank.
   std::optional<double> communication_wait_ms{};
-  // The share of nonzero updates that leave the updated weight bit-identical; and the share
-  // that so leaves the narrower copy of it that layers read. Absent if all weights are fp32.
+  // The shares of nonzero updates that leave the updated weight, and the narrower copy of it that layers read,
+  // bit-identical. Absent if layers compute in fp32; the second also if they read the updated weights themselves.
   std::optional<double> lost_updates{}, lost_updates_copy{};
-  bool is_final = false;  // the run ended within the interval: a prolonged run reports all of it again
+  bool is_final = false;  // the run ended within the interval; a prolonged run reports the whole interval again
 };
 
 /// A loss over held-out data: during training, or at the end of it (then for the validation and the test set).

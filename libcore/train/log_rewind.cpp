@@ -8,7 +8,7 @@ namespace mtl {
 
 namespace {
 
-/// What decides whether a line stays.
+/// The fields that decide whether a line is kept.
 struct LogEntry {
   std::string type;
   std::string run;  // of a start line
@@ -31,14 +31,14 @@ LogEntry parse_entry(std::string_view line, const std::string& path, std::int64_
   }
 }
 
-/// Whether a line without an end can be what a killed run wrote. A crash of the host may leave zeros.
+/// True if a killed run may have written this line without an end. A crash of the host may leave trailing zeros.
 bool is_half_written(std::string_view line) {
   constexpr std::string_view kBegin = "{\"type\": \"";
   while (!line.empty() && line.back() == '\0') line.remove_suffix(1);
   return line.substr(0, kBegin.size()) == kBegin.substr(0, line.size());
 }
 
-bool stays(const LogEntry& entry, const LogStart& start) {
+bool is_kept(const LogEntry& entry, const LogStart& start) {
   if (entry.iteration != start.iteration) return entry.iteration < start.iteration && !entry.is_final;
   if (entry.type == "start") return false;
   if (entry.type == "step") return !entry.is_final || start.iteration == start.train_iterations;
@@ -50,11 +50,11 @@ bool stays(const LogEntry& entry, const LogStart& start) {
 std::string rewind_log(std::string_view text, const LogStart& start, const std::string& path) {
   std::string kept;
   std::int64_t number = 0;
-  bool is_own = start.iteration > 0;  // a log of a version that did not name its run
+  bool is_own = start.iteration > 0;  // for lines before any start line that names a run
   while (!text.empty()) {
     const std::size_t end = text.find('\n');
     if (end == std::string_view::npos) {
-      if (!is_half_written(text)) fail_no_log(path, number + 1, "it has no end");
+      if (!is_half_written(text)) fail_no_log(path, number + 1, "its line end is missing");
       break;
     }
     const std::string_view line = text.substr(0, end);
@@ -63,7 +63,7 @@ std::string rewind_log(std::string_view text, const LogStart& start, const std::
     if (trim(line).empty()) continue;
     const LogEntry entry = parse_entry(line, path, number);
     if (entry.type == "start") is_own = entry.run.empty() ? start.iteration > 0 : entry.run == start.run;
-    if (!is_own || stays(entry, start)) kept += cat(line, "\n");
+    if (!is_own || is_kept(entry, start)) kept += cat(line, "\n");
   }
   return kept;
 }

@@ -16,10 +16,11 @@ struct LogStart {
   bool validation_is_due = false;     // the validation of `iteration` is repeated
 };
 
-/// Returns the lines of a log that are kept. Of this run (and, at a resume, of sessions that name no run): the lines of
-/// iterations that are done, without another session's start at the same iteration and without the evaluations after
-/// the last iteration, which are repeated. Keeps all lines of other runs, and drops an incomplete last line.
-/// Throws Error(bad_data) for text that is not a training log; `path` is for messages.
+/// Returns the lines of a log to keep: all lines of other runs, and the lines of this run (at a resume also of sessions
+/// that name no run) for iterations that are done, except those that the session repeats: a start at the same
+/// iteration, a validation that is due, an interval that an earlier end of the run cut short, evaluations after the
+/// last iteration. Drops an incomplete last line. Throws Error(bad_data) for text that is not a training log; `path` is
+/// for messages.
 std::string rewind_log(std::string_view text, const LogStart& start, const std::string& path);
 
 }  // namespace mtl

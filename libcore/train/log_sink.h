@@ -1,7 +1,7 @@
 // Logs that may fail without ending the run, for example on a full disk or a closed pipe.
 //
 // A LogSink warns at the first failure, tries again with every further line, and counts those that are lost. A LogFile
-// appends whole records: one that the disk takes only in part is cut off again.
+// appends whole records: it removes one that was written only in part.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +16,11 @@ namespace mtl {
 
 class LogSink {
  public:
-  /// `name` for messages, `unit` what is counted: "lines".
+  /// Messages call the log `name`, and lost records `unit`, such as "lines".
   LogSink(std::string name, std::string unit, Console& console)
       : name_(std::move(name)), unit_(std::move(unit)), console_(console) {}
 
-  /// Runs `write`. When it throws Error(io), `count` units are lost; the first time a warning says why. Other errors
-  /// pass.
+  /// Runs `write`. If it throws Error(io), counts `count` lost units, and warns the first time. Rethrows other errors.
   void attempt(std::int64_t count, const std::function<void()>& write);
   /// Warns if records were lost since the last call.
   void report_lost();
@@ -39,12 +38,13 @@ class LogFile {
   explicit LogFile(const std::string& path);
   /// Appends all of the record, or throws Error(io) and leaves a regular file as it was.
   void write(std::string_view record);
+  /// Has no effect on a pipe or a device. Throws Error(io).
   void sync();
   const std::string& path() const { return file_.path(); }
 
  private:
   OutputFile file_;
-  bool is_regular_;  // not a pipe or device, which can neither be cut nor synced
+  bool is_regular_;  // pipes and devices can be neither truncated nor synced
   std::uint64_t size_ = 0;
 };
 

@@ -13,10 +13,10 @@ namespace {
 /// A limit that a run exceeds.
 struct Excess {
   const MemoryLimit* limit = nullptr;
-  Space where = Space::host;
+  Space space = Space::host;
 };
 
-/// The GPU's limit if the run exceeds it, or else the smallest limit of the host that it exceeds.
+/// Returns the GPU's limit if the run exceeds it, else the smallest limit of the host that it exceeds, if any.
 Excess find_excess(const MemoryNeed& need, const FitLimits& limits) {
   if (limits.gpu && need.gpu_bytes > limits.gpu->bytes) return {&*limits.gpu, Space::device};
   Excess out;
@@ -26,17 +26,17 @@ Excess find_excess(const MemoryNeed& need, const FitLimits& limits) {
   return out;
 }
 
-/// The plan of the rank on this host that needs most of one memory.
-const MemoryPlan& largest_of(const std::vector<const MemoryPlan*>& plans, const HostRanks& host, Space where) {
+/// The plan of the rank on this host that needs the most memory in `space`.
+const MemoryPlan& largest_of(const std::vector<const MemoryPlan*>& plans, const HostRanks& host, Space space) {
   const auto begin = plans.begin() + host.first;
   const auto end = begin + std::min<std::ptrdiff_t>(host.count, plans.end() - begin);
   return **std::max_element(begin, end,
-                            [&](auto* a, auto* b) { return a->total_bytes(where) < b->total_bytes(where); });
+                            [&](auto* a, auto* b) { return a->total_bytes(space) < b->total_bytes(space); });
 }
 
-/// The largest category of one memory.
-std::string largest_part(const MemoryPlan& plan, Space where) {
-  std::vector<MemoryPart> parts = memory_parts(plan, where);
+/// Names the largest category of the memory in `space`.
+std::string largest_part(const MemoryPlan& plan, Space space) {
+  std::vector<MemoryPart> parts = memory_parts(plan, space);
   const MemoryPart total = parts.back();
   parts.pop_back();
   const auto largest = std::ranges::max_element(parts, {}, &MemoryPart::bytes);
@@ -50,27 +50,27 @@ void check_memory(const TrainOptions& options, const RunStart& start, const Host
   const std::vector<RankPlan> plans = plan_run(options, start.config);
   const auto by_rank = plans_by_rank(plans);
   const MemoryNeed need = MemoryNeed::of(by_rank, host);
-  const Excess above = find_excess(need, limits);
-  if (above.limit == nullptr) return;
+  const Excess excess = find_excess(need, limits);
+  if (excess.limit == nullptr) return;
   std::string who;
-  if (above.where == Space::device)
+  if (excess.space == Space::device)
     who = cat("the run needs ", human_bytes(need.gpu_bytes), " of ", host.count == 1 ? "a GPU" : "each GPU");
-  else if (above.limit->is_per_process || host.count == 1)
+  else if (excess.limit->is_per_process || host.count == 1)
     who = cat("the run needs ", human_bytes(need.rank_bytes));
   else
     who = cat("the run's ", host.count, " ranks on this host need ", human_bytes(need.host_bytes));
-  std::string message =
-      cat("not enough memory: ", who, ", and ", human_bytes(above.limit->bytes), " are available (", above.limit->name,
-          "); ", largest_part(largest_of(by_rank, host, above.where), above.where), host.count == 1 ? "" : " per rank");
+  std::string message = cat(
+      "not enough memory: ", who, ", and ", human_bytes(excess.limit->bytes), " are available (", excess.limit->name,
+      "); ", largest_part(largest_of(by_rank, host, excess.space), excess.space), host.count == 1 ? "" : " per rank");
   const std::vector<std::string> settings = find_fitting_settings(options, start, host, limits);
-  message += settings.empty() ? ". Nothing smaller was found that fits: train a smaller model, or with more memory; "
+  message += settings.empty() ? ". No smaller setting fits: train a smaller model, or provide more memory; "
                                 "--dry-run prints what a run needs"
                               : ". These fit:" + join(settings, "");
   fail(Exit::usage, message);
 }
 
-std::vector<MemoryLimit> less_overhead(std::vector<MemoryLimit> limits, int ranks, std::int64_t threads) {
-  // Measured on runs of 350 to 650 MiB: 45 MiB resident above the plan, and of address space what glibc reserves.
+std::vector<MemoryLimit> subtract_overhead(std::vector<MemoryLimit> limits, int ranks, std::int64_t threads) {
+  // Measured on runs of 350 to 650 MiB: 45 MiB resident above the plan. glibc reserves the addresses of an arena.
   constexpr std::uint64_t kMiB = 1 << 20, kRank = 48 * kMiB, kStack = 8 * kMiB, kArena = 64 * kMiB;
   for (MemoryLimit& limit : limits) {
     std::uint64_t overhead = kRank;
@@ -84,10 +84,10 @@ std::vector<MemoryLimit> less_overhead(std::vector<MemoryLimit> limits, int rank
   return limits;
 }
 
-MemoryLimit gpu_limit(const CudaMemory& memory, const std::string& whose) {
+MemoryLimit gpu_limit(const CudaMemory& memory, const std::string& gpu) {
   return {memory.free - std::min(memory.free, kCudaLibraryBytes),
-          cat(human_bytes(memory.free), " of ", human_bytes(memory.total), " of the memory of ", whose,
-              " are free, and about ", human_bytes(kCudaLibraryBytes), " are for CUDA's libraries"),
+          cat(human_bytes(memory.free), " of the ", human_bytes(memory.total), " of ", gpu, " are free, and about ",
+              human_bytes(kCudaLibraryBytes), " are for CUDA's libraries"),
           true};
 }
 
@@ -101,9 +101,9 @@ MemoryLimit gpu_limit(double gib) {
 void check_fit(const TrainOptions& options, const RunStart& start, const RankEnvironment& launched, Console& console) {
   const HostRanks host = HostRanks::of(launched);
   if (launched.rank != host.first) return;
-  // Besides those that compute: one waits for signals, one reads data; MPI has a progress thread and three of its own.
+  // In addition to compute threads: one for signals, one for data; with MPI its progress thread and three of MPI's own.
   const std::int64_t threads = options.threads - 1 + (launched.world > 1 ? 6 : 2);
-  FitLimits limits{less_overhead(memory_limits(), host.count, threads), {}};
+  FitLimits limits{subtract_overhead(memory_limits(), host.count, threads), {}};
   if (options.device == Device::cuda && launched.world == 1) limits.gpu = gpu_limit(cuda_memory(), "the GPU");
   check_memory(options, start, host, limits);
   if (options.checkpoint.save.empty()) return;

@@ -35,10 +35,10 @@ std::string MemoryNeed::text() const {
 
 std::vector<const MemoryPlan*> plans_by_rank(const std::vector<RankPlan>& plans) {
   std::vector<const MemoryPlan*> out;
-  for (const RankPlan& kind : plans) {
-    for (int rank : kind.ranks) {
+  for (const RankPlan& plan : plans) {
+    for (int rank : plan.ranks) {
       out.resize(std::max<std::size_t>(out.size(), rank + 1));
-      out[rank] = &kind.plan;
+      out[rank] = &plan.plan;
     }
   }
   return out;

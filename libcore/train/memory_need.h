@@ -1,4 +1,4 @@
-// The memory of a host and of its GPUs that the plans of a run need, and the limits that they are compared with.
+// The memory that the plans of a run need on a host and its GPUs, and the limits that it is compared with.
 #pragma once
 
 #include <cstdint>
@@ -20,18 +20,18 @@ struct HostRanks {
   static HostRanks of(const RankEnvironment& launched);
 };
 
-/// The memory that a run may take: of each host, and of each rank's GPU.
+/// The memory that a run may take on each host and on each rank's GPU.
 struct FitLimits {
   std::vector<MemoryLimit> host;
   std::optional<MemoryLimit> gpu;
 };
 
-/// The host's memory for the rank that needs most, and for all ranks of the host; and the memory of the GPU for the
-/// rank that needs most there. On the cpu all memory is the host's.
+/// Host memory of the largest rank and of all ranks of the host, and GPU memory of the largest rank, in bytes. On the
+/// cpu all memory is the host's.
 struct MemoryNeed {
   std::uint64_t rank_bytes = 0, host_bytes = 0, gpu_bytes = 0;
 
-  /// What the ranks of one host need.
+  /// The need of the ranks of one host; `plans` by rank.
   static MemoryNeed of(const std::vector<const MemoryPlan*>& plans, const HostRanks& host);
   bool fits(const MemoryLimit& host_limit) const {
     return (host_limit.is_per_process ? rank_bytes : host_bytes) <= host_limit.bytes;
@@ -40,7 +40,7 @@ struct MemoryNeed {
   std::string text() const;  // "3.0 GiB per rank"
 };
 
-/// The plan of every rank of the world.
+/// The plan of every rank, by rank; the pointers are into `plans`.
 std::vector<const MemoryPlan*> plans_by_rank(const std::vector<RankPlan>& plans);
 
 }  // namespace mtl

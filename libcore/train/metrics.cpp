@@ -15,25 +15,25 @@ constexpr int kLogVersion = 1;
 Json step_object(const IntervalReport& report) {
   Json out =
       Json::object({{"type", "step"}, {"iteration", report.iteration}, {"consumed_samples", report.consumed_samples}});
-  auto optional = [&](const char* name, const std::optional<double>& value) {
+  auto set_if_present = [&](const char* name, const std::optional<double>& value) {
     if (value) out.set(name, *value);
   };
-  optional("lm_loss", report.lm_loss);
+  set_if_present("lm_loss", report.lm_loss);
   out.set("learning_rate", report.learning_rate);
-  optional("grad_norm", report.grad_norm);
+  set_if_present("grad_norm", report.grad_norm);
   out.set("loss_scale", report.loss_scale);
   out.set("global_batch_size", report.global_batch_size);
   out.set("skipped_iterations", report.skipped_iterations);
   out.set("nan_iterations", report.nan_iterations);
   out.set("elapsed_ms_per_iteration", report.elapsed_ms_per_iteration);
   out.set("tokens_per_second", report.tokens_per_second);
-  optional("tflops_per_device", report.tflops_per_device);
-  optional("mfu_a", report.mfu_a);
-  optional("mfu_b", report.mfu_b);
-  optional("lost_updates", report.lost_updates);
-  optional("lost_updates_copy", report.lost_updates_copy);
-  optional("data_stall_ms", report.data_stall_ms);
-  optional("communication_wait_ms", report.communication_wait_ms);
+  set_if_present("tflops_per_device", report.tflops_per_device);
+  set_if_present("mfu_a", report.mfu_a);
+  set_if_present("mfu_b", report.mfu_b);
+  set_if_present("lost_updates", report.lost_updates);
+  set_if_present("lost_updates_copy", report.lost_updates_copy);
+  set_if_present("data_stall_ms", report.data_stall_ms);
+  set_if_present("communication_wait_ms", report.communication_wait_ms);
   if (report.is_final) out.set("final", true);
   return out;
 }
@@ -69,11 +69,11 @@ Metrics::Metrics(const MetricsOptions& options, Console& console)
   if (!options.tensorboard_dir.empty()) event_sink_.attempt(0, [&] { events_.emplace(options_.tensorboard_dir); });
 }
 
-/// Rewinds the log and writes the start line. Where it fails, the next line tries all of it again.
+/// Rewinds the log and writes the start line. After a failure the next report repeats both.
 void Metrics::open_log() {
   const std::string& path = options_.log_jsonl;
-  std::error_code unknown;  // then opening the file reports why
-  if (fs::is_regular_file(path, unknown)) {
+  std::error_code ignored;  // opening the file reports the error
+  if (fs::is_regular_file(path, ignored)) {
     const std::string text = read_file(path), kept = rewind_log(text, options_.from, path);
     if (kept != text) write_file_atomic(path, kept);
   } else if (!file_exists(path)) {

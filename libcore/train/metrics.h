@@ -1,12 +1,12 @@
 // The sinks of a run's reports: the terminal (Megatron's log lines on stdout), TensorBoard, and JSON lines. All sinks
 // write the same figures. Only rank 0 has sinks; on other ranks every call does nothing.
 //
-// JSON lines, one object a line, doubles in the shortest form that reads back the same, absent figures left out:
+// JSON lines, one object per line, doubles in the shortest form that reads back the same, absent figures omitted:
 //   {"type":"start","version":1,"iteration":0, ...}                the iteration the session starts from; provenance
 //   {"type":"step","iteration":10,"consumed_samples":160,"lm_loss":..., "learning_rate":..., ...}
 //   {"type":"validation","iteration":100,"consumed_samples":...,"loss":...,"ppl":...}
-//   {"type":"test", ...}                                            as validation; "final":true after the last
-//   iteration
+//   {"type":"test", ...}                                            as validation
+// "final":true is added at the end of the run: to its last interval, and to the evaluations after it.
 // NaN and the infinities are written as Python's json writes them.
 //
 // A killed run may leave lines of iterations that are repeated after a resume. Opening the log drops (atomically) those
@@ -40,14 +40,13 @@ struct MetricsOptions {
 
 class Metrics {
  public:
-  /// Opens the sinks. Throws Error(bad_data) if the log holds other lines. `console` warns of failing sinks, and must
-  /// outlive this.
+  /// Opens the sinks. Throws Error(bad_data) if the file of the log is not a training log. `console` warns of failing
+  /// sinks, and must outlive this.
   Metrics(const MetricsOptions& options, Console& console);
 
   void report(const IntervalReport& report);
   void report(const ValidationReport& report);
-  /// Everything reported so far is on disk afterwards, as far as it could be written; called before a checkpoint
-  /// commits.
+  /// Syncs all written reports to disk; called before a checkpoint commits.
   void flush();
   /// Flushes, and warns of lost records.
   void finish();

@@ -257,8 +257,7 @@ GptConfig resolve_config(const TrainOptions& options, std::optional<GptConfig> l
   if (!loaded) {
     config.vocab_size = vocab_size;
   } else if (vocab_size > config.vocab_size) {
-    report("--vocab-file",
-           cat("the tokenizer has ", vocab_size, " tokens, the model that is loaded has ", config.vocab_size));
+    report("--vocab-file", cat("the tokenizer has ", vocab_size, " tokens, the loaded model has ", config.vocab_size));
   }
   config.complete();
   if (config.max_positions > 0 && options.data.seq_length > config.max_positions) {

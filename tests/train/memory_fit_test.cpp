@@ -65,7 +65,7 @@ TEST_CASE("memory: a run that fits to the byte is accepted, with one byte less r
 }
 
 TEST_CASE("memory: the overhead of a rank reduces the memory available to its plan") {
-  const auto limits = less_overhead(
+  const auto limits = subtract_overhead(
       {{1000 * kMiB, "free"}, {1000 * kMiB, "-d", true}, {1000 * kMiB, "-v", true, true}, {kMiB, "little"}}, 3, 2);
   REQUIRE(limits.size() == 4);
   CHECK(limits[0].bytes == (1000 - 3 * 48) * kMiB);
@@ -125,8 +125,7 @@ TEST_CASE("memory: a part of a GPU is reserved for CUDA and its libraries") {
   CHECK(gpu_limit(0.5).bytes == 0);
   const MemoryLimit free = gpu_limit({.free = std::size_t{12} << 30, .total = std::size_t{80} << 30}, "rank 3's GPU");
   CHECK(free.bytes == (std::uint64_t{12} << 30) - kCudaLibraryBytes);
-  CHECK(free.name ==
-        "12.0 GiB of 80.0 GiB of the memory of rank 3's GPU are free, and about 256.0 MiB are for CUDA's libraries");
+  CHECK(free.name == "12.0 GiB of the 80.0 GiB of rank 3's GPU are free, and about 256.0 MiB are for CUDA's libraries");
 }
 
 TEST_CASE("memory: ranks of one host share every limit that is not per process") {
@@ -148,7 +147,7 @@ TEST_CASE("memory: advice never changes the model of a run in progress, and its 
   const TrainOptions options = tiny_options();
   CHECK(test::contains(refusal(options, {}, {{3 * kMiB, "MemAvailable"}}), "--num-layers "));
   const std::string text = refusal(options, {}, {{1, "MemAvailable"}});
-  CHECK(test::contains(text, "Nothing smaller was found that fits: "));
+  CHECK(test::contains(text, "No smaller setting fits: "));
   CHECK_FALSE(test::contains(text, "\n"));
 }
 
