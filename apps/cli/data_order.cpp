@@ -110,7 +110,7 @@ void print_order(const DataOrderOptions& options, const SplitSources& sources) {
   std::vector<Sampler> samplers = samplers_of(options, *dataset);
   const bool is_training = options.split() == Split::train;
   const std::int64_t iterations =
-      is_training ? updates : counts[split] / options.batch.global_on(options.data_parallel_size);
+      is_training ? updates : counts[split] / options.batch.global_size(options.data_parallel_size);
   for (std::int64_t iteration = 0, consumed = 0; iteration < iterations; ++iteration) {
     const std::int64_t size = is_training ? sizes.running(consumed) : sizes.largest();
     for (Sampler& sampler : samplers) {

@@ -11,7 +11,7 @@ using Report = std::function<void(std::string flag, std::string what)>;
 
 namespace {
 
-constexpr std::int64_t kMostMicroBatches = 1 << 20;  // of a step: its plan and its schedule take time for each
+constexpr std::int64_t kMaxMicroBatches = 1 << 20;  // of a step: planning and scheduling take time for each
 
 /// The flag that decides the sizes, and its value.
 std::string size_flag(const BatchOptions& batch, std::int64_t global) {
@@ -21,19 +21,19 @@ std::string size_flag(const BatchOptions& batch, std::int64_t global) {
 }
 
 bool check_sizes(const BatchOptions& batch, std::int64_t data_parallel, std::int64_t seq_length, const Report& report) {
-  const std::int64_t micro = batch.micro_batch_size, global = batch.global_on(data_parallel);
-  const std::int64_t once = micro * data_parallel;
-  if (global % once != 0 && !batch.varies() && !batch.decrease_if_needed) {
-    std::int64_t below = global / once * once;
-    std::int64_t closest = below == 0 || global - below > below + once - global ? below + once : below;
+  const std::int64_t micro = batch.micro_batch_size, global = batch.global_size(data_parallel);
+  const std::int64_t pass = micro * data_parallel;  // samples of one micro-batch on all ranks
+  if (global % pass != 0 && !batch.varies() && !batch.decrease_if_needed) {
+    std::int64_t below = global / pass * pass;
+    std::int64_t closest = below == 0 || global - below > below + pass - global ? below + pass : below;
     report(cat("--global-batch-size ", global), cat("is not a multiple of micro-batch-size ", micro,
                                                     " x data-parallel size ", data_parallel, "; nearest: ", closest));
     return false;
   }
   try {
     const BatchSizes sizes = batch.sizes(data_parallel, seq_length);
-    if (sizes.largest() / once > kMostMicroBatches) {
-      report(size_flag(batch, global), cat("is more than ", kMostMicroBatches, " x micro-batch-size ", micro,
+    if (sizes.largest() / pass > kMaxMicroBatches) {
+      report(size_flag(batch, global), cat("is more than ", kMaxMicroBatches, " x micro-batch-size ", micro,
                                            " x data-parallel size ", data_parallel));
       return false;
     }
@@ -51,15 +51,15 @@ bool check_sizes(const BatchOptions& batch, std::int64_t data_parallel, std::int
 
 }  // namespace
 
-std::int64_t BatchOptions::global_on(std::int64_t data_parallel) const {
-  std::int64_t once = 0;
+std::int64_t BatchOptions::global_size(std::int64_t data_parallel) const {
+  std::int64_t pass = 0;
   if (global_batch_size) return *global_batch_size;
-  return __builtin_mul_overflow(micro_batch_size, data_parallel, &once) ? INT64_MAX : once;
+  return __builtin_mul_overflow(micro_batch_size, data_parallel, &pass) ? INT64_MAX : pass;
 }
 
 BatchSizes BatchOptions::sizes(std::int64_t data_parallel, std::int64_t seq_length) const {
   BatchSizeOptions options;
-  options.global_batch_size = global_on(data_parallel);
+  options.global_batch_size = global_size(data_parallel);
   options.micro_batch_size = micro_batch_size;
   options.data_parallel_size = data_parallel;
   if (!rampup.empty()) {
@@ -77,7 +77,11 @@ BatchSizes BatchOptions::sizes(std::int64_t data_parallel, std::int64_t seq_leng
 }
 
 RunLength BatchOptions::run_length(std::int64_t iterations, std::int64_t data_parallel) const {
-  return {iterations, global_on(data_parallel), eval_interval, eval_iters, train_samples};
+  return {.train_iters = iterations,
+          .global_batch_size = global_size(data_parallel),
+          .eval_interval = eval_interval,
+          .eval_iters = eval_iters,
+          .train_samples = train_samples};
 }
 
 void check_data_options(const DataOptions& data, const Report& report) {
@@ -100,9 +104,9 @@ bool check_batches(const BatchOptions& batch, std::int64_t data_parallel, std::i
     if (sizes.count_iterations(*batch.train_samples) < 1)
       report(cat("--train-samples ", *batch.train_samples),
              cat("must be at least one global batch: ", sizes.running(0)));
-  } else if (batch.train_iters && has_sizes && *batch.train_iters > INT64_MAX / batch.global_on(data_parallel)) {
+  } else if (batch.train_iters && has_sizes && *batch.train_iters > INT64_MAX / batch.global_size(data_parallel)) {
     report(cat("--train-iters ", *batch.train_iters),
-           cat("of ", batch.global_on(data_parallel), " samples each are more than can be counted"));
+           cat("of ", batch.global_size(data_parallel), " samples each are more than can be counted"));
   }
   return has_sizes;
 }
@@ -120,7 +124,7 @@ void check_profile(const ProfileOptions& profile, std::int64_t world, const Repo
   }
 }
 
-void check_rest(const TrainOptions& options, const Report& report) {
+void check_data_and_profile(const TrainOptions& options, const Report& report) {
   check_data_options(options.data, report);
   const CheckpointOptions& checkpoint = options.checkpoint;
   if (checkpoint.keep_last == 1)
@@ -145,8 +149,8 @@ void check_parallel(const TrainOptions& options, const Report& report) {
   }
 }
 
-/// Refuses a run whose numbers of bytes, or of tokens, do not fit into 64 bits. Every size that is computed from these
-/// options is below one of the products, the last factor of which allows for several copies of several bytes.
+/// Reports a run whose byte or token counts exceed 64 bits. Every size that is computed from these options is below one
+/// of these products, whose factor 128 allows for several copies of several bytes.
 void check_magnitude(const TrainOptions& options, const GptConfig& config, const Report& report) {
   const std::int64_t micro = options.batch.micro_batch_size, tokens = options.data.seq_length;
   const std::int64_t widest = std::max({config.hidden_size, config.ffn_hidden_size, config.vocab_size});
@@ -160,27 +164,27 @@ void check_magnitude(const TrainOptions& options, const GptConfig& config, const
         {options.architecture.make_vocab_size_divisible_by, options.parallel.tensor, config.hidden_size, 128});
   check("--micro-batch-size, --seq-length, --num-layers", {layers, micro, tokens, widest, 128});
   check("--micro-batch-size, --seq-length, --num-attention-heads", {micro, config.num_heads, tokens, tokens, 128});
-  check("--global-batch-size, --seq-length", {options.batch.global_on(options.parallel.data()), tokens, 128});
+  check("--global-batch-size, --seq-length", {options.batch.global_size(options.parallel.data()), tokens, 128});
   const std::int64_t iterations = options.batch.train_iters.value_or(0), global = options.global_batch_size();
   check("--train-iters, --global-batch-size, --seq-length", {iterations, global, tokens});
   check("--train-samples, --seq-length", {options.batch.train_samples.value_or(0), tokens});
 }
 
-/// Every stage has the layers that are offloaded, and those that stay.
+/// Reports a stage with fewer layers than are offloaded and stay on the GPU.
 void check_offloaded_layers(const ParallelOptions& options, const std::vector<std::vector<LayerRange>>& stages,
                             const Report& report) {
   std::int64_t fewest = INT64_MAX;
   for (const std::vector<LayerRange>& chunks : stages) {
     for (const LayerRange& chunk : chunks) fewest = std::min(fewest, chunk.count);
   }
-  const std::int64_t wanted = options.offloaded_layers.value_or(1);
-  if (fewest - kResidentLayers >= wanted) return;
-  report(options.offloaded_layers ? cat("--cpu-offloading-num-layers ", wanted) : "--cpu-offloading",
-         cat("needs at least ", wanted + kResidentLayers, " layers in each stage, and one has ", fewest,
+  const std::int64_t offloaded = options.offloaded_layers.value_or(1);
+  if (fewest - kResidentLayers >= offloaded) return;
+  report(options.offloaded_layers ? cat("--cpu-offloading-num-layers ", offloaded) : "--cpu-offloading",
+         cat("needs at least ", offloaded + kResidentLayers, " layers in each stage, and one has ", fewest,
              ": activations of ", kResidentLayers, " layers stay on the GPU"));
 }
 
-/// What the model and the ranks must agree on.
+/// Reports sizes of the model that do not divide among the ranks.
 void check_division(const TrainOptions& options, const GptConfig& config, const Report& report) {
   const ParallelOptions& parallel = options.parallel;
   auto divides = [&](const char* flag, std::int64_t number) {
@@ -241,13 +245,16 @@ void check_options(const TrainOptions& options, const Report& report) {
   bool has_sizes = check_batches(options.batch, options.parallel.data(), options.data.seq_length, report);
   if (!options.batch.train_iters && !options.batch.train_samples && !options.dry_run)
     report("--train-iters", "is required, or --train-samples");
-  check_rest(options, report);
+  check_data_and_profile(options, report);
   if (!options.optimizer.schedule.lr && options.dry_run) return;
   if (!options.optimizer.schedule.lr && !options.batch.train_iters && !options.batch.train_samples)
     report("--lr", "is required: the largest learning rate");
   if (has_sizes && options.train_iters() >= 1) {
     check_schedule(options.optimizer.schedule,
-                   {options.batch.train_iters, options.batch.train_samples, options.global_batch_size()}, report);
+                   {.train_iters = options.batch.train_iters,
+                    .train_samples = options.batch.train_samples,
+                    .global_batch_size = options.global_batch_size()},
+                   report);
   }
 }
 

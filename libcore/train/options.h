@@ -40,7 +40,7 @@ struct DataOptions {
 
 struct BatchOptions {
   std::int64_t micro_batch_size = 1;
-  // Of a ramp the last size, of a schedule the largest; absent: one micro-batch on every data-parallel rank.
+  // A ramp's last size, a schedule's largest; absent: one micro-batch on every data-parallel rank.
   std::optional<std::int64_t> global_batch_size;
   std::vector<std::string> rampup;  // start, increment, samples; none: constant
   std::string schedule;             // --step-batch-size-schedule
@@ -50,18 +50,17 @@ struct BatchOptions {
   std::int64_t eval_iters = 100;
 
   bool varies() const { return !rampup.empty() || !schedule.empty(); }
-  /// Asked for once there is no ramp any more; absent: one micro-batch on every data-parallel rank.
-  std::int64_t global_on(std::int64_t data_parallel) const;
-  /// The sizes of all updates. Throws as BatchSizes does.
+  /// global_batch_size or its default; INT64_MAX if the default overflows.
+  std::int64_t global_size(std::int64_t data_parallel) const;
+  /// The sizes of all updates. Throws as BatchSizes does, and Error(usage) for a ramp that is not of whole numbers.
   BatchSizes sizes(std::int64_t data_parallel, std::int64_t seq_length) const;
-  /// What a run of so many updates asks of the data.
+  /// The length of a run of `iterations` updates, for count_samples().
   RunLength run_length(std::int64_t iterations, std::int64_t data_parallel) const;
 };
 
-/// Reports what contradicts itself in the order of the data. Its places are read by read_split_sources.
+/// Reports a missing --seq-length and contradictory options of the data's order; read_split_sources() checks the paths.
 void check_data_options(const DataOptions& data, const std::function<void(std::string flag, std::string what)>& report);
-/// Reports what contradicts itself in batch sizes and the length of a run; false when there are no sizes to continue
-/// with.
+/// Reports contradictory batch sizes and run lengths. Returns false if the sizes are invalid.
 bool check_batches(const BatchOptions& batch, std::int64_t data_parallel, std::int64_t seq_length,
                    const std::function<void(std::string flag, std::string what)>& report);
 
@@ -78,7 +77,7 @@ struct CheckpointOptions {
   std::optional<std::int64_t> ckpt_step;  // the iteration to load; empty: the newest
   bool finetune = false;                  // weights only, iteration 0
   bool no_load_optim = false;
-  bool exit_on_missing = false;  // --load must hold a model, also when it is --save
+  bool exit_on_missing = false;  // --load must hold a model, even if it is --save
   std::optional<std::int64_t> exit_interval;
 };
 
@@ -99,35 +98,36 @@ struct ProfileOptions {
 /// Ranks along each axis; the data-parallel size is what is left of the world.
 struct ParallelOptions {
   std::int64_t world = 1;                  // ranks of the job, as it was launched
-  std::optional<std::int64_t> plan_world;  // --dry-run may ask for another number
+  std::optional<std::int64_t> plan_world;  // the number that --dry-run plans for
   std::int64_t tensor = 1, pipeline = 1, context = 1;
   bool distributed_optimizer = false, overlap_grad_reduce = false, overlap_param_gather = false;
   bool tp_pp_dp_mapping = false;  // ranks in the order tp-cp-ep-pp-dp
   std::string schedule = "1f1b";
-  Layout layout;  // how layers go to stages, and sequence_parallel, are flags; layout_of() completes it
+  Layout layout;  // flags set its split into stages and sequence_parallel; layout_of() the rest
   std::optional<std::string> recompute_granularity, recompute_method, checkpoint_method;
   std::optional<std::int64_t> recompute_num_layers;
   bool recompute_activations = false;            // --recompute-granularity selective
   bool checkpoint_activations = false;           // --recompute-granularity full, of checkpoint_method or uniform
-  bool optimizer_cpu_offload = false;            // as the next, has no effect on the cpu
+  bool optimizer_cpu_offload = false;            // like cpu_offloading, has no effect on the cpu
   bool cpu_offloading = false;                   // of activations
   std::optional<std::int64_t> offloaded_layers;  // --cpu-offloading-num-layers; absent: all but kResidentLayers
-  std::optional<std::int64_t> bucket_elements;   // summed together; absent: Megatron's max(40 M, 1 M x data parallel)
-  double timeout_minutes = 10;                   // of one communication
-  std::optional<std::int64_t> gpus_per_node;     // at most so many ranks of a host; absent: as many as it has GPUs
+  std::optional<std::int64_t>
+      bucket_elements;                        // of a gradient bucket; absent: Megatron's max(40 M, 1 M x data parallel)
+  double timeout_minutes = 10;                // of one collective or message
+  std::optional<std::int64_t> gpus_per_node;  // the most ranks on a host; absent: its number of GPUs
 
   std::int64_t data() const {
     return std::max<std::int64_t>(1, world / std::max<std::int64_t>(1, tensor * pipeline * context));
   }
 };
 
-/// The recomputation that the options ask for.
+/// The requested recomputation.
 Recompute recompute_of(const ParallelOptions& options);
 
-/// The layout as the options say, for one rank. Throws Error(usage) when the ranks do not fill the grid.
+/// The layout that the options describe, for one rank. Throws Error(usage) if the ranks do not fill the grid.
 Layout layout_of(const ParallelOptions& options, int rank);
 
-/// What this version has one value for, or none: kept to compare with what scripts say.
+/// Flags for which this version has one value or none: kept to check the values that scripts give.
 struct FixedOptions {
   std::string optimizer = "adam", rerun_mode = "disabled";
   std::int64_t timing_log_level = 0, zero_stage = 0, expert_parallel = 1, ds_sequence_parallel = 1;
@@ -150,23 +150,23 @@ struct TrainOptions {
   double hidden_dropout = 0.1, attention_dropout = 0.1;
   std::int64_t seed = 1234;
   std::int64_t threads = 0;
-  Device device = Device::cpu;  // what device_name means here
+  Device device = Device::cpu;  // resolved from device_name
   std::string device_name = "auto";
   bool cuda_graphs = true;
   bool tf32 = false;  // on a GPU: products of fp32 may round their operands
   std::string attention_backend = "auto";
-  std::string tuning_cache;       // file of choices by measuring; empty: the user's cache folder; "none"
-  std::optional<double> gpu_gib;  // --gpu-memory: of the GPU that a dry run plans for
+  std::string tuning_cache;       // file of measured choices; empty: in the user's cache folder; "none"
+  std::optional<double> gpu_gib;  // --gpu-memory: GiB of the GPU that a dry run plans for
   bool dry_run = false;
-  std::optional<std::string> roofline;  // of which hardware, with dry_run
+  std::optional<std::string> roofline;  // name of the hardware; with dry_run
   bool json = false;
-  std::string command_line;  // as typed, for the provenance of what is written
-  std::string settings;      // every flag's value, one a line: what all ranks must agree on
+  std::string command_line;  // as typed, for the provenance of files
+  std::string settings;      // every flag's value, one per line; equal on all ranks
 
-  std::int64_t global_batch_size() const { return batch.global_on(parallel.data()); }
-  /// Of the largest step, on one rank.
+  std::int64_t global_batch_size() const { return batch.global_size(parallel.data()); }
+  /// Micro-batches of the largest step on one rank.
   std::int64_t micro_batches() const { return global_batch_size() / (batch.micro_batch_size * parallel.data()); }
-  /// And its samples on all of them.
+  /// Samples of the largest step on all ranks.
   std::int64_t step_samples() const { return micro_batches() * batch.micro_batch_size * parallel.data(); }
   BatchSizes batch_sizes() const { return batch.sizes(parallel.data(), data.seq_length); }
   std::int64_t train_iters() const {
@@ -174,11 +174,11 @@ struct TrainOptions {
   }
 };
 
-/// Calls report(flag, what) for everything that contradicts itself and can be seen without opening a file.
+/// Reports missing and contradictory options, without opening files.
 void check_options(const TrainOptions& options, const std::function<void(std::string flag, std::string what)>& report);
 
-/// The model to build: flags alone, or the loaded model's configuration, with which given flags must agree. Every
-/// disagreement is reported; the result is only valid when there was none.
+/// Returns the model to build, by the flags or as loaded. Reports flags that disagree with the loaded model, and sizes
+/// that contradict each other or do not divide among the ranks. The result is only valid if nothing was reported.
 GptConfig resolve_config(const TrainOptions& options, std::optional<GptConfig> loaded, std::int64_t vocab_size,
                          const std::function<void(std::string flag, std::string what)>& report);
 

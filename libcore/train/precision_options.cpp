@@ -36,7 +36,7 @@ struct RecordedRole {
   DType Precision::*dtype;
 };
 
-/// What a resume must have alike. What weights were rounded to when they were loaded is in them.
+/// The dtypes that a resume must keep; Precision::load, which rounded the initial weights, no longer matters.
 constexpr RecordedRole kRecordedRoles[] = {
     {"compute", &Precision::compute},         {"residual", &Precision::residual},
     {"main_params", &Precision::main_params}, {"main_grads", &Precision::main_grads},
@@ -86,11 +86,12 @@ void check_precision(const PrecisionOptions& options,
   for (const DTypeFlag& flag : kDTypeFlags) {
     const std::string given = (options.*flag.name).value_or("fp32");
     if (given == "fp32" || given == "bf16") continue;
-    const bool is_megatrons = given == "fp16" || given == "fp8";
+    const bool is_megatron_dtype = given == "fp16" || given == "fp8";
     report(cat(flag.flag, " ", given),
-           is_megatrons ? "is not supported in this version: its range is too small without scale factors of its own; "
-                          "fp32 and bf16 are"
-                        : "must be fp32 or bf16");
+           is_megatron_dtype
+               ? "is not supported in this version: its range is too small without scale factors of its own; "
+                 "fp32 and bf16 are"
+               : "must be fp32 or bf16");
   }
   const Precision precision = precision_of(options);
   const bool computes_in_bf16 = precision.compute == DType::bf16;

@@ -13,11 +13,11 @@
 namespace mtl {
 
 struct PrecisionOptions {
-  std::optional<std::string> preset{};  // optim/precision_presets.h; absent: by the next two, or fp32
+  std::optional<std::string> preset{};  // optim/precision_presets.h; absent: by bf16 and fp16, or fp32
   bool bf16 = false, fp16 = false;
   std::optional<std::string> main_params{}, main_grads{}, exp_avg{}, exp_avg_sq{};  // fp32 or bf16
   bool grad_reduce_in_bf16 = false;                                                 // main gradients in bf16
-  bool accumulate_grads_in_fp32 = false;  // main gradients are fp32, or the options contradict themselves
+  bool accumulate_grads_in_fp32 = false;                                            // requires main gradients in fp32
   bool fp32_residual = false;
   bool stochastic_rounding = false;
   std::optional<double> loss_scale{};  // constant; absent or 0: dynamic
@@ -31,7 +31,7 @@ struct PrecisionOptions {
 Precision precision_of(const PrecisionOptions& options);
 /// The name of the preset, with ", changed" where single dtypes differ from it.
 std::string precision_mode(const PrecisionOptions& options);
-/// A dynamic scale in fp16, unless it is constant; 1 in other precisions.
+/// In fp16 the dynamic or constant loss scale; in other precisions a constant 1.
 GradScaler::Options scaler_of(const PrecisionOptions& options);
 /// Reports contradictory options, and unsupported dtypes.
 void check_precision(const PrecisionOptions& options,

@@ -28,7 +28,7 @@ struct LlamaSizes : Sizes {
   double rotary_base;
 };
 
-/// Llama (Touvron et al. 2023), small models with one table for both ends.
+/// Llama (Touvron et al. 2023), small models with tied embeddings.
 Preset llama(const char* name, const LlamaSizes& sizes) {
   Preset out = gpt(name, sizes);
   ArchitectureOptions& model = out.architecture;
@@ -43,7 +43,7 @@ Preset llama(const char* name, const LlamaSizes& sizes) {
   return out;
 }
 
-/// Llama 3.2 1B: positions stretched by 32.
+/// Llama 3.2 1B: rotary frequencies scaled by 32.
 Preset llama3_1b() {
   Preset out = llama("llama3.2-1b", {{16, 2048, 32, 8192}, 8, 8192, 500000});
   out.architecture.max_position_embeddings = 131072;
@@ -83,7 +83,7 @@ Preset pythia(const char* name, const Sizes& sizes) {
   return out;
 }
 
-/// Fills what is absent; notes what is given and differs.
+/// Fills absent options; lists given ones that differ.
 class Merger {
  public:
   template <class T>
@@ -101,13 +101,13 @@ class Merger {
 
 /// A given activation wins over the preset's, whichever flags choose the two.
 void merge_activation(Merger& merger, ArchitectureOptions& given, const ArchitectureOptions& preset) {
-  const std::vector<std::string> chosen = activation_flags(given), before = activation_flags(preset);
+  const std::vector<std::string> chosen = activation_flags(given), preset_flags = activation_flags(preset);
   if (chosen.empty()) {
     given.activation = preset.activation;
     given.swiglu = preset.swiglu;
-  } else if (chosen != before) {
+  } else if (chosen != preset_flags) {
     merger.changes.push_back(
-        cat(join(chosen, ", "), before.empty() ? " in addition" : cat(" in place of ", before.front())));
+        cat(join(chosen, ", "), preset_flags.empty() ? " in addition" : cat(" in place of ", preset_flags.front())));
   }
 }
 
@@ -128,6 +128,7 @@ void merge_positions(Merger& merger, ArchitectureOptions& given, const Architect
 }  // namespace
 
 const std::vector<Preset>& presets() {
+  // {layers, hidden size, heads, sequence length}, query groups, FFN size, rotary base
   static const std::vector<Preset> kPresets = {
       gpt("gpt2-124m", {12, 768, 12, 1024}),
       gpt("gpt2-345m", {24, 1024, 16, 1024}),

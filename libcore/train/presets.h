@@ -16,13 +16,13 @@ struct Preset {
 };
 
 const std::vector<Preset>& presets();
-/// The preset of this name; "gpt-" and "gpt2-" may be left out. Throws Error(usage), which lists all, for any other
-/// name.
+/// The preset of this name, in which "gpt-" and "gpt2-" may be left out. Throws Error(usage), which lists all names,
+/// for an unknown one.
 const Preset& find_preset(const std::string& name);
 
-/// Gives every option that is absent the preset's value, except where a given option excludes it: another activation,
-/// another scaling of positions. Returns what was given and differs, each as "--num-layers 6 in place of 12", or
-/// "--swiglu in addition".
+/// Fills absent options with the preset's values, except where a given option excludes them: another activation,
+/// another scaling of positions. Returns the given options that differ from the preset, each as "--num-layers 6 in
+/// place of 12" or "--swiglu in addition".
 std::vector<std::string> apply_preset(const Preset& preset, ArchitectureOptions& given);
 
 }  // namespace mtl

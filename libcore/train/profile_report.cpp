@@ -10,7 +10,7 @@ namespace mtl {
 
 namespace {
 
-/// The phase that an entry belongs to: the range of that kind around it, or itself.
+/// The phase of an entry: the innermost phase or communication that is or contains it.
 std::string phase_of(const std::vector<ProfileEntry>& entries, std::size_t place) {
   for (int at = static_cast<int>(place); at >= 0; at = entries[at].parent) {
     if (entries[at].kind == ProfileKind::communication) return "communication";
@@ -27,7 +27,7 @@ ProfilePhase& phase_named(std::vector<ProfilePhase>& phases, const std::string& 
   return phases.back();
 }
 
-/// The longest first; predictions, which take no time, by their bounds.
+/// The longest first; predictions, which have no times, by their bounds.
 void sort_by_time(std::vector<ProfileRow>& rows) {
   std::stable_sort(rows.begin(), rows.end(), [](const ProfileRow& a, const ProfileRow& b) {
     return std::pair(a.ms, a.bound_ms) > std::pair(b.ms, b.bound_ms);
@@ -66,7 +66,7 @@ ProfileReport report_profile(const Profile& profile, const Hardware& hardware, b
   ProfileReport report;
   report.hardware = hardware;
   std::map<std::tuple<std::string, std::string, std::string>, ProfileRow> rows;
-  double inside = 0;
+  double in_phases = 0;
   for (std::size_t i = 0; i < entries.size(); ++i) {
     const ProfileEntry& entry = entries[i];
     const double weight = weights.empty() ? 1 : weights.at(i);
@@ -74,10 +74,10 @@ ProfileReport report_profile(const Profile& profile, const Hardware& hardware, b
       if (report.steps++ == 0) report.first_step = entry.number;
       report.ms += weight * entry.ms();
     } else if (entry.kind == ProfileKind::phase || entry.kind == ProfileKind::communication) {
-      const std::string around = entry.parent < 0 ? "other" : phase_of(entries, entry.parent);
+      const std::string outer = entry.parent < 0 ? "other" : phase_of(entries, entry.parent);
       phase_named(report.phases, phase_of(entries, i)).ms += weight * entry.ms();
-      if (around == "other") inside += weight * entry.ms();
-      if (around != "other") phase_named(report.phases, around).ms -= weight * entry.ms();
+      if (outer == "other") in_phases += weight * entry.ms();
+      if (outer != "other") phase_named(report.phases, outer).ms -= weight * entry.ms();  // counted once, inside
     } else if (entry.kind == ProfileKind::op) {
       ProfileRow row{phase_of(entries, i), entry.name, entry.detail, weight, weight * entry.ms()};
       row.work = {weight * entry.work.flops, weight * entry.work.bytes};
@@ -92,7 +92,7 @@ ProfileReport report_profile(const Profile& profile, const Hardware& hardware, b
   }
   const ProfilePhase other = phase_named(report.phases, "other");
   std::erase_if(report.phases, [](const ProfilePhase& phase) { return phase.name == "other"; });
-  report.phases.push_back({"other", std::max(0.0, report.ms - inside), other.operators_ms});
+  report.phases.push_back({"other", std::max(0.0, report.ms - in_phases), other.operators_ms});
   for (auto& [key, row] : rows) report.rows.push_back(std::move(row));
   sort_by_time(report.rows);
   report.kernels = kernel_rows(profile);

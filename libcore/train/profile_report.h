@@ -35,7 +35,7 @@ struct ProfileKernelRow {
 struct ProfileReport {
   std::int64_t first_step = 0, steps = 0;
   double ms = 0;                          // of all steps
-  std::vector<ProfilePhase> phases;       // in the order of their first entries; the last, "other", is what is left
+  std::vector<ProfilePhase> phases;       // in the order of their first entries; the last, "other", is the remainder
   std::vector<ProfileRow> rows;           // the longest first
   std::vector<ProfileKernelRow> kernels;  // the longest first; none without CUPTI
   Hardware hardware;
@@ -45,17 +45,18 @@ struct ProfileReport {
   double bound_ms() const;  // of all operators
 };
 
-/// `weights`, by entry: how many entries of a run it represents; none: one each.
+/// `tf32`: fp32 matrix products are bounded by TF32's rate. `weights[i]`: how many entries of a run entry i represents;
+/// empty: one each.
 ProfileReport report_profile(const Profile& profile, const Hardware& hardware, bool tf32,
                              const std::vector<double>& weights = {});
 
 /// Tables for people. `title` is the first line.
 std::string profile_text(const ProfileReport& report, const std::string& title);
 Json profile_json(const ProfileReport& report);
-/// Events of the Chrome trace format, separated by commas: rank as process; steps and phases, layers, operators,
-/// kernels as threads of it.
+/// Events of the Chrome trace format, separated by commas: the rank is a process; phases (with steps), layers,
+/// operators, communication and kernels are its threads.
 std::string trace_events(const Profile& profile, int rank, const std::string& host);
-/// A whole trace file of such events of several ranks; empty texts are left out.
+/// A trace file of such events of several ranks; skips empty texts.
 std::string trace_file(const std::vector<std::string>& events);
 
 }  // namespace mtl

@@ -8,7 +8,7 @@ namespace mtl {
 
 namespace {
 
-double share(double part, double whole) { return whole > 0 ? 100 * part / whole : 0; }
+double share(double part, double total) { return total > 0 ? 100 * part / total : 0; }
 double rate(double amount, double ms, double unit) { return ms > 0 ? amount / (ms * 1e-3) / unit : 0; }
 
 std::string rates_text(const Hardware& hardware) {

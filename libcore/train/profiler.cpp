@@ -16,7 +16,7 @@ namespace mtl {
 
 namespace {
 
-/// Bytes read and written per second when a large tensor is copied, in GB/s.
+/// The bytes that a copy of a large tensor reads and writes per second, in GB/s.
 double measure_copy_gbs(Device device, int threads) {
   const std::int64_t elements = (device == Device::cuda ? 256 : 32) << 20 >> 2;
   Buffer memory(device, 2 * static_cast<std::size_t>(elements) * sizeof(float));
@@ -42,12 +42,18 @@ Hardware hardware_of(Device device, int threads, double peak_tflops) {
   if (device == Device::cuda) {
     const std::string name = find_cuda_device().name;
     if (const Hardware* known = find_hardware(name)) return *known;
-    return {name, measure_copy_gbs(device, threads), peak_tflops, 0, 0, "measured: a copy, a product of bf16"};
+    return {.name = name,
+            .dram_gbs = measure_copy_gbs(device, threads),
+            .tflops_16 = peak_tflops,
+            .source = "measured: a copy, a product in bf16"};
   }
   const std::string name = cat("CPU, ", threads, threads == 1 ? " thread" : " threads");
-  return {name,        measure_copy_gbs(device, threads),
-          peak_tflops, peak_tflops,
-          peak_tflops, "a copy, measured; products by --peak-tflops or a measured one of fp32"};
+  return {.name = name,
+          .dram_gbs = measure_copy_gbs(device, threads),
+          .tflops_16 = peak_tflops,
+          .tflops_tf32 = peak_tflops,
+          .tflops_f32 = peak_tflops,
+          .source = "a measured copy; --peak-tflops or a measured product in fp32"};
 }
 
 Profiler::Profiler(const ProfileOptions& options, Communicator& world, const std::vector<std::string>& hosts,
@@ -89,7 +95,7 @@ void Profiler::finish(Stream& stream) {
                       options_.step_end, " (--profile-step-start, --profile-step-end)"));
 }
 
-/// What a rank sends to rank 0: text, JSON and events of the trace.
+/// This rank's text, JSON and trace events, for rank 0.
 std::string Profiler::report() const {
   const ProfileReport report = report_profile(*profile_, hardware_, tf32_);
   const std::string title =

@@ -1,5 +1,5 @@
-// --profile: records some steps of a run and writes what the chosen ranks did: DIR/rankN.txt and rankN.json, the
-// tables, and DIR/trace.json, the trace of all of them.
+// --profile: records some steps of a run on the chosen ranks, and writes the tables of each to DIR/rankN.txt and
+// rankN.json, and the trace of all of them to DIR/trace.json.
 #pragma once
 
 #include <memory>
@@ -16,16 +16,17 @@ namespace mtl {
 
 class Profiler {
  public:
-  /// `hosts` by rank. All ranks make one and call all functions at the same steps; without --profile these do nothing.
+  /// `hosts` by rank. Collective: all ranks construct one and call its functions at the same steps. Has no effect
+  /// without --profile.
   Profiler(const ProfileOptions& options, Communicator& world, const std::vector<std::string>& hosts, Console& console);
 
-  /// Call before the first step: determines the rates that operators are compared with. `peak_tflops`, as measured or
-  /// given, is that of products on this device.
+  /// Call before the first step: determines the rates that operators are compared with. `peak_tflops` is the rate of
+  /// products on this device, measured or given.
   void prepare(Device device, int threads, bool tf32, double peak_tflops);
-  /// Call around a step. `done`: iterations before it.
+  /// Call around a step. `done`: the iterations before it, and at the end with it.
   void begin_step(Stream& stream, std::int64_t done);
   void end_step(Stream& stream, std::int64_t done);
-  /// Call at the end of the run: writes the recorded steps; warns if there are none.
+  /// Call at the end of the run: writes recorded steps that are not written yet; warns if none were recorded.
   void finish(Stream& stream);
 
  private:
@@ -49,7 +50,7 @@ class Profiler {
   std::string why_no_kernels_;
 };
 
-/// The roofline of a device: the data sheet's of a GPU that is known, else what is measured; takes about 0.1 s then.
+/// The roofline of a device: from the data sheet of a known GPU, else measured, which takes about 0.1 s.
 Hardware hardware_of(Device device, int threads, double peak_tflops);
 
 }  // namespace mtl

@@ -9,9 +9,9 @@ namespace mtl {
 
 namespace {
 
-std::string row_text(const ProfileRow& row, double whole, const std::string& name, int width) {
+std::string row_text(const ProfileRow& row, double total_ms, const std::string& name, int width) {
   return format("%-*s %8.6g %10.3f %6.1f%% %12.3f %12.2f  %s\n", width, name.c_str(), row.calls, row.bound_ms,
-                whole > 0 ? 100 * row.bound_ms / whole : 0, row.work.flops * 1e-9, row.work.bytes * 1e-6,
+                total_ms > 0 ? 100 * row.bound_ms / total_ms : 0, row.work.flops * 1e-9, row.work.bytes * 1e-6,
                 row.is_compute_bound ? "compute" : "memory");
 }
 
@@ -23,7 +23,7 @@ std::string heading(const std::string& name, int width) {
 }  // namespace
 
 Roofline predict_step(const TrainOptions& options, const GptConfig& config, const Hardware& hardware) {
-  const DropoutOptions dropout{float(options.hidden_dropout), float(options.attention_dropout), 0};
+  const DropoutOptions dropout{.hidden = float(options.hidden_dropout), .attention = float(options.attention_dropout)};
   Roofline out;
   for (const RankPlan& plan : plan_run(options, config)) {
     const StepProfile step = profile_on_meta(config, dropout, run_shape(options, config, plan.ranks.front()));

@@ -12,20 +12,20 @@ namespace mtl {
 
 namespace {
 
-/// The message without a place that `where`, a flag with its value, names already.
+/// The error's message, without its place if `where`, a flag with its value, names the same place.
 std::string message_of(const std::string& where, const Error& error) {
   const bool is_same = error.where() == where || error.where() == where.substr(where.rfind(' ') + 1);
   return is_same ? error.message() : error.what();
 }
 
-/// A file that a flag names has to be there.
-bool is_there(Findings& findings, const char* flag, const std::string& path, const char* remedy) {
+/// Reports a file that a flag names and that does not exist.
+bool check_exists(Findings& findings, const char* flag, const std::string& path, const char* remedy) {
   if (path.empty() || file_exists(path)) return true;
   findings.problem(cat(flag, " ", path), cat("no such file", remedy));
   return false;
 }
 
-/// The sequences that a split has of a data set. A small one has none for 1 of 1000.
+/// Throws if a split has no sequences of a data set: 1/1000 of a small one rounds to none.
 void check_share(const SplitSource& source, Split split, const std::string& given, const IndexedDataset& files) {
   SplitRange range = range_of(source.share, files.sequences());
   if (range.begin < range.end) return;
@@ -34,7 +34,7 @@ void check_share(const SplitSource& source, Split split, const std::string& give
           "; give more data or another --split (100,0,0 trains on all, without validation)");
 }
 
-/// The files of one data set; null, with the reason reported, when they are missing or damaged.
+/// Opens the files of one data set. Reports missing or damaged ones and returns null.
 std::shared_ptr<const IndexedDataset> check_files(const std::string& flag, const std::string& path, DataFiles& files,
                                                   Findings& findings) {
   std::string prefix = dataset_prefix(path), where = cat(flag.substr(0, flag.find(' ')), " ", prefix);
@@ -44,15 +44,15 @@ std::shared_ptr<const IndexedDataset> check_files(const std::string& flag, const
     findings.attempt(where, [&] { out = files.open(prefix); });
     return out;
   }
-  bool forgot = file_exists(prefix + "_text_document.idx");
-  findings.problem(where,
-                   cat("there is no ", has_idx ? "" : prefix + ".idx", has_idx || has_bin ? "" : " nor ",
-                       has_bin ? "" : prefix + ".bin",
-                       forgot ? "; did you mean " + prefix + "_text_document?" : "; mtl-preprocess makes token files"));
+  bool has_suffix = file_exists(prefix + "_text_document.idx");
+  findings.problem(
+      where, cat("there is no ", has_idx ? "" : prefix + ".idx", has_idx || has_bin ? "" : " or ",
+                 has_bin ? "" : prefix + ".bin",
+                 has_suffix ? "; did you mean " + prefix + "_text_document?" : "; mtl-preprocess makes token files"));
   return out;
 }
 
-/// A folder that will be written: there already, or one that can be made.
+/// Reports a folder that can be neither written nor made.
 bool check_folder(const char* flag, const std::string& path, Findings& findings) {
   if (path.empty()) return true;
   fs::path at = fs::absolute(path).lexically_normal();
@@ -61,19 +61,19 @@ bool check_folder(const char* flag, const std::string& path, Findings& findings)
   if (!is_directory(at.string()))
     problem = cat(at.string(), " is not a folder; name another one");
   else if (::access(at.c_str(), W_OK | X_OK) != 0)
-    problem = cat("nothing can be written in ", at.string(), "; name another folder");
+    problem = cat(at.string(), " is not writable; name another folder");
   if (!problem.empty()) findings.problem(cat(flag, " ", path), problem);
   return problem.empty();
 }
 
-/// An existing file that is not a training log is an input of this run or of another program.
+/// Reports an existing file that is not a training log: an input of this run, or a file of another program.
 void check_log(const std::string& path, Findings& findings) {
-  std::error_code unknown;  // then the log's first line reports why
-  if (!fs::is_regular_file(path, unknown)) return;
+  std::error_code ignored;  // writing the log's first line reports the error
+  if (!fs::is_regular_file(path, ignored)) return;
   findings.attempt("--log-jsonl " + path, [&] { rewind_log(read_file(path), {}, path); });
 }
 
-/// A resume in another precision would be another run. Checkpoints that mtl-convert made have none, and no seed.
+/// Reports a resume in another precision. Checkpoints made by mtl-convert record neither a precision nor a seed.
 void check_resumed_precision(const PrecisionOptions& precision, const RunStart& start,
                              const std::function<void(std::string flag, std::string what)>& report) {
   const Json* record = start.state->extra.find("precision");
@@ -136,9 +136,9 @@ bool check_outputs(const TrainOptions& options, bool is_rank_zero, Findings& fin
 }
 
 bool check_tokenizer_files(const TokenizerOptions& tokenizer, Findings& findings) {
-  bool vocab = is_there(findings, "--vocab-file", tokenizer.vocab_file, "; mtl-vocab makes one");
-  bool merges = is_there(findings, "--merge-file", tokenizer.merge_file, "; it belongs to --vocab-file");
-  bool model = is_there(findings, "--tokenizer-model", tokenizer.tokenizer_model, " or folder");
+  bool vocab = check_exists(findings, "--vocab-file", tokenizer.vocab_file, "; mtl-vocab makes one");
+  bool merges = check_exists(findings, "--merge-file", tokenizer.merge_file, "; it belongs to --vocab-file");
+  bool model = check_exists(findings, "--tokenizer-model", tokenizer.tokenizer_model, " or folder");
   return vocab && merges && model;
 }
 
@@ -163,7 +163,7 @@ void configure(const TrainOptions& options, TrainSetup& setup, bool tokenizer_fa
   if (start.source) loaded = start.config;
   GptConfig config =
       resolve_config(options, loaded, setup.tokenizer == nullptr ? 0 : setup.tokenizer->vocab_size(), report);
-  if (tokenizer_failed && !start.source) config.vocab_size = 1;  // what else is wrong does not depend on it
+  if (tokenizer_failed && !start.source) config.vocab_size = 1;  // any size: other problems do not depend on it
   if (complete) {
     for (const std::string& problem : config.problems()) report("model", problem);
   }

@@ -1,4 +1,4 @@
-// Preparation of a run: resolves its start, architecture and tokenizer, and checks the files that its flags name.
+// Prepares a run: resolves its configuration, and checks its flags and the files that they name.
 #pragma once
 
 #include <functional>
@@ -14,7 +14,7 @@
 namespace mtl {
 
 struct TrainSetup {
-  RunStart start;                        // with the resolved configuration
+  RunStart start;                        // configure() resolves its configuration
   std::unique_ptr<Tokenizer> tokenizer;  // null if none is given or needed
 };
 
@@ -22,7 +22,7 @@ struct TrainSetup {
 class Findings {
  public:
   void problem(std::string where, std::string what) { problems_.push_back({std::move(where), std::move(what)}); }
-  /// Runs a part of the preparation; if it throws, stores the error and returns false.
+  /// Runs a part of the preparation. If it throws an Error, stores the error and returns false.
   template <class Part>
   bool attempt(std::string where, Part part) {
     try {
@@ -33,8 +33,8 @@ class Findings {
       return false;
     }
   }
-  /// All of it as problems. Throws an Error with the code of the files instead when they alone are at fault;
-  /// `flags_are_sound`: nothing else is wrong with the command line.
+  /// Returns all problems. Throws an Error with the code of stored errors instead if there are no other problems and
+  /// `flags_are_sound`: the command line is valid.
   std::vector<Problem> finish(bool flags_are_sound) const;
 
  private:
@@ -42,8 +42,8 @@ class Findings {
   std::vector<std::pair<std::string, Error>> faults_;  // flag or file, and error
 };
 
-/// The places of the data make sense; for a run that is not dry, the token files of all splits exist, are sound, and
-/// have sequences for their split.
+/// Checks the paths of the data; unless the run is dry, also that the token files exist, are sound, and have sequences
+/// for every split that the run uses.
 void check_data(const TrainOptions& options, Findings& findings);
 /// Checks that the run's output files can be written and that rank 0's log replaces no other file. Returns false if
 /// --save cannot be written.
@@ -51,8 +51,8 @@ bool check_outputs(const TrainOptions& options, bool is_rank_zero, Findings& fin
 /// Checks that the files of the tokenizer's flags exist; returns false if one does not.
 bool check_tokenizer_files(const TokenizerOptions& tokenizer, Findings& findings);
 
-/// Resolves the configuration in setup.start from the flags, the loaded model and the tokenizer; reports what
-/// contradicts. `tokenizer_failed`: there is none, for a reason that was reported.
+/// Resolves the configuration in setup.start from the flags, the loaded model and the tokenizer, and reports
+/// contradictions. `tokenizer_failed`: it could not be loaded, which was reported.
 void configure(const TrainOptions& options, TrainSetup& setup, bool tokenizer_failed,
                const std::function<void(std::string flag, std::string what)>& report_problem);
 

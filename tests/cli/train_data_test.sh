@@ -101,8 +101,8 @@ for flag in '--data-path +excludes --train-data-path' '--split 80,10,10 +divides
   expect_text err "^  $flag"
 done
 expect_exit 2 run_in none "${SHARED[@]}" --data-path 1 $A 2 nosuch 3 b
-expect_text err '^  --data-path nosuch +there is no nosuch.idx nor nosuch.bin; mtl-preprocess makes token files$'
-expect_text err '^  --data-path b +there is no b.idx nor b.bin; did you mean b_text_document\?$'
+expect_text err '^  --data-path nosuch +there is no nosuch.idx or nosuch.bin; mtl-preprocess makes token files$'
+expect_text err '^  --data-path b +there is no b.idx or b.bin; did you mean b_text_document\?$'
 expect_exit 65 run_in none "${SHARED[@]}" --data-path $A $B --train-iters 5000
 expect_text err '^mtl-train: --data-path: without weights the 2 data sets provide one epoch, [0-9]+ samples for train, but the run needs 20000; add weights'
 expect_exit 2 run_in none "${SHARED[@]}" --data-path $A --dataloader-type cyclic --data-order feistel

@@ -35,7 +35,7 @@ expect_text err '^  --hidden-sise +unknown flag; did you mean --hidden-size\?$'
 expect_text err '^  --global-batch-size 190 +is not a multiple of micro-batch-size 12 .*; nearest: 192$'
 expect_text err '^  --lr x +is not a number$'
 expect_text err '^  --fp8-hybrid +is not supported'
-expect_text err '^  --data-path absent +there is no absent.idx nor absent.bin; '
+expect_text err '^  --data-path absent +there is no absent.idx or absent.bin; '
 expect_text err '^  --merge-file absent.txt +no such file'
 expect_text err '^  --load absent +no such file or folder$'
 expect_text err '^  --save vocab.json/here .*vocab.json is not a folder'
@@ -50,7 +50,7 @@ expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --seq-length 33 -
 expect_text err '^  --seq-length 33 +is longer than the 32 positions of the model$'
 expect_text err '^  --global-batch-size 0 +must be from 1 to 2147483647$'
 expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --data-path merged
-expect_text err 'there is no merged.idx nor merged.bin; did you mean merged_text_document\?$'
+expect_text err 'there is no merged.idx or merged.bin; did you mean merged_text_document\?$'
 expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --log-jsonl . --tensorboard-dir vocab.json --num-attention-heads 3
 expect_text err '^mtl-train: 3 problems'
 
