@@ -21,7 +21,7 @@ sigset_t request_signals() {
   return signals;
 }
 
-bool asks_for_end(int number) { return number == SIGTERM || number == SIGINT || number == SIGHUP; }
+bool requests_end(int number) { return number == SIGTERM || number == SIGINT || number == SIGHUP; }
 
 }  // namespace
 
@@ -32,7 +32,7 @@ SignalRequests::SignalRequests() : signals_(request_signals()) {
 
 SignalRequests::~SignalRequests() {
   stopping_ = true;
-  ::pthread_kill(waiter_.native_handle(), SIGUSR2);  // wakes it
+  ::pthread_kill(waiter_.native_handle(), SIGUSR2);  // wakes the waiter
   waiter_.join();
   ::pthread_sigmask(SIG_SETMASK, &blocked_before_, nullptr);
 }
@@ -48,12 +48,12 @@ void SignalRequests::record() {
     if (::sigwait(&signals_, &number) != 0) continue;
     if (number == SIGUSR1) save_ = true;
     if (number == SIGUSR2) status_ = true;
-    if (asks_for_end(number) && is_starting_) {
+    if (requests_end(number) && is_starting_) {
       (void)!::write(STDERR_FILENO, message_.data(), message_.size());
       ::_exit(static_cast<int>(Exit::requeue));
     }
     if (number == SIGINT && end_) ::_exit(128 + SIGINT);
-    if (asks_for_end(number)) end_ = true;
+    if (requests_end(number)) end_ = true;
   }
 }
 

@@ -2,12 +2,12 @@
 //
 //   USR1  save and continue   TERM, INT, HUP  save and end (a second INT ends at once)   USR2  print a status line
 //
-// A run that still reads its data and its checkpoint has nothing to save: there TERM, INT and HUP end the process at
-// once. HUP is left alone where it is ignored, as under nohup.
+// A run that is still reading its data and its checkpoint has nothing to save: TERM, INT and HUP then end the process
+// at once. An ignored HUP stays ignored, as under nohup.
 //
-// No handler is installed: the signals are blocked, and a thread of its own waits for them. A handler would run on the
-// stack of whatever thread the signal interrupts, and oneDNN's sgemm, in the middle of a product, points the stack
-// pointer into a heap buffer of its own: the handler's frame overwrote whatever lay below.
+// No handler is installed: the signals are blocked, and a dedicated thread waits for them. A handler would run on the
+// stack of the interrupted thread, and oneDNN's sgemm, in the middle of a product, points the stack pointer into a heap
+// buffer: the handler's frame overwrote the data below.
 #pragma once
 
 #include <atomic>
@@ -30,11 +30,11 @@ class SignalRequests {
   void end_at_once(std::string message);
   void begin_run() { is_starting_ = false; }
 
-  /// Each returns true if its signal came since the last call.
+  /// Each returns true if its signal has arrived since the last call.
   bool take_save() { return save_.exchange(false); }
   bool take_status() { return status_.exchange(false); }
-  /// Stays true after the first signal.
-  bool wants_end() const { return end_; }
+  /// True from the first TERM, INT or HUP on.
+  bool end_requested() const { return end_; }
 
  private:
   void record();

@@ -12,7 +12,7 @@ namespace mtl {
 
 namespace {
 
-/// The checkpoint of an iteration that a flag names.
+/// The folder of an iteration that a flag names. If it does not exist, fails with a list of those that do.
 std::string named_checkpoint(const CheckpointOptions& flags, const std::string& directory, std::int64_t iteration) {
   std::string folder = cat(directory, "/", folder_of(iteration));
   if (file_exists(folder)) return folder;
@@ -46,8 +46,8 @@ void open_source(RunStart& start, const TrainOptions& options, const std::string
   if (start.state) start.point.iteration = start.state->iteration;
 }
 
-/// The newest checkpoint of --save, or the one that the flags roll back to, unless an earlier start of the same command
-/// has done so and trained on.
+/// Opens the newest checkpoint of --save, or the one that the flags roll back to, unless an earlier start of the same
+/// command has rolled back and trained further.
 void open_own(RunStart& start, const TrainOptions& options, const std::vector<std::string>& damaged, Console& console) {
   const CheckpointOptions& flags = options.checkpoint;
   const std::optional<std::int64_t> target = rollback_target(flags);
@@ -90,7 +90,7 @@ void open_load(RunStart& start, const TrainOptions& options, const std::vector<s
     console.warn(cat("starting with the weights alone: ", problem));
 }
 
-/// Gives a checkpoint a name that no start takes for one: iter_0000012.KIND, then .KIND.2 and so on.
+/// Renames a checkpoint so that no start finds it: iter_0000012.KIND, then .KIND.2 and so on.
 std::string set_aside(const std::string& directory, std::int64_t iteration, const char* kind) {
   const std::string path = cat(directory, "/", folder_of(iteration)), first = cat(path, ".", kind);
   std::string name = first;

@@ -6,24 +6,24 @@ namespace mtl {
 
 std::int64_t StepQueue::samples() const {
   std::int64_t samples = 0;
-  for (const GivenStep& step : steps_) samples += step.samples;
+  for (const EnqueuedStep& step : steps_) samples += step.samples;
   return samples;
 }
 
-void StepQueue::push(Stream& stream, StepMemory& memory, GivenStep step) {
+void StepQueue::push(Stream& stream, StepMemory& memory, EnqueuedStep step) {
   step.report = memory.start_report(stream);
   steps_.push_back(std::move(step));
 }
 
-GivenStep StepQueue::pop(const StepMemory& memory, StepReport& report) {
+EnqueuedStep StepQueue::pop(const StepMemory& memory, StepReport& report) {
   report = memory.read_report(steps_.front().report);
-  GivenStep step = std::move(steps_.front());
+  EnqueuedStep step = std::move(steps_.front());
   steps_.pop_front();
   return step;
 }
 
-std::vector<GivenStep> StepQueue::drop(const StepMemory& memory) {
-  std::vector<GivenStep> dropped;
+std::vector<EnqueuedStep> StepQueue::drop(const StepMemory& memory) {
+  std::vector<EnqueuedStep> dropped;
   for (StepReport unused; !steps_.empty();) dropped.push_back(pop(memory, unused));
   return dropped;
 }

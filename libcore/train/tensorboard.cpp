@@ -66,7 +66,7 @@ double wall_time() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-/// A name no other file of this folder has: two runs in one second differ by process, one process by the number.
+/// An unused name: runs that start in the same second differ by process, files of one process by the number.
 std::string event_path(const std::string& directory) {
   char host[256] = "localhost";
   ::gethostname(host, sizeof host - 1);

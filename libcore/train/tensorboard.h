@@ -9,8 +9,8 @@
 //   Summary   repeated 1: Value {1: string tag, 2: float simple_value}
 //
 // The first event of a file is file_version "brain.Event:2". A resumed run writes a file of its own; iterations that
-// are done again appear in both, with the same figures. (TensorBoard's SessionLog would make it forget the older
-// ones, but by step alone, and the steps of the `vs samples` tags are samples: it would forget nearly all of those.)
+// are repeated appear in both, with the same figures. (TensorBoard's SessionLog would discard the older ones, but by
+// step alone, and the steps of the `vs samples` tags are samples: it would discard nearly all of those.)
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ namespace mtl {
 /// CRC-32C (Castagnoli), as RFC 3720 appendix B.4 has it.
 std::uint32_t crc32c(std::string_view data);
 
-/// The bytes of a record around `data`.
+/// The record that contains `data`.
 std::string tensorboard_record(std::string_view data);
 
 /// One summary: all values of one step.
@@ -37,8 +37,8 @@ std::string scalars_event(double wall_time, std::int64_t step, const Scalars& sc
 
 class EventFile {
  public:
-  /// Creates DIRECTORY/events.out.tfevents.TIME.HOST.PID.N (and the folder), with its first record. Throws Error(io),
-  /// and leaves no file then.
+  /// Creates DIRECTORY/events.out.tfevents.TIME.HOST.PID.N (and the folder), with its first record. Throws Error(io)
+  /// and leaves no file.
   explicit EventFile(const std::string& directory);
 
   /// Writes the scalars of each step, stamped with the present time, all or none of them. Throws Error(io).

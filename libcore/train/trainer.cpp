@@ -17,10 +17,23 @@ namespace mtl {
 namespace {
 
 DropoutOptions dropout_options(const TrainOptions& options) {
-  return {float(options.hidden_dropout), float(options.attention_dropout), static_cast<std::uint32_t>(options.seed)};
+  return {.hidden = float(options.hidden_dropout),
+          .attention = float(options.attention_dropout),
+          .seed = static_cast<std::uint32_t>(options.seed)};
 }
 
-/// Which parts of a step run as CUDA graphs, and why others do not.
+Optimizer::Options optimizer_options(const TrainOptions& options) {
+  Optimizer::Options out;
+  out.rule.options.beta1 = options.optimizer.adam_beta1;
+  out.rule.options.beta2 = options.optimizer.adam_beta2;
+  out.rule.options.eps = options.optimizer.adam_eps;
+  out.clip_grad = options.optimizer.clip_grad;
+  out.overlap = {options.parallel.overlap_grad_reduce, options.parallel.overlap_param_gather};
+  out.seed = static_cast<std::uint32_t>(options.seed);
+  return out;
+}
+
+/// The parts of a step that do not run as CUDA graphs, and why.
 std::string graphs_text(const RunShape& shape, const GradSync& sync) {
   if (!shape.graphs) return "steps run without CUDA graphs, as --no-cuda-graphs requests";
   std::vector<std::string> plain;
@@ -30,8 +43,8 @@ std::string graphs_text(const RunShape& shape, const GradSync& sync) {
   if (sync.overlaps(true, true)) plain.push_back("the update");
   std::string text = "steps run as CUDA graphs from the third on";
   if (plain.empty()) return text;
-  return text + "; without graphs run " + join(plain, ", ") +
-         ": a graph cannot wait for communication that began outside of it";
+  return text + "; not as graphs: " + join(plain, ", ") +
+         ", because a graph cannot wait for communication that began outside of it";
 }
 
 }  // namespace
@@ -53,8 +66,8 @@ RunShape run_shape(const TrainOptions& options, const GptConfig& config, int ran
   }
   shape.precision = precision_of(options.precision);
   shape.graphs = options.device == Device::cuda && options.cuda_graphs;
-  shape.batch_sets =
-      options.batch.eval_iters > 0 ? 4 : 2;  // one is read while another is computed; of held-out data, too
+  // Two sets: one is read while the other is computed. Two more for held-out data.
+  shape.batch_sets = options.batch.eval_iters > 0 ? 4 : 2;
   return shape;
 }
 
@@ -80,9 +93,10 @@ Trainer::Trainer(const TrainOptions& options, RunStart start, const Tokenizer* t
                          is_validation_iteration()),
       batch_sizes_(options.batch_sizes()),
       iterations_(count_iterations()),
-      data_(options, tokenizer == nullptr
-                         ? TrainingData::Tokens{config_.vocab_size}
-                         : TrainingData::Tokens{config_.vocab_size, tokenizer->eod(), tokenizer->pad()}),
+      data_(options, tokenizer == nullptr ? TrainingData::Tokens{config_.vocab_size}
+                                          : TrainingData::Tokens{.vocab_size = config_.vocab_size,
+                                                                 .eod = tokenizer->eod(),
+                                                                 .pad = tokenizer->pad()}),
       shape_(run_shape(options, config_, ranks_.rank)),
       stage_(
           make_stage(config_, dropout_options(options), shape_.layout, shape_.padded_vocab, shape_.precision.residual)),
@@ -91,16 +105,12 @@ Trainer::Trainer(const TrainOptions& options, RunStart start, const Tokenizer* t
           [&](const ParamVisitor& visit) { stage_.params(visit); }, shape_.layout),
       plan_(plan_run(options, config_, ranks_.rank)),
       stream_(shape_.device, shape_.threads),
-      schedule_(resolve_schedule(options.optimizer.schedule, {options.batch.train_iters, options.batch.train_samples,
-                                                              options.global_batch_size()})),
+      lr_schedule_(resolve_schedule(options.optimizer.schedule, {.train_iters = options.batch.train_iters,
+                                                                 .train_samples = options.batch.train_samples,
+                                                                 .global_batch_size = options.global_batch_size()})),
       step_memory_(shape_.device),
-      given_(shape_.device == Device::cuda ? 1 : 0),
-      optimizer_(params_,
-                 {{{options.optimizer.adam_beta1, options.optimizer.adam_beta2, options.optimizer.adam_eps}},
-                  options.optimizer.clip_grad,
-                  {options.parallel.overlap_grad_reduce, options.parallel.overlap_param_gather},
-                  static_cast<std::uint32_t>(options.seed)},
-                 stream_, ranks_.groups),
+      step_queue_(shape_.device == Device::cuda ? 1 : 0),
+      optimizer_(params_, optimizer_options(options), stream_, ranks_.groups),
       pipeline_(stage_, stream_, ranks_.groups, rank_schedule(shape_.layout, static_cast<int>(shape_.micro_batches)),
                 plan_, &optimizer_.sync(), step_memory_.on_device()),
       scaler_(scaler_of(options.precision)),
@@ -109,7 +119,7 @@ Trainer::Trainer(const TrainOptions& options, RunStart start, const Tokenizer* t
   if (options.batch.eval_iters > 0) held_out_batches_ = make_step_batches(shape_);
   for (std::int64_t size : batch_sizes_.sizes()) {
     auto micro_batches = static_cast<int>(size / (options.batch.micro_batch_size * options.parallel.data()));
-    steps_.emplace(micro_batches, rank_schedule(shape_.layout, micro_batches));
+    step_schedules_.emplace(micro_batches, rank_schedule(shape_.layout, micro_batches));
   }
   if (shape_.graphs) pipeline_.use_graphs(graphs_, optimizer_.sync(), shape_);
   check_agreement(start);
@@ -124,13 +134,13 @@ Trainer::Trainer(const TrainOptions& options, RunStart start, const Tokenizer* t
   load_choices();
 }
 
-/// A run that is counted in samples ends where no further batch fits, whatever sizes it has had until now.
+/// A run that is counted in samples ends where no further batch fits, whatever batch sizes it has had.
 std::int64_t Trainer::count_iterations() const {
   if (!options_.batch.train_samples) return options_.train_iters();
   return state_.iteration + batch_sizes_.count_iterations(*options_.batch.train_samples, state_.consumed_samples);
 }
 
-/// Ranks that run something else, or on something else, would train a different model.
+/// Ranks with another program, other settings or other data would train a different model.
 void Trainer::check_agreement(const RunStart& start) {
   if (ranks_.groups.world().size() == 1) return;
   std::string program = read_file("/proc/self/exe"), from = start.source ? start.source->folder() : "nothing";
@@ -159,13 +169,13 @@ SamplerOptions Trainer::sampler(Split split, std::int64_t consumed) const {
 std::unique_ptr<DataFeed> Trainer::feed(Split split, std::int64_t consumed) {
   if (data_.dataset(split) == nullptr) return nullptr;
   DataFeed::MicroBatches largest = [this](std::int64_t) { return shape_.micro_batches; };
-  DataFeed::MicroBatches as_sized = [this](std::int64_t at) { return batch_sizes_.micro_batches(at); };
+  DataFeed::MicroBatches scheduled = [this](std::int64_t at) { return batch_sizes_.micro_batches(at); };
   return std::make_unique<DataFeed>(data_.dataset(split), sampler(split, consumed), shape_,
-                                    split == Split::train ? as_sized : largest,
+                                    split == Split::train ? scheduled : largest,
                                     split == Split::train ? train_batches_ : *held_out_batches_);
 }
 
-/// The last validation belongs to the run: interrupted, it is done again.
+/// A run is complete after its last validation; if that was interrupted, a resume repeats it.
 bool Trainer::is_complete() const {
   if (state_.iteration != iterations_) return state_.iteration > iterations_;
   return state_.extra.is_object() && state_.extra.bool_or("finished", false);
@@ -177,7 +187,7 @@ Exit Trainer::run_to_end() {
     if (save_directory_ && is_rank_zero()) save_directory_->finish_commit(state_.iteration);
     console_.info(
         state_.iteration > last
-            ? cat("already complete: ", state_.iteration, " iterations are done, more than the ", last, " asked for")
+            ? cat("already complete: ", state_.iteration, " iterations are done, more than the ", last, " requested")
             : cat("already complete: ", state_.iteration, " of ", last, " iterations are done"));
     return Exit::ok;
   }
@@ -185,11 +195,11 @@ Exit Trainer::run_to_end() {
   signals_.begin_run();
   while (state_.iteration < last || validation_is_due_) {
     if (!std::exchange(validation_is_due_, false)) {
-      profiler_.begin_step(stream_, state_.iteration + given_.size());
+      profiler_.begin_step(stream_, state_.iteration + step_queue_.size());
       train_step();
-      const bool is_whole = read_reports();
-      profiler_.end_step(stream_, state_.iteration + given_.size());
-      if (!is_whole) continue;
+      const bool is_drained = read_reports();
+      profiler_.end_step(stream_, state_.iteration + step_queue_.size());
+      if (!is_drained) continue;
     }
     if (is_validation_iteration() && !validate(false)) return end_early();
     if (state_.iteration < last && !save_if_due()) return end_early();
@@ -197,7 +207,7 @@ Exit Trainer::run_to_end() {
   return finish();
 }
 
-/// What a run needs besides its memory: the sinks of its figures, and the data from its current sample on.
+/// Prepares the peak rate, the sinks of reports, and the data from the current sample on.
 void Trainer::prepare() {
   if (!save_directory_ && is_rank_zero()) console_.warn("without --save the trained model is not kept");
   if (shape_.device == Device::cuda && is_rank_zero()) console_.info(graphs_text(shape_, optimizer_.sync()));
@@ -208,8 +218,10 @@ void Trainer::prepare() {
   sinks.terminal = is_rank_zero() && !console_.quiet;
   if (is_rank_zero()) sinks.tensorboard_dir = options_.logging.tensorboard_dir;
   if (is_rank_zero()) sinks.log_jsonl = options_.logging.log_jsonl;
-  sinks.from = {is_rank_zero() && save_directory_ ? save_directory_->run_id() : random_id(), state_.iteration,
-                iterations_, validation_is_due_};
+  sinks.from = {.run = is_rank_zero() && save_directory_ ? save_directory_->run_id() : random_id(),
+                .iteration = state_.iteration,
+                .train_iterations = iterations_,
+                .validation_is_due = validation_is_due_};
   sinks.world_size = options_.parallel.world;
   sinks.start = start_record();
   metrics_.emplace(sinks, console_);
@@ -218,22 +230,22 @@ void Trainer::prepare() {
   train_feed_ = feed(Split::train, state_.consumed_samples);
 }
 
-/// Between two steps: saves when an interval or a signal asks for it. False when the run ends here.
+/// Between two steps: saves if an interval or a signal requires it. Returns false if the run ends here.
 bool Trainer::save_if_due() {
   const CheckpointOptions& checkpoint = options_.checkpoint;
   const auto divides = [&](const auto& interval) { return interval && state_.iteration % *interval == 0; };
-  if (std::exchange(last_.status, 0) > 0) print_status("");
-  const bool asked = std::exchange(last_.save, 0) > 0;
-  if (asked && !save_directory_ && is_rank_zero()) console_.warn("asked to save, but there is no --save folder");
-  bool ends = last_.end > 0 || divides(checkpoint.exit_interval);
-  if (asked || ends || divides(checkpoint.save_interval)) save(false);
+  if (std::exchange(totals_.status, 0) > 0) print_status("");
+  const bool requested = std::exchange(totals_.save, 0) > 0;
+  if (requested && !save_directory_ && is_rank_zero()) console_.warn(kNoSaveFolder);
+  bool ends = totals_.end > 0 || divides(checkpoint.exit_interval);
+  if (requested || ends || divides(checkpoint.save_interval)) save(false);
   return !ends;
 }
 
-/// Ends before the run is complete, saved.
+/// Ends a run that is not complete. Its state is saved already.
 Exit Trainer::end_early() {
   optimizer_.sync().finish_gathering();
-  bool by_signal = last_.end > 0;
+  bool by_signal = totals_.end > 0;
   if (by_signal && !save_directory_) {
     throw AgreedError(Exit::failure,
                       cat("ended by a signal at iteration ", state_.iteration, "; without --save nothing was kept"));
@@ -245,20 +257,23 @@ Exit Trainer::end_early() {
   return by_signal ? Exit::requeue : Exit::ok;
 }
 
-// One optimizer step: the way of every token from the data to a weight update. Its report is read later.
-void Trainer::train_step() { give_step(next_batch()); }
+/// One optimizer step, from the data to the update of the weights. Its report is read later.
+void Trainer::train_step() { enqueue_step(next_batch()); }
 
-void Trainer::give_step(const StepBatch& batch) {
-  GivenStep step{&batch, begin_step(), batch_sizes_.running(state_.consumed_samples + given_.samples()), {}};
+void Trainer::enqueue_step(const StepBatch& batch) {
+  EnqueuedStep step{.batch = &batch,
+                    .inputs = begin_step(),
+                    .samples = batch_sizes_.running(state_.consumed_samples + step_queue_.samples()),
+                    .totals = {}};
   graphs_.begin_step(batch.micro_batches);
   compute_gradients(batch);
   update();
   if (counts_losses()) step.totals.add_tokens(batch);
   step.totals.waited = optimizer_.sync().take_waited_seconds();
-  given_.push(stream_, step_memory_, std::move(step));
+  step_queue_.push(stream_, step_memory_, std::move(step));
 }
 
-/// The plan is of every buffer: after the first step they are all there, and none is made later.
+/// The plan counts every buffer: all of them exist after the first step, and none is allocated later.
 void Trainer::check_buffers() {
   const BufferUse use = buffer_use();
   if (!buffers_made_) {
@@ -267,16 +282,16 @@ void Trainer::check_buffers() {
     buffers_made_ = use.made;
     if (!choices_context_.empty()) gather_choices();
   }
-  require(use.made == *buffers_made_, "a buffer was made after the first step");
+  require(use.made == *buffers_made_, "a buffer was allocated after the first step");
 }
 
 /// Forward and backward of every micro-batch of the step.
 void Trainer::compute_gradients(const StepBatch& batch) {
-  pipeline_.train(*batch.buffers, &progress_, &steps_.at(batch.micro_batches),
+  pipeline_.train(*batch.buffers, &progress_, &step_schedules_.at(batch.micro_batches),
                   counts_losses() ? step_memory_.loss_sum() : Tensor());
 }
 
-/// Behind the gradients: their norm, clipping, and the update.
+/// After the gradients: their norm, clipping, and the update.
 void Trainer::update() {
   const ProfileRange range(stream_, ProfileKind::phase, "optimizer");
   const auto step = [this] { optimizer_.step(pipeline_.scratch(), step_memory_.on_device()); };
@@ -285,25 +300,25 @@ void Trainer::update() {
   graphs_.run(stream_, {}, step);
 }
 
-/// Steps whose reports were not read yet are taken to make their updates.
+/// Assumes that steps whose reports are not read yet make their updates.
 StepInputs Trainer::begin_step() {
-  progress_.iteration = state_.iteration + given_.size() + 1;
+  progress_.iteration = state_.iteration + step_queue_.size() + 1;
   GradScaler scaler = scaler_;
-  for (int step = 0; step < given_.size(); ++step) scaler.update(false);
+  for (int step = 0; step < step_queue_.size(); ++step) scaler.update(false);
   // The schedule advances by the samples of updates that were made; the data advances by all.
-  const std::int64_t scheduled = state_.consumed_samples + given_.samples() - skipped_samples_;
-  const StepInputs inputs{.step = state_.optimizer_steps + given_.size() + 1,
-                          .lr = learning_rate(schedule_, scheduled),
-                          .weight_decay = weight_decay(schedule_, scheduled),
+  const std::int64_t scheduled = state_.consumed_samples + step_queue_.samples() - skipped_samples_;
+  const StepInputs inputs{.step = state_.optimizer_steps + step_queue_.size() + 1,
+                          .lr = learning_rate(lr_schedule_, scheduled),
+                          .weight_decay = weight_decay(lr_schedule_, scheduled),
                           .loss_scale = scaler.scale(),
-                          .assumes_update = given_.size() > 0};
+                          .assumes_update = step_queue_.size() > 0};
   step_memory_.send(stream_, inputs);
   fill_zero(stream_, step_memory_.loss_sum());
   optimizer_.begin_step();
   return inputs;
 }
 
-/// Ranks that share a layer all know its losses; one of them counts.
+/// Tensor-parallel ranks of the last stage hold equal losses; one of them counts.
 bool Trainer::counts_losses() const {
   return shape_.layout.stage() == shape_.layout.stages() - 1 && shape_.layout.coordinate(Axis::tensor) == 0;
 }

@@ -1,4 +1,4 @@
-// The training run: starts, resumes, or finds itself complete; steps, validates, reports, saves.
+// The training run: starts or resumes unless it is complete; steps, validates, reports, saves.
 #pragma once
 
 #include <exception>
@@ -29,11 +29,11 @@
 
 namespace mtl {
 
-/// Sizes of a step as the options say, on one rank.
+/// The sizes of a step on one rank.
 RunShape run_shape(const TrainOptions& options, const GptConfig& config, int rank);
-/// What a run of these options takes of a rank.
+/// The memory of a run on one rank.
 MemoryPlan plan_run(const TrainOptions& options, const GptConfig& config, int rank);
-/// And of all ranks; what --dry-run and mtl-topo print.
+/// The memory of a run on all ranks, as --dry-run and mtl-topo print it.
 std::vector<RankPlan> plan_run(const TrainOptions& options, const GptConfig& config);
 
 /// A start that could not be loaded, on any rank; all ranks throw the same.
@@ -42,7 +42,7 @@ class LoadError : public Error {
   using Error::Error;
 };
 
-/// One rank's place among the others.
+/// A rank and its process groups.
 struct RankGroups {
   int rank = 0;
   ProcessGroups groups;
@@ -51,37 +51,37 @@ struct RankGroups {
 
 class Trainer {
  public:
-  /// `start` says from where; see start.h. Without a tokenizer (null) documents cannot be distinguished. Allocates
-  /// everything the run needs, and loads the start. All ranks make one, and call run(). Throws LoadError.
+  /// Allocates the run's memory, and loads `start` (start.h). Collective: all ranks construct one and call run().
+  /// Without a tokenizer (null) documents cannot be distinguished. Throws LoadError if the start cannot be loaded.
   Trainer(const TrainOptions& options, RunStart start, const Tokenizer* tokenizer, RankGroups ranks,
           SignalRequests& signals, Console& console);
 
-  /// Runs to the end, to --exit-interval or to a signal. Exit::ok, or Exit::requeue after a save that a signal asked
-  /// for. A fault of one rank ends the run on all: they save unless one of them has begun an update, and throw the same
-  /// AgreedError.
+  /// Runs to the end, to --exit-interval or to a signal. Returns Exit::ok, or Exit::requeue if a signal ended it and it
+  /// was saved. A fault of one rank ends the run on all: they save if all of them hold an unsaved state between two
+  /// steps, and throw the same AgreedError. A signal without --save ends with an AgreedError, too.
   Exit run();
-  /// Where the current step stands, for messages.
+  /// The progress of the current step, for messages.
   const OperationProgress& progress() const { return progress_; }
 
  private:
   Exit run_to_end();
   bool join_exchange();
   bool can_save() const;
-  [[noreturn]] void end_together(bool can_save, const std::exception_ptr& own);
+  [[noreturn]] void end_together(bool can_save, const std::exception_ptr& own_error);
   void prepare();
   void train_step();
   const StepBatch& next_batch();
-  void give_step(const StepBatch& batch);
+  void enqueue_step(const StepBatch& batch);
   StepInputs begin_step();
   bool read_reports();
-  bool must_end_steps() const;
-  void take_report();
-  void end_step(const GivenStep& step, bool gradients_remain);
-  void count_step(const GivenStep& step);
+  bool must_drain_queue() const;
+  void finish_oldest_step();
+  void end_step(const EnqueuedStep& step, bool gradients_remain);
+  void count_step(const EnqueuedStep& step);
   void check_buffers();
   void compute_gradients(const StepBatch& batch);
   void update();
-  void report_nonfinite_gradients(const GivenStep& step, bool gradients_remain);
+  void report_nonfinite_gradients(const EnqueuedStep& step, bool gradients_remain);
   bool counts_losses() const;
   void exchange(StepTotals& totals);
   bool save_if_due();
@@ -113,17 +113,19 @@ class Trainer {
 
   bool is_rank_zero() const { return ranks_.rank == 0; }
 
+  static constexpr const char* kNoSaveFolder = "a signal requests a save, but there is no --save folder";
+
   SignalRequests& signals_;
   const TrainOptions& options_;
   Console& console_;
   const Tokenizer* tokenizer_;
   RankGroups ranks_;
   GptConfig config_;
-  TrainState state_;                                     // where training stands: what a checkpoint remembers
-  std::shared_ptr<const SaveDirectory> save_directory_;  // --save; null: nothing is kept
+  TrainState state_;                                     // the training state that checkpoints store
+  std::shared_ptr<const SaveDirectory> save_directory_;  // --save; null: nothing is saved
   struct SavePoint {
     std::int64_t iteration = -1;
-    bool validation_is_due = false;  // of this iteration: a signal ended it, a resume repeats it
+    bool validation_is_due = false;  // at this iteration: a signal ended it, a resume repeats it
     bool operator==(const SavePoint&) const = default;
   };
   bool validating_ = false;         // a validation has begun and not ended: a resume repeats it
@@ -134,37 +136,37 @@ class Trainer {
   std::int64_t iterations_;           // of the whole run
   std::int64_t skipped_samples_ = 0;  // of iterations without an update
   TrainingData data_;
-  RunShape shape_;                     // of the largest step
-  std::map<int, StepSchedule> steps_;  // by number of micro-batches
+  RunShape shape_;                              // of the largest step
+  std::map<int, StepSchedule> step_schedules_;  // by number of micro-batches
   Stage stage_;
   ParamStore params_;
   MemoryPlan plan_;
   Stream stream_;
-  LrScheduleOptions schedule_;
+  LrScheduleOptions lr_schedule_;
   StepMemory step_memory_;
-  StepQueue given_;
+  StepQueue step_queue_;
   Optimizer optimizer_;
   Pipeline pipeline_;
   StepGraphs graphs_;
   GradScaler scaler_;
   StepInputs inputs_;  // of the last step whose report was read
-  StepReport report_;  // and the report
+  StepReport report_;  // of the same step
   OperationProgress progress_{0, 0};
   StepBatches train_batches_;
-  std::optional<StepBatches> held_out_batches_;  // of validation, and after the last one of the test
+  std::optional<StepBatches> held_out_batches_;  // of validation, then of the test
   std::unique_ptr<DataFeed> train_feed_, valid_feed_;
-  std::optional<std::size_t> buffers_made_;           // after the first step
+  std::optional<std::size_t> buffers_made_;           // count after the first step
   std::string choices_context_;                       // empty: nothing is measured on the device
   std::string choices_file_;                          // empty: none
-  std::map<std::string, std::string> filed_choices_;  // those that the file is known to have
+  std::map<std::string, std::string> filed_choices_;  // the file's, as last read or written
 
-  StepTotals last_;  // what the ranks exchanged after the last step or evaluation batch
+  StepTotals totals_;  // exchanged after the last step or evaluation batch; requests stay until they are answered
   std::optional<Metrics> metrics_;
   Profiler profiler_;
   double peak_tflops_ = 0;
   struct Interval {                             // since the last log line
     double began = 0, stalled = 0, waited = 0;  // seconds
-    std::int64_t timed = 0, samples = 0;        // steps of this process, and what they took
+    std::int64_t steps = 0, samples = 0;        // of this process
     std::int64_t last_size = 0;                 // samples of the last step
     double loss_sum = 0;                        // of the updates with a finite loss
     std::int64_t counted = 0, skipped = 0, nan = 0;

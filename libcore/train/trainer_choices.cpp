@@ -1,4 +1,4 @@
-// Algorithms that a run measures on a GPU: where they are kept, and which ones a run begins with.
+// Loads and stores the algorithms that a run chooses by measuring on a GPU.
 #include "comm/text_exchange.h"
 #include "device/choices_file.h"
 #include "kernels/choices_context.h"
@@ -7,7 +7,7 @@
 
 namespace mtl {
 
-/// Those of the checkpoint that is resumed, then those of the file. The other ones are measured when they are needed.
+/// Loads the choices of the resumed checkpoint, then those of the file. Others are measured when they are needed.
 void Trainer::load_choices() {
   choices_context_ = choices_context(shape_.device);
   if (choices_context_.empty()) return;
@@ -16,7 +16,7 @@ void Trainer::load_choices() {
     if (saved && saved->context == choices_context_) {
       stream_.choices().add(saved->table);
     } else if (saved && is_rank_zero()) {
-      console_.info(cat("algorithms are chosen anew: the checkpoint has those of ", saved->context, ", and this is ",
+      console_.info(cat("algorithms are chosen anew: the checkpoint has choices for ", saved->context, ", and this is ",
                         choices_context_, "; the last bits of the losses may differ from that run's"));
     }
   }
@@ -29,7 +29,7 @@ void Trainer::load_choices() {
   stream_.choices().add(filed_choices_);
 }
 
-/// Collective. Every rank's choices; rank 0 adds what is new to the file.
+/// Collective: returns every rank's choices. Rank 0 adds new ones to the file.
 std::vector<SavedChoices> Trainer::gather_choices() {
   const SavedChoices own{choices_context_, stream_.choices().table()};
   std::vector<SavedChoices> out;

@@ -1,9 +1,9 @@
 // A fault on one rank ends the run on all ranks alike, saved where possible.
 //
-// A rank that fails interrupts the waits of the others and takes part in the next exchange of totals, which reports the
-// failure. All others come to the same exchange, interrupted or not: it is the next operation of the control group,
-// whatever they were doing. (A commit is one, too, but no error leaves it before all ranks have agreed on it.) Then
-// they exchange their errors, save, and throw the first one.
+// A failed rank interrupts the waits of the other ranks and joins the next exchange of totals, which reports the
+// failure. Every rank reaches the same exchange, interrupted or not: it is the next operation of the control group. (A
+// commit is one, too, but throws only what all ranks have agreed on.) Then they exchange their errors, save, and throw
+// the first one.
 #include "comm/rank_outcome.h"
 #include "train/rank_failed.h"
 #include "train/trainer.h"
@@ -11,7 +11,7 @@
 namespace mtl {
 
 Exit Trainer::run() {
-  std::exception_ptr own;
+  std::exception_ptr own_error;
   bool savable = false;
   try {
     return run_to_end();
@@ -24,14 +24,14 @@ Exit Trainer::run() {
   } catch (const Interrupted&) {
     savable = join_exchange();
   } catch (...) {
-    own = std::current_exception();
+    own_error = std::current_exception();
     ranks_.groups.world().interrupt_others();
     savable = join_exchange();
   }
-  end_together(savable, own);
+  end_together(savable, own_error);
 }
 
-/// Takes part, as failed, in the exchange that the other ranks come to; returns whether all ranks can save.
+/// Reports a failure in the exchange that the other ranks reach. Returns whether all ranks can save.
 bool Trainer::join_exchange() {
   StepTotals totals;
   totals.failed = 1;
@@ -43,16 +43,16 @@ bool Trainer::join_exchange() {
   return false;
 }
 
-/// Whether this rank holds the state after a whole number of steps, not saved yet. A device computes on when
-/// communication has ended without results, and may have updated its weights with garbage.
+/// True if this rank holds a state between two steps that is not saved yet. If communication has ended without results,
+/// the device may have updated its weights with garbage.
 bool Trainer::can_save() const {
   return save_directory_ && metrics_ && ranks_.groups.is_intact() &&
          saved_ != SavePoint{state_.iteration, validating_} && !optimizer_.update_begun();
 }
 
-void Trainer::end_together(bool can_save, const std::exception_ptr& own) {
+void Trainer::end_together(bool can_save, const std::exception_ptr& own_error) {
   try {
-    throw_first_error(ranks_.groups.world(), own);
+    throw_first_error(ranks_.groups.world(), own_error);
   } catch (const AgreedError& error) {
     try {
       if (can_save) save(validating_);
@@ -63,7 +63,7 @@ void Trainer::end_together(bool can_save, const std::exception_ptr& own) {
   }
 }
 
-/// An overflow that no smaller loss scale answers: every rank knows of it, saves, and throws the same error.
+/// Ends after an overflow at the smallest loss scale: every rank saves and throws the same error.
 void Trainer::end_exhausted() {
   optimizer_.sync().finish_gathering();
   save(is_validation_iteration());

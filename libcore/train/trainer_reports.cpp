@@ -1,4 +1,4 @@
-// What a training run tells of itself: the figures of an interval, of a validation, of its start; gradients that broke.
+// The reports of a training run: intervals, validations, the start record, gradients that are not finite.
 #include <cmath>
 
 #include "comm/text_exchange.h"
@@ -8,11 +8,11 @@
 
 namespace mtl {
 
-/// `final`: an interval that the end of the run cuts short. A prolonged run continues it, so that its sums stay.
+/// `final`: the end of the run cuts the interval short. Its sums stay, because a prolonged run continues it.
 void Trainer::report_interval(bool final) {
-  double timed = interval_.timed;
-  double seconds = (now_seconds() - interval_.began) / timed;  // of one iteration
-  double samples = double(interval_.samples) / timed;
+  double steps = interval_.steps;
+  double seconds = (now_seconds() - interval_.began) / steps;  // of one iteration
+  double samples = double(interval_.samples) / steps;
   std::int64_t length = options_.data.seq_length;
   IntervalReport report;
   report.iteration = state_.iteration;
@@ -32,8 +32,8 @@ void Trainer::report_interval(bool final) {
   report.mfu_a = flops_per_token_a(config_, length) * report.tokens_per_second / (ranks * peak_tflops_ * 1e12);
   report.mfu_b = flops_per_token_b(config_, length) * report.tokens_per_second / (ranks * peak_tflops_ * 1e12);
   double stalled = train_feed_->stalled_seconds();
-  report.data_stall_ms = (stalled - interval_.stalled) * 1e3 / timed;
-  if (options_.parallel.world > 1) report.communication_wait_ms = interval_.waited * 1e3 / timed;
+  report.data_stall_ms = (stalled - interval_.stalled) * 1e3 / steps;
+  if (options_.parallel.world > 1) report.communication_wait_ms = interval_.waited * 1e3 / steps;
   const Precision precision = precision_of(options_.precision);
   if (precision.compute != DType::f32 && interval_.nonzero_updates > 0) {
     report.lost_updates = interval_.lost_updates / interval_.nonzero_updates;
@@ -81,10 +81,10 @@ Json Trainer::start_record() const {
                        {"data", data_.identity()}});
 }
 
-/// Names the ranks and tensors whose gradients are infinite or NaN. No rank has updated anything, and the step's batch
-/// is still there: where sums or a later step have replaced the gradients of each rank, they are computed once more.
-void Trainer::report_nonfinite_gradients(const GivenStep& step, bool gradients_remain) {
-  constexpr std::size_t kMost = 3;
+/// Names the ranks and tensors whose gradients are infinite or NaN. Where sums over ranks or a later step have
+/// overwritten a rank's own gradients, computes them again: no weight has changed, and the step's batch is still valid.
+void Trainer::report_nonfinite_gradients(const EnqueuedStep& step, bool gradients_remain) {
+  constexpr std::size_t kMaxNames = 3;
   if (ranks_.groups.world().size() > 1 || !gradients_remain) {
     step_memory_.send(stream_, step.inputs);
     optimizer_.sync().begin_repetition();
@@ -92,9 +92,9 @@ void Trainer::report_nonfinite_gradients(const GivenStep& step, bool gradients_r
   }
   std::vector<std::string> names = optimizer_.sync().nonfinite_gradients(pipeline_.scratch());
   std::size_t count = names.size();
-  names.resize(std::min(count, kMost));
+  names.resize(std::min(count, kMaxNames));
   std::string own = join(names, ", ");
-  if (count > kMost) own += cat(" and ", count - kMost, " more");
+  if (count > kMaxNames) own += cat(" and ", count - kMaxNames, " more");
   std::vector<std::string> all = gather_texts(ranks_.groups.world(), own), lines;
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     if (all[rank].empty()) continue;

@@ -1,4 +1,4 @@
-// What a checkpoint keeps of a run besides its tensors, and how a run continues from it.
+// Saves the state of a run, and resumes from it.
 #include <cmath>
 
 #include "base/hash.h"
@@ -28,16 +28,17 @@ void Trainer::resume_from(RunStart& start) {
   }
 }
 
-/// Continues with the loss scale of the checkpoint where that was dynamic, too.
+/// Continues with the checkpoint's loss scale if both are dynamic.
 void Trainer::resume_scale(const std::string& checkpoint) {
   const Json* trackers = state_.extra.find("loss_scaler");
   if (trackers == nullptr) return;
   const auto scale = static_cast<float>(state_.loss_scale);
-  if (!std::isfinite(scale) || scale <= 0) fail(Exit::bad_data, checkpoint, ": its loss scale is ", state_.loss_scale);
+  if (!std::isfinite(scale) || scale <= 0)
+    fail(Exit::bad_data, checkpoint, ": the loss scale ", state_.loss_scale, " is not positive and finite");
   scaler_.restore({scale, trackers->at("growth_tracker").as_int(), trackers->at("hysteresis_tracker").as_int()});
 }
 
-/// Loads this rank's part. Where any rank fails, all do, so that they can look for another start together.
+/// Loads this rank's shard. If any rank fails, all throw LoadError, to look for another start together.
 void Trainer::load(const ModelSource& source, const StartPoint& point) {
   const bool resets_moments = options_.checkpoint.no_load_optim && !point.is_own;
   const std::vector<Outcome> outcomes = work_on_every_rank(ranks_.groups.world(), [&] {
@@ -52,10 +53,10 @@ void Trainer::load(const ModelSource& source, const StartPoint& point) {
   } catch (const Error& error) {
     throw LoadError(error.code(), error.what());
   }
-  if (resets_moments) state_.optimizer_steps = 0;  // Adam corrects the bias of moments that begin at zero
+  if (resets_moments) state_.optimizer_steps = 0;  // Adam's bias correction restarts with moments of zero
 }
 
-/// Other token files, or a tokenizer that gives the same ids another meaning, would go unnoticed otherwise.
+/// Refuses other token files and another tokenizer, which would train without an error.
 void Trainer::refuse_other_data(const std::string& checkpoint) const {
   if (const Json* saved = state_.extra.find("data")) {
     std::string difference = data_difference(*saved, data_.identity());
@@ -66,8 +67,8 @@ void Trainer::refuse_other_data(const std::string& checkpoint) const {
     std::string moved = data_.moved_sample(*saved);
     if (!moved.empty() && ranks_.rank == 0) {
       console_.warn(cat(checkpoint, ": was trained in another order of the same samples (", moved,
-                        "), which depends on how many the run takes: some will be read again, and some never; "
-                        "--data-order feistel does not depend on it"));
+                        "), because the order depends on the length of the run: some samples will be read again, and "
+                        "some never; with --data-order feistel it does not depend on it"));
     }
   }
   std::string tokenizer = state_.extra.string_or("tokenizer_hash", "");
@@ -77,7 +78,7 @@ void Trainer::refuse_other_data(const std::string& checkpoint) const {
   }
 }
 
-/// What a resume needs besides the tensors and the numbers of a TrainState.
+/// The state that a resume needs in addition to the tensors and the numbers of a TrainState.
 Json Trainer::extra_state(bool validation_is_due) const {
   Json out = Json::object({{"seed", options_.seed},
                            {"finished", false},
@@ -101,23 +102,23 @@ Json Trainer::extra_state(bool validation_is_due) const {
   return out;
 }
 
-/// `validation_is_due`: the validation of this iteration has not ended, a resume repeats it.
+/// Collective. `validation_is_due`: the validation of this iteration has not ended; a resume repeats it.
 void Trainer::save(bool validation_is_due) {
   const SavePoint now{state_.iteration, validation_is_due};
   if (!save_directory_ || saved_ == now) return;
   double began = now_seconds();
   metrics_->flush();
-  StepTotals all_save;
-  exchange(all_save);     // a rank that failed since the last step is not waited for in vain
+  StepTotals totals;
+  exchange(totals);       // throws if a rank has failed since the last step, for which the save would wait in vain
   stream_.synchronize();  // with --optimizer-cpu-offload it still writes states in the host's memory
   state_.loss_scale = scaler_.scale();
   state_.extra = extra_state(validation_is_due);
   if (!choices_context_.empty()) state_.extra.set("choices", choices_record(gather_choices()));
-  SaveOptions how;
-  how.command_line = options_.command_line;
-  how.keep_last = options_.checkpoint.keep_last;
-  if (tokenizer_ != nullptr) how.add_files = [&](const std::string& folder) { tokenizer_->save(folder); };
-  std::string path = save_directory_->save(config_, params_, state_, how, ranks_.groups.world());
+  SaveOptions save_options;
+  save_options.command_line = options_.command_line;
+  save_options.keep_last = options_.checkpoint.keep_last;
+  if (tokenizer_ != nullptr) save_options.add_files = [&](const std::string& folder) { tokenizer_->save(folder); };
+  std::string path = save_directory_->save(config_, params_, state_, save_options, ranks_.groups.world());
   saved_ = now;
   console_.info(cat("saved ", path, " in ", human_seconds(now_seconds() - began)));
   interval_.began += now_seconds() - began;

@@ -1,4 +1,4 @@
-// What the host does with the reports of steps, when it reads them: see step_queue.h.
+// Reads the reports of steps and accounts for them: see step_queue.h.
 #include <cmath>
 
 #include "kernels/attention_variant.h"
@@ -6,78 +6,77 @@
 
 namespace mtl {
 
-/// The next step's batch. Where there is none, the steps before it end first: they are sound.
+/// The next step's batch. If it cannot be read, finishes the steps before it first.
 const StepBatch& Trainer::next_batch() {
   const ProfileRange range(stream_, ProfileKind::phase, "data");
   try {
     return train_feed_->next(stream_);
   } catch (...) {
-    while (!given_.empty()) take_report();
+    while (!step_queue_.empty()) finish_oldest_step();
     throw;
   }
 }
 
-/// Reads the reports that are due. Returns whether no step is under way: the state is that after a whole number of
-/// steps.
+/// Reads the reports that are due. Returns true if no step is in flight: the state is consistent.
 bool Trainer::read_reports() {
-  while (given_.size() > (must_end_steps() ? 0 : given_.late())) take_report();
-  return given_.empty();
+  while (step_queue_.size() > (must_drain_queue() ? 0 : step_queue_.max_in_flight())) finish_oldest_step();
+  return step_queue_.empty();
 }
 
-/// Whether the steps that were given must end before another one begins.
-bool Trainer::must_end_steps() const {
-  const std::int64_t iteration = state_.iteration + given_.size();
+/// True if the steps in flight must end before another one begins.
+bool Trainer::must_drain_queue() const {
+  const std::int64_t iteration = state_.iteration + step_queue_.size();
   const auto divides = [&](const auto& interval) { return interval && iteration % *interval == 0; };
   const CheckpointOptions& checkpoint = options_.checkpoint;
   return iteration == iterations_ || divides(checkpoint.save_interval) || divides(checkpoint.exit_interval) ||
          (options_.batch.eval_iters > 0 && iteration % options_.batch.eval_interval == 0) ||
-         last_.save + last_.status + last_.end > 0 || report_.found_inf != 0;
+         totals_.save + totals_.status + totals_.end > 0 || report_.found_inf != 0;
 }
 
 /// Waits for the oldest step, and accounts for it.
-void Trainer::take_report() {
+void Trainer::finish_oldest_step() {
   const ProfileRange range(stream_, ProfileKind::phase, "report");
-  const GivenStep step = given_.pop(step_memory_, report_);
+  const EnqueuedStep step = step_queue_.pop(step_memory_, report_);
   inputs_ = step.inputs;
   StepTotals totals = step.totals;
   totals.take(signals_);
   totals.take(report_);
   exchange(totals);
-  totals.save += last_.save;  // asked for at a step before, and not answered yet
-  totals.status += last_.status;
-  last_ = totals;
+  totals.save += totals_.save;  // requested at an earlier step, and not answered yet
+  totals.status += totals_.status;
+  totals_ = totals;
 
-  std::vector<GivenStep> to_repeat;  // they have assumed this step's update, and made none
-  const bool gradients_remain = given_.empty();
-  if (report_.found_inf != 0) to_repeat = given_.drop(step_memory_);
+  std::vector<EnqueuedStep> to_repeat;  // they assumed this step's update, and made none
+  const bool gradients_remain = step_queue_.empty();
+  if (report_.found_inf != 0) to_repeat = step_queue_.drop(step_memory_);
   end_step(step, gradients_remain);
-  if (!buffers_made_)  // the first step, which has measured
+  if (!buffers_made_)  // the first step has measured
     for (const std::string& line : refused_variants(stream_.choices())) console_.warn(line);
   check_buffers();
   if (state_.iteration % options_.logging.log_interval == 0) report_interval(false);
   if (scaler_.is_exhausted()) end_exhausted();
-  for (const GivenStep& later : to_repeat) give_step(*later.batch);
+  for (const EnqueuedStep& later : to_repeat) enqueue_step(*later.batch);
 }
 
-/// `gradients_remain`: no later step has overwritten this one's.
-void Trainer::end_step(const GivenStep& step, bool gradients_remain) {
+/// `gradients_remain`: no later step has overwritten this step's gradients.
+void Trainer::end_step(const EnqueuedStep& step, bool gradients_remain) {
   const bool is_skipped = report_.found_inf != 0;
   scaler_.update(is_skipped);
-  // While a dynamic loss scale can fall, an overflow is part of a run.
+  // Overflows are expected while a dynamic loss scale can fall.
   if (is_skipped && (!scaler_.is_dynamic() || scaler_.is_exhausted()))
     report_nonfinite_gradients(step, gradients_remain);
-  if (given_.empty()) optimizer_.end_step();
+  if (step_queue_.empty()) optimizer_.end_step();
   count_step(step);
 }
 
-void Trainer::count_step(const GivenStep& step) {
+void Trainer::count_step(const EnqueuedStep& step) {
   const bool is_skipped = report_.found_inf != 0;
   ++state_.iteration;
   state_.consumed_samples += step.samples;
-  ++interval_.timed;
+  ++interval_.steps;
   interval_.samples += step.samples;
   interval_.last_size = step.samples;
-  interval_.waited += last_.waited;
+  interval_.waited += totals_.waited;
   if (is_skipped) {
     ++state_.skipped_iterations;
     skipped_samples_ += step.samples;
@@ -85,16 +84,16 @@ void Trainer::count_step(const GivenStep& step) {
   } else {
     ++state_.optimizer_steps;
   }
-  const double loss = last_.loss();
+  const double loss = totals_.loss();
   if (!std::isfinite(loss)) {
     ++interval_.nan;
   } else if (!is_skipped) {
     interval_.loss_sum += loss;
     ++interval_.counted;
   }
-  interval_.nonzero_updates += last_.nonzero_updates;
-  interval_.lost_updates += last_.lost_updates;
-  interval_.lost_copies += last_.lost_copies;
+  interval_.nonzero_updates += totals_.nonzero_updates;
+  interval_.lost_updates += totals_.lost_updates;
+  interval_.lost_copies += totals_.lost_copies;
 }
 
 }  // namespace mtl

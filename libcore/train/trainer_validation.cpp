@@ -6,8 +6,8 @@
 
 namespace mtl {
 
-/// Refuses a run whose validations take more samples than there are, before its first step: Megatron-LM sizes the set
-/// by the flags of this start, but reads on where the last start stopped.
+/// Refuses a run whose validations take more samples than there are, before its first step: as in Megatron-LM, the
+/// flags of this start size the set, but reading continues where the last start stopped.
 void Trainer::check_validation_samples() const {
   const BatchOptions& batch = options_.batch;
   const BlendedDataset* data = data_.dataset(Split::valid).get();
@@ -24,20 +24,19 @@ void Trainer::check_validation_samples() const {
        " are consumed; continue with the --eval-interval and --eval-iters of the first start, or validate less");
 }
 
-/// Answers what signals ask for, before a batch of a validation or test; all ranks do the same. False: the run ends.
+/// Collective: answers signals before a batch of a validation or test. Returns false if the run ends.
 bool Trainer::answer_signals(const char* name, std::int64_t batch, bool final) {
-  StepTotals asked;
-  asked.take(signals_);
-  exchange(asked);
-  last_.end = std::max(last_.end, asked.end);
-  if (asked.status > 0) print_status(cat(", ", name, " batch ", batch + 1, " of ", options_.batch.eval_iters));
-  if (asked.save > 0 && !save_directory_ && is_rank_zero())
-    console_.warn("asked to save, but there is no --save folder");
-  if (asked.save > 0 || last_.end > 0) {
+  StepTotals requested;
+  requested.take(signals_);
+  exchange(requested);
+  totals_.end = std::max(totals_.end, requested.end);
+  if (requested.status > 0) print_status(cat(", ", name, " batch ", batch + 1, " of ", options_.batch.eval_iters));
+  if (requested.save > 0 && !save_directory_ && is_rank_zero()) console_.warn(kNoSaveFolder);
+  if (requested.save > 0 || totals_.end > 0) {
     optimizer_.sync().finish_gathering();
     save(!final);
   }
-  return last_.end == 0;
+  return totals_.end == 0;
 }
 
 std::optional<double> Trainer::held_out_loss(DataFeed& feed, const char* name, bool final) {
@@ -54,8 +53,8 @@ std::optional<double> Trainer::held_out_loss(DataFeed& feed, const char* name, b
   return totals.loss();
 }
 
-/// Validates; after the last iteration (`final`) tests, too. False when a signal ended it: the run is saved as it was
-/// before, so that a resume repeats all of it.
+/// Validates, and after the last iteration (`final`) tests. Returns false if a signal ended it: the state before it is
+/// saved, and a resume repeats all of it.
 bool Trainer::validate(bool final) {
   if (options_.batch.eval_iters == 0) return true;
   validating_ = !final;
@@ -71,7 +70,7 @@ bool Trainer::validate(bool final) {
     state_.consumed_valid_samples += options_.batch.eval_iters * batch_sizes_.largest();
   }
   if (final) {
-    valid_feed_.reset();  // its memory is the test's now
+    valid_feed_.reset();  // the test uses its memory
     if (auto test_feed = feed(Split::test, 0); test_feed && !evaluate(*test_feed, "test")) return false;
   }
   validating_ = false;
@@ -83,7 +82,7 @@ bool Trainer::validate(bool final) {
 /// last validation, so that a prolonged run equals one that never stopped.
 Exit Trainer::finish() {
   optimizer_.sync().finish_gathering();
-  if (interval_.timed > 0) report_interval(true);
+  if (interval_.steps > 0) report_interval(true);
   save(false);
   const TrainState before = state_;
   if (!validate(true)) return end_early();

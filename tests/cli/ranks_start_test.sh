@@ -66,8 +66,8 @@ timeout -s KILL 60 mpirun --oversubscribe -n "$ranks" ../as_rank unsaved mtl-tra
 job=$!
 wait_until unsaved.out ' iteration '
 send USR1 unsaved 1
-wait_until unsaved.err 'asked to save'
+wait_until unsaved.err 'requests a save'
 send TERM unsaved 1
 job_ends unsaved 1 10
-expect_count 1 unsaved.err 'warning: asked to save, but there is no --save folder$'
+expect_count 1 unsaved.err 'warning: a signal requests a save, but there is no --save folder$'
 finish

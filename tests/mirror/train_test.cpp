@@ -277,7 +277,7 @@ TEST_CASE("a signal ends a run after the current step, and the same command cont
   const TrainOptions options = options_on(Device::cuda, scratch / "data", scratch / "cuda");
   const auto ask = [](SignalRequests& signals) {
     ::kill(::getpid(), SIGTERM);
-    while (!signals.wants_end()) ::usleep(1000);
+    while (!signals.end_requested()) ::usleep(1000);
   };
   CHECK(run(options, ask) == Exit::requeue);
   CHECK(open(scratch / "cuda").state()->iteration == 2);

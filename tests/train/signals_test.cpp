@@ -37,16 +37,16 @@ TEST_CASE("signals are requests, each taken once; a request to end persists") {
     send(SIGUSR2);
     CHECK(happens([&] { return requests.take_status(); }));
     CHECK(!requests.take_status());
-    CHECK(!requests.wants_end());
+    CHECK(!requests.end_requested());
     send(SIGTERM);
-    CHECK(happens([&] { return requests.wants_end(); }));
-    CHECK(requests.wants_end());
+    CHECK(happens([&] { return requests.end_requested(); }));
+    CHECK(requests.end_requested());
   }
   SignalRequests others;  // a later run starts without earlier requests
-  CHECK(!others.wants_end());
+  CHECK(!others.end_requested());
   CHECK(!others.take_status());
   send(SIGINT);
-  CHECK(happens([&] { return others.wants_end(); }));
+  CHECK(happens([&] { return others.end_requested(); }));
 }
 
 TEST_CASE("a hangup requests the end, unless it is ignored, as under nohup") {
@@ -60,7 +60,7 @@ TEST_CASE("a hangup requests the end, unless it is ignored, as under nohup") {
       send(SIGHUP);
       send(SIGUSR1);  // handled after SIGHUP
       CHECK(happens([&] { return requests.take_save(); }));
-      CHECK(requests.wants_end() == !is_ignored);
+      CHECK(requests.end_requested() == !is_ignored);
     }
     ::sigaction(SIGHUP, &before, nullptr);
   }
@@ -77,7 +77,7 @@ TEST_CASE("before the run begins, TERM ends the process at once with a request t
       send(SIGUSR1);
       bool saves = happens([&] { return requests.take_save(); });
       send(SIGTERM);
-      ::_exit(saves && happens([&] { return requests.wants_end(); }) ? 3 : 4);
+      ::_exit(saves && happens([&] { return requests.end_requested(); }) ? 3 : 4);
     }
     int status = 0;
     REQUIRE(::waitpid(child, &status, 0) == child);
