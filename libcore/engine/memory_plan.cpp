@@ -14,14 +14,20 @@ namespace mtl {
 Batch meta_batch(const RunShape& shape) {
   auto view = [&](DType dtype) { return Tensor(nullptr, dtype, {shape.micro_batch, shape.seq_length}); };
   Tensor samples(nullptr, DType::i64, {shape.micro_batch});
-  Batch batch{samples, view(DType::i32), view(DType::i32), view(DType::i32), view(DType::f32), {}, {}};
+  Batch batch{.samples = samples,
+              .tokens = view(DType::i32),
+              .positions = view(DType::i32),
+              .labels = view(DType::i32),
+              .loss_weights = view(DType::f32),
+              .document_start = {},
+              .rotary = {}};
   if (shape.documents) batch.document_start = view(DType::i32);
   return batch;
 }
 
 namespace {
 
-/// What a step of one kind counts, and how often.
+/// Adds the counts of a step, `times` times.
 void add(MemoryPlan& plan, const StepCounts& counts, double times) {
   plan.step.flops += times * counts.work.flops;
   plan.step.bytes += times * counts.work.bytes;
@@ -89,9 +95,9 @@ MemoryPlan finish(const MetaModel& model, const Pipeline& pipeline, const RunSha
   plan.entries.push_back({Category::messages, Space::device, hidden_bytes(config, shape), pipeline.inboxes()});
   plan.entries.push_back({Category::scratch, Space::device, pipeline.scratch_peak()});
   const int batches = shape.batch_sets * static_cast<int>(shape.micro_batches);
-  const int of_slots = shape.graphs ? pipeline.slots() : 0;
-  plan.entries.push_back({Category::batches, Space::device, BatchBuffers::bytes(shape), batches + of_slots});
-  if (shape.device != Device::cpu)  // where they are read
+  const int slot_batches = shape.graphs ? pipeline.slots() : 0;
+  plan.entries.push_back({Category::batches, Space::device, BatchBuffers::bytes(shape), batches + slot_batches});
+  if (shape.device != Device::cpu)  // the reader fills them there
     plan.entries.push_back({Category::batches, Space::host, BatchBuffers::bytes(shape), batches});
   for (const Communicator* group : model.groups.all()) {
     // Between GPUs only the control group moves host memory.
@@ -106,9 +112,9 @@ MemoryPlan finish(const MetaModel& model, const Pipeline& pipeline, const RunSha
 
 }  // namespace
 
-std::size_t MemoryPlan::bytes(Category what) const {
+std::size_t MemoryPlan::bytes(Category category) const {
   std::size_t bytes = 0;
-  for (const PlanEntry& entry : entries) bytes += entry.what == what ? entry.total() : 0;
+  for (const PlanEntry& entry : entries) bytes += entry.category == category ? entry.total() : 0;
   return bytes;
 }
 
@@ -118,27 +124,27 @@ std::size_t MemoryPlan::total_bytes() const {
   return bytes;
 }
 
-std::size_t MemoryPlan::bytes(Category what, Space where) const {
+std::size_t MemoryPlan::bytes(Category category, Space space) const {
   std::size_t bytes = 0;
   for (const PlanEntry& entry : entries) {
-    const Space there = device == Device::cpu ? Space::host : entry.where;
-    bytes += entry.what == what && there == where ? entry.total() : 0;
+    const Space actual = device == Device::cpu ? Space::host : entry.space;
+    bytes += entry.category == category && actual == space ? entry.total() : 0;
   }
   return bytes;
 }
 
-std::size_t MemoryPlan::total_bytes(Space where) const {
-  if (device == Device::cpu) return where == Space::host ? total_bytes() : 0;
+std::size_t MemoryPlan::total_bytes(Space space) const {
+  if (device == Device::cpu) return space == Space::host ? total_bytes() : 0;
   std::size_t bytes = 0;
-  for (const PlanEntry& entry : entries) bytes += entry.where == where ? entry.total() : 0;
+  for (const PlanEntry& entry : entries) bytes += entry.space == space ? entry.total() : 0;
   return bytes;
 }
 
-std::size_t MemoryPlan::place_of(Category what) const {
-  auto is_it = [&](const PlanEntry& entry) { return entry.what == what; };
-  require(std::count_if(entries.begin(), entries.end(), is_it) == 1, "a plan without exactly one entry of category ",
-          static_cast<int>(what));
-  return std::find_if(entries.begin(), entries.end(), is_it) - entries.begin();
+std::size_t MemoryPlan::index_of(Category category) const {
+  auto has_category = [&](const PlanEntry& entry) { return entry.category == category; };
+  require(std::count_if(entries.begin(), entries.end(), has_category) == 1,
+          "the plan does not have exactly one entry of category ", static_cast<int>(category));
+  return std::find_if(entries.begin(), entries.end(), has_category) - entries.begin();
 }
 
 MemoryPlan plan_passes(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape) {
@@ -147,7 +153,7 @@ MemoryPlan plan_passes(const GptConfig& config, const DropoutOptions& dropout, c
   RunShape two = shape;
   two.micro_batches = std::min<std::int64_t>(2, shape.micro_batches);
   BatchBuffers buffers(Device::meta, two);
-  // Evaluation keeps the activations of one layer, which training exceeds, unless these are not in the slot.
+  // Evaluation keeps one layer's activations in the slot. Training keeps more there, unless they are offloaded.
   if (pipeline.offloaded_layers() > 0 && model.stage.chunks.size() == 1)
     pipeline.evaluate(buffers.batch(0), buffers.losses(0));
   auto count = [&](int micro_batches) {
@@ -159,7 +165,7 @@ MemoryPlan plan_passes(const GptConfig& config, const DropoutOptions& dropout, c
   double later = shape.micro_batches - 1;
   StepCounts one = count(1), both = later > 0 ? count(2) : StepCounts{};
   MemoryPlan plan = finish(model, pipeline, shape, config);
-  add(plan, one, 1 - later);
+  add(plan, one, 1 - later);  // one + later * (both - one)
   add(plan, both, later);
   return plan;
 }

@@ -33,8 +33,8 @@ enum class Category {
 
 /// Buffers that a run has, `count` of `bytes` each.
 struct PlanEntry {
-  Category what;
-  Space where;
+  Category category;
+  Space space;
   std::size_t bytes;
   int count = 1;
 
@@ -44,18 +44,18 @@ struct PlanEntry {
 
 struct MemoryPlan {
   /// Every buffer of a run, from the first step to the last:
-  ///   parameters, gradients, optimizer, main_weights   a row of the store's table each; with the states on the host,
-  ///               optimizer has the device's memory for pieces of them, too
+  ///   parameters, gradients, optimizer, main_weights   a row of the store's table each; with states on the host,
+  ///               optimizer also has the device's memory for pieces of them
   ///   slots       activations of a micro-batch in flight
   ///   offloaded   activations of an offloaded layer, on the host
   ///   offload_ring   the ranges in which such layers compute in turn
-  ///   messages    hidden states between stages, that have come in or are in use
-  ///   batches     tokens, labels and losses of a micro-batch; on the host too, when the device is not the cpu; with
-  ///               graphs, of every slot, too
-  ///   step        the StepState; on the host its inputs and reports, when the device is not the cpu
-  ///   staging     of the communicators, for sums under way
+  ///   messages    hidden states from other stages, received or in use
+  ///   batches     tokens, labels and losses of a micro-batch; also on the host unless the device is the cpu; with
+  ///               graphs also of every slot
+  ///   step        the StepState; on the host its inputs and reports, unless the device is the cpu
+  ///   staging     of the communicators, for sums in progress
   /// and, not a buffer, because it exists only while tensors are initialized, loaded or saved:
-  ///   snapshot    the host's copy of the largest tensor, when the device is not the cpu
+  ///   snapshot    the host's copy of the largest tensor, unless the device is the cpu
   std::vector<PlanEntry> entries;
   Counters step;  // FLOPs and bytes of one optimizer step, all micro-batches
   SentBytes sent;
@@ -64,26 +64,26 @@ struct MemoryPlan {
 
   Device device = Device::cpu;  // where the run computes
 
-  std::size_t bytes(Category what) const;
+  std::size_t bytes(Category category) const;
   std::size_t total_bytes() const;
   /// Without the snapshot.
   std::size_t buffer_bytes() const { return total_bytes() - bytes(Category::snapshot); }
   /// In the memory of the device, or of the host. On the cpu all memory is the host's.
-  std::size_t bytes(Category what, Space where) const;
-  std::size_t total_bytes(Space where) const;
+  std::size_t bytes(Category category, Space space) const;
+  std::size_t total_bytes(Space space) const;
   /// The one entry of a category.
-  const PlanEntry& entry(Category what) const { return entries[place_of(what)]; }
-  PlanEntry& entry(Category what) { return entries[place_of(what)]; }
+  const PlanEntry& entry(Category category) const { return entries[index_of(category)]; }
+  PlanEntry& entry(Category category) { return entries[index_of(category)]; }
   /// Makes the buffer at least this large.
-  void enlarge(Category what, std::size_t bytes) { entry(what).bytes = std::max(entry(what).bytes, bytes); }
+  void enlarge(Category category, std::size_t bytes) { entry(category).bytes = std::max(entry(category).bytes, bytes); }
   bool operator==(const MemoryPlan&) const = default;
 
  private:
-  std::size_t place_of(Category what) const;
+  std::size_t index_of(Category category) const;
 };
 
-/// Plans a training run: forward, backward, update. In two parts: plan_passes() depends on the rank's stage and its
-/// part of the tensors alone; plan_update() adds what also depends on which range of the optimizer's state the rank
+/// Plans a training run: forward, backward, update. In two parts: plan_passes() depends only on the rank's stage and
+/// its shards of the tensors; plan_update() adds what also depends on the range of the optimizer's state that the rank
 /// owns.
 MemoryPlan plan_passes(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape);
 void plan_update(MemoryPlan& plan, const GptConfig& config, const RunShape& shape);

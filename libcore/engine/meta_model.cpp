@@ -18,19 +18,21 @@ MetaModel::PassBytes MetaModel::measure(const std::vector<std::function<void(Ctx
   for (const auto& pass : passes) {
     slot.clear();
     scratch.clear();
-    Ctx ctx{stream, slot, scratch, groups, false};
+    Ctx ctx{.stream = stream, .slot = slot, .scratch = scratch, .groups = groups, .training = false};
     pass(ctx, stage.chunks.at(0));
   }
   return {slot.peak(), scratch.peak()};
 }
 
 SentBytes MetaModel::sent() const {
-  auto by = [](const Communicator& group) {
+  auto bytes_of = [](const Communicator& group) {
     const auto* meta = dynamic_cast<const MetaCommunicator*>(&group);
     return meta == nullptr ? 0 : meta->sent_bytes();
   };
-  return {by(groups.over(Axis::tensor)), by(groups.over(Axis::pipeline)), by(groups.over(kReplicaAxes)),
-          by(groups.tied())};
+  return {.tensor = bytes_of(groups.over(Axis::tensor)),
+          .pipeline = bytes_of(groups.over(Axis::pipeline)),
+          .data = bytes_of(groups.over(kReplicaAxes)),
+          .embedding = bytes_of(groups.tied())};
 }
 
 }  // namespace mtl

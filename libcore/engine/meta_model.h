@@ -1,5 +1,5 @@
-// A rank's part of a model on the meta device: operators on it check and count, and allocate nothing. All memory plans
-// are computed with it.
+// A rank's part of a model on the meta device, whose operators check and count but allocate nothing. Memory plans are
+// computed with it.
 #pragma once
 
 #include <functional>
@@ -22,13 +22,13 @@ struct StepCounts {
 };
 
 struct MetaModel {
-  Stream stream;         // operators count here,
-  ProcessGroups groups;  // communication here
+  Stream stream;         // counts operators
+  ProcessGroups groups;  // count communication
   Stage stage;
   ParamStore params;
   StepMemory step{Device::meta};
 
-  /// Without `states`, for evaluation, the model has no gradients.
+  /// Without `states`, as for evaluation, the parameters have no gradients.
   MetaModel(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape,
             std::optional<std::vector<StateSpec>> states);
 
@@ -41,7 +41,7 @@ struct MetaModel {
     return {stream.counters(), sent() - before};
   }
 
-  /// The peak bytes that passes use of their context's arenas. Each pass begins with empty arenas.
+  /// The peak bytes that passes over chunk 0 use of their context's arenas. Each pass begins with empty arenas.
   struct PassBytes {
     std::size_t slot = 0, scratch = 0;
   };

@@ -11,7 +11,7 @@ namespace mtl {
 
 namespace {
 
-/// The phase of a step that an action is in a profile.
+/// An action's phase in a profile.
 const char* phase_of(ActionKind kind) {
   switch (kind) {
     case ActionKind::forward:
@@ -43,7 +43,7 @@ BatchBuffers::BatchBuffers(Device device, const RunShape& shape, Space space)
       return out;
     };
     Batch& batch = batches_.emplace_back();
-    batch.samples = next(DType::i64, {shape.micro_batch});  // first: they are aligned
+    batch.samples = next(DType::i64, {shape.micro_batch});  // 8-byte elements first, for alignment
     batch.tokens = next(DType::i32, tokens);
     batch.positions = next(DType::i32, tokens);
     batch.labels = next(DType::i32, tokens);
@@ -96,7 +96,7 @@ Pipeline::Pipeline(Stage& stage, Stream& stream, const ProcessGroups& groups, St
           {.memory = Arena(stream.device(), cat("slot ", number), slot_memory_, number * slot_bytes, slot_bytes),
            .cache = stage.chunks[chunk].make_cache()});
     }
-    // An input is in use until its backward is done; a gradient until it has been sent on, behind the next backward.
+    // An input is in use until its backward is done; a gradient until it has been sent, during the next backward.
     inputs_.push_back(make_inbox(ActionKind::receive_forward, chunk, in_flight[chunk] + 1));
     gradients_.push_back(make_inbox(ActionKind::receive_backward, chunk, 2));
   }
@@ -125,7 +125,7 @@ void Pipeline::make_offloads(std::size_t range_bytes) {
   }
 }
 
-/// An inbox of no buffers when no message of this kind arrives.
+/// The inbox has no buffers if no message of this kind arrives.
 Pipeline::Inbox Pipeline::make_inbox(ActionKind kind, std::size_t chunk, std::size_t buffers) const {
   const bool is_used = std::any_of(schedule_.actions.begin(), schedule_.actions.end(), [&](const Action& action) {
     return action.kind == kind && action.chunk == static_cast<int>(chunk);
@@ -142,13 +142,20 @@ int Pipeline::inboxes() const {
 }
 
 Ctx Pipeline::context(Slot& slot, bool training) {
-  return {stream_, slot.memory, scratch_, groups_, training, params_, step_, slot.offload.get()};
+  return {.stream = stream_,
+          .slot = slot.memory,
+          .scratch = scratch_,
+          .groups = groups_,
+          .training = training,
+          .params = params_,
+          .step = step_,
+          .offload = slot.offload.get()};
 }
 
 /// Micro-batches of a chunk finish in the order in which they started, so they take its slots in turn.
 Pipeline::Slot& Pipeline::slot_of(const Action& action) {
-  const std::vector<std::size_t>& own = chunk_slots_[action.chunk];
-  return slots_[own[action.micro_batch % own.size()]];
+  const std::vector<std::size_t>& slots = chunk_slots_[action.chunk];
+  return slots_[slots[action.micro_batch % slots.size()]];
 }
 
 /// Waits until the slot's memory may be overwritten.
@@ -158,7 +165,7 @@ void Pipeline::finish_sends(Slot& slot) {
 }
 
 /// Empties a slot for the next micro-batch.
-void Pipeline::open(Slot& slot) {
+void Pipeline::clear_slot(Slot& slot) {
   finish_sends(slot);
   slot.memory.clear();
   slot.input = slot.output = slot.dout = slot.dinput = {};
@@ -176,8 +183,8 @@ Tensor Pipeline::buffer_of(const Ctx& ctx, const Action& action, const Batch& ba
   return message_memory_.tensor(chunk.hidden_dtype(), chunk.hidden_shape(ctx, batch), buffer * hidden_bytes_);
 }
 
-/// Starts a receive, unless it was started early.
-void Pipeline::post(const Ctx& ctx, const Action& action, const Batch& batch) {
+/// Starts a receive, unless start_next_receive() did.
+void Pipeline::start_receive(const Ctx& ctx, const Action& action, const Batch& batch) {
   Inbox& inbox = inbox_of(action);
   if (inbox.posted == action.micro_batch) return;
   Communicator& stages = groups_.over(Axis::pipeline);
@@ -186,28 +193,30 @@ void Pipeline::post(const Ctx& ctx, const Action& action, const Batch& batch) {
   inbox.posted = action.micro_batch;
 }
 
-/// Starts the first receive after actions[index], so that it proceeds while that action computes. Not when its buffer
-/// is still being sent from: to wait for the peer here could be to wait for ever.
-void Pipeline::post_next(const StepSchedule& schedule, std::size_t index, const Ctx& ctx, const BatchBuffers& buffers) {
+/// Starts the first receive after actions[index], so that it proceeds while that action computes. Does not if its
+/// buffer is still being sent: waiting for the peer here could deadlock.
+void Pipeline::start_next_receive(const StepSchedule& schedule, std::size_t index, const Ctx& ctx,
+                                  const BatchBuffers& buffers) {
   if (schedule.actions[index].kind > ActionKind::weight) return;  // it computes nothing
   auto next = std::find_if(schedule.actions.begin() + static_cast<std::ptrdiff_t>(index), schedule.actions.end(),
                            [](const Action& action) { return is_receive(action.kind); });
   if (next == schedule.actions.end()) return;
   Inbox& inbox = inbox_of(*next);
-  if (inbox.sends[next->micro_batch % inbox.sends.size()].done()) post(ctx, *next, buffers.batch(next->micro_batch));
+  if (inbox.sends[next->micro_batch % inbox.sends.size()].done())
+    start_receive(ctx, *next, buffers.batch(next->micro_batch));
 }
 
 Tensor Pipeline::receive(const Ctx& ctx, const Action& action, const Batch& batch) {
   Inbox& inbox = inbox_of(action);
   inbox.sends[action.micro_batch % inbox.sends.size()].wait(stream_);
-  post(ctx, action, batch);
+  start_receive(ctx, action, batch);
   inbox.receive.wait(stream_);
   return buffer_of(ctx, action, batch);
 }
 
-void Pipeline::send(Slot& slot, Tensor what, const Action& action) {
+void Pipeline::send(Slot& slot, Tensor tensor, const Action& action) {
   Communicator& stages = groups_.over(Axis::pipeline);
-  slot.sends.push_back(stages.send(stream_, what, peer_stage(action, stages.size(), stages.rank())));
+  slot.sends.push_back(stages.send(stream_, tensor, peer_stage(action, stages.size(), stages.rank())));
   Inbox& inbox = inbox_of(action);
   if (action.kind == ActionKind::send_backward && !inbox.sends.empty())
     inbox.sends[action.micro_batch % inbox.sends.size()] = slot.sends.back();
@@ -217,17 +226,17 @@ void Pipeline::send(Slot& slot, Tensor what, const Action& action) {
 void Pipeline::use_graphs(StepGraphs& graphs, GradSync& sync, const RunShape& shape) {
   graphs_ = &graphs;
   sync_ = &sync;
-  RunShape of_slots = shape;
-  of_slots.micro_batches = slots();
-  slot_batches_.emplace(stream_.device(), of_slots);
+  RunShape slot_shape = shape;
+  slot_shape.micro_batches = slots();
+  slot_batches_.emplace(stream_.device(), slot_shape);
 }
 
-void Pipeline::train(const BatchBuffers& buffers, OperationProgress* progress, const StepSchedule* of_step,
+void Pipeline::train(const BatchBuffers& buffers, OperationProgress* progress, const StepSchedule* step_schedule,
                      Tensor loss_sum) {
-  const StepSchedule& schedule = of_step == nullptr ? schedule_ : *of_step;
+  const StepSchedule& schedule = step_schedule == nullptr ? schedule_ : *step_schedule;
   int last = 0;
   for (const Action& action : schedule.actions) last = std::max(last, action.micro_batch);
-  begin();
+  clear_slots();
   for (std::size_t i = 0; i < schedule.actions.size(); ++i) {
     const Action& action = schedule.actions[i];
     Slot& slot = slot_of(action);
@@ -235,14 +244,14 @@ void Pipeline::train(const BatchBuffers& buffers, OperationProgress* progress, c
     Ctx ctx = context(slot, true);
     ctx.ends_gradients = schedule.ends_gradients[i];
     ctx.defers_weights = schedule.defers_weights;
-    post_next(schedule, i, ctx, buffers);
+    start_next_receive(schedule, i, ctx, buffers);
     if (graphs_ != nullptr) {
-      compute(action, action.micro_batch == last, ctx, buffers, loss_sum);
+      run_as_graph(action, action.micro_batch == last, ctx, buffers, loss_sum);
     } else {
       run(action, slot, ctx, buffers.batch(action.micro_batch), buffers.losses(action.micro_batch), loss_sum);
     }
   }
-  for (Slot& slot : slots_) open(slot);
+  for (Slot& slot : slots_) clear_slot(slot);
 }
 
 StepGraphs::Part Pipeline::part_of(const Action& action, bool is_last) {
@@ -259,8 +268,9 @@ StepGraphs::Part Pipeline::part_of(const Action& action, bool is_last) {
           .is_last = is_last};
 }
 
-/// An action as a part of the step's graphs: its micro-batch is always in the buffers of its slot.
-void Pipeline::compute(const Action& action, bool is_last, Ctx& ctx, const BatchBuffers& buffers, Tensor loss_sum) {
+/// Runs an action as a part of the step's graphs, with its micro-batch in the buffers of its slot.
+void Pipeline::run_as_graph(const Action& action, bool is_last, Ctx& ctx, const BatchBuffers& buffers,
+                            Tensor loss_sum) {
   Slot& slot = slot_of(action);
   const StepGraphs::Part part = part_of(action, is_last);
   if (action.kind == ActionKind::forward) slot_batches_->copy(stream_, part.slot, buffers, action.micro_batch);
@@ -269,21 +279,21 @@ void Pipeline::compute(const Action& action, bool is_last, Ctx& ctx, const Batch
   };
   const bool communicates = action.kind > ActionKind::weight;
   if (communicates || sync_->overlaps(part.is_first, part.is_last)) return body();
-  if (action.kind != ActionKind::weight) finish_sends(slot);  // a capture cannot wait for what began before it
+  if (action.kind != ActionKind::weight) finish_sends(slot);  // a capture cannot wait for work that began before it
   std::vector<std::size_t> reduced;
-  const auto whole = [&] {
+  const auto body_and_reductions = [&] {
     body();
     if (part.is_last) reduced = sync_->join_reductions();
   };
-  if (graphs_->run(stream_, part, whole)) {
-    part_outputs_[part] = {slot.output, slot.dinput, reduced};
+  if (graphs_->run(stream_, part, body_and_reductions)) {
+    part_outputs_[part] = {.output = slot.output, .dinput = slot.dinput, .reduced = reduced};
   } else {
-    replay(part, slot);
+    restore_outputs(part, slot);
   }
 }
 
-/// After a launch: what the captured action left on the host.
-void Pipeline::replay(const StepGraphs::Part& part, Slot& slot) {
+/// After a launch: restores the results on the host that the captured action had.
+void Pipeline::restore_outputs(const StepGraphs::Part& part, Slot& slot) {
   const PartOutputs& outputs = part_outputs_.at(part);
   const auto kind = static_cast<ActionKind>(part.action);
   if (kind == ActionKind::forward) slot.output = outputs.output;
@@ -294,9 +304,9 @@ void Pipeline::replay(const StepGraphs::Part& part, Slot& slot) {
   stage_.chunks[part.chunk].params([](Param& param, const ParamSpec&) { param.take_grad(); });
 }
 
-/// No message of an earlier step is on its way.
-void Pipeline::begin() {
-  for (Slot& slot : slots_) open(slot);
+/// Call when no message of an earlier step is in flight.
+void Pipeline::clear_slots() {
+  for (Slot& slot : slots_) clear_slot(slot);
   for (std::vector<Inbox>* inboxes : {&inputs_, &gradients_}) {
     for (Inbox& inbox : *inboxes) inbox.posted = -1;
   }
@@ -307,11 +317,11 @@ void Pipeline::run(const Action& action, Slot& slot, Ctx& ctx, const Batch& batc
   const ProfileRange range(stream_, ProfileKind::phase, phase_of(action.kind), action.micro_batch);
   switch (action.kind) {
     case ActionKind::receive_forward:
-      open(slot);
+      clear_slot(slot);
       slot.input = receive(ctx, action, batch);
       return;
     case ActionKind::forward:
-      if (chunk.range().first) open(slot);
+      if (chunk.range().first) clear_slot(slot);
       slot.output = chunk.forward(ctx, slot.input, batch, slot.cache);
       return;
     case ActionKind::send_forward:
@@ -320,7 +330,7 @@ void Pipeline::run(const Action& action, Slot& slot, Ctx& ctx, const Batch& batc
       slot.dout = receive(ctx, action, batch);
       return;
     case ActionKind::backward:
-      finish_sends(slot);  // backward releases the output on its way; its gradient is here, so this waits for nothing
+      finish_sends(slot);  // backward frees the output; its gradient has arrived, so this does not block
       slot.dinput = chunk.backward(ctx, slot.dout, losses, batch, slot.cache);
       if (chunk.range().last && loss_sum.exists())
         sum_losses(stream_, loss_sum, losses, batch.loss_weights, GradMode::accumulate);
@@ -333,14 +343,15 @@ void Pipeline::run(const Action& action, Slot& slot, Ctx& ctx, const Batch& batc
 }
 
 void Pipeline::evaluate(const Batch& batch, Tensor losses) {
-  require(stage_.chunks.size() == 1, "evaluation goes through one chunk a stage");
+  require(stage_.chunks.size() == 1, "evaluation needs one chunk per stage");
   const Chunk& chunk = stage_.chunks[0];
   Slot& slot = slots_[0];
   Ctx ctx = context(slot, false);
-  begin();
-  if (!chunk.range().first) slot.input = receive(ctx, {ActionKind::receive_forward, 0, 0}, batch);
+  clear_slots();
+  if (!chunk.range().first)
+    slot.input = receive(ctx, {.kind = ActionKind::receive_forward, .micro_batch = 0, .chunk = 0}, batch);
   slot.output = chunk.evaluate(ctx, slot.input, losses, batch, slot.cache);
-  if (!chunk.range().last) send(slot, slot.output, {ActionKind::send_forward, 0, 0});
+  if (!chunk.range().last) send(slot, slot.output, {.kind = ActionKind::send_forward, .micro_batch = 0, .chunk = 0});
 }
 
 int Pipeline::offloaded_layers() const {

@@ -1,4 +1,4 @@
-// Executes a schedule's actions on a stage: the heart of a training step.
+// Executes a schedule's actions on a stage: the forwards, backwards and messages of a training step.
 #pragma once
 
 #include <map>
@@ -23,9 +23,9 @@ class BatchBuffers {
   /// Bytes of one micro-batch.
   static std::size_t bytes(const RunShape& shape);
   const Batch& batch(int micro_batch) const { return batches_[micro_batch]; }
-  /// (B, T) f32, written by forward.
+  /// (B, T) f32, written by the backward of the last stage, and by evaluation.
   Tensor losses(int micro_batch) const { return losses_[micro_batch]; }
-  /// All of it from buffers in Space::host, as copy_from_pinned().
+  /// Copies all micro-batches from buffers in Space::host, as mtl::copy_from_pinned() does.
   void copy_from_pinned(Stream& stream, const BatchBuffers& host) const;
   /// Copies a micro-batch from other buffers on the same device.
   void copy(Stream& stream, int micro_batch, const BatchBuffers& from, int from_micro_batch) const;
@@ -41,32 +41,32 @@ class BatchBuffers {
 
 class Pipeline {
  public:
-  /// Allocates slots and scratch as planned. `schedule` is of the largest step; units lease their parameters from
-  /// `params`, if it is given; gradients carry the loss scale of `step`, which is where operators run. Everything
-  /// handed in must outlive it.
+  /// Allocates slots, messages and scratch as planned. `schedule` is of the largest step. Units lease their parameters
+  /// from `params`, if given. Gradients carry the loss scale of `step`, in the device's memory, if given. `stage`,
+  /// `stream`, `groups`, `params` and `step` must outlive this.
   Pipeline(Stage& stage, Stream& stream, const ProcessGroups& groups, StepSchedule schedule, const MemoryPlan& plan,
            ParamOwner* params = nullptr, const StepState* step = nullptr);
 
-  /// From now on train() computes by CUDA graphs, whose batches are in buffers of the slots, except for micro-batches
-  /// that sync.overlaps() names. Messages between stages are not part of the graphs. `sync` is what units lease their
-  /// parameters from; `shape` as in the plan; `graphs` and `sync` must outlive this.
+  /// From now on train() runs as CUDA graphs, whose batches are in buffers of the slots, except for micro-batches for
+  /// which sync.overlaps() is true. Messages between stages are not part of the graphs. `sync` is the constructor's
+  /// `params`; `shape` as in the plan; `graphs` and `sync` must outlive this.
   void use_graphs(StepGraphs& graphs, GradSync& sync, const RunShape& shape);
-  /// One training step over the micro-batches in `buffers`: gradients in the parameters' store, and on the last stage
-  /// losses of every token, whose weighted sum is added to `loss_sum`, (1) f64, if it is given. They are in `buffers`;
-  /// with graphs those of the last micro-batches alone are kept, elsewhere. `progress`, if any, gets the current
-  /// micro-batch, for messages. `schedule`, if any, is of a step of fewer micro-batches than the constructor's.
+  /// Computes the gradients of the micro-batches in `buffers`, into the parameters' store. The last stage also writes
+  /// the losses of all tokens to `buffers` (with graphs to buffers of the slots), and adds their weighted sum to
+  /// `loss_sum`, (1) f64, if given. `progress`, if any, receives the current micro-batch, for messages. `schedule`, if
+  /// any, replaces the constructor's for a step of fewer micro-batches.
   void train(const BatchBuffers& buffers, OperationProgress* progress = nullptr, const StepSchedule* schedule = nullptr,
              Tensor loss_sum = {});
-  /// Writes, on the last stage, the losses of all tokens of one micro-batch, without dropout. All stages call it.
+  /// Collective over the stages: the last writes the losses of all tokens of one micro-batch, without dropout.
   void evaluate(const Batch& batch, Tensor losses);
   Arena& scratch() { return scratch_; }
   int slots() const { return static_cast<int>(slots_.size()); }
   /// Number of buffers for messages from other stages.
   int inboxes() const;
-  /// The peak use so far; equals the plan's.
+  /// The peak use so far, in bytes; equals the plan's after a step.
   std::size_t slot_peak() const;
   std::size_t scratch_peak() const { return scratch_.peak(); }
-  /// Number of layers of all slots whose activations go to the host, and the most bytes that one has used so far.
+  /// The offloaded layers of all slots, and the most bytes that the activations of one have used so far.
   int offloaded_layers() const;
   std::size_t offloaded_peak() const;
 
@@ -76,36 +76,36 @@ class Pipeline {
     Arena memory;
     Chunk::Cache cache;
     std::unique_ptr<ActivationOffload> offload = {};  // null where no layer is offloaded
-    Tensor input = {}, output = {};                   // hidden states from the chunk before, for the one after
-    Tensor dout = {}, dinput = {};                    // and the gradients
-    std::vector<Work> sends = {};                     // of output and dinput: they stay until these are done
+    Tensor input = {}, output = {};                   // hidden states of the chunk before, and for the one after
+    Tensor dout = {}, dinput = {};                    // the gradients of output and input
+    std::vector<Work> sends = {};                     // of output and dinput, which must not change before
   };
 
-  /// Where a chunk's hidden states, or their gradients, arrive from another stage. Micro-batches take the buffers in
-  /// turn: while those that are in use stay, the next message can come in behind the computing.
+  /// The buffers in which a chunk receives hidden states, or their gradients, from another stage. Micro-batches take
+  /// them in turn: the next message arrives while the current one is in use.
   struct Inbox {
     int first = 0;                 // its first buffer in message_memory_
-    std::vector<Work> sends = {};  // by buffer: of the gradient that a received one has become
-    int posted = -1;               // the micro-batch whose receive was started last
-    Work receive = {};             // and that receive
+    std::vector<Work> sends = {};  // by buffer: backward turns a received gradient into one to send
+    int posted = -1;               // the micro-batch of the latest receive
+    Work receive = {};             // the latest receive
   };
 
   Slot& slot_of(const Action& action);
-  void compute(const Action& action, bool is_last, Ctx& ctx, const BatchBuffers& buffers, Tensor loss_sum);
+  void run_as_graph(const Action& action, bool is_last, Ctx& ctx, const BatchBuffers& buffers, Tensor loss_sum);
   StepGraphs::Part part_of(const Action& action, bool is_last);
-  void replay(const StepGraphs::Part& part, Slot& slot);
+  void restore_outputs(const StepGraphs::Part& part, Slot& slot);
   void run(const Action& action, Slot& slot, Ctx& ctx, const Batch& batch, Tensor losses, Tensor loss_sum);
-  void begin();
+  void clear_slots();
   void finish_sends(Slot& slot);
-  void open(Slot& slot);
+  void clear_slot(Slot& slot);
   void make_offloads(std::size_t range_bytes);
   Inbox make_inbox(ActionKind kind, std::size_t chunk, std::size_t buffers) const;
   Inbox& inbox_of(const Action& action);
   Tensor buffer_of(const Ctx& ctx, const Action& action, const Batch& batch);
-  void post(const Ctx& ctx, const Action& action, const Batch& batch);
-  void post_next(const StepSchedule& schedule, std::size_t index, const Ctx& ctx, const BatchBuffers& buffers);
+  void start_receive(const Ctx& ctx, const Action& action, const Batch& batch);
+  void start_next_receive(const StepSchedule& schedule, std::size_t index, const Ctx& ctx, const BatchBuffers& buffers);
   Tensor receive(const Ctx& ctx, const Action& action, const Batch& batch);
-  void send(Slot& slot, Tensor what, const Action& action);
+  void send(Slot& slot, Tensor tensor, const Action& action);
   Ctx context(Slot& slot, bool training);
 
   Stage& stage_;
@@ -114,10 +114,10 @@ class Pipeline {
   StepSchedule schedule_;
   ParamOwner* params_;
   const StepState* step_;
-  std::vector<std::vector<std::size_t>> chunk_slots_;  // which slots a chunk's micro-batches take in turn
+  std::vector<std::vector<std::size_t>> chunk_slots_;  // the slots that a chunk's micro-batches take in turn
   Buffer slot_memory_;                                 // one slot after another
   std::unique_ptr<Stream> copies_;                     // of offloaded layers
-  Buffer ring_memory_, offload_memory_;                // their ranges on the device, and their memory on the host
+  Buffer ring_memory_, offload_memory_;                // their ranges on the device, and on the host
   std::vector<Slot> slots_;
   std::size_t hidden_bytes_;
   Buffer message_memory_;                  // one inbox after another

@@ -14,17 +14,18 @@ namespace mtl {
 
 namespace {
 
-/// What plan_passes() depends on besides what all ranks have in common. Ranks that agree in it have equal plans; ranks
-/// that do not may have, too.
+/// The inputs of plan_passes() that differ between ranks: first stage, last stage, layers, micro-batches in flight,
+/// first tensor-parallel rank, unpadded rows of the token embedding. Ranks with equal keys have equal plans; others
+/// may, too.
 using PassKey = std::tuple<bool, bool, std::int64_t, int, bool, std::int64_t>;
-/// What plan_update() adds to that depends on the elements that a rank owns: the number that it counts in the
+/// The inputs of plan_update() that depend on the elements that a rank owns: the number that it counts in the
 /// gradient's norm, and the most of these in one parameter. All ranks own equally many.
 using OwnedKey = std::array<std::int64_t, 2>;
 
 class PassKeys {
  public:
   PassKeys(const GptConfig& config, const RunShape& shape)
-      : vocab_(config.vocab_size), part_(shape.padded_vocab / shape.layout.size(Axis::tensor)) {
+      : vocab_(config.vocab_size), vocab_rows_(shape.padded_vocab / shape.layout.size(Axis::tensor)) {
     auto layers = split_layers(shape.layout, config.num_layers);
     for (int stage = 0; stage < shape.layout.stages(); ++stage) {
       layers_.push_back(layers[stage][0].count);
@@ -35,23 +36,23 @@ class PassKeys {
   PassKey of(const Layout& layout) const {
     std::size_t stage = layout.stage();
     std::int64_t tensor = layout.coordinate(Axis::tensor);
-    // The last tensor-parallel ranks may have fewer rows of the table that are not padding; the first counts in the
-    // gradient's norm what all of them have.
-    std::int64_t rows = std::clamp<std::int64_t>(vocab_ - tensor * part_, 0, part_);
+    // The last tensor-parallel ranks may hold fewer unpadded rows of the token embedding; only the first counts in the
+    // gradient's norm the parameters that all of them hold.
+    std::int64_t rows = std::clamp<std::int64_t>(vocab_ - tensor * vocab_rows_, 0, vocab_rows_);
     return {stage == 0, stage + 1 == layers_.size(), layers_[stage], in_flight_[stage], tensor == 0, rows};
   }
 
  private:
-  std::int64_t vocab_, part_;
+  std::int64_t vocab_, vocab_rows_;
   std::vector<std::int64_t> layers_;  // by stage
   std::vector<int> in_flight_;
 };
 
-/// Ranks of one PassKey: the plan of their passes, and the part of the model that they have.
+/// Ranks of one PassKey: the plan of their passes, and their part of the model.
 struct Passes {
   MemoryPlan plan;
   MetaModel model;
-  std::map<OwnedKey, std::size_t> plans;  // places in the result
+  std::map<OwnedKey, std::size_t> plans;  // indices in the result
 
   Passes(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape)
       : plan(plan_passes(config, dropout, shape)), model(config, dropout, shape, AdamW::states(shape.precision)) {}
@@ -126,11 +127,11 @@ std::vector<MemoryPart> parts_of(BytesOf bytes_of, std::size_t total) {
 }  // namespace
 
 std::vector<MemoryPart> memory_parts(const MemoryPlan& plan) {
-  return parts_of([&](Category what) { return plan.bytes(what); }, plan.total_bytes());
+  return parts_of([&](Category category) { return plan.bytes(category); }, plan.total_bytes());
 }
 
-std::vector<MemoryPart> memory_parts(const MemoryPlan& plan, Space where) {
-  return parts_of([&](Category what) { return plan.bytes(what, where); }, plan.total_bytes(where));
+std::vector<MemoryPart> memory_parts(const MemoryPlan& plan, Space space) {
+  return parts_of([&](Category category) { return plan.bytes(category, space); }, plan.total_bytes(space));
 }
 
 }  // namespace mtl

@@ -15,10 +15,10 @@ struct RankPlan {
 };
 
 /// The plans of a training run for all ranks of shape.layout.grid, in the order of their first ranks;
-/// shape.layout.rank does not count. Throws Error(usage) when the layers cannot be split over the stages.
+/// shape.layout.rank is ignored. Throws Error(usage) if the layers cannot be split over the stages.
 std::vector<RankPlan> plan_ranks(const GptConfig& config, const DropoutOptions& dropout, RunShape shape);
 
-/// The plan of the ranks that need most memory: of the GPU where they compute on one.
+/// The plan of the ranks that need the most memory: of the GPU if they compute on one, else of the host.
 const RankPlan& largest_plan(const std::vector<RankPlan>& plans);
 
 /// A category of memory.
@@ -27,9 +27,9 @@ struct MemoryPart {
   const char* heading;  // in tables and figures
   std::size_t bytes;
 };
-/// The categories of a rank; the last is the total. Main weights and the snapshot are listed where they exist.
+/// The categories of a rank; the last is the total. Main weights and the snapshot are listed if they exist.
 std::vector<MemoryPart> memory_parts(const MemoryPlan& plan);
 /// The categories of a rank in the memory of the device, or of the host.
-std::vector<MemoryPart> memory_parts(const MemoryPlan& plan, Space where);
+std::vector<MemoryPart> memory_parts(const MemoryPlan& plan, Space space);
 
 }  // namespace mtl

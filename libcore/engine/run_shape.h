@@ -1,4 +1,4 @@
-// The sizes of a run besides the model's, and the traffic of a rank.
+// The sizes of a run that are not the model's, and the traffic of a rank.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct RunShape {
   int threads = 1;         // work areas are per thread
   int batch_sets = 1;      // sets of a step's batches in memory at a time
   bool graphs = false;     // steps run as CUDA graphs
-  Layout layout;           // and rank
+  Layout layout;           // of this rank
   Device device = Device::cpu;
   Precision precision = {};
 };
@@ -28,7 +28,10 @@ struct SentBytes {
   double tensor = 0, pipeline = 0, data = 0, embedding = 0;
 
   SentBytes operator-(const SentBytes& other) const {
-    return {tensor - other.tensor, pipeline - other.pipeline, data - other.data, embedding - other.embedding};
+    return {.tensor = tensor - other.tensor,
+            .pipeline = pipeline - other.pipeline,
+            .data = data - other.data,
+            .embedding = embedding - other.embedding};
   }
   bool operator==(const SentBytes&) const = default;
 };

@@ -15,8 +15,10 @@ Stage make_stage(const GptConfig& config, const DropoutOptions& dropout, const L
   TpRegion region{layout.sequence_parallel && layout.size(Axis::tensor) > 1};
   const std::vector<LayerRange> own = split_layers(layout, config.num_layers)[layout.stage()];
   for (std::size_t c = 0; c < own.size(); ++c) {
-    ChunkRange range{own[c].first, own[c].count, layout.stage() == 0 && c == 0,
-                     layout.stage() == layout.stages() - 1 && c + 1 == own.size()};
+    ChunkRange range{.first_layer = own[c].first,
+                     .num_layers = own[c].count,
+                     .first = layout.stage() == 0 && c == 0,
+                     .last = layout.stage() == layout.stages() - 1 && c + 1 == own.size()};
     stage.chunks.emplace_back(config, dropout, region, range, padded_vocab_size, layout.recompute, residual,
                               layout.offloaded_layers);
   }

@@ -1,13 +1,13 @@
-// The parts of a step as CUDA graphs: the forward and the backward of a micro-batch, and the update. The host gives a
-// part to the device with one call.
+// The parts of a step as CUDA graphs: the forward and the backward of a micro-batch, and the update. The host launches
+// a part with one call.
 //
-// The first step runs plainly: libraries start, products are measured, and what is kept from call to call is made. The
-// second step captures every part where it first occurs, and launches it; later steps launch. A part is identified by
-// what the host decides: the action, its chunk and slot, whether its micro-batch is the first, which writes gradients,
-// or the last, which ends them. What else changes from step to step is on the device, in the StepState and in the batch
-// of the slot. The forward and the backward of a micro-batch differ in the action alone, so that both are captured or
-// none: a backward that the host executes finds what its forward left in the slot. A step of another number of
-// micro-batches begins anew. A profiled step runs plainly.
+// The first step runs without graphs: libraries start, products are measured, and objects that persist are made. The
+// second step captures every part where it first occurs, and launches it; later steps only launch. A part is identified
+// by what the host decides: the action, its chunk and slot, whether its micro-batch is the first, which writes
+// gradients, or the last, which ends them. All other changes from step to step are on the device, in the StepState and
+// in the batch of the slot. The forward and the backward of a micro-batch differ only in the action, so that both are
+// captured or neither: a backward that the host executes finds what its forward left in the slot. A step with another
+// number of micro-batches starts over. A profiled step runs without graphs.
 //
 // Launched parts count (Stream::counters()) as they did when they were captured.
 #pragma once
@@ -32,7 +32,7 @@ class StepGraphs {
 
   /// Call before the parts of a step.
   void begin_step(int micro_batches);
-  /// Runs a part, whose commands `body` gives to the stream. Returns true if it called `body`, false if it only
+  /// Runs a part, whose commands `body` enqueues on the stream. Returns true if it called `body`, false if it only
   /// launched a graph.
   bool run(Stream& stream, const Part& part, const std::function<void()>& body);
 
@@ -42,7 +42,7 @@ class StepGraphs {
     Counters work;
   };
   int micro_batches_ = 0;
-  std::int64_t steps_ = 0;  // of so many micro-batches in a row, this one too
+  std::int64_t steps_ = 0;  // in a row of micro_batches_, this one included
   std::map<Part, Captured> parts_;
 };
 

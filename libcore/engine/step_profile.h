@@ -12,11 +12,11 @@ namespace mtl {
 
 struct StepProfile {
   Profile profile{Device::meta};
-  /// How often a step has each entry: later micro-batches are equal, and the second represents them.
+  /// By entry: how many entries of a step it represents. The second micro-batch represents all later ones.
   std::vector<double> weights;
 };
 
-/// Forward and backward of all micro-batches, and the update.
+/// Profiles forward and backward of all micro-batches, and the update.
 StepProfile profile_on_meta(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape);
 
 }  // namespace mtl

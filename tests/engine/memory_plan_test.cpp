@@ -29,7 +29,7 @@ RunShape shape_of(int tensor, int stages, int data) {
 
 int count(const MemoryPlan& plan, Category what) {
   return static_cast<int>(std::count_if(plan.entries.begin(), plan.entries.end(),
-                                        [&](const PlanEntry& entry) { return entry.what == what; }));
+                                        [&](const PlanEntry& entry) { return entry.category == what; }));
 }
 
 }  // namespace
@@ -58,7 +58,7 @@ TEST_CASE("a plan lists each buffer once, in its category and space") {
       CHECK((plan.bytes(Category::messages) > 0) == (stages > 1));
       for (const PlanEntry& entry : plan.entries) {
         sum += entry.bytes * static_cast<std::size_t>(entry.count);
-        CHECK((entry.where == Space::host) == (entry.what == Category::staging));
+        CHECK((entry.space == Space::host) == (entry.category == Category::staging));
       }
       CHECK(sum == plan.total_bytes());
       CHECK(sum > 0);
