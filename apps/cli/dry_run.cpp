@@ -26,7 +26,7 @@ std::string line(const char* what, const std::string& value) { return format("  
 
 /// Number of ranks that a role is sharded over.
 std::int64_t ranks_of(const PrecisionRole& role, const TrainOptions& options) {
-  return role.is_shared_out && options.parallel.distributed_optimizer ? options.parallel.data() : 1;
+  return role.is_sharded && options.parallel.distributed_optimizer ? options.parallel.data() : 1;
 }
 
 double bytes_of_rank(const std::vector<PrecisionRole>& roles, const TrainOptions& options) {

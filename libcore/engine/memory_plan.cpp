@@ -73,7 +73,7 @@ std::size_t snapshot_bytes(const ParamStore& params) {
   std::size_t largest = 0;
   for (std::size_t row = 0; row < params.table().size(); ++row) {
     const Storage& storage = params.table()[row];
-    if (storage.role == Role::gradients || storage.place == Space::host) continue;
+    if (storage.role == Role::gradients || storage.space == Space::host) continue;
     for (int param = 0; param < params.size(); ++param) largest = std::max(largest, params.held(param, row).bytes());
   }
   return largest;
@@ -83,7 +83,7 @@ MemoryPlan finish(const MetaModel& model, const Pipeline& pipeline, const RunSha
   MemoryPlan plan;
   for (std::size_t row = 0; row < model.params.table().size(); ++row) {
     const Storage& storage = model.params.table()[row];
-    plan.entries.push_back({category_of(storage.role), storage.place, model.params.bytes(row)});
+    plan.entries.push_back({category_of(storage.role), storage.space, model.params.bytes(row)});
   }
   plan.entries.push_back({Category::slots, Space::device, pipeline.slot_peak(), pipeline.slots()});
   if (const int layers = pipeline.offloaded_layers(); layers > 0) {

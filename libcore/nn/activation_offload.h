@@ -1,14 +1,14 @@
 // Activations of a chunk's first layers wait for their backward in pinned memory of the host.
 //
-// The activations of a layer are one range, so that each way is one copy. The layers share a ring of two ranges: while
-// a layer computes in one, the other is copied, on a stream for copies. The last two layers in the ring need no copy:
-// backward finds them there. With N offloaded layers the ring has N + 2 participants; participant p uses range p % 2:
+// The activations of a layer are one range, so that each direction is one copy. The layers share a ring of two ranges:
+// while a layer computes in one, the other is copied, on a stream for copies. The last two layers in the ring need no
+// copy: backward finds them there. With N offloaded layers, N + 2 layers use the ring, layer p the range p % 2:
 //
 //   forward p:   waits until p - 2 is on the host; computes; p goes to the host (p < N)
 //   backward p:  waits until p is back (p < N); computes; p - 2 comes back
 //
-// A micro-batch in flight takes N ranges less of the device's memory. Results are the same, bit for bit: layers find
-// their tensors at the addresses where forward made them. Every wait is for a copy of the same pass, so that a pass can
+// A micro-batch in flight takes N ranges less of the device's memory. Results are bit-identical: layers find their
+// tensors at the addresses where forward made them. Every wait is for a copy of the same pass, so that a pass can
 // be captured as a graph.
 #pragma once
 
@@ -33,12 +33,13 @@ class ActivationOffload {
   /// each; the ranges are in `ring`. `copies` and both buffers must outlive it.
   ActivationOffload(Stream& copies, int layers, std::size_t range_bytes, Part ring, Part host);
 
-  /// Before the forward of participant p. Returns the arena for what its backward needs.
+  /// Call before and after the forward of layer p. Returns the arena for what its backward needs.
   Arena& begin_forward(Stream& compute, int p);
   void end_forward(Stream& compute, int p);
-  /// Before and after its backward.
+  /// Call before and after its backward.
   void begin_backward(Stream& compute, int p);
   void end_backward(Stream& compute, int p);
+  /// The number N of offloaded layers.
   int layers() const { return static_cast<int>(offloaded_.size()); }
   /// The most bytes that a layer has used so far; on meta this gives the plan's range_bytes.
   std::size_t range_peak() const;

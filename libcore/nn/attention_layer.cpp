@@ -96,7 +96,7 @@ void AttentionLayer::normalize(Ctx& ctx, Cache& cache) const {
   head_norm_forward(ctx.stream, to.k, cache.k_rstd, from.k, k_norm.value, norm_eps);
 }
 
-/// Turns the gradient of attention's input into the gradient of the output of `qkv`, in place.
+/// Turns the gradient of attention's input into the gradient of the projection's output, in place.
 void AttentionLayer::prepare_backward(Ctx& ctx, Tensor dqkv, const Batch& batch, const Cache& cache) const {
   if (is_rotary) rotary_backward(ctx.stream, {dqkv, 0, dqkv.size(3) - 1}, batch.rotary, interleaved);
   if (!qk_norm) return;
@@ -152,12 +152,13 @@ Tensor AttentionLayer::backward(Ctx& ctx, Tensor dy, const Batch& batch, const C
   }
   std::int64_t rows = full_dy.size(0), width = qkv.value.numel() / hidden;
   Tensor attended = kept.view({rows, out.value.size(1)});
-  Tensor dattended = ctx.scratch.like(kept);
+  Tensor dattended = ctx.scratch.like(kept);  // dattended = dy W_out
   gemm(ctx.stream, ctx.scratch, dattended.view(attended.shape()), {full_dy}, {out.value});
   ctx.weight_grads->push(out, full_dy, attended);
   Tensor dqkv = ctx.slot.like(cache.qkv);
   attention_backward(ctx.stream, ctx.scratch, unpack_qkv(dqkv), dattended, kept, logsumexp, in);
   prepare_backward(ctx, dqkv, batch, cache);
+  // dx = dqkv W_qkv
   Tensor dpacked = dqkv.view({rows, width}), partial = region.partial_of(ctx, dx);
   gemm(ctx.stream, ctx.scratch, partial, {dpacked}, {qkv.value.view({width, hidden})});
   Pending sum = region.enter_backward(ctx, dx, partial);

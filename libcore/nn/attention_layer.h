@@ -29,11 +29,11 @@ struct AttentionLayer {
     Tensor x;          // (n, C), the layer's input
     Tensor projected;  // (B, T, G/tp, R+2, D), output of the linear layer `qkv`
     Tensor qkv;        // queries and keys after norm and rotation; v only without qk_norm
-    Tensor q_rstd;     // (B, T, G/tp, R) and, of the keys, (B, T, G/tp, 1)
-    Tensor k_rstd;
-    Tensor attended;  // (B, T, H/tp, D), and (B, H/tp, T); not kept when backward recomputes them
-    Tensor logsumexp;
-    KvCache past;  // decoding: keys and values of the preceding positions; absent otherwise
+    Tensor q_rstd;     // (B, T, G/tp, R) fp32; only with qk_norm
+    Tensor k_rstd;     // (B, T, G/tp, 1) fp32; only with qk_norm
+    Tensor attended;   // (B, T, H/tp, D); not kept if backward recomputes it
+    Tensor logsumexp;  // (B, H/tp, T) fp32; likewise
+    KvCache past;      // decoding: keys and values of the preceding positions; absent otherwise
   };
 
   AttentionLayer() = default;

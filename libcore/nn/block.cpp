@@ -50,6 +50,7 @@ void Block::backward(Ctx& ctx, Tensor dx, const Batch& batch, const Cache& cache
     residual_backward(ctx.stream, ctx.scratch, dbranch, bias.take_grad(), dx, dropout_in(ctx, dropout), rows);
     return dbranch;
   };
+  // dx already holds the skip connection's gradient; the norms add theirs.
   const Grad total{dx, GradMode::accumulate};
   Tensor dmlp = branch_gradient(mlp.down_bias, mlp_dropout), dattention;
   if (parallel_residual) dattention = branch_gradient(attention.out_bias, attention_dropout);

@@ -22,10 +22,11 @@ Chunk::Chunk(const GptConfig& config, const DropoutOptions& dropout, TpRegion ar
   if (range.first) units_.emplace_back(EmbeddingLayer(config, dropout, around, padded_vocab_size));
   for (std::size_t u = 0; u < units_.size(); ++u) spans_.push_back({u, u + 1});
   if (offloaded_layers > 0) {
-    const std::int64_t most = range.num_layers - kResidentLayers;
-    offloaded_ = std::min(offloaded_layers, most);
-    if (most < 1 || (offloaded_layers != kAllLayers && offloaded_layers > most))
-      fail(Exit::usage, "a stage of ", range.num_layers, " layers can offload ", std::max<std::int64_t>(0, most));
+    const std::int64_t max_offloaded = range.num_layers - kResidentLayers;
+    offloaded_ = std::min(offloaded_layers, max_offloaded);
+    if (max_offloaded < 1 || (offloaded_layers != kAllLayers && offloaded_layers > max_offloaded))
+      fail(Exit::usage, "a chunk of ", range.num_layers, " layers can offload at most ",
+           std::max<std::int64_t>(0, max_offloaded));
   }
   for (const LayerGroup& group : recompute_groups(recompute, range.num_layers)) {
     const std::size_t begin = units_.size();
@@ -59,7 +60,7 @@ void Chunk::params(const ParamVisitor& visit) {
     std::get<Head>(units_.back()).output.table = std::get<EmbeddingLayer>(units_.front()).tokens;
 }
 
-/// Whether the head uses the table of this chunk's embedding.
+/// True if the head uses the token embedding of this chunk.
 bool Chunk::shares_table() const { return range_.first && range_.last && std::get<Head>(units_.back()).shares_table(); }
 
 Chunk::Cache Chunk::make_cache() const { return make_cache({}); }
@@ -93,8 +94,8 @@ Batch Chunk::with_angles(Ctx& ctx, Batch batch, Cache& cache) const {
 }
 
 /// Runs the units of a span; the last writes `result` if it is given: the losses, if that unit is the head. In training
-/// every other result and every cache stays in the slot; otherwise results take turns in two buffers, and caches go at
-/// once.
+/// every other result and every cache stays in the slot; otherwise two buffers hold the results in turn, and each cache
+/// is released at once.
 Tensor Chunk::run_units(Ctx& ctx, Tensor x, Tensor result, const Batch& batch, Cache& cache, Span span) const {
   Tensor spare;
   for (std::size_t u = span.begin; u < span.end; ++u) {
@@ -121,15 +122,15 @@ Tensor Chunk::forward(Ctx& ctx, Tensor input, const Batch& given, Cache& cache) 
     if (span.is_recomputed) cache.units[span.begin].input = x;
     const bool is_offloaded = span.offloaded >= 0;
     Tensor y = span.is_recomputed || is_offloaded ? make_hidden(ctx, batch) : Tensor();
-    const std::size_t behind_y = ctx.slot.used();
+    const std::size_t after_y = ctx.slot.used();
     if (is_offloaded) {
-      Ctx apart = ctx.with_slot(ctx.offload->begin_forward(ctx.stream, span.offloaded));
-      x = run_units(apart, x, y, batch, cache, span);
+      Ctx offload_ctx = ctx.with_slot(ctx.offload->begin_forward(ctx.stream, span.offloaded));
+      x = run_units(offload_ctx, x, y, batch, cache, span);
       ctx.offload->end_forward(ctx.stream, span.offloaded);
     } else {
       x = run_units(ctx, x, y, batch, cache, span);
     }
-    if (span.is_recomputed) ctx.slot.release_to(behind_y);
+    if (span.is_recomputed) ctx.slot.release_to(after_y);
     cache.units[span.last()].slot_end = ctx.slot.used();
   }
   return x;
@@ -170,7 +171,7 @@ void Chunk::backward_unit(Ctx& ctx, Tensor dx, Tensor losses, const Batch& batch
 Tensor Chunk::backward(Ctx& ctx, Tensor dout, Tensor losses, const Batch& given, Cache& cache) const {
   Batch batch = given;
   batch.rotary = cache.rotary;
-  require(offloaded_ == 0 || !ctx.defers_weights, "offloaded activations are gone when weight gradients wait");
+  require(offloaded_ == 0 || !ctx.defers_weights, "deferred weight gradients cannot use offloaded activations");
   Tensor dx = range_.last ? cache.dx : dout;
   for (auto span = spans_.rbegin(); span != spans_.rend(); ++span) {
     if (!ctx.defers_weights) ctx.slot.release_to(cache.units[span->last()].slot_end);

@@ -66,15 +66,16 @@ class Chunk {
   /// Shape (n, C) of a micro-batch's hidden states.
   Shape hidden_shape(const Ctx& ctx, const Batch& batch) const;
   DType hidden_dtype() const { return residual_; }
-  /// Memory for them in the slot.
+  /// Allocates hidden states in the slot.
   Tensor make_hidden(Ctx& ctx, const Batch& batch) const;
 
   /// Training. `input` is the previous chunk's output and must stay until backward; the first chunk takes none. Returns
   /// the input of the next chunk; the last chunk returns no tensor.
   Tensor forward(Ctx& ctx, Tensor input, const Batch& batch, Cache& cache) const;
-  /// Adds to every parameter's gradient. Overwrites `dout`, which the next chunk returned, with the gradient of the
-  /// input and returns it; the first chunk returns no tensor. The last chunk takes no dout and writes the losses (B, T)
-  /// of all tokens. With ctx.defers_weights, weights() computes the weight gradients of the linear layers.
+  /// Writes every parameter's gradient, or adds to it (Param::take_grad()). Overwrites `dout`, which the next chunk
+  /// returned, with the gradient of the input and returns it; the first chunk returns no tensor. The last chunk takes
+  /// no dout and writes the losses (B, T) of all tokens. With ctx.defers_weights, weights() computes the weight
+  /// gradients of the linear layers.
   Tensor backward(Ctx& ctx, Tensor dout, Tensor losses, const Batch& batch, Cache& cache) const;
   /// Computes the weight gradients that backward deferred, in its order.
   void weights(Ctx& ctx, Cache& cache) const;
@@ -98,7 +99,7 @@ class Chunk {
   struct Span {
     std::size_t begin, end;
     bool is_recomputed = false;
-    int offloaded = -1;  // its place in the ring of ActivationOffload, or -1
+    int offloaded = -1;  // its number in ActivationOffload's ring, or -1
 
     std::size_t last() const { return end - 1; }
   };

@@ -21,8 +21,8 @@ class WeightGradQueue {
   void push(const Param& weight, Tensor dy, Tensor x, const Param& bias = {}) {
     items_.push_back({weight, bias, dy, x});
   }
+  /// Computes the queued gradients in order, and empties the queue.
   void flush(Stream& stream, Arena& scratch);
-  bool empty() const { return items_.empty(); }
 
  private:
   struct Item {
@@ -45,10 +45,19 @@ struct Ctx {
   bool defers_weights = false;              // the schedule computes weight gradients in a separate action
   WeightGradQueue* weight_grads = nullptr;  // in backward: the queue of the current unit
 
-  /// The same with `other` as the slot.
+  /// This context with `other` as the slot.
   Ctx with_slot(Arena& other) const {
-    return {stream, other,   scratch,        groups,         training,    params,
-            step,   offload, ends_gradients, defers_weights, weight_grads};
+    return {.stream = stream,
+            .slot = other,
+            .scratch = scratch,
+            .groups = groups,
+            .training = training,
+            .params = params,
+            .step = step,
+            .offload = offload,
+            .ends_gradients = ends_gradients,
+            .defers_weights = defers_weights,
+            .weight_grads = weight_grads};
   }
 };
 

@@ -6,7 +6,7 @@
 
 namespace mtl {
 
-/// Dropout of the run: probabilities and seed. Sites are numbered by the layer's global number.
+/// Dropout of the run.
 struct DropoutOptions {
   float hidden = 0;
   float attention = 0;

@@ -11,10 +11,10 @@
 
 namespace mtl {
 
-/// The token embedding. If it is tied, the first and the last chunk describe it alike.
+/// The token embedding; with tied embeddings the first and the last chunk both use this spec.
 ParamSpec token_table_spec(const GptConfig& config, std::int64_t padded_vocab_size);
 
-/// The output layer's own table, in a model without tied embeddings.
+/// The output layer's own weights, in a model without tied embeddings.
 ParamSpec output_table_spec(const GptConfig& config, std::int64_t padded_vocab_size);
 
 struct EmbeddingLayer {
@@ -24,7 +24,7 @@ struct EmbeddingLayer {
   TpRegion region;
   Dropout dropout;
   Param tokens;          // (padded vocabulary / tp, C)
-  Param position_table;  // (P, C), or left out
+  Param position_table;  // (P, C); absent with rotary positions
 
   struct Cache {};
 
@@ -34,7 +34,7 @@ struct EmbeddingLayer {
   void params(const ParamVisitor& visit);
   /// Writes y (n, C): n of the N = B T rows are outside the tensor-parallel region. Takes no x.
   void forward(Ctx& ctx, Tensor x, Tensor y, const Batch& batch, Cache& cache) const;
-  /// Overwrites dx (n, C), the gradient of y.
+  /// Writes the gradients of both tables. Overwrites dx (n, C), the gradient of y.
   void backward(Ctx& ctx, Tensor dx, const Batch& batch, const Cache& cache) const;
 };
 

@@ -20,7 +20,7 @@ struct RotaryOptions {
   enum class Scaling { none, linear, llama3 };
 
   double base = 10000;
-  double percent = 1;        // of each head's elements; the others pass unchanged
+  double percent = 1;        // fraction of each head's elements; the others pass unchanged
   bool interleaved = false;  // pair i is elements (2i, 2i + 1); otherwise (i, i + dims / 2)
   Scaling scaling = Scaling::none;
   // linear: every frequency / factor. llama3: those whose wavelength exceeds original_positions / low_freq_factor, and
@@ -39,7 +39,7 @@ struct LinearBias {
 };
 
 struct GptConfig {
-  std::int64_t vocab_size = 0;        // V: true size; rows beyond it in memory are padding and never take part
+  std::int64_t vocab_size = 0;        // V: true size; rows beyond it in memory are padding, and unused
   std::int64_t num_layers = 0;        // L
   std::int64_t hidden_size = 0;       // C
   std::int64_t num_heads = 0;         // H
@@ -64,7 +64,7 @@ struct GptConfig {
 
   bool operator==(const GptConfig&) const = default;
 
-  /// Fills what follows from the rest when it is 0: query groups, head_dim, ffn_hidden_size.
+  /// Sets sizes that are 0 to GPT-2's: num_query_groups = H, head_dim = C / H if H divides C, ffn_hidden_size = 4 C.
   void complete();
   /// Errors and unsupported settings, one message each; empty if the model can be built.
   std::vector<std::string> problems() const;

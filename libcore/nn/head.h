@@ -23,7 +23,7 @@ struct Head {
   /// Evaluation: writes the losses (B, T) of all tokens of x (n, C). Training only keeps x: backward computes the
   /// logits once, for losses and gradients together.
   void forward(Ctx& ctx, Tensor x, Tensor losses, const Batch& batch, Cache& cache) const;
-  /// Writes the losses, and dx (n, C) of sum(losses * batch.loss_weights).
+  /// Writes the losses, and dx (n, C), the gradient of sum(losses * batch.loss_weights).
   void backward(Ctx& ctx, Tensor dx, Tensor losses, const Batch& batch, const Cache& cache) const;
   /// Writes logits (B T, V) of every position of x, or (B, V) of the last position of each sequence, by the shape of
   /// `out`.

@@ -15,7 +15,7 @@ namespace {
 // Every product below is rounded before it is added: CMakeLists.txt compiles this file without contraction into fused
 // multiply-adds, which would differ between machines.
 
-/// term(first), term(first + 2), ... as a table: divisions are slow, and these are always the same.
+/// term(first), term(first + 2), ... computed at compile time, because divisions are slow.
 template <std::size_t N, class Term>
 constexpr std::array<double, N> table(int first, Term term) {
   std::array<double, N> out{};
@@ -75,7 +75,7 @@ namespace {
 
 /// Consecutive elements of the whole tensor, beginning with number `first`, that are contiguous in a slice.
 struct Run {
-  std::int64_t at, first, count;
+  std::int64_t offset, first, count;  // offset in the slice
 };
 
 std::vector<Run> runs_of(const Slice& slice, const ParamSpec& spec) {
@@ -83,12 +83,14 @@ std::vector<Run> runs_of(const Slice& slice, const ParamSpec& spec) {
   std::vector<Run> out;
   for_each_overlap(slice, whole_slice(spec.shape), [&](const Overlap& overlap) {
     for (std::int64_t done = 0; done < overlap.count; done += kLongest)
-      out.push_back({overlap.in_a + done, overlap.in_b + done, std::min(kLongest, overlap.count - done)});
+      out.push_back({.offset = overlap.in_a + done,
+                     .first = overlap.in_b + done,
+                     .count = std::min(kLongest, overlap.count - done)});
   });
   return out;
 }
 
-/// T stores the elements of `out`, L those that are loaded.
+/// T is the type of `out`; L is Precision::load, to which numbers are rounded first.
 template <class T, class L>
 void draw_normals(T* out, const Slice& slice, const ParamSpec& spec, std::uint64_t seed) {
   const auto stored = [](double drawn) { return narrow<T>(widen(narrow<L>(static_cast<float>(drawn)))); };
@@ -97,7 +99,7 @@ void draw_normals(T* out, const Slice& slice, const ParamSpec& spec, std::uint64
 #pragma omp parallel for schedule(static)
   for (std::size_t r = 0; r < runs.size(); ++r) {
     std::int64_t first = runs[r].first, end = first + runs[r].count;
-    T* to = out + runs[r].at - first;  // element e of the whole tensor is to[e]
+    T* to = out + runs[r].offset - first;  // element e of the whole tensor is to[e]
     for (std::int64_t pair = first / 2; 2 * pair < end; ++pair) {
       NormalPair drawn = normal_pair(seed, site, static_cast<std::uint64_t>(pair));
       if (2 * pair >= first) to[2 * pair] = stored(drawn.first * spec.init_std);

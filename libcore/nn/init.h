@@ -1,7 +1,7 @@
 // Initial weights. They depend only on the seed and the parameter's name, so every layout starts from the same bits.
 //
-// Normals by Box and Muller from Philox, counter = (element / 2) with the key (seed, hash of the name), in fp64 with a
-// logarithm and cosine of our own, because those of libm differ in the last bit between versions.
+// Normals by Box and Muller from Philox, counter = (element / 2) with the key (seed, hash of the name), in fp64 with
+// our own logarithm and cosine, because those of libm differ in the last bit between versions.
 #pragma once
 
 #include "layout/slice.h"
@@ -14,7 +14,7 @@ namespace mtl {
 void initialize_param(Tensor value, const Slice& slice, const ParamSpec& spec, std::uint64_t seed,
                       DType load = DType::f32);
 
-/// Two independent standard normals; a test checks the generator itself.
+/// Two independent standard normals; declared here for tests.
 struct NormalPair {
   double first, second;
 };

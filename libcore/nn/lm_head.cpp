@@ -9,15 +9,15 @@ namespace mtl {
 
 namespace {
 
-// Bytes of fp32 logits at a time. A chunk of R rows reads and writes the table's gradient, 8 V C bytes, next to
-// products of 6 R V C operations: R must be so large that a step does not wait for that memory. A GPU computes more in
-// the time that a byte takes.
-std::int64_t chunk_bytes(Device device) { return std::int64_t{device == Device::cuda ? 512 : 64} << 20; }
+// Bytes of fp32 logits at a time. A piece of R rows reads and writes the table's gradient, 8 V C bytes, in addition to
+// products of 6 R V C operations: R must be large enough to hide that memory traffic. A GPU computes more in the time
+// that a byte takes.
+std::int64_t piece_bytes(Device device) { return std::int64_t{device == Device::cuda ? 512 : 64} << 20; }
 
 }  // namespace
 
-std::int64_t LmHead::chunk_rows(const Ctx& ctx, std::int64_t rows) const {
-  std::int64_t fitting = chunk_bytes(ctx.stream.target()) / (4 * table.value.size(0)) / 16 * 16;
+std::int64_t LmHead::piece_rows(const Ctx& ctx, std::int64_t rows) const {
+  std::int64_t fitting = piece_bytes(ctx.stream.target()) / (4 * table.value.size(0)) / 16 * 16;
   return std::min(rows, std::max<std::int64_t>(16, fitting));
 }
 
@@ -37,8 +37,8 @@ void LmHead::cross_entropy(Ctx& ctx, Tensor losses, Tensor dlogits, Tensor logit
   if (dlogits.exists()) cross_entropy_backward(ctx.stream, dlogits, logits, stats, labels, weights, slice, ctx.step);
 }
 
-/// One piece of the rows; dx is this rank's term of the sum over the vocabulary. Without dx, losses only.
-void LmHead::chunk(Ctx& ctx, Tensor losses, Tensor dx, Tensor x, Tensor labels, Tensor weights) const {
+/// One piece of the rows; dx is this rank's term of the sum over the vocabulary. Without dx, only the losses.
+void LmHead::compute_piece(Ctx& ctx, Tensor losses, Tensor dx, Tensor x, Tensor labels, Tensor weights) const {
   Arena::Mark mark(ctx.scratch);
   Tensor logits = ctx.scratch.make(DType::f32, {x.size(0), table.value.size(0)}), dlogits;
   const DType compute = table.value.dtype();
@@ -46,31 +46,32 @@ void LmHead::chunk(Ctx& ctx, Tensor losses, Tensor dx, Tensor x, Tensor labels, 
   gemm(ctx.stream, ctx.scratch, logits, {x}, transposed(table.value));
   cross_entropy(ctx, losses, dlogits, logits, labels, weights);
   if (!dx.exists()) return;
+  // dx = dlogits table, dtable = dlogits^T x
   gemm(ctx.stream, ctx.scratch, dx, {dlogits}, {table.value});
   Grad dtable = table.take_grad();
   gemm(ctx.stream, ctx.scratch, dtable.tensor, transposed(dlogits), {x}, dtable.mode);
 }
 
-void LmHead::all_chunks(Ctx& ctx, Tensor losses, Tensor dx, Tensor x, const Batch& batch) const {
-  std::int64_t rows = x.size(0), step = chunk_rows(ctx, rows);
+void LmHead::compute_all_pieces(Ctx& ctx, Tensor losses, Tensor dx, Tensor x, const Batch& batch) const {
+  std::int64_t rows = x.size(0), step = piece_rows(ctx, rows);
   Tensor flat_losses = losses.view({rows}), labels = batch.labels.view({rows});
   for (std::int64_t row = 0; row < rows; row += step) {
     std::int64_t count = std::min(step, rows - row);
     bool training = dx.exists();
-    chunk(ctx, flat_losses.rows(row, count), training ? dx.rows(row, count) : Tensor(), x.rows(row, count),
-          labels.rows(row, count), training ? batch.loss_weights.view({rows}).rows(row, count) : Tensor());
+    compute_piece(ctx, flat_losses.rows(row, count), training ? dx.rows(row, count) : Tensor(), x.rows(row, count),
+                  labels.rows(row, count), training ? batch.loss_weights.view({rows}).rows(row, count) : Tensor());
   }
 }
 
 void LmHead::loss(Ctx& ctx, Tensor losses, Tensor x, const Batch& batch) const {
   Arena::Mark scratch(ctx.scratch);
-  all_chunks(ctx, losses, {}, region.enter(ctx, ctx.scratch, x), batch);
+  compute_all_pieces(ctx, losses, {}, region.enter(ctx, ctx.scratch, x), batch);
 }
 
 void LmHead::loss_and_gradient(Ctx& ctx, Tensor losses, Tensor dx, Tensor x, const Batch& batch) const {
   Arena::Mark scratch(ctx.scratch);
   Tensor full = region.enter(ctx, ctx.scratch, x), partial = region.partial_of(ctx, dx);
-  all_chunks(ctx, losses, partial, full, batch);
+  compute_all_pieces(ctx, losses, partial, full, batch);
   region.leave(ctx, dx, partial);
 }
 

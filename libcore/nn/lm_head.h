@@ -2,7 +2,7 @@
 // the same pass. Rows are computed in pieces of a fixed number of bytes of logits, so that the logits of a whole
 // micro-batch, the largest tensor of a small GPT, never exist. The vocabulary is split over the tensor-parallel ranks,
 // which combine three numbers per row before the gradient; a rank that holds all of it computes losses and gradient in
-// one pass over the logits. The table may be the embedding's.
+// one pass over the logits. The table may be the token embedding.
 #pragma once
 
 #include "nn/batch.h"
@@ -18,16 +18,16 @@ struct LmHead {
 
   /// Writes the losses (N) of all N = B T tokens. x (n, C): this rank's rows outside the region.
   void loss(Ctx& ctx, Tensor losses, Tensor x, const Batch& batch) const;
-  /// Writes also dx (n, C), the gradient of sum(losses * batch.loss_weights), and adds to the table's gradient.
+  /// Also writes dx (n, C), the gradient of sum(losses * batch.loss_weights), and the table's gradient.
   void loss_and_gradient(Ctx& ctx, Tensor losses, Tensor dx, Tensor x, const Batch& batch) const;
   /// Writes logits (N, V) of the true vocabulary. Requires that this rank holds all of it.
   void logits(Ctx& ctx, Tensor out, Tensor x) const;
 
  private:
-  std::int64_t chunk_rows(const Ctx& ctx, std::int64_t rows) const;
+  std::int64_t piece_rows(const Ctx& ctx, std::int64_t rows) const;
   void cross_entropy(Ctx& ctx, Tensor losses, Tensor dlogits, Tensor logits, Tensor labels, Tensor weights) const;
-  void chunk(Ctx& ctx, Tensor losses, Tensor dx, Tensor x, Tensor labels, Tensor weights) const;
-  void all_chunks(Ctx& ctx, Tensor losses, Tensor dx, Tensor x, const Batch& batch) const;
+  void compute_piece(Ctx& ctx, Tensor losses, Tensor dx, Tensor x, Tensor labels, Tensor weights) const;
+  void compute_all_pieces(Ctx& ctx, Tensor losses, Tensor dx, Tensor x, const Batch& batch) const;
 };
 
 }  // namespace mtl

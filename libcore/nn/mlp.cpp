@@ -58,7 +58,7 @@ Tensor Mlp::backward(Ctx& ctx, Tensor dy, const Cache& cache) const {
   Tensor full_dy = region.leave_backward(ctx, dy);
   Tensor dpre = ctx.slot.like(cache.pre);
   if (gated) {
-    Tensor dact = ctx.scratch.like(cache.act);
+    Tensor dact = ctx.scratch.like(cache.act);  // dact = dy W_down
     gemm(ctx.stream, ctx.scratch, dact, {full_dy}, {down.value});
     gated_backward(ctx.stream, dpre, dact, cache.pre, activation);
   } else {
@@ -66,6 +66,7 @@ Tensor Mlp::backward(Ctx& ctx, Tensor dy, const Cache& cache) const {
          {.act = Epilogue::Act::backward, .activation = activation, .aux = cache.pre});  // (dy W) * act'(pre)
   }
   ctx.weight_grads->push(down, full_dy, cache.act);
+  // dx = dpre W_up
   Tensor dx = ctx.scratch.like(dy), partial = region.partial_of(ctx, dx);
   gemm(ctx.stream, ctx.scratch, partial, {dpre}, {up_matrix()});
   Pending sum = region.enter_backward(ctx, dx, partial);

@@ -1,5 +1,5 @@
 // The MLP of a GPT block: y = down(act(up(x))), or gated (Shazeer 2020) y = down(act(gate(x)) * up(x)), where `up`
-// holds both of its inputs' weights, the gate's first. `up` is column-parallel, `down` row-parallel; the bias of `down`
+// holds the weights of both, the gate's first. `up` is column-parallel, `down` row-parallel; the bias of `down`
 // comes after the sum over ranks, so the block adds it (kernels/residual.h).
 #pragma once
 

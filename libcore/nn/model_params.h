@@ -8,8 +8,8 @@
 
 namespace mtl {
 
-/// In the order of a forward pass, the vocabulary unpadded; a tied table once. Requires that config.problems() is
-/// empty.
+/// Returns them in the order of a forward pass, the vocabulary unpadded, a tied embedding once. Requires that
+/// config.problems() is empty.
 std::vector<ParamSpec> model_params(const GptConfig& config);
 /// Number of their elements.
 std::int64_t parameter_count(const GptConfig& config);

@@ -17,7 +17,7 @@ struct NormLayer {
   Param gamma;      // (C)
   Param beta;       // (C); RMSNorm has none
 
-  using Cache = LayerNormCache;  // RMSNorm leaves the mean out
+  using Cache = LayerNormCache;  // RMSNorm does not use the mean
 
   NormLayer() = default;
   NormLayer(const GptConfig& config, TpRegion around);
@@ -25,7 +25,7 @@ struct NormLayer {
   /// Returns y = norm(x), in the slot, with the weights' dtype. x (N, C) must not change until backward. With `sum`,
   /// writes x first, in the same pass.
   Tensor forward(Ctx& ctx, Tensor x, Cache& cache, const ResidualSum& sum = {}) const;
-  /// dx = the norm's gradient, or += if the skip connection's gradient is already in dx.
+  /// Writes dx, or adds to it if it already holds the skip connection's gradient, and the gradients of gamma and beta.
   void backward(Ctx& ctx, Grad dx, Tensor dy, const Cache& cache) const;
 };
 

@@ -45,7 +45,7 @@ struct ParamSpec {
   }
 };
 
-/// A gradient's memory, and if this step has written it: the first write overwrites, later ones add.
+/// A gradient's memory, and whether this step has written it: the first write overwrites, later ones add.
 struct GradState {
   Tensor tensor;
   bool written = false;

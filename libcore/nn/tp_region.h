@@ -33,18 +33,18 @@ struct TpRegion {
     if (sequence_parallel) all.first_row += ctx.groups.over(Axis::tensor).rank() * held;
     return all;
   }
-  /// Axes over which the gradient of a parameter is summed that acts outside, on this rank's rows.
+  /// Axes over which the gradient of a parameter is summed that is used outside, on this rank's rows.
   AxisSet outside_grads() const { return sequence_parallel ? kReplicaAxes | Axis::tensor : kReplicaAxes; }
 
   /// Returns x (N, C) for x outside; gathered into `memory` with sequence parallelism.
   Tensor enter(Ctx& ctx, Arena& memory, Tensor x) const;
   /// Memory for this rank's term (N, C) of the sum `out`, outside.
   Tensor partial_of(Ctx& ctx, Tensor out) const;
-  /// out = the sum of the ranks' partials, or this rank's rows of it.
+  /// out = the sum of the ranks' partials, or this rank's rows of it. `partial` is memory of partial_of(out).
   Tensor leave(Ctx& ctx, Tensor out, Tensor partial) const { return enter_backward(ctx, out, partial).wait(ctx); }
   /// Returns dy (N, C), in the slot, for weight gradients.
   Tensor leave_backward(Ctx& ctx, Tensor dy) const { return enter(ctx, ctx.slot, dy); }
-  /// Starts what leave does, so that weight gradients overlap with it.
+  /// Starts the sum that leave() computes, so that weight gradients overlap with it.
   Pending enter_backward(Ctx& ctx, Tensor dx, Tensor partial) const;
 };
 

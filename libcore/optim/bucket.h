@@ -23,7 +23,7 @@ struct Storage {
   std::string kind;  // prefix of the parameter's name in checkpoints; empty: not in checkpoints
   DType dtype;
   Extent extent;
-  Space place = Space::device;
+  Space space = Space::device;
 };
 
 /// Rows of every table: the rows from kFirstState on are the update rule's states, followed by the main weights, if
@@ -56,15 +56,15 @@ struct Bucket {
   std::vector<Segment> segments = {};
   int units = 0;                   // units with parameters in this bucket
   std::size_t main_row = kValues;  // the row of the table that updates write
-  std::vector<Tensor> memory =
-      {};  // by row of the table: (count), or (owned_end - owned_begin) where the extent is owned
+  // By row of the table: (count), or (owned_end - owned_begin) if the row's extent is owned.
+  std::vector<Tensor> memory = {};
   std::int64_t count = 0;
   std::int64_t owned_begin = 0, owned_end = 0;
 
-  /// Number of all elements.
+  /// All elements of a row.
   const Tensor& values() const { return memory[kValues]; }
   const Tensor& grads() const { return memory.at(kGradients); }
-  /// Number of owned elements.
+  /// The owned elements of a row.
   Tensor owned_values() const { return owned(values()); }
   Tensor owned_grads() const { return owned(grads()); }
   std::span<const Tensor> states() const {
@@ -78,13 +78,13 @@ struct Bucket {
   struct Range {
     std::int64_t begin, count;
   };
-  /// The owned part of a segment, in the bucket's numbers; or the part that a rank owns which has the place `index`
-  /// among those that share out the optimizer's state.
+  /// The owned part of a segment, as elements of the bucket; or the part that another rank owns, by its index among
+  /// those that share the optimizer's state.
   Range owned(const Segment& segment) const;
   Range owned_by(int index, const Segment& segment) const;
 
  private:
-  Tensor owned(const Tensor& whole) const { return whole.flat(owned_begin, owned_end - owned_begin); }
+  Tensor owned(const Tensor& row) const { return row.flat(owned_begin, owned_end - owned_begin); }
 };
 
 }  // namespace mtl

@@ -2,9 +2,9 @@
 // the norm and the update divide by it. An fp32 factor, as in Megatron-LM:
 //
 //   constant  never changes; 1 for every other precision
-//   dynamic   an overflow adds to those since the last growth; from the hysteresis-th one on, each multiplies the scale
-//             by backoff_factor, down to min_scale. `window` updates in a row without an overflow multiply it by
-//             growth_factor, and overflows are counted anew.
+//   dynamic   from the hysteresis-th overflow since the last growth on, each multiplies the scale by backoff_factor,
+//             down to min_scale. `window` updates in a row without an overflow multiply it by growth_factor, and
+//             restart the count of overflows.
 //
 // Unlike Megatron-LM's, the scale does not grow beyond fp32's range.
 #pragma once
@@ -31,14 +31,14 @@ class GradScaler {
 
   GradScaler() : GradScaler(Options()) {}
   explicit GradScaler(const Options& options)
-      : options_(options), state_{options.initial_scale, 0, options.hysteresis} {}
+      : options_(options),
+        state_{.scale = options.initial_scale, .growth_tracker = 0, .hysteresis_tracker = options.hysteresis} {}
 
   float scale() const { return state_.scale; }
   bool is_dynamic() const { return options_.is_dynamic; }
   /// Call after every step; `found_inf`: its gradient was not finite.
   void update(bool found_inf);
-  /// Whether the last update was of an overflow, none is withstood any more, and the scale was at its minimum already:
-  /// no smaller scale can be tried.
+  /// True if the last update was an overflow that should have lowered the scale, which was at its minimum already.
   bool is_exhausted() const { return is_exhausted_; }
 
   const State& state() const { return state_; }

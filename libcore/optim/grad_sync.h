@@ -1,12 +1,12 @@
-// The communication of data parallelism. Each bucket takes the same path, whether or not ranks share out the
-// optimizer's state:
+// The communication of data parallelism. Each bucket takes the same path, whether or not the optimizer's state is
+// sharded:
 //
-//   1. sum over the replicas: a reduce-scatter if they share out the state, otherwise an all-reduce;
-//   2. sum of the owned range over the other axes of summed_over, and over the holders of the tied table;
+//   1. sum over the replicas: a reduce-scatter if they shard the state, otherwise an all-reduce;
+//   2. sum of the owned range over the other axes of summed_over, and over the holders of the tied embedding;
 //   3. update of the owned range (the optimizer's);
-//   4. all-gather of the values over the axes that share out the state.
+//   4. all-gather of the values over the axes that shard the state.
 //
-// Both ends can overlap with computing: a bucket's reduction starts when backward has finished its last unit, and its
+// Both ends can overlap with computation: a bucket's reduction starts when backward has finished its last unit, and its
 // gathering ends when the next forward acquires its first.
 #pragma once
 

@@ -69,7 +69,7 @@ WeightDecayStyle weight_decay_style(const std::string& name) {
   return by_name(kStyles, "--weight-decay-incr-style", name);
 }
 
-/// Only the arithmetic; checks nothing.
+/// Converts flags to samples without checks.
 LrScheduleOptions to_samples(const LrScheduleFlags& flags, const ScheduleLength& run) {
   LrScheduleOptions out;
   out.lr = flags.lr.value_or(0);
@@ -112,9 +112,9 @@ void report_warmup(const LrScheduleFlags& flags, const ScheduleLength& run,
     report(cat("--lr-warmup-fraction ", *flags.lr_warmup_fraction), "must be at least 0 and below 1");
   else
     report(cat(in_samples ? "--lr-warmup-samples " : "--lr-warmup-iters ", length),
-           length < 0 ? "must not be negative"
-                      : cat("leaves nothing of the decay, which takes ", decay, in_samples ? " samples" : " iterations",
-                            "; make the warm-up shorter"));
+           length < 0
+               ? "must not be negative"
+               : cat("must be shorter than the decay, which takes ", decay, in_samples ? " samples" : " iterations"));
 }
 
 }  // namespace

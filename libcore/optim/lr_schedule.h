@@ -8,7 +8,7 @@
 //   constant             lr
 //   n > D                min_lr                                          (every other style)
 //   inverse-square-root  max(min_lr, lr * sqrt(max(W, 1)) / sqrt(max(n, 1)))
-//   the others           min_lr + c * (lr - min_lr), with r = (n - W) / (D - W) and x = (n - (D - A)) / A
+//   other styles         min_lr + c * (lr - min_lr), with r = (n - W) / (D - W) and x = (n - (D - A)) / A
 //     linear             c = 1 - r
 //     cosine             c = (cos(pi r) + 1) / 2
 //     WSD                c = 1 up to n = D - A, then   linear       1 - x

@@ -55,7 +55,7 @@ void Optimizer::update_range(const UpdateRange& range, StepState* state) {
   ring_ != nullptr ? ring_->update(stream_, range, rule) : rule(range);
 }
 
-/// One parameter: random bits belong to its elements.
+/// Updates one parameter: random bits depend on the numbers of its elements.
 void Optimizer::update_rounded(const Segment& segment, bool decays, StepState* state) {
   const int param = segment.param;
   Tensor owned = params_.owned(param, params_.main_row());

@@ -27,12 +27,12 @@ class Optimizer {
   /// The owner of the parameters that layers lease from.
   GradSync& sync() { return sync_; }
   /// Call after the last backward of a step. Sums gradients over the ranks, sets grad_norm, clip_scale and found_inf of
-  /// `state`, which is where operators run, and updates every owned range unless found_inf is set. Values may arrive
-  /// later: see GradSync.
+  /// `state`, in the device's memory, and updates every owned range unless found_inf is set. With Overlap::gather the
+  /// values arrive later: see GradSync.
   void step(Arena& scratch, StepState* state);
-  /// Call before step(), also where a captured one is repeated.
+  /// Call before launching a captured step(); step() itself calls it.
   void begin_update() { update_begun_ = true; }
-  /// True from begin_update(), when this rank may change a weight, until end_step(), as other ranks may not have.
+  /// True from begin_update() to end_step(): this rank may have changed weights that other ranks have not.
   bool update_begun() const { return update_begun_; }
   /// Bytes of the device's memory for pieces of states that are on the host.
   std::size_t ring_bytes() const { return ring_ == nullptr ? 0 : ring_->bytes(); }
@@ -51,7 +51,7 @@ class Optimizer {
   Stream& stream_;
   const ProcessGroups& groups_;
   GradSync sync_;
-  std::unique_ptr<StateRing> ring_;  // where states are on the host
+  std::unique_ptr<StateRing> ring_;  // if states are on the host
   bool update_begun_ = false;
 };
 

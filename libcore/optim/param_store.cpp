@@ -12,7 +12,7 @@ namespace mtl {
 
 namespace {
 
-/// Elements: every parameter starts on a cache line in every row.
+/// In elements: every parameter starts on a cache line in every row.
 std::int64_t alignment(const std::vector<Storage>& table) {
   std::size_t narrowest = 4;
   for (const Storage& row : table) narrowest = std::min(narrowest, size_of(row.dtype));
@@ -112,7 +112,7 @@ void ParamStore::lay_out() {
     if (begins_unit && elements >= layout_.bucket_elements) end_group();
     BucketKey key(specs_[i]);
     Bucket& bucket = group.try_emplace(key, Bucket{key}).first->second;
-    bucket.segments.push_back({static_cast<int>(i), bucket.count, shapes_[i].numel()});
+    bucket.segments.push_back({.param = static_cast<int>(i), .begin = bucket.count, .count = shapes_[i].numel()});
     bucket.count += round_up(shapes_[i].numel(), align);
     if (!key.tied) elements += shapes_[i].numel();
   }
@@ -138,7 +138,7 @@ void ParamStore::add(Bucket bucket) {
   buckets_.push_back(std::move(bucket));
 }
 
-/// A row of the table is one buffer, in which the buckets lie one after another.
+/// Each row of the table is one buffer, which holds the buckets one after another.
 void ParamStore::allocate() {
   for (const Storage& row : table_) {
     auto count = [&](const Bucket& bucket) {
@@ -146,7 +146,7 @@ void ParamStore::allocate() {
     };
     std::int64_t elements = 0;
     for (const Bucket& bucket : buckets_) elements += count(bucket);
-    const Buffer& memory = memory_.emplace_back(device_, elements * size_of(row.dtype), row.place);
+    const Buffer& memory = memory_.emplace_back(device_, elements * size_of(row.dtype), row.space);
     std::size_t offset = 0;
     for (Bucket& bucket : buckets_) {
       bucket.memory.push_back(memory.tensor(row.dtype, {count(bucket)}, offset));
@@ -176,7 +176,7 @@ Slice ParamStore::slice(int param) const {
   for (const Shard& shard : spec.shards) {
     std::size_t axis = shard.axis;
     std::int64_t part = padded_size(spec, shard.axis) / layout_.size(shard.over);
-    // Of padded rows the last ranks have fewer real ones, or none.
+    // The last ranks may have fewer rows that are not padding, or none.
     offset[axis] = std::min(layout_.coordinate(shard.over) * part, spec.shape[axis]);
     size[axis] = std::min(offset[axis] + part, spec.shape[axis]) - offset[axis];
   }
@@ -236,15 +236,17 @@ ElementMap ParamStore::owned_elements(int param) const {
   const ParamSpec& spec = specs_[param];
   require(spec.shards.size() <= 1, spec.name, ": is split along ", spec.shards.size(), " axes");
   const int axis = spec.shards.empty() ? 0 : spec.shards[0].axis;
-  std::int64_t behind = 1;  // elements per number of the axis
-  for (std::size_t a = axis + 1; a < spec.shape.size(); ++a) behind *= spec.shape[a];
-  const std::int64_t first = slice(param).offset[axis] * behind;
-  return {first, shapes_[param][axis] * behind, spec.shape[axis] * behind,
-          buckets_[number].owned(segment).begin - segment.begin};
+  std::int64_t inner = 1;  // elements per index of the axis
+  for (std::size_t a = axis + 1; a < spec.shape.size(); ++a) inner *= spec.shape[a];
+  const std::int64_t first = slice(param).offset[axis] * inner;
+  return {.first = first,
+          .inner = shapes_[param][axis] * inner,
+          .pitch = spec.shape[axis] * inner,
+          .skipped = buckets_[number].owned(segment).begin - segment.begin};
 }
 
 Device ParamStore::device_of(std::size_t row) const {
-  return device_ != Device::meta && table_.at(row).place == Space::host ? Device::cpu : device_;
+  return device_ != Device::meta && table_.at(row).space == Space::host ? Device::cpu : device_;
 }
 
 void ParamStore::initialize(std::uint64_t seed) {

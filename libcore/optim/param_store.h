@@ -3,10 +3,10 @@
 //
 // Units (the embedding, a layer, the head) are laid out in groups, the last first: the order in which backward finishes
 // them. A group ends with the first unit that brings it to layout.bucket_elements; a unit is never divided, so that its
-// memory is brought, reduced and given up as one thing. The parameters of a group whose gradients are summed over the
+// memory is gathered, reduced and released as a whole. The parameters of a group whose gradients are summed over the
 // same ranks, and that are updated alike, are one bucket, which is reduced, updated and gathered by one call each. A
-// tied table is a bucket of its own. Of each bucket this rank owns a range: the update rule's states exist, and updates
-// happen, only there (the range is everything where the state is not shared out). Layers see views, bound once.
+// tied embedding is a bucket of its own. This rank owns a range of each bucket, all of it if the optimizer's state is
+// not sharded: the update rule's states exist, and updates happen, only there. Layers see views, bound once.
 #pragma once
 
 #include <deque>
@@ -40,31 +40,31 @@ class ParamStore {
   /// The index of a canonical name, or -1.
   int find(const std::string& name) const;
   const Layout& layout() const { return layout_; }
-  /// Where its memory is.
+  /// The device of the run.
   Device device() const { return device_; }
   /// The device whose memory holds a row of the table, for copies by the host (HostView).
   Device device_of(std::size_t row) const;
   const Precision& precision() const { return precision_; }
   /// The row of the table that updates change and that checkpoints hold: the main weights', or the values'.
   std::size_t main_row() const { return main_row_; }
-  /// Which part of the whole tensor this rank's value is.
+  /// This rank's part of the whole tensor.
   Slice slice(int param) const;
-  /// Which part of that this rank owns and updates. May be empty.
+  /// The part of it that this rank owns and updates; may be empty.
   Slice owned_slice(int param) const;
-  /// Whether this is the first of the model-parallel ranks that hold the same elements: the one that counts them in
-  /// the gradient's norm and writes them into checkpoints.
+  /// True on the first of the model-parallel ranks that hold the same elements, which counts them in the gradient's
+  /// norm and writes them into checkpoints.
   bool is_first_holder(int param) const;
   /// This rank's value and gradient, padding rows included.
   Tensor value(int param) const { return values_[param]; }
   Tensor grad(int param) const { return grads_[param].tensor; }
 
-  /// What is kept of every parameter.
+  /// The rows of the table.
   const std::vector<Storage>& table() const { return table_; }
-  /// What is held of a parameter in a row of the table, flat, elements of padding rows last; and its slice, without
-  /// these. Which part that is depends on the row's extent.
+  /// The part of a parameter that a row of the table holds, flat, elements of padding rows last; and its slice, without
+  /// these. It is the rank's part or the owned part, by the row's extent.
   Tensor held(int param, std::size_t row) const;
   Slice held_slice(int param, std::size_t row) const;
-  /// The owned part of that.
+  /// The owned part of a parameter in a row of the table, flat.
   Tensor owned(int param, std::size_t row) const;
   /// Bytes of a row in all buckets.
   std::size_t bytes(std::size_t row) const;
@@ -75,16 +75,16 @@ class ParamStore {
   const std::vector<std::size_t>& buckets_of(int unit) const { return buckets_of_.at(unit); }
   bool has_gradients() const { return table_.size() > kGradients; }
 
-  /// Before the first micro-batch of a step: the next write of every gradient overwrites.
+  /// Call before the first micro-batch of a step: the next write of every gradient overwrites.
   void begin_step();
-  /// After the last: throws when a gradient was never written, naming it.
+  /// Call after the last. Throws, naming the parameter, if a gradient was never written.
   void check_all_written() const;
 
-  /// The elements of the owned part of a parameter as numbers of the whole tensor.
+  /// Maps the owned elements of a parameter to their numbers in the whole tensor. Requires at most one sharded axis.
   ElementMap owned_elements(int param) const;
 
-  /// Draws initial values, and main weights alike: Philox by (seed, parameter name), so that they depend on nothing but
-  /// these. They are rounded to precision().load, and values once more to their own dtype.
+  /// Draws initial values and main weights by Philox from (seed, parameter name) alone. Rounds them to
+  /// precision().load, and then to the dtype of their row.
   void initialize(std::uint64_t seed);
 
  private:

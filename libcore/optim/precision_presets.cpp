@@ -44,8 +44,11 @@ const char* short_name(DType dtype) {
 PrecisionRow precision_row(const Precision& precision) {
   std::string moments = short_name(precision.exp_avg);
   if (precision.exp_avg_sq != precision.exp_avg) moments += cat(", ", short_name(precision.exp_avg_sq));
-  return {short_name(precision.load), precision.has_main_params() ? short_name(precision.compute) : "none",
-          short_name(precision.main_params), short_name(precision.compute), moments};
+  return {.load = short_name(precision.load),
+          .mixed = precision.has_main_params() ? short_name(precision.compute) : "none",
+          .preparation = short_name(precision.main_params),
+          .training = short_name(precision.compute),
+          .optimizer = moments};
 }
 
 std::vector<PrecisionRole> precision_roles(const Precision& precision) {

@@ -1,6 +1,6 @@
 // Precision presets: the dtype of each role of a parameter, and its bytes.
 //
-//   preset      load  mixed precision  local preparation  training  optimizer   bytes a parameter
+//   preset      load  mixed precision  local preparation  training  optimizer   bytes per parameter
 //   fp32        fp32  none             fp32               fp32      fp32        16
 //   bf16        fp32  bf16             fp32               bf16      fp32        18
 //   fp16        fp32  fp16             fp32               fp16      fp32        18    with a dynamic loss scale
@@ -44,7 +44,7 @@ PrecisionRow precision_row(const Precision& precision);
 struct PrecisionRole {
   const char* role;
   DType dtype;
-  bool is_shared_out;  // sharded over data-parallel ranks by ZeRO stage 1
+  bool is_sharded;  // sharded over data-parallel ranks by ZeRO stage 1
 
   std::int64_t bytes() const { return static_cast<std::int64_t>(size_of(dtype)); }
 };

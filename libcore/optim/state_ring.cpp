@@ -8,7 +8,7 @@ namespace mtl {
 
 namespace {
 
-/// The longest range that is updated at once.
+/// The longest range that one update covers.
 std::int64_t longest_range(const ParamStore& params) {
   std::int64_t longest = 0;
   for (const Bucket& bucket : params.buckets()) longest = std::max(longest, bucket.owned_end - bucket.owned_begin);
@@ -34,7 +34,7 @@ StateRing::StateRing(const ParamStore& params, std::int64_t piece)
       slots_{Slot(params.device()), Slot(params.device()), Slot(params.device())} {
   std::size_t element_bytes = 0;  // of an element of all rows on the host
   for (const Storage& row : params.table()) {
-    const bool moves = row.place == Space::host;
+    const bool moves = row.space == Space::host;
     if (row.role == Role::states) moves_state_.push_back(moves);
     if (row.role == Role::main_weights) moves_main_ = moves;
     if (moves) element_bytes += size_of(row.dtype);
@@ -51,8 +51,8 @@ void StateRing::begin(Stream& compute) {
   for (Slot& slot : slots_) slot.in_use = false;
 }
 
-/// Replaces the piece's tensors on the host by memory of the slot.
-std::vector<StateRing::Moved> StateRing::bring(Slot& slot, UpdateRange& piece) {
+/// Replaces the piece's tensors on the host by memory of the slot, and returns the pairs.
+std::vector<StateRing::Moved> StateRing::place_in_slot(Slot& slot, UpdateRange& piece) {
   std::vector<Moved> moved;
   std::size_t offset = slot.offset;
   auto replace = [&](Tensor& tensor) {
@@ -72,7 +72,7 @@ void StateRing::update(Stream& compute, const UpdateRange& range, const std::fun
   for (std::int64_t begin = 0; begin < total; begin += piece_) {
     UpdateRange piece = part_of(range, begin, std::min(piece_, total - begin));
     Slot& slot = slots_[next_++ % slots_.size()];
-    const std::vector<Moved> moved = bring(slot, piece);
+    const std::vector<Moved> moved = place_in_slot(slot, piece);
     (slot.in_use ? slot.returned : begun_).order(up_);
     for (const Moved& tensor : moved)
       copy_from_pinned(up_, tensor.device, {static_cast<const std::byte*>(tensor.host.raw()), tensor.host.bytes()});

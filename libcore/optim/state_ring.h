@@ -1,13 +1,12 @@
-// Updates where main weights and the update rule's states are in pinned memory of the host (--optimizer-cpu-offload).
+// Updates of main weights and states that are in pinned memory of the host (--optimizer-cpu-offload).
 //
-// A range is updated piece by piece. A piece's state comes to the device on a stream for copies upwards, is updated
-// there by the same operator as a state that stays on the device, and so to the same bits, and goes back on a stream
-// for copies downwards. Pieces take the slots of a ring in turn, so that both copies of neighbours and the update run
-// at the same time; a link works in both directions at once.
+// A range is updated piece by piece. One stream copies a piece's state to the device; the same operator as for states
+// that stay on the device updates it there, to the same bits; another stream copies it back. Pieces take the slots of a
+// ring in turn, so that the update and the copies of its neighbors overlap; a link works in both directions at once.
 //
-// AdamW on the host, where the state is, would send less over the link: 4 to 6 bytes a parameter (gradients down,
-// weights up) instead of 12 each way. But the host's memory, which all its ranks share, moves the same 24 bytes a
-// parameter in either case. A link of 50 GB/s each way (PCIe 5 x16) takes 0.24 ns a parameter; the host would need
+// AdamW on the host, where the state is, would send less over the link: 4 to 6 bytes per parameter (gradients down,
+// weights up) instead of 12 each way. But the host's memory, which all its ranks share, moves the same 24 bytes per
+// parameter in either case. A link of 50 GB/s each way (PCIe 5 x16) takes 0.24 ns per parameter; the host would need
 // 100 GB/s of memory bandwidth for each GPU to be as fast, and its AdamW would give other bits.
 #pragma once
 
@@ -31,11 +30,11 @@ class StateRing {
 
   /// Bytes of the device's memory that the ring takes.
   std::size_t bytes() const { return memory_.bytes(); }
-  /// Before the updates of a step: copies begin after what `compute` was given.
+  /// Call before the updates of a step: copies begin after the commands of `compute` so far.
   void begin(Stream& compute);
-  /// Calls `rule`, which gives its operators to `compute`, for each piece of the range.
+  /// Calls `rule`, which enqueues its operators on `compute`, for each piece of the range.
   void update(Stream& compute, const UpdateRange& range, const std::function<void(const UpdateRange&)>& rule);
-  /// After them: `compute` continues when all states are on the host.
+  /// Call after them: `compute` continues when all states are on the host.
   void end(Stream& compute);
 
  private:
@@ -49,9 +48,9 @@ class StateRing {
   struct Moved {
     Tensor host, device;
   };
-  std::vector<Moved> bring(Slot& slot, UpdateRange& piece);
+  std::vector<Moved> place_in_slot(Slot& slot, UpdateRange& piece);
 
-  bool moves_main_ = false;  // they are on the host
+  bool moves_main_ = false;  // main weights are on the host
   std::vector<bool> moves_state_;
   std::int64_t piece_ = 0;
   Buffer memory_;

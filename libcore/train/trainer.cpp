@@ -28,7 +28,7 @@ Optimizer::Options optimizer_options(const TrainOptions& options) {
   out.rule.options.beta2 = options.optimizer.adam_beta2;
   out.rule.options.eps = options.optimizer.adam_eps;
   out.clip_grad = options.optimizer.clip_grad;
-  out.overlap = {options.parallel.overlap_grad_reduce, options.parallel.overlap_param_gather};
+  out.overlap = {.reduce = options.parallel.overlap_grad_reduce, .gather = options.parallel.overlap_param_gather};
   out.seed = static_cast<std::uint32_t>(options.seed);
   return out;
 }

@@ -35,7 +35,9 @@ void Trainer::resume_scale(const std::string& checkpoint) {
   const auto scale = static_cast<float>(state_.loss_scale);
   if (!std::isfinite(scale) || scale <= 0)
     fail(Exit::bad_data, checkpoint, ": the loss scale ", state_.loss_scale, " is not positive and finite");
-  scaler_.restore({scale, trackers->at("growth_tracker").as_int(), trackers->at("hysteresis_tracker").as_int()});
+  scaler_.restore({.scale = scale,
+                   .growth_tracker = trackers->at("growth_tracker").as_int(),
+                   .hysteresis_tracker = trackers->at("hysteresis_tracker").as_int()});
 }
 
 /// Loads this rank's shard. If any rank fails, all throw LoadError, to look for another start together.

@@ -143,7 +143,7 @@ expect_lines 0 'acts as'
 
 # A warm-up that leaves no steps to the decay is reported by flag and in the given unit.
 expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --train-iters 3 --lr-warmup-iters 75
-expect_text err '^  --lr-warmup-iters 75 +leaves nothing of the decay, which takes 3 iterations; make the warm-up shorter$'
+expect_text err '^  --lr-warmup-iters 75 +must be shorter than the decay, which takes 3 iterations$'
 
 # Shares of a split are numbers.
 for split in -1,2,0 nan,1,1 1e3,1,1; do

@@ -29,8 +29,7 @@ TEST_CASE("precision presets: roles of 124M in bf16, and main gradients in bf16"
   auto roles = [](const Precision& precision) {
     std::string out;
     for (const PrecisionRole& role : precision_roles(precision))
-      out +=
-          cat(role.role, " ", short_name(role.dtype), " ", role.bytes(), role.is_shared_out ? " shared out; " : "; ");
+      out += cat(role.role, " ", short_name(role.dtype), " ", role.bytes(), role.is_sharded ? " shared out; " : "; ");
     return out;
   };
   Precision bf16 = find_precision("bf16");
