@@ -86,7 +86,7 @@ Work NcclCommunicator::start(Stream& stream, NcclChannel& channel, OperationLabe
   operation->begin.order(channel.stream);
   start(transport_.library(), channel.handle, channel.stream.handle());
   operation->end.record(channel.stream);
-  transport_.started(operation, cuda::is_capturing(channel.stream.handle()));
+  transport_.started(operation, cuda::is_captured(channel.stream.handle()));
   return Work(std::make_shared<NcclWork>(transport_, std::move(operation)));
 }
 

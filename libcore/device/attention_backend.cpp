@@ -15,8 +15,8 @@ AttentionBackend parse_attention_backend(std::string_view name) {
   const std::vector<std::string>& names = attention_backend_names();
   const auto at = std::find(names.begin(), names.end(), name);
   require(at != names.end(), "attention backend ", name, ": choose auto, flash, fused, unfused or local");
-  const auto place = at - names.begin();
-  return place == 4 ? AttentionBackend::unfused : static_cast<AttentionBackend>(place);
+  const auto index = at - names.begin();
+  return index == 4 ? AttentionBackend::unfused : static_cast<AttentionBackend>(index);
 }
 
 }  // namespace mtl

@@ -1,4 +1,4 @@
-// Which implementations of attention a GPU may use, by Megatron-LM's names.
+// The implementations of attention that a GPU may use, by Megatron-LM's names.
 #pragma once
 
 #include <string>
@@ -8,13 +8,13 @@
 namespace mtl {
 
 enum class AttentionBackend {
-  automatic,  // the fastest of all that take the call
+  automatic,  // the fastest of all that support the call
   flash,      // the fastest of this library's own
   fused,      // cuDNN's
   unfused,    // this library's plain kernels, without tensor cores
 };
 
-/// auto, flash, fused, unfused, and local, which is another name for unfused.
+/// auto, flash, fused, unfused, and local, an alias of unfused.
 const std::vector<std::string>& attention_backend_names();
 /// Throws Error for any other name.
 AttentionBackend parse_attention_backend(std::string_view name);

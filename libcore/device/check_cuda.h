@@ -1,4 +1,4 @@
-// Faults of CUDA's runtime as errors; only for files that include CUDA's headers.
+// Errors of the CUDA runtime as exceptions; only for files that include CUDA's headers.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -2,8 +2,8 @@
 //
 //   {"format": "mtl-choices", "version": 1, "contexts": {CONTEXT: {KEY: CHOICE, ...}, ...}}
 //
-// A context names the GPU and the libraries that the choices are good for. Nothing here throws: a run can do without
-// the file.
+// A context names the GPU and the libraries that the choices are valid for. These functions do not throw: a run can do
+// without the file.
 #pragma once
 
 #include <functional>
@@ -22,7 +22,7 @@ std::string default_choices_file();
 std::map<std::string, std::string> read_choices(const std::string& path, const std::string& context, const Warn& warn);
 
 /// Adds choices to the context, over older ones; those of other contexts stay. Replaces the file in one step, so that
-/// no process reads half of it; of two that write at once, one set of choices is lost, and measured again some day.
+/// no process reads half of it; if two write at once, the choices of one are lost, and measured again later.
 void write_choices(const std::string& path, const std::string& context,
                    const std::map<std::string, std::string>& choices, const Warn& warn);
 

@@ -1,8 +1,8 @@
 // All copies between the host and a device: the host never reads or writes a device's memory directly.
 //
-// In a training step: copies on a stream, after what the stream was given before. Elsewhere (initial weights, loading,
-// saving, generation): a HostView, which waits for the device and costs nothing on the cpu, where the tensor's own
-// memory is the host's. On meta nothing is copied.
+// In a training step: copies on a stream, after its earlier commands. Elsewhere (initial weights, loading, saving,
+// generation): a HostView, which waits for the device and costs nothing on the cpu, where the tensor's own memory is
+// the host's. On meta nothing is copied.
 #pragma once
 
 #include <span>
@@ -17,8 +17,8 @@ namespace mtl {
 void copy_from_host(Stream& stream, const Tensor& to, std::span<const std::byte> from);
 /// Copies from device to host, every element of `from`; complete on return.
 void copy_to_host(Stream& stream, std::span<std::byte> to, const Tensor& from);
-/// Either way between the device and pinned memory (a Buffer of Space::host): the host does not wait. Its side must
-/// stay untouched until the stream has come so far (device/event.h). On the cpu it is done when it returns.
+/// Copies between the device and pinned memory (a Buffer of Space::host) without blocking the host, which must not
+/// touch its side until the stream has completed the copy (device/event.h). On the cpu the copy is complete on return.
 void copy_from_pinned(Stream& stream, const Tensor& to, std::span<const std::byte> from);
 void copy_to_pinned(Stream& stream, std::span<std::byte> to, const Tensor& from);
 /// Copies on the device. The tensors have the same number of bytes, and do not overlap or are identical.
@@ -48,9 +48,9 @@ class HostView {
   HostView(const HostView&) = delete;
   const Tensor& tensor() const { return view_; }
   std::span<const std::byte> bytes() const { return {static_cast<const std::byte*>(view_.raw()), view_.bytes()}; }
-  /// From the device: what it was given to compute before.
+  /// Copies from the device, after all earlier commands.
   void receive();
-  /// To the device.
+  /// Copies to the device.
   void send() const;
 
  private:

@@ -16,8 +16,8 @@ struct CudaDevice {
   std::string bus;           // "0000:1b:00.0": the same for all processes of a host
   int count = 0;             // GPUs that CUDA shows to this process
   bool compiled = true;      // whether this program has kernels for any GPU
-  bool has_driver = false;   // whether the machine has NVIDIA's driver, as far as a program with kernels asks
-  std::string why_not;       // why this process cannot compute on a GPU; empty when it can
+  bool has_driver = false;   // whether the machine has NVIDIA's driver; false in a program without kernels
+  std::string why_not;       // why this process cannot compute on a GPU; empty if it can
 
   bool usable() const { return why_not.empty(); }
   std::string text() const;  // "NVIDIA H100 80GB HBM3 (sm_90, 79.1 GiB)"
@@ -26,16 +26,16 @@ struct CudaDevice {
 /// GPU number `ordinal` of those that CUDA shows to this process (CUDA_VISIBLE_DEVICES); by default the one that
 /// use_cuda_device() chose. Does not throw if there is none.
 CudaDevice find_cuda_device(std::optional<int> ordinal = {});
-/// The calling thread, which alone may allocate, make streams and launch, uses this GPU from here on; otherwise the
-/// first one. Call before anything else on the device.
+/// Makes the calling thread use this GPU instead of the first. Only this thread may then allocate, make streams and
+/// launch. Call before any other use of the device.
 void use_cuda_device(int ordinal);
 
 /// Memory of a GPU, in bytes.
 struct CudaMemory {
   std::size_t free = 0, total = 0;
 };
-/// Memory of the GPU that this process uses. Makes CUDA's context, which `free` does not count. Throws Error where no
-/// GPU can be used.
+/// Memory of the GPU that this process uses. Creates CUDA's context, whose memory is not part of `free`. Throws Error
+/// if no GPU can be used.
 CudaMemory cuda_memory();
 
 /// Memory of a GPU that a process takes in addition to its buffers: estimates, which tests/gpu compares with what a
@@ -43,7 +43,7 @@ CudaMemory cuda_memory();
 inline constexpr std::size_t kCudaContextBytes = std::size_t{512} << 20, kCudaLibraryBytes = std::size_t{256} << 20;
 
 /// True if kernels compiled for `architectures` ("80,90a") run on a GPU: those of sm_80 on 8.0 and later 8.x, those of
-/// sm_90a on 9.0 alone.
+/// sm_90a only on 9.0.
 bool runs_on(std::string_view architectures, int major, int minor);
 
 }  // namespace mtl

@@ -9,7 +9,7 @@ namespace mtl {
 
 namespace {
 
-/// The paths that a name is looked for at, in order.
+/// The paths to try for a name, in order.
 std::vector<std::string> candidates_of(const std::string& name) {
   if (name.find('/') != std::string::npos) return {name};
   return {name, "/usr/local/cuda/lib64/" + name, "/usr/local/cuda/extras/CUPTI/lib64/" + name};

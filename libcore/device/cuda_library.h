@@ -27,7 +27,7 @@ class CudaLibrary {
     void* address_;
   };
 
-  /// Opens the first of `names` that can be opened. A name without a slash is looked for in LD_LIBRARY_PATH and the
+  /// Opens the first of `names` that can be opened. A name without a slash is searched in LD_LIBRARY_PATH and the
   /// system's folders, then in CUDA's own (/usr/local/cuda); one with a slash is a path. The library stays open until
   /// the process ends. Throws Error with the loader's reasons: "cannot open NAME, which PURPOSE: ...; REMEDY".
   CudaLibrary(const std::vector<std::string>& names, const std::string& purpose, const std::string& remedy);

@@ -1,4 +1,4 @@
-// Memory of the device cuda, as the build implements it: no_cuda.cpp refuses; tests/mirror emulates the device.
+// Memory of the device cuda: memory_cuda.cpp calls the CUDA runtime, no_cuda.cpp refuses, tests/mirror emulates it.
 //
 // These copies wait for every stream, and are done when they return; cuda_stream.h has those of a stream.
 #pragma once
@@ -11,7 +11,7 @@ namespace mtl::cuda {
 std::byte* allocate(std::size_t bytes);
 void release(std::byte* memory) noexcept;
 
-/// Allocates pinned host memory alike: the device copies from and to it while the host continues.
+/// Likewise allocates pinned host memory, which the device copies from and to while the host continues.
 std::byte* allocate_pinned(std::size_t bytes);
 void release_pinned(std::byte* memory) noexcept;
 

@@ -15,7 +15,7 @@ void begin_range(const std::string& name, int op);
 void end_range(bool is_op);
 
 /// Starts what `nsys profile --capture-range=cudaProfilerApi` records, and CUPTI's records of kernels. Returns why
-/// there are none; empty when there are.
+/// CUPTI cannot record, or "".
 std::string start_kernel_records();
 /// Ends both. Returns kernels in the order of their begins, in milliseconds since `start_kernel_records` returned; the
 /// device must be idle.

@@ -1,6 +1,5 @@
-// Streams, events and captured graphs of the device cuda, as the build implements them: stream_cuda.cpp calls the CUDA
-// runtime, no_cuda_stream.cpp refuses, tests/mirror/queue.cpp emulates them. Callers use device/stream.h, event.h,
-// graph.h.
+// Streams, events and captured graphs of the device cuda: stream_cuda.cpp calls the CUDA runtime, no_cuda_stream.cpp
+// refuses, tests/mirror/queue.cpp emulates them. Callers use device/stream.h, event.h, graph.h.
 #pragma once
 
 #include <cstddef>
@@ -15,14 +14,14 @@ using StreamHandle = CUstream_st*;
 using EventHandle = CUevent_st*;
 using GraphHandle = CUgraphExec_st*;
 
-/// A stream runs its commands in order, after the calls that gave them. The copies of cuda_memory.h, which name no
-/// stream, wait for all streams.
+/// A stream runs its commands in order, later than the calls that enqueue them. The copies of cuda_memory.h, which name
+/// no stream, wait for all streams.
 StreamHandle open_stream();
 void close_stream(StreamHandle stream) noexcept;
 /// Blocks the host until every command of the stream is done.
 void synchronize(StreamHandle stream);
 
-/// Host memory of these three must be pinned, or the host waits for the copy.
+/// Host memory must be pinned, or the host waits for the copy.
 void copy_from_host(StreamHandle stream, void* to, const void* from, std::size_t bytes);
 void copy_to_host(StreamHandle stream, void* to, const void* from, std::size_t bytes);
 void copy_within(StreamHandle stream, void* to, const void* from, std::size_t bytes);
@@ -41,12 +40,10 @@ float milliseconds_between(EventHandle begin, EventHandle end);
 /// host must not wait for them, allocate or free device memory, or use copies without a stream meanwhile.
 void begin_capture(StreamHandle stream);
 GraphHandle end_capture(StreamHandle stream);
-/// True if the stream's commands are captured.
+/// True between begin_capture() and its end, also for streams that joined the capture.
 bool is_captured(StreamHandle stream);
 /// Ends a failed capture.
 void drop_capture(StreamHandle stream) noexcept;
-/// True between begin_capture() and its end, also for streams that joined the capture.
-bool is_capturing(StreamHandle stream);
 void launch(GraphHandle graph, StreamHandle stream);
 void free_graph(GraphHandle graph) noexcept;
 

@@ -107,7 +107,7 @@ T narrow(float value) {
 /// True if operators compute with tensors of this dtype: f32, bf16 and f16.
 constexpr bool is_computed(DType dtype) { return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16; }
 
-/// body(T()) with T = float, Bf16 or Half: what stores the dtype, one of is_computed().
+/// Calls body(T()) with T = float, Bf16 or Half, the type that stores `dtype`. Requires is_computed(dtype).
 template <class Body>
 decltype(auto) with_float_type(DType dtype, const Body& body) {
   if (dtype == DType::bf16) return body(Bf16());

@@ -1,5 +1,5 @@
-// Order between streams, and between a stream and the host. On the cpu and on meta an operator is done when it returns:
-// there an event only stores the time.
+// Order between streams, and between a stream and the host. On the cpu and on meta an operator is done when it returns,
+// and an event only stores the time.
 #pragma once
 
 #include "device/stream.h"
@@ -19,7 +19,7 @@ class Event {
   void record(Stream& stream);
   /// Later commands of `stream` run after the event.
   void order(Stream& stream) const;
-  /// Blocks the host until the event is reached.
+  /// Blocks the host until the event is reached; returns at once if it was never recorded.
   void wait() const;
   /// True if the event is reached or was never recorded.
   bool done() const;

@@ -1,4 +1,4 @@
-// Asks the driver for a GPU.
+// Finds a GPU through the CUDA runtime.
 #include <cuda_runtime.h>
 
 #include <cstdlib>
@@ -65,7 +65,7 @@ void use_cuda_device(int ordinal) { cuda::check(cudaSetDevice(ordinal), "choosin
 
 CudaMemory cuda_memory() {
   CudaMemory out;
-  cuda::check(cudaMemGetInfo(&out.free, &out.total), "asking for the GPU's memory");
+  cuda::check(cudaMemGetInfo(&out.free, &out.total), "querying the GPU's memory");
   return out;
 }
 

@@ -15,9 +15,9 @@ class Graph {
   Graph& operator=(Graph&& other) noexcept;
 
   bool exists() const { return handle_ != nullptr; }
-  /// Collects the commands that `body` gives to the stream, and to streams that it orders after the stream and the
-  /// stream after them again (device/event.h). They do not run. Addresses and sizes are those of the capture; `body`
-  /// must not wait for the stream, make or free buffers, or read the results of its commands. Throws what it throws.
+  /// Collects, without running them, the commands that `body` enqueues on the stream, and on streams that it orders
+  /// after the stream and joins to it again (device/event.h). Addresses and sizes are those of the capture; `body` must
+  /// not wait for the stream, make or free buffers, or read the results of its commands. Rethrows its exceptions.
   void capture(Stream& stream, const std::function<void()>& body);
   /// Runs the captured commands after the stream's earlier commands.
   void launch(Stream& stream) const;

@@ -15,6 +15,7 @@ bool Hardware::is_compute_bound(const Counters& work, DType dtype, bool tf32) co
 }
 
 const std::vector<Hardware>& known_hardware() {
+  // name, GB/s, TFLOP/s in 16 bits, TF32 and fp32, source
   static const std::vector<Hardware> known{{"A100", 2039, 312, 156, 19.5, "NVIDIA A100 80GB SXM data sheet"},
                                            {"A100-40GB", 1555, 312, 156, 19.5, "NVIDIA A100 40GB data sheet"},
                                            {"A100-PCIe", 1935, 312, 156, 19.5, "NVIDIA A100 80GB PCIe data sheet"},
@@ -33,7 +34,7 @@ std::string lower(std::string_view text) {
   return out;
 }
 
-/// Whether `word` occurs in `text` and begins there a word: "gh200" is not an h200.
+/// True if `word` first occurs in `text` at the beginning of a word: "gh200" is not an h200.
 bool has_word(const std::string& text, const std::string& word) {
   const std::size_t at = text.find(word);
   return at != std::string::npos && (at == 0 || std::isalnum(static_cast<unsigned char>(text[at - 1])) == 0);
@@ -42,15 +43,15 @@ bool has_word(const std::string& text, const std::string& word) {
 }  // namespace
 
 const Hardware* find_hardware(std::string_view name) {
-  const std::string wanted = lower(name);
-  const bool is_small = wanted.find("40gb") != std::string::npos,
-             is_pcie = !is_small && wanted.find("pcie") != std::string::npos;
-  if (has_word(wanted, "nvl")) return nullptr;  // of other rates
+  const std::string lowered = lower(name);
+  const bool is_small = lowered.find("40gb") != std::string::npos,
+             is_pcie = !is_small && lowered.find("pcie") != std::string::npos;
+  if (has_word(lowered, "nvl")) return nullptr;  // NVL modules have other rates
   for (const Hardware& known : known_hardware()) {
     const std::size_t dash = known.name.find('-');
     const std::string variant = dash == std::string::npos ? "" : known.name.substr(dash + 1);
-    const std::string own = is_small ? "40GB" : is_pcie ? "PCIe" : "";
-    if (variant == own && has_word(wanted, lower(known.name.substr(0, dash)))) return &known;
+    const std::string expected = is_small ? "40GB" : is_pcie ? "PCIe" : "";
+    if (variant == expected && has_word(lowered, lower(known.name.substr(0, dash)))) return &known;
   }
   return nullptr;
 }

@@ -31,7 +31,7 @@ struct Hardware {
 /// GPUs by their data sheets, dense rates at boost clock.
 const std::vector<Hardware>& known_hardware();
 /// The known GPU of a name as users write it ("H100") or as CUDA gives it ("NVIDIA H100 80GB HBM3"); null if there is
-/// none. A PCIe card is another one than the module.
+/// none. PCIe cards are different from modules.
 const Hardware* find_hardware(std::string_view name);
 
 }  // namespace mtl

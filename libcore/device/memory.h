@@ -1,9 +1,9 @@
 // Owning memory: a Buffer is one allocation, an Arena hands out tensors from it in order.
 //
-// Memory is planned: buffers are made before the first step and never in it. Tensors that live from a micro-batch's
-// forward to its backward come from a slot (an Arena, emptied when the micro-batch is done); temporaries come from
-// scratch (another Arena, last in, first out, through Arena::Mark). On meta an Arena only adds up sizes, which is how
-// the plan is made.
+// Memory is planned: buffers are made before or in the first step, and none later. Tensors that live from a
+// micro-batch's forward to its backward come from a slot (an Arena, emptied when the micro-batch is done); temporaries
+// come from scratch (another Arena, last in, first out, through Arena::Mark). On meta an Arena only adds up sizes: that
+// is how plans are made.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace mtl {
 
 /// One allocation for a device, 64-byte aligned, zeroed: its memory, or, in Space::host, memory of the host that is
 /// pinned on cuda, so that the device copies while the host continues. On meta it has a size and no memory. Throws
-/// Error when there is not enough memory, or the build does not have the device.
+/// Error if there is not enough memory, or if the build lacks the device.
 class Buffer {
  public:
   Buffer() = default;
@@ -38,7 +38,7 @@ class Buffer {
   std::size_t bytes_ = 0;
 };
 
-/// The buffers of this process, except on meta, to compare with plans.
+/// The buffers of this process, except those on meta, to compare with plans.
 struct BufferUse {
   std::size_t bytes = 0;  // of existing buffers
   std::size_t made = 0;   // number of buffers so far

@@ -16,7 +16,7 @@ std::byte* allocate(std::size_t bytes) {
   void* data = nullptr;
   const cudaError_t status = cudaMalloc(&data, bytes);
   if (status == cudaErrorMemoryAllocation) {
-    static_cast<void>(cudaGetLastError());  // which would be reported again
+    static_cast<void>(cudaGetLastError());  // or it would be reported again
     std::size_t free = 0, total = 0;
     static_cast<void>(cudaMemGetInfo(&free, &total));
     fail(

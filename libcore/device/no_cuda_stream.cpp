@@ -1,4 +1,4 @@
-// A build without CUDA: streams on the device are refused, so that nothing else here is ever reached.
+// A build without CUDA: streams on the device are refused, so that no other function is reached.
 #include "base/error.h"
 #include "device/cuda_stream.h"
 
@@ -27,7 +27,6 @@ void begin_capture(StreamHandle) { refuse_stream(); }
 GraphHandle end_capture(StreamHandle) { refuse_stream(); }
 bool is_captured(StreamHandle) { refuse_stream(); }
 void drop_capture(StreamHandle) noexcept {}
-bool is_capturing(StreamHandle) { refuse_stream(); }
 void launch(GraphHandle, StreamHandle) { refuse_stream(); }
 void free_graph(GraphHandle) noexcept {}
 

@@ -7,7 +7,7 @@
 
 namespace mtl {
 
-/// A random stream: `seed` of the run, `site` the number of the drawing place in the model.
+/// A random stream: `seed` of the run, and `site`, the number of the place in the model that draws.
 struct PhiloxKey {
   std::uint32_t seed;
   std::uint32_t site;

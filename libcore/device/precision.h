@@ -1,8 +1,8 @@
 // Precision is a value: the dtype of each role. Presets are in optim/precision_presets.h.
 //
-// The optimizer updates the main weights where their dtype is not the compute dtype: layers then read a copy of them,
-// rounded to the compute dtype after each update. Otherwise what layers read is updated itself, and an update that is
-// less than half a unit in the last place of its weight is lost.
+// If the main weights' dtype differs from the compute dtype, the optimizer updates the main weights, and layers read a
+// copy of them, rounded to the compute dtype after each update. Otherwise it updates the weights that layers read, and
+// an update of less than half a unit in the last place of its weight is lost.
 #pragma once
 
 #include "device/dtype.h"

@@ -22,31 +22,31 @@ std::string short_kernel_name(std::string demangled) {
 }
 
 int Profile::begin(Stream& stream, ProfileEntry entry) {
-  const int place = static_cast<int>(entries_.size());
+  const int index = static_cast<int>(entries_.size());
   entry.parent = open_;
-  if (place == 0) counted_ = stream.counters();  // a range: what was counted before the profile is not in it
+  if (index == 0) counted_ = stream.counters();  // excludes counts from before the profile
   if (entry.kind == ProfileKind::op) {
     const Counters now = stream.counters();
-    // Counters that were set to zero meanwhile count from there.
+    // Counters that were reset meanwhile count from zero.
     const Counters before = now.flops < counted_.flops || now.bytes < counted_.bytes ? Counters{} : counted_;
     entry.work = {now.flops - before.flops, now.bytes - before.bytes};
     counted_ = now;
   }
-  if (device_ == Device::cuda) cuda::begin_range(entry.title(), entry.kind == ProfileKind::op ? place : -1);
+  if (device_ == Device::cuda) cuda::begin_range(entry.title(), entry.kind == ProfileKind::op ? index : -1);
   entries_.push_back(std::move(entry));
-  open_ = place;
-  if (device_ == Device::meta) return place;
+  open_ = index;
+  if (device_ == Device::meta) return index;
   begins_.emplace_back(device_, Event::Kind::time);
   ends_.emplace_back(device_, Event::Kind::time);
   begins_.back().record(stream);
-  return place;
+  return index;
 }
 
-void Profile::end(Stream& stream, int place) noexcept {
-  open_ = entries_[place].parent;
+void Profile::end(Stream& stream, int index) noexcept {
+  open_ = entries_[index].parent;
   try {
-    if (device_ != Device::meta) ends_[place].record(stream);
-    if (device_ == Device::cuda) cuda::end_range(entries_[place].kind == ProfileKind::op);
+    if (device_ != Device::meta) ends_[index].record(stream);
+    if (device_ == Device::cuda) cuda::end_range(entries_[index].kind == ProfileKind::op);
   } catch (...) {
     if (failure_ == nullptr) failure_ = std::current_exception();
   }

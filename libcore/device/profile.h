@@ -1,4 +1,4 @@
-// A profile of some steps of a run: which operators, layers and phases a stream ran, when, and what they counted.
+// A profile of some steps of a run: the operators, layers and phases that a stream ran, with their times and counts.
 //
 // A Stream points to a Profile while it is profiled; without one, a range costs a comparison with null.
 // kernels/dispatch.h records operators, ProfileRange everything else. Begins and ends are timed events in the stream:
@@ -47,7 +47,7 @@ struct ProfileKernel {
   double begin_ms = 0, end_ms = 0;
 };
 
-/// Without its return type, anonymous namespaces and parameters: "mtl::cuda::sum_rows<float, 4>".
+/// Removes the return type, anonymous namespaces and parameters: "mtl::cuda::sum_rows<float, 4>".
 std::string short_kernel_name(std::string demangled);
 
 /// Entries nest: the last to begin ends first. Not thread-safe.
@@ -59,7 +59,7 @@ class Profile {
   /// Returns the new entry's index. An operator's work is the stream's count since the operator before it.
   int begin(Stream& stream, ProfileEntry entry);
   /// Does not throw: finish() throws its exception.
-  void end(Stream& stream, int place) noexcept;
+  void end(Stream& stream, int index) noexcept;
   /// Sets the times: milliseconds since the first entry began. Waits for the device; no entry may be open.
   void finish();
 
@@ -76,27 +76,27 @@ class Profile {
   std::exception_ptr failure_;        // of end()
 };
 
-/// The time between its construction and destruction is an entry.
+/// Records an entry from its construction to its destruction.
 class ProfileRange {
  public:
   ProfileRange(Stream& stream, ProfileKind kind, const char* name, std::int64_t number = -1)
       : stream_(stream), profile_(stream.profile()) {
     if (profile_ != nullptr) [[unlikely]]
-      place_ = profile_->begin(stream, {.kind = kind, .name = name, .number = number});
+      index_ = profile_->begin(stream, {.kind = kind, .name = name, .number = number});
   }
   ProfileRange(Stream& stream, ProfileEntry entry) : stream_(stream), profile_(stream.profile()) {
-    if (profile_ != nullptr) place_ = profile_->begin(stream, std::move(entry));
+    if (profile_ != nullptr) index_ = profile_->begin(stream, std::move(entry));
   }
   ProfileRange(const ProfileRange&) = delete;
   ~ProfileRange() {
     if (profile_ != nullptr) [[unlikely]]
-      profile_->end(stream_, place_);
+      profile_->end(stream_, index_);
   }
 
  private:
   Stream& stream_;
   Profile* profile_;
-  int place_ = -1;
+  int index_ = -1;
 };
 
 }  // namespace mtl

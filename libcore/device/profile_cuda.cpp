@@ -36,7 +36,7 @@ struct Cupti {
   decltype(&::cuptiGetResultString) text_of = library["cuptiGetResultString"];
 };
 
-/// State that CUPTI's callbacks, which get no argument of ours, share with the profile.
+/// State that the profile shares with CUPTI's callbacks, which take no user argument.
 struct Records {
   std::optional<Cupti> cupti;
   bool active = false;
@@ -60,10 +60,10 @@ std::string demangle(const char* name) {
 
 constexpr std::size_t kBufferBytes = 1 << 20;
 
-void CUPTIAPI give_buffer(std::uint8_t** buffer, std::size_t* size, std::size_t* most_records) {
+void CUPTIAPI provide_buffer(std::uint8_t** buffer, std::size_t* size, std::size_t* max_records) {
   *buffer = static_cast<std::uint8_t*>(std::aligned_alloc(8, kBufferBytes));
   *size = *buffer == nullptr ? 0 : kBufferBytes;
-  *most_records = 0;
+  *max_records = 0;
 }
 
 void add(Records& all, const CUpti_Activity* record) {
@@ -73,11 +73,12 @@ void add(Records& all, const CUpti_Activity* record) {
   } else if (record->kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) {
     const auto* kernel = reinterpret_cast<const CUpti_ActivityKernel10*>(record);
     const auto ms = [&](std::uint64_t time) { return (double(time) - double(all.began)) * 1e-6; };
-    all.kernels.push_back({kernel->correlationId, {demangle(kernel->name), -1, ms(kernel->start), ms(kernel->end)}});
+    all.kernels.push_back({kernel->correlationId,
+                           {.name = demangle(kernel->name), .begin_ms = ms(kernel->start), .end_ms = ms(kernel->end)}});
   }
 }
 
-void CUPTIAPI take_buffer(CUcontext, std::uint32_t, std::uint8_t* buffer, std::size_t, std::size_t valid) {
+void CUPTIAPI consume_buffer(CUcontext, std::uint32_t, std::uint8_t* buffer, std::size_t, std::size_t valid) {
   Records& all = records();
   const std::lock_guard lock(all.mutex);
   CUpti_Activity* record = nullptr;
@@ -92,7 +93,7 @@ constexpr CUpti_ActivityKind kKinds[] = {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL,
 std::string start_cupti(Records& all) {
   if (!all.cupti) all.cupti.emplace();
   const Cupti& cupti = *all.cupti;
-  CUptiResult result = cupti.set_callbacks(give_buffer, take_buffer);
+  CUptiResult result = cupti.set_callbacks(provide_buffer, consume_buffer);
   for (CUpti_ActivityKind kind : kKinds) {
     if (result == CUPTI_SUCCESS) result = cupti.enable(kind);
   }

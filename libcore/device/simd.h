@@ -114,7 +114,7 @@ struct PartLanes {
   HWY_INLINE VecF32 keep(VecF32 v) const { return hn::IfThenElseZero(hn::FirstN(F32(), count), v); }
 };
 
-/// body(T()) with T = float, Bf16 or Half, as the dtype says: a loop that is compiled for each.
+/// Calls body(T()) with T = float, Bf16 or Half, the type that stores `dtype`: a loop that is compiled for each.
 template <class Body>
 HWY_INLINE void with_float(DType dtype, const Body& body) {
   if (dtype == DType::bf16) return body(Bf16());
@@ -122,7 +122,7 @@ HWY_INLINE void with_float(DType dtype, const Body& body) {
   return body(float());
 }
 
-/// body(i, lanes) for every vector of [0, n): FullLanes, and PartLanes at the end.
+/// Calls body(i, lanes) for every vector of [0, n): with FullLanes, and with PartLanes at the end.
 template <class Body>
 HWY_INLINE void sweep(std::size_t n, const Body& body) {
   const std::size_t step = hn::Lanes(F32());

@@ -18,8 +18,8 @@ struct StepInputs {
   double lr = 0;            // of this step
   double weight_decay = 0;  // of this step
   double loss_scale = 1;    // gradients are multiplied by it
-  // The other values are right if the step before made its update, whose report the host had not read yet: without that
-  // update this step makes none either.
+  // Nonzero: the other values assume that the step before, whose report the host had not read, made its update. If it
+  // made none, this step makes none either.
   std::int32_t assumes_update = 0;
 };
 
@@ -28,10 +28,10 @@ struct StepReport {
   double loss_sum = 0;    // sum_losses() adds to it
   double clip_scale = 1;  // gradients are multiplied by it in the update
   double grad_norm = 0;   // global, before clipping, divided by the loss scale
-  std::int32_t found_inf =
-      0;  // nonzero: no update, since the norm is not finite or the step assumes an update not made
-  // Elements that this rank owns and updates: those whose update is not zero; of these, those whose stored weight the
-  // update leaves as it is; and those whose main weight changes while the copy that layers read does not.
+  // Nonzero: no update, because the norm is not finite or the step assumes an update that was not made.
+  std::int32_t found_inf = 0;
+  // Counts over the elements that this rank updates: those whose update is not zero; of these, those whose stored
+  // weight the update does not change; and those whose main weight changes while the copy that layers read does not.
   std::int64_t nonzero_updates = 0, lost_updates = 0, lost_copies = 0;
 };
 

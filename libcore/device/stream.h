@@ -1,4 +1,4 @@
-// Where operators run, and what they did there.
+// Streams: where operators run, and the counts of their work.
 //
 // cpu computes; cuda too, in a build that has it; meta only checks shapes and counts, so one step on it gives the exact
 // memory, FLOPs and communication of any layout without data. A dry run has a target, the device whose run it plans.
@@ -23,8 +23,8 @@ struct Counters {
   bool operator==(const Counters&) const = default;
 };
 
-/// State that a device's operators keep from call to call, such as compiled products; each device has a class of its
-/// own.
+/// State that a device's operators keep from call to call, such as compiled products; each device derives its own
+/// class.
 class StreamCache {
  public:
   StreamCache() = default;
@@ -34,17 +34,17 @@ class StreamCache {
 
 class Profile;  // profile.h
 
-/// Operators given to a stream run one after another; on cuda later than the call.
+/// Operators of a stream run one after another; on cuda later than the call.
 class Stream {
  public:
-  /// `target` counts on meta alone: the device whose operators say how much scratch they need.
+  /// `target`, the device whose operators' scratch is planned, has an effect only on meta.
   explicit Stream(Device device, int threads = 1, Device target = Device::cpu);
   ~Stream();
   Stream(const Stream&) = delete;
   bool is_meta() const { return device_ == Device::meta; }
   Device device() const { return device_; }
   Device target() const { return target_; }
-  /// How many threads an operator may use on the cpu.
+  /// The threads that an operator may use on the cpu.
   int threads() const { return threads_; }
   void count(double flops, double bytes) {
     counters_.flops += flops;
@@ -52,26 +52,26 @@ class Stream {
   }
   /// CUDA's stream; null on the other devices.
   cuda::StreamHandle handle() const { return handle_; }
-  /// Whether its commands are collected for a graph (device/graph.h): the host must not wait for them.
+  /// True if its commands are collected for a graph (device/graph.h): the host must not wait for them.
   bool is_captured() const { return handle_ != nullptr && cuda::is_captured(handle_); }
   /// Whether products of fp32 on cuda may round their operands to TF32, which has fp32's range and 10 bits of mantissa.
   bool tf32() const { return tf32_; }
   void set_tf32(bool tf32) { tf32_ = tf32; }
-  /// Which implementations of attention cuda may use.
+  /// The implementations of attention that cuda may use.
   AttentionBackend attention_backend() const { return attention_backend_; }
   void set_attention_backend(AttentionBackend backend) { attention_backend_ = backend; }
-  /// The host waits for everything that the stream was given. On the cpu operators are done when they return.
+  /// Blocks the host until all commands of the stream are done. On the cpu operators are done when they return.
   void synchronize() const;
   const Counters& counters() const { return counters_; }
   void reset_counters() { counters_ = {}; }
-  /// Where operators are recorded; null: they are not. The profile must outlive its use here.
+  /// Records operators; null: none are recorded. The profile must outlive its use here.
   Profile* profile() const { return profile_; }
   void set_profile(Profile* profile) { profile_ = profile; }
-  /// Made and read by the operators of the stream's target alone; null until they need it.
+  /// Used only by the operators of the stream's target, which create it when they need it; null before.
   std::unique_ptr<StreamCache>& cache() const { return cache_; }
   /// The same for attention.
   std::unique_ptr<StreamCache>& attention_cache() const { return attention_cache_; }
-  /// Which algorithms its operators use, as far as that is measured.
+  /// The measured choices of its operators' algorithms.
   Choices& choices() const { return choices_; }
 
  private:

@@ -15,7 +15,7 @@ void close_stream(StreamHandle stream) noexcept {
   static_cast<void>(cudaStreamSynchronize(stream));
   static_cast<void>(cudaStreamDestroy(stream));
 }
-void synchronize(StreamHandle stream) { check(cudaStreamSynchronize(stream), "a stream"); }
+void synchronize(StreamHandle stream) { check(cudaStreamSynchronize(stream), "waiting for a stream"); }
 
 void copy_from_host(StreamHandle stream, void* to, const void* from, std::size_t bytes) {
   check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream), "a copy to the GPU");
@@ -41,10 +41,10 @@ void synchronize(EventHandle event) { check(cudaEventSynchronize(event), "waitin
 bool is_done(EventHandle event) {
   const cudaError_t status = cudaEventQuery(event);
   if (status == cudaErrorNotReady) {
-    static_cast<void>(cudaGetLastError());  // which would be reported again
+    static_cast<void>(cudaGetLastError());  // or it would be reported again
     return false;
   }
-  check(status, "asking for an event");
+  check(status, "querying an event");
   return true;
 }
 float milliseconds_between(EventHandle begin, EventHandle end) {
@@ -53,7 +53,7 @@ float milliseconds_between(EventHandle begin, EventHandle end) {
   return out;
 }
 
-// The mode refuses calls of this thread alone that would break a capture.
+// This mode refuses only this thread's calls that would break a capture.
 void begin_capture(StreamHandle stream) {
   check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "beginning to capture a graph");
 }
@@ -68,7 +68,7 @@ GraphHandle end_capture(StreamHandle stream) {
 }
 bool is_captured(StreamHandle stream) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  check(cudaStreamIsCapturing(stream, &status), "asking whether a graph is captured");
+  check(cudaStreamIsCapturing(stream, &status), "querying a capture");
   return status != cudaStreamCaptureStatusNone;
 }
 void drop_capture(StreamHandle stream) noexcept {
@@ -76,11 +76,6 @@ void drop_capture(StreamHandle stream) noexcept {
   static_cast<void>(cudaStreamEndCapture(stream, &graph));
   if (graph != nullptr) static_cast<void>(cudaGraphDestroy(graph));
   static_cast<void>(cudaGetLastError());
-}
-bool is_capturing(StreamHandle stream) {
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  check(cudaStreamIsCapturing(stream, &status), "asking for a capture");
-  return status != cudaStreamCaptureStatusNone;
 }
 void launch(GraphHandle graph, StreamHandle stream) { check(cudaGraphLaunch(graph, stream), "a graph's launch"); }
 void free_graph(GraphHandle graph) noexcept { static_cast<void>(cudaGraphExecDestroy(graph)); }

@@ -67,10 +67,10 @@ class Tensor {
 /// Throws "what: expected float32 (2, 3), got ..." unless dtype and shape are equal.
 void expect_tensor(const char* what, const Tensor& tensor, DType dtype, const Shape& shape);
 
-/// Overwrite a gradient, or add to it when it holds earlier micro-batches: a GEMM's beta.
+/// Whether to overwrite a gradient or to add to it: a GEMM's beta of 0 or 1.
 enum class GradMode { overwrite, accumulate };
 
-/// A gradient to be written or added to. Default-constructed: not computed.
+/// A gradient to write or to add to. Default-constructed: not wanted.
 struct Grad {
   Tensor tensor;
   GradMode mode = GradMode::overwrite;

@@ -245,7 +245,7 @@ class PlayedNccl final : public NcclLibrary {
 
   static void start(ncclComm* group, cuda::StreamHandle stream, Plan plan) {
     require(!group->aborted, "emulated NCCL: a call after abort");
-    require(group->stream == nullptr || group->stream == stream || cuda::is_capturing(stream), "emulated NCCL: group '",
+    require(group->stream == nullptr || group->stream == stream || cuda::is_captured(stream), "emulated NCCL: group '",
             group->name, "' is used on two streams");
     group->stream = stream;
     if (plan.own.exists()) expect_memory(plan.own);

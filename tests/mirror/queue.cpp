@@ -283,7 +283,7 @@ void synchronize(EventHandle event) {
 }
 bool is_done(EventHandle event) {
   // Another thread may call this: see cudaStreamCaptureModeThreadLocal.
-  if (std::this_thread::get_id() == queues().capturer) expect_no_capture("asking for an event");
+  if (std::this_thread::get_id() == queues().capturer) expect_no_capture("querying an event");
   return event->reached >= event->recorded;
 }
 float milliseconds_between(EventHandle begin, EventHandle end) {
@@ -318,7 +318,6 @@ void drop_capture(StreamHandle) noexcept {
   queues().capture.clear();
   for (CUstream_st* each : queues().streams) each->captured = false;
 }
-bool is_capturing(StreamHandle stream) { return stream->captured; }
 void launch(GraphHandle graph, StreamHandle stream) {
   require(!stream->captured, "CUDA: a graph is launched within a capture");
   ++queues().counts.graphs;
