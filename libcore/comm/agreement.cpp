@@ -25,9 +25,9 @@ std::string name_ranks(const std::vector<int>& ranks, const std::vector<std::str
   return cat(ranks.size() == 1 ? "rank " : "ranks ", join(numbers, ", "), " (", join(places, ", "), ")");
 }
 
-/// The first line that differs, as it is in `ours` and `theirs`.
-std::pair<std::string, std::string> first_difference(const std::string& ours, const std::string& theirs) {
-  std::vector<std::string> a = split(ours, '\n'), b = split(theirs, '\n');
+/// The first line that differs, quoted from both texts.
+std::pair<std::string, std::string> first_difference(const std::string& text_a, const std::string& text_b) {
+  std::vector<std::string> a = split(text_a, '\n'), b = split(text_b, '\n');
   std::size_t line = 0;
   while (line < a.size() && line < b.size() && a[line] == b[line]) ++line;
   auto quoted = [&](const std::vector<std::string>& lines) {
@@ -42,14 +42,14 @@ void check_same(Communicator& world, const std::vector<std::string>& hosts, cons
   std::string problems;
   for (const AgreedItem& item : items) {
     std::vector<std::string> texts = gather_texts(world, cat(item.name, "\n", item.text));
-    std::map<std::string, std::vector<int>> others;  // ranks by what they have
+    std::map<std::string, std::vector<int>> ranks_by_text;  // that differs from rank 0's
     for (std::size_t rank = 1; rank < texts.size(); ++rank) {
-      if (texts[rank] != texts[0]) others[texts[rank]].push_back(static_cast<int>(rank));
+      if (texts[rank] != texts[0]) ranks_by_text[texts[rank]].push_back(static_cast<int>(rank));
     }
-    for (const auto& [text, ranks] : others) {
-      auto [ours, theirs] = first_difference(texts[0], text);
-      problems += cat("\n  ", item.name, ": ", name_ranks(ranks, hosts), ranks.size() == 1 ? " has " : " have ", theirs,
-                      ", rank 0 (", hosts.at(0), ") has ", ours);
+    for (const auto& [text, ranks] : ranks_by_text) {
+      auto [rank_zero_line, line] = first_difference(texts[0], text);
+      problems += cat("\n  ", item.name, ": ", name_ranks(ranks, hosts), ranks.size() == 1 ? " has " : " have ", line,
+                      ", rank 0 (", hosts.at(0), ") has ", rank_zero_line);
     }
   }
   if (!problems.empty())

@@ -14,7 +14,7 @@ namespace {
 
 std::byte* bytes_of(const Tensor& tensor) { return static_cast<std::byte*>(tensor.raw()); }
 
-/// Where part `part` of a whole begins, when the parts differ by one element at most; part `size` is the end.
+/// The byte at which part `part` of `size` begins, when parts differ by at most one element; part `size` is the end.
 std::size_t part_begin(const Tensor& whole, int part, int size) {
   std::size_t count = whole.numel(), parts = size;
   std::size_t index = part;
@@ -30,22 +30,22 @@ void for_others(const GroupLink& link, const Function& function) {
 /// Receives this rank's part from all other ranks and adds it up, segment by segment, while it sends the other parts.
 class PartSums {
  public:
-  /// `out`: this rank's part, `bytes` long; it may be where `whole` has it.
+  /// `out`: memory for this rank's part of the sums, which may be that part of `whole`.
   PartSums(const GroupLink& link, const OperationLabel* label, Tensor whole, std::byte* out)
       : link_(link), label_(label), dtype_(whole.dtype()), out_(out), segment_(segment_bytes(link.size)) {
     auto begin = [&](int part) { return part_begin(whole, part, link.size); };
-    own_ = bytes_of(whole) + begin(link.rank);
+    own_part_ = bytes_of(whole) + begin(link.rank);
     bytes_ = begin(link.rank + 1) - begin(link.rank);
     int tag = tag_of(label->kind, label->number);
     for_others(link, [&](int peer) {
-      Lane::End end{Lane::Direction::send, peer, tag, segment_};
+      Lane::End end{.direction = Lane::Direction::send, .peer = peer, .tag = tag, .segment = segment_};
       sends_.add(link, label, end, bytes_of(whole) + begin(peer), begin(peer + 1) - begin(peer));
     });
     inputs_.resize(link.size);
   }
   PartSums(const PartSums&) = delete;
 
-  bool move_on() {
+  bool progress() {
     bool moved = true;
     while (moved) {
       moved = false;
@@ -55,7 +55,7 @@ class PartSums {
         moved = true;
       }
     }
-    return sends_.move_on() && summed_ == bytes_;
+    return sends_.progress() && summed_ == bytes_;
   }
 
  private:
@@ -67,14 +67,19 @@ class PartSums {
   void receive_segment() {
     std::size_t bytes = std::min(segment_, bytes_ - received_);
     for_others(link_, [&](int peer) {
-      link_.wire->receive({link_.handle, peer, tag_of(label_->kind, label_->number), staging(received_, peer), bytes,
-                           &pending_[slot_of(received_)], label_});
+      link_.wire->receive({.group = link_.handle,
+                           .peer = peer,
+                           .tag = tag_of(label_->kind, label_->number),
+                           .data = staging(received_, peer),
+                           .bytes = bytes,
+                           .pending = &pending_[slot_of(received_)],
+                           .label = label_});
     });
     received_ += bytes;
   }
   void sum_segment() {
     std::size_t bytes = std::min(segment_, bytes_ - summed_);
-    for (int r = 0; r < link_.size; ++r) inputs_[r] = r == link_.rank ? own_ + summed_ : staging(summed_, r);
+    for (int r = 0; r < link_.size; ++r) inputs_[r] = r == link_.rank ? own_part_ + summed_ : staging(summed_, r);
     sum_in_rank_order(dtype_, out_ + summed_, inputs_, bytes);
     summed_ += bytes;
   }
@@ -82,7 +87,7 @@ class PartSums {
   const GroupLink& link_;
   const OperationLabel* label_;
   DType dtype_;
-  std::byte* own_;
+  std::byte* own_part_;
   std::byte* out_;
   std::size_t segment_, bytes_, received_ = 0, summed_ = 0;  // bytes; received_: of receives that were started
   std::array<int, kStagingSlots> pending_{};
@@ -95,7 +100,8 @@ void add_gather(Lanes& lanes, const GroupLink& link, const OperationLabel* label
   int tag = tag_of(kind, label->number);
   auto add = [&](Lane::Direction direction, int peer, int part) {
     std::size_t begin = part_begin(whole, part, link.size), end = part_begin(whole, part + 1, link.size);
-    lanes.add(link, label, Lane::End{direction, peer, tag}, bytes_of(whole) + begin, end - begin);
+    lanes.add(link, label, Lane::End{.direction = direction, .peer = peer, .tag = tag}, bytes_of(whole) + begin,
+              end - begin);
   };
   for_others(link, [&](int peer) { add(Lane::Direction::receive, peer, peer); });
   for_others(link, [&](int peer) { add(Lane::Direction::send, peer, link.rank); });
@@ -109,10 +115,10 @@ class AllReduce final : public Task {
   }
 
  private:
-  bool move_on() override {
-    // A sum arrives where its part was sent from, so the send must be complete before.
-    summed_ = summed_ || sums_.move_on();
-    return summed_ && gather_.move_on();
+  bool progress() override {
+    // A sum arrives in the memory from which its part was sent, so the send must be complete before.
+    summed_ = summed_ || sums_.progress();
+    return summed_ && gather_.progress();
   }
   PartSums sums_;
   Lanes gather_;
@@ -124,8 +130,9 @@ class SmallAllReduce final : public Task {
   SmallAllReduce(const GroupLink& link, const OperationLabel& label, Tensor data)
       : Task(label), link_(link), data_(data) {
     int tag = tag_of(label.kind, label.number);
-    auto add = [&](Lane::Direction direction, int peer, std::byte* place) {
-      lanes_.add(link_, &this->label(), Lane::End{direction, peer, tag}, place, data_.bytes());
+    auto add = [&](Lane::Direction direction, int peer, std::byte* data) {
+      lanes_.add(link_, &this->label(), Lane::End{.direction = direction, .peer = peer, .tag = tag}, data,
+                 data_.bytes());
     };
     for_others(link_, [&](int peer) { add(Lane::Direction::receive, peer, staging(peer)); });
     for_others(link_, [&](int peer) { add(Lane::Direction::send, peer, bytes_of(data_)); });
@@ -133,8 +140,8 @@ class SmallAllReduce final : public Task {
 
  private:
   std::byte* staging(int peer) const { return link_.staging + peer * kSmallReduction; }
-  bool move_on() override {
-    if (!lanes_.move_on()) return false;
+  bool progress() override {
+    if (!lanes_.progress()) return false;
     std::vector<const std::byte*> inputs;
     for (int r = 0; r < link_.size; ++r) inputs.push_back(r == link_.rank ? bytes_of(data_) : staging(r));
     sum_in_rank_order(data_.dtype(), bytes_of(data_), inputs, data_.bytes());
@@ -151,25 +158,25 @@ class ReduceScatter final : public Task {
       : Task(label), sums_(link, &this->label(), in, bytes_of(out)) {}
 
  private:
-  bool move_on() override { return sums_.move_on(); }
+  bool progress() override { return sums_.progress(); }
   PartSums sums_;
 };
 
 class AllGather final : public Task {
  public:
   AllGather(const GroupLink& link, const OperationLabel& label, Tensor out, Tensor in)
-      : Task(label), in_(in), place_(bytes_of(out) + link.rank * in.bytes()) {
+      : Task(label), in_(in), own_part_(bytes_of(out) + link.rank * in.bytes()) {
     add_gather(lanes_, link, &this->label(), label.kind, out);
   }
 
  private:
-  bool move_on() override {
-    if (!copied_ && in_.bytes() > 0 && place_ != bytes_of(in_)) std::memmove(place_, in_.raw(), in_.bytes());
+  bool progress() override {
+    if (!copied_ && in_.bytes() > 0 && own_part_ != bytes_of(in_)) std::memmove(own_part_, in_.raw(), in_.bytes());
     copied_ = true;
-    return lanes_.move_on();
+    return lanes_.progress();
   }
   Tensor in_;
-  std::byte* place_;  // this rank's part of out
+  std::byte* own_part_;  // of out
   bool copied_ = false;
   Lanes lanes_;
 };
@@ -181,7 +188,7 @@ class Exchange final : public Task {
   Lanes lanes;
 
  private:
-  bool move_on() override { return lanes.move_on(); }
+  bool progress() override { return lanes.progress(); }
 };
 
 }  // namespace
@@ -202,7 +209,7 @@ std::shared_ptr<Task> reduce_scatter_task(const GroupLink& link, const Operation
 std::shared_ptr<Task> broadcast_task(const GroupLink& link, const OperationLabel& label, Tensor data, int root) {
   auto task = std::make_shared<Exchange>(label);
   auto add = [&](Lane::Direction direction, int peer) {
-    Lane::End end{direction, peer, tag_of(label.kind, label.number)};
+    Lane::End end{.direction = direction, .peer = peer, .tag = tag_of(label.kind, label.number)};
     task->lanes.add(link, &task->label(), end, bytes_of(data), data.bytes());
   };
   if (link.rank == root) {
@@ -216,8 +223,9 @@ std::shared_ptr<Task> broadcast_task(const GroupLink& link, const OperationLabel
 std::shared_ptr<Task> message_task(const GroupLink& link, const OperationLabel& label, Tensor data, int peer) {
   auto task = std::make_shared<Exchange>(label);
   bool sends = label.kind == OperationKind::send;
-  Lane::End end{sends ? Lane::Direction::send : Lane::Direction::receive, peer,
-                tag_of(OperationKind::send, label.number)};
+  Lane::End end{.direction = sends ? Lane::Direction::send : Lane::Direction::receive,
+                .peer = peer,
+                .tag = tag_of(OperationKind::send, label.number)};
   task->lanes.add(link, &task->label(), end, bytes_of(data), data.bytes());
   return task;
 }

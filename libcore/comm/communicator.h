@@ -24,14 +24,14 @@ class CommunicationError : public Error {
   explicit CommunicationError(const std::string& what) : Error(Exit::failure, what) {}
 };
 
-/// Another rank failed while this one waited for it. The ranks agree on the error over ProcessGroups::control.
+/// Another rank failed while this one waited for it. The ranks agree on the error over ProcessGroups::world().
 class Interrupted : public Error {
  public:
   explicit Interrupted(const std::string& what) : Error(Exit::failure, what) {}
 };
 
 /// An operation that was started. The host must not touch its tensors until join() has returned; operators may use them
-/// only if they are launched on a stream after wait(). Only an exception may drop it earlier.
+/// only if they are launched on a stream after wait(). Only an exception may destroy it earlier.
 class Work {
  public:
   /// The transport's side. done() never blocks, and progresses all pending operations of the transport; join() returns

@@ -11,7 +11,7 @@ class DeviceWatch {
   virtual ~DeviceWatch() = default;
   /// Checks the operations in progress for faults, in any thread that holds the progress lock. On a fault aborts all of
   /// them and throws CommunicationError.
-  virtual void look(const OperationProgress& at) = 0;
+  virtual void check_faults(const OperationProgress& at) = 0;
   /// Call after a rank failed: aborts the operations in progress, so that the host can continue.
   virtual void abandon() noexcept = 0;
 };

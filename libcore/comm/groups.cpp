@@ -24,14 +24,14 @@ ProcessGroups::ProcessGroups() : world_(std::make_shared<SelfCommunicator>()), t
 
 ProcessGroups::ProcessGroups(const RankGrid& grid, int rank, const MakeGroup& make) : ProcessGroups() {
   for (Axis axis : {Axis::tensor, Axis::context, Axis::expert, Axis::data, Axis::pipeline}) {
-    if (grid.size(axis) > 1) several_ = several_ | axis;
+    if (grid.size(axis) > 1) split_axes_ = split_axes_ | axis;
   }
-  if (several_.empty()) return;
+  if (split_axes_.empty()) return;
   std::vector<int> all(grid.world());
   std::iota(all.begin(), all.end(), 0);
   world_ = make(all, "world");
   for (const auto& [name, axes] : kGroups) {
-    std::shared_ptr<Communicator>& group = over_[(axes & several_).index()];
+    std::shared_ptr<Communicator>& group = over_[(axes & split_axes_).index()];
     if (group == nullptr) group = make(grid.group_of(rank, axes), name);
   }
   std::vector<int> tied = grid.embedding_group_of(rank);
@@ -39,8 +39,8 @@ ProcessGroups::ProcessGroups(const RankGrid& grid, int rank, const MakeGroup& ma
 }
 
 Communicator& ProcessGroups::over(AxisSet axes) const {
-  const std::shared_ptr<Communicator>& group = over_[(axes & several_).index()];
-  require(group != nullptr, "no group of ranks was made over these axes");
+  const std::shared_ptr<Communicator>& group = over_[(axes & split_axes_).index()];
+  require(group != nullptr, "there is no group of ranks over these axes");
   return *group;
 }
 
@@ -62,8 +62,8 @@ bool ProcessGroups::is_intact() const {
 
 ProcessGroups meta_groups(const RankGrid& grid, int rank) {
   return {grid, rank, [rank](const std::vector<int>& ranks, const std::string&) {
-            auto place = std::find(ranks.begin(), ranks.end(), rank) - ranks.begin();
-            return std::make_shared<MetaCommunicator>(static_cast<int>(place), static_cast<int>(ranks.size()));
+            auto index = std::find(ranks.begin(), ranks.end(), rank) - ranks.begin();
+            return std::make_shared<MetaCommunicator>(static_cast<int>(index), static_cast<int>(ranks.size()));
           }};
 }
 

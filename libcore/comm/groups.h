@@ -37,7 +37,7 @@ class ProcessGroups {
   std::vector<const Communicator*> all() const;
 
  private:
-  AxisSet several_;                                            // axes of more than one rank
+  AxisSet split_axes_;                                         // axes of more than one rank
   std::array<std::shared_ptr<Communicator>, kAxisSets> over_;  // by AxisSet::index(); the first is this rank alone
   std::shared_ptr<Communicator> world_, tied_;
 };

@@ -4,10 +4,16 @@
 
 namespace mtl {
 
-bool Lane::move_on() {
+bool Lane::progress() {
   while (remaining_ > 0 && pending_ < kInFlight) {
     std::size_t bytes = std::min(remaining_, end_.segment);
-    MpiWire::Message message{link_.handle, end_.peer, end_.tag, data_, bytes, &pending_, label_};
+    MpiWire::Message message{.group = link_.handle,
+                             .peer = end_.peer,
+                             .tag = end_.tag,
+                             .data = data_,
+                             .bytes = bytes,
+                             .pending = &pending_,
+                             .label = label_};
     end_.direction == Direction::send ? link_.wire->send(message) : link_.wire->receive(message);
     data_ += bytes;
     remaining_ -= bytes;
@@ -15,13 +21,13 @@ bool Lane::move_on() {
   return remaining_ == 0 && pending_ == 0;
 }
 
-bool Lanes::move_on() {
-  bool through = true;
+bool Lanes::progress() {
+  bool all_complete = true;
   for (std::size_t i = first_; i < lanes_.size(); ++i) {
-    through = lanes_[i].move_on() && through;
-    if (through) first_ = i + 1;
+    all_complete = lanes_[i].progress() && all_complete;
+    if (all_complete) first_ = i + 1;
   }
-  return through;
+  return all_complete;
 }
 
 int tag_of(OperationKind kind, std::int64_t number) {

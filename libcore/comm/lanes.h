@@ -25,8 +25,8 @@ class Lane {
       : link_(link), label_(label), end_(end), data_(data), remaining_(bytes) {}
   Lane(const Lane&) = delete;  // messages in flight decrement pending_
 
-  /// Starts the segments that may be started; true when all have arrived or are sent.
-  bool move_on();
+  /// Starts the segments that may be started. Returns true when all have arrived or are sent.
+  bool progress();
 
  private:
   const GroupLink& link_;
@@ -44,8 +44,8 @@ class Lanes {
   void add(Arguments&&... arguments) {
     lanes_.emplace_back(std::forward<Arguments>(arguments)...);
   }
-  /// True when all are complete.
-  bool move_on();
+  /// Progresses all lanes. Returns true when all are complete.
+  bool progress();
 
  private:
   std::deque<Lane> lanes_;  // a deque does not move its elements

@@ -17,7 +17,7 @@ class Variables {
     const char* value = get_(name);
     return value == nullptr ? "" : value;
   }
-  /// Empty when it is not set; an error when it is not a number.
+  /// Empty if the variable is not set. Throws Error(usage) if it is not a number.
   std::optional<int> number(const char* name) const {
     if (!has(name)) return {};
     auto value = parse_int(text(name));
@@ -48,8 +48,9 @@ int tasks_on_node(const std::string& list, int node) {
 
 void check_consistent(const RankEnvironment& found) {
   if (found.world < 1 || found.rank >= found.world || found.local_size < 1 || found.local_rank >= found.local_size)
-    fail(Exit::usage, "environment: ", found.launcher, " says rank ", found.rank, " of ", found.world, ", local rank ",
-         found.local_rank, " of ", found.local_size, "; unset variables that an outer job has left behind");
+    fail(Exit::usage, "environment: ", found.launcher, " reports rank ", found.rank, " of ", found.world,
+         ", local rank ", found.local_rank, " of ", found.local_size,
+         "; unset variables that an outer job has left behind");
 }
 
 [[noreturn]] void refuse_torchrun(const Variables& env, const std::string& program) {
@@ -76,12 +77,15 @@ RankEnvironment launched_ranks(const std::string& program, const GetVariable& ge
   Variables env(get);
   RankEnvironment found;
   if (env.has("OMPI_COMM_WORLD_RANK") && env.has("OMPI_COMM_WORLD_SIZE")) {
-    found = {*env.number("OMPI_COMM_WORLD_RANK"), *env.number("OMPI_COMM_WORLD_SIZE"),
-             env.number_or("OMPI_COMM_WORLD_LOCAL_RANK", 0), env.number_or("OMPI_COMM_WORLD_LOCAL_SIZE", 1), "mpirun"};
+    found = {.rank = *env.number("OMPI_COMM_WORLD_RANK"),
+             .world = *env.number("OMPI_COMM_WORLD_SIZE"),
+             .local_rank = env.number_or("OMPI_COMM_WORLD_LOCAL_RANK", 0),
+             .local_size = env.number_or("OMPI_COMM_WORLD_LOCAL_SIZE", 1),
+             .launcher = "mpirun"};
     check_consistent(found);
     return found;
   }
-  // Inside a job step SLURM_NTASKS is the step's. A shell that salloc gave has no SLURM_PROCID: that is a plain run.
+  // Inside a job step SLURM_NTASKS is the step's. A shell of salloc has no SLURM_PROCID: that is a plain run.
   int tasks = env.number_or("SLURM_STEP_NUM_TASKS", env.number_or("SLURM_NTASKS", 1));
   bool is_task = env.has("SLURM_PROCID") && tasks > 1;
   if (is_task && env.has("PMIX_RANK")) {
@@ -89,7 +93,11 @@ RankEnvironment launched_ranks(const std::string& program, const GetVariable& ge
         env.has("SLURM_STEP_TASKS_PER_NODE") ? env.text("SLURM_STEP_TASKS_PER_NODE") : env.text("SLURM_TASKS_PER_NODE");
     int local_rank = env.number_or("SLURM_LOCALID", 0);
     int local_size = std::max(local_rank + 1, tasks_on_node(per_node, env.number_or("SLURM_NODEID", 0)));
-    found = {*env.number("SLURM_PROCID"), tasks, local_rank, local_size, "srun"};
+    found = {.rank = *env.number("SLURM_PROCID"),
+             .world = tasks,
+             .local_rank = local_rank,
+             .local_size = local_size,
+             .launcher = "srun"};
     check_consistent(found);
     return found;
   }

@@ -25,14 +25,14 @@ using GetVariable = std::function<const char*(const char* name)>;
 RankEnvironment launched_ranks(const std::string& program = "mtl-train");
 RankEnvironment launched_ranks(const std::string& program, const GetVariable& get);
 
-/// Rank and world size by any launcher, also one that read_environment() refuses; only rank, world and launcher are
+/// Rank and world size by any launcher, also one that launched_ranks() refuses; only rank, world and launcher are
 /// set. A Slurm batch script runs once, whatever the size of its job: its world is 1.
 RankEnvironment announced_ranks(const GetVariable& get);
 
 /// Time that the other ranks give rank 0 to report an error that is probably common to all.
 inline constexpr auto kRankZeroFirst = std::chrono::seconds(2);
 
-/// This process's rank by any launcher, also one that read_environment() refuses; 0 without a launcher. The lowest rank
+/// This process's rank by any launcher, also one that launched_ranks() refuses; 0 without a launcher. The lowest rank
 /// reports errors of the environment first.
 int announced_rank(const GetVariable& get);
 

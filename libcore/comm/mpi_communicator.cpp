@@ -51,7 +51,8 @@ MpiCommunicator::MpiCommunicator(MpiProgress& progress, std::vector<int> ranks, 
 
 OperationLabel MpiCommunicator::label(OperationKind kind, const Tensor& data, int peer) {
   require(data.raw() != nullptr || data.bytes() == 0, "group '", identity_.name, "': cannot send a meta tensor");
-  OperationLabel label{kind, &identity_, started_, data.bytes(), -1, progress_.at()};
+  OperationLabel label{
+      .kind = kind, .group = &identity_, .number = started_, .bytes = data.bytes(), .at = progress_.at()};
   if (peer >= 0) label.peer = identity_.ranks[peer];
   return label;
 }
@@ -95,9 +96,9 @@ Work MpiCommunicator::broadcast(Stream&, Tensor data, int root) {
 
 Work MpiCommunicator::exchange(OperationKind kind, const Tensor& data, int peer, std::int64_t& number) {
   auto lock = progress_.enter();
-  OperationLabel what = label(kind, data, peer);
-  what.number = number++;
-  auto task = message_task(link_, what, data, peer);
+  OperationLabel message_label = label(kind, data, peer);
+  message_label.number = number++;
+  auto task = message_task(link_, message_label, data, peer);
   task->advance();
   if (!task->finished()) messages_.push_back(task);
   return work_of(std::move(task));

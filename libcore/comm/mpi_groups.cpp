@@ -7,7 +7,7 @@ ProcessGroups make_groups(MpiSession& session, const RankGrid& grid, Device devi
   if (grid.world() != session.world())
     fail(Exit::usage, "the layout is for ", grid.world(), " ranks, the job has ", session.world(),
          "; start as many, or change the sizes of the layout");
-  session.barrier();  // creating a group blocks; here a missing rank is named
+  session.barrier();  // creating a group blocks; the barrier names a missing rank
   return {grid, session.rank(), [&](const std::vector<int>& ranks, const std::string& name) {
             if (name == "world") return session.control_group();
             return device == Device::cuda ? session.gpu_group(ranks, name) : session.group(ranks, name);

@@ -50,11 +50,11 @@ void MpiProgress::watch(DeviceWatch* devices) {
 
 /// Reads other ranks' letters, and checks the device's operations for faults. If a rank failed, aborts the device's
 /// operations, because the host may be waiting for the device.
-void MpiProgress::look() {
-  watchdog_.look(at_);
+void MpiProgress::check_others() {
+  watchdog_.answer_letters(at_);
   if (devices_ == nullptr) return;
   if (watchdog_.failed_rank() >= 0) halt();
-  devices_->look(at_);
+  devices_->check_faults(at_);
 }
 
 void MpiProgress::abandon(const Task& task) {
@@ -106,7 +106,7 @@ void MpiProgress::advance_all() {
 bool MpiProgress::poll() {
   bool moved = wire_.poll() > 0;
   if (moved) advance_all();
-  look();
+  check_others();
   return moved;
 }
 
@@ -130,7 +130,7 @@ void MpiProgress::run_progress_thread() {
       if (!is_polling_) {
         // A rank that computes or writes also answers the ranks that wait for it.
         bool is_called = wake_up_.wait_for(lock, kAnswerPause, [this] { return is_polling_ || stopping_; });
-        if (!is_called && !abandoned_) look();
+        if (!is_called && !abandoned_) check_others();
       } else if (!poll()) {
         wake_up_.wait_for(lock, kPollPause, [this] { return stopping_; });
       } else {  // the main thread may want the lock

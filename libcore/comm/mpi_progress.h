@@ -65,7 +65,7 @@ class MpiProgress {
 
  private:
   void run_progress_thread();
-  void look();
+  void check_others();
   void advance_all();
   bool is_idle() const;
   bool is_control(const Task& task) const;

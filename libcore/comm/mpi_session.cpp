@@ -70,9 +70,9 @@ void MpiSession::warn_with(std::function<void(const std::string&)> warn) {
 void MpiSession::follow(const OperationProgress* progress) { progress_->follow(progress); }
 
 void MpiSession::barrier() {
-  float here = 1;
+  float value = 1;
   Stream stream(Device::cpu);
-  control_->all_reduce(stream, Tensor(&here, DType::f32, {1})).join();
+  control_->all_reduce(stream, Tensor(&value, DType::f32, {1})).join();
 }
 
 void MpiSession::finish(double seconds, std::function<void()> expired) {

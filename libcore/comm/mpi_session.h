@@ -50,7 +50,7 @@ class MpiSession {
   void set_deadline(double seconds);
   /// `warn` receives warnings of a wait prolonged by slow storage.
   void warn_with(std::function<void(const std::string&)> warn);
-  /// Messages include *progress, the iteration and micro-batch of the run; null: no longer. See Followed.
+  /// Messages include *progress, the iteration and micro-batch of the run, from now on; null: without it. See Followed.
   void follow(const OperationProgress* progress);
 
   /// Waits for all ranks, at most until the deadline.

@@ -58,10 +58,10 @@ struct MpiWire::Mpi {
     check(MPI_Irecv(letter.data(), static_cast<int>(kMaxLetter), MPI_CHAR, MPI_ANY_SOURCE, 0, letters, &next),
           "MPI_Irecv");
   }
-  void add(MPI_Request request, const Pending& what) {
+  void add(MPI_Request request, const Pending& message) {
     requests.push_back(request);
-    pending.push_back(what);
-    ++*what.counter;
+    pending.push_back(message);
+    ++*message.counter;
   }
   void remove(std::size_t at) {
     requests[at] = requests.back();
@@ -108,7 +108,9 @@ void MpiWire::send(const Message& message) {
   check(MPI_Isend(message.data, static_cast<int>(message.bytes), MPI_BYTE, message.peer, message.tag, group.comm,
                   &request),
         "MPI_Isend");
-  mpi_->add(request, {message.pending, message.label, message.bytes, message.group, -1});
+  mpi_->add(
+      request,
+      {.counter = message.pending, .label = message.label, .bytes = message.bytes, .group = message.group, .from = -1});
 }
 
 void MpiWire::receive(const Message& message) {
@@ -117,8 +119,11 @@ void MpiWire::receive(const Message& message) {
   check(MPI_Irecv(message.data, static_cast<int>(message.bytes), MPI_BYTE, message.peer, message.tag, group.comm,
                   &request),
         "MPI_Irecv");
-  int from = group.ranks[message.peer];
-  mpi_->add(request, {message.pending, message.label, message.bytes, message.group, from});
+  mpi_->add(request, {.counter = message.pending,
+                      .label = message.label,
+                      .bytes = message.bytes,
+                      .group = message.group,
+                      .from = group.ranks[message.peer]});
 }
 
 int MpiWire::poll() {
@@ -132,24 +137,24 @@ int MpiWire::poll() {
   if (count == MPI_UNDEFINED) return 0;
   if (code != MPI_SUCCESS && code != MPI_ERR_IN_STATUS) check(code, "MPI_Testsome");
   for (int i = 0; i < count; ++i) {
-    const Mpi::Pending& what = mpi.pending[mpi.done[i]];
+    const Mpi::Pending& message = mpi.pending[mpi.done[i]];
     const MPI_Status& status = mpi.statuses[i];
-    if (what.is_abandoned) {
-      --*what.counter;
+    if (message.is_abandoned) {
+      --*message.counter;
       continue;
     }
-    if (what.from >= 0) {
+    if (message.from >= 0) {
       int bytes = -1;
       bool truncated = code == MPI_ERR_IN_STATUS && status.MPI_ERROR == MPI_ERR_TRUNCATE;
       if (!truncated) MPI_Get_count(&status, MPI_BYTE, &bytes);
-      if (truncated || static_cast<std::size_t>(bytes) != what.bytes)
-        throw CommunicationError(cat(what.label->text(), ": rank ", what.from, " sent ",
+      if (truncated || static_cast<std::size_t>(bytes) != message.bytes)
+        throw CommunicationError(cat(message.label->text(), ": rank ", message.from, " sent ",
                                      truncated ? std::string("more than") : cat(bytes, " bytes instead of"), " the ",
-                                     what.bytes, " bytes expected: the operations of the ranks differ"));
-      last_messages_[what.from] = {now_seconds(), *what.label};
+                                     message.bytes, " bytes expected: the operations of the ranks differ"));
+      last_messages_[message.from] = {now_seconds(), *message.label};
     }
     if (code == MPI_ERR_IN_STATUS && status.MPI_ERROR != MPI_SUCCESS) check(status.MPI_ERROR, "MPI_Testsome");
-    --*what.counter;
+    --*message.counter;
   }
   std::sort(mpi.done.begin(), mpi.done.begin() + count, std::greater<>());
   for (int i = 0; i < count; ++i) mpi.remove(mpi.done[i]);
@@ -158,16 +163,16 @@ int MpiWire::poll() {
 
 void MpiWire::abandon_messages(int kept) {
   for (std::size_t i = 0; i < mpi_->requests.size(); ++i) {
-    Mpi::Pending& what = mpi_->pending[i];
-    if (what.group == kept || what.is_abandoned) continue;
-    what.is_abandoned = true;
-    if (what.from >= 0 && mpi_->requests[i] != MPI_REQUEST_NULL) MPI_Cancel(&mpi_->requests[i]);
+    Mpi::Pending& message = mpi_->pending[i];
+    if (message.group == kept || message.is_abandoned) continue;
+    message.is_abandoned = true;
+    if (message.from >= 0 && mpi_->requests[i] != MPI_REQUEST_NULL) MPI_Cancel(&mpi_->requests[i]);
   }
 }
 
 void MpiWire::post(int to, std::string text) {
   if (text.size() > kMaxLetter) text.resize(kMaxLetter);
-  // Kept until they are received: a rank that is stopped may never take its letters.
+  // Kept until they are received: a rank that is stopped may never read its letters.
   std::erase_if(mpi_->posted, [](Mpi::Posted& old) {
     int is_sent = 0;
     check(MPI_Test(&old.request, &is_sent, MPI_STATUS_IGNORE), "MPI_Test");

@@ -61,7 +61,9 @@ class MpiWire {
   };
   const LastMessage& last_message(int rank) const { return last_messages_[rank]; }
 
+  /// Starts to send a letter to a rank of the job.
   void post(int to, std::string text);
+  /// Returns the next letter that has arrived, if any.
   std::optional<Letter> next_letter();
 
   /// Calls MPI_Finalize; no message may be pending on any rank.

@@ -50,13 +50,13 @@ NcclCommunicator::NcclCommunicator(NcclTransport& transport, int rank, std::vect
   connect_channels(ids);
 }
 
-/// Opens the channels of messages. The first operation of a channel connects its members, for which the host waits:
-/// here, in an order that cannot stop, and where a fault of the network is a fault of the start.
+/// Opens the channels of messages. The first operation of a channel connects its members, for which the host waits. It
+/// runs here, in an order that cannot deadlock, so that a fault of the network is reported at the start.
 void NcclCommunicator::connect_channels(const std::vector<std::string>& ids) {
   Buffer memory(Device::cuda, sizeof(float));
-  const Tensor hand = memory.tensor(DType::f32, {1});
+  const Tensor value = memory.tensor(DType::f32, {1});
   Stream stream(Device::cuda);
-  all_reduce(stream, hand).join();
+  all_reduce(stream, value).join();
   const auto pairs = message_pairs(size());
   for (std::size_t i = 0; i + 1 < ids.size(); ++i) {
     const auto [from, to] = pairs[i];
@@ -65,13 +65,14 @@ void NcclCommunicator::connect_channels(const std::vector<std::string>& ids) {
     const int peer = sends ? to : from;
     const std::string name = cat(identity_.name, " ", identity_.ranks[from], "-", identity_.ranks[to]);
     (sends ? to_ : from_)[peer].channel = &transport_.open(ids[i + 1], sends ? 0 : 1, 2, name);
-    (sends ? send(stream, hand, peer) : receive(stream, hand, peer)).join();
+    (sends ? send(stream, value, peer) : receive(stream, value, peer)).join();
   }
 }
 
 OperationLabel NcclCommunicator::label(OperationKind kind, const Tensor& data, int peer) {
   require(data.raw() != nullptr || data.bytes() == 0, "group '", identity_.name, "': cannot send a meta tensor");
-  OperationLabel label{kind, &identity_, started_, data.bytes(), -1, transport_.check()};
+  OperationLabel label{
+      .kind = kind, .group = &identity_, .number = started_, .bytes = data.bytes(), .at = transport_.check()};
   if (peer >= 0) label.peer = identity_.ranks[peer];
   return label;
 }
@@ -80,7 +81,7 @@ OperationLabel NcclCommunicator::label(OperationKind kind, const Tensor& data, i
 template <class Start>
 Work NcclCommunicator::start(Stream& stream, NcclChannel& channel, OperationLabel label, Start start) {
   if (label.bytes == 0) return {};
-  require(stream.device() == Device::cuda, "group '", identity_.name, "' moves the memory of GPUs");
+  require(stream.device() == Device::cuda, "group '", identity_.name, "' exchanges memory of GPUs");
   auto operation = std::make_shared<NcclOperation>(label);
   operation->begin.record(stream);
   operation->begin.order(channel.stream);
@@ -92,17 +93,17 @@ Work NcclCommunicator::start(Stream& stream, NcclChannel& channel, OperationLabe
 
 Work NcclCommunicator::all_reduce(Stream& stream, Tensor data) {
   check_summable(data);
-  OperationLabel what = label(OperationKind::all_reduce, data);
+  OperationLabel operation_label = label(OperationKind::all_reduce, data);
   ++started_;
-  return start(stream, collectives_, what,
+  return start(stream, collectives_, operation_label,
                [&](NcclLibrary& nccl, NcclHandle group, cuda::StreamHandle on) { nccl.all_reduce(group, on, data); });
 }
 
 Work NcclCommunicator::all_gather(Stream& stream, Tensor out, Tensor in) {
   check_parts(identity_.name, out, in, size());
-  OperationLabel what = label(OperationKind::all_gather, out);
+  OperationLabel operation_label = label(OperationKind::all_gather, out);
   ++started_;
-  return start(stream, collectives_, what, [&](NcclLibrary& nccl, NcclHandle group, cuda::StreamHandle on) {
+  return start(stream, collectives_, operation_label, [&](NcclLibrary& nccl, NcclHandle group, cuda::StreamHandle on) {
     nccl.all_gather(group, on, out, in);
   });
 }
@@ -110,37 +111,39 @@ Work NcclCommunicator::all_gather(Stream& stream, Tensor out, Tensor in) {
 Work NcclCommunicator::reduce_scatter(Stream& stream, Tensor out, Tensor in) {
   check_parts(identity_.name, in, out, size());
   check_summable(in);
-  OperationLabel what = label(OperationKind::reduce_scatter, in);
+  OperationLabel operation_label = label(OperationKind::reduce_scatter, in);
   ++started_;
-  return start(stream, collectives_, what, [&](NcclLibrary& nccl, NcclHandle group, cuda::StreamHandle on) {
+  return start(stream, collectives_, operation_label, [&](NcclLibrary& nccl, NcclHandle group, cuda::StreamHandle on) {
     nccl.reduce_scatter(group, on, out, in);
   });
 }
 
 Work NcclCommunicator::broadcast(Stream& stream, Tensor data, int root) {
   require(root >= 0 && root < size(), "group '", identity_.name, "' of ", size(), " has no rank ", root);
-  OperationLabel what = label(OperationKind::broadcast, data, root);
+  OperationLabel operation_label = label(OperationKind::broadcast, data, root);
   ++started_;
-  return start(stream, collectives_, what, [&](NcclLibrary& nccl, NcclHandle group, cuda::StreamHandle on) {
+  return start(stream, collectives_, operation_label, [&](NcclLibrary& nccl, NcclHandle group, cuda::StreamHandle on) {
     nccl.broadcast(group, on, data, root);
   });
 }
 
 Work NcclCommunicator::send(Stream& stream, Tensor data, int peer) {
-  Messages& way = to_[peer];
-  require(way.channel != nullptr, "group '", identity_.name, "': rank ", rank_, " sends no messages to rank ", peer);
-  OperationLabel what = label(OperationKind::send, data, peer);
-  what.number = way.started++;
-  return start(stream, *way.channel, what,
+  Messages& messages = to_[peer];
+  require(messages.channel != nullptr, "group '", identity_.name, "': rank ", rank_, " sends no messages to rank ",
+          peer);
+  OperationLabel operation_label = label(OperationKind::send, data, peer);
+  operation_label.number = messages.started++;
+  return start(stream, *messages.channel, operation_label,
                [&](NcclLibrary& nccl, NcclHandle group, cuda::StreamHandle on) { nccl.send(group, on, data, 1); });
 }
 
 Work NcclCommunicator::receive(Stream& stream, Tensor data, int peer) {
-  Messages& way = from_[peer];
-  require(way.channel != nullptr, "group '", identity_.name, "': rank ", rank_, " receives no messages of rank ", peer);
-  OperationLabel what = label(OperationKind::receive, data, peer);
-  what.number = way.started++;
-  return start(stream, *way.channel, what,
+  Messages& messages = from_[peer];
+  require(messages.channel != nullptr, "group '", identity_.name, "': rank ", rank_, " receives no messages from rank ",
+          peer);
+  OperationLabel operation_label = label(OperationKind::receive, data, peer);
+  operation_label.number = messages.started++;
+  return start(stream, *messages.channel, operation_label,
                [&](NcclLibrary& nccl, NcclHandle group, cuda::StreamHandle on) { nccl.receive(group, on, data, 0); });
 }
 

@@ -7,8 +7,8 @@
 //     each step from rank to rank. All members get the same bits, and a run of the same layout on as many hosts of the
 //     same kind repeats them: algorithms that add in the network's switches are off unless NCCL_ALGO is set
 //     (comm/nccl_environment.h).
-//   - Messages go between neighbours of a pipeline alone, and each ordered pair of them has a channel of its own, so
-//     that a receive that is started early delays no send. In other groups there are none.
+//   - Only neighbors of a pipeline exchange messages, and each ordered pair of them has its own channel, so that a
+//     receive that is started early delays no send. Other groups have no messages.
 //   - Operations may be captured in a graph. Their Work must be waited for within the capture. The watchdog does not
 //     name captured operations.
 #pragma once
@@ -31,7 +31,7 @@ class NcclCommunicator final : public Communicator {
                    const std::vector<std::string>& ids);
   NcclCommunicator(const NcclCommunicator&) = delete;
 
-  /// The ordered pairs of members that exchange messages, in the order in which their channels are opened: neighbours
+  /// The ordered pairs of members that exchange messages, in the order in which their channels are opened: neighbors
   /// in the ring; consecutive pairs share no member.
   static std::vector<std::pair<int, int>> message_pairs(int size);
 

@@ -1,4 +1,4 @@
-// NCCL. Only the header is needed to build; the library is opened when the first group is made.
+// NCCL: the build needs only the header; the library is opened when the first group is made.
 #include <nccl.h>
 
 #include <cstring>
@@ -86,8 +86,8 @@ class Nccl final : public NcclLibrary {
   }
   std::string fault(NcclHandle group) override {
     ncclResult_t status = ncclSuccess;
-    const ncclResult_t asked = f_.fault(group, &status);
-    if (asked != ncclSuccess) status = asked;
+    const ncclResult_t query = f_.fault(group, &status);
+    if (query != ncclSuccess) status = query;
     return status == ncclSuccess || status == ncclInProgress ? "" : text_of(status, group);
   }
 
@@ -136,8 +136,8 @@ class Nccl final : public NcclLibrary {
 }  // namespace
 
 NcclLibrary& nccl_library() {
-  static Nccl only;
-  return only;
+  static Nccl library;
+  return library;
 }
 
 }  // namespace mtl

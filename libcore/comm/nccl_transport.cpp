@@ -10,7 +10,7 @@ namespace mtl {
 
 namespace {
 
-constexpr double kLookSeconds = .05;
+constexpr double kCheckSeconds = .05;
 
 }  // namespace
 
@@ -29,13 +29,13 @@ std::shared_ptr<Communicator> NcclTransport::group(Communicator& control, const 
   if (size > 1 && ranks.front() == control.rank()) {
     for (std::size_t i = 0; i < count; ++i) ids.push_back(library_.unique_id());
   }
-  const std::string found = gather_texts(control, join(ids, ""))[ranks.front()];
+  const std::string received = gather_texts(control, join(ids, ""))[ranks.front()];
   if (size == 1) return std::make_shared<SelfCommunicator>();
-  const std::size_t length = found.size() / count;
+  const std::size_t length = received.size() / count;
   ids.clear();
-  for (std::size_t i = 0; i < count; ++i) ids.push_back(found.substr(i * length, length));
-  const auto place = std::find(ranks.begin(), ranks.end(), control.rank()) - ranks.begin();
-  groups_.push_back(std::make_shared<NcclCommunicator>(*this, static_cast<int>(place), ranks, name, ids));
+  for (std::size_t i = 0; i < count; ++i) ids.push_back(received.substr(i * length, length));
+  const auto index = std::find(ranks.begin(), ranks.end(), control.rank()) - ranks.begin();
+  groups_.push_back(std::make_shared<NcclCommunicator>(*this, static_cast<int>(index), ranks, name, ids));
   return groups_.back();
 }
 
@@ -57,7 +57,7 @@ void NcclTransport::close() {
       if (abandoned_) continue;
       handles.push_back(channel.handle);
     }
-    under_way_.clear();
+    in_progress_.clear();
     channels_.clear();
   }
   for (NcclHandle handle : handles) library_.close(handle);
@@ -84,17 +84,17 @@ void NcclTransport::started(std::shared_ptr<NcclOperation> operation, bool captu
     return;
   }
   prune();
-  under_way_.push_back(std::move(operation));
+  in_progress_.push_back(std::move(operation));
 }
 
 void NcclTransport::prune() {
-  while (!under_way_.empty() && under_way_.front()->end.done()) under_way_.pop_front();
+  while (!in_progress_.empty() && in_progress_.front()->end.done()) in_progress_.pop_front();
 }
 
-void NcclTransport::look(const OperationProgress& at) {
+void NcclTransport::check_faults(const OperationProgress& at) {
   const double now = now_seconds();
-  if (abandoned_ || now - last_look_ < kLookSeconds) return;
-  last_look_ = now;
+  if (abandoned_ || now - checked_at_ < kCheckSeconds) return;
+  checked_at_ = now;
   Watchdog& watchdog = progress_.watchdog();
   try {
     for (const NcclChannel& channel : channels_) {
@@ -102,10 +102,11 @@ void NcclTransport::look(const OperationProgress& at) {
       if (fault.empty()) continue;
       throw CommunicationError(cat("NCCL: group '", channel.name, "': ", fault));
     }
-    // The first one that does not wait for other work of this rank.
-    auto waits = std::find_if(under_way_.begin(), under_way_.end(),
-                              [](const auto& operation) { return operation->begin.done() && !operation->end.done(); });
-    watchdog.set_device_wait(waits == under_way_.end() ? nullptr : &(*waits)->label);
+    // The first operation that does not wait for other work of this rank.
+    auto waiting = std::find_if(in_progress_.begin(), in_progress_.end(), [](const auto& operation) {
+      return operation->begin.done() && !operation->end.done();
+    });
+    watchdog.set_device_wait(waiting == in_progress_.end() ? nullptr : &(*waiting)->label);
     watchdog.check_device_deadline(at);
   } catch (const CommunicationError& error) {
     watchdog.set_device_wait(nullptr);
@@ -118,7 +119,7 @@ void NcclTransport::look(const OperationProgress& at) {
 void NcclTransport::abandon() noexcept {
   if (abandoned_) return;
   abandoned_ = true;
-  intact_ = !captured_ && std::all_of(under_way_.begin(), under_way_.end(),
+  intact_ = !captured_ && std::all_of(in_progress_.begin(), in_progress_.end(),
                                       [](const auto& operation) { return operation->end.done(); });
   progress_.watchdog().set_device_wait(nullptr);
   std::vector<NcclHandle> handles;

@@ -20,7 +20,8 @@ namespace mtl {
 
 /// An operation in progress on a GPU.
 struct NcclOperation {
-  explicit NcclOperation(const OperationLabel& what) : label(what), begin(Device::cuda), end(Device::cuda) {}
+  explicit NcclOperation(const OperationLabel& operation_label)
+      : label(operation_label), begin(Device::cuda), end(Device::cuda) {}
   OperationLabel label;
   Event begin, end;  // of the work that it waits for on this rank; of itself
 };
@@ -38,7 +39,8 @@ class NcclTransport final : public DeviceWatch {
   ~NcclTransport() override;
   NcclTransport(const NcclTransport&) = delete;
 
-  /// Collective over `control`, the job: each rank passes its own group, or only itself, and then gets null.
+  /// Collective over `control`, the job: each rank passes its own group, or only itself, and then gets a
+  /// SelfCommunicator.
   std::shared_ptr<Communicator> group(Communicator& control, const std::vector<int>& ranks, const std::string& name);
   /// Collective, when all operations are done: closes all groups.
   void close();
@@ -56,7 +58,7 @@ class NcclTransport final : public DeviceWatch {
   /// False after operations were aborted.
   bool is_intact() const { return intact_; }
 
-  void look(const OperationProgress& at) override;
+  void check_faults(const OperationProgress& at) override;
   void abandon() noexcept override;
 
  private:
@@ -65,11 +67,11 @@ class NcclTransport final : public DeviceWatch {
   MpiProgress& progress_;
   NcclLibrary& library_;
   std::deque<NcclChannel> channels_;
-  std::vector<std::shared_ptr<Communicator>> groups_;     // operations in progress point into them
-  std::deque<std::shared_ptr<NcclOperation>> under_way_;  // in the order of their start
+  std::vector<std::shared_ptr<Communicator>> groups_;       // operations in progress point into them
+  std::deque<std::shared_ptr<NcclOperation>> in_progress_;  // in the order of their start
   bool captured_ = false, abandoned_ = false, intact_ = true;
   std::string fault_;
-  double last_look_ = 0;
+  double checked_at_ = 0;
 };
 
 }  // namespace mtl

@@ -7,7 +7,7 @@
 
 namespace mtl {
 
-/// Also the kind in a message's tag: messages of different kinds never match.
+/// Part of a message's tag: messages of different kinds never match.
 enum class OperationKind : int { all_reduce, all_reduce_sums, all_gather, reduce_scatter, broadcast, send, receive };
 
 /// The run's progress, for messages; negative: unknown.

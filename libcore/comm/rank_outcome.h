@@ -22,7 +22,7 @@ class AgreedError : public Error {
 /// The result of one rank's work: its answer, or its error as text.
 using Outcome = std::string;
 
-/// Collective: every rank works, and receives all ranks' outcomes. Catches what the work throws.
+/// Collective: every rank works, and receives all ranks' outcomes. Catches every std::exception of the work.
 std::vector<Outcome> work_on_every_rank(Communicator& control, const std::function<std::string()>& work);
 /// Returns the answers, by rank; throws the error of the first rank that failed, as AgreedError.
 std::vector<std::string> answers_of(const std::vector<Outcome>& outcomes);

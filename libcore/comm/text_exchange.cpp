@@ -20,9 +20,9 @@ std::vector<std::string> gather_texts(Communicator& group, const std::string& te
 
   // Parts of equal size, that of the longest text.
   std::size_t longest = *std::max_element(sizes.begin(), sizes.end());
-  std::string mine = text, all(longest * sizes.size(), '\0');
-  mine.resize(longest);
-  group.all_gather(stream, bytes_of(all, all.size()), bytes_of(mine, longest)).join();
+  std::string padded = text, all(longest * sizes.size(), '\0');
+  padded.resize(longest);
+  group.all_gather(stream, bytes_of(all, all.size()), bytes_of(padded, longest)).join();
   std::vector<std::string> texts;
   for (std::size_t r = 0; r < sizes.size(); ++r) texts.push_back(all.substr(r * longest, sizes[r]));
   return texts;

@@ -12,8 +12,8 @@ namespace mtl {
 
 namespace {
 
-constexpr double kLookSeconds = .05;
-constexpr double kOwnPause = 1;          // between polls; after a longer pause the process was suspended
+constexpr double kLetterSeconds = .05;
+constexpr double kMaxPollPause = 1;      // between polls; after a longer pause the process was suspended
 constexpr double kCollectSeconds = 1.2;  // for answers; several times what a rank that polls needs
 constexpr double kYieldToLower = 5;      // for a lower rank to end the job
 constexpr auto kNap = std::chrono::milliseconds(2);
@@ -23,28 +23,28 @@ constexpr int kOtherRows = 32;  // ranks outside the group that are listed altho
 constexpr char kAsks = '?';
 constexpr char kAnswers = '!';
 constexpr char kWrites = 'w';  // an answer, too
-constexpr char kGivesUp = 'x';
+constexpr char kFailed = 'x';
 
 }  // namespace
 
 Watchdog::Wait::Wait(Watchdog& watchdog, const OperationLabel& label) : watchdog_(watchdog) {
   watchdog.waits_for_ = &label;
-  watchdog.waits_since_ = watchdog.patience_since_ = watchdog.last_look_ = now_seconds();
+  watchdog.waits_since_ = watchdog.patience_since_ = watchdog.polled_at_ = now_seconds();
   watchdog.next_warning_ = 0;
 }
 
-void Watchdog::look(const OperationProgress& at) {
+void Watchdog::answer_letters(const OperationProgress& at) {
   double now = now_seconds();
-  // A job that Slurm suspends comes back hours later: time in which this process did not run does not count as waiting.
-  if (now - last_look_ > kOwnPause) {
-    waits_since_ += now - last_look_;
-    patience_since_ += now - last_look_;
-    device_since_ += now - last_look_;
-    device_patience_since_ += now - last_look_;
+  // Slurm may suspend a job for hours: time in which this process did not run does not count as waiting.
+  if (now - polled_at_ > kMaxPollPause) {
+    waits_since_ += now - polled_at_;
+    patience_since_ += now - polled_at_;
+    device_since_ += now - polled_at_;
+    device_patience_since_ += now - polled_at_;
   }
-  last_look_ = now;
-  if (now - last_letters_ < kLookSeconds) return;
-  last_letters_ = now;
+  polled_at_ = now;
+  if (now - letters_read_at_ < kLetterSeconds) return;
+  letters_read_at_ = now;
   read_letters(at);
 }
 
@@ -54,7 +54,7 @@ void Watchdog::read_letters(const OperationProgress& at) {
     if (letter->text[0] == kAsks) {
       others_timed_out_[letter->from] = now_seconds();
       wire_.post(letter->from, answer(at));
-    } else if (letter->text[0] == kGivesUp) {
+    } else if (letter->text[0] == kFailed) {
       if (failed_rank_ < 0) failed_rank_ = letter->from;
     } else {
       answers_[letter->from] = {letter->text[0] == kWrites, letter->text.substr(1)};
@@ -127,7 +127,7 @@ bool Watchdog::check_deadline(const OperationProgress& at) {
   });
   if (waits_for_storage()) {
     if (!lower_rank_reports) warn_of_storage();
-    patience_since_ = last_look_ = now_seconds();
+    patience_since_ = polled_at_ = now_seconds();
     return true;
   }
   std::string message = table(at);
@@ -143,16 +143,16 @@ bool Watchdog::waits_for_storage() const {
 
 /// Warns first at the deadline, then whenever the wait has doubled.
 void Watchdog::warn_of_storage() {
-  constexpr std::size_t kMost = 4;  // ranks named in the warning
+  constexpr std::size_t kMaxNamed = 4;  // ranks named in the warning
   const double waited = now_seconds() - waits_since_;
   if (!warn_ || waited < next_warning_) return;
   next_warning_ = 2 * waited;
   std::vector<std::string> lines;
   std::size_t writers = 0;
   for (const auto& [rank, answer] : answers_) {
-    if (answer.writes && ++writers <= kMost) lines.push_back(cat(rank_name(rank), " ", answer.text));
+    if (answer.writes && ++writers <= kMaxNamed) lines.push_back(cat(rank_name(rank), " ", answer.text));
   }
-  if (writers > kMost) lines.push_back(cat("and ", writers - kMost, " more ranks"));
+  if (writers > kMaxNamed) lines.push_back(cat("and ", writers - kMaxNamed, " more ranks"));
   warn_(cat("slow storage: waited ", human_seconds(waited), " so far: ", join(lines, "; ")));
 }
 
@@ -164,7 +164,7 @@ void Watchdog::post_to_others(const std::string& text) {
 
 void Watchdog::send_failure() {
   failed_rank_ = wire_.rank();
-  post_to_others(std::string(1, kGivesUp));
+  post_to_others(std::string(1, kFailed));
 }
 
 std::string Watchdog::rank_name(int rank) const {

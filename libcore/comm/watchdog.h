@@ -45,7 +45,7 @@ class Watchdog {
   };
 
   /// Answers other ranks' questions. Call with every poll; reads letters every 50 ms.
-  void look(const OperationProgress& at);
+  void answer_letters(const OperationProgress& at);
   /// Throws CommunicationError with a table of the ranks' states if the wait exceeds the deadline. Returns true if it
   /// asked the other ranks, which may have completed messages, and the wait continues.
   bool check_deadline(const OperationProgress& at);
@@ -79,10 +79,10 @@ class Watchdog {
   double waits_since_ = 0, patience_since_ = 0;  // the deadline counts from the latter
   std::optional<OperationLabel> device_waits_for_;
   double device_since_ = 0, device_patience_since_ = 0;
-  double last_look_ = 0, last_letters_ = 0, next_warning_ = 0;
+  double polled_at_ = 0, letters_read_at_ = 0, next_warning_ = 0;
   std::function<void(const std::string&)> warn_;
   struct Answer {
-    bool writes;  // it writes, and makes progress
+    bool writes;  // to storage, with progress
     std::string text;
   };
   std::map<int, Answer> answers_;           // by rank, to the most recent question
