@@ -3,8 +3,8 @@
 // Every rank exchanges messages with every other rank directly. In a reduction of n bytes over p ranks, rank r receives
 // part r from all other ranks, segment by segment through a staging buffer, and adds the parts in rank order; an
 // all-reduce then sends the sums to all ranks. Each rank sends 2 n (p-1)/p bytes, as with a ring, in two steps instead
-// of 2 (p-1), and every element is summed once, in one order. Up to kSmallReduction bytes, every rank sends its whole
-// input to every other instead, and adds all of them: one step, and the same sums.
+// of 2 (p-1), and every element is summed once, in one order. In an all-reduce of up to kSmallReduction bytes, every
+// rank sends its whole input to every other rank instead, and adds all of them: one step, and the same sums.
 #pragma once
 
 #include <memory>
@@ -30,7 +30,7 @@ class Task {
   virtual ~Task() = default;
   const OperationLabel& label() const { return label_; }
   bool finished() const { return finished_; }
-  /// Progresses as far as possible without blocking; finished() is true after the last step.
+  /// Progresses without blocking; finished() is true after the last step.
   void advance() { finished_ = finished_ || progress(); }
 
  protected:

@@ -1,5 +1,5 @@
 // Communication between ranks. Every axis of parallelism always has a Communicator; a group of one rank has a
-// SelfCommunicator, a null object, so that no layer needs to ask for the number of ranks. Every operation returns Work
+// SelfCommunicator, a null object, so that no layer needs to check the number of ranks. Every operation returns Work
 // as soon as it is started: the caller may compute until it waits.
 //
 // All members of a group start the same operations on it, with the same sizes, in the same order. Sums are added in
@@ -120,7 +120,7 @@ class MetaCommunicator final : public Communicator {
   Work receive(Stream& stream, Tensor data, int peer) override;
 
   /// Bytes that this rank would have sent with the best algorithms: 2 n (p - 1) / p for an all-reduce of n bytes over p
-  /// ranks, half of that for a gather or scatter of n bytes in total, n for a send.
+  /// ranks, half of that for a gather or scatter of n bytes in total, n for a send, n (p - 1) for a broadcast's root.
   double sent_bytes() const { return sent_bytes_; }
 
  private:

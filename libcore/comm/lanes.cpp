@@ -31,7 +31,8 @@ bool Lanes::progress() {
 }
 
 int tag_of(OperationKind kind, std::int64_t number) {
-  constexpr int kNumbers = 4096;  // 7 kinds: below MpiWire::kMaxTag
+  constexpr int kNumbers = 4096, kKinds = static_cast<int>(OperationKind::receive) + 1;
+  static_assert(kKinds * kNumbers <= MpiWire::kMaxTag);
   return static_cast<int>(kind) * kNumbers + static_cast<int>(number % kNumbers);
 }
 

@@ -23,9 +23,8 @@ struct Letter {
 
 class MpiWire {
  public:
-  static constexpr int kMaxTag = 32767;                // every MPI supports it
-  static constexpr std::size_t kMaxLetter = 1024;      // bytes; longer ones are cut
-  static constexpr std::size_t kMaxMessage = 1 << 30;  // bytes; below INT_MAX
+  static constexpr int kMaxTag = 32767;            // every MPI supports it
+  static constexpr std::size_t kMaxLetter = 1024;  // bytes; longer ones are cut
 
   /// Calls MPI_Init_thread. Throws Error(failure) if MPI's rank or world size differs from the launcher's.
   MpiWire(int rank, int world);

@@ -21,8 +21,6 @@ using NcclHandle = ncclComm*;
 class NcclLibrary {
  public:
   virtual ~NcclLibrary() = default;
-  /// "2.28.9".
-  virtual std::string version() = 0;
   /// One member of a group creates an id; all members pass it to open().
   virtual std::string unique_id() = 0;
   /// Collective: returns when all members have called it.

@@ -16,7 +16,6 @@ struct Functions {
   CudaLibrary library{{"libnccl.so.2"},
                       "moves data between GPUs",
                       "install NCCL 2 or add its folder to LD_LIBRARY_PATH, start one rank, or choose --device cpu"};
-  decltype(&::ncclGetVersion) version = library["ncclGetVersion"];
   decltype(&::ncclGetUniqueId) unique_id = library["ncclGetUniqueId"];
   decltype(&::ncclCommInitRankConfig) open = library["ncclCommInitRankConfig"];
   decltype(&::ncclCommDestroy) close = library["ncclCommDestroy"];
@@ -56,11 +55,6 @@ ncclDataType_t summed_type(const Tensor& tensor) {
 
 class Nccl final : public NcclLibrary {
  public:
-  std::string version() override {
-    int version = 0;
-    check(f_.version(&version), nullptr, "its version");
-    return cat(version / 10000, ".", version / 100 % 100, ".", version % 100);
-  }
   std::string unique_id() override {
     ncclUniqueId id{};
     check(f_.unique_id(&id), nullptr, "a unique id");

@@ -27,7 +27,6 @@ class Watchdog {
 
   /// Sets the seconds that a rank may wait for one operation.
   void set_deadline(double seconds) { deadline_ = seconds; }
-  double deadline() const { return deadline_; }
   /// Receives warnings about slow storage.
   void set_warning(std::function<void(const std::string&)> warn) { warn_ = std::move(warn); }
   /// The hosts of all ranks, for messages.

@@ -30,7 +30,7 @@ struct Hardware {
 
 /// GPUs by their data sheets, dense rates at boost clock.
 const std::vector<Hardware>& known_hardware();
-/// The known GPU of a name as users write it ("H100") or as CUDA gives it ("NVIDIA H100 80GB HBM3"); null if there is
+/// The known GPU of a name as users write it ("H100") or as CUDA reports it ("NVIDIA H100 80GB HBM3"); null if there is
 /// none. PCIe cards are different from modules.
 const Hardware* find_hardware(std::string_view name);
 

@@ -53,6 +53,7 @@ class Arena {
   /// A part of `memory`, which must outlive it: `capacity` bytes from `offset` on, a multiple of 64.
   Arena(Device device, std::string name, const Buffer& memory, std::size_t offset, std::size_t capacity);
 
+  /// Throws Error if the capacity is exceeded.
   Tensor make(DType dtype, Shape shape);
   /// A tensor of the same dtype and shape.
   Tensor like(const Tensor& other) { return make(other.dtype(), other.shape()); }

@@ -54,7 +54,6 @@ std::string short_kernel_name(std::string demangled);
 class Profile {
  public:
   explicit Profile(Device device) : device_(device) {}
-  Device device() const { return device_; }
 
   /// Returns the new entry's index. An operator's work is the stream's count since the operator before it.
   int begin(Stream& stream, ProfileEntry entry);

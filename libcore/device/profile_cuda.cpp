@@ -1,4 +1,4 @@
-// NVTX is headers alone: without nsys its calls do nothing. CUPTI is opened at the first profile.
+// NVTX is header-only: without nsys its calls do nothing. CUPTI is opened at the first profile.
 #include <cuda_profiler_api.h>
 #include <cupti.h>
 #include <cxxabi.h>

@@ -27,20 +27,20 @@ StepState& StepMemory::on_host(int number) const {
 }
 
 void StepMemory::send(Stream& stream, const StepInputs& inputs) {
-  last_sent_ = 1 - last_sent_;
-  sent_[last_sent_].wait();
-  StepInputs& from = on_host(last_sent_);
+  input_slot_ = 1 - input_slot_;
+  sent_[input_slot_].wait();
+  StepInputs& from = on_host(input_slot_);
   from = inputs;
   copy_from_pinned(stream, part_of<StepInputs>(on_device()), std::as_bytes(std::span(&from, 1)));
-  sent_[last_sent_].record(stream);
+  sent_[input_slot_].record(stream);
 }
 
 int StepMemory::start_report(Stream& stream) {
-  last_started_ = 1 - last_started_;
-  StepReport& to = on_host(last_started_);
+  report_slot_ = 1 - report_slot_;
+  StepReport& to = on_host(report_slot_);
   copy_to_pinned(stream, std::as_writable_bytes(std::span(&to, 1)), part_of<StepReport>(on_device()));
-  reported_[last_started_].record(stream);
-  return last_started_;
+  reported_[report_slot_].record(stream);
+  return report_slot_;
 }
 
 StepReport StepMemory::read_report(int number) const {

@@ -69,7 +69,7 @@ class StepMemory {
   Buffer memory_, pinned_;
   mutable std::array<StepState, kReports> own_;  // if no memory is pinned
   std::array<Event, kReports> sent_, reported_;
-  int last_sent_ = 0, last_started_ = 0;
+  int input_slot_ = 0, report_slot_ = 0;
 };
 
 }  // namespace mtl

@@ -54,7 +54,7 @@ class Stream {
   cuda::StreamHandle handle() const { return handle_; }
   /// True if its commands are collected for a graph (device/graph.h): the host must not wait for them.
   bool is_captured() const { return handle_ != nullptr && cuda::is_captured(handle_); }
-  /// Whether products of fp32 on cuda may round their operands to TF32, which has fp32's range and 10 bits of mantissa.
+  /// True if products of fp32 on cuda may round their operands to TF32, which has fp32's range and 10 bits of mantissa.
   bool tf32() const { return tf32_; }
   void set_tf32(bool tf32) { tf32_ = tf32; }
   /// The implementations of attention that cuda may use.

@@ -31,7 +31,7 @@ struct RotaryOptions {
   bool operator==(const RotaryOptions&) const = default;
 };
 
-/// Which linear layers have a bias.
+/// The linear layers that have a bias.
 struct LinearBias {
   bool qkv = true, out = true, mlp = true;
 
@@ -68,7 +68,7 @@ struct GptConfig {
   void complete();
   /// Errors and unsupported settings, one message each; empty if the model can be built.
   std::vector<std::string> problems() const;
-  /// The problems of `rotary` alone.
+  /// Only the problems of `rotary`.
   std::vector<std::string> rotary_problems() const;
 };
 

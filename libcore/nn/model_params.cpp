@@ -6,8 +6,8 @@ namespace mtl {
 
 std::vector<ParamSpec> model_params(const GptConfig& config) {
   std::vector<ParamSpec> out;
-  Chunk whole(config, {}, {}, {.first_layer = 0, .num_layers = config.num_layers}, config.vocab_size);
-  whole.params([&](Param&, const ParamSpec& spec) { out.push_back(spec); });
+  Chunk model(config, {}, {}, {.first_layer = 0, .num_layers = config.num_layers}, config.vocab_size);
+  model.params([&](Param&, const ParamSpec& spec) { out.push_back(spec); });
   return out;
 }
 

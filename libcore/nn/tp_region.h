@@ -44,7 +44,7 @@ struct TpRegion {
   Tensor leave(Ctx& ctx, Tensor out, Tensor partial) const { return enter_backward(ctx, out, partial).wait(ctx); }
   /// Returns dy (N, C), in the slot, for weight gradients.
   Tensor leave_backward(Ctx& ctx, Tensor dy) const { return enter(ctx, ctx.slot, dy); }
-  /// Starts the sum that leave() computes, so that weight gradients overlap with it.
+  /// Starts the sum dx = leave(partial), so that weight gradients overlap with it. `partial` as in leave().
   Pending enter_backward(Ctx& ctx, Tensor dx, Tensor partial) const;
 };
 

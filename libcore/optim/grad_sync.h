@@ -35,7 +35,7 @@ class GradSync final : public ParamOwner {
   void begin_repetition();
   /// Waits until the unit's values are gathered. Memory is always resident, so the lease is empty.
   Lease acquire(Role role, int unit) override;
-  /// Starts the reduction of buckets whose units are all ready.
+  /// With Overlap::reduce, starts the reduction of buckets whose units are all ready.
   void gradients_ready(int unit) override;
   /// True if a later part of the step waits for communication that the first or the last micro-batch starts, so that
   /// neither may be captured: gathers of the next step's values, and between pipeline stages the reductions, which must
@@ -46,7 +46,8 @@ class GradSync final : public ParamOwner {
   std::vector<std::size_t> join_reductions();
   /// Call after the launch of a captured part: it has reduced these buckets, as join_reductions() returned them.
   void mark_reduced(const std::vector<std::size_t>& buckets);
-  /// On return, owned ranges hold gradients summed over all ranks; other elements hold this rank's own gradients.
+  /// Afterwards, in stream order, owned ranges hold gradients summed over all ranks; other elements hold this rank's
+  /// own gradients. Throws if a gradient was not written in this step.
   void finish_reduction();
   /// Starts the exchange of a bucket's values, each owned range from its owner to all ranks.
   void gather(std::size_t bucket);

@@ -49,7 +49,7 @@ class FlagResolver {
  public:
   FlagResolver(bool is_loaded, const Report& report) : is_loaded_(is_loaded), report_(report) {}
 
-  /// A number; `flag` is the name alone.
+  /// A number; `flag` is only the name.
   template <class T>
   void number(T& member, const std::optional<T>& given, const char* flag, bool is_required = false) const {
     if (given && is_loaded_ && *given != member)

@@ -168,8 +168,8 @@ void DataFeed::copy(StepBatches::Slot& slot, Stream& stream) {
 DataFeed::Draw DataFeed::draw() {
   Draw draw;
   draw.consumed = sampler_.consumed();
-  draw.wanted = micro_batches_(draw.consumed);
-  for (std::int64_t m = 0; m < draw.wanted; ++m) {
+  draw.requested = micro_batches_(draw.consumed);
+  for (std::int64_t m = 0; m < draw.requested; ++m) {
     std::vector<std::int64_t> samples = sampler_.next();
     if (samples.empty()) break;
     draw.micro_batches.push_back(std::move(samples));
@@ -181,8 +181,8 @@ void DataFeed::fill(StepBatch& step) {
   Draw now = std::exchange(ahead_, draw());
   for (const auto& samples : ahead_.micro_batches)
     for (std::int64_t sample : samples) dataset_->prefetch(sample);
-  step.micro_batches = static_cast<int>(now.wanted);
-  if (std::ssize(now.micro_batches) < now.wanted)
+  step.micro_batches = static_cast<int>(now.requested);
+  if (std::ssize(now.micro_batches) < now.requested)
     fail(Exit::bad_data, "the data is used up after ", sampler_.consumed(),
          " samples; train on fewer, or give more data");
   for (int m = 0; m < step.micro_batches; ++m) fill_micro_batch(step, m, now);

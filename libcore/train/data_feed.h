@@ -94,10 +94,10 @@ class DataFeed {
   double stalled_seconds() const { return stalled_; }
 
  private:
-  /// Sample numbers of a step; fewer micro-batches than `wanted` at the end of the data.
+  /// Sample numbers of a step; fewer micro-batches than `requested` at the end of the data.
   struct Draw {
     std::int64_t consumed = 0;  // by all ranks before it
-    std::int64_t wanted = 0;
+    std::int64_t requested = 0;
     std::vector<std::vector<std::int64_t>> micro_batches;
   };
   Draw draw();

@@ -103,7 +103,7 @@ struct ParallelOptions {
   bool distributed_optimizer = false, overlap_grad_reduce = false, overlap_param_gather = false;
   bool tp_pp_dp_mapping = false;  // ranks in the order tp-cp-ep-pp-dp
   std::string schedule = "1f1b";
-  Layout layout;  // flags set its split into stages and sequence_parallel; layout_of() the rest
+  Layout layout;  // flags set the split into stages and sequence_parallel; layout_of() sets the others
   std::optional<std::string> recompute_granularity, recompute_method, checkpoint_method;
   std::optional<std::int64_t> recompute_num_layers;
   bool recompute_activations = false;            // --recompute-granularity selective

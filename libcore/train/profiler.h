@@ -23,7 +23,7 @@ class Profiler {
   /// Call before the first step: determines the rates that operators are compared with. `peak_tflops` is the rate of
   /// products on this device, measured or given.
   void prepare(Device device, int threads, bool tf32, double peak_tflops);
-  /// Call around a step. `done`: the iterations before it, and at the end with it.
+  /// Call around a step. `done`: the iterations that are done, in end_step() including this one.
   void begin_step(Stream& stream, std::int64_t done);
   void end_step(Stream& stream, std::int64_t done);
   /// Call at the end of the run: writes recorded steps that are not written yet; warns if none were recorded.

@@ -22,7 +22,7 @@ std::string named_checkpoint(const CheckpointOptions& flags, const std::string& 
           folder_of(iteration), " in ", directory, "; it holds ", held.empty() ? "no checkpoint" : join(held, ", "));
 }
 
-/// The supplement that flags give to the files of another program's model: --vocab-size where no flag names a
+/// The flags that complete another program's model: --num-attention-heads, and --vocab-size if no flag names a
 /// tokenizer.
 ModelSupplement supplement_of(const TrainOptions& options) {
   return {options.tokenizer.names_tokenizer() ? std::nullopt : options.tokenizer.vocab_size,
@@ -87,7 +87,7 @@ void open_load(RunStart& start, const TrainOptions& options, const std::vector<s
   start.point.is_named = is_model || flags.ckpt_step.has_value();
   open_source(start, options, path, !flags.finetune, console);
   if (const std::string& problem = start.source->optimizer_problem(); !flags.finetune && !problem.empty())
-    console.warn(cat("starting with the weights alone: ", problem));
+    console.warn(cat("starting with only the weights: ", problem));
 }
 
 /// Renames a checkpoint so that no start finds it: iter_0000012.KIND, then .KIND.2 and so on.

@@ -41,7 +41,7 @@ class EventFile {
   /// and leaves no file.
   explicit EventFile(const std::string& directory);
 
-  /// Writes the scalars of each step, stamped with the present time, all or none of them. Throws Error(io).
+  /// Writes the scalars of each step, stamped with the current time, all or none of them. Throws Error(io).
   void add(const std::vector<std::pair<std::int64_t, Scalars>>& steps);
   void sync() { file_.sync(); }
   const std::string& path() const { return file_.path(); }

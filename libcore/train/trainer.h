@@ -167,7 +167,7 @@ class Trainer {
   struct Interval {                             // since the last log line
     double began = 0, stalled = 0, waited = 0;  // seconds
     std::int64_t steps = 0, samples = 0;        // of this process
-    std::int64_t last_size = 0;                 // samples of the last step
+    std::int64_t step_samples = 0;              // samples of the last step
     double loss_sum = 0;                        // of the updates with a finite loss
     std::int64_t counted = 0, skipped = 0, nan = 0;
     double nonzero_updates = 0, lost_updates = 0, lost_copies = 0;  // as in StepReport, of all ranks

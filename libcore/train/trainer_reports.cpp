@@ -20,7 +20,7 @@ void Trainer::report_interval(bool final) {
   report.consumed_samples = state_.consumed_samples;
   report.elapsed_ms_per_iteration = seconds * 1e3;
   report.learning_rate = inputs_.lr;
-  report.global_batch_size = interval_.last_size;
+  report.global_batch_size = interval_.step_samples;
   if (interval_.counted > 0) report.lm_loss = interval_.loss_sum / double(interval_.counted);
   report.loss_scale = inputs_.loss_scale;
   report.grad_norm = std::fabs(report_.grad_norm);  // a NaN has a sign

@@ -75,7 +75,7 @@ void Trainer::count_step(const EnqueuedStep& step) {
   state_.consumed_samples += step.samples;
   ++interval_.steps;
   interval_.samples += step.samples;
-  interval_.last_size = step.samples;
+  interval_.step_samples = step.samples;
   interval_.waited += totals_.waited;
   if (is_skipped) {
     ++state_.skipped_iterations;

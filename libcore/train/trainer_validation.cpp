@@ -74,7 +74,7 @@ bool Trainer::validate(bool final) {
     if (auto test_feed = feed(Split::test, 0); test_feed && !evaluate(*test_feed, "test")) return false;
   }
   validating_ = false;
-  interval_.began += now_seconds() - began;  // the time of an iteration is training alone
+  interval_.began += now_seconds() - began;  // iteration times exclude validation
   return true;
 }
 

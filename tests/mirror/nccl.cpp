@@ -129,7 +129,6 @@ void copy_in(const Tensor& out, std::size_t offset, const Bytes& part) {
 
 class PlayedNccl final : public NcclLibrary {
  public:
-  std::string version() override { return "0.0.0"; }
   std::string unique_id() override {
     static std::int64_t made = 0;
     std::string id = cat("mtl-nccl-", ::getpid(), "-", made++);
