@@ -85,7 +85,7 @@ class Pipeline {
   /// them in turn: the next message arrives while the current one is in use.
   struct Inbox {
     int first = 0;                 // its first buffer in message_memory_
-    std::vector<Work> sends = {};  // by buffer: backward turns a received gradient into one to send
+    std::vector<Work> sends = {};  // by buffer: of the gradient that backward left there
     int posted = -1;               // the micro-batch of the latest receive
     Work receive = {};             // the latest receive
   };

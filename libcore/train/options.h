@@ -111,10 +111,9 @@ struct ParallelOptions {
   bool optimizer_cpu_offload = false;            // like cpu_offloading, has no effect on the cpu
   bool cpu_offloading = false;                   // of activations
   std::optional<std::int64_t> offloaded_layers;  // --cpu-offloading-num-layers; absent: all but kResidentLayers
-  std::optional<std::int64_t>
-      bucket_elements;                        // of a gradient bucket; absent: Megatron's max(40 M, 1 M x data parallel)
-  double timeout_minutes = 10;                // of one collective or message
-  std::optional<std::int64_t> gpus_per_node;  // the most ranks on a host; absent: its number of GPUs
+  std::optional<std::int64_t> bucket_elements;   // reduced together; absent: Megatron's max(40 M, 1 M x data parallel)
+  double timeout_minutes = 10;                   // of one collective or message
+  std::optional<std::int64_t> gpus_per_node;     // the most ranks on a host; absent: its number of GPUs
 
   std::int64_t data() const {
     return std::max<std::int64_t>(1, world / std::max<std::int64_t>(1, tensor * pipeline * context));
