@@ -321,7 +321,7 @@ void Pipeline::run(const Action& action, Slot& slot, Ctx& ctx, const Batch& batc
       slot.input = receive(ctx, action, batch);
       return;
     case ActionKind::forward:
-      if (chunk.range().first) clear_slot(slot);
+      if (chunk.range().has_embedding) clear_slot(slot);
       slot.output = chunk.forward(ctx, slot.input, batch, slot.cache);
       return;
     case ActionKind::send_forward:
@@ -332,7 +332,7 @@ void Pipeline::run(const Action& action, Slot& slot, Ctx& ctx, const Batch& batc
     case ActionKind::backward:
       finish_sends(slot);  // backward frees the output; its gradient has arrived, so this does not block
       slot.dinput = chunk.backward(ctx, slot.dout, losses, batch, slot.cache);
-      if (chunk.range().last && loss_sum.exists())
+      if (chunk.range().has_head && loss_sum.exists())
         sum_losses(stream_, loss_sum, losses, batch.loss_weights, GradMode::accumulate);
       return;
     case ActionKind::weight:
@@ -348,10 +348,11 @@ void Pipeline::evaluate(const Batch& batch, Tensor losses) {
   Slot& slot = slots_[0];
   Ctx ctx = context(slot, false);
   clear_slots();
-  if (!chunk.range().first)
+  if (!chunk.range().has_embedding)
     slot.input = receive(ctx, {.kind = ActionKind::receive_forward, .micro_batch = 0, .chunk = 0}, batch);
   slot.output = chunk.evaluate(ctx, slot.input, losses, batch, slot.cache);
-  if (!chunk.range().last) send(slot, slot.output, {.kind = ActionKind::send_forward, .micro_batch = 0, .chunk = 0});
+  if (!chunk.range().has_head)
+    send(slot, slot.output, {.kind = ActionKind::send_forward, .micro_batch = 0, .chunk = 0});
 }
 
 int Pipeline::offloaded_layers() const {

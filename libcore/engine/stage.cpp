@@ -17,8 +17,8 @@ Stage make_stage(const GptConfig& config, const DropoutOptions& dropout, const L
   for (std::size_t c = 0; c < own.size(); ++c) {
     ChunkRange range{.first_layer = own[c].first,
                      .num_layers = own[c].count,
-                     .first = layout.stage() == 0 && c == 0,
-                     .last = layout.stage() == layout.stages() - 1 && c + 1 == own.size()};
+                     .has_embedding = layout.stage() == 0 && c == 0,
+                     .has_head = layout.stage() == layout.stages() - 1 && c + 1 == own.size()};
     stage.chunks.emplace_back(config, dropout, region, range, padded_vocab_size, layout.recompute, residual,
                               layout.offloaded_layers);
   }

@@ -9,7 +9,7 @@
 
 namespace mtl {
 
-AttentionLayer::AttentionLayer(const GptConfig& config, Dropout probability_dropout, TpRegion around,
+AttentionLayer::AttentionLayer(const GptConfig& config, Dropout probability_dropout, TpRegion tp_region,
                                std::int64_t layer)
     : hidden(config.hidden_size),
       heads(config.num_heads),
@@ -25,7 +25,7 @@ AttentionLayer::AttentionLayer(const GptConfig& config, Dropout probability_drop
       interleaved(config.rotary.interleaved),
       window(layer < config.first_window_layer ? 0 : config.sliding_window),
       dropout(probability_dropout),
-      region(around) {}
+      region(tp_region) {}
 
 void AttentionLayer::params(const ParamVisitor& visit, const std::string& prefix) {
   std::int64_t per_group = heads / groups + 2;

@@ -37,7 +37,7 @@ struct AttentionLayer {
   };
 
   AttentionLayer() = default;
-  AttentionLayer(const GptConfig& config, Dropout probability_dropout, TpRegion around, std::int64_t layer);
+  AttentionLayer(const GptConfig& config, Dropout probability_dropout, TpRegion tp_region, std::int64_t layer);
   void params(const ParamVisitor& visit, const std::string& prefix);
   /// x, result (n, C): n of the N = B T rows are outside the region. The result is in scratch, without the bias of
   /// `out`. With cache.past, the T new positions of each sequence follow the cached ones; such a pass has no backward.

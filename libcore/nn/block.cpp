@@ -2,15 +2,15 @@
 
 namespace mtl {
 
-Block::Block(const GptConfig& config, const DropoutOptions& dropout, TpRegion around, std::int64_t layer,
+Block::Block(const GptConfig& config, const DropoutOptions& dropout, TpRegion tp_region, std::int64_t layer,
              bool recomputes_attention)
     : number(layer),
       parallel_residual(config.parallel_residual),
-      region(around),
-      norm1(config, around),
-      norm2(config, around),
-      attention(config, dropout_at(dropout, DropoutSite::attention, layer), around, layer),
-      mlp(config, around),
+      region(tp_region),
+      norm1(config, tp_region),
+      norm2(config, tp_region),
+      attention(config, dropout_at(dropout, DropoutSite::attention, layer), tp_region, layer),
+      mlp(config, tp_region),
       attention_dropout(dropout_at(dropout, DropoutSite::attention_output, layer)),
       mlp_dropout(dropout_at(dropout, DropoutSite::mlp_output, layer)) {
   attention.is_recomputed = recomputes_attention;

@@ -27,7 +27,7 @@ struct Block {
     Mlp::Cache mlp;
   };
 
-  Block(const GptConfig& config, const DropoutOptions& dropout, TpRegion around, std::int64_t layer,
+  Block(const GptConfig& config, const DropoutOptions& dropout, TpRegion tp_region, std::int64_t layer,
         bool recomputes_attention = false);
   void params(const ParamVisitor& visit);
   /// x, y (n, C), both in the slot: n of the N = B T rows are outside the tensor-parallel region.

@@ -15,11 +15,11 @@ typename Layer::Cache& cache_of(const Layer&, Chunk::UnitSlot& slot) {
 
 }  // namespace
 
-Chunk::Chunk(const GptConfig& config, const DropoutOptions& dropout, TpRegion around, ChunkRange range,
+Chunk::Chunk(const GptConfig& config, const DropoutOptions& dropout, TpRegion tp_region, ChunkRange range,
              std::int64_t padded_vocab_size, const Recompute& recompute, DType residual, std::int64_t offloaded_layers)
-    : range_(range), hidden_(config.hidden_size), residual_(residual), region_(around) {
+    : range_(range), hidden_(config.hidden_size), residual_(residual), region_(tp_region) {
   if (config.position_embedding == PositionEmbedding::rotary) frequencies_ = rotary_frequencies(config);
-  if (range.first) units_.emplace_back(EmbeddingLayer(config, dropout, around, padded_vocab_size));
+  if (range.has_embedding) units_.emplace_back(EmbeddingLayer(config, dropout, tp_region, padded_vocab_size));
   for (std::size_t u = 0; u < units_.size(); ++u) spans_.push_back({u, u + 1});
   if (offloaded_layers > 0) {
     const std::int64_t max_offloaded = range.num_layers - kResidentLayers;
@@ -31,21 +31,21 @@ Chunk::Chunk(const GptConfig& config, const DropoutOptions& dropout, TpRegion ar
   for (const LayerGroup& group : recompute_groups(recompute, range.num_layers)) {
     const std::size_t begin = units_.size();
     for (std::int64_t layer = group.first; layer < group.first + group.count; ++layer)
-      units_.emplace_back(Block(config, dropout, around, range.first_layer + layer, recompute.recomputes_attention()));
+      units_.emplace_back(Block(config, dropout, tp_region, range.first_layer + layer, recompute.recomputes_attention()));
     spans_.push_back({begin, units_.size(), group.is_recomputed});
     if (offloaded_layers > 0 && group.first < offloaded_ + kResidentLayers) {
       require(!group.is_recomputed, "a layer that is recomputed keeps nothing to offload");
       spans_.back().offloaded = static_cast<int>(group.first);
     }
   }
-  if (!range.last) return;
+  if (!range.has_head) return;
   std::optional<ParamSpec> own_table;
   if (!config.tied_embeddings)
     own_table = output_table_spec(config, padded_vocab_size);
-  else if (!range.first)
+  else if (!range.has_embedding)
     own_table = token_table_spec(config, padded_vocab_size);
   spans_.push_back({units_.size(), units_.size() + 1});
-  units_.emplace_back(Head(config, around, std::move(own_table)));
+  units_.emplace_back(Head(config, tp_region, std::move(own_table)));
 }
 
 void Chunk::params(const ParamVisitor& visit) {
@@ -61,7 +61,9 @@ void Chunk::params(const ParamVisitor& visit) {
 }
 
 /// True if the head uses the token embedding of this chunk.
-bool Chunk::shares_table() const { return range_.first && range_.last && std::get<Head>(units_.back()).shares_table(); }
+bool Chunk::shares_table() const {
+  return range_.has_embedding && range_.has_head && std::get<Head>(units_.back()).shares_table();
+}
 
 Chunk::Cache Chunk::make_cache() const { return make_cache({}); }
 
@@ -116,7 +118,7 @@ Tensor Chunk::run_units(Ctx& ctx, Tensor x, Tensor result, const Batch& batch, C
 
 Tensor Chunk::forward(Ctx& ctx, Tensor input, const Batch& given, Cache& cache) const {
   const Batch batch = with_angles(ctx, given, cache);
-  if (range_.last) cache.dx = make_hidden(ctx, batch);  // allocated first, below all that backward releases
+  if (range_.has_head) cache.dx = make_hidden(ctx, batch);  // allocated first, below all that backward releases
   Tensor x = input;
   for (const Span& span : spans_) {
     if (span.is_recomputed) cache.units[span.begin].input = x;
@@ -138,7 +140,7 @@ Tensor Chunk::forward(Ctx& ctx, Tensor input, const Batch& given, Cache& cache) 
 
 Tensor Chunk::evaluate(Ctx& ctx, Tensor input, Tensor losses, const Batch& given, Cache& cache) const {
   const Batch batch = with_angles(ctx, given, cache);
-  return run_units(ctx, input, range_.last ? losses : Tensor(), batch, cache, {0, units_.size()});
+  return run_units(ctx, input, range_.has_head ? losses : Tensor(), batch, cache, {0, units_.size()});
 }
 
 void Chunk::logits(Ctx& ctx, Tensor out, const Batch& given, Cache& cache) const {
@@ -172,7 +174,7 @@ Tensor Chunk::backward(Ctx& ctx, Tensor dout, Tensor losses, const Batch& given,
   Batch batch = given;
   batch.rotary = cache.rotary;
   require(offloaded_ == 0 || !ctx.defers_weights, "deferred weight gradients cannot use offloaded activations");
-  Tensor dx = range_.last ? cache.dx : dout;
+  Tensor dx = range_.has_head ? cache.dx : dout;
   for (auto span = spans_.rbegin(); span != spans_.rend(); ++span) {
     if (!ctx.defers_weights) ctx.slot.release_to(cache.units[span->last()].slot_end);
     if (span->is_recomputed) run_units(ctx, cache.units[span->begin].input, {}, batch, cache, *span);
@@ -180,7 +182,7 @@ Tensor Chunk::backward(Ctx& ctx, Tensor dout, Tensor losses, const Batch& given,
     for (std::size_t u = span->end; u-- > span->begin;) backward_unit(ctx, dx, losses, batch, cache, u);
     if (span->offloaded >= 0) ctx.offload->end_backward(ctx.stream, span->offloaded);
   }
-  return range_.first ? Tensor() : dx;
+  return range_.has_embedding ? Tensor() : dx;
 }
 
 void Chunk::weights(Ctx& ctx, Cache& cache) const {

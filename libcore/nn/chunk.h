@@ -32,8 +32,8 @@ namespace mtl {
 struct ChunkRange {
   std::int64_t first_layer = 0;
   std::int64_t num_layers = 0;
-  bool first = true;  // holds the embedding
-  bool last = true;   // holds the final norm and the output layer, and a copy of a tied table unless it is also first
+  bool has_embedding = true;
+  bool has_head = true;  // the final norm and the output layer, with a copy of a tied embedding unless has_embedding
 };
 
 class Chunk {
@@ -52,7 +52,7 @@ class Chunk {
     Tensor dx;      // last chunk only: the gradient of the hidden states
   };
 
-  Chunk(const GptConfig& config, const DropoutOptions& dropout, TpRegion around, ChunkRange range,
+  Chunk(const GptConfig& config, const DropoutOptions& dropout, TpRegion tp_region, ChunkRange range,
         std::int64_t padded_vocab_size, const Recompute& recompute = {}, DType residual = DType::f32,
         std::int64_t offloaded_layers = 0);
   void params(const ParamVisitor& visit);
@@ -93,7 +93,7 @@ class Chunk {
   Batch with_angles(Ctx& ctx, Batch batch, Cache& cache) const;
   /// The number of a unit in the whole model: ParamSpec::unit.
   int number_of(std::size_t unit) const {
-    return static_cast<int>(range_.first_layer) + (range_.first ? 0 : 1) + static_cast<int>(unit);
+    return static_cast<int>(range_.first_layer) + (range_.has_embedding ? 0 : 1) + static_cast<int>(unit);
   }
   /// Units [begin, end): a single unit, or layers that are recomputed together.
   struct Span {

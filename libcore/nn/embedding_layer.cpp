@@ -17,13 +17,13 @@ ParamSpec output_table_spec(const GptConfig& config, std::int64_t padded_vocab_s
   return spec;
 }
 
-EmbeddingLayer::EmbeddingLayer(const GptConfig& config, const DropoutOptions& options, TpRegion around,
+EmbeddingLayer::EmbeddingLayer(const GptConfig& config, const DropoutOptions& options, TpRegion tp_region,
                                std::int64_t padded_vocab_size)
     : token_spec(token_table_spec(config, padded_vocab_size)),
       positions(config.position_embedding == PositionEmbedding::learned ? config.max_positions : 0),
       hidden(config.hidden_size),
       init_std(static_cast<float>(config.init_std)),
-      region(around),
+      region(tp_region),
       dropout(dropout_at(options, DropoutSite::embedding, 0)) {}
 
 void EmbeddingLayer::params(const ParamVisitor& visit) {

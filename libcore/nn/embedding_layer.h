@@ -29,7 +29,7 @@ struct EmbeddingLayer {
   struct Cache {};
 
   EmbeddingLayer() = default;
-  EmbeddingLayer(const GptConfig& config, const DropoutOptions& options, TpRegion around,
+  EmbeddingLayer(const GptConfig& config, const DropoutOptions& options, TpRegion tp_region,
                  std::int64_t padded_vocab_size);
   void params(const ParamVisitor& visit);
   /// Writes y (n, C): n of the N = B T rows are outside the tensor-parallel region. Takes no x.

@@ -4,10 +4,10 @@
 
 namespace mtl {
 
-Head::Head(const GptConfig& config, TpRegion around, std::optional<ParamSpec> own_table)
-    : norm(config, around), table(std::move(own_table)) {
+Head::Head(const GptConfig& config, TpRegion tp_region, std::optional<ParamSpec> own_table)
+    : norm(config, tp_region), table(std::move(own_table)) {
   output.vocab = config.vocab_size;
-  output.region = around;
+  output.region = tp_region;
 }
 
 void Head::params(const ParamVisitor& visit) {

@@ -17,7 +17,7 @@ struct Head {
     Tensor x;  // (n, C), the input
   };
 
-  Head(const GptConfig& config, TpRegion around, std::optional<ParamSpec> own_table);
+  Head(const GptConfig& config, TpRegion tp_region, std::optional<ParamSpec> own_table);
   void params(const ParamVisitor& visit);
   bool shares_table() const { return !table; }
   /// Evaluation: writes the losses (B, T) of all tokens of x (n, C). Training only keeps x: backward computes the

@@ -4,7 +4,7 @@
 
 namespace mtl {
 
-Mlp::Mlp(const GptConfig& config, TpRegion around)
+Mlp::Mlp(const GptConfig& config, TpRegion tp_region)
     : hidden(config.hidden_size),
       ffn(config.ffn_hidden_size),
       init_std(static_cast<float>(config.init_std)),
@@ -12,7 +12,7 @@ Mlp::Mlp(const GptConfig& config, TpRegion around)
       has_bias(config.bias.mlp),
       gated(config.gated_mlp),
       activation(config.activation),
-      region(around) {}
+      region(tp_region) {}
 
 void Mlp::params(const ParamVisitor& visit, const std::string& prefix) {
   const std::vector<std::int64_t> features = gated ? std::vector<std::int64_t>{2, ffn} : std::vector{ffn};

@@ -27,7 +27,7 @@ struct Mlp {
   };
 
   Mlp() = default;
-  Mlp(const GptConfig& config, TpRegion around);
+  Mlp(const GptConfig& config, TpRegion tp_region);
   void params(const ParamVisitor& visit, const std::string& prefix);
   /// x, result (n, C): n of the N rows are outside the region. The result is in scratch, without the bias of `down`.
   Tensor forward(Ctx& ctx, Tensor x, Cache& cache) const;

@@ -2,8 +2,8 @@
 
 namespace mtl {
 
-NormLayer::NormLayer(const GptConfig& config, TpRegion around)
-    : kind(config.norm), width(config.hidden_size), eps(static_cast<float>(config.norm_eps)), region(around) {}
+NormLayer::NormLayer(const GptConfig& config, TpRegion tp_region)
+    : kind(config.norm), width(config.hidden_size), eps(static_cast<float>(config.norm_eps)), region(tp_region) {}
 
 void NormLayer::params(const ParamVisitor& visit, const std::string& prefix) {
   AxisSet axes = region.outside_grads();

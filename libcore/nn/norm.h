@@ -20,7 +20,7 @@ struct NormLayer {
   using Cache = LayerNormCache;  // RMSNorm does not use the mean
 
   NormLayer() = default;
-  NormLayer(const GptConfig& config, TpRegion around);
+  NormLayer(const GptConfig& config, TpRegion tp_region);
   void params(const ParamVisitor& visit, const std::string& prefix);
   /// Returns y = norm(x), in the slot, with the weights' dtype. x (N, C) must not change until backward. With `sum`,
   /// writes x first, in the same pass.

@@ -102,10 +102,11 @@ void check_params(const GptConfig& config, ChunkRange range, const ParamStore& s
     CAPTURE(name);
     CHECK((store.find(cat("layers.", range.first_layer, name)) >= 0) == expected);
   }
-  CHECK((store.find("embedding.tokens.weight") >= 0) == (range.first || (range.last && config.tied_embeddings)));
+  CHECK((store.find("embedding.tokens.weight") >= 0) ==
+        (range.has_embedding || (range.has_head && config.tied_embeddings)));
   CHECK((store.find("embedding.positions.weight") >= 0) ==
-        (range.first && config.position_embedding == PositionEmbedding::learned));
-  CHECK((store.find("output.weight") >= 0) == (range.last && !config.tied_embeddings));
+        (range.has_embedding && config.position_embedding == PositionEmbedding::learned));
+  CHECK((store.find("output.weight") >= 0) == (range.has_head && !config.tied_embeddings));
 }
 
 /// Runs one micro-batch of a chunk on the meta device and counts its leases.
@@ -127,17 +128,17 @@ void check_leases(const Plan& plan) {
   ctx.ends_gradients = true;
   ctx.defers_weights = defers;
   Chunk::Cache cache = chunk.make_cache();
-  Tensor input = range.first ? Tensor() : chunk.make_hidden(ctx, batch);
+  Tensor input = range.has_embedding ? Tensor() : chunk.make_hidden(ctx, batch);
   store.begin_step();
   Tensor output = chunk.forward(ctx, input, batch, cache);
-  CHECK(output.exists() == !range.last);
+  CHECK(output.exists() == !range.has_head);
   std::map<int, int> once = units_of(store, 1);
-  if (range.first && range.last && config.tied_embeddings) ++once[0];  // the head shares the table
+  if (range.has_embedding && range.has_head && config.tied_embeddings) ++once[0];  // the head shares the table
   CHECK(owner.values == once);
   CHECK(owner.gradients.empty());
   CHECK(owner.ended.empty());
   Tensor dinput = chunk.backward(ctx, output, batch.loss_weights, batch, cache);
-  CHECK(dinput.exists() == !range.first);
+  CHECK(dinput.exists() == !range.has_embedding);
   std::map<int, int> values = once;  // once more for backward, a third time to recompute activations
   for (auto& [unit, count] : values) count *= 2;
   for (const LayerGroup& group : recompute_groups(recompute, range.num_layers)) {
@@ -253,13 +254,13 @@ Pass run(const Plan& plan, bool lends, std::pair<Role, int> forgotten = {Role::s
     slot.clear();
     ctx.training = true;
     ctx.ends_gradients = is_last;
-    chunk.forward(ctx, range.first ? Tensor() : hidden(input), batch, cache);
-    Tensor dinput = chunk.backward(ctx, range.last ? Tensor() : hidden(dout), losses, batch, cache);
+    chunk.forward(ctx, range.has_embedding ? Tensor() : hidden(input), batch, cache);
+    Tensor dinput = chunk.backward(ctx, range.has_head ? Tensor() : hidden(dout), losses, batch, cache);
     if (defers) chunk.weights(ctx, cache);
     if (dinput.exists()) pass.dinput.assign(dinput.data<float>(), dinput.data<float>() + dinput.numel());
     slot.clear();
     ctx.training = false;
-    Tensor output = chunk.evaluate(ctx, range.first ? Tensor() : hidden(input), held_out, batch, cache);
+    Tensor output = chunk.evaluate(ctx, range.has_embedding ? Tensor() : hidden(input), held_out, batch, cache);
     if (output.exists()) pass.held_out.assign(output.data<float>(), output.data<float>() + output.numel());
   }
   for (int param = 0; param < store.size(); ++param) {
@@ -283,8 +284,8 @@ TEST_CASE("a unit uses values and gradients only under leases, and a missing lea
     CHECK(resident == resident);  // no NaN
     CHECK(run(plan, true) == resident);
     CHECK(run({plan.config, range}, false) == resident);  // recomputing and deferring change no bit
-    const int first = static_cast<int>(range.first_layer) + (range.first ? 0 : 1);
-    const int units = static_cast<int>(range.num_layers) + (range.first ? 1 : 0) + (range.last ? 1 : 0);
+    const int first = static_cast<int>(range.first_layer) + (range.has_embedding ? 0 : 1);
+    const int units = static_cast<int>(range.num_layers) + (range.has_embedding ? 1 : 0) + (range.has_head ? 1 : 0);
     for (int unit = first; unit < first + units; ++unit) {
       for (Role role : {Role::values, Role::gradients}) {
         CAPTURE(unit);
