@@ -1,10 +1,9 @@
 #include "engine/rank_plans.h"
 
 #include <algorithm>
-#include <array>
+#include <compare>
 #include <map>
 #include <memory>
-#include <tuple>
 
 #include "engine/meta_model.h"
 #include "layout/schedule.h"
@@ -14,13 +13,21 @@ namespace mtl {
 
 namespace {
 
-/// The inputs of plan_passes() that differ between ranks: first stage, last stage, layers, micro-batches in flight,
-/// first tensor-parallel rank, unpadded rows of the token embedding. Ranks with equal keys have equal plans; others
-/// may, too.
-using PassKey = std::tuple<bool, bool, std::int64_t, int, bool, std::int64_t>;
-/// The inputs of plan_update() that depend on the elements that a rank owns: the number that it counts in the
-/// gradient's norm, and the most of these in one parameter. All ranks own equally many.
-using OwnedKey = std::array<std::int64_t, 2>;
+/// The inputs of plan_passes() that differ between ranks. Ranks with equal keys have equal plans; others may, too.
+struct PassKey {
+  bool is_first_stage, is_last_stage;
+  std::int64_t layers;
+  int in_flight;                     // micro-batches
+  bool is_first_tensor_rank;         // counts in the gradient's norm what all of them hold
+  std::int64_t unpadded_vocab_rows;  // of the token embedding; the last tensor-parallel ranks may hold fewer
+  auto operator<=>(const PassKey&) const = default;
+};
+/// The inputs of plan_update() that depend on the elements that a rank owns. All ranks own equally many.
+struct OwnedKey {
+  std::int64_t counted = 0;        // in the gradient's norm
+  std::int64_t largest_count = 0;  // the most of these in one parameter
+  auto operator<=>(const OwnedKey&) const = default;
+};
 
 class PassKeys {
  public:
@@ -36,10 +43,13 @@ class PassKeys {
   PassKey of(const Layout& layout) const {
     std::size_t stage = layout.stage();
     std::int64_t tensor = layout.coordinate(Axis::tensor);
-    // The last tensor-parallel ranks may hold fewer unpadded rows of the token embedding; only the first counts in the
-    // gradient's norm the parameters that all of them hold.
     std::int64_t rows = std::clamp<std::int64_t>(vocab_ - tensor * vocab_rows_, 0, vocab_rows_);
-    return {stage == 0, stage + 1 == layers_.size(), layers_[stage], in_flight_[stage], tensor == 0, rows};
+    return {.is_first_stage = stage == 0,
+            .is_last_stage = stage + 1 == layers_.size(),
+            .layers = layers_[stage],
+            .in_flight = in_flight_[stage],
+            .is_first_tensor_rank = tensor == 0,
+            .unpadded_vocab_rows = rows};
   }
 
  private:
@@ -58,13 +68,13 @@ struct Passes {
       : plan(plan_passes(config, dropout, shape)), model(config, dropout, shape, AdamW::states(shape.precision)) {}
 
   OwnedKey owned_by(int index) const {
-    OwnedKey key{};
+    OwnedKey key;
     for (const Bucket& bucket : model.params.buckets()) {
       for (const Segment& segment : bucket.segments) {
         if (!model.params.is_first_holder(segment.param)) continue;
         std::int64_t count = bucket.owned_by(index, segment).count;
-        key[0] += count;
-        key[1] = std::max(key[1], count);
+        key.counted += count;
+        key.largest_count = std::max(key.largest_count, count);
       }
     }
     return key;

@@ -29,7 +29,7 @@ class Suggestions {
         is_fresh_(!start.source),
         // Each rank of a cyclic run shuffles its own share of the samples: a resume needs the same shares.
         may_regroup_(!start.state || options.data.sampler_kind() != SamplerKind::cyclic),
-        base_{"", options, start.config, host.count} {
+        base_{.flags = "", .options = options, .config = start.config, .ranks_per_host = host.count} {
     if (!base_.options.batch.varies()) base_.options.batch.global_batch_size = options.global_batch_size();
   }
 
@@ -62,7 +62,7 @@ class Suggestions {
       const std::vector<RankPlan> plans = plan_run(setting.options, setting.config);
       const auto by_rank = plans_by_rank(plans);
       for (int first = 0; first < static_cast<int>(by_rank.size()); first += setting.ranks_per_host) {
-        const MemoryNeed of_host = MemoryNeed::of(by_rank, {first, setting.ranks_per_host});
+        const MemoryNeed of_host = MemoryNeed::of(by_rank, {.first = first, .count = setting.ranks_per_host});
         need.rank_bytes = std::max(need.rank_bytes, of_host.rank_bytes);
         need.host_bytes = std::max(need.host_bytes, of_host.host_bytes);
         need.gpu_bytes = std::max(need.gpu_bytes, of_host.gpu_bytes);

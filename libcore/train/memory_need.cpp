@@ -8,7 +8,7 @@
 namespace mtl {
 
 HostRanks HostRanks::of(const RankEnvironment& launched) {
-  return {std::max(0, launched.rank - launched.local_rank), std::max(1, launched.local_size)};
+  return {.first = std::max(0, launched.rank - launched.local_rank), .count = std::max(1, launched.local_size)};
 }
 
 MemoryNeed MemoryNeed::of(const std::vector<const MemoryPlan*>& plans, const HostRanks& host) {

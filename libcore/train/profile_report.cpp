@@ -79,8 +79,12 @@ ProfileReport report_profile(const Profile& profile, const Hardware& hardware, b
       if (outer == "other") in_phases += weight * entry.ms();
       if (outer != "other") phase_named(report.phases, outer).ms -= weight * entry.ms();  // counted once, inside
     } else if (entry.kind == ProfileKind::op) {
-      ProfileRow row{phase_of(entries, i), entry.name, entry.detail, weight, weight * entry.ms()};
-      row.work = {weight * entry.work.flops, weight * entry.work.bytes};
+      ProfileRow row{.phase = phase_of(entries, i),
+                     .name = entry.name,
+                     .detail = entry.detail,
+                     .calls = weight,
+                     .ms = weight * entry.ms(),
+                     .work = {.flops = weight * entry.work.flops, .bytes = weight * entry.work.bytes}};
       const bool in_tf32 = tf32 && entry.name == "gemm";  // attention in fp32 does not use it
       row.bound_ms = weight * hardware.bound_ms(entry.work, entry.dtype, in_tf32);
       row.is_compute_bound = hardware.is_compute_bound(entry.work, entry.dtype, in_tf32);
@@ -92,7 +96,8 @@ ProfileReport report_profile(const Profile& profile, const Hardware& hardware, b
   }
   const ProfilePhase other = phase_named(report.phases, "other");
   std::erase_if(report.phases, [](const ProfilePhase& phase) { return phase.name == "other"; });
-  report.phases.push_back({"other", std::max(0.0, report.ms - in_phases), other.operators_ms});
+  report.phases.push_back(
+      {.name = "other", .ms = std::max(0.0, report.ms - in_phases), .operators_ms = other.operators_ms});
   for (auto& [key, row] : rows) report.rows.push_back(std::move(row));
   sort_by_time(report.rows);
   report.kernels = kernel_rows(profile);
