@@ -14,7 +14,7 @@ using namespace mtl;
 
 namespace {
 
-/// A division as "text|#id|text".
+/// The pieces of a text and the ids of its added tokens, as "text|#id|text".
 std::string cut(const TokenFinder& finder, const std::string& text) {
   std::vector<std::string> out;
   finder.cut(
@@ -43,10 +43,11 @@ TEST_CASE("added tokens: the leftmost match wins, then the longest, with the adj
   CHECK(TokenFinder().empty());
 }
 
-TEST_CASE("added tokens: white space that another token has taken") {
+TEST_CASE(
+    "added tokens: a token in white space already taken is dropped, or refused where Hugging Face's library aborts") {
   TokenFinder both(
       {{.content = "<r>", .id = 1, .rstrip = true}, {.content = " ", .id = 2, .lstrip = true, .rstrip = true}});
-  CHECK(cut(both, "<r>   a") == "#1|a");  // no text is left before the blanks
+  CHECK(cut(both, "<r>   a") == "#1|a");  // <r> takes all blanks
   TokenFinder left({{.content = "<r>", .id = 1, .rstrip = true}, {.content = " ", .id = 2, .lstrip = true}});
   CHECK(cut(left, "<r> a") == "#1|a");
   CHECK_THROWS_WITH_AS(cut(left, "<r>  a"), doctest::Contains("library aborts"), Error);
@@ -90,5 +91,5 @@ TEST_CASE("NFC: composes, reorders, and leaves other text unchanged") {
   }
   std::string marks = "a";
   for (int i = 0; i < 200000; ++i) marks += i % 2 == 0 ? "\xCC\x81" : "\xCC\xA3";  // quadratic time would be noticeable
-  CHECK(normal(marks).size() == marks.size() + 3 - 1 - 2);
+  CHECK(normal(marks).size() == marks.size() + 3 - 1 - 2);  // U+1EA1 replaces the a and one dot below
 }

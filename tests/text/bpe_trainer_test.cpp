@@ -54,13 +54,14 @@ BpeVocabulary train(std::string_view text, std::int64_t merges) {
 
 }  // namespace
 
-TEST_CASE("training: golden vocabularies, and the corpus encoded with them") {
+TEST_CASE("training: vocabularies equal the golden ones, and encode their corpus with the golden ids") {
   Json golden = Json::read("golden/tokenizer/bpe_training.json");
   for (const Json& item : golden.as_array()) {
     CAPTURE(item.at("folder").as_string());
     std::string text = golden_corpus(item.at("corpus").as_string());
     WordCounts counts = count_units(text, item.at("unit").as_string());
-    BpeVocabulary vocabulary = train_bpe(counts, {item.at("vocab_size").as_int(), {kEndOfText}});
+    BpeVocabulary vocabulary =
+        train_bpe(counts, {.vocab_size = item.at("vocab_size").as_int(), .special_tokens = {kEndOfText}});
     CHECK(static_cast<std::int64_t>(vocabulary.merges.size()) == item.at("merges").as_int());
     std::string folder = "golden/tokenizer/" + item.at("folder").as_string();
     CHECK(vocab_json_text(vocabulary) == read_file(folder + "/vocab.json"));
@@ -76,7 +77,7 @@ TEST_CASE("training: golden vocabularies, and the corpus encoded with them") {
   }
 }
 
-TEST_CASE("training: counts at every position, breaks ties to the smaller pair, ends when no pair is left") {
+TEST_CASE("training: counts pairs at every position, breaks ties by the smaller pair, ends when no pair is left") {
   CHECK(merges_of(train("aaa ab", 1)) == std::vector<std::string>{"a+a"});
   CHECK(merges_of(train("bc ab", 1)) == std::vector<std::string>{"a+b"});
   CHECK(merges_of(train("abab", 10)) == std::vector<std::string>{"a+b", "ab+ab"});
@@ -88,7 +89,7 @@ TEST_CASE("training: counts at every position, breaks ties to the smaller pair, 
 TEST_CASE("training: a merge that spells an existing token keeps its id") {
   WordCounts counts;
   counts.add_text("abab abc");
-  BpeVocabulary vocabulary = train_bpe(counts, {257 + 3, {"ab"}});
+  BpeVocabulary vocabulary = train_bpe(counts, {.vocab_size = 257 + 3, .special_tokens = {"ab"}});
   CHECK(merges_of(vocabulary)[0] == "a+b");
   CHECK(vocabulary.find("ab") == 0);
   CHECK(vocabulary.tokens.size() == 260);
@@ -136,7 +137,7 @@ TEST_CASE("training: equals recounting everything for each merge") {
   }
 }
 
-TEST_CASE("training: a text counted in parts has the same words") {
+TEST_CASE("training: a text counted in parts has the same word counts") {
   std::string text = golden_corpus("wikitext2-valid.txt");
   WordCounts whole, parts;
   whole.add_text(text);
@@ -151,7 +152,7 @@ TEST_CASE("training: a text counted in parts has the same words") {
   CHECK(table_of(whole) == table_of(parts));
 }
 
-TEST_CASE("training: a text in any script is divided for counting only at ends of words") {
+TEST_CASE("training: a text in any script is cut for counting only at ends of words") {
   std::mt19937 random(4);
   const char* const kinds[] = {"a", "\u4E00", "\u3000", " ",    "\n",   "\u00A0", "1",
                                ".", "'s",     "\xFF",   "\xE3", "\x80", "\u0085"};
@@ -173,8 +174,8 @@ TEST_CASE("training: a text in any script is divided for counting only at ends o
 TEST_CASE("training: rare pairs are not merged, and progress is reported") {
   WordCounts counts;
   counts.add_text("ab ab ab cd cd ef");
-  auto merges = [&](std::int64_t least) {
-    return train_bpe(counts, {.vocab_size = 300, .min_frequency = least}).merges.size();
+  auto merges = [&](std::int64_t min_frequency) {
+    return train_bpe(counts, {.vocab_size = 300, .min_frequency = min_frequency}).merges.size();
   };
   CHECK(merges(0) == 6);
   CHECK(merges(2) == 4);
@@ -186,7 +187,7 @@ TEST_CASE("training: rare pairs are not merged, and progress is reported") {
   CHECK(reported == std::vector<std::size_t>{64, 128, 192});
 }
 
-TEST_CASE("words: counted, copied, merged and released") {
+TEST_CASE("word counts: keep their own copy of the words, add up, and can be cleared") {
   WordCounts counts, other;
   std::string text;
   for (int i = 0; i < 20000; ++i) text += cat(" w", i % 5000);

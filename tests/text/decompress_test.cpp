@@ -1,5 +1,5 @@
-// Compressed input, recognized by its first bytes: whole, concatenated, truncated, damaged. The encoders are those of
-// the compression libraries.
+// Compressed input, recognized by its first bytes: whole, concatenated, truncated, damaged. The compression
+// libraries encode the samples.
 #include "text/decompress.h"
 
 #include <doctest/doctest.h>
@@ -22,7 +22,7 @@ namespace {
 
 std::string gzip(const std::string& text) {
   z_stream stream{};
-  deflateInit2(&stream, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY);
+  deflateInit2(&stream, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY);  // + 16: a gzip header
   std::string out(deflateBound(&stream, text.size()) + 64, '\0');
   stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
   stream.avail_in = static_cast<uInt>(text.size());
@@ -123,7 +123,7 @@ std::string sample_text() {
 
 }  // namespace
 
-TEST_CASE("decompress: plain, empty and short files") {
+TEST_CASE("decompress: uncompressed files, empty and short ones too, are read as they are") {
   TempFile file;
   for (const char* text : {"", "a", "ab\n", "abcdefgh"}) CHECK(file.read(text) == text);
   std::string text = sample_text();
@@ -156,7 +156,7 @@ TEST_CASE("decompress: a file that shrinks while it is read is an error, one tha
   CHECK(got + read_rest(*source) == text.size() + 1000);
 }
 
-TEST_CASE("decompress: whole files and concatenated ones") {
+TEST_CASE("decompress: every format yields its text, concatenated files the joined texts") {
   TempFile file;
   std::string text = sample_text();
   for (const Format& format : kFormats) {
@@ -205,7 +205,7 @@ TEST_CASE("decompress: other formats are refused by name") {
   CHECK(file.read("BZh is not magic") == "BZh is not magic");
 }
 
-TEST_CASE("decompress: a small file that requests a large window is refused before it gets one") {
+TEST_CASE("decompress: a small file that requests a large window is refused before it is allocated") {
   TempFile file;
   // Magic, descriptor without content size, window of 2^31 bytes, one raw block of a byte.
   std::string window(
@@ -213,12 +213,12 @@ TEST_CASE("decompress: a small file that requests a large window is refused befo
       "a",
       10);
   CHECK_THROWS_WITH_AS(file.read(window), doctest::Contains("more than 1024 MiB to decompress"), Error);
-  // A frame that declares 16 MiB of content and has one byte.
-  std::string liar(
+  // A frame that declares 16 MiB of content and holds one byte.
+  std::string short_content(
       "\x28\xB5\x2F\xFD\xA0\x00\x00\x00\x01\x09\x00\x00"
       "a",
       13);
-  CHECK_THROWS_WITH_AS(file.read(liar), doctest::Contains("damaged zstd data"), Error);
+  CHECK_THROWS_WITH_AS(file.read(short_content), doctest::Contains("damaged zstd data"), Error);
 }
 
 TEST_CASE("decompress: zstd frames without content do not accumulate") {

@@ -1,7 +1,7 @@
-// Compares GPT-2's fast tokenizer with the plain one (reference_bpe.h) on files, in two threads:
+// Compares BpeTokenizer with the plain ReferenceBpe (reference_bpe.h) on files, in two threads:
 // mtl_text_exactness VOCAB.json MERGES.txt CLASSES.json < LIST
-// LIST has one file name per line; the files need not be text. Prints the amount compared; exits with 1 if ids or text
-// differ.
+// LIST has one file name per line; the files need not be text. Prints the totals compared; exits with 1 if ids or text
+// differ, or LIST is empty.
 #include <atomic>
 #include <cstdio>
 #include <iostream>
@@ -28,11 +28,11 @@ class FileList {
   std::mutex mutex_;
 };
 
-struct Compared {
-  std::atomic<std::uint64_t> files = 0, bytes = 0, tokens = 0, wrong = 0;
+struct Totals {
+  std::atomic<std::uint64_t> files = 0, bytes = 0, tokens = 0, differing_files = 0;
 };
 
-void compare(const BpeVocabulary& vocabulary, const std::string& classes, FileList& list, Compared& compared) {
+void compare(const BpeVocabulary& vocabulary, const std::string& classes, FileList& list, Totals& totals) {
   BpeTokenizer tokenizer(vocabulary, "the vocabulary");
   ReferenceBpe reference(vocabulary, classes, 1000000);
   auto encoder = tokenizer.make_encoder(EncoderMemory::large);
@@ -44,7 +44,7 @@ void compare(const BpeVocabulary& vocabulary, const std::string& classes, FileLi
     encoder->append(text, ids);
     bool same = ids == reference.encode(text) && tokenizer.decode(ids) == text;
     if (!same) std::fprintf(stderr, "%s: ids or text differ\n", name.c_str());
-    compared.files += 1, compared.bytes += text.size(), compared.tokens += ids.size(), compared.wrong += same ? 0 : 1;
+    totals.files += 1, totals.bytes += text.size(), totals.tokens += ids.size(), totals.differing_files += same ? 0 : 1;
   }
 }
 
@@ -55,14 +55,14 @@ int main(int argc, char** argv) {
   try {
     BpeVocabulary vocabulary = read_vocab_and_merges(argv[1], argv[2]);
     FileList list;
-    Compared compared;
+    Totals totals;
     {
-      std::jthread other([&] { compare(vocabulary, argv[3], list, compared); });
-      compare(vocabulary, argv[3], list, compared);
+      std::jthread second([&] { compare(vocabulary, argv[3], list, totals); });
+      compare(vocabulary, argv[3], list, totals);
     }
-    std::printf("%lu files, %lu bytes, %lu tokens compared; %lu files differ\n", compared.files.load(),
-                compared.bytes.load(), compared.tokens.load(), compared.wrong.load());
-    return compared.wrong == 0 && compared.files > 0 ? 0 : 1;
+    std::printf("%lu files, %lu bytes, %lu tokens compared; %lu files differ\n", totals.files.load(),
+                totals.bytes.load(), totals.tokens.load(), totals.differing_files.load());
+    return totals.differing_files == 0 && totals.files > 0 ? 0 : 1;
   } catch (const Error& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;

@@ -1,4 +1,4 @@
-// The fast tokenizer equals the plain one (reference_bpe.h) and takes linear time on any text.
+// BpeTokenizer equals the plain ReferenceBpe (reference_bpe.h) and takes linear time on any text.
 #include <doctest/doctest.h>
 
 #include <functional>
@@ -35,8 +35,8 @@ std::string code_points(Random& random, std::uint32_t first, std::uint32_t last)
   return out;
 }
 
-/// Words of a few kinds that are adjacent in real texts; every kind can end or begin a block of the split.
-std::string random_words(Random& random) {
+/// A word of one of the kinds that real texts mix; any kind can begin or end a block of the splitter.
+std::string random_word(Random& random) {
   static const char* const kContractions[] = {"'s", "'t", "'re", "'ve", "'m", "'ll", "'d", "'S", "'l", "'r", "'", "''"};
   static const char* const kSpaces[] = {" ",     "  ",       "\n",       "\t",           "\r\n",         "\v\f",
                                         "\n\n ", "\xC2\xA0", "\xC2\x85", "\xE2\x80\x89", "\xE3\x80\x80", "        "};
@@ -113,9 +113,9 @@ TEST_CASE("exactness: random text of many kinds, at every offset") {
   Encoders encoders;
   Random random(20);
   for (int round = 0; round < 6000; ++round) {
-    std::string text(below(random, 70), 'x');  // shifts the rest to any offset within a block
+    std::string text(below(random, 70), 'x');  // shifts the words to any offset within a block
     std::size_t size = text.size() + 1 + below(random, 200);
-    while (text.size() < size) text += random_words(random);
+    while (text.size() < size) text += random_word(random);
     encoders.check(text);
   }
   for (int round = 0; round < 2000; ++round) encoders.check(random_tokens(random, encoders.vocabulary));
@@ -141,7 +141,7 @@ TEST_CASE("exactness: every code point between letters, blanks and itself") {
   encoders.check(text);
 }
 
-TEST_CASE("exactness: pieces of the longest cached length, and one more") {
+TEST_CASE("exactness: pieces around every length limit of the cache") {
   Encoders encoders;
   Random random(21);
   for (std::size_t bytes :

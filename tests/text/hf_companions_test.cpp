@@ -1,4 +1,4 @@
-// The files next to a tokenizer.json, compared with transformers' use of them.
+// The files next to a tokenizer.json: they apply as transformers applies them.
 #include "text/hf_companions.h"
 
 #include <doctest/doctest.h>
@@ -31,7 +31,7 @@ class CaseFolder {
   test::ScratchFolder folder_;
 };
 
-/// The ids of a text; nullopt if it is refused because the library aborts.
+/// The ids of a text; nullopt if it is refused because Hugging Face's library aborts.
 std::optional<std::vector<std::int32_t>> encode(const HfTokenizer& tokenizer, const std::string& text) {
   try {
     return tokenizer.encode(text);
@@ -42,7 +42,7 @@ std::optional<std::vector<std::int32_t>> encode(const HfTokenizer& tokenizer, co
   }
 }
 
-enum class Outcome { same, refused, refused_as_there };
+enum class Outcome { same_ids, refused, refused_by_both };
 
 Outcome compare(const Json& base, const Json& item) {
   const CaseFolder folder(base, item);
@@ -57,32 +57,32 @@ Outcome compare(const Json& base, const Json& item) {
   CAPTURE(refusal);
   if (item.find("raises") != nullptr) {
     CHECK_FALSE(tokenizer);
-    return Outcome::refused_as_there;
+    return Outcome::refused_by_both;
   }
-  // Refused by name: files that enlarge the vocabulary, that a special class would number differently, and two tokens
-  // that normalization makes equal.
+  // Refused by name: files that enlarge the vocabulary, files that a tokenizer class of transformers would number
+  // differently, and two tokens that normalization makes equal.
   if (!tokenizer) {
-    const bool is_new = refusal.find("does not have") != std::string::npos;
-    const bool is_class = refusal.find("of transformers would number it differently") != std::string::npos;
-    const bool is_double = refusal.find("when normalized") != std::string::npos;
-    CHECK((is_class || is_new || is_double));
-    if (is_new) CHECK(item.at("grows").as_int() > 0);
+    const bool enlarges = refusal.find("does not have") != std::string::npos;
+    const bool is_renumbered = refusal.find("of transformers would number it differently") != std::string::npos;
+    const bool has_twins = refusal.find("when normalized") != std::string::npos;
+    CHECK((is_renumbered || enlarges || has_twins));
+    if (enlarges) CHECK(item.at("grows").as_int() > 0);
     return Outcome::refused;
   }
   CHECK(item.at("grows").as_int() == 0);
   if (!item.at("end").is_null()) CHECK(tokenizer->eod() == item.at("end").as_int());
-  const Json::Array &texts = item.at("texts").as_array(), &wanted = item.at("ids").as_array();
-  REQUIRE(texts.size() == wanted.size());
+  const Json::Array &texts = item.at("texts").as_array(), &expected = item.at("ids").as_array();
+  REQUIRE(texts.size() == expected.size());
   for (std::size_t i = 0; i < texts.size(); ++i) {
     CAPTURE(texts[i].as_string());
     const auto ids = encode(*tokenizer, texts[i].as_string());
-    CHECK(ids.has_value() == !wanted[i].is_null());
-    if (!ids || wanted[i].is_null()) continue;
+    CHECK(ids.has_value() == !expected[i].is_null());
+    if (!ids || expected[i].is_null()) continue;
     std::string got;
     for (const std::int32_t id : *ids) got += cat(got.empty() ? "[" : ", ", id);
-    CHECK(got + (got.empty() ? "[]" : "]") == wanted[i].dump());
+    CHECK(got + (got.empty() ? "[]" : "]") == expected[i].dump());
   }
-  return Outcome::same;
+  return Outcome::same_ids;
 }
 
 }  // namespace
@@ -95,12 +95,13 @@ TEST_CASE("the files next to tokenizer.json yield transformers' ids or a refusal
     CAPTURE(item.at("name").as_string());
     ++outcomes[compare(base, item)];
     if (const Json* ids = item.find("ids")) {
-      for (const Json& one : ids->as_array()) aborts += one.is_null();
+      for (const Json& of_text : ids->as_array()) aborts += of_text.is_null();
     }
   }
-  MESSAGE(outcomes[Outcome::same], " same, ", outcomes[Outcome::refused], " refused, ",
-          outcomes[Outcome::refused_as_there], " refused there too, ", aborts, " texts that abort the library");
-  CHECK(outcomes[Outcome::same] >= 100);
-  CHECK(outcomes[Outcome::refused_as_there] >= 3);
+  MESSAGE(outcomes[Outcome::same_ids], " same, ", outcomes[Outcome::refused], " refused, ",
+          outcomes[Outcome::refused_by_both], " refused by transformers too, ", aborts,
+          " texts that abort the library");
+  CHECK(outcomes[Outcome::same_ids] >= 100);
+  CHECK(outcomes[Outcome::refused_by_both] >= 3);
   CHECK(aborts >= 1);
 }

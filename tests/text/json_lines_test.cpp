@@ -1,4 +1,4 @@
-// Chunks of lines, the texts in them, and ordered work in threads.
+// LineReader, TextExtractor and run_ordered.
 #include "text/json_lines.h"
 
 #include <doctest/doctest.h>
@@ -52,7 +52,7 @@ TEST_CASE("lines: every chunk size yields the same lines and numbers") {
   }
 }
 
-TEST_CASE("lines: one that is too long is an error with its place, for any chunk size") {
+TEST_CASE("lines: a line that is too long is an error with its place, for any chunk size") {
   const test::ScratchFolder folder;
   const std::string path = folder / "lines";
   for (std::size_t length : {99, 100, 101, 1000}) {
@@ -79,7 +79,7 @@ TEST_CASE("lines: one that is too long is an error with its place, for any chunk
   }
 }
 
-TEST_CASE("texts: strings, lists, the last of duplicate keys") {
+TEST_CASE("texts: a key holds a string or a list of strings; the last of duplicate keys applies") {
   TextExtractor extractor({"a", "b"});
   extractor.read(R"( {"b": ["x", "", "y\n"], "c": {"a": 5}, "a": "\u00e9\ud83d\ude00"} )");
   CHECK(extractor.texts(0) == std::vector<std::string_view>{"\xC3\xA9\xF0\x9F\x98\x80"});
@@ -89,7 +89,7 @@ TEST_CASE("texts: strings, lists, the last of duplicate keys") {
   CHECK(extractor.texts(1).empty());
 }
 
-TEST_CASE("texts: an error of a bad line has its reason and column") {
+TEST_CASE("texts: the error for a bad line has its reason and column") {
   TextExtractor extractor({"a"});
   CHECK(message_of(extractor, "") == "a blank line (column 1)");
   CHECK(message_of(extractor, " \r") == "a blank line (column 1)");
@@ -140,17 +140,17 @@ TEST_CASE("ordered work: an absurd number of threads is refused") {
 }
 
 TEST_CASE("ordered work: the weight of work in flight is limited") {
-  std::atomic<int> under_way{0}, most{0};
+  std::atomic<int> in_flight{0}, most{0};
   int given = 0;
   run_ordered<int>(
       8,
       [&]() -> std::optional<int> {
         if (given == 300) return {};
-        most = std::max(most.load(), under_way += 10);
+        most = std::max(most.load(), in_flight += 10);
         return given++;
       },
-      [] { return [](int item) { return item; }; }, [&](int) { under_way -= 10; }, [](int) { return 10; }, 25);
-  CHECK(most <= 30);  // below 25, and one more
+      [] { return [](int item) { return item; }; }, [&](int) { in_flight -= 10; }, [](int) { return 10; }, 25);
+  CHECK(most <= 30);  // one item may start whenever less than 25 is in flight
 }
 
 TEST_CASE("ordered work: an error stops it after the preceding results") {

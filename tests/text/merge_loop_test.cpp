@@ -1,4 +1,4 @@
-// The table of merges, compared with a map.
+// PairTable, the table of merges, compared with a map.
 #include "text/merge_loop.h"
 
 #include <doctest/doctest.h>
@@ -17,9 +17,9 @@ TEST_CASE("PairTable: finds exactly what was set") {
     std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint64_t> known;
     auto symbol = [&] { return static_cast<std::uint32_t>(random() % (pairs / 4 + 2)); };
     for (std::uint32_t rank = 0; rank < pairs; ++rank) {
-      const std::uint32_t left = symbol(), right = symbol(), joined = symbol();
-      table.set(left, right, rank, joined);
-      known[{left, right}] = std::uint64_t{rank} << 32 | joined;
+      const std::uint32_t left = symbol(), right = symbol(), merged = symbol();
+      table.set(left, right, rank, merged);
+      known[{left, right}] = std::uint64_t{rank} << 32 | merged;
     }
     for (const auto& [pair, value] : known) REQUIRE(table.find(pair.first, pair.second) == value);
     for (int n = 0; n < 20000; ++n) {

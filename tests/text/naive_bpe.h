@@ -1,4 +1,4 @@
-// Byte-pair encoding by its definition: every merge searches all pairs of neighbours for the best one.
+// Byte-pair encoding by its definition: every merge searches all adjacent pairs for the best one.
 #pragma once
 
 #include <optional>
@@ -7,7 +7,7 @@
 
 namespace mtl {
 
-/// Merges the neighbours of the lowest rank, the leftmost of equals, until no pair has a rank. `rank_of(left, right)`
+/// Merges the adjacent pair of the lowest rank, the leftmost of equals, until no pair has one. `rank_of(left, right)`
 /// returns an optional number.
 template <class RankOf>
 void merge_naively(std::vector<std::string>& symbols, const RankOf& rank_of) {

@@ -1,4 +1,4 @@
-// The table of pieces that threads share: an entry is right or absent, also while other threads write.
+// PretokenTable, which threads share: an entry is right or absent, also while other threads write.
 #include "text/pretoken_table.h"
 
 #include <doctest/doctest.h>
@@ -23,7 +23,7 @@ Piece make_piece(std::int32_t n) {
   return piece;
 }
 
-/// Looks up a piece: 1 if its tokens are right, 0 if absent, else -1.
+/// Looks up a piece. Returns 1 if its tokens are right, 0 if it is absent, -1 if they are wrong.
 int look_up(PretokenTable& table, const Piece& piece) {
   const PieceKey key = piece.key();
   PretokenTable::Set& set = table.set_of(key);
@@ -58,7 +58,7 @@ TEST_CASE("PretokenTable: finds added pieces until it is exhausted") {
   CHECK(table.is_exhausted());
 }
 
-TEST_CASE("PretokenTable: right for every thread while others add") {
+TEST_CASE("PretokenTable: a thread never finds wrong tokens while others add") {
   constexpr std::int32_t kPieces = 20000, kThreads = 4;
   PretokenTable table(13);  // 16384 entries: some pieces find no slot
   std::atomic<int> wrong = 0, found = 0;
@@ -79,7 +79,7 @@ TEST_CASE("PretokenTable: right for every thread while others add") {
   CHECK(found > kPieces);
 }
 
-TEST_CASE("PretokenTables: an exhausted table is replaced once, and survives in an encoder") {
+TEST_CASE("PretokenTables: an exhausted table is replaced once, and stays valid for those that hold it") {
   PretokenTables tables(6);
   const auto first = tables.current();
   CHECK(tables.current() == first);

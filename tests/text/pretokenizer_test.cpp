@@ -1,4 +1,4 @@
-// The split into pre-tokens and the character classes, compared with other libraries.
+// GPT-2's pre-tokens, character classes and lossy UTF-8, compared with other libraries.
 #include "text/pretokenizer.h"
 
 #include <doctest/doctest.h>
@@ -43,7 +43,7 @@ TEST_CASE("pretokenizer: golden pieces") {
   }
 }
 
-TEST_CASE("pretokenizer: a batch that ends anywhere yields the same pieces") {
+TEST_CASE("pretokenizer: batches of one piece yield the same pieces") {
   for (const Json& item : golden_lines("golden/tokenizer/pretokens.jsonl")) {
     const std::string& text = item.at("text").as_string();
     std::vector<std::int32_t> lengths;

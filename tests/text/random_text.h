@@ -14,11 +14,11 @@ namespace mtl {
 
 using CodeRange = std::pair<std::uint32_t, std::uint32_t>;
 
-/// About `longest` bytes at most: occasionally one of `parts`, otherwise some characters of one of `ranges`.
-inline std::string random_text(std::mt19937& random, std::size_t longest, std::span<const std::string_view> parts,
+/// Up to about `max_bytes` bytes: at times one of `parts`, otherwise up to four characters of one of `ranges`.
+inline std::string random_text(std::mt19937& random, std::size_t max_bytes, std::span<const std::string_view> parts,
                                std::span<const CodeRange> ranges) {
   std::string out;
-  std::size_t length = random() % longest;
+  std::size_t length = random() % max_bytes;
   while (out.size() < length) {
     if (random() % 3 == 0) {
       out += parts[random() % parts.size()];
@@ -31,7 +31,7 @@ inline std::string random_text(std::mt19937& random, std::size_t longest, std::s
   return out;
 }
 
-inline std::string random_text(std::mt19937& random, std::size_t longest = 60) {
+inline std::string random_text(std::mt19937& random, std::size_t max_bytes = 60) {
   constexpr std::string_view kParts[] = {
       "'s",       "'ll",          "'RE",      " ",   "  ",  "\n",  "\t",   "\r\n", " \n ", "'\xC5\xBF", "\xE2\x84\xAA",
       "\xC2\xA0", "\xE3\x80\x80", "\xCC\x81", "the", " of", "ing", "HTTP", "//",   "1234", "/\n",       "\xEF\xBF\xBD"};
@@ -40,7 +40,7 @@ inline std::string random_text(std::mt19937& random, std::size_t longest = 60) {
       {0x370, 0x52F},     {0x5D0, 0x6FF},     {0x900, 0x97F},    {0x1C5, 0x1F2},   {0x1100, 0x11FF}, {0x2000, 0x206F},
       {0x2150, 0x218F},   {0x24B6, 0x24E9},   {0x3041, 0x30FF},  {0x4E00, 0x9FFF}, {0xAC00, 0xD7A3}, {0xF900, 0xFAFF},
       {0x1D400, 0x1D7FF}, {0x1F300, 0x1F9FF}, {0xE000, 0x10FFFF}};
-  return random_text(random, longest, kParts, kRanges);
+  return random_text(random, max_bytes, kParts, kRanges);
 }
 
 }  // namespace mtl

@@ -1,4 +1,4 @@
-// GPT-2's tokenizer in its plainest form, to compare the fast one with: tries the pattern's alternatives one after
+// GPT-2's tokenizer in its plainest form, as the reference for BpeTokenizer: tries the pattern's alternatives one after
 // another at each character, and scans every pair for every merge. Shares no code with libcore/text except the reading
 // of vocab.json and merges.txt; the character classes are those of the golden file.
 #pragma once
@@ -19,9 +19,9 @@ namespace mtl {
 
 class ReferenceBpe {
  public:
-  /// `classes`: golden/tokenizer/unicode_classes.json. Caches up to `remembered` words, then clears the cache.
-  ReferenceBpe(const BpeVocabulary& vocabulary, const std::string& classes, std::size_t remembered = 0)
-      : classes_(0x110000, '.'), remembered_(remembered) {
+  /// `classes`: golden/tokenizer/unicode_classes.json. Clears its cache of words when it exceeds `cached_words`.
+  ReferenceBpe(const BpeVocabulary& vocabulary, const std::string& classes, std::size_t cached_words = 0)
+      : classes_(0x110000, '.'), max_cached_words_(cached_words) {
     Json ranges = Json::read(classes);
     for (const char* key : {"L", "N", "S"}) {
       for (const Json& range : ranges.at(key).as_array()) {
@@ -75,7 +75,7 @@ class ReferenceBpe {
     char kind;  // L, N, S, or '.' for other characters
   };
 
-  /// A byte that begins no character of well-formed UTF-8 is an other character of its own.
+  /// A byte that does not begin a well-formed UTF-8 character is one character of kind '.'.
   std::vector<Char> read_chars(std::string_view text) const {
     std::vector<Char> chars;
     for (std::size_t at = 0; at < text.size();) {
@@ -89,7 +89,7 @@ class ReferenceBpe {
     return chars;
   }
 
-  /// The end of the first matching alternative: 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+|
+  /// The index in `chars` of the end of the first alternative that matches: 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+|
   /// ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
   static std::size_t match(std::string_view text, const std::vector<Char>& chars, std::size_t at) {
     std::string_view rest = text.substr(chars[at].offset);
@@ -105,12 +105,12 @@ class ReferenceBpe {
       if (std::size_t end = run_end(from, kind); end > from) return end;
     }
     std::size_t end = run_end(at, 'S');
-    return end == chars.size() || end == at + 1 ? end : end - 1;  // \s+(?!\S) leaves one for the next piece
+    return end == chars.size() || end == at + 1 ? end : end - 1;  // \s+(?!\S) leaves one character to the next piece
   }
 
   const std::vector<std::int32_t>& tokens_of(const std::string& piece) {
-    if (known_.size() > remembered_) known_.clear();
-    auto [place, is_new] = known_.try_emplace(piece);
+    if (cache_.size() > max_cached_words_) cache_.clear();
+    auto [place, is_new] = cache_.try_emplace(piece);
     if (is_new) place->second = merge(piece);
     return place->second;
   }
@@ -118,8 +118,8 @@ class ReferenceBpe {
   std::vector<char> classes_;
   std::map<std::string, std::int32_t> ids_;
   std::map<std::array<std::string, 2>, std::size_t> ranks_;
-  std::size_t remembered_;
-  std::unordered_map<std::string, std::vector<std::int32_t>> known_;
+  std::size_t max_cached_words_;
+  std::unordered_map<std::string, std::vector<std::int32_t>> cache_;
 };
 
 }  // namespace mtl

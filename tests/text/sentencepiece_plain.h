@@ -1,4 +1,5 @@
-// SentencePiece's two algorithms by their definitions, quadratic and on whole texts, for tests.
+// SentencePiece's BPE and unigram algorithms by their definitions: on whole texts, with strings and maps, BPE in
+// quadratic time.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +25,6 @@ inline std::vector<std::string> characters_of(std::string_view text) {
   return out;
 }
 
-/// Both algorithms by their definitions, on whole texts, with strings and maps.
 class PlainSentencePiece {
  public:
   explicit PlainSentencePiece(const SentencePieceModel& model)
@@ -32,8 +32,8 @@ class PlainSentencePiece {
     for (std::size_t id = 0; id < model.pieces.size(); ++id) {
       const SentencePiece& piece = model.pieces[id];
       if (piece.kind == SentencePiece::Kind::normal) ids_[piece.text] = static_cast<std::int32_t>(id);
-      if (piece.kind == SentencePiece::Kind::normal) lowest_ = std::min(lowest_, piece.score);
-      longest_ = std::max(longest_, piece.text.size());
+      if (piece.kind == SentencePiece::Kind::normal) lowest_score_ = std::min(lowest_score_, piece.score);
+      longest_piece_ = std::max(longest_piece_, piece.text.size());
     }
   }
 
@@ -67,6 +67,7 @@ class PlainSentencePiece {
     return symbols;
   }
 
+  /// Viterbi: the pieces of the largest sum of scores.
   std::vector<std::string> best_path(const std::vector<std::string>& characters) const {
     struct Node {
       bool reached = false;
@@ -75,22 +76,22 @@ class PlainSentencePiece {
     };
     std::vector<Node> nodes(characters.size() + 1);
     auto offer = [&](std::size_t start, std::size_t end, float sum) {
-      if (!nodes[end].reached || sum > nodes[end].sum) nodes[end] = {true, sum, start};
+      if (!nodes[end].reached || sum > nodes[end].sum) nodes[end] = {.reached = true, .sum = sum, .start = start};
     };
     for (std::size_t start = 0; start < characters.size(); ++start) {
-      if (std::fabs(nodes[start].sum) > 100000) {
+      if (std::fabs(nodes[start].sum) > 100000) {  // as in the library: restores the precision of float32
         for (std::size_t i = characters.size(); i > start; --i) {
           if (nodes[i].reached) nodes[i].sum -= nodes[start].sum;
         }
         nodes[start].sum = 0;
       }
       std::string piece;
-      for (std::size_t end = start; end < characters.size() && piece.size() <= longest_;) {
+      for (std::size_t end = start; end < characters.size() && piece.size() <= longest_piece_;) {
         piece += characters[end++];
         auto found = ids_.find(piece);
         if (found != ids_.end()) offer(start, end, model_.piece(found->second).score + nodes[start].sum);
       }
-      if (ids_.count(characters[start]) == 0) offer(start, start + 1, lowest_ - 10 + nodes[start].sum);
+      if (ids_.count(characters[start]) == 0) offer(start, start + 1, lowest_score_ - 10 + nodes[start].sum);
     }
     std::vector<std::string> out;
     for (std::size_t end = characters.size(); end > 0; end = nodes[end].start) {
@@ -105,8 +106,8 @@ class PlainSentencePiece {
   const SentencePieceModel& model_;
   SentencePieceNormalizer normalizer_;
   std::map<std::string, std::int32_t> ids_;
-  float lowest_ = 0;
-  std::size_t longest_ = 0;
+  float lowest_score_ = 0;
+  std::size_t longest_piece_ = 0;
 };
 
 }  // namespace mtl

@@ -1,4 +1,4 @@
-// SentencePiece models, compared with sentencepiece's results, and with a plain BPE and a plain Viterbi written here.
+// SentencePiece models, compared with sentencepiece's results, and with the plain algorithms of sentencepiece_plain.h.
 #include "text/sentencepiece_model.h"
 
 #include <doctest/doctest.h>
@@ -59,6 +59,7 @@ std::string random_symbols(std::mt19937& random) {
   return random_text(random, 80, kParts, kRanges);
 }
 
+/// The error for a model file of this content, or "accepted".
 std::string message_of(const std::string& file) {
   try {
     SentencePieceTokenizer(file, "test.model", {});
@@ -87,7 +88,7 @@ TEST_CASE("sentencepiece: golden cases, encoded and decoded") {
   }
 }
 
-TEST_CASE("sentencepiece: random text equals the definitions, and decodes back") {
+TEST_CASE("sentencepiece: random text is encoded as defined, and decodes to its normalized form") {
   for (const std::string name : {"unigram", "bpe"}) {
     auto tokenizer = load_golden(name);
     auto encoder = tokenizer->make_encoder();
@@ -100,8 +101,8 @@ TEST_CASE("sentencepiece: random text equals the definitions, and decodes back")
       Ids ids;
       encoder->append(text, ids);
       REQUIRE(ids == plain.encode(text));
-      // Encoding loses only what normalization changes; decoding turns U+2581 into a blank and drops the dummy
-      // prefix's.
+      // Encoding loses only what normalization changes; decoding turns U+2581 into a blank and drops that of the dummy
+      // prefix.
       std::string shown;
       for (const std::string& character : characters_of(plain.normalized(text)))
         shown += character == kSpaceText ? " " : character;
@@ -110,20 +111,20 @@ TEST_CASE("sentencepiece: random text equals the definitions, and decodes back")
   }
 }
 
-TEST_CASE("sentencepiece: a long text whose sums exceed the precision of float32") {
+TEST_CASE("sentencepiece: a long text whose sums exceed the precision of float32 is encoded as defined") {
   const std::string text = read_all("../share/demo/tinyshakespeare.txt.xz").substr(0, 200000);
   const SentencePieceModel model = parse_sentencepiece_model(read_file(golden_file("unigram.model")), "unigram");
   Ids ids;
   auto tokenizer = load_golden("unigram");
   auto encoder = tokenizer->make_encoder();
-  encoder->append(text.substr(0, 5000), ids);  // words cached at another sum
+  encoder->append(text.substr(0, 5000), ids);  // caches words at another sum
   ids.clear();
   encoder->append(text, ids);
   CHECK(ids == PlainSentencePiece(model).encode(text));
   CHECK(tokenizer->encode(text) == ids);
 }
 
-TEST_CASE("sentencepiece: any bytes are text") {
+TEST_CASE("sentencepiece: invalid UTF-8 is encoded as U+FFFD, and any bytes can be encoded") {
   std::mt19937 random(2);
   for (const std::string name : {"unigram", "bpe"}) {
     auto tokenizer = load_golden(name);
@@ -139,7 +140,8 @@ TEST_CASE("sentencepiece: any bytes are text") {
   }
 }
 
-TEST_CASE("sentencepiece: ids decode to text") {
+TEST_CASE(
+    "sentencepiece: byte pieces decode to characters or U+FFFD, control pieces to nothing; invalid ids are refused") {
   auto tokenizer = load_golden("unigram");
   auto byte = [](unsigned value) { return static_cast<std::int32_t>(3 + value); };
   CHECK(tokenizer->decode({{byte(0xE4), byte(0xB8), byte(0xAD)}}) == "\xE4\xB8\xAD");
@@ -152,7 +154,7 @@ TEST_CASE("sentencepiece: ids decode to text") {
   CHECK_THROWS_AS(tokenizer->decode({{-1}}), Error);
 }
 
-TEST_CASE("sentencepiece: takes linear time") {
+TEST_CASE("sentencepiece: encoding takes linear time") {
   for (const std::string name : {"unigram", "bpe"}) {
     auto tokenizer = load_golden(name);
     auto encoder = tokenizer->make_encoder(EncoderMemory::small);
@@ -219,7 +221,7 @@ TEST_CASE("sentencepiece: unused pieces are split, or unknown") {
   CHECK(make_tokenizer(model).encode("ca") == Ids{0, 3});
 }
 
-TEST_CASE("sentencepiece: white space settings") {
+TEST_CASE("sentencepiece: every white space setting applies") {
   const std::string blank(kSpaceText);
   SentencePieceModel model = small_model({{blank, -2, Kind::normal}, {"a", -1, Kind::normal}, {" ", -3, Kind::normal}});
   auto encode = [&](std::string_view text) { return make_tokenizer(model).encode(text); };
@@ -240,12 +242,14 @@ TEST_CASE("sentencepiece: white space settings") {
 TEST_CASE("sentencepiece: a denormalizer applies to decoded text") {
   SentencePieceModel model = small_model({{"\xE2\x96\x81", -2, Kind::normal}, {"\xEF\xBC\xA1", -1, Kind::normal}});
   model.denormalizer = {
-      parse_sentencepiece_model(read_file(golden_file("unigram.model")), "unigram").normalizer.charsmap, false, false,
-      false};
+      .charsmap = parse_sentencepiece_model(read_file(golden_file("unigram.model")), "unigram").normalizer.charsmap,
+      .add_dummy_prefix = false,
+      .remove_extra_whitespaces = false,
+      .escape_whitespaces = false};
   CHECK(make_tokenizer(model).decode({{3, 4, 3, 4}}) == "A A");
 }
 
-TEST_CASE("sentencepiece: Megatron's types before 2026") {
+TEST_CASE("sentencepiece: all types encode alike, except two with legacy, as in Megatron before 2026") {
   auto plain = load_golden("bpe");
   CHECK(plain->type() == "GPTSentencePieceTokenizer");
   CHECK(load_golden("bpe", "Llama2Tokenizer")->encode("Hello") == plain->encode("Hello"));
@@ -259,17 +263,17 @@ TEST_CASE("sentencepiece: Megatron's types before 2026") {
   CHECK(llama->eod() == 2);
   CHECK(llama->hash() != plain->hash());
 
-  auto old = load_golden("bpe", "SentencePieceTokenizer", true, 2);
-  CHECK(old->vocab_size() == 2007);  // <CLS> <SEP> <EOD> <MASK> <PAD>, two extra ids; <s> and </s> exist
-  CHECK(old->eod() == 2002);
-  auto joined = [&](std::initializer_list<Ids> parts) {
+  auto with_specials = load_golden("bpe", "SentencePieceTokenizer", true, 2);
+  CHECK(with_specials->vocab_size() == 2007);  // <CLS> <SEP> <EOD> <MASK> <PAD>, two extra ids; <s> and </s> exist
+  CHECK(with_specials->eod() == 2002);
+  auto concatenated = [&](std::initializer_list<Ids> parts) {
     Ids out;
     for (const Ids& part : parts) out.insert(out.end(), part.begin(), part.end());
     return out;
   };
-  CHECK(old->encode("a<EOD>b </s><extra_id_1>") ==
-        joined({plain->encode("a"), {2002}, plain->encode("b "), {2, 2006}}));
-  CHECK(old->decode({{2002, 2}}) == " <EOD>  </s> ");
+  CHECK(with_specials->encode("a<EOD>b </s><extra_id_1>") ==
+        concatenated({plain->encode("a"), {2002}, plain->encode("b "), {2, 2006}}));
+  CHECK(with_specials->decode({{2002, 2}}) == " <EOD>  </s> ");
 }
 
 TEST_CASE("sentencepiece: a saved tokenizer loads unchanged") {
@@ -321,11 +325,7 @@ TEST_CASE("sentencepiece: unsupported models are refused by name") {
   const std::string file = read_file(golden_file("bpe.model"));
   for (std::size_t size = 0; size < file.size(); size += 997) CHECK(message_of(file.substr(0, size)) != "accepted");
   refuses(std::string("\x0A\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x01", 12), "not a SentencePiece model");
-  CHECK_THROWS_AS(make_tokenizer([] {
-                    SentencePieceModel no_end = small_model({{"a", 0, Kind::normal}});
-                    no_end.pieces.erase(no_end.pieces.begin() + 2);
-                    return no_end;
-                  }())
-                      .eod(),
-                  Error);
+  SentencePieceModel without_end = small_model({{"a", 0, Kind::normal}});
+  without_end.pieces.erase(without_end.pieces.begin() + 2);
+  CHECK_THROWS_AS(make_tokenizer(without_end).eod(), Error);
 }

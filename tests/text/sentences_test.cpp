@@ -1,4 +1,4 @@
-// Ends of sentences: the rules one by one, and invariants of any text.
+// split_sentences: its rules one by one, and invariants of any text.
 #include "text/sentences.h"
 
 #include <doctest/doctest.h>
@@ -22,7 +22,7 @@ std::string split_text(const std::string& text, BetweenSentences between = Betwe
 
 }  // namespace
 
-TEST_CASE("sentences: ends, closers, white space") {
+TEST_CASE("sentences: end at . ? ! and their closing quotes and brackets, before white space") {
   CHECK(split_text("") == "");
   CHECK(split_text(" \n ") == "");
   CHECK(split_text("No end") == "No end");
@@ -46,7 +46,7 @@ TEST_CASE("sentences: titles, references and other words that only look like an 
   CHECK(split_text("Fig. 2 and No. 5, pp. 3 to 5. No. Never.") == "Fig. 2 and No. 5, pp. 3 to 5.|No.|Never.");
 }
 
-TEST_CASE("sentences: abbreviations and initials end one only before a likely beginning") {
+TEST_CASE("sentences: abbreviations and initials end a sentence only before a likely beginning of the next") {
   CHECK(split_text("Acme Inc. bought Bolt Corp. The price rose.") == "Acme Inc. bought Bolt Corp.|The price rose.");
   CHECK(split_text("At 5 p.m. on Jan. 5 in the U.S. Senate.") == "At 5 p.m. on Jan. 5 in the U.S. Senate.");
   CHECK(split_text("He came at 5 p.m. She left the U.S. \"But why?\"") ==
@@ -56,7 +56,7 @@ TEST_CASE("sentences: abbreviations and initials end one only before a likely be
   CHECK(split_text("at 5 p.m.\n\nTolkien") == "at 5 p.m.|Tolkien");
 }
 
-TEST_CASE("sentences: several full stops, and numbers") {
+TEST_CASE("sentences: several full stops end one only before a capital; a number may end one, a list number does not") {
   CHECK(split_text("Wait... what? Wait... Tom came.") == "Wait... what?|Wait...|Tom came.");
   CHECK(split_text("So . . . what. Now.") == "So . . . what.|Now.");
   CHECK(split_text("1. First. 2. Second.") == "1. First.|2. Second.");
@@ -64,7 +64,7 @@ TEST_CASE("sentences: several full stops, and numbers") {
   CHECK(split_text("On the 3. of May.") == "On the 3. of May.");
 }
 
-TEST_CASE("sentences: the text between them can be kept") {
+TEST_CASE("sentences: keep leaves the white space with the preceding sentence") {
   CHECK(split_text("One.\n\nTwo. \n", BetweenSentences::keep) == "One.\n\n|Two.");
   CHECK(split_text(" \"One.\"  Two", BetweenSentences::keep) == " \"One.\"  |Two");
 }
@@ -80,7 +80,7 @@ TEST_CASE("sentences: numbers after many blanks take linear time") {
   CHECK(split_text("  \n 1. First. 2. Second.") == "  \n 1. First.|2. Second.");
 }
 
-TEST_CASE("sentences: of any bytes, they are in order, and only white space is lost") {
+TEST_CASE("sentences: any bytes yield sentences in order, and keep loses nothing between them") {
   std::mt19937 random(7);
   const std::string_view parts[] = {
       ".",  "?",   "!",  " ",        "\n",           "\"",           ")",        "(",    "a",        "The",

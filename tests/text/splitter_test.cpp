@@ -49,7 +49,10 @@ std::vector<SplitRules> all_rules() {
   using enum SplitRules::Contractions;
   for (auto contractions : {none, first, last}) {
     for (int bits = 0; bits < 8; ++bits)
-      out.push_back({contractions, (bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0});
+      out.push_back({.contractions = contractions,
+                     .cased = (bits & 1) != 0,
+                     .three_digits = (bits & 2) != 0,
+                     .with_slashes = (bits & 4) != 0});
   }
   return out;
 }
@@ -122,24 +125,24 @@ TEST_CASE("split patterns: hand-written equals interpreted, on random Unicode an
   for (const std::string& text : texts) REQUIRE(piece_lengths(*by_hand, text) == piece_lengths(*plain, text));
 }
 
-TEST_CASE("split patterns: spellings in use are recognized, and mean the same") {
+TEST_CASE("split patterns: spellings in use are recognized, and split as their regular expression does") {
   struct Spelling {
     const char* pattern;
     SplitRules rules;
   };
   using enum SplitRules::Contractions;
   const Spelling spellings[] = {
-      // Qwen 2, Megatron's v1, cl100k's contraction, Megatron's v2 (which is Mistral's), o200k
+      // In this order: Qwen 2, Megatron's v1, cl100k's contraction, Megatron's v2 (which is Mistral's), o200k.
       {R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
-       {first, false, false, false}},
+       {.contractions = first, .cased = false, .three_digits = false, .with_slashes = false}},
       {R"([^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+)",
-       {none, false, false, false}},
+       {.contractions = none, .cased = false, .three_digits = false, .with_slashes = false}},
       {R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+)",
-       {first, false, true, false}},
+       {.contractions = first, .cased = false, .three_digits = true, .with_slashes = false}},
       {R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
-       {none, true, false, true}},
+       {.contractions = none, .cased = true, .three_digits = false, .with_slashes = true}},
       {R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
-       {last, true, true, true}},
+       {.contractions = last, .cased = true, .three_digits = true, .with_slashes = true}},
   };
   std::mt19937 random(4);
   for (const Spelling& spelling : spellings) {
@@ -157,24 +160,24 @@ TEST_CASE("split patterns: spellings in use are recognized, and mean the same") 
   CHECK_FALSE(find_split_rules(R"(\p{L}+|\s+)"));
 }
 
-TEST_CASE("splitters: a sequence splits each piece again, for any batches") {
+TEST_CASE("splitters: each step splits the pieces of the one before it, for any batch size") {
   std::string text = "In 1984, 365 days\n\n  it's 2024  ";
-  auto chain = make_splitter({SplitDigits{false}, SplitGpt2{}});
+  auto chain = make_splitter({SplitDigits{.one_by_one = false}, SplitGpt2{}});
   std::vector<std::int32_t> expected = {2, 1, 4, 1, 1, 3, 5, 3, 3, 2, 1, 4, 2};
   for (std::size_t batch : {1, 2, 3, 100}) CHECK(piece_lengths(*chain, text, batch) == expected);
-  auto digits = make_splitter({SplitDigits{true}});
+  auto digits = make_splitter({SplitDigits{.one_by_one = true}});
   CHECK(piece_lengths(*digits,
                       "ab12\xC2\xB2"
                       "c") == std::vector<std::int32_t>{2, 1, 1, 2, 1});
-  auto nothing = make_splitter({});
-  CHECK(piece_lengths(*nothing, text) == std::vector<std::int32_t>{static_cast<std::int32_t>(text.size())});
+  auto whole = make_splitter({});
+  CHECK(piece_lengths(*whole, text) == std::vector<std::int32_t>{static_cast<std::int32_t>(text.size())});
   CHECK(piece_lengths(*chain, "").empty());
   // Three regular expressions in sequence, like DeepSeek's tokenizer.
-  auto deep =
+  auto deepseek =
       make_splitter({split_step(R"(\p{N}{1,3})"), split_step("[\xE4\xB8\x80-\xE9\xBE\xA5\xE3\x81\x80-\xE3\x82\x9F]+"),
                      split_step(R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?)"
                                 R"([\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)")});
-  CHECK(piece_lengths(*deep, "x.y12345\xE4\xB8\xAD\xE3\x81\x82z  !\n") ==
+  CHECK(piece_lengths(*deepseek, "x.y12345\xE4\xB8\xAD\xE3\x81\x82z  !\n") ==
         std::vector<std::int32_t>{1, 2, 3, 2, 6, 1, 1, 3});
 }
 

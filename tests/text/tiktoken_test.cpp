@@ -17,7 +17,7 @@ using namespace mtl;
 
 namespace {
 
-/// GPT-2's single bytes, then every third of its tokens: most cannot be reached by merges of the rest.
+/// GPT-2's single bytes, then every third of its tokens: merges of the others cannot reach most of them.
 std::vector<std::string> test_ranks() {
   BpeVocabulary gpt2 = read_vocab_and_merges("../share/gpt2/vocab.json", "../share/gpt2/merges.txt");
   std::vector<std::string> ranks;
@@ -30,7 +30,7 @@ std::vector<std::string> test_ranks() {
   return ranks;
 }
 
-/// The definition: the whole piece if it is a token, else merges of the neighbours of the lowest rank.
+/// The definition: a piece that is a token is kept; otherwise the adjacent pair of the lowest rank is merged.
 std::vector<std::int32_t> plain_encode(const std::map<std::string, std::int32_t>& ids, const std::string& text,
                                        const SplitStep& step) {
   std::vector<std::int32_t> out;
@@ -53,6 +53,7 @@ std::vector<std::int32_t> plain_encode(const std::map<std::string, std::int32_t>
   return out;
 }
 
+/// The error for a file of ranks with this content, or "accepted".
 std::string message_of(const std::string& text) {
   try {
     parse_tiktoken_ranks(text, "ranks");
@@ -76,7 +77,8 @@ TEST_CASE("TikTokenizer: equals a plain BPE by rank, on random Unicode") {
     std::map<std::string, std::int32_t> ids;
     for (std::size_t rank = 0; rank < ranks.size(); ++rank) ids[ranks[rank]] = static_cast<std::int32_t>(rank) + 1000;
     using enum SplitRules::Contractions;
-    SplitRules rules = pattern == "v1" ? SplitRules{none, false, false, false} : SplitRules{none, true, false, true};
+    const bool is_v2 = pattern == "v2";
+    const SplitRules rules = {.contractions = none, .cased = is_v2, .three_digits = false, .with_slashes = is_v2};
     auto encoder = tokenizer.make_encoder(EncoderMemory::small);
     std::mt19937 random(6);
     for (int round = 0; round < 1500; ++round) {
@@ -91,7 +93,7 @@ TEST_CASE("TikTokenizer: equals a plain BPE by rank, on random Unicode") {
   }
 }
 
-TEST_CASE("TikTokenizer: special tokens, sizes, and the files that it saves") {
+TEST_CASE("TikTokenizer: special tokens come first, saved files load again, and contradictory options are refused") {
   std::vector<std::string> ranks = test_ranks();
   auto available = static_cast<std::int64_t>(ranks.size());
   TokenizerOptions options;
@@ -114,10 +116,10 @@ TEST_CASE("TikTokenizer: special tokens, sizes, and the files that it saves") {
   CHECK(loaded->hash() == tokenizer.hash());
   CHECK(loaded->encode("<s> the cat") == TikTokenizer(ranks, "ranks", *found).encode("<s> the cat"));
 
-  auto refused = [&](auto&& change, const char* what) {
+  auto refused = [&](auto&& change, const char* reason) {
     TokenizerOptions wrong = options;
     change(wrong);
-    CHECK_THROWS_WITH_AS(TikTokenizer(ranks, "ranks", wrong), doctest::Contains(what), Error);
+    CHECK_THROWS_WITH_AS(TikTokenizer(ranks, "ranks", wrong), doctest::Contains(reason), Error);
   };
   refused([](auto& o) { o.tiktoken.pattern = "v3"; }, "v1 or v2");
   refused([](auto& o) { o.tiktoken.num_special_tokens = 3; }, "at least as many");
@@ -134,7 +136,7 @@ TEST_CASE("TikTokenizer: special tokens, sizes, and the files that it saves") {
   CHECK_THROWS_WITH_AS(TikTokenizer(ranks, "ranks", options).eod(), doctest::Contains("special"), Error);
 }
 
-TEST_CASE("TikTokenizer: both kinds of file, and broken ones") {
+TEST_CASE("TikTokenizer: reads ranks as lines and as JSON, and refuses broken files with the reason") {
   auto lines = parse_tiktoken_ranks("YQ== 0\nYWI= 1\r\n\n4Lit 3\n", "ranks");
   CHECK(lines == std::vector<std::string>{"a", "ab", "", "\xE0\xB8\xAD"});
   auto json = parse_tiktoken_ranks(R"([{"rank": 0, "token_bytes": "YQ==", "token_str": "a"},
@@ -143,7 +145,7 @@ TEST_CASE("TikTokenizer: both kinds of file, and broken ones") {
   CHECK(json == std::vector<std::string>{"a", "\xFF\xFF"});
   CHECK(message_of(std::string(2000, 'Q') + " 7\n") ==
         "ranks:1: the token of rank 7 has 1500 bytes; at most 1024 are supported");
-  for (const auto& broken : std::vector<std::pair<std::string, std::string>>{
+  for (const auto& [content, reason] : std::vector<std::pair<std::string, std::string>>{
            {"", "no tokens"},
            {"YQ==", "ranks:1: expected"},
            {"YQ== 0\nYQ= 1", "ranks:2: \"YQ=\""},
@@ -154,10 +156,10 @@ TEST_CASE("TikTokenizer: both kinds of file, and broken ones") {
            {R"([{"rank": 1, "token_bytes": "YQ=="}])", "entry 0 has rank 1"},
            {R"([{"token_bytes": "YQ=="}])", "rank"},
            {R"({"a": 1})", "not a valid list"}}) {
-    CAPTURE(broken.first);
-    std::string message = message_of(broken.first);
+    CAPTURE(content);
+    std::string message = message_of(content);
     CAPTURE(message);
-    CHECK(message.find(broken.second) != std::string::npos);
+    CHECK(message.find(reason) != std::string::npos);
   }
   TokenizerOptions options;
   std::vector<std::string> twice = test_ranks();

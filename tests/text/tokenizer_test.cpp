@@ -96,7 +96,7 @@ TEST_CASE("gpt2: golden cases, encoded and decoded") {
   }
 }
 
-TEST_CASE("gpt2: whole corpora") {
+TEST_CASE("gpt2: corpora have the golden ids") {
   auto tokenizer = load_gpt2();
   auto encoder = tokenizer->make_encoder();
   Json golden = Json::read("golden/tokenizer/gpt2_corpora.json");
@@ -116,7 +116,7 @@ TEST_CASE("gpt2: whole corpora") {
   }
 }
 
-TEST_CASE("gpt2: bytes of every token") {
+TEST_CASE("gpt2: every token decodes to its golden bytes; other ids are refused") {
   auto tokenizer = load_gpt2();
   std::string table;
   for (std::int32_t id = 0; id < tokenizer->vocab_size(); ++id) {
@@ -144,7 +144,7 @@ TEST_CASE("gpt2: equals a plain BPE, on random Unicode") {
   }
 }
 
-TEST_CASE("gpt2: long words, below and above every limit") {
+TEST_CASE("gpt2: words around every length limit equal a plain BPE") {
   BpeVocabulary vocabulary = read_vocab_and_merges("../share/gpt2/vocab.json", "../share/gpt2/merges.txt");
   BpeTokenizer tokenizer(vocabulary, "gpt2");
   PlainBpe plain(vocabulary);
@@ -192,7 +192,7 @@ TEST_CASE("gpt2: files saved in transformers' form load again") {
   CHECK_FALSE(find_tokenizer("golden/indexed"));
 }
 
-TEST_CASE("special strings: the leftmost, then the longest, and many of them") {
+TEST_CASE("special strings: the leftmost match wins, then the longest") {
   BpeVocabulary vocabulary = read_vocab_and_merges("../share/gpt2/vocab.json", "../share/gpt2/merges.txt");
   for (const char* token : {"<a>", "<a>b", "<never>"}) {
     vocabulary.special.push_back(static_cast<std::int32_t>(vocabulary.tokens.size()));
@@ -205,7 +205,7 @@ TEST_CASE("special strings: the leftmost, then the longest, and many of them") {
   CHECK(tokenizer.decode({{50258, 50257}}) == "<a>b<a>");
 }
 
-TEST_CASE("vocabulary files: errors of broken ones name the place") {
+TEST_CASE("vocabulary files: broken ones are refused") {
   const test::ScratchFolder folder;
   const std::string merges = folder / "merges.txt";
   for (const char* bad : {"a b c\n", "ab\n", " b\n", "a \n", "never seen\n"}) {
@@ -233,10 +233,10 @@ TEST_CASE("vocab.json: an entry that is not a token and its id is refused by nam
     }
     return "";
   };
-  // The reader takes another path near the end of a file.
-  auto refusal = [&](std::string_view last) {
-    const std::string near_the_end = refusal_of(cat(tokens, last, "}"));
-    CHECK(refusal_of(cat(tokens, last, "}", std::string(2000, ' '))) == near_the_end);
+  // The parser takes another path near the end of a file.
+  auto refusal = [&](std::string_view last_entry) {
+    const std::string near_the_end = refusal_of(cat(tokens, last_entry, "}"));
+    CHECK(refusal_of(cat(tokens, last_entry, "}", std::string(2000, ' '))) == near_the_end);
     return near_the_end;
   };
   CHECK(refusal("\"ab\": 256") == "");
@@ -269,7 +269,7 @@ TEST_CASE("tokenizer files: a path that cannot be opened is named, and is not an
   }
 }
 
-TEST_CASE("NullTokenizer: Python's int() of each piece") {
+TEST_CASE("NullTokenizer: parses each piece like Python's int(), and refuses ids out of range") {
   NullTokenizer tokenizer(70000, {});
   CHECK(tokenizer.encode("007 +5 -0 1_000 69999") == std::vector<std::int32_t>{7, 5, 0, 1000, 69999});
   CHECK(tokenizer.encode("\u0663\u0664 \uFF11\uFF12 \u30005 \U0001D7D9\U0001D7EB \u09E7\u09E6") ==
