@@ -26,7 +26,7 @@ std::optional<std::string> newest(const std::string& directory) {
 }
 
 /// Saves iterations 1 to `count`, each filled with its own number.
-void save_some(const std::string& directory, int count, std::int64_t keep_last = 0) {
+void save_iterations(const std::string& directory, int count, std::int64_t keep_last = 0) {
   SaveDirectory save(directory);
   for (int i = 1; i <= count; ++i) {
     TestStore model(tiny_config());
@@ -36,7 +36,7 @@ void save_some(const std::string& directory, int count, std::int64_t keep_last =
   }
 }
 
-std::vector<std::string> list(const std::string& directory) {
+std::vector<std::string> entries_of(const std::string& directory) {
   std::vector<std::string> names;
   for (const auto& entry : fs::directory_iterator(directory)) names.push_back(entry.path().filename().string());
   std::sort(names.begin(), names.end());
@@ -51,7 +51,7 @@ TEST_CASE("checkpoint: values, moments, state and configuration round-trip; padd
   TestStore saved(config, true, 16), loaded(config, true, 32);
   fill(saved.store, 0.5f);
   SaveDirectory save(scratch / "s");
-  CHECK_FALSE(newest_checkpoint(save.path(), *std::make_unique<Console>("test")).has_value());
+  CHECK_FALSE(newest(save.path()).has_value());
   SaveOptions options;
   options.command_line = "mtl-train --save s";
   options.add_files = [](const std::string& folder) { write_file_atomic(folder + "/tokenizer.json", "{}"); };
@@ -72,7 +72,7 @@ TEST_CASE("checkpoint: values, moments, state and configuration round-trip; padd
   SafetensorsFile shard(path + "/shard_00000.safetensors");
   CHECK(shard.find("param.embedding.tokens.weight")->shape == std::vector<std::uint64_t>{11, 8});
   CHECK(shard.metadata().empty());
-  CHECK(list(path) == std::vector<std::string>{"manifest.json", "shard_00000.safetensors", "tokenizer.json"});
+  CHECK(entries_of(path) == std::vector<std::string>{"manifest.json", "shard_00000.safetensors", "tokenizer.json"});
 }
 
 TEST_CASE("checkpoint: without optimizer state only the weights load") {
@@ -89,7 +89,7 @@ TEST_CASE("checkpoint: without optimizer state only the weights load") {
 
 TEST_CASE("checkpoint: a model of another shape is refused, and nothing is copied") {
   ScratchFolder scratch;
-  save_some(scratch / "s", 1);
+  save_iterations(scratch / "s", 1);
   GptConfig other = tiny_config();
   other.vocab_size = 12;
   TestStore model(other);
@@ -98,10 +98,10 @@ TEST_CASE("checkpoint: a model of another shape is refused, and nothing is copie
   CHECK(model.store.value(2).data<float>()[0] == 0);
 }
 
-TEST_CASE("checkpoint: old ones are removed after the new one is committed, at least two stay") {
+TEST_CASE("checkpoint: a commit removes all but the last keep_last, which must be at least 2") {
   ScratchFolder scratch;
-  save_some(scratch / "s", 4, 2);
-  CHECK(list(scratch / "s") ==
+  save_iterations(scratch / "s", 4, 2);
+  CHECK(entries_of(scratch / "s") ==
         std::vector<std::string>{"iter_0000003", "iter_0000004", "latest_checkpointed_iteration.txt", "lock"});
   TestStore model(tiny_config());
   CHECK(contains(error_of([&] {
@@ -112,7 +112,7 @@ TEST_CASE("checkpoint: old ones are removed after the new one is committed, at l
 
 TEST_CASE("checkpoint: saving an iteration again replaces it, sound or damaged; leftovers of dead jobs are removed") {
   ScratchFolder scratch;
-  save_some(scratch / "s", 2);
+  save_iterations(scratch / "s", 2);
   fs::create_directories(scratch / "s/iter_0000001.tmp.999");
   TestStore model(tiny_config()), loaded(tiny_config());
   fill(model.store, 77);
@@ -123,11 +123,11 @@ TEST_CASE("checkpoint: saving an iteration again replaces it, sound or damaged; 
     open_quietly(scratch / "s").load_values(loaded.store);
     open_quietly(scratch / "s").load_optimizer(loaded.store);
     CHECK(same_tensors(model.store, loaded.store));
-    CHECK(list(scratch / "s").size() == 4);
+    CHECK(entries_of(scratch / "s").size() == 4);
   }
 }
 
-TEST_CASE("checkpoint: a second job on a save folder is refused by the name of the first") {
+TEST_CASE("checkpoint: a second job on a save folder is refused, and the error names the first") {
   ScratchFolder scratch;
   {
     SaveDirectory first(scratch / "s");
@@ -144,35 +144,35 @@ TEST_CASE("checkpoint: a run that saves nothing removes the save folder that it 
   CHECK_FALSE(file_exists(scratch / "a"));
   fs::create_directories(scratch / "a");
   { SaveDirectory save(scratch / "a/b/"); }
-  CHECK(list(scratch / "a").empty());
+  CHECK(entries_of(scratch / "a").empty());
   fs::create_directories(scratch / "a/b");
   { SaveDirectory save(scratch / "a/b"); }
-  CHECK(list(scratch / "a/b") == std::vector<std::string>{"lock"});
+  CHECK(entries_of(scratch / "a/b") == std::vector<std::string>{"lock"});
   {
     SaveDirectory save(scratch / "c/s");
     SaveDirectory moved = std::move(save);
     write_text(scratch / "c/s/notes", "kept");
   }
-  CHECK(list(scratch / "c/s") == std::vector<std::string>{"lock", "notes"});
+  CHECK(entries_of(scratch / "c/s") == std::vector<std::string>{"lock", "notes"});
 }
 
-TEST_CASE("checkpoint: the tracker is a hint") {
+TEST_CASE("checkpoint: the newest checkpoint is found whatever the tracker says") {
   for (const char* text : {"", "garbage", "99", "1", "-3", "18446744073709551616", "release"}) {
     CAPTURE(text);
     ScratchFolder scratch;
-    save_some(scratch / "s", 2);
+    save_iterations(scratch / "s", 2);
     write_text(scratch / "s/latest_checkpointed_iteration.txt", text);
     CHECK(newest(scratch / "s") == scratch / "s/iter_0000002");
   }
   ScratchFolder scratch;
-  save_some(scratch / "s", 2);
+  save_iterations(scratch / "s", 2);
   fs::remove(scratch / "s/latest_checkpointed_iteration.txt");
   CHECK(newest(scratch / "s") == scratch / "s/iter_0000002");
 }
 
 TEST_CASE("checkpoint: a flipped bit anywhere in a shard is found and named") {
   ScratchFolder scratch;
-  save_some(scratch / "s", 1);
+  save_iterations(scratch / "s", 1);
   std::string shard = scratch / "s/iter_0000001/shard_00000.safetensors", content = read_file(shard);
   SafetensorsFile file(shard);
   std::size_t data_begin = content.size() - file.tensors().back().end;
@@ -205,7 +205,7 @@ TEST_CASE("checkpoint: a flipped bit anywhere in a shard is found and named") {
 
 TEST_CASE("checkpoint: a flipped bit in the manifest invalidates it, and an older checkpoint loads") {
   ScratchFolder scratch;
-  save_some(scratch / "s", 2);
+  save_iterations(scratch / "s", 2);
   std::string path = scratch / "s/iter_0000002/manifest.json", content = read_file(path);
   for (std::size_t byte = 0; byte < content.size(); byte += 11) {
     if (std::isspace(static_cast<unsigned char>(content[byte]))) continue;
@@ -221,9 +221,9 @@ TEST_CASE("checkpoint: a flipped bit in the manifest invalidates it, and an olde
 
 TEST_CASE("checkpoint: a shard missing, truncated, extra, or of another checkpoint is refused") {
   ScratchFolder scratch;
-  save_some(scratch / "s", 2);
+  save_iterations(scratch / "s", 2);
   std::string shard = scratch / "s/iter_0000002/shard_00000.safetensors", content = read_file(shard);
-  auto error = [&](const std::string& what) { return error_of([&] { open_quietly(scratch / what); }); };
+  auto error = [&](const std::string& path) { return error_of([&] { open_quietly(scratch / path); }); };
   fs::remove(shard);
   CHECK(contains(error("s/iter_0000002"), shard + " is missing; it holds param.embedding.tokens.weight, param."));
   CHECK(newest(scratch / "s") == scratch / "s/iter_0000001");
@@ -242,19 +242,19 @@ TEST_CASE("checkpoint: a shard missing, truncated, extra, or of another checkpoi
   CHECK(contains(error("s"), "none of its 2 checkpoints is valid"));
 }
 
-TEST_CASE("checkpoint: any division into slices and shards reads as the whole") {
-  // Three shards: tables divided by rows, matrices by columns, the rest in element ranges, like a sharded optimizer's.
+TEST_CASE("checkpoint: a tensor divided in any way into slices and shards loads as the whole") {
+  // Three shards: matrices divided by columns or by rows, vectors in element ranges, like a sharded optimizer's.
   ScratchFolder scratch;
   GptConfig config = tiny_config();
-  TestStore whole(config, false), loaded(config, false);
-  fill(whole.store, 3);
+  TestStore saved(config, false), loaded(config, false);
+  fill(saved.store, 3);
   std::string folder = scratch / "s/iter_0000005";
   fs::create_directories(folder);
-  Manifest manifest{config, state_at(5), {}, {}, Json::object()};
+  Manifest manifest{.config = config, .state = state_at(5), .tensors = {}, .files = {}, .provenance = Json::object()};
   std::vector<std::vector<std::vector<float>>> data(3);
   std::vector<std::vector<StoredTensor>> plans(3);
-  for (int p = 0; p < whole.store.size(); ++p) {
-    const ParamSpec& spec = whole.store.specs()[static_cast<std::size_t>(p)];
+  for (int p = 0; p < saved.store.size(); ++p) {
+    const ParamSpec& spec = saved.store.specs()[static_cast<std::size_t>(p)];
     ManifestTensor entry{{"param." + spec.name, StoredDType::f32, spec.shape}, {}};
     std::int64_t count = spec.numel(), rows = spec.shape[0];
     for (int rank = 0; rank < 3; ++rank) {
@@ -271,12 +271,13 @@ TEST_CASE("checkpoint: any division into slices and shards reads as the whole") 
       }
       std::vector<float> piece(static_cast<std::size_t>(slice.count()));
       for_each_overlap(whole_slice(spec.shape), slice, [&](const Overlap& run) {
-        std::memcpy(piece.data() + run.in_b, whole.store.value(p).data<float>() + run.in_a,
+        std::memcpy(piece.data() + run.in_b, saved.store.value(p).data<float>() + run.in_a,
                     static_cast<std::size_t>(run.count) * 4);
       });
       std::string file = cat("shard_0000", rank, ".safetensors");
       entry.pieces.push_back({file, slice, hash_text(hash_bytes(piece.data(), piece.size() * 4))});
-      plans[static_cast<std::size_t>(rank)].push_back({entry.tensor.name, StoredDType::f32, stored_shape(slice), 0, 0});
+      plans[static_cast<std::size_t>(rank)].push_back(
+          {.name = entry.tensor.name, .dtype = StoredDType::f32, .shape = stored_shape(slice)});
       data[static_cast<std::size_t>(rank)].push_back(std::move(piece));
     }
     manifest.tensors.push_back(std::move(entry));
@@ -291,7 +292,7 @@ TEST_CASE("checkpoint: any division into slices and shards reads as the whole") 
   }
   write_text(folder + "/manifest.json", manifest_text(manifest));
   open_quietly(scratch / "s").load_values(loaded.store);
-  CHECK(same_tensors(whole.store, loaded.store));
+  CHECK(same_tensors(saved.store, loaded.store));
 
   SUBCASE("overlapping pieces, which leave a gap, are refused") {
     manifest.tensors[1].pieces[1].slice.offset = manifest.tensors[1].pieces[0].slice.offset;
@@ -337,12 +338,12 @@ TEST_CASE(
 
 TEST_CASE("checkpoint: hostile manifests are errors or manifests, never crashes") {
   ScratchFolder scratch;
-  save_some(scratch / "s", 1);
+  save_iterations(scratch / "s", 1);
   std::string content = read_file(scratch / "s/iter_0000001/manifest.json");
   std::mt19937 random(11);
   const char* tokens[] = {"-1",   "9223372036854775807",      "1e300", "NaN", "[]", "{}", "\"..\"",
                           "null", "[9223372036854775807, 2]", "0"};
-  int taken = 0;
+  int accepted = 0;
   for (int round = 0; round < 300; ++round) {
     std::string damaged = content;
     std::size_t at = random() % damaged.size();
@@ -358,11 +359,11 @@ TEST_CASE("checkpoint: hostile manifests are errors or manifests, never crashes"
     }
     try {
       Manifest manifest = parse_manifest(damaged, ChecksumCheck::skip);
-      ++taken;
+      ++accepted;
       CHECK(parse_manifest(manifest_text(manifest)).tensors.size() == manifest.tensors.size());
     } catch (const Error& error) {
       CHECK(error.code() == Exit::bad_data);
     }
   }
-  CHECK(taken > 0);
+  CHECK(accepted > 0);
 }

@@ -53,7 +53,8 @@ struct TestStore {
   ParamStore store;
 };
 
-/// Sets every element, including padding, to a number that depends on the seed and the element's index.
+/// Sets every element of values and moments, including padding, to a number that depends on the seed, the parameter and
+/// the element's index.
 inline void fill(ParamStore& store, float seed) {
   auto fill_tensor = [&](Tensor tensor, int role, int param) {
     for (std::int64_t i = 0; i < tensor.numel(); ++i) {
@@ -113,8 +114,8 @@ inline void write_text(const std::string& path, std::string_view text) {
   out.close();
 }
 
-/// Runs one test case of this program, which saves into MTL_TEST_SAVE, in a process of its own under a fault; returns
-/// its exit code, or 128 + its signal.
+/// Runs one test case of this program, which saves into MTL_TEST_SAVE, in a child process under a fault. Returns its
+/// exit code, or 128 + its signal.
 inline int run_under_fault(const std::string& test_case, const std::string& directory, const std::string& fault) {
   pid_t child = ::fork();
   if (child == 0) {

@@ -32,8 +32,8 @@ std::vector<float> read(const ModelSource& source, const SavedTensor& tensor) {
   return out;
 }
 
-/// Clears the keys' part of a bias (G, R + 2, D).
-void drop_keys(const SavedTensor& tensor, std::vector<float>& values) {
+/// Clears the keys' part of a qkv bias (G, R + 2, D); leaves other tensors unchanged.
+void clear_key_bias(const SavedTensor& tensor, std::vector<float>& values) {
   if (!tensor.name.ends_with("attention.qkv.bias")) return;
   auto rows = static_cast<std::size_t>(tensor.shape[1]), width = static_cast<std::size_t>(tensor.shape[2]);
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -42,42 +42,42 @@ void drop_keys(const SavedTensor& tensor, std::vector<float>& values) {
 }
 
 double relative_rms(const std::vector<float>& a, const std::vector<float>& b) {
-  double difference = 0, size = 0;
+  double difference = 0, norm = 0;  // squared
   for (std::size_t i = 0; i < a.size(); ++i) {
     difference += (double{a[i]} - double{b[i]}) * (double{a[i]} - double{b[i]});
-    size += double{a[i]} * double{a[i]};
+    norm += double{a[i]} * double{a[i]};
   }
-  return difference == 0 ? 0 : std::sqrt(difference / size);
+  return difference == 0 ? 0 : std::sqrt(difference / norm);
 }
 
-struct Worst {
+struct LargestRms {
   double rms = 0;
   std::string name = "-";
-  void take(double value, const std::string& tensor) {
+  void update(double value, const std::string& tensor) {
     if (value > rms) rms = value, name = tensor;  // no NaN: the values are finite
   }
 };
 
-void expect_like(const ModelSource& a, const ModelSource& b) {
-  auto like = [](const SavedTensor& x, const SavedTensor& y) { return x.name == y.name && x.shape == y.shape; };
-  if (a.tensors().empty() || !std::ranges::equal(a.tensors(), b.tensors(), like))
+void require_same_shapes(const ModelSource& a, const ModelSource& b) {
+  auto same = [](const SavedTensor& x, const SavedTensor& y) { return x.name == y.name && x.shape == y.shape; };
+  if (a.tensors().empty() || !std::ranges::equal(a.tensors(), b.tensors(), same))
     fail(Exit::bad_data, "the models have different tensors, or none");
 }
 
 int compare(const std::string& first, const std::string& second) {
   Console console("compare_checkpoints");
   ModelSource a = ModelSource::open(first, console), b = ModelSource::open(second, console);
-  expect_like(a, b);
+  require_same_shapes(a, b);
   bool same = true;
-  Worst params, moments;
+  LargestRms params, moments;
   for (const SavedTensor& tensor : a.tensors()) {
     if (tensor.name.starts_with("exp_avg_sq.")) continue;
     std::vector<float> left = read(a, tensor), right = read(b, tensor);
     bool is_param = tensor.name.starts_with("param.");
     if (is_param) same = same && std::memcmp(left.data(), right.data(), left.size() * sizeof(float)) == 0;
-    drop_keys(tensor, left);
-    drop_keys(tensor, right);
-    (is_param ? params : moments).take(relative_rms(left, right), tensor.name);
+    clear_key_bias(tensor, left);
+    clear_key_bias(tensor, right);
+    (is_param ? params : moments).update(relative_rms(left, right), tensor.name);
   }
   std::printf("%s %.1e %s %.1e %s\n", same ? "same" : "differ", params.rms, params.name.c_str(), moments.rms,
               moments.name.c_str());
@@ -87,7 +87,7 @@ int compare(const std::string& first, const std::string& second) {
 int compare_bits(const std::string& first, const std::string& second) {
   Console console("compare_checkpoints");
   ModelSource a = ModelSource::open(first, console), b = ModelSource::open(second, console);
-  expect_like(a, b);
+  require_same_shapes(a, b);
   for (const SavedTensor& tensor : a.tensors()) {
     std::vector<float> left = read(a, tensor), right = read(b, tensor);
     if (std::memcmp(left.data(), right.data(), left.size() * sizeof(float)) == 0) continue;

@@ -22,7 +22,7 @@ void save_iteration(const std::string& directory, int iteration) {
 }
 
 /// The iteration that a restart loads; -1 if it differs in any bit from what was saved.
-std::int64_t restart(const std::string& directory) {
+std::int64_t loaded_iteration(const std::string& directory) {
   Console console = quiet_console();
   ModelSource source = ModelSource::open(directory, console);
   std::int64_t iteration = source.state()->iteration;
@@ -63,19 +63,19 @@ TEST_CASE("checkpoint: a fault at every operation of a replacement leaves a soun
       failed += code != 0;
       // Until its folder is synced, a crash can undo a replacement: the replaced copy must exist.
       if (code != 0 && file_exists(path) && read_file(path + "/manifest.json") != replaced) {
-        bool exists = false;
+        bool is_kept = false;
         for (const auto& entry : fs::directory_iterator(directory)) {
           std::string manifest = entry.path().string() + "/manifest.json";
-          exists = exists || (file_exists(manifest) && read_file(manifest) == replaced);
+          is_kept = is_kept || (file_exists(manifest) && read_file(manifest) == replaced);
         }
-        CHECK(exists);
+        CHECK(is_kept);
         ++kept;
       }
       { SaveDirectory next(directory); }
-      CHECK(restart(directory) == 3);
+      CHECK(loaded_iteration(directory) == 3);
       save_iteration(directory, 4);
       fs::remove_all(directory + "/iter_0000004");
-      CHECK(restart(directory) == 3);
+      CHECK(loaded_iteration(directory) == 3);
     }
     CHECK(operations > 50);
     CHECK(failed == operations - 1);
@@ -101,14 +101,14 @@ TEST_CASE("checkpoint: a fault at every operation of a save loses nothing") {
         operations = at - 1;
         break;
       }
-      std::int64_t found = restart(directory);
+      std::int64_t found = loaded_iteration(directory);
       CHECK((found == 2 || found == 3));
       if (code == 0) CHECK(found == 3);
       if (code != 0) CHECK(code == (kind == "kill" ? 128 + SIGKILL : 74));
       failed += code != 0;
       if (at % 10 != 1) continue;
       save_iteration(directory, 4);  // the next save succeeds and leaves nothing of the failed one
-      CHECK(restart(directory) == 4);
+      CHECK(loaded_iteration(directory) == 4);
       int entries = 0;
       for (const auto& entry : fs::directory_iterator(directory)) {
         ++entries;
@@ -125,18 +125,18 @@ TEST_CASE("checkpoint: a fault at every operation of a save loses nothing") {
 TEST_CASE("checkpoint: non-finite weights and moments are not committed") {
   ScratchFolder scratch;
   save_iteration(scratch / "s", 1);
-  for (bool is_state : {false, true}) {
-    for (float broken : {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
+  for (bool is_moment : {false, true}) {
+    for (float bad : {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
       TestStore model(tiny_config());
       fill(model.store, 2);
       const int param = model.store.size() - 1;
-      Tensor last = is_state ? model.store.held(param, kFirstState + 1) : model.store.value(param);
-      last.data<float>()[last.numel() - 1] = broken;
+      Tensor tensor = is_moment ? model.store.held(param, kFirstState + 1) : model.store.value(param);
+      tensor.data<float>()[tensor.numel() - 1] = bad;
       const std::string name = model.store.specs().back().name;
       const SaveDirectory directory(scratch / "s");
       CHECK_THROWS_WITH_AS(save_alone(directory, tiny_config(), model.store, state_at(2), {}),
                            doctest::Contains((name + "' holds NaN or an infinity").c_str()), Error);
-      CHECK(restart(scratch / "s") == 1);
+      CHECK(loaded_iteration(scratch / "s") == 1);
       CHECK(!file_exists(scratch / "s/iter_0000002"));
     }
   }
@@ -152,5 +152,5 @@ TEST_CASE("checkpoint: replacing the state leaves the tensors unchanged") {
   Console console = quiet_console();
   CHECK(ModelSource::open(scratch / "s", console).state()->extra.bool_or("finished", false));
   ModelSource::open(scratch / "s", console).verify();
-  CHECK(restart(scratch / "s") == 1);
+  CHECK(loaded_iteration(scratch / "s") == 1);
 }

@@ -1,4 +1,4 @@
-// config.json of every family, in both spellings: what is read, refused, and written for a model of mtl.
+// config.json of every family, in both spellings: how it is read, refused and written.
 #include <doctest/doctest.h>
 
 #include "ckpt/hf_config.h"
@@ -12,7 +12,7 @@ namespace {
 
 Json golden_config(const std::string& path) { return Json::read("golden/" + path + "/config.json"); }
 
-/// All refusals of a configuration, or "".
+/// The error that lists every refused key of a configuration, or "".
 std::string refusal(const Json& config) {
   return error_of([&] { gpt_config_from_hf(config); }, Exit::bad_data);
 }
@@ -24,7 +24,7 @@ constexpr const char* kModels[] = {"gpt2_model/a",           "gpt2_model/b",    
 
 }  // namespace
 
-TEST_CASE("hf config: Llama's keys") {
+TEST_CASE("hf config: Llama's keys set every field of the configuration") {
   const GptConfig config = gpt_config_from_hf(golden_config("llama_model/llama"));
   CHECK(config.vocab_size == 512);
   CHECK(config.num_layers == 2);
@@ -40,18 +40,18 @@ TEST_CASE("hf config: Llama's keys") {
   CHECK(config.gated_mlp);
   CHECK(config.position_embedding == PositionEmbedding::rotary);
   CHECK(config.rotary == RotaryOptions{});
-  CHECK(config.bias == LinearBias{false, false, false});
+  CHECK(config.bias == LinearBias{.qkv = false, .out = false, .mlp = false});
   CHECK_FALSE(config.tied_embeddings);
   CHECK_FALSE(config.qk_norm);
   CHECK(config.sliding_window == 0);
 }
 
-TEST_CASE("hf config: the keys that distinguish the other families") {
+TEST_CASE("hf config: keys and defaults of the other families set what distinguishes them") {
   const GptConfig mistral = gpt_config_from_hf(golden_config("llama_model/mistral"));
   CHECK(mistral.sliding_window == 8);
   CHECK(mistral.num_query_groups == 1);
   const GptConfig qwen2 = gpt_config_from_hf(golden_config("llama_model/qwen2"));
-  CHECK(qwen2.bias == LinearBias{true, false, false});
+  CHECK(qwen2.bias == LinearBias{.qkv = true, .out = false, .mlp = false});
   CHECK(qwen2.tied_embeddings);
   CHECK(qwen2.rotary.base == 1e6);
   CHECK(qwen2.sliding_window == 0);
@@ -67,14 +67,19 @@ TEST_CASE("hf config: the keys that distinguish the other families") {
   CHECK(qwen3.head_dim == 16);
   CHECK(qwen3.sliding_window == 7);
   CHECK(qwen3.first_window_layer == 1);
-  CHECK(qwen3.bias == LinearBias{false, false, false});
+  CHECK(qwen3.bias == LinearBias{.qkv = false, .out = false, .mlp = false});
   const GptConfig llama3 = gpt_config_from_hf(golden_config("family_model/llama3"));
-  CHECK(llama3.rotary == RotaryOptions{500000, 1, false, RotaryOptions::Scaling::llama3, 8, 1, 4, 16});
+  CHECK(llama3.rotary == RotaryOptions{.base = 500000,
+                                       .scaling = RotaryOptions::Scaling::llama3,
+                                       .factor = 8,
+                                       .low_freq_factor = 1,
+                                       .high_freq_factor = 4,
+                                       .original_positions = 16});
   CHECK(llama3.bias == LinearBias{});
   const GptConfig serial = gpt_config_from_hf(golden_config("family_model/neox_serial"));
   CHECK(serial.rotary.scaling == RotaryOptions::Scaling::linear);
   CHECK(serial.rotary.factor == 2);
-  CHECK(serial.bias == LinearBias{false, false, true});
+  CHECK(serial.bias == LinearBias{.qkv = false, .out = false, .mlp = true});
   CHECK_FALSE(serial.parallel_residual);
   const GptConfig relu = gpt_config_from_hf(golden_config("family_model/gpt2_relu"));
   CHECK(relu.activation == Activation::relu);
@@ -179,7 +184,7 @@ TEST_CASE("hf config: keys that mtl would compute differently are refused by nam
   for (const char* part : {"mish", "quantized", "yarn"}) CHECK(contains(refusal(several), part));
 }
 
-TEST_CASE("hf config: a model without a family is refused with what the closest family lacks") {
+TEST_CASE("hf config: a model that fits no family is refused with what the closest family lacks") {
   GptConfig config = gpt_config_from_hf(golden_config("family_model/qwen3"));
   config.bias.mlp = true;
   std::string error = error_of([&] { hf_family_for(config); });
@@ -191,7 +196,7 @@ TEST_CASE("hf config: a model without a family is refused with what the closest 
   CHECK(contains(error_of([&] { hf_family_for(config); }), "\"interleaved\": true"));
 }
 
-TEST_CASE("hf names: the tensors of queries, keys and values, of the gate, and of the output layer") {
+TEST_CASE("hf names: qkv, gated mlp, norms, embedding and output layer have the family's names and shapes") {
   const HfFamily& llama = *find_hf_family("llama");
   const std::vector<HfTensor> qkv = hf_tensors_of({"layers.11.attention.qkv.weight", {2, 5, 16, 40}}, llama);
   REQUIRE(qkv.size() == 3);

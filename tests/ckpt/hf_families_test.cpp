@@ -33,7 +33,7 @@ std::string copy_model(
   return to;
 }
 
-/// Adds a tensor to a model's file, or removes it if `values` is empty.
+/// Adds or replaces a tensor of a model's file; removes it if `values` is empty.
 void change_tensor(const std::string& folder, const std::string& name, std::vector<std::uint64_t> shape,
                    std::span<const std::byte> values, StoredDType dtype = StoredDType::f16) {
   const std::string path = folder + "/model.safetensors", changed = folder + "/changed";
@@ -44,7 +44,7 @@ void change_tensor(const std::string& folder, const std::string& name, std::vect
       if (tensor.name != name) plan.push_back(tensor);
     }
     OutputFile out(changed);
-    if (!values.empty()) plan.push_back({name, dtype, std::move(shape), 0, 0});
+    if (!values.empty()) plan.push_back({.name = name, .dtype = dtype, .shape = std::move(shape)});
     SafetensorsWriter writer(out, plan);
     for (const StoredTensor& tensor : source.tensors()) {
       if (tensor.name != name) writer.write(source.data(tensor));
@@ -71,8 +71,9 @@ TEST_CASE("hf families: a Llama's weights are where transformers has them, eleme
   TestStore model(config, false);
   source.load_values(model.store);
   SafetensorsFile file("golden/llama_model/llama/model.safetensors");
-  auto wrong = [&](const std::string& ours, std::int64_t first, const std::string& name, std::int64_t begin,
-                   std::int64_t count) {
+  // Compares `count` elements of `ours` from `first` on with those of the stored tensor `name` from `begin` on.
+  auto count_differences = [&](const std::string& ours, std::int64_t first, const std::string& name, std::int64_t begin,
+                               std::int64_t count) {
     const StoredTensor& stored = *file.find(name);
     std::vector<float> values(file.data(stored).size() / 2);
     to_float(stored.dtype, file.data(stored), values);
@@ -85,15 +86,15 @@ TEST_CASE("hf families: a Llama's weights are where transformers has them, eleme
   const std::string hf = "model.layers.1.self_attn.", ours = "layers.1.attention.qkv.weight";
   for (std::int64_t g = 0; g < config.num_query_groups; ++g) {
     const std::int64_t group = g * (R + 2) * D * C;  // (G, R + 2, D, C)
-    CHECK(wrong(ours, group, hf + "q_proj.weight", g * R * D * C, R * D * C) == 0);
-    CHECK(wrong(ours, group + R * D * C, hf + "k_proj.weight", g * D * C, D * C) == 0);
-    CHECK(wrong(ours, group + (R + 1) * D * C, hf + "v_proj.weight", g * D * C, D * C) == 0);
+    CHECK(count_differences(ours, group, hf + "q_proj.weight", g * R * D * C, R * D * C) == 0);
+    CHECK(count_differences(ours, group + R * D * C, hf + "k_proj.weight", g * D * C, D * C) == 0);
+    CHECK(count_differences(ours, group + (R + 1) * D * C, hf + "v_proj.weight", g * D * C, D * C) == 0);
   }
   const std::int64_t F = config.ffn_hidden_size;
-  CHECK(wrong("layers.0.mlp.up.weight", 0, "model.layers.0.mlp.gate_proj.weight", 0, F * C) == 0);
-  CHECK(wrong("layers.0.mlp.up.weight", F * C, "model.layers.0.mlp.up_proj.weight", 0, F * C) == 0);
-  CHECK(wrong("layers.0.mlp.down.weight", 0, "model.layers.0.mlp.down_proj.weight", 0, C * F) == 0);
-  CHECK(wrong("output.weight", 0, "lm_head.weight", 0, config.vocab_size * C) == 0);
+  CHECK(count_differences("layers.0.mlp.up.weight", 0, "model.layers.0.mlp.gate_proj.weight", 0, F * C) == 0);
+  CHECK(count_differences("layers.0.mlp.up.weight", F * C, "model.layers.0.mlp.up_proj.weight", 0, F * C) == 0);
+  CHECK(count_differences("layers.0.mlp.down.weight", 0, "model.layers.0.mlp.down_proj.weight", 0, C * F) == 0);
+  CHECK(count_differences("output.weight", 0, "lm_head.weight", 0, config.vocab_size * C) == 0);
 }
 
 TEST_CASE("hf families: writing a model in its dtype reproduces the file byte for byte") {
@@ -108,7 +109,8 @@ TEST_CASE("hf families: writing a model in its dtype reproduces the file byte fo
   }
 }
 
-TEST_CASE("hf families: shards, conversion to another dtype and back, and the old spelling hold the same model") {
+TEST_CASE(
+    "hf families: shards, conversion to another dtype and back, and the old spelling of config.json keep the model") {
   for (const char* model : kModels) {
     CAPTURE(model);
     ScratchFolder scratch;
@@ -193,13 +195,13 @@ TEST_CASE("hf families: a stored output layer must equal the token embedding if 
   ScratchFolder scratch;
   const std::string folder = copy_model(scratch, "llama_model/qwen2");
   SafetensorsFile golden("golden/llama_model/qwen2/model.safetensors");
-  const StoredTensor& table = *golden.find("model.embed_tokens.weight");
-  std::vector<std::byte> values(golden.data(table).begin(), golden.data(table).end());
-  change_tensor(folder, "lm_head.weight", table.shape, values);
+  const StoredTensor& embedding = *golden.find("model.embed_tokens.weight");
+  std::vector<std::byte> values(golden.data(embedding).begin(), golden.data(embedding).end());
+  change_tensor(folder, "lm_head.weight", embedding.shape, values);
   change_tensor(folder, "model.layers.0.self_attn.rotary_emb.inv_freq", {8}, std::span(values).first(16));
   CHECK(same_model(open_quietly(folder), open_quietly("golden/llama_model/qwen2")));
   values[100] ^= std::byte{1};
-  change_tensor(folder, "lm_head.weight", table.shape, values);
+  change_tensor(folder, "lm_head.weight", embedding.shape, values);
   CHECK(contains(error_of([&] { open_quietly(folder); }), "lm_head.weight differs from the token embedding"));
 }
 

@@ -33,7 +33,7 @@ void rename_tensors(const std::string& from, const std::string& to,
   SafetensorsFile source(from);
   std::vector<StoredTensor> plan = source.tensors();
   for (StoredTensor& tensor : plan) tensor.name = rename(tensor.name);
-  if (!extra.empty()) plan.push_back({extra, StoredDType::f32, {2}, 0, 0});
+  if (!extra.empty()) plan.push_back({.name = extra, .dtype = StoredDType::f32, .shape = {2}});
   OutputFile out(to);
   SafetensorsWriter writer(out, plan);
   for (const StoredTensor& tensor : source.tensors()) writer.write(source.data(tensor));
@@ -106,16 +106,16 @@ TEST_CASE("hf: shards hold the same tensors as one file") {
   SafetensorsFile shard(scratch / last);
   for (const StoredTensor& tensor : shard.tensors()) largest += tensor.end - tensor.begin;
   CHECK(largest <= 200'000);
-  TestStore one(source.config(), false), many(source.config(), false);
-  source.load_values(one.store);
-  open_quietly(scratch.path()).load_values(many.store);
-  CHECK(same_tensors(one.store, many.store));
+  TestStore original(source.config(), false), sharded(source.config(), false);
+  source.load_values(original.store);
+  open_quietly(scratch.path()).load_values(sharded.store);
+  CHECK(same_tensors(original.store, sharded.store));
   fs::remove(scratch / last);
   std::string error = error_of([&] { open_quietly(scratch.path()); });
   CHECK(contains(error, last + " is missing; the index puts"));
 }
 
-TEST_CASE("hf: other dtypes round once") {
+TEST_CASE("hf: a model is written in the requested dtype, with its name in config.json") {
   ScratchFolder scratch;
   ModelSource source = open_quietly(golden("a"));
   TestStore original(source.config(), false), half(source.config(), false);
@@ -129,7 +129,8 @@ TEST_CASE("hf: other dtypes round once") {
   CHECK(same_tensors(original.store, half.store));  // these weights are exact in fp16
 }
 
-TEST_CASE("hf: reads old files: no prefix, mask buffers, a stored tied head") {
+TEST_CASE(
+    "hf: old names and mask buffers are read; a differing tied output layer, extra and missing tensors are refused") {
   ScratchFolder scratch;
   copy_model(scratch / "m", [](Json&) {});
   std::string file = golden("a") + "/model.safetensors";

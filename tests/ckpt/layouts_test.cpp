@@ -59,12 +59,8 @@ std::uint64_t bytes_held(const ParamStore& store) {
   return bytes;
 }
 
-}  // namespace
-
-namespace {
-
 /// Checks that every layout reads this layout's checkpoint, and only the blocks that it needs.
-void check_any_reads(const TestLayout& writer, const GptConfig& config) {
+void check_every_layout_reads(const TestLayout& writer, const GptConfig& config) {
   ScratchFolder scratch;
   SaveOptions options;
   options.block_bytes = 100;  // does not divide the pieces: the last block of each is shorter
@@ -76,13 +72,13 @@ void check_any_reads(const TestLayout& writer, const GptConfig& config) {
   for (const TestLayout& reader : kTestLayouts) {
     CAPTURE(reader.name);
     CHECK(wrong_after_load(reader, folder, 7, config) == 0);
-    std::atomic<int> other_bytes = 0, more_than_held = 0;
+    std::atomic<int> wrong_reads = 0, more_than_held = 0;
     auto compare = [&](int, const ParamStore& store, const ModelSource& source) {
-      other_bytes += source.bytes_read() != bytes_of_needed_blocks(store, manifest);
+      wrong_reads += source.bytes_read() != bytes_of_needed_blocks(store, manifest);
       more_than_held += source.bytes_read() != bytes_held(store);
     };
     load_into(reader, folder, compare, config);
-    CHECK(other_bytes == 0);
+    CHECK(wrong_reads == 0);
     if (&writer == &reader) CHECK(more_than_held == 0);
   }
 }
@@ -118,7 +114,7 @@ TEST_CASE("layouts: a checkpoint of any layout loads into any other, reading onl
     CAPTURE(canonical_tensors(config).size());
     for (const TestLayout& writer : kTestLayouts) {
       CAPTURE(writer.name);
-      check_any_reads(writer, config);
+      check_every_layout_reads(writer, config);
     }
   }
 }
@@ -174,14 +170,14 @@ TEST_CASE("layouts: every rank reads its part of a Hugging Face folder") {
     for (const TestLayout& reader : kTestLayouts) {
       CAPTURE(reader.name);
       CHECK(wrong_after_load(reader, scratch / "hf", 5, config) == 0);
-      std::atomic<int> other_bytes = 0;
+      std::atomic<int> wrong_reads = 0;
       auto compare = [&](int, const ParamStore& store, const ModelSource& source) {
         std::uint64_t needed = 0;
         for (int i = 0; i < store.size(); ++i) needed += static_cast<std::uint64_t>(store.slice(i).count()) * 4;
-        other_bytes += source.bytes_read() != needed;
+        wrong_reads += source.bytes_read() != needed;
       };
       load_into(reader, scratch / "hf", compare, config);
-      CHECK(other_bytes == 0);
+      CHECK(wrong_reads == 0);
     }
   }
 }

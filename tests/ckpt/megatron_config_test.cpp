@@ -53,7 +53,7 @@ std::string problem_with(const AddArgs& add) {
 
 }  // namespace
 
-TEST_CASE("megatron config: a window, and -1 for none") {
+TEST_CASE("megatron config: a window of n positions to the left is a sliding window of n + 1, -1 is none") {
   CHECK(config_with([](PickleWriter&) {}).sliding_window == 0);
   CHECK(config_with([](PickleWriter& pickle) { add_window(pickle, 3, 0); }).sliding_window == 4);
   CHECK(config_with([](PickleWriter& pickle) { add_window(pickle, 3, -1); }).sliding_window == 4);

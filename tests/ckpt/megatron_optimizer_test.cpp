@@ -40,7 +40,7 @@ const std::vector<RankParameter>& rank_parameters() {
 
 enum class StateRole { weight, main, exp_avg, exp_avg_sq };
 
-/// The value of all elements of a rank's tensor; bf16 cannot represent those of main weights.
+/// The value of all elements of a rank's tensor. bf16 cannot represent those of StateRole::main.
 float value_of(std::size_t parameter, int rank, StateRole role) {
   return static_cast<float>(parameter) + 0.5f * static_cast<float>(rank) + 100.25f * static_cast<float>(role);
 }
@@ -49,6 +49,7 @@ struct OptimizerFault {
   bool lacks_main = false, lacks_parameter = false;
 };
 
+/// Writes one rank's model_optim_rng.pt.
 class RankFile {
  public:
   RankFile(const std::string& path, int rank, OptimizerFault fault)
@@ -170,6 +171,7 @@ class RankFile {
   std::vector<std::vector<std::byte>> data_;
 };
 
+/// Writes the files of both ranks and opens them.
 ModelSource open_run(const ScratchFolder& scratch, OptimizerFault fault) {
   for (int rank = 0; rank < 2; ++rank) {
     const std::string folder = cat(scratch.path(), "/iter_0000040/mp_rank_0", rank);
@@ -178,7 +180,7 @@ ModelSource open_run(const ScratchFolder& scratch, OptimizerFault fault) {
   }
   write_text(scratch / "latest_checkpointed_iteration.txt", "40");
   Console console = quiet_console();
-  return ModelSource::open(scratch.path(), console, {12, {}});
+  return ModelSource::open(scratch.path(), console, {.vocab_size = 12, .num_attention_heads = {}});
 }
 
 std::vector<float> elements_of(const ModelSource& source, const std::string& name) {
@@ -221,7 +223,7 @@ TEST_CASE("megatron: a 16-bit run resumes from the fp32 weights and moments of a
   }
 }
 
-TEST_CASE("megatron: a bf16 run loads them as main weights, and its values are their roundings") {
+TEST_CASE("megatron: a bf16 run loads the fp32 weights as main weights, and rounds its values from them") {
   const ScratchFolder scratch;
   const ModelSource source = open_run(scratch, {});
   TestStore model(source.config(), true, 0, find_precision("bf16"));
@@ -241,7 +243,7 @@ TEST_CASE("megatron: a bf16 run loads them as main weights, and its values are t
 }
 
 TEST_CASE("megatron: an incomplete optimizer state leaves the weights loadable") {
-  for (const OptimizerFault fault : {OptimizerFault{true, false}, OptimizerFault{false, true}}) {
+  for (const OptimizerFault fault : {OptimizerFault{.lacks_main = true}, OptimizerFault{.lacks_parameter = true}}) {
     const ScratchFolder scratch;
     const ModelSource source = open_run(scratch, fault);
     CHECK(!source.has_optimizer());

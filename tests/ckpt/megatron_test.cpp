@@ -1,4 +1,4 @@
-// Megatron-LM's checkpoints: every golden case equals its model, bit for bit, whole and in slices.
+// Megatron-LM's checkpoints: every golden case equals its model, bit for bit, in whole tensors and in slices.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -19,7 +19,7 @@ const std::string kCases = "golden/megatron_ckpt/";
 const std::string kModel = "golden/gpt2_model/a";
 
 /// The elements of a slice in fp32.
-std::vector<float> floats(const ModelSource& source, const std::string& name, const Slice& slice) {
+std::vector<float> elements_of(const ModelSource& source, const std::string& name, const Slice& slice) {
   const SavedTensor* tensor = source.find_tensor(name);
   REQUIRE(tensor != nullptr);
   std::vector<std::byte> stored(slice.count() * bits_of(tensor->dtype) / 8);
@@ -36,10 +36,10 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
 ModelSource open_case(const std::string& path, std::optional<std::int64_t> vocab = 512,
                       std::optional<std::int64_t> heads = 4) {
   Console console = quiet_console();
-  return ModelSource::open(path, console, {vocab, heads});
+  return ModelSource::open(path, console, {.vocab_size = vocab, .num_attention_heads = heads});
 }
 
-/// A folder with one rank's file, whose bytes `change` may modify.
+/// Copies a case's folder; returns the copy's path.
 std::string copy_case(const ScratchFolder& scratch, const std::string& from) {
   const std::string to = scratch / "copy";
   fs::remove_all(to);
@@ -50,7 +50,7 @@ std::string copy_case(const ScratchFolder& scratch, const std::string& from) {
 }  // namespace
 
 TEST_CASE("megatron: the golden cases equal their model bit for bit") {
-  const ModelSource wanted = open_case(kModel);
+  const ModelSource expected = open_case(kModel);
   int cases = 0;
   for (const Json& entry : golden_lines(kCases + "cases.jsonl")) {
     const std::string path = kCases + entry.at("dir").as_string();
@@ -58,20 +58,20 @@ TEST_CASE("megatron: the golden cases equal their model bit for bit") {
     ++cases;
     const ModelSource source = open_case(path, 512, entry.at("args").as_bool() ? std::nullopt : std::optional(4));
     CHECK(source.kind() == "Megatron-LM checkpoint");
-    CHECK(source.config() == wanted.config());
+    CHECK(source.config() == expected.config());
     source.verify();
-    for (const SavedTensor& tensor : wanted.tensors()) {
+    for (const SavedTensor& tensor : expected.tensors()) {
       CAPTURE(tensor.name);
       const Slice whole = whole_slice(tensor.shape);
-      CHECK(same_bits(floats(source, tensor.name, whole), floats(wanted, tensor.name, whole)));
+      CHECK(same_bits(elements_of(source, tensor.name, whole), elements_of(expected, tensor.name, whole)));
       for (int axis = 0; axis < static_cast<int>(tensor.shape.size()); ++axis) {
         for (std::int64_t parts : {2, 4}) {
           if (tensor.shape[axis] % parts != 0) continue;
           Slice slice = axis_slice(tensor.shape, axis, parts - 1, parts);
-          CHECK(same_bits(floats(source, tensor.name, slice), floats(wanted, tensor.name, slice)));
+          CHECK(same_bits(elements_of(source, tensor.name, slice), elements_of(expected, tensor.name, slice)));
           slice.begin = slice.count() / 3, slice.end -= 1;
           if (slice.count() > 0)
-            CHECK(same_bits(floats(source, tensor.name, slice), floats(wanted, tensor.name, slice)));
+            CHECK(same_bits(elements_of(source, tensor.name, slice), elements_of(expected, tensor.name, slice)));
         }
       }
     }
@@ -91,7 +91,7 @@ TEST_CASE("megatron: the optimizer's moments match their parameters") {
   CHECK(source.state()->consumed_samples == 240);
   CHECK(source.state()->skipped_iterations == 0);
   CHECK(source.state()->extra.int_or("skipped_samples", -1) == 0);
-  // In Megatron-LM's order; in version 3.0 its rows of queries, keys and values are in our order.
+  // Megatron-LM's names and mtl's. In version 3.0 both order the rows of queries, keys and values alike.
   const std::pair<const char*, const char*> renamed[] = {
       {"language_model.embedding.word_embeddings", "embedding.tokens"},
       {"language_model.embedding.position_embeddings", "embedding.positions"},
@@ -104,8 +104,8 @@ TEST_CASE("megatron: the optimizer's moments match their parameters") {
       {"dense_h_to_4h", "up"},
       {"dense_4h_to_h", "down"}};
   int parameters = 0;
-  const Json expected = Json::read(kCases + "optimizer_expected.json");
-  for (const Json& entry : expected.at("parameters").as_array()) {
+  const Json golden = Json::read(kCases + "optimizer_expected.json");
+  for (const Json& entry : golden.at("parameters").as_array()) {
     std::string name = entry.at("name").as_string();
     for (const auto& [from, to] : renamed) {
       if (const std::size_t at = name.find(from); at != std::string::npos)
@@ -116,12 +116,12 @@ TEST_CASE("megatron: the optimizer's moments match their parameters") {
     for (const std::string& kind : {"exp_avg"s, "exp_avg_sq"s}) {
       const SavedTensor* tensor = source.find_tensor(cat(kind, ".", name));
       REQUIRE(tensor != nullptr);
-      std::vector<float> wanted(whole_slice(tensor->shape).count());
-      for (std::int64_t i = 0; i < std::ssize(wanted); ++i) {
-        wanted[i] = kind == "exp_avg" ? std::ldexp(float((7 * i + 13 * n) % 1001 - 500), -20)
-                                      : std::ldexp(float((11 * i + 13 * n) % 1009), -30);
+      std::vector<float> expected(whole_slice(tensor->shape).count());
+      for (std::int64_t i = 0; i < std::ssize(expected); ++i) {
+        expected[i] = kind == "exp_avg" ? std::ldexp(float((7 * i + 13 * n) % 1001 - 500), -20)
+                                        : std::ldexp(float((11 * i + 13 * n) % 1009), -30);
       }
-      CHECK(same_bits(floats(source, tensor->name, whole_slice(tensor->shape)), wanted));
+      CHECK(same_bits(elements_of(source, tensor->name, whole_slice(tensor->shape)), expected));
     }
     ++parameters;
   }
@@ -144,8 +144,8 @@ TEST_CASE("megatron: padding rows are kept unless the vocabulary size is known")
   source.trim_vocabulary(512, console);
   CHECK(source.config() == open_case(kModel).config());
   const Slice whole = whole_slice({512, 64});
-  CHECK(same_bits(floats(source, "param.embedding.tokens.weight", whole),
-                  floats(open_case(kModel), "param.embedding.tokens.weight", whole)));
+  CHECK(same_bits(elements_of(source, "param.embedding.tokens.weight", whole),
+                  elements_of(open_case(kModel), "param.embedding.tokens.weight", whole)));
   CHECK(contains(error_of([] { open_case(kCases + "v1_tp1", 513); }, Exit::usage), "exceeds the 512 rows"));
 }
 
@@ -195,7 +195,7 @@ TEST_CASE("megatron: an incomplete folder is refused") {
   flip_bit(path + "/iter_0000030/mp_rank_00/model_optim_rng.pt", 200000);
   CHECK(contains(error_of([&] { open_case(path).verify(); }, Exit::bad_data), "is damaged"));
 
-  path = copy_case(scratch, "v0_tp2");  // both ranks have the same shard: half of the weights are missing
+  path = copy_case(scratch, "v0_tp2");  // rank 2 instead of rank 1
   fs::remove_all(path + "/iter_0000030/mp_rank_01");
   fs::copy(path + "/iter_0000030/mp_rank_00", path + "/iter_0000030/mp_rank_02");
   CHECK(contains(error_of([&] { open_case(path); }, Exit::bad_data), "rank 1 on pipeline stage 0 is missing"));
@@ -235,7 +235,7 @@ TEST_CASE("megatron: damage to a pickle is an error or a readable model") {
     try {
       const ModelSource source = open_case(path);
       source.verify();
-      for (const SavedTensor& tensor : source.tensors()) floats(source, tensor.name, whole_slice(tensor.shape));
+      for (const SavedTensor& tensor : source.tensors()) elements_of(source, tensor.name, whole_slice(tensor.shape));
       ++opened;
     } catch (const Error& error) {
       CHECK((error.code() == Exit::bad_data || error.code() == Exit::usage));

@@ -40,7 +40,8 @@ ElementToLoad saved_by(const Precision& writer, int seed) {
   };
 }
 
-Manifest save_one(const ScratchFolder& scratch, const TestLayout& layout, const Precision& precision) {
+/// Saves iteration 7 from all ranks without errors; returns its manifest.
+Manifest save_and_check(const ScratchFolder& scratch, const TestLayout& layout, const Precision& precision) {
   for (const std::string& error : save_from(layout, scratch / "s", 7, {}, layouts_config(), precision))
     CHECK(error == "");
   return read_sound_manifest(scratch / "s/iter_0000007");
@@ -64,7 +65,7 @@ TEST_CASE("precision: tensors are saved in the run's dtypes, main weights instea
       CAPTURE(writer.name);
       CAPTURE(layout->name);
       ScratchFolder scratch;
-      Manifest manifest = save_one(scratch, *layout, writer.precision);
+      Manifest manifest = save_and_check(scratch, *layout, writer.precision);
       CHECK(manifest.tensors.size() == 3 * canonical_tensors(layouts_config()).size());
       std::int64_t bytes = 0;
       for (const ManifestTensor& entry : manifest.tensors) {
@@ -84,7 +85,7 @@ TEST_CASE("precision: a checkpoint loads into any precision and layout as its ex
   for (const PrecisionPreset& writer : precisions()) {
     for (const TestLayout* from : {&kOneRank, &kSharded}) {
       ScratchFolder scratch;
-      save_one(scratch, *from, writer.precision);
+      save_and_check(scratch, *from, writer.precision);
       for (const PrecisionPreset& reader : precisions()) {
         for (const TestLayout* into : {&kOneRank, &kTestLayouts[4], &kSharded}) {
           CAPTURE(writer.name);
@@ -107,7 +108,7 @@ TEST_CASE("precision: a checkpoint loads into any precision and layout as its ex
 
 TEST_CASE("precision: a run that starts from weights rounds them to its load dtype first") {
   ScratchFolder scratch;
-  save_one(scratch, kSharded, kPrecisionFp32);
+  save_and_check(scratch, kSharded, kPrecisionFp32);
   fs::create_directories(scratch / "hf");
   write_hf_folder(open_quietly(scratch / "s"), scratch / "hf", {});
   for (const char* folder : {"s", "hf"}) {
@@ -153,22 +154,22 @@ TEST_CASE("precision: NaN and infinity are not saved in any dtype, and weights t
   }
   ScratchFolder scratch;
   RankGrid grid = kOneRank.grid();
-  RankModel model(kOneRank, grid, 0), half(kOneRank, grid, 0, layouts_config(), find_precision("fp16")),
-      brain(kOneRank, grid, 0, layouts_config(), find_precision("bf16"));
+  RankModel model(kOneRank, grid, 0), fp16_model(kOneRank, grid, 0, layouts_config(), find_precision("fp16")),
+      bf16_model(kOneRank, grid, 0, layouts_config(), find_precision("bf16"));
   fill_true(model.store, 1);
   const int param = model.store.find("final_norm.weight");
   set_element(model.store.value(param), 5, 65520);  // the smallest number that f16 rounds to infinity
   save_alone(SaveDirectory(scratch / "s"), layouts_config(), model.store, state_at(1));
-  CHECK(contains(error_of([&] { open_quietly(scratch / "s").load_values(half.store); }, Exit::bad_data),
+  CHECK(contains(error_of([&] { open_quietly(scratch / "s").load_values(fp16_model.store); }, Exit::bad_data),
                  "tensor 'param.final_norm.weight': float16 cannot hold 1 of its elements"));
-  open_quietly(scratch / "s").load_values(brain.store);
-  CHECK(element_of(brain.store.value(param), 5) == 65536);
-  CHECK(element_of(brain.store.held(param, brain.store.main_row()), 5) == 65520);
+  open_quietly(scratch / "s").load_values(bf16_model.store);
+  CHECK(element_of(bf16_model.store.value(param), 5) == 65536);
+  CHECK(element_of(bf16_model.store.held(param, bf16_model.store.main_row()), 5) == 65520);
 }
 
 TEST_CASE("precision: a changed dtype in a shard's header or in the manifest is refused") {
   ScratchFolder scratch;
-  save_one(scratch, kOneRank, find_precision("fsdp-low"));
+  save_and_check(scratch, kOneRank, find_precision("fsdp-low"));
   const std::string folder = scratch / "s/iter_0000007";
   const std::string shard = folder + "/shard_00000.safetensors", content = read_file(shard);
   TestStore store(layouts_config());
@@ -208,7 +209,7 @@ TEST_CASE("precision: a changed dtype in a shard's header or in the manifest is 
 TEST_CASE("precision: a checkpoint converts to every format and dtype: main weights are rounded, moments kept") {
   for (const PrecisionPreset& writer : precisions()) {
     ScratchFolder scratch;
-    save_one(scratch, kSharded, writer.precision);
+    save_and_check(scratch, kSharded, writer.precision);
     for (const char* format : {"mtl", "hf", "megatron"}) {
       for (const char* dtype : {"", "float32", "float16", "bfloat16"}) {
         CAPTURE(writer.name);

@@ -1,4 +1,4 @@
-// A fault of one rank, or of its file: all ranks learn of it, no save is half committed, nothing is lost.
+// A fault of one rank, or of its file: all ranks report it, no save is half committed, nothing is lost.
 #include <doctest/doctest.h>
 
 #include <cstdlib>
@@ -41,7 +41,7 @@ TEST_CASE("faulty save of ranks" * doctest::skip()) {
   std::_Exit(errors[0].empty() ? 0 : 74);
 }
 
-TEST_CASE("rank faults: if one rank's write fails, all ranks learn which, and the previous checkpoint loads") {
+TEST_CASE("rank faults: if one rank's write fails, all ranks name it, and the previous checkpoint loads") {
   int by_rank[4] = {}, failed = 0;
   for (const char* kind : {"eio", "enospc", "short", "eintr", "kill"}) {
     for (int at = 3; at < 240; at += 13) {
@@ -51,9 +51,9 @@ TEST_CASE("rank faults: if one rank's write fails, all ranks learn which, and th
       std::string directory = scratch / "s";
       save_from(kTensor, directory, 1);
       int code = run_under_fault("faulty save of ranks", directory, cat(kind, ":", at));
-      bool stands = file_exists(directory + "/iter_0000002");
-      CHECK(wrong_after_load(kSharded, directory, stands ? 2 : 1) == 0);
-      if (code == 0) CHECK(stands);
+      bool is_committed = file_exists(directory + "/iter_0000002");
+      CHECK(wrong_after_load(kSharded, directory, is_committed ? 2 : 1) == 0);
+      if (code == 0) CHECK(is_committed);
       if (kind == std::string("kill") || code == 0) continue;
       CHECK(code == 74);
       ++failed;
@@ -62,7 +62,7 @@ TEST_CASE("rank faults: if one rank's write fails, all ranks learn which, and th
         if (!starts_with(error, cat("on rank ", rank, ": "))) continue;
         ++by_rank[rank];
         CHECK(contains(error, cat("shard_0000", rank, ".safetensors: cannot ")));
-        CHECK_FALSE(stands);
+        CHECK_FALSE(is_committed);
         for (const auto& entry : fs::directory_iterator(directory))
           CHECK_FALSE(contains(entry.path().string(), ".tmp."));
       }
@@ -72,7 +72,7 @@ TEST_CASE("rank faults: if one rank's write fails, all ranks learn which, and th
   CHECK(by_rank[0] + by_rank[1] + by_rank[2] + by_rank[3] > 10);
 }
 
-TEST_CASE("rank faults: the ranks that need a damaged block name it, and no other rank stops") {
+TEST_CASE("rank faults: the ranks that need a damaged block name it, and the other ranks load") {
   ScratchFolder scratch;
   SaveOptions options;
   options.block_bytes = 64;
@@ -119,14 +119,14 @@ TEST_CASE("rank faults: a shard missing, extra, or of another checkpoint is name
   save_from(kTensor, scratch / "s", 2);
   std::string folder = scratch / "s/iter_0000002", shard = folder + "/shard_00001.safetensors";
   std::string content = read_file(shard);
-  auto every_rank_says = [&](const std::string& what) {
-    for (const std::string& error : load_errors(kTensor, folder)) CHECK(contains(error, what));
+  auto expect_on_every_rank = [&](const std::string& message) {
+    for (const std::string& error : load_errors(kTensor, folder)) CHECK(contains(error, message));
   };
   fs::remove(shard);
-  every_rank_says(shard + " is missing; it holds ");
+  expect_on_every_rank(shard + " is missing; it holds ");
   write_text(shard, content);
   write_text(folder + "/shard_00002.safetensors", content);
-  every_rank_says(folder + "/shard_00002.safetensors is not in the manifest");
+  expect_on_every_rank(folder + "/shard_00002.safetensors is not in the manifest");
   fs::remove(folder + "/shard_00002.safetensors");
   fs::copy_file(scratch / "s/iter_0000001/shard_00001.safetensors", shard, fs::copy_options::overwrite_existing);
   std::vector<std::string> errors = load_errors(kTensor, folder);
@@ -136,6 +136,6 @@ TEST_CASE("rank faults: a shard missing, extra, or of another checkpoint is name
   fs::rename(folder + "/shard_00000.safetensors", folder + "/x");
   fs::rename(shard, folder + "/shard_00000.safetensors");
   fs::rename(folder + "/x", shard);
-  every_rank_says("shard_0000");
+  expect_on_every_rank("shard_0000");
   CHECK(wrong_after_load(kTensor, scratch / "s", 1) == 0);  // its size reveals the damage: the previous one loads
 }

@@ -1,5 +1,5 @@
-// One tiny model in many layouts: every element has a number determined by its tensor and its index in the whole, so
-// that any rank can check the elements that it holds.
+// One tiny model in many layouts. The value of an element depends only on a seed, its tensor and its index in the whole
+// tensor, so that any rank can check the elements that it holds.
 #pragma once
 
 #include <atomic>
@@ -15,23 +15,29 @@ namespace mtl::test {
 
 struct TestLayout {
   const char* name;
-  int tensor, pipeline, data;
-  bool shard_optimizer;
-  std::int64_t vocab_multiple;
+  int tensor = 1, pipeline = 1, data = 1;
+  bool shard_optimizer = false;
+  std::int64_t vocab_multiple = 1;
 
   RankGrid grid() const { return RankGrid({.tensor = tensor, .data = data, .pipeline = pipeline}); }
 };
 
-// The table has 11 rows. Padded to 12 and divided in two, the last part has one padding row; padded to 16, five;
-// padded to 256, only padding.
-inline const std::vector<TestLayout> kTestLayouts = {{"one rank", 1, 1, 1, false, 1},
-                                                     {"tp 2", 2, 1, 1, false, 8},
-                                                     {"pp 2", 1, 2, 1, false, 16},
-                                                     {"dp 2", 1, 1, 2, false, 1},
-                                                     {"dp 2, sharded", 1, 1, 2, true, 1},
-                                                     {"tp 2, pp 2", 2, 2, 1, false, 6},
-                                                     {"tp 2, dp 2, sharded", 2, 1, 2, true, 128},
-                                                     {"tp 2, pp 2, dp 2, sharded", 2, 2, 2, true, 8}};
+// The token embedding has 11 rows. Padded to 12 and divided in two, the last part has one padding row; padded to 16,
+// five; padded to 256, only padding.
+inline const std::vector<TestLayout> kTestLayouts = {
+    {.name = "one rank"},
+    {.name = "tp 2", .tensor = 2, .vocab_multiple = 8},
+    {.name = "pp 2", .pipeline = 2, .vocab_multiple = 16},
+    {.name = "dp 2", .data = 2},
+    {.name = "dp 2, sharded", .data = 2, .shard_optimizer = true},
+    {.name = "tp 2, pp 2", .tensor = 2, .pipeline = 2, .vocab_multiple = 6},
+    {.name = "tp 2, dp 2, sharded", .tensor = 2, .data = 2, .shard_optimizer = true, .vocab_multiple = 128},
+    {.name = "tp 2, pp 2, dp 2, sharded",
+     .tensor = 2,
+     .pipeline = 2,
+     .data = 2,
+     .shard_optimizer = true,
+     .vocab_multiple = 8}};
 
 inline GptConfig layouts_config() { return tiny_config(3); }
 
@@ -68,7 +74,7 @@ class RankModel {
   ParamStore store;
 };
 
-/// Exact in fp32 and within the range of f16, in which it is rounded, as in bf16.
+/// Element `at` of a tensor: exact in fp32, within the range of f16; f16 and bf16 round it.
 inline float true_element(const std::string& name, std::int64_t at, int seed) {
   return static_cast<float>((hash_bytes(name.data(), name.size()) + static_cast<std::uint64_t>(seed)) % 1024 * 4096 +
                             static_cast<std::uint64_t>(at)) /
@@ -161,8 +167,8 @@ inline std::vector<std::string> save_from(const TestLayout& layout, const std::s
   return errors;
 }
 
-/// Loads values and moments on all ranks of a layout; returns the error of each, or "". Calls `check(rank, model,
-/// source)` on ranks that succeed. An `initial` load is that of a run that starts from the weights.
+/// Loads values and moments on all ranks of a layout; returns the error of each, or "". Calls `check(rank, store,
+/// source)` on ranks that succeed. `initial`: loads the values only, as a run that starts from them.
 template <class Check>
 std::vector<std::string> load_into(const TestLayout& layout, const std::string& folder, const Check& check,
                                    const GptConfig& config = layouts_config(),

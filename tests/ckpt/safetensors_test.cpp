@@ -1,4 +1,4 @@
-// safetensors: every golden case, values, and damaged files, which cause errors at most.
+// safetensors: every golden case, element values, and damaged files.
 #include "ckpt/safetensors.h"
 
 #include <doctest/doctest.h>
@@ -21,7 +21,7 @@ double number_of(const Json& value) {
   return text == "nan" ? NAN : text == "inf" ? HUGE_VAL : -HUGE_VAL;
 }
 
-/// The first values of a tensor, if its type is convertible.
+/// All elements of a tensor in fp32. Requires a convertible dtype.
 std::vector<float> floats_of(const SafetensorsFile& file, const StoredTensor& tensor) {
   std::span<const std::byte> data = file.data(tensor);
   std::vector<float> out(data.size() * 8 / static_cast<std::size_t>(bits_of(tensor.dtype)));
@@ -43,10 +43,10 @@ void check_valid(const Json& entry) {
     }
     if (!is_model_dtype(tensor->dtype)) continue;
     std::vector<float> values = floats_of(file, *tensor);
-    const Json::Array& wanted = expected.at("values").as_array();
-    CHECK(wanted.size() == std::min<std::size_t>(16, values.size()));
-    for (std::size_t i = 0; i < wanted.size(); ++i) {
-      double value = number_of(wanted[i]);
+    const Json::Array& expected_values = expected.at("values").as_array();
+    CHECK(expected_values.size() == std::min<std::size_t>(16, values.size()));
+    for (std::size_t i = 0; i < expected_values.size(); ++i) {
+      double value = number_of(expected_values[i]);
       if (std::isnan(value)) {
         CHECK(std::isnan(values[i]));
       } else {
@@ -87,30 +87,31 @@ TEST_CASE("safetensors: the golden cases are accepted or refused as marked") {
   CHECK(cases == 62);
 }
 
-TEST_CASE("safetensors: further cases are refused") {
+TEST_CASE(
+    "safetensors: duplicate keys, values outside JSON and overflowing offsets are refused; sub-byte types are read") {
   const std::string plain = R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})";
   ScratchFolder scratch;
-  auto verdict = [&](const std::string& content) {
+  auto error_for = [&](const std::string& content) {
     write_text(scratch / "f", content);
     return error_of([&] { SafetensorsFile file(scratch / "f"); });
   };
-  CHECK(verdict(file_of(plain, 1)) == "");
-  CHECK(verdict(file_of(R"({"a":{"dtype":"U8","dtype":"U8","shape":[1],"data_offsets":[0,1]}})", 1)) != "");
-  CHECK(verdict(file_of(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"x":NaN}})", 1)) != "");
-  CHECK(verdict(file_of(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"x":[-Infinity]}})", 1)) != "");
-  CHECK(verdict(file_of(R"({"a":{"dtype":"U8","shape":[-0],"data_offsets":[0,0]}})", 0)) != "");
-  CHECK(verdict(file_of(R"({"\ud800":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})", 1)) != "");
-  CHECK(verdict(file_of(R"({"__metadata__":{"a":"b","a":"b"}})", 0)) != "");
-  CHECK(verdict(file_of(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,18446744073709551615]}})", 1)) != "");
-  CHECK(verdict(file_of(R"({"a":{"dtype":"F4","shape":[4],"data_offsets":[0,2]}})", 2)) == "");
-  CHECK(verdict(file_of(R"({"a":{"dtype":"F6_E2M3","shape":[4],"data_offsets":[0,3]}})", 3)) == "");
+  CHECK(error_for(file_of(plain, 1)) == "");
+  CHECK(error_for(file_of(R"({"a":{"dtype":"U8","dtype":"U8","shape":[1],"data_offsets":[0,1]}})", 1)) != "");
+  CHECK(error_for(file_of(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"x":NaN}})", 1)) != "");
+  CHECK(error_for(file_of(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"x":[-Infinity]}})", 1)) != "");
+  CHECK(error_for(file_of(R"({"a":{"dtype":"U8","shape":[-0],"data_offsets":[0,0]}})", 0)) != "");
+  CHECK(error_for(file_of(R"({"\ud800":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})", 1)) != "");
+  CHECK(error_for(file_of(R"({"__metadata__":{"a":"b","a":"b"}})", 0)) != "");
+  CHECK(error_for(file_of(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,18446744073709551615]}})", 1)) != "");
+  CHECK(error_for(file_of(R"({"a":{"dtype":"F4","shape":[4],"data_offsets":[0,2]}})", 2)) == "");
+  CHECK(error_for(file_of(R"({"a":{"dtype":"F6_E2M3","shape":[4],"data_offsets":[0,3]}})", 3)) == "");
 }
 
 TEST_CASE("safetensors: tensors read back as written, aligned and in order") {
   ScratchFolder scratch;
-  std::vector<StoredTensor> plan = {{"z", StoredDType::f32, {2, 3}, 0, 0},
-                                    {"\"ü\n", StoredDType::i64, {}, 0, 0},
-                                    {"e", StoredDType::u8, {0, 7}, 0, 0}};
+  std::vector<StoredTensor> plan = {{.name = "z", .dtype = StoredDType::f32, .shape = {2, 3}},
+                                    {.name = "\"ü\n", .dtype = StoredDType::i64, .shape = {}},
+                                    {.name = "e", .dtype = StoredDType::u8, .shape = {0, 7}}};
   std::string data(32, 'x');
   OutputFile out(scratch / "f");
   SafetensorsWriter writer(out, plan, {{"format", "pt"}, {"k", "\\"}});

@@ -16,25 +16,25 @@ using namespace mtl::test;
 namespace {
 
 /// Counts checkpoints that appear, trackers that name one, and removals of complete checkpoints under temporary names;
-/// and those that precede the syncs that they require.
+/// and of each those that happened before the syncs that they require.
 struct SyncOrder {
   std::set<std::string> synced;  // files, and folders whose names have not changed since
-  int appeared = 0, unsynced = 0;
+  int appeared = 0, appeared_early = 0;
   int named = 0, named_early = 0;
   int removed = 0, removed_early = 0;
 
-  void renames(const fs::path& from, const fs::path& to) {
+  void on_rename(const fs::path& from, const fs::path& to) {
     if (fs::is_directory(from)) {
       ++appeared;
-      unsynced += synced.count(from.string()) == 0;
-      for (const auto& file : fs::directory_iterator(from)) unsynced += synced.count(file.path().string()) == 0;
+      appeared_early += synced.count(from.string()) == 0;
+      for (const auto& file : fs::directory_iterator(from)) appeared_early += synced.count(file.path().string()) == 0;
     } else if (to.filename() == "latest_checkpointed_iteration.txt") {
       ++named;
       named_early += synced.count(to.parent_path().string()) == 0;
     }
     for (const fs::path& path : {from, to}) synced.erase(path.parent_path().string());
   }
-  void removes(const fs::path& path) {
+  void on_remove(const fs::path& path) {
     const std::string checkpoint = path.parent_path().filename().string();
     // remove_old's iter_N.tmp.old.PID do not count, since newer copies exist.
     if (path.filename() != "manifest.json" || checkpoint.find(".tmp.") == std::string::npos) return;
@@ -47,8 +47,8 @@ struct SyncOrder {
 SyncOrder* observed = nullptr;
 
 std::string path_of(int descriptor) {
-  std::error_code none;
-  return fs::read_symlink(cat("/proc/self/fd/", descriptor), none).string();
+  std::error_code ignored;
+  return fs::read_symlink(cat("/proc/self/fd/", descriptor), ignored).string();
 }
 
 }  // namespace
@@ -60,18 +60,18 @@ extern "C" int fsync(int descriptor) {
 }
 
 extern "C" int rename(const char* from, const char* to) noexcept {
-  if (observed != nullptr) observed->renames(from, to);
+  if (observed != nullptr) observed->on_rename(from, to);
   return static_cast<int>(::syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0));
 }
 
 extern "C" int renameat2(int from_folder, const char* from, int to_folder, const char* to,
                          unsigned int flags) noexcept {
-  if (observed != nullptr) observed->renames(from, to);
+  if (observed != nullptr) observed->on_rename(from, to);
   return static_cast<int>(::syscall(SYS_renameat2, from_folder, from, to_folder, to, flags));
 }
 
 extern "C" int unlinkat(int folder, const char* name, int flags) noexcept {
-  if (observed != nullptr) observed->removes(fs::path(path_of(folder)) / name);
+  if (observed != nullptr) observed->on_remove(fs::path(path_of(folder)) / name);
   return static_cast<int>(::syscall(SYS_unlinkat, folder, name, flags));
 }
 
@@ -93,7 +93,7 @@ TEST_CASE("checkpoint: names are synced after their content, and removals follow
   save(4);
   observed = nullptr;
   CHECK(order.appeared == 2);
-  CHECK(order.unsynced == 0);
+  CHECK(order.appeared_early == 0);
   CHECK(order.named == 2);
   CHECK(order.named_early == 0);
   CHECK(order.removed == 2);  // the copy above, and the replaced checkpoint

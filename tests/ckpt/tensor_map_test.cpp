@@ -18,7 +18,7 @@ Slice box_of(std::vector<std::int64_t> offset, std::vector<std::int64_t> size) {
   return box;
 }
 
-std::int64_t flat(const std::vector<std::int64_t>& index, const std::vector<std::int64_t>& shape) {
+std::int64_t flat_index(const std::vector<std::int64_t>& index, const std::vector<std::int64_t>& shape) {
   std::int64_t at = 0;
   for (std::size_t axis = 0; axis < shape.size(); ++axis) at = at * shape[axis] + index[axis];
   return at;
@@ -45,7 +45,7 @@ std::vector<std::vector<T>> make_files(const std::vector<TensorPiece>& pieces, c
       std::int64_t at = piece.file_offset;
       for (std::size_t axis = 0; axis < shape.size(); ++axis)
         at += (index[axis] - piece.box.offset[axis]) * piece.file_strides[axis];
-      out[piece.file].at(at) = static_cast<T>(flat(index, shape));
+      out[piece.file].at(at) = static_cast<T>(flat_index(index, shape));
     }
   }
   return out;
@@ -68,24 +68,50 @@ struct Case {
 
 std::vector<Case> cases() {
   const std::vector<std::int64_t> qkv = {3, 4, 5, 37}, matrix = {40, 70}, vector = {11};  // (G, R + 2, D, C)
-  return {
-      {"one vector", vector, {dense_piece(0, whole_slice(vector))}, 1, 11},
-      {"a matrix with padding rows", matrix, {dense_piece(0, whole_slice(matrix))}, 1, 50 * 70},
-      {"transposed", matrix, {dense_piece(0, whole_slice(matrix), {1, 0})}, 1, 40 * 70},
-      {"[queries | keys | values] transposed", qkv, {dense_piece(0, whole_slice(qkv), {3, 1, 0, 2})}, 1, 2220},
-      {"per group [head_dim, roles]", qkv, {dense_piece(0, whole_slice(qkv), {0, 2, 1, 3})}, 1, 2220},
-      {"queries, keys and values apart",
-       qkv,
-       {dense_piece(0, box_of({0, 0, 0, 0}, {3, 2, 5, 37})), dense_piece(1, box_of({0, 2, 0, 0}, {3, 1, 5, 37})),
-        dense_piece(2, box_of({0, 3, 0, 0}, {3, 1, 5, 37}))},
-       3,
-       1110},
-      {"two ranks' shards, transposed, in one file",
-       matrix,
-       {dense_piece(0, box_of({0, 0}, {16, 70}), {1, 0}), dense_piece(0, box_of({16, 0}, {24, 70}), {1, 0}, 16 * 70)},
-       1,
-       40 * 70},
-      {"every other element", vector, {{box_of({0}, {6}), 0, 0, {2}}, {box_of({6}, {5}), 0, 1, {2}}}, 1, 11}};
+  return {{.name = "one vector",
+           .shape = vector,
+           .pieces = {dense_piece(0, whole_slice(vector))},
+           .files = 1,
+           .elements = 11},
+          {.name = "a matrix with padding rows",
+           .shape = matrix,
+           .pieces = {dense_piece(0, whole_slice(matrix))},
+           .files = 1,
+           .elements = 50 * 70},
+          {.name = "transposed",
+           .shape = matrix,
+           .pieces = {dense_piece(0, whole_slice(matrix), {1, 0})},
+           .files = 1,
+           .elements = 40 * 70},
+          {.name = "[queries | keys | values] transposed",
+           .shape = qkv,
+           .pieces = {dense_piece(0, whole_slice(qkv), {3, 1, 0, 2})},
+           .files = 1,
+           .elements = 2220},
+          {.name = "per group [head_dim, roles]",
+           .shape = qkv,
+           .pieces = {dense_piece(0, whole_slice(qkv), {0, 2, 1, 3})},
+           .files = 1,
+           .elements = 2220},
+          {.name = "queries, keys and values apart",
+           .shape = qkv,
+           .pieces = {dense_piece(0, box_of({0, 0, 0, 0}, {3, 2, 5, 37})),
+                      dense_piece(1, box_of({0, 2, 0, 0}, {3, 1, 5, 37})),
+                      dense_piece(2, box_of({0, 3, 0, 0}, {3, 1, 5, 37}))},
+           .files = 3,
+           .elements = 1110},
+          {.name = "two ranks' shards, transposed, in one file",
+           .shape = matrix,
+           .pieces = {dense_piece(0, box_of({0, 0}, {16, 70}), {1, 0}),
+                      dense_piece(0, box_of({16, 0}, {24, 70}), {1, 0}, 16 * 70)},
+           .files = 1,
+           .elements = 40 * 70},
+          {.name = "every other element",
+           .shape = vector,
+           .pieces = {{.box = box_of({0}, {6}), .file = 0, .file_offset = 0, .file_strides = {2}},
+                      {.box = box_of({6}, {5}), .file = 0, .file_offset = 1, .file_strides = {2}}},
+           .files = 1,
+           .elements = 11}};
 }
 
 template <class T>
@@ -109,7 +135,7 @@ void check_slices(const Case& test, std::mt19937& random) {
     gather_slice(test.pieces, slice, sizeof(T), contents, std::as_writable_bytes(std::span(got).first(slice.count())));
     std::int64_t wrong = 0;
     for (std::int64_t i = 0; i < slice.count(); ++i)
-      wrong += got[i] != static_cast<T>(flat(index_in(slice, slice.begin + i), test.shape));
+      wrong += got[i] != static_cast<T>(flat_index(index_in(slice, slice.begin + i), test.shape));
     CHECK(wrong == 0);
     CHECK(got.back() == static_cast<T>(-2));
   }
@@ -134,7 +160,7 @@ TEST_CASE("tensor map: every slice has the elements of its pieces, and pieces ar
   }
 }
 
-TEST_CASE("tensor map: the order of a piece is kept") {
+TEST_CASE("tensor map: is_same_order is true only for elements in canonical order from the start of the file") {
   const std::vector<std::int64_t> shape = {4, 6};
   CHECK(is_same_order(dense_piece(0, whole_slice(shape))));
   CHECK_FALSE(is_same_order(dense_piece(0, whole_slice(shape), {1, 0})));
@@ -144,7 +170,7 @@ TEST_CASE("tensor map: the order of a piece is kept") {
 
 TEST_CASE("tensor map: missing elements and truncated files are errors") {
   const std::vector<std::int64_t> shape = {4, 6};
-  const std::vector<float> file(24), out(24);
+  const std::vector<float> file(24);
   std::vector<float> got(24);
   auto gather = [&](std::span<const TensorPiece> pieces, std::size_t elements) {
     const std::span<const std::byte> contents = std::as_bytes(std::span(file).first(elements));

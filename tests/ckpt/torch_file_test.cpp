@@ -1,4 +1,4 @@
-// Files of torch.save: every golden case is read or refused, and damage causes errors at most.
+// Files of torch.save: every golden case is read or refused, and damage is an error or readable values.
 #include "ckpt/torch_file.h"
 
 #include <doctest/doctest.h>
@@ -83,25 +83,25 @@ TEST_CASE("torch files: the golden hostile files are refused with a reason, the 
       ++accepted;
       const TorchFile file(path);
       const PickleValue model = *file.root().find("model");
-      for (const auto& [name, wanted] : entry.at("tensors").as_object()) {
+      for (const auto& [name, expected] : entry.at("tensors").as_object()) {
         CAPTURE(name);
         REQUIRE(model.find(name));
         const TorchTensor* tensor = file.tensor(*model.find(name));
         REQUIRE(tensor != nullptr);
-        CHECK(torch_dtype_name(tensor->dtype) == wanted.at("dtype").as_string());
+        CHECK(torch_dtype_name(tensor->dtype) == expected.at("dtype").as_string());
         std::vector<std::int64_t> shape;
-        for (const Json& size : wanted.at("shape").as_array()) shape.push_back(size.as_int());
+        for (const Json& size : expected.at("shape").as_array()) shape.push_back(size.as_int());
         CHECK(tensor->shape == shape);
-        const Json::Array& values = wanted.at("values").as_array();
+        const Json::Array& values = expected.at("values").as_array();
         REQUIRE(tensor->count() == std::ssize(values));
         const std::size_t element = bits_of(tensor->dtype) / 8;
         std::vector<std::byte> elements(values.size() * element);
         read_elements(*tensor, 0, elements);
         for (std::size_t i = 0; i < values.size(); ++i) {
           CHECK(element_at(tensor->dtype, &elements[i * element]) == values[i].as_number());
-          std::vector<std::byte> one(element);  // also from the middle
-          read_elements(*tensor, static_cast<std::int64_t>(i), one);
-          CHECK(std::equal(one.begin(), one.end(), &elements[i * element]));
+          std::vector<std::byte> single(element);  // also from the middle
+          read_elements(*tensor, static_cast<std::int64_t>(i), single);
+          CHECK(std::equal(single.begin(), single.end(), &elements[i * element]));
         }
       }
     }
