@@ -30,40 +30,41 @@ void check_order(const BlendOrder& order, const Json& want) {
   golden::check_array<std::int64_t>(samples, want.at("dataset_sample_index"));
 }
 
-void check_targets(const Json& one) {
-  const std::vector<double> weights = normalize_weights(doubles(one.at("weights")));
-  const auto sizes = golden::numbers<std::int64_t>(one.at("sizes"));
+void check_targets(const Json& entry) {
+  const std::vector<double> weights = normalize_weights(doubles(entry.at("weights")));
+  const auto sizes = golden::numbers<std::int64_t>(entry.at("sizes"));
   for (std::size_t s = 0; s < sizes.size(); ++s) {
-    std::int64_t all = 0;
+    std::int64_t total = 0;
     for (std::size_t d = 0; d < weights.size(); ++d) {
       const std::int64_t target = blend_target(sizes[s], weights[d]);
-      CHECK(target == one.at("target").as_array()[d].as_array()[s].as_int());
-      CHECK(blend_surplus(target) == one.at("build").as_array()[d].as_array()[s].as_int());
-      all += target;
+      CHECK(target == entry.at("target").as_array()[d].as_array()[s].as_int());
+      CHECK(blend_surplus(target) == entry.at("build").as_array()[d].as_array()[s].as_int());
+      total += target;
     }
-    CHECK(all == one.at("blend_size").as_array()[s].as_int());
+    CHECK(total == entry.at("blend_size").as_array()[s].as_int());
   }
 }
 
+/// True if only some prefixes have a weight.
 bool is_mixed(const std::vector<std::string>& words) {
   std::size_t numbers = 0;
   for (std::size_t i = 0; i + 1 < words.size(); i += 2) numbers += parse_float(words[i]).has_value();
   return words.size() % 2 == 0 && numbers > 0 && numbers < words.size() / 2;
 }
 
-void check_data_path(const Json& one) {
+void check_data_path(const Json& entry) {
   std::vector<std::string> words;
-  for (const Json& word : one.at("items").as_array()) words.push_back(word.as_string());
-  if (one.find("error") != nullptr || one.bool_or("refused_later", false) || is_mixed(words)) {
+  for (const Json& word : entry.at("items").as_array()) words.push_back(word.as_string());
+  if (entry.find("error") != nullptr || entry.bool_or("refused_later", false) || is_mixed(words)) {
     CHECK_THROWS_AS(parse_data_path(words), Error);
     return;
   }
   const DataBlend blend = parse_data_path(words);
   std::vector<std::string> prefixes;
-  for (const Json& prefix : one.at("prefixes").as_array()) prefixes.push_back(prefix.as_string());
+  for (const Json& prefix : entry.at("prefixes").as_array()) prefixes.push_back(prefix.as_string());
   CHECK(blend.prefixes == prefixes);
-  REQUIRE(blend.weights.has_value() == !one.at("weights").is_null());
-  if (blend.weights) CHECK(*blend.weights == doubles(one.at("weights")));
+  REQUIRE(blend.weights.has_value() == !entry.at("weights").is_null());
+  if (blend.weights) CHECK(*blend.weights == doubles(entry.at("weights")));
 }
 
 /// Writes token files with documents of these lengths.
@@ -78,24 +79,24 @@ std::string write_documents(const Folder& folder, std::size_t number, const std:
   return prefix;
 }
 
-void check_end_to_end(const Json& one) {
+void check_end_to_end(const Json& entry) {
   const Folder folder;
-  SplitSource source{"--data-path", {}, {0, 1}};
-  const auto& lengths = one.at("lengths").as_array();
+  SplitSource source{.flag = "--data-path", .blend = {}, .share = {.begin = 0, .end = 1}};
+  const auto& lengths = entry.at("lengths").as_array();
   for (std::size_t d = 0; d < lengths.size(); ++d)
     source.blend.prefixes.push_back(write_documents(folder, d, golden::numbers<std::int32_t>(lengths[d])));
-  if (!one.at("weights").is_null()) source.blend.weights = doubles(one.at("weights"));
-  const auto shares = parse_split(one.at("split").as_string());
+  if (!entry.at("weights").is_null()) source.blend.weights = doubles(entry.at("weights"));
+  const auto shares = parse_split(entry.at("split").as_string());
   DataFiles files;
   for (std::size_t i = 0; i < 3; ++i) {
     CAPTURE(kSplitNames[i]);
-    const Json& want = one.at(kSplitNames[i]);
+    const Json& want = entry.at(kSplitNames[i]);
     REQUIRE(want.is_null() == !shares[i].has_value());
     if (want.is_null()) continue;
     source.share = *shares[i];
-    const Json& size = one.at("sizes").as_array()[i];
+    const Json& size = entry.at("sizes").as_array()[i];
     const auto blend = open_split(files, source, size.is_null() ? std::nullopt : std::optional(size.as_int()),
-                                  {.seq_length = one.at("seq_length").as_int(), .seed = one.at("seed").as_int()});
+                                  {.seq_length = entry.at("seq_length").as_int(), .seed = entry.at("seed").as_int()});
     CHECK(blend->size() == want.at("blend_size").as_int());
     for (std::size_t d = 0; d < lengths.size(); ++d)
       CHECK(blend->datasets()[d]->size() == want.at("available").as_array()[d].as_int());
@@ -106,42 +107,43 @@ void check_end_to_end(const Json& one) {
   }
 }
 
-void check_case(const Json& one) {
-  const std::string& kind = one.at("kind").as_string();
+void check_case(const Json& entry) {
+  const std::string& kind = entry.at("kind").as_string();
   if (kind == "normalize") {
-    const auto weights = doubles(one.at("weights"));
-    CHECK(normalize_weights(weights) == doubles(one.at("once")));
-    CHECK(normalize_weights(normalize_weights(weights)) == doubles(one.at("twice")));
+    const auto weights = doubles(entry.at("weights"));
+    CHECK(normalize_weights(weights) == doubles(entry.at("once")));
+    CHECK(normalize_weights(normalize_weights(weights)) == doubles(entry.at("twice")));
   } else if (kind == "blend") {
-    check_order(BlendOrder::weighted(normalize_weights(doubles(one.at("weights"))), one.at("size").as_int()), one);
-  } else if (one.find("error") != nullptr && kind != "data_path") {
+    check_order(BlendOrder::weighted(normalize_weights(doubles(entry.at("weights"))), entry.at("size").as_int()),
+                entry);
+  } else if (entry.find("error") != nullptr && kind != "data_path") {
     REQUIRE(kind == "exhaustive");
-    CHECK_THROWS_AS(BlendOrder::exhaustive(golden::numbers<std::int64_t>(one.at("sizes"))), Error);
+    CHECK_THROWS_AS(BlendOrder::exhaustive(golden::numbers<std::int64_t>(entry.at("sizes"))), Error);
   } else if (kind == "exhaustive") {
-    check_order(BlendOrder::exhaustive(golden::numbers<std::int64_t>(one.at("sizes"))), one);
+    check_order(BlendOrder::exhaustive(golden::numbers<std::int64_t>(entry.at("sizes"))), entry);
   } else if (kind == "targets") {
-    check_targets(one);
+    check_targets(entry);
   } else if (kind == "data_path") {
-    check_data_path(one);
+    check_data_path(entry);
   } else {
     REQUIRE(kind == "end_to_end");
-    check_end_to_end(one);
+    check_end_to_end(entry);
   }
 }
 
-/// All problems of the flags.
+/// The problems of the options, by flag.
 std::map<std::string, std::string> problems(const DataPathOptions& options) {
   std::map<std::string, std::string> out;
-  read_split_sources(options, [&](const std::string& flag, const std::string& what) { out[flag] = what; });
+  read_split_sources(options, [&](const std::string& flag, const std::string& problem) { out[flag] = problem; });
   return out;
 }
 
 }  // namespace
 
 TEST_CASE("blends equal Megatron-LM's") {
-  for (const Json& one : golden_lines("golden/blend/cases.jsonl")) {
-    CAPTURE(one.dump().substr(0, 200));
-    check_case(one);
+  for (const Json& entry : golden_lines("golden/blend/cases.jsonl")) {
+    CAPTURE(entry.dump().substr(0, 200));
+    check_case(entry);
   }
 }
 
@@ -166,11 +168,11 @@ TEST_CASE("a long blend of many data sets keeps to its weights") {
     CHECK(std::abs(static_cast<double>(counts[d]) - weights[d] * 50000) <= 1.5);
 }
 
-TEST_CASE("every way to name the splits' sources") {
+TEST_CASE("every flag that names the splits' data is read, and contradictory flags are refused by name") {
   const Folder folder;
   write_file_atomic(folder.path + "words", " 0.3 a\n0.7\tb \n");
   write_file_atomic(folder.path + "splits.json", R"({"train": ["1", "a", 2.5, "b"], "valid": "c d"})");
-  const auto none = [](const std::string& flag, const std::string& what) { FAIL(flag << " " << what); };
+  const auto none = [](const std::string& flag, const std::string& problem) { FAIL(flag << " " << problem); };
   auto sources = read_split_sources({.data_args_path = folder.path + "words", .split = "9,1"}, none);
   CHECK(sources[0]->blend == DataBlend{{"a", "b"}, std::vector<double>{0.3, 0.7}});
   CHECK(sources[1]->blend == sources[0]->blend);
@@ -194,10 +196,12 @@ TEST_CASE("every way to name the splits' sources") {
   CHECK(problems({.valid_data_path = {"0", "a"}}).contains("--valid-data-path"));
 }
 
-TEST_CASE("an empty share names its data set") {
+TEST_CASE("an empty share is refused with the name of its data set") {
   const Folder folder;
   DataFiles files;
-  const SplitSource source{"--data-path", {{write_documents(folder, 0, {50, 50})}, {}}, {0.9, 0.91}};
+  const SplitSource source{.flag = "--data-path",
+                           .blend = {.prefixes = {write_documents(folder, 0, {50, 50})}, .weights = {}},
+                           .share = {.begin = 0.9, .end = 0.91}};
   CHECK_THROWS_WITH_AS(open_split(files, source, 4, {.seq_length = 8}), doctest::Contains("set0: sequences 2 to 2"),
                        Error);
 }
@@ -205,7 +209,9 @@ TEST_CASE("an empty share names its data set") {
 TEST_CASE("a blend that would exhaust a data set is refused") {
   const Folder folder;
   DataFiles files;
-  SplitSource source{"--data-path", {{write_documents(folder, 0, {9})}, std::vector<double>{}}, {0, 1}};
+  SplitSource source{.flag = "--data-path",
+                     .blend = {.prefixes = {write_documents(folder, 0, {9})}, .weights = std::vector<double>{}},
+                     .share = {.begin = 0, .end = 1}};
   for (std::size_t d = 1; d < 100; ++d) source.blend.prefixes.push_back(write_documents(folder, d, {9}));
   source.blend.weights->assign(100, 0.001);
   source.blend.weights->front() = 0.9;  // its target is 10, but the blend has 109 entries

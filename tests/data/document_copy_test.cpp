@@ -18,6 +18,7 @@ namespace {
 
 const CopyProgress kQuiet = [](std::uint64_t) {};
 
+/// Copies a list into files of the type of `like`, and checks what the copy reports about them.
 void copy(const std::string& prefix, const IndexedDataset& like, const DocumentList& list, int threads = 2) {
   DocumentCopy out(prefix, like.type(), like.is_multimodal());
   out.write(list, threads, kQuiet);
@@ -26,31 +27,31 @@ void copy(const std::string& prefix, const IndexedDataset& like, const DocumentL
   CHECK(out.written().idx_hash == hash_file(prefix + ".idx"));
   CHECK(out.bin_bytes() == file_size(prefix + ".bin"));
   CHECK(out.written().idx_bytes == file_size(prefix + ".idx"));
-  const IndexedDataset made(prefix);
-  CHECK(made.documents() == out.documents());
-  CHECK(made.sequences() == out.sequences());
-  CHECK(made.tokens() == out.tokens());
+  const IndexedDataset copied(prefix);
+  CHECK(copied.documents() == out.documents());
+  CHECK(copied.sequences() == out.sequences());
+  CHECK(copied.tokens() == out.tokens());
 }
 
 bool same_files(const std::string& a, const std::string& b) {
   return read_file(a + ".bin") == read_file(b + ".bin") && read_file(a + ".idx") == read_file(b + ".idx");
 }
 
-/// Random documents of up to `most` tokens in up to three sequences, some of them empty.
-Documents random_documents(std::size_t count, std::uint32_t most, std::uint32_t seed) {
+/// Random documents of up to three sequences of 1 to `max_length` tokens, some without sequences.
+Documents random_documents(std::size_t count, std::uint32_t max_length, std::uint32_t seed) {
   std::mt19937 random(seed);
   Documents documents(count);
   for (auto& document : documents) {
     document.resize(random() % 4);
     for (auto& sequence : document) {
-      sequence.resize(1 + random() % most);
+      sequence.resize(1 + random() % max_length);
       for (auto& token : sequence) token = static_cast<std::int32_t>(random() % 60000);
     }
   }
   return documents;
 }
 
-void put_idx_with_modes(const std::string& prefix, const std::string& modes) {
+void append_modes(const std::string& prefix, const std::string& modes) {
   const std::string idx = read_file(prefix + ".idx") + modes;
   std::ofstream(prefix + ".idx", std::ios::binary) << idx;
 }
@@ -100,7 +101,7 @@ TEST_CASE("a sequence larger than every buffer is copied") {
 TEST_CASE("modes follow their sequences, and mixed types or modes are refused") {
   Folder folder;
   write_documents(folder.path + "modal", DataType::u16, {{{1}, {2}}, {}, {{3}}});
-  put_idx_with_modes(folder.path + "modal", "\1\2\3");
+  append_modes(folder.path + "modal", "\1\2\3");
   write_documents(folder.path + "plain", DataType::u16, {{{1}}});
   write_documents(folder.path + "wide", DataType::i32, {{{1}}});
   write_documents(folder.path + "empty", DataType::u16, {{}, {}});
@@ -108,12 +109,12 @@ TEST_CASE("modes follow their sequences, and mixed types or modes are refused") 
   for (const char* name : {"modal", "empty", "plain", "wide"}) {
     data.push_back(std::make_unique<IndexedDataset>(folder.path + name));
   }
-  copy(folder.path + "turned", *data[0],
+  copy(folder.path + "reordered", *data[0],
        list_of({{data[0].get(), 2, 3}, {data[1].get(), 0, 2}, {data[0].get(), 0, 2}}));
-  const IndexedDataset turned(folder.path + "turned");
-  REQUIRE(turned.is_multimodal());
-  CHECK(turned.documents() == 5);
-  CHECK(read_file(folder.path + "turned.idx").ends_with("\3\1\2"));
+  const IndexedDataset reordered(folder.path + "reordered");
+  REQUIRE(reordered.is_multimodal());
+  CHECK(reordered.documents() == 5);
+  CHECK(read_file(folder.path + "reordered.idx").ends_with("\3\1\2"));
 
   const auto mergeable = [&](std::initializer_list<int> picks) {
     std::vector<std::unique_ptr<IndexedDataset>> inputs;

@@ -45,19 +45,19 @@ TEST_CASE("a keyed permutation maps to every number once") {
 }
 
 TEST_CASE("images of a keyed permutation look random") {
-  // Counts blocks of consecutive numbers per bin: chi-square with 99 degrees of freedom is within [55, 155] with
+  // Counts the images of consecutive numbers by bin: chi-square with 99 degrees of freedom is within [55, 155] with
   // probability 1 - 10^-4.
   constexpr std::int64_t kSize = 1'000'000, kBins = 100, kDraws = 20'000;
   for (const std::uint64_t key : {1ull, 2ull, 3ull, 4ull}) {
     const KeyedPermutation permute(kSize, key), other(kSize, key + 1000);
     for (const std::int64_t begin : {0, 500'000}) {
       std::vector<double> bins(kBins), steps(kBins);
-      std::int64_t fixed = 0;
+      std::int64_t agreements = 0;
       for (std::int64_t i = begin; i < begin + kDraws; ++i) {
         ++bins[static_cast<std::size_t>(permute(i) * kBins / kSize)];
-        const std::int64_t step = (permute(i + 1) - permute(i) + kSize) % kSize;  // between the images of neighbours
+        const std::int64_t step = (permute(i + 1) - permute(i) + kSize) % kSize;  // between images of adjacent numbers
         ++steps[static_cast<std::size_t>(step * kBins / kSize)];
-        fixed += permute(i) == other(i);
+        agreements += permute(i) == other(i);
       }
       const auto chi_square = [](const std::vector<double>& counts) {
         double sum = 0;
@@ -69,7 +69,7 @@ TEST_CASE("images of a keyed permutation look random") {
       CHECK(chi_square(bins) < 155);
       CHECK(chi_square(steps) > 55);
       CHECK(chi_square(steps) < 155);
-      CHECK(fixed <= 4);  // another key permutes differently
+      CHECK(agreements <= 4);  // another key permutes differently
     }
   }
 }

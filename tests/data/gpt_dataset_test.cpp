@@ -22,17 +22,17 @@ std::vector<std::int32_t> lengths_of(const Json& lengths) {
   return out;
 }
 
-std::optional<std::int64_t> samples_of(const Json& one, std::size_t which) {
-  const Json& samples = one.at("samples").as_array()[which];
+std::optional<std::int64_t> samples_of(const Json& entry, std::size_t which) {
+  const Json& samples = entry.at("samples").as_array()[which];
   return samples.is_null() ? std::nullopt : std::optional(samples.as_int());
 }
 
-SampleOrderOptions order_options(const Json& one, std::size_t which, SplitRange range) {
-  return {.seq_length = one.at("seq_length").as_int(),
-          .seed = one.at("seed").as_int(),
+SampleOrderOptions order_options(const Json& entry, std::size_t which, SplitRange range) {
+  return {.seq_length = entry.at("seq_length").as_int(),
+          .seed = entry.at("seed").as_int(),
           .range = range,
-          .samples = samples_of(one, which),
-          .drop_last_partial = which != 1 || one.at("drop_last_partial_validation_sequence").as_bool(),
+          .samples = samples_of(entry, which),
+          .drop_last_partial = which != 1 || entry.at("drop_last_partial_validation_sequence").as_bool(),
           .name = "golden"};
 }
 
@@ -58,14 +58,14 @@ void check_order(const SampleOrder& order, const Json& want) {
   golden::check_array<std::uint32_t>(shuffle, want.at("shuffle_index"));
 }
 
-void check_case(const Json& one) {
-  const auto lengths = lengths_of(one.at("lengths"));
+void check_case(const Json& entry) {
+  const auto lengths = lengths_of(entry.at("lengths"));
   const auto count = static_cast<std::int64_t>(lengths.size());
-  const auto shares = parse_split(one.at("split").as_string());
+  const auto shares = parse_split(entry.at("split").as_string());
   const auto build = [&](std::size_t i) {
-    return SampleOrder({lengths.data(), count}, order_options(one, i, range_of(*shares[i], count)));
+    return SampleOrder({lengths.data(), count}, order_options(entry, i, range_of(*shares[i], count)));
   };
-  if (one.find("error") != nullptr) {
+  if (entry.find("error") != nullptr) {
     CHECK_THROWS_AS(
         [&] {
           for (std::size_t i = 0; i < 3; ++i)
@@ -76,7 +76,7 @@ void check_case(const Json& one) {
   }
   for (std::size_t i = 0; i < 3; ++i) {
     CAPTURE(kSplitNames[i]);
-    const Json& want = one.at(kSplitNames[i]);
+    const Json& want = entry.at(kSplitNames[i]);
     REQUIRE(want.is_null() == !shares[i].has_value());
     if (want.is_null()) continue;
     CHECK(range_of(*shares[i], count).begin == want.at("range").as_array()[0].as_int());
@@ -87,15 +87,15 @@ void check_case(const Json& one) {
 
 double hexadecimal(const Json& text) { return std::strtod(text.as_string().c_str(), nullptr); }
 
-void check_split(const Json& one) {
-  const auto shares = parse_split(one.at("split").as_string());
+void check_split(const Json& entry) {
+  const auto shares = parse_split(entry.at("split").as_string());
   for (std::size_t i = 0; i < 3; ++i) {
-    const Json& want = one.at("matrix").as_array()[i];
+    const Json& want = entry.at("matrix").as_array()[i];
     REQUIRE(want.is_null() == !shares[i].has_value());
     if (want.is_null()) continue;
     CHECK(shares[i]->begin == hexadecimal(want.as_array()[0]));
     CHECK(shares[i]->end == hexadecimal(want.as_array()[1]));
-    for (const Json& bound : one.at("bounds").as_array()) {
+    for (const Json& bound : entry.at("bounds").as_array()) {
       const SplitRange range = range_of(*shares[i], bound.at("n").as_int());
       const Json& expected = bound.at("ranges").as_array()[i];
       CHECK(range.begin == expected.as_array()[0].as_int());
@@ -104,24 +104,24 @@ void check_split(const Json& one) {
   }
 }
 
-GptDataset dataset_of(const Json& one) {
-  const auto data = std::make_shared<IndexedDataset>("golden/gpt_dataset/" + one.at("prefix").as_string());
-  const std::string& which = one.at("which").as_string();
+GptDataset dataset_of(const Json& entry) {
+  const auto data = std::make_shared<IndexedDataset>("golden/gpt_dataset/" + entry.at("prefix").as_string());
+  const std::string& which = entry.at("which").as_string();
   const std::size_t i = which == "train" ? 0 : which == "valid" ? 1 : 2;
-  const auto share = parse_split(one.at("split").as_string())[i];
-  return GptDataset(data, {.seq_length = one.at("seq_length").as_int(),
-                           .seed = one.at("seed").as_int(),
+  const auto share = parse_split(entry.at("split").as_string())[i];
+  return GptDataset(data, {.seq_length = entry.at("seq_length").as_int(),
+                           .seed = entry.at("seed").as_int(),
                            .range = range_of(share.value(), data->sequences()),
-                           .samples = samples_of(one, i),
-                           .drop_last_partial = i != 1 || one.at("drop_last_partial_validation_sequence").as_bool(),
-                           .eod = static_cast<std::int32_t>(one.at("eod").as_int()),
-                           .pad = static_cast<std::int32_t>(one.at("pad").as_int()),
-                           .eod_mask_loss = one.at("eod_mask_loss").as_bool(),
-                           .reset_position_ids = one.at("reset_position_ids").as_bool(),
-                           .reset_attention_mask = one.at("reset_attention_mask").as_bool()});
+                           .samples = samples_of(entry, i),
+                           .drop_last_partial = i != 1 || entry.at("drop_last_partial_validation_sequence").as_bool(),
+                           .eod = static_cast<std::int32_t>(entry.at("eod").as_int()),
+                           .pad = static_cast<std::int32_t>(entry.at("pad").as_int()),
+                           .eod_mask_loss = entry.at("eod_mask_loss").as_bool(),
+                           .reset_position_ids = entry.at("reset_position_ids").as_bool(),
+                           .reset_attention_mask = entry.at("reset_attention_mask").as_bool()});
 }
 
-/// The mask that document_start stands for: rows are queries, 1 means masked.
+/// The attention mask that document_start describes: rows are queries, 1 means masked.
 std::string expand_mask(const Sample& sample) {
   const std::size_t length = sample.tokens.size();
   std::string mask(length * length, '\1');
@@ -132,22 +132,22 @@ std::string expand_mask(const Sample& sample) {
   return mask;
 }
 
-void check_item(const Json& one) {
-  const GptDataset dataset = dataset_of(one);
-  CHECK(dataset.size() == one.at("num_samples").as_int());
-  const Sample sample = dataset.item(one.at("index").as_int());
-  CHECK(sample.tokens == golden::numbers<std::int32_t>(one.at("tokens")));
-  CHECK(sample.labels == golden::numbers<std::int32_t>(one.at("labels")));
-  CHECK(sample.loss_mask == golden::numbers<float>(one.at("loss_mask")));
-  CHECK(sample.position_ids == golden::numbers<std::int32_t>(one.at("position_ids")));
-  CHECK(sample.document_start.empty() == !one.at("reset_attention_mask").as_bool());
+void check_item(const Json& entry) {
+  const GptDataset dataset = dataset_of(entry);
+  CHECK(dataset.size() == entry.at("num_samples").as_int());
+  const Sample sample = dataset.item(entry.at("index").as_int());
+  CHECK(sample.tokens == golden::numbers<std::int32_t>(entry.at("tokens")));
+  CHECK(sample.labels == golden::numbers<std::int32_t>(entry.at("labels")));
+  CHECK(sample.loss_mask == golden::numbers<float>(entry.at("loss_mask")));
+  CHECK(sample.position_ids == golden::numbers<std::int32_t>(entry.at("position_ids")));
+  CHECK(sample.document_start.empty() == !entry.at("reset_attention_mask").as_bool());
   const std::string mask = expand_mask(sample);
-  CHECK(sha256_hex(mask.data(), mask.size()) == one.at("attention_mask_sha256").as_string());
-  if (const Json* drawn = one.find("attention_mask")) {
+  CHECK(sha256_hex(mask.data(), mask.size()) == entry.at("attention_mask_sha256").as_string());
+  if (const Json* rows = entry.find("attention_mask")) {
     std::string drawing;
     for (const char masked : mask) drawing += masked ? 'x' : '.';
     std::string want;
-    for (const Json& row : drawn->as_array()) want += row.as_string();
+    for (const Json& row : rows->as_array()) want += row.as_string();
     CHECK(drawing == want);
   }
 }
@@ -155,28 +155,28 @@ void check_item(const Json& one) {
 }  // namespace
 
 TEST_CASE("split strings are parsed like Megatron-LM's") {
-  for (const Json& one : golden_lines("golden/gpt_dataset/splits.jsonl")) {
-    CAPTURE(one.at("split").as_string());
-    if (one.find("error") != nullptr) {
-      CHECK_THROWS_AS(parse_split(one.at("split").as_string()), Error);
+  for (const Json& entry : golden_lines("golden/gpt_dataset/splits.jsonl")) {
+    CAPTURE(entry.at("split").as_string());
+    if (entry.find("error") != nullptr) {
+      CHECK_THROWS_AS(parse_split(entry.at("split").as_string()), Error);
     } else {
-      check_split(one);
+      check_split(entry);
     }
   }
 }
 
-TEST_CASE("the three indices equal Megatron-LM's") {
-  for (const Json& one : golden_lines("golden/gpt_dataset/cases.jsonl")) {
-    CAPTURE(one.at("name").as_string());
-    check_case(one);
+TEST_CASE("the document, sample and shuffle indices equal Megatron-LM's") {
+  for (const Json& entry : golden_lines("golden/gpt_dataset/cases.jsonl")) {
+    CAPTURE(entry.at("name").as_string());
+    check_case(entry);
   }
 }
 
 TEST_CASE("samples equal Megatron-LM's") {
-  for (const Json& one : golden_lines("golden/gpt_dataset/items.jsonl")) {
-    CAPTURE(one.at("prefix").as_string());
-    CAPTURE(one.at("index").as_int());
-    check_item(one);
+  for (const Json& entry : golden_lines("golden/gpt_dataset/items.jsonl")) {
+    CAPTURE(entry.at("prefix").as_string());
+    CAPTURE(entry.at("index").as_int());
+    check_item(entry);
   }
 }
 
@@ -207,7 +207,7 @@ TEST_CASE("an id beyond the vocabulary is refused") {
   CHECK_THROWS_AS(read_all(90), Error);
 }
 
-TEST_CASE("the samples that a run needs from each split") {
+TEST_CASE("a run requests from each split the samples that Megatron-LM requests") {
   using Counts = std::array<std::int64_t, 3>;
   CHECK(count_samples({.train_iters = 1000, .global_batch_size = 8, .eval_interval = 300, .eval_iters = 10}) ==
         Counts{8000, 320, 80});
@@ -234,25 +234,25 @@ TEST_CASE("data that cannot fill a sample is refused") {
   CHECK(build({.seq_length = 8, .range = {0, 3}, .samples = 0}).samples() == 6);
 }
 
-TEST_CASE("a single token makes samples, as in Megatron-LM") {
+TEST_CASE("a data set of one token is repeated into samples, as in Megatron-LM") {
   // The indices that Megatron-LM's build_sample_idx and numpy's RandomState(1234) return.
   const std::vector<std::int32_t> lengths = {0, 1, 0};
   const SequenceLengths view(lengths.data(), 3);
-  const SampleOrder one(view, {.seq_length = 3, .seed = 1234, .range = {1, 2}, .samples = 5});
-  REQUIRE(one.samples() == 5);
+  const SampleOrder one_sequence(view, {.seq_length = 3, .seed = 1234, .range = {1, 2}, .samples = 5});
+  REQUIRE(one_sequence.samples() == 5);
   const std::int64_t shuffled[] = {1, 0, 3, 4, 2};
   for (std::int64_t i = 0; i < 5; ++i) {
-    CHECK(one.shuffled(i) == shuffled[i]);
-    CHECK(one.first_token(i).position == 3 * i);
-    CHECK(one.last_token(i).position == 3 * i + 3);
+    CHECK(one_sequence.shuffled(i) == shuffled[i]);
+    CHECK(one_sequence.first_token(i).position == 3 * i);
+    CHECK(one_sequence.last_token(i).position == 3 * i + 3);
   }
-  const SampleOrder three(view, {.seq_length = 2, .seed = 1234, .range = {0, 3}, .samples = 3});
-  REQUIRE(three.samples() == 3);
+  const SampleOrder all_sequences(view, {.seq_length = 2, .seed = 1234, .range = {0, 3}, .samples = 3});
+  REQUIRE(all_sequences.samples() == 3);
   const std::int64_t documents[] = {0, 1, 2, 1, 2, 2, 1, 0, 2, 0, 2, 2, 1, 0, 1, 1, 2, 0, 0, 1, 0};
-  REQUIRE(three.positions() == 21);
-  for (std::int64_t i = 0; i < 21; ++i) CHECK(three.sequence_at(i) == documents[i]);
+  REQUIRE(all_sequences.positions() == 21);
+  for (std::int64_t i = 0; i < 21; ++i) CHECK(all_sequences.sequence_at(i) == documents[i]);
   const std::int64_t ends[] = {6, 14, 19};
-  for (std::int64_t i = 0; i < 3; ++i) CHECK(three.last_token(i).position == ends[i]);
+  for (std::int64_t i = 0; i < 3; ++i) CHECK(all_sequences.last_token(i).position == ends[i]);
   CHECK(SampleOrder(view, {.seq_length = 3, .range = {1, 2}, .samples = 0}).samples() == 0);
   CHECK(SampleOrder(view, {.seq_length = 3, .range = {1, 2}}).samples() == 0);
 }

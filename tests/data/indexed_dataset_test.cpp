@@ -94,7 +94,7 @@ TEST_CASE("a file that shrinks while in use is an error, not zeros or a signal")
   CHECK_THROWS_WITH_AS(data.check_sizes(), doctest::Contains("shrinking.idx: became shorter"), Error);
 }
 
-TEST_CASE("an id that does not fit is an error and leaves no file") {
+TEST_CASE("a token id that does not fit its type is an error and leaves no file") {
   Folder folder;
   const std::string prefix = folder.path + "narrow";
   {
@@ -124,8 +124,8 @@ TEST_CASE("rewriting Megatron-LM's files reproduces every byte") {
 
 namespace {
 
-/// Writes two files with this content; returns their prefix.
-std::string put(const Folder& folder, std::string_view idx, std::string_view bin) {
+/// Writes token files with this content; returns their prefix.
+std::string write_files(const Folder& folder, std::string_view idx, std::string_view bin) {
   const std::string prefix = folder.path + "hostile";
   std::ofstream(prefix + ".idx", std::ios::binary) << idx;
   std::ofstream(prefix + ".bin", std::ios::binary) << bin;
@@ -149,10 +149,6 @@ std::string with_field(std::string idx, std::size_t at, T value) {
   return idx;
 }
 
-}  // namespace
-
-namespace {
-
 /// The first broken rule and its place: "rule, file ending, byte".
 std::string broken_place(const std::string& prefix) {
   try {
@@ -173,7 +169,7 @@ TEST_CASE("every broken rule of the format has its message and its place") {
   write_corpus(folder.path + "good", DataType::u16);
   const std::string idx = read_file(folder.path + "good.idx"), bin = read_file(folder.path + "good.bin");
   REQUIRE(idx.size() == 34 + 3 * 12 + 4 * 8);
-  CHECK(open_error(put(folder, idx, bin)) == "");
+  CHECK(open_error(write_files(folder, idx, bin)) == "");
   struct Case {
     std::string idx, bin, place, message;
   };
@@ -214,19 +210,19 @@ TEST_CASE("every broken rule of the format has its message and its place") {
       {with_field(idx, 86, std::int64_t{4}), bin, "documents idx 86", "document index 2 is 4, after 2 of 3"},
       {with_field(idx, 94, std::int64_t{2}), bin, "documents idx 94", "the last document ends at sequence 2 of 3"},
   };
-  for (const Case& one : cases) {
-    const std::string prefix = put(folder, one.idx, one.bin), message = open_error(prefix);
+  for (const Case& test : cases) {
+    const std::string prefix = write_files(folder, test.idx, test.bin), message = open_error(prefix);
     CAPTURE(message);
-    CHECK(broken_place(prefix) == one.place);
-    CHECK(message.find(one.message) != std::string::npos);
-    CHECK(message.find(cat(" (byte ", split(one.place, ' ').back(), ")")) != std::string::npos);
+    CHECK(broken_place(prefix) == test.place);
+    CHECK(message.find(test.message) != std::string::npos);
+    CHECK(message.find(cat(" (byte ", split(test.place, ' ').back(), ")")) != std::string::npos);
   }
   CHECK_THROWS_AS(IndexedDataset(folder.path + "absent"), Error);
 }
 
 namespace {
 
-/// Writes ten thousand sequences of `length` tokens; every fourth document has two of them.
+/// Ten thousand sequences of two tokens; every fourth document has two sequences.
 struct LongFiles {
   static constexpr std::int64_t kSequences = 10000;
   std::string idx, bin;
@@ -252,7 +248,7 @@ TEST_CASE("a broken rule is found in every block of a long file, also at its edg
   const LongFiles files(folder);
   const std::size_t pointers = 34 + 4 * LongFiles::kSequences, documents = pointers + 8 * LongFiles::kSequences;
   for (const std::size_t i : {0, 1, 4094, 4095, 4096, 4097, 8191, 8192, 9998, 9999}) {
-    const auto place = [&](const std::string& broken) { return broken_place(put(folder, broken, files.bin)); };
+    const auto place = [&](const std::string& broken) { return broken_place(write_files(folder, broken, files.bin)); };
     CHECK(place(with_field(files.idx, 34 + 4 * i, std::int32_t{-1})) == cat("length idx ", 34 + 4 * i));
     CHECK(place(with_field(files.idx, pointers + 8 * i, std::int64_t{-4})) == cat("pointer idx ", pointers + 8 * i));
     const std::string shorter = with_field(files.idx, 34 + 4 * i, std::int32_t{1});
@@ -262,7 +258,7 @@ TEST_CASE("a broken rule is found in every block of a long file, also at its edg
   REQUIRE(files.documents == 8000);
   for (const std::size_t i : {1, 4095, 4096, 4097, 7998}) {
     const auto place = [&](std::int64_t value) {
-      return broken_place(put(folder, with_field(files.idx, documents + 8 * i, value), files.bin));
+      return broken_place(write_files(folder, with_field(files.idx, documents + 8 * i, value), files.bin));
     };
     CHECK(place(-1) == cat("documents idx ", documents + 8 * i));
     CHECK(place(10001) == cat("documents idx ", documents + 8 * i));
@@ -276,7 +272,7 @@ TEST_CASE("a broken rule is found in every block of a long file, also at its edg
     hostile = with_field(std::move(hostile), pointers + 8 * i, pointer);
     pointer += std::int64_t{2} * INT32_MAX;
   }
-  CHECK(broken_place(put(folder, hostile, files.bin)) == cat("bin-size bin ", files.bin.size()));
+  CHECK(broken_place(write_files(folder, hostile, files.bin)) == cat("bin-size bin ", files.bin.size()));
 }
 
 TEST_CASE("tokens of every type keep their sign") {
@@ -314,7 +310,7 @@ TEST_CASE("one mode per sequence marks multimodal data") {
   write_corpus(folder.path + "good", DataType::u16);
   const std::string modes(3, '\0');
   const IndexedDataset data(
-      put(folder, read_file(folder.path + "good.idx") + modes, read_file(folder.path + "good.bin")));
+      write_files(folder, read_file(folder.path + "good.idx") + modes, read_file(folder.path + "good.bin")));
   CHECK(data.is_multimodal());
   CHECK(read_sequence(data, 2) == std::vector<std::int32_t>{5, 127});
 }
@@ -323,16 +319,16 @@ TEST_CASE("floats are not token ids") {
   Folder folder;
   write_corpus(folder.path + "good", DataType::i32);
   const std::string idx = with_field(read_file(folder.path + "good.idx"), 17, std::uint8_t{7});
-  const IndexedDataset data(put(folder, idx, read_file(folder.path + "good.bin")));
+  const IndexedDataset data(write_files(folder, idx, read_file(folder.path + "good.bin")));
   CHECK_THROWS_AS(read_sequence(data, 0), Error);
 }
 
-TEST_CASE("truncated and bit-flipped files are refused or read without harm") {
+TEST_CASE("truncated and bit-flipped files are refused or read safely") {
   Folder folder;
   const std::string idx = read_file("golden/gpt_dataset/items_pad_id.idx"),
                     bin = read_file("golden/gpt_dataset/items_pad_id.bin");
   std::mt19937 random(20260101);
-  int good = 0;
+  int accepted = 0;
   for (int round = 0; round < 3000; ++round) {
     std::string broken = idx, tokens = bin;
     if (random() % 3 == 0) broken.resize(random() % broken.size());
@@ -343,12 +339,12 @@ TEST_CASE("truncated and bit-flipped files are refused or read without harm") {
       broken[random() % range] ^= static_cast<char>(1u << random() % 8);
     }
     try {
-      const IndexedDataset data(put(folder, broken, tokens));
-      ++good;
+      const IndexedDataset data(write_files(folder, broken, tokens));
+      ++accepted;
       for (std::int64_t i = 0; i < data.sequences(); ++i) read_sequence(data, i);
     } catch (const Error& error) {
       CHECK(error.code() == Exit::bad_data);
     }
   }
-  CHECK(good > 0);
+  CHECK(accepted > 0);
 }

@@ -30,27 +30,27 @@ void check_shuffle(NumpyRandom& random, std::int64_t n, const Json& record) {
     check(count_up<std::int64_t>(n));
 }
 
-void check_case(const Json& one) {
-  const std::string& kind = one.at("kind").as_string();
-  const std::int64_t seed = one.at("seed").as_int();
+void check_case(const Json& entry) {
+  const std::string& kind = entry.at("kind").as_string();
+  const std::int64_t seed = entry.at("seed").as_int();
   if (kind == "mt19937_u32") {
     Mt19937Stream stream(static_cast<std::uint32_t>(seed));
-    std::vector<std::uint32_t> draws(static_cast<std::size_t>(one.at("n").as_int()));
+    std::vector<std::uint32_t> draws(static_cast<std::size_t>(entry.at("n").as_int()));
     for (std::uint32_t& draw : draws) draw = stream.next();
-    golden::check_array<std::uint32_t>(draws, one.at("result"));
+    golden::check_array<std::uint32_t>(draws, entry.at("result"));
   } else if (kind == "numpy_shuffle") {
     NumpyRandom random(static_cast<std::uint32_t>(seed));
-    check_shuffle(random, one.at("n").as_int(), one.at("result"));
+    check_shuffle(random, entry.at("n").as_int(), entry.at("result"));
   } else if (kind == "numpy_shuffle_consecutive") {
     NumpyRandom random(static_cast<std::uint32_t>(seed));
-    const auto& results = one.at("results").as_array();
+    const auto& results = entry.at("results").as_array();
     for (std::size_t i = 0; i < results.size(); ++i) {
-      check_shuffle(random, one.at("sizes").as_array()[i].as_int(), results[i]);
+      check_shuffle(random, entry.at("sizes").as_array()[i].as_int(), results[i]);
     }
   } else {
     REQUIRE(kind == "torch_randperm");
-    golden::check_array<std::int64_t>(torch_randperm(static_cast<std::uint64_t>(seed), one.at("n").as_int()),
-                                      one.at("result"));
+    golden::check_array<std::int64_t>(torch_randperm(static_cast<std::uint64_t>(seed), entry.at("n").as_int()),
+                                      entry.at("result"));
   }
 }
 
@@ -59,11 +59,11 @@ void check_case(const Json& one) {
 TEST_CASE("random streams equal NumPy's and torch's") {
   const auto cases = golden_lines("golden/random/cases.jsonl");
   CHECK(cases.size() > 50);
-  for (const Json& one : cases) {
-    CAPTURE(one.at("kind").as_string());
-    CAPTURE(one.int_or("n", -1));
-    CAPTURE(one.at("seed").as_int());
-    check_case(one);
+  for (const Json& entry : cases) {
+    CAPTURE(entry.at("kind").as_string());
+    CAPTURE(entry.int_or("n", -1));
+    CAPTURE(entry.at("seed").as_int());
+    check_case(entry);
   }
 }
 

@@ -73,7 +73,7 @@ TEST_CASE("counting with zero threads is refused") {
   CHECK_THROWS_WITH_AS(count_tokens(IndexedDataset(folder.path + "data"), 0), doctest::Contains("0 parts"), Error);
 }
 
-TEST_CASE("floats are not counted") {
+TEST_CASE("a data set of floats is refused") {
   Folder folder;
   write_documents(folder.path + "data", DataType::i32, {{{1}}});
   std::string idx = read_file(folder.path + "data.idx");
@@ -83,7 +83,7 @@ TEST_CASE("floats are not counted") {
                        BrokenRule);
 }
 
-TEST_CASE("length summaries") {
+TEST_CASE("length summaries have extremes, mean and percentiles; lengths are those of documents or sequences") {
   const LengthSummary none = summarize_lengths({});
   CHECK(none.count == 0);
   CHECK(none.percentiles[4] == 0);
