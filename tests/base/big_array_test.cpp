@@ -9,7 +9,8 @@
 namespace mtl {
 namespace {
 
-TEST_CASE("BigArray: every element is zero and writable") {
+TEST_CASE(
+    "BigArray: is zeroed and writable, aligned for huge pages if it is large enough, and keeps its data when moved") {
   for (std::size_t size : {1, 4096, 4097, (2 << 20) - 1, 2 << 20, (2 << 20) + 1, (9 << 20) + 12345}) {
     CAPTURE(size);
     BigArray<std::uint8_t> array(size, "a test");

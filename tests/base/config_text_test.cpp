@@ -26,7 +26,7 @@ std::string parsed(std::string_view text) {
 
 }  // namespace
 
-TEST_CASE("config text: names, values and words") {
+TEST_CASE("config text: a line has a name and words; another form is an error with the remedy") {
   CHECK(parsed("") == "");
   CHECK(parsed("lr = 0.1") == "1 lr = <0.1>\n");
   CHECK(parsed("\xEF\xBB\xBFlr=0.1\r\n\n  \t\nquiet\n") == "1 lr = <0.1>\n4 quiet\n");

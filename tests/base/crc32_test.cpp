@@ -7,7 +7,7 @@
 
 using namespace mtl;
 
-TEST_CASE("crc32: the check value, whole and in pieces") {
+TEST_CASE("crc32: equals the check value, and the CRC of two parts is that of the whole") {
   const std::string text = "123456789";
   const std::span<const std::byte> bytes = std::as_bytes(std::span(text));
   CHECK(crc32(bytes) == 0xCBF43926);

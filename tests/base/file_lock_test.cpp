@@ -1,4 +1,4 @@
-// At most one process holds a lock file, and the file names it.
+// FileLock: at most one process holds a lock file, and the file names it.
 #include "base/file_lock.h"
 
 #include <doctest/doctest.h>
@@ -26,35 +26,35 @@ TEST_CASE("file lock: has one named holder, and is released with its object") {
   FileLock moved = std::move(*first);
   first.reset();
   CHECK_FALSE(FileLock::take(path, &owner));
-  { FileLock last = std::move(moved); }
+  { FileLock released = std::move(moved); }
   CHECK(FileLock::take(path, &owner));
 }
 
 TEST_CASE("file lock: holders that remove their file never overlap") {
   const test::ScratchFolder folder;
   const std::string path = folder / "lock";
-  std::atomic<int> inside = 0, met = 0, taken = 0;
+  std::atomic<int> inside = 0, overlaps = 0, taken = 0;
   auto contend = [&] {
     std::string owner;
     while (taken < 300) {
       auto lock = FileLock::take(path, &owner);
       if (!lock) continue;
-      if (++inside > 1) ++met;
+      if (++inside > 1) ++overlaps;
       std::this_thread::yield();
       --inside;
       ++taken;
       ::unlink(path.c_str());
     }
   };
-  std::thread other(contend);
+  std::thread rival(contend);
   contend();
-  other.join();
-  CHECK(met == 0);
+  rival.join();
+  CHECK(overlaps == 0);
   std::string owner;
   CHECK_THROWS_AS(FileLock::take(folder / "absent/lock", &owner), Error);
 }
 
-TEST_CASE("file lock: refuses a file of another program") {
+TEST_CASE("file lock: refuses the file of another program, takes an empty or abandoned lock") {
   const test::ScratchFolder folder;
   const std::string path = folder / "lock";
   std::string owner;
@@ -120,7 +120,7 @@ TEST_CASE("file lock: a holder on another machine counts while it beats, if lock
   CHECK(seconds_to_take() < 1);
 }
 
-TEST_CASE("file lock: a holder notices that another one took over") {
+TEST_CASE("file lock: a holder detects that another process took over") {
   const test::ScratchFolder folder;
   const std::string path = folder / "lock";
   std::string owner;

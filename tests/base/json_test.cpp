@@ -1,4 +1,4 @@
-// JSON follows Python's json module, also if that differs from the standard.
+// JSON follows Python's json module, even where that differs from the standard.
 #include "base/json.h"
 
 #include <doctest/doctest.h>
@@ -107,23 +107,23 @@ TEST_CASE("cursor: plain items equal the results of key() and number()") {
     text += cat("\"", one_of(colons), one_of(values), round % 2 == 0 ? ", \"next\": 2}" : "}");
     if (round % 7 != 0) text.append(1000, ' ');  // near the end of the text the fast path does not apply
     CAPTURE(text);
-    JsonCursor fast(text), careful(text);
-    fast.enter('{');
-    careful.enter('{');
-    const bool has_item = fast.next_item('}');
-    CHECK(careful.next_item('}') == has_item);
-    const std::size_t before = fast.offset();
+    JsonCursor cursor(text), reference(text);
+    cursor.enter('{');
+    reference.enter('{');
+    const bool has_item = cursor.next_item('}');
+    CHECK(reference.next_item('}') == has_item);
+    const std::size_t before = cursor.offset();
     std::string_view key;
-    const std::optional<std::int64_t> value = fast.plain_item(key);
+    const std::optional<std::int64_t> value = cursor.plain_item(key);
     if (!value) {
-      CHECK(fast.offset() == before);
+      CHECK(cursor.offset() == before);
       continue;
     }
     ++plain;
     CHECK(round % 7 != 0);
-    REQUIRE(std::string(careful.key()) == key);
-    REQUIRE(json_integer(careful.number()) == value);
-    REQUIRE(careful.offset() == fast.offset());
+    REQUIRE(std::string(reference.key()) == key);
+    REQUIRE(json_integer(reference.number()) == value);
+    REQUIRE(reference.offset() == cursor.offset());
   }
   CHECK(plain > 1000);
 }

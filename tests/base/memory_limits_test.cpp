@@ -29,23 +29,23 @@ class Machine {
     file.close();
   }
   /// Writes the files of a cgroup, version 1 or 2.
-  void group(int version, const std::string& folder, const std::string& limit, std::uint64_t used,
-             std::uint64_t cached) const {
-    const bool first = version == 1;
-    write(folder + (first ? "/memory.limit_in_bytes" : "/memory.max"), limit + "\n");
-    write(folder + (first ? "/memory.usage_in_bytes" : "/memory.current"), cat(used * kMiB, "\n"));
-    const char* total = first ? "total_" : "";
+  void write_cgroup(int version, const std::string& folder, const std::string& limit, std::uint64_t used,
+                    std::uint64_t cached) const {
+    const bool is_v1 = version == 1;
+    write(folder + (is_v1 ? "/memory.limit_in_bytes" : "/memory.max"), limit + "\n");
+    write(folder + (is_v1 ? "/memory.usage_in_bytes" : "/memory.current"), cat(used * kMiB, "\n"));
+    const char* total = is_v1 ? "total_" : "";
     write(folder + "/memory.stat",
           cat("anon 5\n", total, "inactive_file ", cached * kMiB, "\n", total, "active_file ", kMiB, "\n"));
   }
-  MemoryFigures figures() const { return {folder_ / "proc", folder_ / "sys"}; }
+  MemoryFigures figures() const { return {.proc = folder_ / "proc", .cgroups = folder_ / "sys"}; }
 
  private:
   test::ScratchFolder folder_;
 };
 
 /// The limits as "name: MiB", sorted.
-std::vector<std::string> texts(const MemoryFigures& figures) {
+std::vector<std::string> limit_texts(const MemoryFigures& figures) {
   std::vector<std::string> out;
   for (const MemoryLimit& limit : memory_limits(figures))
     out.push_back(cat(limit.name, ": ", limit.bytes / kMiB, limit.is_per_process ? " per process" : ""));
@@ -55,42 +55,42 @@ std::vector<std::string> texts(const MemoryFigures& figures) {
 
 }  // namespace
 
-TEST_CASE("memory limits: free memory only") {
+TEST_CASE("memory limits: without a memory cgroup, free memory is the only limit") {
   Machine machine;
-  CHECK(texts(machine.figures()) == std::vector<std::string>{"MemAvailable: 800"});
+  CHECK(limit_texts(machine.figures()) == std::vector<std::string>{"MemAvailable: 800"});
   machine.write("proc/self/cgroup", "0::/job\n4:memory:/\nbroken\n");
-  CHECK(texts(machine.figures()) == std::vector<std::string>{"MemAvailable: 800"});
+  CHECK(limit_texts(machine.figures()) == std::vector<std::string>{"MemAvailable: 800"});
 }
 
-TEST_CASE("memory limits: cgroups v2, the group and its ancestors; cached files count as free") {
+TEST_CASE("memory limits: cgroups v2: those of the group and its ancestors; cached files count as free") {
   Machine machine;
   machine.write("proc/self/cgroup", "0::/slurm/job_7/step_0\n");
-  machine.group(2, "sys/slurm/job_7/step_0", "max", 100, 0);
-  machine.group(2, "sys/slurm/job_7", cat(500 * kMiB), 300, 99);
-  machine.group(2, "sys/slurm", cat(100 * kMiB), 300, 0);
-  CHECK(texts(machine.figures()) == std::vector<std::string>{"MemAvailable: 800",
-                                                             "the memory cgroup /slurm (memory.max): 0",
-                                                             "the memory cgroup /slurm/job_7 (memory.max): 300"});
+  machine.write_cgroup(2, "sys/slurm/job_7/step_0", "max", 100, 0);
+  machine.write_cgroup(2, "sys/slurm/job_7", cat(500 * kMiB), 300, 99);
+  machine.write_cgroup(2, "sys/slurm", cat(100 * kMiB), 300, 0);
+  CHECK(limit_texts(machine.figures()) == std::vector<std::string>{"MemAvailable: 800",
+                                                                   "the memory cgroup /slurm (memory.max): 0",
+                                                                   "the memory cgroup /slurm/job_7 (memory.max): 300"});
 }
 
 TEST_CASE("memory limits: cgroups v1; in a container the path may be the host's") {
   Machine machine;
   machine.write("proc/self/cgroup", "5:cpu,memory:/docker/0a1b\n1:cpu:/other\n0::/\n");
-  machine.group(1, "sys/memory", cat(600 * kMiB), 200, 19);
-  CHECK(texts(machine.figures()) ==
+  machine.write_cgroup(1, "sys/memory", cat(600 * kMiB), 200, 19);
+  CHECK(limit_texts(machine.figures()) ==
         std::vector<std::string>{"MemAvailable: 800", "the memory cgroup / (memory.limit_in_bytes): 420"});
-  machine.group(1, "sys/memory", "9223372036854771712", 200, 19);  // no limit
-  CHECK(texts(machine.figures()) == std::vector<std::string>{"MemAvailable: 800"});
+  machine.write_cgroup(1, "sys/memory", "9223372036854771712", 200, 19);  // no limit
+  CHECK(limit_texts(machine.figures()) == std::vector<std::string>{"MemAvailable: 800"});
 }
 
-TEST_CASE("memory limits: resource limits less current use, per process") {
+TEST_CASE("memory limits: resource limits apply per process, less its current use") {
   Machine machine;
   MemoryFigures figures = machine.figures();
   figures.address_space = 300 * kMiB;
   figures.data = 20 * kMiB;
-  CHECK(texts(figures) == std::vector<std::string>{"MemAvailable: 800",
-                                                   "the limit of address space (ulimit -v): 200 per process",
-                                                   "the limit of the data segment (ulimit -d): 0 per process"});
+  CHECK(limit_texts(figures) == std::vector<std::string>{"MemAvailable: 800",
+                                                         "the limit of address space (ulimit -v): 200 per process",
+                                                         "the limit of the data segment (ulimit -d): 0 per process"});
 }
 
 TEST_CASE("memory limits: reads the figures of this process") {

@@ -11,6 +11,7 @@ using namespace mtl;
 
 namespace {
 
+/// The error of taking the lock, or "".
 std::string error_of_lock(const std::string& prefix) {
   try {
     OutputLock lock(prefix);
@@ -22,7 +23,7 @@ std::string error_of_lock(const std::string& prefix) {
 
 }  // namespace
 
-TEST_CASE("output lock: refuses a second run by the holder's name, and removes the file with its holder") {
+TEST_CASE("output lock: a second run is refused with the name of the holder, and the file disappears with its holder") {
   const test::ScratchFolder folder;
   const std::string prefix = folder / "out";
   {

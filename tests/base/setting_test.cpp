@@ -38,7 +38,7 @@ TEST_CASE("setting: every kind of variable accepts words and returns them") {
   CHECK(round_trip({&paths}, {}).empty());
 }
 
-TEST_CASE("setting: kinds") {
+TEST_CASE("setting: its kind follows the type of the variable") {
   std::optional<double> clip;
   Words paths;
   bool on = false;
@@ -49,7 +49,7 @@ TEST_CASE("setting: kinds") {
   CHECK_FALSE(Setting{&on}.is_number());
 }
 
-TEST_CASE("setting: objections to words") {
+TEST_CASE("setting: a word that is not a valid value has an objection") {
   bool on = false;
   std::int64_t count = 1;
   double rate = 0.5;
@@ -61,13 +61,14 @@ TEST_CASE("setting: objections to words") {
   }
   CHECK(Setting{&rate}.objection("fast") == "is not a number");
   CHECK(Setting{&rate}.objection("nan") == "must be a finite number");
-  CHECK(Setting{&rate, {}, {0, 1}}.objection("2") == "must be from 0 to 1");
-  CHECK(Setting{&style, {"linear", "cosine"}}.objection("cosin") == "choose one of linear, cosine");
+  CHECK(Setting{.variable = &rate, .bounds = {0, 1}}.objection("2") == "must be from 0 to 1");
+  CHECK(Setting{.variable = &style, .choices = {"linear", "cosine"}}.objection("cosin") ==
+        "choose one of linear, cosine");
 }
 
-TEST_CASE("setting: an inverted switch") {
+TEST_CASE("setting: an inverted switch sets its variable to the opposite") {
   bool bias = true;
-  const Setting setting{&bias, {}, {}, true};
+  const Setting setting{.variable = &bias, .is_inverted = true};
   CHECK(setting.text() == "false");
   setting.store({"true"});
   CHECK_FALSE(bias);
@@ -80,7 +81,7 @@ TEST_CASE("setting: a default that violates its bounds means no value") {
   std::int64_t length = 0;
   std::string empty;
   std::optional<double> clip;
-  CHECK_FALSE(Setting{&length, {}, {1}}.has_value());
+  CHECK_FALSE(Setting{.variable = &length, .bounds = {1}}.has_value());
   CHECK(Setting{&length}.has_value());
   CHECK_FALSE(Setting{&empty}.has_value());
   CHECK_FALSE(Setting{&clip}.has_value());
@@ -90,7 +91,7 @@ TEST_CASE("bounds: accept numbers within them") {
   CHECK(Bounds{}.objection(-1e300) == "");
   CHECK(Bounds{1}.objection(1) == "");
   CHECK(Bounds{0, 4096}.objection(4096) == "");
-  CHECK(Bounds{0, 1, true, true}.objection(1e-300) == "");
+  CHECK(Bounds{.least = 0, .most = 1, .excludes_least = true, .excludes_most = true}.objection(1e-300) == "");
 }
 
 TEST_CASE("bounds: refuse numbers outside") {
@@ -98,8 +99,8 @@ TEST_CASE("bounds: refuse numbers outside") {
   CHECK(Bounds{-INFINITY, 0.5}.objection(0.51) == "must be at most 0.5");
   CHECK(Bounds{0, 4096}.objection(-1) == "must be from 0 to 4096");
   CHECK(Bounds{0, 4096}.objection(4097) == "must be from 0 to 4096");
-  CHECK(Bounds{0, 1, false, true}.objection(1) == "must be at least 0 and below 1");
-  CHECK(Bounds{0, 1, true, false}.objection(0) == "must be above 0 and at most 1");
+  CHECK(Bounds{.least = 0, .most = 1, .excludes_most = true}.objection(1) == "must be at least 0 and below 1");
+  CHECK(Bounds{.least = 0, .most = 1, .excludes_least = true}.objection(0) == "must be above 0 and at most 1");
   CHECK(Bounds{1e-9, 1e18}.objection(0) == "must be from 1e-09 to 1e+18");
 }
 
@@ -109,15 +110,16 @@ TEST_CASE("bounds: refuse infinite numbers and NaN") {
   for (double number : {nan, infinity, -infinity}) {
     CAPTURE(number);
     CHECK(Bounds{}.objection(number) == "must be a finite number");
-    for (const Bounds& bounds : {Bounds{0}, Bounds{-INFINITY, 0}, Bounds{0, 1}, Bounds{0, 1, true, true}})
+    for (const Bounds& bounds : {Bounds{0}, Bounds{-INFINITY, 0}, Bounds{0, 1},
+                                 Bounds{.least = 0, .most = 1, .excludes_least = true, .excludes_most = true}})
       CHECK_FALSE(bounds.objection(number).empty());
   }
   CHECK(Bounds{0}.objection(nan) == "must be at least 0");
   CHECK(Bounds{0}.objection(INFINITY) == "must be a finite number");
 }
 
-TEST_CASE("bounds: print as an interval") {
+TEST_CASE("bounds: are printed as an interval") {
   CHECK(Bounds{}.interval() == "[-inf inf]");
-  CHECK(Bounds{0, 1, true, true}.interval() == "(0 1)");
+  CHECK(Bounds{.least = 0, .most = 1, .excludes_least = true, .excludes_most = true}.interval() == "(0 1)");
   CHECK(Bounds{0, 2147483647}.interval() == "[0 2147483647]");
 }

@@ -51,7 +51,7 @@ TEST_CASE("wrap counts the words that do not fit") {
   CHECK(wrap({"aa", "bb", "cc", "dd", "ee"}, 18, 1) == Lines{"aa .. and 4 more"});
 }
 
-TEST_CASE("numbers in human-readable form") {
+TEST_CASE("numbers, bytes and seconds are printed in human-readable form") {
   CHECK(with_commas(1234567) == "1,234,567");
   CHECK(with_commas(-123) == "-123");
   CHECK(human_bytes(1536) == "1.5 KiB");

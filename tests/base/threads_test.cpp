@@ -5,7 +5,7 @@
 
 using namespace mtl;
 
-TEST_CASE("threads: uses a given number, and otherwise divides all cores among the local ranks") {
+TEST_CASE("threads: a given number is used; otherwise the local ranks share all cores") {
   CHECK(resolve_threads(3) == 3);
   CHECK(resolve_threads(3, 8) == 3);
   int alone = resolve_threads(0);

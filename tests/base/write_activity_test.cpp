@@ -1,4 +1,4 @@
-// The report of its writes that a process publishes for the ranks that wait for it.
+// WriteActivity: what a process reports about its writes to the ranks that wait for it.
 #include "base/write_activity.h"
 
 #include <doctest/doctest.h>
@@ -15,44 +15,48 @@ namespace {
 
 /// Counts calls that may take long, and those among them outside of a WriteCall.
 struct LongCalls {
-  int all = 0, unseen = 0;
+  int all = 0, outside = 0;
 
   void add() {
     ++all;
-    unseen += !write_activity().in_call;
+    outside += !write_activity().in_call;
   }
 };
 
-LongCalls* calls = nullptr;
+LongCalls* observed = nullptr;
 
-WriteActivity in_call_for(double seconds) { return {"f", true, seconds, 0, 0, seconds}; }
-WriteActivity idle_for(double seconds) { return {"f", false, 0, seconds, 1 << 20, 60}; }
+WriteActivity in_call_for(double seconds) {
+  return {.path = "f", .in_call = true, .call_seconds = seconds, .idle_seconds = 0, .bytes = 0, .seconds = seconds};
+}
+WriteActivity idle_for(double seconds) {
+  return {.path = "f", .in_call = false, .call_seconds = 0, .idle_seconds = seconds, .bytes = 1 << 20, .seconds = 60};
+}
 
 }  // namespace
 
 extern "C" int fsync(int descriptor) {
-  if (calls != nullptr) calls->add();
+  if (observed != nullptr) observed->add();
   return static_cast<int>(::syscall(SYS_fsync, descriptor));
 }
 
 extern "C" int rename(const char* from, const char* to) noexcept {
-  if (calls != nullptr) calls->add();
+  if (observed != nullptr) observed->add();
   return static_cast<int>(::syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0));
 }
 
 extern "C" int renameat2(int from_folder, const char* from, int to_folder, const char* to,
                          unsigned int flags) noexcept {
-  if (calls != nullptr) calls->add();
+  if (observed != nullptr) observed->add();
   return static_cast<int>(::syscall(SYS_renameat2, from_folder, from, to_folder, to, flags));
 }
 
 extern "C" ssize_t write(int descriptor, const void* data, std::size_t bytes) {
-  if (calls != nullptr) calls->add();
+  if (observed != nullptr) observed->add();
   return ::syscall(SYS_write, descriptor, data, bytes);
 }
 
 extern "C" int unlinkat(int folder, const char* name, int flags) noexcept {
-  if (calls != nullptr) calls->add();
+  if (observed != nullptr) observed->add();
   return static_cast<int>(::syscall(SYS_unlinkat, folder, name, flags));
 }
 
@@ -98,7 +102,7 @@ TEST_CASE("write activity: reports the bytes of an output and the time spent on 
 TEST_CASE("write activity: covers every call that may take long") {
   test::ScratchFolder folder;
   LongCalls found;
-  calls = &found;
+  observed = &found;
   make_directories(folder / "a");
   OutputFile file(folder / "a/f");
   file.write("x");
@@ -109,7 +113,7 @@ TEST_CASE("write activity: covers every call that may take long") {
   rename_path(folder / "b", folder / "c");
   sync_directory(folder.path());
   remove_tree(folder / "c");
-  calls = nullptr;
+  observed = nullptr;
   CHECK(found.all >= 6);
-  CHECK(found.unseen == 0);
+  CHECK(found.outside == 0);
 }

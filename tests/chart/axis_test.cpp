@@ -1,4 +1,4 @@
-// Axes and figures of a chart: distinct round ticks, thinning that keeps extremes, gaps that stay gaps.
+// Axes and series of a chart: distinct round ticks, thinning that keeps extremes, gaps that stay gaps.
 #include "chart/axis.h"
 
 #include <doctest/doctest.h>
@@ -66,11 +66,11 @@ TEST_CASE("ticks: any range gets a few labels, all distinct and inside it") {
   }
 }
 
-TEST_CASE("ranges: never empty, for any figures") {
+TEST_CASE("ranges: never empty, for any values") {
   auto range_of = [](std::vector<double> y, bool is_log) {
-    Panel panel{"y", is_log, {}};
+    Panel panel{.y_label = "y", .log_y = is_log, .series = {}};
     std::vector<double> x(y.size(), 1);
-    panel.series.push_back({"a", x, std::move(y)});
+    panel.series.push_back({.name = "a", .x = x, .y = std::move(y)});
     return y_range(panel);
   };
   for (bool is_log : {false, true}) {
@@ -85,7 +85,7 @@ TEST_CASE("ranges: never empty, for any figures") {
 }
 
 TEST_CASE("thinning: returns about the requested number of points and keeps extremes, ends and gaps") {
-  Series series{"a", {}, {}};
+  Series series{.name = "a", .x = {}, .y = {}};
   for (int i = 0; i < 100000; ++i) {
     series.x.push_back(i);
     series.y.push_back(std::sin(i * 0.001));
@@ -135,8 +135,8 @@ TEST_CASE("trailing mean: equals the mean of each window, also after a spike") {
 }
 
 TEST_CASE("axes: extreme values neither overflow nor shift other values") {
-  Panel panel{"loss", false, {}};
-  panel.series.push_back({"run", {1, 2, 3, 4}, {1, 1e308, -1e308, 3}});
+  Panel panel{.y_label = "loss", .log_y = false, .series = {}};
+  panel.series.push_back({.name = "run", .x = {1, 2, 3, 4}, .y = {1, 1e308, -1e308, 3}});
   Range range = y_range(panel);
   CHECK(range.low > 0);
   CHECK(range.high < 4);

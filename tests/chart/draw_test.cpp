@@ -1,4 +1,4 @@
-// Charts of awkward runs: legible SVG, and terminal charts that keep to their width.
+// Charts as SVG and on a terminal, for ordinary runs and for those with gaps, extreme values or many names; run logs.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -32,7 +32,7 @@ std::size_t count(const std::string& text, std::string_view word) {
   return times;
 }
 
-/// The columns of a line on a terminal: colour codes take none, each character takes one.
+/// The columns of a line on a terminal: color codes take none, each character takes one.
 std::size_t columns(const std::string& line) {
   std::size_t width = 0;
   for (std::size_t i = 0; i < line.size(); ++i) {
@@ -44,8 +44,8 @@ std::size_t columns(const std::string& line) {
   return width;
 }
 
-/// Awkward charts that a user may draw by accident.
-std::vector<Chart> awkward_charts() {
+/// Charts of runs with single points, gaps, constants, extreme values and many long names.
+std::vector<Chart> unusual_charts() {
   std::vector<std::vector<RunLog>> runs = {
       {run_of({"3.5"})},                                    // a single point
       {run_of({"5", "NaN", "4", "3", "NaN", "NaN", "2"})},  // gaps, and an isolated point
@@ -69,8 +69,8 @@ std::vector<Chart> awkward_charts() {
 
 }  // namespace
 
-TEST_CASE("svg: awkward runs have finite coordinates and balanced markup") {
-  for (const Chart& chart : awkward_charts()) {
+TEST_CASE("svg: unusual runs have finite coordinates and balanced markup") {
+  for (const Chart& chart : unusual_charts()) {
     std::string svg = svg_chart(chart);
     CHECK(svg.find("nan") == std::string::npos);
     CHECK(svg.find("inf") == std::string::npos);
@@ -92,7 +92,7 @@ TEST_CASE("svg: a gap breaks the line, an isolated point is drawn") {
 
 TEST_CASE("svg: escapes text") { CHECK(escape_xml("<a href='&\"'>\x01") == "&lt;a href=&#39;&amp;&quot;&#39;&gt;"); }
 
-TEST_CASE("legend: one entry stands for the validation of many runs") {
+TEST_CASE("legend: the validation series of many runs share one entry") {
   std::vector<RunLog> logs;
   for (const char* name : {"a", "b"}) {
     logs.push_back(parse_run_log(
@@ -106,11 +106,12 @@ TEST_CASE("legend: one entry stands for the validation of many runs") {
   CHECK(entries[2].is_shared);
 }
 
-TEST_CASE("terminal: no line exceeds the requested width, with or without Unicode and colour") {
-  for (const Chart& chart : awkward_charts()) {
+TEST_CASE("terminal: no line exceeds the requested width, with or without Unicode and color") {
+  for (const Chart& chart : unusual_charts()) {
     for (int width : {40, 80, 133}) {
       for (bool unicode : {false, true}) {
-        std::string drawing = terminal_chart(chart, {width, 24, unicode, unicode});
+        std::string drawing =
+            terminal_chart(chart, {.width = width, .height = 24, .unicode = unicode, .color = unicode});
         for (const std::string& line : split(drawing, '\n')) {
           CAPTURE(line);
           CHECK(columns(line) <= static_cast<std::size_t>(width));
@@ -121,9 +122,11 @@ TEST_CASE("terminal: no line exceeds the requested width, with or without Unicod
   }
 }
 
-TEST_CASE("terminal: a falling curve falls") {
-  Chart chart{"", "x", false, {{"y", false, {{"a", {0, 1}, {1, 0}}}}}};
-  std::vector<std::string> lines = split(terminal_chart(chart, {40, 24, false, false}), '\n');
+TEST_CASE("terminal: a falling series runs from the top left to the bottom right") {
+  const Panel panel{.y_label = "y", .log_y = false, .series = {{.name = "a", .x = {0, 1}, .y = {1, 0}}}};
+  const Chart chart{.title = "", .x_label = "x", .log_x = false, .panels = {panel}};
+  std::vector<std::string> lines =
+      split(terminal_chart(chart, {.width = 40, .height = 24, .unicode = false, .color = false}), '\n');
   std::vector<std::size_t> stars;
   for (const std::string& line : lines) {
     if (line.find('*') != std::string::npos) stars.push_back(line.find('*'));
