@@ -69,7 +69,8 @@ void add_megatron_output_flags(mtl::Flags& flags, mtl::ConvertOptions& options, 
       .within({1, INT32_MAX})
       .only_with(only, to_megatron);
   flags
-      .add("--transformer-impl", &transformer_impl, "NAME", "name the norms as this implementation of Megatron-LM does")
+      .add("--transformer-impl", &transformer_impl, "NAME",
+           "name the norms as Megatron-LM with this implementation does")
       .one_of({"transformer_engine", "local"})
       .only_with(only, to_megatron);
 }
@@ -96,7 +97,7 @@ int main(int argc, char** argv) {
       .add("--to", &options.to, "FORMAT",
            "output format: a Hugging Face folder, or a checkpoint of mtl or of Megatron-LM")
       .one_of({"hf", "mtl", "megatron"});
-  flags.add("--dtype", &options.dtype, "TYPE", "element type of the weights; default: as stored")
+  flags.add("--dtype", &options.dtype, "TYPE", "element type of the weights (default: as stored)")
       .one_of({"float32", "float16", "bfloat16"});
   flags
       .add("--max-shard-size", &options.max_shard_size, "SIZE",

@@ -17,8 +17,9 @@ void add_flags(Flags& flags, EvalOptions& options) {
       .required();
   add_heads_flag(flags, options.num_attention_heads);
   add_compute_flag(flags, options.dtype);
-  flags.section("Data, one of two");
-  flags.add("--data-path", &options.data_path, "PREFIX", "token files PREFIX.bin and PREFIX.idx, scored as one stream");
+  flags.section("Data");
+  flags.add("--data-path", &options.data_path, "PREFIX",
+            "token files PREFIX.bin and PREFIX.idx, scored as one stream; this or --input is required");
   flags.add("--input", &options.inputs, "FILE...", "text or JSON lines, plain or compressed; `-` is standard input")
       .append();
   flags
@@ -30,9 +31,10 @@ void add_flags(Flags& flags, EvalOptions& options) {
   flags.section("Scoring");
   flags
       .add("--seq-length", &options.seq_length, "S",
-           "most tokens that the model sees at once; default: all its positions")
+           "largest number of tokens to predict the next one from (default: all positions)")
       .within({1, INT32_MAX});
-  flags.add("--batch-size", &options.batch_size, "N", "windows per forward pass; default: as many as make 4,096 tokens")
+  flags
+      .add("--batch-size", &options.batch_size, "N", "windows per forward pass (default: as many as make 4,096 tokens)")
       .within({1, 1 << 20});
   add_tokenizer_flags(flags, options.tokenizer);
   flags.section("Running");

@@ -20,11 +20,12 @@ void add_flags(Flags& flags, GenerateOptions& options) {
   flags.section("Prompts");
   flags.add("--prompt", &options.prompts, "TEXT", "text to continue; repeatable").repeat();
   flags.add("--input", &options.input, "FILE",
-            "file with one prompt per line, or JSON lines with the key prompt; default: `-`, standard input");
+            "file with one prompt per line, or JSON lines with the key prompt (default: `-`, standard input)");
   flags.add_switch("--ids", options.ids,
                    "read prompts as token ids separated by blanks, and print new ids instead of text");
   flags.section("Continuation");
-  flags.add("--max-new-tokens", &options.max_new_tokens, "N", "most tokens to add to a prompt").within({0, INT32_MAX});
+  flags.add("--max-new-tokens", &options.max_new_tokens, "N", "largest number of tokens to add to a prompt")
+      .within({0, INT32_MAX});
   flags.add_switch("--greedy", options.greedy, "take the most likely token instead of drawing one");
   flags.add("--temperature", &options.sampling.temperature, "X", "divide the logits by X; below 1 favors likely tokens")
       .at_least(0)

@@ -35,13 +35,13 @@ void add_flags(Flags& flags, PlotOptions& options) {
   flags.section("Chart");
   flags.add("--x", &options.chart.x, "NAME", "horizontal axis").one_of({"iteration", "samples", "tokens", "time"});
   flags.add("--y", &options.y, "LIST",
-            "figures to draw, separated by commas, one panel each; default: lm_loss,learning_rate");
+            "figures to draw, separated by commas, one panel each (default: lm_loss,learning_rate)");
   flags.add("--smooth", &options.chart.smooth, "N", "draw the mean of each point and the N-1 points before it")
       .within({1, INT32_MAX});
   flags.add_switch("--log-x", options.chart.log_x, "use a logarithmic horizontal axis");
   flags.add_switch("--log-y", options.chart.log_y, "use a logarithmic vertical axis in the first panel");
   flags.add("--title", &options.chart.title, "TEXT", "title above the chart");
-  flags.add("--names", &options.names, "LIST", "names of the runs, separated by commas; default: the file names");
+  flags.add("--names", &options.names, "LIST", "names of the runs, separated by commas (default: the file names)");
   flags
       .add("--seq-length", &options.chart.sequence_length, "N",
            "tokens per sample, for --x tokens with a log that lacks it")

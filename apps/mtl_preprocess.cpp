@@ -57,7 +57,7 @@ void add_flags(Flags& flags, PreprocessOptions& options) {
   add_threads_flag(flags, options.workers, "--workers,--threads");
   flags
       .add("--log-interval", &options.log_interval, "N",
-           "documents between progress lines; default: a line every ten seconds")
+           "documents between progress lines (default: a line every ten seconds)")
       .at_least(1);
   flags.add_switch("--json", options.json, "print the summary as JSON");
 }

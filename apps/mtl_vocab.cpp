@@ -21,9 +21,7 @@ void add_flags(Flags& flags, VocabOptions& options) {
       .one_of({"auto", "jsonl", "text"});
   flags.add("--json-key,--json-keys", &options.json_key, "KEY", "key of the text in JSON lines")
       .only_with("with --format text", [&options] { return options.format != "text"; });
-  flags
-      .add("--unit", &options.unit, "UNIT",
-           "text that is split into words at once (document: a whole file or JSON value)")
+  flags.add("--unit", &options.unit, "UNIT", "unit of text to split into words (document: a whole file or JSON value)")
       .one_of({"document", "line"});
   flags.section("Vocabulary");
   flags
@@ -43,7 +41,7 @@ void add_flags(Flags& flags, VocabOptions& options) {
   flags.section("Running");
   flags
       .add("--max-words", &options.max_words, "N",
-           "most distinct words, which bounds memory; a text with more is an error")
+           "limit of distinct words, and so of memory; a text with more is an error")
       .within({1, 1e9});
   add_threads_flag(flags, options.threads);
   flags.add_switch("--json", options.json, "print the summary as JSON");

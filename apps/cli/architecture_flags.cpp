@@ -45,9 +45,11 @@ void add_preset(Flags& flags, TrainOptions& options) {
 void add_sizes(Flags& flags, ArchitectureOptions& model) {
   flags.add("--num-layers", &model.num_layers, "N", "transformer blocks").within({1, kMostLayers});
   flags.add("--hidden-size", &model.hidden_size, "N", "width of the residual stream").within({1, 1 << 24});
-  flags.add("--num-attention-heads", &model.num_attention_heads, "N", "attention heads; must divide the hidden size")
+  flags
+      .add("--num-attention-heads", &model.num_attention_heads, "N",
+           "attention heads; must divide the hidden size unless --kv-channels is given")
       .within({1, 1 << 20});
-  flags.add("--ffn-hidden-size", &model.ffn_hidden_size, "N", "inner width of the MLP; default: 4 x hidden size")
+  flags.add("--ffn-hidden-size", &model.ffn_hidden_size, "N", "inner width of the MLP (default: 4 x hidden size)")
       .within({1, 1 << 26});
   flags
       .add("--max-position-embeddings", &model.max_position_embeddings, "N",
@@ -60,11 +62,11 @@ void add_sizes(Flags& flags, ArchitectureOptions& model) {
 }
 
 void add_attention(Flags& flags, ArchitectureOptions& model) {
-  flags.add("--kv-channels", &model.kv_channels, "N", "elements of a head; default: hidden size / heads")
+  flags.add("--kv-channels", &model.kv_channels, "N", "elements of a head (default: hidden size / heads)")
       .within({1, 1 << 24});
   flags.add_switch("--group-query-attention", model.group_query_attention,
                    "let several heads share each key and value head");
-  flags.add("--num-query-groups", &model.num_query_groups, "N", "key and value heads; default: 1")
+  flags.add("--num-query-groups", &model.num_query_groups, "N", "key and value heads (default: 1)")
       .within({1, 1 << 20})
       .needs("--group-query-attention: Megatron-LM ignores it otherwise",
              [&model] { return model.group_query_attention || model.num_query_groups == model.num_attention_heads; });
@@ -75,7 +77,7 @@ void add_attention(Flags& flags, ArchitectureOptions& model) {
 void add_mlp(Flags& flags, ArchitectureOptions& model) {
   flags.add_switch("--swiglu", model.swiglu, "gate the MLP with SiLU; default width: 8/3 x hidden size");
   flags.add_switch("--squared-relu", model.squared_relu, "use squared ReLU in the MLP");
-  flags.add("--activation", &model.activation, "NAME", "activation of the MLP; default: gelu_tanh")
+  flags.add("--activation", &model.activation, "NAME", "activation of the MLP (default: gelu_tanh)")
       .one_of({"gelu_tanh", "gelu_erf", "relu", "squared_relu", "silu"});
   flags.add_switch("--no-bias-gelu-fusion", model.no_bias_gelu_fusion,
                    "use GELU in its exact form, as Megatron-LM does with this flag");
@@ -83,11 +85,11 @@ void add_mlp(Flags& flags, ArchitectureOptions& model) {
 }
 
 void add_layers(Flags& flags, ArchitectureOptions& model) {
-  flags.add("--normalization", &model.normalization, "NAME", "norm of all layers; default: LayerNorm")
+  flags.add("--normalization", &model.normalization, "NAME", "norm of all layers (default: LayerNorm)")
       .one_of({"LayerNorm", "RMSNorm"});
   flags
       .add("--norm-epsilon,--layernorm-epsilon", &model.norm_epsilon, "X",
-           "epsilon that norms add to variances; default: 1e-5")
+           "epsilon that norms add to variances (default: 1e-5)")
       .at_least(1e-30)
       .below(1);  // the bounds for checkpoints and Hugging Face folders, too
   flags.add_switch("--disable-bias-linear", model.disable_bias_linear, "use linear layers without bias");
@@ -105,15 +107,15 @@ void add_positions(Flags& flags, ArchitectureOptions& model, const std::function
   const auto rotary = [&model, is_loaded] { return model.is_rotary() || is_loaded(); };
   flags
       .add("--position-embedding-type", &model.position_embedding_type, "NAME",
-           "learned or rotary positions; default: learned_absolute")
+           "learned or rotary positions (default: learned_absolute)")
       .one_of({"learned_absolute", "rope"});
   flags.add_switch("--use-rotary-position-embeddings", model.rotary_embeddings,
                    "same as --position-embedding-type rope");
-  flags.add("--rotary-base", &model.rotary_base, "X", "base of the rotary frequencies; default: 10000")
+  flags.add("--rotary-base", &model.rotary_base, "X", "base of the rotary frequencies (default: 10000)")
       .above(0)
       .at_most(1e12)
       .only_with(rope, rotary);
-  flags.add("--rotary-percent", &model.rotary_percent, "X", "fraction of each head that rotates; default: 1")
+  flags.add("--rotary-percent", &model.rotary_percent, "X", "fraction of each head that rotates (default: 1)")
       .above(0)
       .at_most(1)
       .only_with(rope, rotary);
@@ -127,7 +129,7 @@ void add_positions(Flags& flags, ArchitectureOptions& model, const std::function
       .only_with(rope, rotary);
   flags.add_switch("--use-rope-scaling", model.rope_scaling, "scale rotary frequencies as Llama 3.1 does")
       .only_with(rope, rotary);
-  flags.add("--rope-scaling-factor", &model.rope_scaling_factor, "X", "factor of --use-rope-scaling; default: 8")
+  flags.add("--rope-scaling-factor", &model.rope_scaling_factor, "X", "factor of --use-rope-scaling (default: 8)")
       .above(0)
       .at_most(1e6)
       .only_with("--use-rope-scaling", [&model] { return model.rope_scaling; });

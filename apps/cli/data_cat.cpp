@@ -37,14 +37,11 @@ void print_documents(const DataCatOptions& options, Console& console) {
 
 int data_cat(int argc, const char* const* argv) {
   DataCatOptions options;
-  Flags flags(
-      "mtl-data cat",
-      "print the documents of token files, one per line: as ids or, with a tokenizer, as JSON lines of text that "
-      "mtl-preprocess reads");
+  Flags flags("mtl-data cat", "print the documents of token files, as ids or, with a tokenizer, as JSON lines of text");
   flags.positional("PREFIX", options.prefixes, "prefix of the token files, or either of the two files");
   flags.section("Documents");
   flags.add("--begin", &options.begin, "N", "first document to print, counted from 0").at_least(0);
-  flags.add("--count", &options.count, "N", "documents to print; default: all from --begin on").at_least(0);
+  flags.add("--count", &options.count, "N", "documents to print (default: all from --begin on)").at_least(0);
   add_data_print_flags(flags, options.print);
   flags.check([&] {
     check_data_print_flags(flags, options.print);

@@ -32,7 +32,7 @@ void add_data_flags(Flags& flags, DataOptions& data) {
 void add_batch_flags(Flags& flags, BatchOptions& batch) {
   add_batch_size_flags(flags, batch);
   flags.add("--rampup-batch-size", &batch.rampup, "START INCREMENT SAMPLES",
-            "grow the batch from START to --global-batch-size over the first SAMPLES");
+            "grow the batch by INCREMENT from START to --global-batch-size over SAMPLES samples");
   flags.add("--step-batch-size-schedule", &batch.schedule, "STEPS",
             "batch sizes by tokens consumed, such as \"0:768 250B:1536\"");
   flags.add_switch("--decrease-batch-size-if-needed", batch.decrease_if_needed,

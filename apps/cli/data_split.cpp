@@ -142,7 +142,7 @@ int data_split(int argc, const char* const* argv) {
             "documents of each part instead; `rest` takes the remainder, as in rest,1000,1000");
   flags.add(
       "--names", &options.names, "NAME,...",
-      "names of the parts, for files PREFIX_NAME; default: train,valid for two parts, train,valid,test for three");
+      "names of the parts, for files PREFIX_NAME (default: train,valid for two parts, train,valid,test for three)");
   flags.add("--by", &options.by, "UNIT", "unit that --weights divides; documents stay whole")
       .one_of({"documents", "tokens"});
   add_data_output_flags(flags, options.output);

@@ -103,8 +103,7 @@ Exit verify_all(const DataInspection& options, Console& console) {
 int data_verify(int argc, const char* const* argv) {
   DataInspection options;
   Flags flags("mtl-data verify",
-              "check token files against every rule of their format, against PREFIX.json if it exists, and ids against "
-              "--vocab-size or a tokenizer; report the first broken rule and its byte");
+              "check token files against their format, against PREFIX.json, and ids against a vocabulary size");
   add_inspection_flags(flags, options, "mtl-data-verify/1");
   return run_alone(flags, argc, argv, [&](Console& console) { return verify_all(options, console); });
 }

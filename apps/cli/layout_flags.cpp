@@ -48,8 +48,8 @@ void add_sharing_flags(Flags& flags, ParallelOptions& options) {
       .only_with("on one data-parallel rank", [&options] { return options.data() > 1; });
   flags
       .add("--ddp-bucket-size", &options.bucket_elements, "N",
-           "sum gradients in buckets of consecutive layers with at least N parameters; default: 40 M, or 1 M x "
-           "data-parallel ranks if more")
+           "sum gradients in buckets of consecutive layers with at least N parameters (default: 40 M, or 1 M x "
+           "data-parallel ranks if more)")
       .within({1, 1e15})
       .only_with("on one data-parallel rank", [&options] { return options.data() > 1; });
 }
@@ -69,7 +69,7 @@ void add_recompute_flags(Flags& flags, ParallelOptions& options) {
   flags
       .add("--recompute-num-layers,--activations-checkpoint-num-layers,--checkpoint-num-layers",
            &options.recompute_num_layers, "N",
-           "layers per group (uniform), or layers per chunk to recompute (block); default: 1")
+           "layers per group (uniform), or layers per chunk to recompute (block) (default: 1)")
       .within({1, kMostLayers})
       .only_with(full, is_full);
   flags.add_switch("--recompute-activations", options.recompute_activations,
@@ -116,7 +116,7 @@ void add_batch_size_flags(Flags& flags, BatchOptions& options) {
       .within(kBatchSizes);
   flags
       .add("--global-batch-size", &options.global_batch_size, "N",
-           "samples per update; default: one micro-batch per data-parallel rank")
+           "samples per update (default: one micro-batch per data-parallel rank)")
       .within(kBatchSizes);
 }
 

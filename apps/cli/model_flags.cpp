@@ -9,7 +9,7 @@ void add_heads_flag(Flags& flags, std::optional<std::int64_t>& heads) {
 }
 
 void add_compute_flag(Flags& flags, std::string& dtype) {
-  flags.add("--dtype", &dtype, "TYPE", "type of computation, weights and cache")
+  flags.add("--dtype", &dtype, "TYPE", "dtype of computation, weights and key-value cache")
       .one_of({"float32", "bfloat16", "float16"});
 }
 
@@ -20,7 +20,7 @@ DType compute_dtype(const std::string& name) {
 void add_supplement_flags(Flags& flags, ModelSupplement& given) {
   flags
       .add("--vocab-size", &given.vocab_size, "N",
-           "tokens of a Megatron-LM checkpoint; further rows of its token embedding are padding")
+           "vocabulary size of a Megatron-LM checkpoint; further rows of its token embedding are padding")
       .within({1, INT32_MAX});
   add_heads_flag(flags, given.num_attention_heads);
 }

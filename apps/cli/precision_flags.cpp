@@ -14,7 +14,7 @@ bool has_narrow_main_params(const PrecisionOptions& options) { return precision_
 void add_precision_flags(Flags& flags, PrecisionOptions& options) {
   std::vector<std::string> names;
   for (const PrecisionPreset& preset : precision_presets()) names.push_back(preset.name);
-  flags.add("--precision", &options.preset, "NAME", "dtypes of all roles by name; default: fp32").one_of(names);
+  flags.add("--precision", &options.preset, "NAME", "dtypes of all roles by name (default: fp32)").one_of(names);
   flags.add_switch("--bf16", options.bf16, "compute in bf16, with main weights, gradients and moments in fp32");
   flags.add_switch("--fp16", options.fp16,
                    "compute in fp16, with main weights, gradients and moments in fp32 and a dynamic loss scale");
@@ -45,7 +45,7 @@ void add_loss_scale_flags(Flags& flags, PrecisionOptions& options) {
   const auto is_fp16 = [&options] { return precision_of(options).compute == DType::f16; };
   const auto is_dynamic = [&options] { return !options.has_constant_scale(); };
   const char* constant = "with --loss-scale";
-  flags.add("--loss-scale", &options.loss_scale, "X", "constant loss scale for fp16; default, as with 0: dynamic")
+  flags.add("--loss-scale", &options.loss_scale, "X", "constant loss scale for fp16 (default, or 0: dynamic)")
       .within({0, 1e38})
       .only_with("--fp16", is_fp16);
   flags.add("--initial-loss-scale", &options.initial_loss_scale, "X", "initial dynamic loss scale")

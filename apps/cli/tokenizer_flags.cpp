@@ -40,7 +40,7 @@ void add_tokenizer_flags(Flags& flags, TokenizerOptions& options) {
   const auto for_types = [&options](Flags::Flag& flag, const std::vector<std::string>& types) {
     flag.only_with("--tokenizer-type " + join(types, " or "), [&options, types] { return is_type(options, types); });
   };
-  flags.add("--tokenizer-type", &options.type, "TYPE", join(kSupported, ", ") + "; default: GPT2BPETokenizer");
+  flags.add("--tokenizer-type", &options.type, "TYPE", join(kSupported, ", ") + " (default: GPT2BPETokenizer)");
   for_types(flags.add("--vocab-file,--vocab", &options.vocab_file, "FILE", "vocab.json of GPT2BPETokenizer"),
             {"GPT2BPETokenizer"});
   for_types(flags.add("--merge-file", &options.merge_file, "FILE", "merges.txt of GPT2BPETokenizer"),
@@ -64,7 +64,7 @@ void add_tokenizer_flags(Flags& flags, TokenizerOptions& options) {
       });
   for_types(flags
                 .add("--null-tokenizer-eod,--null-tokenizer-eod-id", &options.null_tokenizer_eod, "ID",
-                     "end-of-document id of NullTokenizer; default: vocabulary size - 1")
+                     "end-of-document id of NullTokenizer (default: vocabulary size - 1)")
                 .within({0, INT32_MAX}),
             {"NullTokenizer"});
   for_types(flags.add("--tiktoken-pattern", &options.tiktoken.pattern, "NAME", "split pattern of TikTokenizer")

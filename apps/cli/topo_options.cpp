@@ -162,8 +162,8 @@ void add_topo_flags(Flags& flags, TopoOptions& options) {
   flags.add("--expert-model-parallel-size", &options.expert, "N", "ranks that share the experts")
       .within({1, kLargestWorld});
   flags.add("--rank-order", &options.rank_order, "ORDER",
-            "order of the axes, the fastest first; default: tp-cp-ep-dp-pp");
-  flags.add("--gpus-per-node", &options.gpus_per_node, "N", "ranks per node; default: 8").within({1, kLargestWorld});
+            "order of the axes, the fastest first (default: tp-cp-ep-dp-pp)");
+  flags.add("--gpus-per-node", &options.gpus_per_node, "N", "ranks per node (default: 8)").within({1, kLargestWorld});
   flags.add("--hosts", &options.hosts, "LIST", "names of the nodes, separated by commas");
   flags
       .add("--cores-per-rank,--threads", &options.cores_per_rank, "N",
@@ -194,18 +194,18 @@ void add_topo_flags(Flags& flags, TopoOptions& options) {
   flags.section("Schedule");
   flags
       .add("--schedule,--pipeline-schedule", &options.schedule, "NAME",
-           "schedule to draw; default: 1f1b, or interleaved with several chunks per stage")
+           "schedule to draw (default: 1f1b, or interleaved with several chunks per stage)")
       .one_of({"1f1b", "gpipe", "interleaved"});
   flags.add("--micro-batches", &options.micro_batches, "N", "micro-batches per step and replica")
       .within({1, kMostMicroBatches});
   add_batch_size_flags(flags, options.run.batch);
   flags
       .add("--microbatch-group-size-per-virtual-pipeline-stage", &options.group, "N",
-           "consecutive micro-batches of a chunk before the next chunk's turn; default: as many as stages")
+           "consecutive micro-batches of a chunk before the next chunk's turn (default: as many as stages)")
       .within({1, INT32_MAX});
 
   flags.section("Output");
-  flags.add("--format", &options.format, "NAME", "output format; default: by the name of FILE, else text")
+  flags.add("--format", &options.format, "NAME", "output format (default: by the name of FILE, else text)")
       .one_of({"text", "svg", "json", "rankfile"});
   flags.add("--output,-o", &options.output, "FILE", "file to write; .txt, .svg, .json or .rankfile chooses the format");
 }

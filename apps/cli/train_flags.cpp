@@ -18,7 +18,7 @@ void add_model_flags(Flags& flags, TrainOptions& options, const RunStart& start)
   ArchitectureOptions& model = options.architecture;
   flags.section("Model");
   add_architecture_flags(flags, options, [&start] { return start.source.has_value(); });
-  flags.add("--init-method-std", &model.init_method_std, "X", "standard deviation of initial weights; default: 0.02")
+  flags.add("--init-method-std", &model.init_method_std, "X", "standard deviation of initial weights (default: 0.02)")
       .within({0, 100})
       .only_with("on a model that is loaded", [&start] { return !start.source; });
   flags.add("--seed", &options.seed, "N", "seed of initial weights, data order and dropout").within({0, UINT32_MAX});
@@ -60,15 +60,15 @@ void add_optimizer_flags(Flags& flags, TrainOptions& options) {
       .only_with(constant, decays);
   flags.add("--lr-decay-style", &schedule.lr_decay_style, "STYLE", "shape of the decay")
       .one_of({"constant", "linear", "cosine", "inverse-square-root", "WSD"});
-  flags.add("--lr-decay-iters", &schedule.lr_decay_iters, "N", "updates until the minimum; default: the whole run")
+  flags.add("--lr-decay-iters", &schedule.lr_decay_iters, "N", "updates until the minimum (default: the whole run)")
       .at_least(1)
       .only_with(constant, decays);
-  flags.add("--lr-decay-samples", &schedule.lr_decay_samples, "N", "the same in samples")
+  flags.add("--lr-decay-samples", &schedule.lr_decay_samples, "N", "--lr-decay-iters in samples")
       .at_least(1)
       .only_with(constant, decays);
   flags.add("--lr-warmup-iters", &schedule.lr_warmup_iters, "N", "updates of linear warm-up").at_least(0);
-  flags.add("--lr-warmup-samples", &schedule.lr_warmup_samples, "N", "the same in samples").at_least(0);
-  flags.add("--lr-warmup-fraction", &schedule.lr_warmup_fraction, "X", "the same as a fraction of the decay")
+  flags.add("--lr-warmup-samples", &schedule.lr_warmup_samples, "N", "--lr-warmup-iters in samples").at_least(0);
+  flags.add("--lr-warmup-fraction", &schedule.lr_warmup_fraction, "X", "linear warm-up as a fraction of the decay")
       .at_least(0)
       .below(1);
   flags.add("--lr-warmup-init", &schedule.lr_warmup_init, "X", "learning rate at the start of the warm-up")
@@ -108,7 +108,7 @@ void add_checkpoint_flags(Flags& flags, TrainOptions& options, const RunStart& s
   CheckpointOptions& checkpoint = options.checkpoint;
   flags.section("Checkpoints");
   flags.add("--save", &checkpoint.save, "DIR", "folder to save checkpoints in, and to resume from if it holds one");
-  flags.add("--save-interval", &checkpoint.save_interval, "N", "updates between saves; default: only at the end")
+  flags.add("--save-interval", &checkpoint.save_interval, "N", "updates between saves (default: only at the end)")
       .at_least(1)
       .needs("--save DIR", [&checkpoint] { return !checkpoint.save.empty(); });
   flags.add("--keep-last", &checkpoint.keep_last, "N", "checkpoints to keep, at least 2; 0 keeps all")
@@ -159,18 +159,18 @@ void add_logging_flags(Flags& flags, TrainOptions& options) {
   flags.add("--log-interval", &logging.log_interval, "N", "updates between log lines").at_least(1);
   flags.add("--tensorboard-dir", &logging.tensorboard_dir, "DIR", "write TensorBoard event files");
   flags.add("--log-jsonl", &logging.log_jsonl, "FILE", "write the figures of the run as JSON lines");
-  flags.add("--peak-tflops", &logging.peak_tflops, "X", "peak of this machine in TFLOP/s, for MFU; default: measured")
+  flags.add("--peak-tflops", &logging.peak_tflops, "X", "peak of this machine in TFLOP/s, for MFU (default: measured)")
       .within({1e-9, 1e9});
   add_profile_flags(flags, options.profile);
   flags.add_switch("--dry-run", options.dry_run, "print parameters, memory and FLOPs of the run, and exit");
   flags
       .add("--world-size", &options.parallel.plan_world, "N",
-           "with --dry-run: ranks to plan for; default: the fewest possible")
+           "with --dry-run: ranks to plan for (default: the fewest possible)")
       .within({1, kLargestWorld})
       .needs("--dry-run: a run has the ranks that mpirun or srun starts", [&options] { return options.dry_run; });
   flags
       .add("--roofline", &options.roofline, "GPU",
-           "with --dry-run: least time of a step by its peak rates, by operator")
+           "with --dry-run: least time of a step and of its operators on this GPU")
       .one_of(hardware_names())
       .needs("--dry-run: a run is measured with --profile", [&options] { return options.dry_run; });
   flags.add_switch("--json", options.json, "with --dry-run: print the plan as JSON")
@@ -180,12 +180,12 @@ void add_logging_flags(Flags& flags, TrainOptions& options) {
   const auto is_gpu = [&options] { return options.device == Device::cuda; };
   flags
       .add_switch("--no-cuda-graphs", options.cuda_graphs,
-                  "launch every kernel of a step by itself instead of as CUDA graphs")
+                  "launch the kernels of a step one by one instead of as CUDA graphs")
       .inverted()
       .only_with("on the CPU", is_gpu);
   flags
       .add("--gpus-per-node", &options.parallel.gpus_per_node, "N",
-           "most ranks per host; default: as many as it has GPUs")
+           "most ranks per host (default: as many as it has GPUs)")
       .at_least(1)
       .only_with("--device cuda or auto", [&options] { return options.device_name != "cpu"; });
   flags.add_switch("--tf32", options.tf32, "let a GPU round the operands of fp32 products to TF32")
@@ -197,7 +197,7 @@ void add_logging_flags(Flags& flags, TrainOptions& options) {
       .only_with("on the CPU", is_gpu);
   flags
       .add("--tuning-cache", &options.tuning_cache, "FILE",
-           "file of the algorithms measured to be fastest on a GPU, or none")
+           "file of which algorithms are the fastest on a GPU, or none")
       .only_with("on the CPU", is_gpu);
   flags.add("--gpu-memory", &options.gpu_gib, "GIB", "with --dry-run: memory of each GPU, which the run must fit in")
       .within({0.001, 1e6})
