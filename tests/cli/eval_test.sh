@@ -79,7 +79,7 @@ expect_text err 'one of them is required: the data to score'
 expect_exit 2 mtl-eval --load b --data-path ids_text_document --tokenizer-type NullTokenizer --vocab-size 70000
 expect_text err 'the tokenizer has 70000'
 expect_exit 2 mtl-eval --load b --data-path ids_text_document --format text
-expect_text err '--format +belongs to --input'
+expect_text err '--format +applies only to --input'
 expect_exit 2 mtl-eval --load b --input one.txt --vocab-file v
 expect_text err '--merge-file +is needed'
 expect_exit 2 mtl-eval --load b --input one.txt --seq-length 49
