@@ -133,7 +133,7 @@ Flags::Flag& Flags::add(const std::string& names, Setting::Variable variable, co
     if (!wrong.empty()) problem(flag->name + " " + value, wrong);
     refused_ |= !wrong.empty();
   };
-  const CLI::callback_t convert = [this, flag](const CLI::results_t& words) { return store(*flag, words), true; };
+  const CLI::callback_t convert = [this, flag](const CLI::results_t& words) { return store_use(*flag, words), true; };
   const bool is_switch = flag->kind() == "switch";
   flag->option = app_->add_option(names, convert, help)->group(section_)->option_text(value_name)->each(check);
   flag->option->type_size(0, is_switch ? 0 : 1)->expected(1, flag->kind() == "list" ? kMostWords : 1);
@@ -204,7 +204,7 @@ std::vector<std::string> Flags::mark_values(const std::vector<std::string>& word
 }
 
 /// Stores one use of a flag, with the words that follow it.
-void Flags::store(Flag& flag, const std::vector<std::string>& words) {
+void Flags::store_use(Flag& flag, const std::vector<std::string>& words) {
   const bool is_refused = std::exchange(refused_, false), has_none = words[0].empty();
   if (has_none && !flag.takes_none) return problem(flag.name, "needs a value: " + flag.option->get_option_text());
   const std::vector<std::string> before = flag.words();

@@ -102,8 +102,8 @@ class Flags {
   enum class Request { run, help, version, dump_config, list_flags, list_foreign };
   /// Throws UsageError with all problems, unknown flags first. --help, --version, --quiet, --config and --dump-config
   /// are built in, and --list-flags and --list-foreign-flags, for tests and docs/megatron_flags.sh.
-  /// `prepare` opens the files that the flags name, when a run is wanted: after the checks, before conditions, which
-  /// may depend on what it found. Its problems are reported with those of the flags.
+  /// `prepare` opens the files that the flags name, unless --dump-config is given: after the checks, before conditions,
+  /// which may depend on what it found. Its problems are reported with those of the flags.
   Request parse(int argc, const char* const* argv, const std::function<void()>& prepare = {});
 
   std::string help() const;
@@ -127,7 +127,7 @@ class Flags {
   static constexpr const char *kGeneral = "General", *kDefault = "default", *kCommandLine = "command line";
   Flag* find(const std::string& name) const;
   std::vector<std::string> mark_values(const std::vector<std::string>& words) const;
-  void store(Flag& flag, const std::vector<std::string>& words);
+  void store_use(Flag& flag, const std::vector<std::string>& words);
   void report_remaining();
   ForeignFlags::Answer find_foreign(const std::string& name) const;
   void report_foreign(const std::string& name, const std::string& value);

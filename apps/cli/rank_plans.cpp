@@ -18,7 +18,7 @@ std::vector<Traffic> traffic(const SentBytes& sent) {
   return {{"tensor", sent.tensor}, {"pipeline", sent.pipeline}, {"data", sent.data}, {"embedding", sent.embedding}};
 }
 
-/// A table whose rows begin with the ranks that they are about.
+/// A table whose rows begin with a list of ranks.
 class Table {
  public:
   explicit Table(std::vector<std::string> heading) : rows_{{{}, std::move(heading)}} {}
@@ -61,7 +61,7 @@ class Table {
   std::vector<Row> rows_;
 };
 
-/// The largest unit of which `bytes` has at least 10, or KiB.
+/// The largest unit of which `bytes` holds at least 10; KiB if it holds fewer.
 std::pair<double, const char*> choose_unit(std::size_t bytes) {
   if (bytes >= std::size_t{10} << 30) return {1 << 30, "GiB"};
   if (bytes >= std::size_t{10} << 20) return {1 << 20, "MiB"};

@@ -1,5 +1,5 @@
-// The frame of a main whose process may be one rank of a job: its rank, its groups, and a run_main that ends the whole
-// job when one rank fails.
+// run_main for tools whose processes may be ranks of a job: the rank, its groups, and the end of the whole job when one
+// rank fails.
 //
 //   Ranks ranks("mtl-train");
 //   flags.check([&] { ...ranks.launched().world... });

@@ -198,7 +198,7 @@ void check_schedule(Flags& flags, const TopoOptions& options, bool fits) {
   }
 }
 
-/// Checks that the global batch divides into micro-batches, as many as --micro-batches says and not too many to list.
+/// Checks that the global batch divides into micro-batches: as many as --micro-batches, and few enough to list.
 bool check_batch(Flags& flags, const TopoOptions& options) {
   std::size_t before = flags.problem_count();
   std::int64_t micro = options.run.batch.micro_batch_size, at_once = micro * options.run.parallel.data();

@@ -65,7 +65,7 @@ class TextCanvas {
 /// The widths of a drawing: "rank 12 ══ tp ══ rank 13" down to "12═13".
 struct Style {
   bool words;
-  std::size_t link;  // characters between neighbours
+  std::size_t link;  // characters between neighbors
 };
 constexpr Style kStyles[] = {{true, 10}, {true, 4}, {false, 3}, {false, 1}};
 

@@ -15,7 +15,7 @@ namespace {
 
 // All lengths are in pixels.
 constexpr double kMargin = 24, kCellWidth = 58, kCellHeight = 40;
-constexpr double kLinkGap = 22, kReplicaGap = 14, kNodeGap = 34;  // between neighbours; the last across nodes
+constexpr double kLinkGap = 22, kReplicaGap = 14, kNodeGap = 34;  // between neighbors; the last across nodes
 constexpr double kBoxSide = 10, kBoxTop = 24, kBoxBottom = 10;    // from a node's border to the ranks in it
 constexpr double kInnerGap = 26, kOuterGap = 30;  // between stages, in a node and between nodes' borders
 constexpr int kBandColumns = 16;
