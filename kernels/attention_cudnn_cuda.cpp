@@ -28,25 +28,25 @@ CudnnAttentionGraph::CudnnAttentionGraph(const Cudnn& lib, const CudnnAttentionS
   const auto& [B, T, keys, G, R, D] = shape.sizes;
   const std::int64_t H = G * R;
   const cudnnDataType_t type = shape.dtype == DType::bf16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_HALF;
-  const CudnnGraph::Four scores{B, H, T, T}, rows{B, H, T, 1};
-  const auto temporary = [&](cudnnDataType_t of = CUDNN_DATA_FLOAT) { return graph.add_temporary(of, scores); };
+  const CudnnGraph::Dims scores{B, H, T, T}, rows{B, H, T, 1};
+  const auto temporary = [&](cudnnDataType_t dtype = CUDNN_DATA_FLOAT) { return graph.add_temporary(dtype, scores); };
   q = graph.add_tensor(type, {B, H, T, D}, {T * shape.q.row, shape.q.head, shape.q.row, 1});
   k = graph.add_tensor(type, {B, G, D, T}, {T * shape.k.row, shape.k.head, 1, shape.k.row});  // transposed
   v = graph.add_tensor(type, {B, G, T, D}, {T * shape.v.row, shape.v.head, shape.v.row, 1});
   out = graph.add_tensor(type, {B, H, T, D}, {T * H * D, D, H * D, 1});
   logsumexp = graph.add_tensor(CUDNN_DATA_FLOAT, rows, {H * T, T, 1, 1});
   scale = graph.add_scalar();
-  masked = graph.add_scalar();
+  masked_score = graph.add_scalar();
 
   const std::int64_t products = temporary(), scaled = temporary(), S = temporary();
   graph.matmul(q, k, products);
   graph.pointwise(CUDNN_POINTWISE_MUL, {products, scale}, scaled);
   const std::int64_t query = temporary(CUDNN_DATA_INT32), key = temporary(CUDNN_DATA_INT32),
-                     sees = temporary(CUDNN_DATA_BOOLEAN);
+                     is_visible = temporary(CUDNN_DATA_BOOLEAN);
   graph.pointwise(CUDNN_POINTWISE_GEN_INDEX, {scaled}, query, 2);
   graph.pointwise(CUDNN_POINTWISE_GEN_INDEX, {scaled}, key, 3);
-  graph.pointwise(CUDNN_POINTWISE_CMP_GE, {query, key}, sees);
-  graph.pointwise(CUDNN_POINTWISE_BINARY_SELECT, {scaled, masked, sees}, S);
+  graph.pointwise(CUDNN_POINTWISE_CMP_GE, {query, key}, is_visible);
+  graph.pointwise(CUDNN_POINTWISE_BINARY_SELECT, {scaled, masked_score, is_visible}, S);
 
   const std::int64_t M = graph.add_temporary(CUDNN_DATA_FLOAT, rows), L = graph.add_temporary(CUDNN_DATA_FLOAT, rows),
                      log = graph.add_temporary(CUDNN_DATA_FLOAT, rows);
@@ -68,16 +68,24 @@ struct Compiled {
   CudnnPlan plan;
 };
 
-/// The library, a handle for the current GPU, and the plans so far, as a stream keeps them.
+/// A handle for the current GPU.
+class Handle {
+ public:
+  explicit Handle(const Cudnn& lib) : lib_(lib) { expect_cudnn_success(lib, lib.create(&raw_), "start"); }
+  ~Handle() { lib_.destroy(raw_); }
+  Handle(const Handle&) = delete;
+  cudnnHandle_t raw() const { return raw_; }
+
+ private:
+  const Cudnn& lib_;
+  cudnnHandle_t raw_ = nullptr;
+};
+
+/// A stream's handle and compiled plans.
 class Library : public StreamCache {
  public:
   explicit Library(const Stream& stream) {
-    expect_cudnn_success(lib_, lib_.create(&handle_), "start");
-    expect_cudnn_success(lib_, lib_.set_stream(handle_, stream.handle()), "use a stream");
-  }
-  ~Library() override {
-    plans_.clear();
-    lib_.destroy(handle_);
+    expect_cudnn_success(lib_, lib_.set_stream(handle_.raw(), stream.handle()), "use a stream");
   }
 
   void forward(const Tensor& work, const Tensor& out, const Tensor& logsumexp, const AttentionInput& in) {
@@ -88,14 +96,14 @@ class Library : public StreamCache {
     };
     auto* statistics = static_cast<std::byte*>(work.raw()) + kCudnnWorkspace;
     constexpr float kMasked = -std::numeric_limits<float>::infinity();
-    plan.run(handle_,
+    plan.run(handle_.raw(),
              {{operands.q, address(in.qkv.q)},
               {operands.k, address(in.qkv.k)},
               {operands.v, address(in.qkv.v)},
               {operands.out, out.raw()},
               {operands.logsumexp, logsumexp.exists() ? logsumexp.raw() : statistics},
               {operands.scale, &in.scale},
-              {operands.masked, &kMasked}},
+              {operands.masked_score, &kMasked}},
              work.raw());
   }
 
@@ -104,12 +112,12 @@ class Library : public StreamCache {
     const auto known = plans_.find(shape);
     if (known != plans_.end()) return known->second;
     CudnnAttentionGraph operands(lib_, shape);
-    CudnnPlan plan = operands.graph.compile(kCudnnWorkspace, handle_);
+    CudnnPlan plan = operands.graph.compile(kCudnnWorkspace, handle_.raw());
     return plans_.emplace(shape, Compiled{std::move(operands), std::move(plan)}).first->second;
   }
 
   Cudnn lib_{};
-  cudnnHandle_t handle_ = nullptr;
+  Handle handle_{lib_};
   std::map<CudnnAttentionShape, Compiled> plans_;
 };
 

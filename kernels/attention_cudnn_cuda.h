@@ -6,7 +6,7 @@
 
 namespace mtl::cuda {
 
-/// The sizes and strides that a plan is compiled for: attention_suits_cudnn() accepts the call.
+/// The sizes and strides that a plan is compiled for. attention_suits_cudnn() must accept the call.
 struct CudnnAttentionShape {
   struct Strides {
     std::int64_t row, head;  // elements from one position, and from one head, to the next
@@ -21,10 +21,10 @@ struct CudnnAttentionShape {
   auto operator<=>(const CudnnAttentionShape&) const = default;
 };
 
-/// The operands' numbers in the graph.
+/// The graph of a shape, and the numbers of its operands.
 struct CudnnAttentionGraph {
   CudnnGraph graph;
-  std::int64_t q, k, v, out, logsumexp, scale, masked;
+  std::int64_t q, k, v, out, logsumexp, scale, masked_score;
 
   CudnnAttentionGraph(const Cudnn& lib, const CudnnAttentionShape& shape);
 };

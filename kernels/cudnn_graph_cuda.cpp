@@ -43,7 +43,7 @@ void CudnnPlan::run(cudnnHandle_t handle, const Addresses& addresses, void* work
   expect_cudnn_success(lib_, lib_.execute(handle, plan_.raw(), pack.raw()), "run a plan");
 }
 
-std::int64_t CudnnGraph::add(cudnnDataType_t type, const Four& sizes, const Four& strides, Kind kind) {
+std::int64_t CudnnGraph::add(cudnnDataType_t type, const Dims& sizes, const Dims& strides, Kind kind) {
   constexpr std::int64_t kAlignment = 16;  // bytes
   CudnnDescriptor tensor(lib_, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
   const auto number = static_cast<std::int64_t>(tensors_.size()) + 1;
@@ -58,10 +58,10 @@ std::int64_t CudnnGraph::add(cudnnDataType_t type, const Four& sizes, const Four
   tensors_.push_back(std::move(tensor));
   return number;
 }
-std::int64_t CudnnGraph::add_tensor(cudnnDataType_t type, const Four& sizes, const Four& strides) {
+std::int64_t CudnnGraph::add_tensor(cudnnDataType_t type, const Dims& sizes, const Dims& strides) {
   return add(type, sizes, strides, Kind::memory);
 }
-std::int64_t CudnnGraph::add_temporary(cudnnDataType_t type, const Four& sizes) {
+std::int64_t CudnnGraph::add_temporary(cudnnDataType_t type, const Dims& sizes) {
   return add(type, sizes, {sizes[1] * sizes[2] * sizes[3], sizes[2] * sizes[3], sizes[3], 1}, Kind::temporary);
 }
 std::int64_t CudnnGraph::add_scalar() { return add(CUDNN_DATA_FLOAT, {1, 1, 1, 1}, {1, 1, 1, 1}, Kind::scalar); }
@@ -113,7 +113,8 @@ void CudnnGraph::reduce(cudnnReduceTensorOp_t op, std::int64_t x, std::int64_t y
   add_operation(std::move(operation));
 }
 
-CudnnPlan CudnnGraph::compile(std::int64_t workspace, cudnnHandle_t handle, cudnnBackendDescriptor_t device) const {
+CudnnPlan CudnnGraph::compile(std::int64_t workspace, cudnnHandle_t handle,
+                              [[maybe_unused]] cudnnBackendDescriptor_t device) const {
   const auto raw = [](const std::vector<CudnnDescriptor>& descriptors) {
     std::vector<cudnnBackendDescriptor_t> out;
     for (const CudnnDescriptor& descriptor : descriptors) out.push_back(descriptor.raw());
@@ -131,7 +132,9 @@ CudnnPlan CudnnGraph::compile(std::int64_t workspace, cudnnHandle_t handle, cudn
   CudnnDescriptor search(lib_, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
   search.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
   search.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, CUDNN_HEUR_MODE_A);
+#if !defined(CUDNN_VERSION) || CUDNN_VERSION >= 90800  // earlier headers lack the attribute
   if (device != nullptr) search.set(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, device);
+#endif
   search.finalize();
   const auto results = [&](std::vector<cudnnBackendDescriptor_t> into) {
     std::int64_t found = 0;
@@ -156,7 +159,8 @@ CudnnPlan CudnnGraph::compile(std::int64_t workspace, cudnnHandle_t handle, cudn
         "report a plan's workspace");
     if (bytes <= workspace) return {lib_, std::move(plan), bytes};
   }
-  fail(Exit::failure, "cuDNN ", lib_.version(), " has no engine for this attention, of ", found, " suggested");
+  fail(Exit::failure, "cuDNN ", lib_.version(), ": none of the ", found, " engines that it suggests computes this ",
+       "attention with at most ", workspace, " bytes of workspace; choose another --attention-backend");
 }
 
 }  // namespace mtl::cuda

@@ -1,7 +1,7 @@
 // A graph of operations for cuDNN, and the plan that the library compiles from it.
 //
-// Tensors of the graph have rank 4. A tensor in memory is given to each run by its address, a scalar by the address of
-// a float on the host; a temporary exists only inside the compiled kernel.
+// Tensors of the graph have rank 4. Each run receives the address of every tensor in memory, and for a scalar the
+// address of a float on the host. A temporary exists only inside the compiled kernel.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@
 
 namespace mtl::cuda {
 
-/// Throws Error with the library's text unless the call succeeded.
+/// Throws Error, "cuDNN cannot WHAT: " and the library's text, unless the call succeeded.
 void expect_cudnn_success(const Cudnn& lib, cudnnStatus_t status, const char* what);
 
 /// A descriptor of the backend API.
@@ -45,8 +45,9 @@ class CudnnDescriptor {
 /// A compiled graph.
 class CudnnPlan {
  public:
-  /// Addresses by tensor. `workspace` has workspace_bytes(). The stream is the one that `handle` was set to.
+  /// Pairs of a tensor's number and its address.
   using Addresses = std::vector<std::pair<std::int64_t, const void*>>;
+  /// Queues the plan on the stream of `handle`. `workspace` has workspace_bytes(). Scalars are read before the return.
   void run(cudnnHandle_t handle, const Addresses& addresses, void* workspace) const;
   std::int64_t workspace_bytes() const { return workspace_bytes_; }
 
@@ -61,30 +62,30 @@ class CudnnPlan {
 
 class CudnnGraph {
  public:
-  using Four = std::array<std::int64_t, 4>;
+  using Dims = std::array<std::int64_t, 4>;
 
   explicit CudnnGraph(const Cudnn& lib) : lib_(lib) {}
 
   /// Each adds a tensor and returns its number. Strides are in elements; a temporary is contiguous.
-  std::int64_t add_tensor(cudnnDataType_t type, const Four& sizes, const Four& strides);
-  std::int64_t add_temporary(cudnnDataType_t type, const Four& sizes);
+  std::int64_t add_tensor(cudnnDataType_t type, const Dims& sizes, const Dims& strides);
+  std::int64_t add_temporary(cudnnDataType_t type, const Dims& sizes);
   std::int64_t add_scalar();
 
   /// c = a b over the last two dimensions; fp32 sums.
   void matmul(std::int64_t a, std::int64_t b, std::int64_t c);
-  /// y = mode(x, b, t), one to three operands; `axis` for the mode that writes an index.
+  /// y = mode(x, b, t), of one to three operands. `axis` is used by CUDNN_POINTWISE_GEN_INDEX alone.
   void pointwise(cudnnPointwiseMode_t mode, const std::vector<std::int64_t>& operands, std::int64_t y,
                  std::int64_t axis = -1);
   /// y = op over x's last dimension, of size 1 in y.
   void reduce(cudnnReduceTensorOp_t op, std::int64_t x, std::int64_t y);
 
-  /// Compiles the best engine, by the library's estimate, that needs at most `workspace` bytes, for the handle's GPU;
-  /// with a null handle for the GPU that the descriptor `device` names. Throws Error where the library has none.
+  /// Compiles the best engine, by the library's estimate, that needs at most `workspace` bytes: for the handle's GPU,
+  /// or with a null handle for the GPU that the descriptor `device` names. Throws Error if there is none.
   CudnnPlan compile(std::int64_t workspace, cudnnHandle_t handle, cudnnBackendDescriptor_t device = nullptr) const;
 
  private:
   enum class Kind { memory, temporary, scalar };
-  std::int64_t add(cudnnDataType_t type, const Four& sizes, const Four& strides, Kind kind);
+  std::int64_t add(cudnnDataType_t type, const Dims& sizes, const Dims& strides, Kind kind);
   const CudnnDescriptor& tensor(std::int64_t number) const { return tensors_[static_cast<std::size_t>(number - 1)]; }
   void add_operation(CudnnDescriptor operation);
 

@@ -15,10 +15,12 @@ struct Installed {
   Installed(const Installed&) = delete;
 };
 
-/// Head size, one query head for each key head, several for the only one.
+/// Every head size; several groups of one query head, and one group of several.
 const AttentionCase kCases[] = {
     {2, 37, 3, 1, 64}, {1, 70, 1, 4, 64}, {1, 20, 2, 1, 80}, {1, 33, 2, 1, 96}, {2, 48, 1, 2, 128},
 };
+
+const AttentionCase kPlain = AttentionCase{1, 20, 2, 1, 64}.in_dtype(DType::bf16);
 
 void forward(Stream& stream, const AttentionProblem& problem, const Tensor& logsumexp) {
   Arena scratch(Device::cuda, "scratch", std::size_t{1} << 16);
@@ -49,8 +51,7 @@ TEST_CASE("attention cudnn: forward equals the fp64 reference, with and without 
 
 TEST_CASE("attention cudnn: a plan is compiled once for a shape, with the first engine that fits the workspace") {
   const Installed installed;
-  const AttentionProblem problem({1, 20, 2, 1, 64, false, 0, 0, DType::bf16}),
-      longer({1, 21, 2, 1, 64, false, 0, 0, DType::bf16});
+  const AttentionProblem problem(kPlain), longer(AttentionCase{1, 21, 2, 1, 64}.in_dtype(DType::bf16));
   Stream stream(Device::cuda);
   stream.set_attention_backend(AttentionBackend::fused);
   const emulated::CudnnCounts before = emulated::cudnn_counts();
@@ -62,8 +63,8 @@ TEST_CASE("attention cudnn: a plan is compiled once for a shape, with the first 
   CHECK(emulated::cudnn_counts().runs - before.runs == 3);
 }
 
-TEST_CASE("attention cudnn: auto measures it where it is installed, flash does not consider it") {
-  const AttentionProblem problem({1, 20, 2, 1, 64, false, 0, 0, DType::bf16});
+TEST_CASE("attention cudnn: auto considers it only where it is installed, flash never does") {
+  const AttentionProblem problem(kPlain);
   const auto runs_with = [&](AttentionBackend backend) {
     const int before = emulated::cudnn_counts().runs;
     Stream stream(Device::cuda);
@@ -80,18 +81,16 @@ TEST_CASE("attention cudnn: auto measures it where it is installed, flash does n
   CHECK(cuda::attention_library() == "cuDNN 91900");
 }
 
-TEST_CASE("attention cudnn: fused names what cuDNN does not take, and the missing library") {
+TEST_CASE("attention cudnn: fused refuses a call that cuDNN does not compute, and a missing library") {
   Stream stream(Device::cuda);
   stream.set_attention_backend(AttentionBackend::fused);
-  const AttentionProblem plain({1, 20, 2, 1, 64, false, 0, 0, DType::bf16});
+  const AttentionProblem plain(kPlain);
   CHECK_THROWS_WITH(forward(stream, plain, plain.logsumexp), doctest::Contains("libcudnn.so"));
   const Installed installed;
-  for (const AttentionCase& c : {AttentionCase{1, 20, 2, 1, 64, true},
-                                 {1, 20, 2, 1, 64, false, 0.1f},
-                                 {1, 20, 2, 1, 64, false, 0, 7},
-                                 {1, 20, 2, 2, 64},
-                                 {1, 20, 2, 1, 72}}) {
-    const AttentionProblem problem(c.in_dtype(DType::bf16));
+  for (const AttentionCase& c :
+       {kPlain.with_documents(), kPlain.with_dropout(0.1f), kPlain.with_window(7),
+        AttentionCase{1, 20, 2, 2, 64}.in_dtype(DType::bf16), AttentionCase{1, 20, 2, 1, 72}.in_dtype(DType::bf16)}) {
+    const AttentionProblem problem(c);
     CHECK_THROWS_WITH(forward(stream, problem, problem.logsumexp), doctest::Contains("choose auto or flash"));
   }
 }

@@ -20,7 +20,7 @@ struct CudnnHandle {
   cuda::StreamHandle stream;
 };
 
-/// A value of an attribute is a number, an address, or the descriptor in `children`, which lives as long.
+/// Attributes are numbers and addresses, in `values`, or descriptors, in `children`, which live as long as this one.
 struct Descriptor {
   cudnnBackendDescriptorType_t type;
   std::map<cudnnBackendAttributeName_t, std::vector<std::int64_t>> values{};
@@ -34,8 +34,8 @@ struct Descriptor {
 
 namespace {
 
-/// The descriptors that callers hold.
-std::map<Descriptor*, std::shared_ptr<Descriptor>>& held() {
+/// The descriptors that callers have not destroyed.
+std::map<Descriptor*, std::shared_ptr<Descriptor>>& live_descriptors() {
   static std::map<Descriptor*, std::shared_ptr<Descriptor>> all;
   return all;
 }
@@ -68,7 +68,7 @@ struct Operand {
     for (std::size_t i = 0; i < 4; ++i) last += (sizes[i] - 1) * strides[i];
     return static_cast<std::size_t>(last + 1) * size_of(dtype_of(type));
   }
-  /// Calls visit(coordinates, place in memory) for each element in row-major order.
+  /// Calls visit(coordinates, offset in memory) for each element in row-major order.
   template <class Visit>
   void for_each(const Visit& visit) const {
     std::array<std::int64_t, 4> at{};
@@ -78,7 +78,7 @@ struct Operand {
           for (at[3] = 0; at[3] < sizes[3]; ++at[3])
             visit(at, at[0] * strides[0] + at[1] * strides[1] + at[2] * strides[2] + at[3] * strides[3]);
   }
-  /// The row-major number of an element, whose coordinates count as 0 along axes of size 1.
+  /// The row-major number of an element. Along axes of size 1 its coordinate counts as 0: they are broadcast.
   std::size_t number_of(const std::array<std::int64_t, 4>& at) const {
     std::int64_t number = 0;
     for (std::size_t i = 0; i < 4; ++i) number = number * sizes[i] + (sizes[i] == 1 ? 0 : at[i]);
@@ -107,12 +107,12 @@ class Interpreter {
 
  private:
   const Numbers& read(const Operand& x) {
-    Numbers& numbers = known_[x.id];
+    Numbers& numbers = values_[x.id];
     if (!numbers.empty()) return numbers;
     require(!x.is_temporary, "emulated cuDNN: a temporary is read before it is written");
     with_float_type(dtype_of(x.type), [&]<class T>(T) {
       const T* memory = static_cast<const T*>(addresses_.at(x.id));
-      x.for_each([&](const auto&, std::int64_t place) { numbers.push_back(double{widen(memory[place])}); });
+      x.for_each([&](const auto&, std::int64_t offset) { numbers.push_back(double{widen(memory[offset])}); });
     });
     return numbers;
   }
@@ -122,10 +122,11 @@ class Interpreter {
       with_float_type(dtype_of(y.type), [&]<class T>(T) {
         T* memory = static_cast<T*>(addresses_.at(y.id));
         std::size_t i = 0;
-        y.for_each([&](const auto&, std::int64_t at) { memory[at] = narrow<T>(static_cast<float>(numbers[i++])); });
+        y.for_each(
+            [&](const auto&, std::int64_t offset) { memory[offset] = narrow<T>(static_cast<float>(numbers[i++])); });
       });
     }
-    known_[y.id] = std::move(numbers);
+    values_[y.id] = std::move(numbers);
   }
 
   void matmul(const Descriptor& operation) {
@@ -192,10 +193,10 @@ class Interpreter {
   }
 
   std::map<std::int64_t, void*> addresses_;
-  std::map<std::int64_t, Numbers> known_;
+  std::map<std::int64_t, Numbers> values_;
 };
 
-/// What finalize() requires of each type.
+/// The attributes that finalize() requires of each type.
 const std::vector<cudnnBackendAttributeName_t>& required_by(cudnnBackendDescriptorType_t type) {
   static const std::map<cudnnBackendDescriptorType_t, std::vector<cudnnBackendAttributeName_t>> all{
       {CUDNN_BACKEND_TENSOR_DESCRIPTOR,
@@ -270,14 +271,14 @@ cudnnStatus_t Cudnn::set_stream(cudnnHandle_t handle, StreamHandle stream) {
   return CUDNN_STATUS_SUCCESS;
 }
 cudnnStatus_t Cudnn::create_descriptor(cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t* descriptor) {
-  auto made = std::make_shared<Descriptor>();
-  made->type = type;
-  *descriptor = made.get();
-  held()[made.get()] = made;
+  auto owner = std::make_shared<Descriptor>();
+  owner->type = type;
+  *descriptor = owner.get();
+  live_descriptors()[owner.get()] = std::move(owner);
   return CUDNN_STATUS_SUCCESS;
 }
 cudnnStatus_t Cudnn::destroy_descriptor(cudnnBackendDescriptor_t descriptor) {
-  return held().erase(descriptor) == 1 ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM;
+  return live_descriptors().erase(descriptor) == 1 ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM;
 }
 
 cudnnStatus_t Cudnn::set_attribute(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
@@ -285,8 +286,8 @@ cudnnStatus_t Cudnn::set_attribute(cudnnBackendDescriptor_t descriptor, cudnnBac
   if (descriptor->is_final || count < 1) return CUDNN_STATUS_BAD_PARAM;
   if (type == CUDNN_TYPE_BACKEND_DESCRIPTOR) {
     for (std::int64_t i = 0; i < count; ++i) {
-      const auto child = held().find(static_cast<Descriptor* const*>(values)[i]);
-      if (child == held().end() || !child->second->is_final) return CUDNN_STATUS_BAD_PARAM;
+      const auto child = live_descriptors().find(static_cast<Descriptor* const*>(values)[i]);
+      if (child == live_descriptors().end() || !child->second->is_final) return CUDNN_STATUS_BAD_PARAM;
       descriptor->children[name].push_back(child->second);
     }
     return CUDNN_STATUS_SUCCESS;
@@ -312,13 +313,14 @@ cudnnStatus_t Cudnn::finalize(cudnnBackendDescriptor_t descriptor) {
   return CUDNN_STATUS_SUCCESS;
 }
 
-/// Two engines; the first needs more workspace than the caller has.
+/// Suggests two engines. The first needs more workspace than the caller has.
 cudnnStatus_t Cudnn::get_attribute(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
-                                   cudnnBackendAttributeType_t, std::int64_t most, std::int64_t* count, void* values) {
+                                   cudnnBackendAttributeType_t, std::int64_t capacity, std::int64_t* count,
+                                   void* values) {
   if (!descriptor->is_final) return CUDNN_STATUS_BAD_PARAM;
   if (name == CUDNN_ATTR_ENGINEHEUR_RESULTS) {
     *count = 2;
-    for (std::int64_t i = 0; i < std::min<std::int64_t>(most, 2); ++i) {
+    for (std::int64_t i = 0; i < std::min<std::int64_t>(capacity, 2); ++i) {
       Descriptor& engine = *static_cast<Descriptor**>(values)[i];
       engine.values[CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE] = {i == 0 ? kLargeWorkspace : kSmallWorkspace};
       engine.children[CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH] =
@@ -327,7 +329,7 @@ cudnnStatus_t Cudnn::get_attribute(cudnnBackendDescriptor_t descriptor, cudnnBac
     }
     return CUDNN_STATUS_SUCCESS;
   }
-  if (name != CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE || most != 1) return CUDNN_STATUS_BAD_PARAM;
+  if (name != CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE || capacity != 1) return CUDNN_STATUS_BAD_PARAM;
   const std::int64_t bytes = descriptor->child(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG).at(name);
   std::memcpy(values, &bytes, sizeof bytes);
   *count = 1;

@@ -1,5 +1,5 @@
-// Compiles the plans of attention by cuDNN for GPUs that this machine need not have: cuDNN takes a GPU's properties as
-// a text. For gpu/cudnn_plans_long.sh. Prints a line for each plan; exits with 1 when one fails.
+// Compiles cuDNN's plans of attention for GPUs that this machine need not have: cuDNN accepts a GPU's properties as
+// JSON. gpu/cudnn_plans_long.sh runs it. Prints a line per plan; exits with 1 if one fails.
 #include <cstdio>
 
 #include "kernels/attention_cudnn_cuda.h"
@@ -52,12 +52,12 @@ bool compile(const cuda::Cudnn& lib, int version, DType dtype, std::int64_t grou
 
 int main() {
   const cuda::Cudnn lib;
-  bool all = true;
+  bool all_compiled = true;
   for (const int version : {800, 900, 1000})
     for (const DType dtype : {DType::bf16, DType::f16})
       for (const std::int64_t dim : {64, 80, 96, 128}) {
-        all &= compile(lib, version, dtype, 12, 1, dim);
-        all &= compile(lib, version, dtype, 1, 8, dim);
+        all_compiled &= compile(lib, version, dtype, 12, 1, dim);
+        all_compiled &= compile(lib, version, dtype, 1, 8, dim);
       }
-  return all ? 0 : 1;
+  return all_compiled ? 0 : 1;
 }

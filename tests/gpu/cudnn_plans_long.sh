@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # cudnn_plans_long.sh BUILD: cuDNN itself accepts the graph of attention and compiles it for sm_80, sm_90 and sm_100.
-# cuDNN loads what it compiled with the driver; here a library that has the driver's functions and does nothing replaces it.
+# cuDNN loads compiled kernels through the driver, which is replaced by a library whose functions do nothing.
 set -euo pipefail
 build=$1
 program=$build/bin/mtl_cudnn_plans
@@ -9,7 +9,8 @@ stub=/usr/local/cuda/lib64/stubs/libcuda.so
 ninja -C "$build" mtl_cudnn_plans >/dev/null
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-# Loading succeeds with a handle that is not null; every other function answers CUDA_ERROR_STUB_LIBRARY.
+# Loading returns a handle that is not null; other functions of libraries and kernels succeed, the rest return
+# CUDA_ERROR_STUB_LIBRARY.
 nm -D --defined-only "$stub" | awk '$2 == "T" {
   if ($3 ~ /^cu(LibraryLoad|LibraryGet(Kernel|Module)|KernelGetFunction|ModuleLoad|ModuleGetFunction)/)
     body = "(void** handle) { *handle = handle; return 0; }"

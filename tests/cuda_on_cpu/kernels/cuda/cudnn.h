@@ -1,6 +1,6 @@
 // Replaces kernels/cuda/cudnn.h in tests: the declarations of cuDNN's backend API that mtl uses, and functions that
-// emulate the library (tests/cuda_on_cpu/cudnn.cpp): they interpret the graph in fp64. Checks the attributes like
-// cuDNN: types, counts, missing ones, pointers into device memory.
+// emulate the library (tests/cuda_on_cpu/cudnn.cpp): they interpret the graph in fp64. Like cuDNN they refuse missing
+// attributes, changes after finalize() and sizes below 1; they also refuse addresses outside of device memory.
 #pragma once
 
 #include <cstddef>
@@ -104,7 +104,7 @@ using cudnnBackendDescriptor_t = mtl::emulated::Descriptor*;
 
 namespace mtl::emulated {
 
-/// Whether the emulated library can be opened: false until a test says so, since it is slow.
+/// Whether the emulated library can be opened: false until a test sets it, since the emulation is slow.
 bool& cudnn_is_installed();
 /// Plans that were compiled, and runs of them.
 struct CudnnCounts {
@@ -129,7 +129,7 @@ struct Cudnn {
   static cudnnStatus_t set_attribute(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
                                      cudnnBackendAttributeType_t type, std::int64_t count, const void* values);
   static cudnnStatus_t get_attribute(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
-                                     cudnnBackendAttributeType_t type, std::int64_t most, std::int64_t* count,
+                                     cudnnBackendAttributeType_t type, std::int64_t capacity, std::int64_t* count,
                                      void* values);
   static cudnnStatus_t finalize(cudnnBackendDescriptor_t descriptor);
   static cudnnStatus_t execute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t pack);
