@@ -15,7 +15,7 @@ struct Problem {
   Owned pre = random_tensor(dtype, {rows, 2 * width}, 1, 2);
   Owned dout = random_tensor(dtype, {rows, width}, 2);
 
-  /// The index in pre of the gate of element i of the result; the factor follows `width` later.
+  /// The index in `pre` of the gate of result element i; its factor is `width` elements later.
   std::size_t gate_at(std::size_t i) const {
     const auto n = static_cast<std::size_t>(width);
     return i / n * 2 * n + i % n;

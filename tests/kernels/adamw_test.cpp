@@ -13,7 +13,9 @@ namespace {
 struct Parameters {
   std::int64_t n;
   Owned p = random_tensor({n}, 1), grad = random_tensor({n}, 2), m = filled({n}, 0), v = filled({n}, 0);
-  AdamWRange range(bool decays = true) const { return {p, grad, m, v, decays}; }
+  AdamWRange range(bool decays = true) const {
+    return {.param = p, .grad = grad, .exp_avg = m, .exp_avg_sq = v, .decays = decays};
+  }
 };
 
 /// A StepState in the device's memory.
@@ -57,7 +59,7 @@ TEST_CASE("adamw: five steps equal the fp64 reference, with and without decay, c
 namespace {
 
 struct DTypes {
-  DType param, copy, grad, exp_avg, exp_avg_sq;  // without a copy, `copy` equals `param`
+  DType param, copy, grad, exp_avg, exp_avg_sq;  // `copy` equals `param` if there is no copy
 };
 
 /// One step from the same operands in these dtypes.
@@ -74,7 +76,9 @@ struct MixedStep {
     v = rounded(squares, types.exp_avg_sq);
   }
   bool has_copy() const { return types.copy != types.param; }
-  AdamWRange range() const { return {p, grad, m, v, true, has_copy() ? copy.tensor() : Tensor()}; }
+  AdamWRange range() const {
+    return {.param = p, .grad = grad, .exp_avg = m, .exp_avg_sq = v, .copy = has_copy() ? copy.tensor() : Tensor()};
+  }
 };
 
 }  // namespace
@@ -82,7 +86,7 @@ struct MixedStep {
 TEST_CASE("adamw: every mixture of dtypes equals the rounded fp64 reference, and lost updates are counted") {
   constexpr DType f32 = DType::f32, bf16 = DType::bf16, f16 = DType::f16;
   Stream stream(kDevice, 2);
-  for (const DTypes& types :
+  for (const DTypes& types :  // param, copy, grad, exp_avg, exp_avg_sq
        {DTypes{f32, bf16, f32, f32, f32}, DTypes{f32, f16, f32, f32, f32}, DTypes{f32, bf16, bf16, bf16, bf16},
         DTypes{bf16, bf16, bf16, bf16, bf16}, DTypes{f16, f16, f32, f32, bf16}, DTypes{f32, f32, f32, f32, f32}}) {
     for (std::int64_t n : {1, 513, 40001}) {
@@ -132,16 +136,20 @@ struct Ones {
   void step(std::int64_t number, const ElementMap& elements) const {
     Stream stream(kDevice, 2);
     const OnDevice state({{.step = number, .lr = 0x1p-12}, {}});
-    AdamWRange range{p, grad, m, v, false};
-    range.rounding = PhiloxKey{5, 6};
-    range.elements = elements;
+    const AdamWRange range{.param = p,
+                           .grad = grad,
+                           .exp_avg = m,
+                           .exp_avg_sq = v,
+                           .decays = false,
+                           .rounding = PhiloxKey{5, 6},
+                           .elements = elements};
     adamw_step(stream, range, {.beta1 = 0, .beta2 = 0, .eps = 0}, state.state());
   }
 };
 
 }  // namespace
 
-TEST_CASE("adamw: stochastic rounding picks one of the two neighbours, and is unbiased") {
+TEST_CASE("adamw: stochastic rounding picks one of the two neighboring numbers, and is unbiased") {
   constexpr std::int64_t n = 100003;
   const Ones x(n);
   x.step(1, {.inner = n, .pitch = n});
@@ -157,12 +165,12 @@ TEST_CASE("adamw: stochastic rounding picks one of the two neighbours, and is un
   CHECK_FALSE(same_bits(x.p, later.p));
 }
 
-TEST_CASE("adamw: stochastic rounding of an element does not depend on the part of the tensor that is held") {
+TEST_CASE("adamw: stochastic rounding of an element does not depend on which part of the tensor a rank holds") {
   constexpr std::int64_t rows = 37, columns = 90, n = rows * columns;
   const Ones whole(n);
   whole.step(7, {.inner = n, .pitch = n});
   const std::vector<double> expected = whole.p.values();
-  for (std::int64_t first = 0; first < columns; first += 45) {  // columns divided in two, and each part at an odd place
+  for (const std::int64_t first : {0, 45}) {  // halves of the columns; each begins at element 11 of the half
     const Ones part(rows * 45 - 11);
     part.step(7, {.first = first, .inner = 45, .pitch = columns, .skipped = 11});
     const std::vector<double> p = part.p.values();
@@ -197,7 +205,7 @@ TEST_CASE("adamw: stochastic rounding adds the Philox bits of the element") {
   }
 }
 
-TEST_CASE("adamw: a step with a non-finite norm changes nothing") {
+TEST_CASE("adamw: a step with a non-finite norm changes no parameter and no moment") {
   Stream stream(kDevice);
   Parameters x{100};
   const std::vector<double> before = x.p.values();
@@ -228,7 +236,8 @@ TEST_CASE("adamw: counts 28 bytes per parameter on meta; wrong shapes throw") {
   CHECK(stream.counters().bytes == 280);
   CHECK_THROWS_AS(adamw_step(stream, {meta({10}), meta({10}), meta({9}), meta({10})}, kOptions, nullptr), Error);
   stream.reset_counters();
-  AdamWRange mixed{meta({10}), meta({10}), meta({10}), meta({10}), true, meta({10}, DType::bf16)};
+  AdamWRange mixed{meta({10}), meta({10}), meta({10}), meta({10})};
+  mixed.copy = meta({10}, DType::bf16);
   adamw_step(stream, mixed, kOptions, nullptr);
   CHECK(stream.counters().bytes == 320);
   mixed.rounding = PhiloxKey{};

@@ -12,7 +12,7 @@ using namespace mtl::test;
 
 namespace {
 
-/// A cache for every sequence of a problem, filled piece by piece; `out` collects the results.
+/// A cache of all sequences of a problem, filled piece by piece; `out` collects the results.
 struct Cached {
   Cached(const AttentionProblem& p, std::int64_t capacity)
       : problem(p),
@@ -23,7 +23,8 @@ struct Cached {
 
   void feed(std::int64_t begin, std::int64_t count, int threads = 1) {
     const AttentionCase& c = problem.shape;
-    AttentionProblem part({c.batch, count, c.groups, c.heads, c.dim, false, 0, c.window, c.dtype});
+    AttentionProblem part(
+        AttentionCase{c.batch, count, c.groups, c.heads, c.dim}.with_window(c.window).in_dtype(c.dtype));
     std::int64_t out_row = c.all_heads() * c.dim;
     for (std::int64_t b = 0; b < c.batch; ++b) {
       copy_elements(problem.qkv, (b * c.length + begin) * c.row(), count * c.row(), part.qkv, b * count * c.row());
@@ -32,15 +33,15 @@ struct Cached {
     Arena scratch(kDevice, "scratch", 1 << 22);
     AttentionInput in = part.input();
     append_to_cache(stream, {keys, values, lengths}, in.qkv.k, in.qkv.v);
-    attention_forward(stream, scratch, part.out, {}, past(in));
+    attention_forward(stream, scratch, part.out, {}, over_cache(in));
     CHECK(scratch.used() == 0);
     for (std::int64_t b = 0; b < c.batch; ++b) {
       copy_elements(part.out, b * count * out_row, count * out_row, out, (b * c.length + begin) * out_row);
       held()[b] += static_cast<std::int32_t>(count);
     }
   }
-  /// The same queries, over the cache.
-  AttentionInput past(AttentionInput in) const {
+  /// The same queries, with the keys and values of the cache.
+  AttentionInput over_cache(AttentionInput in) const {
     in.qkv.k = {keys};
     in.qkv.v = {values};
     in.past = lengths;
@@ -57,7 +58,7 @@ struct Cached {
 TEST_CASE("attention: with a cache, token by token or in pieces, equals attention without, in every dtype") {
   for (const AttentionCase& c :
        {AttentionCase{1, 5, 1, 1, 1}, AttentionCase{2, 111, 2, 2, 24}, AttentionCase{1, 230, 1, 4, 5},
-        AttentionCase{2, 111, 2, 2, 24, false, 0, 17}, AttentionCase{1, 230, 1, 4, 5, false, 0, 100}}) {
+        AttentionCase{2, 111, 2, 2, 24}.with_window(17), AttentionCase{1, 230, 1, 4, 5}.with_window(100)}) {
     for (const DType dtype : kAttentionTypes) {
       AttentionProblem problem(c.in_dtype(dtype));
       problem.run();
@@ -75,7 +76,7 @@ TEST_CASE("attention: with a cache, token by token or in pieces, equals attentio
 
 namespace {
 
-/// Queries [first, first + count) of a problem's sequences over all its keys, and the reference's results for them.
+/// Queries [first, first + count) of a problem's sequences, with all its keys.
 struct SomeQueries {
   SomeQueries(AttentionProblem& p, std::int64_t first_query, std::int64_t count)
       : c(p.shape),
@@ -96,7 +97,7 @@ struct SomeQueries {
     if (c.documents) in.document_start = document_start;
     return in;
   }
-  /// The rows of a result (rows, whole / rows) per sequence or head that belong to these queries.
+  /// The elements of a result (outer, length, inner) that belong to these queries.
   Doubles part_of(const Doubles& whole, std::int64_t outer, std::int64_t inner) const {
     Doubles part;
     for (std::int64_t i = 0; i < outer; ++i) {
@@ -115,13 +116,14 @@ struct SomeQueries {
 
 TEST_CASE("attention: fewer queries than keys, from any position, equal the fp64 reference") {
   Arena scratch(kDevice, "scratch", std::size_t{16} << 20);
-  for (const AttentionCase& c :
-       {AttentionCase{2, 5, 1, 1, 3}, AttentionCase{2, 77, 2, 2, 16, true}, AttentionCase{1, 260, 2, 3, 33, true},
-        AttentionCase{2, 77, 2, 2, 16, true, 0, 20}, AttentionCase{1, 260, 2, 3, 33, true, 0, 110},
-        AttentionCase{2, 77, 2, 2, 16, true, 0, 20, DType::bf16},
-        AttentionCase{1, 260, 2, 3, 33, true, 0, 110, DType::f16},
-        AttentionCase{2, 77, 2, 2, 64, true, 0, 20, DType::bf16},
-        AttentionCase{1, 260, 1, 2, 80, false, 0, 0, DType::f16}}) {
+  for (const AttentionCase& c : {AttentionCase{2, 5, 1, 1, 3}, AttentionCase{2, 77, 2, 2, 16}.with_documents(),
+                                 AttentionCase{1, 260, 2, 3, 33}.with_documents(),
+                                 AttentionCase{2, 77, 2, 2, 16}.with_documents().with_window(20),
+                                 AttentionCase{1, 260, 2, 3, 33}.with_documents().with_window(110),
+                                 AttentionCase{2, 77, 2, 2, 16}.with_documents().with_window(20).in_dtype(DType::bf16),
+                                 AttentionCase{1, 260, 2, 3, 33}.with_documents().with_window(110).in_dtype(DType::f16),
+                                 AttentionCase{2, 77, 2, 2, 64}.with_documents().with_window(20).in_dtype(DType::bf16),
+                                 AttentionCase{1, 260, 1, 2, 80}.in_dtype(DType::f16)}) {
     AttentionProblem problem(c);
     AttentionReference expected = attention_reference(problem);
     for (std::int64_t count : {std::int64_t{1}, c.length / 3, c.length - 1}) {
@@ -160,24 +162,25 @@ TEST_CASE("attention: sequences with different numbers of keys before the querie
                                                   {1, 0, DType::bf16, 64},
                                                   {6, 0, DType::f16, 64},
                                                   {40, 30, DType::bf16, 96}}) {
-    AttentionProblem problem({3, 140, 2, 2, dim, false, 0, window, dtype});
+    AttentionProblem problem(AttentionCase{3, 140, 2, 2, dim}.with_window(window).in_dtype(dtype));
     const AttentionCase& c = problem.shape;
     AttentionReference expected = attention_reference(problem);
     const Owned past = integers({3}, {0, 77, static_cast<std::int32_t>(c.length - count)});
     Owned q(dtype, {c.batch, count, c.groups, c.heads + 2, c.dim}), out(dtype, {c.batch, count, c.all_heads(), c.dim});
-    Doubles wanted;
+    Doubles expected_out;
     const std::int64_t row = c.all_heads() * c.dim;
     for (std::int64_t b = 0; b < c.batch; ++b) {
       const std::int64_t first = b * c.length + past.host<std::int32_t>()[b];
       copy_elements(problem.qkv, first * c.row(), count * c.row(), q, b * count * c.row());
-      wanted.insert(wanted.end(), expected.out.begin() + first * row, expected.out.begin() + (first + count) * row);
+      expected_out.insert(expected_out.end(), expected.out.begin() + first * row,
+                          expected.out.begin() + (first + count) * row);
     }
     AttentionInput in = problem.input();
     in.qkv.q.tensor = q;
     in.past = past;
     Stream stream(kDevice, 2);
     attention_forward(stream, scratch, out, {}, in);
-    CHECK(relative_rms(out, wanted) < rounding_of(dtype, kTolerance.elementwise));
+    CHECK(relative_rms(out, expected_out) < rounding_of(dtype, kTolerance.elementwise));
     past.host<std::int32_t>()[1] = static_cast<std::int32_t>(c.length - count + 1);
     in.past = past;
     if (device_checks_indices())
@@ -201,7 +204,7 @@ TEST_CASE("attention: keys before the first query's window are not read, and the
                                           {5, DType::f32, 16},
                                           {5, DType::bf16, 64},
                                           {5, DType::f16, 5}}) {
-    AttentionProblem problem({1, 300, 1, 2, dim, false, 0, 50, dtype});
+    AttentionProblem problem(AttentionCase{1, 300, 1, 2, dim}.with_window(50).in_dtype(dtype));
     Cached cached(problem, 310);
     cached.feed(0, 300 - count);
     for (const Owned* rows : {&cached.keys, &cached.values}) {
@@ -252,21 +255,21 @@ TEST_CASE("attention: a device that cannot refuse a full cache writes nothing ou
 TEST_CASE("attention with a cache: meta counts a full cache, and so does the device") {
   for (const auto& [length, dtype] :
        {std::pair<std::int64_t, DType>{1, DType::f32}, {5, DType::f32}, {1, DType::bf16}, {5, DType::f16}}) {
-    AttentionProblem problem({2, length, 2, 2, 8, false, 0, 0, dtype});
+    AttentionProblem problem(AttentionCase{2, length, 2, 2, 8}.in_dtype(dtype));
     Cached cached(problem, 9);
     Stream stream(kDevice, 2), counter(Device::meta, 2, kDevice);
     Arena plan(Device::meta, "scratch", 0);
     Shape rows = cached.keys.shape();
     Qkv added = unpack_qkv(meta(problem.qkv.shape(), dtype));
-    KvCache nowhere{meta(rows, dtype), meta(rows, dtype), meta({2}, DType::i32)};
-    AttentionInput over = problem.input();
-    over.qkv = {added.q, {nowhere.keys}, {nowhere.values}};
-    over.past = nowhere.lengths;
-    append_to_cache(counter, nowhere, added.k, added.v);
-    attention_forward(counter, plan, meta(problem.out.shape(), dtype), {}, over);
+    KvCache cache_on_meta{meta(rows, dtype), meta(rows, dtype), meta({2}, DType::i32)};
+    AttentionInput on_meta = problem.input();
+    on_meta.qkv = {added.q, {cache_on_meta.keys}, {cache_on_meta.values}};
+    on_meta.past = cache_on_meta.lengths;
+    append_to_cache(counter, cache_on_meta, added.k, added.v);
+    attention_forward(counter, plan, meta(problem.out.shape(), dtype), {}, on_meta);
     Arena scratch(kDevice, "scratch", plan.peak());
     append_to_cache(stream, {cached.keys, cached.values, cached.lengths}, problem.input().qkv.k, problem.input().qkv.v);
-    attention_forward(stream, scratch, problem.out, {}, cached.past(problem.input()));
+    attention_forward(stream, scratch, problem.out, {}, cached.over_cache(problem.input()));
     const auto queries = static_cast<double>(length);
     CHECK(counter.counters().flops == 4.0 * 2 * 4 * 8 * (9 * queries - queries * queries / 2));
     CHECK(scratch.peak() == plan.peak());

@@ -17,13 +17,19 @@ struct AttentionCase {
   float dropout = 0;
   std::int64_t window = 0;
   DType dtype = DType::f32;
-  AttentionCase in_dtype(DType other) const {
+  /// Copies with one property changed.
+  AttentionCase with_documents() const { return changed(&AttentionCase::documents, true); }
+  AttentionCase with_dropout(float probability) const { return changed(&AttentionCase::dropout, probability); }
+  AttentionCase with_window(std::int64_t positions) const { return changed(&AttentionCase::window, positions); }
+  AttentionCase in_dtype(DType other) const { return changed(&AttentionCase::dtype, other); }
+  template <class T>
+  AttentionCase changed(T AttentionCase::*member, T value) const {
     AttentionCase c = *this;
-    c.dtype = other;
+    c.*member = value;
     return c;
   }
   std::int64_t all_heads() const { return groups * heads; }
-  std::int64_t row() const { return groups * (heads + 2) * dim; }
+  std::int64_t row() const { return groups * (heads + 2) * dim; }  // elements of packed q, k and v per position
 };
 
 using Doubles = std::vector<double>;
@@ -48,7 +54,7 @@ struct AttentionProblem {
         document_start(DType::i32, {c.batch, c.length}) {
     std::mt19937 random(7);
     for (std::int64_t t = 0; t < c.batch * c.length; ++t) {
-      bool begins = t % c.length == 0 || random() % 40 == 0;
+      const bool begins = t % c.length == 0 || random() % 40 == 0;
       start()[t] = begins ? static_cast<std::int32_t>(t % c.length) : start()[t - 1];
     }
   }
@@ -112,7 +118,7 @@ struct AttentionOperands {
   Doubles qkv, dout;
 };
 
-/// One query head of one sequence: pointers to its rows in a packed qkv with `row` elements per position.
+/// Adds one query head of one sequence to `result`. Softmax backward: dS = P (dP - sum over keys of P dP).
 inline void attention_reference_head(const AttentionProblem& p, const AttentionOperands& operands, std::int64_t b,
                                      std::int64_t head, AttentionReference& result) {
   const auto& [qkv, dout] = operands;

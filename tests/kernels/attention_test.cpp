@@ -1,5 +1,5 @@
-// Attention, compared with its definition in fp64, with finite differences, and with itself in other dtypes, on other
-// numbers of threads and in other divisions of the batch.
+// Attention, compared with its definition in fp64, with finite differences, and with itself in other dtypes, with
+// other numbers of threads and with other divisions of the batch.
 #include "kernels/attention.h"
 
 #include <algorithm>
@@ -20,28 +20,29 @@ using namespace mtl::test;
 namespace {
 
 const AttentionCase kCases[] = {
-    {1, 1, 1, 1, 1},
-    {2, 3, 1, 1, 3},
-    {1, 17, 2, 2, 5},
-    {2, 64, 2, 1, 16},
-    {1, 65, 1, 4, 32},
-    {1, 127, 2, 1, 64, true},
-    {1, 205, 1, 2, 80},
-    {2, 50, 3, 1, 8, false, 0.1f},
-    {1, 97, 2, 4, 64, true, 0.3f},
-    {1, 300, 1, 2, 33, true, 0.5f},
-    {1, 481, 1, 1, 24, true},
-    {3, 48, 1, 1, 64, false, 0.001f},
-    {1, 23, 1, 2, 8, false, 0, 1},
-    {2, 64, 1, 2, 16, false, 0, 8},
-    {1, 205, 2, 1, 40, false, 0, 37},
-    {1, 401, 1, 2, 32, false, 0, 150},
-    {1, 481, 1, 1, 24, true, 0, 96},
-    {1, 300, 1, 2, 33, true, 0.5f, 61},
-    {2, 97, 1, 2, 64, false, 0.3f, 97},
-    {1, 65, 1, 4, 32, false, 0, 1000},
-    {2, 70, 1, 2, 96, true, 0.2f, 40},
-    {1, 150, 2, 1, 128, false, 0.1f},
+    // batch, length, groups, heads, dim
+    AttentionCase{1, 1, 1, 1, 1},
+    AttentionCase{2, 3, 1, 1, 3},
+    AttentionCase{1, 17, 2, 2, 5},
+    AttentionCase{2, 64, 2, 1, 16},
+    AttentionCase{1, 65, 1, 4, 32},
+    AttentionCase{1, 127, 2, 1, 64}.with_documents(),
+    AttentionCase{1, 205, 1, 2, 80},
+    AttentionCase{2, 50, 3, 1, 8}.with_dropout(0.1f),
+    AttentionCase{1, 97, 2, 4, 64}.with_documents().with_dropout(0.3f),
+    AttentionCase{1, 300, 1, 2, 33}.with_documents().with_dropout(0.5f),
+    AttentionCase{1, 481, 1, 1, 24}.with_documents(),
+    AttentionCase{3, 48, 1, 1, 64}.with_dropout(0.001f),
+    AttentionCase{1, 23, 1, 2, 8}.with_window(1),
+    AttentionCase{2, 64, 1, 2, 16}.with_window(8),
+    AttentionCase{1, 205, 2, 1, 40}.with_window(37),
+    AttentionCase{1, 401, 1, 2, 32}.with_window(150),
+    AttentionCase{1, 481, 1, 1, 24}.with_documents().with_window(96),
+    AttentionCase{1, 300, 1, 2, 33}.with_documents().with_dropout(0.5f).with_window(61),
+    AttentionCase{2, 97, 1, 2, 64}.with_dropout(0.3f).with_window(97),
+    AttentionCase{1, 65, 1, 4, 32}.with_window(1000),
+    AttentionCase{2, 70, 1, 2, 96}.with_documents().with_dropout(0.2f).with_window(40),
+    AttentionCase{1, 150, 2, 1, 128}.with_dropout(0.1f),
 };
 
 /// Runs the problem and compares all results with the fp64 reference. In 16 bits, backward reads a rounded `out`.
@@ -100,13 +101,15 @@ TEST_CASE("attention: 16-bit operands produce the fp32 results of the same numbe
 TEST_CASE("attention: every instruction set of this machine equals the reference") {
   on_every_target([] {
     for (const DType dtype : kAttentionTypes)
-      check_against_reference(AttentionProblem({1, 131, 1, 2, 21, true, 0.2f, 45, dtype}));
+      check_against_reference(AttentionProblem(
+          AttentionCase{1, 131, 1, 2, 21}.with_documents().with_dropout(0.2f).with_window(45).in_dtype(dtype)));
   });
 }
 
 TEST_CASE("attention: gradients equal finite differences") {
-  for (const AttentionCase& c : {AttentionCase{1, 9, 1, 2, 5}, AttentionCase{2, 19, 1, 1, 3, true, 0.25f},
-                                 AttentionCase{1, 19, 1, 2, 3, false, 0, 5}}) {
+  for (const AttentionCase& c :
+       {AttentionCase{1, 9, 1, 2, 5}, AttentionCase{2, 19, 1, 1, 3}.with_documents().with_dropout(0.25f),
+        AttentionCase{1, 19, 1, 2, 3}.with_window(5)}) {
     AttentionProblem problem(c);
     problem.run();
     Owned dqkv = std::move(problem.dqkv);
@@ -134,8 +137,10 @@ TEST_CASE("attention: one thread and four produce the same bits") {
 
 namespace {
 
-void check_cuts(DType dtype) {
-  AttentionProblem whole({4, 70, 2, 2, 16, true, 0.2f, 0, dtype}), part({2, 70, 1, 2, 16, true, 0.2f, 0, dtype});
+/// Checks that parts of the batch and of the groups have the bits of the whole.
+void check_division(DType dtype) {
+  AttentionProblem whole(AttentionCase{4, 70, 2, 2, 16}.with_documents().with_dropout(0.2f).in_dtype(dtype)),
+      part(AttentionCase{2, 70, 1, 2, 16}.with_documents().with_dropout(0.2f).in_dtype(dtype));
   whole.run();
   const Doubles whole_out = whole.out.values(), whole_dqkv = whole.dqkv.values();
   const AttentionCase &w = whole.shape, &c = part.shape;
@@ -164,25 +169,26 @@ void check_cuts(DType dtype) {
 }  // namespace
 
 TEST_CASE("attention: dividing the batch in two, or the heads, changes no bit") {
-  for (const DType dtype : kAttentionTypes) check_cuts(dtype);
+  for (const DType dtype : kAttentionTypes) check_division(dtype);
 }
 
 TEST_CASE("attention: meta counts what the device counts, plans its scratch and touches no memory") {
   for (const AttentionCase& c :
-       {AttentionCase{2, 33, 2, 2, 8, true, 0.1f}, AttentionCase{2, 33, 2, 2, 8, true, 0.1f, 0, DType::bf16},
-        AttentionCase{1, 64, 4, 1, 64}, AttentionCase{1, 64, 4, 1, 64, false, 0, 0, DType::f16}}) {
+       {AttentionCase{2, 33, 2, 2, 8}.with_documents().with_dropout(0.1f),
+        AttentionCase{2, 33, 2, 2, 8}.with_documents().with_dropout(0.1f).in_dtype(DType::bf16),
+        AttentionCase{1, 64, 4, 1, 64}, AttentionCase{1, 64, 4, 1, 64}.in_dtype(DType::f16)}) {
     AttentionProblem problem(c);
     Stream stream(kDevice, 3), counter(Device::meta, 3, kDevice);
     Arena plan(Device::meta, "scratch", 0);
-    AttentionInput nowhere = problem.input();
-    nowhere.qkv = unpack_qkv(meta(problem.qkv.shape(), c.dtype));
-    if (c.documents) nowhere.document_start = meta({c.batch, c.length}, DType::i32);
-    nowhere.rows.samples = meta({c.batch}, DType::i64);
+    AttentionInput on_meta = problem.input();
+    on_meta.qkv = unpack_qkv(meta(problem.qkv.shape(), c.dtype));
+    if (c.documents) on_meta.document_start = meta({c.batch, c.length}, DType::i32);
+    on_meta.rows.samples = meta({c.batch}, DType::i64);
     Tensor out = meta(problem.out.shape(), c.dtype), logsumexp = meta(problem.logsumexp.shape());
     double pairs = static_cast<double>(c.batch * c.all_heads() * c.length * c.length * c.dim);
-    attention_forward(counter, plan, out, logsumexp, nowhere);
+    attention_forward(counter, plan, out, logsumexp, on_meta);
     CHECK(counter.counters().flops == 2 * pairs);
-    attention_backward(counter, plan, nowhere.qkv, out, out, logsumexp, nowhere);
+    attention_backward(counter, plan, on_meta.qkv, out, out, logsumexp, on_meta);
     CHECK(counter.counters().flops == 7 * pairs);
 
     Arena scratch(kDevice, "scratch", plan.peak());  // exactly the planned size
@@ -196,7 +202,8 @@ TEST_CASE("attention: meta counts what the device counts, plans its scratch and 
 }
 
 TEST_CASE("attention: a window that covers every query changes no bit") {
-  AttentionProblem whole({2, 130, 1, 2, 24, true, 0.2f}), window({2, 130, 1, 2, 24, true, 0.2f, 130});
+  AttentionProblem whole(AttentionCase{2, 130, 1, 2, 24}.with_documents().with_dropout(0.2f)),
+      window(AttentionCase{2, 130, 1, 2, 24}.with_documents().with_dropout(0.2f).with_window(130));
   whole.run();
   for (std::int64_t size : {std::int64_t{130}, std::numeric_limits<std::int64_t>::max()}) {
     window.shape.window = size;
@@ -229,7 +236,7 @@ TEST_CASE("attention: FLOPs are those of the scores within the window") {
 }
 
 TEST_CASE("attention: mismatched shapes are refused") {
-  AttentionProblem problem({2, 8, 1, 2, 4, true, 0.1f});
+  AttentionProblem problem(AttentionCase{2, 8, 1, 2, 4}.with_documents().with_dropout(0.1f));
   Stream stream(kDevice);
   Arena scratch(kDevice, "scratch", 1 << 20);
   Tensor out = problem.out, logsumexp = problem.logsumexp, lengths = meta({2}, DType::i32);
@@ -260,15 +267,15 @@ TEST_CASE("attention: mismatched shapes are refused") {
   refused("samples", [](AttentionInput& in) { in.rows.samples = {}; });
   refused("seq_length is 9, expected 8", [](AttentionInput& in) { in.rows.seq_length = 9; });
   refused("whole sequences", [&](AttentionInput& in) { in.past = lengths; });
-  auto undropped = [&](const char* word, auto change) {
+  auto refused_without_dropout = [&](const char* word, auto change) {
     refused(word, [&](AttentionInput& in) {
       in.dropout = {};
       change(in);
     });
   };
-  undropped("positions 1 to 9", [](AttentionInput& in) { in.rows.first_row = 1; });
-  undropped("positions -1", [](AttentionInput& in) { in.rows.first_row = -1; });
-  undropped("documents", [&](AttentionInput& in) { in.past = lengths; });
+  refused_without_dropout("positions 1 to 9", [](AttentionInput& in) { in.rows.first_row = 1; });
+  refused_without_dropout("positions -1", [](AttentionInput& in) { in.rows.first_row = -1; });
+  refused_without_dropout("documents", [&](AttentionInput& in) { in.past = lengths; });
   refused("window", [](AttentionInput& in) { in.window = -1; });
   refused("scale", [](AttentionInput& in) { in.scale = 0; });
   if (device_checks_indices()) {

@@ -31,8 +31,8 @@ struct Call {
   Variants on(int capability) const { return attention_forward_variants(in, out, logsumexp, capability); }
 };
 
-/// Simulated variants, which fill a tensor of two rows of 4 with predetermined numbers and take a predetermined time.
-struct MadeUp {
+/// Variants that write the given numbers to a tensor of two rows of 4 and take the given time.
+struct SimulatedVariants {
   std::vector<float> memory = std::vector<float>(8);
   Tensor result{memory.data(), DType::f32, {2, 4}};
   std::map<AttentionVariant, std::vector<float>> numbers;
@@ -48,7 +48,7 @@ struct MadeUp {
   }
 };
 
-const std::vector<float> kRight{1, 2, 3, 4, 100, 200, 300, 400};
+const std::vector<float> kReferenceResult{1, 2, 3, 4, 100, 200, 300, 400};
 
 }  // namespace
 
@@ -67,7 +67,7 @@ TEST_CASE("attention variants: dtype, head size and GPU decide which accept forw
   CHECK(shifted.on(90) == Variants{simple});
 }
 
-TEST_CASE("attention variants: decoding is simple, and hopper does not accept a part of a sequence") {
+TEST_CASE("attention variants: decoding uses simple, and hopper does not accept a part of a sequence") {
   Call part(64);
   part.in.qkv.k.tensor = part.in.qkv.v.tensor = meta({2, 100, 2, 5, 64}, DType::bf16);
   CHECK(part.on(90) == Variants{tiles});  // more keys than queries, not yet written
@@ -81,7 +81,7 @@ TEST_CASE("attention variants: decoding is simple, and hopper does not accept a 
   CHECK(attention_forward_variants(cached.in, cached.out, {}, 90) == Variants{simple});
 }
 
-TEST_CASE("attention variants: backward has tiles, and hopper, where every operand has") {
+TEST_CASE("attention variants: backward uses tiles and hopper if every operand suits them") {
   const Call call(64), narrow(96), wide(64, DType::f32);
   const auto on = [](const Call& c, int capability) {
     return attention_backward_variants(c.in, c.in.qkv, c.out, c.out, capability);
@@ -150,46 +150,48 @@ TEST_CASE("attention variants: the key of a choice names what its time depends o
         "attention forward bfloat16 B=2 T=70 G=2 R=3 D=64 window=32 documents dropout");
 }
 
-TEST_CASE("attention variants: the fastest of those that agree is chosen once") {
+TEST_CASE("attention variants: the fastest variant is measured once, and found again in the choices") {
   Stream stream(Device::cpu);
-  MadeUp made{.numbers = {{tiles, kRight}, {hopper, kRight}}, .milliseconds = {{tiles, 20}, {hopper, 1}}};
-  CHECK(made.choose(stream, {tiles, hopper}) == hopper);
+  SimulatedVariants simulated{.numbers = {{tiles, kReferenceResult}, {hopper, kReferenceResult}},
+                              .milliseconds = {{tiles, 20}, {hopper, 1}}};
+  CHECK(simulated.choose(stream, {tiles, hopper}) == hopper);
   CHECK(stream.choices().find("a call") == "hopper");
   CHECK(refused_variants(stream.choices()).empty());
-  const auto runs = made.runs;
-  CHECK(made.choose(stream, {tiles, hopper}) == hopper);
-  CHECK(made.runs == runs);
+  const auto runs = simulated.runs;
+  CHECK(simulated.choose(stream, {tiles, hopper}) == hopper);
+  CHECK(simulated.runs == runs);
 
   Stream resumed(Device::cpu);  // with the choices of a checkpoint
   resumed.choices().add(stream.choices().table());
-  CHECK(made.choose(resumed, {tiles, hopper}) == hopper);
-  CHECK(made.runs == runs);
-  CHECK(made.choose(resumed, {tiles}) == tiles);  // on a GPU without it
+  CHECK(simulated.choose(resumed, {tiles, hopper}) == hopper);
+  CHECK(simulated.runs == runs);
+  CHECK(simulated.choose(resumed, {tiles}) == tiles);  // on a GPU without it
 
   Stream other(Device::cpu);
-  made.milliseconds = {{tiles, 1}, {hopper, 20}};
-  CHECK(made.choose(other, {tiles, hopper}) == tiles);
+  simulated.milliseconds = {{tiles, 1}, {hopper, 20}};
+  CHECK(simulated.choose(other, {tiles, hopper}) == tiles);
 }
 
-TEST_CASE("attention variants: a faster one with different results is refused, and the reason recorded") {
+TEST_CASE("attention variants: a faster variant with different results is refused, and the reason recorded") {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   for (const std::vector<float>& wrong : {std::vector<float>{1, 2, 3, 4.1f, 100, 200, 300, 400},
                                           {1, 2, 3, 4, 100, 200, 300, 0},
                                           {1, 2, 3, nan, 100, 200, 300, 400}}) {
     Stream stream(Device::cpu);
-    MadeUp made{.numbers = {{tiles, kRight}, {hopper, wrong}}, .milliseconds = {{tiles, 20}, {hopper, 1}}};
-    CHECK(made.choose(stream, {tiles, hopper}) == tiles);
+    SimulatedVariants simulated{.numbers = {{tiles, kReferenceResult}, {hopper, wrong}},
+                                .milliseconds = {{tiles, 20}, {hopper, 1}}};
+    CHECK(simulated.choose(stream, {tiles, hopper}) == tiles);
     const std::vector<std::string> refused = refused_variants(stream.choices());
     REQUIRE(refused.size() == 1);
     CHECK(refused[0].starts_with("a call refuses hopper: it differs from tiles: "));
-    CHECK(made.choose(stream, {tiles, hopper}) == tiles);
+    CHECK(simulated.choose(stream, {tiles, hopper}) == tiles);
     CHECK(refused_variants(stream.choices()) == refused);
   }
 }
 
-TEST_CASE("attention variants: one that throws is refused, the reference is not") {
+TEST_CASE("attention variants: a variant that throws is refused; an error of the reference is rethrown") {
   Stream stream(Device::cpu);
-  std::vector<float> memory = kRight;
+  std::vector<float> memory = kReferenceResult;
   const auto run = [](AttentionVariant variant) {
     if (variant == cudnn) fail(Exit::failure, "cuDNN has no engine");
   };
@@ -215,7 +217,7 @@ TEST_CASE("attention variants: results that differ by rounding agree, in every d
   }
 }
 
-TEST_CASE("attention variants: a gradient that is 0 but for rounding agrees, a missing one does not") {
+TEST_CASE("attention variants: a gradient that is 0 up to rounding agrees, a missing one does not") {
   const std::vector<float> want{1e-6f, -2e-6f, 1, 2, 0.01f, 0.02f, 3, 4};
   const auto differs = [&](std::vector<float> got) {
     std::vector<float> expected = want;
@@ -229,8 +231,10 @@ TEST_CASE("attention hopper: results equal the reference on a GPU that supports 
   const CudaDevice gpu = find_cuda_device();
   const int capability = gpu.usable() ? 10 * gpu.major + gpu.minor : 0;
   for (const std::int64_t dim : {64, 128}) {
-    for (const AttentionCase& c : {AttentionCase{1, 1, 1, 1, dim}, AttentionCase{2, 300, 1, 2, dim, true, 0.2f, 150},
-                                   AttentionCase{1, 700, 2, 2, dim}, AttentionCase{1, 1024, 1, 1, dim, false, 0.1f}}) {
+    for (const AttentionCase& c :
+         {AttentionCase{1, 1, 1, 1, dim},
+          AttentionCase{2, 300, 1, 2, dim}.with_documents().with_dropout(0.2f).with_window(150),
+          AttentionCase{1, 700, 2, 2, dim}, AttentionCase{1, 1024, 1, 1, dim}.with_dropout(0.1f)}) {
       for (const DType dtype : {DType::bf16, DType::f16}) {
         const AttentionProblem problem(c.in_dtype(dtype));
         const Variants variants =

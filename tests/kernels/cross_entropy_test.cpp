@@ -72,7 +72,7 @@ TEST_CASE("cross_entropy: losses equal the fp64 reference to 2e-7, and so do gra
   }
 }
 
-TEST_CASE("cross_entropy: combined statistics of slices of the vocabulary equal the whole") {
+TEST_CASE("cross_entropy: combined statistics of slices of the vocabulary equal those of the whole vocabulary") {
   Stream stream(kDevice, 2);
   Problem p{6, 100, 100};
   const std::vector<double> losses = reference_losses(p), gradient = reference_gradient(p);
@@ -145,7 +145,7 @@ TEST_CASE("cross_entropy: the gradient equals finite differences of the loss") {
   CHECK(relative_rms(gradient, expected) < kTolerance.difference);
 }
 
-TEST_CASE("sum_losses: adds in fp64 in a fixed order, skips those of zero weight, overwrites and accumulates") {
+TEST_CASE("sum_losses: adds in fp64 in a fixed order, skips losses of zero weight, overwrites and accumulates") {
   Stream stream(kDevice, 2);
   for (std::int64_t n : {1, 2, 7, 1031}) {
     Owned losses = random_tensor({n}, 1, 1e3), weights = random_tensor({n}, 2), sum(DType::f64, {1});

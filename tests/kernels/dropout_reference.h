@@ -11,7 +11,7 @@ namespace mtl::test {
 
 inline constexpr std::int64_t kMostSamples = 512;
 
-/// The first sample number of each buffer, by its address.
+/// The first sample number of each buffer that samples_from() made, by the buffer's address.
 inline std::map<const void*, std::int64_t>& first_samples() {
   static std::map<const void*, std::int64_t> by_address;
   return by_address;

@@ -83,7 +83,7 @@ TEST_CASE("find_nonfinite: accepts the largest 16-bit numbers, detects infinity 
   }
 }
 
-TEST_CASE("find_nonfinite: detects one bad number anywhere, and reports none for good ones") {
+TEST_CASE("find_nonfinite: detects one infinity or NaN anywhere, and reports none for finite numbers") {
   Stream stream(kDevice, 3);
   Owned found(DType::i32, {1});
   for (std::int64_t n : {1, 7, 16384, 40001}) {

@@ -80,7 +80,7 @@ void for_each_case(const Body& body) {
 /// Scratch for one call: cuda's products have a workspace of 32 MiB.
 const std::size_t kScratch = std::size_t{kDevice == Device::cuda ? 48u : 16u} << 20;
 
-struct Place {
+struct Context {
   Arena scratch{kDevice, "scratch", kScratch};
   Stream stream{kDevice, 2};
 };
@@ -88,23 +88,23 @@ struct Place {
 }  // namespace
 
 TEST_CASE("gemm: equals the fp64 product, overwriting and accumulating, in all orientations and dtypes") {
-  Place at;
+  Context ctx;
   for_each_case([&](const Case& g) {
     for (DType type : kTypes) {
       CAPTURE(std::string(name_of(type)));
       Owned c = random_tensor(type, {g.m, g.n}, 3);
       std::vector<double> sum = g.product;
       add_to(sum, c.values());
-      gemm(at.stream, at.scratch, c, g.left(), g.right(), GradMode::accumulate);
+      gemm(ctx.stream, ctx.scratch, c, g.left(), g.right(), GradMode::accumulate);
       CHECK(relative_rms(c, sum) < rounding_of(type, kTolerance.reduction));
-      gemm(at.stream, at.scratch, c, g.left(), g.right());
+      gemm(ctx.stream, ctx.scratch, c, g.left(), g.right());
       CHECK(relative_rms(c, g.product) < rounding_of(type, kTolerance.reduction));
     }
   });
 }
 
 TEST_CASE("gemm: bias, activation with its input kept, and the derivative of the activation") {
-  Place at;
+  Context ctx;
   const auto check = [&](const Case& g, DType type) {
     CAPTURE(std::string(name_of(type)));
     const Shape shape{g.m, g.n};
@@ -112,17 +112,17 @@ TEST_CASE("gemm: bias, activation with its input kept, and the derivative of the
     std::vector<double> before = g.product;
     const std::vector<double> shift = bias.values();
     for (std::size_t i = 0; i < before.size(); ++i) before[i] += shift[i % shift.size()];
-    gemm(at.stream, at.scratch, c, g.left(), g.right(), GradMode::overwrite, {.bias = bias});
+    gemm(ctx.stream, ctx.scratch, c, g.left(), g.right(), GradMode::overwrite, {.bias = bias});
     CHECK(relative_rms(c, before) < rounding_of(type, kTolerance.reduction));
     for (const Activation activation : kActivations) {
       CAPTURE(static_cast<int>(activation));
-      gemm(at.stream, at.scratch, c, g.left(), g.right(), GradMode::overwrite,
+      gemm(ctx.stream, ctx.scratch, c, g.left(), g.right(), GradMode::overwrite,
            {.bias = bias, .act = Epilogue::Act::forward, .activation = activation, .aux = aux});
       CHECK(relative_rms(aux, before) < rounding_of(type, kTolerance.reduction));
       CHECK(relative_rms(c, mapped(aux.values(), activation, reference_activation)) <
             rounding_of(type, kTolerance.elementwise));
       Owned dpre(type, shape), x = random_tensor(type, shape, 5);
-      gemm(at.stream, at.scratch, dpre, g.left(), g.right(), GradMode::overwrite,
+      gemm(ctx.stream, ctx.scratch, dpre, g.left(), g.right(), GradMode::overwrite,
            {.act = Epilogue::Act::backward, .activation = activation, .aux = x});
       std::vector<double> expected = mapped(x.values(), activation, reference_activation_derivative);
       for (std::size_t i = 0; i < expected.size(); ++i) expected[i] *= g.product[i];
@@ -136,11 +136,11 @@ TEST_CASE("gemm: bias, activation with its input kept, and the derivative of the
 }
 
 TEST_CASE("gemm: the activation reads aux as stored, rounded") {
-  Place at;
+  Context ctx;
   for_each_case([&](const Case& g) {
     if (g.type == DType::f32) return;
     Owned aux(g.type, {g.m, g.n}), c(g.type, {g.m, g.n});
-    gemm(at.stream, at.scratch, c, g.left(), g.right(), GradMode::overwrite,
+    gemm(ctx.stream, ctx.scratch, c, g.left(), g.right(), GradMode::overwrite,
          {.act = Epilogue::Act::forward, .activation = Activation::squared_relu, .aux = aux});
     std::vector<double> expected;  // squares of 11 bits are exact in fp32, so they are rounded once
     for (double x : aux.values()) {
@@ -152,7 +152,7 @@ TEST_CASE("gemm: the activation reads aux as stored, rounded") {
 }
 
 TEST_CASE("gemm: the bias gradient is the column sum of dy, with a mode and a dtype of its own") {
-  Place at;
+  Context ctx;
   const auto check = [&](std::int64_t rows, std::int64_t width, GradMode mode, DType type, DType grads) {
     CAPTURE(rows);
     CAPTURE(width);
@@ -164,7 +164,7 @@ TEST_CASE("gemm: the bias gradient is the column sum of dy, with a mode and a dt
     if (mode == GradMode::accumulate) expected = dbias.values();
     const std::vector<double> values = dy.values();
     for (std::size_t i = 0; i < values.size(); ++i) expected[i % expected.size()] += values[i];
-    gemm(at.stream, at.scratch, dw, transposed(dy), {x}, GradMode::accumulate, {.dbias = {dbias, mode}});
+    gemm(ctx.stream, ctx.scratch, dw, transposed(dy), {x}, GradMode::accumulate, {.dbias = {dbias, mode}});
     CHECK(relative_rms(dbias, expected) < rounding_of(grads, kTolerance.reduction));
   };
   for (std::int64_t rows : {1, 3, 64, 65, 1031}) {
@@ -232,28 +232,29 @@ TEST_CASE("gemm: repeating a call produces the same bits, another number of thre
 }
 
 TEST_CASE("gemm: an empty sum produces zeros, an empty output is not written") {
-  Place at;
+  Context ctx;
   for (DType type : kTypes) {
     CAPTURE(std::string(name_of(type)));
     Owned c = rounded(filled({3, 4}, 5), type), a(type, {3, 0}), b(type, {0, 4});
-    gemm(at.stream, at.scratch, c, {a}, {b}, GradMode::accumulate);
+    gemm(ctx.stream, ctx.scratch, c, {a}, {b}, GradMode::accumulate);
     CHECK(c.values() == std::vector<double>(12, 5.0));
     Owned bias = rounded(filled({4}, 2), type), aux(type, {3, 4});
-    gemm(at.stream, at.scratch, c, {a}, {b}, GradMode::overwrite, {.bias = bias});
+    gemm(ctx.stream, ctx.scratch, c, {a}, {b}, GradMode::overwrite, {.bias = bias});
     CHECK(c.values() == std::vector<double>(12, 2.0));
-    gemm(at.stream, at.scratch, c, {a}, {b}, GradMode::overwrite,
+    gemm(ctx.stream, ctx.scratch, c, {a}, {b}, GradMode::overwrite,
          {.bias = bias, .act = Epilogue::Act::forward, .activation = Activation::squared_relu, .aux = aux});
     CHECK(aux.values() == std::vector<double>(12, 2.0));
     CHECK(c.values() == std::vector<double>(12, 4.0));
     Owned none(type, {0, 4}), no_rows(type, {0, 2}), right(type, {2, 4}), no_columns(type, {3, 0}), left(type, {3, 2}),
         empty(type, {2, 0});
-    gemm(at.stream, at.scratch, none, {no_rows}, {right}, GradMode::overwrite, {.bias = bias});
-    gemm(at.stream, at.scratch, no_columns, {left}, {empty});
+    gemm(ctx.stream, ctx.scratch, none, {no_rows}, {right}, GradMode::overwrite, {.bias = bias});
+    gemm(ctx.stream, ctx.scratch, no_columns, {left}, {empty});
   }
 }
 
-TEST_CASE("gemm: our own parts produce the same bits with one thread and four") {
+TEST_CASE("gemm: the epilogues produce the same bits with one thread and four") {
   Arena scratch(kDevice, "scratch", kScratch);
+  // k = 1: a product of one term has the same bits however the library divides it.
   Owned a = random_tensor({150, 1}, 9), b = random_tensor({1, 700}, 10), bias = random_tensor({700}, 11);
   Owned one({150, 700}), four({150, 700}), aux({150, 700}), dw1({700, 700}), dw4({700, 700}), dbias1({700}),
       dbias4({700});

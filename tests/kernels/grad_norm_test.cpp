@@ -1,6 +1,7 @@
-// From the sum of squares to the report of a step.
+// The gradient norm, the clip scale and the report of a step, from the sum of squares.
 #include "kernels/grad_norm.h"
 
+#include <cstring>
 #include <limits>
 
 #include "tests/kernels/reference.h"
@@ -47,7 +48,7 @@ TEST_CASE("grad_norm: a non-finite norm is found") {
   CHECK(report_of(std::numeric_limits<double>::max(), 1, 1).found_inf == 0);
 }
 
-TEST_CASE("grad_norm: a step that assumes the previous update makes none if that one made none") {
+TEST_CASE("grad_norm: a step that assumes the previous update is skipped if that one was") {
   const StepReport follows = report_of(4, 1, 1, {.assumes_update = 1});  // found_inf was set
   CHECK(follows.found_inf == 1);
   CHECK(follows.grad_norm == 2);

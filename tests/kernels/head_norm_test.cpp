@@ -22,15 +22,15 @@ struct HeadNorm {
   explicit HeadNorm(const HeadNormCase& shape, DType type = DType::f32) : c(shape), dtype(type) {}
   HeadNormCase c;
   DType dtype;
-  Shape packed{c.batch, c.length, c.groups, c.heads, c.dim}, alone{c.batch, c.length, c.groups, c.count, c.dim};
+  Shape packed{c.batch, c.length, c.groups, c.heads, c.dim}, separate{c.batch, c.length, c.groups, c.count, c.dim};
   Owned x = random_tensor(dtype, packed, 1, 2), gamma = random_tensor(dtype, {c.dim}, 2);
-  Owned dy = random_tensor(dtype, alone, 3), y{dtype, alone}, rstd{Shape{c.batch, c.length, c.groups, c.count}};
+  Owned dy = random_tensor(dtype, separate, 3), y{dtype, separate}, rstd{Shape{c.batch, c.length, c.groups, c.count}};
 
   HeadSlice of_packed(const Owned& tensor) const { return {tensor, c.first, c.count}; }
-  HeadSlice of_alone(const Owned& tensor) const { return {tensor, 0, c.count}; }
+  HeadSlice of_separate(const Owned& tensor) const { return {tensor, 0, c.count}; }
   void forward(int threads = 2) const {
     Stream stream(kDevice, threads);
-    head_norm_forward(stream, of_alone(y), rstd, of_packed(x), gamma, kRmsNormEps);
+    head_norm_forward(stream, of_separate(y), rstd, of_packed(x), gamma, kRmsNormEps);
   }
   RmsNormReference reference() const {
     RmsNormReference out(static_cast<std::size_t>(c.dim));
@@ -61,12 +61,12 @@ void check_against_reference(const HeadNorm& n, GradMode mode, DType grads) {
   CHECK(relative_rms(n.y, expected.y) < rounding_of(n.dtype, kTolerance.elementwise));
   CHECK(relative_rms(n.rstd, expected.rstd) < kTolerance.elementwise);
   Owned dx = random_tensor(n.dtype, n.packed, 5), dgamma = random_tensor(grads, {n.c.dim}, 6);
-  const std::vector<double> others = n.part_of(dx, false);
+  const std::vector<double> outside = n.part_of(dx, false);
   if (mode == GradMode::accumulate) add_to(expected.dgamma, dgamma.values());
-  head_norm_backward(stream, scratch, n.of_packed(dx), {dgamma, mode}, n.of_alone(n.dy), n.of_packed(n.x), n.rstd,
+  head_norm_backward(stream, scratch, n.of_packed(dx), {dgamma, mode}, n.of_separate(n.dy), n.of_packed(n.x), n.rstd,
                      n.gamma);
   CHECK(rms_relative(n.part_of(dx, true).data(), expected.dx) < rounding_of(n.dtype, kTolerance.reduction));
-  CHECK(n.part_of(dx, false) == others);
+  CHECK(n.part_of(dx, false) == outside);
   CHECK(relative_rms(dgamma, expected.dgamma) < rounding_of(grads, kTolerance.reduction));
 }
 
@@ -87,31 +87,34 @@ TEST_CASE("head_norm: forward and backward equal the fp64 reference, overwriting
 }
 
 TEST_CASE("head_norm: in place, without rstd and without dgamma it produces the bits of separate tensors") {
-  HeadNorm n({2, 19, 2, 5, 24, 1, 3});
+  HeadNorm n({.batch = 2, .length = 19, .groups = 2, .heads = 5, .dim = 24, .first = 1, .count = 3});
   n.forward();
   Stream stream(kDevice);
   Arena scratch(kDevice, "scratch", 1 << 16);
-  Owned dx(n.alone), dgamma({24}), dx_alone(n.alone), dgamma_in_place({24});
-  head_norm_backward(stream, scratch, n.of_alone(dx), {dgamma}, n.of_alone(n.dy), n.of_packed(n.x), n.rstd, n.gamma);
-  head_norm_backward(stream, scratch, n.of_alone(dx_alone), {}, n.of_alone(n.dy), n.of_packed(n.x), n.rstd, n.gamma);
-  CHECK(same_bits(dx, dx_alone));
-  head_norm_backward(stream, scratch, n.of_alone(n.dy), {dgamma_in_place}, n.of_alone(n.dy), n.of_packed(n.x), n.rstd,
+  Owned dx(n.separate), dgamma({24}), dx_alone(n.separate), dgamma_in_place({24});
+  head_norm_backward(stream, scratch, n.of_separate(dx), {dgamma}, n.of_separate(n.dy), n.of_packed(n.x), n.rstd,
                      n.gamma);
+  head_norm_backward(stream, scratch, n.of_separate(dx_alone), {}, n.of_separate(n.dy), n.of_packed(n.x), n.rstd,
+                     n.gamma);
+  CHECK(same_bits(dx, dx_alone));
+  head_norm_backward(stream, scratch, n.of_separate(n.dy), {dgamma_in_place}, n.of_separate(n.dy), n.of_packed(n.x),
+                     n.rstd, n.gamma);
   CHECK(same_bits(dx, n.dy));
   CHECK(same_bits(dgamma, dgamma_in_place));
-  const std::vector<double> others = n.part_of(n.x, false);
+  const std::vector<double> outside = n.part_of(n.x, false);
   head_norm_forward(stream, n.of_packed(n.x), {}, n.of_packed(n.x), n.gamma, kRmsNormEps);
   CHECK(std::ranges::equal(n.part_of(n.x, true), n.y.values()));
-  CHECK(n.part_of(n.x, false) == others);
+  CHECK(n.part_of(n.x, false) == outside);
 }
 
 TEST_CASE("head_norm: gradients equal finite differences") {
-  HeadNorm n({1, 3, 2, 3, 7, 0, 2});
+  HeadNorm n({.batch = 1, .length = 3, .groups = 2, .heads = 3, .dim = 7, .first = 0, .count = 2});
   n.forward();
   Stream stream(kDevice);
   Arena scratch(kDevice, "scratch", 1 << 16);
   Owned dx = filled(n.packed, 0), dgamma({7});
-  head_norm_backward(stream, scratch, n.of_packed(dx), {dgamma}, n.of_alone(n.dy), n.of_packed(n.x), n.rstd, n.gamma);
+  head_norm_backward(stream, scratch, n.of_packed(dx), {dgamma}, n.of_separate(n.dy), n.of_packed(n.x), n.rstd,
+                     n.gamma);
   const auto loss = [&] {
     n.forward();
     return weighted_sum(n.dy, n.y);
@@ -121,16 +124,17 @@ TEST_CASE("head_norm: gradients equal finite differences") {
 }
 
 TEST_CASE("head_norm: one thread and four produce the same bits") {
-  HeadNorm serial({3, 67, 2, 6, 48, 1, 4}), parallel(serial.c);
+  HeadNorm serial({.batch = 3, .length = 67, .groups = 2, .heads = 6, .dim = 48, .first = 1, .count = 4});
+  HeadNorm parallel(serial.c);
   serial.forward(1);
   parallel.forward(4);
   CHECK(same_bits(serial.y, parallel.y));
   CHECK(same_bits(serial.rstd, parallel.rstd));
-  Owned dx[] = {Owned(serial.alone), Owned(serial.alone)}, dgamma[] = {Owned({48}), Owned({48})};
+  Owned dx[] = {Owned(serial.separate), Owned(serial.separate)}, dgamma[] = {Owned({48}), Owned({48})};
   for (int run = 0; run < 2; ++run) {
     Stream stream(kDevice, run == 0 ? 1 : 4);
     Arena scratch(kDevice, "scratch", 1 << 20);
-    head_norm_backward(stream, scratch, serial.of_alone(dx[run]), {dgamma[run]}, serial.of_alone(serial.dy),
+    head_norm_backward(stream, scratch, serial.of_separate(dx[run]), {dgamma[run]}, serial.of_separate(serial.dy),
                        serial.of_packed(serial.x), serial.rstd, serial.gamma);
   }
   CHECK(same_bits(dx[0], dx[1]));
@@ -138,14 +142,14 @@ TEST_CASE("head_norm: one thread and four produce the same bits") {
 }
 
 TEST_CASE("head_norm: meta counts the scratch and bytes of a real run; wrong shapes throw") {
-  HeadNorm n({2, 30, 2, 4, 16, 0, 2});
+  HeadNorm n({.batch = 2, .length = 30, .groups = 2, .heads = 4, .dim = 16, .first = 0, .count = 2});
   Stream real(kDevice), counted(Device::meta, 1, kDevice);
   Arena real_scratch(kDevice, "scratch", 1 << 16), counted_scratch(Device::meta, "scratch", 0);
   Owned dgamma({16});
-  const HeadSlice x{meta(n.packed), 0, 2}, y{meta(n.alone), 0, 2};
+  const HeadSlice x{meta(n.packed), 0, 2}, y{meta(n.separate), 0, 2};
   const Tensor rstd = meta(n.rstd.shape()), gamma = meta({16});
-  head_norm_forward(real, n.of_alone(n.y), n.rstd, n.of_packed(n.x), n.gamma, kRmsNormEps);
-  head_norm_backward(real, real_scratch, n.of_alone(n.dy), {dgamma}, n.of_alone(n.dy), n.of_packed(n.x), n.rstd,
+  head_norm_forward(real, n.of_separate(n.y), n.rstd, n.of_packed(n.x), n.gamma, kRmsNormEps);
+  head_norm_backward(real, real_scratch, n.of_separate(n.dy), {dgamma}, n.of_separate(n.dy), n.of_packed(n.x), n.rstd,
                      n.gamma);
   head_norm_forward(counted, y, rstd, x, gamma, kRmsNormEps);
   head_norm_backward(counted, counted_scratch, y, {gamma}, y, x, rstd, gamma);
@@ -159,7 +163,7 @@ TEST_CASE("head_norm: meta counts the scratch and bytes of a real run; wrong sha
     head_norm_forward(counted, to, r, from, weight, kRmsNormEps);
   };
   CHECK_THROWS_WITH(forward(y, rstd, x, meta({15})), doctest::Contains("head_norm gamma"));
-  const HeadSlice narrow{meta(n.alone, DType::bf16), 0, 2};
+  const HeadSlice narrow{meta(n.separate, DType::bf16), 0, 2};
   CHECK_THROWS_WITH(forward(y, rstd, x, meta({16}, DType::bf16)), doctest::Contains("head_norm gamma"));
   CHECK_THROWS_WITH(forward(narrow, rstd, x, gamma), doctest::Contains("head_norm y"));
   CHECK_THROWS_WITH(forward(y, meta({2, 30, 2, 4}), x, gamma), doctest::Contains("head_norm rstd"));

@@ -62,7 +62,6 @@ void check_sum(const RmsNorm& n, const Dropout& dropout) {
       rmsnorm_forward(has_bias ? several : one, y, {out, rstd}, n.gamma, kRmsNormEps, sum);
       CHECK(same_bits(out, n.x));
       CHECK(same_bits(y, n.y));
-
       CHECK(same_bits(rstd, n.rstd));
     }
   }
@@ -90,7 +89,7 @@ TEST_CASE("rmsnorm: more rows than a device processes at a time equal the fp64 r
   check_against_reference({140003, 3}, GradMode::accumulate, DType::f32);
 }
 
-TEST_CASE("rmsnorm: a row of one value produces gamma times its sign and almost no gradient") {
+TEST_CASE("rmsnorm: a row of one value produces gamma times the value's sign, and a gradient close to 0") {
   RmsNorm n{3, 1};
   n.forward();
   const RmsNormReference expected = n.reference();

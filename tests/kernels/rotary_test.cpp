@@ -29,7 +29,7 @@ struct Problem {
   void compute_angles(Stream& stream) const { rotary_angles(stream, angles, positions, frequencies_of(pairs)); }
 
   /// x with the pairs of its heads rotated, in the direction of `sign`.
-  std::vector<double> turned(const Owned& from, double sign) const {
+  std::vector<double> rotated(const Owned& from, double sign) const {
     std::vector<double> out = from.values();
     for (std::int64_t vector = 0; vector < from.numel() / dim; ++vector) {
       const std::int64_t head = vector % heads, row = vector / heads / groups;
@@ -46,8 +46,8 @@ struct Problem {
     return out;
   }
 
-  /// True if an element is outside of the rotated ones.
-  bool passes(std::int64_t element) const {
+  /// True if an element is not part of a rotated pair.
+  bool is_unrotated(std::int64_t element) const {
     const std::int64_t head = element / dim % heads;
     return head < first || head >= first + count || element % dim >= 2 * pairs;
   }
@@ -59,6 +59,7 @@ void for_each_problem(const Body& body) {
     for (const bool interleaved : {false, true}) {
       CAPTURE(interleaved);
       CAPTURE(std::string(name_of(dtype)));
+      // batch, length, groups, heads, dim, first, count, pairs
       body(Problem{1, 1, 1, 1, 2, 0, 1, 1, interleaved, dtype});
       body(Problem{2, 3, 2, 4, 16, 0, 3, 8, interleaved, dtype});  // queries and key of a packed row
       body(Problem{3, 5, 1, 3, 7, 1, 1, 3, interleaved, dtype});   // odd: the last element is unchanged
@@ -99,13 +100,13 @@ TEST_CASE("rotary: forward and backward equal the reference in every dtype, and 
     Owned forward = random_tensor(p.dtype, p.shape, 1), backward = random_tensor(p.dtype, p.shape, 1);
     const double tolerance = rounding_of(p.dtype, kTolerance.elementwise);
     rotary_forward(stream, p.slice(forward), p.angles, p.interleaved);
-    CHECK(relative_rms(forward, p.turned(p.x, 1)) < tolerance);
+    CHECK(relative_rms(forward, p.rotated(p.x, 1)) < tolerance);
     rotary_backward(stream, p.slice(backward), p.angles, p.interleaved);
-    CHECK(relative_rms(backward, p.turned(p.x, -1)) < tolerance);
-    const std::vector<double> before = p.x.values(), turned = forward.values(), back = backward.values();
+    CHECK(relative_rms(backward, p.rotated(p.x, -1)) < tolerance);
+    const std::vector<double> before = p.x.values(), rotated = forward.values(), back = backward.values();
     std::int64_t changed = 0;
     for (std::size_t i = 0; i < before.size(); ++i)
-      changed += p.passes(static_cast<std::int64_t>(i)) && (turned[i] != before[i] || back[i] != before[i]);
+      changed += p.is_unrotated(static_cast<std::int64_t>(i)) && (rotated[i] != before[i] || back[i] != before[i]);
     CHECK(changed == 0);
     rotary_backward(stream, p.slice(forward), p.angles, p.interleaved);
     CHECK(relative_rms(forward, before) < 2 * tolerance);
@@ -115,7 +116,15 @@ TEST_CASE("rotary: forward and backward equal the reference in every dtype, and 
 TEST_CASE("rotary: the gradient equals finite differences") {
   Stream stream(kDevice);
   for (const bool interleaved : {false, true}) {
-    Problem p{2, 3, 2, 3, 5, 0, 2, 2, interleaved};
+    Problem p{.batch = 2,
+              .length = 3,
+              .groups = 2,
+              .heads = 3,
+              .dim = 5,
+              .first = 0,
+              .count = 2,
+              .pairs = 2,
+              .interleaved = interleaved};
     p.compute_angles(stream);
     const Owned weight = random_tensor(p.shape, 3);
     Owned out(p.shape), dx = random_tensor(p.shape, 3);
@@ -132,7 +141,15 @@ TEST_CASE("rotary: the gradient equals finite differences") {
 TEST_CASE("rotary: the product of a query and a key depends only on their distance") {
   Stream stream(kDevice);
   for (const bool interleaved : {false, true}) {
-    const Problem p{1, 4, 1, 2, 32, 0, 2, 16, interleaved};
+    const Problem p{.batch = 1,
+                    .length = 4,
+                    .groups = 1,
+                    .heads = 2,
+                    .dim = 32,
+                    .first = 0,
+                    .count = 2,
+                    .pairs = 16,
+                    .interleaved = interleaved};
     for (const std::int32_t distance : {0, 1, 13}) {
       std::vector<double> products;
       for (const std::int32_t position : {0, 5, 400}) {
@@ -154,7 +171,15 @@ TEST_CASE("rotary: the product of a query and a key depends only on their distan
 TEST_CASE("rotary: one thread and four produce the same bits") {
   Stream serial(kDevice, 1), parallel(kDevice, 4);
   for (const bool interleaved : {false, true}) {
-    const Problem p{3, 70, 2, 5, 48, 0, 4, 20, interleaved};
+    const Problem p{.batch = 3,
+                    .length = 70,
+                    .groups = 2,
+                    .heads = 5,
+                    .dim = 48,
+                    .first = 0,
+                    .count = 4,
+                    .pairs = 20,
+                    .interleaved = interleaved};
     Owned one = random_tensor(p.shape, 1), four = random_tensor(p.shape, 1), angles({210, 2, 20});
     p.compute_angles(serial);
     rotary_angles(parallel, angles, p.positions, frequencies_of(20));

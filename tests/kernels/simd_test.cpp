@@ -89,7 +89,7 @@ TEST_CASE("simd: every bf16 and f16 number round-trips through fp32; fp32 rounds
           std::mt19937 generator(7);
           std::vector<float> from(1 << 18);
           for (float& x : from) x = std::bit_cast<float>(static_cast<std::uint32_t>(generator()));
-          for (std::size_t i = 0; i + 3 < all.size(); i += 2) {  // halfway between neighbours, and next to it
+          for (std::size_t i = 0; i + 3 < all.size(); i += 2) {  // halfway between neighbors, and the float next to it
             const float middle = (widen(all[i]) + widen(all[i + 1])) / 2;
             from[i] = middle;
             from[i + 1] = std::nextafter(middle, 0.0f);
@@ -136,18 +136,18 @@ TEST_CASE("simd: activations and their derivatives stay accurate far into the ta
     for (const Activation activation : test::kActivations) {
       CAPTURE(static_cast<int>(activation));
       HWY_DYNAMIC_DISPATCH(activate_all)(activation, x.data(), y.data(), slope.data(), n);
-      const double within = activation == Activation::gelu_tanh ? 8e-6 : 2e-6;
+      const double tolerance = activation == Activation::gelu_tanh ? 8e-6 : 2e-6;
       double worst_value = 0, worst_slope = 0;  // relative to the bounds
       for (std::size_t i = 0; i < n; ++i) {
         const double at = static_cast<double>(x[i]), gate = std::abs(test::reference_gate(activation, at));
         const double value = test::reference_activation(activation, at);
         const double derivative = test::reference_activation_derivative(activation, at);
         const double allowed = 4e-7 * std::max(1.0, std::abs(at)) * std::max(gate, std::abs(derivative));
-        const auto part = [](double error, double of) { return error == 0 ? 0 : error / of; };
-        worst_value = test::larger_or_nan(worst_value,
-                                          part(std::abs(static_cast<double>(y[i]) - value), within * std::abs(value)));
-        worst_slope = test::larger_or_nan(worst_slope, part(std::abs(static_cast<double>(slope[i]) - derivative),
-                                                            allowed + 4e-6 * std::abs(derivative)));
+        const auto ratio = [](double error, double bound) { return error == 0 ? 0 : error / bound; };
+        worst_value = test::larger_or_nan(
+            worst_value, ratio(std::abs(static_cast<double>(y[i]) - value), tolerance * std::abs(value)));
+        worst_slope = test::larger_or_nan(worst_slope, ratio(std::abs(static_cast<double>(slope[i]) - derivative),
+                                                             allowed + 4e-6 * std::abs(derivative)));
       }
       CHECK(worst_value < 1);
       CHECK(worst_slope < 1);
