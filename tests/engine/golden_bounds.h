@@ -22,12 +22,17 @@ struct GoldenBounds {
 inline GoldenBounds golden_bounds(DType dtype) {
   switch (dtype) {
     case DType::bf16:
-      return {2e-2, 2e-3, 3e-2, 3e-2, 3e-2, 3e-2};
+      return {
+          .token_loss = 2e-2, .loss = 2e-3, .grad_norm = 3e-2, .gradient = 3e-2, .activation = 3e-2, .weights = 3e-2};
     case DType::f16:
-      return {2e-3, 2e-4, 4e-3, 4e-3, 4e-3, 4e-3};
+      return {
+          .token_loss = 2e-3, .loss = 2e-4, .grad_norm = 4e-3, .gradient = 4e-3, .activation = 4e-3, .weights = 4e-3};
     default:
-      if (device_under_test() == Device::cpu) return {2e-6, 2e-6, 3e-6, 2e-5, 1e-5, 3e-5};
-      return {5e-6, 5e-6, 1e-5, 5e-5, 3e-5, 1e-4};
+      if (device_under_test() == Device::cpu)
+        return {
+            .token_loss = 2e-6, .loss = 2e-6, .grad_norm = 3e-6, .gradient = 2e-5, .activation = 1e-5, .weights = 3e-5};
+      return {
+          .token_loss = 5e-6, .loss = 5e-6, .grad_norm = 1e-5, .gradient = 5e-5, .activation = 3e-5, .weights = 1e-4};
   }
 }
 

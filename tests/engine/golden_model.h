@@ -1,5 +1,5 @@
-// Golden models in the memory of the device under test, and Hugging Face's tensors in our layouts. Tests that use only
-// this header run on any device.
+// Golden models in the memory of the device under test, and Hugging Face's tensors in mtl's layouts. Tests that use
+// only this header run on any device.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -26,7 +26,7 @@ inline std::vector<double> read_tensor(const SafetensorsFile& file, const std::s
   require(stored != nullptr, file.path(), " has no ", name);
   auto bytes = file.data(*stored);
   std::vector<double> out;
-  auto take = [&]<class T>(T) {
+  auto read_as = [&]<class T>(T) {
     for (std::size_t at = 0; at < bytes.size(); at += sizeof(T)) {
       T value;
       std::memcpy(&value, bytes.data() + at, sizeof value);
@@ -35,19 +35,19 @@ inline std::vector<double> read_tensor(const SafetensorsFile& file, const std::s
   };
   switch (stored->dtype) {
     case StoredDType::f32:
-      take(float{});
+      read_as(float{});
       break;
     case StoredDType::f64:
-      take(double{});
+      read_as(double{});
       break;
     case StoredDType::i64:
-      take(std::int64_t{});
+      read_as(std::int64_t{});
       break;
     case StoredDType::i32:
-      take(std::int32_t{});
+      read_as(std::int32_t{});
       break;
     case StoredDType::u8:
-      take(std::uint8_t{});
+      read_as(std::uint8_t{});
       break;
     default:
       fail(Exit::failure, name, ": a dtype that this test does not read");
@@ -68,36 +68,36 @@ inline std::string hf_name(const std::string& canonical) {
                                                                           {"mlp.up", "mlp.c_fc"},
                                                                           {"mlp.down", "mlp.c_proj"}};
   std::string name = canonical;
-  for (const auto& [ours, theirs] : kNames) {
-    std::size_t at = name.find(ours);
-    if (at != std::string::npos) name.replace(at, ours.size(), theirs);
+  for (const auto& [part, hf_part] : kNames) {
+    std::size_t at = name.find(part);
+    if (at != std::string::npos) name.replace(at, part.size(), hf_part);
   }
   return name;
 }
 
-/// The elements of a Hugging Face tensor in our order. Conv1D weights are (in, out); the out axis of c_attn is q, k, v,
-/// each (heads, head_dim), while ours has the q, k, v of one head after another.
-inline std::vector<double> our_layout(const std::string& canonical, const std::vector<double>& theirs,
-                                      const GptConfig& config) {
+/// The elements of a Hugging Face tensor in the order of the canonical tensor. Conv1D weights are (in, out), canonical
+/// ones (out, in); the out axis of c_attn is q, k, v, each (heads, head_dim), the canonical one q, k, v of each head.
+inline std::vector<double> from_hf_layout(const std::string& canonical, const std::vector<double>& hf_values,
+                                          const GptConfig& config) {
   bool is_linear = canonical.find("attention.") != std::string::npos || canonical.find("mlp.") != std::string::npos;
-  if (!is_linear) return theirs;
+  if (!is_linear) return hf_values;
   bool is_bias = canonical.ends_with(".bias");
   std::size_t in =
       is_bias ? 1
               : static_cast<std::size_t>(canonical.find("mlp.down") != std::string::npos ? config.ffn_hidden_size
                                                                                          : config.hidden_size);
-  std::size_t out = theirs.size() / in;
+  std::size_t out = hf_values.size() / in;
   auto heads = static_cast<std::size_t>(config.num_heads), width = static_cast<std::size_t>(config.head_dim);
-  std::vector<double> ours(theirs.size());
+  std::vector<double> values(hf_values.size());
   for (std::size_t o = 0; o < out; ++o) {
     std::size_t from = o;
     if (canonical.find("qkv") != std::string::npos) {
       std::size_t head = o / (3 * width), part = o / width % 3;
       from = (part * heads + head) * width + o % width;
     }
-    for (std::size_t i = 0; i < in; ++i) ours[o * in + i] = theirs[i * out + from];
+    for (std::size_t i = 0; i < in; ++i) values[o * in + i] = hf_values[i * out + from];
   }
-  return ours;
+  return values;
 }
 
 /// All elements of a tensor on the device under test.
@@ -174,14 +174,14 @@ struct GoldenModel {
     write(batch.loss_weights, std::vector<float>(weights.begin(), weights.end()));
   }
 
-  /// Gradients of the micro-batches.
+  /// Computes the gradients of the micro-batches.
   void train_step() {
     step.send(stream, state);
     params.begin_step();
     pipeline.train(buffers);
   }
 
-  /// Runs the optimizer's part of a step; then `state` has its report.
+  /// Runs the optimizer's part of a step; `state` receives its report.
   void update(Optimizer& optimizer) {
     step.send(stream, state);
     optimizer.step(pipeline.scratch(), step.on_device());

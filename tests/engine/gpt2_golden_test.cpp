@@ -18,7 +18,7 @@ RunShape shape_of(const Case& model) {
 
 }  // namespace
 
-// Padding rows of the vocabulary change nothing: model a runs with and without.
+// Model a runs with and without padding rows of the vocabulary, which must not change any result.
 static const Case kCases[] = {{"a", 512}, {"a", 640}, {"b", 1024}};
 
 TEST_CASE("GPT-2: token losses, loss and gradients equal PyTorch's float64") {
@@ -35,14 +35,14 @@ TEST_CASE("GPT-2: token losses, loss and gradients equal PyTorch's float64") {
       CAPTURE(stored);
       if (golden.find(stored) == nullptr) continue;
       ++compared;
-      CHECK(max_relative(model.gradient(p).data(), our_layout(name, read_tensor(golden, stored), model.config)) <
+      CHECK(max_relative(model.gradient(p).data(), from_hf_layout(name, read_tensor(golden, stored), model.config)) <
             golden_bounds(DType::f32).gradient);
     }
     CHECK(compared >= 4);
   }
 }
 
-TEST_CASE("GPT-2: gradients inside b's layers equal the probes") {
+TEST_CASE("GPT-2: gradients of b's layers equal PyTorch's norms and sampled elements") {
   GoldenModel model("gpt2_model/b", shape_of(kCases[2]));
   train_golden_step(model, equal_weights(model));
   Json probes = Json::read(model.folder + "/grad_probes.json");
@@ -51,23 +51,23 @@ TEST_CASE("GPT-2: gradients inside b's layers equal the probes") {
     const Json* probe = probes.find("grad.transformer." + hf_name(name));
     if (probe == nullptr) continue;
     CAPTURE(name);
-    // The index of each of our elements in their flattened tensor: the layouts differ.
-    std::vector<double> index(static_cast<std::size_t>(model.params.grad(p).numel()));
-    for (std::size_t i = 0; i < index.size(); ++i) index[i] = static_cast<double>(i);
-    index = our_layout(name, index, model.config);
-    const std::vector<float> got = model.gradient(p);
+    // hf_index[i]: where element i is in the flattened Hugging Face tensor.
+    std::vector<double> hf_index(static_cast<std::size_t>(model.params.grad(p).numel()));
+    for (std::size_t i = 0; i < hf_index.size(); ++i) hf_index[i] = static_cast<double>(i);
+    hf_index = from_hf_layout(name, hf_index, model.config);
+    const std::vector<float> gradient = model.gradient(p);
     const double bound = golden_bounds(DType::f32).gradient;
-    std::vector<float> theirs(index.size());
+    std::vector<float> in_hf_order(hf_index.size());
     double squares = 0;
-    for (std::size_t i = 0; i < index.size(); ++i) {
-      theirs[static_cast<std::size_t>(index[i])] = got[i];
-      squares += static_cast<double>(got[i]) * got[i];
+    for (std::size_t i = 0; i < hf_index.size(); ++i) {
+      in_hf_order[static_cast<std::size_t>(hf_index[i])] = gradient[i];
+      squares += static_cast<double>(gradient[i]) * gradient[i];
     }
     CHECK(std::sqrt(squares) == doctest::Approx(probe->at("norm").as_number()).epsilon(bound));
     auto stride = static_cast<std::size_t>(probe->at("stride").as_int());
     const Json::Array& samples = probe->at("samples").as_array();
     for (std::size_t i = 0; i < samples.size(); ++i) {
-      CHECK(std::abs(theirs[i * stride] - samples[i].as_number()) < bound * probe->at("max_abs").as_number());
+      CHECK(std::abs(in_hf_order[i * stride] - samples[i].as_number()) < bound * probe->at("max_abs").as_number());
     }
   }
 }
@@ -132,7 +132,7 @@ TEST_CASE("GPT-2: activations of a equal PyTorch's float64") {
 }
 
 TEST_CASE("a step repeats bit for bit, and uses exactly the planned memory") {
-  GoldenModel model("gpt2_model/a", shape_of(kCases[0]), {0.1f, 0.1f, 7});
+  GoldenModel model("gpt2_model/a", shape_of(kCases[0]), {.hidden = 0.1f, .attention = 0.1f, .seed = 7});
   train_golden_step(model, equal_weights(model));
   std::vector<std::vector<float>> first;
   for (int p = 0; p < model.params.size(); ++p) first.push_back(model.gradient(p));
@@ -154,7 +154,7 @@ TEST_CASE("with dropout, gradients equal finite differences of the loss through 
                      .documents = false,
                      .threads = 1,
                      .layout = {}},
-                    {0.2f, 0.2f, 11});
+                    {.hidden = 0.2f, .attention = 0.2f, .seed = 11});
   std::vector<double> tokens = {5, 9, 2, 77, 400, 2, 31, 8}, labels = {9, 2, 77, 400, 2, 31, 8, 1}, weights(8, 1.0);
   auto loss = [&] {
     model.fill(0, tokens, labels, weights);

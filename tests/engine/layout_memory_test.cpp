@@ -28,7 +28,7 @@ namespace {
 
 constexpr std::int64_t kSamples = 16, kLength = 16, kVocab = 100;  // per step; per sample
 constexpr int kSteps = 2;
-const DropoutOptions kDropout{0.1f, 0.1f, 1234};
+const DropoutOptions kDropout{.hidden = 0.1f, .attention = 0.1f, .seed = 1234};
 
 const GptSizes kSizes{.vocab = kVocab, .layers = 5, .hidden = 64, .heads = 8, .positions = kLength};
 
@@ -37,7 +37,7 @@ GptConfig tiny_gpt() { return gpt_of_size(kSizes); }
 struct Architecture {
   std::string name;
   GptConfig config;
-  int most_parts;  // the largest valid tensor parallel size
+  int max_tensor_parallel;
 };
 const std::vector<Architecture> kArchitectures = {{"gpt", tiny_gpt(), 8},
                                                   {"llama", llama_of_size(kSizes), 2},
@@ -57,7 +57,10 @@ RunLayout parse_layout(const std::string& line, const GptConfig& config = tiny_g
   std::istringstream words(line);
   words >> tensor >> sequence >> stages >> schedule >> data >> shard >> overlap >> micro_batch;
   REQUIRE_MESSAGE(words, "not a layout: ", line);
-  RunLayout layout{config, line, {}, {overlap != 0, overlap != 0 && shard != 0}};
+  RunLayout layout{.config = config,
+                   .text = line,
+                   .shape = {},
+                   .overlap = {.reduce = overlap != 0, .gather = overlap != 0 && shard != 0}};
   RunShape& shape = layout.shape;
   shape.micro_batch = micro_batch;
   shape.seq_length = kLength;
@@ -71,13 +74,13 @@ RunLayout parse_layout(const std::string& line, const GptConfig& config = tiny_g
   return layout;
 }
 
-/// The lines of layouts.txt that divide the model.
+/// The layouts of layouts.txt whose tensor parallel size suits the model.
 std::vector<RunLayout> layouts(const Architecture& model = kArchitectures.front()) {
   std::vector<RunLayout> out;
   for (const std::string& line : split(read_file("cli/layouts.txt"), '\n')) {
     if (line.empty() || line[0] == '#') continue;
     RunLayout layout = parse_layout(line, model.config);
-    if (layout.shape.layout.size(Axis::tensor) <= model.most_parts) out.push_back(std::move(layout));
+    if (layout.shape.layout.size(Axis::tensor) <= model.max_tensor_parallel) out.push_back(std::move(layout));
   }
   return out;
 }
@@ -89,8 +92,8 @@ std::int32_t token(std::int64_t sample, std::int64_t position) {
 
 /// The first sample of a micro-batch of this rank.
 std::int64_t first_sample(const RunShape& shape, std::int64_t micro_batch) {
-  const Layout& place = shape.layout;
-  return (micro_batch * place.size(Axis::data) + place.coordinate(Axis::data)) * shape.micro_batch;
+  const Layout& layout = shape.layout;
+  return (micro_batch * layout.size(Axis::data) + layout.coordinate(Axis::data)) * shape.micro_batch;
 }
 
 void fill(const BatchBuffers& buffers, const RunShape& shape, int step) {
@@ -113,7 +116,7 @@ struct Findings {
   std::mutex mutex;
   std::vector<std::string> differences;
   std::vector<double> losses = std::vector<double>(kSteps * kSamples * kLength, NAN);  // by step, sample and position
-  std::map<int, std::vector<float>> gradients;  // of the last step, reduced and clipped, by rank
+  std::map<int, std::vector<float>> gradients;  // by rank: of the last step, reduced and clipped
 
   template <class T>
   void compare(int rank, const char* what, T real, T planned) {
@@ -208,7 +211,7 @@ void check_rank_plans(RunLayout layout) {
 
 }  // namespace
 
-TEST_CASE("every layout uses its planned memory on every rank, and has the losses of one rank") {
+TEST_CASE("every layout uses its planned memory on every rank, and its losses equal those of one rank") {
   for (const Architecture& model : kArchitectures) {
     CAPTURE(model.name);
     const std::vector<double> expected = run_layout(parse_layout("1 0 1 1f1b 1 0 0 2", model.config)).losses;
@@ -245,7 +248,8 @@ TEST_CASE("recomputation changes no bit in any layout, and the plan shows the sa
       CAPTURE(static_cast<int>(layout.shape.layout.recompute.granularity));
       CAPTURE(static_cast<int>(layout.shape.layout.recompute.method));
       CHECK(run_layout(layout) == kept);
-      if (layout.shape.layout.stages() == 1) CHECK(slot_bytes(layout) < kept_bytes);  // others are too short
+      if (layout.shape.layout.stages() == 1)
+        CHECK(slot_bytes(layout) < kept_bytes);  // with stages, too few layers are left
     }
     ++next;
   }
@@ -278,13 +282,13 @@ TEST_CASE("10,240 ranks are planned in a second") {
   std::vector<RankPlan> plans = plan_ranks(config, kDropout, shape);
   CHECK(std::clock() - began < CLOCKS_PER_SEC);
   std::size_t ranks = 0;
-  std::int64_t held = 0;  // by the ranks of one replica
+  std::int64_t parameters = 0;  // of the ranks of one replica together
   for (const RankPlan& kind : plans) {
     ranks += kind.ranks.size();
-    held += std::count_if(kind.ranks.begin(), kind.ranks.end(),
-                          [&](int rank) { return shape.layout.grid.coordinate(rank, Axis::data) == 0; }) *
-            kind.plan.rank_parameters;
+    parameters += std::count_if(kind.ranks.begin(), kind.ranks.end(),
+                                [&](int rank) { return shape.layout.grid.coordinate(rank, Axis::data) == 0; }) *
+                  kind.plan.rank_parameters;
   }
   CHECK(ranks == 10240);
-  CHECK(held > plans.front().plan.parameters);  // two stages hold the table, every tensor-parallel rank the norms
+  CHECK(parameters > plans.front().plan.parameters);  // two stages hold the table, every tensor-parallel rank the norms
 }

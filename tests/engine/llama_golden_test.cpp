@@ -15,7 +15,7 @@ const std::vector<std::string> kModels = {
 
 constexpr std::int64_t kVocabRows = 640;  // above all of their vocabularies
 
-/// transformers' gradient of a parameter in our order; empty if the file lacks it.
+/// transformers' gradient of a parameter in the canonical order; a test failure if the file lacks it.
 std::vector<double> golden_gradient(const SafetensorsFile& golden, const ParamSpec& spec, const HfFamily& family) {
   std::vector<std::vector<double>> contents;
   std::vector<TensorPiece> pieces;
@@ -65,7 +65,7 @@ TEST_CASE("Llama-like models: logits equal transformers' float64") {
   }
 }
 
-TEST_CASE("recomputing activations changes no bit of losses and gradients, and takes less memory") {
+TEST_CASE("recomputing activations changes no bit of losses and gradients, and needs less memory") {
   using Granularity = Recompute::Granularity;
   using Method = Recompute::Method;
   for (const std::string name : {"llama_model/llama", "llama_model/qwen2", "llama_model/neox", "gpt2_model/a"}) {
@@ -77,7 +77,7 @@ TEST_CASE("recomputing activations changes no bit of losses and gradients, and t
                    .documents = false,
                    .threads = 2,
                    .layout = {}};
-    const DropoutOptions dropout{0.1f, 0.1f, 3};
+    const DropoutOptions dropout{.hidden = 0.1f, .attention = 0.1f, .seed = 3};
     std::vector<double> tokens, labels, weights(32, 1.0 / 32);
     for (int i = 0; i < 32; ++i) tokens.push_back(i * 5 % 190), labels.push_back(i * 7 % 190);
     auto run = [&](const Recompute& recompute, std::size_t& slot_bytes) {

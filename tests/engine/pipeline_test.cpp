@@ -18,7 +18,7 @@ struct Journal {
   std::vector<double> started, waited, waited_output, waited_gradient;
 };
 
-/// Records when it is waited for.
+/// Records the FLOP count in `notes` when it is waited for.
 class RecordedWork final : public Work::Operation {
  public:
   RecordedWork(bool is_done, std::vector<std::vector<double>*> notes, const Stream& stream)
@@ -112,8 +112,9 @@ TEST_CASE("each receive but the first starts before the computation ahead of its
       CHECK(journal.started.size() == static_cast<std::size_t>((stage > 0 ? 6 : 0) + (stage < 3 ? 6 : 0)));
       REQUIRE(journal.waited.size() == journal.started.size());
       for (std::size_t i = 1; i < journal.started.size(); ++i) {
-        CHECK(journal.waited[i] > journal.started[i]);       // it overlaps computation
-        CHECK(journal.waited[i - 1] <= journal.started[i]);  // one at a time: buffers are few
+        CHECK(journal.waited[i] > journal.started[i]);  // it overlaps computation
+        CHECK(journal.waited[i - 1] <=
+              journal.started[i]);  // one at a time: a second receive would need a second buffer
       }
     }
   }
@@ -131,7 +132,7 @@ TEST_CASE("an output is sent before the backward that releases its memory") {
   }
 }
 
-TEST_CASE("slots are one allocation, and messages another") {
+TEST_CASE("the slots are one allocation, and the message buffers another") {
   const RunShape shape = shape_of(1, ScheduleKind::one_forward_one_backward);
   Journal journal;
   ProcessGroups groups = groups_of(shape, journal);

@@ -1,4 +1,4 @@
-// Invariants of any step: planned memory, accumulation of micro-batches, reproducible bits, no update from a broken
+// Invariants of any step: planned memory, accumulation of micro-batches, reproducible bits, no update from a non-finite
 // gradient.
 #include <random>
 
@@ -10,6 +10,8 @@ using namespace mtl;
 using namespace mtl::test;
 
 namespace {
+
+const DropoutOptions kDropout{.hidden = 0.2f, .attention = 0.2f, .seed = 5};
 
 RunShape shape_of(std::int64_t micro_batch, std::int64_t micro_batches, int threads = 1) {
   return {.micro_batch = micro_batch,
@@ -45,7 +47,7 @@ TEST_CASE("a step uses exactly the planned memory") {
       for (int threads : {1, 3}) {
         RunShape shape = shape_of(2, 3, threads);
         shape.documents = documents;
-        GoldenModel model("gpt2_model/a", shape, {dropout, dropout, 1});
+        GoldenModel model("gpt2_model/a", shape, {.hidden = dropout, .attention = dropout, .seed = 1});
         fill_random(model);
         model.train_step();
         Optimizer(model.params, {}, model.stream, model.groups).step(model.pipeline.scratch(), &model.state);
@@ -61,8 +63,7 @@ TEST_CASE("a step uses exactly the planned memory") {
 }
 
 TEST_CASE("two micro-batches produce the gradients of one twice the size, dropout included") {
-  GoldenModel whole("gpt2_model/a", shape_of(4, 1), {0.2f, 0.2f, 5}),
-      halves("gpt2_model/a", shape_of(2, 2), {0.2f, 0.2f, 5});
+  GoldenModel whole("gpt2_model/a", shape_of(4, 1), kDropout), halves("gpt2_model/a", shape_of(2, 2), kDropout);
   fill_random(whole);
   fill_random(halves);
   whole.train_step();
@@ -74,8 +75,8 @@ TEST_CASE("two micro-batches produce the gradients of one twice the size, dropou
   }
 }
 
-TEST_CASE("different sample numbers draw different dropout") {
-  GoldenModel model("gpt2_model/a", shape_of(2, 1), {0.2f, 0.2f, 5});
+TEST_CASE("other sample numbers draw other dropout masks") {
+  GoldenModel model("gpt2_model/a", shape_of(2, 1), kDropout);
   fill_random(model);
   model.train_step();
   std::vector<float> first = copy_of(model.buffers.losses(0));
@@ -85,7 +86,7 @@ TEST_CASE("different sample numbers draw different dropout") {
   CHECK(first != copy_of(model.buffers.losses(0)));
 }
 
-TEST_CASE("a non-finite gradient changes nothing") {
+TEST_CASE("a non-finite gradient changes no parameter") {
   GoldenModel model("gpt2_model/a", shape_of(1, 1));
   fill_random(model);
   Optimizer optimizer(model.params, {}, model.stream, model.groups);
@@ -107,9 +108,10 @@ TEST_CASE("a non-finite gradient changes nothing") {
 
 namespace {
 
-/// A step whose weight gradients all follow the last backward has the bits of a step without recomputation.
+/// Checks that a step that computes all weight gradients after the last backward has the bits of a step without
+/// recomputation.
 void check_late_weights(const char* name, const Recompute& recompute) {
-  const DropoutOptions dropout{0.1f, 0.1f, 5};
+  const DropoutOptions dropout{.hidden = 0.1f, .attention = 0.1f, .seed = 5};
   RunShape split_shape = shape_of(2, 3);
   split_shape.layout.recompute = recompute;
   GoldenModel whole(name, shape_of(2, 3), dropout), split(name, split_shape, dropout);

@@ -33,21 +33,21 @@ void fill_step(GoldenModel& model, const std::vector<double>& tokens, const std:
   }
 }
 
-/// The K part of the QKV bias, head by head: its gradient is rounding noise.
-bool is_noise(const std::string& name, std::size_t element, const GptConfig& config) {
+/// True for elements of a head's K bias, whose gradient is 0 up to rounding.
+bool is_key_bias(const std::string& name, std::size_t element, const GptConfig& config) {
   auto width = static_cast<std::size_t>(config.head_dim);
   return name.ends_with("qkv.bias") && element / width % 3 == 1;
 }
 
-void compare(const std::string& name, std::vector<float> mine, std::vector<double> expected, const GptConfig& config,
+void compare(const std::string& name, std::vector<float> actual, std::vector<double> expected, const GptConfig& config,
              double max_limit, double rms_limit) {
-  REQUIRE(mine.size() >= expected.size());
+  REQUIRE(actual.size() >= expected.size());
   for (std::size_t i = 0; i < expected.size(); ++i) {
-    if (is_noise(name, i, config)) mine[i] = 0, expected[i] = 0;
+    if (is_key_bias(name, i, config)) actual[i] = 0, expected[i] = 0;
   }
   CAPTURE(name);
-  if (max_limit > 0) CHECK(max_relative(mine.data(), expected) < max_limit);
-  CHECK(rms_relative(mine.data(), expected) < rms_limit);
+  if (max_limit > 0) CHECK(max_relative(actual.data(), expected) < max_limit);
+  CHECK(rms_relative(actual.data(), expected) < rms_limit);
 }
 
 /// The golden run: the model, its optimizer and schedule, and the batches of every step.
@@ -95,14 +95,16 @@ class Run {
     }
     return loss;
   }
-  /// Lost shares of the nonzero updates: of the weights, and of their 16-bit copies.
-  double lost() const { return share(model.state.lost_updates); }
-  double lost_copies() const { return share(model.state.lost_copies); }
+  /// The shares of nonzero updates that are lost in the weights, and in their 16-bit copies.
+  double lost_share() const { return share(model.state.lost_updates); }
+  double lost_copy_share() const { return share(model.state.lost_copies); }
 
  private:
   double number(const char* key) const { return hyper_.at(key).as_number(); }
   Optimizer::Options options() const {
-    return {{{number("beta1"), number("beta2"), number("eps")}}, number("clip_grad"), {}};
+    return {.rule = {{.beta1 = number("beta1"), .beta2 = number("beta2"), .eps = number("eps")}},
+            .clip_grad = number("clip_grad"),
+            .overlap = {}};
   }
   double share(std::int64_t count) const {
     const std::int64_t all = model.state.nonzero_updates;
@@ -143,7 +145,9 @@ TEST_CASE("thirty steps: losses, norms, final weights and moments equal PyTorch'
   for (int p = 0; p < model.params.size(); ++p) {
     const std::string& name = model.params.specs()[static_cast<std::size_t>(p)].name;
     std::string stored = "transformer." + hf_name(name);
-    auto expected = [&](const char* kind) { return our_layout(name, read_tensor(final, kind + stored), model.config); };
+    auto expected = [&](const char* kind) {
+      return from_hf_layout(name, read_tensor(final, kind + stored), model.config);
+    };
     compare(name, model.value(p), expected("param."), model.config, bounds.weights, bounds.weights / 10);
     if (final.find("exp_avg." + stored) == nullptr) continue;
     compare(name, on_host<float>(model.params.held(p, kFirstState)), expected("exp_avg."), model.config, 0,
@@ -193,9 +197,9 @@ TEST_CASE("thirty 16-bit steps with fp32 main weights follow the fp32 run, and n
         double& furthest = step < 10 ? early : late;
         furthest = larger_or_nan(furthest, std::abs(loss - fp32[step].at("loss").as_number()));
         if (compute == DType::bf16)
-          copies =
-              larger_or_nan(copies, std::abs(run.lost_copies() - bf16[step].at("lost_in_compute_copy").as_number()));
-        CHECK(run.lost() < 0.01);
+          copies = larger_or_nan(copies,
+                                 std::abs(run.lost_copy_share() - bf16[step].at("lost_in_compute_copy").as_number()));
+        CHECK(run.lost_share() < 0.01);
       }
       // The golden weights are exact in fp16, so early updates below half a unit do not change the fp16 copies.
       CHECK(early < 0.006);
@@ -208,14 +212,14 @@ TEST_CASE("thirty 16-bit steps with fp32 main weights follow the fp32 run, and n
 TEST_CASE("thirty bf16 steps without main weights lose updates and fall behind, as PyTorch's do") {
   for (double lr_scale : {1.0, 0.1}) {
     CAPTURE(lr_scale);
-    const std::vector<Json> theirs = golden_steps("bf16_all", lr_scale), fp32 = golden_steps("fp32", lr_scale);
+    const std::vector<Json> pytorch = golden_steps("bf16_all", lr_scale), fp32 = golden_steps("fp32", lr_scale);
     Run run(all_bf16(), lr_scale);
     double loss = 0, furthest = 0, lost = 0, mean = 0;
-    for (const Json& expected : theirs) {
+    for (const Json& expected : pytorch) {
       loss = run.step();
       furthest = larger_or_nan(furthest, std::abs(loss - expected.at("loss").as_number()));
-      lost = larger_or_nan(lost, std::abs(run.lost() - expected.at("lost").as_number()));
-      mean += run.lost() / 30;
+      lost = larger_or_nan(lost, std::abs(run.lost_share() - expected.at("lost").as_number()));
+      mean += run.lost_share() / 30;
     }
     CHECK(furthest < 0.05);
     CHECK(lost < 0.1);

@@ -58,8 +58,8 @@ void publish(const std::string& path, const std::string& head, const Bytes& data
   fs::rename(path + ".part", path);
 }
 
-/// Reads a file; false if it does not exist yet. Throws if its writer does another operation.
-bool take(const std::string& path, const std::string& head, Bytes& out) {
+/// Reads a file; false if it does not exist yet. Throws if its writer started another operation.
+bool try_read(const std::string& path, const std::string& head, Bytes& out) {
   std::ifstream file(path, std::ios::binary | std::ios::ate);
   if (!file) return false;
   const auto size = static_cast<std::size_t>(file.tellg());
@@ -69,8 +69,8 @@ bool take(const std::string& path, const std::string& head, Bytes& out) {
   file.read(found.data(), kHead);
   file.read(reinterpret_cast<char*>(out.data()), std::ssize(out));
   found.erase(found.find_last_not_of(' ') + 1);
-  require(found == head, "emulated NCCL: ", path, ": members do different things: '", head, "' here, '", found,
-          "' there");
+  require(found == head, "emulated NCCL: ", path, ": members start different operations: '", head, "' and '", found,
+          "'");
   return true;
 }
 
@@ -97,7 +97,7 @@ class Exchange {
       published_ = true;
     }
     for (; next_ < from_.size(); ++next_) {
-      if (!take(path(from_[next_]), head_, parts_[next_])) return false;
+      if (!try_read(path(from_[next_]), head_, parts_[next_])) return false;
     }
     {
       mirror::Opened opened;
@@ -127,11 +127,11 @@ void copy_in(const Tensor& out, std::size_t offset, const Bytes& part) {
   std::memcpy(static_cast<std::byte*>(out.raw()) + offset, part.data(), part.size());
 }
 
-class PlayedNccl final : public NcclLibrary {
+class EmulatedNccl final : public NcclLibrary {
  public:
   std::string unique_id() override {
-    static std::int64_t made = 0;
-    std::string id = cat("mtl-nccl-", ::getpid(), "-", made++);
+    static std::int64_t next = 0;
+    std::string id = cat("mtl-nccl-", ::getpid(), "-", next++);
     id.resize(128, '\0');
     return id;
   }
@@ -147,7 +147,7 @@ class PlayedNccl final : public NcclLibrary {
     publish(cat(group->folder, "/here-", rank), name, {});
     Bytes none;
     for (int other = 0; other < size; ++other) {
-      while (!take(cat(group->folder, "/here-", other), name, none))
+      while (!try_read(cat(group->folder, "/here-", other), name, none))
         std::this_thread::sleep_for(std::chrono::microseconds(50));
     }
     return group;
@@ -157,7 +157,7 @@ class PlayedNccl final : public NcclLibrary {
     Bytes none;
     if (group->rank == 0) {
       for (int other = 0; other < group->size; ++other) {
-        while (!take(cat(group->folder, "/gone-", other), group->name, none))
+        while (!try_read(cat(group->folder, "/gone-", other), group->name, none))
           std::this_thread::sleep_for(std::chrono::microseconds(50));
       }
       fs::remove_all(group->folder);
@@ -259,7 +259,7 @@ class PlayedNccl final : public NcclLibrary {
 }  // namespace
 
 NcclLibrary& nccl_library() {
-  static auto& only = *new PlayedNccl;
+  static auto& only = *new EmulatedNccl;
   return only;
 }
 

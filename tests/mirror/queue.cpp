@@ -19,8 +19,8 @@ using StartPolled = std::function<Polled()>;
 /// An event: how often it was recorded, and how many of these records its stream has reached.
 struct CUevent_st {
   std::int64_t recorded = 0, reached = 0;
-  double seconds = 0;      // when the last record was reached
-  std::int64_t given = 0;  // Queues::given() at the last record
+  double seconds = 0;         // when the last record was reached
+  std::int64_t enqueued = 0;  // Queues::enqueued() at the last record
   bool captured = false;
   std::size_t captured_at = 0;  // if captured: number of earlier commands of the capture
 };
@@ -65,12 +65,12 @@ struct Queues {
   mirror::QueueCounts counts;
   double simulated_seconds = 0;
 
-  /// Commands and graphs.
-  std::int64_t given() const { return counts.commands + counts.graphs; }
-  /// The host waits for the place behind so many of them.
-  void count_wait(std::int64_t place) {
+  /// The number of commands and graphs so far.
+  std::int64_t enqueued() const { return counts.commands + counts.graphs; }
+  /// Counts a wait of the host for the first `number` of them.
+  void count_wait(std::int64_t number) {
     ++counts.waits;
-    if (place == given()) ++counts.drains;
+    if (number == enqueued()) ++counts.drains;
   }
 
   /// SplitMix64.
@@ -168,7 +168,7 @@ void enqueue_polled(cuda::StreamHandle stream, StartPolled start) {
 
 void finish_all(const char* what) {
   expect_no_capture(what);
-  queues().count_wait(queues().given());
+  queues().count_wait(queues().enqueued());
   run_until([] {
     return std::all_of(queues().streams.begin(), queues().streams.end(),
                        [](const CUstream_st* stream) { return stream->steps.empty(); });
@@ -209,7 +209,7 @@ void close_stream(StreamHandle stream) noexcept {
 }
 void synchronize(StreamHandle stream) {
   expect_no_capture("waiting for a stream");
-  queues().count_wait(queues().given());
+  queues().count_wait(queues().enqueued());
   run_until([&] { return stream->steps.empty(); });
 }
 
@@ -257,7 +257,7 @@ void record(EventHandle event, StreamHandle stream) {
     return;
   }
   event->captured = false;
-  event->given = queues().given();
+  event->enqueued = queues().enqueued();
   const std::int64_t number = ++event->recorded;
   add_step(*stream, {[=] {
                        event->reached = number;
@@ -278,7 +278,7 @@ void order(EventHandle event, StreamHandle stream) {
 }
 void synchronize(EventHandle event) {
   expect_no_capture("waiting for an event");
-  if (event->recorded > 0) queues().count_wait(event->given);
+  if (event->recorded > 0) queues().count_wait(event->enqueued);
   run_until([&] { return event->reached >= event->recorded; });
 }
 bool is_done(EventHandle event) {
@@ -303,13 +303,13 @@ void begin_capture(StreamHandle stream) {
 }
 GraphHandle end_capture(StreamHandle stream) {
   require(queues().origin == stream, "CUDA: the capture began on another stream");
-  bool is_whole = true;
+  bool all_joined = true;
   for (CUstream_st* each : queues().streams) {
-    is_whole = is_whole && (each == stream || each->last_enqueued <= each->rejoined);
+    all_joined = all_joined && (each == stream || each->last_enqueued <= each->rejoined);
   }
   auto* out = new CUgraphExec_st{std::move(queues().capture)};
   drop_capture(stream);
-  require(is_whole, "CUDA: a captured stream was not joined to the one that the capture began on");
+  require(all_joined, "CUDA: a captured stream was not joined to the one that the capture began on");
   return out;
 }
 bool is_captured(StreamHandle stream) { return stream->captured; }

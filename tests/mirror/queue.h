@@ -25,7 +25,7 @@ void finish_all(const char* what);
 /// Runs the commands of all streams that are ready, as a GPU does while the host does something else.
 void advance();
 
-/// Commands wait while it exists.
+/// While it exists, commands are deferred.
 class Deferral {
  public:
   explicit Deferral(std::uint64_t seed);
@@ -38,9 +38,9 @@ void simulate_time(double seconds);
 
 /// Counts of the host's calls so far.
 struct QueueCounts {
-  std::int64_t graphs = 0, commands = 0;  // graphs launched, and commands given outside of them
-  std::int64_t waits = 0;                 // calls that return when the device has reached a place
-  std::int64_t drains = 0;                // of them, those after which the device has nothing left to do
+  std::int64_t graphs = 0, commands = 0;  // graphs launched, and commands enqueued outside of them
+  std::int64_t waits = 0;                 // calls that return when the device has reached a command
+  std::int64_t drains = 0;                // waits after which the device has nothing left to do
 };
 QueueCounts queue_counts();
 

@@ -1,5 +1,5 @@
 // The emulated streams behave like CUDA's: without an event two streams may run in any order, pinned memory is read
-// late, a graph replays, and what a capture does not allow is refused.
+// late, a graph replays, and calls that a capture does not allow are refused.
 #include "tests/mirror/queue.h"
 
 #include <doctest/doctest.h>
@@ -49,7 +49,7 @@ TEST_CASE("a stream runs late: the host waits before it reads or overwrites pinn
 }
 
 TEST_CASE("an event orders two streams; without it they run in any order") {
-  std::set<float> without;
+  std::set<float> unordered;
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     for (bool ordered : {false, true}) {
       mirror::Deferral deferral(seed);
@@ -67,10 +67,10 @@ TEST_CASE("an event orders two streams; without it they run in any order") {
       if (ordered)
         CHECK(got == 10);
       else
-        without.insert(got);
+        unordered.insert(got);
     }
   }
-  CHECK(without == std::set<float>{5, 10});
+  CHECK(unordered == std::set<float>{5, 10});
 }
 
 TEST_CASE("a graph replays its commands, each time on the current contents of memory") {
@@ -114,7 +114,7 @@ TEST_CASE("a capture includes the streams that it orders, if they rejoin") {
   }
 }
 
-TEST_CASE("a wait for a captured stream is refused, and the capture dropped") {
+TEST_CASE("a wait of the host within a capture is refused, and the capture is dropped") {
   Case c;
   c.set(2);
   Graph graph;

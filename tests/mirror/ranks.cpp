@@ -1,5 +1,5 @@
-// Ranks on emulated GPUs: computing and communicating over an emulated NCCL has the bits of ranks on the cpu over MPI,
-// and faults end in the same way. Run by mpirun with 2 and 4 ranks.
+// Ranks on emulated GPUs with an emulated NCCL: results have the bits of ranks on the cpu over MPI, and faults end
+// in the same way. Run by mpirun with 2 and 4 ranks.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 
@@ -29,7 +29,7 @@ namespace {
 MpiSession* session = nullptr;
 std::string chosen_layout;  // --layout=NAME
 
-/// A number that all ranks agree on, so that they defer in the same or in different ways.
+/// A seed that differs between rounds and between ranks, so that ranks defer their commands in different ways.
 std::uint64_t seed_of(int round) { return static_cast<std::uint64_t>(100 * round + session->rank()); }
 
 std::vector<int> all_ranks() {
@@ -96,6 +96,7 @@ void make_fp16_zero(TrainOptions& options) {
 }
 
 constexpr LayoutCase kLayouts[] = {
+    // name, tensor, pipeline, context, make
     {"dp", 1, 1, 1, make_overlap},
     {"zero", 1, 1, 1, make_zero},
     {"zero-bf16", 1, 1, 1, make_bf16_zero},
@@ -152,10 +153,10 @@ TEST_CASE("communication waits for earlier operators, operators for communicatio
     const Tensor whole = memory.tensor(DType::f32, {size * part});
     const Tensor sum = memory.tensor(DType::f32, {part}, static_cast<std::size_t>(4 * part * size));
     const Tensor all = memory.tensor(DType::f32, {size * part}, static_cast<std::size_t>(4 * part * (size + 1)));
-    std::vector<float> mine(static_cast<std::size_t>(size * part));
-    for (std::int64_t i = 0; i < size * part; ++i) mine[i] = static_cast<float>(i * (session->rank() + 1));
+    std::vector<float> contribution(static_cast<std::size_t>(size * part));
+    for (std::int64_t i = 0; i < size * part; ++i) contribution[i] = static_cast<float>(i * (session->rank() + 1));
     for (int repeat = 0; repeat < 3; ++repeat) {
-      copy_from_host(stream, whole, mine);
+      copy_from_host(stream, whole, contribution);
       group->reduce_scatter(stream, sum, whole).wait(stream);
       scale(stream, sum, 2);
       group->all_gather(stream, all, sum).wait(stream);
@@ -169,8 +170,9 @@ TEST_CASE("communication waits for earlier operators, operators for communicatio
   }
 }
 
-TEST_CASE("messages of both directions pass each other, and each pair keeps their order") {
-  const int size = session->world(), rank = session->rank(), next = (rank + 1) % size, last = (rank + size - 1) % size;
+TEST_CASE("messages in both directions pass each other, and each direction keeps its order") {
+  const int size = session->world(), rank = session->rank(), next = (rank + 1) % size,
+            previous = (rank + size - 1) % size;
   auto group = session->gpu_group(all_ranks(), "pipeline");
   for (int round : {0, 1, 2}) {
     mirror::Deferral deferral(seed_of(round));
@@ -179,16 +181,16 @@ TEST_CASE("messages of both directions pass each other, and each pair keeps thei
     auto place = [&](std::size_t i) { return memory.tensor(DType::f32, {8}, 64 * i); };
     // Receives are started first, and wait for the peer while this rank sends.
     std::vector<Work> works;
-    for (std::size_t i = 0; i < 4; ++i) works.push_back(group->receive(stream, place(8 + i), last));
+    for (std::size_t i = 0; i < 4; ++i) works.push_back(group->receive(stream, place(8 + i), previous));
     for (std::size_t i = 0; i < 4; ++i) works.push_back(group->receive(stream, place(12 + i), next));
     for (std::size_t i = 0; i < 4; ++i) {
       copy_from_host(stream, place(i), std::vector<float>(8, static_cast<float>(100 * rank + static_cast<int>(i))));
       works.push_back(group->send(stream, place(i), next));
     }
-    for (std::size_t i = 0; i < 4; ++i) works.push_back(group->send(stream, place(i), last));
+    for (std::size_t i = 0; i < 4; ++i) works.push_back(group->send(stream, place(i), previous));
     for (const Work& work : works) work.wait(stream);
     for (std::size_t i = 0; i < 4; ++i) {
-      CHECK(host_copy<float>(stream, place(8 + i))[7] == static_cast<float>(100 * last + static_cast<int>(i)));
+      CHECK(host_copy<float>(stream, place(8 + i))[7] == static_cast<float>(100 * previous + static_cast<int>(i)));
       CHECK(host_copy<float>(stream, place(12 + i))[0] == static_cast<float>(100 * next + static_cast<int>(i)));
     }
   }
@@ -222,18 +224,20 @@ mirror::QueueCounts counts_of(const LayoutCase& layout, const SharedFolder& fold
   const mirror::QueueCounts before = mirror::queue_counts();
   figures_of(options);
   const mirror::QueueCounts after = mirror::queue_counts();
-  return {after.graphs - before.graphs, after.commands - before.commands, after.waits - before.waits,
-          after.drains - before.drains};
+  return {.graphs = after.graphs - before.graphs,
+          .commands = after.commands - before.commands,
+          .waits = after.waits - before.waits,
+          .drains = after.drains - before.drains};
 }
 
-/// Waits in a step: for the copies of its inputs' and batch's buffers two steps before, and for the report of the step
-/// before. The device has this step's commands meanwhile.
+/// Checks that the host waits three times in a step: for the copies from the input and the batch buffers two steps
+/// before, and for the report of the step before. The device has this step's commands meanwhile.
 void check_waits(const LayoutCase& layout, const SharedFolder& folder) {
   const mirror::QueueCounts few = counts_of(layout, folder, 5), many = counts_of(layout, folder, 9);
   CHECK(few.waits >= 5 * 2);
   CHECK(many.waits - few.waits == 4 * 3);
   CHECK(many.drains == few.drains);
-  // All of a step of four micro-batches.
+  // Four micro-batches and the update: every part of a step is a graph.
   if (layout.make == make_overlap && session->world() == 2) CHECK(many.graphs - few.graphs == 4 * (4 * 2 + 1));
 }
 
@@ -262,9 +266,9 @@ TEST_CASE("layout: runs have the bits of ranks on the cpu" * doctest::skip()) {
   for (const std::vector<std::string>& figures : found) CHECK(figures == expected);
 }
 
-// Faults that end all communication of a process: each in a job of its own, by name.
+// Faults that end all communication of a process: each runs in a job of its own, which selects it by name.
 
-TEST_CASE("late: a missing rank is reported with who waits for what" * doctest::skip()) {
+TEST_CASE("late: a missing rank is reported, with the operation that each rank waits for" * doctest::skip()) {
   auto group = session->gpu_group(all_ranks(), "late");
   session->set_deadline(2);
   if (session->rank() == 1) {

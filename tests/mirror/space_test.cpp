@@ -1,4 +1,4 @@
-// The mirror: a host access to the device's memory ends the process anywhere in a run, so the tests would notice it.
+// The emulated memory: a host access to it ends the process, so that tests fail on one anywhere in a run.
 #include "tests/mirror/space.h"
 
 #include <doctest/doctest.h>
@@ -19,7 +19,7 @@ namespace {
 
 /// Runs the function in a child process; returns 0, or the signal that ended it.
 template <class Body>
-int fate_of(const Body& body) {
+int signal_ending(const Body& body) {
   const pid_t child = ::fork();
   if (child == 0) {
     std::signal(SIGSEGV, SIG_DFL);
@@ -49,20 +49,20 @@ TEST_CASE("data sent by the host comes back, and operators compute in between") 
 
 TEST_CASE("a deliberate host access kills the process") {
   OnDevice d;
-  CHECK(fate_of([&] { scale(d.stream, d.x, 2); }) == 0);
+  CHECK(signal_ending([&] { scale(d.stream, d.x, 2); }) == 0);
   volatile float seen = 0;
-  CHECK(fate_of([&] { seen = d.x.data<float>()[3]; }) == SIGSEGV);
-  CHECK(fate_of([&] { *d.x.data<float>() = 1; }) == SIGSEGV);
-  CHECK(fate_of([&] {
+  CHECK(signal_ending([&] { seen = d.x.data<float>()[3]; }) == SIGSEGV);
+  CHECK(signal_ending([&] { *d.x.data<float>() = 1; }) == SIGSEGV);
+  CHECK(signal_ending([&] {
           fill_zero(d.stream, d.x);
           seen = *d.x.data<float>();  // closed again after an operator
         }) == SIGSEGV);
-  CHECK(fate_of([&] {
+  CHECK(signal_ending([&] {
           float host[4] = {};
           std::memcpy(host, d.x.raw(), sizeof host);
           seen = host[0];
         }) == SIGSEGV);
-  CHECK(fate_of([&] {
+  CHECK(signal_ending([&] {
           float* stale = nullptr;
           {
             Buffer gone(Device::cuda, 64);
@@ -80,7 +80,7 @@ TEST_CASE("an operator that throws leaves the device's memory closed") {
   copy_from_host(d.stream, positions, std::vector<std::int32_t>{2});
   CHECK_THROWS_WITH_AS(positions_forward(d.stream, x, positions, table, {}, {}), doctest::Contains("position"), Error);
   volatile float seen = 0;
-  CHECK(fate_of([&] { seen = *x.data<float>(); }) == SIGSEGV);
+  CHECK(signal_ending([&] { seen = *x.data<float>(); }) == SIGSEGV);
 }
 
 TEST_CASE("an operator on the device refuses host memory") {

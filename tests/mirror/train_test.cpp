@@ -1,5 +1,5 @@
 // A whole run on a device whose memory the host cannot access: training, validation, checkpoints, a resume, and
-// inference with the trained model. Every bit equals the cpu's, otherwise an operand was copied wrongly.
+// inference with the trained model. Every bit must equal the cpu's.
 #include <doctest/doctest.h>
 
 #include <unistd.h>
@@ -64,14 +64,15 @@ std::set<int> broken_iterations(const std::string& warnings) {
   return out;
 }
 
-/// Interrupts and resumes the run, and checks that its tensors and figures equal those of the run saved in `whole`.
-void check_resumed_run(TrainOptions options, const std::string& whole) {
+/// Interrupts and resumes the run, and checks that its tensors and figures equal those of the run saved in
+/// `uninterrupted`.
+void check_resumed_run(TrainOptions options, const std::string& uninterrupted) {
   options.checkpoint.exit_interval = 3;
   CHECK(run(options) == Exit::ok);
   options.checkpoint.exit_interval.reset();
   CHECK(run(options) == Exit::ok);
-  check_same_tensors(whole, options.checkpoint.save);
-  const std::vector<std::string> expected = figures(whole + ".jsonl");
+  check_same_tensors(uninterrupted, options.checkpoint.save);
+  const std::vector<std::string> expected = figures(uninterrupted + ".jsonl");
   CHECK(expected.size() >= 8);  // six steps, validations, the test
   CHECK(figures(options.checkpoint.save + ".jsonl") == expected);
 }
@@ -122,24 +123,24 @@ TEST_CASE("steps run as CUDA graphs produce the same bits, with few commands out
   };
   CHECK(run(options(Device::cpu, 9, true, "cpu")) == Exit::ok);
   for (bool graphs : {true, false}) {
-    std::map<std::int64_t, mirror::QueueCounts> given;  // by number of steps
+    std::map<std::int64_t, mirror::QueueCounts> counts;  // by number of steps
     for (std::int64_t steps : {5, 9}) {
       mirror::Deferral deferral(steps);
       const mirror::QueueCounts before = mirror::queue_counts();
       CHECK(run(options(Device::cuda, steps, graphs, cat("cuda", graphs, steps))) == Exit::ok);
       const mirror::QueueCounts after = mirror::queue_counts();
-      given[steps] = {after.graphs - before.graphs, after.commands - before.commands};
+      counts[steps] = {.graphs = after.graphs - before.graphs, .commands = after.commands - before.commands};
     }
     check_same_tensors(scratch / "cpu", scratch / cat("cuda", graphs, 9));
     CHECK(figures(scratch / cat("cuda", graphs, "9.jsonl")) == figures(scratch / "cpu.jsonl"));
-    const std::int64_t launched = given[9].graphs - given[5].graphs,
-                       outside_graphs = given[9].commands - given[5].commands;
+    const std::int64_t launched = counts[9].graphs - counts[5].graphs,
+                       outside_graphs = counts[9].commands - counts[5].commands;
     if (graphs) {
-      CHECK(given[5].graphs == 4 * 7);  // from the second step on
-      CHECK(launched == 4 * 7);         // forward and backward of three micro-batches, the update
-      CHECK(outside_graphs == 4 * 7);   // inputs, zeroed losses, batch, three micro-batches, report
+      CHECK(counts[5].graphs == 4 * 7);  // from the second step on
+      CHECK(launched == 4 * 7);          // forward and backward of three micro-batches, the update
+      CHECK(outside_graphs == 4 * 7);    // inputs, zeroed losses, batch, three micro-batches, report
     } else {
-      CHECK(given[9].graphs == 0);
+      CHECK(counts[9].graphs == 0);
       CHECK(outside_graphs > 4 * 150);
     }
   }
@@ -170,12 +171,12 @@ TEST_CASE("parts of a step: plain, captured, replayed; another number of micro-b
   const Tensor value = memory.tensor(DType::f32, {1});
   copy_from_host(stream, value, std::vector<float>{1});
   StepGraphs graphs;
-  int given = 0;
+  int bodies_run = 0;
   const auto step = [&](int micro_batches) {
     graphs.begin_step(micro_batches);
     for (int m = 0; m < micro_batches; ++m) {
       graphs.run(stream, {.is_first = m == 0}, [&] {
-        ++given;
+        ++bodies_run;
         scale(stream, value, m == 0 ? 2 : 3);
       });
     }
@@ -187,7 +188,7 @@ TEST_CASE("parts of a step: plain, captured, replayed; another number of micro-b
     expected *= micro_batches == 3 ? 18 : 2;
     CHECK(host_copy<float>(stream, value)[0] == expected);
   }
-  CHECK(given == 3 + 2 + 1 + 1);             // all, once per kind, and the same for one micro-batch
+  CHECK(bodies_run == 3 + 2 + 1 + 1);        // all, once per kind, and the same for one micro-batch
   CHECK(stream.counters().bytes == 15 * 8);  // of each that ran
   graphs.begin_step(1);
   const std::string refused = error_of([&] { graphs.run(stream, {.action = 1}, [&] { stream.synchronize(); }); });
@@ -195,7 +196,7 @@ TEST_CASE("parts of a step: plain, captured, replayed; another number of micro-b
   CHECK(refused.find("--no-cuda-graphs") != std::string::npos);
 }
 
-TEST_CASE("non-finite gradients are found and named, and change nothing") {
+TEST_CASE("non-finite gradients are reported by name, and change no parameter") {
   ScratchFolder scratch;
   write_data(scratch / "data");
   std::map<Device, std::string> warnings;
@@ -245,7 +246,7 @@ TEST_CASE("a broken step makes no update, nor does the next one, which is repeat
   ScratchFolder scratch;
   write_data(scratch / "data");
   int isolated = 0;  // steps that broke between two sound ones
-  // Constant loss scales that some steps cannot take: overflows are reported.
+  // Constant loss scales at which some steps overflow, which is reported.
   for (auto [lr, loss_scale] : {std::pair{0.01, 1.65e6}, {0.1, 2.8e5}, {0.1, 3.6e5}, {0.1, 6e5}}) {
     CAPTURE(loss_scale);
     const auto name = [&](Device device) { return cat(device == Device::cpu ? "cpu" : "cuda", loss_scale); };
@@ -275,18 +276,18 @@ TEST_CASE("a signal ends a run after the current step, and the same command cont
   CHECK(run(options_on(Device::cpu, scratch / "data", scratch / "cpu")) == Exit::ok);
   mirror::Deferral deferral(1);
   const TrainOptions options = options_on(Device::cuda, scratch / "data", scratch / "cuda");
-  const auto ask = [](SignalRequests& signals) {
+  const auto request_end = [](SignalRequests& signals) {
     ::kill(::getpid(), SIGTERM);
     while (!signals.end_requested()) ::usleep(1000);
   };
-  CHECK(run(options, ask) == Exit::requeue);
+  CHECK(run(options, request_end) == Exit::requeue);
   CHECK(open(scratch / "cuda").state()->iteration == 2);
   CHECK(run(options) == Exit::ok);
   check_same_tensors(scratch / "cpu", scratch / "cuda");
   CHECK(figures(scratch / "cuda.jsonl") == figures(scratch / "cpu.jsonl"));
 }
 
-TEST_CASE("a run that meets unusable data saves the preceding steps") {
+TEST_CASE("a run that finds unusable data saves the preceding steps") {
   ScratchFolder scratch;
   write_data(scratch / "data", 30);
   std::map<Device, std::string> errors;
