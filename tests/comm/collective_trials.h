@@ -54,7 +54,8 @@ std::vector<T> contribution(std::uint64_t seed, int rank, std::int64_t count) {
     state = state * 6364136223846793005u + 1442695040888963407u;
     using Wide = typename Summed<T>::Type;
     auto wide = static_cast<Wide>(static_cast<std::int32_t>(state >> 32) >> (state >> 60));
-    if constexpr (std::is_floating_point_v<Wide>) wide /= std::is_same_v<T, Half> ? 3 << 16 : 3;  // f16 ends at 65504
+    if constexpr (std::is_floating_point_v<Wide>)
+      wide /= std::is_same_v<T, Half> ? 3 << 16 : 3;  // the largest f16 is 65504
     x = from_summed<T>(wide);
   }
   return out;
@@ -96,7 +97,7 @@ class Trial {
  public:
   virtual ~Trial() = default;
   Work work;
-  virtual bool is_right() = 0;
+  virtual bool is_correct() = 0;
 };
 
 template <class T>
@@ -106,7 +107,7 @@ struct AllReduceTrial final : Trial {
     expected = expected_sum<T>(ranks, seed, count, 0, count);
     work = group.all_reduce(stream, tensor_of(data));
   }
-  bool is_right() override { return same_bits(data, expected); }
+  bool is_correct() override { return same_bits(data, expected); }
   std::vector<T> data, expected;
 };
 
@@ -122,7 +123,7 @@ struct ReduceScatterTrial final : Trial {
     Tensor from = tensor_of(in);
     work = group.reduce_scatter(stream, in_place ? from.flat(rank * count, count) : tensor_of(out), from);
   }
-  bool is_right() override {
+  bool is_correct() override {
     auto own = in.begin() + static_cast<std::ptrdiff_t>(rank * part);
     if (is_in_place) {
       std::copy(own, own + static_cast<std::ptrdiff_t>(part), out.begin());
@@ -153,7 +154,7 @@ struct AllGatherTrial final : Trial {
     }
     work = group.all_gather(stream, whole, own);
   }
-  bool is_right() override { return same_bits(out, expected); }
+  bool is_correct() override { return same_bits(out, expected); }
   std::vector<T> in, out, expected;
 };
 
@@ -164,7 +165,7 @@ struct BroadcastTrial final : Trial {
         expected(contribution<T>(seed, ranks[static_cast<std::size_t>(root)], count)) {
     work = group.broadcast(stream, tensor_of(data), root);
   }
-  bool is_right() override { return same_bits(data, expected); }
+  bool is_correct() override { return same_bits(data, expected); }
   std::vector<T> data, expected;
 };
 

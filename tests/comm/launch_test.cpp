@@ -32,14 +32,14 @@ TEST_CASE("launch: a plain run has one rank") {
   CHECK(found.world == 1);
   CHECK(found.local_size == 1);
   CHECK(found.launcher.empty());
-  // A shell inside salloc, and a job of one task.
+  // A shell inside salloc, and a job with one task.
   CHECK(ranks_in({{"SLURM_NTASKS", "8"}}).world == 1);
   CHECK(ranks_in({{"SLURM_NTASKS", "1"}, {"SLURM_PROCID", "0"}, {"PMIX_RANK", "0"}}).world == 1);
-  // srun -n 1 inside a job of 8 tasks.
+  // srun -n 1 inside a job with 8 tasks.
   CHECK(ranks_in({{"SLURM_NTASKS", "8"}, {"SLURM_STEP_NUM_TASKS", "1"}, {"SLURM_PROCID", "0"}}).world == 1);
 }
 
-TEST_CASE("launch: mpirun") {
+TEST_CASE("launch: mpirun's variables set the rank, also inside a Slurm job") {
   RankEnvironment found = ranks_in({{"OMPI_COMM_WORLD_RANK", "5"},
                                     {"OMPI_COMM_WORLD_SIZE", "8"},
                                     {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
@@ -54,7 +54,7 @@ TEST_CASE("launch: mpirun") {
   CHECK(found.launcher == "mpirun");
 }
 
-TEST_CASE("launch: srun with pmix") {
+TEST_CASE("launch: srun's variables set the rank, also on hosts with different numbers of tasks") {
   Environment variables = {{"PMIX_RANK", "6"},     {"SLURM_NTASKS", "9"}, {"SLURM_PROCID", "6"},
                            {"SLURM_LOCALID", "1"}, {"SLURM_NODEID", "2"}, {"SLURM_TASKS_PER_NODE", "4,1,2(x2)"}};
   RankEnvironment found = ranks_in(variables);

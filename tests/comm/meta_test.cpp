@@ -1,4 +1,4 @@
-// Meta groups: the bytes that they would send, and the groups of each rank of a grid.
+// Meta groups: the bytes that a rank would send, and the groups of each rank of a grid.
 #include <doctest/doctest.h>
 
 #include "layout/layout.h"
@@ -38,12 +38,7 @@ TEST_CASE("meta communicator: counts bytes, checks shapes") {
 }
 
 TEST_CASE("meta groups: sizes and positions of every rank") {
-  GridSizes sizes;
-  sizes.tensor = 2;
-  sizes.context = 2;
-  sizes.data = 3;
-  sizes.pipeline = 4;
-  RankGrid grid(sizes);
+  RankGrid grid({.tensor = 2, .context = 2, .data = 3, .pipeline = 4});
   for (int rank = 0; rank < grid.world(); ++rank) {
     CAPTURE(rank);
     ProcessGroups groups = meta_groups(grid, rank);
@@ -65,7 +60,7 @@ TEST_CASE("meta groups: sizes and positions of every rank") {
   }
 }
 
-TEST_CASE("texts and agreement in a group of one") {
+TEST_CASE("a group of one rank gathers and broadcasts its own text, and agrees with itself") {
   SelfCommunicator self;
   CHECK(gather_texts(self, "abc") == std::vector<std::string>{"abc"});
   CHECK(gather_texts(self, "") == std::vector<std::string>{""});

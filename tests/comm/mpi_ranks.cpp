@@ -33,7 +33,7 @@ std::vector<int> all_ranks() {
 }
 
 Communicator& control_group() {
-  static std::shared_ptr<Communicator> group = session->group(all_ranks(), "everyone");
+  static std::shared_ptr<Communicator> group = session->group(all_ranks(), "all");
   return *group;
 }
 
@@ -44,7 +44,7 @@ TEST_CASE("each operation, one at a time, with odd sizes") {
   std::uint64_t seed = 1;
   auto check = [&](Trial&& trial) {
     trial.work.join();
-    CHECK(trial.is_right());
+    CHECK(trial.is_correct());
     ++seed;
   };
   // 0 and 1 elements; below, at and above the limit of small messages (2048 floats, 4096 16-bit elements); uneven
@@ -119,7 +119,7 @@ TEST_CASE("hundreds of random operations are correct with many in flight") {
   int wrong = 0;
   auto finish_oldest = [&] {
     in_flight.front()->work.join();
-    if (!in_flight.front()->is_right()) ++wrong;
+    if (!in_flight.front()->is_correct()) ++wrong;
     in_flight.pop_front();
   };
   for (int i = 0; i < 240; ++i) {
@@ -133,11 +133,7 @@ TEST_CASE("hundreds of random operations are correct with many in flight") {
 }
 
 TEST_CASE("overlapping groups: rows and columns of a grid communicate at once") {
-  int world = session->world();
-  GridSizes sizes;
-  sizes.tensor = 2;
-  sizes.data = world / 2;
-  RankGrid grid(sizes);
+  RankGrid grid({.tensor = 2, .data = session->world() / 2});
   std::vector<int> row = grid.group_of(session->rank(), Axis::tensor),
                    column = grid.group_of(session->rank(), Axis::data);
   auto tensor = session->group(row, "row"), data = session->group(column, "column");
@@ -150,11 +146,11 @@ TEST_CASE("overlapping groups: rows and columns of a grid communicate at once") 
       trials.push_back(random_trial(*data, column, random));
       trials.push_back(random_trial(control_group(), all_ranks(), random));
     }
-    // Waits in another order than the start's, which also differs between ranks.
+    // Waits in an order that differs from the start's, and between ranks.
     if (session->rank() % 2 == 0) std::reverse(trials.begin(), trials.end());
     for (auto& trial : trials) {
       trial->work.join();
-      if (!trial->is_right()) ++wrong;
+      if (!trial->is_correct()) ++wrong;
     }
   }
   CHECK(wrong == 0);
@@ -190,7 +186,7 @@ TEST_CASE("a completed send releases its buffer, and collectives overtake a pend
   // The peer has not posted its receive; all-reduces complete meanwhile.
   AllReduceTrial<float> sum(control_group(), all_ranks(), 3, 50000);
   sum.work.join();
-  CHECK(sum.is_right());
+  CHECK(sum.is_correct());
   Work received = control_group().receive(stream, tensor_of(in), peer);
   sent.join();
   std::fill(out.begin(), out.end(), -1);
@@ -209,14 +205,14 @@ TEST_CASE("operations progress while the rank computes") {
     std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
     float ended = sum.work.done() ? 1 : 0;
     sum.work.join();
-    CHECK(sum.is_right());
+    CHECK(sum.is_correct());
     control_group().all_reduce(stream, Tensor(&ended, DType::f32, {1})).join();
     completed = ended == static_cast<float>(session->world());
   }
   CHECK(completed);
 }
 
-TEST_CASE("texts of different lengths") {
+TEST_CASE("texts of different lengths are gathered and broadcast") {
   auto text = [](int rank) {
     return rank == 0 ? std::string() : std::string(static_cast<std::size_t>(rank * 1000), 'x');
   };
@@ -227,11 +223,9 @@ TEST_CASE("texts of different lengths") {
   CHECK(session->hosts().size() == static_cast<std::size_t>(session->world()));
 }
 
-TEST_CASE("the process groups of a grid") {
+TEST_CASE("a grid has a process group per axis, and a grid of another size is refused") {
   int world = session->world();
-  GridSizes sizes;
-  sizes.pipeline = world;
-  RankGrid grid(sizes);
+  RankGrid grid({.pipeline = world});
   ProcessGroups groups = make_groups(*session, grid);
   CHECK(groups.world().size() == world);
   CHECK(groups.over(Axis::pipeline).rank() == session->rank());

@@ -1,5 +1,5 @@
-// A job that fails on request: the ranks add up numbers in step until the chosen one misbehaves at iteration 3. Driven
-// by tests/cli/ranks_faults_test.sh.
+// A job that fails on request: the ranks add up numbers until the chosen one causes a fault at iteration 3. Run by
+// tests/cli/ranks_faults_test.sh.
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -18,7 +18,7 @@ bool stops_in_finalize = false;
 
 }  // namespace
 
-/// Replaces MPI's function.
+/// Replaces MPI's function: can stop the process there.
 extern "C" int PMPI_Finalize();
 extern "C" int MPI_Finalize() {
   if (stops_in_finalize) std::raise(SIGSTOP);
@@ -29,12 +29,13 @@ namespace {
 
 struct Options {
   std::string fault = "none";
-  std::int64_t who = 1, iterations = 6;
-  double deadline = 2;
+  std::int64_t who = 1;  // the chosen rank
+  std::int64_t iterations = 6;
+  double deadline = 2;  // seconds
 };
 
-/// What the chosen rank does at iteration 3 instead of continuing.
-void misbehave(const std::string& fault, Communicator& group, Stream& stream) {
+/// Causes the fault of the chosen rank at iteration 3.
+void cause_fault(const std::string& fault, Communicator& group, Stream& stream) {
   float x = 0;
   Tensor one(&x, DType::f32, {1});
   std::vector<float> more(5000);
@@ -48,21 +49,20 @@ void misbehave(const std::string& fault, Communicator& group, Stream& stream) {
 }
 
 /// All ranks start a sum; the chosen one throws while it is in flight, after its memory is freed.
-void drop_sum(Communicator& group, Stream& stream, bool gives_up) {
+void drop_sum(Communicator& group, Stream& stream, bool fails) {
   {
     std::vector<float> data(1 << 21, 1);
     Work sum = group.all_reduce(stream, Tensor(data.data(), DType::f32, {1 << 21}));
-    if (!gives_up) return sum.join();
+    if (!fails) return sum.join();
     group.progress();
   }
-  std::this_thread::sleep_for(std::chrono::milliseconds(300));  // the others send what it has requested
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));  // the other ranks send what it has requested
   fail(Exit::bad_data, "x.idx: broken in the middle");
 }
 
-/// A rank fails while large and small sums are in flight in several groups; all ranks agree on its error and can still
-/// exchange texts afterwards.
+/// A rank fails while a large sum is in flight; all ranks agree on its error and can still exchange texts afterwards.
 [[noreturn]] void fail_together(const ProcessGroups& groups, Stream& stream, bool fails) {
-  std::exception_ptr own;
+  std::exception_ptr own_error;
   std::vector<float> large(1 << 22, 1), small(10, 1);
   try {
     Work first = groups.over(Axis::data).all_reduce(stream, Tensor(large.data(), DType::f32, {1 << 22}));
@@ -72,27 +72,25 @@ void drop_sum(Communicator& group, Stream& stream, bool gives_up) {
     groups.over(Axis::data).all_reduce(stream, Tensor(small.data(), DType::f32, {10})).join();
   } catch (const Interrupted&) {
   } catch (...) {
-    own = std::current_exception();
+    own_error = std::current_exception();
     groups.world().interrupt_others();
   }
   try {
-    throw_first_error(groups.world(), own);
+    throw_first_error(groups.world(), own_error);
   } catch (const AgreedError&) {
-    std::string all;
-    for (const std::string& text : gather_texts(groups.world(), cat(groups.world().rank(), " "))) all += text;
-    if (groups.world().rank() == 0) print_out(cat("agreed: ", all, "\n"));
+    std::string ranks;
+    for (const std::string& text : gather_texts(groups.world(), cat(groups.world().rank(), " "))) ranks += text;
+    if (groups.world().rank() == 0) print_out(cat("agreed: ", ranks, "\n"));
     throw;
   }
 }
 
 Exit count_together(const Options& options, Ranks& ranks, Console& console) {
-  GridSizes sizes;
-  sizes.data = ranks.launched().world;
   bool chosen = ranks.launched().rank == options.who;
   stops_in_finalize = chosen && options.fault == "end";
   if (chosen && options.fault == "start") std::raise(SIGSTOP);
   if (chosen && options.fault == "absent") return Exit::ok;
-  ProcessGroups groups = ranks.connect(RankGrid(sizes), options.deadline);
+  ProcessGroups groups = ranks.connect(RankGrid({.data = ranks.launched().world}), options.deadline);
   MpiSession* session = ranks.session();
   Stream stream(Device::cpu);
   OperationProgress progress{0, 0};
@@ -105,7 +103,7 @@ Exit count_together(const Options& options, Ranks& ranks, Console& console) {
   }
   for (std::int64_t iteration = 1; iteration <= options.iterations; ++iteration) {
     progress.iteration = iteration;
-    if (chosen && iteration == 3) misbehave(options.fault, groups.over(Axis::data), stream);
+    if (chosen && iteration == 3) cause_fault(options.fault, groups.over(Axis::data), stream);
     if (options.fault == "drop" && iteration == 3) drop_sum(groups.over(Axis::data), stream, chosen);
     if (options.fault == "together" && iteration == 3) fail_together(groups, stream, chosen);
     float sum = 1;
@@ -122,10 +120,10 @@ int main(int argc, char** argv) {
   Options options;
   Ranks ranks("rank-faults");
   Flags flags("rank-faults", "counts, and fails on request");
-  flags.add("--fault", &options.fault, "NAME", "what happens");
-  flags.add("--who", &options.who, "RANK", "to whom");
-  flags.add("--iterations", &options.iterations, "N", "how far to count");
-  flags.add("--deadline", &options.deadline, "S", "how long to wait for others");
+  flags.add("--fault", &options.fault, "NAME", "the fault to cause");
+  flags.add("--who", &options.who, "RANK", "the rank that causes it");
+  flags.add("--iterations", &options.iterations, "N", "the number of sums");
+  flags.add("--deadline", &options.deadline, "S", "seconds to wait for other ranks");
   flags.check([&] {
     if (options.fault == "flags" && ranks.launched().rank >= options.who) flags.problem("--fault", "is wrong here");
   });

@@ -36,7 +36,7 @@ double value_of(T x) {
   return static_cast<double>(widen(x));
 }
 
-/// Both signs and several orders of magnitude, so that the order of additions matters.
+/// Numbers of both signs and of several orders of magnitude, so that the order of additions matters.
 template <class T>
 std::vector<std::vector<T>> random_inputs(std::size_t ranks, std::size_t count) {
   std::mt19937 generator(static_cast<std::mt19937::result_type>(ranks * 1000 + count));
@@ -51,9 +51,9 @@ std::vector<std::vector<T>> random_inputs(std::size_t ranks, std::size_t count) 
 template <class T>
 std::vector<T> sum_of(const std::vector<std::vector<T>>& inputs) {
   std::vector<T> out(inputs[0].size());
-  std::vector<const std::byte*> places;
-  for (const auto& input : inputs) places.push_back(reinterpret_cast<const std::byte*>(input.data()));
-  sum_in_rank_order(dtype_of<T>(), reinterpret_cast<std::byte*>(out.data()), places, out.size() * sizeof(T));
+  std::vector<const std::byte*> addresses;
+  for (const auto& input : inputs) addresses.push_back(reinterpret_cast<const std::byte*>(input.data()));
+  sum_in_rank_order(dtype_of<T>(), reinterpret_cast<std::byte*>(out.data()), addresses, out.size() * sizeof(T));
   return out;
 }
 
@@ -86,7 +86,7 @@ void for_each_type(const Body& body) {
 
 }  // namespace
 
-TEST_CASE("rank sums: equal a plain loop bit for bit, for odd sizes and any input as output") {
+TEST_CASE("rank sums: equal a plain loop bit for bit, for odd sizes, and into any of the inputs") {
   on_every_target([] {
     for_each_type([]<class T>(T) {
       CAPTURE(std::string(name_of(dtype_of<T>())));
@@ -103,9 +103,9 @@ TEST_CASE("rank sums: equal a plain loop bit for bit, for odd sizes and any inpu
           compare(sum_of(inputs));
           for (std::size_t into = 0; into < ranks; ++into) {
             auto copy = inputs;
-            std::vector<const std::byte*> places;
-            for (const auto& input : copy) places.push_back(reinterpret_cast<const std::byte*>(input.data()));
-            sum_in_rank_order(dtype_of<T>(), reinterpret_cast<std::byte*>(copy[into].data()), places,
+            std::vector<const std::byte*> addresses;
+            for (const auto& input : copy) addresses.push_back(reinterpret_cast<const std::byte*>(input.data()));
+            sum_in_rank_order(dtype_of<T>(), reinterpret_cast<std::byte*>(copy[into].data()), addresses,
                               count * sizeof(T));
             compare(copy[into]);
           }

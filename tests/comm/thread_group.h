@@ -96,10 +96,10 @@ class ThreadCommunicator final : public Communicator {
     return {};
   }
 
-  /// Runs when joined, so that a member that reads the result too early reads old values.
+  /// Runs when joined: a member that reads the result before that reads old values.
   Work all_gather(Stream&, Tensor out, Tensor in) override {
     require(out.numel() == in.numel() * size() && out.dtype() == in.dtype(), "gathering parts of another size");
-    return Work(std::make_shared<Late>([this, out, in] {
+    return Work(std::make_shared<Deferred>([this, out, in] {
       collect(in, [&] {
         for (int r = 0; r < size(); ++r) {
           require(slot(r).bytes() == in.bytes(), "ranks gather parts of different sizes");
@@ -134,7 +134,7 @@ class ThreadCommunicator final : public Communicator {
 
   /// Runs when joined, like all_gather.
   Work receive(Stream&, Tensor data, int peer) override {
-    return Work(std::make_shared<Late>([this, data, peer] {
+    return Work(std::make_shared<Deferred>([this, data, peer] {
       std::vector<std::byte> message = group_->take(peer, rank_);
       require(message.size() == data.bytes(), "a message of ", message.size(), " bytes for ", data.bytes());
       copy_bytes(data.raw(), message.data(), message.size());
@@ -142,9 +142,9 @@ class ThreadCommunicator final : public Communicator {
   }
 
  private:
-  class Late final : public Work::Operation {
+  class Deferred final : public Work::Operation {
    public:
-    explicit Late(std::function<void()> run) : run_(std::move(run)) {}
+    explicit Deferred(std::function<void()> run) : run_(std::move(run)) {}
     bool done() override { return run_ == nullptr; }
     void join() override {
       if (run_ != nullptr) std::exchange(run_, nullptr)();

@@ -13,7 +13,7 @@ using namespace mtl;
 
 namespace {
 
-/// The configuration of flags without a loaded model, and the reported lines.
+/// The configuration that flags resolve to, and the problems reported.
 struct Resolved {
   GptConfig config;
   std::vector<std::string> problems;
@@ -38,7 +38,7 @@ ArchitectureOptions small() {
   return given;
 }
 
-/// The arguments of Megatron in a golden line.
+/// Our options for Megatron's arguments in a golden line.
 ArchitectureOptions options_of(const Json& args) {
   ArchitectureOptions out;
   out.num_layers = args.at("num_layers").as_int();

@@ -1,3 +1,4 @@
+// The batches of a run: their order, the end of the data, and the time that training waits for them.
 #include "train/data_feed.h"
 
 #include <doctest/doctest.h>
@@ -18,7 +19,7 @@ namespace {
 constexpr std::int64_t kLength = 8;
 Stream stream(Device::cpu);
 
-/// A data set of 100 documents whose tokens count up, opened whole.
+/// A data set of 100 documents whose tokens count up, as one split.
 struct Numbers {
   std::string folder = cat("/tmp/mtl_feed_test.", getpid(), "/");
   DataFiles files;

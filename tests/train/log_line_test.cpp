@@ -8,7 +8,7 @@
 
 using namespace mtl;
 
-TEST_CASE("log line: Megatron's fields, then ours") {
+TEST_CASE("log line: Megatron's fields, then mtl's") {
   IntervalReport report;
   report.iteration = 100;
   report.train_iterations = 500000;
@@ -37,7 +37,7 @@ TEST_CASE("log line: Megatron's fields, then ours") {
                                                        " MFU A: 41.4% | MFU B: 50.0% | data stall (ms): 0.3 |");
 }
 
-TEST_CASE("log line: throughput and MFU of small models keep digits") {
+TEST_CASE("log line: throughput and MFU of small models keep significant digits") {
   IntervalReport report;
   const auto shows = [&](double tflops, double mfu, const std::string& text) {
     report.tflops_per_device = tflops;
@@ -72,7 +72,7 @@ TEST_CASE("log line: shares of lost updates follow MFU, if they exist") {
         std::string::npos);
 }
 
-TEST_CASE("validation line: stands between dashes that are one longer than itself") {
+TEST_CASE("validation line: is enclosed in lines of dashes that are one character longer") {
   ValidationReport report{.iteration = 1000, .loss = 3.0};
   std::string text = " validation loss at iteration 1000 | lm loss value: 3.000000E+00 | lm loss PPL: 2.008554E+01 | ";
   std::string dashes(text.size() + 1, '-');

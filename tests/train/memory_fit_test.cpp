@@ -1,4 +1,4 @@
-// Runs that exceed memory or disks: what is refused, and that the suggestions fit.
+// Runs that exceed memory or disks are refused, with suggestions that fit.
 #include "train/memory_fit.h"
 
 #include <doctest/doctest.h>
@@ -93,7 +93,8 @@ TEST_CASE("memory: on a GPU, the plan's device memory is compared with the GPU's
   const std::uint64_t gpu = plan.total_bytes(Space::device), host = plan.total_bytes(Space::host);
   REQUIRE(gpu + host == plan.total_bytes());
   REQUIRE(host > 0);  // batches
-  const MemoryLimit enough{gpu, "the GPU", true}, little{gpu - 1, "the GPU", true};
+  const MemoryLimit enough{.bytes = gpu, .name = "the GPU", .is_per_process = true};
+  const MemoryLimit little{.bytes = gpu - 1, .name = "the GPU", .is_per_process = true};
   CHECK(refusal(options, {}, {{host, "MemAvailable"}}, enough) == "");
   CHECK(test::contains(refusal(options, {}, {{host - 1, "MemAvailable"}}, enough),
                        "(MemAvailable); the largest part is batches"));
@@ -113,7 +114,8 @@ TEST_CASE("memory: where no smaller batch or recomputation helps a GPU, its opti
   RunStart start;
   start.config = test::gpt_of_size({.vocab = 512, .layers = 24, .hidden = 512, .heads = 8, .positions = 128});
   const MemoryPlan plan = largest_plan(plan_run(options, start.config)).plan;
-  const MemoryLimit gpu{plan.total_bytes(Space::device) - 400 * kMiB, "the GPU", true};
+  const MemoryLimit gpu{
+      .bytes = plan.total_bytes(Space::device) - 400 * kMiB, .name = "the GPU", .is_per_process = true};
   const std::string text = test::error_of([&] { check_memory(options, start, {}, {{}, gpu}); }, Exit::usage);
   CAPTURE(text);
   CHECK(test::contains(text, ". These fit:\n  --optimizer-cpu-offload: "));
@@ -132,18 +134,19 @@ TEST_CASE("memory: ranks of one host share every limit that is not per process")
   TrainOptions options = tiny_options();
   options.parallel.world = 2;
   const std::uint64_t each = bytes_of(options);
-  const HostRanks both{0, 2}, alone{1, 1};
+  const HostRanks both{.first = 0, .count = 2}, alone{.first = 1, .count = 1};
   CHECK(refusal(options, both, {{2 * each, "MemAvailable"}}) == "");
-  CHECK(refusal(options, both, {{each, "ulimit", true}}) == "");
+  CHECK(refusal(options, both, {{.bytes = each, .name = "ulimit", .is_per_process = true}}) == "");
   CHECK(refusal(options, alone, {{each, "MemAvailable"}}) == "");
   const std::string text = refusal(options, both, {{2 * each - 1, "MemAvailable"}});
   CAPTURE(text);
   CHECK(test::contains(text, "the run's 2 ranks on this host need "));
   CHECK(test::contains(text, "\n  --use-distributed-optimizer: "));
-  CHECK(test::contains(refusal(options, both, {{each - 1, "ulimit", true}}), "the run needs "));
+  CHECK(test::contains(refusal(options, both, {{.bytes = each - 1, .name = "ulimit", .is_per_process = true}}),
+                       "the run needs "));
 }
 
-TEST_CASE("memory: advice never changes the model of a run in progress, and its absence is reported") {
+TEST_CASE("memory: a smaller model is suggested for a new run, and the lack of any suggestion is reported") {
   const TrainOptions options = tiny_options();
   CHECK(test::contains(refusal(options, {}, {{3 * kMiB, "MemAvailable"}}), "--num-layers "));
   const std::string text = refusal(options, {}, {{1, "MemAvailable"}});
@@ -171,13 +174,13 @@ TEST_CASE("space: future checkpoints, less those that --keep-last replaces") {
   CHECK(count(75, 0) == 1);
 }
 
-TEST_CASE("space: no room for any checkpoint is an error, for some of them a warning") {
-  const SpaceNeed need{10 * kMiB, 3};
+TEST_CASE("space: no room for a single checkpoint is an error, for some but not all a warning") {
+  const SpaceNeed need{.checkpoint_bytes = 10 * kMiB, .checkpoints = 3};
   CHECK(check_space(need, 30 * kMiB, "--save ck") == "");
   CHECK(test::contains(check_space(need, 30 * kMiB - 1, "--save ck"), "adds 3 checkpoints of 10.0 MiB"));
   CHECK(test::contains(check_space(need, 29 * kMiB, "--save ck"), "enough for 2; "));
   CHECK_THROWS_WITH(check_space(need, 10 * kMiB - 1, "--save ck"),
                     "--save ck: a checkpoint takes 10.0 MiB, and 10.0 MiB are free; free some space or name another "
                     "--save");
-  CHECK(check_space({10 * kMiB, 0}, 0, "--save ck") == "");
+  CHECK(check_space({.checkpoint_bytes = 10 * kMiB, .checkpoints = 0}, 0, "--save ck") == "");
 }

@@ -1,4 +1,4 @@
-// The outputs of a run's figures: JSON lines that survive a kill, TensorBoard records byte for byte.
+// The logs of a run: JSON lines that survive a kill, TensorBoard records byte for byte.
 #include "train/metrics.h"
 
 #include <doctest/doctest.h>
@@ -94,8 +94,8 @@ TEST_CASE("metrics: after a resume the log reads like one uninterrupted run") {
   MetricsOptions options = quiet_options(folder.path());
   options.from = {.run = "a", .train_iterations = 10};
   {
-    Metrics whole(options, quiet_console);
-    train(whole, 1, 10);
+    Metrics metrics(options, quiet_console);
+    train(metrics, 1, 10);
   }
   std::string uninterrupted = read_file(options.log_jsonl);
   {
@@ -163,19 +163,21 @@ TEST_CASE("rewind_log: removes what a resume repeats, and nothing else") {
   const std::string step = "{\"type\": \"step\", \"iteration\": 10}\n";
   const std::string last_step = "{\"type\": \"step\", \"iteration\": 10, \"final\": true}\n";
   const std::string validation = "{\"type\": \"validation\", \"iteration\": 10}\n";
-  const std::string last = "{\"type\": \"validation\", \"iteration\": 10, \"final\": true}\n";
+  const std::string last_validation = "{\"type\": \"validation\", \"iteration\": 10, \"final\": true}\n";
   auto rewound = [&](const std::string& text, const LogStart& from) { return rewind_log(start + text, from, "log"); };
-  const LogStart end{"a", 10, 10, false}, prolonged{"a", 10, 20, false}, in_validation{"a", 10, 20, true};
-  CHECK(rewound(step + validation + last, end) == start + step + validation);
-  CHECK(rewound(last_step + validation + last, end) == start + last_step + validation);
-  CHECK(rewound(last_step + validation + last, prolonged) == start + validation);
+  const LogStart end{.run = "a", .iteration = 10, .train_iterations = 10};
+  const LogStart prolonged{.run = "a", .iteration = 10, .train_iterations = 20};
+  const LogStart in_validation{.run = "a", .iteration = 10, .train_iterations = 20, .validation_is_due = true};
+  CHECK(rewound(step + validation + last_validation, end) == start + step + validation);
+  CHECK(rewound(last_step + validation + last_validation, end) == start + last_step + validation);
+  CHECK(rewound(last_step + validation + last_validation, prolonged) == start + validation);
   CHECK(rewound(step + validation, in_validation) == start + step);
-  CHECK(rewound(step + "{\"type\": \"st", end) == start + step);  // half-written
-  CHECK(rewind_log(step, {"a", 0, 10, false}, "log") == step);    // written by a version that did not name its run
-  CHECK(rewind_log(step, {"a", 4, 10, false}, "log").empty());
+  CHECK(rewound(step + "{\"type\": \"st", end) == start + step);                                 // half-written
+  CHECK(rewind_log(step, {.run = "a", .iteration = 0, .train_iterations = 10}, "log") == step);  // names no run
+  CHECK(rewind_log(step, {.run = "a", .iteration = 4, .train_iterations = 10}, "log").empty());
 }
 
-TEST_CASE("log files: a partially written record is cut off, and the next one follows the last whole one") {
+TEST_CASE("log files: a partially written record is cut off, and the next one follows the last complete one") {
   const test::ScratchFolder folder;
   const std::string path = folder.path() + "/log";
   LogFile log(path);
@@ -203,7 +205,7 @@ TEST_CASE("log sinks: count I/O failures, throw other errors") {
   CHECK(sink.lost() == 6);
 }
 
-TEST_CASE("metrics: leave a file that is not a log untouched") {
+TEST_CASE("metrics: a file that is not a log is refused and left untouched") {
   const test::ScratchFolder folder;
   MetricsOptions options = quiet_options(folder.path());
   write_file_atomic(options.log_jsonl, "{\"text\": \"a document\"}\n");
@@ -212,7 +214,7 @@ TEST_CASE("metrics: leave a file that is not a log untouched") {
   CHECK(read_file(options.log_jsonl) == "{\"text\": \"a document\"}\n");
 }
 
-TEST_CASE("metrics: only rank 0 has sinks") {
+TEST_CASE("metrics: options without any output are accepted") {
   MetricsOptions options;
   options.terminal = false;
   Metrics metrics(options, quiet_console);
@@ -220,7 +222,7 @@ TEST_CASE("metrics: only rank 0 has sinks") {
   metrics.flush();
 }
 
-TEST_CASE("tensorboard: crc32c of RFC 3720") {
+TEST_CASE("tensorboard: crc32c equals the test vectors of RFC 3720") {
   CHECK(crc32c(std::string(32, '\0')) == 0x8a9136aau);
   CHECK(crc32c(std::string(32, '\xff')) == 0x62a8ab43u);
   CHECK(crc32c("123456789") == 0xe3069283u);

@@ -1,4 +1,4 @@
-// The combined meaning of the precision flags, and their contradictions.
+// The precision that flags select together, and their contradictions.
 #include "train/precision_options.h"
 
 #include <doctest/doctest.h>
@@ -85,7 +85,7 @@ TEST_CASE("precision options: the loss scale is dynamic in fp16 unless constant 
   CHECK(scaler.scale() == 16);
 }
 
-TEST_CASE("precision options: what a checkpoint records, and how a run differs from it") {
+TEST_CASE("precision options: a run reports how it differs from the checkpoint's record") {
   const Json bf16 = precision_record(find_precision("bf16"));
   CHECK(precision_difference(&bf16, find_precision("bf16")) == "");
   CHECK(precision_difference(&bf16, find_precision("deepspeed")) == "");  // except for the load dtype

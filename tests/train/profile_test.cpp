@@ -19,7 +19,7 @@ using namespace mtl::test;
 
 namespace {
 
-/// A step: a product and a copy in a layer of a phase, a second copy outside.
+/// A step: a product and a copy in a layer, a second copy outside of it; and copies outside of the profile.
 struct SmallStep {
   Stream stream;
   Profile profile;
@@ -138,7 +138,7 @@ TEST_CASE("a trace is JSON with a process per rank and a thread per kind of entr
         std::string::npos);
 }
 
-TEST_CASE("names of operators and kernels") {
+TEST_CASE("operators are named by their functions, kernels without parameters and anonymous namespaces") {
   CHECK(function_name<cpu::layernorm_forward>() == "layernorm_forward");
   CHECK(short_kernel_name("void mtl::cuda::(anonymous namespace)::sum_rows<float, (int)4>(float*, int)") ==
         "mtl::cuda::sum_rows<float, (int)4>");
@@ -163,7 +163,7 @@ TEST_CASE("hardware is found by CUDA's names, and similar names do not match") {
 }
 
 TEST_CASE("the operators of a step on meta count what its plan counts, for any number of micro-batches") {
-  const GptConfig config = gpt_of_size({61, 2, 24, 3, 12});
+  const GptConfig config = gpt_of_size({.vocab = 61, .layers = 2, .hidden = 24, .heads = 3, .positions = 12});
   for (std::int64_t micro_batches : {1, 2, 5}) {
     RunShape shape;
     shape.seq_length = 8;

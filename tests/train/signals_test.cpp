@@ -1,4 +1,4 @@
-// Signals become requests and interrupt no computing thread.
+// Signals become requests, and interrupt no thread that computes.
 #include "train/signals.h"
 
 #include <doctest/doctest.h>

@@ -10,7 +10,7 @@ using namespace mtl::test;
 
 TEST_CASE("after a step every rank knows the loss, the requests of any rank, and the shortest wait") {
   for (int ranks : {1, 3}) {
-    run_ranks(RankGrid({1, 1, 1, ranks, 1}), [&](int rank, const ProcessGroups& groups) {
+    run_ranks(RankGrid({.data = ranks}), [&](int rank, const ProcessGroups& groups) {
       StepTotals totals;
       totals.waited = 0.5 * (ranks - rank);
       if (rank == 0) totals.loss_sum = 12;
