@@ -1,4 +1,4 @@
-// Short notations of pipelines for the tests of schedules.
+// Pipelines by their sizes, for the tests of schedules.
 #pragma once
 
 #include "layout/schedule.h"

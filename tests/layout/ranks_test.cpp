@@ -34,7 +34,9 @@ TEST_CASE("groups equal Megatron's, in its order") {
     auto size = [&](const char* key) { return static_cast<int>(args.at(key).as_int()); };
     std::string order = args.at("order").as_string();
     CAPTURE(args.dump());
-    RankGrid grid({size("tp"), size("cp"), size("ep"), size("dp"), size("pp")}, order);
+    RankGrid grid(
+        {.tensor = size("tp"), .context = size("cp"), .expert = size("ep"), .data = size("dp"), .pipeline = size("pp")},
+        order);
     CHECK(grid.world() == size("world"));
     for (const auto& [token, groups] : json.at("groups").as_object()) {
       CAPTURE(token);
@@ -63,7 +65,7 @@ TEST_CASE("groups equal Megatron's, in its order") {
 
 TEST_CASE("coordinates and ranks are inverse to each other") {
   for (const char* order : {"tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp", "pp-dp-ep-cp-tp"}) {
-    RankGrid grid({2, 1, 3, 2, 4}, order);
+    RankGrid grid({.tensor = 2, .expert = 3, .data = 2, .pipeline = 4}, order);
     for (int rank = 0; rank < grid.world(); ++rank) {
       CHECK(grid.rank_at({grid.coordinate(rank, Axis::tensor), grid.coordinate(rank, Axis::context),
                           grid.coordinate(rank, Axis::expert), grid.coordinate(rank, Axis::data),
@@ -72,9 +74,9 @@ TEST_CASE("coordinates and ranks are inverse to each other") {
   }
 }
 
-TEST_CASE("invalid orders are refused") {
+TEST_CASE("invalid orders and sizes are refused") {
   for (const char* order : {"tp-cp-ep-dp", "tp-cp-ep-dp-dp", "tp-xp-ep-dp-pp", "", "tp-cp-ep-dp-pp-tp"})
-    CHECK_THROWS_AS(RankGrid({2, 1, 1, 1, 2}, order), Error);
-  CHECK_THROWS_AS(RankGrid({0, 1, 1, 1, 1}), Error);
-  CHECK_NOTHROW(RankGrid({2, 1, 1, 1, 2}, "tp-dp-pp"));
+    CHECK_THROWS_AS(RankGrid({.tensor = 2, .pipeline = 2}, order), Error);
+  CHECK_THROWS_AS(RankGrid({.tensor = 0}), Error);
+  CHECK_NOTHROW(RankGrid({.tensor = 2, .pipeline = 2}, "tp-dp-pp"));
 }

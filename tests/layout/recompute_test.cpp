@@ -11,7 +11,7 @@ TEST_CASE("layers are grouped by granularity and method") {
   const auto groups = [](Granularity granularity, Method method, std::int64_t count, std::int64_t layers) {
     return recompute_groups({granularity, method, count}, layers);
   };
-  using Groups = std::vector<LayerGroup>;
+  using Groups = std::vector<LayerGroup>;  // first, count, is_recomputed
   const Groups kept = {{0, 1, false}, {1, 1, false}, {2, 1, false}};
   CHECK(groups(Granularity::none, Method::uniform, 2, 3) == kept);
   CHECK(groups(Granularity::selective, Method::uniform, 2, 3) == kept);  // only attention is recomputed

@@ -50,7 +50,7 @@ class Simulation {
     }
     int ended = 0;
     for (std::size_t stage = 0; stage < actions_.size(); ++stage) ended += next_[stage] == actions_[stage].size();
-    for (const auto& [channel, offers] : offers_) CHECK(offers.empty());
+    for (const auto& [channel, queue] : channels_) CHECK(queue.empty());
     return ended;
   }
 
@@ -68,15 +68,15 @@ class Simulation {
     int place = action.chunk * shape_.stages + stage, m = action.micro_batch;
     bool gradient = is_gradient(action.kind);
     if (is_send(action.kind)) {
-      auto& offers = offers_[{stage, peer_stage(action, shape_.stages, stage), gradient && !shared_}];
-      if (offers.size() == outstanding_) return false;
+      auto& queue = channels_[{stage, peer_stage(action, shape_.stages, stage), gradient && !shared_}];
+      if (queue.size() == outstanding_) return false;
       CHECK(done_[gradient].count({place, m}) == 1);  // only computed data is sent
-      offers.push_back({gradient, place + (gradient ? -1 : 1), m});
+      queue.push_back({gradient, place + (gradient ? -1 : 1), m});
     } else if (is_receive(action.kind)) {
-      auto& offers = offers_[{peer_stage(action, shape_.stages, stage), stage, gradient && !shared_}];
-      if (offers.empty()) return false;
-      CHECK(offers.front() == Message{gradient, place, m});
-      offers.pop_front();
+      auto& queue = channels_[{peer_stage(action, shape_.stages, stage), stage, gradient && !shared_}];
+      if (queue.empty()) return false;
+      CHECK(queue.front() == Message{gradient, place, m});
+      queue.pop_front();
       received_[gradient].insert({place, m});
     } else {
       bool has_input = place == (gradient ? shape_.stages * shape_.chunks - 1 : 0);
@@ -93,7 +93,7 @@ class Simulation {
   bool shared_;
   std::vector<std::vector<Action>> actions_;
   std::vector<std::size_t> next_;
-  std::map<Channel, std::deque<Message>> offers_;
+  std::map<Channel, std::deque<Message>> channels_;
   std::set<std::pair<int, int>> done_[2], received_[2];  // [is gradient]: place, micro-batch
 };
 
@@ -108,7 +108,7 @@ void check_all_end(ScheduleKind kind, const PipelineCase& shape) {
   int extra = std::max(shape.group - shape.stages, 0);
   CHECK(Simulation(kind, shape, static_cast<std::size_t>(1 + extra)).run() == shape.stages);
   CHECK(Simulation(kind, shape, 1000).run() == shape.stages);
-  // With two stages, both neighbours are the same rank, which then receives activations and gradients over one channel.
+  // With two stages, both neighbors are the same rank, which then receives activations and gradients over one channel.
   if (shape.stages > 2 || shape.group <= 2) CHECK(Simulation(kind, shape, 1000, true).run() == shape.stages);
 }
 
@@ -117,8 +117,8 @@ void check_all_end(ScheduleKind kind, const PipelineCase& shape) {
 TEST_CASE("one chunk: every stage completes and receives what was sent, even with one outstanding message") {
   for (int p = 1; p <= 8; ++p) {
     for (int m = 1; m <= 16; ++m) {
-      check_all_end(ScheduleKind::one_forward_one_backward, {p, 1, m});
-      check_all_end(ScheduleKind::gpipe, {p, 1, m});
+      check_all_end(ScheduleKind::one_forward_one_backward, {.stages = p, .micro_batches = m});
+      check_all_end(ScheduleKind::gpipe, {.stages = p, .micro_batches = m});
     }
   }
 }
@@ -128,7 +128,9 @@ TEST_CASE("interleaved: every stage completes and receives what was sent, for al
     for (int chunks = 2; chunks <= 4; ++chunks) {
       for (int m = p; m <= 16; ++m) {
         for (int group = p; group <= m; ++group) {
-          if (m % group == 0 || m % group >= p) check_all_end(ScheduleKind::interleaved, {p, chunks, m, group});
+          if (m % group == 0 || m % group >= p)
+            check_all_end(ScheduleKind::interleaved,
+                          {.stages = p, .chunks = chunks, .micro_batches = m, .group = group});
         }
       }
     }

@@ -14,7 +14,8 @@ using namespace mtl::test;
 
 namespace {
 
-/// Our list in the fixture's notation: "S0" precedes the backward pass after which chunk 0's gradients are exchanged.
+/// The actions in the fixture's notation: "S0" precedes the backward pass after which chunk 0's gradients are
+/// exchanged.
 std::vector<std::string> steps(const std::vector<Action>& actions) {
   std::vector<std::string> out;
   StepSchedule schedule(actions);
@@ -38,7 +39,10 @@ TEST_CASE("pipeline schedules equal Megatron's step by step, and so do refusals"
   int cases = 0, refused = 0;
   for (const Json& json : golden_lines("golden/ranks/pipeline.jsonl")) {
     auto size = [&](const char* key) { return static_cast<int>(json.int_or(key, 0)); };
-    PipelineCase shape{size("p"), size("v"), size("m"), json.at("n").is_null() ? 0 : size("n")};
+    PipelineCase shape{.stages = size("p"),
+                       .chunks = size("v"),
+                       .micro_batches = size("m"),
+                       .group = json.at("n").is_null() ? 0 : size("n")};
     ScheduleKind kind = shape.chunks > 1 ? ScheduleKind::interleaved : ScheduleKind::one_forward_one_backward;
     CAPTURE(json.dump().substr(0, 60));
     ++cases;
@@ -75,7 +79,7 @@ TEST_CASE("the order of interleaved forward passes equals Megatron's") {
   CHECK(cases > 5);
 }
 
-TEST_CASE("warm-up, steady state, cool-down") {
+TEST_CASE("schedules have a warm-up, a steady state and a cool-down") {
   CHECK(schedule_text(one_forward_one_backward(1, 0, 3)) == "F0 B0 F1 B1 F2 B2");
   CHECK(schedule_text(one_forward_one_backward(3, 0, 4)) == "F0 F1 F2 B0 F3 B1 B2 B3");
   CHECK(schedule_text(one_forward_one_backward(3, 2, 2)) == "F0 B0 F1 B1");
@@ -102,7 +106,7 @@ TEST_CASE("1F1B: runs every micro-batch once each way, in order, with no more in
   }
 }
 
-TEST_CASE("in flight: GPipe keeps all, interleaving counts by chunk, communication changes nothing") {
+TEST_CASE("in flight: GPipe keeps all, interleaving counts by chunk, communication does not count") {
   CHECK(max_in_flight(gpipe(4, 3, 7)) == 7);
   std::vector<Action> actions = interleaved(4, 0, 2, 8);
   CHECK(max_in_flight(actions) == 11);  // the warm-up of 10 and one more

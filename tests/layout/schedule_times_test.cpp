@@ -14,7 +14,9 @@ TEST_CASE("the bubble is (p - 1) / m, divided by the chunks") {
     for (int m = p; m <= 24; m += p) {
       for (ActionDurations durations : {ActionDurations{1, 2}, ActionDurations{1, 1}, ActionDurations{2.5, 4}}) {
         auto bubble = [&](ScheduleKind kind, int chunks) {
-          return schedule_times(PipelineCase{p, chunks, m}.schedule(kind), chunks, durations).bubble();
+          return schedule_times(PipelineCase{.stages = p, .chunks = chunks, .micro_batches = m}.schedule(kind), chunks,
+                                durations)
+              .bubble();
         };
         double expected = double(p - 1) / m;
         CHECK(bubble(ScheduleKind::gpipe, 1) == doctest::Approx(expected));
@@ -26,14 +28,15 @@ TEST_CASE("the bubble is (p - 1) / m, divided by the chunks") {
   }
 }
 
-TEST_CASE("fewer micro-batches than stages") {
-  ScheduleTimes times = schedule_times(PipelineCase{4, 1, 2}.schedule(ScheduleKind::one_forward_one_backward), 1);
+TEST_CASE("the total and ideal times of fewer micro-batches than stages") {
+  ScheduleTimes times =
+      schedule_times(PipelineCase{.stages = 4, .micro_batches = 2}.schedule(ScheduleKind::one_forward_one_backward), 1);
   CHECK(times.total == 15);  // (m + p - 1) (1 + 2)
   CHECK(times.ideal == 6);
 }
 
-TEST_CASE("starts and ends") {
-  auto stages = PipelineCase{2, 1, 2}.schedule(ScheduleKind::one_forward_one_backward);
+TEST_CASE("each action starts when its stage is free and its input has arrived") {
+  auto stages = PipelineCase{.stages = 2, .micro_batches = 2}.schedule(ScheduleKind::one_forward_one_backward);
   ScheduleTimes times = schedule_times(stages, 1);
   REQUIRE(schedule_text(stages[0]) == "F0 F1 B0 B1");
   REQUIRE(schedule_text(stages[1]) == "F0 B0 F1 B1");

@@ -14,10 +14,10 @@ namespace {
 std::vector<std::int64_t> elements(const Slice& slice, const std::vector<std::int64_t>& shape) {
   std::vector<std::int64_t> out;
   for (std::int64_t e = slice.begin; e < slice.end; ++e) {
-    std::int64_t rest = e, global = 0, stride = 1;
+    std::int64_t remaining = e, global = 0, stride = 1;
     for (std::size_t axis = shape.size(); axis-- > 0;) {
-      global += (slice.offset[axis] + rest % slice.size[axis]) * stride;
-      rest /= slice.size[axis];
+      global += (slice.offset[axis] + remaining % slice.size[axis]) * stride;
+      remaining /= slice.size[axis];
       stride *= shape[axis];
     }
     out.push_back(global);
@@ -48,14 +48,14 @@ TEST_CASE("overlaps contain exactly the common elements") {
     for (unsigned axis = 0; axis < 1 + random() % 4; ++axis) shape.push_back(1 + random() % 5);
     Slice a = random_slice(random, shape), b = random_slice(random, shape);
     std::map<std::int64_t, std::int64_t> at_b;
-    std::vector<std::int64_t> held_a = elements(a, shape), held_b = elements(b, shape);
-    for (std::size_t i = 0; i < held_b.size(); ++i) at_b[held_b[i]] = static_cast<std::int64_t>(i);
+    std::vector<std::int64_t> elements_a = elements(a, shape), elements_b = elements(b, shape);
+    for (std::size_t i = 0; i < elements_b.size(); ++i) at_b[elements_b[i]] = static_cast<std::int64_t>(i);
     std::vector<std::pair<std::int64_t, std::int64_t>> expected, found;
-    for (std::size_t i = 0; i < held_a.size(); ++i) {
-      if (at_b.count(held_a[i]) != 0) expected.emplace_back(i, at_b[held_a[i]]);
+    for (std::size_t i = 0; i < elements_a.size(); ++i) {
+      if (at_b.count(elements_a[i]) != 0) expected.emplace_back(i, at_b[elements_a[i]]);
     }
-    for_each_overlap(a, b, [&](const Overlap& run) {
-      for (std::int64_t i = 0; i < run.count; ++i) found.emplace_back(run.in_a + i, run.in_b + i);
+    for_each_overlap(a, b, [&](const Overlap& overlap) {
+      for (std::int64_t i = 0; i < overlap.count; ++i) found.emplace_back(overlap.in_a + i, overlap.in_b + i);
     });
     CHECK(found == expected);
   }

@@ -20,12 +20,10 @@ namespace {
 
 constexpr std::int64_t kHidden = 16;
 const test::GptSizes kSizes{.vocab = 40, .layers = 3, .hidden = kHidden, .heads = 4, .positions = 8};
-const DropoutOptions kDropout{0.1f, 0.1f, 3};
+const DropoutOptions kDropout{.hidden = 0.1f, .attention = 0.1f, .seed = 3};
 
 struct Architecture {
-  Architecture(std::string called, const GptConfig& sizes) : name(std::move(called)), config(sizes) {
-    config.head_dim = 8;
-  }
+  Architecture(std::string label, const GptConfig& base) : name(std::move(label)), config(base) { config.head_dim = 8; }
   std::string name;
   GptConfig config;
 };
@@ -35,6 +33,7 @@ const std::vector<Architecture> kArchitectures = {{"gpt", test::gpt_of_size(kSiz
                                                   {"qwen", test::qwen_of_size(kSizes)},
                                                   {"neox", test::neox_of_size(kSizes)}};
 
+// first_layer, num_layers, first, last
 const ChunkRange kRanges[] = {{0, 3, true, true}, {0, 1, true, false}, {1, 1, false, false}, {2, 1, false, true}};
 
 using Granularity = Recompute::Granularity;
@@ -43,7 +42,7 @@ const Recompute kRecomputes[] = {{},
                                  {Granularity::full, Recompute::Method::uniform, 2},
                                  {Granularity::full, Recompute::Method::block, 1}};
 
-/// The operands of a run, and its way of computing.
+/// A chunk, and how it is computed.
 struct Plan {
   const GptConfig& config;
   ChunkRange range;
@@ -51,7 +50,7 @@ struct Plan {
   Recompute recompute = {};
 };
 
-/// Calls check for every chunk of every architecture and every way of computing.
+/// Calls check(plan) for every chunk of every architecture, with every recomputation, deferring and not.
 template <class Check>
 void for_each_plan(const Check& check) {
   for (const Architecture& architecture : kArchitectures) {
@@ -166,7 +165,7 @@ class Lender final : public ParamOwner {
  public:
   explicit Lender(ParamStore& store) : store_(store) {
     for (Role role : {Role::values, Role::gradients}) {
-      for (int param = 0; param < store.size(); ++param) take_away(role, param);
+      for (int param = 0; param < store.size(); ++param) hide(role, param);
     }
   }
   Lease acquire(Role role, int unit) override {
@@ -190,10 +189,10 @@ class Lender final : public ParamOwner {
 
  private:
   void release(Role role, int unit) noexcept override {
-    if (--leases_[{role, unit}] == 0) for_params(unit, [&](int param) { take_away(role, param); });
+    if (--leases_[{role, unit}] == 0) for_params(unit, [&](int param) { hide(role, param); });
   }
   Tensor memory(Role role, int param) const { return role == Role::values ? store_.value(param) : store_.grad(param); }
-  void take_away(Role role, int param) {
+  void hide(Role role, int param) {
     float* data = memory(role, param).data<float>();
     std::vector<float>& kept = kept_[{role, param}];
     kept.assign(data, data + memory(role, param).numel());
@@ -232,13 +231,13 @@ Pass run(const Plan& plan, bool lends, std::pair<Role, int> forgotten = {Role::s
   ProcessGroups groups;
   Ctx ctx{stream, slot, scratch, groups, true, lends ? &*lender : nullptr};
   ctx.defers_weights = defers;
-  std::vector<std::int32_t> tokens = {1, 2, 3, 4}, places = {0, 1, 2, 3}, labels = {2, 3, 4, 5};
+  std::vector<std::int32_t> tokens = {1, 2, 3, 4}, positions = {0, 1, 2, 3}, labels = {2, 3, 4, 5};
   std::vector<float> weights(4, 0.25f), input(4 * kHidden), dout(4 * kHidden);
   std::int64_t sample = 5;
   Batch batch;
   batch.samples = Tensor(&sample, DType::i64, {1});
   batch.tokens = Tensor(tokens.data(), DType::i32, {1, 4});
-  batch.positions = Tensor(places.data(), DType::i32, {1, 4});
+  batch.positions = Tensor(positions.data(), DType::i32, {1, 4});
   batch.labels = Tensor(labels.data(), DType::i32, {1, 4});
   batch.loss_weights = Tensor(weights.data(), DType::f32, {1, 4});
   Pass pass;

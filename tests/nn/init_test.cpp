@@ -1,4 +1,4 @@
-// Initial weights: our logarithm and cosine compared with libm's, and the moments of the drawn numbers.
+// Initial weights: mtl's logarithm and cosine compared with libm's, and the moments of the drawn numbers.
 #include "nn/init.h"
 
 #include <doctest/doctest.h>
@@ -52,9 +52,9 @@ TEST_CASE("slices of an initialized parameter equal the whole, bit for bit") {
     for (std::int64_t number = 0; number < parts; ++number) {
       Slice slice = axis_slice(spec.shape, axis, number, parts);
       initialize_param(part, slice, spec, 3);
-      for_each_overlap(slice, whole_slice(spec.shape), [&](const Overlap& run) {
-        for (std::int64_t i = 0; i < run.count; ++i)
-          CHECK(part.data<float>()[run.in_a + i] == whole.data<float>()[run.in_b + i]);
+      for_each_overlap(slice, whole_slice(spec.shape), [&](const Overlap& overlap) {
+        for (std::int64_t i = 0; i < overlap.count; ++i)
+          CHECK(part.data<float>()[overlap.in_a + i] == whole.data<float>()[overlap.in_b + i]);
       });
     }
   }

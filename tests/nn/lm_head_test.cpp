@@ -107,13 +107,13 @@ Reference reference(const Problem& p) {
 
 }  // namespace
 
-TEST_CASE("chunks of rows of the LM head equal the fp64 reference, and single calls bit for bit") {
+TEST_CASE("the LM head in chunks of rows equals the fp64 reference, and calls per chunk bit for bit") {
   Problem p(72, 524000, 524288, 4);  // 32 rows of logits are 64 MiB
-  const Result chunks = compute(p, p.rows), single = compute(p, 32);
+  const Result chunks = compute(p, p.rows), calls = compute(p, 32);
   CHECK(chunks.scratch < std::size_t{80} << 20);  // instead of 144 MiB
-  CHECK(chunks.losses == single.losses);
-  CHECK(chunks.dx == single.dx);
-  CHECK(chunks.dtable == single.dtable);
+  CHECK(chunks.losses == calls.losses);
+  CHECK(chunks.dx == calls.dx);
+  CHECK(chunks.dtable == calls.dtable);
   const Reference expected = reference(p);
   CHECK(test::rms_relative(chunks.losses.data(), expected.losses) < 1e-6);
   CHECK(test::rms_relative(chunks.dx.data(), expected.dx) < 1e-5);

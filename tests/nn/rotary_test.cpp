@@ -14,7 +14,7 @@ using namespace mtl;
 
 namespace {
 
-/// The config.json keys of rotary positions.
+/// The configuration of these config.json keys.
 GptConfig config_of(const Json& json) {
   GptConfig config;
   config.hidden_size = json.at("hidden_size").as_int();
@@ -81,13 +81,13 @@ TEST_CASE("rotary: frequencies, cosines and sines equal the golden models'") {
 
 TEST_CASE("rotary: scaled frequencies equal transformers'") {
   int llama3 = 0, linear = 0;
-  for (const Json& one : golden_lines("golden/rotary_frequencies/cases.jsonl")) {
-    const Json& config = one.at("config");
+  for (const Json& golden : golden_lines("golden/rotary_frequencies/cases.jsonl")) {
+    const Json& config = golden.at("config");
     CAPTURE(config.dump());
     const std::string type = config.at("rope_parameters").at("rope_type").as_string();
     llama3 += type == "llama3";
     linear += type == "linear";
-    CHECK(error_of_frequencies(rotary_frequencies(config_of(config)), one.at("inv_freq")) < 2e-6);
+    CHECK(error_of_frequencies(rotary_frequencies(config_of(config)), golden.at("inv_freq")) < 2e-6);
   }
   CHECK(llama3 > 20);
   CHECK(linear > 5);

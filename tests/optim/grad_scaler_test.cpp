@@ -1,4 +1,4 @@
-// The loss scale, compared with Megatron-LM's scaler step by step, and its behaviour at its bounds.
+// The loss scale, compared with Megatron-LM's scaler step by step, and its behavior at its bounds.
 #include "optim/grad_scaler.h"
 
 #include <doctest/doctest.h>
@@ -58,9 +58,9 @@ TEST_CASE("grad scaler: every step equals Megatron's traces") {
 
 TEST_CASE("grad scaler: exhausted only by an overflow at the minimum after the hysteresis is used up") {
   GradScaler scaler(dynamic(4, 2, 2));
-  for (float want : {4.F, 2.F, 1.F}) {  // the hysteresis absorbs the first
+  for (float expected : {4.F, 2.F, 1.F}) {  // the hysteresis absorbs the first overflow
     scaler.update(true);
-    CHECK(scaler.scale() == want);
+    CHECK(scaler.scale() == expected);
     CHECK_FALSE(scaler.is_exhausted());
   }
   scaler.update(false);

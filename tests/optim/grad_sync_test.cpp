@@ -28,7 +28,7 @@ struct RankParams {
   ParamStore store;
 
   explicit RankParams(const Layout& layout, bool bias = true)
-      : chunk(tiny(bias), {}, {}, {0, 2, true, true}, 48),
+      : chunk(tiny(bias), {}, {}, {.first_layer = 0, .num_layers = 2}, 48),
         store(
             Device::cpu, kPrecisionFp32, AdamW::states(), [&](const ParamVisitor& visit) { chunk.params(visit); },
             layout) {
@@ -67,8 +67,9 @@ struct Setting {
 /// Runs one update, repeats the step, and returns the names of the gradients that are not finite.
 std::vector<std::string> update(RankParams& rank, const ProcessGroups& groups, Setting setting, StepState& state,
                                 float bad = 0) {
-  Optimizer optimizer(rank.store, {{}, setting.clip_grad, {setting.overlap, setting.overlap && setting.shard}},
-                      rank.stream, groups);
+  const GradSync::Overlap overlap{.reduce = setting.overlap, .gather = setting.overlap && setting.shard};
+  Optimizer optimizer(rank.store, {.rule = {}, .clip_grad = setting.clip_grad, .overlap = overlap}, rank.stream,
+                      groups);
   Arena scratch(Device::cpu, "scratch", 1 << 16);
   state.step = 1;
   state.lr = 0.1;
@@ -101,7 +102,8 @@ TEST_CASE("a non-finite gradient is attributed to its rank and tensor, and no ra
         RankParams own(layout_of(3, rank, shard));
         std::vector<float> before = values_of(own.store);
         StepState state;
-        std::vector<std::string> names = update(own, groups, {shard, true, 1.0}, state, rank == 1 ? bad : 0);
+        std::vector<std::string> names =
+            update(own, groups, {.shard = shard, .overlap = true, .clip_grad = 1.0}, state, rank == 1 ? bad : 0);
         std::lock_guard lock(mutex);
         CHECK(state.found_inf != 0);
         CHECK(before == values_of(own.store));
@@ -114,20 +116,21 @@ TEST_CASE("a non-finite gradient is attributed to its rank and tensor, and no ra
   }
 }
 
-TEST_CASE("late-gathered values are complete when a forward pass reads them, with and without biases") {
+TEST_CASE("values that are gathered late are complete when a forward pass reads them, with and without biases") {
   for (bool bias : {false, true}) {
     std::vector<float> reference;  // losses of the second step
     for (bool overlap : {false, true}) {
       std::mutex mutex;
       run_ranks(RankGrid({.data = 2}), [&](int rank, const ProcessGroups& groups) {
         RankParams own(layout_of(2, rank, true), bias);
-        Optimizer optimizer(own.store, {{}, 1.0, {overlap, overlap}}, own.stream, groups);
+        Optimizer optimizer(own.store, {.rule = {}, .overlap = {.reduce = overlap, .gather = overlap}}, own.stream,
+                            groups);
         Arena slot(Device::cpu, "slot", 1 << 20), scratch(Device::cpu, "scratch", 1 << 20);
-        std::vector<std::int32_t> tokens = {1, 2, 3, 4}, places = {0, 1, 2, 3}, labels = {2, 3, 4, 5};
+        std::vector<std::int32_t> tokens = {1, 2, 3, 4}, positions = {0, 1, 2, 3}, labels = {2, 3, 4, 5};
         std::vector<float> weights(4, 0.25f), losses(4);
         Batch batch;
         batch.tokens = Tensor(tokens.data(), DType::i32, {1, 4});
-        batch.positions = Tensor(places.data(), DType::i32, {1, 4});
+        batch.positions = Tensor(positions.data(), DType::i32, {1, 4});
         batch.labels = Tensor(labels.data(), DType::i32, {1, 4});
         batch.loss_weights = Tensor(weights.data(), DType::f32, {1, 4});
         Tensor out(losses.data(), DType::f32, {1, 4});
@@ -161,7 +164,7 @@ TEST_CASE("sharding the state and overlap change no bit of an update") {
       run_ranks(RankGrid({.data = 4}), [&](int rank, const ProcessGroups& groups) {
         RankParams own(layout_of(4, rank, shard));
         StepState state;
-        update(own, groups, {shard, overlap, 0.0}, state);
+        update(own, groups, {.shard = shard, .overlap = overlap, .clip_grad = 0}, state);
         std::vector<float> values = values_of(own.store);
         std::lock_guard lock(mutex);
         if (first.empty()) first = values;
@@ -178,8 +181,9 @@ TEST_CASE("a lease waits for the values of its unit only") {
     layout.bucket_elements = 1;  // each unit is reduced and gathered separately
     RankParams own(layout), reference(layout_of(2, rank, true));
     StepState state;
-    update(reference, groups, {true, false, 0.0}, state);
-    Optimizer optimizer(own.store, {{}, 0.0, {true, true}}, own.stream, groups);
+    update(reference, groups, {.shard = true, .overlap = false, .clip_grad = 0}, state);
+    Optimizer optimizer(own.store, {.rule = {}, .clip_grad = 0, .overlap = {.reduce = true, .gather = true}},
+                        own.stream, groups);
     Arena scratch(Device::cpu, "scratch", 1 << 16);
     optimizer.begin_step();
     own.backward(optimizer.sync(), 0);

@@ -42,14 +42,15 @@ LrScheduleFlags flags_of(const Json& json) {
 }
 
 ScheduleLength run_of(const Json& json) {
-  return {optional_of<std::int64_t>(json, "train_iters"), optional_of<std::int64_t>(json, "train_samples"),
-          json.at("global_batch_size").as_int()};
+  return {.train_iters = optional_of<std::int64_t>(json, "train_iters"),
+          .train_samples = optional_of<std::int64_t>(json, "train_samples"),
+          .global_batch_size = json.at("global_batch_size").as_int()};
 }
 
-bool same(double got, double want) { return std::abs(got - want) <= 1e-14 * std::abs(want); }
+bool is_close(double actual, double expected) { return std::abs(actual - expected) <= 1e-14 * std::abs(expected); }
 
 /// The flags that check_schedule reports, joined.
-std::string complaints(const LrScheduleFlags& flags, const ScheduleLength& run) {
+std::string reported_flags(const LrScheduleFlags& flags, const ScheduleLength& run) {
   std::string out;
   check_schedule(flags, run, [&](const std::string& flag, const std::string&) { out += flag + ";"; });
   return out;
@@ -70,8 +71,8 @@ TEST_CASE("schedule: equals Megatron's scheduler to 1e-14") {
     for (const Json& row : golden.at("values").as_array()) {
       std::int64_t consumed = row.as_array()[0].as_int();
       CAPTURE(consumed);
-      CHECK(same(learning_rate(schedule, consumed), row.as_array()[1].as_number()));
-      CHECK(same(weight_decay(schedule, consumed), row.as_array()[2].as_number()));
+      CHECK(is_close(learning_rate(schedule, consumed), row.as_array()[1].as_number()));
+      CHECK(is_close(weight_decay(schedule, consumed), row.as_array()[2].as_number()));
     }
     ++cases;
   }
@@ -80,16 +81,16 @@ TEST_CASE("schedule: equals Megatron's scheduler to 1e-14") {
 
 TEST_CASE("schedule: contradictory flags are all named") {
   LrScheduleFlags flags;
-  ScheduleLength run{100, std::nullopt, 8};
-  CHECK(complaints(flags, run) == "--lr;");
+  ScheduleLength run{.train_iters = 100, .train_samples = std::nullopt, .global_batch_size = 8};
+  CHECK(reported_flags(flags, run) == "--lr;");
   flags.lr = 1e-3;
-  CHECK(complaints(flags, run).empty());
+  CHECK(reported_flags(flags, run).empty());
   flags.min_lr = 1e-2;
   flags.lr_decay_samples = 50;
   flags.lr_warmup_iters = 100;
   flags.lr_decay_style = "WSD";
   flags.weight_decay_incr_style = "cosine";
-  CHECK(complaints(flags, run) ==
+  CHECK(reported_flags(flags, run) ==
         "--lr-decay-samples;--min-lr 0.01;--lr-warmup-iters 100;--lr-decay-style "
         "WSD;--start-weight-decay;--end-weight-decay;");
   CHECK_THROWS_WITH_AS(resolve_schedule(flags, run), doctest::Contains("use --lr-decay-iters"), Error);
@@ -99,5 +100,6 @@ TEST_CASE("schedule: an unknown style lists the known ones") {
   LrScheduleFlags flags;
   flags.lr = 1;
   flags.lr_decay_style = "cosin";
-  CHECK_THROWS_WITH_AS(resolve_schedule(flags, {10, std::nullopt, 1}), doctest::Contains("inverse-square-root"), Error);
+  CHECK_THROWS_WITH_AS(resolve_schedule(flags, {.train_iters = 10, .train_samples = {}, .global_batch_size = 1}),
+                       doctest::Contains("inverse-square-root"), Error);
 }

@@ -43,7 +43,7 @@ struct RankParams {
   ParamStore store;
 
   RankParams(const Precision& precision, const Layout& layout)
-      : chunk(tiny(), {}, {}, {0, 2, true, true}, 48, {}, precision.residual),
+      : chunk(tiny(), {}, {}, {.first_layer = 0, .num_layers = 2}, 48, {}, precision.residual),
         store(
             Device::cpu, precision, AdamW::states(precision), [&](const ParamVisitor& visit) { chunk.params(visit); },
             layout) {
@@ -60,9 +60,9 @@ std::vector<float> widened(const Tensor& tensor) {
 }
 
 /// Whole tensors by name, assembled from the parts of all ranks.
-using Whole = std::map<std::string, std::vector<float>>;
+using WholeTensors = std::map<std::string, std::vector<float>>;
 
-void add_part(Whole& whole, const ParamSpec& spec, const Slice& slice, const std::vector<float>& values) {
+void add_part(WholeTensors& whole, const ParamSpec& spec, const Slice& slice, const std::vector<float>& values) {
   std::vector<float>& to = whole[spec.name];
   to.resize(static_cast<std::size_t>(spec.numel()), NAN);
   for_each_overlap(slice, whole_slice(spec.shape), [&](const Overlap& overlap) {
@@ -87,7 +87,7 @@ void set_gradients(RankParams& own) {
 
 /// The weights after three updates: values and, if present, main weights.
 struct Weights {
-  Whole values, main;
+  WholeTensors values, main;
 };
 
 Weights after_updates(const Precision& precision, const Grid& grid) {
@@ -95,7 +95,7 @@ Weights after_updates(const Precision& precision, const Grid& grid) {
   std::mutex mutex;
   run_ranks(layout_of(grid, 0).grid, [&](int rank, const ProcessGroups& groups) {
     RankParams own(precision, layout_of(grid, rank));
-    Optimizer optimizer(own.store, {{}, 0, {}, 99}, own.stream, groups);
+    Optimizer optimizer(own.store, {.rule = {}, .clip_grad = 0, .overlap = {}, .seed = 99}, own.stream, groups);
     Arena scratch(Device::cpu, "scratch", 1 << 16);
     StepState state;
     state.lr = 1e-4;
@@ -121,8 +121,9 @@ Weights after_updates(const Precision& precision, const Grid& grid) {
 
 TEST_CASE("main weights start as the fp32 run's weights, and values as their roundings") {
   const RankParams fp32(kPrecisionFp32, layout_of({}, 0));
-  for (const Grid& grid : {Grid{}, Grid{1, 3, true}, Grid{2, 1}, Grid{2, 2, true}}) {
-    Whole main;
+  for (const Grid& grid :
+       {Grid{}, Grid{.data = 3, .shards = true}, Grid{.tensor = 2}, Grid{.tensor = 2, .data = 2, .shards = true}}) {
+    WholeTensors main;
     for (int rank = 0; rank < grid.tensor * grid.data; ++rank) {
       const RankParams own(kMixed, layout_of(grid, rank));
       REQUIRE(own.store.table()[own.store.main_row()].role == Role::main_weights);
@@ -130,7 +131,7 @@ TEST_CASE("main weights start as the fp32 run's weights, and values as their rou
         const std::size_t row = own.store.main_row();
         const ParamSpec& spec = own.store.specs()[static_cast<std::size_t>(param)];
         add_part(main, spec, own.store.held_slice(param, row), widened(own.store.held(param, row)));
-        Whole values, expected;
+        WholeTensors values, expected;
         add_part(values, spec, own.store.slice(param), widened(own.store.value(param)));
         add_part(expected, spec, fp32.store.slice(param), widened(fp32.store.value(param)));
         for (std::size_t i = 0; i < values[spec.name].size(); ++i) {
@@ -167,10 +168,11 @@ TEST_CASE("a bf16 store takes 18 bytes per parameter with fp32 gradients, 16 wit
 
 TEST_CASE("updates of main weights equal an fp32 run's bit for bit, and values are their roundings") {
   const Weights fp32 = after_updates(kPrecisionFp32, {});
-  for (const Grid& grid : {Grid{}, Grid{1, 3, true}, Grid{2, 1}, Grid{2, 2, true}}) {
+  for (const Grid& grid :
+       {Grid{}, Grid{.data = 3, .shards = true}, Grid{.tensor = 2}, Grid{.tensor = 2, .data = 2, .shards = true}}) {
     const Weights mixed = after_updates(kMixed, grid);
     REQUIRE(mixed.main.size() == fp32.values.size());
-    if (grid.data != 3) CHECK(mixed.main == fp32.values);  // a third is rounded
+    if (grid.data != 3) CHECK(mixed.main == fp32.values);  // thirds of gradients are rounded
     for (const auto& [name, main] : mixed.main) {
       CAPTURE(name);
       std::vector<float> rounded;
@@ -185,7 +187,8 @@ TEST_CASE("stochastic rounding produces the same weights in every layout") {
   Precision nearest = kNoMainWeights;
   nearest.stochastic_rounding = false;
   CHECK(after_updates(nearest, {}).values != single_rank.values);
-  for (const Grid& grid : {Grid{1, 2, true}, Grid{2, 1}, Grid{2, 2, true}}) {
+  for (const Grid& grid :
+       {Grid{.data = 2, .shards = true}, Grid{.tensor = 2}, Grid{.tensor = 2, .data = 2, .shards = true}}) {
     const Weights other = after_updates(kNoMainWeights, grid);
     REQUIRE(other.values.size() == single_rank.values.size());
     for (const auto& [name, values] : single_rank.values) {

@@ -28,7 +28,7 @@ Layout layout_of(int ranks, int rank, std::int64_t bucket_elements) {
 
 /// A rank's parameters, on the CPU.
 struct RankParams {
-  Chunk chunk{tiny(), {}, {}, {0, tiny().num_layers, true, true}, 48};
+  Chunk chunk{tiny(), {}, {}, {.first_layer = 0, .num_layers = tiny().num_layers}, 48};
   ParamStore store;
 
   RankParams(std::optional<std::vector<StateSpec>> states, const Layout& layout)
@@ -46,7 +46,7 @@ int unit_of(const ParamStore& store, const Segment& segment) {
 
 }  // namespace
 
-TEST_CASE("a store allocates once per row of its table, for rules with any states") {
+TEST_CASE("a store allocates once per row of its table, for update rules with any states") {
   for (int ranks : {1, 2, 3}) {
     for (const auto& states : kRules) {
       for (bool trains : {false, true}) {
@@ -120,7 +120,7 @@ TEST_CASE("buckets end at units, group parameters that are reduced and updated a
       Layout layout = layout_of(2, 0, least);
       layout.grid = RankGrid({.tensor = 2, .data = 2});
       layout.sequence_parallel = sequence_parallel;
-      Chunk chunk(tiny(), {}, {sequence_parallel}, {0, tiny().num_layers, true, true}, 48);
+      Chunk chunk(tiny(), {}, {sequence_parallel}, {.first_layer = 0, .num_layers = tiny().num_layers}, 48);
       ParamStore store(
           Device::cpu, kPrecisionFp32, AdamW::states(), [&](const ParamVisitor& visit) { chunk.params(visit); },
           layout);
@@ -168,7 +168,7 @@ TEST_CASE("every updated range begins on a cache line, in every dtype and on eve
     for (const Precision& precision : {kPrecisionFp32, narrow}) {
       for (int rank = 0; rank < ranks; ++rank) {
         Chunk chunk(test::gpt_of_size({.vocab = 41, .layers = 2, .hidden = 6, .heads = 2, .positions = 7}), {}, {},
-                    {0, 2, true, true}, 43);
+                    {.first_layer = 0, .num_layers = 2}, 43);
         const ParamStore store(
             Device::cpu, precision, AdamW::states(precision), [&](const ParamVisitor& visit) { chunk.params(visit); },
             layout_of(ranks, rank, 600));

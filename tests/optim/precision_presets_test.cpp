@@ -25,7 +25,7 @@ TEST_CASE("precision presets: the dtypes of each column, and bytes per parameter
   CHECK(test::error_of([] { find_precision("fp8"); }) == "no precision is named 'fp8'");
 }
 
-TEST_CASE("precision presets: roles of 124M in bf16, and main gradients in bf16") {
+TEST_CASE("precision presets: the bytes per parameter of each role, in bf16 and with bf16 main gradients") {
   auto roles = [](const Precision& precision) {
     std::string out;
     for (const PrecisionRole& role : precision_roles(precision))
