@@ -1,4 +1,4 @@
-// The device on which a test program runs its operators: tests ask here, so that one suite serves every device.
+// The device on which a test program runs its operators, so that one suite serves every device.
 #pragma once
 
 #include "device/stream.h"

@@ -133,7 +133,7 @@ class Model {
     return dx;
   }
 
-  /// x = token embedding + position embedding, if there is one: calls body(n, i, table, element) for each term.
+  /// Calls body(n, i, table, element) for each term of x = token embedding + position embedding, if there is one.
   template <class Body>
   void for_each_embedding(const Body& body) const {
     for (Index n = 0; n < rows_; ++n)
@@ -163,20 +163,20 @@ class Model {
     for (Index n = 0; n < rows_; ++n)
       for (Index i = 0; i < packed.width; ++i) {
         const Index group = i / ((r + 2) * d), slot = i / d % (r + 2), e = i % d;
-        double& one = slot < r ? q(n, (group * r + slot) * d + e) : (slot == r ? k : v)(n, group * d + e);
-        (unpack ? one : packed(n, i)) = unpack ? packed(n, i) : one;
+        double& element = slot < r ? q(n, (group * r + slot) * d + e) : (slot == r ? k : v)(n, group * d + e);
+        (unpack ? element : packed(n, i)) = unpack ? packed(n, i) : element;
       }
   }
 
   /// Rotates each pair (a, b) of a head by its angle: (a c - b s, b c + a s); backward by -angle.
   void rotate(Matrix& heads, double direction) const {
     if (c_.position_embedding != PositionEmbedding::rotary) return;
-    const RotaryFrequencies turns = rotary_frequencies(c_);
-    const Index step = turns.interleaved ? 2 : 1, distance = turns.interleaved ? 1 : turns.pairs;
+    const RotaryFrequencies frequencies = rotary_frequencies(c_);
+    const Index step = frequencies.interleaved ? 2 : 1, distance = frequencies.interleaved ? 1 : frequencies.pairs;
     for (Index n = 0; n < rows_; ++n)
       for (Index head = 0; head < heads.width; head += c_.head_dim)
-        for (Index i = 0; i < turns.pairs; ++i) {
-          const double angle = direction * double(batch_.positions[n]) * turns.values[i], c = cos(angle),
+        for (Index i = 0; i < frequencies.pairs; ++i) {
+          const double angle = direction * double(batch_.positions[n]) * frequencies.values[i], c = cos(angle),
                        s = sin(angle);
           double &a = heads(n, head + i * step), &b = heads(n, head + i * step + distance);
           std::tie(a, b) = std::pair(a * c - b * s, b * c + a * s);

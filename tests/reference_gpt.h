@@ -1,5 +1,5 @@
 // A GPT in plain fp64: the forward and backward pass of a whole model as the papers write them, one loop per index. The
-// tests of the real model compare with it; it also shows the mathematics in one sitting.
+// tests of the real model compare with it; it also shows all of the mathematics in one file.
 //
 // Dimensions: B sequences of T tokens, N = B T rows, C hidden, H heads of D elements, G query groups, F feed-forward, V
 // vocabulary. Attention is causal, with documents and a sliding window. Dropout is off.

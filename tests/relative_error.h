@@ -13,24 +13,24 @@ namespace mtl::test {
 /// The larger of both; NaN if either is NaN, unlike std::max.
 inline double larger_or_nan(double a, double b) { return std::isnan(a) || a > b ? a : b; }
 
-/// max |got - expected| / max |expected|; `got` has as many elements as `expected`.
-inline double max_relative(const float* got, const std::vector<double>& expected) {
+/// max |actual - expected| / max |expected|; `actual` has as many elements as `expected`.
+inline double max_relative(const float* actual, const std::vector<double>& expected) {
   require(!expected.empty(), "the reference is empty");
   double difference = 0, largest = 1e-300;
   for (std::size_t i = 0; i < expected.size(); ++i) {
-    difference = larger_or_nan(difference, std::abs(got[i] - expected[i]));
+    difference = larger_or_nan(difference, std::abs(actual[i] - expected[i]));
     largest = larger_or_nan(largest, std::abs(expected[i]));
   }
   return difference / largest;
 }
 
-/// rms(got - expected) / rms(expected).
+/// rms(actual - expected) / rms(expected).
 template <class T>
-double rms_relative(const T* got, const std::vector<double>& expected) {
+double rms_relative(const T* actual, const std::vector<double>& expected) {
   require(!expected.empty(), "the reference is empty");
   double difference = 0, size = 0;
   for (std::size_t i = 0; i < expected.size(); ++i) {
-    difference += (got[i] - expected[i]) * (got[i] - expected[i]);
+    difference += (actual[i] - expected[i]) * (actual[i] - expected[i]);
     size += expected[i] * expected[i];
   }
   return difference == 0 ? 0 : std::sqrt(difference / size);

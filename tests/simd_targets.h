@@ -12,9 +12,9 @@ namespace mtl::test {
 template <class Body>
 void on_every_target(const Body& body) {
   const auto all = hwy::SupportedTargets() & (HWY_TARGETS);
-  for (auto rest = all; rest != 0; rest &= rest - 1) {
-    hwy::GetChosenTarget().Update(rest & -rest);
-    const std::string target = hwy::TargetName(rest & -rest);
+  for (auto remaining = all; remaining != 0; remaining &= remaining - 1) {
+    hwy::GetChosenTarget().Update(remaining & -remaining);
+    const std::string target = hwy::TargetName(remaining & -remaining);
     CAPTURE(target);
     body();
   }

@@ -134,7 +134,7 @@ TEST_CASE("flags: a list ends at the next flag, negative numbers belong to it") 
   CHECK(tool.inputs == std::vector<std::string>{"file", "-", "--lr"});
 }
 
-TEST_CASE("flags: a value that starts with a dash") {
+TEST_CASE("flags: a value may be a dash, or start with one after an equals sign; a flag is not a value") {
   Tool tool;
   tool.parse({"--save", "-", "--prefix=--x"});
   CHECK(tool.save == "-");
@@ -144,7 +144,7 @@ TEST_CASE("flags: a value that starts with a dash") {
   CHECK(Tool().problems({"--data-path", "--verbose"}) == "--data-path: needs a value: PATH...\n");
 }
 
-TEST_CASE("flags: empty values") {
+TEST_CASE("flags: a text may be empty, a number may not") {
   Tool tool;
   tool.parse({"--prefix", "", "--save="});
   CHECK(tool.prefix.empty());

@@ -10,13 +10,14 @@ using namespace mtl;
 
 namespace {
 
-GpuPlace place(int local_rank, int local_size, int visible, std::optional<std::int64_t> most = {},
+GpuPlace place(int local_rank, int local_size, int visible, std::optional<std::int64_t> gpus_per_node = {},
                const std::string& variable = "") {
   RankEnvironment launched;
   launched.rank = local_rank;
   launched.world = launched.local_size = local_size;
   launched.local_rank = local_rank;
-  return gpu_of_rank(launched, visible, most, [&](const char* name) { return variable == name ? "0" : nullptr; });
+  return gpu_of_rank(launched, visible, gpus_per_node,
+                     [&](const char* name) { return variable == name ? "0" : nullptr; });
 }
 
 struct Agreed {
@@ -28,12 +29,10 @@ struct Agreed {
 Agreed agree(const std::string& name, const RankDevice& first, const RankDevice& second,
              const std::string& variable = "") {
   Agreed out{};
-  GridSizes sizes;
-  sizes.data = 2;
-  test::run_ranks(RankGrid(sizes), [&](int rank, const ProcessGroups& groups) {
+  test::run_ranks(RankGrid({.data = 2}), [&](int rank, const ProcessGroups& groups) {
     try {
       const DeviceChoice choice = agree_on_device(name, rank == 0 ? first : second, {"a", "a"}, groups.world(),
-                                                  [&](const char* asked) { return variable == asked ? "1" : nullptr; });
+                                                  [&](const char* key) { return variable == key ? "1" : nullptr; });
       if (rank == 0) out = {choice.device, choice.text, ""};
     } catch (const Error& error) {
       if (rank == 0) out.error = error.what();
@@ -97,19 +96,17 @@ TEST_CASE("rank device: ranks compute on GPUs if each has one") {
 TEST_CASE("rank device: two ranks do not share a GPU") {
   const Agreed shared = agree("cuda", gpu("1b"), gpu("1b"));
   CHECK(shared.error.find("ranks 0 and 1 of a have the same GPU (1b); start at most") != std::string::npos);
-  const Agreed otherwise = agree("auto", gpu("1b"), gpu("1b"));
-  CHECK(otherwise.device == Device::cpu);
-  CHECK(otherwise.text.find("computing on the CPUs: ranks 0 and 1 of a have the same GPU") == 0);
+  const Agreed automatic = agree("auto", gpu("1b"), gpu("1b"));
+  CHECK(automatic.device == Device::cpu);
+  CHECK(automatic.text.find("computing on the CPUs: ranks 0 and 1 of a have the same GPU") == 0);
   CHECK(agree("cuda", gpu("1b"), gpu("1b"), "NCCL_HOSTID").device == Device::cuda);
 }
 
 TEST_CASE(
     "rank device: all ranks know the GPU with the least free memory, and the error of a GPU that cannot be used") {
-  GridSizes sizes;
-  sizes.data = 3;
   std::vector<RankMemory> least(3);
   std::vector<std::string> errors(3);
-  test::run_ranks(RankGrid(sizes), [&](int rank, const ProcessGroups& groups) {
+  test::run_ranks(RankGrid({.data = 3}), [&](int rank, const ProcessGroups& groups) {
     const std::size_t free[] = {std::size_t{70} << 30, std::size_t{12} << 30, std::size_t{12} << 30};
     least[rank] = least_free_memory([&] { return CudaMemory{free[rank], std::size_t{80} << 30}; }, groups.world());
     const auto broken = [&] {

@@ -70,9 +70,9 @@ TEST_CASE("choices: without measuring, known choices win, then the first candida
 
 TEST_CASE("choices: add() does not replace known choices") {
   Choices choices;
-  choices.set("product", "mine");
-  choices.add({{"product", "theirs"}, {"more", "theirs"}});
-  CHECK(choices.find("product") == "mine");
-  CHECK(choices.find("more") == "theirs");
+  choices.set("product", "known");
+  choices.add({{"product", "added"}, {"more", "added"}});
+  CHECK(choices.find("product") == "known");
+  CHECK(choices.find("more") == "added");
   CHECK_FALSE(choices.find("none"));
 }

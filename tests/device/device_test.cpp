@@ -98,7 +98,7 @@ TEST_CASE("on the cpu, the host's view of a tensor is the tensor") {
   CHECK(view.bytes().size() == 12);
 }
 
-TEST_CASE("the step state: inputs and reports are copied without touching each other") {
+TEST_CASE("the step state: inputs and reports are copied without changing each other") {
   Stream stream(Device::cpu);
   StepMemory memory(Device::cpu);
   memory.on_device()->grad_norm = 2;
@@ -124,7 +124,7 @@ TEST_CASE("cuda: runs_on() accepts the GPUs that compiled kernels support") {
   CHECK(!runs_on("", 9, 0));
 }
 
-TEST_CASE("cuda: says why a machine has no usable GPU") {
+TEST_CASE("cuda: the reason is known if a machine has no usable GPU") {
   const CudaDevice device = find_cuda_device();
   if (device.usable()) {
     CHECK(!device.name.empty());

@@ -1,5 +1,5 @@
 // Generation: greedy continuations equal transformers', with and without a cache, single and batched; sampled ones
-// depend only on the seed.
+// depend on the seed, not on batch or threads.
 #include "eval/generate.h"
 
 #include "tests/eval/models.h"
@@ -66,7 +66,7 @@ TEST_CASE("16-bit logits with a cache equal those without, within the dtype's ro
   }
 }
 
-TEST_CASE("continuations without a cache are the same") {
+TEST_CASE("greedy continuations without a cache equal transformers'") {
   ModelSource source = open_model("a");
   Model model(source);
   for (const Json& row : greedy_cases()) {
@@ -115,7 +115,7 @@ void check_decoder(Model& model) {
 
 }  // namespace
 
-TEST_CASE("a cache produces the logits of a full pass, however the tokens arrive") {
+TEST_CASE("a cache produces the logits of a full pass, for tokens appended in any pieces") {
   for (const char* name : kDecodedModels) {
     CAPTURE(name);
     ModelSource source = open_golden(name);
@@ -124,7 +124,7 @@ TEST_CASE("a cache produces the logits of a full pass, however the tokens arrive
   }
 }
 
-TEST_CASE("a cache holds the keys and values of query groups, for as many positions as it has room for") {
+TEST_CASE("the bytes of a cache are those of each group's keys and values at each position") {
   for (const char* name : {"llama_model/mistral", "family_model/qwen3"}) {
     CAPTURE(name);
     ModelSource source = open_golden(name);

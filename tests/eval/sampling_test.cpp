@@ -13,7 +13,9 @@ TEST_CASE("filtered distributions equal Megatron's and transformers'") {
   for (const Json& row : golden_lines("golden/generate/sampling.jsonl")) {
     Ids prompt = golden::numbers<std::int32_t>(row.at("prompt"));
     auto logits = model.logits(prompt);
-    SamplingOptions options{row.at("temperature").as_number(), row.at("top_k").as_int(), row.at("top_p").as_number()};
+    const SamplingOptions options{.temperature = row.at("temperature").as_number(),
+                                  .top_k = row.at("top_k").as_int(),
+                                  .top_p = row.at("top_p").as_number()};
     filter_logits(std::span(logits).last(512), options, got);
     CHECK(got.ids == golden::numbers<std::int32_t>(row.at("kept")));
     auto want = golden::numbers<double>(row.at("probs"));
@@ -26,7 +28,7 @@ TEST_CASE("ties: top-k keeps all equal to the k-th, greedy picks the lowest id")
   Candidates got;
   for (const Json& row : golden_lines("golden/generate/ties.jsonl")) {
     auto logits = golden::numbers<float>(row.at("logits"));
-    filter_logits(logits, {1, row.at("top_k").as_int(), 0}, got);
+    filter_logits(logits, {.top_k = row.at("top_k").as_int()}, got);
     CHECK(got.ids == golden::numbers<std::int32_t>(row.at("kept")));
     auto want = golden::numbers<double>(row.at("probs"));
     for (std::size_t i = 0; i < got.ids.size(); ++i)
@@ -39,7 +41,7 @@ TEST_CASE("top-p: keeps the token that crosses p and at least one; 1 keeps all")
   std::vector<float> logits{std::log(0.5f), std::log(0.25f), std::log(0.15f), std::log(0.1f)};
   Candidates got;
   auto kept = [&](double p) {
-    filter_logits(logits, {1, 0, p}, got);
+    filter_logits(logits, {.top_p = p}, got);
     return got.ids;
   };
   CHECK(kept(0.4) == Ids{0});
@@ -51,14 +53,14 @@ TEST_CASE("top-p: keeps the token that crosses p and at least one; 1 keeps all")
   CHECK(kept(0) == Ids{0, 1, 2, 3});
 }
 
-TEST_CASE("temperature: ranges from only the largest to uniform, without overflow") {
+TEST_CASE("temperature: from the largest logits alone to uniform, without overflow") {
   std::vector<float> logits{80, -90, 79.9f, 80};
   Candidates got;
-  filter_logits(logits, {1e-308, 0, 0}, got);
+  filter_logits(logits, {.temperature = 1e-308}, got);
   CHECK(got.probs == std::vector<double>{0.5, 0, 0, 0.5});
-  filter_logits(logits, {1e-308, 2, 0.9}, got);
+  filter_logits(logits, {.temperature = 1e-308, .top_k = 2, .top_p = 0.9}, got);
   CHECK(got.ids == Ids{0, 3});
-  filter_logits(logits, {1e300, 0, 0}, got);
+  filter_logits(logits, {.temperature = 1e300}, got);
   for (double p : got.probs) CHECK(p == doctest::Approx(0.25));
 }
 
@@ -72,8 +74,8 @@ TEST_CASE("draws follow the distribution and are reproducible") {
   CHECK(pick({{1, 2}, {0.4, 0.4}}, 0.9) == 2);
   std::vector<double> counts(21);
   for (std::uint64_t sequence = 0; sequence < 20; ++sequence) {
-    for (std::uint64_t place = 0; place < 1000; ++place) {
-      double u = uniform_draw(1234, sequence, place);
+    for (std::uint64_t position = 0; position < 1000; ++position) {
+      double u = uniform_draw(1234, sequence, position);
       REQUIRE((u >= 0 && u < 1));
       counts[static_cast<std::size_t>(pick(candidates, u))] += 1.0 / 20000;
     }

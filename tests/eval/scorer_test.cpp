@@ -1,4 +1,4 @@
-// Losses of a model: on single windows, and on a stream cut into windows.
+// Losses of a model: on single windows, and on a stream divided into windows.
 #include "eval/scorer.h"
 
 #include "eval/token_source.h"

@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The repository's root; tests run in tests/.
+/// The paths of the pages; tests run in tests/.
 std::vector<std::string> pages() {
   std::vector<std::string> out = {"../README.md", "../CONTRIBUTING.md"};
   for (const auto& entry : fs::directory_iterator("../docs")) {

@@ -1,5 +1,5 @@
-// Includes point one way. Reads the #include lines of every source file and fails on an arrow that runs back, or on a
-// library's header outside the rooms that may know that library.
+// Includes point one way. Reads the #include lines of every source file and fails on one that points back, or on a
+// library's header in a file that may not include it.
 // g++ 12 warns about std::regex's own code when sanitizers are on (GCC PR105562).
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
@@ -90,7 +90,7 @@ bool may_include(const std::string& file, const std::string& header, std::string
 }
 
 /// The problems of the include lines of one file, "file:line: why" each.
-std::vector<std::string> offences(const std::string& file, const std::string& content) {
+std::vector<std::string> violations(const std::string& file, const std::string& content) {
   static const std::regex include_line(R"rx(^\s*#\s*include(_next)?\s*([<"])([^>"]+)[>"].*)rx");
   std::vector<std::string> found;
   const std::set<std::string>& sees = visible_rooms().at(room_of(file));
@@ -100,17 +100,17 @@ std::vector<std::string> offences(const std::string& file, const std::string& co
     std::smatch parts;
     if (!std::regex_match(line, parts, include_line)) continue;
     std::string header = parts[3], library;
-    auto offend = [&](const std::string& why) {
+    auto report = [&](const std::string& why) {
       found.push_back(cat(file, ":", number, ": includes ", header, ": ", why));
     };
-    if (!may_include(file, header, &library)) offend(cat("headers of ", library, " do not belong here"));
+    if (!may_include(file, header, &library)) report(cat("headers of ", library, " do not belong here"));
     bool is_ours = parts[2] == "\"" && library.empty() && header != "version.h";
     if (!is_ours) continue;
     std::string target = room_of(header);
     if (visible_rooms().count(target) == 0) {
-      offend("is not written as ROOM/FILE");
+      report("is not written as ROOM/FILE");
     } else if (target != room_of(file) && sees.count(target) == 0) {
-      offend(cat(room_of(file), " does not see ", target));
+      report(cat(room_of(file), " does not see ", target));
     }
   }
   return found;
@@ -136,16 +136,16 @@ std::vector<std::string> source_files() {
 
 }  // namespace
 
-TEST_CASE("house: every include follows the order of the rooms") {
+TEST_CASE("includes: every include follows the order of the rooms") {
   std::vector<std::string> files = source_files();
   CHECK(files.size() > 20);
   for (const std::string& file : files) {
     REQUIRE_MESSAGE(visible_rooms().count(room_of(file)) == 1, file, " is in no known room");
-    for (const std::string& offence : offences(file, read_file("../" + file))) FAIL_CHECK(offence);
+    for (const std::string& violation : violations(file, read_file("../" + file))) FAIL_CHECK(violation);
   }
 }
 
-TEST_CASE("house: the checker finds every kind of violation") {
+TEST_CASE("includes: the checker finds every kind of violation") {
   struct Case {
     const char* file;
     const char* line;
@@ -196,7 +196,7 @@ TEST_CASE("house: the checker finds every kind of violation") {
   for (const Case& test : cases) {
     CAPTURE(test.file);
     CAPTURE(test.line);
-    std::vector<std::string> found = offences(test.file, cat("#pragma once\n", test.line, "\n"));
+    std::vector<std::string> found = violations(test.file, cat("#pragma once\n", test.line, "\n"));
     if (*test.why == '\0') {
       CHECK(found.empty());
     } else {
