@@ -95,7 +95,7 @@ class Library : public StreamCache {
       return static_cast<const std::byte*>(slice.tensor.raw()) + begin;
     };
     auto* statistics = static_cast<std::byte*>(work.raw()) + kCudnnWorkspace;
-    constexpr float kMasked = -std::numeric_limits<float>::infinity();
+    constexpr float kMasked = std::numeric_limits<float>::lowest();  // -inf - M is NaN in a tile that is all masked
     plan.run(handle_.raw(),
              {{operands.q, address(in.qkv.q)},
               {operands.k, address(in.qkv.k)},
