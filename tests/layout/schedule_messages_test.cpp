@@ -19,10 +19,10 @@ bool is_gradient(ActionKind kind) {
   return kind == ActionKind::send_backward || kind == ActionKind::receive_backward || kind == ActionKind::backward;
 }
 
-/// A message: its destination (a chunk's number in the whole model) and its micro-batch.
+/// A message: its destination, which is the number of a chunk in the whole model, and its micro-batch.
 struct Message {
   bool gradient;
-  int place, micro_batch;
+  int chunk, micro_batch;
   bool operator==(const Message&) const = default;
 };
 
@@ -65,24 +65,24 @@ class Simulation {
     auto at = static_cast<std::size_t>(stage);
     if (next_[at] == actions_[at].size()) return false;
     const Action& action = actions_[at][next_[at]];
-    int place = action.chunk * shape_.stages + stage, m = action.micro_batch;
+    int chunk = action.chunk * shape_.stages + stage, m = action.micro_batch;
     bool gradient = is_gradient(action.kind);
     if (is_send(action.kind)) {
       auto& queue = channels_[{stage, peer_stage(action, shape_.stages, stage), gradient && !shared_}];
       if (queue.size() == outstanding_) return false;
-      CHECK(done_[gradient].count({place, m}) == 1);  // only computed data is sent
-      queue.push_back({gradient, place + (gradient ? -1 : 1), m});
+      CHECK(done_[gradient].count({chunk, m}) == 1);  // only computed data is sent
+      queue.push_back({gradient, chunk + (gradient ? -1 : 1), m});
     } else if (is_receive(action.kind)) {
       auto& queue = channels_[{peer_stage(action, shape_.stages, stage), stage, gradient && !shared_}];
       if (queue.empty()) return false;
-      CHECK(queue.front() == Message{gradient, place, m});
+      CHECK(queue.front() == Message{gradient, chunk, m});
       queue.pop_front();
-      received_[gradient].insert({place, m});
+      received_[gradient].insert({chunk, m});
     } else {
-      bool has_input = place == (gradient ? shape_.stages * shape_.chunks - 1 : 0);
-      CHECK((has_input || received_[gradient].count({place, m}) == 1));
-      if (gradient) CHECK(done_[false].count({place, m}) == 1);
-      CHECK(done_[gradient].insert({place, m}).second);  // computed once
+      bool has_input = chunk == (gradient ? shape_.stages * shape_.chunks - 1 : 0);
+      CHECK((has_input || received_[gradient].count({chunk, m}) == 1));
+      if (gradient) CHECK(done_[false].count({chunk, m}) == 1);
+      CHECK(done_[gradient].insert({chunk, m}).second);  // computed once
     }
     ++next_[at];
     return true;
@@ -94,7 +94,7 @@ class Simulation {
   std::vector<std::vector<Action>> actions_;
   std::vector<std::size_t> next_;
   std::map<Channel, std::deque<Message>> channels_;
-  std::set<std::pair<int, int>> done_[2], received_[2];  // [is gradient]: place, micro-batch
+  std::set<std::pair<int, int>> done_[2], received_[2];  // by is_gradient(): chunk, micro-batch
 };
 
 void check_all_end(ScheduleKind kind, const PipelineCase& shape) {
