@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# The figures of a run's JSON lines, for mtl_compare: lines `KEY NAME... NUMBER`. Source lib.sh first.
+# Extracts the figures of a run's JSON lines for mtl_compare: lines `KEY NAME... NUMBER`. Source lib.sh first.
 
 # An awk function that reads JSON lines: value("key") of the current line, or "" if the key is absent.
 # shellcheck disable=SC2034 # used by scripts that source this
@@ -11,14 +11,14 @@ VALUE='
     return text
   }'
 
-# figures FILE: "loss" or "norm" and the value, in the order of the lines.
+# figures FILE: prints "loss" or "norm" and the value, in the order of the lines.
 figures() {
   awk "$VALUE"'
     function show(key, name,   text) { text = value(key); if (text != "") print name, text }
     { show("lm_loss", "loss"); show("loss", "loss"); show("grad_norm", "norm") }' "$1"
 }
 
-# named_figures FILE: each figure of each step, validation and test, under its name and iteration, sorted.
+# named_figures FILE: prints every figure of every step, validation and test with its name and iteration, sorted.
 named_figures() {
   awk "$VALUE"'
     function show(key, name,   text) { text = value(key); if (text != "") print name, at, text }
@@ -29,10 +29,10 @@ named_figures() {
     { show("validation_loss", "validation"); show("test_loss", "test") }' "$1" | sort
 }
 
-# compare_losses GOLDEN OURS: every figure of 40 iterations, of three validations and of the test.
+# compare_losses GOLDEN OURS: every figure of 40 iterations, three validations and the test agrees.
 compare_losses() {
   named_figures "$1" >golden.figures
   named_figures "$2" >our.figures
   mtl_compare near our.figures golden.figures --relative 1e-6 --relative norm=1e-5 --count $((3 * 40 + 4)) ||
-    fail "$2 is not $1"
+    fail "the figures of $2 differ from $1"
 }

@@ -1,8 +1,8 @@
 #!/bin/bash
-# Two hosts: network namespaces with a host name each, joined by a pair of virtual interfaces. A job of TP 2 x PP 2
-# over TCP; a rank killed on the other host; the link down, where mpirun itself would wait forever; resumed on one
-# host.
-# shellcheck disable=SC2034 # LENGTH and LAST are for the files that are sourced
+# A job of TP 2 x PP 2 over TCP on two hosts: it has the bits of one host; it ends when a rank is killed on the other
+# host, and when the link fails, where mpirun itself would wait forever; one host resumes it. The hosts are network
+# namespaces with a host name each, joined by a pair of virtual interfaces.
+# shellcheck disable=SC2034 # the sourced files use LENGTH and LAST
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/train_runs.sh"
 source "$(dirname "$0")/ranks_runs.sh"
@@ -15,9 +15,9 @@ remove_hosts() {
     ip netns del $host 2>/dev/null
   done
 }
-trap 'remove_hosts; end_ranks; rm -rf "$WORK"' EXIT
+trap 'remove_hosts; kill_ranks; rm -rf "$WORK"' EXIT
 if ! { ip netns add $A && ip netns add $B && ip link add veth0 netns $A type veth peer name veth0 netns $B; } 2>"$WORK/why"; then
-  echo "skipped: network namespaces cannot be made here: $(tail -1 "$WORK/why")"
+  echo "skipped: cannot create network namespaces: $(tail -1 "$WORK/why")"
   exit 77
 fi
 ip -n $A addr add 10.77.0.1/24 dev veth0
@@ -28,7 +28,7 @@ done
 cd "$WORK" || exit 1
 preprocess "$CORPUS" c
 
-# agent HOST COMMAND...: runs the command there, like ssh.
+# agent HOST COMMAND...: runs the command on HOST, like ssh.
 cat >agent <<AGENT
 #!/bin/bash
 host=\$1
@@ -38,8 +38,8 @@ exec ip netns exec $B unshare --uts bash -c "hostname host-b; \$*"
 AGENT
 chmod +x agent
 
-# on_both NAME FLAG...: runs the job with two ranks on each host; mpirun runs on host-a.
-on_both() {
+# run_on_both NAME FLAG...: runs the job with two ranks on each host; mpirun runs on host-a.
+run_on_both() {
   local name=$1
   shift
   timeout -s KILL 120 ip netns exec $A unshare --uts bash -c 'hostname host-a; exec "$@"' hosts \
@@ -49,17 +49,17 @@ on_both() {
 }
 
 start_on_both() {
-  on_both "$@" >"$1.out" 2>"$1.err" &
+  run_on_both "$@" >"$1.out" 2>"$1.err" &
   job=$!
 }
 
-# ended NAME SECONDS: the job fails within that time and leaves no process on either host.
-ended() {
+# expect_failed_job NAME SECONDS: the job fails within SECONDS and leaves no process on either host.
+expect_failed_job() {
   local began=$SECONDS code left
   wait "$job"
   code=$?
   [ $code -ne 0 ] && [ $((SECONDS - began)) -le "$2" ] ||
-    { fail "$1: exit $code after $((SECONDS - began)) s"; sed 's/^/    /' "$1.err" >&2; }
+    { fail "$1: exit $code after $((SECONDS - began)) s, not a failure within $2 s"; sed 's/^/    /' "$1.err" >&2; }
   for _ in $(seq 100); do
     left=$(ip netns pids $A; ip netns pids $B)
     [ -n "$left" ] || break
@@ -69,12 +69,12 @@ ended() {
   [ -z "$left" ] || fail "$1: still running: $(ps -o pid=,comm= -p ${left//$'\n'/,} | tr '\n' ';')"
 }
 
-# Two hosts produce the bits of one.
+# Two hosts compute the same bits as one.
 enter_layout tp-pp
 LENGTH=(--train-iters 60 --save-interval 20 --eval-interval 50 --log-interval 5)
 LAST=iter_0000060/shard_00000.safetensors
 expect_exit 0 run_in whole
-expect_exit 0 on_both hosts
+expect_exit 0 run_on_both hosts
 cp "$WORK/err" err
 same_as_whole hosts 'two hosts'
 
@@ -85,19 +85,20 @@ LENGTH=("${ENDLESS[@]}")
 start_on_both killed
 wait_until killed.err 'saved killed/save/iter_0000020'
 send KILL killed 3
-ended killed 20
+expect_failed_job killed 20
 expect_text killed.err 'rank 3 with PID [0-9]+ on node .* exited on signal 9'
 
-# The link fails: ranks and hosts are named, and the job ends on both hosts, though mpirun cannot reach its daemon.
+# The link fails: the messages name ranks and hosts, and the job ends on both hosts, though mpirun cannot reach its
+# daemon.
 start_on_both down
 wait_until down.err 'saved down/save/iter_0000020'
 ip -n $A link set veth0 down
-ended down 45
+expect_failed_job down 45
 expect_text down.err 'rank [01] \(host-a\): .* did not end within 6.00 s'
 expect_text down.err 'rank [23] \(host-b\) gave no answer: stopped or hung'
 ip -n $A link set veth0 up
 
-# Resumed on one host, in another layout: the losses of an uninterrupted run.
+# Resumed on one host, in another layout: the figures of an uninterrupted run.
 for name in killed down; do
   newest=$(cd "$WORK/tp-pp" && newest_of $name)
   end=$((10#${newest##*_} + 10))
@@ -109,6 +110,6 @@ for name in killed down; do
   expect_exit 0 run_in $name
   expect_text "$WORK/err" "^mtl-train: resuming $newest at iteration"
   mtl_compare near <(figures "$name/log.jsonl") <(figures whole/log.jsonl) --relative 1e-5 --relative norm=1e-4 \
-    --count $((end / 5 * 2)) || fail "$name: different figures than in one run"
+    --count $((end / 5 * 2)) || fail "$name: different figures than in an uninterrupted run"
 done
 finish

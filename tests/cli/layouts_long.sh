@@ -1,6 +1,6 @@
 #!/bin/bash
-# The layouts that layouts_test.sh skips, and a check that all of them cover every combinable pair of choices. Other
-# architectures and precisions in every layout that divides them; recomputation in every kind of layout.
+# The layouts that layouts_test.sh skips; other architectures and precisions in every layout that divides them;
+# recomputation in several layouts. The layouts together cover every combinable pair of choices.
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/layouts.sh"
 cd "$WORK" || exit 1

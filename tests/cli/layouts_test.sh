@@ -1,5 +1,5 @@
 #!/bin/bash
-# Fifteen layouts on up to 8 ranks have the loss of one process; one of them produces the same bits twice, and with
+# Fifteen layouts on up to 8 ranks have the loss of one process; one of them computes the same bits twice, and with
 # recomputation. Other architectures and precisions in some of the layouts.
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/layouts.sh"
@@ -26,8 +26,8 @@ same_bits first second 'the same layout twice, in bf16'
 check_recompute first --recompute-granularity full --recompute-method uniform --recompute-num-layers 2
 set_architecture gpt
 
-# Weights that overflow: names the ranks and tensors, even if sums over ranks have spread the infinities, and updates
-# nothing.
+# Weights that overflow: mtl-train names the ranks and tensors, even if sums over ranks have spread the infinities, and
+# makes no update.
 for flags in '--tensor-model-parallel-size 2 --micro-batch-size 4' \
   '--micro-batch-size 4 --use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather'; do
   # shellcheck disable=SC2086
@@ -35,7 +35,7 @@ for flags in '--tensor-model-parallel-size 2 --micro-batch-size 4' \
   expect_text err 'iteration 3: the gradient is not finite; no update was made$'
   expect_text err '^  rank 1 \(.+\): (embedding|layers|final).+ and [0-9]+ more$'
   [ "$(mtl_compare_checkpoints broken.ck/iter_0000003 broken.ck/iter_0000020)" = 'same 0.0e+00 - 0.0e+00 -' ] || \
-    fail 'a broken gradient changed weights'
+    fail 'a gradient that is not finite changed the weights'
   rm -rf broken.*
 done
 finish

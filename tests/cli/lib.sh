@@ -15,15 +15,14 @@ fail() {
   [ -z "${FAIL_FAST:-}" ] || exit 1
 }
 
-# enter_data_folder: the test continues in $WORK, with token files and GPT-2's vocabulary there; waiting threads
-# sleep.
+# enter_data_folder: enters $WORK with token files and GPT-2's vocabulary in it; waiting OpenMP threads sleep.
 enter_data_folder() {
   export OMP_WAIT_POLICY=passive
   cd "$WORK" || exit 1
   cp "$TESTS"/golden/indexed/merged_text_document.* "$SHARE"/gpt2/{vocab.json,merges.txt} .
 }
 
-# expect_exit CODE COMMAND...: output goes to $WORK/out and $WORK/err.
+# expect_exit CODE COMMAND...: COMMAND exits with CODE; its output goes to $WORK/out and $WORK/err.
 expect_exit() {
   local want=$1 got
   shift
@@ -40,48 +39,49 @@ expect_text() {
   grep -qE -- "$2" "$1" || { fail "no line like '$2' in $1:"; sed 's/^/    /' "$1" >&2; }
 }
 
-# expect_clean_end FILE COMMAND...: TERM while COMMAND writes FILE ends it by that signal and leaves nothing of FILE.
+# expect_clean_end FILE COMMAND...: SIGTERM while COMMAND writes FILE kills COMMAND and leaves nothing of FILE behind.
 expect_clean_end() {
   local file=$1 pid code
   shift
   MTL_FAULT=slow:1 "$@" >"$WORK/out" 2>"$WORK/err" &
   pid=$!
   until compgen -G "$file.tmp.*" >/dev/null || ! kill -0 $pid 2>/dev/null; do sleep 0.01; done
-  kill -TERM $pid || fail "ends before the signal: $*"
+  kill -TERM $pid || fail "ended before the signal: $*"
   wait $pid 2>/dev/null
   code=$?
   [ $code -eq 143 ] || fail "exit $code instead of 143: $*"
   ! compgen -G "$file*" >/dev/null || fail "left behind: $(compgen -G "$file*")"
 }
 
-# expect_same FILE FILE
+# expect_same FILE FILE: both have the same bytes.
 expect_same() {
   cmp -s "$1" "$2" || fail "$1 and $2 differ: $(cmp "$1" "$2" 2>&1 | head -1)"
 }
 
-# mtl_compare compares numbers, never awk: in mawk, NaN equals every number.
+# Numbers are compared by mtl_compare, never by awk: in mawk, NaN equals every number.
 # below VALUE LIMIT: both are finite, and VALUE <= LIMIT.
 below() { mtl_compare below "$1" "$2"; }
 
-# expect_near A B TOLERANCE: two numbers, equal to a relative TOLERANCE.
+# expect_near A B TOLERANCE: the numbers A and B are equal within a relative TOLERANCE.
 expect_near() { mtl_compare near <(echo "$1") <(echo "$2") --relative "$3" || fail "$1 is not near $2"; }
 
-# expect_near_lines FILE FILE WHAT [TOLERANCE [COUNT]]: both have COUNT lines, each a number after equal words; the
-# numbers are equal to TOLERANCE, 1e-6 by default.
+# expect_near_lines FILE FILE WHAT [TOLERANCE [COUNT]]: both have COUNT lines, each a number after the same words; the
+# numbers are equal within a relative TOLERANCE, 1e-6 by default.
 expect_near_lines() {
   mtl_compare near "$1" "$2" --relative "${4:-1e-6}" ${5:+--count "$5"} || fail "$3: $1 and $2 differ"
 }
 
-# make_null_corpus: writes null.jsonl, and null_wanted.bin and .idx, Megatron-LM's files of it. It is golden/indexed's
-# corpus of NullTokenizer without line 9, whose id -1 is outside of the vocabulary: Megatron-LM writes it, mtl refuses
-# it.
+# make_null_corpus: writes null.jsonl and Megatron-LM's token files of it, null_expected.bin and .idx. The text is
+# golden/indexed's NullTokenizer corpus without line 9: its id -1 is outside the vocabulary; Megatron-LM writes it, mtl
+# refuses it.
 make_null_corpus() {
   sed 9d "$TESTS/golden/indexed/null.jsonl" >null.jsonl
-  mtl-data split "$TESTS/golden/indexed/null70000_text_document" --counts 8,1 --names wanted,outside --output-prefix null --quiet ||
-    fail 'make_null_corpus'
+  mtl-data split "$TESTS/golden/indexed/null70000_text_document" --counts 8,1 --names expected,outside \
+    --output-prefix null --quiet ||
+    fail 'cannot make null_expected from the golden token files'
 }
 
-# is_sanitized TOOL: true if it was built with a sanitizer, which needs more memory than the plan.
+# is_sanitized TOOL: true if TOOL was built with a sanitizer, which needs more memory than planned.
 is_sanitized() { nm -D "$(command -v "$1")" | grep -qE '__[at]san'; }
 
 finish() {

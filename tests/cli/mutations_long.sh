@@ -1,22 +1,22 @@
 #!/bin/bash
-# Whole tests can fail: each runs on programs one of which corrupts its own output, and must report a failed check.
-# mutations_test.sh tests only the comparisons.
+# Whole tests detect wrong output: each runs on programs one of which corrupts its output, and must report a failed
+# check. mutations_test.sh tests the comparisons alone.
 source "$(dirname "$0")/lib.sh" "$1"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMP_WAIT_POLICY=passive
 cd "$WORK" || exit 1
 mutants=0
 
-# shadow_programs: a build folder with links to the real programs, one of which is then replaced.
+# shadow_programs: makes the build folder `shadow` with links to the real programs; the caller replaces one.
 shadow_programs() {
   rm -rf shadow
   mkdir -p shadow/bin
   ln -s "$BIN"/* shadow/bin
 }
 
-# A program that runs the real one, and then the shell words $1 on its output: `log` is its --log-jsonl, `save` its
-# --save, `output` its -o or --output-prefix, `board` its --tensorboard-dir; "" if absent. Standard output is filtered
-# by `$2`.
-write_program() { # NAME AFTER FILTER
+# write_program NAME AFTER FILTER: replaces NAME by a program that runs the real one, filters its standard output by
+# FILTER, and then runs the shell words AFTER. Their variables: `log` is its --log-jsonl, `save` its --save, `output`
+# its -o or --output-prefix, `board` its --tensorboard-dir; "" if absent.
+write_program() {
   rm "shadow/bin/$1"
   cat >"shadow/bin/$1" <<EOF
 #!/bin/bash
@@ -45,7 +45,7 @@ mutant() {
   write_program "$program" "$4" "${5:-cat}"
   expect_failure "$test" "$what" "${6:-}"
 }
-# expect_failure TEST WHAT PATTERN: runs the test on the shadow programs.
+# expect_failure TEST WHAT PATTERN: the same for programs in `shadow`.
 expect_failure() {
   local test=$1 what=$2 pattern=$3
   mutants=$((mutants + 1))
@@ -58,50 +58,53 @@ expect_failure() {
     tail -5 mutant.log >&2
   fi
 }
+# in_log PROGRAM: prints shell words that run the sed PROGRAM on the log. to_nan KEY: the same, making KEY's values NaN.
 in_log() { echo "[ -z \"\$log\" ] || sed -i -E '$1' \"\$log\""; }
 to_nan() { in_log "s/(\"$1\": *)[^,}]+/\\1NaN/"; }
-# Flips a bit of one byte of the file $1 (shell words) in place, $2 bytes before its end.
+# flip FILE N: prints shell words that flip a bit of FILE (shell words), N bytes before its end.
 flip() {
   echo "f=$1; at=\$((\$(stat -c %s \"\$f\") - $2)); old=\$(od -An -tu1 -j \$at -N 1 \"\$f\"); " \
     "printf \"\\\\x\$(printf %02x \$((old ^ 16)))\" | dd of=\"\$f\" bs=1 seek=\$at conv=notrunc"
 }
+# swap_words: prints a filter that swaps the two numbers of a line.
 swap_words() { echo "sed -E 's/^([0-9]+) ([0-9]+)/\\2 \\1/'"; }
 
-# The test passes on unmodified programs.
+# A test passes on unmodified programs.
 shadow_programs
 write_program mtl-train : cat
-FAIL_FAST=1 bash "$TESTS/cli/train_end_to_end_test.sh" "$PWD/shadow" >sound.log 2>&1 || { fail 'a sound run fails'; tail -5 sound.log >&2; }
+FAIL_FAST=1 bash "$TESTS/cli/train_end_to_end_test.sh" "$PWD/shadow" >sound.log 2>&1 ||
+  { fail 'train_end_to_end_test.sh fails on unmodified programs'; tail -5 sound.log >&2; }
 
 END_TO_END=train_end_to_end_test.sh
-mutant $END_TO_END mtl-train 'gradient norms NaN' "$(to_nan grad_norm)" cat 'plain.jsonl is not '
-mutant $END_TO_END mtl-train 'losses NaN' "$(to_nan lm_loss)" cat 'plain.jsonl is not '
-mutant $END_TO_END mtl-train 'validation losses NaN' "$(to_nan loss)" cat 'plain.jsonl is not '
-mutant $END_TO_END mtl-train 'a line dropped' "$(in_log 9d)" cat 'plain.jsonl is not '
-mutant $END_TO_END mtl-train 'an empty log' "$(in_log d)" cat 'plain.jsonl is not '
+mutant $END_TO_END mtl-train 'gradient norms NaN' "$(to_nan grad_norm)" cat 'plain.jsonl differ from '
+mutant $END_TO_END mtl-train 'losses NaN' "$(to_nan lm_loss)" cat 'plain.jsonl differ from '
+mutant $END_TO_END mtl-train 'validation losses NaN' "$(to_nan loss)" cat 'plain.jsonl differ from '
+mutant $END_TO_END mtl-train 'a line dropped' "$(in_log 9d)" cat 'plain.jsonl differ from '
+mutant $END_TO_END mtl-train 'an empty log' "$(in_log d)" cat 'plain.jsonl differ from '
 mutant $END_TO_END mtl-train 'an empty event file' '[ -z "$board" ] || : >"$board"/events*' cat 'events|stored'
-mutant $END_TO_END mtl-train 'a terminal without a line' : 'sed 3d' 'terminal'
+mutant $END_TO_END mtl-train 'a line missing on the terminal' : 'sed 3d' 'terminal'
 mutant layouts_test.sh mtl-train 'gradient norms NaN' "$(to_nan grad_norm)"
 mutant layouts_test.sh mtl-train 'losses NaN' "$(to_nan lm_loss)"
 mutant layouts_test.sh mtl-train 'no first checkpoint' '[ -z "$save" ] || rm -rf "$save/iter_0000001"'
 mutant train_resume_test.sh mtl-train 'a line of figures lost' "$(in_log '/"iteration": 8,/d')"
-mutant train_resume_test.sh mtl-train 'losses NaN' "$(to_nan lm_loss)" cat 'whole: no figures'
-mutant train_data_test.sh mtl-train 'losses NaN' "$(to_nan lm_loss)" cat 'plain: no figures'
+mutant train_resume_test.sh mtl-train 'losses NaN' "$(to_nan lm_loss)" cat 'whole: figures are missing'
+mutant train_data_test.sh mtl-train 'losses NaN' "$(to_nan lm_loss)" cat 'plain: figures are missing'
 mutant train_data_test.sh mtl-data 'a sample lost' : 'sed 5d' 'samples'
 mutant eval_test.sh mtl-eval 'a NaN loss' : "sed -E 's/(\"loss\": *)[^,}]+/\\1NaN/'" 'is not near'
 mutant eval_test.sh mtl-eval 'a loss off by 1e-5' : "sed -E 's/(\"loss\": [0-9]\\.[0-9]{3})[0-9]+/\\19999999/'" 'is not near'
 mutant eval_test.sh mtl-eval 'nothing on stdout' : 'cat >/dev/null' 'is not near'
 mutant generate_test.sh mtl-generate 'two ids swapped' : "$(swap_words)" 'output differs'
-mutant preprocess_test.sh mtl-preprocess 'a byte of the tokens' "$(flip '${output}_text_document.bin' 3)" cat 'differ'
+mutant preprocess_test.sh mtl-preprocess 'a flipped bit' "$(flip '${output}_text_document.bin' 3)" cat 'differ'
 mutant vocab_test.sh mtl-vocab 'two merges swapped' 'sed -i "20{h;d};21G" "$output-merges.txt"' cat 'merges.txt differ'
 mutant vocab_test.sh mtl-vocab 'two ids swapped' 'sed -i -E "s/:300,/:x,/; s/:301,/:300,/; s/:x,/:301,/" "$output-vocab.json"' cat 'vocab.json differ'
-mutant convert_test.sh mtl-convert 'a byte of the weights' "$(flip '$save/model.safetensors' 100)" cat 'differ'
+mutant convert_test.sh mtl-convert 'a flipped bit' "$(flip '$save/model.safetensors' 100)" cat 'differ'
 mutant data_test.sh mtl-data 'two tokens swapped' : "$(swap_words)" 'output differs'
-mutant topo_groups_test.sh mtl-topo 'a traffic without figures' : "sed -E 's/[0-9]+ all-/NaN all-/'"
+mutant topo_groups_test.sh mtl-topo 'traffic without figures' : "sed -E 's/[0-9]+ all-/NaN all-/'"
 mutant plot_test.sh mtl-plot 'an empty picture' '[ -z "$output" ] || : >"$output"'
 
-
-# A flag that is accepted and ignored: the program never receives it and its values.
-ignored() { # PROGRAM VALUES FLAG...: VALUES is their number
+# ignored PROGRAM VALUES FLAG...: flags_act_test.sh fails if PROGRAM accepts and ignores any FLAG, which has VALUES
+# values.
+ignored() {
   local program=$1 values=$2 flag
   shift 2
   for flag in "$@"; do

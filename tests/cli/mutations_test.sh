@@ -1,5 +1,5 @@
 #!/bin/bash
-# The comparisons of these tests can fail: each passes on sound figures, and fails on figures broken on purpose.
+# The comparisons of the tests detect wrong figures: each passes on sound figures and fails on corrupted ones.
 # mutations_long.sh does the same for whole tests.
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/figures.sh"
@@ -9,19 +9,19 @@ MODEL=$TESTS/golden/gpt2_model/a
 cd "$WORK" || exit 1
 mutations=0
 
-# failures_of COMMAND...: how many checks of it fail.
+# failures_of COMMAND...: prints how many of its checks fail.
 failures_of() {
   # shellcheck disable=SC2030  # the subshell counts for itself
   (unset FAIL_FAST; failures=0; "$@" >comparison.log 2>&1; echo "$failures")
 }
-# passes COMMAND...
+# passes COMMAND...: none of its checks fails.
 passes() { [ "$(failures_of "$@")" -eq 0 ] || { fail "fails on sound figures: $*"; sed 's/^/    /' comparison.log >&2; }; }
-# caught WHAT COMMAND...
+# caught WHAT COMMAND...: a check of COMMAND fails; WHAT is wrong.
 caught() {
   local what=$1
   shift
   mutations=$((mutations + 1))
-  [ "$(failures_of "$@")" -gt 0 ] || fail "$what: not caught by: $*"
+  [ "$(failures_of "$@")" -gt 0 ] || fail "not caught: $what: $*"
 }
 
 # Corruptions of a log: a name, and a program for sed. Each value is replaced in all lines, then in one.
@@ -38,13 +38,13 @@ LOG_MUTATIONS=(
   'two lines swapped|13{h;d};14G'
   'a line twice|8p'
 )
-# break_log FILE OUT PROGRAM: the copy must differ, otherwise nothing was broken.
+# break_log FILE OUT PROGRAM: changes FILE by the sed PROGRAM and writes it to OUT, which must differ.
 break_log() {
   sed -E "$3" "$1" >"$2"
   cmp -s "$1" "$2" && fail "'$3' changes nothing in $1"
 }
 
-# The end-to-end test.
+# The comparison of train_end_to_end_test.sh.
 compare_to_golden() { compare_losses "$GOLDEN" "$1"; }
 passes compare_to_golden "$GOLDEN"
 VALIDATIONS=('every validation loss NaN|s/("validation_loss": *)[^,}]+/\1NaN/' 'test loss NaN|s/("test_loss": *)[^,}]+/\1NaN/'
@@ -55,8 +55,8 @@ for mutation in "${LOG_MUTATIONS[@]}" "${VALIDATIONS[@]}"; do
   [ "${mutation%%|*}" = 'two lines swapped' ] || caught "${mutation%%|*}" compare_to_golden broken.jsonl
 done
 
-# The table of layouts: the figures of a layout, compared with one process's, and weights.
-prepare_layouts
+# The comparisons of a layout with one process: clipping, figures and weights.
+prepare_token_files
 train_layout 1 one --micro-batch-size 2
 passes check_clipping one
 train_layout 1 loose --micro-batch-size 2 --clip-grad 0
@@ -89,7 +89,7 @@ expect_text comparison.log 'weights differ by'
 caught 'other weights' same_bits one broken copy
 expect_text comparison.log 'copy: '
 
-# Models: one weight among many.
+# Models that differ in one weight.
 weights_agree() {
   local same rms
   read -r same rms _ <<<"$(mtl_compare_checkpoints "$1" "$2")"

@@ -1,25 +1,26 @@
+#!/bin/bash
 # mtl-preprocess under external faults: signals, full disks, closed streams, a second run, odd paths. In any case,
 # files have their final names only if all of them are complete.
 source "$(dirname "$0")/lib.sh" "$1"
-GOLDEN=$TESTS/golden/indexed
 P="mtl-preprocess --tokenizer-type NullTokenizer --vocab-size 70000 --append-eod"
 cd "$WORK" || exit 1
 make_null_corpus
 CORPUS=$WORK/null.jsonl
 
-# only NAME...: exactly these files are in the folder `to`.
-only() {
+# expect_only NAME...: exactly these files are in the folder `to`.
+expect_only() {
   local have
   have=$(ls -A to 2>/dev/null | tr '\n' ' ')
-  [ "$have" = "${*:+$* }" ] || fail "to has '$have', not '$*'"
+  [ "$have" = "${*:+$* }" ] || fail "the folder to holds '$have' instead of '$*'"
 }
 FILES="x_text_document.bin x_text_document.idx x_text_document.json"
-complete() {
-  expect_same to/x_text_document.bin null_wanted.bin
-  expect_same to/x_text_document.idx null_wanted.idx
+# expect_complete: the token files in `to` are null_expected's.
+expect_complete() {
+  expect_same to/x_text_document.bin null_expected.bin
+  expect_same to/x_text_document.idx null_expected.idx
 }
 
-# A signal while it waits for its input: leaves nothing, and the shell receives the signal.
+# A signal while mtl-preprocess waits for input: it leaves nothing and dies of the signal.
 for signal in TERM INT HUP; do
   rm -rf to fifo
   mkfifo fifo
@@ -33,7 +34,7 @@ for signal in TERM INT HUP; do
   code=$?
   exec 7>&-
   [ "$code" -eq $((128 + $(kill -l $signal))) ] || fail "SIG$signal: exit $code"
-  only
+  expect_only
   expect_text err "^mtl-preprocess: ended by signal $(kill -l $signal) "
 done
 
@@ -51,9 +52,9 @@ exec 7>&-
 [ -e to/x_text_document.bin.tmp.$pid ] || fail "the killed run left nothing to remove"
 expect_exit 0 $P --input "$CORPUS" --output-prefix to/x
 expect_text err "to/x_text_document.bin.tmp.$pid: removed; the run that wrote it was killed"
-only $FILES && complete
+expect_only $FILES && expect_complete
 
-# The same for two prefixes whose keys make equal names.
+# The same for two prefixes whose keys give equal file names.
 echo '{"b_c": "1 2", "c": "3"}' >keys.jsonl
 $P --input fifo --output-prefix to/a --json-keys b_c 2>err7 &
 pid=$!
@@ -65,39 +66,39 @@ cat keys.jsonl >&7
 exec 7>&-
 wait $pid || fail "the first run failed: $(cat err7)"
 [ "$(mtl-data cat to/a_b_c_document)" = '1 2 69999' ] || fail "to/a_b_c_document is not the first run's"
-only a_b_c_document.bin a_b_c_document.idx a_b_c_document.json $FILES
+expect_only a_b_c_document.bin a_b_c_document.idx a_b_c_document.json $FILES
 
-# Every operation on files fails once: either all files exist and are right, or those of the earlier run are not
-# readable as a mixture.
-last=40
+# Each file operation fails once: the run either completes or reports the error, without temporary files and without an
+# .idx of incomplete data.
+operations=40
 for kind in enospc eio short eintr; do
-  for n in $(seq $last); do
+  for n in $(seq $operations); do
     rm -rf to
     MTL_FAULT=$kind:$n $P --input "$CORPUS" --output-prefix to/x --quiet 2>err
     code=$?
     if [ $code -eq 0 ]; then
-      only $FILES && complete
-      [ $kind = enospc ] && last=$n && break  # fewer than n operations
+      expect_only $FILES && expect_complete
+      [ $kind = enospc ] && operations=$n && break  # fewer than n operations
     elif [ $code -ne 74 ]; then
       fail "$kind:$n: exit $code: $(cat err)"
     elif ls to/*.tmp.* to/*.lock >/dev/null 2>&1; then
       fail "$kind:$n left $(ls to)"
     elif [ -e to/x_text_document.idx ]; then
-      complete
+      expect_complete
     fi
   done
 done
-[ "$last" -gt 10 ] && [ "$last" -lt 40 ] || fail "$last operations on files"
+[ "$operations" -gt 10 ] && [ "$operations" -lt 40 ] || fail "$operations file operations instead of 11 to 39"
 rm -rf to
 MTL_FAULT=enospc:6 expect_exit 74 $P --input "$CORPUS" --output-prefix to/x
 expect_text err 'No space left on device'
 expect_text err '^  the output needs about .* KiB, by the 100% of the input that was read; to had .* free'
-only
+expect_only
 
-# A mixture is never readable: a run that is killed between its first rename and its last leaves no .idx.
+# Files of two runs are never readable together: a run killed between its first and its last rename leaves no .idx.
 echo '{"text": "5 6 7"}' >old.jsonl
 $P --input old.jsonl --output-prefix old --quiet
-for n in $(seq "$last"); do
+for n in $(seq "$operations"); do
   rm -rf to
   $P --input old.jsonl --output-prefix to/x --quiet
   { (MTL_FAULT=kill:$n exec $P --input "$CORPUS" --output-prefix to/x --quiet); } 2>err
@@ -105,19 +106,19 @@ for n in $(seq "$last"); do
   if cmp -s to/x_text_document.idx old_text_document.idx; then
     expect_same to/x_text_document.bin old_text_document.bin
   else
-    complete
+    expect_complete
   fi
 done
 
-# A limit on the size of files is an error, too, and does not kill the run.
+# A limit on file sizes is reported as an error and does not kill the run.
 rm -rf to
 for _ in $(seq 200); do cat "$CORPUS"; done >many.jsonl
 (ulimit -f 8 && exec $P --input many.jsonl --output-prefix to/x) 2>err
-[ $? -eq 74 ] || fail "ulimit -f: $(cat err)"
+[ $? -eq 74 ] || fail "ulimit -f: not exit 74: $(cat err)"
 expect_text err 'File too large'
-only
+expect_only
 
-# An input that is truncated at the end of a line while it is read: an error, since the rest looks complete.
+# An input that is truncated at the end of a line while it is read is an error, though what remains looks complete.
 rm -rf to
 line='{"text": "11 22 33 44 55 66 77 88 99 11 22 33 44 55 66 77 88 99 11 22 33 44 55 66 77 88 99 11 22"}'
 yes "$line" | head -n 600000 >shrinking.jsonl
@@ -128,29 +129,30 @@ for _ in $(seq 1000); do ls -l /proc/$pid/fd 2>/dev/null | grep -q shrinking.jso
 kill -STOP $pid
 was_read=$(awk '$1 == "pos:" {print $2}' $(ls -l /proc/$pid/fd | awk -v dir=/proc/$pid/fdinfo '/shrinking.jsonl/ {print dir "/" $9}'))
 truncate -s $(((was_read / length + 1000) * length)) shrinking.jsonl
-[ "$(stat -c %s shrinking.jsonl)" -lt $((600000 * length)) ] || fail "the run had read all before it could be stopped"
+[ "$(stat -c %s shrinking.jsonl)" -lt $((600000 * length)) ] ||
+  fail "the run read all of its input before it was stopped"
 kill -CONT $pid
 wait $pid
-[ $? -eq 74 ] || fail "a truncated input: $(cat err)"
+[ $? -eq 74 ] || fail "a truncated input: not exit 74: $(cat err)"
 expect_text err "^mtl-preprocess: shrinking.jsonl: ends at byte [0-9]+, but had $((600000 * length)) bytes when it was opened"
-only
+expect_only
 rm shrinking.jsonl
 
-# Closed streams: no file takes their place.
+# Closed streams: no file gets their descriptors.
 rm -rf to
 $P --input "$CORPUS" --output-prefix to/x --log-interval 1 2>&- || fail "stderr closed: exit $?"
-only $FILES && complete
+expect_only $FILES && expect_complete
 rm -rf to
 $P --input "$CORPUS" --output-prefix to/x --json >&- 2>err
-[ $? -eq 74 ] || fail "stdout closed: no error"
-only $FILES && complete
+[ $? -eq 74 ] || fail "stdout closed: not exit 74"
+expect_only $FILES && expect_complete
 rm -rf to
 $P --input - --output-prefix to/x <&- 2>err
-[ $? -eq 74 ] || fail "stdin closed: $(cat err)"
+[ $? -eq 74 ] || fail "stdin closed: not exit 74: $(cat err)"
 expect_text err 'standard input: cannot read'
-only
+expect_only
 $P --input many.jsonl --output-prefix to/x --log-interval 1 2>&1 | true  # a reader that closes early
-only $FILES
+expect_only $FILES
 
 # Paths.
 rm -rf to
@@ -164,7 +166,7 @@ expect_text err '/proc: cannot create files here: .*; choose another --output-pr
 mkdir -p to/x_text_document.idx
 expect_exit 74 $P --input "$CORPUS" --output-prefix to/x
 expect_text err 'to/x_text_document.idx: is a folder'
-only x_text_document.idx
+expect_only x_text_document.idx
 expect_exit 74 $P --input . nothing.json 'nothing*.gz' --output-prefix to/y
 expect_text err '^mtl-preprocess: \.: is a folder; name its files'
 expect_text err '^nothing.json: no such file$'
@@ -177,7 +179,7 @@ for prefix in '' to/; do
   expect_exit 2 $P --input many.jsonl --output-prefix "$prefix"
   expect_text err '--output-prefix .* names no file; give the beginning of the files. names'
 done
-# No output replaces an input, whatever name leads to it: text on standard input, the lock, the tokenizer's files.
+# No output replaces an input, under any name: standard input, the lock, the tokenizer's files, a configuration file.
 cp "$CORPUS" z.lock
 expect_exit 2 $P --input z.lock --output-prefix z
 cp "$CORPUS" z_text_document.idx.tmp.12
@@ -210,10 +212,11 @@ cp "$CORPUS" "$name.jsonl"
 expect_exit 0 $P --input "$name.jsonl" --output-prefix "$name" --json
 shown=$(printf 'caf\357\277\275')
 expect_text out "\"prefix\": \"${shown}_text_document\""
-iconv -f UTF-8 -t UTF-8 out "${name}_text_document.json" >/dev/null 2>&1 || fail 'JSON that is not UTF-8'
+iconv -f UTF-8 -t UTF-8 out "${name}_text_document.json" >/dev/null 2>&1 ||
+  fail 'the summary or the record is not UTF-8'
 expect_text "${name}_text_document.json" "\"path\": \"$shown.jsonl\""
 expect_exit 0 mtl-data verify "${name}_text_document" --json
-iconv -f UTF-8 -t UTF-8 out >/dev/null 2>&1 || fail 'verify: JSON that is not UTF-8'
+iconv -f UTF-8 -t UTF-8 out >/dev/null 2>&1 || fail 'mtl-data verify: the JSON is not UTF-8'
 expect_text out '"ok": true, .*"provenance": true, "hashes": true\}$'
 expect_exit 0 mtl-data merge "${name}_text_document" --output-prefix "$name-merged"
 expect_exit 0 mtl-data verify "$name-merged"

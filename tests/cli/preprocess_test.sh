@@ -1,4 +1,6 @@
-# mtl-preprocess: token files equal Megatron-LM's byte for byte, for any threads and compression; and its errors.
+#!/bin/bash
+# mtl-preprocess: the token files equal Megatron-LM's byte for byte, for any number of threads and any compression; the
+# errors.
 source "$(dirname "$0")/lib.sh" "$1"
 GOLDEN=$TESTS/golden/indexed
 GPT2="--tokenizer-type GPT2BPETokenizer --vocab-file $SHARE/gpt2/vocab.json --merge-file $SHARE/gpt2/merges.txt"
@@ -9,8 +11,8 @@ same_files() {
   expect_same "$WORK/$1.idx" "$GOLDEN/$1.idx"
 }
 
-# nothing_at PREFIX: no output of that prefix exists, under any name.
-nothing_at() {
+# expect_nothing PREFIX: no file whose name begins with PREFIX exists.
+expect_nothing() {
   [ -z "$(find "$WORK" -name "$1*")" ] || fail "left behind: $(find "$WORK" -name "$1*")"
 }
 
@@ -25,14 +27,13 @@ run default $CORPUS $GPT2 --workers 1 && same_files default_text_document
 run eod $CORPUS $GPT2 --workers 1 --append-eod && same_files eod_text_document
 run keys $CORPUS $GPT2 --workers 1 --json-keys text title && same_files keys_text_document && same_files keys_title_document
 run content $CORPUS $GPT2 --workers 1 --json-keys content --append-eod && same_files content_content_document
-# Megatron-LM writes the id -1 of line 9; mtl refuses ids outside of the vocabulary, so the comparison omits that
-# line.
+# Megatron-LM writes the id -1 of line 9; mtl refuses ids outside the vocabulary, so the comparison omits that line.
 null="--tokenizer-type NullTokenizer --vocab-size 70000 --workers 1 --append-eod"
 expect_exit 65 mtl-preprocess --input "$GOLDEN/null.jsonl" $null --output-prefix "$WORK/outside"
 expect_text "$WORK/err" 'null.jsonl:9: the token id -1 is not in the vocabulary of NullTokenizer, which has ids 0 to 69999;'
 (cd "$WORK" && make_null_corpus)
 run inside --input "$WORK/null.jsonl" $null
-for suffix in bin idx; do expect_same "$WORK/inside_text_document.$suffix" "$WORK/null_wanted.$suffix"; done
+for suffix in bin idx; do expect_same "$WORK/inside_text_document.$suffix" "$WORK/null_expected.$suffix"; done
 run special --input "$GOLDEN/special.jsonl" $GPT2 --workers 1 --append-eod --parse-special-tokens
 same_files special_text_document
 run partitions $CORPUS $GPT2 --workers 2 --partitions 2 --append-eod && same_files partitions_text_document
@@ -43,19 +44,18 @@ same_files sequential_text_document
 names=$(sed -nE 's/^  "name": "(.*)",$/\1/p' "$GOLDEN/commands.json" | sort | tr '\n' ' ')
 [ "$names" = "content default eod keys merged null70000 partitions partitions_sequential special " ] || fail "commands.json has different runs: $names"
 
-# Without such flags, special strings are ordinary text.
+# Without --parse-special-tokens, special strings are ordinary text.
 run ordinary --input "$GOLDEN/special.jsonl" $GPT2 --append-eod
 cmp -s "$WORK/ordinary_text_document.bin" "$GOLDEN/special_text_document.bin" && fail "<|endoftext|> in a text became a token"
 
-# Old spellings are accepted, with one notice that they have no effect.
+# Old flags are accepted, with one notice each.
 run old $CORPUS --vocab "$SHARE/gpt2/vocab.json" --merge-file "$SHARE/gpt2/merges.txt" --tokenizer-type GPT2BPETokenizer \
   --dataset-impl mmap --chunk-size 25 --json-keys content --workers 32 --append-eod
 expect_same "$WORK/old_content_document.bin" "$GOLDEN/content_content_document.bin"
 expect_text "$WORK/err" '--dataset-impl: '
 expect_text "$WORK/err" '--chunk-size: '
-
 for flag in --dataset-impl --chunk-size --vocab; do
-  [ "$(grep -c -- "^mtl-preprocess: $flag: " "$WORK/err")" -eq 1 ] || fail "$flag is not acknowledged once"
+  [ "$(grep -c -- "^mtl-preprocess: $flag: " "$WORK/err")" -eq 1 ] || fail "not exactly one notice about $flag"
 done
 
 # Sentences: one sequence each; the line breaks between them are dropped or kept.
@@ -74,7 +74,7 @@ expect_same "$WORK/keep_text_sentence.bin" "$WORK/kept_text_document.bin"
 run idle $CORPUS $GPT2 --keep-newlines --lang german && expect_same "$WORK/idle_text_document.bin" "$GOLDEN/default_text_document.bin"
 for flag in --keep-newlines --lang; do expect_text "$WORK/err" "^mtl-preprocess: $flag: has no effect without --split-sentences"; done
 
-# Several chunks of lines; any number of threads, any compression, standard input: the same bytes.
+# Several chunks of lines: the same bytes for any number of threads, any compression and standard input.
 for i in $(seq 120); do cat "$GOLDEN/corpus.jsonl"; echo; done >"$WORK/big.jsonl"
 gzip -c "$WORK/big.jsonl" >"$WORK/big.gz"
 xz -1 -c "$WORK/big.jsonl" >"$WORK/big.xz"
@@ -108,45 +108,46 @@ expect_same "$WORK/workers_p4_text_document.bin" "$WORK/workers_p1_text_document
 cat "$WORK/big.gz" "$WORK/big.gz" >"$WORK/twice.gz"
 run twice --input "$WORK/twice.gz" $GPT2 --append-eod --json
 expect_text "$WORK/out" '"schema": "mtl-preprocess/1", "documents": 9840,'
-[ ! -s "$WORK/err" ] || fail "--json also prints on stderr"
+[ ! -s "$WORK/err" ] || fail "--json prints to stderr"
 run logged --input "$WORK/big.xz" $GPT2 --log-interval 100
 expect_text "$WORK/err" '^mtl-preprocess: [0-9,]+ documents, .* MB; .* MB/s, [0-9,]+ documents/s, [0-9,]+ tokens/s; [0-9]+% read, .* left$'
 expect_text "$WORK/err" '^mtl-preprocess: 4,920 documents, 877,800 tokens, .* MB in .* \(.* MB/s, [0-9,]+ documents/s, [0-9,]+ tokens/s\)$'
 run ordered_by_name --input "$WORK/big.xz" $GPT2 --append-eod --quiet
-[ ! -s "$WORK/err" ] || fail "--quiet prints something"
+[ ! -s "$WORK/err" ] || fail "--quiet prints to stderr"
 expect_text "$WORK/w1_text_document.json" '"schema": "mtl-provenance/1"'
 expect_text "$WORK/w1_text_document.json" "\"path\": \"$WORK/big.jsonl\""
 
-# A bad line ends the run with its place, and leaves nothing.
+# A bad line ends the run; the error names its place, and no file is left.
 head -2 "$GOLDEN/corpus.jsonl" >"$WORK/head.jsonl"
-bad() {
-  local name=$1 line=$2 what=$3
+# expect_bad_line NAME LINE MESSAGE: such a line is refused with this message.
+expect_bad_line() {
+  local name=$1 line=$2 message=$3
   { cat "$WORK/head.jsonl"; printf '%b\n' "$line"; cat "$WORK/head.jsonl"; } >"$WORK/$name.jsonl"
   expect_exit 65 mtl-preprocess --input "$WORK/$name.jsonl" --output-prefix "$WORK/bad_$name" $GPT2
-  expect_text "$WORK/err" "$name.jsonl:3: $what.*\(column [0-9]+\)"
-  nothing_at "bad_$name"
+  expect_text "$WORK/err" "$name.jsonl:3: $message.*\(column [0-9]+\)"
+  expect_nothing "bad_$name"
 }
-bad blank '' 'a blank line'
-bad broken '{"text": "a"' 'the text ends early'
-bad missing '{"title": "a"}' 'no key "text"; the line has "title": choose with --json-keys'
-bad number '{"text": 5}' 'the value of "text" is neither'
-bad mixed '{"text": ["a", 5]}' 'the value of "text" is a list'
-bad surrogate '{"text": "\\ud800"}' 'the value of "text" holds a lone surrogate'
-bad utf8 '{"text": "\xff"}' 'invalid UTF-8'
-bad list '["text"]' 'not an object'
-bad tail '{"text": "a"} x' 'unexpected text'
+expect_bad_line blank '' 'a blank line'
+expect_bad_line broken '{"text": "a"' 'the text ends early'
+expect_bad_line missing '{"title": "a"}' 'no key "text"; the line has "title": choose with --json-keys'
+expect_bad_line number '{"text": 5}' 'the value of "text" is neither'
+expect_bad_line mixed '{"text": ["a", 5]}' 'the value of "text" is a list'
+expect_bad_line surrogate '{"text": "\\ud800"}' 'the value of "text" holds a lone surrogate'
+expect_bad_line utf8 '{"text": "\xff"}' 'invalid UTF-8'
+expect_bad_line list '["text"]' 'not an object'
+expect_bad_line tail '{"text": "a"} x' 'unexpected text'
 expect_exit 65 mtl-preprocess --input "$GOLDEN/corpus.jsonl" --output-prefix "$WORK/bad_null" --tokenizer-type NullTokenizer --vocab-size 10
 expect_text "$WORK/err" 'corpus.jsonl:1: "A" is not a token id'
 echo '{"text": "1 70000"}' >"$WORK/range.jsonl"
 expect_exit 65 mtl-preprocess --input "$WORK/range.jsonl" --output-prefix "$WORK/bad_range" --tokenizer-type NullTokenizer --vocab-size 100
 expect_text "$WORK/err" 'range.jsonl:1: the token id 70000 is not in the vocabulary'
-nothing_at bad_
+expect_nothing bad_
 
-# Unrequested keys are validated as in Python, and surrogates in them do not matter.
+# Keys that are not requested may have any value that Python accepts, even lone surrogates.
 echo '{"text": "a", "other": "\ud800", "n": NaN, "big": 123456789012345678901234567890}' >"$WORK/other.jsonl"
 run other --input "$WORK/other.jsonl" $GPT2
 
-# --skip-bad N: up to N bad lines are written to the rejects.
+# --skip-bad N: up to N bad lines are skipped and written to PREFIX.rejects.jsonl.
 { cat "$WORK/head.jsonl"; echo '{"text": 1}'; cat "$WORK/head.jsonl"; echo 'x'; } >"$WORK/two.jsonl"
 cat "$WORK/head.jsonl" "$WORK/head.jsonl" >"$WORK/good.jsonl"
 run good --input "$WORK/good.jsonl" $GPT2
@@ -167,7 +168,7 @@ run kinds --input "$WORK/good.jsonl" $GPT2 --skip-bad 9
 [ ! -e "$WORK/kinds.rejects.jsonl" ] || fail "the earlier run's rejects were not removed"
 expect_exit 65 mtl-preprocess --input "$WORK/two.jsonl" --output-prefix "$WORK/toomany" $GPT2 --skip-bad 1
 expect_text "$WORK/err" 'two.jsonl:6: '
-nothing_at toomany
+expect_nothing toomany
 
 # Damaged files.
 head -c 20000 "$WORK/big.gz" >"$WORK/cut.gz"
@@ -180,7 +181,7 @@ done
 { cat "$WORK/big.gz"; echo '{"text": "plain"}'; } >"$WORK/trailing.gz"
 expect_exit 65 mtl-preprocess --input "$WORK/trailing.gz" --output-prefix "$WORK/damaged" $GPT2
 expect_text "$WORK/err" 'trailing.gz: the gzip data ends at byte [0-9]+, but other data follows'
-nothing_at damaged
+expect_nothing damaged
 
 # Wrong flags: all at once, exit 2. A missing file: exit 74, before anything is written.
 expect_exit 2 mtl-preprocess --input x --output-prefix "$WORK/p" --tokenizer-type GPT2BPETokenizer --partitions 0 --workers -1
@@ -198,9 +199,9 @@ expect_exit 74 mtl-preprocess --input "$WORK/nosuch.jsonl" "$WORK/nor*this" --ou
 expect_text "$WORK/err" 'nosuch.jsonl: no such file'
 expect_text "$WORK/err" 'nor\*this: no such file'
 expect_exit 74 mtl-preprocess $CORPUS --output-prefix "$WORK/p" --vocab-file "$WORK/nosuch.json" --merge-file "$SHARE/gpt2/merges.txt"
-nothing_at p_
+expect_nothing p_
 
-# --help is data on stdout, and a reader that closes early is not a fault.
+# A reader of --help that closes the pipe early is not an error.
 mtl-preprocess --help | head -1 >"$WORK/out" 2>"$WORK/err"
-[ ! -s "$WORK/err" ] || fail "--help | head prints on stderr"
+[ ! -s "$WORK/err" ] || fail "--help | head prints to stderr"
 finish

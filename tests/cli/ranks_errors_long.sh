@@ -1,7 +1,7 @@
 #!/bin/bash
-# A fault of one rank ends the job on all of them: with that rank's message, within seconds, and saved, so that no
+# A fault of one rank ends the job on all ranks within seconds, with that rank's message and a checkpoint, so that no
 # training is lost.
-# shellcheck disable=SC2034 # LENGTH and LAST are for the files that are sourced
+# shellcheck disable=SC2034 # the sourced files use LENGTH and LAST
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/train_runs.sh"
 source "$(dirname "$0")/ranks_runs.sh"
@@ -11,15 +11,15 @@ LAST=iter_0000060/shard_00000.safetensors
 # Far more iterations than the job completes before the fault; the learning rate does not depend on their number.
 ENDLESS=(--train-iters 20000 --lr-decay-iters 60 --save-interval 100000 --eval-interval 100000 --log-interval 10)
 
-# own_data NAME: rank 1 of the job reads token files of its own, which only it finds broken.
-own_data() {
+# prepare_other NAME: makes the folder `other` for rank 1 of the job NAME, with its own copy of the token files.
+prepare_other() {
   rm -rf other
   mkdir -p other "$1"
   cp ../c_text_document.* other
   ln -s "../$1" other
 }
 
-# break_tokens FILE [PERCENT]: puts every token after this percentage of the file out of range.
+# break_tokens FILE [PERCENT]: replaces every token after PERCENT of FILE, 0 by default, by an id out of range.
 break_tokens() {
   local size begin
   size=$(stat -c %s "$1")
@@ -27,16 +27,16 @@ break_tokens() {
   head -c $((size - begin)) /dev/zero | tr '\0' '\377' | dd of="$1" bs=1M oflag=seek_bytes seek=$begin conv=notrunc status=none
 }
 
-# ended_saved NAME TEXT: one message, of rank 1; a checkpoint of the last step that all ranks completed.
-ended_saved() {
+# expect_one_save NAME TEXT: the job printed one error, of rank 1, and saved one checkpoint.
+expect_one_save() {
   expect_count 1 "$1.err" "^mtl-train: rank 0 \($HOST\): on rank 1: $2"
   expect_count 1 "$1.err" '^mtl-train: rank '
   expect_count 1 "$1.err" '^mtl-train: saved '
-  [ "$(newest_of "$1" | wc -l)" -eq 1 ] || fail "$1: not saved"
+  [ "$(newest_of "$1" | wc -l)" -eq 1 ] || fail "$1: no checkpoint was saved"
 }
 
-# same_from_there NAME: the same command continues from the saved iteration, and ends like an uninterrupted run.
-same_from_there() {
+# continues_as_whole NAME: the same command continues from the saved iteration and ends like an uninterrupted run.
+continues_as_whole() {
   local end
   end=$(($(<"$1/save/latest_checkpointed_iteration.txt") + 7))
   LENGTH=("${ENDLESS[@]}" --exit-interval "$end")
@@ -51,36 +51,36 @@ same_from_there() {
 for layout in tp pp dp; do
   enter_layout $layout
   LENGTH=("${ENDLESS[@]}")
-  own_data token
-  with_odd_rank 1 'cd other' start_job token
+  prepare_other token
+  with_rank_setup 1 'cd other' start_job token
   wait_until token.out ' iteration '
   break_tokens other/c_text_document.bin
   job_ends token 65 10
-  ended_saved token 'c_text_document'
-  same_from_there token
+  expect_one_save token 'c_text_document'
+  continues_as_whole token
 done
 
-# An allocation that fails on one rank.
+# A failing allocation on one rank.
 enter_layout tp-pp
 LENGTH=("${ENDLESS[@]}")
-with_odd_rank 1 "export LD_PRELOAD=$BIN/mtl_no_memory.so MTL_TEST_NO_MEMORY=$WORK/no-memory" start_job memory
+with_rank_setup 1 "export LD_PRELOAD=$BIN/mtl_no_memory.so MTL_TEST_NO_MEMORY=$WORK/no-memory" start_job memory
 wait_until memory.out ' iteration '
 touch "$WORK/no-memory"
 job_ends memory 1 10
-ended_saved memory 'out of memory$'
-same_from_there memory
+expect_one_save memory 'out of memory$'
+continues_as_whole memory
 
 # A token out of range in the final validation.
 for layout in tp dp; do
   enter_layout $layout
   LENGTH=(--train-iters 160 --save-interval 100000 --eval-interval 100000 --log-interval 1)
   LAST=iter_0000160/shard_00000.safetensors
-  own_data final
-  with_odd_rank 1 'cd other' start_job final
+  prepare_other final
+  with_rank_setup 1 'cd other' start_job final
   wait_until final.out ' iteration '
   break_tokens other/c_text_document.bin 92
   job_ends final 65 60  # 160 iterations take most of the time
-  ended_saved final 'c_text_document'
+  expect_one_save final 'c_text_document'
   rm -rf whole
   expect_exit 0 run_in whole
   expect_exit 0 run_in final
@@ -91,13 +91,13 @@ done
 for layout in tp dp; do
   enter_layout $layout
   LENGTH=("${ENDLESS[@]}")
-  own_data short
-  with_odd_rank 1 'cd other' start_job short
+  prepare_other short
+  with_rank_setup 1 'cd other' start_job short
   wait_until short.out ' iteration '
   truncate -s 100 other/c_text_document.bin
   job_ends short 74 10
-  ended_saved short 'c_text_document.bin: became shorter while it was in use'
-  same_from_there short
+  expect_one_save short 'c_text_document.bin: became shorter while it was in use'
+  continues_as_whole short
 done
 
 # A save takes several times the communication timeout: slow storage is reported, and the save succeeds.
@@ -110,7 +110,7 @@ above_0='[0-9.]*[1-9][0-9.]*'
 for rank in 0 1; do
   rm -rf slow
   began=$SECONDS
-  with_odd_rank $rank 'export MTL_FAULT=slow:1' expect_exit 0 run_in slow
+  with_rank_setup $rank 'export MTL_FAULT=slow:1' expect_exit 0 run_in slow
   [ $((SECONDS - began)) -ge 10 ] || fail "slow storage took only $((SECONDS - began)) s"
   expect_text "$WORK/err" "warning: slow storage: waited .* so far: rank $rank \($HOST\) writes slow/save/iter_.*: $above_0 MB in [0-9]+ s \($above_0 MB/s\)$"
   cp "$WORK/err" err

@@ -1,8 +1,9 @@
-# A job of which one rank misbehaves: it must end within seconds, with the right exit status, and name that rank.
+#!/bin/bash
+# A job with one faulty rank ends within seconds, with the right exit code, and names that rank.
 source "$(dirname "$0")/lib.sh" "$1"
 HOST=$(hostname)
 
-# run_ranks CODE SECONDS ARGUMENTS...: 4 ranks; the job ends with CODE, in less than SECONDS.
+# run_ranks CODE SECONDS ARGUMENTS...: a job of 4 ranks ends with CODE within SECONDS.
 run_ranks() {
   local code=$1 limit=$2 start=$SECONDS
   shift 2
@@ -17,7 +18,7 @@ expect_count() {
   [ "$got" -eq "$1" ] || { fail "$got lines instead of $1 like '$2'"; sed 's/^/    /' "$WORK/err" >&2; }
 }
 
-# Without a fault: only rank 0 prints, and a plain run is a job of one.
+# Without a fault: only rank 0 prints; without mpirun, the program is a job of one rank.
 run_ranks 0 20
 expect_count 1 'rank-faults: rank 1: warning: seldom heard$'
 expect_text "$WORK/out" '^iteration 6 sum 4$'
@@ -27,7 +28,7 @@ expect_text "$WORK/out" '^iteration 6 sum 1$'
 run_ranks 75 20 --fault requeue
 expect_text "$WORK/out" '^iteration 6 sum 4$'
 
-# A rank is stopped: one table, printed by the lowest rank that waits.
+# A rank is stopped: the lowest waiting rank prints one table.
 run_ranks 1 20 --fault stop --who 3
 expect_count 1 'did not end within 2.00 s; nothing was updated since. Its members:$'
 expect_text "$WORK/err" "rank 0 \($HOST\): all-reduce #2 in group 'data' \(4 bytes, iteration 3, micro-batch 0\) did not end"
@@ -38,7 +39,7 @@ expect_count 1 'did not end within'
 expect_text "$WORK/err" "^rank-faults: rank 1 \($HOST\): all-reduce #2"
 expect_text "$WORK/err" "rank 0 \($HOST\) gave no answer"
 
-# A rank calls another operation than the other ranks.
+# One rank calls a different operation than the other ranks.
 run_ranks 1 20 --fault receive --deadline 1
 expect_text "$WORK/err" "^  rank 1 \($HOST\) waits for receive #0 from rank 0 in group 'data'"
 expect_count 3 "^  rank [023] \($HOST\) waits for all-reduce #2 in group 'data'"
@@ -46,13 +47,13 @@ run_ranks 1 20 --fault broadcast --deadline 1
 expect_text "$WORK/err" "^  rank 1 \($HOST\) waits for all-reduce #3 "
 run_ranks 1 20 --fault size
 expect_text "$WORK/err" "rank 1 sent more than the 4 bytes expected: the operations of the ranks differ"
-for out in $(grep -o '^iteration [0-9]*' "$WORK/out" | cut -d' ' -f2); do
-  [ "$out" -le 2 ] || fail "iteration $out continued"
+for iteration in $(grep -o '^iteration [0-9]*' "$WORK/out" | cut -d' ' -f2); do
+  [ "$iteration" -le 2 ] || fail "iteration $iteration completed, though the ranks called different operations"
 done
 
-# A rank stops before MPI starts, or never starts it: MPI itself would wait forever. mpirun 4.1 may crash or hang in
-# its own end (PMIx_server_finalize) and lose output that it has not forwarded: the ranks write to a file of their
-# own, mpirun's status is any but 0, and the ranks end it within 20 s.
+# A rank stops before MPI starts, never starts it, or stops before MPI ends: MPI itself would wait forever. mpirun 4.1
+# may crash or hang in PMIx_server_finalize and lose output that it has not forwarded: the ranks write to a file, and
+# mpirun may have any exit code but 0.
 began=$SECONDS
 for fault in start absent end; do
   {
@@ -65,9 +66,9 @@ wait
 for fault in start absent end; do
   read -r code seconds <"$WORK/$fault.code"
   [ "$code" -ne 0 ] && [ $((seconds - began)) -le 45 ] || fail "$fault: exit $code after $((seconds - began)) s"
-  [ $fault = end ] || [ ! -s "$WORK/$fault.out" ] || fail "$fault: it counted"
+  [ $fault = end ] || [ ! -s "$WORK/$fault.out" ] || fail "$fault: the ranks counted, though one is missing"
 done
-# A rank stops after the last synchronization: MPI's end would wait for it, too.
+# A rank stops after the last synchronization.
 expect_text "$WORK/end.out" '^iteration 6 sum 4$'
 expect_text "$WORK/end.err" "^rank-faults: rank 0 \($HOST\): not all 4 ranks reached the end of MPI within 10.0 s; all of the"
 cp "$WORK/start.err" "$WORK/err"
@@ -77,7 +78,7 @@ read -r code seconds <"$WORK/absent.code"
 [ $((seconds - began)) -lt 10 ] ||
   expect_text "$WORK/absent.err" "^rank-faults: rank 0 \($HOST\): not all 4 ranks reached the start within 10.0 s; "
 
-# A rank is killed, or fails by itself: the job has its exit status.
+# A rank is killed, or fails by itself: the job has its exit code.
 run_ranks 137 10 --fault kill --who 2
 expect_text "$WORK/err" "rank 2 .*node $HOST exited on signal 9"
 run_ranks 65 10 --fault data
@@ -87,7 +88,7 @@ expect_text "$WORK/err" "^rank-faults: rank 1 \($HOST\): x.idx: broken in the mi
 run_ranks 1 10 --fault bug
 expect_text "$WORK/err" "^rank-faults: rank 1 \($HOST\): internal error: surprise"
 
-# A rank fails while messages are in flight: all ranks learn its error, and can still communicate.
+# A rank fails while messages are in flight: all ranks receive its error and can still communicate.
 for who in 0 3; do
   run_ranks 65 15 --fault together --who $who
   expect_count 1 "^rank-faults: rank 0 \($HOST\): on rank $who: x.idx: broken$"
@@ -95,12 +96,12 @@ for who in 0 3; do
   expect_text "$WORK/out" '^agreed: 0 1 2 3 $'
 done
 
-# Ranks that were started differently: reported once, by rank 0.
+# Rank 0 reports once that ranks were started differently.
 run_ranks 2 10 --fault agree
 expect_count 1 'ranks of this job do not agree'
 expect_text "$WORK/err" "^  flags: rank 1 \($HOST\) has '--lr 2', rank 0 \($HOST\) has '--lr 1'"
 
-# Wrong flags, before MPI starts: rank 0 reports flags that all ranks share; a single rank reports its own.
+# Wrong flags, before MPI starts: rank 0 reports those of all ranks; a rank reports its own.
 run_ranks 2 10 --nonsense
 expect_count 1 '^rank-faults: 1 problem'
 expect_text "$WORK/err" '--nonsense +unknown flag'
@@ -115,7 +116,7 @@ expect_text "$WORK/err" 'started by torchrun .* mpirun -n 8 rank-faults'
 expect_exit 2 env SLURM_PROCID=0 SLURM_NTASKS=2 mtl_rank_faults
 expect_text "$WORK/err" 'srun --mpi=pmix -n 2 rank-faults'
 
-# Tools without ranks load no MPI, and those without a model do not load Highway's library, which takes 3 ms to start.
+# Single-process tools do not load MPI, and those without a model do not load Highway's library, which takes 3 ms.
 for tool in mtl-preprocess mtl-data mtl-eval; do
   [ ! -e "$BIN/$tool" ] || ! ldd "$BIN/$tool" | grep -q libmpi || fail "$tool loads libmpi"
 done

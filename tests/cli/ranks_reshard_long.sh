@@ -1,8 +1,8 @@
 #!/bin/bash
-# Saved after 5 iterations in each of six layouts, resumed in each of the six for 5 more: one loss everywhere, the
-# same bits in the same layout. The tools that read checkpoints find one model in all of them. A Llama in three of the
-# layouts.
-# shellcheck disable=SC2034 # LENGTH and LAST are for the files that are sourced
+# A run saved after 5 iterations in any of six layouts and resumed in any of them for 5 more has the losses of one
+# process, and the same bits in the same layout. All tools read the same model from all checkpoints. A Llama in three of
+# the layouts.
+# shellcheck disable=SC2034 # the sourced files use LENGTH
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/train_runs.sh"
 source "$(dirname "$0")/ranks_runs.sh"
@@ -12,15 +12,16 @@ preprocess "$CORPUS" c
 HALF=whole/save/iter_0000005
 LENGTH=(--train-iters 10 --save-interval 5 --eval-interval 4 --log-interval 1)
 
-# second_half NAME: figures after iteration 5.
+# second_half NAME: prints the figures after iteration 5.
 second_half() { figures_of "$1" | awk 'match($0, /"iteration": [0-9]+/) && substr($0, RSTART + 13, RLENGTH - 13) + 0 > 5'; }
 
-# largest_difference KIND NAME: between its losses or norms and the uninterrupted single process's, relative.
+# largest_difference KIND NAME: prints the largest relative difference of its losses or norms from the uninterrupted
+# single process's.
 largest_difference() {
   mtl_compare difference <(second_half "$WORK/one/whole" | figures -) <(second_half "$2" | figures -) --key "$1" --count 13
 }
 
-# resume_in TO FROM: sets $loss to the losses' difference.
+# resume_in TO FROM: resumes the run saved in layout FROM in layout TO; sets $loss to the difference of the losses.
 resume_in() {
   local norm file
   enter_layout "$1"
@@ -31,11 +32,12 @@ resume_in() {
   below "$loss" 1e-6 || fail "saved in $2, resumed in $1: losses differ by $loss"
   below "$norm" 1e-5 || fail "saved in $2, resumed in $1: gradient norms differ by $norm"
   [ "$1" = "$2" ] || return
-  diff <(second_half "$2") <(second_half whole) >/dev/null || fail "$1: different figures after a resume in the same layout"
+  diff <(second_half "$2") <(second_half whole) >/dev/null ||
+    fail "$1: different figures after resuming in the same layout"
   for file in whole/save/iter_0000010/*.safetensors; do expect_same "$2/${file#whole/}" "$file"; done
 }
 
-# reshard LAYOUT...: saves in each, resumes in each, and prints the table.
+# reshard LAYOUT...: saves in each, resumes each in each, and prints a table of the losses' differences.
 reshard() {
   local layout from to
   for layout in "$@"; do
@@ -57,27 +59,27 @@ reshard() {
 
 # use_tools LAYOUT...: compares the tools' results on each layout's checkpoint.
 use_tools() {
-  local layout apart
+  local layout difference
   cd "$WORK" || exit 1
   for layout in "$@"; do
     expect_exit 0 mtl-eval --load "$layout/$HALF" --data-path c_text_document --seq-length 32 --threads 1 --json --quiet
     sed -E 's/.*"loss": ([0-9.e+-]+).*/loss \1/' out >"$layout.loss"
-    apart=$(mtl_compare difference one.loss "$layout.loss" --count 1)
-    below "$apart" 1e-6 || fail "mtl-eval, $layout: losses differ by $apart"
+    difference=$(mtl_compare difference one.loss "$layout.loss" --count 1)
+    below "$difference" 1e-6 || fail "mtl-eval, $layout: losses differ by $difference"
     expect_exit 0 mtl-generate --load "$layout/$HALF" --ids --greedy --max-new-tokens 24 --threads 1 --prompt '5 40 300'
     cp out "$layout.ids"
     [ "$(wc -w <out)" -ge 20 ] || fail "mtl-generate, $layout: $(wc -w <out) ids"
     expect_same "$layout.ids" one.ids
     expect_exit 0 mtl-convert --load "$layout/$HALF" --save "$layout.hf" --to hf --threads 1 --verify
-    expect_text err 'verified: all tensors equal'
-    echo "$layout: mtl-eval differs by $apart, mtl-generate and mtl-convert agree"
+    expect_text err 'verified: every tensor is what was read'
+    echo "$layout: mtl-eval differs by $difference, mtl-generate and mtl-convert agree"
   done
 }
 
 reshard one tp pp dp tp-pp tp-dp
 use_tools one tp pp dp tp-pp tp-dp
 
-# Llama, whose gated, grouped and untied tensors are divided in other places.
+# A Llama, whose gated, grouped and untied tensors are sharded differently.
 rm -rf "$WORK"/{one,tp,pp,dp,tp-pp,tp-dp}{,.*}
 set_architecture llama
 MODEL+=("${architecture[@]}")

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# Shared by the tests of interrupted jobs of ranks; sourced after lib.sh and train_runs.sh, whose runs become jobs.
-# Every layout has a folder, with the token files and the uninterrupted run.
+# Shared by the tests of interrupted multi-rank jobs; source it after lib.sh and train_runs.sh: its run_in starts an MPI
+# job instead of a process. Every layout has a folder with the token files and the uninterrupted run.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0  # MPI keeps its allocations
 # shellcheck disable=SC2034 # used by scripts that source this
@@ -17,8 +17,8 @@ exec "$@"
 END
 chmod +x "$WORK/as_rank"
 
-# However a test ends, no rank outlives it, not even a stopped one.
-end_ranks() {
+# No rank outlives the test, not even a stopped one.
+kill_ranks() {
   local file pid
   for file in "$WORK"/*/*.pid; do
     [ -e "$file" ] || continue
@@ -26,9 +26,9 @@ end_ranks() {
     [[ $(readlink "/proc/$pid/cwd") != "$WORK"* ]] || kill -KILL "$pid"
   done
 }
-trap 'end_ranks; rm -rf "$WORK"' EXIT
+trap 'kill_ranks; rm -rf "$WORK"' EXIT
 
-# enter_layout NAME: from here on, runs are jobs of that layout, in its folder.
+# enter_layout NAME: enters that layout's folder; later runs have this layout.
 enter_layout() {
   case $1 in
     one) ranks=1 LAYOUT=() ;;
@@ -43,7 +43,7 @@ enter_layout() {
   ln -sf ../c_text_document.* .
 }
 
-# run_in NAME FLAG...: runs the job, with further flags. A job is killed after a minute.
+# run_in NAME FLAG...: runs the job NAME with further flags; kills it after a minute.
 run_in() {
   local name=$1
   shift
@@ -51,20 +51,20 @@ run_in() {
     "${LAYOUT[@]}" --threads 1 --save "$name/save" --log-jsonl "$name/log.jsonl" "$@" </dev/null
 }
 
-# with_odd_rank RANK SETUP COMMAND...: runs the command with one rank of its jobs started differently.
-with_odd_rank() {
+# with_rank_setup RANK SETUP COMMAND...: runs COMMAND; in its jobs, RANK first runs the shell words SETUP.
+with_rank_setup() {
   local -x ONE=$1 SETUP=$2
   shift 2
   "$@"
 }
 
-# start_job NAME FLAG...: in the background; its output is in NAME.out and NAME.err.
+# start_job NAME FLAG...: runs the job in the background; its output goes to NAME.out and NAME.err.
 start_job() {
   run_in "$@" >"$1.out" 2>"$1.err" &
   job=$!
 }
 
-# wait_until FILE PATTERN: until the file has a matching line, or the job ends.
+# wait_until FILE PATTERN: waits until FILE has a matching line; fails if the job ends without one.
 wait_until() {
   while ! grep -qE -- "$2" "$1" 2>/dev/null; do
     kill -0 "$job" 2>/dev/null || break
@@ -73,14 +73,16 @@ wait_until() {
   grep -qE -- "$2" "$1" || { fail "$1 never contains '$2'"; sed 's/^/    /' "${1%.*}.err" >&2; }
 }
 
-# send SIGNAL NAME RANK...: to ranks of that job.
+# send SIGNAL NAME RANK...: sends SIGNAL to these ranks of the job NAME.
 send() {
   local signal=$1 name=$2 rank
   shift 2
-  for rank in "$@"; do kill "-$signal" "$(<"$name.$rank.pid")" || fail "$signal: rank $rank of $name is gone"; done
+  for rank in "$@"; do
+    kill "-$signal" "$(<"$name.$rank.pid")" || fail "SIG$signal: rank $rank of $name has already exited"
+  done
 }
 
-# job_ends NAME CODE SECONDS: it ends with CODE within SECONDS.
+# job_ends NAME CODE SECONDS: the job ends with CODE within SECONDS.
 job_ends() {
   local began=$SECONDS code
   wait "$job"
@@ -89,14 +91,14 @@ job_ends() {
   [ $((SECONDS - began)) -le "$3" ] || fail "$1: took $((SECONDS - began)) s to end"
 }
 
-# expect_count N FILE PATTERN: N lines of the file match.
+# expect_count N FILE PATTERN: N lines of FILE match.
 expect_count() {
   local got
   got=$(grep -cE -- "$3" "$2")
   [ "$got" -eq "$1" ] || { fail "$got lines instead of $1 like '$3'"; sed 's/^/    /' "$2" >&2; }
 }
 
-# newest_of NAME: the folder of the last checkpoint; "" if there is none.
+# newest_of NAME: prints the folder of the newest checkpoint, "" if there is none.
 newest_of() { find "$1/save" -name 'iter_???????' 2>/dev/null | sort | tail -1; }
 
 # resumes_as_whole NAME WHAT: the same command resumes the newest checkpoint, and ends like the uninterrupted run.

@@ -1,6 +1,7 @@
 #!/bin/bash
-# Starts of jobs: all ranks have the same weights, all ranks take part, and messages are printed once.
-# shellcheck disable=SC2034 # LENGTH is for the files that are sourced
+# Starts of jobs: ranks with different weights are refused, messages are printed once, and single-process tools refuse
+# to start as several ranks.
+# shellcheck disable=SC2034 # the sourced files use LENGTH
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/train_runs.sh"
 source "$(dirname "$0")/ranks_runs.sh"
@@ -8,7 +9,7 @@ cd "$WORK" || exit 1
 preprocess "$CORPUS" c
 LENGTH=(--train-iters 12 --exit-interval 2 --save-interval 1 --eval-interval 5 --log-interval 1)
 
-# Another model in a folder of the same name, on one rank: refused, whatever its format.
+# One rank finds another model in a folder of the same name: refused in every format.
 enter_layout dp
 expect_exit 0 run_in first
 expect_exit 0 run_in second --seed 2
@@ -17,25 +18,26 @@ mkdir -p other/first
 cp -r ../c_text_document.* hf other
 cp -r second/save other/first
 printf '\1' | dd of=other/hf/model.safetensors bs=1 seek=$(($(stat -c %s hf/model.safetensors) - 2)) conv=notrunc status=none
-other_start() {
+# expect_refused_start PATTERN: rank 0 reports that rank 1 starts from other files, which PATTERN describes.
+expect_refused_start() {
   expect_count 1 "$WORK/err" 'the ranks of this job do not agree'
   expect_text "$WORK/err" "^  start: rank 1 \($HOST\) has '$1', rank 0 \($HOST\) has '$1'$"
   [ ! -s "$WORK/out" ] || fail "trained from different weights: $1"
 }
-with_odd_rank 1 'cd other' expect_exit 2 run_in first
-other_start 'manifest.json: [0-9a-f]{16}'
-with_odd_rank 1 'cd other' expect_exit 2 run_in loaded --load hf
-other_start 'model.safetensors: [0-9]+ bytes, [0-9a-f]{16}'
+with_rank_setup 1 'cd other' expect_exit 2 run_in first
+expect_refused_start 'manifest.json: [0-9a-f]{16}'
+with_rank_setup 1 'cd other' expect_exit 2 run_in loaded --load hf
+expect_refused_start 'model.safetensors: [0-9]+ bytes, [0-9a-f]{16}'
 cp hf/model.safetensors other/hf
 sed -i -E 's/("layer_norm_epsilon":) *[^,]+/\1 1e-6/' other/hf/config.json
-with_odd_rank 1 'cd other' expect_exit 2 run_in loaded --load hf
-other_start 'config.json: [0-9a-f]{16}'
+with_rank_setup 1 'cd other' expect_exit 2 run_in loaded --load hf
+expect_refused_start 'config.json: [0-9a-f]{16}'
 cp hf/config.json other/hf
 mkdir loaded
 ln -s ../loaded other
-with_odd_rank 1 'cd other' expect_exit 0 run_in loaded --load hf
+with_rank_setup 1 'cd other' expect_exit 0 run_in loaded --load hf
 
-# Faults of files are the same on all ranks, so rank 0 reports them once, like impossible requests.
+# All ranks find the same damaged files; only rank 0 reports them.
 echo garbage >first/save/latest_checkpointed_iteration.txt
 expect_exit 0 run_in first
 expect_count 1 "$WORK/err" 'warning: '
@@ -47,19 +49,20 @@ expect_count 1 "$WORK/err" '^mtl-train: warning: second/save/latest_checkpointed
 expect_count 1 "$WORK/err" '^mtl-train: warning: second/save/iter_0000002 is now second/save/iter_0000002.damaged$'
 expect_count 3 "$WORK/err" 'warning: '
 
-# Tools without ranks refuse to start as several; in a batch script of a large job each is one process.
+# Single-process tools refuse to start as several ranks; in a batch script of a larger job, each is one process.
 for command in 'eval --load hf --data-path c_text_document' 'generate --load hf --prompt 1 --ids' \
   'convert --load hf --save twice'; do
   # shellcheck disable=SC2086  # words
   expect_exit 2 mpirun --oversubscribe -n 2 mtl-$command </dev/null
   expect_count 1 "$WORK/err" '^mtl-[a-z]+: 1 problem'
   expect_text "$WORK/err" '^  mpirun -n 2 +starts mtl-[a-z]+ 2 times.*; start it without mpirun'
-  [ ! -s "$WORK/out" ] || fail "ran as two: $command"
+  [ ! -s "$WORK/out" ] || fail "ran as two ranks: $command"
 done
-[ ! -e twice ] || fail 'mtl-convert: wrote as two'
+[ ! -e twice ] || fail 'mtl-convert wrote files as two ranks'
 expect_exit 0 env SLURM_PROCID=0 SLURM_NTASKS=8 mtl-convert --load hf --save once
 expect_exit 0 mpirun --oversubscribe -n 1 mtl-eval --load hf --data-path c_text_document </dev/null
 
+# Without --save, a signal that asks to save is reported once.
 LENGTH=(--train-iters 20000 --lr-decay-iters 12 --eval-interval 100000 --log-interval 10)
 timeout -s KILL 60 mpirun --oversubscribe -n "$ranks" ../as_rank unsaved mtl-train "${MODEL[@]}" "${LENGTH[@]}" "${LAYOUT[@]}" \
   --threads 1 </dev/null >unsaved.out 2>unsaved.err &

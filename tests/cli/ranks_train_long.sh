@@ -1,6 +1,6 @@
 #!/bin/bash
-# A job that resumes and saves: either rank killed at each of its write operations, or failing there. Nothing is lost.
-# shellcheck disable=SC2034 # LENGTH and LAST are for the files that are sourced
+# A job that resumes and saves loses nothing if a rank is killed, or its disk fails, at any of its write operations.
+# shellcheck disable=SC2034 # the sourced files use LENGTH and LAST
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/train_runs.sh"
 source "$(dirname "$0")/ranks_runs.sh"
@@ -13,14 +13,15 @@ enter_layout dp
 expect_exit 0 run_in whole
 expect_exit 0 run_in half --exit-interval 2
 
-# sweep KIND RANK CODE LEAST: a fault at every operation; there are at least LEAST.
+# sweep KIND RANK CODE LEAST: a fault at any write operation of RANK ends the job with CODE; there are at least LEAST
+# operations.
 sweep() {
   local at=0 code=1
   while [ $code -ne 0 ]; do
     at=$((at + 1))
     rm -rf faulty
     cp -r half faulty
-    with_odd_rank "$2" "export MTL_FAULT=$1:$at" run_quietly faulty
+    with_rank_setup "$2" "export MTL_FAULT=$1:$at" run_quietly faulty
     code=$?
     [ $code -eq 0 ] || [ $code -eq "$3" ] || fail "$1:$at on rank $2: exit $code"
     resumes_as_whole faulty "$1 at write operation $at of rank $2"

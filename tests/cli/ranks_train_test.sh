@@ -1,6 +1,6 @@
 #!/bin/bash
-# Faults in jobs of ranks: mtl-train ends within seconds, names the rank and the reason, and loses nothing.
-# shellcheck disable=SC2034 # LENGTH and LAST are for the files that are sourced
+# Faults in multi-rank jobs: mtl-train ends within seconds, names the rank and the reason, and loses nothing.
+# shellcheck disable=SC2034 # the sourced files use LENGTH and LAST
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/train_runs.sh"
 source "$(dirname "$0")/ranks_runs.sh"
@@ -22,7 +22,7 @@ for layout in tp pp dp tp-pp; do
   resumes_as_whole killed "$layout: rank 1 killed"
 done
 
-# A rank stops: the other ranks name the missing one and the operation that they wait for, and save nothing more.
+# A rank stops: the other ranks name it and the operation that they wait for, and save nothing more.
 enter_layout tp-pp
 start_job stopped --distributed-timeout-minutes 0.05
 wait_until stopped.err 'saved stopped/save/iter_0000040'
@@ -41,56 +41,56 @@ send STOP late 1
 job_ends late 1 10
 expect_text late.err "rank 0 \($HOST\): .* did not end within 2.00 s"
 
-# A rank is killed during a save, or its disk fails. A partial checkpoint is never loaded, and the next job removes
-# it.
+# A rank is killed during a save, or its disk fails. A partial checkpoint is never loaded; the next job removes it.
 LENGTH=("${SHORT[@]}")
 LAST=iter_0000012/shard_00000.safetensors
 enter_layout dp
 rm -r whole
 expect_exit 0 run_in whole
-half_made=0
+interrupted_saves=0
 for fault in '1 2' '1 20' '1 70' '0 100'; do
   rm -rf killed
   read -r rank at <<<"$fault"
-  with_odd_rank "$rank" "export MTL_FAULT=kill:$at" run_quietly killed
+  with_rank_setup "$rank" "export MTL_FAULT=kill:$at" run_quietly killed
   code=$?
   [ $code -eq 137 ] || fail "rank $rank killed at write operation $at: exit $code"
   expect_text err "rank $rank with PID [0-9]+ on node $HOST exited on signal 9"
-  [ -z "$(find killed/save -name 'iter_*.tmp.*')" ] || half_made=$((half_made + 1))
+  [ -z "$(find killed/save -name 'iter_*.tmp.*')" ] || interrupted_saves=$((interrupted_saves + 1))
   resumes_as_whole killed "rank $rank killed at write operation $at"
 done
-[ $half_made -ge 3 ] || fail "only $half_made of 4 kills fell in the middle of a save"
+[ $interrupted_saves -ge 3 ] || fail "only $interrupted_saves of 4 kills interrupted a save"
 for fault in eio:30:'Input/output error' enospc:70:'No space left on device'; do
   rm -rf faulty
   IFS=: read -r kind at text <<<"$fault"
-  with_odd_rank 1 "export MTL_FAULT=$kind:$at" expect_exit 74 run_in faulty
+  with_rank_setup 1 "export MTL_FAULT=$kind:$at" expect_exit 74 run_in faulty
   expect_count 1 "$WORK/err" "^mtl-train: rank 0 \($HOST\): on rank 1: faulty/save/iter_[0-9]+.tmp.[0-9]+/shard_00001.safetensors: .*$text"
-  [ -z "$(find faulty/save -name '*.tmp.*')" ] || fail "$kind: left behind $(find faulty/save -name '*.tmp.*')"
+  [ -z "$(find faulty/save -name '*.tmp.*')" ] || fail "$kind: leaves $(find faulty/save -name '*.tmp.*')"
   resumes_as_whole faulty "$kind on rank 1 at its write operation $at"
 done
 
 # A rank that was started differently is detected before anything is trained or written.
-refused() {
+# expect_refused NAME WHAT RANK_1 RANK_0: the job NAME was refused, since WHAT differs between these ranks.
+expect_refused() {
   expect_count 1 "$WORK/err" 'the ranks of this job do not agree; start all with the same command, program and files:$'
   expect_text "$WORK/err" "^  $2: rank 1 \($HOST\) has '$3', rank 0 \($HOST\) has '$4'"
-  [ ! -s "$WORK/out" ] || fail "$1: something was trained"
+  [ ! -s "$WORK/out" ] || fail "$1: trained, though the ranks differ"
   [ ! -e "$1" ] || fail "$1: a refused job leaves files"
 }
 # shellcheck disable=SC2016  # "$@" is the rank's
-with_odd_rank 1 'set -- "$@" --lr 0.004' expect_exit 2 run_in flags
-refused flags 'command line' 'lr = 0.004 .*' 'lr = 0.002 .*'
+with_rank_setup 1 'set -- "$@" --lr 0.004' expect_exit 2 run_in flags
+expect_refused flags 'command line' 'lr = 0.004 .*' 'lr = 0.002 .*'
 mkdir other
 head -n 390 "$CORPUS" >other.jsonl
 preprocess other.jsonl other/c
-with_odd_rank 1 'cd other' expect_exit 2 run_in data
-refused data data '.*"idx_hash": *"[0-9a-f]+".*' '.*"idx_hash": *"[0-9a-f]+".*'
+with_rank_setup 1 'cd other' expect_exit 2 run_in data
+expect_refused data data '.*"idx_hash": *"[0-9a-f]+".*' '.*"idx_hash": *"[0-9a-f]+".*'
 BPE=$TESTS/golden/tokenizer/bpe_tinyshakespeare_1000
 cp "$BPE/merges.txt" "$BPE/vocab.json" .
 cp c_text_document.* merges.txt other
 sed -E 's/"a":/"swapped":/; s/"b":/"a":/; s/"swapped":/"b":/' vocab.json >other/vocab.json
-with_odd_rank 1 'cd other' expect_exit 2 run_in tokenizer --tokenizer-type GPT2BPETokenizer --vocab-file vocab.json \
+with_rank_setup 1 'cd other' expect_exit 2 run_in tokenizer --tokenizer-type GPT2BPETokenizer --vocab-file vocab.json \
   --merge-file merges.txt
-refused tokenizer tokenizer '[0-9a-f]+' '[0-9a-f]+'
+expect_refused tokenizer tokenizer '[0-9a-f]+' '[0-9a-f]+'
 
 # A wrong command is reported once.
 enter_layout tp-pp
@@ -102,8 +102,8 @@ expect_exit 2 run_in wrong --tensor-model-parallel-size 4
 expect_count 1 "$WORK/err" '^mtl-train: '
 [ ! -e wrong ] || fail 'a refused job leaves files'
 
-# A signal to one rank is a request to all: they act between the same two steps. When the ranks receive TERM, mpirun
-# returns their 75. (When mpirun itself receives TERM, ranks have a second to save, and it returns 1.)
+# A signal to one rank acts on all ranks, between the same two steps. If ranks receive TERM, mpirun returns their exit
+# code 75. (If mpirun itself receives TERM, the ranks have a second to save, and it returns 1.)
 LENGTH=(--train-iters 20000 --lr-decay-iters 12 --save-interval 100000 --eval-interval 100000 --log-interval 10)
 start_job signals
 wait_until signals.out ' iteration '
@@ -121,11 +121,10 @@ wait_until slurm.out ' iteration '
 send TERM slurm 0 1 2 3
 job_ends slurm 75 10
 expect_count 1 slurm.err '^mtl-train: saved '
-# The moments of the signals are random: all runs end at one later iteration.
+# The signals arrive at random iterations; then all runs continue to the same iteration.
 end=$(cat {signals,slurm}/save/latest_checkpointed_iteration.txt | sort -n | tail -1)
 end=$((end + 7))
 LENGTH+=(--exit-interval "$end")
-LAST=$(printf 'iter_%07d' $end)
 expect_exit 0 run_in uninterrupted
 for run in signals slurm; do
   expect_exit 0 run_in $run

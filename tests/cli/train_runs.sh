@@ -1,61 +1,61 @@
 # shellcheck shell=bash
-# Shared by the tests of interrupted runs; sourced after lib.sh. Runs are in folders: NAME/save, NAME/log.jsonl.
+# Shared by the tests of interrupted runs; source it after lib.sh. The run NAME writes NAME/save and NAME/log.jsonl.
 source "$TESTS/cli/figures.sh"
 export OMP_WAIT_POLICY=passive
 CORPUS=$TESTS/golden/end_to_end/corpus.jsonl
 LAST=iter_0000012/shard_00000.safetensors
 # shellcheck disable=SC2054 # the comma belongs to a flag's value
-# Dropout is on: its masks must continue too. Saves and validations are in the middle of log intervals.
+# With dropout: a resumed run must draw the same masks. Saves and validations fall inside log intervals.
 MODEL=(--num-layers 2 --hidden-size 32 --num-attention-heads 4 --max-position-embeddings 32
   --tokenizer-type NullTokenizer --vocab-size 512 --data-path c_text_document --split 90,8,2 --seq-length 32
   --micro-batch-size 2 --global-batch-size 4 --lr 0.002 --min-lr 0.0002 --lr-decay-style cosine --lr-warmup-iters 2
   --hidden-dropout 0.1 --attention-dropout 0.1 --eval-iters 2 --peak-tflops 0.1)
 LENGTH=(--train-iters 12 --save-interval 3 --eval-interval 5 --log-interval 2)
 
-# preprocess JSONL PREFIX
+# preprocess JSONL PREFIX: makes token files.
 preprocess() {
   expect_exit 0 mtl-preprocess --input "$1" --output-prefix "$2" --tokenizer-type NullTokenizer --vocab-size 512 --append-eod
 }
 
-# run_in NAME FLAG...: runs it, with further flags.
+# run_in NAME FLAG...: runs NAME with further flags.
 run_in() {
   local name=$1
   shift
   mtl-train "${MODEL[@]}" "${LENGTH[@]}" --save "$name/save" --log-jsonl "$name/log.jsonl" "$@"
 }
 
-# run_quietly NAME: without the shell's message about its end.
+# run_quietly NAME: runs NAME without the shell's message about a killed process.
 run_quietly() {
   { (run_in "$1" >out 2>err); } 2>/dev/null
 }
 
-# Token files, and the uninterrupted run.
+# Makes the token files and the uninterrupted run `whole`.
 prepare_runs() {
   preprocess "$CORPUS" c
   expect_exit 0 run_in whole
-  [ "$(figures_of whole | wc -l)" -eq 10 ] || fail 'the whole run does not have 6 + 2 + 2 lines'
+  [ "$(figures_of whole | wc -l)" -eq 10 ] || fail 'the uninterrupted run does not have 6 + 2 + 2 lines of figures'
 }
 
-# figures_of NAME: the lines of its log, without session starts and times.
+# figures_of NAME: prints the lines of its log without session starts and times.
 figures_of() {
   grep -v '"type": "start"' "$1/log.jsonl" |
     sed -E 's/, "(elapsed_ms_per_iteration|tokens_per_second|tflops_per_device|mfu_a|mfu_b|data_stall_ms|communication_wait_ms)": [^,}]+//g'
 }
 
-# expect_figures NAME: its log has losses and norms, and all are finite; otherwise equality would mean nothing.
+# expect_figures NAME: its log has losses and norms, all finite; otherwise comparing them would prove nothing.
 expect_figures() {
   figures "$1/log.jsonl" >figures.found
-  mtl_compare near figures.found figures.found --relative 0 || fail "$1: no figures to compare with"
+  mtl_compare near figures.found figures.found --relative 0 || fail "$1: figures are missing or not finite"
 }
 
-# same_run NAME OTHER WHAT: the same weights, moments and figures.
+# same_run NAME OTHER WHAT: both have the same final weights, moments and figures; WHAT distinguishes NAME from OTHER.
 same_run() {
   expect_figures "$2"
   cmp -s "$1/save/$LAST" "$2/save/$LAST" || fail "$3: different weights or moments than without it"
   diff <(figures_of "$1") <(figures_of "$2") >difference || { fail "$3: different figures than without it"; head -4 difference >&2; }
 }
 
-# same_as_whole NAME WHAT
+# same_as_whole NAME WHAT: NAME is like the uninterrupted run, with all its checkpoints and without temporary files.
 same_as_whole() {
   same_run "$1" whole "$2"
   local shard
@@ -63,16 +63,16 @@ same_as_whole() {
     cmp -s "$1/${shard#whole/}" "$shard" || fail "$2: ${shard#whole/} differs"
   done
   expect_same "$1/save/latest_checkpointed_iteration.txt" whole/save/latest_checkpointed_iteration.txt
-  [ -z "$(find "$1/save" -name '*.tmp.*')" ] || fail "$2: left behind $(find "$1/save" -name '*.tmp.*')"
+  [ -z "$(find "$1/save" -name '*.tmp.*')" ] || fail "$2: leaves $(find "$1/save" -name '*.tmp.*')"
 }
 
-# completes_as_whole NAME WHAT: repeating the command once completes the run.
+# completes_as_whole NAME WHAT: repeating the command completes the run, which ends like the uninterrupted one.
 completes_as_whole() {
-  run_quietly "$1" || { fail "$2: exit $? on the way on"; sed 's/^/    /' err >&2; }
+  run_quietly "$1" || { fail "$2: exit $? when the command is repeated"; sed 's/^/    /' err >&2; }
   same_as_whole "$1" "$2"
 }
 
-# killed_at NAME N: runs until the N-th write operation; false if there are fewer.
+# killed_at NAME N: runs NAME and kills it at its N-th write operation; false if there are fewer.
 killed_at() {
   MTL_FAULT=kill:$2 run_quietly "$1"
   local code=$?
