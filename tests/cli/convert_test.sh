@@ -1,9 +1,9 @@
 #!/bin/bash
-# mtl-convert: Hugging Face folders and checkpoints in both directions, and no partial output.
+# mtl-convert: Hugging Face models, mtl's and Megatron-LM's checkpoints in both directions, without partial output.
 . "$(dirname "$0")/lib.sh" "$1"
 MODELS=$TESTS/golden/gpt2_model
 
-# A round trip reproduces the weights file.
+# A round trip reproduces the files of GPT-2 models.
 for model in a b; do
   cp -r "$MODELS/$model" "$WORK/$model"
   echo '{"<|endoftext|>": 7}' >"$WORK/$model/vocab.json"
@@ -18,7 +18,7 @@ for model in a b; do
   expect_same <(tr -d ' \n' <"$WORK/$model/config.json") <(tr -d ' \n' <"$WORK/$model.back/config.json")
 done
 
-# Every other family, from safetensors and from PyTorch's files.
+# The same for all other families, from safetensors and from PyTorch's files.
 compact() { tr -d ' \n' <"$1"; }
 for model in llama_model/{llama,mistral,qwen2,neox} family_model/{llama3,qwen3,neox_serial,gpt2_relu,gpt2_gelu,gpt2_gelu_bin,neox_serial_bin}; do
   name=${model##*/}
@@ -70,24 +70,28 @@ expect_text "$WORK/err" "left.tmp.78: looks like a leftover of a killed run, but
 [ "$(cd "$WORK" && echo left.tmp.*)" = 'left.tmp.20260131 left.tmp.78 left.tmp.notes' ] || fail "wrong leftovers: $(cd "$WORK" && echo left.tmp.*)"
 rm -rf "$WORK"/left.tmp.* "$WORK/left"
 
-# The refusal of another program's model names its kind.
+# A refusal of another program's model names the format.
 mkdir -p "$WORK/megatron/iter_0000030/mp_rank_00" "$WORK/dist/iter_0000005" "$WORK/pickled"
 touch "$WORK/megatron/iter_0000030/mp_rank_00/model_optim_rng.pt" "$WORK/dist/iter_0000005/"{.metadata,__0_0.distcp,common.pt}
 touch "$WORK/pickled/pytorch_model-00001-of-00002.bin"
 echo 30 >"$WORK/megatron/latest_checkpointed_iteration.txt"
-foreign() {
+expect_foreign() {
   expect_exit 65 mtl-convert --load "$WORK/$1" --save "$WORK/foreign"
   expect_text "$WORK/err" "$WORK/$1(: |/)$2"
 }
-foreign megatron 'iter_0000030/mp_rank_00/model_optim_rng.pt: the file is empty'
-foreign dist 'holds checkpoints of another program: iter_0000005 is a distributed checkpoint .*\(torch_dist: .metadata\); mtl does not read it'
-foreign dist/iter_0000005 'is a distributed checkpoint'
-foreign pickled 'has PyTorch weights \(pytorch_model-00001-of-00002.bin\), but not the config.json that describes'
-foreign pickled/pytorch_model-00001-of-00002.bin 'is a PyTorch file; give a folder that has it as pytorch_model.bin'
+expect_foreign megatron 'iter_0000030/mp_rank_00/model_optim_rng.pt: the file is empty'
+expect_foreign dist 'holds checkpoints of another program: '\
+'iter_0000005 is a distributed checkpoint .*\(torch_dist: .metadata\); mtl does not read it'
+expect_foreign dist/iter_0000005 'is a distributed checkpoint'
+expect_foreign pickled \
+  'has PyTorch weights \(pytorch_model-00001-of-00002.bin\), but not the config.json that describes'
+expect_foreign pickled/pytorch_model-00001-of-00002.bin \
+  'is a PyTorch file; give a folder that has it as pytorch_model.bin'
 mkdir "$WORK/pickled_hf" && cp "$MODELS/a/config.json" "$WORK/pickled_hf" && touch "$WORK/pickled_hf/pytorch_model.bin"
-foreign pickled_hf 'pytorch_model.bin: the file is empty'
+expect_foreign pickled_hf 'pytorch_model.bin: the file is empty'
 rm "$WORK/pickled_hf/pytorch_model.bin"
-foreign pickled_hf 'has no weights; looked for model.safetensors, .*, pytorch_model.bin, pytorch_model.bin.index.json'
+expect_foreign pickled_hf \
+  'has no weights; looked for model.safetensors, .*, pytorch_model.bin, pytorch_model.bin.index.json'
 cp "$MODELS/a/model.safetensors" "$WORK/tokens.bin"
 expect_exit 65 mtl-convert --load "$WORK/tokens.bin" --save "$WORK/foreign"
 expect_text "$WORK/err" 'tokens.bin: is a file, but a model is a folder'
@@ -96,7 +100,7 @@ expect_text "$WORK/err" 'tokens.bin: is a file, but a model is a folder'
 expect_exit 2 mtl-convert --load "$MODELS/a" --save "$WORK/half"
 expect_text "$WORK/err" 'is not empty; give another folder to --save, or --force'
 expect_exit 0 mtl-convert --load "$MODELS/a" --save "$WORK/half" --force
-[ -f "$WORK/half/model.safetensors.index.json" ] && fail "--force left files of the old folder"
+[ -f "$WORK/half/model.safetensors.index.json" ] && fail "--force left files of the replaced folder"
 expect_exit 2 mtl-convert --load "$MODELS/a" --save "$WORK/x" --to gguf --max-shard-size none
 expect_text "$WORK/err" 'max-shard-size none'
 expect_text "$WORK/err" 'gguf'
@@ -110,19 +114,19 @@ head -c 300000 "$MODELS/a/model.safetensors" >"$WORK/broken/model.safetensors"
 expect_exit 65 mtl-convert --load "$WORK/broken" --save "$WORK/x"
 expect_text "$WORK/err" "model.safetensors: tensor '.*': .*it is cut short"
 
-# A failing disk: no output, no leftovers.
+# On a failing disk, a conversion leaves nothing behind.
 for at in 2 5 9 14; do
   MTL_FAULT=enospc:$at expect_exit 74 mtl-convert --load "$MODELS/a" --save "$WORK/x"
 done
 MTL_FAULT=enospc:12 expect_exit 74 mtl-convert --load "$MODELS/a" --save "$WORK/x" --to mtl
 ls "$WORK" | grep -q '^x' && fail "a failed conversion left $(ls "$WORK" | grep '^x')"
 
-# Refuses a damaged checkpoint by file and tensor.
+# The refusal of a damaged checkpoint names the file and the tensor.
 printf '\377' | dd of="$WORK/a.mtl/iter_0000000/shard_00000.safetensors" bs=1 seek=200000 conv=notrunc status=none
 expect_exit 65 mtl-convert --load "$WORK/a.mtl" --save "$WORK/x"
 expect_text "$WORK/err" "shard_00000.safetensors: its hash does not match the manifest \(tensor 'param\."
 
-# --force replaces a model or one checkpoint, and nothing else. A refusal precedes the work and changes nothing.
+# --force replaces a model or one checkpoint, and nothing else. A refusal comes before any work and changes nothing.
 listing() { (cd "$1" && find . -print0 | LC_ALL=C sort -z | tr '\0' '\n'; find . -type f -exec cat {} + | cksum); }
 # expect_untouched FOLDER PATTERN CODE ARGUMENTS...: refuses with this message and leaves the folder unchanged.
 expect_untouched() {
@@ -152,7 +156,7 @@ ln -s outer "$WORK/outer_link"
 expect_untouched "$WORK/outer" 'is or contains the model to read' 2 --load "$WORK/outer/model" --save "$WORK/outer_link/model" --force
 mkdir "$WORK/here"
 (cd "$WORK/here" && expect_exit 2 mtl-convert "${from[@]}" --save . --force && expect_text "$WORK/err" 'is the current folder, or contains it'
-  exit "$failures") || fail '--save .'
+  exit "$failures") || fail '--save . was not refused as it should be'
 expect_exit 2 mtl-convert "${from[@]}" --save ''
 expect_text "$WORK/err" "--save '': is empty"
 ln -s "$WORK/nowhere" "$WORK/dangling"
@@ -194,7 +198,7 @@ ln -s ck "$WORK/link"
 expect_exit 0 mtl-convert "${from[@]}" --save "$WORK/link" --to mtl --force
 [ -L "$WORK/link" ] && [ -d "$WORK/ck/iter_0000000" ] || fail 'a link was replaced instead of its target'
 
-# Names an old folder that it cannot remove; the new one is in place. The removal is the last operation.
+# An error while the old folder is removed, the last operation, names that folder; the new one is in place.
 at=60
 while MTL_FAULT=eio:$at mtl-convert "${from[@]}" --save "$WORK/ck" --force 2>"$WORK/err"; do
   at=$((at - 1))
@@ -216,7 +220,8 @@ echo keep >"$WORK/killed.tmp.78/release/mp_rank_00/notes.txt"
 expect_exit 0 mtl-convert "${from[@]}" --save "$WORK/killed"
 expect_text "$WORK/err" "killed.tmp.78: .* holds 'notes.txt', which is not part of a model \(in mp_rank_00\) \(in release\); it is kept"
 rm -r "$WORK/killed.tmp.78"
-(ulimit -f 100; expect_exit 74 mtl-convert "${from[@]}" --save "$WORK/limited"; exit "$failures") || fail 'a limit on the size of files'
+(ulimit -f 100; expect_exit 74 mtl-convert "${from[@]}" --save "$WORK/limited"; exit "$failures") ||
+  fail 'a limit on file sizes was not reported'
 expect_text "$WORK/err" 'model.safetensors.*: cannot write after .* bytes: File too large'
 stopped=0
 for _ in $(seq 40); do
@@ -245,12 +250,12 @@ expect_text "$WORK/err" "'param.embedding.tokens.weight' \(1 of 32,768 elements\
 expect_exit 1 mtl-convert --load "$WORK/large" --save "$WORK/l16v" --dtype float16 --verify
 expect_text "$WORK/err" "verification: float16 cannot hold all elements of 'transformer.wte.weight' .*; choose --dtype bfloat16 or float32"
 expect_exit 0 mtl-convert --load "$WORK/large" --save "$WORK/lb16" --dtype bfloat16 --verify
-grep -q warning "$WORK/err" && fail 'bfloat16 holds 1e6'
+grep -q warning "$WORK/err" && fail 'warned that bfloat16 cannot hold 1e6'
 put_last '\x00\x00\xc0\x7f'  # NaN
 expect_exit 0 mtl-convert --load "$WORK/large" --save "$WORK/nan"
 expect_text "$WORK/err" "warning: .*/large: holds elements that are not finite: 'transformer.wte.weight' \(1 of 32,768 elements\)"
 
-# Files in a folder: a byte order mark, a FIFO, a shard's name with a NUL, model_max_length, a SentencePiece model.
+# A model folder's files: a byte order mark, a FIFO, a shard name with a NUL, model_max_length, a SentencePiece model.
 cp -r "$MODELS/a" "$WORK/files"
 chmod -R u+w "$WORK/files"
 { printf '\xEF\xBB\xBF'; cat "$MODELS/a/config.json"; } >"$WORK/files/config.json"
@@ -273,7 +278,8 @@ echo '{"weight_map": {"transformer.wte.weight": "model\u0000.safetensors"}}' >"$
 expect_exit 65 mtl-convert --load "$WORK/sharded" --save "$WORK/x"
 expect_text "$WORK/err" 'weight_map: "model\\u0000.safetensors" is not the name of a file in this folder'
 
-# To Megatron-LM's checkpoints and back, at several parallel sizes and in both spellings: the same bytes.
+# A round trip through Megatron-LM's checkpoints keeps the bytes, at several parallel sizes and with the tensor names of
+# both transformer implementations.
 for model in gpt2_model/a llama_model/llama llama_model/mistral llama_model/qwen2; do
   golden=$TESTS/golden/$model
   vocabulary=$(sed -nE 's/.*"vocab_size": ([0-9]+).*/\1/p' "$golden/config.json")
@@ -287,11 +293,12 @@ for model in gpt2_model/a llama_model/llama llama_model/mistral llama_model/qwen
     expect_same "$golden/model.safetensors" "$WORK/back/model.safetensors"
   done
 done
-[ "$(cat "$WORK/megatron/latest_checkpointed_iteration.txt")" = release ] || fail 'the tracker of a release'
+[ "$(cat "$WORK/megatron/latest_checkpointed_iteration.txt")" = release ] ||
+  fail 'the tracker does not name the release'
 (cd "$WORK/megatron" && find . -name '*.pt' | sort | tr '\n' ' ') >"$WORK/files.pt"
 expect_text "$WORK/files.pt" '^./release/mp_rank_00_000/model_optim_rng.pt ./release/mp_rank_00_001/.* ./release/mp_rank_01_001/model_optim_rng.pt $'
 expect_exit 0 mtl-convert --load "$TESTS/golden/gpt2_model/a" --save "$WORK/m16" --to megatron --dtype bfloat16 --verify
-# --force replaces such a folder, also one that Megatron-LM saved, but refuses one with other files.
+# --force replaces a Megatron-LM checkpoint, also one that Megatron-LM saved, but not a folder with other files.
 mkdir "$WORK/m16/release/logs"
 expect_untouched "$WORK/m16" "holds 'logs', which is not part of a model \(in release\)" 2 "${from[@]}" --save "$WORK/m16" --force
 rmdir "$WORK/m16/release/logs"

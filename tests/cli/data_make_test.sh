@@ -1,5 +1,6 @@
 #!/bin/bash
-# mtl-data: the faults that it finds in token files, and the token files that it makes from others.
+# mtl-data: finds the faults of token files (verify), describes them (sample, stats) and makes others from them (merge,
+# shuffle, split, export).
 source "$(dirname "$0")/lib.sh" "$1"
 INDEXED=$TESTS/golden/indexed
 GPT2="--vocab-file $SHARE/gpt2/vocab.json --merge-file $SHARE/gpt2/merges.txt"
@@ -7,6 +8,7 @@ cd "$WORK" || exit 1
 cp "$INDEXED"/*_document.bin "$INDEXED"/*_document.idx .
 chmod u+w ./*
 
+# expect_same_pair PREFIX PREFIX: both .bin and .idx have the same bytes.
 expect_same_pair() {
   expect_same "$1.bin" "$2.bin"
   expect_same "$1.idx" "$2.idx"
@@ -15,19 +17,20 @@ expect_same_pair() {
 # poke FILE BYTE TEXT: overwrites bytes of a file.
 poke() { printf '%b' "$3" | dd of="$1" bs=1 seek="$2" conv=notrunc 2>/dev/null; }
 
-# value KEY: prints the key's value in each JSON line of stdin, one per line.
+# value KEY: prints the values of KEY in the JSON lines of stdin, one per line.
 value() { grep -oE "\"$1\": (\"[^\"]*\"|[^,}]*)" | sed "s/\"$1\": //"; }
 
-# Megatron-LM's merge: all inputs in one folder, under the names that its run used.
-merged() { # COMMANDS.JSON: NAME=PREFIX for each input
+# --- merge: equal to Megatron-LM's, with all inputs in one folder under the names of its run ---
+# merge_inputs COMMANDS.JSON: prints NAME=PREFIX for each input.
+merge_inputs() {
   sed -n '/"merge_in"/,/}/p' "$1" | tr -d '\n' | grep -oE '"merge_in": *\{[^}]*\}' | grep -oE '"[^"]*": *"[^"]*"' |
     sed -E 's/"([^"]*)": *"([^"]*)"/\1=\2/'
 }
 mkdir merge_in
-for pair in $(merged "$INDEXED/commands.json"); do
+for pair in $(merge_inputs "$INDEXED/commands.json"); do
   for ending in bin idx; do cp "${pair#*=}.$ending" "merge_in/${pair%%=*}.$ending"; done
 done
-[ "$(find merge_in -name '*.idx' | wc -l)" -ge 2 ] || fail 'no inputs of the golden merge'
+[ "$(find merge_in -name '*.idx' | wc -l)" -ge 2 ] || fail 'commands.json lists no inputs of the golden merge'
 echo 'notes' >merge_in/README
 expect_exit 0 mtl-data merge --input merge_in --output-prefix ./made/merged
 expect_same_pair made/merged merged_text_document
@@ -51,9 +54,9 @@ expect_exit 2 mtl-data merge named --output-prefix theirs
 expect_text err 'theirs.json +is one of the inputs \(named.json\)'
 expect_exit 2 mtl-data merge named --output-prefix ''
 expect_exit 2 mtl-data merge named --output-prefix made/
-[ ! -e .bin ] && [ ! -e made/.bin ] || fail 'merge: a hidden file'
+[ ! -e .bin ] && [ ! -e made/.bin ] || fail 'merge: an empty name made a hidden file'
 expect_exit 2 mtl-data export named --output ''
-# A configuration is not overwritten either.
+# A configuration file is not overwritten either.
 printf 'output-prefix = made/conf\n' >made/conf.json
 cp made/conf.json conf
 for command in 'shuffle named' 'merge named'; do
@@ -76,7 +79,7 @@ expect_text err 'give one of them; --input takes a folder'
 
 # --- verify ---
 expect_exit 0 mtl-data verify named merged_text_document default_text_document
-[ "$(grep -c ': sound: ' out)" -eq 3 ] || fail 'verify: one line for each data set'
+[ "$(grep -c ': sound: ' out)" -eq 3 ] || fail 'verify: not one line per data set'
 expect_text out '^named: sound: .*; agrees with named.json$'
 expect_exit 0 mtl-data verify --vocab-size 50257 named --json
 expect_text out '^\{"schema": "mtl-data-verify/1", "prefix": "named", "ok": true, .*"vocab_size": 50257, "provenance": true, "hashes": true\}$'
@@ -102,7 +105,7 @@ done
 sed -i 's/"\(bin\|idx\)_xxh3": "[0-9a-f]*",\?//; s/\("idx_bytes": [0-9]*\),/\1/' fresh_text_document.json
 expect_exit 0 mtl-data verify fresh_text_document
 expect_text out 'agrees with fresh_text_document.json, which records no hashes: a changed token is not detected$'
-# Finds a flipped bit of the .bin by the hash that merge records.
+# The same with the hash that merge records.
 poke named.bin 100 '\001'
 expect_exit 65 mtl-data verify named
 expect_text err 'named.bin: its content was changed'
@@ -118,49 +121,52 @@ expect_text err 'named.json: is broken: '
 expect_exit 0 mtl-data cat named $GPT2
 echo '{"text": "a corpus"} {"text": "of that name"}' >named.json
 expect_exit 0 mtl-data verify named
-# Checks all prefixes; a broken one determines the exit code before an absent one.
+# Checks all prefixes; the exit code of a broken one takes precedence over that of an absent one.
 poke named.idx 34 '\377\377\377\377'
 expect_exit 65 mtl-data verify absent named default_text_document --json
-[ "$(value ok <out | tr '\n' ' ')" = 'false false true ' ] || fail 'verify: verdicts'
-[ "$(value rule <out | tr '\n' ' ')" = 'null "length" ' ] || fail 'verify: rules'
-[ "$(value offset <out | tr '\n' ' ')" = 'null 34 ' ] || fail 'verify: offsets'
+[ "$(value ok <out | tr '\n' ' ')" = 'false false true ' ] || fail 'verify: wrong verdicts'
+[ "$(value rule <out | tr '\n' ' ')" = 'null "length" ' ] || fail 'verify: wrong rules'
+[ "$(value offset <out | tr '\n' ' ')" = 'null 34 ' ] || fail 'verify: wrong offsets'
 expect_text err 'named.idx: sequence 0 has length -1 \(byte 34\); re-run mtl-preprocess'
 expect_exit 74 mtl-data verify absent default_text_document
 expect_exit 2 mtl-data verify
 
 # --- sample ---
 for seed in 1 2; do
-  mtl-data sample default_text_document --count 5 --seed $seed --json >"sample$seed" || fail 'sample'
-  [ "$(sort -u "sample$seed" | wc -l)" -eq 5 ] || fail 'sample: different documents'
-  mtl-data cat default_text_document --json | grep -cxFf "sample$seed" | grep -qx 5 || fail 'sample: documents of the file'
+  mtl-data sample default_text_document --count 5 --seed $seed --json >"sample$seed" || fail 'sample: failed'
+  [ "$(sort -u "sample$seed" | wc -l)" -eq 5 ] || fail 'sample: a document was drawn twice'
+  mtl-data cat default_text_document --json | grep -cxFf "sample$seed" | grep -qx 5 ||
+    fail 'sample: a document is not in the file'
 done
-cmp -s sample1 sample2 && fail 'sample: the seed changes nothing'
+cmp -s sample1 sample2 && fail 'sample: the seed has no effect'
 expect_same sample1 <(mtl-data sample default_text_document --count 5 --seed 1 --json)
 expect_same <(mtl-data sample default_text_document --count 9999) <(mtl-data cat default_text_document)
 # shellcheck disable=SC2086
-mtl-data sample default_text_document --count 1 $GPT2 | grep -qE '^\{"document":[0-9]+,"text":' || fail 'sample: text'
+mtl-data sample default_text_document --count 1 $GPT2 | grep -qE '^\{"document":[0-9]+,"text":' ||
+  fail 'sample: prints no text'
 
 # --- stats: equal to independently computed counts ---
-mtl-data stats default_text_document --top 1000000 --json --vocab-size 50257 --threads 3 >stats.json || fail 'stats'
+mtl-data stats default_text_document --top 1000000 --json --vocab-size 50257 --threads 3 >stats.json ||
+  fail 'stats: failed'
 od -An -v -tu2 -w2 default_text_document.bin | sort -n | uniq -c | sort -k1,1nr -k2,2n | awk '{print $2, $1}' >want
 paste -d' ' <(value id <stats.json) <(value count <stats.json | sed 1,2d) >got
 expect_same got want
-[ "$(value used_ids <stats.json)" -eq "$(wc -l <want)" ] || fail 'stats: used ids'
-[ "$(value unused_ids <stats.json)" -eq $((50257 - $(wc -l <want))) ] || fail 'stats: unused ids'
+[ "$(value used_ids <stats.json)" -eq "$(wc -l <want)" ] || fail 'stats: wrong number of used ids'
+[ "$(value unused_ids <stats.json)" -eq $((50257 - $(wc -l <want))) ] || fail 'stats: wrong number of unused ids'
 awk '{n += $2; c[NR] = $2} END {for (i in c) h -= c[i] / n * log(c[i] / n) / log(2); printf "%.6f\n", h}' want >entropy
-printf '%.6f\n' "$(value entropy_bits <stats.json)" | cmp -s - entropy || fail 'stats: entropy'
+printf '%.6f\n' "$(value entropy_bits <stats.json)" | cmp -s - entropy || fail 'stats: wrong entropy'
 # shellcheck disable=SC2086
 expect_exit 0 mtl-data stats default_text_document eod_text_document $GPT2 --top 3
 expect_text out '^  documents +[0-9,]+ +0 '
 expect_text out '^ +1 +[0-9]+ +[0-9,]+ +[0-9.]+ % +"'
 expect_exit 65 mtl-data stats default_text_document --vocab-size 1000
 
-# --- shuffle: the same documents, in NumPy's order, with any number of threads ---
+# --- shuffle: the same documents in another order, equal for any number of threads ---
 expect_exit 0 mtl-data shuffle default_text_document --output-prefix mixed --seed 7
 expect_exit 0 mtl-data shuffle default_text_document --output-prefix mixed5 --seed 7 --threads 5
 expect_same_pair mixed mixed5
 expect_exit 0 mtl-data shuffle default_text_document --output-prefix mixed8 --seed 8
-cmp -s mixed.bin mixed8.bin && fail 'shuffle: the seed changes nothing'
+cmp -s mixed.bin mixed8.bin && fail 'shuffle: the seed has no effect'
 expect_same <(mtl-data cat mixed | sort) <(mtl-data cat default_text_document | sort)
 expect_exit 0 mtl-data verify mixed
 expect_exit 2 mtl-data shuffle mixed --output-prefix mixed
@@ -172,7 +178,7 @@ expect_exit 0 mtl-data split default_text_document --output-prefix part --weight
 expect_exit 0 mtl-data merge part_train part_valid part_test --output-prefix whole
 expect_same_pair whole default_text_document
 expect_exit 0 mtl-data split default_text_document --output-prefix few --counts 2,rest --json
-[ "$(value documents <out | tr '\n' ' ')" = "2 $((documents - 2)) " ] || fail 'split: counts'
+[ "$(value documents <out | tr '\n' ' ')" = "2 $((documents - 2)) " ] || fail 'split: wrong counts'
 expect_same <(mtl-data cat few_train) <(mtl-data cat default_text_document --count 2)
 expect_exit 0 mtl-data split default_text_document --output-prefix half --weights 1,1 --by tokens --names a,b
 expect_same <(mtl-data cat half_a half_b) <(mtl-data cat default_text_document)
@@ -190,26 +196,29 @@ ls x* 2>/dev/null && fail 'split: a refused split left files'
 expect_exit 0 mtl-data export default_text_document --output tokens.npy
 tokens=$(mtl-data info default_text_document --json | value tokens)
 expect_text tokens.npy "'descr': '<u2', 'fortran_order': False, 'shape': \($tokens,\), "
-tail -c $((2 * tokens)) tokens.npy | cmp -s - default_text_document.bin || fail 'export: tokens'
-[ $(($(wc -c <tokens.npy) - 2 * tokens)) -eq 128 ] || fail 'export: header'
+tail -c $((2 * tokens)) tokens.npy | cmp -s - default_text_document.bin || fail 'export: wrong tokens'
+[ $(($(wc -c <tokens.npy) - 2 * tokens)) -eq 128 ] || fail 'export: the header does not have 128 bytes'
 expect_exit 2 mtl-data export default_text_document --output tokens.txt
 
+# --- full disks and interrupts ---
 # A full or failing disk leaves nothing.
 for fault in enospc:3 eio:4 enospc:6; do
   MTL_FAULT=$fault expect_exit 74 mtl-data split default_text_document --output-prefix full --weights 1,1
   ls full* 2>/dev/null && fail "split: $fault left files"
 done
-# Over the files of an earlier run: the three files always belong to one run, whenever the other one ends.
+# A run that replaces an earlier run's files: whenever it fails, all three files belong to the same run.
 for kind in kill enospc; do
   for n in $(seq 40); do
-    mtl-data shuffle default_text_document --output-prefix over --seed 1 --quiet || fail 'shuffle: the earlier run'
+    mtl-data shuffle default_text_document --output-prefix over --seed 1 --quiet ||
+      fail 'shuffle: the earlier run failed'
     { (MTL_FAULT=$kind:$n exec mtl-data shuffle default_text_document --output-prefix over --seed 2 --quiet); } 2>err && break
-    [ ! -e over.idx ] || mtl-data verify over >out 2>&1 || fail "shuffle: $kind:$n leaves a mixture: $(cat out)"
+    [ ! -e over.idx ] || mtl-data verify over >out 2>&1 ||
+      fail "shuffle: $kind:$n leaves files of both runs: $(cat out)"
     [ "$kind" = kill ] || ! ls over.*tmp* over.lock 2>/dev/null || fail "shuffle: $kind:$n left temporary files"
   done
-  [ "$n" -gt 10 ] && [ "$n" -lt 40 ] || fail "shuffle: $n operations on files"
+  [ "$n" -gt 10 ] && [ "$n" -lt 40 ] || fail "shuffle: succeeds with $kind:$n, not with one of 11 to 39"
 done
-# An interrupt leaves nothing either. wait_for FILE: until the file has content.
+# An interrupt leaves nothing either. wait_for FILE: waits until FILE has content.
 wait_for() { for _ in $(seq 200); do [ -s "$1" ] && return; sleep 0.02; done; }
 head -c 300000000 /dev/zero >zeros.bin
 {
@@ -224,7 +233,7 @@ kill -TERM $pid
 wait $pid
 [ $? -eq 143 ] || fail 'merge: an interrupt does not end it'
 ls stopped* 2>/dev/null && fail 'merge: an interrupt left files'
-# A run in progress keeps its files, whichever tool uses the same names; leftovers of a killed run are removed.
+# No tool removes the files of a run in progress; leftovers of a killed run are removed.
 mtl-data merge zeros zeros zeros zeros --output-prefix live_text_document 2>/dev/null &
 pid=$!
 wait_for live_text_document.bin.tmp.$pid
@@ -240,5 +249,5 @@ expect_exit 0 mtl-data shuffle default_text_document --output-prefix live_text_d
 expect_text err ": live_text_document.bin.tmp.$pid: removed; the run that wrote it was killed"
 expect_exit 0 mtl-data verify live_text_document
 ls live*.tmp.* live*.lock 2>/dev/null && fail 'shuffle leaves temporary files'
-mtl-data merge zeros --output-prefix ignored --quiet || fail 'merge after an interrupt'
+mtl-data merge zeros --output-prefix ignored --quiet || fail 'merge: fails after an interrupt'
 finish

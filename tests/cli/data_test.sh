@@ -1,5 +1,5 @@
 #!/bin/bash
-# mtl-data: its output and its errors.
+# mtl-data: the output of info, cat and order, and the errors.
 source "$(dirname "$0")/lib.sh" "$1"
 GOLDEN=$TESTS/golden/gpt_dataset
 cp "$GOLDEN"/items_*.bin "$GOLDEN"/items_*.idx "$WORK" && cd "$WORK" || exit 1
@@ -38,8 +38,8 @@ items_short
                  4 - 7              5  ##################################
                 8 - 15              6  ########################################
 END
-mtl-data info --json items_short.idx ./items_long.bin >json || fail 'info --json'
-[ "$(wc -l <json)" -eq 2 ] || fail 'info --json: one line per prefix'
+mtl-data info --json items_short.idx ./items_long.bin >json || fail 'info --json: failed'
+[ "$(wc -l <json)" -eq 2 ] || fail 'info --json: not one line per prefix'
 expect_text json '^\{"schema": "mtl-data-info/1", "prefix": "items_short", "dtype": "u16", "documents": 14, '
 expect_text json '"prefix": "./items_long", .*"length_histogram": \[\{"from": '
 expect_exit 2 mtl-data info
@@ -55,14 +55,14 @@ expect_output mtl-data cat items_short --begin 1 --count 1 --json <<'END'
 {"document":1,"sequences":[[76,10,78,41,90,5,64,41,61,90]]}
 END
 expect_output mtl-data cat items_short --begin 14 </dev/null
-mtl-data cat items_short >all || fail 'cat'
-[ "$(wc -l <all)" -eq 14 ] || fail 'cat: one document a line'
-[ "$(wc -w <all)" -eq 92 ] || fail 'cat: all tokens'
+mtl-data cat items_short >all || fail 'cat: failed'
+[ "$(wc -l <all)" -eq 14 ] || fail 'cat: not one line per document'
+[ "$(wc -w <all)" -eq 92 ] || fail 'cat: not all tokens'
 expect_exit 2 mtl-data cat items_short --begin 15
 expect_exit 2 mtl-data cat items_short --begin -1
 expect_exit 2 mtl-data cat items_short items_long --count 1
-[ "$(mtl-data cat items_short items_short | wc -l)" -eq 28 ] || fail 'cat: several data sets'
-# With a tokenizer: JSON lines of text, from which mtl-preprocess makes the same files, for any number of sequences.
+[ "$(mtl-data cat items_short items_short | wc -l)" -eq 28 ] || fail 'cat: not all documents of two data sets'
+# With a tokenizer: JSON lines of text, from which mtl-preprocess makes the same files.
 INDEXED=$TESTS/golden/indexed
 GPT2="--vocab-file $SHARE/gpt2/vocab.json --merge-file $SHARE/gpt2/merges.txt"
 # shellcheck disable=SC2086
@@ -71,14 +71,17 @@ GPT2="--vocab-file $SHARE/gpt2/vocab.json --merge-file $SHARE/gpt2/merges.txt"
     eod='' key=${name##*_}
     case $name in eod_text | content_content) eod=--append-eod ;; esac
     mtl-data cat "$INDEXED/${name}_document" $GPT2 | sed "s/\"text\":/\"$key\":/" |
-      mtl-preprocess --input - --json-keys "$key" --output-prefix again $eod $GPT2 --quiet || fail "again: $name"
+      mtl-preprocess --input - --json-keys "$key" --output-prefix again $eod $GPT2 --quiet ||
+        fail "cat: cannot make $name again from its text"
     expect_same "again_${key}_document.bin" "$INDEXED/${name}_document.bin"
     expect_same "again_${key}_document.idx" "$INDEXED/${name}_document.idx"
   done
   EOD=$INDEXED/eod_text_document
-  mtl-data cat "$EOD" $GPT2 --count 3 | grep -q endoftext && fail 'cat: the end of a document shows'
-  [ "$(mtl-data cat "$EOD" $GPT2 --count 2 --keep-eod | grep -c '<|endoftext|>"}$')" -eq 2 ] || fail 'cat: --keep-eod'
-  [ "$(mtl-data cat "$EOD" $GPT2 --count 1 --json)" = "$(mtl-data cat "$EOD" $GPT2 --count 1)" ] || fail 'cat: text --json'
+  mtl-data cat "$EOD" $GPT2 --count 3 | grep -q endoftext && fail 'cat: prints the end of a document without --keep-eod'
+  [ "$(mtl-data cat "$EOD" $GPT2 --count 2 --keep-eod | grep -c '<|endoftext|>"}$')" -eq 2 ] ||
+    fail 'cat: --keep-eod does not print the ends of documents'
+  [ "$(mtl-data cat "$EOD" $GPT2 --count 1 --json)" = "$(mtl-data cat "$EOD" $GPT2 --count 1)" ] ||
+    fail 'cat: --json changes the output of text'
   expect_exit 0 mtl-data cat "$EOD" $GPT2 --ids
   expect_same out <(mtl-data cat "$EOD")
   expect_exit 2 mtl-data cat "$EOD" --plain
@@ -93,7 +96,7 @@ expect_output mtl-data cat items_short --count 1 --tokenizer-type NullTokenizer 
 END
 mtl-data cat items_short --tokenizer-type NullTokenizer --vocab-size 91 --keep-eod |
   mtl-preprocess --input - --output-prefix null --tokenizer-type NullTokenizer --vocab-size 91 --quiet ||
-  fail 'cat: ids as text'
+  fail 'cat: mtl-preprocess refuses the text of ids'
 expect_same null_text_document.bin items_short.bin
 expect_same null_text_document.idx items_short.idx
 # shellcheck disable=SC2086
@@ -103,7 +106,7 @@ expect_exit 2 mtl-data cat items_short --tokenizer-type GPT2BPETokenizer
 expect_text err '--vocab-file +is needed'
 mtl-data cat items_long 2>err | head -1 >out
 expect_text out '^[0-9 ]+$'
-[ -s err ] && fail 'cat | head -1 is not quiet'
+[ -s err ] && fail 'cat | head -1: cat reports the closed pipe'
 
 # --- order ---
 expect_output mtl-data order --data-path items_short --split 100,0,0 --seq-length 16 --train-samples 3 --tokens <<'END'
@@ -112,18 +115,19 @@ expect_output mtl-data order --data-path items_short --split 100,0,0 --seq-lengt
 {"sample":3,"dataset":0,"documents":[1,8,4,5],"offsets":[8,0],"tokens":[61,90,61,21,28,9,90,1,74,9,63,90,37,84,29,64,11]}
 END
 order="mtl-data order --data-path items_short --split 50,30,20 --seq-length 8 --train-iters 10 --global-batch-size 4"
-[ "$($order | wc -l)" -eq 40 ] || fail 'order: iterations times batch'
-[ "$($order --dataset valid --eval-interval 4 --eval-iters 2 | wc -l)" -eq 24 ] || fail 'order: validation samples'
-[ "$($order --dataset test --eval-iters 2 | wc -l)" -eq 8 ] || fail 'order: test samples'
-[ "$($order --dataset test --eval-iters 0 | wc -l)" -eq 0 ] || fail 'order: no test samples'
+[ "$($order | wc -l)" -eq 40 ] || fail 'order: not --train-iters x --global-batch-size samples'
+[ "$($order --dataset valid --eval-interval 4 --eval-iters 2 | wc -l)" -eq 24 ] ||
+  fail 'order: wrong number of validation samples'
+[ "$($order --dataset test --eval-iters 2 | wc -l)" -eq 8 ] || fail 'order: wrong number of test samples'
+[ "$($order --dataset test --eval-iters 0 | wc -l)" -eq 0 ] || fail 'order: --eval-iters 0 has test samples'
 # Two ranks share the batch: the same samples in rank order.
 $order | head -4 | sort >one
 $order --micro-batch-size 2 --data-parallel-size 2 | head -4 | sort >two
 expect_same one two
 # A cyclic run uses every sample of an epoch once before it repeats any.
-$order --dataloader-type cyclic --micro-batch-size 2 >shuffled || fail 'order: cyclic'
+$order --dataloader-type cyclic --micro-batch-size 2 >shuffled || fail 'order: failed with --dataloader-type cyclic'
 samples=$($order --train-samples 1 2>/dev/null | wc -l)
-[ "$samples" -eq 0 ] || fail 'order: both lengths of a run are refused'
+[ "$samples" -eq 0 ] || fail 'order: accepts both --train-iters and --train-samples'
 [ "$(sort -u shuffled | wc -l)" -eq 40 ] || fail 'order: cyclic repeats samples too early'
 cmp -s shuffled <($order) && fail 'order: cyclic is not shuffled'
 
@@ -162,19 +166,19 @@ cp items_short.idx short.idx
 head -c 100 items_short.bin >short.bin
 expect_exit 65 mtl-data info short
 expect_text err 'short.bin: sequences 0 to [0-9]+ need [0-9]+ bytes, the file has 100'
-# Texts that would become different tokens: half of a character.
+# Warns of a document whose text would become other tokens: it ends in half a character.
 printf '{"text": "15496 447"}\n{"text": "15496"}\n' >halves.jsonl
 expect_exit 0 mtl-preprocess --quiet --input halves.jsonl --output-prefix halves --tokenizer-type NullTokenizer --vocab-size 50257
 expect_exit 0 mtl-data cat halves_text_document --vocab-file "$SHARE/gpt2/vocab.json" --merge-file "$SHARE/gpt2/merges.txt"
 expect_text err '1 text would become other tokens with these tokenizer flags'
 
-# A file that is truncated while it is read.
+# Reports a file that is truncated while it is read.
 yes '{"text": "11 22 33 44 55 66 77 88 99 11 22 33 44 55 66 77 88 99 11 22 33 44 55 66 77 88 99"}' | head -n 100000 >long.jsonl
 null=(--tokenizer-type NullTokenizer --vocab-size 100)
 expect_exit 0 mtl-preprocess --quiet --input long.jsonl --output-prefix long "${null[@]}"
 mkfifo pipe
-# shrink FILE SIZE: truncates the file after the first line was read; the command fails with an error about it.
-shrink() {
+# expect_shrink_error FILE SIZE: mtl-data cat fails when FILE is truncated to SIZE after the first line was read.
+expect_shrink_error() {
   cp long_text_document.bin cut.bin
   cp long_text_document.idx cut.idx
   mtl-data cat cut "${null[@]}" >pipe 2>err &
@@ -182,16 +186,16 @@ shrink() {
   exec 3<pipe
   read -r -u 3 _
   truncate -s "$2" "$1"
-  cat <&3 >rest
+  cat <&3 >remaining
   wait "$reader"
-  [ $? -eq 74 ] || fail "$1 that was cut to $2 bytes is not exit 74"
+  [ $? -eq 74 ] || fail "not exit 74 with $1 truncated by truncate -s $2"
   exec 3<&-
-  grep -qE '(^|[" ])0' rest && fail "tokens of $1 that were cut off are printed as zeros"
+  grep -qE '(^|[" ])0' remaining && fail "truncated tokens of $1 are printed as zeros"
 }
-shrink cut.bin 0
+expect_shrink_error cut.bin 0
 expect_text err '^mtl-data( cat)?: cut.bin: became shorter while it was in use; stop what writes to it, restore it'
-shrink cut.bin -4  # within its last page, where a memory map reads zeros
+expect_shrink_error cut.bin -4  # within its last page, where a memory map reads zeros
 expect_text err '^mtl-data( cat)?: cut.bin: became shorter while it was in use'
-shrink cut.idx 0
+expect_shrink_error cut.idx 0
 expect_text err '^mtl-data( cat)?: .*became shorter while it was in use'
 finish

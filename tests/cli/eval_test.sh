@@ -1,17 +1,17 @@
 #!/bin/bash
-# mtl-eval: losses equal transformers', in every form of input; and its errors.
+# mtl-eval: the losses equal transformers' for every form of input; the errors.
 source "$(dirname "$0")/lib.sh" "$1"
 export OMP_WAIT_POLICY=passive
 MODELS=$TESTS/golden/gpt2_model
 cd "$WORK" || exit 1
 mkdir b && cp "$MODELS"/b/* "$TESTS"/golden/tokenizer/bpe_tinyshakespeare_1000/* b
 
-# number FILE KEY: the number under a key of the JSON in FILE.
+# number FILE KEY: prints the number under KEY of the JSON in FILE.
 number() {
   sed -E "s/.*\"$2\": (\[?[-0-9.e+]+).*/\1/" "$1"
 }
 
-# Token files: a stream in windows of every length.
+# Token files: streams in windows of several lengths.
 count=0
 while IFS= read -r row; do
   model=$(echo "$row" | sed -E 's/.*"model":"(.)".*/\1/')
@@ -26,16 +26,15 @@ while IFS= read -r row; do
     expect_near "$(number out loss)" "$loss" 2e-6
     expect_text out '"tokens": 150, "stream_tokens": 151, '
     expect_text out '"bytes": null, "bits_per_byte": null'
-    [ -s err ] && fail 'quiet, yet it spoke'
+    [ -s err ] && fail '--quiet prints to stderr'
   done
   count=$((count + 1))
 done <"$TESTS/golden/evaluate/streams.jsonl"
-[ "$count" -eq 4 ] || fail 'four streams'
+[ "$count" -eq 4 ] || fail "streams.jsonl has $count streams instead of 4"
 expect_exit 0 mtl-eval --load "$MODELS/b" --data-path ids_text_document.idx --quiet
 expect_text out '^loss [0-9.]+  perplexity [0-9.e+]+  tokens 150$'
 
-# Text through the tokenizer stored with the model. JSON lines score like their token files; compression changes
-# nothing.
+# Text through the tokenizer stored with the model. JSON lines, plain or compressed, score like their token files.
 printf '{"text": "To be, or not to be"}\n{"text": ""}\n{"text": "that is the question"}\n' >d.jsonl
 expect_exit 0 mtl-preprocess --input d.jsonl --output-prefix d --append-eod --vocab-file b/vocab.json --merge-file b/merges.txt
 expect_exit 0 mtl-eval --load b --data-path d_text_document
@@ -43,7 +42,7 @@ cut -d' ' -f1-8 out >want
 mtl-eval --load b --input d.jsonl | cut -d' ' -f1-8 | cmp -s - want || fail 'JSON lines differ from their token files'
 xz -c d.jsonl | mtl-eval --load b --input - | cut -d' ' -f1-8 | cmp -s - want || fail 'compressed standard input differs'
 mtl-eval --load "$MODELS/b" --input d.jsonl --vocab-file b/vocab.json --merge-file b/merges.txt | cut -d' ' -f1-8 | cmp -s - want ||
-  fail 'a named tokenizer scores differently'
+  fail "the model's tokenizer named by flags scores differently"
 expect_exit 0 mtl-eval --load b --input d.jsonl --json
 expect_text out '^\{"version": 1, "model": "b", "data": \["d.jsonl"\], .*"bytes": 39, '
 printf 'To be, or not to be' >one.txt
@@ -56,20 +55,21 @@ cut -d' ' -f1-8 out | cmp -s - want || fail 'JSON lines under another name diffe
 expect_exit 0 mtl-eval --load b --input d.txt --format text
 cut -d' ' -f1-8 out | cmp -s - want && fail '--format text has no effect'
 sed 's/text/body/' d.jsonl >body.jsonl
-mtl-eval --load b --input body.jsonl --json-keys body | cut -d' ' -f1-8 | cmp -s - want || fail '--json-keys'
+mtl-eval --load b --input body.jsonl --json-keys body | cut -d' ' -f1-8 | cmp -s - want ||
+  fail '--json-keys body scores differently'
 
-# In 16 bits: near the fp32 loss, but not equal.
+# In 16 bits, the loss is near the fp32 loss, but not equal.
 expect_exit 0 mtl-eval --load b --input one.txt --json
 exact=$(number out loss)
 for dtype in bfloat16 float16; do
   expect_exit 0 mtl-eval --load b --input one.txt --json --dtype "$dtype"
   expect_near "$(number out loss)" "$exact" 1e-2
-  [ "$(number out loss)" != "$exact" ] || fail "$dtype computes what float32 does"
+  [ "$(number out loss)" != "$exact" ] || fail "$dtype has exactly the loss of float32"
 done
 expect_exit 2 mtl-eval --load b --input one.txt --dtype int8
 expect_text err '--dtype int8 .*float32'
 
-# Errors: all wrong flags at once.
+# Reports all wrong flags at once.
 expect_exit 2 mtl-eval --data-path x --input y --seq-length 0 --batch-size 0 --threads -1 --sequence 3
 for what in '--load +' '--data-path, --input +give one of them' '--seq-length 0 ' '--batch-size 0 ' '--threads -1 ' '--sequence '; do
   expect_text err "$what"
@@ -99,10 +99,10 @@ expect_text err 'bad.jsonl: line 2: '
 expect_exit 74 mtl-eval --load b --input absent.txt
 expect_exit 74 mtl-eval --load b --data-path absent
 mkdir hollow
-mtl-eval --load hollow --data-path ids_text_document 2>err && fail 'an empty folder is not a model'
+mtl-eval --load hollow --data-path ids_text_document 2>err && fail 'accepts an empty folder as a model'
 expect_text err 'hollow'
 
-# A FIFO in place of a tokenizer's file does not block.
+# A FIFO in place of a tokenizer file does not block.
 mkdir fifo
 cp b/* fifo
 rm fifo/merges.txt

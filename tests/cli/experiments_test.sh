@@ -1,15 +1,16 @@
 #!/bin/bash
-# share/experiments and share/slurm: the tiny model through the layouts, its table, and the real command lines.
+# share/experiments and share/slurm: trains the tiny models, checks the tables, and plans the real models' runs.
 source "$(dirname "$0")/lib.sh" "$1"
 SHARE=$(cd "$SHARE" && pwd)
 cd "$WORK" || exit 1
 export MTL_BIN=$BIN
 
 if command -v shellcheck >/dev/null; then
-  find "$SHARE" \( -name '*.sh' -o -name '*.sbatch' \) -print0 | xargs -0 shellcheck || fail 'shellcheck'
+  find "$SHARE" \( -name '*.sh' -o -name '*.sbatch' \) -print0 | xargs -0 shellcheck ||
+    fail 'shellcheck reports problems in share/'
 fi
 
-# The layouts, two iterations each. A second run trains nothing and prints the same table.
+# seed-345m: the layouts, two iterations each. A second run trains nothing and prints the same table.
 export THREADS=1
 expect_exit 0 env MODEL=tiny ITERATIONS=2 OUT=run bash "$SHARE/experiments/seed-345m/run.sh" 1x1 2x1 1x2 2x2
 grep -A4 '^layout' out >table
@@ -20,28 +21,29 @@ for layout in '1x1 1 1 1' '2x1 2 1 2' '1x2 1 2 2' '2x2 2 2 4'; do
   expect_text table "^${layout// / +} +$number +[0-9]+% +$number +[0-9]+% +10\.[0-9]{6} +-?[0-9.e+-]+$"
 done
 [ "$(wc -l <table)" -eq 5 ] || fail 'not one line per layout in the table'
-# The findings: two tensor-parallel ranks need less memory each than two stages, four ranks less still; all losses
-# agree.
+# Model parallelism reduces the memory per rank, tensor more than pipeline parallelism; all losses agree.
 memory_of() { row "$1" | awk '{ print $5 }'; }
 for pair in '1x2 1x1' '2x1 1x2' '2x2 1x2'; do
-  below "$(memory_of "${pair% *}")" "$(memory_of "${pair#* }")" || fail "memory of $pair: $(cat table)"
+  below "$(memory_of "${pair% *}")" "$(memory_of "${pair#* }")" ||
+    fail "${pair% *} does not need less memory than ${pair#* }: $(cat table)"
 done
 for layout in 1x1 2x1 1x2 2x2; do
-  apart=$(row $layout | awk '{ print $10 }')
-  below "${apart#-}" 1e-6 || fail "$layout: its loss differs by $apart"
+  difference=$(row $layout | awk '{ print $10 }')
+  below "${difference#-}" 1e-6 || fail "$layout: the loss differs by $difference"
 done
 mv table first
 expect_exit 0 env MODEL=tiny ITERATIONS=2 OUT=run bash "$SHARE/experiments/seed-345m/run.sh" 2x2
 expect_text err 'already complete: 2 of 2'
-[ "$(grep '^2x2' out | awk '{ print $5, $7, $9 }')" = "$(awk '$1 == "2x2" { print $5, $7, $9 }' first)" ] || fail 'a different table'
+[ "$(grep '^2x2' out | awk '{ print $5, $7, $9 }')" = "$(awk '$1 == "2x2" { print $5, $7, $9 }' first)" ] ||
+  fail 'the second run prints a different table'
 
-# More nodes than exist; hosts become mpirun's -H.
+# Refuses a layout of more nodes than NNODES; passes HOSTS to mpirun's -H.
 expect_exit 2 env MODEL=tiny OUT=run HOSTS=alpha NNODES=1 bash "$SHARE/experiments/seed-345m/run.sh" 2x2
 expect_text err '4 ranks need 2 nodes; NNODES is 1'
 expect_exit 0 env MODEL=tiny ITERATIONS=2 OUT=run HOSTS=alpha,beta MPIRUN='echo mpirun' bash "$SHARE/experiments/seed-345m/run.sh" 2x2
 expect_text out '^mpirun -n 4 -H alpha:2,beta:2 .*mtl-train '
 
-# The sizes: a model's last validation is the same with and without model parallelism.
+# seed-sizes: a model's last validation is the same with and without model parallelism.
 sizes=$SHARE/experiments/seed-sizes/run.sh
 expect_exit 0 env MODEL=tiny OUT=sizes RANKS=4 bash "$sizes" --model_size=345M --train_iters=2
 expect_text out '^== 345M: tensor 1, pipeline 1, data 4, tiny$'
@@ -52,8 +54,8 @@ for row in '2 2 1' '1 1 4'; do awk -v row="345M $row" '$1 " " $2 " " $3 " " $4 =
 expect_near_lines 'ppl 2 2 1' 'ppl 1 1 4' 'perplexity in both layouts' 1e-6 1
 expect_exit 0 env MODEL=tiny OUT=sizes RANKS=4 bash "$sizes" --data_path sizes/my-gpt_text_sentence --model_size 3.7B --train_iters 1 4x1
 expect_text out "^3.7B +4 +1 +1 +1 +$number +$number$"
-# The table of the real sizes has the published figures next to the measured ones; `true` replaces mpirun, and
-# prepared logs a run.
+# The table of the real sizes shows the published figures next to the measured ones. `true` replaces mpirun, and copied
+# logs replace the runs'.
 for run in 345M-2x2 345M-1x1 1.3B-2x2 2.7B-2x2 3.7B-2x2; do
   mkdir -p "full/$run" && cp sizes/345M-2x2/log.jsonl "full/$run"
 done
@@ -71,13 +73,13 @@ for wrong in '--model_size 7B' '--train_iters 1e3' '--train_iters' '--data_path=
 done
 [ ! -e wrong ] || fail 'wrong arguments leave files'
 
-# Precision: three modes at two learning rates. bf16 weights without main weights lose updates and fall behind; with
-# stochastic rounding they lose as many, but keep up.
+# precision: three modes at two learning rates. bf16 weights without main weights lose updates and end with a higher
+# loss; with stochastic rounding they reach the loss of fp32 main weights.
 precision=$SHARE/experiments/precision/run.sh
 expect_exit 0 env MODEL=tiny OUT=precision bash "$precision"
 expect_text out '^mode +lr +loss +PPL +lost updates +of the copy +bytes a parameter$'
 grep -E '^(fp32|bf16) .* [0-9]+$' out >table
-[ "$(wc -l <table)" -eq 6 ] || fail "not six runs of precision: $(cat table)"
+[ "$(wc -l <table)" -eq 6 ] || fail "precision: not six runs in the table: $(cat table)"
 share="[0-9.e-]+%"
 for rate in 1e-4 4e-4; do
   expect_text table "^fp32 main weights +$rate +$number +$number +$share +$share +18$"
@@ -85,22 +87,26 @@ for rate in 1e-4 4e-4; do
   expect_text table "^bf16 stochastic +$rate +$number +$number +$share +- +8$"
   for mode in 'fp32 main weights' 'bf16 alone' 'bf16 stochastic'; do expect_text precision/precision.svg ">$mode $rate<"; done
 done
-# figure_of MODE COLUMN-FROM-THE-END: at the lower rate.
+# figure_of MODE COLUMN: prints a figure of MODE at the lower rate; COLUMN counts from the last one, 0.
 figure_of() { awk -v mode="$1 +1e-4 " -v column="$2" '$0 ~ "^" mode { sub("%", "", $(NF - column)); print $(NF - column) }' table; }
 below "$(figure_of 'fp32 main weights' 2)" 0.1 || fail "main weights lose updates: $(cat table)"
 below 10 "$(figure_of 'bf16 alone' 2)" || fail "bf16 alone loses no updates: $(cat table)"
-behind() { awk -v loss="$(figure_of "$1" 4)" -v main="$(figure_of 'fp32 main weights' 4)" 'BEGIN { print loss - main }'; }
-below 0.001 "$(behind 'bf16 alone')" || fail "bf16 alone is not behind: $(cat table)"
-apart=$(behind 'bf16 stochastic')
-below "${apart#-}" 0.001 || fail "stochastic rounding is apart from main weights: $(cat table)"
+# excess_loss MODE: prints by how much its loss exceeds that of fp32 main weights.
+excess_loss() {
+  awk -v loss="$(figure_of "$1" 4)" -v main="$(figure_of 'fp32 main weights' 4)" 'BEGIN { print loss - main }'
+}
+below 0.001 "$(excess_loss 'bf16 alone')" || fail "the loss of bf16 alone is not higher: $(cat table)"
+difference=$(excess_loss 'bf16 stochastic')
+below "${difference#-}" 0.001 || fail "stochastic rounding does not reach the loss of main weights: $(cat table)"
 mv table first
 expect_exit 0 env MODEL=tiny OUT=precision bash "$precision" 4e-4
 expect_text err 'already complete: 20 of 20'
-[ "$(grep -E '^(fp32|bf16) .* [0-9]+$' out)" = "$(grep 4e-4 first)" ] || fail 'a different table of precision'
+[ "$(grep -E '^(fp32|bf16) .* [0-9]+$' out)" = "$(grep 4e-4 first)" ] ||
+  fail 'precision: a second run of one rate prints different rows'
 expect_exit 2 env MODEL=tiny OUT=wrong bash "$precision" fast
 expect_text err '^run.sh: fast: not a learning rate'
 
-# Unknown names.
+# Refuses unknown names.
 for experiment in seed-345m codeparrot-110m seed-sizes precision; do
   expect_exit 2 env MODEL=345 bash "$SHARE/experiments/$experiment/run.sh"
   expect_text err '^run.sh: MODEL=345: choose .* or tiny$'
@@ -109,28 +115,32 @@ done
 expect_exit 2 env MODEL=tiny OUT=run bash "$SHARE/experiments/seed-345m/run.sh" 1x1 foo
 expect_text err '^run.sh: foo: not a layout; write TENSOR x PIPELINE, such as 1x1, 2x1, 1x2 or 2x2$'
 
-# The real models: the command lines are accepted and planned.
+# mtl-train accepts and plans the real models' command lines.
 export PLAN=1
 expect_exit 0 bash "$SHARE/experiments/seed-345m/run.sh"
 for layout in 1x1 2x1 1x2 2x2; do expect_text out "^== $layout"; done
-[ "$(grep -c 'parameters  *354,823,168' out)" -eq 4 ] || fail 'the plans of 345M'
+[ "$(grep -c 'parameters  *354,823,168' out)" -eq 4 ] || fail 'not every plan of 345M has its parameter count'
 expect_exit 0 bash "$SHARE/experiments/codeparrot-110m/run.sh"
 expect_text out 'parameters +124,439,808'
 expect_text out 'samples x tokens +192 x 1024'
 expect_text out 'micro-batches of a rank +2$'
 expect_exit 0 env MODEL=tiny bash "$SHARE/experiments/codeparrot-110m/run.sh"
 expect_exit 0 bash "$precision"
-[ "$(awk '/bytes a parameter on a rank/ { print $NF }' out | xargs)" = '18 8 8' ] || fail 'the plans of precision'
+[ "$(awk '/bytes a parameter on a rank/ { print $NF }' out | xargs)" = '18 8 8' ] ||
+  fail 'precision: wrong bytes per parameter in the plans'
 expect_exit 0 bash "$sizes"
 [ "$(grep '^  parameters  ' out | awk '{ print $2 }' | xargs)" = '354,823,168 354,823,168 1,313,626,112 2,651,553,280 3,574,312,192' ] ||
-  fail 'the plans of the sizes'
-for seq in 1024 2048; do [ "$(grep -cE "samples x tokens +(16|64) x $seq" out)" -eq $((seq == 1024 ? 3 : 2)) ] || fail "sequences of $seq"; done
-[ "$(grep -c 'saved by recomputation' out)" -eq 5 ] || fail 'the plans do not recompute'
+  fail 'seed-sizes: wrong parameter counts in the plans'
+for seq in 1024 2048; do
+  [ "$(grep -cE "samples x tokens +(16|64) x $seq" out)" -eq $((seq == 1024 ? 3 : 2)) ] ||
+    fail "seed-sizes: wrong number of plans with sequences of $seq"
+done
+[ "$(grep -c 'less than with all activations' out)" -eq 5 ] || fail 'seed-sizes: not every plan recomputes activations'
 expect_exit 0 env RECOMPUTE= bash "$sizes" --model_size 345M 1x1
-grep -q 'saved by recomputation' out && fail 'recomputed without being asked'
+grep -q 'less than with all activations' out && fail 'RECOMPUTE= does not turn recomputation off'
 [ -z "$(find . -name 'run-*')" ] || fail 'a plan left files'
 for template in "$SHARE"/slurm/*.sbatch; do
-  # srun replaced: plans the run of the template for its ranks.
+  # Plans the template's run for its number of ranks, in place of srun.
   ranks=$(awk '/^#SBATCH --nodes/ { split($2, n, "=") } /^#SBATCH --ntasks-per-node/ { split($2, t, "=") } END { print n[2] * t[2] }' "$template")
   sed "s|^srun .*|mtl-train \"\${RUN[@]:1}\" --vocab-file $SHARE/gpt2/vocab.json --merge-file $SHARE/gpt2/merges.txt --dry-run --world-size $ranks|" "$template" >planned.sh
   expect_exit 0 env SLURM_CPUS_PER_TASK=1 SLURM_JOB_ID=1 bash planned.sh

@@ -1,15 +1,15 @@
 #!/bin/bash
-# Every flag has an effect: tests those that no other test covers. At the end, every flag in any tool's --help must
-# occur in some test.
+# Every flag has an effect: tests the flags that no other test covers, and checks that every flag in any tool's --help
+# occurs in some test.
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/figures.sh"
 export OMP_WAIT_POLICY=passive
 cd "$WORK" || exit 1
 
 # --- Tokenizers ---
-# ids PREFIX: the tokens of its .bin, on one line.
+# ids PREFIX: prints the tokens of its .bin on one line.
 ids() { od -An -v -tu2 -w2 "$1_text_document.bin" | tr -s '\n ' ' ' | sed 's/^ //; s/ $//'; }
-# expect_ids WANT FLAG...: the ids of text.jsonl with these flags.
+# expect_ids WANT FLAG...: with these flags, the ids of text.jsonl are WANT.
 expect_ids() {
   local want=$1
   shift
@@ -31,7 +31,7 @@ expect_ids '1256 2' "${tiktoken[@]}" --vocab-size 1257 --tiktoken-pattern v1
 expect_ids '121 97 2' "${tiktoken[@]}" --vocab-size 267 --tiktoken-num-special-tokens 10
 expect_ids '121 97 0' "${tiktoken[@]}" --vocab-size 267 --tiktoken-num-special-tokens 10 --tiktoken-special-tokens '</s>' '<s>' '<unk>'
 
-# The id of <|begin_of_text|> is 600 plus the file's; the flag puts it before every text.
+# --tokenizer-hf-include-special-tokens puts <|begin_of_text|> before every text.
 hf=(--tokenizer-type HuggingFaceTokenizer --tokenizer-model "$TESTS/golden/tokenizer/llama3_style_tokenizer.json")
 echo '{"text": "a"}' >text.jsonl
 expect_exit 0 mtl-preprocess --input text.jsonl --output-prefix without "${hf[@]}"
@@ -46,7 +46,7 @@ for name in a b; do
 done
 expect_exit 0 mtl-preprocess --input <(tail -n 100 "$TESTS/golden/end_to_end/corpus.jsonl") --output-prefix b \
   --tokenizer-type NullTokenizer --vocab-size 512 --append-eod
-# train NAME FLAG...: runs four iterations; writes NAME.jsonl, and a checkpoint of each in NAME.ck.
+# train NAME FLAG...: runs four iterations; writes NAME.jsonl, and a checkpoint of each to NAME.ck.
 train() {
   local name=$1
   shift
@@ -56,13 +56,13 @@ train() {
     --global-batch-size 2 --train-iters 4 --lr 0.001 --eval-iters 0 --log-interval 1 --threads 1 --peak-tflops 1 \
     --hidden-dropout 0 --attention-dropout 0 --save "$name.ck" --save-interval 1 --log-jsonl "$name.jsonl" "$@"
 }
-# values NAME KEY: of all lines.
+# values NAME KEY: prints the values of KEY in the run's log.
 values() { awk "$VALUE"'{ text = value("'"$2"'"); if (text != "") print text }' "$1.jsonl"; }
-# weights NAME N: its checkpoint of iteration N.
+# weights NAME N: prints the path of its checkpoint of iteration N.
 weights() { printf '%s.ck/iter_%07d' "$1" "$2"; }
 # compare_weights NAME N OTHER N: sets $same to "same" or "differ", and $moments to the first moments' difference.
 compare_weights() { read -r same _ _ moments _ <<<"$(mtl_compare_checkpoints "$(weights "$1" "$2")" "$(weights "$3" "$4")")"; }
-# expect_rates WANT FLAG...: the learning rates of the iterations.
+# expect_rates WANT FLAG...: the learning rates of the iterations are WANT.
 expect_rates() {
   # shellcheck disable=SC2086 # words
   printf '%s\n' $1 >want.rates
@@ -75,7 +75,8 @@ train plain
 
 expect_rates '1e-4 4e-4 7e-4 1e-3' --lr-warmup-iters 3 --lr-warmup-init 1e-4
 samples=(--train-samples 8) # four iterations
-train_in_samples() {  # FLAG...: expect_rates without --train-iters, whose unit is iterations
+# expect_rates_in_samples WANT FLAG...: the same in a run whose length is given in samples.
+expect_rates_in_samples() {
   local want=$1
   shift
   # shellcheck disable=SC2086
@@ -87,7 +88,7 @@ train_in_samples() {  # FLAG...: expect_rates without --train-iters, whose unit 
   values rates learning_rate >got.rates
   expect_near_lines got.rates want.rates "learning rates with $*"
 }
-train_in_samples '0 3.333333333e-4 6.666666667e-4 1e-3' --lr-warmup-samples 6
+expect_rates_in_samples '0 3.333333333e-4 6.666666667e-4 1e-3' --lr-warmup-samples 6
 # WSD: constant, then from 1 to 0 over the last three of four iterations: the rates at 0, 1/3 and 2/3 of the decay.
 wsd=(--lr-decay-style WSD --lr-wsd-decay-iters 3)
 expect_rates '1e-3 1e-3 5.874010520e-4 2.599210499e-4' "${wsd[@]}"
@@ -95,46 +96,52 @@ expect_rates '1e-3 1e-3 6.666666667e-4 3.333333333e-4' "${wsd[@]}" --lr-wsd-deca
 expect_rates '1e-3 1e-3 7.5e-4 2.5e-4' "${wsd[@]}" --lr-wsd-decay-style cosine
 expect_rates '1e-3 1e-3 4.226497308e-4 1.835034191e-4' "${wsd[@]}" --lr-wsd-decay-style minus_sqrt
 expect_rates '1e-3 1e-3 1e-3 5e-4' --lr-decay-style WSD --lr-wsd-decay-iters 2 --lr-wsd-decay-style linear
-train_in_samples '1e-3 1e-3 6.666666667e-4 3.333333333e-4' --lr-decay-style WSD --lr-wsd-decay-samples 6 --lr-wsd-decay-style linear
+expect_rates_in_samples '1e-3 1e-3 6.666666667e-4 3.333333333e-4' --lr-decay-style WSD --lr-wsd-decay-samples 6 \
+  --lr-wsd-decay-style linear
 
-# Increasing weight decay: the same run if it starts and ends at one value, another run otherwise.
+# Increasing weight decay: the same run as with a constant one if it starts and ends at that value.
 train constant --weight-decay 0.5
 for flags in 'same 0.5 0.5' 'differ 0.4 0.5' 'differ 0.5 0.6'; do
   read -r want from to <<<"$flags"
   train growing --weight-decay-incr-style linear --start-weight-decay "$from" --end-weight-decay "$to"
   compare_weights constant 4 growing 4
-  [ "$same" = "$want" ] || fail "weight decay from $from to $to against 0.5: $same instead of $want"
+  [ "$same" = "$want" ] || fail "weights with weight decay from $from to $to, compared with 0.5: $same instead of $want"
 done
 
 # The first step's first moments are (1 - beta1) times the gradient: twice as large with 0.8.
 train beta --adam-beta1 0.8
 compare_weights plain 1 beta 1
 expect_near "$moments" 1 1e-6
-# A large epsilon: the same gradients, but smaller updates, so that the loss hardly falls.
+# A large epsilon: the same gradients, but smaller updates; the loss hardly falls.
 train slow --adam-eps 0.5
 compare_weights plain 1 slow 1
 [ "$same $moments" = 'differ 0.0e+00' ] || fail "--adam-eps 0.5: weights $same, moments differ by $moments"
-below "$(values plain lm_loss | tail -1)" "$(values slow lm_loss | tail -1)" || fail '--adam-eps 0.5: a lower loss'
-# Zero weights: all tokens are equally likely, and the loss is ln 512. Nearly so if the norms shrink their input.
+below "$(values plain lm_loss | tail -1)" "$(values slow lm_loss | tail -1)" ||
+  fail '--adam-eps 0.5 ends with a lower loss'
+# With zero weights, all tokens are equally likely, and the loss is ln 512. Nearly so if epsilon makes the norms shrink
+# their input.
 train flat --init-method-std 0 --train-iters 1
 expect_near "$(values flat lm_loss)" 6.238324625 1e-6
 train flat --norm-epsilon 0.9 --train-iters 1
 expect_near "$(values flat lm_loss)" 6.238324625 2e-4
-mtl_compare near <(values plain lm_loss | head -1) <(echo 6.238324625) --relative 2e-4 2>/dev/null && fail 'the plain run has the loss of zeros'
+mtl_compare near <(values plain lm_loss | head -1) <(echo 6.238324625) --relative 2e-4 2>/dev/null &&
+  fail 'the plain run has the loss of zero weights'
 
 # --no-load-optim: loads the checkpoint's weights without its moments.
 for flags in '' --no-load-optim; do
   # shellcheck disable=SC2086
   train "resumed$flags" --load plain.ck/iter_0000002 $flags
 done
-[ "$(values resumed lm_loss | head -1)" = "$(values resumed--no-load-optim lm_loss | head -1)" ] || fail '--no-load-optim: different weights'
-[ "$(values resumed lm_loss | head -1)" = "$(values plain lm_loss | sed -n 3p)" ] || fail 'a resume with another loss'
+[ "$(values resumed lm_loss | head -1)" = "$(values resumed--no-load-optim lm_loss | head -1)" ] ||
+  fail '--no-load-optim loads different weights'
+[ "$(values resumed lm_loss | head -1)" = "$(values plain lm_loss | sed -n 3p)" ] ||
+  fail 'the resumed run starts with another loss'
 compare_weights resumed 4 plain 4
-[ "$same" = same ] || fail 'a resume ends with different weights'
+[ "$same" = same ] || fail 'the resumed run ends with different weights'
 compare_weights resumed 4 resumed--no-load-optim 4
 [ "$same" = differ ] || fail '--no-load-optim has no effect'
 
-# Data for the test split only.
+# --test-data-path changes the test, not the validation.
 for name in a b; do
   rm -rf "test_$name".*
   expect_exit 0 mtl-train --num-layers 1 --hidden-size 32 --num-attention-heads 4 --max-position-embeddings 32 --seq-length 32 \
@@ -143,7 +150,7 @@ for name in a b; do
     --peak-tflops 1 --log-jsonl "test_$name.jsonl"
   grep '"type": "test"' "test_$name.jsonl" >"only_$name.jsonl"
   grep '"type": "validation"' "test_$name.jsonl" >"valid_$name.jsonl"
-  [ "$(values "only_$name" loss | wc -l)" -eq 1 ] || fail "--test-data-path ${name}_text_document: no test"
+  [ "$(values "only_$name" loss | wc -l)" -eq 1 ] || fail "--test-data-path ${name}_text_document: not one test line"
 done
 [ "$(values valid_a loss)" = "$(values valid_b loss)" ] || fail '--test-data-path changes the validation'
 [ "$(values only_a loss)" != "$(values only_b loss)" ] || fail '--test-data-path does not change the test'
@@ -151,7 +158,7 @@ order=(mtl-data order --seq-length 32 --train-iters 2 --global-batch-size 2 --ev
 expect_exit 0 "${order[@]}" --test-data-path a_text_document
 cp out a.order
 expect_exit 0 "${order[@]}" --test-data-path b_text_document
-[ -s a.order ] && [ -s out ] || fail 'mtl-data order: no samples of the test'
+[ -s a.order ] && [ -s out ] || fail 'mtl-data order prints no test samples'
 cmp -s out a.order && fail 'mtl-data order: --test-data-path has no effect'
 
 # --- Layouts: layers of the stages, in mtl-topo and in mtl-train's plan ---
@@ -177,7 +184,8 @@ done <<'END_OF_STAGES'
 7 2,2,2,1 --account-for-loss-in-pipeline-split
 6 1,2,2,1 --account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split
 END_OF_STAGES
-# All micro-batches pass through a chunk before the next chunk's turn: the bubble is longer, and more is kept.
+# In groups of 8, all micro-batches pass a chunk before the next chunk: the bubble is longer, and more activations are
+# kept.
 chunks=("${stages[@]}" --num-virtual-stages-per-pipeline-rank 2 --micro-batches 8)
 expect_exit 0 mtl-topo "${chunks[@]}"
 expect_text out 'Schedule: interleaved, 8 micro-batches, 2 chunks a stage'
@@ -189,12 +197,12 @@ cmp -s out four && fail '--microbatch-group-size-per-virtual-pipeline-stage has 
 
 # --- Pictures ---
 for n in 1 10 100 1000; do echo "{\"type\": \"step\", \"iteration\": $n, \"consumed_samples\": $n, \"lm_loss\": $n.0}"; done >log.jsonl
-# points FLAG...: x and y of the picture's four points, one per line.
+# points FLAG...: prints x and y of the picture's four points, one per line.
 points() {
   expect_exit 0 mtl-plot log.jsonl "$@" -o picture.svg
   grep -oE '<(polyline|path)[^>]*' picture.svg | grep -oE '(points|d)="[^"]*"' | grep -oE '[0-9.]+[, ][0-9.]+' | tr ',' ' ' | tail -4
 }
-# steps_of COLUMN: distances between neighbours, which are equal on a logarithmic axis: the values are powers of ten.
+# steps_of COLUMN: prints the distances between neighboring values; powers of ten have equal ones on a logarithmic axis.
 steps_of() { awk -v c="$1" 'NR > 1 { print (seen < $c ? $c - seen : seen - $c) } { seen = $c }'; }
 points --log-x | steps_of 1 >x.steps
 points --log-y | steps_of 2 >y.steps
@@ -203,7 +211,8 @@ for axis in x y; do
   [ "$(wc -l <$axis.steps)" -eq 3 ] || fail "--log-$axis: $(wc -l <$axis.steps) distances between 4 points"
   expect_near_lines $axis.steps <(for _ in 1 2 3; do sed -n 1p $axis.steps; done) "--log-$axis" 0.01
 done
-mtl_compare near linear.steps <(for _ in 1 2 3; do sed -n 1p linear.steps; done) --relative 0.01 2>/dev/null && fail 'a plain axis is logarithmic'
+mtl_compare near linear.steps <(for _ in 1 2 3; do sed -n 1p linear.steps; done) --relative 0.01 2>/dev/null &&
+  fail 'the x axis is logarithmic without --log-x'
 
 # --- Every flag occurs in a test ---
 commands=(mtl-preprocess mtl-vocab mtl-train mtl-eval mtl-generate mtl-convert mtl-topo mtl-plot)

@@ -1,15 +1,15 @@
 #!/bin/bash
-# Every number that a tool accepts: the declared bounds (--list-flags) are enforced, and no number, however large,
-# ends a tool by a signal or a timeout.
+# Numeric flags: every tool enforces the declared bounds (--list-flags), and no number, however large, makes it crash or
+# hang.
 source "$(dirname "$0")/lib.sh" "$1"
 export OMP_WAIT_POLICY=passive
 cd "$WORK" || exit 1
 values=(nan inf -inf -1 0 1e308 4611686018427387904 9223372036854775808)
 
-# bounded FILE: the numbers among the listed flags, "NAME KIND LOW HIGH" each.
-bounded() { sed 's/;.*//' "$1" | awk '$2 == "whole" || $2 == "real"'; }
+# numeric_flags FILE: prints those of a --list-flags output, "NAME KIND LOW HIGH" each.
+numeric_flags() { sed 's/;.*//' "$1" | awk '$2 == "whole" || $2 == "real"'; }
 
-# refused_by_bounds VALUE: the flags on standard input that must refuse VALUE.
+# refused_by_bounds VALUE: prints the flags on standard input that must refuse VALUE.
 refused_by_bounds() {
   awk -v value="$1" '
     function is_inside(  low, high, x) {
@@ -22,10 +22,10 @@ refused_by_bounds() {
     !is_inside() { print $1 }'
 }
 
-# check_bounds TOOL [COMMAND]
+# check_bounds TOOL [COMMAND]: with every value for all numbers at once, it refuses exactly those out of bounds.
 check_bounds() {
   expect_exit 0 "$@" --list-flags
-  bounded out >numbers
+  numeric_flags out >numbers
   awk '$3 ~ /-inf/ { print $1 }' numbers >unbounded
   while read -r flag; do fail "$*: $flag is declared without a lower bound"; done <unbounded
   for value in "${values[@]}"; do
@@ -34,15 +34,15 @@ check_bounds() {
     refused_by_bounds "$value" <numbers | sort >expected
     timeout 60 "$@" "${flags[@]}" --dump-config >out 2>err
     status=$?
-    [ "$status" -eq "$([ -s expected ] && echo 2 || echo 0)" ] || fail "$*: exit $status with all numbers $value"
+    [ "$status" -eq "$([ -s expected ] && echo 2 || echo 0)" ] || fail "$*: exit $status with all numeric flags $value"
     sed -nE "s/^  (--[a-z0-9-]+) .*(must be|is not a).*/\\1/p" err | sort >found
     cmp -s expected found || fail "$* with $value: bounds and refusals differ: $(diff expected found | tr '\n' ' ')"
     checked=$((checked + ${#flags[@]}))
   done
 }
 
-# survives COMMAND...: it exits by itself, with one of the documented statuses.
-survives() {
+# expect_documented_exit COMMAND...: it exits within a minute, with one of the documented codes.
+expect_documented_exit() {
   timeout 60 "$@" >out 2>err </dev/null
   status=$?
   case $status in 0 | 1 | 2 | 65 | 74) ;; *) fail "exit $status: $*" ;; esac
@@ -59,7 +59,7 @@ for path in "$BIN"/mtl-*; do
 done
 [ "$checked" -gt 800 ] || fail "only $checked numbers were tried"
 
-# Numbers within the bounds, one flag at a time.
+# The bounds themselves and other numbers, one flag at a time.
 train=(mtl-train --dry-run --num-layers 2 --hidden-size 16 --num-attention-heads 2 --max-position-embeddings 32 --seq-length 16
   --tokenizer-type NullTokenizer --vocab-size 100 --train-iters 2 --lr 1e-3)
 topo=(mtl-topo --world-size 4 --num-layers 2 --hidden-size 16 --num-attention-heads 2 --max-position-embeddings 32
@@ -74,18 +74,17 @@ for base in train topo order; do
   words=1
   [ "$base" = order ] && words=2
   "${command[@]:0:$words}" --list-flags >listed
-  bounded listed >numbers
+  numeric_flags listed >numbers
   while read -r flag kind low high; do
-    # Work grows with these flags: skips them, since their bounds would be accepted.
+    # Skips flags whose upper bound is valid, but would take too long.
     case $base$flag in order--seq-length | order--*-batch-size | *--num-layers | *-parallel-size) continue ;; esac
-    # Both bounds if they are numbers, otherwise distant values.
     for value in "${low#?}" "${high%?}" 0 1 4611686018427387904 1e308; do
       [ "$value" = inf ] && continue
-      survives "${command[@]}" "$flag=$value"
+      expect_documented_exit "${command[@]}" "$flag=$value"
       runs=$((runs + 1))
     done
   done <numbers
-  [ "$kind$high" = "" ] || fail 'bounds were not read to their end'
+  [ "$kind$high" = "" ] || fail 'the last line of bounds is incomplete'
 done
 [ "$runs" -gt 300 ] || fail "only $runs runs"
 finish

@@ -1,12 +1,13 @@
 #!/bin/bash
-# Every flag that has no effect without another (--list-flags names them): without it, the tool says so once.
+# Flags that need other flags, or have no effect with or without them: if a condition of --list-flags is not met, the
+# tool reports it once.
 # shellcheck disable=SC2034
 source "$(dirname "$0")/lib.sh" "$1"
 enter_data_folder
 MODEL=$TESTS/golden/gpt2_model/b
 printf 'plain text\n' >plain.txt
 
-# A valid command of each tool, apart from its inputs.
+# A valid command of each tool.
 gpt2=(--vocab-file vocab.json --merge-file merges.txt)
 sizes=(--num-layers 4 --hidden-size 16 --num-attention-heads 2 --max-position-embeddings 32 --seq-length 16)
 mtl_train=(mtl-train "${sizes[@]}" "${gpt2[@]}" --lr 1e-3 --dry-run --train-iters 2)
@@ -18,7 +19,7 @@ mtl_generate=(mtl-generate --load "$MODEL" --ids --prompt 1 --max-new-tokens 1 "
 mtl_convert=(mtl-convert --load "$MODEL" --save converted)
 mtl_plot=(mtl-plot plain.txt)
 
-# command_for NAME FLAG PHRASE: sets $chosen to that command, adapted to flag and phrase.
+# command_for NAME FLAG PHRASE: sets $chosen to the command of mtl-NAME, adapted to the flag and the phrase.
 command_for() {
   local -n command=mtl_$1
   chosen=("${command[@]}")
@@ -30,8 +31,9 @@ command_for() {
   esac
 }
 
-# The flags that make a condition fail, unless an absent flag does.
-declare -A setting=(["with --lr-decay-style constant"]="--lr-decay-style constant" ["with --eval-iters 0"]="--eval-iters 0"
+# The flags with which a phrase is true; without an entry, it is true because a flag is absent.
+declare -A triggers=(["with --lr-decay-style constant"]="--lr-decay-style constant"
+  ["with --eval-iters 0"]="--eval-iters 0"
   ["with --weight-decay-incr-style linear or cosine"]="--weight-decay-incr-style linear --start-weight-decay 0 --end-weight-decay 1"
   ["on the CPU, whose memory is the host's"]="--device cpu" ["with --loss-scale"]="--fp16 --loss-scale 128" ["with --greedy"]="--greedy" ["with --to mtl or megatron"]="--to mtl"
   ["with --format text"]="--format text"
@@ -40,15 +42,15 @@ declare -A setting=(["with --lr-decay-style constant"]="--lr-decay-style constan
 # Values of flags with choices or a format; others accept any text.
 declare -A value=([--lr-warmup-init]=5e-4 [--min-lr]=1e-4 [--lr-wsd-decay-style]=linear [--pipeline-schedule]=gpipe [--roofline]=H100 [--attention-backend]=flash [--tiktoken-pattern]=v1 [--lang]=english [--max-shard-size]=5GB [--recompute-method]=block [--transformer-impl]=local
   [--vocab-file]=vocab.json [--merge-file]=merges.txt [--tokenizer-model]=vocab.json)
-# Flags that are refused, rather than without effect, unless these are given.
-declare -A together=([--overlap-param-gather]="--overlap-grad-reduce --use-distributed-optimizer")
+# Flags that are refused without these.
+declare -A required=([--overlap-param-gather]="--overlap-grad-reduce --use-distributed-optimizer")
 
 conditions=0
 for name in train topo preprocess vocab eval generate convert plot; do
   expect_exit 0 "mtl-$name" --list-flags
   grep ';' out >listed
-  while IFS=';' read -r what rest; do
-    read -r flag kind low _ <<<"$what"
+  while IFS=';' read -r declaration phrase_list; do
+    read -r flag kind low _ <<<"$declaration"
     case $kind in
       switch) words=("$flag") ;;
       whole | real)
@@ -56,22 +58,22 @@ for name in train topo preprocess vocab eval generate convert plot; do
         words=("$flag" "${value[$flag]:-$above}") ;;
       *) words=("$flag" "${value[$flag]:-x}") ;;
     esac
-    IFS=';' read -ra phrases <<<"$rest"
+    IFS=';' read -ra phrases <<<"$phrase_list"
     for phrase in "${phrases[@]}"; do
       phrase=${phrase# }
-      extra=${setting[${phrase#has no effect }]:-}
-      [ "${phrase#needs }" = "$phrase" ] && extra+=" ${together[$flag]:-}"
+      extra=${triggers[${phrase#has no effect }]:-}
+      [ "${phrase#needs }" = "$phrase" ] && extra+=" ${required[$flag]:-}"
       command_for "$name" "$flag" "$phrase"
       # shellcheck disable=SC2086
       timeout 60 "${chosen[@]}" $extra "${words[@]}" >out 2>err </dev/null
       case $phrase in
-        needs\ *) wanted="  $flag  *$phrase" ;;
-        *) wanted="mtl-$name: $flag: $phrase" ;;
+        needs\ *) message="  $flag  *$phrase" ;;
+        *) message="mtl-$name: $flag: $phrase" ;;
       esac
-      [ "$(grep -cE -- "^$wanted\$" err)" -eq 1 ] || fail "not printed once: $wanted: $(cat err)"
+      [ "$(grep -cE -- "^$message\$" err)" -eq 1 ] || fail "not printed once: '$message': $(cat err)"
       conditions=$((conditions + 1))
     done
   done <listed
 done
-[ "$conditions" -ge 60 ] || fail "only $conditions conditions"
+[ "$conditions" -ge 60 ] || fail "only $conditions conditions were tried"
 finish

@@ -1,17 +1,19 @@
 #!/bin/bash
-# Every tool's command line: help and version on stdout, misuse on stderr with exit 2, and a dumped configuration that
-# reads back.
+# Every tool's command line: help and version on stdout, misuse on stderr with exit 2; a dumped configuration can be
+# read again.
 . "$(dirname "$0")/lib.sh" "$1"
 
+# check_dump TOOL: a configuration that --dump-config prints is the same after --config reads it.
 check_dump() {
   local tool=$1
   expect_exit 0 "$tool" --dump-config
   cp "$WORK/out" "$WORK/first.conf"
   expect_exit 0 "$tool" --config "$WORK/first.conf" --dump-config
-  # The origin after the last " # " differs.
+  # Differs: the origin of the value, after the last " # ".
   sed 's/ *# [^#]*$//' "$WORK/first.conf" >"$WORK/first"
   sed 's/ *# [^#]*$//' "$WORK/out" >"$WORK/second"
-  cmp -s "$WORK/first" "$WORK/second" || fail "$tool: the dumped configuration does not read back: $(diff "$WORK/first" "$WORK/second")"
+  cmp -s "$WORK/first" "$WORK/second" ||
+    fail "$tool: --config changes the dumped configuration: $(diff "$WORK/first" "$WORK/second")"
 }
 
 for path in "$BIN"/mtl-*; do
@@ -19,17 +21,17 @@ for path in "$BIN"/mtl-*; do
   tool=$(basename "$path")
   expect_exit 0 "$tool" --help
   expect_text "$WORK/out" "^usage: $tool"
-  [ -s "$WORK/err" ] && fail "$tool --help writes on stderr"
+  [ -s "$WORK/err" ] && fail "$tool --help writes to stderr"
   grep 'required.*\[' "$WORK/out" >&2 && fail "$tool --help: a required flag shows a default"
   expect_exit 0 "$tool" --version
   expect_text "$WORK/out" "^$tool [0-9]+\.[0-9]+"
   expect_exit 2 "$tool" --no-such-flag
-  [ -s "$WORK/out" ] && fail "$tool: misuse writes on stdout"
+  [ -s "$WORK/out" ] && fail "$tool: misuse writes to stdout"
   expect_text "$WORK/err" "no-such-flag"
   "$tool" --help | grep -q -- '--dump-config' && check_dump "$tool"
 done
 
-# Tools that compute do not let waiting threads spin for long, unless the user configures it.
+# In tools that compute, waiting threads do not spin for long, unless OMP_WAIT_POLICY is set.
 for tool in mtl-train mtl-eval mtl-generate mtl-convert; do
   env -u OMP_WAIT_POLICY OMP_DISPLAY_ENV=verbose "$tool" --version >"$WORK/out" 2>"$WORK/err"
   tail -n 30 "$WORK/err" | grep -q "GOMP_SPINCOUNT = '1000'" || fail "$tool: waiting threads spin"
@@ -37,11 +39,11 @@ for tool in mtl-train mtl-eval mtl-generate mtl-convert; do
   grep -q "GOMP_SPINCOUNT = '1000'" "$WORK/err" && fail "$tool: overrules OMP_WAIT_POLICY"
 done
 
-# A reader that closes early is not an error, a full disk is.
+# A reader that closes the pipe early is not an error, a full disk is.
 mtl-plot --help | head -1 >/dev/null
 [ "${PIPESTATUS[0]}" -eq 74 ] && fail "a closed pipe is reported as an I/O error"
 if [ -e /dev/full ]; then
   mtl-plot --help >/dev/full 2>"$WORK/err"
-  [ $? -eq 74 ] || fail "a full disk under stdout is not exit 74"
+  [ $? -eq 74 ] || fail "not exit 74 when stdout is a full disk"
 fi
 finish

@@ -1,5 +1,5 @@
 #!/bin/bash
-# mtl-generate: continuations equal transformers', all forms of prompts and output, and its errors.
+# mtl-generate: the continuations equal transformers' for all forms of prompts and output; the errors.
 source "$(dirname "$0")/lib.sh" "$1"
 export OMP_WAIT_POLICY=passive
 MODELS=$TESTS/golden/gpt2_model
@@ -31,11 +31,11 @@ expect_exit 0 "${a[@]}" --prompt "$(sed -n 2p prompts.txt)" --prompt "$(sed -n 1
 sed -n '2p;1p' continuations.txt | sort >two && sort out | cmp -s - two || fail 'a repeated --prompt differs'
 [ "$(head -1 out)" = "$(sed -n 2p continuations.txt)" ] || fail 'prompts are not continued in their order'
 expect_exit 0 "${a[@]}" --input prompts.txt --json-lines --logprobs --max-new-tokens 1
-[ "$(wc -l <out)" -eq 5 ] || fail 'one JSON line a prompt'
+[ "$(wc -l <out)" -eq 5 ] || fail 'not one JSON line per prompt'
 expect_text out '^\{"prompt": "274", "ids": \[151\], "stop": "length", "logprobs": \[-2\.6207[0-9]+\]\}$'
 expect_output "${a[@]}" --prompt 274 --max-new-tokens 0 < <(echo)
 
-# The end-of-document token ends a continuation by default: the test declares the fourth token to be it.
+# The end-of-document token, here the fourth token, ends a continuation unless --ignore-eos is given.
 mkdir stops && cp "$MODELS"/a/* stops && chmod u+w stops/config.json
 fourth=$(head -1 continuations.txt | cut -d' ' -f4)
 sed -i -E "s/\"eos_token_id\": 511/\"eos_token_id\": $fourth/" stops/config.json
@@ -46,7 +46,7 @@ expect_exit 0 "${stops[@]}" --json-lines
 expect_text out '"stop": "eos"\}$'
 expect_output "${stops[@]}" --ignore-eos --max-new-tokens 40 < <(head -1 continuations.txt)
 
-# generation_config.json has precedence, as in transformers; it may name several ids.
+# generation_config.json takes precedence, as in transformers; it may name several ids.
 for ids in "$fourth" "[511, $fourth]"; do
   echo "{\"eos_token_id\": $ids}" >stops/generation_config.json
   sed -i -E 's/"eos_token_id": [0-9]+/"eos_token_id": 511/' stops/config.json
@@ -70,7 +70,7 @@ printf 'To be\r\nor not\n\nto be' >lines.txt
 printf '{"prompt": "To be"}\n{"prompt": "or not"}\n{"prompt": ""}\n{"prompt": "to be", "n": 1}\n' >lines.jsonl
 expect_exit 0 "${text[@]}" --input lines.txt --json-lines
 cp out json
-[ "$(wc -l <json)" -eq 4 ] || fail 'four prompts'
+[ "$(wc -l <json)" -eq 4 ] || fail 'not one JSON line per line of text'
 expect_text json '^\{"prompt": "To be", "completion": ".*", "ids": \[[0-9]+(, [0-9]+)*\], "stop": "(length|eos)"\}$'
 expect_output "${text[@]}" --input lines.jsonl --json-lines --batch-size 3 <json
 expect_exit 0 "${text[@]}" --input lines.jsonl --batch-size 4
@@ -80,11 +80,11 @@ head -c "$(wc -c <first)" batched | cmp -s - first || fail 'the first of four pr
 expect_exit 0 "${text[@]}" --prompt 'To be' --num-samples 3 --json-lines
 expect_text out '"sample": 2'
 [ "$(sed 's/.*"ids"//; s/"sample".*//' out | sort -u | wc -l)" -gt 1 ] || fail 'samples are all the same'
-# The output is UTF-8, whatever bytes the tokens represent.
+# The output is valid UTF-8 even if the tokens are not.
 mtl-generate --load b --prompt 'é' --max-new-tokens 100 2>err | iconv -f UTF-8 -t UTF-8 >out || fail 'output is not UTF-8'
 expect_text err "the model's 48 positions were full: generation continued from the last 24 tokens"
 mtl-generate --load b --input <(yes 'To be' | head -50) --max-new-tokens 40 2>err | head -1 >out
-[ -s err ] && fail 'generate | head -1 is not quiet'
+[ -s err ] && fail 'mtl-generate | head -1: mtl-generate reports the closed pipe'
 expect_exit 0 mtl-generate --load b --prompt "$(yes 'to be' | head -60 | tr '\n' ' ')" --greedy --max-new-tokens 1
 expect_text err '--prompt: the prompt has [0-9]+ tokens; the model sees the last 48'
 
@@ -92,16 +92,16 @@ expect_text err '--prompt: the prompt has [0-9]+ tokens; the model sees the last
 expect_exit 0 mtl-generate --load "$MODELS/a" --greedy --max-new-tokens 40 --prompt 274 --tokenizer-type NullTokenizer --vocab-size 512
 expect_same out <(paste -d' ' prompts.txt continuations.txt | head -1)
 
-# In 16 bits: a confident model's continuation is the same; different log-probabilities show that the dtype acts.
+# --dtype changes the log-probabilities.
 for dtype in bfloat16 float16; do
   expect_exit 0 mtl-generate --load b --prompt x --greedy --max-new-tokens 5 --json-lines --logprobs --dtype "$dtype"
   cp out "$dtype"
 done
 expect_exit 0 mtl-generate --load b --prompt x --greedy --max-new-tokens 5 --json-lines --logprobs
-cmp -s out bfloat16 && fail 'bfloat16 computes what float32 does'
-cmp -s bfloat16 float16 && fail 'float16 computes what bfloat16 does'
+cmp -s out bfloat16 && fail 'bfloat16 has exactly the log-probabilities of float32'
+cmp -s bfloat16 float16 && fail 'float16 has exactly the log-probabilities of bfloat16'
 
-# Errors: all wrong flags at once.
+# Reports all wrong flags at once.
 expect_exit 2 mtl-generate --max-new-tokens -1 --temperature 0 --top-k -2 --top-p 1.5 --seed -3 --num-samples 0 --batch-size 0 \
   --threads -1 --logprobs --prompt x --input y --tempreature 1
 for what in '--load ' '--max-new-tokens -1 ' '--temperature 0 .*--greedy' '--top-k -2 ' '--top-p 1.5 ' '--seed -3 ' '--num-samples 0 ' \
@@ -128,7 +128,7 @@ expect_text err 'bad.jsonl: line 1: the prompt is not a string'
 expect_exit 74 mtl-generate --load b --input absent.txt
 expect_output mtl-generate --load b --input /dev/null </dev/null
 
-# Line by line: an answer does not wait for the next prompt, and an invalid line does not end the run.
+# Answers line by line: does not wait for the next prompt, and continues after an invalid line.
 for form in '' --json-lines; do
   # shellcheck disable=SC2086
   coproc generate { exec mtl-generate --load b --greedy --max-new-tokens 3 $form 2>/dev/null; }
@@ -141,7 +141,7 @@ for form in '' --json-lines; do
     [[ $line == *"$prompt"* ]] || fail "wrong answer: $line"
   done
   exec 9>&- 8<&-
-  wait "$pid" || fail "the co-process exits with $?"
+  wait "$pid" || fail "mtl-generate exits with $? at the end of its input $form"
 done
 yes be | timeout 120 mtl-generate --load b --greedy --max-new-tokens 1 2>/dev/null | head -2 >out
 [ "$(wc -l <out)" -eq 2 ] || fail 'no answers to endless input'

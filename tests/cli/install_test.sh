@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The files that `make install DESTDIR=... PREFIX=...` installs, and that they work there: the programs, and every
-# script of share/. Both paths contain a blank.
+# `make install DESTDIR=... PREFIX=...` installs the files, and they work there: the programs and every script of
+# share/. Both paths contain a blank.
 . "$(dirname "$0")/lib.sh"
 build=$(cd "$1" && pwd)
 tree=$(cd "$build/../.." && pwd)
@@ -27,7 +27,7 @@ echo '{"text": "Hello world"}' |
     --vocab-file "$root/share/mtl/gpt2/vocab.json" --merge-file "$root/share/mtl/gpt2/merges.txt"
 [ "$("$root/bin/mtl-data" cat hello_text_document)" = "15496 995 50256" ] || fail 'the installed programs do not work'
 
-# share/: no script needs the source tree. Programs are on the PATH, or in MTL_BIN.
+# No script of share/ needs the source tree; it finds the programs on the PATH or in MTL_BIN.
 share=$root/share/mtl
 demo=(make -s -C "$share/demo" OUT="$WORK/demo" MTL_BIN="$root/bin"
   MODEL='--num-layers 1 --hidden-size 16 --num-attention-heads 2 --max-position-embeddings 128'
@@ -38,7 +38,7 @@ for file in shakespeare-vocab.json train_text_document.idx checkpoint/iter_00000
 done
 expect_text out "$root/bin/mtl-generate --load '$WORK/demo/hf'"
 expect_exit 0 "${demo[@]}" clean
-[ ! -e demo ] || fail 'make clean left the demo'
+[ ! -e demo ] || fail 'make clean did not remove the demo'
 expect_exit 2 "${demo[@]}" OUT="$WORK/the demo"
 expect_text err 'make cannot work in a folder whose name has a blank'
 
@@ -62,7 +62,7 @@ for template in one-node:8 several-nodes:16; do
   expect_text out 'parameters +354,823,168'
 done
 
-# Prerequisites of the benchmarks that an installation lacks are reported, without an error.
+# The benchmarks report prerequisites that an installation lacks, without an error.
 expect_exit 0 env MTL_BENCH=data MTL_BENCH_QUICK=1 bash "$share/bench/run.sh" "$root/bin"
 expect_text err 'data: not measured \(no .*mtl_bench_data; ninja mtl_bench_data builds it\)'
 finish

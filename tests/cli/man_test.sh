@@ -1,21 +1,22 @@
 #!/bin/bash
-# Every tool has a manual page with exactly the flags of --help, which formats without errors.
+# Every tool has a manual page that has exactly the flags of --help and formats without errors. The flag tables of
+# docs/megatron.md are up to date.
 . "$(dirname "$0")/lib.sh" "$1"
 MAN=$TESTS/../man
 
-# flags_of_help TOOL [COMMAND]: the flags that --help lists, one per line.
+# flags_of_help TOOL [COMMAND]: prints the flags that --help lists, one per line.
 flags_of_help() {
   "$@" --help | grep -oE '^  -.*' | sed -E 's/^  ((-[A-Za-z-]+[A-Za-z0-9-]*(, )?)+).*/\1/' |
     grep -oE -- '-[A-Za-z-][A-Za-z0-9-]*'
 }
 
-# commands_of TOOL: the commands that its help lists if it requires a COMMAND.
+# commands_of TOOL: prints the commands that its help lists, if it requires a COMMAND.
 commands_of() {
   "$1" --help | grep -q "^usage: $1 COMMAND" || return
   "$1" --help | sed -nE 's/^  ([a-z][a-z-]*) .*/\1/p'
 }
 
-# flags_of_page PAGE: the flags that start a line: *--flag*, *-f* _VALUE_
+# flags_of_page PAGE: prints the flags that start a line, such as *--flag* or *-f* _VALUE_.
 flags_of_page() {
   grep -E '^\*-' "$1" | sed 's/\\//g' | grep -oE '\*-[A-Za-z-][A-Za-z0-9-]*\*' | tr -d '*'
 }
@@ -50,10 +51,10 @@ if command -v scdoc >/dev/null && command -v mandoc >/dev/null; then
     mandoc -T lint -W error "$WORK/page.man" >"$WORK/lint" 2>&1 || fail "$page: $(cat "$WORK/lint")"
   done
 else
-  echo "scdoc or mandoc not found: formatting of the pages not checked"
+  echo "scdoc or mandoc not found: the pages' formatting is not checked"
 fi
 
-# The tables of flags in docs/megatron.md equal the program's, which has every flag that the page calls mtl's.
+# docs/megatron.md has the program's tables of flags, and the program has every flag that the page calls mtl's own.
 bash "$TESTS/../docs/megatron_flags.sh" "$BIN" >"$WORK/tables"
 [ "$(grep -c "^| \`--" "$WORK/tables")" -gt 30 ] || fail "mtl-train --list-foreign-flags lists too few flags"
 sed -n '/^## Flags without an effect/,$p' "$TESTS/../docs/megatron.md" | cmp - "$WORK/tables" ||

@@ -1,11 +1,12 @@
 #!/bin/bash
-# Checkpoints of Megatron-LM in every tool that reads models: converted bit for bit, hostile files refused.
+# Megatron-LM's checkpoints in every tool that reads models: converted bit for bit; damaged and hostile files are
+# refused.
 source "$(dirname "$0")/lib.sh" "$1"
 CASES=$TESTS/golden/megatron_ckpt
 A=$TESTS/golden/gpt2_model/a
 enter_data_folder
 
-# field NAME LINE: a number or word of a line of cases.jsonl.
+# field NAME LINE: prints a number or word of a line of cases.jsonl.
 field() { sed -E "s/.*\"$1\": ?\"?([^,\"}]+).*/\1/" <<<"$2"; }
 
 # Every case converts to the weights of its model.
@@ -27,7 +28,7 @@ expect_exit 0 mtl-convert --load "$CASES/legacy_tp2pp2" --save mtl --to mtl --vo
 expect_exit 0 mtl-convert --load mtl --save back
 expect_same back/model.safetensors "$A/model.safetensors"
 
-# A value that the file lacks: the error names its flag; without --vocab-size, padding stays, with a warning.
+# If the file lacks a value, the error names its flag; without --vocab-size, the padding stays, with a warning.
 expect_exit 2 mtl-convert --load "$CASES/v0_tp1" --save no
 expect_text err '--num-attention-heads .*is needed: the checkpoint has no args'
 expect_exit 2 mtl-convert --load "$A" --save no --num-attention-heads 8
@@ -49,7 +50,7 @@ expect_exit 0 mtl-convert --load untracked --save from_untracked --vocab-size 51
 expect_text err 'warning: untracked/latest_checkpointed_iteration.txt is missing; taking iter_0000030'
 expect_same from_untracked/model.safetensors half/model.safetensors
 
-# A tokenizer in the folder determines the size.
+# A tokenizer in the folder determines the vocabulary size.
 cp -r "$CASES/mcore_local_tp1pp1" with_tokenizer
 chmod -R u+w with_tokenizer
 expect_exit 0 mtl-vocab --input "$TESTS/../CONTRIBUTING.md" --output-prefix small --vocab-size 512
@@ -58,51 +59,51 @@ cp small-merges.txt with_tokenizer/iter_0000030/merges.txt
 expect_exit 0 mtl-convert --load with_tokenizer --save trimmed
 expect_same trimmed/model.safetensors half/model.safetensors
 
-# Evaluation and generation equal the model's.
+# mtl-eval and mtl-generate print the same as for the Hugging Face model.
 ids=$(shuf -i 0-511 -n 400 --random-source="$CASES/cases.jsonl" | tr '\n' ' ')
 for _ in $(seq 25); do printf '{"text": "%s"}\n' "${ids% }"; done >ids.jsonl
 expect_exit 0 mtl-preprocess --input ids.jsonl --output-prefix ids --tokenizer-type NullTokenizer --vocab-size 512
 expect_exit 0 mtl-eval --load "$A" --data-path ids_text_document --threads 1
-cp out wanted
+cp out expected
 for name in v0_tp2 v1_tp1 legacy_tp2pp2 mcore_te_tp2pp1; do
   expect_exit 0 mtl-eval --load "$CASES/$name" --data-path ids_text_document --vocab-size 512 --threads 1
-  expect_same out wanted
+  expect_same out expected
 done
 expect_exit 0 mtl-eval --load "$CASES/v0_tp1" --data-path ids_text_document --vocab-size 512 --num-attention-heads 4 --threads 1
-expect_same out wanted
+expect_same out expected
 expect_exit 2 mtl-eval --load "$A" --data-path ids_text_document --vocab-size 400
 expect_exit 0 mtl-generate --load "$A" --ids --greedy --prompt '1 2 3' --max-new-tokens 8
-cp out wanted
+cp out expected
 expect_exit 0 mtl-generate --load "$CASES/corelegacy_tp2pp1" --ids --greedy --prompt '1 2 3' --max-new-tokens 8 --vocab-size 512
-expect_same out wanted
+expect_same out expected
 expect_exit 0 mtl-generate --load "$CASES/v0_tp1/release" --ids --greedy --prompt '1 2 3' --max-new-tokens 8 --num-attention-heads 4
-expect_same out wanted
+expect_same out expected
 
 # Training starts from the weights.
 train=(mtl-train --seq-length 32 --micro-batch-size 2 --global-batch-size 2 --train-iters 2 --lr 1e-4 --log-interval 1
   --data-path ids_text_document --split "100,0,0" --tokenizer-type NullTokenizer --vocab-size 512 --eval-iters 0)
 losses() { grep -oE 'lm loss: [0-9.E+-]+' "$1"; }
 expect_exit 0 "${train[@]}" --load "$A" --finetune
-losses out >wanted
-[ "$(wc -l <wanted)" -eq 2 ] || fail 'training from the Hugging Face folder'
+losses out >expected
+[ "$(wc -l <expected)" -eq 2 ] || fail 'training from the Hugging Face folder: not two losses'
 for name in mcore_local_tp2pp2 v2names_tp1pp2; do
   expect_exit 0 "${train[@]}" --load "$CASES/$name" --finetune
-  losses out | diff - wanted || fail "training from $name"
+  losses out | diff - expected || fail "training from $name: different losses"
 done
 expect_exit 0 "${train[@]}" --load "$CASES/v0_tp1" --finetune --num-attention-heads 4
-losses out | diff - wanted || fail 'training from v0_tp1'
+losses out | diff - expected || fail 'training from v0_tp1: different losses'
 
-# With the optimizer's state training resumes: from the folder itself, and from a checkpoint converted from it.
+# Training resumes with the optimizer's state, from Megatron-LM's folder and from a checkpoint converted from it.
 resume=("${train[@]}" --train-iters 32 --attention-dropout 0 --hidden-dropout 0)
 expect_exit 0 mtl-convert --load "$CASES/legacy_tp1pp1" --save resumable --to mtl --vocab-size 512 --verify
 expect_exit 0 "${resume[@]}" --load resumable
-losses out >wanted
-[ "$(wc -l <wanted)" -eq 2 ] || fail 'resuming a converted checkpoint'
+losses out >expected
+[ "$(wc -l <expected)" -eq 2 ] || fail 'resuming a converted checkpoint: not two losses'
 expect_exit 0 "${resume[@]}" --load "$CASES/legacy_tp1pp1" --save resumed
 expect_text err 'resuming .*/legacy_tp1pp1/iter_0000030 at iteration 30'
-losses out | diff - wanted || fail 'resuming a Megatron-LM checkpoint'
+losses out | diff - expected || fail 'resuming a Megatron-LM checkpoint: different losses'
 expect_exit 0 "${resume[@]}" --load "$CASES/legacy_tp1pp1" --finetune
-[ "$(losses out | wc -l)" -eq 32 ] || fail '--finetune of a checkpoint with its optimizer'
+[ "$(losses out | wc -l)" -eq 32 ] || fail '--finetune resumes instead of starting at iteration 0'
 
 # Finds a flipped bit during conversion to every format.
 cp -r "$CASES/v1_tp1" damaged
@@ -115,7 +116,7 @@ done
 expect_exit 65 mtl-eval --load damaged --data-path ids_text_document --vocab-size 512
 expect_text err 'is damaged: its CRC-32 does not match'
 
-# Hostile files are refused at once, with a reason; nothing in them is called.
+# Hostile files are refused at once, with a reason, and none of their code runs.
 mkdir -p bad/release/mp_rank_00
 echo release >bad/latest_checkpointed_iteration.txt
 for file in "$CASES"/bad/*.pt; do

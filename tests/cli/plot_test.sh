@@ -4,17 +4,17 @@
 unset COLUMNS LINES NO_COLOR
 export LC_ALL=C.UTF-8
 
-# write_run NAME OFFSET: ten steps and two validations
+# write_run OFFSET: prints a log of ten steps and two validations; the losses of the steps are higher by OFFSET.
 write_run() {
   echo '{"type": "start", "version": 1, "iteration": 0, "seq_length": 64}'
   for k in 1 2 3 4 5 6 7 8 9 10; do
-    echo "{\"type\": \"step\", \"iteration\": $((k * 10)), \"consumed_samples\": $((k * 80)), \"lm_loss\": $((12 - k + $2)).5, \"learning_rate\": 0.000$k, \"elapsed_ms_per_iteration\": 200.0}"
+    echo "{\"type\": \"step\", \"iteration\": $((k * 10)), \"consumed_samples\": $((k * 80)), \"lm_loss\": $((12 - k + $1)).5, \"learning_rate\": 0.000$k, \"elapsed_ms_per_iteration\": 200.0}"
     [ $((k % 5)) -eq 0 ] && echo "{\"type\": \"validation\", \"iteration\": $((k * 10)), \"consumed_samples\": $((k * 80)), \"loss\": 4.25, \"ppl\": 70.1}"
   done >"$WORK/steps"
   cat "$WORK/steps"
 }
-write_run a 0 >"$WORK/a.jsonl"
-write_run b 2 >"$WORK/b & <c>.jsonl"
+write_run 0 >"$WORK/a.jsonl"
+write_run 2 >"$WORK/b & <c>.jsonl"
 echo '{"type": "test", "iteration": 100, "loss": 99.0, "ppl": 5.0, "final": true}' >>"$WORK/a.jsonl"
 
 cat >"$WORK/megatron.log" <<'LOG'
@@ -32,7 +32,7 @@ cp "$WORK/a.jsonl" "$WORK/own.svg"
 expect_exit 2 mtl-plot "$WORK/own.svg" --output "$WORK/own.svg"
 expect_text "$WORK/err" 'own.svg +is one of the inputs and would be overwritten; choose another --output'
 expect_same "$WORK/own.svg" "$WORK/a.jsonl"
-# Nor is a configuration. A signal leaves nothing.
+# Neither is a configuration file. A signal leaves nothing.
 printf 'y = lm_loss\n' >"$WORK/plot.txt"
 expect_exit 2 mtl-plot "$WORK/a.jsonl" --config "$WORK/plot.txt" -o "$WORK/plot.txt"
 expect_text "$WORK/err" 'plot.txt +is one of the inputs and would be overwritten; choose another --output'
@@ -72,7 +72,7 @@ LC_ALL=C expect_exit 0 mtl-plot --terminal "$WORK/a.jsonl" "$WORK/b & <c>.jsonl"
 LC_ALL=C grep -q '[^ -~]' "$WORK/out" && fail "not ASCII in the C locale"
 [ "$(wc -L <"$WORK/out")" -le 60 ] || fail "a line is longer than COLUMNS"
 
-# A run that was killed in the middle of a line.
+# The log of a run that was killed in the middle of a line.
 head -c -20 "$WORK/b & <c>.jsonl" >"$WORK/cut.jsonl"
 expect_exit 0 mtl-plot "$WORK/cut.jsonl" -o "$WORK/cut.svg"
 expect_text "$WORK/err" 'cut.jsonl:1[0-9]: the last line is incomplete; ignored'
@@ -155,5 +155,6 @@ done
 expect_exit 74 mtl-plot "$WORK/$odd/absent"
 expect_text "$WORK/err" '^mtl-plot: .*/t��+\[31mx/absent: cannot open'
 LC_ALL=C grep -q $'\e' "$WORK/err" && fail 'a message prints control characters'
-(ulimit -f 1; expect_exit 74 mtl-plot "$WORK/long.jsonl" -o "$WORK/limited.svg"; exit "$failures") || fail 'a limit on the size of files'
+(ulimit -f 1; expect_exit 74 mtl-plot "$WORK/long.jsonl" -o "$WORK/limited.svg"; exit "$failures") ||
+  fail 'a limit on file sizes was not reported'
 finish

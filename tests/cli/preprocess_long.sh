@@ -1,19 +1,19 @@
+#!/bin/bash
 # mtl-preprocess on inputs that are large when unpacked: memory stays bounded, and signals at random moments leave
-# either everything or nothing.
+# either all files or none.
 source "$(dirname "$0")/lib.sh" "$1"
-GOLDEN=$TESTS/golden/indexed
 GPT2="--vocab-file $SHARE/gpt2/vocab.json --merge-file $SHARE/gpt2/merges.txt"
 cd "$WORK" || exit 1
 
-# bounded MB COMMAND...: runs it with this much address space.
+# bounded MB COMMAND...: runs COMMAND in at most MB megabytes of address space, unless it is sanitized.
 bounded() {
   local limit=$(($1 * 1000))
   shift
   if is_sanitized mtl-preprocess; then "$@"; else (ulimit -v $limit && exec "$@"); fi
 }
 
-# peak COMMAND...: runs it and sets peak_mb to its peak memory (polled ten times per second).
-peak() {
+# measure_peak COMMAND...: runs COMMAND and sets peak_mb to its peak memory (polled ten times per second).
+measure_peak() {
   local kb
   peak_mb=0
   "$@" >out 2>err &
@@ -24,7 +24,7 @@ peak() {
   wait $! || fail "exit $?: $* $(cat err)"
 }
 
-# A line of 1 GB, plain and from bombs of every format; and one without end.
+# A line of 1 GB is refused, plain and compressed in every format.
 line() { printf '{"text": "short"}\n{"text": "'; head -c 1000000000 /dev/zero | tr '\0' x; printf '"}\n'; }
 line | gzip -1 >line.gz
 line | xz -0 >line.xz
@@ -52,9 +52,10 @@ zstd -q -c big.jsonl >big.zst
 split -b 20M --filter='zstd -q' big.jsonl >big.frames
 rm big.jsonl
 for kind in gz xz zst frames; do
-  peak mtl-preprocess --input big.$kind --output-prefix $kind $GPT2 --workers 2
+  measure_peak mtl-preprocess --input big.$kind --output-prefix $kind $GPT2 --workers 2
   echo "490 MB of text, $kind: $(grep -o '[0-9.]* MB/s' err | tail -1), at most $peak_mb MB of memory"
-  { [ "$peak_mb" -gt 0 ] && [ "$peak_mb" -lt 230 ]; } || is_sanitized mtl-preprocess || fail "$kind took $peak_mb MB"
+  { [ "$peak_mb" -gt 0 ] && [ "$peak_mb" -lt 230 ]; } || is_sanitized mtl-preprocess ||
+    fail "$kind: $peak_mb MB of memory"
   [ $kind = gz ] || expect_same ${kind}_text_document.bin gz_text_document.bin
 done
 

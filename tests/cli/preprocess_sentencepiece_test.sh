@@ -1,4 +1,5 @@
-# mtl-preprocess and mtl-data cat with SentencePiece models, under Megatron-LM's three names.
+#!/bin/bash
+# mtl-preprocess and mtl-data cat with SentencePiece models, under Megatron-LM's three tokenizer types.
 source "$(dirname "$0")/lib.sh" "$1"
 GOLDEN=$TESTS/golden/tokenizer
 cd "$WORK" || exit 1
@@ -7,7 +8,7 @@ cp "$GOLDEN/sentencepiece_unigram.model" unigram.model
 printf '%s\n' '{"text": "What say the citizens?  Speak, speak."}' '{"text": "<s>1607</s> caf\u00e9 \ud83d\ude00"}' '{"text": ""}' >text.jsonl
 printf '%s\n' 'What say the citizens?  Speak, speak.' '<s>1607</s> café 😀' '' >text
 
-# run PREFIX TYPE MODEL FLAG...
+# run PREFIX TYPE MODEL FLAG...: makes the token files of text.jsonl. cat_text prints their text.
 run() {
   local prefix=$1 type=$2 model=$3
   shift 3
@@ -35,7 +36,7 @@ cat_text unigram GPTSentencePieceTokenizer unigram.model
 sed 's/  / /' text >single
 expect_same out single
 
-# Megatron-LM's older behaviour: <s> in front, and tokens of its own.
+# Megatron-LM's older behavior: <s> before the text, and additional special tokens.
 run llama Llama2Tokenizer bpe.model --legacy-tokenizer
 expect_exit 0 mtl-data cat llama_text_document --ids --count 1
 expect_text out '^1 .* 2$'
@@ -44,17 +45,19 @@ run old SentencePieceTokenizer bpe.model --legacy-tokenizer --vocab-extra-ids 1
 expect_exit 0 mtl-data cat old_text_document --ids
 expect_text out '^[0-9 ]* 2002 [0-9 ]* 2005 2002$'
 
-# Impossible requests are refused.
-refuses() {
-  local where=$1
+# expect_refused FLAG FLAG...: these flags are refused with an error at the first one.
+expect_refused() {
+  local flag=$1
   shift
   expect_exit 2 mtl-preprocess --input text.jsonl --output-prefix refused "$@"
-  expect_text err "^  $where"
+  expect_text err "^  $flag"
 }
-refuses --tokenizer-model --tokenizer-type Llama2Tokenizer
-refuses --parse-special-tokens --tokenizer-type Llama2Tokenizer --tokenizer-model bpe.model --parse-special-tokens
-refuses --legacy-tokenizer --tokenizer-type GPTSentencePieceTokenizer --tokenizer-model bpe.model --legacy-tokenizer
-refuses --vocab-extra-ids --tokenizer-type SentencePieceTokenizer --tokenizer-model bpe.model --vocab-extra-ids 3
+expect_refused --tokenizer-model --tokenizer-type Llama2Tokenizer
+expect_refused --parse-special-tokens --tokenizer-type Llama2Tokenizer --tokenizer-model bpe.model \
+  --parse-special-tokens
+expect_refused --legacy-tokenizer --tokenizer-type GPTSentencePieceTokenizer --tokenizer-model bpe.model \
+  --legacy-tokenizer
+expect_refused --vocab-extra-ids --tokenizer-type SentencePieceTokenizer --tokenizer-model bpe.model --vocab-extra-ids 3
 head -c 1000 bpe.model >cut.model
 expect_exit 65 mtl-preprocess --input text.jsonl --output-prefix refused --tokenizer-type Llama2Tokenizer --tokenizer-model cut.model
 expect_text err 'cut.model: not a SentencePiece model, or a damaged one'

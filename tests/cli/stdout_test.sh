@@ -1,20 +1,20 @@
 #!/bin/bash
-# Every tool that prints a result: if standard output cannot be written, on a full device or a closed descriptor, the
-# tool reports it and exits with 74.
+# Every tool that prints a result reports if it cannot write to standard output, a full device or a closed descriptor,
+# and exits with 74.
 source "$(dirname "$0")/lib.sh" "$1"
 export OMP_WAIT_POLICY=passive
 MODEL=$TESTS/golden/gpt2_model/a
 cd "$WORK" || exit 1
 
-# expect_lost COMMAND...: the command succeeds, and exits with 74 if its output is lost.
-expect_lost() {
+# expect_write_error COMMAND...: succeeds, but exits with 74 if it cannot write its output.
+expect_write_error() {
   expect_exit 0 "$@"
   [ -s out ] || fail "prints nothing: $*"
   "$@" >/dev/full 2>err
-  [ $? -eq 74 ] || fail "a full device is not 74: $*"
+  [ $? -eq 74 ] || fail "not exit 74 on a full device: $*"
   expect_text err 'standard output.*: No space left on device'
   "$@" >&- 2>err
-  [ $? -eq 74 ] || fail "a closed standard output is not 74: $*"
+  [ $? -eq 74 ] || fail "not exit 74 with standard output closed: $*"
 }
 
 echo '{"text": "5 6 7 8 9"}' >ids.jsonl
@@ -24,28 +24,29 @@ tools=0
 for path in "$BIN"/mtl-*; do
   tool=$(basename "$path")
   tools=$((tools + 1))
-  for flag in --help --version; do expect_lost "$tool" $flag; done
+  for flag in --help --version; do expect_write_error "$tool" $flag; done
 done
-[ "$tools" -ge 9 ] || fail 'tools are missing'
+[ "$tools" -ge 9 ] || fail "only $tools tools in $BIN"
 
 generate=(mtl-generate --load "$MODEL" --ids --prompt '5 6' --max-new-tokens 3)
-expect_lost "${generate[@]}"
-expect_lost "${generate[@]}" --json-lines
-expect_lost "${generate[@]}" --num-samples 3
-expect_lost "${generate[@]}" --num-samples 3 --batch-size 2
-expect_lost "${generate[@]}" --dump-config
-expect_lost mtl-eval --load "$MODEL" --data-path ids_text_document
-expect_lost mtl-eval --load "$MODEL" --data-path ids_text_document --json
+expect_write_error "${generate[@]}"
+expect_write_error "${generate[@]}" --json-lines
+expect_write_error "${generate[@]}" --num-samples 3
+expect_write_error "${generate[@]}" --num-samples 3 --batch-size 2
+expect_write_error "${generate[@]}" --dump-config
+expect_write_error mtl-eval --load "$MODEL" --data-path ids_text_document
+expect_write_error mtl-eval --load "$MODEL" --data-path ids_text_document --json
 for form in --terminal --json '-o -' ''; do
   # shellcheck disable=SC2086
-  expect_lost mtl-plot log.jsonl $form
+  expect_write_error mtl-plot log.jsonl $form
 done
-expect_lost mtl-data info ids_text_document
-expect_lost mtl-data cat ids_text_document
-expect_lost mtl-data stats ids_text_document
-expect_lost mtl-topo --world-size 2
+expect_write_error mtl-data info ids_text_document
+expect_write_error mtl-data cat ids_text_document
+expect_write_error mtl-data stats ids_text_document
+expect_write_error mtl-topo --world-size 2
 convert() { rm -rf hf && mtl-convert --load "$MODEL" --save hf --json; }
-expect_lost convert
-expect_lost mtl-train --num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 4 --max-position-embeddings 4 \
-  --micro-batch-size 1 --train-iters 1 --lr 1e-3 --data-path ids_text_document --tokenizer-type NullTokenizer --vocab-size 500 --dry-run
+expect_write_error convert
+expect_write_error mtl-train --num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 4 \
+  --max-position-embeddings 4 --micro-batch-size 1 --train-iters 1 --lr 1e-3 --data-path ids_text_document \
+  --tokenizer-type NullTokenizer --vocab-size 500 --dry-run
 finish

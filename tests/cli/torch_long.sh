@@ -1,5 +1,5 @@
 #!/bin/bash
-# Megatron-LM checkpoints that mtl-convert writes, read by PyTorch: the ranks' files, joined by megatron-core's rules,
+# PyTorch reads the Megatron-LM checkpoints that mtl-convert writes: combined by megatron-core's rules, the ranks' files
 # contain every element of the model. Skipped without torch and safetensors for MTL_PYTHON (default: python3).
 source "$(dirname "$0")/lib.sh" "$1"
 python=${MTL_PYTHON:-python3}
@@ -10,11 +10,11 @@ for model in gpt2_model/a llama_model/llama llama_model/qwen2; do
   for layout in '1 1' '2 1' '1 2' '2 2'; do
     read -r tensor pipeline <<<"$layout"
     for implementation in transformer_engine local; do
-      written=$WORK/megatron
-      rm -rf "$written"
-      expect_exit 0 mtl-convert --load "$hf" --save "$written" --to megatron --tensor-model-parallel-size "$tensor" \
+      converted=$WORK/megatron
+      rm -rf "$converted"
+      expect_exit 0 mtl-convert --load "$hf" --save "$converted" --to megatron --tensor-model-parallel-size "$tensor" \
         --pipeline-model-parallel-size "$pipeline" --transformer-impl $implementation --make-vocab-size-divisible-by 100
-      "$python" "$TESTS/cli/torch_peer.py" "$hf" "$written" 2>"$WORK/err" ||
+      "$python" "$TESTS/cli/torch_peer.py" "$hf" "$converted" 2>"$WORK/err" ||
         fail "$model, TP $tensor, PP $pipeline, $implementation: $(tail -3 "$WORK/err")"
     done
   done

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Folders that mtl writes, of every family, as read by transformers: they load completely, produce the same
-# log-probabilities, and continue prompts with the same tokens and text, up to the same end. Skipped without torch and
+# transformers reads the folders that mtl writes, of every family: they load completely, give the same
+# log-probabilities, and continue prompts with the same tokens and text up to the same end. Skipped without torch and
 # transformers for MTL_PYTHON (default: python3).
 source "$(dirname "$0")/lib.sh" "$1"
 python=${MTL_PYTHON:-python3}
@@ -8,7 +8,7 @@ python=${MTL_PYTHON:-python3}
 peer=("$python" "$TESTS/cli/transformers_peer.py")
 export HF_HUB_OFFLINE=1
 
-# continue_prompts FOLDER: greedy continuations of six random prompts in FOLDER/mtl.jsonl.
+# continue_prompts FOLDER: writes greedy continuations of six random prompts to FOLDER/mtl.jsonl.
 continue_prompts() {
   local vocabulary
   vocabulary=$(grep -oP '"vocab_size": \K[0-9]+' "$1/config.json")
@@ -18,14 +18,14 @@ continue_prompts() {
     >"$1/mtl.jsonl" 2>"$WORK/err" || fail "mtl-generate --load $1: $(cat "$WORK/err")"
 }
 
-# train NAME: two steps from NAME.mtl, into NAME.trained.
+# train NAME: trains two steps from NAME.mtl and saves to NAME.trained.
 train() {
   expect_exit 0 mtl-train --load "$WORK/$1.mtl" --finetune --data-path "$WORK/ids_text_document" --tokenizer-type NullTokenizer \
     --vocab-size 96 --seq-length 32 --micro-batch-size 2 --global-batch-size 2 --train-iters 2 --lr 1e-3 --split 1 --save "$WORK/$1.trained"
 }
 
-# A round trip through a checkpoint, in several files; then models trained by mtl, whose config.json follows only from
-# their architecture.
+# Models after a round trip through a checkpoint, in several files; and models trained by mtl, which writes config.json
+# from the architecture alone.
 mkdir "$WORK/models"
 awk 'BEGIN { srand(16); for (n = 0; n < 50; ++n) { line = "{\"text\": \""; for (i = 0; i < 40; ++i)
   line = line (i ? " " : "") int(rand() * 95); print line "\"}" } }' >"$WORK/ids.jsonl"
@@ -37,17 +37,18 @@ for model in gpt2_model/a llama_model/{llama,mistral,qwen2,neox} family_model/{g
   train "$name"
   expect_exit 0 mtl-convert --load "$WORK/$name.trained" --save "$WORK/models/$name.trained"
 done
-# Each of several ids ends a continuation: the third new token of one and the fifth of another continuation without
-# stop ids.
+# Each of two stop ids ends a continuation: the third new token of one continuation and the fifth of another one, both
+# made without stop ids.
 cp -r "$WORK/models/llama" "$WORK/models/llama.ends"
 echo '{}' >"$WORK/models/llama.ends/generation_config.json"
 continue_prompts "$WORK/models/llama.ends"
 "${peer[@]}" set-ends "$WORK/models/llama.ends" || fail 'cannot set stop ids'
 for folder in "$WORK"/models/*; do continue_prompts "$folder"; done
-grep -q '"stop": "eos"' "$WORK/models/llama.ends/mtl.jsonl" || fail 'no continuation ended'
+grep -q '"stop": "eos"' "$WORK/models/llama.ends/mtl.jsonl" || fail 'no continuation ended at a stop id'
 
 # Text, through GPT-2's tokenizer.
-"${peer[@]}" make "$WORK/made" "$SHARE/gpt2" >"$WORK/out" 2>&1 || fail "no model to test texts with: $(tail -3 "$WORK/out")"
+"${peer[@]}" make "$WORK/made" "$SHARE/gpt2" >"$WORK/out" 2>&1 ||
+  fail "cannot make a model with a tokenizer: $(tail -3 "$WORK/out")"
 expect_exit 0 mtl-convert --load "$WORK/made" --save "$WORK/made.mtl" --to mtl
 expect_exit 0 mtl-convert --load "$WORK/made.mtl" --save "$WORK/text"
 expect_exit 0 mtl-generate --load "$WORK/text" --prompt 'In the beginning' --greedy --max-new-tokens 24 --json-lines

@@ -1,4 +1,6 @@
-# mtl-vocab: golden vocabularies from text and JSON lines, any compression, any number of threads; and its errors.
+#!/bin/bash
+# mtl-vocab: the golden vocabularies from text and JSON lines, with any compression and any number of threads; the
+# errors.
 source "$(dirname "$0")/lib.sh" "$1"
 GOLDEN=$TESTS/golden/tokenizer
 SHAKESPEARE=$SHARE/demo/tinyshakespeare.txt.xz
@@ -29,13 +31,13 @@ expect_exit 65 mtl-vocab --input "$WORK/ts.jsonl.gz" --vocab-size 1000 --output-
 expect_text "$WORK/err" 'ts.jsonl.gz:1: no key "text"'
 [ -z "$(find "$WORK" -name 'nokey*')" ] || fail "files of a failed run were left"
 
-# A trained vocabulary works in mtl-preprocess, in both forms alike.
+# mtl-preprocess makes the same files with either form of a trained vocabulary.
 expect_exit 0 mtl-preprocess --input "$WORK/ts.jsonl.gz" --json-keys content --output-prefix "$WORK/a" --vocab-file "$WORK/ts-vocab.json" \
   --merge-file "$WORK/ts-merges.txt" --append-eod
 expect_exit 0 mtl-preprocess --input "$WORK/ts.jsonl.gz" --json-keys content --output-prefix "$WORK/b" --append-eod \
   --tokenizer-type HuggingFaceTokenizer --tokenizer-model "$WORK/ts-tokenizer.json"
 expect_same "$WORK/a_content_document.bin" "$WORK/b_content_document.bin"
-[ "$(stat -c %s "$WORK/a_content_document.bin")" -eq $((2 * (462884 + 1))) ] || fail "not the tokens of the corpus"
+[ "$(stat -c %s "$WORK/a_content_document.bin")" -eq $((2 * (462884 + 1))) ] || fail "wrong number of tokens"
 
 # Special tokens, and a text that runs out of pairs.
 printf 'ab ab' >"$WORK/small.txt"
@@ -56,7 +58,7 @@ expect_text "$WORK/err" '--vocab-size 256 +must be at least 257'
 expect_text "$WORK/err" '--threads -1'
 printf 'hello hello world' >"$WORK/hello.txt"
 expect_exit 0 mtl-vocab --input "$WORK/hello.txt" --vocab-size 258 --output-prefix "$WORK/none" --special-tokens
-grep -q 'endoftext' "$WORK/none-vocab.json" && fail 'special tokens although none were asked for'
+grep -q 'endoftext' "$WORK/none-vocab.json" && fail '--special-tokens without values adds special tokens'
 expect_exit 0 mtl-vocab --input "$WORK/hello.txt" --vocab-size 258 --output-prefix "$WORK/none" --special-tokens --dump-config
 cp "$WORK/out" "$WORK/none.conf"
 expect_exit 0 mtl-vocab --config "$WORK/none.conf" --dump-config
@@ -67,7 +69,7 @@ expect_exit 2 mtl-vocab --input "$WORK/small.txt" --vocab-size 300 --special-tok
 expect_exit 74 mtl-vocab --input "$WORK/nosuch" --vocab-size 300 --output-prefix "$WORK/x"
 expect_exit 74 mtl-vocab --input "$WORK/small.txt" --vocab-size 300 --output-prefix /dev/null/x
 
-# Several inputs, by name and by pattern, in any form: the words of all of them, with any threads.
+# Several inputs, by name or pattern and in any compression, are like one, with any number of threads.
 head -n 20000 "$WORK/shakespeare.txt" | zstd -q >"$WORK/part1.txt.zst"
 tail -n +20001 "$WORK/shakespeare.txt" | gzip >"$WORK/part2.txt.gz"
 for threads in 1 3; do
@@ -84,22 +86,22 @@ words=$(mtl-vocab --quiet --json --input "$SHAKESPEARE" --vocab-size 260 --outpu
 expect_exit 0 mtl-vocab --input "$SHAKESPEARE" --vocab-size 260 --max-words "$words" --output-prefix "$WORK/room"
 expect_exit 1 mtl-vocab --input "$SHAKESPEARE" --vocab-size 260 --max-words $((words - 1)) --output-prefix "$WORK/noroom"
 expect_text "$WORK/err" "more than $((words - 1)) different words; raise --max-words"
-[ -z "$(find "$WORK" -name 'noroom*')" ] || fail "files of a run without room were left"
+[ -z "$(find "$WORK" -name 'noroom*')" ] || fail "files of a run that exceeded --max-words were left"
 
 expect_exit 0 mtl-vocab --input "$WORK/small.txt" --vocab-size 300 --min-frequency 3 --output-prefix "$WORK/frequent"
 expect_text "$WORK/err" 'warning: .*no more pairs to merge that are frequent enough: 257 tokens'
 
-# All three files or none, whichever file operation fails; an interrupt leaves nothing.
+# If any file operation fails, no file is left.
 small="mtl-vocab --input $WORK/small.txt --quiet --output-prefix $WORK/faulty/x"
 for n in $(seq 40); do
   mkdir "$WORK/faulty"
   MTL_FAULT=enospc:$n $small --vocab-size 258 2>"$WORK/err" && break
   expect_text "$WORK/err" 'No space left on device'
-  [ -z "$(ls "$WORK/faulty")" ] || fail "with enospc:$n these were left: $(ls "$WORK/faulty")"
+  [ -z "$(ls "$WORK/faulty")" ] || fail "enospc:$n left $(ls "$WORK/faulty")"
   rm -r "$WORK/faulty"
 done
-[ "$n" -gt 10 ] && [ "$n" -lt 40 ] || fail "$n operations on files"
-# Never a mixture of two runs, whenever one is killed.
+[ "$n" -gt 10 ] && [ "$n" -lt 40 ] || fail "$n file operations instead of 11 to 39"
+# A killed run leaves the files of one run, never of both.
 mv "$WORK/faulty" "$WORK/new"
 for n in $(seq "$n"); do
   mkdir "$WORK/faulty"
@@ -108,10 +110,11 @@ for n in $(seq "$n"); do
   { (MTL_FAULT=kill:$n exec $small --vocab-size 258); } 2>/dev/null
   rm -f "$WORK"/faulty/*.tmp.* "$WORK"/faulty/*.lock
   for run in old new; do diff -q "$WORK/faulty" "$WORK/$run" | grep -q differ || same=$run; done
-  [ -n "${same:-}" ] || fail "kill:$n leaves a mixture"
+  [ -n "${same:-}" ] || fail "kill:$n leaves files of both runs"
   unset same
   rm -r "$WORK/faulty" "$WORK/old"
 done
+# An interrupt leaves nothing.
 mkfifo "$WORK/pipe"
 mtl-vocab --input "$WORK/pipe" --format text --vocab-size 300 --output-prefix "$WORK/interrupted" 2>/dev/null &
 exec 9>"$WORK/pipe"
@@ -122,7 +125,7 @@ wait $!
 exec 9>&-
 [ -z "$(find "$WORK" -name 'interrupted*')" ] || fail "files of an interrupted run were left"
 
-# Running out of memory is an error, whatever the pending counts of a thread.
+# Running out of memory is reported as an error, at any limit.
 seq 2000000 >"$WORK/numbers.txt"
 for kib in 100000 140000 175000; do
   is_sanitized mtl-vocab && break
@@ -143,7 +146,7 @@ cat "$WORK/shakespeare.txt" >&9
 exec 9>&-
 wait $pid || fail "the first run failed"
 [ "$(find "$WORK" -name 'busy*' | wc -l)" -eq 3 ] || fail "not the three files of one run"
-# No output replaces an input, whatever name leads to it.
+# No output replaces an input, under any name.
 cp "$WORK/small.txt" "$WORK/own-vocab.json"
 expect_exit 2 mtl-vocab --input "$WORK/own-vocab.json" --format text --vocab-size 258 --output-prefix "$WORK/own"
 expect_text "$WORK/err" 'own-vocab.json +is one of the inputs and would be overwritten; choose another --output-prefix'
@@ -160,7 +163,7 @@ expect_text "$WORK/err" 'own-vocab.json +is one of the inputs \(standard input\)
 printf 'vocab-size = 300\n' >"$WORK/own-merges.txt"
 expect_exit 2 mtl-vocab --config "$WORK/own-merges.txt" --input "$WORK/small.txt" --format text --output-prefix "$WORK/own"
 expect_text "$WORK/err" 'own-merges.txt +is one of the inputs'
-[ "$(<"$WORK/own-merges.txt")" = 'vocab-size = 300' ] || fail 'a configuration is overwritten'
+[ "$(<"$WORK/own-merges.txt")" = 'vocab-size = 300' ] || fail 'a configuration file was overwritten'
 for file in own-vocab.json link-merges.txt hard-tokenizer.json held.lock left-vocab.json.tmp.7; do
   expect_same "$WORK/$file" "$WORK/small.txt"
 done
@@ -168,15 +171,15 @@ done
 mkdir "$WORK/dir-vocab.json.tmp.7"
 expect_exit 0 mtl-vocab --input "$WORK/small.txt" --vocab-size 258 --output-prefix "$WORK/dir"
 expect_text "$WORK/err" 'dir-vocab.json.tmp.7: looks like a leftover of a killed run, but is a folder; it is kept'
-[ -d "$WORK/dir-vocab.json.tmp.7" ] || fail 'a folder is removed'
+[ -d "$WORK/dir-vocab.json.tmp.7" ] || fail 'a folder was removed'
 # Another program's file with the name of the lock is not overwritten.
 echo '[[package]]' >"$WORK/cargo.lock"
 cp "$WORK/cargo.lock" "$WORK/kept"
 expect_exit 2 mtl-vocab --input "$WORK/small.txt" --vocab-size 258 --output-prefix "$WORK/cargo"
 expect_text "$WORK/err" 'cargo.lock: is not a lock of mtl, which would overwrite it; rename this file, or write elsewhere'
 expect_same "$WORK/cargo.lock" "$WORK/kept"
-[ ! -e "$WORK/cargo-vocab.json" ] || fail 'writes without the lock'
-# Input that is not text, and standard input, whose name does not show its format.
+[ ! -e "$WORK/cargo-vocab.json" ] || fail 'files were written without the lock'
+# Refuses input that is not text, and standard input that looks like another format.
 printf 'good\nbad caf\351\n' >"$WORK/latin.txt"
 for unit in document line; do
   expect_exit 65 mtl-vocab --input "$WORK/latin.txt" --vocab-size 300 --output-prefix "$WORK/x" --unit $unit
@@ -186,6 +189,7 @@ printf '{"text": "ab"}\n' >"$WORK/in"
 mtl-vocab --input - --vocab-size 300 --output-prefix "$WORK/x" <"$WORK/in" >/dev/null 2>"$WORK/err"
 [ $? -eq 2 ] || fail 'JSON lines on standard input are read as text'
 expect_text "$WORK/err" 'looks like JSON lines; choose --format'
-mtl-vocab --input - --format jsonl --vocab-size 257 --output-prefix "$WORK/x" <"$WORK/in" >/dev/null 2>&1 || fail 'JSON lines on standard input'
+mtl-vocab --input - --format jsonl --vocab-size 257 --output-prefix "$WORK/x" <"$WORK/in" >/dev/null 2>&1 ||
+  fail '--format jsonl refuses JSON lines on standard input'
 
 finish
