@@ -1,13 +1,13 @@
 #!/bin/bash
-# A run under Slurm, on a cluster of one node in a temporary folder: interrupted by a signal, by preemption and by its
-# time limit, the job of share/slurm is requeued each time, resumes, completes, and equals an uninterrupted run,
-# figure by figure and bit by bit. Skipped if Slurm is not installed.
+# A job of share/slurm on a Slurm cluster of one node in a temporary folder: after a signal, preemption and its time
+# limit, it is requeued and resumes; it completes and equals an uninterrupted run in figures and bits. Skipped if Slurm
+# is not installed.
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/train_runs.sh"
 for program in munged slurmctld slurmd; do
   command -v $program >/dev/null || { echo "skipped: no $program (packages slurm-wlm and munge)"; exit 77; }
 done
-[ "$(id -u)" -eq 0 ] || { echo 'skipped: slurmd wants to be root'; exit 77; }
+[ "$(id -u)" -eq 0 ] || { echo 'skipped: slurmd needs root'; exit 77; }
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 cd "$WORK" || exit 1
 
@@ -16,7 +16,7 @@ CLUSTER=$(mktemp -d /tmp/mtl-slurm.XXXXXX)  # a socket's path must be short
 export SLURM_CONF=$CLUSTER/slurm.conf
 trap stop_cluster EXIT
 
-# stop_daemon NAME: ends it, and waits until it is gone.
+# stop_daemon NAME: stops it and waits for its end, at most 5 s.
 stop_daemon() {
   local pid
   pid=$(cat "$CLUSTER/$1.pid" 2>/dev/null) || return 0
@@ -73,19 +73,20 @@ END
   slurmctld -c && slurmd -c
 }
 
-# wait_for SECONDS WHAT COMMAND...: until COMMAND succeeds.
+# wait_for SECONDS WHAT COMMAND...: waits until COMMAND succeeds; ends the test after SECONDS.
 wait_for() {
-  local until=$((SECONDS + $1)) what=$2
+  local limit=$1 what=$2 deadline=$((SECONDS + $1))
   shift 2
   while ! "$@"; do
-    [ $SECONDS -lt $until ] || { fail "waited in vain for $what"; tail -n 20 "$CLUSTER"/*.log turns.log >&2; finish; }
+    [ $SECONDS -lt $deadline ] ||
+      { fail "waited $limit s for $what"; tail -n 20 "$CLUSTER"/*.log turns.log >&2; finish; }
     sleep 0.2
   done
 }
 node_is_idle() { [ "$(sinfo -h -o %T 2>/dev/null)" = idle ]; }
 job_has() { scontrol show job "$job" 2>/dev/null | grep -qE "$1"; }
 log_has() { grep -qE -- "$1" turns.log 2>/dev/null; }
-# in_turn N: the N-th turn is running, with at least twenty steps done.
+# A turn is the part of the run between two requeues. in_turn N: the N-th turn is running and has logged 20 steps.
 in_turn() {
   awk -v turn="$1" '/"type": "start"/ { turns++; steps = 0 } /"type": "step"/ { steps++ }
     END { exit !(turns == turn && steps >= 20) }' turns/log.jsonl 2>/dev/null
@@ -106,19 +107,19 @@ expect_exit 0 mpirun --oversubscribe -n 2 "${COMMAND[@]}"
 
 command_of turns
 job=$(sbatch --parsable --ntasks-per-node=2 --cpus-per-task=1 --time=10 --output=turns.log \
-  "$SHARE/slurm/one-node.sbatch" "${COMMAND[@]}") || { fail 'sbatch'; finish; }
+  "$SHARE/slurm/one-node.sbatch" "${COMMAND[@]}") || { fail 'sbatch refused the job'; finish; }
 
-# turn_ends N COMMAND...: the command ends turn N in the middle, and the job is requeued.
-turn_ends() {
+# end_turn N COMMAND...: runs COMMAND in turn N and waits for the requeue.
+end_turn() {
   local turn=$1
   shift
   wait_for 60 "turn $turn" in_turn "$turn"
-  "$@" || fail "$*"
+  "$@" || fail "turn $turn: failed: $*"
   wait_for 150 "requeue after turn $turn" job_has "Restarts=$turn "
 }
-# The shortest limit is a minute, and the ranks finish in seconds: they are stopped until Slurm wakes them, first with
-# the template's USR1, then with TERM.
-time_is_over() {
+# Stops the ranks until the time limit: the shortest limit is a minute, and they would complete in seconds. Slurm
+# continues them, first for the template's USR1, then for TERM.
+reach_time_limit() {
   scontrol update jobid="$job" TimeLimit=1 && scancel --signal=STOP "$job" || return 1
   wait_for 90 'a save at USR1' saved_in_turn 3
   scancel --signal=STOP "$job"
@@ -128,9 +129,9 @@ saved_in_turn() {
   awk -v turn="$1" '/ resuming / { turns++ } / saved / && turns + 1 == turn { found = 1 } END { exit !found }' turns.log
 }
 
-turn_ends 1 scancel --signal=TERM "$job"
-turn_ends 2 scontrol requeue "$job"
-turn_ends 3 time_is_over
+end_turn 1 scancel --signal=TERM "$job"
+end_turn 2 scontrol requeue "$job"
+end_turn 3 reach_time_limit
 scontrol update jobid="$job" TimeLimit=20 || fail 'cannot extend the time limit of the last turn'
 wait_for 300 'the end' job_has 'JobState=COMPLETED'
 job_has 'Restarts=3 .*ExitCode=0:0' || fail "no exit status 0 after three requeues: $(scontrol show job "$job")"
@@ -140,13 +141,13 @@ log_has 'DUE TO TIME LIMIT' || fail 'the time limit did not end a turn'
 
 # --- Both runs are equal ---
 diff <(figures_of turns) <(figures_of whole) >difference || { fail 'different figures than without interruption'; head -4 difference >&2; }
-[ "$(figures_of whole | grep -c '"type": "step"')" -eq 500 ] || fail 'the whole run does not have 500 steps'
+[ "$(figures_of whole | grep -c '"type": "step"')" -eq 500 ] || fail 'the uninterrupted run does not have 500 steps'
 for shard in whole/save/iter_0000500/*.safetensors; do
   cmp -s "$shard" "${shard/whole/turns}" || fail "${shard#whole/} differs"
 done
-[ "$(find whole/save/iter_0000500 -name '*.safetensors' | wc -l)" -eq 2 ] || fail 'not a shard of each rank'
+[ "$(find whole/save/iter_0000500 -name '*.safetensors' | wc -l)" -eq 2 ] || fail 'not one shard per rank'
 
-# A completed run: another job ends at once, with 0 and without another turn.
+# Another job of a completed run ends at once, with 0, and is not requeued.
 job=$(sbatch --parsable --ntasks-per-node=2 --cpus-per-task=1 --output=again.log "$SHARE/slurm/one-node.sbatch" "${COMMAND[@]}")
 wait_for 60 'the end of a complete run' job_has 'JobState=COMPLETED'
 job_has 'Restarts=0 .*ExitCode=0:0' || fail 'a complete run was requeued'

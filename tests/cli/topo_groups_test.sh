@@ -1,18 +1,17 @@
 #!/bin/bash
-# mtl-topo: its JSON has all groups of ranks, equal to Megatron-LM's; the text has the distinct ones, with their
-# traffic.
+# mtl-topo: the JSON has all groups of ranks, equal to Megatron-LM's; the text has the distinct ones with their traffic.
 . "$(dirname "$0")/lib.sh" "$1"
 unset COLUMNS LINES NO_COLOR
 
-# size_of LINE NAME: a size in the layout of a fixture line.
+# size_of LINE NAME: prints a size of the layout in a line of groups.jsonl.
 size_of() { grep -oE "\"$2\":[0-9]+" <<<"$1" | head -1 | cut -d: -f2; }
-# groups_in TEXT NAME: the list of lists that follows a name.
+# groups_in TEXT NAME: prints the list of lists that follows NAME.
 groups_in() { grep -oE "\"$2\":\[\[[][0-9,]*\]\]" <<<"$1" | head -1 | cut -d: -f2; }
 
 while read -r line; do
   order=$(grep -oE '"order":"[a-z-]+"' <<<"$line" | cut -d'"' -f4)
   experts=$(size_of "$line" ep)
-  # A run whose pipeline is not last cannot have experts, but their generator can.
+  # Skips what Megatron-LM's generator of groups accepts, but a run cannot have: experts if the pipeline is not last.
   [ "$experts" -gt 1 ] && [ "${order##*-}" != pp ] && [ "$(size_of "$line" pp)" -gt 1 ] && continue
   expect_exit 0 mtl-topo --world-size "$(size_of "$line" world)" --tensor-model-parallel-size "$(size_of "$line" tp)" \
     --context-parallel-size "$(size_of "$line" cp)" --expert-model-parallel-size "$experts" \
@@ -26,10 +25,11 @@ while read -r line; do
     [ -n "$want" ] || fail "the fixture has no $kind: $line"
     [ "$(groups_in "$got" "$kind")" = "$want" ] || fail "$kind: $(groups_in "$got" "$kind") instead of $want: $line"
   done
-  [ "$experts" -eq 1 ] || [ "$(groups_in "$got" expert-dp)" = "$(groups_in "$line" dp)" ] || fail "expert-dp: $line"
+  [ "$experts" -eq 1 ] || [ "$(groups_in "$got" expert-dp)" = "$(groups_in "$line" dp)" ] ||
+    fail "expert-dp: different groups: $line"
 done <"$TESTS/golden/ranks/groups.jsonl"
 
-# traffic_of KIND: its line in the text of the last layout; empty if the kind is not shown.
+# traffic_of KIND: prints its line in the text of the last layout, nothing if the text does not show the kind.
 traffic_of() { grep -A 1 -E "^  $1 " "$WORK/out" | tail -1 | sed 's/^ *//'; }
 expect_traffic() { [ "$(traffic_of "$1")" = "$2" ] || fail "$1 exchanges '$(traffic_of "$1")' instead of '$2'"; }
 layout=(--world-size 16 --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2)

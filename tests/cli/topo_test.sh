@@ -1,13 +1,12 @@
 #!/bin/bash
-# mtl-topo: the drawing of a small layout, to the character; large layouts; JSON, SVG and rankfiles; impossible
-# layouts.
+# mtl-topo: the exact drawing of a small layout; large layouts; JSON, SVG and rankfiles; impossible layouts.
 . "$(dirname "$0")/lib.sh" "$1"
 unset COLUMNS LINES NO_COLOR
 export LC_ALL=C.UTF-8
 two_nodes=(--world-size 4 --gpus-per-node 2 --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2)
 model=(--num-layers 24 --vocab-size 50257)
 
-# The picture: ranks 0 and 1 share sub_model_0 by tensor parallelism, 2 and 3 sub_model_1; the pipeline divides them.
+# Ranks 0 and 1 share sub_model_0 by tensor parallelism, ranks 2 and 3 sub_model_1; these are the pipeline's stages.
 expect_exit 0 mtl-topo "${two_nodes[@]}" "${model[@]}" --micro-batches 8
 expect_same "$WORK/out" "$TESTS/golden/topo/two_nodes.txt"
 LC_ALL=C expect_exit 0 mtl-topo "${two_nodes[@]}" "${model[@]}" --micro-batches 8
@@ -73,8 +72,8 @@ expect_exit 0 mtl-topo --world-size 4 --pipeline-model-parallel-size 4 --num-lay
   --num-layers-per-virtual-pipeline-stage 2 --format json
 expect_text "$WORK/out" '"rank": 0, [^}]*"layers": \[\[0, 2\], \[8, 2\]\]'
 
-# Memory and work: equal to mtl-train's plan to the byte; absent for layouts that it cannot run. ranks_of FILE: the
-# list in JSON, on one line without blanks.
+# Memory and work: equal to mtl-train's plan to the byte; absent for layouts that it cannot run. ranks_of FILE: prints
+# the JSON list of ranks on one line without blanks.
 sizes=(--hidden-size 64 --num-attention-heads 8 --seq-length 32 --max-position-embeddings 48 --micro-batch-size 2
   --num-layers 5 --vocab-size 100 --make-vocab-size-divisible-by 8 --global-batch-size 32)
 ranks_of() { tr -d ' \n' <"$1" | grep -oE '"ranks":\[\{"ranks":.*\}\]\}' | sed 's/}*$//'; }
@@ -97,7 +96,7 @@ for flags in "--world-size 8 --tensor-model-parallel-size 2 --pipeline-model-par
     expect_same "$WORK/train_ranks" "$WORK/topo_ranks"
   }
 done
-# Accepts the layout flags of a mtl-train command line: its section on parallelism, and DeepSpeed's name.
+# Accepts the layout flags of an mtl-train command line: all of its section Parallelism, and --zero-stage.
 pasted=("${sizes[@]}" --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --context-parallel-size 1
   --use-tp-pp-dp-mapping --pipeline-schedule gpipe --num-layers-in-first-pipeline-stage 3
   --num-layers-in-last-pipeline-stage 2 --sequence-parallel --ddp-bucket-size 20000 --overlap-grad-reduce
@@ -112,7 +111,7 @@ expect_same "$WORK/train_tables" "$WORK/topo_tables"
 mtl-train --help | sed -n '/^Parallelism:/,/^General:/p' | grep -oE '^  --[a-z0-9-]+' | while read -r flag; do
   grep -q -- "$flag" <(mtl-topo --help) || [[ $flag = --distributed-timeout-minutes || $flag = --*cpu-offload* ]] || echo "$flag"
 done >"$WORK/unknown"
-[ ! -s "$WORK/unknown" ] || fail "mtl-topo does not know $(cat "$WORK/unknown")"
+[ ! -s "$WORK/unknown" ] || fail "mtl-topo lacks flags of mtl-train: $(cat "$WORK/unknown")"
 expect_exit 0 mtl-topo "${sizes[@]}" --world-size 4 --optimizer-cpu-offload --cpu-offloading-num-layers 1
 expect_text "$WORK/err" '--cpu-offloading-num-layers.*no effect on a plan for CPUs'
 expect_exit 2 mtl-topo --world-size 2 --zero-stage 3
@@ -168,7 +167,7 @@ if [ "$(nproc)" -ge 2 ]; then
   [ "$(grep -c here "$WORK/out")" -eq 2 ] || fail "mpirun did not start two ranks"
 fi
 
-# Vocabularies are padded as by Megatron-LM, at any size; the other counts may exceed the largest world, too.
+# Vocabularies are padded as by Megatron-LM, at any size. Other counts may exceed the largest --world-size.
 while IFS=', ' read -r vocab divisible tensor padded; do
   expect_exit 0 mtl-topo --world-size "$tensor" --tensor-model-parallel-size "$tensor" --vocab-size "$vocab" \
     --make-vocab-size-divisible-by "$divisible" --format json
@@ -220,7 +219,7 @@ expect_exit 2 mtl-topo --world-size 3 --gpus-per-node 1 --hosts ada,ada,ada
 expect_text "$WORK/err" '^mtl-topo: 1 problem'
 expect_exit 2 mtl-topo --world-size 4 --expert-model-parallel-size 3
 expect_text "$WORK/err" '--expert-model-parallel-size 1, 2 or 4'
-# With experts: accepts orders that give them the other layers' pipeline groups, unless only by coincidence.
+# With experts: refuses orders that give them other pipeline groups than the other layers.
 experts=(--world-size 16 --tensor-model-parallel-size 2 --expert-model-parallel-size 2)
 expect_exit 2 mtl-topo "${experts[@]}" --pipeline-model-parallel-size 2 --use-tp-pp-dp-mapping
 expect_text "$WORK/err" '--use-tp-pp-dp-mapping +needs, with experts, .*experts \(2\) as of the other layers \(4\)'

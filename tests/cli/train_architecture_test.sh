@@ -9,7 +9,7 @@ L=4 C=32 H=4 P=32 V=512
 small=(--num-layers $L --hidden-size $C --num-attention-heads $H --max-position-embeddings $P --seq-length 32)
 
 # --- Parameters, in mtl-train's plan and in mtl-topo's ---
-# expect_parameters N FLAG...
+# expect_parameters N FLAG...: with these flags, the model has N parameters.
 expect_parameters() {
   local want=$1
   shift
@@ -32,12 +32,12 @@ expect_parameters $((plain - P * C)) "${small[@]}" --position-embedding-type rop
 expect_parameters $((plain - P * C)) "${small[@]}" --use-rotary-position-embeddings
 width=64 # 4 x 32 x 2 / 3, rounded down to a multiple of 64
 expect_parameters $((plain + L * (3 * C * width + 2 * width - 2 * C * ffn - ffn))) "${small[@]}" --swiglu
-# Keys and values of two of four heads; of one head, Megatron-LM's default.
+# Keys and values of two heads instead of four, and of one, Megatron-LM's default.
 expect_parameters $((plain - L * (C + 1) * C)) "${small[@]}" --group-query-attention --num-query-groups 2
 expect_parameters $((plain - L * (C + 1) * 3 * C / 2)) "${small[@]}" --group-query-attention
 expect_parameters $((plain + L * (4 * C * C + 3 * C))) "${small[@]}" --kv-channels 16
 expect_parameters 124439808 --model gpt2-124m --vocab-size 50257
-[ -s err ] && fail 'a preset alone has something to say'
+[ -s err ] && fail 'a preset alone prints a message'
 expect_parameters 494032768 --model qwen2.5-0.5b --vocab-size 151936
 expect_exit 0 mtl-train --model 345m --num-layers 2 "${null[@]}" --dry-run
 expect_text err '^mtl-train: --model 345m: --num-layers 2 in place of 24$'
@@ -47,7 +47,7 @@ expect_exit 0 mtl-train --model llama-30m --squared-relu "${null[@]}" --dry-run
 expect_text err '^mtl-train: --model llama-30m: --squared-relu in place of --swiglu$'
 
 # --- Contradictions are refused ---
-# expect_problem TEXT FLAG...
+# expect_problem TEXT FLAG...: these flags are refused with the message TEXT.
 expect_problem() {
   local text=$1
   shift
@@ -74,7 +74,7 @@ expect_problem '--recompute-granularity full +needs --recompute-method' --recomp
 expect_problem '--recompute-activations +is selective, and contradicts' --recompute-activations --checkpoint-activations
 
 # --- Losses ---
-# losses FLAG...: of four updates.
+# losses FLAG...: prints the losses of four updates.
 losses() {
   rm -f run.jsonl
   expect_exit 0 mtl-train "${small[@]}" "${null[@]}" --data-path a_text_document --split 90,8,2 --micro-batch-size 2 \
@@ -85,34 +85,36 @@ losses() {
 none=(--hidden-dropout 0 --attention-dropout 0)
 rope=(--position-embedding-type rope)
 declare -A seen=()
-# expect_another FLAG...: losses that no other set of flags produces.
-expect_another() {
+# expect_new_losses FLAG...: these flags have other losses than all flags before.
+expect_new_losses() {
   local got
   got=$(losses "${none[@]}" "$@")
-  [ "$(wc -l <<<"$got")" -eq 4 ] || fail "four losses with $*"
+  [ "$(wc -l <<<"$got")" -eq 4 ] || fail "not four losses with $*"
   [ -z "${seen[$got]:-}" ] || fail "$* has the losses of ${seen[$got]}"
   seen[$got]="'$*'"
 }
-expect_another
+expect_new_losses
 for flags in --parallel-residual '--window-size 3,0' '--window-size 4,0' --squared-relu '--activation relu' '--activation silu' \
   '--activation gelu_erf' --swiglu '--normalization RMSNorm' '--normalization RMSNorm --qk-layernorm' '--norm-epsilon 0.01' \
   --disable-bias-linear --untie-embeddings-and-output-weights '--group-query-attention --num-query-groups 2'; do
   # shellcheck disable=SC2086 # words
-  expect_another $flags
+  expect_new_losses $flags
 done
 for flags in '' '--rotary-base 100' '--rotary-percent 0.5' --rotary-interleaved '--rotary-seq-len-interpolation-factor 4'; do
   # shellcheck disable=SC2086
-  expect_another "${rope[@]}" $flags
+  expect_new_losses "${rope[@]}" $flags
 done
 # The slowest pair of such a head rotates once in 6283 positions: in the range that --use-rope-scaling interpolates.
-expect_another "${rope[@]}" --rotary-base 1000000 --use-rope-scaling
-expect_another "${rope[@]}" --rotary-base 1000000 --use-rope-scaling --rope-scaling-factor 64
-[ "$(losses "${none[@]}" --no-bias-gelu-fusion)" = "$(losses "${none[@]}" --activation gelu_erf)" ] || fail '--no-bias-gelu-fusion is the erf form'
-[ "$(losses "${none[@]}" --no-bias-gelu-fusion --openai-gelu)" = "$(losses "${none[@]}")" ] || fail '--openai-gelu is the tanh form'
+expect_new_losses "${rope[@]}" --rotary-base 1000000 --use-rope-scaling
+expect_new_losses "${rope[@]}" --rotary-base 1000000 --use-rope-scaling --rope-scaling-factor 64
+[ "$(losses "${none[@]}" --no-bias-gelu-fusion)" = "$(losses "${none[@]}" --activation gelu_erf)" ] ||
+  fail '--no-bias-gelu-fusion and --activation gelu_erf have different losses'
+[ "$(losses "${none[@]}" --no-bias-gelu-fusion --openai-gelu)" = "$(losses "${none[@]}")" ] ||
+  fail '--openai-gelu has other losses than the default, the tanh form'
 
 # --- Recomputation: the same losses, dropout included, and a smaller plan ---
-kept=$(losses)
-# activation_bytes FLAG...
+expected=$(losses)
+# activation_bytes COMMAND FLAG...: prints the bytes of activations in the plan of mtl-train or mtl-topo.
 activation_bytes() {
   expect_exit 0 "$1" "${small[@]}" "${@:2}"
   grep -oE '"activations": [0-9]+' out | grep -oE '[0-9]+' | head -1
@@ -127,22 +129,23 @@ for tool in train topo; do
     '--recompute-granularity full --recompute-method block --recompute-num-layers 3' '--activations-checkpoint-method block' \
     '--checkpoint-activations --checkpoint-num-layers 2' '--activations-checkpoint-method uniform --activations-checkpoint-num-layers 2'; do
     # shellcheck disable=SC2086
-    below "$(activation_bytes "${plan[@]}" $flags)" "$all" || fail "mtl-$tool $flags: no smaller plan"
+    below "$(activation_bytes "${plan[@]}" $flags)" "$all" ||
+      fail "mtl-$tool $flags: the plan does not have fewer bytes of activations"
     [ $tool = topo ] && continue
     # shellcheck disable=SC2086
-    [ "$(losses $flags)" = "$kept" ] || fail "$flags: different losses"
+    [ "$(losses $flags)" = "$expected" ] || fail "$flags: different losses"
   done
 done
-# The flags that scripts of Megatron-LM and of Megatron-DeepSpeed use.
+# Flags that scripts of Megatron-LM and Megatron-DeepSpeed use.
 for flags in '--checkpoint-activations --deepspeed-activation-checkpointing' \
   '--sequence-parallel --recompute-activations' '--sequence-parallel --use-flash-attn --recompute-granularity selective'; do
   # shellcheck disable=SC2086
-  [ "$(losses $flags)" = "$kept" ] || fail "$flags: different losses"
+  [ "$(losses $flags)" = "$expected" ] || fail "$flags: different losses"
 done
 expect_exit 0 mtl-train "${small[@]}" "${null[@]}" --dry-run --deepspeed-activation-checkpointing
 expect_text err '^mtl-train: --deepspeed-activation-checkpointing: has no effect: --checkpoint-activations alone recomputes$'
 expect_exit 0 mtl-train "${small[@]}" "${null[@]}" --dry-run --json --checkpoint-activations
-grep -qE '"recompute_saves_bytes": [1-9]' out || fail 'the dry run does not say what recomputation saves'
+grep -qE '"recompute_saves_bytes": [1-9]' out || fail 'the dry run does not report how many bytes recomputation saves'
 expect_exit 0 mtl-train "${small[@]}" "${null[@]}" --dry-run --checkpoint-activations
 expect_text out '^  saved by recomputation +[1-9]'
 finish

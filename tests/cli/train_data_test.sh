@@ -17,9 +17,9 @@ MODEL=(--num-layers 1 --hidden-size 16 --num-attention-heads 2 --max-position-em
 LENGTH=()
 SHARED=(--split 80,10,10 --global-batch-size 4 --train-iters 8)
 
-# last_weights NAME: of its newest checkpoint.
+# last_weights NAME: prints the path of its last weights.
 last_weights() { printf '%s/save/iter_%07d/shard_00000.safetensors' "$1" "$(cat "$1/save/latest_checkpointed_iteration.txt")"; }
-# resumes_alike NAME FLAG...: the run in one session and in three has the same end and the same figures.
+# resumes_alike NAME FLAG...: in three sessions, the run has the same weights and figures as in one.
 resumes_alike() {
   local name=$1
   shift
@@ -32,32 +32,34 @@ resumes_alike() {
   expect_figures "$name"
   diff <(figures_of "$name") <(figures_of "$name-cut") >difference || fail "$name: different figures when interrupted"
 }
-# differ NAME OTHER: the runs end with different weights.
-differ() { cmp -s "$(last_weights "$1")" "$(last_weights "$2")" && fail "$1 and $2 are the same run"; }
+# expect_different NAME OTHER: the runs end with different weights.
+expect_different() {
+  cmp -s "$(last_weights "$1")" "$(last_weights "$2")" && fail "the runs $1 and $2 end with the same weights"
+}
 
 # Blends.
 resumes_alike plain "${SHARED[@]}" --data-path $C
 resumes_alike blend "${SHARED[@]}" --data-path 0.3 $A 0.7 $B
 resumes_alike lengths "${SHARED[@]}" --data-path $A $B
-differ blend lengths
+expect_different blend lengths
 echo "0.3 $A 0.7 $B" >words.txt
 expect_exit 0 run_in words "${SHARED[@]}" --data-args-path words.txt
 expect_same "$(last_weights blend)" "$(last_weights words)"
 resumes_alike each --global-batch-size 4 --train-iters 8 --train-data-path $A --valid-data-path 1 $B 2 $C
-[ "$(figures_of each | grep -c '"type": "test"')" -eq 0 ] || fail 'a test without test data'
+[ "$(figures_of each | grep -c '"type": "test"')" -eq 0 ] || fail 'tested without test data'
 [ "$(figures_of each | grep -c '"type": "validation"')" -eq 3 ] || fail 'not three validations'
 printf '{"train": ["%s"], "valid": "1 %s 2 %s"}' $A $B $C >splits.json
 expect_exit 0 run_in file --global-batch-size 4 --train-iters 8 --per-split-data-args-path splits.json
 expect_same "$(last_weights each)" "$(last_weights file)"
 
-# The other order, and the other sampler.
+# The other order; the other sampler, with and without sharding.
 resumes_alike feistel "${SHARED[@]}" --data-path 0.3 $A 0.7 $B --data-order feistel
-differ feistel blend
+expect_different feistel blend
 resumes_alike cyclic "${SHARED[@]}" --data-path $A --dataloader-type cyclic
 resumes_alike shared "${SHARED[@]}" --data-path $A --dataloader-type cyclic --no-data-sharding
-differ cyclic plain
+expect_different cyclic plain
 
-# Growing batch sizes: 2 up to 8 samples, 4, 6, then 8; as many updates as the samples allow.
+# Growing batch sizes: 2, 4, 6, then 8 samples; as many updates as the samples allow.
 ramp=(--split 80,10,10 --data-path 0.3 $A 0.7 $B --global-batch-size 8 --rampup-batch-size 2 2 24 --train-samples 61 --lr-decay-samples 60)
 resumes_alike ramp "${ramp[@]}"
 sizes_of() { sed -nE 's/.*"type": "step".*"global_batch_size": ([0-9]+).*/\1/p' "$1/log.jsonl" | tr '\n' ' '; }
@@ -70,20 +72,21 @@ resumes_alike steps "${ramp[@]:0:7}" --step-batch-size-schedule '0:2 256:6,1K:8'
 # The same on two ranks, which alternate micro-batches.
 expect_exit 0 mpirun -n 2 --oversubscribe mtl-train "${MODEL[@]}" "${ramp[@]}" --micro-batch-size 1 --log-jsonl ranks.jsonl
 expect_exit 0 mtl-train "${MODEL[@]}" "${ramp[@]}" --micro-batch-size 1 --log-jsonl one.jsonl
-losses_of() { # NAME: writes NAME.losses
+# losses_of NAME: writes NAME.losses.
+losses_of() {
   sed -nE 's/.*"consumed_samples": ([0-9]+).*"lm_loss": ([^,}]+).*/\1 \2/p' "$1.jsonl" >"$1.losses"
 }
 losses_of ranks
 losses_of one
-expect_near_lines ranks.losses one.losses 'two ranks on a ramp' 1e-6 12
+expect_near_lines ranks.losses one.losses 'two ranks with growing batch sizes' 1e-6 12
 rm one.jsonl
 expect_exit 0 mpirun -n 2 --oversubscribe mtl-train "${MODEL[@]}" "${ramp[@]}" --num-layers 2 --pipeline-model-parallel-size 2 --micro-batch-size 1 --log-jsonl stages.jsonl
 expect_exit 0 mtl-train "${MODEL[@]}" "${ramp[@]}" --num-layers 2 --micro-batch-size 1 --log-jsonl one.jsonl
 losses_of stages
 losses_of one
-expect_near_lines stages.losses one.losses 'two stages on a ramp' 1e-6 12
+expect_near_lines stages.losses one.losses 'two stages with growing batch sizes' 1e-6 12
 
-# Refused at the start, all at once.
+# Wrong flags and data are refused at the start.
 printf '{"train": ["%s"], "validation": ["%s"]}' $A $B >keys.json
 expect_exit 2 run_in none --global-batch-size 4 --train-iters 8 --per-split-data-args-path keys.json
 expect_text err '^  --per-split-data-args-path keys.json +has an unknown key "validation"; did you mean valid\?$'
@@ -111,27 +114,28 @@ expect_exit 2 run_in none "${SHARED[@]}" --data-path $A --full-validation
 expect_text err '^  --full-validation +is not supported in this version; --eval-iters'
 [ -e none/save ] && fail 'a refused run leaves a folder'
 
-# Between a save and its resume: reordered data and different data, each named.
+# Refuses to resume with different or reordered data; the error names the difference.
 at3=("${SHARED[@]}" --exit-interval 3)
-refused() { # WHAT FLAG...
+# expect_refused WHAT FLAG...: a run with these flags cannot resume at3, since WHAT differs.
+expect_refused() {
   local what=$1
   shift
   rm -rf again
   cp -r at3 again
   expect_exit 65 run_in again "$@"
   expect_text err "iter_0000003: was trained on other data: $what.*; give --allow-data-change"
-  ! grep -q 'resuming' err || fail "$what: refuses a run whose start it reported"
+  ! grep -q 'resuming' err || fail "$what: reports that it resumes before it refuses"
 }
 expect_exit 0 run_in at3 "${at3[@]}" --data-path 0.3 $A 0.7 $B
-refused 'weights of train is \[0.5, 0.5\], it was \[0.3, 0.7\]' "${at3[@]}" --data-path 0.5 $A 0.5 $B
-refused "$B: (bin_bytes|idx_bytes|idx_hash) is" "${at3[@]}" --data-path 0.3 $B 0.7 $A
-refused '1 data sets, it had 2' "${at3[@]}" --data-path $A
-refused '--split is "70,20,10", it was "80,10,10"' "${at3[@]}" --data-path 0.3 $A 0.7 $B --split 70,20,10
-refused '--seed is 5, it was 1234' "${at3[@]}" --data-path 0.3 $A 0.7 $B --seed 5
-refused '--data-order is "feistel", it was "megatron"' "${at3[@]}" --data-path 0.3 $A 0.7 $B --data-order feistel
+expect_refused 'weights of train is \[0.5, 0.5\], it was \[0.3, 0.7\]' "${at3[@]}" --data-path 0.5 $A 0.5 $B
+expect_refused "$B: (bin_bytes|idx_bytes|idx_hash) is" "${at3[@]}" --data-path 0.3 $B 0.7 $A
+expect_refused '1 data sets, it had 2' "${at3[@]}" --data-path $A
+expect_refused '--split is "70,20,10", it was "80,10,10"' "${at3[@]}" --data-path 0.3 $A 0.7 $B --split 70,20,10
+expect_refused '--seed is 5, it was 1234' "${at3[@]}" --data-path 0.3 $A 0.7 $B --seed 5
+expect_refused '--data-order is "feistel", it was "megatron"' "${at3[@]}" --data-path 0.3 $A 0.7 $B --data-order feistel
 cp $B.bin kept.bin
 printf '\001' | dd of=$B.bin bs=1 seek=777 conv=notrunc status=none
-refused "$B: bin_hash is" "${at3[@]}" --data-path 0.3 $A 0.7 $B
+expect_refused "$B: bin_hash is" "${at3[@]}" --data-path 0.3 $A 0.7 $B
 truncate -s -2 $B.bin
 rm -rf again
 cp -r at3 again
@@ -140,20 +144,23 @@ expect_text err "$B.bin: "
 mv kept.bin $B.bin
 expect_exit 0 run_in again "${at3[@]}" --data-path 0.3 $A 0.7 $B --split 70,20,10 --allow-data-change
 
-# A longer run reorders the samples of Megatron's order, which is reported; the feistel order stays.
+# A much longer run has another order of samples, which is reported; not with --data-order feistel.
 for order in megatron feistel; do
   rm -rf moved
   expect_exit 0 run_in moved "${at3[@]}" --data-path $C --data-order $order
   expect_exit 0 run_in moved "${at3[@]}" --data-path $C --data-order $order --train-iters 9
   grep -q 'in another order' err && fail "$order: reports another order for a slightly longer run"
   expect_exit 0 run_in moved "${at3[@]}" --data-path $C --data-order $order --train-iters 400
-  grep -q 'was trained in another order of the same samples (sample [0-9]* is data set 0' err; reported=$?
-  [ "$order $reported" = 'megatron 0' ] || [ "$order $reported" = 'feistel 1' ] || fail "$order: another order is reported: $reported"
+  report='not reported'
+  grep -q 'was trained in another order of the same samples (sample [0-9]* is data set 0' err && report=reported
+  [ "$order $report" = 'megatron reported' ] || [ "$order $report" = 'feistel not reported' ] ||
+    fail "$order: another order is $report"
 done
-# Each rank of a cyclic run shuffles its share.
+# The order of a cyclic run depends on the samples of a micro-batch on all ranks, whose number must not change.
 rm -rf at3
 expect_exit 0 run_in at3 "${at3[@]}" --data-path $A --dataloader-type cyclic
-refused '--micro-batch-size times data-parallel size is 4, it was 2' "${at3[@]}" --data-path $A --dataloader-type cyclic --micro-batch-size 4
+expect_refused '--micro-batch-size times data-parallel size is 4, it was 2' "${at3[@]}" --data-path $A \
+  --dataloader-type cyclic --micro-batch-size 4
 
 # mtl-data order prints the samples that such runs read, for any ranks.
 order() { mtl-data order --seq-length 32 --micro-batch-size 1 --global-batch-size 8 "$@"; }
@@ -163,10 +170,10 @@ order --data-path 0.3 $A 0.7 $B --split 80,10,10 --train-iters 25 --data-paralle
 [ "$(grep -c '"dataset":0,' one)" -eq 60 ] || fail "$(grep -c '"dataset":0,' one) of 200 samples from the first data set"
 expect_same <(sort one) <(sort four)
 order --data-path 0.3 $A 0.7 $B --train-samples 61 --split 80,10,10 --rampup-batch-size 2 2 24 >grows
-[ "$(wc -l <grows)" -eq 60 ] || fail "$(wc -l <grows) samples on a ramp instead of 60"
+[ "$(wc -l <grows)" -eq 60 ] || fail "$(wc -l <grows) samples with growing batch sizes instead of 60"
 order --data-path $C --split 100,0,0 --train-iters 20 --data-order feistel >one
 order --data-path $C --split 100,0,0 --train-iters 20 --data-order feistel --data-parallel-size 2 --micro-batch-size 2 >two
-[ "$(sort -u one | wc -l)" -eq 160 ] || fail 'a sample twice in an epoch'
+[ "$(sort -u one | wc -l)" -eq 160 ] || fail 'a sample occurs twice in an epoch'
 expect_same <(sort one) <(sort two)
 order --data-path $C --split 100,0,0 --train-iters 20 --data-order feistel --seed 7 >two
 cmp -s one two && fail 'the seed has no effect on --data-order feistel'
@@ -182,7 +189,7 @@ for kind in single cyclic; do
   order --data-path $C --split 50,50,0 --train-iters 10 --eval-iters 3 --dataset valid --dataloader-type $kind >"$kind.txt"
 done
 [ "$(wc -l <cyclic.txt)" -eq 24 ] || fail "$(wc -l <cyclic.txt) samples of a cyclic validation instead of 24"
-cmp -s single.txt cyclic.txt && fail '--dataloader-type does not reach validation'
+cmp -s single.txt cyclic.txt && fail '--dataloader-type has no effect on validation'
 
 # The log reports how long training waited for data.
 expect_text plain/log.jsonl '"type": "step".*"data_stall_ms": [0-9.e-]+'

@@ -1,12 +1,12 @@
 #!/bin/bash
-# From JSON lines to losses: forty iterations equal PyTorch's; the terminal, the JSON lines and TensorBoard agree.
+# From text to losses: forty iterations equal PyTorch's; the terminal, the log's JSON lines and TensorBoard agree.
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/figures.sh"
 export OMP_WAIT_POLICY=passive
 GOLDEN=$TESTS/golden/end_to_end
 cd "$WORK" || exit 1
 
-# The terminal as Megatron-LM would print it, derived from JSON lines; our own figures follow at the end of a line.
+# terminal_of FILE: prints what Megatron-LM would print, derived from JSON lines; mtl's own figures end a line.
 terminal_of() {
   awk "$VALUE"'
     function rate(x) { return x > 0 && x < 1 ? sprintf("%.*f", 3 + int(-log(x) / log(10)), x) : sprintf("%.1f", x) }
@@ -32,8 +32,8 @@ terminal_of() {
     }' "$1"
 }
 
-# scalars TAG FILE...: the values under a tag of TensorBoard files, one per line: if the tag's bytes are followed by
-# the key of a float (field 2, type 5), its four bytes are the value.
+# scalars TAG FILE...: prints the values under TAG in TensorBoard files, one per line. If the key of a float (field 2,
+# type 5) follows the tag's bytes, the next four bytes are the value.
 scalars() {
   local tag=$1
   shift
@@ -78,7 +78,7 @@ for variant in plain documents; do
   terminal_of "$variant.jsonl" >terminal_of_jsonl
   expect_same terminal terminal_of_jsonl
 
-  [ "$(find "$variant.tb" -name 'events.out.tfevents.*' | wc -l)" -eq 1 ] || fail 'one event file a session'
+  [ "$(find "$variant.tb" -name 'events.out.tfevents.*' | wc -l)" -eq 1 ] || fail 'not one event file per session'
   expect_text "$variant.tb"/events* 'brain.Event:2'
   for name in lm_loss:'lm loss' grad_norm:grad-norm learning_rate:learning-rate; do
     awk "$VALUE"'/"type": "step"/ { print value("'"${name%%:*}"'") }' "$variant.jsonl" >figures
@@ -92,13 +92,13 @@ for variant in plain documents; do
   expect_near_lines figures stored 'lm loss validation' 1e-6 3
 done
 
-# The same losses with any threads and micro-batches: only sums round in another order.
+# The same losses with any number of threads and any micro-batch size, but for rounding.
 figures plain.jsonl | grep '^loss' >plain.losses
-for how in '--threads 1' '--threads 3' '--micro-batch-size 8'; do
+for flags in '--threads 1' '--threads 3' '--micro-batch-size 8'; do
   # shellcheck disable=SC2086
-  train other $how
+  train other $flags
   figures other.jsonl | grep '^loss' >other.losses
-  expect_near_lines other.losses plain.losses "the losses with $how" 1e-6 44
+  expect_near_lines other.losses plain.losses "the losses with $flags" 1e-6 44
   rm -r other.*
 done
 finish

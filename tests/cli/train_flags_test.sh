@@ -1,5 +1,5 @@
 #!/bin/bash
-# mtl-train's command line: what it accepts, refuses and acknowledges, and its error messages.
+# mtl-train's command line: flags that are accepted, refused or without effect, and the messages about them.
 source "$(dirname "$0")/lib.sh" "$1"
 enter_data_folder
 MODEL=$TESTS/golden/gpt2_model/b
@@ -7,12 +7,12 @@ tiny=(--num-layers 1 --hidden-size 16 --num-attention-heads 2 --max-position-emb
 words=(--vocab-file vocab.json --merge-file merges.txt)
 run=(--data-path merged_text_document --split 80,10,10 --lr 1e-3 --train-iters 2 --log-interval 1 --eval-iters 0 --peak-tflops 1)
 
-# refused FLAG... : added to an otherwise valid run, the flag is refused by name, and nothing else is wrong.
-refused() {
+# expect_refused FLAG...: in an otherwise valid command, the flag is refused by name, as the only problem.
+expect_refused() {
   expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --save refused "$@"
   expect_text err '^mtl-train: 1 problem with the configuration$'
   expect_text err "^  $1 .*(not supported in this version|now$|here|DeepSpeed)"
-  [ -e refused ] && fail "$1: work began"
+  [ -e refused ] && fail "$1: the refused run made a folder"
 }
 
 # expect_lines COUNT PATTERN: COUNT lines of standard error match.
@@ -26,7 +26,7 @@ expect_text out '^usage: mtl-train \[flags\]$'
 expect_exit 0 mtl-train --version
 expect_text out '^mtl-train [0-9]+\.[0-9]+'
 
-# All problems at once, of flags and of files.
+# All problems of flags and files are reported at once.
 expect_exit 2 mtl-train --hidden-sise 768 --num-layers 2 --num-attention-heads 12 --hidden-size 768 --seq-length 2048 --max-position-embeddings 1024 \
   --micro-batch-size 12 --global-batch-size 190 --train-iters 2 --lr x --fp8-hybrid --data-path absent "${words[@]:0:2}" --merge-file absent.txt \
   --load absent --save vocab.json/here
@@ -82,7 +82,7 @@ ln -s nowhere dangling
 expect_exit 74 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --save dangling
 expect_text err '^mtl-train: dangling: is a symbolic link to nowhere, which does not exist; create that folder, or name another one$'
 
-# A single fault of a file has its own exit status; with other problems it is listed among them.
+# A faulty file alone has its own exit code; with other problems, it is listed among them.
 head -c 100 merged_text_document.idx >cut.idx && cp merged_text_document.bin cut.bin
 expect_exit 65 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --data-path cut
 expect_text err '^mtl-train: cut.idx: .*; re-run mtl-preprocess'
@@ -96,25 +96,25 @@ expect_exit 65 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --split 969,30,1
 expect_text err 'merged_text_document: --split 969,30,1 leaves none of its 162 sequences for test; '
 expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --split 969,30,1
 
-# Refused by name, also among flags of another spelling.
+# Unsupported flags are refused by name.
 for flag in --fp8-hybrid --fp16-lm-cross-entropy --use-torch-fsdp2 --multi-latent-attention --apply-layernorm-1p --distribute-saved-activations \
   --deepspeed --log-params-norm --no-save-optim; do
-  refused "$flag"
+  expect_refused "$flag"
 done
 for flag in '--context-parallel-size 2' '--num-layers-per-virtual-pipeline-stage 2' '--optimizer sgd' '--train-weighted-split-paths a b' '--wandb-project x' \
   '--zero-stage 2' '--deepspeed_config ds.json' '--exit-duration-in-mins 5' '--num-experts 4' '--model-parallel-size 2' '--batch-size 4' \
   '--exp-avg-dtype fp8' '--load-tag x' '--timing-log-level 2' '--embedding-init-method-std 0.1'; do
   # shellcheck disable=SC2086
-  refused $flag
+  expect_refused $flag
 done
 expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --deepspeed
 expect_text err '^  --deepspeed +DeepSpeed.s engine is not supported; give its settings as --micro-batch-size, --global-batch-size, --lr, --clip-grad, --zero-stage$'
 expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --tensorboard-log-interval 10
 expect_text err '^  --tensorboard-log-interval 10 +differs from --log-interval 1'
 
-# Flags without effect today: named once, and the run is the same.
+# Flags without an effect are reported once and do not change the run.
 expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --log-jsonl plain.jsonl
-grep -qv 'without --save the trained model is not kept' err && fail 'a sound run has nothing to say on standard error'
+grep -qv 'without --save the trained model is not kept' err && fail 'a valid run prints to standard error'
 expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --log-jsonl more.jsonl --num-workers 2 --DDP-impl local --num-workers 4 \
   --distributed-backend nccl --attention-softmax-in-fp32 --accumulate-allreduce-grads-in-fp32 --no-query-key-layer-scaling --use-flash-attn \
   --use-precision-aware-optimizer --fp32-residual-connection --loss-scale 128 --no-load-rng --use-cpu-initialization --empty-unused-memory-level 1 --timing-log-level 0 --timing-log-option minmax --optimizer adam \
@@ -126,10 +126,11 @@ for flag in --num-workers --DDP-impl --distributed-backend --attention-softmax-i
 done
 expect_lines 1 '^mtl-train: --data-impl: has no effect$'
 losses() { grep -o '"lm_loss": [^,]*' "$1"; }
-[ "$(losses plain.jsonl | wc -l)" -eq 2 ] || fail 'two steps in plain.jsonl'
-[ "$(losses plain.jsonl)" = "$(losses more.jsonl)" ] || fail 'flags without meaning changed the losses'
+[ "$(losses plain.jsonl | wc -l)" -eq 2 ] || fail 'not two steps in plain.jsonl'
+[ "$(losses plain.jsonl)" = "$(losses more.jsonl)" ] || fail 'flags without an effect changed the losses'
 
-# A shape of attention that equals the model's own changes nothing; dropout depends on its random stream.
+# Flags that repeat the model's attention shape are accepted. Dropout is rounded to what its random numbers resolve, and
+# refused if it would act as 0 or 1.
 expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --kv-channels 8 --num-query-groups 2 --group-query-attention
 expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --attention-dropout 0.001 --hidden-dropout 1e-7
 expect_text err '^  --attention-dropout 0.001 +would act as 0: dropout acts in steps of 1/256$'
@@ -145,13 +146,13 @@ expect_lines 0 'acts as'
 expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --train-iters 3 --lr-warmup-iters 75
 expect_text err '^  --lr-warmup-iters 75 +must be shorter than the decay, which takes 3 iterations$'
 
-# Shares of a split are numbers.
+# The weights of a split are decimal numbers.
 for split in -1,2,0 nan,1,1 1e3,1,1; do
   expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --split "$split"
   expect_text err "^  --split $split +\"[-ne]\" is not allowed in weights; write them as 969,30,1$"
 done
 
-# Products of sizes that exceed 64 bits.
+# Refuses products of sizes that exceed 64 bits.
 expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --tensor-model-parallel-size 4294967296 --pipeline-model-parallel-size 4294967296
 expect_text err '^  --pipeline-model-parallel-size 4294967296 +must be from 1 to 65536$'
 huge=(--seq-length 2147483647 --max-position-embeddings 2147483647 --micro-batch-size 2147483647 --num-attention-heads 1048576 --hidden-size 16777216)
@@ -160,10 +161,11 @@ expect_text err '^  --micro-batch-size, --seq-length, --num-attention-heads +mul
 
 # --quiet: only warnings, and the files are written.
 expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --quiet --num-workers 2 --log-jsonl quiet.jsonl
-[ -s out ] || grep -qv 'warning: without --save the trained model is not kept' err && fail '--quiet, yet it prints something'
+[ -s out ] || grep -qv 'warning: without --save the trained model is not kept' err &&
+  fail '--quiet prints more than warnings'
 [ "$(losses plain.jsonl)" = "$(losses quiet.jsonl)" ] || fail '--quiet changed the losses'
 
-# The command line that trained CodeParrot, and sizes that later flags reduce.
+# The command line that trained CodeParrot, with sizes that later flags reduce.
 codeparrot=(--tensor-model-parallel-size 1 --pipeline-model-parallel-size 1
   --num-layers 12 --hidden-size 768 --num-attention-heads 12 --seq-length 1024 --max-position-embeddings 1024
   --micro-batch-size 12 --global-batch-size 192 --lr 0.0005 --train-iters 150000 --lr-decay-iters 150000 --lr-decay-style cosine
@@ -217,7 +219,7 @@ for pair in nlayers:num-layers n-layers:num-layers nheads:num-attention-heads se
 done
 expect_exit 2 env WORLD_SIZE=8 RANK=0 LOCAL_RANK=0 MASTER_ADDR=x MASTER_PORT=1 mtl-train "${script345[@]}"
 expect_text err 'mpirun -n 8 mtl-train'
-# A plan needs no ranks: in a Slurm batch script, and under any launcher, of whose processes only one prints.
+# A plan needs no ranks: it is printed in a Slurm batch script, and once under any launcher.
 expect_exit 0 env SLURM_NTASKS=8 SLURM_PROCID=0 mtl-train "${script345[@]}" --dry-run
 expect_exit 0 env WORLD_SIZE=8 RANK=0 mtl-train "${script345[@]}" --dry-run
 expect_text out '354,823,168'
@@ -239,7 +241,7 @@ done
 expect_exit 0 mtl-train "${script345[@]}" --dry-run --json --tokenizer-type NullTokenizer --vocab-size 50304
 expect_text out '"parameters": 354871296,'
 
-# --dump-config reads back, with origins.
+# --dump-config prints the origin of every value, and --config reads it.
 expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --dump-config
 expect_text out '^hidden-size = 16 +# command line$'
 expect_text out '^clip-grad = 1 +# default$'
@@ -268,8 +270,8 @@ expect_exit 2 mtl-train --load "$MODEL" --seq-length 2000 --num-layers 99 --hidd
 expect_text err '^  --num-layers 99 +the loaded model has [0-9]+$'
 expect_text err '^  --hidden-size 1000 +the loaded model has [0-9]+$'
 expect_text err '^  --seq-length 2000 +is longer than the [0-9]+ positions of the model$'
-expect_text err '^  --vocab-file +the tokenizer has 1001 tokens, the loaded model has 1000$'
-! grep -q 'starting from' err || fail 'refuses a run whose start it reported'
+expect_text err '^  --vocab-file +the tokenizer has 1001 tokens, the model that is loaded has 1000$'
+! grep -q 'starting from' err || fail 'reports the start of a run before it refuses it'
 expect_exit 65 mtl-train "${tiny[@]}" "${null[@]}" --vocab-size 20
 expect_text err 'ids_text_document: the token id 20, .* is not in the vocabulary of 20; '
 expect_exit 2 mtl-train "${tiny[@]}" "${null[@]:0:10}" --tokenizer-type NullTokenizer

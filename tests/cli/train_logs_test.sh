@@ -1,12 +1,12 @@
 #!/bin/bash
-# Logs: none of them ends a run or erases another run's lines.
+# Logs: a log that cannot be written does not end a run, and no run erases another run's lines.
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/train_runs.sh"
 cd "$WORK" || exit 1
 prepare_runs
 
 UNSAVED=("${MODEL[@]}" --train-iters 12 --eval-interval 5 --log-interval 2)
-# same_weights NAME WHAT
+# same_weights NAME WHAT: with WHAT, the run NAME ends with the weights of `whole`.
 same_weights() { cmp -s "$1/save/$LAST" "whole/save/$LAST" || fail "$2: different weights than with a working log"; }
 # once FILE PATTERN: exactly one line matches.
 once() { [ "$(grep -cE -- "$2" "$1")" -eq 1 ] || { fail "not one line like '$2' in $1"; sed 's/^/    /' "$1" >&2; }; }
@@ -30,12 +30,12 @@ for file in object.json run.conf c_text_document.bin c_text_document.idx; do
   once err "^  --log-jsonl $file .*not a line of a training log"
 done
 
-# A path that cannot be examined: an error of that file.
+# Reports a path that cannot be examined.
 ln -s loop loop
 expect_exit 0 mtl-train "${UNSAVED[@]}" --log-jsonl loop
 once err '^mtl-train: warning: loop: cannot create: Too many levels of symbolic links.*; training continues'
 expect_exit 74 mtl-train "${UNSAVED[@]}" --load loop/x
-grep -q 'internal error' err && fail 'a loop of links is an internal error'
+grep -q 'internal error' err && fail 'reports a loop of links as an internal error'
 
 # Standard output that cannot be written, or that has no reader.
 run_in stdout >/dev/full 2>err || fail "exit $? with > /dev/full"
@@ -50,14 +50,14 @@ expect_text out ' iteration +2/ +12 '
 once err 'warning: standard output: [0-9]+ lines could not be written .*Broken pipe'
 same_weights head '| head -1'
 
-# One failure loses one line; all other lines are complete.
+# A failed write loses one line; all other lines are complete.
 for fault in enospc eio; do
   for at in 2 3 5; do
     rm -rf one.jsonl
     MTL_FAULT=$fault:$at expect_exit 0 mtl-train "${UNSAVED[@]}" --log-jsonl one.jsonl
     once err 'warning: one.jsonl: 1 lines could not be written'
     grep -v '"type": "start"' one.jsonl >figures
-    awk '!/^\{"type": .*\}$/ { exit 1 }' one.jsonl || fail "$fault:$at: a broken line in the log"
+    awk '!/^\{"type": .*\}$/ { exit 1 }' one.jsonl || fail "$fault:$at: an incomplete line in the log"
     [ "$(wc -l <figures)" -ge 9 ] || fail "$fault:$at: $(wc -l <figures) lines of figures"
   done
 done
@@ -77,7 +77,7 @@ if mount -t tmpfs -o size=4k tmpfs small 2>/dev/null; then
   echo '{"type": "start", "version": 1, "iteration": 0}' >small/log
   expect_exit 0 run_in tmpfs --log-jsonl small/log --tensorboard-dir small/events
   once err 'warning: small/log: [0-9]+ lines could not be written'
-  awk '!/^\{"type": .*\}$/ { exit 1 }' small/log || fail 'a broken line in the log of a full disk'
+  awk '!/^\{"type": .*\}$/ { exit 1 }' small/log || fail 'an incomplete line in the log on a full disk'
   same_weights tmpfs 'a full tmpfs'
   umount small
 else

@@ -1,20 +1,21 @@
 #!/bin/bash
-# Runs that exceed memory or the disk are refused before they begin, with settings that fit and then run.
+# Runs that exceed memory or the disk are refused before they begin; the suggested settings fit and run.
 source "$(dirname "$0")/lib.sh" "$1"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 enter_data_folder
-# 617 MiB, including 305 MiB of activations; 12 bytes for each of 16,156,416 parameters make a checkpoint of 185 MiB.
+# The run needs 617 MiB, including 305 MiB of activations; a checkpoint takes 185 MiB, 12 bytes for each of 16,156,416
+# parameters.
 run=(--num-layers 4 --hidden-size 256 --num-attention-heads 4 --max-position-embeddings 512 --seq-length 512
   --vocab-file vocab.json --merge-file merges.txt --data-path merged_text_document --split 100,0,0 --lr 1e-3
   --train-iters 1 --eval-iters 0 --log-interval 1 --threads 1 --peak-tflops 1 --micro-batch-size 8 --global-batch-size 8)
 
-# limited KIB COMMAND...: runs it with this much address space.
+# limited KIB COMMAND...: runs COMMAND in at most KIB KiB of address space.
 limited() {
   local kib=$1
   shift
   (ulimit -v "$kib" && exec "$@")
 }
-# check_advice COMMAND...: the last refusal makes three suggestions, and COMMAND runs with the first.
+# check_advice COMMAND...: the refusal in err makes three suggestions, and COMMAND runs with the first.
 check_advice() {
   sed -nE 's/^  (--.*): [0-9.]+ [KMG]iB per rank$/\1/p' err >advice
   [ "$(wc -l <advice)" -eq 3 ] || { fail "$(wc -l <advice) suggestions instead of 3"; cat err >&2; }
@@ -34,7 +35,7 @@ else
   expect_exit 0 limited 700000 mtl-train "${run[@]}" --dry-run
   expect_exit 0 mtl-train "${run[@]}"
 
-  # Memory outside of the plan: the allocation itself fails, with the remedy.
+  # Memory that is not planned: the allocation itself fails, and the error suggests a remedy.
   expect_exit 1 limited 700000 mtl-eval --load "$TESTS/golden/gpt2_model/b" --data-path merged_text_document --batch-size 100000 --threads 1
   expect_text err 'out of memory: cannot allocate [0-9.]+ [MG]iB; use a smaller batch or model'
 fi
@@ -46,7 +47,7 @@ if ! is_sanitized mtl-train && { [ -e /sys/fs/cgroup/memory/memory.limit_in_byte
   leave_group() { rmdir "$group"; rm -rf "$WORK"; }
   trap leave_group EXIT
   echo $((900 << 20)) >"$group/memory.limit_in_bytes"
-  # in_group COMMAND...
+  # in_group COMMAND...: runs COMMAND in the cgroup.
   in_group() { (echo "$BASHPID" >"$group/tasks" && exec "$@"); }
   expect_exit 0 in_group mtl-train "${run[@]}"
   expect_exit 2 in_group mpirun -n 2 --oversubscribe mtl-train "${run[@]}" --global-batch-size 16
@@ -57,7 +58,8 @@ else
 fi
 
 # The disk of --save: a checkpoint does not fit into 100 MiB; one fits into 300 MiB, a second does not.
-on_disk() {  # MIB COMMAND...: runs it with --save disk/ck on a file system of that size
+# on_disk MIB COMMAND...: runs COMMAND with a file system of MIB MiB at `disk`.
+on_disk() {
   local size=$1
   shift
   # shellcheck disable=SC2016 # the inner shell's words
@@ -70,7 +72,7 @@ if on_disk 1 true 2>/dev/null; then
   expect_text err '^mtl-train: --save disk/ck: a checkpoint takes 184.9 MiB, and 100.0 MiB are free; free some space or name another --save$'
   [ ! -s out ] || fail 'trains without room for its checkpoint'
   expect_exit 0 on_disk 300 mtl-train "${small[@]}"
-  grep -q warning err && fail 'a warning although the checkpoint fits'
+  grep -q warning err && fail 'warns although the checkpoint fits'
   expect_exit 0 on_disk 400 mtl-train "${small[@]}" --train-iters 6 --save-interval 2 --exit-interval 2
   expect_text err '^mtl-train: warning: --save disk/ck: the run adds 3 checkpoints of 184.9 MiB, and 400.0 MiB are free, enough for 2; '
   expect_exit 0 on_disk 300 mtl-train "${small[@]}" --dry-run

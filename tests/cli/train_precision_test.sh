@@ -1,6 +1,6 @@
 #!/bin/bash
-# Precision: presets and single dtypes, the loss scale of fp16 with its skipped iterations, its end and its resume,
-# and lost updates in every log.
+# Precision: presets and single dtypes; the loss scale of fp16 with skipped iterations, its minimum and its resume; lost
+# updates in every log.
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/figures.sh"
 export OMP_WAIT_POLICY=passive
@@ -9,19 +9,19 @@ expect_exit 0 mtl-preprocess --input "$TESTS/golden/end_to_end/corpus.jsonl" --o
   --vocab-size 512 --append-eod
 tiny=(--num-layers 2 --hidden-size 32 --num-attention-heads 4 --max-position-embeddings 32 --seq-length 32 --tokenizer-type NullTokenizer
   --vocab-size 512 --micro-batch-size 2 --global-batch-size 4 --lr 0.002 --lr-decay-style constant --threads 1)
-# train NAME FLAG...: NAME.jsonl, NAME.out and NAME.ck; a checkpoint every 4 of 12 iterations.
+# train NAME FLAG...: runs 12 iterations with a checkpoint every 4; writes NAME.jsonl, NAME.out and NAME.ck.
 train() {
   local name=$1
   shift
   mtl-train "${tiny[@]}" --data-path c_text_document --split 90,8,2 --train-iters 12 --save-interval 4 --eval-iters 0 \
     --log-interval 1 --peak-tflops 1 --save "$name.ck" --log-jsonl "$name.jsonl" "$@" >"$name.out" 2>err
 }
-# run NAME FLAG...: a run from the start, which must succeed.
+# run NAME FLAG...: trains from the start, which must succeed.
 run() {
   rm -rf "$1".*
   train "$@" || { fail "exit $?: $*"; sed 's/^/    /' err >&2; }
 }
-# values NAME KEY: of all step lines.
+# values NAME KEY: prints the values of KEY in all step lines; words prints them on one line.
 values() { grep '"type": "step"' "$1.jsonl" | awk "$VALUE"'{ text = value("'"$2"'"); if (text != "") print text }'; }
 words() { values "$@" | xargs; }
 # same_end NAME OTHER: the last checkpoints have the same bits and the same training state.
@@ -31,10 +31,11 @@ same_end() {
     [ "$(state "$1" $key)" = "$(state "$2" $key)" ] || fail "$key of $1 is $(state "$1" $key), of $2 $(state "$2" $key)"
   done
 }
+# state NAME KEY: prints KEY and its value in the manifest of iteration 12.
 state() { tr -d ' \n' <"$1.ck/iter_0000012/manifest.json" | grep -oE "\"$2\":[0-9.e+-]+" | head -1; }
 
 # --- The table of a run, and its bytes per parameter, role by role; memory is planned accordingly ---
-# roles FLAG...: "dtype bytes ..." of weights, main gradients, main weights, first and second moments; and the sum.
+# roles FLAG...: prints dtype and bytes of weights, main gradients, main weights, first and second moments; and the sum.
 roles() {
   expect_exit 0 mtl-train "${tiny[@]}" --dry-run "$@"
   awk '/, [0-9]+ bytes a parameter/ { sub(",", ""); for (i = 1; i <= NF; i++) if ($i == "bytes") printf "%s ", $(i - 2) $(i - 1) }
@@ -87,47 +88,55 @@ done <<'END_OF_MODES'
 END_OF_MODES
 
 # --- Contradictions, and unsupported dtypes ---
-# problem PATTERN FLAG...
-problem() {
+# expect_problem PATTERN FLAG...: these flags have one problem.
+expect_problem() {
   local pattern=$1
   shift
   expect_exit 2 mtl-train "${tiny[@]}" --dry-run "$@"
   expect_text err "^mtl-train: 1 problem "
   expect_text err "^  $pattern"
 }
-problem '--fp16 +excludes --bf16' --fp16 --bf16
-problem '--precision deepspeed +excludes --bf16' --precision deepspeed --bf16
-problem '--main-params-dtype bf16 +needs --bf16' --fp16 --main-params-dtype bf16
-problem '--main-grads-dtype bf16 +needs --bf16' --main-grads-dtype bf16
-problem '--exp-avg-dtype fp8 +is not supported in this version: its range is too small' --bf16 --exp-avg-dtype fp8
-problem '--exp-avg-sq-dtype fp16 +is not supported in this version: its range is too small' --bf16 --exp-avg-sq-dtype fp16
-problem '--accumulate-allreduce-grads-in-fp32 +contradicts --grad-reduce-in-bf16' --bf16 --accumulate-allreduce-grads-in-fp32 --grad-reduce-in-bf16
-problem '--accumulate-allreduce-grads-in-fp32 +contradicts --precision fsdp-mixed' --precision fsdp-mixed --fp32-allreduce
-problem '--stochastic-rounding +needs main weights in bf16' --bf16 --stochastic-rounding
-problem '--fp16-lm-cross-entropy +is not supported in this version: losses are computed in fp32' --fp16 --fp16-lm-cross-entropy
-problem '--initial-loss-scale 2 +is below --min-loss-scale 4' --fp16 --initial-loss-scale 2 --min-loss-scale 4
+expect_problem '--fp16 +excludes --bf16' --fp16 --bf16
+expect_problem '--precision deepspeed +excludes --bf16' --precision deepspeed --bf16
+expect_problem '--main-params-dtype bf16 +needs --bf16' --fp16 --main-params-dtype bf16
+expect_problem '--main-grads-dtype bf16 +needs --bf16' --main-grads-dtype bf16
+expect_problem '--exp-avg-dtype fp8 +is not supported in this version: its range is too small' \
+  --bf16 --exp-avg-dtype fp8
+expect_problem '--exp-avg-sq-dtype fp16 +is not supported in this version: its range is too small' \
+  --bf16 --exp-avg-sq-dtype fp16
+expect_problem '--accumulate-allreduce-grads-in-fp32 +contradicts --grad-reduce-in-bf16' \
+  --bf16 --accumulate-allreduce-grads-in-fp32 --grad-reduce-in-bf16
+expect_problem '--accumulate-allreduce-grads-in-fp32 +contradicts --precision fsdp-mixed' \
+  --precision fsdp-mixed --fp32-allreduce
+expect_problem '--stochastic-rounding +needs main weights in bf16' --bf16 --stochastic-rounding
+expect_problem '--fp16-lm-cross-entropy +is not supported in this version: losses are computed in fp32' \
+  --fp16 --fp16-lm-cross-entropy
+expect_problem '--initial-loss-scale 2 +is below --min-loss-scale 4' --fp16 --initial-loss-scale 2 --min-loss-scale 4
 
 # --- bf16: near the losses of fp32, resumed bit for bit, refused in another precision ---
 run fp32
 run bf16 --bf16
 [ "$(values bf16 lm_loss | wc -l)" -eq 12 ] || fail 'bf16: not 12 losses'
-mtl_compare near <(values fp32 lm_loss) <(values bf16 lm_loss) --relative 0.01 || fail 'bf16 is far from fp32'
+mtl_compare near <(values fp32 lm_loss) <(values bf16 lm_loss) --relative 0.01 ||
+  fail 'the losses of bf16 are far from those of fp32'
 [ "$(words bf16 lm_loss)" != "$(words fp32 lm_loss)" ] || fail 'bf16 has the losses of fp32'
-[ "$(values bf16 loss_scale | sort -u)" = "$(values fp32 loss_scale | sort -u)" ] || fail 'a loss scale in bf16'
+[ "$(values bf16 loss_scale | sort -u)" = "$(values fp32 loss_scale | sort -u)" ] ||
+  fail 'bf16 has another loss scale than fp32'
 expect_text bf16.out ' lost updates: 0\.0% \| lost updates of the copy: [0-9.]+% \|'
-[ -z "$(values fp32 lost_updates)" ] || fail 'lost updates in fp32'
+[ -z "$(values fp32 lost_updates)" ] || fail 'fp32 reports lost updates'
 expect_text bf16.jsonl '"precision": "bf16"'
-# resumed NAME FLAG...: the run, repeated from its 8th iteration, ends with the same bits.
-resumed() {
+# expect_same_resumed NAME FLAG...: resumed from iteration 8, the run ends with the same bits.
+expect_same_resumed() {
   local name=$1
   shift
   rm -rf again.*
   cp -r "$name.ck" again.ck && rm -r again.ck/iter_0000012
-  train again "$@" || fail "exit $? of a resume: $(cat err)"
+  train again "$@" || fail "$name: exit $? when resumed: $(cat err)"
   same_end again "$name"
-  [ "$(words again lm_loss)" = "$(values "$name" lm_loss | tail -4 | xargs)" ] || fail "$name: a resume with different losses"
+  [ "$(words again lm_loss)" = "$(values "$name" lm_loss | tail -4 | xargs)" ] ||
+    fail "$name: different losses when resumed"
 }
-resumed bf16 --bf16
+expect_same_resumed bf16 --bf16
 cp -r bf16.ck other.ck
 train other && fail 'a run in bf16 is resumed in fp32'
 expect_text err '^  --precision fp32 +differs from that of other.ck/iter_0000012 \(compute bfloat16, not float32; residual .*; give that run.s flags'
@@ -136,7 +145,7 @@ expect_text err '^  --precision fsdp-mixed +differs .* \(main_grads float32, not
 rm -rf tuned.*
 train tuned --load bf16.ck --finetune || fail "--finetune in another precision: $(cat err)"
 expect_text err 'starting from the weights of the checkpoint'
-# Weights rounded by mtl-convert are not those of the run.
+# A run does not resume from main weights that mtl-convert rounded.
 rm -rf same.* rounded.*
 expect_exit 0 mtl-convert --load bf16.ck/iter_0000008 --save same.ck --to mtl --dtype float32
 train same --bf16 || fail "a checkpoint whose main weights were not rounded is not resumed: $(cat err)"
@@ -155,15 +164,16 @@ run llama "${llama[@]}"
 for flags in --bf16 '--fp16 --loss-scale 1024'; do
   # shellcheck disable=SC2086 # words
   run llama16 "${llama[@]}" $flags
-  mtl_compare near <(values llama lm_loss) <(values llama16 lm_loss) --relative 0.01 || fail "a Llama with $flags is far from fp32"
+  mtl_compare near <(values llama lm_loss) <(values llama16 lm_loss) --relative 0.01 ||
+    fail "a Llama with $flags has losses far from those of fp32"
   [ "$(words llama lm_loss)" != "$(words llama16 lm_loss)" ] || fail "a Llama with $flags has the losses of fp32"
 done
 
 # --- Lost updates: many in bf16 weights without main weights, fewer on average with stochastic rounding ---
 run low --precision fsdp-low
-resumed low --precision fsdp-low
-below 0.001 "$(values low lost_updates | tail -1)" || fail 'no lost updates in weights of bf16 alone'
-[ -z "$(values low lost_updates_copy)" ] || fail 'lost updates of a copy without a copy'
+expect_same_resumed low --precision fsdp-low
+below 0.001 "$(values low lost_updates | tail -1)" || fail 'fsdp-low reports no lost updates'
+[ -z "$(values low lost_updates_copy)" ] || fail 'fsdp-low reports lost updates of a copy, which it lacks'
 # Checkpoints hold main weights if there are any, and everything else in its dtype.
 for name in bf16:float32 low:bfloat16; do
   expect_exit 0 mtl-convert --load ${name%:*}.ck --save ${name%:*}.hf --verify
@@ -174,47 +184,49 @@ for name in bf16:float32 low:bfloat16; do
   rm -rf ${name%:*}.hf ${name%:*}.mtl
 done
 run rounded --precision fsdp-low --stochastic-rounding
-resumed rounded --precision fsdp-low --stochastic-rounding
-[ "$(words rounded lm_loss)" != "$(words low lm_loss)" ] || fail '--stochastic-rounding does not act'
+expect_same_resumed rounded --precision fsdp-low --stochastic-rounding
+[ "$(words rounded lm_loss)" != "$(words low lm_loss)" ] || fail '--stochastic-rounding has no effect'
 for flags in '--fp32-residual-connection' '--main-grads-dtype bf16' '--exp-avg-dtype bf16' '--exp-avg-sq-dtype bf16' '--main-params-dtype bf16'; do
   # shellcheck disable=SC2086 # words
   run changed --bf16 $flags
-  [ "$(words changed lm_loss)" != "$(words bf16 lm_loss)" ] || fail "$flags does not act"
+  [ "$(words changed lm_loss)" != "$(words bf16 lm_loss)" ] || fail "$flags has no effect"
 done
 
-# --- fp16: the scale falls at an overflow; the iteration is skipped, and is not NaN; the schedule does not advance
-# ---
+# --- fp16: at an overflow, the scale falls, the iteration is skipped, and the learning rate does not advance ---
 scale=(--fp16 --initial-loss-scale 4294967296 --loss-scale-window 3)
 run fp16 "${scale[@]}" --lr-warmup-iters 6 --train-iters 24
 skipped=$(values fp16 skipped_iterations | paste -sd+ | bc)
 [ "$skipped" -ge 3 ] || fail "fp16: only $skipped skipped iterations"
-[ "$(values fp16 nan_iterations | sort -u)" = 0 ] || fail 'fp16: an overflow counts as NaN'
-[ "$(values fp16 lm_loss | wc -l)" -eq $((24 - skipped)) ] || fail 'fp16: the losses of skipped iterations are reported'
-grep -q 'not finite' err && fail 'fp16: warns of an overflow that the scale answers'
-# A line shows its step's scale: the first overflow is absorbed by the hysteresis, each further one halves the scale.
+[ "$(values fp16 nan_iterations | sort -u)" = 0 ] || fail 'fp16: an overflow counts as a NaN iteration'
+[ "$(values fp16 lm_loss | wc -l)" -eq $((24 - skipped)) ] ||
+  fail 'fp16: not one loss for each iteration that was not skipped'
+grep -q 'not finite' err && fail 'fp16: warns of an overflow that a lower scale avoids'
+# A line shows its step's scale: the hysteresis absorbs the first overflow, each further one halves the scale.
 [ "$(words fp16 loss_scale | cut -d' ' -f1-4)" = '4294967296.0 4294967296.0 2147483648.0 1073741824.0' ] || fail "scales: $(words fp16 loss_scale)"
 expect_text fp16.out ' loss scale: 2147483648\.0 \| '
 values fp16 loss_scale | awk 'NR > 1 && $1 > seen { grew = 1 } { seen = $1 } END { exit !grew }' || fail "the scale never grows: $(words fp16 loss_scale)"
 # Only updates advance the warm-up: the rate of the first update is that of the first step.
 paste -d' ' <(values fp16 skipped_iterations) <(values fp16 learning_rate) |
   awk '{ want = 0.002 * (updates < 6 ? updates / 6 : 1); if (($2 - want)^2 > 1e-16) bad = 1 } !$1 { updates++ } END { exit bad }' ||
-  fail 'fp16: the schedule advances with skipped iterations'
-# A resume continues with the scale and its counters: the checkpoint is between two changes of the scale.
-near=(--fp16 --initial-loss-scale 33554432 --loss-scale-window 3)
-run fp16 "${near[@]}"
-values fp16 loss_scale | tail -4 | uniq | wc -l | grep -qx 1 && fail "the scale does not change after the resume: $(words fp16 loss_scale)"
-resumed fp16 "${near[@]}"
+  fail 'fp16: skipped iterations advance the learning-rate schedule'
+# A resumed run continues with the scale and its counters: the checkpoint is between two changes of the scale.
+lower_scale=(--fp16 --initial-loss-scale 33554432 --loss-scale-window 3)
+run fp16 "${lower_scale[@]}"
+values fp16 loss_scale | tail -4 | uniq | wc -l | grep -qx 1 &&
+  fail "the scale does not change after iteration 8: $(words fp16 loss_scale)"
+expect_same_resumed fp16 "${lower_scale[@]}"
 run constant --fp16 --loss-scale 128
 [ "$(values constant loss_scale | sort -u)" = 128.0 ] || fail "--loss-scale 128: $(words constant loss_scale)"
 [ "$(values constant skipped_iterations | sort -u)" = 0 ] || fail '--loss-scale 128: skipped iterations'
-mtl_compare near <(values fp32 lm_loss) <(values constant lm_loss) --relative 0.002 || fail 'fp16 is far from fp32'
+mtl_compare near <(values fp32 lm_loss) <(values constant lm_loss) --relative 0.002 ||
+  fail 'the losses of fp16 are far from those of fp32'
 run other_scale --fp16 --loss-scale 1024
 mtl_compare near <(values constant lm_loss) <(values other_scale lm_loss) --relative 1e-4 || fail 'the loss scale changes the losses'
 # --hysteresis: the scale falls at the first overflow.
 run first --fp16 --hysteresis 1
 [ "$(words first loss_scale | cut -d' ' -f1-3)" = '4294967296.0 2147483648.0 1073741824.0' ] || fail "--hysteresis 1: $(words first loss_scale)"
 
-# --- The smallest scale: the run saves and ends, with the reason ---
+# --- An overflow at the smallest scale: the run saves, reports the reason and ends ---
 rm -rf end.*
 train end --fp16 --initial-loss-scale 4294967296 --min-loss-scale 2147483648
 status=$?
@@ -222,7 +234,8 @@ status=$?
 expect_text err 'iteration 3: the gradient is not finite'
 expect_text err '^mtl-train: iteration 3: the gradient is not finite in fp16, and the loss scale is at its minimum, 2147483648; saved\.'
 [ -e end.ck/iter_0000003/manifest.json ] || fail 'not saved at the smallest loss scale'
-[ "$(values end skipped_iterations | xargs)" = '1 1 1' ] || fail "skipped iterations up to the end: $(words end skipped_iterations)"
+[ "$(values end skipped_iterations | xargs)" = '1 1 1' ] ||
+  fail "not three skipped iterations before the end: $(words end skipped_iterations)"
 train end --fp16 --initial-loss-scale 4294967296 || fail "a smaller --min-loss-scale does not continue: $(cat err)"
 
 # --- Several ranks: all agree on overflows, and sum their lost updates ---
@@ -237,7 +250,8 @@ while IFS=: read -r precision layout; do
   run single $precision
   [ "$(values ranks lm_loss | wc -l)" -ge 1 ] || fail "no losses on two ranks: $flags"
   [ "$(words ranks skipped_iterations)" = "$(words single skipped_iterations)" ] || fail "two ranks skip different iterations: $flags"
-  mtl_compare near <(values single lm_loss) <(values ranks lm_loss) --relative 0.01 || fail "two ranks are far from one: $flags"
+  mtl_compare near <(values single lm_loss) <(values ranks lm_loss) --relative 0.01 ||
+    fail "the losses of two ranks are far from those of one: $flags"
   mtl_compare near <(values single lost_updates_copy) <(values ranks lost_updates_copy) --relative 0.1 || fail "two ranks lose different updates: $flags"
 done <<'END_OF_LAYOUTS'
 --fp16 --initial-loss-scale 33554432:

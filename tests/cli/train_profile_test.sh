@@ -13,7 +13,7 @@ run=("${model[@]}" --data-path a_text_document --split 90,8,2 --micro-batch-size
 
 # once FILE PATTERN: exactly one line matches.
 once() { [ "$(grep -cE -- "$2" "$1")" -eq 1 ] || { fail "not one line like '$2' in $1"; sed 's/^/    /' "$1" >&2; }; }
-# number FILE KEY: the first value of the key in indented JSON.
+# number FILE KEY: prints the first value of KEY in indented JSON.
 number() { sed -nE "s/^ *\"$2\": ([-+.0-9eE]+),?$/\1/p" "$1" | head -n 1; }
 losses() { awk "$VALUE"'{ text = value("lm_loss"); if (text != "") print text }' "$1"; }
 
@@ -21,23 +21,24 @@ losses() { awk "$VALUE"'{ text = value("lm_loss"); if (text != "") print text }'
 expect_exit 0 mtl-train "${run[@]}" --log-jsonl plain.jsonl
 expect_exit 0 mtl-train "${run[@]}" --log-jsonl profiled.jsonl --profile --profile-step-start 1 --profile-step-end 3 --profile-dir prof/first
 once err '^mtl-train: profile of iterations 2 to 3: prof/first/rank\*\.txt, rank\*\.json and trace\.json$'
-[ "$(losses plain.jsonl | wc -l)" -eq 4 ] || fail "no losses"
-[ "$(losses plain.jsonl)" = "$(losses profiled.jsonl)" ] || fail "a profile changes the losses"
-[ "$(number prof/first/rank0.json first_step) $(number prof/first/rank0.json steps)" = "2 2" ] || fail "different iterations"
+[ "$(losses plain.jsonl | wc -l)" -eq 4 ] || fail 'not four losses'
+[ "$(losses plain.jsonl)" = "$(losses profiled.jsonl)" ] || fail '--profile changes the losses'
+[ "$(number prof/first/rank0.json first_step) $(number prof/first/rank0.json steps)" = "2 2" ] ||
+  fail 'the profile does not begin at iteration 2 or does not have two iterations'
 for name in gemm attention_forward attention_backward layernorm_backward cross_entropy_forward_backward adamw_step; do
   grep -qE "^$name +[0-9.]+ +[0-9.]+ +[0-9.]+% " prof/first/rank0.txt || fail "$name is not in the table: $(cat prof/first/rank0.txt)"
 done
 for phase in data forward backward optimizer report other; do
   grep -qE "^$phase +[0-9.]+ +[0-9.]+%" prof/first/rank0.txt || fail "no phase $phase: $(head -n 15 prof/first/rank0.txt)"
 done
-# Twelve products in a layer and three in the head, times two layers, two micro-batches and two iterations.
+# Twelve products in each of two layers and three in the head, times two micro-batches and two iterations.
 calls=$(grep -A1 '"operator": "gemm"' prof/first/rank0.json | number /dev/stdin calls)
-[ "$calls" = 108.0 ] || [ "$calls" = 108 ] || fail "calls of gemm: $calls"
+[ "$calls" = 108.0 ] || [ "$calls" = 108 ] || fail "$calls calls of gemm instead of 108"
 for title in 'step 2' 'step 3' 'forward 0' 'backward 1' embedding 'layer 0' 'layer 1' head gemm; do
   grep -q "\"name\": \"$title\"" prof/first/trace.json || fail "no $title in the trace"
 done
 grep -q '"name": "step 4"' prof/first/trace.json && fail "iteration 4 is in the trace"
-if python3 -c '' 2>/dev/null; then  # read like a viewer
+if python3 -c '' 2>/dev/null; then  # as a viewer reads it
   expect_exit 0 python3 -c 'import json; events = json.load(open("prof/first/trace.json"))["traceEvents"]
 assert len(events) > 100 and all(e["dur"] >= 0 for e in events if e["ph"] == "X")'
 fi
@@ -47,22 +48,22 @@ expect_exit 0 mtl-train "${run[@]}" --profile --profile-step-start 2 --profile-s
 [ "$(number short/rank0.json first_step) $(number short/rank0.json steps)" = "3 2" ] || fail "not the last two iterations"
 expect_exit 0 mtl-train "${run[@]}" --profile
 once err '^mtl-train: warning: no step was profiled: this start made none of the iterations 11 to 12 \(--profile-step-start, --profile-step-end\)$'
-[ ! -e profile ] || fail "a profile of nothing"
+[ ! -e profile ] || fail 'a profile was written without iterations'
 # A folder that cannot be created does not end the run.
 touch file
 expect_exit 0 mtl-train "${run[@]}" --profile --profile-step-start 1 --profile-step-end 2 --profile-dir file/below
 once err '^mtl-train: warning: the profile could not be written: .*file/below'
 
-# Ranks: one by default, the requested ones in one trace; every rank waits for others.
+# Profiles rank 0 by default, or the requested ranks in one trace.
 ranks=(mpirun -n 2 --oversubscribe mtl-train "${run[@]}" --profile --profile-step-start 1 --profile-step-end 2)
 expect_exit 0 "${ranks[@]}" --profile-dir one
-[ "$(cd one && echo *)" = 'rank0.json rank0.txt trace.json' ] || fail "ranks by default: $(ls one)"
+[ "$(cd one && echo *)" = 'rank0.json rank0.txt trace.json' ] || fail "not only rank 0 by default: $(ls one)"
 expect_exit 0 "${ranks[@]}" --profile-dir both --profile-ranks 0 1
 for rank in 0 1; do
   grep -q "^profile of rank $rank " both/rank$rank.txt || fail "no table of rank $rank"
   grep -q "\"name\": \"step 2\", .*\"pid\": $rank" both/trace.json || fail "no trace of rank $rank"
 done
-grep -qE '^communication +[0-9.]+' both/rank1.txt || fail "no wait for other ranks"
+grep -qE '^communication +[0-9.]+' both/rank1.txt || fail 'rank 1 reports no communication'
 
 # Invalid requests.
 expect_exit 2 mtl-train "${run[@]}" --profile --profile-step-start 5 --profile-step-end 5 --profile-ranks 0 1 x --profile-dir ''
@@ -81,7 +82,7 @@ expect_exit 0 mtl-train --model gpt2-124m --micro-batch-size 8 --seq-length 1024
 bound=$(number out bound_ms)
 awk -v bound="$bound" -v flops="$(number out counted_flops_per_step)" \
   'BEGIN { least = flops / 989.4e9; exit !(least > 0 && bound >= least && bound < 2.5 * least) }' ||
-  fail "a bound of $bound ms for $(number out counted_flops_per_step) FLOP"
+  fail "a bound of $bound ms for $(number out counted_flops_per_step) FLOP is not plausible"
 expect_exit 2 mtl-train "${model[@]}" --lr 1e-3 --dry-run --roofline V100
-grep -q -- '--roofline V100' err || fail "$(cat err)"
+grep -q -- '--roofline V100' err || fail "the error does not name --roofline V100: $(cat err)"
 finish

@@ -17,12 +17,13 @@ expect_exit 0 run_in prolonged --train-iters 10
 expect_text err 'already complete: 10 of 10 iterations are done'
 expect_exit 0 run_in prolonged --train-iters 20
 same_run prolonged whole 'a prolonged run'
-[ "$(figures_of whole | wc -l)" -eq $((5 + 4 + 2)) ] || fail 'the whole run does not have 5 + 4 + 2 lines'
+[ "$(figures_of whole | wc -l)" -eq $((5 + 4 + 2)) ] ||
+  fail 'the uninterrupted run does not have 5 + 4 + 2 lines of figures'
 expect_exit 0 run_in prolonged --train-iters 20
 expect_text err 'already complete: 20 of 20'
 
-# A changed validation interval: there are as many validation samples as in Megatron-LM, and a run that needs more is
-# refused at the start.
+# A changed validation interval: as in Megatron-LM, the interval determines the number of validation samples; a run that
+# needs more is refused at the start.
 blend=(--data-path 1 c_text_document --train-iters 10)
 expect_exit 0 run_in interval "${blend[@]}" --eval-interval 2
 expect_exit 2 run_in interval "${blend[@]}" --train-iters 20 --eval-interval 10
@@ -35,7 +36,7 @@ expect_exit 0 run_in interval "${blend[@]}" --train-iters 20 --eval-interval 2
 LENGTH=(--train-iters 6 --save-interval 4 --eval-interval 3 --log-interval 3 --data-order feistel --eval-iters 20)
 LAST=iter_0000006/shard_00000.safetensors
 ENDLESS=(--eval-iters 1000000)
-# wait_for FILE PATTERN: as long as the job runs.
+# wait_for FILE PATTERN: waits for a matching line while the job runs.
 wait_for() {
   until grep -qE -- "$2" "$1" 2>/dev/null; do
     kill -0 "$job" 2>/dev/null || break
@@ -43,15 +44,16 @@ wait_for() {
   done
   grep -qE -- "$2" "$1" || fail "no line like '$2' in $1 before the job ended"
 }
+# owner_of NAME: prints the process id in the lock of its folder.
 owner_of() { sed -E 's/^pid ([0-9]+) .*/\1/' "$1/save/lock"; }
-# start NAME FLAG...: in the background, with endless validations.
+# start NAME FLAG...: starts the run in the background, with endless validations.
 start() {
   local name=$1
   shift
   run_in "$name" "${ENDLESS[@]}" "$@" >"$name.out" 2>"$name.err" &
   job=$!
 }
-# ends_with CODE NAME: within five minutes, more than any machine needs.
+# ends_with CODE NAME: the job ends with CODE within five minutes, more than any machine needs.
 ends_with() {
   local code
   timeout 300 tail --pid="$job" -s 0.1 -f /dev/null || pkill -KILL -P "$job"
@@ -103,7 +105,7 @@ wait_for killed.err 'saved killed/save/iter_0000006'
 kill -KILL "$(owner_of killed)"
 ends_with 137 killed 2>/dev/null
 [ -d killed/save/iter_0000006 ] || fail 'the model is saved only after the last validation'
-# Imitates a run that died between the last commit and the tracker, or while it marked the run as finished.
+# Imitates a run that died between its last checkpoint and the tracker, or while it marked the run as finished.
 touch killed/save/iter_0000006.tmp.1
 mkdir killed/save/iter_best.tmp.1 killed/save/iter_0000004.tmp.mine
 echo 4 >killed/save/latest_checkpointed_iteration.txt
@@ -133,7 +135,7 @@ ends_with 75 two
 expect_exit 0 run_two two
 same_run two whole2 'TERM to one rank in a validation'
 
-# --no-load-optim: AdamW starts over, once; a requeue of the same command resumes the run's own checkpoint.
+# --no-load-optim: AdamW starts over once; when requeued, the same command resumes the run's own checkpoint.
 LENGTH=(--train-iters 6 --eval-interval 100 --log-interval 1 --data-order feistel)
 expect_exit 0 run_in source --train-iters 3
 expect_exit 0 run_in moments --load source/save --no-load-optim
@@ -141,7 +143,7 @@ grep -q '"optimizer_steps": 3[,}]' moments/save/iter_0000006/manifest.json || fa
 expect_exit 0 run_in requeued --load source/save --no-load-optim --exit-interval 5
 expect_exit 0 run_in requeued --load source/save --no-load-optim
 expect_text err 'resuming requeued/save/iter_0000005'
-same_run requeued moments '--no-load-optim at a requeue'
+same_run requeued moments '--no-load-optim, requeued'
 expect_exit 0 run_in continued --load source/save
 cmp -s "continued/save/$LAST" "moments/save/$LAST" && fail '--no-load-optim has no effect'
 

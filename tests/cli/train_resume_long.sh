@@ -33,7 +33,8 @@ for kind in eio enospc short; do
     code=$?
     [ $code -eq 74 ] || [ $code -eq 0 ] || fail "$kind:$at: exit $code"
     if grep -q 'lines could not be written' err; then  # of the log: the run is the same without them
-      [ $code -eq 0 ] && cmp -s "faulty/save/$LAST" "whole/save/$LAST" || fail "$kind:$at: a log that fails changes the run"
+      [ $code -eq 0 ] && cmp -s "faulty/save/$LAST" "whole/save/$LAST" ||
+        fail "$kind:$at: an error of the log changes the run"
       continue
     fi
     completes_as_whole faulty "$kind at write operation $at"

@@ -1,6 +1,5 @@
 #!/bin/bash
-# Interrupted runs: however one ends, the same command continues, and the result equals the uninterrupted run's, bit
-# by bit.
+# Interrupted runs: the same command continues after any end, and the result equals the uninterrupted run's, bit by bit.
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/train_runs.sh"
 cd "$WORK" || exit 1
@@ -14,19 +13,20 @@ for at in $(seq 13 47 100000); do
   rm -r kill-$at
   kills=$((kills + 1))
 done
-[ "$kills" -ge 5 ] || fail "a run has too few write operations to be killed in: $kills of 47"
+[ "$kills" -ge 5 ] || fail "only $kills kills, 47 write operations apart"
 
-# Killed again and again, as on a machine with a time limit.
+# Killed in every session, as by a time limit.
 for session in $(seq 12); do
   MTL_FAULT=kill:170 run_quietly often && break
 done
-[ "$session" -gt 2 ] && [ "$session" -lt 12 ] || fail "$session sessions"
+[ "$session" -gt 2 ] && [ "$session" -lt 12 ] || fail "$session sessions instead of 3 to 11"
 same_as_whole often 'killed in every session'
 
 # --exit-interval, in the middle of a log interval.
 expect_exit 0 run_in exit --exit-interval 5
 expect_text err '^mtl-train: --exit-interval after iteration 5; the same command continues'
-[ -d exit/save/iter_0000005 ] && [ ! -d exit/save/iter_0000006 ] || fail '--exit-interval 5 saved something else'
+[ -d exit/save/iter_0000005 ] && [ ! -d exit/save/iter_0000006 ] ||
+  fail '--exit-interval 5 did not save iteration 5 as the last'
 expect_exit 0 run_in exit --exit-interval 5
 expect_text err 'resuming exit/save/iter_0000005 at iteration 5'
 expect_exit 0 run_in exit --exit-interval 5
@@ -41,7 +41,7 @@ expect_text err '^mtl-train: already complete: 12 of 12 iterations are done$'
 state_of exit >after
 expect_same before after
 
-# Corrects the tracker of a job that died before it could.
+# Corrects the tracker of a job that died before it wrote it.
 echo 9 >exit/save/latest_checkpointed_iteration.txt
 touch exit/save/latest_checkpointed_iteration.txt.tmp.1
 expect_exit 0 run_in exit
@@ -64,31 +64,32 @@ for fault in short:60 eintr:60 short:200; do
   same_as_whole fault "$fault"
 done
 
-# The tracker is a hint.
-stop_at_9() {
+# Resumes the newest checkpoint, even if the tracker names another one or none.
+# copy_at_9 NAME: makes the run NAME, which ended at iteration 9.
+copy_at_9() {
   rm -rf "$1"
   cp -r at9 "$1"
 }
 expect_exit 0 run_in at9 --exit-interval 9
 for text in '' 'garbage' '400' '3' '-1'; do
-  stop_at_9 tracker
+  copy_at_9 tracker
   echo "$text" >tracker/save/latest_checkpointed_iteration.txt
   expect_exit 0 run_in tracker
   expect_text err 'latest_checkpointed_iteration.txt'
   expect_text err 'resuming tracker/save/iter_0000009'
   same_as_whole tracker "tracker '$text'"
 done
-stop_at_9 tracker
+copy_at_9 tracker
 rm tracker/save/latest_checkpointed_iteration.txt
 completes_as_whole tracker 'no tracker'
 
 # Damage (train_start_test.sh has more): an incomplete newest checkpoint is skipped.
-stop_at_9 damaged
+copy_at_9 damaged
 truncate -s -1 damaged/save/iter_0000009/shard_00000.safetensors
 expect_exit 0 run_in damaged
 expect_text err 'passing over a checkpoint that is not valid: .*iter_0000009/shard_00000.safetensors: [0-9]+ bytes instead of'
 same_as_whole damaged 'a truncated shard'
-stop_at_9 damaged
+copy_at_9 damaged
 for folder in damaged/save/iter_*; do rm "$folder/manifest.json"; done
 expect_exit 65 run_in damaged
 expect_text err 'none of its 3 checkpoints is valid'
@@ -96,12 +97,12 @@ expect_text err 'none of its 3 checkpoints is valid'
 # Other data: refused without --allow-data-change. The same data elsewhere: accepted.
 head -n 390 "$CORPUS" >other.jsonl
 preprocess other.jsonl other
-stop_at_9 data
+copy_at_9 data
 expect_exit 65 run_in data --data-path other_text_document
 expect_text err 'trained on other data: other_text_document: bin_bytes is [0-9]+, it was [0-9]+ .*--allow-data-change'
 expect_exit 0 run_in data --data-path other_text_document --allow-data-change
 expect_text err 'resuming data/save/iter_0000009'
-stop_at_9 data
+copy_at_9 data
 mkdir moved && cp c_text_document.* moved
 expect_exit 0 run_in data --data-path moved/c_text_document
 same_as_whole data 'data files elsewhere'
@@ -109,7 +110,7 @@ same_as_whole data 'data files elsewhere'
 # Another tokenizer of the same size: refused without --allow-data-change.
 BPE=$TESTS/golden/tokenizer/bpe_tinyshakespeare_1000
 sed -E 's/"a":/"swapped":/; s/"b":/"a":/; s/"swapped":/"b":/' "$BPE/vocab.json" >vocab.json
-cmp -s vocab.json "$BPE/vocab.json" && fail 'the vocabulary is still the same'
+cmp -s vocab.json "$BPE/vocab.json" && fail 'the vocabulary was not changed'
 bpe=(--tokenizer-type GPT2BPETokenizer --merge-file "$BPE/merges.txt")
 expect_exit 0 run_in bpe "${bpe[@]}" --vocab-file "$BPE/vocab.json" --exit-interval 3
 expect_exit 65 run_in bpe "${bpe[@]}" --vocab-file vocab.json
@@ -123,7 +124,7 @@ expect_exit 0 run_in tune --load whole/save --finetune
 expect_text err 'resuming tune/save/iter_0000003'
 expect_exit 0 run_in tuned --load whole/save --finetune
 same_run tune tuned '--finetune, interrupted'
-cmp -s "tune/save/$LAST" "whole/save/$LAST" && fail '--finetune is without effect'
+cmp -s "tune/save/$LAST" "whole/save/$LAST" && fail '--finetune has no effect'
 expect_exit 0 run_in continued --load at9/save
 expect_text err 'resuming at9/save/iter_0000009 at iteration 9'
 expect_same "continued/save/$LAST" "whole/save/$LAST"
@@ -137,14 +138,15 @@ expect_exit 0 run_in fresh --load fresh/save
 expect_text err '^mtl-train: fresh/save holds no checkpoint yet: starting from iteration 0'
 same_as_whole fresh '--load and --save the same'
 
-# Signals, to a run of many iterations.
+# Signals to a run of many iterations.
 LENGTH=(--train-iters 20000 --lr-decay-iters 12 --save-interval 100000 --eval-interval 100000 --log-interval 50)
+# start_long NAME: starts the run in the background and waits for its first figures.
 start_long() {
   run_in "$1" >"$1.out" 2>"$1.err" &
   job=$!
   wait_until "$1.out" ' iteration '
 }
-# wait_until FILE PATTERN: a minute at most.
+# wait_until FILE PATTERN: waits for a matching line while the job runs, at most a minute.
 wait_until() {
   for _ in $(seq 600); do
     grep -qE -- "$2" "$1" 2>/dev/null && return
@@ -154,7 +156,7 @@ wait_until() {
   grep -qE -- "$2" "$1" || fail "$1 never contains '$2'"
 }
 
-# owner_of NAME: the process that trains there; $job is a shell that waits for it.
+# owner_of NAME: prints the process id of the run; $job is a shell that waits for it.
 owner_of() { sed -E 's/^pid ([0-9]+) .*/\1/' "$1/save/lock"; }
 
 # The folder is locked before the search for a checkpoint: a slow start (here until the test writes its vocabulary)
@@ -177,9 +179,9 @@ start_long signals
 expect_exit 1 run_in signals  # another job on the same folder
 expect_text err '^mtl-train: signals/save: another job saves here \(pid [0-9]+ on '
 owner=$(owner_of signals)
-# Signals during matrix products disturb nothing either: the figures are compared below.
-until=$((SECONDS + 3))
-while [ $SECONDS -lt $until ]; do kill -USR2 "$owner" || fail 'USR2 ended the run'; done
+# Signals during matrix products do not change figures, which are compared below.
+deadline=$((SECONDS + 3))
+while [ $SECONDS -lt $deadline ]; do kill -USR2 "$owner" || fail 'USR2 ended the run'; done
 wait_until signals.err 'iteration [0-9]+ of 20000, [0-9]+ samples consumed'
 kill -USR1 "$owner"
 wait_until signals.err 'saved signals/save/iter_'
@@ -191,7 +193,7 @@ code=$?
 expect_text signals.err '^mtl-train: ended by a signal after iteration [0-9]+; the same command continues from here'
 checkpoints=$(find signals/save -name 'iter_*' | wc -l)
 [ "$checkpoints" -eq 2 ] || fail "$checkpoints checkpoints after USR1 and TERM"
-# The moments of the signals are random: both runs end 7 iterations later.
+# The signals arrive at random iterations; both runs end 7 iterations later.
 end=$(($(cat signals/save/latest_checkpointed_iteration.txt) + 7))
 LENGTH+=(--exit-interval "$end")
 LAST=$(printf 'iter_%07d/shard_00000.safetensors' $end)
@@ -199,7 +201,8 @@ expect_exit 0 run_in signals
 expect_exit 0 run_in uninterrupted
 same_run signals uninterrupted 'USR1 and TERM'
 
-# Signals while the run is still starting: it waits for a reader of its log, and has nothing to save.
+# Signals while the run is starting: it waits for a reader of its log and has nothing to save.
+# start_waiting NAME: starts the run in the background and waits until it has its folder.
 start_waiting() {
   rm -f pipe
   mkfifo pipe
@@ -213,8 +216,8 @@ wait $job
 code=$?
 [ $code -eq 75 ] || fail "TERM at the start: exit $code"
 expect_text early.err '^mtl-train: ended by a signal before the first iteration; the same command starts again$'
-[ ! -s early.out ] && [ -z "$(find early/save -name 'iter_*')" ] || fail 'TERM at the start: trains'
-# A request to save is kept until there is something to save.
+[ ! -s early.out ] && [ -z "$(find early/save -name 'iter_*')" ] || fail 'TERM at the start: the run trained or saved'
+# USR1 at the start is a request to save after the first iteration.
 start_waiting kept
 kill -USR1 "$(owner_of kept)"
 cat pipe >kept.jsonl &
@@ -225,7 +228,7 @@ code=$?
 [ $code -eq 75 ] || fail "TERM after the start: exit $code"
 expect_text kept.jsonl '"type": "start"'
 
-# The second INT ends at once, without a save.
+# The second INT ends the run at once, without a save.
 start_long twice
 owner=$(owner_of twice)
 kill -INT "$owner"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# The start of a run: from the newest sound checkpoint, or a named one; signals during the search.
+# The start of a run: from the newest valid checkpoint, or a named one; signals during the start.
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/train_runs.sh"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
@@ -17,18 +17,19 @@ for path in same/save/ ./same/../same/save links/save; do
   expect_text err '^mtl-train: resuming same/save/iter_0000005'
 done
 
-# flip NAME ITERATION [RANK]: flips one bit of its moments.
+# flip NAME ITERATION [RANK]: flips one bit of the moments in that checkpoint.
 flip() {
   local shard=$1/save/iter_000000$2/shard_0000${3:-0}.safetensors at old
   at=$(($(stat -c %s "$shard") - 100))
   old=$(od -An -tu1 -j $at -N 1 "$shard")
   printf "\\x$(printf %02x $((old ^ 16)))" | dd of="$shard" bs=1 seek=$at conv=notrunc status=none
 }
-# again NAME: copies the run until iteration 9.
-again() {
+# copy_at_9 NAME: makes the run NAME, which ended at iteration 9.
+copy_at_9() {
   rm -rf "$1"
   cp -r at9 "$1"
 }
+# expect_names NAME NAMES: its folder holds these checkpoints.
 names_in() { (cd "$1/save" && printf '%s ' iter_*); }
 expect_names() { [ "$(names_in "$1")" = "$2 " ] || fail "$1/save holds $(names_in "$1")instead of $2"; }
 expect_exit 0 run_in at9 --exit-interval 9
@@ -36,7 +37,7 @@ before='iter_0000003 iter_0000006 iter_0000009'
 after='iter_0000003 iter_0000006 iter_0000009 iter_0000009.damaged iter_0000012'
 
 # The newest is damaged: resumes the previous one and renames the damaged one.
-again damaged
+copy_at_9 damaged
 flip damaged 9
 expect_exit 0 run_in damaged
 expect_text err "^mtl-train: warning: passing over a checkpoint that is not valid: damaged/save/iter_0000009/shard_00000.safetensors: .*\(tensor 'exp_avg_sq\.[a-z.0-9_]+'\)"
@@ -45,7 +46,7 @@ expect_text err '^mtl-train: resuming damaged/save/iter_0000006 at iteration 6$'
 same_as_whole damaged 'a flipped bit'
 expect_names damaged "$after"
 # Two damaged ones, one without a shard.
-again damaged
+copy_at_9 damaged
 flip damaged 6
 rm damaged/save/iter_0000009/shard_00000.safetensors
 expect_exit 0 run_in damaged
@@ -53,7 +54,7 @@ expect_text err '^mtl-train: resuming damaged/save/iter_0000003 at iteration 3$'
 same_as_whole damaged 'two damaged checkpoints'
 expect_names damaged 'iter_0000003 iter_0000006 iter_0000006.damaged iter_0000009 iter_0000009.damaged iter_0000012'
 # In a folder that is only read, a damaged one is skipped, and stays.
-again damaged
+copy_at_9 damaged
 flip damaged 9
 expect_exit 0 run_in elsewhere --load damaged/save
 expect_text err '^mtl-train: resuming damaged/save/iter_0000006 at iteration 6$'
@@ -79,9 +80,9 @@ mkdir locked
 echo 5.4 >locked/lock
 expect_exit 2 mtl-train "${MODEL[@]}" "${LENGTH[@]}" --save locked
 expect_text err 'locked/lock: is not a lock of mtl, which would overwrite it'
-[ "$(<locked/lock)" = 5.4 ] || fail 'locked/lock is overwritten'
+[ "$(<locked/lock)" = 5.4 ] || fail 'locked/lock was overwritten'
 # A named checkpoint that is damaged is refused.
-again damaged
+copy_at_9 damaged
 flip damaged 9
 for named in '--ckpt-step 9' '--load damaged/save/iter_0000009'; do
   # shellcheck disable=SC2086  # words
@@ -92,12 +93,13 @@ done
 expect_exit 65 run_in new --load damaged/save --ckpt-step 9
 expect_exit 65 run_in damaged --ckpt-step 6 --load damaged/save/iter_0000009
 
-# A checkpoint that this user may not read is not damaged: no other one is loaded, and none is renamed.
-again closed
+# A checkpoint that the user may not read is not a damaged one: no other is loaded, and none is renamed.
+copy_at_9 closed
 chmod 711 "$WORK"
 chmod -R a+rwX closed
 chmod 000 closed/save/iter_0000009
-as_user() {  # drops root's rights
+# as_user COMMAND...: runs COMMAND without root's privileges.
+as_user() {
   if [ "$(id -u)" -ne 0 ]; then "$@"; else setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; fi
 }
 if as_user "$BIN/mtl-train" --version >out 2>err; then
@@ -114,7 +116,7 @@ chmod 755 closed/save/iter_0000009
 
 # Rolling back: later checkpoints are renamed, and the run continues from the earlier one.
 for named in '--ckpt-step 6' '--load back/save/iter_0000006' '--ckpt-step 6 --load ./back/save/'; do
-  again back
+  copy_at_9 back
   # shellcheck disable=SC2086
   expect_exit 0 run_in back $named
   expect_text err '^mtl-train: warning: back/save/iter_0000009 is now back/save/iter_0000009.rolled_back$'
@@ -123,7 +125,7 @@ for named in '--ckpt-step 6' '--load back/save/iter_0000006' '--ckpt-step 6 --lo
   expect_names back 'iter_0000003 iter_0000006 iter_0000009 iter_0000009.rolled_back iter_0000012'
 done
 # A requeue of the same command continues; a different command rolls back again.
-again back
+copy_at_9 back
 expect_exit 0 run_in back --ckpt-step 6 --exit-interval 8
 expect_text back/save/latest_checkpointed_iteration.txt '^8$'
 expect_exit 0 run_in back --ckpt-step 6 --exit-interval 8
@@ -135,7 +137,7 @@ expect_exit 0 run_in back --ckpt-step 6 --exit-interval 7 --lr 0.001
 expect_text err 'back/save/iter_0000009 is now back/save/iter_0000009.rolled_back.2$'
 expect_names back 'iter_0000003 iter_0000006 iter_0000007 iter_0000008.rolled_back iter_0000009.rolled_back iter_0000009.rolled_back.2 iter_0000012.rolled_back'
 # A rollback to an impossible checkpoint changes nothing.
-again back
+copy_at_9 back
 expect_exit 2 run_in back --ckpt-step 7
 expect_text err 'there is no iter_0000007 in back/save; it holds iter_0000009, iter_0000006, iter_0000003'
 flip back 6
@@ -162,7 +164,7 @@ waiting=(--tokenizer-type GPT2BPETokenizer --vocab-file vocab.fifo --merge-file 
 for signal in TERM INT HUP; do
   mtl-train "${MODEL[@]}" --train-iters 3 "${waiting[@]}" 2>start.err >start.out &
   job=$!
-  exec 3>vocab.fifo  # until it reads
+  exec 3>vocab.fifo  # waits until mtl-train reads
   kill -$signal $job
   wait $job
   code=$?
@@ -170,8 +172,8 @@ for signal in TERM INT HUP; do
   [ $code -eq 75 ] || fail "$signal at the start: exit $code"
   expect_text start.err '^mtl-train: ended by a signal before the first iteration; the same command starts again$'
 done
-# takes_signals PID: until it is past its loader, and blocks USR1, USR2, INT, TERM and perhaps HUP.
-takes_signals() {
+# wait_for_signal_mask PID: waits until the process blocks USR1, USR2, INT, TERM and perhaps HUP.
+wait_for_signal_mask() {
   for _ in $(seq 100); do
     grep -q '^SigBlk:.*4a0[23]$' "/proc/$1/status" && return
     sleep 0.1
@@ -185,8 +187,8 @@ for rank in 0 1; do
   mpirun --oversubscribe -n 2 ./as_rank mtl-train "${MODEL[@]}" --train-iters 3 "${waiting[@]}" </dev/null 2>start.err >start.out &
   job=$!
   for _ in $(seq 600); do [ -s rank.0.pid ] && [ -s rank.1.pid ] && break; sleep 0.1; done
-  exec 3>vocab.fifo  # until rank 0 reads
-  takes_signals "$(<rank.$rank.pid)"
+  exec 3>vocab.fifo  # waits until rank 0 reads
+  wait_for_signal_mask "$(<rank.$rank.pid)"
   kill -TERM "$(<rank.$rank.pid)"
   wait $job
   code=$?
@@ -214,7 +216,7 @@ expect_exit 0 run_two two --exit-interval 9
 flip two 9 1
 expect_exit 0 run_two two
 expect_text err "^mtl-train: warning: passing over .*two/save/iter_0000009/shard_00001.safetensors: .*\(tensor 'exp_avg_sq"
-[ "$(grep -c 'warning: passing over' err)" -eq 1 ] || fail 'two ranks warn twice'
+[ "$(grep -c 'warning: passing over' err)" -eq 1 ] || fail 'not one warning from two ranks'
 expect_text err '^mtl-train: resuming two/save/iter_0000006 at iteration 6$'
 same_run two whole2 'a shard of rank 1 damaged'
 expect_names two "$after"
