@@ -37,7 +37,7 @@ expect_same_pair made/merged merged_text_document
 expect_text made/merged.json '"schema": "mtl-provenance/1"'
 expect_text made/merged.json '"path": "merge_in/[^"]*.bin"'
 find made -name '*.tmp.*' | grep -q . && fail 'merge leaves temporary files'
-# The same inputs by name, and with one that has no documents.
+# The same inputs by name, with and without the ending.
 expect_exit 0 mtl-data merge merge_in/B_first merge_in/a10.idx merge_in/a9.bin merge_in/b_second --output-prefix named --json
 expect_same_pair named merged_text_document
 expect_text out '^\{"schema": "mtl-data-made/1", "command": "merge", .*"prefix": "named", "documents": '
@@ -49,9 +49,9 @@ expect_text err 'eod_text_document.bin +is one of the inputs'
 ln eod_text_document.bin other.bin
 expect_exit 2 mtl-data merge eod_text_document --output-prefix other
 expect_text err 'other.bin +is one of the inputs \(eod_text_document.bin\)'
-cp named.json mine.json && ln -sf named.json theirs.json
-expect_exit 2 mtl-data merge named --output-prefix theirs
-expect_text err 'theirs.json +is one of the inputs \(named.json\)'
+ln -sf named.json linked.json
+expect_exit 2 mtl-data merge named --output-prefix linked
+expect_text err 'linked.json +is one of the inputs \(named.json\)'
 expect_exit 2 mtl-data merge named --output-prefix ''
 expect_exit 2 mtl-data merge named --output-prefix made/
 [ ! -e .bin ] && [ ! -e made/.bin ] || fail 'merge: an empty name made a hidden file'

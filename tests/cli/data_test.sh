@@ -120,7 +120,7 @@ order="mtl-data order --data-path items_short --split 50,30,20 --seq-length 8 --
   fail 'order: wrong number of validation samples'
 [ "$($order --dataset test --eval-iters 2 | wc -l)" -eq 8 ] || fail 'order: wrong number of test samples'
 [ "$($order --dataset test --eval-iters 0 | wc -l)" -eq 0 ] || fail 'order: --eval-iters 0 has test samples'
-# Two ranks share the batch: the same samples in rank order.
+# Two ranks share the samples of the batch.
 $order | head -4 | sort >one
 $order --micro-batch-size 2 --data-parallel-size 2 | head -4 | sort >two
 expect_same one two

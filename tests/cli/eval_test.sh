@@ -39,8 +39,10 @@ printf '{"text": "To be, or not to be"}\n{"text": ""}\n{"text": "that is the que
 expect_exit 0 mtl-preprocess --input d.jsonl --output-prefix d --append-eod --vocab-file b/vocab.json --merge-file b/merges.txt
 expect_exit 0 mtl-eval --load b --data-path d_text_document
 cut -d' ' -f1-8 out >want
-mtl-eval --load b --input d.jsonl | cut -d' ' -f1-8 | cmp -s - want || fail 'JSON lines differ from their token files'
-xz -c d.jsonl | mtl-eval --load b --input - | cut -d' ' -f1-8 | cmp -s - want || fail 'compressed standard input differs'
+mtl-eval --load b --input d.jsonl | cut -d' ' -f1-8 | cmp -s - want ||
+  fail 'JSON lines score differently than their token files'
+xz -c d.jsonl | mtl-eval --load b --input - | cut -d' ' -f1-8 | cmp -s - want ||
+  fail 'compressed standard input scores differently'
 mtl-eval --load "$MODELS/b" --input d.jsonl --vocab-file b/vocab.json --merge-file b/merges.txt | cut -d' ' -f1-8 | cmp -s - want ||
   fail "the model's tokenizer named by flags scores differently"
 expect_exit 0 mtl-eval --load b --input d.jsonl --json
@@ -51,7 +53,7 @@ bits=$(awk -v l="$(number out loss)" -v t="$(number out tokens)" 'BEGIN { printf
 expect_near "$(number out bits_per_byte)" "$bits" 1e-9
 cp d.jsonl d.txt
 expect_exit 0 mtl-eval --load b --input d.txt
-cut -d' ' -f1-8 out | cmp -s - want || fail 'JSON lines under another name differ'
+cut -d' ' -f1-8 out | cmp -s - want || fail 'JSON lines in a .txt file score differently'
 expect_exit 0 mtl-eval --load b --input d.txt --format text
 cut -d' ' -f1-8 out | cmp -s - want && fail '--format text has no effect'
 sed 's/text/body/' d.jsonl >body.jsonl

@@ -168,7 +168,8 @@ layers_of() { grep -oE '"layers": \[\[[0-9]+, [0-9]+' out | sed 's/.* //' | tr '
 while read -r layers want flags; do
   # shellcheck disable=SC2086
   expect_exit 0 mtl-topo "${stages[@]}" --num-layers "$layers" --format json $flags
-  [ "$(layers_of)" = "${want//,/ } " ] || fail "stages '$(layers_of)' instead of '$want': --num-layers $layers $flags"
+  [ "$(layers_of)" = "${want//,/ } " ] ||
+    fail "layers of the stages '$(layers_of)' instead of '$want': --num-layers $layers $flags"
   # shellcheck disable=SC2086
   expect_exit 0 mtl-topo "${stages[@]}" "${sizes[@]}" --num-layers "$layers" $flags
   sed -n '/^Memory of/,$p' out >topo.tables
@@ -176,7 +177,7 @@ while read -r layers want flags; do
   expect_exit 0 mtl-train "${stages[@]}" "${sizes[@]}" --num-layers "$layers" $flags --train-iters 1 --lr 1 --threads 1 \
     --tokenizer-type NullTokenizer --dry-run
   sed -n '/^Memory of/,/^a checkpoint/p' out | sed '/^a checkpoint/d' | sed '${/^$/d}' >train.tables
-  [ -s topo.tables ] || fail "no tables: $flags"
+  [ -s topo.tables ] || fail "mtl-topo prints no tables of memory: $flags"
   expect_same topo.tables train.tables
 done <<'END_OF_STAGES'
 8 2,2,2,2

@@ -86,5 +86,5 @@ for base in train topo order; do
   done <numbers
   [ "$kind$high" = "" ] || fail 'the last line of bounds is incomplete'
 done
-[ "$runs" -gt 300 ] || fail "only $runs runs"
+[ "$runs" -gt 300 ] || fail "only $runs commands were tried"
 finish

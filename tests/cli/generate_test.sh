@@ -23,12 +23,13 @@ for flags in '' '--batch-size 5' '--batch-size 2 --threads 1' '--ignore-eos'; do
   expect_output "${a[@]}" --input prompts.txt $flags <continuations.txt
 done
 expect_output "${a[@]}" --input "$GREEDY" <continuations.txt
-"${a[@]}" <prompts.txt | cmp -s - continuations.txt || fail 'standard input differs'
-gzip -c prompts.txt | "${a[@]}" --input - | cmp -s - continuations.txt || fail 'compressed standard input differs'
+"${a[@]}" <prompts.txt | cmp -s - continuations.txt || fail 'ids on standard input continue differently'
+gzip -c prompts.txt | "${a[@]}" --input - | cmp -s - continuations.txt || fail 'compressed ids continue differently'
 expect_exit 0 "${a[@]}" --prompt "$(sed -n 2p prompts.txt)"
-sed -n 2p continuations.txt | cmp -s - out || fail '--prompt differs'
+sed -n 2p continuations.txt | cmp -s - out || fail '--prompt continues differently'
 expect_exit 0 "${a[@]}" --prompt "$(sed -n 2p prompts.txt)" --prompt "$(sed -n 1p prompts.txt)"
-sed -n '2p;1p' continuations.txt | sort >two && sort out | cmp -s - two || fail 'a repeated --prompt differs'
+sed -n '2p;1p' continuations.txt | sort >two && sort out | cmp -s - two ||
+  fail 'a repeated --prompt continues differently'
 [ "$(head -1 out)" = "$(sed -n 2p continuations.txt)" ] || fail 'prompts are not continued in their order'
 expect_exit 0 "${a[@]}" --input prompts.txt --json-lines --logprobs --max-new-tokens 1
 [ "$(wc -l <out)" -eq 5 ] || fail 'not one JSON line per prompt'
@@ -76,10 +77,10 @@ expect_output "${text[@]}" --input lines.jsonl --json-lines --batch-size 3 <json
 expect_exit 0 "${text[@]}" --input lines.jsonl --batch-size 4
 cp out batched
 expect_output "${text[@]}" --input lines.jsonl <batched
-head -c "$(wc -c <first)" batched | cmp -s - first || fail 'the first of four prompts differs'
+head -c "$(wc -c <first)" batched | cmp -s - first || fail 'the first of four prompts continues differently than alone'
 expect_exit 0 "${text[@]}" --prompt 'To be' --num-samples 3 --json-lines
 expect_text out '"sample": 2'
-[ "$(sed 's/.*"ids"//; s/"sample".*//' out | sort -u | wc -l)" -gt 1 ] || fail 'samples are all the same'
+[ "$(sed 's/.*"ids"//; s/"sample".*//' out | sort -u | wc -l)" -gt 1 ] || fail 'all samples are the same'
 # The output is valid UTF-8 even if the tokens are not.
 mtl-generate --load b --prompt 'é' --max-new-tokens 100 2>err | iconv -f UTF-8 -t UTF-8 >out || fail 'output is not UTF-8'
 expect_text err "the model's 48 positions were full: generation continued from the last 24 tokens"

@@ -120,7 +120,7 @@ passes below 1e-7 1e-6
 expect_near 2.0000001 2 1e-6
 printf '1\n2\n' >numbers
 passes expect_near_lines numbers numbers same
-number_below() { below "$@" || fail "$*"; }
+number_below() { below "$@" || fail "$1 is not below $2"; }
 for value in nan NaN -nan inf '' x 1e-5; do
   caught "below $value" number_below "$value" 1e-6
   caught "limit $value" number_below 1 "$value"

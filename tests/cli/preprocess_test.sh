@@ -40,7 +40,7 @@ run partitions $CORPUS $GPT2 --workers 2 --partitions 2 --append-eod && same_fil
 run sequential $CORPUS $GPT2 --workers 3 --partitions 3 --keep-sequential-samples --append-eod
 same_files sequential_text_document
 
-# The list of runs is complete; `merged` is mtl-data's.
+# These are all runs of commands.json but `merged`, which data_make_test.sh tests.
 names=$(sed -nE 's/^  "name": "(.*)",$/\1/p' "$GOLDEN/commands.json" | sort | tr '\n' ' ')
 [ "$names" = "content default eod keys merged null70000 partitions partitions_sequential special " ] || fail "commands.json has different runs: $names"
 

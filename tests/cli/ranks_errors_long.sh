@@ -87,7 +87,7 @@ for layout in tp dp; do
   same_run final whole "$layout: the final validation"
 done
 
-# Token files of one rank that shrink, in training and in the final validation.
+# Token files of one rank that shrink.
 for layout in tp dp; do
   enter_layout $layout
   LENGTH=("${ENDLESS[@]}")

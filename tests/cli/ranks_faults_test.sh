@@ -8,7 +8,7 @@ run_ranks() {
   local code=$1 limit=$2 start=$SECONDS
   shift 2
   expect_exit "$code" timeout -s KILL 60 mpirun --oversubscribe -n 4 "$BIN/mtl_rank_faults" "$@"
-  [ $((SECONDS - start)) -le "$limit" ] || fail "took $((SECONDS - start)) s: $*"
+  [ $((SECONDS - start)) -le "$limit" ] || fail "took $((SECONDS - start)) s instead of at most $limit: $*"
 }
 
 # expect_count N PATTERN: N lines of stderr match.

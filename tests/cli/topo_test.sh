@@ -41,7 +41,7 @@ expect_exit 0 mtl-topo "${pipeline[@]}" --num-virtual-stages-per-pipeline-rank 2
 expect_text "$WORK/out" 'Schedule: interleaved, 8 micro-batches, 2 chunks a stage'
 expect_text "$WORK/out" 'the bubble is 18.8% of the work'
 
-# The global batch determines the number of micro-batches, with and without a model; an overlarge chart is omitted.
+# The global batch determines the number of micro-batches; a chart that would be too large is omitted.
 eight=(--world-size 8 --pipeline-model-parallel-size 4)
 expect_exit 0 mtl-topo "${eight[@]}" --micro-batches 8 --schedule gpipe
 mv "$WORK/out" "$WORK/want"

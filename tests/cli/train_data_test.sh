@@ -69,7 +69,7 @@ expect_exit 0 run_in ramp "${ramp[@]}"
 expect_text err 'already complete: 12 of 12 iterations are done'
 resumes_alike steps "${ramp[@]:0:7}" --step-batch-size-schedule '0:2 256:6,1K:8' --train-samples 61 --lr-decay-samples 60
 [ "$(sizes_of steps)" = '2 2 2 2 6 6 6 6 8 8 8 ' ] || fail "batch sizes of the schedule: $(sizes_of steps)"
-# The same on two ranks, which alternate micro-batches.
+# The same losses on two ranks, and in two pipeline stages.
 expect_exit 0 mpirun -n 2 --oversubscribe mtl-train "${MODEL[@]}" "${ramp[@]}" --micro-batch-size 1 --log-jsonl ranks.jsonl
 expect_exit 0 mtl-train "${MODEL[@]}" "${ramp[@]}" --micro-batch-size 1 --log-jsonl one.jsonl
 # losses_of NAME: writes NAME.losses.

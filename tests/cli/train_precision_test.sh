@@ -88,7 +88,7 @@ done <<'END_OF_MODES'
 END_OF_MODES
 
 # --- Contradictions, and unsupported dtypes ---
-# expect_problem PATTERN FLAG...: these flags have one problem.
+# expect_problem PATTERN FLAG...: these flags have one problem, which matches PATTERN.
 expect_problem() {
   local pattern=$1
   shift
@@ -169,7 +169,7 @@ for flags in --bf16 '--fp16 --loss-scale 1024'; do
   [ "$(words llama lm_loss)" != "$(words llama16 lm_loss)" ] || fail "a Llama with $flags has the losses of fp32"
 done
 
-# --- Lost updates: many in bf16 weights without main weights, fewer on average with stochastic rounding ---
+# --- Lost updates in bf16 weights without main weights, and with stochastic rounding ---
 run low --precision fsdp-low
 expect_same_resumed low --precision fsdp-low
 below 0.001 "$(values low lost_updates | tail -1)" || fail 'fsdp-low reports no lost updates'

@@ -72,7 +72,7 @@ once err '^  --profile-ranks 1 +is not a rank of this run, which has 1$'
 once err '^  --profile-ranks x +is not a rank of this run, which has 1$'
 once err '^  --profile-dir +is empty; leave it out, or give a path$'
 
-# The bound of a step: products and bytes of all operators, at least as high as either by itself.
+# --roofline: a bound from the FLOP and bytes of all operators; it is at least the time of the FLOP alone.
 expect_exit 0 mtl-train "${model[@]}" --micro-batch-size 2 --global-batch-size 6 --lr 1e-3 --dry-run --roofline H100
 once out '^roofline of H100: a bound, not a measurement$'
 grep -qE '^  step, rank 0: at least [0-9.]+ ms; at most [0-9,]+ tokens/s' out || fail "no bound: $(cat out)"

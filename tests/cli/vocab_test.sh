@@ -105,7 +105,7 @@ done
 mv "$WORK/faulty" "$WORK/new"
 for n in $(seq "$n"); do
   mkdir "$WORK/faulty"
-  $small --vocab-size 259 || fail "the earlier run"
+  $small --vocab-size 259 || fail "the earlier run failed"
   cp -r "$WORK/faulty" "$WORK/old"
   { (MTL_FAULT=kill:$n exec $small --vocab-size 258); } 2>/dev/null
   rm -f "$WORK"/faulty/*.tmp.* "$WORK"/faulty/*.lock
