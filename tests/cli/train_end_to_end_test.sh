@@ -94,11 +94,11 @@ done
 
 # The same losses with any number of threads and any micro-batch size, but for rounding.
 figures plain.jsonl | grep '^loss' >plain.losses
-for flags in '--threads 1' '--threads 3' '--micro-batch-size 8'; do
+for variation in '--threads 1' '--threads 3' '--micro-batch-size 8'; do
   # shellcheck disable=SC2086
-  train other $flags
+  train other $variation
   figures other.jsonl | grep '^loss' >other.losses
-  expect_near_lines other.losses plain.losses "the losses with $flags" 1e-6 44
+  expect_near_lines other.losses plain.losses "the losses with $variation" 1e-6 44
   rm -r other.*
 done
 finish
