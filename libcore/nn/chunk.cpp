@@ -31,7 +31,8 @@ Chunk::Chunk(const GptConfig& config, const DropoutOptions& dropout, TpRegion tp
   for (const LayerGroup& group : recompute_groups(recompute, range.num_layers)) {
     const std::size_t begin = units_.size();
     for (std::int64_t layer = group.first; layer < group.first + group.count; ++layer)
-      units_.emplace_back(Block(config, dropout, tp_region, range.first_layer + layer, recompute.recomputes_attention()));
+      units_.emplace_back(
+          Block(config, dropout, tp_region, range.first_layer + layer, recompute.recomputes_attention()));
     spans_.push_back({begin, units_.size(), group.is_recomputed});
     if (offloaded_layers > 0 && group.first < offloaded_ + kResidentLayers) {
       require(!group.is_recomputed, "a layer that is recomputed keeps nothing to offload");
