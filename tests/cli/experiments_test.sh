@@ -135,9 +135,9 @@ for seq in 1024 2048; do
   [ "$(grep -cE "samples x tokens +(16|64) x $seq" out)" -eq $((seq == 1024 ? 3 : 2)) ] ||
     fail "seed-sizes: wrong number of plans with sequences of $seq"
 done
-[ "$(grep -c 'less than with all activations' out)" -eq 5 ] || fail 'seed-sizes: not every plan recomputes activations'
+[ "$(grep -c 'saved by recomputation' out)" -eq 5 ] || fail 'seed-sizes: not every plan recomputes activations'
 expect_exit 0 env RECOMPUTE= bash "$sizes" --model_size 345M 1x1
-grep -q 'less than with all activations' out && fail 'RECOMPUTE= does not turn recomputation off'
+grep -q 'saved by recomputation' out && fail 'RECOMPUTE= does not turn recomputation off'
 [ -z "$(find . -name 'run-*')" ] || fail 'a plan left files'
 for template in "$SHARE"/slurm/*.sbatch; do
   # Plans the template's run for its number of ranks, in place of srun.

@@ -270,7 +270,7 @@ expect_exit 2 mtl-train --load "$MODEL" --seq-length 2000 --num-layers 99 --hidd
 expect_text err '^  --num-layers 99 +the loaded model has [0-9]+$'
 expect_text err '^  --hidden-size 1000 +the loaded model has [0-9]+$'
 expect_text err '^  --seq-length 2000 +is longer than the [0-9]+ positions of the model$'
-expect_text err '^  --vocab-file +the tokenizer has 1001 tokens, the model that is loaded has 1000$'
+expect_text err '^  --vocab-file +the tokenizer has 1001 tokens, the loaded model has 1000$'
 ! grep -q 'starting from' err || fail 'reports the start of a run before it refuses it'
 expect_exit 65 mtl-train "${tiny[@]}" "${null[@]}" --vocab-size 20
 expect_text err 'ids_text_document: the token id 20, .* is not in the vocabulary of 20; '
