@@ -14,19 +14,19 @@
 
 namespace {
 
-constexpr std::size_t kMost = std::size_t{4} << 20;  // limit of the content: decompression bombs hold more
+constexpr std::size_t kMaxContent = std::size_t{4} << 20;  // decompression bombs hold more
 
-/// The beginning of the content or of the error.
+/// The length and hash of the first kMaxContent bytes, or "error".
 std::string read_some(const std::string& path, std::size_t portion, int threads) {
   std::string buffer(portion, '\0');
   mtl::Hasher content;
   std::size_t total = 0;
   try {
     auto source = mtl::open_input(path, threads);
-    while (std::size_t got = source->read(buffer.data(), std::min(portion, kMost - total))) {
+    while (std::size_t got = source->read(buffer.data(), std::min(portion, kMaxContent - total))) {
       if (got > portion) std::abort();
       content.update(buffer.data(), got);
-      if ((total += got) == kMost) break;
+      if ((total += got) == kMaxContent) break;
     }
   } catch (const mtl::Error&) {
     return "error";

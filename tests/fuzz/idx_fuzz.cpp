@@ -1,7 +1,7 @@
 // Any bytes as token files: an error, or data sets whose every sequence can be read, counted and copied.
 //
-// The first byte determines the share of the rest that is the .bin: the length of the rest times it, divided by 256.
-// The .idx comes first, to keep the corpus readable.
+// The first byte / 256 is the share of the other bytes that is the .bin. The .idx precedes the .bin, to keep the corpus
+// readable.
 #include <unistd.h>
 
 #include <cstddef>
@@ -30,7 +30,7 @@ const std::string& work_folder() {
   return folder.path;
 }
 
-void put(const std::string& path, const std::uint8_t* data, std::size_t size) {
+void write_file(const std::string& path, const std::uint8_t* data, std::size_t size) {
   OutputFile file(path);
   file.write(data, size);
   file.close();
@@ -48,7 +48,7 @@ void read_all(const IndexedDataset& data) {
   if (sum != data.tokens() || data.document_begin(data.documents()) != data.sequences()) std::abort();
 }
 
-/// Copying the documents one by one reproduces the files.
+/// Copies the documents one by one, which must reproduce the files: no sequence is outside the documents.
 void copy_all(const IndexedDataset& data) {
   DocumentCopy copy(work_folder() + "copy", data.type(), data.is_multimodal());
   copy.write({data.documents(),
@@ -58,10 +58,10 @@ void copy_all(const IndexedDataset& data) {
              1, [](std::uint64_t) {});
   const bool same = copy.written().bin_hash == hash_bytes(data.bin_file().bytes().data(), data.bin_bytes()) &&
                     copy.written().idx_hash == data.idx_hash();
-  // Without documents the files contain nothing else.
   if (!same) std::abort();
 }
 
+/// Ignores the refusal of bad data; other errors end the process.
 template <class Work>
 void attempt(Work work) {
   try {
@@ -75,10 +75,10 @@ void attempt(Work work) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;
-  const std::size_t rest = size - 1, bin_bytes = rest * data[0] / 256;
+  const std::size_t total = size - 1, bin_bytes = total * data[0] / 256;
   const std::string prefix = work_folder() + "data";
-  put(prefix + ".idx", data + 1, rest - bin_bytes);
-  put(prefix + ".bin", data + 1 + (rest - bin_bytes), bin_bytes);
+  write_file(prefix + ".idx", data + 1, total - bin_bytes);
+  write_file(prefix + ".bin", data + 1 + (total - bin_bytes), bin_bytes);
   attempt([&] {
     const IndexedDataset files(prefix);
     copy_all(files);

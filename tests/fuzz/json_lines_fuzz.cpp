@@ -28,7 +28,7 @@ void check_sentences(std::string_view text) {
   check(at <= text.data() + text.size());
 }
 
-/// The error of a line, or nothing.
+/// The error of a line, or "".
 std::string error_of(mtl::TextExtractor& extractor, std::string_view line) {
   try {
     extractor.read_padded(line);
@@ -39,12 +39,12 @@ std::string error_of(mtl::TextExtractor& extractor, std::string_view line) {
   return "";
 }
 
-void check_line(mtl::TextExtractor& fast, mtl::TextExtractor& careful, std::string_view line) {
-  const std::string error = error_of(fast, line);
-  check(error_of(careful, line) == error);
+void check_line(mtl::TextExtractor& simdjson_first, mtl::TextExtractor& cursor_only, std::string_view line) {
+  const std::string error = error_of(simdjson_first, line);
+  check(error_of(cursor_only, line) == error);
   for (std::size_t key = 0; key < 2 && error.empty(); ++key) {
-    check(fast.texts(key) == careful.texts(key));
-    for (std::string_view text : fast.texts(key)) {
+    check(simdjson_first.texts(key) == cursor_only.texts(key));
+    for (std::string_view text : simdjson_first.texts(key)) {
       check(mtl::find_invalid_utf8(text) == std::string_view::npos && !mtl::has_lone_surrogate(text));
       check_sentences(text);
     }
@@ -61,7 +61,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   mtl::LineReaderOptions options;
   options.chunk_bytes = data[0] + 1u;
   options.line_bytes = 4096;
-  static mtl::TextExtractor fast({"text", "a"}), careful({"text", "a"}, mtl::TextExtractor::Parser::cursor_only);
+  static mtl::TextExtractor simdjson_first({"text", "a"}),
+      cursor_only({"text", "a"}, mtl::TextExtractor::Parser::cursor_only);
   try {
     mtl::LineReader reader({mtl::cat("/proc/self/fd/", memory)}, options);
     std::size_t at = 0;
@@ -71,7 +72,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       at += chunk->text.size();
       mtl::for_each_line(*chunk, [&](std::string_view line, std::int64_t, std::int64_t) {
         check(line.size() <= options.line_bytes && (!plain || line.find('\n') == std::string_view::npos));
-        check_line(fast, careful, line);
+        check_line(simdjson_first, cursor_only, line);
       });
       if (at > (1u << 20)) return 0;
     }

@@ -1,5 +1,5 @@
 // A line with a pattern, followed by a text: an error, or pieces that make up the text and, for known patterns, equal
-// the hand-written splitter's.
+// those of the hand-written splitter.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -9,7 +9,7 @@
 
 namespace {
 
-std::vector<std::size_t> cut(const mtl::SplitStep& step, std::string_view text) {
+std::vector<std::size_t> ends_of_pieces(const mtl::SplitStep& step, std::string_view text) {
   auto splitter = mtl::make_splitter({step});
   splitter->start(text);
   std::vector<std::size_t> places{0};
@@ -31,8 +31,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::string_view pattern = input.substr(0, input.find('\n'));
   std::string_view text = input.substr(pattern.size());
   try {
-    mtl::SplitStep plain = mtl::SplitRegex{std::make_shared<mtl::Regex>(pattern)};
-    if (cut(mtl::split_step(pattern), text) != cut(plain, text)) std::abort();
+    mtl::SplitStep interpreted = mtl::SplitRegex{std::make_shared<mtl::Regex>(pattern)};
+    if (ends_of_pieces(mtl::split_step(pattern), text) != ends_of_pieces(interpreted, text)) std::abort();
   } catch (const mtl::Error&) {
   }
   return 0;

@@ -11,7 +11,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   // A text relevant to the model: its own bytes, which contain its pieces, and characters that they lack.
   std::string text = content.substr(0, 2000) + " a  b\xE2\x96\x81\xE4\xB8\xAD\xFF " + content.substr(size / 2, 500);
   try {
-    mtl::SentencePieceTokenizer tokenizer(content, "fuzz.model", {"SentencePieceTokenizer", size % 2 == 0, 2});
+    mtl::SentencePieceTokenizer tokenizer(
+        content, "fuzz.model", {.type = "SentencePieceTokenizer", .legacy = size % 2 == 0, .vocab_extra_ids = 2});
     std::vector<std::int32_t> ids = tokenizer.encode(text), again;
     tokenizer.decode(ids);
     auto encoder = tokenizer.make_encoder(mtl::EncoderMemory::small);

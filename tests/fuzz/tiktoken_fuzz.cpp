@@ -15,9 +15,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     options.tiktoken.pattern = size % 2 == 0 ? "v1" : "v2";
     for (int byte = 0; byte < 256; ++byte) {
       std::string token(1, static_cast<char>(byte));
-      bool is_there = false;
-      for (const std::string& other : ranks) is_there = is_there || other == token;
-      if (!is_there) ranks.push_back(token);
+      bool has_token = false;
+      for (const std::string& other : ranks) has_token = has_token || other == token;
+      if (!has_token) ranks.push_back(token);
       if (ranks.size() > 5000) return 0;
     }
     TikTokenizer tokenizer(std::move(ranks), "fuzz", options);
