@@ -16,11 +16,12 @@ namespace {
 constexpr std::int64_t kParameters = 32 << 20;
 constexpr int kRounds = 31;
 
-/// A setting's dtypes; f32 has no copy.
+/// The dtypes of a run's parameters.
 struct Setting {
   const char* name;
   DType param;
-  bool has_copy, rounds_stochastically;
+  bool has_copy = false;  // the layers read a bf16 copy
+  bool rounds_stochastically = false;
 };
 
 double median(std::vector<double> values) {
@@ -30,19 +31,20 @@ double median(std::vector<double> values) {
 
 void measure(const Setting& setting, int threads) {
   Stream stream(Device::cpu, threads);
-  const auto make = [](DType dtype, double spread) {
+  const auto random_values = [](DType dtype, double spread) {
     Owned out(dtype, {kParameters});
     std::uint32_t state = 1;
     with_float_type(dtype, [&]<class T>(T) {
-      T* to = out.host<T>();
+      T* values = out.host<T>();
       for (std::int64_t i = 0; i < kParameters; ++i) {
         state = state * 1664525 + 1013904223;
-        to[i] = narrow<T>(static_cast<float>(spread * (static_cast<double>(state >> 8) / 8388608 - 1)));
+        values[i] = narrow<T>(static_cast<float>(spread * (static_cast<double>(state >> 8) / 8388608 - 1)));
       }
     });
     return out;
   };
-  const Owned param = make(setting.param, 0.02), grad = make(DType::f32, 1e-3), copy = make(DType::bf16, 0.02);
+  const Owned param = random_values(setting.param, 0.02), grad = random_values(DType::f32, 1e-3),
+              copy = random_values(DType::bf16, 0.02);
   const Owned exp_avg({kParameters}), exp_avg_sq({kParameters});
   AdamWRange range{param, grad, exp_avg, exp_avg_sq};
   if (setting.has_copy) range.copy = copy;
@@ -50,23 +52,23 @@ void measure(const Setting& setting, int threads) {
   range.elements.inner = range.elements.pitch = kParameters;
   StepState state;
   state.lr = 1e-4;
-  std::vector<double> plain, added;
+  std::vector<double> plain, difference;
   for (int round = 0; round < kRounds; ++round) {
     double seconds[2] = {};
     for (int turn = 0; turn < 2; ++turn) {
-      const bool counted = (turn + round) % 2 == 0;  // alternates which is first
+      const bool counts = (turn + round) % 2 == 0;  // alternates which comes first
       ++state.step;
       const auto begin = std::chrono::steady_clock::now();
-      cpu::adamw_step(stream, range, {}, &state, counted);
-      seconds[counted] = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+      cpu::adamw_step(stream, range, {}, &state, counts);
+      seconds[counts] = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     }
     plain.push_back(seconds[0]);
-    added.push_back(seconds[1] - seconds[0]);
+    difference.push_back(seconds[1] - seconds[0]);
   }
-  require(state.nonzero_updates > kParameters, "the counted updates were not counted");
+  require(state.nonzero_updates > kParameters, "adamw_step did not count the updates");
   constexpr double kNano = 1e9 / static_cast<double>(kParameters);
   std::printf("{\"setting\": \"%s\", \"ns\": %.4f, \"counts_ns\": %.4f}\n", setting.name, kNano * median(plain),
-              kNano * median(added));
+              kNano * median(difference));
   std::fflush(stdout);
 }
 
@@ -78,8 +80,8 @@ int main(int argc, char** argv) {
     return 2;
   }
   const int threads = std::atoi(argv[1]);
-  measure({"fp32", DType::f32, false, false}, threads);
-  measure({"bf16, fp32 main weights", DType::f32, true, false}, threads);
-  measure({"bf16 alone", DType::bf16, false, false}, threads);
-  measure({"bf16 alone, stochastic rounding", DType::bf16, false, true}, threads);
+  measure({.name = "fp32", .param = DType::f32}, threads);
+  measure({.name = "bf16, fp32 main weights", .param = DType::f32, .has_copy = true}, threads);
+  measure({.name = "bf16 alone", .param = DType::bf16}, threads);
+  measure({.name = "bf16 alone, stochastic rounding", .param = DType::bf16, .rounds_stochastically = true}, threads);
 }

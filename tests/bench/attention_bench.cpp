@@ -1,4 +1,4 @@
-// Time of attention on this machine: forward, backward and one decoded token in every dtype, the fastest of many runs.
+// Times attention on this machine: forward, backward and one decoded token in every dtype, the fastest of many runs.
 //   mtl_bench_attention [THREADS]
 #include <algorithm>
 #include <chrono>
@@ -22,16 +22,16 @@ struct Sizes {
   std::int64_t batch, heads, length, dim, window = 0;
 };
 
-/// Milliseconds of the fastest run of each work. The works alternate for as many runs as fit in a second for each (at
-/// least 5), so that other load on the machine disturbs all alike, and the fastest runs least.
-std::vector<double> fastest_ms(const std::vector<std::function<void()>>& works) {
+/// Milliseconds of the fastest run of each call. The calls alternate for as many seconds as there are calls (at least 5
+/// runs each), so that other load on the machine disturbs all alike, and the fastest runs least.
+std::vector<double> fastest_ms(const std::vector<std::function<void()>>& calls) {
   using Clock = std::chrono::steady_clock;
-  const auto end = Clock::now() + std::chrono::seconds(works.size());
-  std::vector<double> fastest(works.size(), 1e30);
+  const auto end = Clock::now() + std::chrono::seconds(calls.size());
+  std::vector<double> fastest(calls.size(), 1e30);
   for (int runs = 0; runs < 5 || Clock::now() < end; ++runs) {
-    for (std::size_t i = 0; i < works.size(); ++i) {
+    for (std::size_t i = 0; i < calls.size(); ++i) {
       const auto start = Clock::now();
-      works[i]();
+      calls[i]();
       fastest[i] = std::min(fastest[i], std::chrono::duration<double, std::milli>(Clock::now() - start).count());
     }
   }
@@ -77,11 +77,10 @@ void time_training(const Sizes& s, float dropout, int threads) {
   const std::vector<double> forward_ms = fastest_ms(forward), backward_ms = fastest_ms(backward);
   for (std::size_t i = 0; i < runs.size(); ++i) {
     std::printf(
-        "B %3lld  H %3lld  T %5lld  D %3lld  window %5lld  dropout %.1f  %-8s  "
+        "B %3ld  H %3ld  T %5ld  D %3ld  window %5ld  dropout %.1f  %-8s  "
         "forward %8.3f ms (%5.1f GFLOP/s)   backward %8.3f ms (%5.1f)   sum %8.3f\n",
-        static_cast<long long>(s.batch), static_cast<long long>(s.heads), static_cast<long long>(s.length),
-        static_cast<long long>(s.dim), static_cast<long long>(s.window), double{dropout}, name_of(kTypes[i]),
-        forward_ms[i], flops / forward_ms[i] / 1e6, backward_ms[i], 2.5 * flops / backward_ms[i] / 1e6,
+        s.batch, s.heads, s.length, s.dim, s.window, double{dropout}, name_of(kTypes[i]), forward_ms[i],
+        flops / forward_ms[i] / 1e6, backward_ms[i], 2.5 * flops / backward_ms[i] / 1e6,
         forward_ms[i] + backward_ms[i]);
   }
 }
@@ -123,10 +122,8 @@ void time_decoding(const Sizes& s, int threads) {
   for (const Decoding& run : runs) steps.emplace_back([&] { run.step(stream, scratch); });
   const std::vector<double> ms = fastest_ms(steps);
   for (std::size_t i = 0; i < runs.size(); ++i) {
-    std::printf("B %3lld  H %3lld  S %5lld  D %3lld  window %5lld  %-8s  one token   %8.3f ms (%5.1f GB/s)\n",
-                static_cast<long long>(s.batch), static_cast<long long>(s.heads), static_cast<long long>(s.length),
-                static_cast<long long>(s.dim), static_cast<long long>(s.window), name_of(kTypes[i]), ms[i],
-                runs[i].bytes_read() / ms[i] / 1e6);
+    std::printf("B %3ld  H %3ld  S %5ld  D %3ld  window %5ld  %-8s  one token   %8.3f ms (%5.1f GB/s)\n", s.batch,
+                s.heads, s.length, s.dim, s.window, name_of(kTypes[i]), ms[i], runs[i].bytes_read() / ms[i] / 1e6);
   }
 }
 
@@ -135,9 +132,15 @@ void time_decoding(const Sizes& s, int threads) {
 int main(int argc, char** argv) {
   int threads = argc > 1 ? std::atoi(argv[1]) : 2;
   for (float dropout : {0.0f, 0.1f}) {
-    for (const Sizes& s :
-         {Sizes{1, 12, 1024, 64}, {1, 12, 1024, 64, 256}, {1, 2, 8192, 64, 1024}, {8, 4, 128, 32}, {8, 6, 256, 64}})
+    for (const Sizes& s : {Sizes{.batch = 1, .heads = 12, .length = 1024, .dim = 64},
+                           {.batch = 1, .heads = 12, .length = 1024, .dim = 64, .window = 256},
+                           {.batch = 1, .heads = 2, .length = 8192, .dim = 64, .window = 1024},
+                           {.batch = 8, .heads = 4, .length = 128, .dim = 32},
+                           {.batch = 8, .heads = 6, .length = 256, .dim = 64}})
       time_training(s, dropout, threads);
   }
-  for (const Sizes& s : {Sizes{1, 12, 1024, 64}, {8, 12, 1024, 64}, {1, 12, 8192, 64, 1024}}) time_decoding(s, threads);
+  for (const Sizes& s : {Sizes{.batch = 1, .heads = 12, .length = 1024, .dim = 64},
+                         {.batch = 8, .heads = 12, .length = 1024, .dim = 64},
+                         {.batch = 1, .heads = 12, .length = 8192, .dim = 64, .window = 1024}})
+    time_decoding(s, threads);
 }

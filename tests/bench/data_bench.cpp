@@ -1,9 +1,9 @@
 // Figures of the data loader, driven by share/bench/data.sh:
-//   mtl_bench_data order SAMPLES DOCUMENTS LENGTH   builds Megatron's order of SAMPLES samples; also times mt19937
+//   mtl_bench_data order SAMPLES DOCUMENTS LENGTH   builds Megatron's order of SAMPLES samples; also times MT19937
 //   mtl_bench_data files PREFIX DOCUMENTS TOKENS    writes token files of that size; the .bin has no content
-//   mtl_bench_data feistel PREFIX SAMPLES           opens files and the order that is computed instead of stored
+//   mtl_bench_data feistel PREFIX SAMPLES           opens files in the order that is computed instead of stored
 //   mtl_bench_data blend DATASETS SAMPLES           computes the order of a blend
-//   mtl_bench_data feed PREFIX LENGTH SAMPLES       samples per second into batches, with no other work
+//   mtl_bench_data feed PREFIX LENGTH SAMPLES       reads samples into batches, without other work
 #include <cstdio>
 #include <fstream>
 #include <random>
@@ -30,7 +30,7 @@ double status_kib(std::string_view name) {
 
 double peak_gib() { return status_kib("VmHWM:") / (1 << 20); }
 
-/// Documents of between half and one and a half times `mean` tokens.
+/// The length of a document: half to one and a half times `mean` tokens.
 std::int32_t length_of(std::uint32_t random, std::int64_t mean) {
   return static_cast<std::int32_t>(mean / 2 + random % (mean + 1));
 }
@@ -49,17 +49,17 @@ void bench_order(std::int64_t samples, std::int64_t documents, std::int64_t seq_
                           {.seq_length = seq_length, .range = {0, documents}, .samples = samples, .name = "bench"});
   const double seconds = now_seconds() - begin;
   const double peak = peak_gib();
-  // The draws of the shuffles: 1 / ln 2 per entry on average.
+  // The shuffles draw 1 / ln 2 numbers per entry on average.
   const auto draws = static_cast<std::int64_t>(static_cast<double>(order.samples() + documents) / 0.6931);
-  std::mt19937 theirs(1234);
+  std::mt19937 standard(1234);
   std::uint32_t sum = 0;
   begin = now_seconds();
-  for (std::int64_t i = 0; i < draws; ++i) sum += static_cast<std::uint32_t>(theirs());
-  const double serial = now_seconds() - begin;
-  Mt19937 ours(1234);
+  for (std::int64_t i = 0; i < draws; ++i) sum += static_cast<std::uint32_t>(standard());
+  const double standard_seconds = now_seconds() - begin;
+  Mt19937 own(1234);
   begin = now_seconds();
-  for (std::int64_t i = 0; i < draws; i += Mt19937::kBlock) sum += ours.next_block()[0];
-  const double blocks = now_seconds() - begin;
+  for (std::int64_t i = 0; i < draws; i += Mt19937::kBlock) sum += own.next_block()[0];
+  const double block_seconds = now_seconds() - begin;
   begin = now_seconds();
   for (std::int64_t i = 0; i < 100'000; ++i) {
     const std::int64_t sample = order.shuffled(i * 7919 % order.samples());
@@ -69,19 +69,19 @@ void bench_order(std::int64_t samples, std::int64_t documents, std::int64_t seq_
   std::printf(
       "{\"samples\": %lld, \"epochs\": %lld, \"seconds\": %.3f, \"peak_gib\": %.2f, \"mt19937_seconds\": %.3f, "
       "\"mt19937_blocks_seconds\": %.3f, \"look_up_us\": %.2f, \"sum\": %u}\n",
-      static_cast<long long>(order.samples()), static_cast<long long>(order.epochs()), seconds, peak, serial, blocks,
-      look_up * 1e6, sum);
+      static_cast<long long>(order.samples()), static_cast<long long>(order.epochs()), seconds, peak, standard_seconds,
+      block_seconds, look_up * 1e6, sum);
 }
 
 void write_files(const std::string& prefix, std::int64_t documents, std::int64_t tokens) {
   const auto lengths = make_lengths(documents, tokens);
   OutputFile idx(prefix + ".idx");
   idx.write(kIndexMagic);
-  const auto put = [&](const auto& value) { idx.write(&value, sizeof value); };
-  put(kIndexVersion);
-  put(static_cast<std::uint8_t>(DataType::u16));
-  put(static_cast<std::uint64_t>(documents));
-  put(static_cast<std::uint64_t>(documents + 1));
+  const auto write = [&](const auto& value) { idx.write(&value, sizeof value); };
+  write(kIndexVersion);
+  write(static_cast<std::uint8_t>(DataType::u16));
+  write(static_cast<std::uint64_t>(documents));
+  write(static_cast<std::uint64_t>(documents + 1));
   idx.write(lengths.data(), lengths.size() * sizeof(std::int32_t));
   std::vector<std::int64_t> column(static_cast<std::size_t>(documents) + 1);
   for (std::size_t i = 0; i < lengths.size(); ++i) column[i + 1] = column[i] + 2 * lengths[i];
@@ -94,11 +94,15 @@ void write_files(const std::string& prefix, std::int64_t documents, std::int64_t
   fs::resize_file(prefix + ".bin", static_cast<std::uintmax_t>(bytes));
 }
 
+/// All sequences of one data set.
+SplitSource whole_of(const std::string& prefix) {
+  return {.flag = "--data-path", .blend = {.prefixes = {prefix}, .weights = {}}, .share = {.begin = 0, .end = 1}};
+}
+
 void bench_feistel(const std::string& prefix, std::int64_t samples) {
   const double begin = now_seconds();
   DataFiles files;
-  const auto dataset = open_split(files, {"--data-path", {{prefix}, {}}, {0, 1}}, samples,
-                                  {.seq_length = 2048, .order = OrderKind::feistel});
+  const auto dataset = open_split(files, whole_of(prefix), samples, {.seq_length = 2048, .order = OrderKind::feistel});
   const std::int64_t first = dataset->describe(0).sample;
   std::printf("{\"seconds\": %.3f, \"memory_mib\": %.1f, \"mapped_mib\": %.1f, \"first\": %lld}\n",
               now_seconds() - begin, status_kib("RssAnon:") / 1024, status_kib("RssFile:") / 1024,
@@ -121,12 +125,11 @@ void bench_blend(std::int64_t datasets, std::int64_t samples) {
 
 void bench_feed(const std::string& prefix, std::int64_t seq_length, std::int64_t samples) {
   DataFiles files;
-  const SplitSource source{"--data-path", {{prefix}, {}}, {0, 1}};
   RunShape shape;
   shape.micro_batch = 8;
   shape.micro_batches = 4;
   shape.seq_length = seq_length;
-  const auto dataset = open_split(files, source, samples, {.seq_length = seq_length, .vocab_size = 65536});
+  const auto dataset = open_split(files, whole_of(prefix), samples, {.seq_length = seq_length, .vocab_size = 65536});
   StepBatches memory = make_step_batches(shape);
   Stream stream(Device::cpu);
   DataFeed feed(
@@ -142,13 +145,13 @@ void bench_feed(const std::string& prefix, std::int64_t seq_length, std::int64_t
 
 void run(const std::vector<std::string>& words) {
   const auto number = [&](std::size_t i) { return parse_int(words.at(i)).value(); };
-  const std::string& what = words.at(0);
-  if (what == "order") return bench_order(number(1), number(2), number(3));
-  if (what == "files") return write_files(words.at(1), number(2), number(3));
-  if (what == "feistel") return bench_feistel(words.at(1), number(2));
-  if (what == "blend") return bench_blend(number(1), number(2));
-  if (what == "feed") return bench_feed(words.at(1), number(2), number(3));
-  fail(Exit::usage, what, ": order, files, feistel, blend or feed");
+  const std::string& command = words.at(0);
+  if (command == "order") return bench_order(number(1), number(2), number(3));
+  if (command == "files") return write_files(words.at(1), number(2), number(3));
+  if (command == "feistel") return bench_feistel(words.at(1), number(2));
+  if (command == "blend") return bench_blend(number(1), number(2));
+  if (command == "feed") return bench_feed(words.at(1), number(2), number(3));
+  fail(Exit::usage, command, ": unknown command; use order, files, feistel, blend or feed");
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // The speed of the operators on this machine: mtl_bench_kernels [THREADS [NAME]]. Prints one line per operator and
 // shape, for repeated calls on random data: the median time, the best, and the GFLOP/s or GB/s of operands (as counted
-// by the operator) of the best. With other load on the machine, only the best is meaningful. With
+// by the operator) at the best. With other load on the machine, only the best is meaningful. With
 // ONEDNN_MAX_CPU_ISA=AVX512_CORE in the environment, bf16 products run as on a CPU without AVX-512 BF16.
 #include <hwy/highway.h>
 
@@ -122,24 +122,24 @@ void bench_hidden(Bench& bench, std::int64_t samples, std::int64_t length, std::
   const std::int64_t rows = samples * length;
   const Shape shape{rows, width};
   Arena scratch(Device::cpu, "scratch", 8 << 20);
-  std::vector<std::int64_t> numbers(static_cast<std::size_t>(samples));
+  std::vector<std::int64_t> sample_numbers(static_cast<std::size_t>(samples));
   const Dropout dropout{0.1f, {1, 2}};
-  const RowMap map{Tensor(numbers.data(), DType::i64, {samples}), 0, length};
+  const RowMap map{Tensor(sample_numbers.data(), DType::i64, {samples}), 0, length};
   Owned x = random_tensor(shape, 1), y(shape), dy = random_tensor(shape, 2), dx(shape), gamma = filled({width}, 1),
         beta({width});
   Owned mean({rows}), rstd({rows}), dgamma({width}), dbeta({width});
   const LayerNormCache cache{x, mean, rstd};
   const std::string size = cat(samples, " x ", length, " x ", width);
-  const GradMode add_up = GradMode::accumulate;
+  const GradMode accumulate = GradMode::accumulate;
   bench.run("layernorm forward            " + size,
             [&](Stream& s) { layernorm_forward(s, y, cache, gamma, beta, 1e-5f); });
   bench.run("layernorm backward           " + size, [&](Stream& s) {
-    layernorm_backward(s, scratch, {dx, add_up}, {dgamma, add_up}, {dbeta, add_up}, dy, cache, gamma);
+    layernorm_backward(s, scratch, {dx, accumulate}, {dgamma, accumulate}, {dbeta, accumulate}, dy, cache, gamma);
   });
   const RmsNormCache rms_cache{x, rstd};
   bench.run("rmsnorm forward              " + size, [&](Stream& s) { rmsnorm_forward(s, y, rms_cache, gamma, 1e-5f); });
   bench.run("rmsnorm backward             " + size, [&](Stream& s) {
-    rmsnorm_backward(s, scratch, {dx, add_up}, {dgamma, add_up}, dy, rms_cache, gamma);
+    rmsnorm_backward(s, scratch, {dx, accumulate}, {dgamma, accumulate}, dy, rms_cache, gamma);
   });
   bench.run("residual forward             " + size, [&](Stream& s) { residual_forward(s, y, {x, dy, beta, {}, map}); });
   bench.run("residual, layernorm forward  " + size, [&](Stream& s) {
@@ -153,22 +153,22 @@ void bench_hidden(Bench& bench, std::int64_t samples, std::int64_t length, std::
     residual_forward(s, y, {x, dy, beta, dropout, map});
   });
   bench.run("residual backward in place   " + size, [&](Stream& s) {
-    residual_backward(s, scratch, dy, {dbeta, add_up}, dy, {}, map);
+    residual_backward(s, scratch, dy, {dbeta, accumulate}, dy, {}, map);
   });
   bench.run("residual backward, dropout   " + size, [&](Stream& s) {
-    residual_backward(s, scratch, dx, {dbeta, add_up}, dy, dropout, map);
+    residual_backward(s, scratch, dx, {dbeta, accumulate}, dy, dropout, map);
   });
   bench.run("add                          " + size, [&](Stream& s) { add(s, y, x); });
-  Owned table = random_tensor({5000, width}, 3), positions = random_tensor({length, width}, 4);
+  Owned embedding = random_tensor({5000, width}, 3), positions = random_tensor({length, width}, 4);
   Owned tokens = random_integers({rows}, 0, 5000, 5),
-        at = random_integers({rows}, 0, static_cast<std::int32_t>(length), 6);
+        position_ids = random_integers({rows}, 0, static_cast<std::int32_t>(length), 6);
   bench.run("embedding forward            " + size, [&](Stream& s) {
-    embedding_forward(s, y, tokens, 0, table);
-    positions_forward(s, y, at, positions, {}, map);
+    embedding_forward(s, y, tokens, 0, embedding);
+    positions_forward(s, y, position_ids, positions, {}, map);
   });
   bench.run("embedding backward           " + size, [&](Stream& s) {
-    positions_backward(s, scratch, {positions, add_up}, dy, at, {}, map);
-    embedding_backward(s, scratch, {table, add_up}, dy, tokens, 0);
+    positions_backward(s, scratch, {positions, accumulate}, dy, position_ids, {}, map);
+    embedding_backward(s, scratch, {embedding, accumulate}, dy, tokens, 0);
   });
 }
 

@@ -1,6 +1,6 @@
-// The peaks with which a GPU's operators are compared: mtl_bench_peaks cuda|cpu ROWS. Prints JSON: the device, GB/s
-// read and written by a large copy, and TFLOP/s of a bf16 product with ROWS rows, columns and terms; each is the best
-// of 20.
+// Measures the peaks with which a GPU's operators are compared: mtl_bench_peaks cuda|cpu ROWS. Prints JSON: the device,
+// GB/s read and written by a large copy, and TFLOP/s of a bf16 product with ROWS rows, columns and terms; each is the
+// best of 20.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -21,7 +21,7 @@ namespace {
 
 constexpr int kRounds = 20;
 
-/// The fewest milliseconds of any call.
+/// Milliseconds of the fastest of kRounds calls.
 template <class Call>
 double best_ms(Stream& stream, const Call& call) {
   double best = 0;
@@ -37,7 +37,7 @@ double best_ms(Stream& stream, const Call& call) {
   return best;
 }
 
-void fill(Stream& stream, const Tensor& tensor) {  // products of zeros draw less power, and so take less time
+void fill(Stream& stream, const Tensor& tensor) {  // not zeros: their products draw less power and take less time
   std::vector<std::byte> values(tensor.bytes());
   std::uint32_t state = 1;
   for (std::size_t i = 0; i + 1 < values.size(); i += 2) {
@@ -61,12 +61,12 @@ double gemm_tflops(Stream& stream, std::int64_t rows) {
                c = memory.tensor(DType::bf16, {rows, rows}, 2 * bytes);
   fill(stream, a);
   fill(stream, b);
-  Stream dry(Device::meta, stream.threads(), stream.device());
+  Stream meta(Device::meta, stream.threads(), stream.device());
   Arena plan(Device::meta, "scratch", 0);
-  gemm(dry, plan, c, {a}, {b, true});
+  gemm(meta, plan, c, {a}, transposed(b));
   Arena scratch(stream.device(), "scratch", plan.peak());
   const double flops = 2.0 * static_cast<double>(rows) * static_cast<double>(rows) * static_cast<double>(rows);
-  return 1e-9 * flops / best_ms(stream, [&] { gemm(stream, scratch, c, {a}, {b, true}); });
+  return 1e-9 * flops / best_ms(stream, [&] { gemm(stream, scratch, c, {a}, transposed(b)); });
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The time that communication between ranks takes: all-reduce compared with MPI's own, bf16 compared with as many bytes
-// of fp32, the arithmetic of a sum by itself, and the round trip of a small message.
+// Times communication between ranks: all-reduce compared with MPI's own, bf16 compared with as many bytes of fp32, the
+// arithmetic of a sum alone, and the round trip of a message.
 // mpirun -n 4 build/release/bin/mtl_bench_ranks
 #include <mpi.h>
 #include <sched.h>
@@ -49,26 +49,26 @@ void compare_all_reduce(Communicator& group, std::size_t bytes) {
   std::vector<float> data(bytes / sizeof(float), 1e-30f);
   Tensor tensor(data.data(), DType::f32, {static_cast<std::int64_t>(data.size())});
   int calls = bytes > (8 << 20) ? 1 : bytes > (64 << 10) ? 20 : 1000;
-  double ours = time_us(group, 7, calls, [&] { group.all_reduce(stream, tensor).join(); });
+  double own = time_us(group, 7, calls, [&] { group.all_reduce(stream, tensor).join(); });
   Tensor halves(data.data(), DType::bf16, {2 * std::ssize(data)});
   double bf16 = time_us(group, 7, calls, [&] { group.all_reduce(stream, halves).join(); });
   double mpi = time_us(group, 7, calls, [&] { mpi_all_reduce(data); });
   if (group.rank() == 0)
     std::printf(
         "all-reduce %10zu bytes, %d ranks: %10.1f us, in bf16 %10.1f us, MPI_Iallreduce %10.1f us, ratio %.2f\n", bytes,
-        group.size(), ours, bf16, mpi, ours / mpi);
+        group.size(), own, bf16, mpi, own / mpi);
 }
 
-/// On one rank: times the sum of `ranks` inputs, and a copy of as many bytes as it reads and writes.
+/// On one rank: times the sum of the inputs of `ranks` ranks, of `bytes` bytes each, and a memcpy of each input.
 void time_sums(DType dtype, std::size_t ranks, std::size_t bytes) {
   std::vector<std::byte> inputs(ranks * bytes), out(bytes);
-  std::vector<const std::byte*> places;
-  for (std::size_t r = 0; r < ranks; ++r) places.push_back(inputs.data() + r * bytes);
+  std::vector<const std::byte*> sources;
+  for (std::size_t r = 0; r < ranks; ++r) sources.push_back(inputs.data() + r * bytes);
   SelfCommunicator self;
   int calls = static_cast<int>((std::size_t{256} << 20) / bytes);
-  double sum = time_us(self, 7, calls, [&] { sum_in_rank_order(dtype, out.data(), places, bytes); });
+  double sum = time_us(self, 7, calls, [&] { sum_in_rank_order(dtype, out.data(), sources, bytes); });
   double copy = time_us(self, 7, calls, [&] {
-    for (const std::byte* place : places) std::memcpy(out.data(), place, bytes);
+    for (const std::byte* source : sources) std::memcpy(out.data(), source, bytes);
   });
   std::printf("sum of %zu x %10zu bytes of %-8s: %10.1f us, %5.1f GB/s read, memcpy of all inputs %10.1f us\n", ranks,
               bytes, name_of(dtype), sum, double(ranks * bytes) / sum / 1e3, copy);
@@ -77,7 +77,7 @@ void time_sums(DType dtype, std::size_t ranks, std::size_t bytes) {
 void ping_pong(Communicator& group, std::size_t bytes) {
   std::vector<float> data(bytes / sizeof(float));
   Tensor tensor(data.data(), DType::f32, {static_cast<std::int64_t>(data.size())});
-  auto there_and_back = [&] {
+  auto round_trip = [&] {
     if (group.rank() == 0) {
       group.send(stream, tensor, 1).join();
       group.receive(stream, tensor, 1).join();
@@ -86,7 +86,7 @@ void ping_pong(Communicator& group, std::size_t bytes) {
       group.send(stream, tensor, 0).join();
     }
   };
-  double us = time_us(group, 7, bytes > (1 << 20) ? 5 : 1000, there_and_back);
+  double us = time_us(group, 7, bytes > (1 << 20) ? 5 : 1000, round_trip);
   if (group.rank() == 0) std::printf("ping-pong  %10zu bytes: %10.2f us one way\n", bytes, us / 2);
 }
 
@@ -102,7 +102,7 @@ int main() {
   for (std::size_t bytes : {4u << 10, 64u << 10, 1u << 20, 16u << 20, 64u << 20}) compare_all_reduce(*group, bytes);
   if (group->rank() == 0)
     for (DType dtype : {DType::f32, DType::bf16, DType::f16})
-      for (std::size_t ranks : {2u, 3u})
-        for (std::size_t bytes : {128u << 10, 16u << 20}) time_sums(dtype, ranks, bytes);
+      for (std::size_t inputs : {2u, 3u})
+        for (std::size_t bytes : {128u << 10, 16u << 20}) time_sums(dtype, inputs, bytes);
   for (std::size_t bytes : {4u, 4u << 10, 1u << 20, 16u << 20}) ping_pong(*group, bytes);
 }

@@ -1,8 +1,8 @@
-// The speed of GPT-2's tokenizer in memory, on one core, as a JSON object. Times are processor times, so that other
+// Measures GPT-2's tokenizer in memory, on one core, and prints a JSON object. Times are processor times, so that other
 // load on the machine matters less.
 // mtl_bench_text CORPUS.jsonl VOCAB.json MERGES.txt
 // {"first": MB/s with a new encoder, "again": MB/s when it encodes the same text once more, "read_s", "json_s",
-// "encode_s": seconds of each stage of mtl-preprocess by itself, "tokens", "sha256": of all ids as 32-bit little-endian
+// "encode_s": seconds of each stage of mtl-preprocess alone, "tokens", "sha256": of all ids as 32-bit little-endian
 // numbers}
 #include <cstdio>
 #include <ctime>
