@@ -73,7 +73,7 @@ TEST_CASE("json: refuses what Python refuses") {
   CHECK_NOTHROW(Json::parse(std::string(1000, '[') + std::string(1000, ']')));
 }
 
-TEST_CASE("json: escapes for output") {
+TEST_CASE("json: ASCII output escapes control characters and everything beyond ASCII") {
   std::string out;
   append_json_string(out, "a\x01\n\xC3\xA9\xF0\x9F\x98\x80", true);
   CHECK(out == "\"a\\u0001\\n\\u00e9\\ud83d\\ude00\"");

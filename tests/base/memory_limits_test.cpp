@@ -73,7 +73,7 @@ TEST_CASE("memory limits: cgroups v2: those of the group and its ancestors; cach
                                                                    "the memory cgroup /slurm/job_7 (memory.max): 300"});
 }
 
-TEST_CASE("memory limits: cgroups v1; in a container the path may be the host's") {
+TEST_CASE("memory limits: cgroups v1: that of the root group if the path is absent, as in a container") {
   Machine machine;
   machine.write("proc/self/cgroup", "5:cpu,memory:/docker/0a1b\n1:cpu:/other\n0::/\n");
   machine.write_cgroup(1, "sys/memory", cat(600 * kMiB), 200, 19);

@@ -5,8 +5,8 @@
 // "same" if all parameters have the same bits; then the largest relative rms difference of a tensor with its name,
 // among the parameters, and among the first moments. Skips the keys' part of attention biases: adding a constant to all
 // scores of a query does not change its softmax, so the true gradient is zero, and the computed one is rounding noise.
-// Refuses (exit 1) models without tensors or with different tensors, and NaN or infinite values, for which no
-// comparison means anything.
+// Refuses (exit 1) models without tensors or with different tensors, and NaN or infinite values, which cannot be
+// compared.
 //
 // compare_checkpoints --exact A B names the first tensor whose bits differ, optimizer state included, and exits with 1.
 #include <algorithm>

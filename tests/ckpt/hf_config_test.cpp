@@ -46,7 +46,7 @@ TEST_CASE("hf config: Llama's keys set every field of the configuration") {
   CHECK(config.sliding_window == 0);
 }
 
-TEST_CASE("hf config: keys and defaults of the other families set what distinguishes them") {
+TEST_CASE("hf config: the keys of the other families set the fields that distinguish them") {
   const GptConfig mistral = gpt_config_from_hf(golden_config("llama_model/mistral"));
   CHECK(mistral.sliding_window == 8);
   CHECK(mistral.num_query_groups == 1);

@@ -71,24 +71,24 @@ TEST_CASE("hf families: a Llama's weights are where transformers has them, eleme
   TestStore model(config, false);
   source.load_values(model.store);
   SafetensorsFile file("golden/llama_model/llama/model.safetensors");
-  // Compares `count` elements of `ours` from `first` on with those of the stored tensor `name` from `begin` on.
-  auto count_differences = [&](const std::string& ours, std::int64_t first, const std::string& name, std::int64_t begin,
-                               std::int64_t count) {
+  // Compares `count` elements of `mtl_name` from `first` on with those of the stored tensor `name` from `begin` on.
+  auto count_differences = [&](const std::string& mtl_name, std::int64_t first, const std::string& name,
+                               std::int64_t begin, std::int64_t count) {
     const StoredTensor& stored = *file.find(name);
     std::vector<float> values(file.data(stored).size() / 2);
     to_float(stored.dtype, file.data(stored), values);
-    const float* held = model.store.value(model.store.find(ours)).data<float>();
+    const float* held = model.store.value(model.store.find(mtl_name)).data<float>();
     std::int64_t differences = 0;
     for (std::int64_t i = 0; i < count; ++i) differences += held[first + i] != values[begin + i];
     return differences;
   };
   const std::int64_t C = config.hidden_size, D = config.head_dim, R = config.num_heads / config.num_query_groups;
-  const std::string hf = "model.layers.1.self_attn.", ours = "layers.1.attention.qkv.weight";
+  const std::string hf = "model.layers.1.self_attn.", mtl_name = "layers.1.attention.qkv.weight";
   for (std::int64_t g = 0; g < config.num_query_groups; ++g) {
     const std::int64_t group = g * (R + 2) * D * C;  // (G, R + 2, D, C)
-    CHECK(count_differences(ours, group, hf + "q_proj.weight", g * R * D * C, R * D * C) == 0);
-    CHECK(count_differences(ours, group + R * D * C, hf + "k_proj.weight", g * D * C, D * C) == 0);
-    CHECK(count_differences(ours, group + (R + 1) * D * C, hf + "v_proj.weight", g * D * C, D * C) == 0);
+    CHECK(count_differences(mtl_name, group, hf + "q_proj.weight", g * R * D * C, R * D * C) == 0);
+    CHECK(count_differences(mtl_name, group + R * D * C, hf + "k_proj.weight", g * D * C, D * C) == 0);
+    CHECK(count_differences(mtl_name, group + (R + 1) * D * C, hf + "v_proj.weight", g * D * C, D * C) == 0);
   }
   const std::int64_t F = config.ffn_hidden_size;
   CHECK(count_differences("layers.0.mlp.up.weight", 0, "model.layers.0.mlp.gate_proj.weight", 0, F * C) == 0);

@@ -56,7 +56,7 @@ TEST_CASE("hf: a weight is where GPT-2's Conv1D has it, element by element") {
   auto stored = [&](const std::string& name) {
     return reinterpret_cast<const float*>(file.data(*file.find(name)).data());
   };
-  auto ours = [&](const std::string& name) { return model.store.value(model.store.find(name)).data<float>(); };
+  auto loaded = [&](const std::string& name) { return model.store.value(model.store.find(name)).data<float>(); };
   const std::int64_t C = config.hidden_size, H = config.num_heads, D = config.head_dim, F = config.ffn_hidden_size;
   const float* qkv_hf = stored("transformer.h.1.attn.c_attn.weight");  // (C, 3, H, D)
   const float* bias_hf = stored("transformer.h.1.attn.c_attn.bias");
@@ -65,19 +65,19 @@ TEST_CASE("hf: a weight is where GPT-2's Conv1D has it, element by element") {
     for (std::int64_t role = 0; role < 3; ++role) {
       for (std::int64_t d = 0; d < D; ++d) {
         std::int64_t row = (h * 3 + role) * D + d, column = (role * H + h) * D + d;
-        wrong += ours("layers.1.attention.qkv.bias")[row] != bias_hf[column];
+        wrong += loaded("layers.1.attention.qkv.bias")[row] != bias_hf[column];
         for (std::int64_t c = 0; c < C; ++c)
-          wrong += ours("layers.1.attention.qkv.weight")[row * C + c] != qkv_hf[c * 3 * C + column];
+          wrong += loaded("layers.1.attention.qkv.weight")[row * C + c] != qkv_hf[c * 3 * C + column];
       }
     }
   }
   const float* down_hf = stored("transformer.h.0.mlp.c_proj.weight");  // (F, C)
   for (std::int64_t c = 0; c < C; ++c) {
-    for (std::int64_t f = 0; f < F; ++f) wrong += ours("layers.0.mlp.down.weight")[c * F + f] != down_hf[f * C + c];
+    for (std::int64_t f = 0; f < F; ++f) wrong += loaded("layers.0.mlp.down.weight")[c * F + f] != down_hf[f * C + c];
   }
   for (std::int64_t i = 0; i < 512 * C; ++i)
-    wrong += ours("embedding.tokens.weight")[i] != stored("transformer.wte.weight")[i];
-  for (std::int64_t i = 512 * C; i < 640 * C; ++i) wrong += ours("embedding.tokens.weight")[i] != 0;
+    wrong += loaded("embedding.tokens.weight")[i] != stored("transformer.wte.weight")[i];
+  for (std::int64_t i = 512 * C; i < 640 * C; ++i) wrong += loaded("embedding.tokens.weight")[i] != 0;
   CHECK(wrong == 0);
 }
 

@@ -19,7 +19,7 @@ namespace {
 const TestLayout& kOneRank = kTestLayouts.front();
 const TestLayout& kSharded = kTestLayouts.back();  // tp 2, pp 2, dp 2
 
-/// All presets, and moments in dtypes of their own.
+/// All presets, and bf16 with its first moment in bf16.
 std::vector<PrecisionPreset> precisions() {
   std::vector<PrecisionPreset> all = precision_presets();
   Precision mixed = find_precision("bf16");

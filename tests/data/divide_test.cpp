@@ -55,7 +55,7 @@ TEST_CASE("shuffled documents follow NumPy's permutation") {
   CHECK(shuffled_documents(0, 1).empty());
 }
 
-TEST_CASE("a sample has distinct documents, repeats for the same seed, and grows to all of them") {
+TEST_CASE("a random sample of documents is distinct and sorted, repeats for the same seed, and can be all of them") {
   CHECK(sample_documents(1000, 20, 5) == sample_documents(1000, 20, 5));
   CHECK(sample_documents(1000, 20, 5) != sample_documents(1000, 20, 6));
   for (const std::int64_t count : {0, 1, 7, 999, 1000}) {

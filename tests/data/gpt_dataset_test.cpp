@@ -207,7 +207,7 @@ TEST_CASE("an id beyond the vocabulary is refused") {
   CHECK_THROWS_AS(read_all(90), Error);
 }
 
-TEST_CASE("a run requests from each split the samples that Megatron-LM requests") {
+TEST_CASE("a run needs the samples of its training, of all its evaluations and of one test") {
   using Counts = std::array<std::int64_t, 3>;
   CHECK(count_samples({.train_iters = 1000, .global_batch_size = 8, .eval_interval = 300, .eval_iters = 10}) ==
         Counts{8000, 320, 80});

@@ -305,7 +305,7 @@ TEST_CASE("finishing with an unended document is an error") {
   CHECK_THROWS_AS(writer.finish(), Error);
 }
 
-TEST_CASE("one mode per sequence marks multimodal data") {
+TEST_CASE("an .idx with one mode per sequence is multimodal") {
   Folder folder;
   write_corpus(folder.path + "good", DataType::u16);
   const std::string modes(3, '\0');
@@ -315,7 +315,7 @@ TEST_CASE("one mode per sequence marks multimodal data") {
   CHECK(read_sequence(data, 2) == std::vector<std::int32_t>{5, 127});
 }
 
-TEST_CASE("floats are not token ids") {
+TEST_CASE("reading tokens from a data set of floats is refused") {
   Folder folder;
   write_corpus(folder.path + "good", DataType::i32);
   const std::string idx = with_field(read_file(folder.path + "good.idx"), 17, std::uint8_t{7});

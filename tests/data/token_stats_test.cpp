@@ -8,7 +8,7 @@
 
 using namespace mtl;
 
-TEST_CASE("token frequencies: entropy, coverage and rank") {
+TEST_CASE("token frequencies: summarized by entropy, coverage and rank") {
   const TokenStats stats = summarize_tokens({0, 2, 4, 2});
   CHECK(stats.used == 3);
   CHECK(stats.ranked == std::vector<std::int64_t>{2, 1, 3});

@@ -45,7 +45,7 @@ void check_refusal(const std::string& file, const std::string& from, const std::
 
 }  // namespace
 
-TEST_CASE("Llama 3 style tokenizer.json: golden cases, encoded and decoded") {
+TEST_CASE("tokenizer.json: golden cases in the style of Llama 3 are encoded and decoded") {
   HfTokenizer tokenizer(kLlama3, false);
   auto encoder = tokenizer.make_encoder(EncoderMemory::small);
   CHECK(tokenizer.vocab_size() == 2000);

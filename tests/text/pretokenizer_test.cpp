@@ -36,7 +36,7 @@ TEST_CASE("unicode classes: every code point equals the golden class") {
   CHECK(wrong == 0);
 }
 
-TEST_CASE("pretokenizer: golden pieces") {
+TEST_CASE("pretokenizer: pieces equal the golden ones") {
   for (const Json& item : golden_lines("golden/tokenizer/pretokens.jsonl")) {
     CAPTURE(item.at("name").as_string());
     CHECK(piece_lengths(item.at("text").as_string()) == ids_of(item.at("gpt2")));

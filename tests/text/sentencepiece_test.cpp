@@ -72,7 +72,7 @@ std::string message_of(const std::string& file) {
 
 }  // namespace
 
-TEST_CASE("sentencepiece: golden cases, encoded and decoded") {
+TEST_CASE("sentencepiece: golden cases are encoded and decoded") {
   for (const std::string name : {"unigram", "bpe"}) {
     auto tokenizer = load_golden(name);
     auto encoder = tokenizer->make_encoder();

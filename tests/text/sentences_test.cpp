@@ -39,7 +39,7 @@ TEST_CASE("sentences: end at . ? ! and their closing quotes and brackets, before
   CHECK(split_text("Line\nbreaks. Are\nblanks.") == "Line\nbreaks.|Are\nblanks.");
 }
 
-TEST_CASE("sentences: titles, references and other words that only look like an end") {
+TEST_CASE("sentences: the full stop of a title, a reference or e.g. does not end one") {
   CHECK(split_text("Mr. Fox and Dr. Hare met St. John.") == "Mr. Fox and Dr. Hare met St. John.");
   CHECK(split_text("Fruit, e.g. Apples, i.e. food.") == "Fruit, e.g. Apples, i.e. food.");
   CHECK(split_text("(cf. Table 2)") == "(cf. Table 2)");

@@ -86,7 +86,7 @@ TEST_CASE("unicode categories: letters and numbers equal the classes") {
   CHECK(category_of(0x10FFFF) == none);
 }
 
-TEST_CASE("split patterns: golden pieces, hand-written and interpreted") {
+TEST_CASE("split patterns: hand-written and interpreted splitters return the golden pieces") {
   const std::string llama3 = pattern_of({});
   CHECK(llama3 == R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|)"
                   R"(\s*[\r\n]+|\s+(?!\S)|\s+)");

@@ -81,7 +81,7 @@ class PlainBpe {
 
 }  // namespace
 
-TEST_CASE("gpt2: golden cases, encoded and decoded") {
+TEST_CASE("gpt2: golden cases are encoded and decoded") {
   auto tokenizer = load_gpt2();
   auto encoder = tokenizer->make_encoder();
   CHECK(tokenizer->vocab_size() == 50257);
