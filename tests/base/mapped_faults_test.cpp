@@ -4,7 +4,7 @@
 #include <doctest/doctest.h>
 #include <unistd.h>
 
-#include <algorithm>
+#include <functional>
 #include <future>
 #include <string>
 

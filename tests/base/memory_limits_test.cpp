@@ -2,7 +2,6 @@
 #include "base/memory_limits.h"
 
 #include <doctest/doctest.h>
-#include <unistd.h>
 
 #include <algorithm>
 

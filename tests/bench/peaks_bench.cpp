@@ -1,10 +1,9 @@
 // Measures the peaks with which a GPU's operators are compared: mtl_bench_peaks cuda|cpu ROWS. Prints JSON: the device,
 // GB/s read and written by a large copy, and TFLOP/s of a bf16 product with ROWS rows, columns and terms; each is the
 // best of 20.
-#include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "base/str.h"

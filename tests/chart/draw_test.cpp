@@ -2,8 +2,6 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 
 #include "base/error.h"
 #include "chart/run_chart.h"

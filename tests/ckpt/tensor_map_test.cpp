@@ -1,7 +1,6 @@
 // TensorMap: every slice of a canonical tensor from pieces in any order, compared element by element.
 #include <doctest/doctest.h>
 
-#include <cstring>
 #include <random>
 
 #include "ckpt/tensor_map.h"

@@ -1,7 +1,8 @@
 // BpeTokenizer equals the plain ReferenceBpe (reference_bpe.h) and takes linear time on any text.
 #include <doctest/doctest.h>
 
-#include <functional>
+#include <algorithm>
+#include <array>
 #include <random>
 
 #include "tests/text/golden.h"

@@ -3,8 +3,6 @@
 
 #include <doctest/doctest.h>
 
-#include <unistd.h>
-
 #include <map>
 
 #include "base/error.h"

@@ -3,7 +3,7 @@
 // of vocab.json and merges.txt; the character classes are those of the golden file.
 #pragma once
 
-#include <functional>
+#include <array>
 #include <map>
 #include <string>
 #include <string_view>

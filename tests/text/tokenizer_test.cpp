@@ -3,9 +3,6 @@
 
 #include <doctest/doctest.h>
 
-#include <unistd.h>
-
-#include <algorithm>
 #include <map>
 #include <random>
 
