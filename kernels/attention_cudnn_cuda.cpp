@@ -95,7 +95,8 @@ class Library : public StreamCache {
       return static_cast<const std::byte*>(slice.tensor.raw()) + begin;
     };
     auto* statistics = static_cast<std::byte*>(work.raw()) + kCudnnWorkspace;
-    constexpr float kMasked = std::numeric_limits<float>::lowest();  // -inf - M is NaN in a tile that is all masked
+    // Not -inf: S - M would be NaN in a tile of keys that are all masked.
+    constexpr float kMasked = std::numeric_limits<float>::lowest();
     plan.run(handle_.raw(),
              {{operands.q, address(in.qkv.q)},
               {operands.k, address(in.qkv.k)},

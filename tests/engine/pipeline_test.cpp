@@ -112,9 +112,8 @@ TEST_CASE("each receive but the first starts before the computation ahead of its
       CHECK(journal.started.size() == static_cast<std::size_t>((stage > 0 ? 6 : 0) + (stage < 3 ? 6 : 0)));
       REQUIRE(journal.waited.size() == journal.started.size());
       for (std::size_t i = 1; i < journal.started.size(); ++i) {
-        CHECK(journal.waited[i] > journal.started[i]);  // it overlaps computation
-        CHECK(journal.waited[i - 1] <=
-              journal.started[i]);  // one at a time: a second receive would need a second buffer
+        CHECK(journal.waited[i] > journal.started[i]);       // it overlaps computation
+        CHECK(journal.waited[i - 1] <= journal.started[i]);  // one at a time: each needs a buffer
       }
     }
   }
