@@ -27,6 +27,7 @@ void print_sample(const DataSampleOptions& options, Console& console) {
        sample_documents(data.documents(), count, static_cast<std::uint32_t>(options.seed))) {
     printer.print(data, document);
   }
+  printer.warn_of_changes(console);
 }
 
 }  // namespace

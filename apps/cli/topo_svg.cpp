@@ -296,7 +296,8 @@ std::vector<RankPlan> fold_by_memory(const std::vector<RankPlan>& plans) {
 
 /// Draws a bar for each plan, its memory by category.
 double draw_memory(Canvas& canvas, const TopoReport& report, double top) {
-  constexpr std::array kColors = {"#0072B2", "#56B4E9", "#009E73", "#E69F00", "#CC79A7", "#999999", "#D55E00"};
+  constexpr std::array kColors = {"#0072B2", "#56B4E9", "#009E73", "#E69F00", "#CC79A7",
+                                  "#999999", "#D55E00", "#F0E442", "#000000"};
   constexpr double kRow = 26, kBar = 20, kLabel = 150, kTotal = 110;
   const std::vector<RankPlan>& plans = report.memory->plans;
   double scale = (kContent - kLabel - kTotal) / double(largest_plan(plans).plan.total_bytes());
@@ -305,8 +306,9 @@ double draw_memory(Canvas& canvas, const TopoReport& report, double top) {
   for (const RankPlan& kind : fold_by_memory(plans)) {
     canvas.text(kMargin, y + 15, cat(kind.ranks.size() == 1 ? "rank " : "ranks ", short_rank_list(kind.ranks)), "");
     x = kMargin + kLabel;
-    for (std::size_t i = 0; i < kColors.size(); ++i) {
-      double width = double(memory_parts(kind.plan)[i].bytes) * scale;
+    const std::vector<MemoryPart> parts = memory_parts(kind.plan);
+    for (std::size_t i = 0; i + 1 < parts.size(); ++i) {  // the last is the total
+      double width = double(parts[i].bytes) * scale;
       canvas.raw(format("<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.0f\" fill=\"%s\"/>\n", x, y, width, kBar,
                         kColors[i]));
       x += width;
@@ -315,9 +317,10 @@ double draw_memory(Canvas& canvas, const TopoReport& report, double top) {
     y += kRow;
   }
   x = kMargin + kLabel;
-  for (std::size_t i = 0; i < kColors.size(); ++i) {
+  const std::vector<MemoryPart> parts = memory_parts(plans.front().plan);
+  for (std::size_t i = 0; i + 1 < parts.size(); ++i) {
     canvas.raw(format("<rect x=\"%.1f\" y=\"%.1f\" width=\"12\" height=\"12\" fill=\"%s\"/>\n", x, y + 6, kColors[i]));
-    std::string name = memory_parts(plans.front().plan)[i].heading;
+    std::string name = parts[i].heading;
     canvas.text(x + 17, y + 16, name, "note");
     x += 17 + text_width(name, 12) + 18;
   }

@@ -169,8 +169,10 @@ expect_text err 'short.bin: sequences 0 to [0-9]+ need [0-9]+ bytes, the file ha
 # Warns of a document whose text would become other tokens: it ends in half a character.
 printf '{"text": "15496 447"}\n{"text": "15496"}\n' >halves.jsonl
 expect_exit 0 mtl-preprocess --quiet --input halves.jsonl --output-prefix halves --tokenizer-type NullTokenizer --vocab-size 50257
-expect_exit 0 mtl-data cat halves_text_document --vocab-file "$SHARE/gpt2/vocab.json" --merge-file "$SHARE/gpt2/merges.txt"
-expect_text err '1 text would become other tokens with these tokenizer flags'
+for command in cat sample; do
+  expect_exit 0 mtl-data $command halves_text_document --vocab-file "$SHARE/gpt2/vocab.json" --merge-file "$SHARE/gpt2/merges.txt"
+  expect_text err '1 text would become other tokens with these tokenizer flags'
+done
 
 # Reports a file that is truncated while it is read.
 yes '{"text": "11 22 33 44 55 66 77 88 99 11 22 33 44 55 66 77 88 99 11 22 33 44 55 66 77 88 99"}' | head -n 100000 >long.jsonl

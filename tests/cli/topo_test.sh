@@ -150,6 +150,10 @@ check_balance "$WORK/layout.svg"
 expect_exit 0 mtl-topo "${two_nodes[@]}" "${sizes[@]}" -o "$WORK/memory.svg"
 check_balance "$WORK/memory.svg"
 expect_text "$WORK/memory.svg" '>ranks 2, 3<'
+expect_exit 0 mtl-topo "${two_nodes[@]}" "${sizes[@]}" --bf16 -o "$WORK/bf16.svg"
+for category in weights grads moments 'main weights' activations scratch batches staging; do
+  expect_text "$WORK/bf16.svg" ">$category<"
+done
 expect_exit 0 mtl-topo --world-size 200 --tensor-model-parallel-size 20 --gpus-per-node 8 -o "$WORK/large.svg"
 check_balance "$WORK/large.svg"
 [ "$(grep -c 'class="rank"' "$WORK/large.svg")" -eq 200 ] || fail "not every rank of the large layout is drawn"
