@@ -59,8 +59,8 @@ format:  ## format the sources with clang-format
 check-format:  ## fail if `make format` would change a source
 	@git ls-files '*.cpp' '*.h' '*.cu' | xargs clang-format --dry-run -Werror
 
-check-language:  ## fail on phrases that tests/house/phrases.txt refuses
-	@bash tests/house/phrases.sh
+check-language:  ## fail on phrases that tests/source_tree/phrases.txt refuses
+	@bash tests/source_tree/phrases.sh
 
 lint: SHELL = bash
 lint: .SHELLFLAGS = -o pipefail -c

@@ -1,4 +1,4 @@
-# Speeds up a full build. With MTL_FAST_BUILD, which the preset release sets, several sources of a room compile
+# Speeds up a full build. With MTL_FAST_BUILD, which the preset release sets, several sources of a module compile
 # together, common headers are precompiled, and only hot code is optimized at -O3. The presets dev, asan, tsan and fuzz
 # compile every file alone, which finds missing includes and recompiles least after a change.
 option(MTL_FAST_BUILD "Compile sources together, precompile headers, and optimize cold code less" OFF)
@@ -8,7 +8,7 @@ set(mtl_common_headers <algorithm> <array> <cmath> <cstdint> <cstring> <filesyst
 
 # Puts sources into groups that compile together: up to mtl_sources_at_once, or those whose names begin with the same word
 # where `group` is BY_NAME. A program links and loads what any file of a group calls: so the programs' own code is grouped
-# by program, and some rooms compile alone. A file with SIMD code compiles alone, too, since it includes itself once for
+# by program, and some modules compile alone. A file with SIMD code compiles alone, too, since it includes itself once for
 # every instruction set.
 function(mtl_group_sources group)
   set(count 0)

@@ -1,4 +1,4 @@
-// Error measures over many numbers, for the tests of all rooms. NaN in any operand makes the result NaN, which fails
+// Error measures over many numbers, for the tests of all modules. NaN in any operand makes the result NaN, which fails
 // every comparison with a tolerance; an empty reference is refused, since nothing would be compared.
 #pragma once
 

@@ -21,9 +21,9 @@ using namespace mtl;
 
 namespace {
 
-/// The rooms that a room may include, in addition to itself.
-const std::map<std::string, std::set<std::string>>& visible_rooms() {
-  static const std::map<std::string, std::set<std::string>> rooms = [] {
+/// The modules that a module may include, in addition to itself.
+const std::map<std::string, std::set<std::string>>& visible_modules() {
+  static const std::map<std::string, std::set<std::string>> modules = [] {
     std::map<std::string, std::set<std::string>> sees;
     sees["base"] = {};
     for (const char* leaf : {"text", "data", "layout", "chart"}) sees[leaf] = {"base"};
@@ -32,32 +32,32 @@ const std::map<std::string, std::set<std::string>>& visible_rooms() {
     sees["kernels"] = {"base", "device"};
     sees["comm"] = {"base", "device", "layout"};
     sees["nn"] = {"base", "device", "kernels", "comm", "layout"};
-    // From here on, each room includes the previous one and all that it includes.
+    // From here on, each module includes the previous one and all that it includes.
     std::string below = "nn";
-    for (const char* room : {"optim", "ckpt", "engine"}) {
-      sees[room] = sees[below];
-      sees[room].insert(below);
-      below = room;
+    for (const char* module : {"optim", "ckpt", "engine"}) {
+      sees[module] = sees[below];
+      sees[module].insert(below);
+      below = module;
     }
-    for (const char* room : {"train", "eval"}) {
-      sees[room] = sees["engine"];
-      sees[room].insert({"engine", "data", "text"});
+    for (const char* module : {"train", "eval"}) {
+      sees[module] = sees["engine"];
+      sees[module].insert({"engine", "data", "text"});
     }
     std::set<std::string> all;
-    for (const auto& [room, others] : sees) all.insert(room);
+    for (const auto& [module, others] : sees) all.insert(module);
     sees["apps"] = all;
     return sees;
   }();
-  return rooms;
+  return modules;
 }
 
-/// The room of a file or of a quoted include, both as paths from the root of the repository or from libcore.
-std::string room_of(std::string_view path) {
+/// The module of a file or of a quoted include, both as paths from the root of the repository or from libcore.
+std::string module_of(std::string_view path) {
   for (std::string_view folder : {"libcore/", "./"}) {
     if (starts_with(path, folder)) path.remove_prefix(folder.size());
   }
-  std::string room(path.substr(0, path.find('/')));
-  return room == "cli" ? "apps" : room;
+  std::string module(path.substr(0, path.find('/')));
+  return module == "cli" ? "apps" : module;
 }
 
 /// True if the file may include a header of a library. `library` receives the library's name, for the message.
@@ -93,7 +93,7 @@ bool may_include(const std::string& file, const std::string& header, std::string
 std::vector<std::string> violations(const std::string& file, const std::string& content) {
   static const std::regex include_line(R"rx(^\s*#\s*include(_next)?\s*([<"])([^>"]+)[>"].*)rx");
   std::vector<std::string> found;
-  const std::set<std::string>& sees = visible_rooms().at(room_of(file));
+  const std::set<std::string>& sees = visible_modules().at(module_of(file));
   std::size_t number = 0;
   for (const std::string& line : split(content, '\n')) {
     ++number;
@@ -106,11 +106,11 @@ std::vector<std::string> violations(const std::string& file, const std::string& 
     if (!may_include(file, header, &library)) report(cat("headers of ", library, " do not belong here"));
     bool is_ours = parts[2] == "\"" && library.empty() && header != "version.h";
     if (!is_ours) continue;
-    std::string target = room_of(header);
-    if (visible_rooms().count(target) == 0) {
+    std::string target = module_of(header);
+    if (visible_modules().count(target) == 0) {
       report("is not written as ROOM/FILE");
-    } else if (target != room_of(file) && sees.count(target) == 0) {
-      report(cat(room_of(file), " does not see ", target));
+    } else if (target != module_of(file) && sees.count(target) == 0) {
+      report(cat(module_of(file), " does not see ", target));
     }
   }
   return found;
@@ -136,11 +136,11 @@ std::vector<std::string> source_files() {
 
 }  // namespace
 
-TEST_CASE("includes: every include follows the order of the rooms") {
+TEST_CASE("includes: every include follows the order of the modules") {
   std::vector<std::string> files = source_files();
   CHECK(files.size() > 20);
   for (const std::string& file : files) {
-    REQUIRE_MESSAGE(visible_rooms().count(room_of(file)) == 1, file, " is in no known room");
+    REQUIRE_MESSAGE(visible_modules().count(module_of(file)) == 1, file, " is in no known module");
     for (const std::string& violation : violations(file, read_file("../" + file))) FAIL_CHECK(violation);
   }
 }

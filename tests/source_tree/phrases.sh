@@ -2,7 +2,7 @@
 # Refuses phrases that make a reader stop (phrases.txt, next to this file) anywhere in the repository's text.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-list=tests/house/phrases.txt
+list=tests/source_tree/phrases.txt
 mapfile -t files < <(git ls-files | grep -E '\.(h|cpp|cu|inc|sh|sbatch|txt|cmake|md|scd|py|awk)$|(^|/)(Makefile|run)$' |
   grep -vE '^(tests/golden/.*[^d]$|tests/fuzz/corpus/|share/gpt2/)')
 [ ${#files[@]} -gt 100 ] || { echo "phrases.sh: found ${#files[@]} files; run it in a checkout" >&2; exit 1; }
