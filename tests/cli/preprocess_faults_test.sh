@@ -92,7 +92,7 @@ done
 rm -rf to
 MTL_FAULT=enospc:6 expect_exit 74 $P --input "$CORPUS" --output-prefix to/x
 expect_text err 'No space left on device'
-expect_text err '^  the output needs about .* KiB, by the 100% of the input that was read; to had .* free'
+expect_text err '^  the output needs about .* KiB, judging by the 100% of the input that was read; to had .* free'
 expect_only
 
 # Files of two runs are never readable together: a run killed between its first and its last rename leaves no .idx.
