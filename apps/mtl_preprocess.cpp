@@ -78,8 +78,8 @@ void check(Flags& flags, const PreprocessOptions& options) {
   }
   const std::vector<std::string>& languages = sentence_languages();
   if (options.split_sentences && std::count(languages.begin(), languages.end(), options.lang) == 0) {
-    flags.problem("--lang " + options.lang, cat("is not supported, only ", join(languages, ", "),
-                                                " is; without --split-sentences, a text may be a list of sentences"));
+    flags.problem("--lang " + options.lang, cat("is not supported by --split-sentences, only ", join(languages, ", "),
+                                                " is; without that flag, a text may be a list of sentences"));
   }
   for (const std::string& key : options.json_keys) {
     if (key.find('/') != std::string::npos)

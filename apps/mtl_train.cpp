@@ -126,8 +126,9 @@ int main(int argc, char** argv) {
   mtl::keep_thread_waits_short(argv);
   mtl::TrainOptions options;
   options.command_line = mtl::join({argv, argv + argc}, " ");
-  mtl::Flags flags("mtl-train",
-                   "pre-train a GPT language model; the same command starts, resumes, or reports that it is complete");
+  mtl::Flags flags(
+      "mtl-train",
+      "pre-train a GPT language model; the same command starts, resumes, or reports that the run is complete");
   mtl::Ranks ranks("mtl-train");
   std::optional<mtl::SignalRequests> signals;
   mtl::RankDevice device;

@@ -19,7 +19,7 @@ tables() {
     END {
       table("acknowledged", "Flags without an effect", "mtl-train accepts these and prints the message once.")
       print ""
-      table("refused", "Flags that are refused", "mtl-train ends with exit code 2, all reasons listed; `*` stands for the rest of a name.")
+      table("refused", "Flags that are refused", "mtl-train ends with exit status 2, all reasons listed; `*` stands for the rest of a name.")
     }'
 }
 if [ "${2:-}" = --write ]; then

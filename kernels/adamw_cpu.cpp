@@ -1,4 +1,4 @@
-// One pass over the arrays, bound by memory: 28 bytes a parameter in fp32. The step's factors are computed in fp64,
+// One pass over the arrays, bound by memory: 28 bytes per parameter in fp32. The step's factors are computed in fp64,
 // elements in fp32; narrower arrays are widened a stretch at a time, in L1.
 #include <atomic>
 #include <cmath>

@@ -1,5 +1,5 @@
 // One pass over the arrays, bound by memory: each is read once, and all but the gradient written once. With bf16
-// weights, fp32 main weights, moments and gradients that is 32 bytes a parameter: 1.2 ms for 124 million at 3.35 TB/s
+// weights, fp32 main weights, moments and gradients that is 32 bytes per parameter: 1.2 ms for 124 million at 3.35 TB/s
 // (predicted). Accesses are of 16 bytes if all operands are aligned to 16, as the ranges of a ParamStore are.
 #include "kernels/cuda.h"
 #include "kernels/cuda/any_array.h"

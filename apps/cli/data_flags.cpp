@@ -13,7 +13,7 @@ void add_data_flags(Flags& flags, DataOptions& data) {
   flags.add("--valid-data-path", &paths.valid_data_path, "WORDS", "validation data, likewise");
   flags.add("--test-data-path", &paths.test_data_path, "WORDS", "test data, likewise");
   flags.add("--per-split-data-args-path", &paths.per_split_data_args_path, "FILE",
-            "read the words of the last three flags from a JSON file");
+            "read the words of the three flags above from a JSON file");
   flags.add("--split", &paths.split, "A,B,C", "shares of training, validation and test");
   flags.add("--seq-length", &data.seq_length, "N", "tokens per sample; required").within({1, INT32_MAX});
   flags
@@ -25,7 +25,7 @@ void add_data_flags(Flags& flags, DataOptions& data) {
       .one_of({"single", "cyclic"});
   flags
       .add_switch("--no-data-sharding", data.data_sharding,
-                  "with cyclic: let all ranks share one permutation instead of owning a part each")
+                  "with cyclic: let data-parallel ranks share one permutation instead of owning a part each")
       .inverted();
 }
 
@@ -37,9 +37,9 @@ void add_batch_flags(Flags& flags, BatchOptions& batch) {
             "batch sizes by tokens consumed, such as \"0:768 250B:1536\"");
   flags.add_switch("--decrease-batch-size-if-needed", batch.decrease_if_needed,
                    "round batch sizes down to multiples of micro-batch size x data-parallel size");
-  flags.add("--train-iters", &batch.train_iters, "N", "updates to make").at_least(1);
+  flags.add("--train-iters", &batch.train_iters, "N", "iterations to run").at_least(1);
   flags.add("--train-samples", &batch.train_samples, "N", "samples to train on, instead of --train-iters").at_least(1);
-  flags.add("--eval-interval", &batch.eval_interval, "N", "updates between validations")
+  flags.add("--eval-interval", &batch.eval_interval, "N", "iterations between validations")
       .at_least(1)
       .only_with("with --eval-iters 0", [&batch] { return batch.eval_iters != 0; });
   flags.add("--eval-iters", &batch.eval_iters, "N", "global batches per validation; 0: none").at_least(0);

@@ -121,7 +121,8 @@ void check_options(Flags& flags, const DataSplitOptions& options) {
   }
   for (const std::string& name : names) {
     if (name.empty() || name.find('/') != std::string::npos) {
-      flags.problem("--names " + options.names, cat("`", name, "` cannot be part of a file name"));
+      flags.problem("--names " + options.names,
+                    name.empty() ? "contains an empty name" : cat("`", name, "` cannot be part of a file name"));
     }
   }
   if (std::set<std::string>(names.begin(), names.end()).size() != names.size()) {

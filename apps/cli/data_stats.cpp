@@ -63,7 +63,8 @@ std::string describe_ids(const DataStats& stats) {
     out += cat(" of ", with_commas(*stats.vocab_size), "; ", with_commas(*stats.vocab_size - stats.ids.used),
                " never occur");
   }
-  out += format("\n  entropy     %.3f bits per token (of ids drawn by frequency)\n", stats.ids.entropy);
+  out += format("\n  entropy     %.3f bits per token (of ids drawn independently at these frequencies)\n",
+                stats.ids.entropy);
   out += "  coverage    ";
   for (std::size_t i = 0; i < kCoveredShares.size(); ++i) {
     out += cat(i > 0 ? ", " : "", with_commas(stats.ids.coverage[i]), " ids make ",

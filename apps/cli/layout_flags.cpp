@@ -69,7 +69,7 @@ void add_recompute_flags(Flags& flags, ParallelOptions& options) {
   flags
       .add("--recompute-num-layers,--activations-checkpoint-num-layers,--checkpoint-num-layers",
            &options.recompute_num_layers, "N",
-           "layers per group (uniform), or layers per chunk to recompute (block) (default: 1)")
+           "layers per group (uniform), or layers of each chunk to recompute (block) (default: 1)")
       .within({1, kMostLayers})
       .only_with(full, is_full);
   flags.add_switch("--recompute-activations", options.recompute_activations,

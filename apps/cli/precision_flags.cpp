@@ -64,7 +64,9 @@ void add_loss_scale_flags(Flags& flags, PrecisionOptions& options) {
       .at_least(1)
       .only_with("--fp16", is_fp16)
       .only_with(constant, is_dynamic);
-  flags.add("--hysteresis", &options.hysteresis, "N", "overflows since the scale last doubled after which it is halved")
+  flags
+      .add("--hysteresis", &options.hysteresis, "N",
+           "halve the scale at the N-th overflow since it last doubled, and at each later one")
       .at_least(1)
       .only_with("--fp16", is_fp16)
       .only_with(constant, is_dynamic);

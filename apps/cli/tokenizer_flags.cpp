@@ -54,7 +54,7 @@ void add_tokenizer_flags(Flags& flags, TokenizerOptions& options) {
         return !is_type(options, {"GPT2BPETokenizer", "NullTokenizer"});
       });
   for_types(flags.add_switch("--tokenizer-hf-include-special-tokens", options.hf_special_tokens,
-                             "HuggingFaceTokenizer: put the special tokens around every text that its file asks for"),
+                             "HuggingFaceTokenizer: add the special tokens that its file defines around every text"),
             {"HuggingFaceTokenizer"});
   flags.add_switch("--tokenizer-hf-no-include-special-tokens", options.hf_special_tokens, "").inverted();
   flags.add("--vocab-size", &options.vocab_size, "N", "number of ids of NullTokenizer or TikTokenizer")

@@ -181,7 +181,7 @@ void check_schedule(Flags& flags, const TopoOptions& options, bool fits) {
   bool interleaves = options.schedule_kind() == ScheduleKind::interleaved;
   if (!interleaves && options.chunks() > 1) {
     flags.problem(cat("--schedule ", *options.schedule),
-                  "is for one chunk a stage; choose interleaved, or leave out the virtual stages");
+                  "is for one chunk per stage; choose interleaved, or leave out the virtual stages");
   }
   if (!interleaves && options.group)
     flags.problem("--microbatch-group-size-per-virtual-pipeline-stage", "applies only to --schedule interleaved");

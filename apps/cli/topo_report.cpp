@@ -56,8 +56,8 @@ void collect_kinds(TopoReport& report, const ParallelOptions& parallel) {
   KindCollector kinds(report);
   kinds.add("tp", grid.groups(Axis::tensor), "tensor parallel: share every matrix",
             parallel.layout.sequence_parallel
-                ? "activations, 6 all-gathers and 4 reduce-scatters a layer and micro-batch"
-                : "activations, 4 all-reduces a layer and micro-batch");
+                ? "activations, 6 all-gathers and 4 reduce-scatters per layer and micro-batch"
+                : "activations, 4 all-reduces per layer and micro-batch");
   kinds.add("cp", grid.groups(Axis::context), "context parallel: share every sequence",
             "keys and values, each layer and micro-batch");
   kinds.add("pp", grid.groups(Axis::pipeline), "pipeline: hold consecutive layers",
@@ -200,7 +200,7 @@ std::string TopoReport::schedule_name() const {
 std::string TopoReport::schedule_title() const {
   const int count = schedule->micro_batches, chunks = schedule->layout.chunks;
   std::string out = cat("Schedule: ", schedule_name(), ", ", count, count == 1 ? " micro-batch" : " micro-batches");
-  return chunks > 1 ? cat(out, ", ", chunks, " chunks a stage") : out;
+  return chunks > 1 ? cat(out, ", ", chunks, " chunks per stage") : out;
 }
 
 std::vector<int> shown_stages(const TopoReport& report, int most) {

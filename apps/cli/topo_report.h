@@ -20,7 +20,7 @@ namespace mtl {
 struct GroupKind {
   std::string name;     // "tp", "dp-cp", "embedding"
   std::string purpose;  // "share each layer"
-  std::string traffic;  // "activations: 4 all-reduces a layer and micro-batch"
+  std::string traffic;  // "activations: 4 all-reduces per layer and micro-batch"
   std::vector<std::vector<int>> groups;
   int crossing = 0;      // groups with ranks on several nodes
   bool repeats = false;  // an earlier kind has the same groups
@@ -65,7 +65,7 @@ struct TopoReport {
   /// "Vocabulary: 50,257 tokens, padded to 50,432 = 2 x 25,216 rows".
   std::string vocab_summary() const;
   std::string schedule_name() const;
-  /// "Schedule: interleaved, 8 micro-batches, 2 chunks a stage".
+  /// "Schedule: interleaved, 8 micro-batches, 2 chunks per stage".
   std::string schedule_title() const;
 
   RankGrid grid;

@@ -111,7 +111,7 @@ std::string describe_memory(const TopoReport& report) {
              " tokens: ", memory.run.micro_batches(),
              memory.run.micro_batches() == 1 ? " micro-batch of " : " micro-batches of ",
              memory.run.batch.micro_batch_size, " on each replica, ", memory.run.threads,
-             memory.run.threads == 1 ? " thread" : " threads", " a rank\n\n", describe_rank_plans(memory.plans));
+             memory.run.threads == 1 ? " thread" : " threads", " per rank\n\n", describe_rank_plans(memory.plans));
 }
 
 std::string describe_notes(const TopoReport& report) {

@@ -108,14 +108,14 @@ void add_checkpoint_flags(Flags& flags, TrainOptions& options, const RunStart& s
   CheckpointOptions& checkpoint = options.checkpoint;
   flags.section("Checkpoints");
   flags.add("--save", &checkpoint.save, "DIR", "folder to save checkpoints in, and to resume from if it holds one");
-  flags.add("--save-interval", &checkpoint.save_interval, "N", "updates between saves (default: only at the end)")
+  flags.add("--save-interval", &checkpoint.save_interval, "N", "iterations between saves (default: only at the end)")
       .at_least(1)
       .needs("--save DIR", [&checkpoint] { return !checkpoint.save.empty(); });
   flags.add("--keep-last", &checkpoint.keep_last, "N", "checkpoints to keep, at least 2; 0 keeps all")
       .at_least(0)
       .needs("--save DIR", [&checkpoint] { return !checkpoint.save.empty() || checkpoint.keep_last == 0; });
   flags.add("--load", &checkpoint.load, "PATH",
-            "model to start from: a checkpoint of mtl or Megatron-LM, or a Hugging Face folder");
+            "checkpoint of mtl or Megatron-LM to resume, or Hugging Face folder to start from");
   flags
       .add("--ckpt-step", &checkpoint.ckpt_step, "N",
            "resume the checkpoint of iteration N, and rename later ones in --save")
@@ -156,7 +156,7 @@ void add_profile_flags(Flags& flags, ProfileOptions& profile) {
 void add_logging_flags(Flags& flags, TrainOptions& options) {
   LoggingOptions& logging = options.logging;
   flags.section("Reports");
-  flags.add("--log-interval", &logging.log_interval, "N", "updates between log lines").at_least(1);
+  flags.add("--log-interval", &logging.log_interval, "N", "iterations between log lines").at_least(1);
   flags.add("--tensorboard-dir", &logging.tensorboard_dir, "DIR", "write TensorBoard event files");
   flags.add("--log-jsonl", &logging.log_jsonl, "FILE", "write the figures of the run as JSON lines");
   flags.add("--peak-tflops", &logging.peak_tflops, "X", "peak of this machine in TFLOP/s, for MFU (default: measured)")
@@ -197,7 +197,7 @@ void add_logging_flags(Flags& flags, TrainOptions& options) {
       .only_with("on the CPU", is_gpu);
   flags
       .add("--tuning-cache", &options.tuning_cache, "FILE",
-           "file of which algorithms are the fastest on a GPU, or none")
+           "file that records the fastest algorithms of a GPU; none: no file")
       .only_with("on the CPU", is_gpu);
   flags.add("--gpu-memory", &options.gpu_gib, "GIB", "with --dry-run: memory of each GPU, which the run must fit in")
       .within({0.001, 1e6})

@@ -1,6 +1,6 @@
 // cuDNN's backend API: descriptors with attributes, from which the library compiles a graph of operations into one
-// kernel. The library is opened when attention first considers it. tests/cuda_on_cpu has a file of this name that
-// emulates the library.
+// kernel. The library is opened when a run on a GPU loads its choices, or at the first attention that suits it.
+// tests/cuda_on_cpu has a file of this name that emulates the library.
 #pragma once
 
 #include <cudnn.h>

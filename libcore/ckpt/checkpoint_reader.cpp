@@ -44,7 +44,7 @@ class CheckpointReader : public TensorReader {
     for (const ManifestPiece& piece : entry.pieces) {
       const std::string path = cat(folder, "/", piece.file);
       if (shards_.contains(piece.file) && file_size(path) < shard(piece.file).bytes().size())
-        fail(Exit::io, path, ": became shorter while it was read; see that it is whole and start again");
+        fail(Exit::io, path, ": became shorter while it was read; restore it and start again");
     }
     require(copied == slice.count(), folder, ": tensor '", entry.tensor.name,
             "' has no data for a part of the requested slice");

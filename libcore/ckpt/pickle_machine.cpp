@@ -58,7 +58,8 @@ std::uint64_t PickleMachine::take_unsigned(int bytes) {
 
 std::string_view PickleMachine::take_line() {
   const std::size_t end = stream_.substr(at_, kLongestLine).find('\n');
-  if (end == std::string_view::npos) refuse("a line has no newline within ", kLongestLine, " bytes");
+  if (end == std::string_view::npos)
+    refuse("a line has no newline before the end of the stream, or within ", kLongestLine, " bytes");
   const std::string_view line = take(end);
   ++at_;
   return line;

@@ -74,7 +74,7 @@ std::int64_t checked_end(const TorchTensor& tensor, std::int64_t offset) {
         __builtin_add_overflow(last, step, &last))
       refuse_file("the index of a tensor's last element exceeds 63 bits");
   }
-  if (last == INT64_MAX) refuse_file("the index of a tensor's last element exceeds 63 bits");
+  if (last == INT64_MAX) refuse_file("the end of a tensor exceeds 63 bits");
   return last + 1;
 }
 

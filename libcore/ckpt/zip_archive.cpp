@@ -147,7 +147,8 @@ ZipArchive::ZipArchive(std::span<const std::byte> bytes) {
     if (method != 0) refuse_zip("entry '", printable_text(name), "' is compressed, which is not supported");
     const EntrySizes sizes = read_sizes(file, at, at + kDirectoryEntryBytes + name_bytes, extra_bytes);
     if (sizes.stored != sizes.unpacked)
-      refuse_zip("entry '", printable_text(name), "' has ", sizes.stored, " stored bytes for ", sizes.unpacked);
+      refuse_zip("entry '", printable_text(name), "' has ", sizes.stored, " stored bytes for ", sizes.unpacked,
+                 " unpacked bytes");
     if (sizes.offset >= directory.offset) refuse_zip("entry '", printable_text(name), "' is beyond the directory");
     const std::uint64_t begin = data_begin(file, name, sizes.offset);
     if (begin > directory.offset || sizes.stored > directory.offset - begin)

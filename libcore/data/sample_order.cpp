@@ -81,7 +81,7 @@ void SampleOrder::build_megatron() {
       __builtin_mul_overflow(epochs_, options_.range.end - options_.range.begin, &sequences) ||
       sequences > kMaxEntries || tokens / options_.seq_length >= kMaxEntries) {
     fail(Exit::bad_data, options_.name, ": ", epochs_, " epochs of ", options_.range.end - options_.range.begin,
-         " sequences and ", tokens_per_epoch_, " tokens exceed the 2^32 - 2 entries of an order",
+         " sequences and ", tokens_per_epoch_, " tokens need more entries than an order can have (about 2^32)",
          "; request fewer samples, add data, or use --data-order feistel");
   }
   const auto separate_at = samples_before_final_epoch(options_, epochs_, tokens_per_epoch_);

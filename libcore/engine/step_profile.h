@@ -12,7 +12,7 @@ namespace mtl {
 
 struct StepProfile {
   Profile profile{Device::meta};
-  /// By entry: how many entries of a step it represents. The second micro-batch represents all later ones.
+  /// By entry: how many entries of a step it represents. The second micro-batch represents itself and all later ones.
   std::vector<double> weights;
 };
 

@@ -25,7 +25,7 @@ struct Layout {
   int rank = 0;
   bool sequence_parallel = false;  // rows outside tensor-parallel regions are split over the tensor-parallel ranks
   AxisSet optimizer_shards = {};   // the optimizer's state is sharded over these axes: none, or kReplicaAxes (ZeRO-1)
-  std::int64_t bucket_elements = 40'000'000;  // least size of a bucket: units whose gradients are summed together
+  std::int64_t bucket_elements = 40'000'000;  // a group of units ends at this size (param_store.h)
 
   ScheduleKind schedule = ScheduleKind::one_forward_one_backward;
   int chunks = 1;  // per stage; more than one only with ScheduleKind::interleaved

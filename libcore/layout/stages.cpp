@@ -45,15 +45,17 @@ std::string end_stage_flags(const Layout& layout) {
 [[noreturn]] void refuse_ends(const Layout& layout, std::int64_t num_layers, std::int64_t inner, std::int64_t others) {
   const std::string where = cat("--num-layers ", num_layers), flags = end_stage_flags(layout);
   std::int64_t ends = num_layers - inner;
-  const char* verb = layout.first_stage_layers && layout.last_stage_layers ? " leave " : " leaves ";
+  const bool are_two = layout.first_stage_layers && layout.last_stage_layers;
+  const char* verb = are_two ? " leave " : " leaves ";
   if (others == 0) {
     fail_at(Exit::usage, where, flags, " make ", ends, " layers, and there are no stages between; make them add up to ",
             num_layers, ", give only one of them, or choose --num-layers ", ends);
   }
   std::string stages = others == 1 ? "the other stage" : cat("each of the other ", others, " stages");
   if (inner < others)
-    fail_at(Exit::usage, where, flags, inner < 0 ? " exceed the number of layers" : cat(verb, inner), ", and ", stages,
-            " needs at least 1; give fewer, or choose at least --num-layers ", ends + others);
+    fail_at(Exit::usage, where, flags,
+            inner < 0 ? cat(are_two ? " exceed" : " exceeds", " the number of layers") : cat(verb, inner), ", and ",
+            stages, " needs at least 1; give fewer, or choose at least --num-layers ", ends + others);
   std::int64_t fewer = ends + inner / others * others;
   fail_at(Exit::usage, where, flags, verb, inner, inner == 1 ? " layer" : " layers",
           ", which do not divide by the other ", others, " stages; choose --num-layers ", fewer, " or ", fewer + others,

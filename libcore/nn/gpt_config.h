@@ -46,7 +46,7 @@ struct GptConfig {
   std::int64_t num_query_groups = 0;  // G: key/value heads; H for GPT-2
   std::int64_t head_dim = 0;          // D; C / H for GPT-2
   std::int64_t ffn_hidden_size = 0;   // F; 4 C for GPT-2
-  std::int64_t max_positions = 0;     // P: rows of the position table; with rotary positions the longest sequence
+  std::int64_t max_positions = 0;     // P: rows of the position embedding; with rotary positions the longest sequence
 
   Norm norm = Norm::layernorm;
   double norm_eps = 1e-5;

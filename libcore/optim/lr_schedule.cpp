@@ -165,7 +165,7 @@ void check_schedule(const LrScheduleFlags& flags, const ScheduleLength& run,
 
   LrScheduleOptions steps = to_samples(flags, run);
   if (!flags.lr)
-    report("--lr", "is required: the largest learning rate");
+    report("--lr", "is required: the peak learning rate");
   else if (!(steps.lr >= 0))
     report(cat("--lr ", steps.lr), "must not be negative");
   else if (steps.min_lr > steps.lr)

@@ -84,7 +84,8 @@ class PretokenTable {
     return entry.holds_tokens() ? std::span(values, entry.count()) : long_tokens_.span().subspan(values[2], values[1]);
   }
 
-  /// Adds a piece, whose length and number of tokens are not 0, to its set or the neighbor; counts it if both are full.
+  /// Adds a piece, whose length and number of tokens are not 0, to its set or the neighbor; counts it if there is no
+  /// room.
   void add(Set& set, const PieceKey& key, std::span<const std::int32_t> tokens) {
     std::int32_t values[Pretoken::kMaxTokens] = {-1, -1, -1, -1};
     if (tokens.size() <= Pretoken::kMaxTokens) {

@@ -63,9 +63,10 @@ void check_memory(const TrainOptions& options, const RunStart& start, const Host
       "not enough memory: ", who, ", and ", human_bytes(excess.limit->bytes), " are available (", excess.limit->name,
       "); ", largest_part(largest_of(by_rank, host, excess.space), excess.space), host.count == 1 ? "" : " per rank");
   const std::vector<std::string> settings = find_fitting_settings(options, start, host, limits);
-  message += settings.empty() ? ". No smaller setting fits: train a smaller model, or provide more memory; "
-                                "--dry-run prints what a run needs"
-                              : ". These fit:" + join(settings, "");
+  message += settings.empty()
+                 ? ". No smaller setting was found that fits: train a smaller model, or provide more memory; "
+                   "--dry-run prints what a run needs"
+                 : ". These fit:" + join(settings, "");
   fail(Exit::usage, message);
 }
 

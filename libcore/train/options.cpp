@@ -85,7 +85,7 @@ RunLength BatchOptions::run_length(std::int64_t iterations, std::int64_t data_pa
 }
 
 void check_data_options(const DataOptions& data, const Report& report) {
-  if (data.seq_length == 0) report("--seq-length", "is required, at least 1: tokens of a sample");
+  if (data.seq_length == 0) report("--seq-length", "is required, at least 1: tokens per sample");
   if (data.order == "feistel" && data.dataloader_type == "cyclic")
     report("--dataloader-type cyclic", "shuffles what --data-order feistel has shuffled; give one of them");
   if (!data.data_sharding && data.dataloader_type != "cyclic")
@@ -248,7 +248,7 @@ void check_options(const TrainOptions& options, const Report& report) {
   check_data_and_profile(options, report);
   if (!options.optimizer.schedule.lr && options.dry_run) return;
   if (!options.optimizer.schedule.lr && !options.batch.train_iters && !options.batch.train_samples)
-    report("--lr", "is required: the largest learning rate");
+    report("--lr", "is required: the peak learning rate");
   if (has_sizes && options.train_iters() >= 1) {
     check_schedule(options.optimizer.schedule,
                    {.train_iters = options.batch.train_iters,

@@ -11,7 +11,7 @@ namespace mtl {
 struct Preset {
   std::string name;
   ArchitectureOptions architecture;
-  std::int64_t seq_length;  // tokens of a sample
+  std::int64_t seq_length;  // tokens per sample
   double dropout;           // of hidden states and of attention
 };
 

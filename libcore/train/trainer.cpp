@@ -33,7 +33,7 @@ Optimizer::Options optimizer_options(const TrainOptions& options) {
   return out;
 }
 
-/// The parts of a step that do not run as CUDA graphs, and why.
+/// Describes whether steps run as CUDA graphs, and which parts do not and why.
 std::string graphs_text(const RunShape& shape, const GradSync& sync) {
   if (!shape.graphs) return "steps run without CUDA graphs, as --no-cuda-graphs requests";
   std::vector<std::string> plain;
@@ -242,7 +242,7 @@ bool Trainer::save_if_due() {
   return !ends;
 }
 
-/// Ends a run that is not complete. Its state is saved already.
+/// Ends a run that is not complete. Its state is saved already if there is a --save folder.
 Exit Trainer::end_early() {
   optimizer_.sync().finish_gathering();
   bool by_signal = totals_.end > 0;

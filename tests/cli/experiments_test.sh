@@ -77,7 +77,7 @@ done
 # loss; with stochastic rounding they reach the loss of fp32 main weights.
 precision=$SHARE/experiments/precision/run.sh
 expect_exit 0 env MODEL=tiny OUT=precision bash "$precision"
-expect_text out '^mode +lr +loss +PPL +lost updates +of the copy +bytes a parameter$'
+expect_text out '^mode +lr +loss +PPL +lost updates +of the copy +bytes per parameter$'
 grep -E '^(fp32|bf16) .* [0-9]+$' out >table
 [ "$(wc -l <table)" -eq 6 ] || fail "precision: not six runs in the table: $(cat table)"
 share="[0-9.e-]+%"
@@ -126,7 +126,7 @@ expect_text out 'samples x tokens +192 x 1024'
 expect_text out 'micro-batches of a rank +2$'
 expect_exit 0 env MODEL=tiny bash "$SHARE/experiments/codeparrot-110m/run.sh"
 expect_exit 0 bash "$precision"
-[ "$(awk '/bytes a parameter on a rank/ { print $NF }' out | xargs)" = '18 8 8' ] ||
+[ "$(awk '/bytes per parameter on a rank/ { print $NF }' out | xargs)" = '18 8 8' ] ||
   fail 'precision: wrong bytes per parameter in the plans'
 expect_exit 0 bash "$sizes"
 [ "$(grep '^  parameters  ' out | awk '{ print $2 }' | xargs)" = '354,823,168 354,823,168 1,313,626,112 2,651,553,280 3,574,312,192' ] ||

@@ -189,7 +189,7 @@ END_OF_STAGES
 # kept.
 chunks=("${stages[@]}" --num-virtual-stages-per-pipeline-rank 2 --micro-batches 8)
 expect_exit 0 mtl-topo "${chunks[@]}"
-expect_text out 'Schedule: interleaved, 8 micro-batches, 2 chunks a stage'
+expect_text out 'Schedule: interleaved, 8 micro-batches, 2 chunks per stage'
 cp out four
 expect_exit 0 mtl-topo "${chunks[@]}" --microbatch-group-size-per-virtual-pipeline-stage 4
 expect_same out four

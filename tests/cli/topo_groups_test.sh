@@ -34,7 +34,7 @@ traffic_of() { grep -A 1 -E "^  $1 " "$WORK/out" | tail -1 | sed 's/^ *//'; }
 expect_traffic() { [ "$(traffic_of "$1")" = "$2" ] || fail "$1 exchanges '$(traffic_of "$1")' instead of '$2'"; }
 layout=(--world-size 16 --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2)
 expect_exit 0 mtl-topo "${layout[@]}"
-expect_traffic tp 'activations, 4 all-reduces a layer and micro-batch'
+expect_traffic tp 'activations, 4 all-reduces per layer and micro-batch'
 expect_traffic dp 'gradients, once a step'
 expect_traffic tp-cp ''
 expect_traffic dp-cp ''
@@ -42,7 +42,7 @@ expect_text "$WORK/out" '^  tp-dp +2 groups of 8 .*one stage of all replicas'
 expect_traffic tp-dp-cp ''
 expect_text "$WORK/out" '^  cp, position_embedding: groups of one rank'
 expect_exit 0 mtl-topo "${layout[@]}" --sequence-parallel --use-distributed-optimizer
-expect_traffic tp 'activations, 6 all-gathers and 4 reduce-scatters a layer and micro-batch'
+expect_traffic tp 'activations, 6 all-gathers and 4 reduce-scatters per layer and micro-batch'
 expect_traffic dp 'gradients, reduce-scattered, and weights, gathered, once a step'
 expect_exit 0 mtl-topo "${layout[@]}" --context-parallel-size 2
 expect_traffic dp 'nothing of their own: gradients go over dp-cp'

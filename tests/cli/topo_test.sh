@@ -38,7 +38,7 @@ expect_exit 0 mtl-topo "${pipeline[@]}"
 expect_text "$WORK/out" "stage 3  \\.\\.\\.00'11'22'33'44'55'66'77'\\.\\.\\.\\.\\.\\."
 expect_text "$WORK/out" 'kept at once, by stage: 4 3 2 1'
 expect_exit 0 mtl-topo "${pipeline[@]}" --num-virtual-stages-per-pipeline-rank 2
-expect_text "$WORK/out" 'Schedule: interleaved, 8 micro-batches, 2 chunks a stage'
+expect_text "$WORK/out" 'Schedule: interleaved, 8 micro-batches, 2 chunks per stage'
 expect_text "$WORK/out" 'the bubble is 18.8% of the work'
 
 # The global batch determines the number of micro-batches; a chart that would be too large is omitted.
@@ -117,7 +117,7 @@ expect_text "$WORK/err" '--cpu-offloading-num-layers.*no effect on a plan for CP
 expect_exit 2 mtl-topo --world-size 2 --zero-stage 3
 expect_text "$WORK/err" '--zero-stage 3 +is not supported; only 0 and 1 are'
 expect_exit 0 mtl-topo "${sizes[@]}" --world-size 4 --pipeline-model-parallel-size 4
-expect_text "$WORK/out" '^A step of 32 samples of 32 tokens: 16 micro-batches of 2 on each replica, 1 thread a rank$'
+expect_text "$WORK/out" '^A step of 32 samples of 32 tokens: 16 micro-batches of 2 on each replica, 1 thread per rank$'
 expect_text "$WORK/out" '^  0 .* 4 x '
 expect_text "$WORK/out" '^  3 .* 1 x '
 expect_text "$WORK/out" '^  the most, [0-9,]+ bytes: rank 1$'

@@ -197,7 +197,7 @@ script345=(--num-layers 24 --hidden-size 1024 --num-attention-heads 16 --seq-len
   --vocab-file vocab.json --merge-file merges.txt --data-impl mmap --split 949,50,1 --log-interval 100 --save-interval 10000
   --eval-interval 1000 --eval-iters 10 --distributed-backend nccl --save big --load big)
 expect_exit 0 mtl-train "${script345[@]}" --tensor-model-parallel-size 2 --pipeline-model-parallel-size 1 --sequence-parallel --fp16 --dry-run
-expect_text out '^  bytes a parameter on a rank +18$'
+expect_text out '^  bytes per parameter on a rank +18$'
 expect_exit 0 mtl-train "${script345[@]}" --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --sequence-parallel --dry-run --world-size 8
 expect_text out '^  the most, [0-9,]+ bytes: ranks 0-3$'
 

@@ -38,8 +38,8 @@ state() { tr -d ' \n' <"$1.ck/iter_0000012/manifest.json" | grep -oE "\"$2\":[0-
 # roles FLAG...: prints dtype and bytes of weights, main gradients, main weights, first and second moments; and the sum.
 roles() {
   expect_exit 0 mtl-train "${tiny[@]}" --dry-run "$@"
-  awk '/, [0-9]+ bytes a parameter/ { sub(",", ""); for (i = 1; i <= NF; i++) if ($i == "bytes") printf "%s ", $(i - 2) $(i - 1) }
-       /^  bytes a parameter on a rank/ { print $NF }' out
+  awk '/, [0-9]+ bytes per parameter/ { sub(",", ""); for (i = 1; i <= NF; i++) if ($i == "bytes") printf "%s ", $(i - 2) $(i - 1) }
+       /^  bytes per parameter on a rank/ { print $NF }' out
 }
 expect_roles() {
   local want=$1 got
@@ -67,7 +67,7 @@ expect_roles 'bf162 fp324 fp324 bf162 fp324 16' --bf16 --exp-avg-dtype bf16
 expect_roles 'bf162 fp324 fp324 fp324 bf162 16' --bf16 --exp-avg-sq-dtype bf16
 expect_text out '^  bf16, changed .* fp32, bf16$'
 expect_roles 'bf162 fp324 fp324 fp324 fp324 12' --bf16 --use-distributed-optimizer --world-size 2
-expect_text out '^  main weights +fp32, 4 bytes a parameter, sharded over 2 ranks$'
+expect_text out '^  main weights +fp32, 4 bytes per parameter, sharded over 2 ranks$'
 # Megatron-LM's GPT-2 124M, and the memory of each role: slightly more than bytes per parameter times parameters.
 shape=(--model gpt2-124m --tokenizer-type NullTokenizer --vocab-size 50257 --threads 1)
 while read -r flags parameters gradients optimizer main total; do

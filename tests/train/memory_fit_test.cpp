@@ -150,7 +150,7 @@ TEST_CASE("memory: a smaller model is suggested for a new run, and the lack of a
   const TrainOptions options = tiny_options();
   CHECK(test::contains(refusal(options, {}, {{3 * kMiB, "MemAvailable"}}), "--num-layers "));
   const std::string text = refusal(options, {}, {{1, "MemAvailable"}});
-  CHECK(test::contains(text, "No smaller setting fits: "));
+  CHECK(test::contains(text, "No smaller setting was found that fits: "));
   CHECK_FALSE(test::contains(text, "\n"));
 }
 

@@ -6,7 +6,7 @@
 #   ./run.sh                      GPT of 1.1 million parameters on the demo's text; under five minutes on two cores
 #   MODEL=tiny ./run.sh           the same in miniature, in seconds
 #   ./run.sh 5e-5 2e-4 8e-4       other learning rates
-#   PLAN=1 ./run.sh               trains nothing: the dtypes of each mode, bytes a parameter, memory
+#   PLAN=1 ./run.sh               trains nothing: the dtypes of each mode, bytes per parameter, memory
 #
 # Run again, every run continues where it stopped, or reports that it is complete; the table is printed at the end.
 set -euo pipefail
@@ -139,14 +139,14 @@ row() {
   read -r _ ppl < <(last_validation "$log")
   bytes=$("${mtl}train" "${flags[@]}" --quiet --dry-run --json |
     awk '$1 == "\"bytes_per_parameter\":" { bytes = $2 } END { print bytes + 0 }')
-  printf '%-18s %8s   %8.4f %11.3f   %13s %12s   %17s\n' "$(name_of "$1")" "$2" "$loss" "$ppl" \
+  printf '%-18s %8s   %8.4f %11.3f   %13s %12s   %19s\n' "$(name_of "$1")" "$2" "$loss" "$ppl" \
     "$(mean_of "$log" lost_updates)" "$(mean_of "$log" lost_updates_copy)" "$bytes"
 }
 
 table() {
   echo
-  printf '%-18s %8s   %8s %11s   %13s %12s   %17s\n' mode lr loss 'PPL' 'lost updates' 'of the copy' \
-    'bytes a parameter'
+  printf '%-18s %8s   %8s %11s   %13s %12s   %19s\n' mode lr loss 'PPL' 'lost updates' 'of the copy' \
+    'bytes per parameter'
   each_run row
 }
 
