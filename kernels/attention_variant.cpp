@@ -173,7 +173,7 @@ AttentionVariant choose_variant(Stream& stream, const std::string& key, const st
       run(variant_of(name));
     } catch (const Error& error) {
       if (reference.empty()) throw;
-      stream.choices().set(key + kRefused + name, error.what());
+      stream.choices().set(cat(key, kRefused, name), error.what());
       return true;
     }
     HostCopies actual(stream, results);
@@ -184,7 +184,7 @@ AttentionVariant choose_variant(Stream& stream, const std::string& key, const st
     for (std::size_t i = 0; i < results.size(); ++i) {
       const std::string why = difference_of(reference[0].tensors[i], actual.tensors[i], results[i].size(-1));
       if (why.empty()) continue;
-      stream.choices().set(key + kRefused + name, cat("it differs from ", names[0], ": ", why));
+      stream.choices().set(cat(key, kRefused, name), cat("it differs from ", names[0], ": ", why));
       return true;
     }
     return false;

@@ -23,7 +23,7 @@ void CudnnDescriptor::set(cudnnBackendAttributeName_t name, const CudnnDescripto
   set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, value.raw());
 }
 void CudnnDescriptor::set(cudnnBackendAttributeName_t name, const std::vector<cudnnBackendDescriptor_t>& values) {
-  set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, static_cast<std::int64_t>(values.size()), values.data());
+  set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, values.size(), values.data());
 }
 void CudnnDescriptor::finalize() { expect_cudnn_success(*lib_, lib_->finalize(raw_), "use a descriptor"); }
 
@@ -34,7 +34,7 @@ void CudnnPlan::run(cudnnHandle_t handle, const Addresses& addresses, void* work
     tensors.push_back(tensor);
     pointers.push_back(address);
   }
-  const auto count = static_cast<std::int64_t>(tensors.size());
+  const std::int64_t count = tensors.size();
   CudnnDescriptor pack(lib_, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
   pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, count, tensors.data());
   pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, count, pointers.data());
@@ -46,7 +46,7 @@ void CudnnPlan::run(cudnnHandle_t handle, const Addresses& addresses, void* work
 std::int64_t CudnnGraph::add(cudnnDataType_t type, const Dims& sizes, const Dims& strides, Kind kind) {
   constexpr std::int64_t kAlignment = 16;  // bytes
   CudnnDescriptor tensor(lib_, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-  const auto number = static_cast<std::int64_t>(tensors_.size()) + 1;
+  const std::int64_t number = tensors_.size() + 1;
   tensor.set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, type);
   tensor.set(CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, sizes.data());
   tensor.set(CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, strides.data());
@@ -87,6 +87,7 @@ void CudnnGraph::pointwise(cudnnPointwiseMode_t mode, const std::vector<std::int
                            std::int64_t axis) {
   constexpr cudnnBackendAttributeName_t kOperands[] = {
       CUDNN_ATTR_OPERATION_POINTWISE_XDESC, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, CUDNN_ATTR_OPERATION_POINTWISE_TDESC};
+  require(operands.size() <= std::size(kOperands), "a pointwise operation has at most three operands");
   const bool writes_index = mode == CUDNN_POINTWISE_GEN_INDEX;
   CudnnDescriptor function(lib_, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
   function.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, mode);
@@ -96,7 +97,9 @@ void CudnnGraph::pointwise(cudnnPointwiseMode_t mode, const std::vector<std::int
   function.finalize();
   CudnnDescriptor operation(lib_, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
   operation.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, function);
-  for (std::size_t i = 0; i < operands.size(); ++i) operation.set(kOperands[i], tensor(operands[i]));
+  auto operand = operands.begin();
+  for (const cudnnBackendAttributeName_t name : kOperands)
+    if (operand != operands.end()) operation.set(name, tensor(*operand++));
   operation.set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, tensor(y));
   add_operation(std::move(operation));
 }
@@ -140,7 +143,7 @@ CudnnPlan CudnnGraph::compile(std::int64_t workspace, cudnnHandle_t handle,
     std::int64_t found = 0;
     expect_cudnn_success(lib_,
                          lib_.get_attribute(search.raw(), CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
-                                            static_cast<std::int64_t>(into.size()), &found, into.data()),
+                                            into.size(), &found, into.data()),
                          "list engines");
     return found;
   };
@@ -149,7 +152,7 @@ CudnnPlan CudnnGraph::compile(std::int64_t workspace, cudnnHandle_t handle,
   const std::int64_t found = engines.empty() ? 0 : results(raw(engines));
   for (std::int64_t i = 0; i < found; ++i) {
     CudnnDescriptor plan(lib_, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
-    plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, engines[static_cast<std::size_t>(i)]);
+    plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, engines[i]);
     if (handle != nullptr) plan.set(kPlanHandle, CUDNN_TYPE_HANDLE, handle);
     if (lib_.finalize(plan.raw()) != CUDNN_STATUS_SUCCESS) continue;  // an engine may refuse what the estimate allowed
     std::int64_t bytes = 0, count = 0;

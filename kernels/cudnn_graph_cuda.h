@@ -86,7 +86,7 @@ class CudnnGraph {
  private:
   enum class Kind { memory, temporary, scalar };
   std::int64_t add(cudnnDataType_t type, const Dims& sizes, const Dims& strides, Kind kind);
-  const CudnnDescriptor& tensor(std::int64_t number) const { return tensors_[static_cast<std::size_t>(number - 1)]; }
+  const CudnnDescriptor& tensor(std::int64_t number) const { return tensors_[number - 1]; }
   void add_operation(CudnnDescriptor operation);
 
   const Cudnn& lib_;

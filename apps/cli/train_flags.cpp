@@ -282,9 +282,9 @@ void add_train_flags(Flags& flags, TrainOptions& options, const RunStart& start)
   flags.check([&] {
     check_paths(flags, options);
     settle_data_flags(flags, options.data, options.batch, options.parallel.data());
-    check_options(options, [&](std::string flag, std::string what) {
+    check_options(options, [&](const std::string& flag, const std::string& what) {
       bool was_refused = what.starts_with("is required") && flags.was_given(flag);  // its value: reported already
-      if (!was_refused) flags.problem(std::move(flag), std::move(what));
+      if (!was_refused) flags.problem(flag, what);
     });
     check_fused_attention(flags, options);
     if (options.data.paths.is_absent() && !options.dry_run)

@@ -163,8 +163,9 @@ class MegatronReader : public MappedReader {
     }
     if (tensors.size() == model_.parameters.size()) return;
     for (const auto& [name, parameter] : model_.parameters) {
+      const std::string expected = "param." + name;
       const bool is_known = std::any_of(tensors.begin(), tensors.end(),
-                                        [&](const SavedTensor& tensor) { return tensor.name == "param." + name; });
+                                        [&](const SavedTensor& tensor) { return tensor.name == expected; });
       if (!is_known)
         fail_at(Exit::bad_data, parameter.shards.front().file->path(), "tensor '", printable_text(parameter.name),
                 "' does not belong to the model that its other tensors and args describe");

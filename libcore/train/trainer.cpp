@@ -270,7 +270,7 @@ void Trainer::enqueue_step(const StepBatch& batch) {
   update();
   if (counts_losses()) step.totals.add_tokens(batch);
   step.totals.waited = optimizer_.sync().take_waited_seconds();
-  step_queue_.push(stream_, step_memory_, std::move(step));
+  step_queue_.push(stream_, step_memory_, step);
 }
 
 /// The plan counts every buffer: all of them exist after the first step, and none is allocated later.
