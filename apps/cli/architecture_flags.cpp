@@ -154,9 +154,8 @@ void add_architecture_flags(Flags& flags, TrainOptions& options, const std::func
   flags.check([&flags, &options] {
     check_steps(flags, "--hidden-dropout", options.hidden_dropout, 65536);
     check_steps(flags, "--attention-dropout", options.attention_dropout, 256);
-    check_architecture(options.architecture, [&flags](std::string flag, std::string what) {
-      flags.problem(std::move(flag), std::move(what));
-    });
+    check_architecture(options.architecture,
+                       [&flags](const std::string& flag, const std::string& what) { flags.problem(flag, what); });
   });
 }
 

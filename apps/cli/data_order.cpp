@@ -42,7 +42,7 @@ void add_flags(Flags& flags, DataOrderOptions& options) {
 }
 
 void check(Flags& flags, DataOrderOptions& options) {
-  const auto report = [&](std::string flag, std::string what) { flags.problem(std::move(flag), std::move(what)); };
+  const auto report = [&](const std::string& flag, const std::string& what) { flags.problem(flag, what); };
   settle_data_flags(flags, options.data, options.batch, options.data_parallel_size);
   check_batches(options.batch, options.data_parallel_size, options.data.seq_length, report);
   if (!options.batch.train_iters && !options.batch.train_samples)

@@ -50,7 +50,7 @@ Prompt PromptReader::read_json(std::string_view line, const std::string& where) 
   return read(join(words, " "), where);
 }
 
-PromptStream::PromptStream(const PromptReader& reader, std::string path, Console& console)
+PromptStream::PromptStream(const PromptReader& reader, const std::string& path, Console& console)
     : reader_(reader),
       console_(console),
       name_(input_name(path)),

@@ -37,7 +37,7 @@ struct PromptReader {
 class PromptStream {
  public:
   /// `path` is opened by the first next().
-  PromptStream(const PromptReader& reader, std::string path, Console& console);
+  PromptStream(const PromptReader& reader, const std::string& path, Console& console);
   /// Returns the next prompt; empty at the end. Reports, counts and skips a line that is not a prompt.
   std::optional<Prompt> next();
   std::int64_t bad_lines() const { return bad_lines_; }

@@ -34,8 +34,7 @@ void add_precision_flags(Flags& flags, PrecisionOptions& options) {
   flags.foreign.acknowledge(0, "has no effect: the dtypes of main weights, gradients and moments act without it",
                             "--use-precision-aware-optimizer");
   flags.check([&flags, &options] {
-    check_precision(options,
-                    [&](std::string flag, std::string what) { flags.problem(std::move(flag), std::move(what)); });
+    check_precision(options, [&](const std::string& flag, const std::string& what) { flags.problem(flag, what); });
     if (options.accumulate_grads_in_fp32 && precision_of(options).main_grads == DType::f32)
       flags.notice("--accumulate-allreduce-grads-in-fp32: has no effect: main gradients are fp32");
   });

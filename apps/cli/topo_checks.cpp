@@ -238,7 +238,7 @@ void check_model(Flags& flags, const TopoOptions& options) {
     if (!is_given) flags.problem(flag, "is needed for memory and FLOPs");
   }
   if (flags.problem_count() != before || !options.unsupported_reason().empty()) return;
-  auto report = [&](std::string flag, std::string what) { flags.problem(std::move(flag), std::move(what)); };
+  auto report = [&](const std::string& flag, const std::string& what) { flags.problem(flag, what); };
   TrainOptions train = options.train_options();
   check_options(train, report);
   GptConfig config = resolve_config(train, {}, *train.tokenizer.vocab_size, report);

@@ -36,7 +36,7 @@ void prepare_training(const TrainOptions& options, Flags& flags, bool is_rank_ze
   if (found) {
     settle_vocabulary(setup.start, setup.tokenizer ? setup.tokenizer->vocab_size() : 0, console);
     configure(options, setup, !usable,
-              [&](std::string flag, std::string what) { findings.problem(std::move(flag), std::move(what)); });
+              [&](const std::string& flag, const std::string& what) { findings.problem(flag, what); });
   }
   for (Problem& problem : findings.finish(flags.problem_count() == 0)) flags.problem(problem.where, problem.what);
 }
