@@ -39,7 +39,7 @@ std::vector<AttentionVariant> allowed_backward_variants(AttentionBackend backend
 /// True for whole sequences of 16-bit operands with one stride from each query head to the next (one head a group, or
 /// one group), without dropout, document boundaries and a window.
 bool attention_suits_cudnn(const AttentionInput& in);
-/// What cuDNN's engines may use; version 9.19's need 0 or 256 bytes.
+/// Bytes of workspace that cuDNN's engines may use; version 9.19's need 0 or 256.
 inline constexpr std::int64_t kCudnnWorkspace = 4096;
 /// The workspace, and logsumexp where the caller does not want it.
 std::size_t cudnn_work_bytes(const AttentionInput& in, const Tensor& logsumexp);

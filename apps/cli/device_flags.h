@@ -11,7 +11,7 @@ namespace mtl {
 /// Adds --device, whose default is the value of `name`.
 void add_device_flag(Flags& flags, std::string& name);
 
-/// What --device NAME means on this machine.
+/// The device that --device NAME means on this machine.
 struct DeviceChoice {
   Device device = Device::cpu;
   std::string text;     // what to report; empty for cpu, and for auto without NVIDIA's driver

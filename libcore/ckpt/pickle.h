@@ -39,7 +39,7 @@ enum class PickleKind : std::uint8_t {
   persistent,  // a reference outside the stream, by its id
 };
 
-/// What a stream may do with a global.
+/// The uses of a global that a stream may make.
 enum class GlobalUse : std::uint8_t {
   refused,
   value,       // name it

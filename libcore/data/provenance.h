@@ -15,7 +15,7 @@ namespace mtl {
 /// The content of PREFIX.json; empty if it is missing, broken or of another kind.
 std::optional<Json> read_provenance(const std::string& prefix);
 
-/// What check_provenance compared: counts and type, or the content of both files as well.
+/// The extent of check_provenance: counts and type, or the content of both files as well.
 enum class ProvenanceCheck { none, counts, content };
 
 /// Throws BrokenRule if PREFIX.json is broken or contradicts the files: counts or type ("provenance"), or the content
