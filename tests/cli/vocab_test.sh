@@ -49,7 +49,7 @@ expect_exit 0 mtl-vocab --input "$WORK/small.txt" --vocab-size 258 --special-tok
 echo '{"text": "ab"}' >"$WORK/ab.jsonl"
 expect_exit 65 mtl-preprocess --input "$WORK/ab.jsonl" --output-prefix "$WORK/noend" --append-eod --vocab-file "$WORK/noend-vocab.json" \
   --merge-file "$WORK/noend-merges.txt"
-expect_text "$WORK/err" 'noend-vocab.json: no token <\|endoftext\|>'
+expect_text "$WORK/err" 'noend-vocab.json: lacks <\|endoftext\|>'
 
 expect_exit 2 mtl-vocab --input "$WORK/small.txt" --vocab-size 256 --output-prefix "$WORK/x" --unit page --threads -1
 expect_text "$WORK/err" '--unit page'
