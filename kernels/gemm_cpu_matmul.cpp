@@ -85,7 +85,8 @@ class MatmulCache final : public StreamCache {
     if (at == matmuls_.end()) {
       if (matmuls_.size() == kMaxMatmuls) matmuls_.pop_back();
       ThreadLimit limit(threads);
-      matmuls_.push_back(std::make_unique<Matmul>(key, describe(engine_, product, bias), dnnl::matmul()));
+      matmuls_.push_back(std::make_unique<Matmul>(
+          Matmul{.key = key, .descriptor = describe(engine_, product, bias), .primitive = {}}));
       at = matmuls_.end() - 1;
     }
     std::rotate(matmuls_.begin(), at, at + 1);

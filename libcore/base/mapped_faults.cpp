@@ -68,8 +68,9 @@ bool take_mapped_fault(void* address) {
     const std::uintptr_t begin = mapping.data;
     const std::size_t bytes = mapping.bytes;
     if (begin == 0 || at < begin || at >= begin + bytes) continue;
-    const std::uintptr_t first = at / page * page, end = (begin + bytes + page - 1) / page * page;
-    void* zeros = ::mmap(reinterpret_cast<void*>(first), end - first, PROT_READ,
+    const std::uintptr_t end = (begin + bytes + page - 1) / page * page;
+    void* first = static_cast<std::byte*>(address) - at % page;
+    void* zeros = ::mmap(first, end - at / page * page, PROT_READ,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
     if (zeros == MAP_FAILED) return false;
     if (!mapping.is_lost.exchange(true)) ++lost;

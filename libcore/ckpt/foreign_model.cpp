@@ -46,7 +46,7 @@ std::string describe_foreign_model(const std::string& path) {
     return is_pytorch_file(name) ? cat("is a PyTorch file", kPyTorchRemedy) : "";
   }
   const std::vector<std::string> names = names_in_folder(path);
-  const std::string description = describe_names(names);
+  std::string description = describe_names(names);
   if (!description.empty()) return description;
   for (const std::string& name : names) {
     if (!starts_with(name, "iter_") && name != "release") continue;

@@ -123,14 +123,14 @@ bool has_architecture(const HfFamily& family, const GptConfig& config) {
 }
 
 const HfFamily& hf_family_for(const GptConfig& config) {
-  const char* closest = nullptr;
+  std::string closest;
   std::vector<std::string> lacks;
   for (const HfFamily& family : hf_families()) {
     if (has_architecture(family, config)) return family;
     std::vector<std::string> problems;
     std::vector<std::string> found = differences(config, read_config(family, hf_config_for(family, config), problems));
     found.insert(found.end(), problems.begin(), problems.end());
-    if (closest != nullptr && found.size() >= lacks.size()) continue;
+    if (!closest.empty() && found.size() >= lacks.size()) continue;
     closest = family.model_type;
     lacks = std::move(found);
   }

@@ -18,7 +18,7 @@ std::string Choices::choose(const std::string& key, const std::vector<std::strin
   const auto known = std::find(candidates.begin(), candidates.end(), find(key).value_or(""));
   if (known != candidates.end()) return *known;
   const bool measures = measures_ && candidates.size() > 1;
-  const std::string best = candidates[measures ? fastest(candidates, measure) : 0];
+  const std::string& best = candidates[measures ? fastest(candidates, measure) : 0];
   set(key, best);
   return best;
 }

@@ -71,13 +71,13 @@ Bucket::Range Bucket::owned_by(int index, const Segment& segment) const {
   return range_within(segment, index * length, (index + 1) * length);
 }
 
-ParamStore::ParamStore(Device device, Precision precision, std::optional<std::vector<StateSpec>> states,
+ParamStore::ParamStore(Device device, Precision precision, const std::optional<std::vector<StateSpec>>& states,
                        const std::function<void(const ParamVisitor&)>& visit_all, Layout layout)
     : device_(device),
       precision_(precision),
       table_(make_table(precision, states, layout)),
       main_row_(table_.back().role == Role::main_weights ? table_.size() - 1 : kValues),
-      layout_(std::move(layout)) {
+      layout_(layout) {
   require(!precision.stochastic_rounding || !precision.has_main_params(),
           "stochastic rounding is for weights that updates change in place");
   std::set<std::string> names;
@@ -156,10 +156,11 @@ void ParamStore::allocate() {
   values_.resize(specs_.size());
   grads_.resize(specs_.size());
   for (std::size_t param = 0; param < specs_.size(); ++param) {
-    const auto& [bucket, segment] = places_[param];
+    const Segment& segment = places_[param].segment;
+    const Bucket& bucket = buckets_[places_[param].bucket];
     auto view = [&](const Tensor& whole) { return whole.flat(segment.begin, segment.count).view(shapes_[param]); };
-    values_[param] = view(buckets_[bucket].values());
-    if (has_gradients()) grads_[param].tensor = view(buckets_[bucket].grads());
+    values_[param] = view(bucket.values());
+    if (has_gradients()) grads_[param].tensor = view(bucket.grads());
   }
 }
 

@@ -31,7 +31,7 @@ class ParamStore {
   /// Lays out memory for every parameter that `visit_all` visits, in that order, and binds the layers' views.
   /// Values start as zeros: see initialize and the checkpoint loader. `states` are the update rule's; without them
   /// (evaluation) there are no gradients and no main weights either.
-  ParamStore(Device device, Precision precision, std::optional<std::vector<StateSpec>> states,
+  ParamStore(Device device, Precision precision, const std::optional<std::vector<StateSpec>>& states,
              const std::function<void(const ParamVisitor&)>& visit_all, Layout layout = {});
   ParamStore(const ParamStore&) = delete;
 

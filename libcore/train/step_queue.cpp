@@ -1,7 +1,5 @@
 #include "train/step_queue.h"
 
-#include <utility>
-
 namespace mtl {
 
 std::int64_t StepQueue::samples() const {
@@ -12,12 +10,12 @@ std::int64_t StepQueue::samples() const {
 
 void StepQueue::push(Stream& stream, StepMemory& memory, EnqueuedStep step) {
   step.report = memory.start_report(stream);
-  steps_.push_back(std::move(step));
+  steps_.push_back(step);
 }
 
 EnqueuedStep StepQueue::pop(const StepMemory& memory, StepReport& report) {
   report = memory.read_report(steps_.front().report);
-  EnqueuedStep step = std::move(steps_.front());
+  const EnqueuedStep step = steps_.front();
   steps_.pop_front();
   return step;
 }
