@@ -13,7 +13,7 @@ void gated_forward_by(const Tensor& out, const Tensor& pre, Range rows) {
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
     const T *gate = pre.data<T>() + row * 2 * width, *up = gate + width;
     T* to = out.data<T>() + row * width;
-    sweep(static_cast<std::size_t>(width), [=](std::size_t i, auto lanes) HWY_ATTR {
+    sweep(width, [=](std::size_t i, auto lanes) HWY_ATTR {
       lanes.store(hn::Mul(Function::value(lanes.load(gate + i)), lanes.load(up + i)), to + i);
     });
   }
@@ -26,7 +26,7 @@ void gated_backward_by(const Tensor& dpre, const Tensor& dout, const Tensor& pre
     const T *gate = pre.data<T>() + row * 2 * width, *up = gate + width;
     const T* dy = dout.data<T>() + row * width;
     T *dgate = dpre.data<T>() + row * 2 * width, *dup = dgate + width;
-    sweep(static_cast<std::size_t>(width), [=](std::size_t i, auto lanes) HWY_ATTR {
+    sweep(width, [=](std::size_t i, auto lanes) HWY_ATTR {
       const VecF32 x = lanes.load(gate + i), d = lanes.load(dy + i);
       const VecF32 dx = hn::Mul(hn::Mul(d, lanes.load(up + i)), Function::derivative(x));
       lanes.store(hn::Mul(d, Function::value(x)), dup + i);  // all operands are read: dpre may be pre

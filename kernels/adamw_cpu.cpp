@@ -125,7 +125,7 @@ cpu::UpdateCounts update_range(const AdamWRange& range, const cpu::AdamWFactors&
   HWY_ALIGN float updates[kStretch], before[kStretch];
   HWY_ALIGN std::uint16_t random[kStretch + 64];  // room for a vector that reads past the end
   for (std::int64_t begin = elements.begin; begin < elements.end; begin += kStretch) {
-    const auto size = static_cast<std::size_t>(HWY_MIN(std::int64_t{kStretch}, elements.end - begin));
+    const std::size_t size = HWY_MIN(std::int64_t{kStretch}, elements.end - begin);
     find_updates(range, f, begin, size, updates);
     if (range.rounding) draw_rounding(*range.rounding, step, range.elements, begin, size, random);
     with_float(range.param.dtype(), [&]<class P>(P) HWY_ATTR {

@@ -93,9 +93,7 @@ bool decodes(const AttentionInput& in, const Tensor& logsumexp) {
 }
 
 /// Bytes of a work area for each thread.
-std::size_t work_bytes(const Stream& stream, std::int64_t floats) {
-  return static_cast<std::size_t>(stream.threads() * floats) * sizeof(float);
-}
+std::size_t work_bytes(const Stream& stream, std::int64_t floats) { return stream.threads() * floats * sizeof(float); }
 
 /// Calls body(b, g, area) for every group of every sequence; area is the thread's own part of `work`.
 template <class Body>

@@ -38,7 +38,7 @@ HWY_INLINE void decode_scores(const AttentionGroup& group, const DecodeWork& wor
 
 /// Scores become probabilities.
 HWY_INLINE void decode_softmax(float* scores, std::int64_t keys) {
-  const auto n = static_cast<std::size_t>(keys);
+  const std::size_t n = keys;
   const VecF32 maximum = set(*std::max_element(scores, scores + keys));
   sweep(n, [&](std::size_t i, auto lanes)
                HWY_ATTR { lanes.store(exp(hn::Sub(lanes.load(scores + i), maximum)), scores + i); });
@@ -51,7 +51,7 @@ HWY_INLINE void decode_softmax(float* scores, std::int64_t keys) {
 template <int kKeys, class T>
 HWY_INLINE void add_values(const AttentionGroup& group, std::int64_t key, const float* probabilities, float* out) {
   const T* v = group.v.row<T>(key);
-  sweep(static_cast<std::size_t>(group.dim), [&](std::size_t d, auto lanes) HWY_ATTR {
+  sweep(group.dim, [&](std::size_t d, auto lanes) HWY_ATTR {
     VecF32 sum = lanes.load(out + d);
     for (int i = 0; i < kKeys; ++i)
       sum = hn::MulAdd(set(probabilities[key + i]), lanes.load(v + i * group.v.stride + d), sum);

@@ -53,15 +53,13 @@ HWY_INLINE void multiply_tile(const float* HWY_RESTRICT a, std::int64_t lda, con
 
 template <class T>
 HWY_INLINE float dot(const float* a, const T* b, std::int64_t n) {
-  return sum_of(static_cast<std::size_t>(n),
-                [&](std::size_t i, auto lanes) HWY_ATTR { return hn::Mul(lanes.load(a + i), lanes.load(b + i)); });
+  return sum_of(n, [&](std::size_t i, auto lanes) HWY_ATTR { return hn::Mul(lanes.load(a + i), lanes.load(b + i)); });
 }
 
 /// out (n) = in * factor, rounded to the type of out.
 template <class From, class To>
 HWY_INLINE void copy_scaled(const From* in, std::int64_t n, float factor, To* out) {
-  sweep(static_cast<std::size_t>(n),
-        [&](std::size_t i, auto lanes) HWY_ATTR { lanes.store(hn::Mul(lanes.load(in + i), set(factor)), out + i); });
+  sweep(n, [&](std::size_t i, auto lanes) HWY_ATTR { lanes.store(hn::Mul(lanes.load(in + i), set(factor)), out + i); });
 }
 
 using F32x4 = hn::FixedTag<float, 4>;

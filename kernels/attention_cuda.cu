@@ -163,14 +163,14 @@ void attention_forward_simple(Stream& stream, const Tensor& work, const Tensor& 
   const int pieces = pieces_of(in, logsumexp);
   const AttentionSizes sizes = in.sizes();
   with_float_type(out.dtype(), [&]<class T>(T) {
-    const Forward<T> f{AttentionShape(in),
-                       Heads<T>(in.qkv.q),
-                       Heads<T>(in.qkv.k),
-                       Heads<T>(in.qkv.v),
-                       Heads<T>(out, sizes),
-                       logsumexp.exists() ? logsumexp.data<float>() : nullptr,
-                       pieces == 1 ? nullptr : static_cast<float*>(work.raw()),
-                       pieces};
+    const Forward<T> f{.shape = AttentionShape(in),
+                       .q = Heads<T>(in.qkv.q),
+                       .k = Heads<T>(in.qkv.k),
+                       .v = Heads<T>(in.qkv.v),
+                       .out = Heads<T>(out, sizes),
+                       .logsumexp = logsumexp.exists() ? logsumexp.data<float>() : nullptr,
+                       .partials = pieces == 1 ? nullptr : static_cast<float*>(work.raw()),
+                       .pieces = pieces};
     const RowLaunch rows(f.shape.rows() * pieces, 2 * sizes.dim + kRowChunk);
     with_pack_size(sizes.dim, {in.qkv.k.tensor},
                    [&]<int n>(std::integral_constant<int, n>) { launch(stream, attend_rows<n, T>, rows.shape(), f); });

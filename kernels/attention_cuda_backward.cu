@@ -123,7 +123,7 @@ __global__ void write_dk_dv(const __grid_constant__ Backward<T> b) {
 
 std::size_t attention_backward_work(const Stream&, const AttentionInput& in) {
   const AttentionSizes sizes = in.sizes();
-  return static_cast<std::size_t>(sizes.batch * sizes.groups * sizes.heads * sizes.queries) * sizeof(float);
+  return sizes.batch * sizes.groups * sizes.heads * sizes.queries * sizeof(float);
 }
 
 namespace {
@@ -132,17 +132,17 @@ void attention_backward_simple(Stream& stream, float* delta, const Qkv& grads, c
                                const Tensor& logsumexp, const AttentionInput& in) {
   const AttentionSizes sizes = in.sizes();
   with_float_type(out.dtype(), [&]<class T>(T) {
-    const Backward<T> b{AttentionShape(in),
-                        Heads<T>(in.qkv.q),
-                        Heads<T>(in.qkv.k),
-                        Heads<T>(in.qkv.v),
-                        Heads<T>(out, sizes),
-                        Heads<T>(dout, sizes),
-                        Heads<T>(grads.q),
-                        Heads<T>(grads.k),
-                        Heads<T>(grads.v),
-                        logsumexp.data<float>(),
-                        delta};
+    const Backward<T> b{.shape = AttentionShape(in),
+                        .q = Heads<T>(in.qkv.q),
+                        .k = Heads<T>(in.qkv.k),
+                        .v = Heads<T>(in.qkv.v),
+                        .out = Heads<T>(out, sizes),
+                        .dout = Heads<T>(dout, sizes),
+                        .dq = Heads<T>(grads.q),
+                        .dk = Heads<T>(grads.k),
+                        .dv = Heads<T>(grads.v),
+                        .logsumexp = logsumexp.data<float>(),
+                        .delta = delta};
     const RowLaunch queries(b.shape.rows(), 3 * sizes.dim + kRowChunk);
     const RowLaunch keys(sizes.batch * sizes.groups * sizes.keys, KeyMemory::floats(static_cast<int>(sizes.dim)));
     with_pack_size(sizes.dim, {in.qkv.q.tensor, in.qkv.k.tensor, in.qkv.v.tensor, dout},

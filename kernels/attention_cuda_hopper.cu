@@ -73,7 +73,7 @@ struct HopperItem {
 
   __device__ explicit HopperItem(const HopperForward<T>& f) {
     using Tile = HopperTile<dim>;
-    const int item = static_cast<int>(blockIdx.x), all_heads = f.shape.groups * f.shape.heads;
+    const int item = block_in_grid(), all_heads = f.shape.groups * f.shape.heads;
     first_query = (f.tiles - 1 - item % f.tiles) * Tile::kQueries;
     head = item / f.tiles % all_heads;
     b = item / f.tiles / all_heads;
@@ -108,7 +108,7 @@ __device__ void consume(const HopperForward<T>& f, const HopperShared<T, dim>& s
                         int warpgroup) {
   using Tile = HopperTile<dim>;
   const AttentionShape& shape = f.shape;
-  const int warp_row = static_cast<int>(warp_in_block()) * 16, t = item.first_query + warp_row;
+  const int warp_row = warp_in_block() * 16, t = item.first_query + warp_row;
   const int first = item.first_query + 64 * warpgroup;
   const SeenKeys seen(shape, item.b, first, 64);  // of the whole warpgroup: its warps must agree
   const T* queries = shared.queries + 64 * warpgroup * kPanel;
@@ -154,7 +154,7 @@ __global__ void __launch_bounds__(HopperTile<dim>::kThreads, 1)
   const HopperShared<T, dim> shared;
   if (threadIdx.x == 0) shared.init();
   __syncthreads();
-  const int warpgroup = __shfl_sync(kAllLanes, static_cast<int>(threadIdx.x) / kWarpgroup, 0);
+  const int warpgroup = __shfl_sync(kAllLanes, thread_in_block() / kWarpgroup, 0);
   if (warpgroup == Tile::kConsumers) {
     shrink_registers<kProducerRegisters>();
     if (warp_in_block() % 4 != 0) return;
@@ -173,16 +173,16 @@ void launch_hopper(Stream& stream, const Tensor& out, const Tensor& logsumexp, c
   using Tile = HopperTile<dim>;
   const AttentionSizes sizes = in.sizes();
   const std::int64_t tiles = (sizes.queries + Tile::kQueries - 1) / Tile::kQueries;
-  const HopperForward<T> f{make_tensor_map(panel_map(in.qkv.q, Tile::kQueries)),
-                           make_tensor_map(panel_map(in.qkv.k, Tile::kKeys)),
-                           make_tensor_map(panel_map(in.qkv.v, Tile::kKeys)),
-                           AttentionShape(in),
-                           Heads<T>(out, sizes),
-                           logsumexp.exists() ? logsumexp.data<float>() : nullptr,
-                           static_cast<int>(in.qkv.q.first),
-                           static_cast<int>(in.qkv.k.first),
-                           static_cast<int>(in.qkv.v.first),
-                           static_cast<int>(tiles)};
+  const HopperForward<T> f{.q_map = make_tensor_map(panel_map(in.qkv.q, Tile::kQueries)),
+                           .k_map = make_tensor_map(panel_map(in.qkv.k, Tile::kKeys)),
+                           .v_map = make_tensor_map(panel_map(in.qkv.v, Tile::kKeys)),
+                           .shape = AttentionShape(in),
+                           .out = Heads<T>(out, sizes),
+                           .logsumexp = logsumexp.exists() ? logsumexp.data<float>() : nullptr,
+                           .first_q = static_cast<int>(in.qkv.q.first),
+                           .first_k = static_cast<int>(in.qkv.k.first),
+                           .first_v = static_cast<int>(in.qkv.v.first),
+                           .tiles = static_cast<int>(tiles)};
   launch(stream, attend_hopper<T, dim>,
          {static_cast<unsigned>(tiles * sizes.batch * sizes.groups * sizes.heads), Tile::kThreads, Tile::kBytes}, f);
 }

@@ -120,7 +120,7 @@ __device__ void store_panels(T* to, std::int64_t distance, int count, T* staged,
 template <class Tile, class Produce, class Consume>
 __device__ void with_roles(const Produce& produce, const Consume& consume) {
   constexpr int kConsumerRegisters = 232, kProducerRegisters = 40;  // on average the launch's 168 per thread
-  const int warpgroup = __shfl_sync(kAllLanes, static_cast<int>(threadIdx.x) / kWarpgroup, 0);
+  const int warpgroup = __shfl_sync(kAllLanes, thread_in_block() / kWarpgroup, 0);
   if (warpgroup == Tile::kConsumers) {
     shrink_registers<kProducerRegisters>();
     if (warp_in_block() % 4 == 0) produce();
@@ -135,7 +135,7 @@ struct HopperQueries {
   int b, g, h, head, first, first_key, end_key;
   template <class Tile, class T>
   __device__ HopperQueries(Tile, const TiledBackward<T>& f) {
-    const int item = static_cast<int>(blockIdx.x), all_heads = f.shape.groups * f.shape.heads;
+    const int item = block_in_grid(), all_heads = f.shape.groups * f.shape.heads;
     first = (f.tiles - 1 - item % f.tiles) * Tile::kOwn;
     head = item / f.tiles % all_heads;
     b = item / f.tiles / all_heads;
@@ -172,7 +172,7 @@ __device__ void sum_dq(const TiledBackward<T>& f, const HopperBackwardShared<T, 
                        int warpgroup) {
   constexpr int dim = Tile::dim;
   const AttentionShape& shape = f.shape;
-  const int warp_row = static_cast<int>(warp_in_block()) * 16, t = own.first + warp_row;
+  const int warp_row = warp_in_block() * 16, t = own.first + warp_row;
   const int first = own.first + 64 * warpgroup;
   const SeenKeys seen(shape, own.b, first, 64);  // of the whole warpgroup: its warps must agree
   const T *queries = shared.own(0) + 64 * warpgroup * kPanel, *douts = shared.own(1) + 64 * warpgroup * kPanel;
@@ -227,9 +227,9 @@ struct HopperKeys {
   SeeingQueries queries;
   template <class Tile, class T>
   __device__ HopperKeys(Tile, const TiledBackward<T>& f, int* shared)
-      : b(static_cast<int>(blockIdx.x) / f.tiles / f.shape.groups),
-        g(static_cast<int>(blockIdx.x) / f.tiles % f.shape.groups),
-        first(static_cast<int>(blockIdx.x) % f.tiles * Tile::kOwn),
+      : b(block_in_grid() / f.tiles / f.shape.groups),
+        g(block_in_grid() / f.tiles % f.shape.groups),
+        first(block_in_grid() % f.tiles * Tile::kOwn),
         queries(f.shape, first, Tile::kOwn) {
     if (f.shape.document_start != nullptr) leave_documents(queries, f.shape, b, first + Tile::kOwn - 1, shared);
   }
@@ -240,7 +240,7 @@ template <class Statistics, class T>
 __device__ void load_statistics(Statistics& to, int rows, const TiledBackward<T>& f, int b, int head, int query) {
   const AttentionShape& shape = f.shape;
   const std::int64_t first = (std::int64_t{b} * shape.groups * shape.heads + head) * shape.queries;
-  for (int i = static_cast<int>(lane()); i < rows; i += static_cast<int>(kWarp)) {
+  for (int i = lane(); i < rows; i += kWarp) {
     const int t = query + i;
     const bool exists = t < shape.queries;
     to.logsumexp[i] = exists ? f.logsumexp[first + t] : INFINITY;
@@ -290,8 +290,7 @@ struct Meeting {
     if (shape.document_start == nullptr) return;
     masked = true;
     bool near = false;
-    for (int i = static_cast<int>(lane()); i < Tile::kRows; i += static_cast<int>(kWarp))
-      near |= statistics.document_start[i] < key + 64;
+    for (int i = lane(); i < Tile::kRows; i += kWarp) near |= statistics.document_start[i] < key + 64;
     any = __any_sync(kAllLanes, near) && any;
   }
 };
@@ -302,7 +301,7 @@ __device__ void sum_dk_dv(const TiledBackward<T>& f, const HopperBackwardShared<
                           int warpgroup) {
   constexpr int dim = Tile::dim;
   const AttentionShape& shape = f.shape;
-  const int warp_row = static_cast<int>(warp_in_block()) * 16, own_key = own.first + warp_row;
+  const int warp_row = warp_in_block() * 16, own_key = own.first + warp_row;
   const T *keys = shared.own(0) + 64 * warpgroup * kPanel, *values = shared.own(1) + 64 * warpgroup * kPanel;
   Sums<dim / 8> dk, dv;
   Sums<Tile::kRows / 8> scores, dp;

@@ -78,11 +78,11 @@ __global__ void __launch_bounds__(ForwardTile<dim>::kWarps* kWarp, 2)
   using Tile = ForwardTile<dim>;
   constexpr int kParts = Tile::kParts;
   const AttentionShape& shape = f.shape;
-  const int all_heads = shape.groups * shape.heads, item = static_cast<int>(blockIdx.x);
+  const int all_heads = shape.groups * shape.heads, item = block_in_grid();
   const int first_query = (f.tiles - 1 - item % f.tiles) * Tile::kQueries;  // those with the most keys first
   const int head = item / f.tiles % all_heads, b = item / f.tiles / all_heads;
   const int g = head / shape.heads, h = head % shape.heads;
-  const int warp_row = static_cast<int>(warp_in_block()) * 16 * kParts;
+  const int warp_row = warp_in_block() * 16 * kParts;
   T *queries = shared_memory<T>(), *stages = queries + Tile::kQueries * kTileRow<dim>;
   const SeenKeys block_sees(shape, b, first_query, Tile::kQueries);
   const SeenKeys warp_sees(shape, b, first_query + warp_row, 16 * kParts);
@@ -144,10 +144,13 @@ void attention_forward_tiles(Stream& stream, Tensor out, Tensor logsumexp, const
   with_tiles(out.dtype(), sizes.dim, [&]<class T, int dim>(T, std::integral_constant<int, dim>) {
     using Tile = ForwardTile<dim>;
     const std::int64_t tiles = (sizes.queries + Tile::kQueries - 1) / Tile::kQueries;
-    const TiledForward<T> f{AttentionShape(in),     Heads<T>(in.qkv.q),
-                            Heads<T>(in.qkv.k),     Heads<T>(in.qkv.v),
-                            Heads<T>(out, sizes),   logsumexp.exists() ? logsumexp.data<float>() : nullptr,
-                            static_cast<int>(tiles)};
+    const TiledForward<T> f{.shape = AttentionShape(in),
+                            .q = Heads<T>(in.qkv.q),
+                            .k = Heads<T>(in.qkv.k),
+                            .v = Heads<T>(in.qkv.v),
+                            .out = Heads<T>(out, sizes),
+                            .logsumexp = logsumexp.exists() ? logsumexp.data<float>() : nullptr,
+                            .tiles = static_cast<int>(tiles)};
     launch(
         stream, attend_tiles<T, dim>,
         {static_cast<unsigned>(tiles * sizes.batch * sizes.groups * sizes.heads), Tile::kWarps * kWarp, Tile::kBytes},

@@ -15,7 +15,7 @@ struct DkDvTile {
   static constexpr int kWarps = 4, kKeys = 16 * kWarps, kQueries = 32;
   static constexpr int kHeld = kKeys * kTileRow<dim>, kStage = 2 * kQueries * kTileRow<dim>;  // elements
   static constexpr std::size_t kBytes = (2 * kHeld + 2 * kStage) * 2 + 2 * 3 * kQueries * sizeof(float);
-  static_assert(kBytes <= 99 << 10 && kQueries == int{kWarp});
+  static_assert(kBytes <= 99 << 10 && kQueries == kWarp);
 };
 
 template <class T, int dim>
@@ -23,9 +23,9 @@ __global__ void __launch_bounds__(DkDvTile<dim>::kWarps* kWarp, 2)
     write_dk_dv_tiles(const __grid_constant__ TiledBackward<T> f) {
   using Tile = DkDvTile<dim>;
   const AttentionShape& shape = f.shape;
-  const int item = static_cast<int>(blockIdx.x), first_key = item % f.tiles * Tile::kKeys;  // most queries first
+  const int item = block_in_grid(), first_key = item % f.tiles * Tile::kKeys;  // most queries first
   const int g = item / f.tiles % shape.groups, b = item / f.tiles / shape.groups;
-  const int warp_row = static_cast<int>(warp_in_block()) * 16, own_key = first_key + warp_row;
+  const int warp_row = warp_in_block() * 16, own_key = first_key + warp_row;
   T *keys = shared_memory<T>(), *values = keys + Tile::kHeld, *stages = values + Tile::kHeld;
   auto* statistics = reinterpret_cast<QueryStatistics<Tile::kQueries>*>(stages + 2 * Tile::kStage);
   const SeeingQueries own(shape, own_key, 16);
@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(DkDvTile<dim>::kWarps* kWarp, 2)
     load_tile<Tile::kQueries, dim>(tile, f.q.at(b, g, h, 0), f.q.position, query, inside);
     load_tile<Tile::kQueries, dim>(tile + Tile::kStage / 2, f.dout.at(b, g, h, 0), f.dout.position, query, inside);
     if (warp_in_block() == 0) {
-      const int i = static_cast<int>(lane()), t = query + i;
+      const int i = lane(), t = query + i;
       const bool exists = t < shape.queries;
       const std::int64_t row =
           exists ? (std::int64_t{b} * shape.groups * shape.heads + g * shape.heads + h) * shape.queries + t : 0;

@@ -22,11 +22,11 @@ __global__ void __launch_bounds__(DqTile<dim>::kWarps* kWarp, 2)
     write_dq_tiles(const __grid_constant__ TiledBackward<T> f) {
   using Tile = DqTile<dim>;
   const AttentionShape& shape = f.shape;
-  const int all_heads = shape.groups * shape.heads, item = static_cast<int>(blockIdx.x);
+  const int all_heads = shape.groups * shape.heads, item = block_in_grid();
   const int first_query = (f.tiles - 1 - item % f.tiles) * Tile::kQueries;  // those with the most keys first
   const int head = item / f.tiles % all_heads, b = item / f.tiles / all_heads;
   const int g = head / shape.heads, h = head % shape.heads;
-  const int warp_row = static_cast<int>(warp_in_block()) * 16, t = first_query + warp_row;
+  const int warp_row = warp_in_block() * 16, t = first_query + warp_row;
   T *queries = shared_memory<T>(), *douts = queries + Tile::kHeld, *stages = douts + Tile::kHeld;
   const SeenKeys block_sees(shape, b, first_query, Tile::kQueries), warp_sees(shape, b, t, 16);
   const KeyRange keys{block_sees.lowest, block_sees.highest}, own{first_query, shape.queries};

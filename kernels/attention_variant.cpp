@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/enum_index.h"
 #include "base/str.h"
 #include "device/copy.h"
 #include "device/measure.h"
@@ -58,7 +59,7 @@ struct HostCopies {
 
 std::string name_of(AttentionVariant variant) {
   constexpr const char* kNames[] = {"simple", "tiles", "hopper", "cudnn"};
-  return kNames[static_cast<int>(variant)];
+  return kNames[enum_index(variant)];
 }
 
 bool attention_decodes(const AttentionInput& in, const Tensor& logsumexp) {
@@ -120,7 +121,7 @@ bool attention_suits_cudnn(const AttentionInput& in) {
 std::size_t cudnn_work_bytes(const AttentionInput& in, const Tensor& logsumexp) {
   const AttentionSizes s = in.sizes();
   const std::int64_t rows = logsumexp.exists() ? 0 : s.batch * s.groups * s.heads * s.queries;
-  return static_cast<std::size_t>(kCudnnWorkspace) + static_cast<std::size_t>(rows) * sizeof(float);
+  return kCudnnWorkspace + rows * sizeof(float);
 }
 
 std::string attention_forward_key(const AttentionInput& in) { return key_of("forward", in); }
@@ -165,7 +166,7 @@ AttentionVariant choose_variant(Stream& stream, const std::string& key, const st
   std::vector<std::string> names;
   for (const AttentionVariant variant : variants) names.push_back(name_of(variant));
   const auto variant_of = [&](const std::string& name) {
-    return variants[static_cast<std::size_t>(std::find(names.begin(), names.end(), name) - names.begin())];
+    return variants[std::find(names.begin(), names.end(), name) - names.begin()];
   };
   std::vector<HostCopies> reference;  // one, from the first variant on
   const auto refused = [&](const std::string& name) {

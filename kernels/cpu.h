@@ -15,7 +15,7 @@ inline Blocks row_sum_blocks(std::int64_t rows) {
 }
 /// Bytes of the partial sums (row_sum_blocks(rows).number(), width) f32.
 inline std::size_t row_sum_bytes(std::int64_t rows, std::int64_t width) {
-  return static_cast<std::size_t>(row_sum_blocks(rows).number() * width) * sizeof(float);
+  return row_sum_blocks(rows).number() * width * sizeof(float);
 }
 /// Calls body(Range rows, float* sums) for every block of rows. sums (width) is the block's part of `partials`, zeroed,
 /// or null if `partials` is absent. `elements` is the total work.

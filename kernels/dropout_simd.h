@@ -31,16 +31,15 @@ class HiddenMask {
   /// body(i, lanes, factor) over the columns [columns.begin, columns.end) of a tensor's row.
   template <class Body>
   HWY_INLINE void sweep_row(std::int64_t tensor_row, Range columns, const Body& body) const {
-    if (!dropout_.active()) {
-      const auto begin = static_cast<std::size_t>(columns.begin);
-      sweep(static_cast<std::size_t>(columns.size()),
-            [&](std::size_t i, auto lanes) HWY_ATTR { body(begin + i, lanes, set(1)); });
+    if (samples_ == nullptr) {
+      const std::size_t begin = columns.begin;
+      sweep(columns.size(), [&](std::size_t i, auto lanes) HWY_ATTR { body(begin + i, lanes, set(1)); });
       return;
     }
     const auto sample = static_cast<std::uint64_t>(samples_[rows_.sequence(tensor_row)]);
     const std::uint64_t row = static_cast<std::uint64_t>(rows_.position(tensor_row)) * width_;
-    const auto end = static_cast<std::size_t>(columns.end);
-    for (auto at = static_cast<std::size_t>(columns.begin); at < end; at += kStretch) {
+    const std::size_t end = columns.end;
+    for (std::size_t at = columns.begin; at < end; at += kStretch) {
       const std::size_t n = HWY_MIN(kStretch, end - at);
       const std::uint64_t first = row + at, skipped = first % 8;
       HWY_ALIGN std::uint32_t words[(kStretch / 8 + 1) * 4];
@@ -60,7 +59,7 @@ class HiddenMask {
 
   Dropout dropout_;
   RowMap rows_;
-  const std::int64_t* samples_ = nullptr;
+  const std::int64_t* samples_ = nullptr;  // null without dropout
   std::uint64_t width_;
   std::int32_t threshold_ = 0;
   float scale_ = 1;

@@ -43,7 +43,7 @@ double sum_of_squares_range(const Tensor& in, Range range) {
   double sum = 0;
   with_float(in.dtype(), [&]<class T>(T) HWY_ATTR {
     const T* from = in.data<T>() + range.begin;
-    const auto n = static_cast<std::size_t>(range.size());
+    const std::size_t n = range.size();
     if constexpr (std::is_same_v<T, float>) {
       sum = sum_of_squares_of(from, n);
     } else {
@@ -77,7 +77,7 @@ template <class Body>
 void over_blocks(Stream& stream, std::int64_t count, const Body& body) {
   Blocks blocks{count, kSerialElements};
   parallel_for(stream.threads(), blocks.number(), count,
-               [&](std::int64_t block) { body(blocks[block].begin, static_cast<std::size_t>(blocks[block].size())); });
+               [&](std::int64_t block) { body(blocks[block].begin, blocks[block].size()); });
 }
 }  // namespace
 
@@ -120,7 +120,7 @@ void sum_of_squares(Stream& stream, Tensor work, Tensor out, Tensor in, GradMode
 }
 
 std::size_t sum_of_squares_work(const Stream&, std::int64_t count) {
-  return static_cast<std::size_t>(Blocks{count, kSumOfSquaresBlock}.number()) * sizeof(double);
+  return Blocks{count, kSumOfSquaresBlock}.number() * sizeof(double);
 }
 
 void find_nonfinite(Stream& stream, Tensor found, Tensor in) {

@@ -55,7 +55,7 @@ __global__ void sum_squares_of_blocks(double* sums, const T* in, std::int64_t co
 /// One block: each thread adds its share, then the threads' sums are added.
 __global__ void add_sums(double* out, bool accumulate, const double* sums, int count) {
   double sum = 0;
-  for (int i = static_cast<int>(threadIdx.x); i < count; i += static_cast<int>(blockDim.x)) sum += sums[i];
+  for (int i = thread_in_block(); i < count; i += threads_in_block()) sum += sums[i];
   sum = block_sum(sum, shared_memory<double>());
   if (threadIdx.x == 0) *out = (accumulate ? *out : 0) + sum;
 }
@@ -131,7 +131,7 @@ void sum_of_squares(Stream& stream, Tensor work, Tensor out, Tensor in, GradMode
 }
 
 std::size_t sum_of_squares_work(const Stream&, std::int64_t count) {
-  return static_cast<std::size_t>((count + kSumBlock - 1) / kSumBlock) * sizeof(double);
+  return (count + kSumBlock - 1) / kSumBlock * sizeof(double);
 }
 
 void find_nonfinite(Stream& stream, Tensor found, Tensor in) {

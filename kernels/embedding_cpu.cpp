@@ -25,8 +25,7 @@ void look_up(Tensor out, Tensor tokens, std::int64_t vocab_begin, Tensor table, 
     else if constexpr (std::is_same_v<S, T>)
       std::copy_n(from, width, to);
     else
-      sweep(static_cast<std::size_t>(width),
-            [=](std::size_t i, auto lanes) HWY_ATTR { lanes.store(lanes.load(from + i), to + i); });
+      sweep(width, [=](std::size_t i, auto lanes) HWY_ATTR { lanes.store(lanes.load(from + i), to + i); });
   }
 }
 
@@ -58,7 +57,7 @@ HWY_INLINE void scatter(Tensor dtable, const Places& places, Range columns, cons
   }
   with_float(dtable.dtype(), [&]<class G>(G) HWY_ATTR {
     HWY_ALIGN float sums[kScatterColumns];
-    const auto count = static_cast<std::size_t>(columns.size());
+    const std::size_t count = columns.size();
     for (std::int64_t n = 0; n < places.held;) {
       const std::uint64_t row = places.sorted[n] >> 32;
       G* to = dtable.data<G>() + static_cast<std::int64_t>(row) * width + columns.begin;
@@ -107,7 +106,7 @@ struct MaskAndAdd {
 
   HWY_INLINE void operator()(std::int64_t place, float* to) const {
     S* at = dx + place * width;
-    const auto begin = static_cast<std::size_t>(columns.begin);
+    const std::size_t begin = columns.begin;
     mask.sweep_row(place, columns, [=](std::size_t i, auto lanes, VecF32 factor) HWY_ATTR {
       const VecF32 masked = hn::Mul(lanes.load(at + i), factor);
       lanes.store(masked, at + i);
@@ -229,7 +228,7 @@ void positions_backward(Stream& stream, Tensor work, Grad dtable, Tensor dx, Ten
 }
 
 std::size_t scatter_work(const Stream&, Tensor dtable, std::int64_t places) {
-  return dtable.dtype() == DType::f32 ? 0 : static_cast<std::size_t>(places) * sizeof(std::uint64_t);
+  return dtable.dtype() == DType::f32 ? 0 : places * sizeof(std::uint64_t);
 }
 
 }  // namespace mtl::cpu

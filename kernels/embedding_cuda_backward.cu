@@ -16,7 +16,7 @@ namespace mtl::cuda {
 
 namespace {
 
-constexpr int kChunk = static_cast<int>(kWarp);  // a lane fetches the key of each place
+constexpr int kChunk = kWarp;  // a lane fetches the key of each place
 constexpr unsigned kWarpsInBlock = 4;
 
 /// The sorted places of a scatter-add, the gradient (held, width), and the sums of chunks.
@@ -128,7 +128,7 @@ __global__ void add_chunks(const __grid_constant__ Scatter s) {
   const std::int64_t own = (std::int64_t{blockIdx.x} * kWarpsInBlock + warp_in_block()) * kChunk + lane();
   const std::int64_t row = row_at(s, own);
   const bool begins = row >= 0 && row < s.held && row_at(s, own - 1) != row && row_at(s, own + kChunk) == row;
-  const int from = warp_reduce(begins ? static_cast<int>(lane()) : -1, [](int a, int b) { return a > b ? a : b; });
+  const int from = warp_reduce(begins ? lane() : -1, [](int a, int b) { return a > b ? a : b; });
   const int column = own_column<n>();
   if (from < 0 || column >= s.width) return;
   const std::int64_t begin = own - lane() + from, of_run = row_at(s, begin);
@@ -155,13 +155,13 @@ void scatter_add(Stream& stream, const Tensor& work, const Grad& dtable, const T
   const std::int64_t count = dout.size(0), held = table.size(0), width = table.size(1);
   if (dtable.mode == GradMode::overwrite) cuda::fill_zero(stream, table);
   auto* bytes = static_cast<std::byte*>(work.raw());
-  const Scatter scatter{sort_places(stream, bytes, rows, first, held, count),
-                        count,
-                        held,
-                        AnyArray(table),
-                        dtable.mode == GradMode::accumulate,
-                        reinterpret_cast<float*>(bytes + sort_work(count)),
-                        static_cast<int>(width)};
+  const Scatter scatter{.sorted = sort_places(stream, bytes, rows, first, held, count),
+                        .count = count,
+                        .held = held,
+                        .table = AnyArray(table),
+                        .accumulate = dtable.mode == GradMode::accumulate,
+                        .partials = reinterpret_cast<float*>(bytes + sort_work(count)),
+                        .width = static_cast<int>(width)};
   with_pack_size(width, {table, dout}, [&]<int n>(std::integral_constant<int, n>) {
     const auto tiles = static_cast<unsigned>((width + kWarp * n - 1) / (kWarp * n));
     with_float_type(dout.dtype(), [&]<class D>(D) {
@@ -190,7 +190,7 @@ void positions_backward(Stream& stream, Tensor work, Grad dtable, Tensor dx, Ten
 
 std::size_t scatter_work(const Stream&, Tensor dtable, std::int64_t places) {
   const std::int64_t sums = places > kChunk ? 2 * chunks_in(places) * dtable.size(1) : 0;
-  return sort_work(places) + static_cast<std::size_t>(sums) * sizeof(float);
+  return sort_work(places) + sums * sizeof(float);
 }
 
 }  // namespace mtl::cuda

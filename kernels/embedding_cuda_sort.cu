@@ -8,6 +8,7 @@
 #include <bit>
 
 #include "kernels/cuda/flat.h"
+#include "kernels/cuda/warp.h"
 #include "kernels/embedding_cuda.h"
 
 namespace mtl::cuda {
@@ -46,13 +47,13 @@ __device__ void over_keys(const Pass& pass, std::uint32_t* counters, const Body&
   for (int j = 0; j < kKeysOfThread && begin + j < pass.count; ++j) {
     const std::uint64_t key = pass.keys[begin + j];
     const auto digit = static_cast<int>(key >> pass.shift) & (kDigits - 1);
-    body(key, counters[digit * kPitch + static_cast<int>(threadIdx.x)]);
+    body(key, counters[digit * kPitch + thread_in_block()]);
   }
 }
 
 __device__ std::uint32_t* count_keys(const Pass& pass) {
   auto* counters = shared_memory<std::uint32_t>();
-  for (int digit = 0; digit < kDigits; ++digit) counters[digit * kPitch + static_cast<int>(threadIdx.x)] = 0;
+  for (int digit = 0; digit < kDigits; ++digit) counters[digit * kPitch + thread_in_block()] = 0;
   over_keys(pass, counters, [](std::uint64_t, std::uint32_t& counter) { ++counter; });
   __syncthreads();
   return counters;
@@ -62,7 +63,7 @@ __global__ void count_digits(Pass pass) {
   const std::uint32_t* counters = count_keys(pass);
   if (threadIdx.x >= kDigits) return;
   std::uint32_t sum = 0;
-  for (int thread = 0; thread < kThreads; ++thread) sum += counters[static_cast<int>(threadIdx.x) * kPitch + thread];
+  for (int thread = 0; thread < kThreads; ++thread) sum += counters[thread_in_block() * kPitch + thread];
   pass.counts[threadIdx.x * gridDim.x + blockIdx.x] = sum;
 }
 
@@ -93,7 +94,7 @@ __global__ void move_keys(Pass pass) {
   std::uint32_t* counters = count_keys(pass);
   if (threadIdx.x < kDigits) {  // a thread for each digit: counts become offsets in `sorted`
     std::uint32_t next = pass.counts[threadIdx.x * gridDim.x + blockIdx.x];
-    std::uint32_t* of_threads = counters + static_cast<int>(threadIdx.x) * kPitch;
+    std::uint32_t* of_threads = counters + thread_in_block() * kPitch;
 #pragma unroll 8
     for (int thread = 0; thread < kThreads; ++thread) {
       const std::uint32_t here = of_threads[thread];
@@ -118,7 +119,7 @@ const std::uint64_t* sort_places(Stream& stream, void* work, const std::int32_t*
   if (count == 0) return keys;
   const int bits = std::bit_width(static_cast<std::uint64_t>(held));
   for (int bit = 0; bit < bits; bit += kDigitBits) {
-    const Pass pass{sorted, counts, keys, count, 32 + bit};
+    const Pass pass{.sorted = sorted, .counts = counts, .keys = keys, .count = count, .shift = 32 + bit};
     launch(stream, count_digits, {tiles, kThreads, kShared}, pass);
     const auto threads = static_cast<unsigned>(std::min<std::int64_t>(all_counts, 1024));
     launch(stream, sum_counts_before, {1, threads, threads * sizeof(std::uint32_t)}, counts, all_counts);
@@ -129,8 +130,7 @@ const std::uint64_t* sort_places(Stream& stream, void* work, const std::int32_t*
 }
 
 std::size_t sort_work(std::int64_t count) {
-  return static_cast<std::size_t>(2 * count) * sizeof(std::uint64_t) +
-         static_cast<std::size_t>(kDigits * tiles_of(count)) * sizeof(std::uint32_t);
+  return 2 * count * sizeof(std::uint64_t) + kDigits * tiles_of(count) * sizeof(std::uint32_t);
 }
 
 }  // namespace mtl::cuda

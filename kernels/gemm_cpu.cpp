@@ -38,7 +38,7 @@ void multiply_one_row(const Tensor& x, const Tensor& w, Range columns, float* su
     const T* row[4];
     for (int q = 0; q < 4; ++q) row[q] = right + std::min(j + q, columns.end - 1) * k;
     VecF32 s0 = set(0), s1 = s0, s2 = s0, s3 = s0;
-    sweep(static_cast<std::size_t>(k), [&](std::size_t i, auto lanes) HWY_ATTR {
+    sweep(k, [&](std::size_t i, auto lanes) HWY_ATTR {
       const VecF32 x_i = lanes.load(left + i);
       s0 = hn::MulAdd(x_i, lanes.load(row[0] + i), s0);
       s1 = hn::MulAdd(x_i, lanes.load(row[1] + i), s1);
@@ -65,7 +65,7 @@ void multiply_few_rows_by(const Tensor& x, const Tensor& w, Range columns, float
     for (std::int64_t i = 0; i < rows; i += 2) {
       const std::int64_t below = std::min(i + 1, rows - 1);
       float tile[4];
-      dot_tile(left + i * k, left + below * k, right + j * k, right + next * k, static_cast<std::size_t>(k), tile);
+      dot_tile(left + i * k, left + below * k, right + j * k, right + next * k, k, tile);
       float *upper = sums + i * stride - columns.begin, *lower = sums + below * stride - columns.begin;
       upper[j] = tile[0];
       upper[next] = tile[1];

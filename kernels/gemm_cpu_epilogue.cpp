@@ -49,9 +49,8 @@ void sum_rows(const Tensor& dy, Range rows, float* sums) {
   with_float(dy.dtype(), [&](auto t) HWY_ATTR {
     for (std::int64_t row = rows.begin; row < rows.end; ++row) {
       const auto* from = dy.data<decltype(t)>() + row * width;
-      sweep(static_cast<std::size_t>(width), [=](std::size_t i, auto lanes) HWY_ATTR {
-        lanes.store(hn::Add(lanes.load(sums + i), lanes.load(from + i)), sums + i);
-      });
+      sweep(width, [=](std::size_t i, auto lanes)
+                       HWY_ATTR { lanes.store(hn::Add(lanes.load(sums + i), lanes.load(from + i)), sums + i); });
     }
   });
 }
@@ -117,9 +116,7 @@ void sum_bias_gradient(Stream& stream, Tensor work, const Grad& dbias, const Ten
   sum_partials(stream, dbias, partials, 0, dy.size(-1));
 }
 
-std::size_t sum_bias_gradient_work(const Tensor& dy) {
-  return static_cast<std::size_t>(bias_blocks(dy).number() * dy.size(-1)) * sizeof(float);
-}
+std::size_t sum_bias_gradient_work(const Tensor& dy) { return bias_blocks(dy).number() * dy.size(-1) * sizeof(float); }
 
 }  // namespace mtl::cpu
 #endif

@@ -22,8 +22,7 @@ void widen_part(const Tensor& from, Range rows, Range columns, float* to, std::i
     for (std::int64_t row = rows.begin; row < rows.end; ++row) {
       const auto* in = from.data<decltype(t)>() + row * from.size(1) + columns.begin;
       float* out = to + (row - rows.begin) * stride;
-      sweep(static_cast<std::size_t>(columns.size()),
-            [=](std::size_t i, auto lanes) HWY_ATTR { lanes.store(lanes.load(in + i), out + i); });
+      sweep(columns.size(), [=](std::size_t i, auto lanes) HWY_ATTR { lanes.store(lanes.load(in + i), out + i); });
     }
   });
 }
@@ -107,7 +106,7 @@ class TileMultiplier {
   /// Bytes of the thread's area.
   std::size_t work() const {
     const std::int64_t sums = in_place() ? 0 : tiles_.rows.block_size * stride_;
-    return static_cast<std::size_t>(a_.elements() + b_.elements() + sums) * sizeof(float);
+    return (a_.elements() + b_.elements() + sums) * sizeof(float);
   }
   void use(float* area) {
     a_.use(area);
@@ -169,7 +168,7 @@ void multiply_widened(Stream& stream, Tensor work, const Product& product, const
 
 std::size_t multiply_widened_work(const Stream& stream, const Product& product) {
   const Tiles tiles(product, stream.threads());
-  return TileMultiplier(product, tiles).work() * static_cast<std::size_t>(workers_of(stream, tiles));
+  return TileMultiplier(product, tiles).work() * workers_of(stream, tiles);
 }
 
 }  // namespace mtl::cpu

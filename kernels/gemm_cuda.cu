@@ -4,6 +4,7 @@
 #include "kernels/cuda/activation.h"
 #include "kernels/cuda/column_sums.h"
 #include "kernels/cuda/flat.h"
+#include "kernels/cuda/warp.h"
 #include "kernels/gemm_cuda.h"
 
 namespace mtl::cuda {
@@ -54,15 +55,15 @@ void finish(Stream& stream, const Tensor& c, bool accumulate, const Epilogue& ep
   const bool forward = epilogue.act == Epilogue::Act::forward, backward = epilogue.act == Epilogue::Act::backward;
   const auto run = [&]<class P, class T>(P, T) {
     const auto data_if = [](const Tensor& tensor, bool used) { return used ? tensor.data<T>() : nullptr; };
-    const Finish<P, T> operands{products.data<P>(),
-                                c.data<T>(),
-                                accumulate,
-                                data_if(epilogue.bias, epilogue.bias.exists()),
-                                data_if(epilogue.aux, forward),
-                                data_if(epilogue.aux, backward),
-                                epilogue.activation,
-                                c.numel(),
-                                width};
+    const Finish<P, T> operands{.products = products.data<P>(),
+                                .c = c.data<T>(),
+                                .accumulate = accumulate,
+                                .bias = data_if(epilogue.bias, epilogue.bias.exists()),
+                                .aux_out = data_if(epilogue.aux, forward),
+                                .aux_in = data_if(epilogue.aux, backward),
+                                .activation = epilogue.activation,
+                                .count = c.numel(),
+                                .width = width};
     with_pack_size(width, {products, c, epilogue.bias, epilogue.aux}, [&]<int n>(std::integral_constant<int, n>) {
       launch(stream, finish_elements<n, P, T>, flat_shape(c.numel() / n), operands);
     });
@@ -93,7 +94,7 @@ template <bool wide, class T>
 __global__ void sum_columns(float* partials, const T* dy, std::int64_t rows, std::int64_t width) {
   constexpr int n = 8;
   const std::int64_t column = std::int64_t{blockIdx.x} * BiasShape::kColumns + std::int64_t{threadIdx.x % kWarp} * n;
-  const int warp = static_cast<int>(threadIdx.x / kWarp);
+  const int warp = warp_in_block();
   const int columns = width - column < n ? static_cast<int>(width - column) : n;
   Pack<n> sum{};
   for (std::int64_t row = std::int64_t{blockIdx.y} * BiasShape::kWarps + warp; row < rows;
@@ -108,7 +109,7 @@ __global__ void sum_columns(float* partials, const T* dy, std::int64_t rows, std
     }
   }
   float* shared = shared_memory<float>();  // (warps, columns of the block)
-  for (int j = 0; j < n; ++j) shared[static_cast<int>(threadIdx.x) * n + j] = sum[j];
+  for (int j = 0; j < n; ++j) shared[thread_in_block() * n + j] = sum[j];
   __syncthreads();
   const std::int64_t own_column = std::int64_t{blockIdx.x} * BiasShape::kColumns + threadIdx.x;
   if (threadIdx.x >= BiasShape::kColumns || own_column >= width) return;
@@ -140,7 +141,7 @@ void sum_bias_gradient(Stream& stream, const Tensor& work, const Grad& dbias, co
 
 std::size_t sum_bias_gradient_work(const Tensor& dy) {
   const BiasShape shape(dy.row_count(), dy.size(-1));
-  return std::size_t{shape.row_blocks} * static_cast<std::size_t>(dy.size(-1)) * sizeof(float);
+  return std::size_t{shape.row_blocks} * dy.size(-1) * sizeof(float);
 }
 
 /// True if cuBLASLt can write C: it has no products of bf16 into f16, or of f32 into 16 bits.
@@ -152,7 +153,7 @@ struct Areas {
   std::size_t products = kGemmWorkspace, sums, end;
   Areas(const Tensor& c, const Operand& a, const Grad& dbias) {
     const auto after = [](std::size_t begin, std::int64_t floats) {
-      return (begin + static_cast<std::size_t>(floats) * sizeof(float) + 255) / 256 * 256;
+      return (begin + floats * sizeof(float) + 255) / 256 * 256;
     };
     sums = is_direct(c, a.tensor) ? products : after(products, c.numel());
     end = dbias.wanted() ? after(sums, dbias.tensor.numel()) : sums;

@@ -109,7 +109,7 @@ std::vector<cublasLtMatmulAlgo_t> GemmPlan::find_algorithms(const Product& produ
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(product.a.tensor));
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(product.c));
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(product.c));
-  std::vector<cublasLtMatmulHeuristicResult_t> results(static_cast<std::size_t>(most));
+  std::vector<cublasLtMatmulHeuristicResult_t> results(most);
   int found = 0;
   const cublasStatus_t status =
       lt.find_algorithms(session_.handle, desc_, first_, second_, out_, out_, preference, most, results.data(), &found);
@@ -117,7 +117,7 @@ std::vector<cublasLtMatmulAlgo_t> GemmPlan::find_algorithms(const Product& produ
   std::vector<cublasLtMatmulAlgo_t> out;
   if (status != CUBLAS_STATUS_SUCCESS) return out;
   for (int i = 0; i < found; ++i) {
-    const cublasLtMatmulHeuristicResult_t& result = results[static_cast<std::size_t>(i)];
+    const cublasLtMatmulHeuristicResult_t& result = results[i];
     if (result.state == CUBLAS_STATUS_SUCCESS) out.push_back(result.algo);
   }
   return out;

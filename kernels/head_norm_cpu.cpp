@@ -33,7 +33,7 @@ class HeadCursor {
 
 template <class T>
 void head_norm_forward_of(const HeadSlice& y, Tensor rstd, const HeadSlice& x, Tensor gamma, float eps, Range rows) {
-  const auto width = static_cast<std::size_t>(gamma.numel());
+  const std::size_t width = gamma.numel();
   HeadCursor<T> from(x, rows.begin), to(y, rows.begin);
   for (std::int64_t row = rows.begin; row < rows.end; ++row, from.advance(), to.advance()) {
     const float r = rmsnorm_row(to.at(), from.at(), gamma.data<T>(), width, eps);
@@ -45,7 +45,7 @@ void head_norm_forward_of(const HeadSlice& y, Tensor rstd, const HeadSlice& x, T
 template <class T>
 void head_norm_backward_of(const HeadSlice& dx, const HeadSlice& dy, const HeadSlice& x, Tensor rstd, Tensor gamma,
                            Range rows, float* sums) {
-  const auto width = static_cast<std::size_t>(gamma.numel());
+  const std::size_t width = gamma.numel();
   HeadCursor<T> to(dx, rows.begin), from(dy, rows.begin), input(x, rows.begin);
   for (std::int64_t n = rows.begin; n < rows.end; ++n, to.advance(), from.advance(), input.advance()) {
     const RmsNormRow<T, T> row{

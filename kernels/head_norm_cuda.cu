@@ -10,13 +10,13 @@ namespace mtl::cuda {
 void head_norm_forward(Stream& stream, const HeadSlice& y, Tensor rstd, const HeadSlice& x, Tensor gamma, float eps) {
   const auto width = static_cast<int>(gamma.numel());
   with_float_type(gamma.dtype(), [&]<class T>(T) {
-    const RmsNormForward<HeadRows<T>, HeadRows<T>, T> operands{HeadRows<T>(y),
-                                                               HeadRows<T>(x),
-                                                               rstd.exists() ? rstd.data<float>() : nullptr,
-                                                               gamma.data<T>(),
-                                                               x.heads().numel(),
-                                                               width,
-                                                               eps};
+    const RmsNormForward<HeadRows<T>, HeadRows<T>, T> operands{.y = HeadRows<T>(y),
+                                                               .x = HeadRows<T>(x),
+                                                               .rstd = rstd.exists() ? rstd.data<float>() : nullptr,
+                                                               .gamma = gamma.data<T>(),
+                                                               .rows = x.heads().numel(),
+                                                               .width = width,
+                                                               .eps = eps};
     with_pack_size(width, {y.tensor, x.tensor, gamma},
                    [&]<int n>(std::integral_constant<int, n>) { rmsnorm_rows<n>(stream, operands); });
   });
@@ -28,16 +28,16 @@ void head_norm_backward(Stream& stream, Tensor work, const HeadSlice& dx, const 
   const std::int64_t rows = x.heads().numel();
   with_float_type(gamma.dtype(), [&]<class T>(T) {
     const RmsNormBackward<HeadRows<T>, HeadRows<T>, HeadRows<T>, T> operands{
-        HeadRows<T>(dx),
-        true,
-        false,
-        dgamma.wanted() ? static_cast<float*>(work.raw()) : nullptr,
-        HeadRows<T>(dy),
-        HeadRows<T>(x),
-        rstd.data<float>(),
-        gamma.data<T>(),
-        rows,
-        width};
+        .dx = HeadRows<T>(dx),
+        .wants_dx = true,
+        .accumulate = false,
+        .partials = dgamma.wanted() ? static_cast<float*>(work.raw()) : nullptr,
+        .dy = HeadRows<T>(dy),
+        .x = HeadRows<T>(x),
+        .rstd = rstd.data<float>(),
+        .gamma = gamma.data<T>(),
+        .rows = rows,
+        .width = width};
     with_pack_size(width, {dx.tensor, dy.tensor, x.tensor, gamma},
                    [&]<int n>(std::integral_constant<int, n>) { rmsnorm_rows_backward<n>(stream, operands); });
   });

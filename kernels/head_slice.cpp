@@ -4,9 +4,7 @@
 
 namespace mtl {
 
-std::size_t HeadSlice::bytes() const {
-  return tensor.bytes() / static_cast<std::size_t>(tensor.size(3)) * static_cast<std::size_t>(count);
-}
+std::size_t HeadSlice::bytes() const { return tensor.bytes() / tensor.size(3) * count; }
 
 Shape HeadSlice::heads() const { return {tensor.size(0), tensor.size(1), tensor.size(2), count}; }
 

@@ -12,7 +12,7 @@ namespace mtl::HWY_NAMESPACE {
 /// S: dtype of the residual stream, x; T: of y, gamma and beta.
 template <class S, class T>
 void normalize_rows(Tensor y, const LayerNormCache& cache, Tensor gamma, Tensor beta, float eps, Range rows) {
-  const auto width = static_cast<std::size_t>(y.size(-1));
+  const std::size_t width = y.size(-1);
   const T *weight = gamma.data<T>(), *bias = beta.data<T>();
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
     const S* x = cache.x.data<S>() + row * y.size(-1);

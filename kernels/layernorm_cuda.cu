@@ -135,9 +135,15 @@ void layernorm_forward(Stream& stream, Tensor y, const LayerNormCache& cache, co
   const RowsShape shape = rows_shape(rows, width);
   with_stream_types(cache.x.dtype(), y.dtype(), [&]<class S, class T>(S, T) {
     with_rows<S, T>(cache.x, sum, [&]<class X>(const X& x) {
-      const Forward<X, T> operands{y.data<T>(), cache.mean.data<float>(), cache.rstd.data<float>(),
-                                   x,           gamma.data<T>(),          beta.data<T>(),
-                                   rows,        static_cast<int>(width),  eps};
+      const Forward<X, T> operands{.y = y.data<T>(),
+                                   .mean = cache.mean.data<float>(),
+                                   .rstd = cache.rstd.data<float>(),
+                                   .x = x,
+                                   .gamma = gamma.data<T>(),
+                                   .beta = beta.data<T>(),
+                                   .rows = rows,
+                                   .width = static_cast<int>(width),
+                                   .eps = eps};
       with_pack_size(width, {y, cache.x, gamma, beta, sum.residual, sum.branch, sum.bias},
                      [&]<int n>(std::integral_constant<int, n>) {
                        launch(stream, normalize_rows<n, X, T>, shape.launch, operands, Team{shape.team});
@@ -152,16 +158,16 @@ void layernorm_backward(Stream& stream, Tensor work, const LayerNormGrads& grads
   const RowsShape shape = rows_shape(rows, width, work.exists() ? 2 * width : 0);
   with_stream_types(cache.x.dtype(), dy.dtype(), [&]<class S, class T>(S, T) {
     const Tensor& dx = grads.dx.tensor;
-    const Backward<S, T> operands{grads.dx.wanted() ? dx.data<S>() : nullptr,
-                                  grads.dx.mode == GradMode::accumulate,
-                                  static_cast<float*>(work.raw()),
-                                  dy.data<T>(),
-                                  gamma.data<T>(),
-                                  cache.x.data<S>(),
-                                  cache.mean.data<float>(),
-                                  cache.rstd.data<float>(),
-                                  rows,
-                                  static_cast<int>(width)};
+    const Backward<S, T> operands{.dx = grads.dx.wanted() ? dx.data<S>() : nullptr,
+                                  .accumulate = grads.dx.mode == GradMode::accumulate,
+                                  .partials = static_cast<float*>(work.raw()),
+                                  .dy = dy.data<T>(),
+                                  .gamma = gamma.data<T>(),
+                                  .x = cache.x.data<S>(),
+                                  .mean = cache.mean.data<float>(),
+                                  .rstd = cache.rstd.data<float>(),
+                                  .rows = rows,
+                                  .width = static_cast<int>(width)};
     with_pack_size(width, {dx, dy, cache.x, gamma}, [&]<int n>(std::integral_constant<int, n>) {
       launch(stream, backward_rows<n, S, T>, shape.launch, operands, Team{shape.team});
     });

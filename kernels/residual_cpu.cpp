@@ -58,7 +58,7 @@ void residual_backward_rows(Tensor dbranch, Tensor dout, const Dropout& dropout,
 void add_partials(const Grad& target, const float* partials, std::int64_t number, std::int64_t stride, Range columns) {
   const bool accumulates = target.mode == GradMode::accumulate;
   with_float(target.tensor.dtype(), [&]<class G>(G) HWY_ATTR {
-    sweep(static_cast<std::size_t>(columns.size()), [&](std::size_t i, auto lanes) HWY_ATTR {
+    sweep(columns.size(), [&](std::size_t i, auto lanes) HWY_ATTR {
       const float* from = partials + columns.begin + i;
       G* to = target.tensor.data<G>() + columns.begin + i;
       VecF32 sum = set(0);

@@ -85,12 +85,12 @@ void residual_backward(Stream& stream, Tensor work, Tensor dbranch, Grad dbias, 
   const std::int64_t count = dout.row_count(), width = dout.size(-1);
   const RowsShape shape = rows_shape(count, width, dbias.wanted() ? width : 0);
   with_stream_types(dout.dtype(), dbranch.dtype(), [&]<class S, class T>(S, T) {
-    const Backward<S, T> operands{writes ? dbranch.data<T>() : nullptr,
-                                  dbias.wanted() ? static_cast<float*>(work.raw()) : nullptr,
-                                  dout.data<S>(),
-                                  HiddenMask(dropout, rows, width),
-                                  count,
-                                  static_cast<int>(width)};
+    const Backward<S, T> operands{.dbranch = writes ? dbranch.data<T>() : nullptr,
+                                  .partials = dbias.wanted() ? static_cast<float*>(work.raw()) : nullptr,
+                                  .dout = dout.data<S>(),
+                                  .hidden = HiddenMask(dropout, rows, width),
+                                  .rows = count,
+                                  .width = static_cast<int>(width)};
     with_pack_size(width, {dbranch, dout}, [&]<int n>(std::integral_constant<int, n>) {
       launch(stream, backward_rows<n, S, T>, shape.launch, operands, Team{shape.team});
     });

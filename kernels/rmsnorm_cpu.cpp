@@ -11,8 +11,8 @@ template <class S, class T>
 void rmsnorm_forward_of(Tensor y, const RmsNormCache& cache, Tensor gamma, float eps, Range rows) {
   const std::int64_t width = y.size(-1);
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
-    cache.rstd.data<float>()[row] = rmsnorm_row(y.data<T>() + row * width, cache.x.data<S>() + row * width,
-                                                gamma.data<T>(), static_cast<std::size_t>(width), eps);
+    cache.rstd.data<float>()[row] =
+        rmsnorm_row(y.data<T>() + row * width, cache.x.data<S>() + row * width, gamma.data<T>(), width, eps);
   }
 }
 

@@ -13,8 +13,13 @@ void rmsnorm_forward(Stream& stream, Tensor y, const RmsNormCache& cache, const 
   const auto width = static_cast<int>(y.size(-1));
   with_stream_types(cache.x.dtype(), y.dtype(), [&]<class S, class T>(S, T) {
     with_rows<S, T>(cache.x, sum, [&]<class X>(const X& x) {
-      const RmsNormForward<X, DenseRows<T>, T> operands{
-          {y.data<T>(), width}, x, cache.rstd.data<float>(), gamma.data<T>(), y.row_count(), width, eps};
+      const RmsNormForward<X, DenseRows<T>, T> operands{.y = {y.data<T>(), width},
+                                                        .x = x,
+                                                        .rstd = cache.rstd.data<float>(),
+                                                        .gamma = gamma.data<T>(),
+                                                        .rows = y.row_count(),
+                                                        .width = width,
+                                                        .eps = eps};
       with_pack_size(width, {y, cache.x, gamma, sum.residual, sum.branch, sum.bias},
                      [&]<int n>(std::integral_constant<int, n>) { rmsnorm_rows<n>(stream, operands); });
     });
@@ -27,16 +32,16 @@ void rmsnorm_backward(Stream& stream, Tensor work, const Grad& dx, const Grad& d
   const std::int64_t rows = dy.row_count();
   with_stream_types(cache.x.dtype(), dy.dtype(), [&]<class S, class T>(S, T) {
     const RmsNormBackward<DenseRows<const S>, DenseRows<S>, DenseRows<const T>, T> operands{
-        {dx.wanted() ? dx.tensor.data<S>() : nullptr, width},
-        dx.wanted(),
-        dx.mode == GradMode::accumulate,
-        dgamma.wanted() ? static_cast<float*>(work.raw()) : nullptr,
-        {dy.data<T>(), width},
-        {cache.x.data<S>(), width},
-        cache.rstd.data<float>(),
-        gamma.data<T>(),
-        rows,
-        width};
+        .dx = {dx.wanted() ? dx.tensor.data<S>() : nullptr, width},
+        .wants_dx = dx.wanted(),
+        .accumulate = dx.mode == GradMode::accumulate,
+        .partials = dgamma.wanted() ? static_cast<float*>(work.raw()) : nullptr,
+        .dy = {dy.data<T>(), width},
+        .x = {cache.x.data<S>(), width},
+        .rstd = cache.rstd.data<float>(),
+        .gamma = gamma.data<T>(),
+        .rows = rows,
+        .width = width};
     with_pack_size(width, {dx.tensor, dy, cache.x, gamma},
                    [&]<int n>(std::integral_constant<int, n>) { rmsnorm_rows_backward<n>(stream, operands); });
   });

@@ -91,7 +91,7 @@ void rotate_slice(const HeadSlice& heads, const Tensor& angles, float sign, Rang
     T* group = heads.tensor.data<T>() + row * groups * group_stride + heads.first * dim;
     for (std::int64_t g = 0; g < groups; ++g, group += group_stride) {
       for (std::int64_t h = 0; h < heads.count; ++h)
-        rotate_head(group + h * dim, cosines, cosines + pairs, static_cast<std::size_t>(pairs), set(sign), order);
+        rotate_head(group + h * dim, cosines, cosines + pairs, pairs, set(sign), order);
     }
   }
 }

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "base/enum_index.h"
 #include "cli/alone.h"
 #include "cli/data_commands.h"
 #include "cli/data_flags.h"
@@ -92,7 +93,7 @@ void print_order(const DataOrderOptions& options, const SplitSources& sources) {
   const BatchSizes sizes = options.batch.sizes(options.data_parallel_size, options.data.seq_length);
   const std::int64_t updates = options.batch.train_samples ? sizes.count_iterations(*options.batch.train_samples)
                                                            : options.batch.train_iters.value_or(0);
-  const auto split = static_cast<std::size_t>(options.split());
+  const std::size_t split = enum_index(options.split());
   const auto counts = count_samples(options.batch.run_length(updates, options.data_parallel_size));
   if (counts[split] == 0) return;
   if (!sources[split]) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/enum_index.h"
 #include "base/str.h"
 #include "nn/gpt_config.h"
 #include "train/trainer.h"
@@ -194,7 +195,7 @@ std::string TopoReport::vocab_summary() const {
 
 std::string TopoReport::schedule_name() const {
   constexpr const char* kNames[] = {"gpipe", "1f1b", "interleaved"};
-  return kNames[static_cast<std::size_t>(schedule->layout.schedule)];
+  return kNames[enum_index(schedule->layout.schedule)];
 }
 
 std::string TopoReport::schedule_title() const {

@@ -58,8 +58,7 @@ struct ProbabilityDropout {
     scale = 256.0f / static_cast<float>(256 - threshold);
   }
   /// The random bytes of the elements that `lane` of a tile's fragment holds.
-  __device__ std::array<std::uint32_t, 4> draw(int sequence, int head, int row_tile, int column_tile,
-                                               unsigned lane) const {
+  __device__ std::array<std::uint32_t, 4> draw(int sequence, int head, int row_tile, int column_tile, int lane) const {
     const std::uint64_t tile =
         ((first_head + static_cast<std::uint64_t>(head)) * row_tiles + static_cast<std::uint64_t>(row_tile)) *
             column_tiles +

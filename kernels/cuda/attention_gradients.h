@@ -42,7 +42,7 @@ struct DqRows {
 template <int dim, class T>
 __device__ void sum_delta(DqRows& rows, const TiledBackward<T>& f, int b, int head, int t) {
   const AttentionShape& shape = f.shape;
-  const int query = t + static_cast<int>(lane()) / 2, half = static_cast<int>(lane()) % 2 * (dim / 2);
+  const int query = t + lane() / 2, half = lane() % 2 * (dim / 2);
   const int clamped = query < shape.queries ? query : shape.queries - 1;
   const T* out = f.out.at(b, head / shape.heads, head % shape.heads, clamped) + half;
   const T* dout = f.dout.at(b, head / shape.heads, head % shape.heads, clamped) + half;
@@ -58,7 +58,7 @@ __device__ void sum_delta(DqRows& rows, const TiledBackward<T>& f, int b, int he
   if (lane() % 2 == 0 && query < shape.queries) f.delta[first + query] = sum;
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
-    const int row = static_cast<int>(lane()) / 4 + 8 * i, own = t + row < shape.queries ? t + row : shape.queries - 1;
+    const int row = lane() / 4 + 8 * i, own = t + row < shape.queries ? t + row : shape.queries - 1;
     rows.delta[i] = __shfl_sync(kAllLanes, sum, 2 * row);
     rows.logsumexp_log2[i] = f.logsumexp[first + own] * kLog2E;
     rows.seen[i] = shape.visible(b, own);
@@ -110,7 +110,7 @@ struct SeeingQueries {
 __device__ inline void leave_documents(SeeingQueries& queries, const AttentionShape& shape, int b, int last_key,
                                        int* shared) {
   int last = queries.begin;
-  for (int t = queries.begin + static_cast<int>(threadIdx.x); t < queries.end; t += static_cast<int>(blockDim.x))
+  for (int t = queries.begin + thread_in_block(); t < queries.end; t += threads_in_block())
     if (shape.document_start[std::int64_t{b} * shape.queries + t] <= last_key) last = t;
   last = block_reduce(last, queries.begin, shared, [](int x, int y) { return x > y ? x : y; });
   queries.end = last + 1;
@@ -140,7 +140,7 @@ __device__ inline unsigned kept_elements(const ProbabilityDropout& dropout, int 
 template <int n>
 __device__ void mask_transposed(Sums<n>& scores, const QueryStatistics<8 * n>& statistics, const AttentionShape& shape,
                                 int query, int key) {
-  const int g = static_cast<int>(lane()) / 4, q = static_cast<int>(lane()) % 4;
+  const int g = lane() / 4, q = lane() % 4;
 #pragma unroll
   for (int j = 0; j < n; ++j) {
 #pragma unroll
@@ -157,7 +157,7 @@ __device__ void mask_transposed(Sums<n>& scores, const QueryStatistics<8 * n>& s
 template <int n>
 __device__ void write_probabilities_transposed(Sums<n>& scores, const QueryStatistics<8 * n>& statistics,
                                                float scale_log2) {
-  const int q = static_cast<int>(lane()) % 4;
+  const int q = lane() % 4;
 #pragma unroll
   for (int j = 0; j < n; ++j) {
 #pragma unroll
@@ -190,7 +190,7 @@ __device__ void drop_transposed(Sums<n>& probabilities, Sums<n>& dp, const Proba
 template <int n>
 __device__ void differentiate_transposed(Sums<n>& probabilities, Sums<n>& dp, const QueryStatistics<8 * n>& statistics,
                                          float dropout_scale) {
-  const int q = static_cast<int>(lane()) % 4;
+  const int q = lane() % 4;
 #pragma unroll
   for (int j = 0; j < n; ++j) {
 #pragma unroll

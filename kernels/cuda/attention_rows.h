@@ -15,8 +15,7 @@ struct RowLaunch {
   std::int64_t items;
   unsigned warps;
   std::size_t floats;
-  RowLaunch(std::int64_t item_count, std::int64_t floats_of_warp)
-      : items(item_count), floats(static_cast<std::size_t>(floats_of_warp)) {
+  RowLaunch(std::int64_t item_count, std::int64_t floats_of_warp) : items(item_count), floats(floats_of_warp) {
     constexpr std::int64_t kShared = 96 << 10;
     const std::int64_t bytes = floats_of_warp * static_cast<std::int64_t>(sizeof(float));
     require(bytes <= kShared, "attention: a head is too large for CUDA: a row needs ", bytes,
@@ -31,17 +30,13 @@ struct RowLaunch {
 };
 
 /// The number of this warp's item, and the warp's part of shared memory.
-__device__ inline std::int64_t item_of_warp() {
-  return std::int64_t{blockIdx.x} * (blockDim.x / kWarp) + warp_in_block();
-}
-__device__ inline float* memory_of_warp(int floats) {
-  return shared_memory<float>() + static_cast<int>(warp_in_block()) * floats;
-}
+__device__ inline std::int64_t item_of_warp() { return std::int64_t{blockIdx.x} * warps_in_block() + warp_in_block(); }
+__device__ inline float* memory_of_warp(int floats) { return shared_memory<float>() + warp_in_block() * floats; }
 
 /// body(i) for this lane's share of the i < count.
 template <class Body>
 __device__ void over_lanes(int count, const Body& body) {
-  for (int i = static_cast<int>(lane()); i < count; i += static_cast<int>(kWarp)) body(i);
+  for (int i = lane(); i < count; i += kWarp) body(i);
 }
 
 /// Writes the row times `factor` to shared memory.

@@ -18,7 +18,7 @@ struct RowFactors {
 /// Sets scores of keys that a row does not see to -inf; `key` is the first column.
 template <int n>
 __device__ void mask_scores(Sums<n>& scores, const KeyRange (&seen)[2], int key) {
-  const int column = key + static_cast<int>(lane()) % 4 * 2;
+  const int column = key + lane() % 4 * 2;
 #pragma unroll
   for (int j = 0; j < n; ++j) {
 #pragma unroll
@@ -63,7 +63,7 @@ struct SoftmaxRows {
   __device__ void see(const AttentionShape& shape, int b, int t) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int query = t + static_cast<int>(lane()) / 4 + 8 * half;
+      const int query = t + lane() / 4 + 8 * half;
       seen[half] = shape.visible(b, query < shape.queries ? query : shape.queries - 1);
     }
   }
@@ -105,7 +105,7 @@ struct SoftmaxRows {
       total += __shfl_xor_sync(kAllLanes, total, 1);
       total += __shfl_xor_sync(kAllLanes, total, 2);
       factors.of[half] = total > 0 ? shape.dropout.scale / total : 0;
-      const int query = t + static_cast<int>(lane()) / 4 + 8 * half;
+      const int query = t + lane() / 4 + 8 * half;
       if (logsumexp != nullptr && lane() % 4 == 0 && query < shape.queries)
         logsumexp[query] = max[half] * shape.scale + logf(total);
     }

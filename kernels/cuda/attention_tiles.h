@@ -21,7 +21,7 @@ inline constexpr int kTileRow = dim + 8;
 template <int rows, int dim, class T>
 __device__ void load_tile(T* tile, const T* from, std::int64_t stride, int begin, KeyRange inside) {
   constexpr int kPieces = dim / 8;
-  for (int i = static_cast<int>(threadIdx.x); i < rows * kPieces; i += static_cast<int>(blockDim.x)) {
+  for (int i = thread_in_block(); i < rows * kPieces; i += threads_in_block()) {
     const int row = i / kPieces, d = i % kPieces * 8, position = begin + row;
     const bool is_inside = position >= inside.first && position < inside.end;
     cp_async_16(tile + row * kTileRow<dim> + d, from + (is_inside ? position * stride : 0) + d, is_inside);
@@ -31,20 +31,20 @@ __device__ void load_tile(T* tile, const T* from, std::int64_t stride, int begin
 /// Loads A (16, 16): rows [row, row + 16) and columns [column, column + 16) of a tile.
 template <int dim, class T>
 __device__ void load_a(std::uint32_t (&a)[4], const T* tile, int row, int column) {
-  const int i = static_cast<int>(lane()) / 8, r = static_cast<int>(lane()) % 8;
+  const int i = lane() / 8, r = lane() % 8;
   ldmatrix_x4(a, tile + (row + i % 2 * 8 + r) * kTileRow<dim> + column + i / 2 * 8);
 }
 /// Loads B (16, 16) transposed, its columns being rows [row, row + 16) of a tile: two fragments, b[0], b[1] and b[2],
 /// b[3].
 template <int dim, class T>
 __device__ void load_b_of_rows(std::uint32_t (&b)[4], const T* tile, int row, int column) {
-  const int i = static_cast<int>(lane()) / 8, r = static_cast<int>(lane()) % 8;
+  const int i = lane() / 8, r = lane() % 8;
   ldmatrix_x4(b, tile + (row + i / 2 * 8 + r) * kTileRow<dim> + column + i % 2 * 8);
 }
 /// Loads B (16, 16) as stored in a tile, as two fragments.
 template <int dim, class T>
 __device__ void load_b(std::uint32_t (&b)[4], const T* tile, int row, int column) {
-  const int i = static_cast<int>(lane()) / 8, r = static_cast<int>(lane()) % 8;
+  const int i = lane() / 8, r = lane() % 8;
   ldmatrix_x4_trans(b, tile + (row + i % 2 * 8 + r) * kTileRow<dim> + column + i / 2 * 8);
 }
 
@@ -101,7 +101,7 @@ __device__ void add_products(Sums<dim / 8>& sums, const Sums<n>& scores, const T
 template <int dim, class T>
 __device__ void store_sums(T* to, std::int64_t stride, int count, T* staged, const Sums<dim / 8>& sums, float factor,
                            float factor8) {
-  const int g = static_cast<int>(lane()) / 4, q = static_cast<int>(lane()) % 4;
+  const int g = lane() / 4, q = lane() % 4;
   __syncwarp();
 #pragma unroll
   for (int j = 0; j < dim / 8; ++j) {
@@ -113,7 +113,7 @@ __device__ void store_sums(T* to, std::int64_t stride, int count, T* staged, con
   __syncwarp();
   using Piece = typename Stored<T, 8>::Piece;
   constexpr int kPieces = dim / 8;
-  for (int i = static_cast<int>(lane()); i < 16 * kPieces; i += static_cast<int>(kWarp)) {
+  for (int i = lane(); i < 16 * kPieces; i += kWarp) {
     const int row = i / kPieces, d = i % kPieces * 8;
     if (row >= count) continue;
     expect_aligned(to + row * stride + d, sizeof(Piece));
@@ -134,7 +134,7 @@ struct SeenKeys {
     all_end = first.end;
     highest = last.end;
     if (shape.document_start == nullptr) return;
-    for (int i = static_cast<int>(lane()); i < count; i += static_cast<int>(kWarp)) {
+    for (int i = lane(); i < count; i += kWarp) {
       const int start = shape.visible(b, query(begin + i)).first;
       lowest = start < lowest ? start : lowest;
       all_first = start > all_first ? start : all_first;

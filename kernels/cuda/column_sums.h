@@ -14,7 +14,7 @@ namespace mtl::cuda {
 /// `partials`.
 __device__ inline void write_block_sums(float* partials, const float* shared, int arrays, int count) {
   __syncthreads();
-  for (int i = static_cast<int>(threadIdx.x); i < count; i += static_cast<int>(blockDim.x)) {
+  for (int i = thread_in_block(); i < count; i += threads_in_block()) {
     float sum = shared[i];
     for (int array = 1; array < arrays; ++array) sum += shared[array * count + i];
     partials[std::int64_t{blockIdx.x} * count + i] = sum;
@@ -25,16 +25,16 @@ __device__ inline void write_block_sums(float* partials, const float* shared, in
 template <class G>
 __global__ void add_block_sums(G* out, bool accumulate, const float* partials, int blocks, int width, int stride) {
   float* sums = shared_memory<float>();  // (warps, kWarp)
-  const int column = static_cast<int>(blockIdx.x * kWarp + lane()), warps = static_cast<int>(blockDim.x / kWarp);
+  const int column = block_in_grid() * kWarp + lane(), warps = warps_in_block();
   float sum = 0;
   if (column < width) {
-    for (int block = static_cast<int>(warp_in_block()); block < blocks; block += warps)
+    for (int block = warp_in_block(); block < blocks; block += warps)
       sum += partials[std::int64_t{block} * stride + column];
   }
   sums[threadIdx.x] = sum;
   __syncthreads();
   if (warp_in_block() > 0 || column >= width) return;
-  for (int warp = 1; warp < warps; ++warp) sum += sums[warp * static_cast<int>(kWarp) + static_cast<int>(lane())];
+  for (int warp = 1; warp < warps; ++warp) sum += sums[warp * kWarp + lane()];
   out[column] = from_float<G>((accumulate ? to_float(out[column]) : 0) + sum);
 }
 

@@ -13,7 +13,8 @@
 
 namespace mtl::cuda {
 
-inline constexpr unsigned kWarp = 32, kAllLanes = 0xffffffff;
+inline constexpr int kWarp = 32;
+inline constexpr unsigned kAllLanes = 0xffffffff;
 
 /// The shared memory of the block, of LaunchShape::shared_bytes, 16-byte aligned.
 template <class T>

@@ -15,7 +15,7 @@ inline int team_size(std::int64_t width) {
   constexpr int kBlock = 256, kWideRow = 2048;
   if (width > kWideRow) return kBlock;
   int threads = 1;
-  while (threads < static_cast<int>(kWarp) && threads * 8 < width) threads *= 2;
+  while (threads < kWarp && threads * 8 < width) threads *= 2;
   return threads;
 }
 
@@ -45,20 +45,20 @@ inline RowsShape rows_shape(std::int64_t rows, std::int64_t width, std::int64_t 
 
 /// Bytes of the partials that the blocks write: a row of `sums` floats each.
 inline std::size_t block_sums_bytes(std::int64_t rows, std::int64_t width, std::int64_t sums) {
-  return std::size_t{rows_shape(rows, width, sums).launch.blocks.x} * static_cast<std::size_t>(sums) * sizeof(float);
+  return std::size_t{rows_shape(rows, width, sums).launch.blocks.x} * sums * sizeof(float);
 }
 
 /// The team of this thread.
 struct Team {
   int size;
 
-  __device__ int thread() const { return static_cast<int>(threadIdx.x) & (size - 1); }
-  __device__ int in_block() const { return static_cast<int>(threadIdx.x) / size; }
-  __device__ int teams() const { return static_cast<int>(blockDim.x) / size; }
+  __device__ int thread() const { return thread_in_block() & (size - 1); }
+  __device__ int in_block() const { return thread_in_block() / size; }
+  __device__ int teams() const { return threads_in_block() / size; }
 
   /// Returns the sum over the team's threads, to each of them.
   __device__ float sum(float value) const {
-    if (size > static_cast<int>(kWarp)) return block_sum(value, shared_memory<float>());
+    if (size > kWarp) return block_sum(value, shared_memory<float>());
     for (int distance = size / 2; distance > 0; distance /= 2) value += __shfl_xor_sync(kAllLanes, value, distance);
     return value;
   }

@@ -6,13 +6,18 @@
 
 namespace mtl::cuda {
 
-__device__ inline unsigned lane() { return threadIdx.x % kWarp; }
-__device__ inline unsigned warp_in_block() { return threadIdx.x / kWarp; }
+// Indices of the thread, of type int: they take part in the signed arithmetic of rows and columns.
+__device__ inline int block_in_grid() { return static_cast<int>(blockIdx.x); }
+__device__ inline int thread_in_block() { return static_cast<int>(threadIdx.x); }
+__device__ inline int threads_in_block() { return static_cast<int>(blockDim.x); }
+__device__ inline int warp_in_block() { return static_cast<int>(threadIdx.x / kWarp); }
+__device__ inline int warps_in_block() { return static_cast<int>(blockDim.x / kWarp); }
+__device__ inline int lane() { return static_cast<int>(threadIdx.x % kWarp); }
 
 /// body(i) for each `n` elements of a row that this lane handles: i, i + 1, ...
 template <int n, class Body>
 __device__ void over_row(int width, const Body& body) {
-  for (int i = static_cast<int>(lane()) * n; i < width; i += static_cast<int>(kWarp) * n) body(i);
+  for (int i = lane() * n; i < width; i += kWarp * n) body(i);
 }
 
 /// Reduces the values of all lanes of the warp by combine(a, b) and returns the result to each. combine() must be
@@ -38,7 +43,7 @@ __device__ T block_reduce(T value, T neutral, T* shared, const Combine& combine)
   value = warp_reduce(value, combine);
   if (lane() == 0) shared[warp_in_block()] = value;
   __syncthreads();
-  value = warp_reduce(lane() < blockDim.x / kWarp ? shared[lane()] : neutral, combine);
+  value = warp_reduce(lane() < warps_in_block() ? shared[lane()] : neutral, combine);
   __syncthreads();
   return value;
 }

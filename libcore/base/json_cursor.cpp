@@ -17,11 +17,11 @@ namespace {
 constexpr int kMaxDepth = 1000;
 
 /// The values of hexadecimal digits; -1 for other characters.
-constexpr std::array<std::int8_t, 256> kHexDigits = [] {
-  std::array<std::int8_t, 256> values;
+constexpr std::array<std::int16_t, 256> kHexDigits = [] {
+  std::array<std::int16_t, 256> values;
   values.fill(-1);
-  for (std::int8_t i = 0; i < 10; ++i) values['0' + i] = i;
-  for (std::int8_t i = 0; i < 6; ++i) values['a' + i] = values['A' + i] = static_cast<std::int8_t>(10 + i);
+  for (std::int16_t i = 0; i < 10; ++i) values['0' + i] = i;
+  for (std::int16_t i = 0; i < 6; ++i) values['a' + i] = values['A' + i] = static_cast<std::int16_t>(10 + i);
   return values;
 }();
 
@@ -34,7 +34,7 @@ std::size_t plain_bytes(std::uint64_t word) {
   auto below = [](std::uint64_t v, std::uint64_t limit) { return (v - kOnes * limit) & ~v & kHigh; };
   const std::uint64_t special =
       (word & kHigh) | below(word, 0x20) | below(word ^ kOnes * '"', 1) | below(word ^ kOnes * '\\', 1);
-  return static_cast<std::size_t>(std::countr_zero(special)) / 8;  // 64 bits if there is none
+  return std::countr_zero(special) / 8;  // 64 bits if there is none
 }
 
 }  // namespace
@@ -185,8 +185,8 @@ std::optional<std::int64_t> JsonCursor::plain_item(std::string_view& key) {
   for (; is_digit(*at) && at - number < 10; ++at) value = 10 * value + (*at - '0');
   const std::ptrdiff_t digits = at - number;
   if (digits == 0 || digits > 9 || (digits > 1 && *number == '0') || (*at != ',' && *at != '}')) return {};
-  key = {plain_key_, static_cast<std::size_t>(out - plain_key_)};
-  at_ = static_cast<std::size_t>(at - text_.data());
+  key = std::string_view(plain_key_, out);
+  at_ = at - text_.data();
   return value;
 }
 

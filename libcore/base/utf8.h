@@ -49,7 +49,7 @@ inline Utf8Char utf8_before(std::string_view text, std::size_t at) {
   std::size_t begin = at - 1;
   while (begin > 0 && at - begin < 4 && (byte_of(text[begin]) & 0xC0) == 0x80) --begin;
   Utf8Char last = next_utf8(text.data() + begin, text.data() + at);
-  return last.valid && begin + static_cast<std::size_t>(last.length) == at ? last : Utf8Char{};
+  return last.valid && begin + last.length == at ? last : Utf8Char{};
 }
 
 /// The bytes as text; invalid UTF-8 becomes U+FFFD.

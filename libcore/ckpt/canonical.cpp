@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/enum_index.h"
 #include "base/error.h"
 #include "base/str.h"
 #include "nn/model_params.h"
@@ -48,7 +49,7 @@ constexpr const char* kScalings[] = {"none", "linear", "llama3"};
 
 template <class Enum, std::size_t N>
 Json name_in(const char* const (&names)[N], Enum value) {
-  return names[static_cast<std::size_t>(value)];
+  return names[enum_index(value)];
 }
 
 template <class Enum, std::size_t N>

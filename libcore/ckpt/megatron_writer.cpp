@@ -26,7 +26,7 @@ RankTensor cut(const ParamSpec& spec, std::string name, std::int64_t rank, std::
   // Sizes along the axes: `unpadded` of the slice that the rank reads, `stored` in its file.
   std::vector<std::int64_t> offset(spec.shape.size(), 0), unpadded = spec.shape, stored = spec.shape;
   for (const Shard& shard : spec.shards) {
-    const auto axis = static_cast<std::size_t>(shard.axis);
+    const std::size_t axis = shard.axis;
     const std::int64_t padded = axis == 0 && spec.padded_rows > 0 ? spec.padded_rows : spec.shape[axis];
     stored[axis] = padded / ranks;
     offset[axis] = std::min(rank * stored[axis], spec.shape[axis]);

@@ -1,5 +1,6 @@
 #include "ckpt/pickle.h"
 
+#include "base/enum_index.h"
 #include "base/error.h"
 #include "base/printable.h"
 
@@ -16,7 +17,7 @@ constexpr const char* kKindNames[] = {
 PickleKind PickleValue::kind() const { return pickle_->nodes_[number_].kind; }
 
 std::string PickleValue::describe() const {
-  const std::string name = kKindNames[static_cast<std::size_t>(kind())];
+  const std::string name = kKindNames[enum_index(kind())];
   if (is(PickleKind::object)) return cat(name, " ", printable_text(global()));
   return is(PickleKind::global) ? printable_text(global()) : name;
 }

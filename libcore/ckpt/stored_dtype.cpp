@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/enum_index.h"
 #include "base/error.h"
 
 namespace mtl {
@@ -28,7 +29,7 @@ constexpr std::array<TypeInfo, 22> kTypes = {
      {"I32", "", 32},    {"U32", "", 32},    {"F32", "float32", 32}, {"C64", "", 64},        {"F64", "float64", 64},
      {"I64", "", 64},    {"U64", "", 64}}};
 
-const TypeInfo& info_of(StoredDType dtype) { return kTypes[static_cast<std::size_t>(dtype)]; }
+const TypeInfo& info_of(StoredDType dtype) { return kTypes[enum_index(dtype)]; }
 
 /// Rounds to odd: truncates to fp32 and sets the last bit if the result is inexact. Rounding that to 16 bits then
 /// equals rounding `value` once.

@@ -170,8 +170,8 @@ bool is_same_order(const TensorPiece& piece) {
 
 void gather_slice(std::span<const TensorPiece> pieces, const Slice& slice, std::size_t element_bytes,
                   std::span<const std::span<const std::byte>> files, std::span<std::byte> out) {
-  require(out.size() == static_cast<std::size_t>(slice.count()) * element_bytes, "a slice of ", slice.count(),
-          " elements into ", out.size(), " bytes");
+  require(out.size() == slice.count() * element_bytes, "a slice of ", slice.count(), " elements into ", out.size(),
+          " bytes");
   const Sizes strides = row_major_strides(slice.size);
   std::int64_t copied = 0;
   for_each_box(slice.size, slice.begin, slice.end, [&](const Sizes& first, const Sizes& size) {
@@ -201,8 +201,8 @@ void gather_slice(std::span<const TensorPiece> pieces, const Slice& slice, std::
 
 void scatter_piece(const TensorPiece& piece, std::size_t element_bytes, std::span<const std::byte> box,
                    std::span<std::byte> file) {
-  require(box.size() == static_cast<std::size_t>(piece.box.count()) * element_bytes, "a piece of ", piece.box.count(),
-          " elements from ", box.size(), " bytes");
+  require(box.size() == piece.box.count() * element_bytes, "a piece of ", piece.box.count(), " elements from ",
+          box.size(), " bytes");
   if (box.empty()) return;
   check_extent(piece, element_bytes, file.size());
   const Sizes strides = row_major_strides(piece.box.size);

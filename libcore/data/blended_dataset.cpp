@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <future>
 
+#include "base/enum_index.h"
 #include "base/error.h"
 
 namespace mtl {
@@ -109,7 +110,7 @@ std::shared_ptr<const BlendedDataset> open_split(DataFiles& files, const SplitSo
 void require_samples(const SplitSource& source, Split split, const BlendedDataset& dataset, std::int64_t needed) {
   if (dataset.size() >= needed) return;
   fail(Exit::bad_data, source.flag, ": without weights the ", dataset.datasets().size(),
-       " data sets provide one epoch, ", dataset.size(), " samples for ", kSplitNames[static_cast<std::size_t>(split)],
+       " data sets provide one epoch, ", dataset.size(), " samples for ", kSplitNames[enum_index(split)],
        ", but the run needs ", needed, "; add weights to read the data more often, or request fewer samples");
 }
 

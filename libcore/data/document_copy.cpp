@@ -39,7 +39,7 @@ class Gatherer {
     buffer_.resize(gathered_);
     const int parts = pieces_.size() < kScattered ? 1 : threads_;
     for_each_part(parts, std::ssize(pieces_), [&](int, std::int64_t begin, std::int64_t end) {
-      for (std::size_t i = begin; i < static_cast<std::size_t>(end); ++i) {
+      for (std::int64_t i = begin; i < end; ++i) {
         std::memcpy(buffer_.data() + ends_[i] - pieces_[i].size(), pieces_[i].data(), pieces_[i].size());
       }
     });

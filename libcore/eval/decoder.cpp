@@ -94,7 +94,7 @@ void Decoder::run(std::int64_t rows, std::int64_t count, Chunk::Cache& past) {
 
 std::span<const float> Decoder::host_logits(std::int64_t rows) {
   on_host_->logits.receive();
-  return {on_host_->logits.tensor().data<float>(), static_cast<std::size_t>(rows * model_.vocab())};
+  return std::span(on_host_->logits.tensor().data<float>(), rows * model_.vocab());
 }
 
 std::span<const float> Decoder::append(std::int64_t sequence, std::span<const std::int32_t> ids) {

@@ -60,7 +60,7 @@ std::span<const float> Scorer::losses(std::span<const std::int32_t> ids, std::in
   Ctx ctx = workspace_.context();
   model_.chunk().evaluate(ctx, {}, losses, batch, cache_);
   losses_.receive();
-  return {losses_.tensor().data<float>(), static_cast<std::size_t>(count)};
+  return std::span(losses_.tensor().data<float>(), count);
 }
 
 void Scorer::score_windows(std::int64_t rows, std::int64_t length) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/enum_index.h"
 #include "base/error.h"
 #include "base/str.h"
 
@@ -10,8 +11,6 @@ namespace mtl {
 namespace {
 
 constexpr std::array<Axis, kAxes> kAllAxes = {Axis::tensor, Axis::context, Axis::expert, Axis::data, Axis::pipeline};
-
-std::size_t index(Axis axis) { return static_cast<std::size_t>(axis); }
 
 /// "dp-cp" -> data, context.
 std::vector<Axis> parse_order(const std::string& token) {
@@ -40,7 +39,7 @@ AxisSet parse_axes(const std::string& names) {
 
 const char* short_name(Axis axis) {
   constexpr const char* kNames[] = {"tp", "cp", "ep", "dp", "pp"};
-  return kNames[index(axis)];
+  return kNames[enum_index(axis)];
 }
 
 RankGrid::RankGrid(GridSizes sizes, const std::string& order)
@@ -58,7 +57,7 @@ RankGrid::RankGrid(GridSizes sizes, const std::string& order)
   std::copy(axes.begin(), axes.end(), order_.begin());
   int stride = 1;
   for (Axis axis : order_) {
-    strides_[index(axis)] = stride;
+    strides_[enum_index(axis)] = stride;
     stride *= size(axis);
   }
 }
@@ -69,7 +68,7 @@ int RankGrid::world() const {
   return product;
 }
 
-int RankGrid::coordinate(int rank, Axis axis) const { return rank / strides_[index(axis)] % size(axis); }
+int RankGrid::coordinate(int rank, Axis axis) const { return rank / strides_[enum_index(axis)] % size(axis); }
 
 int RankGrid::rank_at(const std::array<int, kAxes>& coordinates) const {
   int rank = 0;
@@ -86,13 +85,13 @@ int RankGrid::size(AxisSet axes) const {
 std::vector<int> RankGrid::group_of(int rank, AxisSet axes) const {
   std::vector<int> members = {rank};
   for (Axis axis : order_) {
-    if (axes.contains(axis)) members.front() -= coordinate(rank, axis) * strides_[index(axis)];
+    if (axes.contains(axis)) members.front() -= coordinate(rank, axis) * strides_[enum_index(axis)];
   }
   for (Axis axis : order_) {  // fastest first: members are in ascending order
     if (!axes.contains(axis)) continue;
     std::size_t count = members.size();
     for (int step = 1; step < size(axis); ++step) {
-      for (std::size_t i = 0; i < count; ++i) members.push_back(members[i] + step * strides_[index(axis)]);
+      for (std::size_t i = 0; i < count; ++i) members.push_back(members[i] + step * strides_[enum_index(axis)]);
     }
   }
   return members;
@@ -128,8 +127,8 @@ std::vector<std::vector<int>> RankGrid::embedding_groups() const {
 std::vector<int> RankGrid::embedding_group_of(int rank) const {
   int stage = coordinate(rank, Axis::pipeline), last = size(Axis::pipeline) - 1;
   if (last == 0 || (stage != 0 && stage != last)) return {rank};
-  int first = rank - stage * strides_[index(Axis::pipeline)];
-  return {first, first + last * strides_[index(Axis::pipeline)]};
+  int first = rank - stage * strides_[enum_index(Axis::pipeline)];
+  return {first, first + last * strides_[enum_index(Axis::pipeline)]};
 }
 
 std::vector<std::vector<int>> RankGrid::position_embedding_groups() const {

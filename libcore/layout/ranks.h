@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "base/enum_index.h"
+
 namespace mtl {
 
 enum class Axis { tensor, context, expert, data, pipeline };
@@ -58,7 +60,7 @@ class RankGrid {
   explicit RankGrid(GridSizes sizes, const std::string& order = "tp-cp-ep-dp-pp");
 
   int world() const;
-  int size(Axis axis) const { return sizes_[static_cast<std::size_t>(axis)]; }
+  int size(Axis axis) const { return sizes_[enum_index(axis)]; }
   /// The number of ranks in a group over `axes`.
   int size(AxisSet axes) const;
   int coordinate(int rank, Axis axis) const;

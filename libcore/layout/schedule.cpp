@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/enum_index.h"
 #include "base/error.h"
 
 namespace mtl {
@@ -187,7 +188,7 @@ std::string schedule_text(const std::vector<Action>& actions) {
   bool several = std::any_of(actions.begin(), actions.end(), [](const Action& action) { return action.chunk > 0; });
   std::vector<std::string> words;
   for (const Action& action : actions) {
-    words.push_back(cat(kNames[static_cast<std::size_t>(action.kind)], action.micro_batch));
+    words.push_back(cat(kNames[enum_index(action.kind)], action.micro_batch));
     if (several) words.back() += cat(".", action.chunk);
   }
   return join(words, " ");

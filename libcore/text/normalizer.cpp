@@ -154,7 +154,7 @@ std::string_view NfcNormalizer::normalize(std::string_view text, std::string& bu
     if (!is_changed) buffer.clear();
     is_changed = true;
     buffer.append(done, before - done);
-    append_composed({before, static_cast<std::size_t>(stop - before)}, buffer);
+    append_composed(std::string_view(before, stop), buffer);
     done = before = at = stop;
   }
   if (!is_changed) return text;

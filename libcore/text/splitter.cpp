@@ -94,7 +94,7 @@ class ChainSplitter : public Splitter {
       if (used_ == held_) held_ = outer_->next(pieces_), used_ = 0;
       if (held_ == 0) break;
       const char* end = pieces_[used_++];
-      inner_->start({begin_, static_cast<std::size_t>(end - begin_)});
+      inner_->start(std::string_view(begin_, end));
       begin_ = end;
     }
     return count;

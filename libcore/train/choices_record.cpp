@@ -41,10 +41,10 @@ Json choices_record(const std::vector<SavedChoices>& by_rank) {
 std::optional<SavedChoices> choices_of_rank(const Json& record, int rank, int ranks) {
   const Json::Array &of_rank = record.at("of_rank").as_array(), &tables = record.at("tables").as_array();
   if (std::ssize(of_rank) != ranks) return {};
-  const std::int64_t table = of_rank[static_cast<std::size_t>(rank)].as_int();
+  const std::int64_t table = of_rank[rank].as_int();
   if (table < 0 || table >= std::ssize(tables))
     fail(Exit::bad_data, "recorded choices of algorithms: table ", table, " is missing");
-  return from_json(tables[static_cast<std::size_t>(table)]);
+  return from_json(tables[table]);
 }
 
 }  // namespace mtl

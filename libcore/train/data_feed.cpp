@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "base/console.h"
+#include "base/enum_index.h"
 #include "base/mapped_faults.h"
 #include "data/data_identity.h"
 
@@ -50,7 +51,7 @@ TrainingData::TrainingData(const TrainOptions& options, const Tokens& tokens) {
   });
   auto counts = count_samples(options.batch.run_length(options.train_iters(), options.parallel.data()));
   for (Split split : {Split::train, Split::valid, Split::test}) {
-    auto i = static_cast<std::size_t>(split);
+    const std::size_t i = enum_index(split);
     if (!sources[i] || counts[i] == 0) continue;  // --split 100,0,0 requests no validation or test set
     datasets_[i] = open_split(files_, *sources[i], counts[i], dataset_options(options, tokens));
     if (options.data.sampler_kind() == SamplerKind::single)
@@ -109,8 +110,10 @@ StepBatches make_step_batches(const RunShape& shape) {
   if (has_copies) steps.copies = std::make_unique<Stream>(shape.device);
   for (int slot = 0; slot < 2; ++slot) {
     const auto make_batch = [&](Space space) {
-      return StepBatch{std::make_unique<BatchBuffers>(shape.device, shape, space), 0,
-                       std::vector<double>(shape.micro_batches)};
+      StepBatch batch;
+      batch.buffers = std::make_unique<BatchBuffers>(shape.device, shape, space);
+      batch.unmasked.resize(shape.micro_batches);
+      return batch;
     };
     steps.slots.push_back({.read = make_batch(has_copies ? Space::host : Space::device),
                            .computed = has_copies ? make_batch(Space::device) : StepBatch{},

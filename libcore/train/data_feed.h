@@ -15,6 +15,7 @@
 #include <memory>
 #include <optional>
 
+#include "base/enum_index.h"
 #include "base/json.h"
 #include "data/blended_dataset.h"
 #include "data/sampler.h"
@@ -37,9 +38,7 @@ class TrainingData {
   TrainingData(const TrainOptions& options, const Tokens& tokens);
 
   /// Null if the split has no weight, or the run takes no samples of it.
-  const std::shared_ptr<const BlendedDataset>& dataset(Split split) const {
-    return datasets_[static_cast<std::size_t>(split)];
-  }
+  const std::shared_ptr<const BlendedDataset>& dataset(Split split) const { return datasets_[enum_index(split)]; }
   /// The files and their order, as checkpoints record them: data/data_identity.h.
   const Json& identity() const { return identity_; }
   /// Compares probed training samples with the identity `saved`. Describes the first whose place differs, or returns ""

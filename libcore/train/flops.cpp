@@ -39,7 +39,7 @@ double measure_peak_tflops(Device device, int threads) {
   const bool on_gpu = device == Device::cuda;
   const std::int64_t size = on_gpu ? 4096 : 768;
   const DType dtype = on_gpu ? DType::bf16 : DType::f32;
-  const std::size_t bytes = static_cast<std::size_t>(size * size) * size_of(dtype);
+  const std::size_t bytes = size * size * size_of(dtype);
   Buffer memory(device, 3 * bytes);
   auto matrix = [&](std::size_t number) { return memory.tensor(dtype, {size, size}, number * bytes); };
   Stream stream(device, threads);

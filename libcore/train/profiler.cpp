@@ -19,7 +19,7 @@ namespace {
 /// The bytes that a copy of a large tensor reads and writes per second, in GB/s.
 double measure_copy_gbs(Device device, int threads) {
   const std::int64_t elements = (device == Device::cuda ? 256 : 32) << 20 >> 2;
-  Buffer memory(device, 2 * static_cast<std::size_t>(elements) * sizeof(float));
+  Buffer memory(device, 2 * elements * sizeof(float));
   const Tensor from = memory.tensor(DType::f32, {elements}), to = memory.tensor(DType::f32, {elements}, from.bytes());
   Stream stream(device, threads);
   double best = 0;

@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "base/enum_index.h"
 #include "base/files.h"
 #include "data/blended_dataset.h"
 #include "train/log_rewind.h"
@@ -30,7 +31,7 @@ void check_share(const SplitSource& source, Split split, const std::string& give
   SplitRange range = range_of(source.share, files.sequences());
   if (range.begin < range.end) return;
   fail_at(Exit::bad_data, files.prefix(), "--split ", given, " leaves none of its ", files.sequences(),
-          " sequences for ", kSplitNames[static_cast<std::size_t>(split)],
+          " sequences for ", kSplitNames[enum_index(split)],
           "; give more data or another --split (100,0,0 trains on all, without validation)");
 }
 
@@ -110,7 +111,7 @@ void check_data(const TrainOptions& options, Findings& findings) {
   DataFiles files;
   std::map<std::string, std::shared_ptr<const IndexedDataset>> seen;  // by path: each fault is reported once
   for (Split split : {Split::train, Split::valid, Split::test}) {
-    const auto& source = sources[static_cast<std::size_t>(split)];
+    const auto& source = sources[enum_index(split)];
     if (!source) continue;
     const bool is_used = split == Split::train || options.batch.eval_iters != 0;
     for (const std::string& path : source->blend.prefixes) {

@@ -47,7 +47,8 @@ inline float rsqrtf(float x) { return 1 / std::sqrt(x); }
 
 namespace mtl::cuda {
 
-inline constexpr unsigned kWarp = 32, kAllLanes = 0xffffffff;
+inline constexpr int kWarp = 32;
+inline constexpr unsigned kAllLanes = 0xffffffff;
 
 template <class T>
 T* shared_memory() {
