@@ -93,7 +93,7 @@ struct BiasShape {
 template <bool wide, class T>
 __global__ void sum_columns(float* partials, const T* dy, std::int64_t rows, std::int64_t width) {
   constexpr int n = 8;
-  const std::int64_t column = std::int64_t{blockIdx.x} * BiasShape::kColumns + std::int64_t{threadIdx.x % kWarp} * n;
+  const std::int64_t column = std::int64_t{blockIdx.x} * BiasShape::kColumns + lane() * n;
   const int warp = warp_in_block();
   const int columns = width - column < n ? static_cast<int>(width - column) : n;
   Pack<n> sum{};

@@ -72,8 +72,7 @@ struct ProbabilityDropout {
   /// The factor of one element; costs a draw of all four words.
   __device__ float factor_at(int sequence, int head, int row, int column) const {
     if (!active) return 1;
-    const auto words =
-        draw(sequence, head, row / 16, column / 32, static_cast<unsigned>(4 * (row % 8) + column % 8 / 2));
+    const auto words = draw(sequence, head, row / 16, column / 32, 4 * (row % 8) + column % 8 / 2);
     const int j = column % 32 / 8;  // no index: words stay in registers
     const std::uint32_t low = j == 0 ? words[0] : words[1], high = j == 2 ? words[2] : words[3];
     return factor(j < 2 ? low : high, row % 16 / 8 * 2 + column % 2);

@@ -119,7 +119,7 @@ __device__ inline void leave_documents(SeeingQueries& queries, const AttentionSh
 /// The dropout mask of fragments (16 keys, 32 queries): bit 4 j + i is set if element i of columns 8 j is kept. Masks
 /// are defined for (queries, keys): each lane draws its words of that fragment, and lanes exchange them.
 __device__ inline unsigned kept_elements(const ProbabilityDropout& dropout, int b, int head, int query, int key) {
-  const unsigned g = lane() / 4, q = lane() % 4;
+  const int g = lane() / 4, q = lane() % 4;
   unsigned kept = 0;
 #pragma unroll
   for (int part = 0; part < 2; ++part) {  // 16 queries each
@@ -127,7 +127,7 @@ __device__ inline unsigned kept_elements(const ProbabilityDropout& dropout, int 
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const std::uint32_t own = key % 32 == 0 ? words[i / 2] : words[2 + i / 2];
-      const std::uint32_t word = __shfl_sync(kAllLanes, own, static_cast<int>(4 * (2 * q + i % 2) + g / 2));
+      const std::uint32_t word = __shfl_sync(kAllLanes, own, 4 * (2 * q + i % 2) + g / 2);
 #pragma unroll
       for (int upper = 0; upper < 2; ++upper)
         if ((word >> (8 * (2 * upper + g % 2)) & 255) >= dropout.threshold) kept |= 1u << (4 * (2 * part + upper) + i);

@@ -6,7 +6,6 @@
 #include <type_traits>
 #include <utility>
 
-#include "base/enum_index.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/mapped_pages.h"
@@ -52,7 +51,7 @@ std::size_t item_size(DataType type) {
 
 std::string_view name_of(DataType type) {
   constexpr std::string_view names[] = {"u8", "i8", "i16", "i32", "i64", "f64", "f32", "u16"};
-  return names[enum_index(type) - 1];
+  return names[static_cast<int>(type) - 1];
 }
 
 bool is_integer(DataType type) { return type != DataType::f32 && type != DataType::f64; }

@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/enum_index.h"
+
 namespace mtl {
 
 enum class DType : std::uint8_t { f32, f64, f16, bf16, i64, i32, u32, u16, u8 };
@@ -32,7 +34,7 @@ constexpr std::size_t size_of(DType dtype) {
 constexpr const char* name_of(DType dtype) {
   constexpr const char* names[] = {"float32", "float64", "float16", "bfloat16", "int64",
                                    "int32",   "uint32",  "uint16",  "uint8"};
-  return names[static_cast<int>(dtype)];
+  return names[enum_index(dtype)];
 }
 
 /// Sixteen-bit floating point, for storage only: bfloat16 and IEEE 754 binary16, by their bits. Arithmetic is in
