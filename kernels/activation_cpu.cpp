@@ -29,7 +29,7 @@ void gated_backward_by(const Tensor& dpre, const Tensor& dout, const Tensor& pre
     sweep(width, [=](std::size_t i, auto lanes) HWY_ATTR {
       const VecF32 x = lanes.load(gate + i), d = lanes.load(dy + i);
       const VecF32 dx = hn::Mul(hn::Mul(d, lanes.load(up + i)), Function::derivative(x));
-      lanes.store(hn::Mul(d, Function::value(x)), dup + i);  // all operands are read: dpre may be pre
+      lanes.store(hn::Mul(d, Function::value(x)), dup + i);  // after all loads: dpre may alias pre
       lanes.store(dx, dgate + i);
     });
   }

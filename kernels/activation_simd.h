@@ -105,7 +105,7 @@ struct Silu {
   }
 };
 
-/// body(GeluTanh()) or another of these: a loop over vectors that is compiled for each function.
+/// Calls body(GeluTanh()), or the like for another `activation`: the loop in `body` is compiled for each function.
 template <class Body>
 HWY_INLINE void with_activation(Activation activation, const Body& body) {
   switch (activation) {

@@ -1,4 +1,4 @@
-// One AdamW step over a flat range (Kingma, Ba 2015; Loshchilov, Hutter 2019; in apex' form), in fp32:
+// One AdamW step over a flat range (Kingma, Ba 2015; Loshchilov, Hutter 2019; as in Apex), in fp32:
 //
 //   g = grad * state.clip_scale / state.loss_scale
 //   m = beta1 m + (1 - beta1) g,   v = beta2 v + (1 - beta2) g^2

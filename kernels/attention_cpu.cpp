@@ -12,7 +12,7 @@ namespace mtl::cpu {
 
 namespace {
 
-/// Throws unless every query is among the keys, and sees itself: a softmax needs a key.
+/// Throws unless the queries are among the keys, and each attends to its own key: a softmax needs at least one.
 void check_contents(const AttentionInput& in, const AttentionSizes& sizes) {
   for (std::int64_t b = 0; in.past.exists() && b < sizes.batch; ++b) {
     const std::int32_t held = in.past.data<std::int32_t>()[b];

@@ -33,7 +33,7 @@ struct HeadRows {
   void* first = nullptr;  // elements of the group's dtype
   std::int64_t stride = 0;
 
-  /// T stores the group's dtype.
+  /// T must be the C++ type of the group's dtype.
   template <class T>
   T* row(std::int64_t t) const {
     return static_cast<T*>(first) + t * stride;

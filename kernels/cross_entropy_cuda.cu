@@ -1,9 +1,9 @@
 // loss = log(sum exp(z - max)) + max - z[label], dlogits = weight (softmax(z) - onehot(label)). A block for each row of
 // logits, bound by memory:
-//   statistics                read the N V logits once, as a running maximum with its sum
+//   statistics                read the N V logits once, keeping a running maximum and the sum relative to it
 //   backward                  reads them once and writes dlogits once
-//   forward with backward     reads them once and writes dlogits once: the second pass over a row finds in L2 what the
-//                             blocks that run at the same time leave there
+//   forward with backward     reads them once and writes dlogits once: the second pass over a row hits in L2 as far as
+//                             concurrent blocks have not evicted it
 // Accesses are of 16 bytes in rows of any width, except for a few columns at both ends.
 #include "kernels/cuda.h"
 #include "kernels/cuda/flat.h"

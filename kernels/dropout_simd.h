@@ -15,7 +15,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace mtl::HWY_NAMESPACE {
 
-/// Dropout's factors of elements: 0 or the scale; 1 everywhere when it is off.
+/// Dropout's factor for each element: 0 or the scale; 1 everywhere when dropout is off.
 class HiddenMask {
  public:
   static constexpr std::size_t kStretch = 512;

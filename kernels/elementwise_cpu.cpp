@@ -1,4 +1,4 @@
-// Flat ranges in blocks, bound by memory.
+// Elementwise kernels over flat ranges, divided into blocks; memory-bound.
 #include <atomic>
 #include <cstring>
 

@@ -1,5 +1,5 @@
-// An algorithm of cuBLASLt as text, for tables of choices (device/choices.h): its number, then the attributes that are
-// not 0, as in "66 tile=20 stages=36 cluster=2".
+// A cuBLASLt algorithm as text, for tables of choices (device/choices.h): its number, then its nonzero attributes, as
+// in "66 tile=20 stages=36 cluster=2".
 #pragma once
 
 #include <array>

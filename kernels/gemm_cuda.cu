@@ -1,6 +1,6 @@
-// C = or += op(A) op(B) by cuBLASLt, with its fused epilogues, the bias gradient included, where they are measured to
-// be faster than a kernel after the product. Those kernels are here, bound by memory: an epilogue reads the products
-// and writes C (and aux) once, 2 or 3 M N elements; the bias gradient reads dy once.
+// C = or += op(A) op(B) by cuBLASLt, with its fused epilogues, including the bias gradient, where they measure faster
+// than a kernel after the product. Those kernels are here and are memory-bound: an epilogue reads the products and
+// writes C (and aux) once, 2 or 3 M N elements; the bias gradient reads dy once.
 #include "kernels/cuda/activation.h"
 #include "kernels/cuda/column_sums.h"
 #include "kernels/cuda/flat.h"
@@ -164,8 +164,9 @@ Tensor floats_at(const Tensor& work, std::size_t offset, const Shape& shape) {
   return {static_cast<std::byte*>(work.raw()) + offset, DType::f32, shape};
 }
 
-/// The product with the bias gradient by cuBLASLt's epilogue, which overwrites it: to accumulate, or for another dtype
-/// than C's, it goes through `sums`. Returns false, computing nothing, if that rounds it, or if unfused is faster.
+/// The product with the bias gradient by cuBLASLt's epilogue, which overwrites its output in C's dtype. A gradient that
+/// is accumulated or has another dtype goes through `sums`. Returns false, computing nothing, if that would round it to
+/// C's dtype, or if unfused is faster.
 bool multiply_with_bias_gradient(Stream& stream, const Tensor& work, const Product& product, const Grad& dbias,
                                  const Tensor& sums) {
   const bool direct = dbias.mode == GradMode::overwrite && dbias.tensor.dtype() == product.c.dtype();

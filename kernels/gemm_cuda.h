@@ -1,4 +1,4 @@
-// Parts of the matrix product on the device cuda: cuBLASLt multiplies; our kernels apply the epilogues that it lacks.
+// Parts of the CUDA matrix product: cuBLASLt multiplies; our kernels apply the epilogues that it lacks.
 #pragma once
 
 #include <functional>

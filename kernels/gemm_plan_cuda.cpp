@@ -19,7 +19,7 @@ constexpr ConfigAttribute kConfig[GemmAlgorithm::kNames.size()] = {
     {CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID, 2}, {CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, 2}};
 constexpr std::size_t kReduction = 3;
 
-/// Parts of a sum over K are added in fp32 in the workspace: the other schemes round them to C's dtype, or add them in
+/// Split-K partial sums are added in fp32 in the workspace: the other schemes round them to C's dtype, or add them in
 /// C itself.
 constexpr std::uint32_t kReductions = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
 

@@ -1,8 +1,8 @@
 // cuBLASLt's descriptors and algorithm for one kind of product.
 //
 // cuBLASLt's matrices are column-major, ours row-major: it computes C^T (N, M) = op(B)^T op(A)^T, reading each of our
-// matrices as its transpose. So B is its first operand, N its number of rows, and a bias of N elements is added to each
-// of its columns. The bias gradient, M elements, is a sum over A, its second operand.
+// matrices as its transpose. So B is cuBLASLt's first operand, its result has N rows, and a bias of N elements is added
+// to each of the result's columns. The bias gradient, M elements, is a sum over A, the second operand.
 #pragma once
 
 #include <vector>

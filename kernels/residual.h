@@ -30,8 +30,8 @@ struct ResidualSum {
   std::size_t bytes() const { return residual.bytes() + branch.bytes() + bias.bytes(); }
 };
 
-/// Writes out, which may be sum.residual itself. A norm that reads `out` next takes the sum instead
-/// (kernels/layernorm.h, kernels/rmsnorm.h): it writes out in the same pass over memory.
+/// Writes `out`, which may be sum.residual itself. A norm that reads `out` next takes the ResidualSum instead
+/// (kernels/layernorm.h, kernels/rmsnorm.h), and writes `out` in the same pass over memory.
 void residual_forward(Stream& stream, Tensor out, const ResidualSum& sum);
 
 /// dbranch may be dout itself if S is T; then, without dropout, only dbias is computed.

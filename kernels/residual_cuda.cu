@@ -18,7 +18,8 @@ __global__ void add_branch(const __grid_constant__ SummedRows<S, T> sum, std::in
                  [&](std::int64_t row, int width) { first_pass<n>(sum, row, width, team, [](const Pack<n>&) {}); });
 }
 
-/// dbranch is null if it is dout, without dropout; partials is null if dbias is not wanted.
+/// dbranch is null if there is nothing to write (it is dout itself, without dropout); partials is null if dbias is not
+/// wanted.
 template <class S, class T>
 struct Backward {
   T* dbranch;

@@ -5,8 +5,8 @@
 
 namespace mtl {
 
-/// Like run_main, but a launcher that started several processes is a problem with the configuration: each would do all
-/// of the work and overwrite the files of the others. Rank 0 reports it. `prepare`: see Flags::parse.
+/// Like run_main, but refuses to run if a launcher started several processes: each would do all of the work and
+/// overwrite the same files. Rank 0 reports the problem. `prepare`: see Flags::parse.
 int run_alone(Flags& flags, int argc, const char* const* argv, const std::function<Exit(Console&)>& run,
               const std::function<void()>& prepare = {});
 

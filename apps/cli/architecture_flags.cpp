@@ -10,7 +10,7 @@ namespace mtl {
 namespace {
 
 /// Dropout rounds a probability to multiples of 1/steps, the resolution of the random stream (kernels/dropout.h).
-/// Refuses one that becomes 0 or 1, and reports one that changes by more than 5 %.
+/// Refuses a positive probability that rounds to 0 or 1, and reports one that changes by more than 5 %.
 void check_steps(Flags& flags, const char* flag, double probability, double steps) {
   const double acts_as = std::round(probability * steps) / steps;
   const std::string where = cat(flag, " ", probability), unit = cat("dropout acts in steps of 1/", steps);

@@ -17,8 +17,8 @@ void check_model_tokenizer_flags(Flags& flags, const TokenizerOptions& given);
 ModelSupplement supplement_of(const TokenizerOptions& given, std::optional<std::int64_t> num_attention_heads);
 
 /// Loads the tokenizer that flags name, else the one stored with the model; null without either. Throws Error(usage) if
-/// it has more ids than the model, or if --vocab-size contradicts the model. Drops the padding rows of a model that
-/// does not state its vocabulary, or warns of them.
+/// it has more ids than the model, or if --vocab-size contradicts the model. If the model does not state its vocabulary
+/// size, drops the rows beyond the tokenizer's, or without a tokenizer warns that some may be padding.
 std::unique_ptr<Tokenizer> tokenizer_of_model(const TokenizerOptions& given, ModelSource& source, Console& console);
 
 }  // namespace mtl

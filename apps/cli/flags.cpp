@@ -85,7 +85,7 @@ class Flags::Config : public CLI::Config {
       if (words.size() > 1 && flag->kind() != "list") words = {join(words, " ")};
       for (std::string& word : words) word.insert(0, 1, kMark);
       if (words.empty()) words = {flag->option->get_default_str()};
-      if (flag->origin != kCommandLine) flag->option->clear();  // CLI11 gives words only to an option that has none
+      if (flag->origin != kCommandLine) flag->option->clear();  // CLI11 assigns config values only to an empty option
       return {{{}, line->name, words}};
     }
     return {};
@@ -109,7 +109,7 @@ Flags::Flag& Flags::Flag::repeat() { return option->expected(1), append(); }
 
 Flags::Flags(std::string program, std::string summary)
     : foreign(program), program_(program), app_(std::make_unique<CLI::App>(std::move(summary), std::move(program))) {
-  app_->set_help_flag();  // without names: --help is a switch like the others
+  app_->set_help_flag();  // removes CLI11's own --help; ours is declared like any other switch
   app_->allow_extras()->formatter(std::make_shared<Help>(*this))->config_formatter(std::make_shared<Config>(*this));
   add_switch("--help,-h", wants_help_, "print this help and exit");
   add_switch("--version", wants_version_, "print the version and exit");

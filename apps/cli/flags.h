@@ -41,7 +41,7 @@ class Flags {
     std::vector<Condition> conditions;
     bool is_required = false;
     bool adds_up = false;     // a list to which every further use of the flag appends
-    bool takes_none = false;  // without words the list is empty
+    bool takes_none = false;  // may be given without words, which empties the list
     bool is_given = false;    // on the command line, or with another value than the default in a configuration file
     std::string origin = kDefault;
 
@@ -80,7 +80,7 @@ class Flags {
   Flag& add_switch(const std::string& names, bool& variable, const std::string& help) {
     return add(names, &variable, "", help);
   }
-  /// Declares the words that belong to no flag, which are an error otherwise.
+  /// Declares positional arguments, which are an error otherwise.
   void positional(const std::string& value_name, std::vector<std::string>& target, const std::string& help);
 
   /// Adds a problem that parse() reports together with its own; call it from a check() function.

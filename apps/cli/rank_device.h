@@ -49,8 +49,8 @@ struct RankMemory {
   int rank = 0;
   CudaMemory memory;
 };
-/// Collective: returns the least free memory of any GPU, with the lowest such rank. `own` returns the memory of this
-/// rank's GPU; if it throws on any rank, all ranks throw AgreedError.
+/// Collective: returns the least free memory of any GPU, and the lowest rank that has it. `own` returns the memory of
+/// this rank's GPU; if it throws on any rank, all ranks throw AgreedError.
 RankMemory least_free_memory(const std::function<CudaMemory()>& own, Communicator& world);
 
 }  // namespace mtl

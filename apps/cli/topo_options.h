@@ -16,7 +16,8 @@ namespace mtl {
 
 /// Limits of a time chart: stages, and forwards of all stages.
 inline constexpr std::int64_t kMostChartStages = 1024, kMostChartForwards = 100000;
-/// Limits of a core's number in a rankfile, an int with up to 2^16 ranks, and of lists of micro-batches.
+/// Limits: cores per rank, so that core numbers in a rankfile fit in an int with up to 2^16 ranks; micro-batches of a
+/// step, so that they can be listed.
 inline constexpr std::int64_t kMostCores = 1 << 14, kMostMicroBatches = 1 << 20;
 
 struct TopoOptions {
@@ -41,7 +42,7 @@ struct TopoOptions {
   RankGrid grid() const;
   /// The grid of the expert layers: of the ranks outside tensor and pipeline, `expert` share the experts.
   RankGrid expert_grid() const;
-  std::int64_t node_size() const;  // 8, or the world when that is smaller, unless given
+  std::int64_t node_size() const;  // as given; default: 8, or the world size if smaller
   std::vector<std::string> host_names() const;
   std::int64_t chunks() const;  // of each stage
   /// The division of layers and micro-batches among the stages; its grid has no other axis.

@@ -223,7 +223,7 @@ double draw_time_axis(Canvas& canvas, const TopoReport& report, double y, double
 /// The strong colors of forward and backward.
 constexpr std::array<int, 3> kForward = {0x00, 0x72, 0xB2}, kBackward = {0x00, 0x9E, 0x73};
 
-/// Draws swatches for all chunks of forward and backward, and the figures. Returns the y where it ends.
+/// Draws swatches for all chunks of forward and backward, and the step's times. Returns the y below the legend.
 double draw_schedule_legend(Canvas& canvas, const TopoSchedule& schedule, double left, double y) {
   const int chunks = schedule.layout.chunks;
   double x = left;

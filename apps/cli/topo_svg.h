@@ -1,4 +1,4 @@
-// A layout of ranks as an SVG figure: the grid of ranks in the boxes of their nodes, and the schedule over time.
+// Draws a rank layout as an SVG figure: the rank grid, boxed by node, and the schedule over time.
 #pragma once
 
 #include <string>

@@ -7,8 +7,8 @@
 
 namespace mtl {
 
-/// Declares every flag of mtl-train, and those of Megatron-LM that are refused or have no effect. `start`: the start
-/// that the caller's `prepare` finds (Flags::parse), on which conditions of flags depend.
+/// Declares every flag of mtl-train, and the flags of Megatron-LM that are refused or have no effect. The caller's
+/// `prepare` (Flags::parse) fills in `start`, on which the conditions of some flags depend.
 void add_train_flags(Flags& flags, TrainOptions& options, const RunStart& start);
 
 /// Sets the number of ranks: as launched; with --dry-run, --world-size or the fewest that the layout can have. Call it

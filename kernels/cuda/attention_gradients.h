@@ -166,7 +166,7 @@ __device__ void write_probabilities_transposed(Sums<n>& scores, const QueryStati
   }
 }
 
-/// Negates dropped probabilities, as a mark, and sets their dP to 0.
+/// Marks dropped probabilities by negating them, and sets their dP to 0.
 template <int n>
 __device__ void drop_transposed(Sums<n>& probabilities, Sums<n>& dp, const ProbabilityDropout& dropout, int b, int head,
                                 int query, int key) {

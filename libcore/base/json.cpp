@@ -165,7 +165,7 @@ Json& Json::push(Json value) {
 
 void append_json_string(std::string& out, std::string_view text, bool ascii) {
   constexpr std::string_view kEscaped = "\"\\\n\r\t\b\f", kEscapes = "\"\\nrtbf";
-  // The end of the characters from `at` that need no escape.
+  // Returns the end of the run of characters from `at` that need no escaping.
   auto end_of_plain = [&](std::size_t at) {
     while (at < text.size()) {
       const unsigned char c = text[at];

@@ -57,7 +57,7 @@ class JsonCursor {
   int depth_ = 0;
 };
 
-/// The value of a number without fraction and exponent, if it fits.
+/// The value of a number without fraction or exponent, if it fits into 64 bits.
 std::optional<std::int64_t> json_integer(std::string_view number);
 /// True if decoded text holds a surrogate code point, which is not Unicode text.
 bool has_lone_surrogate(std::string_view text);

@@ -32,7 +32,7 @@ class MappedReads {
 /// raises no fault: the bytes beyond the new end read as zeros.
 void check_mapped_size(const std::string& path, std::size_t bytes);
 
-/// Calls `read` on this thread and returns its result. A fault replaces the exception that it caused in `read`.
+/// Calls `read` on this thread and returns its result. Throws Error(io) after a fault, even if `read` itself threw.
 template <class Read>
 auto read_mapped(const Read& read) {
   MappedReads reads;

@@ -15,7 +15,7 @@ namespace mtl {
 /// Bytes to read through a map before their pages are released.
 inline constexpr std::uint64_t kMappedPages = 32 << 20;
 
-/// The content can be read again at any time.
+/// Releases all pages of the mapping; the content can be read again at any time.
 inline void release_pages(const MappedFile& file) {
   const auto bytes = file.bytes();
   // Only advice: a failure is harmless.

@@ -42,8 +42,8 @@ struct OutputClaim {
 /// truncate or remove is an input, and Error(io) if one of the names is a folder.
 std::vector<OutputLock> claim_outputs(const OutputClaim& claim, InterruptGuard& guard, Console& console);
 
-/// Returns the temporary files and folders NAME.tmp.PID of the names, which are all in one folder. If the caller holds
-/// their locks, the runs that wrote them were killed.
+/// Returns the temporary files and folders NAME.tmp.PID of `names`, which must all be in one folder. If the caller
+/// holds the locks of `names`, they were left by killed runs.
 std::vector<std::string> find_leftovers(const std::vector<std::string>& names);
 
 /// Removes these leftovers, with a message each. The caller holds the locks. Keeps those for which `reason_to_keep`

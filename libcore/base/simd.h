@@ -35,8 +35,8 @@
 
 namespace mtl {
 
-/// The function for this machine's best instruction set, by the features that Highway requires. A null function was not
-/// compiled.
+/// The function for this machine's best instruction set, by the features that Highway requires. Null: not compiled for
+/// that instruction set.
 template <class Function>
 Function* best_function(std::type_identity_t<Function*> avx512, std::type_identity_t<Function*> avx2,
                         Function* baseline) {

@@ -105,7 +105,8 @@ std::string human_seconds(double seconds) {
 
 namespace {
 
-/// Removes blanks, Python's digit underscores and a leading +; empty if an underscore is not between two digits.
+/// Removes surrounding blanks, Python's digit underscores and a leading +. Returns nullopt for an underscore that is
+/// not between two digits, and for a second sign after the +.
 std::optional<std::string> plain_number(std::string_view text) {
   text = trim(text);
   auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
@@ -130,7 +131,7 @@ std::optional<std::int64_t> parse_int(std::string_view text) {
   auto plain = plain_number(text);
   if (!plain || plain->empty()) return std::nullopt;
   std::int64_t value = 0;
-  // NOLINTNEXTLINE(clang-analyzer-cplusplus.InnerPointer): the string that died was moved from into this one
+  // NOLINTNEXTLINE(clang-analyzer-cplusplus.InnerPointer): the destroyed string had been moved into this one
   auto [end, error] = std::from_chars(plain->data(), plain->data() + plain->size(), value);
   if (error != std::errc() || end != plain->data() + plain->size()) return std::nullopt;
   return value;
@@ -141,7 +142,7 @@ std::optional<double> parse_float(std::string_view text) {
   if (!plain || plain->empty()) return std::nullopt;
   // from_chars reads what Python reads, and "nan(...)", which is refused below.
   double value = 0;
-  // NOLINTNEXTLINE(clang-analyzer-cplusplus.InnerPointer): the string that died was moved from into this one
+  // NOLINTNEXTLINE(clang-analyzer-cplusplus.InnerPointer): the destroyed string had been moved into this one
   auto [end, error] = std::from_chars(plain->data(), plain->data() + plain->size(), value);
   if (end != plain->data() + plain->size()) return std::nullopt;
   if (error == std::errc::result_out_of_range) {

@@ -29,7 +29,7 @@ const char* dash_of(const Series& series) { return kDashes[series.color / kColor
 double text_width(std::string_view text, double font) {
   double ems = 0;
   for (unsigned char c : text) {
-    if ((c & 0xc0) == 0x80) continue;  // inside a UTF-8 character
+    if ((c & 0xc0) == 0x80) continue;  // a UTF-8 continuation byte
     bool narrow = std::string_view("iljtfrI.,:;'|!()[] ").find(static_cast<char>(c)) != std::string_view::npos;
     bool wide = c == 'm' || c == 'w' || c == '@' || c == '%' || (c >= 'A' && c <= 'Z' && c != 'I');
     ems += c >= 0x80 ? 1.0 : narrow ? 0.36 : wide ? 0.86 : 0.58;

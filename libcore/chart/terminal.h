@@ -1,7 +1,7 @@
 // A chart in characters: braille dots if the terminal can show them, else ASCII symbols.
 //
-// Braille has 2 x 4 dots per character. Colors distinguish up to 6 runs; more runs, several without color, or any
-// without Unicode have symbols instead of dots. Validation points are an `o`. The legend is below the chart.
+// Braille has 2 x 4 dots per character. Colors distinguish up to 6 runs. Symbols replace the dots without Unicode, for
+// more than 6 runs, and for several runs without color. Validation points are an `o`. The legend is below the chart.
 #pragma once
 
 #include <string>

@@ -19,7 +19,7 @@ class PickleMachine {
  private:
   using Id = std::uint32_t;
   using Node = Pickle::Node;
-  /// The first nodes of every pickle: one each for the values that all uses share.
+  /// The first nodes of every pickle: singletons, shared by all uses of these values.
   enum Shared : Id { kNone, kFalse, kTrue, kEmptyTuple };
 
   template <class... Parts>

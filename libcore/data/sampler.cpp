@@ -58,8 +58,8 @@ void Sampler::start_epoch() {
     at_ = in_epoch / options_.dp_size;
     return;
   }
-  // Ranks take turns in one permutation of whole micro-batches, not of whole B, so that a rank may read one sample more
-  // than another: the epoch then follows this rank's own count, as in Megatron-LM.
+  // The permutation covers whole micro-batches, not whole multiples of B, and is dealt to the ranks in turn. One rank
+  // may therefore read one sample more than another; each rank starts its epochs by its own count, as in Megatron-LM.
   const std::int64_t bucket = options_.total / options_.micro_batch_size * options_.micro_batch_size;
   const std::vector<std::int64_t> all = torch_randperm(static_cast<std::uint64_t>(epoch), bucket);
   for (std::int64_t i = in_epoch + options_.dp_rank; i < bucket; i += options_.dp_size) {

@@ -110,7 +110,7 @@ inline Lease::~Lease() {
   if (owner_ != nullptr) owner_->release(role_, unit_);
 }
 
-/// A layer calls it once for each parameter that it has, always in the same order.
+/// A layer calls the visitor once for each of its parameters, always in the same order.
 using ParamVisitor = std::function<void(Param&, const ParamSpec&)>;
 
 }  // namespace mtl

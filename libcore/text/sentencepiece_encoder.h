@@ -26,7 +26,7 @@ class SentencePieceSegmenter {
   const SentencePieceModel& model() const { return model_; }
   const SentencePieceNormalizer& normalizer() const { return normalizer_; }
 
-  /// Bytes of the first word of `text`, which is not empty.
+  /// The length in bytes of the first word of `text`, which must not be empty.
   std::size_t word_length(std::string_view text) const;
   /// Appends the ids of a word's pieces, unknown ones included. `text_begin` is the index of the text's first id.
   void append_ids(std::string_view word, std::span<const std::int32_t> pieces, std::size_t text_begin,

@@ -22,7 +22,7 @@ struct SentencePiece {
   std::string text;
   float score = 0;
   Kind kind = Kind::normal;
-  /// True for a piece that text can match; the strings of the others never do.
+  /// True if text can match the piece; text never matches pieces of other kinds.
   bool is_matched() const { return kind == Kind::normal || kind == Kind::user_defined || kind == Kind::unused; }
 };
 

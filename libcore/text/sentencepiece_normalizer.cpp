@@ -143,7 +143,7 @@ void SentencePieceNormalizer::classify_bytes() {
   }
 }
 
-/// Appends as much of the start of `text` as needs no rules; returns the number of bytes taken.
+/// Appends a prefix of `text` that needs no rules; returns the prefix's length in bytes.
 std::size_t SentencePieceNormalizer::append_plain(std::string_view text, bool& after_blank, Result& out) const {
   const char* at = text.data();
   const char* end = at + text.size();

@@ -1,6 +1,6 @@
 // SentencePiece's normalization of a text: rules, white space, the dummy prefix.
 //
-// - A user-defined symbol is copied unchanged, the longest first.
+// - The longest user-defined symbol that matches is copied unchanged.
 // - Else the longest rule of precompiled_charsmap that matches replaces what it matches. (The map is a u32
 //   little-endian size, a Darts-clone double-array trie of this size, and replacements that end in U+0000; the
 //   trie's values are their offsets.)

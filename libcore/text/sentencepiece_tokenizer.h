@@ -63,7 +63,7 @@ class SentencePieceTokenizer : public Tokenizer {
 /// True for one of Megatron's three names.
 bool is_sentencepiece_type(std::string_view type);
 
-/// The model file: `path`, or tokenizer.model of that folder.
+/// The model file: `path`, or PATH/tokenizer.model if `path` is a folder.
 std::string sentencepiece_file(const std::string& path);
 
 /// options.tokenizer_model is a model file, or a folder that holds tokenizer.model.

@@ -18,7 +18,7 @@ class PieceTrie {
   static constexpr std::uint32_t kMaxNodes = std::uint32_t{1} << 24;
   static constexpr std::uint32_t kRoot = 0;
 
-  /// Where a step leads.
+  /// An edge of the trie: an entry of the hash table.
   struct alignas(16) Entry {
     std::uint32_t key = ~0u;  // parent << 8 | byte
     std::uint32_t node = 0;   // 0, the root, is not a child: a free entry
@@ -29,7 +29,7 @@ class PieceTrie {
   /// Adds a string, which must not be empty. Returns false if the trie is full.
   bool add(std::string_view text, std::int32_t piece);
 
-  /// The step from `node` by `byte`; null if no piece continues with it.
+  /// The child of `node` for `byte`; null if no piece continues with it.
   const Entry* step(std::uint32_t node, unsigned char byte) const {
     std::uint32_t key = node << 8 | byte;
     for (std::size_t at = home(key);; at = (at + 1) & mask_) {

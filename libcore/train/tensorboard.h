@@ -23,7 +23,7 @@
 
 namespace mtl {
 
-/// CRC-32C (Castagnoli), as RFC 3720 appendix B.4 has it.
+/// CRC-32C (Castagnoli), as in RFC 3720, appendix B.4.
 std::uint32_t crc32c(std::string_view data);
 
 /// The record that contains `data`.

@@ -66,7 +66,7 @@ RunShape run_shape(const TrainOptions& options, const GptConfig& config, int ran
   }
   shape.precision = precision_of(options.precision);
   shape.graphs = options.device == Device::cuda && options.cuda_graphs;
-  // Two sets: one is read while the other is computed. Two more for held-out data.
+  // Two sets: the next is loaded while the current one is processed. Two more for held-out data.
   shape.batch_sets = options.batch.eval_iters > 0 ? 4 : 2;
   return shape;
 }

@@ -1,5 +1,5 @@
-// Any bytes as a possibly compressed file: an error, or content, in bounded memory; the result does not depend on read
-// sizes and threads.
+// Reads arbitrary bytes as a possibly compressed file. Expects an error or content, in bounded memory, and the same
+// result for different read sizes and numbers of threads.
 #include <sys/mman.h>
 #include <unistd.h>
 

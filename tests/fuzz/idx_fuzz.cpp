@@ -1,7 +1,7 @@
 // Any bytes as token files: an error, or data sets whose every sequence can be read, counted and copied.
 //
-// The first byte / 256 is the share of the other bytes that is the .bin. The .idx precedes the .bin, to keep the corpus
-// readable.
+// The first byte / 256 is the fraction of the remaining bytes that form the .bin. The .idx precedes the .bin, to keep
+// the corpus readable.
 #include <unistd.h>
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Any bytes as JSON: an error, or a value whose text reads back as itself.
+// Parses any bytes as JSON: expects an error, or a value whose dump() parses and dumps to the same text.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// Any bytes as a checkpoint's manifest: an error, or a manifest that survives writing and reading.
+// Parses arbitrary bytes as a checkpoint's manifest. Expects an error, or a manifest that survives a round trip.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
