@@ -123,7 +123,7 @@ void attention_backward(Stream& stream, Arena& scratch, const Qkv& grads, Tensor
   AttentionSizes sizes = checked_sizes(in);
   check_whole("backward", in, sizes);
   check_qkv(grads);
-  require(grads.q.count == sizes.heads, "attention: dq has ", grads.q.count, " heads of each group, q ", sizes.heads);
+  require(grads.q.count == sizes.heads, "attention: dq has ", grads.q.count, " heads per group, q has ", sizes.heads);
   const DType dtype = in.qkv.q.tensor.dtype();
   expect_tensor("attention: dq", grads.q.tensor, dtype, in.qkv.q.tensor.shape());
   expect_tensor("attention: dk", grads.k.tensor, dtype, in.qkv.k.tensor.shape());

@@ -41,7 +41,7 @@ void gemm(Stream& stream, Arena& scratch, Tensor c, Operand a, Operand b, GradMo
           c.shape().text(), " is not the product of ", a.tensor.shape().text(), a.transposed ? " transposed" : "",
           " and ", b.tensor.shape().text(), b.transposed ? " transposed" : "");
   require(a.tensor.dtype() == b.tensor.dtype(), "gemm: A is ", name_of(a.tensor.dtype()), ", B ",
-          name_of(b.tensor.dtype()), "; they must have one dtype");
+          name_of(b.tensor.dtype()), "; they must have the same dtype");
   check_epilogue(epilogue, c, a, mode);
   const std::size_t moved = a.tensor.bytes() + b.tensor.bytes() + c.bytes() * (mode == GradMode::accumulate ? 2 : 1) +
                             epilogue.bias.bytes() + epilogue.aux.bytes() + epilogue.dbias.tensor.bytes();

@@ -7,7 +7,7 @@ void check_samples(const char* what, const RowMap& rows, std::int64_t count) {
   expect_tensor(what, rows.samples, DType::i64, rows.samples.shape());
   const std::int64_t all = rows.samples.numel() * rows.seq_length;
   require(rows.first_row >= 0 && rows.first_row + count <= all, what, ": rows ", rows.first_row, " to ",
-          rows.first_row + count, " are not within the ", all, " of ", rows.samples.numel(), " samples");
+          rows.first_row + count, " are outside the ", all, " rows of ", rows.samples.numel(), " samples");
 }
 
 }  // namespace mtl

@@ -13,8 +13,8 @@ void expect_stream(const char* what, DType stream, DType compute) {
 
 void expect_in_place(const char* what, const Tensor& out, const Tensor& in) {
   const bool same = out.raw() != nullptr && out.raw() == in.raw();  // tensors on meta have no address
-  require(!same || out.dtype() == in.dtype(), what, ": ", name_of(out.dtype()), " over ", name_of(in.dtype()),
-          "; in place, both must have one dtype");
+  require(!same || out.dtype() == in.dtype(), what, ": the output is ", name_of(out.dtype()), ", the input ",
+          name_of(in.dtype()), "; in place, both must have the same dtype");
 }
 
 void expect_grad(const char* what, const Grad& grad, const Shape& shape) {

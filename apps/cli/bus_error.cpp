@@ -14,7 +14,7 @@ namespace mtl {
 namespace {
 
 constexpr const char* kMessage =
-    ": bus error: a token file, a model or a checkpoint became shorter while it was in use, or its disk failed; check "
+    ": bus error: a token file, a model or a checkpoint was truncated while it was in use, or its disk failed; check "
     "the file and start again\n";
 
 /// Prepared in advance: a signal handler must not allocate.

@@ -117,7 +117,8 @@ EvalReport evaluate(const EvalOptions& options, Console& console) {
   report.windows = score.windows;
   if (score.tokens == 0) {
     fail(Exit::bad_data, join(report.data, ", "), ": nothing to score: ", report.stream_tokens,
-         " tokens, and the first one is context only");
+         report.stream_tokens == 1 ? " token" : " tokens",
+         "; at least 2 are needed, because the first is only context");
   }
   report.loss = score.loss();
   report.perplexity = score.perplexity();

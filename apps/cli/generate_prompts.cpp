@@ -38,7 +38,7 @@ Prompt PromptReader::read_json(std::string_view line, const std::string& where) 
   try {
     prompt = Json::parse(line).at("prompt");
     if (prompt.is_string() && has_lone_surrogate(prompt.as_string()))
-      fail(Exit::bad_data, "the prompt holds a lone surrogate, which is not text");
+      fail(Exit::bad_data, "the prompt holds a lone surrogate, which is not Unicode text");
     if (!prompt.is_string() && !(ids && prompt.is_array()))
       fail(Exit::bad_data, "the prompt is not a string", ids ? " or list of ids" : "");
   } catch (const Error& error) {

@@ -43,8 +43,8 @@ int Ranks::rank() {
 }
 
 ProcessGroups Ranks::connect(const RankGrid& grid, double deadline, const AgreeOnDevice& agree) {
-  require(grid.world() == launched().world, "the layout is for ", grid.world(), " ranks, and there are ",
-          launched().world);
+  require(grid.world() == launched().world, "the layout needs ", grid.world(), " ranks, but ", launched().world,
+          " were started");
   if (launched().world == 1) return ProcessGroups();
   const double start = std::max(deadline, kLeastStartSeconds);
   StartDeadline guard(start, [&] {

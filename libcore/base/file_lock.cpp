@@ -137,7 +137,7 @@ namespace {
 void refuse_other_file(const std::string& path, const std::string& content) {
   const std::size_t end = std::min(content.find('\0'), content.size());
   if (end == 0 || starts_with(content, kOwner)) return;
-  fail(Exit::usage, path, ": is not a lock of mtl, which would overwrite it; rename this file, or write elsewhere");
+  fail(Exit::usage, path, ": is not an mtl lock file, and would be overwritten; rename it, or write elsewhere");
 }
 
 /// True if the process named in a lock file may be alive although the lock was granted: on another machine.
@@ -187,8 +187,8 @@ std::optional<FileLock> FileLock::take(const std::string& path, std::string* own
 void FileLock::check_held() const {
   const std::string content = content_of(holder_->path());
   if (content.empty() || owner_of(content) == holder_->owner()) return;
-  fail(Exit::failure, holder_->path(), ": another process has taken this lock (", content,
-       ") while this one was suspended, or its host did not reach the file system; end one of them");
+  fail(Exit::failure, holder_->path(), ": another process (", content,
+       ") took this lock while this process was suspended or could not reach the file system; end one of the two");
 }
 
 }  // namespace mtl

@@ -20,7 +20,7 @@ struct FileLockTimes {
 class FileLock {
  public:
   /// Locks `path`, creating the file. Empty if another process holds it: *owner is then "pid PID on HOST since TIME".
-  /// Throws SystemError if the file cannot be opened, locked or written; Error(usage) if it is not a lock of mtl.
+  /// Throws SystemError if the file cannot be opened, locked or written; Error(usage) if it is not an mtl lock file.
   static std::optional<FileLock> take(const std::string& path, std::string* owner, const FileLockTimes& times = {});
   /// Releases the lock; the file remains, empty.
   ~FileLock();

@@ -16,7 +16,7 @@ namespace mtl {
 namespace {
 
 constexpr const char* kShorter =
-    ": became shorter while it was in use; stop what writes to it, restore it, and start again";
+    ": was truncated while it was in use; stop what writes to it, restore it, and start again";
 
 /// Raises the soft limit of open files to the hard one: a blend can have hundreds of data sets.
 bool raise_file_limit() {

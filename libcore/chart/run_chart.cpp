@@ -114,7 +114,7 @@ void check_points(const std::vector<RunLog>& logs, const RunChartOptions& option
            ": has no point to draw; give a file that mtl-train --log-jsonl wrote, or a log with Megatron's lines");
     }
     if (!has_point(x_values(log, log.steps, options)) && !has_point(x_values(log, log.validations, options))) {
-      fail(Exit::bad_data, log.path, ": has no figures for --x ", options.x, "; it holds ", known_columns({log}));
+      fail(Exit::bad_data, log.path, ": has no values for --x ", options.x, "; it holds ", known_columns({log}));
     }
   }
 }
@@ -146,7 +146,7 @@ void warn_of_undrawable(Chart& chart) {
 }
 
 /// Throws the reason why no run has a point of this column.
-[[noreturn]] void fail_no_figure(const std::vector<RunLog>& logs, const std::string& column) {
+[[noreturn]] void fail_no_metric(const std::vector<RunLog>& logs, const std::string& column) {
   const bool is_known = std::any_of(logs.begin(), logs.end(), [&](const RunLog& log) {
     const std::vector<std::string> names = log.steps.names();
     return std::find(names.begin(), names.end(), column) != names.end();
@@ -155,9 +155,9 @@ void warn_of_undrawable(Chart& chart) {
     std::vector<std::string> paths;
     for (const RunLog& log : logs) paths.push_back(log.path);
     fail(Exit::bad_data, join(paths, ", "), ": no value of ", column,
-         " is finite: the training diverged; choose another figure with --y: ", known_columns(logs));
+         " is finite: the training diverged; choose another metric with --y: ", known_columns(logs));
   }
-  fail(Exit::bad_data, "no run has a figure named ", column, "; known figures: ", known_columns(logs));
+  fail(Exit::bad_data, "no run has a metric named ", column, "; known metrics: ", known_columns(logs));
 }
 
 std::string x_label(const RunChartOptions& options) {
@@ -184,7 +184,7 @@ Chart make_run_chart(const std::vector<RunLog>& logs, const RunChartOptions& opt
     if (!panel.series.empty())
       chart.panels.push_back(std::move(panel));
     else if (!is_optional)
-      fail_no_figure(logs, column);
+      fail_no_metric(logs, column);
   }
   warn_of_undrawable(chart);
   return chart;

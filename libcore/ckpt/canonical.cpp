@@ -166,8 +166,10 @@ GptConfig config_from_json(const Json& json) {
   config.tied_embeddings = json.at("tied_embeddings").as_bool();
   config.norm_eps = json.at("norm_epsilon").as_number();
   config.init_std = json.at("init_method_std").as_number();
-  if (!(config.norm_eps > 0 && config.norm_eps < 1)) problems.push_back(cat("norm_epsilon is ", config.norm_eps));
-  if (!(config.init_std >= 0 && config.init_std < 1e3)) problems.push_back(cat("init_method_std is ", config.init_std));
+  if (!(config.norm_eps > 0 && config.norm_eps < 1))
+    problems.push_back(cat("norm_epsilon is ", config.norm_eps, ", but must be above 0 and below 1"));
+  if (!(config.init_std >= 0 && config.init_std < 1e3))
+    problems.push_back(cat("init_method_std is ", config.init_std, ", but must be at least 0 and below 1000"));
   if (problems.empty()) problems = config.problems();
   if (!problems.empty()) fail(Exit::bad_data, "config: ", join(problems, "; "));
   return config;

@@ -19,7 +19,7 @@ namespace {
 /// Creates the folder that ranks write to before the commit.
 std::string make_temporary(const std::string& directory, std::int64_t iteration, const SaveOptions& options) {
   require(options.keep_last == 0 || options.keep_last >= 2, "--keep-last ", options.keep_last,
-          ": at least 2 checkpoints are kept");
+          ": must be at least 2, or 0 to keep all");
   require(options.block_bytes > 0, "checkpoints in blocks of ", options.block_bytes, " bytes");
   make_directories(directory);
   recover_replaced(directory);

@@ -185,8 +185,7 @@ std::optional<std::string> newest_checkpoint(const std::string& directory, Conso
       problems.push_back(error.what());
       continue;
     }
-    for (const std::string& problem : problems)
-      console.warn(cat("passing over a checkpoint that is not valid: ", problem));
+    for (const std::string& problem : problems) console.warn(cat("skipping an invalid checkpoint: ", problem));
     compare_tracker(directory, iteration, console);
     return folder;
   }

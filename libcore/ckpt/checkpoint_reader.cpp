@@ -44,7 +44,7 @@ class CheckpointReader : public TensorReader {
     for (const ManifestPiece& piece : entry.pieces) {
       const std::string path = cat(folder, "/", piece.file);
       if (shards_.contains(piece.file) && file_size(path) < shard(piece.file).bytes().size())
-        fail(Exit::io, path, ": became shorter while it was read; restore it and start again");
+        fail(Exit::io, path, ": was truncated while it was read; restore it and start again");
     }
     require(copied == slice.count(), folder, ": tensor '", entry.tensor.name,
             "' has no data for a part of the requested slice");
@@ -119,12 +119,14 @@ class CheckpointReader : public TensorReader {
       auto refuse_piece = [&, name = &entry->tensor.name](const char* what) {
         fail(Exit::bad_data, file.path(), ": tensor '", *name, "' ", what);
       };
-      if (stored == nullptr) refuse_piece("is missing; the manifest lists it there");
+      if (stored == nullptr)
+        refuse_piece("is missing, but the manifest lists it in this file; load another checkpoint");
       if (stored->dtype != entry->tensor.dtype || stored->shape != stored_shape(piece->slice))
-        refuse_piece("has another shape or dtype than the manifest says");
+        refuse_piece("differs from the manifest in shape or dtype; load another checkpoint");
     }
     if (file.tensors().size() != shard_tensors_.at(name).size())
-      fail(Exit::bad_data, file.path(), ": holds tensors that the manifest does not list there");
+      fail(Exit::bad_data, file.path(),
+           ": holds tensors that the manifest does not list in this file; load another checkpoint");
     return shards_.emplace(name, std::move(file)).first->second;
   }
 

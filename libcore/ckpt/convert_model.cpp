@@ -76,8 +76,8 @@ void warn_about_nonfinite(const ConvertReport& report, Console& console) {
                      "; the file is damaged, or its training diverged"));
   const std::string overflowing = overflowing_tensors(report.nonfinite);
   if (!overflowing.empty())
-    console.warn(cat(report.dtype, " cannot hold all elements, which became infinite: ", overflowing,
-                     "; --dtype bfloat16 has the range of float32"));
+    console.warn(cat(report.dtype, " overflows: these elements became infinite: ", overflowing,
+                     "; use --dtype bfloat16, which has the range of float32"));
 }
 
 /// Records the rounding in the run's precision: a resume with unrounded main parameters must be refused.

@@ -33,7 +33,7 @@ std::string describe_names(const std::vector<std::string>& names) {
     if (name == ".zmetadata" || name == ".zarray")
       return cat("is a distributed checkpoint of Megatron-LM (zarr: ", name, ")", kDistributedRemedy);
     if (starts_with(name, "pytorch_model") && (is_pytorch_file(name) || ends_with(name, ".bin.index.json")))
-      return cat("has PyTorch weights (", name, "), but not the config.json that describes their model");
+      return cat("has PyTorch weights (", name, "), but no config.json; add the config.json of the model");
   }
   return "";
 }

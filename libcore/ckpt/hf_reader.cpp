@@ -80,7 +80,7 @@ class HfReader : public MappedReader {
     if (!stored_.empty()) {
       const auto& [file, stored] = stored_.begin()->second;
       fail(Exit::bad_data, file->path(), ": tensor '", stored->name, "' is not part of a language model of type ",
-           family_->model_type, stored_.size() > 1 ? cat("; nor are ", stored_.size() - 1, " more") : "");
+           family_->model_type, stored_.size() > 1 ? cat(" (other such tensors: ", stored_.size() - 1, ")") : "");
     }
   }
 

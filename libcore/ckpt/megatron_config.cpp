@@ -220,10 +220,11 @@ GptConfig megatron_config(const std::optional<PickleValue>& pickled, double vers
     problems.push_back(cat("args.normalization is '", printable_text(norm), "', which is not supported"));
   config.norm = norm == "RMSNorm" ? Norm::rmsnorm : Norm::layernorm;
   config.norm_eps = args.number_or("layernorm_epsilon", args.number_or("norm_epsilon", 1e-5));
-  if (!(config.norm_eps > 0 && config.norm_eps < 1)) problems.push_back(cat("args.norm_epsilon is ", config.norm_eps));
+  if (!(config.norm_eps > 0 && config.norm_eps < 1))
+    problems.push_back(cat("args.norm_epsilon is ", config.norm_eps, ", but must be above 0 and below 1"));
   config.init_std = args.number_or("init_method_std", 0.02);
   if (!(config.init_std >= 0 && config.init_std < 1e3))
-    problems.push_back(cat("args.init_method_std is ", config.init_std));
+    problems.push_back(cat("args.init_method_std is ", config.init_std, ", but must be at least 0 and below 1000"));
   config.tied_embeddings = !shapes.has_head;
   if (args.boolean("untie_embeddings_and_output_weights").value_or(shapes.has_head) != shapes.has_head)
     problems.push_back(cat("args.untie_embeddings_and_output_weights is ", !shapes.has_head,

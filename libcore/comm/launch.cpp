@@ -22,7 +22,8 @@ class Variables {
     if (!has(name)) return {};
     auto value = parse_int(text(name));
     if (!value || *value < 0 || *value > 1'000'000'000)
-      fail(Exit::usage, "environment: ", name, "=", text(name), " is not a number of ranks; find what set it");
+      fail(Exit::usage, "environment: ", name, "=", text(name),
+           " is not an integer from 0 to 1000000000; correct or unset it");
     return static_cast<int>(*value);
   }
   int number_or(const char* name, int fallback) const { return number(name).value_or(fallback); }
@@ -61,7 +62,7 @@ void check_consistent(const RankEnvironment& found) {
     for (int host = 1; host < world / local; ++host) hosts += cat(",HOST", host, ":", local);
   }
   fail(Exit::usage, "started by torchrun (RANK=", env.text("RANK"), ", WORLD_SIZE=", world,
-       "): ranks of mtl are started by mpirun or srun. Instead of torchrun: mpirun -n ", world, hosts, " ", program,
+       "): start mtl with mpirun or srun. Instead of torchrun: mpirun -n ", world, hosts, " ", program,
        " ...; --nnodes, --node_rank and --master_addr become -H HOST:SLOTS,... or --hostfile FILE, given once on one "
        "host; under Slurm: srun --mpi=pmix -n ",
        world, " ", program, " ...");
@@ -102,15 +103,15 @@ RankEnvironment launched_ranks(const std::string& program, const GetVariable& ge
     return found;
   }
   if (is_task) {
-    fail(Exit::usage, "a Slurm job of ", tasks,
-         " tasks, but this process does not know the others: start it with srun --mpi=pmix -n ", tasks, " ", program,
+    fail(Exit::usage, "this Slurm job has ", tasks,
+         " tasks, but srun did not connect them over PMIx: start it with srun --mpi=pmix -n ", tasks, " ", program,
          " ... (`srun --mpi=list` shows whether Slurm has pmix), or with mpirun -n ", tasks, " ", program,
          " ... inside the job; for a single process: srun -n 1");
   }
   if (env.number_or("PMI_SIZE", 1) > 1 && env.has("PMI_RANK")) {
-    fail(Exit::usage, "started by the mpirun of another MPI (PMI_SIZE=", env.text("PMI_SIZE"),
-         "): this program is built with Open MPI; use the mpirun that belongs to it: mpirun -n ", env.text("PMI_SIZE"),
-         " ", program, " ...");
+    fail(Exit::usage, "started by another MPI's mpirun (PMI_SIZE=", env.text("PMI_SIZE"),
+         "): this program was built with Open MPI; use Open MPI's mpirun: mpirun -n ", env.text("PMI_SIZE"), " ",
+         program, " ...");
   }
   if (env.has("RANK") && env.number_or("WORLD_SIZE", 1) > 1) refuse_torchrun(env, program);
   return found;

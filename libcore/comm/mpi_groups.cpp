@@ -5,8 +5,8 @@ namespace mtl {
 
 ProcessGroups make_groups(MpiSession& session, const RankGrid& grid, Device device) {
   if (grid.world() != session.world())
-    fail(Exit::usage, "the layout is for ", grid.world(), " ranks, the job has ", session.world(),
-         "; start as many, or change the sizes of the layout");
+    fail(Exit::usage, "the layout needs ", grid.world(), " ranks, but the job has ", session.world(), "; start ",
+         grid.world(), " ranks, or change the layout");
   session.barrier();  // creating a group blocks; the barrier names a missing rank
   return {grid, session.rank(), [&](const std::vector<int>& ranks, const std::string& name) {
             if (name == "world") return session.control_group();

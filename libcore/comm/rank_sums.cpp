@@ -43,7 +43,8 @@ void sum_doubles(double* out, const std::vector<const std::byte*>& inputs, std::
 
 void check_parts(const std::string& group, const Tensor& whole, const Tensor& part, int size) {
   require(whole.numel() == part.numel() * size && whole.dtype() == part.dtype(), "group '", group, "' of ", size, ": ",
-          whole.shape().text(), " is not ", size, " times ", part.shape().text());
+          whole.shape().text(), " ", name_of(whole.dtype()), " is not ", size, " times ", part.shape().text(), " ",
+          name_of(part.dtype()));
 }
 
 void check_summable(const Tensor& data) {

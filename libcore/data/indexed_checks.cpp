@@ -162,7 +162,7 @@ void IndexChecker::find_broken_sequence(std::int64_t begin, std::int64_t end, st
     }
   }
   fail(Exit::failure, idx_.path(), ": sequences ", begin, " to ", end,
-       " failed the block check, but no rule is broken");
+       " failed the block check, but pass one by one; the file changed while it was read, or this is a bug in mtl");
 }
 
 void IndexChecker::check_sequences() {

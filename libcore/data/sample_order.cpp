@@ -25,7 +25,8 @@ std::int64_t count_epochs(const SampleOrderOptions& options, std::int64_t tokens
   if (!options.samples) return 1;
   std::int64_t inputs = 0;
   if (__builtin_mul_overflow(*options.samples, options.seq_length, &inputs) || inputs == INT64_MAX) {
-    fail(Exit::usage, options.name, ": ", *options.samples, " samples of ", options.seq_length, " tokens are too many");
+    fail(Exit::usage, options.name, ": ", *options.samples, " samples of ", options.seq_length,
+         " tokens overflow the 64-bit token count; request fewer samples");
   }
   return std::max<std::int64_t>(1, inputs / tokens_per_epoch + 1);  // = ceil((inputs + 1) / tokens_per_epoch)
 }
@@ -113,7 +114,7 @@ void SampleOrder::shuffle_documents(NumpyRandom& random, bool separate_final_epo
 }
 
 void SampleOrder::build_feistel() {
-  require(options_.drop_last_partial, "--data-order feistel has no partial samples");
+  require(options_.drop_last_partial, "--data-order feistel does not support partial samples");
   samples_per_epoch_ = (tokens_per_epoch_ - 1) / options_.seq_length;
   if (samples_per_epoch_ == 0) {
     fail(Exit::bad_data, options_.name, ": holds ", tokens_per_epoch_, " tokens, fewer than one sample of ",
@@ -123,7 +124,8 @@ void SampleOrder::build_feistel() {
   epochs_ = (requested - 1) / samples_per_epoch_ + 1;
   std::int64_t tokens = 0;  // also bounds the positions in the stream of all epochs
   if (__builtin_mul_overflow(epochs_, std::max(tokens_per_epoch_, options_.range.end), &tokens)) {
-    fail(Exit::usage, options_.name, ": ", requested, " samples of ", options_.seq_length, " tokens are too many");
+    fail(Exit::usage, options_.name, ": ", requested, " samples of ", options_.seq_length,
+         " tokens overflow the 64-bit token count; request fewer samples");
   }
   samples_ = epochs_ * samples_per_epoch_;
 }

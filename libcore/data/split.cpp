@@ -54,8 +54,9 @@ std::array<std::int64_t, 3> count_samples(const RunLength& run) {
   if (__builtin_mul_overflow(iters, run.global_batch_size, &counts[0]) ||
       __builtin_mul_overflow(run.eval_iters, run.global_batch_size, &counts[2]) ||
       __builtin_mul_overflow(evaluations, counts[2], &counts[1])) {
-    fail(Exit::usage, "the samples of ", iters, " updates and ", evaluations, " evaluations of ", run.eval_iters,
-         " batches, each of ", run.global_batch_size, ", are too many to be counted");
+    fail(Exit::usage, iters, " updates and ", evaluations, " evaluations of ", run.eval_iters, " batches, each of ",
+         run.global_batch_size,
+         " samples, overflow the 64-bit sample count; reduce --train-iters, --eval-iters or --global-batch-size");
   }
   counts[0] = run.train_samples.value_or(counts[0]);
   return counts;

@@ -7,7 +7,7 @@ Shape::Shape(std::initializer_list<std::int64_t> sizes) {
 }
 
 void Shape::push_back(std::int64_t size) {
-  require(rank_ < kMaxRank && size >= 0, "a shape takes up to ", kMaxRank, " sizes, none negative");
+  require(rank_ < kMaxRank && size >= 0, "a shape has at most ", kMaxRank, " dimensions, none negative");
   sizes_[rank_++] = size;
 }
 

@@ -45,7 +45,7 @@ const char* short_name(Axis axis) {
 RankGrid::RankGrid(GridSizes sizes, const std::string& order)
     : sizes_{sizes.tensor, sizes.context, sizes.expert, sizes.data, sizes.pipeline} {
   for (Axis axis : kAllAxes) {
-    if (size(axis) < 1) fail(Exit::usage, "a grid of ranks with ", short_name(axis), " = ", size(axis), "; at least 1");
+    if (size(axis) < 1) fail(Exit::usage, "layout: ", short_name(axis), " is ", size(axis), ", but must be at least 1");
   }
   std::vector<Axis> axes = parse_order(order);
   for (Axis axis : kAllAxes) {

@@ -27,7 +27,8 @@ void check_u16(std::span<const std::int32_t> ids) {
   if (bits <= 0xFFFF) return;
   for (std::int32_t id : ids) {
     if (id < 0 || id > 0xFFFF)
-      fail(Exit::bad_data, "token id ", id, " does not fit the 16 bits that this --vocab-size is stored in");
+      fail(Exit::bad_data, "token id ", id,
+           " does not fit in 16 bits, the token width for this vocabulary size; give a larger --vocab-size");
   }
 }
 

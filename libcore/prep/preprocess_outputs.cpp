@@ -90,7 +90,7 @@ void PreprocessOutputs::write(const TokenChunk& chunk) {
 void PreprocessOutputs::reject(const BadLine& bad) {
   if (skipped_ >= options_.skip_bad) {
     fail(Exit::bad_data, bad.where, ": ", bad.reason,
-         options_.skip_bad > 0 ? cat("; ", skipped_, " bad lines before it were skipped") : "");
+         options_.skip_bad > 0 ? cat("; --skip-bad ", options_.skip_bad, " is reached") : "");
   }
   if (!rejects_) rejects_.emplace(rejects_path());
   Json line =

@@ -118,9 +118,9 @@ class Counter {
     std::lock_guard lock(mutex_);
     auto limit = static_cast<std::uint64_t>(max_words_);
     const char* remedy = "; raise --max-words if there is memory for it, or train on a part of the text";
-    if (total_.size() > limit) fail(Exit::failure, "more than ", max_words_, " different words", remedy);
+    if (total_.size() > limit) fail(Exit::failure, "more than ", max_words_, " distinct words", remedy);
     if (total_.bytes() / kBytesPerWord > limit) {
-      fail(Exit::failure, "the different words have more than ", kBytesPerWord, " x ", max_words_, " bytes", remedy);
+      fail(Exit::failure, "the distinct words have more than ", kBytesPerWord, " x ", max_words_, " bytes", remedy);
     }
   }
 

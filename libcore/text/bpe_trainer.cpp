@@ -207,7 +207,7 @@ void WordCounts::add_word(std::string_view word, std::int64_t count) {
 }
 
 void WordCounts::grow() {
-  if (words_.size() >= ~std::uint32_t{0} / 2) fail(Exit::failure, "more than ", words_.size(), " different words");
+  if (words_.size() >= ~std::uint32_t{0} / 2) fail(Exit::failure, "more than ", words_.size(), " distinct words");
   slots_.assign(std::max<std::size_t>(1 << 12, 2 * slots_.size()), 0);
   std::size_t mask = slots_.size() - 1;
   for (std::size_t i = 0; i < words_.size(); ++i) {

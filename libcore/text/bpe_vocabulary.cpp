@@ -154,7 +154,7 @@ void read_merges(MergeList& merges, const NamedText& file) {
     if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
     if (line.empty() || (number == 1 && starts_with(line, "#version"))) continue;
     if (blanks != 1 || blank == 0 || blank + 1 == line.size())
-      fail(Exit::bad_data, file.name, ":", number, ": expected two tokens separated by one blank");
+      fail(Exit::bad_data, file.name, ":", number, ": expected two tokens separated by a space");
     if (has_no_lf)
       merges.push_back({line.substr(0, blank), line.substr(blank + 1)});
     else

@@ -1,4 +1,4 @@
-// Megatron's NullTokenizer: a text consists of decimal ids, separated by exactly one blank.
+// Megatron's NullTokenizer: a text consists of decimal ids, separated by single spaces.
 //
 // Accepts as an id what Python's int() accepts (`007`, `+5`, `1_000`). Throws Error(bad_data) for an empty piece and
 // for an id outside the vocabulary (Megatron writes one that the .bin's data type can hold). The end-of-document token

@@ -102,7 +102,7 @@ SentencePiece read_piece(std::string_view message, std::size_t id, const std::st
     if (field.is(2, WireReader::fixed32)) piece.score = std::bit_cast<float>(static_cast<std::uint32_t>(field.value));
     if (field.is(3, WireReader::varint)) {
       if (field.value < 1 || field.value > 6)
-        fail(Exit::bad_data, source, ": piece ", id, " is of kind ", field.value, ", which is unknown");
+        fail(Exit::bad_data, source, ": piece ", id, " has the unknown type ", field.value);
       piece.kind = static_cast<Kind>(field.value);
     }
   });

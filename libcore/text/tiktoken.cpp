@@ -55,7 +55,8 @@ class RankReader {
   explicit RankReader(const std::string& path) : path_(path) {}
 
   void put(std::string_view base64, std::optional<std::int64_t> rank, const std::string& where) {
-    if (!rank || *rank < 0 || *rank >= kMaxRank) fail(Exit::bad_data, path_, where, ": no valid rank");
+    if (!rank || *rank < 0 || *rank >= kMaxRank)
+      fail(Exit::bad_data, path_, where, ": the rank is not an integer from 0 to ", kMaxRank - 1);
     auto bytes = decode_base64(base64);
     if (!bytes || bytes->empty()) fail(Exit::bad_data, path_, where, ": \"", base64, "\" is not a token in base64");
     if (bytes->size() > kMaxTokenBytes) {
@@ -87,7 +88,7 @@ class RankReader {
       if (line.empty()) continue;
       std::size_t blank = line.find(' ');
       if (blank == std::string_view::npos)
-        fail(Exit::bad_data, path_, ":", number, ": expected a token in base64, a blank and its rank");
+        fail(Exit::bad_data, path_, ":", number, ": expected a token in base64, a space and its rank");
       put(line.substr(0, blank), parse_int(line.substr(blank + 1)), cat(":", number));
     }
   }
@@ -121,8 +122,9 @@ BpeModel make_model(const std::vector<std::string>& ranks, std::int64_t first_id
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     if (ranks[rank].empty()) continue;
     auto id = static_cast<std::uint32_t>(first_id + static_cast<std::int64_t>(rank));
-    if (!ids.emplace(ranks[rank], id).second)
-      fail(Exit::bad_data, path, ": the token of rank ", rank, " (", encode_base64(ranks[rank]), ") has two ranks");
+    if (const auto [first, is_new] = ids.emplace(ranks[rank], id); !is_new)
+      fail(Exit::bad_data, path, ": the token ", encode_base64(ranks[rank]), " has two ranks, ",
+           first->second - first_id, " and ", rank);
   }
   std::array<std::uint32_t, 256> byte_tokens;
   for (std::size_t byte = 0; byte < 256; ++byte) {
@@ -156,8 +158,8 @@ std::vector<std::string> ranks_in_use(std::vector<std::string> ranks, const std:
   std::int64_t available = std::ssize(ranks) + special;
   std::int64_t size = options.vocab_size.value_or(std::min(kDefaultVocabSize, available));
   if (size > available) {
-    fail(Exit::usage, "--vocab-size ", size, ": ", path, " has ", ranks.size(), " tokens, and with ", special,
-         " special ones ", available, "; give --vocab-size ", available, " or less");
+    fail(Exit::usage, "--vocab-size ", size, ": ", path, " has ", ranks.size(), " tokens, ", available, " with the ",
+         special, " special tokens; give --vocab-size ", available, " or less");
   }
   if (size <= special)
     fail(Exit::usage, "--vocab-size ", size, ": must be more than --tiktoken-num-special-tokens (", special, ")");

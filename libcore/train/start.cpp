@@ -214,7 +214,7 @@ bool is_damaged(const StartPoint& start, Communicator& world, Console& console) 
       return "";
     } catch (const Error& error) {
       if (error.code() != Exit::bad_data) throw;
-      console.warn(cat("passing over a checkpoint that is not valid: ", error.what()));
+      console.warn(cat("skipping an invalid checkpoint: ", error.what()));
       return "damaged";
     }
   });

@@ -64,7 +64,7 @@ TEST_CASE("file lock: refuses the file of another program, takes an empty or aba
     OutputFile out(path);
     out.write(text);
     out.close();
-    CHECK_THROWS_WITH_AS(FileLock::take(path, &owner), doctest::Contains("is not a lock of mtl"), Error);
+    CHECK_THROWS_WITH_AS(FileLock::take(path, &owner), doctest::Contains("is not an mtl lock file"), Error);
     CHECK(read_file(path) == text);
   }
   for (const std::string& text : {""s, "\n"s, "\0\0\0\0"s, "pid 7 on elsewhere"s}) {

@@ -84,7 +84,7 @@ expect_foreign dist 'holds checkpoints of another program: '\
 'iter_0000005 is a distributed checkpoint .*\(torch_dist: .metadata\); mtl does not read it'
 expect_foreign dist/iter_0000005 'is a distributed checkpoint'
 expect_foreign pickled \
-  'has PyTorch weights \(pytorch_model-00001-of-00002.bin\), but not the config.json that describes'
+  'has PyTorch weights \(pytorch_model-00001-of-00002.bin\), but no config.json; add the config.json of the model'
 expect_foreign pickled/pytorch_model-00001-of-00002.bin \
   'is a PyTorch file; give a folder that has it as pytorch_model.bin'
 mkdir "$WORK/pickled_hf" && cp "$MODELS/a/config.json" "$WORK/pickled_hf" && touch "$WORK/pickled_hf/pytorch_model.bin"
@@ -244,7 +244,7 @@ weights=$WORK/large/model.safetensors
 put_last() { printf "$1" | dd of="$weights" bs=1 seek=$(($(stat -c %s "$weights") - 4)) conv=notrunc status=none; }
 put_last '\x00\x24\x74\x49'  # 1e6
 expect_exit 0 mtl-convert --load "$WORK/large" --save "$WORK/l16" --dtype float16
-expect_text "$WORK/err" "warning: float16 cannot hold all elements, which became infinite: 'transformer.wte.weight' \(1 of 32,768 elements\); --dtype bfloat16"
+expect_text "$WORK/err" "warning: float16 overflows: these elements became infinite: 'transformer.wte.weight' \(1 of 32,768 elements\); use --dtype bfloat16"
 expect_exit 0 mtl-convert --load "$WORK/large" --save "$WORK/l16m" --dtype float16 --to mtl
 expect_text "$WORK/err" "'param.embedding.tokens.weight' \(1 of 32,768 elements\)"
 expect_exit 1 mtl-convert --load "$WORK/large" --save "$WORK/l16v" --dtype float16 --verify

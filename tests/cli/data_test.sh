@@ -150,7 +150,7 @@ expect_exit 2 $order --train-iters 3 --data-parallel-size 4611686018427387904
 expect_exit 2 $order --train-iters 9000000000000000000 --global-batch-size 4
 expect_text err '--train-iters 9000000000000000000 +of 4 samples each are more than can be counted'
 expect_exit 2 $order --train-iters 3 --global-batch-size 3 --eval-iters 9000000000000000000
-expect_text err 'evaluations of 9000000000000000000 batches, each of 3, are too many'
+expect_text err 'evaluations of 9000000000000000000 batches, each of 3 samples, overflow the 64-bit sample count'
 
 # Broken and missing files.
 expect_exit 74 mtl-data info absent
@@ -195,9 +195,9 @@ expect_shrink_error() {
   grep -qE '(^|[" ])0' remaining && fail "truncated tokens of $1 are printed as zeros"
 }
 expect_shrink_error cut.bin 0
-expect_text err '^mtl-data( cat)?: cut.bin: became shorter while it was in use; stop what writes to it, restore it'
+expect_text err '^mtl-data( cat)?: cut.bin: was truncated while it was in use; stop what writes to it, restore it'
 expect_shrink_error cut.bin -4  # within its last page, where a memory map reads zeros
-expect_text err '^mtl-data( cat)?: cut.bin: became shorter while it was in use'
+expect_text err '^mtl-data( cat)?: cut.bin: was truncated while it was in use'
 expect_shrink_error cut.idx 0
-expect_text err '^mtl-data( cat)?: .*became shorter while it was in use'
+expect_text err '^mtl-data( cat)?: .*was truncated while it was in use'
 finish

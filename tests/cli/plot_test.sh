@@ -90,7 +90,7 @@ printf '{"iteration": 1, "lm_loss": 3}\n{"iteration": 2, "lm\n{"iteration": 3, "
 expect_exit 65 mtl-plot "$WORK/broken.jsonl"
 expect_text "$WORK/err" 'broken.jsonl:2: '
 expect_exit 65 mtl-plot "$WORK/a.jsonl" --y nonsense
-expect_text "$WORK/err" 'no run has a figure named nonsense; known figures: .*lm_loss'
+expect_text "$WORK/err" 'no run has a metric named nonsense; known metrics: .*lm_loss'
 expect_exit 74 mtl-plot "$WORK/no such file.jsonl"
 
 # Misuse.

@@ -44,7 +44,7 @@ expect_count 1 "$WORK/err" 'warning: '
 expect_text "$WORK/err" '^mtl-train: warning: first/save/latest_checkpointed_iteration.txt is not a number; taking .* iteration 2$'
 rm second/save/iter_0000002/shard_00001.safetensors
 expect_exit 0 run_in second --seed 2
-expect_count 1 "$WORK/err" '^mtl-train: warning: passing over a checkpoint that is not valid: second/save/iter_0000002/shard_00001'
+expect_count 1 "$WORK/err" '^mtl-train: warning: skipping an invalid checkpoint: second/save/iter_0000002/shard_00001'
 expect_count 1 "$WORK/err" '^mtl-train: warning: second/save/latest_checkpointed_iteration.txt says 2; taking .* iteration 1$'
 expect_count 1 "$WORK/err" '^mtl-train: warning: second/save/iter_0000002 is now second/save/iter_0000002.damaged$'
 expect_count 3 "$WORK/err" 'warning: '

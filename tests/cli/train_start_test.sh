@@ -40,7 +40,7 @@ after='iter_0000003 iter_0000006 iter_0000009 iter_0000009.damaged iter_0000012'
 copy_at_9 damaged
 flip damaged 9
 expect_exit 0 run_in damaged
-expect_text err "^mtl-train: warning: passing over a checkpoint that is not valid: damaged/save/iter_0000009/shard_00000.safetensors: .*\(tensor 'exp_avg_sq\.[a-z.0-9_]+'\)"
+expect_text err "^mtl-train: warning: skipping an invalid checkpoint: damaged/save/iter_0000009/shard_00000.safetensors: .*\(tensor 'exp_avg_sq\.[a-z.0-9_]+'\)"
 expect_text err '^mtl-train: warning: damaged/save/iter_0000009 is now damaged/save/iter_0000009.damaged$'
 expect_text err '^mtl-train: resuming damaged/save/iter_0000006 at iteration 6$'
 same_as_whole damaged 'a flipped bit'
@@ -79,7 +79,7 @@ expect_text err 'megatron: holds checkpoints of another program: iter_0000030 is
 mkdir locked
 echo 5.4 >locked/lock
 expect_exit 2 mtl-train "${MODEL[@]}" "${LENGTH[@]}" --save locked
-expect_text err 'locked/lock: is not a lock of mtl, which would overwrite it'
+expect_text err 'locked/lock: is not an mtl lock file, and would be overwritten'
 [ "$(<locked/lock)" = 5.4 ] || fail 'locked/lock was overwritten'
 # A named checkpoint that is damaged is refused.
 copy_at_9 damaged

@@ -85,7 +85,7 @@ done
 words=$(mtl-vocab --quiet --json --input "$SHAKESPEARE" --vocab-size 260 --output-prefix "$WORK/count" | sed -E 's/.*"words": ([0-9]+).*/\1/')
 expect_exit 0 mtl-vocab --input "$SHAKESPEARE" --vocab-size 260 --max-words "$words" --output-prefix "$WORK/room"
 expect_exit 1 mtl-vocab --input "$SHAKESPEARE" --vocab-size 260 --max-words $((words - 1)) --output-prefix "$WORK/noroom"
-expect_text "$WORK/err" "more than $((words - 1)) different words; raise --max-words"
+expect_text "$WORK/err" "more than $((words - 1)) distinct words; raise --max-words"
 [ -z "$(find "$WORK" -name 'noroom*')" ] || fail "files of a run that exceeded --max-words were left"
 
 expect_exit 0 mtl-vocab --input "$WORK/small.txt" --vocab-size 300 --min-frequency 3 --output-prefix "$WORK/frequent"
@@ -176,7 +176,7 @@ expect_text "$WORK/err" 'dir-vocab.json.tmp.7: looks like a leftover of a killed
 echo '[[package]]' >"$WORK/cargo.lock"
 cp "$WORK/cargo.lock" "$WORK/kept"
 expect_exit 2 mtl-vocab --input "$WORK/small.txt" --vocab-size 258 --output-prefix "$WORK/cargo"
-expect_text "$WORK/err" 'cargo.lock: is not a lock of mtl, which would overwrite it; rename this file, or write elsewhere'
+expect_text "$WORK/err" 'cargo.lock: is not an mtl lock file, and would be overwritten; rename it, or write elsewhere'
 expect_same "$WORK/cargo.lock" "$WORK/kept"
 [ ! -e "$WORK/cargo-vocab.json" ] || fail 'files were written without the lock'
 # Refuses input that is not text, and standard input that looks like another format.

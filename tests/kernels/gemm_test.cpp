@@ -279,7 +279,7 @@ TEST_CASE("gemm: counts on meta without touching memory; wrong shapes and combin
   CHECK_THROWS_AS(gemm(stream, scratch, meta({2, 4}), {meta({2, 4})}, {meta({4, 3})}), Error);
   CHECK_THROWS_AS(gemm(stream, scratch, meta({2, 3}, DType::f64), {meta({2, 4})}, {meta({4, 3})}), Error);
   CHECK_THROWS_WITH_AS(gemm(stream, scratch, meta({2, 3}), {meta({2, 4}, DType::bf16)}, {meta({4, 3})}),
-                       "gemm: A is bfloat16, B float32; they must have one dtype", Error);
+                       "gemm: A is bfloat16, B float32; they must have the same dtype", Error);
   CHECK_THROWS_AS(gemm(stream, scratch, meta({2, 3}, DType::bf16), {meta({2, 4}, DType::bf16)},
                        {meta({4, 3}, DType::bf16)}, GradMode::overwrite, {.bias = meta({3})}),
                   Error);

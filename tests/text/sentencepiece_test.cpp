@@ -300,7 +300,7 @@ TEST_CASE("sentencepiece: unsupported models are refused by name") {
   refuses(with({"", 0, Kind::normal}), "piece 4 is empty");
   refuses(with({"a", 0, Kind::normal}), "piece 4 (a) appears twice");
   refuses(with({"b", 0, Kind::unknown}), "pieces 0 and 4 are both the unknown piece");
-  refuses(with({"b", 0, static_cast<Kind>(7)}), "piece 4 is of kind 7");
+  refuses(with({"b", 0, static_cast<Kind>(7)}), "piece 4 has the unknown type 7");
   refuses(with({"\xFF", 0, Kind::normal}), "piece 4 is not UTF-8");
   refuses(with({"b", NAN, Kind::normal}), "piece 4 (b) has a score");
   refuses(with({std::string("b\0", 2), 0, Kind::normal}), "piece 4 holds U+0000");

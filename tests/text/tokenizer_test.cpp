@@ -288,7 +288,7 @@ TEST_CASE("NullTokenizer: parses each piece like Python's int(), and refuses ids
   while (many.size() < 5000) many += "\xC3\xA9";
   CHECK_THROWS_WITH_AS(tokenizer.encode("1 " + many),
                        cat("\"", many.substr(0, 79), "...\" is not a token id; NullTokenizer takes whole numbers ",
-                           "separated by one blank")
+                           "separated by single spaces")
                            .c_str(),
                        Error);
   CHECK(NullTokenizer(100, 100).vocab_size() == 101);
