@@ -26,16 +26,16 @@ demo: tools  ## run all tools on real text, from vocabulary to conversion
 	@$(MAKE) --no-print-directory -C share/demo MTL_BIN='$(CURDIR)/$(BIN)' OUT=../../build/demo
 
 test: all  ## run the tests for every change, in under 15 minutes
-	@ctest --test-dir '$(BUILD)' --output-on-failure -LE long
+	@ctest -j2 --test-dir '$(BUILD)' --output-on-failure -LE long
 
 test-all: all  ## run all tests, including the long ones and `sanitize`
-	@ctest --test-dir '$(BUILD)' --output-on-failure
+	@ctest -j2 --test-dir '$(BUILD)' --output-on-failure
 	@$(MAKE) --no-print-directory sanitize
 
 sanitize: deps  ## run unit tests, ranks and fuzz corpora under ASan and UBSan, in build/asan
 	@test -f build/asan/build.ninja || cmake --preset asan
 	@ninja -j$(JOBS) -C build/asan
-	@ctest --test-dir build/asan --output-on-failure -L 'unit|mpi'
+	@ctest -j2 --test-dir build/asan --output-on-failure -L 'unit|mpi'
 
 bench: tools  ## measure performance, compared with installed peers
 	@ninja -j$(JOBS) -C '$(BUILD)' mtl_bench_data mtl_bench_text mtl_bench_adamw

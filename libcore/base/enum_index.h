@@ -8,9 +8,7 @@ namespace mtl {
 
 /// The index of `value` in a table with one entry for each enumerator, in their order.
 template <class Enum>
-  requires std::is_enum_v<Enum>
-constexpr std::size_t enum_index(Enum value) {
-  return static_cast<std::size_t>(value);
-}
+requires std::is_enum_v<Enum>
+constexpr std::size_t enum_index(Enum value) { return static_cast<std::size_t>(value); }
 
 }  // namespace mtl
