@@ -18,11 +18,11 @@ constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
 Pages::Pages(std::size_t bytes, std::string_view what) {
   if (bytes == 0) return;
-  // One huge page is cheaper than several hundred small ones, each of which is a fault.
+  // One huge page is cheaper than several hundred small ones, each of which costs a page fault.
   if (bytes >= kHugePage / 2) bytes = std::max(bytes, kHugePage);
   bytes_ = bytes;
-  // Huge pages are aligned to their size, but not every kernel aligns a mapping so: map one more, then unmap the excess
-  // before and after.
+  // Huge pages are aligned to their size, but not every kernel aligns mappings that way: map one more, then unmap the
+  // excess before and after.
   const std::size_t spare = bytes >= kHugePage ? kHugePage : 0;
   void* mapped = ::mmap(nullptr, bytes + spare, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED) fail(Exit::failure, "no memory: ", human_bytes(bytes), " for ", what);

@@ -7,7 +7,7 @@
 
 namespace mtl {
 
-/// The product, or nullopt when it is not between INT64_MIN and INT64_MAX; 0 when any factor is 0.
+/// Returns the product, or nullopt if a partial product does not fit into 64 bits; 0 if any factor is 0.
 inline std::optional<std::int64_t> checked_product(std::initializer_list<std::int64_t> factors) {
   std::int64_t product = 1;
   bool fits = true;

@@ -53,7 +53,7 @@ std::optional<ConfigLine> parse_config_line(std::string_view text) {
   if (line.has_equals) text.remove_prefix(1);
   try {
     line.words = parse_words(text);
-  } catch (const Error& error) {  // a string whose quotes do not close
+  } catch (const Error& error) {  // an invalid JSON string
     line.error = error.what();
   }
   if (!line.has_equals && !line.words.empty())

@@ -10,7 +10,7 @@
 
 namespace mtl {
 
-/// A line with a name.
+/// A parsed line that is neither blank nor a comment.
 struct ConfigLine {
   std::string name;
   bool has_equals = false;  // = follows the name
@@ -18,10 +18,11 @@ struct ConfigLine {
   std::string error;  // empty, or what is wrong with the line, which then has no words
 };
 
-/// Empty for a blank line or a comment.
+/// Returns nullopt for a blank line or a comment.
 std::optional<ConfigLine> parse_config_line(std::string_view text);
 
-/// Returns a line that parse_config_line reads back, if the words are valid UTF-8. Without words the line is a comment.
+/// Returns a line that parse_config_line reads back, if the words are valid UTF-8. If `words` is nullopt, the whole
+/// line is a comment.
 std::string config_line(const std::string& name, const std::optional<std::vector<std::string>>& words,
                         const std::string& comment);
 

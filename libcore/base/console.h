@@ -6,7 +6,7 @@
 
 namespace mtl {
 
-/// Passed down from the main program. Ranks whose messages another rank prints have a silent one.
+/// The main program creates it and passes it down. A rank whose messages another rank prints has a silent console.
 class Console {
  public:
   explicit Console(std::string program) : program_(std::move(program)) {}
@@ -14,14 +14,14 @@ class Console {
   bool quiet = false;
   bool silent = false;  // suppresses warnings and errors
 
-  /// "program: message" on stderr, unless quiet. Ends a progress line that is being drawn.
+  /// Prints "program: message" to stderr, unless quiet. Ends a progress line that is being drawn.
   void info(const std::string& message);
-  /// "program: warning: message", also when quiet; not when silent.
+  /// Prints "program: warning: message", even if quiet, unless silent.
   void warn(const std::string& message);
-  /// A failure that the program survives and that its exit code reports: "program: message", also when quiet; not when
-  /// silent.
+  /// Prints "program: message", even if quiet, unless silent. For a failure that the program survives and that its exit
+  /// code reports.
   void error(const std::string& message);
-  /// Unless quiet, redraws one line in place on a terminal; elsewhere prints one at most every `interval` seconds.
+  /// Unless quiet, redraws one line in place on a terminal; elsewhere prints a line at most every `interval` seconds.
   void progress(const std::string& line, double interval = 10);
   /// Ends the progress line and leaves it on the screen.
   void end_progress();
@@ -37,7 +37,7 @@ class Console {
 bool is_terminal(int descriptor);
 bool wants_color(int descriptor);
 
-/// Seconds since an arbitrary start, steady.
+/// Returns the seconds of a monotonic clock.
 double now_seconds();
 
 }  // namespace mtl

@@ -7,7 +7,7 @@
 
 namespace mtl {
 
-/// The CRC of `bytes` appended to bytes whose CRC is `before`.
+/// Returns the CRC of `bytes` appended to bytes whose CRC is `before`.
 std::uint32_t crc32(std::span<const std::byte> bytes, std::uint32_t before = 0);
 
 }  // namespace mtl

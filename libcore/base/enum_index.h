@@ -1,4 +1,4 @@
-// Tables in the order of an enum.
+// Indexes tables by an enum.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,7 @@
 
 namespace mtl {
 
-/// The index of `value` in a table with one entry for each enumerator, in their order.
+/// Returns the index of `value` in a table with one entry per enumerator, in declaration order.
 template <class Enum>
 requires std::is_enum_v<Enum>
 constexpr std::size_t enum_index(Enum value) { return static_cast<std::size_t>(value); }

@@ -1,6 +1,6 @@
 // One exception type, and the exit codes that every tool shares.
 //
-// An error says what is wrong, where, and the remedy. Nothing recovers in the middle of a step: errors travel to
+// An error says what is wrong, where, and the remedy. No code recovers in the middle of a step: errors propagate to
 // run_main (apps/cli), which prints them and ends the process with their exit code.
 #pragma once
 
@@ -16,7 +16,7 @@ enum class Exit : int {
   ok = 0,
   failure = 1,    // any failure that has no code of its own
   usage = 2,      // wrong flags or configuration
-  bad_data = 65,  // an input file breaks its format
+  bad_data = 65,  // an input file violates its format
   io = 74,        // the operating system refused a read or a write
   requeue = 75,   // the state is saved; start the job again
 };
@@ -28,9 +28,9 @@ class Error : public std::runtime_error {
   Error(Exit code, const std::string& where, const std::string& message)
       : std::runtime_error(cat(where, ": ", message)), code_(code), where_size_(where.size()) {}
   Exit code() const { return code_; }
-  /// The place, for callers that name it themselves; empty if the error was made without one.
+  /// Returns `where`, for callers that print it separately; empty if the error was made without it.
   std::string where() const { return std::string(what()).substr(0, where_size_); }
-  /// what() without the place.
+  /// Returns what() without "where: ".
   std::string message() const { return std::string(what()).substr(where_size_ == 0 ? 0 : where_size_ + 2); }
 
  private:
@@ -38,7 +38,7 @@ class Error : public std::runtime_error {
   std::size_t where_size_ = 0;
 };
 
-/// Error(io): the operating system refused something.
+/// An Error(io) that keeps the errno of a failed system call.
 class SystemError : public Error {
  public:
   SystemError(const std::string& path, const std::string& message, int number)
@@ -55,7 +55,7 @@ template <class... Parts>
   throw Error(code, cat(parts...));
 }
 
-/// Throws Error(code) with a separate place: fail_at(Exit::bad_data, path, "has ", n, " bytes").
+/// Throws Error(code) with a separate `where`: fail_at(Exit::bad_data, path, "has ", n, " bytes").
 template <class... Parts>
 [[noreturn]] void fail_at(Exit code, const std::string& where, const Parts&... parts) {
   throw Error(code, where, cat(parts...));

@@ -33,7 +33,7 @@ std::string content_of(int descriptor) {
   return std::string(trim(std::string_view(text, std::max<ssize_t>(size, 0))));
 }
 
-/// The current content: network file systems show it only after the file is reopened.
+/// Returns the current content, which network file systems show only after the file is reopened.
 std::string content_of(const std::string& path) { return file_exists(path) ? std::string(trim(read_file(path))) : ""; }
 
 /// Returns the text after `mark`, up to the next comma or blank.
@@ -56,7 +56,7 @@ std::string boot_id() {
   return file_exists(path) ? std::string(trim(read_file(path))) : "unknown";
 }
 
-/// The content without the beat.
+/// Returns the content without its beat.
 std::string owner_of(const std::string& content) { return content.substr(0, content.find(kBeat)); }
 
 }  // namespace
@@ -133,14 +133,16 @@ const std::string& FileLock::path() const { return holder_->path(); }
 
 namespace {
 
-/// Refuses to overwrite another program's file. Leading zeros are a lock's: a crash of the host may leave them.
+/// Refuses to overwrite another program's file. A file that begins with a zero byte counts as a lock: a crash of the
+/// host may leave zeros.
 void refuse_other_file(const std::string& path, const std::string& content) {
   const std::size_t end = std::min(content.find('\0'), content.size());
   if (end == 0 || starts_with(content, kOwner)) return;
   fail(Exit::usage, path, ": is not an mtl lock file, and would be overwritten; rename it, or write elsewhere");
 }
 
-/// True if the process named in a lock file may be alive although the lock was granted: on another machine.
+/// True if the process that a lock file names may be alive although flock did not refuse: it may run on another
+/// machine, or the file system may have no locks.
 bool may_live(const std::string& content, bool has_locks) {
   if (content.empty()) return false;
   if (!has_locks) return true;

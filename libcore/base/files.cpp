@@ -24,7 +24,7 @@ namespace mtl {
 
 namespace {
 
-/// The faults that MTL_FAULT requests, and the operations done so far.
+/// The faults that MTL_FAULT requests, and the number of operations so far.
 struct FaultPlan {
   struct Fault {
     std::string kind;
@@ -78,7 +78,7 @@ bool fault_now(std::string* kind = nullptr) {
   return false;
 }
 
-/// Bytes per write(2): no single call takes long on working storage.
+/// The most bytes per write(2), so that no single call takes long on working storage.
 constexpr std::size_t kMaxPerCall = 16 << 20;
 /// Bytes between write-backs while the file is written, so that the final sync has little to do.
 constexpr std::uint64_t kWriteBack = 256 << 20;
@@ -230,7 +230,7 @@ void exchange_paths(const std::string& a, const std::string& b) {
   if (fault_now()) fail_errno(b, "exchange it with " + a);
   if (exchange_names(a.c_str(), b.c_str()) == 0) return;
   if (errno != EINVAL && errno != ENOSYS) fail_errno(b, "exchange it with " + a);
-  std::string aside = cat(b, ".old");  // not a temporary name: it is valid until b exists again
+  std::string aside = cat(b, ".old");  // not a temporary name: it keeps the old content until b exists again
   rename_path(b, aside);
   rename_path(a, b);
   rename_path(aside, a);
@@ -313,7 +313,7 @@ std::string read_file(const std::string& path) {
 }
 
 std::string read_regular_file(const std::string& path) {
-  ReadDescriptor file(path, O_NONBLOCK);  // a FIFO would wait for a writer
+  ReadDescriptor file(path, O_NONBLOCK);  // never waits for a FIFO's writer
   struct stat info {};
   if (::fstat(file.descriptor(), &info) != 0) fail_errno(path, "read");
   if (!S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode)) fail(Exit::io, path, ": is not a regular file");
@@ -339,7 +339,7 @@ std::uint64_t file_size(const std::string& path) {
 std::uint64_t hash_file(const std::string& path) { return hash_mapped(MappedFile(path)); }
 
 MappedFile::MappedFile(const std::string& path) : path_(path) {
-  int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a FIFO would wait for a writer
+  int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // never waits for a FIFO's writer
   if (descriptor < 0) fail_errno(path, "open");
   struct stat info {};
   if (::fstat(descriptor, &info) != 0 || S_ISDIR(info.st_mode)) {

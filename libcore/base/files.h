@@ -4,9 +4,9 @@
 // folder synced. Short writes are continued, EINTR is retried, a failed fsync is never retried (the page may have
 // been marked clean: the file counts as lost).
 //
-// Fault injection: with MTL_FAULT=KIND:N[,KIND:N] the N-th operation of this layer in the process, from 1, meets KIND:
-// `kill` (SIGKILL before it), `eio`, `enospc`, `eintr`, `short` (writes half), `slow` (from there on, 0.3 s each). For
-// any N, `no-exchange` simulates a file system that cannot exchange two names.
+// Fault injection: with MTL_FAULT=KIND:N[,KIND:N] the N-th operation of this layer in the process, from 1, suffers
+// KIND: `kill` (SIGKILL before it), `eio`, `enospc`, `eintr`, `short` (writes half), `slow` (delays it and every later
+// operation by 0.3 s). For any N, `no-exchange` simulates a file system that cannot exchange two names.
 #pragma once
 
 #include <cstddef>
@@ -24,16 +24,18 @@ namespace mtl {
 
 namespace fs = std::filesystem;
 
-/// Error(io) for a full disk or an exhausted quota: a caller that knows how much more it needs can add that.
+/// Error(io) for a full disk or an exhausted quota: a caller that knows how much space its output needs can add that to
+/// the message.
 class NoSpaceError : public Error {
  public:
   explicit NoSpaceError(const std::string& what) : Error(Exit::io, what) {}
 };
 
-/// A file being written. Throws Error(io) on any failure. A file that is not closed stays, incomplete.
+/// A file being written. Throws Error(io) on any failure. A file that is destroyed without close() stays, possibly
+/// incomplete.
 class OutputFile {
  public:
-  /// Creates or empties `path`; with `append`, writes at its end.
+  /// Creates or truncates `path`; with `append`, keeps its content and writes after it.
   explicit OutputFile(std::string path, bool append = false);
   ~OutputFile();
   OutputFile(const OutputFile&) = delete;
@@ -41,7 +43,7 @@ class OutputFile {
 
   void write(const void* data, std::size_t bytes);
   void write(std::string_view text) { write(text.data(), text.size()); }
-  /// fsync. After a failure the file counts as lost.
+  /// Calls fsync. After a failure the file counts as lost.
   void sync();
   void close();
   const std::string& path() const { return path_; }
@@ -56,8 +58,8 @@ class OutputFile {
   Hasher hasher_;
 };
 
-/// A file that appears under its name only at commit(). Without it the temporary file is removed. A symbolic link is
-/// kept: its target is replaced. A device or a FIFO is written to, never replaced.
+/// A file that appears under its name only at commit(). Without commit(), the destructor removes the temporary file. A
+/// symbolic link is kept: its target is replaced. A device or a FIFO is written to, never replaced.
 class AtomicFile {
  public:
   explicit AtomicFile(const std::string& path);
@@ -66,11 +68,11 @@ class AtomicFile {
   OutputFile& out() { return out_; }
   void write(std::string_view text) { out_.write(text); }
   void write(const void* data, std::size_t bytes) { out_.write(data, bytes); }
-  /// Syncs and closes, so that commit() only renames: all that can lack space is done. For files that appear together.
+  /// Syncs and closes, so that commit() only renames and needs no more disk space. For files that must appear together.
   void seal();
   /// Seals the file if seal() was not called, renames it, and syncs the folder.
   void commit();
-  /// The name of the file until commit().
+  /// Returns the name of the file until commit().
   static std::string temporary_name(const std::string& path);
 
  private:
@@ -87,12 +89,12 @@ void exchange_paths(const std::string& a, const std::string& b);
 void sync_directory(const std::string& path);
 void make_directories(const std::string& path);
 void remove_tree(const std::string& path);
-/// The folder of a file, "." if its path names none.
+/// Returns the folder of a file, "." if its path names none.
 std::string parent_folder(const std::string& path);
 
-/// The whole file. Throws Error(io) if it cannot be read.
+/// Returns the whole content. Throws Error(io) if the file cannot be read.
 std::string read_file(const std::string& path);
-/// As read_file, but throws Error(io) for a FIFO, where read_file waits for a writer, and for a device.
+/// Like read_file(), but throws Error(io) for a device, and for a FIFO instead of waiting for its writer.
 std::string read_regular_file(const std::string& path);
 /// Reads an open descriptor to its end; `name` is for messages.
 std::string read_descriptor(int descriptor, const std::string& name);
@@ -115,7 +117,7 @@ class MappedFile {
   std::span<const std::byte> bytes() const { return {static_cast<const std::byte*>(data_), size_}; }
   std::string_view text() const { return {static_cast<const char*>(data_), size_}; }
   const std::string& path() const { return path_; }
-  /// Asks the system to read a part of the file ahead; returns at once.
+  /// Asks the system to read a part of the file ahead, and returns at once; ignores a range beyond the end.
   void will_need(std::size_t offset, std::size_t bytes) const;
 
  private:

@@ -24,7 +24,7 @@ class Hasher {
 };
 
 std::uint64_t hash_bytes(const void* data, std::size_t bytes);
-/// 16 hexadecimal digits, as manifests and provenance files write a hash.
+/// Returns 16 hexadecimal digits, as a hash is written in manifests and provenance files.
 std::string hash_text(std::uint64_t hash);
 
 }  // namespace mtl

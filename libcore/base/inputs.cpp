@@ -26,7 +26,7 @@ std::vector<std::string> matches(const std::string& pattern) {
   return out;
 }
 
-/// Empty if the file can be read.
+/// Returns why the file cannot be read, or "" if it can.
 std::string problem_with(const std::string& file) {
   if (file == "-") return "";
   std::error_code error;
@@ -36,7 +36,7 @@ std::string problem_with(const std::string& file) {
   return "";
 }
 
-/// Device and inode of the regular file at a path; AtomicFile never replaces anything else.
+/// Returns device and inode of a regular file, or nullopt: AtomicFile never replaces anything else.
 std::optional<std::pair<dev_t, ino_t>> identity_of(const std::string& file) {
   struct stat info {};
   const bool is_known = (file == "-" ? ::fstat(STDIN_FILENO, &info) : ::stat(file.c_str(), &info)) == 0;

@@ -6,12 +6,13 @@
 
 namespace mtl {
 
-/// Each word itself, or the files it matches as a pattern if there is no such file; "-" is standard input.
+/// Returns, for each word, the file of that name, or else the files that match it as a glob pattern; "-" is standard
+/// input.
 /// Throws Error(io) that lists every file that is missing, a folder or unreadable.
 std::vector<std::string> find_inputs(const std::vector<std::string>& words);
 
 /// Throws UsageError if an output is one of the inputs: the same regular file (device and inode), by any name or link.
-/// "-" is standard input. `flag` names the outputs.
+/// "-" is standard input. The message asks for another value of `flag`, which names the outputs.
 void refuse_overwriting(const std::vector<std::string>& inputs, const std::vector<std::string>& outputs,
                         const std::string& flag = "--output-prefix");
 

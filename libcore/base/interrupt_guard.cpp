@@ -52,7 +52,7 @@ InterruptGuard::~InterruptGuard() {
     std::lock_guard lock(mutex_);
     stopping_ = true;
   }
-  // NOLINTNEXTLINE(bugprone-bad-signal-to-kill-thread): it wakes the thread, which has it blocked and waits for it
+  // NOLINTNEXTLINE(bugprone-bad-signal-to-kill-thread): wakes the thread, which blocks SIGTERM and waits for it
   ::pthread_kill(waiter_.native_handle(), SIGTERM);
   waiter_.join();
   // Consumes pending signals: unblocked, they would end the process.

@@ -17,16 +17,16 @@
 
 namespace mtl {
 
-/// At most one at a time. Create it before other threads, which inherit the blocked signals.
+/// At most one at a time. Create it before other threads, so that they inherit the blocked signals.
 class InterruptGuard {
  public:
   explicit InterruptGuard(std::string program);
   ~InterruptGuard();
   InterruptGuard(const InterruptGuard&) = delete;
 
-  /// A signal removes this file or folder, which need not exist yet.
+  /// Registers a file or folder that a signal removes; it need not exist yet.
   void remove_on_signal(std::string path);
-  /// Keeps the files registered so far. Signals are deferred while the lock is held.
+  /// Unregisters all files, so that a signal keeps them. Signals are deferred while the returned lock is held.
   [[nodiscard]] std::unique_lock<std::mutex> keep_files();
 
  private:
@@ -40,7 +40,7 @@ class InterruptGuard {
   std::thread waiter_;
 };
 
-/// Writes a file as write_file_atomic() does; a signal removes the unfinished file. For programs without a guard.
+/// Writes a file like write_file_atomic(); a signal removes the unfinished file. For programs without a guard.
 void write_file_guarded(const std::string& path, std::string_view content, const std::string& program);
 
 }  // namespace mtl
