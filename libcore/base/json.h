@@ -1,4 +1,4 @@
-// JSON as Python's json module reads it, which most files of this field are written and read with.
+// JSON by the rules of Python's json module, which reads and writes most JSON files of this field.
 //
 // Reading validates everything, including unused values. As in Python: NaN, Infinity and -Infinity are numbers,
 // integers have no limit (beyond 64 bits they become doubles here), a lone surrogate escape is legal (callers check
@@ -41,9 +41,9 @@ class Json {
   }
   static Json array() { return Json(Array{}); }
 
-  /// Throws Error(bad_data) with the place of the error.
+  /// Throws Error(bad_data) "byte N: what".
   static Json parse(std::string_view text);
-  /// parse() of a file; errors name it.
+  /// Reads and parses a file; errors name the file.
   static Json read(const std::string& path);
 
   bool is_null() const { return std::holds_alternative<std::monostate>(value_); }
@@ -54,7 +54,8 @@ class Json {
   bool is_array() const { return std::holds_alternative<Array>(value_); }
   bool is_object() const { return std::holds_alternative<Object>(value_); }
 
-  /// Each throws Error(bad_data) if the value is of another kind. as_int() also accepts whole doubles below 9e15.
+  /// Each throws Error(bad_data) if the value is of another kind. as_int() also accepts whole doubles of magnitude
+  /// below 9e15.
   bool as_bool() const;
   std::int64_t as_int() const;
   double as_number() const;
@@ -62,11 +63,11 @@ class Json {
   const Array& as_array() const;
   const Object& as_object() const;
 
-  /// The value of a key, or nullptr. Of duplicate keys, the last.
+  /// Returns the value of a key (of its last occurrence), or nullptr. Throws Error(bad_data) if this is not an object.
   const Json* find(std::string_view key) const;
-  /// The value of a key; throws Error(bad_data) "no key ..." without it.
+  /// Returns the value of a key; throws Error(bad_data) "no key ..." if it is missing.
   const Json& at(std::string_view key) const;
-  /// The value of a key, or `fallback` if it is missing or null. An error names the key.
+  /// Return the value of a key, or `fallback` if it is missing or null. An error names the key.
   std::int64_t int_or(std::string_view key, std::int64_t fallback) const;
   double number_or(std::string_view key, double fallback) const;
   std::string string_or(std::string_view key, std::string_view fallback) const;
@@ -77,8 +78,8 @@ class Json {
   /// Appends to an array (null becomes an array).
   Json& push(Json value);
 
-  /// indent 0: one line, ", " and ": " between items as Python's json.dumps; otherwise one item per line.
-  /// Doubles as Python's repr: the fewest digits that read back. Text stays UTF-8; invalid bytes become U+FFFD.
+  /// With indent 0, writes one line with ", " and ": " like Python's json.dumps; otherwise one item per line.
+  /// Writes doubles as Python's repr does. Text stays UTF-8; invalid bytes become U+FFFD.
   std::string dump(int indent = 0) const;
 
  private:
@@ -87,7 +88,8 @@ class Json {
   std::variant<std::monostate, bool, std::int64_t, double, std::string, Array, Object> value_;
 };
 
-/// Appends `text` as a JSON string, invalid UTF-8 as U+FFFD; with `ascii`, escapes all but ASCII, which must be UTF-8.
+/// Appends `text` as a JSON string; invalid UTF-8 becomes U+FFFD. With `ascii`, escapes all but ASCII; `text` must then
+/// be UTF-8.
 void append_json_string(std::string& out, std::string_view text, bool ascii = false);
 
 }  // namespace mtl

@@ -27,14 +27,14 @@ constexpr std::array<std::int16_t, 256> kHexDigits = [] {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-/// How many of eight bytes, in memory order, precede the first that is '"', '\\', below 0x20 or above 0x7F.
+/// Returns how many of eight bytes, in memory order, precede the first that is '"', '\\', below 0x20 or above 0x7F.
 std::size_t plain_bytes(std::uint64_t word) {
   constexpr std::uint64_t kOnes = 0x0101010101010101, kHigh = 0x8080808080808080;
   // The high bit of the first byte below `limit` (up to 0x80) is exact; a borrow can set only later ones by mistake.
   auto below = [](std::uint64_t v, std::uint64_t limit) { return (v - kOnes * limit) & ~v & kHigh; };
   const std::uint64_t special =
       (word & kHigh) | below(word, 0x20) | below(word ^ kOnes * '"', 1) | below(word ^ kOnes * '\\', 1);
-  return std::countr_zero(special) / 8;  // 64 bits if there is none
+  return std::countr_zero(special) / 8;  // without any, countr_zero(0) is 64
 }
 
 }  // namespace
@@ -150,7 +150,7 @@ std::size_t JsonCursor::plain_run() {
 }
 
 std::optional<std::int64_t> JsonCursor::plain_item(std::string_view& key) {
-  // The other functions read longer items, and those near the end of the text.
+  // Leaves longer items, and items near the end of the text, to the other functions.
   constexpr std::size_t kMaxBytes = 6 * sizeof plain_key_ + 32;
   if (text_.size() - at_ < kMaxBytes || text_[at_] != '"') return {};
   const char* at = text_.data() + at_ + 1;
@@ -190,7 +190,7 @@ std::optional<std::int64_t> JsonCursor::plain_item(std::string_view& key) {
   return value;
 }
 
-/// The value of the next four characters, hexadecimal digits.
+/// Reads four hexadecimal digits; returns their value.
 std::uint32_t JsonCursor::hex4() {
   std::uint32_t value = 0;
   bool valid = at_ + 4 <= text_.size();

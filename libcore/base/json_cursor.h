@@ -1,4 +1,4 @@
-// A pull parser of JSON by the rules of Python's json module (base/json.h), and UTF-8 characters.
+// A pull parser for JSON by the rules of Python's json module (base/json.h), and helpers for UTF-8.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace mtl {
 
-/// Reads one JSON text without building values. Every function throws Error(bad_data) "byte N: what", N from 1.
+/// Reads one JSON text without building values. Every function throws Error(bad_data) "byte N: what", N counted from 1.
 class JsonCursor {
  public:
   explicit JsonCursor(std::string_view text) : text_(text) {}
@@ -22,24 +22,24 @@ class JsonCursor {
   }
   /// Enters an object or array.
   void enter(char bracket);
-  /// In an object or array just entered or just after an item: true if another item follows (skips its comma), false
-  /// if the bracket was closed.
+  /// After enter() or after an item: true if another item follows (skips the comma before it), false at the closing
+  /// bracket (skips it).
   bool next_item(char closing_bracket);
-  /// A key and its colon. The view is valid until the next call that reads a string.
+  /// Reads a key and its colon. The view is valid until the next call that reads a string.
   std::string_view key();
-  /// After next_item(), a fast path for files with many numbers: reads a short key and its value, a whole number of up
-  /// to nine digits. Returns the value and sets `key`, valid until the next plain_item(). In all other cases returns
-  /// nothing and does not advance.
+  /// After next_item(), a fast path for files with many numbers: reads a short key and its value, an integer of up to
+  /// nine digits without a sign. Returns the value and sets `key`, valid until the next plain_item(). In all other
+  /// cases returns nothing and does not advance.
   std::optional<std::int64_t> plain_item(std::string_view& key);
-  /// A string, its escapes decoded into UTF-8. A lone surrogate becomes the three bytes of its code point: see
-  /// has_lone_surrogate. The view points into the text or into this cursor, valid until the next string is read.
+  /// Reads a string and decodes its escapes into UTF-8. A lone surrogate becomes the three bytes of its code point: see
+  /// has_lone_surrogate. The view points into the text or into this cursor, and is valid until the next string is read.
   std::string_view string();
-  /// The characters of a number (NaN and the infinities included).
+  /// Reads a number, NaN or an infinity; returns its characters.
   std::string_view number();
-  /// true, false or null: returns its first letter.
+  /// Reads true, false or null; returns its first letter.
   char literal();
   void skip_value();
-  /// Fails unless only white space is left.
+  /// Throws unless only white space is left.
   void finish();
   std::size_t offset() const { return at_; }
   [[noreturn]] void fail_here(const std::string& what) const;
@@ -57,17 +57,17 @@ class JsonCursor {
   int depth_ = 0;
 };
 
-/// The value of a number without fraction or exponent, if it fits into 64 bits.
+/// Returns the value of a number without fraction or exponent, if it fits into 64 bits.
 std::optional<std::int64_t> json_integer(std::string_view number);
-/// True if decoded text holds a surrogate code point, which is not Unicode text.
+/// True if decoded text contains a surrogate code point, which no valid Unicode text does.
 bool has_lone_surrogate(std::string_view text);
-/// The offset of the first byte that is not UTF-8, or npos.
+/// Returns the offset of the first invalid byte, or npos.
 std::size_t find_invalid_utf8(std::string_view text);
 
 /// Appends a code point as UTF-8 (surrogates included, as three bytes).
 void append_utf8(std::string& out, std::uint32_t code_point);
 
-/// Length of the well-formed UTF-8 character at `at` (Unicode 15, table 3-7), or 0.
+/// Returns the length in bytes of the well-formed UTF-8 character at `at` (Unicode 15, table 3-7), or 0.
 std::size_t utf8_length(std::string_view text, std::size_t at);
 
 }  // namespace mtl

@@ -3,10 +3,11 @@
 //   read_mapped([&] { copy(file.bytes()); });   // throws Error(io) that names the file
 //
 // A page that cannot be read raises SIGBUS in the thread that reads it. Inside read_mapped the handler replaces the
-// remaining mapping with zeros and the thread continues; at the end read_mapped throws, and what it read is void.
+// remaining mapping with zeros and the thread continues; at the end read_mapped throws, and the caller must discard
+// what was read.
 //
-// For whole files and strided slices of models. It needs the handler of apps/cli/bus_error.h, and reports faults only
-// at the end. The tokens of samples are read with pread instead (open_file.h).
+// For whole files and strided slices of models: read_mapped needs the handler of apps/cli/bus_error.h, and reports
+// faults only at the end. The tokens of samples are read with pread instead (open_file.h).
 #pragma once
 
 #include <cstddef>
@@ -15,7 +16,7 @@
 
 namespace mtl {
 
-/// Records this thread's faults on mapped files during its lifetime.
+/// While it exists, faults of this thread on mapped files are recorded.
 class MappedReads {
  public:
   MappedReads();
@@ -28,8 +29,8 @@ class MappedReads {
   bool was_recording_;
 };
 
-/// Throws Error(io) if a file that was mapped with `bytes` bytes has fewer now. Within the last page of a mapping that
-/// raises no fault: the bytes beyond the new end read as zeros.
+/// Throws Error(io) if a file that was mapped with `bytes` bytes has fewer now. A file that ends within the last page
+/// of its mapping raises no fault: the bytes beyond its end read as zeros.
 void check_mapped_size(const std::string& path, std::size_t bytes);
 
 /// Calls `read` on this thread and returns its result. Throws Error(io) after a fault, even if `read` itself threw.
@@ -51,10 +52,10 @@ auto read_mapped(const Read& read) {
   }
 }
 
-/// For a SIGBUS handler: true if the fault is in a mapped file, inside read_mapped, and the thread can continue.
+/// For a SIGBUS handler: handles a fault in a mapped file inside read_mapped; true if the thread can continue.
 bool take_mapped_fault(void* address);
 
-// For MappedFile: the table of mapped addresses. A mapping that does not fit in it is not protected.
+// For MappedFile: the table of mapped addresses. When the table is full, further mappings are not protected.
 void add_mapping(const void* data, std::size_t bytes, const std::string& path);
 void remove_mapping(const void* data);
 

@@ -22,14 +22,14 @@ inline void release_pages(const MappedFile& file) {
   if (!bytes.empty()) ::madvise(const_cast<std::byte*>(bytes.data()), bytes.size(), MADV_DONTNEED);
 }
 
-/// are_scattered: reads will be in random order, so that read-ahead does not help; otherwise in file order.
+/// Advises the system that reads will be in random order, so that read-ahead does not help, or in file order.
 inline void expect_scattered_reads(const MappedFile& file, bool are_scattered) {
   const auto bytes = file.bytes();
   if (bytes.empty()) return;
   ::madvise(const_cast<std::byte*>(bytes.data()), bytes.size(), are_scattered ? MADV_RANDOM : MADV_NORMAL);
 }
 
-/// XXH3 of a mapped file, in bounded memory.
+/// Returns the XXH3 of a mapped file, computed in bounded memory.
 inline std::uint64_t hash_mapped(const MappedFile& file) {
   Hasher hasher;
   for (auto remaining = file.bytes(); !remaining.empty();) {

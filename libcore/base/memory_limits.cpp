@@ -13,20 +13,20 @@ namespace mtl {
 
 namespace {
 
-/// Reads a file of the kernel, which reports no size; "" if there is none.
+/// Reads a kernel file, whose reported size is 0; returns "" if it does not exist.
 std::string read_figures(const std::string& path) {
   std::ifstream file(path);
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// Reads a file that holds one number; empty for "max" and for a missing file.
+/// Reads a file that contains one number; returns nullopt for "max" and for a missing file.
 std::optional<std::uint64_t> read_number(const std::string& path) {
   const auto number = parse_int(trim(read_figures(path)));
   if (!number || *number < 0) return {};
   return static_cast<std::uint64_t>(*number);
 }
 
-/// The number after a line's first word: "MemAvailable:   123 kB", "inactive_file 4096".
+/// Returns the number after `key`, with which a line begins: "MemAvailable:   123 kB", "inactive_file 4096".
 std::optional<std::uint64_t> find_number(const std::string& text, const std::string& key) {
   for (const std::string& line : split(text, '\n')) {
     if (!starts_with(line, key)) continue;
@@ -39,7 +39,7 @@ std::optional<std::uint64_t> find_number(const std::string& text, const std::str
 
 std::uint64_t remaining(std::uint64_t limit, std::uint64_t used) { return limit > used ? limit - used : 0; }
 
-/// The files of a group, and the keys in its memory.stat, in one version of cgroups.
+/// The names of a cgroup's files, and the keys in its memory.stat, in one version of cgroups.
 struct CgroupFiles {
   const char *limit, *usage, *inactive, *active;
 };
@@ -49,8 +49,8 @@ constexpr CgroupFiles kVersion2{"memory.max", "memory.current", "inactive_file "
 /// Version 1 writes "no limit" as the largest number of whole pages.
 constexpr std::uint64_t kNoLimit = std::uint64_t{1} << 62;
 
-/// Adds the limits of a group and its ancestors. In a container the path may exist only on the host; the mount itself
-/// is then the container's group.
+/// Adds the limits of a cgroup and its ancestors. In a container the path may exist only on the host; the mount itself
+/// is then the container's cgroup.
 void add_cgroups(const std::string& mount, std::string path, const CgroupFiles& files, std::vector<MemoryLimit>& out) {
   for (;;) {
     const std::string folder = mount + (path == "/" ? "" : path);

@@ -14,8 +14,8 @@ namespace mtl {
 struct MemoryLimit {
   std::uint64_t bytes = 0;  // that can still be allocated
   std::string name;         // what sets the limit, such as "MemAvailable" or "the memory cgroup /job_7 (memory.max)"
-  bool is_per_process = false;       // a resource limit; the others are shared by all processes of this host or cgroup
-  bool counts_reservations = false;  // address space, used or not
+  bool is_per_process = false;       // a resource limit; if false, shared by all processes of the host or cgroup
+  bool counts_reservations = false;  // limits address space, used or not
 };
 
 /// The sources of the kernel's memory figures; tests replace them.
@@ -24,11 +24,11 @@ struct MemoryFigures {
   std::string cgroups = "/sys/fs/cgroup";
   std::uint64_t address_space = UINT64_MAX, data = UINT64_MAX;  // RLIMIT_AS and RLIMIT_DATA
 
-  /// Those of this process.
+  /// The sources of this process.
   static MemoryFigures own();
 };
 
-/// All limits that can be found, in no particular order.
+/// Returns all limits that can be found, in no particular order.
 std::vector<MemoryLimit> memory_limits(const MemoryFigures& figures = MemoryFigures::own());
 
 }  // namespace mtl

@@ -1,9 +1,9 @@
-// A file that stays open for reading. Unlike a memory map (files.h), a file that becomes shorter or a disk that fails
-// is an Error here, not zeros or SIGBUS.
+// A file that stays open for reading. If it becomes shorter or its disk fails, read() throws an Error; a memory map
+// (files.h) would give zeros or SIGBUS.
 //
 // For short scattered reads, such as the tokens of a sample: the bytes are known to be valid when read() returns, in
-// any program and thread, for any number of files. Whole files and strided slices, such as models, are read through
-// maps, without a call and a copy for each piece (mapped_faults.h).
+// any program and thread, for any number of files. Whole files and strided slices, such as those of models, are read
+// through maps, without a call and a copy for each piece (mapped_faults.h).
 #pragma once
 
 #include <cstddef>

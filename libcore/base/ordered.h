@@ -1,5 +1,5 @@
 // Processes items on several threads and consumes the results in the order of the items: the same outcome for any
-// number of threads, in bounded memory. With one thread, all runs on the calling thread.
+// number of threads, in bounded memory. With one thread, everything runs on the calling thread.
 #pragma once
 
 #include <condition_variable>
@@ -45,7 +45,7 @@ class OrderedWork {
       } catch (...) {
         outcome.error = std::current_exception();
       }
-      // An error of produce() or weigh(), which hold the lock, ends the items.
+      // An error in produce() or weigh(), which run under the lock, ends the items.
       if (source_lock.owns_lock()) end_at(index + 1);
       std::lock_guard lock(mutex_);
       outcomes_.emplace(index, std::move(outcome));
@@ -108,8 +108,8 @@ class OrderedWork {
   Weigh& weigh_;
   const std::size_t budget_;
   std::mutex source_mutex_;    // held while an item is requested; guards next_item_
-  std::size_t next_item_ = 0;  // the next one to request
-  std::mutex mutex_;           // guards what follows
+  std::size_t next_item_ = 0;  // index of the next one to request
+  std::mutex mutex_;           // guards the members below
   std::condition_variable changed_;
   std::map<std::size_t, Outcome> outcomes_;
   std::size_t next_result_ = 0, total_ = ~std::size_t{0}, weight_in_flight_ = 0;
@@ -117,10 +117,11 @@ class OrderedWork {
 };
 
 /// `produce()` returns an optional item and is never called by two threads at once; `make_worker()` is called once per
-/// thread and returns the function from an item to its result; `consume(result)` runs on the calling thread.
+/// thread, on the calling thread, and returns a function from an item to its result; `consume(result)` runs on the
+/// calling thread.
 /// At most 3 items per thread are in flight, and no new one is requested while those in flight weigh `budget` or more.
-/// An exception of any of them ends the work in the order of the items: results before the failed item are consumed.
-/// Throws Error(usage) unless `threads` is 1 to 1024.
+/// If one of these functions throws for an item, the results before that item are consumed, and then its exception is
+/// rethrown. Throws Error(usage) unless `threads` is 1 to 1024.
 template <class Result, class Produce, class MakeWorker, class Consume, class Weigh = Weightless>
 void run_ordered(int threads, Produce produce, MakeWorker make_worker, Consume consume, Weigh weigh = {},
                  std::size_t budget = 1) {

@@ -46,7 +46,7 @@ void check_prefixes(const std::vector<std::string>& prefixes) {
   }
 }
 
-/// Throws if a file that the run replaces, truncates or removes is an input.
+/// Throws UsageError if a file that the run replaces, truncates or removes is an input.
 void check_inputs(const OutputClaim& claim) {
   std::vector<std::string> outputs = claim.names;
   for (const std::string& prefix : claim.prefixes) outputs.push_back(OutputLock::path_of(prefix));

@@ -10,8 +10,9 @@
 
 namespace mtl {
 
-/// Calls work(part, begin, end) for `parts` >= 1 parts of [0, count), equal to within one, and waits for all. Part 0
-/// runs on the calling thread, every other part on its own thread. Rethrows the exception of the first part that threw.
+/// Calls work(part, begin, end) for `parts` >= 1 parts of [0, count), whose sizes differ by at most one, and waits for
+/// all. Part 0 runs on the calling thread, every other part on its own thread. Rethrows the exception of the lowest
+/// part that threw.
 template <class Work>
 void for_each_part(int parts, std::int64_t count, const Work& work) {
   require(parts >= 1, "for_each_part: ", parts, " parts");

@@ -6,8 +6,9 @@
 
 namespace mtl {
 
-/// Valid UTF-8 without control characters, which a terminal would obey: replaces invalid bytes and U+FFFE and U+FFFF of
-/// each plane (XML forbids those of plane 0) with U+FFFD; removes DEL, C0 and C1 controls that are not in `kept`.
+/// Returns valid UTF-8 without control characters, which a terminal would obey: replaces invalid bytes, and the last
+/// two code points of each plane (XML forbids U+FFFE and U+FFFF), with U+FFFD; removes DEL, C0 and C1 controls that are
+/// not in `kept`.
 std::string printable_text(std::string_view text, std::string_view kept = "");
 
 /// For a message of several lines: keeps newlines and tabs.

@@ -1,5 +1,5 @@
-// A variable that is set from words, within bounds, and written as words: the value of a flag or of a line in a
-// configuration file.
+// A variable that is parsed from words, checked against bounds, and written as words: the value of a flag or of a line
+// in a configuration file.
 #pragma once
 
 #include <cmath>
@@ -20,9 +20,9 @@ struct Bounds {
   bool excludes_least = false, excludes_most = false;
 
   /// Returns what is wrong with this number, such as "must be at least 0 and below 1"; empty if it is within the
-  /// bounds. Infinite numbers and NaN never are.
+  /// bounds. Infinities and NaN are never valid.
   std::string objection(double number) const;
-  /// "[0 1)".
+  /// Returns text such as "[0 1)".
   std::string interval() const;
 };
 
@@ -40,12 +40,12 @@ struct Setting {
   bool is_number() const { return kind() == "whole" || kind() == "real"; }
   /// Returns what is wrong with this word as a value, such as "is not a whole number"; empty if it is valid.
   std::string objection(const std::string& word) const;
-  /// Sets the variable. Requires words without objection, and exactly one unless it is a list.
+  /// Sets the variable. Requires words for which objection() is empty, and exactly one unless the variable is a list.
   void store(const std::vector<std::string>& words) const;
-  /// The words of the value: "768", "true"; none for an empty optional.
+  /// Returns the words of the value: "768", "true"; none for an empty optional.
   std::vector<std::string> words() const;
   std::string text() const { return join(words(), " "); }
-  /// False without text, and for words with an objection: such a default means no value.
+  /// False if text() is empty or a word has an objection: such a default stands for no value.
   bool has_value() const;
 };
 

@@ -1,4 +1,4 @@
-// Highway for one source file, and the instruction sets it is compiled for. No other header uses its macros.
+// Highway for one source file, and the instruction sets that the file is compiled for.
 //
 // A file that uses it is compiled once per instruction set, and the machine's best one is chosen at run time. Such a
 // file looks like this:
@@ -35,8 +35,8 @@
 
 namespace mtl {
 
-/// The function for this machine's best instruction set, by the features that Highway requires. Null: not compiled for
-/// that instruction set.
+/// Returns the function for this machine's best instruction set, judged by the main CPU features that Highway requires.
+/// A null argument was not compiled for its instruction set.
 template <class Function>
 Function* best_function(std::type_identity_t<Function*> avx512, std::type_identity_t<Function*> avx2,
                         Function* baseline) {

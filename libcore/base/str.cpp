@@ -140,7 +140,7 @@ std::optional<std::int64_t> parse_int(std::string_view text) {
 std::optional<double> parse_float(std::string_view text) {
   auto plain = plain_number(text);
   if (!plain || plain->empty()) return std::nullopt;
-  // from_chars reads what Python reads, and "nan(...)", which is refused below.
+  // from_chars accepts what Python accepts, and also "nan(...)", which is refused below.
   double value = 0;
   // NOLINTNEXTLINE(clang-analyzer-cplusplus.InnerPointer): the destroyed string had been moved into this one
   auto [end, error] = std::from_chars(plain->data(), plain->data() + plain->size(), value);
@@ -157,7 +157,8 @@ std::optional<double> parse_float(std::string_view text) {
 namespace {
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1), previous, before_previous;  // distances of a prefix of a to those of b
+  // Distances from a prefix of a to each prefix of b.
+  std::vector<std::size_t> row(b.size() + 1), previous, before_previous;
   std::iota(row.begin(), row.end(), std::size_t{0});
   for (std::size_t i = 1; i <= a.size(); ++i) {
     before_previous = std::exchange(previous, row);

@@ -39,14 +39,14 @@ std::string cat(const Parts&... parts) {
   return out;
 }
 
-/// printf into a string.
+/// Like printf, but returns the text.
 [[gnu::format(printf, 1, 2)]] std::string format(const char* pattern, ...);
 
 std::vector<std::string> split(std::string_view text, char separator);
 std::string join(const std::vector<std::string>& parts, std::string_view separator);
 std::string_view trim(std::string_view text);  // ASCII white space
-/// The words in lines of at most `width` bytes, a blank between two words; a longer word has a line of its own. Beyond
-/// `max_lines` lines, the last one ends with ".. and N more" words.
+/// Wraps words into lines of at most `width` bytes, with a blank between two words; a longer word has a line of its
+/// own. If `max_lines` lines do not suffice, the last line ends with ".. and N more".
 std::vector<std::string> wrap(const std::vector<std::string>& words, std::size_t width,
                               std::size_t max_lines = SIZE_MAX);
 inline bool starts_with(std::string_view text, std::string_view prefix) {
@@ -61,12 +61,12 @@ std::string human_bytes(double bytes);
 /// 75.2 -> "1 min 15 s"; 0.25 -> "0.25 s".
 std::string human_seconds(double seconds);
 
-/// Whole-string numbers, written as Python's int() and float() take them (`1_000`, `+5`, `.1`, `1e-4`, surrounding
-/// blanks). Empty if the text is not a number or an integer does not fit.
+/// Parse the whole text as a number, as Python's int() and float() do (`1_000`, `+5`, `.1`, `1e-4`, surrounding
+/// blanks). Return nullopt if the text is not a number, or an integer does not fit into 64 bits.
 std::optional<std::int64_t> parse_int(std::string_view text);
 std::optional<double> parse_float(std::string_view text);
 
-/// The candidate most likely meant by a mistyped `word`, or empty if none is near.
+/// Returns the candidate most likely meant by a mistyped `word`, or "" if none is near.
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
 
 /// "2026-11-21 12:00:00" in local time, for log lines.

@@ -5,8 +5,8 @@
 
 namespace mtl {
 
-/// `threads`, or for 0 all cores that this process may run on, divided among the ranks of this host unless their
-/// launcher already gave each its own.
+/// Returns `threads` if it is positive. Otherwise returns the number of cores that this process may run on, but at most
+/// its equal share of the host's cores among the host's ranks.
 int resolve_threads(std::int64_t threads, int local_ranks = 1);
 
 }  // namespace mtl

@@ -16,15 +16,15 @@ constexpr unsigned char byte_of(char c) { return static_cast<unsigned char>(c); 
 /// U+FFFD.
 inline constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";
 
-/// If not valid, its code is U+FFFD, which is neither letter nor number nor white space.
+/// A decoded character. If it is invalid, its code is U+FFFD, which is neither letter nor number nor white space.
 struct Utf8Char {
   std::uint32_t code = 0xFFFD;
   int length = 1;  // in bytes, at least 1
   bool valid = false;
-  bool cut_short = false;  // not valid, but more bytes could have made it so
+  bool cut_short = false;  // invalid, but more bytes could complete it
 };
 
-/// The character at `at`, which lies before `end`.
+/// Returns the character at `at`, which must be before `end`.
 inline Utf8Char next_utf8(const char* at, const char* end) {
   unsigned char lead = *at;
   if (lead < 0x80) return {.code = lead, .length = 1, .valid = true};
@@ -44,7 +44,7 @@ inline Utf8Char next_utf8(const char* at, const char* end) {
   return {.code = code, .length = tails + 1, .valid = true};
 }
 
-/// The character that ends before `at`, which is at least 1. An incomplete character is returned as an invalid byte.
+/// Returns the character that ends just before offset `at` >= 1; an incomplete one is returned as an invalid byte.
 inline Utf8Char utf8_before(std::string_view text, std::size_t at) {
   std::size_t begin = at - 1;
   while (begin > 0 && at - begin < 4 && (byte_of(text[begin]) & 0xC0) == 0x80) --begin;
@@ -52,13 +52,13 @@ inline Utf8Char utf8_before(std::string_view text, std::size_t at) {
   return last.valid && begin + last.length == at ? last : Utf8Char{};
 }
 
-/// The bytes as text; invalid UTF-8 becomes U+FFFD.
+/// Returns the bytes as text; invalid UTF-8 becomes U+FFFD.
 std::string decode_lossy(std::string_view bytes);
 
 /// Decodes bytes that arrive in pieces: holds back an incomplete character.
 class Utf8Stream {
  public:
-  /// Returns the characters completed so far; invalid bytes become U+FFFD.
+  /// Returns the characters that these bytes complete; invalid bytes become U+FFFD.
   std::string push(std::string_view bytes);
   /// Returns U+FFFD for a character that was never completed, or "".
   std::string finish();

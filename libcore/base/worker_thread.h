@@ -1,4 +1,4 @@
-// A thread that blocks signals: those of the process are for its other threads.
+// A thread that blocks signals, so that the process's other threads receive them.
 #pragma once
 
 #include <pthread.h>
@@ -9,7 +9,7 @@
 
 namespace mtl {
 
-/// The thread still receives its own faults.
+/// Starts a thread that blocks all signals but its own faults.
 template <class Function>
 std::thread worker_thread(Function function) {
   sigset_t all, before;

@@ -9,7 +9,8 @@ namespace mtl {
 
 namespace {
 
-/// One per process. Overlapping calls of several threads count as one, which runs from the first to the last of them.
+/// One per process. Overlapping calls of several threads count as one call, from the start of the first to the end of
+/// the last.
 struct Record {
   std::mutex mutex;
   std::string path;

@@ -1,4 +1,4 @@
-// The current write of this process, for a thread that must report while another one is inside a system call of
+// The current write of this process, for a thread that reports it while another thread is inside a system call of
 // base/files.
 #pragma once
 
@@ -10,7 +10,7 @@ namespace mtl {
 struct WriteActivity {
   std::string path;         // of the current or the last call; empty: nothing was written yet
   bool in_call = false;     // a call is running
-  double call_seconds = 0;  // how long it has run; 0 if none is running
+  double call_seconds = 0;  // how long the running call has taken; 0 if none is running
   double idle_seconds = 0;  // since the last call ended; 0 while one is running
   std::uint64_t bytes = 0;  // written since the last pause longer than kWritePause
   double seconds = 0;       // since that pause
@@ -29,11 +29,11 @@ enum class WriteState {
   hangs,  // inside one call for longer than kLongestWriteCall
 };
 
-/// The state to report to waiting ranks. A pause between two calls that is longer than `patience` or kWritePause, in
-/// seconds, ends the writing.
+/// Returns the state to report to waiting ranks. Writing counts as ended `patience` or kWritePause seconds after the
+/// last call, whichever is less.
 WriteState write_state(const WriteActivity& activity, double patience);
 
-/// Marks this thread as inside a call that changes files, during its lifetime.
+/// While it exists, this thread counts as inside a call that changes files.
 class WriteCall {
  public:
   explicit WriteCall(const std::string& path);
