@@ -6,10 +6,10 @@
 
 namespace mtl {
 
-/// A short list: "0-3, 8-11" or "0, 8, .. 56". Omits the middle of a long list.
+/// Returns a short list: "0-3, 8-11" or "0, 8, .. 56". Omits the middle of a long list.
 std::string rank_list(const std::vector<int>& ranks);
 
-/// A list for a narrow column: "0-6 and 441 more".
+/// Returns a list for a narrow column: "0-6 and 441 more".
 std::string short_rank_list(const std::vector<int>& ranks);
 
 }  // namespace mtl

@@ -108,7 +108,7 @@ int RankGrid::index_in_group(int rank, AxisSet axes) const {
 }
 
 std::vector<std::vector<int>> RankGrid::groups(AxisSet axes) const {
-  // Megatron numbers groups by the coordinates of the axes that are not in them, which is the order of first members.
+  // Megatron numbers groups by the coordinates along all other axes, which is the order of their first members.
   std::vector<std::vector<int>> out;
   for (int rank = 0; rank < world(); ++rank) {
     if (index_in_group(rank, axes) == 0) out.push_back(group_of(rank, axes));

@@ -1,7 +1,7 @@
 // The grid of ranks and its communication groups, in Megatron-LM's order.
 //
 // rank = sum over the axes of coordinate * product of the sizes of the axes before it, in the grid's order, leftmost
-// fastest. A group over a set of axes holds the ranks that differ only in these axes.
+// fastest. A group over a set of axes holds the ranks whose coordinates differ only along these axes.
 #pragma once
 
 #include <array>
@@ -56,7 +56,7 @@ class RankGrid {
  public:
   /// `order` names the axes, leftmost fastest: "tp-cp-ep-dp-pp" is Megatron's default, "tp-cp-ep-pp-dp" its order with
   /// --use-tp-pp-dp-mapping; an axis of size 1 may be omitted. Throws Error(usage) for sizes below 1, and for an order
-  /// with an unknown or repeated axis or without an axis larger than 1.
+  /// that names an unknown axis, repeats one, or omits one larger than 1.
   explicit RankGrid(GridSizes sizes, const std::string& order = "tp-cp-ep-dp-pp");
 
   int world() const;
@@ -67,16 +67,16 @@ class RankGrid {
   /// The rank at these coordinates, one per axis in the order of Axis.
   int rank_at(const std::array<int, kAxes>& coordinates) const;
 
-  /// All groups over `axes`, members in rising rank order, in the order in which Megatron lists them.
+  /// Returns all groups over `axes` in the order in which Megatron lists them, each with its ranks in ascending order.
   std::vector<std::vector<int>> groups(AxisSet axes) const;
-  /// The group over `axes` that contains `rank`, and the index of `rank` in it.
+  /// Return the group over `axes` that contains `rank`, and the index of `rank` in it.
   std::vector<int> group_of(int rank, AxisSet axes) const;
   int index_in_group(int rank, AxisSet axes) const;
-  /// The ranks that hold a copy of the tied embedding: the first and the last of each pipeline group.
+  /// Returns the groups of ranks that hold a copy of the tied embedding: the first and the last of each pipeline group.
   std::vector<std::vector<int>> embedding_groups() const;
-  /// The embedding group that contains `rank`; only `rank` if it holds no copy.
+  /// Returns the embedding group that contains `rank`, or `rank` alone if it holds no copy.
   std::vector<int> embedding_group_of(int rank) const;
-  /// The ranks that hold the position embedding: the first of each pipeline group.
+  /// Returns groups of one rank, which holds the position embedding: the first of each pipeline group.
   std::vector<std::vector<int>> position_embedding_groups() const;
 
  private:

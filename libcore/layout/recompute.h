@@ -1,6 +1,6 @@
 // Activation recomputation: which layers keep their activations for backward, and which recompute them (Chen et al.
-// 2016; Korthikanti et al. 2022, section 5). Megatron-LM's --recompute-granularity, --recompute-method and
-// --recompute-num-layers.
+// 2016; Korthikanti et al. 2022, section 5). The options are Megatron-LM's --recompute-granularity, --recompute-method
+// and --recompute-num-layers.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ struct LayerGroup {
 
 /// Divides a chunk of `layers` layers, in order. Full and uniform: groups of num_layers, all recomputed; the last may
 /// be smaller. Full and block: groups of one layer, of which the first num_layers are recomputed. Otherwise groups of
-/// one layer, none recomputed.
+/// one layer, none recomputed. Throws Error(failure) if num_layers < 1.
 std::vector<LayerGroup> recompute_groups(const Recompute& recompute, std::int64_t layers);
 
 }  // namespace mtl

@@ -14,7 +14,7 @@ void check_stage(int stages, int stage, int micro_batches) {
   require(stages >= 1 && stage >= 0 && stage < stages && micro_batches >= 1, "no such stage or no micro-batch");
 }
 
-/// `warmup` forwards, then one of each in turn, then the remaining backwards.
+/// Returns `warmup` forwards, then one forward and one backward in turn, then the remaining backwards.
 std::vector<Action> in_turn(const std::vector<Action>& forwards, const std::vector<Action>& backwards, int warmup) {
   std::size_t ahead = warmup;
   std::vector<Action> actions(forwards.begin(), forwards.begin() + warmup);
@@ -116,7 +116,7 @@ StepSchedule rank_schedule(const Layout& layout, int micro_batches) {
 
 namespace {
 
-/// The kind of the last action of a micro-batch in a chunk.
+/// Returns the kind of the last action of a micro-batch in a chunk.
 ActionKind last_kind(const std::vector<Action>& actions) {
   bool defers =
       std::any_of(actions.begin(), actions.end(), [](const Action& a) { return a.kind == ActionKind::weight; });

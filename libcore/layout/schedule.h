@@ -2,7 +2,7 @@
 //
 // A stage holds one chunk of layers, or `chunks` of them when schedules are interleaved: a micro-batch then goes
 // through chunk 0 of every stage, wraps around to chunk 1 of the first stage, and so on. In every schedule, a chunk's
-// backwards are in the order of the micro-batches, so that gradients add up in the same order.
+// backwards are in the order of the micro-batches, so that gradients are summed in the same order.
 #pragma once
 
 #include <string>
@@ -13,14 +13,14 @@
 
 namespace mtl {
 
-/// `weight` computes the weight gradients that a backward deferred; in a schedule without such actions, backwards
-/// compute them.
+/// `weight` computes the weight gradients that a backward deferred; in a schedule without weight actions, the backwards
+/// compute these gradients.
 enum class ActionKind { forward, backward, weight, receive_forward, send_forward, receive_backward, send_backward };
 
 struct Action {
   ActionKind kind;
   int micro_batch;
-  int chunk;  // of the acting stage
+  int chunk;  // index among the chunks of the acting stage
   bool operator==(const Action&) const = default;
 };
 
@@ -35,12 +35,12 @@ std::vector<Action> one_forward_one_backward(int stages, int stage, int micro_ba
 /// chunk before the next group starts; warm-up is interleaved_warmup() forwards. Throws Error(usage) like Megatron-LM:
 /// for fewer than 2 stages or chunks, a group outside [stages, m], or m modulo group neither 0 nor at least `stages`.
 std::vector<Action> interleaved(int stages, int stage, int chunks, int micro_batches, int group = 0);
-/// min(m * chunks, 2 (stages - stage - 1) + (chunks - 1) group).
+/// Returns min(m * chunks, 2 (stages - stage - 1) + (chunks - 1) group).
 int interleaved_warmup(int stages, int stage, int chunks, int micro_batches, int group);
-/// The order of forwards as (micro-batch, chunk); backwards take the same with the chunks reversed.
+/// Returns the order of forwards as (micro-batch, chunk); backwards have the same order with the chunks reversed.
 std::vector<std::pair<int, int>> interleaved_order(int chunks, int micro_batches, int group);
 
-/// The actions of one stage, or of every stage, in a step of `micro_batches`.
+/// Return the actions of one stage, or of every stage, in a step of `micro_batches`.
 std::vector<Action> stage_schedule(const Layout& layout, int stage, int micro_batches);
 std::vector<std::vector<Action>> pipeline_schedule(const Layout& layout, int micro_batches);
 /// The actions of one stage in a step, and their properties.
@@ -48,33 +48,34 @@ struct StepSchedule {
   explicit StepSchedule(std::vector<Action> actions_of_step);
   std::vector<Action> actions;
   bool defers_weights = false;       // has weight actions
-  std::vector<bool> ends_gradients;  // [action]: it is the last one that adds to its chunk's gradients
+  std::vector<bool> ends_gradients;  // [action]: true for the last one that adds to its chunk's gradients
 };
-/// The actions of layout.rank in a step, with communication.
+/// Returns the actions of layout.rank in a step, with communication.
 StepSchedule rank_schedule(const Layout& layout, int micro_batches);
 
-/// The largest number of micro-batches between their forward and their last backward or weight action: in all chunks
-/// together, or in one, which is the number of slots this chunk needs.
+/// Return the largest number of micro-batches that are at once between their forward and their last action, the
+/// backward or weight: summed over all chunks, or in one chunk, which is the number of slots that it needs.
 int max_in_flight(const std::vector<Action>& actions);
 int max_in_flight(const std::vector<Action>& actions, int chunk);
 
 /// Adds a stage's sends and receives: before each forward or backward the receive of its input, after it the send of
-/// its output. The model's first chunk receives no activations, its last one sends none; gradients likewise. A receive
-/// blocks; a send starts, and blocks only when its buffer is used again. From one rank to another there is a channel
-/// for activations and one for gradients (two stages of several chunks use both); in each, receives match sends in
-/// order. One channel for both also works, unless two stages interleave groups of more than two. No stage deadlocks if
-/// a channel holds one send that is not yet received, or group - stages + 1 of them when groups are larger than the
-/// number of stages.
+/// its output. The model's first chunk receives no activations and sends no gradients; its last chunk sends no
+/// activations and receives no gradients. A receive blocks; a send returns at once, and blocks only when its buffer is
+/// used again. From one rank to another there is a channel for activations and one for gradients (two stages of several
+/// chunks use both); in each, receives match sends in order. One channel for both also works, unless two stages
+/// interleave groups of more than two. No stage deadlocks if a channel can hold one unreceived send; if groups are
+/// larger than the number of stages, it must hold group - stages + 1.
 std::vector<Action> with_communication(const std::vector<Action>& actions, int stages, int stage, int chunks);
 
 inline bool is_receive(ActionKind kind) {
   return kind == ActionKind::receive_forward || kind == ActionKind::receive_backward;
 }
 
-/// The stage that a send goes to or a receive comes from. Throws for other actions.
+/// Returns the stage that a send goes to or a receive comes from. Throws for other actions.
 int peer_stage(const Action& action, int stages, int stage);
 
-/// "F0 F1 B0 ..." for tests and drawings; "F0.1" with the chunk when there are several. "rF sF rB sB" communicate.
+/// Returns "F0 F1 B0 ..." for tests and drawings; "F0.1" with the chunk if there are several. W is weight; rF, sF, rB
+/// and sB are receives and sends.
 std::string schedule_text(const std::vector<Action>& actions);
 
 }  // namespace mtl

@@ -58,7 +58,8 @@ class Simulation {
     return true;
   }
 
-  /// The time at which the action's inputs, from other chunks and its own forward, exist; empty if not yet known.
+  /// Returns the time at which the action's inputs exist, from other chunks and from its own forward; nullopt if not
+  /// yet known.
   std::optional<double> input_time(const Action& action, int place) const {
     auto end_of = [&](const std::map<Key, double>& ends, int at) -> std::optional<double> {
       auto found = ends.find({at, action.micro_batch});

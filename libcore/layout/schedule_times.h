@@ -24,8 +24,8 @@ struct TimeSpan {
 struct ScheduleTimes {
   std::vector<std::vector<TimeSpan>> spans;  // [stage][action]
   double total = 0;                          // from the first start to the last end
-  double ideal = 0;                          // the most work of a stage: the total if no stage waited
-  /// Waiting over work: (stages - 1) / m for GPipe and 1F1B, divided by the chunks when interleaved.
+  double ideal = 0;                          // the work of the busiest stage: the total if that stage never waited
+  /// Waiting time over work: (stages - 1) / m for GPipe and 1F1B, divided by the chunks when interleaved.
   double bubble() const { return (total - ideal) / ideal; }
 };
 

@@ -27,7 +27,7 @@ Slice axis_slice(const std::vector<std::int64_t>& shape, int axis, std::int64_t 
 
 namespace {
 
-/// A box is a set of rows along its last axis. Row `number` of a box starts at this global index.
+/// A box consists of rows along its last axis. Returns the global index at which row `number` starts.
 std::vector<std::int64_t> row_index(const Slice& slice, std::int64_t number) {
   std::vector<std::int64_t> index = slice.offset;
   for (std::size_t axis = slice.size.size() - 1; axis-- > 0;) {
@@ -45,8 +45,8 @@ bool boxes_overlap(const Slice& a, const Slice& b) {
   return true;
 }
 
-/// Joins the last axis with the one before while both boxes have the same extent along it: rows are then contiguous in
-/// both storages, and runs as long as possible.
+/// Joins the last axis with the one before it while both boxes span the same range of the last axis: its rows are
+/// contiguous in both storages, so that runs are as long as possible.
 void join_common_axes(Slice& a, Slice& b) {
   while (a.size.size() > 1 && a.size.back() == b.size.back() && a.offset.back() == b.offset.back()) {
     for (Slice* slice : {&a, &b}) {

@@ -1,7 +1,7 @@
 // A part of a global tensor: the interface between layouts and checkpoints.
 //
 // A slice is a box of the n-dimensional tensor and a range of elements inside that box (row-major). Tensor parallelism
-// makes boxes, the sharded optimizer makes ranges; an empty range is legal.
+// cuts boxes, and the sharded optimizer cuts ranges; an empty range is legal.
 #pragma once
 
 #include <cstdint>
@@ -20,14 +20,14 @@ struct Slice {
   bool operator==(const Slice&) const = default;
 };
 
-/// The slice of a whole tensor.
+/// Returns the slice of a whole tensor.
 Slice whole_slice(const std::vector<std::int64_t>& shape);
 
-/// Part number `part` of `parts` equal parts along `axis`. Throws when the axis does not divide.
+/// Returns part `part` of `parts` equal parts along `axis`. Throws if the axis does not divide by `parts`.
 Slice axis_slice(const std::vector<std::int64_t>& shape, int axis, std::int64_t part, std::int64_t parts);
 
-/// A run of elements that is contiguous in the storage of two slices, at `in_a` in that of `a`, at `in_b` in that of
-/// `b`.
+/// A run of `count` elements that is contiguous in the storage of both slices: it begins at element in_a of a's
+/// storage, and in_b of b's.
 struct Overlap {
   std::int64_t in_a, in_b, count;
 };

@@ -41,7 +41,7 @@ std::string end_stage_flags(const Layout& layout) {
   return join(parts, " and ");
 }
 
-/// Refuses end stages that leave `inner` layers for `others` stages, which cannot share them.
+/// Refuses end stages that leave `inner` layers, too few or not divisible, for the `others` stages.
 [[noreturn]] void refuse_ends(const Layout& layout, std::int64_t num_layers, std::int64_t inner, std::int64_t others) {
   const std::string where = cat("--num-layers ", num_layers), flags = end_stage_flags(layout);
   std::int64_t ends = num_layers - inner;
@@ -62,7 +62,8 @@ std::string end_stage_flags(const Layout& layout) {
           ", or end stages that leave a multiple of ", others);
 }
 
-/// Layers of each stage when those of the first, the last or both are given: the others share the inner layers evenly.
+/// Returns the layers of each stage if those of the first, the last or both are given: the other stages share the rest
+/// equally.
 std::vector<std::int64_t> counts_with_given_ends(const Layout& layout, std::int64_t num_layers) {
   std::int64_t inner = num_layers - layout.first_stage_layers.value_or(0) - layout.last_stage_layers.value_or(0);
   std::int64_t others =
@@ -75,7 +76,7 @@ std::vector<std::int64_t> counts_with_given_ends(const Layout& layout, std::int6
   return counts;
 }
 
-/// Layers of each stage. With --account-for-*, the counts include the embedding and the output layer as a layer each.
+/// Returns the layers of each stage. With --account-for-*, the embedding or the output layer counts as a layer.
 std::vector<std::int64_t> even_counts(const Layout& layout, std::int64_t num_layers) {
   std::int64_t items = num_layers + int(layout.account_for_embedding) + int(layout.account_for_loss);
   std::int64_t surplus = items % layout.stages();

@@ -2,7 +2,8 @@
 //
 // A stage holds one chunk of consecutive layers, or with interleaving several. Chunks follow one another through the
 // stages: chunk 0 of stage 0, of stage 1, ... of the last stage, then chunk 1 of stage 0, and so on. Follows
-// Megatron-LM's rules with one exception: with one chunk per stage, the layers need not divide by the stages.
+// Megatron-LM's rules with one exception: with one chunk per stage, the number of layers need not be a multiple of the
+// number of stages.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +21,8 @@ struct LayerRange {
 };
 
 /// [stage][chunk] -> layers; together they cover every layer once. Surplus layers go to the stages from the second on,
-/// one each: the first stage has the embedding, and the last, which has the output layer, gets one only of p-1 surplus
-/// layers. Throws Error(usage) that names the flags when the layers cannot be split so.
+/// one each: the first stage has the embedding, and the last of p stages, which has the output layer, gets one only if
+/// there are p-1. Throws Error(usage) that names the flags if the layers cannot be split this way.
 std::vector<std::vector<LayerRange>> split_layers(const Layout& layout, std::int64_t num_layers);
 
 }  // namespace mtl

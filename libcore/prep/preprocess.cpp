@@ -20,7 +20,7 @@ namespace {
 /// No new chunk is read while those in flight hold this much text.
 constexpr std::size_t kTextBytes = std::size_t{256} << 20;
 
-/// The bytes of all files, as stored; empty if one is not a regular file.
+/// Returns the size of all files, as stored; nullopt if one is not a regular file.
 std::optional<std::uint64_t> stored_bytes(const std::vector<std::string>& files) {
   std::uint64_t total = 0;
   for (const std::string& file : files) {
@@ -32,7 +32,8 @@ std::optional<std::uint64_t> stored_bytes(const std::vector<std::string>& files)
   return total;
 }
 
-/// One pass over the input: the lines whose index is `part` modulo `parts`. Returns the files as they were read.
+/// Makes one pass over the input, for the lines whose index is `part` modulo `parts`. Returns the size and hash of each
+/// file as read.
 std::vector<StoredInput> run_pass(const PreprocessOptions& options, const std::vector<std::string>& files,
                                   const Tokenizer& tokenizer, std::int64_t part, std::int64_t parts,
                                   PreprocessOutputs& outputs) {
@@ -61,7 +62,7 @@ Json preprocess(const PreprocessOptions& options, Console& console) {
   std::vector<std::string> files = find_inputs(options.inputs);
   std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(options.tokenizer);
   // Megatron's --partitions assigns the lines round-robin and writes one partition after another. A pass for each
-  // partition needs neither memory nor temporary files.
+  // partition needs neither more memory nor temporary files.
   const std::int64_t parts = options.keep_sequential_samples ? 1 : options.partitions;
   std::optional<std::uint64_t> input_bytes = stored_bytes(files);
   if (!input_bytes && parts > 1) {

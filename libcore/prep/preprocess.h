@@ -30,7 +30,7 @@ struct PreprocessOptions {
   std::optional<std::int64_t> log_interval;  // documents between progress lines; empty: every ten seconds
   std::int64_t partitions = 1;
   bool keep_sequential_samples = false;
-  std::int64_t skip_bad = 0;  // bad lines that go to PREFIX.rejects.jsonl before one ends the run
+  std::int64_t skip_bad = 0;  // bad lines that may go to PREFIX.rejects.jsonl before another one ends the run
   bool json = false;
   TokenizerOptions tokenizer;
   std::vector<std::string> command;  // as typed, for provenance

@@ -13,14 +13,14 @@ namespace {
 
 constexpr std::size_t kMaxReserved = 1 << 20;  // a chunk with one long line does not predict the next
 
-/// The tokens to reserve for a chunk after one of `tokens`.
+/// Returns how many tokens to reserve for a chunk if the previous one had `tokens`.
 std::size_t likely_tokens(std::size_t tokens) { return std::min(tokens + tokens / 8, kMaxReserved); }
 
 std::size_t count_tokens(const StoredTokens& tokens) {
   return std::visit([](const auto& stored) { return stored.size(); }, tokens);
 }
 
-/// Throws Error(bad_data) for an id that 16 bits cannot hold. A first pass without branches vectorizes.
+/// Throws Error(bad_data) for an id that 16 bits cannot hold. The first pass has no branches, so that it vectorizes.
 void check_u16(std::span<const std::int32_t> ids) {
   std::uint32_t bits = 0;
   for (std::int32_t id : ids) bits |= static_cast<std::uint32_t>(id);
@@ -75,7 +75,7 @@ TokenChunk ChunkTokenizer::tokenize(const LineChunk& lines, std::int64_t part, s
   return out;
 }
 
-/// Empty tokens in the stored type, with memory reserved.
+/// Returns an empty vector of the stored type, with memory reserved.
 StoredTokens ChunkTokenizer::tokens_with_room(std::size_t key) const {
   StoredTokens out;
   if (!is_u16_) out = std::vector<std::int32_t>();
@@ -83,8 +83,8 @@ StoredTokens ChunkTokenizer::tokens_with_room(std::size_t key) const {
   return out;
 }
 
-/// Megatron's rules: empty texts are not sequences, the end-of-document token counts in the last sequence, and an
-/// empty document has neither.
+/// Megatron's rules: an empty text is not a sequence, the end-of-document token belongs to the last sequence, and an
+/// empty document has neither sequences nor this token.
 void ChunkTokenizer::append_document(std::size_t key, TokenColumn& column) {
   ids_.clear();
   ends_.clear();

@@ -25,8 +25,8 @@ using StoredTokens = std::variant<std::vector<std::uint16_t>, std::vector<std::i
 /// The documents of a chunk for one key.
 struct TokenColumn {
   StoredTokens tokens;
-  std::vector<std::size_t> sequence_ends;  // in tokens
-  std::vector<std::size_t> document_ends;  // in sequences
+  std::vector<std::size_t> sequence_ends;  // offsets in `tokens`
+  std::vector<std::size_t> document_ends;  // offsets in `sequence_ends`
   /// Removes the sequences after the last complete document.
   void drop_open_document();
 };
@@ -36,7 +36,7 @@ struct TokenChunk {
   std::vector<BadLine> bad;
   std::int64_t documents = 0;
   std::uint64_t bytes = 0;         // of text
-  std::uint64_t stored_bytes = 0;  // of stored input, read up to this chunk
+  std::uint64_t stored_bytes = 0;  // of the input as stored, read up to this chunk in all passes
 };
 
 class ChunkTokenizer {
@@ -54,13 +54,13 @@ class ChunkTokenizer {
   TextExtractor extractor_;
   std::unique_ptr<Encoder> encoder_;
   std::size_t keys_;
-  std::vector<std::size_t> previous_tokens_;  // of each key, in the previous chunk
+  std::vector<std::size_t> previous_tokens_;  // number of tokens of each key in the previous chunk
   bool is_u16_;
   std::optional<std::int32_t> eod_;
-  // Buffers of one text, and of one document of one key:
+  // Buffers for one text, and for one document of one key:
   std::vector<std::string_view> sentences_;
   std::vector<std::int32_t> ids_;
-  std::vector<std::size_t> ends_;  // of its sequences, in ids_
+  std::vector<std::size_t> ends_;  // of its sequences: offsets in ids_
 };
 
 }  // namespace mtl

@@ -56,7 +56,7 @@ PreprocessOutputs::PreprocessOutputs(const PreprocessOptions& options, const Tok
       guard_(guard),
       console_(console),
       type_(token_type_for_vocab(tokenizer.vocab_size())),
-      // Hashed early: at the end, this thread alone would have work.
+      // Hashed early, in parallel: at the end, all other threads would be idle.
       tokenizer_hash_(std::async(resolve_threads(options.workers) > 1 ? std::launch::async : std::launch::deferred,
                                  [&tokenizer] { return tokenizer.hash(); })) {
   std::vector<std::string> prefixes{options.output_prefix};  // of the rejects
@@ -123,7 +123,8 @@ void PreprocessOutputs::publish(const std::vector<StoredInput>& inputs) {
   locks_.clear();
 }
 
-/// Throws the error with the estimated size of the whole output, extrapolated from the part of the input that was read.
+/// Throws Error(io): the message of `error`, and the size of the whole output as extrapolated from the input read so
+/// far.
 void PreprocessOutputs::fail_full(const NoSpaceError& error) const {
   const std::string folder = parent_folder(options_.output_prefix);
   const double written = output_bytes();
@@ -139,7 +140,7 @@ void PreprocessOutputs::fail_full(const NoSpaceError& error) const {
   fail(Exit::io, error.what(), "\n  the output needs ", needs, has, ". The unfinished files are removed.");
 }
 
-/// The size of the token files: tokens, 4 + 8 bytes per sequence and 8 per document.
+/// Returns the size of the token files: tokens, header, 4 + 8 bytes per sequence and 8 per document.
 double PreprocessOutputs::output_bytes() const {
   double bytes = 0;
   for (const IndexedDatasetWriter& writer : writers_) {

@@ -21,16 +21,17 @@ namespace mtl {
 /// The files that a run reads, except the tokenizer's.
 struct PreprocessInputs {
   std::vector<std::string> files;
-  std::optional<std::uint64_t> bytes;  // that all passes will read, as stored; empty if unknown
+  std::optional<std::uint64_t> bytes;  // stored bytes that all passes together will read; empty if unknown
 };
 
 class PreprocessOutputs {
  public:
-  /// Throws as claim_outputs does; the tokenizer's files are inputs too.
+  /// Throws as claim_outputs does; the tokenizer's files count as inputs.
   PreprocessOutputs(const PreprocessOptions& options, const Tokenizer& tokenizer, const PreprocessInputs& inputs,
                     InterruptGuard& guard, Console& console);
 
-  /// Throws Error(bad_data) for a bad line beyond --skip-bad, Error(io) with the needed space if a disk is full.
+  /// Throws Error(bad_data) for a bad line beyond --skip-bad, and Error(io) that states the needed space if a disk is
+  /// full.
   void add(const TokenChunk& chunk);
   void finish(const std::vector<StoredInput>& inputs);
   Json summary() const;
@@ -62,7 +63,7 @@ class PreprocessOutputs {
   std::vector<IndexedDatasetWriter> writers_;
   std::optional<AtomicFile> rejects_;
   std::int64_t documents_ = 0, skipped_ = 0;
-  std::uint64_t bytes_ = 0, stored_bytes_ = 0;  // of text; of stored input read in all passes
+  std::uint64_t bytes_ = 0, stored_bytes_ = 0;  // of text; of the input as stored, read in all passes
   std::uint64_t file_bytes_ = 0;                // of the input's files, set by finish()
   double start_ = now_seconds();
 };

@@ -43,7 +43,8 @@ std::vector<std::string> output_names(const VocabOptions& options) {
 }
 
 /// Writes all three files or none: renames them once all are complete on the disk, and defers interrupts meanwhile.
-/// Removes those of an earlier run first, so that even a kill never leaves a vocabulary with the merges of another.
+/// Before that, removes the files of an earlier run, so that even a kill never leaves a vocabulary with the merges of
+/// another.
 void write_vocabulary(const BpeVocabulary& vocabulary, const std::vector<std::string>& names, InterruptGuard& guard,
                       std::vector<OutputLock>& locks) {
   const std::string contents[] = {vocab_json_text(vocabulary), merges_text(vocabulary),

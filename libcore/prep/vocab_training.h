@@ -14,14 +14,14 @@ namespace mtl {
 struct VocabOptions {
   std::vector<std::string> inputs;
   std::string json_key = "text";
-  std::string format = "auto";  // auto: JSON lines if the name ends in .jsonl or .json before any compression's suffix
+  std::string format = "auto";  // auto: JSON lines if the name without a compression suffix ends in .jsonl or .json
   std::string unit = "document";
   std::int64_t vocab_size = 0;
   std::string config_file;  // of --config, or empty; no output may replace it
   std::string output_prefix;
   std::vector<std::string> special_tokens = {kEndOfText};
   std::int64_t min_frequency = 0;
-  std::int64_t max_words = 20'000'000;  // distinct ones, of 64 bytes each on average; more is Error(failure)
+  std::int64_t max_words = 20'000'000;  // distinct words, of 64 bytes on average; more throw Error(failure)
   std::int64_t threads = 0;
   bool json = false;
 };

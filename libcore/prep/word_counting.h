@@ -21,7 +21,7 @@ struct CountedWords {
 bool holds_json_lines(const VocabOptions& options, std::string_view file);
 
 /// Counts the words of all files on `options.threads` threads. Throws Error(bad_data) for a file that is neither text
-/// nor JSON lines, Error(failure) above `options.max_words`, and Error(usage) for standard input of doubtful format.
+/// nor JSON lines, Error(failure) above `options.max_words`, and Error(usage) for standard input of ambiguous format.
 CountedWords count_words(const VocabOptions& options, const std::vector<std::string>& files, Console& console);
 
 }  // namespace mtl
