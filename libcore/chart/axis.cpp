@@ -11,7 +11,7 @@ namespace mtl {
 
 namespace {
 
-/// The step of 1, 2 or 5 times a power of ten that gives at most `count` + 1 ticks over `span`.
+/// Returns the smallest step of 1, 2 or 5 times a power of ten that gives at most `count` + 1 ticks over `span`.
 double nice_step(double span, int count) {
   double raw = span / std::max(count, 1);
   double power = std::pow(10, std::floor(std::log10(raw)));
@@ -21,7 +21,7 @@ double nice_step(double span, int count) {
   return 10 * power;
 }
 
-/// value / unit with `digits` decimals and a suffix; "0" for 0.
+/// Returns value / unit with `digits` decimals and a suffix; "0" for 0.
 std::string scaled(double value, double unit, int digits, const char* suffix) {
   if (value == 0) return "0";
   return format("%.*f%s", digits, value / unit, suffix);
@@ -31,7 +31,7 @@ bool all_differ(const std::vector<std::string>& labels) {
   return std::set<std::string>(labels.begin(), labels.end()).size() == labels.size();
 }
 
-/// True if every label rounds to its value, within 1e-9 of the largest.
+/// True if `digits` decimals show every value exactly, up to 1e-9 of the largest.
 bool is_exact(const std::vector<double>& values, double unit, int digits) {
   double largest = 0;
   for (double value : values) largest = std::max(largest, std::abs(value));
@@ -42,7 +42,8 @@ bool is_exact(const std::vector<double>& values, double unit, int digits) {
   return true;
 }
 
-/// Labels with the same number of digits: 0.5, 1.0, 1.5; 20k, 40k; 1.5e-4. Powers of a thousand are k M B T.
+/// Returns labels with the same number of decimals: 0.5, 1.0, 1.5; 20k, 40k; 1.5e-4. Suffixes for powers of a thousand:
+/// k M B T.
 std::vector<std::string> tick_labels(const std::vector<double>& values) {
   double largest = 0;
   for (double value : values) largest = std::max(largest, std::abs(value));
@@ -76,7 +77,7 @@ double ChartAxis::position(double value) const {
 }
 
 std::vector<Tick> ChartAxis::ticks(int count) const {
-  // Below a factor of five, round numbers at equal distances read better than 1-2-5.
+  // Below a factor of five, evenly spaced round numbers read better than 1-2-5.
   return is_log_ && range_.high / range_.low >= 5 ? log_ticks(count) : linear_ticks(count);
 }
 

@@ -17,9 +17,10 @@ class ChartAxis {
  public:
   ChartAxis(Range range, bool is_log) : range_(range), is_log_(is_log) {}
 
-  /// 0 at the low end, 1 at the high end. NaN unless is_drawable.
+  /// Returns 0 at the low end and 1 at the high end; NaN unless is_drawable().
   double position(double value) const;
-  /// About `count` labeled ticks at 1, 2 or 5 times a power of ten, inside the range; all labels differ.
+  /// Returns about `count` ticks with distinct labels inside the range: multiples of 1, 2 or 5 times a power of ten. On
+  /// a logarithmic axis over a factor of five or more: powers of ten, and 2 and 5 times them if there is room.
   std::vector<Tick> ticks(int count) const;
   bool is_log() const { return is_log_; }
 

@@ -7,11 +7,11 @@
 
 namespace mtl {
 
-/// The number of characters of UTF-8 text.
+/// Returns the number of characters in UTF-8 text.
 std::size_t count_characters(std::string_view text);
 
-/// The text, or the longest form that `fits` accepts with its middle replaced by `mark`: names often differ at both
-/// ends. Only `mark` if none fits.
+/// Returns the text if `fits` accepts it, or else its longest form with the middle replaced by `mark` that fits: names
+/// often differ at both ends. Returns only `mark` if no form fits.
 std::string cut_middle(const std::string& text, std::string_view mark,
                        const std::function<bool(const std::string&)>& fits);
 

@@ -17,7 +17,7 @@ const std::vector<std::string>& default_columns() {
   return columns;
 }
 
-/// An axis label for a column.
+/// Returns the axis label of a column.
 std::string label_of(const std::string& column) {
   if (column == "lm_loss") return "loss";
   if (column == "ppl") return "perplexity";
@@ -26,12 +26,12 @@ std::string label_of(const std::string& column) {
   return label;
 }
 
-/// Settings of a run, unlike results, have no noise to smooth.
+/// True for a setting of a run, which unlike a result has no noise to smooth.
 bool is_setting(const std::string& column) {
   return column == "learning_rate" || column == "global_batch_size" || column == "loss_scale";
 }
 
-/// Seconds of training up to each row: iterations since the previous row, times the time of one.
+/// Returns the seconds of training up to each row: sums the iterations since the previous row times the time of one.
 std::vector<double> training_time(const Table& steps) {
   const auto& iterations = steps.column("iteration");
   const auto& elapsed = steps.column("elapsed_ms_per_iteration");
@@ -46,7 +46,7 @@ std::vector<double> training_time(const Table& steps) {
   return out;
 }
 
-/// The training time of each validation: that of the last step up to it.
+/// Returns the training time of each validation: that of the last step at or before it.
 std::vector<double> validation_time(const RunLog& log) {
   std::vector<double> times = training_time(log.steps), out;
   const auto& iterations = log.steps.column("iteration");
@@ -75,7 +75,7 @@ bool has_point(const std::vector<double>& values) {
   return std::any_of(values.begin(), values.end(), [](double value) { return std::isfinite(value); });
 }
 
-/// The series of one run in one panel.
+/// Returns the series of one run in one panel.
 std::vector<Series> run_series(const RunLog& log, std::size_t color, const std::string& column,
                                const RunChartOptions& options) {
   std::vector<Series> out;
@@ -119,7 +119,7 @@ void check_points(const std::vector<RunLog>& logs, const RunChartOptions& option
   }
 }
 
-/// Warns of points whose figures no axis of the chart can show.
+/// Warns of points that lie outside what an axis of the chart can show.
 void warn_of_undrawable(Chart& chart) {
   for (const Panel& panel : chart.panels) {
     std::size_t not_positive = 0, too_large = 0, others = 0;
@@ -145,7 +145,7 @@ void warn_of_undrawable(Chart& chart) {
   }
 }
 
-/// Throws the reason why no run has a point of this column.
+/// Throws Error(bad_data) that says why no run has a point in this column.
 [[noreturn]] void fail_no_metric(const std::vector<RunLog>& logs, const std::string& column) {
   const bool is_known = std::any_of(logs.begin(), logs.end(), [&](const RunLog& log) {
     const std::vector<std::string> names = log.steps.names();
@@ -155,7 +155,7 @@ void warn_of_undrawable(Chart& chart) {
     std::vector<std::string> paths;
     for (const RunLog& log : logs) paths.push_back(log.path);
     fail(Exit::bad_data, join(paths, ", "), ": no value of ", column,
-         " is finite: the training diverged; choose another metric with --y: ", known_columns(logs));
+         " is finite: the training may have diverged; choose another metric with --y: ", known_columns(logs));
   }
   fail(Exit::bad_data, "no run has a metric named ", column, "; known metrics: ", known_columns(logs));
 }

@@ -19,11 +19,11 @@ struct RunChartOptions {
 };
 
 /// Training figures become lines; the validation loss (with lm_loss) and perplexity (with ppl) become markers.
-/// Throws Error(bad_data) if a log has no point, or no log has a requested figure; Error(usage) if x is tokens and the
-/// sequence length is unknown.
+/// Throws Error(bad_data) if a log has no point, or none with a value for x, or if no log has a requested figure;
+/// Error(usage) if x is tokens and the sequence length is unknown.
 Chart make_run_chart(const std::vector<RunLog>& logs, const RunChartOptions& options);
 
-/// The figures of a chart that make_run_chart made from `runs`; gaps are null:
+/// Returns as JSON the points of a chart that make_run_chart made from `runs`; gaps are null:
 /// {"format":"mtl-plot","version":1,"title":"","x":"iteration","panels":[{"y":"loss","series":[
 ///   {"run":"a","kind":"training|unsmoothed|validation","x":[10,20],"y":[9.1,null]}]}]}
 std::string chart_json(const Chart& chart, const std::vector<RunLog>& runs, const RunChartOptions& options);

@@ -73,7 +73,7 @@ void read_json_lines(RunLog& log, std::string_view text, const std::string& path
   });
 }
 
-/// A field's name in a text log -> the column: "lm loss" -> lm_loss.
+/// Returns the column for a field's name in a text log: "lm loss" -> lm_loss.
 std::string column_name(std::string_view field) {
   static const std::map<std::string, std::string, std::less<>> kNames = {
       {"elapsed time per iteration (ms)", "elapsed_ms_per_iteration"},
@@ -92,7 +92,7 @@ std::string column_name(std::string_view field) {
   return name;
 }
 
-/// "12.5" or "41.4%".
+/// Parses "12.5", or "41.4%" as 0.414.
 std::optional<double> field_value(std::string_view text) {
   text = trim(text);
   if (!ends_with(text, "%")) return parse_float(text);
@@ -100,7 +100,7 @@ std::optional<double> field_value(std::string_view text) {
   return percent ? std::optional(*percent / 100) : std::nullopt;
 }
 
-/// The ` name: number |` fields of a line. Ignores text after the last bar, which is incomplete.
+/// Returns the ` name: number |` fields of a line. Ignores the text after the last bar: an incomplete field.
 Row fields_of(std::string_view line) {
   Row row;
   for (std::size_t bar; (bar = line.find('|')) != std::string_view::npos; line.remove_prefix(bar + 1)) {
@@ -113,7 +113,7 @@ Row fields_of(std::string_view line) {
   return row;
 }
 
-/// The whole number that follows `word` in the line.
+/// Returns the whole number that follows `word` in the line.
 std::optional<std::int64_t> number_after(std::string_view line, std::string_view word) {
   std::size_t at = line.find(word);
   if (at == std::string_view::npos) return std::nullopt;

@@ -8,12 +8,12 @@
 namespace mtl {
 
 struct Series {
-  std::string name;  // markers of several runs may share one: the legend shows it once, without a color
+  std::string name;  // markers of several runs may share a name: the legend shows it once, without a color
   std::vector<double> x;
   std::vector<double> y;    // as long as x
   std::size_t color = 0;    // series of one run share a number
   bool is_markers = false;  // points without a line
-  bool is_faint = false;    // drawn pale and kept out of the legend: the raw figures behind a smoothed line
+  bool is_faint = false;    // drawn pale and kept out of the legend: the raw values behind a smoothed line
 };
 
 struct Panel {
@@ -30,10 +30,10 @@ struct Chart {
   std::vector<std::string> warnings = {};  // what cannot be drawn
 };
 
-/// False for gaps, below 1e-300 on a logarithmic axis, and beyond +-1e300, where differences overflow.
+/// False for gaps, for values below 1e-300 on a logarithmic axis, and beyond +-1e300, where differences overflow.
 bool is_drawable(double value, bool is_log);
 
-/// The entries of a legend: each name once, and whether series of several colors share it.
+/// An entry of a legend: a name, which appears only once, and whether series of several colors share it.
 struct LegendEntry {
   const Series* series;
   bool is_shared;
@@ -45,7 +45,7 @@ struct Range {
   double low = 0, high = 1;
 };
 
-/// The range of drawable x over all panels, from 0 if that is near; and of y in one panel, widened by 5 %.
+/// Return the range of drawable x over all panels, from 0 if 0 is near; and of y in one panel, widened by 5 %.
 Range x_range(const Chart& chart);
 Range y_range(const Panel& panel);
 
@@ -53,7 +53,7 @@ Range y_range(const Panel& panel);
 /// its gaps, and the ends of the series.
 Series thin(const Series& series, std::size_t limit);
 
-/// The mean of each value and the `window` - 1 before it; gaps stay gaps and are left out of the means.
+/// Returns the mean of each value and the `window` - 1 before it; gaps stay gaps and are left out of the means.
 std::vector<double> trailing_mean(const std::vector<double>& values, std::size_t window);
 
 }  // namespace mtl

@@ -25,7 +25,7 @@ constexpr std::array<const char*, 4> kDashes = {"", "7 3", "2 2.5", "9 3 2 3"};
 const char* color_of(const Series& series) { return kColors[series.color % kColors.size()]; }
 const char* dash_of(const Series& series) { return kDashes[series.color / kColors.size() % kDashes.size()]; }
 
-/// An upper estimate of a text's width in a sans-serif font.
+/// Returns an upper estimate of a text's width in a sans-serif font.
 double text_width(std::string_view text, double font) {
   double ems = 0;
   for (unsigned char c : text) {
@@ -54,7 +54,7 @@ std::string marker(const char* color, double x, double y) {
   return format("<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3.6\" class=\"p\" stroke=\"%s\"/>\n", x, y, color);
 }
 
-/// Draws the legend above the panels: one entry per name, in rows, if there are several. Returns its lower end.
+/// Draws the legend above the panels, in rows, if it has several entries. Returns the y below it.
 double draw_legend(SvgCanvas& canvas, const Chart& chart, double left, double top) {
   std::vector<LegendEntry> entries = legend_entries(chart);
   if (entries.size() < 2) return top;
@@ -143,7 +143,7 @@ void draw_frame(SvgCanvas& canvas, const Frame& frame, const std::vector<Tick>& 
   canvas.line(frame.left, bottom, right, bottom, "a");
 }
 
-/// As many ticks as fit without labels that touch.
+/// Returns as many ticks as fit without their labels touching.
 std::vector<Tick> spaced_x_ticks(const ChartAxis& axis, double width) {
   for (int count = 9; count > 1; --count) {
     std::vector<Tick> ticks = axis.ticks(count);

@@ -1,4 +1,4 @@
-// A chart as an SVG figure: a title, a legend, and panels with axes, ticks and a grid on one x axis.
+// A chart as an SVG figure: a title, a legend, and panels with axes, ticks and a grid that share one x axis.
 //
 // The colors are those of Okabe and Ito (2008), which color-blind readers can distinguish; further runs differ by
 // dashes. Lines are thinned to about 2000 points and keep their extremes. The text needs no font beyond the viewer's
