@@ -1,8 +1,8 @@
-// Every byte that mtl writes to a file goes through this layer, so that tests can make any write fail.
+// Every byte that mtl writes to a file, locks aside, goes through this layer, so that tests can make any write fail.
 //
-// A file appears under its final name only when complete: it is written as NAME.tmp.PID, synced, then renamed, and its
-// folder synced. Short writes are continued, EINTR is retried, a failed fsync is never retried (the page may have
-// been marked clean: the file counts as lost).
+// An AtomicFile appears under its final name only when complete: it is written as NAME.tmp.PID, synced, then renamed,
+// and its folder synced. Short writes are continued, EINTR is retried, a failed fsync is never retried (the page may
+// have been marked clean: the file counts as lost).
 //
 // Fault injection: with MTL_FAULT=KIND:N[,KIND:N] the N-th operation of this layer in the process, from 1, suffers
 // KIND: `kill` (SIGKILL before it), `eio`, `enospc`, `eintr`, `short` (writes half), `slow` (delays it and every later

@@ -1,8 +1,8 @@
 // A training run as its log records it: mtl-train's JSON lines, or the text that Megatron (and mtl-train) prints.
 //
 // A log that starts with a brace is JSON lines, as written by --log-jsonl: every number of a "step" line goes into the
-// column of its name, and a line without a type but with an "iteration" counts as a step. In a text log every `name:
-// number` field of a line ` iteration N/ M | ... |` goes into a column, under mtl's name if there is one (`lm loss` is
+// column of its name, and a line without a type but with an "iteration" counts as a step. In a text log every field
+// `name: number` of a line ` iteration N/ M | ... |` goes into a column, under mtl's name if there is one (`lm loss` is
 // lm_loss); other lines are ignored.
 //
 // A run that was resumed repeats iterations: where the iteration goes back, the later lines replace the earlier ones,

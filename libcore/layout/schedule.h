@@ -53,8 +53,8 @@ struct StepSchedule {
 /// Returns the actions of layout.rank in a step, with communication.
 StepSchedule rank_schedule(const Layout& layout, int micro_batches);
 
-/// Return the largest number of micro-batches that are at once between their forward and their last action, the
-/// backward or weight: summed over all chunks, or in one chunk, which is the number of slots that it needs.
+/// Return the largest number of micro-batches that are at once between their forward and their last action (backward or
+/// weight): summed over all chunks, or in one chunk, which needs as many slots.
 int max_in_flight(const std::vector<Action>& actions);
 int max_in_flight(const std::vector<Action>& actions, int chunk);
 
