@@ -19,9 +19,9 @@ namespace mtl {
 
 namespace {
 
-constexpr const char* kAside = ".old";  // as exchange_paths() names it
+constexpr const char* kAside = ".old";  // the suffix that exchange_paths() uses
 
-/// Throws unless the folder holds a sound manifest of that iteration.
+/// Throws unless the checkpoint has a sound manifest that states the same iteration.
 void check_sound(const std::string& directory, std::int64_t iteration) {
   std::string folder = cat(directory, "/", folder_of(iteration));
   Manifest manifest = read_sound_manifest(folder);
@@ -98,7 +98,7 @@ std::string run_id_of(const std::string& directory) {
 
 namespace {
 
-/// iter_N.tmp.PID, also with "old." or "damaged." before PID, or TRACKER.tmp.PID, RUN_ID.tmp.PID.
+/// True for iter_N.tmp.PID, iter_N.tmp.old.PID, iter_N.tmp.damaged.PID, TRACKER.tmp.PID and RUN_ID.tmp.PID.
 bool is_leftover(const std::string& name) {
   const std::size_t mark = name.find(".tmp.");
   if (mark == std::string::npos) return false;
@@ -171,7 +171,7 @@ std::optional<std::string> newest_checkpoint(const std::string& directory, Conso
                                              const std::vector<std::string>& damaged) {
   std::vector<std::int64_t> iterations = list_iterations(directory);
   std::vector<std::string> problems;
-  std::size_t reported = 0;  // the number of iterations in `damaged`
+  std::size_t reported = 0;  // checkpoints that are listed in `damaged`
   for (std::int64_t iteration : iterations) {
     const std::string folder = cat(directory, "/", folder_of(iteration));
     if (std::find(damaged.begin(), damaged.end(), folder) != damaged.end()) {

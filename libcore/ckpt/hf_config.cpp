@@ -16,7 +16,7 @@ struct ActivationName {
   Activation activation;
 };
 
-/// All of transformers' names; mtl writes the first one of an activation.
+/// transformers' names of the supported activations; mtl writes the first name of an activation.
 constexpr ActivationName kHfActivations[] = {{"gelu_new", Activation::gelu_tanh},
                                              {"gelu_pytorch_tanh", Activation::gelu_tanh},
                                              {"gelu_fast", Activation::gelu_tanh},

@@ -10,12 +10,12 @@
 
 namespace mtl {
 
-/// The family that model_type names. Throws Error(bad_data) that lists the known ones.
+/// Returns the family that model_type names. Throws Error(bad_data) that lists the known families if there is none.
 const HfFamily& hf_family_of(const Json& hf_config);
 
 /// The configuration that a config.json describes; absent keys have transformers' defaults. Throws Error(bad_data) that
-/// lists, by key, everything that mtl would compute differently. Does not check that the sizes fit each other:
-/// GptConfig::problems does.
+/// lists, by key, everything that mtl would compute differently. GptConfig::problems, not this function, checks that
+/// the sizes are consistent.
 GptConfig gpt_config_from_hf(const Json& hf_config);
 
 /// True if the family's config.json can describe this architecture.
@@ -23,7 +23,7 @@ bool has_architecture(const HfFamily& family, const GptConfig& config);
 /// The first family that has this architecture. If none has, throws Error(bad_data) that lists what the closest lacks.
 const HfFamily& hf_family_for(const GptConfig& config);
 
-/// The architecture's keys of a config.json; without dtype, token ids and dropout.
+/// The keys of a config.json that describe the architecture, without dtype, token ids and dropout.
 Json hf_config_for(const HfFamily& family, const GptConfig& config);
 
 }  // namespace mtl

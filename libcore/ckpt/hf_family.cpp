@@ -22,7 +22,7 @@ HfFamily gpt2() {
       .activation_key = "activation_function",
       .activation = "gelu_new",
       .tied = true,
-      // reorder_and_upcast_attn asks for attention scores and softmax in fp32, as mtl computes them anyway.
+      // reorder_and_upcast_attn is not listed: mtl always computes attention scores and softmax in fp32.
       .fixed = {{"scale_attn_weights", true},
                 {"scale_attn_by_inverse_layer_idx", false},
                 {"add_cross_attention", false}},

@@ -1,5 +1,5 @@
-// The families of models whose Hugging Face folders mtl reads and writes, as tables: the keys of config.json with
-// transformers' defaults, and the names of the tensors. hf_config and hf_names interpret them.
+// Tables of the model families whose Hugging Face folders mtl reads and writes: the keys of config.json with
+// transformers' defaults, and the names of the tensors. hf_config and hf_names interpret the tables.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,8 @@
 
 namespace mtl {
 
-/// A size in config.json. GptConfig::complete derives it if the value is null, or the key absent and `fallback` 0.
+/// A size in config.json. GptConfig::complete derives it if the value is null, or if the key is absent and `fallback`
+/// is 0.
 struct HfSize {
   const char* key;
   std::int64_t GptConfig::*member;
@@ -51,14 +52,14 @@ enum class HfPart {
   whole,
   transposed,      // Conv1D: (inputs, outputs)
   qkv_transposed,  // Conv1D whose outputs are [queries | keys | values], each (heads, head_dim)
-  queries,
+  queries,         // queries, keys and values: parts of attention.qkv
   keys,
-  values,  // of attention.qkv
-  gate,
-  up,  // of a gated mlp.up
+  values,
+  gate,  // gate and up: parts of a gated mlp.up
+  up,
 };
 
-/// A canonical module and its name within the layer, or the model. Several entries may be parts of one module.
+/// A canonical module and its Hugging Face name within the layer or model. Several entries may be parts of one module.
 struct HfModule {
   const char* canonical;
   const char* name;
@@ -67,21 +68,21 @@ struct HfModule {
 
 struct HfFamily {
   const char* model_type;
-  const char* architecture;  // the class that transformers loads it with
+  const char* architecture;  // the transformers class that loads such a model
   GptConfig base;            // common to the family's models
   std::vector<HfSize> sizes;
   const char* norm_eps_key;
   double norm_eps;
   const char* activation_key;
   const char* activation;
-  bool tied;  // tie_word_embeddings
+  bool tied;  // transformers' default of tie_word_embeddings
   std::vector<HfBias> biases = {};
-  const char* parallel_residual_key = nullptr;  // true when absent
+  const char* parallel_residual_key = nullptr;  // the residual is parallel if config.json lacks this key
   HfWindow window = HfWindow::none;
   HfRotary rotary = {};
   std::vector<HfFixedSwitch> fixed = {};
-  std::vector<const char*> dropout_keys = {};  // transformers' default for them is .1
-  // Tensors: PREFIX NAME, PREFIX LAYERS N.NAME. The output layer has no prefix.
+  std::vector<const char*> dropout_keys = {};  // transformers' default of each is 0.1
+  // Tensor names: `prefix` + NAME, and `prefix` + `layers` + "N." + NAME in layer N. The output layer has no prefix.
   const char* prefix = "model.";
   const char* layers = "layers.";
   const char* output = "lm_head";
@@ -90,9 +91,9 @@ struct HfFamily {
   std::vector<const char*> ignored = {};  // suffixes of constant buffers' names
 };
 
-/// In the order in which hf_family_for tries them.
+/// Returns all families, in the order in which hf_family_for tries them.
 std::span<const HfFamily> hf_families();
-/// nullptr for a model_type that is not in the table.
+/// Returns nullptr for a model_type that is not in the table.
 const HfFamily* find_hf_family(std::string_view model_type);
 
 }  // namespace mtl

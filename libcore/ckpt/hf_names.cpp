@@ -9,7 +9,7 @@ namespace mtl {
 
 namespace {
 
-constexpr const char* kOutput = "output";  // of canonical names
+constexpr const char* kOutput = "output";  // canonical module of the output layer
 
 /// The part's box in the canonical tensor.
 Slice box_of(HfPart part, const std::vector<std::int64_t>& shape) {

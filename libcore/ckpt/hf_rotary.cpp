@@ -57,7 +57,8 @@ class RotaryReader {
   }
 
  private:
-  /// Adds a problem when `key` in `parameters` and `top_key` at the top level differ.
+  /// Returns the value of `key` in `parameters`, else of `top_key` at the top level, else `fallback`. Adds a problem
+  /// when both keys exist and differ.
   double number(const char* where, const Json& parameters, const char* key, const char* top_key, double fallback) {
     const double inside = parameters.number_or(key, json_.number_or(top_key, fallback));
     if (const double top = json_.number_or(top_key, inside); top != inside)
@@ -77,7 +78,8 @@ class RotaryReader {
   std::vector<std::string>& problems_;
 };
 
-/// The first layer with a window. Empty unless all later layers have one too and the list has an entry per layer.
+/// The first layer with a window, or `layers` if none has one. Empty unless all later layers have one too and the list
+/// has an entry per layer.
 std::optional<std::int64_t> first_window_layer(const Json& layer_types, std::int64_t layers) {
   const Json::Array& types = layer_types.as_array();
   std::int64_t first = 0;

@@ -1,4 +1,4 @@
-// Rotary positions and attention windows in a config.json, in every spelling: parts of hf_config.
+// Reads and writes the rotary positions and attention windows of a config.json, in every spelling, for hf_config.h.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ void read_hf_rotary(const Json& hf_config, const HfRotary& family, GptConfig& co
                     std::vector<std::string>& problems);
 void write_hf_rotary(const GptConfig& config, const HfRotary& family, Json& hf_config);
 
-/// Likewise sliding_window and first_window_layer; needs num_layers.
+/// Fills config.sliding_window and config.first_window_layer; needs config.num_layers. Adds to `problems` as above.
 void read_hf_window(const Json& hf_config, HfWindow family, GptConfig& config, std::vector<std::string>& problems);
 void write_hf_window(const GptConfig& config, HfWindow family, Json& hf_config);
 

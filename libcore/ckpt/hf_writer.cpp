@@ -1,4 +1,5 @@
-// Writing: config.json, generation_config.json, and the tensors in one file or in shards with an index.
+// Writes Hugging Face folders: config.json, generation_config.json, and the tensors in one file or in shards with an
+// index.
 #include <algorithm>
 
 #include "base/files.h"
@@ -84,7 +85,7 @@ void write_tensors(const ModelSource& source, const std::string& path, const std
 
 void write_json(const std::string& path, const Json& json) { write_file_atomic(path, json.dump(2) + "\n"); }
 
-/// The family that the source's config.json names, if it has the model's architecture; otherwise the first that has it.
+/// The family that the source's config.json names if that can describe the model, otherwise the first family that can.
 const HfFamily& family_of(const ModelSource& source) {
   const Json config = source.hf_config();
   const HfFamily* family = config.is_null() ? nullptr : find_hf_family(config.string_or("model_type", ""));
@@ -121,7 +122,7 @@ Json make_config(const ModelSource& source, const HfFamily& family, StoredDType 
   return result;
 }
 
-/// Writes generation_config.json, for a source without one, with the bos and eos ids of `config`.
+/// Writes generation_config.json with the bos and eos ids of `config`, for a source that has no such file.
 void write_generation_config(const std::string& folder, const Json& config) {
   Json out = Json::object({{"_from_model_config", true}});
   for (const char* key : {"bos_token_id", "eos_token_id"}) {
@@ -130,8 +131,8 @@ void write_generation_config(const std::string& folder, const Json& config) {
   write_json(folder + "/generation_config.json", out);
 }
 
-/// Adds model_max_length, beyond which transformers warns, to a tokenizer_config.json that mtl wrote before it knew the
-/// model's positions.
+/// Sets model_max_length, beyond which transformers warns, in a tokenizer_config.json that states no limit: mtl writes
+/// that file before it knows the model's positions.
 void set_model_max_length(const std::string& folder, std::int64_t positions) {
   constexpr double kNoLimit = 1e18;  // transformers writes int(1e30)
   const std::string path = folder + "/tokenizer_config.json";

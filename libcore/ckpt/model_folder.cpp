@@ -65,14 +65,14 @@ bool is_checkpoint_file(const std::string& name) {
 
 std::string not_part(const std::string& name) { return cat("holds '", name, "', which is not part of a model"); }
 
-/// "holds 'notes.txt', which is not part of a model", for the first entry that is not; "" if all are.
+/// Returns "holds 'notes.txt', which is not part of a model" for the first such entry; "" if there is none.
 template <class IsPart>
 std::string foreign_entry(const std::vector<Entry>& entries, const IsPart& is_part) {
   auto found = std::find_if_not(entries.begin(), entries.end(), is_part);
   return found == entries.end() ? "" : not_part(found->name);
 }
 
-/// Adds to a problem the name of the inner folder that has it.
+/// Appends the name of the inner folder that has the problem.
 std::string within(const std::string& problem, const std::string& name) {
   return problem.empty() ? "" : cat(problem, " (in ", name, ")");
 }
@@ -110,8 +110,8 @@ std::string foreign_in_megatron(const std::string& path) {
   return "";
 }
 
-/// Sets out.problem for the first entry that is neither a checkpoint nor `is_own`, for one in a checkpoint that is not
-/// part of it, or for several checkpoints. Sets out.kind if there is a checkpoint.
+/// Sets out.problem if an entry is neither a checkpoint nor `is_own`, if `foreign_in` finds a foreign entry in a
+/// checkpoint, or if there are several checkpoints. Sets out.kind if there is a checkpoint.
 template <class IsOwn, class ForeignIn>
 void examine_checkpoints(const std::string& path, const std::vector<Entry>& entries, const IsOwn& is_own,
                          const ForeignIn& foreign_in, FolderContents& out) {

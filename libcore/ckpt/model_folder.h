@@ -1,9 +1,9 @@
 // Recognizes the contents of a folder, for a program that reads it or is about to replace it.
 //
-// By its entries: a Hugging Face folder of a kind that mtl reads (config.json, weights, companion files), one
-// checkpoint (manifest.json, shards, companion files), a folder that mtl-train saves into (iter_*, the tracker, the
-// lock, run_id, leftovers of an interrupted save), and Megatron-LM's (release or iter_*, with the ranks' files, the
-// tracker, companion files). Symbolic links inside a folder are never part of a model.
+// Its entries show whether it is a Hugging Face folder (config.json of a supported model_type, weights, companion
+// files), one checkpoint (manifest.json, shards, companion files), a folder that mtl-train saves into (iter_*, the
+// tracker, the lock, run_id, leftovers of an interrupted save), or Megatron-LM's (release or iter_*, with the ranks'
+// files, the tracker, companion files). Symbolic links inside a folder are never part of a model.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ std::optional<std::int64_t> iteration_in_name(const std::string& name);
 
 struct FolderContents {
   std::string kind;     // "a Hugging Face model"; empty when nothing was recognized
-  std::string problem;  // a predicate: why replacing the folder would lose more than one model; empty if it would not
+  std::string problem;  // "holds ...": why replacing the folder would lose more than one model; empty if it would not
   bool is_save_folder = false;  // its lock must be held while it is replaced
 };
 

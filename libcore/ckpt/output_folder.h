@@ -37,8 +37,8 @@ class OutputFolder {
   const std::string& path() const { return path_; }  // absolute, without symbolic links
   /// The kind of folder that commit() replaces, such as "a Hugging Face model"; empty when it replaces nothing.
   const std::string& replaced() const { return replaced_; }
-  /// Throws Error(failure), and replaces nothing, when the target has gained files that are not part of a model. Throws
-  /// Error(io) that names the old folder when the new one is in place but the old one could not be removed.
+  /// Throws Error(failure), and replaces nothing, when the folder to replace has gained files that are not part of its
+  /// model. Throws Error(io) that names the old folder when the new one is in place but the old one remains.
   void commit();
 
  private:

@@ -1,4 +1,4 @@
-// The canonical tensors of one opened model in any format: ModelSource reads through this interface.
+// The interface through which ModelSource reads the canonical tensors of one opened model in any format.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ class TensorReader {
   std::optional<TrainState> state;
   Json hf_config;                      // null without one
   std::vector<SavedTensor> tensors;    // "KIND.NAME": ckpt/canonical.h
-  std::string optimizer_problem;       // why the optimizer's state in the files is not among `tensors`
+  std::string optimizer_problem;       // why `tensors` lack the optimizer's state in the files; "" if they do not
   bool has_padded_vocabulary = false;  // the last tokens may be padding: the files do not state how many
 
   virtual ~TensorReader() = default;
@@ -30,31 +30,31 @@ class TensorReader {
   virtual void read(std::size_t index, const Slice& slice, std::span<std::byte> out) const = 0;
   /// If the format has hashes, verifies the stored bytes that hold this slice, each once.
   virtual void verify_slice(std::size_t, const Slice&) const {}
-  /// Likewise the files that are not tensors: the tokenizer's.
+  /// If the format has their hashes, verifies the files without tensors, such as the tokenizer's.
   virtual void verify_companions() const {}
-  /// Likewise every file.
+  /// If the format has hashes, verifies every file.
   virtual void verify() const {}
-  /// Distinguishes this model from others in a folder of the same name: a line for each file that is loaded.
+  /// Returns lines that distinguish this model from another in a folder of the same name (see ModelSource).
   virtual std::string identity() const = 0;
-  /// Bytes of tensors read from files so far; verifying and then reading the same bytes counts once.
+  /// Bytes of tensors read from files so far; bytes that are verified and then read count once.
   std::uint64_t bytes_read() const { return bytes_read_; }
 
  protected:
   mutable std::uint64_t bytes_read_ = 0;
-  /// Throws Error(bad_data) unless `tensors` are exactly the parameters of `config`, and the optimizer states of all of
-  /// them or of none; lists tensors that are missing, extra, or of another shape or dtype.
+  /// Throws Error(bad_data) unless `tensors` are exactly the parameters of `config` and the optimizer states of all
+  /// parameters or of none; lists up to eight that are missing, extra, of another shape or of an unsupported dtype.
   void check_complete() const;
 };
 
-/// Copies the part that `want` and `piece` share: `from` holds the elements of `piece`, `to` those of `want`. Returns
-/// the number of copied elements.
+/// Copies the elements that `piece` and `want` share: `from` holds the elements of `piece`, `to` those of `want`.
+/// Returns the number of copied elements.
 std::int64_t copy_overlap(const Slice& piece, std::span<const std::byte> from, const Slice& want,
                           std::span<std::byte> to, std::size_t element_bytes);
 
 /// "(512, 64)", for messages.
 std::string shape_text(const std::vector<std::int64_t>& shape);
 
-/// Opens one checkpoint: iter_0001000.
+/// Opens the folder of one checkpoint, such as SAVE/iter_0001000.
 std::unique_ptr<TensorReader> open_checkpoint(const std::string& folder);
 
 }  // namespace mtl

@@ -192,7 +192,7 @@ void TorchFile::open_stream() {
   collect_tensors();
 }
 
-/// `stream`: the pickle of the keys, then the storages in the order of the keys.
+/// `stream` begins with the pickle of the keys; the storages follow in the order of the keys.
 void TorchFile::attach_storages(std::string_view stream) {
   const Pickle keys(stream.substr(0, kMaxPickleBytes), torch_global_use);
   stream.remove_prefix(keys.length());

@@ -6,10 +6,9 @@
 //            elements (i64) and the elements
 //
 // The object is a Pickle value (pickle.h) whose root is a dict. Opening a file checks every tensor in it: its storage
-// has the stated size and holds every element. Tensors are views (offset and strides in elements) of the
-// mapped file: nothing is copied until it is read. Refuses compressed entries, big-endian files, names that
-// torch_globals.h does not allow, and tensors that expand to more bytes than the file has. Throws Error(bad_data) that
-// names the file.
+// has the stated size and holds every element. Tensors are strided views of the mapped file: elements are copied only
+// when they are read. Refuses compressed entries, big-endian files, globals that torch_globals.h does not allow, and
+// tensors that expand to more bytes than the file has. Throws Error(bad_data) that names the file.
 #pragma once
 
 #include <cstdint>
@@ -56,7 +55,7 @@ class TorchFile : public TensorFile {
   /// The tensors that are items of the root dict, named by their text keys; `begin` is always 0.
   const std::vector<StoredTensor>& tensors() const override { return stored_; }
   const StoredTensor* find(const std::string& name) const override;
-  /// Copies a tensor that is not contiguous at the first call.
+  /// Copies a non-contiguous tensor at the first call for it.
   std::span<const std::byte> data(const StoredTensor& tensor) const override;
   /// The pickle of the object.
   std::span<const std::byte> header() const override { return header_; }
