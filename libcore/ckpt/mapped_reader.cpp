@@ -21,7 +21,7 @@ void MappedReader::read(std::size_t index, const Slice& slice, std::span<std::by
   const Places& from = places_[index];
   gather_slice(from.pieces, slice, bits_of(tensors[index].dtype) / 8, from.contents, out);
   bytes_read_ += out.size();
-  // A file that has shrunk reads as zeros, which no hash reveals here. A removed file stays mapped whole.
+  // A truncated file reads as zeros beyond its end, and no hash reveals that here. A removed file stays fully mapped.
   for (const TensorFile* file : from.files) {
     if (file_exists(file->path())) check_mapped_size(file->path(), file->bytes().size());
   }

@@ -1,4 +1,5 @@
-// The base of readers whose tensors are pieces of mapped files: Hugging Face folders and Megatron-LM's checkpoints.
+// The base class of readers whose tensors are pieces of mapped files: Hugging Face folders and Megatron-LM's
+// checkpoints.
 #pragma once
 
 #include <cstddef>
@@ -34,8 +35,8 @@ class MappedReader : public TensorReader {
   std::vector<Places> places_;  // parallel to `tensors`
 };
 
-/// Hashes `blocks` (at least 2) evenly spread blocks of 4 KiB, or all bytes if there are no more: distinguishes models
-/// without reading them whole.
+/// Hashes `blocks` (at least 2) evenly spread blocks of 4 KiB, or all bytes if there are at most that many:
+/// distinguishes models without reading all of their data.
 void hash_sample(Hasher& hasher, std::span<const std::byte> bytes, std::size_t blocks);
 
 }  // namespace mtl

@@ -1,13 +1,13 @@
 // Reads Python's pickle streams, protocols 0 to 5, as data: calls and imports nothing.
 //
-// A stream becomes a tree of values. A global (module and name) must be one that the caller allows; a call of one, or
-// an instance, is an object: its global, its arguments and its state. Values that a stream shares are shared here too,
-// and lists, dictionaries and objects may contain themselves: code that walks the tree must bound its walk. The depth
-// is bounded by kMaxPickleDepth for values that are complete when their parent is made.
+// A stream becomes a tree of values. A global (module and name) must be one that the caller allows; a call of a global,
+// or an instance, becomes an object with the global, its arguments and its state. Values that a stream shares are
+// shared here too, and lists, dictionaries and objects may contain themselves: code that walks the tree must bound its
+// walk. The depth is bounded by kMaxPickleDepth for values that are complete when they are added to their parent.
 //
-// Memory is bounded by the stream: text and bytes are views of it, every opcode makes at most one value, a memo index
-// must be smaller than its own offset, and a stream has at most kMaxPickleValues values. A violation throws
-// Error(bad_data) with the offset and the reason.
+// Memory is bounded by the stream: text and bytes are views of it (escaped text is decoded into a copy), an opcode
+// makes at most two values, a memo index must be smaller than the offset of its opcode, and a stream has at most
+// kMaxPickleValues values. A violation throws Error(bad_data) with the offset and the reason.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ enum class PickleKind : std::uint8_t {
   none,
   boolean,
   integer,
-  big_integer,  // beyond 64 bits
+  big_integer,  // of more than 8 bytes, or in decimal of more than 18 digits
   real,
   text,
   bytes,
@@ -39,19 +39,19 @@ enum class PickleKind : std::uint8_t {
   persistent,  // a reference outside the stream, by its id
 };
 
-/// The uses of a global that a stream may make.
+/// The permitted use of a global in a stream.
 enum class GlobalUse : std::uint8_t {
   refused,
   value,       // name it
   function,    // call it: REDUCE
   type,        // make an instance and set its state: REDUCE, NEWOBJ, BUILD
-  dictionary,  // as a type; the instance is read as a dict, and its state is dropped
+  dictionary,  // like type, but the instance is read as a dict, and its state is dropped
 };
 using GlobalRule = GlobalUse (*)(std::string_view module, std::string_view name);
 
 class Pickle;
 
-/// One value. Valid while its Pickle is.
+/// One value, valid as long as its Pickle exists.
 class PickleValue {
  public:
   PickleKind kind() const;
@@ -70,10 +70,10 @@ class PickleValue {
   std::size_t size() const;
   /// Item i < size() of a list, tuple or set.
   PickleValue at(std::size_t i) const;
-  /// Key and value of entry i < size() of a dict. Of equal keys the last one counts in Python.
+  /// Key and value of entry i < size() of a dict. If keys are equal, Python keeps the last value.
   PickleValue key(std::size_t i) const;
   PickleValue value(std::size_t i) const;
-  /// The value of a text key of a dict, or of an attribute in the state of an object; of equal keys the last one.
+  /// Returns the last value of a text key of a dict, or of an attribute in the state of an object; empty if absent.
   std::optional<PickleValue> find(std::string_view name) const;
 
   /// "module.name" of a global, or of an object's global; "" for all other kinds.
@@ -103,7 +103,7 @@ class Pickle {
   Pickle& operator=(const Pickle&) = delete;
 
   PickleValue root() const { return {this, root_}; }
-  /// The number of bytes of the pickle, its STOP included.
+  /// The number of bytes of the pickle, including STOP.
   std::size_t length() const { return length_; }
   /// All values, in the order they were made.
   std::size_t count() const { return nodes_.size(); }
@@ -126,7 +126,7 @@ class Pickle {
   };
 
   std::vector<Node> nodes_;
-  std::deque<std::string> decoded_;  // texts that are escaped in the stream, and names of globals
+  std::deque<std::string> decoded_;  // text that is escaped in the stream, and names of globals
   std::uint32_t root_ = 0;
   std::size_t length_ = 0;
 };

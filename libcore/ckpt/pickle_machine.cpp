@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::uint32_t kAbsentValue = UINT32_MAX;
 constexpr std::size_t kLongestName = 200;      // of a module or a class
-constexpr std::size_t kLongestLine = 1 << 20;  // of protocol 0
+constexpr std::size_t kLongestLine = 1 << 20;  // of an argument that ends with a newline
 
 }  // namespace
 
@@ -110,7 +110,7 @@ void PickleMachine::push_text(PickleKind kind, std::string_view text, bool is_un
   push(make(std::move(node)));
 }
 
-/// Little-endian two's complement of any length.
+/// Pushes a little-endian two's complement integer of any length.
 void PickleMachine::push_long(std::string_view digits) {
   if (digits.size() > 8) return push_text(PickleKind::big_integer, digits, false);
   std::uint64_t value = digits.empty() || byte_of(digits.back()) < 0x80 ? 0 : ~std::uint64_t{0};
@@ -199,7 +199,7 @@ void PickleMachine::call_reconstructor(Id arguments) {
   call(type, kEmptyTuple, true);
 }
 
-/// OrderedDict(), OrderedDict([(key, value), ...]), defaultdict(type).
+/// Pushes the dict that OrderedDict(), OrderedDict([(key, value), ...]) or defaultdict(type) makes.
 void PickleMachine::push_dictionary(Id callee, Id arguments) {
   Node node;
   node.kind = PickleKind::dict;
@@ -224,7 +224,7 @@ void PickleMachine::push_dictionary(Id callee, Id arguments) {
         node.items.push_back(key_or_value);
       }
     }
-    // A dictionary copies its items: without a bound, calls that share an argument would multiply it.
+    // Each call copies its items: without a bound, calls that share an argument would multiply memory use.
     copied_ += node.items.size();
     if (copied_ > stream_.size()) refuse("dicts copy more items than the stream has");
   }

@@ -27,7 +27,7 @@ class PickleMachine {
     fail(Exit::bad_data, "pickle, byte ", opcode_at_, ": ", parts...);
   }
 
-  // Each executes `opcode` if it is one of its group; false if it is not.
+  // Each executes `opcode` and returns true if the opcode is in its group; otherwise returns false.
   bool run_number(unsigned char opcode);
   bool run_text(unsigned char opcode);
   bool run_container(unsigned char opcode);

@@ -1,4 +1,4 @@
-// The opcodes, group by group: Python's Lib/pickletools.py defines them.
+// Executes the opcodes, group by group; Python's Lib/pickletools.py defines them.
 #include <bit>
 #include <charconv>
 
@@ -10,7 +10,7 @@ namespace mtl {
 
 namespace {
 
-/// Python's escapes in a protocol 0 text: UNICODE has raw-unicode-escape, STRING has those of a repr().
+/// Decodes Python's escapes in text of protocol 0: those of repr() in STRING, raw-unicode-escape in UNICODE.
 std::string unescape(std::string_view text, bool is_repr) {
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -189,7 +189,7 @@ bool PickleMachine::run_stack(unsigned char opcode) {
       if (marks_.size() == kMaxPickleValues) refuse("more than ", kMaxPickleValues, " marks");
       marks_.push_back(stack_.size());
       return true;
-    case '0':  // POP, of a value or of a mark
+    case '0':  // POP: removes a value or a mark
       if (!marks_.empty() && marks_.back() == stack_.size()) {
         marks_.pop_back();
       } else {
@@ -229,7 +229,7 @@ bool PickleMachine::run_stack(unsigned char opcode) {
       if (protocol > 5) refuse("protocol ", protocol, "; only 0 to 5 are supported");
       return true;
     }
-    case 0x95: {  // FRAME: a size for buffered readers
+    case 0x95: {  // FRAME: its size helps buffered readers
       const std::uint64_t size = take_unsigned(8);
       if (size > stream_.size() - at_)
         refuse("a frame has ", size, " bytes, but the stream has ", stream_.size() - at_, " left");

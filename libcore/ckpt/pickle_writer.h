@@ -1,5 +1,5 @@
 // Writes a pickle of protocol 2 (CPython's Lib/pickletools.py describes the opcodes), front to back: each call appends
-// one value, or one operation on the values before it.
+// a value, or an operation on the preceding values.
 //
 //   pickle.begin_dict();
 //   pickle.text("iteration"), pickle.integer(30);
@@ -24,7 +24,7 @@ class PickleWriter {
   /// A class or function by its module and name, such as "torch", "FloatStorage".
   void global(std::string_view module, std::string_view name);
 
-  /// Keys and values in turn.
+  /// The calls between begin_dict() and end_dict() append keys and values in turn.
   void begin_dict() { out_ += "}("; }
   void end_dict() { out_ += 'u'; }
   void begin_list() { out_ += "]("; }
@@ -36,12 +36,12 @@ class PickleWriter {
   void reduce() { out_ += 'R'; }
   /// Replaces the last two values, a class and its tuple of arguments, by an instance.
   void new_object() { out_ += '\x81'; }
-  /// Takes the last value, a dict, as the state of the object before it.
+  /// Removes the last value, a dict, and makes it the state of the object before it.
   void build() { out_ += 'b'; }
-  /// Replaces the last value, an id, by a reference to that object outside the pickle.
+  /// Replaces the last value, an id, by a reference to the object outside the pickle that has this id.
   void persistent_id() { out_ += 'Q'; }
 
-  /// Returns the complete pickle. The last call.
+  /// Returns the complete pickle. Must be the last call.
   std::string finish() {
     out_ += '.';
     return std::move(out_);

@@ -17,7 +17,7 @@ namespace {
 
 struct TypeInfo {
   const char* name;
-  const char* torch_name;  // empty: not is_model_dtype
+  const char* torch_name;  // "" unless is_model_dtype
   int bits;
 };
 
@@ -31,7 +31,7 @@ constexpr std::array<TypeInfo, 22> kTypes = {
 
 const TypeInfo& info_of(StoredDType dtype) { return kTypes[enum_index(dtype)]; }
 
-/// Rounds to odd: truncates to fp32 and sets the last bit if the result is inexact. Rounding that to 16 bits then
+/// Rounds to odd: truncates to fp32 and sets the last bit if the result is inexact. Rounding the result to 16 bits then
 /// equals rounding `value` once.
 float round_to_odd(double value) {
   auto rounded = float(value);
@@ -102,7 +102,7 @@ StoredDType stored_dtype_of(DType dtype) {
 }
 
 std::size_t count_nonfinite(StoredDType dtype, std::span<const std::byte> stored) {
-  auto count = [&]<class Bits>(Bits exponent) {  // infinities and NaN have an exponent of ones
+  auto count = [&]<class Bits>(Bits exponent) {  // infinities and NaN have all exponent bits set
     std::size_t found = 0;
     for (std::size_t i = 0; i < stored.size() / sizeof(Bits); ++i)
       found += (load<Bits>(stored, i) & exponent) == exponent ? 1 : 0;

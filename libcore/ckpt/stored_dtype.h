@@ -1,7 +1,7 @@
-// Element types as files store them, and conversions between the floating-point ones of models.
+// Element types as files store them, and conversions between the floating-point types of models.
 //
-// A safetensors file may hold more types than mtl computes with (device/dtype.h). Readers list and copy all of them as
-// bytes; convert_elements converts between the four floating-point ones of models.
+// A safetensors file may hold more types than mtl computes with (device/dtype.h). Readers list all types and copy
+// elements as bytes; convert_elements converts between the four floating-point types of models.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// The interface of files of named tensors, safetensors or PyTorch's, for the readers of models.
+// The interface through which model readers access files of named tensors: safetensors or PyTorch's.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ class TensorFile {
   virtual const std::string& path() const = 0;
   /// All tensors, in the order of the file.
   virtual const std::vector<StoredTensor>& tensors() const = 0;
-  /// nullptr without it.
+  /// Returns nullptr if the file has no tensor of this name.
   virtual const StoredTensor* find(const std::string& name) const = 0;
   /// The elements, dense and row-major; valid while the file is open.
   virtual std::span<const std::byte> data(const StoredTensor& tensor) const = 0;
@@ -34,7 +34,7 @@ class TensorFile {
   virtual std::span<const std::byte> header() const = 0;
   /// The whole file.
   virtual std::span<const std::byte> bytes() const = 0;
-  /// Compares the contents with their checksums, if the format has any.
+  /// Throws Error(bad_data) if the contents do not match their checksums; has no effect if the format has none.
   virtual void verify() const {}
 
  protected:

@@ -27,7 +27,8 @@ struct CopyAxis {
   std::int64_t count, from, to;
 };
 
-/// Joins axes that are contiguous on both sides. Sorts them by descending stride in the destination.
+/// Drops axes of size 1, sorts the rest by descending stride in the destination, and merges axes that are contiguous
+/// on both sides.
 std::vector<CopyAxis> join_axes(std::vector<CopyAxis> axes) {
   std::erase_if(axes, [](const CopyAxis& axis) { return axis.count == 1; });
   std::sort(axes.begin(), axes.end(), [](const CopyAxis& a, const CopyAxis& b) { return a.to > b.to; });
@@ -59,8 +60,8 @@ void for_each_index(const std::vector<CopyAxis>& axes, const Copy& copy) {
   }
 }
 
-/// Copies two axes, `rows` with the smallest stride in the source and `columns` in the destination. Tiles keep both
-/// sides in cache.
+/// Copies two axes: `rows` has the smallest stride in the source, `columns` in the destination. Tiles keep both sides
+/// in cache.
 template <std::size_t kBytes>
 void copy_tiles(const CopyAxis& rows, const CopyAxis& columns, const std::byte* from, std::byte* to) {
   constexpr std::int64_t kTile = 32;
@@ -117,7 +118,7 @@ void copy_strided(std::size_t element_bytes, const std::vector<CopyAxis>& axes, 
   }
 }
 
-/// Calls found(first index, size) for boxes that together are the elements [begin, end) of a box of `size`, row-major.
+/// Calls found(first index, size) for boxes that together cover elements [begin, end), row-major, of a box of `size`.
 template <class Found>
 void for_each_box(const Sizes& size, std::int64_t begin, std::int64_t end, const Found& found) {
   const Sizes strides = row_major_strides(size);
@@ -180,7 +181,7 @@ void gather_slice(std::span<const TensorPiece> pieces, const Slice& slice, std::
       std::int64_t from = piece.file_offset, to = dot(first, strides) - slice.begin, count = 1;
       std::vector<CopyAxis> axes;
       for (std::size_t axis = 0; axis < size.size(); ++axis) {
-        const std::int64_t begin = slice.offset[axis] + first[axis];  // of the canonical tensor
+        const std::int64_t begin = slice.offset[axis] + first[axis];  // index in the canonical tensor
         const std::int64_t shared_begin = std::max(begin, piece.box.offset[axis]);
         const std::int64_t shared_end = std::min(begin + size[axis], piece.box.offset[axis] + piece.box.size[axis]);
         axes.push_back({.count = std::max<std::int64_t>(0, shared_end - shared_begin),

@@ -16,14 +16,14 @@
 namespace mtl {
 
 struct TensorPiece {
-  Slice box;                               // in the canonical tensor, with all elements of the box
+  Slice box;                               // in the canonical tensor; its range covers the whole box
   std::size_t file = 0;                    // index into the caller's list of file tensors
   std::int64_t file_offset = 0;            // of the box's first element in the file tensor, in elements
   std::vector<std::int64_t> file_strides;  // along each axis of the box, in elements
 };
 
-/// A piece whose elements are dense in the file tensor from `file_offset` on, with its axes in `order`, slowest first:
-/// {1, 0} is a matrix's transpose. An empty order is the canonical one.
+/// Returns a piece whose elements are dense in the file tensor from `file_offset` on, with its axes in `order`, slowest
+/// first: {1, 0} is the transpose of a matrix. An empty order means the canonical one.
 TensorPiece dense_piece(std::size_t file, const Slice& box, const std::vector<int>& order = {},
                         std::int64_t file_offset = 0);
 
@@ -31,7 +31,7 @@ TensorPiece dense_piece(std::size_t file, const Slice& box, const std::vector<in
 bool is_same_order(const TensorPiece& piece);
 
 /// Copies the elements of a slice of a canonical tensor to `out` from `files`, the contents of the file tensors. Throws
-/// when the pieces do not hold all of them, or a file tensor is too short for its piece.
+/// when the pieces do not hold all elements of the slice, or a file tensor is too short for its piece.
 void gather_slice(std::span<const TensorPiece> pieces, const Slice& slice, std::size_t element_bytes,
                   std::span<const std::span<const std::byte>> files, std::span<std::byte> out);
 

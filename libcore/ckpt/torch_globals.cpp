@@ -41,12 +41,12 @@ constexpr AllowedGlobal kAllowed[] = {
     {"copy_reg", "_reconstructor", GlobalUse::function},
 };
 
-/// In Python's module `builtins`, `__builtin__` in Python 2.
+/// Types in Python's module `builtins` (`__builtin__` in Python 2).
 constexpr std::string_view kBuiltinTypes[] = {"set",   "frozenset", "bytearray", "complex", "slice", "range",
                                               "int",   "long",      "float",     "str",     "bool",  "list",
                                               "tuple", "dict",      "bytes",     "object"};
 
-/// In numpy's modules; numpy.core is numpy._core since numpy 2.
+/// Globals in NumPy's modules; numpy.core is named numpy._core since NumPy 2.
 constexpr AllowedGlobal kNumpy[] = {{"core.multiarray", "_reconstruct", GlobalUse::type},
                                     {"core.multiarray", "scalar", GlobalUse::type},
                                     {"core.numeric", "_frombuffer", GlobalUse::type},
@@ -82,7 +82,7 @@ bool is_megatron_class(std::string_view module, std::string_view name) {
   return is_inside && is_class && name.find('.') == std::string_view::npos;
 }
 
-/// The name in torch or torch.cuda; empty elsewhere.
+/// The name of a global within torch or torch.cuda; "" for other modules.
 std::string_view name_in_torch(std::string_view global) {
   for (std::string_view module : {"torch.cuda.", "torch."}) {
     if (starts_with(global, module)) return global.substr(module.size());

@@ -1,4 +1,4 @@
-// Writes a file that torch.load reads: a pickle of any structure with tensors in it, whose elements follow.
+// Writes a file that torch.load reads: a pickle of any structure, followed by the elements of the tensors in it.
 //
 //   TorchWriter writer(out, "model_optim_rng");
 //   writer.pickle().begin_dict();
@@ -22,7 +22,7 @@ namespace mtl {
 
 class TorchWriter {
  public:
-  /// `archive` is the folder within the archive; torch uses the file's name without its extension.
+  /// `archive` is the root folder within the zip archive; torch uses the file's name without its extension.
   TorchWriter(OutputFile& out, std::string archive) : zip_(out), archive_(std::move(archive)) {}
 
   /// The pickle must be complete before the first call of write_data.
@@ -31,9 +31,9 @@ class TorchWriter {
   void tensor(StoredDType dtype, const std::vector<std::int64_t>& shape);
   /// Appends a torch.dtype to the pickle.
   void dtype(StoredDType dtype);
-  /// Writes the elements of the next tensor, row-major. Throws unless they have its size.
+  /// Writes the elements of the next tensor, row-major. Throws if their number of bytes is not the tensor's.
   void write_data(std::span<const std::byte> elements);
-  /// Throws unless every tensor has its elements.
+  /// Completes the file. Throws unless write_data was called for every tensor.
   void finish();
 
  private:
@@ -43,7 +43,7 @@ class TorchWriter {
   std::string archive_;
   PickleWriter pickle_;
   std::vector<std::uint64_t> bytes_;  // of each tensor
-  std::size_t written_ = 0;           // number of tensors
+  std::size_t written_ = 0;           // tensors whose elements were written
   bool pickle_is_written_ = false;
 };
 

@@ -96,7 +96,8 @@ struct EntrySizes {
   std::uint64_t stored, unpacked, offset;
 };
 
-/// The sizes of an entry. Its zip64 field holds those that do not fit 32 bits: unpacked, stored, offset, in this order.
+/// The sizes and offset of an entry. Its zip64 field holds those that do not fit in 32 bits, in the order unpacked,
+/// stored, offset.
 EntrySizes read_sizes(const ZipBytes& file, std::uint64_t at, std::uint64_t extra, std::uint64_t extra_bytes) {
   EntrySizes sizes{
       .stored = file.number(at + 20, 4), .unpacked = file.number(at + 24, 4), .offset = file.number(at + 42, 4)};
@@ -119,7 +120,7 @@ EntrySizes read_sizes(const ZipBytes& file, std::uint64_t at, std::uint64_t extr
   return sizes;
 }
 
-/// The offset of an entry's data, from its local header.
+/// Returns the offset of an entry's data in the file; `offset` is that of its local header.
 std::uint64_t data_begin(const ZipBytes& file, const std::string& name, std::uint64_t offset) {
   if (!file.has(offset, kLocalHeader)) refuse_zip("entry '", printable_text(name), "' is not at ", offset);
   const std::uint64_t name_bytes = file.number(offset + 26, 2), extra_bytes = file.number(offset + 28, 2);

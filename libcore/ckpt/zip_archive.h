@@ -1,9 +1,9 @@
-// Reads zip and zip64 archives as torch.save writes them: the entries are not compressed, and stay mapped.
+// Reads zip and zip64 archives as torch.save writes them: entries are not compressed, and are read in mapped memory.
 //
-// The reader accepts an archive only if: it is one disk; its central directory ends where the end record begins; no
-// entry is compressed or encrypted; every local header has the same name as the directory; no two entries overlap or
-// have the same name; and no name is absolute, empty, has a backslash or NUL, or a part "." or "..". Throws
-// Error(bad_data) that does not name the file.
+// The reader accepts an archive only if: it does not span several disks; its central directory ends where the end
+// record begins; no entry is compressed or encrypted; every local header has the same name as the directory; no two
+// entries overlap or have the same name; and no name is empty or absolute, or contains a backslash, a NUL, an empty
+// part or a part "." or "..". Throws Error(bad_data) that does not name the file.
 #pragma once
 
 #include <cstdint>
@@ -28,9 +28,9 @@ class ZipArchive {
   /// Checks the whole structure; does not touch the entries' data. `bytes` must outlive this object.
   explicit ZipArchive(std::span<const std::byte> bytes);
 
-  /// In the order of the central directory.
+  /// Returns the entries in the order of the central directory.
   const std::vector<ZipEntry>& entries() const { return entries_; }
-  /// nullptr without it.
+  /// Returns nullptr if the archive has no entry of this name.
   const ZipEntry* find(const std::string& name) const;
 
  private:
@@ -38,8 +38,8 @@ class ZipArchive {
   std::map<std::string, std::size_t> index_;
 };
 
-/// Throws Error(bad_data) unless the data have the CRC-32 that the archive records. Accepts any data for a recorded 0:
-/// torch can leave the CRC-32 out.
+/// Throws Error(bad_data) unless the data has the recorded CRC-32. Accepts any data if that is 0: torch can omit the
+/// CRC-32.
 void check_crc(const ZipEntry& entry);
 
 }  // namespace mtl

@@ -1,5 +1,5 @@
-// Writes a zip archive of uncompressed entries, as torch.save does: every entry's data begin at a multiple of 64 bytes,
-// so that readers can map them. Numbers that do not fit 32 bits are in zip64 fields.
+// Writes a zip archive of uncompressed entries, as torch.save does: the data of every entry begins at a multiple of 64
+// bytes, so that readers can map it. Numbers that do not fit in 32 bits are in zip64 fields.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ class ZipWriter {
   explicit ZipWriter(OutputFile& out, std::uint64_t zip64_from = kBeyond32) : out_(out), zip64_from_(zip64_from) {}
   void add(const std::string& name, std::span<const std::byte> data);
   void add(const std::string& name, std::string_view text) { add(name, std::as_bytes(std::span(text))); }
-  /// Writes the central directory. The last call.
+  /// Writes the central directory. Must be the last call.
   void finish();
 
  private:
@@ -31,7 +31,7 @@ class ZipWriter {
     std::uint32_t crc;
   };
   bool needs_zip64(std::uint64_t number) const { return number >= zip64_from_; }
-  /// The number, or kBeyond32 if it is in a zip64 field.
+  /// The number, or kBeyond32 if a zip64 field holds it.
   std::uint64_t in32(std::uint64_t number) const { return needs_zip64(number) ? kBeyond32 : number; }
 
   OutputFile& out_;
