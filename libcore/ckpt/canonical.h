@@ -11,7 +11,7 @@
 //   RMSNorm and linears without bias lack .bias; rotary positions have no embedding.positions.weight
 //   gated MLP: layers.N.mlp.up.weight (2, F, C) .bias (2, F), the gate before the up projection
 //   norms of queries and keys: layers.N.attention.{q_norm,k_norm}.weight (D)
-//   parallel residual: both norms, of the same input;    untied: output.weight (V, C)
+//   parallel residual: both norms, with the same input;  untied: output.weight (V, C)
 #pragma once
 
 #include <cstdint>
@@ -38,16 +38,16 @@ struct CanonicalTensor {
 std::vector<CanonicalTensor> canonical_tensors(const GptConfig& config);
 
 /// The tensor kinds of a checkpoint, each with one tensor per parameter: "param", and all states of every update rule
-/// of which the checkpoint `holds` any state.
+/// for which `holds` is true of at least one state.
 std::vector<std::string> tensor_kinds(const std::function<bool(const std::string& kind)>& holds);
 
-/// Bytes of the tensors in a training run's checkpoint: the weights that updates change, in dtype `weights`, and the
-/// update rule's states.
+/// Bytes of the tensors in a training run's checkpoint: the main weights, in dtype `weights`, and the update rule's
+/// states.
 std::int64_t checkpoint_bytes(const GptConfig& config, DType weights, const std::vector<StateSpec>& states);
 
-/// The configuration as a checkpoint's manifest holds it.
+/// The configuration as stored in a checkpoint's manifest.
 Json config_to_json(const GptConfig& config);
-/// Throws Error(bad_data): for the first key that is missing or has an unsupported name, else for all values out of
+/// Throws Error(bad_data) for the first key that is missing or has an unsupported value, else for all numbers out of
 /// range.
 GptConfig config_from_json(const Json& json);
 

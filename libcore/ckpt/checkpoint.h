@@ -1,7 +1,7 @@
 // Checkpoints: a folder appears complete, or not at all. Format: mtl-checkpoint(5).
 //
 //   SAVE/iter_0001000/shard_00000.safetensors   param.NAME and STATE.NAME, canonical and unpadded
-//   SAVE/iter_0001000/shard_00001.safetensors   ... one by every rank that has something to write
+//   SAVE/iter_0001000/shard_00001.safetensors   ... one of each rank that has elements to write
 //   SAVE/iter_0001000/manifest.json             iteration, configuration, state, slices of tensors, sizes and hashes
 //   SAVE/latest_checkpointed_iteration.txt      a hint for people and scripts
 //   SAVE/run_id                                 identifies the run in its logs
@@ -68,14 +68,14 @@ struct SaveOptions {
   std::int64_t block_bytes = 4 << 20;  // a load reads and verifies blocks of this size
 };
 
-/// Returns the newest checkpoint with a sound manifest and all files in their sizes (a load verifies hashes); empty if
-/// the folder has no checkpoint. Throws Error(bad_data) if none is sound, SystemError if this user may not read one.
-/// Skips those in `damaged`, which failed to load. Warns when the tracker names another one. In a job, only rank 0
-/// calls it.
+/// Returns the newest checkpoint with a sound manifest and all files in the listed sizes (a load verifies hashes);
+/// empty if the folder has no checkpoint. Throws Error(bad_data) if none is sound, SystemError if this user may not
+/// read one. Skips those in `damaged`, which failed to load. Warns about other checkpoints that it skips, and when the
+/// tracker names another one. In a job, only rank 0 calls it.
 std::optional<std::string> newest_checkpoint(const std::string& directory, Console& console,
                                              const std::vector<std::string>& damaged = {});
 
-/// The content of a checkpoint. `tensors` returns this rank's; config and state are equal on all ranks.
+/// The content of a checkpoint. `tensors` returns this rank's tensors; config and state are equal on all ranks.
 struct CheckpointContent {
   const GptConfig& config;
   const TrainState& state;

@@ -19,7 +19,7 @@ struct ConvertOptions {
   ModelSupplement given;             // facts that the files of --load may lack
   std::optional<std::string> dtype;  // float32, float16, bfloat16; empty: as stored
   std::string max_shard_size = "5GB";
-  MegatronWriteOptions megatron;  // to megatron: its parallel sizes and names
+  MegatronWriteOptions megatron;  // with `to` = "megatron": parallel sizes and names
   bool verify = false;
   bool force = false;
   std::string command_line;
@@ -29,11 +29,12 @@ struct ConvertOptions {
   std::function<double(const ModelSource& source, const ModelSource& written)> compare_logits;
 };
 
-/// "5GB" (decimal), "500MB", "2GiB", or bytes. Empty when it is not a size, below 1 byte, or above kMaxSize.
 inline constexpr std::uint64_t kMaxSize = 1'000'000'000'000'000'000;
+/// Parses "5GB" (decimal), "500MB", "2GiB", or bytes. Empty for other text, and for less than 1 byte or more than
+/// kMaxSize.
 std::optional<std::uint64_t> parse_size(const std::string& text);
 
-/// Elements of one tensor that are infinite or not a number.
+/// One tensor's number of elements, and how many of them are infinite or not a number before and after conversion.
 struct NonfiniteElements {
   std::string tensor;
   std::size_t elements = 0, in_source = 0, in_output = 0;
@@ -45,13 +46,13 @@ struct ConvertReport {
   std::string dtype;
   std::int64_t parameters = 0;
   std::uint64_t bytes = 0;
-  std::vector<std::string> files;            // below the output folder
+  std::vector<std::string> files;            // paths relative to the output folder
   std::vector<NonfiniteElements> nonfinite;  // tensors that have such elements, before or after the conversion
 };
 
-/// Writes the output folder, complete or not at all. With `verify`, reads the output back first: every tensor must
-/// equal the source's, rounded to the new dtype, bit for bit, and so must the logits unless the dtype is narrower.
-/// Warns about elements that are not finite, and those that the new dtype cannot hold.
+/// Writes the output folder, complete or not at all. With `verify`, reads the output back before committing it: every
+/// tensor must equal the source's, rounded to the new dtype, bit for bit, and so must the logits unless a dtype rounds.
+/// Warns about elements that are not finite, and those that the new dtype cannot hold (an error with `verify`).
 ConvertReport convert_model(const ConvertOptions& options, Console& console);
 
 }  // namespace mtl

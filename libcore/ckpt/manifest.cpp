@@ -84,7 +84,7 @@ std::string to_hash(const Json& json) {
   return text;
 }
 
-/// A file name that cannot lead out of its folder.
+/// True for a file name that cannot lead out of its folder; false for manifest.json, which cannot list itself.
 bool is_plain_name(const std::string& name) {
   return !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos &&
          name.find('\0') == std::string::npos && name != kManifestName;
@@ -128,7 +128,7 @@ ManifestPiece piece_from_json(const Json& json, const std::vector<std::int64_t>&
 
 using FileSizes = std::map<std::string_view, std::uint64_t>;  // bytes by name
 
-/// Checks that a piece fits into its file and has one hash for each of its blocks of `block_bytes`.
+/// Checks that a piece fits into its file and, if it is longer than one block, has a hash for each of its blocks.
 void check_piece(const FileSizes& files, std::int64_t block_bytes, const ManifestTensor& entry,
                  const ManifestPiece& piece) {
   auto file = files.find(piece.file);
@@ -153,7 +153,7 @@ ManifestTensor tensor_from_json(const std::string& name, const Json& json) {
   return out;
 }
 
-/// Checks that the pieces have as many elements as the tensor.
+/// Checks that the pieces have as many elements as the tensor and are in different files.
 void check_count(const ManifestTensor& entry) {
   std::int64_t stored = 0;
   std::set<std::string> files;
@@ -196,7 +196,7 @@ Json tensors_to_json(const Manifest& manifest) {
   return tensors;
 }
 
-/// Hashes the text of all other items, dumped again: white space in the file does not matter.
+/// Hashes all items but the checksum, serialized again: white space in the file does not matter.
 std::string checksum_of(const Json::Object& items) {
   Json covered = Json::object();
   for (const auto& [key, value] : items) {
@@ -295,7 +295,8 @@ void check_pairs(Pieces pieces) {
   }
 }
 
-/// Sorts pieces along an axis and cuts them where no box crosses: pieces of different parts share no element.
+/// Sorts pieces along an axis and splits them at positions that no box crosses: pieces in different parts share no
+/// element.
 std::vector<Pieces> parts_along(Pieces pieces, std::size_t axis) {
   auto begin_of = [axis](const ManifestPiece* piece) { return piece->slice.offset[axis]; };
   std::sort(pieces.begin(), pieces.end(), [&](const auto* a, const auto* b) { return begin_of(a) < begin_of(b); });
@@ -310,8 +311,8 @@ std::vector<Pieces> parts_along(Pieces pieces, std::size_t axis) {
   return parts;
 }
 
-/// Cuts the grid of boxes that parallel layouts make, with element ranges in each, in O(n log n). Compares in pairs
-/// only boxes that no cut separates.
+/// Throws if pieces overlap. Takes O(n log n) for the grids of boxes, with element ranges in each, that parallel
+/// layouts make: compares pieces in pairs only if parts_along() cannot separate their boxes.
 void check_apart(Pieces pieces) {
   if (pieces.size() < 2) return;
   const Slice& box = pieces[0]->slice;

@@ -42,29 +42,31 @@ struct Manifest {
   Json provenance;
   std::int64_t block_bytes = 0;  // 0: every piece is one block, as in old checkpoints
 
-  /// nullptr without it.
+  /// Returns nullptr if the manifest lists no such file.
   const ManifestFile* find_file(const std::string& name) const;
 };
 
 inline constexpr const char* kManifestName = "manifest.json";
 
-/// The text of the file.
+/// Returns the content of manifest.json, with its checksum.
 std::string manifest_text(const Manifest& manifest);
 /// Tests and fuzzers skip the checksum to reach the checks after it.
 enum class ChecksumCheck { required, skip };
-/// Throws Error(bad_data) that does not name the file.
+/// Parses and checks the content of manifest.json. Throws Error(bad_data) that does not name the file.
 Manifest parse_manifest(std::string_view text, ChecksumCheck checksum = ChecksumCheck::required);
 /// One rank's part of a manifest, as text: the files that it wrote and the pieces in them.
 std::string manifest_part_text(const Manifest& part);
 /// Adds the files and tensors of all ranks' parts to `manifest`, tensors in canonical order. Throws Error(failure)
 /// unless the pieces hold every element of every parameter of manifest.config exactly once, likewise of the optimizer
-/// states when there are any, and no other tensor.
+/// states when there are any, and no other tensors.
 void join_manifest_parts(Manifest& manifest, const std::vector<std::string>& parts);
-/// Throws Error(bad_data) when two pieces share an element. parse_manifest does not call it: it counts elements only.
+/// Throws Error(bad_data) when two pieces share an element. parse_manifest only counts elements and leaves this check
+/// to the caller.
 void check_disjoint(const ManifestTensor& entry);
 
-/// Reads FOLDER/manifest.json and checks that every listed file exists in its size and that the folder has no other
-/// .safetensors file. Errors name the file, and the tensors it should hold.
+/// Reads FOLDER/manifest.json and checks that every listed file exists with the listed size and that the folder has no
+/// other .safetensors file. Errors name the file and the tensors that it should hold. Throws SystemError if this user
+/// may not read the manifest.
 Manifest read_sound_manifest(const std::string& folder);
 
 /// The shape under which a file stores the slice: its box when the element range covers the box, flat otherwise.

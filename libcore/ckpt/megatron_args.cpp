@@ -94,7 +94,7 @@ std::vector<std::string> megatron_problems(const GptConfig& config, const Megatr
   if (config.qk_norm && config.norm != Norm::rmsnorm)
     out.push_back("Megatron-LM normalizes queries and keys as it does layers, here with LayerNorm");
   if (config.first_window_layer > 0) out.push_back("Megatron-LM has no attention window that begins at a later layer");
-  const RotaryOptions llama3;  // its defaults are the constants in Megatron-LM
+  const RotaryOptions llama3;  // the defaults of RotaryOptions are Megatron-LM's constants
   if (config.rotary.scaling == RotaryOptions::Scaling::llama3 &&
       (config.rotary.low_freq_factor != llama3.low_freq_factor ||
        config.rotary.high_freq_factor != llama3.high_freq_factor ||

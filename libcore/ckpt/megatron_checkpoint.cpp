@@ -31,12 +31,13 @@ bool same_shards(const MegatronParameter& a, const MegatronParameter& b) {
                     [](const MegatronShard& x, const MegatronShard& y) { return same_elements(*x.tensor, *y.tensor); });
 }
 
-/// The canonical axes that a shard's rows merge. Strides are in rows.
+/// The canonical axes that are merged into a shard's rows. Strides are in rows.
 struct RowAxes {
   std::vector<std::int64_t> size, stride;
 };
 
-/// (G, R + 2, D): version 2 stores the rows in this order, version 1 as (G, D, R + 2), version 0 as (R + 2, G, D).
+/// The axes (G, R + 2, D). From version 2 on, rows are stored in this order; version 1 has (G, D, R + 2), version 0
+/// (R + 2, G, D).
 RowAxes qkv_axes(const GptConfig& config, double version, std::int64_t groups) {
   const std::int64_t heads = config.num_heads / config.num_query_groups + 2, dim = config.head_dim;
   const std::vector<std::int64_t> size = {groups, heads, dim};
@@ -72,7 +73,7 @@ class MegatronReader : public MappedReader {
     check_complete();
   }
 
-  /// Compares the shards that the slice is read from with their CRC-32, which only zip archives have.
+  /// Verifies the CRC-32 of the shards that the slice is read from; only zip archives have one.
   void verify_slice(std::size_t index, const Slice& slice) const override {
     for (std::size_t i = 0; i < records_[index].size(); ++i) {
       const ZipEntry* record = records_[index][i];
@@ -129,7 +130,7 @@ class MegatronReader : public MappedReader {
     model_.parameters.erase(kHead);
   }
 
-  /// Elements along an axis of a parameter over all ranks; 0 without the parameter or axis.
+  /// The size of a parameter along an axis, over all ranks; 0 if the parameter or axis does not exist.
   std::int64_t extent(const std::string& name, std::size_t axis) const {
     const MegatronParameter* parameter = find(name);
     if (parameter == nullptr || parameter->shards.front().tensor->shape.size() <= axis) return 0;
@@ -172,7 +173,7 @@ class MegatronReader : public MappedReader {
     }
   }
 
-  /// The moments of every parameter, and the state of training.
+  /// Adds the moments of every parameter, and sets the state of training.
   void collect_optimizer() {
     for (const CanonicalTensor& canonical : canonical_tensors(config)) {
       add_parameter("exp_avg.", canonical, optimizer_->exp_avg.at(canonical.name));

@@ -7,7 +7,7 @@ namespace mtl {
 
 namespace {
 
-/// A run's arguments by name. None counts as absent; a value of an unexpected kind too, and adds a problem.
+/// A run's arguments by name. None counts as absent; so does a value of an unexpected kind, which adds a problem.
 class MegatronArgs {
  public:
   MegatronArgs(const std::optional<PickleValue>& args, std::vector<std::string>& problems)

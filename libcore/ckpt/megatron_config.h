@@ -13,7 +13,7 @@
 
 namespace mtl {
 
-/// Facts from the names and shapes of the merged tensors; 0 without the tensor.
+/// Facts from the names and shapes of the merged tensors; a size is 0 if its tensor does not exist.
 struct MegatronShapes {
   std::int64_t layers = 0, vocabulary_rows = 0, hidden = 0, up_rows = 0, query_norm = 0;
   std::int64_t positions = 0;

@@ -40,7 +40,7 @@ std::string tracked_folder(const std::string& path) {
   return iteration && *iteration >= 0 ? format("iter_%07lld", static_cast<long long>(*iteration)) : "";
 }
 
-/// The tracked checkpoint in a folder of several, else the newest; a release counts as iteration 0.
+/// The checkpoint that the tracker names in a folder of several, else the newest; a release counts as iteration 0.
 std::optional<std::string> checkpoint_in(const std::string& path, Console& console) {
   std::string newest;
   std::int64_t newest_iteration = -1;

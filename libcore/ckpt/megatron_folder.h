@@ -26,9 +26,9 @@ struct MegatronRankFiles {
   std::vector<std::string> paths;  // by stage, then tensor parallel rank
 };
 
-/// Returns the checkpoint that `path` is or holds: a file model_optim_rng.pt or NAME.pt, the folder of one rank, of one
-/// iteration, or of several, of which the tracker names one (else the newest, with a warning). Empty for anything else,
-/// mtl's own checkpoints included.
+/// Returns `path` if it is a file NAME.pt or the folder of one rank or iteration. In a folder of several iterations,
+/// returns the one that the tracker names, or with a warning the newest. Empty for anything else, such as mtl's own
+/// checkpoints.
 std::optional<std::string> find_megatron_checkpoint(const std::string& path, Console& console);
 
 /// The files of a checkpoint that find_megatron_checkpoint returned. Throws Error(bad_data) unless the folder has

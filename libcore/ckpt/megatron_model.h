@@ -26,7 +26,7 @@ struct MegatronParameter {
   std::vector<MegatronShard> shards;  // by tensor parallel rank
 };
 
-/// One rank's parameters in module order, in which optimizers number them.
+/// One rank's parameters in module order, the order in which optimizers number them.
 struct MegatronRank {
   const TorchFile* file = nullptr;
   std::vector<std::string> order;  // canonical names

@@ -7,7 +7,7 @@ namespace mtl {
 
 namespace {
 
-/// The implementation of megatron-core's transformer that uses a name; `no`: a name of older releases.
+/// The transformer implementations of megatron-core that use a name; `no`: only older releases do.
 enum class Core { no, both, local, transformer_engine };
 
 struct NameRow {
@@ -51,15 +51,15 @@ constexpr NameRow kModules[] = {
     {"word_embeddings_for_head", "output", Core::no, rows},
 };
 
-/// Removes `prefix` if the name has it; returns whether it had.
+/// Removes `prefix` from the name; returns false if the name does not begin with it.
 bool strip_prefix(std::string_view& name, std::string_view prefix) {
   if (!starts_with(name, prefix)) return false;
   name.remove_prefix(prefix.size());
   return true;
 }
 
-/// The part before "weight" or "bias", which follow a dot, or in Transformer Engine's fused norms an underscore; "" for
-/// a name without it.
+/// Returns `name` without its last part `kind` ("weight" or "bias") and the separator, which is a dot, or an underscore
+/// in Transformer Engine's fused norms; "" if it does not end so.
 std::string_view module_of(std::string_view name, std::string_view kind) {
   if (!ends_with(name, kind)) return "";
   name.remove_suffix(kind.size());

@@ -1,5 +1,5 @@
 // Megatron-LM's parameter names in every release that wrote torch checkpoints, and the axis that tensor parallelism
-// splits. A table: a new name is a row.
+// splits. To support a new name, add a row to a table in megatron_names.cpp.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ enum class MegatronSplit {
 
 struct MegatronName {
   std::string canonical;              // canonical.h; without "layers.N."
-  std::optional<std::int64_t> layer;  // counted from 0 in each chunk of each stage
+  std::optional<std::int64_t> layer;  // counted from 0 in each chunk of each stage; empty outside of layers
   MegatronSplit split = MegatronSplit::none;
 };
 
@@ -26,8 +26,8 @@ struct MegatronName {
 std::optional<MegatronName> parse_megatron_name(std::string_view name);
 
 /// megatron-core's name of a canonical parameter: "layers.3.norm1.weight" is
-/// "decoder.layers.3.self_attention.linear_qkv.layer_norm_weight" with Transformer Engine, whose linears hold the norms
-/// before them, and "decoder.layers.3.input_layernorm.weight" in the local implementation.
+/// "decoder.layers.3.self_attention.linear_qkv.layer_norm_weight" with Transformer Engine, which fuses a norm with the
+/// linear after it, and "decoder.layers.3.input_layernorm.weight" in the local implementation.
 std::string megatron_core_name(std::string_view canonical, bool transformer_engine);
 
 /// True for entries that are not parameters: _extra_state, rotary frequencies.

@@ -17,7 +17,7 @@ PickleValue at_key(const TorchFile& file, PickleValue dict, const char* key) {
   return *value;
 }
 
-/// The entries of a dict with integer keys; empty for other values.
+/// The entries of a dict whose keys are integers; empty if `dict` is another kind of value.
 std::map<std::int64_t, PickleValue> by_number(PickleValue dict) {
   std::map<std::int64_t, PickleValue> out;
   for (std::size_t i = 0; i < dict.size(); ++i) {

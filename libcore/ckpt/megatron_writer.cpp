@@ -23,7 +23,7 @@ struct RankTensor {
 
 /// The part of a parameter on one of `ranks` tensor parallel ranks. Weights of more than one axis become matrices.
 RankTensor cut(const ParamSpec& spec, std::string name, std::int64_t rank, std::int64_t ranks) {
-  // Sizes along the axes: `unpadded` of the slice that the rank reads, `stored` in its file.
+  // Sizes along the axes: `unpadded` those of the slice that the rank reads, `stored` those in its file.
   std::vector<std::int64_t> offset(spec.shape.size(), 0), unpadded = spec.shape, stored = spec.shape;
   for (const Shard& shard : spec.shards) {
     const std::size_t axis = shard.axis;

@@ -1,6 +1,6 @@
 // Writes a model as Megatron-LM's torch checkpoint (megatron-core's names, version 3.0): the weights of every tensor
-// and pipeline parallel rank, and the arguments that describe the model. Without optimizer and random states:
-// Megatron-LM reads it with --finetune, or --no-load-optim --no-load-rng.
+// and pipeline parallel rank, and the arguments that describe the model. The checkpoint has no optimizer state and no
+// random number state: Megatron-LM reads it with --finetune, or --no-load-optim --no-load-rng.
 //
 //   FOLDER/latest_checkpointed_iteration.txt          "release"
 //   FOLDER/release/mp_rank_TT[_PPP]/model_optim_rng.pt
@@ -20,7 +20,7 @@ struct MegatronWriteOptions {
   std::optional<StoredDType> dtype;  // empty: as stored
   std::int64_t tensor_parallel = 1, pipeline_parallel = 1;
   std::int64_t make_vocab_size_divisible_by = 128;
-  bool transformer_engine = true;  // its names for norms, as parts of the linears that follow; false: local names
+  bool transformer_engine = true;  // names norms as Transformer Engine does, fused with the linears after them
   ConversionHook on_conversion = {};
 };
 

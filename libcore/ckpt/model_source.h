@@ -1,10 +1,10 @@
 // A model on disk in any format: an mtl checkpoint, a Hugging Face folder, or a Megatron-LM checkpoint.
 //
 // Any layout loads any file: a rank reads only the slices of canonical tensors that it needs (from a checkpoint, the
-// blocks that hold them). Opening a model checks names, shapes and dtypes. A load compares everything that this rank
-// needs with its hashes (which checkpoints have) before it copies the first element. Damage in a part that no rank
-// needs is not an error, but the ranks of a run together need everything. Throws Error(bad_data) that names file and
-// tensor.
+// blocks that hold them). Opening a model checks names, shapes and dtypes. A load verifies the hashes of everything
+// that this rank needs before it copies the first element (checkpoints have hashes, Megatron-LM's zip files a CRC-32).
+// Damage in a part that no rank needs is not an error, but the ranks of a run together need everything. Throws
+// Error(bad_data) that names file and tensor.
 #pragma once
 
 #include <cstddef>
@@ -32,14 +32,14 @@ struct ModelSupplement {
 
 class ModelSource {
  public:
-  /// `path` is a folder that mtl-train saves into (opens its newest valid checkpoint), one checkpoint in it
-  /// (iter_0001000), a Hugging Face folder with config.json, or Megatron-LM's folder or file (megatron_folder.h).
-  /// Recognizes it by its content; an error lists what was looked for. Warns about checkpoints that it skips. Throws
-  /// Error(usage) when given.num_attention_heads contradicts the files.
+  /// Opens a folder that mtl-train saves into (its newest valid checkpoint), one checkpoint in it (iter_0001000), a
+  /// Hugging Face folder with config.json, or Megatron-LM's folder or file (megatron_folder.h). Recognizes `path` by
+  /// its content; an error lists what was looked for. Warns about checkpoints that it skips. Throws Error(usage) when
+  /// given.num_attention_heads contradicts the files.
   static ModelSource open(const std::string& path, Console& console, const ModelSupplement& given = {});
   /// The path that open() would open: the newest valid checkpoint of a folder that mtl-train saves into, the tracked
   /// one of Megatron-LM's folder, otherwise `path`. In a job, rank 0 calls it and sends the result to all ranks, so
-  /// that they open the same.
+  /// that they open the same model.
   static std::string find(const std::string& path, Console& console);
   ModelSource(ModelSource&&) noexcept;
   ModelSource& operator=(ModelSource&&) noexcept;
@@ -73,17 +73,17 @@ class ModelSource {
   bool has_optimizer() const;
   /// Why the optimizer's state in the files cannot be used; empty when there is none, or it can be used.
   const std::string& optimizer_problem() const;
-  /// Loads the update rule's states of the elements that this rank owns. Throws Error(bad_data) without any.
+  /// Loads the update rule's states of the elements that this rank owns. Throws Error(bad_data) if !has_optimizer().
   void load_optimizer(ParamStore& store) const;
 
   /// All stored tensors, named by kind and canonical name: "param.NAME".
   const std::vector<SavedTensor>& tensors() const;
-  /// nullptr without it.
+  /// Returns nullptr if no tensor has this name.
   const SavedTensor* find_tensor(const std::string& name) const;
-  /// Reads a slice of a tensor, in the stored dtype, into `out` (slice.count() elements). Verifies a checkpoint's
-  /// blocks first.
+  /// Reads a slice of a tensor, in the stored dtype, into `out` (slice.count() elements). Verifies the blocks first if
+  /// the model is a checkpoint.
   void read(const std::string& name, const Slice& slice, std::span<std::byte> out) const;
-  /// Compares all files with their hashes, whether this rank needs them or not.
+  /// Verifies the hashes of all files, if the format has any, whether this rank needs the files or not.
   void verify() const;
   /// Bytes of tensors read from files so far; from a checkpoint in whole blocks, each counted once.
   std::uint64_t bytes_read() const;

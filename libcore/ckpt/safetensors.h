@@ -3,11 +3,12 @@
 //   {"__metadata__": {"format": "pt"}, "name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ...}
 //
 // The reader trusts nothing. It accepts a file only if: N <= 100,000,000 and 8 + N <= the file's size; the header is
-// UTF-8 JSON that starts with '{', without duplicate keys; __metadata__ maps strings to strings; dtypes are known;
-// shapes and offsets are plain non-negative integers; sorted by offset every tensor begins where the one before it
-// ended, the first at 0, the last at the end of the file; and product(shape) times the bits of an element, without
-// overflow, is END - BEGIN bytes. Zero-size and rank-0 tensors are legal; skips unknown fields. Memory use is
-// proportional to the header. Throws Error(bad_data) that names the file and the tensor.
+// UTF-8 JSON that starts with '{' and lists no tensor, metadata key or known field twice; __metadata__ maps strings to
+// strings; dtypes are known; shapes and offsets are plain non-negative integers; sorted by offset, the first tensor
+// begins at 0, every other one where the previous tensor ends, and the last one ends with the file; and product(shape)
+// times the bits of an element, without overflow, is END - BEGIN bytes. Zero-size and rank-0 tensors are legal; unknown
+// fields are skipped. Memory use is proportional to the header. Throws Error(bad_data) that names the file and the
+// tensor.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +23,7 @@
 
 namespace mtl {
 
-/// A tensor's begin and end count from the first byte after the header.
+/// StoredTensor::begin and end count from the first byte after the header.
 class SafetensorsFile : public TensorFile {
  public:
   /// Maps the file and checks the whole header; does not touch tensor data.

@@ -36,7 +36,7 @@ std::vector<TensorToSave> tensors_to_save(const ParamStore& store) {
       const ParamSpec& spec = store.specs()[i];
       Slice slice = store.owned_slice(i);
       if (!store.is_first_holder(i) || slice.count() == 0) continue;
-      Tensor memory = store.owned(i, row).flat(0, slice.count());  // padding rows stay out
+      Tensor memory = store.owned(i, row).flat(0, slice.count());  // without padding rows
       tensors.push_back({{cat(kind, ".", spec.name), stored_dtype_of(memory.dtype()), spec.shape},
                          std::move(slice),
                          [view, memory, device = store.device_of(row)] {

@@ -9,8 +9,8 @@
 
 namespace mtl {
 
-/// The slices that this rank writes of all rows of the store's table that checkpoints hold: the elements that it owns.
-/// If several ranks own the same elements, the first of them writes. May be empty.
+/// Returns the slices that this rank writes: the elements that it owns, from every row of the store's table that
+/// checkpoints hold. If several ranks own the same elements, only the first writes them. May be empty.
 std::vector<TensorToSave> tensors_to_save(const ParamStore& store);
 
 /// The name of the first tensor with NaN or an infinity; "" when all are finite. Throws for dtypes that are not
@@ -19,7 +19,7 @@ std::string find_nonfinite(const std::vector<TensorToSave>& tensors);
 
 /// "shard_00003.safetensors".
 std::string shard_name(int rank);
-/// Writes and syncs FOLDER/shard_%05d.safetensors; no file without tensors. Returns this rank's part of the manifest.
+/// Writes and syncs FOLDER/shard_%05d.safetensors, unless `tensors` is empty. Returns this rank's part of the manifest.
 Manifest write_shard(const std::string& folder, int rank, const std::vector<TensorToSave>& tensors,
                      std::int64_t block_bytes);
 
