@@ -11,10 +11,10 @@ namespace mtl {
 struct ModelComparison {
   std::int64_t positions = 0;
   double max_difference = 0;  // absolute
-  double max_logit = 0;       // absolute, of both
+  double max_logit = 0;       // absolute, of model `a`
 };
 
-/// Runs both models; throws if their shapes differ or a logit is not finite.
+/// Runs both models in fp32. Throws if their configurations differ or a logit is not finite.
 ModelComparison compare_models(const ModelSource& a, const ModelSource& b, int threads, Device device = Device::cpu);
 
 }  // namespace mtl

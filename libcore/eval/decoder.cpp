@@ -6,10 +6,10 @@ namespace mtl {
 
 namespace {
 
-// A prompt goes through the model in pieces, so that memory does not depend on its length.
+// A prompt goes through the model in pieces of at most this many tokens, so that memory does not depend on its length.
 constexpr std::int64_t kPiece = 128;
 
-/// The keys, or the values, of one layer: (B, T, groups, 1, D).
+/// The shape of one layer's keys, and of its values: (B, T, groups, 1, D).
 Shape cache_shape(const Model& model, std::int64_t sequences, std::int64_t positions) {
   const GptConfig& config = model.config();
   return {sequences, positions, config.num_query_groups, 1, config.head_dim};
@@ -33,7 +33,7 @@ Workspace::Pass pass(const Model& model, Shape cache_shape, std::int64_t count) 
   };
 }
 
-/// The passes that a decoder makes: a step of all sequences, one token of one, a piece of a prompt.
+/// The passes that a decoder makes: a step of all sequences, one token of one sequence, a piece of a prompt.
 std::vector<Workspace::Pass> passes(const Model& model, std::int64_t sequences, std::int64_t positions) {
   Shape all = cache_shape(model, sequences, positions), one = cache_shape(model, 1, positions);
   return {pass(model, all, 1), pass(model, one, 1), pass(model, one, std::min(kPiece, positions))};
@@ -82,7 +82,7 @@ Decoder::Decoder(Model& model, std::int64_t sequences, std::int64_t positions)
   }
 }
 
-/// Runs `count` new tokens of each of `rows` sequences; tokens_ and positions_ hold them on the host.
+/// Runs `count` new tokens of each of `rows` sequences; on_host_ holds their ids and positions.
 void Decoder::run(std::int64_t rows, std::int64_t count, Chunk::Cache& past) {
   Batch batch;
   batch.tokens = tokens_.flat(0, rows * count).view({rows, count});

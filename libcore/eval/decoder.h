@@ -1,5 +1,5 @@
-// Decodes several sequences token by token. Caches keys and values, so that a new token costs one position, however
-// long the sequence. No allocation after construction.
+// Decodes several sequences token by token. Caches keys and values, so that a new token runs only one position through
+// the model, however long the sequence. Allocates no buffers after construction.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,13 @@ namespace mtl {
 
 class Decoder {
  public:
-  /// Allocates room for `sequences` of `positions` tokens each, 1 to the model's; all start empty.
+  /// Allocates room for `sequences` sequences of `positions` tokens each, 1 to the model's positions; all start empty.
   Decoder(Model& model, std::int64_t sequences, std::int64_t positions);
 
   std::int64_t sequences() const { return sequences_; }
   /// Bytes of keys and values.
   std::size_t cache_bytes() const { return cache_memory_.bytes(); }
-  /// Tokens a sequence holds; at most the constructor's `positions`.
+  /// The number of tokens that a sequence holds; at most the constructor's `positions`.
   std::int64_t held(std::int64_t sequence) const { return lengths()[sequence]; }
   void clear(std::int64_t sequence) { lengths()[sequence] = 0; }
 
@@ -42,7 +42,7 @@ class Decoder {
   Tensor tokens_, positions_;       // flat i32, for a step or a piece of a prompt
   Tensor logits_;                   // (B, V)
   Chunk::Cache all_;                // keys and values of all sequences
-  std::vector<Chunk::Cache> each_;  // and of each one
+  std::vector<Chunk::Cache> each_;  // by sequence: the part of all_ that holds its keys and values
   Workspace workspace_;
   struct OnHost {
     OnHost(const Decoder& d)

@@ -9,7 +9,7 @@ struct Generator::Sequence {
   const Request& request;
   std::size_t index;
   const OnToken& on_token;
-  std::vector<std::int32_t> ids;  // the prompt, then what is new
+  std::vector<std::int32_t> ids;  // the prompt, then the new tokens
   Completion result;
   bool done = false;
 };
@@ -33,7 +33,7 @@ Generator::Generator(Model& model, const GenerationOptions& options, std::int64_
       decoder_(model, batch, max_positions(model.positions(), longest_prompt, options.max_new_tokens)),
       step_ids_(batch) {}
 
-/// Chooses the next token of one sequence from the logits of its last one.
+/// Chooses the next token of one sequence from the logits at its last token.
 void Generator::choose(Sequence& sequence, std::span<const float> logits) {
   Completion& result = sequence.result;
   std::int32_t id = argmax(logits);
@@ -54,7 +54,7 @@ void Generator::choose(Sequence& sequence, std::span<const float> logits) {
   if (sequence.on_token) sequence.on_token(sequence.index, id);
 }
 
-/// Generates one more token for every unfinished sequence; false if all are finished.
+/// Generates one more token for every unfinished sequence; returns false if all were finished.
 bool Generator::step(std::vector<Sequence>& sequences) {
   auto active = [](const Sequence& sequence) { return !sequence.done; };
   if (std::none_of(sequences.begin(), sequences.end(), active)) return false;
@@ -73,7 +73,7 @@ bool Generator::step(std::vector<Sequence>& sequences) {
   for (Sequence& sequence : sequences) {
     if (step_ids_[sequence.index] >= 0) choose(sequence, all_logits.subspan(sequence.index * width, width));
   }
-  for (Sequence* sequence : full) {  // the step emptied them
+  for (Sequence* sequence : full) {  // the step emptied their caches
     ++sequence->result.slides;
     auto kept = last_ids(sequence->ids, std::max<std::int64_t>(1, model_.positions() / 2));
     choose(*sequence, decoder_.append(sequence->index, kept));

@@ -1,9 +1,9 @@
 // Continues prompts, several at a time.
 //
-// A model has P positions: a longer prompt is cut to its last P tokens, and a sequence that has filled them continues
-// from its last P / 2 tokens (at least 1), at positions 0, 1, ...
+// A model has P positions: a longer prompt is cut to its last P tokens, and a sequence that has filled all positions
+// continues from its last P / 2 tokens (at least 1), at positions 0, 1, ...
 // A sequence's random numbers depend on the seed, its number and the index of the new token, not on its batch or the
-// number of threads. (Logits may differ in their last bits between these, as matrix products do.)
+// number of threads. (The last bits of logits may depend on batch and threads, as those of matrix products do.)
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct GenerationOptions {
   bool greedy = false;  // the most likely token; otherwise drawn
   SamplingOptions sampling;
   std::uint32_t seed = 1234;
-  std::vector<std::int32_t> stops;  // a continuation ends with the first of these ids
+  std::vector<std::int32_t> stops;  // a continuation ends after the first of these ids
 };
 
 /// A prompt: at least one id, all in the vocabulary.
@@ -31,21 +31,22 @@ struct Request {
 };
 
 struct Completion {
-  std::vector<std::int32_t> ids;  // the new ones, a stop id included
+  std::vector<std::int32_t> ids;  // the new tokens, including a stop id
   std::vector<double> logprobs;   // of each, under the model's own distribution (temperature 1, nothing filtered)
   bool stopped = false;           // by a stop id, not by the length
-  std::int64_t slides = 0;        // how often the positions were full
+  std::int64_t slides = 0;        // times that the sequence was cut because all positions were full
 };
 
 class Generator {
  public:
   /// Runs up to `batch` requests at a time. The cache has room for `longest_prompt` tokens, which no prompt may exceed,
-  /// and the new ones, at most the model's positions.
+  /// and max_new_tokens more, up to the model's positions.
   Generator(Model& model, const GenerationOptions& options, std::int64_t batch, std::int64_t longest_prompt);
   std::size_t cache_bytes() const { return decoder_.cache_bytes(); }
   /// Called with the index of a request and its next id, as soon as it is chosen.
   using OnToken = std::function<void(std::size_t, std::int32_t)>;
-  /// Completes at most `batch` requests, in order. Throws Error(bad_data) if a logit is not finite.
+  /// Returns the completions of at most `batch` requests, in their order. Throws Error(bad_data) if a logit is NaN or
+  /// +infinity, or if all are -infinity.
   std::vector<Completion> run(std::span<const Request> requests, const OnToken& on_token = {});
 
  private:

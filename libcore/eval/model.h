@@ -38,9 +38,9 @@ class Model {
   Device device() const { return stream_.device(); }
   const Precision& precision() const { return params_.precision(); }
 
-  /// Logits (T, V), row-major, of 1 to positions() ids. Allocates the memory of the pass for this call.
+  /// Returns logits (T, V), row-major, of T ids, 1 to positions(). Allocates the memory of the pass for this call.
   std::vector<float> logits(std::span<const std::int32_t> ids);
-  /// Throws Error(bad_data) "WHERE: token id N is not in the model's vocabulary of V" for the first id that is not.
+  /// Throws Error(bad_data) "WHERE: token id N is not in the model's vocabulary of V" for the first such id.
   void check_ids(std::span<const std::int32_t> ids, const std::string& where) const;
 
   const Chunk& chunk() const { return stage_.chunks[0]; }
@@ -53,7 +53,7 @@ class Model {
   Stream stream_;
 };
 
-/// Memory for passes through a model: activations and temporaries, planned.
+/// Memory for passes through a model: activations and temporaries, sized in advance.
 class Workspace {
  public:
   using Pass = std::function<void(Ctx&, const Chunk&)>;

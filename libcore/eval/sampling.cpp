@@ -10,7 +10,7 @@ namespace mtl {
 
 namespace {
 
-// A random stream of its own: the sites in a model that draw have small numbers.
+// Gives generation its own random stream: the sites of a model that draw random numbers have small values.
 constexpr std::uint32_t kGenerationSite = 0x47454E00;
 
 /// Drops candidates below the k-th largest. `c.probs` still holds logits.
@@ -41,7 +41,7 @@ void softmax(std::vector<double>& values) {
   normalize(values);
 }
 
-/// A heap yields the largest first: usually few of a large vocabulary are needed.
+/// A heap yields the largest first: usually few tokens of a large vocabulary are needed.
 void keep_top_p(Candidates& c, double p) {
   if (p <= 0 || p >= 1) return;
   struct Entry {
@@ -73,7 +73,7 @@ std::int32_t argmax(std::span<const float> logits) {
 void filter_logits(std::span<const float> logits, const SamplingOptions& options, Candidates& out) {
   out.ids.clear();
   out.probs.clear();
-  // The largest logit is subtracted first: divided by a small temperature it would overflow.
+  // Subtracts the largest logit first: divided by a small temperature, it would overflow.
   const double top = *std::max_element(logits.begin(), logits.end());
   for (std::size_t i = 0; i < logits.size(); ++i) {
     out.ids.push_back(static_cast<std::int32_t>(i));

@@ -21,7 +21,7 @@ std::vector<Workspace::Pass> passes(std::int64_t batch, std::int64_t seq_length)
   }};
 }
 
-/// The first rows * length elements of a (B, T) tensor, as that shape.
+/// The first rows * length elements of a (B, T) tensor, as a (rows, length) tensor.
 Tensor first(Tensor whole, std::int64_t rows, std::int64_t length) {
   return whole.flat(0, rows * length).view({rows, length});
 }

@@ -1,6 +1,6 @@
 // Scores a model's prediction of a stream of tokens.
 //
-// The stream is cut into windows of S + 1 tokens that overlap by one, the last may be shorter: every token but the
+// Cuts the stream into windows of S + 1 tokens that overlap by one; the last may be shorter. Every token but the
 // stream's first is predicted exactly once, from at most S tokens before it. Losses are fp32; their sum is fp64, in
 // stream order, however the stream is divided into push() calls.
 #pragma once
@@ -28,11 +28,11 @@ struct Score {
 
 class Scorer {
  public:
-  /// `batch` windows of `seq_length` (1 to the model's positions) are computed at a time.
+  /// Computes up to `batch` windows at a time, each with `seq_length` (1 to the model's positions) predictions.
   Scorer(Model& model, std::int64_t batch, std::int64_t seq_length);
 
-  /// Takes the next tokens of the stream, any number. Throws Error(bad_data) for an id outside the model's vocabulary
-  /// and, as finish() does, for a loss that is not finite.
+  /// Takes the next tokens of the stream, any number. Throws Error(bad_data) for an id outside the model's vocabulary.
+  /// This and finish() throw Error(bad_data) when a loss is not finite.
   void push(std::span<const std::int32_t> ids);
   /// Scores the remaining tokens. Do not push() afterwards.
   void finish();
@@ -40,8 +40,8 @@ class Scorer {
   const Score& score() const { return score_; }
   std::int64_t pushed() const { return pushed_; }
 
-  /// Losses (rows, length), row-major, of the windows that begin at ids[0], ids[length], ...: rows * length + 1 ids.
-  /// rows * length must not exceed batch * seq_length. Valid until the next call.
+  /// Losses (rows, length), row-major, of the windows that begin at ids[0], ids[length], ...; takes rows * length + 1
+  /// ids. rows * length must not exceed batch * seq_length. Valid until the next call.
   std::span<const float> losses(std::span<const std::int32_t> ids, std::int64_t rows, std::int64_t length);
 
  private:
@@ -53,7 +53,7 @@ class Scorer {
   HostView tokens_, positions_, labels_, losses_;  // of buffers_
   Workspace workspace_;
   Chunk::Cache cache_;
-  std::vector<std::int32_t> waiting_;  // tokens not scored yet, from begin_; the first is context only
+  std::vector<std::int32_t> waiting_;  // from begin_ on, tokens to score; the first of these is only context
   std::size_t begin_ = 0;
   std::int64_t pushed_ = 0;
   Score score_;

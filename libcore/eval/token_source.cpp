@@ -84,7 +84,7 @@ class TextTokens : public TokenSource {
     });
   }
 
-  /// Ends a text file before more tokens follow.
+  /// Appends the end-of-document token if the stream so far ends with a text file.
   void end_text_file(std::vector<std::int32_t>& ids) {
     if (!ends_with_eod_) ids.push_back(eod_);
     ends_with_eod_ = true;
@@ -102,9 +102,9 @@ class TextTokens : public TokenSource {
   std::unique_ptr<Encoder> encoder_;
   std::int32_t eod_;
   std::size_t file_ = 0;
-  std::optional<LineReader> lines_;  // of the file being read, when it is JSON lines
+  std::optional<LineReader> lines_;  // of the current file, if its format or name says JSON lines
   std::int64_t bytes_ = 0;
-  bool ends_with_eod_ = true;  // also true for an empty stream
+  bool ends_with_eod_ = true;  // false after a text file: the token is due before the next document
 };
 
 }  // namespace
