@@ -16,7 +16,7 @@ namespace mtl {
 
 namespace {
 
-/// Creates the folder that ranks write to before the commit.
+/// Removes leftovers, then creates the folder that ranks write to before the commit.
 std::string make_temporary(const std::string& directory, std::int64_t iteration, const SaveOptions& options) {
   require(options.keep_last == 0 || options.keep_last >= 2, "--keep-last ", options.keep_last,
           ": must be at least 2, or 0 to keep all");

@@ -44,7 +44,7 @@ struct TrainState {
   bool operator==(const TrainState& other) const;
 };
 
-/// A tensor of a checkpoint, stored in any number of pieces.
+/// The name, dtype and shape of a stored tensor, whose elements may be in any number of pieces.
 struct SavedTensor {
   std::string name;  // "param.embedding.tokens.weight"
   StoredDType dtype = StoredDType::f32;

@@ -139,7 +139,7 @@ class CheckpointReader : public TensorReader {
     }
   }
 
-  /// Compares a block of piece `p` with its hash, unless an earlier call has.
+  /// Verifies the hash of a block of piece `p`, unless an earlier call did.
   void verify_block(std::size_t index, std::size_t p, std::int64_t number) const {
     const ManifestTensor& entry = manifest_.tensors[index];
     const ManifestPiece& piece = entry.pieces[p];
@@ -158,7 +158,7 @@ class CheckpointReader : public TensorReader {
     bytes_read_ += data.size();
   }
 
-  /// " (tensors 'a', 'b')", or " (in its header)".
+  /// Lists the damaged tensors of a shard: " (tensors 'a', 'b')"; " (in its header)" if there are none.
   std::string damaged_tensors(const std::string& file) const {
     std::vector<std::string> names;
     for (const auto& [entry, piece] : shard_tensors_.at(file)) {
@@ -173,7 +173,7 @@ class CheckpointReader : public TensorReader {
 
   Manifest manifest_;
   std::map<std::string, std::vector<ShardTensor>> shard_tensors_;  // by shard
-  mutable std::map<std::string, SafetensorsFile> shards_;          // the open ones
+  mutable std::map<std::string, SafetensorsFile> shards_;          // those opened so far, by name
   mutable std::vector<std::vector<std::vector<bool>>> verified_;   // [tensor][piece][block]; empty before the first use
 };
 

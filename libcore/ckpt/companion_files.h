@@ -1,4 +1,4 @@
-// The files next to a model's weights that mtl copies unchanged: its tokenizer and its generation defaults.
+// The files next to a model's weights that mtl copies to its output: the tokenizer and the generation defaults.
 #pragma once
 
 #include <cstdint>

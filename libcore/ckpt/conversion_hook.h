@@ -1,4 +1,4 @@
-// Model writers call this hook with the elements of each tensor before and after their conversion.
+// Model writers call this hook once for each tensor, with its elements as stored in the source and as converted.
 #pragma once
 
 #include <cstddef>

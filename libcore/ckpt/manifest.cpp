@@ -69,7 +69,7 @@ std::vector<std::int64_t> to_integers(const Json& json) {
   return out;
 }
 
-/// Returns the product of `sizes`. Refuses more than 63 bits.
+/// Returns the product of `sizes`. Refuses a product of more than 63 bits.
 std::int64_t checked_product(const std::vector<std::int64_t>& sizes) {
   std::int64_t product = 1;
   for (std::int64_t size : sizes) {

@@ -27,7 +27,7 @@ struct MegatronRankFiles {
 };
 
 /// Returns `path` if it is a file NAME.pt or the folder of one rank or iteration. In a folder of several iterations,
-/// returns the one that the tracker names, or with a warning the newest. Empty for anything else, such as mtl's own
+/// returns the one that the tracker names, or, with a warning, the newest. Empty for anything else, such as mtl's own
 /// checkpoints.
 std::optional<std::string> find_megatron_checkpoint(const std::string& path, Console& console);
 

@@ -59,7 +59,7 @@ bool strip_prefix(std::string_view& name, std::string_view prefix) {
 }
 
 /// Returns `name` without its last part `kind` ("weight" or "bias") and the separator, which is a dot, or an underscore
-/// in Transformer Engine's fused norms; "" if it does not end so.
+/// in Transformer Engine's fused norms; "" for a name that ends otherwise.
 std::string_view module_of(std::string_view name, std::string_view kind) {
   if (!ends_with(name, kind)) return "";
   name.remove_suffix(kind.size());

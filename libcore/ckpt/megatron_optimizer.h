@@ -23,7 +23,8 @@ struct MegatronOptimizer {
   TrainState state;
 };
 
-/// Empty when the files have no optimizer, or when its state is not usable: `problem` then says why.
+/// Returns the merged state of all ranks. Empty when the files have no optimizer, or when its state is not usable; in
+/// the latter case sets `problem` to the reason.
 std::optional<MegatronOptimizer> read_megatron_optimizer(const MegatronModel& model, std::string& problem);
 
 }  // namespace mtl

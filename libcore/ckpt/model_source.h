@@ -55,13 +55,14 @@ class ModelSource {
   std::string kind() const;
   /// The folder that holds the files, and possibly the tokenizer's.
   const std::string& folder() const;
-  /// The state of training; empty for a Hugging Face folder, and for a Megatron-LM checkpoint without usable optimizer.
+  /// The state of training; empty for a Hugging Face folder, and for a Megatron-LM checkpoint whose optimizer state is
+  /// missing or not usable.
   std::optional<TrainState> state() const;
   /// Lines that distinguish this model from another in a folder of the same name, as on another host: for a checkpoint
   /// the hash of its manifest, which holds the hashes of all data; for others each weight file's size and a hash of
   /// samples, and for a Hugging Face folder the hash of config.json.
   std::string identity() const;
-  /// config.json of a Hugging Face folder, or of the one a checkpoint was converted from; null otherwise.
+  /// config.json of a Hugging Face folder, or of the folder that a checkpoint was converted from; null otherwise.
   Json hf_config() const;
 
   /// Loads this rank's part of every parameter in the store: the main weights if there are any, rounded to their dtype,

@@ -126,7 +126,7 @@ void OutputFolder::check_replaced() const {
 void OutputFolder::commit() {
   sync_directory(staged_);
   {
-    const auto no_signal = guard_.keep_files();  // between the two renames of a replacement
+    const auto no_signal = guard_.keep_files();  // a signal must not remove files between two renames
     if (!replaced_.empty()) check_replaced();
     place_folder(staged_, path_, !replaced_.empty());
     committed_ = true;

@@ -48,7 +48,7 @@ class OutputFolder {
   std::string path_, staged_, replaced_;
   InterruptGuard& guard_;
   std::optional<OutputLock> lock_;
-  std::optional<SaveDirectory> save_lock_;  // of a replaced save folder
+  std::optional<SaveDirectory> save_lock_;  // held if the folder to replace is a save folder
   bool committed_ = false;
 };
 

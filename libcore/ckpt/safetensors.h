@@ -34,7 +34,7 @@ class SafetensorsFile : public TensorFile {
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   const StoredTensor* find(const std::string& name) const override;
   std::span<const std::byte> data(const StoredTensor& tensor) const override;
-  /// All bytes before the data, the length included.
+  /// All bytes before the data, including the length.
   std::span<const std::byte> header() const override { return file_.bytes().first(data_begin_); }
   std::span<const std::byte> bytes() const override { return file_.bytes(); }
 

@@ -44,7 +44,7 @@ enum class StoredDType : std::uint8_t {
 int bits_of(StoredDType dtype);
 /// The name in a safetensors header: "F32".
 std::string name_of(StoredDType dtype);
-/// The reverse; empty for an unknown name.
+/// Parses a name of name_of(); empty for any other name.
 std::optional<StoredDType> parse_stored_dtype(std::string_view name);
 
 /// The stored type of a tensor in memory.
@@ -53,7 +53,7 @@ StoredDType stored_dtype_of(DType dtype);
 bool is_model_dtype(StoredDType dtype);
 /// "float16", as in Hugging Face's config.json and --dtype; "" if not is_model_dtype.
 std::string torch_name_of(StoredDType dtype);
-/// The reverse; empty for an unknown name.
+/// Parses a name of torch_name_of(); empty for any other name.
 std::optional<StoredDType> parse_torch_dtype(std::string_view name);
 
 /// The number of elements that are infinite or not a number. Throws unless is_model_dtype.

@@ -124,7 +124,7 @@ void for_each_box(const Sizes& size, std::int64_t begin, std::int64_t end, const
   const Sizes strides = row_major_strides(size);
   Sizes offset(size.size(), 0);
   while (begin < end) {
-    // The largest box at `begin`: entire rows along the outermost axis on which `begin` starts a row that fits.
+    // The largest box that starts at `begin`: whole rows along the outermost axis where `begin` starts a row that fits.
     std::size_t axis = 0;
     while (axis + 1 < size.size() && (begin % strides[axis] != 0 || end - begin < strides[axis])) ++axis;
     Sizes box(size.size(), 1);

@@ -17,7 +17,7 @@ namespace mtl {
 class TensorReader {
  public:
   GptConfig config;
-  std::string kind;  // for messages: "checkpoint"
+  std::string kind;  // "checkpoint": see ModelSource::kind
   std::string folder;
   std::optional<TrainState> state;
   Json hf_config;                      // null without one

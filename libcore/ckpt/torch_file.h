@@ -37,7 +37,7 @@ struct TorchTensor {
   bool is_contiguous() const;
 };
 
-/// Fills `out` with elements in row-major order, starting at element `begin`; the tensor must have that many.
+/// Fills `out` with elements in row-major order, starting at element `begin`; the tensor must have enough.
 void read_elements(const TorchTensor& tensor, std::int64_t begin, std::span<std::byte> out);
 
 class TorchFile : public TensorFile {
