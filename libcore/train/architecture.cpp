@@ -15,7 +15,7 @@ struct Given {
   T value;
 };
 
-/// The activation that flags choose. Megatron's GELU has the tanh form unless --no-bias-gelu-fusion is given.
+/// Returns the activation that the flags choose, if any. GELU has the tanh form unless --no-bias-gelu-fusion is given.
 std::optional<Given<Activation>> given_activation(const ArchitectureOptions& given) {
   static constexpr std::pair<const char*, Activation> kNames[] = {{"gelu_tanh", Activation::gelu_tanh},
                                                                   {"gelu_erf", Activation::gelu_erf},
@@ -49,7 +49,7 @@ class FlagResolver {
  public:
   FlagResolver(bool is_loaded, const Report& report) : is_loaded_(is_loaded), report_(report) {}
 
-  /// A number; `flag` is only the name.
+  /// Resolves a number; `flag` is the name alone.
   template <class T>
   void number(T& member, const std::optional<T>& given, const char* flag, bool is_required = false) const {
     if (given && is_loaded_ && *given != member)
@@ -60,7 +60,7 @@ class FlagResolver {
       report_(flag, "is required without --load");
   }
 
-  /// A choice; `flag` includes its value, and `other` completes "the loaded model ...".
+  /// Resolves a choice; `flag` includes its value, and `other` completes the message "the loaded model ...".
   template <class T>
   void choice(T& member, T value, bool is_given, const std::string& flag, const char* other) const {
     if (!is_given) return;
@@ -82,7 +82,7 @@ void resolve_mlp(GptConfig& config, const ArchitectureOptions& given, const Flag
     resolver.choice(config.activation, activation->value, true, activation->flag, "has another activation");
   resolver.choice(config.gated_mlp, true, given.swiglu, "--swiglu", "has an MLP without a gate");
   resolver.number(config.ffn_hidden_size, given.ffn_hidden_size, "--ffn-hidden-size");
-  // As Megatron-LM: 2/3 of 4 C, so that three matrices have the parameters of two, rounded down to a multiple of 64.
+  // As in Megatron-LM: 2/3 of 4 C, rounded down to a multiple of 64, so that three matrices have the parameters of two.
   if (resolver.is_loaded() || given.ffn_hidden_size || !given.swiglu) return;
   config.ffn_hidden_size = 4 * config.hidden_size * 2 / 3 / 64 * 64;
   if (config.ffn_hidden_size == 0 && config.hidden_size > 0)
@@ -97,7 +97,7 @@ void resolve_attention(GptConfig& config, const ArchitectureOptions& given, cons
   resolver.number(config.head_dim, given.kv_channels, "--kv-channels");
   resolver.choice(config.qk_norm, true, given.qk_layernorm, "--qk-layernorm", "does not normalize queries and keys");
   if (given.window_size) {
-    const std::int64_t window = window_of(*given.window_size).value_or(0);  // check_architecture reports a wrong one
+    const std::int64_t window = window_of(*given.window_size).value_or(0);  // check_architecture reports an invalid one
     resolver.choice(config.sliding_window, window, window > 0, cat("--window-size ", *given.window_size),
                     "has another window");
   }

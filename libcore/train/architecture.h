@@ -1,4 +1,4 @@
-// The model's architecture by flags, with Megatron-LM's names and rules where they exist.
+// The model's architecture, resolved from flags with Megatron-LM's names and rules where they exist.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace mtl {
 
-/// An absent option has the loaded model's value, or GPT-2's.
+/// An absent option means the loaded model's value or, in a new model, the default of GptConfig.
 struct ArchitectureOptions {
   std::optional<std::int64_t> num_layers, hidden_size, num_attention_heads, num_query_groups, kv_channels,
       ffn_hidden_size, max_position_embeddings;
@@ -30,13 +30,13 @@ struct ArchitectureOptions {
 /// not among them: it only chooses the form of GELU.
 std::vector<std::string> activation_flags(const ArchitectureOptions& given);
 
-/// Reports flags that exclude each other for every model.
+/// Reports flags that exclude each other whatever the model, and a --window-size that is not LEFT,0.
 void check_architecture(const ArchitectureOptions& given,
                         const std::function<void(std::string flag, std::string what)>& report);
 
-/// Returns the configuration of a new model (absent sizes are 0) or of the loaded one. Reports flags that disagree with
-/// the loaded model, and required sizes that a new one lacks. A rotary model without --max-position-embeddings gets
-/// `seq_length` positions.
+/// Returns the configuration of a new model (absent sizes stay 0) or of the loaded one. Reports flags that disagree
+/// with the loaded model, and required sizes that a new one lacks. A rotary model without --max-position-embeddings
+/// gets `seq_length` positions.
 GptConfig resolve_architecture(const ArchitectureOptions& given, const std::optional<GptConfig>& loaded,
                                std::int64_t seq_length,
                                const std::function<void(std::string flag, std::string what)>& report);

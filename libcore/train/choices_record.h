@@ -1,5 +1,5 @@
-// The measured choices of every rank in a checkpoint. With them, a run that resumes in the same layout computes with
-// the same algorithms and gives the same bits.
+// The measured choices of algorithms of every rank, recorded in a checkpoint. With them, a run that resumes in the same
+// layout computes with the same algorithms and gives the same bits.
 #pragma once
 
 #include <map>
@@ -12,21 +12,22 @@
 namespace mtl {
 
 struct SavedChoices {
-  std::string context;  // kernels/choices_context.h
+  std::string context;  // choices_context(): the GPU and libraries
   std::map<std::string, std::string> table;
 
   bool operator==(const SavedChoices&) const = default;
-  /// Serializes for other ranks.
+  /// Serializes the choices, to send them to other ranks.
   std::string text() const;
-  /// Throws Error(bad_data).
+  /// Parses text(). Throws Error(bad_data) if it is malformed.
   static SavedChoices parse(std::string_view text);
 };
 
-/// {"tables": [{"context": ..., "choices": {KEY: CHOICE, ...}}, ...], "of_rank": [0, 0, 1, ...]}: equal tables once.
+/// Returns {"tables": [{"context": ..., "choices": {KEY: CHOICE, ...}}, ...], "of_rank": [0, 0, 1, ...]}: equal tables
+/// are stored once, and of_rank holds every rank's index into `tables`.
 Json choices_record(const std::vector<SavedChoices>& by_rank);
 
-/// Returns the choices of a rank, or empty if the record was written by another number of ranks. Throws
-/// Error(bad_data).
+/// Returns the choices of a rank, or empty if the record was written by a different number of ranks. Throws
+/// Error(bad_data) if the record is malformed.
 std::optional<SavedChoices> choices_of_rank(const Json& record, int rank, int ranks);
 
 }  // namespace mtl

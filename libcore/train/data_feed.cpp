@@ -26,13 +26,13 @@ GptDatasetOptions dataset_options(const TrainOptions& options, const TrainingDat
   return dataset;
 }
 
-/// The place of a sample: "data set 1, document 17 + 3".
+/// Returns where a sample begins, with an offset in tokens: "data set 1, document 17 + 3".
 std::string place_of(const BlendedDataset& dataset, std::int64_t index) {
   const SampleSource source = dataset.describe(index);
   return cat("data set ", source.dataset, ", document ", source.documents.front(), " + ", source.first_offset);
 }
 
-/// The places of some training samples: {"0": "data set 0, document 5 + 0", ...}.
+/// Returns the places of up to 32 evenly spaced samples: {"0": "data set 0, document 5 + 0", ...}.
 Json probe_order(const BlendedDataset& dataset) {
   const std::int64_t count = std::min<std::int64_t>(32, dataset.size());
   Json probes = Json::object();
@@ -138,10 +138,10 @@ DataFeed::~DataFeed() {
   if (reading_.valid()) reading_.wait();
 }
 
-/// Starts to read the next step, in a thread of its own.
+/// Starts reading the next step in a separate thread.
 void DataFeed::start_reading() {
   StepBatches::Slot& slot = memory_.slots[filling_];
-  slot.copied.wait();  // the copy of two steps before, done long ago
+  slot.copied.wait();  // the copy of two steps ago, long finished
   reading_ = std::async(std::launch::async, [this, &slot] { read_mapped([&] { fill(slot.read); }); });
 }
 
@@ -152,7 +152,7 @@ const StepBatch& DataFeed::next(Stream& stream) {
   StepBatches::Slot &ready = memory_.slots[filling_], &before = memory_.slots[1 - filling_];
   filling_ = 1 - filling_;
   if (memory_.copies) {
-    before.used.record(stream);  // every operator that reads it is enqueued
+    before.used.record(stream);  // all operators that read this slot are enqueued
     copy(ready, stream);
   }
   start_reading();
@@ -202,12 +202,12 @@ void DataFeed::fill_micro_batch(StepBatch& step, int number, const Draw& draw) {
   for (std::size_t row = 0; row < samples.size(); ++row) fill_sample(batch, row, samples[row], &unmasked);
   step.unmasked[number] = unmasked;
   float* weights = batch.loss_weights.data<float>();
-  // A mean over the micro-batches of all data-parallel ranks, whose gradients are summed.
+  // Scaled so that sums of gradients over micro-batches and data-parallel ranks are means.
   double denominator = std::max(unmasked, 1.0) * double(step.micro_batches * shape_.layout.size(Axis::data));
   for (std::int64_t i = 0; i < batch.loss_weights.numel(); ++i) weights[i] = float(weights[i] / denominator);
 }
 
-/// Writes one sample; loss_weights first holds the mask.
+/// Writes one sample, with its mask in loss_weights, and adds the mask to `unmasked`; the caller scales loss_weights.
 void DataFeed::fill_sample(const Batch& batch, std::int64_t row, std::int64_t index, double* unmasked) {
   Sample sample = dataset_->item(index);
   auto store = [&](const Tensor& to, const auto& from) {

@@ -1,12 +1,12 @@
 // From token files to the micro-batches of a step.
 //
 // TrainingData opens the files and cuts the three splits; a DataFeed walks one of them in the sampler's order and fills
-// batch buffers, one step ahead in a thread of its own, so that training does not wait for the disk. Samples of the
+// batch buffers, one step ahead in a separate thread, so that training does not wait for the disk. The samples of the
 // step after that are prefetched.
 //
-// On cuda the thread fills pinned memory, and a stream of the feed's own copies it to the device while the compute
-// stream is still busy with the step before. Events order the copy after the computations that read the same memory two
-// steps before, and the computations of the step after its copy. Only the thread that calls next() calls CUDA.
+// On cuda the thread fills pinned memory, and the feed's own stream copies it to the device while the compute stream is
+// still busy with the previous step. Events order the copy after the computations that read the same memory two steps
+// earlier, and a step's computations after its copy. Only the thread that calls next() calls CUDA.
 #pragma once
 
 #include <array>
@@ -32,19 +32,19 @@ class TrainingData {
     std::int64_t vocab_size;
     std::int32_t eod = -1, pad = -1;
   };
-  /// Opens the files that --data-path and its relatives name, and builds the sample orders. Throws as IndexedDataset
+  /// Opens the files that --data-path and related flags name, and builds the sample orders. Throws as IndexedDataset
   /// and open_split do, Error(usage) without a training set, and Error(bad_data) if a single-pass run takes more
   /// samples of a split than it has.
   TrainingData(const TrainOptions& options, const Tokens& tokens);
 
-  /// Null if the split has no weight, or the run takes no samples of it.
+  /// Returns null if the split has no data, or the run takes no samples of it.
   const std::shared_ptr<const BlendedDataset>& dataset(Split split) const { return datasets_[enum_index(split)]; }
-  /// The files and their order, as checkpoints record them: data/data_identity.h.
+  /// Returns the files and their order, as checkpoints record them (data/data_identity.h).
   const Json& identity() const { return identity_; }
-  /// Compares probed training samples with the identity `saved`. Describes the first whose place differs, or returns ""
-  /// if none does. Megatron's order depends on the length of the run: a longer run can move every sample.
+  /// Compares probed training samples with the identity `saved`. Describes the first one whose place differs; returns
+  /// "" if there is none. Megatron's order depends on the length of the run: a longer run can move every sample.
   std::string moved_sample(const Json& saved) const;
-  /// The identity as text, one file or flag per line.
+  /// Returns the identity as text, one file or flag per line.
   std::string identity_lines() const;
 
  private:
@@ -62,7 +62,7 @@ struct StepBatch {
   std::vector<double> unmasked;  // per micro-batch: the sum of its loss mask
 };
 
-/// Memory of a feed: one step is read while the step before is computed.
+/// The memory of a DataFeed: one step is read while the previous one is computed.
 struct StepBatches {
   struct Slot {
     StepBatch read;      // filled by the reader thread
@@ -70,32 +70,34 @@ struct StepBatches {
     Event copied, used;  // reached after the copy to `computed`, and after the operators that read it
   };
   std::vector<Slot> slots;         // two
-  std::unique_ptr<Stream> copies;  // on cuda
+  std::unique_ptr<Stream> copies;  // of the copies to the device; null on the cpu
 };
 StepBatches make_step_batches(const RunShape& shape);
 
 class DataFeed {
  public:
-  /// The micro-batches per rank of the step that begins after `consumed` samples.
+  /// Returns the number of micro-batches per rank in the step that begins after `consumed` samples.
   using MicroBatches = std::function<std::int64_t(std::int64_t consumed)>;
 
-  /// `shape` describes the largest step. Starts reading into `memory` at once; no other feed may use it meanwhile.
+  /// `shape` describes the largest step. Starts reading into `memory` at once; no other feed may use it during this
+  /// one's lifetime.
   DataFeed(std::shared_ptr<const BlendedDataset> dataset, SamplerOptions sampler, const RunShape& shape,
            MicroBatches micro_batches, StepBatches& memory);
   ~DataFeed();
 
   /// Returns the next step's micro-batches, for operators enqueued on `stream` from now on. On the cpu they are valid
-  /// until the next call; on cuda until the call after it, for operators that are enqueued before the next call or done
-  /// before the one after. Loss weights are mask / (sum of the micro-batch's mask) / (micro-batches of the step on all
-  /// data-parallel ranks). Waits for the reader thread, not for the stream. Throws Error(bad_data) at the data's end.
+  /// until the next call. On cuda they are valid until the call after that, for operators that either are enqueued
+  /// before the next call or finish before the call after it. Loss weights are mask / max(1, sum of the micro-batch's
+  /// mask) / (micro-batches of the step on all data-parallel ranks). Waits for the reader thread, not for the stream.
+  /// Rethrows the reader's exception, such as Error(bad_data) at the end of the data.
   const StepBatch& next(Stream& stream);
-  /// Seconds that next() has waited for data so far.
+  /// Returns the seconds that next() has waited for data so far.
   double stalled_seconds() const { return stalled_; }
 
  private:
   /// Sample numbers of a step; fewer micro-batches than `requested` at the end of the data.
   struct Draw {
-    std::int64_t consumed = 0;  // by all ranks before it
+    std::int64_t consumed = 0;  // samples of all ranks before this step
     std::int64_t requested = 0;
     std::vector<std::vector<std::int64_t>> micro_batches;
   };

@@ -10,7 +10,7 @@ namespace mtl {
 
 namespace {
 
-/// Counts the checkpoints in a folder, sound or not: each takes disk space.
+/// Counts the checkpoints in a folder, including damaged ones, which take disk space, too.
 std::int64_t count_checkpoints(const std::string& folder) {
   std::int64_t count = 0;
   std::error_code error;

@@ -13,7 +13,7 @@ namespace {
 constexpr std::size_t kMaxSuggestions = 3;
 constexpr std::int64_t kMaxRanksFactor = 64;
 
-/// A run with other flags.
+/// A run with changed flags.
 struct Setting {
   std::string flags;  // the changes on the command line
   TrainOptions options;
@@ -51,7 +51,7 @@ class Suggestions {
   using Change = void (*)(Setting&);
   bool is_done() const { return lines_.size() == kMaxSuggestions; }
 
-  /// Plans the setting. Keeps it if it is a valid command line that fits.
+  /// Plans the setting. If it is valid and fits, adds it to the suggestions and returns true.
   bool try_setting(const Setting& setting) {
     if (is_done() || setting.flags.empty()) return false;
     bool is_valid = true;
@@ -76,7 +76,7 @@ class Suggestions {
     return true;
   }
 
-  /// The flag that keeps the samples of a step when micro-batches or ranks change.
+  /// Returns the flag that keeps the number of samples per step when micro-batches or ranks change.
   std::string same_batch(const Setting& setting) const {
     return setting.options.batch.varies() ? "" : cat(" --global-batch-size ", setting.options.global_batch_size());
   }
@@ -100,7 +100,7 @@ class Suggestions {
     }
   }
 
-  /// Shards more state over the ranks that the run has.
+  /// Tries to shard more state over the run's ranks, and the 1F1B schedule.
   void try_sharing(const Setting& from) { try_each(from, {share_optimizer, share_sequence, share_schedule}); }
 
   Setting with_all_sharing() const {
@@ -115,7 +115,7 @@ class Suggestions {
     return setting;
   }
 
-  /// All changes that keep the results.
+  /// Adds full recomputation and offloading of the optimizer, which keep the results.
   Setting with_everything(Setting setting) const {
     recompute_layers(setting);
     offload_optimizer(setting);
@@ -166,7 +166,7 @@ class Suggestions {
     if (!std::exchange(setting.options.parallel.cpu_offloading, true)) add(setting, "--cpu-offloading");
   }
 
-  /// Adds ranks: on this host if they fit, else with as many on each host as now.
+  /// Adds ranks: on the same host if they fit, else on more hosts with as many ranks each as now.
   void try_more_ranks(const Setting& from) {
     for (const char* axis : {"tensor", "pipeline", "data"}) {
       for (std::int64_t factor = 2; factor <= kMaxRanksFactor; factor *= 2) {

@@ -1,4 +1,4 @@
-// Finds changes of a run's flags that make it fit its memory.
+// Finds changes to a run's flags that make the run fit in memory.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace mtl {
 
-/// Returns up to three, the smallest change of the run first, each verified by planning that run. One line each:
-/// "\n  FLAGS: MEMORY".
+/// Returns up to three settings, the smallest change of the run first, each verified by planning the changed run, and
+/// each written as a line "\n  FLAGS: MEMORY".
 std::vector<std::string> find_fitting_settings(const TrainOptions& options, const RunStart& start,
                                                const HostRanks& host, const FitLimits& limits);
 

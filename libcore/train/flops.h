@@ -6,7 +6,7 @@
 //   MFU, model FLOPs utilization = FLOPs per token * tokens per second / peak:
 //     convention A (llm.c):           6 N + 6 L C T    per token, causal attention
 //     convention B (PaLM, MosaicML):  6 N + 12 L C T
-//   N: all parameters, the tied table once, padding not counted.
+//   N: all parameters, a tied embedding once, without vocabulary padding. C: heads * head_dim.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,8 @@ double megatron_flops(const GptConfig& config, std::int64_t padded_vocab, std::i
 double flops_per_token_a(const GptConfig& config, std::int64_t seq_length);
 double flops_per_token_b(const GptConfig& config, std::int64_t seq_length);
 
-/// Measures the speed of a large matrix product in TFLOP/s, the default peak of MFU: 768 fp32 rows and columns on the
-/// CPU with this many threads, 4,096 in bf16 on a GPU. Takes about a tenth of a second.
+/// Measures the TFLOP/s of a large matrix product, the default peak for MFU: 768 x 768 in fp32 on the CPU with this
+/// many threads, 4,096 x 4,096 in bf16 on a GPU. Takes about a tenth of a second.
 double measure_peak_tflops(Device device, int threads);
 
 }  // namespace mtl

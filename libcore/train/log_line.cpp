@@ -10,14 +10,15 @@ namespace mtl {
 
 namespace {
 
-/// One decimal, as Megatron-LM prints; three significant digits below 1, where a small model would show 0.0.
+/// Formats with one decimal, as Megatron-LM does, but with three significant digits below 1, where a small model would
+/// show 0.0.
 std::string rate_text(double value) {
   constexpr int kMaxDecimals = 12;
   if (!(value > 0 && value < 1)) return format("%.1f", value);
   return format("%.*f", std::min(kMaxDecimals, 2 - static_cast<int>(std::floor(std::log10(value)))), value);
 }
 
-/// printf shows the sign of a NaN, which means nothing.
+/// Removes the meaningless sign of a NaN, which printf would show.
 double plain_nan(double value) { return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value; }
 
 }  // namespace

@@ -1,8 +1,9 @@
 // The reports of a training run, and their text in Megatron's format.
 //
-// The reports are plain figures; every sink (terminal, TensorBoard, JSON lines: metrics.h) writes the same ones. The
-// text is Megatron-LM's (megatron/training/training.py: training_log, evaluate_and_print_results), field for field,
-// so that scripts which read its logs read ours; our own figures follow its last field in the same style.
+// The reports are plain numbers; every sink (terminal, TensorBoard, JSON lines: metrics.h) writes the same ones. The
+// text is Megatron-LM's (megatron/training/training.py: training_log, evaluate_and_print_results), field for field, so
+// that scripts that parse Megatron's logs parse ours, too; our additional figures follow its last field in the same
+// style.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +12,10 @@
 
 namespace mtl {
 
-/// One log interval. A figure that does not exist (all steps skipped, a single rank) is empty, and its field omitted.
+/// One log interval. A figure that is not available (all steps skipped, a single rank) is empty, and its field is
+/// omitted.
 struct IntervalReport {
-  std::int64_t iteration = 0;         // the last one of the interval, counted from 1
+  std::int64_t iteration = 0;         // the last of the interval, counted from 1
   std::int64_t train_iterations = 0;  // of the whole run
   std::int64_t consumed_samples = 0;
   double elapsed_ms_per_iteration = 0;
@@ -32,13 +34,13 @@ struct IntervalReport {
   // Per iteration, the wait for summed gradients and updated weights on the rank that waited least; the other ranks
   // also waited for slower ranks. Absent on a single rank.
   std::optional<double> communication_wait_ms{};
-  // The shares of nonzero updates that leave the updated weight, and the narrower copy of it that layers read,
-  // bit-identical. Absent if layers compute in fp32; the second also if they read the updated weights themselves.
+  // Fractions of the nonzero updates that do not change the updated weight, and that do not change its narrower copy,
+  // which layers read. Absent if layers compute in fp32; the second also if layers read the updated weights themselves.
   std::optional<double> lost_updates{}, lost_updates_copy{};
-  bool is_final = false;  // the run ended within the interval; a prolonged run reports the whole interval again
+  bool is_final = false;  // the run ended within the interval; an extended run reports the whole interval again
 };
 
-/// A loss over held-out data: during training, or at the end of it (then for the validation and the test set).
+/// A loss over held-out data, during training or at its end (then for the validation and the test set).
 struct ValidationReport {
   std::int64_t iteration = 0;
   std::int64_t consumed_samples = 0;
@@ -46,15 +48,15 @@ struct ValidationReport {
   double loss = 0;
   bool is_final = false;
 
-  /// exp(min(20, loss)); NaN for NaN, where Megatron-LM logs exp(20).
+  /// Returns exp(min(20, loss)), but NaN for NaN, where Megatron-LM logs exp(20).
   double ppl() const;
 };
 
-/// " [2026-11-21 12:00:00] iteration        1/     500 | consumed samples: ... |", without a newline.
+/// Returns " [2026-11-21 12:00:00] iteration        1/     500 | consumed samples: ... |", without a newline.
 std::string log_line(const IntervalReport& report, const std::string& timestamp);
 
-/// Three lines: dashes, " validation loss at iteration 100 | lm loss value: 3.1E+00 | lm loss PPL: 2.2E+01 | ", dashes.
-/// At the end of training Megatron adds "on validation set" or "on test set" after the iteration.
+/// Returns three lines: dashes, " validation loss at iteration 100 | lm loss value: 3.1E+00 | lm loss PPL: 2.2E+01 | ",
+/// dashes. At the end of training, as in Megatron-LM, "on validation set" or "on test set" follows the iteration.
 std::string log_line(const ValidationReport& report);
 
 }  // namespace mtl

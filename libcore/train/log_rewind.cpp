@@ -31,7 +31,7 @@ LogEntry parse_entry(std::string_view line, const std::string& path, std::int64_
   }
 }
 
-/// True if a killed run may have written this line without an end. A crash of the host may leave trailing zeros.
+/// Returns true if a killed run may have left this line unfinished. A crash of the host may leave trailing zeros.
 bool is_half_written(std::string_view line) {
   constexpr std::string_view kBegin = "{\"type\": \"";
   while (!line.empty() && line.back() == '\0') line.remove_suffix(1);
@@ -50,7 +50,7 @@ bool is_kept(const LogEntry& entry, const LogStart& start) {
 std::string rewind_log(std::string_view text, const LogStart& start, const std::string& path) {
   std::string kept;
   std::int64_t number = 0;
-  bool is_own = start.iteration > 0;  // for lines before any start line that names a run
+  bool is_own = start.iteration > 0;  // for lines before the first start line
   while (!text.empty()) {
     const std::size_t end = text.find('\n');
     if (end == std::string_view::npos) {

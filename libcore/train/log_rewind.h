@@ -10,8 +10,8 @@ namespace mtl {
 
 /// The start of a session.
 struct LogStart {
-  std::string run;                    // identifies the run; sessions name theirs in their start line
-  std::int64_t iteration = 0;         // iterations already done: 0, or the checkpoint's
+  std::string run;                    // identifies the run; each session's start line names its run
+  std::int64_t iteration = 0;         // iterations already done: 0, or as in the checkpoint
   std::int64_t train_iterations = 0;  // of the whole run
   bool validation_is_due = false;     // the validation of `iteration` is repeated
 };

@@ -1,7 +1,7 @@
 // Logs that may fail without ending the run, for example on a full disk or a closed pipe.
 //
-// A LogSink warns at the first failure, tries again with every further line, and counts those that are lost. A LogFile
-// appends whole records: it removes one that was written only in part.
+// A LogSink warns at the first failure, tries again with every further record, and counts the lost ones. A LogFile
+// appends whole records: it removes a record that was written only in part.
 #pragma once
 
 #include <cstdint>
@@ -34,11 +34,11 @@ class LogSink {
 
 class LogFile {
  public:
-  /// Appends to `path`, which it creates if necessary. Throws Error(io).
+  /// Opens `path` for appending, and creates it if necessary. Throws Error(io).
   explicit LogFile(const std::string& path);
   /// Appends all of the record, or throws Error(io) and leaves a regular file as it was.
   void write(std::string_view record);
-  /// Has no effect on a pipe or a device. Throws Error(io).
+  /// Syncs the file to disk. Has no effect on a pipe or a device. Throws Error(io).
   void sync();
   const std::string& path() const { return file_.path(); }
 

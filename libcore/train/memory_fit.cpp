@@ -26,7 +26,7 @@ Excess find_excess(const MemoryNeed& need, const FitLimits& limits) {
   return out;
 }
 
-/// The plan of the rank on this host that needs the most memory in `space`.
+/// Returns the plan of the rank on this host that needs the most memory in `space`.
 const MemoryPlan& largest_of(const std::vector<const MemoryPlan*>& plans, const HostRanks& host, Space space) {
   const auto begin = plans.begin() + host.first;
   const auto end = begin + std::min<std::ptrdiff_t>(host.count, plans.end() - begin);
@@ -71,7 +71,7 @@ void check_memory(const TrainOptions& options, const RunStart& start, const Host
 }
 
 std::vector<MemoryLimit> subtract_overhead(std::vector<MemoryLimit> limits, int ranks, std::int64_t threads) {
-  // Measured on runs of 350 to 650 MiB: 45 MiB resident above the plan. glibc reserves the addresses of an arena.
+  // Measured on runs of 350 to 650 MiB: 45 MiB resident above the plan. glibc reserves address space for each arena.
   constexpr std::uint64_t kMiB = 1 << 20, kRank = 48 * kMiB, kStack = 8 * kMiB, kArena = 64 * kMiB;
   for (MemoryLimit& limit : limits) {
     std::uint64_t overhead = kRank;

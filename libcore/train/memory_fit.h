@@ -1,5 +1,5 @@
-// Checks that a run fits its memory and its disk, before it allocates or trains. A run that does not fit would be
-// killed by the kernel in its first step, fail to allocate on its GPU, or end with a full disk at its first save.
+// Checks that a run fits in memory and on disk, before it allocates or trains. A run that does not fit would be killed
+// by the operating system in its first step, fail to allocate on its GPU, or end with a full disk at its first save.
 #pragma once
 
 #include <cstdint>
@@ -12,25 +12,25 @@
 
 namespace mtl {
 
-/// Throws Error(usage) if the plan of one of the host's ranks exceeds a limit per process or its GPU's, or if the plans
-/// of all of them exceed a limit that they share. The message names the limit, the largest category of that memory, and
-/// up to three changes of flags that fit (fitting_settings.h).
+/// Throws Error(usage) if the plan of a rank on this host exceeds a per-process limit or its GPU's, or if the plans of
+/// all ranks on this host together exceed a shared limit. The message names the limit, the largest category of that
+/// memory, and up to three changes of flags that fit (fitting_settings.h).
 void check_memory(const TrainOptions& options, const RunStart& start, const HostRanks& host, const FitLimits& limits);
 
-/// Returns the limits less what a rank takes in addition to its plan, such as buffers of libraries. A limit that ranks
-/// share loses it once per rank of the host. A limit per process also loses the stacks of `threads` further threads,
-/// and their arenas if it counts reserved addresses.
+/// Returns the limits minus what ranks take in addition to their plans, such as buffers of libraries: per rank of the
+/// host in a shared limit, once in a per-process limit. The latter is also reduced by the stacks of `threads` further
+/// threads, and by their arenas if it counts reserved addresses.
 std::vector<MemoryLimit> subtract_overhead(std::vector<MemoryLimit> limits, int ranks, std::int64_t threads);
 
-/// The free memory of a GPU, less what CUDA's libraries will take. `gpu` is for messages: "the GPU".
+/// Returns the free memory of a GPU, less what CUDA's libraries will take. `gpu` names it in messages.
 MemoryLimit gpu_limit(const CudaMemory& memory, const std::string& gpu);
-/// The memory of a GPU of `gib` GiB, less what CUDA's context and libraries take.
+/// Returns the memory of a GPU of `gib` GiB, less what CUDA's context and libraries take.
 MemoryLimit gpu_limit(double gib);
 
-/// Checks a host's memory and disk on the first rank of the host; other ranks would count what their neighbors have
-/// allocated, and do nothing. Call before any rank allocates: on rank 0's host before Ranks::connect, on other hosts
-/// once they know the start. A single rank also checks its GPU; several first agree on the GPUs' memory, and then call
-/// check_memory(). Only rank 0 warns about the disk.
+/// Checks a host's memory and disk on the first rank of the host. Does nothing on other ranks, which would count what
+/// their neighbors have allocated. Call before any rank allocates: on rank 0's host before Ranks::connect, on other
+/// hosts once they know the start. A single rank also checks its GPU; several ranks instead agree on their GPUs' memory
+/// later, and then call check_memory(). Only rank 0 warns about the disk.
 void check_fit(const TrainOptions& options, const RunStart& start, const RankEnvironment& launched, Console& console);
 
 }  // namespace mtl

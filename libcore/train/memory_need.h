@@ -12,11 +12,11 @@
 
 namespace mtl {
 
-/// The ranks that share a host's memory: `count` in a row, from `first` on.
+/// The ranks that share a host's memory: `count` consecutive ranks, beginning with `first`.
 struct HostRanks {
   int first = 0, count = 1;
 
-  /// Assumes the launchers' default: consecutive ranks on each host.
+  /// Assumes the default of launchers: consecutive ranks on each host.
   static HostRanks of(const RankEnvironment& launched);
 };
 
@@ -31,7 +31,7 @@ struct FitLimits {
 struct MemoryNeed {
   std::uint64_t rank_bytes = 0, host_bytes = 0, gpu_bytes = 0;
 
-  /// The need of the ranks of one host; `plans` by rank.
+  /// Returns the need of one host's ranks; `plans` is indexed by rank.
   static MemoryNeed of(const std::vector<const MemoryPlan*>& plans, const HostRanks& host);
   bool fits(const MemoryLimit& host_limit) const {
     return (host_limit.is_per_process ? rank_bytes : host_bytes) <= host_limit.bytes;
@@ -40,7 +40,7 @@ struct MemoryNeed {
   std::string text() const;  // "3.0 GiB per rank"
 };
 
-/// The plan of every rank, by rank; the pointers are into `plans`.
+/// Returns the plan of every rank, indexed by rank; the pointers point into `plans`.
 std::vector<const MemoryPlan*> plans_by_rank(const std::vector<RankPlan>& plans);
 
 }  // namespace mtl

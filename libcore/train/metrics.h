@@ -5,13 +5,13 @@
 //   {"type":"start","version":1,"iteration":0, ...}                the iteration the session starts from; provenance
 //   {"type":"step","iteration":10,"consumed_samples":160,"lm_loss":..., "learning_rate":..., ...}
 //   {"type":"validation","iteration":100,"consumed_samples":...,"loss":...,"ppl":...}
-//   {"type":"test", ...}                                            as validation
+//   {"type":"test", ...}                                            like validation
 // "final":true is added at the end of the run: to its last interval, and to the evaluations after it.
 // NaN and the infinities are written as Python's json writes them.
 //
-// A killed run may leave lines of iterations that are repeated after a resume. Opening the log drops (atomically) those
-// of this run, see log_rewind.h: its part of the file reads like one uninterrupted run, with a "start" line for each
-// session that contributed. Lines of other runs stay: a new run appends.
+// A killed run may leave lines of iterations that are repeated after a resume. Opening the log atomically drops those
+// of this run (log_rewind.h), whose part of the file then reads like one uninterrupted run, with a "start" line for
+// each session that contributed. Lines of other runs stay: a new run appends.
 //
 // No sink ends the run: see log_sink.h.
 #pragma once
@@ -40,8 +40,8 @@ struct MetricsOptions {
 
 class Metrics {
  public:
-  /// Opens the sinks. Throws Error(bad_data) if the file of the log is not a training log. `console` warns of failing
-  /// sinks, and must outlive this.
+  /// Opens the sinks. Throws Error(bad_data) if options.log_jsonl is not a training log. `console` warns of failing
+  /// sinks, and must outlive this object.
   Metrics(const MetricsOptions& options, Console& console);
 
   void report(const IntervalReport& report);

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::int64_t kMaxMicroBatches = 1 << 20;  // of a step: planning and scheduling take time for each
 
-/// The flag that decides the sizes, and its value.
+/// Returns the flag that decides the batch sizes, with its value.
 std::string size_flag(const BatchOptions& batch, std::int64_t global) {
   if (!batch.schedule.empty()) return "--step-batch-size-schedule " + batch.schedule;
   if (!batch.rampup.empty()) return "--rampup-batch-size " + join(batch.rampup, " ");
@@ -150,7 +150,7 @@ void check_parallel(const TrainOptions& options, const Report& report) {
 }
 
 /// Reports a run whose byte or token counts exceed 64 bits. Every size that is computed from these options is below one
-/// of these products, whose factor 128 allows for several copies of several bytes.
+/// of these products; their factor 128 allows for several copies of elements of several bytes.
 void check_magnitude(const TrainOptions& options, const GptConfig& config, const Report& report) {
   const std::int64_t micro = options.batch.micro_batch_size, tokens = options.data.seq_length;
   const std::int64_t widest = std::max({config.hidden_size, config.ffn_hidden_size, config.vocab_size});
@@ -170,7 +170,7 @@ void check_magnitude(const TrainOptions& options, const GptConfig& config, const
   check("--train-samples, --seq-length", {options.batch.train_samples.value_or(0), tokens});
 }
 
-/// Reports a stage with fewer layers than are offloaded and stay on the GPU.
+/// Reports a chunk that has fewer layers than the offloaded and the resident ones together.
 void check_offloaded_layers(const ParallelOptions& options, const std::vector<std::vector<LayerRange>>& stages,
                             const Report& report) {
   std::int64_t fewest = INT64_MAX;
@@ -184,7 +184,7 @@ void check_offloaded_layers(const ParallelOptions& options, const std::vector<st
              ": activations of ", kResidentLayers, " layers stay on the GPU"));
 }
 
-/// Reports sizes of the model that do not divide among the ranks.
+/// Reports sizes of the model that cannot be divided among the ranks.
 void check_division(const TrainOptions& options, const GptConfig& config, const Report& report) {
   const ParallelOptions& parallel = options.parallel;
   auto divides = [&](const char* flag, std::int64_t number) {

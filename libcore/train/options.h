@@ -1,5 +1,5 @@
-// All options of a training run, with their defaults: Megatron-LM's names and values where it has them.
-// apps/cli/train_flags binds the command line to it.
+// All options of a training run and their defaults, with Megatron-LM's names and values where it has them.
+// apps/cli/train_flags.cpp binds the command line to them.
 #pragma once
 
 #include <algorithm>
@@ -42,19 +42,19 @@ struct BatchOptions {
   std::int64_t micro_batch_size = 1;
   // A ramp's last size, a schedule's largest; absent: one micro-batch on every data-parallel rank.
   std::optional<std::int64_t> global_batch_size;
-  std::vector<std::string> rampup;  // start, increment, samples; none: constant
+  std::vector<std::string> rampup;  // start, increment, samples; empty: constant
   std::string schedule;             // --step-batch-size-schedule
-  bool decrease_if_needed = false;  // cut sizes down to multiples of a micro-batch on every data-parallel rank
+  bool decrease_if_needed = false;  // round sizes down to multiples of micro-batch size x data-parallel size
   std::optional<std::int64_t> train_iters, train_samples;
   std::int64_t eval_interval = 1000;
   std::int64_t eval_iters = 100;
 
   bool varies() const { return !rampup.empty() || !schedule.empty(); }
-  /// global_batch_size or its default; INT64_MAX if the default overflows.
+  /// Returns global_batch_size or its default; INT64_MAX if the default overflows.
   std::int64_t global_size(std::int64_t data_parallel) const;
-  /// The sizes of all updates. Throws as BatchSizes does, and Error(usage) for a ramp that is not of whole numbers.
+  /// Returns the sizes of all updates. Throws as BatchSizes does, and Error(usage) if a ramp's number is not whole.
   BatchSizes sizes(std::int64_t data_parallel, std::int64_t seq_length) const;
-  /// The length of a run of `iterations` updates, for count_samples().
+  /// Returns the length of a run of `iterations` updates, for count_samples().
   RunLength run_length(std::int64_t iterations, std::int64_t data_parallel) const;
 };
 
@@ -75,9 +75,9 @@ struct CheckpointOptions {
   std::optional<std::int64_t> save_interval;
   std::int64_t keep_last = 0;             // 0: all
   std::optional<std::int64_t> ckpt_step;  // the iteration to load; empty: the newest
-  bool finetune = false;                  // weights only, iteration 0
+  bool finetune = false;                  // load only weights, and start at iteration 0
   bool no_load_optim = false;
-  bool exit_on_missing = false;  // --load must hold a model, even if it is --save
+  bool exit_on_missing = false;  // --load must contain a model, even if it is --save
   std::optional<std::int64_t> exit_interval;
 };
 
@@ -95,38 +95,38 @@ struct ProfileOptions {
   std::string directory = "profile";
 };
 
-/// Ranks along each axis; the data-parallel size is what is left of the world.
+/// Ranks along each axis; the data-parallel size is the world size divided by the others.
 struct ParallelOptions {
-  std::int64_t world = 1;                  // ranks of the job, as it was launched
-  std::optional<std::int64_t> plan_world;  // the number that --dry-run plans for
+  std::int64_t world = 1;                  // ranks of the job, as launched
+  std::optional<std::int64_t> plan_world;  // number of ranks that --dry-run plans for
   std::int64_t tensor = 1, pipeline = 1, context = 1;
   bool distributed_optimizer = false, overlap_grad_reduce = false, overlap_param_gather = false;
   bool tp_pp_dp_mapping = false;  // ranks in the order tp-cp-ep-pp-dp
   std::string schedule = "1f1b";
-  Layout layout;  // flags set the split into stages and sequence_parallel; layout_of() sets the others
+  Layout layout;  // flags set the split into stages and sequence_parallel; layout_of() sets the rest
   std::optional<std::string> recompute_granularity, recompute_method, checkpoint_method;
   std::optional<std::int64_t> recompute_num_layers;
   bool recompute_activations = false;            // --recompute-granularity selective
-  bool checkpoint_activations = false;           // --recompute-granularity full, of checkpoint_method or uniform
+  bool checkpoint_activations = false;           // --recompute-granularity full, method checkpoint_method or uniform
   bool optimizer_cpu_offload = false;            // like cpu_offloading, has no effect on the cpu
   bool cpu_offloading = false;                   // of activations
   std::optional<std::int64_t> offloaded_layers;  // --cpu-offloading-num-layers; absent: all but kResidentLayers
-  std::optional<std::int64_t> bucket_elements;   // reduced together; absent: Megatron's max(40 M, 1 M x data parallel)
+  std::optional<std::int64_t> bucket_elements;   // per bucket; absent: Megatron's max(40 M, 1 M x data parallel)
   double timeout_minutes = 10;                   // of one collective or message
-  std::optional<std::int64_t> gpus_per_node;     // the most ranks on a host; absent: its number of GPUs
+  std::optional<std::int64_t> gpus_per_node;     // most ranks on a host; absent: its number of GPUs
 
   std::int64_t data() const {
     return std::max<std::int64_t>(1, world / std::max<std::int64_t>(1, tensor * pipeline * context));
   }
 };
 
-/// The requested recomputation.
+/// Returns the recomputation that the options request.
 Recompute recompute_of(const ParallelOptions& options);
 
-/// The layout that the options describe, for one rank. Throws Error(usage) if the ranks do not fill the grid.
+/// Returns the layout that the options describe, for one rank. Throws Error(usage) if the ranks do not fill the grid.
 Layout layout_of(const ParallelOptions& options, int rank);
 
-/// Flags for which this version has one value or none: kept to check the values that scripts give.
+/// Flags of which this version supports at most one value; kept to check the values that scripts pass.
 struct FixedOptions {
   std::string optimizer = "adam", rerun_mode = "disabled";
   std::int64_t timing_log_level = 0, zero_stage = 0, expert_parallel = 1, ds_sequence_parallel = 1;
@@ -152,9 +152,9 @@ struct TrainOptions {
   Device device = Device::cpu;  // resolved from device_name
   std::string device_name = "auto";
   bool cuda_graphs = true;
-  bool tf32 = false;  // on a GPU: products of fp32 may round their operands
+  bool tf32 = false;  // on a GPU: fp32 matrix products may round their operands to TF32
   std::string attention_backend = "auto";
-  std::string tuning_cache;       // file of measured choices; empty: in the user's cache folder; "none"
+  std::string tuning_cache;       // file of measured choices; empty: the user's cache folder; "none": no file
   std::optional<double> gpu_gib;  // --gpu-memory: GiB of the GPU that a dry run plans for
   bool dry_run = false;
   std::optional<std::string> roofline;  // name of the hardware; with dry_run
@@ -176,8 +176,9 @@ struct TrainOptions {
 /// Reports missing and contradictory options, without opening files.
 void check_options(const TrainOptions& options, const std::function<void(std::string flag, std::string what)>& report);
 
-/// Returns the model to build, by the flags or as loaded. Reports flags that disagree with the loaded model, and sizes
-/// that contradict each other or do not divide among the ranks. The result is only valid if nothing was reported.
+/// Returns the configuration of the model to build, from the flags or as loaded. Reports flags that disagree with the
+/// loaded model, and sizes that contradict each other or cannot be divided among the ranks. The result is only valid if
+/// nothing was reported.
 GptConfig resolve_config(const TrainOptions& options, std::optional<GptConfig> loaded, std::int64_t vocab_size,
                          const std::function<void(std::string flag, std::string what)>& report);
 
