@@ -15,7 +15,7 @@ std::string preset_name(const PrecisionOptions& options) {
   return options.bf16 ? "bf16" : options.fp16 ? "fp16" : "fp32";
 }
 
-/// The flag that chose the preset.
+/// Returns the flag that chose the preset.
 std::string preset_flag(const PrecisionOptions& options) {
   return options.preset ? "--precision " + *options.preset : "--" + preset_name(options);
 }

@@ -13,7 +13,7 @@ struct Sizes {
   std::int64_t layers, hidden, heads, seq_length;
 };
 
-/// GPT-2 (Radford et al. 2019) and its larger relatives.
+/// GPT-2 (Radford et al. 2019) and larger models of its architecture.
 Preset gpt(const char* name, const Sizes& sizes) {
   Preset out{name, {}, sizes.seq_length, 0.1};
   out.architecture.num_layers = sizes.layers;
@@ -150,7 +150,7 @@ const std::vector<Preset>& presets() {
 }
 
 const Preset& find_preset(const std::string& name) {
-  // Seed scripts and papers name the large GPTs by size alone.
+  // Scripts and papers name the large GPTs by size alone.
   const auto found = std::find_if(presets().begin(), presets().end(), [&](const Preset& preset) {
     return preset.name == name || preset.name == "gpt-" + name || preset.name == "gpt2-" + name;
   });

@@ -1,4 +1,4 @@
-// Architecture presets: `--model gpt2-124m` replaces the flags of that model.
+// Architecture presets: `--model gpt2-124m` replaces the flags that describe that model.
 #pragma once
 
 #include <string>
@@ -16,13 +16,13 @@ struct Preset {
 };
 
 const std::vector<Preset>& presets();
-/// The preset of this name, in which "gpt-" and "gpt2-" may be left out. Throws Error(usage), which lists all names,
-/// for an unknown one.
+/// Returns the preset of this name, in which "gpt-" and "gpt2-" may be omitted. Throws Error(usage), which lists all
+/// names, if it is unknown.
 const Preset& find_preset(const std::string& name);
 
 /// Fills absent options with the preset's values, except where a given option excludes them: another activation,
-/// another scaling of positions. Returns the given options that differ from the preset, each as "--num-layers 6 in
-/// place of 12" or "--swiglu in addition".
+/// learned positions, another scaling of positions. Returns the given options that differ from the preset, each as
+/// "--num-layers 6 in place of 12" or "--swiglu in addition".
 std::vector<std::string> apply_preset(const Preset& preset, ArchitectureOptions& given);
 
 }  // namespace mtl

@@ -10,7 +10,7 @@ namespace mtl {
 
 namespace {
 
-/// The phase of an entry: the innermost phase or communication that is or contains it.
+/// Returns the phase of an entry: the innermost phase or communication that is or contains the entry.
 std::string phase_of(const std::vector<ProfileEntry>& entries, std::size_t place) {
   for (int at = static_cast<int>(place); at >= 0; at = entries[at].parent) {
     if (entries[at].kind == ProfileKind::communication) return "communication";
@@ -27,7 +27,7 @@ ProfilePhase& phase_named(std::vector<ProfilePhase>& phases, const std::string& 
   return phases.back();
 }
 
-/// The longest first; predictions, which have no times, by their bounds.
+/// Sorts the longest first; predictions, which have no times, by their bounds.
 void sort_by_time(std::vector<ProfileRow>& rows) {
   std::stable_sort(rows.begin(), rows.end(), [](const ProfileRow& a, const ProfileRow& b) {
     return std::pair(a.ms, a.bound_ms) > std::pair(b.ms, b.bound_ms);
@@ -77,7 +77,7 @@ ProfileReport report_profile(const Profile& profile, const Hardware& hardware, b
       const std::string outer = entry.parent < 0 ? "other" : phase_of(entries, entry.parent);
       phase_named(report.phases, phase_of(entries, i)).ms += weight * entry.ms();
       if (outer == "other") in_phases += weight * entry.ms();
-      if (outer != "other") phase_named(report.phases, outer).ms -= weight * entry.ms();  // counted once, inside
+      if (outer != "other") phase_named(report.phases, outer).ms -= weight * entry.ms();  // not counted twice
     } else if (entry.kind == ProfileKind::op) {
       ProfileRow row{.phase = phase_of(entries, i),
                      .name = entry.name,
@@ -85,7 +85,7 @@ ProfileReport report_profile(const Profile& profile, const Hardware& hardware, b
                      .calls = weight,
                      .ms = weight * entry.ms(),
                      .work = {.flops = weight * entry.work.flops, .bytes = weight * entry.work.bytes}};
-      const bool in_tf32 = tf32 && entry.name == "gemm";  // attention in fp32 does not use it
+      const bool in_tf32 = tf32 && entry.name == "gemm";  // fp32 attention does not use TF32
       row.bound_ms = weight * hardware.bound_ms(entry.work, entry.dtype, in_tf32);
       row.is_compute_bound = hardware.is_compute_bound(entry.work, entry.dtype, in_tf32);
       phase_named(report.phases, row.phase).operators_ms += row.ms;

@@ -1,5 +1,5 @@
-// The report of a profile: times, work and share of the roofline by phase and by operator; and its entries for
-// chrome://tracing and Perfetto.
+// The report of a profile: times, work and share of the roofline by phase and by operator; and the profile as a trace
+// for chrome://tracing and Perfetto.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace mtl {
 
-/// Calls of an operator with equal operands in one phase, added over the steps of a profile.
+/// Calls of an operator with equal operands in one phase, summed over the steps of a profile.
 struct ProfileRow {
   std::string phase, name, detail;
   double calls = 0, ms = 0;
@@ -37,26 +37,26 @@ struct ProfileReport {
   double ms = 0;                          // of all steps
   std::vector<ProfilePhase> phases;       // in the order of their first entries; the last, "other", is the remainder
   std::vector<ProfileRow> rows;           // the longest first
-  std::vector<ProfileKernelRow> kernels;  // the longest first; none without CUPTI
+  std::vector<ProfileKernelRow> kernels;  // the longest first; empty without CUPTI
   Hardware hardware;
 
-  /// Sums over operators of equal name, the longest first.
+  /// Returns the rows summed by operator, the longest first.
   std::vector<ProfileRow> by_operator() const;
   double bound_ms() const;  // of all operators
 };
 
-/// `tf32`: fp32 matrix products are bounded by TF32's rate. `weights[i]`: how many entries of a run entry i represents;
-/// empty: one each.
+/// `tf32`: fp32 matrix products are bounded by TF32's rate. `weights[i]`: the number of entries of a run that entry i
+/// represents; if empty, one each.
 ProfileReport report_profile(const Profile& profile, const Hardware& hardware, bool tf32,
                              const std::vector<double>& weights = {});
 
-/// Tables for people. `title` is the first line.
+/// Returns the tables as text. `title` is the first line.
 std::string profile_text(const ProfileReport& report, const std::string& title);
 Json profile_json(const ProfileReport& report);
-/// Events of the Chrome trace format, separated by commas: the rank is a process; phases (with steps), layers,
+/// Returns events in the Chrome trace format, separated by commas: the rank is a process; phases (with steps), layers,
 /// operators, communication and kernels are its threads.
 std::string trace_events(const Profile& profile, int rank, const std::string& host);
-/// A trace file of such events of several ranks; skips empty texts.
+/// Returns a trace file of the events of several ranks; skips empty texts.
 std::string trace_file(const std::vector<std::string>& events);
 
 }  // namespace mtl

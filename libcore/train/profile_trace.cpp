@@ -40,7 +40,7 @@ const char* category_of(ProfileKind kind) {
   return "";
 }
 
-/// An event that names a process or a thread of it.
+/// Returns an event that names a process or one of its threads.
 Json name_event(const char* what, int rank, int row, const std::string& name) {
   return Json::object(
       {{"ph", "M"}, {"name", what}, {"pid", rank}, {"tid", row}, {"args", Json::object({{"name", name}})}});

@@ -16,14 +16,14 @@ namespace mtl {
 
 class Profiler {
  public:
-  /// `hosts` by rank. Collective: all ranks construct one and call its functions at the same steps. Has no effect
-  /// without --profile.
+  /// `hosts` is indexed by rank. Collective: all ranks construct one and call its functions at the same steps. Has no
+  /// effect without --profile.
   Profiler(const ProfileOptions& options, Communicator& world, const std::vector<std::string>& hosts, Console& console);
 
   /// Call before the first step: determines the rates that operators are compared with. `peak_tflops` is the rate of
-  /// products on this device, measured or given.
+  /// matrix products on this device, measured or given.
   void prepare(Device device, int threads, bool tf32, double peak_tflops);
-  /// Call around a step. `done`: the iterations that are done, in end_step() including this one.
+  /// Call before and after a step. `done` is the number of completed iterations, in end_step() including this one.
   void begin_step(Stream& stream, std::int64_t done);
   void end_step(Stream& stream, std::int64_t done);
   /// Call at the end of the run: writes recorded steps that are not written yet; warns if none were recorded.
@@ -50,7 +50,7 @@ class Profiler {
   std::string why_no_kernels_;
 };
 
-/// The roofline of a device: from the data sheet of a known GPU, else measured, which takes about 0.1 s.
+/// Returns the roofline of a device: from the data sheet of a known GPU, else measured, which takes about 0.1 s.
 Hardware hardware_of(Device device, int threads, double peak_tflops);
 
 }  // namespace mtl

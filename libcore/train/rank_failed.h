@@ -8,7 +8,7 @@ namespace mtl {
 class RankFailed : public Error {
  public:
   explicit RankFailed(bool can_save) : Error(Exit::failure, "a rank failed"), can_save(can_save) {}
-  const bool can_save;  // no rank has begun an update since the last consistent state
+  const bool can_save;  // all ranks hold a consistent state that is not saved yet
 };
 
 }  // namespace mtl

@@ -1,5 +1,5 @@
-// A lower bound of a step's time on some hardware: every operator takes its FLOPs or its bytes at their peak rate,
-// whichever is longer. The bound excludes launches, communication and pipeline bubbles.
+// A lower bound of a step's time on some hardware: every operator takes the time of its FLOPs or of its bytes at the
+// peak rate, whichever is longer. The bound excludes launches, communication and pipeline bubbles.
 #pragma once
 
 #include <string>
@@ -17,7 +17,7 @@ struct Roofline {
   double mfu_a = 0, mfu_b = 0;                // upper bounds
 };
 
-/// Counts one step of every kind of rank on the meta device, and bounds the slowest.
+/// Profiles one step of every kind of rank on the meta device, and returns the bounds of the slowest.
 Roofline predict_step(const TrainOptions& options, const GptConfig& config, const Hardware& hardware);
 std::string roofline_text(const Roofline& roofline);
 Json roofline_json(const Roofline& roofline);

@@ -13,20 +13,20 @@ namespace mtl {
 
 namespace {
 
-/// The error's message, without its place if `where`, a flag with its value, names the same place.
+/// Returns the error's message, without its place if `where`, a flag with its value, names the same place.
 std::string message_of(const std::string& where, const Error& error) {
   const bool is_same = error.where() == where || error.where() == where.substr(where.rfind(' ') + 1);
   return is_same ? error.message() : error.what();
 }
 
-/// Reports a file that a flag names and that does not exist.
+/// Reports a file that a flag names but that does not exist.
 bool check_exists(Findings& findings, const char* flag, const std::string& path, const char* remedy) {
   if (path.empty() || file_exists(path)) return true;
   findings.problem(cat(flag, " ", path), cat("no such file", remedy));
   return false;
 }
 
-/// Throws if a split has no sequences of a data set: 1/1000 of a small one rounds to none.
+/// Throws if a split gets no sequence of a data set: 1/1000 of a small data set rounds to none.
 void check_share(const SplitSource& source, Split split, const std::string& given, const IndexedDataset& files) {
   SplitRange range = range_of(source.share, files.sequences());
   if (range.begin < range.end) return;
@@ -53,7 +53,7 @@ std::shared_ptr<const IndexedDataset> check_files(const std::string& flag, const
   return out;
 }
 
-/// Reports a folder that can be neither written nor made.
+/// Reports a folder that can be neither written to nor created.
 bool check_folder(const char* flag, const std::string& path, Findings& findings) {
   if (path.empty()) return true;
   fs::path at = fs::absolute(path).lexically_normal();

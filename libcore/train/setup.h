@@ -33,8 +33,8 @@ class Findings {
       return false;
     }
   }
-  /// Returns all problems. Throws an Error with the code of stored errors instead if there are no other problems and
-  /// `flags_are_sound`: the command line is valid.
+  /// Returns all problems. If the command line is valid (`flags_are_sound`) and only attempts failed, throws their
+  /// errors instead, combined into one Error.
   std::vector<Problem> finish(bool flags_are_sound) const;
 
  private:
@@ -42,17 +42,17 @@ class Findings {
   std::vector<std::pair<std::string, Error>> faults_;  // flag or file, and error
 };
 
-/// Checks the paths of the data; unless the run is dry, also that the token files exist, are sound, and have sequences
+/// Checks the paths of the data; except in a dry run, also that the token files exist, are valid, and have sequences
 /// for every split that the run uses.
 void check_data(const TrainOptions& options, Findings& findings);
-/// Checks that the run's output files can be written and that rank 0's log replaces no other file. Returns false if
+/// Checks that the run's output files can be written and that rank 0's log overwrites no other file. Returns false if
 /// --save cannot be written.
 bool check_outputs(const TrainOptions& options, bool is_rank_zero, Findings& findings);
 /// Checks that the files of the tokenizer's flags exist; returns false if one does not.
 bool check_tokenizer_files(const TokenizerOptions& tokenizer, Findings& findings);
 
 /// Resolves the configuration in setup.start from the flags, the loaded model and the tokenizer, and reports
-/// contradictions. `tokenizer_failed`: it could not be loaded, which was reported.
+/// contradictions. `tokenizer_failed`: the tokenizer could not be loaded, which was already reported.
 void configure(const TrainOptions& options, TrainSetup& setup, bool tokenizer_failed,
                const std::function<void(std::string flag, std::string what)>& report_problem);
 

@@ -7,7 +7,7 @@
 //
 // No handler is installed: the signals are blocked, and a dedicated thread waits for them. A handler would run on the
 // stack of the interrupted thread, and oneDNN's sgemm, in the middle of a product, points the stack pointer into a heap
-// buffer: the handler's frame overwrote the data below.
+// buffer: the handler's frame would overwrite the data below.
 #pragma once
 
 #include <atomic>
@@ -17,8 +17,8 @@
 
 namespace mtl {
 
-/// While it exists, the signals above are recorded instead of ending the process. At most one at a time; create it
-/// before other threads, which inherit the signal mask.
+/// While this object exists, the signals above are recorded instead of ending the process. Create at most one at a
+/// time, before other threads, which inherit the signal mask.
 class SignalRequests {
  public:
   SignalRequests();
@@ -30,10 +30,10 @@ class SignalRequests {
   void end_at_once(std::string message);
   void begin_run() { is_starting_ = false; }
 
-  /// Each returns true if its signal has arrived since the last call.
+  /// Each returns true if its signal has arrived since the previous call.
   bool take_save() { return save_.exchange(false); }
   bool take_status() { return status_.exchange(false); }
-  /// True from the first TERM, INT or HUP on.
+  /// Returns true from the first TERM, INT or HUP on.
   bool end_requested() const { return end_; }
 
  private:

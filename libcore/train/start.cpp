@@ -12,7 +12,7 @@ namespace mtl {
 
 namespace {
 
-/// The folder of an iteration that a flag names. If it does not exist, fails with a list of those that do.
+/// Returns the folder of an iteration that a flag names. If it does not exist, throws with a list of those that do.
 std::string named_checkpoint(const CheckpointOptions& flags, const std::string& directory, std::int64_t iteration) {
   std::string folder = cat(directory, "/", folder_of(iteration));
   if (file_exists(folder)) return folder;
@@ -22,7 +22,7 @@ std::string named_checkpoint(const CheckpointOptions& flags, const std::string& 
           folder_of(iteration), " in ", directory, "; it holds ", held.empty() ? "no checkpoint" : join(held, ", "));
 }
 
-/// The flags that complete another program's model: --num-attention-heads, and --vocab-size if no flag names a
+/// Returns the flags that complete another program's model: --num-attention-heads, and --vocab-size if no flag names a
 /// tokenizer.
 ModelSupplement supplement_of(const TrainOptions& options) {
   return {options.tokenizer.names_tokenizer() ? std::nullopt : options.tokenizer.vocab_size,

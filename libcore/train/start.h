@@ -1,5 +1,5 @@
-// The start of a run: initial weights, a checkpoint of its own, or another model. Rank 0 chooses it; other ranks open
-// the same files.
+// The start of a run: initial weights, one of its own checkpoints, or another model. Rank 0 chooses it; other ranks
+// open the same files.
 //
 //   --save holds a valid checkpoint      resume the newest (also with --finetune: a requeued job continues)
 //   --ckpt-step N, --load SAVE/iter_N    roll back: resume that one; later ones are renamed, never deleted
@@ -54,24 +54,26 @@ void settle_vocabulary(RunStart& start, std::int64_t tokenizer_size, Console& co
 /// Collective: every rank opens the start that find() returns on rank 0. All ranks throw what find() throws.
 RunStart share_start(const std::function<RunStart()>& find, const TrainOptions& options, Communicator& world);
 
-/// Collective, once the start is loaded: rank 0 renames later checkpoints in --save to iter_N.damaged or, if a rollback
-/// leaves sound ones behind, iter_N.rolled_back. Reports the start. A rollback first verifies all of its checkpoint.
+/// Collective, once the start is loaded: rank 0 renames later checkpoints in --save to iter_N.damaged or, if they are
+/// valid ones that a rollback discards, iter_N.rolled_back. Reports the start. A rollback first verifies the whole
+/// checkpoint that it resumes.
 void settle_start(const StartPoint& start, const TrainOptions& options, Communicator& world, Console& console);
 
 /// Collective, after a start failed to load: returns true if its files are damaged, so that another checkpoint may take
-/// its place. Always false for one that was named.
+/// its place. Always false for a checkpoint that was named.
 bool is_damaged(const StartPoint& start, Communicator& world, Console& console);
 
-/// The iteration of --save that the flags roll back to; empty without a rollback.
+/// Returns the iteration in --save that the flags roll back to; empty without a rollback.
 std::optional<std::int64_t> rollback_target(const CheckpointOptions& flags);
-/// The record of a rollback in the run's checkpoints, so that a requeue of the same command does not repeat it. Null
-/// without a rollback.
+/// Returns the record of a rollback for the run's checkpoints, so that a requeue of the same command does not repeat
+/// it. Null without a rollback.
 Json rollback_record(const TrainOptions& options);
 
-/// The default folder of tokenizer files, used if no flags name a tokenizer: the loaded model's. Empty without one.
+/// Returns the default folder of tokenizer files, used if no flags name a tokenizer: the loaded model's. Empty without
+/// a loaded model.
 std::string tokenizer_folder(const RunStart& start);
 
-/// True if two paths name the same file or folder, which need not exist.
+/// Returns true if two paths name the same file or folder, which need not exist.
 bool is_same_path(const std::string& a, const std::string& b);
 
 }  // namespace mtl

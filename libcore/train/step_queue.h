@@ -3,9 +3,9 @@
 // On the cpu this is one step, done once it is enqueued. On cuda the host enqueues step k + 1 before it reads the
 // report of step k, so that the device never waits for the host:
 //
-//   Step k + 1 assumes that step k made its update: its number, learning rate and loss scale follow from that. If step
-//   k makes none (its gradient is not finite), the device makes none in step k + 1 either (StepInputs::assumes_update):
-//   the weights stay those before step k. The host drops step k + 1, accounts for step k, and enqueues step k + 1 again
+//   Step k + 1 assumes that step k made its update, on which its number, learning rate and loss scale depend. If step k
+//   makes none (its gradient is not finite), the device makes none in step k + 1 either (StepInputs::assumes_update):
+//   the weights stay as before step k. The host drops step k + 1, accounts for step k, and enqueues step k + 1 again
 //   with the right values: the run is the same as if every report were read at once.
 //
 //   Validations, saves, exits, the end of the run and errors of the data need a consistent state: the host first reads
@@ -31,18 +31,18 @@ struct EnqueuedStep {
   StepInputs inputs;
   std::int64_t samples;  // of all ranks
   StepTotals totals;     // the figures that the host knows: tokens and waits
-  int report = 0;        // StepMemory's number
+  int report = 0;        // its number in StepMemory
 };
 
 class StepQueue {
  public:
-  /// `max_in_flight`: the steps that may be in flight when the host continues with the next one, 0 or 1.
+  /// `max_in_flight`: how many steps may be in flight when the host continues with the next one, 0 or 1.
   explicit StepQueue(int max_in_flight) : max_in_flight_(max_in_flight) {}
 
   int max_in_flight() const { return max_in_flight_; }
   int size() const { return static_cast<int>(steps_.size()); }
   bool empty() const { return steps_.empty(); }
-  /// Samples of all steps in the queue.
+  /// Returns the number of samples of all steps in the queue.
   std::int64_t samples() const;
   /// Adds a step, all of whose commands are enqueued on `stream`, and starts to copy its report to the host.
   void push(Stream& stream, StepMemory& memory, EnqueuedStep step);

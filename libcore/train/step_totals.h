@@ -1,5 +1,5 @@
 // The totals that ranks exchange after every step, in one message: the loss, which only the last pipeline stage has,
-// counts of lost updates, requests by signals, so that all ranks act at the same step, waiting times, and failures. A
+// counts of lost updates, waiting times, failures, and requests by signals, on which all ranks act at the same step. A
 // failed rank still joins the next exchange.
 #pragma once
 
@@ -24,7 +24,7 @@ struct StepTotals {
   void add_tokens(const StepBatch& step);
   /// Copies the figures of a rank's report, including the sum of its losses.
   void take(const StepReport& report);
-  /// Adds the signals received since the last call.
+  /// Adds the signals received since the previous call; a request to end is added in every call.
   void take(SignalRequests& signals);
   /// Collective, through host memory: sums every field over all ranks; `waited` becomes the least.
   void exchange(Communicator& world);

@@ -51,7 +51,7 @@ void append_bytes(std::string& out, int number, std::string_view bytes) {
   out += bytes;
 }
 
-/// wall_time and step, which every event has.
+/// Serializes wall_time and step, with which every event begins.
 std::string event_head(double wall_time, std::int64_t step) {
   std::uint64_t bits;
   std::memcpy(&bits, &wall_time, sizeof bits);
@@ -66,7 +66,7 @@ double wall_time() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-/// An unused name: runs that start in the same second differ by process, files of one process by the number.
+/// Returns an unused name: runs that start in the same second differ by process id, files of one process by number.
 std::string event_path(const std::string& directory) {
   char host[256] = "localhost";
   ::gethostname(host, sizeof host - 1);

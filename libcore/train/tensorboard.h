@@ -23,22 +23,22 @@
 
 namespace mtl {
 
-/// CRC-32C (Castagnoli), as in RFC 3720, appendix B.4.
+/// Returns the CRC-32C (Castagnoli), as in RFC 3720, appendix B.4.
 std::uint32_t crc32c(std::string_view data);
 
-/// The record that contains `data`.
+/// Returns the record that contains `data`.
 std::string tensorboard_record(std::string_view data);
 
 /// One summary: all values of one step.
 using Scalars = std::vector<std::pair<std::string, double>>;
 
-/// An Event with scalars (stored as float), serialized.
+/// Returns a serialized Event with scalars (stored as float).
 std::string scalars_event(double wall_time, std::int64_t step, const Scalars& scalars);
 
 class EventFile {
  public:
-  /// Creates DIRECTORY/events.out.tfevents.TIME.HOST.PID.N (and the folder), with its first record. Throws Error(io)
-  /// and leaves no file.
+  /// Creates DIRECTORY/events.out.tfevents.TIME.HOST.PID.N (and the folder), with its first record. On failure throws
+  /// Error(io) and leaves no file.
   explicit EventFile(const std::string& directory);
 
   /// Writes the scalars of each step, stamped with the current time, all or none of them. Throws Error(io).

@@ -33,7 +33,7 @@ Optimizer::Options optimizer_options(const TrainOptions& options) {
   return out;
 }
 
-/// Describes whether steps run as CUDA graphs, and which parts do not and why.
+/// Describes whether steps run as CUDA graphs, which parts do not, and why.
 std::string graphs_text(const RunShape& shape, const GradSync& sync) {
   if (!shape.graphs) return "steps run without CUDA graphs, as --no-cuda-graphs requests";
   std::vector<std::string> plain;
@@ -140,7 +140,7 @@ std::int64_t Trainer::count_iterations() const {
   return state_.iteration + batch_sizes_.count_iterations(*options_.batch.train_samples, state_.consumed_samples);
 }
 
-/// Ranks with another program, other settings or other data would train a different model.
+/// Throws if ranks differ in program, settings, tokenizer, data or start: they would train different models.
 void Trainer::check_agreement(const RunStart& start) {
   if (ranks_.groups.world().size() == 1) return;
   std::string program = read_file("/proc/self/exe"), from = start.source ? start.source->folder() : "nothing";
@@ -207,7 +207,7 @@ Exit Trainer::run_to_end() {
   return finish();
 }
 
-/// Prepares the peak rate, the sinks of reports, and the data from the current sample on.
+/// Determines the peak rate, opens the sinks of reports, and starts reading data at the current sample.
 void Trainer::prepare() {
   if (!save_directory_ && is_rank_zero()) console_.warn("without --save the trained model is not kept");
   if (shape_.device == Device::cuda && is_rank_zero()) console_.info(graphs_text(shape_, optimizer_.sync()));
@@ -230,7 +230,7 @@ void Trainer::prepare() {
   train_feed_ = feed(Split::train, state_.consumed_samples);
 }
 
-/// Between two steps: saves if an interval or a signal requires it. Returns false if the run ends here.
+/// Saves between two steps if an interval or a signal requires it. Returns false if the run ends here.
 bool Trainer::save_if_due() {
   const CheckpointOptions& checkpoint = options_.checkpoint;
   const auto divides = [&](const auto& interval) { return interval && state_.iteration % *interval == 0; };
@@ -242,7 +242,7 @@ bool Trainer::save_if_due() {
   return !ends;
 }
 
-/// Ends a run that is not complete. Its state is saved already if there is a --save folder.
+/// Ends a run that is not complete. Its state has already been saved if there is a --save folder.
 Exit Trainer::end_early() {
   optimizer_.sync().finish_gathering();
   bool by_signal = totals_.end > 0;
@@ -257,7 +257,7 @@ Exit Trainer::end_early() {
   return by_signal ? Exit::requeue : Exit::ok;
 }
 
-/// One optimizer step, from the data to the update of the weights. Its report is read later.
+/// Enqueues one optimizer step, from the data to the update of the weights. Its report is read later.
 void Trainer::train_step() { enqueue_step(next_batch()); }
 
 void Trainer::enqueue_step(const StepBatch& batch) {
@@ -273,7 +273,7 @@ void Trainer::enqueue_step(const StepBatch& batch) {
   step_queue_.push(stream_, step_memory_, step);
 }
 
-/// The plan counts every buffer: all of them exist after the first step, and none is allocated later.
+/// Checks that all planned buffers, and no others, exist after the first step, and that none is allocated later.
 void Trainer::check_buffers() {
   const BufferUse use = buffer_use();
   if (!buffers_made_) {
@@ -285,13 +285,13 @@ void Trainer::check_buffers() {
   require(use.made == *buffers_made_, "a buffer was allocated after the first step");
 }
 
-/// Forward and backward of every micro-batch of the step.
+/// Runs forward and backward of every micro-batch of the step.
 void Trainer::compute_gradients(const StepBatch& batch) {
   pipeline_.train(*batch.buffers, &progress_, &step_schedules_.at(batch.micro_batches),
                   counts_losses() ? step_memory_.loss_sum() : Tensor());
 }
 
-/// After the gradients: their norm, clipping, and the update.
+/// Computes the norm of the gradients, clips them, and updates the weights.
 void Trainer::update() {
   const ProfileRange range(stream_, ProfileKind::phase, "optimizer");
   const auto step = [this] { optimizer_.step(pipeline_.scratch(), step_memory_.on_device()); };
@@ -300,12 +300,12 @@ void Trainer::update() {
   graphs_.run(stream_, {}, step);
 }
 
-/// Assumes that steps whose reports are not read yet make their updates.
+/// Sends the inputs of the next step, which assume that all steps whose reports are not read yet make their updates.
 StepInputs Trainer::begin_step() {
   progress_.iteration = state_.iteration + step_queue_.size() + 1;
   GradScaler scaler = scaler_;
   for (int step = 0; step < step_queue_.size(); ++step) scaler.update(false);
-  // The schedule advances by the samples of updates that were made; the data advances by all.
+  // The schedule advances by the samples of updates that were made; the data advances by the samples of all steps.
   const std::int64_t scheduled = state_.consumed_samples + step_queue_.samples() - skipped_samples_;
   const StepInputs inputs{.step = state_.optimizer_steps + step_queue_.size() + 1,
                           .lr = learning_rate(lr_schedule_, scheduled),
@@ -318,7 +318,7 @@ StepInputs Trainer::begin_step() {
   return inputs;
 }
 
-/// Tensor-parallel ranks of the last stage hold equal losses; one of them counts.
+/// Tensor-parallel ranks of the last stage hold equal losses; only one of them counts its losses.
 bool Trainer::counts_losses() const {
   return shape_.layout.stage() == shape_.layout.stages() - 1 && shape_.layout.coordinate(Axis::tensor) == 0;
 }

@@ -29,14 +29,14 @@
 
 namespace mtl {
 
-/// The sizes of a step on one rank.
+/// Returns the sizes of a step on one rank.
 RunShape run_shape(const TrainOptions& options, const GptConfig& config, int rank);
-/// The memory of a run on one rank.
+/// Returns the memory plan of a run on one rank.
 MemoryPlan plan_run(const TrainOptions& options, const GptConfig& config, int rank);
-/// The memory of a run on all ranks, as --dry-run and mtl-topo print it.
+/// Returns the memory plans of all ranks, as --dry-run and mtl-topo print them.
 std::vector<RankPlan> plan_run(const TrainOptions& options, const GptConfig& config);
 
-/// A start that could not be loaded, on any rank; all ranks throw the same.
+/// Thrown on all ranks if the start could not be loaded on any of them.
 class LoadError : public Error {
  public:
   using Error::Error;
@@ -56,11 +56,11 @@ class Trainer {
   Trainer(const TrainOptions& options, RunStart start, const Tokenizer* tokenizer, RankGroups ranks,
           SignalRequests& signals, Console& console);
 
-  /// Runs to the end, to --exit-interval or to a signal. Returns Exit::ok, or Exit::requeue if a signal ended it and it
-  /// was saved. A fault of one rank ends the run on all: they save if all of them hold an unsaved state between two
-  /// steps, and throw the same AgreedError. A signal without --save ends with an AgreedError, too.
+  /// Runs to the end, to --exit-interval or to a signal. Returns Exit::ok, or Exit::requeue if a signal ended the run
+  /// and its state was saved. A fault of one rank ends the run on all ranks: they save if all of them hold an unsaved
+  /// state between two steps, and throw the same AgreedError. A signal without --save ends with an AgreedError, too.
   Exit run();
-  /// The progress of the current step, for messages.
+  /// Returns the progress of the current step, for messages.
   const OperationProgress& progress() const { return progress_; }
 
  private:
@@ -125,10 +125,10 @@ class Trainer {
   std::shared_ptr<const SaveDirectory> save_directory_;  // --save; null: nothing is saved
   struct SavePoint {
     std::int64_t iteration = -1;
-    bool validation_is_due = false;  // at this iteration: a signal ended it, a resume repeats it
+    bool validation_is_due = false;  // the validation of this iteration has not ended; a resume repeats it
     bool operator==(const SavePoint&) const = default;
   };
-  bool validating_ = false;         // a validation has begun and not ended: a resume repeats it
+  bool validating_ = false;         // a validation has begun but not ended; a resume repeats it
   SavePoint saved_;                 // of the newest checkpoint in --save that this run wrote or resumed
   bool validation_is_due_ = false;  // in the state that is resumed
 
@@ -155,10 +155,10 @@ class Trainer {
   StepBatches train_batches_;
   std::optional<StepBatches> held_out_batches_;  // of validation, then of the test
   std::unique_ptr<DataFeed> train_feed_, valid_feed_;
-  std::optional<std::size_t> buffers_made_;           // count after the first step
+  std::optional<std::size_t> buffers_made_;           // number of buffers after the first step
   std::string choices_context_;                       // empty: nothing is measured on the device
   std::string choices_file_;                          // empty: none
-  std::map<std::string, std::string> filed_choices_;  // the file's, as last read or written
+  std::map<std::string, std::string> filed_choices_;  // those in the file, as last read or written
 
   StepTotals totals_;  // exchanged after the last step or evaluation batch; requests stay until they are answered
   std::optional<Metrics> metrics_;
@@ -168,7 +168,7 @@ class Trainer {
     double began = 0, stalled = 0, waited = 0;  // seconds
     std::int64_t steps = 0, samples = 0;        // of this process
     std::int64_t step_samples = 0;              // samples of the last step
-    double loss_sum = 0;                        // of the updates with a finite loss
+    double loss_sum = 0;                        // over the updates with a finite loss
     std::int64_t counted = 0, skipped = 0, nan = 0;
     double nonzero_updates = 0, lost_updates = 0, lost_copies = 0;  // as in StepReport, of all ranks
   } interval_;

@@ -7,7 +7,7 @@
 
 namespace mtl {
 
-/// Loads the choices of the resumed checkpoint, then those of the file. Others are measured when they are needed.
+/// Loads the choices of the resumed checkpoint, then those of the file. Further choices are measured when needed.
 void Trainer::load_choices() {
   choices_context_ = choices_context(shape_.device);
   if (choices_context_.empty()) return;

@@ -2,8 +2,8 @@
 //
 // A failed rank interrupts the waits of the other ranks and joins the next exchange of totals, which reports the
 // failure. Every rank reaches the same exchange, interrupted or not: it is the next operation of the control group. (A
-// commit is one, too, but throws only what all ranks have agreed on.) Then they exchange their errors, save, and throw
-// the first one.
+// commit is such an operation, too, but throws only what all ranks have agreed on.) Then the ranks exchange their
+// errors, save, and all throw the first one.
 #include "comm/rank_outcome.h"
 #include "train/rank_failed.h"
 #include "train/trainer.h"
@@ -15,9 +15,9 @@ Exit Trainer::run() {
   bool savable = false;
   try {
     return run_to_end();
-  } catch (const CommunicationError&) {  // nothing can be agreed
+  } catch (const CommunicationError&) {  // the ranks cannot agree on anything
     throw;
-  } catch (const AgreedError&) {  // thrown by all
+  } catch (const AgreedError&) {  // thrown by all ranks
     throw;
   } catch (const RankFailed& failure) {
     savable = failure.can_save;
@@ -43,8 +43,8 @@ bool Trainer::join_exchange() {
   return false;
 }
 
-/// True if this rank holds a state between two steps that is not saved yet. If communication has ended without results,
-/// the device may have updated its weights with garbage.
+/// Returns true if this rank holds a state between two steps that is not saved yet. If communication has ended without
+/// results, the device may have updated its weights with garbage.
 bool Trainer::can_save() const {
   return save_directory_ && metrics_ && ranks_.groups.is_intact() &&
          saved_ != SavePoint{state_.iteration, validating_} && !optimizer_.update_begun();

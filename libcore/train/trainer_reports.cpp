@@ -8,7 +8,7 @@
 
 namespace mtl {
 
-/// `final`: the end of the run cuts the interval short. Its sums stay, because a prolonged run continues it.
+/// `final`: the end of the run cuts the interval short. Its sums are kept: an extended run continues it.
 void Trainer::report_interval(bool final) {
   double steps = interval_.steps;
   double seconds = (now_seconds() - interval_.began) / steps;  // of one iteration

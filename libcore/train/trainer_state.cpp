@@ -17,7 +17,7 @@ void Trainer::resume_from(RunStart& start) {
   skipped_samples_ = state_.extra.int_or("skipped_samples", state_.skipped_iterations * batch_sizes_.largest());
   if (!options_.data.allow_data_change) refuse_other_data(start.source->folder());
   resume_scale(start.source->folder());
-  if (const Json* interval = state_.extra.find("interval")) {  // a log interval that the save cut in two
+  if (const Json* interval = state_.extra.find("interval")) {  // a log interval that the save interrupted
     interval_.loss_sum = interval->number_or("loss_sum", 0);
     interval_.counted = interval->int_or("counted", 0);
     interval_.skipped = interval->int_or("skipped", 0);
@@ -28,7 +28,7 @@ void Trainer::resume_from(RunStart& start) {
   }
 }
 
-/// Continues with the checkpoint's loss scale if both are dynamic.
+/// Continues with the checkpoint's loss scale if both scales, the checkpoint's and this run's, are dynamic.
 void Trainer::resume_scale(const std::string& checkpoint) {
   const Json* trackers = state_.extra.find("loss_scaler");
   if (trackers == nullptr) return;
@@ -58,7 +58,7 @@ void Trainer::load(const ModelSource& source, const StartPoint& point) {
   if (resets_moments) state_.optimizer_steps = 0;  // Adam's bias correction restarts with moments of zero
 }
 
-/// Refuses other token files and another tokenizer, which would train without an error.
+/// Refuses other token files and another tokenizer, which would train without an error; warns of another order.
 void Trainer::refuse_other_data(const std::string& checkpoint) const {
   if (const Json* saved = state_.extra.find("data")) {
     std::string difference = data_difference(*saved, data_.identity());
@@ -80,7 +80,7 @@ void Trainer::refuse_other_data(const std::string& checkpoint) const {
   }
 }
 
-/// The state that a resume needs in addition to the tensors and the numbers of a TrainState.
+/// Returns the state that a resume needs in addition to the tensors and the numbers of a TrainState.
 Json Trainer::extra_state(bool validation_is_due) const {
   Json out = Json::object({{"seed", options_.seed},
                            {"finished", false},
@@ -104,15 +104,16 @@ Json Trainer::extra_state(bool validation_is_due) const {
   return out;
 }
 
-/// Collective. `validation_is_due`: the validation of this iteration has not ended; a resume repeats it.
+/// Collective: saves the state if it is not saved yet. `validation_is_due`: the validation of this iteration has not
+/// ended; a resume repeats it.
 void Trainer::save(bool validation_is_due) {
   const SavePoint now{state_.iteration, validation_is_due};
   if (!save_directory_ || saved_ == now) return;
   double began = now_seconds();
   metrics_->flush();
   StepTotals totals;
-  exchange(totals);       // throws if a rank has failed since the last step, for which the save would wait in vain
-  stream_.synchronize();  // with --optimizer-cpu-offload it still writes states in the host's memory
+  exchange(totals);       // throws if a rank has failed since the last step; the save would wait for it in vain
+  stream_.synchronize();  // with --optimizer-cpu-offload it may still be writing states to the host's memory
   state_.loss_scale = scaler_.scale();
   state_.extra = extra_state(validation_is_due);
   if (!choices_context_.empty()) state_.extra.set("choices", choices_record(gather_choices()));

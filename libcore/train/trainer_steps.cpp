@@ -6,7 +6,7 @@
 
 namespace mtl {
 
-/// The next step's batch. If it cannot be read, finishes the steps before it first.
+/// Returns the next step's batch. If it cannot be read, first finishes the steps before it, then rethrows.
 const StepBatch& Trainer::next_batch() {
   const ProfileRange range(stream_, ProfileKind::phase, "data");
   try {
@@ -23,7 +23,7 @@ bool Trainer::read_reports() {
   return step_queue_.empty();
 }
 
-/// True if the steps in flight must end before another one begins.
+/// Returns true if the steps in flight must end before another one begins.
 bool Trainer::must_drain_queue() const {
   const std::int64_t iteration = state_.iteration + step_queue_.size();
   const auto divides = [&](const auto& interval) { return interval && iteration % *interval == 0; };
@@ -46,11 +46,11 @@ void Trainer::finish_oldest_step() {
   totals.status += totals_.status;
   totals_ = totals;
 
-  std::vector<EnqueuedStep> to_repeat;  // they assumed this step's update, and made none
+  std::vector<EnqueuedStep> to_repeat;  // steps that assumed this step's update, and made none
   const bool gradients_remain = step_queue_.empty();
   if (report_.found_inf != 0) to_repeat = step_queue_.drop(step_memory_);
   end_step(step, gradients_remain);
-  if (!buffers_made_)  // the first step has measured
+  if (!buffers_made_)  // the first step has measured the variants
     for (const std::string& line : refused_variants(stream_.choices())) console_.warn(line);
   check_buffers();
   if (state_.iteration % options_.logging.log_interval == 0) report_interval(false);
@@ -58,7 +58,7 @@ void Trainer::finish_oldest_step() {
   for (const EnqueuedStep& later : to_repeat) enqueue_step(*later.batch);
 }
 
-/// `gradients_remain`: no later step has overwritten this step's gradients.
+/// Accounts for a step. `gradients_remain`: no later step has overwritten this step's gradients.
 void Trainer::end_step(const EnqueuedStep& step, bool gradients_remain) {
   const bool is_skipped = report_.found_inf != 0;
   scaler_.update(is_skipped);

@@ -7,7 +7,7 @@
 namespace mtl {
 
 /// Refuses a run whose validations take more samples than there are, before its first step: as in Megatron-LM, the
-/// flags of this start size the set, but reading continues where the last start stopped.
+/// flags of this start determine the size of the set, but reading continues where the last start stopped.
 void Trainer::check_validation_samples() const {
   const BatchOptions& batch = options_.batch;
   const BlendedDataset* data = data_.dataset(Split::valid).get();
@@ -53,8 +53,8 @@ std::optional<double> Trainer::held_out_loss(DataFeed& feed, const char* name, b
   return totals.loss();
 }
 
-/// Validates, and after the last iteration (`final`) tests. Returns false if a signal ended it: the state before it is
-/// saved, and a resume repeats all of it.
+/// Validates, and after the last iteration (`final`) tests. Returns false if a signal ended the validation: the state
+/// before it is saved, and a resume repeats all of it.
 bool Trainer::validate(bool final) {
   if (options_.batch.eval_iters == 0) return true;
   validating_ = !final;
@@ -79,7 +79,7 @@ bool Trainer::validate(bool final) {
 }
 
 /// Saves, then validates: a fault in the validation does not cost the model. The checkpoint holds the counts before the
-/// last validation, so that a prolonged run equals one that never stopped.
+/// last validation, so that an extended run equals one that never stopped.
 Exit Trainer::finish() {
   optimizer_.sync().finish_gathering();
   if (interval_.steps > 0) report_interval(true);
