@@ -112,11 +112,13 @@ Tensor AttentionLayer::project_out(Ctx& ctx, Tensor out_rows, Tensor attended) c
   return region.leave(ctx, out_rows, partial);
 }
 
-/// Memory for the output of attention, and for the logsumexp that backward needs.
+/// Allocates the output of attention.
 Tensor AttentionLayer::make_attended(Arena& memory, const Cache& cache) const {
   const Shape qkv_shape = cache.qkv.shape();
   return memory.make(cache.qkv.dtype(), {qkv_shape[0], qkv_shape[1], qkv_shape[2] * (heads / groups), head_dim});
 }
+
+/// Allocates the logsumexp that backward needs.
 Tensor AttentionLayer::make_logsumexp(Arena& memory, const Cache& cache) const {
   const Shape qkv_shape = cache.qkv.shape();
   return memory.make(DType::f32, {qkv_shape[0], qkv_shape[2] * (heads / groups), qkv_shape[1]});

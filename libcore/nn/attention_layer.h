@@ -1,6 +1,7 @@
 // The attention layer of a GPT block: y = out(attention(qkv(x))). Heads are split over the tensor-parallel ranks: `qkv`
-// is column-parallel, `out` row-parallel; the bias of `out` is added after the sum over ranks, by the block. Between
-// `qkv` and attention, queries and keys may be normalized, head by head, and then rotated by their positions.
+// is column-parallel, `out` row-parallel; the block adds the bias of `out` after the sum over ranks. Between `qkv` and
+// attention, queries and keys may be normalized, head by head, and then rotated by their positions. R = H / G query
+// heads share a key and a value head.
 #pragma once
 
 #include "kernels/attention.h"
@@ -18,31 +19,32 @@ struct AttentionLayer {
   float norm_eps = 0;
   bool is_rotary = false, interleaved = false;
   std::int64_t window = 0;     // AttentionInput::window
-  bool is_recomputed = false;  // backward recomputes attention instead of keeping its output
+  bool is_recomputed = false;  // backward recomputes the output of attention, which forward does not keep
   Dropout dropout;             // on the probabilities
   TpRegion region;
-  Param qkv, qkv_bias;   // (G/tp, R+2, D, C), (G/tp, R+2, D); a bias exists only with its has_..._bias
+  Param qkv, qkv_bias;   // (G/tp, R+2, D, C), (G/tp, R+2, D); a bias exists only if its has_..._bias is set
   Param q_norm, k_norm;  // (D); only with qk_norm
   Param out, out_bias;   // (C, H D / tp), (C)
 
   struct Cache {
     Tensor x;          // (n, C), the layer's input
     Tensor projected;  // (B, T, G/tp, R+2, D), output of the linear layer `qkv`
-    Tensor qkv;        // queries and keys after norm and rotation; v only without qk_norm
+    Tensor qkv;        // queries and keys after norm and rotation; with qk_norm, v is only in `projected`
     Tensor q_rstd;     // (B, T, G/tp, R) fp32; only with qk_norm
     Tensor k_rstd;     // (B, T, G/tp, 1) fp32; only with qk_norm
     Tensor attended;   // (B, T, H/tp, D); not kept if backward recomputes it
-    Tensor logsumexp;  // (B, H/tp, T) fp32; likewise
+    Tensor logsumexp;  // (B, H/tp, T) fp32; likewise, and absent in decoding
     KvCache past;      // decoding: keys and values of the preceding positions; absent otherwise
   };
 
   AttentionLayer() = default;
   AttentionLayer(const GptConfig& config, Dropout probability_dropout, TpRegion tp_region, std::int64_t layer);
   void params(const ParamVisitor& visit, const std::string& prefix);
-  /// x, result (n, C): n of the N = B T rows are outside the region. The result is in scratch, without the bias of
-  /// `out`. With cache.past, the T new positions of each sequence follow the cached ones; such a pass has no backward.
+  /// x and the result are (n, C): of the N = B T rows, this rank holds n outside the region. x must not change until
+  /// backward. The result is in scratch, without the bias of `out`. With cache.past, the T new positions of each
+  /// sequence follow the cached ones; such a pass has no backward.
   Tensor forward(Ctx& ctx, Tensor x, const Batch& batch, Cache& cache) const;
-  /// dy (n, C), in the slot. Returns dx in scratch.
+  /// dy (n, C) must be in the slot, for queued weight gradients. Returns dx (n, C) in scratch.
   Tensor backward(Ctx& ctx, Tensor dy, const Batch& batch, const Cache& cache) const;
 
  private:

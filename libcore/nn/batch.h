@@ -11,7 +11,7 @@ struct Batch {
   Tensor positions;       // (B, T) i32
   Tensor labels;          // (B, T) i32: the next token of each position
   Tensor loss_weights;    // (B, T) f32: d(step loss) / d(loss of this token); 0 where the mask is 0
-  Tensor document_start;  // (B, T) i32: first position that each one attends to; absent without a document mask
+  Tensor document_start;  // (B, T) i32: first position that each query attends to; absent without a document mask
 
   Tensor rotary;  // (B T, 2, pairs) f32: cosines and sines of the rows' rotary angles; made by the chunk
 

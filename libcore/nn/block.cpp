@@ -44,7 +44,7 @@ void Block::forward(Ctx& ctx, Tensor x, Tensor y, const Batch& batch, Cache& cac
 void Block::backward(Ctx& ctx, Tensor dx, const Batch& batch, const Cache& cache) const {
   Arena::Mark scratch(ctx.scratch);
   const RowMap rows = region.rows_held(ctx, batch.rows(), dx.size(0));
-  // A branch's gradient is a tensor of its own: dx still changes while weight gradients wait for it.
+  // A branch's gradient is a tensor of its own: dx changes before the queued weight gradients are computed.
   auto branch_gradient = [&](const Param& bias, const Dropout& dropout) {
     Tensor dbranch = ctx.slot.make(mlp.down.value.dtype(), dx.shape());
     residual_backward(ctx.stream, ctx.scratch, dbranch, bias.take_grad(), dx, dropout_in(ctx, dropout), rows);

@@ -1,7 +1,7 @@
 // A transformer block, pre-norm:
 //   x = x + dropout(attention(norm1(x)) + bias)
 //   x = x + dropout(mlp(norm2(x)) + bias)
-// or with a parallel residual (GPT-NeoX), both branches of the same x:
+// or with a parallel residual (GPT-NeoX), with both branches applied to the same x:
 //   x = x + dropout(attention(norm1(x)) + bias) + dropout(mlp(norm2(x)) + bias)
 #pragma once
 
@@ -13,7 +13,7 @@
 namespace mtl {
 
 struct Block {
-  std::int64_t number = 0;  // global
+  std::int64_t number = 0;  // of the layer in the whole model
   bool parallel_residual = false;
   TpRegion region;
   NormLayer norm1, norm2;
@@ -30,7 +30,7 @@ struct Block {
   Block(const GptConfig& config, const DropoutOptions& dropout, TpRegion tp_region, std::int64_t layer,
         bool recomputes_attention = false);
   void params(const ParamVisitor& visit);
-  /// x, y (n, C), both in the slot: n of the N = B T rows are outside the tensor-parallel region.
+  /// x and y are (n, C), in the slot: of the N = B T rows, this rank holds n outside the tensor-parallel region.
   void forward(Ctx& ctx, Tensor x, Tensor y, const Batch& batch, Cache& cache) const;
   /// Turns dx, the gradient of y, into the gradient of x, in place.
   void backward(Ctx& ctx, Tensor dx, const Batch& batch, const Cache& cache) const;

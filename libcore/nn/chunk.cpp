@@ -61,7 +61,7 @@ void Chunk::params(const ParamVisitor& visit) {
     std::get<Head>(units_.back()).output.table = std::get<EmbeddingLayer>(units_.front()).tokens;
 }
 
-/// True if the head uses the token embedding of this chunk.
+/// Returns true if the head uses the token embedding of this chunk.
 bool Chunk::shares_table() const {
   return range_.has_embedding && range_.has_head && std::get<Head>(units_.back()).shares_table();
 }
@@ -87,7 +87,7 @@ Tensor Chunk::make_hidden(Ctx& ctx, const Batch& batch) const {
   return ctx.slot.make(residual_, hidden_shape(ctx, batch));
 }
 
-/// The batch with its rotary angles, which stay in the slot for backward.
+/// Returns the batch with its rotary angles, which stay in the slot for backward.
 Batch Chunk::with_angles(Ctx& ctx, Batch batch, Cache& cache) const {
   if (frequencies_.pairs == 0) return batch;
   cache.rotary = ctx.slot.make(DType::f32, {batch.tokens.numel(), 2, frequencies_.pairs});
@@ -96,9 +96,9 @@ Batch Chunk::with_angles(Ctx& ctx, Batch batch, Cache& cache) const {
   return batch;
 }
 
-/// Runs the units of a span; the last writes `result` if it is given: the losses, if that unit is the head. In training
-/// every other result and every cache stays in the slot; otherwise two buffers hold the results in turn, and each cache
-/// is released at once.
+/// Runs the units of a span; the last one writes `result`, if given: the losses, if that unit is the head. In training
+/// every other result and every cache stays in the slot; otherwise the results alternate between two buffers, and each
+/// cache is released at once.
 Tensor Chunk::run_units(Ctx& ctx, Tensor x, Tensor result, const Batch& batch, Cache& cache, Span span) const {
   Tensor spare;
   for (std::size_t u = span.begin; u < span.end; ++u) {

@@ -5,12 +5,11 @@
 //   forward(ctx, x, y, batch, cache)     y = f(x); keeps in `cache` and in the slot what backward needs
 //   backward(ctx, dx, ..., batch, cache) turns the gradient of y into the gradient of x, in place
 //   params(visit)
-// The caller allocates y, so that everything a unit allocates can be released when its cache is not needed.
-// The chunk's loops do what all units have in common: each unit computes under leases of its parameters' values and,
-// in backward, of their gradients; activations of offloaded layers go to the host and come back
-// (nn/activation_offload.h); recomputed layers run forward again before their backward. Dropout draws the same
-// numbers in both passes, so recomputation changes only memory and time. Backward releases the activations of each
-// unit when it has finished with it.
+// The caller allocates y, so that everything a unit allocates can be released when its cache is not needed. The chunk's
+// loops do what all units have in common: each unit computes under leases of its parameters' values and, in backward,
+// of their gradients; activations of offloaded layers go to the host and come back (nn/activation_offload.h);
+// recomputed layers run forward again before their backward. Dropout draws the same numbers in both passes, so
+// recomputation changes only memory and time. Backward releases activations unit by unit.
 //
 // Hidden states are (n, C): the rows of a micro-batch that this rank holds outside the tensor-parallel region. They are
 // the residual stream and have its dtype; within a unit tensors have the dtype of its weights.
@@ -43,8 +42,8 @@ class Chunk {
   struct UnitSlot {
     std::variant<EmbeddingLayer::Cache, Block::Cache, Head::Cache> cache;
     WeightGradQueue weight_grads;
-    Tensor input = {};         // first unit of a recomputed span: its input
-    std::size_t slot_end = 0;  // last unit of a span: bytes of the slot in use after it
+    Tensor input = {};         // in the first unit of a recomputed span: the span's input
+    std::size_t slot_end = 0;  // in the last unit of a span: bytes of the slot in use after the span
   };
   struct Cache {
     std::vector<UnitSlot> units;
@@ -57,20 +56,20 @@ class Chunk {
         std::int64_t offloaded_layers = 0);
   void params(const ParamVisitor& visit);
   const ChunkRange& range() const { return range_; }
-  /// Layers whose activations wait for backward on the host: training then needs Ctx::offload.
+  /// Returns how many layers keep activations on the host until backward; above 0, training needs Ctx::offload.
   int offloaded_layers() const { return static_cast<int>(offloaded_); }
-  /// For forward, backward and evaluate.
+  /// Returns an empty cache for one micro-batch.
   Cache make_cache() const;
-  /// Decoding: attention continues from these keys and values, one KvCache per layer.
+  /// Returns a cache for decoding: attention continues from these keys and values, one KvCache per layer.
   Cache make_cache(const std::vector<KvCache>& past) const;
-  /// Shape (n, C) of a micro-batch's hidden states.
+  /// Returns the shape (n, C) of a micro-batch's hidden states.
   Shape hidden_shape(const Ctx& ctx, const Batch& batch) const;
   DType hidden_dtype() const { return residual_; }
   /// Allocates hidden states in the slot.
   Tensor make_hidden(Ctx& ctx, const Batch& batch) const;
 
-  /// Training. `input` is the previous chunk's output and must stay until backward; the first chunk takes none. Returns
-  /// the input of the next chunk; the last chunk returns no tensor.
+  /// Runs forward in training. `input` is the previous chunk's output and must not change until backward; the first
+  /// chunk takes none. Returns the input of the next chunk; the last chunk returns no tensor.
   Tensor forward(Ctx& ctx, Tensor input, const Batch& batch, Cache& cache) const;
   /// Writes every parameter's gradient, or adds to it (Param::take_grad()). Overwrites `dout`, which the next chunk
   /// returned, with the gradient of the input and returns it; the first chunk returns no tensor. The last chunk takes
@@ -79,11 +78,12 @@ class Chunk {
   Tensor backward(Ctx& ctx, Tensor dout, Tensor losses, const Batch& batch, Cache& cache) const;
   /// Computes the weight gradients that backward deferred, in its order.
   void weights(Ctx& ctx, Cache& cache) const;
-  /// Forward without caches: overwrites `input`. The last chunk writes losses (B, T).
+  /// Runs forward in evaluation: keeps no caches, and overwrites `input`. Returns what forward() returns. The last
+  /// chunk writes the losses (B, T).
   Tensor evaluate(Ctx& ctx, Tensor input, Tensor losses, const Batch& batch, Cache& cache) const;
 
   /// Only if the chunk is the whole model: writes logits (B T, V) of every position or (B, V) of the last position of
-  /// each sequence, by the shape of `out`.
+  /// each sequence, depending on the shape of `out`.
   void logits(Ctx& ctx, Tensor out, const Batch& batch, Cache& cache) const;
 
  private:
@@ -91,7 +91,7 @@ class Chunk {
   Leases lease(const Ctx& ctx, Role role, std::size_t unit) const;
   bool shares_table() const;
   Batch with_angles(Ctx& ctx, Batch batch, Cache& cache) const;
-  /// The number of a unit in the whole model: ParamSpec::unit.
+  /// Returns the number of a unit in the whole model: ParamSpec::unit.
   int number_of(std::size_t unit) const {
     return static_cast<int>(range_.first_layer) + (range_.has_embedding ? 0 : 1) + static_cast<int>(unit);
   }
@@ -99,14 +99,14 @@ class Chunk {
   struct Span {
     std::size_t begin, end;
     bool is_recomputed = false;
-    int offloaded = -1;  // its number in ActivationOffload's ring, or -1
+    int offloaded = -1;  // the layer's number p in ActivationOffload, or -1
 
     std::size_t last() const { return end - 1; }
   };
   Tensor run_units(Ctx& ctx, Tensor x, Tensor result, const Batch& batch, Cache& cache, Span span) const;
   void backward_unit(Ctx& ctx, Tensor dx, Tensor losses, const Batch& batch, Cache& cache, std::size_t unit) const;
   void end_gradients(const Ctx& ctx, std::size_t unit) const;
-  /// The unit's range in a profile.
+  /// Opens the unit's range in a profile.
   ProfileRange profiled(const Ctx& ctx, std::size_t unit) const;
 
   ChunkRange range_;
@@ -116,7 +116,7 @@ class Chunk {
   TpRegion region_;
   RotaryFrequencies frequencies_;
   std::vector<Unit> units_;
-  std::vector<Span> spans_;  // in order, all units
+  std::vector<Span> spans_;  // in order, covering all units
 };
 
 }  // namespace mtl

@@ -13,11 +13,11 @@
 
 namespace mtl {
 
-/// Deferred weight gradients: backward first finishes dX, whose communication then overlaps with them; a zero-bubble
-/// schedule runs them much later. Their operands live in the micro-batch's slot, never in scratch.
+/// Deferred weight gradients: backward first computes dX, whose communication then overlaps with the weight gradients;
+/// a zero-bubble schedule computes them much later. Their operands live in the micro-batch's slot, never in scratch.
 class WeightGradQueue {
  public:
-  /// dw += dy^T x, and db += sum over rows of dy if there is a bias. dy (N, out), x (N, in).
+  /// Queues dw += dy^T x and, if there is a bias, db += the sum over the rows of dy. dy (N, out), x (N, in).
   void push(const Param& weight, Tensor dy, Tensor x, const Param& bias = {}) {
     items_.push_back({weight, bias, dy, x});
   }
@@ -37,7 +37,7 @@ struct Ctx {
   Arena& slot;     // lives from this micro-batch's forward to the end of its backward
   Arena& scratch;  // released in reverse order, within one call
   const ProcessGroups& groups;
-  bool training;                            // dropout acts, and caches are kept for backward
+  bool training;                            // dropout is applied, and caches are kept for backward
   ParamOwner* params = nullptr;             // null: all parameters are resident, and gradients are not reduced
   const StepState* step = nullptr;          // holds the loss scale; null: 1
   ActivationOffload* offload = nullptr;     // of this micro-batch; required where the chunk has offloaded layers
@@ -45,7 +45,7 @@ struct Ctx {
   bool defers_weights = false;              // the schedule computes weight gradients in a separate action
   WeightGradQueue* weight_grads = nullptr;  // in backward: the queue of the current unit
 
-  /// This context with `other` as the slot.
+  /// Returns this context with `other` as the slot.
   Ctx with_slot(Arena& other) const {
     return {.stream = stream,
             .slot = other,

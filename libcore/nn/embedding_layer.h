@@ -11,10 +11,10 @@
 
 namespace mtl {
 
-/// The token embedding; with tied embeddings the first and the last chunk both use this spec.
+/// Returns the spec of the token embedding; with tied embeddings the first and the last chunk both use it.
 ParamSpec token_table_spec(const GptConfig& config, std::int64_t padded_vocab_size);
 
-/// The output layer's own weights, in a model without tied embeddings.
+/// Returns the spec of the output layer's own weights, in a model without tied embeddings.
 ParamSpec output_table_spec(const GptConfig& config, std::int64_t padded_vocab_size);
 
 struct EmbeddingLayer {
@@ -32,7 +32,7 @@ struct EmbeddingLayer {
   EmbeddingLayer(const GptConfig& config, const DropoutOptions& options, TpRegion tp_region,
                  std::int64_t padded_vocab_size);
   void params(const ParamVisitor& visit);
-  /// Writes y (n, C): n of the N = B T rows are outside the tensor-parallel region. Takes no x.
+  /// Writes y (n, C): of the N = B T rows, this rank holds n outside the tensor-parallel region. Ignores x.
   void forward(Ctx& ctx, Tensor x, Tensor y, const Batch& batch, Cache& cache) const;
   /// Writes the gradients of both tables. Overwrites dx (n, C), the gradient of y.
   void backward(Ctx& ctx, Tensor dx, const Batch& batch, const Cache& cache) const;

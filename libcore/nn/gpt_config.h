@@ -1,4 +1,4 @@
-// The architecture of a GPT: GPT-2, Llama and their relatives are settings of one configuration.
+// The architecture of a GPT: GPT-2, Llama and similar models are settings of one configuration.
 #pragma once
 
 #include <cstdint>
@@ -20,18 +20,19 @@ struct RotaryOptions {
   enum class Scaling { none, linear, llama3 };
 
   double base = 10000;
-  double percent = 1;        // fraction of each head's elements; the others pass unchanged
+  double percent = 1;        // fraction of each head's elements; the rest pass through unchanged
   bool interleaved = false;  // pair i is elements (2i, 2i + 1); otherwise (i, i + dims / 2)
   Scaling scaling = Scaling::none;
-  // linear: every frequency / factor. llama3: those whose wavelength exceeds original_positions / low_freq_factor, and
-  // none below original_positions / high_freq_factor; in between by interpolation (Llama 3.1's reference code).
+  // linear divides all frequencies by `factor`. llama3 divides those whose wavelength exceeds original_positions /
+  // low_freq_factor, keeps those below original_positions / high_freq_factor, and interpolates in between (as in Llama
+  // 3.1's reference code).
   double factor = 1, low_freq_factor = 1, high_freq_factor = 4;
   std::int64_t original_positions = 8192;
 
   bool operator==(const RotaryOptions&) const = default;
 };
 
-/// The linear layers that have a bias.
+/// Which linear layers have a bias.
 struct LinearBias {
   bool qkv = true, out = true, mlp = true;
 
@@ -39,7 +40,7 @@ struct LinearBias {
 };
 
 struct GptConfig {
-  std::int64_t vocab_size = 0;        // V: true size; rows beyond it in memory are padding, and unused
+  std::int64_t vocab_size = 0;        // V: true size; rows beyond it in memory are unused padding
   std::int64_t num_layers = 0;        // L
   std::int64_t hidden_size = 0;       // C
   std::int64_t num_heads = 0;         // H
@@ -59,20 +60,20 @@ struct GptConfig {
   std::int64_t sliding_window = 0;      // tokens that a query attends to, itself included; 0: all
   std::int64_t first_window_layer = 0;  // layers before it have no window
   bool parallel_residual = false;       // x + attention(norm1(x)) + mlp(norm2(x))
-  bool tied_embeddings = true;          // the output layer shares the token table
+  bool tied_embeddings = true;          // the output layer shares the token embedding
   double init_std = 0.02;
 
   bool operator==(const GptConfig&) const = default;
 
   /// Sets sizes that are 0 to GPT-2's: num_query_groups = H, head_dim = C / H if H divides C, ffn_hidden_size = 4 C.
   void complete();
-  /// Errors and unsupported settings, one message each; empty if the model can be built.
+  /// Returns errors and unsupported settings, one message each; empty if the model can be built.
   std::vector<std::string> problems() const;
-  /// Only the problems of `rotary`.
+  /// Returns only the problems of `rotary`.
   std::vector<std::string> rotary_problems() const;
 };
 
-/// Vocabulary size in memory: the next multiple of `multiple` * tensor_parallel_size.
+/// Returns the vocabulary size in memory: rounded up to a multiple of `multiple` * tensor_parallel_size.
 std::int64_t padded_vocab_size(std::int64_t vocab_size, std::int64_t multiple, std::int64_t tensor_parallel_size);
 
 }  // namespace mtl

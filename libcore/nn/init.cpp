@@ -15,7 +15,7 @@ namespace {
 // Every product below is rounded before it is added: CMakeLists.txt compiles this file without contraction into fused
 // multiply-adds, which would differ between machines.
 
-/// term(first), term(first + 2), ... computed at compile time, because divisions are slow.
+/// Returns term(first), term(first + 2), ..., computed at compile time because divisions are slow.
 template <std::size_t N, class Term>
 constexpr std::array<double, N> table(int first, Term term) {
   std::array<double, N> out{};
@@ -23,7 +23,7 @@ constexpr std::array<double, N> table(int first, Term term) {
   return out;
 }
 
-/// Natural logarithm of x in (0, 1]: x = m 2^e with m in [sqrt(1/2), sqrt(2)), log m = 2 artanh((m - 1) / (m + 1)).
+/// Returns log x for x in (0, 1]: x = m 2^e with m in [sqrt(1/2), sqrt(2)), log m = 2 artanh((m - 1) / (m + 1)).
 double log_of(double x) {
   static constexpr auto kInverse = table<13>(1, [](int k) { return 1.0 / k; });
   int exponent = 0;
@@ -37,7 +37,7 @@ double log_of(double x) {
   return 2 * s * sum + exponent * 0.69314718055994530942;
 }
 
-/// cos and sin of 2 pi u for u in [0, 1), by the Taylor series on an eighth of the circle.
+/// Computes cos and sin of 2 pi u for u in [0, 1), by the Taylor series on an eighth of the circle.
 void circle_point(double u, double* cosine, double* sine) {
   static constexpr auto kCosine = table<8>(2, [](int k) { return -1.0 / (k * (k - 1)); });
   static constexpr auto kSine = table<8>(2, [](int k) { return -1.0 / (k * (k + 1)); });
@@ -61,7 +61,7 @@ void circle_point(double u, double* cosine, double* sine) {
 
 NormalPair normal_pair(std::uint64_t seed, std::uint32_t site, std::uint64_t counter) {
   auto words = philox({static_cast<std::uint32_t>(seed), site}, seed >> 32, counter);
-  // 53 bits each; the first is in (0, 1] so that its logarithm exists.
+  // The uniform numbers have 53 bits; the first is in (0, 1] so that its logarithm exists.
   auto unit = [](std::uint32_t high, std::uint32_t low) {
     return static_cast<double>((std::uint64_t{high} << 21) ^ (low >> 11)) * 0x1p-53;
   };

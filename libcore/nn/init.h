@@ -1,7 +1,7 @@
 // Initial weights. They depend only on the seed and the parameter's name, so every layout starts from the same bits.
 //
-// Normals by Box and Muller from Philox, counter = (element / 2) with the key (seed, hash of the name), in fp64 with
-// our own logarithm and cosine, because those of libm differ in the last bit between versions.
+// Normal numbers come from Philox by the Box-Muller transform, with counter = element / 2 and key = (seed, hash of the
+// name), in fp64 with our own log, cos and sin, because those of libm differ in the last bit between versions.
 #pragma once
 
 #include "layout/slice.h"
@@ -9,8 +9,8 @@
 
 namespace mtl {
 
-/// Fills `value` (f32, bf16 or f16), which holds `slice` of the whole tensor, followed by padding, which becomes 0.
-/// Rounds every number to `load` first.
+/// Fills `value` (f32, bf16 or f16), which holds `slice` of the whole tensor and after it padding, which is set to 0.
+/// Rounds every drawn number to `load` first.
 void initialize_param(Tensor value, const Slice& slice, const ParamSpec& spec, std::uint64_t seed,
                       DType load = DType::f32);
 

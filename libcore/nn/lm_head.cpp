@@ -9,9 +9,9 @@ namespace mtl {
 
 namespace {
 
-// Bytes of fp32 logits at a time. A piece of R rows reads and writes the table's gradient, 8 V C bytes, in addition to
-// products of 6 R V C operations: R must be large enough to hide that memory traffic. A GPU computes more in the time
-// that a byte takes.
+// Returns the bytes of fp32 logits in a piece. A piece of R rows reads and writes the table's gradient, 8 V C bytes, in
+// addition to products of 6 R V C operations: R must be large enough to hide that memory traffic. A GPU computes more
+// operations in the time that a byte takes.
 std::int64_t piece_bytes(Device device) { return std::int64_t{device == Device::cuda ? 512 : 64} << 20; }
 
 }  // namespace
@@ -37,7 +37,7 @@ void LmHead::cross_entropy(Ctx& ctx, Tensor losses, Tensor dlogits, Tensor logit
   if (dlogits.exists()) cross_entropy_backward(ctx.stream, dlogits, logits, stats, labels, weights, slice, ctx.step);
 }
 
-/// One piece of the rows; dx is this rank's term of the sum over the vocabulary. Without dx, only the losses.
+/// Computes one piece of the rows; dx is this rank's term of the sum over the vocabulary. Without dx, only the losses.
 void LmHead::compute_piece(Ctx& ctx, Tensor losses, Tensor dx, Tensor x, Tensor labels, Tensor weights) const {
   Arena::Mark mark(ctx.scratch);
   Tensor logits = ctx.scratch.make(DType::f32, {x.size(0), table.value.size(0)}), dlogits;

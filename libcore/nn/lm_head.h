@@ -1,8 +1,8 @@
 // The output layer with the loss: logits = x table^T, cross-entropy with the labels and, in training, the gradients in
-// the same pass. Rows are computed in pieces of a fixed number of bytes of logits, so that the logits of a whole
-// micro-batch, the largest tensor of a small GPT, never exist. The vocabulary is split over the tensor-parallel ranks,
-// which combine three numbers per row before the gradient; a rank that holds all of it computes losses and gradient in
-// one pass over the logits. The table may be the token embedding.
+// the same pass. Rows are computed in pieces whose logits take a fixed number of bytes, so that the logits of a whole
+// micro-batch, the largest tensor of a small GPT, are never in memory at once. The vocabulary is split over the
+// tensor-parallel ranks, which combine three numbers per row before the gradient; a rank that holds all of it computes
+// losses and gradient in one pass over the logits. The table may be the token embedding.
 #pragma once
 
 #include "nn/batch.h"
@@ -14,13 +14,13 @@ namespace mtl {
 struct LmHead {
   std::int64_t vocab = 0;  // true size: columns beyond it are padding, excluded from the softmax
   TpRegion region;
-  Param table;  // (padded vocabulary / tp, C); if tied, the chunk binds it to the embedding's
+  Param table;  // (padded vocabulary / tp, C); if tied, the chunk binds it to the token embedding
 
-  /// Writes the losses (N) of all N = B T tokens. x (n, C): this rank's rows outside the region.
+  /// Writes the losses (N) of all N = B T tokens. x (n, C) is this rank's rows outside the region.
   void loss(Ctx& ctx, Tensor losses, Tensor x, const Batch& batch) const;
-  /// Also writes dx (n, C), the gradient of sum(losses * batch.loss_weights), and the table's gradient.
+  /// Also writes dx (n, C), the gradient of loss scale * sum(losses * batch.loss_weights), and the table's.
   void loss_and_gradient(Ctx& ctx, Tensor losses, Tensor dx, Tensor x, const Batch& batch) const;
-  /// Writes logits (N, V) of the true vocabulary. Requires that this rank holds all of it.
+  /// Writes logits (N, V) over the true vocabulary of x (N, C). Requires that this rank holds the whole vocabulary.
   void logits(Ctx& ctx, Tensor out, Tensor x) const;
 
  private:

@@ -1,6 +1,6 @@
 // The MLP of a GPT block: y = down(act(up(x))), or gated (Shazeer 2020) y = down(act(gate(x)) * up(x)), where `up`
-// holds the weights of both, the gate's first. `up` is column-parallel, `down` row-parallel; the bias of `down`
-// comes after the sum over ranks, so the block adds it (kernels/residual.h).
+// holds the weights of gate and up, in this order. `up` is column-parallel, `down` row-parallel; the block adds the
+// bias of `down` after the sum over ranks (kernels/residual.h).
 #pragma once
 
 #include "kernels/gemm.h"
@@ -29,14 +29,16 @@ struct Mlp {
   Mlp() = default;
   Mlp(const GptConfig& config, TpRegion tp_region);
   void params(const ParamVisitor& visit, const std::string& prefix);
-  /// x, result (n, C): n of the N rows are outside the region. The result is in scratch, without the bias of `down`.
+  /// x and the result are (n, C): of the N rows, this rank holds n outside the region. x must not change until
+  /// backward. The result is in scratch, without the bias of `down`.
   Tensor forward(Ctx& ctx, Tensor x, Cache& cache) const;
-  /// dy (n, C), in the slot. Returns dx in scratch.
+  /// dy (n, C) must be in the slot, for queued weight gradients. Returns dx (n, C) in scratch.
   Tensor backward(Ctx& ctx, Tensor dy, const Cache& cache) const;
 
  private:
-  /// `up` as a matrix of F/tp rows, 2 F/tp if gated; and its bias, if it has one.
+  /// Returns `up` as a matrix of F/tp rows, 2 F/tp if gated.
   Tensor up_matrix() const { return up.value.view({up.value.numel() / hidden, hidden}); }
+  /// Returns the bias of `up` as one row; no tensor without a bias.
   Tensor up_bias_row() const { return up_bias.exists() ? up_bias.value.view({up_bias.value.numel()}) : Tensor(); }
 };
 

@@ -8,10 +8,10 @@
 
 namespace mtl {
 
-/// Returns them in the order of a forward pass, the vocabulary unpadded, a tied embedding once. Requires that
-/// config.problems() is empty.
+/// Returns the specs of all parameters in the order of a forward pass, the vocabulary unpadded, a tied embedding once.
+/// Requires that config.problems() is empty.
 std::vector<ParamSpec> model_params(const GptConfig& config);
-/// Number of their elements.
+/// Returns the number of elements of all parameters.
 std::int64_t parameter_count(const GptConfig& config);
 
 }  // namespace mtl

@@ -22,8 +22,8 @@ struct NormLayer {
   NormLayer() = default;
   NormLayer(const GptConfig& config, TpRegion tp_region);
   void params(const ParamVisitor& visit, const std::string& prefix);
-  /// Returns y = norm(x), in the slot, with the weights' dtype. x (N, C) must not change until backward. With `sum`,
-  /// writes x first, in the same pass.
+  /// Returns y = norm(x), in the slot, with the weights' dtype. x (n, C) must not change until backward. With `sum`,
+  /// first writes that sum to x, in the same pass.
   Tensor forward(Ctx& ctx, Tensor x, Cache& cache, const ResidualSum& sum = {}) const;
   /// Writes dx, or adds to it if it already holds the skip connection's gradient, and the gradients of gamma and beta.
   void backward(Ctx& ctx, Grad dx, Tensor dy, const Cache& cache) const;

@@ -19,7 +19,7 @@ enum class Role { values, gradients, main_weights, states };
 /// Initial value of a parameter.
 enum class Init { zeros, ones, normal };
 
-/// An axis of a tensor that is split over the ranks of an axis of the grid.
+/// A tensor axis that is split over the ranks of a grid axis.
 struct Shard {
   int axis;
   Axis over;
@@ -29,15 +29,15 @@ struct ParamSpec {
   std::string name;                    // canonical: "layers.3.attention.qkv.weight"
   std::vector<std::int64_t> shape;     // of the whole tensor, as checkpoints store it: the vocabulary unpadded
   std::vector<Shard> shards = {};      // empty: every rank holds the whole tensor
-  std::int64_t padded_rows = 0;        // axis 0 in memory over all ranks, if more than shape[0]
+  std::int64_t padded_rows = 0;        // size of axis 0 in memory, over all ranks, if more than shape[0]
   bool decays = true;                  // weight decay applies; not to biases and 1-D tensors
   AxisSet summed_over = kReplicaAxes;  // its gradient is the sum over the ranks of these axes
   bool tied = false;                   // the sum also covers the copies of the first and the last pipeline stage
   Init init = Init::normal;
   float init_std = 0;
-  int unit = 0;  // of the model, in the order of a forward pass: the embedding, then the layers, then the head
+  int unit = 0;  // number in the model, in the order of a forward pass: the embedding, then the layers, then the head
 
-  /// Elements of the whole tensor, without padding.
+  /// Returns the number of elements of the whole tensor, without padding.
   std::int64_t numel() const {
     std::int64_t product = 1;
     for (std::int64_t size : shape) product *= size;
@@ -95,7 +95,7 @@ class Lease {
 class ParamOwner {
  public:
   virtual ~ParamOwner() = default;
-  /// Returns when the unit can use this role of its parameters. Leases may overlap, also of the same unit.
+  /// Returns when the unit can use this role of its parameters. Leases may overlap, even those of the same unit.
   virtual Lease acquire(Role role, int unit) = 0;
   /// Call after the last addition to the gradients of this unit in a step, under its lease of gradients.
   virtual void gradients_ready(int unit) = 0;

@@ -7,7 +7,7 @@
 //            original_positions / high_freq_factor; between them (1 - s) f_i / factor + s f_i with
 //            s = (original_positions / wavelength - low_freq_factor) / (high_freq_factor - low_freq_factor)
 //
-// As in transformers, in fp64.
+// As in Hugging Face transformers, but in fp64.
 #pragma once
 
 #include "kernels/rotary.h"
@@ -15,7 +15,7 @@
 
 namespace mtl {
 
-/// Throws Error with the configuration's rotary_problems().
+/// Throws Error with the configuration's rotary_problems(), if there are any.
 RotaryFrequencies rotary_frequencies(const GptConfig& config);
 
 }  // namespace mtl
