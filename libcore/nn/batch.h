@@ -15,7 +15,7 @@ struct Batch {
 
   Tensor rotary;  // (B T, 2, pairs) f32: cosines and sines of the rows' rotary angles; made by the chunk
 
-  /// Maps the (B T) rows to their places in the run.
+  /// Returns the map of the B T rows to their places in the run.
   RowMap rows() const { return {samples, 0, tokens.size(1)}; }
 };
 

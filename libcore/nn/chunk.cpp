@@ -57,7 +57,7 @@ void Chunk::params(const ParamVisitor& visit) {
     };
     std::visit([&](auto& unit) { unit.params(visit_numbered); }, units_[u]);
   }
-  if (shares_table())  // bound to the same memory
+  if (shares_table())  // the head's table is the embedding's
     std::get<Head>(units_.back()).output.table = std::get<EmbeddingLayer>(units_.front()).tokens;
 }
 

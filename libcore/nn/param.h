@@ -32,7 +32,7 @@ struct ParamSpec {
   std::int64_t padded_rows = 0;        // size of axis 0 in memory, over all ranks, if more than shape[0]
   bool decays = true;                  // weight decay applies; not to biases and 1-D tensors
   AxisSet summed_over = kReplicaAxes;  // its gradient is the sum over the ranks of these axes
-  bool tied = false;                   // the sum also covers the copies of the first and the last pipeline stage
+  bool tied = false;                   // the sum also covers the copies on the first and the last pipeline stage
   Init init = Init::normal;
   float init_std = 0;
   int unit = 0;  // number in the model, in the order of a forward pass: the embedding, then the layers, then the head

@@ -28,7 +28,7 @@ struct TpRegion {
   std::int64_t rows_outside(const Ctx& ctx, std::int64_t rows) const {
     return sequence_parallel ? rows / ctx.groups.over(Axis::tensor).size() : rows;
   }
-  /// Maps this rank's `held` rows outside to their places in the run; `all` maps the rows of the micro-batch.
+  /// Returns the map of this rank's `held` rows outside to their places in the run; `all` maps the micro-batch.
   RowMap rows_held(const Ctx& ctx, RowMap all, std::int64_t held) const {
     if (sequence_parallel) all.first_row += ctx.groups.over(Axis::tensor).rank() * held;
     return all;

@@ -12,9 +12,9 @@
 
 namespace mtl {
 
-/// Throws Error(usage) if the plan of a rank on this host exceeds a per-process limit or its GPU's, or if the plans of
-/// all ranks on this host together exceed a shared limit. The message names the limit, the largest category of that
-/// memory, and up to three changes of flags that fit (fitting_settings.h).
+/// Throws Error(usage) if the plan of a rank of `host` exceeds a per-process limit or its GPU's, or if the plans of all
+/// these ranks together exceed a shared limit. The message names the limit, the largest category of that memory, and up
+/// to three changes of flags that fit (fitting_settings.h).
 void check_memory(const TrainOptions& options, const RunStart& start, const HostRanks& host, const FitLimits& limits);
 
 /// Returns the limits minus what ranks take in addition to their plans, such as buffers of libraries: per rank of the

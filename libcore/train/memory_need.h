@@ -1,4 +1,4 @@
-// The memory that the plans of a run need on a host and its GPUs, and the limits that it is compared with.
+// The memory that the plans of a run need on a host and its GPUs, and the limits that this need is compared with.
 #pragma once
 
 #include <cstdint>

@@ -32,7 +32,7 @@ struct DataOptions {
   bool eod_mask_loss = false;
   bool reset_position_ids = false;
   bool reset_attention_mask = false;
-  bool allow_data_change = false;  // a resume may continue with other data files
+  bool allow_data_change = false;  // a resume may continue with other data or another tokenizer
 
   OrderKind order_kind() const { return order == "feistel" ? OrderKind::feistel : OrderKind::megatron; }
   SamplerKind sampler_kind() const { return dataloader_type == "cyclic" ? SamplerKind::cyclic : SamplerKind::single; }

@@ -71,7 +71,7 @@ Preset qwen3(const char* name, const LlamaSizes& sizes) {
   return out;
 }
 
-/// Pythia (Biderman et al. 2023), a GPT-NeoX.
+/// Pythia (Biderman et al. 2023), with the architecture of GPT-NeoX.
 Preset pythia(const char* name, const Sizes& sizes) {
   Preset out = gpt(name, sizes);
   ArchitectureOptions& model = out.architecture;

@@ -67,7 +67,7 @@ bool check_folder(const char* flag, const std::string& path, Findings& findings)
   return problem.empty();
 }
 
-/// Reports an existing file that is not a training log: an input of this run, or a file of another program.
+/// Reports an existing file that is not a training log, such as an input of this run or a file of another program.
 void check_log(const std::string& path, Findings& findings) {
   std::error_code ignored;  // writing the log's first line reports the error
   if (!fs::is_regular_file(path, ignored)) return;

@@ -3,7 +3,7 @@
 //
 //   --save holds a valid checkpoint      resume the newest (also with --finetune: a requeued job continues)
 //   --ckpt-step N, --load SAVE/iter_N    roll back: resume that one; later ones are renamed, never deleted
-//   --load PATH                          resume it when it is a checkpoint; with --finetune its weights, iteration 0
+//   --load PATH                          resume it if it is a checkpoint; else, or with --finetune, load its weights
 //   --load PATH that does not exist      start fresh when PATH is --save, else an error
 //
 // A damaged newest checkpoint is passed over with a warning, and renamed in --save. A damaged one that is named
@@ -47,8 +47,8 @@ struct RunStart {
 RunStart find_start(const TrainOptions& options, std::shared_ptr<const SaveDirectory> save,
                     const std::vector<std::string>& damaged, Console& console);
 
-/// Sets the vocabulary size of a loaded model that does not state it to the tokenizer's. Without a tokenizer (0) keeps
-/// all rows of its embedding and warns.
+/// If the loaded model does not state its vocabulary size, trims it to the tokenizer's. Without a tokenizer (0), keeps
+/// all rows of the embedding and warns.
 void settle_vocabulary(RunStart& start, std::int64_t tokenizer_size, Console& console);
 
 /// Collective: every rank opens the start that find() returns on rank 0. All ranks throw what find() throws.

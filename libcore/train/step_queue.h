@@ -12,7 +12,7 @@
 //   the reports of all steps. After a step without an update, reports are read at once until a step makes one: an fp16
 //   run that searches for its loss scale repeats no step twice.
 //
-//   Log lines come a step later, with the figures of their own step. Signals take effect after the step that is in
+//   Log lines appear a step later, with the figures of their own step. Signals take effect after the step that is in
 //   flight when the report of an earlier one is read.
 //
 // Ranks read the report of a step at the same point, and then exchange its totals on the host, while their devices

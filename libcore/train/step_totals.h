@@ -13,7 +13,7 @@ namespace mtl {
 struct StepTotals {
   double loss_sum = 0, tokens = 0;       // over all unmasked tokens
   double save = 0, status = 0, end = 0;  // number of ranks that received the signal
-  double failed = 0, unsavable = 0;      // number of ranks that failed; that have no state to save
+  double failed = 0, unsavable = 0;      // numbers of ranks that failed, and that have no state to save
   double nonzero_updates = 0, lost_updates = 0, lost_copies = 0;  // as in StepReport, of all ranks
   double waited = 0;  // seconds waited for gradients and weights: this rank's; after exchange() the least of any rank
 

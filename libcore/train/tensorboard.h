@@ -8,9 +8,9 @@
 //   Event     1: double wall_time, 2: int64 step, 3: string file_version, 5: Summary summary
 //   Summary   repeated 1: Value {1: string tag, 2: float simple_value}
 //
-// The first event of a file is file_version "brain.Event:2". A resumed run writes a file of its own; iterations that
-// are repeated appear in both, with the same figures. (TensorBoard's SessionLog would discard the older ones, but by
-// step alone, and the steps of the `vs samples` tags are samples: it would discard nearly all of those.)
+// The first event of a file is file_version "brain.Event:2". A resumed run writes its own file; iterations that are
+// repeated appear in both, with the same figures. (TensorBoard's SessionLog would discard the older ones, but by step
+// alone, and the steps of the `vs samples` tags are samples: it would discard nearly all of those.)
 #pragma once
 
 #include <cstdint>

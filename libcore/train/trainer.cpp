@@ -134,7 +134,8 @@ Trainer::Trainer(const TrainOptions& options, RunStart start, const Tokenizer* t
   load_choices();
 }
 
-/// A run that is counted in samples ends where no further batch fits, whatever batch sizes it has had.
+/// Returns the iterations of the whole run. A run counted in samples ends where no further batch fits, whatever batch
+/// sizes it has had.
 std::int64_t Trainer::count_iterations() const {
   if (!options_.batch.train_samples) return options_.train_iters();
   return state_.iteration + batch_sizes_.count_iterations(*options_.batch.train_samples, state_.consumed_samples);

@@ -130,7 +130,7 @@ class Trainer {
   };
   bool validating_ = false;         // a validation has begun but not ended; a resume repeats it
   SavePoint saved_;                 // of the newest checkpoint in --save that this run wrote or resumed
-  bool validation_is_due_ = false;  // in the state that is resumed
+  bool validation_is_due_ = false;  // in the resumed state: validate before the next step
 
   BatchSizes batch_sizes_;
   std::int64_t iterations_;           // of the whole run

@@ -1,4 +1,4 @@
-// A fault on one rank ends the run on all ranks alike, saved where possible.
+// A fault on one rank ends the run on all ranks with the same error, saved where possible.
 //
 // A failed rank interrupts the waits of the other ranks and joins the next exchange of totals, which reports the
 // failure. Every rank reaches the same exchange, interrupted or not: it is the next operation of the control group. (A

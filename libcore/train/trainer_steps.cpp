@@ -62,7 +62,7 @@ void Trainer::finish_oldest_step() {
 void Trainer::end_step(const EnqueuedStep& step, bool gradients_remain) {
   const bool is_skipped = report_.found_inf != 0;
   scaler_.update(is_skipped);
-  // Overflows are expected while a dynamic loss scale can fall.
+  // Overflows are expected while a dynamic loss scale can still fall.
   if (is_skipped && (!scaler_.is_dynamic() || scaler_.is_exhausted()))
     report_nonfinite_gradients(step, gradients_remain);
   if (step_queue_.empty()) optimizer_.end_step();
