@@ -6,8 +6,8 @@
 //   squared_relu  max(x, 0)^2                                     So et al. 2021
 //   silu          x / (1 + e^-x)                                  Elfwing et al. 2017
 //
-// A gated MLP (Shazeer 2020; SwiGLU where the function is silu) multiplies two linears, whose results are one tensor:
-// pre (N, 2 F), each row [gate (F) | up (F)].
+// A gated MLP (Shazeer 2020; SwiGLU if the function is silu) multiplies the results of two linears, which are one
+// tensor: pre (N, 2 F), each row [gate (F) | up (F)].
 //   forward    out = activation(gate) * up
 //   backward   dgate = dout * up * activation'(gate),  dup = dout * activation(gate)
 //

@@ -40,9 +40,10 @@ struct GeluTanh {
   }
 };
 
-/// The normal distribution: e = exp(-x^2 / 2), and p = P(X < x) within 2e-7, and within 4e-6 of itself down to -8. The
-/// tail beyond |x| is e q(t) with t = 1 / (1 + 0.3 |x|), q minimax of degree 8 for |x| <= 12.5 (1e-7 of itself).
-/// Without 1 + erf there is no cancellation in the left tail. A NaN may be lost, as in gelu_parts.
+/// The normal distribution: e = exp(-x^2 / 2), and p = P(X < x) with an error below 2e-7, and a relative one below 4e-6
+/// for x >= -8. The tail beyond |x| is e q(t) with t = 1 / (1 + 0.3 |x|), q minimax of degree 8 for |x| <= 12.5
+/// (relative error 1e-7). Without 1 + erf there is no cancellation in the left tail. A NaN may be lost, as in
+/// gelu_parts.
 struct NormalParts {
   VecF32 e;
   VecF32 p;
@@ -84,7 +85,7 @@ struct SquaredRelu {
   static HWY_INLINE VecF32 derivative(VecF32 x) { return hn::Mul(set(2), Relu::value(x)); }
 };
 
-/// silu(x) = x s with s = 1 / (1 + e), e = exp(-x). A NaN may be lost in them, as in gelu_parts.
+/// silu(x) = x s with s = 1 / (1 + e), e = exp(-x). A NaN may be lost here, as in gelu_parts.
 struct SiluParts {
   VecF32 e;
   VecF32 s;

@@ -5,12 +5,13 @@
 //   p = p - lr (m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps) + weight_decay p),   t = state.step
 //
 // lr, weight_decay, t and the factors are read from the StepState; with found_inf set nothing changes. Each tensor has
-// a dtype of its own (f32, bf16, f16): results are rounded to it when they are stored, to nearest even; a param of bf16
-// may be rounded stochastically instead. An update that is not zero is lost where the stored param keeps its value; the
-// StepState counts these, and where param changes and its copy does not.
+// a dtype of its own (f32, bf16, f16): results are rounded to nearest even when they are stored; a param of bf16 may be
+// rounded stochastically instead. A nonzero update is lost if the stored param keeps its value; the StepState counts
+// lost updates, and elements whose param changes while its copy does not.
 //
-// Stochastic rounding (Gupta et al. 2015) adds 16 random bits below the last one that is kept, then truncates. The bits
-// belong to an element of the whole tensor: Philox counter (t, element / 8), 8 elements a call as in kernels/dropout.h.
+// Stochastic rounding (Gupta et al. 2015) adds 16 random bits below the last kept bit, then truncates. The bits depend
+// on the element's number in the whole tensor: Philox counter (t, element / 8), 8 elements per call as in
+// kernels/dropout.h.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +25,7 @@
 namespace mtl {
 
 /// Maps a range to element numbers of the whole tensor: element i is first + (j / inner) * pitch + j % inner with
-/// j = skipped + i; of every `pitch` elements of the tensor, `inner` are held.
+/// j = skipped + i; the range holds `inner` of every `pitch` elements of the tensor.
 struct ElementMap {
   std::int64_t first = 0, inner = 1, pitch = 1, skipped = 0;
 };
@@ -33,7 +34,7 @@ struct AdamWRange {
   Tensor param, grad, exp_avg, exp_avg_sq;  // (n) each
   bool decays = true;                       // weight decay applies
   Tensor copy{};                            // (n) param in the layers' dtype; absent if layers read param itself
-  std::optional<PhiloxKey> rounding{};      // rounds a param of bf16 stochastically, with the elements' numbers
+  std::optional<PhiloxKey> rounding{};  // if given, rounds a param of bf16 stochastically by the numbers of `elements`
   ElementMap elements{};
 };
 
@@ -43,7 +44,7 @@ struct AdamWOptions {
   double eps = 1e-8;
 };
 
-/// Adds to nonzero_updates, lost_updates and lost_copies of the state.
+/// Updates the range; adds to nonzero_updates, lost_updates and lost_copies of the state.
 void adamw_step(Stream& stream, const AdamWRange& range, const AdamWOptions& options, StepState* state);
 
 }  // namespace mtl

@@ -5,7 +5,7 @@
 
 namespace mtl::cpu {
 
-/// adamw_step(); without `counted` it does not change the StepState's counts.
+/// As adamw_step() of kernels/adamw.h; if not `counted`, leaves the StepState's counts unchanged.
 void adamw_step(Stream& stream, const AdamWRange& range, const AdamWOptions& options, StepState* state, bool counted);
 
 }  // namespace mtl::cpu

@@ -10,9 +10,9 @@
 //
 // There are Tq queries and Tk keys, which are positions 0 .. Tk - 1. q, k, v, o, their gradients and a cache of keys
 // and values have one dtype: f32, bf16 or f16. logsumexp, probabilities and all sums are fp32; results are rounded
-// once. dk and dv are accumulated in a fixed order, whatever the number of threads. Counts the FLOPs of the causal
-// part, Tq (Tk - Tq / 2) scores per head, less the scores that the window masks: max(0, p(t) + 1 - window) per query.
-// Time follows this number, and keys and values before the first query's window are not read.
+// once. dk and dv are accumulated in a fixed order, whatever the number of threads. The operators count the FLOPs of
+// the causal part, Tq (Tk - Tq / 2) scores per head, less the scores that the window masks: max(0, p(t) + 1 - window)
+// per query. Run time grows with this number; keys and values before the first query's window are not read.
 #pragma once
 
 #include <compare>
@@ -44,18 +44,19 @@ struct AttentionInput {
   RowMap rows;                  // of the queries: p(t) = rows.first_row + t in each sequence
   Tensor past;                  // (B) i32: p(t) = past[b] + t instead, with a cache; absent otherwise
   Tensor document_start;        // (B, Tq) i32: the first position that t attends to, 0 .. p(t); absent: 0
-  std::int64_t window = 0;      // positions that a query attends to, itself included; 0: no limit
+  std::int64_t window = 0;      // positions that a query attends to, including its own; 0: no limit
   float scale = 0;              // usually 1 / sqrt(D)
   Dropout dropout;              // on the probabilities; needs whole sequences: Tq = Tk = rows.seq_length
   std::int64_t first_head = 0;  // global number of local head 0, for the dropout counter
 
   AttentionSizes sizes() const;
-  /// Upper bound of the keys that all queries of one sequence attend to: sizes().keys, or fewer with a window.
+  /// Returns an upper bound of the number of keys that the queries of one sequence attend to in all: sizes().keys, or
+  /// fewer with a window.
   std::int64_t keys_in_reach() const;
 };
 
-/// Writes out (B, Tq, H, D) and, if present, logsumexp (B, H, Tq). `past` excludes documents and dropout. Queries
-/// beyond the last key are an error, for which the cpu throws; a GPU does not check.
+/// Writes out (B, Tq, H, D) and, if present, logsumexp (B, H, Tq). `past` cannot be combined with documents or dropout.
+/// A query beyond the last key is an error: the cpu throws, a GPU does not check.
 void attention_forward(Stream& stream, Arena& scratch, Tensor out, Tensor logsumexp, const AttentionInput& in);
 
 /// Writes the gradients, in the shapes of in.qkv. Requires whole sequences.
@@ -66,10 +67,10 @@ void attention_backward(Stream& stream, Arena& scratch, const Qkv& grads, Tensor
 struct KvCache {
   Tensor keys;     // (B, S, G, 1, D)
   Tensor values;   // (B, S, G, 1, D)
-  Tensor lengths;  // (B) i32: positions held
+  Tensor lengths;  // (B) i32: positions stored
 };
 
-/// Stores the keys and values (B, T, G, 1, D) of T new positions, in the cache's dtype, at lengths[b] and following;
+/// Stores the keys and values (B, T, G, 1, D) of T new positions, in the cache's dtype, from position lengths[b] on;
 /// the caller advances lengths. A full cache is an error: the cpu throws before writing, a GPU drops what does not fit.
 void append_to_cache(Stream& stream, const KvCache& cache, const HeadSlice& k, const HeadSlice& v);
 

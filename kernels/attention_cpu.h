@@ -22,8 +22,8 @@ struct AttentionDropout {
   PhiloxKey key{};
   std::uint64_t sample = 0;        // global number of this sequence
   std::uint64_t head = 0;          // global number of the group's first query head
-  std::uint64_t row_tiles = 0;     // of 16 rows
-  std::uint64_t column_tiles = 0;  // of 32 columns
+  std::uint64_t row_tiles = 0;     // per head, of 16 rows each
+  std::uint64_t column_tiles = 0;  // per row of tiles, of 32 columns each
   std::int32_t threshold = 0;      // kept iff byte >= threshold
   float scale = 1;                 // 1 / quantized keep probability
 };
@@ -42,18 +42,18 @@ struct HeadRows {
 
 struct AttentionGroup {
   std::int64_t queries = 0;         // the last `queries` of the `keys` positions
-  std::int64_t keys = 0;            // from the first that a query attends to, to the last query's
+  std::int64_t keys = 0;            // from the first one that any query attends to through the last query's own
   std::int64_t first_position = 0;  // of key 0 in its sequence
-  std::int64_t window = 0;          // keys that a query attends to, itself included; `keys`: no limit
+  std::int64_t window = 0;          // keys that a query attends to, including its own; `keys`: no limit
   std::int64_t heads = 0;           // R
   std::int64_t dim = 0;             // D
   float scale = 0;
-  DType dtype = DType::f32;  // of q, k and v, and of every HeadRows of a call
+  DType dtype = DType::f32;  // of q, k, v and every other HeadRows of a call
   HeadRows q, k, v;
   const std::int32_t* document_start = nullptr;  // (queries) positions in the sequence, or null
   AttentionDropout dropout;
 
-  /// The key of query `row` itself, and the first that it attends to.
+  /// Return the key of query `row` itself, and the first key that it attends to.
   std::int64_t own_key(std::int64_t row) const { return keys - queries + row; }
   std::int64_t first_key(std::int64_t row) const {
     const std::int64_t start = document_start == nullptr ? 0 : document_start[row] - first_position;
@@ -61,14 +61,14 @@ struct AttentionGroup {
   }
 };
 
-/// Writes out and, if not null, logsumexp (R, queries).
+/// Operands of forward_group() and decode_group(), which write out and, if not null, logsumexp (R, queries).
 struct AttentionForward {
   AttentionGroup group;
   HeadRows out;
   float* logsumexp = nullptr;
 };
 
-/// Writes dq, dk and dv. queries equals keys.
+/// Operands of backward_group(), which writes dq, dk and dv. queries equals keys.
 struct AttentionBackward {
   AttentionGroup group;
   HeadRows dout, out;
@@ -76,7 +76,8 @@ struct AttentionBackward {
   HeadRows dq, dk, dv;
 };
 
-/// Size in floats of a call's work area, 64-byte aligned; equal for all instruction sets and dtypes.
+/// Return the size in floats of a call's work area, which must be 64-byte aligned; equal for all instruction sets and
+/// dtypes.
 std::int64_t forward_group_work(std::int64_t keys, std::int64_t dim);
 std::int64_t backward_group_work(std::int64_t keys, std::int64_t dim);
 void forward_group(const AttentionForward& call, float* work);

@@ -1,4 +1,4 @@
-// Vector code that the files of attention share; include it after simd.h.
+// Vector code shared by the attention_cpu_*.cpp files; include it after simd.h.
 //
 // Products C (rows, 2 N) += A (rows, k) B (k, 2 N) keep C in registers: N lanes, kRows x 2 accumulators. B is stored in
 // panels of 2 N columns, so that the inner loop reads it in order. pack_rows, pack_transposed and copy_block copy the
@@ -23,7 +23,7 @@ HWY_INLINE std::int64_t round_to_panel(std::int64_t n) { return (n + kWidth - 1)
 
 enum class Store { overwrite, add };
 
-/// C (kRows, 2 N) = or += A B. A is (kRows, k) with rows lda apart, or kept transposed as (k, kRows).
+/// C (kRows, 2 N) = or += A B. A is (kRows, k) with rows lda apart, or stored transposed as (k, kRows).
 template <bool kTransposed, Store kStore>
 HWY_INLINE void multiply_tile(const float* HWY_RESTRICT a, std::int64_t lda, const float* HWY_RESTRICT b,
                               std::int64_t ldb, std::int64_t k, float* HWY_RESTRICT c, std::int64_t ldc) {
@@ -75,7 +75,7 @@ HWY_INLINE void transpose_4x4(hn::Vec<F32x4> (&rows)[4]) {
   rows[3] = hn::ConcatUpperUpper(d, high23, high01);
 }
 
-/// Panels [column / 2N][row][2N] of src (rows, columns); columns are padded with zeros.
+/// Packs src (rows, columns) into panels [column / 2N][row][2N]; columns are padded with zeros.
 template <class T>
 HWY_INLINE void pack_rows(const HeadRows& src, std::int64_t rows, std::int64_t columns, float* panels) {
   for (std::int64_t c = 0; c < columns; c += kWidth) {
@@ -93,7 +93,7 @@ struct WideRows {
   std::int64_t stride;
 };
 
-/// Four rows: fp32 in place, 16 bits widened into `area` (4, kWidth).
+/// Returns four rows as fp32: in place if they are fp32, else widened into `area` (4, kWidth).
 template <class T>
 HWY_INLINE WideRows four_rows(const T* src, std::int64_t stride, std::int64_t columns, float* area) {
   if constexpr (dtype_of<T>() == DType::f32) return {src, stride};
@@ -101,7 +101,8 @@ HWY_INLINE WideRows four_rows(const T* src, std::int64_t stride, std::int64_t co
   return {area, kWidth};
 }
 
-/// Panels [row / 2N][column][2N] of src transposed; rows are padded with zeros up to padded_rows, a multiple of 2N.
+/// Packs src transposed into panels [row / 2N][column][2N]; rows are padded with zeros up to padded_rows, a multiple of
+/// 2N.
 template <class T>
 HWY_INLINE void pack_transposed(const HeadRows& src, std::int64_t rows, std::int64_t columns, std::int64_t padded_rows,
                                 float* panels) {
@@ -130,7 +131,7 @@ HWY_INLINE void pack_transposed(const HeadRows& src, std::int64_t rows, std::int
   }
 }
 
-/// Copies a block of rows times a factor, padded with zeros to `padded` columns and kQueryBlock rows.
+/// Copies a block of rows, multiplied by `factor` and padded with zeros to `padded` columns and kQueryBlock rows.
 template <class T>
 HWY_INLINE void copy_block(const T* src, std::int64_t stride, std::int64_t rows, std::int64_t columns, float factor,
                            std::int64_t padded, float* out) {
@@ -162,7 +163,7 @@ HWY_INLINE void draw_tile(PhiloxKey key, std::uint64_t sample, std::uint64_t blo
   }
 }
 
-/// The factor (0 or 1 / keep probability) of N elements.
+/// Returns the dropout factors (0 or 1 / keep probability) of N elements.
 HWY_INLINE VecF32 dropout_factor(const std::uint8_t* bytes, const AttentionDropout& dropout) {
   auto drawn = hn::PromoteTo(I32(), hn::LoadU(hn::Rebind<std::uint8_t, F32>(), bytes));
   auto dropped = hn::RebindMask(F32(), hn::Lt(drawn, hn::Set(I32(), dropout.threshold)));
@@ -179,8 +180,8 @@ struct Columns {
   std::int64_t begin, end;
 };
 
-/// The columns of a block that any of `count` rows from `row` on may see, documents aside, rounded out to multiples of
-/// `step`.
+/// Returns the columns of a block that any of `count` rows from `row` on may see, ignoring documents, extended to
+/// multiples of `step`.
 HWY_INLINE Columns visible_columns(const AttentionGroup& group, const Block& block, std::int64_t row,
                                    std::int64_t count, std::int64_t step) {
   const std::int64_t columns = block.key_end - block.key, first = group.own_key(row) - block.key;
@@ -189,7 +190,7 @@ HWY_INLINE Columns visible_columns(const AttentionGroup& group, const Block& blo
   return {begin / step * step, round_up(end, step)};
 }
 
-/// Those that the register tile of kRows rows from `row` needs, in full panels.
+/// Returns the columns that the register tile of kRows rows from `row` needs, in full panels.
 HWY_INLINE Columns visible_panels(const AttentionGroup& group, const Block& block, std::int64_t row) {
   return visible_columns(group, block, row, kRows, kWidth);
 }
@@ -207,7 +208,7 @@ HWY_INLINE void draw_block(const AttentionGroup& group, std::int64_t head, const
   }
 }
 
-/// The first key that any row of a block may see, rounded down to kKeyAlign.
+/// Returns the first key that any of `rows` rows from `row` on may see, rounded down to a multiple of kKeyAlign.
 HWY_INLINE std::int64_t first_key_of(const AttentionGroup& group, std::int64_t row, std::int64_t rows) {
   std::int64_t first = group.first_key(row);
   for (std::int64_t i = row + 1; i < row + rows && group.document_start != nullptr; ++i)
@@ -215,7 +216,7 @@ HWY_INLINE std::int64_t first_key_of(const AttentionGroup& group, std::int64_t r
   return first / kKeyAlign * kKeyAlign;
 }
 
-/// Causal, window and document mask: sets the scores of masked keys of row `row` to -inf.
+/// Applies the causal, window and document masks: sets the scores of masked keys of row `row` to -inf.
 HWY_INLINE void mask_row(const AttentionGroup& group, const Block& block, std::int64_t row, Columns columns,
                          float* scores) {
   constexpr float kMasked = -std::numeric_limits<float>::infinity();

@@ -7,14 +7,14 @@
 namespace mtl::cpu {
 
 inline constexpr std::int64_t kQueryBlock = 48;  // a multiple of 16 (dropout tiles) and of 6 and 12 (register tiles)
-inline constexpr std::int64_t kKeyBlock = 192;   // likewise, and of 32 (dropout tiles, widest panel)
-inline constexpr std::int64_t kKeyAlign = 96;    // a key block begins at a multiple of it
+inline constexpr std::int64_t kKeyBlock = 192;   // a multiple of the same, and of 32 (dropout tiles, widest panel)
+inline constexpr std::int64_t kKeyAlign = 96;    // key blocks begin at multiples of it
 inline constexpr std::int64_t kPanelAlign = 32;  // the widest panel
 inline constexpr std::int64_t kScoreStride = kKeyBlock + 16;  // not a multiple of 1 KB, which would crowd cache sets
 
 constexpr std::int64_t round_up(std::int64_t n, std::int64_t step) { return (n + step - 1) / step * step; }
 
-/// Allocates pieces of a work area; with a null base it only counts.
+/// Allocates pieces of a work area; with a null base, only adds up their sizes.
 class WorkArea {
  public:
   explicit WorkArea(float* base) : base_(base) {}

@@ -1,4 +1,4 @@
-// Attention's forward as a graph for cuDNN.
+// Attention's forward pass as a cuDNN graph.
 #pragma once
 
 #include "kernels/attention.h"
@@ -9,7 +9,7 @@ namespace mtl::cuda {
 /// The sizes and strides that a plan is compiled for. attention_suits_cudnn() must accept the call.
 struct CudnnAttentionShape {
   struct Strides {
-    std::int64_t row, head;  // elements from one position, and from one head, to the next
+    std::int64_t row, head;  // elements from one position to the next, and from one head to the next
     auto operator<=>(const Strides&) const = default;
   };
 

@@ -5,9 +5,9 @@
 //   loss = log(sum) + max - target
 //   dz[v] = loss_scale * weight * (exp(z[v] - max) / sum - [v == label])
 //
-// logits (N, V) hold the columns [vocab_begin, vocab_begin + V) of the vocabulary. Only the first `valid` of them
-// count; the others are padding: they are ignored and their dz is 0. Logits, losses and weights (one per row) are fp32;
-// dz has the dtype that layers compute with.
+// logits (N, V) hold the columns [begin, begin + V) of the vocabulary (VocabSlice). Only the first `valid` columns are
+// used; the rest is padding, which is ignored and whose dz is 0. Logits, losses and weights (one per row) are fp32; dz
+// has the dtype that layers compute with.
 #pragma once
 
 #include "device/step_state.h"
@@ -24,20 +24,21 @@ struct VocabSlice {
 /// Writes stats (N, 3): max, sum, target (0 if the label is in another slice). labels (N) i32.
 void cross_entropy_stats(Stream& stream, Tensor stats, Tensor logits, Tensor labels, VocabSlice slice);
 
-/// Writes stats of the whole vocabulary from those of its slices, parts (P, N, 3), combined in order. With one part
-/// they are equal to it.
+/// Writes stats of the whole vocabulary from those of its slices, parts (P, N, 3), combined in order. A single part is
+/// copied unchanged.
 void cross_entropy_combine(Stream& stream, Tensor stats, Tensor parts);
 
 /// Writes losses (N) from complete stats.
 void cross_entropy_loss(Stream& stream, Tensor losses, Tensor stats);
 
-/// Writes dlogits (N, V), f32, bf16 or f16; in f32 it may be logits itself, and otherwise logits are lost. weights (N)
-/// is d(total loss)/d(loss of the row); the loss scale is that of `state`, or 1 without one.
+/// Writes dlogits (N, V), f32, bf16 or f16; in f32 it may be logits itself. The contents of logits are undefined
+/// afterward. weights (N) is d(total loss)/d(loss of the row); the loss scale is that of `state`, or 1 if it is null.
 void cross_entropy_backward(Stream& stream, Tensor dlogits, Tensor logits, Tensor stats, Tensor labels, Tensor weights,
                             VocabSlice slice, const StepState* state = nullptr);
 
-/// Losses (N) and dlogits at once, for logits of the whole vocabulary, whose first `valid` columns are not padding: the
-/// same bits as the phases in sequence, but each row is read from memory once.
+/// Writes losses (N) and dlogits at once, for logits of the whole vocabulary, whose first `valid` columns are not
+/// padding: the same bits as the phases in sequence, but each row is read from memory once. The contents of logits are
+/// undefined afterward, too.
 void cross_entropy_forward_backward(Stream& stream, Tensor losses, Tensor dlogits, Tensor logits, Tensor labels,
                                     Tensor weights, std::int64_t valid, const StepState* state = nullptr);
 

@@ -1,4 +1,5 @@
-// The operators on the device cuda, in a build that has it: OP_cuda.cu, or their replacements in tests/mirror.
+// The operators on the device cuda, in a build with CUDA: implemented in OP_cuda.cu, or by the replacements in
+// tests/mirror.
 #pragma once
 
 #include "kernels/operators.h"

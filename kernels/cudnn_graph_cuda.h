@@ -34,7 +34,7 @@ class CudnnDescriptor {
   }
   void set(cudnnBackendAttributeName_t name, const CudnnDescriptor& value);
   void set(cudnnBackendAttributeName_t name, const std::vector<cudnnBackendDescriptor_t>& values);
-  /// Checks the attributes, which cannot be changed afterwards. Throws Error where the library refuses them.
+  /// Checks the attributes, which cannot be changed afterwards. Throws Error if the library refuses them.
   void finalize();
 
  private:
@@ -47,7 +47,8 @@ class CudnnPlan {
  public:
   /// Pairs of a tensor's number and its address.
   using Addresses = std::vector<std::pair<std::int64_t, const void*>>;
-  /// Queues the plan on the stream of `handle`. `workspace` has workspace_bytes(). Scalars are read before the return.
+  /// Queues the plan on the stream of `handle`. `workspace` has workspace_bytes(). Scalars are read before run()
+  /// returns.
   void run(cudnnHandle_t handle, const Addresses& addresses, void* workspace) const;
   std::int64_t workspace_bytes() const { return workspace_bytes_; }
 
@@ -73,10 +74,10 @@ class CudnnGraph {
 
   /// c = a b over the last two dimensions; fp32 sums.
   void matmul(std::int64_t a, std::int64_t b, std::int64_t c);
-  /// y = mode(x, b, t), of one to three operands. `axis` is used by CUDNN_POINTWISE_GEN_INDEX alone.
+  /// y = mode(x, b, t), of one to three operands. Only CUDNN_POINTWISE_GEN_INDEX uses `axis`.
   void pointwise(cudnnPointwiseMode_t mode, const std::vector<std::int64_t>& operands, std::int64_t y,
                  std::int64_t axis = -1);
-  /// y = op over x's last dimension, of size 1 in y.
+  /// y = op over x's last dimension, whose size in y is 1.
   void reduce(cudnnReduceTensorOp_t op, std::int64_t x, std::int64_t y);
 
   /// Compiles the best engine, by the library's estimate, that needs at most `workspace` bytes: for the handle's GPU,

@@ -9,8 +9,9 @@
 // Attention: a head's scores (T, T) are cut into tiles of 16 rows by 32 columns. One call, counter (sample,
 // ((head * row_tiles + row_tile) * column_tiles + column_tile) * 32 + lane) with lane = 4 g + q, g in 0..7, q in 0..3,
 // serves the 16 elements of rows {g, g+8} and columns {2q, 2q+1} + 8j, j in 0..3, with 8 bits each: word j, bytes from
-// the low end (g, 2q), (g, 2q+1), (g+8, 2q), (g+8, 2q+1): what one thread holds of an mma fragment. Kept iff
-// byte >= round(p * 256), scaled by 256 / (256 - round(p * 256)). Head numbers are global; tiles cover the global T.
+// the low end (g, 2q), (g, 2q+1), (g+8, 2q), (g+8, 2q+1): the elements that one thread holds of an mma fragment. Kept
+// iff byte >= round(p * 256), scaled by 256 / (256 - round(p * 256)). Head numbers are global; tiles cover the global
+// T.
 #pragma once
 
 #include <cmath>

@@ -28,7 +28,7 @@ class HiddenMask {
     scale_ = threshold_ >= 65536 ? 0 : 65536.0f / static_cast<float>(65536 - threshold_);
   }
 
-  /// body(i, lanes, factor) over the columns [columns.begin, columns.end) of a tensor's row.
+  /// Calls body(i, lanes, factor) over the columns [columns.begin, columns.end) of a tensor's row.
   template <class Body>
   HWY_INLINE void sweep_row(std::int64_t tensor_row, Range columns, const Body& body) const {
     if (samples_ == nullptr) {

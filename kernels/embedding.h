@@ -10,8 +10,9 @@
 // Tables have the compute dtype T. out has T or the dtype S of the residual stream: the caller chooses in which of them
 // ranks sum. x and dx have S, dout any dtype that operators compute with, and the gradient of a table a dtype G of its
 // own (kernels/stream_types.h). Scatter-adds are fp32 sums in the order of places, whatever the number of threads; a
-// GPU sums each 32 places of a row first, then these sums. Overwrite clears first. A narrower G is rounded once a
-// call, however many places add to a row: for that, and on a GPU always, the scratch holds the places sorted by row.
+// GPU first sums every 32 places of a row, then adds these sums. GradMode::overwrite clears the gradient first. A
+// narrower G is rounded once per call, however many places add to a row: for this, and on a GPU always, the scratch
+// holds the places sorted by row.
 #pragma once
 
 #include "device/memory.h"
@@ -26,12 +27,12 @@ void embedding_forward(Stream& stream, Tensor out, Tensor tokens, std::int64_t v
 void embedding_backward(Stream& stream, Arena& scratch, Grad dtable, Tensor dout, Tensor tokens,
                         std::int64_t vocab_begin);
 
-/// In place. A position outside of the table is an error: the cpu throws, a GPU adds nothing for it. An absent table
-/// adds nothing.
+/// In place. A position outside the table is an error: the cpu throws, a GPU adds nothing for it. With no table, only
+/// dropout is applied.
 void positions_forward(Stream& stream, Tensor x, Tensor positions, Tensor table, const Dropout& dropout,
                        const RowMap& rows);
-/// Replaces dx, the gradient of forward's result, by that of its input. The table's gradient, if wanted, sums the
-/// latter before it is rounded to S.
+/// Replaces dx, the gradient of forward's result, with that of its input. The table's gradient, if wanted, sums the
+/// input's gradient before it is rounded to S.
 void positions_backward(Stream& stream, Arena& scratch, Grad dtable, Tensor dx, Tensor positions,
                         const Dropout& dropout, const RowMap& rows);
 

@@ -9,8 +9,8 @@ namespace mtl {
 struct Places {
   const std::int32_t* rows;
   std::int64_t begin, number;
-  const std::uint64_t* sorted = nullptr;  // row << 32 | place, ascending, of the held rows; null for an fp32 table
-  std::int64_t held = 0;                  // the number of them
+  const std::uint64_t* sorted = nullptr;  // row << 32 | place, ascending, if the table holds the row; null if fp32
+  std::int64_t held = 0;                  // length of `sorted`
 
   std::int64_t row(std::int64_t place) const { return rows[place] - begin; }
 };

@@ -3,11 +3,11 @@
 //   C = op(A) op(B)            overwrite
 //   C = C + op(A) op(B)        accumulate
 //
-// C (M, N), op(A) (M, K), op(B) (K, N); a transposed operand is stored the other way:
-// A as (K, M). Tensors with more axes count as (rows, last axis).
+// C (M, N), op(A) (M, K), op(B) (K, N); a transposed operand is stored with its axes swapped: A as (K, M). Tensors with
+// more axes count as (rows, last axis).
 //
-// A and B have one dtype, f32, bf16 or f16; C any of these: that of A and B, f32 for logits, or a gradient's own. Sums
-// are in fp32, and so is C + ... when accumulating; C is rounded when it is written.
+// A and B have one dtype, f32, bf16 or f16; C has any of the three: that of A and B, f32 for logits, or a gradient's
+// own. Sums are in fp32, and so is C + ... when accumulating; C is rounded when it is written.
 //
 // Epilogues, applied to the product in this order (only with overwrite); bias and aux have C's dtype:
 //   bias (N)                    C += bias, for every row
@@ -18,9 +18,10 @@
 // The bias is added in fp32; the activation is applied to aux as it is stored, rounded. On cuda, gelu_tanh may be
 // applied before aux is rounded. Backward may round the product to C's dtype before it is multiplied by the derivative.
 //
-// kernels/activation.h has the functions. Scratch holds partial sums of dbias, and the device's areas for products, but
-// not the internal buffers of oneDNN's fp32 product, or compiled products. The same instruction sets, threads and
-// shapes give the same bits. AVX-512 BF16 and AMX take subnormal bf16 numbers as zero. Counts 2 M N K FLOPs.
+// kernels/activation.h has the functions. Scratch holds partial sums of dbias and the device's work areas for products;
+// it does not include the internal buffers of oneDNN's fp32 GEMM, nor compiled primitives. The same instruction sets,
+// threads and shapes give the same bits. AVX-512 BF16 and AMX treat subnormal bf16 numbers as zero. Counts 2 M N K
+// FLOPs.
 #pragma once
 
 #include "device/memory.h"
@@ -44,7 +45,7 @@ struct Epilogue {
   Tensor aux{};  // written by forward, read by backward
   Grad dbias{};
 
-  /// True if it changes C: a bias or an activation.
+  /// True if the epilogue changes C: a bias or an activation.
   bool changes_c() const { return bias.exists() || act != Act::none; }
 };
 

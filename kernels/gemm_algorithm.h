@@ -10,14 +10,15 @@
 namespace mtl {
 
 struct GemmAlgorithm {
-  /// In the order of `values`, the library's numbers, whose meaning may differ between its versions.
+  /// Names of `values`, in their order. The values are the library's numbers; their meaning may differ between its
+  /// versions.
   static constexpr std::array<const char*, 8> kNames = {"tile",    "stages", "split", "reduction",
                                                         "swizzle", "custom", "inner", "cluster"};
   int id = 0;
   std::array<int, kNames.size()> values{};
 
   std::string text() const;
-  /// Returns nothing for a text that text() does not write.
+  /// Returns nothing for a text that text() would not write.
   static std::optional<GemmAlgorithm> parse(std::string_view text);
   bool operator==(const GemmAlgorithm&) const = default;
 };

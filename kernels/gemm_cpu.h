@@ -6,7 +6,8 @@
 
 namespace mtl::cpu {
 
-/// A part of C and its products, which are fp32 or have C's dtype: row r of them is at values + r * stride elements.
+/// A part of C and its products, which are fp32 or have C's dtype: their row r begins r * stride elements after
+/// `values`.
 struct Tile {
   Range rows, columns;
   const void* values;
@@ -27,11 +28,11 @@ struct EpilogueRow {
   std::size_t n;
 };
 
-/// C's part = or += the products, then the epilogue, rounded to C's dtype. A tile may be C's or aux's own memory; in
-/// aux it is not stored again.
+/// Writes C's part = or += the products, with the epilogue applied, rounded to C's dtype. tile.values may lie in C or
+/// aux itself; in aux they are not stored again.
 void finish_tile(const Tensor& c, bool accumulate, const Epilogue& epilogue, const Tile& tile);
 
-/// The same for all of C, whose products C or aux holds.
+/// The same for all of C; `products` is C or aux itself.
 void finish(Stream& stream, Tensor c, const Epilogue& epilogue, Tensor products);
 
 /// dbias = or += the sum over the rows of dy; `work` holds partial sums.
@@ -49,14 +50,14 @@ class ThreadLimit {
   int previous_;
 };
 
-/// bf16 products, with their bias, by a primitive of oneDNN, which the stream keeps; `work` is its scratchpad.
+/// bf16 products, with the bias, by a oneDNN primitive that the stream caches; `work` is the primitive's scratchpad.
 /// has_matmul() returns true if the CPU has the instructions and oneDNN the primitive; the other two require it.
 bool has_matmul(const Stream& stream, const Product& product, const Tensor& bias);
 void multiply_matmul(Stream& stream, Tensor work, const Product& product, const Tensor& bias);
 std::size_t multiply_matmul_work(const Stream& stream, const Product& product, const Tensor& bias);
 
-/// Products by oneDNN's fp32 GEMM of operands or into a C of 16 bits: tiles are widened to fp32 in `work` first.
-/// Includes the epilogue.
+/// Products with 16-bit operands or a 16-bit C, by oneDNN's fp32 GEMM: tiles are widened to fp32 in `work` first.
+/// Applies the epilogue.
 void multiply_widened(Stream& stream, Tensor work, const Product& product, const Epilogue& epilogue);
 std::size_t multiply_widened_work(const Stream& stream, const Product& product);
 

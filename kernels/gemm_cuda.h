@@ -17,22 +17,22 @@ struct FusedEpilogue {
   Epilogue::Act act = Epilogue::Act::none;
   Tensor aux{};
   Tensor dbias{};
-  /// Launches the kernels that would apply the epilogue after a plain product. To be measured, they may run before the
-  /// product, several times; they may write only what the product writes, and the workspace.
+  /// Launches the kernels that would apply the epilogue after a plain product. To be measured, the kernels may run
+  /// before the product, several times; they may write only the product's results and the workspace.
   std::function<void()> launch_unfused{};
 };
 
-/// The area that cuBLASLt may use, in bytes; part of every product's scratch.
+/// Bytes of the workspace that cuBLASLt may use; part of every product's scratch.
 inline constexpr std::size_t kGemmWorkspace = std::size_t{32} << 20;
 
 /// Multiplies by cuBLASLt. A and B have one dtype, C that or f32. With an epilogue, returns false and computes nothing
-/// if the library has no algorithm for it, or a plain product and `launch_unfused` are faster. Throws Error if the
+/// if the library has no algorithm for it, or if a plain product and `launch_unfused` are faster. Throws Error if the
 /// library is missing or fails, or has no algorithm for a plain product.
 ///
 /// The first product of a shape chooses the algorithm: the one that the stream's Choices name, if the library accepts
 /// it; otherwise the fastest of the library's suggestions, each measured, which is added to the Choices.
-/// Measuring waits for the stream and overwrites C alone; a product that accumulates takes a buffer as large as C for
-/// it. While the stream is captured, or without such a buffer, the library's first suggestion is taken.
+/// Measuring waits for the stream and overwrites only C; for a product that accumulates, it allocates a buffer as large
+/// as C. While the stream is captured, or without memory for the buffer, the library's first suggestion is used.
 bool multiply(Stream& stream, Tensor workspace, const Product& product, const FusedEpilogue& epilogue);
 
 /// "cuBLASLt 130100". Throws Error if the library is missing.

@@ -24,13 +24,14 @@ struct CublasLtSession {
   void expect_success(cublasStatus_t status, const char* what) const;
 };
 
-/// The alignment of the tensor's address in bytes, at most 256; 256 if the tensor is absent.
+/// Returns the alignment of the tensor's address in bytes, at most 256; 256 if the tensor is absent.
 std::uint32_t alignment_of(const Tensor& tensor);
 cublasLtEpilogue_t epilogue_of(const FusedEpilogue& epilogue);
 
 class GemmPlan {
  public:
-  /// `product` and `epilogue` represent all of their kind. With `tf32`, products of fp32 round their operands to TF32.
+  /// The plan applies to all products and epilogues of the same shapes, transpositions, dtypes and alignments. With
+  /// `tf32`, products of fp32 round their operands to TF32.
   GemmPlan(const CublasLtSession& session, const Product& product, const FusedEpilogue& epilogue, bool tf32);
   ~GemmPlan();
   GemmPlan(const GemmPlan&) = delete;
@@ -38,7 +39,7 @@ class GemmPlan {
   /// At most `most` algorithms, best first by the library's estimate; none if it lacks the product or the epilogue.
   std::vector<cublasLtMatmulAlgo_t> find_algorithms(const Product& product, int most) const;
   GemmAlgorithm describe(const cublasLtMatmulAlgo_t& algorithm) const;
-  /// Adopts this algorithm. Returns false, without a change, if the library refuses it for the product, or if it needs
+  /// Adopts this algorithm. Returns false, changing nothing, if the library refuses it for the product, or if it needs
   /// more than kGemmWorkspace or sums in C's dtype.
   bool use(const GemmAlgorithm& algorithm);
   void use(const cublasLtMatmulAlgo_t& algorithm);

@@ -5,7 +5,7 @@
 
 namespace mtl {
 
-/// C (M, N) = or += op(A) (M, K) op(B) (K, N), none of M, N, K being 0. Tensors have two axes.
+/// C (M, N) = or += op(A) (M, K) op(B) (K, N), with M, N, K > 0. Tensors have two axes.
 struct Product {
   Tensor c;
   Operand a, b;
@@ -15,7 +15,7 @@ struct Product {
   std::int64_t k() const { return a.tensor.size(a.transposed ? 0 : 1); }
 };
 
-/// (rows, last axis)
+/// Views a tensor as (rows, last axis).
 inline Tensor as_matrix(const Tensor& tensor) { return tensor.view({tensor.row_count(), tensor.size(-1)}); }
 
 inline Product product_of(const Tensor& c, const Operand& a, const Operand& b, GradMode mode) {

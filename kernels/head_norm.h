@@ -5,9 +5,9 @@
 //   dgamma = sum over all heads of all positions of dy * x_hat            (obeys GradMode)
 //
 // x, y, dx, dy are slices of (B, T, G, N, D) with the same B, T, G, D and `count`; the tensors, N and `first` may
-// differ. gamma (D) is shared by all heads. All have the compute dtype T, but for rstd, f32, and dgamma, whose dtype G
-// is its own (kernels/stream_types.h); sums are fp32, in fixed blocks, so the result does not depend on the number of
-// threads. Zhang, Sennrich 2019, eq. 4; Henry et al. 2020.
+// differ. gamma (D) is shared by all heads. All have the compute dtype T, except rstd (f32) and dgamma, which has a
+// dtype G of its own (kernels/stream_types.h); sums are fp32, in fixed blocks, so the result does not depend on the
+// number of threads. Zhang, Sennrich 2019, eq. 4; Henry et al. 2020.
 #pragma once
 
 #include "device/memory.h"

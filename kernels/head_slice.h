@@ -13,7 +13,7 @@ struct HeadSlice {
   std::int64_t count = 1;
 
   std::size_t bytes() const;
-  /// (B, T, G, count): one element for each head of each position.
+  /// Returns (B, T, G, count): one element for each head of each position.
   Shape heads() const;
 };
 /// Throws unless the tensor has these heads and a compute dtype.

@@ -4,10 +4,10 @@
 //   dx     = rstd * (g - mean(g) - x_hat * mean(g * x_hat)),  g = gamma * dy        (dx += when accumulating)
 //   dgamma = sum over rows of dy * x_hat,   dbeta = sum over rows of dy             (both obey GradMode)
 //
-// N rows of width C. x and dx have the dtype of the residual stream; y, dy, gamma and beta what layers compute with;
-// the gradients of gamma and beta their own (kernels/stream_types.h). Statistics and sums in fp32 whatever is stored;
-// sums over rows go in fixed blocks, so the result does not depend on the number of threads. Ba, Kiros, Hinton 2016,
-// eq. 3-4.
+// N rows of width C. x and dx have the dtype S of the residual stream; y, dy, gamma and beta the compute dtype T;
+// dgamma and dbeta dtypes G of their own (kernels/stream_types.h). Statistics and sums are fp32 whatever is stored;
+// sums over rows are taken in fixed blocks, so the result does not depend on the number of threads. Ba, Kiros, Hinton
+// 2016, eq. 3-4.
 #pragma once
 
 #include "device/memory.h"
@@ -29,12 +29,12 @@ struct LayerNormGrads {
 };
 
 /// Writes y (N, C), cache.mean and cache.rstd; reads cache.x. With `sum`, cache.x is written first: the same bits as
-/// after residual_forward(stream, cache.x, sum), but with one read of memory less. The branch has the dtype of y.
+/// after residual_forward(stream, cache.x, sum), but x is not read back from memory. The branch has the dtype T.
 void layernorm_forward(Stream& stream, Tensor y, const LayerNormCache& cache, Tensor gamma, Tensor beta, float eps,
                        const ResidualSum& sum = {});
 
-/// dx (N, C), which may be dy itself if both have one dtype, obeys its GradMode: accumulating adds the norm's gradient
-/// to the skip connection's.
+/// dx (N, C), which may be dy itself if S is T, obeys its GradMode: accumulating adds the norm's gradient to the skip
+/// connection's.
 void layernorm_backward(Stream& stream, Arena& scratch, Grad dx, Grad dgamma, Grad dbeta, Tensor dy,
                         const LayerNormCache& cache, Tensor gamma);
 

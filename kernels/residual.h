@@ -4,9 +4,9 @@
 //   dbranch = dropout'(dout),  dbias = sum over rows of dbranch,  dresidual = dout (nothing to do)
 //
 // The bias of a row-parallel linear is added here, once, after the sum over ranks. Tensors (N, C), bias (C) or absent;
-// `rows` maps the N rows, for the dropout. out, residual and dout have the dtype S of the residual stream;
-// branch, bias and dbranch the compute dtype T; dbias a dtype G of its own (kernels/stream_types.h). Arithmetic and the
-// sum over rows are fp32, so dbias is not the sum of rounded elements.
+// `rows` maps the N rows for the dropout mask. out, residual and dout have the dtype S of the residual stream; branch,
+// bias and dbranch the compute dtype T; dbias a dtype G of its own (kernels/stream_types.h). Arithmetic and the sum
+// over rows are fp32, so dbias is not the sum of rounded elements.
 #pragma once
 
 #include "device/memory.h"
@@ -24,9 +24,9 @@ struct ResidualSum {
   RowMap rows;
 
   bool exists() const { return residual.exists(); }
-  /// Throws unless this is a sum for `out` of a branch of dtype `compute`.
+  /// Throws unless the operands fit `out` and the branch has the dtype `compute`.
   void check(const Tensor& out, DType compute) const;
-  /// Bytes of the operands.
+  /// Returns the bytes of the operands.
   std::size_t bytes() const { return residual.bytes() + branch.bytes() + bias.bytes(); }
 };
 

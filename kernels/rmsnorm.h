@@ -5,8 +5,8 @@
 //   dgamma = sum over rows of dy * x_hat                                  (obeys GradMode)
 //
 // N rows of width C. x and dx have the dtype S of the residual stream; y, dy and gamma the compute dtype T; dgamma a
-// dtype G of its own (kernels/stream_types.h). rstd and sums are fp32 whatever is stored; sums over rows go in fixed
-// blocks, so the result does not depend on the number of threads. Zhang, Sennrich 2019, eq. 4.
+// dtype G of its own (kernels/stream_types.h). rstd and sums are fp32 whatever is stored; sums over rows are taken in
+// fixed blocks, so the result does not depend on the number of threads. Zhang, Sennrich 2019, eq. 4.
 #pragma once
 
 #include "device/memory.h"
@@ -22,8 +22,8 @@ struct RmsNormCache {
 };
 
 /// Writes y (N, C) and cache.rstd; reads cache.x. y may be cache.x itself if S is T and no backward follows. With
-/// `sum`, cache.x is written first: the same bits as after residual_forward(stream, cache.x, sum), but with one read of
-/// memory less. The branch has the dtype T.
+/// `sum`, cache.x is written first: the same bits as after residual_forward(stream, cache.x, sum), but x is not read
+/// back from memory. The branch has the dtype T.
 void rmsnorm_forward(Stream& stream, Tensor y, const RmsNormCache& cache, Tensor gamma, float eps,
                      const ResidualSum& sum = {});
 

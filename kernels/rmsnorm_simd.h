@@ -15,7 +15,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace mtl::HWY_NAMESPACE {
 
-/// Writes y, which may be x; returns rstd. S: dtype of x; T: of y and gamma.
+/// Writes y, which may be x; returns rstd. S: dtype of x; T: dtype of y and gamma.
 template <class S, class T>
 HWY_INLINE float rmsnorm_row(T* y, const S* x, const T* gamma, std::size_t width, float eps) {
   const float squares = sum_of(width, [&](std::size_t i, auto lanes) HWY_ATTR {

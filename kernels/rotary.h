@@ -4,9 +4,9 @@
 //   forward    (a, b) becomes (a c - b s, b c + a s)
 //   backward   (a, b) becomes (a c + b s, b c - a s): the inverse rotation, which is the transposed one
 //
-// Pair i of a head is its elements (i, i + pairs), or (2 i, 2 i + 1) if interleaved; elements from 2 pairs on stay
-// unchanged. Heads have the compute dtype T (kernels/stream_types.h). Angles are computed in fp64 and rounded
-// to f32 once; rotations are fp32, each element rounded to T once. Su et al. 2021, eq. 34.
+// Pair i of a head is its elements (i, i + pairs), or (2 i, 2 i + 1) if interleaved; elements from index 2 * pairs on
+// stay unchanged. Heads have the compute dtype T (kernels/stream_types.h). Angles are computed in fp64 and rounded to
+// f32 once; rotations are fp32, each element rounded to T once. Su et al. 2021, eq. 34.
 #pragma once
 
 #include <array>
@@ -18,18 +18,18 @@
 namespace mtl {
 
 struct RotaryFrequencies {
-  int pairs = 0;                     // rotates 2 pairs dims
-  std::array<double, 128> values{};  // f_i, the first `pairs`
+  int pairs = 0;                     // 2 * pairs elements of a head are rotated
+  std::array<double, 128> values{};  // f_i; only the first `pairs` are used
   bool interleaved = false;
 };
 
 /// Writes out (N, 2, pairs) f32: the cosines of each row, then its sines. positions (N) or (B, T) i32, N in all.
 void rotary_angles(Stream& stream, Tensor out, Tensor positions, const RotaryFrequencies& frequencies);
 
-/// In place on the heads of a slice of (B, T, G, N, D). Row b T + t of angles (B T, 2, pairs) is for position t of
+/// Rotates the heads of a slice of (B, T, G, N, D) in place. Row b T + t of angles (B T, 2, pairs) is for position t of
 /// sequence b.
 void rotary_forward(Stream& stream, const HeadSlice& heads, Tensor angles, bool interleaved);
-/// Replaces the gradient of forward's result by that of its input.
+/// Replaces the gradient of forward's result with that of its input.
 void rotary_backward(Stream& stream, const HeadSlice& heads, Tensor angles, bool interleaved);
 
 }  // namespace mtl

@@ -1,5 +1,5 @@
 // Maps the rows of a tensor to the samples and positions of a run. A micro-batch has B sequences of T positions, and
-// its (B T) rows are numbered sequence by sequence. Row i of a tensor is number first_row + i of them: position
+// its (B T) rows are numbered sequence by sequence. Row i of a tensor is row first_row + i of the micro-batch: position
 // (first_row + i) % T of the sequence (first_row + i) / T, which is sample samples[(first_row + i) / T] of the run.
 #pragma once
 
@@ -11,7 +11,7 @@ namespace mtl {
 
 struct RowMap {
   Tensor samples{};             // (B) i64; may be absent if no random numbers are drawn
-  std::int64_t first_row = 0;   // of the tensor's rows, among those of the micro-batch
+  std::int64_t first_row = 0;   // the micro-batch's row that is the tensor's first
   std::int64_t seq_length = 1;  // T
 
   std::int64_t sequence(std::int64_t row) const { return (first_row + row) / seq_length; }

@@ -1,6 +1,7 @@
 // Portable SIMD for operators, chosen at run time: Highway, and the few functions that operators share.
 //
-// A file that uses it is compiled once per instruction set, as base/simd.h says; this header takes its place:
+// A file that uses it is compiled once per instruction set, as base/simd.h describes; include this header instead of
+// that one:
 //
 //   #define MTL_SIMD_FILE "kernels/example_cpu.cpp"  // its own name
 //   #include "kernels/simd.h"                        // after every other include
@@ -40,8 +41,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace mtl::HWY_NAMESPACE {
 
-/// body(S(), T()) with the element types of the residual stream and of a layer's computation: equal, or fp32 and a
-/// narrower one (kernels/stream_types.h).
+/// Calls body(S(), T()) with the element types of the residual stream and of a layer's computation: equal, or fp32 and
+/// a narrower one (kernels/stream_types.h).
 template <class Body>
 HWY_INLINE void with_stream(DType stream, DType compute, const Body& body) {
   if (stream == compute) return with_float(compute, [&](auto t) HWY_ATTR { body(t, t); });
@@ -49,7 +50,8 @@ HWY_INLINE void with_stream(DType stream, DType compute, const Body& body) {
   return body(float(), Half());
 }
 
-/// The sum over [0, n) of term(i, lanes), four vectors at a time. Terms must be zero beyond the lanes.
+/// Returns the sum over [0, n) of term(i, lanes), four vectors at a time. A partial vector's term must be zero beyond
+/// its lanes.
 template <class Term>
 HWY_INLINE float sum_of(std::size_t n, const Term& term) {
   const std::size_t step = hn::Lanes(F32());
@@ -66,9 +68,9 @@ HWY_INLINE float sum_of(std::size_t n, const Term& term) {
   return hn::GetLane(hn::SumOfLanes(F32(), hn::Add(hn::Add(a, b), hn::Add(c, d))));
 }
 
-/// e^x for x in [-87.3, 88], within 2e-7 relative; a NaN stays NaN. x = n ln 2 + r; e^r = 1 + r + r^2 q(r), q minimax
-/// of degree 4 (3e-9). Adding 1.5 * 2^23 rounds x / ln 2 to n and leaves n in the low bits, from where it goes to the
-/// exponent.
+/// Returns e^x for x in [-87.3, 88], within 2e-7 relative; a NaN stays NaN. x = n ln 2 + r; e^r = 1 + r + r^2 q(r), q
+/// minimax of degree 4 (3e-9). Adding 1.5 * 2^23 rounds x / ln 2 to n and leaves n in the low bits, from where it is
+/// shifted into the exponent.
 HWY_INLINE VecF32 exp_in_range(VecF32 x) {
   const VecF32 rounder = set(12582912.0f);
   const VecF32 shifted = hn::MulAdd(x, set(1.44269504f), rounder);
@@ -82,11 +84,10 @@ HWY_INLINE VecF32 exp_in_range(VecF32 x) {
   return hn::BitCast(F32(), hn::Add(hn::BitCast(I32(), y), hn::ShiftLeft<23>(hn::BitCast(I32(), shifted))));
 }
 
-/// The same for x <= 88, minus infinity included: below -87.3 it is 0.
+/// The same for all x <= 88, including -inf: below -87.3 the result is 0.
 HWY_INLINE VecF32 exp(VecF32 x) { return hn::IfThenZeroElse(hn::Lt(x, set(-87.3f)), exp_in_range(x)); }
 
-/// The words of philox(key, sample, first_block + i) for i in [0, blocks), four to a block, stored consecutively in
-/// `out`.
+/// Writes the words of philox(key, sample, first_block + i) for i in [0, blocks), four per block, to `out`.
 HWY_INLINE void philox_blocks(PhiloxKey key, std::uint64_t sample, std::uint64_t first_block, std::size_t blocks,
                               std::uint32_t* out) {
   const hn::ScalableTag<std::uint64_t> d64;  // a word in the low half of each lane; the high half does not matter
