@@ -1,5 +1,5 @@
 // The functions of kernels/activation.h and their derivatives. The function is selected per element: all threads
-// take the same branch, and callers are bound by memory.
+// take the same branch, and callers are memory-bound.
 #pragma once
 
 #include "kernels/activation.h"
@@ -12,7 +12,7 @@ struct Gate {
   float value, slope;
 };
 
-/// 1 / (1 + e^-z), and its derivative times `dz`, without cancellation or infinity over infinity.
+/// Returns 1 / (1 + e^-z), and its derivative times `dz`, without cancellation or infinity over infinity.
 __device__ inline Gate sigmoid_gate(float z, float dz) {
   const float e = expf(-fabsf(z)), larger = 1 / (1 + e), smaller = e * larger;  // sigmoids of |z| and -|z|
   return {z < 0 ? smaller : larger, larger * smaller * dz};

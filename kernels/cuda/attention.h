@@ -30,7 +30,7 @@ struct Heads {
     position = sizes.groups * group;
     sequence = sizes.queries * position;
   }
-  /// D elements of head `h` of group `g` at position `t` of sequence `b`.
+  /// Returns the address of the D elements of head `h` of group `g` at position `t` of sequence `b`.
   __device__ T* at(int b, int g, int h, std::int64_t t) const {
     return first + b * sequence + t * position + g * group + std::int64_t{h} * dim;
   }
@@ -57,7 +57,7 @@ struct ProbabilityDropout {
     column_tiles = static_cast<std::uint64_t>((in.rows.seq_length + 31) / 32);
     scale = 256.0f / static_cast<float>(256 - threshold);
   }
-  /// The random bytes of the elements that `lane` of a tile's fragment holds.
+  /// Draws the random bytes of the elements that `lane` holds of a tile's fragment.
   __device__ std::array<std::uint32_t, 4> draw(int sequence, int head, int row_tile, int column_tile, int lane) const {
     const std::uint64_t tile =
         ((first_head + static_cast<std::uint64_t>(head)) * row_tiles + static_cast<std::uint64_t>(row_tile)) *
@@ -65,15 +65,15 @@ struct ProbabilityDropout {
         static_cast<std::uint64_t>(column_tile);
     return philox(key, static_cast<std::uint64_t>(samples[sequence]), tile * 32 + lane);
   }
-  /// The factor that byte `i` of a word, from the low end, gives: 0 if dropped, else the scale.
+  /// Returns the factor for byte `i` of a word, counted from the low end: 0 if dropped, else the scale.
   __device__ float factor(std::uint32_t word, int i) const {
     return (word >> (8 * i) & 255) >= threshold ? scale : 0.0f;
   }
-  /// The factor of one element; costs a draw of all four words.
+  /// Returns the factor of one element, drawing all four words for it; 1 if dropout is off.
   __device__ float factor_at(int sequence, int head, int row, int column) const {
     if (!active) return 1;
     const auto words = draw(sequence, head, row / 16, column / 32, 4 * (row % 8) + column % 8 / 2);
-    const int j = column % 32 / 8;  // no index: words stay in registers
+    const int j = column % 32 / 8;  // not indexed, so that `words` stays in registers
     const std::uint32_t low = j == 0 ? words[0] : words[1], high = j == 2 ? words[2] : words[3];
     return factor(j < 2 ? low : high, row % 16 / 8 * 2 + column % 2);
   }
@@ -84,7 +84,7 @@ struct KeyRange {
   int first, end;
 };
 
-/// Sizes, masks and dropout of a call: all that does not depend on the dtype.
+/// Sizes, masks and dropout of a call: everything that does not depend on the dtype.
 struct AttentionShape {
   int batch, queries, keys, groups, heads, dim;  // heads per group
   std::int64_t first_row, window;
@@ -104,7 +104,8 @@ struct AttentionShape {
     past = in.past.exists() ? in.past.data<std::int32_t>() : nullptr;
     document_start = in.document_start.exists() ? in.document_start.data<std::int32_t>() : nullptr;
   }
-  /// The keys that query t of sequence b sees. Clamped to existing keys: past and document_start are not validated.
+  /// Returns the keys that query t of sequence b sees. Clamped to existing keys: past and document_start are not
+  /// validated.
   __device__ KeyRange visible(int b, int t) const {
     const std::int64_t position = (past == nullptr ? first_row : std::int64_t{past[b]}) + t;
     std::int64_t first = document_start == nullptr ? 0 : document_start[std::int64_t{b} * queries + t];
@@ -112,11 +113,11 @@ struct AttentionShape {
     const std::int64_t end = position + 1 < keys ? position + 1 : keys;
     return {static_cast<int>(first < 0 ? 0 : first > keys ? keys : first), static_cast<int>(end < 0 ? 0 : end)};
   }
-  /// Number of query rows (b, g, h, t), t fastest, as in logsumexp.
+  /// Returns the number of query rows (b, g, h, t), t fastest, as in logsumexp.
   constexpr std::int64_t rows() const { return std::int64_t{batch} * groups * heads * queries; }
 };
 
-/// The indices of one of the AttentionShape::rows().
+/// The indices of one of the rows that AttentionShape::rows() counts.
 struct QueryRow {
   int b, g, h, t;  // h within its group
   __device__ QueryRow(const AttentionShape& shape, std::int64_t row) {

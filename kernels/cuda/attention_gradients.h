@@ -1,5 +1,6 @@
-// Attention's backward on tensor cores: operands, and a warp's elementwise steps on fragments of scores, which lanes
-// hold as D of mma.h and of wgmma. With the dropout mask M (0 or dropout's scale) and delta = rowsum(dout * out):
+// Attention's backward on tensor cores: operands, and a warp's elementwise steps on fragments of scores, laid out in
+// registers as the accumulator D of mma.h and wgmma. With the dropout mask M (0 or dropout's scale) and delta =
+// rowsum(dout * out):
 //   P = exp(S - logsumexp), S = scale q k^T, dP = M * (dout v^T), dv = (M * P)^T dout
 //   softmax backward: dS = P * (dP - delta), dq = scale dS k, dk = scale dS^T q
 #pragma once
@@ -13,7 +14,7 @@ struct TiledBackward {
   AttentionShape shape;
   Heads<T> q, k, v, out, dout, dq, dk, dv;
   const float* logsumexp;
-  float* delta;  // laid out like logsumexp; written by dq's kernel, read by that of dk and dv
+  float* delta;  // laid out like logsumexp; written by the dq kernel, read by the dk and dv kernel
   int tiles;     // of queries, or of keys, per sequence
 
   TiledBackward(const AttentionInput& in, const Qkv& grads, const Tensor& dout_rows, const Tensor& out_rows,
@@ -32,7 +33,7 @@ struct TiledBackward {
         tiles(static_cast<int>((in.sizes().queries + tile - 1) / tile)) {}
 };
 
-/// Values of a lane's rows g and g + 8.
+/// Statistics and visible keys of a lane's query rows g and g + 8.
 struct DqRows {
   float logsumexp_log2[2], delta[2];
   KeyRange seen[2];
@@ -65,7 +66,7 @@ __device__ void sum_delta(DqRows& rows, const TiledBackward<T>& f, int b, int he
   }
 }
 
-/// Scores of 16 queries become P, before dropout; `key` is the first column.
+/// Turns scores of 16 queries into P, before dropout; `key` is that of the first column.
 template <int n>
 __device__ void write_probabilities(Sums<n>& scores, const DqRows& rows, float scale_log2, int key, bool masked) {
   if (masked) mask_scores(scores, rows.seen, key);
@@ -77,7 +78,7 @@ __device__ void write_probabilities(Sums<n>& scores, const DqRows& rows, float s
 }
 
 /// softmax backward: dS = P * (dP - delta), written over P. `dp` is dout v^T of queries from `row` and keys from `key`;
-/// it is overwritten.
+/// dropout zeroes elements of it.
 template <int n>
 __device__ void differentiate(Sums<n>& scores, Sums<n>& dp, const DqRows& rows, const ProbabilityDropout& dropout,
                               int b, int head, int row, int key) {
@@ -89,7 +90,7 @@ __device__ void differentiate(Sums<n>& scores, Sums<n>& dp, const DqRows& rows, 
   }
 }
 
-/// Values of a tile of queries.
+/// Statistics of a tile of queries.
 template <int count>
 struct QueryStatistics {
   float logsumexp[count], delta[count];
@@ -116,8 +117,8 @@ __device__ inline void leave_documents(SeeingQueries& queries, const AttentionSh
   queries.end = last + 1;
 }
 
-/// The dropout mask of fragments (16 keys, 32 queries): bit 4 j + i is set if element i of columns 8 j is kept. Masks
-/// are defined for (queries, keys): each lane draws its words of that fragment, and lanes exchange them.
+/// The dropout mask of fragments (16 keys, 32 queries): bit 4 j + i is set if Sums::v[j][i] is kept. Masks are defined
+/// for (queries, keys): each lane draws its words of the untransposed fragment, and lanes exchange them.
 __device__ inline unsigned kept_elements(const ProbabilityDropout& dropout, int b, int head, int query, int key) {
   const int g = lane() / 4, q = lane() % 4;
   unsigned kept = 0;
@@ -136,7 +137,8 @@ __device__ inline unsigned kept_elements(const ProbabilityDropout& dropout, int 
   return kept;
 }
 
-/// Sets transposed scores (keys, queries) to -inf where the query does not see the key; `query`, `key`: the first.
+/// Sets transposed scores (keys, queries) to -inf where the query does not see the key; `query` and `key` are the first
+/// of each.
 template <int n>
 __device__ void mask_transposed(Sums<n>& scores, const QueryStatistics<8 * n>& statistics, const AttentionShape& shape,
                                 int query, int key) {
@@ -153,7 +155,7 @@ __device__ void mask_transposed(Sums<n>& scores, const QueryStatistics<8 * n>& s
   }
 }
 
-/// Transposed scores become P^T, before dropout.
+/// Turns transposed scores into P^T, before dropout.
 template <int n>
 __device__ void write_probabilities_transposed(Sums<n>& scores, const QueryStatistics<8 * n>& statistics,
                                                float scale_log2) {
@@ -186,7 +188,7 @@ __device__ void drop_transposed(Sums<n>& probabilities, Sums<n>& dp, const Proba
   }
 }
 
-/// softmax backward, transposed: P, as drop_transposed() marked it, and dP become M * P and dS = P * (dP - delta).
+/// softmax backward, transposed: turns P, as marked by drop_transposed(), and dP into M * P and dS = P * (dP - delta).
 template <int n>
 __device__ void differentiate_transposed(Sums<n>& probabilities, Sums<n>& dp, const QueryStatistics<8 * n>& statistics,
                                          float dropout_scale) {

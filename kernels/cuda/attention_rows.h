@@ -1,5 +1,5 @@
-// Attention of any shape, a warp for each row; shared by attention_cuda.cu and attention_cuda_backward.cu. Lanes share
-// the keys to compute scores, and the elements of a head to sum rows.
+// Attention of any shape, one warp per row; shared by attention_cuda.cu and attention_cuda_backward.cu. Lanes divide
+// the keys among themselves to compute scores, and the elements of a head to sum rows.
 #pragma once
 
 #include "kernels/cuda/attention.h"
@@ -10,7 +10,7 @@ namespace mtl::cuda {
 
 inline constexpr int kRowChunk = 128;  // scores that a warp holds at a time
 
-/// A launch with a warp for each item, up to 4 to a block, and `floats` floats of shared memory for each warp.
+/// A launch with one warp per item, up to 4 per block, and `floats` floats of shared memory per warp.
 struct RowLaunch {
   std::int64_t items;
   unsigned warps;
@@ -29,11 +29,11 @@ struct RowLaunch {
   }
 };
 
-/// The number of this warp's item, and the warp's part of shared memory.
+/// Return the number of this warp's item, and the warp's part of shared memory.
 __device__ inline std::int64_t item_of_warp() { return std::int64_t{blockIdx.x} * warps_in_block() + warp_in_block(); }
 __device__ inline float* memory_of_warp(int floats) { return shared_memory<float>() + warp_in_block() * floats; }
 
-/// body(i) for this lane's share of the i < count.
+/// Calls body(i) for this lane's share of [0, count).
 template <class Body>
 __device__ void over_lanes(int count, const Body& body) {
   for (int i = lane(); i < count; i += kWarp) body(i);

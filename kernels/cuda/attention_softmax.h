@@ -1,7 +1,8 @@
 // The online softmax of attention's forward on tensor cores (Dao 2023), in registers. For each tile of keys, with row
 // maximum m and row sum l:
 //   m' = max(m, rowmax(S)), P = exp(S - m'), l' = exp(m - m') l + rowsum(P), out' = exp(m - m') out + P v
-// A warp has 16 queries; its lanes hold scores as D of mma.h and of wgmma, each in two rows: g and g + 8.
+// A warp has 16 queries. Scores are laid out in registers as the accumulator D of mma.h and wgmma, so each lane holds
+// elements of two rows: g and g + 8.
 #pragma once
 
 #include <cmath>
@@ -15,7 +16,7 @@ struct RowFactors {
   float of[2];
 };
 
-/// Sets scores of keys that a row does not see to -inf; `key` is the first column.
+/// Sets scores of keys that a row does not see to -inf; `key` is that of the first column.
 template <int n>
 __device__ void mask_scores(Sums<n>& scores, const KeyRange (&seen)[2], int key) {
   const int column = key + lane() % 4 * 2;
@@ -67,7 +68,8 @@ struct SoftmaxRows {
       seen[half] = shape.visible(b, query < shape.queries ? query : shape.queries - 1);
     }
   }
-  /// Scores become exp(scale (score - max)). Returns exp(scale (old max - max)), the factors of all earlier sums.
+  /// Turns scores into exp(scale (score - max)), with the updated max. Returns exp(scale (old max - max)), the factors
+  /// for all earlier sums.
   template <int n>
   __device__ RowFactors exponentiate(Sums<n>& scores, float scale_log2) {
     RowFactors factors;

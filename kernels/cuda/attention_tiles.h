@@ -34,8 +34,7 @@ __device__ void load_a(std::uint32_t (&a)[4], const T* tile, int row, int column
   const int i = lane() / 8, r = lane() % 8;
   ldmatrix_x4(a, tile + (row + i % 2 * 8 + r) * kTileRow<dim> + column + i / 2 * 8);
 }
-/// Loads B (16, 16) transposed, its columns being rows [row, row + 16) of a tile: two fragments, b[0], b[1] and b[2],
-/// b[3].
+/// Loads B (16, 16), whose columns are rows [row, row + 16) of a tile, as two fragments: b[0], b[1] and b[2], b[3].
 template <int dim, class T>
 __device__ void load_b_of_rows(std::uint32_t (&b)[4], const T* tile, int row, int column) {
   const int i = lane() / 8, r = lane() % 8;
@@ -122,8 +121,8 @@ __device__ void store_sums(T* to, std::int64_t stride, int count, T* staged, con
   }
 }
 
-/// The keys that the queries [begin, begin + count) of sequence b see: none sees a key outside [lowest, highest), all
-/// see [all_first, all_end). Queries past the end count as the last one. Called by the whole warp.
+/// The keys that the queries [begin, begin + count) of sequence b see: no query sees a key outside [lowest, highest),
+/// all see [all_first, all_end). Queries past the end count as the last one. Called by the whole warp.
 struct SeenKeys {
   int lowest, highest, all_first, all_end;
   __device__ SeenKeys(const AttentionShape& shape, int b, int begin, int count) {
@@ -144,8 +143,8 @@ struct SeenKeys {
   }
 };
 
-/// body(T(), std::integral_constant<int, D>()) for the dtypes and head sizes of AttentionVariant::tiles; throws for
-/// other sizes.
+/// Calls body(T(), std::integral_constant<int, D>()) for the dtypes and head sizes of AttentionVariant::tiles; throws
+/// for other sizes.
 template <class Body>
 void with_tiles(DType dtype, std::int64_t dim, const Body& body) {
   const auto with_dim = [&](auto t) {

@@ -5,7 +5,7 @@
 
 namespace mtl::cuda {
 
-/// 80 for 8.0, 90 for 9.0.
+/// Returns 80 for 8.0, 90 for 9.0.
 inline int compute_capability() {
   int device = 0, major = 0, minor = 0;
   check(cudaGetDevice(&device), "querying the current GPU");

@@ -1,5 +1,5 @@
 // Sums over the rows of a tensor, for gradients of biases and of a norm's parameters: each block sums some rows into
-// its own row of fp32 partials, and these are added in a fixed order, so the rounding depends only on the shape.
+// its own row of fp32 partials, and the partials are added in a fixed order, so the rounding depends only on the shape.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ __device__ inline void write_block_sums(float* partials, const float* shared, in
   }
 }
 
-/// A block for each kWarp columns: each warp adds some of the rows, the first warp adds the warps' sums.
+/// One block per kWarp columns: each warp adds some of the rows, then the first warp adds the warps' sums.
 template <class G>
 __global__ void add_block_sums(G* out, bool accumulate, const float* partials, int blocks, int width, int stride) {
   float* sums = shared_memory<float>();  // (warps, kWarp)

@@ -9,7 +9,7 @@
 
 namespace mtl::cuda {
 
-/// The library and its functions that are used.
+/// The library and the functions in use.
 struct CublasLt {
   CudaLibrary library{
       {cat("libcublasLt.so.", CUBLAS_VER_MAJOR)},

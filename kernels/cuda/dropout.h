@@ -37,7 +37,7 @@ class RowMask {
     first_ = static_cast<std::uint64_t>((number - sequence * mask.seq_length) * mask.width);
   }
 
-  /// The factors of the columns [column, column + n): 0 or the scale; 1 if dropout is off. A pack of 8 requires
+  /// Returns the factors of the columns [column, column + n): 0 or the scale; 1 if dropout is off. A pack of 8 requires
   /// `column` and the rows' width to be multiples of 8.
   template <int n>
   __device__ Pack<n> factors(int column) const {

@@ -7,11 +7,11 @@
 
 namespace mtl::cuda {
 
-/// The number of this thread among the all_threads() of the grid.
+/// Return the number of this thread in the grid, and the number of all threads of the grid.
 __device__ inline std::int64_t first_element() { return std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
 __device__ inline std::int64_t all_threads() { return std::int64_t{gridDim.x} * blockDim.x; }
 
-/// Threads for `count` elements or packs: one each, at most as many as fill a GPU.
+/// Returns a shape with one thread per element or pack, at most as many as fill a GPU.
 inline LaunchShape flat_shape(std::int64_t count) {
   constexpr std::int64_t kThreads = 256, kMostBlocks = 132 * 8;  // eight for each multiprocessor of an H100
   return {static_cast<unsigned>(std::min(kMostBlocks, (count + kThreads - 1) / kThreads)), kThreads};

@@ -1,9 +1,9 @@
 // Instructions of sm_90a: barriers in shared memory (mbarrier), copies of tiles by the copy engine (TMA), and products
-// of a warpgroup of four warps (wgmma). A product is asynchronous: its operands must not change, and its sums not be
-// read, between wgmma_begin() and wgmma_end(). All threads of a warpgroup call the wgmma functions together.
+// of a warpgroup of four warps (wgmma). A product is asynchronous: between wgmma_begin() and wgmma_end(), its operands
+// must not change, and its sums must not be read. All threads of a warpgroup call the wgmma functions together.
 //
-// Thread 32 w + 4 g + q of a warpgroup holds of the sums (64, N) what lane 4 g + q holds of rows [16 w, 16 w + 16) in
-// mma.h. Other architectures compile these functions but must not run them. tests/cuda_on_cpu has a header of the same
+// Warp w of a warpgroup holds rows [16 w, 16 w + 16) of the sums (64, N), distributed over its lanes like D of mma.h.
+// The functions compile for other architectures, but must not run there. tests/cuda_on_cpu has a header of the same
 // name that emulates them.
 #pragma once
 
@@ -25,7 +25,8 @@ namespace mtl::cuda {
 using TensorMap = CUtensorMap;
 using Barrier = std::uint64_t;
 
-/// Encodes a map by a function of the driver, which the program does not link. Kernels take maps as __grid_constant__.
+/// Encodes a map by a function of the driver that is looked up at run time: the program does not link the driver.
+/// Kernels take maps as __grid_constant__.
 inline TensorMap make_tensor_map(const PanelMap& map) {
   static const auto encode = [] {
     void* found = nullptr;
@@ -48,7 +49,7 @@ inline TensorMap make_tensor_map(const PanelMap& map) {
   return out;
 }
 
-/// Initializes a barrier, whose phases end after `count` arrivals and the arrival of all announced bytes.
+/// Initializes a barrier whose phases end after `count` arrivals and the arrival of all announced bytes.
 __device__ inline void barrier_init(Barrier* barrier, unsigned count) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(count) : "memory");
 }
@@ -86,7 +87,7 @@ __device__ inline void copy_panel(void* to, const TensorMap& map, Barrier* barri
       : "memory");
 }
 
-/// Raises, or lowers, the registers of each thread of this warpgroup to `count`.
+/// Raise, or lower, the number of registers of each thread of this warpgroup to `count`.
 template <int count>
 __device__ void grow_registers() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(count));
@@ -110,7 +111,7 @@ __device__ void wgmma_begin(Sums<n>& sums) {
   keep(sums);
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
-/// Closes the group of the products since the last call.
+/// Closes the group of the products started since the last call.
 __device__ inline void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 /// Waits for all groups but the last `pending`, which must not contain `sums`.
 template <int pending, int n>

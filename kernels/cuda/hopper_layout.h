@@ -17,8 +17,8 @@ inline constexpr int kPanel = 64;                              // columns
 inline constexpr std::uint32_t kPanelRow = 128, kAtom = 1024;  // bytes
 
 /// wgmma's descriptor of a matrix in shared memory, swizzled as above. `stride` is the number of bytes from 8 rows to
-/// the next 8. `leading` is that from 64 columns to the next 64 if the product sums over rows (an operand that is not
-/// K-major); it is ignored if the product sums over columns (K-major).
+/// the next 8. `leading` is the number of bytes from 64 columns to the next 64 if the product sums over rows (an
+/// operand that is not K-major); it is ignored if the product sums over columns (K-major).
 constexpr std::uint64_t matrix_descriptor(std::uint32_t address, std::uint32_t leading, std::uint32_t stride) {
   constexpr std::uint64_t kSwizzle128Bytes = std::uint64_t{1} << 62;
   const auto field = [](std::uint32_t bytes) { return std::uint64_t{(bytes & 0x3ffff) >> 4}; };

@@ -16,15 +16,15 @@ __device__ inline unsigned shared_address(const void* at) {
   return static_cast<unsigned>(__cvta_generic_to_shared(at));
 }
 
-/// Four matrices (8, 8) of 16-bit elements: lanes 8 i .. 8 i + 7 pass the rows (16 bytes each) of matrix i, and lane
-/// 4 r + c receives elements 2c and 2c + 1 of row r of each.
+/// Loads four matrices (8, 8) of 16-bit elements: lanes 8 i .. 8 i + 7 pass the rows (16 bytes each) of matrix i, and
+/// lane 4 r + c receives elements 2c and 2c + 1 of row r of each.
 __device__ inline void ldmatrix_x4(std::uint32_t (&out)[4], const void* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
                : "r"(shared_address(row))
                : "memory");
 }
-/// Transposes each matrix: lane 4 r + c receives elements (2c, r) and (2c + 1, r).
+/// The same, with each matrix transposed: lane 4 r + c receives elements (2c, r) and (2c + 1, r).
 __device__ inline void ldmatrix_x4_trans(std::uint32_t (&out)[4], const void* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
@@ -47,7 +47,7 @@ __device__ void mma_16x8x16(float (&d)[4], const std::uint32_t (&a)[4], std::uin
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-/// Two elements of T, rounded to nearest even: `low` in the low half.
+/// Returns two elements of T, rounded to nearest even, with `low` in the low half.
 template <class T>
 __device__ std::uint32_t pack_pair(float low, float high) {
   std::uint32_t out;
@@ -58,7 +58,7 @@ __device__ std::uint32_t pack_pair(float low, float high) {
   return out;
 }
 
-/// 2^x; results below the smallest normal number become 0.
+/// Returns 2^x; results below the smallest normal number become 0.
 __device__ inline float exp2_approx(float x) {
   float out;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(out) : "f"(x));
@@ -77,7 +77,7 @@ __device__ inline void cp_async_4(void* to, const void* from, bool inside) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_address(to)), "l"(from), "r"(inside ? 4 : 0)
                : "memory");
 }
-/// Closes the group of this thread's copies since the last call.
+/// Closes the group of the copies that this thread started since the last call.
 __device__ inline void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 /// Waits for all of this thread's groups but the last `pending`; other threads see the copies after a barrier.
 template <int pending>

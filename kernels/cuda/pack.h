@@ -1,4 +1,4 @@
-// Neighbouring elements that a thread reads or writes together: 16 bytes an access where a row allows it.
+// Neighboring elements that a thread reads or writes together: 16 bytes per access where a row allows it.
 #pragma once
 
 #include <cstdint>
@@ -60,8 +60,8 @@ __device__ void store(T* to, const Pack<count>& pack) {
 }
 
 /// body(std::integral_constant<int, n>) with n elements to an access: 8 where every tensor begins at a multiple of 16
-/// bytes and `row_size`, the distance between rows, is a multiple of 8, else 1. Eight elements of fp32 are two
-/// accesses.
+/// bytes and `row_size`, the number of elements from one row to the next, is a multiple of 8, else 1. Eight elements of
+/// fp32 are two accesses.
 template <class Body>
 void with_pack_size(std::int64_t row_size, std::initializer_list<Tensor> tensors, const Body& body) {
   bool wide = row_size % 8 == 0;

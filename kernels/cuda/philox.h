@@ -6,11 +6,12 @@
 
 namespace mtl::cuda {
 
-/// The 16 bits of element `number` in the call that serves it: word number % 8 / 2, low half for an even number.
+/// Returns the 16 bits of element `number` from the call that serves it: word number % 8 / 2, low half for an even
+/// number.
 __device__ inline std::uint32_t philox_bits(const std::array<std::uint32_t, 4>& words, std::uint64_t number) {
   std::uint32_t word = 0;
 #pragma unroll
-  for (unsigned w = 0; w < 4; ++w) word = number % 8 / 2 == w ? words[w] : word;  // no index: words stay in registers
+  for (unsigned w = 0; w < 4; ++w) word = number % 8 / 2 == w ? words[w] : word;  // not indexed: stays in registers
   return number % 2 == 0 ? word & 0xFFFF : word >> 16;
 }
 

@@ -1,7 +1,7 @@
 // The device as kernels see it: CUDA's own threads, barriers and shuffles (cuda_runtime.h), and the functions below.
 // tests/cuda_on_cpu has a header of the same name that emulates all of it on the cpu, a fiber for each thread, so that
 // the same kernels run on a machine without a GPU. Kernels must not use what the emulation lacks: static shared memory,
-// __constant__, barriers of part of a warp or block, waiting between blocks, PTX outside of this folder.
+// __constant__, barriers for part of a warp or block, synchronization between blocks, PTX outside of this folder.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -16,7 +16,7 @@ namespace mtl::cuda {
 inline constexpr int kWarp = 32;
 inline constexpr unsigned kAllLanes = 0xffffffff;
 
-/// The shared memory of the block, of LaunchShape::shared_bytes, 16-byte aligned.
+/// Returns the block's shared memory, LaunchShape::shared_bytes of it, 16-byte aligned.
 template <class T>
 __device__ T* shared_memory() {
   extern __shared__ __align__(16) unsigned char mtl_shared[];
@@ -58,7 +58,7 @@ __device__ T from_float(float value) {
   }
 }
 
-/// *total += count, from any thread.
+/// Adds `count` to *total atomically.
 __device__ inline void add_count(std::int64_t* total, std::int64_t count) {
   atomicAdd(reinterpret_cast<unsigned long long*>(total), static_cast<unsigned long long>(count));
 }

@@ -35,15 +35,15 @@ struct SummedRows {
   __device__ S* at(std::int64_t row) const { return out + row * width; }
 };
 
-/// The first pass over a row of `width` elements: body(pack) for this thread's packs. Later passes read them from
-/// rows.at(row).
+/// Makes the first pass over a row of `width` elements: calls body(pack) for this thread's packs. Later passes read the
+/// row at rows.at(row).
 template <int n, class Rows, class Body>
 __device__ void first_pass(const Rows& rows, std::int64_t row, int width, const Team& team, const Body& body) {
   const auto* x = rows.at(row);
   team.over_row<n>(width, [&](int i) { body(load<n>(x + i)); });
 }
 
-/// Computes and writes the row; body() receives the sums as stored, rounded to S.
+/// The same for a sum: computes and writes the row; body() receives the elements as stored, rounded to S.
 template <int n, class S, class T, class Body>
 __device__ void first_pass(const SummedRows<S, T>& rows, std::int64_t row, int width, const Team& team,
                            const Body& body) {
@@ -59,7 +59,7 @@ __device__ void first_pass(const SummedRows<S, T>& rows, std::int64_t row, int w
   });
 }
 
-/// body(rows) for rows of x as stored or, if `sum` exists, as its result, which is written to x.
+/// Calls body(rows) with the rows of x as stored or, if `sum` exists, as the sum, which first_pass() writes to x.
 template <class S, class T, class Body>
 void with_rows(const Tensor& x, const ResidualSum& sum, const Body& body) {
   if (sum.exists())

@@ -1,7 +1,7 @@
 // RMSNorm of rows, for rmsnorm_cuda.cu and head_norm_cuda.cu:
 //   y = gamma x_hat, x_hat = x rstd, rstd = 1 / sqrt(mean(x^2) + eps)
 //   dx = rstd (g - x_hat mean(g x_hat)) with g = gamma dy, dgamma = sum over rows of dy x_hat
-// X, Y, ... are DenseRows, HeadRows or SummedRows, which locate a row. Teams of threads share rows
+// X, Y, ... are DenseRows, HeadRows or SummedRows, which locate a row. A team of threads shares a row
 // (kernels/cuda/rows.h); the second pass over a row finds it in the caches.
 #pragma once
 
@@ -70,7 +70,8 @@ struct RmsNormBackward {
   int width;
 };
 
-/// mean(g x_hat) of a row, for dx. Unless `sums` (C) is null, adds dy x_hat to it, for dgamma.
+/// Returns mean(g x_hat) of a row, for dx; 0 if dx is not wanted. Unless `sums` (C) is null, adds dy x_hat to it, for
+/// dgamma.
 template <int n, class X, class Dx, class Dy, class T>
 __device__ float rmsnorm_mean_gx(const RmsNormBackward<X, Dx, Dy, T>& b, std::int64_t row, int width, const Team& team,
                                  float rstd, float* sums) {
@@ -120,7 +121,7 @@ __global__ void rmsnorm_backward_rows(const __grid_constant__ RmsNormBackward<X,
   if (sums > 0) team.write_sums(b.partials, sums);
 }
 
-/// Launches forward with `n` elements to an access.
+/// Launches forward with `n` elements per access.
 template <int n, class X, class Y, class T>
 void rmsnorm_rows(Stream& stream, const RmsNormForward<X, Y, T>& f) {
   const RowsShape shape = rows_shape(f.rows, f.width);
@@ -133,7 +134,7 @@ void rmsnorm_rows_backward(Stream& stream, const RmsNormBackward<X, Dx, Dy, T>& 
   launch(stream, rmsnorm_backward_rows<n, X, Dx, Dy, T>, shape.launch, b, Team{shape.team});
 }
 
-/// dgamma = or += the partials that backward wrote to `work`, of block_sums_bytes().
+/// dgamma = or += the sum of the partials that backward wrote to `work`, which has block_sums_bytes().
 inline void rmsnorm_add_dgamma(Stream& stream, const Grad& dgamma, const Tensor& work, std::int64_t rows, int width) {
   sum_partials(stream, dgamma, static_cast<const float*>(work.raw()),
                static_cast<int>(rows_shape(rows, width, width).launch.blocks.x), width);

@@ -1,6 +1,6 @@
-// Rows of any width: neighboring threads of a block, a team, share a row. A narrow row has a lane for each pack of 8,
-// up to a warp; a wide one the whole block. All threads of a block make the same number of iterations, so that they can
-// synchronize; a team without a row gets one of width 0.
+// Rows of any width: neighboring threads of a block, a team, share a row. A narrow row has one lane per pack of 8, up
+// to a warp; a wide one has the whole block. All threads of a block make the same number of iterations, so that they
+// can synchronize; a team without a row gets one of width 0.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace mtl::cuda {
 
-/// Threads of a team for rows of `width` elements: a power of two.
+/// Returns the number of threads of a team for rows of `width` elements: a power of two.
 inline int team_size(std::int64_t width) {
   constexpr int kBlock = 256, kWideRow = 2048;
   if (width > kWideRow) return kBlock;
@@ -27,8 +27,8 @@ struct RowsShape {
 /// Floats at the beginning of shared memory, before a kernel's own: scratch for Team::sum() across a block.
 inline constexpr int kTeamSums = kWarp;
 
-/// A team for each row. With `sums`, each team has that many floats in shared memory, and the blocks, each of which
-/// writes a row of partials, are limited in number, so that a team may have several rows.
+/// Returns a launch with a team for each row. With `sums`, each team has that many floats in shared memory. Each block
+/// then writes a row of partials, so the number of blocks is limited, and a team may process several rows.
 inline RowsShape rows_shape(std::int64_t rows, std::int64_t width, std::int64_t sums = 0) {
   constexpr std::int64_t kThreads = 256, kShared = 96 << 10;
   constexpr std::int64_t kMostBlocks = 132 * 4;  // with sums: four for each multiprocessor of an H100
@@ -43,7 +43,7 @@ inline RowsShape rows_shape(std::int64_t rows, std::int64_t width, std::int64_t 
                      .shared_bytes = kTeamSums * sizeof(float) + static_cast<std::size_t>(teams * bytes)}};
 }
 
-/// Bytes of the partials that the blocks write: a row of `sums` floats each.
+/// Returns the bytes of the partials that the blocks write: a row of `sums` floats each.
 inline std::size_t block_sums_bytes(std::int64_t rows, std::int64_t width, std::int64_t sums) {
   return std::size_t{rows_shape(rows, width, sums).launch.blocks.x} * sums * sizeof(float);
 }
@@ -63,7 +63,7 @@ struct Team {
     return value;
   }
 
-  /// body(row, width) for each row of this team; width is 0 past the last row.
+  /// Calls body(row, width) for each row of this team; width is 0 past the last row.
   template <class Body>
   __device__ void over_rows(std::int64_t rows, int width, const Body& body) const {
     for (std::int64_t first = std::int64_t{blockIdx.x} * teams(); first < rows;
@@ -73,15 +73,15 @@ struct Team {
     }
   }
 
-  /// body(i) for each `n` elements of a row that this thread handles: the same columns in every row.
+  /// Calls body(i) for each `n` elements of a row that this thread handles: the same columns in every row.
   template <int n, class Body>
   __device__ void over_row(int width, const Body& body) const {
     for (int i = thread() * n; i < width; i += size * n) body(i);
   }
 
-  /// This team's `sums` floats of rows_shape().
+  /// Returns this team's `sums` floats of shared memory (rows_shape()).
   __device__ float* own_sums(int sums) const { return shared_memory<float>() + kTeamSums + in_block() * sums; }
-  /// Zeroes them. Each thread clears the columns that it will add to, so that no barrier is needed.
+  /// Zeroes own_sums(). Each thread clears the columns that it will add to, so that no barrier is needed.
   template <int n>
   __device__ void clear_sums(int sums, int width) const {
     for (int begin = 0; begin < sums; begin += width)

@@ -5,7 +5,8 @@
 
 namespace mtl::cuda {
 
-/// body(S(), T()) for a residual stream of S and layers that compute with T, as kernels/stream_types.h allows them.
+/// Calls body(S(), T()) for a residual stream of S and layers that compute with T, as kernels/stream_types.h allows
+/// them.
 template <class Body>
 void with_stream_types(DType stream, DType compute, const Body& body) {
   with_float_type(compute, [&](auto t) {

@@ -6,7 +6,7 @@
 
 namespace mtl::cuda {
 
-// Indices of the thread, of type int: they take part in the signed arithmetic of rows and columns.
+// Indices and sizes as int, for the signed arithmetic of rows and columns.
 __device__ inline int block_in_grid() { return static_cast<int>(blockIdx.x); }
 __device__ inline int thread_in_block() { return static_cast<int>(threadIdx.x); }
 __device__ inline int threads_in_block() { return static_cast<int>(blockDim.x); }
@@ -14,7 +14,7 @@ __device__ inline int warp_in_block() { return static_cast<int>(threadIdx.x / kW
 __device__ inline int warps_in_block() { return static_cast<int>(blockDim.x / kWarp); }
 __device__ inline int lane() { return static_cast<int>(threadIdx.x % kWarp); }
 
-/// body(i) for each `n` elements of a row that this lane handles: i, i + 1, ...
+/// Calls body(i) for each `n` elements of a row that this lane handles: i, i + 1, ...
 template <int n, class Body>
 __device__ void over_row(int width, const Body& body) {
   for (int i = lane() * n; i < width; i += kWarp * n) body(i);
