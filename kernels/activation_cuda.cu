@@ -1,5 +1,5 @@
 // The gated MLP, out = activation(gate) * up: one pass over memory each way, 3 N F elements forward and 5 N F backward,
-// which computes the activation again. Bound by memory.
+// which recomputes the activation. Memory-bound.
 #include "kernels/cuda.h"
 #include "kernels/cuda/activation.h"
 #include "kernels/cuda/flat.h"
@@ -31,7 +31,7 @@ __global__ void gate_elements_backward(T* dpre, const T* dout, const T* pre, Act
       dgate[j] = dy[j] * up[j] * (gate.value + x[j] * gate.slope);
       dup[j] = dy[j] * x[j] * gate.value;
     }
-    store(dpre + at, dgate);  // all operands are read: dpre may be pre
+    store(dpre + at, dgate);  // after all loads: dpre may be pre
     store(dpre + at + width, dup);
   }
 }

@@ -1,7 +1,8 @@
-// Attention's forward of any dtype and shape, decoding, and the KV cache; attention_cuda_tiles.cu and
-// attention_cuda_hopper.cu have the fast variants. out = softmax(scale q k^T) v, a warp for each query, with an online
-// softmax in fp32; keys and values are read through the caches. When decoding, a query's keys are split into pieces, a
-// warp for each, whose results a second kernel merges. The pieces do not depend on the batch, so neither do the bits.
+// Attention's forward for any dtype and shape, decoding, and the KV cache; attention_cuda_tiles.cu and
+// attention_cuda_hopper.cu have the fast variants. out = softmax(scale q k^T) v, one warp per query, with an online
+// softmax in fp32; keys and values are read through the caches. When decoding, a query's keys are split into pieces,
+// one warp per piece, and a second kernel merges their results. The pieces do not depend on the batch size, so neither
+// do the results.
 //
 // Predicted: decoding is bound by reading keys and values, once for each head of a group; other calls by the fp32
 // units: 2 B H Tq Tk D multiply-adds. Appending to the cache reads and writes each element once.
@@ -29,8 +30,8 @@ struct Forward {
 /// The state of an online softmax over some keys of a query.
 struct Softmax {
   float max = -INFINITY, sum = 0;
-  /// Adds scores[0, count), count > 0, which become exp(score - max). Returns exp(old max - max), the factor of all
-  /// earlier sums.
+  /// Adds scores[0, count), count > 0, and replaces them by exp(score - max). `lane_max` is the maximum of this lane's
+  /// scores. Returns exp(old max - max), the factor for all earlier sums.
   __device__ float add(float* scores, int count, float lane_max) {
     const float old_max = max;
     max = fmaxf(warp_max(lane_max), old_max);
@@ -45,8 +46,8 @@ struct Softmax {
   }
 };
 
-/// Attention of a query over the keys of `range`: out (D) = sum of exp(score - max) v, before the division by the sum.
-/// q (D), `out` and scores (kRowChunk) are the warp's shared memory.
+/// Computes the attention of a query over the keys of `range`: out (D) = sum of exp(score - max) v, before the division
+/// by the sum. q (D), `out` and scores (kRowChunk) lie in the warp's shared memory.
 template <int n, class T>
 __device__ Softmax attend(const Forward<T>& f, const QueryRow& row, KeyRange range, float* q, float* out,
                           float* scores) {
@@ -127,7 +128,7 @@ __global__ void merge_pieces(const __grid_constant__ Forward<T> f) {
   });
 }
 
-/// The number of pieces that a query's keys are split into.
+/// Returns the number of pieces that a query's keys are split into.
 int pieces_of(const AttentionInput& in, const Tensor& logsumexp) {
   return attention_decodes(in, logsumexp) ? static_cast<int>((in.keys_in_reach() + kRowChunk - 1) / kRowChunk) : 1;
 }

@@ -1,7 +1,7 @@
-// Attention's backward of any dtype and shape, without atomics; attention_cuda_tiles_d*.cu and
-// attention_cuda_hopper_backward.cu have the fast variants. kernels/attention.h has the equations. A warp for each
-// query writes its dq, then a warp for each key sums its dk and dv over the queries that see it, head after head.
-// Scores are computed twice. Predicted: bound by the fp32 units, 7 B H T^2 D / 2 multiply-adds.
+// Attention's backward for any dtype and shape, without atomics; attention_cuda_tiles_d*.cu and
+// attention_cuda_hopper_backward.cu have the fast variants. kernels/attention.h has the equations. One warp per query
+// writes dq, then one warp per key sums dk and dv over the queries that see the key, head after head. Scores are
+// computed twice. Predicted: bound by the fp32 units, 7 B H T^2 D / 2 multiply-adds.
 #include "kernels/attention_cuda.h"
 #include "kernels/attention_variant.h"
 #include "kernels/cuda/attention_rows.h"

@@ -1,8 +1,8 @@
 // Attention's forward on the tensor cores of sm_90a (Shah et al. 2024): a block owns a tile of queries. The producer, a
-// warp of its last warpgroup, copies tiles of keys and values by TMA, two of each ahead; the consumers, the other
-// warpgroups, own 64 queries each, multiply by wgmma out of shared memory, and keep scores, probabilities and outputs
-// in registers. While one waits for its product, the other computes its softmax. Whole sequences and heads of 64 or 128
-// elements only.
+// warp of its last warpgroup, copies tiles of keys and values by TMA, up to two of each ahead; the consumers, the other
+// warpgroups, own 64 queries each, multiply by wgmma from shared memory, and keep scores, probabilities and outputs in
+// registers. While one consumer waits for a product, the other computes a softmax. Whole sequences and heads of 64 or
+// 128 elements only.
 //
 // Predicted: bound by wgmma, 2 B H T^2 D multiply-adds for the half of the scores that causality leaves, and by the
 // exponentials, B H T^2 / 2: as many cycles as the products for D = 64. Bytes moved: see attention_cuda_tiles.cu.
@@ -66,7 +66,7 @@ struct HopperShared {
   }
 };
 
-/// The tile of queries of a block; tiles with the most keys come first.
+/// A block's tile of queries; tiles with the most keys come first.
 template <class T, int dim>
 struct HopperItem {
   int b, g, h, head, first_query, first_key, end_key;
@@ -110,7 +110,7 @@ __device__ void consume(const HopperForward<T>& f, const HopperShared<T, dim>& s
   const AttentionShape& shape = f.shape;
   const int warp_row = warp_in_block() * 16, t = item.first_query + warp_row;
   const int first = item.first_query + 64 * warpgroup;
-  const SeenKeys seen(shape, item.b, first, 64);  // of the whole warpgroup: its warps must agree
+  const SeenKeys seen(shape, item.b, first, 64);  // for the whole warpgroup: all of its warps must agree
   const T* queries = shared.queries + 64 * warpgroup * kPanel;
   const float scale_log2 = shape.scale * kLog2E;
   SoftmaxRows rows;

@@ -1,14 +1,15 @@
 // Attention's backward on the tensor cores of sm_90a, structured like the forward (attention_cuda_hopper.cu): a kernel
 // for dq, whose blocks own queries and loop over tiles of keys, and one for dk and dv, whose blocks own keys and loop
 // over tiles of queries, head after head. kernels/cuda/attention_gradients.h has the equations. The operands of S and
-// dP are in shared memory. dS, and in the second kernel P, which is computed transposed there, are operands in
-// registers, so that nothing is transposed in shared memory. P is computed from S while the tensor cores compute dP.
+// dP are in shared memory. The operands dS and, in the second kernel, P are in registers; the second kernel computes
+// them transposed, so that nothing is transposed in shared memory. P is computed from S while the tensor cores compute
+// dP.
 //
 // Seven products of B H T^2 D / 2 multiply-adds each for the half of the scores that causality leaves, 7 B H T^2 D
 // FLOPs in all. A single kernel for all three gradients needs five, but its blocks share dq: without atomics they would
-// add to it in turn, in fp32, 4 B H T^2 D / 128 bytes read and as many written where the gradients have 2 B H T D, and
-// each block would wait for the previous one. Bytes moved: q, k, v and dout twice, out and the gradients once; a tile
-// is read again, out of L2, by each block that needs it. Sums have a fixed order. Predicted: bound by wgmma.
+// add to it in turn, in fp32, reading 4 B H T^2 D / 128 bytes and writing as many, for a gradient of 2 B H T D bytes,
+// and each block would wait for the previous one. Bytes moved: q, k, v and dout twice, out and the gradients once; each
+// block that needs a tile reads it again, from L2. Sums have a fixed order. Predicted: bound by wgmma.
 #include <climits>
 
 #include "kernels/attention_cuda.h"
@@ -76,7 +77,7 @@ struct HopperBackwardShared {
     empty = full + Tile::kStages;
     statistics = reinterpret_cast<typename Tile::Statistics*>(empty + Tile::kStages);
   }
-  /// Tile 0 or 1 of the block, and of a stage.
+  /// Return tile 0 or 1 of the block, and of a stage.
   __device__ T* own(int which) const { return held + which * Tile::kHeld; }
   __device__ T* tile(int stage, int which) const { return stages + (2 * stage + which) * Tile::kTile; }
   /// A stage is full after `fillers` arrivals.
@@ -130,7 +131,7 @@ __device__ void with_roles(const Produce& produce, const Consume& consume) {
   }
 }
 
-/// The tile of queries of a block; tiles with the most keys come first.
+/// A block's tile of queries; tiles with the most keys come first.
 struct HopperQueries {
   int b, g, h, head, first, first_key, end_key;
   template <class Tile, class T>
@@ -174,7 +175,7 @@ __device__ void sum_dq(const TiledBackward<T>& f, const HopperBackwardShared<T, 
   const AttentionShape& shape = f.shape;
   const int warp_row = warp_in_block() * 16, t = own.first + warp_row;
   const int first = own.first + 64 * warpgroup;
-  const SeenKeys seen(shape, own.b, first, 64);  // of the whole warpgroup: its warps must agree
+  const SeenKeys seen(shape, own.b, first, 64);  // for the whole warpgroup: all of its warps must agree
   const T *queries = shared.own(0) + 64 * warpgroup * kPanel, *douts = shared.own(1) + 64 * warpgroup * kPanel;
   DqRows rows;
   sum_delta<dim>(rows, f, own.b, own.head, t);
@@ -221,7 +222,7 @@ __global__ void __launch_bounds__(HopperDqTile<dim>::kThreads, 1)
 #endif
 }
 
-/// The tile of keys of a block, and the queries that may see them; tiles with the most queries come first.
+/// A block's tile of keys, and the queries that may see them; tiles with the most queries come first.
 struct HopperKeys {
   int b, g, first;
   SeeingQueries queries;
@@ -235,7 +236,8 @@ struct HopperKeys {
   }
 };
 
-/// A warp: loads the statistics of a tile of queries. Past the last query, logsumexp is infinite, so that P is 0.
+/// Loads the statistics of a tile of queries; called by a whole warp. Past the last query, logsumexp is infinite, so
+/// that P is 0.
 template <class Statistics, class T>
 __device__ void load_statistics(Statistics& to, int rows, const TiledBackward<T>& f, int b, int head, int query) {
   const AttentionShape& shape = f.shape;
@@ -347,7 +349,7 @@ __global__ void __launch_bounds__(HopperDkDvTile<dim>::kThreads, 1)
 #if MTL_HOPPER_CODE
   using Tile = HopperDkDvTile<dim>;
   const HopperBackwardShared<T, Tile> shared;
-  if (threadIdx.x == 0) shared.init(2);  // the copies, and the statistics
+  if (threadIdx.x == 0) shared.init(2);  // one arrival for the copies, one for the statistics
   __syncthreads();
   const HopperKeys own(Tile(), hopper.f, reinterpret_cast<int*>(shared.staged));
   with_roles<Tile>([&] { copy_queries<Tile>(hopper, shared, own); },

@@ -1,7 +1,7 @@
 // Attention's forward on tensor cores (Dao 2023): a block owns a tile of queries, whose fragments stay in registers,
 // and loops over the tiles of keys and values that they see, copying the next stage meanwhile. Probabilities stay in
 // registers. Predicted: bound by mma.sync, 2 B H T^2 D multiply-adds for the half of the scores that causality leaves.
-// Bytes moved: q and out once, keys and values once for each tile of queries, out of L2.
+// Bytes moved: q and out once, keys and values once for each tile of queries, from L2.
 #include "kernels/attention_cuda.h"
 #include "kernels/cuda/attention_softmax.h"
 
@@ -9,7 +9,7 @@ namespace mtl::cuda {
 
 namespace {
 
-/// A warp owns `kParts` times 16 queries: two parts halve the reads of shared memory, where registers allow it.
+/// A warp owns kParts * 16 queries: two parts, where registers allow them, halve the reads of shared memory.
 template <int dim>
 struct ForwardTile {
   static constexpr int kWarps = 4, kParts = dim <= 64 ? 2 : 1, kQueries = 16 * kParts * kWarps, kKeys = 64;
@@ -34,7 +34,7 @@ struct QueryPart {
   SoftmaxRows rows;
 };
 
-/// S = q k^T of all parts and the first 8 n rows of a tile of keys, each fragment of which is read once.
+/// S = q k^T of all parts and the first 8 n rows of a tile of keys; each fragment of keys is read once.
 template <class T, int dim, int parts, int n>
 __device__ void multiply_parts(Sums<n> (&scores)[parts], const QueryPart<dim> (&part)[parts], const T* keys) {
 #pragma unroll
@@ -52,7 +52,7 @@ __device__ void multiply_parts(Sums<n> (&scores)[parts], const QueryPart<dim> (&
   }
 }
 
-/// out += P v, likewise.
+/// out += P v; each fragment of values is read once.
 template <class T, int dim, int parts, int n>
 __device__ void add_values(QueryPart<dim> (&part)[parts], const Sums<n> (&scores)[parts], const T* values) {
 #pragma unroll

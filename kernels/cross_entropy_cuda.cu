@@ -1,10 +1,10 @@
-// loss = log(sum exp(z - max)) + max - z[label], dlogits = weight (softmax(z) - onehot(label)). A block for each row of
-// logits, bound by memory:
+// loss = log(sum exp(z - max)) + max - z[label], dlogits = weight (softmax(z) - onehot(label)). One block per row of
+// logits, memory-bound:
 //   statistics                read the N V logits once, keeping a running maximum and the sum relative to it
 //   backward                  reads them once and writes dlogits once
 //   forward with backward     reads them once and writes dlogits once: the second pass over a row hits in L2 as far as
 //                             concurrent blocks have not evicted it
-// Accesses are of 16 bytes in rows of any width, except for a few columns at both ends.
+// Accesses are 16 bytes wide in rows of any width, except for a few columns at both ends.
 #include "kernels/cuda.h"
 #include "kernels/cuda/flat.h"
 #include "kernels/cuda/warp.h"
@@ -17,11 +17,11 @@ constexpr unsigned kThreads = 512;
 constexpr unsigned kFusedThreads = 1024;  // few blocks at a time, so that their rows stay in L2
 constexpr std::size_t kShared = kWarp * sizeof(double);
 
-/// max and sum of exp(z - max) over some columns; -inf and 0 if there are none.
+/// The maximum, and the sum of exp(z - max), over some columns; -inf and 0 if there are none.
 struct Running {
   float max = -INFINITY, sum = 0;
 
-  /// The sum relative to the maximum `larger` >= max.
+  /// Returns the sum relative to the maximum `larger` >= max.
   __device__ float sum_below(float larger) const { return max == larger ? sum : sum * expf(max - larger); }
 };
 
@@ -38,9 +38,9 @@ __device__ void add_pack(Running& running, const Pack<n>& z) {
 
 enum class Order { forward, backward };
 
-/// body(column, std::integral_constant<int, m>()) for this thread's share of the columns [0, count) of row `row`: packs
-/// of m = n elements, which begin at a multiple of n of the tensor (rows of `width` elements), and single ones, m = 1,
-/// before the first pack and after the last.
+/// Calls body(column, std::integral_constant<int, m>()) for this thread's share of the columns [0, count) of row `row`:
+/// for packs of m = n elements, which begin at multiples of n in the tensor (rows of `width` elements), and for single
+/// elements, m = 1, before the first pack and after the last.
 template <int n, Order order = Order::forward, class Body>
 __device__ void over_columns(std::int64_t row, std::int64_t width, std::int64_t count, const Body& body) {
   std::int64_t first = (n - row * width % n) % n;
@@ -61,7 +61,7 @@ __device__ void over_columns(std::int64_t row, std::int64_t width, std::int64_t 
   }
 }
 
-/// max and sum of a row, for all threads of the block.
+/// max and sum of a row, the same in all threads of the block.
 struct RowStats {
   float max, sum;
 };
@@ -164,13 +164,13 @@ __global__ void find_gradients(T* dlogits, const float* logits, const float* sta
                                                    slice.valid});
 }
 
-/// The gradient's pass runs from the row's end, which was read last. dlogits may be logits.
+/// The gradient's pass begins at the row's end, which was read last. dlogits may be logits.
 template <int n, class T>
 __global__ void __launch_bounds__(kFusedThreads, 2)
     find_losses_and_gradients(float* losses, T* dlogits, const float* logits, const std::int32_t* labels,
                               const float* weights, std::int64_t valid, const StepState* state, std::int64_t width) {
   const std::int64_t row = blockIdx.x, begin = row * width, label = labels[row];
-  const float target = threadIdx.x == 0 ? target_of(logits + begin, label, valid) : 0;  // before it is overwritten
+  const float target = threadIdx.x == 0 ? target_of(logits + begin, label, valid) : 0;  // dlogits may be logits
   const RowStats stats = stats_of_row<n>(logits + begin, row, width, valid);
   if (threadIdx.x == 0) losses[row] = loss_of(stats.max, stats.sum, target);
   write_gradient<n, Order::backward>(GradientRow<T>{dlogits + begin, logits + begin, stats,

@@ -1,5 +1,5 @@
-// Flat ranges, 16 bytes to an access; bound by memory: fill_zero writes its bytes once, copy, add and scale move 2, 3
-// and 2 times as many, sum_of_squares and find_nonfinite read once.
+// Elementwise kernels over flat ranges, 16 bytes per access; memory-bound: fill_zero writes its bytes once, copy, add
+// and scale move 2, 3 and 2 times as many, sum_of_squares and find_nonfinite read once.
 #include "kernels/cuda.h"
 #include "kernels/cuda/flat.h"
 #include "kernels/cuda/warp.h"
@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::int64_t kSumBlock = 65536;  // elements that one block of threads sums
 
-/// Fill and copy bytes as the widest words that the addresses allow.
+/// Fill and copy bytes as words that with_words() chooses.
 template <class Word>
 __global__ void fill_words(Word* out, std::int64_t count) {
   for (std::int64_t i = first_element(); i < count; i += all_threads()) out[i] = Word{};
@@ -60,7 +60,7 @@ __global__ void add_sums(double* out, bool accumulate, const double* sums, int c
   if (threadIdx.x == 0) *out = (accumulate ? *out : 0) + sum;
 }
 
-/// *found = 1 if an exponent is all ones: infinity or NaN. Threads that find one write the same value.
+/// *found = 1 if an exponent is all ones: infinity or NaN. All threads that find one write the same value.
 template <class Bits>
 __global__ void search_nonfinite(std::int32_t* found, const Bits* in, unsigned exponent, std::int64_t count) {
   bool bad = false;
@@ -76,7 +76,8 @@ bool is_wide(const Tensor& tensor) {
   return reinterpret_cast<std::uintptr_t>(tensor.raw()) % kAccess == 0 && tensor.bytes() % kAccess == 0;
 }
 
-/// body(Word()) with the widest word that all tensors, of equal size, consist of.
+/// Calls body(Word()) with words of 16 bytes if the address and size of every tensor are multiples of 16, else of 1
+/// byte.
 template <class Body>
 void with_words(std::initializer_list<Tensor> tensors, const Body& body) {
   bool wide = true;

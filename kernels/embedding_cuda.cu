@@ -1,4 +1,4 @@
-// Forward, out[n] = table[tokens[n]]: a warp for each row, bound by memory (predicted):
+// Forward, out[n] = table[tokens[n]]: one warp per row, memory-bound (predicted):
 //   tokens     rows of the table and out           2 N C elements
 //   positions  x, twice, and rows of the table     3 N C elements; repeated rows of the table are cached
 #include "kernels/cuda.h"

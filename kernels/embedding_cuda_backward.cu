@@ -1,11 +1,11 @@
 // Scatter-adds into the rows of a table, without atomics. The places are sorted by row; the places of a row are a run,
 // cut into chunks of 32 from its first place on. A warp sums up to 256 columns of a chunk in the order of its places.
-// The only chunk of a run goes to the table; sums of several chunks go to the scratch, where a second kernel adds them
-// in order. So a row's sum depends only on its places, not on other rows or on how the vocabulary is sharded.
+// The sum of a run's only chunk goes to the table; the sums of several chunks go to the scratch, and a second kernel
+// adds them in order. So a row's sum depends only on its places, not on other rows or on how the vocabulary is sharded.
 //
-// Moves the N C elements of dout once (of dx twice, with dropout), two rows of the gradient for each row that has
-// places, and twice as many sums of fp32 as long runs have chunks. Predicted: bound by memory; a run of 4000 places
-// takes 125 additions in sequence, about 10 us.
+// Moves the N C elements of dout once (of dx twice, with dropout), each row of the gradient that has places twice, and
+// each fp32 sum of a chunk in a run of several twice. Predicted: memory-bound; a run of 4000 places takes 125 additions
+// in sequence, about 10 us.
 #include "kernels/cuda.h"
 #include "kernels/cuda/any_array.h"
 #include "kernels/cuda/dropout.h"
@@ -29,12 +29,12 @@ struct Scatter {
   int width;
 };
 
-/// The row of sorted place n; -1 outside of the places.
+/// Returns the row of sorted place n; -1 if there is no such place.
 __device__ inline std::int64_t row_at(const Scatter& s, std::int64_t n) {
   return n >= 0 && n < s.count ? row_of(s.sorted[n]) : -1;
 }
 
-/// The first of the sorted places [low, high) whose row is not below `row`, else high.
+/// Returns the first of the sorted places [low, high) whose row is not below `row`, else high.
 __device__ inline std::int64_t first_of(const Scatter& s, std::int64_t row, std::int64_t low, std::int64_t high) {
   while (low < high) {
     const std::int64_t middle = low + (high - low) / 2;
@@ -53,8 +53,9 @@ __device__ inline bool begins_chunk(const Scatter& s, std::int64_t row, std::int
   return (n - first_of(s, row, 0, n)) % kChunk == 0;
 }
 
-/// The slot for the sum of the chunk that begins at sorted place n. Two slots suffice for kChunk sorted places: at most
-/// one chunk begins there that another of its run follows, and at most one that ends a run of several.
+/// Returns the slot for the sum of the chunk that begins at sorted place n. Two slots suffice for each kChunk sorted
+/// places: at most one chunk begins there that is followed by another of its run, and at most one that is the last of
+/// several.
 __device__ inline float* slot_of(const Scatter& s, std::int64_t n, bool is_last) {
   return s.partials + (n / kChunk * 2 + (is_last ? 0 : 1)) * s.width;
 }
@@ -72,7 +73,7 @@ __device__ int own_column() {
   return static_cast<int>(blockIdx.y * kWarp + lane()) * n;
 }
 
-/// Sums the first `places` of a chunk, lane i holding place i. With dropout, masks their rows of dout, too.
+/// Sums the first `places` places of a chunk; lane i holds place i. With dropout, also masks their rows of dout.
 template <int n, class D>
 __device__ Pack<n> sum_places(D* dout, const HiddenMask& hidden, std::uint32_t own_place, int places, int width) {
   constexpr int kAhead = 4;  // loads in flight
@@ -101,7 +102,7 @@ __device__ Pack<n> sum_places(D* dout, const HiddenMask& hidden, std::uint32_t o
   return sum;
 }
 
-/// A warp for each sorted place and 32 n columns; it returns if no chunk begins at its place.
+/// One warp per sorted place and 32 n columns; it returns if no chunk begins at its place.
 template <int n, class D>
 __global__ void sum_chunks(D* dout, const __grid_constant__ Scatter s, const __grid_constant__ HiddenMask hidden) {
   const std::int64_t at = std::int64_t{blockIdx.x} * kWarpsInBlock + warp_in_block();
@@ -122,7 +123,7 @@ __global__ void sum_chunks(D* dout, const __grid_constant__ Scatter s, const __g
     store(slot_of(s, at, is_last) + column, sum);
 }
 
-/// A warp for every kChunk sorted places and 32 n columns: at most one run of several chunks begins there.
+/// One warp per kChunk sorted places and 32 n columns: at most one run of several chunks begins there.
 template <int n>
 __global__ void add_chunks(const __grid_constant__ Scatter s) {
   const std::int64_t own = (std::int64_t{blockIdx.x} * kWarpsInBlock + warp_in_block()) * kChunk + lane();
@@ -148,7 +149,7 @@ std::int64_t chunks_in(std::int64_t places) { return (places + kChunk - 1) / kCh
 
 unsigned blocks_of(std::int64_t warps) { return static_cast<unsigned>((warps + kWarpsInBlock - 1) / kWarpsInBlock); }
 
-/// Place n of dout adds to row rows[n] - first. With dropout, dout is masked in place.
+/// Adds row n of dout to row rows[n] - first of the table. With dropout, dout is masked in place.
 void scatter_add(Stream& stream, const Tensor& work, const Grad& dtable, const Tensor& dout, const std::int32_t* rows,
                  std::int64_t first, const HiddenMask& hidden) {
   const Tensor& table = dtable.tensor;
@@ -182,7 +183,7 @@ void embedding_backward(Stream& stream, Tensor work, Grad dtable, Tensor dout, T
 
 void positions_backward(Stream& stream, Tensor work, Grad dtable, Tensor dx, Tensor positions, const Dropout& dropout,
                         const RowMap& rows) {
-  // The same product as forward's.
+  // Forward without a table multiplies by the same mask.
   if (!dtable.wanted()) return cuda::positions_forward(stream, dx, positions, {}, dropout, rows);
   scatter_add(stream, work, dtable, dx, positions.data<std::int32_t>() + rows.first_row, 0,
               HiddenMask(dropout, rows, dx.size(1)));

@@ -1,9 +1,9 @@
-// A stable radix sort without atomics, 6 bits of the row in a pass of three kernels: each block counts the digits of a
-// tile of keys; one block makes offsets of the counts, by digit, then by tile; each block moves the keys of its tile.
+// A stable radix sort without atomics, 6 bits of the row per pass of three kernels: each block counts the digits of a
+// tile of keys; one block turns the counts into offsets, by digit, then by tile; each block moves the keys of its tile.
 // A thread has consecutive keys and counters of its own, so equal digits keep their order.
 //
-// A pass reads the N keys of 8 bytes twice and writes them once. Predicted: bound by the launches, passes of about
-// 10 us: 3 for the rows of a vocabulary, 2 for positions.
+// A pass reads the N keys of 8 bytes twice and writes them once. Predicted: bound by the launches, about 10 us per
+// pass: 3 passes for the rows of a vocabulary, 2 for positions.
 #include <algorithm>
 #include <bit>
 
@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kDigitBits = 6, kDigits = 1 << kDigitBits;
 constexpr int kThreads = 128, kKeysOfThread = 8, kTile = kThreads * kKeysOfThread;
-constexpr int kPitch = kThreads + 1;  // of the counters (digit, thread): neighbors in both lie in different banks
+constexpr int kPitch = kThreads + 1;  // of counters (digit, thread): neighbors on either axis lie in different banks
 constexpr std::size_t kShared = kDigits * kPitch * sizeof(std::uint32_t);
 
 std::int64_t tiles_of(std::int64_t count) { return (count + kTile - 1) / kTile; }
@@ -40,7 +40,7 @@ __global__ void make_keys(std::uint64_t* keys, const std::int32_t* rows, std::in
   }
 }
 
-/// body(key, counter) for the keys of this thread in their order, with its counter of the key's digit.
+/// Calls body(key, counter) for the keys of this thread in their order, with the thread's counter for the key's digit.
 template <class Body>
 __device__ void over_keys(const Pass& pass, std::uint32_t* counters, const Body& body) {
   const std::int64_t begin = std::int64_t{blockIdx.x} * kTile + threadIdx.x * kKeysOfThread;

@@ -11,8 +11,8 @@ namespace mtl::cuda {
 
 namespace {
 
-/// Operands of an epilogue over `count` elements in rows of `width`. P: dtype of the products; T: of the others, which
-/// are null if absent.
+/// Operands of an epilogue over `count` elements in rows of `width`. P: dtype of the products; T: dtype of the other
+/// operands, which are null if absent.
 template <class P, class T>
 struct Finish {
   const P* products;
@@ -49,7 +49,7 @@ __global__ void finish_elements(const __grid_constant__ Finish<P, T> f) {
   }
 }
 
-/// C = or += the products, then the epilogue.
+/// Writes C = or += the products, with the epilogue applied.
 void finish(Stream& stream, const Tensor& c, bool accumulate, const Epilogue& epilogue, const Tensor& products) {
   const std::int64_t width = c.size(-1);
   const bool forward = epilogue.act == Epilogue::Act::forward, backward = epilogue.act == Epilogue::Act::backward;
@@ -79,7 +79,7 @@ void finish(Stream& stream, const Tensor& c, bool accumulate, const Epilogue& ep
 /// The grid over dy: each block sums kColumns columns over every `row_blocks`-th group of kWarps rows.
 struct BiasShape {
   static constexpr unsigned kWarps = 8;
-  static constexpr std::int64_t kColumns = 8 * kWarp;  // of a block, 8 a lane
+  static constexpr std::int64_t kColumns = 8 * kWarp;  // of a block, 8 per lane
   unsigned columns, row_blocks;
   BiasShape(std::int64_t rows, std::int64_t width) {
     constexpr std::int64_t kBlocks = 132 * 4, kRowsOfWarp = 8;
@@ -147,8 +147,8 @@ std::size_t sum_bias_gradient_work(const Tensor& dy) {
 /// True if cuBLASLt can write C: it has no products of bf16 into f16, or of f32 into 16 bits.
 bool is_direct(const Tensor& c, const Tensor& a) { return c.dtype() == a.dtype() || c.dtype() == DType::f32; }
 
-/// Offsets in a product's scratch, in bytes, after cuBLASLt's area: fp32 products that are rounded into C afterwards; a
-/// bias gradient that is added to the old one afterwards; the end.
+/// Offsets in a product's scratch, in bytes, after cuBLASLt's workspace: fp32 products, later rounded into C; a bias
+/// gradient, later added to or rounded into dbias; the end.
 struct Areas {
   std::size_t products = kGemmWorkspace, sums, end;
   Areas(const Tensor& c, const Operand& a, const Grad& dbias) {

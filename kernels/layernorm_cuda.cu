@@ -1,9 +1,9 @@
 // y = gamma x_hat + beta, x_hat = (x - mean) rstd; dx = rstd (g - mean(g) - x_hat mean(g x_hat)) with g = gamma dy.
-// Teams of threads share rows (kernels/cuda/rows.h). Passes over a row after the first find it in the caches, so memory
-// is read and written once:
-//   forward   x and y                          2 N C elements; with a sum residual, branch, x and y, 4 N C
-//   backward  x, dy and dx (twice to add)      3 or 4 N C elements; gradients of gamma and beta in the same pass
-// Predicted: bound by memory.
+// A team of threads shares a row (kernels/cuda/rows.h). Passes after the first find the row in the caches, so memory is
+// read and written once:
+//   forward   x and y                          2 N C elements; with a sum: residual, branch, x and y, 4 N C
+//   backward  x, dy, dx (twice to accumulate)  3 or 4 N C elements; gradients of gamma and beta in the same pass
+// Predicted: memory-bound.
 #include "kernels/cuda.h"
 #include "kernels/cuda/residual_rows.h"
 #include "kernels/cuda/types.h"
@@ -67,7 +67,7 @@ struct Backward {
   int width;
 };
 
-/// mean(g) and mean(g x_hat) of a row, for dx.
+/// The means of g and g x_hat over a row, for dx.
 struct Means {
   float g, gx;
 };

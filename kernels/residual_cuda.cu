@@ -1,9 +1,9 @@
-// out = residual + dropout(branch + bias). Teams of threads share rows (kernels/cuda/rows.h), one pass over memory each
-// way:
+// out = residual + dropout(branch + bias). A team of threads shares a row (kernels/cuda/rows.h); one pass over memory
+// each way:
 //   forward   branch, residual and out      3 N C elements
-//   backward  dout and dbranch              2 N C elements, or dout alone where dbranch is dout and dropout off;
+//   backward  dout and dbranch              2 N C elements, or dout alone if dbranch is dout and dropout is off;
 //                                           dbias in the same pass
-// The mask is drawn again in backward, never stored. Predicted: bound by memory.
+// The mask is drawn again in backward, never stored. Predicted: memory-bound.
 #include "kernels/cuda.h"
 #include "kernels/cuda/residual_rows.h"
 #include "kernels/cuda/types.h"
@@ -30,10 +30,11 @@ struct Backward {
   int width;
 };
 
-/// Writes a row of dbranch. Unless `sums` (C) is null, adds it to them. A thread always has the same columns.
+/// Writes a row of dbranch. Unless `sums` (C) is null, adds the row to `sums`. A thread has the same columns in every
+/// row.
 template <int n, class S, class T>
 __device__ void pass_row(const Backward<S, T>& b, std::int64_t row, int width, const Team& team, float* sums) {
-  constexpr int kAhead = 4;  // few warps share a multiprocessor: loads run ahead
+  constexpr int kAhead = 4;  // loads in flight: few warps share a multiprocessor
   const int stride = team.size * n;
   const RowMask mask(b.hidden, width > 0 ? row : 0);
   const std::int64_t begin = row * b.width;

@@ -1,8 +1,8 @@
 // Rotations in one pass, (a, b) = (a cos - b sin, b cos + a sin): a thread rotates up to 8 pairs of a head and reads
-// their angles, which the heads of a position share, from the caches.
-//   rotation   reads and writes 2 pairs elements of each head; reads 2 pairs fp32 of each position
-//   angles     written once: 2 pairs fp32 for each position
-// Predicted: rotations are bound by memory; angles by sines and cosines in fp64, once a micro-batch.
+// their angles from the caches: all heads of a position share them.
+//   rotation   reads and writes 2 * pairs elements of each head; reads 2 * pairs fp32 of each position
+//   angles     written once: 2 * pairs fp32 for each position
+// Predicted: rotations are memory-bound; angles are bound by sines and cosines in fp64, once per micro-batch.
 #include <numeric>
 
 #include "kernels/cuda.h"

@@ -59,9 +59,9 @@ __device__ void store(T* to, const Pack<count>& pack) {
   }
 }
 
-/// body(std::integral_constant<int, n>) with n elements to an access: 8 where every tensor begins at a multiple of 16
-/// bytes and `row_size`, the number of elements from one row to the next, is a multiple of 8, else 1. Eight elements of
-/// fp32 are two accesses.
+/// Calls body(std::integral_constant<int, n>()) with n elements per access: 8 if every tensor begins at a multiple of
+/// 16 bytes and `row_size`, the number of elements from one row to the next, is a multiple of 8, else 1. Eight elements
+/// of fp32 are two accesses.
 template <class Body>
 void with_pack_size(std::int64_t row_size, std::initializer_list<Tensor> tensors, const Body& body) {
   bool wide = row_size % 8 == 0;
