@@ -6,7 +6,7 @@
 namespace mtl {
 
 namespace {
-/// `half` (N, F) is the result or its gradient.
+/// Checks a gated MLP's operands; `half` (N, F) is the result or its gradient.
 void check_gated(const char* what, const Tensor& half, const Tensor& pre) {
   require(half.shape().rank() == 2, what, ": expected (N, F), got ", half.shape().text());
   expect_computed(what, half);

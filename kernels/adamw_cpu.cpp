@@ -1,4 +1,4 @@
-// One pass over the arrays, bound by memory: 28 bytes per parameter in fp32. The step's factors are computed in fp64,
+// One pass over the arrays, memory-bound: 28 bytes per parameter in fp32. The step's factors are computed in fp64,
 // elements in fp32; narrower arrays are widened a stretch at a time, in L1.
 #include <atomic>
 #include <cmath>
@@ -13,7 +13,8 @@ namespace mtl::HWY_NAMESPACE {
 
 constexpr std::size_t kStretch = 512;
 
-/// A stretch of an operand as fp32: its own memory if that is fp32, else a widened copy, which close() writes back.
+/// A stretch of an operand as fp32: the operand's own memory if it is fp32, else a widened copy, which close() writes
+/// back.
 class Stretch {
  public:
   HWY_INLINE Stretch(const Tensor& operand, std::int64_t first, std::size_t count)
@@ -42,7 +43,7 @@ class Stretch {
   HWY_ALIGN float widened_[kStretch];
 };
 
-/// Updates the moments; `updates` is what is to be subtracted from the parameters.
+/// Updates the moments, and writes to `updates` what to subtract from the parameters.
 void find_updates(const AdamWRange& range, const cpu::AdamWFactors& f, std::int64_t begin, std::size_t size,
                   float* updates) {
   Stretch param(range.param, begin, size), grads(range.grad, begin, size);
@@ -63,7 +64,7 @@ void find_updates(const AdamWRange& range, const cpu::AdamWFactors& f, std::int6
   second.close();
 }
 
-/// Draws the 16 random bits of elements [begin, begin + size) of the range for a step.
+/// Draws 16 random bits for each of the range's elements [begin, begin + size) in a step.
 void draw_rounding(PhiloxKey key, std::uint64_t step, const ElementMap& map, std::int64_t begin, std::size_t size,
                    std::uint16_t* out) {
   for (std::size_t done = 0; done < size;) {
@@ -77,7 +78,7 @@ void draw_rounding(PhiloxKey key, std::uint64_t step, const ElementMap& map, std
   }
 }
 
-/// Adds random bits below those that bf16 keeps, then truncates. NaN and infinity stay.
+/// Adds random bits below those that bf16 keeps, then truncates. NaN and infinity are unchanged.
 HWY_INLINE VecF32 add_random(VecF32 v, const std::uint16_t* bits) {
   const auto raised = hn::Add(hn::BitCast(U32(), v), hn::PromoteTo(U32(), hn::LoadU(U16(), bits)));
   const auto cut = hn::BitCast(F32(), hn::And(raised, hn::Set(U32(), 0xFFFF0000u)));
@@ -87,7 +88,8 @@ HWY_INLINE VecF32 add_random(VecF32 v, const std::uint16_t* bits) {
 
 HWY_INLINE std::int64_t count(hn::Mask<F32> mask) { return static_cast<std::int64_t>(hn::CountTrue(F32(), mask)); }
 
-/// p -= updates, rounded to P: to nearest, or by the random bits if given. `before`, if not null, receives the old p.
+/// p -= updates, rounded to P: to nearest, or by the bits in `random` if it is not null. `before`, if not null,
+/// receives the old p.
 template <bool counted, class P>
 void apply_updates(P* p, const float* updates, const std::uint16_t* random, std::size_t size, float* before,
                    cpu::UpdateCounts& counts) {
@@ -170,7 +172,7 @@ AdamWFactors factors_of(const StepState& state, const AdamWOptions& options, boo
   return f;
 }
 
-/// Called from any thread: sums of integers do not depend on their order.
+/// Adds atomically: sums of integers do not depend on their order.
 void add_count(std::int64_t& total, std::int64_t count) {
   std::atomic_ref(total).fetch_add(count, std::memory_order_relaxed);
 }

@@ -13,14 +13,15 @@ Shape out_shape(const AttentionSizes& sizes) {
 }
 Shape logsumexp_shape(const AttentionSizes& sizes) { return {sizes.batch, sizes.groups * sizes.heads, sizes.queries}; }
 
-/// The number of one head's causal scores that the window masks: position p sees its last `window` keys, not all p + 1.
+/// Returns the number of one head's causal scores that the window masks: position p sees its last `window` keys, not
+/// all p + 1.
 double scores_beyond(std::int64_t window, const AttentionSizes& sizes) {
   const std::int64_t last = sizes.keys - window, first = std::max<std::int64_t>(1, last - sizes.queries + 1);
   if (window == 0 || last <= 0) return 0;
   return static_cast<double>(last - first + 1) * static_cast<double>(first + last) / 2;
 }
 
-/// FLOPs of forward: two products over D for each score that is not masked.
+/// Returns the FLOPs of forward: two products over D for each score that is not masked.
 double forward_flops(const AttentionSizes& sizes, std::int64_t window) {
   const auto queries = static_cast<double>(sizes.queries), keys = static_cast<double>(sizes.keys);
   return 4.0 * static_cast<double>(sizes.batch * sizes.groups * sizes.heads * sizes.dim) *
@@ -29,7 +30,7 @@ double forward_flops(const AttentionSizes& sizes, std::int64_t window) {
 
 double bytes_of(const Qkv& qkv) { return static_cast<double>(qkv.q.bytes() + qkv.k.bytes() + qkv.v.bytes()); }
 
-/// Checks keys, or values, for these queries.
+/// Checks that keys, or values, match these queries.
 void check_keys(const char* what, const HeadSlice& keys, const HeadSlice& q) {
   check_slice(what, keys);
   require(keys.count == 1, what, ": expected one head per group, got ", keys.count);

@@ -1,4 +1,4 @@
-// Attention on the cpu: a thread for each key-value group of each sequence (attention_cpu.h).
+// Attention on the cpu: threads share the key-value groups of all sequences (attention_cpu.h).
 #include <omp.h>
 
 #include <algorithm>
@@ -33,30 +33,30 @@ std::int32_t dropout_threshold(const Dropout& dropout) {
   return static_cast<std::int32_t>(attention_dropout_threshold(dropout.probability));
 }
 
-/// The address of an element of a tensor.
+/// Returns the address of an element of a tensor.
 void* address_of(const Tensor& tensor, std::int64_t element) {
   return static_cast<std::byte*>(tensor.raw()) + element * static_cast<std::int64_t>(size_of(tensor.dtype()));
 }
 
-/// The rows of a slice's heads in group g of sequence b, from row `first_row` on.
+/// Returns the rows of a slice's heads in group g of sequence b, from row `first_row` on.
 HeadRows rows_of(const HeadSlice& slice, std::int64_t b, std::int64_t g, std::int64_t first_row = 0) {
   const Tensor& t = slice.tensor;
   const std::int64_t dim = t.size(4), stride = t.size(2) * t.size(3) * dim;
   return {address_of(t, (b * t.size(1) + first_row) * stride + (g * t.size(3) + slice.first) * dim), stride};
 }
 
-/// Those of attention's output (B, Tq, H, D), or of its gradient.
+/// The same for attention's output (B, Tq, H, D), or its gradient.
 HeadRows rows_of(const Tensor& out, const AttentionSizes& sizes, std::int64_t b, std::int64_t g) {
   const std::int64_t stride = sizes.groups * sizes.heads * sizes.dim;
   return {address_of(out, b * sizes.queries * stride + g * sizes.heads * sizes.dim), stride};
 }
 
-/// logsumexp (R, Tq) of group g of sequence b.
+/// Returns the address of logsumexp (R, Tq) of group g of sequence b.
 float* logsumexp_of(const Tensor& logsumexp, const AttentionSizes& sizes, std::int64_t b, std::int64_t g) {
   return logsumexp.data<float>() + (b * sizes.groups + g) * sizes.heads * sizes.queries;
 }
 
-/// Group g of sequence b.
+/// Describes group g of sequence b.
 AttentionGroup group_of(const AttentionInput& in, const AttentionSizes& sizes, std::int64_t b, std::int64_t g) {
   AttentionGroup group;
   const std::int64_t keys = in.past.exists() ? in.past.data<std::int32_t>()[b] + sizes.queries : sizes.keys;
@@ -92,7 +92,7 @@ bool decodes(const AttentionInput& in, const Tensor& logsumexp) {
   return in.sizes().queries == 1 && !logsumexp.exists() && !in.document_start.exists() && !in.dropout.active();
 }
 
-/// Bytes of a work area for each thread.
+/// Returns the bytes of all threads' work areas.
 std::size_t work_bytes(const Stream& stream, std::int64_t floats) { return stream.threads() * floats * sizeof(float); }
 
 /// Calls body(b, g, area) for every group of every sequence; area is the thread's own part of `work`.

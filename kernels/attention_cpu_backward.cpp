@@ -1,6 +1,6 @@
-// Attention's backward of one group (Dao et al. 2022, algorithm 4). Row blocks of queries in sequence, each against all
-// key blocks that it sees, recompute P from logsumexp; dk and dv of the group are summed in the work area, in that
-// order, and rounded to their dtype once.
+// Attention's backward of one group (Dao et al. 2022, algorithm 4). Row blocks of queries are processed in order, each
+// against all key blocks that it sees, with P recomputed from logsumexp; dk and dv of the group are summed in the work
+// area, in this order, and rounded to their dtype once.
 #include <algorithm>
 
 #include "kernels/attention_cpu.h"
@@ -14,7 +14,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace mtl::HWY_NAMESPACE {
 
-/// Scores become dropout(P); dout v^T becomes dS = P * (dP - delta), dP = dropout'(dout v^T).
+/// Turns scores into dropout(P), and dout v^T into dS = P * (dP - delta), dP = dropout'(dout v^T).
 HWY_INLINE void backward_block(const AttentionBackward& call, const BackwardWork& work, std::int64_t head,
                                const Block& block) {
   const AttentionGroup& group = call.group;

@@ -14,7 +14,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace mtl::HWY_NAMESPACE {
 
-/// Prefetches the row that is read kAhead rows later: rows of a group may lie pages apart, which the hardware does not
+/// Prefetches the row that is read kAhead rows later: rows of a group may lie pages apart, where the hardware does not
 /// prefetch.
 template <class T>
 HWY_INLINE void prefetch_row(const AttentionGroup& group, const HeadRows& rows, std::int64_t row) {
@@ -36,7 +36,7 @@ HWY_INLINE void decode_scores(const AttentionGroup& group, const DecodeWork& wor
   }
 }
 
-/// Scores become probabilities.
+/// Turns scores into probabilities.
 HWY_INLINE void decode_softmax(float* scores, std::int64_t keys) {
   const std::size_t n = keys;
   const VecF32 maximum = set(*std::max_element(scores, scores + keys));

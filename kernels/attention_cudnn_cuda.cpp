@@ -17,7 +17,7 @@ CudnnAttentionShape::CudnnAttentionShape(const AttentionInput& in) : dtype(in.qk
   const auto strides_of = [](const HeadSlice& slice) -> Strides {
     const Tensor& tensor = slice.tensor;
     const std::int64_t dim = tensor.size(4), group = tensor.size(3) * dim;
-    return {.row = tensor.size(2) * group, .head = slice.count == 1 ? group : dim};  // one head a group, or one group
+    return {.row = tensor.size(2) * group, .head = slice.count == 1 ? group : dim};  // one head per group, or one group
   };
   q = strides_of(in.qkv.q);
   k = strides_of(in.qkv.k);

@@ -13,10 +13,10 @@ namespace mtl {
 
 namespace {
 
-/// KEY + kRefused + VARIANT is the key in choices of the reason why the variant was refused.
+/// KEY + kRefused + VARIANT is the key under which the choices hold the reason why the variant was refused.
 constexpr const char* kRefused = " refuses ";
 
-/// True for 16-bit elements at an address aligned to 16 bytes, of a head size that has tiles.
+/// True for 16-bit elements at a 16-byte aligned address, with a head size that the tiles support.
 bool has_tiles(const Tensor& heads) {
   const std::int64_t dim = heads.size(-1);
   return size_of(heads.dtype()) == 2 && (dim == 64 || dim == 80 || dim == 96 || dim == 128) &&
@@ -168,7 +168,7 @@ AttentionVariant choose_variant(Stream& stream, const std::string& key, const st
   const auto variant_of = [&](const std::string& name) {
     return variants[std::find(names.begin(), names.end(), name) - names.begin()];
   };
-  std::vector<HostCopies> reference;  // one, from the first variant on
+  std::vector<HostCopies> reference;  // the first variant's results, once it has run
   const auto refused = [&](const std::string& name) {
     try {
       run(variant_of(name));

@@ -1,4 +1,4 @@
-// The statistics take two passes over a row, the second out of the cache. Terms of the sum are added in fp32 within
+// The statistics take two passes over a row, the second from the cache. Terms of the sum are added in fp32 within
 // stretches of 1024 columns and in fp64 between them, so that rounding errors of 50,000 terms do not accumulate.
 #include <cmath>
 #include <limits>
@@ -69,7 +69,7 @@ HWY_EXPORT(stats_of_row);
 HWY_EXPORT(gradient_of_row);
 HWY_EXPORT(narrow_row);
 
-/// body(row) for every row of logits.
+/// Calls body(row) for every row of logits.
 template <class Body>
 void over_rows(Stream& stream, const Tensor& logits, const Body& body) {
   parallel_for(stream.threads(), logits.size(0), logits.numel(), body);

@@ -38,7 +38,7 @@ double sum_of_squares_of(const float* in, std::size_t n) {
   return sum;
 }
 
-/// Narrower elements are widened a stretch at a time.
+/// Returns the sum of squares of a range; 16-bit elements are widened a stretch at a time.
 double sum_of_squares_range(const Tensor& in, Range range) {
   double sum = 0;
   with_float(in.dtype(), [&]<class T>(T) HWY_ATTR {
@@ -72,7 +72,7 @@ HWY_EXPORT(sum_of_squares_range);
 
 constexpr std::int64_t kSumOfSquaresBlock = 65536;
 
-/// body(begin, size) over blocks of [0, count).
+/// Calls body(begin, size) for blocks of [0, count).
 template <class Body>
 void over_blocks(Stream& stream, std::int64_t count, const Body& body) {
   Blocks blocks{count, kSerialElements};

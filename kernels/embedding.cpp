@@ -21,7 +21,7 @@ void check_table_grad(const char* what, const Tensor& hidden, const Grad& dtable
   expect_grad(what, dtable, {dtable.tensor.size(0), hidden.size(1)});
 }
 
-/// Returns the bytes of the positions that are read.
+/// Checks the operands that forward and backward share; returns the bytes of the positions that are read.
 double check_positions(const char* what, const Tensor& hidden, const Tensor& positions, bool looks_up,
                        const Dropout& dropout, const RowMap& rows) {
   check_hidden(what, hidden);
@@ -33,12 +33,13 @@ double check_positions(const char* what, const Tensor& hidden, const Tensor& pos
   return looks_up ? static_cast<double>(count) * static_cast<double>(size_of(DType::i32)) : 0;
 }
 
-/// The bytes of the table's rows that all places read: as many elements as `hidden` has, in the table's dtype.
+/// Returns the bytes of the table's rows that all places read: as many elements as `hidden` has, in the table's dtype.
 double bytes_in(const Tensor& hidden, const Tensor& table) {
   return static_cast<double>(hidden.numel()) * static_cast<double>(size_of(table.dtype()));
 }
 
-/// Each place reads its row, and reads and writes a row of the gradient, which is cleared first if it is overwritten.
+/// Returns the bytes that a scatter-add moves: each place reads its row of dout, and reads and writes a row of the
+/// gradient, which is cleared first if it is overwritten.
 double scatter_bytes(const Tensor& dout, const Grad& dtable) {
   double cleared = dtable.mode == GradMode::overwrite ? static_cast<double>(dtable.tensor.bytes()) : 0;
   return static_cast<double>(dout.bytes()) + 2 * bytes_in(dout, dtable.tensor) + cleared;

@@ -82,7 +82,7 @@ void positions_forward_rows(Tensor x, Tensor positions, Tensor table, const Drop
   });
 }
 
-/// x = dropout(x), or dx = dropout'(dx), which is the same product.
+/// x = dropout(x), or dx = dropout'(dx), which multiplies by the same mask.
 void mask_rows(Tensor x, const Dropout& dropout, const RowMap& map, Range rows) {
   const std::int64_t width = x.size(1);
   const HiddenMask mask(dropout, map, width);
@@ -96,7 +96,7 @@ void mask_rows(Tensor x, const Dropout& dropout, const RowMap& map, Range rows) 
   });
 }
 
-/// Masks a place's columns of dx and adds them to its row's.
+/// Masks a place's columns of dx and adds them to those of its row.
 template <class S>
 struct MaskAndAdd {
   S* dx;
@@ -115,7 +115,7 @@ struct MaskAndAdd {
   }
 };
 
-/// Adds a place's columns of dout, which begins at the first of them, to its row's.
+/// Adds a place's columns of dout to those of its row; `dout` begins at the first column.
 template <class D>
 struct AddPlace {
   const D* dout;
@@ -170,7 +170,7 @@ void apply_mask(Stream& stream, Tensor x, const Dropout& dropout, const RowMap& 
   });
 }
 
-/// Sorts the places that the table holds by row, for scatter() into a table that is not fp32.
+/// Sorts the places whose row the table holds by that row, for scatter() into a table that is not fp32.
 void sort_places(Places& places, const Tensor& work, const Tensor& dtable) {
   if (dtable.dtype() == DType::f32) return;
   auto* keys = work_as<std::uint64_t>(work);

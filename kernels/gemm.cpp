@@ -7,7 +7,7 @@ namespace mtl {
 
 namespace {
 
-/// (rows, last axis) of op(X).
+/// The shape of op(X) as (rows, last axis).
 struct MatrixShape {
   std::int64_t rows, columns;
 };

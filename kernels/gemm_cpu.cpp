@@ -1,4 +1,4 @@
-// Chooses the implementation of a product. Products of fp32 are oneDNN's GEMM. Those of bf16 are oneDNN's matmul if the
+// Chooses the implementation of a product. Products of fp32 use oneDNN's GEMM. Those of bf16 use oneDNN's matmul if the
 // CPU has AVX-512 BF16 or AMX (gemm_cpu_matmul.cpp); other products with 16-bit tensors are widened in tiles
 // (gemm_cpu_widened.cpp). A few rows times a transposed B (decoding) are computed here, in any dtype: they are bound by
 // reading B, and oneDNN would copy B first.
@@ -28,7 +28,7 @@ HWY_INLINE void dot_tile(const T* a0, const T* a1, const T* w0, const T* w1, std
   for (const VecF32 s : {s00, s01, s10, s11}) sums[n++] = hn::GetLane(hn::SumOfLanes(F32(), s));
 }
 
-/// sums = some columns of x W^T for a single row x, four at a time; a remainder of less than four repeats its last
+/// sums = some columns of x W^T for a single row x, four at a time; a remainder of fewer than four repeats its last
 /// column.
 template <class T>
 void multiply_one_row(const Tensor& x, const Tensor& w, Range columns, float* sums) {
@@ -53,8 +53,8 @@ void multiply_one_row(const Tensor& x, const Tensor& w, Range columns, float* su
   }
 }
 
-/// The same for a few rows, whose sums are `stride` apart: two rows of W stay in L1 while all rows of x pass.
-/// An odd last row or column is computed twice.
+/// The same for a few rows, whose sums are `stride` apart: two rows of W stay in L1 while all rows of x are multiplied
+/// by them. An odd last row or column is computed twice.
 template <class T>
 void multiply_few_rows_by(const Tensor& x, const Tensor& w, Range columns, float* sums, std::int64_t stride) {
   const std::int64_t rows = x.size(0), k = x.size(1);

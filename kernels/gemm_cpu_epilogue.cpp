@@ -1,4 +1,5 @@
-// The epilogue of a product, in one pass over the rows: accumulation, bias, activation, rounding. The bias gradient.
+// The epilogue of a product, in one pass over the rows: accumulation, bias, activation, rounding. Also the bias
+// gradient.
 #include <type_traits>
 
 #include "kernels/gemm_cpu.h"
@@ -64,14 +65,14 @@ namespace {
 HWY_EXPORT(finish_row);
 HWY_EXPORT(sum_rows);
 
-/// The address of an element; null if the tensor is absent.
+/// Returns the address of an element; null if the tensor is absent.
 void* element(const Tensor& tensor, std::int64_t row, std::int64_t column) {
   if (!tensor.exists()) return nullptr;
   const std::int64_t index = row * tensor.size(-1) + column;
   return static_cast<char*>(tensor.raw()) + index * static_cast<std::int64_t>(size_of(tensor.dtype()));
 }
 
-/// The blocks of rows of dy that have a partial sum each.
+/// Returns the blocks of rows of dy; each has a partial sum.
 Blocks bias_blocks(const Tensor& dy) { return {dy.row_count(), 64}; }
 }  // namespace
 

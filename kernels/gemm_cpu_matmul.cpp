@@ -1,5 +1,5 @@
-// bf16 products by oneDNN's matmul primitives. A primitive is compiled for its shapes and threads, so a stream keeps
-// those that it uses (StreamCache).
+// bf16 products by oneDNN's matmul primitives. A primitive is compiled for given shapes and a number of threads, so a
+// stream caches those that it uses (StreamCache).
 #include <dnnl.hpp>
 
 #include <algorithm>
@@ -31,7 +31,7 @@ dnnl::memory::desc matrix_desc(const Tensor& tensor, bool transposed = false) {
   return {{rows, columns}, type, dnnl::memory::dims{columns, 1}};
 }
 
-/// A bias (N) as a row.
+/// Views a bias (N) as a row (1, N).
 Tensor row_of(const Tensor& bias) { return bias.exists() ? bias.view({1, bias.numel()}) : bias; }
 
 dnnl::matmul::primitive_desc describe(const dnnl::engine& engine, const Product& product, const Tensor& bias) {
@@ -44,7 +44,7 @@ dnnl::matmul::primitive_desc describe(const dnnl::engine& engine, const Product&
     add.append_sum();
     attributes.set_post_ops(add);
   }
-  const bool allow_empty = true;  // without an implementation
+  const bool allow_empty = true;  // if oneDNN has no implementation
   if (!bias.exists()) return {dnnl::matmul::desc(a, b, c), attributes, engine, allow_empty};
   return {dnnl::matmul::desc(a, b, matrix_desc(row_of(bias)), c), attributes, engine, allow_empty};
 }

@@ -1,9 +1,9 @@
-// Products of 16-bit operands where the CPU lacks instructions for them. C is split into tiles. A thread widens the
-// parts of A and B that a tile needs to fp32, a piece of K at a time, and multiplies them by oneDNN's fp32 product on
-// one thread; the epilogue then rounds the tile's sums once.
+// Products with 16-bit tensors for which the CPU lacks instructions. C is split into tiles. A thread widens the parts
+// of A and B that a tile needs to fp32, a piece of K at a time, and multiplies them by oneDNN's fp32 GEMM on one
+// thread; the epilogue then rounds the tile's sums once.
 //
-// A tile of 512 x 512 with 512 of K reads and writes 1.5 million elements for 134 million multiplications, so widening
-// costs about 3 %; three areas of 1 MB stay in L2 and L3.
+// A tile of 512 x 512 with a piece of 512 along K reads and writes 1.5 million elements for 134 million
+// multiplications, so widening costs about 3 %; three areas of 1 MB stay in L2 and L3.
 #include <dnnl.h>
 
 #include <atomic>
@@ -39,10 +39,10 @@ constexpr std::int64_t kTileSide = 512, kSmallestSide = 64;
 
 std::int64_t pieces_of(std::int64_t count, std::int64_t piece) { return (count + piece - 1) / piece; }
 
-/// About `pieces` blocks of equal size, a multiple of 16.
+/// Divides [0, count) into about `pieces` blocks of equal size, a multiple of 16.
 Blocks even_blocks(std::int64_t count, std::int64_t pieces) { return {count, 16 * pieces_of(count, 16 * pieces)}; }
 
-/// The blocks of C's rows and columns, and of K. The number of threads only makes tiles smaller, so that each has some.
+/// The blocks of C's rows and columns, and of K. More threads only make tiles smaller, so that each thread has some.
 struct Tiles {
   Blocks rows, columns, depth;
 
@@ -60,10 +60,10 @@ struct Tiles {
   std::int64_t number() const { return rows.number() * columns.number(); }
 };
 
-/// The row stride of an area, padded so that rows do not share cache sets.
+/// Returns the row stride of an area, padded so that rows do not share cache sets.
 std::int64_t padded(std::int64_t width) { return width + 16; }
 
-/// A part of an operand, as fp32 in a thread's area. An fp32 matrix is read in place.
+/// A part of an operand, as fp32 in a thread's area; an fp32 operand is read in place.
 class WidenedPart {
  public:
   /// For blocks of op(X)'s rows and columns.
@@ -103,7 +103,7 @@ class TileMultiplier {
         a_(product.a, tiles.rows, tiles.depth),
         b_(product.b, tiles.depth, tiles.columns),
         stride_(in_place() ? product.n() : padded(tiles.columns.block_size)) {}
-  /// Bytes of the thread's area.
+  /// Returns the bytes of the thread's area.
   std::size_t work() const {
     const std::int64_t sums = in_place() ? 0 : tiles_.rows.block_size * stride_;
     return (a_.elements() + b_.elements() + sums) * sizeof(float);

@@ -15,7 +15,7 @@ namespace {
 using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, bool, bool, bool, DType, DType, cublasLtEpilogue_t,
                        std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t, bool>;
 
-/// The smallest alignment of an epilogue's operands other than C.
+/// Returns the smallest alignment of an epilogue's operands other than C.
 std::uint32_t epilogue_alignment(const FusedEpilogue& epilogue) {
   return std::min({alignment_of(epilogue.bias), alignment_of(epilogue.aux), alignment_of(epilogue.dbias)});
 }
@@ -54,7 +54,7 @@ const char* epilogue_name(cublasLtEpilogue_t epilogue) {
   }
 }
 
-/// The same as a key of Choices: "gemm 768x3072x1024 nt bfloat16 -> bfloat16, bias, gelu, aligned to 256 256 256 256".
+/// Returns the key in Choices: "gemm 768x3072x1024 nt bfloat16 -> bfloat16, bias, gelu, aligned to 256 256 256 256".
 std::string choices_key(const Product& p, const FusedEpilogue& epilogue, bool tf32) {
   return cat("gemm ", p.m(), "x", p.n(), "x", p.k(), " ", p.a.transposed ? "t" : "n", p.b.transposed ? "t" : "n", " ",
              tf32 && p.a.tensor.dtype() == DType::f32 ? "tf32" : name_of(p.a.tensor.dtype()), " -> ",
@@ -63,7 +63,7 @@ std::string choices_key(const Product& p, const FusedEpilogue& epilogue, bool tf
              epilogue_alignment(epilogue));
 }
 
-/// Memory for one measurement, outside of the run's plan; null if the GPU has none left.
+/// Memory for one measurement, outside of the run's memory plan; null if the GPU has none left.
 class Temporary {
  public:
   explicit Temporary(std::size_t bytes) {
@@ -115,7 +115,7 @@ class Library : public StreamCache {
       const std::string text = plan.describe(algorithm).text();
       if (use(plan, text, epilogue)) candidates.push_back(text);
     }
-    if (candidates.empty()) return plan.use(algorithms.front());  // its text does not restore it, so it cannot be kept
+    if (candidates.empty()) return plan.use(algorithms.front());  // its text does not restore it, so it is not stored
     if (epilogue.launch_unfused) candidates.emplace_back(kUnfused);
     const bool waits = !stream.is_captured();
     const Temporary temporary(waits && product.accumulate ? product.c.bytes() : 0);  // measuring must not add to C

@@ -41,7 +41,7 @@ void head_norm_forward_of(const HeadSlice& y, Tensor rstd, const HeadSlice& x, T
   }
 }
 
-/// Adds the rows of dgamma to sums (D), unless that is null.
+/// Writes rows of dx, and adds their dgamma to sums (D) unless `sums` is null.
 template <class T>
 void head_norm_backward_of(const HeadSlice& dx, const HeadSlice& dy, const HeadSlice& x, Tensor rstd, Tensor gamma,
                            Range rows, float* sums) {

@@ -1,4 +1,4 @@
-// A row at a time: it is read from memory once and stays in L1 for the passes over it.
+// One row at a time: it is read from memory once and stays in L1 for all passes.
 #include <cmath>
 
 #include "kernels/cpu.h"
@@ -9,7 +9,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace mtl::HWY_NAMESPACE {
 
-/// S: dtype of the residual stream, x; T: of y, gamma and beta.
+/// S: dtype of the residual stream, x; T: dtype of y, gamma and beta.
 template <class S, class T>
 void normalize_rows(Tensor y, const LayerNormCache& cache, Tensor gamma, Tensor beta, float eps, Range rows) {
   const std::size_t width = y.size(-1);
@@ -90,7 +90,7 @@ void backward_rows(const LayerNormGrads& grads, Tensor dy, const LayerNormCache&
                                 .width = static_cast<std::size_t>(width),
                                 .mean = cache.mean.data<float>()[n],
                                 .rstd = cache.rstd.data<float>()[n]};
-    if (sums != nullptr) add_parameter_sums(row, sums);  // before dx is written: it may be dy itself, where S is T
+    if (sums != nullptr) add_parameter_sums(row, sums);  // before dx is written: dx may be dy if S is T
     if (grads.dx.wanted()) write_dx(row, grads.dx.tensor.data<S>() + n * width, grads.dx.mode == GradMode::accumulate);
   }
 }

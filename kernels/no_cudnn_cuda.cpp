@@ -1,4 +1,4 @@
-// A build without cuDNN's headers: attention has one variant fewer.
+// For builds without cuDNN's headers: attention has one variant fewer.
 #include "base/error.h"
 #include "kernels/attention_cuda.h"
 

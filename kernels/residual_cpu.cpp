@@ -25,7 +25,7 @@ void add_branch(Tensor out, const ResidualSum& sum, Range rows) {
   }
 }
 
-/// Writes rows of dbranch and adds them to sums (C), unless that is null.
+/// Writes rows of dbranch, and adds them to sums (C) unless `sums` is null.
 template <class S, class T>
 void pass_to_branch(Tensor dbranch, Tensor dout, const Dropout& dropout, const RowMap& map, Range rows, float* sums) {
   const std::int64_t width = dout.size(-1);

@@ -6,7 +6,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace mtl::HWY_NAMESPACE {
 
-/// S: dtype of the residual stream, x; T: of y and gamma.
+/// S: dtype of the residual stream, x; T: dtype of y and gamma.
 template <class S, class T>
 void rmsnorm_forward_of(Tensor y, const RmsNormCache& cache, Tensor gamma, float eps, Range rows) {
   const std::int64_t width = y.size(-1);
@@ -16,7 +16,7 @@ void rmsnorm_forward_of(Tensor y, const RmsNormCache& cache, Tensor gamma, float
   }
 }
 
-/// Adds the rows of dgamma to sums (C), unless that is null.
+/// Writes rows of dx if wanted, and adds their dgamma to sums (C) unless `sums` is null.
 template <class S, class T>
 void rmsnorm_backward_of(const Grad& dx, Tensor dy, const RmsNormCache& cache, Tensor gamma, Range rows, float* sums) {
   const std::int64_t width = dy.size(-1);

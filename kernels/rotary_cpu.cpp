@@ -1,4 +1,4 @@
-// A row at a time, in one pass over memory: its angles stay in L1 while all of its heads are rotated.
+// One row at a time, in one pass over memory: a row's angles stay in L1 while all of its heads are rotated.
 #include <cmath>
 
 #include "kernels/cpu.h"
@@ -118,7 +118,7 @@ void rotate(Stream& stream, const HeadSlice& heads, Tensor angles, bool interlea
   });
 }
 
-/// The cost of the sine and cosine of an angle, in elements of parallel.h.
+/// The cost of the sine and cosine of an angle, in elements of work (kernels/parallel.h).
 constexpr std::int64_t kElementsPerAngle = 64;
 }  // namespace
 

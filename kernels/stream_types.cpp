@@ -12,7 +12,7 @@ void expect_stream(const char* what, DType stream, DType compute) {
 }
 
 void expect_in_place(const char* what, const Tensor& out, const Tensor& in) {
-  const bool same = out.raw() != nullptr && out.raw() == in.raw();  // tensors on meta have no address
+  const bool same = out.raw() != nullptr && out.raw() == in.raw();  // meta tensors have no address
   require(!same || out.dtype() == in.dtype(), what, ": the output is ", name_of(out.dtype()), ", the input ",
           name_of(in.dtype()), "; in place, both must have the same dtype");
 }
