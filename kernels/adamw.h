@@ -4,10 +4,10 @@
 //   m = beta1 m + (1 - beta1) g,   v = beta2 v + (1 - beta2) g^2
 //   p = p - lr (m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps) + weight_decay p),   t = state.step
 //
-// lr, weight_decay, t and the factors are read from the StepState; with found_inf set nothing changes. Each tensor has
-// a dtype of its own (f32, bf16, f16): results are rounded to nearest even when they are stored; a param of bf16 may be
-// rounded stochastically instead. A nonzero update is lost if the stored param keeps its value; the StepState counts
-// lost updates, and elements whose param changes while its copy does not.
+// lr, weight_decay, t and the factors are read from the StepState; if found_inf is set, nothing changes. Each tensor
+// has a dtype of its own (f32, bf16, f16): results are rounded to nearest even when they are stored; a param of bf16
+// may be rounded stochastically instead. A nonzero update is lost if the stored param keeps its value; the StepState
+// counts lost updates, and elements whose param changes while its copy does not.
 //
 // Stochastic rounding (Gupta et al. 2015) adds 16 random bits below the last kept bit, then truncates. The bits depend
 // on the element's number in the whole tensor: Philox counter (t, element / 8), 8 elements per call as in

@@ -1,8 +1,9 @@
 // Attention on the cpu: one call computes one key-value group of one sequence, with all the query heads that read it.
 //
-// Row blocks of 48 queries meet key blocks of 192 keys, so that a block of scores stays in L2 (Dao 2023); within a
-// block the micro-kernels start at the window and stop at the diagonal, a few rows at a time. A call is sequential and
-// its sums have a fixed order: results depend on the instruction set, not on threads or on the size of the batch.
+// Blocks of 48 queries are processed against blocks of 192 keys, so that a block of scores stays in L2 (Dao 2023);
+// within a block the micro-kernels start at the window and stop at the diagonal, a few rows at a time. A call is
+// sequential and its sums have a fixed order: results depend on the instruction set, not on threads or on the size of
+// the batch.
 //
 // Operands of 16 bits are widened to fp32 when they are copied into the work area, where all products and sums are
 // computed; results are rounded once, when they are written.

@@ -70,7 +70,7 @@ struct KeyMemory {
   }
 };
 
-/// Adds the queries of head h to dk and dv of key s: dk += dS^T q, dv += dropout(P)^T dout.
+/// Adds what the queries of head h contribute to dk and dv of key s: dk += dS^T q, dv += dropout(P)^T dout.
 template <int n, class T>
 __device__ void add_head(const Backward<T>& b, const KeyMemory& memory, int sequence, int g, int h, int s) {
   const AttentionShape& shape = b.shape;
@@ -178,7 +178,7 @@ void attention_backward(Stream& stream, Tensor work, const Qkv& grads, Tensor do
   std::vector<Tensor> results;
   for (const HeadSlice* slice : {&grads.q, &grads.k, &grads.v})
     if (results.empty() || results.back().raw() != slice->tensor.raw()) results.push_back(slice->tensor);
-  // Variants are compared on `out` in place of dout, which is not finite while the loss scale is too large.
+  // Variants are compared with `out` in place of dout: dout is not finite while the loss scale is too large.
   const auto try_out = [&](AttentionVariant variant) { compute_from(out, variant); };
   compute(choose_variant(stream, attention_backward_key(in), variants, try_out, results));
 }

@@ -21,7 +21,7 @@ namespace mtl::cuda {
 namespace {
 
 /// A block owns two tiles of `kOwn` rows: queries and dout, or keys and values. A stage has two tiles of `rows` rows,
-/// the other pair, and QueryStatistics of `statistics` queries.
+/// of the other two tensors, and QueryStatistics of `statistics` queries.
 template <int size, int rows, int statistics>
 struct HopperBackwardTile {
   static constexpr int dim = size, kConsumers = 2, kOwn = 64 * kConsumers, kRows = rows, kStages = 2;

@@ -124,7 +124,7 @@ __global__ void __launch_bounds__(ForwardTile<dim>::kWarps* kWarp, 2)
     }
     add_values<T>(part, scores, values);
   }
-  cp_async_wait<0>();  // if no key is seen
+  cp_async_wait<0>();  // in case no key is seen
   __syncthreads();
 #pragma unroll
   for (int p = 0; p < kParts; ++p) {

@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(DqTile<dim>::kWarps* kWarp, 2)
     differentiate(scores, dp, rows, shape.dropout, b, head, t, key);
     add_products<T, dim>(dq, scores, tile);
   }
-  cp_async_wait<0>();  // if no key is seen
+  cp_async_wait<0>();  // in case no key is seen
   __syncthreads();
   store_sums<dim>(f.dq.at(b, g, h, t), f.dq.position, shape.queries - t, queries + warp_row * kTileRow<dim>, dq,
                   shape.scale, shape.scale);

@@ -21,7 +21,7 @@ enum class AttentionVariant {
 
 std::string name_of(AttentionVariant variant);
 
-/// The variants that can compute this call on a GPU of this compute capability (80, 90, ...); the first is the
+/// Return the variants that can compute this call on a GPU of this compute capability (80, 90, ...); the first is the
 /// reference.
 std::vector<AttentionVariant> attention_forward_variants(const AttentionInput& in, const Tensor& out,
                                                          const Tensor& logsumexp, int capability);
@@ -45,7 +45,8 @@ inline constexpr std::int64_t kCudnnWorkspace = 4096;
 /// Returns the bytes of the workspace, and of a logsumexp that the caller does not want.
 std::size_t cudnn_work_bytes(const AttentionInput& in, const Tensor& logsumexp);
 
-/// True for decoding: one query per head, without logsumexp, documents and dropout. Its keys are split into pieces.
+/// True for decoding: one query per head, without logsumexp, documents and dropout. The query's keys are then split
+/// into pieces.
 bool attention_decodes(const AttentionInput& in, const Tensor& logsumexp);
 
 /// Return the key of a call in the stream's choices: the properties that its time depends on.

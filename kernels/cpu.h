@@ -13,7 +13,7 @@ inline constexpr std::int64_t kMaxRowSums = 64;
 inline Blocks row_sum_blocks(std::int64_t rows) {
   return {rows, std::max<std::int64_t>(16, (rows + kMaxRowSums - 1) / kMaxRowSums)};
 }
-/// Bytes of the partial sums (row_sum_blocks(rows).number(), width) f32.
+/// Returns the bytes of the partial sums (row_sum_blocks(rows).number(), width) f32.
 inline std::size_t row_sum_bytes(std::int64_t rows, std::int64_t width) {
   return row_sum_blocks(rows).number() * width * sizeof(float);
 }

@@ -115,7 +115,7 @@ void cross_entropy_combine(Stream&, Tensor stats, Tensor parts) {
     for (std::int64_t p = 1; p < parts.size(0); ++p) max = std::max(max, part(p)[0]);
     double sum = 0;
     for (std::int64_t p = 0; p < parts.size(0); ++p) {
-      // A slice of padding alone has sum 0 and maximum -inf, so its factor is 0.
+      // A slice that is all padding has sum 0 and maximum -inf, so its factor is 0.
       sum += static_cast<double>(part(p)[1]) * std::exp(static_cast<double>(part(p)[0]) - static_cast<double>(max));
       target += part(p)[2];
     }

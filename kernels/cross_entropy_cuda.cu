@@ -103,7 +103,7 @@ __global__ void combine_stats(float* stats, const float* parts, std::int64_t num
     for (std::int64_t p = 1; p < number; ++p) max = fmaxf(max, part(p)[0]);
     double sum = 0;
     for (std::int64_t p = 0; p < number; ++p) {
-      // A slice of padding alone has sum 0 and maximum -inf, so its factor is 0.
+      // A slice that is all padding has sum 0 and maximum -inf, so its factor is 0.
       sum += double{part(p)[1]} * exp(double{part(p)[0]} - double{max});
       target += part(p)[2];
     }

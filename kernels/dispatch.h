@@ -17,7 +17,8 @@ inline constexpr bool kWithCuda = true;
 inline constexpr bool kWithCuda = false;
 #endif
 
-/// Calls the implementation; does nothing on meta. A profiled stream records the call with the work counted before it.
+/// Calls the implementation; does nothing on meta. A profiled stream records the call with the FLOPs and bytes counted
+/// just before it.
 template <auto on_cpu, auto on_cuda, class... Args>
 void run(Stream& stream, const Args&... args) {
   static_assert(std::is_same_v<decltype(on_cpu), decltype(on_cuda)>);

@@ -1,4 +1,4 @@
-// Small operators over flat ranges, and the sum of squares behind the gradient norm.
+// Small operators over flat ranges, and the sum of squares for the gradient norm.
 #pragma once
 
 #include "device/memory.h"

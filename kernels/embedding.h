@@ -4,15 +4,15 @@
 //   positions:  x[n] = dropout(x[n] + table[positions[n]])          dx = dropout'(dx), dtable[p] likewise, of that dx
 //
 // Rows N = (B T) or some of them, width C. tokens (N) i32; x, out (N, C). positions (B, T) i32 are those of the whole
-// micro-batch: `rows` maps the rows of x, for its positions and for the dropout. The token table (V, C) holds the
-// rows [vocab_begin, vocab_begin + V) of the vocabulary: a token outside them gives zeros.
+// micro-batch: `rows` maps the rows of x to their positions and dropout masks. The token table (V, C) holds the rows
+// [vocab_begin, vocab_begin + V) of the vocabulary: a token outside them gives zeros.
 //
-// Tables have the compute dtype T. out has T or the dtype S of the residual stream: the caller chooses in which of them
-// ranks sum. x and dx have S, dout any dtype that operators compute with, and the gradient of a table a dtype G of its
-// own (kernels/stream_types.h). Scatter-adds are fp32 sums in the order of places, whatever the number of threads; a
-// GPU first sums every 32 places of a row, then adds these sums. GradMode::overwrite clears the gradient first. A
-// narrower G is rounded once per call, however many places add to a row: for this, and on a GPU always, the scratch
-// holds the places sorted by row.
+// Tables have the compute dtype T. out has T or the dtype S of the residual stream: the caller chooses the dtype in
+// which ranks sum. x and dx have S, dout any dtype that operators compute with, and the gradient of a table a dtype G
+// of its own (kernels/stream_types.h). Scatter-adds are fp32 sums in the order of places, whatever the number of
+// threads; a GPU first sums every 32 places of a row, then adds these sums. GradMode::overwrite clears the gradient
+// first. A narrower G is rounded once per call, however many places add to a row: for this, and on a GPU always, the
+// scratch holds the places sorted by row.
 #pragma once
 
 #include "device/memory.h"

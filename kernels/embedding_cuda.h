@@ -17,7 +17,7 @@ __device__ inline std::uint32_t place_of(std::uint64_t key) { return static_cast
 /// [0, held). Returns the keys, which lie in `work`: sort_work() bytes, 16-byte aligned.
 const std::uint64_t* sort_places(Stream& stream, void* work, const std::int32_t* rows, std::int64_t first,
                                  std::int64_t held, std::int64_t count);
-/// Bytes of sort_places()' scratch; a multiple of 16.
+/// Returns the bytes of sort_places()' scratch; a multiple of 16.
 std::size_t sort_work(std::int64_t count);
 
 }  // namespace mtl::cuda

@@ -15,7 +15,7 @@ struct Tile {
   std::int64_t stride;
 };
 
-/// n elements of one row, as finish_tile() passes them. An absent operand is null. All have C's dtype; the
+/// Operands for n elements of one row, as finish_tile() passes them. An absent operand is null. All have C's dtype; the
 /// products may be fp32 instead.
 struct EpilogueRow {
   DType dtype, products_dtype;

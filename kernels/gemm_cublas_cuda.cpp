@@ -1,4 +1,4 @@
-// Products by cuBLASLt, with the algorithm that was measured to be the fastest for their shape.
+// Products by cuBLASLt, with the algorithm that measured fastest for their shape.
 #include <limits>
 #include <map>
 #include <tuple>

@@ -164,9 +164,9 @@ Tensor floats_at(const Tensor& work, std::size_t offset, const Shape& shape) {
   return {static_cast<std::byte*>(work.raw()) + offset, DType::f32, shape};
 }
 
-/// The product with the bias gradient by cuBLASLt's epilogue, which overwrites its output in C's dtype. A gradient that
-/// is accumulated or has another dtype goes through `sums`. Returns false, computing nothing, if that would round it to
-/// C's dtype, or if unfused is faster.
+/// Computes the product, and the bias gradient by cuBLASLt's epilogue, which overwrites its output in C's dtype. A
+/// gradient that is accumulated or has another dtype goes through `sums`. Returns false, computing nothing, if that
+/// would round it to C's dtype, or if unfused is faster.
 bool multiply_with_bias_gradient(Stream& stream, const Tensor& work, const Product& product, const Grad& dbias,
                                  const Tensor& sums) {
   const bool direct = dbias.mode == GradMode::overwrite && dbias.tensor.dtype() == product.c.dtype();
@@ -179,14 +179,15 @@ bool multiply_with_bias_gradient(Stream& stream, const Tensor& work, const Produ
   return true;
 }
 
-/// A product without bias and activation, and the bias gradient if wanted.
+/// Computes a product without bias and activation, and the bias gradient if wanted.
 void multiply_plain(Stream& stream, const Tensor& work, const Product& product, const Grad& dbias, const Tensor& sums) {
   if (dbias.wanted() && multiply_with_bias_gradient(stream, work, product, dbias, sums)) return;
   multiply(stream, work.flat(0, kGemmWorkspace), product, {});
   if (dbias.wanted()) sum_bias_gradient(stream, work, dbias, product.a.tensor);
 }
 
-/// The product with bias and activation; returns false, computing nothing, if cuBLASLt lacks them or unfused is faster.
+/// Computes the product with bias and activation. Returns false, computing nothing, if cuBLASLt lacks them or unfused
+/// is faster.
 bool multiply_with_epilogue(Stream& stream, const Tensor& work, const Product& product, const Epilogue& epilogue) {
   if (epilogue.act != Epilogue::Act::none && epilogue.activation != Activation::gelu_tanh) return false;
   return multiply(stream, work.flat(0, kGemmWorkspace), product,

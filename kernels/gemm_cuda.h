@@ -25,17 +25,18 @@ struct FusedEpilogue {
 /// Bytes of the workspace that cuBLASLt may use; part of every product's scratch.
 inline constexpr std::size_t kGemmWorkspace = std::size_t{32} << 20;
 
-/// Multiplies by cuBLASLt. A and B have one dtype, C that or f32. With an epilogue, returns false and computes nothing
-/// if the library has no algorithm for it, or if a plain product and `launch_unfused` are faster. Throws Error if the
-/// library is missing or fails, or has no algorithm for a plain product.
+/// Multiplies by cuBLASLt. A and B have one dtype; C has the same or f32. With an epilogue, returns false and computes
+/// nothing if the library has no algorithm for it, or if a plain product and `launch_unfused` are faster. Throws Error
+/// if the library is missing or fails, or has no algorithm for a plain product.
 ///
-/// The first product of a shape chooses the algorithm: the one that the stream's Choices name, if the library accepts
-/// it; otherwise the fastest of the library's suggestions, each measured, which is added to the Choices.
-/// Measuring waits for the stream and overwrites only C; for a product that accumulates, it allocates a buffer as large
-/// as C. While the stream is captured, or without memory for the buffer, the library's first suggestion is used.
+/// The first product of a shape chooses the algorithm: the one recorded in the stream's Choices, if the library accepts
+/// it; otherwise the fastest of the library's suggestions, all of which are measured, and the fastest is added to the
+/// Choices. Measuring waits for the stream and overwrites only C; for a product that accumulates, it allocates a buffer
+/// as large as C. While the stream is captured, or without memory for the buffer, the library's first suggestion is
+/// used.
 bool multiply(Stream& stream, Tensor workspace, const Product& product, const FusedEpilogue& epilogue);
 
-/// "cuBLASLt 130100". Throws Error if the library is missing.
+/// Returns "cuBLASLt 130100". Throws Error if the library is missing.
 std::string product_library();
 
 }  // namespace mtl::cuda

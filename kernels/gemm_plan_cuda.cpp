@@ -7,7 +7,7 @@ namespace mtl::cuda {
 
 namespace {
 
-/// The attributes in the order of GemmAlgorithm::kNames, with the number of bytes that the library stores.
+/// The attributes in the order of GemmAlgorithm::kNames, with their sizes in the library, in bytes.
 struct ConfigAttribute {
   cublasLtMatmulAlgoConfigAttributes_t name;
   std::size_t bytes;

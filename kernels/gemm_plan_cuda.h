@@ -36,7 +36,8 @@ class GemmPlan {
   ~GemmPlan();
   GemmPlan(const GemmPlan&) = delete;
 
-  /// At most `most` algorithms, best first by the library's estimate; none if it lacks the product or the epilogue.
+  /// Returns at most `most` algorithms, best first by the library's estimate; none if the library lacks the product or
+  /// the epilogue.
   std::vector<cublasLtMatmulAlgo_t> find_algorithms(const Product& product, int most) const;
   GemmAlgorithm describe(const cublasLtMatmulAlgo_t& algorithm) const;
   /// Adopts this algorithm. Returns false, changing nothing, if the library refuses it for the product, or if it needs

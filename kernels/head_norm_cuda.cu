@@ -1,4 +1,5 @@
-// The kernels of kernels/cuda/rmsnorm_rows.h on heads; D / 8 lanes share a head. Memory is read and written once:
+// The kernels of kernels/cuda/rmsnorm_rows.h on heads; a team of threads shares a head (kernels/cuda/rows.h). Memory is
+// read and written once:
 //   forward   x and y                          2 B T G count D elements
 //   backward  x, dy and dx                     3 B T G count D elements; the gradient of gamma in the same pass
 // Predicted: memory-bound.

@@ -3,10 +3,10 @@
 //   out     = residual + dropout(branch + bias)
 //   dbranch = dropout'(dout),  dbias = sum over rows of dbranch,  dresidual = dout (nothing to do)
 //
-// The bias of a row-parallel linear is added here, once, after the sum over ranks. Tensors (N, C), bias (C) or absent;
-// `rows` maps the N rows for the dropout mask. out, residual and dout have the dtype S of the residual stream; branch,
-// bias and dbranch the compute dtype T; dbias a dtype G of its own (kernels/stream_types.h). Arithmetic and the sum
-// over rows are fp32, so dbias is not the sum of rounded elements.
+// The bias of a row-parallel linear is added here, once, after the sum over ranks. Tensors are (N, C); bias is (C) or
+// absent; `rows` maps the N rows for the dropout mask. out, residual and dout have the dtype S of the residual stream;
+// branch, bias and dbranch the compute dtype T; dbias a dtype G of its own (kernels/stream_types.h). Arithmetic and the
+// sum over rows are fp32, so dbias is not the sum of rounded elements.
 #pragma once
 
 #include "device/memory.h"

@@ -2,7 +2,7 @@
 //
 //   c[n, i] = cos(positions[n] f_i),  s[n, i] = sin(positions[n] f_i)
 //   forward    (a, b) becomes (a c - b s, b c + a s)
-//   backward   (a, b) becomes (a c + b s, b c - a s): the inverse rotation, which is the transposed one
+//   backward   (a, b) becomes (a c + b s, b c - a s): the inverse, which is the transposed rotation
 //
 // Pair i of a head is its elements (i, i + pairs), or (2 i, 2 i + 1) if interleaved; elements from index 2 * pairs on
 // stay unchanged. Heads have the compute dtype T (kernels/stream_types.h). Angles are computed in fp64 and rounded to
@@ -23,7 +23,7 @@ struct RotaryFrequencies {
   bool interleaved = false;
 };
 
-/// Writes out (N, 2, pairs) f32: the cosines of each row, then its sines. positions (N) or (B, T) i32, N in all.
+/// Writes out (N, 2, pairs) f32: the cosines of each row, then its sines. positions (N) or (B, T) i32 has N elements.
 void rotary_angles(Stream& stream, Tensor out, Tensor positions, const RotaryFrequencies& frequencies);
 
 /// Rotates the heads of a slice of (B, T, G, N, D) in place. Row b T + t of angles (B T, 2, pairs) is for position t of

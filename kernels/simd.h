@@ -16,8 +16,8 @@
 //
 // Operands are read and written through the load and store of lanes, which widen bf16 and f16 to fp32 and round to
 // nearest even on the way back; all arithmetic is fp32 or wider. A loop over operands of several dtypes is a template
-// over their element types, chosen once a call by with_float() or with_stream(). Sums are over as many lanes as a
-// vector has, so bits differ between instruction sets, never between threads.
+// over their element types, chosen once per call by with_float() or with_stream(). Sums use all lanes of a vector, so
+// their bits depend on the instruction set, but never on the number of threads.
 
 // No include guard: Highway reads this file again for every instruction set.
 #ifndef MTL_KERNELS_SIMD

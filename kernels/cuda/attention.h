@@ -86,7 +86,7 @@ struct KeyRange {
 
 /// Sizes, masks and dropout of a call: everything that does not depend on the dtype.
 struct AttentionShape {
-  int batch, queries, keys, groups, heads, dim;  // heads per group
+  int batch, queries, keys, groups, heads, dim;  // heads: per group
   std::int64_t first_row, window;
   const std::int32_t *past, *document_start;  // null if absent
   float scale;

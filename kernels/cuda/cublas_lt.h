@@ -1,5 +1,5 @@
-// cuBLASLt, loaded at the first product: it takes half a gigabyte, and a program that uses only the cpu must start
-// without it. tests/cuda_on_cpu has a header of the same name that emulates the library.
+// cuBLASLt, loaded at the first product: the library takes half a gigabyte of memory, and a program that uses only the
+// cpu must start without it. tests/cuda_on_cpu has a header of the same name that emulates the library.
 #pragma once
 
 #include <cublasLt.h>

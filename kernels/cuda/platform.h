@@ -1,7 +1,8 @@
 // The device as kernels see it: CUDA's own threads, barriers and shuffles (cuda_runtime.h), and the functions below.
-// tests/cuda_on_cpu has a header of the same name that emulates all of it on the cpu, a fiber for each thread, so that
-// the same kernels run on a machine without a GPU. Kernels must not use what the emulation lacks: static shared memory,
-// __constant__, barriers for part of a warp or block, synchronization between blocks, PTX outside of this folder.
+// tests/cuda_on_cpu has a header of the same name that emulates all of it on the cpu, with a fiber for each thread, so
+// that the same kernels run on a machine without a GPU. Kernels must not use what the emulation lacks: static shared
+// memory, __constant__, barriers for part of a warp or block, synchronization between blocks, PTX outside of this
+// folder.
 #pragma once
 
 #include <cuda_runtime.h>
