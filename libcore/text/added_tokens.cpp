@@ -20,7 +20,7 @@ bool is_word(std::uint32_t code) {
   return is_in(kWord, code) || is_joiner || is_circled;
 }
 
-/// Start of the white space that ends at `at`, but no earlier than `limit`.
+/// Returns the start of the white space that ends at `at`, but no earlier than `limit`.
 std::size_t spaces_begin(std::string_view text, std::size_t at, std::size_t limit) {
   while (at > limit) {
     Utf8Char last = utf8_before(text, at);

@@ -1,9 +1,9 @@
 // Finds added tokens in a text before it is split into pre-tokens: special ones (<|endoftext|>) and others that were
 // added to a vocabulary (runs of blanks).
 //
-// As Hugging Face's tokenizers do: scans the text once, takes the longest token at each position and continues after
-// it. Skips a single_word token next to a word character, with all the text that it covers. lstrip and rstrip take the
-// adjacent white space.
+// Like Hugging Face's tokenizers, scans the text once, takes the longest token at each position and continues after it.
+// A single_word token next to a word character is not found, and the scan continues after it. lstrip and rstrip extend
+// a token over the adjacent white space.
 #pragma once
 
 #include <array>
@@ -51,24 +51,24 @@ class TokenFinder {
 
  private:
   struct Found {
-    std::size_t begin, end;  // including the white space that it takes
+    std::size_t begin, end;  // including the white space that the token takes
     std::size_t next;        // where the search continues
     std::int32_t id;
-    std::size_t spaces = 0, spaces_end = 0;  // the white space scanned last for rstrip
+    std::size_t spaces = 0, spaces_end = 0;  // the run of white space scanned last for rstrip
   };
-  /// Finds the next token at or after `from`, whose lstrip takes nothing before `done`. False if there is none.
+  /// Finds the next token at or after `from`; returns false if there is none. lstrip takes nothing before `done`.
   bool find(std::string_view text, std::size_t from, std::size_t done, Found& found) const;
   const AddedToken* longest_at(std::string_view text, std::size_t at) const;
   [[noreturn]] void refuse_overlap(const Found& found) const;
 
   std::vector<AddedToken> tokens_;
-  std::string first_bytes_;  // of the tokens, each once
+  std::string first_bytes_;  // the different first bytes of the tokens
   std::array<bool, 256> is_first_byte_{};
   std::unordered_map<std::uint64_t, std::uint32_t> children_;  // trie of all tokens: node << 8 | byte to child node
   std::vector<std::int32_t> token_at_ = {-1};                  // by node: index of the token that ends there, or -1
 };
 
-/// Emits the ids of the tokens found and passes the text between them to `plain`. `finder` must outlive it.
+/// Emits the ids of the tokens found and passes the text between them to `plain`. `finder` must outlive the encoder.
 class AddedTokenEncoder : public Encoder {
  public:
   AddedTokenEncoder(std::unique_ptr<Encoder> plain, const TokenFinder& finder)

@@ -54,8 +54,8 @@ class BpeEncoder : public Encoder {
       if (key.is_ascii()) [[likely]]
         return add_part(key, &table_->set_of(key), piece, ids);
     }
-    // Merges may cross any two ASCII characters, but hardly any two others. (Where whole pieces may be tokens, a part
-    // must not be mistaken for one.)
+    // Cuts the piece before non-ASCII characters where no merge can cross; merges may cross nearly any two ASCII
+    // characters. (Does not cut if whole pieces may be tokens: a part could be mistaken for one.)
     for (const char* at = piece + 1; at < end && !model_.has_whole_pieces(); ++at) {
       bool begins_character = byte_of(*at) >= 0xC0;
       if (!begins_character || model_.may_merge(at[-1], *at)) continue;
@@ -72,7 +72,7 @@ class BpeEncoder : public Encoder {
     add_part(key, &table_->set_of(key), at, ids);
   }
 
-  /// Queues a part. A batch is looked up at once, when its prefetched cache lines have arrived.
+  /// Queues a part and prefetches its set. A full batch is looked up at once, when the cache lines have arrived.
   void add_part(PieceKey key, Set* set, const char* at, std::vector<std::int32_t>& ids) {
     __builtin_prefetch(set);
     parts_[count_++] = {key, set, at};
@@ -132,7 +132,7 @@ class BpeEncoder : public Encoder {
   const char* ends_[kBatch];
   Part parts_[kBatch];
   std::size_t count_ = 0;                 // of parts_
-  std::int32_t batch_[kBatch * kTokens];  // their ids
+  std::int32_t batch_[kBatch * kTokens];  // ids of the current batch
 };
 
 }  // namespace

@@ -31,8 +31,8 @@ class BpeModel::TokenEdges {
   void add(const MergeRule& rule) {
     if (!apply(rule)) deferred_.push_back(rule);
   }
-  /// Retries merges that come before those that build their tokens, until a round applies none. Trained files have no
-  /// such merges; in a file crafted to take thousands of rounds, any two bytes may merge.
+  /// Retries merges that are listed before the merges that build their tokens, until a round applies none. Trained
+  /// files have no such merges. A crafted file could take thousands of rounds: after a few, any two bytes may merge.
   void finish() {
     constexpr int kMaxRounds = 20;
     for (int round = 0; !deferred_.empty(); ++round) {
@@ -50,7 +50,7 @@ class BpeModel::TokenEdges {
     bool known = false;
   };
 
-  /// False if the edges of `left` or `right` are not known yet.
+  /// Returns false if the edges of `left` or `right` are not known yet.
   bool apply(const MergeRule& rule) {
     const Edges left = edges_[rule.left], right = edges_[rule.right];
     if (!left.known || !right.known) return false;
@@ -134,7 +134,7 @@ void BpeModel::encode_piece(std::string_view piece, MergeScratch& scratch, std::
 
 void BpeModel::encode_short(std::string_view piece, std::vector<std::int32_t>& out) const {
   std::uint32_t tokens[kShortPiece];
-  std::uint64_t pairs[kShortPiece];  // pairs[i] is of tokens[i] and tokens[i + 1]
+  std::uint64_t pairs[kShortPiece];  // pairs[i]: pairs_.find(tokens[i], tokens[i + 1])
   std::size_t count = piece.size();
   for (std::size_t i = 0; i < count; ++i) tokens[i] = byte_tokens_[byte_of(piece[i])];
   for (std::size_t i = 0; i + 1 < count; ++i) pairs[i] = byte_pairs_[byte_pair(piece[i], piece[i + 1])];

@@ -34,18 +34,18 @@ class BpeModel {
   /// `byte_tokens` has the token of each byte.
   BpeModel(const std::array<std::uint32_t, 256>& byte_tokens, std::span<const MergeRule> rules);
 
-  /// Makes a piece with these bytes one token, whatever its merges give.
+  /// Encodes a piece with exactly these bytes as one token, without merging.
   void add_whole_piece(std::string bytes, std::int32_t token) { whole_pieces_.emplace(std::move(bytes), token); }
   bool has_whole_pieces() const { return !whole_pieces_.empty(); }
 
-  /// False if no merge takes a token that ends with the byte `left` and one that begins with `right`: a piece can be
-  /// cut between these two and its parts be encoded separately.
+  /// Returns false if no merge combines a token that ends with the byte `left` and one that begins with `right`: a
+  /// piece can be cut between the two bytes, and its parts encoded separately.
   bool may_merge(char left, char right) const { return may_merge_[byte_pair(left, right)]; }
 
   /// The cache of pieces that encoders with large memory share.
   const std::shared_ptr<PretokenTables>& pretoken_tables() const { return pretoken_tables_; }
 
-  /// Appends the tokens of one pre-token. Throws Error(bad_data) for one of 4 GiB.
+  /// Appends the tokens of one pre-token. Throws Error(bad_data) for one of 2^32 - 1 bytes or more.
   void encode_piece(std::string_view piece, MergeScratch& scratch, std::vector<std::int32_t>& out) const;
 
  private:
@@ -60,7 +60,7 @@ class BpeModel {
   std::array<std::uint32_t, 256> byte_tokens_{};
   PairTable pairs_;
   std::unordered_map<std::string, std::int32_t, Hash, std::equal_to<>> whole_pieces_;
-  std::vector<std::uint64_t> byte_pairs_;  // by byte_pair(): pairs_ for two bytes, with which every piece begins
+  std::vector<std::uint64_t> byte_pairs_;  // by byte_pair(): pairs_.find() of the two bytes' tokens
   std::bitset<1 << 16> may_merge_;         // by byte_pair()
   std::shared_ptr<PretokenTables> pretoken_tables_ = std::make_shared<PretokenTables>(18);
 };

@@ -15,7 +15,7 @@ namespace mtl {
 
 namespace {
 
-using Pair = std::uint64_t;  // left id << 32 | right id: ordered as the pair is
+using Pair = std::uint64_t;  // left id << 32 | right id: compares like (left id, right id)
 
 Pair make_pair_key(std::uint32_t left, std::uint32_t right) { return Pair{left} << 32 | right; }
 
@@ -23,11 +23,11 @@ Pair make_pair_key(std::uint32_t left, std::uint32_t right) { return Pair{left} 
 struct PairStat {
   Pair pair = 0;
   std::int64_t count = 0;
-  std::vector<std::uint32_t> words;  // those that contain it, and some that no longer do
+  std::vector<std::uint32_t> words;  // those that contain the pair, and some that no longer do
   std::uint32_t last_merge = 0;      // number of the merge that last raised the count
 };
 
-/// The PairStat of every pair that ever occurred. References hold until the next new pair.
+/// The PairStat of every pair that ever occurred. A reference is valid until a new pair is added.
 class PairStats {
  public:
   PairStat& operator[](Pair pair) {
@@ -59,10 +59,10 @@ class PairStats {
   std::vector<std::uint32_t> slots_;  // open addressing: 1 + index of a PairStat; 0 when free
 };
 
-/// The words of a text while their symbols are merged, and the counts of their pairs.
+/// Merges the symbols of a text's words step by step, and keeps the counts of their pairs.
 class Merger {
  public:
-  /// `byte_ids` has the symbol of each byte, with which words begin.
+  /// Words start as their bytes; `byte_ids` holds the symbol of each byte.
   Merger(const WordCounts& counts, const std::array<std::uint32_t, 256>& byte_ids) {
     words_.reserve(counts.size());
     symbols_.reserve(counts.bytes());
@@ -78,7 +78,7 @@ class Merger {
     push_grown();
   }
 
-  /// Sets `best` to the pair to merge next. False if no pair is left, or none that occurs `min_count` times.
+  /// Sets `best` to the pair to merge next. Returns false if no pair is left, or none that occurs `min_count` times.
   bool pop(Pair& best, std::int64_t min_count) {
     while (!heap_.empty()) {
       Candidate top = heap_.top();
@@ -114,7 +114,7 @@ class Merger {
   struct Candidate {
     std::int64_t count;
     Pair pair;
-    /// Merges later: a smaller count, then a larger pair.
+    /// True if this one merges later: its count is smaller or, if equal, its pair is larger.
     bool operator<(const Candidate& other) const {
       return count != other.count ? count < other.count : pair > other.pair;
     }

@@ -18,7 +18,8 @@
 
 namespace mtl {
 
-/// Counts pre-tokens, whose text it copies. One per thread; add() combines two. Throws Error beyond 2^31 words.
+/// Counts the pre-tokens of texts, and copies them. Use one per thread; add() adds another's counts. Throws
+/// Error(failure) beyond 2^31 distinct words.
 class WordCounts {
  public:
   struct Word {
@@ -34,7 +35,7 @@ class WordCounts {
   /// In no particular order; valid until the counts change or are destroyed.
   const std::vector<Word>& words() const { return words_; }
   std::size_t size() const { return words_.size(); }
-  /// Total length of all distinct words.
+  /// Total length in bytes of all distinct words.
   std::uint64_t bytes() const { return bytes_; }
 
  private:
@@ -54,14 +55,15 @@ struct BpeTraining {
   std::int64_t vocab_size = 0;  // the special tokens and the 256 bytes included
   std::vector<std::string> special_tokens = {};
   std::int64_t min_frequency = 0;                   // rarer pairs are not merged
-  std::function<void(std::size_t)> on_merges = {};  // called every 64 merges with their number; may be empty
+  std::function<void(std::size_t)> on_merges = {};  // called every 64 merges with the number so far; may be empty
 };
 
 /// Throws Error(usage) if vocab_size has no room for the special tokens and the 256 bytes.
 BpeVocabulary train_bpe(const WordCounts& counts, const BpeTraining& training);
 
-/// Returns the first position from `from` on where a pre-token ends whatever the surrounding text: between another
-/// character and ASCII white space. npos if there is none. A long text can be counted in parts cut there.
+/// Returns the first position at or after `from` where a pre-token ends whatever the text around it: before ASCII white
+/// space that follows a character other than white space; npos if there is none. A long text can be counted in parts
+/// cut there.
 std::size_t find_safe_cut(std::string_view text, std::size_t from);
 
 }  // namespace mtl

@@ -46,7 +46,7 @@ void put_item(BpeVocabulary& vocabulary, const std::string& path, std::string_vi
   if (!put_token(vocabulary, path, token, *id)) fail(Exit::bad_data, path, ": token \"", token, "\" appears twice");
 }
 
-/// As put_tokens(), but without a Json tree of the text: most of a tool's start-up time is spent here.
+/// Like put_tokens(), but builds no Json tree of the text: most of a tool's start-up time is spent here.
 void read_tokens(BpeVocabulary& vocabulary, const NamedText& file) {
   JsonCursor cursor(file.text);
   if (cursor.peek() != '{') fail(Exit::bad_data, file.name, ": expected an object of tokens and their ids");
@@ -186,7 +186,7 @@ namespace {
 
 constexpr std::string_view kMergesBegin = "#version: 0.2\n";
 
-/// Appends vocab.json to `out`. Calls flush(out) after each token, which may empty it.
+/// Appends vocab.json to `out`. After each token, calls flush(out), which may empty `out`.
 template <class Flush>
 void append_vocab_json(std::string& out, const BpeVocabulary& vocabulary, Flush flush) {
   char separator = '{';

@@ -2,7 +2,7 @@
 // (text/tokenizer_json.h reads it).
 //
 // Files spell a token with one stand-in character for each of its bytes, so that every token is printable: the
-// printable bytes of Latin-1 stand for themselves, U+0100 and up for the others (U+0120 for a blank).
+// printable bytes of Latin-1 stand for themselves, characters from U+0100 on for the other bytes (U+0120 for a blank).
 // Readers throw Error(bad_data) that names the file.
 #pragma once
 
@@ -23,7 +23,7 @@ class Json;
 struct Merge {
   std::string_view left, right;
 
-  /// The token that they become.
+  /// The merged token.
   std::string merged() const { return std::string(left).append(right); }
   bool operator==(const Merge&) const = default;
 };
@@ -71,7 +71,7 @@ struct BpeVocabulary {
   MergeList merges;                   // by rank
   std::vector<std::int32_t> special;  // ids of tokens spelled without stand-ins: <|endoftext|>, added tokens
 
-  /// The id of a token, or -1.
+  /// Returns the id of a token, or -1.
   std::int32_t find(std::string_view token) const;
 };
 
@@ -92,7 +92,7 @@ struct NamedText {
 BpeVocabulary parse_vocab_and_merges(const NamedText& vocab, const NamedText& merges);
 BpeVocabulary read_vocab_and_merges(const std::string& vocab_file, const std::string& merge_file);
 
-/// Parses "a b" to a merge that views `line`; returns nothing for any other line.
+/// Parses "a b" into a merge that views `line`; returns nothing for any other line.
 std::optional<Merge> parse_merge(std::string_view line);
 /// Adds a token; returns false if it has this id already. Throws if the id is out of range or belongs to another token,
 /// and for a token that is not Unicode text.
@@ -100,8 +100,8 @@ bool put_token(BpeVocabulary& vocabulary, const std::string& path, std::string_v
 /// Adds the tokens of a JSON object {token: id}. Throws for a token listed twice; BpeModel refuses one with two ids.
 void put_tokens(BpeVocabulary& vocabulary, const std::string& path, const Json& object);
 
-/// XXH3 of vocab_json_text(), merges_text() and `rules`, concatenated. With `rules` for everything else that affects
-/// ids, tokenizers with the same hash encode alike.
+/// Returns the XXH3 of vocab_json_text(), merges_text() and `rules`, concatenated. If `rules` describes everything else
+/// that affects ids, tokenizers with the same hash encode alike.
 std::uint64_t hash_of(const BpeVocabulary& vocabulary, std::string_view rules);
 
 /// The contents of a vocabulary's files, byte for byte as Hugging Face's libraries write them.

@@ -15,7 +15,7 @@ namespace mtl {
 /// The memory limit of a zstd window, and of all threads of an xz decoder together.
 inline constexpr std::uint64_t kDecoderBytes = std::uint64_t{1} << 30;
 
-/// The base of all sources: holds the file and throws their errors, Error(bad_data).
+/// The base class of all sources: holds the file and throws the sources' errors, Error(bad_data).
 class FileSource : public ByteSource {
  public:
   FileSource(std::unique_ptr<StoredFile> file, const char* format) : file_(std::move(file)), format_(format) {}
@@ -42,8 +42,8 @@ bool begins_zstd(std::string_view head);
 std::unique_ptr<ByteSource> make_gzip_source(std::unique_ptr<StoredFile> file);
 /// Decodes blocks (`xz -T`) in up to `threads` threads.
 std::unique_ptr<ByteSource> make_xz_source(std::unique_ptr<StoredFile> file, int threads);
-/// Decodes frames of up to 16 MiB as stored and 32 MiB of declared content in up to `threads` threads, other frames as
-/// a stream.
+/// Decodes frames of up to 16 MiB, with up to 32 MiB of content if they declare its size, in up to `threads` threads;
+/// decodes all other frames as a stream.
 std::unique_ptr<ByteSource> make_zstd_source(std::unique_ptr<StoredFile> file, int threads);
 
 }  // namespace mtl

@@ -20,7 +20,7 @@ class PlainSource : public FileSource {
   std::size_t read(char* buffer, std::size_t bytes) override { return file_->read(buffer, bytes); }
 };
 
-/// Formats that are not supported. Taken for text, they would only fail at their first byte.
+/// Unsupported formats, recognized to suggest a remedy: read as text, they would only fail at their first byte.
 struct OtherFormat {
   std::string_view magic;
   const char *name, *remedy;
@@ -49,8 +49,8 @@ void refuse_other_formats(const StoredFile& file, std::string_view head) {
 /// True if `head` is a prefix of `magic`.
 bool may_become(std::string_view head, std::string_view magic) { return starts_with(magic, head); }
 
-/// False if these first bytes show plain text. The first line from a pipe may be shorter than the longest magic number,
-/// and its writer may send nothing more before a reply.
+/// Returns false if these first bytes can only be plain text. The first line from a pipe may be shorter than the
+/// longest magic number, and the writer may wait for a reply before it sends more.
 bool may_be_packed(std::string_view head) {
   constexpr std::string_view kPacked[] = {"\x1F\x8B", std::string_view("\xFD\x37zXZ\0", 6), "\x28\xB5\x2F\xFD"};
   auto may_be = [&](std::string_view magic) { return may_become(head, magic) || starts_with(head, magic); };
@@ -61,7 +61,7 @@ bool may_be_packed(std::string_view head) {
   return may_be_skippable && may_become(head.substr(1, 3), "\x2A\x4D\x18");
 }
 
-/// Null for plain text; `file` then stays with the caller.
+/// Returns null for plain text, and then leaves `file` to the caller.
 std::unique_ptr<ByteSource> make_decoder(std::unique_ptr<StoredFile>& file, int threads) {
   for (std::size_t bytes = 1; bytes <= 10 && file->fill_to(bytes); ++bytes) {
     if (!may_be_packed(file->available())) break;
