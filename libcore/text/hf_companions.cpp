@@ -23,7 +23,7 @@ constexpr const char* kAdditional = "additional_special_tokens";
 constexpr const char* kStandard[] = {"bos_token", "eos_token", "unk_token", "sep_token",
                                      "pad_token", "cls_token", "mask_token"};
 
-/// The index in kStandard, or its size for any other key.
+/// Returns the index of a key in kStandard, or kStandard's size for any other key.
 std::ptrdiff_t rank_of(std::string_view key) {
   return std::find(std::begin(kStandard), std::end(kStandard), key) - std::begin(kStandard);
 }
@@ -66,7 +66,7 @@ class CompanionReader {
     fail(Exit::bad_data, path_of(name), ": ", parts...);
   }
 
-  /// An empty object if the file does not exist.
+  /// Parses one of the files; returns an empty object if it does not exist.
   Json parse(const std::string& name) const {
     const auto file =
         std::find_if(out_.files.begin(), out_.files.end(), [&](const auto& one) { return one.first == name; });
@@ -119,7 +119,7 @@ class CompanionReader {
     return value->as_bool();
   }
 
-  /// An object with the fields of an AddedToken.
+  /// Reads an object with the fields of an AddedToken.
   HfToken object_token(const std::string& name, const Json& object) const {
     const Json* content = object.find("content");
     if (content == nullptr || !content->is_string())
@@ -139,7 +139,7 @@ class CompanionReader {
     return token;
   }
 
-  /// A special token: a string, or an object that says that it is an AddedToken.
+  /// Reads a special token: a string, or an object whose "__type" is "AddedToken".
   HfToken special_token(const std::string& key, const HfSetting& setting) const {
     if (setting.value.is_string()) {
       HfToken token{setting.value.as_string()};
@@ -183,7 +183,7 @@ class CompanionReader {
     take_extra_object();
   }
 
-  /// extra_special_tokens of both files, without duplicates.
+  /// Returns the extra_special_tokens of both files, without duplicates.
   Json combined_extra(const Json& more) const {
     const HfSetting* extra = settings_.find(kExtra);
     Json combined = Json::array();

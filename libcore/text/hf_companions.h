@@ -23,15 +23,15 @@
 namespace mtl {
 
 struct HfCompanions {
-  /// A token to add to those of tokenizer.json, or new properties of one there. Its id is not set.
+  /// A token to add to tokenizer.json's, or new properties of one of those. The token's id is not set.
   struct Addition {
     AddedToken token;
     std::string file;  // the file that names the token
   };
 
-  std::vector<std::pair<std::string, std::string>> files;  // those that exist: name and content
+  std::vector<std::pair<std::string, std::string>> files;  // name and content of each file that exists
   std::vector<Addition> additions;                         // in the order in which transformers adds them
-  bool is_rebuilt = false;  // the class rebuilds the tokenizer: tokenizer.json's added tokens lose their properties
+  bool is_rebuilt = false;  // tokenizer_class rebuilds the tokenizer: its added tokens lose their properties
   bool split_special_tokens = false;
   std::string end, pad;  // eos_token, else sep_token; pad_token unless it is also another special token; or empty
   std::optional<bool> add_prefix_space;

@@ -63,7 +63,7 @@ class HfSettings {
   std::vector<std::pair<std::string, HfSetting>> items_;
 };
 
-/// True if the value is false in Python's `if`.
+/// Returns true if Python's `if` treats the value as false.
 inline bool is_falsy(const Json& value) {
   if (value.is_array()) return value.as_array().empty();
   if (value.is_object()) return value.as_object().empty();

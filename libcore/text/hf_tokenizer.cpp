@@ -115,7 +115,8 @@ void HfTokenizer::make_finders(bool split_special_tokens) {
   normalized_finder_ = TokenFinder(std::move(normalized));
 }
 
-/// Hugging Face's libraries number added tokens anew but use the post-processor's ids unchanged, and so does this.
+/// Throws if the post-processor puts an id around texts that no token has. Like Hugging Face's libraries, mtl renumbers
+/// added tokens but uses the post-processor's ids unchanged.
 void HfTokenizer::check_template() const {
   auto check = [&](std::int32_t id) {
     std::size_t index = id;
@@ -127,7 +128,8 @@ void HfTokenizer::check_template() const {
   for (std::int32_t id : parts_.last) check(id);
 }
 
-/// As the library's add_tokens: replaces the properties of a known token; a special one stays special.
+/// Like the library's add_tokens, replaces the properties of a known token; a special one stays special. Throws if no
+/// token has this content.
 void HfTokenizer::add_token(const HfCompanions::Addition& addition) {
   AddedToken token = addition.token;
   for (AddedToken& known : parts_.added) {

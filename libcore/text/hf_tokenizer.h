@@ -5,10 +5,10 @@
 // the end of a document; GPT2BPETokenizer encodes them as ordinary text). Special tokens that the file puts around a
 // text (Llama 3's <|begin_of_text|>) are omitted unless requested.
 //
-// The files in its folder change properties of added tokens and name special ones, as in transformers
-// (text/hf_companions.h). A token that they name but tokenizer.json lacks, which transformers would add to the
-// vocabulary, is refused. The end-of-document token is their eos_token, else sep_token, as in Megatron; without either,
-// the first of <|endoftext|>, <|end_of_text|>, </s>, <eos> that is a token.
+// The files next to tokenizer.json change properties of added tokens and name special ones, as in transformers
+// (text/hf_companions.h). A token that these files name but tokenizer.json lacks, which transformers would add to the
+// vocabulary, is refused. The end-of-document token is the eos_token of these files, else sep_token, as in Megatron;
+// without either, the first of <|endoftext|>, <|end_of_text|>, </s>, <eos> that is a token.
 #pragma once
 
 #include "text/bpe_model.h"
@@ -22,9 +22,9 @@ namespace mtl {
 
 class HfTokenizer : public Tokenizer {
  public:
-  /// `path` is a tokenizer.json. `with_special` puts the special tokens of its post-processor around every text.
+  /// `path` is a tokenizer.json. `with_special` puts the special tokens of the post-processor around every text.
   HfTokenizer(const std::string& path, bool with_special);
-  /// tokenizer.json of `path` (the file or its folder), then the files next to it that are read if they exist.
+  /// Returns tokenizer.json (`path` is the file or its folder), then the files next to it that are read if they exist.
   static std::vector<std::string> files(const std::string& path);
   std::unique_ptr<Encoder> make_encoder(EncoderMemory memory) const override;
   std::string decode(std::span<const std::int32_t> ids) const override { return bytes_.decode(ids, path_); }

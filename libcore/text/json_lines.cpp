@@ -12,18 +12,18 @@ namespace mtl {
 
 LineReader::LineReader(std::vector<std::string> paths, LineReaderOptions options)
     : paths_(std::move(paths)), options_(options) {
-  // Then only the first line of a chunk can exceed the limit; fill_chunk checks no other.
+  // Ensures that only the first line of a chunk can exceed the limit, the only line that fill_chunk checks.
   options_.chunk_bytes =
       std::clamp<std::size_t>(options_.chunk_bytes, 1, std::max<std::size_t>(1, options_.line_bytes / 2));
 }
 
-/// The position of a text's last newline, or npos. std::string_view::rfind() compares one byte at a time.
+/// Returns the position of a text's last newline, or npos. std::string_view::rfind() compares one byte at a time.
 static std::size_t find_last_newline(std::string_view text) {
   const void* found = text.empty() ? nullptr : ::memrchr(text.data(), '\n', text.size());
   return found == nullptr ? std::string_view::npos : static_cast<const char*>(found) - text.data();
 }
 
-/// Appends more of the current file to pending_; false at its end.
+/// Appends more of the current file to pending_; returns false at the end of the file.
 bool LineReader::fill() {
   const std::size_t size = pending_.size(), chunk = options_.chunk_bytes;
   const std::size_t request = size < chunk ? chunk - size : chunk;
@@ -32,8 +32,8 @@ bool LineReader::fill() {
   return got > 0;
 }
 
-/// Fills pending_ with a chunk, whose last line ends at `end`. False if the file has ended: all of pending_ is the
-/// chunk.
+/// Fills pending_ with a chunk whose last line ends at `end`. Returns false if the file has ended; all of pending_ is
+/// then the chunk.
 bool LineReader::fill_chunk(std::size_t& end) {
   std::size_t searched = 0;
   bool more = true;
@@ -83,7 +83,7 @@ std::optional<LineChunk> LineReader::next() {
 /// simdjson's parser and its document, which holds the strings of the line read last.
 class TextExtractor::Dom {
  public:
-  /// False if simdjson refuses the line.
+  /// Returns false if simdjson refuses the line.
   bool parse(std::string_view line, simdjson::dom::object& items) {
     return parser_.parse_into_document(document_, line.data(), line.size(), false).get(items) == simdjson::SUCCESS;
   }
@@ -122,7 +122,7 @@ void TextExtractor::read_padded(std::string_view line) {
   }
 }
 
-/// The value of a requested key, or null.
+/// Returns the value of a requested key, or null.
 TextExtractor::Value* TextExtractor::find(std::string_view key) {
   auto found = std::find(keys_.begin(), keys_.end(), key);
   return found == keys_.end() ? nullptr : &values_[found - keys_.begin()];
@@ -130,7 +130,7 @@ TextExtractor::Value* TextExtractor::find(std::string_view key) {
 
 namespace {
 
-/// False unless the value is a string or a list of strings.
+/// Appends a string, or the strings of a list; returns false for any other value.
 bool append_texts(simdjson::dom::element value, std::vector<std::string_view>& texts) {
   std::string_view text;
   if (value.get(text) == simdjson::SUCCESS) return texts.push_back(text), true;
@@ -145,9 +145,9 @@ bool append_texts(simdjson::dom::element value, std::vector<std::string_view>& t
 
 }  // namespace
 
-/// False if the line is bad or may be. The padding after a line cannot change the result: simdjson refuses an object
-/// whose last structural character is not '}', and reads nothing past it. simdjson also refuses a line with a lone
-/// surrogate anywhere, so its strings are Unicode text.
+/// Returns false if the line is bad, or may be. The padding after a line cannot change the result: simdjson refuses an
+/// object whose last structural character is not '}', and reads nothing past it. simdjson also refuses a line with a
+/// lone surrogate anywhere, so its strings are Unicode text.
 bool TextExtractor::read_with_dom(std::string_view line) {
   simdjson::dom::object items;
   if (!dom_->parse(line, items)) return false;

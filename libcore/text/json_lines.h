@@ -1,6 +1,6 @@
 // Reads files of JSON lines in chunks of whole lines, which threads can share, and extracts the texts of a line.
 //
-// Lines end with \n (or \r\n); the last one of a file may lack it. A line is validated as Python's json module does
+// Lines end with \n (or \r\n); the last line of a file may lack it. A line is validated as by Python's json module
 // (base/json.h); of duplicate keys the last counts. The length of a line is limited, which bounds memory for any input.
 #pragma once
 
@@ -19,8 +19,8 @@ namespace mtl {
 /// Whole lines of one file.
 struct LineChunk {
   std::string file;
-  std::int64_t first_line = 1;   // number of its first line in the file, from 1
-  std::int64_t first_index = 0;  // index of that line among those of all files, from 0
+  std::int64_t first_line = 1;   // number of the first line in the file, from 1
+  std::int64_t first_index = 0;  // index of that line among the lines of all files, from 0
   PaddedText text;
   std::uint64_t stored_bytes = 0;  // stored bytes read from all files when the chunk was complete
 };
@@ -38,8 +38,8 @@ struct LineReaderOptions {
 class LineReader {
  public:
   explicit LineReader(std::vector<std::string> paths, LineReaderOptions options = {});
-  /// The next lines; empty at the end. Throws what open_input and ByteSource throw, and Error(bad_data) for a line that
-  /// is too long.
+  /// Returns the next lines; nothing at the end. Throws what open_input and ByteSource throw, and Error(bad_data) for a
+  /// line that is too long.
   std::optional<LineChunk> next();
   /// The files that were read to their end.
   const std::vector<StoredInput>& stored() const { return stored_; }
@@ -49,7 +49,7 @@ class LineReader {
   bool fill_chunk(std::size_t& end);
   std::vector<std::string> paths_;
   LineReaderOptions options_;
-  std::size_t file_ = 0;  // index of the current one
+  std::size_t file_ = 0;  // index of the current file
   std::unique_ptr<ByteSource> source_;
   PaddedText pending_;  // read but not returned yet
   std::int64_t line_ = 1, index_ = 0;
@@ -57,7 +57,7 @@ class LineReader {
   std::uint64_t stored_bytes_ = 0;  // of stored_
 };
 
-/// Calls `use(line, number, index)` for each line of a text, without its newline, counting both up.
+/// Calls `use(line, number, index)` for each line of a text, without its newline; `number` and `index` count up.
 template <class Use>
 void for_each_line(std::string_view text, std::int64_t number, std::int64_t index, Use&& use) {
   while (!text.empty()) {
@@ -86,9 +86,9 @@ void for_each_text_line(std::string_view text, Use&& use) {
 
 /// Extracts the strings of the requested keys from JSON lines. One per thread: it keeps its memory.
 ///
-/// simdjson parses lines of up to kDomBytes. JsonCursor parses longer lines, lines that simdjson refuses, and bad ones,
-/// and decides: it accepts what Python accepts (numbers beyond 64 bits, NaN, lone surrogates in keys that were not
-/// requested) and writes all error messages.
+/// simdjson parses lines of up to kDomBytes. JsonCursor parses longer lines, lines that simdjson refuses, and lines
+/// without all requested texts, and its result counts: it accepts what Python accepts (numbers beyond 64 bits, NaN,
+/// lone surrogates in keys that were not requested) and writes all error messages.
 class TextExtractor {
  public:
   enum class Parser { simdjson_first, cursor_only };  // the results are the same
@@ -99,9 +99,10 @@ class TextExtractor {
   /// Throws Error(bad_data) "what (column N)" for a line that is blank, broken JSON or not an object, and for a key
   /// that is missing or whose value is neither a string nor a list of strings, or not Unicode text.
   void read(std::string_view line);
-  /// As read(), of a line in a PaddedText, which is not copied.
+  /// Like read(), for a line in a PaddedText, which is not copied.
   void read_padded(std::string_view line);
-  /// The strings of the k-th key in the line read last: one, or those of a list. Valid until the next line is read.
+  /// The strings of the key with this index in the line read last: one, or those of a list. Valid until the next line
+  /// is read.
   const std::vector<std::string_view>& texts(std::size_t key) const { return values_[key].texts; }
   /// The number of lines that simdjson parsed.
   std::int64_t dom_lines() const { return dom_lines_; }

@@ -31,7 +31,8 @@ class PairTable {
     __builtin_prefetch(slots_.data() + (may_be ? hash >> slot_shift_ : 0));
   }
 
-  /// Returns rank << 32 | merged symbol, so that the smallest merges first; kNone if the pair never merges.
+  /// Returns rank << 32 | merged symbol, so that the pair with the smallest value merges first; kNone if it never
+  /// merges.
   std::uint64_t find(std::uint32_t left, std::uint32_t right) const {
     const std::uint64_t key = key_of(left, right), hash = hash_of(key);
     if ((filter_[hash >> filter_shift_] & bit_of(hash)) == 0) return kNone;
@@ -49,9 +50,9 @@ class PairTable {
   static std::uint64_t hash_of(std::uint64_t key) { return key * 0x9E3779B97F4A7C15u; }
   static std::uint64_t bit_of(std::uint64_t hash) { return std::uint64_t{1} << (hash & 63); }
   BigArray<Slot> slots_;
-  std::vector<std::uint64_t> filter_;  // 64 bits for 8 slots
+  std::vector<std::uint64_t> filter_;  // one word of 64 bits per 8 slots
   std::size_t mask_;
-  int slot_shift_, filter_shift_;  // a hash's upper bits index slots_, fewer of them filter_
+  int slot_shift_, filter_shift_;  // from a hash to its index in slots_ and in filter_
 };
 
 inline std::uint32_t rank_of(std::uint64_t pair) { return static_cast<std::uint32_t>(pair >> 32); }
@@ -70,7 +71,7 @@ struct MergeScratch {
   std::vector<Node> nodes;
   std::vector<Candidate> heap;
 
-  /// Calls use(symbol) for each symbol that is left of the last word.
+  /// Calls use(symbol) for each symbol that remains of the last word.
   template <class Use>
   void for_each(Use&& use) const {
     for (std::uint32_t at = nodes.empty() ? kNone : 0; at != kNone; at = nodes[at].next) use(nodes[at].symbol);

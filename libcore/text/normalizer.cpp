@@ -33,7 +33,7 @@ constexpr Decomposition kDecompositions[] = {
 #undef MTL_CLASS
 #undef MTL_PAIR
 
-/// Korean syllables are computed (The Unicode Standard, 3.12): leading consonants, vowels, trailing consonants.
+/// Hangul syllables are computed (The Unicode Standard, 3.12): leading consonants, vowels, trailing consonants.
 constexpr std::uint32_t kSyllables = 0xAC00, kLeads = 0x1100, kVowels = 0x1161, kTrails = 0x11A7;
 constexpr std::uint32_t kLeadCount = 19, kVowelCount = 21, kTrailCount = 28;
 constexpr std::uint32_t kSyllableCount = kLeadCount * kVowelCount * kTrailCount;
@@ -96,7 +96,7 @@ std::uint32_t NfcNormalizer::compose(std::uint32_t first, std::uint32_t second) 
   return found == composed_.end() ? 0 : found->second;
 }
 
-/// Appends a segment that does not depend on the text around it: decomposed, with its marks sorted, composed.
+/// Appends the NFC of a segment that does not depend on the text around it: decomposes it, sorts its marks, composes.
 void NfcNormalizer::append_composed(std::string_view text, std::string& out) const {
   std::vector<Mark> marks;
   for (const char *at = text.data(), *end = at + text.size(); at < end;) {
@@ -111,7 +111,7 @@ void NfcNormalizer::append_composed(std::string_view text, std::string& out) con
                      [](const Mark& a, const Mark& b) { return a.combining < b.combining; });
     from = to;
   }
-  // A mark composes with the last starter unless a character of its class or a higher one is between them.
+  // A mark composes with the last starter unless a character of the same or a higher class is between them.
   std::size_t kept = 0, starter = marks.size();
   for (std::size_t i = 0; i < marks.size(); ++i) {
     bool is_unblocked = starter < kept && (starter + 1 == kept || marks[kept - 1].combining < marks[i].combining);
@@ -143,7 +143,7 @@ std::string_view NfcNormalizer::normalize(std::string_view text, std::string& bu
       at += next.length;
       continue;
     }
-    // The segment from the character before to the next one that is not involved.
+    // The segment from the previous character to the next one that is not involved.
     const char* stop = at;
     while (stop < end) {
       next = next_utf8(stop, end);

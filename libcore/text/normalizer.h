@@ -1,7 +1,7 @@
 // Unicode normalization form C (NFC): composes characters with the marks after them where composed characters exist.
 //
-// Unicode Standard Annex #15, with the tables of Unicode 9.0, which Hugging Face's normalizer has: ids have to be
-// equal. Later characters are unchanged, and so are bytes that are not UTF-8. Text that is already normalized, such as
+// Unicode Standard Annex #15, with the tables of Unicode 9.0, like Hugging Face's normalizer, so that ids are equal.
+// Characters that were added later and bytes that are not UTF-8 are unchanged. Text that is already normalized, such as
 // ASCII, is only scanned.
 #pragma once
 
@@ -25,7 +25,7 @@ class NfcNormalizer {
     std::uint32_t code;
     std::uint8_t combining;
   };
-  /// False for a character that never changes and never composes with one before it: text can be cut before it.
+  /// Returns false for a character that never changes and never composes with the one before it: text can be cut there.
   bool is_involved(std::uint32_t code) const { return (involved_[code >> 6] >> (code & 63) & 1) != 0; }
   void involve(std::uint32_t code) { involved_[code >> 6] |= std::uint64_t{1} << (code & 63); }
   std::uint8_t combining_of(std::uint32_t code) const;

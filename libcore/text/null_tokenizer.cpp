@@ -25,8 +25,8 @@ std::string excerpt(std::string_view piece) {
   return cat(piece.substr(0, length), "...");
 }
 
-/// Replaces decimal digits and white space of any script by those of ASCII; returns nothing if any other character is
-/// beyond ASCII.
+/// Replaces decimal digits and white space of any script by ASCII digits and blanks; returns nothing if there is any
+/// other non-ASCII character.
 std::optional<std::string> to_ascii(std::string_view piece) {
   constexpr CategorySet kDigits = category_set(Category::Nd);
   std::string out;

@@ -31,7 +31,7 @@ class PaddedText {
   bool empty() const { return size_ == 0; }
   void clear() { size_ = 0; }
 
-  /// Where to write up to `bytes` bytes after the text; add() makes those written part of it.
+  /// Returns where up to `bytes` bytes can be written after the text; add() then makes those written part of it.
   char* room(std::size_t bytes) {
     if (size_ + bytes > capacity_) grow(std::max(size_ + bytes, 2 * size_));
     return data_.get() + size_;

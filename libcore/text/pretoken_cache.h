@@ -46,7 +46,7 @@ struct PieceKey {
   bool is_ascii() const { return ((low | (high & ~std::uint64_t{0} >> 8)) & 0x8080808080808080) == 0; }
 
  private:
-  /// By length: the bytes of each half that a piece fills.
+  /// By length: a mask of the bytes that a piece fills in each half.
   static constexpr auto kLowMasks = [] {
     std::array<std::uint64_t, kMaxBytes + 1> masks{};
     for (std::size_t n = 0; n <= kMaxBytes; ++n) masks[n] = n < 8 ? (std::uint64_t{1} << 8 * n) - 1 : ~std::uint64_t{0};
@@ -66,7 +66,7 @@ class PieceTable {
   struct alignas(64) Set {
     Entry entries[2];  // the newer one first
 
-    /// Selects one of the two without a branch, which would be unpredictable.
+    /// Selects one of the two entries without a branch, which would be unpredictable.
     const Entry* find(const PieceKey& key) const {
       const Entry& entry = entries[entries[0].key == key ? 0 : 1];
       return entry.key == key ? &entry : nullptr;
@@ -79,7 +79,7 @@ class PieceTable {
     }
   };
 
-  /// 2^bits sets.
+  /// Allocates 2^bits sets.
   explicit PieceTable(int bits) : shift_(64 - bits), sets_(std::size_t{1} << bits, "a word table") {}
 
   Set& set_of(const PieceKey& key) { return sets_[key.hash() >> shift_]; }
@@ -89,10 +89,10 @@ class PieceTable {
   BigArray<Set> sets_;
 };
 
-/// Pieces of up to kMaxBytes bytes with any number of tokens. A new piece evicts the one in its slot.
+/// Caches pieces of up to kMaxBytes bytes with any number of tokens. A new piece evicts the one in its slot.
 class LongPieceCache {
  public:
-  /// 2^bits slots.
+  /// Allocates 2^bits slots.
   explicit LongPieceCache(int bits) : mask_((std::size_t{1} << bits) - 1), slots_(mask_ + 1, "a table of long words") {}
 
   /// Appends the tokens of `piece` and returns true if it is cached.

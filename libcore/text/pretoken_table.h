@@ -23,7 +23,7 @@ class Pretoken {
   static constexpr std::size_t kMaxTokens = 4;
 
   bool is_free() { return std::atomic_ref(high_).load(std::memory_order_relaxed) == 0; }
-  /// False while another thread writes the entry.
+  /// Returns true if this is the entry of `key`; false while another thread writes it.
   bool holds(const PieceKey& key) {
     const std::uint64_t high = std::atomic_ref(high_).load(std::memory_order_acquire);
     const std::uint64_t low = std::atomic_ref(low_).load(std::memory_order_relaxed);
@@ -47,7 +47,7 @@ class Pretoken {
   std::size_t count() const {
     return 1u + (values_[1] >= 0 ? 1u : 0u) + (values_[2] >= 0 ? 1u : 0u) + (values_[3] >= 0 ? 1u : 0u);
   }
-  /// If holds_tokens(): the tokens, then -1. Else: -1, their number, their first index in long_tokens_, -1.
+  /// If holds_tokens(): the tokens, padded with -1. Else: -1, their number, the index of the first in long_tokens_, -1.
   const std::int32_t* values() const { return values_; }
 
  private:
@@ -61,14 +61,14 @@ class PretokenTable {
   struct alignas(64) Set {
     Pretoken entries[2];
 
-    /// Selects one of the two without a branch, which would be unpredictable.
+    /// Selects one of the two entries without a branch, which would be unpredictable.
     const Pretoken* find(const PieceKey& key) {
       Pretoken& entry = entries[entries[0].holds(key) ? 0 : 1];
       return entry.holds(key) ? &entry : nullptr;
     }
   };
 
-  /// 2^bits sets, at least two.
+  /// Allocates 2^bits sets, at least two.
   explicit PretokenTable(int bits)
       : shift_(64 - bits),
         sets_(std::size_t{1} << bits, "a word table"),

@@ -65,7 +65,7 @@ HWY_INLINE BlockBits classify_ascii(const char* block) {
   return out;
 }
 
-/// True at the end of a text, too, so that white space there is not split.
+/// Returns true also at the end of a text, so that white space there is not split.
 inline bool is_space_at(const char* at, const char* end) {
   if (at == end || *at == ' ' || (*at >= '\t' && *at <= '\r')) return true;
   return class_of(next_utf8(at, end).code) == CharClass::space;
@@ -139,7 +139,7 @@ class PieceStarts {
   }
 
  private:
-  /// The bit of the byte before each byte.
+  /// Returns, for each byte, the bit of the byte before it; `before` holds the bits of the previous block.
   static HWY_INLINE std::uint64_t follow(std::uint64_t bits, std::uint64_t before) {
     return bits << 1 | before >> (kBlock - 1);
   }
@@ -169,7 +169,7 @@ class PieceStarts {
   std::uint64_t starts_ = 0, not_starts_ = 0;  // what a contraction at the end of a block changes in the next
 };
 
-/// Writes the address of every bit that is set. `out` needs room for 7 more.
+/// Writes the address of every bit that is set. `out` needs room for 7 more addresses.
 HWY_INLINE std::size_t write_addresses(std::uint64_t bits, const char* block, const char** out) {
   const std::size_t count = std::popcount(bits);
   for (std::size_t i = 0; i < count; i += 8) {  // eight at a time: a branch for each is often mispredicted
