@@ -8,10 +8,10 @@
 // them, U+017F and U+212A.
 //
 // A match is what backtracking finds (the leftmost; there, the first alternative and the greediest repetition that lead
-// to a match), found by following all paths in lockstep (Pike's machine), in the order in which backtracking would try
-// them. No pattern is slow: one search takes at most one step per instruction and character, and all searches of a text
-// together at most kBlock times as many, because paths that failed beyond the end of a match are remembered.
-// Bytes that are not UTF-8 count as U+FFFD.
+// to a match), found by following all paths in lockstep (Pike's VM), in the order in which backtracking would try them.
+// No pattern is slow: one search takes at most one step per instruction and character, and all searches of a text
+// together at most kBlock times as many, because paths that failed beyond the end of a match are remembered. Bytes that
+// are not UTF-8 count as U+FFFD.
 #pragma once
 
 #include <cstdint>
@@ -30,11 +30,12 @@ namespace mtl {
 class CharSet {
  public:
   void add_range(std::uint32_t first, std::uint32_t last) { ranges_.push_back({first, last}); }
-  /// With `inverse`, adds all code points but those.
+  /// With `inverse`, adds all other categories instead.
   void add_categories(CategorySet set, bool inverse);
   void add_space(bool inverse) { (inverse ? has_non_space_ : has_space_) = true; }
   void invert() { inverted_ = true; }
-  /// Adds the other case of ASCII letters and what folds to them; false if the set holds more than ASCII ranges.
+  /// Adds the other case of ASCII letters and the characters that fold to them. Returns false if the set holds more
+  /// than ASCII ranges.
   bool fold_case();
   /// Completes the set: fills contains()'s table of ASCII. Call it before contains().
   void seal();
@@ -67,10 +68,10 @@ class Regex {
   struct Scratch {
     std::vector<Path> now, next;
     std::vector<std::uint32_t> stack;
-    std::vector<std::size_t> seen;  // (program) the step at which an instruction was reached last
+    std::vector<std::size_t> seen;  // by instruction: the step that reached it last
     std::size_t step = 0;
     std::vector<std::uint64_t> ahead;          // path_key() of paths beyond the best match of this search
-    std::unordered_set<std::uint64_t> failed;  // those that did not match, in all searches of this text
+    std::unordered_set<std::uint64_t> failed;  // keys of paths that did not match, in all searches of this text
   };
   /// Failed paths are remembered at one position in each block of this many bytes.
   static constexpr std::size_t kBlock = 32;
@@ -82,7 +83,7 @@ class Regex {
   enum class Op : std::uint8_t { take, fork, jump, followed_by, not_followed_by, match };
   struct Instruction {
     Op op;
-    std::uint32_t a = 0, b = 0;  // jump, fork: targets, the preferred one first; match: none; others: a is a set
+    std::uint32_t a = 0, b = 0;  // jump, fork: targets, preferred first; match: none; others: a is the index of a set
   };
 
  private:

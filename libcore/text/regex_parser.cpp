@@ -334,7 +334,7 @@ RegexParser::Atom RegexParser::repeat(const Atom& atom, const Repeat& quantifier
     append(out.code, loop);
     return out;
   }
-  // A fork before each optional one leads to the end instead.
+  // Before each optional repetition, a fork can skip to the end.
   auto stop_size = static_cast<std::uint32_t>(stop.size());
   auto optional = static_cast<std::uint32_t>(quantifier.most - quantifier.least);
   Code tail;

@@ -10,15 +10,15 @@
 
 namespace mtl {
 
-/// Compiles one pattern; parse() is to be called once.
+/// Compiles one pattern; call parse() once.
 class RegexParser {
  public:
   RegexParser(std::string_view pattern, std::vector<CharSet>& sets) : pattern_(pattern), sets_(sets) {}
-  /// Appends to `sets` those that the program uses. Throws Error(bad_data) for what is not supported.
+  /// Appends the sets that the program uses to `sets`. Throws Error(bad_data) for what is not supported.
   std::vector<Regex::Instruction> parse();
 
  private:
-  /// A part of a program. Jumps are relative to its begin and leave it at its end.
+  /// A part of a program. Jump targets are relative to its start; jumps out of it lead to its end.
   using Code = std::vector<Regex::Instruction>;
   struct Atom {
     Code code;

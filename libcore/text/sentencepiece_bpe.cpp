@@ -26,7 +26,7 @@ void for_each_character(std::string_view text, Take take) {
   }
 }
 
-/// By id: the number of better scores.
+/// Returns, by id, the number of better scores.
 std::vector<std::uint32_t> rank_scores(const SentencePieceModel& model) {
   std::vector<float> scores;
   for (const SentencePiece& piece : model.pieces) scores.push_back(piece.score);
@@ -52,7 +52,7 @@ struct SymbolTries {
   }
 };
 
-/// By length: the symbol that the first bytes from `at` spell, or kNoSymbol.
+/// Returns, by length, the symbol that so many bytes from `at` spell, or kNoSymbol.
 template <class Iterator>
 std::vector<std::uint32_t> symbols_from(const PieceTrie& trie, Iterator at, Iterator end) {
   std::vector<std::uint32_t> out(end - at + 1, kNoSymbol);
@@ -158,7 +158,7 @@ void SentencePieceBpe::encode(std::string_view word, Scratch& scratch, std::vect
 }
 
 void SentencePieceBpe::merge_short(std::vector<std::uint32_t>& symbols) const {
-  std::uint64_t pairs[kShortWord];  // pairs[i] is of symbols[i] and symbols[i + 1]
+  std::uint64_t pairs[kShortWord];  // pairs[i]: pairs_.find(symbols[i], symbols[i + 1])
   std::size_t count = symbols.size();
   for (std::size_t i = 0; i + 1 < count; ++i) pairs[i] = pairs_.find(symbols[i], symbols[i + 1]);
   while (count > 1) {

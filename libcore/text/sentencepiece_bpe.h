@@ -1,9 +1,9 @@
 // A SentencePiece BPE model: merges adjacent symbols that spell a piece, best score first, the leftmost among equals.
 //
-// A word starts as its characters and its user-defined symbols (the longest first), which never merge. Characters that
-// are not pieces can still merge; alone they are unknown. Merges may build unused pieces, too. The result splits
-// each of these again, into the last two symbols, anywhere in the text, that could merge to it; so a model with unused
-// pieces needs whole texts (has_unused). An unused piece that no merge could build is unknown.
+// A word starts as its characters and its user-defined symbols (the longest first); the latter never merge. Characters
+// that are not pieces can still merge; alone they are unknown. Merges may build unused pieces, too. Each unused piece
+// of the result is split again, into the last two symbols, anywhere in the text, that could merge into it; so a model
+// with unused pieces needs whole texts (has_unused). An unused piece that no merge could build is unknown.
 #pragma once
 
 #include <cstdint>
@@ -30,11 +30,11 @@ class SentencePieceBpe {
     std::vector<std::uint32_t> symbols;  // of the word, before and after merging
     std::vector<std::uint32_t> parts;
     std::vector<Split> splits;              // by piece: the last split of an unused one
-    std::vector<std::uint32_t> splits_set;  // pieces whose split is set, and cleared before the next text
+    std::vector<std::uint32_t> splits_set;  // pieces whose split is set; cleared before the next text
   };
 
   /// Appends the pieces of a normalized word (with kSpace), one unknown piece for each unknown character. Throws
-  /// Error(bad_data) for a word of 4 GiB.
+  /// Error(bad_data) for a word of 2^32 - 1 bytes or more.
   void encode(std::string_view word, Scratch& scratch, std::vector<std::int32_t>& out) const;
   bool has_unused() const { return has_unused_; }
 

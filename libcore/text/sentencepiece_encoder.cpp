@@ -12,7 +12,7 @@ namespace {
 
 using Kind = SentencePiece::Kind;
 
-/// A cached word of up to kMaxPieces known pieces, and the margin within which they are right. A cache line.
+/// A cached word: up to kMaxPieces known pieces, and its margin (text/sentencepiece_unigram.h). Fills a cache line.
 struct KnownWord {
   static constexpr std::size_t kMaxPieces = 10;
   PieceKey key;
@@ -21,8 +21,8 @@ struct KnownWord {
   std::int32_t pieces[kMaxPieces] = {};
 };
 
-/// The interface of WordEncoder to a model: its scratch, the sum that each word of a text takes over from the last, and
-/// when a cached word is right.
+/// WordEncoder's interface to a model: the scratch memory, the sum carried from word to word of a text, and whether a
+/// cached word can be used.
 struct UnigramWords {
   const UnigramModel& model;
   UnigramModel::Scratch scratch = {};

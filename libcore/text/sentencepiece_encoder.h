@@ -18,7 +18,7 @@ namespace mtl {
 /// after it if only at the end, else nowhere.
 enum class WordCut { none, before_space, after_space };
 
-/// The model and settings that encoders share. It must outlive them.
+/// The model and settings that encoders share. Must outlive the encoders.
 class SentencePieceSegmenter {
  public:
   explicit SentencePieceSegmenter(SentencePieceModel model);
@@ -26,16 +26,16 @@ class SentencePieceSegmenter {
   const SentencePieceModel& model() const { return model_; }
   const SentencePieceNormalizer& normalizer() const { return normalizer_; }
 
-  /// The length in bytes of the first word of `text`, which must not be empty.
+  /// Returns the length in bytes of the first word of `text`, which must not be empty.
   std::size_t word_length(std::string_view text) const;
-  /// Appends the ids of a word's pieces, unknown ones included. `text_begin` is the index of the text's first id.
+  /// Appends the ids of a word's pieces, including unknown ones. `text_begin`: index in `ids` of the text's first id.
   void append_ids(std::string_view word, std::span<const std::int32_t> pieces, std::size_t text_begin,
                   std::vector<std::int32_t>& ids) const;
 
  private:
   SentencePieceModel model_;
   SentencePieceNormalizer normalizer_;
-  std::unique_ptr<UnigramModel> unigram_;  // this or bpe_
+  std::unique_ptr<UnigramModel> unigram_;  // null if bpe_ is set
   std::unique_ptr<SentencePieceBpe> bpe_;
   WordCut cut_ = WordCut::none;
   std::vector<std::uint32_t> lengths_;  // of the pieces, in bytes of normalized text

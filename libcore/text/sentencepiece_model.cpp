@@ -15,7 +15,7 @@ namespace {
 
 using Kind = SentencePiece::Kind;
 
-/// The fields of one protocol buffer message, in the order of the file.
+/// Reads the fields of one protocol buffer message, in the order of the file.
 class WireReader {
  public:
   enum Type : unsigned { varint = 0, fixed64 = 1, bytes = 2, fixed32 = 5 };
@@ -141,7 +141,7 @@ bool is_one_character(std::string_view text) {
   return next_utf8(text.data(), text.data() + text.size()).length == static_cast<int>(text.size());
 }
 
-/// The byte of "<0x41>"; -1 for any other text.
+/// Returns the byte that a piece such as "<0x41>" names; -1 for any other text.
 int byte_of_piece(std::string_view text) {
   constexpr std::string_view kDigits = "0123456789ABCDEF";
   if (text.size() != 6 || text.substr(0, 3) != "<0x" || text[5] != '>') return -1;

@@ -16,7 +16,7 @@
 
 namespace mtl {
 
-/// One piece. The kinds have the file's numbers.
+/// A piece. Kinds are numbered as in the file.
 struct SentencePiece {
   enum class Kind : int { normal = 1, unknown = 2, control = 3, user_defined = 4, unused = 5, byte = 6 };
   std::string text;

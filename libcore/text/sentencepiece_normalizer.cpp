@@ -79,7 +79,7 @@ void SentencePieceNormalizer::read_charsmap(std::string_view charsmap) {
   replacements_ = charsmap.substr(4 + trie_bytes);
 }
 
-/// Steps from `node`, the offset of a unit's children, to the unit for `byte`; false if there is no such child.
+/// Steps from `node`, the offset of a unit's children, to the unit for `byte`; returns false if there is no such child.
 bool SentencePieceNormalizer::steps_to(std::uint32_t& node, unsigned char byte) const {
   std::uint32_t at = node ^ byte;
   if (at >= units_.size() || label_of(units_[at]) != byte) return false;
@@ -121,7 +121,7 @@ SentencePieceNormalizer::Prefix SentencePieceNormalizer::next_prefix(std::string
   return {text.substr(0, next.length), static_cast<std::size_t>(next.length)};
 }
 
-/// An ASCII character that no rule changes, whatever ASCII character follows, is copied without searching the rules.
+/// Finds the ASCII characters that no rule changes, whatever ASCII character follows: they need no search of the rules.
 void SentencePieceNormalizer::classify_bytes() {
   for (unsigned byte = 0; byte < 256; ++byte) {
     bytes_[byte] = Byte::other;

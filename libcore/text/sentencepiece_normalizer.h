@@ -59,7 +59,7 @@ class SentencePieceNormalizer {
  private:
   struct Prefix {
     std::string_view text;   // the normalized prefix
-    std::size_t length = 0;  // of the prefix, in bytes
+    std::size_t length = 0;  // of the prefix before normalization, in bytes
   };
   enum class Byte : char { other, copied, blank };
 

@@ -32,7 +32,7 @@ class PrefixedEncoder : public Encoder {
   std::int32_t first_;
 };
 
-/// Replaces special strings in a text by their ids: the first to occur; of several at one position, the first listed.
+/// Replaces special strings in a text by their ids, from left to right; of several at one position, the first listed.
 class LegacyEncoder : public Encoder {
  public:
   LegacyEncoder(std::unique_ptr<Encoder> plain, std::vector<std::pair<std::string, std::int32_t>> specials)
@@ -57,7 +57,7 @@ class LegacyEncoder : public Encoder {
  private:
   std::unique_ptr<Encoder> plain_;
   std::vector<std::pair<std::string, std::int32_t>> specials_;
-  std::vector<std::size_t> next_;  // the next position of each
+  std::vector<std::size_t> next_;  // the next position of each special string in the text
 };
 
 /// Moves the bytes of a run of byte pieces to `out`, with U+FFFD for each byte that is not UTF-8.
@@ -180,7 +180,7 @@ std::string SentencePieceTokenizer::decode_pieces(std::span<const std::int32_t> 
   const bool strips_first = model.normalizer.add_dummy_prefix || model.normalizer.remove_extra_whitespaces;
   std::string out, bytes;
   bool at_start = true;   // a blank at the start of a piece is the dummy prefix, or one that encoding would remove
-  bool stripped = false;  // from the last piece
+  bool stripped = false;  // a blank was stripped from the last piece
   for (std::int32_t id : ids) {
     const SentencePiece& piece = model.piece(id);
     if (piece.kind == Kind::byte) {

@@ -1,8 +1,8 @@
 // SentencePiece models as Megatron's SentencePieceTokenizer, GPTSentencePieceTokenizer and Llama2Tokenizer.
 //
 // All three give the ids of SentencePieceProcessor.encode and the text of its decode; the vocabulary is the model's
-// pieces, and the end-of-document token is its end-of-sentence piece. Control pieces written in a text are ordinary
-// characters; user-defined symbols are always found.
+// pieces, and the end-of-document token is the model's end-of-sentence piece. Control pieces written in a text are
+// ordinary characters; user-defined symbols are always found.
 //
 // With `legacy`, two of them behave as in Megatron before February 2026 (core 0.16 and earlier):
 // - Llama2Tokenizer puts the beginning-of-sentence id in front of every text.
@@ -60,7 +60,7 @@ class SentencePieceTokenizer : public Tokenizer {
   std::vector<std::int32_t> special_of_;  // by id: index in specials_, or -1
 };
 
-/// True for one of Megatron's three names.
+/// Returns true for Megatron's three names.
 bool is_sentencepiece_type(std::string_view type);
 
 /// The model file: `path`, or PATH/tokenizer.model if `path` is a folder.

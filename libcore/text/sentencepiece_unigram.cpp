@@ -18,7 +18,7 @@ constexpr float kMaxCachedCharacters = 16;  // of a word whose margin() is compu
 /// Greater than any log probability: a user-defined piece wins over all other spellings, a longer one over a shorter.
 float score_of_user_defined(std::size_t bytes) { return 0.1F * float(bytes - 1); }
 
-/// Subtracts the sum at `start` from those from there on: keeps their differences and restores precision.
+/// Subtracts the sum at `start` from itself and all later sums, which keeps their differences and restores precision.
 void recenter(std::vector<UnigramModel::Scratch::Node>& nodes, std::size_t start, std::size_t frontier) {
   const float offset = nodes[start].sum;
   nodes[start].sum = 0;

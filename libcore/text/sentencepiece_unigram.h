@@ -2,10 +2,10 @@
 //
 //   best[end] = max over pieces that end there of best[start] + score(piece)
 //
-// A character that is not a piece may be unknown, with the score (lowest score - 10). Sums are those of SentencePiece
-// 0.2.3, because they decide ties: in fp32; a later candidate wins only if it is greater; and a sum beyond 100,000 is
-// subtracted from itself and from those after it. Sums run from the start of the text, so a word's split may depend on
-// the text before it: encode() takes that text's sum and updates it.
+// A character that is not a piece may be unknown, with the score (lowest score - 10). Sums are computed as in
+// SentencePiece 0.2.3, because they decide ties: in fp32; a later candidate wins only if it is greater; and a sum
+// beyond 100,000 is subtracted from itself and from the sums after it. Sums run from the start of the text, so a word's
+// split may depend on the text before it: encode() takes that text's sum and updates it.
 //
 // A word's `margin` bounds that dependence. It is the distance, per rounding step, from the best split to the second
 // best in exact arithmetic; while rounding errors are smaller (is_safe), every sum before the word leads to the same
@@ -43,8 +43,9 @@ class UnigramModel {
   static constexpr std::uint32_t kNowhere = ~0u;
   static constexpr float kLargestSum = 100000;
 
-  /// Appends the pieces of a normalized word (with kSpace), one unknown piece for each unknown character. `sum` is that
-  /// of the text before the word, then of both. Throws Error(bad_data) for a word of 4 GiB.
+  /// Appends the pieces of a normalized word (with kSpace), one unknown piece for each unknown character. `sum` is the
+  /// sum of the text before the word, and on return, of the text up to its end. Throws Error(bad_data) for a word of
+  /// 2^32 - 1 bytes or more.
   void encode(std::string_view word, float& sum, Scratch& scratch, std::vector<std::int32_t>& out) const;
   /// The margin of a word of up to 16 characters, in fp64: (best sum - second best) / (4 * (characters + 1)), at most
   /// 1e30.
