@@ -10,20 +10,20 @@ namespace mtl {
 
 namespace {
 
-// Sorted, in lower case, without the last full stop.
+// The lists are sorted, in lower case, without the last full stop.
 
-/// They never end a sentence.
+/// Abbreviations after which a sentence never ends.
 constexpr std::array kBeforeWord = std::to_array<std::string_view>(
     {"adm",  "approx", "atty", "brig", "capt", "cf",  "cmdr",   "col",  "cpl", "dr",   "e.g", "eg", "fr", "gen",
      "gov",  "hon",    "i.e",  "ie",   "lt",   "maj", "messrs", "mlle", "mme", "mr",   "mrs", "ms", "mt", "pres",
      "prof", "pvt",    "rep",  "reps", "rev",  "sen", "sens",   "sgt",  "st",  "supt", "viz", "vs"});
 
-/// They do not end a sentence before a number; before anything else they are ordinary words.
+/// Abbreviations after which no sentence ends before a number; before anything else they are ordinary words.
 constexpr std::array kBeforeNumber =
     std::to_array<std::string_view>({"art", "ca", "ch",  "chap", "eq", "eqs", "fig",  "figs", "no",  "nos",
                                      "nr",  "p",  "par", "pp",   "pt", "sec", "sect", "v",    "vol", "vols"});
 
-/// They may end a sentence, depending on the next word.
+/// Abbreviations that may end a sentence, depending on the next word.
 constexpr std::array kAbbreviations = std::to_array<std::string_view>(
     {"a.d",  "a.m",  "al",   "apr",  "assn", "aug",  "ave",  "b.c", "blvd", "bros", "calif", "co",
      "conn", "corp", "d.c",  "dec",  "dept", "dist", "ed",   "eds", "est",  "etc",  "feb",   "fla",
@@ -56,13 +56,13 @@ constexpr bool is_sorted_list(const std::array<std::string_view, N>& words) {
 static_assert(is_sorted_list(kBeforeWord) && is_sorted_list(kBeforeNumber) && is_sorted_list(kAbbreviations) &&
               is_sorted_list(kStarters));
 
-/// The white space of Python's str.split, the likeliest first, then by code point.
+/// True for white space as in Python's str.split. Tests the likeliest character first.
 bool is_space(std::uint32_t c) {
   return c == ' ' || (c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x1F) || c == 0x85 || c == 0xA0 || c == 0x1680 ||
          (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
 }
 
-/// ) ] } " ' and the curly ones: they may stand between the end character and the white space.
+/// True for ) ] } " ' and closing curly or angle quotes, which may follow the end character.
 bool is_closer(std::uint32_t c) {
   return c == ')' || c == ']' || c == '}' || c == '"' || c == '\'' || c == 0x2019 || c == 0x201D || c == 0xBB;
 }
@@ -121,7 +121,7 @@ class SentenceSplitter {
     return line != std::string_view::npos && gap.find('\n', line + 1) != std::string_view::npos;
   }
 
-  /// True if the end characters [at, after_ends), closers up to `end` and the word at `next` end a sentence.
+  /// True if the end characters [at, after_ends), with closers up to `end`, end a sentence before the word at `next`.
   bool ends_here(std::size_t at, std::size_t after_ends, std::size_t end, std::size_t next) const {
     std::string_view next_word = text_.substr(skip(next, is_opener));
     const char first = next_word.empty() ? '\0' : next_word[0];

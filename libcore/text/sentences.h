@@ -1,7 +1,7 @@
 // Splits English text into sentences by rules.
 //
 // A sentence ends after a word that ends with one or more of . ? ! (closing quotes and brackets may follow), before
-// white space or at the end of the text. It is not an end when
+// white space or at the end of the text. It does not end there when
 //   - the end character is quoted or in brackets and the next word begins with a lower-case letter: "Why?" she asked;
 //   - a full stop belongs to a title, to a reference before a number, or to a word such as "e.g.": Mr. Fox, Fig. 2;
 //   - it belongs to another abbreviation (Inc., a.m., U.S., Ph.D., Jan., etc.), to an initial (J. Fox), or it is one of
@@ -9,15 +9,16 @@
 //     a sentence (The, He, But, ...), or, for several full stops, begins with any capital;
 //   - it belongs to a number and the next word begins with a lower-case letter, or to a number that begins the
 //     sentence, as in a list: 1. First.
-// Only the last of several end characters with blanks between them (. . .) can end one, as with several full stops.
+// Of several end characters with blanks between them (. . .), only the last can end one, as with several full stops.
 // A blank line after an end character always ends the sentence; a line break alone never does.
 //
-// Punkt, nltk's splitter, which Megatron-LM uses, works alike, but with tables learned from a newspaper instead of
+// Punkt, nltk's splitter, which Megatron-LM uses, works similarly, but with tables learned from a newspaper instead of
 // lists: abbreviations, pairs of words that belong together across a full stop, and words seen capitalized or in lower
 // case. So the two differ on abbreviations that only one knows and on what follows them. Punkt also ends a sentence
-// before the ASCII marks ) " ; } ] * : @ ' ( { [ ! ?, where this requires white space; does not know curly quotes; ends
-// a sentence at ? and ! in quotes whatever follows, and after the 1. of a list; and has no rule for blank lines.
-// Megatron-LM first cuts texts into pieces of 1,000,000 characters, which ends a sentence at each cut; this does not.
+// before the ASCII marks ) " ; } ] * : @ ' ( { [ ! ?, where this splitter requires white space; does not know curly
+// quotes; ends a sentence at ? and ! in quotes whatever follows, and after the 1. of a list; and has no rule for blank
+// lines. Megatron-LM first cuts texts into pieces of 1,000,000 characters, which ends a sentence at each cut; this
+// splitter does not.
 #pragma once
 
 #include <string>

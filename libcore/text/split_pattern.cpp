@@ -64,8 +64,8 @@ constexpr CategorySet kLowerSet = category_set(Category::Ll, Category::Lm, Categ
 
 bool is_in_set(CategorySet set, const Glyph& glyph) { return is_in(set, glyph.code); }
 
-/// Matches U*V+: all of U, then all of V; if no V is left, U gives back up to its last character that V matches. Null
-/// if there is none.
+/// Matches U*V+ greedily; if no V follows, gives back characters of U after the last one that V matches, too. Returns
+/// null without a match.
 const char* mixed_case_end(const char* at, const char* end) {
   const char* shared = at;  // after the last character of U that V matches, too
   const char* begin = at;
@@ -85,7 +85,7 @@ const char* mixed_case_end(const char* at, const char* end) {
   return shared > begin ? shared : nullptr;
 }
 
-/// Matches U+V* where U*V+ does not match, so that no V follows. Null if there is no U.
+/// Matches U+V* where U*V+ does not match, so that no V follows. Returns null if there is no U.
 const char* upper_case_end(const char* at, const char* end) {
   const char* begin = at;
   while (at < end) {
@@ -157,8 +157,8 @@ std::string pattern_of(const SplitRules& rules) {
 }
 
 std::optional<SplitRules> find_split_rules(std::string_view pattern) {
-  // These spellings are equivalent: at most one contraction matches; giving back from a plain repetition would not help
-  // where a possessive one ends (except in a cased word); and \s* takes all line ends but one.
+  // These spellings are equivalent: at most one contraction matches; backtracking into a greedy repetition would not
+  // help where a possessive one ends (except in a cased word); and \s* takes all line ends but one.
   std::string text(pattern);
   replace_all(text, "'(?i:[sdmt]|ll|ve|re)", kContraction);
   replace_all(text, R"(|\s*[\r\n]|)", R"(|\s*[\r\n]+|)");

@@ -4,7 +4,7 @@
 // A pattern of the family is a list of alternatives; the first that matches at the start of a piece applies:
 //
 //   (?i:'s|'t|'re|'ve|'m|'ll|'d)            a contraction; only with Contractions::first
-//   [^\r\n\p{L}\p{N}]?\p{L}+                letters, after at most one character, not a line end or a number
+//   [^\r\n\p{L}\p{N}]?\p{L}+                letters, after at most one character other than line ends and numbers
 //   \p{N}{1,3}  or  \p{N}                   digits
 //    ?[^\s\p{L}\p{N}]+[\r\n]*               other characters and line ends after them; or [\r\n/]*
 //   \s*[\r\n]+|\s+(?!\S)|\s+                white space: up to its last line end; all but the last character; all
@@ -27,13 +27,13 @@ struct SplitRules {
   enum class Contractions { none, first, last } contractions = Contractions::first;
   bool cased = false;         // words end where lower case changes to upper case
   bool three_digits = true;   // numbers of up to three digits; else one by one
-  bool with_slashes = false;  // slashes may follow like line ends
+  bool with_slashes = false;  // slashes may follow other characters, like line ends
   bool operator==(const SplitRules&) const = default;
 };
 
 /// The rules as a regular expression.
 std::string pattern_of(const SplitRules& rules);
-/// The rules of a regular expression of the family, in any of the spellings in use; empty for any other.
+/// Returns the rules of a regular expression of the family, in any spelling in use; nothing for any other.
 std::optional<SplitRules> find_split_rules(std::string_view pattern);
 
 /// Returns the end of the piece that begins at `at`, in (at, end]. Requires at < end.

@@ -42,8 +42,7 @@ struct SplitRegex {
 };
 using SplitStep = std::variant<SplitGpt2, SplitRules, SplitDigits, SplitRegex>;
 
-/// The fastest step that makes pieces of a pattern's matches. Throws Error(bad_data) for a pattern that text/regex.h
-/// refuses.
+/// Returns the fastest step that splits by `pattern`. Throws Error(bad_data) for a pattern that text/regex.h refuses.
 SplitStep split_step(std::string_view pattern);
 
 /// Without steps, the text is one piece.

@@ -17,7 +17,7 @@ namespace mtl {
 
 class StoredFile {
  public:
-  /// `path` may be "-". Throws Error(io) if the file cannot be opened; the functions that read throw it, too.
+  /// `path` may be "-". Throws Error(io) if the file cannot be opened; functions that read throw it if reading fails.
   explicit StoredFile(const std::string& path);
   ~StoredFile();
   StoredFile(const StoredFile&) = delete;
@@ -35,7 +35,7 @@ class StoredFile {
   bool at_end() { return available().empty() && !fill(); }
 
   bool is_regular() const { return regular_bytes_.has_value(); }
-  /// Its name in messages.
+  /// The file's name in messages.
   std::string name() const { return input_name(stored_.path); }
   /// The offset of the first available byte, from where reading began.
   std::uint64_t offset() const { return stored_.bytes - available().size(); }

@@ -34,7 +34,7 @@ class StringIndex {
     }
   }
 
-  /// The number of a string, the first of equal ones; kNone if it is empty or not in the list. Memory up to
+  /// Returns the number of a string, the first of equal ones; kNone if it is empty or not in the list. Memory up to
   /// `readable_end`, if given, may be read.
   std::uint32_t find(std::string_view text, const char* readable_end = nullptr) const {
     return (slots_[slot_of(Key(text, readable_end))] & (kNumbers - 1)) - 1;

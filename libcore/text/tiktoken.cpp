@@ -21,7 +21,7 @@ constexpr const char* kRankFile = "/tokenizer.tiktoken";
 constexpr const char* kRankConfig = "/tiktoken_config.json";
 constexpr std::string_view kBase64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// Decodes RFC 4648 with padding; returns nothing for any other text.
+/// Decodes base64 (RFC 4648) with padding; returns nothing for any other text.
 std::optional<std::string> decode_base64(std::string_view text) {
   if (text.size() % 4 != 0) return {};
   std::string out;
@@ -101,7 +101,7 @@ class RankReader {
 
 using Ids = std::unordered_map<std::string_view, std::uint32_t>;
 
-/// All ways to make a token of two others. A merge has the rank of its result.
+/// Returns a merge for every split of a token into two tokens, with the rank of the whole.
 std::vector<BpeModel::MergeRule> find_merges(const std::vector<std::string>& ranks, const Ids& ids) {
   std::vector<BpeModel::MergeRule> merges;
   for (const std::string& token : ranks) {
@@ -141,7 +141,7 @@ BpeModel make_model(const std::vector<std::string>& ranks, std::int64_t first_id
   return model;
 }
 
-/// The name of a special token after those that have names.
+/// The name of a special token beyond the named ones.
 std::string unnamed_special(std::int64_t id) { return cat("<SPECIAL_", id, ">"); }
 
 SplitRules rules_of(const std::string& pattern) {

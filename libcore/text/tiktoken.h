@@ -2,13 +2,13 @@
 // pair that spells the token of the lowest rank is merged, the leftmost among equals, until no pair spells a token.
 //
 // The file is Megatron's JSON list [{"rank": 0, "token_bytes": base64, "token_str": ...}, ...], with rank i at place i,
-// or tiktoken's own lines of base64, a blank and the rank. Ids 0 to num_special_tokens - 1 are special tokens, those
-// named and then <SPECIAL_i>; rank r is id num_special_tokens + r. Only the first vocab_size - num_special_tokens ranks
-// of the file are used; vocab_size is by default 131072, or less if the file has fewer ranks. The end-of-document
+// or tiktoken's own lines of base64, a blank and the rank. Ids 0 to num_special_tokens - 1 are special tokens, first
+// the named ones, then <SPECIAL_i>; rank r is id num_special_tokens + r. Only the first vocab_size - num_special_tokens
+// ranks of the file are used; vocab_size is by default 131072, or less if the file has fewer ranks. The end-of-document
 // token is </s>. Without special tokens (0), ids are ranks and the tokenizer has no end-of-document token. Every single
 // byte must be a token.
 //
-// Patterns: v1 and v2 are Megatron's (text/split_pattern.h: letters, or cased words and slashes; both digit by digit).
+// Patterns: Megatron's v1 (letters) and v2 (cased words, slashes), both digit by digit (text/split_pattern.h).
 #pragma once
 
 #include <optional>
@@ -24,13 +24,14 @@ namespace mtl {
 /// Throws Error(usage) for options that are out of range or contradict each other.
 void check_tiktoken_options(const TiktokenOptions& options);
 
-/// The bytes of tokens by rank; empty where no token has that rank. Throws Error(bad_data), which begins with `path`.
+/// Returns the bytes of tokens by rank; empty where no token has that rank. Throws Error(bad_data), which begins with
+/// `path`.
 std::vector<std::string> parse_tiktoken_ranks(std::string_view text, const std::string& path);
 
 class TikTokenizer : public Tokenizer {
  public:
-  /// Uses the options tiktoken, vocab_size and parse_special_tokens. Throws Error(bad_data) for the file, Error(usage)
-  /// for options that contradict each other or the file.
+  /// Uses the options tiktoken, vocab_size and parse_special_tokens. Throws Error(bad_data) for a bad file,
+  /// Error(usage) for options that contradict each other or the file.
   TikTokenizer(std::vector<std::string> ranks, const std::string& path, const TokenizerOptions& options);
   /// Reads the ranks from options.tokenizer_model.
   explicit TikTokenizer(const TokenizerOptions& options);

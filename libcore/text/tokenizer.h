@@ -28,8 +28,8 @@ class Encoder {
   virtual void append(std::string_view text, std::vector<std::int32_t>& ids) = 0;
 };
 
-/// The size of an encoder's cache of words: negligible, or megabytes (SentencePiece two; byte-level BPE three, and 17
-/// that the large encoders of a tokenizer share).
+/// The size of an encoder's cache of words: negligible, or megabytes (SentencePiece: 2 MiB; byte-level BPE: 3 MiB, and
+/// 17 MiB that the large encoders of a tokenizer share).
 enum class EncoderMemory { small, large };
 
 class Tokenizer {
@@ -71,7 +71,7 @@ struct TokenizerOptions {
   std::optional<std::int64_t> vocab_size;          // NullTokenizer, TikTokenizer
   TiktokenOptions tiktoken;                        // TikTokenizer
   std::optional<std::int64_t> null_tokenizer_eod;  // NullTokenizer; vocab_size - 1 when empty
-  bool hf_special_tokens = false;                  // HuggingFaceTokenizer: add those that its file puts around a text
+  bool hf_special_tokens = false;                  // HuggingFaceTokenizer: with the post-processor's special tokens
   bool legacy_tokenizer = false;                   // text/sentencepiece_tokenizer.h
   std::int64_t vocab_extra_ids = 0;                // text/sentencepiece_tokenizer.h
   bool parse_special_tokens = false;               // special strings in a text become their tokens
@@ -85,11 +85,11 @@ struct TokenizerOptions {
 /// Throws Error(usage) for an unknown type or missing options, Error(bad_data) for a bad file.
 std::unique_ptr<Tokenizer> load_tokenizer(const TokenizerOptions& options);
 
-/// The files that load_tokenizer reads, including optional ones that may not exist.
+/// Returns the files that load_tokenizer reads, including optional ones that may not exist.
 std::vector<std::string> tokenizer_files(const TokenizerOptions& options);
 
-/// The tokenizer of a model folder: its SentencePiece tokenizer.model, else its tokenizer.json, else its vocab.json and
-/// merges.txt, else the files that TikTokenizer saved; nothing if there are none of these.
+/// Finds the tokenizer of a model folder: its SentencePiece tokenizer.model, else its tokenizer.json, else its
+/// vocab.json and merges.txt, else the files that TikTokenizer saved. Returns nothing if there are none of these.
 std::optional<TokenizerOptions> find_tokenizer(const std::string& model_folder);
 
 }  // namespace mtl

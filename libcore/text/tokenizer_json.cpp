@@ -9,7 +9,7 @@ namespace mtl {
 
 namespace {
 
-/// Reads one file. Throws an error that names the value for every value that is not supported.
+/// Reads one file. Throws for every value that is not supported, and names it.
 class Reader {
  public:
   explicit Reader(const std::string& path) : path_(path) {}
@@ -213,8 +213,9 @@ class Reader {
       out_.added[known->second] = std::move(added);
   }
 
-  /// As Hugging Face's libraries do, whatever "id" says: a token of the model keeps the model's id, the others follow
-  /// the model's tokens in the order of the file. A token listed twice has its first place and its last properties.
+  /// Numbers added tokens like Hugging Face's libraries, whatever "id" says: a token of the model keeps the model's id,
+  /// all others follow the model's tokens in the order of the file. A token listed twice has its first place and its
+  /// last properties.
   void number_added_tokens(std::size_t model_tokens) {
     std::unordered_map<std::string_view, std::int32_t> model_ids;
     for (std::size_t id = 0; id < out_.vocabulary.tokens.size(); ++id)

@@ -3,10 +3,11 @@
 // Supported: model BPE (merges as strings or as pairs, ignore_merges; every byte must have a token, so that unk_token
 // and fuse_unk have no effect); pre_tokenizer ByteLevel, Split (Regex or String with the patterns of text/regex.h,
 // Isolated; or inverted and Removed, if the pattern has a hand-written splitter), Digits, and a Sequence of those that
-// ends with ByteLevel; normalizer NFC, or none; added tokens with all their properties; post_processor ByteLevel,
-// TemplateProcessing, RobertaProcessing, BertProcessing, and a Sequence of those. Throws Error(bad_data), which names
-// the feature, for anything else that could change ids. The "id" of an added token could not: Hugging Face's libraries
-// number these tokens themselves, and so does this.
+// ends with ByteLevel; normalizer NFC, a Sequence of it, or none; added tokens with all their properties;
+// post_processor ByteLevel, TemplateProcessing, RobertaProcessing, BertProcessing, and a Sequence of those; decoder
+// ByteLevel, a Sequence of it, or none. Throws Error(bad_data), which names the feature, for anything else that could
+// change ids. The "id" of an added token cannot: Hugging Face's libraries number these tokens themselves, and so
+// does mtl.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +24,7 @@ namespace mtl {
 
 struct TokenizerJson {
   BpeVocabulary vocabulary;                                 // the model's tokens alone
-  std::vector<AddedToken> added;                            // without duplicates; the model may have some, too
+  std::vector<AddedToken> added;                            // without duplicates; some may also be model tokens
   std::vector<std::pair<std::int64_t, AddedToken>> listed;  // all entries of added_tokens, with the file's ids
   std::vector<SplitStep> split;                             // without steps, a text is one pre-token
   bool is_nfc = false;                                      // normalize to NFC first

@@ -1,5 +1,5 @@
 // General categories of characters, for split patterns that need more than letters, numbers and white space
-// (text/unicode_classes.h). Unicode 16.0, as the regular expressions of Hugging Face's tokenizers and of tiktoken.
+// (text/unicode_classes.h). Unicode 16.0, as in the regular expressions of Hugging Face's tokenizers and of tiktoken.
 #pragma once
 
 #include <array>

@@ -1,8 +1,8 @@
 """Writes unicode_categories.inc and unicode_nfc.inc next to itself.
 
-Categories are those of Unicode 16.0, which the regular expressions of Hugging Face's tokenizers and of tiktoken know.
-Normalization is that of Unicode 9.0, which Hugging Face's normalizer knows. Python 3.14 has Unicode 16.0, and so has the
-package unicodedata2 (16.0.0) for older ones:
+Categories are those of Unicode 16.0, as in the regular expressions of Hugging Face's tokenizers and of tiktoken.
+Normalization is that of Unicode 9.0, as in Hugging Face's normalizer. Python 3.14 includes Unicode 16.0; older versions
+need the package unicodedata2 (16.0.0):
     python3 libcore/text/unicode_tables.py
 """
 import os
@@ -55,7 +55,7 @@ def category(code):
 write("unicode_categories.inc", "Inclusive ranges of code points and their category, Unicode 16.0",
       [f"{{0x{a:X},0x{b:X},{value}}}," for a, b, value in ranges(category, "none")])
 
-# Characters with a combining class or a decomposition that came after Unicode 9.0.
+# Characters with a combining class or a decomposition that were added after Unicode 9.0.
 SINCE_9 = """
 7FD 897-89F 8CA-8D3 9FE C3C D3B-D3C EBA 1715 1ABF-1ACE 1DF6-1DFA A82C 105C9 105E4 10D24-10D27 10D69-10D6D
 10EAB-10EAC 10EFD-10EFF 10F46-10F50 10F82-10F85 11070 1133B 11383 11385 1138E 11391 113C5 113C7-113C8

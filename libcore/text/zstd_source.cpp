@@ -40,7 +40,7 @@ class Piece {
       : stored_(std::move(stored)), content_bytes_(content_bytes), complaint_(std::move(complaint)) {}
 
   /// Decodes up to about kFrameBytes of the content, in blocks of up to kPieceBytes: all of it if the frames declare
-  /// their size. No blocks at the end.
+  /// their size. Returns no blocks at the end.
   std::deque<std::string> next() {
     std::deque<std::string> blocks;
     if (context_ == nullptr) context_ = make_context(kPieceWindowLog);
@@ -138,7 +138,7 @@ class ZstdSource : public FileSource {
     pieces_.pop_front();
   }
 
-  /// Starts to decode the next frames of the file; false unless whole_frame() accepts the first.
+  /// Starts to decode the next frames of the file; returns false unless whole_frame() accepts the first.
   bool start_piece() {
     std::string stored;
     std::size_t content_bytes = 0;
