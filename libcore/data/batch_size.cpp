@@ -113,7 +113,7 @@ std::int64_t BatchSizes::nominal(std::int64_t consumed) const {
   return std::min(rampup_->start + steps * rampup_->increment, global_);
 }
 
-/// The next sample count after `consumed` at which the size may change; INT64_MAX if it stays.
+/// Returns the next sample count after `consumed` at which the size may change; INT64_MAX if the size stays.
 std::int64_t BatchSizes::next_change(std::int64_t consumed) const {
   if (rampup_ && consumed <= rampup_->samples) return consumed + 1;
   for (const Step& step : steps_)

@@ -3,10 +3,11 @@
 // After `consumed` samples the batch size is Megatron-LM's:
 //   constant        the global batch size
 //   ramp-up         start + increment * int(consumed / (samples / steps)) up to consumed = samples, in f64, with
-//                   steps = (global - start) / increment; the global batch size beyond (START INC SAMPLES)
+//                   steps = (global - start) / increment; the global batch size after that (START INC SAMPLES)
 //   schedule        "0:768 250B:1536": the size of the last threshold that is not beyond `consumed`. Thresholds are
 //                   tokens when a sequence length is given (divided by it), else samples; K M B T are powers of 1000
-// Each size must be a multiple of micro-batch size x data-parallel size; decrease_if_needed rounds it down to one.
+// Each size must be a multiple of micro-batch size x data-parallel size; decrease_if_needed rounds it down to a
+// multiple.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +23,7 @@ namespace mtl {
 inline constexpr Bounds kBatchSizes{1, INT32_MAX};
 
 struct BatchSizeOptions {
-  std::int64_t global_batch_size = 1;  // a schedule ignores it
+  std::int64_t global_batch_size = 1;  // replaced by a schedule
   std::int64_t micro_batch_size = 1;
   std::int64_t data_parallel_size = 1;
   std::optional<std::vector<std::int64_t>> rampup{};  // start, increment, samples
@@ -37,19 +38,20 @@ class BatchSizes {
   /// are not a multiple or round down to zero, and for numbers outside kBatchSizes.
   explicit BatchSizes(const BatchSizeOptions& options);
 
-  /// The configured batch size after `consumed` samples, and the size of the next update: rounded down if need be.
+  /// The configured batch size after `consumed` samples, and the size of the next update: rounded down if necessary.
   std::int64_t nominal(std::int64_t consumed) const;
   std::int64_t running(std::int64_t consumed) const { return round_down(nominal(consumed)); }
-  /// Micro-batches of one rank.
+  /// Micro-batches of one rank in the next update.
   std::int64_t micro_batches(std::int64_t consumed) const { return running(consumed) / micro_batch_times_dp_; }
   /// All possible sizes of updates, ascending.
   const std::vector<std::int64_t>& sizes() const { return sizes_; }
   std::int64_t largest() const { return sizes_.back(); }
 
-  // Both step through a ramp update by update: their cost is proportional to its samples.
-  /// Full updates between `consumed` and `samples` total samples; a partial batch at the end is dropped.
+  // The next two functions step through a ramp update by update: their cost is proportional to the ramp's samples.
+  /// Returns the number of full updates from `consumed` to `samples` samples in total; drops a partial batch at the
+  /// end.
   std::int64_t count_iterations(std::int64_t samples, std::int64_t consumed = 0) const;
-  /// Samples of the first `iterations` updates.
+  /// Returns the number of samples in the first `iterations` updates.
   std::int64_t count_samples(std::int64_t iterations) const;
 
  private:

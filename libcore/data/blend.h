@@ -13,14 +13,14 @@
 
 namespace mtl {
 
-/// values / sum, where the sum is NumPy's. Megatron-LM normalizes explicit weights twice, which may change their last
-/// bits. Throws Error(usage) if the sum is not finite.
+/// Returns values / sum, where the sum is added up in NumPy's order. Megatron-LM normalizes explicit weights twice,
+/// which may change their last bits. Throws Error(usage) if the sum is not finite.
 std::vector<double> normalize_weights(std::span<const double> values);
 
-/// Samples that a blend of `size` requests from a data set of this weight (normalized once): ceil(size * weight). The
-/// blend's own length is the sum of these.
+/// Returns ceil(size * weight), the number of samples that a blend of `size` requests from a data set of this weight
+/// (normalized once). The blend's own length is the sum of these.
 std::int64_t blend_target(std::int64_t size, double weight);
-/// Samples to build of the data set, so that rounding never exhausts them: ceil(target * 1.005).
+/// Returns ceil(target * 1.005), the number of samples to build of such a data set, so that rounding never exhausts it.
 std::int64_t blend_surplus(std::int64_t target);
 
 /// Stores one or two bytes per sample, and every 4,096 samples the counts from which sample() continues.

@@ -17,7 +17,7 @@
 
 namespace mtl {
 
-/// Open token files, each opened once.
+/// Holds open token files; opens each only once.
 class DataFiles {
  public:
   std::shared_ptr<const IndexedDataset> open(const std::string& path);
@@ -56,13 +56,13 @@ class BlendedDataset {
   std::optional<BlendOrder> order_;
 };
 
-/// Opens the data sets of `source`; sets `range` and `samples` of `options` itself. Without `samples` each data set
+/// Opens the data sets of `source`; replaces the `range` and `samples` of `options`. Without `samples` each data set
 /// provides one epoch; a weighted blend needs `samples`. Throws as IndexedDataset and GptDataset do, and
 /// Error(bad_data) if a data set of a blend without weights has no sample in its range.
 std::shared_ptr<const BlendedDataset> open_split(DataFiles& files, const SplitSource& source,
                                                  std::optional<std::int64_t> samples, GptDatasetOptions options);
 
-/// Throws Error(bad_data) if `dataset` has fewer samples than a single pass needs. Only a blend without weights, which
+/// Throws Error(bad_data) if `dataset` has fewer than the `needed` samples. Only a blend without weights, which
 /// provides one epoch, can have too few.
 void require_samples(const SplitSource& source, Split split, const BlendedDataset& dataset, std::int64_t needed);
 

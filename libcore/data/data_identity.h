@@ -13,7 +13,7 @@
 
 namespace mtl {
 
-/// XXH3 of these blocks; reads no other part of the file.
+/// Returns the XXH3 of these blocks; reads no other part of the file.
 std::uint64_t sample_hash(const MappedFile& file);
 
 /// {"path", "bin_bytes", "bin_hash", "idx_bytes", "idx_hash"}

@@ -14,7 +14,7 @@ namespace {
 
 std::string strip(const std::string& word) { return std::string(trim(word)); }
 
-/// The first word of each pair as a number, or empty if it is none.
+/// Returns the first word of each pair as a number; nothing where it is not a number.
 std::vector<std::optional<double>> parse_pairs(const std::vector<std::string>& words) {
   std::vector<std::optional<double>> out;
   for (std::size_t i = 0; i + 1 < words.size(); i += 2) out.push_back(parse_float(words[i]));

@@ -11,7 +11,7 @@
 namespace mtl {
 namespace {
 
-/// The cumulative share of the weights before each bound; the first is 0, the last 1.
+/// Returns the cumulative share of the weights before each bound; the first is 0, the last 1.
 std::vector<double> shares_before(const std::vector<double>& weights) {
   std::vector<double> shares{0};
   const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
@@ -20,7 +20,7 @@ std::vector<double> shares_before(const std::vector<double>& weights) {
   return shares;
 }
 
-/// A uniform number in [0, limit).
+/// Draws a uniform number in [0, limit).
 std::uint64_t draw_below(std::mt19937_64& engine, std::uint64_t limit) {
   const std::uint64_t excess = (UINT64_MAX % limit + 1) % limit;  // 2^64 modulo limit
   for (;;) {
@@ -44,7 +44,7 @@ std::vector<std::int64_t> divide_tokens(const IndexedDataset& data, const std::v
   std::vector<std::int64_t> bounds;
   for (const double share : shares_before(weights)) {
     const double target = share * double(data.tokens());
-    // Bisects for the first document with at least `target` tokens before it, then takes the nearer of two.
+    // Bisects for the first document with at least `target` tokens before it; takes it or the previous one, the nearer.
     std::int64_t low = 0, high = data.documents();
     while (low < high) {
       const std::int64_t middle = low + (high - low) / 2;
@@ -74,8 +74,8 @@ std::vector<std::uint32_t> shuffled_documents(std::int64_t documents, std::uint3
 std::vector<std::int64_t> sample_documents(std::int64_t documents, std::int64_t count, std::uint32_t seed) {
   require(count <= documents, "cannot draw ", count, " of ", documents, " documents");
   std::mt19937_64 engine(seed);
-  // Floyd's algorithm: each draw is from one more document than the previous one; a repeated draw stands for the
-  // newest.
+  // Floyd's algorithm: each draw is from one more document than the previous one; if it repeats an earlier draw, the
+  // newest document takes its place.
   std::set<std::int64_t> drawn;
   for (std::int64_t last = documents - count; last < documents; ++last) {
     const std::int64_t draw = draw_below(engine, static_cast<std::uint64_t>(last) + 1);

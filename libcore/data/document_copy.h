@@ -20,14 +20,14 @@ struct DocumentRange {
   std::int64_t begin, end;
 };
 
-/// Ranges one after another; `at(i)` may be called several times for 0 <= i < size, in any order, by one thread.
+/// A list of ranges; `at(i)` may be called several times for 0 <= i < size, in any order, by one thread.
 struct DocumentList {
   std::int64_t size = 0;
   std::function<DocumentRange(std::int64_t)> at;
 };
 DocumentList list_of(std::vector<DocumentRange> ranges);
 
-/// Called repeatedly with the bytes of the .bin that were written since the last call.
+/// Called repeatedly with the number of bytes written to the .bin since the last call.
 using CopyProgress = std::function<void(std::uint64_t bytes)>;
 
 /// Writes PREFIX.bin and PREFIX.idx. Neither appears under its name before commit(); without it no file is left.
@@ -35,8 +35,8 @@ class DocumentCopy {
  public:
   DocumentCopy(const std::string& prefix, DataType type, bool has_modes);
 
-  /// Writes all documents of the list; call once. Throws Error(bad_data) unless all data sets have the given type, and
-  /// modes or none as given (without sequences, either). `threads` read small, scattered ranges in parallel; the output
+  /// Writes all documents of the list; call once. Throws Error(bad_data) unless all data sets have the given type and,
+  /// if they have sequences, modes or none as given. `threads` read small, scattered ranges in parallel; the output
   /// does not depend on their number.
   void write(const DocumentList& list, int threads, const CopyProgress& progress);
   /// Renames both files into place, the .idx last: if it exists, the .bin is complete.

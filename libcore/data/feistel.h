@@ -18,9 +18,9 @@ std::uint64_t mix_bits(std::uint64_t x);
 
 class KeyedPermutation {
  public:
-  /// n in [1, 2^62].
+  /// Requires n in [1, 2^62].
   KeyedPermutation(std::int64_t n, std::uint64_t key);
-  /// i in [0, n).
+  /// Returns entry i of the permutation. Requires i in [0, n).
   std::int64_t operator()(std::int64_t i) const;
 
  private:
