@@ -24,7 +24,7 @@ void mark_documents(const GptDatasetOptions& options, Sample& sample) {
   }
 }
 
-/// Masks the loss of padding and replaces its id by 0, which every token embedding has.
+/// Masks the loss of padding, and replaces the padding id by 0: every token embedding has row 0.
 void clear_padding(std::int32_t pad, Sample& sample) {
   for (std::size_t i = 0; i < sample.labels.size(); ++i) {
     if (sample.labels[i] == pad) sample.loss_mask[i] = 0.0f;

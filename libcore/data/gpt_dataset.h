@@ -22,7 +22,7 @@ struct GptDatasetOptions {
   bool drop_last_partial = true;          // as SampleOrderOptions'; false: the last sample is padded
   std::int32_t eod = -1;                  // the end-of-document id; -1: none
   std::int32_t pad = -1;                  // the padding id; -1, or equal to eod: none
-  std::int64_t vocab_size = 0;            // item() refuses ids that are not below; 0: no check
+  std::int64_t vocab_size = 0;            // item() refuses ids that are not below it, except pad; 0: no check
   bool eod_mask_loss = false;             // no loss where the input is eod
   bool reset_position_ids = false;        // positions count from 0 again after an eod
   bool reset_attention_mask = false;      // tokens after an eod do not attend to tokens before it
@@ -31,10 +31,10 @@ struct GptDatasetOptions {
 /// One sample. S entries each.
 struct Sample {
   std::vector<std::int32_t> tokens, labels;  // padding is 0 in both
-  std::vector<float> loss_mask;              // 1 where the loss counts; 0 where the label is padding
+  std::vector<float> loss_mask;              // 0 for padding labels, and for eod inputs with eod_mask_loss; else 1
   std::vector<std::int32_t> position_ids;
-  /// With reset_attention_mask: the first position that this one may attend to (an eod belongs to the document it
-  /// ends). Empty without.
+  /// With reset_attention_mask: the first position that each position may attend to (an eod belongs to the document it
+  /// ends). Empty otherwise.
   std::vector<std::int32_t> document_start;
 };
 
@@ -43,8 +43,8 @@ struct SampleSource {
   std::int64_t dataset = 0;             // index in the blend
   std::int64_t sample = 0;              // shuffle_index[index] (data/sample_order.h)
   std::vector<std::int64_t> documents;  // indices of sequences in the .idx
-  std::int64_t first_offset = 0;        // of the first token, in the first of them
-  std::int64_t last_offset = 0;         // of the last label, in the last of them
+  std::int64_t first_offset = 0;        // of the first token, in the first of these documents
+  std::int64_t last_offset = 0;         // of the last label, in the last of these documents
 };
 
 class GptDataset {
@@ -54,7 +54,7 @@ class GptDataset {
 
   /// Number of samples, at least those requested.
   std::int64_t size() const { return order_.samples(); }
-  /// Index in the order of training, in [0, size()). Throws Error(bad_data) for an id outside the vocabulary.
+  /// `index` is in the order of training, in [0, size()). Throws Error(bad_data) for an id outside the vocabulary.
   Sample item(std::int64_t index) const;
   SampleSource describe(std::int64_t index) const;
   /// The S + 1 stored ids. A last, partial sample has fewer.

@@ -12,8 +12,7 @@ namespace mtl {
 namespace {
 
 constexpr std::string_view kRemedy = "; re-run mtl-preprocess, or copy both files again";
-/// Sequences or documents per loop without branches. This many sequences of the maximum length have fewer than 2^46
-/// bytes.
+/// Sequences or documents per branch-free loop. This many sequences of the maximum length have fewer than 2^46 bytes.
 constexpr std::int64_t kBlockEntries = 4096;
 
 std::string with_commas(std::uint64_t value) {
@@ -182,8 +181,8 @@ void IndexChecker::check_sequences() {
   summary_.tokens = at / token_bytes_;
 }
 
-/// Checks that document indices begin to end, inclusive, never decrease and are not negative, so that no difference
-/// overflows.
+/// Checks that document indices `begin` to `end`, inclusive, never decrease and are not negative, which also means that
+/// no difference overflows.
 bool IndexChecker::is_sound_run(std::int64_t begin, std::int64_t end) const {
   const std::byte* indices = data_ + document_at(begin);
   std::int64_t signs = load_at<std::int64_t>(indices);

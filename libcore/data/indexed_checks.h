@@ -2,7 +2,7 @@
 //
 // The checks follow the file: header, counts, lengths and pointers sequence by sequence, the size of the .bin,
 // documents. The first broken rule is reported, with its byte in the file. Intact files are checked at memory speed, in
-// blocks without branches; only a broken block is checked again, entry by entry.
+// branch-free blocks; only a broken block is checked again, entry by entry.
 #pragma once
 
 #include <cstddef>

@@ -30,7 +30,7 @@ bool is_integer(DataType type);
 /// The stored type for ids of a vocabulary of this size: u16 below 65,500, else i32.
 DataType token_type_for_vocab(std::int64_t vocab_size);
 
-/// PREFIX from PREFIX, PREFIX.bin or PREFIX.idx.
+/// Returns PREFIX for PREFIX, PREFIX.bin or PREFIX.idx.
 std::string dataset_prefix(std::string_view path);
 
 /// A written pair of token files: counts, sizes, and XXH3 of the whole files.
@@ -77,7 +77,7 @@ class IndexedDatasetWriter {
   AtomicFile bin_, idx_;
   bool sealed_ = false;
   std::vector<std::byte> buffer_;  // encoded tokens for the .bin
-  std::size_t buffered_ = 0;       // bytes of them
+  std::size_t buffered_ = 0;       // bytes of buffer_ in use
   TokenFilesWritten written_;
   std::vector<std::int32_t> lengths_;
   std::vector<std::int64_t> document_indices_{0};
@@ -115,7 +115,7 @@ class IndexedDataset {
   std::int64_t tokens() const { return summary_.tokens; }
   std::uint64_t bin_bytes() const { return bin_.bytes().size(); }
   std::uint64_t idx_bytes() const { return idx_.bytes().size(); }
-  /// The .idx has a mode per sequence: not only text.
+  /// True if the .idx has a mode for each sequence: the data is not only text.
   bool is_multimodal() const { return summary_.has_modes; }
 
   /// Tokens in each sequence.

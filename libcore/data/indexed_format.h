@@ -19,7 +19,7 @@ inline constexpr std::uint64_t kIndexVersion = 1;
 // Offsets of the header's fields, in bytes.
 inline constexpr std::size_t kVersionAt = 9, kTypeAt = 17, kSequencesAt = 18, kDocumentsAt = 26, kHeaderBytes = 34;
 
-/// Loads a number of a file; it need not be aligned.
+/// Loads a number from a file's bytes, where it may be unaligned.
 template <class T>
 T load_at(const std::byte* at) {
   T value;

@@ -9,7 +9,7 @@
 
 namespace mtl {
 
-/// Reported percentiles. The p-th is the smallest length that at least p percent of all do not exceed.
+/// Reported percentiles. The p-th is the smallest length that at least p percent of all lengths do not exceed.
 inline constexpr std::array<int, 9> kPercentiles = {1, 5, 10, 25, 50, 75, 90, 95, 99};
 
 struct LengthSummary {
@@ -18,12 +18,12 @@ struct LengthSummary {
   std::array<std::int64_t, kPercentiles.size()> percentiles{};
 };
 
-/// Summarizes lengths in linear time, without memory but `lengths`. All figures are 0 if `lengths` is empty.
+/// Summarizes lengths in linear time, without memory beyond `lengths`. All figures are 0 if `lengths` is empty.
 LengthSummary summarize_lengths(std::vector<std::int64_t> lengths);
 
-/// Tokens in every document, empty ones included: 8 bytes of memory for each.
+/// Returns the number of tokens in every document, empty ones included: 8 bytes of memory for each.
 std::vector<std::int64_t> document_lengths(const IndexedDataset& data);
-/// Tokens in every sequence, likewise.
+/// Returns the number of tokens in every sequence, likewise.
 std::vector<std::int64_t> sequence_lengths(const IndexedDataset& data);
 
 /// The lengths of all sequences. Bucket 0 counts empty ones, bucket k those of 2^(k-1) to 2^k - 1 tokens.

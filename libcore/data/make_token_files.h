@@ -13,13 +13,13 @@
 
 namespace mtl {
 
-/// The files of data sets: .bin, .idx and .json of each.
+/// Returns the files of data sets: .bin, .idx and .json of each.
 std::vector<std::string> files_of(const std::vector<const IndexedDataset*>& inputs);
 
 /// Creates the folder of `path`. Throws Error(io) if its disk has less than `bytes` free.
 void require_space(const std::string& path, std::uint64_t bytes);
 
-/// A progress line with rate and time left.
+/// A progress line with the rate and the time left.
 class ByteProgress {
  public:
   ByteProgress(Console& console, std::uint64_t total);
@@ -50,7 +50,7 @@ struct TokenFilesMade {
 };
 
 /// Makes all parts, which together hold every document of `inputs` once, with a provenance file each. None appears
-/// under its final name before all are complete; INT, TERM and HUP end the process and leave no file.
+/// under its final name before all are complete; SIGINT, SIGTERM and SIGHUP end the process and leave no file.
 TokenFilesMade make_token_files(const MakeOptions& options, const std::vector<const IndexedDataset*>& inputs,
                                 const MergeTraits& traits, const std::vector<DataPart>& parts, Console& console);
 

@@ -1,5 +1,5 @@
 // The Mersenne Twister MT19937 (Matsumoto and Nishimura 1998), 624 numbers at a time: the same numbers as std::mt19937,
-// made in loops that the compiler vectorizes.
+// computed in loops that the compiler vectorizes.
 #pragma once
 
 #include <array>

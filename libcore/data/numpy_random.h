@@ -13,7 +13,7 @@
 
 namespace mtl {
 
-/// The shuffles of numpy.random.RandomState(seed); consecutive ones continue one stream.
+/// The shuffles of numpy.random.RandomState(seed); consecutive calls continue one stream.
 class NumpyRandom {
  public:
   explicit NumpyRandom(std::uint32_t seed) : stream_(seed) {}
