@@ -14,7 +14,7 @@ constexpr std::string_view kSchema = "mtl-provenance/1";
 constexpr std::string_view kMakeAgain =
     "; one of the files was replaced or changed: make them again, or remove PREFIX.json";
 
-/// The offset of a key of the last "output" in the text, for messages; 0 if absent.
+/// Returns the offset of a key of the last "output" in the text, for messages; 0 if absent.
 std::uint64_t offset_of(const std::string& text, const std::string& key) {
   const std::size_t object = text.rfind("\"output\""), at = text.find(cat('"', key, '"'), object);
   return at == std::string::npos ? 0 : at;
@@ -30,7 +30,7 @@ bool check_hash(const Json& output, const char* key, const MappedFile& file) {
                    cat("its content was changed: its hash is ", hash, ", PREFIX.json records ", recorded), kMakeAgain);
 }
 
-/// As read_provenance, but throws BrokenRule ("provenance") for a broken file.
+/// Like read_provenance, but throws BrokenRule ("provenance") for a broken file.
 std::optional<Json> parse_provenance(const std::string& prefix) {
   constexpr std::uint64_t kLargest = 64 << 20;  // a larger file is not provenance: a corpus can have this name
   const std::string path = prefix + ".json";

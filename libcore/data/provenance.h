@@ -12,28 +12,28 @@
 
 namespace mtl {
 
-/// The content of PREFIX.json; empty if it is missing, broken or of another kind.
+/// Returns the content of PREFIX.json; nothing if the file is missing, broken or of another kind.
 std::optional<Json> read_provenance(const std::string& prefix);
 
-/// The extent of check_provenance: counts and type, or the content of both files as well.
+/// What check_provenance checked: nothing, counts and type, or also the content of both files.
 enum class ProvenanceCheck { none, counts, content };
 
 /// Throws BrokenRule if PREFIX.json is broken or contradicts the files: counts or type ("provenance"), or the content
-/// of a file whose hash is recorded ("hash"), which reads the file.
+/// of a file whose hash is recorded ("hash"). Reads such a file to compute its hash.
 ProvenanceCheck check_provenance(const IndexedDataset& data);
 
-/// A file that was read: {"path", "bytes", "xxh3"}.
+/// Describes a file that was read: {"path", "bytes", "xxh3"}.
 Json describe_input(const std::string& path, std::uint64_t bytes, std::uint64_t hash);
-/// A list of both files of each data set. Reads the whole files.
+/// Describes both files of each data set in a list. Reads the whole files.
 Json describe_inputs(const std::vector<const IndexedDataset*>& inputs);
 
-/// The tokenizer that all data sets record; null if they differ or one records none.
+/// Returns the tokenizer that all data sets record; null if they differ or one records none.
 Json common_tokenizer(const std::vector<const IndexedDataset*>& inputs);
 
 /// {"prefix", "documents", "sequences", "tokens", "dtype", "bin_bytes", "bin_xxh3", "idx_bytes", "idx_xxh3"}
 Json describe_output(const TokenFilesWritten& files);
 
-/// The content of PREFIX.json. `command`: the words of the command line. Omits a null tokenizer.
+/// Returns the content of PREFIX.json. `command`: the words of the command line. Omits a null tokenizer.
 Json make_provenance(const std::string& program, const std::vector<std::string>& command, const Json& tokenizer,
                      const Json& inputs, const Json& output);
 

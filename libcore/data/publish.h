@@ -1,4 +1,4 @@
-// Publishes token files: renames PREFIX.bin, PREFIX.idx and PREFIX.json together, never a new one next to an old one.
+// Publishes token files: renames PREFIX.bin, PREFIX.idx and PREFIX.json, never a new file next to an old .idx.
 #pragma once
 
 #include <functional>
@@ -23,8 +23,8 @@ class SealedTokenFiles {
   std::function<void()> commit_;
 };
 
-/// Renames all of them. Removes each old .idx first and renames the new one last: whenever the process ends, an .idx
-/// that exists belongs to the other two files.
+/// Renames all files. Removes each old .idx first and renames the new one last: whenever the process ends, an .idx that
+/// exists belongs to the other two files.
 void publish_token_files(std::vector<SealedTokenFiles>& files);
 
 }  // namespace mtl

@@ -20,7 +20,7 @@ std::int64_t count_tokens(const SequenceLengths& lengths, SplitRange range) {
   return tokens;
 }
 
-/// The smallest number of epochs that holds all samples and the label of the last one.
+/// Returns the smallest number of epochs that holds all samples and the label of the last one; 1 without a request.
 std::int64_t count_epochs(const SampleOrderOptions& options, std::int64_t tokens_per_epoch) {
   if (!options.samples) return 1;
   std::int64_t inputs = 0;
@@ -31,7 +31,7 @@ std::int64_t count_epochs(const SampleOrderOptions& options, std::int64_t tokens
   return std::max<std::int64_t>(1, inputs / tokens_per_epoch + 1);  // = ceil((inputs + 1) / tokens_per_epoch)
 }
 
-/// Samples before the final epoch if it is kept separate, else empty.
+/// Returns the number of samples before the final epoch if it is kept separate, else nothing.
 std::optional<std::int64_t> samples_before_final_epoch(const SampleOrderOptions& options, std::int64_t epochs,
                                                        std::int64_t tokens_per_epoch) {
   if (epochs == 1) return std::nullopt;

@@ -31,7 +31,7 @@
 
 namespace mtl {
 
-/// Names the arrays of an order in the message for a lack of memory.
+/// Names the arrays of an order in the out-of-memory message.
 inline constexpr const char* kOrderMemory = "an order of samples; --data-order feistel needs next to none";
 
 enum class OrderKind { megatron, feistel };
@@ -59,15 +59,15 @@ class SampleOrder {
  public:
   /// No samples.
   SampleOrder() = default;
-  /// The data of `lengths` must outlive it. Throws Error(bad_data) for a range without tokens, with too few for one
-  /// sample (feistel), or beyond the sizes above; Error(usage) for a seed or samples out of range. An empty range is
-  /// valid if no samples are requested.
+  /// The data of `lengths` must outlive the order. Throws Error(bad_data) for a range without tokens, with too few for
+  /// one sample (feistel), or beyond the sizes above; Error(usage) for a seed or samples out of range. An empty range
+  /// is valid unless samples are requested.
   SampleOrder(const SequenceLengths& lengths, const SampleOrderOptions& options);
 
   std::int64_t samples() const { return samples_; }
   /// The sample at `index` in the order of training: shuffle_index[index].
   std::int64_t shuffled(std::int64_t index) const;
-  /// Its first token, and its last one, which is the label of the last input.
+  /// A sample's first token, and its last one, which is the label of the last input.
   StreamPlace first_token(std::int64_t sample) const;
   StreamPlace last_token(std::int64_t sample) const;
   /// The sequence at a position of the stream: document_index[position].

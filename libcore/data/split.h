@@ -11,7 +11,7 @@ namespace mtl {
 enum class Split : int { train = 0, valid = 1, test = 2 };
 inline constexpr std::array<std::string_view, 3> kSplitNames = {"train", "valid", "test"};
 
-/// A share of the data as fractions [begin, end) of the whole.
+/// A share of the data: fractions [begin, end) of the whole.
 struct SplitShare {
   double begin, end;
 };
@@ -25,7 +25,7 @@ struct SplitRange {
 /// weights, one that is not a number, or a sum that is zero or not finite; only the last names the flag.
 std::array<std::optional<SplitShare>, 3> parse_split(std::string_view text);
 
-/// The share as a range of `sequences`: each bound is share * sequences, halves rounded to even.
+/// Returns the share as a range of `sequences`: each bound is share * sequences, halves rounded to even.
 SplitRange range_of(const SplitShare& share, std::int64_t sequences);
 
 struct RunLength {
@@ -36,8 +36,9 @@ struct RunLength {
   std::optional<std::int64_t> train_samples{};
 };
 
-/// The samples that a run needs of train, valid and test: train_samples, or iterations * batch; an evaluation every
-/// eval_interval iterations and one at the end; one test at the end. Throws Error(usage) for more than 2^63 - 1.
+/// Returns the numbers of samples that a run needs of train, valid and test: train_samples, or iterations * batch; an
+/// evaluation every eval_interval iterations and one at the end, of eval_iters batches each; one test at the end,
+/// likewise. Throws Error(usage) for more than 2^63 - 1.
 std::array<std::int64_t, 3> count_samples(const RunLength& run);
 
 }  // namespace mtl

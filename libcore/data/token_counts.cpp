@@ -35,7 +35,7 @@ std::int64_t value_of(std::make_unsigned_t<T> stored) {
   return static_cast<std::int64_t>(static_cast<std::uint64_t>(stored) << kShift) >> kShift;
 }
 
-/// The largest token of [begin, end), compared as unsigned: a negative one is larger than all others.
+/// Returns the largest token of [begin, end), compared as unsigned: a negative one is larger than all others.
 template <class T>
 std::uint64_t largest_token(const IndexedDataset& data, std::int64_t begin, std::int64_t end) {
   std::make_unsigned_t<T> largest = 0;
@@ -43,7 +43,7 @@ std::uint64_t largest_token(const IndexedDataset& data, std::int64_t begin, std:
   return static_cast<std::uint64_t>(value_of<T>(largest));
 }
 
-/// The sequence that holds a token: the last one that begins at or before it, and is not empty.
+/// Returns the sequence that holds a token: the last one that begins at or before the token, and is not empty.
 std::int64_t sequence_of(const IndexedDataset& data, std::int64_t token) {
   std::int64_t low = 0, high = data.sequences();  // begin of low <= token < begin of high
   while (high - low > 1) {

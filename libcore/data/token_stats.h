@@ -13,7 +13,7 @@ inline constexpr std::array<double, 4> kCoveredShares = {0.5, 0.9, 0.99, 0.999};
 struct TokenStats {
   std::int64_t used = 0;  // ids that occur
   double entropy = 0;     // bits per token: -sum p log2 p
-  /// How many of the most frequent ids make up each share of all tokens.
+  /// The number of the most frequent ids that make up each of kCoveredShares.
   std::array<std::int64_t, kCoveredShares.size()> coverage{};
   std::vector<std::int64_t> ranked;  // the ids that occur, most frequent first; ties by lower id
 };
