@@ -63,13 +63,13 @@ class SentencePieceTokenizer : public Tokenizer {
 /// Returns true for Megatron's three names.
 bool is_sentencepiece_type(std::string_view type);
 
-/// The model file: `path`, or PATH/tokenizer.model if `path` is a folder.
+/// Returns the model file: `path`, or PATH/tokenizer.model if `path` is a folder.
 std::string sentencepiece_file(const std::string& path);
 
 /// options.tokenizer_model is a model file, or a folder that holds tokenizer.model.
 std::unique_ptr<Tokenizer> load_sentencepiece(const TokenizerOptions& options);
 
-/// The tokenizer.model of a folder, with the options that save() stored; nothing if there is no such model.
+/// Finds the tokenizer.model of a folder, with the options that save() stored; nothing if there is no such model.
 std::optional<TokenizerOptions> find_sentencepiece(const std::string& folder);
 
 }  // namespace mtl

@@ -29,7 +29,7 @@ class PieceTrie {
   /// Adds a string, which must not be empty. Returns false if the trie is full.
   bool add(std::string_view text, std::int32_t piece);
 
-  /// The child of `node` for `byte`; null if no piece continues with it.
+  /// Returns the child of `node` for `byte`; null if no piece continues with it.
   const Entry* step(std::uint32_t node, unsigned char byte) const {
     std::uint32_t key = node << 8 | byte;
     for (std::size_t at = home(key);; at = (at + 1) & mask_) {
@@ -39,7 +39,7 @@ class PieceTrie {
     }
   }
 
-  /// The piece that equals `text`, or -1.
+  /// Returns the piece that equals `text`, or -1.
   std::int32_t find(std::string_view text) const {
     const Entry* entry = nullptr;
     std::uint32_t node = kRoot;
@@ -55,7 +55,7 @@ class PieceTrie {
     std::size_t length = 0;  // in bytes; 0 for no match
     std::int32_t piece = -1;
   };
-  /// The longest piece at the start of `text`.
+  /// Returns the longest piece at the start of `text`.
   Match find_longest(std::string_view text) const {
     Match best;
     std::uint32_t node = kRoot;

@@ -47,11 +47,11 @@ class UnigramModel {
   /// sum of the text before the word, and on return, of the text up to its end. Throws Error(bad_data) for a word of
   /// 2^32 - 1 bytes or more.
   void encode(std::string_view word, float& sum, Scratch& scratch, std::vector<std::int32_t>& out) const;
-  /// The margin of a word of up to 16 characters, in fp64: (best sum - second best) / (4 * (characters + 1)), at most
-  /// 1e30.
+  /// Returns the margin of a word of up to 16 characters, in fp64: (best sum - second best) / (4 * (characters + 1)),
+  /// at most 1e30.
   float margin(std::string_view word, Scratch& scratch) const;
   bool is_safe(float margin, float sum) const { return margin > (std::fabs(sum) + largest_word_sum_) * 0x1p-24f; }
-  /// The sum after one more known piece, rounded as in encode().
+  /// Returns the sum after one more known piece, rounded as in encode().
   float add_score(float sum, std::int32_t piece) const { return scores_[piece] + sum; }
 
  private:

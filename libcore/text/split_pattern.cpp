@@ -37,7 +37,7 @@ Glyph glyph_at(const char* at, const char* end) {
 
 bool is_line_end(std::uint32_t code) { return code == '\r' || code == '\n'; }
 
-/// The end of the run of characters of a class that begins at `at`.
+/// Returns the end of the run of characters of class `value` that begins at `at`.
 const char* class_end(const char* at, const char* end, CharClass value) {
   while (at < end) {
     Glyph next = glyph_at(at, end);
@@ -47,7 +47,7 @@ const char* class_end(const char* at, const char* end, CharClass value) {
   return at;
 }
 
-/// The end of the contraction at `at`, in upper or lower case; `at` if there is none.
+/// Returns the end of the contraction at `at`, in upper or lower case; `at` if there is none.
 const char* contraction_end(const char* at, const char* end) {
   if (end - at < 2 || *at != '\'') return at;
   auto lower = [&](int i) { return at + i < end ? static_cast<char>(at[i] | 0x20) : '\0'; };
@@ -124,7 +124,7 @@ const char* number_end(const SplitRules& rules, const char* at, const char* end)
   return at;
 }
 
-/// The end of the piece of white space that begins at `at`.
+/// Returns the end of the piece of white space that begins at `at`.
 const char* space_end(const char* at, const char* end) {
   const char* last = at;      // where its last character begins
   const char* line_end = at;  // after its last line end

@@ -31,7 +31,7 @@ struct SplitRules {
   bool operator==(const SplitRules&) const = default;
 };
 
-/// The rules as a regular expression.
+/// Returns the rules as a regular expression.
 std::string pattern_of(const SplitRules& rules);
 /// Returns the rules of a regular expression of the family, in any spelling in use; nothing for any other.
 std::optional<SplitRules> find_split_rules(std::string_view pattern);

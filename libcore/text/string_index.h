@@ -39,7 +39,7 @@ class StringIndex {
   std::uint32_t find(std::string_view text, const char* readable_end = nullptr) const {
     return (slots_[slot_of(Key(text, readable_end))] & (kNumbers - 1)) - 1;
   }
-  /// The number of the last string that equals an earlier one.
+  /// Returns the number of the last string that equals an earlier one.
   std::optional<std::uint32_t> repeated() const { return repeated_; }
 
  private:

@@ -62,7 +62,7 @@ class StringList {
     append_limited(text_, text);
     places_[i] = {begin, static_cast<std::uint32_t>(text.size())};
   }
-  /// The number of the first string that is `text`, or size().
+  /// Returns the number of the first string that is `text`, or size().
   std::size_t find(std::string_view text) const {
     std::size_t i = 0;
     while (i < size() && (places_[i].size != text.size() || (*this)[i] != text)) ++i;

@@ -46,7 +46,7 @@ class TikTokenizer : public Tokenizer {
   /// transformers has no files for such a tokenizer.
   void save(const std::string& folder) const override;
 
-  /// The options that save() wrote into a folder; nothing if it has none.
+  /// Returns the options that save() wrote into a folder; nothing if the folder has none.
   static std::optional<TokenizerOptions> find(const std::string& folder);
 
  private:

@@ -42,10 +42,10 @@ class Tokenizer {
   virtual std::string decode(std::span<const std::int32_t> ids) const = 0;
   /// Ids are 0 to vocab_size() - 1.
   virtual std::int64_t vocab_size() const = 0;
-  /// The end-of-document token. Throws Error(bad_data) if there is none.
+  /// Returns the end-of-document token. Throws Error(bad_data) if there is none.
   virtual std::int32_t eod() const = 0;
-  /// The padding token, which training excludes from the loss; -1 if there is none, or if it is also another special
-  /// token (in many files, pad and end are one).
+  /// Returns the padding token, which training excludes from the loss; -1 if there is none, or if it is also another
+  /// special token (in many files, pad and end are one).
   virtual std::int32_t pad() const { return -1; }
   /// Megatron's name, such as "GPT2BPETokenizer".
   virtual std::string type() const = 0;
