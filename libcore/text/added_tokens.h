@@ -62,7 +62,7 @@ class TokenFinder {
   [[noreturn]] void refuse_overlap(const Found& found) const;
 
   std::vector<AddedToken> tokens_;
-  std::string first_bytes_;  // the different first bytes of the tokens
+  std::string first_bytes_;  // the distinct first bytes of the tokens
   std::array<bool, 256> is_first_byte_{};
   std::unordered_map<std::uint64_t, std::uint32_t> children_;  // trie of all tokens: node << 8 | byte to child node
   std::vector<std::int32_t> token_at_ = {-1};                  // by node: index of the token that ends there, or -1

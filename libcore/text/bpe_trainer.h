@@ -35,7 +35,7 @@ class WordCounts {
   /// In no particular order; valid until the counts change or are destroyed.
   const std::vector<Word>& words() const { return words_; }
   std::size_t size() const { return words_.size(); }
-  /// Total length in bytes of all distinct words.
+  /// Total length of all distinct words.
   std::uint64_t bytes() const { return bytes_; }
 
  private:
