@@ -14,9 +14,9 @@ struct AgreedItem {
   std::string text;  // one or more lines, for example one flag per line
 };
 
-/// Collective: all ranks pass the same items by name, in the same order. Throws the same Error(usage) on every rank if
-/// a text differs; it names the ranks that differ from rank 0 (with their hosts), the items, and the first line that
-/// differs. `hosts`: by rank.
+/// Collective: all ranks pass items of the same names in the same order. If a text differs, throws the same
+/// Error(usage) on every rank; it names the ranks that differ from rank 0 (with their hosts), the items, and the first
+/// differing lines. `hosts`: by rank.
 void check_same(Communicator& world, const std::vector<std::string>& hosts, const std::vector<AgreedItem>& items);
 
 }  // namespace mtl

@@ -14,23 +14,25 @@ namespace {
 
 std::byte* bytes_of(const Tensor& tensor) { return static_cast<std::byte*>(tensor.raw()); }
 
-/// The byte at which part `part` of `size` begins, when parts differ by at most one element; part `size` is the end.
+/// Returns the byte offset of part `part` when `whole` is divided into `size` parts that differ by at most one element;
+/// for `part` == `size`, the end.
 std::size_t part_begin(const Tensor& whole, int part, int size) {
   std::size_t count = whole.numel(), parts = size;
   std::size_t index = part;
   return (index * (count / parts) + std::min(index, count % parts)) * size_of(whole.dtype());
 }
 
-/// The other ranks of a group, starting with the next one: staggered, so that no rank is contacted first by all.
+/// Calls `function` for the other ranks of a group, starting with the next one: staggered, so that no rank is contacted
+/// first by all.
 template <class Function>
 void for_others(const GroupLink& link, const Function& function) {
   for (int step = 1; step < link.size; ++step) function((link.rank + step) % link.size);
 }
 
-/// Receives this rank's part from all other ranks and adds it up, segment by segment, while it sends the other parts.
+/// Receives this rank's part from all other ranks and sums it, segment by segment, while sending the other parts.
 class PartSums {
  public:
-  /// `out`: memory for this rank's part of the sums, which may be that part of `whole`.
+  /// `out`: memory for this rank's part of the sums; may be that part of `whole`.
   PartSums(const GroupLink& link, const OperationLabel* label, Tensor whole, std::byte* out)
       : link_(link), label_(label), dtype_(whole.dtype()), out_(out), segment_(segment_bytes(link.size)) {
     auto begin = [&](int part) { return part_begin(whole, part, link.size); };
@@ -89,7 +91,7 @@ class PartSums {
   DType dtype_;
   std::byte* own_part_;
   std::byte* out_;
-  std::size_t segment_, bytes_, received_ = 0, summed_ = 0;  // bytes; received_: of receives that were started
+  std::size_t segment_, bytes_, received_ = 0, summed_ = 0;  // bytes; received_: whose receives were started
   std::array<int, kStagingSlots> pending_{};
   std::vector<const std::byte*> inputs_;  // one per rank
   Lanes sends_;
@@ -116,7 +118,7 @@ class AllReduce final : public Task {
 
  private:
   bool progress() override {
-    // A sum arrives in the memory from which its part was sent, so the send must be complete before.
+    // Sums arrive in the memory from which the parts were sent, so all sends must be complete first.
     summed_ = summed_ || sums_.progress();
     return summed_ && gather_.progress();
   }

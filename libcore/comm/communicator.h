@@ -1,6 +1,6 @@
 // Communication between ranks. Every axis of parallelism always has a Communicator; a group of one rank has a
-// SelfCommunicator, a null object, so that no layer needs to check the number of ranks. Every operation returns Work
-// as soon as it is started: the caller may compute until it waits.
+// SelfCommunicator, a null object, so that no layer needs to check the number of ranks. Every operation returns Work as
+// soon as it is started; the caller may compute before it waits for the Work.
 //
 // All members of a group start the same operations on it, with the same sizes, in the same order. Sums are added in
 // rank order, so all members get the same bits, and the same bits in every run. Between GPUs, NCCL decides the order of
@@ -31,12 +31,13 @@ class Interrupted : public Error {
 };
 
 /// An operation that was started. The host must not touch its tensors until join() has returned; operators may use them
-/// only if they are launched on a stream after wait(). Only an exception may destroy it earlier.
+/// only if they are launched on a stream after wait(). Only stack unwinding may destroy the Work of an unfinished
+/// operation.
 class Work {
  public:
   /// The transport's side. done() never blocks, and progresses all pending operations of the transport; join() returns
-  /// when this one is done, and throws after the transport's deadline. order() makes later work of the stream run after
-  /// it; a transport of host memory joins.
+  /// when this operation is done, and throws after the transport's deadline. order() makes later work of the stream run
+  /// after this operation; a transport of host memory joins.
   class Operation {
    public:
     virtual ~Operation() = default;
@@ -48,7 +49,7 @@ class Work {
   Work() = default;  // already complete
   explicit Work(std::shared_ptr<Operation> operation) : operation_(std::move(operation)) {}
   bool done() const { return operation_ == nullptr || operation_->done(); }
-  /// Operators launched on the stream from now on see the result. May return before the result exists.
+  /// Makes operators launched on the stream from now on see the result. May return before the result exists.
   void wait(Stream& stream) const {
     if (operation_ == nullptr) return;
     ProfileRange range(stream, ProfileKind::communication, "wait");
@@ -71,15 +72,15 @@ class Communicator {
   /// Replaces data by the sum of all ranks' data. Dtypes f32, f64, bf16 and f16; the last two are summed in fp32 and
   /// rounded once.
   virtual Work all_reduce(Stream& stream, Tensor data) = 0;
-  /// out holds size() parts like in, in rank order. in may be this rank's part of out.
+  /// Gathers all ranks' `in` into `out`, size() parts in rank order. `in` may be this rank's part of `out`.
   virtual Work all_gather(Stream& stream, Tensor out, Tensor in) = 0;
-  /// in holds size() parts like out; out receives the sum of all ranks' part number rank(). out may be that part of
-  /// in; the other parts of in stay as they are. Dtypes as in all_reduce().
+  /// `in` consists of size() parts of `out`'s size. Writes the sum of all ranks' part number rank() to `out`, which may
+  /// be that part of `in`; does not change the other parts. Dtypes as in all_reduce().
   virtual Work reduce_scatter(Stream& stream, Tensor out, Tensor in) = 0;
   virtual Work broadcast(Stream& stream, Tensor data, int root) = 0;
   virtual Work send(Stream& stream, Tensor data, int peer) = 0;
   virtual Work receive(Stream& stream, Tensor data, int peer) = 0;
-  /// Registers memory that operations use repeatedly, for transports that profit from it. Destroy the result before
+  /// Registers memory that operations use repeatedly, for transports that benefit from it. Destroy the result before
   /// freeing the memory.
   virtual std::shared_ptr<void> enroll(const Tensor&) { return {}; }
   /// False after operations were aborted while the host continued: everything computed since is invalid and must not be

@@ -12,7 +12,7 @@ struct NamedAxes {
   AxisSet axes;
 };
 
-// Ranks of one sequence hold the same weights, as data-parallel ones do: gradients are summed over both axes at once.
+// Context-parallel ranks hold the same weights, as data-parallel ranks do: gradients are summed over both axes at once.
 constexpr NamedAxes kGroups[] = {{"tensor", Axis::tensor},
                                  {"pipeline", Axis::pipeline},
                                  {"data", {Axis::data, Axis::context}},

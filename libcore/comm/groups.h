@@ -1,4 +1,4 @@
-// The groups of ranks that a rank belongs to, by the axes of the grid that they extend over.
+// The communication groups of a rank, by the axes of the grid that they span.
 #pragma once
 
 #include <array>
@@ -24,14 +24,15 @@ class ProcessGroups {
   /// The groups of one rank of a grid. All ranks create theirs in the same order.
   ProcessGroups(const RankGrid& grid, int rank, const MakeGroup& make);
 
-  /// All ranks, over host memory, for texts, totals and commits. A failed rank does not interrupt its waits.
+  /// The control group: all ranks, over host memory, for texts, totals and commits. A failed rank does not interrupt
+  /// waits in it.
   Communicator& world() const { return *world_; }
-  /// The ranks that differ from this one only in `axes`. Axes of size 1 may be included. Groups exist over tensor,
-  /// pipeline, context, and data with context.
+  /// The ranks that differ from this one only in `axes`. Axes of size 1 make no difference. Groups exist over tensor,
+  /// pipeline, context, and data with context; throws Error for other axes.
   Communicator& over(AxisSet axes) const;
   /// The ranks that hold a copy of the tied embedding; on other ranks, a group of one.
   Communicator& tied() const { return *tied_; }
-  /// False after operations of a group were aborted; see Communicator.
+  /// False after operations of any group were aborted; see Communicator.
   bool is_intact() const;
   /// All groups of at least two ranks, each once.
   std::vector<const Communicator*> all() const;
@@ -42,7 +43,7 @@ class ProcessGroups {
   std::shared_ptr<Communicator> world_, tied_;
 };
 
-/// Collective over the session. `device` holds the tensors that groups exchange; the control group exchanges host
+/// Creates this rank's groups. Collective over the session. Groups exchange memory of `device`, the control group host
 /// memory. Throws Error(usage) if the sizes of grid and session differ.
 ProcessGroups make_groups(MpiSession& session, const RankGrid& grid, Device device = Device::cpu);
 /// The groups of a rank in a plan: MetaCommunicators.

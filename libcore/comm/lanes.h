@@ -1,5 +1,5 @@
-// A lane sends one long message between two ranks in segments, with a few of them in flight at a time: MPI counts bytes
-// in an int, and the arrival of segments shows that a slow exchange makes progress.
+// A lane is one end of a long message, sent in segments of which a limited number are in flight: MPI counts bytes in an
+// int, and the arrival of segments shows that a slow exchange makes progress.
 #pragma once
 
 #include <deque>
@@ -23,9 +23,9 @@ class Lane {
 
   Lane(const GroupLink& link, const OperationLabel* label, const End& end, std::byte* data, std::size_t bytes)
       : link_(link), label_(label), end_(end), data_(data), remaining_(bytes) {}
-  Lane(const Lane&) = delete;  // messages in flight decrement pending_
+  Lane(const Lane&) = delete;  // messages in flight point to pending_
 
-  /// Starts the segments that may be started. Returns true when all have arrived or are sent.
+  /// Starts as many segments as may be in flight. Returns true when all are sent or received.
   bool progress();
 
  private:
@@ -49,10 +49,10 @@ class Lanes {
 
  private:
   std::deque<Lane> lanes_;  // a deque does not move its elements
-  std::size_t first_ = 0;   // those before it are complete
+  std::size_t first_ = 0;   // lanes before this one are complete
 };
 
-/// Messages of different kinds, or of operations close to each other in a group's sequence, have different tags.
+/// Returns a message tag: different for different kinds, and for operations of one kind less than 4096 apart.
 int tag_of(OperationKind kind, std::int64_t number);
 
 }  // namespace mtl

@@ -17,7 +17,7 @@ class Variables {
     const char* value = get_(name);
     return value == nullptr ? "" : value;
   }
-  /// Empty if the variable is not set. Throws Error(usage) if it is not a number.
+  /// Returns the value; empty if the variable is not set. Throws Error(usage) unless it is a number from 0 to 10^9.
   std::optional<int> number(const char* name) const {
     if (!has(name)) return {};
     auto value = parse_int(text(name));
@@ -32,7 +32,8 @@ class Variables {
   const GetVariable& get_;
 };
 
-/// Entry `node` of "2(x3),1": the number of tasks on each node.
+/// Returns the number of tasks on node `node` from Slurm's list, such as "2(x3),1"; 1 if the list is too short or
+/// malformed.
 int tasks_on_node(const std::string& list, int node) {
   int first = 0;
   for (const std::string& entry : split(list, ',')) {
@@ -86,7 +87,7 @@ RankEnvironment launched_ranks(const std::string& program, const GetVariable& ge
     check_consistent(found);
     return found;
   }
-  // Inside a job step SLURM_NTASKS is the step's. A shell of salloc has no SLURM_PROCID: that is a plain run.
+  // Within a job step, SLURM_NTASKS counts the step's tasks. A shell under salloc has no SLURM_PROCID: a plain run.
   int tasks = env.number_or("SLURM_STEP_NUM_TASKS", env.number_or("SLURM_NTASKS", 1));
   bool is_task = env.has("SLURM_PROCID") && tasks > 1;
   if (is_task && env.has("PMIX_RANK")) {

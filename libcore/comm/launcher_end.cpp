@@ -31,9 +31,9 @@ bool is_open_mpi(pid_t process) {
 
 int open_process(pid_t process) { return static_cast<int>(::syscall(SYS_pidfd_open, process, 0)); }
 
-// The functions below run in a forked child of a multi-threaded process: system calls only.
+// The functions below run in a forked child of a multi-threaded process, so they make only system calls.
 
-/// Waits for the processes to end, at most this many milliseconds; true if all have ended.
+/// Waits at most this many milliseconds for the processes to end; returns true if all have ended.
 bool wait_for_ends(std::array<pollfd, 2>& processes, int milliseconds) {
   timespec begin{}, now{};
   ::clock_gettime(CLOCK_MONOTONIC, &begin);
@@ -73,7 +73,7 @@ void end_launcher_after(double seconds) {
   const int milliseconds = static_cast<int>(seconds * 1000);
   if (::fork() != 0) return;
   // In a session of its own, because the launcher kills this rank's; with its streams closed, because the launcher
-  // waits for their end.
+  // waits for end of file on them.
   ::setsid();
   const int low = std::min(processes[0].fd, processes[1].fd), high = std::max(processes[0].fd, processes[1].fd);
   if (low > 0) ::close_range(0, static_cast<unsigned>(low) - 1, 0);

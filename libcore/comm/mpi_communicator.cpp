@@ -10,7 +10,7 @@ namespace mtl {
 
 namespace {
 
-/// The caller's handle of a task.
+/// The caller's handle to a task.
 class Handle final : public Work::Operation {
  public:
   Handle(MpiProgress& progress, std::shared_ptr<Task> task) : progress_(progress), task_(std::move(task)) {}

@@ -1,7 +1,8 @@
-// A group of ranks over MPI. The collectives of a group run one after another in the order of their start; so do the
-// messages between a pair of ranks in each direction, independently of the collectives. A collective reads its tensors
-// when it runs, so its input may be the output of an earlier collective of the group. Polling any operation progresses
-// all communicators of the session. Wait for all Work before the session ends.
+// A group of ranks over MPI. The collectives of a group run one after another, in the order in which they were started.
+// Messages between a pair of ranks are matched in that order, in each direction, independently of the collectives. A
+// collective reads its tensors when it runs, so its input may be the output of an earlier collective of the group.
+// Polling any operation progresses all communicators of the session. All Work must be waited for before the session
+// ends.
 #pragma once
 
 #include <deque>
@@ -17,7 +18,7 @@ class MpiProgress;
 
 class MpiCommunicator final : public Communicator {
  public:
-  /// `ranks`: the members, as ranks of the job, this one included. Collective over them.
+  /// `ranks`: the members, this rank included, as ranks of the job. Collective over the members.
   MpiCommunicator(MpiProgress& progress, std::vector<int> ranks, std::string name);
   MpiCommunicator(const MpiCommunicator&) = delete;
 
@@ -38,7 +39,7 @@ class MpiCommunicator final : public Communicator {
   void advance();
   bool is_idle() const { return collectives_.empty() && messages_.empty(); }
   const GroupIdentity& identity() const { return identity_; }
-  /// The group's handle of MpiWire.
+  /// The group's handle in MpiWire.
   int handle() const { return link_.handle; }
 
  private:

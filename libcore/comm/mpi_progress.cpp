@@ -13,10 +13,10 @@ namespace mtl {
 
 namespace {
 
-// Idle polls before the rank yields its core. Few: yielding costs next to nothing if no thread wants the core, and if
-// ranks share a core, the rank that this one waits for runs at once.
+// Idle polls before the rank yields its core. Few: yielding costs next to nothing if no other thread wants the core; if
+// ranks share a core, it lets the awaited rank run at once.
 constexpr int kSpins = 10;
-constexpr double kYieldSeconds = .01;  // idle time before sleeping
+constexpr double kYieldSeconds = .01;  // idle time with yields before the rank sleeps between polls
 constexpr auto kNap = std::chrono::microseconds(50);
 constexpr auto kAnswerPause = std::chrono::milliseconds(100);
 constexpr auto kPollPause = std::chrono::microseconds(100);

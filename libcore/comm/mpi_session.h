@@ -20,7 +20,7 @@ namespace mtl {
 class MpiProgress;
 class NcclTransport;
 
-/// This process's host, for messages.
+/// Returns the name of this process's host, for messages.
 std::string host_name();
 
 class MpiSession {
@@ -36,27 +36,28 @@ class MpiSession {
   const std::vector<std::string>& hosts() const { return hosts_; }
   const std::string& host() const { return hosts_[rank()]; }
 
-  /// Creates the group of these ranks of the job, in this order; all of them call with the same list and name. A group
-  /// of one is a SelfCommunicator. Valid as long as the session.
+  /// Creates the group of these ranks of the job, in this order; all of them pass the same list and name. A group of
+  /// one is a SelfCommunicator. The group must not outlive the session.
   std::shared_ptr<Communicator> group(const std::vector<int>& ranks, const std::string& name);
 
   /// Creates a group for tensors in GPU memory. Collective over all ranks of the job; each passes its own group.
   std::shared_ptr<Communicator> gpu_group(const std::vector<int>& ranks, const std::string& name);
 
-  /// The group of all ranks whose waits a failed rank does not interrupt; see ProcessGroups.
+  /// The group of all ranks; a failed rank does not interrupt waits in it. See ProcessGroups.
   std::shared_ptr<Communicator> control_group() const { return control_; }
 
-  /// A wait longer than this throws an error with every rank's state. Default 600 s.
+  /// Sets the longest wait, 600 s by default. A longer one throws an error with every rank's state.
   void set_deadline(double seconds);
-  /// `warn` receives warnings of a wait prolonged by slow storage.
+  /// Sets the receiver of warnings about waits that slow storage prolongs.
   void warn_with(std::function<void(const std::string&)> warn);
-  /// Messages include *progress, the iteration and micro-batch of the run, from now on; null: without it. See Followed.
+  /// Makes messages include *progress, the iteration and micro-batch of the run, from now on; null: keeps the last
+  /// value. See Followed.
   void follow(const OperationProgress* progress);
 
-  /// Waits for all ranks, at most until the deadline.
+  /// Waits for all ranks; throws after the deadline.
   void barrier();
-  /// Calls barrier() and MPI_Finalize; the session is unusable afterwards. MPI_Finalize waits for all ranks: after
-  /// `seconds`, another thread calls `expired`, which must end the process.
+  /// Calls barrier() and MPI_Finalize; the session is unusable afterwards. MPI_Finalize waits for all ranks: if it
+  /// takes longer than `seconds`, another thread calls `expired`, which must end the process.
   void finish(double seconds, std::function<void()> expired);
   /// Aborts the whole job with this exit status.
   [[noreturn]] void abort(int code);
@@ -71,10 +72,10 @@ class MpiSession {
   bool finished_ = false;
 };
 
-/// While it exists, the session's messages include the run's iteration and micro-batch.
+/// While one exists, the session's messages include the run's current iteration and micro-batch.
 class Followed {
  public:
-  /// `session` null: has no effect.
+  /// Has no effect if `session` is null.
   Followed(MpiSession* session, const OperationProgress& progress) : session_(session) {
     if (session_ != nullptr) session_->follow(&progress);
   }

@@ -172,7 +172,7 @@ void MpiWire::abandon_messages(int kept) {
 
 void MpiWire::post(int to, std::string text) {
   if (text.size() > kMaxLetter) text.resize(kMaxLetter);
-  // Kept until they are received: a rank that is stopped may never read its letters.
+  // Letters are kept until MPI has sent them: a rank that is stopped may never receive its letters.
   std::erase_if(mpi_->posted, [](Mpi::Posted& old) {
     int is_sent = 0;
     check(MPI_Test(&old.request, &is_sent, MPI_STATUS_IGNORE), "MPI_Test");
@@ -198,7 +198,7 @@ std::optional<Letter> MpiWire::next_letter() {
 
 void MpiWire::finalize() {
   MPI_Cancel(&mpi_->next);
-  MPI_Wait(&mpi_->next, MPI_STATUS_IGNORE);  // of a receive that was cancelled: local
+  MPI_Wait(&mpi_->next, MPI_STATUS_IGNORE);  // does not wait for other ranks: the receive was cancelled
   for (Mpi::Group& group : mpi_->groups) MPI_Comm_free(&group.comm);
   mpi_->groups.clear();
   MPI_Comm_free(&mpi_->letters);

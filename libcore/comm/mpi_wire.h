@@ -1,5 +1,5 @@
-// Point-to-point messages between the ranks of a job: the only code that calls MPI. Only the start, the creation of
-// groups and the end block; everything else is started and then polled, by one thread at a time.
+// Point-to-point messages between the ranks of a job: the only code that calls MPI. Only initialization, the creation
+// of groups and finalization block; everything else is started and then polled, by one thread at a time.
 //
 // Two services: messages of known size inside a group, matched by tag, for tensors; and letters, short control messages
 // from any rank to any other over a communicator of their own, which arrive even if all groups hang.
@@ -24,7 +24,7 @@ struct Letter {
 class MpiWire {
  public:
   static constexpr int kMaxTag = 32767;            // every MPI supports it
-  static constexpr std::size_t kMaxLetter = 1024;  // bytes; longer ones are cut
+  static constexpr std::size_t kMaxLetter = 1024;  // bytes; longer letters are truncated
 
   /// Calls MPI_Init_thread. Throws Error(failure) if MPI's rank or world size differs from the launcher's.
   MpiWire(int rank, int world);
@@ -42,15 +42,16 @@ class MpiWire {
     int group, peer, tag;  // peer: a rank of the group
     void* data;
     std::size_t bytes;
-    int* pending;                 // incremented at the start, decremented at the end; outlives the message
-    const OperationLabel* label;  // its operation; outlives the message
+    int* pending;                 // incremented when the message starts, decremented when it completes; outlives it
+    const OperationLabel* label;  // of the operation; outlives the message
   };
   void send(const Message& message);
   void receive(const Message& message);
-  /// Progresses all messages; returns the number of completed ones. Throws CommunicationError if a size is wrong.
+  /// Progresses all messages; returns the number of those that completed. Throws CommunicationError if a received
+  /// message is not of the expected size.
   int poll();
-  /// Abandons the messages of all groups except `kept`: cancels unmatched receives. The rest completes in poll(),
-  /// whatever its size.
+  /// Abandons the messages of all groups except `kept`: cancels unmatched receives. The rest complete in poll(),
+  /// whatever their sizes.
   void abandon_messages(int kept);
 
   /// Arrival and operation of the last message from a rank; seconds is negative before the first.
@@ -60,7 +61,7 @@ class MpiWire {
   };
   const LastMessage& last_message(int rank) const { return last_messages_[rank]; }
 
-  /// Starts to send a letter to a rank of the job.
+  /// Starts sending a letter to a rank of the job.
   void post(int to, std::string text);
   /// Returns the next letter that has arrived, if any.
   std::optional<Letter> next_letter();

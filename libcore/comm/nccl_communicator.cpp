@@ -7,7 +7,7 @@ namespace mtl {
 
 namespace {
 
-/// The caller's handle of an operation.
+/// The caller's handle to an operation.
 class NcclWork final : public Work::Operation {
  public:
   NcclWork(NcclTransport& transport, std::shared_ptr<NcclOperation> operation)
@@ -50,8 +50,8 @@ NcclCommunicator::NcclCommunicator(NcclTransport& transport, int rank, std::vect
   connect_channels(ids);
 }
 
-/// Opens the channels of messages. The first operation of a channel connects its members, for which the host waits. It
-/// runs here, in an order that cannot deadlock, so that a fault of the network is reported at the start.
+/// Opens the message channels. The first operation of a channel connects its members, and the host waits for it. It
+/// runs here, in an order that cannot deadlock, so that network faults are reported at the start.
 void NcclCommunicator::connect_channels(const std::vector<std::string>& ids) {
   Buffer memory(Device::cuda, sizeof(float));
   const Tensor value = memory.tensor(DType::f32, {1});

@@ -1,6 +1,6 @@
-// A group of ranks over NCCL: tensors are in the memory of the ranks' GPUs. Each operation runs on the group's own
-// stream, after the earlier work of the caller's stream; Work::wait() orders streams without blocking the host, and
-// Work::join() blocks.
+// A group of ranks over NCCL: tensors are in the memory of the ranks' GPUs. Each operation runs on a stream of the
+// group's own, after the earlier work of the caller's stream; Work::wait() orders streams without blocking the host,
+// and Work::join() blocks.
 //
 // Differences from ranks over MPI:
 //   - Sums are added in the order of NCCL's algorithm, not in that of ranks, and sums of bf16 and f16 are rounded at
@@ -31,8 +31,9 @@ class NcclCommunicator final : public Communicator {
                    const std::vector<std::string>& ids);
   NcclCommunicator(const NcclCommunicator&) = delete;
 
-  /// The ordered pairs of members that exchange messages, in the order in which their channels are opened: neighbors
-  /// in the ring; consecutive pairs share no member.
+  /// Returns the ordered pairs of members that exchange messages, neighbors in the ring, in the order in which their
+  /// channels are opened: first the pairs of even members with their successors, then those of odd members, so that
+  /// most links connect in parallel.
   static std::vector<std::pair<int, int>> message_pairs(int size);
 
   int rank() const override { return rank_; }
@@ -47,7 +48,7 @@ class NcclCommunicator final : public Communicator {
   bool is_intact() const override { return transport_.is_intact(); }
 
  private:
-  /// A channel of messages in one direction, and their number.
+  /// A channel for messages in one direction, and the number of messages started.
   struct Messages {
     NcclChannel* channel = nullptr;
     std::int64_t started = 0;

@@ -12,7 +12,7 @@ namespace mtl {
 
 namespace {
 
-/// Parts of NCCL's messages, each with its remedy. The first match is used.
+/// A substring of NCCL's messages, and the remedy. The first match is used.
 struct Remedy {
   const char* text;
   const char* remedy;
@@ -41,7 +41,7 @@ constexpr Remedy kRemedies[] = {
     {"out of memory", "the GPU has no memory left for NCCL's buffers; use a smaller micro-batch, or NCCL_BUFFSIZE"},
 };
 
-/// True if NCCL_SOCKET_IFNAME's text selects an interface: by prefix, with "=" by name, with "^" by exclusion.
+/// True if the value of NCCL_SOCKET_IFNAME selects an interface: by prefix or, with "=", by exact name; "^" excludes.
 bool chooses(std::string_view text, const std::string& name) {
   bool excludes = false, exact = false;
   for (; !text.empty() && (text[0] == '^' || text[0] == '='); text.remove_prefix(1)) {

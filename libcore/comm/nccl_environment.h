@@ -10,21 +10,21 @@
 
 namespace mtl {
 
-/// Variables that a run sets unless the user did, with their values.
-///   NCCL_ALGO  without algorithms that add in the switch: their order of additions is not known to repeat, and a run
-///              promises the same bits every time
+/// Returns the variables that a run sets unless the user did, with their values.
+///   NCCL_ALGO  excludes algorithms that sum in the switch: the order of their additions is not known to repeat, and a
+///              run guarantees the same bits every time
 std::vector<std::pair<std::string, std::string>> nccl_defaults(const GetVariable& get);
 
-/// A network interface of this host, and its address.
+/// A network interface of this host.
 struct NetworkInterface {
   std::string name, address;
 };
 std::vector<NetworkInterface> network_interfaces();
 
-/// Variables that NCCL or CUDA would ignore or reject, each with the value to set instead.
+/// Returns the variables whose values NCCL or CUDA would ignore or reject, each with the values to set instead.
 std::vector<Problem> nccl_problems(const GetVariable& get, const std::vector<NetworkInterface>& interfaces);
 
-/// NCCL's message for a fault, with its remedy. `last_error`: ncclGetLastError's text, or null.
+/// Returns NCCL's message for a fault, with its remedy. `last_error`: ncclGetLastError's text, or null.
 std::string nccl_fault_text(const std::string& error, const char* last_error);
 
 }  // namespace mtl

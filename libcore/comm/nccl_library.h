@@ -1,8 +1,8 @@
 // The functions of NCCL that communicators call. nccl_library_cuda.cpp opens the library when the first group of GPUs
-// is created; no_nccl_library.cpp is for a build without it; tests/mirror/nccl.cpp emulates it.
+// is created; no_nccl_library.cpp is for a build without NCCL; tests/mirror/nccl.cpp emulates NCCL.
 //
-// Operations are commands of a CUDA stream: they return before they are done. NCCL has no tags: it matches operations
-// of a communicator in the order of their start, so each communicator has a stream of its own.
+// Operations are commands of a CUDA stream: they return before they are done. NCCL has no tags: it matches the
+// operations of a communicator in the order in which they are started, so each communicator has a stream of its own.
 #pragma once
 
 #include <cstddef>
@@ -21,15 +21,15 @@ using NcclHandle = ncclComm*;
 class NcclLibrary {
  public:
   virtual ~NcclLibrary() = default;
-  /// One member of a group creates an id; all members pass it to open().
+  /// Creates a group's id. One member calls this; all members pass the id to open().
   virtual std::string unique_id() = 0;
   /// Collective: returns when all members have called it.
   virtual NcclHandle open(const std::string& id, int rank, int size, const std::string& name) = 0;
-  /// Collective, when all operations are done.
+  /// Collective; call when all operations are done.
   virtual void close(NcclHandle group) noexcept = 0;
-  /// Aborts the operations in progress, so that streams with such commands end, and closes the groups. Thread-safe.
+  /// Aborts the operations in progress, so that the streams that run them finish, and closes the groups. Thread-safe.
   virtual void abort(const std::vector<NcclHandle>& groups) noexcept = 0;
-  /// The error of operations that were started; empty without one. Thread-safe.
+  /// Returns the error of operations that were started; empty if none failed. Thread-safe.
   virtual std::string fault(NcclHandle group) = 0;
 
   virtual void all_reduce(NcclHandle group, cuda::StreamHandle stream, Tensor data) = 0;
@@ -41,7 +41,7 @@ class NcclLibrary {
 
   /// Registers memory that operations use repeatedly. Returns null if the library cannot, which is not an error.
   virtual void* enroll(NcclHandle group, Tensor memory) = 0;
-  /// Call before the memory is freed or the group closed.
+  /// Deregisters memory; call before the memory is freed or the group closed.
   virtual void dismiss(NcclHandle group, void* enrolled) noexcept = 0;
 };
 

@@ -1,4 +1,4 @@
-// NCCL: the build needs only the header; the library is opened when the first group is made.
+// NCCL: the build needs only the header; the library is opened when the first group is created.
 #include <nccl.h>
 
 #include <cstring>
@@ -37,7 +37,7 @@ struct Functions {
   decltype(&::ncclCommDeregister) dismiss = can_enroll ? library["ncclCommDeregister"] : CudaLibrary::Symbol(nullptr);
 };
 
-/// The type of a tensor whose elements are summed.
+/// Returns NCCL's type for sums of a tensor; throws Error if NCCL cannot sum it.
 ncclDataType_t summed_type(const Tensor& tensor) {
   switch (tensor.dtype()) {
     case DType::f32:
@@ -73,7 +73,7 @@ class Nccl final : public NcclLibrary {
   }
   void close(NcclHandle group) noexcept override { static_cast<void>(f_.close(group)); }
   void abort(const std::vector<NcclHandle>& groups) noexcept override {
-    // At once: one after another, each could wait for the streams of those that still run.
+    // All in one NCCL group call: one by one, each abort could wait for streams of groups that still run.
     static_cast<void>(f_.begin_calls());
     for (NcclHandle group : groups) static_cast<void>(f_.abort(group));
     static_cast<void>(f_.end_calls());

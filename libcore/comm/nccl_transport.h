@@ -1,9 +1,10 @@
-// Groups of GPUs over NCCL, and the supervision of their operations. The members of a group exchange its id over the
-// job's control group, which uses MPI and host memory.
+// Groups of GPUs over NCCL, and the supervision of their operations. The members of a group receive its NCCL id over
+// the job's control group, which uses MPI and host memory.
 //
 // The host does not wait for operations of a GPU. MPI's progress thread checks them: for errors that NCCL reports, for
-// operations that exceed the deadline, and for failed ranks. In these cases it aborts all groups, so that streams end,
-// and the next call of the rank's main thread throws. Results computed since are invalid (Communicator::is_intact).
+// operations that exceed the deadline, and for failed ranks. In these cases it aborts all groups, so that streams
+// finish, and the next call of the rank's main thread throws. Results computed since the abort are invalid
+// (Communicator::is_intact).
 #pragma once
 
 #include <deque>
@@ -23,10 +24,10 @@ struct NcclOperation {
   explicit NcclOperation(const OperationLabel& operation_label)
       : label(operation_label), begin(Device::cuda), end(Device::cuda) {}
   OperationLabel label;
-  Event begin, end;  // of the work that it waits for on this rank; of itself
+  Event begin, end;  // recorded before and after the operation, in its stream's order
 };
 
-/// An NCCL communicator with its stream; its members' operations are matched in order.
+/// An NCCL communicator with its stream; NCCL matches the members' operations in order.
 struct NcclChannel {
   NcclHandle handle = nullptr;
   std::string name;
@@ -39,17 +40,18 @@ class NcclTransport final : public DeviceWatch {
   ~NcclTransport() override;
   NcclTransport(const NcclTransport&) = delete;
 
-  /// Collective over `control`, the job: each rank passes its own group, or only itself, and then gets a
-  /// SelfCommunicator.
+  /// Collective over `control`, all ranks of the job. Each rank passes its own group; a rank that passes only itself
+  /// gets a SelfCommunicator.
   std::shared_ptr<Communicator> group(Communicator& control, const std::vector<int>& ranks, const std::string& name);
-  /// Collective, when all operations are done: closes all groups.
+  /// Closes all groups. Collective; call when all operations are done.
   void close();
 
   NcclLibrary& library() { return library_; }
-  /// Call before an operation: throws the fault that the progress thread found. Returns the run's progress.
+  /// Call before an operation. Throws CommunicationError with the fault that the progress thread found, or Interrupted
+  /// if another rank failed. Returns the run's progress.
   OperationProgress check();
-  /// Call when an operation is queued on its stream. Captured operations are not supervised: they run later, and more
-  /// than once.
+  /// Call when an operation has been enqueued on its stream. Captured operations are not supervised: they run later,
+  /// and more than once.
   void started(std::shared_ptr<NcclOperation> operation, bool captured);
   /// Opens a channel of `size` members, which close() closes. Collective over them.
   NcclChannel& open(const std::string& id, int rank, int size, const std::string& name);
@@ -62,7 +64,7 @@ class NcclTransport final : public DeviceWatch {
   void abandon() noexcept override;
 
  private:
-  void prune();  // in the rank's main thread
+  void prune();  // drops completed operations; only in the rank's main thread
 
   MpiProgress& progress_;
   NcclLibrary& library_;

@@ -1,4 +1,4 @@
-// Names of operations for messages.
+// Descriptions of communication operations, for error messages.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ struct GroupIdentity {
 struct OperationLabel {
   OperationKind kind = OperationKind::all_reduce;
   const GroupIdentity* group = nullptr;
-  std::int64_t number = 0;  // counts the operations of the group, from 0; of the pair, for a send or receive
+  std::int64_t number = 0;  // counts the group's collectives, or its messages to or from this peer, from 0
   std::size_t bytes = 0;
   int peer = -1;  // root of a broadcast, peer of a send or receive: a rank of the job
   OperationProgress at;

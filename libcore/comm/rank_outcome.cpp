@@ -10,7 +10,7 @@ namespace {
 
 constexpr char kDone = '+', kFailed = '-';
 
-/// "+answer", or "-74 WHO message".
+/// Calls `work`; returns "+answer", or "-CODE WHOmessage" with the exit code of its exception.
 Outcome outcome_of(const std::function<std::string()>& work, const std::string& who) {
   auto failed = [&](Exit code, const char* what) { return cat(kFailed, static_cast<int>(code), " ", who, what); };
   try {
@@ -24,7 +24,7 @@ Outcome outcome_of(const std::function<std::string()>& work, const std::string& 
   }
 }
 
-/// The prefix of this rank's errors.
+/// Returns the prefix of this rank's errors.
 std::string name_rank(const Communicator& control) {
   return control.size() > 1 ? cat("on rank ", control.rank(), ": ") : "";
 }

@@ -6,10 +6,10 @@
 
 namespace mtl {
 
-inline constexpr std::size_t kSmallReduction = 8 << 10;  // bytes; smaller reductions take one step
+inline constexpr std::size_t kSmallReduction = 8 << 10;  // bytes; all-reduces of up to this size take one step
 inline constexpr int kStagingSlots = 2;                  // one segment is added while the next one arrives
 
-/// Bytes of one rank's segment in the staging buffer; large groups get smaller ones, so that the buffer stays small.
+/// Bytes of one rank's segment in the staging buffer; smaller in large groups, so that the buffer stays small.
 constexpr std::size_t segment_bytes(int size) {
   std::size_t share = (std::size_t{8} << 20) / (kStagingSlots * size);
   return std::clamp<std::size_t>(share, kSmallReduction, 128 << 10) / kSmallReduction * kSmallReduction;

@@ -11,8 +11,8 @@ namespace mtl {
 
 class StartDeadline {
  public:
-  /// Calls `expired` in another thread, with the caller's signal mask, unless it is destroyed within this many seconds.
-  /// Time in which the process did not run, for example while Slurm suspends the job, does not count.
+  /// Calls `expired` in another thread, with the caller's signal mask, unless this object is destroyed within
+  /// `seconds`. Time in which the process did not run, for example while Slurm suspends the job, does not count.
   StartDeadline(double seconds, std::function<void()> expired);
   ~StartDeadline();
   StartDeadline(const StartDeadline&) = delete;

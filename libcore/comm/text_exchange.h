@@ -1,5 +1,5 @@
-// Exchange of texts of any length between ranks, for settings and messages, not for data. Collective. The group
-// exchanges host memory, whatever the device of the run (ProcessGroups::world()).
+// Exchanges texts of any length between ranks, for settings and messages, not for data. Collective. The group must be
+// one over host memory, whatever the device of the run: ProcessGroups::world().
 #pragma once
 
 #include <string>

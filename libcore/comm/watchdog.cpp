@@ -13,8 +13,8 @@ namespace mtl {
 namespace {
 
 constexpr double kLetterSeconds = .05;
-constexpr double kMaxPollPause = 1;      // between polls; after a longer pause the process was suspended
-constexpr double kCollectSeconds = 1.2;  // for answers; several times what a rank that polls needs
+constexpr double kMaxPollPause = 1;      // between polls; a longer one means that the process was suspended
+constexpr double kCollectSeconds = 1.2;  // for answers; several times what a polling rank needs
 constexpr double kYieldToLower = 5;      // for a lower rank to end the job
 constexpr auto kNap = std::chrono::milliseconds(2);
 constexpr int kOtherRows = 32;  // ranks outside the group that are listed although they answered
@@ -22,7 +22,7 @@ constexpr int kOtherRows = 32;  // ranks outside the group that are listed altho
 // Letters: the first character is the kind, the rest the text of an answer.
 constexpr char kAsks = '?';
 constexpr char kAnswers = '!';
-constexpr char kWrites = 'w';  // an answer, too
+constexpr char kWrites = 'w';  // also an answer, of a rank that writes
 constexpr char kFailed = 'x';
 
 }  // namespace
@@ -62,7 +62,7 @@ void Watchdog::read_letters(const OperationProgress& at) {
   }
 }
 
-/// The letter that reports this rank's state.
+/// Returns the letter that reports this rank's state.
 std::string Watchdog::answer(const OperationProgress& at) const {
   const WriteActivity writing = write_activity();
   const WriteState writes = write_state(writing, deadline_);

@@ -1,12 +1,12 @@
-// Ends a wait that exceeds the deadline, and finds the cause: it asks every rank for its state, by letter. Ranks that
-// wait or poll answer at once; stopped, hung or dead ranks do not, and the error names them.
+// Ends a wait that exceeds the deadline, and finds the cause: the watchdog asks every rank for its state, by letter.
+// Ranks that wait or poll answer at once; stopped, hung or dead ranks do not, and the error names them.
 //
 // A rank that writes to storage also answers, through its progress thread. While all ranks answer and one of them makes
 // progress with its writing, the wait continues, with a warning that names the slow storage.
 //
 // A failed rank also sends a letter, which interrupts the waits of all other ranks.
 //
-// All ranks that wait for the same operation time out at about the same time. The lowest of them reports; the others
+// All ranks that wait for the same operation time out at about the same time. The lowest one reports; the other ranks
 // give it a few seconds to end the job, and report only if it has not.
 #pragma once
 
@@ -27,12 +27,12 @@ class Watchdog {
 
   /// Sets the seconds that a rank may wait for one operation.
   void set_deadline(double seconds) { deadline_ = seconds; }
-  /// Receives warnings about slow storage.
+  /// Sets the receiver of warnings about slow storage.
   void set_warning(std::function<void(const std::string&)> warn) { warn_ = std::move(warn); }
-  /// The hosts of all ranks, for messages.
+  /// Sets the hosts of all ranks, for messages.
   void set_hosts(std::vector<std::string> hosts) { hosts_ = std::move(hosts); }
 
-  /// While it exists, this rank waits for the operation.
+  /// While one exists, this rank waits for the operation.
   class Wait {
    public:
     Wait(Watchdog& watchdog, const OperationLabel& label);
@@ -43,10 +43,11 @@ class Watchdog {
     Watchdog& watchdog_;
   };
 
-  /// Answers other ranks' questions. Call with every poll; reads letters every 50 ms.
+  /// Answers other ranks' questions. Call with every poll; reads letters at most every 50 ms.
   void answer_letters(const OperationProgress& at);
-  /// Throws CommunicationError with a table of the ranks' states if the wait exceeds the deadline. Returns true if it
-  /// asked the other ranks, which may have completed messages, and the wait continues.
+  /// If the wait exceeds the deadline, asks the other ranks for their states. Then throws CommunicationError with a
+  /// table of them, or, if all ranks answered and one is writing, returns true: the wait continues, and messages may
+  /// have completed. Otherwise returns false.
   bool check_deadline(const OperationProgress& at);
 
   /// Sets the operation that this rank's device waits for while the host continues; null: none. Its wait counts from
@@ -55,9 +56,9 @@ class Watchdog {
   /// Like check_deadline() for the device's wait, unless the host also waits.
   void check_device_deadline(const OperationProgress& at);
 
-  /// Sends this rank's failure to all other ranks.
+  /// Reports this rank's failure to all other ranks.
   void send_failure();
-  /// The rank whose failure was received first; -1: none.
+  /// The rank whose failure was received first, or this rank after send_failure(); -1: none.
   int failed_rank() const { return failed_rank_; }
   std::string rank_name(int rank) const;
 
@@ -85,7 +86,7 @@ class Watchdog {
     std::string text;
   };
   std::map<int, Answer> answers_;           // by rank, to the most recent question
-  std::map<int, double> others_timed_out_;  // time of their questions
+  std::map<int, double> others_timed_out_;  // by rank: the time of its question
   int failed_rank_ = -1;
 };
 
