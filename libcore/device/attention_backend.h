@@ -8,13 +8,13 @@
 namespace mtl {
 
 enum class AttentionBackend {
-  automatic,  // the fastest of all that support the call
-  flash,      // the fastest of this library's own
-  fused,      // cuDNN's
+  automatic,  // the fastest of all kernels that support the call
+  flash,      // the fastest of this library's own kernels
+  fused,      // cuDNN's kernels
   unfused,    // this library's plain kernels, without tensor cores
 };
 
-/// auto, flash, fused, unfused, and local, an alias of unfused.
+/// Returns auto, flash, fused, unfused, and local, an alias of unfused.
 const std::vector<std::string>& attention_backend_names();
 /// Throws Error for any other name.
 AttentionBackend parse_attention_backend(std::string_view name);

@@ -1,4 +1,4 @@
-// Errors of the CUDA runtime as exceptions; only for files that include CUDA's headers.
+// Turns errors of the CUDA runtime into exceptions; only for files that include CUDA's headers.
 #pragma once
 
 #include <cuda_runtime.h>

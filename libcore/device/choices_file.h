@@ -14,15 +14,15 @@ namespace mtl {
 
 using Warn = std::function<void(const std::string&)>;
 
-/// $XDG_CACHE_HOME/mtl/choices.json, or ~/.cache/mtl/choices.json; empty without a home.
+/// Returns $XDG_CACHE_HOME/mtl/choices.json, or ~/.cache/mtl/choices.json; empty if neither variable is set.
 std::string default_choices_file();
 
-/// The choices of a context; none without the file. A file that cannot be read, or is not of this format, is ignored
-/// with a warning.
+/// Returns the choices of a context; none if the file does not exist. Ignores a file that cannot be read, or is not of
+/// this format, with a warning.
 std::map<std::string, std::string> read_choices(const std::string& path, const std::string& context, const Warn& warn);
 
-/// Adds choices to the context, over older ones; those of other contexts stay. Replaces the file in one step, so that
-/// no process reads half of it; if two write at once, the choices of one are lost, and measured again later.
+/// Adds choices to the context, replacing older ones of the same keys. Replaces the file atomically; if two processes
+/// write at once, the choices of one are lost, and measured again later.
 void write_choices(const std::string& path, const std::string& context,
                    const std::map<std::string, std::string>& choices, const Warn& warn);
 

@@ -1,7 +1,7 @@
 // All copies between the host and a device: the host never reads or writes a device's memory directly.
 //
-// In a training step: copies on a stream, after its earlier commands. Elsewhere (initial weights, loading, saving,
-// generation): a HostView, which waits for the device and costs nothing on the cpu, where the tensor's own memory is
+// A training step copies on a stream, after the stream's earlier commands. Other code (initialization, loading, saving,
+// generation) uses a HostView, which waits for the device and costs nothing on the cpu, where the tensor's memory is
 // the host's. On meta nothing is copied.
 #pragma once
 
@@ -13,9 +13,9 @@
 
 namespace mtl {
 
-/// Copies from host to device, every element of `to`. `from` may change after the return.
+/// Copies from host to device; the sizes must be equal. `from` may change after the return.
 void copy_from_host(Stream& stream, const Tensor& to, std::span<const std::byte> from);
-/// Copies from device to host, every element of `from`; complete on return.
+/// Copies from device to host; the sizes must be equal. Complete on return.
 void copy_to_host(Stream& stream, std::span<std::byte> to, const Tensor& from);
 /// Copies between the device and pinned memory (a Buffer of Space::host) without blocking the host, which must not
 /// touch its side until the stream has completed the copy (device/event.h). On the cpu the copy is complete on return.
@@ -31,7 +31,7 @@ void copy_from_host(Stream& stream, const Tensor& to, const std::vector<T>& from
   copy_from_host(stream, to, std::as_bytes(std::span(from)));
 }
 
-/// Returns all elements of a tensor.
+/// Returns all elements of a tensor; zeros on meta.
 template <class T>
 std::vector<T> host_copy(Stream& stream, const Tensor& from) {
   require(from.dtype() == dtype_of<T>(), "a tensor of ", name_of(from.dtype()), " was read as ",
@@ -41,7 +41,7 @@ std::vector<T> host_copy(Stream& stream, const Tensor& from) {
   return out;
 }
 
-/// A tensor's contents in host memory: on the cpu the tensor's memory itself, elsewhere a copy.
+/// A tensor's contents in host memory: on cuda a copy, on the cpu the tensor's memory itself; null on meta.
 class HostView {
  public:
   HostView(Device device, const Tensor& tensor);

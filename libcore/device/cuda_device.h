@@ -14,7 +14,7 @@ struct CudaDevice {
   std::size_t memory = 0;    // bytes
   int driver = 0;            // the version of CUDA that the driver supports, as 13000; 0 without one
   std::string bus;           // "0000:1b:00.0": the same for all processes of a host
-  int count = 0;             // GPUs that CUDA shows to this process
+  int count = 0;             // GPUs that CUDA shows to this process; 0 if this one cannot be queried
   bool compiled = true;      // whether this program has kernels for any GPU
   bool has_driver = false;   // whether the machine has NVIDIA's driver; false in a program without kernels
   std::string why_not;       // why this process cannot compute on a GPU; empty if it can
@@ -23,22 +23,22 @@ struct CudaDevice {
   std::string text() const;  // "NVIDIA H100 80GB HBM3 (sm_90, 79.1 GiB)"
 };
 
-/// GPU number `ordinal` of those that CUDA shows to this process (CUDA_VISIBLE_DEVICES); by default the one that
-/// use_cuda_device() chose. Does not throw if there is none.
+/// Returns GPU number `ordinal` of those that CUDA shows to this process (CUDA_VISIBLE_DEVICES); by default the one
+/// that use_cuda_device() chose. Does not throw: `why_not` is set if the GPU cannot be used.
 CudaDevice find_cuda_device(std::optional<int> ordinal = {});
-/// Makes the calling thread use this GPU instead of the first. Only this thread may then allocate, make streams and
-/// launch. Call before any other use of the device.
+/// Makes the calling thread use this GPU instead of the first. Afterwards only this thread may allocate, create streams
+/// and launch. Call before any other use of the device.
 void use_cuda_device(int ordinal);
 
 /// Memory of a GPU, in bytes.
 struct CudaMemory {
   std::size_t free = 0, total = 0;
 };
-/// Memory of the GPU that this process uses. Creates CUDA's context, whose memory is not part of `free`. Throws Error
-/// if no GPU can be used.
+/// Returns the memory of the GPU that this process uses. Creates CUDA's context, whose memory is not part of `free`.
+/// Throws Error if no GPU can be used.
 CudaMemory cuda_memory();
 
-/// Memory of a GPU that a process takes in addition to its buffers: estimates, which tests/gpu compares with what a
+/// Estimates of the GPU memory that a process takes in addition to its buffers; tests/gpu compares them with what a
 /// device reports. The context exists before anything is allocated; kernels and cuBLASLt are loaded at their first use.
 inline constexpr std::size_t kCudaContextBytes = std::size_t{512} << 20, kCudaLibraryBytes = std::size_t{256} << 20;
 

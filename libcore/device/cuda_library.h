@@ -27,16 +27,16 @@ class CudaLibrary {
     void* address_;
   };
 
-  /// Opens the first of `names` that can be opened. A name without a slash is searched in LD_LIBRARY_PATH and the
-  /// system's folders, then in CUDA's own (/usr/local/cuda); one with a slash is a path. The library stays open until
-  /// the process ends. Throws Error with the loader's reasons: "cannot open NAME, which PURPOSE: ...; REMEDY".
+  /// Opens the first of `names` that can be opened. A name without a slash is searched for in LD_LIBRARY_PATH and the
+  /// system's folders, then in CUDA's folders (/usr/local/cuda); a name with a slash is a path. The library stays open
+  /// until the process ends. Throws Error with the loader's reasons: "cannot open NAME, which PURPOSE: ...; REMEDY".
   CudaLibrary(const std::vector<std::string>& names, const std::string& purpose, const std::string& remedy);
 
-  /// Throws Error if the library lacks the function.
+  /// Returns a function; throws Error if the library lacks it.
   Symbol operator[](const char* function) const;
-  /// True if the library has the function; later versions add functions.
+  /// True if the library has the function: later versions add functions.
   bool has(const char* function) const;
-  /// The name or path by which it was opened.
+  /// The name or path by which the library was opened.
   const std::string& name() const { return name_; }
 
  private:

@@ -1,13 +1,13 @@
 // Memory of the device cuda: memory_cuda.cpp calls the CUDA runtime, no_cuda.cpp refuses, tests/mirror emulates it.
 //
-// These copies wait for every stream, and are done when they return; cuda_stream.h has those of a stream.
+// The copies here wait for every stream, and are complete on return; cuda_stream.h declares copies on a stream.
 #pragma once
 
 #include <cstddef>
 
 namespace mtl::cuda {
 
-/// Allocates zeroed memory, 64-byte aligned. Throws Error if the build lacks the device or the memory does not suffice.
+/// Allocates zeroed memory, 64-byte aligned. Throws Error if the build lacks CUDA or there is not enough memory.
 std::byte* allocate(std::size_t bytes);
 void release(std::byte* memory) noexcept;
 

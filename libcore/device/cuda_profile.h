@@ -1,5 +1,6 @@
 // NVIDIA's own profilers, for a profiled run on the device cuda: ranges for Nsight Systems (NVTX), its capture range,
-// and the times of kernels (CUPTI). profile_cuda.cpp calls them, no_cuda_profile.cpp does nothing.
+// and the times of kernels (CUPTI). Implemented by profile_cuda.cpp; in a build without CUDA, no_cuda_profile.cpp does
+// nothing.
 #pragma once
 
 #include <string>
@@ -9,16 +10,16 @@
 
 namespace mtl::cuda {
 
-/// A range of the calling thread that nsys shows. Kernels launched in it belong to the operator `op`, an index
-/// in the profile; -1: the range is not an operator.
+/// Begins a range of the calling thread, which nsys shows. Kernels launched in the range belong to the operator `op`,
+/// an index in the profile; -1: the range is not an operator.
 void begin_range(const std::string& name, int op);
 void end_range(bool is_op);
 
-/// Starts what `nsys profile --capture-range=cudaProfilerApi` records, and CUPTI's records of kernels. Returns why
-/// CUPTI cannot record, or "".
+/// Starts the range that `nsys profile --capture-range=cudaProfilerApi` captures, and CUPTI's records of kernels. Waits
+/// for the device. Returns why CUPTI cannot record, or "".
 std::string start_kernel_records();
-/// Ends both. Returns kernels in the order of their begins, in milliseconds since `start_kernel_records` returned; the
-/// device must be idle.
+/// Ends both, after waiting for the device. Returns the kernels ordered by their begins, which are in milliseconds
+/// since CUPTI started recording.
 std::vector<ProfileKernel> stop_kernel_records();
 
 }  // namespace mtl::cuda

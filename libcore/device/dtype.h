@@ -86,7 +86,7 @@ constexpr DType dtype_of<std::uint8_t>() {
   return DType::u8;
 }
 
-/// IEEE 754 binary16 and bfloat16 from and to fp32, round to nearest even; NaN stays NaN.
+/// Convert IEEE 754 binary16 and bfloat16 from and to fp32, rounding to nearest even; NaN stays NaN.
 float f16_to_f32(std::uint16_t bits);
 std::uint16_t f32_to_f16(float value);
 float bf16_to_f32(std::uint16_t bits);
@@ -95,7 +95,7 @@ std::uint16_t f32_to_bf16(float value);
 inline float widen(float value) { return value; }
 inline float widen(Bf16 value) { return bf16_to_f32(value.bits); }
 inline float widen(Half value) { return f16_to_f32(value.bits); }
-/// Rounded to nearest even.
+/// Rounds to nearest even.
 template <class T>
 T narrow(float value) {
   if constexpr (dtype_of<T>() == DType::bf16)

@@ -17,13 +17,13 @@ class Event {
 
   /// Records the event after all commands of the stream so far.
   void record(Stream& stream);
-  /// Later commands of `stream` run after the event.
+  /// Makes later commands of `stream` run after the event.
   void order(Stream& stream) const;
   /// Blocks the host until the event is reached; returns at once if it was never recorded.
   void wait() const;
   /// True if the event is reached or was never recorded.
   bool done() const;
-  /// Milliseconds from `begin` to this event. Both are of Kind::time, and reached.
+  /// Returns the milliseconds from `begin` to this event. Both must be of Kind::time, and reached.
   double milliseconds_since(const Event& begin) const;
 
  private:

@@ -13,16 +13,17 @@ namespace mtl {
 struct Hardware {
   std::string name;         // "H100"
   double dram_gbs = 0;      // GB/s of device memory
-  double tflops_16 = 0;     // dense products of bf16 and fp16
-  double tflops_tf32 = 0;   // dense products of fp32 with --tf32
-  double tflops_f32 = 0;    // products of fp32
+  double tflops_16 = 0;     // TFLOP/s in dense products of bf16 and fp16
+  double tflops_tf32 = 0;   // TFLOP/s in dense products of fp32 with --tf32
+  double tflops_f32 = 0;    // TFLOP/s in products of fp32
   std::string source = "";  // of these figures
 
   double tflops(DType dtype, bool tf32 = false) const {
     if (dtype == DType::bf16 || dtype == DType::f16) return tflops_16;
     return tf32 ? tflops_tf32 : tflops_f32;
   }
-  /// Lower bound of the time of this work, in milliseconds: that of its FLOPs or of its bytes, whichever is longer.
+  /// Returns the roofline's lower bound on the time of this work, in milliseconds: that of its FLOPs or of its bytes,
+  /// whichever is longer.
   double bound_ms(const Counters& work, DType dtype, bool tf32 = false) const;
   /// True if the FLOPs take longer than the bytes.
   bool is_compute_bound(const Counters& work, DType dtype, bool tf32 = false) const;
@@ -30,8 +31,8 @@ struct Hardware {
 
 /// GPUs by their data sheets, dense rates at boost clock.
 const std::vector<Hardware>& known_hardware();
-/// The known GPU of a name as users write it ("H100") or as CUDA reports it ("NVIDIA H100 80GB HBM3"); null if there is
-/// none. PCIe cards are different from modules.
+/// Returns the known GPU with this name, as users write it ("H100") or as CUDA reports it ("NVIDIA H100 80GB HBM3");
+/// null if it is not known. PCIe cards have entries of their own.
 const Hardware* find_hardware(std::string_view name);
 
 }  // namespace mtl

@@ -17,7 +17,7 @@ constexpr std::size_t kAlign = 64;
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 std::size_t round_up(std::size_t value, std::size_t step) { return (value + step - 1) / step * step; }
 
-// Only assertions read these.
+// For buffer_use(), which only assertions call.
 std::atomic<std::size_t> bytes_in_use = 0, buffers_made = 0;
 
 std::byte* allocate_on_cpu(std::size_t bytes) {
@@ -30,7 +30,7 @@ std::byte* allocate_on_cpu(std::size_t bytes) {
         "; use a smaller batch or model, more ranks on more hosts, or raise the limit (ulimit -v, ulimit -d, the job's "
         "memory)");
   if (align == kHugePage) ::madvise(data, rounded, MADV_HUGEPAGE);  // before the first touch
-    // The first touch costs time, because the kernel clears each page: all cores share it.
+    // The kernel clears each page at its first touch, which costs time: all cores share that work.
 #pragma omp parallel for schedule(static) if (rounded >= 8 * kHugePage)
   for (std::size_t begin = 0; begin < rounded; begin += kHugePage) {
     std::memset(data + begin, 0, std::min(kHugePage, rounded - begin));

@@ -2,8 +2,8 @@
 //
 // Memory is planned: buffers are made before or in the first step, and none later. Tensors that live from a
 // micro-batch's forward to its backward come from a slot (an Arena, emptied when the micro-batch is done); temporaries
-// come from scratch (another Arena, last in, first out, through Arena::Mark). On meta an Arena only adds up sizes: that
-// is how plans are made.
+// come from scratch (another Arena, last in, first out, through Arena::Mark). On meta an Arena only adds up sizes,
+// which is how plans are made.
 #pragma once
 
 #include <algorithm>
@@ -16,9 +16,9 @@
 
 namespace mtl {
 
-/// One allocation for a device, 64-byte aligned, zeroed: its memory, or, in Space::host, memory of the host that is
-/// pinned on cuda, so that the device copies while the host continues. On meta it has a size and no memory. Throws
-/// Error if there is not enough memory, or if the build lacks the device.
+/// One allocation, 64-byte aligned and zeroed, in the device's memory or, with Space::host, in the host's, pinned on
+/// cuda so that the device copies while the host continues. On meta a Buffer has a size and no memory. Throws Error if
+/// there is not enough memory, or if the build lacks the device.
 class Buffer {
  public:
   Buffer() = default;
@@ -28,7 +28,7 @@ class Buffer {
   Buffer& operator=(Buffer&& other) noexcept;
   std::byte* data() const { return data_; }
   std::size_t bytes() const { return bytes_; }
-  /// Elements from a byte offset on, as a tensor.
+  /// Returns a tensor whose data begins at a byte offset. Throws Error if it does not fit.
   Tensor tensor(DType dtype, Shape shape, std::size_t offset = 0) const;
 
  private:
@@ -48,14 +48,14 @@ BufferUse buffer_use();
 /// A stack of tensors, in memory of its own or in a part of a Buffer. Every tensor starts on a 64-byte boundary.
 class Arena {
  public:
-  /// `name` is for errors. On meta the capacity is unlimited.
+  /// `name` is for error messages. On meta the capacity is unlimited.
   Arena(Device device, std::string name, std::size_t capacity);
-  /// A part of `memory`, which must outlive it: `capacity` bytes from `offset` on, a multiple of 64.
+  /// Uses a part of `memory`, which must outlive the arena: `capacity` bytes from `offset` on, a multiple of 64.
   Arena(Device device, std::string name, const Buffer& memory, std::size_t offset, std::size_t capacity);
 
-  /// Throws Error if the capacity is exceeded.
+  /// Returns a new tensor. Throws Error if the capacity is exceeded.
   Tensor make(DType dtype, Shape shape);
-  /// A tensor of the same dtype and shape.
+  /// Returns a new tensor of the same dtype and shape.
   Tensor like(const Tensor& other) { return make(other.dtype(), other.shape()); }
   void clear() { used_ = 0; }
   /// Bytes in use; release_to() an earlier value releases all tensors made since.

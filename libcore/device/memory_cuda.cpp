@@ -1,5 +1,5 @@
-// Memory of a GPU through the CUDA runtime, which is linked statically and opens the driver at its first call. Clearing
-// and copies go to CUDA's default stream, which waits for the other streams of the process, and they for it.
+// Memory of a GPU through the CUDA runtime, which is linked statically and opens the driver at its first call. Memory
+// is cleared and copied on CUDA's default stream, which synchronizes with the other streams of the process.
 #include <cuda_runtime.h>
 
 #include <cstring>
@@ -16,7 +16,7 @@ std::byte* allocate(std::size_t bytes) {
   void* data = nullptr;
   const cudaError_t status = cudaMalloc(&data, bytes);
   if (status == cudaErrorMemoryAllocation) {
-    static_cast<void>(cudaGetLastError());  // or it would be reported again
+    static_cast<void>(cudaGetLastError());  // otherwise the error would be reported again
     std::size_t free = 0, total = 0;
     static_cast<void>(cudaMemGetInfo(&free, &total));
     fail(

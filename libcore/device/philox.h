@@ -7,14 +7,15 @@
 
 namespace mtl {
 
-/// A random stream: `seed` of the run, and `site`, the number of the place in the model that draws.
+/// Selects a random stream: `seed` of the run, and `site`, the number of the place that draws, such as a layer's
+/// dropout.
 struct PhiloxKey {
   std::uint32_t seed;
   std::uint32_t site;
 };
 
-/// Sixteen random bytes for a counter: `sample` is the global number of the training sample (or of the parameter),
-/// `block` the number of a block of elements within it.
+/// Returns sixteen random bytes for the counter (sample, block). For dropout, `sample` is the global number of the
+/// training sample, and `block` the number of a block of elements within it.
 constexpr std::array<std::uint32_t, 4> philox(PhiloxKey key, std::uint64_t sample, std::uint64_t block) {
   std::uint32_t c0 = static_cast<std::uint32_t>(block), c1 = static_cast<std::uint32_t>(block >> 32);
   std::uint32_t c2 = static_cast<std::uint32_t>(sample), c3 = static_cast<std::uint32_t>(sample >> 32);

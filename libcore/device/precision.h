@@ -1,4 +1,4 @@
-// Precision is a value: the dtype of each role. Presets are in optim/precision_presets.h.
+// A run's precision: the dtype of each role. Presets are in optim/precision_presets.h.
 //
 // If the main weights' dtype differs from the compute dtype, the optimizer updates the main weights, and layers read a
 // copy of them, rounded to the compute dtype after each update. Otherwise it updates the weights that layers read, and
@@ -16,7 +16,7 @@ struct Precision {
   DType main_params = DType::f32;    // the weights that the optimizer updates: f32 or the compute dtype
   DType main_grads = DType::f32;     // sums over micro-batches and, in storage, over ranks; arithmetic is fp32
   DType exp_avg = DType::f32;        // the first moment
-  DType exp_avg_sq = DType::f32;     // the second
+  DType exp_avg_sq = DType::f32;     // the second moment
   bool stochastic_rounding = false;  // of updates, if the main weights are narrower than f32
 
   bool has_main_params() const { return main_params != compute; }

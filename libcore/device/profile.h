@@ -2,8 +2,8 @@
 //
 // A Stream points to a Profile while it is profiled; without one, a range costs a comparison with null.
 // kernels/dispatch.h records operators, ProfileRange everything else. Begins and ends are timed events in the stream:
-// on cuda the time of an entry is the device's, not that of the call; on meta nothing takes time, and entries are only
-// counted. A profiled step is not captured as a graph: a graph's operators have no events of their own.
+// on cuda an entry has the time that the device took, not that of the call; on meta nothing takes time, and only work
+// is counted. A profiled step is not captured as a graph: a graph's operators have no events of their own.
 #pragma once
 
 #include <cstdint>
@@ -43,34 +43,34 @@ struct ProfileEntry {
 /// A kernel on a GPU, as CUPTI recorded it.
 struct ProfileKernel {
   std::string name;  // short_kernel_name()
-  int entry = -1;    // index of the operator that launched it
+  int entry = -1;    // index of the operator that launched it; -1: unknown
   double begin_ms = 0, end_ms = 0;
 };
 
-/// Removes the return type, anonymous namespaces and parameters: "mtl::cuda::sum_rows<float, 4>".
+/// Removes `void`, anonymous namespaces and parameters: "mtl::cuda::sum_rows<float, 4>".
 std::string short_kernel_name(std::string demangled);
 
-/// Entries nest: the last to begin ends first. Not thread-safe.
+/// Entries nest: the last one to begin ends first. Not thread-safe.
 class Profile {
  public:
   explicit Profile(Device device) : device_(device) {}
 
-  /// Returns the new entry's index. An operator's work is the stream's count since the operator before it.
+  /// Begins an entry and returns its index. An operator's work is what the stream counted since the previous operator.
   int begin(Stream& stream, ProfileEntry entry);
-  /// Does not throw: finish() throws its exception.
+  /// Does not throw: finish() rethrows the first exception.
   void end(Stream& stream, int index) noexcept;
   /// Sets the times: milliseconds since the first entry began. Waits for the device; no entry may be open.
   void finish();
 
   const std::vector<ProfileEntry>& entries() const { return entries_; }
-  /// In the order of their begins; empty without CUPTI.
+  /// Kernels, ordered by their begins; empty without CUPTI.
   std::vector<ProfileKernel> kernels;
 
  private:
   Device device_;
   std::vector<ProfileEntry> entries_;
   std::vector<Event> begins_, ends_;  // of the entries; none on meta
-  int open_ = -1;                     // the innermost entry without an end
+  int open_ = -1;                     // the innermost open entry; -1: none
   Counters counted_;                  // of the stream, after the last operator
   std::exception_ptr failure_;        // of end()
 };

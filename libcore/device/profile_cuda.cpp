@@ -42,7 +42,7 @@ struct Records {
   bool active = false;
   std::uint64_t began = 0;           // nanoseconds
   std::mutex mutex;                  // CUPTI delivers buffers on a thread of its own
-  std::map<std::uint32_t, int> ops;  // by CUPTI's number of the launch
+  std::map<std::uint32_t, int> ops;  // by CUPTI's correlation ID of the launch
   std::vector<std::pair<std::uint32_t, ProfileKernel>> kernels;
 };
 
@@ -89,7 +89,7 @@ void CUPTIAPI consume_buffer(CUcontext, std::uint32_t, std::uint8_t* buffer, std
 constexpr CUpti_ActivityKind kKinds[] = {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL,
                                          CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION};
 
-/// Returns what CUPTI refuses, such as its use by a second profiler.
+/// Returns why CUPTI refuses to record, such as its use by another profiler; empty if it records.
 std::string start_cupti(Records& all) {
   if (!all.cupti) all.cupti.emplace();
   const Cupti& cupti = *all.cupti;

@@ -1,6 +1,6 @@
-// Vectors of fp32 whose elements are stored as float, Bf16 or Half: loops over arrays of any of them.
+// Vectors of fp32 whose elements are stored as float, Bf16 or Half, and loops over arrays of these types.
 //
-// A file that uses it is compiled once per instruction set, as base/simd.h describes; this header takes its place:
+// A file that uses it is compiled once per instruction set, as base/simd.h describes, but includes this header instead:
 //
 //   #define MTL_SIMD_FILE "comm/example.cpp"  // its own name, as it would be included
 //   #include "device/simd.h"                  // after every other include
@@ -48,8 +48,8 @@ HWY_INLINE VecF32 load_vector(const Bf16* from) {
   return hn::BitCast(F32(), hn::ShiftLeft<16>(hn::PromoteTo(U32(), bits)));
 }
 
-/// Rounds to nearest even as f32_to_bf16 does; instructions that do it treat subnormal numbers as zero. (Ne is false
-/// for NaN.)
+/// Rounds to nearest even as f32_to_bf16 does; the conversion instructions would flush subnormal numbers to zero.
+/// (Not(Eq): Highway's Ne is false for NaN.)
 HWY_INLINE void store_vector(VecF32 v, Bf16* to) {
   const auto bits = hn::BitCast(U32(), v);
   const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(U32(), 1u));
@@ -68,7 +68,7 @@ HWY_INLINE VecF32 load_vector(const Half* from) {
 HWY_INLINE void store_vector(VecF32 v, Half* to) {
   hn::StoreU(hn::DemoteTo(F16(), v), F16(), reinterpret_cast<hwy::float16_t*>(to));
 }
-#else  // without instructions for it, one element at a time
+#else  // without conversion instructions: one element at a time
 HWY_INLINE VecF32 load_vector(const Half* from) {
   HWY_ALIGN float lanes[HWY_MAX_BYTES / sizeof(float)];
   for (std::size_t i = 0; i < hn::Lanes(F32()); ++i) lanes[i] = widen(from[i]);
@@ -81,7 +81,7 @@ HWY_INLINE void store_vector(VecF32 v, Half* to) {
 }
 #endif
 
-/// A whole vector at an address. T is float, Bf16 or Half.
+/// Loads and stores whole vectors. T is float, Bf16 or Half.
 struct FullLanes {
   template <class T>
   HWY_INLINE VecF32 load(const T* from, float = 0) const {
@@ -94,7 +94,7 @@ struct FullLanes {
   HWY_INLINE VecF32 keep(VecF32 v) const { return v; }
 };
 
-/// The first `count` lanes only: the end of a row. Memory beyond them is not touched.
+/// Loads and stores only the first `count` lanes, at the end of a row. Does not touch memory beyond them.
 struct PartLanes {
   std::size_t count;
   template <class T>
@@ -110,11 +110,11 @@ struct PartLanes {
     store_vector(v, lanes);
     std::memcpy(to, lanes, count * sizeof(T));
   }
-  /// v with zeros in the other lanes.
+  /// Returns v with zeros in the remaining lanes.
   HWY_INLINE VecF32 keep(VecF32 v) const { return hn::IfThenElseZero(hn::FirstN(F32(), count), v); }
 };
 
-/// Calls body(T()) with T = float, Bf16 or Half, the type that stores `dtype`: a loop that is compiled for each.
+/// Calls body(T()) with T = float, Bf16 or Half, the type that stores `dtype`; `body` is compiled for each.
 template <class Body>
 HWY_INLINE void with_float(DType dtype, const Body& body) {
   if (dtype == DType::bf16) return body(Bf16());

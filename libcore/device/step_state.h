@@ -1,6 +1,6 @@
-// The values that change from step to step. They are in the operators' memory, read through a pointer, so that a
-// captured step (a CUDA graph) reads new values without a new capture. The host sends StepInputs before a step and
-// receives the StepReport after it. (The batches hold the numbers of a step's samples.)
+// The values that change from step to step. They are in the device's memory, where operators read them through a
+// pointer, so that a captured step (a CUDA graph) reads new values without a new capture. The host sends StepInputs
+// before a step and receives the StepReport after it. (The numbers of a step's samples are in its batches.)
 #pragma once
 
 #include <array>
@@ -18,8 +18,8 @@ struct StepInputs {
   double lr = 0;            // of this step
   double weight_decay = 0;  // of this step
   double loss_scale = 1;    // gradients are multiplied by it
-  // Nonzero: the other values assume that the step before, whose report the host had not read, made its update. If it
-  // made none, this step makes none either.
+  // Nonzero: the other values assume that the previous step, whose report the host had not read, made its update. If
+  // that step made none, this step makes none either.
   std::int32_t assumes_update = 0;
 };
 
@@ -37,11 +37,11 @@ struct StepReport {
 
 struct StepState : StepInputs, StepReport {};
 
-/// The StepState of a run. Inputs and reports pass through pinned memory on cuda, so that the host does not block on
-/// them.
+/// The StepState of a run. On cuda, inputs and reports pass through pinned memory, so that copying them does not block
+/// the host.
 class StepMemory {
  public:
-  /// Reports in flight, at most.
+  /// Maximum number of reports in flight.
   static constexpr int kReports = 2;
 
   explicit StepMemory(Device device);
@@ -55,10 +55,10 @@ class StepMemory {
   Tensor loss_sum() const;
   /// Sends the inputs of the next step. Waits only for the copy of the inputs two steps before.
   void send(Stream& stream, const StepInputs& inputs);
-  /// Starts to copy the report of the stream's commands so far; returns its number, for read_report(). At most kReports
+  /// Starts copying the report of the stream's commands so far; returns its number, for read_report(). At most kReports
   /// may be unread.
   int start_report(Stream& stream);
-  /// Waits for the report's copy.
+  /// Waits for the copy of report `number`, and returns it.
   StepReport read_report(int number) const;
   /// Waits for all commands of the stream, and returns their report.
   StepReport receive(Stream& stream) { return read_report(start_report(stream)); }

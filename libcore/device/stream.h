@@ -1,7 +1,8 @@
 // Streams: where operators run, and the counts of their work.
 //
-// cpu computes; cuda too, in a build that has it; meta only checks shapes and counts, so one step on it gives the exact
-// memory, FLOPs and communication of any layout without data. A dry run has a target, the device whose run it plans.
+// The cpu computes, and so does cuda in a build that has it; meta only checks shapes and counts, so that one step on
+// meta gives the exact memory, FLOPs and communication of any layout without data. A dry run has a target, the device
+// whose run it plans.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +35,7 @@ class StreamCache {
 
 class Profile;  // profile.h
 
-/// Operators of a stream run one after another; on cuda later than the call.
+/// Operators of a stream run one after another; on cuda asynchronously to the call.
 class Stream {
  public:
   /// `target`, the device whose operators' scratch is planned, has an effect only on meta.
@@ -52,7 +53,7 @@ class Stream {
   }
   /// CUDA's stream; null on the other devices.
   cuda::StreamHandle handle() const { return handle_; }
-  /// True if its commands are collected for a graph (device/graph.h): the host must not wait for them.
+  /// True if the stream's commands are being recorded into a graph (device/graph.h): the host must not wait for them.
   bool is_captured() const { return handle_ != nullptr && cuda::is_captured(handle_); }
   /// True if products of fp32 on cuda may round their operands to TF32, which has fp32's range and 10 bits of mantissa.
   bool tf32() const { return tf32_; }
@@ -64,12 +65,12 @@ class Stream {
   void synchronize() const;
   const Counters& counters() const { return counters_; }
   void reset_counters() { counters_ = {}; }
-  /// Records operators; null: none are recorded. The profile must outlive its use here.
+  /// The profile that records operators; null: none are recorded. It must outlive its use here.
   Profile* profile() const { return profile_; }
   void set_profile(Profile* profile) { profile_ = profile; }
-  /// Used only by the operators of the stream's target, which create it when they need it; null before.
+  /// State of the device's operators, which create it when they first need it; null before.
   std::unique_ptr<StreamCache>& cache() const { return cache_; }
-  /// The same for attention.
+  /// Likewise for the attention operators.
   std::unique_ptr<StreamCache>& attention_cache() const { return attention_cache_; }
   /// The measured choices of its operators' algorithms.
   Choices& choices() const { return choices_; }

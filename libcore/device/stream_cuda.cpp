@@ -1,4 +1,4 @@
-// Streams, events and graphs by the CUDA runtime.
+// Streams, events and graphs of the CUDA runtime.
 #include <cuda_runtime.h>
 
 #include "device/check_cuda.h"
@@ -41,7 +41,7 @@ void synchronize(EventHandle event) { check(cudaEventSynchronize(event), "waitin
 bool is_done(EventHandle event) {
   const cudaError_t status = cudaEventQuery(event);
   if (status == cudaErrorNotReady) {
-    static_cast<void>(cudaGetLastError());  // or it would be reported again
+    static_cast<void>(cudaGetLastError());  // otherwise the status would be reported again
     return false;
   }
   check(status, "querying an event");
@@ -53,7 +53,7 @@ float milliseconds_between(EventHandle begin, EventHandle end) {
   return out;
 }
 
-// This mode refuses only this thread's calls that would break a capture.
+// ThreadLocal: calls that could break a capture are refused only on this thread.
 void begin_capture(StreamHandle stream) {
   check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "beginning to capture a graph");
 }

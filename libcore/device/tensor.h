@@ -1,5 +1,5 @@
-// A tensor is a non-owning view: address, element type, shape. Row-major and contiguous. Copying it copies the view.
-// On the meta device the address is null and only the shape counts.
+// A tensor is a non-owning view: address, element type, shape. Row-major and contiguous. Copying a Tensor copies the
+// view. On the meta device the address is null, and only dtype and shape matter.
 #pragma once
 
 #include <array>
@@ -49,13 +49,13 @@ class Tensor {
     require(dtype_ == dtype_of<T>(), "a tensor of ", name_of(dtype_), " was read as ", name_of(dtype_of<T>()));
     return static_cast<T*>(data_);
   }
-  /// The same elements in another shape of equal size.
+  /// Returns the same elements in another shape of equal size.
   Tensor view(Shape shape) const;
-  /// Rows [begin, begin + count) of the first axis.
+  /// Returns rows [begin, begin + count) of the first axis.
   Tensor rows(std::int64_t begin, std::int64_t count) const;
-  /// Elements [begin, begin + count) as a flat tensor.
+  /// Returns elements [begin, begin + count) as a flat tensor.
   Tensor flat(std::int64_t begin, std::int64_t count) const;
-  /// Product of all sizes but the last: the number of rows of an operator over the last axis.
+  /// Returns the product of all sizes but the last: the number of rows for an operator over the last axis.
   std::int64_t row_count() const { return numel() / std::max<std::int64_t>(1, shape_[-1]); }
 
  private:
@@ -70,7 +70,7 @@ void expect_tensor(const char* what, const Tensor& tensor, DType dtype, const Sh
 /// Whether to overwrite a gradient or to add to it: a GEMM's beta of 0 or 1.
 enum class GradMode { overwrite, accumulate };
 
-/// A gradient to write or to add to. Default-constructed: not wanted.
+/// A gradient to write or to add to; not wanted if default-constructed.
 struct Grad {
   Tensor tensor;
   GradMode mode = GradMode::overwrite;
