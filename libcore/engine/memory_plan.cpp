@@ -27,7 +27,7 @@ Batch meta_batch(const RunShape& shape) {
 
 namespace {
 
-/// Adds the counts of a step, `times` times.
+/// Adds the counts `times` times; `times` may be negative.
 void add(MemoryPlan& plan, const StepCounts& counts, double times) {
   plan.step.flops += times * counts.work.flops;
   plan.step.bytes += times * counts.work.bytes;
@@ -68,7 +68,7 @@ Category category_of(Role role) {
   return Category::optimizer;
 }
 
-/// Bytes of the largest tensor that the host reads or writes: it copies one at a time.
+/// Returns the bytes of the largest tensor that the host copies from or to the device: it copies one at a time.
 std::size_t snapshot_bytes(const ParamStore& params) {
   std::size_t largest = 0;
   for (std::size_t row = 0; row < params.table().size(); ++row) {
@@ -97,10 +97,10 @@ MemoryPlan finish(const MetaModel& model, const Pipeline& pipeline, const RunSha
   const int batches = shape.batch_sets * static_cast<int>(shape.micro_batches);
   const int slot_batches = shape.graphs ? pipeline.slots() : 0;
   plan.entries.push_back({Category::batches, Space::device, BatchBuffers::bytes(shape), batches + slot_batches});
-  if (shape.device != Device::cpu)  // the reader fills them there
+  if (shape.device != Device::cpu)  // the reader fills the batches there
     plan.entries.push_back({Category::batches, Space::host, BatchBuffers::bytes(shape), batches});
   for (const Communicator* group : model.groups.all()) {
-    // Between GPUs only the control group moves host memory.
+    // Groups of GPUs use NCCL's buffers; only the control group needs staging.
     if (shape.device != Device::cuda || group == &model.groups.world())
       plan.entries.push_back({Category::staging, Space::host, staging_bytes(group->size())});
   }

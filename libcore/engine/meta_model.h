@@ -1,5 +1,5 @@
 // A rank's part of a model on the meta device, whose operators check and count but allocate nothing. Memory plans are
-// computed with it.
+// computed by running it.
 #pragma once
 
 #include <functional>
@@ -15,7 +15,7 @@
 
 namespace mtl {
 
-/// Counts of a run.
+/// Work and traffic that count() measured.
 struct StepCounts {
   Counters work;
   SentBytes sent;
@@ -28,7 +28,7 @@ struct MetaModel {
   ParamStore params;
   StepMemory step{Device::meta};
 
-  /// Without `states`, as for evaluation, the parameters have no gradients.
+  /// Without `states`, for evaluation, the parameters have no gradients.
   MetaModel(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape,
             std::optional<std::vector<StateSpec>> states);
 
@@ -41,7 +41,7 @@ struct MetaModel {
     return {stream.counters(), sent() - before};
   }
 
-  /// The peak bytes that passes over chunk 0 use of their context's arenas. Each pass begins with empty arenas.
+  /// The peak bytes that passes over chunk 0 use in the slot and scratch arenas. Each pass begins with empty arenas.
   struct PassBytes {
     std::size_t slot = 0, scratch = 0;
   };

@@ -183,7 +183,7 @@ Tensor Pipeline::buffer_of(const Ctx& ctx, const Action& action, const Batch& ba
   return message_memory_.tensor(chunk.hidden_dtype(), chunk.hidden_shape(ctx, batch), buffer * hidden_bytes_);
 }
 
-/// Starts a receive, unless start_next_receive() did.
+/// Starts a receive, unless start_next_receive() has started it.
 void Pipeline::start_receive(const Ctx& ctx, const Action& action, const Batch& batch) {
   Inbox& inbox = inbox_of(action);
   if (inbox.posted == action.micro_batch) return;
@@ -193,11 +193,11 @@ void Pipeline::start_receive(const Ctx& ctx, const Action& action, const Batch& 
   inbox.posted = action.micro_batch;
 }
 
-/// Starts the first receive after actions[index], so that it proceeds while that action computes. Does not if its
-/// buffer is still being sent: waiting for the peer here could deadlock.
+/// Starts the first receive after actions[index], so that it proceeds while that action computes. Does nothing if the
+/// receive's buffer is still being sent: waiting for the peer here could deadlock.
 void Pipeline::start_next_receive(const StepSchedule& schedule, std::size_t index, const Ctx& ctx,
                                   const BatchBuffers& buffers) {
-  if (schedule.actions[index].kind > ActionKind::weight) return;  // it computes nothing
+  if (schedule.actions[index].kind > ActionKind::weight) return;  // communication: it computes nothing
   auto next = std::find_if(schedule.actions.begin() + static_cast<std::ptrdiff_t>(index), schedule.actions.end(),
                            [](const Action& action) { return is_receive(action.kind); });
   if (next == schedule.actions.end()) return;
@@ -292,7 +292,7 @@ void Pipeline::run_as_graph(const Action& action, bool is_last, Ctx& ctx, const 
   }
 }
 
-/// After a launch: restores the results on the host that the captured action had.
+/// Call after a launch: sets the host's state as the captured action left it.
 void Pipeline::restore_outputs(const StepGraphs::Part& part, Slot& slot) {
   const PartOutputs& outputs = part_outputs_.at(part);
   const auto kind = static_cast<ActionKind>(part.action);
@@ -300,11 +300,11 @@ void Pipeline::restore_outputs(const StepGraphs::Part& part, Slot& slot) {
   if (kind == ActionKind::backward) slot.dinput = outputs.dinput;
   sync_->mark_reduced(outputs.reduced);
   if (kind == ActionKind::forward || !part.is_first || !sync_->overlaps(false, true)) return;
-  // The last micro-batch runs without graphs, and must add to the gradients.
+  // The last micro-batch runs without graphs, and must add to the gradients of the first.
   stage_.chunks[part.chunk].params([](Param& param, const ParamSpec&) { param.take_grad(); });
 }
 
-/// Call when no message of an earlier step is in flight.
+/// Empties all slots and inboxes. Call when no message of an earlier step is in flight.
 void Pipeline::clear_slots() {
   for (Slot& slot : slots_) clear_slot(slot);
   for (std::vector<Inbox>* inboxes : {&inputs_, &gradients_}) {

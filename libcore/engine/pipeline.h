@@ -1,4 +1,4 @@
-// Executes a schedule's actions on a stage: the forwards, backwards and messages of a training step.
+// Executes a schedule's actions on a stage: the forward passes, backward passes and messages of a training step.
 #pragma once
 
 #include <map>
@@ -41,32 +41,34 @@ class BatchBuffers {
 
 class Pipeline {
  public:
-  /// Allocates slots, messages and scratch as planned. `schedule` is of the largest step. Units lease their parameters
-  /// from `params`, if given. Gradients carry the loss scale of `step`, in the device's memory, if given. `stage`,
-  /// `stream`, `groups`, `params` and `step` must outlive this.
+  /// Allocates slots, message buffers and scratch as planned. `schedule` is that of the largest step. Units lease their
+  /// parameters from `params`, if not null. Gradients are scaled by the loss scale of `step`, in the device's memory,
+  /// if not null. `stage`, `stream`, `groups`, `params` and `step` must outlive this.
   Pipeline(Stage& stage, Stream& stream, const ProcessGroups& groups, StepSchedule schedule, const MemoryPlan& plan,
            ParamOwner* params = nullptr, const StepState* step = nullptr);
 
-  /// From now on train() runs as CUDA graphs, whose batches are in buffers of the slots, except for micro-batches for
-  /// which sync.overlaps() is true. Messages between stages are not part of the graphs. `sync` is the constructor's
-  /// `params`; `shape` as in the plan; `graphs` and `sync` must outlive this.
+  /// Makes train() run its actions as CUDA graphs from now on, with batches in buffers of the slots, except for
+  /// micro-batches for which sync.overlaps() is true. Messages between stages are not part of the graphs. `sync` must
+  /// be the constructor's `params`, and `shape` the plan's; `graphs` and `sync` must outlive this.
   void use_graphs(StepGraphs& graphs, GradSync& sync, const RunShape& shape);
   /// Computes the gradients of the micro-batches in `buffers`, into the parameters' store. The last stage also writes
   /// the losses of all tokens to `buffers` (with graphs to buffers of the slots), and adds their weighted sum to
-  /// `loss_sum`, (1) f64, if given. `progress`, if any, receives the current micro-batch, for messages. `schedule`, if
-  /// any, replaces the constructor's for a step of fewer micro-batches.
+  /// `loss_sum`, (1) f64, if given. `progress`, if not null, receives the current micro-batch, for error messages.
+  /// `schedule`, if not null, replaces the constructor's for a step of fewer micro-batches.
   void train(const BatchBuffers& buffers, OperationProgress* progress = nullptr, const StepSchedule* schedule = nullptr,
              Tensor loss_sum = {});
-  /// Collective over the stages: the last writes the losses of all tokens of one micro-batch, without dropout.
+  /// Evaluates one micro-batch without dropout. Collective over the stages; the last one writes the losses of all
+  /// tokens to `losses`.
   void evaluate(const Batch& batch, Tensor losses);
   Arena& scratch() { return scratch_; }
   int slots() const { return static_cast<int>(slots_.size()); }
   /// Number of buffers for messages from other stages.
   int inboxes() const;
-  /// The peak use so far, in bytes; equals the plan's after a step.
+  /// The peak use of one slot so far, in bytes; equals the plan's after a step.
   std::size_t slot_peak() const;
   std::size_t scratch_peak() const { return scratch_.peak(); }
-  /// The offloaded layers of all slots, and the most bytes that the activations of one have used so far.
+  /// The number of offloaded layers in all slots, and the most bytes that the activations of one of them have used so
+  /// far.
   int offloaded_layers() const;
   std::size_t offloaded_peak() const;
 
@@ -76,16 +78,16 @@ class Pipeline {
     Arena memory;
     Chunk::Cache cache;
     std::unique_ptr<ActivationOffload> offload = {};  // null where no layer is offloaded
-    Tensor input = {}, output = {};                   // hidden states of the chunk before, and for the one after
+    Tensor input = {}, output = {};                   // hidden states from the previous chunk, and for the next one
     Tensor dout = {}, dinput = {};                    // the gradients of output and input
-    std::vector<Work> sends = {};                     // of output and dinput, which must not change before
+    std::vector<Work> sends = {};  // of output and dinput, which must not change until these are done
   };
 
   /// The buffers in which a chunk receives hidden states, or their gradients, from another stage. Micro-batches take
-  /// them in turn: the next message arrives while the current one is in use.
+  /// the buffers in turn: the next message arrives while the current one is in use.
   struct Inbox {
-    int first = 0;                 // its first buffer in message_memory_
-    std::vector<Work> sends = {};  // by buffer: of the gradient that backward left there
+    int first = 0;                 // index of its first buffer in message_memory_
+    std::vector<Work> sends = {};  // by buffer: the send after which it may be overwritten
     int posted = -1;               // the micro-batch of the latest receive
     Work receive = {};             // the latest receive
   };
@@ -116,8 +118,8 @@ class Pipeline {
   const StepState* step_;
   std::vector<std::vector<std::size_t>> chunk_slots_;  // the slots that a chunk's micro-batches take in turn
   Buffer slot_memory_;                                 // one slot after another
-  std::unique_ptr<Stream> copies_;                     // of offloaded layers
-  Buffer ring_memory_, offload_memory_;                // their ranges on the device, and on the host
+  std::unique_ptr<Stream> copies_;                     // for the copies of offloaded layers
+  Buffer ring_memory_, offload_memory_;                // ranges of offloaded layers: on the device, on the host
   std::vector<Slot> slots_;
   std::size_t hidden_bytes_;
   Buffer message_memory_;                  // one inbox after another
@@ -125,10 +127,10 @@ class Pipeline {
   Arena scratch_;
   StepGraphs* graphs_ = nullptr;
   GradSync* sync_ = nullptr;                  // with graphs
-  std::optional<BatchBuffers> slot_batches_;  // with graphs: by slot, the micro-batch that is in it
+  std::optional<BatchBuffers> slot_batches_;  // with graphs: by slot, its micro-batch
   struct PartOutputs {
     Tensor output, dinput;             // of the slot
-    std::vector<std::size_t> reduced;  // GradSync::join_reductions()
+    std::vector<std::size_t> reduced;  // buckets that GradSync::join_reductions() returned
   };
   std::map<StepGraphs::Part, PartOutputs> part_outputs_;
 };

@@ -13,18 +13,19 @@ namespace mtl {
 
 namespace {
 
-/// The inputs of plan_passes() that differ between ranks. Ranks with equal keys have equal plans; others may, too.
+/// The inputs of plan_passes() that differ between ranks. Ranks with equal keys have equal plans; ranks with different
+/// keys may have equal plans, too.
 struct PassKey {
   bool is_first_stage, is_last_stage;
   std::int64_t layers;
   int in_flight;                     // micro-batches
-  bool is_first_tensor_rank;         // counts in the gradient's norm what all of them hold
+  bool is_first_tensor_rank;         // counts the replicated parameters in the gradient's norm
   std::int64_t unpadded_vocab_rows;  // of the token embedding; the last tensor-parallel ranks may hold fewer
   auto operator<=>(const PassKey&) const = default;
 };
-/// The inputs of plan_update() that depend on the elements that a rank owns. All ranks own equally many.
+/// The inputs of plan_update() that depend on the elements that a rank owns. All ranks own the same number of elements.
 struct OwnedKey {
-  std::int64_t counted = 0;        // in the gradient's norm
+  std::int64_t counted = 0;        // elements counted in the gradient's norm
   std::int64_t largest_count = 0;  // the most of these in one parameter
   auto operator<=>(const OwnedKey&) const = default;
 };

@@ -1,4 +1,5 @@
-// Memory and work of a run on every rank of a layout. Most ranks have equal plans, so one of each kind is planned.
+// Memory and work of a run on every rank of a layout. Most ranks have equal plans, so only one rank of each kind is
+// planned.
 #pragma once
 
 #include <cstddef>
@@ -14,11 +15,11 @@ struct RankPlan {
   MemoryPlan plan;
 };
 
-/// The plans of a training run for all ranks of shape.layout.grid, in the order of their first ranks;
+/// Returns the plans of a training run for all ranks of shape.layout.grid, in the order of their first ranks;
 /// shape.layout.rank is ignored. Throws Error(usage) if the layers cannot be split over the stages.
 std::vector<RankPlan> plan_ranks(const GptConfig& config, const DropoutOptions& dropout, RunShape shape);
 
-/// The plan of the ranks that need the most memory: of the GPU if they compute on one, else of the host.
+/// Returns the plan of the ranks that need the most memory: GPU memory if they compute on GPUs, otherwise host memory.
 const RankPlan& largest_plan(const std::vector<RankPlan>& plans);
 
 /// A category of memory.
@@ -27,9 +28,10 @@ struct MemoryPart {
   const char* heading;  // in tables and figures
   std::size_t bytes;
 };
-/// The categories of a rank; the last is the total. Main weights and the snapshot are listed if they exist.
+/// Returns the categories of a rank; the last is the total. Main weights and the snapshot are listed only if they
+/// exist.
 std::vector<MemoryPart> memory_parts(const MemoryPlan& plan);
-/// The categories of a rank in the memory of the device, or of the host.
+/// Returns the categories of a rank in the memory of the device or of the host.
 std::vector<MemoryPart> memory_parts(const MemoryPlan& plan, Space space);
 
 }  // namespace mtl

@@ -1,4 +1,4 @@
-// The sizes of a run that are not the model's, and the traffic of a rank.
+// The sizes and options of a run other than the model's, and the traffic of a rank.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,12 @@
 namespace mtl {
 
 struct RunShape {
-  std::int64_t micro_batch = 1;    // B: sequences at a time
+  std::int64_t micro_batch = 1;    // B: sequences per micro-batch
   std::int64_t seq_length = 1;     // T
   std::int64_t micro_batches = 1;  // per step, on this rank
   std::int64_t padded_vocab = 0;
   bool documents = false;  // batches carry document starts
-  int threads = 1;         // work areas are per thread
+  int threads = 1;         // per operator; work areas are per thread
   int batch_sets = 1;      // sets of a step's batches in memory at a time
   bool graphs = false;     // steps run as CUDA graphs
   Layout layout;           // of this rank

@@ -16,10 +16,10 @@ struct Stage {
   }
 };
 
-/// The stage of a process that holds the whole model. `residual` is the dtype of hidden states.
+/// Returns the stage of a process that holds the whole model. `residual` is the dtype of hidden states.
 Stage whole_model(const GptConfig& config, const DropoutOptions& dropout, std::int64_t padded_vocab_size,
                   DType residual = DType::f32);
-/// The stage of a rank. Throws Error(usage) if the layers cannot be split over the stages.
+/// Returns the stage of a rank. Throws Error(usage) if the layers cannot be split over the stages.
 Stage make_stage(const GptConfig& config, const DropoutOptions& dropout, const Layout& layout,
                  std::int64_t padded_vocab_size, DType residual = DType::f32);
 

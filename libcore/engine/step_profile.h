@@ -12,11 +12,11 @@ namespace mtl {
 
 struct StepProfile {
   Profile profile{Device::meta};
-  /// By entry: how many entries of a step it represents. The second micro-batch represents itself and all later ones.
+  /// By entry: how many entries of a step it represents. The second micro-batch represents all but the first.
   std::vector<double> weights;
 };
 
-/// Profiles forward and backward of all micro-batches, and the update.
+/// Profiles forward and backward of at most two micro-batches, and the update.
 StepProfile profile_on_meta(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape);
 
 }  // namespace mtl
