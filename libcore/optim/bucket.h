@@ -14,10 +14,10 @@
 
 namespace mtl {
 
-/// The elements of a bucket that a rank holds: all, or those that it updates.
+/// The elements of a bucket that a rank holds: all, or only those that it updates.
 enum class Extent { whole, owned };
 
-/// A row of a store's table: one number for every element of every parameter.
+/// A row of a ParamStore's table: one number for every element of every parameter.
 struct Storage {
   Role role;
   std::string kind;  // prefix of the parameter's name in checkpoints; empty: not in checkpoints
@@ -56,7 +56,7 @@ struct Bucket {
   std::vector<Segment> segments = {};
   int units = 0;                   // units with parameters in this bucket
   std::size_t main_row = kValues;  // the row of the table that updates write
-  // By row of the table: (count), or (owned_end - owned_begin) if the row's extent is owned.
+  // By row of the table, flat: `count` elements, or owned_end - owned_begin if the row's extent is `owned`.
   std::vector<Tensor> memory = {};
   std::int64_t count = 0;
   std::int64_t owned_begin = 0, owned_end = 0;
@@ -78,8 +78,8 @@ struct Bucket {
   struct Range {
     std::int64_t begin, count;
   };
-  /// The owned part of a segment, as elements of the bucket; or the part that another rank owns, by its index among
-  /// those that share the optimizer's state.
+  /// Returns the owned part of a segment, as a range of the bucket; owned_by(): the part that another rank owns, by the
+  /// rank's index among those that shard the optimizer's state.
   Range owned(const Segment& segment) const;
   Range owned_by(int index, const Segment& segment) const;
 

@@ -1,10 +1,10 @@
 // The loss scale of fp16, without which small gradients would underflow: it multiplies the gradient of the loss, and
 // the norm and the update divide by it. An fp32 factor, as in Megatron-LM:
 //
-//   constant  never changes; 1 for every other precision
-//   dynamic   from the hysteresis-th overflow since the last growth on, each multiplies the scale by backoff_factor,
-//             down to min_scale. `window` updates in a row without an overflow multiply it by growth_factor, and
-//             restart the count of overflows.
+//   constant  never changes; 1 for every precision but fp16
+//   dynamic   from the hysteresis-th overflow since the last growth on, each overflow multiplies the scale by
+//             backoff_factor, down to min_scale. After `window` updates in a row without an overflow, the scale is
+//             multiplied by growth_factor, and the count of overflows starts again.
 //
 // Unlike Megatron-LM's, the scale does not grow beyond fp32's range.
 #pragma once
@@ -17,7 +17,7 @@ class GradScaler {
  public:
   struct Options {
     bool is_dynamic = false;
-    float initial_scale = 1;  // or the constant scale
+    float initial_scale = 1;  // of a dynamic scale, or the constant scale
     float min_scale = 1, growth_factor = 2, backoff_factor = 0.5F;
     std::int64_t window = 1000, hysteresis = 2;
   };
@@ -25,7 +25,7 @@ class GradScaler {
   struct State {
     float scale;
     std::int64_t growth_tracker;      // updates without an overflow since the last one or the last growth
-    std::int64_t hysteresis_tracker;  // overflows until the scale falls; 0 and below: each makes it fall
+    std::int64_t hysteresis_tracker;  // overflows until the scale falls; at 0 or below, each one lowers it
     bool operator==(const State&) const = default;
   };
 
@@ -36,13 +36,14 @@ class GradScaler {
 
   float scale() const { return state_.scale; }
   bool is_dynamic() const { return options_.is_dynamic; }
-  /// Call after every step; `found_inf`: its gradient was not finite.
+  /// Call after every step. `found_inf`: the gradient's norm was not finite.
   void update(bool found_inf);
-  /// True if the last update was an overflow that should have lowered the scale, which was at its minimum already.
+  /// True if the last update was an overflow that should have lowered the scale, but the scale was at its minimum
+  /// already.
   bool is_exhausted() const { return is_exhausted_; }
 
   const State& state() const { return state_; }
-  /// Continues from the state of a dynamic scaler. A constant one keeps its scale.
+  /// Continues from the state of a dynamic scaler. Has no effect on a constant one.
   void restore(const State& state);
 
  private:

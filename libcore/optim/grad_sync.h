@@ -1,13 +1,13 @@
 // The communication of data parallelism. Each bucket takes the same path, whether or not the optimizer's state is
 // sharded:
 //
-//   1. sum over the replicas: a reduce-scatter if they shard the state, otherwise an all-reduce;
+//   1. sum over the replicas: a reduce-scatter if the replicas shard the state, otherwise an all-reduce;
 //   2. sum of the owned range over the other axes of summed_over, and over the holders of the tied embedding;
 //   3. update of the owned range (the optimizer's);
 //   4. all-gather of the values over the axes that shard the state.
 //
 // Both ends can overlap with computation: a bucket's reduction starts when backward has finished its last unit, and its
-// gathering ends when the next forward acquires its first.
+// all-gather is waited for when the next forward acquires its first unit.
 #pragma once
 
 #include <memory>
@@ -31,27 +31,27 @@ class GradSync final : public ParamOwner {
 
   /// Call before the first micro-batch of a step.
   void begin_step();
-  /// Call before recomputing the micro-batches of a step without sums over ranks.
+  /// Call before recomputing the micro-batches of a step, without summing their gradients over ranks.
   void begin_repetition();
-  /// Waits until the unit's values are gathered. Memory is always resident, so the lease is empty.
+  /// Waits until the unit's values have been gathered. Memory is always resident, so the lease is empty.
   Lease acquire(Role role, int unit) override;
   /// With Overlap::reduce, starts the reduction of buckets whose units are all ready.
   void gradients_ready(int unit) override;
-  /// True if a later part of the step waits for communication that the first or the last micro-batch starts, so that
-  /// neither may be captured: gathers of the next step's values, and between pipeline stages the reductions, which must
-  /// not hold up the last gradient's message. Also true in a repetition, which reduces nothing.
+  /// True if a micro-batch must not be captured. The first: if it waits for gathers that the previous update started.
+  /// The last: if it starts reductions and there are several pipeline stages, because a captured part would wait for
+  /// its reductions before the previous stage gets its gradient; and in a repetition, which reduces nothing.
   bool overlaps(bool is_first, bool is_last) const;
-  /// Orders the stream behind the reductions that gradients_ready() started, and returns their buckets: a captured part
-  /// of a step contains the ends of what it starts.
+  /// Makes the stream wait for the reductions that gradients_ready() started, and returns their buckets: a captured
+  /// part of a step must also contain the end of every operation that it starts.
   std::vector<std::size_t> join_reductions();
-  /// Call after the launch of a captured part: it has reduced these buckets, as join_reductions() returned them.
+  /// Call after launching a captured part, with the buckets that join_reductions() returned in its capture.
   void mark_reduced(const std::vector<std::size_t>& buckets);
-  /// Afterwards, in stream order, owned ranges hold gradients summed over all ranks; other elements hold this rank's
-  /// own gradients. Throws if a gradient was not written in this step.
+  /// Finishes the sums of all gradients. Afterwards, in stream order, owned ranges hold gradients summed over all
+  /// ranks; other elements hold this rank's own gradients. Throws if a gradient was not written in this step.
   void finish_reduction();
-  /// Starts the exchange of a bucket's values, each owned range from its owner to all ranks.
+  /// Starts the all-gather of a bucket's values: each owned range, from its owner to all ranks.
   void gather(std::size_t bucket);
-  /// Waits for all exchanges of values.
+  /// Waits for all gathers of values.
   void finish_gathering();
 
   /// Names the parameters whose gradient is not finite on this rank. Sums over ranks spread such a gradient: to find
@@ -76,7 +76,7 @@ class GradSync final : public ParamOwner {
     Work reduction, gathering;
   };
   std::vector<Progress> progress_;               // by bucket
-  std::vector<std::shared_ptr<void>> enrolled_;  // registrations of gradients and values with their groups
+  std::vector<std::shared_ptr<void>> enrolled_;  // registrations of gradients and values with the groups
   bool reduces_ = true;
   double waited_seconds_ = 0;
 };

@@ -33,7 +33,7 @@ double wsd_coefficient(const LrScheduleOptions& schedule, double consumed) {
   fail(Exit::failure, "unknown WSD decay style");
 }
 
-/// Looks up a name in a table of (name, value).
+/// Returns the value of a name in a table of (name, value). Throws Error(usage), naming the flag, if there is none.
 template <class Value, std::size_t N>
 Value by_name(const std::array<std::pair<const char*, Value>, N>& table, const char* flag, const std::string& name) {
   for (const auto& [known, value] : table) {
@@ -69,7 +69,7 @@ WeightDecayStyle weight_decay_style(const std::string& name) {
   return by_name(kStyles, "--weight-decay-incr-style", name);
 }
 
-/// Converts flags to samples without checks.
+/// Converts flags to samples; checks only the names of styles.
 LrScheduleOptions to_samples(const LrScheduleFlags& flags, const ScheduleLength& run) {
   LrScheduleOptions out;
   out.lr = flags.lr.value_or(0);
@@ -89,7 +89,7 @@ LrScheduleOptions to_samples(const LrScheduleFlags& flags, const ScheduleLength&
     warmup = flags.lr_warmup_samples;
   } else {
     std::int64_t batch = run.global_batch_size, iterations = run.train_iters.value_or(0);
-    const auto samples = [batch](std::int64_t updates) {  // saturates: a schedule may be longer than any run
+    const auto samples = [batch](std::int64_t updates) {  // saturates: a schedule may be longer than any possible run
       return checked_product({updates, batch}).value_or(INT64_MAX);
     };
     out.wd_incr_steps = samples(iterations);
@@ -101,7 +101,7 @@ LrScheduleOptions to_samples(const LrScheduleFlags& flags, const ScheduleLength&
   return out;
 }
 
-/// Reports a warm-up that is negative or as long as the decay, by the flag and in the unit that was given.
+/// Reports a warm-up that is negative or not shorter than the decay, by the flag and in the unit that the user gave.
 void report_warmup(const LrScheduleFlags& flags, const ScheduleLength& run,
                    const std::function<void(std::string flag, std::string what)>& report) {
   const bool in_samples = run.train_samples.has_value();

@@ -1,8 +1,8 @@
 // Learning rate and weight decay as functions of the samples consumed so far.
 //
 // All lengths are in samples, so the schedule does not depend on the batch size. Iteration k uses the values at
-// (k-1) * global_batch_size samples: the first step has warmup_init. With n samples consumed, W = warmup_steps,
-// D = decay_steps, A = wsd_decay_steps, the learning rate is
+// (k-1) * global_batch_size samples: with a warm-up, the first step uses warmup_init. With n samples consumed,
+// W = warmup_steps, D = decay_steps, A = wsd_decay_steps, the learning rate is
 //
 //   n <= W, W > 0        warmup_init + (lr - warmup_init) * n / W
 //   constant             lr
@@ -16,10 +16,10 @@
 //                                                      exponential  2 * 0.5^x - 1
 //                                                      minus_sqrt   1 - sqrt(x)
 //
-// and the weight decay, over I = wd_incr_steps, is start + c * (end - start) with c = n / I (linear) or
-// (cos(pi (1 - n / I)) + 1) / 2 (cosine), and end beyond I or when constant.
+// and the weight decay, with I = wd_incr_steps, is start + c * (end - start) with c = n / I (linear) or
+// c = (cos(pi (1 - n / I)) + 1) / 2 (cosine); it is end for n > I, and always with the style constant.
 //
-// The same formulas, evaluated in the same order, as megatron/core/optimizer_param_scheduler.py.
+// The formulas, and the order of their evaluation, are those of megatron/core/optimizer_param_scheduler.py.
 #pragma once
 
 #include <cstdint>
@@ -52,7 +52,7 @@ struct LrScheduleOptions {
 double learning_rate(const LrScheduleOptions& schedule, std::int64_t consumed_samples);
 double weight_decay(const LrScheduleOptions& schedule, std::int64_t consumed_samples);
 
-/// The flags of a schedule, with Megatron's names and defaults; a tool binds its flags to these.
+/// The flags of a schedule, with Megatron's names and defaults; tools parse their flags into these members.
 struct LrScheduleFlags {
   std::optional<double> lr;
   double min_lr = 0;
@@ -79,12 +79,13 @@ struct ScheduleLength {
   std::int64_t global_batch_size = 0;
 };
 
-/// Calls report(flag, problem) for every invalid or contradictory flag.
+/// Calls report(flag, problem) for every invalid or contradictory flag. Throws Error(usage) for an unknown style.
 void check_schedule(const LrScheduleFlags& flags, const ScheduleLength& run,
                     const std::function<void(std::string flag, std::string what)>& report);
 
-/// Converts the flags to samples: iterations times the global batch size, a warm-up fraction of the decay, the decay as
-/// long as the run unless given. Throws Error(usage) with the first problem that check_schedule finds.
+/// Converts the flags to samples: multiplies iterations by the global batch size, and the warm-up fraction by the
+/// length of the decay, which is the run's by default. Throws Error(usage) with the first problem that check_schedule
+/// finds.
 LrScheduleOptions resolve_schedule(const LrScheduleFlags& flags, const ScheduleLength& run);
 
 }  // namespace mtl

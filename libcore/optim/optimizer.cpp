@@ -25,7 +25,7 @@ void Optimizer::gradient_norm(Arena& scratch, StepState* state) {
   Arena::Mark mark(scratch);
   Tensor sum = scratch.make(DType::f64, {1});
   fill_zero(stream_, sum);
-  // By parameter, not by bucket: the order of the sum does not depend on how large buckets are.
+  // By parameter, not by bucket, so that the order of the sum does not depend on the size of buckets.
   for (int param = params_.size(); param-- > 0;) {
     Tensor owned = params_.owned(param, kGradients);
     if (owned.numel() == 0 || !params_.is_first_holder(param)) continue;
@@ -55,13 +55,13 @@ void Optimizer::update_range(const UpdateRange& range, StepState* state) {
   ring_ != nullptr ? ring_->update(stream_, range, rule) : rule(range);
 }
 
-/// Updates one parameter: random bits depend on the numbers of its elements.
+/// Updates one parameter with stochastic rounding, whose random bits depend on the element numbers in the whole tensor.
 void Optimizer::update_rounded(const Segment& segment, bool decays, StepState* state) {
   const int param = segment.param;
   Tensor owned = params_.owned(param, params_.main_row());
   if (owned.numel() == 0) return;
   UpdateRange range{.param = owned, .grad = params_.owned(param, kGradients), .states = {}, .decays = decays};
-  for (std::size_t row = kFirstState; row < params_.table().size(); ++row)  // without main weights all are states
+  for (std::size_t row = kFirstState; row < params_.table().size(); ++row)  // there are no main weights: all are states
     range.states.push_back(params_.owned(param, row));
   const std::string site = params_.specs()[param].name + ".rounding";
   range.rounding = PhiloxKey{options_.seed, static_cast<std::uint32_t>(hash_bytes(site.data(), site.size()))};

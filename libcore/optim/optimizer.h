@@ -1,5 +1,5 @@
-// The end of a step: sums gradients over ranks, computes norm and clip factor, updates the owned ranges, and exchanges
-// the values.
+// The end of a step: sums gradients over ranks, computes the norm and the clip factor, updates the owned ranges, and
+// gathers the values.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@ class Optimizer {
     AdamW rule;
     double clip_grad = 1.0;  // largest global gradient norm; 0: no clipping
     GradSync::Overlap overlap;
-    std::uint32_t seed = 0;  // of stochastic rounding
+    std::uint32_t seed = 0;  // for stochastic rounding
   };
 
   Optimizer(ParamStore& params, Options options, Stream& stream, const ProcessGroups& groups);
@@ -32,9 +32,9 @@ class Optimizer {
   void step(Arena& scratch, StepState* state);
   /// Call before launching a captured step(); step() itself calls it.
   void begin_update() { update_begun_ = true; }
-  /// True from begin_update() to end_step(): this rank may have changed weights that other ranks have not.
+  /// True from begin_update() to end_step(): this rank may have updated weights that other ranks have not updated.
   bool update_begun() const { return update_begun_; }
-  /// Bytes of the device's memory for pieces of states that are on the host.
+  /// Bytes of the StateRing on the device; 0 if no states are on the host.
   std::size_t ring_bytes() const { return ring_ == nullptr ? 0 : ring_->bytes(); }
   /// Call when all ranks are known to have made the update.
   void end_step() { update_begun_ = false; }

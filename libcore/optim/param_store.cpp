@@ -12,7 +12,7 @@ namespace mtl {
 
 namespace {
 
-/// In elements: every parameter starts on a cache line in every row.
+/// Returns the alignment of parameters, in elements, at which each one starts on a cache line in every row.
 std::int64_t alignment(const std::vector<Storage>& table) {
   std::size_t narrowest = 4;
   for (const Storage& row : table) narrowest = std::min(narrowest, size_of(row.dtype));
@@ -21,13 +21,13 @@ std::int64_t alignment(const std::vector<Storage>& table) {
 
 std::int64_t round_up(std::int64_t n, std::int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
-/// The size of an axis in memory over all ranks, padding included.
+/// Returns the size of an axis summed over all ranks, padding included.
 std::int64_t padded_size(const ParamSpec& spec, int axis) {
   if (axis == 0 && spec.padded_rows > 0) return spec.padded_rows;
   return spec.shape[axis];
 }
 
-/// This rank's part of a parameter, padding rows included.
+/// Returns the shape of this rank's part of a parameter, padding rows included.
 Shape memory_shape(const ParamSpec& spec, const Layout& layout) {
   Shape shape;
   for (int axis = 0; axis < static_cast<int>(spec.shape.size()); ++axis) {
@@ -100,7 +100,7 @@ ParamStore::ParamStore(Device device, Precision precision, const std::optional<s
 void ParamStore::lay_out() {
   places_.resize(specs_.size());
   std::map<BucketKey, Bucket> group;
-  std::int64_t elements = 0;  // in the group, the tied table not counted
+  std::int64_t elements = 0;  // in the group, without the tied embedding
   const std::int64_t align = alignment(table_);
   auto end_group = [&] {
     for (auto& [key, bucket] : group) add(std::move(bucket));
@@ -119,7 +119,7 @@ void ParamStore::lay_out() {
   end_group();
 }
 
-/// Adds a complete bucket.
+/// Pads a complete bucket, sets the range that this rank owns, and adds it.
 void ParamStore::add(Bucket bucket) {
   const int parts = layout_.size(layout_.optimizer_shards);
   bucket.count = round_up(bucket.count, alignment(table_) * parts);
@@ -177,7 +177,7 @@ Slice ParamStore::slice(int param) const {
   for (const Shard& shard : spec.shards) {
     std::size_t axis = shard.axis;
     std::int64_t part = padded_size(spec, shard.axis) / layout_.size(shard.over);
-    // The last ranks may have fewer rows that are not padding, or none.
+    // The last ranks may hold fewer rows apart from padding, or none.
     offset[axis] = std::min(layout_.coordinate(shard.over) * part, spec.shape[axis]);
     size[axis] = std::min(offset[axis] + part, spec.shape[axis]) - offset[axis];
   }

@@ -4,9 +4,9 @@
 // Units (the embedding, a layer, the head) are laid out in groups, the last first: the order in which backward finishes
 // them. A group ends with the first unit that brings it to layout.bucket_elements; a unit is never divided, so that its
 // memory is gathered, reduced and released as a whole. The parameters of a group whose gradients are summed over the
-// same ranks, and that are updated alike, are one bucket, which is reduced, updated and gathered by one call each. A
-// tied embedding is a bucket of its own. This rank owns a range of each bucket, all of it if the optimizer's state is
-// not sharded: the update rule's states exist, and updates happen, only there. Layers see views, bound once.
+// same ranks, and that are updated alike, form one bucket, which is reduced, updated and gathered by one call each. A
+// tied embedding is a bucket of its own. This rank owns a range of each bucket, or all of it if the optimizer's state
+// is not sharded; states and updates are limited to the owned range. Layers see views, which are bound once.
 #pragma once
 
 #include <deque>
@@ -28,8 +28,8 @@ namespace mtl {
 
 class ParamStore {
  public:
-  /// Lays out memory for every parameter that `visit_all` visits, in that order, and binds the layers' views.
-  /// Values start as zeros: see initialize and the checkpoint loader. `states` are the update rule's; without them
+  /// Lays out memory for every parameter that `visit_all` visits, in that order, and binds the layers' views. Values
+  /// start as zeros: see initialize() and the checkpoint loader. `states` are the update rule's; without them
   /// (evaluation) there are no gradients and no main weights either.
   ParamStore(Device device, Precision precision, const std::optional<std::vector<StateSpec>>& states,
              const std::function<void(const ParamVisitor&)>& visit_all, Layout layout = {});
@@ -37,7 +37,7 @@ class ParamStore {
 
   int size() const { return static_cast<int>(specs_.size()); }
   const std::vector<ParamSpec>& specs() const { return specs_; }
-  /// The index of a canonical name, or -1.
+  /// Returns the index of the parameter with a canonical name, or -1.
   int find(const std::string& name) const;
   const Layout& layout() const { return layout_; }
   /// The device of the run.
@@ -45,11 +45,12 @@ class ParamStore {
   /// The device whose memory holds a row of the table, for copies by the host (HostView).
   Device device_of(std::size_t row) const;
   const Precision& precision() const { return precision_; }
-  /// The row of the table that updates change and that checkpoints hold: the main weights', or the values'.
+  /// The row of the table that updates write and checkpoints hold as parameters: the main weights', or else the
+  /// values'.
   std::size_t main_row() const { return main_row_; }
-  /// This rank's part of the whole tensor.
+  /// This rank's part of the whole tensor, without padding.
   Slice slice(int param) const;
-  /// The part of it that this rank owns and updates; may be empty.
+  /// The part of slice() that this rank owns and updates; may be empty.
   Slice owned_slice(int param) const;
   /// True on the first of the model-parallel ranks that hold the same elements, which counts them in the gradient's
   /// norm and writes them into checkpoints.
@@ -60,8 +61,8 @@ class ParamStore {
 
   /// The rows of the table.
   const std::vector<Storage>& table() const { return table_; }
-  /// The part of a parameter that a row of the table holds, flat, elements of padding rows last; and its slice, without
-  /// these. It is the rank's part or the owned part, by the row's extent.
+  /// The part of a parameter that a row of the table holds, flat, with elements of padding rows last; and its slice,
+  /// without padding. By the row's extent, it is the rank's part or the owned part.
   Tensor held(int param, std::size_t row) const;
   Slice held_slice(int param, std::size_t row) const;
   /// The owned part of a parameter in a row of the table, flat.
@@ -71,16 +72,17 @@ class ParamStore {
 
   std::vector<Bucket>& buckets() { return buckets_; }
   const std::vector<Bucket>& buckets() const { return buckets_; }
-  /// The buckets that hold parameters of a unit (ParamSpec::unit): numbers in buckets().
+  /// The buckets that hold parameters of a unit (ParamSpec::unit), as indices into buckets().
   const std::vector<std::size_t>& buckets_of(int unit) const { return buckets_of_.at(unit); }
   bool has_gradients() const { return table_.size() > kGradients; }
 
   /// Call before the first micro-batch of a step: the next write of every gradient overwrites.
   void begin_step();
-  /// Call after the last. Throws, naming the parameter, if a gradient was never written.
+  /// Call after the last micro-batch. Throws, naming the parameter, if a gradient was never written.
   void check_all_written() const;
 
-  /// Maps the owned elements of a parameter to their numbers in the whole tensor. Requires at most one sharded axis.
+  /// Returns the map from the owned elements of a parameter to their numbers in the whole tensor. Throws if more than
+  /// one axis is sharded.
   ElementMap owned_elements(int param) const;
 
   /// Draws initial values and main weights by Philox from (seed, parameter name) alone. Rounds them to

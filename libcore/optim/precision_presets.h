@@ -31,16 +31,16 @@ const std::vector<PrecisionPreset>& precision_presets();
 /// Throws Error(usage) if no preset has this name.
 const Precision& find_precision(std::string_view name);
 
-/// Megatron-LM's names of compute dtypes: fp32, bf16, fp16.
+/// Returns Megatron-LM's name of a compute dtype, fp32, bf16 or fp16; name_of() for others.
 const char* short_name(DType dtype);
 
-/// A row of the table above: its cells from `load` to `optimizer`.
+/// A row of the table above: the cells from `load` to `optimizer`.
 struct PrecisionRow {
   std::string load, mixed, preparation, training, optimizer;
 };
 PrecisionRow precision_row(const Precision& precision);
 
-/// The roles of every parameter.
+/// A role of every parameter: one number per element.
 struct PrecisionRole {
   const char* role;
   DType dtype;
@@ -49,7 +49,7 @@ struct PrecisionRole {
   std::int64_t bytes() const { return static_cast<std::int64_t>(size_of(dtype)); }
 };
 std::vector<PrecisionRole> precision_roles(const Precision& precision);
-/// Bytes of all roles of a parameter.
+/// Returns the bytes of all roles of one parameter.
 std::int64_t bytes_per_parameter(const Precision& precision);
 
 }  // namespace mtl

@@ -1,13 +1,13 @@
 // Updates of main weights and states that are in pinned memory of the host (--optimizer-cpu-offload).
 //
-// A range is updated piece by piece. One stream copies a piece's state to the device; the same operator as for states
-// that stay on the device updates it there, to the same bits; another stream copies it back. Pieces take the slots of a
-// ring in turn, so that the update and the copies of its neighbors overlap; a link works in both directions at once.
+// A range is updated piece by piece. One stream copies a piece's state to the device; the operator that updates states
+// on the device updates it there, to the same bits; another stream copies it back. Pieces take the slots of a ring in
+// turn, so that a piece's update overlaps with the copies of its neighbors, in both directions of the link at once.
 //
 // AdamW on the host, where the state is, would send less over the link: 4 to 6 bytes per parameter (gradients down,
-// weights up) instead of 12 each way. But the host's memory, which all its ranks share, moves the same 24 bytes per
-// parameter in either case. A link of 50 GB/s each way (PCIe 5 x16) takes 0.24 ns per parameter; the host would need
-// 100 GB/s of memory bandwidth for each GPU to be as fast, and its AdamW would give other bits.
+// weights up) instead of 12 each way. But the host's memory, which all ranks of the host share, moves the same 24 bytes
+// per parameter in either case. A link of 50 GB/s each way (PCIe 5 x16) takes 0.24 ns per parameter; the host would
+// need 100 GB/s of memory bandwidth per GPU to be as fast, and its AdamW would give different bits.
 #pragma once
 
 #include <array>
@@ -22,7 +22,7 @@ namespace mtl {
 
 class StateRing {
  public:
-  static constexpr std::int64_t kPiece = std::int64_t{1} << 21;  // elements: copies of 8 MiB reach a link's bandwidth
+  static constexpr std::int64_t kPiece = std::int64_t{1} << 21;  // elements: copies of 8 MiB saturate the link
   static constexpr std::int64_t kAlign = 64;
 
   /// Pieces have at most `piece` elements, a multiple of kAlign.
@@ -34,7 +34,7 @@ class StateRing {
   void begin(Stream& compute);
   /// Calls `rule`, which enqueues its operators on `compute`, for each piece of the range.
   void update(Stream& compute, const UpdateRange& range, const std::function<void(const UpdateRange&)>& rule);
-  /// Call after them: `compute` continues when all states are on the host.
+  /// Call after the updates of a step: `compute` continues when all states are back on the host.
   void end(Stream& compute);
 
  private:
@@ -44,7 +44,7 @@ class StateRing {
     Event arrived, updated, returned;
     bool in_use = false;  // by this step
   };
-  /// A tensor on the host and its copy.
+  /// A tensor on the host, and its copy in a slot.
   struct Moved {
     Tensor host, device;
   };

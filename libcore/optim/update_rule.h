@@ -1,5 +1,5 @@
-// Update rules. A rule declares the states that it keeps for every parameter, and updates ranges of elements with them.
-// Stores, checkpoints and plans depend on a rule only through its states.
+// Update rules. A rule declares the states that it keeps for every parameter, and uses them to update ranges of
+// elements. Stores, checkpoints and plans depend on a rule only through its states.
 #pragma once
 
 #include <optional>
@@ -11,16 +11,16 @@
 
 namespace mtl {
 
-/// The kind of a checkpoint's tensors that are the parameters; a rule's states have other kinds.
+/// The kind of a checkpoint's tensors that hold parameters; a rule's states have other kinds.
 inline constexpr const char* kParamKind = "param";
 
 /// A state: one number for every element of a parameter.
 struct StateSpec {
-  std::string name;  // and kind in checkpoints
+  std::string name;  // also the kind in checkpoints
   DType dtype = DType::f32;
 };
 
-/// Flat ranges of equal length.
+/// The operands of an update: flat ranges of equal length.
 struct UpdateRange {
   Tensor param, grad;
   std::vector<Tensor> states;  // as the rule's states()
@@ -39,7 +39,7 @@ struct AdamW {
   void update(Stream& stream, const UpdateRange& range, StepState* step) const;
 };
 
-/// The states of all rules that checkpoints may hold, one list per rule.
+/// Returns the states of all rules that checkpoints may hold, one list per rule.
 std::vector<std::vector<StateSpec>> known_rule_states();
 
 }  // namespace mtl
