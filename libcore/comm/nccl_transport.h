@@ -24,7 +24,7 @@ struct NcclOperation {
   explicit NcclOperation(const OperationLabel& operation_label)
       : label(operation_label), begin(Device::cuda), end(Device::cuda) {}
   OperationLabel label;
-  Event begin, end;  // recorded before and after the operation, in its stream's order
+  Event begin, end;  // begin: on the caller's stream, before the operation; end: on the channel's, after it
 };
 
 /// An NCCL communicator with its stream; NCCL matches the members' operations in order.

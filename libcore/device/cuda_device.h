@@ -12,7 +12,7 @@ struct CudaDevice {
   std::string name;          // "NVIDIA H100 80GB HBM3"
   int major = 0, minor = 0;  // compute capability
   std::size_t memory = 0;    // bytes
-  int driver = 0;            // the version of CUDA that the driver supports, as 13000; 0 without one
+  int driver = 0;            // the version of CUDA that the driver supports, such as 13000; 0 without a driver
   std::string bus;           // "0000:1b:00.0": the same for all processes of a host
   int count = 0;             // GPUs that CUDA shows to this process; 0 if this one cannot be queried
   bool compiled = true;      // whether this program has kernels for any GPU

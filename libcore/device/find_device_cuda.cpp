@@ -11,10 +11,10 @@ namespace mtl {
 
 namespace {
 
-/// 13000 as "13.0".
+/// Returns "13.0" for 13000.
 std::string version_text(int version) { return cat(version / 1000, ".", version % 1000 / 10); }
 
-/// Why CUDA shows no GPU.
+/// Returns why CUDA shows no GPU.
 std::string reason_of(cudaError_t status, int driver) {
   const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
   int runtime = 0;

@@ -29,7 +29,7 @@ struct Hardware {
   bool is_compute_bound(const Counters& work, DType dtype, bool tf32 = false) const;
 };
 
-/// GPUs by their data sheets, dense rates at boost clock.
+/// Returns GPUs with the rates of their data sheets: dense, at boost clock.
 const std::vector<Hardware>& known_hardware();
 /// Returns the known GPU with this name, as users write it ("H100") or as CUDA reports it ("NVIDIA H100 80GB HBM3");
 /// null if it is not known. PCIe cards have entries of their own.

@@ -1,4 +1,4 @@
-// A build without CUDA: memory on the device is refused, so that no other function is reached.
+// A build without CUDA: memory on the device is refused, so that the other functions are never called.
 #include "base/error.h"
 #include "device/cuda_memory.h"
 

@@ -16,7 +16,7 @@ namespace mtl {
 
 enum class Device { cpu, cuda, meta };
 
-/// Work counted by operators: floating-point operations and bytes of operands read and written once.
+/// Work counted by operators: floating-point operations, and bytes of operands, each read or written once.
 struct Counters {
   double flops = 0;
   double bytes = 0;

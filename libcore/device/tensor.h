@@ -43,7 +43,7 @@ class Tensor {
   DType dtype() const { return dtype_; }
   void* raw() const { return data_; }
 
-  /// The elements; throws unless the dtype is T's.
+  /// Returns the address of the elements; throws unless the dtype is T's.
   template <class T>
   T* data() const {
     require(dtype_ == dtype_of<T>(), "a tensor of ", name_of(dtype_), " was read as ", name_of(dtype_of<T>()));
