@@ -182,10 +182,12 @@ class ZstdSource : public FileSource {
     }
   }
 
-  /// log2 of the window that a frame needs, rounded down; 0 if it is as long as the content. (RFC 8878, 3.1.1.1)
+  /// log2 of the window that a frame needs, rounded up; 0 if it is as long as the content. (RFC 8878, 3.1.1.1.2)
   static int window_log(std::string_view head) {
     bool is_single_segment = head.size() < 6 || (head[4] & 0x20) != 0 || !starts_with(head, "\x28\xB5\x2F\xFD");
-    return is_single_segment ? 0 : 10 + (byte_of(head[5]) >> 3);
+    if (is_single_segment) return 0;
+    const int exponent = byte_of(head[5]) >> 3, eighths = byte_of(head[5]) & 7;
+    return 10 + exponent + (eighths > 0 ? 1 : 0);
   }
 
   std::size_t read_stream(char* buffer, std::size_t bytes) {

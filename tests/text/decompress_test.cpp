@@ -271,6 +271,16 @@ TEST_CASE("decompress: size and hash of the stored file are known at its end") {
   CHECK(source->stored().hash == hash_file(file.path));
 }
 
+TEST_CASE("decompress: zstd frames with a window between two powers of two") {
+  TempFile file;
+  std::string stored = zstd_unsized(sample_text());
+  for (int window : {0x88, 0x89, 0x8F, 0x90, 0x91}) {  // 128, 144, 240, 256 and 288 MiB
+    CAPTURE(window);
+    stored[5] = static_cast<char>(window);
+    CHECK(file.read(stored) == sample_text());
+  }
+}
+
 TEST_CASE("decompress: a source may be abandoned before its end") {
   TempFile file;
   write_file_atomic(file.path, zstd(std::string(64 << 20, 'a')));
