@@ -18,7 +18,8 @@ namespace {
 
 using namespace mtl;
 
-/// Box drawings, and 100 columns unless COLUMNS is set, for a file; what the locale and the terminal support otherwise.
+/// Returns what the locale and the terminal support, with at least 60 columns; 100 columns if stdout is not a terminal
+/// and COLUMNS is not set. A file has no colors, box drawings in any locale, and 100 columns unless COLUMNS is set.
 TerminalOptions text_options(bool to_file) {
   TerminalOptions text = detect_terminal(STDOUT_FILENO);
   if (std::getenv("COLUMNS") == nullptr && (to_file || !is_terminal(STDOUT_FILENO))) text.width = 100;

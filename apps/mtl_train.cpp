@@ -18,11 +18,11 @@
 
 namespace mtl {
 
-/// Trains from the start that rank 0 found. While its checkpoint proves to be damaged, tries the one before it.
+/// Trains from the start that rank 0 found. If its checkpoint turns out to be damaged, tries the one before, and so on.
 Exit train_from_start(const TrainOptions& options, TrainSetup& setup, Ranks& ranks, const RankGroups& groups,
                       SignalRequests& signals, Console& console) {
   Communicator& world = groups.groups.world();
-  std::shared_ptr<const SaveDirectory> save = setup.start.save;  // keeps the lock from one attempt to the next
+  std::shared_ptr<const SaveDirectory> save = setup.start.save;  // holds the lock across all attempts
   for (std::vector<std::string> damaged;;) {
     const auto find = [&] {
       return damaged.empty() ? std::move(setup.start) : find_start(options, save, damaged, console);
@@ -51,8 +51,8 @@ Exit train_from_start(const TrainOptions& options, TrainSetup& setup, Ranks& ran
   }
 }
 
-/// Chooses options.device from what this rank alone can see. Sets NCCL's defaults here because setenv needs a process
-/// of one thread.
+/// Chooses options.device from what this rank alone can see. Also sets NCCL's defaults: setenv is safe only while the
+/// process has a single thread.
 RankDevice choose_own_device(TrainOptions& options, Flags& flags, const RankEnvironment& launched) {
   RankDevice own = choose_rank_device(options.device_name, options.dry_run, launched, options.parallel.gpus_per_node);
   if (!own.choice.problem.empty()) flags.problem("--device " + options.device_name, own.choice.problem);
@@ -133,7 +133,7 @@ int main(int argc, char** argv) {
   std::optional<mtl::SignalRequests> signals;
   mtl::RankDevice device;
   flags.check([&] {
-    // Before anything slow, and before any other thread starts, MPI's included: threads inherit the blocked signals.
+    // Before anything slow, and before any other thread starts, including MPI's: threads inherit the blocked signals.
     if (!options.dry_run && !flags.wants_dump()) {
       signals.emplace();
       const char* ended = "mtl-train: ended by a signal before the first iteration; the same command starts again";

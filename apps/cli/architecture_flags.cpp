@@ -9,8 +9,8 @@ namespace mtl {
 
 namespace {
 
-/// Dropout rounds a probability to multiples of 1/steps, the resolution of the random stream (kernels/dropout.h).
-/// Refuses a positive probability that rounds to 0 or 1, and reports one that changes by more than 5 %.
+/// Refuses a positive probability that rounds to 0 or 1, and reports one that changes by more than 5 %: dropout rounds
+/// probabilities to multiples of 1/steps, the resolution of its random stream (kernels/dropout.h).
 void check_steps(Flags& flags, const char* flag, double probability, double steps) {
   const double acts_as = std::round(probability * steps) / steps;
   const std::string where = cat(flag, " ", probability), unit = cat("dropout acts in steps of 1/", steps);
@@ -20,7 +20,7 @@ void check_steps(Flags& flags, const char* flag, double probability, double step
     flags.notice(cat(where, ": acts as ", acts_as * steps, "/", steps, " = ", acts_as, "; ", unit));
 }
 
-/// --model NAME. Its check runs before all others, so that they see the preset's values.
+/// Adds --model NAME. Its check is registered before those of the other flags, so that they see the preset's values.
 void add_preset(Flags& flags, TrainOptions& options) {
   std::vector<std::string> names;
   for (const Preset& preset : presets()) names.push_back(preset.name);
@@ -91,7 +91,7 @@ void add_layers(Flags& flags, ArchitectureOptions& model) {
       .add("--norm-epsilon,--layernorm-epsilon", &model.norm_epsilon, "X",
            "epsilon that norms add to variances (default: 1e-5)")
       .at_least(1e-30)
-      .below(1);  // the bounds for checkpoints and Hugging Face folders, too
+      .below(1);  // as for the epsilon of checkpoints and Hugging Face folders
   flags.add_switch("--disable-bias-linear", model.disable_bias_linear, "use linear layers without bias");
   flags
       .add_switch("--add-qkv-bias", model.add_qkv_bias,

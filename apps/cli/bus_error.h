@@ -1,5 +1,5 @@
-// Reading a mapped file that became shorter, or whose disk fails, raises SIGBUS. read_mapped turns it into an error;
-// elsewhere the process ends with a message.
+// Reading a mapped file that became shorter, or whose disk fails, raises SIGBUS. read_mapped turns the signal into an
+// error; elsewhere it ends the process with a message.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// The subcommands of mtl-data. Each takes its part of the command line, its own name first, and returns the exit code.
+// The subcommands of mtl-data. Each takes the command line from its own name on, and returns the exit code.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,9 @@ namespace mtl {
 
 class Flags;
 
-/// Add a problem unless there is at least one PREFIX, or exactly one.
+/// Adds a problem unless there is at least one PREFIX.
 void check_prefixes(Flags& flags, const std::vector<std::string>& prefixes);
+/// Adds a problem unless there is exactly one PREFIX.
 void check_one_prefix(Flags& flags, const std::vector<std::string>& prefixes);
 
 /// Prints counts, sizes and lengths of token files.

@@ -52,7 +52,7 @@ void check(Flags& flags, DataOrderOptions& options) {
   check_data_options(options.data, report);
 }
 
-/// {"sample":17,"dataset":0,"documents":[4,6],"offsets":[12,3]}; `with_tokens` adds "tokens".
+/// Returns {"sample":17,"dataset":0,"documents":[4,6],"offsets":[12,3]} and a newline; `with_tokens` adds "tokens".
 std::string sample_line(const BlendedDataset& dataset, std::int64_t index, bool with_tokens) {
   const auto append_list = [](std::string& out, const auto& numbers) {
     for (std::size_t i = 0; i < numbers.size(); ++i) {
@@ -72,7 +72,7 @@ std::string sample_line(const BlendedDataset& dataset, std::int64_t index, bool 
   return out + "}\n";
 }
 
-/// One sampler per rank.
+/// Returns one sampler per data-parallel rank.
 std::vector<Sampler> samplers_of(const DataOrderOptions& options, const BlendedDataset& dataset) {
   std::vector<Sampler> samplers;
   for (std::int64_t rank = 0; rank < options.data_parallel_size; ++rank) {

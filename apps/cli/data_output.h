@@ -20,7 +20,7 @@ struct DataOutputOptions {
 /// Adds --output-prefix, --json and --threads.
 void add_data_output_flags(Flags& flags, DataOutputOptions& options);
 
-/// "mtl-data", the command and its flags.
+/// Returns "mtl-data", the subcommand and its arguments, for DataOutputOptions::command.
 std::vector<std::string> command_words(int argc, const char* const* argv);
 
 /// Calls make_token_files and prints the result: on stdout with --json, schema mtl-data-made/1, else on stderr.

@@ -22,7 +22,7 @@ std::string join_ids(const Ids& ids, char separator) {
   return out;
 }
 
-/// One string for each sequence.
+/// Returns one string for each sequence.
 template <class Render>
 std::vector<std::string> render(const std::vector<Ids>& sequences, Render one) {
   std::vector<std::string> out;
@@ -84,8 +84,8 @@ std::vector<Ids> DocumentPrinter::read(const IndexedDataset& data, std::int64_t 
   return sequences;
 }
 
-/// Decodes ids, and counts texts that would encode to other ids: a tokenizer may normalize, drop or add; bytes may not
-/// be UTF-8.
+/// Decodes ids, and counts texts that would encode to other ids: a tokenizer may normalize a text, drop parts of it or
+/// add tokens, and its bytes may not be valid UTF-8.
 std::string DocumentPrinter::decode_and_compare(const Ids& ids) {
   std::string text = decode_lossy(tokenizer_->decode(ids));
   if (encoder_) {
@@ -111,7 +111,7 @@ std::string DocumentPrinter::text_line(std::int64_t document, const std::vector<
     append_json_string(text, decode_and_compare(ids));
     return text;
   });
-  // NullTokenizer refuses an empty text but takes an empty list.
+  // NullTokenizer refuses an empty text but accepts an empty list of texts.
   std::string value = texts.empty() && tokenizer_->type() != "NullTokenizer" ? "\"\"" : cat("[", join(texts, ","), "]");
   if (texts.size() == 1) value = texts.front();
   return cat("{\"document\":", document, ",\"text\":", value, "}\n");

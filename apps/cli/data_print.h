@@ -23,15 +23,16 @@ struct DataPrintOptions {
 
 /// Adds --ids, --json, --plain, --keep-eod, and the tokenizer flags.
 void add_data_print_flags(Flags& flags, DataPrintOptions& options);
+/// For a Flags::check function: adds a problem for flags that contradict each other.
 void check_data_print_flags(Flags& flags, const DataPrintOptions& options);
 
-/// Without a tokenizer, or with --ids, a document is its ids: `1 2 3`, or with --json
-/// {"document":0,"sequences":[[1,2],[3]]}. With a tokenizer it is {"document":0,"text":"..."}, which mtl-preprocess
-/// reads; with --plain the text alone. A document of several sequences has a list of texts.
+/// Without a tokenizer, or with --ids, prints a document as its ids: `1 2 3`, or with --json
+/// {"document":0,"sequences":[[1,2],[3]]}. With a tokenizer, prints {"document":0,"text":"..."}, which mtl-preprocess
+/// reads, or with --plain the text alone. In JSON, a document of several sequences has a list of texts.
 class DocumentPrinter {
  public:
   explicit DocumentPrinter(const DataPrintOptions& options);
-  /// Warns if the data set was made with another tokenizer than the one that decodes it.
+  /// Warns if the data set was made with a tokenizer other than the one that decodes it.
   void warn_about(const IndexedDataset& data, Console& console) const;
   void print(const IndexedDataset& data, std::int64_t document);
   /// Warns if mtl-preprocess would encode printed texts to other ids. Only JSON without --keep-eod is checked.

@@ -36,7 +36,7 @@ std::vector<double> read_weights(const std::string& list) {
   return weights;
 }
 
-/// Documents of each part; kRest for the word "rest".
+/// Returns the number of documents of each part; kRest for the word "rest".
 std::vector<std::int64_t> read_counts(const std::string& list) {
   std::vector<std::int64_t> counts;
   for (const std::string& word : words_of(list)) {

@@ -40,7 +40,7 @@ DataStats collect(const DataStatsOptions& options, const IndexedDataset& data, c
   if (const auto vocabulary = find_vocabulary_size(options.tokenizer, tokenizer, data)) {
     stats.vocab_size = vocabulary->size;
     if (std::ssize(counts) > vocabulary->size) {
-      check_token_range(data, vocabulary->size, threads);  // throws, and names the place
+      check_token_range(data, vocabulary->size, threads);  // throws an error that names the place
     }
   }
   stats.ids = summarize_tokens(counts);

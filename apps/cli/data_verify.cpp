@@ -19,7 +19,7 @@ struct Verdict {
   std::string prefix;
   Exit code = Exit::ok;
   std::string message;                     // about the first broken rule
-  std::optional<BrokenRule::Place> place;  // where it is broken
+  std::optional<BrokenRule::Place> place;  // of the first broken rule
   std::string summary;                     // if no rule is broken
   Json figures = Json::object();
 };

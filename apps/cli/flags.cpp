@@ -13,16 +13,16 @@ namespace mtl {
 
 namespace {
 
-// CLI11 takes a word with a leading dash for a flag, and `--x=` for a flag without a value. This byte marks a value.
+// Begins every value: CLI11 takes an argument with a leading dash for a flag, and `--x=` for a flag without a value.
 constexpr char kMark = '\x1f';
 constexpr const char* kForeign = "--\x1f";  // marks an undeclared flag
-constexpr int kMostWords = 1 << 20;         // of a list; CLI11 reads a larger number as one word per use
+constexpr int kMostWords = 1 << 20;         // of a list; CLI11 takes a larger number for one value per use
 
 std::string unmarked(const std::string& word) { return starts_with(word, {&kMark, 1}) ? word.substr(1) : word; }
 
 }  // namespace
 
-/// --help: the positional words, then the sections with the names, choices and defaults of their flags.
+/// Writes --help: the positional arguments, then the sections with the names, choices and defaults of their flags.
 class Flags::Help : public CLI::Formatter {
  public:
   explicit Help(const Flags& flags) : flags_(flags) { column_width(kIndent - 1); }
@@ -60,12 +60,12 @@ class Flags::Help : public CLI::Formatter {
   const Flags& flags_;
 };
 
-/// --config and --dump-config.
+/// Reads --config and writes --dump-config.
 class Flags::Config : public CLI::Config {
  public:
   explicit Config(Flags& flags) : flags_(flags) {}
 
-  /// Reads one line at a time, so that CLI11 stores its value before the next and problem() knows the line.
+  /// Reads one line per call, so that CLI11 stores its value before the next line and problem() knows the line number.
   std::vector<CLI::ConfigItem> from_config(std::istream& file) const override {
     std::string text;
     std::getline(file, text);
@@ -137,7 +137,7 @@ Flags::Flag& Flags::add(const std::string& names, Setting::Variable variable, co
   const bool is_switch = flag->kind() == "switch";
   flag->option = app_->add_option(names, convert, help)->group(section_)->option_text(value_name)->each(check);
   flag->option->type_size(0, is_switch ? 0 : 1)->expected(1, flag->kind() == "list" ? kMostWords : 1);
-  flag->option->configurable(section_ != kGeneral)->default_str(is_switch ? "true" : "");  // of a flag without words
+  flag->option->configurable(section_ != kGeneral)->default_str(is_switch ? "true" : "");  // if no value follows
   flag->option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)->trigger_on_parse();
   return *flag;
 }
@@ -172,10 +172,10 @@ bool Flags::was_given(const std::string& name) const {
   return flag->is_given;
 }
 
-/// Marks all values and foreign flags; the words that follow a foreign flag become its value after `=`.
+/// Marks all values and foreign flags; the words that a foreign flag takes are joined to it, each after a `=`.
 std::vector<std::string> Flags::mark_values(const std::vector<std::string>& words) const {
   std::vector<std::string> marked;
-  bool needs_value = false;  // the last flag takes one value, which may begin with a dash: `--title -x-`
+  bool needs_value = false;  // the last flag takes one value, which may begin with a dash, as in `--title -x-`
   bool has_ended = false;    // after `--`
   int takes = 0;             // words that the last foreign flag still takes
   for (const std::string& word : words) {
@@ -231,7 +231,7 @@ void Flags::report_foreign(const std::string& name, const std::string& value) {
     std::rotate(problems_.begin() + unknown_++, problems_.end() - 1, problems_.end());
 }
 
-/// Reports what CLI11 could not place: foreign flags, and words without a flag.
+/// Reports the arguments that CLI11 could not assign: foreign flags, and values without a flag.
 void Flags::report_remaining() {
   for (const std::string& word : app_->remaining()) {
     const std::size_t equals = word.find('=');
@@ -242,7 +242,7 @@ void Flags::report_remaining() {
   }
 }
 
-/// Checks required flags, check() functions, `prepare` and conditions.
+/// Checks required flags, then runs the check() functions and `prepare`, then tests the conditions.
 void Flags::check_all(const std::function<void()>& prepare) {
   for (const auto& flag : flags_) {
     if (flag->is_required && flag->origin == kDefault)
@@ -253,7 +253,7 @@ void Flags::check_all(const std::function<void()>& prepare) {
     try {
       check();
     } catch (const Error&) {
-      // With other problems, this one may be their consequence.
+      // If there are other problems, this error may be their consequence.
       if (problem_count() == 0 && !wants_dump_) throw;
     }
   }
@@ -281,7 +281,7 @@ Flags::Request Flags::parse(int argc, const char* const* argv, const std::functi
   }
   const std::size_t before = problems_.size();
   check_all(prepare);
-  if (wants_dump_) problems_.resize(before);  // a dump may be incomplete
+  if (wants_dump_) problems_.resize(before);  // the dumped configuration may be incomplete
   if (!problems_.empty()) throw UsageError(problems_);
   return wants_dump_ ? Request::dump_config : Request::run;
 }

@@ -1,9 +1,10 @@
 // The flags of a tool: declared once, bound to an options struct, which also holds the defaults. CLI11 holds the
-// declarations, splits the words and lays out --help; this layer converts values, and reports all problems at once.
+// declarations, splits the arguments and lays out --help; this layer converts values, and reports all problems at once.
 //
-// Values come from, in rising precedence: the default, --config FILE, the command line. --dump-config prints each with
-// its origin, in the format that --config reads. The last use of a repeated flag counts, as with argparse; append() and
-// repeat() add up. `--flag=value` and `--flag value` are the same; `--` ends the flags. Abbreviations are refused.
+// Values come from, in rising precedence: the default, --config FILE, the command line. --dump-config prints each value
+// with its origin, in the format that --config reads. The last use of a repeated flag counts, as with argparse; flags
+// with append() or repeat() accumulate. `--flag=value` and `--flag value` are the same; `--` ends the flags.
+// Abbreviations are refused.
 //
 //   Flags flags("mtl-eval", "measure loss and perplexity of a model on text or token files");
 //   flags.section("Model");
@@ -32,17 +33,17 @@ class Flags {
  public:
   struct Flag : Setting {
     struct Condition {
-      std::string unmet;  // "needs OTHER" or "has no effect without OTHER"
+      std::string unmet;  // message: "needs OTHER" or "has no effect without OTHER"
       std::function<bool()> holds;
       bool is_needed;
     };
     std::string name;               // "--hidden-size"
-    CLI::Option* option = nullptr;  // all names, section, name of the value, help
+    CLI::Option* option = nullptr;  // holds all names, section, name of the value, help
     std::vector<Condition> conditions;
     bool is_required = false;
     bool adds_up = false;     // a list to which every further use of the flag appends
-    bool takes_none = false;  // may be given without words, which empties the list
-    bool is_given = false;    // on the command line, or with another value than the default in a configuration file
+    bool takes_none = false;  // may be given without values, which empties the list
+    bool is_given = false;    // on the command line, or in a configuration file with a value other than the default
     std::string origin = kDefault;
 
     Flag& one_of(std::vector<std::string> values) { return choices = std::move(values), *this; }
@@ -53,16 +54,16 @@ class Flags {
     Flag& above(double bound) { return bounds.excludes_least = true, at_least(bound); }
     Flag& below(double bound) { return bounds.excludes_most = true, at_most(bound); }
     Flag& append() { return adds_up = true, *this; }
-    Flag& repeat();  // as append(), with one word per use
+    Flag& repeat();  // as append(), with one value per use
     Flag& or_none() { return takes_none = true, *this; }
     Flag& inverted() { return is_inverted = true, *this; }
-    /// The flag acts only if `holds()` after parsing. Otherwise a notice says "has no effect without OTHER", or without
-    /// the word "without" if `other` does not begin with a flag ("on one rank", "with --greedy").
+    /// Declares that the flag acts only if `holds()` is true after parsing. Otherwise a notice says "has no effect
+    /// without OTHER", or "has no effect OTHER" if `other` does not begin with "--" ("on one rank", "with --greedy").
     Flag& only_with(const std::string& other, std::function<bool()> holds) {
       const char* without = starts_with(other, "--") ? "without " : "";
       return conditions.push_back({cat("has no effect ", without, other), std::move(holds), false}), *this;
     }
-    /// As only_with, but reports a problem, "needs OTHER": for a flag that must not be ignored.
+    /// As only_with, but reports the problem "needs OTHER", for a flag that must not be ignored.
     Flag& needs(const std::string& other, std::function<bool()> holds) {
       return conditions.push_back({"needs " + other, std::move(holds), true}), *this;
     }
@@ -72,50 +73,52 @@ class Flags {
   ~Flags();
   Flags(const Flags&) = delete;
 
-  /// Following flags belong to this heading of --help and the man page.
+  /// Begins a section: --help lists the flags declared next under this heading.
   void section(std::string title) { section_ = std::move(title); }
-  /// `names`: "--hidden-size", then other names after commas: "--output,-o". A flag without help is not in --help.
+  /// Declares a flag. `names`: the main name first, then others after commas: "--output,-o". A flag with empty `help`
+  /// is not in --help.
   Flag& add(const std::string& names, Setting::Variable variable, const std::string& value_name,
             const std::string& help);
   Flag& add_switch(const std::string& names, bool& variable, const std::string& help) {
     return add(names, &variable, "", help);
   }
-  /// Declares positional arguments, which are an error otherwise.
+  /// Declares positional arguments, which are appended to `target`; undeclared ones are an error.
   void positional(const std::string& value_name, std::vector<std::string>& target, const std::string& help);
 
   /// Adds a problem that parse() reports together with its own; call it from a check() function.
   void problem(std::string where, const std::string& what);
-  /// Adds a message that is printed once, before the run: a flag without effect.
+  /// Adds a message that is printed once, before the run, such as about a flag without effect.
   void notice(const std::string& text);
   std::size_t problem_count() const { return problems_.size(); }
   /// Registers a check of relations between flags. It runs once all values are set, before parse() throws, even if
-  /// there are problems already (a flag whose value was refused has its default then). --dump-config ignores its
-  /// problems.
+  /// there are problems already (a flag whose value was refused keeps the value it had before, usually the default).
+  /// --dump-config ignores the problems that it finds.
   void check(std::function<void()> function) { checks_.push_back(std::move(function)); }
-  /// True when the value came from the command line or a configuration file. A configuration that only repeats the
-  /// default, as --dump-config writes it, gives nothing.
+  /// Returns true if the value came from the command line or a configuration file. A line of a configuration file that
+  /// only repeats the default, as --dump-config writes it, does not count. Requires a declared flag.
   bool was_given(const std::string& name) const;
-  /// True with --dump-config: no run follows.
+  /// Returns true with --dump-config: no run follows.
   bool wants_dump() const { return wants_dump_; }
 
   /// The action that the command line requests; run_main performs it.
   enum class Request { run, help, version, dump_config, list_flags, list_foreign };
-  /// Throws UsageError with all problems, unknown flags first. --help, --version, --quiet, --config and --dump-config
-  /// are built in, and --list-flags and --list-foreign-flags, for tests and docs/megatron_flags.sh.
-  /// `prepare` opens the files that the flags name, unless --dump-config is given: after the checks, before conditions,
-  /// which may depend on what it found. Its problems are reported with those of the flags.
+  /// Sets all variables. Throws UsageError with all problems, unknown flags first, or the Error of a check or of
+  /// `prepare` if there is no problem before it. --help, --version, --quiet, --config and --dump-config are built in,
+  /// as are --list-flags and --list-foreign-flags, for tests and docs/megatron_flags.sh.
+  /// `prepare` opens the files that the flags name, unless --dump-config is given. It runs after the checks and before
+  /// the conditions, which may depend on what it found. Its problems are reported with those of the flags.
   Request parse(int argc, const char* const* argv, const std::function<void()>& prepare = {});
 
   std::string help() const;
-  /// "hidden-size = 768  # default" lines, one per flag: what --config reads (base/config_text.h).
+  /// Returns one line per flag, such as "hidden-size = 768  # default", in the format of --config (base/config_text.h).
   std::string dump_config() const;
-  /// One line per flag: name, kind, bounds such as "[0 1)" if it is a number, and "; has no effect without ..." or
-  /// "; needs ..." for each condition.
+  /// Returns one line per flag: name, kind, bounds such as "[0 1)" if it is a number, and "; has no effect without ..."
+  /// or "; needs ..." for each condition.
   std::string list_flags() const;
   const std::string& program() const { return program_; }
-  /// The file that --config names, empty without one: an input of the program like others.
+  /// Returns the file that --config names, an input file of the program like any other; empty without --config.
   const std::string& config_file() const { return config_; }
-  /// Messages for stderr, each once.
+  /// Returns the messages for stderr, without duplicates.
   const std::vector<std::string>& notices() const { return notices_; }
 
   bool quiet = false;
@@ -140,9 +143,9 @@ class Flags {
   std::vector<Problem> problems_;  // the first unknown_ are about unknown flags
   std::size_t unknown_ = 0;
   std::vector<std::string> notices_;
-  std::string origin_ = kCommandLine;  // of the current words
+  std::string origin_ = kCommandLine;  // of the values being stored
   std::size_t config_line_ = 0;        // number of the current line of --config
-  bool refused_ = false;               // a word of the current flag was refused
+  bool refused_ = false;               // a value of the current flag was refused
   bool wants_help_ = false, wants_version_ = false, wants_dump_ = false, wants_list_ = false,
        wants_foreign_list_ = false;
 };

@@ -1,5 +1,5 @@
-// Flags that a tool does not have: those of other tools' command lines, with the reason why they are refused or have no
-// effect, and mistyped ones, with the flag that may be meant.
+// Flags that a tool does not have: those of other tools, with the reason why they are refused or have no effect, and
+// mistyped ones, with the flag that is probably meant.
 #pragma once
 
 #include <map>
@@ -13,27 +13,28 @@ class ForeignFlags {
  public:
   struct Answer {
     enum Kind { refused, acknowledged, unknown } kind;
-    int takes;         // the number of words that follow the flag; -1: all up to the next flag
+    int takes;         // the number of values that follow the flag; -1: all up to the next flag
     std::string text;  // the message of the problem, or of the notice if the flag is acknowledged
   };
 
   explicit ForeignFlags(std::string program) : program_(std::move(program)) {}
 
-  /// Flags that this version does not support: giving one is an error with the reason `why`. `takes`: as in Answer.
-  /// `names` are separated by blanks; "--moe-*" stands for all undeclared flags with this prefix.
+  /// Declares flags that this version does not support: giving one is an error with the reason `why`. `takes`: as in
+  /// Answer. `names` are separated by blanks; "--moe-*" stands for all undeclared flags with this prefix.
   void refuse(int takes, const std::string& why, std::string_view names) { add(names, {Answer::refused, takes, why}); }
-  /// Flags without an effect: a notice names each once.
+  /// Declares flags without an effect: each one given is reported in a notice, with the reason `why`.
   void acknowledge(int takes, const std::string& why, std::string_view names) {
     add(names, {Answer::acknowledged, takes, why});
   }
-  /// Common mistakes for the flag `meant`, too far from its name to be recognized as mistyped.
+  /// Declares common wrong names of the flag `meant` that are too far from it to be recognized as mistyped.
   void suggest(std::string_view names, std::string_view meant) { add(names, mistake(meant)); }
 
-  /// Returns the answer for this name, else for the longest declared prefix of it. Any other flag is unknown, and the
-  /// nearest of the tool's own flags, `known`, is suggested.
+  /// Returns the answer declared for this name, else for its longest declared prefix. Any other flag is unknown; its
+  /// answer suggests the nearest of `known`, the tool's own flags.
   Answer find(const std::string& name, const std::vector<std::string>& known) const;
 
-  /// A line for each flag: "refused", or "acknowledged", a tab, the name, a tab, the reason.
+  /// Returns a line for each refused or acknowledged flag: "refused" or "acknowledged", the name and the reason,
+  /// separated by tabs.
   std::string list() const;
 
  private:

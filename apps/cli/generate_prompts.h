@@ -1,4 +1,4 @@
-// The prompts of mtl-generate: words of the command line, lines of a file, or JSON lines.
+// The prompts of mtl-generate: from the command line, lines of a file, or JSON lines.
 #pragma once
 
 #include <cstdint>
@@ -16,27 +16,28 @@ namespace mtl {
 struct Prompt {
   std::string text;               // as it was given
   std::vector<std::int32_t> ids;  // at least one
-  std::string where;              // "FILE: line N", or "--prompt"
+  std::string where;              // for messages: "FILE: line N", or "--prompt"
 };
 
-/// Reads prompts in one of their formats.
+/// Parses prompts: text or token ids, as they are or in JSON.
 struct PromptReader {
   const Model& model;
   const Tokenizer* tokenizer;         // null with `ids`
   bool ids = false;                   // prompts are token ids, separated by blanks
-  std::optional<std::int32_t> first;  // replaces an empty prompt: the end-of-document token
+  std::optional<std::int32_t> first;  // replaces an empty prompt: the end-of-document token; empty: none is known
 
-  /// Throws Error(bad_data) with `where` for words that are not ids, ids that the model lacks, and an empty prompt.
+  /// Throws Error(bad_data) with `where` for words that are not ids, for ids that the model lacks, and for an empty
+  /// prompt without `first`.
   Prompt read(std::string text, std::string where) const;
-  /// {"prompt": ...}: a string; with `ids` also a list of numbers.
+  /// Reads {"prompt": ...}, a string or, with `ids`, also a list of numbers. Throws Error(bad_data) for other JSON.
   Prompt read_json(std::string_view line, const std::string& where) const;
 };
 
-/// The prompts of a file or of standard input, "-", each as soon as its line has arrived: one prompt per line or, when
-/// the file's name or its first line indicates it, JSON lines.
+/// Reads the prompts of a file or of standard input, "-", each as soon as its line has arrived: one prompt per line or,
+/// if the name of the file or its first line indicates it, JSON lines.
 class PromptStream {
  public:
-  /// `path` is opened by the first next().
+  /// Does not open `path` before the first next().
   PromptStream(const PromptReader& reader, const std::string& path, Console& console);
   /// Returns the next prompt; empty at the end. Reports, counts and skips a line that is not a prompt.
   std::optional<Prompt> next();

@@ -14,7 +14,7 @@ namespace mtl {
 struct GenerateOptions {
   std::string load;
   std::vector<std::string> prompts;
-  std::string input;  // a file of prompts; empty without `prompts`: standard input
+  std::string input;  // a file of prompts if `prompts` is empty; empty or "-": standard input
   bool ids = false;   // prompts are token ids, and ids are printed
   std::int64_t max_new_tokens = 128;
   bool greedy = false;
@@ -23,18 +23,18 @@ struct GenerateOptions {
   std::int64_t num_samples = 1;  // continuations of each prompt
   bool ignore_eos = false;
   bool json_lines = false;
-  bool logprobs = false;  // in the JSON lines
+  bool logprobs = false;  // of the new tokens, in the JSON lines
   std::int64_t batch_size = 1;
-  std::optional<std::int64_t> num_attention_heads;  // for files that do not state them
-  std::string dtype = "float32";                    // of computation, weights and cache
+  std::optional<std::int64_t> num_attention_heads;  // for model files that do not state the number
+  std::string dtype = "float32";                    // of computation, weights and key-value cache
   TokenizerOptions tokenizer;
   std::string device = "auto";
   std::int64_t threads = 0;
 };
 
-/// Prints to stdout, each answer before the next prompt is read (with batch_size above 1: each batch). Returns
-/// Exit::bad_data if lines of the input were not prompts; all others are answered. Throws UsageError for flags that
-/// do not fit the model.
+/// Prints continuations to stdout, each before the next prompt is read (with batch_size above 1: each batch before the
+/// next). Returns Exit::bad_data if lines of the input were not prompts, after continuing those that were. Throws
+/// UsageError for flags that do not fit the model.
 Exit generate(const GenerateOptions& options, Console& console);
 
 }  // namespace mtl

@@ -11,18 +11,19 @@ namespace mtl {
 
 inline constexpr std::int64_t kLargestWorld = 1 << 16;
 
-/// Ranks along the axes, and their order.
+/// Adds the number of ranks along each axis, and the order of the axes.
 void add_grid_flags(Flags& flags, ParallelOptions& options);
-/// Layers of the first and of the last stage.
+/// Adds the number of layers of the first and of the last stage.
 void add_stage_flags(Flags& flags, ParallelOptions& options);
-/// Sharding of anything but layers: rows, the optimizer's state, sums of gradients.
+/// Adds the sharding of activation rows (sequence parallelism) and of the optimizer's state, and the size of gradient
+/// buckets.
 void add_sharing_flags(Flags& flags, ParallelOptions& options);
-/// Activations that backward computes again.
+/// Adds the choice of activations that backward recomputes, and its checks.
 void add_recompute_flags(Flags& flags, ParallelOptions& options);
-/// Tensors kept in host memory instead of the GPU's. `on_gpu` is called after parsing: true if the run computes on a
-/// GPU.
+/// Adds the choice of tensors kept in host memory instead of the GPU's. `on_gpu` is called after parsing; it returns
+/// true if the run computes on a GPU.
 void add_offload_flags(Flags& flags, ParallelOptions& options, const std::function<bool()>& on_gpu);
-/// Samples per pass, and per update.
+/// Adds the micro-batch size and the global batch size.
 void add_batch_size_flags(Flags& flags, BatchOptions& options);
 
 }  // namespace mtl

@@ -96,7 +96,7 @@ void refuse_services(ForeignFlags& foreign) {
                  "--full-validation");
 }
 
-/// Other names of flags that this tool has.
+/// Refuses flags that have another name or form in mtl-train.
 void refuse_spellings(ForeignFlags& foreign) {
   foreign.refuse(
       -1,
@@ -117,7 +117,7 @@ void refuse_spellings(ForeignFlags& foreign) {
                  "--train-tokens --lr-decay-tokens --lr-warmup-tokens");
 }
 
-/// Families of names, each refused for one reason.
+/// Refuses families of names, each for one reason.
 void refuse_families(ForeignFlags& foreign) {
   foreign.refuse(-1, "mixtures of experts are not supported in this version",
                  "--moe-* --no-moe-* --disable-moe-* --overlap-moe-* --ep-overlap-* --expert-tensor-*");
@@ -211,7 +211,7 @@ void acknowledge_flags(ForeignFlags& foreign) {
   foreign.acknowledge(1, "has no effect at --timing-log-level 0", "--timing-log-option");
 }
 
-/// Flags with one supported value. They are not in --help: there is nothing to choose.
+/// Adds the flags with one supported value, which are not in --help: there is nothing to choose.
 void add_single_valued(Flags& flags, FixedOptions& fixed) {
   auto only = [&](const char* name, auto& target, const char* why) {
     auto supported = target;
@@ -230,7 +230,7 @@ void add_single_valued(Flags& flags, FixedOptions& fixed) {
   only("--ds-sequence-parallel-size", fixed.ds_sequence_parallel, "which does not split sequences");
 }
 
-/// Flags whose meaning depends on another.
+/// Adds the flags whose meaning depends on another flag.
 void add_related(Flags& flags, TrainOptions& options) {
   FixedOptions& fixed = options.fixed;
   flags.add("--tensorboard-log-interval", &fixed.tensorboard_log_interval, "N", "").at_least(1);

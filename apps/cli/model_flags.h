@@ -1,4 +1,4 @@
-// Flags for loading a model: what its files may lack, and the type to compute in.
+// Flags for loading a model: facts that its files may lack, and the dtype to compute in.
 #pragma once
 
 #include "ckpt/model_source.h"
@@ -8,9 +8,9 @@ namespace mtl {
 
 /// Adds --num-attention-heads.
 void add_heads_flag(Flags& flags, std::optional<std::int64_t>& heads);
-/// Adds --dtype, the type that a model computes in.
+/// Adds --dtype, the dtype that a model computes in.
 void add_compute_flag(Flags& flags, std::string& dtype);
-/// The dtype that --dtype NAME means.
+/// Returns the dtype that --dtype NAME means.
 DType compute_dtype(const std::string& name);
 /// Adds --num-attention-heads, and --vocab-size for programs without tokenizer flags.
 void add_supplement_flags(Flags& flags, ModelSupplement& given);

@@ -7,7 +7,7 @@
 
 namespace mtl {
 
-/// Null when no flag names a tokenizer and `model_folder` (may be empty) holds none.
+/// Returns the tokenizer; null if no flag names one and `model_folder` (may be empty) holds none.
 std::unique_ptr<Tokenizer> choose_tokenizer(const TokenizerOptions& given, const std::string& model_folder);
 
 }  // namespace mtl

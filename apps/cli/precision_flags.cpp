@@ -6,7 +6,7 @@ namespace mtl {
 
 namespace {
 
-/// True if layers read the main weights, which are then narrower than fp32.
+/// Returns true if the main weights are narrower than fp32, so that layers read them.
 bool has_narrow_main_params(const PrecisionOptions& options) { return precision_of(options).main_params != DType::f32; }
 
 }  // namespace

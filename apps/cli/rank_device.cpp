@@ -16,8 +16,8 @@ constexpr char kSeparator = '\n';
 
 const char* get_environment(const char* name) { return std::getenv(name); }
 
-/// "computing on 8 GPUs (NVIDIA H100 80GB HBM3)"; for several kinds, the number and first rank of each and what
-/// follows.
+/// Returns "computing on 8 GPUs (NVIDIA H100 80GB HBM3)"; for GPUs of several kinds, the number and first rank of each,
+/// and the consequences.
 std::string gpus_text(const std::vector<std::vector<std::string>>& ranks, const std::vector<std::string>& hosts) {
   struct Kind {
     int count = 0;
@@ -36,7 +36,7 @@ std::string gpus_text(const std::vector<std::vector<std::string>>& ranks, const 
              "; the slowest one sets the pace, and each measures algorithms of its own");
 }
 
-/// The problem if two ranks of a host have the same GPU; else empty.
+/// Returns the problem if two ranks of a host have the same GPU; else empty.
 std::string shared_gpu(const std::vector<std::vector<std::string>>& ranks, const std::vector<std::string>& hosts) {
   std::map<std::pair<std::string, std::string>, std::size_t> owners;
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {

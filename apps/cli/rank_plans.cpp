@@ -18,12 +18,12 @@ std::vector<Traffic> traffic(const SentBytes& sent) {
   return {{"tensor", sent.tensor}, {"pipeline", sent.pipeline}, {"data", sent.data}, {"embedding", sent.embedding}};
 }
 
-/// A table whose rows begin with a list of ranks.
+/// A table of text whose rows begin with a list of ranks.
 class Table {
  public:
   explicit Table(std::vector<std::string> heading) : rows_{{{}, std::move(heading)}} {}
 
-  /// Adds a row, or the ranks to an equal row.
+  /// Adds a row; if one has equal cells, only adds the ranks to it.
   void add(const std::vector<int>& ranks, const std::vector<std::string>& cells) {
     auto same = std::find_if(rows_.begin() + 1, rows_.end(), [&](const Row& row) { return row.cells == cells; });
     if (same == rows_.end()) same = rows_.insert(rows_.end(), {{}, cells});
@@ -40,7 +40,7 @@ class Table {
     }
     std::string out;
     for (std::size_t r = 0; r < rows_.size(); ++r) {
-      if (r == kMostRows && r + 2 < rows_.size()) {  // keep the last two
+      if (r == kMostRows && r + 2 < rows_.size()) {  // continue with the last two
         out += "  ..\n";
         r = rows_.size() - 2;
       }
@@ -61,7 +61,7 @@ class Table {
   std::vector<Row> rows_;
 };
 
-/// The largest unit of which `bytes` holds at least 10; KiB if it holds fewer.
+/// Returns the largest unit of which `bytes` is at least 10; KiB if there is none.
 std::pair<double, const char*> choose_unit(std::size_t bytes) {
   if (bytes >= std::size_t{10} << 30) return {1 << 30, "GiB"};
   if (bytes >= std::size_t{10} << 20) return {1 << 20, "MiB"};

@@ -9,12 +9,12 @@
 
 namespace mtl {
 
-/// Bytes by category, and "total".
+/// Returns the bytes of each category, and "total".
 Json memory_json(const MemoryPlan& plan);
-/// A list with an entry per plan: its ranks, parameters, memory, FLOPs and bytes sent.
+/// Returns a list with an entry per plan: its ranks, parameters, memory, FLOPs and bytes sent.
 Json rank_plans_json(const std::vector<RankPlan>& plans);
-/// Tables of memory, by space if ranks compute on GPUs, and of work of a step; ranks whose rows are equal share one.
-/// Names the ranks that need the most memory.
+/// Returns tables of the memory (on GPUs, one for the GPU and one for the host) and of the work of a step, with one row
+/// for all ranks whose figures are equal. Names the ranks that need the most memory.
 std::string describe_rank_plans(const std::vector<RankPlan>& plans);
 
 }  // namespace mtl

@@ -8,10 +8,10 @@
 //     ...
 //   });
 //
-// Only rank 0's console prints information; all ranks print warnings and errors, with the rank before them. Every rank
-// checks the flags for itself before MPI starts. Many errors are the same on all ranks, such as a save that failed on
-// one of them: rank 0 reports the error and ends the job at once. Another rank does so only if the job still runs two
-// seconds later, because the error is then its own.
+// Only rank 0's console prints information; all ranks print warnings and errors, prefixed with the rank. Every rank
+// checks the flags by itself before MPI starts. Many errors are the same on all ranks, such as a save that failed on
+// one of them: rank 0 reports the error and ends the job at once. Another rank does so only if the job is still running
+// two seconds later, because the error is then that rank's alone.
 #pragma once
 
 #include <functional>
@@ -30,21 +30,23 @@ class Ranks {
   explicit Ranks(std::string program) : program_(std::move(program)) {}
   Ranks(const Ranks&) = delete;
 
-  /// The rank of this process, without MPI. Throws Error(usage) for a launcher that is not supported.
+  /// Returns the rank and world size of this process, without MPI. Throws Error(usage) for a launcher that is not
+  /// supported.
   const RankEnvironment& launched();
-  /// For a run that needs no other ranks: where launched() would throw, it returns a world of one from now on.
+  /// For a run that needs no other ranks: if launched() would throw, makes it return a world of one from now on, with
+  /// rank() unchanged.
   void ignore_unsupported_launcher();
-  /// The rank of this process, even where launched() throws.
+  /// Returns the rank of this process, even if launched() throws.
   int rank();
-  /// True on the rank that prints for the user.
+  /// Returns true on the rank that prints for the user.
   bool is_rank_zero() { return rank() == 0; }
-  /// Collective: starts the session and returns the groups of this rank; ProcessGroups() in a world of one. From then
-  /// on, a wait for other ranks that takes longer than `deadline` seconds ends the job and names the missing ranks. The
-  /// start has at least 10 s, because launchers start ranks one after another. `agree`, also collective, chooses the
-  /// device whose tensors the groups move.
   using AgreeOnDevice = std::function<Device(MpiSession&)>;
+  /// Collective: starts MPI and returns the groups of this rank; ProcessGroups() in a world of one. From then on, a
+  /// wait for other ranks that takes longer than `deadline` seconds ends the job and names the missing ranks. The start
+  /// may take at least 10 s, because launchers start ranks one after another. `agree`, also collective, chooses the
+  /// device whose tensors the groups move; the CPU by default.
   ProcessGroups connect(const RankGrid& grid, double deadline, const AgreeOnDevice& agree = {});
-  /// Null before connect() and in a world of one, which never touches MPI.
+  /// Null before connect(), and in a world of one, which never initializes MPI.
   MpiSession* session() { return session_.get(); }
 
  private:
@@ -62,7 +64,7 @@ class Ranks {
 /// run_main for one rank of a job. After `run`, all ranks synchronize and MPI ends; if `run` throws, the job ends with
 /// the error's exit status.
 int run_ranks(Flags& flags, int argc, const char* const* argv, Ranks& ranks, const std::function<Exit(Console&)>& run);
-/// The same with `prepare`, which opens the files that the flags name (Flags::parse).
+/// Does the same with a `prepare` function, which opens the files that the flags name (Flags::parse).
 int run_ranks(Flags& flags, int argc, const char* const* argv, Ranks& ranks, const std::function<void()>& prepare,
               const std::function<Exit(Console&)>& run);
 

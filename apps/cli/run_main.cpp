@@ -18,8 +18,8 @@ namespace mtl {
 
 namespace {
 
-/// The next file opened would get the number of a standard stream that is closed (`2>&-`), and messages would be
-/// written into it. Opens /dev/null there, in the mode in which every use still fails.
+/// Opens /dev/null for every standard stream that is closed (`2>&-`), in the mode in which every use still fails. The
+/// next file opened would get the number of the closed stream otherwise, and messages would be written into that file.
 void reserve_standard_streams() {
   for (int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(descriptor, F_GETFD) == -1 && errno == EBADF)
@@ -53,9 +53,9 @@ int run_main(Flags& flags, int argc, const char* const* argv, const std::functio
 int run_main(Flags& flags, int argc, const char* const* argv, const std::function<Exit(Console&)>& run,
              const RunFrame& frame) {
   reserve_standard_streams();
-  // `mtl-data cat x | head`: a reader that leaves is not an error; the default action ends the process silently.
+  // `mtl-data cat x | head`: a reader that closes the pipe is not an error; SIG_DFL ends the process silently.
   std::signal(SIGPIPE, SIG_DFL);
-  std::signal(SIGXFSZ, SIG_IGN);  // beyond the limit of a file's size write(2) fails, as on a full disk
+  std::signal(SIGXFSZ, SIG_IGN);  // beyond RLIMIT_FSIZE, write(2) fails instead, as on a full disk
   explain_bus_errors(frame.name.empty() ? flags.program() : frame.name);
   Console console(frame.name.empty() ? flags.program() : frame.name);
   auto report = [&](const std::string& message, Exit code) {
@@ -64,7 +64,7 @@ int run_main(Flags& flags, int argc, const char* const* argv, const std::functio
       frame.report(message, code);
     else
       std::fprintf(stderr, "%s: %s\n", flags.program().c_str(), printable_message(message).c_str());
-    std::fflush(stdout);  // may fail, too: the reported error decides the exit code
+    std::fflush(stdout);  // may also fail; the reported error decides the exit code
     return static_cast<int>(code);
   };
   try {

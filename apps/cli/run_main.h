@@ -1,4 +1,4 @@
-// The frame of every tool's main: parse, run, and turn errors into messages and exit codes.
+// The body of every tool's main: parses flags, runs, and turns errors into messages and exit codes.
 #pragma once
 
 #include <functional>
@@ -10,28 +10,29 @@
 
 namespace mtl {
 
-/// Parses, answers --help, --version and --dump-config, then calls `run`, whose result is the exit code.
-/// Prints an error as "program: message" on stderr and returns its exit code. A closed pipe on stdout ends the tool
+/// Parses the flags, answers --help, --version and --dump-config, or else calls `run`, whose result is the exit code.
+/// Prints an exception as "program: message" on stderr and returns its exit code. A closed pipe on stdout ends the tool
 /// silently.
 int run_main(Flags& flags, int argc, const char* const* argv, const std::function<Exit(Console&)>& run);
 
-/// The differences of a process that is one rank of a job (cli/ranks.h).
+/// Settings of run_main for a process that is one rank of a job (cli/ranks.h).
 struct RunFrame {
-  std::string name;  // at the start of messages; empty: the program's name
-  /// False: answers neither --help nor its like, and prints no information, only warnings and errors.
+  std::string name;  // begins the console's messages; empty: the program's name
+  /// False: prints warnings and errors only, no information and no answer to --help and similar flags.
   bool is_rank_zero = true;
-  std::function<void()> prepare;                                      // of Flags::parse
+  std::function<void()> prepare;                                      // for Flags::parse
   std::function<void(const std::string& message, Exit code)> report;  // prints an error; may not return
 };
 int run_main(Flags& flags, int argc, const char* const* argv, const std::function<Exit(Console&)>& run,
              const RunFrame& frame);
 
-/// Writes data to stdout; throws Error(io) on failure. At the end run_main flushes, and returns Exit::io if that fails.
+/// Writes text to stdout; throws Error(io) on failure. At the end, run_main flushes stdout; it returns Exit::io if that
+/// fails.
 void print_out(std::string_view text);
 /// Flushes stdout; throws Error(io) on failure.
 void flush_out();
 
-/// Adds --threads N, or `name`; 0 means every core that this process may run on (resolve_threads).
+/// Adds --threads N, or the names in `name`; 0 means every core that this process may run on (resolve_threads).
 Flags::Flag& add_threads_flag(Flags& flags, std::int64_t& threads, const char* name = "--threads");
 
 }  // namespace mtl

@@ -12,8 +12,8 @@ void keep_thread_waits_short(char** argv) {
   ::setenv("GOMP_SPINCOUNT", "1000", 0);
   std::error_code no_proc;
   const auto program =
-      std::filesystem::read_symlink("/proc/self/exe", no_proc);  // resolved, because it becomes the name of the process
-  ::execv(program.c_str(), argv);                                // on failure libgomp's default stays
+      std::filesystem::read_symlink("/proc/self/exe", no_proc);  // resolved, because it names the new process
+  ::execv(program.c_str(), argv);                                // if it fails, libgomp's default remains
 }
 
 }  // namespace mtl

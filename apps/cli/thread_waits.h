@@ -1,11 +1,11 @@
-// How OpenMP's threads wait for work. Programs that compute call this first.
+// Sets how OpenMP's threads wait for work. Programs that compute call this first in main.
 #pragma once
 
 namespace mtl {
 
-/// Lets waiting threads sleep after about ten microseconds. By default libgomp spins for milliseconds: on busy cores, a
-/// waiting thread then takes the core from the thread that it waits for, and a training step takes several times as
-/// long. libgomp reads its settings when it is loaded, so this starts the program again with GOMP_SPINCOUNT set. Does
+/// Makes waiting threads sleep after about ten microseconds. By default libgomp spins for milliseconds: on busy cores,
+/// a waiting thread then takes the core from the thread that it waits for, and a training step takes several times as
+/// long. libgomp reads its settings when it is loaded, so this restarts the program with GOMP_SPINCOUNT set. Does
 /// nothing if GOMP_SPINCOUNT or OMP_WAIT_POLICY is set already.
 void keep_thread_waits_short(char** argv);
 

@@ -1,4 +1,4 @@
-// Megatron's tokenizer flags, shared by the tools that read or make tokens.
+// Megatron-LM's tokenizer flags, shared by the tools that read or make tokens.
 #pragma once
 
 #include "cli/flags.h"
@@ -6,12 +6,12 @@
 
 namespace mtl {
 
-/// Adds the tokenizer flags, --tokenizer-type to --vocab-extra-ids. Flags of tokenizers other than the chosen one get a
-/// notice.
+/// Adds the tokenizer flags, from --tokenizer-type to --vocab-extra-ids. A notice reports given flags that the chosen
+/// tokenizer does not use.
 void add_tokenizer_flags(Flags& flags, TokenizerOptions& options);
 
-/// For a Flags::check function of a tool that needs a tokenizer: adds a problem for each flag that the chosen tokenizer
-/// lacks or does not take.
+/// For a Flags::check function of a tool that needs a tokenizer: adds a problem for an unknown type, and for each flag
+/// that the tokenizer needs and lacks, or refuses.
 void check_tokenizer_flags(Flags& flags, const TokenizerOptions& options);
 
 }  // namespace mtl

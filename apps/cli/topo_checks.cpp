@@ -12,10 +12,11 @@ namespace mtl {
 
 namespace {
 
-// Limits a global batch: schedules hold it as an int, and its product with another count and the world is below 2^63.
+// Limit of counts such as the global batch size: schedules store them as int, and the product of two counts and the
+// world size is below 2^63.
 constexpr std::int64_t kLargestCount = INT32_MAX;
 
-/// The first eight sizes up to the world that fit: "1, 2 or 4".
+/// Returns the first eight sizes up to `world` that fit, as "1, 2 or 4".
 std::string fitting_sizes(std::int64_t world, const std::function<bool(std::int64_t)>& fits) {
   std::vector<std::string> sizes;
   for (std::int64_t size = 1; size <= world && sizes.size() < 8; ++size) {
@@ -27,13 +28,13 @@ std::string fitting_sizes(std::int64_t world, const std::function<bool(std::int6
   return cat(join(sizes, ", "), " or ", last);
 }
 
-/// Requires that the world is a multiple of the product of these sizes; suggests other values for each of them.
+/// Requires that the world size is a multiple of the product of these sizes; suggests other values for each flag.
 void check_product(Flags& flags, std::int64_t world,
                    const std::vector<std::pair<std::string, std::int64_t>>& flag_sizes) {
   std::int64_t product = 1;
   std::vector<std::string> factors;
   for (const auto& [flag, size] : flag_sizes) {
-    product *= size;  // of at most three sizes of at most 65536
+    product *= size;  // at most three sizes, each at most 65536
     factors.push_back(cat(size));
   }
   if (world % product == 0) return;
@@ -85,8 +86,8 @@ void check_grid(Flags& flags, const TopoOptions& options) {
   }
 }
 
-/// Experts have their own grid over the same stages. As Megatron-LM, refuses an order in which the stages of the two
-/// grids differ, or agree only by chance. Both grids must fit the world.
+/// Like Megatron-LM, refuses an order in which the pipeline groups of the experts' grid differ from those of the dense
+/// layers, or agree only by chance. Requires that both grids fit the world.
 void check_expert_order(Flags& flags, const TopoOptions& options) {
   const ParallelOptions& parallel = options.run.parallel;
   if (options.expert == 1 || parallel.pipeline == 1) return;
@@ -165,7 +166,7 @@ bool check_layers(Flags& flags, const TopoOptions& options) {
   return flags.problem_count() == before;
 }
 
-/// `fits`: the batch divides into micro-batches.
+/// Checks the schedule's flags. `fits`: the global batch divides into micro-batches.
 void check_schedule(Flags& flags, const TopoOptions& options, bool fits) {
   bool has_step = options.micro_batches || options.run.batch.global_batch_size;
   if (options.group && !has_step) {
@@ -198,7 +199,8 @@ void check_schedule(Flags& flags, const TopoOptions& options, bool fits) {
   }
 }
 
-/// Checks that the global batch divides into micro-batches: as many as --micro-batches, and few enough to list.
+/// Returns true if the global batch divides into micro-batches, as many as --micro-batches and few enough to list; adds
+/// a problem otherwise.
 bool check_batch(Flags& flags, const TopoOptions& options) {
   std::size_t before = flags.problem_count();
   std::int64_t micro = options.run.batch.micro_batch_size, at_once = micro * options.run.parallel.data();
@@ -217,7 +219,7 @@ bool check_batch(Flags& flags, const TopoOptions& options) {
   return flags.problem_count() == before;
 }
 
-/// Refuses flags that change only memory and work if these are not shown.
+/// Refuses flags that change only the memory and the work of a step if the report does not include them.
 void check_idle_flags(Flags& flags, const TopoOptions& options) {
   if (options.wants_memory()) return;
   for (const char* flag : {"--hidden-dropout", "--attention-dropout", "--reset-attention-mask", "--ddp-bucket-size"}) {
@@ -225,7 +227,7 @@ void check_idle_flags(Flags& flags, const TopoOptions& options) {
   }
 }
 
-/// Checks the model as mtl-train does.
+/// Checks the model's sizes as mtl-train does.
 void check_model(Flags& flags, const TopoOptions& options) {
   std::size_t before = flags.problem_count();
   const ArchitectureOptions& model = options.run.architecture;
@@ -253,7 +255,7 @@ void check_topo(Flags& flags, const TopoOptions& options) {
     flags.problem(cat("--output ", *options.output), "does not end in .txt, .svg, .json or .rankfile; add --format");
   }
   check_idle_flags(flags, options);
-  if (options.run.parallel.world < 1) return;  // already refused; other refused sizes have their defaults
+  if (options.run.parallel.world < 1) return;  // refused already, and without a default, unlike other sizes
   std::size_t before = flags.problem_count();
   check_grid(flags, options);
   bool fits = flags.problem_count() == before;

@@ -6,11 +6,11 @@
 
 namespace mtl {
 
-/// The schema is in mtl-topo(1); `version` changes when a field changes its meaning.
+/// Returns the layout in the schema of mtl-topo(1). Its `version` changes when the meaning of a field changes.
 Json topo_json(const TopoReport& report);
 
-/// "rank 0=host slot=0" lines for mpirun --rankfile. Nodes without names are "localhost", when there is one, or
-/// relative to the job's allocation: +n0, +n1. A slot is a core, counted from 0 on each node.
+/// Returns "rank 0=host slot=0" lines for mpirun --rankfile. Without --hosts, a single node is "localhost"; several are
+/// relative to the job's allocation: +n0, +n1. A slot is a core, or a range of cores, counted from 0 on each node.
 std::string topo_rankfile(const TopoReport& report);
 
 }  // namespace mtl

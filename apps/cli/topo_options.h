@@ -14,7 +14,7 @@
 
 namespace mtl {
 
-/// Limits of a time chart: stages, and forwards of all stages.
+/// Limits of a time chart: stages, and forward passes of all stages.
 inline constexpr std::int64_t kMostChartStages = 1024, kMostChartForwards = 100000;
 /// Limits: cores per rank, so that core numbers in a rankfile fit in an int with up to 2^16 ranks; micro-batches of a
 /// step, so that they can be listed.
@@ -37,31 +37,31 @@ struct TopoOptions {
 
   std::optional<std::string> format, output;
 
-  std::string order() const;
-  /// The grid of the dense layers; experts are laid over context and data ranks.
+  std::string order() const;  // of the axes, such as "tp-cp-ep-dp-pp"
+  /// Returns the grid of the dense layers, which has no expert axis.
   RankGrid grid() const;
-  /// The grid of the expert layers: of the ranks outside tensor and pipeline, `expert` share the experts.
+  /// Returns the grid of the expert layers: an expert axis replaces the context axis, and takes ranks of the data axis.
   RankGrid expert_grid() const;
-  std::int64_t node_size() const;  // as given; default: 8, or the world size if smaller
+  std::int64_t node_size() const;  // --gpus-per-node; default: 8, or the world size if smaller
   std::vector<std::string> host_names() const;
   std::int64_t chunks() const;  // of each stage
-  /// The division of layers and micro-batches among the stages; its grid has no other axis.
+  /// Returns the division of layers and micro-batches among the stages; its grid has only the pipeline axis.
   Layout stage_layout() const;
   bool wants_schedule() const { return micro_batches || (run.batch.global_batch_size && fits_chart()); }
-  /// A time chart of the step is not too large to be drawn.
+  /// Returns true if a time chart of the step is within the limits above.
   bool fits_chart() const;
-  bool wants_memory() const;                               // the model has sizes
-  std::optional<std::int64_t> step_micro_batches() const;  // as given, or by the global batch size
-  /// Why mtl-train cannot run this layout, or empty.
+  bool wants_memory() const;                               // true if a size other than the layer count is given
+  std::optional<std::int64_t> step_micro_batches() const;  // as given, or from the global batch size
+  /// Returns why mtl-train cannot run this layout; empty if it can.
   std::string unsupported_reason() const;
-  /// The same layout as mtl-train's options.
+  /// Returns the same layout as options of mtl-train.
   TrainOptions train_options() const;
   ScheduleKind schedule_kind() const;
-  std::string output_format() const;  // text, svg, json or rankfile; empty if the file's name does not end in one
+  std::string output_format() const;  // text, svg, json or rankfile; empty if the file name has an unknown extension
 };
 
 void add_topo_flags(Flags& flags, TopoOptions& options);
-/// For a Flags::check function: adds a problem for everything that does not fit.
+/// For a Flags::check function: adds a problem for every flag that does not fit the layout or the model.
 void check_topo(Flags& flags, const TopoOptions& options);
 
 }  // namespace mtl

@@ -12,7 +12,7 @@ constexpr std::size_t kMostLines = 60, kLongestLabel = 30;
 constexpr int kMostStages = 16;
 constexpr int kLeftOut = -1;
 
-/// A grid of characters that grows where it is written.
+/// A grid of characters that grows as needed when written to.
 class TextCanvas {
  public:
   char32_t at(std::size_t x, std::size_t y) const {
@@ -47,7 +47,7 @@ class TextCanvas {
       for (char32_t c : line) {
         if (c < 0x80) {
           bytes += static_cast<char>(c);
-        } else {  // a box drawing, U+2500 to U+257F
+        } else {  // a box-drawing character, U+2500 to U+257F
           bytes += static_cast<char>(0xe0 | (c >> 12));
           bytes += static_cast<char>(0x80 | ((c >> 6) & 0x3f));
           bytes += static_cast<char>(0x80 | (c & 0x3f));
@@ -62,14 +62,14 @@ class TextCanvas {
   std::vector<std::u32string> lines_;
 };
 
-/// The widths of a drawing: "rank 12 ══ tp ══ rank 13" down to "12═13".
+/// The spacing of a drawing: from "rank 12 ══ tp ══ rank 13" down to "12═13".
 struct Style {
-  bool words;
+  bool words;        // writes "rank" before the numbers
   std::size_t link;  // characters between neighbors
 };
 constexpr Style kStyles[] = {{true, 10}, {true, 4}, {false, 3}, {false, 1}};
 
-/// Some columns of the picture, with all of its rows.
+/// A part of the picture: some columns with all rows.
 class TextBand {
  public:
   TextBand(const TopoReport& report, std::vector<int> stages, std::vector<int> columns, Style style)
@@ -179,7 +179,7 @@ class TextBand {
     }
   }
 
-  /// Writes the name into the top border, between connectors if there is room.
+  /// Writes the node's name into the top border of its box, between connectors if there is room.
   void name_node(const NodeBox& box) {
     std::size_t left = xs_[box.first_column] - 1, right = xs_[box.last_column] + cell_ + 1, y = ys_[box.first_row] - 1;
     std::string name = cat(" ", report_.node_name(box.node), " ");
@@ -223,7 +223,8 @@ std::vector<int> column_range(int begin, int end) {
   return columns;
 }
 
-/// Columns of replicas [first, first + count); a replica that is too wide alone shows its first ranks and its last.
+/// Returns the columns of replicas [first, first + count). If only `shown` columns of a replica fit, returns those of
+/// replica `first`: the first ones and the last, with a gap between them.
 std::vector<int> replica_columns(const TopoReport& report, int first, int count, int shown) {
   int size = report.columns_of_replica();
   if (shown >= size) return column_range(first * size, (first + count) * size);
@@ -252,7 +253,7 @@ std::string draw_ranks(const TopoReport& report, const TerminalOptions& terminal
     TextBand band(report, stages, column_range(0, report.columns()), style);
     if (band.width() <= room) return cat(band.draw(), "\n", legend(report), "\n");
   }
-  // Too wide for one band: as many replicas side by side as fit, or one with its middle left out.
+  // Too wide for one band: draw as many replicas side by side as fit, or one with its middle left out.
   int replicas = report.grid.size(Axis::data), shown = std::min(report.columns_of_replica(), terminal.width);
   Style style = kStyles[2];
   auto fits = [&](int count) {

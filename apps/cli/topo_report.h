@@ -1,8 +1,8 @@
-// A layout of ranks: placement, groups that communicate, parts of the model. The drawings and files of mtl-topo show
-// it.
+// A layout of ranks, as mtl-topo draws and writes it: placement, groups that communicate, parts of the model.
 //
-// The picture of a layout is a grid: a row for each pipeline stage, a column for each other place (tensor within
-// context within data), so that a replica of the model is a run of columns. Nodes are boxes around ranks.
+// The picture of a layout is a grid: a row for each pipeline stage, a column for each combination of the other
+// coordinates (tensor varies fastest, then context, then data), so that a replica of the model is a range of columns.
+// Nodes are boxes around ranks.
 #pragma once
 
 #include <optional>
@@ -25,21 +25,21 @@ struct GroupKind {
   int crossing = 0;      // groups with ranks on several nodes
   bool repeats = false;  // an earlier kind has the same groups
 
-  bool is_idle() const { return groups.front().size() < 2; }  // each rank is alone; all groups have one size
+  bool is_idle() const { return groups.front().size() < 2; }  // groups of one rank; all groups have the same size
 };
 
 struct TopoSchedule {
   Layout layout;
   int micro_batches = 1;
   std::vector<std::vector<Action>> stages;
-  ScheduleTimes times;  // in forwards of a chunk; a backward is two
+  ScheduleTimes times;  // in units of a chunk's forward pass; a backward pass takes two
 };
 
 /// Memory and work of the ranks in a training step.
 struct TopoMemory {
   TrainOptions run;
-  std::string unsupported_reason;  // why mtl-train cannot run the layout; then there are no plans
-  std::vector<RankPlan> plans;
+  std::string unsupported_reason;  // why mtl-train cannot run the layout; empty if it can
+  std::vector<RankPlan> plans;     // empty with an unsupported_reason
 };
 
 struct TopoReport {
@@ -47,52 +47,52 @@ struct TopoReport {
 
   int node_of(int rank) const { return rank / node_size; }
   int local_rank(int rank) const { return rank % node_size; }
-  /// "4 ranks = 2 tensor x 2 pipeline, on 2 nodes of 2".
+  /// Returns "4 ranks = 2 tensor x 2 pipeline, on 2 nodes of 2".
   std::string size() const;
-  /// "node 0", or the host's name.
+  /// Returns "node 0", or the host's name.
   std::string node_name(int node) const;
-  /// Kinds with groups of at least two ranks, without repeats.
+  /// Returns the kinds with groups of at least two ranks, except those that repeat the groups of an earlier kind.
   std::vector<GroupKind> shown_kinds() const;
-  /// Names of the kinds with groups of one rank, without repeats.
+  /// Returns the names of the kinds with groups of one rank, with the same exception.
   std::vector<std::string> idle_kinds() const;
   int rank_in_grid(int stage, int column) const;
   int columns() const { return world / stages; }
   int columns_of_replica() const { return grid.size(Axis::tensor) * grid.size(Axis::context); }
-  /// "layers 0-11, embedding": what a stage holds.
+  /// Returns what a stage holds: "embedding, layers 0-11".
   std::string holdings(int stage) const;
-  /// First row and number of rows of the vocabulary that a tensor rank holds, padding included.
+  /// Returns the first row and the number of rows of the vocabulary that a tensor rank holds, including padding.
   LayerRange vocab_rows(int tensor_rank) const;
-  /// "Vocabulary: 50,257 tokens, padded to 50,432 = 2 x 25,216 rows".
+  /// Returns "Vocabulary: 50,257 tokens, padded to 50,432 = 2 x 25,216 rows".
   std::string vocab_summary() const;
   std::string schedule_name() const;
-  /// "Schedule: interleaved, 8 micro-batches, 2 chunks per stage".
+  /// Returns "Schedule: interleaved, 8 micro-batches, 2 chunks per stage".
   std::string schedule_title() const;
 
   RankGrid grid;
   int world, stages, node_size, nodes;
   std::string order;
-  std::optional<RankGrid> experts;  // when there are any
+  std::optional<RankGrid> experts;  // with expert parallelism
   std::vector<std::string> hosts;
   int cores_per_rank;
   std::vector<GroupKind> kinds;
   std::optional<std::vector<std::vector<LayerRange>>> layers;  // [stage][chunk]
-  std::int64_t vocab_size = 0, padded_vocab = 0;               // 0 when not given
-  std::optional<std::int64_t> micro_batches;                   // of a step, when that is given
-  std::optional<TopoSchedule> schedule;                        // absent, too, when its chart would be too large
-  std::optional<TopoMemory> memory;                            // when the model has sizes
+  std::int64_t vocab_size = 0, padded_vocab = 0;               // 0: not given
+  std::optional<std::int64_t> micro_batches;                   // of a step; empty: not given
+  std::optional<TopoSchedule> schedule;                        // empty without micro_batches, or for too large a chart
+  std::optional<TopoMemory> memory;                            // empty unless TopoOptions::wants_memory()
 };
 
-/// All stages; if there are more than `most`, the first three, -1, and the last two.
+/// Returns all stages; if there are more than `most`, the first three, -1, and the last two.
 std::vector<int> shown_stages(const TopoReport& report, int most);
 
-/// A node's ranks in a part of the picture: rows and columns are indexes into the shown ones, ends included.
+/// A node's ranks in a part of the picture. Rows and columns are indexes into those shown; both bounds are inclusive.
 struct NodeBox {
   int node;
   std::size_t first_row, last_row, first_column, last_column;
 };
 
-/// The boxes of nodes around the shown stages and columns (-1: left out, belongs to no node). Rows in which the same
-/// nodes have the same columns share their boxes.
+/// Returns the boxes of the nodes around the shown stages and columns (-1: left out, belongs to no node). Consecutive
+/// rows in which the same nodes have the same columns share their boxes.
 std::vector<NodeBox> node_boxes(const TopoReport& report, const std::vector<int>& stages,
                                 const std::vector<int>& columns);
 

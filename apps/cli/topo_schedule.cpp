@@ -8,8 +8,8 @@ namespace mtl {
 
 namespace {
 
-/// The time line of a stage: a forward is one cell, a backward two. A cell has one character, or two if there are
-/// several chunks.
+/// The timeline of a stage: a forward pass takes one cell, a backward pass two. A cell has one character, or two if
+/// there are several chunks.
 class StageLine {
  public:
   StageLine(std::size_t cells, std::size_t cell, bool color) : cell_(cell), color_(color) {
@@ -27,7 +27,7 @@ class StageLine {
       kinds_[i] = forward ? 'F' : 'B';
     }
   }
-  /// Cells [begin, end), with a color code where the kind changes.
+  /// Returns cells [begin, end), with a color code wherever the kind changes.
   std::string part(std::size_t begin, std::size_t end) const {
     std::string out;
     char kind = ' ';

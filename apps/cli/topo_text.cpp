@@ -11,8 +11,8 @@ namespace mtl {
 
 namespace {
 
-constexpr int kMostRankRows = 16, kMostTextParts = 8;  // ranks, and parts of the vocabulary, that have a line each
-constexpr int kWideEnough = 92;                        // columns of a terminal where a kind of group takes one line
+constexpr int kMostRankRows = 16, kMostTextParts = 8;  // of ranks and of vocabulary shards listed one per line
+constexpr int kWideEnough = 92;                        // terminal columns at which a kind of group takes one line
 
 std::string describe_groups(const TopoReport& report, const TerminalOptions& terminal) {
   std::string out = "Groups\n";
@@ -47,7 +47,7 @@ std::string rows_text(const TopoReport& report, int tensor_rank) {
   return padding == 0 ? out : cat(out, " (", padding, " padding)");
 }
 
-/// One line per rank, if there are few.
+/// Describes each rank in a line, if there are few.
 std::string describe_ranks(const TopoReport& report) {
   if (report.world > kMostRankRows) return "";
   std::vector<Axis> axes;
@@ -128,7 +128,7 @@ std::string describe_notes(const TopoReport& report) {
   return out;
 }
 
-/// Continues lines that are too long in the next one, indented. Drawings always fit.
+/// Wraps lines that are too long at blanks, with indented continuation lines. Drawings always fit.
 std::string fold(const std::string& text, std::size_t width) {
   std::string out;
   for (std::string line : split(text, '\n')) {
@@ -145,7 +145,7 @@ std::string fold(const std::string& text, std::size_t width) {
   return out;
 }
 
-/// Replaces box drawings by ASCII characters.
+/// Replaces box-drawing characters with ASCII.
 std::string to_ascii(const std::string& text) {
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {

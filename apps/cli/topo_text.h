@@ -12,11 +12,12 @@ namespace mtl {
 
 std::string topo_text(const TopoReport& report, const TerminalOptions& terminal);
 
-/// Ranks as a grid of stages and replicas, in boxes of nodes. Folded so that it has at most `terminal.width` columns
-/// and about 60 lines. UTF-8, which topo_text turns into ASCII if needed.
+/// Draws the ranks as a grid of stages and replicas, with a box around each node. Folds the drawing into bands of at
+/// most `terminal.width` columns, and omits replicas beyond about 60 lines. Uses UTF-8, which topo_text turns into
+/// ASCII if needed.
 std::string draw_ranks(const TopoReport& report, const TerminalOptions& terminal);
 
-/// The schedule over time: a line for each stage, a cell for each unit of time.
+/// Draws the schedule over time: a line for each stage, a cell for each unit of time.
 std::string draw_schedule(const TopoReport& report, const TerminalOptions& terminal);
 
 }  // namespace mtl

@@ -234,7 +234,7 @@ void add_parallel_flags(Flags& flags, TrainOptions& options) {
       .only_with("on one rank", [&parallel] { return parallel.world > 1; });
 }
 
-/// Refuses empty paths: with a variable that is not set, a script would start anew or save nothing.
+/// Refuses empty paths: a script with an unset variable would train from scratch or save nothing.
 void check_paths(Flags& flags, const TrainOptions& options) {
   for (const auto& [flag, path] :
        {std::pair("--load", options.checkpoint.load), std::pair("--save", options.checkpoint.save),
@@ -245,7 +245,7 @@ void check_paths(Flags& flags, const TrainOptions& options) {
   }
 }
 
-/// Reports what cuDNN's attention cannot compute, but for the model's sizes, which the first step checks.
+/// Reports flags that cuDNN's attention does not support. The model's sizes are checked by the first step.
 void check_fused_attention(Flags& flags, const TrainOptions& options) {
   if (options.device != Device::cuda || options.attention_backend != "fused") return;
   const auto refuse = [&](bool condition, const char* what) {
@@ -283,7 +283,7 @@ void add_train_flags(Flags& flags, TrainOptions& options, const RunStart& start)
     check_paths(flags, options);
     settle_data_flags(flags, options.data, options.batch, options.parallel.data());
     check_options(options, [&](const std::string& flag, const std::string& what) {
-      bool was_refused = what.starts_with("is required") && flags.was_given(flag);  // its value: reported already
+      bool was_refused = what.starts_with("is required") && flags.was_given(flag);  // the value was reported already
       if (!was_refused) flags.problem(flag, what);
     });
     check_fused_attention(flags, options);

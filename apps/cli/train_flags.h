@@ -1,4 +1,4 @@
-// mtl-train's command line: Megatron-LM's names where it has one, so that existing scripts run unchanged.
+// mtl-train's command line. Flags have Megatron-LM's names where there are any, so that existing scripts run unchanged.
 #pragma once
 
 #include "cli/flags.h"
@@ -7,12 +7,12 @@
 
 namespace mtl {
 
-/// Declares every flag of mtl-train, and the flags of Megatron-LM that are refused or have no effect. The caller's
-/// `prepare` (Flags::parse) fills in `start`, on which the conditions of some flags depend.
+/// Declares every flag of mtl-train, including Megatron-LM's flags that are refused or have no effect. The caller's
+/// `prepare` (Flags::parse) must fill in `start`, on which the conditions of some flags depend.
 void add_train_flags(Flags& flags, TrainOptions& options, const RunStart& start);
 
-/// Sets the number of ranks: as launched; with --dry-run, --world-size or the fewest that the layout can have. Call it
-/// in the first Flags::check function.
+/// Sets the world size: `launched`, or with --dry-run --world-size; a dry run started as one process defaults to the
+/// fewest ranks that the layout can have. Call it in the first Flags::check function.
 void settle_world_size(TrainOptions& options, int launched);
 
 }  // namespace mtl

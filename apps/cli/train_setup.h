@@ -1,4 +1,4 @@
-// Prepares a run: finds its start, loads the tokenizer, and settles the configuration. Missing files, a model that
+// Prepares a run: finds its start, loads the tokenizer, and resolves the configuration. Missing files, a model that
 // contradicts the flags and a tokenizer of another size are reported together with the problems of the flags.
 #pragma once
 
@@ -7,13 +7,13 @@
 
 namespace mtl {
 
-/// Opens the files that the flags name: the `prepare` of Flags::parse. If a broken file is the only fault, its error is
-/// thrown with its own exit status; otherwise every fault becomes a problem of `flags`. Only rank 0 finds the start and
-/// loads the tokenizer; other ranks receive the start (train/start.h), and then call complete_setup().
+/// Opens the files that the flags name; for the `prepare` of Flags::parse. Throws the error of broken files, with its
+/// exit code, if there are no other problems; otherwise every error becomes a problem of `flags`. Only rank 0 finds the
+/// start and loads the tokenizer; other ranks receive the start (train/start.h), and then call complete_setup().
 void prepare_training(const TrainOptions& options, Flags& flags, bool is_rank_zero, TrainSetup& setup);
 
-/// Loads the tokenizer and settles the configuration for a start that rank 0 sent, or that replaces a damaged one.
-/// Throws UsageError.
+/// Loads the tokenizer and resolves the configuration for a start that rank 0 sent, or that replaces a damaged one.
+/// Throws UsageError if they contradict the flags.
 void complete_setup(const TrainOptions& options, TrainSetup& setup);
 
 }  // namespace mtl
