@@ -1,6 +1,6 @@
 // mtl_compare: compares numbers for shell tests. Every number must be finite: NaN, infinities, an empty file, a line
-// without a number, different labels and different counts are refused with exit 1 and a message on stderr; misuse is
-// exit 2.
+// without a number, different labels and different counts are refused with exit code 1 and a message on stderr; wrong
+// usage exits with 2.
 //
 //   near A B [--relative R | --relative KEY=R]... [--count N]   fails unless each number of A is within R of B's
 //   difference A B [--key KEY] [--count N]                      prints the largest relative difference, as 1.2e-07
@@ -105,7 +105,7 @@ struct Pair {
   double difference = 0;
 };
 
-/// Pairs up the files' lines; throws if they cannot be compared.
+/// Pairs the lines of both files; throws if they cannot be compared.
 std::vector<Pair> read_pairs(const Options& options) {
   if (options.words.size() != 2) throw Misuse("two files are needed");
   const std::vector<Line> a = read_lines(options.words[0]), b = read_lines(options.words[1]);
@@ -144,7 +144,7 @@ int difference(const Options& options) {
   std::size_t compared = 0;
   for (const Pair& pair : read_pairs(options)) {
     if (options.key && pair.a.key != *options.key) continue;
-    largest = std::max(largest, pair.difference);  // finite, like both numbers
+    largest = std::max(largest, pair.difference);  // finite, because both numbers are
     ++compared;
   }
   if (compared == 0) throw Refused("no line has the key '" + options.key.value_or("") + "'");

@@ -5,15 +5,15 @@
 
 namespace mtl::test {
 
-/// Returns cpu, unless the program is linked with another definition (tests/mirror).
+/// Returns cpu, or cuda in programs that are linked with on_cuda.cpp of tests/mirror or tests/cuda_on_cpu.
 Device device_under_test();
 
-/// True if operators throw for an index in device memory that is out of range. Kernels on a GPU cannot: they access
-/// nothing out of bounds, and what they compute from such an index is undefined.
+/// Returns true if operators throw for an out-of-range index in device memory. Kernels on a GPU cannot: they access
+/// nothing out of bounds, but their results are undefined.
 bool device_checks_indices();
 
-/// True if operators multiply 16-bit numbers on tensor cores, and round intermediate results between products to 16
-/// bits.
+/// Returns true if operators multiply 16-bit numbers on tensor cores, and round intermediate results between products
+/// to 16 bits.
 bool device_has_tensor_cores();
 
 }  // namespace mtl::test

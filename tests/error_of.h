@@ -1,4 +1,4 @@
-// Texts of expected errors.
+// Messages of expected errors.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -11,7 +11,7 @@
 
 namespace mtl::test {
 
-/// Returns the text that `function` throws, or "". Checks the exit code if one is given.
+/// Returns the message of the Error that `function` throws, or "". Checks the exit code if one is given.
 template <class Function>
 std::string error_of(const Function& function, std::optional<Exit> code = {}) {
   try {

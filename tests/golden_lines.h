@@ -1,4 +1,4 @@
-// The lines of a JSON-lines fixture.
+// Reads a golden file of JSON lines.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace mtl {
 
-/// Throws Error if there are none.
+/// Returns the lines that are not empty; throws Error if there are none.
 inline std::vector<Json> golden_lines(const std::string& path) {
   std::vector<Json> out;
   for (const std::string& line : split(read_file(path), '\n')) {

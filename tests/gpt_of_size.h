@@ -23,7 +23,7 @@ inline GptConfig gpt_of_size(const GptSizes& sizes, bool bias = true) {
   return config;
 }
 
-/// Llama: RMSNorm, rotary positions, two query groups, a gated MLP, no biases, an output layer of its own.
+/// Llama: RMSNorm, rotary positions, two query groups, a gated MLP, no biases, an untied output layer.
 inline GptConfig llama_of_size(const GptSizes& sizes) {
   GptConfig config = gpt_of_size(sizes, false);
   config.norm = Norm::rmsnorm;
@@ -42,7 +42,7 @@ inline GptConfig qwen_of_size(const GptSizes& sizes) {
   return config;
 }
 
-/// GPT-NeoX: LayerNorm, biases, a parallel residual, a quarter of each head rotated, an output layer of its own.
+/// GPT-NeoX: LayerNorm, biases, a parallel residual, a quarter of each head rotated, an untied output layer.
 inline GptConfig neox_of_size(const GptSizes& sizes) {
   GptConfig config = gpt_of_size(sizes);
   config.position_embedding = PositionEmbedding::rotary;

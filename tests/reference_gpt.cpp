@@ -11,7 +11,7 @@ namespace {
 
 using Index = std::int64_t;
 
-/// Rows of equal width; m(i, j) is element j of row i.
+/// A matrix by rows; m(i, j) is element j of row i.
 struct Matrix {
   explicit Matrix(Index r = 0, Index w = 0) : rows(r), width(w), data(r * w) {}
   double& operator()(Index i, Index j) { return data[i * width + j]; }
@@ -60,7 +60,7 @@ class Model {
     Matrix y, scaled;  // scaled = (x - mean) rstd; RMSNorm has no mean
     Array rstd;
   };
-  /// The values of a block that its backward reads.
+  /// The values of a transformer block that its backward pass reads.
   struct Block {
     Normed norm1, norm2, q_norm, k_norm;
     Matrix q, k, v;   // (N, H D), (N, G D), (N, G D), as attention reads them
@@ -133,7 +133,7 @@ class Model {
     return dx;
   }
 
-  /// Calls body(n, i, table, element) for each term of x = token embedding + position embedding, if there is one.
+  /// Calls body(n, i, table, element) for each term of x = token embedding, plus position embedding if there is one.
   template <class Body>
   void for_each_embedding(const Body& body) const {
     for (Index n = 0; n < rows_; ++n)
@@ -156,7 +156,7 @@ class Model {
     return z;
   }
 
-  /// Moves packed rows to q, k and v, or back. For each group they hold R = H / G queries, then the key, then the
+  /// Moves packed rows to q, k and v, or back. For each group, a packed row holds R = H / G queries, the key and the
   /// value, of D elements each.
   void move_heads(Matrix& packed, Matrix& q, Matrix& k, Matrix& v, bool unpack) const {
     const Index r = c_.num_heads / c_.num_query_groups, d = c_.head_dim;
@@ -184,9 +184,9 @@ class Model {
   }
   Matrix by_head(Matrix m) const { return m.width = c_.head_dim, m.rows = std::ssize(m.data) / m.width, m; }
 
-  /// Calls body(n, head, kv, P, first) for every row and head, which attends to rows s = first .. n of its sequence
-  /// with the probabilities P[s - first] = softmax(q . k[s] / sqrt(D)). Its query begins at `head`, its key and value
-  /// at `kv`.
+  /// Calls body(n, head, kv, P, first) for every row n and head, which attends to rows s = first .. n of its sequence
+  /// with the probabilities P[s - first] = softmax(q . k[s] / sqrt(D)). In a row, the query begins at column `head`,
+  /// key and value at column `kv`.
   template <class Body>
   void for_each_query(const Block& b, Index layer, const Body& body) const {
     const Index window = layer < c_.first_window_layer ? 0 : c_.sliding_window, d = c_.head_dim;

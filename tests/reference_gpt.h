@@ -1,8 +1,8 @@
-// A GPT in plain fp64: the forward and backward pass of a whole model as the papers write them, one loop per index. The
-// tests of the real model compare with it; it also shows all of the mathematics in one file.
+// A GPT in plain fp64: the forward and backward pass of a whole model as written in the papers, one loop per index. The
+// tests of the real model compare with it; its .cpp file also shows all of the mathematics in one place.
 //
 // Dimensions: B sequences of T tokens, N = B T rows, C hidden, H heads of D elements, G query groups, F feed-forward, V
-// vocabulary. Attention is causal, with documents and a sliding window. Dropout is off.
+// vocabulary. Attention is causal, within documents and a sliding window. There is no dropout.
 #pragma once
 
 #include <map>

@@ -10,7 +10,7 @@
 
 namespace mtl::test {
 
-/// A new empty folder, removed with this object.
+/// A new empty folder, which the destructor removes with its contents.
 class ScratchFolder {
  public:
   ScratchFolder() {

@@ -1,5 +1,5 @@
-// One tiny model in many layouts. The value of an element depends only on a seed, its tensor and its index in the whole
-// tensor, so that any rank can check the elements that it holds.
+// One tiny model in many layouts. The value of an element depends only on a seed, the tensor's name and the index in
+// the whole tensor, so that any rank can check the elements that it holds.
 #pragma once
 
 #include <atomic>
@@ -22,8 +22,8 @@ struct TestLayout {
   RankGrid grid() const { return RankGrid({.tensor = tensor, .data = data, .pipeline = pipeline}); }
 };
 
-// The token embedding has 11 rows. Padded to 12 and divided in two, the last part has one padding row; padded to 16,
-// five; padded to 256, only padding.
+// The token embedding has 11 rows. Divided in two, its last part has one row of padding if it is padded to 12 rows,
+// five if it is padded to 16, and only padding if it is padded to 256.
 inline const std::vector<TestLayout> kTestLayouts = {
     {.name = "one rank"},
     {.name = "tp 2", .tensor = 2, .vocab_multiple = 8},
@@ -74,7 +74,7 @@ class RankModel {
   ParamStore store;
 };
 
-/// Element `at` of a tensor: exact in fp32, within the range of f16; f16 and bf16 round it.
+/// Returns element `at` of a tensor: exact in fp32, and within the range of f16; f16 and bf16 round it.
 inline float true_element(const std::string& name, std::int64_t at, int seed) {
   return static_cast<float>((hash_bytes(name.data(), name.size()) + static_cast<std::uint64_t>(seed)) % 1024 * 4096 +
                             static_cast<std::uint64_t>(at)) /
@@ -95,7 +95,7 @@ inline void set_element(const Tensor& memory, std::int64_t at, float value) {
 
 constexpr float kUntouched = -1;
 
-/// Calls `visit(name, whole shape, slice, memory)` for all values, main weights and moments of a store.
+/// Calls `visit(name, whole_shape, slice, memory)` for all values, main weights and moments of a store.
 template <class Visit>
 void visit_tensors(const ParamStore& store, const Visit& visit) {
   for (std::size_t row = 0; row < store.table().size(); ++row) {
@@ -109,7 +109,7 @@ void visit_tensors(const ParamStore& store, const Visit& visit) {
   }
 }
 
-/// Sets every element to its number; padding, and all elements if `seed` is negative, to kUntouched.
+/// Sets every element to true_element(); padding, and all elements if `seed` is negative, to kUntouched.
 inline void fill_true(const ParamStore& store, int seed) {
   visit_tensors(store, [&](const std::string& name, const auto& shape, const Slice& slice, Tensor memory) {
     for (std::int64_t k = 0; k < memory.numel(); ++k) set_element(memory, k, kUntouched);
@@ -120,10 +120,11 @@ inline void fill_true(const ParamStore& store, int seed) {
   });
 }
 
-/// The number that a loaded element of `name` must have before it is rounded to the dtype of its memory.
+/// Returns the number that element `at` of tensor `name` must have after a load, before rounding to its dtype.
 using ElementToLoad = std::function<float(const std::string& name, std::int64_t at)>;
 
-/// Counts the elements of values and main weights (and moments) that differ; padding must be untouched.
+/// Counts the elements of values, main weights and, with `with_moments`, moments that differ from `element`, and the
+/// elements of padding that are not kUntouched.
 inline int count_wrong(const ParamStore& store, const ElementToLoad& element, bool with_moments = true) {
   int wrong = 0;
   visit_tensors(store, [&](const std::string& name, const auto& shape, const Slice& slice, Tensor memory) {
@@ -139,7 +140,7 @@ inline int count_wrong(const ParamStore& store, const ElementToLoad& element, bo
   return wrong;
 }
 
-/// Counts the elements that differ from those saved in fp32 with this seed.
+/// Counts the elements that differ from those that fill_true() sets for this seed.
 inline int count_wrong(const ParamStore& store, int seed, bool with_moments = true) {
   return count_wrong(
       store, [&](const std::string& name, std::int64_t at) { return true_element(name, at, seed); }, with_moments);
@@ -150,7 +151,7 @@ inline SaveDirectory open_save(int rank, const std::string& directory) {
   return rank == 0 ? SaveDirectory(directory) : SaveDirectory::of_other_rank(directory);
 }
 
-/// Saves from all ranks of a layout; returns the error of each, or "".
+/// Saves from all ranks of a layout, filled with seed `iteration`. Returns the error of each rank, or "".
 inline std::vector<std::string> save_from(const TestLayout& layout, const std::string& directory, int iteration,
                                           SaveOptions options = {}, const GptConfig& config = layouts_config(),
                                           const Precision& precision = kPrecisionFp32) {
@@ -167,8 +168,8 @@ inline std::vector<std::string> save_from(const TestLayout& layout, const std::s
   return errors;
 }
 
-/// Loads values and moments on all ranks of a layout; returns the error of each, or "". Calls `check(rank, store,
-/// source)` on ranks that succeed. `initial`: loads the values only, as a run that starts from them.
+/// Loads values and moments on all ranks of a layout; returns the error of each rank, or "". Calls `check(rank, store,
+/// source)` on ranks that succeed. `initial`: loads the values only, like a run that starts from a model's weights.
 template <class Check>
 std::vector<std::string> load_into(const TestLayout& layout, const std::string& folder, const Check& check,
                                    const GptConfig& config = layouts_config(),

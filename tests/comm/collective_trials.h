@@ -1,5 +1,5 @@
-// Collectives in progress with their expected results. The contributions of a group's members follow from a seed and a
-// rank, so every rank computes each result itself, in rank order, and compares it bit for bit.
+// Collectives in progress with their expected results. The contributions of a group's members are determined by a seed
+// and the rank, so every rank computes each result by itself, in rank order, and compares it bit for bit.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace mtl::test {
 
 inline Stream stream(Device::cpu);
 
-/// The type in which sums of T accumulate.
+/// The type in which sums of T are accumulated.
 template <class T>
 struct Summed {
   using Type = T;
@@ -44,8 +44,8 @@ T from_summed(typename Summed<T>::Type x) {
     return narrow<T>(x);
 }
 
-/// Elements determined by seed, rank and index, of varied magnitude, so that the order of additions affects the last
-/// bits.
+/// Returns elements that are determined by seed, rank and index. Their magnitudes vary, so that the order of additions
+/// affects the last bits of a sum.
 template <class T>
 std::vector<T> contribution(std::uint64_t seed, int rank, std::int64_t count) {
   std::vector<T> out(static_cast<std::size_t>(count));
@@ -71,8 +71,8 @@ bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
   return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
 }
 
-/// Elements [begin, begin + count) of the sum of the contributions of `ranks`, of `whole` elements each, added in that
-/// order and rounded once.
+/// Returns elements [begin, begin + count) of the sum of the contributions of `ranks`, which have `whole` elements
+/// each, added in the order of `ranks` and rounded once.
 template <class T>
 std::vector<T> expected_sum(const std::vector<int>& ranks, std::uint64_t seed, std::int64_t whole, std::int64_t begin,
                             std::int64_t count) {
@@ -92,7 +92,8 @@ std::vector<T> expected_sum(const std::vector<int>& ranks, std::uint64_t seed, s
   return out;
 }
 
-/// A collective in progress, with its operands and its expected result. Ranks are the job's, in the group's order.
+/// A collective in progress, with its operands and its expected result. `ranks` below are the group's members by their
+/// ranks in the job, in the group's order.
 class Trial {
  public:
   virtual ~Trial() = default;
@@ -169,7 +170,7 @@ struct BroadcastTrial final : Trial {
   std::vector<T> data, expected;
 };
 
-/// Starts an operation with operator, element type and size drawn from `random`; all members draw the same.
+/// Starts a collective whose kind, element type and size are drawn from `random`; all members must draw the same.
 inline std::unique_ptr<Trial> random_trial(Communicator& group, const std::vector<int>& ranks,
                                            std::mt19937_64& random) {
   constexpr std::int64_t kCounts[] = {0, 1, 2, 3, 7, 255, 1000, 2048, 2049, 4097, 33333, 70001};

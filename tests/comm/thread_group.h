@@ -1,9 +1,9 @@
-// Ranks as threads of one process, to test collective code without processes.
+// Ranks as threads of one process, to test collective code without launching several processes.
 //
 // run_ranks(grid, [&](int rank, const ProcessGroups& groups) { ... });
 //
-// Collectives copy from each other's memory between two barriers; reductions add in rank order. If a rank throws, ranks
-// that wait for it throw too, and run_ranks rethrows the first exception.
+// In a collective, ranks copy from each other's memory between two barriers; reductions add in rank order. If a rank
+// throws, ranks that wait for it throw too, and run_ranks rethrows the first exception.
 #pragma once
 
 #include <algorithm>
@@ -32,7 +32,7 @@ class ThreadGroup {
  public:
   explicit ThreadGroup(int size) : slots(static_cast<std::size_t>(size)) {}
 
-  /// Returns when every member has called it.
+  /// Returns when every member has called it; throws if the group is abandoned before.
   void barrier() {
     std::unique_lock lock(mutex_);
     check();
@@ -62,7 +62,7 @@ class ThreadGroup {
     return message;
   }
 
-  /// Marks the group as broken: a member will not arrive, and waits for it throw.
+  /// Marks the group as broken because a member has failed: waits for the member throw.
   void abandon() {
     std::lock_guard lock(mutex_);
     broken_ = true;
@@ -96,7 +96,7 @@ class ThreadCommunicator final : public Communicator {
     return {};
   }
 
-  /// Runs when joined: a member that reads the result before that reads old values.
+  /// Runs only when joined, so that a member that reads the result too early reads old values.
   Work all_gather(Stream&, Tensor out, Tensor in) override {
     require(out.numel() == in.numel() * size() && out.dtype() == in.dtype(), "gathering parts of another size");
     return Work(std::make_shared<Deferred>([this, out, in] {
@@ -132,7 +132,7 @@ class ThreadCommunicator final : public Communicator {
     return {};
   }
 
-  /// Runs when joined, like all_gather.
+  /// Runs only when joined, like all_gather.
   Work receive(Stream&, Tensor data, int peer) override {
     return Work(std::make_shared<Deferred>([this, data, peer] {
       std::vector<std::byte> message = group_->take(peer, rank_);
@@ -156,7 +156,7 @@ class ThreadCommunicator final : public Communicator {
 
   const Tensor& slot(int r) const { return group_->slots[static_cast<std::size_t>(r)]; }
 
-  /// Publishes `own` and calls `read` between two barriers, while all members' operands are published.
+  /// Publishes `own`, then calls `read` between two barriers, while the operands of all members are in the slots.
   template <class Read>
   void collect(const Tensor& own, const Read& read) {
     group_->slots[static_cast<std::size_t>(rank_)] = own;
@@ -165,7 +165,7 @@ class ThreadCommunicator final : public Communicator {
     group_->barrier();
   }
 
-  /// Adds up all slots from byte `first_byte` in rank order.
+  /// Adds up the slots of all members, from byte `first_byte` on, in rank order.
   void sum(std::vector<std::byte>& result, std::size_t first_byte) {
     std::vector<const std::byte*> inputs;
     for (int r = 0; r < size(); ++r) inputs.push_back(static_cast<const std::byte*>(slot(r).raw()) + first_byte);
@@ -203,7 +203,7 @@ class ThreadGroups {
   std::map<std::pair<std::string, std::vector<int>>, std::shared_ptr<ThreadGroup>> groups_;
 };
 
-/// Runs every rank of the grid in a thread of its own.
+/// Runs every rank of the grid in its own thread; rethrows the first exception.
 inline void run_ranks(const RankGrid& grid, const std::function<void(int, const ProcessGroups&)>& body) {
   ThreadGroups groups(grid);
   std::vector<ProcessGroups> of_rank;

@@ -1,5 +1,5 @@
-// ucontext creates a stack and enters it the first time. Later switches use _setjmp and _longjmp, which make no system
-// calls; swapcontext makes two per switch.
+// The first switch to a fiber's stack uses ucontext. Later switches use _setjmp and _longjmp, which unlike swapcontext
+// make no system calls.
 #include "tests/cuda_on_cpu/fiber.h"
 
 #include <sys/mman.h>

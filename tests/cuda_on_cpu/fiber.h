@@ -9,18 +9,19 @@
 
 namespace mtl::emulated {
 
-/// Runs `body` repeatedly: one call of it begins at the first resume() after start() and ends with the resume() that
-/// returns true.
+/// Runs a body, repeatedly if wanted: a call of the body begins at the first resume() after start(), and ends during
+/// the resume() that returns true.
 class Fiber {
  public:
   Fiber();
   ~Fiber();
   Fiber(const Fiber&) = delete;
-  /// Sets the body that the next resume() begins.
+  /// Sets the body that the next resume() calls.
   void start(const std::function<void()>* body) { body_ = body; }
-  /// Continues the body from where it was suspended; returns true if it has ended. Rethrows its exception.
+  /// Calls the body, or continues it from where it was suspended; returns true if the body has ended. Rethrows its
+  /// exception.
   bool resume();
-  /// Suspends the body from inside: resume() returns false.
+  /// Suspends the body, which must be the caller: resume() returns false.
   void suspend();
 
  private:

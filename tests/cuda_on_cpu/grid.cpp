@@ -26,7 +26,7 @@ std::uint32_t first_seed() {
   return given == nullptr ? 1 : static_cast<std::uint32_t>(std::strtoul(given, nullptr, 10));
 }
 
-/// Memory that ends at an inaccessible page.
+/// The shared memory of a block, which ends at an inaccessible page.
 class SharedMemory {
  public:
   SharedMemory() {
@@ -37,7 +37,7 @@ class SharedMemory {
   }
   ~SharedMemory() { ::munmap(base_, kReserved + kPage); }
   SharedMemory(const SharedMemory&) = delete;
-  /// Fills the memory with NaN in every dtype, and a canary before it.
+  /// Fills the memory with bytes that are NaN in every dtype, and a canary before it likewise.
   void begin(std::size_t bytes) {
     at_ = base_ + kReserved - (bytes + 15) / 16 * 16;
     std::fill(at_ - kCanary, base_ + kReserved, std::byte{0xff});
@@ -59,7 +59,7 @@ struct Lane {
   Fiber fiber;
   State state = State::ended;
   const char* waits_for = nullptr;
-  const std::function<bool()>* condition = nullptr;  // of at_condition
+  const std::function<bool()>* condition = nullptr;  // if at_condition
   unsigned exchanges = 0;                            // completed so far
   std::array<std::byte, kMostExchanged> slots[2];    // for even and odd exchanges: a fast lane may be one ahead
 };
@@ -81,7 +81,7 @@ class Block {
       while (step()) {
       }
     } catch (...) {
-      lanes_.clear();  // the other fibers are suspended inside the kernel
+      lanes_.clear();  // not reusable: the other fibers are suspended inside the kernel
       throw;
     }
     shared_.end();
@@ -98,7 +98,8 @@ class Block {
   std::mt19937& random() { return random_; }
 
  private:
-  /// Runs a warp until all its lanes wait; returns false if every thread has ended.
+  /// Runs a warp until all its lanes wait or have ended, or releases the block's barrier; returns false if every thread
+  /// has ended.
   bool step() {
     const unsigned warps = threads_ / kLanes, first = random_() % warps;
     for (unsigned i = 0; i < warps; ++i) {
@@ -113,7 +114,7 @@ class Block {
   void each_lane(unsigned warp, const Body& body) {
     for (unsigned lane = 0; lane < kLanes; ++lane) body(*lanes_[warp * kLanes + lane]);
   }
-  /// True if a lane of the warp can run; first releases the lanes if all of them wait for their warp.
+  /// Returns true if a lane of the warp can run; first releases the lanes if all of them wait for the warp.
   bool release_warp(unsigned warp) {
     unsigned ready = 0, waiting = 0, ended = 0;
     bool conditions = false;
@@ -145,8 +146,8 @@ class Block {
       if (lane.fiber.resume()) lane.state = State::ended;
     }
   }
-  /// Releases the threads that wait at the block's barrier, once all that have not ended have reached it. Returns false
-  /// if all have ended.
+  /// Releases the threads that wait at the block's barrier; call it when no warp can run. Returns false if all threads
+  /// have ended.
   bool release_block() {
     bool any = false;
     for (unsigned t = 0; t < threads_; ++t) {

@@ -1,7 +1,7 @@
-// A grid of CUDA threads on one thread of the cpu. Each CUDA thread is a fiber; blocks run one after another. The order
+// Runs a grid of CUDA threads on one CPU thread. Each CUDA thread is a fiber; blocks run one after another. The order
 // of blocks, warps and lanes is random, from a seed, so that the results of a kernel with a race or a missing barrier
-// vary with the seed. Shared memory begins as NaN and ends at an inaccessible page. Device memory is open while a grid
-// runs (tests/mirror/space.h).
+// vary with the seed. Shared memory is filled with NaN at first, and ends at an inaccessible page. Device memory is
+// accessible while a grid runs (tests/mirror/space.h).
 //
 // The environment variable MTL_EMULATION_SEED sets the seed.
 #pragma once
@@ -20,28 +20,31 @@ struct Dim3 {
   Dim3(unsigned of_x = 1, unsigned of_y = 1, unsigned of_z = 1) : x(of_x), y(of_y), z(of_z) {}
 };
 
-/// The indices and sizes of the running thread, named as in CUDA.
+/// The indices of the running thread and the sizes of its block and grid, named as in CUDA.
 extern Dim3 threadIdx, blockIdx, blockDim, gridDim;
 
-/// Runs `thread` for each thread of each block. Rethrows a thread's exception, and throws Error for a launch that a GPU
-/// refuses, for threads that wait forever, and for lanes of a warp that wait at different places.
+/// Calls `thread` for each thread of each block. Rethrows a thread's exception. Throws Error for a launch that a GPU
+/// would refuse, for threads that wait forever, for lanes of a warp that wait for different operations, and for a write
+/// just before shared memory.
 void run_grid(Dim3 blocks, unsigned threads, std::size_t shared_bytes, const std::function<void()>& thread);
 
-/// Shared memory of the running block.
+/// Returns the shared memory of the running block.
 void* shared_memory();
 
-/// Waits until every thread of the block that has not ended waits here.
+/// Waits until every thread of the block that has not ended has called it.
 void wait_for_block();
-/// Waits until all 32 lanes of the warp wait here; `lanes` must name all of them. Throws if they pass different `what`.
+/// Waits until all 32 lanes of the warp have called it. `lanes` must be the mask of all lanes. Throws if they pass
+/// different `what`.
 void wait_for_warp(const char* what, unsigned lanes);
 
-/// Each lane of the running warp has a slot for one exchange. All lanes must make the same exchanges.
+/// Slots of an exchange, one for each lane of the running warp. All lanes must make the same exchanges in the same
+/// order.
 inline constexpr std::size_t kMostExchanged = 256;
-std::byte* begin_exchange();                    // of the running lane
-const std::byte* lane_exchange(unsigned lane);  // of another lane, after wait_for_warp() returned
+std::byte* begin_exchange();                    // the slot of the running lane
+const std::byte* lane_exchange(unsigned lane);  // the slot of any lane, once wait_for_warp() has returned
 void end_exchange();
 
-/// The values that the 32 lanes passed.
+/// Returns the values that the 32 lanes passed.
 template <class T>
 std::array<T, 32> gather(const char* what, unsigned lanes, const T& value) {
   static_assert(sizeof(T) <= kMostExchanged);
@@ -52,7 +55,7 @@ std::array<T, 32> gather(const char* what, unsigned lanes, const T& value) {
   end_exchange();
   return out;
 }
-/// The value that lane `from` passed.
+/// Returns the value that lane `from` passed.
 template <class T>
 T exchange(const char* what, unsigned lanes, const T& value, unsigned from) {
   static_assert(sizeof(T) <= kMostExchanged);

@@ -1,4 +1,4 @@
-// Token files for tests, in a folder that is removed with the test.
+// Token files for tests, in a temporary folder.
 #pragma once
 
 #include <string>

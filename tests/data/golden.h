@@ -1,4 +1,4 @@
-// Golden arrays with a SHA-256 of their bytes.
+// Comparison with golden arrays, which are recorded with the SHA-256 of their bytes.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -21,8 +21,8 @@ std::vector<T> numbers(const Json& array) {
   return out;
 }
 
-/// Compares values with an array record {dtype, shape, sha256, data or first and last}: the listed values first, for a
-/// readable failure, then the hash of all.
+/// Checks values against a record of an array {dtype, shape, sha256, data or first and last}: first the listed values,
+/// for a readable failure, then the hash of all.
 template <class T>
 void check_array(std::span<const T> values, const Json& record) {
   std::size_t size = 1;

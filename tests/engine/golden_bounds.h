@@ -1,4 +1,4 @@
-// Bounds of the differences between whole models and float64, by dtype and device: the one table of the golden tests.
+// Error bounds of whole models compared with fp64, by dtype and device, for all golden tests.
 #pragma once
 
 #include "device/dtype.h"
@@ -6,19 +6,19 @@
 
 namespace mtl::test {
 
-/// Relative bounds. For tensors: the largest difference, relative to the largest element.
+/// Bounds of relative errors. For tensors: the largest difference, relative to the largest element.
 struct GoldenBounds {
   double token_loss;  // per token
   double loss;        // mean over all tokens
   double grad_norm;
-  double gradient;    // per parameter; in 16 bits the rms over all parameters
-  double activation;  // activations and logits
-  double weights;     // after 30 steps; a tenth of it bounds their rms, all of it the moments' rms
+  double gradient;    // of each parameter; in 16 bits: of the rms over all parameters
+  double activation;  // of activations and logits
+  double weights;     // after 30 steps; a tenth of it for the rms of the weights, all of it for the rms of the moments
 };
 
-/// The bounds of a model that computes in `dtype` on the device under test. In fp32 the cpu is several times closer
-/// than its bounds. A GPU adds products in another order: its bounds are those of fp32 sums of 1,000 terms without
-/// TF32.
+/// Returns the bounds of a model that computes in `dtype` on the device under test. In fp32, the errors of the cpu are
+/// several times smaller than its bounds. A GPU adds products in another order: its bounds are those of fp32 sums of
+/// 1,000 terms without TF32.
 inline GoldenBounds golden_bounds(DType dtype) {
   switch (dtype) {
     case DType::bf16:

@@ -11,7 +11,7 @@
 
 namespace mtl::test {
 
-/// `path`: below golden/.
+/// `path`: relative to golden/.
 inline ModelSource open_golden(const std::string& path) {
   Console console("test");
   console.quiet = true;

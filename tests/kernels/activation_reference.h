@@ -21,7 +21,7 @@ inline double reference_gelu_du(double x) { return std::sqrt(2 / std::acos(-1.0)
 /// P(X < x) of a standard normal X, without cancellation for small x.
 inline double reference_normal(double x) { return std::erfc(-x / std::sqrt(2.0)) / 2; }
 
-/// The gate of activation(x) = x gate(x), whose derivative is gate(x) + x gate'(x).
+/// gate(x) of activation(x) = x gate(x), whose derivative is gate(x) + x gate'(x).
 inline double reference_gate(Activation activation, double x) {
   switch (activation) {
     case Activation::gelu_tanh:

@@ -1,4 +1,4 @@
-// Attention by its definition in fp64, and the operands of one case, for the tests of attention.
+// Attention by its definition in fp64, and operands of test cases, for the tests of attention.
 #pragma once
 
 #include <cmath>
@@ -17,7 +17,7 @@ struct AttentionCase {
   float dropout = 0;
   std::int64_t window = 0;
   DType dtype = DType::f32;
-  /// Copies with one property changed.
+  /// The functions below return a copy with one property changed.
   AttentionCase with_documents() const { return changed(&AttentionCase::documents, true); }
   AttentionCase with_dropout(float probability) const { return changed(&AttentionCase::dropout, probability); }
   AttentionCase with_window(std::int64_t positions) const { return changed(&AttentionCase::window, positions); }
@@ -95,7 +95,7 @@ struct AttentionProblem {
   Owned qkv, dout, out, logsumexp, dqkv, document_start;
 };
 
-/// The factor of probability (row, column), by the definition in kernels/dropout.h.
+/// Returns the dropout factor of probability (row, column), as defined in kernels/dropout.h.
 inline double attention_dropout_factor(const AttentionInput& in, std::int64_t length, std::int64_t sample,
                                        std::int64_t head, std::int64_t row, std::int64_t column) {
   if (!in.dropout.active()) return 1;
@@ -112,13 +112,14 @@ struct AttentionReference {
   Doubles out, logsumexp, dqkv;
 };
 
-/// Operands as stored.
+/// The operands as stored in their dtype, widened to fp64.
 struct AttentionOperands {
   explicit AttentionOperands(const AttentionProblem& p) : qkv(p.qkv.values()), dout(p.dout.values()) {}
   Doubles qkv, dout;
 };
 
-/// Adds one query head of one sequence to `result`. Softmax backward: dS = P (dP - sum over keys of P dP).
+/// Adds the results of one query head of one sequence to `result`. Softmax backward: dS = P (dP - sum over keys of P
+/// dP).
 inline void attention_reference_head(const AttentionProblem& p, const AttentionOperands& operands, std::int64_t b,
                                      std::int64_t head, AttentionReference& result) {
   const auto& [qkv, dout] = operands;

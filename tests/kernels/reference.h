@@ -1,5 +1,5 @@
-// Shared by the operators' tests: memory on the device under test with random numbers in it, errors, tolerances, finite
-// differences. The naive fp64 reference of an operator is in its own test.
+// Shared by the operators' tests: random tensors on the device under test, error measures, tolerances, finite
+// differences. The naive fp64 reference of an operator is in the operator's own test.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -17,22 +17,22 @@
 
 namespace mtl::test {
 
-/// Bounds of relative rms errors of fp32 operators, against fp64.
+/// Bounds of the relative rms errors of fp32 operators compared with fp64.
 struct Tolerance {
-  double elementwise = 1e-6;  // one element depends on a few
-  double reduction = 1e-5;    // sums over a row or a column
-  double difference = 2e-3;   // finite differences of an fp32 function
+  double elementwise = 1e-6;  // each result depends on a few elements
+  double reduction = 1e-5;    // results are sums over a row or a column
+  double difference = 2e-3;   // for finite differences of an fp32 function
 };
 inline constexpr Tolerance kTolerance{};
 
-/// Relative rms error of a result that is stored in a dtype and whose operands are exact: the rounding, at most half a
-/// unit in the last place, in addition to fp32's own.
+/// Returns the bound of the relative rms error of a result stored in `dtype`, from exact operands: the bound in fp32,
+/// plus at most half a unit in the last place for the rounding.
 inline double rounding_of(DType dtype, double fp32) {
   if (dtype == DType::f32) return fp32;
   return dtype == DType::bf16 ? 0x1p-8 + fp32 : 0x1p-11 + fp32;
 }
 
-/// Pairs of dtypes that operators accept: of the residual stream, and of the layers' arithmetic.
+/// Pairs of dtypes that operators accept: of the residual stream, and of the layers' computation.
 struct StreamTypes {
   DType stream, compute;
 };
@@ -44,7 +44,7 @@ inline constexpr StreamTypes kStreamTypes[] = {{DType::f32, DType::f32},
 
 inline const Device kDevice = device_under_test();
 
-/// A tensor that owns its memory, on the device under test, and a copy on the host. They are synchronized on access:
+/// A tensor on the device under test that owns its memory, and a copy on the host. They are synchronized on access:
 /// tensor() sends what the host wrote, host() receives what operators may have written. Call tensor() again after
 /// host().
 class Owned {
@@ -55,13 +55,13 @@ class Owned {
         view_(std::make_unique<HostView>(kDevice, tensor_)) {}
   explicit Owned(Shape shape) : Owned(DType::f32, shape) {}
   operator Tensor() const { return tensor(); }
-  /// For operators.
+  /// Returns the tensor for operators.
   const Tensor& tensor() const {
     if (at_ == Newest::host) view_->send();
     at_ = Newest::device;
     return tensor_;
   }
-  /// For the host.
+  /// Returns the elements for the host.
   template <class T>
   T* host() const {
     if (at_ == Newest::device) view_->receive();
@@ -73,7 +73,7 @@ class Owned {
   float& operator[](std::int64_t i) const { return host<float>()[i]; }
   DType dtype() const { return tensor_.dtype(); }
   std::int64_t numel() const { return tensor_.numel(); }
-  /// The contents, of any floating-point dtype.
+  /// Returns the elements of any floating-point dtype as doubles.
   std::vector<double> values() const {
     return with_float_type(dtype(), [&]<class T>(T) {
       std::vector<double> out;
@@ -90,7 +90,7 @@ class Owned {
   mutable Newest at_ = Newest::device;
 };
 
-/// Normal numbers times `spread`, the same for the same seed.
+/// Returns normally distributed numbers with standard deviation `spread`, the same for the same seed.
 inline Owned random_tensor(Shape shape, unsigned seed, double spread = 1) {
   Owned out(shape);
   std::mt19937 generator(seed);
@@ -99,7 +99,7 @@ inline Owned random_tensor(Shape shape, unsigned seed, double spread = 1) {
   return out;
 }
 
-/// The same numbers in another dtype, rounded to nearest even.
+/// Returns the same numbers in another dtype, rounded to nearest even.
 inline Owned rounded(const Owned& from, DType dtype) {
   Owned out(dtype, from.shape());
   const std::vector<double> values = from.values();
@@ -110,7 +110,7 @@ inline Owned rounded(const Owned& from, DType dtype) {
   return out;
 }
 
-/// Numbers that fp32 represents exactly.
+/// Returns the numbers rounded to fp32, as a tensor.
 inline Owned rounded(const std::vector<double>& values, Shape shape) {
   Owned out(shape);
   for (std::int64_t i = 0; i < out.numel(); ++i) out[i] = static_cast<float>(values[static_cast<std::size_t>(i)]);
@@ -142,7 +142,7 @@ inline Owned random_integers(Shape shape, std::int32_t low, std::int32_t high, u
   return out;
 }
 
-/// rms(actual - expected) / rms(expected), as rms_relative().
+/// Returns rms(actual - expected) / rms(expected), as rms_relative() does.
 inline double relative_rms(const Owned& actual, const std::vector<double>& expected) {
   require(actual.numel() == static_cast<std::int64_t>(expected.size()), "the reference has another size");
   const std::vector<double> values = actual.values();
@@ -153,7 +153,7 @@ inline bool same_bits(const Tensor& a, const Tensor& b) {
   HostView left(kDevice, a), right(kDevice, b);
   left.receive();
   right.receive();
-  return std::ranges::equal(left.bytes(), right.bytes());  // without bytes, memcmp would get a null pointer
+  return std::ranges::equal(left.bytes(), right.bytes());  // memcmp would get null pointers for empty tensors
 }
 
 /// target += more, element by element: the expected result of accumulating.
@@ -161,7 +161,8 @@ inline void add_to(std::vector<double>& target, const std::vector<double>& more)
   for (std::size_t i = 0; i < target.size(); ++i) target[i] += more[i];
 }
 
-/// The derivative of `loss` (a double from the current contents) along every element of x, by central differences.
+/// Returns the derivative of `loss()`, a double computed from the current contents of x, with respect to every element
+/// of x, by central differences.
 template <class Loss>
 std::vector<double> finite_differences(const Owned& x, const Loss& loss, double step = 1e-2) {
   std::vector<double> out;
@@ -179,7 +180,7 @@ std::vector<double> finite_differences(const Owned& x, const Loss& loss, double 
   return out;
 }
 
-/// sum of weight * value: a scalar loss whose gradient with respect to `value` is `weight`.
+/// Returns the sum of weight * value: a scalar loss whose gradient with respect to `value` is `weight`.
 inline double weighted_sum(const Owned& weight, const Owned& value) {
   double sum = 0;
   for (std::int64_t i = 0; i < value.numel(); ++i)
@@ -187,7 +188,7 @@ inline double weighted_sum(const Owned& weight, const Owned& value) {
   return sum;
 }
 
-/// A tensor on meta, without memory.
+/// Returns a meta tensor, which has no memory.
 inline Tensor meta(Shape shape, DType dtype = DType::f32) { return {nullptr, dtype, shape}; }
 
 }  // namespace mtl::test

@@ -9,7 +9,7 @@ namespace mtl::test {
 
 inline constexpr float kRmsNormEps = 1e-5f;
 
-/// Results of rows in order; dgamma is summed over them.
+/// Results of consecutive rows; dgamma is summed over the rows.
 struct RmsNormReference {
   explicit RmsNormReference(std::size_t width) : dgamma(width) {}
 

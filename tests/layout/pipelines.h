@@ -1,4 +1,4 @@
-// Pipelines by their sizes, for the tests of schedules.
+// Pipelines of given sizes, for the tests of schedules.
 #pragma once
 
 #include "layout/schedule.h"

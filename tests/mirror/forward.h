@@ -1,6 +1,6 @@
-// Shared by the mirror's operators of the device cuda: each opens the device's memory, computes on the cpu, and closes
-// it. All operands must be in that memory. Workspaces are slightly larger than the cpu's, so that a plan made for the
-// wrong device does not fit.
+// Shared by the mirror's operators for the device cuda: each makes the device's memory accessible and computes with the
+// cpu's operator. All operands must be in device memory. Workspaces are slightly larger than the cpu's, so that a plan
+// made for the wrong device does not fit.
 #pragma once
 
 #include <tuple>
@@ -54,7 +54,7 @@ struct Operands {
   }
 };
 
-/// The cpu's part of a workspace.
+/// Returns the part of a workspace that the cpu's operator expects.
 inline Tensor cpu_part(const Tensor& work) { return work.exists() ? work.flat(0, work.numel() - kMoreWork) : work; }
 
 template <auto on_cpu, class... Args>

@@ -1,5 +1,5 @@
-// Emulates NCCL: ranks that are processes of one machine exchange files in memory, and their operations are commands of
-// the emulated streams. Sums are added in rank order, so that results equal those of ranks over MPI bit for bit.
+// Emulates NCCL: ranks, which are processes on one machine, exchange files in memory, and their operations are commands
+// of the emulated streams. Sums are added in rank order, so that results equal those over MPI bit for bit.
 //
 // Checks NCCL's requirements: all members start the same operations with the same sizes in the same order, on device
 // memory, on one stream per communicator, and none after an abort.
@@ -9,15 +9,15 @@
 
 namespace mtl::mirror {
 
-/// Counts of the calls so far.
+/// Counts of calls so far, and of registered memory.
 struct NcclCounts {
   std::int64_t operations = 0;  // started on streams
   std::int64_t aborts = 0;
-  std::int64_t enrolled = 0;  // memory areas at present
+  std::int64_t enrolled = 0;  // memory regions that are registered at present
 };
 NcclCounts nccl_counts();
 
-/// Makes NCCL report this fault from now on; null: none.
+/// Makes NCCL report this error from now on; null: none.
 void simulate_nccl_fault(const char* text);
 
 }  // namespace mtl::mirror

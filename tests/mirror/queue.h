@@ -1,6 +1,7 @@
-// Emulates the streams of the device cuda on the cpu. Commands run when they are enqueued, unless a Deferral exists:
-// then they wait, as on a GPU, and run when the host waits for them or earlier, with a random order of streams from a
-// seed. So a copy that the host overwrites too early, and a missing wait between streams, change results.
+// Emulates the streams of the device cuda on the CPU. Commands run when they are enqueued, unless a Deferral exists:
+// then they are deferred, as on a GPU, and run when the host waits for them or earlier, with streams in a random order
+// from a seed. A source that the host overwrites before its copy, or a missing wait between streams, thus changes
+// results.
 #pragma once
 
 #include <cstdint>
@@ -10,22 +11,22 @@
 
 namespace mtl::mirror {
 
-/// Enqueues a command on a stream, or in the graph that is captured from it. The call that runs the command rethrows
-/// its exception.
+/// Enqueues a command on a stream, or adds it to the graph that is being captured. The call that runs the command
+/// rethrows its exception.
 void enqueue(cuda::StreamHandle stream, std::function<void()> command);
 
-/// Enqueues a command that waits for other processes. `start` is called when the stream receives it, in each launch of
-/// a graph that captured it; it returns a function that is polled until it returns true. Other streams continue
-/// meanwhile.
+/// Enqueues a command that waits for other processes. `start` is called when the command is put on the stream, again in
+/// each launch of a graph that captured it; it returns a function that is polled until it returns true. Other streams
+/// continue meanwhile.
 void enqueue_polled(cuda::StreamHandle stream, std::function<std::function<bool()>()> start);
 
-/// Runs the commands of all streams. Throws while a graph is captured: `what` is not allowed then.
+/// Runs the commands of all streams. Throws during the capture of a graph, when `what` is not allowed.
 void finish_all(const char* what);
 
-/// Runs the commands of all streams that are ready, as a GPU does while the host does something else.
+/// Runs the commands that are ready on all streams, as a GPU does while the host is busy elsewhere.
 void advance();
 
-/// While it exists, commands are deferred.
+/// Defers commands while it exists.
 class Deferral {
  public:
   explicit Deferral(std::uint64_t seed);
@@ -33,14 +34,14 @@ class Deferral {
   Deferral(const Deferral&) = delete;
 };
 
-/// Called by a command: simulates that it took `seconds` more.
+/// For commands: adds `seconds` to the simulated duration of the command.
 void simulate_time(double seconds);
 
 /// Counts of the host's calls so far.
 struct QueueCounts {
   std::int64_t graphs = 0, commands = 0;  // graphs launched, and commands enqueued outside of them
-  std::int64_t waits = 0;                 // calls that return when the device has reached a command
-  std::int64_t drains = 0;                // waits after which the device has nothing left to do
+  std::int64_t waits = 0;                 // calls that block until the device has reached a command
+  std::int64_t drains = 0;                // waits after which the device has no commands left
 };
 QueueCounts queue_counts();
 

@@ -15,9 +15,9 @@ namespace mtl {
 
 namespace {
 
-constexpr std::size_t kReserved = std::size_t{1} << 38;  // addresses only, none used twice
+constexpr std::size_t kReserved = std::size_t{1} << 38;  // bytes of address space; no address is used twice
 
-/// Hands out addresses in order and never again, so that those of released memory stay invalid.
+/// Allocates ascending addresses, never one twice, so that the addresses of released memory stay invalid.
 class Space {
  public:
   Space() {
@@ -75,7 +75,7 @@ class Space {
 };
 
 Space& space() {
-  static auto& only = *new Space;  // tensors of static storage may outlive everything else
+  static auto& only = *new Space;  // never destroyed: tensors of static storage may outlive it
   return only;
 }
 

@@ -1,5 +1,5 @@
-// Emulates the memory of the device cuda on the cpu: a separate mapping that is closed outside of operators and copies,
-// so that a host access ends the process.
+// Emulates the memory of the device cuda on the CPU: a separate mapping that is inaccessible outside of operators and
+// copies, so that an access by the host ends the process.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace mtl::mirror {
 
-/// Keeps the space open while it exists.
+/// Makes the device's memory accessible while it exists.
 class Opened {
  public:
   Opened();
@@ -16,7 +16,7 @@ class Opened {
   Opened(const Opened&) = delete;
 };
 
-/// Throws unless all these bytes are in the space: a device cannot use the host's memory.
+/// Throws unless all these bytes are in one allocation of device memory: a device cannot use the host's memory.
 void require_inside(const void* data, std::size_t bytes);
 
 }  // namespace mtl::mirror

@@ -1,4 +1,4 @@
-// Golden files of JSON lines, and GPT-2's tokenizer.
+// Helpers for golden files of tokenizers, and GPT-2's tokenizer.
 #pragma once
 
 #include <vector>

@@ -7,8 +7,8 @@
 
 namespace mtl {
 
-/// Merges the adjacent pair of the lowest rank, the leftmost of equals, until no pair has one. `rank_of(left, right)`
-/// returns an optional number.
+/// Merges the adjacent pair of the lowest rank, the leftmost among equals, until no pair has a rank. `rank_of(left,
+/// right)` returns an optional number.
 template <class RankOf>
 void merge_naively(std::vector<std::string>& symbols, const RankOf& rank_of) {
   while (true) {

@@ -1,6 +1,6 @@
 // GPT-2's tokenizer in its plainest form, as the reference for BpeTokenizer: tries the pattern's alternatives one after
-// another at each character, and scans every pair for every merge. Shares no code with libcore/text except the reading
-// of vocab.json and merges.txt; the character classes are those of the golden file.
+// another at each character, and scans all pairs for each merge. Shares no code with libcore/text except the reading of
+// vocab.json and merges.txt; the character classes come from a golden file.
 #pragma once
 
 #include <array>
@@ -19,7 +19,8 @@ namespace mtl {
 
 class ReferenceBpe {
  public:
-  /// `classes`: golden/tokenizer/unicode_classes.json. Clears its cache of words when it exceeds `cached_words`.
+  /// `classes`: path of golden/tokenizer/unicode_classes.json. The cache of words is cleared when it has more than
+  /// `cached_words`.
   ReferenceBpe(const BpeVocabulary& vocabulary, const std::string& classes, std::size_t cached_words = 0)
       : classes_(0x110000, '.'), max_cached_words_(cached_words) {
     Json ranges = Json::read(classes);
@@ -56,7 +57,7 @@ class ReferenceBpe {
     return pieces;
   }
 
-  /// The tokens of one piece.
+  /// Returns the tokens of one piece.
   std::vector<std::int32_t> merge(std::string_view piece) const {
     std::vector<std::string> symbols;
     for (char byte : piece) symbols.push_back(byte_stand_ins()[static_cast<unsigned char>(byte)]);
@@ -75,7 +76,8 @@ class ReferenceBpe {
     char kind;  // L, N, S, or '.' for other characters
   };
 
-  /// A byte that does not begin a well-formed UTF-8 character is one character of kind '.'.
+  /// Divides the text into characters. A byte that does not begin a well-formed UTF-8 character becomes a character of
+  /// kind '.'.
   std::vector<Char> read_chars(std::string_view text) const {
     std::vector<Char> chars;
     for (std::size_t at = 0; at < text.size();) {
@@ -89,8 +91,8 @@ class ReferenceBpe {
     return chars;
   }
 
-  /// The index in `chars` of the end of the first alternative that matches: 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+|
-  /// ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
+  /// Returns the index in `chars` of the end of the first alternative that matches at `at`:
+  /// 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
   static std::size_t match(std::string_view text, const std::vector<Char>& chars, std::size_t at) {
     std::string_view rest = text.substr(chars[at].offset);
     for (std::string_view contraction : {"'s", "'t", "'re", "'ve", "'m", "'ll", "'d"}) {

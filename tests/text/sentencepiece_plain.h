@@ -1,4 +1,4 @@
-// SentencePiece's BPE and unigram algorithms by their definitions: on whole texts, with strings and maps, BPE in
+// SentencePiece's BPE and unigram algorithms by their definitions: on whole texts, with strings and maps, and BPE in
 // quadratic time.
 #pragma once
 
@@ -67,7 +67,7 @@ class PlainSentencePiece {
     return symbols;
   }
 
-  /// Viterbi: the pieces of the largest sum of scores.
+  /// Returns the pieces with the largest sum of scores, by the Viterbi algorithm.
   std::vector<std::string> best_path(const std::vector<std::string>& characters) const {
     struct Node {
       bool reached = false;

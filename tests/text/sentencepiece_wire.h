@@ -1,4 +1,4 @@
-// SentencePiece model files for tests, written field by field.
+// Writes SentencePiece model files for tests, one protobuf field at a time.
 #pragma once
 
 #include <bit>
@@ -39,7 +39,7 @@ inline std::string rules_message(const SentencePieceRules& rules) {
   return out;
 }
 
-/// The file that parse_sentencepiece_model reads as `model`.
+/// Returns the contents of the file that parse_sentencepiece_model reads as `model`.
 inline std::string sentencepiece_file(const SentencePieceModel& model) {
   std::string out, trainer;
   for (const SentencePiece& piece : model.pieces) {

@@ -1,6 +1,6 @@
 // Replaces kernels/cuda/cublas_lt.h in tests: the declarations of cuBLASLt that mtl uses, and functions that emulate
-// the library (tests/cuda_on_cpu/cublas_lt.cpp). The cpu's operators compute the products. Checks the arguments like
-// cuBLASLt: sizes of attributes, dtypes, alignments, workspace, pointers into device memory.
+// the library (tests/cuda_on_cpu/cublas_lt.cpp). The cpu's operators compute the products. Like cuBLASLt, checks the
+// arguments: sizes of attributes, dtypes, alignments, workspace, pointers into device memory.
 #pragma once
 
 #include <cstddef>
@@ -115,14 +115,14 @@ struct CublasLt {
 
 namespace mtl::emulated {
 
-/// The simulated seconds of a product with the library's algorithm 1, with algorithm 2, which adds the halves of a sum
-/// over K one after another, and in addition with an epilogue. Large, so that real times do not affect the choice.
+/// Simulated seconds of a product: with algorithm 1, with algorithm 2 (split-K in two halves), and added for an
+/// epilogue. Large, so that real times do not affect the choice.
 struct ProductTimes {
   double whole = 1000, halves = 2000, epilogue = -500;
 };
 void set_product_times(const ProductTimes& times);
 
-/// Calls of the library so far.
+/// Counts of the library's calls so far, by kind.
 struct ProductCounts {
   std::int64_t searches = 0, products = 0, halves = 0, bias_gradients = 0, tf32 = 0;
 };

@@ -1,5 +1,5 @@
 // Replaces kernels/cuda/cudnn.h in tests: the declarations of cuDNN's backend API that mtl uses, and functions that
-// emulate the library (tests/cuda_on_cpu/cudnn.cpp): they interpret the graph in fp64. Like cuDNN they refuse missing
+// emulate the library (tests/cuda_on_cpu/cudnn.cpp) by interpreting the graph in fp64. Like cuDNN, they refuse missing
 // attributes, changes after finalize() and sizes below 1; they also refuse addresses outside of device memory.
 #pragma once
 
@@ -104,9 +104,9 @@ using cudnnBackendDescriptor_t = mtl::emulated::Descriptor*;
 
 namespace mtl::emulated {
 
-/// Whether the emulated library can be opened: false until a test sets it, since the emulation is slow.
+/// True if the emulated library can be opened: false until a test assigns true, because the emulation is slow.
 bool& cudnn_is_installed();
-/// Plans that were compiled, and runs of them.
+/// Counts of compiled plans, and of their runs.
 struct CudnnCounts {
   int plans = 0, runs = 0;
 };

@@ -1,7 +1,8 @@
-// Replaces kernels/cuda/hopper.h in tests: the same functions, emulated on the cpu. shared_address() returns addresses
+// Replaces kernels/cuda/hopper.h in tests: the same functions, emulated on the CPU. shared_address() returns addresses
 // that fit into descriptors. A copy fills its target with NaN when it starts, and the data arrive when a thread waits
-// for them; a product reads shared memory, and writes its sums, when it is waited for. Descriptors and the swizzle are
-// decoded here as the PTX ISA defines them, independently of kernels/cuda/hopper_layout.h, which encodes them.
+// for them; a product reads shared memory and writes its sums only when a thread waits for it. Descriptors and the
+// swizzle are decoded here as the PTX ISA defines them, independently of kernels/cuda/hopper_layout.h, which encodes
+// them.
 #pragma once
 
 #include <functional>
@@ -21,7 +22,7 @@ using Barrier = std::uint64_t;
 
 namespace mtl::emulated {
 
-/// The origin of shared addresses: the last multiple of 1024 at or before the beginning of shared memory.
+/// Returns the origin of shared addresses: the last multiple of 1024 at or before the beginning of shared memory.
 inline std::byte* shared_window() {
   const auto base = reinterpret_cast<std::uintptr_t>(shared_memory());
   return reinterpret_cast<std::byte*>(base / 1024 * 1024);
@@ -49,7 +50,7 @@ inline void end_phase_if_complete(BarrierState& state) {
   state.parity ^= 1;
 }
 
-/// The copies that a barrier of the running block waits for.
+/// Returns the pending copies of each barrier of the running block.
 inline std::map<cuda::Barrier*, std::vector<std::function<void()>>>& pending_panels() {
   static std::map<cuda::Barrier*, std::vector<std::function<void()>>> all;
   return all;
@@ -62,7 +63,7 @@ inline void finish_copies(cuda::Barrier* barrier) {
   for (const auto& copy : copies) copy();
 }
 
-/// The pending products of a thread: those that are not committed, and groups.
+/// The pending products of a thread: those not committed yet, and the committed groups.
 struct Products {
   std::vector<std::function<void()>> open;
   std::deque<std::vector<std::function<void()>>> groups;
@@ -72,7 +73,7 @@ inline Products& products_of_thread() {
   return all[threadIdx.x];
 }
 
-/// A matrix descriptor, decoded.
+/// A decoded matrix descriptor.
 struct Matrix {
   std::uint32_t start, leading, stride;
   explicit Matrix(std::uint64_t bits)
@@ -89,12 +90,12 @@ struct Matrix {
     std::memcpy(&value, shared_window() + swizzle_128(start + offset), sizeof(T));
     return widen(value);
   }
-  /// Element k of row i of a K-major matrix: a row has the elements that are summed.
+  /// Returns element k of row i of a K-major matrix, whose rows run along the summed dimension.
   template <class T>
   float of_rows(int i, int k) const {
     return at<T>(static_cast<std::uint32_t>(i % 8 * 128 + i / 8 * static_cast<int>(stride) + k * 2));
   }
-  /// Element i of row k of a matrix that is not K-major: a column has the elements that are summed.
+  /// Returns element i of row k of a matrix that is not K-major: its columns run along the summed dimension.
   template <class T>
   float of_columns(int i, int k) const {
     return at<T>(static_cast<std::uint32_t>(k % 8 * 128 + k / 8 * static_cast<int>(stride) + i % 64 * 2 +
@@ -102,7 +103,7 @@ struct Matrix {
   }
 };
 
-/// d += a b for the running thread's rows and columns: a(row, k), b(k, column).
+/// Computes d += a b for the rows and columns of the running thread, from a(row, k) and b(k, column).
 template <int n, class A, class B>
 void multiply_fragment(cuda::Sums<n>& d, const A& a, const B& b) {
   const int thread = static_cast<int>(threadIdx.x) % 128, g = thread % 32 / 4, q = thread % 4;
@@ -223,7 +224,7 @@ void wgmma_columns(Sums<n>& d, const std::uint32_t (&a)[4], std::uint64_t b) {
   emulated::products_of_thread().open.push_back([&d, all, right = emulated::Matrix(b)] {
     emulated::multiply_fragment(
         d,
-        [&](int row, int k) {  // as mma.h lays out A
+        [&](int row, int k) {  // in mma.h's layout of A
           const auto& holder = all[static_cast<std::size_t>(row % 8 * 4 + k % 8 / 2)];
           const std::uint32_t pair = holder[static_cast<std::size_t>(row % 16 / 8 + k / 8 * 2)];
           return widen(T{static_cast<std::uint16_t>(k % 2 == 0 ? pair & 0xffff : pair >> 16)});

@@ -1,6 +1,6 @@
-// Replaces kernels/cuda/mma.h in tests: the same functions, emulated on the cpu. A lane passes a row of ldmatrix by
+// Replaces kernels/cuda/mma.h in tests: the same functions, emulated on the CPU. A lane passes its row of ldmatrix by
 // value, so that a row written too late is read as NaN. A copy fills its target with NaN when it starts, and copies the
-// data when it is waited for.
+// data when a thread waits for it.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +27,7 @@ struct Copy {
   const std::byte* from;  // null: zeros
   std::size_t bytes;
 };
-/// The copies that a thread of the running block has started.
+/// The pending copies of a thread: those not committed yet, and the committed groups.
 struct Copies {
   std::vector<Copy> open;
   std::deque<std::vector<Copy>> groups;
@@ -81,7 +81,7 @@ void mma_16x8x16(float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0, s
   const auto half_of = [](std::uint32_t pair, unsigned i) {
     return widen(T{static_cast<std::uint16_t>(i == 0 ? pair & 0xffff : pair >> 16)});
   };
-  float rows[2][16], columns[2][16];  // of A: g and g + 8; of B: 2q and 2q + 1
+  float rows[2][16], columns[2][16];  // rows g and g + 8 of A; columns 2q and 2q + 1 of B
   for (unsigned k = 0; k < 16; ++k) {
     const unsigned upper = k / 8, holder = k % 8 / 2;
     for (unsigned i = 0; i < 2; ++i) {

@@ -1,4 +1,4 @@
-// Replaces kernels/cuda/platform.h in tests: the same functions, emulated by fibers of one thread of the cpu
+// Replaces kernels/cuda/platform.h in tests: the same functions, emulated by fibers on one CPU thread
 // (tests/cuda_on_cpu/grid.h). Kernels compile as plain C++.
 #pragma once
 
