@@ -25,7 +25,7 @@ std::optional<std::string> newest(const std::string& directory) {
   return newest_checkpoint(directory, console);
 }
 
-/// Saves iterations 1 to `count`, each filled with its own number.
+/// Saves iterations 1 to `count`, each filled with the iteration's number.
 void save_iterations(const std::string& directory, int count, std::int64_t keep_last = 0) {
   SaveDirectory save(directory);
   for (int i = 1; i <= count; ++i) {
@@ -194,7 +194,7 @@ TEST_CASE("checkpoint: a flipped bit anywhere in a shard is found and named") {
     CHECK(contains(error_of([&] { source.verify(); }), "(tensor '" + tensor.name + "')"));
     write_text(shard, content);
   }
-  // In the header: either the file breaks the format, or its hash differs.
+  // Damage to the header either breaks the format or changes the hash.
   for (std::size_t byte = 0; byte < data_begin; byte += 5) {
     flip_bit(shard, byte);
     TestStore model(tiny_config());
@@ -261,7 +261,7 @@ TEST_CASE("checkpoint: a tensor divided in any way into slices and shards loads 
       Slice slice = whole_slice(spec.shape);
       if (spec.shape.size() == 2 && spec.shape[1] % 2 == 0 && p % 2 == 0) {
         slice = rank < 2 ? axis_slice(spec.shape, 1, rank, 2) : axis_slice(spec.shape, 1, 0, 2);
-        if (rank == 2) slice.begin = slice.end = 0;  // an empty range is legal
+        if (rank == 2) slice.begin = slice.end = 0;  // an empty range is valid
       } else if (spec.shape.size() == 2) {
         slice.size[0] = rank < 2 ? rows / 3 : rows - 2 * (rows / 3);
         slice.offset[0] = rank * (rows / 3);
@@ -349,7 +349,7 @@ TEST_CASE("checkpoint: hostile manifests are errors or manifests, never crashes"
     std::size_t at = random() % damaged.size();
     if (round % 3 == 0) {
       damaged[at] = static_cast<char>(random() % 256);
-    } else if (round % 3 == 1) {  // replaces a number by another value
+    } else if (round % 3 == 1) {  // replaces a number with another
       while (at < damaged.size() && !std::isdigit(static_cast<unsigned char>(damaged[at]))) ++at;
       std::size_t end = at;
       while (end < damaged.size() && std::isdigit(static_cast<unsigned char>(damaged[end]))) ++end;

@@ -2,11 +2,11 @@
 //
 // same|differ RMS TENSOR RMS TENSOR
 //
-// "same" if all parameters have the same bits; then the largest relative rms difference of a tensor with its name,
-// among the parameters, and among the first moments. Skips the keys' part of attention biases: adding a constant to all
-// scores of a query does not change its softmax, so the true gradient is zero, and the computed one is rounding noise.
-// Refuses (exit 1) models without tensors or with different tensors, and NaN or infinite values, which cannot be
-// compared.
+// "same" if all parameters have the same bits; then the largest relative rms difference of any tensor, with the
+// tensor's name, first among the parameters, then among the first moments. Skips the key part of attention biases:
+// adding a constant to all scores of a query does not change its softmax, so the true gradient is zero, and the
+// computed one is rounding noise. Exits with 1 for models without tensors or with different tensors, and for NaN or
+// infinite values, which cannot be compared.
 //
 // compare_checkpoints --exact A B names the first tensor whose bits differ, optimizer state included, and exits with 1.
 #include <algorithm>
@@ -32,7 +32,7 @@ std::vector<float> read(const ModelSource& source, const SavedTensor& tensor) {
   return out;
 }
 
-/// Clears the keys' part of a qkv bias (G, R + 2, D); leaves other tensors unchanged.
+/// Clears the key part of a qkv bias (G, R + 2, D); leaves other tensors unchanged.
 void clear_key_bias(const SavedTensor& tensor, std::vector<float>& values) {
   if (!tensor.name.ends_with("attention.qkv.bias")) return;
   auto rows = static_cast<std::size_t>(tensor.shape[1]), width = static_cast<std::size_t>(tensor.shape[2]);
@@ -42,7 +42,7 @@ void clear_key_bias(const SavedTensor& tensor, std::vector<float>& values) {
 }
 
 double relative_rms(const std::vector<float>& a, const std::vector<float>& b) {
-  double difference = 0, norm = 0;  // squared
+  double difference = 0, norm = 0;  // sums of squares
   for (std::size_t i = 0; i < a.size(); ++i) {
     difference += (double{a[i]} - double{b[i]}) * (double{a[i]} - double{b[i]});
     norm += double{a[i]} * double{a[i]};

@@ -21,7 +21,7 @@ void save_iteration(const std::string& directory, int iteration) {
   save_alone(SaveDirectory(directory), tiny_config(), model.store, state_at(iteration), options);
 }
 
-/// The iteration that a restart loads; -1 if it differs in any bit from what was saved.
+/// Returns the iteration that a restart loads; -1 if its checkpoint differs in any bit from what was saved.
 std::int64_t loaded_iteration(const std::string& directory) {
   Console console = quiet_console();
   ModelSource source = ModelSource::open(directory, console);
@@ -61,7 +61,7 @@ TEST_CASE("checkpoint: a fault at every operation of a replacement leaves a soun
       fs::copy(scratch / "before", directory, fs::copy_options::recursive);
       code = run_under_fault("faulty save", directory, cat(kind, ":", operations + 1));
       failed += code != 0;
-      // Until its folder is synced, a crash can undo a replacement: the replaced copy must exist.
+      // Until the folder is synced, a crash can undo the replacement, so the replaced copy must still exist.
       if (code != 0 && file_exists(path) && read_file(path + "/manifest.json") != replaced) {
         bool is_kept = false;
         for (const auto& entry : fs::directory_iterator(directory)) {

@@ -20,7 +20,7 @@ ModelSource open_quietly(const std::string& path) {
   return ModelSource::open(path, console);
 }
 
-/// A copy of a golden model's config.json and weights.
+/// Copies a golden model's config.json, modified by `change`, and weights; returns the folder.
 std::string copy_model(
     const ScratchFolder& scratch, const std::string& model, const std::function<void(Json&)>& change = [](Json&) {}) {
   const std::string to = scratch / "model";

@@ -18,7 +18,7 @@ ModelSource open_quietly(const std::string& path) {
   return ModelSource::open(path, console);
 }
 
-/// A copy of model a with a modified config.json.
+/// Copies model a, with config.json modified by `change`, to the folder `to`.
 void copy_model(const std::string& to, const std::function<void(Json&)>& change) {
   fs::create_directories(to);
   fs::copy_file(golden("a") + "/model.safetensors", to + "/model.safetensors");

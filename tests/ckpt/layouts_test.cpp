@@ -15,7 +15,7 @@ namespace {
 
 const TestLayout& kOneRank = kTestLayouts.front();
 
-/// GPT-2; Llama; and Llama with Qwen's additions but an output layer of its own.
+/// Returns GPT-2, Llama, and Llama with Qwen's additions but an untied output layer.
 std::vector<GptConfig> configs() {
   GptConfig qwen = llama_layouts_config();
   qwen.bias.qkv = qwen.qk_norm = true;
@@ -31,7 +31,7 @@ std::vector<std::string> shards_in(const std::string& folder) {
   return names;
 }
 
-/// Bytes of the blocks that a store needs, found element by element.
+/// Returns the bytes of the blocks that a store needs, found element by element.
 std::uint64_t bytes_of_needed_blocks(const ParamStore& store, const Manifest& manifest) {
   std::uint64_t bytes = 0;
   visit_tensors(store, [&](const std::string& name, const auto&, const Slice& slice, Tensor) {
@@ -183,7 +183,7 @@ TEST_CASE("layouts: every rank reads its part of a Hugging Face folder") {
 }
 
 TEST_CASE("layouts: ranks that lack a part of the model do not commit") {
-  // The second stage's rank saves the first stage's part again.
+  // The rank of the second stage saves the part of the first stage again.
   ScratchFolder scratch;
   const TestLayout& layout = kTestLayouts[2];
   RankGrid grid = layout.grid();

@@ -12,10 +12,10 @@ namespace {
 
 struct RankParameter {
   const char* name;
-  std::vector<std::int64_t> shape;  // of one of two tensor-parallel ranks
+  std::vector<std::int64_t> shape;  // on one of two tensor-parallel ranks
 };
 
-/// A model of one layer, 8 wide: 12 tokens, 5 positions, 2 heads, 16 feed-forward elements.
+/// The parameters of a model with one layer and hidden size 8: 12 tokens, 5 positions, 2 heads, feed-forward size 16.
 const std::vector<RankParameter>& rank_parameters() {
   static const std::vector<RankParameter> parameters = {
       {"embedding.word_embeddings.weight", {6, 8}},
@@ -40,7 +40,7 @@ const std::vector<RankParameter>& rank_parameters() {
 
 enum class StateRole { weight, main, exp_avg, exp_avg_sq };
 
-/// The value of all elements of a rank's tensor. bf16 cannot represent those of StateRole::main.
+/// Returns the value of all elements of a rank's tensor. For StateRole::main, bf16 cannot represent it.
 float value_of(std::size_t parameter, int rank, StateRole role) {
   return static_cast<float>(parameter) + 0.5f * static_cast<float>(rank) + 100.25f * static_cast<float>(role);
 }
@@ -106,7 +106,7 @@ class RankFile {
     convert_elements(StoredDType::f32, std::as_bytes(std::span(values)), dtype, elements);
   }
 
-  /// The parameters by group: matrices decay, vectors do not.
+  /// Returns the parameters of each group: matrices, which decay, and vectors, which do not.
   std::vector<std::vector<std::size_t>> groups() const {
     std::vector<std::vector<std::size_t>> out(2);
     for (std::size_t i = 0; i < rank_parameters().size(); ++i)

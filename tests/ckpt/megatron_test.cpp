@@ -18,7 +18,7 @@ namespace {
 const std::string kCases = "golden/megatron_ckpt/";
 const std::string kModel = "golden/gpt2_model/a";
 
-/// The elements of a slice in fp32.
+/// Returns the elements of a slice in fp32.
 std::vector<float> elements_of(const ModelSource& source, const std::string& name, const Slice& slice) {
   const SavedTensor* tensor = source.find_tensor(name);
   REQUIRE(tensor != nullptr);

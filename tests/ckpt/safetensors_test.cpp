@@ -21,7 +21,7 @@ double number_of(const Json& value) {
   return text == "nan" ? NAN : text == "inf" ? HUGE_VAL : -HUGE_VAL;
 }
 
-/// All elements of a tensor in fp32. Requires a convertible dtype.
+/// Returns all elements of a tensor in fp32. Requires a convertible dtype.
 std::vector<float> floats_of(const SafetensorsFile& file, const StoredTensor& tensor) {
   std::span<const std::byte> data = file.data(tensor);
   std::vector<float> out(data.size() * 8 / static_cast<std::size_t>(bits_of(tensor.dtype)));
@@ -62,7 +62,7 @@ void check_valid(const Json& entry) {
   }
 }
 
-/// A file whose header is `header` and whose data are `bytes` zeros.
+/// Returns a file whose header is `header` and whose data are `bytes` zeros.
 std::string file_of(const std::string& header, std::size_t bytes) {
   std::string out;
   for (int i = 0; i < 8; ++i) out += static_cast<char>(header.size() >> (8 * i) & 0xFF);

@@ -15,8 +15,8 @@ using namespace mtl::test;
 
 namespace {
 
-/// Counts checkpoints that appear, trackers that name one, and removals of complete checkpoints under temporary names;
-/// and of each those that happened before the syncs that they require.
+/// Counts checkpoints that appear, trackers that name one, and removals of complete checkpoints under temporary names.
+/// Counts as early those that happen before the syncs that they require.
 struct SyncOrder {
   std::set<std::string> synced;  // files, and folders whose names have not changed since
   int appeared = 0, appeared_early = 0;
@@ -36,7 +36,7 @@ struct SyncOrder {
   }
   void on_remove(const fs::path& path) {
     const std::string checkpoint = path.parent_path().filename().string();
-    // remove_old's iter_N.tmp.old.PID do not count, since newer copies exist.
+    // The iter_N.tmp.old.PID of remove_old do not count, because newer copies exist.
     if (path.filename() != "manifest.json" || checkpoint.find(".tmp.") == std::string::npos) return;
     if (checkpoint.find(".old.") != std::string::npos) return;
     ++removed;

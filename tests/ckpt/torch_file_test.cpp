@@ -55,7 +55,7 @@ std::string torch_dtype_name(StoredDType dtype) {
   return torch_name_of(dtype);
 }
 
-/// Reads every tensor and returns a sum, so that the compiler keeps the reads.
+/// Reads every tensor; returns a sum, so that the compiler does not remove the reads.
 std::uint64_t read_all(const TorchFile& file) {
   std::uint64_t sum = 0;
   for (const StoredTensor& tensor : file.tensors()) {

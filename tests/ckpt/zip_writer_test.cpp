@@ -1,4 +1,4 @@
-// Written archives and torch files, read back by the readers.
+// Writes archives and torch files, and reads them back with the readers.
 #include "ckpt/zip_writer.h"
 
 #include <doctest/doctest.h>

@@ -1,4 +1,4 @@
-// Attention for sm_90a, emulated: the layout of its tiles and descriptors, its barriers, masks and sums.
+// Emulated attention for sm_90a: the layout of tiles and descriptors, barriers, masks and sums.
 #include "kernels/attention_cuda.h"
 #include "kernels/attention_variant.h"
 #include "kernels/cuda/hopper_layout.h"
@@ -94,7 +94,7 @@ TEST_CASE("attention hopper: forward and backward choose between tiles and hoppe
     CHECK(relative_rms(problem.dqkv, expected.dqkv) < rounding_of(DType::bf16, kTolerance.reduction));
   }
   emulated::capability() = 80;
-  CHECK(stream.choices().table().size() == 2);  // none was refused
+  CHECK(stream.choices().table().size() == 2);  // neither was refused
 }
 
 TEST_CASE("attention hopper: a gradient that is not finite does not decide which backward is chosen") {
@@ -132,7 +132,7 @@ TEST_CASE("attention hopper: a stream's backend overrules its choices") {
 TEST_CASE("attention hopper: a matrix descriptor has its fields where the PTX ISA says") {
   CHECK(matrix_descriptor(0, 0, 0) == 0x4000000000000000);        // 128-byte swizzle: 1 in bits 62 and 63
   CHECK(matrix_descriptor(0x12340, 0, 0) == 0x4000000000001234);  // address / 16 in bits 0 to 13
-  CHECK(matrix_descriptor(0x40010, 0, 0) == 0x4000000000000001);  // of which 18 bits count
+  CHECK(matrix_descriptor(0x40010, 0, 0) == 0x4000000000000001);  // only 18 bits of the address count
   CHECK(matrix_descriptor(0, 16384, 0) == 0x4000000004000000);    // leading / 16 in bits 16 to 29
   CHECK(matrix_descriptor(0, 0, 1024) == 0x4000004000000000);     // stride / 16 in bits 32 to 45
   CHECK(matrix_descriptor(0x400, 16384, 1024) == 0x4000004004000040);

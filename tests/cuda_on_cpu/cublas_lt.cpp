@@ -1,5 +1,5 @@
-// Emulates cuBLASLt with the cpu's product. Like the library, it lacks fused epilogues for some shapes: here those
-// whose rows are not a multiple of 16 bytes.
+// Emulates cuBLASLt with the cpu's matrix product. Like the library, it lacks fused epilogues for some shapes: here
+// those whose rows are not a multiple of 16 bytes.
 #include "kernels/cuda/cublas_lt.h"
 
 #include <cstring>
@@ -21,7 +21,7 @@ struct MatmulDesc {
   void *bias = nullptr, *aux = nullptr;
   std::int64_t aux_stride = 0;
 };
-/// A column-major matrix: the tensor (columns, rows).
+/// A column-major matrix, which is a tensor (columns, rows).
 struct MatrixLayout {
   cudaDataType_t type;
   std::int64_t rows, columns;
@@ -39,7 +39,7 @@ struct Preference {
 
 namespace {
 
-/// One unit of the cpu's scratch. A Buffer would be counted, and a run must make none after its first step.
+/// A unit of the scratch memory. A Buffer would be counted, and a run must allocate none after its first step.
 struct alignas(64) Cacheline {
   std::byte bytes[64];
 };
@@ -49,7 +49,7 @@ ProductCounts counts;
 
 enum : int { kWhole = 1, kHalves = 2 };
 
-/// The algorithm is in the first word, the parts of K in the second, their reduction in the third.
+/// An algorithm has its id in the first word, the number of K splits in the second, their reduction in the third.
 int id_of(const cublasLtMatmulAlgo_t& algorithm) { return static_cast<int>(algorithm.data[0]); }
 
 template <class T>
@@ -59,10 +59,10 @@ cublasStatus_t copy_to(T& target, const void* value, std::size_t bytes) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
-/// The operands and options of a command, as tensors of mtl.
+/// The operands and options of a matrix product, as tensors of mtl.
 struct Command {
   Product product;
-  Tensor source;  // C; product.c is what is written
+  Tensor source;  // C; product.c is D
   Epilogue epilogue;
   Tensor dbias;
   int algorithm;
@@ -90,7 +90,7 @@ struct Command {
     const Tensor area(work.data(), DType::u8, {static_cast<std::int64_t>(work.size() * sizeof(Cacheline))});
     cpu::gemm(host, area, product.c, a, b, mode, epilogue);
   }
-  /// Rows `begin` to `end` of an operand whose rows run along K; the other operand must be whole.
+  /// Returns rows [begin, end) of an operand whose rows run along K; any other operand must be used whole.
   static Operand part(const Operand& whole, bool by_rows, std::int64_t begin, std::int64_t end) {
     if (by_rows) return {whole.tensor.rows(begin, end - begin), whole.transposed};
     require(begin == 0 && end == whole.tensor.size(1), "emulated cuBLASLt does not split columns");
@@ -118,7 +118,8 @@ bool is_supported(const MatmulDesc& desc, const MatrixLayout& a, const MatrixLay
   return static_cast<std::size_t>(row) * size_of(d.dtype()) % 16 == 0;
 }
 
-/// True if halves of K can be added in C: C is fp32, and both operands have rows along K.
+/// Returns true if the product can be split into halves of K that are summed in C: C is fp32, and the rows of both
+/// operands run along K.
 bool has_halves(const MatmulDesc& desc, const MatrixLayout& a, const MatrixLayout& d) {
   const bool plain = desc.epilogue == CUBLASLT_EPILOGUE_DEFAULT || desc.epilogue == CUBLASLT_EPILOGUE_BGRADB;
   return plain && d.type == CUDA_R_32F && desc.transposes_a == CUBLAS_OP_N && desc.transposes_b == CUBLAS_OP_T &&
@@ -246,7 +247,7 @@ cublasStatus_t CublasLt::check_algorithm(cublasLtHandle_t, cublasLtMatmulDesc_t 
 
 namespace {
 
-/// Where an attribute is stored; null for one that is not emulated and must be 0. Sizes are the library's.
+/// Returns where an attribute is stored, and its size in the library; null for one that is not emulated and must be 0.
 std::pair<std::uint64_t*, std::size_t> config_of(cublasLtMatmulAlgo_t& algorithm,
                                                  cublasLtMatmulAlgoConfigAttributes_t name) {
   switch (name) {

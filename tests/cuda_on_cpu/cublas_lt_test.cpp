@@ -20,7 +20,7 @@ struct Times {
   Times(const Times&) = delete;
 };
 
-/// A weight gradient C (M, N) += dy^T x, on a stream of its own.
+/// A weight gradient C (M, N) += dy^T x, on its own stream.
 struct Gradient {
   static constexpr std::int64_t m = 32, n = 48, k = 70;
   Stream stream{kDevice};

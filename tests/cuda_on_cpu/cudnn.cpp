@@ -1,4 +1,4 @@
-// Emulates cuDNN's backend API: interprets the graph of operations in fp64. Temporaries are rounded to their dtype.
+// Emulates cuDNN's backend API: interprets the operation graph in fp64. Temporaries are rounded to their dtype.
 #include "kernels/cuda/cudnn.h"
 
 #include <algorithm>
@@ -20,7 +20,8 @@ struct CudnnHandle {
   cuda::StreamHandle stream;
 };
 
-/// Attributes are numbers and addresses, in `values`, or descriptors, in `children`, which live as long as this one.
+/// A descriptor. Its attributes are numbers and addresses, in `values`, or other descriptors, in `children`, which live
+/// at least as long.
 struct Descriptor {
   cudnnBackendDescriptorType_t type;
   std::map<cudnnBackendAttributeName_t, std::vector<std::int64_t>> values{};
@@ -48,7 +49,7 @@ DType dtype_of(std::int64_t type) {
   return type == CUDNN_DATA_HALF ? DType::f16 : DType::f32;
 }
 
-/// A tensor of the graph while it is interpreted: its elements in row-major order.
+/// A tensor of the graph during interpretation: the elements in row-major order.
 struct Operand {
   explicit Operand(const Descriptor& tensor)
       : id(tensor.at(CUDNN_ATTR_TENSOR_UNIQUE_ID)),
@@ -78,7 +79,7 @@ struct Operand {
           for (at[3] = 0; at[3] < sizes[3]; ++at[3])
             visit(at, at[0] * strides[0] + at[1] * strides[1] + at[2] * strides[2] + at[3] * strides[3]);
   }
-  /// The row-major number of an element. Along axes of size 1 its coordinate counts as 0: they are broadcast.
+  /// Returns the row-major index of an element. Axes of size 1 are broadcast: the coordinate counts as 0.
   std::size_t number_of(const std::array<std::int64_t, 4>& at) const {
     std::int64_t number = 0;
     for (std::size_t i = 0; i < 4; ++i) number = number * sizes[i] + (sizes[i] == 1 ? 0 : at[i]);
@@ -196,7 +197,7 @@ class Interpreter {
   std::map<std::int64_t, Numbers> values_;
 };
 
-/// The attributes that finalize() requires of each type.
+/// Returns the attributes that finalize() requires of a descriptor of this type.
 const std::vector<cudnnBackendAttributeName_t>& required_by(cudnnBackendDescriptorType_t type) {
   static const std::map<cudnnBackendDescriptorType_t, std::vector<cudnnBackendAttributeName_t>> all{
       {CUDNN_BACKEND_TENSOR_DESCRIPTOR,
@@ -348,7 +349,7 @@ cudnnStatus_t Cudnn::execute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan
     addresses[ids[i]] = address_at(pack->values.at(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS).at(i));
   const auto operations =
       engine.child(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH).children.at(CUDNN_ATTR_OPERATIONGRAPH_OPS);
-  auto scalars = std::make_shared<std::vector<std::unique_ptr<float>>>();  // read now, like a kernel's arguments
+  auto scalars = std::make_shared<std::vector<std::unique_ptr<float>>>();  // copied now, like a kernel's arguments
   for (const auto& operation : operations) {
     for (const auto& [name, tensors] : operation->children) {
       if (tensors[0]->type != CUDNN_BACKEND_TENSOR_DESCRIPTOR) continue;

@@ -1,4 +1,4 @@
-// The functions for tensor cores: a warp's product equals its definition, and copied data are absent until waited for.
+// The functions for tensor cores: a warp's product equals its definition, and copied data arrive only when waited for.
 #include "tests/cuda_on_cpu/kernels/cuda/mma.h"
 
 #include <doctest/doctest.h>
@@ -10,10 +10,11 @@ using namespace mtl::cuda;
 
 namespace {
 
-/// A number that is exact in 16 bits.
+/// Returns a number that is exact in bf16 and f16.
 float number(int i) { return static_cast<float>(i * 37 % 61 - 30) / 8; }
 
-/// D (16, 8) = A (16, 16) B + 1, with B stored row by row and read transposed, or column by column.
+/// Returns D (16, 8) = A (16, 16) B + 1. B is stored column by column or, if `transposed`, row by row and read
+/// transposed.
 template <class T>
 std::vector<float> product(bool transposed) {
   std::vector<float> out(16 * 8);

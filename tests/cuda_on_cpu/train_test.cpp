@@ -1,5 +1,5 @@
 // A whole run with the CUDA kernels on fibers: embedding, layers, losses, gradients, optimizer and validation produce
-// the losses of the cpu's operators. Dropout draws the same bits.
+// the same losses as the cpu's operators. Dropout draws the same bits.
 #include <doctest/doctest.h>
 
 #include "tests/mirror/queue.h"
@@ -11,7 +11,7 @@ using namespace mtl::test;
 
 namespace {
 
-/// Losses and gradient norms of the steps, and losses of the validations.
+/// Returns the losses and gradient norms of the steps, and the losses of the validations.
 std::vector<double> numbers_of(const std::string& log) {
   std::vector<double> out;
   for (const std::string& line : split(read_file(log), '\n')) {
@@ -24,7 +24,7 @@ std::vector<double> numbers_of(const std::string& log) {
   return out;
 }
 
-/// The relative difference between a run on cuda and one on the cpu.
+/// Returns the relative rms difference between a run on cuda and one on the cpu.
 double distance(void (*make)(TrainOptions&)) {
   ScratchFolder scratch;
   write_data(scratch / "data");

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kSteps = 40;
 
-/// The tokens of each step as an operator on the device reads them; the host waits only at the end. Step i has
+/// Returns the tokens of each step as an operator on the device reads them; the host waits only at the end. Step i has
 /// 1 + i % 2 micro-batches.
 std::vector<std::int32_t> tokens_seen(Device device, const std::string& data) {
   TrainingData files(options_on(device, data, ""), {kVocab});

@@ -24,7 +24,7 @@ using Bytes = std::vector<std::byte>;
 struct ncclComm {
   std::string folder, name;
   int rank = 0, size = 1;
-  std::int64_t started = 0;  // collectives and messages: a channel of messages has one direction
+  std::int64_t started = 0;  // collectives, and messages: a group for messages has one direction
   mtl::cuda::StreamHandle stream = nullptr;
   std::atomic<bool> aborted = false;
 };
@@ -45,7 +45,7 @@ Emulation& emulation() {
 
 constexpr std::size_t kHead = 64;  // the header of a file, which names its operation
 
-/// Writes a file that appears under its name when it is complete.
+/// Writes a file that appears under its name only when it is complete.
 void publish(const std::string& path, const std::string& head, const Bytes& data) {
   {
     std::ofstream file(path + ".part", std::ios::binary);
@@ -58,7 +58,7 @@ void publish(const std::string& path, const std::string& head, const Bytes& data
   fs::rename(path + ".part", path);
 }
 
-/// Reads a file; false if it does not exist yet. Throws if its writer started another operation.
+/// Reads a file; returns false if it does not exist yet. Throws if its writer started a different operation.
 bool try_read(const std::string& path, const std::string& head, Bytes& out) {
   std::ifstream file(path, std::ios::binary | std::ios::ate);
   if (!file) return false;
@@ -74,7 +74,8 @@ bool try_read(const std::string& path, const std::string& head, Bytes& out) {
   return true;
 }
 
-/// One operation of a member: publishes its contribution at its turn, and is done when the files that it needs exist.
+/// One operation of a member: run() publishes the member's contribution, and returns true when the files of all members
+/// that it needs exist and the result is computed.
 class Exchange {
  public:
   using Finish = std::function<void(std::vector<Bytes>&)>;
@@ -167,7 +168,7 @@ class EmulatedNccl final : public NcclLibrary {
   void abort(const std::vector<NcclHandle>& groups) noexcept override {
     for (NcclHandle group : groups) {
       ++emulation().aborts;
-      group->aborted = true;  // kept: its commands still read it
+      group->aborted = true;  // not deleted: its commands still read it
     }
   }
   std::string fault(NcclHandle group) override {
@@ -199,7 +200,7 @@ class EmulatedNccl final : public NcclLibrary {
   void send(NcclHandle group, cuda::StreamHandle stream, Tensor data, int peer) override {
     start(group, stream, {cat("message ", data.bytes()), data, {peer}, [](std::vector<Bytes>&) {}});
   }
-  // The receiver confirms with an empty message, for which the sender waits: NCCL has no buffers to rely on.
+  // The receiver confirms with an empty message, for which the sender waits: callers must not rely on NCCL's buffering.
   void receive(NcclHandle group, cuda::StreamHandle stream, Tensor data, int peer) override {
     expect_memory(data);
     start(group, stream, {cat("message ", data.bytes()), {}, {peer}, [=](std::vector<Bytes>& parts) {

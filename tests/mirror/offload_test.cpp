@@ -1,5 +1,5 @@
-// Optimizer state and activations in host memory: the same bits as on the device, in any order of the streams, with
-// less device memory.
+// Optimizer state and activations in host memory: results have the same bits as without offloading, in any order of the
+// streams, and need less device memory.
 #include <doctest/doctest.h>
 
 #include "device/copy.h"
@@ -54,8 +54,8 @@ void check_same_tensors(const std::string& a, const std::string& b) {
   }
 }
 
-/// Checks that both runs produce the same checkpoints and losses. Commands of the second are deferred; with seed 0 it
-/// is resumed, too.
+/// Checks that both runs produce the same checkpoints and losses. The second defers its commands, and with seed 0 it is
+/// also interrupted and resumed.
 void check_same_run(Change plain, Change offloaded) {
   ScratchFolder scratch;
   write_data(scratch / "data");
@@ -78,7 +78,7 @@ void check_same_run(Change plain, Change offloaded) {
   }
 }
 
-/// The plan of the small run's largest rank.
+/// Returns the plan of the small run's largest rank.
 MemoryPlan plan_of(Change change) {
   TrainOptions options = options_of(change, "data", "save");
   options.architecture.max_position_embeddings = kLength;

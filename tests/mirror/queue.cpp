@@ -16,7 +16,7 @@ using Command = std::function<void()>;
 using Polled = std::function<bool()>;
 using StartPolled = std::function<Polled()>;
 
-/// An event: how often it was recorded, and how many of these records its stream has reached.
+/// An event: how often it was recorded, and the number of the last record that its stream has reached.
 struct CUevent_st {
   std::int64_t recorded = 0, reached = 0;
   double seconds = 0;         // when the last record was reached
@@ -25,7 +25,7 @@ struct CUevent_st {
   std::size_t captured_at = 0;  // if captured: number of earlier commands of the capture
 };
 
-/// A captured command, of one of two kinds.
+/// A captured command: an ordinary or a polled one.
 struct Captured {
   Command run;
   StartPolled start;
@@ -65,15 +65,15 @@ struct Queues {
   mirror::QueueCounts counts;
   double simulated_seconds = 0;
 
-  /// The number of commands and graphs so far.
+  /// Returns the number of commands and graphs enqueued so far.
   std::int64_t enqueued() const { return counts.commands + counts.graphs; }
-  /// Counts a wait of the host for the first `number` of them.
+  /// Counts a wait of the host for the first `number` commands and graphs.
   void count_wait(std::int64_t number) {
     ++counts.waits;
     if (number == enqueued()) ++counts.drains;
   }
 
-  /// SplitMix64.
+  /// Returns a random number below `below`, by SplitMix64.
   std::uint64_t draw(std::uint64_t below) {
     std::uint64_t bits = random += 0x9e3779b97f4a7c15;
     bits = (bits ^ (bits >> 30)) * 0xbf58476d1ce4e5b9;
@@ -87,7 +87,7 @@ Queues& queues() {
   return only;
 }
 
-/// Runs the stream's next step unless it must wait.
+/// Runs the stream's next step; returns false if there is none, or if it must wait.
 bool advance(CUstream_st& stream) {
   if (stream.steps.empty() || !stream.steps.front().is_ready()) return false;
   CUstream_st::Step step = std::move(stream.steps.front());
@@ -100,7 +100,7 @@ bool advance(CUstream_st& stream) {
   return true;
 }
 
-/// Runs one step of any stream: the first that is ready, from a random stream on.
+/// Runs one step: the first that is ready, trying the streams in order from a random one on. Returns false if none is.
 bool advance_any() {
   std::vector<CUstream_st*>& all = queues().streams;
   if (all.empty()) return false;
@@ -124,7 +124,7 @@ void expect_no_capture(const char* what) {
   require(queues().origin == nullptr, "CUDA: ", what, " while a graph is captured");
 }
 
-/// True if a stream waits for another process.
+/// Returns true if a stream waits for another process.
 bool is_polled() {
   const auto& all = queues().streams;
   return std::any_of(all.begin(), all.end(),
@@ -202,7 +202,7 @@ void close_stream(StreamHandle stream) noexcept {
   try {
     run_until([&] { return stream->steps.empty(); });
   } catch (const std::exception&) {
-    stream->steps.clear();  // a fault for which the host did not wait
+    stream->steps.clear();  // a command failed for which the host did not wait
   }
   std::erase(queues().streams, stream);
   delete stream;
@@ -238,7 +238,7 @@ void copy_within(StreamHandle stream, void* to, const void* from, std::size_t by
 
 EventHandle make_event(bool) { return new CUevent_st; }
 void free_event(EventHandle event) noexcept {
-  for (CUstream_st* stream : queues().streams) {  // CUDA keeps records that are not reached yet
+  for (CUstream_st* stream : queues().streams) {  // CUDA defers the release until all records are reached
     for (CUstream_st::Step& step : stream->steps) {
       if (step.event != event) continue;
       try {

@@ -1,5 +1,5 @@
-// The emulated streams behave like CUDA's: without an event two streams may run in any order, pinned memory is read
-// late, a graph replays, and calls that a capture does not allow are refused.
+// The emulated streams behave like CUDA's: without an event, two streams may run in any order; pinned memory is read
+// late; a graph replays; calls that are not allowed during a capture are refused.
 #include "tests/mirror/queue.h"
 
 #include <doctest/doctest.h>

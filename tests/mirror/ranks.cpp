@@ -1,5 +1,5 @@
-// Ranks on emulated GPUs with an emulated NCCL: results have the bits of ranks on the cpu over MPI, and faults end
-// in the same way. Run by mpirun with 2 and 4 ranks.
+// Ranks on emulated GPUs with an emulated NCCL: results have the same bits as those of ranks on the cpu over MPI, and
+// faults end runs in the same way. Run by mpirun with 2 and 4 ranks.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 
@@ -38,7 +38,7 @@ std::vector<int> all_ranks() {
   return ranks;
 }
 
-/// A folder that all ranks use, removed by rank 0.
+/// A folder that all ranks use and rank 0 removes.
 class SharedFolder {
  public:
   SharedFolder() : path_(broadcast_text(*session->control_group(), session->rank() == 0 ? own_.path() : "", 0)) {}
@@ -81,7 +81,7 @@ void make_activation_offload(TrainOptions& options) {
   options.architecture.num_layers = 6;
   options.parallel.cpu_offloading = true;
 }
-/// Loss scales that overflow repeatedly: ranks drop the same steps, and repeat them.
+/// Loss scales that overflow repeatedly: all ranks must drop and repeat the same steps.
 void make_fp16(TrainOptions& options) {
   options.precision.fp16 = true;
   options.precision.initial_loss_scale = 1 << 24;
@@ -130,7 +130,7 @@ TrainOptions options_of(const LayoutCase& layout, Device device, const SharedFol
   return options;
 }
 
-/// The figures of a run of all ranks, on every rank.
+/// Runs training on all ranks. Returns the figures of the run, on every rank.
 std::vector<std::string> figures_of(const TrainOptions& options) {
   RankGroups ranks;
   ranks.rank = session->rank();
@@ -179,7 +179,7 @@ TEST_CASE("messages in both directions pass each other, and each direction keeps
     Stream stream(Device::cuda);
     Buffer memory(Device::cuda, 4096);
     auto place = [&](std::size_t i) { return memory.tensor(DType::f32, {8}, 64 * i); };
-    // Receives are started first, and wait for the peer while this rank sends.
+    // Receives start first, and wait for the peer while this rank sends.
     std::vector<Work> works;
     for (std::size_t i = 0; i < 4; ++i) works.push_back(group->receive(stream, place(8 + i), previous));
     for (std::size_t i = 0; i < 4; ++i) works.push_back(group->receive(stream, place(12 + i), next));
@@ -215,7 +215,7 @@ TEST_CASE("a captured operation runs with each launch of its graph") {
   CHECK(host_copy<float>(stream, sum) == std::vector<float>{factor, 2 * factor});
 }
 
-/// Counts of the host's calls in a run of `steps` without validations.
+/// Returns the counts of the host's calls in a run of `steps` steps without validations.
 mirror::QueueCounts counts_of(const LayoutCase& layout, const SharedFolder& folder, std::int64_t steps) {
   TrainOptions options = options_of(layout, Device::cuda, folder, cat("steps", steps));
   options.batch.train_iters = steps;
@@ -230,8 +230,8 @@ mirror::QueueCounts counts_of(const LayoutCase& layout, const SharedFolder& fold
           .drains = after.drains - before.drains};
 }
 
-/// Checks that the host waits three times in a step: for the copies from the input and the batch buffers two steps
-/// before, and for the report of the step before. The device has this step's commands meanwhile.
+/// Checks that the host waits three times per step: for the copies from the input and the batch buffers of two steps
+/// ago, and for the report of the previous step. Meanwhile, the device has the commands of the current step.
 void check_waits(const LayoutCase& layout, const SharedFolder& folder) {
   const mirror::QueueCounts few = counts_of(layout, folder, 5), many = counts_of(layout, folder, 9);
   CHECK(few.waits >= 5 * 2);
@@ -241,7 +241,8 @@ void check_waits(const LayoutCase& layout, const SharedFolder& folder) {
   if (layout.make == make_overlap && session->world() == 2) CHECK(many.graphs - few.graphs == 4 * (4 * 2 + 1));
 }
 
-// One layout per process, with the run on the cpu last: its groups keep their buffers, which no other run has planned.
+// One layout per process, with the run on the cpu last, because its groups keep buffers that other runs have not
+// planned.
 TEST_CASE("layout: runs have the bits of ranks on the cpu" * doctest::skip()) {
   const auto layout = std::find_if(std::begin(kLayouts), std::end(kLayouts),
                                    [](const LayoutCase& each) { return each.name == chosen_layout; });
@@ -253,7 +254,7 @@ TEST_CASE("layout: runs have the bits of ranks on the cpu" * doctest::skip()) {
   std::vector<std::vector<std::string>> found = {figures_of(options_of(*layout, Device::cuda, folder, "cuda"))};
   CHECK(mirror::nccl_counts().operations > 5);
   CHECK(mirror::queue_counts().graphs > 0);
-  CHECK(mirror::nccl_counts().enrolled == 0);  // all were dismissed
+  CHECK(mirror::nccl_counts().enrolled == 0);  // all memory was deregistered
   for (int round : {1, 2}) {
     mirror::Deferral deferral(seed_of(round));
     TrainOptions options = options_of(*layout, Device::cuda, folder, cat("deferred", round));
@@ -266,7 +267,7 @@ TEST_CASE("layout: runs have the bits of ranks on the cpu" * doctest::skip()) {
   for (const std::vector<std::string>& figures : found) CHECK(figures == expected);
 }
 
-// Faults that end all communication of a process: each runs in a job of its own, which selects it by name.
+// Faults that end all communication of a process. Each runs in its own job, which selects the test by name.
 
 TEST_CASE("late: a missing rank is reported, with the operation that each rank waits for" * doctest::skip()) {
   auto group = session->gpu_group(all_ranks(), "late");

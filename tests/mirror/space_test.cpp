@@ -1,4 +1,4 @@
-// The emulated memory: a host access to it ends the process, so that tests fail on one anywhere in a run.
+// The emulated memory: an access by the host ends the process, so that it makes tests fail anywhere in a run.
 #include "tests/mirror/space.h"
 
 #include <doctest/doctest.h>
@@ -55,7 +55,7 @@ TEST_CASE("a deliberate host access kills the process") {
   CHECK(signal_ending([&] { *d.x.data<float>() = 1; }) == SIGSEGV);
   CHECK(signal_ending([&] {
           fill_zero(d.stream, d.x);
-          seen = *d.x.data<float>();  // closed again after an operator
+          seen = *d.x.data<float>();  // inaccessible again after an operator
         }) == SIGSEGV);
   CHECK(signal_ending([&] {
           float host[4] = {};

@@ -55,7 +55,7 @@ std::string stderr_of(const std::function<void()>& body) {
   return read_file(scratch / "stderr");
 }
 
-/// The iterations that warnings name.
+/// Returns the iterations that warnings name.
 std::set<int> broken_iterations(const std::string& warnings) {
   constexpr std::string_view kWord = "iteration ";
   std::set<int> out;
@@ -73,7 +73,7 @@ void check_resumed_run(TrainOptions options, const std::string& uninterrupted) {
   CHECK(run(options) == Exit::ok);
   check_same_tensors(uninterrupted, options.checkpoint.save);
   const std::vector<std::string> expected = figures(uninterrupted + ".jsonl");
-  CHECK(expected.size() >= 8);  // six steps, validations, the test
+  CHECK(expected.size() >= 8);  // six steps, validations, and the test at the end
   CHECK(figures(options.checkpoint.save + ".jsonl") == expected);
 }
 
@@ -188,8 +188,8 @@ TEST_CASE("parts of a step: plain, captured, replayed; another number of micro-b
     expected *= micro_batches == 3 ? 18 : 2;
     CHECK(host_copy<float>(stream, value)[0] == expected);
   }
-  CHECK(bodies_run == 3 + 2 + 1 + 1);        // all, once per kind, and the same for one micro-batch
-  CHECK(stream.counters().bytes == 15 * 8);  // of each that ran
+  CHECK(bodies_run == 3 + 2 + 1 + 1);        // every body, then once per kind, and the same for one micro-batch
+  CHECK(stream.counters().bytes == 15 * 8);  // of each body that ran
   graphs.begin_step(1);
   const std::string refused = error_of([&] { graphs.run(stream, {.action = 1}, [&] { stream.synchronize(); }); });
   CHECK(refused.find("waiting for a stream") != std::string::npos);
@@ -203,7 +203,7 @@ TEST_CASE("non-finite gradients are reported by name, and change no parameter") 
   for (Device device : {Device::cpu, Device::cuda}) {
     mirror::Deferral deferral(3);
     TrainOptions options = options_on(device, scratch / "data", scratch / (device == Device::cpu ? "cpu" : "cuda"));
-    options.optimizer.schedule.lr = 1e30;  // the first update spoils the model
+    options.optimizer.schedule.lr = 1e30;  // the first update destroys the model
     options.batch.eval_iters = 0;
     warnings[device] = stderr_of([&] { CHECK(run(options) == Exit::ok); });
   }
@@ -245,7 +245,7 @@ TEST_CASE("overflows of a dynamic loss scale equal the cpu's bit for bit: steps 
 TEST_CASE("a broken step makes no update, nor does the next one, which is repeated; only its own gradients are named") {
   ScratchFolder scratch;
   write_data(scratch / "data");
-  int isolated = 0;  // steps that broke between two sound ones
+  int isolated = 0;  // broken steps between two sound ones
   // Constant loss scales at which some steps overflow, which is reported.
   for (auto [lr, loss_scale] : {std::pair{0.01, 1.65e6}, {0.1, 2.8e5}, {0.1, 3.6e5}, {0.1, 6e5}}) {
     CAPTURE(loss_scale);
