@@ -51,7 +51,7 @@ TEST_CASE("GPT-2: gradients of b's layers equal PyTorch's norms and sampled elem
     const Json* probe = probes.find("grad.transformer." + hf_name(name));
     if (probe == nullptr) continue;
     CAPTURE(name);
-    // hf_index[i]: where element i is in the flattened Hugging Face tensor.
+    // hf_index[i]: index of element i in the flattened Hugging Face tensor.
     std::vector<double> hf_index(static_cast<std::size_t>(model.params.grad(p).numel()));
     for (std::size_t i = 0; i < hf_index.size(); ++i) hf_index[i] = static_cast<double>(i);
     hf_index = from_hf_layout(name, hf_index, model.config);

@@ -7,15 +7,15 @@ using namespace mtl::test;
 
 namespace {
 
-/// Paths below golden/.
+/// Paths relative to golden/.
 const std::vector<std::string> kModels = {
     "llama_model/llama",        "llama_model/qwen2",      "llama_model/mistral",
     "llama_model/neox",         "family_model/llama3",    "family_model/qwen3",
     "family_model/neox_serial", "family_model/gpt2_gelu", "family_model/gpt2_relu"};
 
-constexpr std::int64_t kVocabRows = 640;  // above all of their vocabularies
+constexpr std::int64_t kVocabRows = 640;  // more than any of these models has
 
-/// transformers' gradient of a parameter in the canonical order; a test failure if the file lacks it.
+/// Returns transformers' gradient of a parameter in the canonical order; fails the test if the file lacks it.
 std::vector<double> golden_gradient(const SafetensorsFile& golden, const ParamSpec& spec, const HfFamily& family) {
   std::vector<std::vector<double>> contents;
   std::vector<TensorPiece> pieces;
@@ -103,7 +103,7 @@ TEST_CASE("recomputing activations changes no bit of losses and gradients, and n
       CAPTURE(recompute.num_layers);
       std::size_t bytes = 0;
       CHECK(run(recompute, bytes) == kept);
-      // A single group of both layers keeps nothing, but backward needs all of it at once.
+      // A single group of both layers keeps nothing, but backward needs all activations of the group at once.
       if (recompute.num_layers == 1) CHECK(bytes < kept_bytes);
     }
   }

@@ -12,13 +12,13 @@ using namespace mtl;
 
 namespace {
 
-/// The stage's FLOP count when it started each receive, when it waited for it, and when it waited for each send to the
-/// next stage and for each gradient from there.
+/// The FLOP count of a stage when it started each receive, when it waited for each receive, and when it waited for each
+/// send to the next stage and for each gradient from the next stage.
 struct Journal {
   std::vector<double> started, waited, waited_output, waited_gradient;
 };
 
-/// Records the FLOP count in `notes` when it is waited for.
+/// Work that records the FLOP count in `notes` when it is waited for.
 class RecordedWork final : public Work::Operation {
  public:
   RecordedWork(bool is_done, std::vector<std::vector<double>*> notes, const Stream& stream)
@@ -62,7 +62,7 @@ class RecordingCommunicator final : public Communicator {
 
 GptConfig tiny() { return test::gpt_of_size({.vocab = 40, .layers = 4, .hidden = 16, .heads = 2, .positions = 8}); }
 
-/// The shape of one of four stages.
+/// Returns the shape of one of four stages.
 RunShape shape_of(int stage, ScheduleKind kind) {
   RunShape shape;
   shape.seq_length = 8;
@@ -83,7 +83,7 @@ ProcessGroups groups_of(const RunShape& shape, Journal& journal) {
           }};
 }
 
-/// Runs one step of one of four stages on the meta device.
+/// Runs a step of one of four stages on the meta device; returns its journal.
 Journal journal_of(int stage, ScheduleKind kind) {
   const RunShape shape = shape_of(stage, kind);
   Journal journal;
@@ -112,8 +112,8 @@ TEST_CASE("each receive but the first starts before the computation ahead of its
       CHECK(journal.started.size() == static_cast<std::size_t>((stage > 0 ? 6 : 0) + (stage < 3 ? 6 : 0)));
       REQUIRE(journal.waited.size() == journal.started.size());
       for (std::size_t i = 1; i < journal.started.size(); ++i) {
-        CHECK(journal.waited[i] > journal.started[i]);       // it overlaps computation
-        CHECK(journal.waited[i - 1] <= journal.started[i]);  // one at a time: each needs a buffer
+        CHECK(journal.waited[i] > journal.started[i]);       // the receive overlaps computation
+        CHECK(journal.waited[i - 1] <= journal.started[i]);  // one receive at a time: each needs a buffer
       }
     }
   }
@@ -142,7 +142,7 @@ TEST_CASE("the slots are one allocation, and the message buffers another") {
   REQUIRE(plan.entry(Category::messages).count == 6);  // four inputs, two gradients
   const BufferUse before = buffer_use();
   Pipeline pipeline(own, stream, groups, rank_schedule(shape.layout, 6), plan);
-  CHECK(buffer_use().made - before.made == 3);  // and scratch
+  CHECK(buffer_use().made - before.made == 3);  // slots, messages and scratch
   CHECK(buffer_use().bytes - before.bytes ==
         plan.bytes(Category::slots) + plan.bytes(Category::messages) + plan.bytes(Category::scratch));
 }

@@ -14,7 +14,7 @@ using namespace mtl::test;
 
 namespace {
 
-/// The first elements of each parameter are its canonical tensor: padding rows of the vocabulary come last.
+/// Returns the canonical tensors: the first elements of each parameter, since padding rows of the vocabulary come last.
 Tensors canonical_values(const GptConfig& config, ParamStore& params) {
   Tensors out;
   for (const CanonicalTensor& tensor : canonical_tensors(config)) {
@@ -24,8 +24,9 @@ Tensors canonical_values(const GptConfig& config, ParamStore& params) {
   return out;
 }
 
-/// Checks each gradient to 1e-4 of its tensor's largest element. Some are zero up to rounding, such as those of queries
-/// that attend to one key, so a tensor's scale is at least a thousandth of the largest gradient of all.
+/// Checks each gradient to within 1e-4 of the largest element of the tensor. Some gradients are zero up to rounding,
+/// such as those of queries that attend to a single key, so the scale is at least a thousandth of the largest gradient
+/// of all.
 void compare_gradients(const ParamStore& params, const ReferenceStep& expected) {
   REQUIRE(static_cast<std::size_t>(params.size()) == expected.grads.size());
   const auto largest_of = [](const Array& values) {
@@ -45,7 +46,7 @@ void compare_gradients(const ParamStore& params, const ReferenceStep& expected) 
   }
 }
 
-/// A small model with random choices.
+/// Returns a small model with random choices.
 GptConfig random_config(std::mt19937& random) {
   const auto draw = [&](int below) { return static_cast<int>(random() % below); };
   GptConfig config;
@@ -78,7 +79,8 @@ GptConfig random_config(std::mt19937& random) {
   return config;
 }
 
-/// Random tokens, labels and weights in documents of random lengths; positions count from each document's start.
+/// Returns random tokens, labels and weights in documents of random lengths; positions count from the start of each
+/// document.
 ReferenceBatch random_batch(const GptConfig& config, const RunShape& shape, std::mt19937& random) {
   ReferenceBatch batch{.sequences = shape.micro_batch, .length = shape.seq_length};
   for (std::int64_t b = 0; b < shape.micro_batch; ++b) {
@@ -100,7 +102,7 @@ void copy_to(const Tensor& to, const std::vector<From>& from) {
   std::transform(from.begin(), from.end(), to.data<To>(), [](From value) { return static_cast<To>(value); });
 }
 
-/// One step of the real model on the reference's weights and batch.
+/// Checks a step of the real model against the reference, on the same weights and batch.
 void check_model(const GptConfig& config, std::mt19937& random, std::uint64_t seed) {
   const RunShape shape{.micro_batch = 2,
                        .seq_length = 1 + static_cast<std::int64_t>(random() % 24),
@@ -114,7 +116,7 @@ void check_model(const GptConfig& config, std::mt19937& random, std::uint64_t se
   ParamStore params(Device::cpu, shape.precision, AdamW::states(shape.precision),
                     [&](const ParamVisitor& visit) { stage.params(visit); });
   params.initialize(seed);
-  for (int p = 0; p < params.size(); ++p) {  // initial norms and biases would hide faults
+  for (int p = 0; p < params.size(); ++p) {  // the initial values of norms and biases would hide faults
     float* value = params.value(p).data<float>();
     for (std::int64_t i = 0; i < params.value(p).numel(); ++i)
       value[i] += static_cast<float>(static_cast<int>(random() % 201) - 100) / 1000;

@@ -23,7 +23,7 @@ RunShape shape_of(std::int64_t micro_batch, std::int64_t micro_batches, int thre
           .layout = {}};
 }
 
-/// Random tokens, drawn row by row: runs over the same samples get the same tokens for any micro-batch size.
+/// Fills the batches with random tokens, row by row, so that they do not depend on the micro-batch size.
 void fill_random(GoldenModel& model) {
   std::mt19937 random(3);
   auto count = static_cast<std::size_t>(model.shape.micro_batch * model.shape.seq_length);
@@ -108,8 +108,8 @@ TEST_CASE("a non-finite gradient changes no parameter") {
 
 namespace {
 
-/// Checks that a step that computes all weight gradients after the last backward has the bits of a step without
-/// recomputation.
+/// Checks that a step that computes all weight gradients after the last backward produces the same bits as a step
+/// without recomputation.
 void check_late_weights(const char* name, const Recompute& recompute) {
   const DropoutOptions dropout{.hidden = 0.1f, .attention = 0.1f, .seed = 5};
   RunShape split_shape = shape_of(2, 3);
@@ -126,7 +126,7 @@ void check_late_weights(const char* name, const Recompute& recompute) {
   CHECK(std::count(schedule.ends_gradients.begin(), schedule.ends_gradients.end(), true) == 1);
   CHECK(schedule.ends_gradients.back());
   MemoryPlan plan = whole.plan;
-  plan.entry(Category::slots).bytes *= 3;  // operands stay in the slot
+  plan.entry(Category::slots).bytes *= 3;  // operands stay in the slot until the weight gradients
   Pipeline pipeline(split.stage, split.stream, split.groups, schedule, plan);
   CHECK(pipeline.slots() == 3);
   split.params.begin_step();

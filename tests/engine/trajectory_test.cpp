@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kMicroBatches = 2, kRows = 4;
 
-/// Loads step `step`'s micro-batches; returns each one's number of unmasked tokens.
+/// Fills the micro-batches of step `step`.
 void fill_step(GoldenModel& model, const std::vector<double>& tokens, const std::vector<double>& mask,
                std::size_t step) {
   auto length = static_cast<std::size_t>(model.shape.seq_length);
@@ -33,7 +33,7 @@ void fill_step(GoldenModel& model, const std::vector<double>& tokens, const std:
   }
 }
 
-/// True for elements of a head's K bias, whose gradient is 0 up to rounding.
+/// Returns true for elements of a key bias, whose gradient is 0 up to rounding.
 bool is_key_bias(const std::string& name, std::size_t element, const GptConfig& config) {
   auto width = static_cast<std::size_t>(config.head_dim);
   return name.ends_with("qkv.bias") && element / width % 3 == 1;
@@ -78,7 +78,7 @@ class Run {
     schedule_ = resolve_schedule(flags, {hyper_.at("steps").as_int(), std::nullopt, global_batch_});
   }
 
-  /// Runs the next step; returns its loss, before the update.
+  /// Runs the next step; returns the loss before the update.
   double step() {
     fill_step(model, tokens_, mask_, static_cast<std::size_t>(steps_));
     model.state.step = steps_ + 1;
@@ -95,7 +95,7 @@ class Run {
     }
     return loss;
   }
-  /// The shares of nonzero updates that are lost in the weights, and in their 16-bit copies.
+  /// Return the shares of nonzero updates that are lost in the weights, and in their 16-bit copies.
   double lost_share() const { return share(model.state.lost_updates); }
   double lost_copy_share() const { return share(model.state.lost_copies); }
 
@@ -159,7 +159,7 @@ TEST_CASE("thirty steps: losses, norms, final weights and moments equal PyTorch'
 
 namespace {
 
-/// The record of PyTorch's run in a mode and at a learning rate, one line per step.
+/// Returns the record of PyTorch's run in a mode and with scaled learning rates, one line per step.
 std::vector<Json> golden_steps(const std::string& mode, double lr_scale) {
   std::vector<Json> out;
   for (const Json& line : golden_lines("golden/train_trajectory/precision.jsonl")) {
@@ -201,7 +201,8 @@ TEST_CASE("thirty 16-bit steps with fp32 main weights follow the fp32 run, and n
                                  std::abs(run.lost_copy_share() - bf16[step].at("lost_in_compute_copy").as_number()));
         CHECK(run.lost_share() < 0.01);
       }
-      // The golden weights are exact in fp16, so early updates below half a unit do not change the fp16 copies.
+      // The golden weights are exact in fp16, so early updates below half a unit in the last place do not change the
+      // fp16 copies.
       CHECK(early < 0.006);
       CHECK(late < (compute == DType::bf16 ? 0.004 : 0.001));
       CHECK(copies < 0.03);

@@ -18,7 +18,7 @@ struct Parameters {
   }
 };
 
-/// A StepState in the device's memory.
+/// A StepState in device memory.
 struct OnDevice {
   Owned memory{DType::u8, {sizeof(StepState)}};
   explicit OnDevice(const StepState& state) { std::memcpy(memory.host<std::uint8_t>(), &state, sizeof state); }
@@ -62,7 +62,7 @@ struct DTypes {
   DType param, copy, grad, exp_avg, exp_avg_sq;  // `copy` equals `param` if there is no copy
 };
 
-/// One step from the same operands in these dtypes.
+/// One step on operands in these dtypes, drawn from the same fp32 numbers.
 struct MixedStep {
   DTypes types;
   std::int64_t n;
@@ -127,7 +127,7 @@ TEST_CASE("adamw: every mixture of dtypes equals the rounded fp64 reference, and
 
 namespace {
 
-/// A matrix of bf16 weights equal to 1, each updated by 2^-12: a sixteenth of the distance from 1 to the next lower
+/// A matrix of bf16 weights equal to 1, each reduced by 2^-12: a sixteenth of the distance from 1 to the next lower
 /// bf16 number.
 struct Ones {
   Owned p, grad, m, v;
@@ -170,7 +170,7 @@ TEST_CASE("adamw: stochastic rounding of an element does not depend on which par
   const Ones whole(n);
   whole.step(7, {.inner = n, .pitch = n});
   const std::vector<double> expected = whole.p.values();
-  for (const std::int64_t first : {0, 45}) {  // halves of the columns; each begins at element 11 of the half
+  for (const std::int64_t first : {0, 45}) {  // halves of the columns; each range begins at element 11 of the half
     const Ones part(rows * 45 - 11);
     part.step(7, {.first = first, .inner = 45, .pitch = columns, .skipped = 11});
     const std::vector<double> p = part.p.values();

@@ -45,7 +45,7 @@ const AttentionCase kCases[] = {
     AttentionCase{1, 150, 2, 1, 128}.with_dropout(0.1f),
 };
 
-/// Runs the problem and compares all results with the fp64 reference. In 16 bits, backward reads a rounded `out`.
+/// Runs the problem and checks all results against the fp64 reference. In 16 bits, backward reads a rounded `out`.
 void check_against_reference(const AttentionProblem& problem) {
   const DType dtype = problem.shape.dtype;
   problem.run();
@@ -137,7 +137,7 @@ TEST_CASE("attention: one thread and four produce the same bits") {
 
 namespace {
 
-/// Checks that parts of the batch and of the groups have the bits of the whole.
+/// Checks that parts of the batch and of the groups produce the same bits as the whole.
 void check_division(DType dtype) {
   AttentionProblem whole(AttentionCase{4, 70, 2, 2, 16}.with_documents().with_dropout(0.2f).in_dtype(dtype)),
       part(AttentionCase{2, 70, 1, 2, 16}.with_documents().with_dropout(0.2f).in_dtype(dtype));

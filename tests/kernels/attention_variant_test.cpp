@@ -1,5 +1,5 @@
-// The variants of attention that accept a call, and the choice among them, with simulated variants; on a GPU that has
-// several, also their results.
+// The variants of attention that accept a call, and the choice among them, with simulated variants; on a GPU with
+// several variants, also their results.
 #include "kernels/attention_variant.h"
 
 #include <chrono>
@@ -18,7 +18,7 @@ using Variants = std::vector<AttentionVariant>;
 constexpr auto simple = AttentionVariant::simple, tiles = AttentionVariant::tiles, hopper = AttentionVariant::hopper,
                cudnn = AttentionVariant::cudnn;
 
-/// A call in training: shapes only.
+/// A call in training, of which only the shapes exist.
 struct Call {
   AttentionInput in;
   Tensor out, logsumexp;
@@ -31,7 +31,7 @@ struct Call {
   Variants on(int capability) const { return attention_forward_variants(in, out, logsumexp, capability); }
 };
 
-/// Variants that write the given numbers to a tensor of two rows of 4 and take the given time.
+/// Simulated variants that write given numbers to a tensor (2, 4) and take given times.
 struct SimulatedVariants {
   std::vector<float> memory = std::vector<float>(8);
   Tensor result{memory.data(), DType::f32, {2, 4}};
@@ -70,7 +70,7 @@ TEST_CASE("attention variants: dtype, head size and GPU decide which accept forw
 TEST_CASE("attention variants: decoding uses simple, and hopper does not accept a part of a sequence") {
   Call part(64);
   part.in.qkv.k.tensor = part.in.qkv.v.tensor = meta({2, 100, 2, 5, 64}, DType::bf16);
-  CHECK(part.on(90) == Variants{tiles});  // more keys than queries, not yet written
+  CHECK(part.on(90) == Variants{tiles});  // refused: there are more keys than queries
   part.in.rows.first_row = 30;
   CHECK(part.on(90) == Variants{tiles});
   Call cached(64);
@@ -97,13 +97,13 @@ TEST_CASE("attention variants: backward uses tiles and hopper if every operand s
 
 TEST_CASE("attention variants: cudnn accepts whole causal sequences whose query heads have one stride") {
   Call call(64);
-  call.in.qkv = unpack_qkv(meta({2, 70, 6, 3, 64}, DType::bf16));  // one query head for each key
+  call.in.qkv = unpack_qkv(meta({2, 70, 6, 3, 64}, DType::bf16));  // one query head per key head
   CHECK(call.on(80) == Variants{tiles, cudnn});
   CHECK(call.on(90) == Variants{tiles, hopper, cudnn});
   CHECK(cudnn_work_bytes(call.in, call.logsumexp) == kCudnnWorkspace);
   CHECK(cudnn_work_bytes(call.in, {}) == kCudnnWorkspace + 2 * 6 * 70 * 4);
   Call shared = call;
-  shared.in.qkv = unpack_qkv(meta({2, 70, 1, 8, 64}, DType::bf16));  // one key for all query heads
+  shared.in.qkv = unpack_qkv(meta({2, 70, 1, 8, 64}, DType::bf16));  // one key head for all query heads
   CHECK(shared.on(80) == Variants{tiles, cudnn});
   const auto refused = [&](auto change) {
     Call changed = call;
@@ -165,7 +165,7 @@ TEST_CASE("attention variants: the fastest variant is measured once, and found a
   resumed.choices().add(stream.choices().table());
   CHECK(simulated.choose(resumed, {tiles, hopper}) == hopper);
   CHECK(simulated.runs == runs);
-  CHECK(simulated.choose(resumed, {tiles}) == tiles);  // on a GPU without it
+  CHECK(simulated.choose(resumed, {tiles}) == tiles);  // on a GPU without hopper
 
   Stream other(Device::cpu);
   simulated.milliseconds = {{tiles, 1}, {hopper, 20}};

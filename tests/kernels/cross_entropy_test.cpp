@@ -56,7 +56,7 @@ TEST_CASE("cross_entropy: losses equal the fp64 reference to 2e-7, and so do gra
   for (auto [rows, vocab, padded] : kSizes) {
     CAPTURE(vocab);
     Problem p{rows, vocab, padded};
-    for (std::int64_t row = 0; row < rows; ++row) {  // padding that would win the maximum and spoil the sum
+    for (std::int64_t row = 0; row < rows; ++row) {  // padding that would change the maximum and the sum
       for (std::int64_t v = vocab; v < padded; ++v) p.logits[row * padded + v] = v % 2 == 0 ? 1e9f : NAN;
     }
     const std::vector<double> losses = reference_losses(p), gradient = reference_gradient(p);
@@ -111,7 +111,7 @@ TEST_CASE("cross_entropy: the 16-bit gradient is the rounded fp32 gradient, time
   for (DType dtype : {DType::bf16, DType::f16}) {
     for (double loss_scale : {1.0, 1024.0}) {
       CAPTURE(std::string(name_of(dtype)));
-      const std::int64_t padded = loss_scale == 1 ? 1088 : 1035;  // rows aligned to 16 bytes, and not
+      const std::int64_t padded = loss_scale == 1 ? 1088 : 1035;  // rows aligned to 16 bytes, and unaligned ones
       Problem p{5, 1031, padded};
       Owned stats({5, 3}), narrow(dtype, {5, padded}), state(DType::u8, {sizeof(StepState)});
       const StepState step{{.loss_scale = loss_scale}, {}};

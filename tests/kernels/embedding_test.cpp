@@ -158,7 +158,7 @@ TEST_CASE("embedding: the positions of a row are added in order") {
   for (std::int64_t i = 0; i < 3 * rows; ++i) {
     const std::int64_t third = i / rows;  // each row occurs once in each third
     tokens.host<std::int32_t>()[i] = static_cast<std::int32_t>(i * (third == 0 ? 7 : third == 1 ? 11 : 13) % rows);
-    // 1 is lost next to 2^24: only this order produces a sum of 0.
+    // 1 is lost when added to 2^24: only this order of additions produces 0.
     for (std::int64_t c : {0, 1}) dout[2 * i + c] = third == 0 ? 0x1p24f : third == 1 ? 1 : -0x1p24f;
   }
   embedding_backward(stream, scratch, {dtable}, dout, tokens, 0);

@@ -50,7 +50,7 @@ std::vector<double> mapped(std::vector<double> values, Activation activation, do
   return values;
 }
 
-/// Calls body(case) for sizes around the block sizes of the product.
+/// Calls body(case) for sizes around the tile sizes of the product.
 template <class Body>
 void for_each_case(const Body& body) {
   for (const Size size : {Size{1, 1, 1},
@@ -77,7 +77,7 @@ void for_each_case(const Body& body) {
   }
 }
 
-/// Scratch for one call: cuda's products have a workspace of 32 MiB.
+/// Scratch memory of one call: products on cuda have a workspace of 32 MiB.
 const std::size_t kScratch = std::size_t{kDevice == Device::cuda ? 48u : 16u} << 20;
 
 struct Context {
@@ -254,7 +254,7 @@ TEST_CASE("gemm: an empty sum produces zeros, an empty output is not written") {
 
 TEST_CASE("gemm: the epilogues produce the same bits with one thread and four") {
   Arena scratch(kDevice, "scratch", kScratch);
-  // k = 1: a product of one term has the same bits however the library divides it.
+  // k = 1: a sum of a single product has the same bits no matter how the library divides the work.
   Owned a = random_tensor({150, 1}, 9), b = random_tensor({1, 700}, 10), bias = random_tensor({700}, 11);
   Owned one({150, 700}), four({150, 700}), aux({150, 700}), dw1({700, 700}), dw4({700, 700}), dbias1({700}),
       dbias4({700});

@@ -49,7 +49,7 @@ TEST_CASE("grad_norm: a non-finite norm is found") {
 }
 
 TEST_CASE("grad_norm: a step that assumes the previous update is skipped if that one was") {
-  const StepReport follows = report_of(4, 1, 1, {.assumes_update = 1});  // found_inf was set
+  const StepReport follows = report_of(4, 1, 1, {.assumes_update = 1});  // found_inf was set by the previous step
   CHECK(follows.found_inf == 1);
   CHECK(follows.grad_norm == 2);
   CHECK(report_of(4, 1, 1, {.assumes_update = 0}).found_inf == 0);

@@ -41,7 +41,7 @@ struct HeadNorm {
     }
     return out;
   }
-  /// The elements of the slice, and those outside of it, which operators must not touch.
+  /// Returns the elements inside of the slice, or those outside of it, which operators must not touch.
   std::vector<double> part_of(const Owned& tensor, bool inside) const {
     const std::vector<double> values = tensor.values();
     std::vector<double> part;

@@ -74,7 +74,7 @@ void check_against_reference(const Norm& n, GradMode mode, DType grads) {
   CHECK(relative_rms(dbeta, expected.dbeta) < rounding_of(grads, kTolerance.reduction));
 }
 
-/// Computes the same rows with two operators and with one, in place and not, with one thread and with several.
+/// Checks that the fused operator equals the two separate ones, in place and not, with one thread and with several.
 void check_sum(const Norm& n, const Dropout& dropout) {
   const Shape shape{n.rows, n.width};
   const RowMap map{samples_from(7), 3, 16};
@@ -179,7 +179,7 @@ TEST_CASE("layernorm: meta counts the scratch and bytes of a real run; wrong sha
   CHECK_THROWS_AS(layernorm_forward(counted, meta({100, 32}), cache, meta({31}), meta({32}), kEps), Error);
   CHECK_THROWS_AS(layernorm_forward(counted, meta({99, 32}), cache, meta({32}), meta({32}), kEps), Error);
   LayerNormCache narrow = cache;
-  narrow.x = meta({100, 32}, DType::bf16);  // layers that compute in fp32 have a residual stream of fp32
+  narrow.x = meta({100, 32}, DType::bf16);  // layers that compute in fp32 need a residual stream in fp32
   CHECK_THROWS_AS(layernorm_forward(counted, meta({100, 32}), narrow, meta({32}), meta({32}), kEps), Error);
   CHECK_THROWS_AS(
       layernorm_backward(counted, counted_scratch, {meta({100, 31})}, {}, {}, meta({100, 32}), cache, meta({32})),

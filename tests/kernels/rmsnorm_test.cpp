@@ -45,7 +45,7 @@ void check_against_reference(const RmsNorm& n, GradMode mode, DType grads) {
   CHECK(relative_rms(dgamma, expected.dgamma) < rounding_of(grads, kTolerance.reduction));
 }
 
-/// Computes the same rows with two operators and with one, in place and not, with one thread and with several.
+/// Checks that the fused operator equals the two separate ones, in place and not, with one thread and with several.
 void check_sum(const RmsNorm& n, const Dropout& dropout) {
   const Shape shape{n.rows, n.width};
   const RowMap map{samples_from(7), 3, 16};

@@ -28,7 +28,7 @@ struct Problem {
   HeadSlice slice(const Owned& tensor) const { return {tensor, first, count}; }
   void compute_angles(Stream& stream) const { rotary_angles(stream, angles, positions, frequencies_of(pairs)); }
 
-  /// x with the pairs of its heads rotated, in the direction of `sign`.
+  /// Returns x with the pairs of its heads rotated in the direction of `sign`.
   std::vector<double> rotated(const Owned& from, double sign) const {
     std::vector<double> out = from.values();
     for (std::int64_t vector = 0; vector < from.numel() / dim; ++vector) {
@@ -46,7 +46,7 @@ struct Problem {
     return out;
   }
 
-  /// True if an element is not part of a rotated pair.
+  /// Returns true if an element is not part of a rotated pair.
   bool is_unrotated(std::int64_t element) const {
     const std::int64_t head = element / dim % heads;
     return head < first || head >= first + count || element % dim >= 2 * pairs;

@@ -1,4 +1,4 @@
-// The functions of simd.h and activation_simd.h, on every instruction set of this machine.
+// The functions of simd.h and activation_simd.h, with every instruction set of this machine.
 #include <bit>
 #include <cmath>
 

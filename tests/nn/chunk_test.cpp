@@ -1,5 +1,5 @@
-// The leases of a chunk's parameters, in several architectures, with immediate and deferred weight gradients, with
-// activations kept and recomputed.
+// The leases of a chunk's parameters, in several architectures, with immediate and deferred weight gradients, and with
+// activations kept or recomputed.
 #include "nn/chunk.h"
 
 #include <doctest/doctest.h>
@@ -50,7 +50,8 @@ struct Plan {
   Recompute recompute = {};
 };
 
-/// Calls check(plan) for every chunk of every architecture, with every recomputation, deferring and not.
+/// Calls check(plan) for every chunk of every architecture, with every kind of recomputation, with and without deferred
+/// weight gradients.
 template <class Check>
 void for_each_plan(const Check& check) {
   for (const Architecture& architecture : kArchitectures) {
@@ -69,7 +70,7 @@ void for_each_plan(const Check& check) {
   }
 }
 
-/// Counts how often each unit was acquired and its gradients finished.
+/// Counts how often each unit was acquired, and how often its gradients were finished.
 struct Recorder final : ParamOwner {
   Lease acquire(Role role, int unit) override {
     ++(role == Role::values ? values : gradients)[unit];
@@ -108,7 +109,7 @@ void check_params(const GptConfig& config, ChunkRange range, const ParamStore& s
   CHECK((store.find("output.weight") >= 0) == (range.has_head && !config.tied_embeddings));
 }
 
-/// Runs one micro-batch of a chunk on the meta device and counts its leases.
+/// Runs a micro-batch of a chunk on the meta device, and checks the number of leases.
 void check_leases(const Plan& plan) {
   const auto& [config, range, defers, recompute] = plan;
   Chunk chunk(config, {}, {}, range, 48, recompute);
@@ -132,7 +133,7 @@ void check_leases(const Plan& plan) {
   Tensor output = chunk.forward(ctx, input, batch, cache);
   CHECK(output.exists() == !range.has_head);
   std::map<int, int> once = units_of(store, 1);
-  if (range.has_embedding && range.has_head && config.tied_embeddings) ++once[0];  // the head shares the table
+  if (range.has_embedding && range.has_head && config.tied_embeddings) ++once[0];  // the LM head uses it, too
   CHECK(owner.values == once);
   CHECK(owner.gradients.empty());
   CHECK(owner.ended.empty());
@@ -214,10 +215,10 @@ class Lender final : public ParamOwner {
 struct Pass {
   std::vector<float> losses, held_out, dinput;
   std::vector<std::vector<float>> gradients;
-  bool operator==(const Pass&) const = default;  // false if there are NaN
+  bool operator==(const Pass&) const = default;  // false with any NaN
 };
 
-/// Trains on and evaluates a micro-batch, twice, with parameters that are leased or resident.
+/// Trains on a micro-batch and evaluates it, twice, with parameters that are leased or resident.
 Pass run(const Plan& plan, bool lends, std::pair<Role, int> forgotten = {Role::states, 0}) {
   const auto& [config, range, defers, recompute] = plan;
   Chunk chunk(config, kDropout, {}, range, 48, recompute);

@@ -22,7 +22,7 @@ std::vector<float> random_values(std::int64_t count, unsigned seed) {
   return out;
 }
 
-/// Operands of a head whose table has `padded` rows, `vocab` of them real.
+/// Operands of an LM head whose weight has `padded` rows, of which `vocab` are real.
 struct Problem {
   std::int64_t rows, vocab, padded, width;
   std::vector<float> x = random_values(rows * width, 1), table = random_values(padded * width, 2);

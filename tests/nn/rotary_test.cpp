@@ -14,7 +14,7 @@ using namespace mtl;
 
 namespace {
 
-/// The configuration of these config.json keys.
+/// Returns the configuration of these config.json keys.
 GptConfig config_of(const Json& json) {
   GptConfig config;
   config.hidden_size = json.at("hidden_size").as_int();
@@ -39,7 +39,7 @@ GptConfig config_of(const Json& json) {
   return config;
 }
 
-/// max |f - expected| / expected.
+/// Returns max |f - expected| / expected.
 double error_of_frequencies(const RotaryFrequencies& frequencies, const Json& expected) {
   const Json::Array& values = expected.as_array();
   REQUIRE(frequencies.pairs == std::ssize(values));

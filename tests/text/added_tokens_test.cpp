@@ -14,7 +14,7 @@ using namespace mtl;
 
 namespace {
 
-/// The pieces of a text and the ids of its added tokens, as "text|#id|text".
+/// Returns the pieces of a text and the ids of its added tokens, as "text|#id|text".
 std::string cut(const TokenFinder& finder, const std::string& text) {
   std::vector<std::string> out;
   finder.cut(
@@ -60,7 +60,8 @@ TEST_CASE("added tokens: runs of white space take linear time") {
   std::size_t tokens = 0, bytes = 0;
   finder.cut(
       text, [&](std::string_view piece) { bytes += piece.size(); }, [&](std::int32_t) { ++tokens; });
-  // Hugging Face's library drops a token whose text is used up: " ", the "\n" and the blank after it, the " " before c.
+  // Hugging Face's library drops a token if an earlier match has consumed its text: " ", the "\n" and the blank after
+  // it, the " " before c.
   CHECK(tokens == 4);
   CHECK(bytes == 3);
   CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(5));  // quadratic time would take minutes
@@ -72,8 +73,8 @@ TEST_CASE("NFC: composes, reorders, and leaves other text unchanged") {
   auto normal = [&](const std::string& text) { return std::string(nfc.normalize(text, buffer)); };
   CHECK(normal("plain \xC3\xA9 text") == "plain \xC3\xA9 text");
   CHECK(normal("e\xCC\x81") == "\xC3\xA9");                                 // e and an acute accent
-  CHECK(normal("xe\xCC\x81y o\xCC\x88\xCC\x84") == "x\xC3\xA9y \xC8\xAB");  // two marks, one after another
-  CHECK(normal("a\xCC\x81\xCC\xA3") == "\xE1\xBA\xA1\xCC\x81");             // the mark below comes first
+  CHECK(normal("xe\xCC\x81y o\xCC\x88\xCC\x84") == "x\xC3\xA9y \xC8\xAB");  // two marks in a row
+  CHECK(normal("a\xCC\x81\xCC\xA3") == "\xE1\xBA\xA1\xCC\x81");             // the mark below is ordered first
   CHECK(normal("\xE2\x84\xAB \xE2\x84\xA6") == "\xC3\x85 \xCE\xA9");        // Angstrom and Ohm become letters
   CHECK(normal("\xE1\x84\x92\xE1\x85\xA1\xE1\x86\xAB") == "\xED\x95\x9C");  // Korean: lead, vowel, trail
   CHECK(normal("\xEA\xB0\x80\xE1\x86\xA8") == "\xEA\xB0\x81");              // a syllable and its trail

@@ -44,7 +44,7 @@ std::string xz(const std::string& text) {
   return out;
 }
 
-/// Blocks of 64 KiB, like `xz -T --block-size`.
+/// Compresses in blocks of 64 KiB, like `xz -T --block-size`.
 std::string xz_blocks(const std::string& text) {
   lzma_mt options{};
   options.threads = 2;
@@ -73,7 +73,7 @@ std::string zstd(const std::string& text) {
   return out;
 }
 
-/// A frame without a content size.
+/// Compresses to a frame without a content size.
 std::string zstd_unsized(const std::string& text) {
   ZSTD_CCtx* context = ZSTD_createCCtx();
   ZSTD_CCtx_setParameter(context, ZSTD_c_contentSizeFlag, 0);
@@ -83,7 +83,7 @@ std::string zstd_unsized(const std::string& text) {
   return out;
 }
 
-/// Sized frames of 100 KB, each after a skippable frame, and occasionally one without a size.
+/// Compresses to frames of 100 KB with a content size, occasionally without, each after a skippable frame.
 std::string zstd_frames(const std::string& text) {
   std::string out;
   for (std::size_t at = 0, frame = 0; at < text.size() || frame == 0; at += 100000, ++frame) {
@@ -113,7 +113,7 @@ struct TempFile {
   }
 };
 
-/// Text with repetitions, larger than the buffers.
+/// Returns text with repetitions, larger than the buffers.
 std::string sample_text() {
   std::mt19937 random(4);
   std::string out;

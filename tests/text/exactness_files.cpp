@@ -1,7 +1,7 @@
 // Compares BpeTokenizer with the plain ReferenceBpe (reference_bpe.h) on files, in two threads:
 // mtl_text_exactness VOCAB.json MERGES.txt CLASSES.json < LIST
-// LIST has one file name per line; the files need not be text. Prints the totals compared; exits with 1 if ids or text
-// differ, or LIST is empty.
+// LIST has one file name per line; the files need not be text. Prints the totals compared; exits with 1 if ids or texts
+// differ, or if LIST is empty.
 #include <atomic>
 #include <cstdio>
 #include <iostream>
@@ -16,7 +16,7 @@ using namespace mtl;
 
 namespace {
 
-/// The remaining names, shared by the threads.
+/// The remaining file names, shared by the threads.
 class FileList {
  public:
   bool next(std::string& name) {

@@ -36,7 +36,7 @@ std::string code_points(Random& random, std::uint32_t first, std::uint32_t last)
   return out;
 }
 
-/// A word of one of the kinds that real texts mix; any kind can begin or end a block of the splitter.
+/// Returns a word of a random kind, such as real texts mix; any kind can begin or end a block of the splitter.
 std::string random_word(Random& random) {
   static const char* const kContractions[] = {"'s", "'t", "'re", "'ve", "'m", "'ll", "'d", "'S", "'l", "'r", "'", "''"};
   static const char* const kSpaces[] = {" ",     "  ",       "\n",       "\t",           "\r\n",         "\v\f",
@@ -83,7 +83,7 @@ std::string random_word(Random& random) {
   }
 }
 
-/// Text composed of the vocabulary's tokens.
+/// Returns text composed of the vocabulary's tokens.
 std::string random_tokens(Random& random, const BpeVocabulary& vocabulary) {
   std::string out;
   for (int n = 0; n < 12; ++n) out += token_bytes(one_of(random, vocabulary.tokens));

@@ -1,4 +1,4 @@
-// The files next to a tokenizer.json: they apply as transformers applies them.
+// The files next to a tokenizer.json are applied as by transformers.
 #include "text/hf_companions.h"
 
 #include <doctest/doctest.h>
@@ -29,7 +29,7 @@ class CaseFolder {
   test::ScratchFolder folder_;
 };
 
-/// The ids of a text; nullopt if it is refused because Hugging Face's library aborts.
+/// Returns the ids of a text; nullopt if the text is refused because Hugging Face's library aborts.
 std::optional<std::vector<std::int32_t>> encode(const HfTokenizer& tokenizer, const std::string& text) {
   try {
     return tokenizer.encode(text);

@@ -14,7 +14,7 @@ namespace {
 
 const std::string kLlama3 = "golden/tokenizer/llama3_style_tokenizer.json";
 
-/// The content of a file with the first `from` replaced by `to`.
+/// Returns the content of a file with the first `from` replaced by `to`.
 std::string changed(const std::string& file, const std::string& from, const std::string& to) {
   std::string text = read_file(file);
   std::size_t at = text.find(from);
@@ -22,7 +22,7 @@ std::string changed(const std::string& file, const std::string& from, const std:
   return text.replace(at, from.size(), to);
 }
 
-/// The error for a tokenizer.json of this content, or "accepted".
+/// Returns the error for a tokenizer.json with this content, or "accepted".
 std::string refusal(const std::string& text) {
   const test::ScratchFolder folder;
   write_file_atomic(folder / "tokenizer.json", text);
@@ -131,7 +131,7 @@ TEST_CASE("tokenizer.json: the files next to it choose the end-of-document and p
 TEST_CASE("tokenizer.json: added tokens are numbered as by Hugging Face's libraries, whatever the file says") {
   const std::string gpt2 = "golden/tokenizer/hf_saved_tinyshakespeare_1000/tokenizer.json";  // 1000 tokens
   const test::ScratchFolder folder;
-  // The ids of `text` after these tokens are added after <|endoftext|>.
+  // Returns the ids of `text` with these tokens listed after <|endoftext|>.
   auto encode = [&](const std::string& added, const std::string& text) {
     std::string json = changed(gpt2, "\"special\": true\n    }", cat("\"special\": true\n    }, ", added));
     write_file_atomic(folder / "tokenizer.json", json);

@@ -1,4 +1,4 @@
-// PretokenTable, which threads share: an entry is right or absent, also while other threads write.
+// PretokenTable, which threads share: an entry is right or absent, even while other threads write.
 #include "text/pretoken_table.h"
 
 #include <doctest/doctest.h>

@@ -40,7 +40,7 @@ SentencePieceTokenizer make_tokenizer(const SentencePieceModel& model) {
   return SentencePieceTokenizer(sentencepiece_file(model), "test.model", {});
 }
 
-/// A unigram model without normalization rules: unknown, <s>, </s>, then these pieces.
+/// Returns a unigram model without normalization rules: unknown, <s>, </s>, then these pieces.
 SentencePieceModel small_model(const std::vector<SentencePiece>& pieces) {
   SentencePieceModel model;
   model.pieces = {{"<unk>", 0, Kind::unknown}, {"<s>", 0, Kind::control}, {"</s>", 0, Kind::control}};
@@ -48,7 +48,7 @@ SentencePieceModel small_model(const std::vector<SentencePiece>& pieces) {
   return model;
 }
 
-/// Random text that mixes scripts, blanks, composable accents, compatibility forms and rare planes.
+/// Returns random text that mixes scripts, blanks, composable accents, compatibility forms and rare Unicode planes.
 std::string random_symbols(std::mt19937& random) {
   constexpr std::string_view kParts[] = {
       "'s",           " ",   "  ",   "\n",        "\t",           "\xC2\xA0", "\xE3\x80\x80", "the", " of", "ing",
@@ -59,7 +59,7 @@ std::string random_symbols(std::mt19937& random) {
   return random_text(random, 80, kParts, kRanges);
 }
 
-/// The error for a model file of this content, or "accepted".
+/// Returns the error for a model file with this content, or "accepted".
 std::string message_of(const std::string& file) {
   try {
     SentencePieceTokenizer(file, "test.model", {});
@@ -101,8 +101,8 @@ TEST_CASE("sentencepiece: random text is encoded as defined, and decodes to its 
       Ids ids;
       encoder->append(text, ids);
       REQUIRE(ids == plain.encode(text));
-      // Encoding loses only what normalization changes; decoding turns U+2581 into a blank and drops that of the dummy
-      // prefix.
+      // Encoding loses only what normalization changes; decoding turns U+2581 into a blank, and drops the blank of the
+      // dummy prefix.
       std::string shown;
       for (const std::string& character : characters_of(plain.normalized(text)))
         shown += character == kSpaceText ? " " : character;
@@ -117,7 +117,7 @@ TEST_CASE("sentencepiece: a long text whose sums exceed the precision of float32
   Ids ids;
   auto tokenizer = load_golden("unigram");
   auto encoder = tokenizer->make_encoder();
-  encoder->append(text.substr(0, 5000), ids);  // caches words at another sum
+  encoder->append(text.substr(0, 5000), ids);  // caches words at another sum of scores
   ids.clear();
   encoder->append(text, ids);
   CHECK(ids == PlainSentencePiece(model).encode(text));
@@ -199,7 +199,7 @@ TEST_CASE("sentencepiece: user-defined pieces match first, the longest one") {
     auto tokenizer = make_tokenizer(model);
     CHECK(tokenizer.encode("abc") == Ids{3, 8, 6});
     const bool is_bpe = algorithm == SentencePieceModel::Algorithm::bpe;
-    CHECK(tokenizer.encode("abab") == (is_bpe ? Ids{3, 9, 5} : Ids{3, 8, 8}));  // the first longest, or the best sum
+    CHECK(tokenizer.encode("abab") == (is_bpe ? Ids{3, 9, 5} : Ids{3, 8, 8}));  // the first merges, or the best sum
     CHECK(tokenizer.encode("bc") == Ids{3, 7});
     CHECK(tokenizer.decode({{3, 8, 6}}) == "abc");
   }
@@ -217,7 +217,7 @@ TEST_CASE("sentencepiece: unused pieces are split, or unknown") {
   CHECK(make_tokenizer(model).encode("ca") == Ids{0, 3});
   model.algorithm = SentencePieceModel::Algorithm::bpe;
   CHECK(make_tokenizer(model).encode("ab") == Ids{3, 4});
-  CHECK(make_tokenizer(model).encode("abb") == Ids{7});  // merged by way of the unused piece
+  CHECK(make_tokenizer(model).encode("abb") == Ids{7});  // merged through the unused piece
   CHECK(make_tokenizer(model).encode("ca") == Ids{0, 3});
 }
 

@@ -12,7 +12,7 @@ using namespace mtl;
 
 namespace {
 
-/// The sentences, joined with |.
+/// Returns the sentences of a text, joined with |.
 std::string split_text(const std::string& text, BetweenSentences between = BetweenSentences::drop) {
   std::vector<std::string_view> sentences;
   split_sentences(text, between, sentences);

@@ -15,7 +15,7 @@ using namespace mtl;
 
 namespace {
 
-/// The lengths of all pieces, read in batches of `batch`.
+/// Returns the lengths of all pieces, which are read in batches of `batch`.
 std::vector<std::int32_t> piece_lengths(Splitter& splitter, std::string_view text, std::size_t batch = 7) {
   std::vector<const char*> ends(batch);
   std::vector<std::int32_t> lengths;

@@ -39,7 +39,7 @@ std::vector<std::string> units_of(const std::string& text, const std::string& un
   return out;
 }
 
-/// The definition, without tables: merges the best pair until none is left.
+/// BPE by its definition: merges the best pair until none is left.
 class PlainBpe {
  public:
   explicit PlainBpe(const BpeVocabulary& vocabulary) {
@@ -230,7 +230,7 @@ TEST_CASE("vocab.json: an entry that is not a token and its id is refused by nam
     }
     return "";
   };
-  // The parser takes another path near the end of a file.
+  // The parser uses another code path near the end of a file.
   auto refusal = [&](std::string_view last_entry) {
     const std::string near_the_end = refusal_of(cat(tokens, last_entry, "}"));
     CHECK(refusal_of(cat(tokens, last_entry, "}", std::string(2000, ' '))) == near_the_end);
