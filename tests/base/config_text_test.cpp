@@ -9,7 +9,7 @@ using namespace mtl;
 
 namespace {
 
-/// One output line per input line: "NUMBER NAME =" and each word in angle brackets, or the error.
+/// Returns a line per input line: "NUMBER NAME =" and each word in angle brackets, or the error.
 std::string parsed(std::string_view text) {
   std::string out;
   std::size_t number = 0;

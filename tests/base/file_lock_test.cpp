@@ -77,7 +77,7 @@ TEST_CASE("file lock: refuses the file of another program, takes an empty or aba
 }
 
 TEST_CASE("file lock: a holder on another machine counts while it beats, if locks are local to each machine") {
-  // The kernel grants the lock, since no process here holds it. The content imitates a holder on another machine.
+  // The kernel grants the lock, because no process here holds it. The content imitates a holder on another machine.
   const test::ScratchFolder folder;
   const std::string path = folder / "lock";
   const FileLockTimes times{.beat = 0.1, .patience = 1};
@@ -128,7 +128,7 @@ TEST_CASE("file lock: a holder detects that another process took over") {
   REQUIRE(lock);
   const std::string first = read_file(path);
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
-  CHECK(read_file(path) != first);  // the holder beats
+  CHECK(read_file(path) != first);  // the holder updates it
   CHECK_NOTHROW(lock->check_held());
   fs::remove(path);
   CHECK_NOTHROW(lock->check_held());  // no other process holds it

@@ -25,7 +25,7 @@ TEST_CASE("json: writes doubles as Python does") {
 }
 
 TEST_CASE("json: writes invalid UTF-8 as U+FFFD") {
-  // Split as by Python's decode("utf-8", "replace").
+  // Invalid bytes are grouped as by Python's decode("utf-8", "replace").
   const std::string bytes = "a\xFF\xC3\xA9\xED\xA0\x80\xE2\x82";
   const std::string shown = "\"a\xEF\xBF\xBD\xC3\xA9\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\"";
   CHECK(Json(bytes).dump() == shown);

@@ -27,7 +27,7 @@ std::string error_of(const std::function<void()>& function) {
 }
 
 std::int64_t sum_of(const MappedFile& file) {
-  volatile std::int64_t sum = 0;  // volatile keeps the compiler from dropping the reads
+  volatile std::int64_t sum = 0;  // volatile, so that the compiler does not remove the reads
   for (std::byte b : file.bytes()) sum = sum + std::to_integer<int>(b);
   return sum;
 }
@@ -49,7 +49,7 @@ TEST_CASE("mapped faults: reading a file that shrinks is an error") {
     REQUIRE(::truncate(path.c_str(), 5000) == 0);
     CHECK(error_of([&] { read_mapped([&] { sum_of(file); }); }) ==
           path + ": was truncated while it was read (5000 bytes instead of 100000); restore it and start again");
-    // The cause replaces an error that the zeros led to; a read of the file in another thread fails, too.
+    // An error that is a consequence of the zeros is replaced by its cause; reading in another thread fails, too.
     CHECK(error_of([&] { read_mapped([&] { fail(Exit::bad_data, "hash"); }); }).starts_with(path));
     auto elsewhere =
         std::async(std::launch::async, [&] { return error_of([&] { read_mapped([&] { sum_of(file); }); }); });

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::uint64_t kMiB = 1 << 20;
 
-/// Emulates /proc and /sys/fs/cgroup of a machine with 800 MiB free, in a folder that is removed with this object.
+/// Emulates /proc and /sys/fs/cgroup of a machine with 800 MiB free, in a temporary folder.
 class Machine {
  public:
   Machine() {
@@ -43,7 +43,7 @@ class Machine {
   test::ScratchFolder folder_;
 };
 
-/// The limits as "name: MiB", sorted.
+/// Returns the limits as "name: MiB", sorted.
 std::vector<std::string> limit_texts(const MemoryFigures& figures) {
   std::vector<std::string> out;
   for (const MemoryLimit& limit : memory_limits(figures))

@@ -11,7 +11,7 @@ using namespace mtl;
 
 namespace {
 
-/// The error of taking the lock, or "".
+/// Returns the error of taking the lock, or "".
 std::string error_of_lock(const std::string& prefix) {
   try {
     OutputLock lock(prefix);

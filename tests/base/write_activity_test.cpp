@@ -13,7 +13,7 @@ using namespace mtl;
 
 namespace {
 
-/// Counts calls that may take long, and those among them outside of a WriteCall.
+/// Counts the calls that may take long, and those of them that are outside of a WriteCall.
 struct LongCalls {
   int all = 0, outside = 0;
 
@@ -90,7 +90,7 @@ TEST_CASE("write activity: reports the bytes of an output and the time spent on 
   file.close();
   {
     WriteCall outer(path);
-    WriteCall inner("another");  // the oldest call counts
+    WriteCall inner("another");  // the outermost call counts
     CHECK(write_activity().in_call);
     CHECK(write_activity().path == path);
     CHECK(write_activity().idle_seconds == 0);

@@ -22,8 +22,8 @@ struct Sizes {
   std::int64_t batch, heads, length, dim, window = 0;
 };
 
-/// Milliseconds of the fastest run of each call. The calls alternate for as many seconds as there are calls (at least 5
-/// runs each), so that other load on the machine disturbs all alike, and the fastest runs least.
+/// Returns the milliseconds of the fastest run of each call. The calls alternate for as many seconds as there are calls
+/// (at least 5 runs each), so that other load on the machine affects all calls equally, and the fastest runs least.
 std::vector<double> fastest_ms(const std::vector<std::function<void()>>& calls) {
   using Clock = std::chrono::steady_clock;
   const auto end = Clock::now() + std::chrono::seconds(calls.size());

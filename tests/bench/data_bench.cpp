@@ -18,7 +18,7 @@
 namespace mtl {
 namespace {
 
-/// A figure of /proc/self/status, in KiB.
+/// Returns a figure of /proc/self/status, in KiB.
 double status_kib(std::string_view name) {
   std::ifstream status("/proc/self/status");
   for (std::string word; status >> word;) {
@@ -30,7 +30,7 @@ double status_kib(std::string_view name) {
 
 double peak_gib() { return status_kib("VmHWM:") / (1 << 20); }
 
-/// The length of a document: half to one and a half times `mean` tokens.
+/// Returns the length of a document: half to one and a half times `mean` tokens.
 std::int32_t length_of(std::uint32_t random, std::int64_t mean) {
   return static_cast<std::int32_t>(mean / 2 + random % (mean + 1));
 }
@@ -94,7 +94,7 @@ void write_files(const std::string& prefix, std::int64_t documents, std::int64_t
   fs::resize_file(prefix + ".bin", static_cast<std::uintmax_t>(bytes));
 }
 
-/// All sequences of one data set.
+/// Returns a source of all sequences of one data set.
 SplitSource whole_of(const std::string& prefix) {
   return {.flag = "--data-path", .blend = {.prefixes = {prefix}, .weights = {}}, .share = {.begin = 0, .end = 1}};
 }

@@ -1,6 +1,6 @@
-// The speed of the operators on this machine: mtl_bench_kernels [THREADS [NAME]]. Prints one line per operator and
-// shape, for repeated calls on random data: the median time, the best, and the GFLOP/s or GB/s of operands (as counted
-// by the operator) at the best. With other load on the machine, only the best is meaningful. With
+// Measures the speed of the operators on this machine: mtl_bench_kernels [THREADS [NAME]]. Prints one line per operator
+// and shape, for repeated calls on random data: the median time, the best time, and for the latter the GFLOP/s or the
+// GB/s of operands, as counted by the operator. With other load on the machine, only the best time is meaningful. With
 // ONEDNN_MAX_CPU_ISA=AVX512_CORE in the environment, bf16 products run as on a CPU without AVX-512 BF16.
 #include <hwy/highway.h>
 
@@ -58,10 +58,11 @@ class Bench {
   std::string only_;
 };
 
-/// The suffix of a line's name: empty for fp32.
+/// Returns the suffix of a line's name for a dtype; empty for fp32.
 std::string name_of_type(DType type) { return type == DType::f32 ? "" : cat(" ", name_of(type)); }
 
-/// The GEMMs of a linear layer y = x W^T + b with W (out, in), for `rows` rows of x. Gradients of parameters are fp32.
+/// Times the GEMMs of a linear layer y = x W^T + b with W (out, in), for `rows` rows of x. Gradients of parameters are
+/// fp32.
 void bench_linear(Bench& bench, std::int64_t rows, std::int64_t out, std::int64_t in, DType type = DType::f32) {
   Owned x = random_tensor(type, {rows, in}, 1), w = random_tensor(type, {out, in}, 2, 0.02),
         b = random_tensor(type, {out}, 3);
@@ -181,7 +182,7 @@ void bench_gated(Bench& bench, std::int64_t rows, std::int64_t width) {
             [&](Stream& s) { gated_backward(s, dpre, dout, pre, Activation::silu); });
 }
 
-/// Queries and keys of packed rows: all heads of each group except the last.
+/// Times the rotation of queries and keys of packed rows: all heads of each group except the last.
 void bench_rotary(Bench& bench, std::int64_t rows, std::int64_t groups, std::int64_t heads, std::int64_t dim) {
   Owned packed = random_tensor({1, rows, groups, heads, dim}, 1),
         positions = random_integers({rows}, 0, static_cast<std::int32_t>(rows), 2), angles({rows, 2, dim / 2});
@@ -198,7 +199,7 @@ void bench_rotary(Bench& bench, std::int64_t rows, std::int64_t groups, std::int
   }
 }
 
-/// The queries of a packed (B, T, G, R + 2, D), as QK-norm reads them.
+/// Times the norm of the queries of a packed (B, T, G, R + 2, D), as in QK-norm.
 void bench_head_norm(Bench& bench, const Shape& packed) {
   const std::int64_t dim = packed[4], count = packed[3] - 2;
   Arena scratch(Device::cpu, "scratch", 8 << 20);

@@ -20,7 +20,7 @@ namespace {
 
 Stream stream(Device::cpu);
 
-/// Microseconds per call: the median of `rounds` timings of `calls` calls.
+/// Returns microseconds per call: the median of `rounds` timings of `calls` calls.
 double time_us(Communicator& group, int rounds, int calls, const std::function<void()>& call) {
   std::vector<double> times;
   float x = 0;

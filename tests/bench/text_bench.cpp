@@ -18,7 +18,7 @@ namespace {
 
 double seconds_since(std::clock_t start) { return static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC; }
 
-/// Calls `use` with each chunk; returns the seconds.
+/// Calls `use` with each chunk of the file; returns the seconds.
 template <class Use>
 double read_seconds(const std::string& path, Use&& use) {
   std::clock_t start = std::clock();

@@ -30,7 +30,7 @@ std::size_t count(const std::string& text, std::string_view word) {
   return times;
 }
 
-/// The columns of a line on a terminal: color codes take none, each character takes one.
+/// Returns the number of columns of a line on a terminal: color codes take none, each character takes one.
 std::size_t columns(const std::string& line) {
   std::size_t width = 0;
   for (std::size_t i = 0; i < line.size(); ++i) {
@@ -42,7 +42,7 @@ std::size_t columns(const std::string& line) {
   return width;
 }
 
-/// Charts of runs with single points, gaps, constants, extreme values and many long names.
+/// Returns charts of runs with single points, gaps, constants, extreme values and many long names.
 std::vector<Chart> unusual_charts() {
   std::vector<std::vector<RunLog>> runs = {
       {run_of({"3.5"})},                                    // a single point

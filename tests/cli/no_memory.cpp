@@ -1,4 +1,4 @@
-// Preloaded into one rank of a test: one allocation fails once the file named by MTL_TEST_NO_MEMORY exists.
+// A library preloaded into one rank of a test: one allocation fails once the file named by MTL_TEST_NO_MEMORY exists.
 #include <unistd.h>
 
 #include <atomic>

@@ -46,7 +46,7 @@ struct Tool {
     return flags.parse(static_cast<int>(words.size()), words.data());
   }
 
-  /// The problems of a command line, one "where: what" per line.
+  /// Returns the problems of a command line, one "where: what" per line.
   std::string problems(std::vector<const char*> words) {
     try {
       parse(std::move(words));
@@ -60,7 +60,7 @@ struct Tool {
   }
 };
 
-/// A file with this content, removed with this object.
+/// A temporary file with this content.
 struct ScratchFile {
   explicit ScratchFile(std::string_view content) { write_file_atomic(path, content); }
   test::ScratchFolder folder;

@@ -25,7 +25,7 @@ struct Agreed {
   std::string text, error;
 };
 
-/// The choice that two ranks of one host agree on, as seen by the first.
+/// Returns the choice that two ranks of a host agree on, as seen by the first rank.
 Agreed agree(const std::string& name, const RankDevice& first, const RankDevice& second,
              const std::string& variable = "") {
   Agreed out{};

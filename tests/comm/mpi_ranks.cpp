@@ -47,8 +47,8 @@ TEST_CASE("each operation, one at a time, with odd sizes") {
     CHECK(trial.is_correct());
     ++seed;
   };
-  // 0 and 1 elements; below, at and above the limit of small messages (2048 floats, 4096 16-bit elements); uneven
-  // parts; several segments.
+  // 0 and 1 elements; sizes below, at and above the limit of small messages (2048 floats, 4096 16-bit elements); sizes
+  // that ranks do not divide; several segments.
   for (std::int64_t count : {0, 1, 3, 2047, 2048, 2049, 4096, 4097, 32768 * 3 + 1, 700001}) {
     CAPTURE(count);
     check(AllReduceTrial<float>(control_group(), ranks, seed, count));
@@ -146,7 +146,7 @@ TEST_CASE("overlapping groups: rows and columns of a grid communicate at once") 
       trials.push_back(random_trial(*data, column, random));
       trials.push_back(random_trial(control_group(), all_ranks(), random));
     }
-    // Waits in an order that differs from the start's, and between ranks.
+    // Waits in an order that differs from that of the starts, and between ranks.
     if (session->rank() % 2 == 0) std::reverse(trials.begin(), trials.end());
     for (auto& trial : trials) {
       trial->work.join();

@@ -1,4 +1,4 @@
-// A job that fails on request: the ranks add up numbers until the chosen one causes a fault at iteration 3. Run by
+// A job that fails on request: the ranks add up numbers until the chosen rank causes a fault at iteration 3. Run by
 // tests/cli/ranks_faults_test.sh.
 #include <chrono>
 #include <csignal>
@@ -18,7 +18,7 @@ bool stops_in_finalize = false;
 
 }  // namespace
 
-/// Replaces MPI's function: can stop the process there.
+/// Replaces MPI's function, to be able to stop the process there.
 extern "C" int PMPI_Finalize();
 extern "C" int MPI_Finalize() {
   if (stops_in_finalize) std::raise(SIGSTOP);
@@ -34,7 +34,7 @@ struct Options {
   double deadline = 2;  // seconds
 };
 
-/// Causes the fault of the chosen rank at iteration 3.
+/// Causes a fault of the chosen rank.
 void cause_fault(const std::string& fault, Communicator& group, Stream& stream) {
   float x = 0;
   Tensor one(&x, DType::f32, {1});
@@ -48,7 +48,7 @@ void cause_fault(const std::string& fault, Communicator& group, Stream& stream) 
   if (fault == "bug") throw std::runtime_error("surprise");
 }
 
-/// All ranks start a sum; the chosen one throws while it is in flight, after its memory is freed.
+/// Starts a sum on all ranks; the chosen rank throws while the sum is in flight, after its memory is freed.
 void drop_sum(Communicator& group, Stream& stream, bool fails) {
   {
     std::vector<float> data(1 << 21, 1);
@@ -56,11 +56,12 @@ void drop_sum(Communicator& group, Stream& stream, bool fails) {
     if (!fails) return sum.join();
     group.progress();
   }
-  std::this_thread::sleep_for(std::chrono::milliseconds(300));  // the other ranks send what it has requested
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));  // the other ranks send what this rank has requested
   fail(Exit::bad_data, "x.idx: broken in the middle");
 }
 
-/// A rank fails while a large sum is in flight; all ranks agree on its error and can still exchange texts afterwards.
+/// Fails on one rank while a large sum is in flight; all ranks agree on the error, and can still exchange texts
+/// afterwards.
 [[noreturn]] void fail_together(const ProcessGroups& groups, Stream& stream, bool fails) {
   std::exception_ptr own_error;
   std::vector<float> large(1 << 22, 1), small(10, 1);

@@ -12,7 +12,7 @@ using namespace mtl;
 
 namespace {
 
-/// Weights are stored as hexadecimal doubles.
+/// Reads weights, which are stored as hexadecimal doubles.
 std::vector<double> doubles(const Json& array) {
   std::vector<double> out;
   for (const Json& item : array.as_array()) out.push_back(std::strtod(item.as_string().c_str(), nullptr));
@@ -45,7 +45,7 @@ void check_targets(const Json& entry) {
   }
 }
 
-/// True if only some prefixes have a weight.
+/// Returns true if only some prefixes have a weight.
 bool is_mixed(const std::vector<std::string>& words) {
   std::size_t numbers = 0;
   for (std::size_t i = 0; i + 1 < words.size(); i += 2) numbers += parse_float(words[i]).has_value();
@@ -131,7 +131,7 @@ void check_case(const Json& entry) {
   }
 }
 
-/// The problems of the options, by flag.
+/// Returns the problems of the options, by flag.
 std::map<std::string, std::string> problems(const DataPathOptions& options) {
   std::map<std::string, std::string> out;
   read_split_sources(options, [&](const std::string& flag, const std::string& problem) { out[flag] = problem; });

@@ -18,7 +18,7 @@ namespace {
 
 const CopyProgress kQuiet = [](std::uint64_t) {};
 
-/// Copies a list into files of the type of `like`, and checks what the copy reports about them.
+/// Copies a list of documents into files of the type of `like`, and checks what the copy reports about the files.
 void copy(const std::string& prefix, const IndexedDataset& like, const DocumentList& list, int threads = 2) {
   DocumentCopy out(prefix, like.type(), like.is_multimodal());
   out.write(list, threads, kQuiet);
@@ -37,7 +37,7 @@ bool same_files(const std::string& a, const std::string& b) {
   return read_file(a + ".bin") == read_file(b + ".bin") && read_file(a + ".idx") == read_file(b + ".idx");
 }
 
-/// Random documents of up to three sequences of 1 to `max_length` tokens, some without sequences.
+/// Returns random documents of up to three sequences of 1 to `max_length` tokens.
 Documents random_documents(std::size_t count, std::uint32_t max_length, std::uint32_t seed) {
   std::mt19937 random(seed);
   Documents documents(count);

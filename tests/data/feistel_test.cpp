@@ -45,7 +45,7 @@ TEST_CASE("a keyed permutation maps to every number once") {
 }
 
 TEST_CASE("images of a keyed permutation look random") {
-  // Counts the images of consecutive numbers by bin: chi-square with 99 degrees of freedom is within [55, 155] with
+  // Counts the images of consecutive numbers in bins: chi-square with 99 degrees of freedom is within [55, 155] with
   // probability 1 - 10^-4.
   constexpr std::int64_t kSize = 1'000'000, kBins = 100, kDraws = 20'000;
   for (const std::uint64_t key : {1ull, 2ull, 3ull, 4ull}) {
@@ -102,7 +102,7 @@ TEST_CASE("the feistel order returns every cut of an epoch once, and no token tw
     CHECK(samples.insert(sample).second);
     const std::int64_t first = token_of(order.first_token(sample));
     CHECK(token_of(order.last_token(sample)) == first + kLength);
-    CHECK(first / tokens == (first + kLength) / tokens);  // a sample never crosses epochs
+    CHECK(first / tokens == (first + kLength) / tokens);  // a sample never crosses an epoch boundary
     for (std::int64_t k = 0; k < kLength; ++k) CHECK(inputs.insert(first + k).second);
     starts.insert(first % tokens % kLength);
   }

@@ -132,7 +132,7 @@ std::string write_files(const Folder& folder, std::string_view idx, std::string_
   return prefix;
 }
 
-/// The error of opening the files, or "".
+/// Returns the error of opening the files, or "".
 std::string open_error(const std::string& prefix) {
   try {
     IndexedDataset data(prefix);
@@ -149,7 +149,7 @@ std::string with_field(std::string idx, std::size_t at, T value) {
   return idx;
 }
 
-/// The first broken rule and its place: "rule, file ending, byte".
+/// Returns the first broken rule and its place: rule, file extension, byte.
 std::string broken_place(const std::string& prefix) {
   try {
     IndexedDataset data(prefix);
@@ -222,7 +222,7 @@ TEST_CASE("every broken rule of the format has its message and its place") {
 
 namespace {
 
-/// Ten thousand sequences of two tokens; every fourth document has two sequences.
+/// Files of ten thousand sequences of two tokens; every fourth document has two sequences.
 struct LongFiles {
   static constexpr std::int64_t kSequences = 10000;
   std::string idx, bin;
@@ -262,7 +262,7 @@ TEST_CASE("a broken rule is found in every block of a long file, also at its edg
     };
     CHECK(place(-1) == cat("documents idx ", documents + 8 * i));
     CHECK(place(10001) == cat("documents idx ", documents + 8 * i));
-    CHECK(place(10000) == cat("documents idx ", documents + 8 * (i + 1)));  // the next one falls below it
+    CHECK(place(10000) == cat("documents idx ", documents + 8 * (i + 1)));  // the next one is less than it
   }
   // Pointers that agree with the lengths, far beyond the end of the .bin.
   std::string hostile = files.idx;

@@ -14,7 +14,7 @@ using namespace mtl;
 
 namespace {
 
-/// The place and message of check_token_range's error, or "".
+/// Returns the place and message of check_token_range's error, or "".
 std::string range_error(const std::string& prefix, std::int64_t vocab_size, int threads) {
   try {
     check_token_range(IndexedDataset(prefix), vocab_size, threads);

@@ -1,4 +1,4 @@
-// Frequencies of tokens and lengths of sequences, summarized.
+// Summaries of token frequencies and sequence lengths.
 #include "data/token_stats.h"
 
 #include <doctest/doctest.h>

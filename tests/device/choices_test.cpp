@@ -1,4 +1,4 @@
-// Choices by measuring, with predetermined times.
+// Choices by measurement, with predetermined times.
 #include <doctest/doctest.h>
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// Libraries opened at their first use, tested with libm in place of CUDA's.
+// Libraries that are opened at their first use, tested with libm instead of CUDA's libraries.
 #include <doctest/doctest.h>
 
 #include <cmath>

@@ -1,5 +1,5 @@
 // Generation: greedy continuations equal transformers', with and without a cache, single and batched; sampled ones
-// depend on the seed, not on batch or threads.
+// depend on the seed, not on the batch size or the number of threads.
 #include "eval/generate.h"
 
 #include "tests/eval/models.h"
@@ -178,7 +178,8 @@ TEST_CASE("with all positions used, generation continues from the last half") {
     for (std::int32_t i = 0; i < 100; ++i) prompt.push_back(static_cast<std::int32_t>(i * 31 % model.vocab()));
     Ids got = continue_one(model, greedy(80), prompt);
     REQUIRE(got.size() == 80);
-    // Computed step by step: from the last 64, then from 32 on until 64 are reached again.
+    // Expected step by step: starts from the last 64 tokens; whenever 64 positions are full, continues from the
+    // last 32.
     Ids all = prompt, context(prompt.end() - 64, prompt.end());
     for (std::size_t i = 0; i < got.size(); ++i) {
       auto logits = model.logits(context);

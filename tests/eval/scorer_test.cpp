@@ -20,7 +20,7 @@ TEST_CASE("losses of whole windows equal transformers' in float64") {
     REQUIRE(got.size() == want.size());
     for (std::size_t i = 0; i < want.size(); ++i) CHECK(std::abs(got[i] - want[i]) < 2e-5 * std::max(1.0, want[i]));
 
-    // The same losses from the logits of all positions.
+    // The same losses computed from the logits of all positions.
     auto logits = model.logits(std::span(ids).first(want.size()));
     auto width = static_cast<std::size_t>(model.vocab());
     REQUIRE(logits.size() == want.size() * width);

@@ -1,4 +1,4 @@
-// Any bytes as a configuration file: lines with an error, or with words that read back as written.
+// Parses any bytes as a configuration file. Expects lines with an error, or with words that read back as written.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kMaxContent = std::size_t{4} << 20;  // decompression bombs hold more
 
-/// The length and hash of the first kMaxContent bytes, or "error".
+/// Returns the length and the hash of the content, at most its first kMaxContent bytes, or "error".
 std::string read_some(const std::string& path, std::size_t portion, int threads) {
   std::string buffer(portion, '\0');
   mtl::Hasher content;

@@ -1,4 +1,4 @@
-// Any bytes as token files: an error, or data sets whose every sequence can be read, counted and copied.
+// Reads any bytes as token files. Expects an error, or a data set whose sequences can all be read, counted and copied.
 //
 // The first byte / 256 is the fraction of the remaining bytes that form the .bin. The .idx precedes the .bin, to keep
 // the corpus readable.
@@ -19,7 +19,7 @@ using namespace mtl;
 
 namespace {
 
-/// A folder, in memory if possible, created once and removed at exit.
+/// Returns a folder, in memory if possible, which is created once and removed at exit.
 const std::string& work_folder() {
   struct Folder {
     std::string path = cat(file_exists("/dev/shm") ? "/dev/shm" : "/tmp", "/mtl_idx_fuzz.", ::getpid(), "/");

@@ -1,5 +1,5 @@
-// Any bytes as JSON lines, the first byte as the chunk size: the lines are those between the newlines; each is an error
-// with a column, or texts in UTF-8, whose sentences are parts of them. Both parsers agree.
+// Reads any bytes as JSON lines, with the first byte as the chunk size. Expects the lines between the newlines, and for
+// each an error with a column, or texts in UTF-8 whose sentences are parts of them. Both parsers must agree.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -28,7 +28,7 @@ void check_sentences(std::string_view text) {
   check(at <= text.data() + text.size());
 }
 
-/// The error of a line, or "".
+/// Returns the error of a line, or "".
 std::string error_of(mtl::TextExtractor& extractor, std::string_view line) {
   try {
     extractor.read_padded(line);
@@ -67,7 +67,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     mtl::LineReader reader({mtl::cat("/proc/self/fd/", memory)}, options);
     std::size_t at = 0;
     while (auto chunk = reader.next()) {
-      // Compressed data has other lines; only uncompressed text has those of the file.
+      // Only uncompressed text has the lines of the file; compressed data has others.
       bool plain = text.substr(at, chunk->text.size()) == chunk->text.view();
       at += chunk->text.size();
       mtl::for_each_line(*chunk, [&](std::string_view line, std::int64_t, std::int64_t) {

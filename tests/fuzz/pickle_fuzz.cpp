@@ -1,4 +1,4 @@
-// Any bytes as a pickle: an error, or values that can be visited.
+// Reads any bytes as a pickle. Expects an error, or values that can be visited.
 #include <cstddef>
 #include <cstdint>
 

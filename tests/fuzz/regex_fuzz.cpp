@@ -1,5 +1,5 @@
-// A line with a pattern, followed by a text: an error, or pieces that make up the text and, for known patterns, equal
-// those of the hand-written splitter.
+// Splits a text by the pattern in the first line. Expects an error, or pieces that make up the text and, for known
+// patterns, equal those of the hand-written splitter.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// Runs a fuzz target over the files of the given folders, without libFuzzer. A crash ends the process.
+// Runs a fuzz target on the files of the given folders, without libFuzzer. A crash ends the process.
 #include <cstdint>
 #include <cstdio>
 

@@ -1,4 +1,4 @@
-// Any bytes as a safetensors file: an error, or tensors whose data can be read.
+// Opens any bytes as a safetensors file. Expects an error, or tensors whose data can be read.
 #include <sys/mman.h>
 #include <unistd.h>
 

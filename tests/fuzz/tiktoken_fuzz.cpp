@@ -1,4 +1,4 @@
-// Any bytes as a file of ranks: an error, or tokens that, with all single bytes added, make a tokenizer.
+// Reads any bytes as a file of ranks. Expects an error, or tokens that, with all single bytes added, make a tokenizer.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

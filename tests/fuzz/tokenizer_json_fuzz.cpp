@@ -1,4 +1,4 @@
-// Any bytes as a tokenizer.json: an error, or parts that make a splitter, a token finder and a model.
+// Parses any bytes as a tokenizer.json. Expects an error, or parts that make a splitter, a token finder and a model.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// Any bytes as a file of torch.save: an error, or tensors whose data can be read.
+// Opens any bytes as a file of torch.save. Expects an error, or tensors whose data can be read.
 #include <sys/mman.h>
 #include <unistd.h>
 

@@ -19,16 +19,16 @@ bool is_gradient(ActionKind kind) {
   return kind == ActionKind::send_backward || kind == ActionKind::receive_backward || kind == ActionKind::backward;
 }
 
-/// A message: its destination, which is the number of a chunk in the whole model, and its micro-batch.
+/// A message: its kind, the chunk that receives it, numbered over the whole model, and its micro-batch.
 struct Message {
   bool gradient;
   int chunk, micro_batch;
   bool operator==(const Message&) const = default;
 };
 
-/// Simulates a pipeline. A send posts its message and continues; if the channel already holds `outstanding` messages,
-/// it blocks until the peer has received the oldest. A receive takes the oldest message or blocks. Activations and
-/// gradients use one channel each or, with `shared`, the same one.
+/// Simulates a pipeline. A send posts its message and continues, or blocks while the channel holds `outstanding`
+/// messages. A receive takes the oldest message, or blocks while there is none. Activations and gradients use separate
+/// channels or, with `shared`, the same one.
 class Simulation {
  public:
   Simulation(ScheduleKind kind, const PipelineCase& shape, std::size_t outstanding, bool shared = false)
@@ -103,12 +103,12 @@ void check_all_end(ScheduleKind kind, const PipelineCase& shape) {
   CAPTURE(shape.chunks);
   CAPTURE(shape.micro_batches);
   CAPTURE(shape.group);
-  // If a group is larger than the number of stages, the first stage continues with it after its first results are back
+  // If a group is larger than the number of stages, the first stage still works on it when the first results arrive
   // from the last stage.
   int extra = std::max(shape.group - shape.stages, 0);
   CHECK(Simulation(kind, shape, static_cast<std::size_t>(1 + extra)).run() == shape.stages);
   CHECK(Simulation(kind, shape, 1000).run() == shape.stages);
-  // With two stages, both neighbors are the same rank, which then receives activations and gradients over one channel.
+  // With two stages, both neighbors are the same rank, so activations and gradients arrive over one channel.
   if (shape.stages > 2 || shape.group <= 2) CHECK(Simulation(kind, shape, 1000, true).run() == shape.stages);
 }
 

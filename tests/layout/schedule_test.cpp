@@ -14,8 +14,8 @@ using namespace mtl::test;
 
 namespace {
 
-/// The actions in the fixture's notation: "S0" precedes the backward pass after which chunk 0's gradients are
-/// exchanged.
+/// Returns the actions in the notation of the golden file: "S0" precedes the backward pass after which the gradients of
+/// chunk 0 are exchanged.
 std::vector<std::string> steps(const std::vector<Action>& actions) {
   std::vector<std::string> out;
   StepSchedule schedule(actions);

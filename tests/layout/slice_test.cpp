@@ -10,7 +10,7 @@ using namespace mtl;
 
 namespace {
 
-/// Global indices of the elements of a slice, in storage order.
+/// Returns the indices in the whole tensor of the elements of a slice, in storage order.
 std::vector<std::int64_t> elements(const Slice& slice, const std::vector<std::int64_t>& shape) {
   std::vector<std::int64_t> out;
   for (std::int64_t e = slice.begin; e < slice.end; ++e) {

@@ -37,7 +37,7 @@ TEST_CASE("grad scaler: every step equals Megatron's traces") {
                &hysteresis = trace.at("hysteresis_tracker").as_array();
     REQUIRE(scales.size() == found_inf.size());
     for (std::size_t i = 0; i < found_inf.size(); ++i, ++steps) {
-      // A scaler saved and restored before the step continues the same way.
+      // A scaler that is saved and restored before the step continues in the same way.
       GradScaler resumed(options_of(trace.at("args")));
       resumed.restore(scaler.state());
       scaler.update(found_inf[i] == '1');

@@ -37,7 +37,7 @@ struct RankParams {
 
   int unit_of(int param) const { return store.specs()[static_cast<std::size_t>(param)].unit; }
 
-  /// Sets gradients that depend on the rank and finishes them in the order of backward; one of them is `bad`.
+  /// Sets gradients that depend on the rank and finishes them in the order of backward. Adds `bad` to one element.
   void backward(GradSync& sync, float bad) {
     chunk.params([&](Param& param, const ParamSpec&) { param.take_grad(); });
     for (int param = store.size(); param-- > 0;) {
@@ -188,7 +188,7 @@ TEST_CASE("a lease waits for the values of its unit only") {
     optimizer.begin_step();
     own.backward(optimizer.sync(), 0);
     optimizer.step(scratch, &state);
-    auto count_old = [&](int unit) {  // parameters whose other half has not been gathered yet
+    auto count_old = [&](int unit) {  // counts parameters whose other half has not been gathered yet
       int old = 0;
       for (int param = 0; param < own.store.size(); ++param) {
         const float *a = own.store.value(param).data<float>(), *b = reference.store.value(param).data<float>();

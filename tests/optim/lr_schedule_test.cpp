@@ -49,7 +49,7 @@ ScheduleLength run_of(const Json& json) {
 
 bool is_close(double actual, double expected) { return std::abs(actual - expected) <= 1e-14 * std::abs(expected); }
 
-/// The flags that check_schedule reports, joined.
+/// Returns the flags that check_schedule reports, joined.
 std::string reported_flags(const LrScheduleFlags& flags, const ScheduleLength& run) {
   std::string out;
   check_schedule(flags, run, [&](const std::string& flag, const std::string&) { out += flag + ";"; });

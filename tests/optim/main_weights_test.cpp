@@ -71,7 +71,7 @@ void add_part(WholeTensors& whole, const ParamSpec& spec, const Slice& slice, co
   });
 }
 
-/// Gradients whose sum over the ranks depends only on the element of the whole tensor, up to rounding.
+/// Sets gradients whose sum over the ranks depends only on the element's index in the whole tensor, up to rounding.
 void set_gradients(RankParams& own) {
   const auto ranks = static_cast<float>(own.store.layout().size(Axis::data));
   own.chunk.params([&](Param& param, const ParamSpec& spec) {

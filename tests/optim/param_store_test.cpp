@@ -1,4 +1,4 @@
-// A store's table of parameters: bytes, extents, and the content of checkpoints, for any update rule.
+// The table of a parameter store: bytes, extents, and the content of checkpoints, for any update rule.
 #include "optim/param_store.h"
 
 #include <doctest/doctest.h>
@@ -124,7 +124,7 @@ TEST_CASE("buckets end at units, group parameters that are reduced and updated a
       ParamStore store(
           Device::cpu, kPrecisionFp32, AdamW::states(), [&](const ParamVisitor& visit) { chunk.params(visit); },
           layout);
-      // Consecutive units, starting with the last, until there are enough elements.
+      // Groups consecutive units, starting with the last, until there are enough elements.
       std::map<int, int> group_of;  // by unit
       std::int64_t elements = 0;
       for (int unit = 4, group = 0; unit >= 0; --unit) {  // the head, three layers, the embedding

@@ -1,4 +1,4 @@
-// Lines to tokens, as computed by one thread of mtl-preprocess.
+// Tokenization of lines by one thread of mtl-preprocess.
 #include "prep/preprocess_chunk.h"
 
 #include <doctest/doctest.h>
@@ -13,7 +13,7 @@ namespace {
 using Sizes = std::vector<std::size_t>;
 using Ids = std::vector<std::int32_t>;
 
-/// The first chunk of lines of the `part`-th of `parts` ranges, with a NullTokenizer's ids.
+/// Returns the first chunk of lines of partition `part` of `parts`, tokenized by NullTokenizer.
 TokenChunk tokenize(const std::string& text, const PreprocessOptions& options, std::int64_t part = 0,
                     std::int64_t parts = 1, std::int64_t vocab_size = 100) {
   const test::ScratchFolder folder;

@@ -1,4 +1,4 @@
-// The words of files, counted with any number of threads.
+// Counts of the words in files, with any number of threads.
 #include "prep/word_counting.h"
 
 #include <doctest/doctest.h>

@@ -1,5 +1,5 @@
-// Includes point one way. Reads the #include lines of every source file and fails on one that points back, or on a
-// library's header in a file that may not include it.
+// Modules may include only lower modules. Reads the #include lines of every source file, and fails on one that breaks
+// this order, or that includes a library's header in a file that may not.
 // g++ 12 warns about std::regex's own code when sanitizers are on (GCC PR105562).
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
@@ -21,7 +21,7 @@ using namespace mtl;
 
 namespace {
 
-/// The modules that a module may include, in addition to itself.
+/// Returns the modules that each module may include, in addition to itself.
 const std::map<std::string, std::set<std::string>>& visible_modules() {
   static const std::map<std::string, std::set<std::string>> modules = [] {
     std::map<std::string, std::set<std::string>> sees;
@@ -51,7 +51,8 @@ const std::map<std::string, std::set<std::string>>& visible_modules() {
   return modules;
 }
 
-/// The module of a file or of a quoted include, both as paths from the root of the repository or from libcore.
+/// Returns the module of a file or of a quoted include, given as a path from the root of the repository or from
+/// libcore.
 std::string module_of(std::string_view path) {
   for (std::string_view folder : {"libcore/", "./"}) {
     if (starts_with(path, folder)) path.remove_prefix(folder.size());
@@ -60,7 +61,8 @@ std::string module_of(std::string_view path) {
   return module == "cli" ? "apps" : module;
 }
 
-/// True if the file may include a header of a library. `library` receives the library's name, for the message.
+/// Returns true if the file may include this header. Sets `library` to the name of the header's library, for the
+/// message.
 bool may_include(const std::string& file, const std::string& header, std::string* library) {
   struct Rule {
     const char* name;  // of the library
@@ -89,7 +91,7 @@ bool may_include(const std::string& file, const std::string& header, std::string
   return true;
 }
 
-/// The problems of the include lines of one file, "file:line: why" each.
+/// Returns the problems of the include lines of one file, each as "file:line: why".
 std::vector<std::string> violations(const std::string& file, const std::string& content) {
   static const std::regex include_line(R"rx(^\s*#\s*include(_next)?\s*([<"])([^>"]+)[>"].*)rx");
   std::vector<std::string> found;

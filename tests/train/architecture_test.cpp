@@ -38,7 +38,7 @@ ArchitectureOptions small() {
   return given;
 }
 
-/// Our options for Megatron's arguments in a golden line.
+/// Returns mtl's options for the Megatron-LM arguments of a golden line.
 ArchitectureOptions options_of(const Json& args) {
   ArchitectureOptions out;
   out.num_layers = args.at("num_layers").as_int();

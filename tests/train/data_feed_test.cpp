@@ -19,7 +19,7 @@ namespace {
 constexpr std::int64_t kLength = 8;
 Stream stream(Device::cpu);
 
-/// A data set of 100 documents whose tokens count up, as one split.
+/// A data set of 100 documents with ascending tokens, in a single split.
 struct Numbers {
   std::string folder = cat("/tmp/mtl_feed_test.", getpid(), "/");
   DataFiles files;
@@ -104,7 +104,7 @@ TEST_CASE("the stall counter counts only the time that training waits") {
   for (int step = 0; step < kSteps; ++step) starved.next(stream);
   CHECK(starved.stalled_seconds() > 0.018 * (kSteps - 1));
   CHECK(starved.stalled_seconds() <= now_seconds() - began);
-  // A slow trainer waits for the first step at most.
+  // With a slow trainer, only the first step may have to wait.
   DataFeed healthy = numbers.feed(1, [](std::int64_t) { return 1; });
   healthy.next(stream);
   const double first = healthy.stalled_seconds();

@@ -44,7 +44,7 @@ std::uint64_t bytes_of(const TrainOptions& options) {
   return largest_plan(plan_run(options, fresh_start().config)).plan.total_bytes();
 }
 
-/// The error's text, or "" if the run fits.
+/// Returns the error's message, or "" if the run fits.
 std::string refusal(const TrainOptions& options, const HostRanks& host, std::vector<MemoryLimit> limits,
                     std::optional<MemoryLimit> gpu = {}) {
   return test::error_of([&] { check_memory(options, fresh_start(), host, {limits, gpu}); }, Exit::usage);

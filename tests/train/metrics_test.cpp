@@ -52,7 +52,7 @@ std::uint64_t little_endian(std::string_view bytes) {
   return value;
 }
 
-/// The payloads of an event file; checks every checksum.
+/// Returns the payloads of an event file; checks every checksum.
 std::vector<std::string> read_records(std::string_view file) {
   std::vector<std::string> records;
   while (!file.empty()) {
@@ -173,7 +173,7 @@ TEST_CASE("rewind_log: removes what a resume repeats, and nothing else") {
   CHECK(rewound(last_step + validation + last_validation, prolonged) == start + validation);
   CHECK(rewound(step + validation, in_validation) == start + step);
   CHECK(rewound(step + "{\"type\": \"st", end) == start + step);                                 // half-written
-  CHECK(rewind_log(step, {.run = "a", .iteration = 0, .train_iterations = 10}, "log") == step);  // names no run
+  CHECK(rewind_log(step, {.run = "a", .iteration = 0, .train_iterations = 10}, "log") == step);  // the log names no run
   CHECK(rewind_log(step, {.run = "a", .iteration = 4, .train_iterations = 10}, "log").empty());
 }
 

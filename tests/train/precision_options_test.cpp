@@ -10,7 +10,7 @@ using namespace mtl;
 
 namespace {
 
-/// The flags that check_precision reports, joined.
+/// Returns the flags that check_precision reports, joined.
 std::string problems_of(const PrecisionOptions& options) {
   std::string out;
   check_precision(options, [&](const std::string& flag, const std::string&) { out += flag + ";"; });

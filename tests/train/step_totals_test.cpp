@@ -22,7 +22,7 @@ TEST_CASE("after a step every rank knows the loss, the requests of any rank, and
       report.lost_updates = rank;
       report.lost_copies = 3;
       totals.take(report);
-      // Twice, to show that the first exchange leaves nothing behind.
+      // Twice, to show that the first exchange leaves no state behind.
       for (int round = 0; round < 2; ++round) {
         StepTotals all = totals;
         all.exchange(groups.world());
