@@ -14,7 +14,7 @@
 
 namespace mtl {
 
-/// True if flags name a tokenizer. --vocab-size alone does not, because it may be the size of any vocabulary.
+/// Returns true if flags name a tokenizer. --vocab-size alone does not, because it may be the size of any vocabulary.
 bool names_tokenizer(const TokenizerOptions& options);
 
 /// For a Flags::check function: calls check_tokenizer_flags if flags name a tokenizer.

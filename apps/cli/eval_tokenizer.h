@@ -12,8 +12,8 @@ namespace mtl {
 /// For a Flags::check function: calls check_tokenizer_flags if a tokenizer flag other than --vocab-size was given.
 void check_model_tokenizer_flags(Flags& flags, const TokenizerOptions& given);
 
-/// Returns what the flags add to the model's files: the number of attention heads, and --vocab-size, unless a flag
-/// names a tokenizer: --vocab-size is the tokenizer's then.
+/// Returns what the flags add to the model's files: the number of attention heads and, if no flag names a tokenizer,
+/// --vocab-size, which is the tokenizer's size otherwise.
 ModelSupplement supplement_of(const TokenizerOptions& given, std::optional<std::int64_t> num_attention_heads);
 
 /// Loads the tokenizer that flags name, else the one stored with the model; null without either. Throws Error(usage) if

@@ -92,7 +92,7 @@ class Flags {
   std::size_t problem_count() const { return problems_.size(); }
   /// Registers a check of relations between flags. It runs once all values are set, before parse() throws, even if
   /// there are problems already (a flag whose value was refused keeps the value it had before, usually the default).
-  /// --dump-config ignores the problems that it finds.
+  /// --dump-config ignores the problems that checks find.
   void check(std::function<void()> function) { checks_.push_back(std::move(function)); }
   /// Returns true if the value came from the command line or a configuration file. A line of a configuration file that
   /// only repeats the default, as --dump-config writes it, does not count. Requires a declared flag.

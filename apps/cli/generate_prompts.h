@@ -19,7 +19,7 @@ struct Prompt {
   std::string where;              // for messages: "FILE: line N", or "--prompt"
 };
 
-/// Parses prompts: text or token ids, as they are or in JSON.
+/// Parses prompts: text, token ids, or JSON lines with either.
 struct PromptReader {
   const Model& model;
   const Tokenizer* tokenizer;         // null with `ids`

@@ -40,7 +40,8 @@ struct TopoOptions {
   std::string order() const;  // of the axes, such as "tp-cp-ep-dp-pp"
   /// Returns the grid of the dense layers, which has no expert axis.
   RankGrid grid() const;
-  /// Returns the grid of the expert layers: an expert axis replaces the context axis, and takes ranks of the data axis.
+  /// Returns the grid of the expert layers, which has no context axis: an expert axis of `expert` ranks and the data
+  /// axis divide the context and data ranks of grid().
   RankGrid expert_grid() const;
   std::int64_t node_size() const;  // --gpus-per-node; default: 8, or the world size if smaller
   std::vector<std::string> host_names() const;

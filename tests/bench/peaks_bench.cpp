@@ -1,5 +1,5 @@
 // Measures the peaks with which a GPU's operators are compared: mtl_bench_peaks cuda|cpu ROWS. Prints JSON: the device,
-// GB/s read and written by a large copy, and TFLOP/s of a bf16 product with ROWS rows, columns and terms; each is the
+// GB/s read and written by a large copy, and TFLOP/s of a product of square bf16 matrices with ROWS rows; each is the
 // best of 20.
 #include <cstdio>
 #include <string>
@@ -20,11 +20,11 @@ namespace {
 
 constexpr int kRounds = 20;
 
-/// Milliseconds of the fastest of kRounds calls.
+/// Returns the milliseconds of the fastest of kRounds calls.
 template <class Call>
 double best_ms(Stream& stream, const Call& call) {
   double best = 0;
-  for (int round = 0; round <= kRounds; ++round) {  // the first warms up
+  for (int round = 0; round <= kRounds; ++round) {  // the first round warms up
     Event begin(stream.device(), Event::Kind::time), end(stream.device(), Event::Kind::time);
     begin.record(stream);
     call();
