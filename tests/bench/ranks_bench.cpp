@@ -59,7 +59,7 @@ void compare_all_reduce(Communicator& group, std::size_t bytes) {
         group.size(), own, bf16, mpi, own / mpi);
 }
 
-/// On one rank: times the sum of the inputs of `ranks` ranks, of `bytes` bytes each, and a memcpy of each input.
+/// Times, on a single rank, the sum of `ranks` inputs of `bytes` bytes each, and a memcpy of each input.
 void time_sums(DType dtype, std::size_t ranks, std::size_t bytes) {
   std::vector<std::byte> inputs(ranks * bytes), out(bytes);
   std::vector<const std::byte*> sources;

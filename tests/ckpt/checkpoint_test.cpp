@@ -308,7 +308,7 @@ TEST_CASE("checkpoint: a tensor divided in any way into slices and shards loads 
 
 TEST_CASE(
     "checkpoint: 40,000 pieces of a tensor are checked for overlaps in a second, and an overlap names its pieces") {
-  constexpr std::int64_t kColumns = 8, kRanges = 5000, kLength = 4;  // 8 boxes of 5000 ranges, as TP 8 x DP 5000 makes
+  constexpr std::int64_t kColumns = 8, kRanges = 5000, kLength = 4;  // 8 boxes of 5000 ranges, as with TP 8 and DP 5000
   ManifestTensor entry{{"param.x", StoredDType::f32, {kRanges, kColumns * kLength}}, {}};
   for (std::int64_t i = 0; i < kRanges; ++i) {
     for (std::int64_t column = 0; column < kColumns; ++column) {

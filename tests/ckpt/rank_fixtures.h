@@ -41,7 +41,7 @@ inline const std::vector<TestLayout> kTestLayouts = {
 
 inline GptConfig layouts_config() { return tiny_config(3); }
 
-/// A model of the same size, but with four heads in two groups.
+/// Returns a Llama of the same size, but with four heads in two groups.
 inline GptConfig llama_layouts_config() {
   return llama_of_size({.vocab = 11, .layers = 3, .hidden = 8, .heads = 4, .positions = 5});
 }

@@ -99,7 +99,7 @@ TEST_CASE("torch files: the golden hostile files are refused with a reason, the 
         read_elements(*tensor, 0, elements);
         for (std::size_t i = 0; i < values.size(); ++i) {
           CHECK(element_at(tensor->dtype, &elements[i * element]) == values[i].as_number());
-          std::vector<std::byte> single(element);  // also from the middle
+          std::vector<std::byte> single(element);  // a single element, from any place
           read_elements(*tensor, static_cast<std::int64_t>(i), single);
           CHECK(std::equal(single.begin(), single.end(), &elements[i * element]));
         }

@@ -62,7 +62,7 @@ class ThreadGroup {
     return message;
   }
 
-  /// Marks the group as broken because a member has failed: waits for the member throw.
+  /// Marks the group as broken because a member has failed: members that wait then throw.
   void abandon() {
     std::lock_guard lock(mutex_);
     broken_ = true;

@@ -49,7 +49,8 @@ ProductCounts counts;
 
 enum : int { kWhole = 1, kHalves = 2 };
 
-/// An algorithm has its id in the first word, the number of K splits in the second, their reduction in the third.
+/// Returns the id of an algorithm, which is its first word; the second is the number of K splits, the third their
+/// reduction.
 int id_of(const cublasLtMatmulAlgo_t& algorithm) { return static_cast<int>(algorithm.data[0]); }
 
 template <class T>

@@ -16,7 +16,8 @@ using namespace mtl::emulated;
 
 namespace {
 
-/// Each thread writes to shared memory and then reads its neighbor's element, after a barrier if `with_barrier`.
+/// Writes an element of shared memory from each thread, which then reads its neighbor's element, after a barrier if
+/// `with_barrier`. Returns what the threads read.
 std::vector<float> shift(bool with_barrier) {
   std::vector<float> out(64, -1);
   run_grid(1, 64, 64 * sizeof(float), [&] {

@@ -61,7 +61,7 @@ void copy_all(const IndexedDataset& data) {
   if (!same) std::abort();
 }
 
-/// Ignores the refusal of bad data; other errors end the process.
+/// Calls `work`, and ignores errors about bad data; other errors end the process.
 template <class Work>
 void attempt(Work work) {
   try {

@@ -70,7 +70,7 @@ TEST_CASE("attention variants: dtype, head size and GPU decide which accept forw
 TEST_CASE("attention variants: decoding uses simple, and hopper does not accept a part of a sequence") {
   Call part(64);
   part.in.qkv.k.tensor = part.in.qkv.v.tensor = meta({2, 100, 2, 5, 64}, DType::bf16);
-  CHECK(part.on(90) == Variants{tiles});  // refused: there are more keys than queries
+  CHECK(part.on(90) == Variants{tiles});  // hopper refuses more keys than queries
   part.in.rows.first_row = 30;
   CHECK(part.on(90) == Variants{tiles});
   Call cached(64);
@@ -165,7 +165,7 @@ TEST_CASE("attention variants: the fastest variant is measured once, and found a
   resumed.choices().add(stream.choices().table());
   CHECK(simulated.choose(resumed, {tiles, hopper}) == hopper);
   CHECK(simulated.runs == runs);
-  CHECK(simulated.choose(resumed, {tiles}) == tiles);  // on a GPU without hopper
+  CHECK(simulated.choose(resumed, {tiles}) == tiles);  // hopper is not a candidate
 
   Stream other(Device::cpu);
   simulated.milliseconds = {{tiles, 1}, {hopper, 20}};

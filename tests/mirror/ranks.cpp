@@ -29,7 +29,7 @@ namespace {
 MpiSession* session = nullptr;
 std::string chosen_layout;  // --layout=NAME
 
-/// A seed that differs between rounds and between ranks, so that ranks defer their commands in different ways.
+/// Returns a seed that differs between rounds and between ranks, so that ranks defer their commands in different ways.
 std::uint64_t seed_of(int round) { return static_cast<std::uint64_t>(100 * round + session->rank()); }
 
 std::vector<int> all_ranks() {

@@ -199,7 +199,7 @@ TEST_CASE("sentencepiece: user-defined pieces match first, the longest one") {
     auto tokenizer = make_tokenizer(model);
     CHECK(tokenizer.encode("abc") == Ids{3, 8, 6});
     const bool is_bpe = algorithm == SentencePieceModel::Algorithm::bpe;
-    CHECK(tokenizer.encode("abab") == (is_bpe ? Ids{3, 9, 5} : Ids{3, 8, 8}));  // the first merges, or the best sum
+    CHECK(tokenizer.encode("abab") == (is_bpe ? Ids{3, 9, 5} : Ids{3, 8, 8}));  // the longest first, or the best sum
     CHECK(tokenizer.encode("bc") == Ids{3, 7});
     CHECK(tokenizer.decode({{3, 8, 6}}) == "abc");
   }

@@ -99,7 +99,7 @@ TEST_CASE("metrics: after a resume the log reads like one uninterrupted run") {
   }
   std::string uninterrupted = read_file(options.log_jsonl);
   {
-    Metrics killed(options, quiet_console);  // starts over
+    Metrics killed(options, quiet_console);  // starts the log anew
     train(killed, 1, 9);
   }
   OutputFile(options.log_jsonl, true).write("{\"type\": \"step\", \"itera");  // killed in the middle of a line
