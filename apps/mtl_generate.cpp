@@ -22,7 +22,7 @@ void add_flags(Flags& flags, GenerateOptions& options) {
   flags.add("--input", &options.input, "FILE",
             "file with one prompt per line, or JSON lines with the key prompt (default: `-`, standard input)");
   flags.add_switch("--ids", options.ids,
-                   "read prompts as token ids separated by blanks, and print new ids instead of text");
+                   "read prompts as token ids separated by spaces, and print new ids instead of text");
   flags.section("Continuation");
   flags.add("--max-new-tokens", &options.max_new_tokens, "N", "largest number of tokens to add to a prompt")
       .within({0, INT32_MAX});

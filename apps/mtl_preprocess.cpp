@@ -32,7 +32,7 @@ void add_flags(Flags& flags, PreprocessOptions& options) {
       .only_with("--split-sentences", [&options] { return options.split_sentences; });
   flags
       .add_switch("--keep-newlines", options.keep_newlines,
-                  "with --split-sentences: keep the line breaks and blanks after a sentence")
+                  "with --split-sentences: keep the line breaks and spaces after a sentence")
       .only_with("--split-sentences", [&options] { return options.split_sentences; });
   flags.add_switch("--append-eod", options.append_eod,
                    "append the end-of-document token to every document that is not empty");

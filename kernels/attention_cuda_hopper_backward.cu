@@ -94,7 +94,7 @@ struct HopperBackwardShared {
   }
   __device__ void wait_until_full(int i) const { barrier_wait(full + i % Tile::kStages, parity_of<Tile::kStages>(i)); }
   /// Releases the stage of tile `i`, which this warp has read.
-  __device__ void leave(int i) const {
+  __device__ void release(int i) const {
     __syncwarp();
     if (lane() == 0) barrier_arrive(empty + i % Tile::kStages);
   }
@@ -199,7 +199,7 @@ __device__ void sum_dq(const TiledBackward<T>& f, const HopperBackwardShared<T, 
       start_product_of_columns(dq, a, keys);
       wgmma_end<0>(dq);
     }
-    shared.leave(i);
+    shared.release(i);
   }
   store_panels<dim>(f.dq.at(own.b, own.g, own.h, t), f.dq.position, shape.queries - t,
                     shared.staged + warp_row * kTileRow<kPanel>, dq, shape.scale);
@@ -232,7 +232,7 @@ struct HopperKeys {
         g(block_in_grid() / f.tiles % f.shape.groups),
         first(block_in_grid() % f.tiles * Tile::kOwn),
         queries(f.shape, first, Tile::kOwn) {
-    if (f.shape.document_start != nullptr) leave_documents(queries, f.shape, b, first + Tile::kOwn - 1, shared);
+    if (f.shape.document_start != nullptr) exclude_later_documents(queries, f.shape, b, first + Tile::kOwn - 1, shared);
   }
 };
 
@@ -280,11 +280,11 @@ __device__ void copy_queries(const HopperBackward<T>& hopper, const HopperBackwa
 }
 
 /// Whether queries of a tile may see a warpgroup's 64 keys from `key`, and whether their scores need the mask.
-struct Meeting {
+struct TileOverlap {
   bool any, masked;
   template <class Tile>
-  __device__ Meeting(Tile, const AttentionShape& shape, const typename Tile::Statistics& statistics, int query,
-                     int key) {
+  __device__ TileOverlap(Tile, const AttentionShape& shape, const typename Tile::Statistics& statistics, int query,
+                         int key) {
     const SeeingQueries seeing(shape, key, 64);
     const int last = query + Tile::kRows - 1;
     any = key < shape.keys && last >= key && query < seeing.end;
@@ -314,7 +314,7 @@ __device__ void sum_dk_dv(const TiledBackward<T>& f, const HopperBackwardShared<
       const T *queries = shared.tile(stage, 0), *douts = shared.tile(stage, 1);
       const typename Tile::Statistics& statistics = shared.statistics[stage];
       shared.wait_until_full(i);
-      const Meeting meeting(Tile(), shape, statistics, query, own.first + 64 * warpgroup);
+      const TileOverlap meeting(Tile(), shape, statistics, query, own.first + 64 * warpgroup);
       if (meeting.any) {
         // S^T = k q^T, dP^T = v dout^T; P^T and dS^T; dv += P^T dout, dk += dS^T q
         start_product_of_rows<T, dim, Tile::kOwn>(scores, keys, queries);
@@ -334,7 +334,7 @@ __device__ void sum_dk_dv(const TiledBackward<T>& f, const HopperBackwardShared<
         wgmma_end<1>(dv);
         wgmma_end<0>(dk);
       }
-      shared.leave(i);
+      shared.release(i);
     }
   }
   T* staged = shared.staged + warp_row * kTileRow<kPanel>;

@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(DkDvTile<dim>::kWarps* kWarp, 2)
   const SeeingQueries own(shape, own_key, 16);
   SeeingQueries queries(shape, first_key, Tile::kKeys);
   if (shape.document_start != nullptr)
-    leave_documents(queries, shape, b, first_key + Tile::kKeys - 1, shared_memory<int>());
+    exclude_later_documents(queries, shape, b, first_key + Tile::kKeys - 1, shared_memory<int>());
   const int steps = (queries.end - queries.begin + Tile::kQueries - 1) / Tile::kQueries;
   const auto load = [&](int step, int stage) {
     const int h = step / steps, query = queries.begin + step % steps * Tile::kQueries;

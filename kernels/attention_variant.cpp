@@ -94,7 +94,7 @@ std::vector<AttentionVariant> allowed_forward_variants(AttentionBackend backend,
     case AttentionBackend::fused:
       if (by_cudnn != variants.end()) return {AttentionVariant::cudnn};
       fail(Exit::usage,
-           "cuDNN does not compute this attention (--attention-backend fused): it takes bf16 and fp16, head sizes 64, "
+           "cuDNN cannot compute this attention (--attention-backend fused): it supports bf16 and fp16, head sizes 64, "
            "80, "
            "96 and 128, and as many query groups as heads or one, without dropout, document boundaries, window and "
            "context parallelism; choose auto or flash");

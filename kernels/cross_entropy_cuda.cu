@@ -22,7 +22,7 @@ struct Running {
   float max = -INFINITY, sum = 0;
 
   /// Returns the sum relative to the maximum `larger` >= max.
-  __device__ float sum_below(float larger) const { return max == larger ? sum : sum * expf(max - larger); }
+  __device__ float sum_relative_to(float larger) const { return max == larger ? sum : sum * expf(max - larger); }
 };
 
 template <int n>
@@ -30,7 +30,7 @@ __device__ void add_pack(Running& running, const Pack<n>& z) {
   float max = running.max;
 #pragma unroll
   for (int j = 0; j < n; ++j) max = fmaxf(max, z[j]);
-  running.sum = running.sum_below(max);
+  running.sum = running.sum_relative_to(max);
   running.max = max;
 #pragma unroll
   for (int j = 0; j < n; ++j) running.sum += z[j] == -INFINITY ? 0.0f : expf(z[j] - max);  // max may be -inf, too
@@ -73,7 +73,7 @@ __device__ RowStats stats_of_row(const float* z, std::int64_t row, std::int64_t 
                   [&]<int m>(std::int64_t i, std::integral_constant<int, m>) { add_pack<m>(running, load<m>(z + i)); });
   const float max =
       block_reduce(running.max, -INFINITY, shared_memory<float>(), [](float a, float b) { return fmaxf(a, b); });
-  return {max, static_cast<float>(block_sum(double{running.sum_below(max)}, shared_memory<double>()))};
+  return {max, static_cast<float>(block_sum(double{running.sum_relative_to(max)}, shared_memory<double>()))};
 }
 
 __device__ inline float target_of(const float* z, std::int64_t label, std::int64_t valid) {

@@ -161,7 +161,7 @@ ThreadLimit::~ThreadLimit() { omp_set_num_threads(previous_); }
 
 void gemm(Stream& stream, Tensor work, Tensor c, const Operand& a, const Operand& b, GradMode mode,
           const Epilogue& epilogue) {
-  if (c.numel() > 0 && !sums_nothing(a)) {
+  if (c.numel() > 0 && !is_empty_sum(a)) {
     multiply(stream, work, product_of(c, a, b, mode), epilogue);
   } else if (mode == GradMode::overwrite) {
     cpu::fill_zero(stream, c);
@@ -173,7 +173,7 @@ void gemm(Stream& stream, Tensor work, Tensor c, const Operand& a, const Operand
 std::size_t gemm_work(const Stream& stream, Tensor c, const Operand& a, const Operand& b, GradMode mode,
                       const Epilogue& epilogue) {
   std::size_t bytes = 0;
-  if (c.numel() > 0 && !sums_nothing(a)) bytes = multiply_work(stream, product_of(c, a, b, mode), epilogue);
+  if (c.numel() > 0 && !is_empty_sum(a)) bytes = multiply_work(stream, product_of(c, a, b, mode), epilogue);
   if (epilogue.dbias.wanted()) bytes = std::max(bytes, sum_bias_gradient_work(a.tensor));
   return bytes;
 }

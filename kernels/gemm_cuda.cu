@@ -219,7 +219,7 @@ void gemm(Stream& stream, Tensor work, Tensor c, const Operand& a, const Operand
           const Epilogue& epilogue) {
   Epilogue of_matrix = epilogue;
   if (epilogue.aux.exists()) of_matrix.aux = as_matrix(epilogue.aux);
-  if (c.numel() > 0 && !sums_nothing(a)) {
+  if (c.numel() > 0 && !is_empty_sum(a)) {
     multiply_and_finish(stream, work, product_of(c, a, b, mode), of_matrix);
     return;
   }
@@ -232,7 +232,7 @@ void gemm(Stream& stream, Tensor work, Tensor c, const Operand& a, const Operand
 
 std::size_t gemm_work(const Stream&, Tensor c, const Operand& a, const Operand&, GradMode, const Epilogue& epilogue) {
   std::size_t bytes = 0;
-  if (c.numel() > 0 && !sums_nothing(a)) bytes = Areas(c, a, epilogue.dbias).end;
+  if (c.numel() > 0 && !is_empty_sum(a)) bytes = Areas(c, a, epilogue.dbias).end;
   if (epilogue.dbias.wanted()) bytes = std::max(bytes, sum_bias_gradient_work(as_matrix(a.tensor)));
   return bytes;
 }

@@ -26,6 +26,6 @@ inline Product product_of(const Tensor& c, const Operand& a, const Operand& b, G
 }
 
 /// True if K is 0: the product is zero.
-inline bool sums_nothing(const Operand& a) { return (a.transposed ? a.tensor.row_count() : a.tensor.size(-1)) == 0; }
+inline bool is_empty_sum(const Operand& a) { return (a.transposed ? a.tensor.row_count() : a.tensor.size(-1)) == 0; }
 
 }  // namespace mtl

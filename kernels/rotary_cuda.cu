@@ -74,7 +74,7 @@ __device__ void store_pairs(T* head, int i, int pairs, const Pairs<n>& values) {
 
 /// Rotates pairs [i, i + n) of a head by the angles of its row.
 template <int n, bool interleaved, class T>
-__device__ void turn(T* head, const float* angles, int i, int pairs, float sign) {
+__device__ void rotate_pair(T* head, const float* angles, int i, int pairs, float sign) {
   const Pack<n> c = load<n>(angles + i), s = load<n>(angles + pairs + i);
   const Pairs<n> in = load_pairs<n, interleaved>(head, i, pairs);
   Pairs<n> out;
@@ -93,8 +93,8 @@ __global__ void rotate_heads(const __grid_constant__ Rotation<T> r) {
     const std::int64_t row = i / in_row;
     const int in_this_row = static_cast<int>(i - row * in_row), head = in_this_row / packs;
     const std::int64_t group = row * r.groups + head / r.count;
-    turn<n, interleaved>(r.data + group * r.group_stride + head % r.count * r.dim, r.angles + row * 2 * r.pairs,
-                         in_this_row % packs * n, r.pairs, r.sign);
+    rotate_pair<n, interleaved>(r.data + group * r.group_stride + head % r.count * r.dim, r.angles + row * 2 * r.pairs,
+                                in_this_row % packs * n, r.pairs, r.sign);
   }
 }
 

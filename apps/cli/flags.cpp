@@ -81,7 +81,7 @@ class Flags::Config : public CLI::Config {
       flags_.problem(name, "is not allowed in a configuration file");
     } else if (!line->error.empty()) {
       flags_.problem(name, line->error);
-    } else if (!words.empty() || !line->has_equals || flag->takes_none) {  // `name =` leaves a flag as it is
+    } else if (!words.empty() || !line->has_equals || flag->allows_empty) {  // `name =` leaves a flag as it is
       if (words.size() > 1 && flag->kind() != "list") words = {join(words, " ")};
       for (std::string& word : words) word.insert(0, 1, kMark);
       if (words.empty()) words = {flag->option->get_default_str()};
@@ -206,9 +206,9 @@ std::vector<std::string> Flags::mark_values(const std::vector<std::string>& word
 /// Stores one use of a flag, with the words that follow it.
 void Flags::store_use(Flag& flag, const std::vector<std::string>& words) {
   const bool is_refused = std::exchange(refused_, false), has_none = words[0].empty();
-  if (has_none && !flag.takes_none) return problem(flag.name, "needs a value: " + flag.option->get_option_text());
+  if (has_none && !flag.allows_empty) return problem(flag.name, "needs a value: " + flag.option->get_option_text());
   const std::vector<std::string> before = flag.words();
-  std::vector<std::string> values = flag.adds_up && flag.is_given ? before : std::vector<std::string>();
+  std::vector<std::string> values = flag.accumulates && flag.is_given ? before : std::vector<std::string>();
   if (!has_none) std::transform(words.begin(), words.end(), std::back_inserter(values), unmarked);
   if (!is_refused) flag.store(values);
   flag.origin = origin_;

@@ -41,9 +41,9 @@ class Flags {
     CLI::Option* option = nullptr;  // holds all names, section, name of the value, help
     std::vector<Condition> conditions;
     bool is_required = false;
-    bool adds_up = false;     // a list to which every further use of the flag appends
-    bool takes_none = false;  // may be given without values, which empties the list
-    bool is_given = false;    // on the command line, or in a configuration file with a value other than the default
+    bool accumulates = false;   // a list to which every further use of the flag appends
+    bool allows_empty = false;  // may be given without values, which empties the list
+    bool is_given = false;      // on the command line, or in a configuration file with a value other than the default
     std::string origin = kDefault;
 
     Flag& one_of(std::vector<std::string> values) { return choices = std::move(values), *this; }
@@ -53,9 +53,9 @@ class Flags {
     Flag& at_most(double bound) { return bounds.most = bound, *this; }
     Flag& above(double bound) { return bounds.excludes_least = true, at_least(bound); }
     Flag& below(double bound) { return bounds.excludes_most = true, at_most(bound); }
-    Flag& append() { return adds_up = true, *this; }
+    Flag& append() { return accumulates = true, *this; }
     Flag& repeat();  // as append(), with one value per use
-    Flag& or_none() { return takes_none = true, *this; }
+    Flag& or_none() { return allows_empty = true, *this; }
     Flag& inverted() { return is_inverted = true, *this; }
     /// Declares that the flag acts only if `holds()` is true after parsing. Otherwise a notice says "has no effect
     /// without OTHER", or "has no effect OTHER" if `other` does not begin with "--" ("on one rank", "with --greedy").

@@ -15,7 +15,7 @@ std::vector<std::int32_t> parse_ids(std::string_view text, const std::string& wh
     std::string_view word = text.substr(at, text.find_first_of(" \t,", at) - at);
     auto id = parse_int(word);
     if (!id || *id < 0 || *id > INT32_MAX)
-      fail(Exit::bad_data, where, ": \"", word, "\" is not a token id; with --ids a prompt is ids separated by blanks");
+      fail(Exit::bad_data, where, ": \"", word, "\" is not a token id; with --ids a prompt is ids separated by spaces");
     ids.push_back(static_cast<std::int32_t>(*id));
     at += word.size();
   }

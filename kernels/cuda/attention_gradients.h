@@ -108,8 +108,8 @@ struct SeeingQueries {
 
 /// Lowers `queries.end` to exclude queries after the last one whose document begins at or before `last_key`. Called by
 /// the whole block; `shared` is scratch for block_reduce().
-__device__ inline void leave_documents(SeeingQueries& queries, const AttentionShape& shape, int b, int last_key,
-                                       int* shared) {
+__device__ inline void exclude_later_documents(SeeingQueries& queries, const AttentionShape& shape, int b, int last_key,
+                                               int* shared) {
   int last = queries.begin;
   for (int t = queries.begin + thread_in_block(); t < queries.end; t += threads_in_block())
     if (shape.document_start[std::int64_t{b} * shape.queries + t] <= last_key) last = t;

@@ -31,7 +31,7 @@ std::string problem_with(const std::string& file) {
   if (file == "-") return "";
   std::error_code error;
   if (fs::is_directory(file, error))
-    return file + ": is a folder; name its files, or a pattern of them: " + file + "/*";
+    return file + ": is a folder; name its files, or a pattern that matches them: " + file + "/*";
   if (::access(file.c_str(), R_OK) != 0) return cat(file, ": cannot read: ", std::strerror(errno));
   return "";
 }

@@ -15,7 +15,7 @@ class JsonCursor {
  public:
   explicit JsonCursor(std::string_view text) : text_(text) {}
 
-  /// Skips white space; returns the next character, or 0 at the end.
+  /// Skips whitespace; returns the next character, or 0 at the end.
   char peek() {
     while (at_ < text_.size() && is_blank(text_[at_])) ++at_;
     return at_ < text_.size() ? text_[at_] : '\0';
@@ -39,7 +39,7 @@ class JsonCursor {
   /// Reads true, false or null; returns its first letter.
   char literal();
   void skip_value();
-  /// Throws unless only white space is left.
+  /// Throws unless only whitespace is left.
   void finish();
   std::size_t offset() const { return at_; }
   [[noreturn]] void fail_here(const std::string& what) const;

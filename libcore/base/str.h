@@ -44,7 +44,7 @@ std::string cat(const Parts&... parts) {
 
 std::vector<std::string> split(std::string_view text, char separator);
 std::string join(const std::vector<std::string>& parts, std::string_view separator);
-std::string_view trim(std::string_view text);  // ASCII white space
+std::string_view trim(std::string_view text);  // ASCII whitespace
 /// Wraps words into lines of at most `width` bytes, with a blank between two words; a longer word has a line of its
 /// own. If `max_lines` lines do not suffice, the last line ends with ".. and N more".
 std::vector<std::string> wrap(const std::vector<std::string>& words, std::size_t width,

@@ -16,7 +16,7 @@ constexpr unsigned char byte_of(char c) { return static_cast<unsigned char>(c); 
 /// U+FFFD.
 inline constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";
 
-/// A decoded character. If it is invalid, its code is U+FFFD, which is neither letter nor number nor white space.
+/// A decoded character. If it is invalid, its code is U+FFFD, which is neither letter nor number nor whitespace.
 struct Utf8Char {
   std::uint32_t code = 0xFFFD;
   int length = 1;  // in bytes, at least 1

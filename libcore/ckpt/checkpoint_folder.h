@@ -18,7 +18,7 @@ std::vector<std::int64_t> list_iterations(const std::string& directory);
 /// True when the checkpoint of that iteration has a sound manifest (read_sound_manifest) that this user may read.
 bool is_sound(const std::string& directory, std::int64_t iteration);
 
-/// The tracker's text (its first 64 bytes), trimmed of white space; "" without a tracker.
+/// The tracker's text (its first 64 bytes), trimmed of whitespace; "" without a tracker.
 std::string tracker_text(const std::string& directory);
 void write_tracker(const std::string& directory, std::int64_t iteration);
 

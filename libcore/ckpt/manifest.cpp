@@ -196,7 +196,7 @@ Json tensors_to_json(const Manifest& manifest) {
   return tensors;
 }
 
-/// Hashes all items but the checksum, serialized again: white space in the file does not matter.
+/// Hashes all items but the checksum, serialized again: whitespace in the file does not matter.
 std::string checksum_of(const Json::Object& items) {
   Json covered = Json::object();
   for (const auto& [key, value] : items) {

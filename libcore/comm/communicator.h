@@ -82,7 +82,7 @@ class Communicator {
   virtual Work receive(Stream& stream, Tensor data, int peer) = 0;
   /// Registers memory that operations use repeatedly, for transports that benefit from it. Destroy the result before
   /// freeing the memory.
-  virtual std::shared_ptr<void> enroll(const Tensor&) { return {}; }
+  virtual std::shared_ptr<void> register_memory(const Tensor&) { return {}; }
   /// False after operations were aborted while the host continued: everything computed since is invalid and must not be
   /// saved.
   virtual bool is_intact() const { return true; }

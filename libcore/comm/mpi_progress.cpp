@@ -17,7 +17,7 @@ namespace {
 // ranks share a core, it lets the awaited rank run at once.
 constexpr int kSpins = 10;
 constexpr double kYieldSeconds = .01;  // idle time with yields before the rank sleeps between polls
-constexpr auto kNap = std::chrono::microseconds(50);
+constexpr auto kSleep = std::chrono::microseconds(50);
 constexpr auto kAnswerPause = std::chrono::milliseconds(100);
 constexpr auto kPollPause = std::chrono::microseconds(100);
 
@@ -168,7 +168,7 @@ void MpiProgress::wait(const Task& task) {
     if (now - idle_since < kYieldSeconds) {
       ::sched_yield();
     } else {
-      std::this_thread::sleep_for(kNap);
+      std::this_thread::sleep_for(kSleep);
     }
   }
 }

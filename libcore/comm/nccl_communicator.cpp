@@ -147,9 +147,9 @@ Work NcclCommunicator::receive(Stream& stream, Tensor data, int peer) {
                [&](NcclLibrary& nccl, NcclHandle group, cuda::StreamHandle on) { nccl.receive(group, on, data, 0); });
 }
 
-std::shared_ptr<void> NcclCommunicator::enroll(const Tensor& memory) {
+std::shared_ptr<void> NcclCommunicator::register_memory(const Tensor& memory) {
   if (memory.bytes() == 0) return {};
-  return transport_.enroll(collectives_.handle, memory);
+  return transport_.register_memory(collectives_.handle, memory);
 }
 
 }  // namespace mtl

@@ -44,7 +44,7 @@ class NcclCommunicator final : public Communicator {
   Work broadcast(Stream& stream, Tensor data, int root) override;
   Work send(Stream& stream, Tensor data, int peer) override;
   Work receive(Stream& stream, Tensor data, int peer) override;
-  std::shared_ptr<void> enroll(const Tensor& memory) override;
+  std::shared_ptr<void> register_memory(const Tensor& memory) override;
   bool is_intact() const override { return transport_.is_intact(); }
 
  private:

@@ -40,9 +40,9 @@ class NcclLibrary {
   virtual void receive(NcclHandle group, cuda::StreamHandle stream, Tensor data, int peer) = 0;
 
   /// Registers memory that operations use repeatedly. Returns null if the library cannot, which is not an error.
-  virtual void* enroll(NcclHandle group, Tensor memory) = 0;
+  virtual void* register_memory(NcclHandle group, Tensor memory) = 0;
   /// Deregisters memory; call before the memory is freed or the group closed.
-  virtual void dismiss(NcclHandle group, void* enrolled) noexcept = 0;
+  virtual void deregister_memory(NcclHandle group, void* registered) noexcept = 0;
 };
 
 /// Throws Error if the library cannot be opened.

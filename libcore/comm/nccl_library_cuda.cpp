@@ -32,9 +32,11 @@ struct Functions {
   decltype(&::ncclSend) send = library["ncclSend"];
   decltype(&::ncclRecv) receive = library["ncclRecv"];
   // Since NCCL 2.19.
-  bool can_enroll = library.has("ncclCommRegister") && library.has("ncclCommDeregister");
-  decltype(&::ncclCommRegister) enroll = can_enroll ? library["ncclCommRegister"] : CudaLibrary::Symbol(nullptr);
-  decltype(&::ncclCommDeregister) dismiss = can_enroll ? library["ncclCommDeregister"] : CudaLibrary::Symbol(nullptr);
+  bool can_register = library.has("ncclCommRegister") && library.has("ncclCommDeregister");
+  decltype(&::ncclCommRegister) register_memory =
+      can_register ? library["ncclCommRegister"] : CudaLibrary::Symbol(nullptr);
+  decltype(&::ncclCommDeregister) deregister_memory =
+      can_register ? library["ncclCommDeregister"] : CudaLibrary::Symbol(nullptr);
 };
 
 /// Returns NCCL's type for sums of a tensor; throws Error if NCCL cannot sum it.
@@ -106,13 +108,14 @@ class Nccl final : public NcclLibrary {
     check(f_.receive(data.raw(), data.bytes(), ncclUint8, peer, group, stream), group, "a receive");
   }
 
-  void* enroll(NcclHandle group, Tensor memory) override {
-    void* enrolled = nullptr;
-    if (!f_.can_enroll || f_.enroll(group, memory.raw(), memory.bytes(), &enrolled) != ncclSuccess) return nullptr;
-    return enrolled;
+  void* register_memory(NcclHandle group, Tensor memory) override {
+    void* registered = nullptr;
+    if (!f_.can_register || f_.register_memory(group, memory.raw(), memory.bytes(), &registered) != ncclSuccess)
+      return nullptr;
+    return registered;
   }
-  void dismiss(NcclHandle group, void* enrolled) noexcept override {
-    if (enrolled != nullptr) static_cast<void>(f_.dismiss(group, enrolled));
+  void deregister_memory(NcclHandle group, void* registered) noexcept override {
+    if (registered != nullptr) static_cast<void>(f_.deregister_memory(group, registered));
   }
 
  private:

@@ -64,10 +64,10 @@ void NcclTransport::close() {
   for (NcclHandle handle : handles) library_.close(handle);
 }
 
-std::shared_ptr<void> NcclTransport::enroll(NcclHandle group, const Tensor& memory) {
+std::shared_ptr<void> NcclTransport::register_memory(NcclHandle group, const Tensor& memory) {
   check();
-  return {library_.enroll(group, memory), [this, group](void* enrolled) {
-            if (enrolled != nullptr && !abandoned_) library_.dismiss(group, enrolled);
+  return {library_.register_memory(group, memory), [this, group](void* registered) {
+            if (registered != nullptr && !abandoned_) library_.deregister_memory(group, registered);
           }};
 }
 

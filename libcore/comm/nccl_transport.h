@@ -56,7 +56,7 @@ class NcclTransport final : public DeviceWatch {
   /// Opens a channel of `size` members, which close() closes. Collective over them.
   NcclChannel& open(const std::string& id, int rank, int size, const std::string& name);
   /// See Communicator.
-  std::shared_ptr<void> enroll(NcclHandle group, const Tensor& memory);
+  std::shared_ptr<void> register_memory(NcclHandle group, const Tensor& memory);
   /// False after operations were aborted.
   bool is_intact() const { return intact_; }
 

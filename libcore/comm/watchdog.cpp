@@ -16,7 +16,7 @@ constexpr double kLetterSeconds = .05;
 constexpr double kMaxPollPause = 1;      // between polls; a longer one means that the process was suspended
 constexpr double kCollectSeconds = 1.2;  // for answers; several times what a polling rank needs
 constexpr double kYieldToLower = 5;      // for a lower rank to end the job
-constexpr auto kNap = std::chrono::milliseconds(2);
+constexpr auto kSleep = std::chrono::milliseconds(2);
 constexpr int kOtherRows = 32;  // ranks outside the group that are listed although they answered
 
 // Letters: the first character is the kind, the rest the text of an answer.
@@ -118,7 +118,7 @@ bool Watchdog::check_deadline(const OperationProgress& at) {
     while (now_seconds() < until) {
       wire_.poll();
       read_letters(at);
-      std::this_thread::sleep_for(kNap);
+      std::this_thread::sleep_for(kSleep);
     }
   };
   collect_until(end);

@@ -48,7 +48,7 @@ std::string end_stage_flags(const Layout& layout) {
   const bool are_two = layout.first_stage_layers && layout.last_stage_layers;
   const char* verb = are_two ? " leave " : " leaves ";
   if (others == 0) {
-    fail_at(Exit::usage, where, flags, " make ", ends, " layers, and there are no stages between; make them add up to ",
+    fail_at(Exit::usage, where, flags, " make ", ends, " layers, and no other stages are left; make them add up to ",
             num_layers, ", give only one of them, or choose --num-layers ", ends);
   }
   std::string stages = others == 1 ? "the other stage" : cat("each of the other ", others, " stages");

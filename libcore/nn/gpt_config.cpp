@@ -58,7 +58,7 @@ std::vector<std::string> GptConfig::rotary_problems() const {
     out.push_back(cat("the rotary part of a head is ", rotary.percent, "; it must be above 0, and at most 1"));
   } else if (const auto dims = static_cast<std::int64_t>(rotary.percent * double(head_dim));
              dims < 2 || dims % 2 != 0 || dims > kMaxRotaryDims) {
-    out.push_back(cat("rotary positions of ", dims, " elements of a head of ", head_dim,
+    out.push_back(cat("the rotary embedding covers ", dims, " elements of a head of ", head_dim,
                       "; they must be an even number from 2 to ", kMaxRotaryDims));
   }
   if (rotary.scaling == RotaryOptions::Scaling::none) return out;

@@ -10,9 +10,9 @@ GradSync::GradSync(ParamStore& params, Stream& stream, const ProcessGroups& grou
     : params_(params), stream_(stream), groups_(groups), overlap_(overlap), progress_(params.buckets().size()) {
   if (stream.is_meta()) return;
   for (const Bucket& bucket : params.buckets()) {
-    enrolled_.push_back(groups.over(kReplicaAxes).enroll(bucket.grads()));
+    registered_.push_back(groups.over(kReplicaAxes).register_memory(bucket.grads()));
     if (!params.layout().optimizer_shards.empty())
-      enrolled_.push_back(groups.over(params.layout().optimizer_shards).enroll(bucket.values()));
+      registered_.push_back(groups.over(params.layout().optimizer_shards).register_memory(bucket.values()));
   }
 }
 

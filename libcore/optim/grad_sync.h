@@ -75,8 +75,8 @@ class GradSync final : public ParamOwner {
     bool started = false;
     Work reduction, gathering;
   };
-  std::vector<Progress> progress_;               // by bucket
-  std::vector<std::shared_ptr<void>> enrolled_;  // registrations of gradients and values with the groups
+  std::vector<Progress> progress_;                 // by bucket
+  std::vector<std::shared_ptr<void>> registered_;  // registrations of gradients and values with the groups
   bool reduces_ = true;
   double waited_seconds_ = 0;
 };

@@ -24,7 +24,7 @@ struct PreprocessOptions {
   std::string output_prefix;
   bool split_sentences = false;
   std::string lang = "english";  // of split_sentences
-  bool keep_newlines = false;    // split_sentences keeps the white space between two sentences
+  bool keep_newlines = false;    // split_sentences keeps the whitespace between two sentences
   bool append_eod = false;
   std::int64_t workers = 0;                  // 0: all cores
   std::optional<std::int64_t> log_interval;  // documents between progress lines; empty: every ten seconds

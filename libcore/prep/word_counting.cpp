@@ -45,7 +45,7 @@ class TextReader {
     while (more && cut == std::string::npos) {
       std::size_t before = pending_.size();
       if (before > kMaxPartBytes)
-        fail(Exit::bad_data, path_, ": ", kMaxPartBytes >> 20, " MiB without white space; this is not text");
+        fail(Exit::bad_data, path_, ": ", kMaxPartBytes >> 20, " MiB without whitespace; this is not text");
       pending_.resize(before + kPartBytes);
       std::size_t read_bytes = source_->read(pending_.data() + before, kPartBytes);
       pending_.resize(before + read_bytes);

@@ -20,7 +20,7 @@ bool is_word(std::uint32_t code) {
   return is_in(kWord, code) || is_joiner || is_circled;
 }
 
-/// Returns the start of the white space that ends at `at`, but no earlier than `limit`.
+/// Returns the start of the whitespace that ends at `at`, but no earlier than `limit`.
 std::size_t spaces_begin(std::string_view text, std::size_t at, std::size_t limit) {
   while (at > limit) {
     Utf8Char last = utf8_before(text, at);
@@ -105,7 +105,7 @@ bool TokenFinder::find(std::string_view text, std::size_t from, std::size_t done
     found.end = found.next = end;
     found.id = token->id;
     if (token->rstrip) {
-      // A run of white space may hold several tokens; scan it once.
+      // A run of whitespace may hold several tokens; scan it once.
       if (end < found.spaces || end >= found.spaces_end) found.spaces = end, found.spaces_end = spaces_end(text, end);
       found.end = found.spaces_end;
     }

@@ -3,7 +3,7 @@
 //
 // Like Hugging Face's tokenizers, scans the text once, takes the longest token at each position and continues after it.
 // A single_word token next to a word character is not found, and the scan continues after it. lstrip and rstrip extend
-// a token over the adjacent white space.
+// a token over the adjacent whitespace.
 #pragma once
 
 #include <array>
@@ -34,7 +34,7 @@ class TokenFinder {
   bool empty() const { return tokens_.empty(); }
 
   /// Calls use_text(piece) for each non-empty piece between tokens and use_token(id) for each token, in text order. A
-  /// white-space token with lstrip may lie in the white space that the previous token took (rstrip): it is dropped, as
+  /// whitespace token with lstrip may lie in the whitespace that the previous token took (rstrip): it is dropped, as
   /// in Hugging Face's library, or refused with Error(bad_data) where that library aborts.
   template <class UseText, class UseToken>
   void cut(std::string_view text, UseText&& use_text, UseToken&& use_token) const {
@@ -51,10 +51,10 @@ class TokenFinder {
 
  private:
   struct Found {
-    std::size_t begin, end;  // including the white space that the token takes
+    std::size_t begin, end;  // including the whitespace that the token takes
     std::size_t next;        // where the search continues
     std::int32_t id;
-    std::size_t spaces = 0, spaces_end = 0;  // the run of white space scanned last for rstrip
+    std::size_t spaces = 0, spaces_end = 0;  // the run of whitespace scanned last for rstrip
   };
   /// Finds the next token at or after `from`; returns false if there is none. lstrip takes nothing before `done`.
   bool find(std::string_view text, std::size_t from, std::size_t done, Found& found) const;

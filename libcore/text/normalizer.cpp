@@ -138,7 +138,7 @@ std::string_view NfcNormalizer::normalize(std::string_view text, std::string& bu
       continue;
     }
     Utf8Char next = next_utf8(at, end);
-    if (!next.valid || !is_involved(next.code)) {
+    if (!next.valid || !may_change(next.code)) {
       before = at;
       at += next.length;
       continue;
@@ -147,7 +147,7 @@ std::string_view NfcNormalizer::normalize(std::string_view text, std::string& bu
     const char* stop = at;
     while (stop < end) {
       next = next_utf8(stop, end);
-      if (!next.valid || !is_involved(next.code)) break;
+      if (!next.valid || !may_change(next.code)) break;
       stop += next.length;
     }
     if (before < at && !next_utf8(before, end).valid) before = at;

@@ -26,7 +26,7 @@ class NfcNormalizer {
     std::uint8_t combining;
   };
   /// Returns false for a character that never changes and never composes with the one before it: text can be cut there.
-  bool is_involved(std::uint32_t code) const { return (involved_[code >> 6] >> (code & 63) & 1) != 0; }
+  bool may_change(std::uint32_t code) const { return (involved_[code >> 6] >> (code & 63) & 1) != 0; }
   void involve(std::uint32_t code) { involved_[code >> 6] |= std::uint64_t{1} << (code & 63); }
   std::uint8_t combining_of(std::uint32_t code) const;
   void append_decomposed(std::uint32_t code, std::vector<Mark>& out) const;

@@ -25,7 +25,7 @@ std::string excerpt(std::string_view piece) {
   return cat(piece.substr(0, length), "...");
 }
 
-/// Replaces decimal digits and white space of any script by ASCII digits and blanks; returns nothing if there is any
+/// Replaces decimal digits and whitespace of any script by ASCII digits and blanks; returns nothing if there is any
 /// other non-ASCII character.
 std::optional<std::string> to_ascii(std::string_view piece) {
   constexpr CategorySet kDigits = category_set(Category::Nd);

@@ -26,7 +26,7 @@ struct BlockBits {
   std::uint64_t letters = 0, numbers = 0, spaces = 0;
   std::uint64_t blanks = 0, apostrophes = 0;  // U+0020, U+0027
   std::uint64_t beyond_ascii = 0;
-  std::uint64_t last_wide_spaces = 0;  // starts of white-space characters beyond ASCII before another character
+  std::uint64_t last_wide_spaces = 0;  // starts of whitespace characters beyond ASCII before another character
 };
 
 /// The bytes of the next block that belong to a character that begins in this one.
@@ -65,7 +65,7 @@ HWY_INLINE BlockBits classify_ascii(const char* block) {
   return out;
 }
 
-/// Returns true also at the end of a text, so that white space there is not split.
+/// Returns true also at the end of a text, so that whitespace there is not split.
 inline bool is_space_at(const char* at, const char* end) {
   if (at == end || *at == ' ' || (*at >= '\t' && *at <= '\r')) return true;
   return class_of(next_utf8(at, end).code) == CharClass::space;
@@ -118,7 +118,7 @@ inline int contraction_length(const char* at, const char* end) {
 class PieceStarts {
  public:
   /// Returns a bit for each byte of the block, set where a piece begins. `next_is_space`: the byte after the block is
-  /// white space.
+  /// whitespace.
   HWY_INLINE std::uint64_t find(const BlockBits& bits, bool next_is_space, const char* block, const char* end) {
     const std::uint64_t others = ~(bits.letters | bits.numbers | bits.spaces);
     const std::uint64_t run_starts = (bits.letters & ~follow(bits.letters, before_.letters)) |

@@ -3,8 +3,8 @@
 //   's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
 //
 // A piece is a contraction; else a run of letters, of numbers or of other characters, with one blank before it if there
-// is one; else white space, without its last character if another character follows: a blank begins the next run, any
-// other white space is a piece of its own. The pieces, concatenated, are the text. Bytes that are not UTF-8 count as
+// is one; else whitespace, without its last character if another character follows: a blank begins the next run, any
+// other whitespace is a piece of its own. The pieces, concatenated, are the text. Bytes that are not UTF-8 count as
 // other characters.
 #pragma once
 

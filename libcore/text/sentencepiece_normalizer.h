@@ -1,4 +1,4 @@
-// SentencePiece's normalization of a text: rules, white space, the dummy prefix.
+// SentencePiece's normalization of a text: rules, whitespace, the dummy prefix.
 //
 // - The longest user-defined symbol that matches is copied unchanged.
 // - Else the longest rule of precompiled_charsmap that matches replaces what it matches. (The map is a u32

@@ -56,7 +56,7 @@ constexpr bool is_sorted_list(const std::array<std::string_view, N>& words) {
 static_assert(is_sorted_list(kBeforeWord) && is_sorted_list(kBeforeNumber) && is_sorted_list(kAbbreviations) &&
               is_sorted_list(kStarters));
 
-/// True for white space as in Python's str.split. Tests the likeliest character first.
+/// True for whitespace as in Python's str.split. Tests the likeliest character first.
 bool is_space(std::uint32_t c) {
   return c == ' ' || (c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x1F) || c == 0x85 || c == 0xA0 || c == 0x1680 ||
          (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
@@ -151,7 +151,7 @@ class SentenceSplitter {
     return before < at && before > begin_ && is_end(text_[before - 1]);
   }
 
-  /// True for a character that can come before a word: white space, brackets, quotes, punctuation.
+  /// True for a character that can come before a word: whitespace, brackets, quotes, punctuation.
   static bool is_break(char c) {
     return std::string_view(" \t\n\r\f\v()[]{}\"'/-,;:").find(c) != std::string_view::npos;
   }
@@ -182,7 +182,7 @@ class SentenceSplitter {
   bool keeps_space_;
   std::vector<std::string_view>& out_;
   std::size_t begin_ = 0;       // of the current sentence
-  std::size_t first_word_ = 0;  // the same, after white space at the start of the text
+  std::size_t first_word_ = 0;  // the same, after whitespace at the start of the text
 };
 
 }  // namespace

@@ -1,7 +1,7 @@
 // Splits English text into sentences by rules.
 //
 // A sentence ends after a word that ends with one or more of . ? ! (closing quotes and brackets may follow), before
-// white space or at the end of the text. It does not end there when
+// whitespace or at the end of the text. It does not end there when
 //   - the end character is quoted or in brackets and the next word begins with a lower-case letter: "Why?" she asked;
 //   - a full stop belongs to a title, to a reference before a number, or to a word such as "e.g.": Mr. Fox, Fig. 2;
 //   - it belongs to another abbreviation (Inc., a.m., U.S., Ph.D., Jan., etc.), to an initial (J. Fox), or it is one of
@@ -15,7 +15,7 @@
 // Punkt, nltk's splitter, which Megatron-LM uses, works similarly, but with tables learned from a newspaper instead of
 // lists: abbreviations, pairs of words that belong together across a full stop, and words seen capitalized or in lower
 // case. So the two differ on abbreviations that only one knows and on what follows them. Punkt also ends a sentence
-// before the ASCII marks ) " ; } ] * : @ ' ( { [ ! ?, where this splitter requires white space; does not know curly
+// before the ASCII marks ) " ; } ] * : @ ' ( { [ ! ?, where this splitter requires whitespace; does not know curly
 // quotes; ends a sentence at ? and ! in quotes whatever follows, and after the 1. of a list; and has no rule for blank
 // lines. Megatron-LM first cuts texts into pieces of 1,000,000 characters, which ends a sentence at each cut; this
 // splitter does not.
@@ -30,11 +30,11 @@ namespace mtl {
 /// The supported languages: "english".
 const std::vector<std::string>& sentence_languages();
 
-/// The treatment of white space between two sentences: dropped, or kept at the end of the first one (--keep-newlines).
+/// The treatment of whitespace between two sentences: dropped, or kept at the end of the first one (--keep-newlines).
 enum class BetweenSentences { drop, keep };
 
-/// Replaces `sentences` by the sentences of a text (UTF-8): views of it, in order. White space at the end of the text
-/// belongs to none; the first sentence includes white space before it, as with punkt. A text of white space has none.
+/// Replaces `sentences` by the sentences of a text (UTF-8): views of it, in order. Whitespace at the end of the text
+/// belongs to none; the first sentence includes whitespace before it, as with punkt. A text of whitespace has none.
 void split_sentences(std::string_view text, BetweenSentences between, std::vector<std::string_view>& sentences);
 
 }  // namespace mtl

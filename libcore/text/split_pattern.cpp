@@ -124,7 +124,7 @@ const char* number_end(const SplitRules& rules, const char* at, const char* end)
   return at;
 }
 
-/// Returns the end of the piece of white space that begins at `at`.
+/// Returns the end of the piece of whitespace that begins at `at`.
 const char* space_end(const char* at, const char* end) {
   const char* last = at;      // where its last character begins
   const char* line_end = at;  // after its last line end

@@ -7,7 +7,7 @@
 //   [^\r\n\p{L}\p{N}]?\p{L}+                letters, after at most one character other than line ends and numbers
 //   \p{N}{1,3}  or  \p{N}                   digits
 //    ?[^\s\p{L}\p{N}]+[\r\n]*               other characters and line ends after them; or [\r\n/]*
-//   \s*[\r\n]+|\s+(?!\S)|\s+                white space: up to its last line end; all but the last character; all
+//   \s*[\r\n]+|\s+(?!\S)|\s+                whitespace: up to its last line end; all but the last character; all
 //
 // With `cased`, words have two alternatives instead, U being [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}], V the same with \p{Ll}
 // for \p{Lu}\p{Lt}: [^\r\n\p{L}\p{N}]?U*V+ and [^\r\n\p{L}\p{N}]?U+V*. With Contractions::last, an optional contraction

@@ -1,4 +1,4 @@
-// General categories of characters, for split patterns that need more than letters, numbers and white space
+// General categories of characters, for split patterns that need more than letters, numbers and whitespace
 // (text/unicode_classes.h). Unicode 16.0, as in the regular expressions of Hugging Face's tokenizers and of tiktoken.
 #pragma once
 

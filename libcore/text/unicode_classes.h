@@ -1,6 +1,6 @@
 // The three classes of characters of GPT-2's pre-token pattern: \p{L}, \p{N}, \s, and everything else.
 //
-// Unicode 16.0, as in Hugging Face's tokenizers and in tiktoken. White space is White_Space of Unicode (25 code
+// Unicode 16.0, as in Hugging Face's tokenizers and in tiktoken. Whitespace is White_Space of Unicode (25 code
 // points). Marks (\p{M}) are `other`: they break words.
 #pragma once
 

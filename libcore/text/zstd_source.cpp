@@ -35,9 +35,9 @@ Context make_context(int window_log) {
 /// Whole frames in memory and their decoder.
 class Piece {
  public:
-  /// `content_bytes`: declared by the frames, or a guess. `complaint`: the error message for damaged frames.
-  Piece(std::string stored, std::size_t content_bytes, std::string complaint)
-      : stored_(std::move(stored)), content_bytes_(content_bytes), complaint_(std::move(complaint)) {}
+  /// `content_bytes`: declared by the frames, or a guess. `damage_message`: the error message for damaged frames.
+  Piece(std::string stored, std::size_t content_bytes, std::string damage_message)
+      : stored_(std::move(stored)), content_bytes_(content_bytes), damage_message_(std::move(damage_message)) {}
 
   /// Decodes up to about kFrameBytes of the content, in blocks of up to kPieceBytes: all of it if the frames declare
   /// their size. Returns no blocks at the end.
@@ -66,7 +66,7 @@ class Piece {
       ZSTD_inBuffer from{stored_.data(), stored_.size(), taken_};
       const std::size_t status = ZSTD_decompressStream(context_.get(), &to, &from);
       const bool is_stuck = to.pos == used && from.pos == taken_;
-      if (ZSTD_isError(status) || (is_stuck && status != 0)) fail(Exit::bad_data, complaint_);
+      if (ZSTD_isError(status) || (is_stuck && status != 0)) fail(Exit::bad_data, damage_message_);
       is_frame_done_ = status == 0;
       used = to.pos;
       taken_ = from.pos;
@@ -76,7 +76,7 @@ class Piece {
 
   std::string stored_;
   std::size_t content_bytes_;
-  std::string complaint_;
+  std::string damage_message_;
   Context context_;
   std::size_t taken_ = 0;  // of stored_
   bool is_frame_done_ = false;

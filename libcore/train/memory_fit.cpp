@@ -59,9 +59,10 @@ void check_memory(const TrainOptions& options, const RunStart& start, const Host
     who = cat("the run needs ", human_bytes(need.rank_bytes));
   else
     who = cat("the run's ", host.count, " ranks on this host need ", human_bytes(need.host_bytes));
-  std::string message = cat(
-      "not enough memory: ", who, ", and ", human_bytes(excess.limit->bytes), " are available (", excess.limit->name,
-      "); ", largest_part(largest_of(by_rank, host, excess.space), excess.space), host.count == 1 ? "" : " per rank");
+  std::string message =
+      cat("not enough memory: ", who, ", but only ", human_bytes(excess.limit->bytes), " are available (",
+          excess.limit->name, "); ", largest_part(largest_of(by_rank, host, excess.space), excess.space),
+          host.count == 1 ? "" : " per rank");
   const std::vector<std::string> settings = find_fitting_settings(options, start, host, limits);
   message += settings.empty()
                  ? ". No smaller setting was found that fits: train a smaller model, or provide more memory; "

@@ -140,12 +140,12 @@ void check_parallel(const TrainOptions& options, const Report& report) {
   if (parallel.world % model != 0) {
     report(
         cat("--tensor-model-parallel-size ", parallel.tensor, " x --pipeline-model-parallel-size ", parallel.pipeline),
-        cat("need a multiple of ", model, " ranks, there ", parallel.world == 1 ? "is " : "are ", parallel.world,
+        cat("need a multiple of ", model, " ranks, but there ", parallel.world == 1 ? "is " : "are ", parallel.world,
             "; start them with mpirun -n ", (parallel.world / model + 1) * model));
   }
   if (parallel.layout.sequence_parallel && options.data.seq_length % parallel.tensor != 0) {
-    report("--sequence-parallel", cat("cuts --seq-length ", options.data.seq_length, " into ", parallel.tensor,
-                                      " parts of different length; make it a multiple"));
+    report("--sequence-parallel", cat("cannot divide --seq-length ", options.data.seq_length, " evenly into ",
+                                      parallel.tensor, " parts; make it a multiple"));
   }
 }
 

@@ -91,7 +91,7 @@ void Profiler::end_step(Stream& stream, std::int64_t done) {
 void Profiler::finish(Stream& stream) {
   if (recorded_ > 0) write(stream);
   if (options_.enabled && recorded_ == 0 && world_.rank() == 0)
-    console_.warn(cat("no step was profiled: this start made none of the iterations ", options_.step_start + 1, " to ",
+    console_.warn(cat("no step was profiled: this session ran none of the iterations ", options_.step_start + 1, " to ",
                       options_.step_end, " (--profile-step-start, --profile-step-end)"));
 }
 

@@ -88,8 +88,8 @@ void check_resumed_precision(const PrecisionOptions& precision, const RunStart& 
 
 }  // namespace
 
-std::vector<Problem> Findings::finish(bool flags_are_sound) const {
-  if (!faults_.empty() && problems_.empty() && flags_are_sound) {
+std::vector<Problem> Findings::finish(bool flags_are_valid) const {
+  if (!faults_.empty() && problems_.empty() && flags_are_valid) {
     if (faults_.size() == 1) throw Error(faults_.front().second);
     std::string all = cat(faults_.size(), " problems with the files");
     Exit code = faults_.front().second.code();
@@ -154,10 +154,10 @@ void configure(const TrainOptions& options, TrainSetup& setup, bool tokenizer_fa
   bool separates_documents =
       options.data.eod_mask_loss || options.data.reset_position_ids || options.data.reset_attention_mask;
   if (setup.tokenizer == nullptr && !tokenizer_failed && (separates_documents || !start.source)) {
-    report("--vocab-file", start.source
-                               ? "and --merge-file are needed to tell documents apart: the model has no tokenizer files"
-                               : "and --merge-file are needed, or another --tokenizer-type: the tokenizer decides the "
-                                 "size of the vocabulary");
+    report("--vocab-file",
+           start.source ? "and --merge-file are needed to distinguish documents: the model has no tokenizer files"
+                        : "and --merge-file are needed, or another --tokenizer-type: the tokenizer decides the "
+                          "size of the vocabulary");
   }
   if (start.state) check_resumed_precision(options.precision, start, report);
   std::optional<GptConfig> loaded;

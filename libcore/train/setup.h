@@ -33,9 +33,9 @@ class Findings {
       return false;
     }
   }
-  /// Returns all problems. If the command line is valid (`flags_are_sound`) and only attempts failed, throws their
+  /// Returns all problems. If the command line is valid (`flags_are_valid`) and only attempts failed, throws their
   /// errors instead, combined into one Error.
-  std::vector<Problem> finish(bool flags_are_sound) const;
+  std::vector<Problem> finish(bool flags_are_valid) const;
 
  private:
   std::vector<Problem> problems_;

@@ -155,10 +155,10 @@ class Trainer {
   StepBatches train_batches_;
   std::optional<StepBatches> held_out_batches_;  // of validation, then of the test
   std::unique_ptr<DataFeed> train_feed_, valid_feed_;
-  std::optional<std::size_t> buffers_made_;           // number of buffers after the first step
-  std::string choices_context_;                       // empty: nothing is measured on the device
-  std::string choices_file_;                          // empty: none
-  std::map<std::string, std::string> filed_choices_;  // those in the file, as last read or written
+  std::optional<std::size_t> buffers_made_;          // number of buffers after the first step
+  std::string choices_context_;                      // empty: nothing is measured on the device
+  std::string choices_file_;                         // empty: none
+  std::map<std::string, std::string> file_choices_;  // those in the file, as last read or written
 
   StepTotals totals_;  // exchanged after the last step or evaluation batch; requests stay until they are answered
   std::optional<Metrics> metrics_;

@@ -16,17 +16,18 @@ void Trainer::load_choices() {
     if (saved && saved->context == choices_context_) {
       stream_.choices().add(saved->table);
     } else if (saved && is_rank_zero()) {
-      console_.info(cat("algorithms are chosen anew: the checkpoint has choices for ", saved->context, ", and this is ",
-                        choices_context_, "; the last bits of the losses may differ from that run's"));
+      console_.info(cat("algorithms are measured again: the checkpoint has choices for ", saved->context,
+                        ", but this is ", choices_context_,
+                        "; the last bits of the losses may differ from that run's"));
     }
   }
   choices_file_ = options_.tuning_cache.empty() ? default_choices_file() : options_.tuning_cache;
   if (choices_file_ == "none") choices_file_.clear();
   if (choices_file_.empty()) return;
-  filed_choices_ = read_choices(choices_file_, choices_context_, [&](const std::string& what) {
+  file_choices_ = read_choices(choices_file_, choices_context_, [&](const std::string& what) {
     if (is_rank_zero()) console_.warn(what);
   });
-  stream_.choices().add(filed_choices_);
+  stream_.choices().add(file_choices_);
 }
 
 /// Collective: returns every rank's choices. Rank 0 adds new ones to the file.
@@ -40,9 +41,9 @@ std::vector<SavedChoices> Trainer::gather_choices() {
   for (const SavedChoices& choices : out) {
     if (choices.context == choices_context_) all.insert(choices.table.begin(), choices.table.end());
   }
-  if (all == filed_choices_) return out;
+  if (all == file_choices_) return out;
   write_choices(choices_file_, choices_context_, all, [&](const std::string& what) { console_.warn(what); });
-  filed_choices_ = all;
+  file_choices_ = all;
   return out;
 }
 

@@ -63,12 +63,12 @@ void Trainer::refuse_other_data(const std::string& checkpoint) const {
   if (const Json* saved = state_.extra.find("data")) {
     std::string difference = data_difference(*saved, data_.identity());
     if (!difference.empty()) {
-      fail(Exit::bad_data, checkpoint, ": was trained on other data: ", difference,
+      fail(Exit::bad_data, checkpoint, ": was trained on different data: ", difference,
            "; give --allow-data-change to continue with it");
     }
     std::string moved = data_.moved_sample(*saved);
     if (!moved.empty() && ranks_.rank == 0) {
-      console_.warn(cat(checkpoint, ": was trained in another order of the same samples (", moved,
+      console_.warn(cat(checkpoint, ": was trained in a different order of the same samples (", moved,
                         "), because the order depends on the length of the run: some samples will be read again, and "
                         "some never; with --data-order feistel it does not depend on it"));
     }

@@ -40,7 +40,7 @@ expect_text out "$root/bin/mtl-generate --load '$WORK/demo/hf'"
 expect_exit 0 "${demo[@]}" clean
 [ ! -e demo ] || fail 'make clean did not remove the demo'
 expect_exit 2 "${demo[@]}" OUT="$WORK/the demo"
-expect_text err 'make cannot work in a folder whose name has a blank'
+expect_text err 'make cannot work in a folder whose name contains a space'
 
 expect_exit 0 env PATH="$root/bin:$PATH" MTL_BIN= MODEL=tiny ITERATIONS=4 RANKS=2 OUT=parrot bash "$share/experiments/codeparrot-110m/run.sh"
 [ -f parrot/hf/model.safetensors ] || fail 'codeparrot-110m made no Hugging Face folder'

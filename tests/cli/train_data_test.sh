@@ -123,7 +123,7 @@ expect_refused() {
   rm -rf again
   cp -r at3 again
   expect_exit 65 run_in again "$@"
-  expect_text err "iter_0000003: was trained on other data: $what.*; give --allow-data-change"
+  expect_text err "iter_0000003: was trained on different data: $what.*; give --allow-data-change"
   ! grep -q 'resuming' err || fail "$what: reports that it resumes before it refuses"
 }
 expect_exit 0 run_in at3 "${at3[@]}" --data-path 0.3 $A 0.7 $B
@@ -149,10 +149,10 @@ for order in megatron feistel; do
   rm -rf moved
   expect_exit 0 run_in moved "${at3[@]}" --data-path $C --data-order $order
   expect_exit 0 run_in moved "${at3[@]}" --data-path $C --data-order $order --train-iters 9
-  grep -q 'in another order' err && fail "$order: reports another order for a slightly longer run"
+  grep -q 'in a different order' err && fail "$order: reports another order for a slightly longer run"
   expect_exit 0 run_in moved "${at3[@]}" --data-path $C --data-order $order --train-iters 400
   report='not reported'
-  grep -q 'was trained in another order of the same samples (sample [0-9]* is data set 0' err && report=reported
+  grep -q 'was trained in a different order of the same samples (sample [0-9]* is data set 0' err && report=reported
   [ "$order $report" = 'megatron reported' ] || [ "$order $report" = 'feistel not reported' ] ||
     fail "$order: another order is $report"
 done

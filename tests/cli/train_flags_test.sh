@@ -203,7 +203,7 @@ expect_text out '^  the most, [0-9,]+ bytes: ranks 0-3$'
 
 # Ranks: mismatches are reported before any rank starts.
 expect_exit 2 mtl-train "${script345[@]}" --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2
-expect_lines 1 '^  --tensor-model-parallel-size 2 x --pipeline-model-parallel-size 2 +need a multiple of 4 ranks, there is 1; start them with mpirun -n 4'
+expect_lines 1 '^  --tensor-model-parallel-size 2 x --pipeline-model-parallel-size 2 +need a multiple of 4 ranks, but there is 1; start them with mpirun -n 4'
 expect_exit 2 mtl-train "${script345[@]}" --tensor-model-parallel-size 3 --overlap-param-gather --world-size 3
 for flag in '--num-attention-heads 16' '--ffn-hidden-size 4096' --overlap-param-gather --world-size; do expect_text err "^  $flag +(is|needs) "; done
 expect_exit 0 mtl-train "${script345[@]}" --pipeline-model-parallel-size 5 --dry-run --global-batch-size 20

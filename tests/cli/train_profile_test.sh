@@ -47,7 +47,7 @@ fi
 expect_exit 0 mtl-train "${run[@]}" --profile --profile-step-start 2 --profile-step-end 9 --profile-dir short
 [ "$(number short/rank0.json first_step) $(number short/rank0.json steps)" = "3 2" ] || fail "not the last two iterations"
 expect_exit 0 mtl-train "${run[@]}" --profile
-once err '^mtl-train: warning: no step was profiled: this start made none of the iterations 11 to 12 \(--profile-step-start, --profile-step-end\)$'
+once err '^mtl-train: warning: no step was profiled: this session ran none of the iterations 11 to 12 \(--profile-step-start, --profile-step-end\)$'
 [ ! -e profile ] || fail 'a profile was written without iterations'
 # A folder that cannot be created does not end the run.
 touch file

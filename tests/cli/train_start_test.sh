@@ -146,7 +146,7 @@ expect_exit 2 run_in back --load back/save/iter_0000003 --finetune
 head -n 390 "$CORPUS" >fewer.jsonl
 preprocess fewer.jsonl fewer
 expect_exit 65 run_in back --ckpt-step 3 --data-path fewer_text_document
-expect_text err 'trained on other data'
+expect_text err 'trained on different data'
 expect_names back "$before"
 # --ckpt-step names a checkpoint of another folder, too.
 expect_exit 0 run_in other --load at9/save --ckpt-step 6

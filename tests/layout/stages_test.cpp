@@ -133,7 +133,7 @@ TEST_CASE("end stages that do not fit are refused with numbers that would") {
   };
   CHECK(refusal({.num_layers = 4, .stages = 2, .first_stage_layers = 1, .last_stage_layers = 2}) ==
         "--num-layers 4: --num-layers-in-first-pipeline-stage 1 and --num-layers-in-last-pipeline-stage 2 make 3 "
-        "layers, and there are no stages between; make them add up to 4, give only one of them, or choose "
+        "layers, and no other stages are left; make them add up to 4, give only one of them, or choose "
         "--num-layers 3");
   CHECK(refusal({.num_layers = 8, .stages = 4, .first_stage_layers = 4, .last_stage_layers = 3}) ==
         "--num-layers 8: --num-layers-in-first-pipeline-stage 4 and --num-layers-in-last-pipeline-stage 3 leave 1, and "

@@ -34,7 +34,7 @@ namespace mtl {
 namespace {
 
 struct Emulation {
-  std::atomic<std::int64_t> operations = 0, aborts = 0, enrolled = 0;
+  std::atomic<std::int64_t> operations = 0, aborts = 0, registered = 0;
   std::atomic<const char*> fault = nullptr;
   std::thread::id host;  // the thread that uses the device
 };
@@ -209,15 +209,15 @@ class EmulatedNccl final : public NcclLibrary {
                           }});
   }
 
-  void* enroll(NcclHandle, Tensor memory) override {
+  void* register_memory(NcclHandle, Tensor memory) override {
     expect_memory(memory);
-    ++emulation().enrolled;
+    ++emulation().registered;
     return new Tensor(memory);
   }
-  void dismiss(NcclHandle, void* enrolled) noexcept override {
-    expect_memory(*static_cast<Tensor*>(enrolled));  // not freed before
-    delete static_cast<Tensor*>(enrolled);
-    --emulation().enrolled;
+  void deregister_memory(NcclHandle, void* registered) noexcept override {
+    expect_memory(*static_cast<Tensor*>(registered));  // not freed before
+    delete static_cast<Tensor*>(registered);
+    --emulation().registered;
   }
 
  private:
@@ -266,7 +266,7 @@ NcclLibrary& nccl_library() {
 
 namespace mirror {
 
-NcclCounts nccl_counts() { return {emulation().operations, emulation().aborts, emulation().enrolled}; }
+NcclCounts nccl_counts() { return {emulation().operations, emulation().aborts, emulation().registered}; }
 void simulate_nccl_fault(const char* text) { emulation().fault = text; }
 
 }  // namespace mirror

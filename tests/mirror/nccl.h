@@ -13,7 +13,7 @@ namespace mtl::mirror {
 struct NcclCounts {
   std::int64_t operations = 0;  // started on streams
   std::int64_t aborts = 0;
-  std::int64_t enrolled = 0;  // memory regions that are registered at present
+  std::int64_t registered = 0;  // memory regions that are registered at present
 };
 NcclCounts nccl_counts();
 

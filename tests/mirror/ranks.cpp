@@ -254,7 +254,7 @@ TEST_CASE("layout: runs have the bits of ranks on the cpu" * doctest::skip()) {
   std::vector<std::vector<std::string>> found = {figures_of(options_of(*layout, Device::cuda, folder, "cuda"))};
   CHECK(mirror::nccl_counts().operations > 5);
   CHECK(mirror::queue_counts().graphs > 0);
-  CHECK(mirror::nccl_counts().enrolled == 0);  // all memory was deregistered
+  CHECK(mirror::nccl_counts().registered == 0);  // all memory was deregistered
   for (int round : {1, 2}) {
     mirror::Deferral deferral(seed_of(round));
     TrainOptions options = options_of(*layout, Device::cuda, folder, cat("deferred", round));

@@ -25,7 +25,7 @@ std::string cut(const TokenFinder& finder, const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("added tokens: the leftmost match wins, then the longest, with the adjacent white space") {
+TEST_CASE("added tokens: the leftmost match wins, then the longest, with the adjacent whitespace") {
   TokenFinder finder({{.content = "<a>", .id = 1},
                       {.content = "<a>b", .id = 2},
                       {.content = "<l>", .id = 3, .lstrip = true},
@@ -44,7 +44,7 @@ TEST_CASE("added tokens: the leftmost match wins, then the longest, with the adj
 }
 
 TEST_CASE(
-    "added tokens: a token in white space already taken is dropped, or refused where Hugging Face's library aborts") {
+    "added tokens: a token in whitespace already taken is dropped, or refused where Hugging Face's library aborts") {
   TokenFinder both(
       {{.content = "<r>", .id = 1, .rstrip = true}, {.content = " ", .id = 2, .lstrip = true, .rstrip = true}});
   CHECK(cut(both, "<r>   a") == "#1|a");  // <r> takes all blanks
@@ -53,7 +53,7 @@ TEST_CASE(
   CHECK_THROWS_WITH_AS(cut(left, "<r>  a"), doctest::Contains("library aborts"), Error);
 }
 
-TEST_CASE("added tokens: runs of white space take linear time") {
+TEST_CASE("added tokens: runs of whitespace take linear time") {
   TokenFinder finder({{.content = " ", .id = 1, .lstrip = true, .rstrip = true}, {.content = "\n", .id = 2}});
   const std::string text = cat("a", std::string(300'000, ' '), "\n  b  c");
   auto begin = std::chrono::steady_clock::now();

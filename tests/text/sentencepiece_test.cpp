@@ -221,7 +221,7 @@ TEST_CASE("sentencepiece: unused pieces are split, or unknown") {
   CHECK(make_tokenizer(model).encode("ca") == Ids{0, 3});
 }
 
-TEST_CASE("sentencepiece: every white space setting applies") {
+TEST_CASE("sentencepiece: every whitespace setting applies") {
   const std::string blank(kSpaceText);
   SentencePieceModel model = small_model({{blank, -2, Kind::normal}, {"a", -1, Kind::normal}, {" ", -3, Kind::normal}});
   auto encode = [&](std::string_view text) { return make_tokenizer(model).encode(text); };

@@ -22,7 +22,7 @@ std::string split_text(const std::string& text, BetweenSentences between = Betwe
 
 }  // namespace
 
-TEST_CASE("sentences: end at . ? ! and their closing quotes and brackets, before white space") {
+TEST_CASE("sentences: end at . ? ! and their closing quotes and brackets, before whitespace") {
   CHECK(split_text("") == "");
   CHECK(split_text(" \n ") == "");
   CHECK(split_text("No end") == "No end");
@@ -64,7 +64,7 @@ TEST_CASE("sentences: several full stops end one only before a capital; a number
   CHECK(split_text("On the 3. of May.") == "On the 3. of May.");
 }
 
-TEST_CASE("sentences: keep leaves the white space with the preceding sentence") {
+TEST_CASE("sentences: keep leaves the whitespace with the preceding sentence") {
   CHECK(split_text("One.\n\nTwo. \n", BetweenSentences::keep) == "One.\n\n|Two.");
   CHECK(split_text(" \"One.\"  Two", BetweenSentences::keep) == " \"One.\"  |Two");
 }
