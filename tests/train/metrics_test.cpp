@@ -166,11 +166,11 @@ TEST_CASE("rewind_log: removes what a resume repeats, and nothing else") {
   const std::string last_validation = "{\"type\": \"validation\", \"iteration\": 10, \"final\": true}\n";
   auto rewound = [&](const std::string& text, const LogStart& from) { return rewind_log(start + text, from, "log"); };
   const LogStart end{.run = "a", .iteration = 10, .train_iterations = 10};
-  const LogStart prolonged{.run = "a", .iteration = 10, .train_iterations = 20};
+  const LogStart extended{.run = "a", .iteration = 10, .train_iterations = 20};
   const LogStart in_validation{.run = "a", .iteration = 10, .train_iterations = 20, .validation_is_due = true};
   CHECK(rewound(step + validation + last_validation, end) == start + step + validation);
   CHECK(rewound(last_step + validation + last_validation, end) == start + last_step + validation);
-  CHECK(rewound(last_step + validation + last_validation, prolonged) == start + validation);
+  CHECK(rewound(last_step + validation + last_validation, extended) == start + validation);
   CHECK(rewound(step + validation, in_validation) == start + step);
   CHECK(rewound(step + "{\"type\": \"st", end) == start + step);                                 // half-written
   CHECK(rewind_log(step, {.run = "a", .iteration = 0, .train_iterations = 10}, "log") == step);  // the log names no run

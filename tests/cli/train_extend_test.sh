@@ -1,5 +1,5 @@
 #!/bin/bash
-# Runs that end and continue: prolonged, interrupted in a validation, resumed without the optimizer.
+# Runs that end and continue: extended, interrupted in a validation, resumed without the optimizer.
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/train_runs.sh"
 cd "$WORK" || exit 1
@@ -8,18 +8,18 @@ preprocess "$CORPUS" c
 LENGTH=(--lr-decay-iters 20 --save-interval 4 --eval-interval 5 --log-interval 4 --data-order feistel)
 LAST=iter_0000020/shard_00000.safetensors
 
-# A run that finished and was prolonged equals an uninterrupted one.
+# A run that finished and was extended equals an uninterrupted one.
 expect_exit 0 run_in whole --train-iters 20
-expect_exit 0 run_in prolonged --train-iters 10
-expect_text prolonged/log.jsonl '"type": "step", "iteration": 10, .*"final": true'
-expect_text prolonged/log.jsonl '"type": "test", "iteration": 10, .*"final": true'
-expect_exit 0 run_in prolonged --train-iters 10
+expect_exit 0 run_in extended --train-iters 10
+expect_text extended/log.jsonl '"type": "step", "iteration": 10, .*"final": true'
+expect_text extended/log.jsonl '"type": "test", "iteration": 10, .*"final": true'
+expect_exit 0 run_in extended --train-iters 10
 expect_text err 'already complete: 10 of 10 iterations are done'
-expect_exit 0 run_in prolonged --train-iters 20
-same_run prolonged whole 'a prolonged run'
+expect_exit 0 run_in extended --train-iters 20
+same_run extended whole 'a extended run'
 [ "$(figures_of whole | wc -l)" -eq $((5 + 4 + 2)) ] ||
   fail 'the uninterrupted run does not have 5 + 4 + 2 lines of figures'
-expect_exit 0 run_in prolonged --train-iters 20
+expect_exit 0 run_in extended --train-iters 20
 expect_text err 'already complete: 20 of 20'
 
 # A changed validation interval: as in Megatron-LM, the interval determines the number of validation samples; a run that
