@@ -61,8 +61,8 @@ struct BpeTraining {
 /// Throws Error(usage) if vocab_size has no room for the special tokens and the 256 bytes.
 BpeVocabulary train_bpe(const WordCounts& counts, const BpeTraining& training);
 
-/// Returns the first position at or after `from` where a pre-token ends whatever the text around it: before ASCII white
-/// space that follows a character other than whitespace; npos if there is none. A long text can be counted in parts
+/// Returns the first position at or after `from` where a pre-token ends whatever the text around it: before ASCII
+/// whitespace that follows another character; npos if there is none. A long text can be counted in parts
 /// cut there.
 std::size_t find_safe_cut(std::string_view text, std::size_t from);
 

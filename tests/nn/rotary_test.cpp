@@ -108,8 +108,8 @@ TEST_CASE("rotary: invalid options are refused, with the numbers") {
   CHECK(problem(256, {}).empty());
   CHECK(problem(80, {.percent = 0.25}).empty());
   CHECK(refused(63, {}, "63 elements of a head of 63; they must be an even number"));
-  CHECK(refused(12, {.percent = 0.25}, "positions of 3 elements"));
-  CHECK(refused(64, {.percent = 0.01}, "positions of 0 elements"));
+  CHECK(refused(12, {.percent = 0.25}, "covers 3 elements"));
+  CHECK(refused(64, {.percent = 0.01}, "covers 0 elements"));
   CHECK(refused(64, {.percent = 2}, "part of a head is 2;"));
   CHECK(refused(64, {.percent = NAN}, "part of a head is nan;"));
   CHECK(refused(258, {}, "from 2 to 256"));

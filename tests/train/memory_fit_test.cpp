@@ -100,7 +100,7 @@ TEST_CASE("memory: on a GPU, the plan's device memory is compared with the GPU's
                        "(MemAvailable); the largest part is batches"));
   const std::string text = refusal(options, {}, {}, little);
   CAPTURE(text);
-  CHECK(test::contains(text, " of a GPU, and "));
+  CHECK(test::contains(text, " of a GPU, but only "));
   CHECK(test::contains(text, "(the GPU); the largest part is scratch, "));
   CHECK(test::contains(text, "\n  --micro-batch-size 4 --global-batch-size 16: "));
   CHECK(test::contains(text, "\n  --recompute-granularity selective: "));
