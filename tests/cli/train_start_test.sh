@@ -215,8 +215,8 @@ expect_exit 0 run_two whole2
 expect_exit 0 run_two two --exit-interval 9
 flip two 9 1
 expect_exit 0 run_two two
-expect_text err "^mtl-train: warning: passing over .*two/save/iter_0000009/shard_00001.safetensors: .*\(tensor 'exp_avg_sq"
-[ "$(grep -c 'warning: passing over' err)" -eq 1 ] || fail 'not one warning from two ranks'
+expect_text err "^mtl-train: warning: skipping an invalid checkpoint: .*two/save/iter_0000009/shard_00001.safetensors: .*\(tensor 'exp_avg_sq"
+[ "$(grep -c 'warning: skipping an invalid checkpoint' err)" -eq 1 ] || fail 'not one warning from two ranks'
 expect_text err '^mtl-train: resuming two/save/iter_0000006 at iteration 6$'
 same_run two whole2 'a shard of rank 1 damaged'
 expect_names two "$after"
