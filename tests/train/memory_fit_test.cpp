@@ -101,7 +101,9 @@ TEST_CASE("memory: on a GPU, the plan's device memory is compared with the GPU's
   const std::string text = refusal(options, {}, {}, little);
   CAPTURE(text);
   CHECK(test::contains(text, " of a GPU, but only "));
-  CHECK(test::contains(text, "(the GPU); the largest part is scratch, "));
+  // Of the GPU's memory, not the host's. The operators for cuda, if they are compiled in, need much scratch.
+  const bool is_scratch = test::contains(text, "(the GPU); the largest part is scratch, ");
+  CHECK((is_scratch || test::contains(text, "(the GPU); the largest part is activations, ")));
   CHECK(test::contains(text, "\n  --micro-batch-size 4 --global-batch-size 16: "));
   CHECK(test::contains(text, "\n  --recompute-granularity selective: "));
   CHECK(std::count(text.begin(), text.end(), '\n') == 3);
