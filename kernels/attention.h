@@ -42,7 +42,7 @@ struct AttentionSizes {
 struct AttentionInput {
   Qkv qkv;
   RowMap rows;                  // of the queries: p(t) = rows.first_row + t in each sequence
-  Tensor past;                  // (B) i32: p(t) = past[b] + t instead, with a cache; absent otherwise
+  Tensor past;                  // (B) i32, only with a cache: p(t) = past[b] + t, instead of by `rows`
   Tensor document_start;        // (B, Tq) i32: the first position that t attends to, 0 .. p(t); absent: 0
   std::int64_t window = 0;      // positions that a query attends to, including its own; 0: no limit
   float scale = 0;              // usually 1 / sqrt(D)

@@ -1,9 +1,9 @@
-// Attention's backward on the tensor cores of sm_90a, structured like the forward (attention_cuda_hopper.cu): a kernel
-// for dq, whose blocks own queries and loop over tiles of keys, and one for dk and dv, whose blocks own keys and loop
-// over tiles of queries, head after head. kernels/cuda/attention_gradients.h has the equations. The operands of S and
-// dP are in shared memory. The operands dS and, in the second kernel, P are in registers; the second kernel computes
-// them transposed, so that nothing is transposed in shared memory. P is computed from S while the tensor cores compute
-// dP.
+// The attention backward pass on sm_90a tensor cores, structured like the forward pass (attention_cuda_hopper.cu). One
+// kernel computes dq: its blocks own queries and loop over key tiles. The other computes dk and dv: its blocks own keys
+// and loop over query tiles, one head at a time. kernels/cuda/attention_gradients.h has the equations. The operands of
+// S and dP are in shared memory. The operands dS and, in the second kernel, P are in registers; the second kernel
+// computes them transposed, so that nothing is transposed in shared memory. P is computed from S while the tensor cores
+// compute dP.
 //
 // Seven products of B H T^2 D / 2 multiply-adds each for the half of the scores that causality leaves, 7 B H T^2 D
 // FLOPs in all. A single kernel for all three gradients needs five, but its blocks share dq: without atomics they would

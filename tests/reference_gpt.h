@@ -2,7 +2,7 @@
 // tests of the real model compare with it; its .cpp file also shows all of the mathematics in one place.
 //
 // Dimensions: B sequences of T tokens, N = B T rows, C hidden, H heads of D elements, G query groups, F feed-forward, V
-// vocabulary. Attention is causal, within documents and a sliding window. There is no dropout.
+// vocabulary. Attention is causal and limited to the document and to a sliding window. There is no dropout.
 #pragma once
 
 #include <map>

@@ -1,5 +1,5 @@
-// Reading a mapped file that became shorter, or whose disk fails, raises SIGBUS. read_mapped turns the signal into an
-// error; elsewhere it ends the process with a message.
+// Reading a mapped file raises SIGBUS if the file was truncated or its disk fails. Inside read_mapped the signal
+// becomes an error; elsewhere the handler prints a message and ends the process.
 #pragma once
 
 #include <string>

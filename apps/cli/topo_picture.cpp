@@ -69,7 +69,7 @@ struct Style {
 };
 constexpr Style kStyles[] = {{true, 10}, {true, 4}, {false, 3}, {false, 1}};
 
-/// A part of the picture: some columns with all rows.
+/// A vertical band of the picture: some of its columns, with all rows.
 class TextBand {
  public:
   TextBand(const TopoReport& report, std::vector<int> stages, std::vector<int> columns, Style style)

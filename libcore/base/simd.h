@@ -1,4 +1,4 @@
-// Highway for one source file, and the instruction sets that the file is compiled for.
+// Sets up Highway for the source file that includes it, and selects the instruction sets to compile that file for.
 //
 // A file that uses it is compiled once per instruction set, and the machine's best one is chosen at run time. Such a
 // file looks like this:
@@ -36,7 +36,7 @@
 namespace mtl {
 
 /// Returns the function for this machine's best instruction set, judged by the main CPU features that Highway requires.
-/// A null argument was not compiled for its instruction set.
+/// An argument is null if the function was not compiled for that instruction set.
 template <class Function>
 Function* best_function(std::type_identity_t<Function*> avx512, std::type_identity_t<Function*> avx2,
                         Function* baseline) {

@@ -13,7 +13,7 @@ namespace mtl {
 /// Throws unless the dtype is f32, bf16, f16 or f64.
 void check_summable(const Tensor& data);
 
-/// Throws unless `whole` consists of `size` parts like `part`, by dtype and number of elements. `group`: its name, for
+/// Throws unless `whole` has the dtype of `part` and `size` times as many elements. `group` is the group's name, for
 /// the message.
 void check_parts(const std::string& group, const Tensor& whole, const Tensor& part, int size);
 

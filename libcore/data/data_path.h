@@ -50,8 +50,8 @@ struct SplitSource {
 using SplitSources = std::array<std::optional<SplitSource>, 3>;  // by Split; empty: the split has no data
 
 using ReportProblem = std::function<void(std::string flag, std::string what)>;
-/// Reads the words, including those in files. Reports every problem; the result is then incomplete. Checks --split even
-/// if no flag names data, but not if splits have their own data paths.
+/// Parses the arguments that name data, including those listed in files. Reports every problem; if there is one, the
+/// result is incomplete. Checks --split even if no flag names data, but not if splits have their own data paths.
 SplitSources read_split_sources(const DataPathOptions& options, const ReportProblem& report);
 
 }  // namespace mtl

@@ -15,7 +15,7 @@ namespace mtl {
 /// Returns the content of PREFIX.json; nothing if the file is missing, broken or of another kind.
 std::optional<Json> read_provenance(const std::string& prefix);
 
-/// What check_provenance checked: nothing, counts and type, or also the content of both files.
+/// The scope of a check by check_provenance(): nothing, counts and type, or also the content of both files.
 enum class ProvenanceCheck { none, counts, content };
 
 /// Throws BrokenRule if PREFIX.json is broken or contradicts the files: counts or type ("provenance"), or the content

@@ -127,7 +127,7 @@ class Pipeline {
   Arena scratch_;
   StepGraphs* graphs_ = nullptr;
   GradSync* sync_ = nullptr;                  // with graphs
-  std::optional<BatchBuffers> slot_batches_;  // with graphs: by slot, its micro-batch
+  std::optional<BatchBuffers> slot_batches_;  // with graphs: the micro-batch of each slot
   struct PartOutputs {
     Tensor output, dinput;             // of the slot
     std::vector<std::size_t> reduced;  // buckets that GradSync::join_reductions() returned

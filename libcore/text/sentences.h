@@ -9,7 +9,7 @@
 //     a sentence (The, He, But, ...), or, for several full stops, begins with any capital;
 //   - it belongs to a number and the next word begins with a lower-case letter, or to a number that begins the
 //     sentence, as in a list: 1. First.
-// Of several end characters with blanks between them (. . .), only the last can end one, as with several full stops.
+// Only the last of several end characters separated by spaces (. . .) can end a sentence, as with several full stops.
 // A blank line after an end character always ends the sentence; a line break alone never does.
 //
 // Punkt, nltk's splitter, which Megatron-LM uses, works similarly, but with tables learned from a newspaper instead of

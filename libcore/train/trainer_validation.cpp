@@ -6,8 +6,9 @@
 
 namespace mtl {
 
-/// Refuses a run whose validations take more samples than there are, before its first step: as in Megatron-LM, the
-/// flags of this start determine the size of the set, but reading continues where the last start stopped.
+/// Refuses, before the first step, a run whose validations need more samples than are left. As in Megatron-LM, the
+/// flags of this start determine the size of the validation set, but reading continues where the previous start
+/// stopped.
 void Trainer::check_validation_samples() const {
   const BatchOptions& batch = options_.batch;
   const BlendedDataset* data = data_.dataset(Split::valid).get();

@@ -101,7 +101,7 @@ TEST_CASE("memory: on a GPU, the plan's device memory is compared with the GPU's
   const std::string text = refusal(options, {}, {}, little);
   CAPTURE(text);
   CHECK(test::contains(text, " of a GPU, but only "));
-  // Of the GPU's memory, not the host's. The operators for cuda, if they are compiled in, need much scratch.
+  // The largest part is one of the GPU's, not the host's: scratch if CUDA operators are compiled in, else activations.
   const bool is_scratch = test::contains(text, "(the GPU); the largest part is scratch, ");
   CHECK((is_scratch || test::contains(text, "(the GPU); the largest part is activations, ")));
   CHECK(test::contains(text, "\n  --micro-batch-size 4 --global-batch-size 16: "));
