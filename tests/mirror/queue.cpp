@@ -5,6 +5,7 @@
 #include <cstring>
 #include <deque>
 #include <exception>
+#include <memory>
 #include <thread>
 #include <vector>
 
@@ -307,10 +308,10 @@ GraphHandle end_capture(StreamHandle stream) {
   for (CUstream_st* each : queues().streams) {
     all_joined = all_joined && (each == stream || each->last_enqueued <= each->rejoined);
   }
-  auto* out = new CUgraphExec_st{std::move(queues().capture)};
+  auto out = std::make_unique<CUgraphExec_st>(CUgraphExec_st{std::move(queues().capture)});
   drop_capture(stream);
   require(all_joined, "CUDA: a captured stream was not joined to the one that the capture began on");
-  return out;
+  return out.release();
 }
 bool is_captured(StreamHandle stream) { return stream->captured; }
 void drop_capture(StreamHandle) noexcept {
