@@ -1,17 +1,21 @@
-// The canonical form of a model, which every file format is converted to and from: names, unsharded shapes,
-// configuration.
+// The canonical form of a model: tensor names, unsharded shapes and the configuration. Every file format is converted
+// to and from the canonical form.
 //
-// V vocabulary (unpadded), P positions, C hidden, F feed-forward, H heads, G query groups, R = H / G, D head_dim:
+// Sizes: V vocabulary (unpadded), P positions, C hidden, F feed-forward, H heads, G query groups, R = H / G, D
+// head_dim.
 //   embedding.tokens.weight (V, C)   embedding.positions.weight (P, C)   final_norm.{weight,bias} (C)
 //   layers.N.norm1.{weight,bias} (C)                   layers.N.norm2.{weight,bias} (C)
 //   layers.N.attention.qkv.weight (G, R + 2, D, C)     .bias (G, R + 2, D)    per group: R queries, the key, the value
 //   layers.N.attention.out.weight (C, H D)             .bias (C)
 //   layers.N.mlp.up.weight (F, C)    .bias (F)         layers.N.mlp.down.weight (C, F)    .bias (C)
-// The output layer shares embedding.tokens.weight. Architectures other than GPT-2, by GptConfig:
-//   RMSNorm and linears without bias lack .bias; rotary positions have no embedding.positions.weight
-//   gated MLP: layers.N.mlp.up.weight (2, F, C) .bias (2, F), the gate before the up projection
+// These are the tensors of GPT-2, whose output layer shares embedding.tokens.weight. Other settings of GptConfig change
+// the list:
+//   RMSNorm, or linears without a bias: no .bias
+//   rotary positions: no embedding.positions.weight
+//   gated MLP: layers.N.mlp.up.weight (2, F, C), .bias (2, F); the gate comes before the up projection
 //   norms of queries and keys: layers.N.attention.{q_norm,k_norm}.weight (D)
-//   parallel residual: both norms, with the same input;  untied: output.weight (V, C)
+//   parallel residual: norm1 and norm2 exist and have the same input
+//   untied output layer: output.weight (V, C)
 #pragma once
 
 #include <cstdint>
@@ -25,7 +29,7 @@
 
 namespace mtl {
 
-/// The largest size that a file may state: the product of two fits in 63 bits.
+/// The largest size of an axis that a file may state. The product of two such sizes fits in 63 bits.
 inline constexpr std::int64_t kMaxDimension = std::int64_t{1} << 31;
 
 struct CanonicalTensor {
@@ -34,20 +38,21 @@ struct CanonicalTensor {
   std::int64_t numel() const;
 };
 
-/// Every parameter of the model, in the order in which a forward pass uses them.
+/// Returns every parameter of the model, in the order in which a forward pass uses the parameters.
 std::vector<CanonicalTensor> canonical_tensors(const GptConfig& config);
 
-/// The tensor kinds of a checkpoint, each with one tensor per parameter: "param", and all states of every update rule
-/// for which `holds` is true of at least one state.
+/// Returns the tensor kinds that a checkpoint must hold, with one tensor per parameter for each kind: "param", and all
+/// states of every update rule for which `holds` returns true for at least one state.
 std::vector<std::string> tensor_kinds(const std::function<bool(const std::string& kind)>& holds);
 
-/// Bytes of the tensors in a training run's checkpoint: the main weights, in dtype `weights`, and the update rule's
-/// states.
+/// Returns the total size, in bytes, of the tensors in a training run's checkpoint: the main weights in dtype
+/// `weights`, and the update rule's states.
 std::int64_t checkpoint_bytes(const GptConfig& config, DType weights, const std::vector<StateSpec>& states);
 
-/// The configuration as stored in a checkpoint's manifest.
+/// Returns the configuration as a checkpoint's manifest stores it.
 Json config_to_json(const GptConfig& config);
-/// Throws Error(bad_data) for the first key that is missing or has an unsupported value, else for all numbers out of
+/// Parses a configuration that config_to_json() returned. Throws Error(bad_data) at the first key that is missing or
+/// has an unsupported value. If there is no such key, throws Error(bad_data) that lists all numbers that are out of
 /// range.
 GptConfig config_from_json(const Json& json);
 

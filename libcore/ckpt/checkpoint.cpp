@@ -16,7 +16,7 @@ namespace mtl {
 
 namespace {
 
-/// Removes leftovers, then creates the folder that ranks write to before the commit.
+/// Removes leftovers, then creates and returns the folder that all ranks write to before the commit.
 std::string make_temporary(const std::string& directory, std::int64_t iteration, const SaveOptions& options) {
   require(options.keep_last == 0 || options.keep_last >= 2, "--keep-last ", options.keep_last,
           ": must be at least 2, or 0 to keep all");
@@ -29,7 +29,8 @@ std::string make_temporary(const std::string& directory, std::int64_t iteration,
   return temporary;
 }
 
-/// Adds the files next to the shards, then the manifest: the last file of a checkpoint.
+/// Calls options.add_files(), adds the new files to the manifest, and writes the manifest, which is the last file of a
+/// checkpoint.
 void complete_folder(const std::string& folder, Manifest& manifest, const SaveOptions& options) {
   if (options.add_files) options.add_files(folder);
   for (const auto& entry : fs::directory_iterator(folder)) {
@@ -74,8 +75,8 @@ std::string commit_checkpoint(const std::string& directory, const CheckpointCont
       is_complete = true;
       put_in_place(temporary, directory, iteration);
     } catch (...) {
-      // Reports the first error; the next save removes leftovers. Once put_in_place has begun, the temporary name may
-      // be that of the replaced checkpoint, which is needed until the folder is synced.
+      // Rethrows the first error; the next save removes leftovers. Once put_in_place() has begun, `temporary` may be
+      // the name of the replaced checkpoint, which must be kept until the folder is synced.
       std::error_code ignored;
       if (!is_complete) fs::remove_all(temporary, ignored);
       throw;
@@ -111,9 +112,10 @@ SaveDirectory SaveDirectory::of_other_rank(std::string path) {
 
 SaveDirectory::~SaveDirectory() {
   if (!lock_ || made_folders_.empty()) return;
-  std::error_code ignored;  // a folder that is not empty stays
+  std::error_code ignored;  // a folder that is not empty is not removed
   fs::directory_iterator entries(path_, ignored);
-  if (ignored || std::distance(fs::begin(entries), fs::end(entries)) != 1) return;  // more than the lock
+  if (ignored || std::distance(fs::begin(entries), fs::end(entries)) != 1)
+    return;  // the folder contains more than the lock
   ::unlink(lock_->path().c_str());
   for (auto folder = made_folders_.rbegin(); folder != made_folders_.rend(); ++folder) ::rmdir(folder->c_str());
 }

@@ -19,9 +19,9 @@ namespace mtl {
 
 namespace {
 
-constexpr const char* kAside = ".old";  // the suffix that exchange_paths() uses
+constexpr const char* kAside = ".old";  // the suffix that exchange_paths() adds to the name of the old folder
 
-/// Throws unless the checkpoint has a sound manifest that states the same iteration.
+/// Throws unless the checkpoint of `iteration` has a sound manifest that states the same iteration.
 void check_sound(const std::string& directory, std::int64_t iteration) {
   std::string folder = cat(directory, "/", folder_of(iteration));
   Manifest manifest = read_sound_manifest(folder);
@@ -30,13 +30,14 @@ void check_sound(const std::string& directory, std::int64_t iteration) {
   }
 }
 
-/// True if this user may not read the checkpoint, which then does not count as damaged.
+/// True if the error is that this user lacks permission to read the checkpoint. Such a checkpoint does not count as
+/// damaged.
 bool is_refused_access(const Error& error) {
   const auto* refusal = dynamic_cast<const SystemError*>(&error);
   return refusal != nullptr && refusal->number() == EACCES;
 }
 
-/// Warns when the tracker does not name the checkpoint of iteration `newest`.
+/// Warns if the tracker does not name the checkpoint of iteration `newest`.
 void compare_tracker(const std::string& directory, std::int64_t newest, Console& console) {
   std::string path = cat(directory, "/", kTrackerName), text = tracker_text(directory);
   if (parse_int(text) == newest) return;
@@ -98,7 +99,8 @@ std::string run_id_of(const std::string& directory) {
 
 namespace {
 
-/// True for iter_N.tmp.PID, iter_N.tmp.old.PID, iter_N.tmp.damaged.PID, TRACKER.tmp.PID and RUN_ID.tmp.PID.
+/// True for names of the form iter_N.tmp.PID, iter_N.tmp.old.PID, iter_N.tmp.damaged.PID, TRACKER.tmp.PID and
+/// RUN_ID.tmp.PID.
 bool is_leftover(const std::string& name) {
   const std::size_t mark = name.find(".tmp.");
   if (mark == std::string::npos) return false;
@@ -171,7 +173,7 @@ std::optional<std::string> newest_checkpoint(const std::string& directory, Conso
                                              const std::vector<std::string>& damaged) {
   std::vector<std::int64_t> iterations = list_iterations(directory);
   std::vector<std::string> problems;
-  std::size_t reported = 0;  // checkpoints that are listed in `damaged`
+  std::size_t reported = 0;  // number of checkpoints that are listed in `damaged`
   for (std::int64_t iteration : iterations) {
     const std::string folder = cat(directory, "/", folder_of(iteration));
     if (std::find(damaged.begin(), damaged.end(), folder) != damaged.end()) {

@@ -13,7 +13,7 @@ namespace mtl {
 
 namespace {
 
-/// Opens a shard when a tensor in it is first needed: a rank of a large run needs few shards.
+/// Opens a shard only when a tensor in the shard is first needed, because a rank of a large run needs few shards.
 class CheckpointReader : public TensorReader {
  public:
   explicit CheckpointReader(const std::string& path) : manifest_(read_sound_manifest(path)) {
@@ -39,8 +39,8 @@ class CheckpointReader : public TensorReader {
     for (const ManifestPiece& piece : entry.pieces) {
       if (overlaps(piece.slice, slice)) copied += copy_overlap(piece.slice, data_of(entry, piece), slice, out, element);
     }
-    // A file may have become shorter since its verification: mapped bytes beyond its end read as zeros up to the end of
-    // the page.
+    // A file may have been truncated after its verification. The mapping then reads as zeros from the end of the file
+    // to the end of the page.
     for (const ManifestPiece& piece : entry.pieces) {
       const std::string path = cat(folder, "/", piece.file);
       if (shards_.contains(piece.file) && file_size(path) < shard(piece.file).bytes().size())
@@ -109,7 +109,8 @@ class CheckpointReader : public TensorReader {
     return file.data(*file.find(entry.tensor.name));
   }
 
-  /// Opens a shard at its first use, and checks that it holds exactly the pieces that the manifest lists.
+  /// Returns a shard. The first call for a shard opens the file and checks that it holds exactly the pieces that the
+  /// manifest lists.
   const SafetensorsFile& shard(const std::string& name) const {
     auto open = shards_.find(name);
     if (open != shards_.end()) return open->second;
@@ -130,7 +131,8 @@ class CheckpointReader : public TensorReader {
     return shards_.emplace(name, std::move(file)).first->second;
   }
 
-  /// parse_manifest has counted the elements: pieces that do not overlap cover the tensor.
+  /// Throws if two pieces overlap. parse_manifest() has counted the elements, so pieces that do not overlap cover the
+  /// whole tensor.
   void check_pieces(const ManifestTensor& entry) const {
     try {
       check_disjoint(entry);
@@ -158,7 +160,8 @@ class CheckpointReader : public TensorReader {
     bytes_read_ += data.size();
   }
 
-  /// Lists the damaged tensors of a shard: " (tensors 'a', 'b')"; " (in its header)" if there are none.
+  /// Returns the damaged tensors of a shard as text, such as " (tensors 'a', 'b')"; " (in its header)" if no tensor is
+  /// damaged.
   std::string damaged_tensors(const std::string& file) const {
     std::vector<std::string> names;
     for (const auto& [entry, piece] : shard_tensors_.at(file)) {
@@ -172,8 +175,8 @@ class CheckpointReader : public TensorReader {
   }
 
   Manifest manifest_;
-  std::map<std::string, std::vector<ShardTensor>> shard_tensors_;  // by shard
-  mutable std::map<std::string, SafetensorsFile> shards_;          // those opened so far, by name
+  std::map<std::string, std::vector<ShardTensor>> shard_tensors_;  // by name of the shard
+  mutable std::map<std::string, SafetensorsFile> shards_;          // the shards opened so far, by name
   mutable std::vector<std::vector<std::vector<bool>>> verified_;   // [tensor][piece][block]; empty before the first use
 };
 

@@ -10,26 +10,28 @@
 
 namespace mtl {
 
-/// Reads a JSON file of a model's folder, which must be a regular file and may begin with a byte order mark. Throws
-/// Error that names the file.
+/// Reads a JSON file in the folder of a model. The file must be a regular file and may begin with a byte order mark.
+/// Throws Error that names the file.
 Json read_model_json(const std::string& path);
 
-/// True for tokenizer.json, vocab.json, merges.txt and the other names that copy_companion_files copies.
+/// True for tokenizer.json, vocab.json, merges.txt and the other files that copy_companion_files() copies.
 bool is_companion_file(const std::string& name);
 
-/// Copies those companion files that exist. Returns their names.
+/// Copies all companion files in folder `from` to folder `to`. Returns the names of the copied files.
 std::vector<std::string> copy_companion_files(const std::string& from, const std::string& to);
 
-/// Throws Error(io) when a companion file is a FIFO, a device or a folder: reading it could block forever.
+/// Throws Error(io) if a companion file is not a regular file: reading a FIFO or a device could block forever.
 void check_companion_files(const std::string& folder);
 
-/// The id of <|endoftext|> in a folder's tokenizer.json or vocab.json; empty if neither has it.
+/// Returns the id of <|endoftext|> from tokenizer.json in the folder or, failing that, from vocab.json; empty if
+/// neither file has that token.
 std::optional<std::int64_t> find_end_of_text_id(const std::string& folder);
 
-/// The ids that end a text, from eos_token_id of a config.json or generation_config.json: a number or a list of
-/// numbers. Empty when the key is absent or null. Throws Error(bad_data) for anything else.
+/// Returns the ids of the end-of-text tokens: the value of eos_token_id in a config.json or generation_config.json,
+/// which is a number or a list of numbers. Returns an empty list if the key is absent or null. Throws Error(bad_data)
+/// for any other value.
 std::vector<std::int64_t> eos_ids(const Json& config);
-/// eos_ids of FOLDER/generation_config.json; empty without that file.
+/// Returns eos_ids() of FOLDER/generation_config.json; empty if that file does not exist.
 std::vector<std::int64_t> generation_eos_ids(const std::string& folder);
 
 }  // namespace mtl

@@ -1,4 +1,5 @@
-// Model writers call this hook once for each tensor, with its elements as stored in the source and as converted.
+// A hook that model writers call once for each tensor that they write, with the elements as stored in the source and
+// the elements after conversion.
 #pragma once
 
 #include <cstddef>

@@ -14,7 +14,7 @@ namespace mtl {
 
 namespace {
 
-/// Collects the tensors with elements that are not finite.
+/// Collects the tensors that have infinite or NaN elements.
 class NonfiniteCounter {
  public:
   explicit NonfiniteCounter(std::vector<NonfiniteElements>& found) : found_(found) {}
@@ -31,7 +31,7 @@ class NonfiniteCounter {
   std::vector<NonfiniteElements>& found_;
 };
 
-/// Reads a whole tensor, rounded to `dtype`.
+/// Reads a whole tensor and rounds its elements to `dtype`.
 std::vector<std::byte> read_tensor(const ModelSource& source, const SavedTensor& tensor, StoredDType dtype,
                                    NonfiniteCounter* counter = nullptr) {
   Slice whole = whole_slice(tensor.shape);
@@ -44,12 +44,12 @@ std::vector<std::byte> read_tensor(const ModelSource& source, const SavedTensor&
   return out;
 }
 
-/// --dtype converts parameters, not optimizer states.
+/// Returns the dtype of a tensor in the output. --dtype applies to parameters, but not to optimizer states.
 StoredDType target_dtype(const SavedTensor& tensor, std::optional<StoredDType> dtype) {
   return starts_with(tensor.name, "param.") ? dtype.value_or(tensor.dtype) : tensor.dtype;
 }
 
-/// Lists the tensors with a nonzero `count`: "'h.0.ln_1.weight' (3 of 192 elements), ... and 5 more tensors".
+/// Lists the tensors for which `count` is not 0, as in "'h.0.ln_1.weight' (3 of 192 elements), ... and 5 more tensors".
 template <class Count>
 std::string list_tensors(const std::vector<NonfiniteElements>& found, const Count& count) {
   constexpr std::size_t kListed = 8;
@@ -80,10 +80,12 @@ void warn_about_nonfinite(const ConvertReport& report, Console& console) {
                      "; use --dtype bfloat16, which has the range of float32"));
 }
 
-/// Records the rounding in the run's precision: a resume with unrounded main parameters must be refused.
+/// Records the rounded dtype in the precision of the run, so that a resume that needs unrounded main parameters is
+/// refused.
 void record_rounded_weights(TrainState& state, StoredDType dtype) {
   const Json* record = state.extra.find("precision");
-  const bool trained_here = record != nullptr || state.extra.find("seed") != nullptr;  // fp32 runs have no record
+  const bool trained_here =
+      record != nullptr || state.extra.find("seed") != nullptr;  // fp32 runs do not record a precision
   if (!trained_here) return;
   Json precision = record != nullptr ? *record : Json::object();
   precision.set("main_params", torch_name_of(dtype));
@@ -116,7 +118,8 @@ void write_mtl(const ModelSource& source, const std::string& folder, const Conve
 void check_tensors(const ModelSource& source, const ModelSource& written, std::optional<StoredDType> dtype) {
   for (const SavedTensor& tensor : source.tensors()) {
     const SavedTensor* found = written.find_tensor(tensor.name);
-    if (found == nullptr && !starts_with(tensor.name, "param.")) continue;  // other formats have no optimizer states
+    if (found == nullptr && !starts_with(tensor.name, "param."))
+      continue;  // other formats cannot hold optimizer states
     require(found != nullptr, "verification: tensor '", tensor.name, "' was not written");
     StoredDType target = target_dtype(tensor, dtype);
     bool same = found->dtype == target && read_tensor(source, tensor, target) == read_tensor(written, *found, target);
@@ -189,7 +192,7 @@ std::optional<std::uint64_t> parse_size(const std::string& text) {
 }
 
 ConvertReport convert_model(const ConvertOptions& options, Console& console) {
-  InterruptGuard guard(console.program());  // outlives the folder that it would remove
+  InterruptGuard guard(console.program());  // must outlive `output`, whose folder the guard removes on a signal
   std::optional<StoredDType> dtype;
   if (options.dtype) dtype = parse_torch_dtype(*options.dtype);
   ModelSource source = ModelSource::open(options.load, console, options.given);

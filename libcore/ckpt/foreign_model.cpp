@@ -22,7 +22,8 @@ bool is_pytorch_file(const std::string& name) {
          (starts_with(name, "pytorch_model") && ends_with(name, ".bin"));
 }
 
-/// Describes one checkpoint, or the weights of one model, by the names in its folder.
+/// Describes one checkpoint, or the weights of one model, based on the names in its folder. Returns "" if the names are
+/// not recognized.
 std::string describe_names(const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     if (name == "model_optim_rng.pt")

@@ -16,7 +16,7 @@ struct ActivationName {
   Activation activation;
 };
 
-/// transformers' names of the supported activations; mtl writes the first name of an activation.
+/// The names of the supported activations in transformers. If an activation has several names, mtl writes the first.
 constexpr ActivationName kHfActivations[] = {{"gelu_new", Activation::gelu_tanh},
                                              {"gelu_pytorch_tanh", Activation::gelu_tanh},
                                              {"gelu_fast", Activation::gelu_tanh},
@@ -85,7 +85,7 @@ GptConfig read_config(const HfFamily& family, const Json& json, std::vector<std:
   return config;
 }
 
-/// The manifest entries in which `config` differs from `other`: "qk_norm true", "no rotary".
+/// Returns the manifest entries in which `config` differs from `other`, such as "qk_norm true" or "no rotary".
 std::vector<std::string> differences(const GptConfig& config, const GptConfig& other) {
   std::vector<std::string> out;
   const Json entries = config_to_json(config), other_entries = config_to_json(other);

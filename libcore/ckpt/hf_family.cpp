@@ -52,7 +52,7 @@ std::vector<HfSize> llama_sizes(std::int64_t vocab, std::int64_t ffn, std::int64
           {"intermediate_size", &GptConfig::ffn_hidden_size, ffn}};
 }
 
-/// The entries that Llama and the families derived from it share.
+/// Returns the settings that Llama shares with the families that are derived from Llama.
 HfFamily llama_like(const char* model_type, const char* architecture, std::vector<HfSize> sizes) {
   GptConfig base;
   base.norm = Norm::rmsnorm;

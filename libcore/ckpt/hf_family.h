@@ -1,5 +1,6 @@
-// Tables of the model families whose Hugging Face folders mtl reads and writes: the keys of config.json with
-// transformers' defaults, and the names of the tensors. hf_config and hf_names interpret the tables.
+// Tables of the model families whose Hugging Face folders mtl reads and writes. A table lists the keys of config.json,
+// the default values that transformers gives them, and the names of the tensors. hf_config.h and hf_names.h interpret
+// the tables.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +12,8 @@
 
 namespace mtl {
 
-/// A size in config.json. GptConfig::complete derives it if the value is null, or if the key is absent and `fallback`
-/// is 0.
+/// A size in config.json. `fallback` is the value if the key is absent. GptConfig::complete() derives the size if the
+/// value is null, or if the key is absent and `fallback` is 0.
 struct HfSize {
   const char* key;
   std::int64_t GptConfig::*member;
@@ -20,34 +21,35 @@ struct HfSize {
   const char* older_key = nullptr;
 };
 
-/// A switch that decides which linears have a bias.
+/// A switch in config.json that decides whether the linears `members` have a bias.
 struct HfBias {
   const char* key;
   bool fallback;
   std::vector<bool LinearBias::*> members;
 };
 
-/// A switch with one supported value, which is also transformers' default.
+/// A switch with only one supported value, which is also transformers' default.
 struct HfFixedSwitch {
   const char* key;
   bool value;
 };
 
-/// The layers with sliding-window attention, and the keys that state them.
+/// The layers that have sliding-window attention, and the keys of config.json that select those layers.
 enum class HfWindow {
   none,
-  everywhere,  // sliding_window, a number or null
-  from_layer,  // use_sliding_window, sliding_window, and layer_types or max_window_layers
+  everywhere,  // all layers; key sliding_window: a number, or null for no window
+  from_layer,  // keys use_sliding_window, sliding_window, and layer_types or max_window_layers
 };
 
-/// Keys of rotary positions. All families have rope_parameters (transformers 5) and rope_scaling (before it).
+/// The keys of rotary positions that depend on the family. In addition, all families have rope_parameters (transformers
+/// 5) and rope_scaling (older versions).
 struct HfRotary {
-  const char* base_key;     // at the top level, before transformers 5
-  const char* percent_key;  // likewise; nullptr: whole heads are rotated
+  const char* base_key;     // at the top level of config.json, before transformers 5
+  const char* percent_key;  // also at the top level; nullptr if whole heads are rotated
   double percent = 1;
 };
 
-/// The part of a canonical tensor that a file's tensor holds, and the order of its axes.
+/// The part of a canonical tensor that a tensor in a file holds, and the order of the axes in the file.
 enum class HfPart {
   whole,
   transposed,      // Conv1D: (inputs, outputs)
@@ -59,7 +61,8 @@ enum class HfPart {
   up,
 };
 
-/// A canonical module and its Hugging Face name within the layer or model. Several entries may be parts of one module.
+/// A canonical module and its Hugging Face name within the layer or model. Several entries may describe parts of the
+/// same canonical module.
 struct HfModule {
   const char* canonical;
   const char* name;
@@ -69,29 +72,30 @@ struct HfModule {
 struct HfFamily {
   const char* model_type;
   const char* architecture;  // the transformers class that loads such a model
-  GptConfig base;            // common to the family's models
+  GptConfig base;            // settings that all models of the family share
   std::vector<HfSize> sizes;
   const char* norm_eps_key;
   double norm_eps;
   const char* activation_key;
   const char* activation;
-  bool tied;  // transformers' default of tie_word_embeddings
+  bool tied;  // transformers' default value of tie_word_embeddings
   std::vector<HfBias> biases = {};
-  const char* parallel_residual_key = nullptr;  // the residual is parallel if config.json lacks this key
+  const char* parallel_residual_key = nullptr;  // if config.json lacks this key, the residual is parallel
   HfWindow window = HfWindow::none;
   HfRotary rotary = {};
   std::vector<HfFixedSwitch> fixed = {};
-  std::vector<const char*> dropout_keys = {};  // transformers' default of each is 0.1
-  // Tensor names: `prefix` + NAME, and `prefix` + `layers` + "N." + NAME in layer N. The output layer has no prefix.
+  std::vector<const char*> dropout_keys = {};  // the default value of each key in transformers is 0.1
+  // Tensor names are `prefix` + NAME outside of layers and `prefix` + `layers` + "N." + NAME in layer N. The name of
+  // the output layer has no prefix.
   const char* prefix = "model.";
   const char* layers = "layers.";
   const char* output = "lm_head";
   std::vector<HfModule> modules = {};
   std::vector<HfModule> layer_modules = {};
-  std::vector<const char*> ignored = {};  // suffixes of constant buffers' names
+  std::vector<const char*> ignored = {};  // name suffixes of constant buffers, which are not parameters
 };
 
-/// Returns all families, in the order in which hf_family_for tries them.
+/// Returns all families, in the order in which hf_family_for() tries them.
 std::span<const HfFamily> hf_families();
 /// Returns nullptr for a model_type that is not in the table.
 const HfFamily* find_hf_family(std::string_view model_type);

@@ -1,8 +1,8 @@
-// Hugging Face folders of every family in hf_family.h: config.json, generation_config.json, model.safetensors (or
-// shards with an index). Also reads pytorch_model.bin (hf_weights.h).
+// Reads and writes Hugging Face folders of every family in hf_family.h: config.json, generation_config.json, and
+// model.safetensors or several shards with an index. Also reads, but does not write, pytorch_model.bin (hf_weights.h).
 //
-// Keeps element bits: a folder read and written in the same dtype has the same tensors. A tied output layer is not
-// written; one that a folder stores must equal the token embedding.
+// Reading a folder and writing it in the same dtype preserves every bit of the tensors. The writer omits a tied output
+// layer. If a folder that is read contains a tied output layer, that layer must equal the token embedding.
 #pragma once
 
 #include <cstddef>
@@ -22,15 +22,17 @@ namespace mtl {
 struct HfWriteOptions {
   std::optional<StoredDType> dtype;  // empty: as stored
   std::uint64_t max_shard_bytes = 5'000'000'000;
-  std::optional<std::int64_t> end_of_text_id;  // bos and eos id of a config.json not made from the source's
+  std::optional<std::int64_t> end_of_text_id;  // bos and eos id in a config.json that is not based on the source's
   ConversionHook on_conversion = {};
 };
 
-/// Writes the model and its companion files into an existing, empty folder, as the family of the source's config.json
-/// if that can describe the model, otherwise as hf_family_for(). Syncs every file; the caller renames the folder.
+/// Writes the model and its companion files into an existing, empty folder. Uses the family of the source's config.json
+/// if that family can describe the model; otherwise, uses hf_family_for(). Syncs every file. The caller renames the
+/// folder to its final name.
 void write_hf_folder(const ModelSource& source, const std::string& folder, const HfWriteOptions& options);
 
-/// Opens a folder for ModelSource. Throws Error(bad_data) unless its tensors are exactly the model's.
+/// Opens a folder for ModelSource. Throws Error(bad_data) unless the folder has exactly the tensors of the model that
+/// config.json describes.
 std::unique_ptr<TensorReader> open_hf_folder(const std::string& folder);
 
 }  // namespace mtl

@@ -68,7 +68,7 @@ class HfReader : public MappedReader {
     }
   }
 
-  /// Adds the parameters in canonical order. Refuses stored tensors that belong to no parameter.
+  /// Adds the parameters in canonical order. Refuses stored tensors that do not belong to a parameter.
   void add_parameters() {
     if (config.num_layers > std::ssize(stored_)) {
       fail(Exit::bad_data, folder, ": ", stored_.size(), " tensors cannot be a model of ", config.num_layers,
@@ -107,7 +107,8 @@ class HfReader : public MappedReader {
     add_tensor({"param." + canonical.name, dtype, canonical.shape}, std::move(places));
   }
 
-  /// Drops a stored output layer after checking that it equals the token embedding.
+  /// If the folder stores an output layer, checks that the layer equals the token embedding, and then ignores the
+  /// layer.
   void check_tied_output() {
     const CanonicalTensor canonical{"embedding.tokens.weight", {config.vocab_size, config.hidden_size}};
     auto output = stored_.find(cat(family_->output, ".weight"));

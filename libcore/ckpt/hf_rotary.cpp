@@ -11,7 +11,7 @@ namespace {
 
 using Scaling = RotaryOptions::Scaling;
 
-/// The object under `key`; nullptr when the value is absent, null or empty.
+/// Returns the object under `key`; nullptr if the value is absent, null or an empty object.
 const Json* find_object(const Json& json, const char* key) {
   const Json* value = json.find(key);
   if (value == nullptr || value->is_null()) return nullptr;
@@ -57,8 +57,8 @@ class RotaryReader {
   }
 
  private:
-  /// Returns the value of `key` in `parameters`, else of `top_key` at the top level, else `fallback`. Adds a problem
-  /// when both keys exist and differ.
+  /// Returns the value of `key` in `parameters`; if absent, the value of `top_key` at the top level; if both are
+  /// absent, `fallback`. Adds a problem if both keys exist and differ.
   double number(const char* where, const Json& parameters, const char* key, const char* top_key, double fallback) {
     const double inside = parameters.number_or(key, json_.number_or(top_key, fallback));
     if (const double top = json_.number_or(top_key, inside); top != inside)
@@ -78,8 +78,8 @@ class RotaryReader {
   std::vector<std::string>& problems_;
 };
 
-/// The first layer with a window, or `layers` if none has one. Empty unless all later layers have one too and the list
-/// has an entry per layer.
+/// Returns the first layer with a window, or `layers` if no layer has a window. Returns empty if a later layer has no
+/// window, or if the list does not have exactly one entry per layer.
 std::optional<std::int64_t> first_window_layer(const Json& layer_types, std::int64_t layers) {
   const Json::Array& types = layer_types.as_array();
   std::int64_t first = 0;

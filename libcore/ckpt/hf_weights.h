@@ -1,4 +1,4 @@
-// The weight files of a Hugging Face folder: safetensors or PyTorch's, one or several with an index.
+// The weight files of a Hugging Face folder, in safetensors or PyTorch format: one file, or several with an index.
 #pragma once
 
 #include <memory>
@@ -9,9 +9,9 @@
 
 namespace mtl {
 
-/// Opens the first that exists of model.safetensors, model.safetensors.index.json with the shards that it names,
-/// pytorch_model.bin, and pytorch_model.bin.index.json with its shards. Throws Error(bad_data) without any of them, and
-/// for a shard that is missing or lacks a tensor that the index puts there.
+/// Opens the first of the following that exists: model.safetensors; the shards that model.safetensors.index.json names;
+/// pytorch_model.bin; the shards that pytorch_model.bin.index.json names. Throws Error(bad_data) if none exists, if a
+/// shard is missing, or if a shard lacks a tensor that the index assigns to that shard.
 std::vector<std::unique_ptr<TensorFile>> open_hf_weights(const std::string& folder);
 
 }  // namespace mtl

@@ -84,7 +84,8 @@ std::string to_hash(const Json& json) {
   return text;
 }
 
-/// True for a file name that cannot lead out of its folder; false for manifest.json, which cannot list itself.
+/// True for a file name that cannot lead out of its folder. False for manifest.json, because a manifest cannot list
+/// itself.
 bool is_plain_name(const std::string& name) {
   return !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos &&
          name.find('\0') == std::string::npos && name != kManifestName;
@@ -126,9 +127,10 @@ ManifestPiece piece_from_json(const Json& json, const std::vector<std::int64_t>&
   return piece;
 }
 
-using FileSizes = std::map<std::string_view, std::uint64_t>;  // bytes by name
+using FileSizes = std::map<std::string_view, std::uint64_t>;  // size in bytes, by name
 
-/// Checks that a piece fits into its file and, if it is longer than one block, has a hash for each of its blocks.
+/// Checks that a piece fits into its file. If the piece is longer than one block, also checks that there is a hash for
+/// each block.
 void check_piece(const FileSizes& files, std::int64_t block_bytes, const ManifestTensor& entry,
                  const ManifestPiece& piece) {
   auto file = files.find(piece.file);
@@ -153,7 +155,7 @@ ManifestTensor tensor_from_json(const std::string& name, const Json& json) {
   return out;
 }
 
-/// Checks that the pieces have as many elements as the tensor and are in different files.
+/// Checks that the pieces together have as many elements as the tensor, and that all pieces are in different files.
 void check_count(const ManifestTensor& entry) {
   std::int64_t stored = 0;
   std::set<std::string> files;
@@ -196,7 +198,8 @@ Json tensors_to_json(const Manifest& manifest) {
   return tensors;
 }
 
-/// Hashes all items but the checksum, serialized again: whitespace in the file does not matter.
+/// Returns the hash of all items except the checksum. Serializes the items again, so that whitespace in the file does
+/// not matter.
 std::string checksum_of(const Json::Object& items) {
   Json covered = Json::object();
   for (const auto& [key, value] : items) {
@@ -278,7 +281,7 @@ using Pieces = std::span<const ManifestPiece*>;
   fail(Exit::bad_data, "its pieces in ", a.file, " and ", b.file, " overlap");
 }
 
-/// Checks pieces of the same box: their element ranges must not overlap.
+/// Throws if the element ranges of pieces overlap. All pieces must have the same box.
 void check_ranges(Pieces pieces) {
   std::sort(pieces.begin(), pieces.end(), [](const auto* a, const auto* b) { return a->slice.begin < b->slice.begin; });
   for (std::size_t i = 1; i < pieces.size(); ++i) {
@@ -295,7 +298,7 @@ void check_pairs(Pieces pieces) {
   }
 }
 
-/// Sorts pieces along an axis and splits them at positions that no box crosses: pieces in different parts share no
+/// Sorts pieces along an axis and splits the list at positions that no box crosses. Pieces in different parts share no
 /// element.
 std::vector<Pieces> parts_along(Pieces pieces, std::size_t axis) {
   auto begin_of = [axis](const ManifestPiece* piece) { return piece->slice.offset[axis]; };
@@ -311,8 +314,8 @@ std::vector<Pieces> parts_along(Pieces pieces, std::size_t axis) {
   return parts;
 }
 
-/// Throws if pieces overlap. Takes O(n log n) for the grids of boxes, with element ranges in each, that parallel
-/// layouts make: compares pieces in pairs only if parts_along() cannot separate their boxes.
+/// Throws if pieces overlap. Parallel layouts produce grids of boxes, with several element ranges per box; for these,
+/// the check takes O(n log n) time. Compares all pairs of pieces only if parts_along() cannot separate the boxes.
 void check_apart(Pieces pieces) {
   if (pieces.size() < 2) return;
   const Slice& box = pieces[0]->slice;
@@ -391,7 +394,7 @@ void join_manifest_parts(Manifest& manifest, const std::vector<std::string>& par
 
 namespace {
 
-/// Names the tensors of a file: "param.a, param.b and 27 more tensors".
+/// Lists the tensors in a file, as in "param.a, param.b and 27 more tensors".
 std::string tensors_of(const Manifest& manifest, const std::string& file) {
   std::vector<std::string> names;
   for (const ManifestTensor& entry : manifest.tensors) {

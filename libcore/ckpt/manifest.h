@@ -1,7 +1,8 @@
-// manifest.json of a checkpoint: its configuration, state, tensors, files and hashes. Format: mtl-checkpoint(5).
+// manifest.json of a checkpoint: the configuration, the training state, tensors, files and hashes. Format:
+// mtl-checkpoint(5).
 //
-// A manifest is untrusted input: the parser checks the checksum of its text, that file names are plain, that slices
-// lie inside their tensors, and that numbers are in range. checkpoint_reader.cpp checks the files' contents.
+// A manifest is untrusted input. The parser checks the checksum, that file names are plain, that slices lie inside
+// their tensors, and that numbers are in range. checkpoint_reader.cpp checks the contents of the files.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +14,14 @@
 
 namespace mtl {
 
-/// A slice of a tensor, stored in one file under the tensor's name, in the shape that stored_shape() returns.
+/// A slice of a tensor. One file stores the slice under the name of the tensor, in the shape that stored_shape()
+/// returns.
 struct ManifestPiece {
   std::string file;
   Slice slice;
-  std::string hash;  // XXH3 of its bytes
-  /// XXH3 of each block of Manifest::block_bytes (the last may be shorter): a load verifies only the blocks that it
-  /// reads. Empty when the piece is one block, which `hash` covers.
+  std::string hash;  // XXH3 of the slice's bytes
+  /// XXH3 of each block of Manifest::block_bytes bytes; the last block may be shorter. A load verifies only the blocks
+  /// that it reads. Empty if the piece is a single block, because `hash` covers that block.
   std::vector<std::string> blocks = {};
 };
 
@@ -48,30 +50,31 @@ struct Manifest {
 
 inline constexpr const char* kManifestName = "manifest.json";
 
-/// Returns the content of manifest.json, with its checksum.
+/// Returns the content of manifest.json, including the checksum.
 std::string manifest_text(const Manifest& manifest);
-/// Tests and fuzzers skip the checksum to reach the checks after it.
+/// Tests and fuzzers skip the checksum in order to reach the checks that follow.
 enum class ChecksumCheck { required, skip };
-/// Parses and checks the content of manifest.json. Throws Error(bad_data) that does not name the file.
+/// Parses and checks the content of manifest.json. Throws Error(bad_data); the message does not include the file name.
 Manifest parse_manifest(std::string_view text, ChecksumCheck checksum = ChecksumCheck::required);
-/// One rank's part of a manifest, as text: the files that it wrote and the pieces in them.
+/// Returns one rank's part of a manifest as text: the files that the rank wrote, and the pieces in those files.
 std::string manifest_part_text(const Manifest& part);
-/// Adds the files and tensors of all ranks' parts to `manifest`, tensors in canonical order. Throws Error(failure)
-/// unless the pieces hold every element of every parameter of manifest.config exactly once, likewise of the optimizer
-/// states when there are any, and no other tensors.
+/// Adds the files and tensors in all ranks' parts to `manifest`, with the tensors in canonical order. Throws
+/// Error(failure) unless the pieces hold every element of every parameter of manifest.config exactly once. If there are
+/// optimizer states, the same condition applies to the optimizer states. Refuses all other tensors.
 void join_manifest_parts(Manifest& manifest, const std::vector<std::string>& parts);
-/// Throws Error(bad_data) when two pieces share an element. parse_manifest only counts elements and leaves this check
-/// to the caller.
+/// Throws Error(bad_data) if two pieces share an element. parse_manifest() only counts elements, and leaves this check
+/// to its caller.
 void check_disjoint(const ManifestTensor& entry);
 
-/// Reads FOLDER/manifest.json and checks that every listed file exists with the listed size and that the folder has no
-/// other .safetensors file. Errors name the file and the tensors that it should hold. Throws SystemError if this user
-/// may not read the manifest.
+/// Reads FOLDER/manifest.json. Checks that every listed file exists and has the listed size, and that the folder has no
+/// other .safetensors file. If a listed file is missing or has the wrong size, the error message says which tensors the
+/// file should hold. Throws SystemError if this user lacks permission to read the manifest.
 Manifest read_sound_manifest(const std::string& folder);
 
-/// The shape under which a file stores the slice: its box when the element range covers the box, flat otherwise.
+/// Returns the shape in which a file stores the slice: the shape of the box if the element range covers the whole box,
+/// otherwise 1-D.
 std::vector<std::uint64_t> stored_shape(const Slice& slice);
-/// Bytes of the piece in its file.
+/// Returns the number of bytes that the piece takes up in its file.
 std::int64_t stored_bytes(const ManifestTensor& entry, const ManifestPiece& piece);
 
 }  // namespace mtl

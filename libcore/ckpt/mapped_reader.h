@@ -1,5 +1,5 @@
-// The base class of readers whose tensors are pieces of mapped files: Hugging Face folders and Megatron-LM's
-// checkpoints.
+// The base class of the readers whose tensors consist of pieces of memory-mapped files: the readers of Hugging Face
+// folders and of Megatron-LM checkpoints.
 #pragma once
 
 #include <cstddef>
@@ -15,14 +15,15 @@ namespace mtl {
 
 class MappedReader : public TensorReader {
  public:
-  /// Gathers the slice. Throws Error(io) when one of the files became shorter.
+  /// Gathers the slice into `out`. Throws Error(io) if one of the files has been truncated.
   void read(std::size_t index, const Slice& slice, std::span<std::byte> out) const final;
 
  protected:
-  /// The source of one canonical tensor. piece.file is the index into `contents` and `files`.
+  /// The places where the elements of one canonical tensor are stored. piece.file is an index into `contents` and
+  /// `files`.
   struct Places {
     std::vector<TensorPiece> pieces;
-    std::vector<std::span<const std::byte>> contents;  // each piece's tensor in its file
+    std::vector<std::span<const std::byte>> contents;  // by piece: the data of the file tensor that holds the piece
     std::vector<const TensorFile*> files;
 
     void add(TensorPiece piece, std::span<const std::byte> data, const TensorFile* file);
@@ -35,8 +36,8 @@ class MappedReader : public TensorReader {
   std::vector<Places> places_;  // parallel to `tensors`
 };
 
-/// Hashes `blocks` (at least 2) evenly spread blocks of 4 KiB, or all bytes if there are at most that many:
-/// distinguishes models without reading all of their data.
+/// Hashes `blocks` evenly spaced blocks of 4 KiB, or all bytes if there are at most `blocks` * 4 KiB. `blocks` must be
+/// at least 2. Used to distinguish models without reading all of their data.
 void hash_sample(Hasher& hasher, std::span<const std::byte> bytes, std::size_t blocks);
 
 }  // namespace mtl

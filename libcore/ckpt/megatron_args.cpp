@@ -6,7 +6,7 @@ namespace mtl {
 
 namespace {
 
-/// Appends names and values to a dict of the pickle.
+/// Appends names and values of arguments to a dict in the pickle.
 class ArgsWriter {
  public:
   explicit ArgsWriter(PickleWriter& pickle) : pickle_(pickle) {}
@@ -94,7 +94,7 @@ std::vector<std::string> megatron_problems(const GptConfig& config, const Megatr
   if (config.qk_norm && config.norm != Norm::rmsnorm)
     out.push_back("Megatron-LM normalizes queries and keys as it does layers, here with LayerNorm");
   if (config.first_window_layer > 0) out.push_back("Megatron-LM has no attention window that begins at a later layer");
-  const RotaryOptions llama3;  // the defaults of RotaryOptions are Megatron-LM's constants
+  const RotaryOptions llama3;  // the defaults of RotaryOptions equal Megatron-LM's constants
   if (config.rotary.scaling == RotaryOptions::Scaling::llama3 &&
       (config.rotary.low_freq_factor != llama3.low_freq_factor ||
        config.rotary.high_freq_factor != llama3.high_freq_factor ||
@@ -128,7 +128,7 @@ void write_megatron_args(TorchWriter& writer, const GptConfig& config, const Meg
   if (config.sliding_window > 0) {
     pickle.text("window_size");
     pickle.begin_tuple();
-    pickle.integer(config.sliding_window - 1);  // tokens before the query
+    pickle.integer(config.sliding_window - 1);  // number of tokens before the query
     pickle.integer(0);
     pickle.end_tuple();
   }

@@ -1,4 +1,4 @@
-// A model's configuration as Megatron-LM's arguments, for checkpoints that mtl writes.
+// Writes a model's configuration as Megatron-LM arguments, for the checkpoints that mtl exports to Megatron-LM.
 #pragma once
 
 #include "ckpt/megatron_writer.h"
@@ -6,8 +6,8 @@
 
 namespace mtl {
 
-/// Appends an argparse.Namespace to the pickle: the arguments that Megatron-LM's --use-checkpoint-args reads, and the
-/// parallel sizes.
+/// Appends an argparse.Namespace to the pickle of `writer`. The Namespace holds the arguments that Megatron-LM reads
+/// with --use-checkpoint-args, and the parallel sizes.
 void write_megatron_args(TorchWriter& writer, const GptConfig& config, const MegatronWriteOptions& options,
                          StoredDType dtype);
 

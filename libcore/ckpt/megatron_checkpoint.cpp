@@ -31,13 +31,13 @@ bool same_shards(const MegatronParameter& a, const MegatronParameter& b) {
                     [](const MegatronShard& x, const MegatronShard& y) { return same_elements(*x.tensor, *y.tensor); });
 }
 
-/// The canonical axes that are merged into a shard's rows. Strides are in rows.
+/// The canonical axes that a shard merges into its row axis. Strides are in rows.
 struct RowAxes {
   std::vector<std::int64_t> size, stride;
 };
 
-/// The axes (G, R + 2, D). From version 2 on, rows are stored in this order; version 1 has (G, D, R + 2), version 0
-/// (R + 2, G, D).
+/// Returns the canonical axes (G, R + 2, D) of queries, keys and values. Since version 2, files store rows in this
+/// order. In version 1 the order is (G, D, R + 2), and in version 0 it is (R + 2, G, D).
 RowAxes qkv_axes(const GptConfig& config, double version, std::int64_t groups) {
   const std::int64_t heads = config.num_heads / config.num_query_groups + 2, dim = config.head_dim;
   const std::vector<std::int64_t> size = {groups, heads, dim};
@@ -55,7 +55,8 @@ class MegatronReader : public MappedReader {
     folder = is_directory(checkpoint) ? checkpoint : parent_folder(checkpoint);
     optimizer_ = read_megatron_optimizer(model_, optimizer_problem);
     drop_head_copy();
-    // Every layer has several parameters: refuses an absurd number of layers before canonical_tensors() lists them.
+    // Every layer has several parameters. This check refuses an absurd number of layers before canonical_tensors()
+    // lists all layers.
     if (model_.layers > std::ssize(model_.parameters))
       fail_at(Exit::bad_data, checkpoint, model_.parameters.size(), " tensors cannot be a model of ", model_.layers,
               " layers");
@@ -73,7 +74,7 @@ class MegatronReader : public MappedReader {
     check_complete();
   }
 
-  /// Verifies the CRC-32 of the shards that the slice is read from; only zip archives have one.
+  /// Verifies the CRC-32 of each shard from which the slice is read. Only shards in zip archives have a CRC-32.
   void verify_slice(std::size_t index, const Slice& slice) const override {
     for (std::size_t i = 0; i < records_[index].size(); ++i) {
       const ZipEntry* record = records_[index][i];
@@ -114,7 +115,8 @@ class MegatronReader : public MappedReader {
     return found == model_.parameters.end() ? nullptr : &found->second;
   }
 
-  /// Moves the last stage's copy of the token embedding to head_copy_. Keeps the weight of an untied output layer.
+  /// If the output layer is tied, moves the last stage's copy of the token embedding to head_copy_. Keeps the weight of
+  /// an untied output layer.
   void drop_head_copy() {
     const MegatronParameter *head = find(kHead), *tokens = find(kTokens);
     if (head == nullptr) return;
@@ -130,7 +132,7 @@ class MegatronReader : public MappedReader {
     model_.parameters.erase(kHead);
   }
 
-  /// The size of a parameter along an axis, over all ranks; 0 if the parameter or axis does not exist.
+  /// Returns the size of a parameter along an axis, over all ranks; 0 if the parameter or the axis does not exist.
   std::int64_t extent(const std::string& name, std::size_t axis) const {
     const MegatronParameter* parameter = find(name);
     if (parameter == nullptr || parameter->shards.front().tensor->shape.size() <= axis) return 0;
@@ -173,7 +175,7 @@ class MegatronReader : public MappedReader {
     }
   }
 
-  /// Adds the moments of every parameter, and sets the state of training.
+  /// Adds Adam's moments of every parameter, and sets the training state.
   void collect_optimizer() {
     for (const CanonicalTensor& canonical : canonical_tensors(config)) {
       add_parameter("exp_avg.", canonical, optimizer_->exp_avg.at(canonical.name));
@@ -206,8 +208,8 @@ class MegatronReader : public MappedReader {
             parts...);
   }
 
-  /// Returns the place of a rank's shard in the canonical tensor. The shard is a vector or matrix; its rows may merge
-  /// several canonical axes.
+  /// Returns the place of a rank's shard in the canonical tensor. A shard is a vector or a matrix; its row axis may
+  /// merge several canonical axes.
   TensorPiece piece_of(const CanonicalTensor& canonical, const MegatronParameter& parameter, int rank) const {
     const TorchTensor& shard = *parameter.shards[rank].tensor;
     const std::int64_t parts = parameter.split == MegatronSplit::none ? 1 : model_.tensor_parallel;
@@ -219,7 +221,7 @@ class MegatronReader : public MappedReader {
     TensorPiece piece;
     piece.box = whole_slice(canonical.shape);
     std::int64_t& cut = piece.box.size.at(cut_axis);
-    if (is_vocabulary) cut = extent(canonical.name, 0);  // includes the padding
+    if (is_vocabulary) cut = extent(canonical.name, 0);  // includes padding rows
     if (cut % parts != 0)
       refuse_shard(parameter, rank, "has ", parts, " shards along an axis of ", cut, ", not a multiple of ", parts);
     cut /= parts;
@@ -251,7 +253,7 @@ class MegatronReader : public MappedReader {
   std::string path_;
   std::optional<MegatronParameter> head_copy_;
   std::optional<MegatronOptimizer> optimizer_;
-  std::vector<std::vector<const ZipEntry*>> records_;  // [tensor][piece]: its zip entry; nullptr in a stream
+  std::vector<std::vector<const ZipEntry*>> records_;  // [tensor][piece]: the piece's zip entry; nullptr in a stream
   mutable std::set<const ZipEntry*> verified_;
 };
 

@@ -1,8 +1,9 @@
-// Megatron-LM's torch checkpoints: the shards of all ranks, merged into canonical tensors.
+// Reads Megatron-LM's torch checkpoints: merges the shards of all ranks into canonical tensors.
 //
-// Accepts all names of megatron_names.h and all checkpoint versions; the version, not the names, determines the row
-// order of queries, keys and values. Pipeline stages number their layers from 0; interleaved stages have several
-// chunks: model0, model1, ... read() gathers a slice from the mapped files of the ranks that hold it.
+// Accepts all parameter names in megatron_names.h and all checkpoint versions. The version, not the names, determines
+// the row order of queries, keys and values. Each pipeline stage numbers its layers from 0. With interleaved stages, a
+// file has several model chunks: model0, model1, ... read() gathers a slice from the mapped files of the ranks that
+// hold parts of the slice.
 #pragma once
 
 #include <memory>
@@ -14,7 +15,8 @@
 
 namespace mtl {
 
-/// Opens a checkpoint that find_megatron_checkpoint returned. Warns about assumed values.
+/// Opens a checkpoint that find_megatron_checkpoint() returned. Warns about each value that the files do not state and
+/// that is therefore assumed.
 std::unique_ptr<TensorReader> open_megatron(const std::string& checkpoint, const ModelSupplement& given,
                                             Console& console);
 

@@ -7,7 +7,8 @@ namespace mtl {
 
 namespace {
 
-/// A run's arguments by name. None counts as absent; so does a value of an unexpected kind, which adds a problem.
+/// A run's arguments, by name. None counts as absent. A value of an unexpected kind also counts as absent, and adds a
+/// problem.
 class MegatronArgs {
  public:
   MegatronArgs(const std::optional<PickleValue>& args, std::vector<std::string>& problems)
@@ -32,7 +33,7 @@ class MegatronArgs {
   }
 
  private:
-  /// Refuses sizes whose product with another one could overflow.
+  /// Refuses negative sizes, and sizes so large that the product of two sizes could overflow.
   static std::int64_t checked(std::int64_t value) {
     constexpr std::int64_t kMaxArgument = std::int64_t{1} << 31;
     if (value < 0 || value > kMaxArgument) fail(Exit::bad_data, value, ", which is out of range");
@@ -54,7 +55,8 @@ class MegatronArgs {
   std::vector<std::string>& problems_;
 };
 
-/// Arguments that change the model in a way that mtl does not support: refused when they are on or given.
+/// An argument that changes the model in a way that mtl does not support. Arguments in kRefusedSwitches must be off;
+/// arguments in kRefusedValues must be absent.
 struct RefusedArg {
   const char* name;
   const char* why;
@@ -94,14 +96,15 @@ void refuse_args(const MegatronArgs& args, std::vector<std::string>& problems) {
     problems.push_back(cat("args.glu_linear_offset is ", offset, ", which is not supported"));
 }
 
-/// Adds a problem if an argument contradicts the size that the tensors have.
+/// Adds a problem if an argument differs from `size`, the size that the tensors have.
 void expect_size(const MegatronArgs& args, const char* name, std::int64_t size, std::vector<std::string>& problems) {
   const std::optional<std::int64_t> value = args.integer(name);
   if (value && *value != size) problems.push_back(cat("args.", name, " is ", *value, ", but the tensors have ", size));
 }
 
-/// Bias-GELU fusion, --openai-gelu and all releases that saved no arguments compute GELU's tanh form; otherwise
-/// Megatron-LM uses torch's exact form.
+/// Sets the activation of the MLP. Megatron-LM computes the tanh form of GELU with bias-GELU fusion, with
+/// --openai-gelu, and in all releases that saved no arguments. In all other cases, and always with --onnx-safe,
+/// Megatron-LM computes torch's exact form of GELU.
 void set_activation(const MegatronArgs& args, bool has_args, double version, GptConfig& config,
                     std::vector<std::string>& notes) {
   config.gated_mlp = args.is_on("swiglu");
@@ -128,7 +131,7 @@ void set_rotary(const MegatronArgs& args, RotaryOptions& rotary) {
     rotary.scaling = RotaryOptions::Scaling::linear;
     rotary.factor = factor;
   }
-  if (args.is_on("use_rope_scaling")) {  // Llama 3.1's; Megatron-LM fixes its other constants
+  if (args.is_on("use_rope_scaling")) {  // the scaling of Llama 3.1; the other constants are fixed in Megatron-LM
     rotary.scaling = RotaryOptions::Scaling::llama3;
     rotary.factor = args.number_or("rope_scaling_factor", 8);
   }
@@ -152,8 +155,8 @@ void set_positions(const MegatronArgs& args, const MegatronShapes& shapes, GptCo
   }
 }
 
-/// Returns the number of tokens that a query attends to, itself included; 0 means all. window_size is (LEFT, RIGHT), -1
-/// means all; RIGHT has no effect, as attention is causal.
+/// Returns the number of tokens that a query attends to, including its own token; 0 means all tokens. window_size is
+/// (LEFT, RIGHT), where -1 means all tokens. RIGHT has no effect, because attention is causal.
 std::int64_t window_of(const MegatronArgs& args, std::vector<std::string>& problems) {
   const std::optional<PickleValue> window = args.find("window_size");
   if (!window) return 0;

@@ -13,7 +13,8 @@
 
 namespace mtl {
 
-/// Facts from the names and shapes of the merged tensors; a size is 0 if its tensor does not exist.
+/// Facts derived from the names and shapes of the merged tensors. A size is 0 if the tensor that determines the size
+/// does not exist.
 struct MegatronShapes {
   std::int64_t layers = 0, vocabulary_rows = 0, hidden = 0, up_rows = 0, query_norm = 0;
   std::int64_t positions = 0;
@@ -21,14 +22,15 @@ struct MegatronShapes {
   LinearBias bias;
 };
 
-/// `args` is the Namespace of the run, if the file has one. Throws Error(bad_data) that lists everything that
-/// contradicts the shapes or that mtl would compute differently; UsageError when `given` lacks a value that the file
-/// does not state, or has more tokens than the embedding has rows. A number of heads in `args` takes precedence over
-/// `given`: the caller compares them. Adds a note for the user about each assumed value to `notes`.
+/// Derives the configuration. `args` is the Namespace of the run, if the file has one. Throws Error(bad_data) that
+/// lists everything that contradicts the shapes or that mtl does not support. Throws UsageError if neither `args` nor
+/// `given` states the number of heads, or if given.vocab_size exceeds the number of rows of the token embedding. If
+/// both state a number of heads, uses the number in `args`; the caller compares the two numbers. For each assumed
+/// value, appends a note for the user to `notes`.
 GptConfig megatron_config(const std::optional<PickleValue>& args, double version, const MegatronShapes& shapes,
                           const ModelSupplement& given, std::vector<std::string>& notes);
 
-/// The parallel sizes in the arguments: (tensor, pipeline). 0 where they are absent.
+/// Returns the parallel sizes in the arguments as (tensor, pipeline). A size that is absent is 0.
 std::pair<std::int64_t, std::int64_t> megatron_parallel_sizes(const std::optional<PickleValue>& args);
 
 }  // namespace mtl

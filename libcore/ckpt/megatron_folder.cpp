@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view kRankPrefix = "mp_rank_", kMegatronTracker = "latest_checkpointed_iteration.txt";
 
-/// "mp_rank_01_002" -> (1, 2); empty for names of another form.
+/// Parses a name: "mp_rank_01_002" -> (1, 2). Returns empty for names of another form.
 std::optional<std::pair<int, int>> rank_in_name(const std::string& name) {
   if (!starts_with(name, kRankPrefix)) return std::nullopt;
   const std::vector<std::string> numbers = split(name.substr(kRankPrefix.size()), '_');
@@ -29,7 +29,8 @@ std::optional<std::pair<int, int>> rank_in_name(const std::string& name) {
   return rank;
 }
 
-/// The folder that the tracker names, existing or not; "" when the tracker is missing or names none.
+/// Returns the folder that the tracker names, whether or not the folder exists; "" if the tracker is missing or does
+/// not name a folder.
 std::string tracked_folder(const std::string& path) {
   const std::string tracker = cat(path, "/", kMegatronTracker);
   if (!file_exists(tracker)) return "";
@@ -40,7 +41,8 @@ std::string tracked_folder(const std::string& path) {
   return iteration && *iteration >= 0 ? format("iter_%07lld", static_cast<long long>(*iteration)) : "";
 }
 
-/// The checkpoint that the tracker names in a folder of several, else the newest; a release counts as iteration 0.
+/// Returns the checkpoint that the tracker names in a folder of several checkpoints; failing that, the newest
+/// checkpoint. A release counts as iteration 0.
 std::optional<std::string> checkpoint_in(const std::string& path, Console& console) {
   std::string newest;
   std::int64_t newest_iteration = -1;

@@ -7,7 +7,8 @@ namespace mtl {
 
 namespace {
 
-/// The transformer implementations of megatron-core that use a name; `no`: only older releases do.
+/// The transformer implementations of megatron-core in which a name occurs. `no` means that the name occurs only in
+/// older releases.
 enum class Core { no, both, local, transformer_engine };
 
 struct NameRow {
@@ -51,15 +52,15 @@ constexpr NameRow kModules[] = {
     {"word_embeddings_for_head", "output", Core::no, rows},
 };
 
-/// Removes `prefix` from the name; returns false if the name does not begin with it.
+/// Removes `prefix` from `name`. Returns false if `name` does not begin with `prefix`.
 bool strip_prefix(std::string_view& name, std::string_view prefix) {
   if (!starts_with(name, prefix)) return false;
   name.remove_prefix(prefix.size());
   return true;
 }
 
-/// Returns `name` without its last part `kind` ("weight" or "bias") and the separator, which is a dot, or an underscore
-/// in Transformer Engine's fused norms; "" for a name that ends otherwise.
+/// Returns `name` without the final `kind` ("weight" or "bias") and without the separator before `kind`. The separator
+/// is a dot or, in Transformer Engine's fused norms, an underscore. Returns "" if `name` does not end in this way.
 std::string_view module_of(std::string_view name, std::string_view kind) {
   if (!ends_with(name, kind)) return "";
   name.remove_suffix(kind.size());
@@ -114,7 +115,7 @@ std::optional<MegatronName> parse_megatron_name(std::string_view name) {
   if (!strip_prefix(name, "transformer.") && !strip_prefix(name, "encoder.")) strip_prefix(name, "decoder.");
   if (!strip_prefix(name, "layers.")) return find_row(kModules, name);
   const std::size_t digits = name.find('.');
-  if (digits == 0 || digits > 9) return std::nullopt;  // also npos
+  if (digits == 0 || digits > 9) return std::nullopt;  // also true if there is no dot
   const std::optional<std::int64_t> layer = parse_int(name.substr(0, digits));
   if (!layer || *layer < 0) return std::nullopt;
   std::optional<MegatronName> out = find_row(kLayerModules, name.substr(digits + 1));

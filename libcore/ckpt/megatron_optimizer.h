@@ -1,10 +1,12 @@
-// The optimizer's state in Megatron-LM's torch checkpoints: Adam's moments by parameter, and the state of training.
+// Reads the optimizer state in Megatron-LM's torch checkpoints: Adam's moments of every parameter, and the training
+// state.
 //
 //   fp32         optimizer = {state: {i: {exp_avg, exp_avg_sq}}, param_groups: [{params: [i, ...], step}, ...]}
 //   fp16, bf16   optimizer = {optimizer: as above, fp32_from_fp16_params: [[main weights of a group], ...]}
 //
-// Parameters are numbered group by group, each group in the order of the rank's modules: matrices in the group with
-// weight decay, vectors in the other one; or all in one group. The reader checks the groups' sizes and all shapes.
+// Parameters are numbered group by group; within a group, in the order of the rank's modules. There are two groups,
+// matrices (with weight decay) and vectors (without), or a single group of all parameters. The reader checks the sizes
+// of the groups and all shapes.
 #pragma once
 
 #include <map>
@@ -23,8 +25,8 @@ struct MegatronOptimizer {
   TrainState state;
 };
 
-/// Returns the merged state of all ranks. Empty when the files have no optimizer, or when its state is not usable; in
-/// the latter case sets `problem` to the reason.
+/// Returns the merged optimizer state of all ranks. Returns empty if the files have no optimizer state. If the
+/// optimizer state is not usable, returns empty and sets `problem` to the reason.
 std::optional<MegatronOptimizer> read_megatron_optimizer(const MegatronModel& model, std::string& problem);
 
 }  // namespace mtl

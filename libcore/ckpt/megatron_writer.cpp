@@ -13,17 +13,19 @@ namespace mtl {
 
 namespace {
 
-/// A tensor of one rank's file.
+/// A tensor in the file of one rank.
 struct RankTensor {
   std::string name;
-  std::string source;               // "param.NAME"
+  std::string source;               // name in the source: "param.NAME"
   Slice slice;                      // of the canonical tensor
-  std::vector<std::int64_t> shape;  // in the file, with the vocabulary's padding rows, which are zeros
+  std::vector<std::int64_t> shape;  // in the file, including padding rows of the vocabulary, which are zeros
 };
 
-/// The part of a parameter on one of `ranks` tensor parallel ranks. Weights of more than one axis become matrices.
+/// Returns the part of a parameter on tensor parallel rank `rank` of `ranks`. A weight with several axes becomes a
+/// matrix; every other parameter becomes a vector.
 RankTensor cut(const ParamSpec& spec, std::string name, std::int64_t rank, std::int64_t ranks) {
-  // Sizes along the axes: `unpadded` those of the slice that the rank reads, `stored` those in its file.
+  // Sizes along the axes: `unpadded` is the size of the slice that the rank reads, `stored` the size in the rank's
+  // file.
   std::vector<std::int64_t> offset(spec.shape.size(), 0), unpadded = spec.shape, stored = spec.shape;
   for (const Shard& shard : spec.shards) {
     const std::size_t axis = shard.axis;
@@ -42,7 +44,7 @@ RankTensor cut(const ParamSpec& spec, std::string name, std::int64_t rank, std::
   return out;
 }
 
-/// The tensors of one rank, in the order of megatron-core's modules.
+/// Returns the tensors of one rank, in the order of megatron-core's modules.
 std::vector<RankTensor> rank_tensors(const GptConfig& config, const MegatronWriteOptions& options, std::int64_t tensor,
                                      std::int64_t stage) {
   const std::int64_t stages = options.pipeline_parallel, layers = config.num_layers / stages;
@@ -54,11 +56,11 @@ std::vector<RankTensor> rank_tensors(const GptConfig& config, const MegatronWrit
   };
   std::optional<ParamSpec> embedding;
   for (ParamSpec& spec : model_params(config)) {
-    if (spec.padded_rows > 0) spec.padded_rows = padded;  // of the vocabulary
+    if (spec.padded_rows > 0) spec.padded_rows = padded;  // only the vocabulary has padding rows
     std::string name = spec.name;
     if (name == "embedding.tokens.weight") embedding = spec;
     std::int64_t stage_of_param = name.starts_with("embedding.") ? 0 : stages - 1;
-    if (name.starts_with("layers.")) {  // numbered from 0 on each stage
+    if (name.starts_with("layers.")) {  // each stage numbers its layers from 0
       const std::size_t dot = name.find('.', 7);
       const std::int64_t layer = *parse_int(name.substr(7, dot - 7));
       stage_of_param = layer / layers;
@@ -70,7 +72,7 @@ std::vector<RankTensor> rank_tensors(const GptConfig& config, const MegatronWrit
   return out;
 }
 
-/// The elements of a tensor in dtype `to`; padding rows are zeros.
+/// Returns the elements of a tensor in dtype `to`, with zeros in padding rows.
 std::vector<std::byte> rank_elements(const ModelSource& source, const RankTensor& tensor, StoredDType from,
                                      StoredDType to, const ConversionHook& on_conversion) {
   std::int64_t elements = 1;

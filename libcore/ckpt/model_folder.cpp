@@ -39,7 +39,8 @@ bool has_file(const std::vector<Entry>& entries, const std::string& name) {
   return std::any_of(entries.begin(), entries.end(), [&](const Entry& e) { return e.is_file && e.name == name; });
 }
 
-/// True if `name` is `pattern`, in which each # matches one or more digits.
+/// True if `name` matches `pattern`. Each # in `pattern` matches one or more digits; every other character matches
+/// itself.
 bool matches(std::string_view name, std::string_view pattern) {
   for (; !pattern.empty(); pattern.remove_prefix(1)) {
     if (pattern.front() == '#') {
@@ -65,14 +66,15 @@ bool is_checkpoint_file(const std::string& name) {
 
 std::string not_part(const std::string& name) { return cat("holds '", name, "', which is not part of a model"); }
 
-/// Returns "holds 'notes.txt', which is not part of a model" for the first such entry; "" if there is none.
+/// Returns "holds 'notes.txt', which is not part of a model" for the first entry for which `is_part` is false; "" if
+/// there is no such entry.
 template <class IsPart>
 std::string foreign_entry(const std::vector<Entry>& entries, const IsPart& is_part) {
   auto found = std::find_if_not(entries.begin(), entries.end(), is_part);
   return found == entries.end() ? "" : not_part(found->name);
 }
 
-/// Appends the name of the inner folder that has the problem.
+/// Appends the name of the inner folder that has the problem. Returns "" if there is no problem.
 std::string within(const std::string& problem, const std::string& name) {
   return problem.empty() ? "" : cat(problem, " (in ", name, ")");
 }
@@ -98,7 +100,8 @@ std::string foreign_in_checkpoint(const std::string& path) {
   return foreign_entry(list_entries(path), [](const Entry& e) { return e.is_file && is_checkpoint_file(e.name); });
 }
 
-/// A Megatron-LM checkpoint holds folders of ranks, each with one file, and companion files.
+/// Returns the problem with the first entry that is not part of a Megatron-LM checkpoint; "" if there is none. A
+/// checkpoint holds companion files and one folder per rank, and each of these folders holds one file.
 std::string foreign_in_megatron(const std::string& path) {
   for (const Entry& e : list_entries(path)) {
     if (e.is_file && is_companion_file(e.name)) continue;
@@ -110,8 +113,8 @@ std::string foreign_in_megatron(const std::string& path) {
   return "";
 }
 
-/// Sets out.problem if an entry is neither a checkpoint nor `is_own`, if `foreign_in` finds a foreign entry in a
-/// checkpoint, or if there are several checkpoints. Sets out.kind if there is a checkpoint.
+/// Sets out.problem if there is an entry that is not a checkpoint and for which `is_own` is false, if `foreign_in`
+/// finds a foreign entry in a checkpoint, or if there are several checkpoints. Sets out.kind if there is a checkpoint.
 template <class IsOwn, class ForeignIn>
 void examine_checkpoints(const std::string& path, const std::vector<Entry>& entries, const IsOwn& is_own,
                          const ForeignIn& foreign_in, FolderContents& out) {
@@ -152,7 +155,7 @@ FolderContents examine_save_folder(const std::string& path, const std::vector<En
   return out;
 }
 
-/// `name` without the ".tmp.PID" of an incomplete file or folder.
+/// Returns `name` without the suffix ".tmp.PID" of an incomplete file or folder.
 std::string complete_name(const std::string& name) {
   const std::size_t end = name.find(".tmp.");
   const bool is_temporary = end != std::string::npos && is_process_id(std::string_view(name).substr(end + 5));

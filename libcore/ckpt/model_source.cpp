@@ -18,7 +18,7 @@ namespace mtl {
 
 namespace {
 
-/// Throws one message with at most eight problems, one per line.
+/// Throws Error(bad_data) with at most eight of the problems, one per line.
 [[noreturn]] void fail_problems(const std::string& where, std::vector<std::string> problems) {
   std::size_t more = problems.size() > 8 ? problems.size() - 8 : 0;
   problems.resize(problems.size() - more);
@@ -46,7 +46,8 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
 
 void TensorReader::check_complete() const {
   std::vector<std::string> problems;
-  // Every layer has several tensors: refuses an absurd number of layers before canonical_tensors() lists them.
+  // Every layer has several tensors. This check refuses an absurd number of layers before canonical_tensors() lists all
+  // layers.
   if (config.num_layers > std::ssize(tensors)) {
     fail_at(Exit::bad_data, folder, tensors.size(), " tensors cannot be a model of ", config.num_layers, " layers");
   }
@@ -167,14 +168,15 @@ namespace {
 
 /// The destination of one parameter's elements in a store.
 struct Target {
-  std::string name;  // with its kind
+  std::string name;  // including the kind: "param.NAME"
   Slice slice;
   Tensor memory;                  // may have padding rows beyond slice.count()
   Device device;                  // of `memory`
-  std::vector<StoredDType> path;  // the dtypes that elements are rounded to in turn; the last one is memory's
+  std::vector<StoredDType> path;  // elements are rounded to each dtype in turn; the last is that of `memory`
 };
 
-/// Reads a target's elements and rounds them along its path. Refuses elements that become infinite.
+/// Reads the elements of a target and rounds them to each dtype in target.path. Refuses finite elements that become
+/// infinite.
 void convert_target(const TensorReader& reader, std::size_t at, const Target& target, std::vector<std::byte>& buffer,
                     std::span<std::byte> out) {
   const StoredDType stored = reader.tensors[at].dtype, dtype = target.path.back();
@@ -190,7 +192,8 @@ void convert_target(const TensorReader& reader, std::size_t at, const Target& ta
   }
 }
 
-/// Checks all targets' names and shapes, then verifies the hashes of their slices, then copies.
+/// First checks the names and shapes of all targets, then verifies the hashes of the targets' slices, and then copies
+/// the elements.
 void load_targets(const TensorReader& reader, const ParamStore& store, const std::vector<Target>& targets) {
   std::map<std::string, std::size_t> index;
   for (std::size_t i = 0; i < reader.tensors.size(); ++i) index[reader.tensors[i].name] = i;
@@ -230,8 +233,8 @@ void load_targets(const TensorReader& reader, const ParamStore& store, const std
 }  // namespace
 
 struct ModelSource::Row {
-  std::size_t row;                // of the store's table
-  std::string kind;               // of the tensors that fill it
+  std::size_t row;                // a row of the store's table
+  std::string kind;               // of the tensors that fill the row
   std::vector<StoredDType> path;  // Target::path
 };
 
@@ -252,7 +255,8 @@ void ModelSource::load(ParamStore& store, const std::vector<Row>& rows) const {
   read_mapped([&] { load_targets(*reader_, store, targets); });
 }
 
-/// Rounds the values from the main weights, as an update does.
+/// Loads the main weights, if there are any, and the values. Rounds elements to each dtype in `path`, then to the dtype
+/// of the main weights and, for the values, then to the dtype of the values. An update rounds in the same way.
 void ModelSource::load_weights(ParamStore& store, std::vector<StoredDType> path) const {
   std::vector<Row> rows;
   auto add = [&](std::size_t row) {

@@ -17,7 +17,7 @@ template <class... Parts>
   fail(Exit::usage, "--save ", path.empty() ? "''" : path, ": ", parts...);
 }
 
-/// The target's absolute path, without symbolic links. The target need not exist.
+/// Returns the absolute path of the target, without symbolic links. The target need not exist.
 std::string resolve(const std::string& given) {
   if (given.empty()) refuse(given, "is empty; name a folder");
   if (given.find('\0') != std::string::npos) refuse(given.c_str(), "holds a NUL byte, which no file name can hold");
@@ -34,7 +34,7 @@ std::string resolve(const std::string& given) {
   return path;
 }
 
-/// True when `inner` is `outer` or lies in it. Follows symbolic links; neither path need exist.
+/// True if `inner` is `outer` or is inside `outer`. Follows symbolic links. The paths need not exist.
 bool contains(const std::string& outer, const std::string& inner) {
   std::error_code error;
   const std::string folder = fs::weakly_canonical(outer, error).string();
@@ -64,7 +64,7 @@ void remove_staged(const std::string& path) {
 
 }  // namespace
 
-/// The checks that need no lock, cheapest first.
+/// Performs the checks that do not need the lock, cheapest first.
 void OutputFolder::check_target(const OutputFolderOptions& options) const {
   std::error_code error;
   if (contains(path_, fs::current_path(error).string()))
@@ -96,7 +96,8 @@ OutputFolder::OutputFolder(const OutputFolderOptions& options, InterruptGuard& g
   remove_leftovers({path_}, console, find_foreign_entry);
   if (file_exists(staged_)) fail(Exit::usage, staged_, ": this run needs that name; rename or remove it");
   if (file_exists(path_) && is_filled(path_)) {
-    // Takes the lock first: "another job saves here" is a better error than one about that job's files.
+    // Takes the lock first, because "another job saves here" is a better error than an error about the files of that
+    // job.
     if (file_exists(cat(path_, "/", kLockName))) save_lock_.emplace(path_);
     const FolderContents contents = examine_model_folder(path_);
     if (!contents.problem.empty()) {
@@ -126,7 +127,7 @@ void OutputFolder::check_replaced() const {
 void OutputFolder::commit() {
   sync_directory(staged_);
   {
-    const auto no_signal = guard_.keep_files();  // a signal must not remove files between two renames
+    const auto no_signal = guard_.keep_files();  // a signal must not remove files between the two renames
     if (!replaced_.empty()) check_replaced();
     place_folder(staged_, path_, !replaced_.empty());
     committed_ = true;

@@ -1,4 +1,4 @@
-// A tool's output folder: appears complete under its name, or not at all.
+// A tool's output folder, which appears complete under its final name or not at all.
 #pragma once
 
 #include <optional>
@@ -18,27 +18,29 @@ struct OutputFolderOptions {
   std::string source;    // the folder of the model to read, which is never replaced
 };
 
-/// The caller writes files into staged(), a sibling of the target; commit() renames it to the target. Follows symbolic
-/// links: replaces the folder that a link points to. One run at a time writes to a target (TARGET.lock). The
-/// constructor removes leftovers of killed runs; the destructor, or a signal, removes staged files that are not
-/// committed.
+/// An output folder under construction. The caller writes files into staged(), a folder next to the target; commit()
+/// renames staged() to the target. If the target is a symbolic link, replaces the folder to which the link points. Only
+/// one run at a time can write to a target, because the run holds TARGET.lock. The constructor removes leftovers of
+/// killed runs. If staged() has not been committed, the destructor or a signal removes it.
 ///
-/// With `replace` the target may hold a model or one checkpoint and nothing else (ckpt/model_folder.h); the lock of a
-/// save folder is held from the start to the replacement.
+/// With `replace`, the target may hold a model or one checkpoint and nothing else (ckpt/model_folder.h). If the target
+/// is a save folder, holds the lock of that folder from construction until the folder is replaced.
 class OutputFolder {
  public:
-  /// Refuses every target that commit() could not replace: Error(usage), Error(io), or Error(failure) when another
-  /// process writes there. `guard` must outlive this object.
+  /// Refuses every target that commit() could not replace: throws Error(usage), Error(io), or, if another process is
+  /// writing to the target, Error(failure). `guard` must outlive this object.
   OutputFolder(const OutputFolderOptions& options, InterruptGuard& guard, Console& console);
   ~OutputFolder();
   OutputFolder(const OutputFolder&) = delete;
 
   const std::string& staged() const { return staged_; }
   const std::string& path() const { return path_; }  // absolute, without symbolic links
-  /// The kind of folder that commit() replaces, such as "a Hugging Face model"; empty when it replaces nothing.
+  /// Returns the kind of the folder that commit() replaces, such as "a Hugging Face model"; empty if commit() replaces
+  /// nothing.
   const std::string& replaced() const { return replaced_; }
-  /// Throws Error(failure), and replaces nothing, when the folder to replace has gained files that are not part of its
-  /// model. Throws Error(io) that names the old folder when the new one is in place but the old one remains.
+  /// Renames staged() to the target. Throws Error(failure), and replaces nothing, if the folder to replace has gained
+  /// files that are not part of its model. Throws Error(io) that names the old folder if the new folder is in place but
+  /// the old folder could not be removed.
   void commit();
 
  private:

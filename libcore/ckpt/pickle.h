@@ -1,13 +1,15 @@
-// Reads Python's pickle streams, protocols 0 to 5, as data: calls and imports nothing.
+// Reads Python's pickle streams, protocols 0 to 5, as data: never calls a function and never imports a module.
 //
-// A stream becomes a tree of values. A global (module and name) must be one that the caller allows; a call of a global,
-// or an instance, becomes an object with the global, its arguments and its state. Values that a stream shares are
-// shared here too, and lists, dictionaries and objects may contain themselves: code that walks the tree must bound its
-// walk. The depth is bounded by kMaxPickleDepth for values that are complete when they are added to their parent.
+// A stream becomes a tree of values. A global (module and name) must be one that the caller allows. A call of a global,
+// or an instance of a class, becomes an object that holds the global, its arguments and its state. If a stream shares a
+// value, the tree shares the value too. Lists, dicts and objects may contain themselves, so code that walks the tree
+// must limit the depth of the walk. kMaxPickleDepth bounds the depth only of values that are complete when the stream
+// adds them to their parent.
 //
-// Memory is bounded by the stream: text and bytes are views of it (escaped text is decoded into a copy), an opcode
-// makes at most two values, a memo index must be smaller than the offset of its opcode, and a stream has at most
-// kMaxPickleValues values. A violation throws Error(bad_data) with the offset and the reason.
+// Memory use is bounded by the size of the stream. Text and bytes are views of the stream, except that escaped text is
+// decoded into a copy. An opcode creates at most two values, a memo index must be smaller than the offset of the opcode
+// that stores it, and a stream has at most kMaxPickleValues values. A violation throws Error(bad_data) with the offset
+// and the reason.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +28,7 @@ enum class PickleKind : std::uint8_t {
   none,
   boolean,
   integer,
-  big_integer,  // of more than 8 bytes, or in decimal of more than 18 digits
+  big_integer,  // longer than 8 bytes or, in decimal, longer than 18 digits
   real,
   text,
   bytes,
@@ -36,15 +38,15 @@ enum class PickleKind : std::uint8_t {
   dict,        // also the result of calling a GlobalUse::dictionary
   global,      // a module's attribute, not called
   object,      // a call of a global, or an instance
-  persistent,  // a reference outside the stream, by its id
+  persistent,  // a reference, by id, to an object outside the stream
 };
 
-/// The permitted use of a global in a stream.
+/// What a stream may do with a global.
 enum class GlobalUse : std::uint8_t {
   refused,
-  value,       // name it
-  function,    // call it: REDUCE
-  type,        // make an instance and set its state: REDUCE, NEWOBJ, BUILD
+  value,       // refer to it by name
+  function,    // call it (REDUCE)
+  type,        // make an instance and set its state (REDUCE, NEWOBJ, BUILD)
   dictionary,  // like type, but the instance is read as a dict, and its state is dropped
 };
 using GlobalRule = GlobalUse (*)(std::string_view module, std::string_view name);
@@ -56,36 +58,38 @@ class PickleValue {
  public:
   PickleKind kind() const;
   bool is(PickleKind wanted) const { return kind() == wanted; }
-  /// "a list", "argparse.Namespace": for messages.
+  /// Describes the value in messages: "a list", "an instance of argparse.Namespace".
   std::string describe() const;
 
-  // Each throws Error(bad_data) when the value is of another kind.
+  // Each of these functions throws Error(bad_data) if the value is of another kind.
   bool as_bool() const;
   std::int64_t as_int() const;
   double as_number() const;            // integer or real
   std::string_view as_text() const;    // text or bytes
-  std::string_view as_digits() const;  // big_integer: two's complement, little-endian; protocol 0: decimal
+  std::string_view as_digits() const;  // big_integer: little-endian two's complement; in protocol 0, decimal
 
-  /// The number of items of a list, tuple, set or dict; 0 for all other kinds.
+  /// Returns the number of items of a list, tuple, set or dict; 0 for all other kinds.
   std::size_t size() const;
-  /// Item i < size() of a list, tuple or set.
+  /// Returns item `i` of a list, tuple or set. `i` must be less than size().
   PickleValue at(std::size_t i) const;
-  /// Key and value of entry i < size() of a dict. If keys are equal, Python keeps the last value.
+  /// Return the key and the value of entry `i` of a dict. `i` must be less than size(). If several keys are equal,
+  /// Python keeps the last value.
   PickleValue key(std::size_t i) const;
   PickleValue value(std::size_t i) const;
-  /// Returns the last value of a text key of a dict, or of an attribute in the state of an object; empty if absent.
+  /// Looks up a text key in a dict, or an attribute in the state of an object. Returns the value, or the last value if
+  /// `name` occurs several times; empty if `name` is absent.
   std::optional<PickleValue> find(std::string_view name) const;
 
-  /// "module.name" of a global, or of an object's global; "" for all other kinds.
+  /// Returns "module.name" of a global, or of the global that an object was made from; "" for all other kinds.
   std::string global() const;
-  /// The arguments of an object: a tuple.
+  /// Returns the arguments of an object, which are a tuple.
   PickleValue arguments() const;
-  /// The state of an object; PickleKind::none without one.
+  /// Returns the state of an object; a value of PickleKind::none if the object has no state.
   PickleValue state() const;
-  /// The id of a persistent reference.
+  /// Returns the id of a persistent reference.
   PickleValue persistent_id() const;
 
-  /// Identifies the value in its Pickle: shared values have the same number.
+  /// Returns a number that identifies the value within its Pickle. All uses of a shared value have the same number.
   std::uint32_t number() const { return number_; }
 
  private:
@@ -103,9 +107,9 @@ class Pickle {
   Pickle& operator=(const Pickle&) = delete;
 
   PickleValue root() const { return {this, root_}; }
-  /// The number of bytes of the pickle, including STOP.
+  /// Returns the number of bytes of the pickle, including STOP.
   std::size_t length() const { return length_; }
-  /// All values, in the order they were made.
+  /// count() is the number of values; operator[] returns the values in the order in which they were made.
   std::size_t count() const { return nodes_.size(); }
   PickleValue operator[](std::size_t number) const { return {this, static_cast<std::uint32_t>(number)}; }
 
@@ -114,7 +118,7 @@ class Pickle {
   friend class PickleMachine;
   struct Node {
     PickleKind kind = PickleKind::none;
-    GlobalUse use = GlobalUse::refused;  // of a global, and of values made by calling it
+    GlobalUse use = GlobalUse::refused;  // of a global, or of a value made by calling the global
     std::uint16_t depth = 1;
     std::uint32_t global = 0, arguments = 0, state = 0;  // persistent: the id is `arguments`
     union {
@@ -126,7 +130,7 @@ class Pickle {
   };
 
   std::vector<Node> nodes_;
-  std::deque<std::string> decoded_;  // text that is escaped in the stream, and names of globals
+  std::deque<std::string> decoded_;  // decoded copies of escaped text, and names of globals
   std::uint32_t root_ = 0;
   std::size_t length_ = 0;
 };

@@ -11,8 +11,8 @@ namespace mtl {
 namespace {
 
 constexpr std::uint32_t kAbsentValue = UINT32_MAX;
-constexpr std::size_t kLongestName = 200;      // of a module or a class
-constexpr std::size_t kLongestLine = 1 << 20;  // of an argument that ends with a newline
+constexpr std::size_t kLongestName = 200;      // bytes in the name of a module or a global
+constexpr std::size_t kLongestLine = 1 << 20;  // bytes in an argument that ends with a newline
 
 }  // namespace
 
@@ -157,7 +157,8 @@ void PickleMachine::add_items(Id target, const std::vector<Id>& items, PickleKin
   node.items.insert(node.items.end(), items.begin(), items.end());
 }
 
-/// Writers number the memo from 0 or 1 and need at least one byte per entry: the offset bounds the index.
+/// Writers number memo entries consecutively from 0 or 1, and each entry takes at least one byte of the stream. A valid
+/// index is therefore smaller than the offset of the opcode.
 void PickleMachine::remember(std::uint64_t index) {
   if (index >= opcode_at_) refuse("memo index ", index, " is not smaller than its offset in the stream");
   if (index >= memo_.size()) memo_.resize(index + 1, kAbsentValue);
@@ -191,7 +192,7 @@ void PickleMachine::push_persistent(Id id) {
   push(make(std::move(node)));
 }
 
-/// copyreg._reconstructor(type, base, state of the base) makes an instance in protocols 0 and 1.
+/// In protocols 0 and 1, copyreg._reconstructor(type, base, state of the base) makes an instance.
 void PickleMachine::call_reconstructor(Id arguments) {
   const std::vector<Id>& items = pickle_.nodes_[arguments].items;
   if (items.size() != 3) refuse("_reconstructor needs 3 arguments, but has ", items.size());
@@ -199,7 +200,7 @@ void PickleMachine::call_reconstructor(Id arguments) {
   call(type, kEmptyTuple, true);
 }
 
-/// Pushes the dict that OrderedDict(), OrderedDict([(key, value), ...]) or defaultdict(type) makes.
+/// Pushes the dict that a call of OrderedDict(), OrderedDict([(key, value), ...]) or defaultdict(type) returns.
 void PickleMachine::push_dictionary(Id callee, Id arguments) {
   Node node;
   node.kind = PickleKind::dict;
@@ -207,7 +208,8 @@ void PickleMachine::push_dictionary(Id callee, Id arguments) {
   node.global = callee;
   for (Id argument : pickle_.nodes_[arguments].items) {
     const Node& source = pickle_.nodes_[argument];
-    if (source.kind == PickleKind::global || source.kind == PickleKind::none) continue;  // a defaultdict's type
+    if (source.kind == PickleKind::global || source.kind == PickleKind::none)
+      continue;  // the argument of defaultdict()
     if (source.kind != PickleKind::list && source.kind != PickleKind::dict)
       refuse("makes a dict of ", pickle_[argument].describe());
     for (Id item : source.items) {
@@ -224,7 +226,8 @@ void PickleMachine::push_dictionary(Id callee, Id arguments) {
         node.items.push_back(key_or_value);
       }
     }
-    // Each call copies its items: without a bound, calls that share an argument would multiply memory use.
+    // Each call copies the items of its arguments. Without a bound, many calls that share an argument could use far
+    // more memory than the stream.
     copied_ += node.items.size();
     if (copied_ > stream_.size()) refuse("dicts copy more items than the stream has");
   }

@@ -1,4 +1,4 @@
-// The stack machine that executes a pickle, reduced to the opcodes that build data.
+// The stack machine that executes a pickle, restricted to the opcodes that build data.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ class PickleMachine {
  private:
   using Id = std::uint32_t;
   using Node = Pickle::Node;
-  /// The first nodes of every pickle: singletons, shared by all uses of these values.
+  /// The first nodes of every pickle. Each is a singleton, shared by all uses of its value.
   enum Shared : Id { kNone, kFalse, kTrue, kEmptyTuple };
 
   template <class... Parts>
@@ -27,7 +27,8 @@ class PickleMachine {
     fail(Exit::bad_data, "pickle, byte ", opcode_at_, ": ", parts...);
   }
 
-  // Each executes `opcode` and returns true if the opcode is in its group; otherwise returns false.
+  // Each of these functions executes `opcode` and returns true if the opcode belongs to the function's group; otherwise
+  // returns false.
   bool run_number(unsigned char opcode);
   bool run_text(unsigned char opcode);
   bool run_container(unsigned char opcode);
@@ -37,14 +38,14 @@ class PickleMachine {
 
   std::string_view take(std::uint64_t bytes);
   std::uint64_t take_unsigned(int bytes);
-  /// Takes a line; returns it without the newline.
+  /// Consumes a line, including the newline, and returns the line without the newline.
   std::string_view take_line();
 
   Id make(Node node);
   void push(Id id);
   Id pop();
   Id top() const;
-  /// Removes and returns the stack above the last mark, and removes the mark.
+  /// Removes the last mark and the values above the mark from the stack, and returns the values.
   std::vector<Id> pop_to_mark();
   void push_scalar(PickleKind kind, std::int64_t value);
   void push_text(PickleKind kind, std::string_view text, bool is_unicode);
@@ -56,7 +57,8 @@ class PickleMachine {
   void push_persistent(Id id);
 
   void add_items(Id target, const std::vector<Id>& items, PickleKind kind);
-  /// Raises the parent's depth above the child's. Refuses a depth above kMaxPickleDepth.
+  /// Raises the depth of `parent` to at least one more than the depth of `child`. Refuses a depth above
+  /// kMaxPickleDepth.
   void deepen(Node& parent, Id child);
   void remember(std::uint64_t index);
   void recall(std::uint64_t index);
@@ -70,10 +72,10 @@ class PickleMachine {
   GlobalRule rule_;
   std::size_t at_ = 0, opcode_at_ = 0;
   std::vector<Id> stack_;
-  std::vector<std::size_t> marks_;  // sizes of the stack at each MARK
+  std::vector<std::size_t> marks_;  // size of the stack at each MARK
   std::vector<Id> memo_;            // by index; kAbsentValue at unused indices
-  std::size_t memo_size_ = 0;       // number of used indices, and the index of the next MEMOIZE
-  std::size_t copied_ = 0;          // items that calls copied into dicts
+  std::size_t memo_size_ = 0;       // number of used indices; also the index that the next MEMOIZE uses
+  std::size_t copied_ = 0;          // number of items that calls have copied into dicts
 };
 
 }  // namespace mtl

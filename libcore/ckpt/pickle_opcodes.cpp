@@ -1,4 +1,4 @@
-// Executes the opcodes, group by group; Python's Lib/pickletools.py defines them.
+// Executes the opcodes, one group per function. CPython's Lib/pickletools.py defines the opcodes.
 #include <bit>
 #include <charconv>
 
@@ -10,7 +10,8 @@ namespace mtl {
 
 namespace {
 
-/// Decodes Python's escapes in text of protocol 0: those of repr() in STRING, raw-unicode-escape in UNICODE.
+/// Decodes the escape sequences in text of protocol 0. STRING has the escapes of Python's repr(); UNICODE has those of
+/// raw-unicode-escape.
 std::string unescape(std::string_view text, bool is_repr) {
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -229,7 +230,7 @@ bool PickleMachine::run_stack(unsigned char opcode) {
       if (protocol > 5) refuse("protocol ", protocol, "; only 0 to 5 are supported");
       return true;
     }
-    case 0x95: {  // FRAME: its size helps buffered readers
+    case 0x95: {  // FRAME: the size only helps buffered readers
       const std::uint64_t size = take_unsigned(8);
       if (size > stream_.size() - at_)
         refuse("a frame has ", size, " bytes, but the stream has ", stream_.size() - at_, " left");

@@ -9,7 +9,7 @@ namespace mtl {
 
 namespace {
 
-/// The low `bytes` bytes of a number, lowest first.
+/// Returns the low `bytes` bytes of `value`, least significant byte first.
 std::string little_endian(std::uint64_t value, int bytes) {
   std::string out;
   for (int i = 0; i < bytes; ++i) out += static_cast<char>(value >> 8 * i);

@@ -1,5 +1,5 @@
-// Writes a pickle of protocol 2 (CPython's Lib/pickletools.py describes the opcodes), front to back: each call appends
-// a value, or an operation on the preceding values.
+// Writes a pickle of protocol 2 from front to back. Each call appends a value, or an operation on the preceding values.
+// CPython's Lib/pickletools.py describes the opcodes.
 //
 //   pickle.begin_dict();
 //   pickle.text("iteration"), pickle.integer(30);
@@ -21,10 +21,10 @@ class PickleWriter {
   void integer(std::int64_t value);
   void number(double value);
   void text(std::string_view value);
-  /// A class or function by its module and name, such as "torch", "FloatStorage".
+  /// Appends a class or function, given by module and name, such as "torch" and "FloatStorage".
   void global(std::string_view module, std::string_view name);
 
-  /// The calls between begin_dict() and end_dict() append keys and values in turn.
+  /// Between begin_dict() and end_dict(), the caller appends keys and values alternately.
   void begin_dict() { out_ += "}("; }
   void end_dict() { out_ += 'u'; }
   void begin_list() { out_ += "]("; }
@@ -32,13 +32,13 @@ class PickleWriter {
   void begin_tuple() { out_ += '('; }
   void end_tuple() { out_ += 't'; }
 
-  /// Replaces the last two values, a function and its tuple of arguments, by the call's result.
+  /// Replaces the last two values, a function and a tuple of arguments, with the result of the call.
   void reduce() { out_ += 'R'; }
-  /// Replaces the last two values, a class and its tuple of arguments, by an instance.
+  /// Replaces the last two values, a class and a tuple of arguments, with an instance of the class.
   void new_object() { out_ += '\x81'; }
-  /// Removes the last value, a dict, and makes it the state of the object before it.
+  /// Removes the last value, a dict, and makes that dict the state of the object before it.
   void build() { out_ += 'b'; }
-  /// Replaces the last value, an id, by a reference to the object outside the pickle that has this id.
+  /// Replaces the last value, an id, with a reference to the object outside the pickle that has this id.
   void persistent_id() { out_ += 'Q'; }
 
   /// Returns the complete pickle. Must be the last call.

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;
 
-/// Reads the JSON of a header. Its errors are "byte N: problem"; the caller adds the file.
+/// Parses the JSON of a header. Error messages have the form "byte N: problem"; the caller adds the file name.
 class HeaderParser {
  public:
   explicit HeaderParser(std::string_view header) : cursor_(header) {}
@@ -103,7 +103,7 @@ class HeaderParser {
     return out;
   }
 
-  /// Like JsonCursor::skip_value, but refuses NaN and the infinities, which only Python accepts.
+  /// Like JsonCursor::skip_value(), but refuses NaN and infinities, which are not JSON, although Python accepts them.
   void skip_value() {
     switch (cursor_.peek()) {
       case '{':
@@ -128,7 +128,7 @@ class HeaderParser {
   JsonCursor cursor_;
 };
 
-/// Sorts by offset and checks that the tensors tile [0, data_bytes).
+/// Sorts the tensors by offset and checks that they fill [0, data_bytes) without gaps or overlaps.
 void check_layout(const std::string& path, std::vector<StoredTensor>& tensors, std::uint64_t data_bytes) {
   std::sort(tensors.begin(), tensors.end(), [](const StoredTensor& a, const StoredTensor& b) {
     return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);

@@ -1,14 +1,18 @@
-// safetensors: one file of named tensors. An 8-byte little-endian length N, a JSON header of N bytes, then the data.
+// The safetensors format: a file of named tensors. A file consists of an 8-byte little-endian length N, a JSON header
+// of N bytes, and the data.
 //
 //   {"__metadata__": {"format": "pt"}, "name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ...}
 //
-// The reader trusts nothing. It accepts a file only if: N <= 100,000,000 and 8 + N <= the file's size; the header is
-// UTF-8 JSON that starts with '{' and lists no tensor, metadata key or known field twice; __metadata__ maps strings to
-// strings; dtypes are known; shapes and offsets are plain non-negative integers; sorted by offset, the first tensor
-// begins at 0, every other one where the previous tensor ends, and the last one ends with the file; and product(shape)
-// times the bits of an element, without overflow, is END - BEGIN bytes. Zero-size and rank-0 tensors are legal; unknown
-// fields are skipped. Memory use is proportional to the header. Throws Error(bad_data) that names the file and the
-// tensor.
+// The reader does not trust the file. It accepts a file only if all of the following hold:
+//   - N <= 100,000,000, and 8 + N <= the size of the file.
+//   - The header is UTF-8 JSON that starts with '{'. No tensor, metadata key or known field is listed twice.
+//   - __metadata__ maps strings to strings. All dtypes are known.
+//   - Shapes and offsets are plain non-negative integers.
+//   - In order of offsets, the first tensor begins at 0, every other tensor begins where the previous tensor ends, and
+//     the last tensor ends at the end of the file.
+//   - product(shape) times the bits per element does not overflow, and equals END - BEGIN bytes.
+// Zero-size and rank-0 tensors are legal. Unknown fields are skipped. Memory use is proportional to the size of the
+// header. Throws Error(bad_data) that names the file and, if a tensor is at fault, the tensor.
 #pragma once
 
 #include <cstdint>
@@ -23,10 +27,11 @@
 
 namespace mtl {
 
-/// StoredTensor::begin and end count from the first byte after the header.
+/// Reads a safetensors file. StoredTensor::begin and StoredTensor::end are offsets from the first byte after the
+/// header.
 class SafetensorsFile : public TensorFile {
  public:
-  /// Maps the file and checks the whole header; does not touch tensor data.
+  /// Maps the file and checks the whole header. Does not read tensor data.
   explicit SafetensorsFile(const std::string& path);
 
   const std::string& path() const override { return file_.path(); }
@@ -34,7 +39,7 @@ class SafetensorsFile : public TensorFile {
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   const StoredTensor* find(const std::string& name) const override;
   std::span<const std::byte> data(const StoredTensor& tensor) const override;
-  /// All bytes before the data, including the length.
+  /// Returns all bytes before the data, including the length.
   std::span<const std::byte> header() const override { return file_.bytes().first(data_begin_); }
   std::span<const std::byte> bytes() const override { return file_.bytes(); }
 
@@ -46,14 +51,15 @@ class SafetensorsFile : public TensorFile {
   std::map<std::string, std::string> metadata_;
 };
 
-/// Writes the header at once, then takes the data of every tensor in the order of the plan, in pieces of any size.
-/// Names must be unique. Ignores begin and end in the plan: they follow from its order.
+/// Writes a safetensors file. The constructor writes the header. write() then appends the data of all tensors in the
+/// order of `plan`, in pieces of any size. Names in `plan` must be unique. `begin` and `end` in `plan` are ignored,
+/// because the order determines them.
 class SafetensorsWriter {
  public:
   SafetensorsWriter(OutputFile& out, const std::vector<StoredTensor>& plan,
                     const std::map<std::string, std::string>& metadata = {});
   void write(std::span<const std::byte> data);
-  /// Throws unless every planned byte was written.
+  /// Throws unless the number of bytes written equals the number planned.
   void finish() const;
 
  private:
@@ -61,7 +67,8 @@ class SafetensorsWriter {
   std::uint64_t expected_ = 0, written_ = 0;
 };
 
-/// Bytes of a tensor. Throws Error(bad_data) when the product overflows or is not a whole number of bytes.
+/// Returns the size of a tensor in bytes. Throws Error(bad_data) if the size overflows or is not a whole number of
+/// bytes.
 std::uint64_t stored_bytes(StoredDType dtype, std::span<const std::uint64_t> shape);
 
 }  // namespace mtl

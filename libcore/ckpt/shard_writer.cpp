@@ -26,9 +26,9 @@ ManifestPiece describe_piece(const std::string& file, const Slice& slice, std::s
 
 std::vector<TensorToSave> tensors_to_save(const ParamStore& store) {
   std::vector<TensorToSave> tensors;
-  // Only the first of the replicas that own the same ranges writes.
+  // If several replicas own the same ranges, only the first of the replicas writes.
   if (store.layout().index_in(kReplicaAxes - store.layout().optimizer_shards) != 0) return tensors;
-  auto view = std::make_shared<std::optional<HostView>>();  // of the tensor whose bytes() was called last
+  auto view = std::make_shared<std::optional<HostView>>();  // view of the tensor whose `bytes` was called last
   for (std::size_t row = 0; row < store.table().size(); ++row) {
     const std::string& kind = store.table()[row].kind;
     if (kind.empty()) continue;

@@ -1,7 +1,7 @@
-// Element types as files store them, and conversions between the floating-point types of models.
+// The element types of stored tensors, and conversions between the floating-point types of models.
 //
-// A safetensors file may hold more types than mtl computes with (device/dtype.h). Readers list all types and copy
-// elements as bytes; convert_elements converts between the four floating-point types of models.
+// A safetensors file may contain types with which mtl does not compute (device/dtype.h). Readers accept all types and
+// copy elements as bytes. convert_elements() converts between the four floating-point types of models.
 #pragma once
 
 #include <cstddef>
@@ -40,31 +40,34 @@ enum class StoredDType : std::uint8_t {
   u64
 };
 
-/// Bits of one element: 4, 6, 8, 16, 32 or 64.
+/// Returns the number of bits per element: 4, 6, 8, 16, 32 or 64.
 int bits_of(StoredDType dtype);
-/// The name in a safetensors header: "F32".
+/// Returns the name of the type in a safetensors header, such as "F32".
 std::string name_of(StoredDType dtype);
-/// Parses a name of name_of(); empty for any other name.
+/// Parses a name that name_of() returns; empty for any other name.
 std::optional<StoredDType> parse_stored_dtype(std::string_view name);
 
-/// The stored type of a tensor in memory.
+/// Returns the stored type that corresponds to a dtype in memory.
 StoredDType stored_dtype_of(DType dtype);
-/// True for the dtypes of stored parameters: f16, bf16, f32 and f64.
+/// True for the model dtypes, which are the dtypes that stored parameters can have: f16, bf16, f32 and f64.
 bool is_model_dtype(StoredDType dtype);
-/// "float16", as in Hugging Face's config.json and --dtype; "" if not is_model_dtype.
+/// Returns the name of the type in Hugging Face's config.json and in --dtype, such as "float16"; "" unless `dtype` is a
+/// model dtype.
 std::string torch_name_of(StoredDType dtype);
-/// Parses a name of torch_name_of(); empty for any other name.
+/// Parses a name that torch_name_of() returns; empty for any other name.
 std::optional<StoredDType> parse_torch_dtype(std::string_view name);
 
-/// The number of elements that are infinite or not a number. Throws unless is_model_dtype.
+/// Returns the number of elements that are infinite or NaN. Throws unless `dtype` is a model dtype.
 std::size_t count_nonfinite(StoredDType dtype, std::span<const std::byte> stored);
 
-/// Converts elements of any alignment. Keeps the bits if the dtypes are equal; rounds once, to nearest even, to a
-/// narrower dtype. Throws unless both are is_model_dtype and the buffers have the same number of elements.
+/// Converts elements; the buffers need not be aligned. If the dtypes are equal, copies the bits. Otherwise, rounds each
+/// element at most once, to nearest even. Throws unless both dtypes are model dtypes and the buffers have the same
+/// number of elements.
 void convert_elements(StoredDType from, std::span<const std::byte> source, StoredDType to, std::span<std::byte> out);
-/// convert_elements to fp32.
+/// Converts elements to fp32 with convert_elements().
 void to_float(StoredDType dtype, std::span<const std::byte> stored, std::span<float> out);
-/// Converts through all dtypes of `path` in turn, and rounds at each narrower one. `out` has the last dtype.
+/// Converts elements to each dtype of `path` in turn, rounding at each narrower dtype. `out` receives elements of the
+/// last dtype. Throws if `path` is empty.
 void convert_through(StoredDType from, std::span<const std::byte> source, std::span<const StoredDType> path,
                      std::span<std::byte> out);
 

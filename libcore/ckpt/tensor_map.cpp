@@ -27,8 +27,8 @@ struct CopyAxis {
   std::int64_t count, from, to;
 };
 
-/// Drops axes of size 1, sorts the rest by descending stride in the destination, and merges axes that are contiguous
-/// on both sides.
+/// Drops axes of size 1, sorts the other axes by descending stride in the destination, and merges neighboring axes that
+/// are contiguous in both the source and the destination.
 std::vector<CopyAxis> join_axes(std::vector<CopyAxis> axes) {
   std::erase_if(axes, [](const CopyAxis& axis) { return axis.count == 1; });
   std::sort(axes.begin(), axes.end(), [](const CopyAxis& a, const CopyAxis& b) { return a.to > b.to; });
@@ -60,8 +60,8 @@ void for_each_index(const std::vector<CopyAxis>& axes, const Copy& copy) {
   }
 }
 
-/// Copies two axes: `rows` has the smallest stride in the source, `columns` in the destination. Tiles keep both sides
-/// in cache.
+/// Copies two axes in tiles, so that the source and the destination stay in cache. `rows` has the smallest stride in
+/// the source, and `columns` has the smallest stride in the destination.
 template <std::size_t kBytes>
 void copy_tiles(const CopyAxis& rows, const CopyAxis& columns, const std::byte* from, std::byte* to) {
   constexpr std::int64_t kTile = 32;
@@ -118,13 +118,15 @@ void copy_strided(std::size_t element_bytes, const std::vector<CopyAxis>& axes, 
   }
 }
 
-/// Calls found(first index, size) for boxes that together cover elements [begin, end), row-major, of a box of `size`.
+/// Cuts the row-major element range [begin, end) of a box of size `size` into smaller boxes. Calls found(first index,
+/// size) for each smaller box.
 template <class Found>
 void for_each_box(const Sizes& size, std::int64_t begin, std::int64_t end, const Found& found) {
   const Sizes strides = row_major_strides(size);
   Sizes offset(size.size(), 0);
   while (begin < end) {
-    // The largest box that starts at `begin`: whole rows along the outermost axis where `begin` starts a row that fits.
+    // Find the largest box that starts at `begin`: as many whole rows as fit, along the outermost axis where a row
+    // starts at `begin` and ends no later than `end`.
     std::size_t axis = 0;
     while (axis + 1 < size.size() && (begin % strides[axis] != 0 || end - begin < strides[axis])) ++axis;
     Sizes box(size.size(), 1);

@@ -1,14 +1,15 @@
-// Reads files of torch.save as data: the zip format (PyTorch 1.6 and later) and the older stream of pickles and
-// storages.
+// Reads files that torch.save() wrote, as data: the zip format (PyTorch 1.6 and later) and the older stream of pickles
+// and storages.
 //
 //   zip      ROOT/data.pkl, ROOT/data/KEY (a storage), ROOT/byteorder; entries are stored, not compressed
-//   stream   five pickles (magic number, protocol 1001, system, object, storage keys); then each storage: its number of
-//            elements (i64) and the elements
+//   stream   five pickles (magic number, protocol 1001, system, object, storage keys); then, for each storage, the
+//            number of elements (i64) and the elements
 //
-// The object is a Pickle value (pickle.h) whose root is a dict. Opening a file checks every tensor in it: its storage
-// has the stated size and holds every element. Tensors are strided views of the mapped file: elements are copied only
-// when they are read. Refuses compressed entries, big-endian files, globals that torch_globals.h does not allow, and
-// tensors that expand to more bytes than the file has. Throws Error(bad_data) that names the file.
+// The saved object is a Pickle (pickle.h) whose root is a dict. Opening a file checks every tensor: the tensor's
+// storage has the stated size and holds every element of the tensor. Tensors are strided views of the mapped file;
+// elements are copied only when a caller reads them. Refuses compressed entries, big-endian files, globals that
+// torch_globals.h does not allow, and tensors that expand to more bytes than the file has. Throws Error(bad_data) that
+// names the file.
 #pragma once
 
 #include <cstdint>
@@ -26,18 +27,19 @@
 
 namespace mtl {
 
-/// A strided view of a storage. Copies are cheap; valid while the file is open.
+/// A strided view of a storage. Cheap to copy. Valid while the file is open.
 struct TorchTensor {
   StoredDType dtype = StoredDType::f32;
   std::vector<std::int64_t> shape, strides;  // strides in elements
-  std::span<const std::byte> data;           // from the first element to the end of the storage; empty without elements
-  const ZipEntry* record = nullptr;          // the storage's zip entry; nullptr in a stream
+  std::span<const std::byte> data;   // from the first element to the end of the storage; empty if there are no elements
+  const ZipEntry* record = nullptr;  // the storage's zip entry; nullptr in a stream
 
   std::int64_t count() const;
   bool is_contiguous() const;
 };
 
-/// Fills `out` with elements in row-major order, starting at element `begin`; the tensor must have enough.
+/// Fills `out` with consecutive elements in row-major order, starting at element `begin`. The range must lie within the
+/// tensor.
 void read_elements(const TorchTensor& tensor, std::int64_t begin, std::span<std::byte> out);
 
 class TorchFile : public TensorFile {
@@ -46,21 +48,22 @@ class TorchFile : public TensorFile {
   TorchFile(TorchFile&&) = default;
   TorchFile& operator=(TorchFile&&) = default;
 
-  /// The saved object: a dict.
+  /// Returns the saved object, a dict.
   PickleValue root() const { return pickle_->root(); }
-  /// The tensor of a value of this file's pickle; nullptr when the value is not a tensor.
+  /// Returns the tensor that a value in this file's pickle represents; nullptr if the value is not a tensor.
   const TorchTensor* tensor(PickleValue value) const;
 
   const std::string& path() const override { return file_.path(); }
-  /// The tensors that are items of the root dict, named by their text keys; `begin` is always 0.
+  /// Returns the tensors that are values of text keys in the root dict; a tensor's key is its name. StoredTensor::begin
+  /// is always 0.
   const std::vector<StoredTensor>& tensors() const override { return stored_; }
   const StoredTensor* find(const std::string& name) const override;
-  /// Copies a non-contiguous tensor at the first call for it.
+  /// The first call for a non-contiguous tensor copies the tensor.
   std::span<const std::byte> data(const StoredTensor& tensor) const override;
-  /// The pickle of the object.
+  /// Returns the pickle of the saved object.
   std::span<const std::byte> header() const override { return header_; }
   std::span<const std::byte> bytes() const override { return file_.bytes(); }
-  /// Compares all zip entries with their CRC-32; a stream has no checksums.
+  /// Checks the CRC-32 of every zip entry. A no-op for a stream, which has no checksums.
   void verify() const override;
 
  private:
@@ -91,7 +94,7 @@ class TorchFile : public TensorFile {
   std::vector<StoredTensor> stored_;
   std::map<std::string, std::size_t> index_;                            // into stored_
   std::vector<std::uint32_t> numbers_;                                  // value numbers, parallel to stored_
-  mutable std::map<std::uint32_t, std::vector<std::byte>> contiguous_;  // copies, by value number
+  mutable std::map<std::uint32_t, std::vector<std::byte>> contiguous_;  // contiguous copies of tensors, by value number
 };
 
 }  // namespace mtl

@@ -41,12 +41,12 @@ constexpr AllowedGlobal kAllowed[] = {
     {"copy_reg", "_reconstructor", GlobalUse::function},
 };
 
-/// Types in Python's module `builtins` (`__builtin__` in Python 2).
+/// Types in Python's module `builtins`, which is called `__builtin__` in Python 2.
 constexpr std::string_view kBuiltinTypes[] = {"set",   "frozenset", "bytearray", "complex", "slice", "range",
                                               "int",   "long",      "float",     "str",     "bool",  "list",
                                               "tuple", "dict",      "bytes",     "object"};
 
-/// Globals in NumPy's modules; numpy.core is named numpy._core since NumPy 2.
+/// Globals in NumPy's modules. Since NumPy 2, numpy.core is called numpy._core.
 constexpr AllowedGlobal kNumpy[] = {{"core.multiarray", "_reconstruct", GlobalUse::type},
                                     {"core.multiarray", "scalar", GlobalUse::type},
                                     {"core.numeric", "_frombuffer", GlobalUse::type},
@@ -75,14 +75,14 @@ constexpr TorchType kTorchTypes[] = {{"FloatStorage", "float32", StoredDType::f3
                                      {"", "float8_e4m3fn", StoredDType::f8_e4m3},
                                      {"", "float8_e5m2", StoredDType::f8_e5m2}};
 
-/// True for Megatron-LM's classes: enumerations and loss scalers in the arguments and the state of a run.
+/// True for classes of Megatron-LM, such as the enumerations and loss scalers in the arguments and the state of a run.
 bool is_megatron_class(std::string_view module, std::string_view name) {
   const bool is_inside = module == "megatron" || starts_with(module, "megatron.");
   const bool is_class = !name.empty() && name[0] >= 'A' && name[0] <= 'Z';
   return is_inside && is_class && name.find('.') == std::string_view::npos;
 }
 
-/// The name of a global within torch or torch.cuda; "" for other modules.
+/// Returns the name of a global without the module torch or torch.cuda; "" for globals in other modules.
 std::string_view name_in_torch(std::string_view global) {
   for (std::string_view module : {"torch.cuda.", "torch."}) {
     if (starts_with(global, module)) return global.substr(module.size());

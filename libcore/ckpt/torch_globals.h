@@ -9,13 +9,13 @@
 
 namespace mtl {
 
-/// Allows globals for tensors, containers, NumPy arrays, the Namespace of arguments, paths and dates, and Megatron-LM's
-/// own classes, all as data. Refuses every other name.
+/// The GlobalRule for files that torch.save() wrote. Allows globals for tensors, containers, NumPy arrays,
+/// argparse.Namespace, paths, dates and Megatron-LM's classes, all as data. Refuses every other global.
 GlobalUse torch_global_use(std::string_view module, std::string_view name);
 
-/// "torch.FloatStorage" -> f32. Empty for other names, and for torch.UntypedStorage.
+/// Returns the dtype of a storage class: "torch.FloatStorage" -> f32. Empty for other names and for UntypedStorage.
 std::optional<StoredDType> dtype_of_storage(std::string_view global);
-/// "torch.float32" -> f32. Empty for other names.
+/// Returns the stored dtype for a torch.dtype: "torch.float32" -> f32. Empty for other names.
 std::optional<StoredDType> dtype_of_torch_global(std::string_view global);
 bool is_untyped_storage(std::string_view global);
 

@@ -1,4 +1,4 @@
-// Writes a file that torch.load reads: a pickle of any structure, followed by the elements of the tensors in it.
+// Writes a file that torch.load() can read: a pickle of arbitrary structure, followed by the elements of its tensors.
 //
 //   TorchWriter writer(out, "model_optim_rng");
 //   writer.pickle().begin_dict();
@@ -22,18 +22,19 @@ namespace mtl {
 
 class TorchWriter {
  public:
-  /// `archive` is the root folder within the zip archive; torch uses the file's name without its extension.
+  /// `archive` is the root folder within the zip archive. torch.save() uses the name of the file without the extension.
   TorchWriter(OutputFile& out, std::string archive) : zip_(out), archive_(std::move(archive)) {}
 
-  /// The pickle must be complete before the first call of write_data.
+  /// Returns the pickle, which must be complete before the first call to write_data().
   PickleWriter& pickle() { return pickle_; }
-  /// Appends a contiguous tensor to the pickle: f64, f32, f16 or bf16.
+  /// Appends a contiguous tensor to the pickle. `dtype` must be f64, f32, f16 or bf16.
   void tensor(StoredDType dtype, const std::vector<std::int64_t>& shape);
   /// Appends a torch.dtype to the pickle.
   void dtype(StoredDType dtype);
-  /// Writes the elements of the next tensor, row-major. Throws if their number of bytes is not the tensor's.
+  /// Writes the elements of the next tensor in row-major order. Throws if the number of bytes differs from the size of
+  /// that tensor.
   void write_data(std::span<const std::byte> elements);
-  /// Completes the file. Throws unless write_data was called for every tensor.
+  /// Completes the file. Throws unless write_data() was called for every tensor.
   void finish();
 
  private:
@@ -42,8 +43,8 @@ class TorchWriter {
   ZipWriter zip_;
   std::string archive_;
   PickleWriter pickle_;
-  std::vector<std::uint64_t> bytes_;  // of each tensor
-  std::size_t written_ = 0;           // tensors whose elements were written
+  std::vector<std::uint64_t> bytes_;  // size of each tensor
+  std::size_t written_ = 0;           // number of tensors whose elements were written
   bool pickle_is_written_ = false;
 };
 

@@ -16,14 +16,14 @@ constexpr std::string_view kLocalHeader = "PK\3\4", kDirectoryEntry = "PK\1\2", 
                            kEndRecord64 = "PK\6\6", kEndLocator64 = "PK\6\7";
 constexpr std::size_t kLocalHeaderBytes = 30, kDirectoryEntryBytes = 46, kEndRecordBytes = 22, kEndRecord64Bytes = 56,
                       kEndLocator64Bytes = 20;
-constexpr std::uint32_t kIn64 = 0xFFFFFFFF;  // the number is in a zip64 field
+constexpr std::uint32_t kIn64 = 0xFFFFFFFF;  // placeholder for a number that is in a zip64 field
 
 template <class... Parts>
 [[noreturn]] void refuse_zip(const Parts&... parts) {
   fail(Exit::bad_data, "zip archive: ", parts...);
 }
 
-/// Reads little-endian numbers and text at offsets. Refuses offsets beyond the file.
+/// Reads little-endian numbers and text at given offsets. Refuses offsets beyond the end of the file.
 class ZipBytes {
  public:
   explicit ZipBytes(std::span<const std::byte> bytes)
@@ -49,7 +49,7 @@ struct Directory {
   std::uint64_t offset, bytes, entries;
 };
 
-/// Returns the offset of the end record: the last one whose comment ends at the end of the file.
+/// Returns the offset of the end record, which is the last record whose comment ends at the end of the file.
 std::uint64_t find_end_record(const ZipBytes& file) {
   constexpr std::uint64_t kLongestComment = 0xFFFF;
   if (file.size() >= kEndRecordBytes) {
@@ -96,8 +96,8 @@ struct EntrySizes {
   std::uint64_t stored, unpacked, offset;
 };
 
-/// The sizes and offset of an entry. Its zip64 field holds those that do not fit in 32 bits, in the order unpacked,
-/// stored, offset.
+/// Returns the sizes and the offset of an entry. Numbers that do not fit in 32 bits are in the entry's zip64 field, in
+/// the order unpacked, stored, offset.
 EntrySizes read_sizes(const ZipBytes& file, std::uint64_t at, std::uint64_t extra, std::uint64_t extra_bytes) {
   EntrySizes sizes{
       .stored = file.number(at + 20, 4), .unpacked = file.number(at + 24, 4), .offset = file.number(at + 42, 4)};
@@ -120,7 +120,7 @@ EntrySizes read_sizes(const ZipBytes& file, std::uint64_t at, std::uint64_t extr
   return sizes;
 }
 
-/// Returns the offset of an entry's data in the file; `offset` is that of its local header.
+/// Returns the offset of an entry's data in the file. `offset` is the offset of the entry's local header.
 std::uint64_t data_begin(const ZipBytes& file, const std::string& name, std::uint64_t offset) {
   if (!file.has(offset, kLocalHeader)) refuse_zip("entry '", printable_text(name), "' is not at ", offset);
   const std::uint64_t name_bytes = file.number(offset + 26, 2), extra_bytes = file.number(offset + 28, 2);
@@ -136,7 +136,8 @@ bool is_zip_archive(std::span<const std::byte> bytes) { return ZipBytes(bytes).h
 ZipArchive::ZipArchive(std::span<const std::byte> bytes) {
   const ZipBytes file(bytes);
   const Directory directory = find_directory(file);
-  std::vector<std::pair<std::uint64_t, std::uint64_t>> extents;  // local header to end of data
+  std::vector<std::pair<std::uint64_t, std::uint64_t>>
+      extents;  // per entry: from the local header to the end of the data
   std::uint64_t at = directory.offset;
   for (std::uint64_t i = 0; i < directory.entries; ++i) {
     if (!file.has(at, kDirectoryEntry)) refuse_zip("its directory has no entry at ", at);

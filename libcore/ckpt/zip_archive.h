@@ -1,9 +1,14 @@
-// Reads zip and zip64 archives as torch.save writes them: entries are not compressed, and are read in mapped memory.
+// Reads zip and zip64 archives as torch.save() writes them: entries are not compressed, and are read directly from
+// mapped memory.
 //
-// The reader accepts an archive only if: it does not span several disks; its central directory ends where the end
-// record begins; no entry is compressed or encrypted; every local header has the same name as the directory; no two
-// entries overlap or have the same name; and no name is empty or absolute, or contains a backslash, a NUL, an empty
-// part or a part "." or "..". Throws Error(bad_data) that does not name the file.
+// The reader accepts an archive only if all of the following hold:
+//   - The archive does not span several disks.
+//   - The central directory ends where the end record begins.
+//   - No entry is compressed or encrypted.
+//   - Every local header has the same name as the corresponding entry in the directory.
+//   - No two entries overlap or have the same name.
+//   - No name is empty or absolute, or contains a backslash, a NUL, an empty part or a part "." or "..".
+// Otherwise throws Error(bad_data); the message does not include the file name.
 #pragma once
 
 #include <cstdint>
@@ -20,12 +25,12 @@ struct ZipEntry {
   std::uint32_t crc32 = 0;
 };
 
-/// True when the bytes begin with a zip entry.
+/// True if the bytes begin with a zip entry.
 bool is_zip_archive(std::span<const std::byte> bytes);
 
 class ZipArchive {
  public:
-  /// Checks the whole structure; does not touch the entries' data. `bytes` must outlive this object.
+  /// Checks the whole structure; does not read the data of the entries. `bytes` must outlive this object.
   explicit ZipArchive(std::span<const std::byte> bytes);
 
   /// Returns the entries in the order of the central directory.
@@ -38,8 +43,8 @@ class ZipArchive {
   std::map<std::string, std::size_t> index_;
 };
 
-/// Throws Error(bad_data) unless the data has the recorded CRC-32. Accepts any data if that is 0: torch can omit the
-/// CRC-32.
+/// Throws Error(bad_data) unless the data of the entry has the recorded CRC-32. If the recorded CRC-32 is 0, accepts
+/// any data, because torch.save() can omit the CRC-32.
 void check_crc(const ZipEntry& entry);
 
 }  // namespace mtl

@@ -6,12 +6,12 @@ namespace mtl {
 
 namespace {
 
-// APPNOTE.TXT 6.3.10, sections 4.3.7, 4.3.12, 4.3.14 to 4.3.16, 4.5.3.
+// See APPNOTE.TXT 6.3.10, sections 4.3.7, 4.3.12, 4.3.14 to 4.3.16, 4.5.3.
 constexpr std::uint32_t kHeaderMark = 0x04034b50, kDirectoryMark = 0x02014b50, kEndMark = 0x06054b50,
                         kEndMark64 = 0x06064b50, kLocatorMark64 = 0x07064b50;
 constexpr std::uint16_t kVersion = 20, kVersion64 = 45, kExtra64 = 1, kPadding = 0x4246;
 constexpr std::uint16_t kUtf8Names = 1 << 11;
-constexpr std::uint32_t kDate = 0x00210000;  // always January 1, 1980: equal contents give equal archives
+constexpr std::uint32_t kDate = 0x00210000;  // always January 1, 1980, so that equal contents give equal archives
 constexpr std::uint64_t kAlign = 64, kHeaderBytes = 30;
 
 /// Appends little-endian numbers and text.
@@ -38,7 +38,7 @@ void ZipWriter::add(const std::string& name, std::span<const std::byte> data) {
   const bool is_large = needs_zip64(entry.bytes);
   ZipRecord extra;
   if (is_large) extra.u16(kExtra64).u16(16).u64(entry.bytes).u64(entry.bytes);
-  // An extra field, a header of 4 bytes and zeros, aligns the data.
+  // An extra field, which consists of a 4-byte header and zeros, aligns the data.
   const std::uint64_t used = entry.offset + kHeaderBytes + name.size() + extra.bytes().size() + 4;
   const std::uint64_t zeros = (kAlign - used % kAlign) % kAlign;
   extra.u16(kPadding).u16(zeros).text(std::string(zeros, '\0'));
