@@ -7,7 +7,7 @@
 namespace mtl {
 namespace {
 
-/// "250B" is 250 000 000 000. Empty if `text` is not a number in [0, 9e18].
+/// Parses a threshold: "250B" gives 250 000 000 000. Returns nullopt if `text` is not a number in [0, 9e18].
 std::optional<std::int64_t> parse_threshold(std::string_view text) {
   constexpr std::string_view kSuffixes = "KMBT";
   const std::size_t power = text.empty() ? std::string_view::npos : kSuffixes.find(text.back());
@@ -19,7 +19,7 @@ std::optional<std::int64_t> parse_threshold(std::string_view text) {
   const auto number = parse_float(text);
   const double value = number.value_or(-1) * double(factor);
   if (!(value >= 0) || value > 9e18) return std::nullopt;
-  if (const auto integer = parse_int(text)) return *integer * factor;  // exact beyond 2^53
+  if (const auto integer = parse_int(text)) return *integer * factor;  // exact even above 2^53, unlike f64
   return static_cast<std::int64_t>(value);
 }
 
@@ -73,7 +73,7 @@ void BatchSizes::read_rampup(const std::vector<std::int64_t>& numbers) {
   }
   const std::int64_t steps = (global_ - start) / increment;
   for (std::int64_t step = 0; step <= steps; ++step) add_size(start + step * increment);
-  // A ramp without steps, or over no samples, ends at once.
+  // A ramp without steps, or over zero samples, has no effect: all updates have the global batch size.
   if (steps > 0 && samples > 0) {
     rampup_ = {.start = start,
                .increment = increment,
@@ -113,7 +113,8 @@ std::int64_t BatchSizes::nominal(std::int64_t consumed) const {
   return std::min(rampup_->start + steps * rampup_->increment, global_);
 }
 
-/// Returns the next sample count after `consumed` at which the size may change; INT64_MAX if the size stays.
+/// Returns the smallest sample count greater than `consumed` at which the batch size may change, or INT64_MAX if the
+/// batch size no longer changes.
 std::int64_t BatchSizes::next_change(std::int64_t consumed) const {
   if (rampup_ && consumed <= rampup_->samples) return consumed + 1;
   for (const Step& step : steps_)

@@ -1,13 +1,16 @@
-// The number of samples in each update: constant, ramped up, or scheduled.
+// The number of samples in each update, which is constant, ramped up, or scheduled.
 //
-// After `consumed` samples the batch size is Megatron-LM's:
+// Let `consumed` be the number of samples consumed so far. The batch size is the same as Megatron-LM's:
 //   constant        the global batch size
-//   ramp-up         start + increment * int(consumed / (samples / steps)) up to consumed = samples, in f64, with
-//                   steps = (global - start) / increment; the global batch size after that (START INC SAMPLES)
-//   schedule        "0:768 250B:1536": the size of the last threshold that is not beyond `consumed`. Thresholds are
-//                   tokens when a sequence length is given (divided by it), else samples; K M B T are powers of 1000
-// Each size must be a multiple of micro-batch size x data-parallel size; decrease_if_needed rounds it down to a
-// multiple.
+//   ramp-up         given as START INCREMENT SAMPLES. While consumed <= samples, the batch size is
+//                   start + increment * int(consumed / (samples / steps)), computed in f64, where
+//                   steps = (global - start) / increment. Afterwards, it is the global batch size.
+//   schedule        given as THRESHOLD:SIZE pairs, such as "0:768 250B:1536". The batch size is the size of the last
+//                   threshold that is not greater than `consumed`. If a sequence length is given, thresholds are in
+//                   tokens and are divided by the sequence length; otherwise, they are in samples. The suffixes K, M,
+//                   B and T are powers of 1000.
+// Each batch size must be a multiple of micro-batch size x data-parallel size, unless decrease_if_needed is set; then
+// batch sizes are rounded down to a multiple.
 #pragma once
 
 #include <cstdint>
@@ -19,44 +22,47 @@
 
 namespace mtl {
 
-/// Bounds of batch sizes, micro-batch sizes and rank counts: the product of any two is below 2^63.
+/// The allowed range of batch sizes, micro-batch sizes and rank counts. The product of two values in this range is
+/// below 2^63.
 inline constexpr Bounds kBatchSizes{1, INT32_MAX};
 
 struct BatchSizeOptions {
-  std::int64_t global_batch_size = 1;  // replaced by a schedule
+  std::int64_t global_batch_size = 1;  // overridden by a schedule
   std::int64_t micro_batch_size = 1;
   std::int64_t data_parallel_size = 1;
   std::optional<std::vector<std::int64_t>> rampup{};  // start, increment, samples
   std::string schedule{};                             // --step-batch-size-schedule; empty: none
-  std::optional<std::int64_t> seq_length{};           // makes the schedule's thresholds tokens
+  std::optional<std::int64_t> seq_length{};           // if set, thresholds are in tokens
   bool decrease_if_needed = false;
 };
 
 class BatchSizes {
  public:
-  /// Throws Error(usage), without naming the flag, for a malformed ramp or schedule, for both at once, for sizes that
-  /// are not a multiple or round down to zero, and for numbers outside kBatchSizes.
+  /// Throws Error(usage) if the ramp or the schedule is malformed; if both are given; if a batch size is not a multiple
+  /// (see above) or rounds down to zero; or if a number is outside kBatchSizes. The message does not name the flag.
   explicit BatchSizes(const BatchSizeOptions& options);
 
-  /// The configured batch size after `consumed` samples, and the size of the next update: rounded down if necessary.
+  /// nominal() returns the configured batch size after `consumed` samples. running() returns the size of the next
+  /// update: nominal(), rounded down to a multiple if necessary.
   std::int64_t nominal(std::int64_t consumed) const;
   std::int64_t running(std::int64_t consumed) const { return round_down(nominal(consumed)); }
-  /// Micro-batches of one rank in the next update.
+  /// The number of micro-batches per rank in the next update.
   std::int64_t micro_batches(std::int64_t consumed) const { return running(consumed) / micro_batch_times_dp_; }
-  /// All possible sizes of updates, ascending.
+  /// All possible update sizes, in ascending order.
   const std::vector<std::int64_t>& sizes() const { return sizes_; }
   std::int64_t largest() const { return sizes_.back(); }
 
-  // The next two functions step through a ramp update by update: their cost is proportional to the ramp's samples.
-  /// Returns the number of full updates from `consumed` to `samples` samples in total; drops a partial batch at the
-  /// end.
+  // During a ramp, the next two functions advance one update at a time, so their run time grows with the length of the
+  // ramp.
+  /// Returns the number of full updates that take a run from `consumed` samples to a total of `samples` samples. A
+  /// partial batch at the end is not counted.
   std::int64_t count_iterations(std::int64_t samples, std::int64_t consumed = 0) const;
   /// Returns the number of samples in the first `iterations` updates.
   std::int64_t count_samples(std::int64_t iterations) const;
 
  private:
   struct Step {
-    std::int64_t from, size;  // `size` applies from `from` samples
+    std::int64_t from, size;  // `size` applies once `from` samples have been consumed
   };
   struct Rampup {
     std::int64_t start, increment, samples;

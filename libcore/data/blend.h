@@ -1,8 +1,9 @@
 // The order of samples in a blend of several data sets, identical to Megatron-LM's.
 //
-// Sample i is the next sample of the data set d with the largest w_d * max(i, 1) - count_d, where the weights w_d sum
-// to one and count_d samples of d precede i (in f64; a tie goes to the lowest d). In the exhaustive form the weights
-// are proportional to the sizes, and an exhausted data set is skipped.
+// Sample i of the blend is the next sample of the data set d that maximizes w_d * max(i, 1) - count_d. Here w_d is the
+// weight of d, and count_d is the number of samples of d among samples 0 to i - 1 of the blend. The weights sum to one.
+// The expression is computed in f64, and the lowest d wins a tie. In the exhaustive form, the weights are proportional
+// to the sizes of the data sets, and exhausted data sets are skipped.
 #pragma once
 
 #include <cstdint>
@@ -13,29 +14,33 @@
 
 namespace mtl {
 
-/// Returns values / sum, where the sum is added up in NumPy's order. Megatron-LM normalizes explicit weights twice,
-/// which may change their last bits. Throws Error(usage) if the sum is not finite.
+/// Returns `values` divided by their sum, which is computed in NumPy's order. Throws Error(usage) if the sum is not
+/// finite. Note that Megatron-LM normalizes explicit weights twice, and the second time may change their last bits.
 std::vector<double> normalize_weights(std::span<const double> values);
 
-/// Returns ceil(size * weight), the number of samples that a blend of `size` requests from a data set of this weight
-/// (normalized once). The blend's own length is the sum of these.
+/// Returns ceil(size * weight): the number of samples that a blend of `size` samples requests from a data set whose
+/// weight, normalized once, is `weight`. The actual length of the blend is the sum of these targets.
 std::int64_t blend_target(std::int64_t size, double weight);
-/// Returns ceil(target * 1.005), the number of samples to build of such a data set, so that rounding never exhausts it.
+/// Returns ceil(target * 1.005): the number of samples to build for a data set with this target. The surplus ensures
+/// that rounding never exhausts the data set.
 std::int64_t blend_surplus(std::int64_t target);
 
-/// Stores one or two bytes per sample, and every 4,096 samples the counts from which sample() continues.
+/// The order of the samples in a blend. Stores one or two bytes per sample and, for every block of 4,096 samples, the
+/// number of samples of each data set before the block. sample() starts counting from these numbers.
 class BlendOrder {
  public:
-  /// The greedy order of `size` samples; normalizes `weights`. Throws Error(usage) for more than 65,536 data sets.
+  /// Returns the greedy order of `size` samples. Normalizes `weights`. Throws Error(usage) if there are more than
+  /// 65,536 data sets or if the sum of the weights is not finite.
   static BlendOrder weighted(std::span<const double> weights, std::int64_t size);
-  /// Every sample of every data set, once. Throws Error(bad_data) if a data set is empty.
+  /// Returns the order of the exhaustive form, which contains every sample of every data set once. Throws
+  /// Error(bad_data) if a data set is empty, and Error(usage) if there are more than 65,536 data sets.
   static BlendOrder exhaustive(std::span<const std::int64_t> sizes);
 
   std::int64_t size() const { return size_; }
   std::int64_t dataset(std::int64_t index) const;
-  /// The index of the sample in its data set.
+  /// Returns the index, within dataset(index), of the sample at `index`.
   std::int64_t sample(std::int64_t index) const;
-  /// Samples of each data set in the whole order.
+  /// The number of samples of each data set in the whole order.
   const std::vector<std::int64_t>& counts() const { return counts_; }
 
  private:
@@ -45,9 +50,9 @@ class BlendOrder {
 
   std::size_t datasets_;
   std::int64_t size_;
-  BigArray<std::uint8_t> narrow_;     // up to 256 data sets
-  BigArray<std::uint16_t> wide_;      // more
-  std::vector<std::int64_t> blocks_;  // (blocks, data sets): the counts before each block
+  BigArray<std::uint8_t> narrow_;     // data set of each sample; used for up to 256 data sets
+  BigArray<std::uint16_t> wide_;      // used for more data sets
+  std::vector<std::int64_t> blocks_;  // (blocks, data sets): counts before each block
   std::vector<std::int64_t> counts_;
 };
 

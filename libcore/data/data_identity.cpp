@@ -33,7 +33,7 @@ std::uint64_t sample_hash(const MappedFile& file) {
   expect_scattered_reads(file, true);
   Hasher hasher;
   for (std::uint64_t i = 0; i < taken; ++i) {
-    // In 128 bits: the product could overflow 64.
+    // Computed in 128 bits, because the product could overflow 64 bits.
     const auto at =
         taken < 2 ? 0 : static_cast<std::uint64_t>(static_cast<__uint128_t>(i) * (blocks - 1) / (taken - 1));
     const std::uint64_t begin = at * kBlockBytes;

@@ -1,9 +1,9 @@
 // The data sets of training, validation and test: the words after --data-path and related flags.
 //
-// The words are prefixes of token files, or weights and prefixes in turn. As in Megatron-LM, an odd number of words are
-// all prefixes; in an even number, the first of each pair may be a weight: anything that Python's float() reads. If
-// only some of these are numbers, Megatron-LM takes all words as prefixes or fails, depending on which; mtl always
-// fails.
+// The words are either prefixes of token files, or alternating weights and prefixes. As in Megatron-LM, if the number
+// of words is odd, all words are prefixes. If it is even, the first word of each pair may be a weight: any number that
+// Python's float() accepts. If some of these first words are numbers and others are not, Megatron-LM may fail or may
+// treat all words as prefixes, depending on which words are numbers; mtl always fails.
 #pragma once
 
 #include <array>
@@ -19,17 +19,19 @@ namespace mtl {
 /// Data sets that are read as one stream of samples.
 struct DataBlend {
   std::vector<std::string> prefixes;
-  std::optional<std::vector<double>> weights;  // positive and finite, not normalized; one per prefix
+  std::optional<std::vector<double>> weights;  // one per prefix; positive and finite, not normalized
 
-  /// One prefix with a weight is a blend too: it is built with the surplus of a blend.
+  /// True for several prefixes, and also for a single prefix with a weight, because weighted data is built with a
+  /// surplus.
   bool is_blended() const { return weights || prefixes.size() > 1; }
   bool operator==(const DataBlend&) const = default;
 };
 
-/// Throws Error(usage) for no words, for some weights among prefixes, and for a weight that is not positive and finite.
+/// Throws Error(usage) if `words` is empty, if only some prefixes have a weight, or if a weight is not positive and
+/// finite.
 DataBlend parse_data_path(const std::vector<std::string>& words);
 
-/// One member per flag of that name.
+/// The values of the flags that select data. Each member is named after its flag.
 struct DataPathOptions {
   std::vector<std::string> data_path{}, train_data_path{}, valid_data_path{}, test_data_path{};
   std::string data_args_path{};            // a file with the words of --data-path
@@ -41,17 +43,18 @@ struct DataPathOptions {
   bool is_absent() const;
 };
 
-/// The source of one split: the same share of every data set of a blend.
+/// The source of one split: a blend, and the share of each data set in the blend that the split uses.
 struct SplitSource {
   std::string flag;  // for messages: "--data-path"
   DataBlend blend;
   SplitShare share;
 };
-using SplitSources = std::array<std::optional<SplitSource>, 3>;  // by Split; empty: the split has no data
+using SplitSources = std::array<std::optional<SplitSource>, 3>;  // indexed by Split; nullopt if the split has no data
 
 using ReportProblem = std::function<void(std::string flag, std::string what)>;
-/// Parses the arguments that name data, including those listed in files. Reports every problem; if there is one, the
-/// result is incomplete. Checks --split even if no flag names data, but not if splits have their own data paths.
+/// Parses the flags that select data, and the files to which some of these flags refer. Calls `report` for every
+/// problem; if there is a problem, the result is incomplete. Checks --split even if no flag names data, but not if
+/// options.is_per_split().
 SplitSources read_split_sources(const DataPathOptions& options, const ReportProblem& report);
 
 }  // namespace mtl

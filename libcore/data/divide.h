@@ -1,4 +1,4 @@
-// Divides a data set's documents into parts, and draws some or all of them at random.
+// Divides the documents of a data set into parts, shuffles documents, and draws documents at random.
 #pragma once
 
 #include <cstdint>
@@ -8,19 +8,20 @@
 
 namespace mtl {
 
-/// Returns the bounds of parts: part i is documents [bounds[i], bounds[i + 1]); the first bound is 0, the last
-/// documents(). Weights are positive. Each bound is where the number of documents (or tokens) before it is nearest to
-/// the cumulative share of the weights; in a tie, divide_documents takes the even bound and divide_tokens the lower
-/// one. A part may be empty.
+/// Return the bounds of parts: part i consists of documents [bounds[i], bounds[i + 1]). The first bound is 0 and the
+/// last bound is documents(). Weights must be positive. Each bound is placed where the number of documents
+/// (divide_documents()) or of tokens (divide_tokens()) before the bound is nearest to the cumulative share of the
+/// weights. In a tie, divide_documents() takes the even bound, and divide_tokens() takes the lower bound. A part may be
+/// empty.
 std::vector<std::int64_t> divide_documents(const IndexedDataset& data, const std::vector<double>& weights);
 std::vector<std::int64_t> divide_tokens(const IndexedDataset& data, const std::vector<double>& weights);
 
-/// Returns the documents in random order: numpy.random.RandomState(seed).permutation(documents). Throws for 2^32
-/// documents or more.
+/// Returns the numbers of all documents in random order, like numpy.random.RandomState(seed).permutation(documents).
+/// Throws if there are 2^32 documents or more.
 std::vector<std::uint32_t> shuffled_documents(std::int64_t documents, std::uint32_t seed);
 
-/// Draws `count` different documents uniformly, in ascending order. Memory and time depend only on `count`, which must
-/// not exceed `documents`.
+/// Draws `count` distinct documents uniformly at random and returns them in ascending order. Memory and time depend
+/// only on `count`, which must not exceed `documents`.
 std::vector<std::int64_t> sample_documents(std::int64_t documents, std::int64_t count, std::uint32_t seed);
 
 }  // namespace mtl

@@ -13,8 +13,8 @@ namespace {
 
 using Bytes = std::span<const std::byte>;
 
-/// Writes pieces from many places to a file. Gathers small ones in a buffer first, with several threads, since each may
-/// wait for the disk.
+/// Writes pieces of many files to one file. Small pieces are first gathered in a buffer by several threads, because
+/// each copy may have to wait for the disk.
 class Gatherer {
  public:
   Gatherer(OutputFile& out, int threads, const CopyProgress& progress)
@@ -22,7 +22,8 @@ class Gatherer {
 
   void add(Bytes piece) {
     while (gathered_ + piece.size() > kBuffer) {
-      // A piece larger than the buffer is written in parts, without a copy.
+      // A piece larger than the buffer is written directly, in parts of the buffer's size. Only its remainder is
+      // gathered.
       if (gathered_ > 0) flush();
       if (piece.size() <= kBuffer) break;
       out_.write(piece.data(), kBuffer);
@@ -52,8 +53,8 @@ class Gatherer {
 
  private:
   static constexpr std::size_t kBuffer = 8 << 20;
-  static constexpr std::size_t kPieces = 1 << 18;  // gathered at most
-  static constexpr std::size_t kScattered = 64;    // fewer pieces are copied by one thread
+  static constexpr std::size_t kPieces = 1 << 18;  // flush at this number of pieces
+  static constexpr std::size_t kScattered = 64;    // fewer pieces are copied by a single thread
 
   OutputFile& out_;
   int threads_;
@@ -64,7 +65,7 @@ class Gatherer {
   std::vector<std::byte> buffer_;
 };
 
-/// Buffers the numbers of an .idx.
+/// Writes the numbers of an .idx through a buffer.
 class NumberWriter {
  public:
   explicit NumberWriter(OutputFile& out) : out_(out) {}
@@ -125,7 +126,8 @@ void DocumentCopy::write(const DocumentList& list, int threads, const CopyProgre
   });
   write_bin(list, threads, progress);
   write_idx(list);
-  // A full disk fails here: commit() only renames, so that several copies appear together.
+  // If the disk is full, seal() throws here. commit() then only renames files, so several copies can be committed
+  // together.
   bin_.seal();
   idx_.seal();
 }

@@ -1,7 +1,9 @@
-// Writes token files from documents of existing ones: the core of mtl-data's merge, split and shuffle.
+// Writes token files that consist of documents of existing token files: the core of mtl-data's merge, split and
+// shuffle.
 //
-// Tokens, lengths and modes of any type are copied byte for byte, without decoding. Memory is bounded: write()
-// traverses the list once to check it, once for the .bin and once for each array of the .idx, with one buffer.
+// Tokens, lengths and modes of every type are copied byte for byte, without decoding. Memory use is bounded, because
+// only fixed-size buffers are needed: write() traverses the list once to check it, once to write the .bin, and once for
+// each array of the .idx.
 #pragma once
 
 #include <cstdint>
@@ -20,26 +22,29 @@ struct DocumentRange {
   std::int64_t begin, end;
 };
 
-/// A list of ranges; `at(i)` may be called several times for 0 <= i < size, in any order, by one thread.
+/// A list of `size` ranges. at(i) returns range i, 0 <= i < size. at() may be called several times for each i, in any
+/// order, but only by one thread.
 struct DocumentList {
   std::int64_t size = 0;
   std::function<DocumentRange(std::int64_t)> at;
 };
 DocumentList list_of(std::vector<DocumentRange> ranges);
 
-/// Called repeatedly with the number of bytes written to the .bin since the last call.
+/// Called repeatedly with the number of bytes written to the .bin since the previous call.
 using CopyProgress = std::function<void(std::uint64_t bytes)>;
 
-/// Writes PREFIX.bin and PREFIX.idx. Neither appears under its name before commit(); without it no file is left.
+/// Writes PREFIX.bin and PREFIX.idx. Neither file appears under its final name before commit(). If commit() is not
+/// called, neither file is kept.
 class DocumentCopy {
  public:
   DocumentCopy(const std::string& prefix, DataType type, bool has_modes);
 
-  /// Writes all documents of the list; call once. Throws Error(bad_data) unless all data sets have the given type and,
-  /// if they have sequences, modes or none as given. `threads` read small, scattered ranges in parallel; the output
-  /// does not depend on their number.
+  /// Writes all documents of `list`. Call once. Throws Error(bad_data) if a data set has a type other than type(). Also
+  /// throws Error(bad_data) if a data set that has sequences does not match the constructor's `has_modes`. Up to
+  /// `threads` threads read small, scattered ranges in parallel; the output does not depend on `threads`.
   void write(const DocumentList& list, int threads, const CopyProgress& progress);
-  /// Renames both files into place, the .idx last: if it exists, the .bin is complete.
+  /// Renames both files to their final names, the .idx last. An existing .idx therefore implies that the .bin is
+  /// complete.
   void commit();
 
   const std::string& prefix() const { return prefix_; }
@@ -48,7 +53,7 @@ class DocumentCopy {
   std::int64_t sequences() const { return sequences_; }
   std::int64_t tokens() const { return bin_bytes() / item_size(type_); }
   std::uint64_t bin_bytes() const { return bin_bytes_; }
-  /// Call after write().
+  /// Describes the files. Call after write().
   TokenFilesWritten written() const {
     return {.prefix = prefix_,
             .type = type_,

@@ -1,11 +1,13 @@
-// A keyed permutation of [0, n) that is computed, not stored: no memory, no start-up, any entry in about 50 ns.
+// A keyed permutation of [0, n) that is computed instead of stored. It needs no memory and no setup, and each entry
+// takes about 50 ns.
 //
-// A number of 2h bits, h >= 1 the least with 4^h >= n, is split into halves (L, R); six rounds map (L, R) to
-// (R, L xor F(key, round, R)), F a 64-bit mix (splitmix64's, Steele et al. 2014) cut to h bits. Each round is
-// invertible for any F, so their composition is a bijection of [0, 4^h). A result that is not below n is permuted again
-// (cycle walking, Black and Rogaway 2002): the walk follows the bijection's cycle, which returns to its start at the
-// latest, so it ends, and two different starts below n cannot end on the same number. 4^h <= 4 n: at most four passes
-// on average.
+// Let h >= 1 be the smallest integer with 4^h >= n. A number of 2h bits is split into halves (L, R). Each of six rounds
+// maps (L, R) to (R, L xor F(key, round, R)), where F is splitmix64's 64-bit mix (Steele et al. 2014), truncated to h
+// bits. A round is invertible for every F, so the composition of the rounds is a bijection of [0, 4^h).
+//
+// A result that is not below n is permuted again (cycle walking, Black and Rogaway 2002). The walk follows a cycle of
+// the bijection. It ends, because the cycle leads back to the starting number, which is below n. Two different starting
+// numbers below n cannot end at the same number. Since 4^h <= 4 n, a call needs at most four permutations on average.
 #pragma once
 
 #include <array>

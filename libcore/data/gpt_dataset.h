@@ -1,5 +1,6 @@
-// The samples of GPT pre-training: S input tokens and S labels, shifted by one, cut from shuffled documents in the
-// order of data/sample_order.h. Every item equals that of Megatron-LM's GPTDataset.
+// The samples of GPT pre-training. A sample consists of S input tokens and S labels; the labels are the tokens shifted
+// by one. Samples are cut from the stream of documents that data/sample_order.h defines. With OrderKind::megatron,
+// every item equals the corresponding item of Megatron-LM's GPTDataset.
 #pragma once
 
 #include <cstdint>
@@ -17,53 +18,54 @@ struct GptDatasetOptions {
   std::int64_t seq_length = 0;
   std::int64_t seed = 1234;
   OrderKind order = OrderKind::megatron;
-  SplitRange range{0, 0};                 // of the sequences
-  std::optional<std::int64_t> samples{};  // at least this many; empty: one epoch
-  bool drop_last_partial = true;          // as SampleOrderOptions'; false: the last sample is padded
+  SplitRange range{0, 0};                 // the sequences to read
+  std::optional<std::int64_t> samples{};  // provide at least this many; nullopt: one epoch
+  bool drop_last_partial = true;          // see SampleOrderOptions; if false, the last sample is padded
   std::int32_t eod = -1;                  // the end-of-document id; -1: none
-  std::int32_t pad = -1;                  // the padding id; -1, or equal to eod: none
-  std::int64_t vocab_size = 0;            // item() refuses ids that are not below it, except pad; 0: no check
-  bool eod_mask_loss = false;             // no loss where the input is eod
-  bool reset_position_ids = false;        // positions count from 0 again after an eod
+  std::int32_t pad = -1;                  // the padding id; -1, or the same as eod: none
+  std::int64_t vocab_size = 0;            // if > 0: item() throws for an id not in [0, vocab_size), except pad
+  bool eod_mask_loss = false;             // mask the loss of positions whose input is eod
+  bool reset_position_ids = false;        // restart positions at 0 after each eod
   bool reset_attention_mask = false;      // tokens after an eod do not attend to tokens before it
 };
 
-/// One sample. S entries each.
+/// One sample. Each vector has S entries.
 struct Sample {
-  std::vector<std::int32_t> tokens, labels;  // padding is 0 in both
-  std::vector<float> loss_mask;              // 0 for padding labels, and for eod inputs with eod_mask_loss; else 1
+  std::vector<std::int32_t> tokens, labels;  // the padding id is replaced by 0
+  std::vector<float> loss_mask;              // 0 for padding labels, and for eod inputs with eod_mask_loss; otherwise 1
   std::vector<std::int32_t> position_ids;
-  /// With reset_attention_mask: the first position that each position may attend to (an eod belongs to the document it
-  /// ends). Empty otherwise.
+  /// With reset_attention_mask: for each position, the first position to which it may attend. An eod belongs to the
+  /// document that it ends. Empty without reset_attention_mask.
   std::vector<std::int32_t> document_start;
 };
 
-/// The origin of the tokens of one item.
+/// The location of an item's tokens in the data.
 struct SampleSource {
-  std::int64_t dataset = 0;             // index in the blend
+  std::int64_t dataset = 0;             // index of the data set in the blend
   std::int64_t sample = 0;              // shuffle_index[index] (data/sample_order.h)
   std::vector<std::int64_t> documents;  // indices of sequences in the .idx
-  std::int64_t first_offset = 0;        // of the first token, in the first of these documents
-  std::int64_t last_offset = 0;         // of the last label, in the last of these documents
+  std::int64_t first_offset = 0;        // offset of the first token in documents.front()
+  std::int64_t last_offset = 0;         // offset of the last label in documents.back()
 };
 
 class GptDataset {
  public:
-  /// Throws as SampleOrder does, and Error(bad_data) for multimodal data.
+  /// Throws everything that SampleOrder throws, and Error(bad_data) if the data is multimodal.
   GptDataset(std::shared_ptr<const IndexedDataset> data, const GptDatasetOptions& options);
 
-  /// Number of samples, at least those requested.
+  /// The number of samples. It is at least the number requested.
   std::int64_t size() const { return order_.samples(); }
-  /// `index` is in the order of training, in [0, size()). Throws Error(bad_data) for an id outside the vocabulary.
+  /// Returns the sample at `index`, in training order. `index` must be in [0, size()). Throws Error(bad_data) if a
+  /// token id is outside the vocabulary.
   Sample item(std::int64_t index) const;
   SampleSource describe(std::int64_t index) const;
-  /// The S + 1 stored ids. A last, partial sample has fewer.
+  /// Returns the S + 1 stored token ids of an item. A partial last sample has fewer.
   std::vector<std::int32_t> read_tokens(std::int64_t index) const;
-  /// Asks the system to read an item's tokens ahead; returns at once.
+  /// Asks the operating system to prefetch an item's tokens; returns immediately.
   void prefetch(std::int64_t index) const;
 
   const SampleOrder& order() const { return order_; }
-  /// The name in messages: the prefix of its files.
+  /// The data set's name in messages: the prefix of its files.
   const std::string& name() const { return data_->prefix(); }
 
  private:

@@ -24,7 +24,8 @@ void convert_tokens(std::span<const std::byte> from, std::span<std::int32_t> out
   }
 }
 
-/// As convert_tokens, for i8 in two's complement: C++ takes std::int8_t for a character.
+/// Like convert_tokens(), but for i8 in two's complement. A separate function, because C++ treats std::int8_t as a
+/// character type.
 void convert_signed_bytes(std::span<const std::byte> from, std::span<std::int32_t> out) {
   for (std::size_t i = 0; i < out.size(); ++i) out[i] = (std::to_integer<std::int32_t>(from[i]) ^ 0x80) - 0x80;
 }
@@ -115,7 +116,8 @@ void IndexedDataset::read(std::int64_t sequence, std::int64_t offset, std::span<
   std::size_t at = (token_begin(sequence) + offset) * size;
   require(at <= bin_bytes() && out.size() * size <= bin_bytes() - at, prefix_, ": sequence ", sequence,
           " lies beyond the .bin");
-  // Not through the map: a truncated file or a failing disk is then an Error, not a signal.
+  // Reads the file instead of its memory map, so that a truncated file or a failing disk causes an Error instead of a
+  // signal.
   std::array<std::byte, 8192> buffer;
   while (!out.empty()) {
     const auto part = out.first(std::min(out.size(), buffer.size() / size));

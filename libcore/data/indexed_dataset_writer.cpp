@@ -20,14 +20,15 @@ void append_raw(std::string& out, T value) {
   out.append(reinterpret_cast<const char*>(&value), sizeof(T));
 }
 
-/// Throws Error(bad_data) for an id that T cannot hold; the stored ids are then undefined.
+/// Stores `tokens` at `to` as type T. Throws Error(bad_data) if T cannot hold an id; the bytes at `to` are then
+/// undefined.
 template <std::integral T, std::integral Token>
 void store_tokens(std::span<const Token> tokens, std::byte* to, const std::string& path) {
   if constexpr (std::is_same_v<T, Token>) {
     std::memcpy(to, tokens.data(), tokens.size_bytes());
     return;
   }
-  std::int32_t lost = 0;  // bits; without an early exit, the loop vectorizes
+  std::int32_t lost = 0;  // lost bits; without an early exit, the loop vectorizes
   for (const Token token : tokens) {
     const T value = static_cast<T>(token);
     lost |= std::int32_t{token} ^ static_cast<std::int32_t>(value);
@@ -94,7 +95,7 @@ void IndexedDatasetWriter::seal() {
 
 void IndexedDatasetWriter::finish() {
   if (!sealed_) seal();
-  // The .idx is renamed last: if it exists, the .bin is complete.
+  // The .idx is renamed last. An existing .idx therefore implies that the .bin is complete.
   bin_.commit();
   idx_.commit();
 }

@@ -1,4 +1,5 @@
-// The .idx format and token types, shared by its writer and its readers (data/indexed_dataset.h).
+// Constants of the .idx format and a dispatch on token types, shared by the writers and readers of token files
+// (data/indexed_dataset.h).
 #pragma once
 
 #include <cstddef>
@@ -12,14 +13,14 @@
 namespace mtl {
 
 inline constexpr std::string_view kIndexMagic{"MMIDIDX\0\0", 9};
-/// The older format, of "lazy" and "cached" datasets.
+/// The magic of an older format, that of "lazy" and "cached" data sets.
 inline constexpr std::string_view kOldIndexMagic{"TNTIDX\0\0", 8};
 inline constexpr std::uint64_t kIndexVersion = 1;
 
 // Offsets of the header's fields, in bytes.
 inline constexpr std::size_t kVersionAt = 9, kTypeAt = 17, kSequencesAt = 18, kDocumentsAt = 26, kHeaderBytes = 34;
 
-/// Loads a number from a file's bytes, where it may be unaligned.
+/// Loads a number from `at`, which may be unaligned.
 template <class T>
 T load_at(const std::byte* at) {
   T value;
@@ -27,7 +28,7 @@ T load_at(const std::byte* at) {
   return value;
 }
 
-/// Calls visit(T{}) with the integer type T of tokens stored as `type`. Requires is_integer(type).
+/// Calls visit(T{}), where T is the integer type of tokens that are stored as `type`. Requires is_integer(type).
 template <class Visit>
 auto visit_integer_type(DataType type, const Visit& visit) {
   switch (type) {

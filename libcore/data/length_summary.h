@@ -9,7 +9,8 @@
 
 namespace mtl {
 
-/// Reported percentiles. The p-th is the smallest length that at least p percent of all lengths do not exceed.
+/// The reported percentiles. The p-th percentile is the smallest length L such that at least p percent of all lengths
+/// are L or less.
 inline constexpr std::array<int, 9> kPercentiles = {1, 5, 10, 25, 50, 75, 90, 95, 99};
 
 struct LengthSummary {
@@ -18,15 +19,16 @@ struct LengthSummary {
   std::array<std::int64_t, kPercentiles.size()> percentiles{};
 };
 
-/// Summarizes lengths in linear time, without memory beyond `lengths`. All figures are 0 if `lengths` is empty.
+/// Summarizes lengths in linear time, without allocating further memory. All members are 0 if `lengths` is empty.
 LengthSummary summarize_lengths(std::vector<std::int64_t> lengths);
 
-/// Returns the number of tokens in every document, empty ones included: 8 bytes of memory for each.
+/// Returns the number of tokens in every document, including empty documents. Takes 8 bytes of memory per document.
 std::vector<std::int64_t> document_lengths(const IndexedDataset& data);
-/// Returns the number of tokens in every sequence, likewise.
+/// Returns the number of tokens in every sequence. Takes 8 bytes of memory per sequence.
 std::vector<std::int64_t> sequence_lengths(const IndexedDataset& data);
 
-/// The lengths of all sequences. Bucket 0 counts empty ones, bucket k those of 2^(k-1) to 2^k - 1 tokens.
+/// The distribution of the lengths of all sequences. Bucket 0 counts empty sequences. Bucket k counts sequences of
+/// 2^(k-1) to 2^k - 1 tokens.
 struct LengthHistogram {
   std::int32_t min = 0, max = 0;
   double mean = 0;
@@ -36,7 +38,7 @@ struct LengthHistogram {
 
 LengthHistogram histogram_of(const IndexedDataset& data);
 
-/// The shortest and the longest length of a bucket, inclusive.
+/// Return the shortest and the longest length in a bucket.
 inline std::int64_t bucket_begin(std::size_t bucket) { return bucket == 0 ? 0 : std::int64_t{1} << (bucket - 1); }
 inline std::int64_t bucket_end(std::size_t bucket) { return (std::int64_t{1} << bucket) - 1; }
 

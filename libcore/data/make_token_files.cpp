@@ -49,7 +49,7 @@ void require_space(const std::string& path, std::uint64_t bytes) {
   make_directories(folder.string());
   std::error_code error;
   const fs::space_info space = fs::space(folder.empty() ? "." : folder, error);
-  if (error || space.available >= bytes) return;  // if the free space is unknown, the first write finds out
+  if (error || space.available >= bytes) return;  // if the free space is unknown, a write may fail later
   fail(Exit::io, path, ": needs ", human_bytes(bytes), ", but its disk has ", human_bytes(space.available),
        " free; free some space, or write to another disk");
 }
@@ -84,7 +84,7 @@ TokenFilesMade make_token_files(const MakeOptions& options, const std::vector<co
   }
   for (const DataPart& part : parts) require_space(part.prefix, bytes);
 
-  InterruptGuard guard(console.program());  // outlives the files that it would remove
+  InterruptGuard guard(console.program());  // destroyed after the files that it would remove
   std::vector<OutputLock> locks = claim_outputs({.prefixes = prefixes, .names = files, .inputs = read}, guard, console);
   ByteProgress progress(console, bin_bytes);
   std::vector<DocumentCopy> copies = copy_parts(options, inputs, traits, parts, progress);

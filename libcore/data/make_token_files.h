@@ -13,13 +13,13 @@
 
 namespace mtl {
 
-/// Returns the files of data sets: .bin, .idx and .json of each.
+/// Returns the paths of all files of the data sets: the .bin, the .idx and the .json of each.
 std::vector<std::string> files_of(const std::vector<const IndexedDataset*>& inputs);
 
-/// Creates the folder of `path`. Throws Error(io) if its disk has less than `bytes` free.
+/// Creates the folder that contains `path`. Throws Error(io) if the folder's disk has less than `bytes` free.
 void require_space(const std::string& path, std::uint64_t bytes);
 
-/// A progress line with the rate and the time left.
+/// A progress line that shows the rate and the remaining time.
 class ByteProgress {
  public:
   ByteProgress(Console& console, std::uint64_t total);
@@ -39,18 +39,19 @@ struct DataPart {
 };
 
 struct MakeOptions {
-  std::vector<std::string> command;  // as typed, the program first: for provenance
+  std::vector<std::string> command;  // the command line as typed, starting with the program
   int threads = 1;
-  std::string config_file = {};  // of --config, or empty; no output may replace it
+  std::string config_file = {};  // path of the --config file, or empty; outputs must not overwrite it
 };
 
 struct TokenFilesMade {
-  std::vector<Json> outputs;  // describe_output of each part
+  std::vector<Json> outputs;  // describe_output() of each part
   double seconds = 0;
 };
 
-/// Makes all parts, which together hold every document of `inputs` once, with a provenance file each. None appears
-/// under its final name before all are complete; SIGINT, SIGTERM and SIGHUP end the process and leave no file.
+/// Writes the token files and a provenance file for each of `parts`. The parts together must hold every document of
+/// `inputs` once. No file appears under its final name before all files are complete. SIGINT, SIGTERM and SIGHUP end
+/// the process and leave no file behind.
 TokenFilesMade make_token_files(const MakeOptions& options, const std::vector<const IndexedDataset*>& inputs,
                                 const MergeTraits& traits, const std::vector<DataPart>& parts, Console& console);
 

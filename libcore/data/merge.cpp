@@ -9,7 +9,7 @@ namespace mtl {
 
 std::vector<std::string> find_token_files(const std::string& folder) {
   std::error_code error, unknown;
-  std::set<std::string> names;  // ordered by unsigned bytes, as std::string compares
+  std::set<std::string> names;  // sorted by bytes: std::string compares them as unsigned
   for (fs::directory_iterator file(folder, error), end; !error && file != end; file.increment(error)) {
     const std::string ending = file->path().extension().string();
     if (ending != ".bin" && ending != ".idx") continue;

@@ -1,4 +1,4 @@
-// The token files of a merge and their order: Megatron-LM's merge_datasets.
+// The token files of a merge, in the same order as in Megatron-LM's merge_datasets.
 #pragma once
 
 #include <memory>
@@ -10,9 +10,9 @@
 
 namespace mtl {
 
-/// Finds the prefixes of all token files in a folder, sorted by the bytes of their names; ignores other files and
-/// folders. Throws Error(bad_data) for a .bin without its .idx, the reverse, or a folder without any; Error(io) if it
-/// cannot be listed.
+/// Returns the prefixes of all token files in a folder, sorted by the bytes of the file names. Ignores other files and
+/// subfolders. Throws Error(bad_data) if a .bin lacks its .idx, if an .idx lacks its .bin, or if the folder has no
+/// token files. Throws Error(io) if the folder cannot be listed.
 std::vector<std::string> find_token_files(const std::string& folder);
 
 /// The traits that all inputs of a merge share.
@@ -20,8 +20,8 @@ struct MergeTraits {
   DataType type;
   bool has_modes;
 };
-/// Returns the traits of the inputs, at least one. Throws Error(bad_data), naming both files, if types differ, or if
-/// only some of the data sets with sequences have modes.
+/// Returns the common traits of `inputs`, which must not be empty. Throws Error(bad_data), with the names of two
+/// conflicting files, if the types differ, or if only some of the data sets that have sequences have modes.
 MergeTraits check_mergeable(const std::vector<std::unique_ptr<IndexedDataset>>& inputs);
 
 }  // namespace mtl

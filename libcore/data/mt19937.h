@@ -1,5 +1,5 @@
-// The Mersenne Twister MT19937 (Matsumoto and Nishimura 1998), 624 numbers at a time: the same numbers as std::mt19937,
-// computed in loops that the compiler vectorizes.
+// The Mersenne Twister MT19937 (Matsumoto and Nishimura 1998). Generates the same numbers as std::mt19937, but 624 at a
+// time, in loops that the compiler vectorizes.
 #pragma once
 
 #include <array>
@@ -12,14 +12,14 @@ class Mt19937 {
   static constexpr std::size_t kBlock = 624;
 
   explicit Mt19937(std::uint32_t seed);
-  /// The next 624 numbers, valid until the next call.
+  /// Returns the next 624 numbers. They are valid until the next call.
   const std::array<std::uint32_t, kBlock>& next_block();
 
  private:
   std::array<std::uint32_t, kBlock> state_, out_;
 };
 
-/// The same numbers, one by one.
+/// The numbers of Mt19937, one at a time.
 class Mt19937Stream {
  public:
   explicit Mt19937Stream(std::uint32_t seed) : engine_(seed) {}
@@ -27,7 +27,8 @@ class Mt19937Stream {
     if (at_ == Mt19937::kBlock) refill();
     return (*block_)[at_++];
   }
-  /// The unread numbers of the current block, `count` >= 1; consume() marks the first ones as read.
+  /// Returns the unread numbers of the current block and stores their number, which is at least 1, in `count`. Call
+  /// consume(n) to mark the first n unread numbers as read.
   const std::uint32_t* unread(std::size_t& count) {
     if (at_ == Mt19937::kBlock) refill();
     count = Mt19937::kBlock - at_;

@@ -5,7 +5,8 @@
 namespace mtl {
 namespace {
 
-/// "<u2": byte order, kind, bytes. One byte has no order, which NumPy writes as |.
+/// Returns NumPy's name of a type, such as "<u2": byte order, kind, number of bytes. If the type has only one byte,
+/// NumPy writes | instead of a byte order.
 std::string npy_type(DataType type) {
   const char kind = name_of(type).front();
   return cat(item_size(type) == 1 ? '|' : '<', kind, item_size(type));

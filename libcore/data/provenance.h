@@ -1,4 +1,5 @@
-// PREFIX.json next to token files: how they were made, schema mtl-provenance/1 (mtl-idx(5)).
+// PREFIX.json, which lies next to token files and records how they were made. Its schema is mtl-provenance/1
+// (mtl-idx(5)).
 #pragma once
 
 #include <memory>
@@ -12,28 +13,31 @@
 
 namespace mtl {
 
-/// Returns the content of PREFIX.json; nothing if the file is missing, broken or of another kind.
+/// Returns the content of PREFIX.json; nullopt if the file is missing, broken, or not a provenance file.
 std::optional<Json> read_provenance(const std::string& prefix);
 
-/// The scope of a check by check_provenance(): nothing, counts and type, or also the content of both files.
+/// What check_provenance() was able to check: nothing, counts and type, or also the content of both files.
 enum class ProvenanceCheck { none, counts, content };
 
-/// Throws BrokenRule if PREFIX.json is broken or contradicts the files: counts or type ("provenance"), or the content
-/// of a file whose hash is recorded ("hash"). Reads such a file to compute its hash.
+/// Checks token files against their PREFIX.json. Throws BrokenRule with rule "provenance" if PREFIX.json is broken or
+/// records other counts or another type, and with rule "hash" if a file does not have the recorded hash. If PREFIX.json
+/// records the hash of a file, reads that whole file.
 ProvenanceCheck check_provenance(const IndexedDataset& data);
 
-/// Describes a file that was read: {"path", "bytes", "xxh3"}.
+/// Returns the record of an input file: {"path", "bytes", "xxh3"}.
 Json describe_input(const std::string& path, std::uint64_t bytes, std::uint64_t hash);
-/// Describes both files of each data set in a list. Reads the whole files.
+/// Returns the records of both files of each data set. Reads all of these files completely.
 Json describe_inputs(const std::vector<const IndexedDataset*>& inputs);
 
-/// Returns the tokenizer that all data sets record; null if they differ or one records none.
+/// Returns the tokenizer that the provenance of every data set records. Returns null if the tokenizers differ or if at
+/// least one data set records none.
 Json common_tokenizer(const std::vector<const IndexedDataset*>& inputs);
 
-/// {"prefix", "documents", "sequences", "tokens", "dtype", "bin_bytes", "bin_xxh3", "idx_bytes", "idx_xxh3"}
+/// Returns {"prefix", "documents", "sequences", "tokens", "dtype", "bin_bytes", "bin_xxh3", "idx_bytes", "idx_xxh3"}.
 Json describe_output(const TokenFilesWritten& files);
 
-/// Returns the content of PREFIX.json. `command`: the words of the command line. Omits a null tokenizer.
+/// Returns the content of a new PREFIX.json. `command` holds the words of the command line. A null tokenizer is
+/// omitted.
 Json make_provenance(const std::string& program, const std::vector<std::string>& command, const Json& tokenizer,
                      const Json& inputs, const Json& output);
 

@@ -1,4 +1,5 @@
-// Publishes token files: renames PREFIX.bin, PREFIX.idx and PREFIX.json, never a new file next to an old .idx.
+// Publishes token files: renames PREFIX.bin, PREFIX.idx and PREFIX.json to their final names. A new file never appears
+// next to an old .idx.
 #pragma once
 
 #include <functional>
@@ -10,10 +11,10 @@
 
 namespace mtl {
 
-/// Token files that are complete on the disk, under temporary names.
+/// Token files that are complete on the disk but still have temporary names.
 class SealedTokenFiles {
  public:
-  /// Writes and seals PREFIX.json. `commit` renames the sealed .bin, then the sealed .idx.
+  /// Writes and seals PREFIX.json. `commit` must rename the sealed .bin first and the sealed .idx second.
   SealedTokenFiles(const std::string& prefix, const Json& provenance, std::function<void()> commit);
 
  private:
@@ -23,8 +24,9 @@ class SealedTokenFiles {
   std::function<void()> commit_;
 };
 
-/// Renames all files. Removes each old .idx first and renames the new one last: whenever the process ends, an .idx that
-/// exists belongs to the other two files.
+/// Renames all files to their final names. First removes every old .idx; renames each new .idx after the other two
+/// files. At every moment, even if the process is killed, an existing .idx therefore belongs to the .bin and the .json
+/// next to it.
 void publish_token_files(std::vector<SealedTokenFiles>& files);
 
 }  // namespace mtl

@@ -1,10 +1,11 @@
-// The samples of a data-parallel rank, one micro-batch at a time, from any point of a run.
+// The samples of one data-parallel rank, one micro-batch at a time. A sampler can start at any point of a run.
 //
-// With mbs the micro-batch size, dp the number of ranks and B = mbs * dp:
-//   single   samples in order: rank r reads [r * mbs, (r + 1) * mbs) of every B consecutive samples. One pass;
-//            drops a partial B at the end.
-//   cyclic   endless: in each epoch a rank reads the samples it owns in the order of torch.randperm(seed = epoch).
-//            total - total % B samples make an epoch. Without sharding, ranks take turns in one common permutation.
+// Let mbs be the micro-batch size, dp the number of data-parallel ranks, and B = mbs * dp.
+//   single   one pass over the samples in order. Of every B consecutive samples, rank r reads [r * mbs, (r + 1) * mbs).
+//            A partial B at the end is dropped.
+//   cyclic   endless. An epoch consists of total - total % B samples. In each epoch, a rank reads the samples that it
+//            owns, in the order of torch.randperm(seed = epoch). Without data_sharding, the ranks take samples in turn
+//            from one common permutation.
 // These are Megatron-LM's MegatronPretrainingSampler and MegatronPretrainingRandomSampler.
 #pragma once
 
@@ -26,13 +27,15 @@ struct SamplerOptions {
 
 class Sampler {
  public:
-  /// Throws Error(usage) for no samples, a single pass with none left, or a rank out of range; for cyclic also for
-  /// fewer than B samples, or a start that is not a multiple of B within its epoch.
+  /// Throws Error(usage) if there are no samples, if dp_rank is out of range, or if a single pass has no samples left.
+  /// For cyclic, also throws Error(usage) if there are fewer than B samples, or if the position of `consumed` within
+  /// its epoch is not a multiple of B.
   explicit Sampler(const SamplerOptions& options);
 
-  /// The sample indices of this rank's next micro-batch; empty at the end of a single pass.
+  /// Returns the sample indices of this rank's next micro-batch; empty at the end of a single pass.
   std::vector<std::int64_t> next();
-  /// Samples that all ranks together have read, as this rank counts them: where a resumed run starts.
+  /// The number of samples that all ranks together have read, as counted by this rank. A resumed run continues from
+  /// there.
   std::int64_t consumed() const { return consumed_; }
 
  private:
@@ -40,8 +43,8 @@ class Sampler {
 
   SamplerOptions options_;
   std::int64_t batch_;               // B
-  std::int64_t consumed_;            // starts at options.consumed
-  std::vector<std::int64_t> epoch_;  // cyclic: this rank's samples of the epoch, unread from at_
+  std::int64_t consumed_;            // initially options.consumed
+  std::vector<std::int64_t> epoch_;  // cyclic: this rank's samples of the epoch; next unread: at_
   std::size_t at_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// Divides one data set into train, valid and test, and counts the samples that a run needs of each.
+// Divides a data set into train, valid and test, and computes how many samples of each a run needs.
 #pragma once
 
 #include <array>
@@ -20,25 +20,28 @@ struct SplitRange {
   std::int64_t begin, end;
 };
 
-/// Reads "969,30,1": every run of digits and points is a weight; missing ones are zero. Weights are divided by their
-/// sum and added up in f64. A split without weight is empty (no data at all). Throws Error(usage) for more than three
-/// weights, one that is not a number, or a sum that is zero or not finite; only the last names the flag.
+/// Parses a text such as "969,30,1". Every run of digits and periods is a weight; missing weights are zero. The weights
+/// are divided by their sum, and the quotients are added up in f64. A split of zero weight gets no share (nullopt).
+/// Throws Error(usage) if there are more than three weights, if a weight is not a number, or if the sum is zero or not
+/// finite. Only the message about the sum names the flag.
 std::array<std::optional<SplitShare>, 3> parse_split(std::string_view text);
 
-/// Returns the share as a range of `sequences`: each bound is share * sequences, halves rounded to even.
+/// Converts a share to a range of sequences. Each bound is its fraction of `sequences`, rounded to an integer with
+/// halves to even.
 SplitRange range_of(const SplitShare& share, std::int64_t sequences);
 
 struct RunLength {
-  std::int64_t train_iters = 0;  // 0 with train_samples: train_samples / global_batch_size
+  std::int64_t train_iters = 0;  // if 0 and train_samples is set: train_samples / global_batch_size
   std::int64_t global_batch_size = 1;
   std::int64_t eval_interval = 1000;
   std::int64_t eval_iters = 100;
   std::optional<std::int64_t> train_samples{};
 };
 
-/// Returns the numbers of samples that a run needs of train, valid and test: train_samples, or iterations * batch; an
-/// evaluation every eval_interval iterations and one at the end, of eval_iters batches each; one test at the end,
-/// likewise. Throws Error(usage) for more than 2^63 - 1.
+/// Returns how many samples of train, valid and test a run needs. Train needs train_samples if set, otherwise
+/// iterations * global_batch_size. Valid is evaluated every eval_interval iterations and once at the end; each
+/// evaluation takes eval_iters batches. Test is evaluated once, at the end, also on eval_iters batches. Throws
+/// Error(usage) if a number exceeds 2^63 - 1.
 std::array<std::int64_t, 3> count_samples(const RunLength& run);
 
 }  // namespace mtl

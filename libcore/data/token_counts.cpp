@@ -20,7 +20,7 @@ void require_integers(const IndexedDataset& data) {
                    cat("holds ", name_of(data.type()), ", not token ids"), "; only integers can be token ids");
 }
 
-/// A stored token as an unsigned number.
+/// Returns the stored token number `i`, converted to unsigned.
 template <class T>
 std::make_unsigned_t<T> stored_at(const IndexedDataset& data, std::int64_t i) {
   std::make_unsigned_t<T> stored;
@@ -35,7 +35,8 @@ std::int64_t value_of(std::make_unsigned_t<T> stored) {
   return static_cast<std::int64_t>(static_cast<std::uint64_t>(stored) << kShift) >> kShift;
 }
 
-/// Returns the largest token of [begin, end), compared as unsigned: a negative one is larger than all others.
+/// Returns the largest token in [begin, end). Tokens are compared as unsigned numbers, so a negative token is larger
+/// than all nonnegative tokens.
 template <class T>
 std::uint64_t largest_token(const IndexedDataset& data, std::int64_t begin, std::int64_t end) {
   std::make_unsigned_t<T> largest = 0;
@@ -43,9 +44,10 @@ std::uint64_t largest_token(const IndexedDataset& data, std::int64_t begin, std:
   return static_cast<std::uint64_t>(value_of<T>(largest));
 }
 
-/// Returns the sequence that holds a token: the last one that begins at or before the token, and is not empty.
+/// Returns the sequence that holds a token: the last sequence that begins at or before the token. It is not empty,
+/// because empty sequences begin where the next sequence begins.
 std::int64_t sequence_of(const IndexedDataset& data, std::int64_t token) {
-  std::int64_t low = 0, high = data.sequences();  // begin of low <= token < begin of high
+  std::int64_t low = 0, high = data.sequences();  // token_begin(low) <= token < token_begin(high)
   while (high - low > 1) {
     const std::int64_t middle = low + (high - low) / 2;
     (data.token_begin(middle) <= token ? low : high) = middle;
@@ -74,7 +76,8 @@ template <class T>
       "; is it the tokenizer that the data was made with? Else re-run mtl-preprocess, or copy the file again");
 }
 
-/// Throws BrokenRule for the first token beyond the vocabulary; otherwise returns the largest token.
+/// Throws BrokenRule for the first token outside the vocabulary. Otherwise returns the largest token; -1 if there is
+/// none.
 template <class T>
 std::int64_t check_range(const IndexedDataset& data, std::int64_t vocab_size, int threads) {
   const auto limit = static_cast<std::uint64_t>(vocab_size);
@@ -109,10 +112,10 @@ void check_token_range(const IndexedDataset& data, std::int64_t vocab_size, int 
 std::vector<std::int64_t> count_tokens(const IndexedDataset& data, int threads) {
   require_integers(data);
   return visit_integer_type(data.type(), [&]<class T>(T) {
-    // An extra pass, to size the counts.
+    // An extra pass over the data finds the largest id, and thus the number of counts.
     const std::int64_t largest = check_range<T>(data, kLargestVocabulary, threads);
     const std::size_t size = largest + 1;
-    // Every thread has counts of its own: large ids allow fewer threads.
+    // Every thread needs a separate array of counts, so fewer threads are used if ids are large.
     const int counters = std::max(1, std::min(threads, static_cast<int>((1 << 26) / (size + 1))));
     std::vector<std::vector<std::int64_t>> parts(counters);
     for_each_part(counters, data.tokens(), [&](int part, std::int64_t begin, std::int64_t end) {

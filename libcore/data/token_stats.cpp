@@ -9,7 +9,7 @@
 namespace mtl {
 namespace {
 
-/// All ids that occur, by decreasing frequency, then increasing id.
+/// Returns all ids that occur, sorted by decreasing frequency, then by increasing id.
 std::vector<std::int64_t> rank_ids(const std::vector<std::int64_t>& counts) {
   std::vector<std::int64_t> ids;
   for (std::size_t id = 0; id < counts.size(); ++id) {
@@ -37,7 +37,7 @@ TokenStats summarize_tokens(const std::vector<std::int64_t>& counts) {
       stats.coverage[share] = static_cast<std::int64_t>(rank) + 1;
     }
   }
-  stats.entropy = std::abs(stats.entropy);  // one id alone gives -0
+  stats.entropy = std::abs(stats.entropy);  // a single id gives -0
   return stats;
 }
 

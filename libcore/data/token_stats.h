@@ -1,4 +1,4 @@
-// Frequencies of the tokens of a data set.
+// Statistics of how often the tokens of a data set occur.
 #pragma once
 
 #include <array>
@@ -7,18 +7,19 @@
 
 namespace mtl {
 
-/// The shares of all tokens for which TokenStats::coverage counts ids.
+/// Fractions of all tokens. TokenStats::coverage counts how many ids make up each fraction.
 inline constexpr std::array<double, 4> kCoveredShares = {0.5, 0.9, 0.99, 0.999};
 
 struct TokenStats {
-  std::int64_t used = 0;  // ids that occur
+  std::int64_t used = 0;  // number of ids that occur
   double entropy = 0;     // bits per token: -sum p log2 p
-  /// The number of the most frequent ids that make up each of kCoveredShares.
+  /// For each fraction in kCoveredShares: how many of the most frequent ids make up this fraction of all tokens.
   std::array<std::int64_t, kCoveredShares.size()> coverage{};
-  std::vector<std::int64_t> ranked;  // the ids that occur, most frequent first; ties by lower id
+  std::vector<std::int64_t> ranked;  // the ids that occur, most frequent first; lower ids first in a tie
 };
 
-/// `counts[id]`: how often each id occurs (count_tokens). Without tokens all figures are 0.
+/// `counts[id]` is how often each id occurs (see count_tokens()). Without tokens, all numbers are 0 and `ranked` is
+/// empty.
 TokenStats summarize_tokens(const std::vector<std::int64_t>& counts);
 
 }  // namespace mtl

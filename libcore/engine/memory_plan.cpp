@@ -27,7 +27,7 @@ Batch meta_batch(const RunShape& shape) {
 
 namespace {
 
-/// Adds the counts `times` times; `times` may be negative.
+/// Adds `counts`, multiplied by `times`, to the plan. `times` may be negative.
 void add(MemoryPlan& plan, const StepCounts& counts, double times) {
   plan.step.flops += times * counts.work.flops;
   plan.step.bytes += times * counts.work.bytes;
@@ -68,7 +68,8 @@ Category category_of(Role role) {
   return Category::optimizer;
 }
 
-/// Returns the bytes of the largest tensor that the host copies from or to the device: it copies one at a time.
+/// Returns the size in bytes of the largest tensor that the host copies from or to the device. The host copies one
+/// tensor at a time, so memory of this size is enough.
 std::size_t snapshot_bytes(const ParamStore& params) {
   std::size_t largest = 0;
   for (std::size_t row = 0; row < params.table().size(); ++row) {
@@ -97,10 +98,10 @@ MemoryPlan finish(const MetaModel& model, const Pipeline& pipeline, const RunSha
   const int batches = shape.batch_sets * static_cast<int>(shape.micro_batches);
   const int slot_batches = shape.graphs ? pipeline.slots() : 0;
   plan.entries.push_back({Category::batches, Space::device, BatchBuffers::bytes(shape), batches + slot_batches});
-  if (shape.device != Device::cpu)  // the reader fills the batches there
+  if (shape.device != Device::cpu)  // the data reader fills batches in host memory
     plan.entries.push_back({Category::batches, Space::host, BatchBuffers::bytes(shape), batches});
   for (const Communicator* group : model.groups.all()) {
-    // Groups of GPUs use NCCL's buffers; only the control group needs staging.
+    // On cuda, groups use NCCL's buffers; only the control group needs staging buffers.
     if (shape.device != Device::cuda || group == &model.groups.world())
       plan.entries.push_back({Category::staging, Space::host, staging_bytes(group->size())});
   }
@@ -153,7 +154,8 @@ MemoryPlan plan_passes(const GptConfig& config, const DropoutOptions& dropout, c
   RunShape two = shape;
   two.micro_batches = std::min<std::int64_t>(2, shape.micro_batches);
   BatchBuffers buffers(Device::meta, two);
-  // Evaluation keeps one layer's activations in the slot. Training keeps more there, unless they are offloaded.
+  // Evaluation keeps the activations of one layer in the slot. Training normally keeps more there, so evaluation
+  // affects the peak only if training offloads activations.
   if (pipeline.offloaded_layers() > 0 && model.stage.chunks.size() == 1)
     pipeline.evaluate(buffers.batch(0), buffers.losses(0));
   auto count = [&](int micro_batches) {
@@ -161,11 +163,11 @@ MemoryPlan plan_passes(const GptConfig& config, const DropoutOptions& dropout, c
     model.params.begin_step();
     return model.count([&] { pipeline.train(buffers, nullptr, &schedule); });
   };
-  // The first micro-batch overwrites gradients, all others add to them.
+  // The first micro-batch overwrites the gradients. Every later micro-batch adds to the gradients.
   double later = shape.micro_batches - 1;
   StepCounts one = count(1), both = later > 0 ? count(2) : StepCounts{};
   MemoryPlan plan = finish(model, pipeline, shape, config);
-  add(plan, one, 1 - later);  // one + later * (both - one)
+  add(plan, one, 1 - later);  // the sum of both calls is one + later * (both - one)
   add(plan, both, later);
   return plan;
 }
@@ -174,7 +176,8 @@ void plan_update(MemoryPlan& plan, const GptConfig& config, const RunShape& shap
   MetaModel model(config, {}, shape, AdamW::states(shape.precision));
   Optimizer optimizer(model.params, {}, model.stream, model.groups);
   Arena scratch(Device::meta, "scratch", 0);
-  model.stage.params([](Param& param, const ParamSpec&) { param.take_grad(); });  // as if backward had written them
+  // Mark all gradients as written, as backward would.
+  model.stage.params([](Param& param, const ParamSpec&) { param.take_grad(); });
   add(plan, model.count([&] { optimizer.step(scratch, model.step.on_device()); }), 1);
   plan.enlarge(Category::scratch, scratch.peak());
   if (optimizer.ring_bytes() > 0) plan.entries.push_back({Category::optimizer, Space::device, optimizer.ring_bytes()});

@@ -1,5 +1,5 @@
-// A rank's part of a model on the meta device, whose operators check and count but allocate nothing. Memory plans are
-// computed by running it.
+// A rank's part of a model on the meta device. On this device, operators check and count but allocate nothing. Memory
+// plans are computed by running this model.
 #pragma once
 
 #include <functional>
@@ -15,24 +15,24 @@
 
 namespace mtl {
 
-/// Work and traffic that count() measured.
+/// The work and the traffic that MetaModel::count() measured.
 struct StepCounts {
   Counters work;
   SentBytes sent;
 };
 
 struct MetaModel {
-  Stream stream;         // counts operators
-  ProcessGroups groups;  // count communication
+  Stream stream;         // counts the work of operators
+  ProcessGroups groups;  // count the bytes that would be sent
   Stage stage;
   ParamStore params;
   StepMemory step{Device::meta};
 
-  /// Without `states`, for evaluation, the parameters have no gradients.
+  /// If `states` is absent (evaluation), the parameters have no gradients.
   MetaModel(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape,
             std::optional<std::vector<StateSpec>> states);
 
-  /// Runs `run` and returns its counts.
+  /// Calls `run` and returns the work and traffic of this call.
   template <class Run>
   StepCounts count(const Run& run) {
     stream.reset_counters();
@@ -41,7 +41,8 @@ struct MetaModel {
     return {stream.counters(), sent() - before};
   }
 
-  /// The peak bytes that passes over chunk 0 use in the slot and scratch arenas. Each pass begins with empty arenas.
+  /// Peak usage of the slot and scratch arenas, in bytes. measure() calls each function of `passes` on chunk 0, with
+  /// empty arenas, and returns the peak over all calls.
   struct PassBytes {
     std::size_t slot = 0, scratch = 0;
   };

@@ -11,7 +11,7 @@ namespace mtl {
 
 namespace {
 
-/// An action's phase in a profile.
+/// Returns the name of an action's phase in a profile.
 const char* phase_of(ActionKind kind) {
   switch (kind) {
     case ActionKind::forward:
@@ -96,7 +96,8 @@ Pipeline::Pipeline(Stage& stage, Stream& stream, const ProcessGroups& groups, St
           {.memory = Arena(stream.device(), cat("slot ", number), slot_memory_, number * slot_bytes, slot_bytes),
            .cache = stage.chunks[chunk].make_cache()});
     }
-    // An input is in use until its backward is done; a gradient until it has been sent, during the next backward.
+    // The buffer of an input is in use until the backward of its micro-batch is done. Backward overwrites the buffer of
+    // a gradient with the gradient to send, so this buffer is in use until that send is done, during the next backward.
     inputs_.push_back(make_inbox(ActionKind::receive_forward, chunk, in_flight[chunk] + 1));
     gradients_.push_back(make_inbox(ActionKind::receive_backward, chunk, 2));
   }
@@ -125,7 +126,7 @@ void Pipeline::make_offloads(std::size_t range_bytes) {
   }
 }
 
-/// The inbox has no buffers if no message of this kind arrives.
+/// Returns an inbox of `buffers` buffers, or an inbox without buffers if the chunk has no receive of this kind.
 Pipeline::Inbox Pipeline::make_inbox(ActionKind kind, std::size_t chunk, std::size_t buffers) const {
   const bool is_used = std::any_of(schedule_.actions.begin(), schedule_.actions.end(), [&](const Action& action) {
     return action.kind == kind && action.chunk == static_cast<int>(chunk);
@@ -152,13 +153,14 @@ Ctx Pipeline::context(Slot& slot, bool training) {
           .offload = slot.offload.get()};
 }
 
-/// Micro-batches of a chunk finish in the order in which they started, so they take its slots in turn.
+/// Returns the slot of an action. The micro-batches of a chunk finish in the order in which they start, so they can use
+/// the slots of the chunk in turn.
 Pipeline::Slot& Pipeline::slot_of(const Action& action) {
   const std::vector<std::size_t>& slots = chunk_slots_[action.chunk];
   return slots_[slots[action.micro_batch % slots.size()]];
 }
 
-/// Waits until the slot's memory may be overwritten.
+/// Waits until all sends from the slot are done, so that its memory may be overwritten.
 void Pipeline::finish_sends(Slot& slot) {
   for (Work& send : slot.sends) send.wait(stream_);
   slot.sends.clear();
@@ -183,7 +185,7 @@ Tensor Pipeline::buffer_of(const Ctx& ctx, const Action& action, const Batch& ba
   return message_memory_.tensor(chunk.hidden_dtype(), chunk.hidden_shape(ctx, batch), buffer * hidden_bytes_);
 }
 
-/// Starts a receive, unless start_next_receive() has started it.
+/// Starts a receive unless start_next_receive() has already started it.
 void Pipeline::start_receive(const Ctx& ctx, const Action& action, const Batch& batch) {
   Inbox& inbox = inbox_of(action);
   if (inbox.posted == action.micro_batch) return;
@@ -193,11 +195,11 @@ void Pipeline::start_receive(const Ctx& ctx, const Action& action, const Batch& 
   inbox.posted = action.micro_batch;
 }
 
-/// Starts the first receive after actions[index], so that it proceeds while that action computes. Does nothing if the
-/// receive's buffer is still being sent: waiting for the peer here could deadlock.
+/// Starts the first receive after actions[index], so that the message arrives while actions[index] computes. Does
+/// nothing if the contents of the receive's buffer are still being sent: waiting for this send could deadlock.
 void Pipeline::start_next_receive(const StepSchedule& schedule, std::size_t index, const Ctx& ctx,
                                   const BatchBuffers& buffers) {
-  if (schedule.actions[index].kind > ActionKind::weight) return;  // communication: it computes nothing
+  if (schedule.actions[index].kind > ActionKind::weight) return;  // communication computes nothing
   auto next = std::find_if(schedule.actions.begin() + static_cast<std::ptrdiff_t>(index), schedule.actions.end(),
                            [](const Action& action) { return is_receive(action.kind); });
   if (next == schedule.actions.end()) return;
@@ -220,7 +222,7 @@ void Pipeline::send(Slot& slot, Tensor tensor, const Action& action) {
   Inbox& inbox = inbox_of(action);
   if (action.kind == ActionKind::send_backward && !inbox.sends.empty())
     inbox.sends[action.micro_batch % inbox.sends.size()] = slot.sends.back();
-  stages.progress();  // the next action may be a long one
+  stages.progress();  // the next action may take long
 }
 
 void Pipeline::use_graphs(StepGraphs& graphs, GradSync& sync, const RunShape& shape) {
@@ -268,7 +270,8 @@ StepGraphs::Part Pipeline::part_of(const Action& action, bool is_last) {
           .is_last = is_last};
 }
 
-/// Runs an action as a part of the step's graphs, with its micro-batch in the buffers of its slot.
+/// Runs an action as a part of the step's graphs. The micro-batch is read from the batch buffers of the action's slot;
+/// a forward first copies the micro-batch to these buffers.
 void Pipeline::run_as_graph(const Action& action, bool is_last, Ctx& ctx, const BatchBuffers& buffers,
                             Tensor loss_sum) {
   Slot& slot = slot_of(action);
@@ -279,7 +282,7 @@ void Pipeline::run_as_graph(const Action& action, bool is_last, Ctx& ctx, const 
   };
   const bool communicates = action.kind > ActionKind::weight;
   if (communicates || sync_->overlaps(part.is_first, part.is_last)) return body();
-  if (action.kind != ActionKind::weight) finish_sends(slot);  // a capture cannot wait for work that began before it
+  if (action.kind != ActionKind::weight) finish_sends(slot);  // a capture cannot wait for earlier work
   std::vector<std::size_t> reduced;
   const auto body_and_reductions = [&] {
     body();
@@ -292,7 +295,7 @@ void Pipeline::run_as_graph(const Action& action, bool is_last, Ctx& ctx, const 
   }
 }
 
-/// Call after a launch: sets the host's state as the captured action left it.
+/// Call after a launch. Restores the host state that the action produced when it was captured.
 void Pipeline::restore_outputs(const StepGraphs::Part& part, Slot& slot) {
   const PartOutputs& outputs = part_outputs_.at(part);
   const auto kind = static_cast<ActionKind>(part.action);
@@ -300,7 +303,8 @@ void Pipeline::restore_outputs(const StepGraphs::Part& part, Slot& slot) {
   if (kind == ActionKind::backward) slot.dinput = outputs.dinput;
   sync_->mark_reduced(outputs.reduced);
   if (kind == ActionKind::forward || !part.is_first || !sync_->overlaps(false, true)) return;
-  // The last micro-batch runs without graphs, and must add to the gradients of the first.
+  // The last micro-batch runs without graphs. Mark the gradients as written, so that it adds to the gradients of the
+  // first micro-batch instead of overwriting them.
   stage_.chunks[part.chunk].params([](Param& param, const ParamSpec&) { param.take_grad(); });
 }
 
@@ -330,7 +334,8 @@ void Pipeline::run(const Action& action, Slot& slot, Ctx& ctx, const Batch& batc
       slot.dout = receive(ctx, action, batch);
       return;
     case ActionKind::backward:
-      finish_sends(slot);  // backward frees the output; its gradient has arrived, so this does not block
+      // Backward frees the output. The output has been sent, because its gradient has arrived, so this does not block.
+      finish_sends(slot);
       slot.dinput = chunk.backward(ctx, slot.dout, losses, batch, slot.cache);
       if (chunk.range().has_head && loss_sum.exists())
         sum_losses(stream_, loss_sum, losses, batch.loss_weights, GradMode::accumulate);

@@ -1,4 +1,4 @@
-// Executes a schedule's actions on a stage: the forward passes, backward passes and messages of a training step.
+// Executes the actions of a schedule on one stage: the forward passes, backward passes and messages of a training step.
 #pragma once
 
 #include <map>
@@ -20,14 +20,14 @@ namespace mtl {
 class BatchBuffers {
  public:
   BatchBuffers(Device device, const RunShape& shape, Space space = Space::device);
-  /// Bytes of one micro-batch.
+  /// The size of one micro-batch, in bytes.
   static std::size_t bytes(const RunShape& shape);
   const Batch& batch(int micro_batch) const { return batches_[micro_batch]; }
-  /// (B, T) f32, written by the backward of the last stage, and by evaluation.
+  /// The losses of a micro-batch's tokens, (B, T) f32. Written by the last stage, in backward and in evaluation.
   Tensor losses(int micro_batch) const { return losses_[micro_batch]; }
-  /// Copies all micro-batches from buffers in Space::host, as mtl::copy_from_pinned() does.
+  /// Copies all micro-batches from `host`, which must be in Space::host, in the same way as mtl::copy_from_pinned().
   void copy_from_pinned(Stream& stream, const BatchBuffers& host) const;
-  /// Copies a micro-batch from other buffers on the same device.
+  /// Copies micro-batch `from_micro_batch` of `from` to micro-batch `micro_batch`. Both must be on the same device.
   void copy(Stream& stream, int micro_batch, const BatchBuffers& from, int from_micro_batch) const;
 
  private:
@@ -41,54 +41,58 @@ class BatchBuffers {
 
 class Pipeline {
  public:
-  /// Allocates slots, message buffers and scratch as planned. `schedule` is that of the largest step. Units lease their
-  /// parameters from `params`, if not null. Gradients are scaled by the loss scale of `step`, in the device's memory,
-  /// if not null. `stage`, `stream`, `groups`, `params` and `step` must outlive this.
+  /// Allocates slots, message buffers and scratch memory according to `plan`. `schedule` is the schedule of the largest
+  /// step. If `params` is not null, units lease their parameters from `params`. If `step` is not null, it points to
+  /// device memory, and gradients are scaled by the loss scale of `step`. `stage`, `stream`, `groups`, `params` and
+  /// `step` must outlive the pipeline.
   Pipeline(Stage& stage, Stream& stream, const ProcessGroups& groups, StepSchedule schedule, const MemoryPlan& plan,
            ParamOwner* params = nullptr, const StepState* step = nullptr);
 
-  /// Makes train() run its actions as CUDA graphs from now on, with batches in buffers of the slots, except for
-  /// micro-batches for which sync.overlaps() is true. Messages between stages are not part of the graphs. `sync` must
-  /// be the constructor's `params`, and `shape` the plan's; `graphs` and `sync` must outlive this.
+  /// Makes train() run its actions as CUDA graphs from now on. The graphs read micro-batches from buffers of the slots.
+  /// Micro-batches for which sync.overlaps() is true, and messages between stages, do not run as graphs. `sync` must be
+  /// the constructor's `params`, and `shape` must be the shape for which the plan was made. `graphs` and `sync` must
+  /// outlive the pipeline.
   void use_graphs(StepGraphs& graphs, GradSync& sync, const RunShape& shape);
-  /// Computes the gradients of the micro-batches in `buffers`, into the parameters' store. The last stage also writes
-  /// the losses of all tokens to `buffers` (with graphs to buffers of the slots), and adds their weighted sum to
-  /// `loss_sum`, (1) f64, if given. `progress`, if not null, receives the current micro-batch, for error messages.
-  /// `schedule`, if not null, replaces the constructor's for a step of fewer micro-batches.
+  /// Computes the gradients of the micro-batches in `buffers` and stores them in the parameters' gradients. The last
+  /// stage also writes the losses of all tokens to `buffers` (with graphs: to the buffers of the slots). If the tensor
+  /// `loss_sum`, (1) f64, exists, the last stage adds the weighted sum of these losses to `loss_sum`. If `progress` is
+  /// not null, the current micro-batch is stored there, for error messages. If `schedule` is not null, it replaces the
+  /// constructor's schedule; use it for a step of fewer micro-batches.
   void train(const BatchBuffers& buffers, OperationProgress* progress = nullptr, const StepSchedule* schedule = nullptr,
              Tensor loss_sum = {});
-  /// Evaluates one micro-batch without dropout. Collective over the stages; the last one writes the losses of all
+  /// Evaluates one micro-batch without dropout. Collective over the stages. The last stage writes the losses of all
   /// tokens to `losses`.
   void evaluate(const Batch& batch, Tensor losses);
   Arena& scratch() { return scratch_; }
   int slots() const { return static_cast<int>(slots_.size()); }
-  /// Number of buffers for messages from other stages.
+  /// The number of buffers for messages from other stages.
   int inboxes() const;
-  /// The peak use of one slot so far, in bytes; equals the plan's after a step.
+  /// The peak usage of a slot so far, in bytes; the largest over all slots. After a step, it equals the value in the
+  /// plan.
   std::size_t slot_peak() const;
   std::size_t scratch_peak() const { return scratch_.peak(); }
-  /// The number of offloaded layers in all slots, and the most bytes that the activations of one of them have used so
-  /// far.
+  /// offloaded_layers() is the number of offloaded layers in all slots. offloaded_peak() is the most bytes that the
+  /// activations of one offloaded layer have taken so far.
   int offloaded_layers() const;
   std::size_t offloaded_peak() const;
 
  private:
-  /// Memory of one micro-batch between its forward and its backward, in one chunk.
+  /// The memory of one micro-batch in one chunk, from its forward to its backward.
   struct Slot {
     Arena memory;
     Chunk::Cache cache;
-    std::unique_ptr<ActivationOffload> offload = {};  // null where no layer is offloaded
-    Tensor input = {}, output = {};                   // hidden states from the previous chunk, and for the next one
-    Tensor dout = {}, dinput = {};                    // the gradients of output and input
-    std::vector<Work> sends = {};  // of output and dinput, which must not change until these are done
+    std::unique_ptr<ActivationOffload> offload = {};  // null if no layer is offloaded
+    Tensor input = {}, output = {};                   // hidden states: from the previous chunk, for the next chunk
+    Tensor dout = {}, dinput = {};                    // gradients with respect to output and input
+    std::vector<Work> sends = {};  // sends of output and dinput, which must not change before these sends are done
   };
 
-  /// The buffers in which a chunk receives hidden states, or their gradients, from another stage. Micro-batches take
-  /// the buffers in turn: the next message arrives while the current one is in use.
+  /// The buffers in which a chunk receives hidden states, or their gradients, from another stage. Micro-batches use the
+  /// buffers in turn, so that the next message can arrive while the current one is in use.
   struct Inbox {
-    int first = 0;                 // index of its first buffer in message_memory_
-    std::vector<Work> sends = {};  // by buffer: the send after which it may be overwritten
-    int posted = -1;               // the micro-batch of the latest receive
+    int first = 0;                 // index of the inbox's first buffer in message_memory_
+    std::vector<Work> sends = {};  // by buffer: the send that must be done before the buffer is overwritten
+    int posted = -1;               // micro-batch of the latest receive; -1: none
     Work receive = {};             // the latest receive
   };
 
@@ -116,20 +120,20 @@ class Pipeline {
   StepSchedule schedule_;
   ParamOwner* params_;
   const StepState* step_;
-  std::vector<std::vector<std::size_t>> chunk_slots_;  // the slots that a chunk's micro-batches take in turn
-  Buffer slot_memory_;                                 // one slot after another
+  std::vector<std::vector<std::size_t>> chunk_slots_;  // by chunk: the slots that its micro-batches use in turn
+  Buffer slot_memory_;                                 // all slots, one after another
   std::unique_ptr<Stream> copies_;                     // for the copies of offloaded layers
-  Buffer ring_memory_, offload_memory_;                // ranges of offloaded layers: on the device, on the host
+  Buffer ring_memory_, offload_memory_;                // ranges of offloaded layers: in device memory, in host memory
   std::vector<Slot> slots_;
   std::size_t hidden_bytes_;
-  Buffer message_memory_;                  // one inbox after another
+  Buffer message_memory_;                  // all inboxes, one after another
   std::vector<Inbox> inputs_, gradients_;  // by chunk
   Arena scratch_;
   StepGraphs* graphs_ = nullptr;
-  GradSync* sync_ = nullptr;                  // with graphs
+  GradSync* sync_ = nullptr;                  // set only with graphs
   std::optional<BatchBuffers> slot_batches_;  // with graphs: the micro-batch of each slot
   struct PartOutputs {
-    Tensor output, dinput;             // of the slot
+    Tensor output, dinput;             // those of the slot after the capture
     std::vector<std::size_t> reduced;  // buckets that GradSync::join_reductions() returned
   };
   std::map<StepGraphs::Part, PartOutputs> part_outputs_;

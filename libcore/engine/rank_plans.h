@@ -1,5 +1,5 @@
-// Memory and work of a run on every rank of a layout. Most ranks have equal plans, so only one rank of each kind is
-// planned.
+// The memory and the work of a run on every rank of a layout. Most ranks have equal plans, so only one rank of each
+// kind is planned.
 #pragma once
 
 #include <cstddef>
@@ -15,23 +15,25 @@ struct RankPlan {
   MemoryPlan plan;
 };
 
-/// Returns the plans of a training run for all ranks of shape.layout.grid, in the order of their first ranks;
-/// shape.layout.rank is ignored. Throws Error(usage) if the layers cannot be split over the stages.
+/// Returns the distinct plans of a training run on all ranks of shape.layout.grid, in ascending order of the first rank
+/// that has each plan. shape.layout.rank is ignored. Throws Error(usage) if the layers cannot be distributed over the
+/// stages.
 std::vector<RankPlan> plan_ranks(const GptConfig& config, const DropoutOptions& dropout, RunShape shape);
 
-/// Returns the plan of the ranks that need the most memory: GPU memory if they compute on GPUs, otherwise host memory.
+/// Returns the plan of the ranks that need the most memory. Compares device memory if the ranks compute on GPUs,
+/// otherwise host memory.
 const RankPlan& largest_plan(const std::vector<RankPlan>& plans);
 
-/// A category of memory.
+/// A category of memory, or the total.
 struct MemoryPart {
   const char* name;     // in JSON
-  const char* heading;  // in tables and figures
+  const char* heading;  // in tables and charts
   std::size_t bytes;
 };
-/// Returns the categories of a rank; the last is the total. Main weights and the snapshot are listed only if they
-/// exist.
+/// Returns the memory of a rank by category; the last element is the total. Main weights and the snapshot are omitted
+/// if they take no memory.
 std::vector<MemoryPart> memory_parts(const MemoryPlan& plan);
-/// Returns the categories of a rank in the memory of the device or of the host.
+/// Returns the same parts, but counts only device memory or only host memory, depending on `space`.
 std::vector<MemoryPart> memory_parts(const MemoryPlan& plan, Space space);
 
 }  // namespace mtl

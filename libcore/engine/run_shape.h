@@ -1,4 +1,4 @@
-// The sizes and options of a run other than the model's, and the traffic of a rank.
+// The sizes and options of a run, except those of the model, and the traffic of a rank.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,10 @@ struct RunShape {
   std::int64_t seq_length = 1;     // T
   std::int64_t micro_batches = 1;  // per step, on this rank
   std::int64_t padded_vocab = 0;
-  bool documents = false;  // batches carry document starts
-  int threads = 1;         // per operator; work areas are per thread
-  int batch_sets = 1;      // sets of a step's batches in memory at a time
-  bool graphs = false;     // steps run as CUDA graphs
+  bool documents = false;  // batches contain document starts
+  int threads = 1;         // threads per operator; each thread has a work area
+  int batch_sets = 1;      // number of steps whose batches are in memory at a time
+  bool graphs = false;     // run steps as CUDA graphs
   Layout layout;           // of this rank
   Device device = Device::cpu;
   Precision precision = {};

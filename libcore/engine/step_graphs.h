@@ -1,16 +1,18 @@
-// The parts of a step as CUDA graphs: the forward and the backward of a micro-batch, and the update. The host launches
-// a part with one call.
+// Runs the parts of a step as CUDA graphs. A part is an action on a micro-batch, such as its forward or its backward,
+// or the update. The host launches a part with one call.
 //
 // The first step runs without graphs: it loads libraries, measures matrix products, and creates persistent objects. The
-// second step captures every part when it first occurs, and launches it; later steps only launch parts. A part is
-// identified by what the host decides: the action, its chunk, slot and message buffers, whether its micro-batch is the
-// first, which overwrites gradients, or the last, which completes them. All other changes from step to step are on the
-// device, in the StepState and in the batch of the slot. The forward and the backward of a micro-batch differ only in
-// the action, so that both are captured or neither: a backward that the host executes finds what its forward left in
-// the slot. After a change of the number of micro-batches, the next step runs like the first. A profiled step runs
-// without graphs.
+// second step captures every part when the part first occurs, and then launches it. Later steps only launch parts. If
+// the number of micro-batches changes, the next step runs like the first one. A profiled step runs without graphs.
 //
-// A launch adds to Stream::counters() what the capture did.
+// A part is identified by everything that the host decides: the action; its chunk, slot and message buffers; whether
+// its micro-batch is the first, which overwrites gradients; and whether its micro-batch is the last, which completes
+// gradients. Everything else that changes from step to step is in device memory: in the StepState, and in the batch of
+// the slot. The forward and the backward of a micro-batch have identities that differ only in the action. Therefore,
+// either both are captured or neither, and a backward that runs without a graph finds in the slot what its forward left
+// there.
+//
+// Each launch of a part adds to Stream::counters() the work that was counted when the part was captured.
 #pragma once
 
 #include <compare>
@@ -23,18 +25,18 @@ namespace mtl {
 
 class StepGraphs {
  public:
-  /// The identity of a part. A negative `action` is outside the schedule: the update.
+  /// The identity of a part. A negative `action` means the update, which is not in the schedule.
   struct Part {
     int action = -1, chunk = 0, slot = 0;
-    int input = 0, gradient = 0;             // buffers of the messages from other stages
-    bool is_first = false, is_last = false;  // of the step's micro-batches
+    int input = 0, gradient = 0;             // indices of the buffers of messages from other stages
+    bool is_first = false, is_last = false;  // first or last micro-batch of the step
     auto operator<=>(const Part&) const = default;
   };
 
   /// Call before the parts of a step.
   void begin_step(int micro_batches);
-  /// Runs a part; `body` enqueues its commands on the stream. Returns true if it called `body`, false if it only
-  /// launched a graph.
+  /// Runs a part. `body` must enqueue the part's commands on `stream`. Returns true if run() called `body`, false if it
+  /// only launched a graph.
   bool run(Stream& stream, const Part& part, const std::function<void()>& body);
 
  private:
@@ -43,7 +45,7 @@ class StepGraphs {
     Counters work;
   };
   int micro_batches_ = 0;
-  std::int64_t steps_ = 0;  // steps in a row with micro_batches_, this one included
+  std::int64_t steps_ = 0;  // consecutive steps with micro_batches_, including the current one
   std::map<Part, Captured> parts_;
 };
 

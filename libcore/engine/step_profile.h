@@ -12,11 +12,12 @@ namespace mtl {
 
 struct StepProfile {
   Profile profile{Device::meta};
-  /// By entry: how many entries of a step it represents. The second micro-batch represents all but the first.
+  /// By entry of `profile`: how many entries of a real step it represents. The second micro-batch represents all
+  /// micro-batches except the first.
   std::vector<double> weights;
 };
 
-/// Profiles forward and backward of at most two micro-batches, and the update.
+/// Profiles the forward and the backward of at most two micro-batches, and the update.
 StepProfile profile_on_meta(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape);
 
 }  // namespace mtl

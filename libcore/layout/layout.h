@@ -1,5 +1,6 @@
-// The parallel layout of a run, for one rank: the grid and the rank's place in it, the shards over each axis, the
-// layers of stages, and the pipeline schedule. Stages, schedules, groups and a rank's memory are derived from it.
+// The parallel layout of a run, as seen by one rank: the grid of ranks and this rank's place in it, the axes over which
+// tensors are sharded, the distribution of layers over stages, and the pipeline schedule. Stages, schedules,
+// communication groups and memory plans are derived from the layout.
 #pragma once
 
 #include <cstdint>
@@ -12,28 +13,28 @@ namespace mtl {
 
 enum class ScheduleKind { gpipe, one_forward_one_backward, interleaved };
 
-/// The axes whose ranks hold the same weights and read different tokens; gradients are summed over them.
+/// The axes along which ranks hold the same weights but read different tokens. Gradients are summed over these axes.
 inline constexpr AxisSet kReplicaAxes{Axis::data, Axis::context};
 
-/// Layout::offloaded_layers: all layers of a chunk except kResidentLayers.
+/// A value of Layout::offloaded_layers: offload all layers of a chunk except kResidentLayers of them.
 inline constexpr std::int64_t kAllLayers = INT64_MAX;
-/// The number of a chunk's layers whose activations are never offloaded: they stay in the ring of two ranges
-/// (nn/activation_offload.h).
+/// The number of layers per chunk whose activations are never offloaded: these activations stay in the ring of two
+/// ranges (nn/activation_offload.h).
 inline constexpr std::int64_t kResidentLayers = 2;
 
 struct Layout {
   RankGrid grid{GridSizes{}};
   int rank = 0;
-  bool sequence_parallel = false;  // rows outside tensor-parallel regions are split over the tensor-parallel ranks
-  AxisSet optimizer_shards = {};   // the optimizer's state is sharded over these axes: none, or kReplicaAxes (ZeRO-1)
-  std::int64_t bucket_elements = 40'000'000;  // a group of units ends once it has this size (param_store.h)
+  bool sequence_parallel = false;  // outside tensor-parallel regions, ranks of the tensor axis split the rows
+  AxisSet optimizer_shards = {};   // axes over which the optimizer state is sharded: none, or kReplicaAxes (ZeRO-1)
+  std::int64_t bucket_elements = 40'000'000;  // a group of units is complete at this size (param_store.h)
 
   ScheduleKind schedule = ScheduleKind::one_forward_one_backward;
   int chunks = 1;  // per stage; more than one only with ScheduleKind::interleaved
-  int group = 0;   // micro-batches that go through every chunk before the next ones; 0: as many as stages
+  int group = 0;   // micro-batches per group of an interleaved schedule (schedule.h); 0: the number of stages
   Recompute recompute = {};
-  bool optimizer_on_host = false;     // main weights and the update rule's states are in host memory
-  std::int64_t offloaded_layers = 0;  // per chunk: layers whose activations wait in host memory; or kAllLayers
+  bool optimizer_on_host = false;     // main weights and optimizer states are kept in host memory
+  std::int64_t offloaded_layers = 0;  // layers per chunk whose activations are kept in host memory; or kAllLayers
   std::optional<std::int64_t> first_stage_layers = {};  // --num-layers-in-first-pipeline-stage
   std::optional<std::int64_t> last_stage_layers = {};   // --num-layers-in-last-pipeline-stage
   bool account_for_embedding = false;                   // the embedding counts as a layer of the first stage

@@ -1,7 +1,8 @@
-// The grid of ranks and its communication groups, in Megatron-LM's order.
+// The grid of ranks and its communication groups, in the same order as in Megatron-LM.
 //
-// rank = sum over the axes of coordinate * product of the sizes of the axes before it, in the grid's order, leftmost
-// fastest. A group over a set of axes holds the ranks whose coordinates differ only along these axes.
+// The number of a rank is the sum over all axes of coordinate * stride. The stride of an axis is the product of the
+// sizes of all preceding axes, so the leftmost axis of the grid's order varies fastest. A group over a set of axes
+// consists of ranks whose coordinates differ only along these axes.
 #pragma once
 
 #include <array>
@@ -15,7 +16,7 @@ namespace mtl {
 
 enum class Axis { tensor, context, expert, data, pipeline };
 inline constexpr int kAxes = 5;
-/// "tp", "cp", "ep", "dp", "pp".
+/// Returns "tp", "cp", "ep", "dp" or "pp".
 const char* short_name(Axis axis);
 
 class AxisSet {
@@ -31,7 +32,7 @@ class AxisSet {
   constexpr AxisSet operator&(AxisSet other) const { return from_bits(bits_ & other.bits_); }
   constexpr AxisSet operator-(AxisSet other) const { return from_bits(bits_ & ~other.bits_); }
   bool operator==(const AxisSet&) const = default;
-  /// A number below kAxisSets, different for each set.
+  /// Returns a number below kAxisSets that is different for each set.
   constexpr unsigned index() const { return bits_; }
 
  private:
@@ -44,7 +45,7 @@ class AxisSet {
 };
 inline constexpr unsigned kAxisSets = 1u << kAxes;
 
-/// "dp-cp" -> {data, context}. Throws Error(usage) for an unknown or repeated name.
+/// Parses a set of axes: "dp-cp" gives {data, context}. Throws Error(usage) for an unknown or repeated name.
 AxisSet parse_axes(const std::string& names);
 
 /// The number of ranks along each axis.
@@ -54,9 +55,9 @@ struct GridSizes {
 
 class RankGrid {
  public:
-  /// `order` names the axes, leftmost fastest: "tp-cp-ep-dp-pp" is Megatron's default, "tp-cp-ep-pp-dp" its order with
-  /// --use-tp-pp-dp-mapping; an axis of size 1 may be omitted. Throws Error(usage) for sizes below 1, and for an order
-  /// that names an unknown axis, repeats one, or omits one larger than 1.
+  /// `order` lists the axes; the leftmost axis varies fastest. "tp-cp-ep-dp-pp" is Megatron-LM's default order, and
+  /// "tp-cp-ep-pp-dp" is its order with --use-tp-pp-dp-mapping. An axis of size 1 may be omitted. Throws Error(usage)
+  /// if a size is below 1, or if `order` contains an unknown axis, repeats an axis, or omits an axis of size 2 or more.
   explicit RankGrid(GridSizes sizes, const std::string& order = "tp-cp-ep-dp-pp");
 
   int world() const;
@@ -64,25 +65,28 @@ class RankGrid {
   /// The number of ranks in a group over `axes`.
   int size(AxisSet axes) const;
   int coordinate(int rank, Axis axis) const;
-  /// The rank at these coordinates, one per axis in the order of Axis.
+  /// Returns the rank at these coordinates: one coordinate per axis, in the order of enum Axis.
   int rank_at(const std::array<int, kAxes>& coordinates) const;
 
-  /// Returns all groups over `axes` in the order in which Megatron lists them, each with its ranks in ascending order.
+  /// Returns all groups over `axes` in the order in which Megatron-LM lists them. The ranks of each group are in
+  /// ascending order.
   std::vector<std::vector<int>> groups(AxisSet axes) const;
-  /// Return the group over `axes` that contains `rank`, and the index of `rank` in it.
+  /// group_of() returns the group over `axes` that contains `rank`. index_in_group() returns the index of `rank` in
+  /// this group.
   std::vector<int> group_of(int rank, AxisSet axes) const;
   int index_in_group(int rank, AxisSet axes) const;
-  /// Returns the groups of ranks that hold a copy of the tied embedding: the first and the last of each pipeline group.
+  /// Returns the groups of ranks that hold a copy of the tied embedding: the first and the last rank of each pipeline
+  /// group.
   std::vector<std::vector<int>> embedding_groups() const;
-  /// Returns the embedding group that contains `rank`, or `rank` alone if it holds no copy.
+  /// Returns the embedding group that contains `rank`, or only `rank` itself if it holds no copy.
   std::vector<int> embedding_group_of(int rank) const;
-  /// Returns groups of one rank, which holds the position embedding: the first of each pipeline group.
+  /// Returns the groups of ranks that hold the position embedding: only the first rank of each pipeline group.
   std::vector<std::vector<int>> position_embedding_groups() const;
 
  private:
   std::array<int, kAxes> sizes_;    // by Axis
   std::array<int, kAxes> strides_;  // by Axis
-  std::array<Axis, kAxes> order_;   // fastest first
+  std::array<Axis, kAxes> order_;   // fastest axis first
 };
 
 }  // namespace mtl

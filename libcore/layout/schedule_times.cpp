@@ -22,7 +22,7 @@ class Simulation {
     const std::size_t count = stages_.size();
     for (bool has_progress = true; has_progress;) {
       has_progress = false;
-      for (std::size_t i = 0; i < 2 * count; ++i) {  // forwards travel down the stages, backwards up
+      for (std::size_t i = 0; i < 2 * count; ++i) {  // ascending stages for forwards, then descending for backwards
         while (advance(i < count ? i : 2 * count - 1 - i)) has_progress = true;
       }
     }
@@ -37,9 +37,9 @@ class Simulation {
   }
 
  private:
-  using Key = std::pair<int, int>;  // place of a chunk in the model, micro-batch
+  using Key = std::pair<int, int>;  // (place of a chunk in the model, micro-batch)
 
-  /// Runs the stage's next action if its input exists; returns whether it did.
+  /// Runs the stage's next action if its inputs are ready. Returns true if it ran the action.
   bool advance(std::size_t stage) {
     std::size_t done = out_.spans[stage].size();
     if (done == stages_[stage].size()) return false;
@@ -58,8 +58,8 @@ class Simulation {
     return true;
   }
 
-  /// Returns the time at which the action's inputs exist, from other chunks and from its own forward; nullopt if not
-  /// yet known.
+  /// Returns the time at which all inputs of the action are ready; nullopt if this time is not yet known. Inputs come
+  /// from a neighboring chunk and, for a backward, from the forward of the same chunk.
   std::optional<double> input_time(const Action& action, int place) const {
     auto end_of = [&](const std::map<Key, double>& ends, int at) -> std::optional<double> {
       auto found = ends.find({at, action.micro_batch});

@@ -1,8 +1,8 @@
-// The time of each action of a pipeline schedule, and the pipeline bubble.
+// Simulates the times of all actions of a pipeline schedule, and computes the pipeline bubble.
 //
-// An action starts when its stage has finished the previous one and its input exists: a forward needs the forward of
-// the previous chunk, a backward its own forward and the backward of the next chunk. All other actions take no time.
-// Times have the unit of the durations.
+// An action starts once its stage has finished the previous action and all inputs of the action are ready. A forward
+// needs the forward of the previous chunk. A backward needs the forward of the same chunk and the backward of the next
+// chunk. All other actions take no time. Times have the same unit as the durations.
 #pragma once
 
 #include <vector>
@@ -11,7 +11,7 @@
 
 namespace mtl {
 
-/// Times of one chunk and one micro-batch.
+/// The durations of the forward and the backward of one micro-batch in one chunk.
 struct ActionDurations {
   double forward = 1;
   double backward = 2;
@@ -23,13 +23,15 @@ struct TimeSpan {
 
 struct ScheduleTimes {
   std::vector<std::vector<TimeSpan>> spans;  // [stage][action]
-  double total = 0;                          // from the first start to the last end
-  double ideal = 0;                          // the work of the busiest stage: the total if that stage never waited
-  /// Waiting time over work: (stages - 1) / m for GPipe and 1F1B, divided by the chunks when interleaved.
+  double total = 0;                          // from the start of the first action to the end of the last
+  double ideal = 0;                          // work of the busiest stage: the total if that stage never waited
+  /// Returns the waiting time divided by the working time. For m micro-batches, the result is (stages - 1) / m with
+  /// GPipe and 1F1B; interleaving divides this value by the number of chunks.
   double bubble() const { return (total - ideal) / ideal; }
 };
 
-/// `stages` holds the actions of every stage; each has `chunks` chunks. Throws Error(failure) when the stages deadlock.
+/// `stages` holds the actions of every stage. Each stage has `chunks` chunks. Throws Error(failure) if the stages
+/// deadlock.
 ScheduleTimes schedule_times(const std::vector<std::vector<Action>>& stages, int chunks,
                              const ActionDurations& durations = {});
 

@@ -1,7 +1,7 @@
-// A part of a global tensor: the interface between layouts and checkpoints.
+// A part of a global tensor. Slices are the interface between layouts and checkpoints.
 //
-// A slice is a box of the n-dimensional tensor and a range of elements inside that box (row-major). Tensor parallelism
-// cuts boxes, and the sharded optimizer cuts ranges; an empty range is legal.
+// A slice consists of a box of the n-dimensional tensor and a range of elements in that box, in row-major order. Tensor
+// parallelism divides tensors into boxes. The sharded optimizer divides a box into ranges, which may be empty.
 #pragma once
 
 #include <cstdint>
@@ -20,19 +20,20 @@ struct Slice {
   bool operator==(const Slice&) const = default;
 };
 
-/// Returns the slice of a whole tensor.
+/// Returns the slice that covers a whole tensor of this shape.
 Slice whole_slice(const std::vector<std::int64_t>& shape);
 
-/// Returns part `part` of `parts` equal parts along `axis`. Throws if the axis does not divide by `parts`.
+/// Divides a tensor into `parts` equal parts along `axis` and returns part `part`. Throws if the size of the axis is
+/// not a multiple of `parts`.
 Slice axis_slice(const std::vector<std::int64_t>& shape, int axis, std::int64_t part, std::int64_t parts);
 
-/// A run of `count` elements that is contiguous in the storage of both slices: it begins at element in_a of a's
-/// storage, and in_b of b's.
+/// A run of `count` elements that are contiguous in the storage of slice a and in the storage of slice b. The run
+/// begins at element in_a of a's storage and at element in_b of b's storage.
 struct Overlap {
   std::int64_t in_a, in_b, count;
 };
 
-/// Calls `found` for every maximal run that both slices hold, in ascending order of in_a.
+/// Calls `found` for every maximal run that `a` and `b` have in common, in ascending order of in_a.
 void for_each_overlap(const Slice& a, const Slice& b, const std::function<void(const Overlap&)>& found);
 
 }  // namespace mtl

@@ -31,7 +31,8 @@ void check_split(const Layout& layout, std::int64_t num_layers) {
   }
 }
 
-/// "--num-layers-in-first-pipeline-stage 1 and --num-layers-in-last-pipeline-stage 2": the flags that are given.
+/// Returns the flags that are given, such as "--num-layers-in-first-pipeline-stage 1 and
+/// --num-layers-in-last-pipeline-stage 2".
 std::string end_stage_flags(const Layout& layout) {
   std::vector<std::string> parts;
   for (const auto& [name, layers] :
@@ -41,7 +42,8 @@ std::string end_stage_flags(const Layout& layout) {
   return join(parts, " and ");
 }
 
-/// Refuses end stages that leave `inner` layers, too few or not divisible, for the `others` stages.
+/// Throws Error(usage) for end stages that leave `inner` layers for the `others` remaining stages. The caller has found
+/// that `inner` is too small or not a multiple of `others`.
 [[noreturn]] void refuse_ends(const Layout& layout, std::int64_t num_layers, std::int64_t inner, std::int64_t others) {
   const std::string where = cat("--num-layers ", num_layers), flags = end_stage_flags(layout);
   std::int64_t ends = num_layers - inner;
@@ -62,8 +64,8 @@ std::string end_stage_flags(const Layout& layout) {
           ", or end stages that leave a multiple of ", others);
 }
 
-/// Returns the layers of each stage if those of the first, the last or both are given: the other stages share the rest
-/// equally.
+/// Returns the number of layers of each stage if the number is given for the first stage, the last stage or both. The
+/// other stages share the remaining layers equally.
 std::vector<std::int64_t> counts_with_given_ends(const Layout& layout, std::int64_t num_layers) {
   std::int64_t inner = num_layers - layout.first_stage_layers.value_or(0) - layout.last_stage_layers.value_or(0);
   std::int64_t others =
@@ -76,7 +78,8 @@ std::vector<std::int64_t> counts_with_given_ends(const Layout& layout, std::int6
   return counts;
 }
 
-/// Returns the layers of each stage. With --account-for-*, the embedding or the output layer counts as a layer.
+/// Returns the number of layers of each stage if no number is given for the first or the last stage. Layers are
+/// distributed as evenly as possible. With --account-for-*, the embedding or the output layer counts as a layer.
 std::vector<std::int64_t> even_counts(const Layout& layout, std::int64_t num_layers) {
   std::int64_t items = num_layers + int(layout.account_for_embedding) + int(layout.account_for_loss);
   std::int64_t surplus = items % layout.stages();
@@ -120,7 +123,8 @@ std::vector<std::vector<LayerRange>> split_layers(const Layout& layout, std::int
       next += count;
     }
   }
-  // A chunk without layers would be only an embedding or an output layer; Megatron allows that with --account-for-*.
+  // A chunk without layers would hold only an embedding or an output layer. Megatron-LM allows this with
+  // --account-for-*.
   for (const std::vector<LayerRange>& chunks : out) {
     for (const LayerRange& range : chunks) {
       if (range.count < 0 || (range.count == 0 && !layout.account_for_embedding && !layout.account_for_loss))

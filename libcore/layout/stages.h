@@ -1,9 +1,9 @@
 // The layers of each pipeline stage.
 //
-// A stage holds one chunk of consecutive layers, or with interleaving several. Chunks follow one another through the
-// stages: chunk 0 of stage 0, of stage 1, ... of the last stage, then chunk 1 of stage 0, and so on. Follows
-// Megatron-LM's rules with one exception: with one chunk per stage, the number of layers need not be a multiple of the
-// number of stages.
+// A stage holds one chunk of consecutive layers, or several chunks with an interleaved schedule. The order of the
+// chunks in the model is: chunk 0 of stage 0, chunk 0 of stage 1, ..., chunk 0 of the last stage, chunk 1 of stage 0,
+// and so on. The distribution follows Megatron-LM's rules with one exception: with one chunk per stage, the number of
+// layers need not be a multiple of the number of stages.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,17 @@
 
 namespace mtl {
 
-/// `count` layers from `first` on; the first layer of the model is 0.
+/// Layers [first, first + count) of the model, counted from 0.
 struct LayerRange {
   std::int64_t first = 0;
   std::int64_t count = 0;
   bool operator==(const LayerRange&) const = default;
 };
 
-/// [stage][chunk] -> layers; together they cover every layer once. Surplus layers go to the stages from the second on,
-/// one each: the first stage has the embedding, and the last of p stages, which has the output layer, gets one only if
-/// there are p-1. Throws Error(usage) that names the flags if the layers cannot be split this way.
+/// Returns the layers of every chunk, indexed by [stage][chunk]. Together, the chunks cover every layer once. If the
+/// layers cannot be distributed evenly, surplus layers go to the stages from the second on, one each. The first stage,
+/// which has the embedding, gets no surplus layer. The last of p stages, which has the output layer, gets one only if
+/// there are p-1 surplus layers. Throws Error(usage), with the names of the flags, if the layers cannot be distributed.
 std::vector<std::vector<LayerRange>> split_layers(const Layout& layout, std::int64_t num_layers);
 
 }  // namespace mtl

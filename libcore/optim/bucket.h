@@ -1,4 +1,5 @@
-// The flat buckets that hold parameters, and the table of their rows: values, gradients, states, main weights.
+// Flat buckets that hold parameters, and the table that lists what is stored for every parameter. The rows of the table
+// are values, gradients, states of the update rule, and main weights.
 #pragma once
 
 #include <cstdint>
@@ -14,27 +15,27 @@
 
 namespace mtl {
 
-/// The elements of a bucket that a rank holds: all, or only those that it updates.
+/// Which elements of a bucket a rank holds: all of them, or only those that this rank updates.
 enum class Extent { whole, owned };
 
 /// A row of a ParamStore's table: one number for every element of every parameter.
 struct Storage {
   Role role;
-  std::string kind;  // prefix of the parameter's name in checkpoints; empty: not in checkpoints
+  std::string kind;  // prefix of the parameter's name in checkpoints; empty if not saved
   DType dtype;
   Extent extent;
   Space space = Space::device;
 };
 
-/// Rows of every table: the rows from kFirstState on are the update rule's states, followed by the main weights, if
-/// any. In evaluation, without gradients, the table has one row.
+/// Indices of the rows of every table. The rows from kFirstState on hold the states of the update rule, followed by the
+/// main weights if there are any. In evaluation, the table has only the row of values.
 inline constexpr std::size_t kValues = 0, kGradients = 1, kFirstState = 2;
 
 /// The range of one parameter in a bucket.
 struct Segment {
   int param;           // index into ParamStore::specs()
-  std::int64_t begin;  // first element in the bucket
-  std::int64_t count;  // elements, padding included
+  std::int64_t begin;  // index of the first element in the bucket
+  std::int64_t count;  // number of elements, including padding
 };
 
 /// Properties common to all parameters of a bucket, so that one reduction and one update serve the whole bucket.
@@ -54,32 +55,33 @@ struct BucketKey {
 struct Bucket {
   BucketKey key;
   std::vector<Segment> segments = {};
-  int units = 0;                   // units with parameters in this bucket
-  std::size_t main_row = kValues;  // the row of the table that updates write
-  // By row of the table, flat: `count` elements, or owned_end - owned_begin if the row's extent is `owned`.
+  int units = 0;                   // number of units with parameters in this bucket
+  std::size_t main_row = kValues;  // the row of the table that the optimizer updates
+  // One flat tensor per row of the table. It has `count` elements, or owned_end - owned_begin if the row's extent is
+  // `owned`.
   std::vector<Tensor> memory = {};
   std::int64_t count = 0;
   std::int64_t owned_begin = 0, owned_end = 0;
 
-  /// All elements of a row.
+  /// All elements of the values or of the gradients.
   const Tensor& values() const { return memory[kValues]; }
   const Tensor& grads() const { return memory.at(kGradients); }
-  /// The owned elements of a row.
+  /// The owned elements of the values or of the gradients.
   Tensor owned_values() const { return owned(values()); }
   Tensor owned_grads() const { return owned(grads()); }
   std::span<const Tensor> states() const {
     return std::span(memory).subspan(kFirstState, memory.size() - kFirstState - (has_main_weights() ? 1 : 0));
   }
-  /// True if updates write the main weights instead of the values.
+  /// True if the optimizer updates the main weights instead of the values.
   bool has_main_weights() const { return main_row != kValues; }
-  /// The owned elements of the row that updates write.
+  /// The owned elements of the row that the optimizer updates.
   Tensor owned_main() const { return has_main_weights() ? memory[main_row] : owned_values(); }
 
   struct Range {
     std::int64_t begin, count;
   };
-  /// Returns the owned part of a segment, as a range of the bucket; owned_by(): the part that another rank owns, by the
-  /// rank's index among those that shard the optimizer's state.
+  /// owned() returns the part of a segment that this rank owns, as a range of the bucket. owned_by() returns the part
+  /// that another rank owns; `index` is the index of that rank among the ranks that shard the optimizer state.
   Range owned(const Segment& segment) const;
   Range owned_by(int index, const Segment& segment) const;
 

@@ -1,12 +1,13 @@
-// The loss scale of fp16, without which small gradients would underflow: it multiplies the gradient of the loss, and
-// the norm and the update divide by it. An fp32 factor, as in Megatron-LM:
+// The loss scale of fp16, which keeps small gradients from underflowing. The gradient of the loss is multiplied by the
+// scale, and the gradient norm and the update divide by the scale. The scale is an fp32 factor. As in Megatron-LM, it
+// is either constant or dynamic:
 //
-//   constant  never changes; 1 for every precision but fp16
-//   dynamic   from the hysteresis-th overflow since the last growth on, each overflow multiplies the scale by
-//             backoff_factor, down to min_scale. After `window` updates in a row without an overflow, the scale is
-//             multiplied by growth_factor, and the count of overflows starts again.
+//   constant  never changes; 1 for every precision except fp16.
+//   dynamic   the first hysteresis - 1 overflows since the last growth have no effect. Each later overflow multiplies
+//             the scale by backoff_factor, down to min_scale. After `window` consecutive updates without an overflow,
+//             the scale grows: it is multiplied by growth_factor, and counting of overflows starts again.
 //
-// Unlike Megatron-LM's, the scale does not grow beyond fp32's range.
+// Unlike in Megatron-LM, the scale never grows beyond the range of fp32.
 #pragma once
 
 #include <cstdint>
@@ -17,15 +18,15 @@ class GradScaler {
  public:
   struct Options {
     bool is_dynamic = false;
-    float initial_scale = 1;  // of a dynamic scale, or the constant scale
+    float initial_scale = 1;  // initial value of a dynamic scale; value of a constant scale
     float min_scale = 1, growth_factor = 2, backoff_factor = 0.5F;
     std::int64_t window = 1000, hysteresis = 2;
   };
-  /// The state that checkpoints hold.
+  /// The state that checkpoints contain.
   struct State {
     float scale;
-    std::int64_t growth_tracker;      // updates without an overflow since the last one or the last growth
-    std::int64_t hysteresis_tracker;  // overflows until the scale falls; at 0 or below, each one lowers it
+    std::int64_t growth_tracker;      // updates since the last overflow or the last growth
+    std::int64_t hysteresis_tracker;  // overflows left until the scale falls; at 0 or below, each overflow lowers it
     bool operator==(const State&) const = default;
   };
 
@@ -36,14 +37,14 @@ class GradScaler {
 
   float scale() const { return state_.scale; }
   bool is_dynamic() const { return options_.is_dynamic; }
-  /// Call after every step. `found_inf`: the gradient's norm was not finite.
+  /// Call after every step. `found_inf` is true if the gradient norm was not finite.
   void update(bool found_inf);
-  /// True if the last update was an overflow that should have lowered the scale, but the scale was at its minimum
-  /// already.
+  /// True if the last update was an overflow that should have lowered the scale, but the scale was already at its
+  /// minimum.
   bool is_exhausted() const { return is_exhausted_; }
 
   const State& state() const { return state_; }
-  /// Continues from the state of a dynamic scaler. Has no effect on a constant one.
+  /// Restores the state of a dynamic scaler. No-op if the scale is constant.
   void restore(const State& state);
 
  private:

@@ -21,7 +21,7 @@ void GradSync::begin_step() {
   reduces_ = true;
   for (std::size_t b = 0; b < progress_.size(); ++b) {
     progress_[b].missing = params_.buckets()[b].units;
-    progress_[b].started = false;  // launching a captured update does not reset it
+    progress_[b].started = false;  // launching a captured update does not reset `started`
   }
 }
 

@@ -1,13 +1,16 @@
-// The communication of data parallelism. Each bucket takes the same path, whether or not the optimizer's state is
-// sharded:
+// The communication of data parallelism. Every bucket goes through the same four operations, whether or not the
+// optimizer state is sharded:
 //
-//   1. sum over the replicas: a reduce-scatter if the replicas shard the state, otherwise an all-reduce;
-//   2. sum of the owned range over the other axes of summed_over, and over the holders of the tied embedding;
-//   3. update of the owned range (the optimizer's);
-//   4. all-gather of the values over the axes that shard the state.
+//   1. Gradients are summed over the replicas: with a reduce-scatter if the replicas shard the optimizer state,
+//      otherwise with an all-reduce.
+//   2. The owned range of the gradients is summed over the other axes of summed_over and, for a tied embedding, over
+//      all ranks that hold a copy of the embedding.
+//   3. The optimizer updates the owned range.
+//   4. The values are all-gathered over the axes that shard the optimizer state.
 //
-// Both ends can overlap with computation: a bucket's reduction starts when backward has finished its last unit, and its
-// all-gather is waited for when the next forward acquires its first unit.
+// The first and the last operation can overlap with computation. The reduction of a bucket starts when backward has
+// finished all units of the bucket. The next forward waits for the all-gather of a bucket when it acquires the first
+// unit of the bucket.
 #pragma once
 
 #include <memory>
@@ -23,43 +26,52 @@ namespace mtl {
 class GradSync final : public ParamOwner {
  public:
   struct Overlap {
-    bool reduce = false;  // with backward
-    bool gather = false;  // with the next forward
+    bool reduce = false;  // overlap reductions with backward
+    bool gather = false;  // overlap all-gathers with the next forward
   };
 
   GradSync(ParamStore& params, Stream& stream, const ProcessGroups& groups, Overlap overlap);
 
   /// Call before the first micro-batch of a step.
   void begin_step();
-  /// Call before recomputing the micro-batches of a step, without summing their gradients over ranks.
+  /// Call before the micro-batches of a step are recomputed. The gradients of this repetition are not summed over
+  /// ranks.
   void begin_repetition();
-  /// Waits until the unit's values have been gathered. Memory is always resident, so the lease is empty.
+  /// Waits until the values of `unit` have been gathered. Returns an empty lease, because all parameters are always
+  /// resident.
   Lease acquire(Role role, int unit) override;
-  /// With Overlap::reduce, starts the reduction of buckets whose units are all ready.
+  /// Call when the gradients of `unit` are complete. With Overlap::reduce, starts the reduction of every bucket whose
+  /// units are now all complete.
   void gradients_ready(int unit) override;
-  /// True if a micro-batch must not be captured. The first: if it waits for gathers that the previous update started.
-  /// The last: if it starts reductions and there are several pipeline stages, because a captured part would wait for
-  /// its reductions before the previous stage gets its gradient; and in a repetition, which reduces nothing.
+  /// Returns true if a micro-batch must not be captured. The first micro-batch must not be captured if it waits for
+  /// gathers that the previous update started. With Overlap::reduce, the last micro-batch must not be captured in two
+  /// cases: if there are several pipeline stages, because a captured part would wait for its reductions before the
+  /// previous stage gets its gradient; and in a repetition, which reduces nothing.
   bool overlaps(bool is_first, bool is_last) const;
-  /// Makes the stream wait for the reductions that gradients_ready() started, and returns their buckets: a captured
-  /// part of a step must also contain the end of every operation that it starts.
+  /// Makes the stream wait for the reductions that gradients_ready() started, and returns the buckets of these
+  /// reductions. A captured part of a step needs this call, because it must contain the end of every operation that it
+  /// starts.
   std::vector<std::size_t> join_reductions();
-  /// Call after launching a captured part, with the buckets that join_reductions() returned in its capture.
+  /// Call after launching a captured part. `buckets` are those that join_reductions() returned when the part was
+  /// captured.
   void mark_reduced(const std::vector<std::size_t>& buckets);
-  /// Finishes the sums of all gradients. Afterwards, in stream order, owned ranges hold gradients summed over all
-  /// ranks; other elements hold this rank's own gradients. Throws if a gradient was not written in this step.
+  /// Finishes the sums of all gradients. Afterwards, in stream order, the owned ranges hold gradients that are summed
+  /// over all ranks; all other elements hold the gradients of this rank alone. Throws if a gradient was not written in
+  /// this step.
   void finish_reduction();
-  /// Starts the all-gather of a bucket's values: each owned range, from its owner to all ranks.
+  /// Starts the all-gather of a bucket's values: each owned range is sent from its owner to all ranks that shard the
+  /// optimizer state.
   void gather(std::size_t bucket);
-  /// Waits for all gathers of values.
+  /// Waits until all gathers of values are complete.
   void finish_gathering();
 
-  /// Names the parameters whose gradient is not finite on this rank. Sums over ranks spread such a gradient: to find
-  /// the rank of origin, recompute the micro-batches first.
+  /// Returns the names of all parameters whose gradient is not finite on this rank. Summing over ranks spreads
+  /// non-finite gradients to all ranks. To find the rank on which a non-finite gradient first occurred, recompute the
+  /// micro-batches before this call (see begin_repetition()).
   std::vector<std::string> nonfinite_gradients(Arena& scratch) const;
 
-  /// Seconds that this rank's host has waited for reductions and gathers since the last call; near 0 on cuda, where the
-  /// stream waits.
+  /// Returns the time, in seconds, for which this rank's host thread has waited for reductions and gathers since the
+  /// last call. The result is near 0 on cuda, where the stream waits instead of the host.
   double take_waited_seconds() { return std::exchange(waited_seconds_, 0); }
 
  private:
@@ -71,7 +83,7 @@ class GradSync final : public ParamOwner {
   const ProcessGroups& groups_;
   Overlap overlap_;
   struct Progress {
-    int missing = 0;  // units whose gradients are not final
+    int missing = 0;  // number of units whose gradients are not complete
     bool started = false;
     Work reduction, gathering;
   };

@@ -33,7 +33,8 @@ double wsd_coefficient(const LrScheduleOptions& schedule, double consumed) {
   fail(Exit::failure, "unknown WSD decay style");
 }
 
-/// Returns the value of a name in a table of (name, value). Throws Error(usage), naming the flag, if there is none.
+/// Returns the value that `table` lists for `name`. If `name` is not in the table, throws Error(usage) with `flag` in
+/// the message.
 template <class Value, std::size_t N>
 Value by_name(const std::array<std::pair<const char*, Value>, N>& table, const char* flag, const std::string& name) {
   for (const auto& [known, value] : table) {
@@ -69,7 +70,7 @@ WeightDecayStyle weight_decay_style(const std::string& name) {
   return by_name(kStyles, "--weight-decay-incr-style", name);
 }
 
-/// Converts flags to samples; checks only the names of styles.
+/// Converts flags to a schedule in samples. Checks only the names of styles.
 LrScheduleOptions to_samples(const LrScheduleFlags& flags, const ScheduleLength& run) {
   LrScheduleOptions out;
   out.lr = flags.lr.value_or(0);
@@ -89,7 +90,8 @@ LrScheduleOptions to_samples(const LrScheduleFlags& flags, const ScheduleLength&
     warmup = flags.lr_warmup_samples;
   } else {
     std::int64_t batch = run.global_batch_size, iterations = run.train_iters.value_or(0);
-    const auto samples = [batch](std::int64_t updates) {  // saturates: a schedule may be longer than any possible run
+    // Saturates, because a schedule may be longer than any possible run.
+    const auto samples = [batch](std::int64_t updates) {
       return checked_product({updates, batch}).value_or(INT64_MAX);
     };
     out.wd_incr_steps = samples(iterations);
@@ -101,7 +103,8 @@ LrScheduleOptions to_samples(const LrScheduleFlags& flags, const ScheduleLength&
   return out;
 }
 
-/// Reports a warm-up that is negative or not shorter than the decay, by the flag and in the unit that the user gave.
+/// Reports a warm-up that is negative or not shorter than the decay. The message uses the flag and the unit that the
+/// user chose.
 void report_warmup(const LrScheduleFlags& flags, const ScheduleLength& run,
                    const std::function<void(std::string flag, std::string what)>& report) {
   const bool in_samples = run.train_samples.has_value();

@@ -25,7 +25,7 @@ void Optimizer::gradient_norm(Arena& scratch, StepState* state) {
   Arena::Mark mark(scratch);
   Tensor sum = scratch.make(DType::f64, {1});
   fill_zero(stream_, sum);
-  // By parameter, not by bucket, so that the order of the sum does not depend on the size of buckets.
+  // Sums by parameter instead of by bucket, so that the order of summation does not depend on the size of buckets.
   for (int param = params_.size(); param-- > 0;) {
     Tensor owned = params_.owned(param, kGradients);
     if (owned.numel() == 0 || !params_.is_first_holder(param)) continue;
@@ -55,13 +55,15 @@ void Optimizer::update_range(const UpdateRange& range, StepState* state) {
   ring_ != nullptr ? ring_->update(stream_, range, rule) : rule(range);
 }
 
-/// Updates one parameter with stochastic rounding, whose random bits depend on the element numbers in the whole tensor.
+/// Updates one parameter with stochastic rounding. The random bits for an element depend on the element's index in the
+/// whole tensor.
 void Optimizer::update_rounded(const Segment& segment, bool decays, StepState* state) {
   const int param = segment.param;
   Tensor owned = params_.owned(param, params_.main_row());
   if (owned.numel() == 0) return;
   UpdateRange range{.param = owned, .grad = params_.owned(param, kGradients), .states = {}, .decays = decays};
-  for (std::size_t row = kFirstState; row < params_.table().size(); ++row)  // there are no main weights: all are states
+  // All rows from kFirstState on are states, because there are no main weights with stochastic rounding.
+  for (std::size_t row = kFirstState; row < params_.table().size(); ++row)
     range.states.push_back(params_.owned(param, row));
   const std::string site = params_.specs()[param].name + ".rounding";
   range.rounding = PhiloxKey{options_.seed, static_cast<std::uint32_t>(hash_bytes(site.data(), site.size()))};
@@ -71,7 +73,8 @@ void Optimizer::update_rounded(const Segment& segment, bool decays, StepState* s
 
 void Optimizer::update(StepState* state) {
   if (ring_ != nullptr) ring_->begin(stream_);
-  for (std::size_t b = params_.buckets().size(); b-- > 0;) {  // the next forward needs the first layers first
+  // Updates the last bucket first: it holds the first layers, which the next forward needs first.
+  for (std::size_t b = params_.buckets().size(); b-- > 0;) {
     update_bucket(params_.buckets()[b], state);
     sync_.gather(b);
   }

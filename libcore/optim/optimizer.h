@@ -1,5 +1,5 @@
-// The end of a step: sums gradients over ranks, computes the norm and the clip factor, updates the owned ranges, and
-// gathers the values.
+// The last part of a step: sums gradients over ranks, computes the gradient norm and the clip factor, updates the owned
+// ranges, and gathers the values.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@ class Optimizer {
  public:
   struct Options {
     AdamW rule;
-    double clip_grad = 1.0;  // largest global gradient norm; 0: no clipping
+    double clip_grad = 1.0;  // maximum global gradient norm; 0: no clipping
     GradSync::Overlap overlap;
     std::uint32_t seed = 0;  // for stochastic rounding
   };
@@ -24,19 +24,20 @@ class Optimizer {
 
   /// Call before the first micro-batch of a step.
   void begin_step() { sync_.begin_step(); }
-  /// The owner of the parameters that layers lease from.
+  /// The ParamOwner from which layers lease parameters.
   GradSync& sync() { return sync_; }
-  /// Call after the last backward of a step. Sums gradients over the ranks, sets grad_norm, clip_scale and found_inf of
-  /// `state`, in the device's memory, and updates every owned range unless found_inf is set. With Overlap::gather the
-  /// values arrive later: see GradSync.
+  /// Call after the last backward of a step. Sums gradients over the ranks. Sets grad_norm, clip_scale and found_inf of
+  /// `state`, which is in device memory. Updates all owned ranges unless found_inf is set. With Overlap::gather, values
+  /// are still being gathered on return: see GradSync.
   void step(Arena& scratch, StepState* state);
-  /// Call before launching a captured step(); step() itself calls it.
+  /// Call before launching a captured step(). If step() is called directly, it calls begin_update() itself.
   void begin_update() { update_begun_ = true; }
-  /// True from begin_update() to end_step(): this rank may have updated weights that other ranks have not updated.
+  /// True from begin_update() to end_step(). During this time, this rank may have updated weights that other ranks have
+  /// not yet updated.
   bool update_begun() const { return update_begun_; }
-  /// Bytes of the StateRing on the device; 0 if no states are on the host.
+  /// The size of the StateRing on the device, in bytes; 0 if all states are on the device.
   std::size_t ring_bytes() const { return ring_ == nullptr ? 0 : ring_->bytes(); }
-  /// Call when all ranks are known to have made the update.
+  /// Call once all ranks are known to have completed the update.
   void end_step() { update_begun_ = false; }
 
  private:
@@ -51,7 +52,7 @@ class Optimizer {
   Stream& stream_;
   const ProcessGroups& groups_;
   GradSync sync_;
-  std::unique_ptr<StateRing> ring_;  // if states are on the host
+  std::unique_ptr<StateRing> ring_;  // null unless states are in host memory
   bool update_begun_ = false;
 };
 

@@ -12,7 +12,7 @@ namespace mtl {
 
 namespace {
 
-/// Returns the alignment of parameters, in elements, at which each one starts on a cache line in every row.
+/// Returns the alignment of parameters, in elements, that makes each parameter start on a cache line in every row.
 std::int64_t alignment(const std::vector<Storage>& table) {
   std::size_t narrowest = 4;
   for (const Storage& row : table) narrowest = std::min(narrowest, size_of(row.dtype));
@@ -21,13 +21,13 @@ std::int64_t alignment(const std::vector<Storage>& table) {
 
 std::int64_t round_up(std::int64_t n, std::int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
-/// Returns the size of an axis summed over all ranks, padding included.
+/// Returns the size of an axis of the whole tensor, including padding.
 std::int64_t padded_size(const ParamSpec& spec, int axis) {
   if (axis == 0 && spec.padded_rows > 0) return spec.padded_rows;
   return spec.shape[axis];
 }
 
-/// Returns the shape of this rank's part of a parameter, padding rows included.
+/// Returns the shape of this rank's part of a parameter, including padding rows.
 Shape memory_shape(const ParamSpec& spec, const Layout& layout) {
   Shape shape;
   for (int axis = 0; axis < static_cast<int>(spec.shape.size()); ++axis) {
@@ -46,7 +46,8 @@ Shape memory_shape(const ParamSpec& spec, const Layout& layout) {
 
 std::vector<Storage> make_table(const Precision& precision, const std::optional<std::vector<StateSpec>>& states,
                                 const Layout& layout) {
-  const Space place = layout.optimizer_on_host ? Space::host : Space::device;  // rows that only updates read
+  // Rows that only the optimizer accesses may be in host memory.
+  const Space place = layout.optimizer_on_host ? Space::host : Space::device;
   const bool has_main = states && precision.has_main_params();
   std::vector<Storage> table = {{Role::values, has_main ? "" : kParamKind, precision.compute, Extent::whole}};
   if (!states) return table;
@@ -100,7 +101,7 @@ ParamStore::ParamStore(Device device, Precision precision, const std::optional<s
 void ParamStore::lay_out() {
   places_.resize(specs_.size());
   std::map<BucketKey, Bucket> group;
-  std::int64_t elements = 0;  // in the group, without the tied embedding
+  std::int64_t elements = 0;  // elements in the group, except the tied embedding
   const std::int64_t align = alignment(table_);
   auto end_group = [&] {
     for (auto& [key, bucket] : group) add(std::move(bucket));
@@ -119,7 +120,7 @@ void ParamStore::lay_out() {
   end_group();
 }
 
-/// Pads a complete bucket, sets the range that this rank owns, and adds it.
+/// Pads a complete bucket, sets the range that this rank owns, and appends the bucket to buckets_.
 void ParamStore::add(Bucket bucket) {
   const int parts = layout_.size(layout_.optimizer_shards);
   bucket.count = round_up(bucket.count, alignment(table_) * parts);
@@ -138,7 +139,7 @@ void ParamStore::add(Bucket bucket) {
   buckets_.push_back(std::move(bucket));
 }
 
-/// Each row of the table is one buffer, which holds the buckets one after another.
+/// Allocates one buffer per row of the table. A buffer holds the row's part of all buckets, one after another.
 void ParamStore::allocate() {
   for (const Storage& row : table_) {
     auto count = [&](const Bucket& bucket) {
@@ -177,7 +178,7 @@ Slice ParamStore::slice(int param) const {
   for (const Shard& shard : spec.shards) {
     std::size_t axis = shard.axis;
     std::int64_t part = padded_size(spec, shard.axis) / layout_.size(shard.over);
-    // The last ranks may hold fewer rows apart from padding, or none.
+    // Without padding, the last ranks may have fewer rows than the others, or none.
     offset[axis] = std::min(layout_.coordinate(shard.over) * part, spec.shape[axis]);
     size[axis] = std::min(offset[axis] + part, spec.shape[axis]) - offset[axis];
   }
@@ -237,7 +238,7 @@ ElementMap ParamStore::owned_elements(int param) const {
   const ParamSpec& spec = specs_[param];
   require(spec.shards.size() <= 1, spec.name, ": is split along ", spec.shards.size(), " axes");
   const int axis = spec.shards.empty() ? 0 : spec.shards[0].axis;
-  std::int64_t inner = 1;  // elements per index of the axis
+  std::int64_t inner = 1;  // number of elements per index along the axis
   for (std::size_t a = axis + 1; a < spec.shape.size(); ++a) inner *= spec.shape[a];
   const std::int64_t first = slice(param).offset[axis] * inner;
   return {.first = first,
@@ -259,7 +260,7 @@ void ParamStore::initialize(std::uint64_t seed) {
 
 void ParamStore::fill(int param, std::size_t row, std::uint64_t seed) {
   const Tensor tensor = row == kValues ? values_[param] : held(param, row);
-  if (tensor.raw() == nullptr || tensor.numel() == 0) return;  // on meta, or owned by another rank
+  if (tensor.raw() == nullptr || tensor.numel() == 0) return;  // on the meta device, or owned by another rank
   HostView view(device_of(row), tensor);
   initialize_param(view.tensor(), held_slice(param, row), specs_[param], seed, precision_.load);
   view.send();

@@ -1,12 +1,15 @@
-// Memory of parameters in flat buckets: values, gradients, the update rule's states and main weights, each a row of one
-// table.
+// The memory of all parameters, in flat buckets. A table has one row for each kind of storage: values, gradients, the
+// states of the update rule, and main weights.
 //
-// Units (the embedding, a layer, the head) are laid out in groups, the last first: the order in which backward finishes
-// them. A group ends with the first unit that brings it to layout.bucket_elements; a unit is never divided, so that its
-// memory is gathered, reduced and released as a whole. The parameters of a group whose gradients are summed over the
-// same ranks, and that are updated alike, form one bucket, which is reduced, updated and gathered by one call each. A
-// tied embedding is a bucket of its own. This rank owns a range of each bucket, or all of it if the optimizer's state
-// is not sharded; states and updates are limited to the owned range. Layers see views, which are bound once.
+// A unit is the embedding, a layer, or the head. Units are laid out from last to first, because backward finishes the
+// last unit first. Consecutive units form a group. A group is complete once it has at least layout.bucket_elements
+// elements. A unit is never divided between groups, so that the memory of a unit is gathered, reduced and released as a
+// whole.
+//
+// Within a group, parameters form one bucket if their gradients are summed over the same ranks and if they are updated
+// alike. Reducing, updating and gathering a bucket takes one call each. A tied embedding has a separate bucket. This
+// rank owns a range of each bucket, or the whole bucket if the optimizer state is not sharded. States and updates are
+// limited to the owned range. Layers access parameters through views, which are bound once.
 #pragma once
 
 #include <deque>
@@ -28,46 +31,48 @@ namespace mtl {
 
 class ParamStore {
  public:
-  /// Lays out memory for every parameter that `visit_all` visits, in that order, and binds the layers' views. Values
-  /// start as zeros: see initialize() and the checkpoint loader. `states` are the update rule's; without them
-  /// (evaluation) there are no gradients and no main weights either.
+  /// Allocates memory for every parameter that `visit_all` visits, and binds the views of the layers. Parameters are
+  /// numbered in the order of the visits. All values are 0 until initialize() or the checkpoint loader sets them.
+  /// `states` are the states of the update rule. If `states` is absent (evaluation), there are no gradients and no main
+  /// weights either.
   ParamStore(Device device, Precision precision, const std::optional<std::vector<StateSpec>>& states,
              const std::function<void(const ParamVisitor&)>& visit_all, Layout layout = {});
   ParamStore(const ParamStore&) = delete;
 
   int size() const { return static_cast<int>(specs_.size()); }
   const std::vector<ParamSpec>& specs() const { return specs_; }
-  /// Returns the index of the parameter with a canonical name, or -1.
+  /// Returns the index of the parameter with this canonical name, or -1 if there is none.
   int find(const std::string& name) const;
   const Layout& layout() const { return layout_; }
   /// The device of the run.
   Device device() const { return device_; }
-  /// The device whose memory holds a row of the table, for copies by the host (HostView).
+  /// The device whose memory holds a row of the table. Needed when the host copies the row (HostView).
   Device device_of(std::size_t row) const;
   const Precision& precision() const { return precision_; }
-  /// The row of the table that updates write and checkpoints hold as parameters: the main weights', or else the
-  /// values'.
+  /// The row that the optimizer updates, and that checkpoints contain as the parameters: the main weights if there are
+  /// any, otherwise the values.
   std::size_t main_row() const { return main_row_; }
-  /// This rank's part of the whole tensor, without padding.
+  /// This rank's part of a parameter's whole tensor, without padding.
   Slice slice(int param) const;
   /// The part of slice() that this rank owns and updates; may be empty.
   Slice owned_slice(int param) const;
-  /// True on the first of the model-parallel ranks that hold the same elements, which counts them in the gradient's
-  /// norm and writes them into checkpoints.
+  /// True if this rank is the first of the model-parallel ranks that hold the same elements of a parameter. The first
+  /// holder counts these elements in the gradient norm and writes them to checkpoints.
   bool is_first_holder(int param) const;
-  /// This rank's value and gradient, padding rows included.
+  /// This rank's part of the value or of the gradient, including padding rows.
   Tensor value(int param) const { return values_[param]; }
   Tensor grad(int param) const { return grads_[param].tensor; }
 
   /// The rows of the table.
   const std::vector<Storage>& table() const { return table_; }
-  /// The part of a parameter that a row of the table holds, flat, with elements of padding rows last; and its slice,
-  /// without padding. By the row's extent, it is the rank's part or the owned part.
+  /// held() returns the part of a parameter that a row of the table holds, as a flat tensor with the elements of
+  /// padding rows last. held_slice() returns the slice of this part, without padding. Depending on the extent of the
+  /// row, the part is this rank's whole part or only the owned part.
   Tensor held(int param, std::size_t row) const;
   Slice held_slice(int param, std::size_t row) const;
-  /// The owned part of a parameter in a row of the table, flat.
+  /// The owned part of a parameter in a row of the table, as a flat tensor.
   Tensor owned(int param, std::size_t row) const;
-  /// Bytes of a row in all buckets.
+  /// The size of a row in all buckets together, in bytes.
   std::size_t bytes(std::size_t row) const;
 
   std::vector<Bucket>& buckets() { return buckets_; }
@@ -76,17 +81,18 @@ class ParamStore {
   const std::vector<std::size_t>& buckets_of(int unit) const { return buckets_of_.at(unit); }
   bool has_gradients() const { return table_.size() > kGradients; }
 
-  /// Call before the first micro-batch of a step: the next write of every gradient overwrites.
+  /// Call before the first micro-batch of a step. The next write to each gradient then overwrites the gradient instead
+  /// of adding to it.
   void begin_step();
-  /// Call after the last micro-batch. Throws, naming the parameter, if a gradient was never written.
+  /// Call after the last micro-batch. If a gradient has not been written, throws an Error that names the parameter.
   void check_all_written() const;
 
-  /// Returns the map from the owned elements of a parameter to their numbers in the whole tensor. Throws if more than
-  /// one axis is sharded.
+  /// Returns the map from a parameter's owned elements to their indices in the whole tensor. Throws if the parameter is
+  /// sharded along more than one axis.
   ElementMap owned_elements(int param) const;
 
-  /// Draws initial values and main weights by Philox from (seed, parameter name) alone. Rounds them to
-  /// precision().load, and then to the dtype of their row.
+  /// Draws initial values and main weights with Philox. They depend only on the seed and on the name of each parameter.
+  /// They are rounded to precision().load and then to the dtype of their row.
   void initialize(std::uint64_t seed);
 
  private:
@@ -107,9 +113,9 @@ class ParamStore {
   std::size_t main_row_;
   Layout layout_;
   std::vector<ParamSpec> specs_;
-  std::vector<Shape> shapes_;  // in memory
+  std::vector<Shape> shapes_;  // shapes of this rank's parts, including padding rows
   std::vector<Tensor> values_;
-  std::deque<GradState> grads_;  // stable addresses: layers point at them
+  std::deque<GradState> grads_;  // stable addresses, because layers keep pointers to the elements
   std::vector<Bucket> buckets_;
   std::vector<Place> places_;                           // by parameter
   std::map<int, std::vector<std::size_t>> buckets_of_;  // by unit

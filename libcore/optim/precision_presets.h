@@ -1,4 +1,4 @@
-// Precision presets: the dtype of each role of a parameter, and its bytes.
+// Precision presets: the dtype of each role of a parameter, and the bytes per parameter.
 //
 //   preset      load  mixed precision  local preparation  training  optimizer   bytes per parameter
 //   fp32        fp32  none             fp32               fp32      fp32        16
@@ -8,8 +8,10 @@
 //   fsdp-mixed  bf16  bf16             fp32               bf16      fp32        16    main gradients in bf16
 //   deepspeed   bf16  bf16             fp32               bf16      fp32        18
 //
-// `load` is what initial and loaded weights are rounded to, `local preparation` what the optimizer keeps of them,
-// `training` what layers read and compute, `optimizer` the moments.
+// `load` is the dtype to which initial and loaded weights are rounded. `mixed precision` is the compute dtype if the
+// optimizer keeps separate main weights, otherwise "none". `local preparation` is the dtype of the weights that the
+// optimizer updates. `training` is the dtype of the weights and computations of layers. `optimizer` is the dtype of the
+// moments.
 #pragma once
 
 #include <cstdint>
@@ -26,12 +28,12 @@ struct PrecisionPreset {
   Precision precision;
 };
 
-/// In the order of the table above.
+/// All presets, in the order of the table above.
 const std::vector<PrecisionPreset>& precision_presets();
-/// Throws Error(usage) if no preset has this name.
+/// Returns the precision of a preset. Throws Error(usage) if no preset has this name.
 const Precision& find_precision(std::string_view name);
 
-/// Returns Megatron-LM's name of a compute dtype, fp32, bf16 or fp16; name_of() for others.
+/// Returns Megatron-LM's name of a compute dtype: fp32, bf16 or fp16. For other dtypes, returns name_of().
 const char* short_name(DType dtype);
 
 /// A row of the table above: the cells from `load` to `optimizer`.
@@ -40,7 +42,7 @@ struct PrecisionRow {
 };
 PrecisionRow precision_row(const Precision& precision);
 
-/// A role of every parameter: one number per element.
+/// A kind of data that is stored for every parameter: one number per element.
 struct PrecisionRole {
   const char* role;
   DType dtype;
@@ -49,7 +51,7 @@ struct PrecisionRole {
   std::int64_t bytes() const { return static_cast<std::int64_t>(size_of(dtype)); }
 };
 std::vector<PrecisionRole> precision_roles(const Precision& precision);
-/// Returns the bytes of all roles of one parameter.
+/// Returns the bytes per element of a parameter, summed over all roles.
 std::int64_t bytes_per_parameter(const Precision& precision);
 
 }  // namespace mtl

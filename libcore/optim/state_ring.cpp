@@ -8,7 +8,7 @@ namespace mtl {
 
 namespace {
 
-/// Returns the number of elements of the longest range that one update covers.
+/// Returns the length, in elements, of the longest range that one update covers.
 std::int64_t longest_range(const ParamStore& params) {
   std::int64_t longest = 0;
   for (const Bucket& bucket : params.buckets()) longest = std::max(longest, bucket.owned_end - bucket.owned_begin);
@@ -32,7 +32,7 @@ StateRing::StateRing(const ParamStore& params, std::int64_t piece)
       down_(params.device()),
       begun_(params.device()),
       slots_{Slot(params.device()), Slot(params.device()), Slot(params.device())} {
-  std::size_t element_bytes = 0;  // per element, over all rows on the host
+  std::size_t element_bytes = 0;  // bytes per element, summed over all rows in host memory
   for (const Storage& row : params.table()) {
     const bool moves = row.space == Space::host;
     if (row.role == Role::states) moves_state_.push_back(moves);
@@ -51,7 +51,7 @@ void StateRing::begin(Stream& compute) {
   for (Slot& slot : slots_) slot.in_use = false;
 }
 
-/// Replaces the piece's tensors on the host with memory of the slot, and returns both.
+/// Replaces the host tensors in `piece` by tensors in the slot's memory. Returns each host tensor with its replacement.
 std::vector<StateRing::Moved> StateRing::place_in_slot(Slot& slot, UpdateRange& piece) {
   std::vector<Moved> moved;
   std::size_t offset = slot.offset;

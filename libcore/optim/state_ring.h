@@ -1,13 +1,15 @@
-// Updates of main weights and states that are in pinned memory of the host (--optimizer-cpu-offload).
+// Updates main weights and states that are in pinned host memory (--optimizer-cpu-offload).
 //
-// A range is updated piece by piece. One stream copies a piece's state to the device; the operator that updates states
-// on the device updates it there, to the same bits; another stream copies it back. Pieces take the slots of a ring in
-// turn, so that a piece's update overlaps with the copies of its neighbors, in both directions of the link at once.
+// A range is updated piece by piece. One stream copies the state of a piece to the device. The same operator that
+// updates states in device memory then updates the piece, so results are bit-identical. A second stream copies the
+// piece back to the host. Pieces use the slots of a ring in turn, so that the update of one piece overlaps with the
+// copies of its neighbors, in both directions of the link at once.
 //
-// AdamW on the host, where the state is, would send less over the link: 4 to 6 bytes per parameter (gradients down,
-// weights up) instead of 12 each way. But the host's memory, which all ranks of the host share, moves the same 24 bytes
-// per parameter in either case. A link of 50 GB/s each way (PCIe 5 x16) takes 0.24 ns per parameter; the host would
-// need 100 GB/s of memory bandwidth per GPU to be as fast, and its AdamW would give different bits.
+// Running AdamW on the host, where the state is, would transfer less: 4 to 6 bytes per parameter (gradients to the
+// host, weights to the device) instead of 12 bytes in each direction. However, host memory, which all ranks of the host
+// share, must move the same 24 bytes per parameter in either case. A link of 50 GB/s in each direction (PCIe 5 x16)
+// takes 0.24 ns per parameter. The host would need 100 GB/s of memory bandwidth per GPU to be as fast, and AdamW on the
+// host would not be bit-identical.
 #pragma once
 
 #include <array>
@@ -22,35 +24,35 @@ namespace mtl {
 
 class StateRing {
  public:
-  static constexpr std::int64_t kPiece = std::int64_t{1} << 21;  // elements: copies of 8 MiB saturate the link
+  static constexpr std::int64_t kPiece = std::int64_t{1} << 21;  // in elements; 8-MiB copies saturate the link
   static constexpr std::int64_t kAlign = 64;
 
-  /// Pieces have at most `piece` elements, a multiple of kAlign.
+  /// Pieces have at most `piece` elements. `piece` must be a multiple of kAlign.
   explicit StateRing(const ParamStore& params, std::int64_t piece = kPiece);
 
-  /// Bytes of the device's memory that the ring takes.
+  /// The size of the ring in device memory, in bytes.
   std::size_t bytes() const { return memory_.bytes(); }
-  /// Call before the updates of a step: copies begin after the commands of `compute` so far.
+  /// Call before the updates of a step. Copies wait for all commands that have been enqueued on `compute` so far.
   void begin(Stream& compute);
-  /// Calls `rule`, which enqueues its operators on `compute`, for each piece of the range.
+  /// Calls `rule` for each piece of `range`. `rule` must enqueue its operators on `compute`.
   void update(Stream& compute, const UpdateRange& range, const std::function<void(const UpdateRange&)>& rule);
-  /// Call after the updates of a step: `compute` continues when all states are back on the host.
+  /// Call after the updates of a step. Makes `compute` wait until all states are back in host memory.
   void end(Stream& compute);
 
  private:
   struct Slot {
     explicit Slot(Device device) : arrived(device), updated(device), returned(device) {}
-    std::size_t offset = 0;  // in memory_
+    std::size_t offset = 0;  // in bytes, in memory_
     Event arrived, updated, returned;
-    bool in_use = false;  // by this step
+    bool in_use = false;  // in use in the current step
   };
-  /// A tensor on the host, and its copy in a slot.
+  /// A tensor in host memory, and its copy in a slot.
   struct Moved {
     Tensor host, device;
   };
   std::vector<Moved> place_in_slot(Slot& slot, UpdateRange& piece);
 
-  bool moves_main_ = false;  // main weights are on the host
+  bool moves_main_ = false;  // true if main weights are in host memory
   std::vector<bool> moves_state_;
   std::int64_t piece_ = 0;
   Buffer memory_;
