@@ -1,4 +1,5 @@
-// Large arrays for random access: on huge pages where the system has them, so that most accesses hit the TLB.
+// Large arrays for random access. The arrays use huge pages if the system provides them, so that most accesses hit the
+// TLB.
 #pragma once
 
 #include <cstddef>
@@ -8,11 +9,12 @@
 
 namespace mtl {
 
-/// Anonymous zeroed memory, page-aligned; takes no physical memory before it is touched.
+/// Page-aligned anonymous memory, initially zero. A page takes no physical memory until it is first touched.
 class Pages {
  public:
   Pages() = default;
-  /// Throws Error(failure) "no memory: 1.9 GiB for WHAT" if the system refuses.
+  /// Throws Error(failure) "no memory: 1.9 GiB for WHAT" if the operating system refuses the allocation. WHAT is
+  /// `what`.
   Pages(std::size_t bytes, std::string_view what);
   ~Pages();
   Pages(Pages&& other) noexcept : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
@@ -28,12 +30,12 @@ class Pages {
   std::size_t bytes_ = 0;
 };
 
-/// A fixed number of plain values, all zero at first.
+/// An array of fixed size. Its elements are trivial values, initially zero.
 template <class T>
 class BigArray {
  public:
   BigArray() = default;
-  /// `what` names the array in the error of Pages.
+  /// `what` is the description of the array in the error message of Pages.
   BigArray(std::size_t size, std::string_view what) : pages_(size * sizeof(T), what), size_(size) {}
 
   std::size_t size() const { return size_; }

@@ -7,7 +7,8 @@
 
 namespace mtl {
 
-/// Returns the product, or nullopt if a partial product does not fit into 64 bits; 0 if any factor is 0.
+/// Returns the product of `factors`: 0 if at least one factor is 0, otherwise nullopt if a partial product overflows 64
+/// bits.
 inline std::optional<std::int64_t> checked_product(std::initializer_list<std::int64_t> factors) {
   std::int64_t product = 1;
   bool fits = true;

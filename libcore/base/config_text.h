@@ -1,6 +1,7 @@
-// The format of configuration files, which --dump-config writes and --config reads: `name = value` per line. A value
-// is words separated by blanks; a word in double quotes is a JSON string; # begins a comment at the start of a line or
-// of a word. A name without a value is a switch. Blank lines are skipped, and so is a byte order mark.
+// The format of configuration files, which --dump-config writes and --config reads. Each line has the form
+// `name = value`. A value consists of words separated by blanks. A word in double quotes is a JSON string. A # at the
+// start of a line or of a word begins a comment. A name without a value is a switch. Blank lines and a byte order mark
+// are skipped.
 #pragma once
 
 #include <optional>
@@ -13,16 +14,16 @@ namespace mtl {
 /// A parsed line that is neither blank nor a comment.
 struct ConfigLine {
   std::string name;
-  bool has_equals = false;  // = follows the name
+  bool has_equals = false;  // true if = follows the name
   std::vector<std::string> words;
-  std::string error;  // empty, or what is wrong with the line, which then has no words
+  std::string error;  // empty if the line is valid; otherwise says what is wrong, and `words` is empty
 };
 
-/// Returns nullopt for a blank line or a comment.
+/// Parses one line. Returns nullopt for a blank line or a comment.
 std::optional<ConfigLine> parse_config_line(std::string_view text);
 
-/// Returns a line that parse_config_line reads back, if the words are valid UTF-8. If `words` is nullopt, the whole
-/// line is a comment.
+/// Returns a line, with newline, that parse_config_line() can read back if `words` are valid UTF-8. If `words` is
+/// nullopt, the whole line is a comment.
 std::string config_line(const std::string& name, const std::optional<std::vector<std::string>>& words,
                         const std::string& comment);
 

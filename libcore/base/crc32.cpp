@@ -7,7 +7,7 @@ namespace mtl {
 
 namespace {
 
-constexpr int kLanes = 8;  // bytes per iteration; table k: the CRC of a byte followed by k zero bytes
+constexpr int kLanes = 8;  // bytes per iteration; table k holds the CRCs of each byte followed by k zero bytes
 using CrcTables = std::array<std::array<std::uint32_t, 256>, kLanes>;
 
 constexpr CrcTables make_crc_tables() {

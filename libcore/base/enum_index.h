@@ -1,4 +1,4 @@
-// Indexes tables by an enum.
+// Lookup in tables that are indexed by an enum.
 #pragma once
 
 #include <cstddef>

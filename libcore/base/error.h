@@ -1,7 +1,7 @@
-// One exception type, and the exit codes that every tool shares.
+// The exception type of all errors, and the exit codes that all tools share.
 //
-// An error says what is wrong, where, and the remedy. No code recovers in the middle of a step: errors propagate to
-// run_main (apps/cli), which prints them and ends the process with their exit code.
+// An error message says what is wrong, where, and how to fix the problem. No code recovers from an error in the middle
+// of a step. Errors propagate to run_main() (apps/cli), which prints the message and exits with the error's exit code.
 #pragma once
 
 #include <stdexcept>
@@ -14,7 +14,7 @@ namespace mtl {
 /// Exit codes. The values are part of the command-line contract.
 enum class Exit : int {
   ok = 0,
-  failure = 1,    // any failure that has no code of its own
+  failure = 1,    // all failures that have no other code
   usage = 2,      // wrong flags or configuration
   bad_data = 65,  // an input file violates its format
   io = 74,        // the operating system refused a read or a write
@@ -28,7 +28,7 @@ class Error : public std::runtime_error {
   Error(Exit code, const std::string& where, const std::string& message)
       : std::runtime_error(cat(where, ": ", message)), code_(code), where_size_(where.size()) {}
   Exit code() const { return code_; }
-  /// Returns `where`, for callers that print it separately; empty if the error was made without it.
+  /// Returns `where`, for callers that print `where` separately; empty if the constructor without `where` was used.
   std::string where() const { return std::string(what()).substr(0, where_size_); }
   /// Returns what() without "where: ".
   std::string message() const { return std::string(what()).substr(where_size_ == 0 ? 0 : where_size_ + 2); }
@@ -38,7 +38,7 @@ class Error : public std::runtime_error {
   std::size_t where_size_ = 0;
 };
 
-/// An Error(io) that keeps the errno of a failed system call.
+/// Error(io) that also stores the errno of a failed system call.
 class SystemError : public Error {
  public:
   SystemError(const std::string& path, const std::string& message, int number)
@@ -49,7 +49,7 @@ class SystemError : public Error {
   int number_;
 };
 
-/// Throws Error(code) with its arguments concatenated: fail(Exit::bad_data, path, ": ", n, " bytes").
+/// Throws Error(code) whose message is the concatenation of `parts`: fail(Exit::bad_data, path, ": ", n, " bytes").
 template <class... Parts>
 [[noreturn]] void fail(Exit code, const Parts&... parts) {
   throw Error(code, cat(parts...));
@@ -61,14 +61,16 @@ template <class... Parts>
   throw Error(code, where, cat(parts...));
 }
 
-/// Checks a contract between modules: throws Error(failure) unless `condition` holds.
+/// Checks a contract between modules: throws Error(failure) with the concatenation of `parts` unless `condition` is
+/// true.
 template <class... Parts>
 void require(bool condition, const Parts&... parts) {
   if (!condition) [[unlikely]]
     fail(Exit::failure, parts...);
 }
 
-/// Throws a SystemError that describes errno: "path: cannot open: No such file or directory".
+/// Throws a SystemError that describes errno. For `action` "open", its text is like "path: cannot open: No such file or
+/// directory".
 [[noreturn]] void fail_errno(const std::string& path, const std::string& action);
 
 }  // namespace mtl

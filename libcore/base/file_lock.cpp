@@ -22,7 +22,7 @@ namespace mtl {
 
 namespace {
 
-constexpr int kTries = 1000;  // a try fails if the lock file is removed or replaced meanwhile
+constexpr int kTries = 1000;  // an attempt fails if the lock file is removed or replaced in the meantime
 constexpr const char* kOwner = "pid ";
 constexpr const char* kBoot = ", boot ";
 constexpr const char* kBeat = ", beat ";
@@ -33,7 +33,8 @@ std::string content_of(int descriptor) {
   return std::string(trim(std::string_view(text, std::max<ssize_t>(size, 0))));
 }
 
-/// Returns the current content, which network file systems show only after the file is reopened.
+/// Returns the current content of the file. Reopens the file, because network file systems may otherwise show old
+/// content.
 std::string content_of(const std::string& path) { return file_exists(path) ? std::string(trim(read_file(path))) : ""; }
 
 /// Returns the text after `mark`, up to the next comma or blank.
@@ -50,18 +51,18 @@ std::string host_name() {
   return host;
 }
 
-/// Returns the id of this boot of the kernel: the same in all containers of a machine, new after every boot.
+/// Returns the kernel's boot id, which is the same in all containers of a machine and changes with every boot.
 std::string boot_id() {
   const char* path = "/proc/sys/kernel/random/boot_id";
   return file_exists(path) ? std::string(trim(read_file(path))) : "unknown";
 }
 
-/// Returns the content without its beat.
+/// Returns the part of the content before the beat.
 std::string owner_of(const std::string& content) { return content.substr(0, content.find(kBeat)); }
 
 }  // namespace
 
-/// The open file, and the thread that writes beats.
+/// Owns the open lock file and the thread that writes the beats.
 class FileLock::Holder {
  public:
   Holder(std::string path, int descriptor) : path_(std::move(path)), descriptor_(descriptor) {}
@@ -75,7 +76,7 @@ class FileLock::Holder {
   int descriptor() const { return descriptor_; }
   const std::string& owner() const { return owner_; }
 
-  /// False if the file was removed or replaced between opening and locking it.
+  /// Returns false if the file was removed or replaced after it was opened.
   bool is_current() const {
     struct stat opened {
     }, named{};
@@ -87,7 +88,7 @@ class FileLock::Holder {
     return opened.st_ino == named.st_ino && opened.st_dev == named.st_dev;
   }
 
-  /// Writes this process as the owner and starts to beat.
+  /// Writes this process into the file as the owner and starts the thread that writes the beats.
   void start_beating(double beat_seconds) {
     owner_ = cat(kOwner, ::getpid(), " on ", host_name(), " since ", timestamp(), kBoot, boot_id());
     if (::ftruncate(descriptor_, 0) != 0 || !write_beat(0)) fail_errno(path_, "write");
@@ -99,7 +100,7 @@ class FileLock::Holder {
   }
 
  private:
-  /// The length of the content is constant, so that a beat overwrites the previous one.
+  /// Overwrites the previous beat: the content always has the same length.
   bool write_beat(std::int64_t beat) {
     const std::string text = cat(owner_, kBeat, format("%012lld", static_cast<long long>(beat)), "\n");
     return ::pwrite(descriptor_, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size());
@@ -133,16 +134,16 @@ const std::string& FileLock::path() const { return holder_->path(); }
 
 namespace {
 
-/// Refuses to overwrite another program's file. A file that begins with a zero byte counts as a lock: a crash of the
-/// host may leave zeros.
+/// Throws Error(usage) if the file belongs to another program. An empty file, or one that begins with a zero byte,
+/// counts as a lock: a crash of the host may leave zeros in a lock file.
 void refuse_other_file(const std::string& path, const std::string& content) {
   const std::size_t end = std::min(content.find('\0'), content.size());
   if (end == 0 || starts_with(content, kOwner)) return;
   fail(Exit::usage, path, ": is not an mtl lock file, and would be overwritten; rename it, or write elsewhere");
 }
 
-/// True if the process that a lock file names may be alive although flock did not refuse: it may run on another
-/// machine, or the file system may have no locks.
+/// Returns true if the process named in a lock file may still be alive although flock did not refuse the lock: the
+/// process may run on another machine, or the file system may not support locks.
 bool may_live(const std::string& content, bool has_locks) {
   if (content.empty()) return false;
   if (!has_locks) return true;
@@ -150,7 +151,7 @@ bool may_live(const std::string& content, bool has_locks) {
   return !boot.empty() && boot != boot_id() && host != host_name();
 }
 
-/// True if the holder beats within `times.patience`.
+/// Returns true if the holder of the lock writes a beat within `times.patience`.
 bool beats(const std::string& path, const std::string& content, const FileLockTimes& times) {
   const double end = now_seconds() + times.patience;
   while (now_seconds() < end) {
@@ -165,7 +166,7 @@ bool beats(const std::string& path, const std::string& content, const FileLockTi
 
 std::optional<FileLock> FileLock::take(const std::string& path, std::string* owner, const FileLockTimes& times) {
   for (int tries = 0; tries < kTries; ++tries) {
-    // Bypasses base/files: a lock is not an output and stays open.
+    // Bypasses base/files, because a lock file is not an output and stays open.
     const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     if (descriptor < 0) fail_errno(path, "open");
     auto holder = std::make_unique<Holder>(path, descriptor);

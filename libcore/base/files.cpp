@@ -24,7 +24,7 @@ namespace mtl {
 
 namespace {
 
-/// The faults that MTL_FAULT requests, and the number of operations so far.
+/// The faults that MTL_FAULT requests, and the number of operations performed so far.
 struct FaultPlan {
   struct Fault {
     std::string kind;
@@ -48,7 +48,8 @@ FaultPlan& fault_plan() {
   return plan;
 }
 
-/// renameat2(2) with RENAME_EXCHANGE; the fault `no-exchange` simulates a file system without it.
+/// Calls renameat2(2) with RENAME_EXCHANGE. The fault `no-exchange` simulates a file system that does not support
+/// RENAME_EXCHANGE.
 int exchange_names(const char* a, const char* b) {
   for (const FaultPlan::Fault& fault : fault_plan().faults) {
     if (fault.kind != "no-exchange") continue;
@@ -58,7 +59,8 @@ int exchange_names(const char* a, const char* b) {
   return ::renameat2(AT_FDCWD, a, AT_FDCWD, b, RENAME_EXCHANGE);
 }
 
-/// Counts one operation; returns true, with errno set, if a planned fault happens now. `kill` does not return.
+/// Counts one operation. Returns true and sets errno if a fault is planned for this operation. For the fault `kill`,
+/// does not return.
 bool fault_now(std::string* kind = nullptr) {
   constexpr auto kSlow = std::chrono::milliseconds(300);
   FaultPlan& plan = fault_plan();
@@ -78,12 +80,13 @@ bool fault_now(std::string* kind = nullptr) {
   return false;
 }
 
-/// The most bytes per write(2), so that no single call takes long on working storage.
+/// Maximum number of bytes per write(2), so that no single call takes long while the storage works properly.
 constexpr std::size_t kMaxPerCall = 16 << 20;
-/// Bytes between write-backs while the file is written, so that the final sync has little to do.
+/// While a file is written, data is written back to disk each time this many bytes have been added, so that the final
+/// sync has little left to do.
 constexpr std::uint64_t kWriteBack = 256 << 20;
 
-/// write(2) under the fault plan: may fail, be interrupted, or write half.
+/// Calls write(2). If the fault plan says so, the call fails, is interrupted, or writes only half of the bytes.
 ssize_t write_some(int descriptor, const char* data, std::size_t bytes) {
   std::string kind;
   bytes = std::min(bytes, kMaxPerCall);
@@ -94,11 +97,12 @@ ssize_t write_some(int descriptor, const char* data, std::size_t bytes) {
   return ::write(descriptor, data, bytes);
 }
 
-/// Starts to write back the kWriteBack bytes before `end`; waits for the bytes before those. False if a write failed.
+/// Starts to write back the last kWriteBack bytes before `end`, and waits until the kWriteBack bytes before those are
+/// written back. Returns false if a write failed.
 bool write_back(int descriptor, std::uint64_t end) {
   auto range = [&](std::uint64_t from, std::uint64_t to, unsigned flags) {
     return ::sync_file_range(descriptor, static_cast<off_t>(from), static_cast<off_t>(to - from), flags) == 0 ||
-           (errno != EIO && errno != ENOSPC && errno != EDQUOT);  // not every file supports this
+           (errno != EIO && errno != ENOSPC && errno != EDQUOT);  // not every file supports this call
   };
   const std::uint64_t last = end - kWriteBack;
   constexpr unsigned kWait = SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
@@ -174,7 +178,7 @@ void OutputFile::close() {
 
 namespace {
 
-/// The target of a symbolic link; any other path unchanged.
+/// Returns the target if `path` is a symbolic link, otherwise `path`.
 std::string follow_link(const std::string& path) {
   std::error_code error;
   if (!fs::is_symlink(path, error)) return path;
@@ -230,7 +234,8 @@ void exchange_paths(const std::string& a, const std::string& b) {
   if (fault_now()) fail_errno(b, "exchange it with " + a);
   if (exchange_names(a.c_str(), b.c_str()) == 0) return;
   if (errno != EINVAL && errno != ENOSYS) fail_errno(b, "exchange it with " + a);
-  std::string aside = cat(b, ".old");  // not a temporary name: it keeps the old content until b exists again
+  // Not a temporary name, because this file holds the old content until `b` exists again.
+  std::string aside = cat(b, ".old");
   rename_path(b, aside);
   rename_path(a, b);
   rename_path(aside, a);
@@ -245,7 +250,7 @@ void sync_directory(const std::string& path) {
   int code = errno;
   ::close(descriptor);
   errno = code;
-  if (failed && code != EINVAL) fail_errno(folder, "sync to disk");  // some file systems cannot sync a folder
+  if (failed && code != EINVAL) fail_errno(folder, "sync to disk");  // EINVAL: this file system cannot sync a folder
 }
 
 void make_directories(const std::string& path) {
@@ -276,7 +281,7 @@ void remove_tree(const std::string& path) {
 
 namespace {
 
-/// A descriptor that is closed at the end of its scope.
+/// Owns a descriptor for reading and closes it in the destructor.
 class ReadDescriptor {
  public:
   ReadDescriptor(const std::string& path, int flags) : descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | flags)) {
@@ -293,7 +298,7 @@ class ReadDescriptor {
 }  // namespace
 
 std::string read_descriptor(int descriptor, const std::string& name) {
-  constexpr off_t kMaxReserved = 1 << 30;  // a sparse file may claim any size
+  constexpr off_t kMaxReserved = 1 << 30;  // a limit, because a sparse file may have an arbitrarily large size
   std::string content;
   struct stat info {};
   if (::fstat(descriptor, &info) == 0 && S_ISREG(info.st_mode)) content.reserve(std::min(info.st_size, kMaxReserved));

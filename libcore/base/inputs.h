@@ -1,4 +1,4 @@
-// The input files of a run: finds those that --input names, and refuses outputs that would overwrite one.
+// The input files of a run: finds the files given by --input, and refuses outputs that would overwrite an input.
 #pragma once
 
 #include <string>
@@ -6,13 +6,14 @@
 
 namespace mtl {
 
-/// Returns, for each word, the file of that name, or else the files that match it as a glob pattern; "-" is standard
-/// input.
-/// Throws Error(io) that lists every file that is missing, a folder or unreadable.
+/// Returns the files that `words` specify. Each word is a file name or, if no such file exists, a glob pattern; "-" is
+/// standard input. Throws an Error(io) that lists every word without a match and every file that is a folder or cannot
+/// be read.
 std::vector<std::string> find_inputs(const std::vector<std::string>& words);
 
-/// Throws UsageError if an output is one of the inputs: the same regular file (device and inode), by any name or link.
-/// "-" is standard input. The message asks for another value of `flag`, which names the outputs.
+/// Throws UsageError if an output and an input are the same regular file (device and inode), even under different names
+/// or through links. The input "-" is standard input. The error message asks the user for another value of `flag`, the
+/// flag that sets the output names.
 void refuse_overwriting(const std::vector<std::string>& inputs, const std::vector<std::string>& outputs,
                         const std::string& flag = "--output-prefix");
 

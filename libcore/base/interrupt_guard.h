@@ -1,11 +1,11 @@
-// Removes a tool's unfinished files when INT, TERM or HUP ends it.
+// Removes a tool's unfinished files when INT, TERM or HUP ends the tool.
 //
-// No handler is installed: the signals are blocked, and a dedicated thread waits for them. It removes the registered
-// files and ends the process with the same signal, so that a shell sees what happened (exit status 128 + the signal's
-// number).
+// No signal handler is installed. Instead, the signals are blocked, and a dedicated thread waits for them. When a
+// signal arrives, this thread removes the registered files and then ends the process with the same signal, so that a
+// shell sees the cause (exit status 128 + the signal's number).
 //
-// PIPE and XFSZ are blocked too: a closed stderr does not end hours of work, and exceeding the file size limit is an
-// error like a full disk.
+// PIPE and XFSZ are blocked too. A closed stderr therefore does not end a job after hours of work, and exceeding the
+// file size limit causes an ordinary error, as a full disk does.
 #pragma once
 
 #include <csignal>
@@ -17,16 +17,18 @@
 
 namespace mtl {
 
-/// At most one at a time. Create it before other threads, so that they inherit the blocked signals.
+/// At most one guard may exist at a time. Create the guard before all other threads, so that these threads inherit the
+/// blocked signals.
 class InterruptGuard {
  public:
   explicit InterruptGuard(std::string program);
   ~InterruptGuard();
   InterruptGuard(const InterruptGuard&) = delete;
 
-  /// Registers a file or folder that a signal removes; it need not exist yet.
+  /// Registers a file or folder to remove when a signal arrives. The file or folder need not exist yet.
   void remove_on_signal(std::string path);
-  /// Unregisters all files, so that a signal keeps them. Signals are deferred while the returned lock is held.
+  /// Unregisters all files, so that a later signal does not remove them. Signals are deferred while the returned lock
+  /// is held.
   [[nodiscard]] std::unique_lock<std::mutex> keep_files();
 
  private:
@@ -40,7 +42,7 @@ class InterruptGuard {
   std::thread waiter_;
 };
 
-/// Writes a file like write_file_atomic(); a signal removes the unfinished file. For programs without a guard.
+/// Like write_file_atomic(), but a signal also removes the unfinished file. For programs that have no InterruptGuard.
 void write_file_guarded(const std::string& path, std::string_view content, const std::string& program);
 
 }  // namespace mtl

@@ -1,9 +1,11 @@
-// JSON by the rules of Python's json module, which reads and writes most JSON files of this field.
+// JSON values, parsed and written by the rules of Python's json module, because that module reads and writes most JSON
+// files in this field.
 //
-// Reading validates everything, including unused values. As in Python: NaN, Infinity and -Infinity are numbers,
-// integers have no limit (beyond 64 bits they become doubles here), a lone surrogate escape is legal (callers check
-// has_lone_surrogate), the last of duplicate keys counts, control characters in strings are errors. Input must be
-// UTF-8. Nesting deeper than 1000 is an error.
+// The parser validates the whole input, including values that are never used. As in Python: NaN, Infinity and -Infinity
+// are numbers. Integers may have any size; here, integers that do not fit into 64 bits become doubles. An escaped lone
+// surrogate is legal; callers check with has_lone_surrogate(). If a key occurs several times, the last occurrence
+// counts. Control characters in strings are errors. The input must be UTF-8. Nesting deeper than 1000 levels is an
+// error.
 #pragma once
 
 #include <cstdint>
@@ -41,9 +43,9 @@ class Json {
   }
   static Json array() { return Json(Array{}); }
 
-  /// Throws Error(bad_data) "byte N: what".
+  /// Parses a text. Throws Error(bad_data) "byte N: what".
   static Json parse(std::string_view text);
-  /// Reads and parses a file; errors name the file.
+  /// Reads and parses a file. Error messages contain the file name.
   static Json read(const std::string& path);
 
   bool is_null() const { return std::holds_alternative<std::monostate>(value_); }
@@ -54,8 +56,8 @@ class Json {
   bool is_array() const { return std::holds_alternative<Array>(value_); }
   bool is_object() const { return std::holds_alternative<Object>(value_); }
 
-  /// Each throws Error(bad_data) if the value is of another kind. as_int() also accepts whole doubles of magnitude
-  /// below 9e15.
+  /// Each of these functions throws Error(bad_data) if the value is of another kind. as_number() also accepts integers.
+  /// as_int() also accepts doubles with an integral value and a magnitude below 9e15.
   bool as_bool() const;
   std::int64_t as_int() const;
   double as_number() const;
@@ -63,23 +65,26 @@ class Json {
   const Array& as_array() const;
   const Object& as_object() const;
 
-  /// Returns the value of a key (of its last occurrence), or nullptr. Throws Error(bad_data) if this is not an object.
+  /// Returns the value of a key, or nullptr if the key is missing. If the key occurs several times, the last occurrence
+  /// counts. Throws Error(bad_data) if this value is not an object.
   const Json* find(std::string_view key) const;
-  /// Returns the value of a key; throws Error(bad_data) "no key ..." if it is missing.
+  /// Like find(), but throws Error(bad_data) "no key ..." if the key is missing.
   const Json& at(std::string_view key) const;
-  /// Return the value of a key, or `fallback` if it is missing or null. An error names the key.
+  /// Return the value of a key, or `fallback` if the key is missing or its value is null. Error messages contain the
+  /// key.
   std::int64_t int_or(std::string_view key, std::int64_t fallback) const;
   double number_or(std::string_view key, double fallback) const;
   std::string string_or(std::string_view key, std::string_view fallback) const;
   bool bool_or(std::string_view key, bool fallback) const;
 
-  /// Adds or replaces a key of an object (null becomes an object).
+  /// Sets the value of a key, which is added if missing. Requires an object, or null, which becomes an object.
   Json& set(std::string key, Json value);
-  /// Appends to an array (null becomes an array).
+  /// Appends a value. Requires an array, or null, which becomes an array.
   Json& push(Json value);
 
-  /// With indent 0, writes one line with ", " and ": " like Python's json.dumps; otherwise one item per line.
-  /// Writes doubles as Python's repr does. Text stays UTF-8; invalid bytes become U+FFFD.
+  /// Returns the value as text. If `indent` is 0, the text is one line with ", " and ": " as separators, like that of
+  /// Python's json.dumps; otherwise each item has its own line. Doubles are written as Python's repr does. Strings stay
+  /// UTF-8; invalid bytes become U+FFFD.
   std::string dump(int indent = 0) const;
 
  private:
@@ -88,8 +93,8 @@ class Json {
   std::variant<std::monostate, bool, std::int64_t, double, std::string, Array, Object> value_;
 };
 
-/// Appends `text` as a JSON string; invalid UTF-8 becomes U+FFFD. With `ascii`, escapes all but ASCII; `text` must then
-/// be UTF-8.
+/// Appends `text` as a JSON string. Invalid UTF-8 becomes U+FFFD. With `ascii`, escapes all non-ASCII characters, and
+/// throws Error(failure) unless `text` is valid UTF-8.
 void append_json_string(std::string& out, std::string_view text, bool ascii = false);
 
 }  // namespace mtl

@@ -10,36 +10,38 @@
 
 namespace mtl {
 
-/// Reads one JSON text without building values. Every function throws Error(bad_data) "byte N: what", N counted from 1.
+/// Reads one JSON text without building values. Every function that reads throws Error(bad_data) "byte N: what" for
+/// invalid input; N is counted from 1.
 class JsonCursor {
  public:
   explicit JsonCursor(std::string_view text) : text_(text) {}
 
-  /// Skips whitespace; returns the next character, or 0 at the end.
+  /// Skips whitespace. Returns the next character without consuming it, or 0 at the end of the text.
   char peek() {
     while (at_ < text_.size() && is_blank(text_[at_])) ++at_;
     return at_ < text_.size() ? text_[at_] : '\0';
   }
-  /// Enters an object or array.
+  /// Reads `bracket`, the opening bracket of an object or array.
   void enter(char bracket);
-  /// After enter() or after an item: true if another item follows (skips the comma before it), false at the closing
-  /// bracket (skips it).
+  /// Call after enter() and after each item. If another item follows, skips the comma before the item and returns true.
+  /// At the closing bracket, skips the bracket and returns false.
   bool next_item(char closing_bracket);
-  /// Reads a key and its colon. The view is valid until the next call that reads a string.
+  /// Reads a key and the colon after the key. The returned view is valid until the next call that reads a string.
   std::string_view key();
-  /// After next_item(), a fast path for files with many numbers: reads a short key and its value, an integer of up to
-  /// nine digits without a sign. Returns the value and sets `key`, valid until the next plain_item(). In all other
-  /// cases returns nothing and does not advance.
+  /// A fast path for files with many numbers; call after next_item(). If a short key and an unsigned integer of at most
+  /// nine digits follow, reads both, sets `key`, and returns the integer. `key` is valid until the next plain_item().
+  /// Otherwise returns nullopt and does not advance.
   std::optional<std::int64_t> plain_item(std::string_view& key);
-  /// Reads a string and decodes its escapes into UTF-8. A lone surrogate becomes the three bytes of its code point: see
-  /// has_lone_surrogate. The view points into the text or into this cursor, and is valid until the next string is read.
+  /// Reads a string and decodes its escapes into UTF-8. A lone surrogate is encoded like any other code point, as three
+  /// bytes; see has_lone_surrogate(). The returned view points into the text or into this cursor, and is valid until
+  /// the next string is read.
   std::string_view string();
-  /// Reads a number, NaN or an infinity; returns its characters.
+  /// Reads a number, NaN or an infinity. Returns the characters that were read.
   std::string_view number();
-  /// Reads true, false or null; returns its first letter.
+  /// Reads true, false or null. Returns the first letter of the word.
   char literal();
   void skip_value();
-  /// Throws unless only whitespace is left.
+  /// Throws Error(bad_data) unless only whitespace is left.
   void finish();
   std::size_t offset() const { return at_; }
   [[noreturn]] void fail_here(const std::string& what) const;
@@ -57,17 +59,19 @@ class JsonCursor {
   int depth_ = 0;
 };
 
-/// Returns the value of a number without fraction or exponent, if it fits into 64 bits.
+/// Returns the value of `number`. Returns nullopt if `number` has a fraction or an exponent, or does not fit into 64
+/// bits.
 std::optional<std::int64_t> json_integer(std::string_view number);
-/// True if decoded text contains a surrogate code point, which no valid Unicode text does.
+/// Returns true if decoded text contains a surrogate code point. Valid Unicode text never does.
 bool has_lone_surrogate(std::string_view text);
-/// Returns the offset of the first invalid byte, or npos.
+/// Returns the offset of the first invalid byte, or npos if the text is valid UTF-8.
 std::size_t find_invalid_utf8(std::string_view text);
 
-/// Appends a code point as UTF-8 (surrogates included, as three bytes).
+/// Appends a code point as UTF-8. A surrogate is also accepted, and appended as three bytes.
 void append_utf8(std::string& out, std::uint32_t code_point);
 
-/// Returns the length in bytes of the well-formed UTF-8 character at `at` (Unicode 15, table 3-7), or 0.
+/// Returns the length in bytes of the UTF-8 character at offset `at`, or 0 if the character is ill-formed (Unicode 15,
+/// table 3-7).
 std::size_t utf8_length(std::string_view text, std::size_t at);
 
 }  // namespace mtl

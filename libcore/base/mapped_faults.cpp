@@ -17,7 +17,8 @@ namespace mtl {
 
 namespace {
 
-/// A signal handler reads these without a lock: `data` is set last and cleared first.
+/// An entry of the table of mappings. The signal handler reads entries without a lock; therefore `data` is set last and
+/// cleared first.
 struct Mapping {
   std::atomic<std::uintptr_t> data{0};
   std::atomic<std::size_t> bytes{0};
@@ -27,7 +28,7 @@ struct Mapping {
 
 constexpr std::size_t kMappings = 4096;
 std::array<Mapping, kMappings> mappings;
-std::atomic<std::size_t> used{0};  // entries from this one on are free
+std::atomic<std::size_t> used{0};  // all entries with an index >= `used` are free
 std::atomic<int> lost{0};
 std::mutex table_mutex;
 

@@ -1,13 +1,14 @@
-// Turns SIGBUS into an error when a mapped file becomes shorter or its disk fails.
+// Turns a SIGBUS into an Error if a mapped file is truncated or its disk fails.
 //
-//   read_mapped([&] { copy(file.bytes()); });   // throws Error(io) that names the file
+//   read_mapped([&] { copy(file.bytes()); });   // throws an Error(io) whose message contains the file name
 //
-// A page that cannot be read raises SIGBUS in the thread that reads it. Inside read_mapped the handler replaces the
-// remaining mapping with zeros and the thread continues; at the end read_mapped throws, and the caller must discard
-// what was read.
+// A page that cannot be read raises SIGBUS in the thread that reads the page. Inside read_mapped(), the signal handler
+// replaces the mapping from this page to its end by zeros, and the thread continues. When the work is done,
+// read_mapped() throws, and the caller must discard the data that was read.
 //
-// For whole files and strided slices of models: read_mapped needs the handler of apps/cli/bus_error.h, and reports
-// faults only at the end. The tokens of samples are read with pread instead (open_file.h).
+// Use read_mapped() for whole files and for strided slices of models. It needs the signal handler of
+// apps/cli/bus_error.h, and reports a fault only after all work is done. The tokens of samples are read with pread
+// instead (open_file.h).
 #pragma once
 
 #include <cstddef>
@@ -16,24 +17,26 @@
 
 namespace mtl {
 
-/// While it exists, faults of this thread on mapped files are recorded.
+/// While a MappedReads exists, faults of its thread in mapped files are recorded.
 class MappedReads {
  public:
   MappedReads();
   ~MappedReads();
   MappedReads(const MappedReads&) = delete;
-  /// Throws Error(io) if this or another thread could not read a file that is still mapped.
+  /// Throws Error(io) if at least one file that is still mapped could not be read, on this thread or on another thread.
   static void check();
 
  private:
   bool was_recording_;
 };
 
-/// Throws Error(io) if a file that was mapped with `bytes` bytes has fewer now. A file that ends within the last page
-/// of its mapping raises no fault: the bytes beyond its end read as zeros.
+/// Throws Error(io) if the file was mapped with `bytes` bytes and is shorter now. This check is necessary because a
+/// file that ends within the last page of its mapping causes no fault: the bytes past the end of the file read as
+/// zeros.
 void check_mapped_size(const std::string& path, std::size_t bytes);
 
-/// Calls `read` on this thread and returns its result. Throws Error(io) after a fault, even if `read` itself threw.
+/// Calls `read` on this thread and returns its result. Throws Error(io) if a mapped file could not be read; this error
+/// replaces an exception thrown by `read`.
 template <class Read>
 auto read_mapped(const Read& read) {
   MappedReads reads;
@@ -52,10 +55,12 @@ auto read_mapped(const Read& read) {
   }
 }
 
-/// For a SIGBUS handler: handles a fault in a mapped file inside read_mapped; true if the thread can continue.
+/// For a SIGBUS handler: handles a fault at `address` if the address is in a mapped file and the thread is inside
+/// read_mapped(). Returns true if the thread can continue.
 bool take_mapped_fault(void* address);
 
-// For MappedFile: the table of mapped addresses. When the table is full, further mappings are not protected.
+// For MappedFile. These functions add a mapping to the table of mappings, and remove a mapping. When the table is full,
+// further mappings are not protected.
 void add_mapping(const void* data, std::size_t bytes, const std::string& path);
 void remove_mapping(const void* data);
 

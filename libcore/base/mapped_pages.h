@@ -1,5 +1,6 @@
-// Releases pages that were read through a memory map. They stay in the page cache, but no longer count as memory of
-// this process, which would otherwise seem as large as its files.
+// Releases pages that were read through a memory map. Released pages stay in the page cache, but no longer count as
+// memory of this process. Without release, the process would appear to use as much memory as the total size of its
+// mapped files.
 #pragma once
 
 #include <sys/mman.h>
@@ -12,17 +13,18 @@
 
 namespace mtl {
 
-/// Bytes to read through a map before their pages are released.
+/// Number of bytes to read through a memory map before the pages are released.
 inline constexpr std::uint64_t kMappedPages = 32 << 20;
 
-/// Releases all pages of the mapping; the content can be read again at any time.
+/// Releases all pages of the mapping. The content can still be read at any time.
 inline void release_pages(const MappedFile& file) {
   const auto bytes = file.bytes();
-  // Only advice: a failure is harmless.
+  // A failure is harmless, because the call is only advice.
   if (!bytes.empty()) ::madvise(const_cast<std::byte*>(bytes.data()), bytes.size(), MADV_DONTNEED);
 }
 
-/// Advises the system that reads will be in random order, so that read-ahead does not help, or in file order.
+/// Tells the operating system whether reads will be in random order (true), for which read-ahead does not help, or in
+/// file order (false).
 inline void expect_scattered_reads(const MappedFile& file, bool are_scattered) {
   const auto bytes = file.bytes();
   if (bytes.empty()) return;

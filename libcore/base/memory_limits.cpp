@@ -13,20 +13,23 @@ namespace mtl {
 
 namespace {
 
-/// Reads a kernel file, whose reported size is 0; returns "" if it does not exist.
+/// Returns the content of a kernel file, or "" if the file does not exist. Ignores the file's size, which the kernel
+/// reports as 0.
 std::string read_figures(const std::string& path) {
   std::ifstream file(path);
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// Reads a file that contains one number; returns nullopt for "max" and for a missing file.
+/// Returns the content of a file as a number. Returns nullopt if the file is missing or its content is not a number,
+/// such as "max".
 std::optional<std::uint64_t> read_number(const std::string& path) {
   const auto number = parse_int(trim(read_figures(path)));
   if (!number || *number < 0) return {};
   return static_cast<std::uint64_t>(*number);
 }
 
-/// Returns the number after `key`, with which a line begins: "MemAvailable:   123 kB", "inactive_file 4096".
+/// Finds a line that begins with `key`, such as "MemAvailable:   123 kB" or "inactive_file 4096", and returns the
+/// number after `key`.
 std::optional<std::uint64_t> find_number(const std::string& text, const std::string& key) {
   for (const std::string& line : split(text, '\n')) {
     if (!starts_with(line, key)) continue;
@@ -39,18 +42,18 @@ std::optional<std::uint64_t> find_number(const std::string& text, const std::str
 
 std::uint64_t remaining(std::uint64_t limit, std::uint64_t used) { return limit > used ? limit - used : 0; }
 
-/// The names of a cgroup's files, and the keys in its memory.stat, in one version of cgroups.
+/// For one version of cgroups: the names of a cgroup's files, and the keys in its memory.stat.
 struct CgroupFiles {
   const char *limit, *usage, *inactive, *active;
 };
 constexpr CgroupFiles kVersion1{"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file ",
                                 "total_active_file "};
 constexpr CgroupFiles kVersion2{"memory.max", "memory.current", "inactive_file ", "active_file "};
-/// Version 1 writes "no limit" as the largest number of whole pages.
+/// If there is no limit, version 1 reports the largest multiple of the page size, which is greater than this value.
 constexpr std::uint64_t kNoLimit = std::uint64_t{1} << 62;
 
-/// Adds the limits of a cgroup and its ancestors. In a container the path may exist only on the host; the mount itself
-/// is then the container's cgroup.
+/// Appends the limits of a cgroup and of its ancestors to `out`. In a container, `path` may exist only on the host; the
+/// container's cgroup is then the mount point itself.
 void add_cgroups(const std::string& mount, std::string path, const CgroupFiles& files, std::vector<MemoryLimit>& out) {
   for (;;) {
     const std::string folder = mount + (path == "/" ? "" : path);

@@ -1,8 +1,9 @@
-// The memory that this process can still allocate, by every limit on Linux: the available memory, its memory cgroups
-// (versions 1 and 2), and its resource limits.
+// Finds out how much memory this process can still allocate under each limit on Linux: the host's available memory, the
+// memory cgroups of the process (versions 1 and 2), and the resource limits of the process.
 //
-// The page cache can be dropped, so it counts as free: in MemAvailable by the kernel's own estimate, in a cgroup as its
-// file pages. Swap does not count: training in swap makes no progress. A figure that cannot be read sets no limit.
+// The page cache can be dropped and therefore counts as free: MemAvailable includes the kernel's estimate of the cache
+// that can be dropped, and in a cgroup all file pages count as free. Swap does not count, because training in swap is
+// far too slow. A limit that cannot be read is ignored.
 #pragma once
 
 #include <cstdint>
@@ -12,19 +13,19 @@
 namespace mtl {
 
 struct MemoryLimit {
-  std::uint64_t bytes = 0;  // that can still be allocated
-  std::string name;         // what sets the limit, such as "MemAvailable" or "the memory cgroup /job_7 (memory.max)"
-  bool is_per_process = false;       // a resource limit; if false, shared by all processes of the host or cgroup
-  bool counts_reservations = false;  // limits address space, used or not
+  std::uint64_t bytes = 0;           // bytes that can still be allocated
+  std::string name;                  // the source: "MemAvailable", "the memory cgroup /job_7 (memory.max)"
+  bool is_per_process = false;       // true: a resource limit; false: all processes of the host or cgroup share it
+  bool counts_reservations = false;  // limits address space, including reserved space that is never used
 };
 
-/// The sources of the kernel's memory figures; tests replace them.
+/// The places from which memory limits and usage are read. Tests replace these places.
 struct MemoryFigures {
   std::string proc = "/proc";
   std::string cgroups = "/sys/fs/cgroup";
   std::uint64_t address_space = UINT64_MAX, data = UINT64_MAX;  // RLIMIT_AS and RLIMIT_DATA
 
-  /// The sources of this process.
+  /// Returns the places that apply to this process.
   static MemoryFigures own();
 };
 

@@ -18,7 +18,8 @@ namespace {
 constexpr const char* kShorter =
     ": was truncated while it was in use; stop what writes to it, restore it, and start again";
 
-/// Raises the soft limit on open files to the hard limit, if it can: a blend can have hundreds of data sets.
+/// Raises the soft limit on open files to the hard limit, because a blend can have hundreds of data sets. Returns true
+/// if the limit was raised.
 bool raise_file_limit() {
   struct rlimit limit {};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return false;

@@ -1,9 +1,9 @@
-// A file that stays open for reading. If it becomes shorter or its disk fails, read() throws an Error; a memory map
-// (files.h) would give zeros or SIGBUS.
+// A file that stays open for reading. If the file is truncated or its disk fails, read() throws an Error, whereas a
+// memory map (files.h) would return zeros or raise SIGBUS.
 //
-// For short scattered reads, such as the tokens of a sample: the bytes are known to be valid when read() returns, in
-// any program and thread, for any number of files. Whole files and strided slices, such as those of models, are read
-// through maps, without a call and a copy for each piece (mapped_faults.h).
+// Use OpenFile for short scattered reads, such as the tokens of a sample. When read() returns, the bytes are known to
+// be valid, in every program and thread and for any number of files. Whole files and strided slices, such as those of
+// models, are read through memory maps instead, which need no call and no copy per piece (mapped_faults.h).
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,8 @@ class OpenFile {
   OpenFile(OpenFile&& other) noexcept;
   OpenFile& operator=(OpenFile&& other) noexcept;
 
-  /// Fills `out` from byte `offset`. Throws Error(io) if the file ends earlier, or cannot be read.
+  /// Fills `out` with the bytes of the file from `offset`. Throws Error(io) if the file ends before `out` is full or
+  /// cannot be read.
   void read(std::uint64_t offset, std::span<std::byte> out) const;
   /// Throws Error(io) if the file has fewer than `expected` bytes.
   void check_size(std::uint64_t expected) const;

@@ -1,5 +1,5 @@
-// Processes items on several threads and consumes the results in the order of the items: the same outcome for any
-// number of threads, in bounded memory. With one thread, everything runs on the calling thread.
+// Processes items on several threads and consumes the results in the order of the items, in bounded memory. The outcome
+// is the same for every number of threads. With one thread, everything runs on the calling thread.
 #pragma once
 
 #include <condition_variable>
@@ -19,14 +19,14 @@ struct Weightless {
   std::size_t operator()(const auto&) const { return 0; }
 };
 
-/// State that the threads of run_ordered share.
+/// State that the threads of run_ordered() share.
 template <class Result, class Produce, class Weigh>
 class OrderedWork {
  public:
   OrderedWork(std::size_t max_items, Produce& produce, Weigh& weigh, std::size_t budget)
       : max_items_(max_items), produce_(produce), weigh_(weigh), budget_(budget) {}
 
-  /// Processes one item after another, until there are no more or stop() is called.
+  /// Processes one item after another until no items are left or stop() is called.
   template <class Work>
   void run_worker(Work& work) {
     while (true) {
@@ -45,7 +45,7 @@ class OrderedWork {
       } catch (...) {
         outcome.error = std::current_exception();
       }
-      // An error in produce() or weigh(), which run under the lock, ends the items.
+      // The lock is still held only if produce() or weigh() threw. In this case no more items are requested.
       if (source_lock.owns_lock()) end_at(index + 1);
       std::lock_guard lock(mutex_);
       outcomes_.emplace(index, std::move(outcome));
@@ -87,7 +87,7 @@ class OrderedWork {
     std::size_t weight = 0;
   };
 
-  /// Waits until an item may be requested; false if no more are needed.
+  /// Waits until item `index` may be requested. Returns false if no more items are needed.
   bool wait_for_room(std::size_t index) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return (index < next_result_ + max_items_ && weight_in_flight_ < budget_) || stopped_; });
@@ -108,7 +108,7 @@ class OrderedWork {
   Weigh& weigh_;
   const std::size_t budget_;
   std::mutex source_mutex_;    // held while an item is requested; guards next_item_
-  std::size_t next_item_ = 0;  // index of the next one to request
+  std::size_t next_item_ = 0;  // index of the next item to request
   std::mutex mutex_;           // guards the members below
   std::condition_variable changed_;
   std::map<std::size_t, Outcome> outcomes_;
@@ -116,12 +116,17 @@ class OrderedWork {
   bool stopped_ = false;
 };
 
-/// `produce()` returns an optional item and is never called by two threads at once; `make_worker()` is called once per
-/// thread, on the calling thread, and returns a function from an item to its result; `consume(result)` runs on the
-/// calling thread.
-/// At most 3 items per thread are in flight, and no new one is requested while those in flight weigh `budget` or more.
-/// If one of these functions throws for an item, the results before that item are consumed, and then its exception is
-/// rethrown. Throws Error(usage) unless `threads` is 1 to 1024.
+/// Processes all items on `threads` threads.
+///
+/// produce() returns the next item, or nullopt at the end. It is never called by two threads at once. make_worker() is
+/// called once per thread, on the calling thread, and returns a function that maps an item to its result.
+/// consume(result) runs on the calling thread.
+///
+/// At most 3 items per thread are in flight. No new item is requested while the sum of weigh(item) over the items in
+/// flight is at least `budget`.
+///
+/// If produce(), weigh() or a worker throws for an item, the results of all earlier items are consumed, and then the
+/// exception is rethrown. Throws Error(usage) unless `threads` is from 1 to 1024.
 template <class Result, class Produce, class MakeWorker, class Consume, class Weigh = Weightless>
 void run_ordered(int threads, Produce produce, MakeWorker make_worker, Consume consume, Weigh weigh = {},
                  std::size_t budget = 1) {
@@ -140,7 +145,7 @@ void run_ordered(int threads, Produce produce, MakeWorker make_worker, Consume c
     Shared& shared;
     ~Stop() { shared.stop(); }
   };
-  Stop stop{shared};  // declared after the threads, so that it acts before they are joined
+  Stop stop{shared};  // declared after `workers`, so that stop() is called before the threads are joined
   for (auto& work : works) workers.emplace_back([&] { shared.run_worker(work); });
   shared.consume_all(consume);
 }

@@ -1,4 +1,4 @@
-// Plain threads over a range that is divided into equal parts.
+// Divides a range into parts of nearly equal size and processes the parts on separate threads.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@
 
 namespace mtl {
 
-/// Calls work(part, begin, end) for `parts` >= 1 parts of [0, count), whose sizes differ by at most one, and waits for
-/// all. Part 0 runs on the calling thread, every other part on its own thread. Rethrows the exception of the lowest
-/// part that threw.
+/// Divides [0, count) into `parts` >= 1 parts whose sizes differ by at most one, calls work(part, begin, end) for each
+/// part, and waits for all calls. Part 0 runs on the calling thread, every other part on a separate thread. If at least
+/// one call throws, rethrows the exception of the call with the lowest `part`.
 template <class Work>
 void for_each_part(int parts, std::int64_t count, const Work& work) {
   require(parts >= 1, "for_each_part: ", parts, " parts");

@@ -7,14 +7,15 @@ namespace mtl {
 
 namespace {
 
-/// DEL, C0 and C1.
+/// Returns true for DEL and for C0 and C1 control characters.
 bool is_control(std::string_view character) {
   const unsigned char first = character[0];
   if (character.size() == 2) return first == 0xC2 && byte_of(character[1]) < 0xA0;
   return character.size() == 1 && (first < 0x20 || first == 0x7F);
 }
 
-/// U+FFFE and U+FFFF of any plane: their last bytes are BF BE and BF BF, after a byte that ends in four ones.
+/// Returns true for the last two code points of each plane, such as U+FFFE and U+FFFF. In UTF-8 these end in BF BE or
+/// BF BF, after a byte whose low four bits are ones.
 bool is_noncharacter(std::string_view character) {
   if (character.size() < 3) return false;
   const std::string_view tail = character.substr(character.size() - 2);

@@ -1,4 +1,4 @@
-// Makes a title, a path or a host's name safe for a terminal and for XML or JSON documents.
+// Makes text such as a title, a path or a host name safe for terminals and for XML and JSON documents.
 #pragma once
 
 #include <string>
@@ -6,12 +6,12 @@
 
 namespace mtl {
 
-/// Returns valid UTF-8 without control characters, which a terminal would obey: replaces invalid bytes, and the last
-/// two code points of each plane (XML forbids U+FFFE and U+FFFF), with U+FFFD; removes DEL, C0 and C1 controls that are
-/// not in `kept`.
+/// Returns `text` as valid UTF-8 without control characters, which a terminal would execute. Replaces invalid bytes,
+/// and the last two code points of each plane (XML forbids U+FFFE and U+FFFF), by U+FFFD. Removes DEL and all C0 and C1
+/// control characters, except for those in `kept`.
 std::string printable_text(std::string_view text, std::string_view kept = "");
 
-/// For a message of several lines: keeps newlines and tabs.
+/// Like printable_text(), but keeps newlines and tabs, for messages of several lines.
 inline std::string printable_message(std::string_view text) { return printable_text(text, "\n\t"); }
 
 }  // namespace mtl

@@ -40,7 +40,7 @@ std::vector<std::string> words_in(const T& value) {
 }  // namespace
 
 std::string Bounds::objection(double number) const {
-  const bool is_low = excludes_least ? !(number > least) : !(number >= least);  // true for NaN
+  const bool is_low = excludes_least ? !(number > least) : !(number >= least);  // also true for NaN
   const bool is_high = excludes_most ? !(number < most) : !(number <= most);
   const bool has_least = std::isfinite(least), has_most = std::isfinite(most);
   if (!is_low && !is_high && std::isfinite(number)) return "";

@@ -1,5 +1,5 @@
-// A variable that is parsed from words, checked against bounds, and written as words: the value of a flag or of a line
-// in a configuration file.
+// The value of a flag or of a line in a configuration file: a variable that is parsed from words, checked against
+// bounds, and written as words.
 #pragma once
 
 #include <cmath>
@@ -19,33 +19,35 @@ struct Bounds {
   double least = -INFINITY, most = INFINITY;
   bool excludes_least = false, excludes_most = false;
 
-  /// Returns what is wrong with this number, such as "must be at least 0 and below 1"; empty if it is within the
-  /// bounds. Infinities and NaN are never valid.
+  /// Returns an error message such as "must be at least 0 and below 1" if `number` is out of bounds, otherwise "".
+  /// Infinities and NaN are always out of bounds.
   std::string objection(double number) const;
-  /// Returns text such as "[0 1)".
+  /// Returns the interval as text, such as "[0 1)".
   std::string interval() const;
 };
 
 struct Setting {
-  /// A bool is a switch; an optional has no value until it is set; a vector takes any number of words.
+  /// A bool is a switch. An optional has no value until it is set. A vector accepts any number of words.
   using Variable = std::variant<bool*, std::int64_t*, double*, std::string*, std::optional<std::int64_t>*,
                                 std::optional<double>*, std::optional<std::string>*, std::vector<std::string>*>;
   Variable variable;
-  std::vector<std::string> choices = {};  // of a text; empty: any
-  Bounds bounds = {};                     // of a number
-  bool is_inverted = false;               // a switch that sets its variable to false
+  std::vector<std::string> choices = {};  // allowed values of a text; if empty, all are allowed
+  Bounds bounds = {};                     // allowed interval of a number
+  bool is_inverted = false;               // true: the switch sets its variable to false
 
-  /// "switch", "whole", "real", "text" or "list".
+  /// Returns "switch", "whole", "real", "text" or "list".
   std::string_view kind() const;
   bool is_number() const { return kind() == "whole" || kind() == "real"; }
-  /// Returns what is wrong with this word as a value, such as "is not a whole number"; empty if it is valid.
+  /// Returns an error message such as "is not a whole number" if `word` is not a valid value, otherwise "".
   std::string objection(const std::string& word) const;
-  /// Sets the variable. Requires words for which objection() is empty, and exactly one unless the variable is a list.
+  /// Sets the variable. Requires that objection() is empty for each of the words, and that there is exactly one word
+  /// unless the variable is a list.
   void store(const std::vector<std::string>& words) const;
-  /// Returns the words of the value: "768", "true"; none for an empty optional.
+  /// Returns the words of the value, such as "768" or "true"; no words for an empty optional.
   std::vector<std::string> words() const;
   std::string text() const { return join(words(), " "); }
-  /// False if text() is empty or a word has an objection: such a default stands for no value.
+  /// Returns false if text() is empty or objection() is not empty for at least one word. A default of this kind means
+  /// "no value".
   bool has_value() const;
 };
 

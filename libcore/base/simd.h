@@ -1,10 +1,10 @@
 // Sets up Highway for the source file that includes it, and selects the instruction sets to compile that file for.
 //
-// A file that uses it is compiled once per instruction set, and the machine's best one is chosen at run time. Such a
-// file looks like this:
+// A source file that includes this header is compiled once per instruction set. At run time, the best instruction set
+// that the machine supports is chosen. The source file looks like this:
 //
-//   #define MTL_SIMD_FILE "text/example.cpp"  // its own name, as it would be included
-//   #include "base/simd.h"                    // after every other include
+//   #define MTL_SIMD_FILE "text/example.cpp"  // the path of this source file, as in an #include
+//   #include "base/simd.h"                    // after all other includes
 //
 //   HWY_BEFORE_NAMESPACE();
 //   namespace mtl::HWY_NAMESPACE {
@@ -12,19 +12,19 @@
 //   }
 //   HWY_AFTER_NAMESPACE();
 //
-//   #if HWY_ONCE  // compiled once: the choice of the instruction set
+//   #if HWY_ONCE  // compiled only once: chooses the instruction set
 //   namespace mtl {
 //   HWY_EXPORT(count);
 //   ... HWY_DYNAMIC_DISPATCH(count)(text, bytes) ...
 //   }
 //   #endif
 //
-// HWY_DYNAMIC_DISPATCH loads Highway's library, which measures the clock for 3 ms when a process starts. Short-lived
-// programs use `MTL_DISPATCH(count)(text, bytes)` instead, without HWY_EXPORT.
+// HWY_DYNAMIC_DISPATCH requires Highway's library, which spends 3 ms on measuring the clock when a process starts.
+// Short-lived programs use `MTL_DISPATCH(count)(text, bytes)` instead, without HWY_EXPORT.
 //
 // Instruction sets on x86: AVX-512, AVX2, and SSE4 as the baseline.
 
-// No include guard: Highway reads this file again for every instruction set.
+// There is no include guard, because Highway includes this file again for every instruction set.
 #ifndef MTL_SIMD_TARGETS
 #define MTL_SIMD_TARGETS
 #if defined(__x86_64__)
@@ -35,8 +35,9 @@
 
 namespace mtl {
 
-/// Returns the function for this machine's best instruction set, judged by the main CPU features that Highway requires.
-/// An argument is null if the function was not compiled for that instruction set.
+/// Returns the variant of a function for the best instruction set of this machine. Checks only the main CPU features
+/// that Highway requires for an instruction set. `avx512` or `avx2` is null if the function was not compiled for that
+/// instruction set.
 template <class Function>
 Function* best_function(std::type_identity_t<Function*> avx512, std::type_identity_t<Function*> avx2,
                         Function* baseline) {

@@ -1,4 +1,4 @@
-// Text helpers: joining, splitting, and numbers as the tools print and read them.
+// Text helpers: join and split texts, and format and parse numbers.
 #pragma once
 
 #include <charconv>
@@ -18,7 +18,7 @@ template <std::same_as<bool> T>
 void append_part(std::string& out, T part) {
   out += part ? "true" : "false";
 }
-void append_part(std::string& out, double part);  // shortest form that reads back the same
+void append_part(std::string& out, double part);  // the shortest text from which the same number is read back
 template <class T>
 requires(std::is_integral_v<T> && !std::is_same_v<T, char> &&
          !std::is_same_v<T, bool>) void append_part(std::string& out, T part) {
@@ -26,7 +26,7 @@ requires(std::is_integral_v<T> && !std::is_same_v<T, char> &&
   out.append(digits, std::to_chars(digits, digits + sizeof digits, part).ptr);
 }
 
-/// Appends the parts, one after another.
+/// Appends the parts to `out`, one after another.
 template <class... Parts>
 void append_to(std::string& out, const Parts&... parts) {
   (append_part(out, parts), ...);
@@ -39,14 +39,15 @@ std::string cat(const Parts&... parts) {
   return out;
 }
 
-/// Like printf, but returns the text.
+/// Like sprintf(), but returns a std::string.
 [[gnu::format(printf, 1, 2)]] std::string format(const char* pattern, ...);
 
 std::vector<std::string> split(std::string_view text, char separator);
 std::string join(const std::vector<std::string>& parts, std::string_view separator);
-std::string_view trim(std::string_view text);  // ASCII whitespace
-/// Wraps words into lines of at most `width` bytes, with a blank between two words; a longer word has a line of its
-/// own. If `max_lines` lines do not suffice, the last line ends with ".. and N more".
+std::string_view trim(std::string_view text);  // removes leading and trailing ASCII whitespace
+/// Wraps words into lines of at most `width` bytes, with one blank between words. A word longer than `width` is not
+/// broken and gets a separate line. If `max_lines` lines are not enough for all words, the last line ends with ".. and
+/// N more".
 std::vector<std::string> wrap(const std::vector<std::string>& words, std::size_t width,
                               std::size_t max_lines = SIZE_MAX);
 inline bool starts_with(std::string_view text, std::string_view prefix) {
@@ -54,22 +55,23 @@ inline bool starts_with(std::string_view text, std::string_view prefix) {
 }
 bool ends_with(std::string_view text, std::string_view suffix);
 
-/// 1234567 -> "1,234,567".
+/// Formats 1234567 as "1,234,567".
 std::string with_commas(std::int64_t value);
-/// 1536 -> "1.5 KiB"; 12 -> "12 B".
+/// Formats 1536 as "1.5 KiB", and 12 as "12 B".
 std::string human_bytes(double bytes);
-/// 75.2 -> "1 min 15 s"; 0.25 -> "0.25 s".
+/// Formats 75.2 as "1 min 15 s", and 0.25 as "0.25 s".
 std::string human_seconds(double seconds);
 
-/// Parse the whole text as a number, as Python's int() and float() do (`1_000`, `+5`, `.1`, `1e-4`, surrounding
-/// blanks). Return nullopt if the text is not a number, or an integer does not fit into 64 bits.
+/// Parse the whole text as a number, by the rules of Python's int() and float(), which also accept `1_000`, `+5`, `.1`,
+/// `1e-4` and surrounding blanks. Return nullopt if the text is not a number. parse_int() also returns nullopt if the
+/// number does not fit into 64 bits.
 std::optional<std::int64_t> parse_int(std::string_view text);
 std::optional<double> parse_float(std::string_view text);
 
-/// Returns the candidate most likely meant by a mistyped `word`, or "" if none is near.
+/// Returns the candidate that a mistyped `word` most likely means, or "" if no candidate is similar to `word`.
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
 
-/// "2026-11-21 12:00:00" in local time, for log lines.
+/// Returns the local time in the format "2026-11-21 12:00:00", for log lines.
 std::string timestamp();
 
 }  // namespace mtl

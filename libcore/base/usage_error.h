@@ -1,4 +1,4 @@
-// All problems of a configuration in one error.
+// An error that lists all problems of a configuration.
 #pragma once
 
 #include <string>
@@ -8,10 +8,10 @@
 
 namespace mtl {
 
-/// One problem, and the flag or file that has it.
+/// One problem, and the flag or file that causes the problem.
 struct Problem {
-  std::string where;  // "--global-batch-size 190"
-  std::string what;   // "is not a multiple of ..."
+  std::string where;  // such as "--global-batch-size 190"
+  std::string what;   // such as "is not a multiple of ..."
 };
 
 /// Error(usage) that lists all problems, one line each: "  --flag value    message".

@@ -6,7 +6,8 @@ namespace mtl {
 
 namespace {
 
-/// Appends the complete characters and returns the number of bytes after them.
+/// Appends the complete characters of `bytes` to `out`. Returns the number of bytes in the incomplete character at the
+/// end, or 0.
 std::size_t append_complete(std::string& out, std::string_view bytes) {
   const char* at = bytes.data();
   const char* end = at + bytes.size();

@@ -1,7 +1,7 @@
-// Reads UTF-8 one character at a time, and replaces invalid bytes.
+// Decodes UTF-8 one character at a time, and replaces invalid bytes.
 //
-// Ill-formed input is divided as Unicode recommends and Python's errors="replace" does: each maximal prefix of a
-// well-formed character (at least one byte) is one unit, shown as U+FFFD.
+// In ill-formed input, each longest possible prefix of a well-formed character, of at least one byte, is replaced by
+// one U+FFFD. Unicode recommends this rule, and Python's errors="replace" follows it.
 #pragma once
 
 #include <cstdint>
@@ -10,28 +10,30 @@
 
 namespace mtl {
 
-/// The byte as a number from 0 to 255; char is signed on some machines.
+/// Returns the byte as a number from 0 to 255 (char is signed on some machines).
 constexpr unsigned char byte_of(char c) { return static_cast<unsigned char>(c); }
 
 /// U+FFFD.
 inline constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";
 
-/// A decoded character. If it is invalid, its code is U+FFFD, which is neither letter nor number nor whitespace.
+/// A decoded character. The code of an invalid character is U+FFFD, which is neither a letter nor a number nor
+/// whitespace.
 struct Utf8Char {
   std::uint32_t code = 0xFFFD;
   int length = 1;  // in bytes, at least 1
   bool valid = false;
-  bool cut_short = false;  // invalid, but more bytes could complete it
+  bool cut_short = false;  // invalid only because the input ends within the character
 };
 
-/// Returns the character at `at`, which must be before `end`.
+/// Decodes the character at `at`. Requires `at` < `end`.
 inline Utf8Char next_utf8(const char* at, const char* end) {
   unsigned char lead = *at;
   if (lead < 0x80) return {.code = lead, .length = 1, .valid = true};
   if (lead < 0xC2 || lead > 0xF4) return {};
   int tails = lead < 0xE0 ? 1 : lead < 0xF0 ? 2 : 3;
   std::uint32_t code = lead & (0x3Fu >> tails);
-  // Only the first continuation byte has limits of its own: no overlong forms, no surrogates, nothing above U+10FFFF.
+  // The first continuation byte may have a narrower range than the other ones, which excludes overlong forms,
+  // surrogates, and code points above U+10FFFF.
   unsigned low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
   unsigned high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
   for (int i = 1; i <= tails; ++i) {
@@ -44,7 +46,8 @@ inline Utf8Char next_utf8(const char* at, const char* end) {
   return {.code = code, .length = tails + 1, .valid = true};
 }
 
-/// Returns the character that ends just before offset `at` >= 1; an incomplete one is returned as an invalid byte.
+/// Returns the character that ends just before offset `at` >= 1. If no complete character ends there, returns an
+/// invalid character of one byte.
 inline Utf8Char utf8_before(std::string_view text, std::size_t at) {
   std::size_t begin = at - 1;
   while (begin > 0 && at - begin < 4 && (byte_of(text[begin]) & 0xC0) == 0x80) --begin;
@@ -52,15 +55,15 @@ inline Utf8Char utf8_before(std::string_view text, std::size_t at) {
   return last.valid && begin + last.length == at ? last : Utf8Char{};
 }
 
-/// Returns the bytes as text; invalid UTF-8 becomes U+FFFD.
+/// Returns `bytes` with all invalid UTF-8 replaced by U+FFFD.
 std::string decode_lossy(std::string_view bytes);
 
-/// Decodes bytes that arrive in pieces: holds back an incomplete character.
+/// Decodes bytes that arrive in pieces. Keeps an incomplete character until the rest of its bytes arrive.
 class Utf8Stream {
  public:
-  /// Returns the characters that these bytes complete; invalid bytes become U+FFFD.
+  /// Returns all characters that are complete once `bytes` have arrived. Invalid bytes become U+FFFD.
   std::string push(std::string_view bytes);
-  /// Returns U+FFFD for a character that was never completed, or "".
+  /// Call at the end of the input. Returns U+FFFD if an incomplete character is left, otherwise "".
   std::string finish();
 
  private:

@@ -9,8 +9,8 @@ namespace mtl {
 
 namespace {
 
-/// One per process. Overlapping calls of several threads count as one call, from the start of the first to the end of
-/// the last.
+/// The process's record of its write calls. Overlapping calls on several threads count as one call, which lasts from
+/// the start of the first to the end of the last.
 struct Record {
   std::mutex mutex;
   std::string path;

@@ -1,10 +1,10 @@
-// Communication between ranks. Every axis of parallelism always has a Communicator; a group of one rank has a
-// SelfCommunicator, a null object, so that no layer needs to check the number of ranks. Every operation returns Work as
-// soon as it is started; the caller may compute before it waits for the Work.
+// Communication between ranks. Every axis of parallelism always has a Communicator. A group of one rank uses a
+// SelfCommunicator, a null object, so that no layer needs to check the number of ranks. Every operation returns a Work
+// object as soon as the operation is started. The caller may compute before it waits for the Work.
 //
-// All members of a group start the same operations on it, with the same sizes, in the same order. Sums are added in
-// rank order, so all members get the same bits, and the same bits in every run. Between GPUs, NCCL decides the order of
-// sums (comm/nccl_communicator.h).
+// All members of a group must start the same operations on the group, with the same sizes and in the same order. Sums
+// are added in rank order, so the results are bit-identical on all members and in all runs. Between GPUs, NCCL decides
+// the order of additions (comm/nccl_communicator.h).
 #pragma once
 
 #include <memory>
@@ -18,26 +18,29 @@
 
 namespace mtl {
 
-/// Ranks cannot reach each other, or their operations differ. They can no longer agree on anything: the job must end.
+/// Thrown if ranks cannot reach each other, or if their operations differ. The ranks can then no longer agree on
+/// anything, so the job must end.
 class CommunicationError : public Error {
  public:
   explicit CommunicationError(const std::string& what) : Error(Exit::failure, what) {}
 };
 
-/// Another rank failed while this one waited for it. The ranks agree on the error over ProcessGroups::world().
+/// Thrown if another rank fails while this rank waits. The ranks can still agree on the error over
+/// ProcessGroups::world().
 class Interrupted : public Error {
  public:
   explicit Interrupted(const std::string& what) : Error(Exit::failure, what) {}
 };
 
-/// An operation that was started. The host must not touch its tensors until join() has returned; operators may use them
-/// only if they are launched on a stream after wait(). Only stack unwinding may destroy the Work of an unfinished
-/// operation.
+/// A handle to an operation that was started. The host must not access the operation's tensors until join() has
+/// returned. Operators may use these tensors only if the operators are launched on a stream after wait(stream). A Work
+/// must not be destroyed before its operation is finished, except by stack unwinding.
 class Work {
  public:
-  /// The transport's side. done() never blocks, and progresses all pending operations of the transport; join() returns
-  /// when this operation is done, and throws after the transport's deadline. order() makes later work of the stream run
-  /// after this operation; a transport of host memory joins.
+  /// The operation as the transport implements it. done() never blocks, and lets all pending operations of the
+  /// transport make progress. join() blocks until this operation is done, and throws after the transport's deadline.
+  /// order() makes later work on the stream run after this operation; by default, order() calls join(), as transports
+  /// over host memory require.
   class Operation {
    public:
     virtual ~Operation() = default;
@@ -46,16 +49,16 @@ class Work {
     virtual void order(Stream&) { join(); }
   };
 
-  Work() = default;  // already complete
+  Work() = default;  // represents an operation that is already complete
   explicit Work(std::shared_ptr<Operation> operation) : operation_(std::move(operation)) {}
   bool done() const { return operation_ == nullptr || operation_->done(); }
-  /// Makes operators launched on the stream from now on see the result. May return before the result exists.
+  /// Ensures that operators launched on `stream` after this call see the result. May return before the result exists.
   void wait(Stream& stream) const {
     if (operation_ == nullptr) return;
     ProfileRange range(stream, ProfileKind::communication, "wait");
     operation_->order(stream);
   }
-  /// Returns when the host can read the result.
+  /// Blocks until the host can read the result.
   void join() const {
     if (operation_ != nullptr) operation_->join();
   }
@@ -69,32 +72,35 @@ class Communicator {
   virtual ~Communicator() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  /// Replaces data by the sum of all ranks' data. Dtypes f32, f64, bf16 and f16; the last two are summed in fp32 and
-  /// rounded once.
+  /// Replaces `data` by the sum of `data` over all ranks, in place. The dtype must be f32, f64, bf16 or f16. Sums of
+  /// bf16 and f16 are computed in fp32 and rounded once.
   virtual Work all_reduce(Stream& stream, Tensor data) = 0;
-  /// Gathers all ranks' `in` into `out`, size() parts in rank order. `in` may be this rank's part of `out`.
+  /// Gathers `in` of all ranks into `out`, which consists of size() parts in rank order. `in` may be this rank's part
+  /// of `out`.
   virtual Work all_gather(Stream& stream, Tensor out, Tensor in) = 0;
-  /// `in` consists of size() parts of `out`'s size. Writes the sum of all ranks' part number rank() to `out`, which may
-  /// be that part of `in`; does not change the other parts. Dtypes as in all_reduce().
+  /// Divides `in` into size() parts of the size of `out`, and writes the sum of part rank() over all ranks to `out`.
+  /// `out` may be part rank() of `in`. The other parts of `in` do not change. Accepts the same dtypes as all_reduce().
   virtual Work reduce_scatter(Stream& stream, Tensor out, Tensor in) = 0;
   virtual Work broadcast(Stream& stream, Tensor data, int root) = 0;
   virtual Work send(Stream& stream, Tensor data, int peer) = 0;
   virtual Work receive(Stream& stream, Tensor data, int peer) = 0;
-  /// Registers memory that operations use repeatedly, for transports that benefit from it. Destroy the result before
-  /// freeing the memory.
+  /// Registers memory that operations use repeatedly, for transports that benefit from registration. The returned
+  /// object must be destroyed before the memory is freed.
   virtual std::shared_ptr<void> register_memory(const Tensor&) { return {}; }
-  /// False after operations were aborted while the host continued: everything computed since is invalid and must not be
-  /// saved.
+  /// Returns false after operations were aborted while the host continued. Everything computed since the abort is
+  /// invalid and must not be saved.
   virtual bool is_intact() const { return true; }
-  /// Call before computing while operations are in progress: a transport that progresses only inside calls lets a
-  /// thread progress them meanwhile.
+  /// Call this before a computation while operations are in progress. A transport whose operations make progress only
+  /// inside its calls then lets a thread make these calls during the computation.
   virtual void progress() {}
-  /// Call on a rank that failed: from now on, waits of the other ranks throw Interrupted in all groups but the control
-  /// group. All ranks abandon incomplete operations; their memory must exist as long as the control group is used.
+  /// Call this on a rank that failed. From then on, waits on all other ranks throw Interrupted in all groups except the
+  /// control group. All ranks abandon their incomplete operations. The memory of these operations must exist for as
+  /// long as the control group is used.
   virtual void interrupt_others() {}
 };
 
-/// A group of one: sums do not change the data, gathers and scatters copy, send and receive throw.
+/// A group of one rank. all_reduce() and broadcast() do not change the data, all_gather() and reduce_scatter() copy
+/// `in` to `out`, and send() and receive() throw Error(failure).
 class SelfCommunicator final : public Communicator {
  public:
   int rank() const override { return 0; }
@@ -107,7 +113,8 @@ class SelfCommunicator final : public Communicator {
   Work receive(Stream& stream, Tensor data, int peer) override;
 };
 
-/// A member of a group without communication, for plans: checks shapes and counts the bytes it would send.
+/// A member of a group that does not communicate, for plans. Checks shapes and counts the bytes that the rank would
+/// send.
 class MetaCommunicator final : public Communicator {
  public:
   MetaCommunicator(int rank, int size) : rank_(rank), size_(size) {}
@@ -120,8 +127,9 @@ class MetaCommunicator final : public Communicator {
   Work send(Stream& stream, Tensor data, int peer) override;
   Work receive(Stream& stream, Tensor data, int peer) override;
 
-  /// Bytes that this rank would have sent with the best algorithms: 2 n (p - 1) / p for an all-reduce of n bytes over p
-  /// ranks, half of that for a gather or scatter of n bytes in total, n for a send, n (p - 1) for a broadcast's root.
+  /// Returns the number of bytes that this rank would have sent with bandwidth-optimal algorithms. In a group of p
+  /// ranks, an all-reduce of n bytes counts 2 n (p - 1) / p bytes, an all-gather or reduce-scatter of n bytes in total
+  /// (p - 1) n / p, a send n, and a broadcast n (p - 1) on its root.
   double sent_bytes() const { return sent_bytes_; }
 
  private:

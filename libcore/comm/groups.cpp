@@ -8,11 +8,12 @@ namespace mtl {
 namespace {
 
 struct NamedAxes {
-  const char* name;  // in messages
+  const char* name;  // for messages
   AxisSet axes;
 };
 
-// Context-parallel ranks hold the same weights, as data-parallel ranks do: gradients are summed over both axes at once.
+// Context-parallel ranks hold the same weights, as data-parallel ranks do. Therefore one group spans both axes, and
+// gradients are summed over both axes at once.
 constexpr NamedAxes kGroups[] = {{"tensor", Axis::tensor},
                                  {"pipeline", Axis::pipeline},
                                  {"data", {Axis::data, Axis::context}},

@@ -1,4 +1,4 @@
-// The communication groups of a rank, by the axes of the grid that they span.
+// The communication groups of a rank. Each group is identified by the axes of the rank grid that it spans.
 #pragma once
 
 #include <array>
@@ -14,39 +14,41 @@ namespace mtl {
 
 class MpiSession;
 
-/// Creates the group of these ranks of the job.
+/// A function that creates the group of the given ranks of the job.
 using MakeGroup = std::function<std::shared_ptr<Communicator>(const std::vector<int>& ranks, const std::string& name)>;
 
 class ProcessGroups {
  public:
-  /// One process: every group has one member.
+  /// The groups of a single process: every group has one member.
   ProcessGroups();
-  /// The groups of one rank of a grid. All ranks create theirs in the same order.
+  /// Creates the groups of rank `rank` of `grid` by calls of make(). All ranks create their groups in the same order.
   ProcessGroups(const RankGrid& grid, int rank, const MakeGroup& make);
 
-  /// The control group: all ranks, over host memory, for texts, totals and commits. A failed rank does not interrupt
-  /// waits in it.
+  /// Returns the control group, which contains all ranks and uses host memory. The ranks use this group to exchange
+  /// texts and totals, and to agree on commits. A failed rank does not interrupt waits in the control group.
   Communicator& world() const { return *world_; }
-  /// The ranks that differ from this one only in `axes`. Axes of size 1 make no difference. Groups exist over tensor,
-  /// pipeline, context, and data with context; throws Error for other axes.
+  /// Returns the group of all ranks whose grid coordinates differ from this rank's coordinates only in `axes`. Axes of
+  /// size 1 in `axes` are ignored. Groups exist for tensor, for pipeline, for context, and for data together with
+  /// context. Throws Error for other combinations of axes.
   Communicator& over(AxisSet axes) const;
-  /// The ranks that hold a copy of the tied embedding; on other ranks, a group of one.
+  /// Returns the group of all ranks that hold a copy of the tied embedding. On all other ranks, returns a group of one.
   Communicator& tied() const { return *tied_; }
-  /// False after operations of any group were aborted; see Communicator.
+  /// Returns false after operations of at least one group were aborted; see Communicator::is_intact().
   bool is_intact() const;
-  /// All groups of at least two ranks, each once.
+  /// Returns all groups of at least two ranks.
   std::vector<const Communicator*> all() const;
 
  private:
-  AxisSet split_axes_;                                         // axes of more than one rank
-  std::array<std::shared_ptr<Communicator>, kAxisSets> over_;  // by AxisSet::index(); the first is this rank alone
+  AxisSet split_axes_;                                         // axes with more than one rank
+  std::array<std::shared_ptr<Communicator>, kAxisSets> over_;  // by AxisSet::index(); over_[0] is a group of one
   std::shared_ptr<Communicator> world_, tied_;
 };
 
-/// Creates this rank's groups. Collective over the session. Groups exchange memory of `device`, the control group host
-/// memory. Throws Error(usage) if the sizes of grid and session differ.
+/// Creates this rank's groups. Collective over all ranks of the session. The control group communicates over host
+/// memory, all other groups over memory of `device`. Throws Error(usage) if grid and session differ in their number of
+/// ranks.
 ProcessGroups make_groups(MpiSession& session, const RankGrid& grid, Device device = Device::cpu);
-/// The groups of a rank in a plan: MetaCommunicators.
+/// Returns the groups of a rank for a plan. Groups of at least two ranks are MetaCommunicators.
 ProcessGroups meta_groups(const RankGrid& grid, int rank);
 
 }  // namespace mtl

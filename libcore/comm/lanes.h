@@ -1,5 +1,5 @@
-// A lane is one end of a long message, sent in segments of which a limited number are in flight: MPI counts bytes in an
-// int, and the arrival of segments shows that a slow exchange makes progress.
+// A lane is one end of a long message. The message is sent in segments, because MPI counts bytes in an int, and because
+// the arrival of a segment shows that a slow exchange is making progress. The number of segments in flight is limited.
 #pragma once
 
 #include <deque>
@@ -18,14 +18,15 @@ class Lane {
     Direction direction;
     int peer;  // a rank of the group
     int tag;
-    std::size_t segment = kSegment;  // bytes; the same on both sides
+    std::size_t segment = kSegment;  // in bytes; the same on both ends
   };
 
   Lane(const GroupLink& link, const OperationLabel* label, const End& end, std::byte* data, std::size_t bytes)
       : link_(link), label_(label), end_(end), data_(data), remaining_(bytes) {}
-  Lane(const Lane&) = delete;  // messages in flight point to pending_
+  Lane(const Lane&) = delete;  // messages in flight hold pointers to pending_
 
-  /// Starts as many segments as may be in flight. Returns true when all are sent or received.
+  /// Starts segments until the limit of segments in flight is reached. Returns true when all segments are sent or
+  /// received.
   bool progress();
 
  private:
@@ -44,15 +45,16 @@ class Lanes {
   void add(Arguments&&... arguments) {
     lanes_.emplace_back(std::forward<Arguments>(arguments)...);
   }
-  /// Progresses all lanes. Returns true when all are complete.
+  /// Lets all lanes make progress. Returns true when all lanes are complete.
   bool progress();
 
  private:
-  std::deque<Lane> lanes_;  // a deque does not move its elements
+  std::deque<Lane> lanes_;  // a deque, because it does not move its elements
   std::size_t first_ = 0;   // lanes before this one are complete
 };
 
-/// Returns a message tag: different for different kinds, and for operations of one kind less than 4096 apart.
+/// Returns a message tag. Two operations of different kinds always have different tags. Two operations of one kind have
+/// different tags unless their numbers differ by a multiple of 4096.
 int tag_of(OperationKind kind, std::int64_t number);
 
 }  // namespace mtl

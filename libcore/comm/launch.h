@@ -1,8 +1,9 @@
-// Rank and world size, from the environment that the launcher set. Nothing here calls MPI: a plain run never
-// initializes it, and configuration errors are reported before it starts.
+// Finds the rank and the world size in the environment variables that the launcher set. Nothing here calls MPI: a plain
+// run never initializes MPI, and configuration errors are reported before MPI starts.
 //
 // Ranks are started by Open MPI's mpirun (OMPI_COMM_WORLD_*) or by `srun --mpi=pmix` (PMIX_RANK and SLURM_*). Other
-// launchers would start independent runs; they are recognized and refused, with the command to use instead.
+// launchers would start independent runs. Such launchers are recognized and refused, with a message that shows the
+// command to use instead.
 #pragma once
 
 #include <chrono>
@@ -13,28 +14,30 @@ namespace mtl {
 
 struct RankEnvironment {
   int rank = 0, world = 1;
-  int local_rank = 0, local_size = 1;  // among the job's ranks on this host
+  int local_rank = 0, local_size = 1;  // index and number of this job's ranks on this host
   std::string launcher;                // "mpirun", "srun", or empty for a plain run
 };
 
-/// Returns a variable's value, or null: getenv, or a test's function.
+/// Returns the value of an environment variable, or null. This is getenv(), except in tests.
 using GetVariable = std::function<const char*(const char* name)>;
 
-/// Returns this process's rank and the sizes. Throws Error(usage) for torchrun's variables, for srun without
-/// --mpi=pmix, for another MPI's mpirun, and for variables that are not numbers or contradict each other. `program`:
-/// the command to name in the message.
+/// Returns the rank of this process and the world size, globally and on this host. Throws Error(usage) if the process
+/// was started by torchrun, by srun without --mpi=pmix or by the mpirun of another MPI, and if variables are not
+/// numbers or contradict each other. `program` is the command to show in the error message.
 RankEnvironment launched_ranks(const std::string& program = "mtl-train");
 RankEnvironment launched_ranks(const std::string& program, const GetVariable& get);
 
-/// Returns the rank and world size that any launcher set, including those that launched_ranks() refuses; only rank,
-/// world and launcher are set. A Slurm batch script runs once, whatever the size of its job: its world is 1.
+/// Returns the rank and world size set by the launcher, even if launched_ranks() refuses this launcher. Sets only
+/// `rank`, `world` and `launcher`. A Slurm batch script itself runs only once, whatever the size of its job, so `world`
+/// is 1 there.
 RankEnvironment announced_ranks(const GetVariable& get);
 
-/// Time that the other ranks give rank 0 to report an error that is probably common to all.
+/// How long the other ranks wait before they report an error that probably occurs on all ranks. Rank 0 reports the
+/// error first.
 inline constexpr auto kRankZeroFirst = std::chrono::seconds(2);
 
-/// Returns the rank that any launcher set, including those that launched_ranks() refuses; 0 without a launcher. Rank 0
-/// reports errors of the environment first.
+/// Returns the rank set by the launcher, even if launched_ranks() refuses this launcher; 0 without a launcher. Used to
+/// let rank 0 report errors in the environment first.
 int announced_rank(const GetVariable& get);
 
 }  // namespace mtl

@@ -1,8 +1,8 @@
 // A group of ranks over MPI. The collectives of a group run one after another, in the order in which they were started.
-// Messages between a pair of ranks are matched in that order, in each direction, independently of the collectives. A
-// collective reads its tensors when it runs, so its input may be the output of an earlier collective of the group.
-// Polling any operation progresses all communicators of the session. All Work must be waited for before the session
-// ends.
+// A collective reads its tensors when it runs, so its input may be the output of an earlier collective of the same
+// group. Messages between a pair of ranks are matched separately for each direction, in the order in which they were
+// started, and independently of the collectives. Polling one operation lets all communicators of the session make
+// progress. The caller must wait for all Work before the session ends.
 #pragma once
 
 #include <deque>
@@ -18,7 +18,7 @@ class MpiProgress;
 
 class MpiCommunicator final : public Communicator {
  public:
-  /// `ranks`: the members, this rank included, as ranks of the job. Collective over the members.
+  /// Collective over the members. `ranks` lists all members, including this rank, as ranks of the job.
   MpiCommunicator(MpiProgress& progress, std::vector<int> ranks, std::string name);
   MpiCommunicator(const MpiCommunicator&) = delete;
 
@@ -33,9 +33,9 @@ class MpiCommunicator final : public Communicator {
   void progress() override;
   void interrupt_others() override;
 
-  // For MpiProgress and callers that hold its lock.
+  // The functions below are for MpiProgress and for callers that hold the lock of MpiProgress.
 
-  /// Progresses the operations that were started.
+  /// Lets the operations that were started make progress.
   void advance();
   bool is_idle() const { return collectives_.empty() && messages_.empty(); }
   const GroupIdentity& identity() const { return identity_; }
@@ -52,10 +52,10 @@ class MpiCommunicator final : public Communicator {
   GroupIdentity identity_;
   Buffer staging_;
   GroupLink link_;
-  std::deque<std::shared_ptr<Task>> collectives_;  // the first one is in progress
-  std::vector<std::shared_ptr<Task>> messages_;    // all in progress
-  std::int64_t started_ = 0;                       // collectives
-  std::vector<std::int64_t> sent_, received_;      // messages, by peer
+  std::deque<std::shared_ptr<Task>> collectives_;  // only the first one is in progress
+  std::vector<std::shared_ptr<Task>> messages_;    // all of them are in progress
+  std::int64_t started_ = 0;                       // number of collectives started
+  std::vector<std::int64_t> sent_, received_;      // numbers of messages started, by peer
 };
 
 }  // namespace mtl

@@ -13,10 +13,10 @@ namespace mtl {
 
 namespace {
 
-// Idle polls before the rank yields its core. Few: yielding costs next to nothing if no other thread wants the core; if
-// ranks share a core, it lets the awaited rank run at once.
+// Number of idle polls before the rank yields its core. This number is small because yielding costs almost nothing if
+// no other thread wants the core. If ranks share a core, yielding lets the awaited rank run immediately.
 constexpr int kSpins = 10;
-constexpr double kYieldSeconds = .01;  // idle time with yields before the rank sleeps between polls
+constexpr double kYieldSeconds = .01;  // idle time after which the rank sleeps between polls instead of yielding
 constexpr auto kSleep = std::chrono::microseconds(50);
 constexpr auto kAnswerPause = std::chrono::milliseconds(100);
 constexpr auto kPollPause = std::chrono::microseconds(100);
@@ -48,8 +48,8 @@ void MpiProgress::watch(DeviceWatch* devices) {
   devices_ = devices;
 }
 
-/// Reads other ranks' letters, and checks the device's operations for faults. If a rank failed, aborts the device's
-/// operations, because the host may be waiting for the device.
+/// Answers the letters of other ranks and checks the operations of the device for faults. If a rank has failed, aborts
+/// the operations of the device, because the host may be waiting for the device.
 void MpiProgress::check_others() {
   watchdog_.answer_letters(at_);
   if (devices_ == nullptr) return;
@@ -99,7 +99,7 @@ std::shared_ptr<MpiCommunicator> MpiProgress::group(const std::vector<int>& rank
 void MpiProgress::advance_all() {
   for (auto& communicator : communicators_) {
     communicator->advance();
-    if (halted_) break;  // after the control group
+    if (halted_) break;  // communicators_ begins with the control group
   }
 }
 
@@ -128,12 +128,12 @@ void MpiProgress::run_progress_thread() {
     while (!stopping_) {
       if (abandoned_ || is_idle()) is_polling_ = false;
       if (!is_polling_) {
-        // A rank that computes or writes also answers the ranks that wait for it.
+        // While the main thread computes or writes, this thread answers the ranks that wait for this rank.
         bool is_called = wake_up_.wait_for(lock, kAnswerPause, [this] { return is_polling_ || stopping_; });
         if (!is_called && !abandoned_) check_others();
       } else if (!poll()) {
         wake_up_.wait_for(lock, kPollPause, [this] { return stopping_; });
-      } else {  // the main thread may want the lock
+      } else {  // lets the main thread take the lock
         lock.unlock();
         ::sched_yield();
         lock.lock();

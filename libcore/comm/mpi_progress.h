@@ -1,13 +1,14 @@
-// The progress engine of a rank's communication: owns the MpiWire and the communicators over it, implements waiting,
-// and runs the progress thread.
+// The progress engine of a rank's communication. MpiProgress owns the MpiWire and the communicators that use the wire,
+// implements waiting, and runs the progress thread.
 //
-// A waiting rank polls: at first in a tight loop, then it yields its core between polls (ranks may outnumber cores),
-// and after some idle milliseconds it sleeps between polls. The watchdog ensures that no rank waits forever.
+// A waiting rank polls. At first, the rank polls in a tight loop; then it yields its core between polls, because there
+// may be more ranks than cores; after some idle milliseconds, it sleeps between polls. The watchdog ensures that no
+// rank waits forever.
 //
-// MPI progresses messages only inside its calls, so without help they would not progress while the rank computes. The
-// progress thread polls in that time. It pauses between polls that complete no message; without operations in progress
-// it only answers the letters of other ranks. One mutex guards everything here and in the communicators; threads hold
-// it while they call MPI.
+// MPI transfers messages only inside MPI calls, so messages would make no progress while the rank computes. Therefore
+// the progress thread polls during computations. It pauses after each poll that completes no message. While no
+// operations are in progress, it only answers the letters of other ranks. One mutex guards this object and its
+// communicators. A thread must hold this mutex while it calls MPI.
 #pragma once
 
 #include <condition_variable>
@@ -30,41 +31,42 @@ class MpiProgress {
   ~MpiProgress() { stop_progress_thread(); }
   MpiProgress(const MpiProgress&) = delete;
 
-  /// Returns the lock; call in the rank's main thread before the functions that require it. Rethrows the progress
-  /// thread's exception.
+  /// Acquires and returns the lock of this object. Call this in the rank's main thread only. If the progress thread has
+  /// thrown an exception, rethrows that exception.
   std::unique_lock<std::mutex> enter();
-  /// Labels operations with *progress, which the run updates, from now on; null: with the last progress that enter()
-  /// read.
+  /// From now on, labels operations with *progress, which the run updates and each enter() reads. If `progress` is
+  /// null, operations keep the label that enter() read last.
   void follow(const OperationProgress* progress);
-  /// Also polls `devices` for faults from now on; null: stops polling. Throws Error if there are devices, but no
-  /// progress thread.
+  /// From now on, also polls `devices` for faults; null stops this polling. Throws Error if `devices` is not null and
+  /// there is no progress thread.
   void watch(DeviceWatch* devices);
-  /// Call when the task's handle is destroyed. If the task has not finished, an exception is unwinding the stack: halts
-  /// all groups but the control group, and pauses the progress thread until this rank waits for the control group. The
-  /// task's memory must still exist then.
+  /// Call this when the handle of a task is destroyed. If the task is not finished, an exception must be unwinding the
+  /// stack. In this case, halts all groups except the control group, and pauses the progress thread until this rank
+  /// waits for the control group. The memory of the task must still exist at that time.
   void abandon(const Task& task);
-  /// Call when this rank has failed: halts its groups, and interrupts the waits of all other ranks.
+  /// Call this when this rank has failed. Halts this rank's groups, except for the control group, and interrupts the
+  /// waits of all other ranks.
   void interrupt_others();
-  /// Joins the progress thread.
+  /// Stops and joins the progress thread.
   void stop_progress_thread();
 
-  // For callers that hold the lock.
+  // The functions below require that the caller holds the lock.
 
   MpiWire& wire() { return wire_; }
   Watchdog& watchdog() { return watchdog_; }
-  /// The run's progress at the last enter().
+  /// Returns the run's progress, as read by the last enter().
   const OperationProgress& at() const { return at_; }
 
-  /// Creates a group, which lives as long as this object: messages in flight point into it. The first one is the
-  /// control group.
+  /// Creates a group, which lives as long as this object, because messages in flight hold pointers into the group. The
+  /// first group created is the control group.
   std::shared_ptr<MpiCommunicator> group(const std::vector<int>& ranks, std::string name);
 
-  /// Progresses everything without blocking; returns true if a message completed.
+  /// Lets all operations make progress without blocking. Returns true if a message completed.
   bool poll();
-  /// Call before computing: the progress thread polls meanwhile.
+  /// Call this before a computation. The progress thread then polls until no operations are in progress.
   void progress_in_background();
-  /// Returns when the task is finished. Throws Interrupted if a rank fails, unless the task is the control group's;
-  /// throws CommunicationError with every rank's state after the watchdog's deadline.
+  /// Blocks until the task is finished. Throws Interrupted if a rank fails, unless the task belongs to the control
+  /// group. After the watchdog's deadline, throws a CommunicationError that lists the state of every rank.
   void wait(const Task& task);
 
  private:
@@ -84,11 +86,11 @@ class MpiProgress {
 
   std::mutex mutex_;
   std::condition_variable wake_up_;
-  bool is_polling_ = false, stopping_ = false;  // commands to the progress thread
-  bool halted_ = false;                         // only the control group progresses
-  bool abandoned_ = false;                      // memory of operations may be gone: the progress thread pauses
-  std::exception_ptr thread_error_;             // thrown in the progress thread
-  std::thread progress_thread_;                 // last member: the thread uses the others
+  bool is_polling_ = false, stopping_ = false;  // tell the progress thread to poll, or to stop
+  bool halted_ = false;                         // only the control group makes progress
+  bool abandoned_ = false;                      // the progress thread pauses, because memory of operations may be gone
+  std::exception_ptr thread_error_;             // the exception that ended the progress thread, if any
+  std::thread progress_thread_;                 // declared last, because the thread uses the other members
 };
 
 }  // namespace mtl

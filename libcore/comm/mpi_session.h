@@ -1,8 +1,8 @@
-// A job of several ranks, from MPI_Init to MPI_Finalize. The rank's main thread creates one session if
-// launched_ranks() finds more than one rank; a world of one needs no session.
+// A job of several ranks, from MPI_Init to MPI_Finalize. The main thread of each rank creates one session if
+// launched_ranks() finds more than one rank. A single rank needs no session.
 //
-// When a rank fails the whole job must end: report, then abort(). The destructor finalizes MPI after a barrier of all
-// ranks; during stack unwinding it aborts the job instead.
+// When a rank fails, the whole job must end: the caller reports the error and then calls abort(). The destructor
+// finalizes MPI after a barrier of all ranks. During stack unwinding, the destructor aborts the job instead.
 #pragma once
 
 #include <cstdint>
@@ -32,50 +32,52 @@ class MpiSession {
   int rank() const { return launched_.rank; }
   int world() const { return launched_.world; }
   const RankEnvironment& launched() const { return launched_; }
-  /// Hosts by rank.
+  /// Host names, by rank.
   const std::vector<std::string>& hosts() const { return hosts_; }
   const std::string& host() const { return hosts_[rank()]; }
 
-  /// Creates the group of these ranks of the job, in this order; all of them pass the same list and name. A group of
-  /// one is a SelfCommunicator. The group must not outlive the session.
+  /// Creates a group of `ranks`, which are ranks of the job, in this order. Collective over the members: each member
+  /// passes the same list and name. A group of one rank is a SelfCommunicator. The group must not outlive the session.
   std::shared_ptr<Communicator> group(const std::vector<int>& ranks, const std::string& name);
 
-  /// Creates a group for tensors in GPU memory. Collective over all ranks of the job; each passes its own group.
+  /// Creates a group for tensors in GPU memory. Collective over all ranks of the job; each rank passes the members of
+  /// its own group.
   std::shared_ptr<Communicator> gpu_group(const std::vector<int>& ranks, const std::string& name);
 
-  /// The group of all ranks; a failed rank does not interrupt waits in it. See ProcessGroups.
+  /// Returns the group of all ranks. A failed rank does not interrupt waits in this group. See ProcessGroups::world().
   std::shared_ptr<Communicator> control_group() const { return control_; }
 
-  /// Sets the longest wait, 600 s by default. A longer one throws an error with every rank's state.
+  /// Sets the maximum time that a rank waits for one operation, 600 s by default. A longer wait throws an error that
+  /// lists the state of every rank.
   void set_deadline(double seconds);
-  /// Sets the receiver of warnings about waits that slow storage prolongs.
+  /// Sets the function that receives warnings about waits prolonged by slow storage.
   void warn_with(std::function<void(const std::string&)> warn);
-  /// Makes messages include *progress, the iteration and micro-batch of the run, from now on; null: keeps the last
-  /// value. See Followed.
+  /// From now on, error messages include *progress, the current iteration and micro-batch of the run. If `progress` is
+  /// null, error messages keep the last value. See Followed.
   void follow(const OperationProgress* progress);
 
-  /// Waits for all ranks; throws after the deadline.
+  /// Blocks until all ranks have called barrier(). Throws after the deadline.
   void barrier();
-  /// Calls barrier() and MPI_Finalize; the session is unusable afterwards. MPI_Finalize waits for all ranks: if it
-  /// takes longer than `seconds`, another thread calls `expired`, which must end the process.
+  /// Calls barrier() and MPI_Finalize. The session is unusable afterwards. MPI_Finalize waits for all ranks. If
+  /// MPI_Finalize takes longer than `seconds`, another thread calls expired(), which must end the process.
   void finish(double seconds, std::function<void()> expired);
-  /// Aborts the whole job with this exit status.
+  /// Aborts the whole job with exit status `code`.
   [[noreturn]] void abort(int code);
 
  private:
   RankEnvironment launched_;
   int exceptions_;
   std::unique_ptr<MpiProgress> progress_;
-  std::unique_ptr<NcclTransport> gpus_;  // null until a group of GPUs exists
+  std::unique_ptr<NcclTransport> gpus_;  // null until a group of GPUs is created
   std::shared_ptr<Communicator> control_;
   std::vector<std::string> hosts_;
   bool finished_ = false;
 };
 
-/// While one exists, the session's messages include the run's current iteration and micro-batch.
+/// While a Followed exists, the session's error messages include the run's current iteration and micro-batch.
 class Followed {
  public:
-  /// Has no effect if `session` is null.
+  /// `progress` must outlive this object. If `session` is null, this object has no effect.
   Followed(MpiSession* session, const OperationProgress& progress) : session_(session) {
     if (session_ != nullptr) session_->follow(&progress);
   }

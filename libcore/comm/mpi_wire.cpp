@@ -29,17 +29,18 @@ struct MpiWire::Mpi {
     MPI_Comm comm;
     std::vector<int> ranks;
   };
-  /// Data of a message in flight that MPI_Request lacks.
+  /// The data of a message in flight that an MPI_Request does not contain.
   struct Pending {
     int* counter;
     const OperationLabel* label;
     std::size_t bytes;
     int group;
-    int from;  // a rank of the job; -1 for a send
+    int from;  // the sender, a rank of the job; -1 if this rank sends
     bool is_abandoned = false;
   };
   std::vector<Group> groups;
-  // Messages in flight, in parallel vectors: MPI_Testsome takes an array of requests.
+  // Messages in flight. requests[i] and pending[i] belong together; `requests` is a separate vector because
+  // MPI_Testsome takes an array of requests.
   std::vector<MPI_Request> requests;
   std::vector<Pending> pending;
   std::vector<int> done;
@@ -172,7 +173,8 @@ void MpiWire::abandon_messages(int kept) {
 
 void MpiWire::post(int to, std::string text) {
   if (text.size() > kMaxLetter) text.resize(kMaxLetter);
-  // Letters are kept until MPI has sent them: a rank that is stopped may never receive its letters.
+  // A letter must stay in memory until MPI has sent it. A stopped rank may never receive its letters, so do not wait
+  // here; drop the letters that have been sent.
   std::erase_if(mpi_->posted, [](Mpi::Posted& old) {
     int is_sent = 0;
     check(MPI_Test(&old.request, &is_sent, MPI_STATUS_IGNORE), "MPI_Test");
@@ -198,7 +200,7 @@ std::optional<Letter> MpiWire::next_letter() {
 
 void MpiWire::finalize() {
   MPI_Cancel(&mpi_->next);
-  MPI_Wait(&mpi_->next, MPI_STATUS_IGNORE);  // does not wait for other ranks: the receive was cancelled
+  MPI_Wait(&mpi_->next, MPI_STATUS_IGNORE);  // does not wait for other ranks, because the receive was cancelled
   for (Mpi::Group& group : mpi_->groups) MPI_Comm_free(&group.comm);
   mpi_->groups.clear();
   MPI_Comm_free(&mpi_->letters);

@@ -1,8 +1,10 @@
-// Point-to-point messages between the ranks of a job: the only code that calls MPI. Only initialization, the creation
-// of groups and finalization block; everything else is started and then polled, by one thread at a time.
+// Point-to-point messages between the ranks of a job. No other code calls MPI. Functions that initialize MPI, create
+// groups or finalize MPI block. All other operations are started without blocking and then polled. Only one thread at a
+// time may use the wire.
 //
-// Two services: messages of known size inside a group, matched by tag, for tensors; and letters, short control messages
-// from any rank to any other over a communicator of their own, which arrive even if all groups hang.
+// The wire has two services. Messages are for tensors: they have a known size, stay within a group, and are matched by
+// tag. Letters are short control messages from one rank of the job to another. Letters use a separate MPI communicator
+// and arrive even if all groups hang.
 #pragma once
 
 #include <cstddef>
@@ -23,8 +25,8 @@ struct Letter {
 
 class MpiWire {
  public:
-  static constexpr int kMaxTag = 32767;            // every MPI supports it
-  static constexpr std::size_t kMaxLetter = 1024;  // bytes; longer letters are truncated
+  static constexpr int kMaxTag = 32767;            // the largest tag that every MPI supports
+  static constexpr std::size_t kMaxLetter = 1024;  // in bytes; longer letters are truncated
 
   /// Calls MPI_Init_thread. Throws Error(failure) if MPI's rank or world size differs from the launcher's.
   MpiWire(int rank, int world);
@@ -32,29 +34,31 @@ class MpiWire {
   MpiWire(const MpiWire&) = delete;
   int rank() const { return rank_; }
   int world() const { return world_; }
-  /// True if several threads may use the wire, one at a time; otherwise only the thread that created it may.
+  /// Returns true if several threads may use the wire, one at a time. Otherwise only the thread that created the wire
+  /// may use it.
   bool threads_may_take_turns() const { return threads_may_take_turns_; }
 
-  /// Collective over `ranks`: creates a group and returns its handle.
+  /// Creates a group and returns its handle. Collective over `ranks`.
   int make_group(const std::vector<int>& ranks);
 
   struct Message {
-    int group, peer, tag;  // peer: a rank of the group
+    int group, peer, tag;  // peer is a rank of the group
     void* data;
     std::size_t bytes;
-    int* pending;                 // incremented when the message starts, decremented when it completes; outlives it
-    const OperationLabel* label;  // of the operation; outlives the message
+    int* pending;                 // incremented at the start and decremented at completion; must outlive the message
+    const OperationLabel* label;  // of the operation; must outlive the message
   };
   void send(const Message& message);
   void receive(const Message& message);
-  /// Progresses all messages; returns the number of those that completed. Throws CommunicationError if a received
-  /// message is not of the expected size.
+  /// Lets all messages make progress. Returns the number of messages that completed. Throws CommunicationError if a
+  /// received message does not have the expected size.
   int poll();
-  /// Abandons the messages of all groups except `kept`: cancels unmatched receives. The rest complete in poll(),
-  /// whatever their sizes.
+  /// Abandons the messages of all groups except group `kept`. Cancels receives that are not yet matched. All other
+  /// abandoned messages complete in poll(), which does not check their sizes.
   void abandon_messages(int kept);
 
-  /// Arrival and operation of the last message from a rank; seconds is negative before the first.
+  /// Describes the last message received from a rank: its time of arrival, which is negative if no message has arrived
+  /// yet, and its operation.
   struct LastMessage {
     double seconds = -1;
     OperationLabel label;
@@ -63,12 +67,12 @@ class MpiWire {
 
   /// Starts sending a letter to a rank of the job.
   void post(int to, std::string text);
-  /// Returns the next letter that has arrived, if any.
+  /// Returns the next letter that has arrived, or nullopt if there is none.
   std::optional<Letter> next_letter();
 
-  /// Calls MPI_Finalize; no message may be pending on any rank.
+  /// Calls MPI_Finalize. No rank may have a pending message.
   void finalize();
-  /// Aborts the whole job with this exit status.
+  /// Aborts the whole job with exit status `code`.
   [[noreturn]] void abort(int code);
 
  private:

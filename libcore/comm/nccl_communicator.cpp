@@ -16,7 +16,7 @@ class NcclWork final : public Work::Operation {
     transport_.check();
     return operation_->end.done();
   }
-  /// The progress thread ends a wait that lasts too long.
+  /// Needs no timeout, because the progress thread aborts an operation that takes too long.
   void join() override {
     operation_->end.wait();
     transport_.check();
@@ -50,8 +50,9 @@ NcclCommunicator::NcclCommunicator(NcclTransport& transport, int rank, std::vect
   connect_channels(ids);
 }
 
-/// Opens the message channels. The first operation of a channel connects its members, and the host waits for it. It
-/// runs here, in an order that cannot deadlock, so that network faults are reported at the start.
+/// Opens the message channels and connects their members. NCCL connects the members of a channel in the channel's first
+/// operation, for which the host waits. All first operations run here, in an order that cannot deadlock, so that
+/// network faults are reported when the run starts.
 void NcclCommunicator::connect_channels(const std::vector<std::string>& ids) {
   Buffer memory(Device::cuda, sizeof(float));
   const Tensor value = memory.tensor(DType::f32, {1});
@@ -77,7 +78,7 @@ OperationLabel NcclCommunicator::label(OperationKind kind, const Tensor& data, i
   return label;
 }
 
-/// `start` runs without a lock: NCCL may block the host while the GPU's queue is full.
+/// Calls start() without holding the progress lock, because NCCL may block the host while the GPU's queue is full.
 template <class Start>
 Work NcclCommunicator::start(Stream& stream, NcclChannel& channel, OperationLabel label, Start start) {
   if (label.bytes == 0) return {};

@@ -1,16 +1,16 @@
-// A group of ranks over NCCL: tensors are in the memory of the ranks' GPUs. Each operation runs on a stream of the
-// group's own, after the earlier work of the caller's stream; Work::wait() orders streams without blocking the host,
-// and Work::join() blocks.
+// A group of ranks over NCCL. The tensors are in the memory of the ranks' GPUs. Operations run on separate streams that
+// belong to the group. Each operation runs after all earlier work on the caller's stream. Work::wait() orders streams
+// without blocking the host. Work::join() blocks the host.
 //
-// Differences from ranks over MPI:
-//   - Sums are added in the order of NCCL's algorithm, not in that of ranks, and sums of bf16 and f16 are rounded at
-//     each step from rank to rank. All members get the same bits, and a run of the same layout on as many hosts of the
-//     same kind repeats them: algorithms that add in the network's switches are off unless NCCL_ALGO is set
-//     (comm/nccl_environment.h).
-//   - Only neighbors of a pipeline exchange messages, and each ordered pair of them has its own channel, so that a
-//     receive that is started early delays no send. Other groups have no messages.
-//   - Operations may be captured in a graph. Their Work must be waited for within the capture. The watchdog does not
-//     name captured operations.
+// Differences from groups over MPI:
+//   - Sums are added in an order that NCCL's algorithm decides, not in rank order. Sums of bf16 and f16 are rounded at
+//     each step from rank to rank. All members get the same bits. Another run with the same layout, on the same number
+//     of hosts of the same kind, repeats these bits: algorithms that add inside network switches are disabled unless
+//     the user sets NCCL_ALGO (comm/nccl_environment.h).
+//   - Only neighbors in a pipeline exchange messages. Each ordered pair of neighbors has a separate channel, so that a
+//     receive that is started early does not delay a send. All other groups have no messages.
+//   - Operations may be captured in a graph. The caller must wait for their Work within the same capture. The watchdog
+//     does not supervise captured operations.
 #pragma once
 
 #include <map>
@@ -25,15 +25,15 @@ namespace mtl {
 
 class NcclCommunicator final : public Communicator {
  public:
-  /// `ids`: one unique id for the group and, if its members exchange messages, one for each of message_pairs().
-  /// Collective over the members.
+  /// Collective over the members. `ids` contains one unique id for the group and, if its members exchange messages, one
+  /// more for each pair of message_pairs().
   NcclCommunicator(NcclTransport& transport, int rank, std::vector<int> ranks, std::string name,
                    const std::vector<std::string>& ids);
   NcclCommunicator(const NcclCommunicator&) = delete;
 
-  /// Returns the ordered pairs of members that exchange messages, neighbors in the ring, in the order in which their
-  /// channels are opened: first the pairs of even members with their successors, then those of odd members, so that
-  /// most links connect in parallel.
+  /// Returns the ordered pairs of members that exchange messages: the neighbors in the ring. The pairs are in the order
+  /// in which their channels are opened. Pairs of even members and their successors come first, then pairs of odd
+  /// members and their successors, so that most links connect in parallel.
   static std::vector<std::pair<int, int>> message_pairs(int size);
 
   int rank() const override { return rank_; }

@@ -12,7 +12,7 @@ namespace mtl {
 
 namespace {
 
-/// A substring of NCCL's messages, and the remedy. The first match is used.
+/// A substring of an NCCL message, and the remedy for the fault. The first entry that matches is used.
 struct Remedy {
   const char* text;
   const char* remedy;
@@ -41,7 +41,8 @@ constexpr Remedy kRemedies[] = {
     {"out of memory", "the GPU has no memory left for NCCL's buffers; use a smaller micro-batch, or NCCL_BUFFSIZE"},
 };
 
-/// True if the value of NCCL_SOCKET_IFNAME selects an interface: by prefix or, with "=", by exact name; "^" excludes.
+/// Returns true if `text`, a value of NCCL_SOCKET_IFNAME, selects the interface `name`. The value lists prefixes of
+/// names or, after "=", exact names. After "^", it lists the interfaces to exclude.
 bool chooses(std::string_view text, const std::string& name) {
   bool excludes = false, exact = false;
   for (; !text.empty() && (text[0] == '^' || text[0] == '='); text.remove_prefix(1)) {

@@ -1,4 +1,4 @@
-// Environment variables of the communication between GPUs, and remedies for NCCL's errors.
+// Environment variables that affect communication between GPUs, and remedies for NCCL's errors.
 #pragma once
 
 #include <string>
@@ -10,9 +10,9 @@
 
 namespace mtl {
 
-/// Returns the variables that a run sets unless the user did, with their values.
-///   NCCL_ALGO  excludes algorithms that sum in the switch: the order of their additions is not known to repeat, and a
-///              run guarantees the same bits every time
+/// Returns the variables that a run sets unless the user has set them, with their values:
+///   NCCL_ALGO  excludes algorithms that add inside network switches. It is not known whether these repeat the order of
+///              additions, and a run must produce the same bits every time.
 std::vector<std::pair<std::string, std::string>> nccl_defaults(const GetVariable& get);
 
 /// A network interface of this host.
@@ -21,10 +21,12 @@ struct NetworkInterface {
 };
 std::vector<NetworkInterface> network_interfaces();
 
-/// Returns the variables whose values NCCL or CUDA would ignore or reject, each with the values to set instead.
+/// Returns one problem for each variable whose value NCCL or CUDA would ignore or reject. Each says which values are
+/// valid.
 std::vector<Problem> nccl_problems(const GetVariable& get, const std::vector<NetworkInterface>& interfaces);
 
-/// Returns NCCL's message for a fault, with its remedy. `last_error`: ncclGetLastError's text, or null.
+/// Returns NCCL's message for a fault, followed by a remedy. `error` describes the error code. `last_error` is the text
+/// from ncclGetLastError(), or null.
 std::string nccl_fault_text(const std::string& error, const char* last_error);
 
 }  // namespace mtl

@@ -1,4 +1,5 @@
-// NCCL: the build needs only the header; the library is opened when the first group is created.
+// The NCCL library itself. The build needs only NCCL's header. The library is opened at run time, when the first group
+// is created.
 #include <nccl.h>
 
 #include <cstring>
@@ -31,7 +32,7 @@ struct Functions {
   decltype(&::ncclBroadcast) broadcast = library["ncclBroadcast"];
   decltype(&::ncclSend) send = library["ncclSend"];
   decltype(&::ncclRecv) receive = library["ncclRecv"];
-  // Since NCCL 2.19.
+  // NCCL has these functions only since version 2.19.
   bool can_register = library.has("ncclCommRegister") && library.has("ncclCommDeregister");
   decltype(&::ncclCommRegister) register_memory =
       can_register ? library["ncclCommRegister"] : CudaLibrary::Symbol(nullptr);
@@ -39,7 +40,8 @@ struct Functions {
       can_register ? library["ncclCommDeregister"] : CudaLibrary::Symbol(nullptr);
 };
 
-/// Returns NCCL's type for sums of a tensor; throws Error if NCCL cannot sum it.
+/// Returns the NCCL data type with which to sum a tensor. Throws Error if this class does not support sums of the
+/// tensor's dtype.
 ncclDataType_t summed_type(const Tensor& tensor) {
   switch (tensor.dtype()) {
     case DType::f32:
@@ -75,7 +77,8 @@ class Nccl final : public NcclLibrary {
   }
   void close(NcclHandle group) noexcept override { static_cast<void>(f_.close(group)); }
   void abort(const std::vector<NcclHandle>& groups) noexcept override {
-    // All in one NCCL group call: one by one, each abort could wait for streams of groups that still run.
+    // Abort all groups in one NCCL group call. If they were aborted one after another, each abort could wait for the
+    // streams of groups that are still running.
     static_cast<void>(f_.begin_calls());
     for (NcclHandle group : groups) static_cast<void>(f_.abort(group));
     static_cast<void>(f_.end_calls());

@@ -103,7 +103,7 @@ void NcclTransport::check_faults(const OperationProgress& at) {
       if (fault.empty()) continue;
       throw CommunicationError(cat("NCCL: group '", channel.name, "': ", fault));
     }
-    // The first operation that no longer waits for other work of this rank, but is not done.
+    // Find the first operation that has begun but is not done. It no longer waits for other work of this rank.
     auto waiting = std::find_if(in_progress_.begin(), in_progress_.end(), [](const auto& operation) {
       return operation->begin.done() && !operation->end.done();
     });

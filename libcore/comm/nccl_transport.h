@@ -1,10 +1,10 @@
-// Groups of GPUs over NCCL, and the supervision of their operations. The members of a group receive its NCCL id over
-// the job's control group, which uses MPI and host memory.
+// Creates groups of GPUs over NCCL and supervises their operations. The members of a group receive the group's NCCL id
+// over the job's control group, which uses MPI and host memory.
 //
-// The host does not wait for operations of a GPU. MPI's progress thread checks them: for errors that NCCL reports, for
-// operations that exceed the deadline, and for failed ranks. In these cases it aborts all groups, so that streams
-// finish, and the next call of the rank's main thread throws. Results computed since the abort are invalid
-// (Communicator::is_intact).
+// The host does not wait for operations of a GPU. Instead, the progress thread of MpiProgress checks for errors that
+// NCCL reports, for operations that exceed the deadline, and for failed ranks. In each of these cases, the progress
+// thread aborts all groups, so that the streams can finish. The next call from the rank's main thread then throws.
+// Results computed since the abort are invalid (Communicator::is_intact()).
 #pragma once
 
 #include <deque>
@@ -19,15 +19,16 @@
 
 namespace mtl {
 
-/// An operation in progress on a GPU.
+/// An operation that was started on a GPU.
 struct NcclOperation {
   explicit NcclOperation(const OperationLabel& operation_label)
       : label(operation_label), begin(Device::cuda), end(Device::cuda) {}
   OperationLabel label;
-  Event begin, end;  // begin: on the caller's stream, before the operation; end: on the channel's, after it
+  // `begin` is recorded on the caller's stream before the operation, `end` on the channel's stream after the operation.
+  Event begin, end;
 };
 
-/// An NCCL communicator with its stream; NCCL matches the members' operations in order.
+/// An NCCL communicator with its stream. NCCL matches the members' operations in the order in which they are started.
 struct NcclChannel {
   NcclHandle handle = nullptr;
   std::string name;
@@ -40,37 +41,37 @@ class NcclTransport final : public DeviceWatch {
   ~NcclTransport() override;
   NcclTransport(const NcclTransport&) = delete;
 
-  /// Collective over `control`, all ranks of the job. Each rank passes its own group; a rank that passes only itself
-  /// gets a SelfCommunicator.
+  /// Creates a group. Collective over `control`, the group of all ranks of the job. Each rank passes the members of its
+  /// own group. A rank that passes only itself gets a SelfCommunicator.
   std::shared_ptr<Communicator> group(Communicator& control, const std::vector<int>& ranks, const std::string& name);
-  /// Closes all groups. Collective; call when all operations are done.
+  /// Closes all groups. Collective. Blocks until all operations are done.
   void close();
 
   NcclLibrary& library() { return library_; }
-  /// Call before an operation. Throws CommunicationError with the fault that the progress thread found, or Interrupted
-  /// if another rank failed. Returns the run's progress.
+  /// Call this before each operation. Returns the run's progress. Throws CommunicationError if the progress thread has
+  /// found a fault, and Interrupted if a rank has failed.
   OperationProgress check();
-  /// Call when an operation has been enqueued on its stream. Captured operations are not supervised: they run later,
-  /// and more than once.
+  /// Call this when an operation has been enqueued on its stream. Captured operations are not supervised, because they
+  /// run later and possibly more than once.
   void started(std::shared_ptr<NcclOperation> operation, bool captured);
-  /// Opens a channel of `size` members, which close() closes. Collective over them.
+  /// Opens a channel with `size` members. Collective over these members. close() closes the channel.
   NcclChannel& open(const std::string& id, int rank, int size, const std::string& name);
-  /// See Communicator.
+  /// See Communicator::register_memory().
   std::shared_ptr<void> register_memory(NcclHandle group, const Tensor& memory);
-  /// False after operations were aborted.
+  /// Returns false after operations were aborted; see Communicator::is_intact().
   bool is_intact() const { return intact_; }
 
   void check_faults(const OperationProgress& at) override;
   void abandon() noexcept override;
 
  private:
-  void prune();  // drops completed operations; only in the rank's main thread
+  void prune();  // drops completed operations; call only in the rank's main thread
 
   MpiProgress& progress_;
   NcclLibrary& library_;
   std::deque<NcclChannel> channels_;
-  std::vector<std::shared_ptr<Communicator>> groups_;       // operations in progress point into them
-  std::deque<std::shared_ptr<NcclOperation>> in_progress_;  // in the order of their start
+  std::vector<std::shared_ptr<Communicator>> groups_;       // operations in progress hold pointers into the groups
+  std::deque<std::shared_ptr<NcclOperation>> in_progress_;  // in the order in which they were started
   bool captured_ = false, abandoned_ = false, intact_ = true;
   std::string fault_;
   double checked_at_ = 0;

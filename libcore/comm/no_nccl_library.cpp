@@ -1,4 +1,4 @@
-// A build without NCCL: groups of GPUs are refused.
+// For builds without NCCL: refuses to create groups of GPUs.
 #include "base/error.h"
 #include "comm/nccl_library.h"
 

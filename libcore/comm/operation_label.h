@@ -7,30 +7,30 @@
 
 namespace mtl {
 
-/// Part of a message's tag: messages of different kinds never match.
+/// The kind of an operation. It is part of each message's tag, so messages of different kinds never match.
 enum class OperationKind : int { all_reduce, all_reduce_sums, all_gather, reduce_scatter, broadcast, send, receive };
 
-/// The run's progress, for messages; negative: unknown.
+/// The run's progress, for error messages. Negative values mean "unknown".
 struct OperationProgress {
   std::int64_t iteration = -1;
   int micro_batch = -1;
-  std::string text() const;  // ", iteration 3, micro-batch 1", or empty
+  std::string text() const;  // such as ", iteration 3, micro-batch 1"; omits unknown values
 };
 
 struct GroupIdentity {
   std::string name;
-  std::vector<int> ranks;  // of the job
+  std::vector<int> ranks;  // ranks of the job
 };
 
 struct OperationLabel {
   OperationKind kind = OperationKind::all_reduce;
   const GroupIdentity* group = nullptr;
-  std::int64_t number = 0;  // counts the group's collectives, or its messages to or from this peer, from 0
+  std::int64_t number = 0;  // index, from 0, among the group's collectives, or among its messages to or from `peer`
   std::size_t bytes = 0;
-  int peer = -1;  // root of a broadcast, peer of a send or receive: a rank of the job
+  int peer = -1;  // root of a broadcast or peer of a message, as a rank of the job; otherwise -1
   OperationProgress at;
 
-  /// "all-reduce #12 of group 'data' (4,096 bytes, iteration 3, micro-batch 1)".
+  /// Returns text such as "all-reduce #12 in group 'data' (4,096 bytes, iteration 3, micro-batch 1)".
   std::string text() const;
 };
 

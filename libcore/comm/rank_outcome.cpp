@@ -10,7 +10,8 @@ namespace {
 
 constexpr char kDone = '+', kFailed = '-';
 
-/// Calls `work`; returns "+answer", or "-CODE WHOmessage" with the exit code of its exception.
+/// Calls work(). Returns "+" and its answer. If work() throws, returns "-CODE WHOmessage", where CODE is the exit code,
+/// WHO is `who`, and `message` describes the exception.
 Outcome outcome_of(const std::function<std::string()>& work, const std::string& who) {
   auto failed = [&](Exit code, const char* what) { return cat(kFailed, static_cast<int>(code), " ", who, what); };
   try {
@@ -24,7 +25,7 @@ Outcome outcome_of(const std::function<std::string()>& work, const std::string& 
   }
 }
 
-/// Returns the prefix of this rank's errors.
+/// Returns the prefix of this rank's error messages.
 std::string name_rank(const Communicator& control) {
   return control.size() > 1 ? cat("on rank ", control.rank(), ": ") : "";
 }

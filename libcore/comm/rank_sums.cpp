@@ -6,7 +6,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace mtl::HWY_NAMESPACE {
 
-/// Reads an element of every input before it writes the sum, so `out` may be one of the inputs.
+/// Reads element i of all inputs before writing element i of `out`, so `out` may be one of the inputs.
 template <class T>
 void sum_by(T* out, const std::byte* const* inputs, std::size_t ranks, std::size_t count) {
   sweep(count, [=](std::size_t i, auto lanes) HWY_ATTR {
@@ -30,7 +30,7 @@ namespace {
 
 HWY_EXPORT(sum_floats);
 
-/// Scalar code: only a few totals are in fp64.
+/// Scalar code is fast enough here, because only a few totals are in fp64.
 void sum_doubles(double* out, const std::vector<const std::byte*>& inputs, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
     double sum = reinterpret_cast<const double*>(inputs[0])[i];

@@ -19,7 +19,7 @@ StartDeadline::~StartDeadline() {
 }
 
 void StartDeadline::watch(double seconds, const std::function<void()>& expired) {
-  constexpr double kSlice = 1;  // one wait counts at most this much, however long the process was suspended
+  constexpr double kSlice = 1;  // seconds; the most that one wait counts, even if the process was suspended meanwhile
   std::unique_lock lock(mutex_);
   while (seconds > 0) {
     double slice = std::min(kSlice, seconds);

@@ -1,5 +1,6 @@
-// A deadline for calls that block inside MPI, out of the watchdog's reach: MPI_Init and MPI_Finalize, which wait for
-// all ranks. A rank that is stopped, or that ended before the call, would block all others.
+// A deadline for calls that block inside MPI, which the watchdog cannot supervise. These are MPI_Init and MPI_Finalize,
+// which wait for all ranks. Without a deadline, one rank that is stopped, or that ended before the call, would block
+// all other ranks.
 #pragma once
 
 #include <condition_variable>
@@ -11,8 +12,9 @@ namespace mtl {
 
 class StartDeadline {
  public:
-  /// Calls `expired` in another thread, with the caller's signal mask, unless this object is destroyed within
-  /// `seconds`. Time in which the process did not run, for example while Slurm suspends the job, does not count.
+  /// Calls expired() on another thread, which has the caller's signal mask, unless this object is destroyed within
+  /// `seconds`. Time during which the process does not run, for example because Slurm has suspended the job, does not
+  /// count.
   StartDeadline(double seconds, std::function<void()> expired);
   ~StartDeadline();
   StartDeadline(const StartDeadline&) = delete;

@@ -1,5 +1,6 @@
-// Exchanges texts of any length between ranks, for settings and messages, not for data. Collective. The group must be
-// one over host memory, whatever the device of the run: ProcessGroups::world().
+// Exchanges texts of any length between ranks. Use these functions for settings and messages, not for large data. Both
+// functions are collective. The group must communicate over host memory, even in a run on GPUs; ProcessGroups::world()
+// always does.
 #pragma once
 
 #include <string>
@@ -9,9 +10,9 @@
 
 namespace mtl {
 
-/// Returns all members' texts, by rank of the group.
+/// Returns the texts of all members, by rank in the group.
 std::vector<std::string> gather_texts(Communicator& group, const std::string& text);
-/// Returns the root's text on all members.
+/// Returns the text of member `root` on all members. The other members' `text` is ignored.
 std::string broadcast_text(Communicator& group, std::string text, int root);
 
 }  // namespace mtl

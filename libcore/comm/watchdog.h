@@ -1,13 +1,16 @@
-// Ends a wait that exceeds the deadline, and finds the cause: the watchdog asks every rank for its state, by letter.
-// Ranks that wait or poll answer at once; stopped, hung or dead ranks do not, and the error names them.
+// The watchdog ends a wait that exceeds the deadline, and finds the cause. For this purpose, it sends every rank a
+// letter that asks for the rank's state. Ranks that wait or poll answer immediately. Stopped, hung or dead ranks do not
+// answer, and the error message names these ranks.
 //
-// A rank that writes to storage also answers, through its progress thread. While all ranks answer and one of them makes
-// progress with its writing, the wait continues, with a warning that names the slow storage.
+// A rank that is writing to storage also answers, from its progress thread. While all ranks answer and at least one of
+// them makes progress with writing, the wait continues, and the watchdog prints a warning that names the files being
+// written.
 //
-// A failed rank also sends a letter, which interrupts the waits of all other ranks.
+// When a rank fails, the rank sends a letter that interrupts the waits of all other ranks.
 //
-// All ranks that wait for the same operation time out at about the same time. The lowest one reports; the other ranks
-// give it a few seconds to end the job, and report only if it has not.
+// All ranks that wait for the same operation time out at about the same time. The lowest of these ranks reports the
+// error. The other ranks give the lowest rank a few seconds to end the job, and report the error only if the job still
+// runs then.
 #pragma once
 
 #include <functional>
@@ -25,14 +28,14 @@ class Watchdog {
   explicit Watchdog(MpiWire& wire) : wire_(wire) {}
   Watchdog(const Watchdog&) = delete;
 
-  /// Sets the seconds that a rank may wait for one operation.
+  /// Sets the maximum time, in seconds, that a rank may wait for one operation.
   void set_deadline(double seconds) { deadline_ = seconds; }
-  /// Sets the receiver of warnings about slow storage.
+  /// Sets the function that receives warnings about slow storage.
   void set_warning(std::function<void(const std::string&)> warn) { warn_ = std::move(warn); }
-  /// Sets the hosts of all ranks, for messages.
+  /// Sets the host names of all ranks, for messages.
   void set_hosts(std::vector<std::string> hosts) { hosts_ = std::move(hosts); }
 
-  /// While one exists, this rank waits for the operation.
+  /// While a Wait exists, the watchdog knows that this rank waits for the operation of the given label.
   class Wait {
    public:
     Wait(Watchdog& watchdog, const OperationLabel& label);
@@ -43,22 +46,23 @@ class Watchdog {
     Watchdog& watchdog_;
   };
 
-  /// Answers other ranks' questions. Call with every poll; reads letters at most every 50 ms.
+  /// Answers letters from other ranks. Call this with every poll. Letters are read at most once every 50 ms.
   void answer_letters(const OperationProgress& at);
-  /// If the wait exceeds the deadline, asks the other ranks for their states. Then throws CommunicationError with a
-  /// table of them, or, if all ranks answered and one is writing, returns true: the wait continues, and messages may
-  /// have completed. Otherwise returns false.
+  /// Returns false if the current wait has not reached the deadline. Otherwise asks all other ranks for their states.
+  /// If all of them answer and at least one makes progress with writing, returns true: the wait continues, and messages
+  /// may have completed in the meantime. Otherwise throws a CommunicationError that contains a table of the states.
   bool check_deadline(const OperationProgress& at);
 
-  /// Sets the operation that this rank's device waits for while the host continues; null: none. Its wait counts from
-  /// the first call with this operation. The label need not outlive the call.
+  /// Sets the operation that this rank's device waits for while the host continues; null if there is none. The device's
+  /// wait begins at the first call with this operation. The label need not outlive the call.
   void set_device_wait(const OperationLabel* label);
-  /// Like check_deadline() for the device's wait, unless the host also waits.
+  /// Like check_deadline(), but for the wait of the device. No-op while the host itself is waiting for an operation.
   void check_device_deadline(const OperationProgress& at);
 
-  /// Reports this rank's failure to all other ranks.
+  /// Tells all other ranks that this rank has failed.
   void send_failure();
-  /// The rank whose failure was received first, or this rank after send_failure(); -1: none.
+  /// Returns the rank whose failure was received first. After send_failure(), returns this rank. Returns -1 if no rank
+  /// has failed.
   int failed_rank() const { return failed_rank_; }
   std::string rank_name(int rank) const;
 
@@ -76,17 +80,17 @@ class Watchdog {
   double deadline_ = 600;
   std::vector<std::string> hosts_;
   const OperationLabel* waits_for_ = nullptr;
-  double waits_since_ = 0, patience_since_ = 0;  // the deadline counts from the latter
+  double waits_since_ = 0, patience_since_ = 0;  // the deadline counts from patience_since_
   std::optional<OperationLabel> device_waits_for_;
   double device_since_ = 0, device_patience_since_ = 0;
   double polled_at_ = 0, letters_read_at_ = 0, next_warning_ = 0;
   std::function<void(const std::string&)> warn_;
   struct Answer {
-    bool writes;  // to storage, with progress
+    bool writes;  // true if the rank makes progress with writing to storage
     std::string text;
   };
-  std::map<int, Answer> answers_;           // by rank, to the most recent question
-  std::map<int, double> others_timed_out_;  // by rank: the time of its question
+  std::map<int, Answer> answers_;           // answers to the most recent question, by rank
+  std::map<int, double> others_timed_out_;  // times at which other ranks asked for states, by rank
   int failed_rank_ = -1;
 };
 
