@@ -118,16 +118,18 @@ void write_megatron(const ModelSource& source, const std::string& folder, const 
   const std::vector<std::string> problems = megatron_problems(source.config(), options);
   if (!problems.empty()) fail(Exit::usage, "--to megatron: ", join(problems, "; "));
   source.verify();
+  const std::string release = folder + "/release";
   for (std::int64_t stage = 0; stage < options.pipeline_parallel; ++stage) {
     for (std::int64_t tensor = 0; tensor < options.tensor_parallel; ++tensor) {
       std::string rank = format("mp_rank_%02d", static_cast<int>(tensor));
       if (options.pipeline_parallel > 1) rank += format("_%03d", static_cast<int>(stage));
-      const std::string rank_folder = cat(folder, "/release/", rank);
+      const std::string rank_folder = cat(release, "/", rank);
       fs::create_directories(rank_folder);
       write_rank(source, rank_folder + "/model_optim_rng.pt", options,
                  rank_tensors(source.config(), options, tensor, stage));
     }
   }
+  sync_directory(release);  // write_rank() has synced the rank folders, and the caller syncs `folder`
   copy_companion_files(source.folder(), folder);
   write_file_atomic(folder + "/latest_checkpointed_iteration.txt", "release");
 }
