@@ -100,7 +100,7 @@ void DocumentPrinter::warn_of_changes(Console& console) const {
   if (changed_ == 0) return;
   console.warn(
       cat(changed_, changed_ == 1 ? " text" : " texts",
-          " would become other tokens with these tokenizer flags: the text does not hold all that was encoded"));
+          " would encode to different tokens with these tokenizer flags: decoding lost a part of the original"));
 }
 
 std::string DocumentPrinter::text_line(std::int64_t document, const std::vector<Ids>& sequences) {

@@ -101,11 +101,11 @@ void check_expert_order(Flags& flags, const TopoOptions& options) {
   std::string flag = parallel.tp_pp_dp_mapping ? "--use-tp-pp-dp-mapping" : cat("--rank-order ", options.order());
   if (dense.size(Axis::data) != experts.size(Axis::data)) {
     flags.problem(flag,
-                  cat("needs, with experts, as many data-parallel ranks of the experts (", experts.size(Axis::data),
-                      ") as of the other layers (", dense.size(Axis::data), "), as in Megatron-LM", remedy));
+                  cat("gives the experts ", experts.size(Axis::data), " data-parallel ranks and the other layers ",
+                      dense.size(Axis::data), "; Megatron-LM requires equal numbers", remedy));
   } else {
-    flags.problem(flag, cat("gives the experts other pipeline groups than the other layers, as Megatron-LM does not "
-                            "allow",
+    flags.problem(flag, cat("gives the experts pipeline groups that differ from those of the other layers; "
+                            "Megatron-LM requires equal groups",
                             remedy));
   }
 }
@@ -188,8 +188,8 @@ void check_schedule(Flags& flags, const TopoOptions& options, bool fits) {
     flags.problem("--microbatch-group-size-per-virtual-pipeline-stage", "applies only to --schedule interleaved");
   bool fits_chart = options.fits_chart();
   if (!fits_chart && options.micro_batches) {
-    flags.problem(step, cat("makes too large a chart: it has at most ", kMostChartStages, " stages and ",
-                            kMostChartForwards, " forwards; give --global-batch-size instead to draw none"));
+    flags.problem(step, cat("makes the chart too large: a chart has at most ", kMostChartStages, " stages and ",
+                            kMostChartForwards, " forward passes; give --global-batch-size instead to omit the chart"));
   }
   if (flags.problem_count() != before || !fits_chart) return;
   try {

@@ -146,7 +146,7 @@ std::string SaveDirectory::save(const GptConfig& config, const ParamStore& store
     const std::string broken = find_nonfinite(content.tensors());
     if (!broken.empty()) {
       fail(Exit::failure, path_, ": iteration ", state.iteration, " is not saved: tensor '", broken,
-           "' holds NaN or an infinity; resume an earlier checkpoint with a lower --lr");
+           "' contains NaN or infinity; resume an earlier checkpoint with a lower --lr");
     }
     return std::string();
   }));

@@ -73,7 +73,8 @@ std::vector<std::int64_t> to_integers(const Json& json) {
 std::int64_t checked_product(const std::vector<std::int64_t>& sizes) {
   std::int64_t product = 1;
   for (std::int64_t size : sizes) {
-    if (__builtin_mul_overflow(product, size, &product)) fail(Exit::bad_data, "a shape's elements exceed 63 bits");
+    if (__builtin_mul_overflow(product, size, &product))
+      fail(Exit::bad_data, "the element count of a shape exceeds 63 bits");
   }
   return product;
 }
@@ -137,7 +138,7 @@ void check_piece(const FileSizes& files, std::int64_t block_bytes, const Manifes
   if (file == files.end()) fail(Exit::bad_data, "is in file '", piece.file, "', which is not listed");
   auto element = static_cast<std::uint64_t>(bits_of(entry.tensor.dtype) / 8);
   if (static_cast<std::uint64_t>(piece.slice.count()) > file->second / element)
-    fail(Exit::bad_data, "has more elements in '", piece.file, "' than the file has room for");
+    fail(Exit::bad_data, "has more elements in '", piece.file, "' than fit in that file");
   std::int64_t bytes = stored_bytes(entry, piece);
   std::int64_t blocks = block_bytes > 0 && bytes > block_bytes ? (bytes - 1) / block_bytes + 1 : 0;
   if (std::ssize(piece.blocks) != blocks)
@@ -162,7 +163,7 @@ void check_count(const ManifestTensor& entry) {
   for (const ManifestPiece& piece : entry.pieces) {
     if (!files.insert(piece.file).second) fail(Exit::bad_data, "two pieces in one file");
     if (__builtin_add_overflow(stored, piece.slice.count(), &stored))
-      fail(Exit::bad_data, "its pieces' elements exceed 63 bits");
+      fail(Exit::bad_data, "the element count of its pieces exceeds 63 bits");
   }
   std::int64_t needed = checked_product(entry.tensor.shape);
   if (stored != needed) fail(Exit::bad_data, "its pieces hold ", stored, " elements, its shape has ", needed);
@@ -180,7 +181,7 @@ void add_files(Manifest& manifest, const Json& files) {
   for (const auto& [name, file] : files.as_object()) {
     std::int64_t bytes = file.at("bytes").as_int();
     if (!is_plain_name(name) || !names.insert(name).second || bytes < 0)
-      fail(Exit::bad_data, "file '", name, "' is not acceptable");
+      fail(Exit::bad_data, "file '", name, "' has an invalid name or size, or is listed twice");
     manifest.files.push_back(
         {.name = name, .bytes = static_cast<std::uint64_t>(bytes), .hash = to_hash(file.at("xxh3"))});
   }

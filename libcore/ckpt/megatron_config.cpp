@@ -148,7 +148,7 @@ void set_positions(const MegatronArgs& args, const MegatronShapes& shapes, GptCo
     config.max_positions = args.integer("max_position_embeddings").value_or(args.integer("seq_length").value_or(0));
     set_rotary(args, config.rotary);
   } else if (shapes.positions == 0) {
-    problems.push_back("it has no position embeddings, and no args that name another kind");
+    problems.push_back("it has no position embeddings, and no args that specify another kind");
   } else {
     config.max_positions = shapes.positions;
     expect_size(args, "max_position_embeddings", shapes.positions, problems);
@@ -163,7 +163,7 @@ std::int64_t window_of(const MegatronArgs& args, std::vector<std::string>& probl
   const bool is_pair = (window->is(PickleKind::tuple) || window->is(PickleKind::list)) && window->size() == 2 &&
                        window->at(0).is(PickleKind::integer);
   const std::int64_t left = is_pair ? window->at(0).as_int() : -2;
-  if (left < -1 || left >= INT32_MAX) problems.push_back("args.window_size is not a window of tokens");
+  if (left < -1 || left >= INT32_MAX) problems.push_back("args.window_size is not a valid attention window");
   return left + 1;
 }
 

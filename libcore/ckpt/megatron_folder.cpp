@@ -59,7 +59,7 @@ std::optional<std::string> checkpoint_in(const std::string& path, Console& conso
   const std::string tracker = cat(path, "/", kMegatronTracker);
   const char* problem = file_exists(tracker) ? " does not name a checkpoint" : " is missing";
   console.warn(
-      cat(tracker, tracked.empty() ? problem : cat(" names ", tracked, ", which is not here"), "; taking ", newest));
+      cat(tracker, tracked.empty() ? problem : cat(" names ", tracked, ", which does not exist"), "; taking ", newest));
   return cat(path, "/", newest);
 }
 

@@ -150,8 +150,8 @@ MegatronModel read_megatron_model(const MegatronRankFiles& files) {
   const std::size_t chunks = chunks_of(*model.files.front()).size();
   for (const auto& file : model.files) {
     if (version_of(*file) != model.version || chunks_of(*file).size() != chunks)
-      fail_at(Exit::bad_data, file->path(), "has another checkpoint_version or number of model chunks than ",
-              model.files.front()->path());
+      fail_at(Exit::bad_data, file->path(), "differs from ", model.files.front()->path(),
+              " in its checkpoint_version or number of model chunks");
     model.ranks.push_back({file.get(), {}});
   }
   for (std::size_t chunk = 0; chunk < chunks; ++chunk) {

@@ -19,7 +19,7 @@ std::string file_difference(const Json& saved, const Json& now) {
   for (const char* key : {"bin_bytes", "idx_bytes", "idx_hash", "bin_hash"}) {
     const Json *before = saved.find(key), *after = now.find(key);
     if (before == nullptr || after == nullptr || before->dump() == after->dump()) continue;
-    return cat(now.string_or("path", "the data"), ": ", key, " is ", after->dump(), ", it was ", before->dump(), " (",
+    return cat(now.string_or("path", "the data"), ": ", key, " is ", after->dump(), ", but was ", before->dump(), " (",
                saved.string_or("path", ""), ")");
   }
   return "";
@@ -53,7 +53,8 @@ Json file_identity(const IndexedDataset& file) {
 
 std::string data_difference(const Json& saved, const Json& now) {
   const Json::Array before = identities_of(saved), after = identities_of(now);
-  if (before.size() != after.size()) return cat(after.size(), " data sets, it had ", before.size());
+  if (before.size() != after.size())
+    return cat(after.size(), after.size() == 1 ? " data set" : " data sets", ", but there were ", before.size());
   for (std::size_t i = 0; i < after.size(); ++i) {
     std::string difference = file_difference(before[i], after[i]);
     if (!difference.empty()) return difference;
@@ -62,7 +63,8 @@ std::string data_difference(const Json& saved, const Json& now) {
   if (old_order == nullptr || order == nullptr) return "";
   for (const auto& [flag, value] : order->as_object()) {
     const Json* was = old_order->find(flag);
-    if (was != nullptr && was->dump() != value.dump()) return cat(flag, " is ", value.dump(), ", it was ", was->dump());
+    if (was != nullptr && was->dump() != value.dump())
+      return cat(flag, " is ", value.dump(), ", but was ", was->dump());
   }
   return "";
 }

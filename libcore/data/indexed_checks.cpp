@@ -89,7 +89,7 @@ void IndexChecker::check_header() {
              "does not begin with MMIDIDX, so it is not an index of token files");
   }
   if (size < kHeaderBytes) {
-    fail_idx("header-size", size, kRemedy, "the header needs ", kHeaderBytes, " bytes, the file has ", size);
+    fail_idx("header-size", size, kRemedy, "the header needs ", kHeaderBytes, " bytes, but the file has ", size);
   }
   if (const auto version = load_at<std::uint64_t>(data_ + kVersionAt); version != kIndexVersion) {
     fail_idx("version", kVersionAt, kRemedy, "format version ", version, " is not supported, only 1");
@@ -107,12 +107,12 @@ void IndexChecker::check_counts() {
   const std::uint64_t array_bytes = idx_.bytes().size() - kHeaderBytes;
   if (sequences > array_bytes / 12) {
     fail_idx("counts", kSequencesAt, kRemedy, "sequence_count ", sequences, " needs ", bytes_needed(sequences, 0),
-             " bytes after the header, the file has ", with_commas(array_bytes));
+             " bytes after the header, but the file has ", with_commas(array_bytes));
   }
   if (indices == 0) fail_idx("counts", kDocumentsAt, kRemedy, "document_count is 0; the minimum is 1");
   if (indices > (array_bytes - 12 * sequences) / 8) {
     fail_idx("counts", kDocumentsAt, kRemedy, "sequence_count ", sequences, " and document_count ", indices, " need ",
-             bytes_needed(sequences, indices), " bytes after the header, the file has ", with_commas(array_bytes));
+             bytes_needed(sequences, indices), " bytes after the header, but the file has ", with_commas(array_bytes));
   }
   const std::uint64_t extra = array_bytes - 12 * sequences - 8 * indices;
   summary_.has_modes = extra > 0 && extra == sequences;
@@ -158,7 +158,7 @@ void IndexChecker::find_broken_sequence(std::int64_t begin, std::int64_t end, st
     at += length(i) * token_bytes_;
     if (at > bin_size()) {
       throw BrokenRule({.rule = "bin-size", .file = bin_.path(), .offset = bin_.bytes().size()},
-                       cat("sequences 0 to ", i, " need ", mtl::with_commas(at), " bytes, the file has ",
+                       cat("sequences 0 to ", i, " need ", mtl::with_commas(at), " bytes, but the file has ",
                            mtl::with_commas(bin_size())),
                        kRemedy);
     }
@@ -178,7 +178,7 @@ void IndexChecker::check_sequences() {
   if (at != bin_size()) {
     throw BrokenRule(
         {.rule = "bin-size", .file = bin_.path(), .offset = static_cast<std::uint64_t>(at)},
-        cat("the .idx accounts for ", mtl::with_commas(at), " bytes, the file has ", mtl::with_commas(bin_size())),
+        cat("the .idx accounts for ", mtl::with_commas(at), " bytes, but the file has ", mtl::with_commas(bin_size())),
         kRemedy);
   }
   summary_.tokens = at / token_bytes_;

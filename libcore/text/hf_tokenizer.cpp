@@ -107,7 +107,7 @@ void HfTokenizer::make_finders(bool split_special_tokens) {
     if (token.normalized && parts_.is_nfc) token.content = nfc_.normalize(std::string(token.content), buffer);
     if (token.normalized && !contents.insert(token.content).second) {
       fail(Exit::bad_data, path_, ": two added tokens are both \"", token.content, "\" when normalized, and Hugging ",
-           "Face's libraries do not agree on which is meant; remove one");
+           "Face's libraries disagree on which of them to use; remove one");
     }
     (token.normalized ? normalized : raw).push_back(token);
   }
@@ -121,7 +121,7 @@ void HfTokenizer::check_template() const {
   auto check = [&](std::int32_t id) {
     std::size_t index = id;
     if (index < all_tokens_.tokens.size() && !all_tokens_.tokens[index].empty()) return;
-    fail(Exit::bad_data, path_, ": its post_processor puts id ", id, " around texts, which no token has; added ",
+    fail(Exit::bad_data, path_, ": its post_processor adds id ", id, " to texts, but no token has this id; added ",
          "tokens are numbered after the model's, whatever their \"id\" says: use these numbers in post_processor");
   };
   for (std::int32_t id : parts_.first) check(id);

@@ -65,7 +65,7 @@ class RankReader {
     }
     std::size_t index = *rank;
     if (index >= ranks.size()) ranks.resize(index + 1);
-    if (!ranks[index].empty()) fail(Exit::bad_data, path_, where, ": a second token of rank ", *rank);
+    if (!ranks[index].empty()) fail(Exit::bad_data, path_, where, ": another token already has rank ", *rank);
     ranks[index] = std::move(*bytes);
   }
 
@@ -207,7 +207,7 @@ void check_tiktoken_options(const TiktokenOptions& options) {
       fail(Exit::usage, "--tiktoken-special-tokens: \"", name, "\" is empty or listed twice");
     for (std::int64_t id = named; id < count && starts_with(name, "<SPECIAL_"); ++id) {
       if (name == unnamed_special(id))
-        fail(Exit::usage, "--tiktoken-special-tokens: ", name, " is the name of id ", id);
+        fail(Exit::usage, "--tiktoken-special-tokens: ", name, " is reserved for id ", id);
     }
   }
 }

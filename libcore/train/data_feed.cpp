@@ -92,7 +92,7 @@ std::string TrainingData::moved_sample(const Json& saved) const {
   for (const auto& [number, place] : probes->as_object()) {
     const std::int64_t index = parse_int(number).value_or(-1);
     if (index < 0 || index >= train.size() || place_of(train, index) == place.as_string()) continue;
-    return cat("sample ", number, " is ", place_of(train, index), ", it was ", place.as_string());
+    return cat("sample ", number, " is ", place_of(train, index), ", but was ", place.as_string());
   }
   return "";
 }
@@ -186,7 +186,7 @@ void DataFeed::fill(StepBatch& step) {
     for (std::int64_t sample : samples) dataset_->prefetch(sample);
   step.micro_batches = static_cast<int>(now.requested);
   if (std::ssize(now.micro_batches) < now.requested)
-    fail(Exit::bad_data, "the data is used up after ", sampler_.consumed(), " samples; use fewer, or give more data");
+    fail(Exit::bad_data, "the data is exhausted after ", sampler_.consumed(), " samples; use fewer, or give more data");
   for (int m = 0; m < step.micro_batches; ++m) fill_micro_batch(step, m, now);
 }
 

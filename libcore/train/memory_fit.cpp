@@ -60,7 +60,7 @@ void check_memory(const TrainOptions& options, const RunStart& start, const Host
   else
     who = cat("the run's ", host.count, " ranks on this host need ", human_bytes(need.host_bytes));
   std::string message =
-      cat("not enough memory: ", who, ", but only ", human_bytes(excess.limit->bytes), " are available (",
+      cat("not enough memory: ", who, ", but only ", human_bytes(excess.limit->bytes), " is available (",
           excess.limit->name, "); ", largest_part(largest_of(by_rank, host, excess.space), excess.space),
           host.count == 1 ? "" : " per rank");
   const std::vector<std::string> settings = find_fitting_settings(options, start, host, limits);

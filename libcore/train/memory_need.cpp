@@ -30,7 +30,7 @@ bool MemoryNeed::fits(const FitLimits& limits) const {
 
 std::string MemoryNeed::text() const {
   if (gpu_bytes == 0) return human_bytes(rank_bytes) + " per rank";
-  return cat(human_bytes(gpu_bytes), " of a GPU, ", human_bytes(rank_bytes), " of the host per rank");
+  return cat(human_bytes(gpu_bytes), " of GPU memory, ", human_bytes(rank_bytes), " of host memory per rank");
 }
 
 std::vector<const MemoryPlan*> plans_by_rank(const std::vector<RankPlan>& plans) {

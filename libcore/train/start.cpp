@@ -87,7 +87,7 @@ void open_load(RunStart& start, const TrainOptions& options, const std::vector<s
   start.point.is_named = is_model || flags.ckpt_step.has_value();
   open_source(start, options, path, !flags.finetune, console);
   if (const std::string& problem = start.source->optimizer_problem(); !flags.finetune && !problem.empty())
-    console.warn(cat("starting with only the weights: ", problem));
+    console.warn(cat("loading only the weights: ", problem));
 }
 
 /// Renames a checkpoint so that no start finds it: iter_0000012.KIND, then .KIND.2 and so on.

@@ -46,7 +46,7 @@ void Trainer::load(const ModelSource& source, const StartPoint& point) {
   const std::vector<Outcome> outcomes = work_on_every_rank(ranks_.groups.world(), [&] {
     point.iteration ? source.load_values(params_) : source.load_initial_values(params_);
     if (const std::string broken = find_nonfinite(tensors_to_save(params_)); !broken.empty())
-      fail(Exit::bad_data, source.folder(), ": tensor '", broken, "' holds NaN or an infinity; load another model");
+      fail(Exit::bad_data, source.folder(), ": tensor '", broken, "' contains NaN or infinity; load another model");
     if (point.iteration && !resets_moments) source.load_optimizer(params_);
     return std::string();
   });

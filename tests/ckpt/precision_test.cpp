@@ -147,7 +147,7 @@ TEST_CASE("precision: NaN and infinity are not saved in any dtype, and weights t
         const std::string error =
             error_of([&] { save_alone(SaveDirectory(scratch / "s"), layouts_config(), model.store, state_at(1)); });
         const std::string& name = model.store.specs()[static_cast<std::size_t>(param)].name;
-        CHECK(contains(error, cat("tensor '", kind, ".", name, "' holds NaN or an infinity")));
+        CHECK(contains(error, cat("tensor '", kind, ".", name, "' contains NaN or infinity")));
         CHECK_FALSE(file_exists(scratch / "s/iter_0000001"));
       }
     }

@@ -160,18 +160,18 @@ cp items_short.bin short.bin
 for command in 'info short' 'cat short' 'order --data-path short --seq-length 8 --train-iters 1'; do
   # shellcheck disable=SC2086
   expect_exit 65 mtl-data $command
-  expect_text err 'short.idx: sequence_count 14 needs 168 bytes after the header, the file has 116 \(byte 18\); re-run'
+  expect_text err 'short.idx: sequence_count 14 needs 168 bytes after the header, but the file has 116 \(byte 18\); re-run'
 done
 cp items_short.idx short.idx
 head -c 100 items_short.bin >short.bin
 expect_exit 65 mtl-data info short
-expect_text err 'short.bin: sequences 0 to [0-9]+ need [0-9]+ bytes, the file has 100'
-# Warns of a document whose text would become other tokens: it ends in half a character.
+expect_text err 'short.bin: sequences 0 to [0-9]+ need [0-9]+ bytes, but the file has 100'
+# Warns of a document whose text would encode to different tokens: it ends in half a character.
 printf '{"text": "15496 447"}\n{"text": "15496"}\n' >halves.jsonl
 expect_exit 0 mtl-preprocess --quiet --input halves.jsonl --output-prefix halves --tokenizer-type NullTokenizer --vocab-size 50257
 for command in cat sample; do
   expect_exit 0 mtl-data $command halves_text_document --vocab-file "$SHARE/gpt2/vocab.json" --merge-file "$SHARE/gpt2/merges.txt"
-  expect_text err '1 text would become other tokens with these tokenizer flags'
+  expect_text err '1 text would encode to different tokens with these tokenizer flags'
 done
 
 # Reports a file that is truncated while it is read.

@@ -88,8 +88,8 @@ else
   expect_exit 0 "${plan[@]}" --gpu-memory 80
   expect_exit 2 "${plan[@]}" --gpu-memory 6
   expect_text out '^memory of the GPU in bytes$'
-  expect_text err 'not enough memory: the run needs [0-9.]+ GiB of a GPU, but only 5.2 GiB are available \(of 6.0 GiB, about 768.0 MiB are for CUDA and its libraries\); the largest part is activations, '
-  sed -nE 's/^  (--.*): [0-9.]+ [MG]iB of a GPU, .*/\1/p' err >advice
+  expect_text err 'not enough memory: the run needs [0-9.]+ GiB of a GPU, but only 5.2 GiB is available \(of 6.0 GiB, about 768.0 MiB are for CUDA and its libraries\); the largest part is activations, '
+  sed -nE 's/^  (--.*): [0-9.]+ [MG]iB of GPU memory, .*/\1/p' err >advice
   [ "$(wc -l <advice)" -eq 3 ] || fail "$(wc -l <advice) suggestions instead of 3: $(cat err)"
   while read -r flags; do
     # shellcheck disable=SC2086 # words

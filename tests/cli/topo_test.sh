@@ -56,7 +56,7 @@ expect_text "$WORK/err" '--global-batch-size 12 .*make the micro-batches a multi
 expect_exit 0 mtl-topo "${eight[@]}" --global-batch-size 100000
 expect_text "$WORK/out" '^Schedule: 50,000 micro-batches; the time chart would be too large$'
 expect_exit 2 mtl-topo "${eight[@]}" --micro-batches 50000
-expect_text "$WORK/err" '--micro-batches 50000 +makes too large a chart: .*give --global-batch-size'
+expect_text "$WORK/err" '--micro-batches 50000 +makes the chart too large: .*give --global-batch-size'
 
 # JSON.
 expect_exit 0 mtl-topo "${two_nodes[@]}" "${model[@]}" --hosts ada,grace --micro-batches 8 --format json
@@ -226,10 +226,10 @@ expect_text "$WORK/err" '--expert-model-parallel-size 1, 2 or 4'
 # With experts: refuses orders that give them other pipeline groups than the other layers.
 experts=(--world-size 16 --tensor-model-parallel-size 2 --expert-model-parallel-size 2)
 expect_exit 2 mtl-topo "${experts[@]}" --pipeline-model-parallel-size 2 --use-tp-pp-dp-mapping
-expect_text "$WORK/err" '--use-tp-pp-dp-mapping +needs, with experts, .*experts \(2\) as of the other layers \(4\)'
+expect_text "$WORK/err" '--use-tp-pp-dp-mapping +gives the experts 2 data-parallel ranks and the other layers 4; Megatron-LM requires equal numbers'
 expect_exit 2 mtl-topo "${experts[@]}" --pipeline-model-parallel-size 2 --rank-order tp-ep-pp-cp-dp
 expect_exit 2 mtl-topo "${experts[@]}" --pipeline-model-parallel-size 2 --context-parallel-size 2 --rank-order tp-cp-pp-ep-dp
-expect_text "$WORK/err" '--rank-order tp-cp-pp-ep-dp +gives the experts other pipeline groups'
+expect_text "$WORK/err" '--rank-order tp-cp-pp-ep-dp +gives the experts pipeline groups that differ'
 expect_exit 0 mtl-topo "${experts[@]}" --pipeline-model-parallel-size 2
 expect_exit 0 mtl-topo "${experts[@]}" --pipeline-model-parallel-size 2 --context-parallel-size 2 --use-tp-pp-dp-mapping
 expect_exit 0 mtl-topo "${experts[@]}" --use-tp-pp-dp-mapping

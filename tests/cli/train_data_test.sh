@@ -127,12 +127,12 @@ expect_refused() {
   ! grep -q 'resuming' err || fail "$what: reports that it resumes before it refuses"
 }
 expect_exit 0 run_in at3 "${at3[@]}" --data-path 0.3 $A 0.7 $B
-expect_refused 'weights of train is \[0.5, 0.5\], it was \[0.3, 0.7\]' "${at3[@]}" --data-path 0.5 $A 0.5 $B
+expect_refused 'weights of train is \[0.5, 0.5\], but was \[0.3, 0.7\]' "${at3[@]}" --data-path 0.5 $A 0.5 $B
 expect_refused "$B: (bin_bytes|idx_bytes|idx_hash) is" "${at3[@]}" --data-path 0.3 $B 0.7 $A
-expect_refused '1 data sets, it had 2' "${at3[@]}" --data-path $A
-expect_refused '--split is "70,20,10", it was "80,10,10"' "${at3[@]}" --data-path 0.3 $A 0.7 $B --split 70,20,10
-expect_refused '--seed is 5, it was 1234' "${at3[@]}" --data-path 0.3 $A 0.7 $B --seed 5
-expect_refused '--data-order is "feistel", it was "megatron"' "${at3[@]}" --data-path 0.3 $A 0.7 $B --data-order feistel
+expect_refused '1 data set, but there were 2' "${at3[@]}" --data-path $A
+expect_refused '--split is "70,20,10", but was "80,10,10"' "${at3[@]}" --data-path 0.3 $A 0.7 $B --split 70,20,10
+expect_refused '--seed is 5, but was 1234' "${at3[@]}" --data-path 0.3 $A 0.7 $B --seed 5
+expect_refused '--data-order is "feistel", but was "megatron"' "${at3[@]}" --data-path 0.3 $A 0.7 $B --data-order feistel
 cp $B.bin kept.bin
 printf '\001' | dd of=$B.bin bs=1 seek=777 conv=notrunc status=none
 expect_refused "$B: bin_hash is" "${at3[@]}" --data-path 0.3 $A 0.7 $B
@@ -159,7 +159,7 @@ done
 # The order of a cyclic run depends on the samples of a micro-batch on all ranks, whose number must not change.
 rm -rf at3
 expect_exit 0 run_in at3 "${at3[@]}" --data-path $A --dataloader-type cyclic
-expect_refused '--micro-batch-size times data-parallel size is 4, it was 2' "${at3[@]}" --data-path $A \
+expect_refused '--micro-batch-size times data-parallel size is 4, but was 2' "${at3[@]}" --data-path $A \
   --dataloader-type cyclic --micro-batch-size 4
 
 # mtl-data order prints the samples that such runs read, for any ranks.

@@ -28,7 +28,7 @@ if is_sanitized mtl-train; then
   echo 'not run: limits of address space, below what a sanitizer reserves' >&2
 else
   expect_exit 2 limited 700000 mtl-train "${run[@]}" --save refused
-  expect_text err '^mtl-train: not enough memory: the run needs [0-9.]+ MiB, but only [0-9.]+ MiB are available \(the limit of address space \(ulimit -v\)\); the largest part is activations, [0-9.]+ MiB of [0-9.]+ MiB. These fit:$'
+  expect_text err '^mtl-train: not enough memory: the run needs [0-9.]+ MiB, but only [0-9.]+ MiB is available \(the limit of address space \(ulimit -v\)\); the largest part is activations, [0-9.]+ MiB of [0-9.]+ MiB. These fit:$'
   expect_text err '^  --micro-batch-size [12] --global-batch-size 8: '
   [ ! -s out ] && [ ! -e refused ] || fail 'a refused run leaves files'
   check_advice limited 700000 mtl-train "${run[@]}"
@@ -51,7 +51,7 @@ if ! is_sanitized mtl-train && { [ -e /sys/fs/cgroup/memory/memory.limit_in_byte
   in_group() { (echo "$BASHPID" >"$group/tasks" && exec "$@"); }
   expect_exit 0 in_group mtl-train "${run[@]}"
   expect_exit 2 in_group mpirun -n 2 --oversubscribe mtl-train "${run[@]}" --global-batch-size 16
-  expect_text err "^mtl-train: not enough memory: the run's 2 ranks on this host need 1.2 GiB, but only [0-9.]+ MiB are available \(the memory cgroup .*mtl-test-$$ \(memory.limit_in_bytes\)\); the largest part is activations, [0-9.]+ MiB of [0-9.]+ MiB per rank"
+  expect_text err "^mtl-train: not enough memory: the run's 2 ranks on this host need 1.2 GiB, but only [0-9.]+ MiB is available \(the memory cgroup .*mtl-test-$$ \(memory.limit_in_bytes\)\); the largest part is activations, [0-9.]+ MiB of [0-9.]+ MiB per rank"
   check_advice in_group mpirun -n 2 --oversubscribe mtl-train "${run[@]}" --global-batch-size 16
 else
   echo 'not run: limits of a cgroup, which this user cannot make, or which a sanitizer exceeds' >&2

@@ -99,7 +99,7 @@ head -n 390 "$CORPUS" >other.jsonl
 preprocess other.jsonl other
 copy_at_9 data
 expect_exit 65 run_in data --data-path other_text_document
-expect_text err 'trained on different data: other_text_document: bin_bytes is [0-9]+, it was [0-9]+ .*--allow-data-change'
+expect_text err 'trained on different data: other_text_document: bin_bytes is [0-9]+, but was [0-9]+ .*--allow-data-change'
 expect_exit 0 run_in data --data-path other_text_document --allow-data-change
 expect_text err 'resuming data/save/iter_0000009'
 copy_at_9 data

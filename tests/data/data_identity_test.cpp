@@ -62,9 +62,9 @@ TEST_CASE("swapped, missing and reordered data sets are reported") {
     return Json::object({{"files", files}, {"order", Json::object({{"--seed", seed}})}});
   };
   CHECK(data_difference(data({"a", "b"}, "1"), data({"a", "b"}, "1")).empty());
-  CHECK(data_difference(data({"a", "b"}, "1"), data({"b", "a"}, "1")).find("b: idx_hash is \"b\", it was \"a\"") == 0);
-  CHECK(data_difference(data({"a", "b"}, "1"), data({"a"}, "1")) == "1 data sets, it had 2");
-  CHECK(data_difference(data({"a"}, "1"), data({"a"}, "2")) == "--seed is \"2\", it was \"1\"");
+  CHECK(data_difference(data({"a", "b"}, "1"), data({"b", "a"}, "1")).find("b: idx_hash is \"b\", but was \"a\"") == 0);
+  CHECK(data_difference(data({"a", "b"}, "1"), data({"a"}, "1")) == "1 data set, but there were 2");
+  CHECK(data_difference(data({"a"}, "1"), data({"a"}, "2")) == "--seed is \"2\", but was \"1\"");
   CHECK(data_difference(file("a"), data({"a"}, "2")).empty());  // from an older checkpoint
   CHECK_FALSE(data_difference(file("b"), data({"a"}, "2")).empty());
 }

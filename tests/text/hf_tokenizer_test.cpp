@@ -164,7 +164,7 @@ TEST_CASE("tokenizer.json: refuses ids around a text without a token, and tokens
   std::size_t ids = json.find("\"ids\"");
   REQUIRE(ids != std::string::npos);
   json.replace(json.find("1997", ids), 4, "2997");
-  CHECK_THROWS_WITH_AS(load(json, true), doctest::Contains("puts id 2997 around texts"), Error);
+  CHECK_THROWS_WITH_AS(load(json, true), doctest::Contains("adds id 2997 to texts"), Error);
   CHECK(load(json, false).vocab_size() == 2000);
 
   json = changed(kLlama3, "\"normalizer\": null", R"("normalizer": {"type": "NFC"})");

@@ -153,7 +153,7 @@ TEST_CASE("TikTokenizer: reads ranks as lines and as JSON, and refuses broken fi
            {"Y(== 0", "base64"},
            {"YQ== x", "ranks:1: the rank is not an integer from 0 to"},
            {"YQ== 99999999999", "the rank is not an integer from 0 to"},
-           {"YQ== 0\nYg== 0", "second token of rank 0"},
+           {"YQ== 0\nYg== 0", "another token already has rank 0"},
            {R"([{"rank": 1, "token_bytes": "YQ=="}])", "entry 0 has rank 1"},
            {R"([{"token_bytes": "YQ=="}])", "rank"},
            {R"({"a": 1})", "not a valid list"}}) {

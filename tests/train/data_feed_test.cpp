@@ -87,7 +87,7 @@ TEST_CASE("a feed reports the end of the data, and not before") {
   const Numbers numbers(10);
   DataFeed feed = numbers.feed(2, [](std::int64_t) { return 2; });
   for (std::int64_t step = 0; step < numbers.dataset->size() / 4; ++step) feed.next(stream);
-  CHECK_THROWS_WITH_AS(feed.next(stream), doctest::Contains("the data is used up"), Error);
+  CHECK_THROWS_WITH_AS(feed.next(stream), doctest::Contains("the data is exhausted"), Error);
 }
 
 TEST_CASE("the stall counter counts only the time that training waits") {

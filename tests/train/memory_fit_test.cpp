@@ -59,7 +59,7 @@ TEST_CASE("memory: a run that fits to the byte is accepted, with one byte less r
   CHECK(refusal(options, {}, {{need, "MemAvailable"}}) == "");
   const std::string text = refusal(options, {}, {{100 * need, "MemAvailable"}, {need - 1, "the cgroup"}});
   CAPTURE(text);
-  CHECK(test::contains(text, "are available (the cgroup); the largest part is activations, "));
+  CHECK(test::contains(text, "is available (the cgroup); the largest part is activations, "));
   CHECK(std::count(text.begin(), text.end(), '\n') == 3);
   CHECK(test::contains(text, "\n  --micro-batch-size 4 --global-batch-size 16: "));
 }
