@@ -1,15 +1,16 @@
-// Activations of a chunk's first layers wait for their backward in pinned host memory.
+// Keeps the activations of a chunk's first layers in pinned host memory until backward needs them.
 //
-// The activations of a layer form one range, so that each direction takes one copy. The layers share a ring of two
-// ranges: while a layer computes in one, the other is copied on a separate stream. The last two layers in the ring need
-// no copy: backward finds them there. With N offloaded layers, N + 2 layers use the ring, layer p the range p % 2:
+// The activations of a layer form one contiguous range, so that one copy moves them to the host and one copy moves them
+// back. The layers share a ring of two ranges: while a layer computes in one range, the other range is copied on a
+// separate stream. The last two layers that use the ring need no copy, because their activations are still in the ring
+// when backward begins. With N offloaded layers, N + 2 layers use the ring, and layer p uses range p % 2:
 //
 //   forward p:   waits until p - 2 is on the host; computes; p goes to the host (p < N)
 //   backward p:  waits until p is back (p < N); computes; p - 2 comes back
 //
-// Each micro-batch in flight takes N ranges less of the device's memory. Results are bit-identical: layers find their
-// tensors at the addresses where forward made them. Every wait is for a copy of the same pass, so that a pass can be
-// captured as a graph.
+// For each micro-batch in flight, this saves N ranges of device memory. Results are bit-identical, because backward
+// finds the tensors at the addresses at which forward created them. A pass waits only for copies that the same pass
+// started, so that a pass can be captured as a graph.
 #pragma once
 
 #include <cstddef>
@@ -29,11 +30,12 @@ class ActivationOffload {
     const Buffer& memory;
     std::size_t offset;
   };
-  /// For one micro-batch in flight: the activations of `layers` layers go to `host`, in Space::host; the ranges are in
-  /// `ring`. A layer and a range take range_bytes each. `copies` and both buffers must outlive this object.
+  /// Serves one micro-batch in flight. Activations of `layers` layers are copied to `host`, which must be in
+  /// Space::host. The ranges are in `ring`. `host` needs range_bytes per layer, and `ring` needs range_bytes per range.
+  /// `copies` and both buffers must outlive this object.
   ActivationOffload(Stream& copies, int layers, std::size_t range_bytes, Part ring, Part host);
 
-  /// Call before and after the forward of layer p. begin_forward returns the arena for what backward needs.
+  /// Call before and after the forward of layer p. begin_forward() returns the arena for tensors that backward needs.
   Arena& begin_forward(Stream& compute, int p);
   void end_forward(Stream& compute, int p);
   /// Call before and after the backward of layer p.
@@ -41,7 +43,8 @@ class ActivationOffload {
   void end_backward(Stream& compute, int p);
   /// Returns N, the number of offloaded layers.
   int layers() const { return static_cast<int>(offloaded_.size()); }
-  /// Returns the most bytes that a layer has used so far: on meta, range_bytes of the plan.
+  /// Returns the largest number of bytes that a layer has used so far. On the meta device, this is the plan's
+  /// range_bytes.
   std::size_t range_peak() const;
 
  private:

@@ -96,7 +96,8 @@ void AttentionLayer::normalize(Ctx& ctx, Cache& cache) const {
   head_norm_forward(ctx.stream, to.k, cache.k_rstd, from.k, k_norm.value, norm_eps);
 }
 
-/// Turns the gradient of attention's input into the gradient of the projection's output, in place.
+/// Turns the gradient with respect to the input of attention into the gradient with respect to the output of the
+/// projection, in place.
 void AttentionLayer::prepare_backward(Ctx& ctx, Tensor dqkv, const Batch& batch, const Cache& cache) const {
   if (is_rotary) rotary_backward(ctx.stream, {dqkv, 0, dqkv.size(3) - 1}, batch.rotary, interleaved);
   if (!qk_norm) return;

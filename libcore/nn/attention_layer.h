@@ -1,7 +1,7 @@
 // The attention layer of a GPT block: y = out(attention(qkv(x))). Heads are split over the tensor-parallel ranks: `qkv`
-// is column-parallel, `out` row-parallel; the block adds the bias of `out` after the sum over ranks. Between `qkv` and
-// attention, queries and keys may be normalized, head by head, and then rotated by their positions. R = H / G query
-// heads share a key and a value head.
+// is column-parallel and `out` is row-parallel. The block adds the bias of `out` after the sum over ranks. Between
+// `qkv` and attention, queries and keys may be normalized, head by head, and then rotated by their positions. R = H / G
+// query heads share one key head and one value head.
 #pragma once
 
 #include "kernels/attention.h"
@@ -19,12 +19,12 @@ struct AttentionLayer {
   float norm_eps = 0;
   bool is_rotary = false, interleaved = false;
   std::int64_t window = 0;     // AttentionInput::window
-  bool is_recomputed = false;  // backward recomputes the output of attention, which forward does not keep
-  Dropout dropout;             // on the probabilities
+  bool is_recomputed = false;  // forward discards the output of attention, and backward recomputes it
+  Dropout dropout;             // applied to the attention probabilities
   TpRegion region;
-  Param qkv, qkv_bias;   // (G/tp, R+2, D, C), (G/tp, R+2, D); a bias exists only if its has_..._bias is set
+  Param qkv, qkv_bias;   // (G/tp, R+2, D, C), (G/tp, R+2, D); qkv_bias exists only if has_qkv_bias
   Param q_norm, k_norm;  // (D); only with qk_norm
-  Param out, out_bias;   // (C, H D / tp), (C)
+  Param out, out_bias;   // (C, H D / tp), (C); out_bias exists only if has_out_bias
 
   struct Cache {
     Tensor x;          // (n, C), the layer's input
@@ -32,19 +32,19 @@ struct AttentionLayer {
     Tensor qkv;        // queries and keys after norm and rotation; with qk_norm, v is only in `projected`
     Tensor q_rstd;     // (B, T, G/tp, R) fp32; only with qk_norm
     Tensor k_rstd;     // (B, T, G/tp, 1) fp32; only with qk_norm
-    Tensor attended;   // (B, T, H/tp, D); not kept if backward recomputes it
-    Tensor logsumexp;  // (B, H/tp, T) fp32; likewise, and absent in decoding
+    Tensor attended;   // (B, T, H/tp, D); absent if backward recomputes it
+    Tensor logsumexp;  // (B, H/tp, T) fp32; kept like `attended`; absent in decoding
     KvCache past;      // decoding: keys and values of the preceding positions; absent otherwise
   };
 
   AttentionLayer() = default;
   AttentionLayer(const GptConfig& config, Dropout probability_dropout, TpRegion tp_region, std::int64_t layer);
   void params(const ParamVisitor& visit, const std::string& prefix);
-  /// x and the result are (n, C): of the N = B T rows, this rank holds n outside the region. x must not change until
-  /// backward. The result is in scratch, without the bias of `out`. With cache.past, the T new positions of each
-  /// sequence follow the cached ones; such a pass has no backward.
+  /// x and the result are (n, C), where n is the number of rows, out of N = B T, that this rank holds outside the
+  /// region. x must not change until backward. The result is in scratch memory and does not include the bias of `out`.
+  /// With cache.past, the T new positions of each sequence follow the cached positions; such a pass has no backward.
   Tensor forward(Ctx& ctx, Tensor x, const Batch& batch, Cache& cache) const;
-  /// dy (n, C) must be in the slot, for queued weight gradients. Returns dx (n, C) in scratch.
+  /// dy (n, C) must be in the slot, because queued weight gradients read it later. Returns dx (n, C) in scratch memory.
   Tensor backward(Ctx& ctx, Tensor dy, const Batch& batch, const Cache& cache) const;
 
  private:

@@ -57,7 +57,7 @@ void Chunk::params(const ParamVisitor& visit) {
     };
     std::visit([&](auto& unit) { unit.params(visit_numbered); }, units_[u]);
   }
-  if (shares_table())  // the head's table is the embedding's
+  if (shares_table())  // the head uses the table of the embedding
     std::get<Head>(units_.back()).output.table = std::get<EmbeddingLayer>(units_.front()).tokens;
 }
 
@@ -87,7 +87,7 @@ Tensor Chunk::make_hidden(Ctx& ctx, const Batch& batch) const {
   return ctx.slot.make(residual_, hidden_shape(ctx, batch));
 }
 
-/// Returns the batch with its rotary angles, which stay in the slot for backward.
+/// Adds rotary angles to the batch. The angles stay in the slot for backward.
 Batch Chunk::with_angles(Ctx& ctx, Batch batch, Cache& cache) const {
   if (frequencies_.pairs == 0) return batch;
   cache.rotary = ctx.slot.make(DType::f32, {batch.tokens.numel(), 2, frequencies_.pairs});
@@ -96,9 +96,9 @@ Batch Chunk::with_angles(Ctx& ctx, Batch batch, Cache& cache) const {
   return batch;
 }
 
-/// Runs the units of a span; the last one writes `result`, if given: the losses, if that unit is the head. In training
-/// every other result and every cache stays in the slot; otherwise the results alternate between two buffers, and each
-/// cache is released at once.
+/// Runs the units of a span. The last unit writes to `result`, if given; the head writes its losses there. In training,
+/// all other results and all caches stay in the slot. In evaluation, results alternate between two buffers, and each
+/// cache is released immediately.
 Tensor Chunk::run_units(Ctx& ctx, Tensor x, Tensor result, const Batch& batch, Cache& cache, Span span) const {
   Tensor spare;
   for (std::size_t u = span.begin; u < span.end; ++u) {
@@ -119,7 +119,7 @@ Tensor Chunk::run_units(Ctx& ctx, Tensor x, Tensor result, const Batch& batch, C
 
 Tensor Chunk::forward(Ctx& ctx, Tensor input, const Batch& given, Cache& cache) const {
   const Batch batch = with_angles(ctx, given, cache);
-  if (range_.has_head) cache.dx = make_hidden(ctx, batch);  // allocated first, below all that backward releases
+  if (range_.has_head) cache.dx = make_hidden(ctx, batch);  // allocated first, below all memory that backward releases
   Tensor x = input;
   for (const Span& span : spans_) {
     if (span.is_recomputed) cache.units[span.begin].input = x;
@@ -195,7 +195,8 @@ void Chunk::weights(Ctx& ctx, Cache& cache) const {
   }
 }
 
-/// Leases the unit's own parameters, and the embedding's for a head that shares the token table.
+/// Leases the parameters of the unit. For a head that shares the token table, also leases the parameters of the
+/// embedding.
 Chunk::Leases Chunk::lease(const Ctx& ctx, Role role, std::size_t unit) const {
   Leases leases;
   if (ctx.params == nullptr) return leases;

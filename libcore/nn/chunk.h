@@ -1,18 +1,21 @@
-// A model chunk: consecutive layers. A pipeline stage holds one or several chunks. The first chunk has the embedding,
-// the last the final norm and the output layer; a model that is not split is one chunk.
+// A model chunk: a range of consecutive layers. A pipeline stage holds one or more chunks. The first chunk of the model
+// also has the embedding, and the last chunk also has the final norm and the output layer. A model that is not split is
+// one chunk.
 //
-// A chunk is a list of units, computed one after another. A unit is a plain struct with
+// A chunk is a list of units, which are computed in order. A unit is a plain struct with these functions:
 //   forward(ctx, x, y, batch, cache)     y = f(x); keeps in `cache` and in the slot what backward needs
 //   backward(ctx, dx, ..., batch, cache) turns the gradient of y into the gradient of x, in place
 //   params(visit)
-// The caller allocates y, so that everything a unit allocates can be released when its cache is not needed. The chunk's
-// loops do what all units have in common: each unit computes under leases of its parameters' values and, in backward,
-// of their gradients; activations of offloaded layers go to the host and come back (nn/activation_offload.h);
-// recomputed layers run forward again before their backward. Dropout draws the same numbers in both passes, so
-// recomputation changes only memory and time. Backward releases activations unit by unit.
+// The caller allocates y, so that all memory that a unit allocates can be released if the unit's cache is not needed.
+// The chunk's loops do the work that is common to all units. Each unit computes under leases of the values of its
+// parameters and, in backward, of the gradients of its parameters. Activations of offloaded layers are copied to the
+// host and back (nn/activation_offload.h). Recomputed layers run forward again before backward. Dropout draws the same
+// numbers in both forward passes, so recomputation affects only memory and time. Backward releases activations unit by
+// unit.
 //
-// Hidden states are (n, C): the rows of a micro-batch that this rank holds outside the tensor-parallel region. They are
-// the residual stream and have its dtype; within a unit tensors have the dtype of its weights.
+// Hidden states are (n, C), where n is the number of rows of a micro-batch that this rank holds outside the
+// tensor-parallel region. Hidden states form the residual stream and have the dtype of the residual stream. Within a
+// unit, tensors have the dtype of the unit's weights.
 #pragma once
 
 #include <array>
@@ -32,13 +35,13 @@ struct ChunkRange {
   std::int64_t first_layer = 0;
   std::int64_t num_layers = 0;
   bool has_embedding = true;
-  bool has_head = true;  // the final norm and the output layer, with a copy of a tied embedding unless has_embedding
+  bool has_head = true;  // the final norm and the output layer, plus a copy of a tied embedding unless has_embedding
 };
 
 class Chunk {
  public:
   using Unit = std::variant<EmbeddingLayer, Block, Head>;
-  /// A unit's cache for backward, and its weight gradients that are not yet computed.
+  /// A unit's cache for backward, and the queue of weight gradients that are not computed yet.
   struct UnitSlot {
     std::variant<EmbeddingLayer::Cache, Block::Cache, Head::Cache> cache;
     WeightGradQueue weight_grads;
@@ -56,11 +59,13 @@ class Chunk {
         std::int64_t offloaded_layers = 0);
   void params(const ParamVisitor& visit);
   const ChunkRange& range() const { return range_; }
-  /// Returns how many layers keep activations on the host until backward; above 0, training needs Ctx::offload.
+  /// Returns the number of layers that keep activations on the host until backward. If this number is not 0, training
+  /// needs Ctx::offload.
   int offloaded_layers() const { return static_cast<int>(offloaded_); }
   /// Returns an empty cache for one micro-batch.
   Cache make_cache() const;
-  /// Returns a cache for decoding: attention continues from these keys and values, one KvCache per layer.
+  /// Returns a cache for decoding. Attention continues from the keys and values in `past`, which has one KvCache per
+  /// layer.
   Cache make_cache(const std::vector<KvCache>& past) const;
   /// Returns the shape (n, C) of a micro-batch's hidden states.
   Shape hidden_shape(const Ctx& ctx, const Batch& batch) const;
@@ -68,22 +73,22 @@ class Chunk {
   /// Allocates hidden states in the slot.
   Tensor make_hidden(Ctx& ctx, const Batch& batch) const;
 
-  /// Runs forward in training. `input` is the previous chunk's output and must not change until backward; the first
-  /// chunk takes none. Returns the input of the next chunk; the last chunk returns no tensor.
+  /// Runs forward in training. `input` is the output of the previous chunk and must not change until backward; for the
+  /// first chunk, `input` is not used. Returns the input of the next chunk, or no tensor if this chunk is the last.
   Tensor forward(Ctx& ctx, Tensor input, const Batch& batch, Cache& cache) const;
-  /// Writes every parameter's gradient, or adds to it (Param::take_grad()). Overwrites `dout`, which the next chunk
-  /// returned, with the gradient of the input and returns it; the first chunk returns no tensor. The last chunk takes
-  /// no dout and writes the losses (B, T) of all tokens. With ctx.defers_weights, weights() computes the weight
-  /// gradients of the linear layers.
+  /// Writes the gradient of every parameter, or adds to the gradient (Param::take_grad()). `dout` is the gradient that
+  /// the next chunk's backward() returned. Overwrites `dout` with the gradient with respect to the input and returns
+  /// that tensor; the first chunk returns no tensor. The last chunk does not use `dout` and writes the losses (B, T) of
+  /// all tokens. With ctx.defers_weights, the weight gradients of the linear layers are computed later, by weights().
   Tensor backward(Ctx& ctx, Tensor dout, Tensor losses, const Batch& batch, Cache& cache) const;
-  /// Computes the weight gradients that backward deferred, in its order.
+  /// Computes the weight gradients that backward() deferred, in the order in which backward() deferred them.
   void weights(Ctx& ctx, Cache& cache) const;
-  /// Runs forward in evaluation: keeps no caches, and overwrites `input`. Returns what forward() returns. The last
-  /// chunk writes the losses (B, T).
+  /// Runs forward in evaluation. Keeps nothing for backward, and overwrites `input`. Returns the same tensor as
+  /// forward(). The last chunk writes the losses (B, T).
   Tensor evaluate(Ctx& ctx, Tensor input, Tensor losses, const Batch& batch, Cache& cache) const;
 
-  /// Only if the chunk is the whole model: writes logits (B T, V) of every position or (B, V) of the last position of
-  /// each sequence, depending on the shape of `out`.
+  /// Requires that the chunk is the whole model. Depending on the shape of `out`, writes the logits (B T, V) of every
+  /// position, or the logits (B, V) of the last position of each sequence.
   void logits(Ctx& ctx, Tensor out, const Batch& batch, Cache& cache) const;
 
  private:
@@ -91,7 +96,7 @@ class Chunk {
   Leases lease(const Ctx& ctx, Role role, std::size_t unit) const;
   bool shares_table() const;
   Batch with_angles(Ctx& ctx, Batch batch, Cache& cache) const;
-  /// Returns the number of a unit in the whole model: ParamSpec::unit.
+  /// Returns the index of a unit in the whole model, as in ParamSpec::unit.
   int number_of(std::size_t unit) const {
     return static_cast<int>(range_.first_layer) + (range_.has_embedding ? 0 : 1) + static_cast<int>(unit);
   }
@@ -106,7 +111,7 @@ class Chunk {
   Tensor run_units(Ctx& ctx, Tensor x, Tensor result, const Batch& batch, Cache& cache, Span span) const;
   void backward_unit(Ctx& ctx, Tensor dx, Tensor losses, const Batch& batch, Cache& cache, std::size_t unit) const;
   void end_gradients(const Ctx& ctx, std::size_t unit) const;
-  /// Opens the unit's range in a profile.
+  /// Begins the profile range of a unit.
   ProfileRange profiled(const Ctx& ctx, std::size_t unit) const;
 
   ChunkRange range_;

@@ -12,8 +12,8 @@ namespace mtl {
 
 namespace {
 
-// Every product below is rounded before it is added: CMakeLists.txt compiles this file without contraction into fused
-// multiply-adds, which would differ between machines.
+// Every product below must be rounded before the addition. CMakeLists.txt therefore compiles this file without fused
+// multiply-adds, whose results would differ between machines.
 
 /// Returns term(first), term(first + 2), ..., computed at compile time because divisions are slow.
 template <std::size_t N, class Term>
@@ -61,7 +61,7 @@ void circle_point(double u, double* cosine, double* sine) {
 
 NormalPair normal_pair(std::uint64_t seed, std::uint32_t site, std::uint64_t counter) {
   auto words = philox({static_cast<std::uint32_t>(seed), site}, seed >> 32, counter);
-  // The uniform numbers have 53 bits; the first is in (0, 1] so that its logarithm exists.
+  // The uniform numbers have 53 bits. The first number is in (0, 1], so that the logarithm of this number exists.
   auto unit = [](std::uint32_t high, std::uint32_t low) {
     return static_cast<double>((std::uint64_t{high} << 21) ^ (low >> 11)) * 0x1p-53;
   };
@@ -79,7 +79,7 @@ struct Run {
 };
 
 std::vector<Run> runs_of(const Slice& slice, const ParamSpec& spec) {
-  constexpr std::int64_t kLongest = 1 << 16;  // splits a long run over the threads
+  constexpr std::int64_t kLongest = 1 << 16;  // limits the length of a run, so that several threads can share the work
   std::vector<Run> out;
   for_each_overlap(slice, whole_slice(spec.shape), [&](const Overlap& overlap) {
     for (std::int64_t done = 0; done < overlap.count; done += kLongest)
@@ -90,7 +90,7 @@ std::vector<Run> runs_of(const Slice& slice, const ParamSpec& spec) {
   return out;
 }
 
-/// T is the type of `out`; L is Precision::load, to which numbers are rounded first.
+/// T is the type of `out`. L is the type of Precision::load, to which numbers are rounded first.
 template <class T, class L>
 void draw_normals(T* out, const Slice& slice, const ParamSpec& spec, std::uint64_t seed) {
   const auto stored = [](double drawn) { return narrow<T>(widen(narrow<L>(static_cast<float>(drawn)))); };

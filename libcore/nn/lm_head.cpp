@@ -9,9 +9,10 @@ namespace mtl {
 
 namespace {
 
-// Returns the bytes of fp32 logits in a piece. A piece of R rows reads and writes the table's gradient, 8 V C bytes, in
-// addition to products of 6 R V C operations: R must be large enough to hide that memory traffic. A GPU computes more
-// operations in the time that a byte takes.
+// Returns the size of the fp32 logits of a piece, in bytes. The work on a piece of R rows consists of products with 6 R
+// V C operations, and of reading and writing the gradient of the table, 8 V C bytes. R must be large enough to hide
+// this memory traffic. A GPU needs a larger R, because it computes more operations in the time that it takes to move a
+// byte.
 std::int64_t piece_bytes(Device device) { return std::int64_t{device == Device::cuda ? 512 : 64} << 20; }
 
 }  // namespace
@@ -37,7 +38,8 @@ void LmHead::cross_entropy(Ctx& ctx, Tensor losses, Tensor dlogits, Tensor logit
   if (dlogits.exists()) cross_entropy_backward(ctx.stream, dlogits, logits, stats, labels, weights, slice, ctx.step);
 }
 
-/// Computes one piece of the rows; dx is this rank's term of the sum over the vocabulary. Without dx, only the losses.
+/// Computes one piece of the rows. Writes to dx the term that this rank contributes to the sum over the vocabulary. If
+/// dx is absent, computes only the losses.
 void LmHead::compute_piece(Ctx& ctx, Tensor losses, Tensor dx, Tensor x, Tensor labels, Tensor weights) const {
   Arena::Mark mark(ctx.scratch);
   Tensor logits = ctx.scratch.make(DType::f32, {x.size(0), table.value.size(0)}), dlogits;

@@ -1,6 +1,6 @@
 // The MLP of a GPT block: y = down(act(up(x))), or gated (Shazeer 2020) y = down(act(gate(x)) * up(x)), where `up`
-// holds the weights of gate and up, in this order. `up` is column-parallel, `down` row-parallel; the block adds the
-// bias of `down` after the sum over ranks (kernels/residual.h).
+// holds the weights of gate and of up, in this order. `up` is column-parallel and `down` is row-parallel. The block
+// adds the bias of `down` after the sum over ranks (kernels/residual.h).
 #pragma once
 
 #include "kernels/gemm.h"
@@ -17,28 +17,28 @@ struct Mlp {
   bool gated = false;
   Activation activation = Activation::gelu_tanh;
   TpRegion region;
-  Param up, up_bias;      // (F/tp, C), (F/tp), gated (2, F/tp, C), (2, F/tp); biases only with has_bias
+  Param up, up_bias;      // (F/tp, C), (F/tp); if gated, (2, F/tp, C), (2, F/tp). Biases exist only with has_bias
   Param down, down_bias;  // (C, F/tp), (C)
 
   struct Cache {
     Tensor x;    // (n, C)    the input
-    Tensor pre;  // (N, F/tp) before the activation; gated (N, 2 F/tp), the gate first
+    Tensor pre;  // (N, F/tp) the input of the activation; if gated, (N, 2 F/tp), gate before up
     Tensor act;  // (N, F/tp) the input of `down`
   };
 
   Mlp() = default;
   Mlp(const GptConfig& config, TpRegion tp_region);
   void params(const ParamVisitor& visit, const std::string& prefix);
-  /// x and the result are (n, C): of the N rows, this rank holds n outside the region. x must not change until
-  /// backward. The result is in scratch, without the bias of `down`.
+  /// x and the result are (n, C), where n is the number of rows, out of N, that this rank holds outside the region. x
+  /// must not change until backward. The result is in scratch memory and does not include the bias of `down`.
   Tensor forward(Ctx& ctx, Tensor x, Cache& cache) const;
-  /// dy (n, C) must be in the slot, for queued weight gradients. Returns dx (n, C) in scratch.
+  /// dy (n, C) must be in the slot, because queued weight gradients read it later. Returns dx (n, C) in scratch memory.
   Tensor backward(Ctx& ctx, Tensor dy, const Cache& cache) const;
 
  private:
-  /// Returns `up` as a matrix of F/tp rows, 2 F/tp if gated.
+  /// Returns `up` as a matrix of F/tp rows, or of 2 F/tp rows if gated.
   Tensor up_matrix() const { return up.value.view({up.value.numel() / hidden, hidden}); }
-  /// Returns the bias of `up` as one row; no tensor without a bias.
+  /// Returns the bias of `up` as one row, or no tensor if there is no bias.
   Tensor up_bias_row() const { return up_bias.exists() ? up_bias.value.view({up_bias.value.numel()}) : Tensor(); }
 };
 

@@ -8,8 +8,8 @@
 
 namespace mtl {
 
-/// Returns the specs of all parameters in the order of a forward pass, the vocabulary unpadded, a tied embedding once.
-/// Requires that config.problems() is empty.
+/// Returns the specs of all parameters in the order of a forward pass. The vocabulary is not padded, and a tied
+/// embedding occurs once. Requires that config.problems() is empty.
 std::vector<ParamSpec> model_params(const GptConfig& config);
 /// Returns the number of elements of all parameters.
 std::int64_t parameter_count(const GptConfig& config);

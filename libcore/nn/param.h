@@ -1,5 +1,5 @@
-// Parameters: a layer describes each of its tensors with a ParamSpec, the ParamStore (optim) allocates it, and the
-// layer keeps a Param, a view of its value and its gradient.
+// Parameters. A layer describes each of its tensors with a ParamSpec, the ParamStore (optim) allocates the tensor, and
+// the layer keeps a Param, a view of the tensor's value and gradient.
 #pragma once
 
 #include <functional>
@@ -12,8 +12,8 @@
 
 namespace mtl {
 
-/// The uses of parameter memory. Layers read the values; an update rule keeps one or more states, and updates the main
-/// weights if the values are a narrower copy of them.
+/// The uses of parameter memory. Layers read the values. An update rule keeps one or more states. If the values are a
+/// narrower copy of the main weights, the update rule updates the main weights.
 enum class Role { values, gradients, main_weights, states };
 
 /// Initial value of a parameter.
@@ -29,13 +29,13 @@ struct ParamSpec {
   std::string name;                    // canonical: "layers.3.attention.qkv.weight"
   std::vector<std::int64_t> shape;     // of the whole tensor, as checkpoints store it: the vocabulary unpadded
   std::vector<Shard> shards = {};      // empty: every rank holds the whole tensor
-  std::int64_t padded_rows = 0;        // size of axis 0 in memory, over all ranks, if more than shape[0]
-  bool decays = true;                  // weight decay applies; not to biases and 1-D tensors
-  AxisSet summed_over = kReplicaAxes;  // its gradient is the sum over the ranks of these axes
-  bool tied = false;                   // the sum also covers the copies on the first and the last pipeline stage
+  std::int64_t padded_rows = 0;        // total size of axis 0 in memory over all ranks, if it exceeds shape[0]
+  bool decays = true;                  // weight decay applies; false for biases and 1-D tensors
+  AxisSet summed_over = kReplicaAxes;  // the gradient is summed over the ranks of these axes
+  bool tied = false;  // the gradient is also summed over the copies on the first and the last pipeline stage
   Init init = Init::normal;
   float init_std = 0;
-  int unit = 0;  // number in the model, in the order of a forward pass: the embedding, then the layers, then the head
+  int unit = 0;  // index in the model, in the order of a forward pass: the embedding, then the layers, then the head
 
   /// Returns the number of elements of the whole tensor, without padding.
   std::int64_t numel() const {
@@ -45,7 +45,8 @@ struct ParamSpec {
   }
 };
 
-/// A gradient's memory, and whether this step has written it: the first write overwrites, later ones add.
+/// The memory of a gradient, and whether this step has written to that memory. The first write in a step overwrites the
+/// old gradient; later writes add to the new one.
 struct GradState {
   Tensor tensor;
   bool written = false;
@@ -55,10 +56,11 @@ struct GradState {
 struct Param {
   Tensor value;  // this rank's part: ParamSpec::shape with the sharded axis divided by the number of ranks
   GradState* grad = nullptr;
-  int index = -1;  // in the store, in the order of visits
+  int index = -1;  // index in the store, in the order of visits
 
   bool exists() const { return value.exists(); }
-  /// Returns where and how to write the gradient, and marks it as written. Empty if the parameter does not exist.
+  /// Returns the memory of the gradient and the mode in which to write it, and marks the gradient as written. Returns
+  /// an empty Grad if the parameter does not exist.
   Grad take_grad() const {
     if (!exists()) return {};
     GradMode mode = grad->written ? GradMode::accumulate : GradMode::overwrite;
@@ -69,7 +71,8 @@ struct Param {
 
 class ParamOwner;
 
-/// The right to use one role of a unit's parameters: while it exists, their memory is resident and complete.
+/// The right to use one role of a unit's parameters. While the lease exists, the memory for that role is resident and
+/// complete.
 class Lease {
  public:
   Lease() = default;  // for memory that is always resident
@@ -90,19 +93,20 @@ class Lease {
   int unit_ = 0;
 };
 
-/// Makes the parameters of a unit resident when it needs them, and reduces gradients as soon as they are final. Units
-/// are numbered as in ParamSpec::unit.
+/// Makes the parameters of a unit resident when the unit needs them, and reduces gradients as soon as the gradients are
+/// final. Units are numbered as in ParamSpec::unit.
 class ParamOwner {
  public:
   virtual ~ParamOwner() = default;
-  /// Returns when the unit can use this role of its parameters. Leases may overlap, even those of the same unit.
+  /// Blocks until the unit can use this role of its parameters. Leases may overlap, even leases of the same unit.
   virtual Lease acquire(Role role, int unit) = 0;
-  /// Call after the last addition to the gradients of this unit in a step, under its lease of gradients.
+  /// Call after the last addition to the gradients of this unit in a step, while the unit still holds its lease of
+  /// gradients.
   virtual void gradients_ready(int unit) = 0;
 
  private:
   friend class Lease;
-  /// Ends a lease. An owner whose memory is always resident returns empty leases instead.
+  /// Called when a lease ends. Not called for empty leases, which an owner whose memory is always resident returns.
   virtual void release(Role, int) noexcept {}
 };
 

@@ -15,7 +15,7 @@
 
 namespace mtl {
 
-/// Throws Error with the configuration's rotary_problems(), if there are any.
+/// Throws Error with config.rotary_problems() unless that list is empty.
 RotaryFrequencies rotary_frequencies(const GptConfig& config);
 
 }  // namespace mtl

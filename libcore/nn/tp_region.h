@@ -1,9 +1,10 @@
 // The region between a column-parallel and a row-parallel linear layer, where each tensor-parallel rank holds a part of
-// the features of all rows. enter and leave are the f and g of Shoeybi et al. 2019 (figure 3): identity and all-reduce,
-// with their backwards; with sequence parallelism all-gather and reduce-scatter (Korthikanti et al. 2022, figure 5).
+// the features of all rows. enter() and leave() are the functions f and g of Shoeybi et al. 2019 (figure 3): identity
+// and all-reduce in forward, all-reduce and identity in backward. With sequence parallelism, they are all-gather and
+// reduce-scatter (Korthikanti et al. 2022, figure 5).
 //
-// Outside, every rank holds all N = B T rows of a micro-batch; with sequence parallelism it holds n = N / tp of them,
-// in rank order. Operators outside (norms, dropout, the skip connection) work row by row.
+// Outside the region, every rank holds all N = B T rows of a micro-batch or, with sequence parallelism, n = N / tp
+// consecutive rows, in rank order. Operators outside the region (norms, dropout, the skip connection) work row by row.
 #pragma once
 
 #include "kernels/row_map.h"
@@ -24,27 +25,34 @@ struct Pending {
 struct TpRegion {
   bool sequence_parallel = false;
 
-  /// Returns this rank's number of rows outside, for N = `rows` inside.
+  /// Returns the number of rows that this rank holds outside the region if there are `rows` rows inside.
   std::int64_t rows_outside(const Ctx& ctx, std::int64_t rows) const {
     return sequence_parallel ? rows / ctx.groups.over(Axis::tensor).size() : rows;
   }
-  /// Returns the map of this rank's `held` rows outside to their places in the run; `all` maps the micro-batch.
+  /// Returns the map from the `held` rows that this rank holds outside the region to their positions in the run. `all`
+  /// is the map of the whole micro-batch.
   RowMap rows_held(const Ctx& ctx, RowMap all, std::int64_t held) const {
     if (sequence_parallel) all.first_row += ctx.groups.over(Axis::tensor).rank() * held;
     return all;
   }
-  /// Returns the axes over which to sum the gradient of a parameter that is applied outside, to this rank's rows.
+  /// Returns the axes over which to sum the gradient of a parameter that is applied outside the region, to the rows of
+  /// this rank.
   AxisSet outside_grads() const { return sequence_parallel ? kReplicaAxes | Axis::tensor : kReplicaAxes; }
 
-  /// Returns x (N, C) inside for x (n, C) outside: x itself, or gathered into `memory` with sequence parallelism.
+  /// Enters the region: returns (N, C) for x (n, C). Returns x itself or, with sequence parallelism, the rows of all
+  /// ranks gathered into `memory`.
   Tensor enter(Ctx& ctx, Arena& memory, Tensor x) const;
-  /// Returns memory for this rank's term (N, C) of the sum `out` (n, C): `out`, or scratch with sequence parallelism.
+  /// Returns memory for the term (N, C) that this rank contributes to the sum `out` (n, C): `out` itself or, with
+  /// sequence parallelism, scratch memory.
   Tensor partial_of(Ctx& ctx, Tensor out) const;
-  /// Writes out = the sum of the ranks' partials, or this rank's rows of it. `partial` was returned by partial_of(out).
+  /// Leaves the region: writes the sum of the `partial` tensors of all ranks or, with sequence parallelism, this rank's
+  /// rows of the sum, to `out`. `partial` must be the tensor that partial_of(out) returned.
   Tensor leave(Ctx& ctx, Tensor out, Tensor partial) const { return enter_backward(ctx, out, partial).wait(ctx); }
-  /// Returns dy (N, C) for weight gradients: dy itself, or gathered into the slot with sequence parallelism.
+  /// Returns dy (N, C) for weight gradients: dy itself or, with sequence parallelism, the rows of all ranks gathered
+  /// into the slot.
   Tensor leave_backward(Ctx& ctx, Tensor dy) const { return enter(ctx, ctx.slot, dy); }
-  /// Starts the sum dx = leave(partial), so that weight gradients overlap with it. `partial` as in leave().
+  /// Starts the sum that leave(dx, partial) computes, so that weight gradients can be computed during the sum.
+  /// `partial` as in leave().
   Pending enter_backward(Ctx& ctx, Tensor dx, Tensor partial) const;
 };
 

@@ -32,8 +32,8 @@ std::optional<Given<Activation>> given_activation(const ArchitectureOptions& giv
   return {};
 }
 
-/// Parses "127,0" or "(127,0)", the tokens visible to the left and to the right. Returns the size of the window, which
-/// includes the query's own token; empty if the text is anything else.
+/// Parses "127,0" or "(127,0)", the numbers of visible tokens to the left and to the right of a query. Returns the size
+/// of the window, which includes the token of the query. Returns empty if the text has a different form.
 std::optional<std::int64_t> window_of(const std::string& text) {
   std::string inner = text;
   if (inner.starts_with("(") && inner.ends_with(")")) inner = inner.substr(1, inner.size() - 2);
@@ -97,7 +97,7 @@ void resolve_attention(GptConfig& config, const ArchitectureOptions& given, cons
   resolver.number(config.head_dim, given.kv_channels, "--kv-channels");
   resolver.choice(config.qk_norm, true, given.qk_layernorm, "--qk-layernorm", "does not normalize queries and keys");
   if (given.window_size) {
-    const std::int64_t window = window_of(*given.window_size).value_or(0);  // check_architecture reports an invalid one
+    const std::int64_t window = window_of(*given.window_size).value_or(0);  // errors: see check_architecture()
     resolver.choice(config.sliding_window, window, window > 0, cat("--window-size ", *given.window_size),
                     "has another window");
   }

@@ -1,5 +1,5 @@
-// The measured choices of algorithms of every rank, recorded in a checkpoint. With them, a run that resumes in the same
-// layout computes with the same algorithms and gives the same bits.
+// Records every rank's measured choices of algorithms in a checkpoint. A run that resumes in the same layout then
+// computes with the same algorithms and produces the same bits.
 #pragma once
 
 #include <map>
@@ -22,8 +22,8 @@ struct SavedChoices {
   static SavedChoices parse(std::string_view text);
 };
 
-/// Returns {"tables": [{"context": ..., "choices": {KEY: CHOICE, ...}}, ...], "of_rank": [0, 0, 1, ...]}: equal tables
-/// are stored once, and of_rank holds every rank's index into `tables`.
+/// Returns {"tables": [{"context": ..., "choices": {KEY: CHOICE, ...}}, ...], "of_rank": [0, 0, 1, ...]}. Stores equal
+/// tables only once; `of_rank` holds the index into `tables` of every rank.
 Json choices_record(const std::vector<SavedChoices>& by_rank);
 
 /// Returns the choices of a rank, or empty if the record was written by a different number of ranks. Throws

@@ -1,12 +1,13 @@
-// From token files to the micro-batches of a step.
+// Reads token files and assembles the micro-batches of each step.
 //
-// TrainingData opens the files and cuts the three splits; a DataFeed walks one of them in the sampler's order and fills
-// batch buffers, one step ahead in a separate thread, so that training does not wait for the disk. The samples of the
-// step after that are prefetched.
+// TrainingData opens the files and divides them into the three splits. A DataFeed reads the samples of one split in the
+// sampler's order and fills batch buffers in a separate thread, one step ahead, so that training does not wait for the
+// disk. The samples of the following step are prefetched.
 //
-// On cuda the thread fills pinned memory, and the feed's own stream copies it to the device while the compute stream is
-// still busy with the previous step. Events order the copy after the computations that read the same memory two steps
-// earlier, and a step's computations after its copy. Only the thread that calls next() calls CUDA.
+// On cuda, the reader thread fills pinned memory, and a separate stream copies this memory to the device while the
+// compute stream is still busy with the previous step. Events order the copy after the computations of two steps
+// earlier, which read the same memory, and order the computations of a step after the copy for that step. Only the
+// thread that calls next() calls CUDA.
 #pragma once
 
 #include <array>
@@ -27,22 +28,23 @@ namespace mtl {
 
 class TrainingData {
  public:
-  /// The data's vocabulary: reading a token id >= `vocab_size` is an error; `eod` and `pad` are -1 if absent.
+  /// The vocabulary of the data. Reading a token id >= `vocab_size` is an error. `eod` and `pad` are -1 if absent.
   struct Tokens {
     std::int64_t vocab_size;
     std::int32_t eod = -1, pad = -1;
   };
-  /// Opens the files that --data-path and related flags name, and builds the sample orders. Throws as IndexedDataset
-  /// and open_split do, Error(usage) without a training set, and Error(bad_data) if a single-pass run takes more
-  /// samples of a split than it has.
+  /// Opens the files that --data-path and related flags name, and builds the sample orders. Throws the errors of
+  /// IndexedDataset and open_split(), Error(usage) if there is no training set, and Error(bad_data) if a single-pass
+  /// run needs more samples of a split than the split has.
   TrainingData(const TrainOptions& options, const Tokens& tokens);
 
-  /// Returns null if the split has no data, or the run takes no samples of it.
+  /// Returns null if the split has no data, or if the run uses no samples of the split.
   const std::shared_ptr<const BlendedDataset>& dataset(Split split) const { return datasets_[enum_index(split)]; }
   /// Returns the files and their order, as checkpoints record them (data/data_identity.h).
   const Json& identity() const { return identity_; }
-  /// Compares probed training samples with the identity `saved`. Describes the first one whose place differs; returns
-  /// "" if there is none. Megatron's order depends on the length of the run: a longer run can move every sample.
+  /// Compares the places of a few training samples with those recorded in `saved`. Describes the first sample whose
+  /// place differs; returns "" if no place differs. In Megatron-LM's order, places depend on the length of the run: a
+  /// longer run can move every sample.
   std::string moved_sample(const Json& saved) const;
   /// Returns the identity as text, one file or flag per line.
   std::string identity_lines() const;
@@ -62,7 +64,7 @@ struct StepBatch {
   std::vector<double> unmasked;  // per micro-batch: the sum of its loss mask
 };
 
-/// The memory of a DataFeed: one step is read while the previous one is computed.
+/// The memory of a DataFeed. One step is read while the previous step is computed.
 struct StepBatches {
   struct Slot {
     StepBatch read;      // filled by the reader thread
@@ -79,23 +81,23 @@ class DataFeed {
   /// Returns the number of micro-batches per rank in the step that begins after `consumed` samples.
   using MicroBatches = std::function<std::int64_t(std::int64_t consumed)>;
 
-  /// `shape` describes the largest step. Starts reading into `memory` at once; no other feed may use it during this
-  /// one's lifetime.
+  /// `shape` describes the largest step. Immediately starts reading into `memory`. No other feed may use `memory`
+  /// during the lifetime of this feed.
   DataFeed(std::shared_ptr<const BlendedDataset> dataset, SamplerOptions sampler, const RunShape& shape,
            MicroBatches micro_batches, StepBatches& memory);
   ~DataFeed();
 
-  /// Returns the next step's micro-batches, for operators enqueued on `stream` from now on. On the cpu they are valid
-  /// until the next call. On cuda they are valid until the call after that, for operators that either are enqueued
-  /// before the next call or finish before the call after it. Loss weights are mask / max(1, sum of the micro-batch's
-  /// mask) / (micro-batches of the step on all data-parallel ranks). Waits for the reader thread, not for the stream.
-  /// Rethrows the reader's exception, such as Error(bad_data) at the end of the data.
+  /// Returns the micro-batches of the next step, for operators that are enqueued on `stream` from now on. On the cpu,
+  /// the micro-batches are valid until the next call. On cuda, they are valid for operators that are enqueued before
+  /// the next call, and for operators that finish before the call after the next. Loss weights are mask / max(1, sum of
+  /// the micro-batch's mask) / (micro-batches of the step on all data-parallel ranks). Waits for the reader thread, not
+  /// for the stream. Rethrows the reader's exception, such as Error(bad_data) at the end of the data.
   const StepBatch& next(Stream& stream);
   /// Returns the seconds that next() has waited for data so far.
   double stalled_seconds() const { return stalled_; }
 
  private:
-  /// Sample numbers of a step; fewer micro-batches than `requested` at the end of the data.
+  /// The sample indices of a step. At the end of the data, there are fewer micro-batches than `requested`.
   struct Draw {
     std::int64_t consumed = 0;  // samples of all ranks before this step
     std::int64_t requested = 0;

@@ -21,13 +21,13 @@ struct Setting {
   int ranks_per_host = 1;
 };
 
-/// Looks for settings that fit, the smallest change of the run first.
+/// Searches for settings that fit, beginning with the smallest change of the run.
 class Suggestions {
  public:
   Suggestions(const TrainOptions& options, const RunStart& start, const HostRanks& host, const FitLimits& limits)
       : limits_(limits),
         is_fresh_(!start.source),
-        // Each rank of a cyclic run shuffles its own share of the samples: a resume needs the same shares.
+        // Each rank of a cyclic run shuffles its own share of the samples, so a resume needs the same shares.
         may_regroup_(!start.state || options.data.sampler_kind() != SamplerKind::cyclic),
         base_{.flags = "", .options = options, .config = start.config, .ranks_per_host = host.count} {
     if (!base_.options.batch.varies()) base_.options.batch.global_batch_size = options.global_batch_size();
@@ -68,7 +68,7 @@ class Suggestions {
         need.gpu_bytes = std::max(need.gpu_bytes, of_host.gpu_bytes);
       }
     } catch (const Error&) {
-      return false;  // layers, heads or rows that cannot be divided like this
+      return false;  // the layers, heads or rows cannot be divided in this way
     }
     if (!need.fits(limits_)) return false;
     const std::string line = cat("\n  ", setting.flags, ": ", need.text());
@@ -166,7 +166,8 @@ class Suggestions {
     if (!std::exchange(setting.options.parallel.cpu_offloading, true)) add(setting, "--cpu-offloading");
   }
 
-  /// Adds ranks: on the same host if they fit, else on more hosts with as many ranks each as now.
+  /// Adds ranks: on the same host if they fit; otherwise on additional hosts, with the current number of ranks per
+  /// host.
   void try_more_ranks(const Setting& from) {
     for (const char* axis : {"tensor", "pipeline", "data"}) {
       for (std::int64_t factor = 2; factor <= kMaxRanksFactor; factor *= 2) {
@@ -202,7 +203,7 @@ class Suggestions {
     return try_setting(setting);
   }
 
-  /// Changes what is trained: only for a run that has not begun.
+  /// Changes the model or the batches. Only for a run that has not begun.
   void try_smaller_models(const Setting& from) {
     if (!is_fresh_) return;
     if (const Precision precision = precision_of(from.options.precision); precision.compute == DType::f32) {

@@ -9,8 +9,8 @@
 
 namespace mtl {
 
-/// Returns up to three settings, the smallest change of the run first, each verified by planning the changed run, and
-/// each written as a line "\n  FLAGS: MEMORY".
+/// Returns up to three settings, beginning with the smallest change of the run. Each setting is verified by planning
+/// the changed run, and is returned as a line "\n  FLAGS: MEMORY".
 std::vector<std::string> find_fitting_settings(const TrainOptions& options, const RunStart& start,
                                                const HostRanks& host, const FitLimits& limits);
 

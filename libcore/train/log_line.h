@@ -1,9 +1,9 @@
 // The reports of a training run, and their text in Megatron's format.
 //
-// The reports are plain numbers; every sink (terminal, TensorBoard, JSON lines: metrics.h) writes the same ones. The
-// text is Megatron-LM's (megatron/training/training.py: training_log, evaluate_and_print_results), field for field, so
-// that scripts that parse Megatron's logs parse ours, too; our additional figures follow its last field in the same
-// style.
+// A report is a struct of numbers. Every sink (terminal, TensorBoard, JSON lines: metrics.h) writes the same numbers.
+// The text matches that of Megatron-LM (megatron/training/training.py: training_log, evaluate_and_print_results) field
+// for field, so that scripts that parse logs of Megatron-LM also parse ours. Our additional metrics follow the last
+// field of Megatron-LM in the same style.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace mtl {
 
-/// One log interval. A figure that is not available (all steps skipped, a single rank) is empty, and its field is
+/// One log interval. A metric that is not available (all steps skipped, a single rank) is empty, and its field is
 /// omitted.
 struct IntervalReport {
   std::int64_t iteration = 0;         // the last of the interval, counted from 1
@@ -34,13 +34,15 @@ struct IntervalReport {
   // Per iteration, the wait for summed gradients and updated weights on the rank that waited least; the other ranks
   // also waited for slower ranks. Absent on a single rank.
   std::optional<double> communication_wait_ms{};
-  // Fractions of the nonzero updates that do not change the updated weight, and that do not change its narrower copy,
-  // which layers read. Absent if layers compute in fp32; the second also if layers read the updated weights themselves.
+  // lost_updates: fraction of the nonzero updates that do not change the updated weight. lost_updates_copy: fraction of
+  // the nonzero updates that do not change the narrower copy of the weight, which layers read. Both are absent if
+  // layers compute in fp32; lost_updates_copy is also absent if layers read the updated weights themselves.
   std::optional<double> lost_updates{}, lost_updates_copy{};
   bool is_final = false;  // the run ended within the interval; an extended run reports the whole interval again
 };
 
-/// A loss over held-out data, during training or at its end (then for the validation and the test set).
+/// A loss over held-out data: over the validation set during training, or over the validation or test set at the end of
+/// training.
 struct ValidationReport {
   std::int64_t iteration = 0;
   std::int64_t consumed_samples = 0;
@@ -48,7 +50,7 @@ struct ValidationReport {
   double loss = 0;
   bool is_final = false;
 
-  /// Returns exp(min(20, loss)), but NaN for NaN, where Megatron-LM logs exp(20).
+  /// Returns exp(min(20, loss)), or NaN if the loss is NaN. For a NaN loss, Megatron-LM logs exp(20).
   double ppl() const;
 };
 

@@ -1,7 +1,7 @@
 // Logs that may fail without ending the run, for example on a full disk or a closed pipe.
 //
-// A LogSink warns at the first failure, tries again with every further record, and counts the lost ones. A LogFile
-// appends whole records: it removes a record that was written only in part.
+// A LogSink warns at the first failure, tries again for each subsequent record, and counts lost records. A LogFile
+// appends whole records, and removes a record that could be written only in part.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace mtl {
 
 class LogSink {
  public:
-  /// Messages call the log `name`, and lost records `unit`, such as "lines".
+  /// `name` is what messages call the log. `unit` is what messages call lost records, such as "lines".
   LogSink(std::string name, std::string unit, Console& console)
       : name_(std::move(name)), unit_(std::move(unit)), console_(console) {}
 
@@ -36,7 +36,7 @@ class LogFile {
  public:
   /// Opens `path` for appending, and creates it if necessary. Throws Error(io).
   explicit LogFile(const std::string& path);
-  /// Appends all of the record, or throws Error(io) and leaves a regular file as it was.
+  /// Appends the whole record. On failure, throws Error(io) and leaves a regular file unchanged.
   void write(std::string_view record);
   /// Syncs the file to disk. Has no effect on a pipe or a device. Throws Error(io).
   void sync();
@@ -48,7 +48,7 @@ class LogFile {
   std::uint64_t size_ = 0;
 };
 
-/// Writes to standard output, unbuffered, so that a failure is known at once. Throws Error(io).
+/// Writes to standard output without buffering, so that a failure is reported immediately. Throws Error(io).
 void write_stdout(std::string_view text);
 
 }  // namespace mtl

@@ -16,7 +16,7 @@ struct Excess {
   Space space = Space::host;
 };
 
-/// Returns the GPU's limit if the run exceeds it, else the smallest limit of the host that it exceeds, if any.
+/// Returns the GPU limit if the run exceeds it; otherwise the smallest host limit that the run exceeds, if any.
 Excess find_excess(const MemoryNeed& need, const FitLimits& limits) {
   if (limits.gpu && need.gpu_bytes > limits.gpu->bytes) return {&*limits.gpu, Space::device};
   Excess out;
@@ -34,7 +34,7 @@ const MemoryPlan& largest_of(const std::vector<const MemoryPlan*>& plans, const 
                             [&](auto* a, auto* b) { return a->total_bytes(space) < b->total_bytes(space); });
 }
 
-/// Names the largest category of the memory in `space`.
+/// Describes the largest category of memory in `space`.
 std::string largest_part(const MemoryPlan& plan, Space space) {
   std::vector<MemoryPart> parts = memory_parts(plan, space);
   const MemoryPart total = parts.back();
@@ -72,7 +72,8 @@ void check_memory(const TrainOptions& options, const RunStart& start, const Host
 }
 
 std::vector<MemoryLimit> subtract_overhead(std::vector<MemoryLimit> limits, int ranks, std::int64_t threads) {
-  // Measured on runs of 350 to 650 MiB: 45 MiB resident above the plan. glibc reserves address space for each arena.
+  // Measured on runs of 350 to 650 MiB: resident memory exceeds the plan by 45 MiB. glibc reserves address space for
+  // each arena.
   constexpr std::uint64_t kMiB = 1 << 20, kRank = 48 * kMiB, kStack = 8 * kMiB, kArena = 64 * kMiB;
   for (MemoryLimit& limit : limits) {
     std::uint64_t overhead = kRank;
@@ -103,7 +104,8 @@ MemoryLimit gpu_limit(double gib) {
 void check_fit(const TrainOptions& options, const RunStart& start, const RankEnvironment& launched, Console& console) {
   const HostRanks host = HostRanks::of(launched);
   if (launched.rank != host.first) return;
-  // In addition to compute threads: one for signals, one for data; with MPI its progress thread and three of MPI's own.
+  // In addition to the compute threads: one thread for signals and one for data; with MPI, also the progress thread and
+  // three threads that MPI starts.
   const std::int64_t threads = options.threads - 1 + (launched.world > 1 ? 6 : 2);
   FitLimits limits{subtract_overhead(memory_limits(), host.count, threads), {}};
   if (options.device == Device::cuda && launched.world == 1) limits.gpu = gpu_limit(cuda_memory(), "the GPU");

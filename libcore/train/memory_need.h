@@ -1,4 +1,5 @@
-// The memory that the plans of a run need on a host and its GPUs, and the limits that this need is compared with.
+// The memory that the plans of a run need on a host and on the GPUs of that host, and the limits with which this need
+// is compared.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +27,8 @@ struct FitLimits {
   std::optional<MemoryLimit> gpu;
 };
 
-/// Host memory of the largest rank and of all ranks of the host, and GPU memory of the largest rank, in bytes. On the
-/// cpu all memory is the host's.
+/// Host memory of the largest rank, host memory of all ranks of the host, and GPU memory of the largest rank, all in
+/// bytes. On the cpu, all memory is host memory.
 struct MemoryNeed {
   std::uint64_t rank_bytes = 0, host_bytes = 0, gpu_bytes = 0;
 

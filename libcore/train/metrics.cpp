@@ -48,7 +48,7 @@ Json validation_object(const ValidationReport& report) {
   return out;
 }
 
-/// Megatron writes most figures twice, once over iterations and once over samples.
+/// Like Megatron-LM, writes most metrics twice: once against iterations and once against samples.
 struct StepScalars {
   Scalars by_iteration, by_samples;
 
@@ -69,7 +69,7 @@ Metrics::Metrics(const MetricsOptions& options, Console& console)
   if (!options.tensorboard_dir.empty()) event_sink_.attempt(0, [&] { events_.emplace(options_.tensorboard_dir); });
 }
 
-/// Rewinds the log and writes the start line. After a failure the next report repeats both.
+/// Rewinds the log and writes the start line. If this fails, the next report tries both again.
 void Metrics::open_log() {
   const std::string& path = options_.log_jsonl;
   std::error_code ignored;  // opening the file reports the error

@@ -1,17 +1,19 @@
-// The sinks of a run's reports: the terminal (Megatron's log lines on stdout), TensorBoard, and JSON lines. All sinks
-// write the same figures. Only rank 0 has sinks; on other ranks every call does nothing.
+// The sinks of a run's reports: the terminal (log lines of Megatron-LM on stdout), TensorBoard, and JSON lines. All
+// sinks write the same metrics. Only rank 0 has sinks; on other ranks, every call is a no-op.
 //
-// JSON lines, one object per line, doubles in the shortest form that reads back the same, absent figures omitted:
+// JSON lines: one object per line. Doubles are written in the shortest form that parses to the same value; absent
+// metrics are omitted:
 //   {"type":"start","version":1,"iteration":0, ...}                the iteration the session starts from; provenance
 //   {"type":"step","iteration":10,"consumed_samples":160,"lm_loss":..., "learning_rate":..., ...}
 //   {"type":"validation","iteration":100,"consumed_samples":...,"loss":...,"ppl":...}
 //   {"type":"test", ...}                                            like validation
-// "final":true is added at the end of the run: to its last interval, and to the evaluations after it.
-// NaN and the infinities are written as Python's json writes them.
+// At the end of the run, "final":true is added to the last interval and to the evaluations that follow. NaN and the
+// infinities are written as by Python's json module.
 //
-// A killed run may leave lines of iterations that are repeated after a resume. Opening the log atomically drops those
-// of this run (log_rewind.h), whose part of the file then reads like one uninterrupted run, with a "start" line for
-// each session that contributed. Lines of other runs stay: a new run appends.
+// A killed run may leave lines of iterations that are repeated after a resume. Opening the log atomically removes such
+// lines of this run (log_rewind.h). The remaining lines of this run then read like those of one uninterrupted run, with
+// a "start" line for each session that contributed. Lines of other runs are kept, because a new run appends to the
+// file.
 //
 // No sink ends the run: see log_sink.h.
 #pragma once
@@ -33,22 +35,22 @@ struct MetricsOptions {
   bool terminal = true;         // false, with empty paths: a rank without sinks
   std::string tensorboard_dir;  // empty: none
   std::string log_jsonl;        // empty: none
-  LogStart from;                // where this session starts
+  LogStart from;                // the starting point of this session
   std::int64_t world_size = 1;
   Json start = Json::object();  // further entries of the "start" line
 };
 
 class Metrics {
  public:
-  /// Opens the sinks. Throws Error(bad_data) if options.log_jsonl is not a training log. `console` warns of failing
-  /// sinks, and must outlive this object.
+  /// Opens the sinks. Throws Error(bad_data) if the file options.log_jsonl is not a training log. Prints warnings about
+  /// failing sinks to `console`, which must outlive this object.
   Metrics(const MetricsOptions& options, Console& console);
 
   void report(const IntervalReport& report);
   void report(const ValidationReport& report);
   /// Syncs all written reports to disk; called before a checkpoint commits.
   void flush();
-  /// Flushes, and warns of lost records.
+  /// Calls flush(), and warns of lost records.
   void finish();
 
  private:

@@ -11,9 +11,9 @@ using Report = std::function<void(std::string flag, std::string what)>;
 
 namespace {
 
-constexpr std::int64_t kMaxMicroBatches = 1 << 20;  // of a step: planning and scheduling take time for each
+constexpr std::int64_t kMaxMicroBatches = 1 << 20;  // per step; planning and scheduling take time for each micro-batch
 
-/// Returns the flag that decides the batch sizes, with its value.
+/// Returns the flag that determines the batch sizes, with its value.
 std::string size_flag(const BatchOptions& batch, std::int64_t global) {
   if (!batch.schedule.empty()) return "--step-batch-size-schedule " + batch.schedule;
   if (!batch.rampup.empty()) return "--rampup-batch-size " + join(batch.rampup, " ");
@@ -149,8 +149,8 @@ void check_parallel(const TrainOptions& options, const Report& report) {
   }
 }
 
-/// Reports a run whose byte or token counts exceed 64 bits. Every size that is computed from these options is below one
-/// of these products; their factor 128 allows for several copies of elements of several bytes.
+/// Reports a run whose byte or token counts exceed 64 bits. Every size that is computed from these options is less than
+/// one of the products below. The factor 128 in these products allows for several copies of elements of several bytes.
 void check_magnitude(const TrainOptions& options, const GptConfig& config, const Report& report) {
   const std::int64_t micro = options.batch.micro_batch_size, tokens = options.data.seq_length;
   const std::int64_t widest = std::max({config.hidden_size, config.ffn_hidden_size, config.vocab_size});
@@ -170,7 +170,8 @@ void check_magnitude(const TrainOptions& options, const GptConfig& config, const
   check("--train-samples, --seq-length", {options.batch.train_samples.value_or(0), tokens});
 }
 
-/// Reports a chunk that has fewer layers than the offloaded and the resident ones together.
+/// Reports a chunk whose number of layers is less than the number of offloaded layers plus the number of resident
+/// layers.
 void check_offloaded_layers(const ParallelOptions& options, const std::vector<std::vector<LayerRange>>& stages,
                             const Report& report) {
   std::int64_t fewest = INT64_MAX;

@@ -1,5 +1,5 @@
-// All options of a training run and their defaults, with Megatron-LM's names and values where it has them.
-// apps/cli/train_flags.cpp binds the command line to them.
+// All options of a training run and their defaults, with the names and values of Megatron-LM where they exist.
+// apps/cli/train_flags.cpp binds the command line to these options.
 #pragma once
 
 #include <algorithm>
@@ -28,11 +28,11 @@ struct DataOptions {
   std::int64_t seq_length = 0;
   std::string order = "megatron";          // or feistel: data/sample_order.h
   std::string dataloader_type = "single";  // or cyclic: data/sampler.h
-  bool data_sharding = true;               // cyclic: every rank owns a part of the samples
+  bool data_sharding = true;               // cyclic only: every rank draws from its own part of the samples
   bool eod_mask_loss = false;
   bool reset_position_ids = false;
   bool reset_attention_mask = false;
-  bool allow_data_change = false;  // a resume may continue with other data or another tokenizer
+  bool allow_data_change = false;  // a resume may continue with different data or a different tokenizer
 
   OrderKind order_kind() const { return order == "feistel" ? OrderKind::feistel : OrderKind::megatron; }
   SamplerKind sampler_kind() const { return dataloader_type == "cyclic" ? SamplerKind::cyclic : SamplerKind::single; }
@@ -40,7 +40,7 @@ struct DataOptions {
 
 struct BatchOptions {
   std::int64_t micro_batch_size = 1;
-  // A ramp's last size, a schedule's largest; absent: one micro-batch on every data-parallel rank.
+  // With a ramp, the last size; with a schedule, the largest size. Absent: one micro-batch on every data-parallel rank.
   std::optional<std::int64_t> global_batch_size;
   std::vector<std::string> rampup;  // start, increment, samples; empty: constant
   std::string schedule;             // --step-batch-size-schedule
@@ -52,7 +52,8 @@ struct BatchOptions {
   bool varies() const { return !rampup.empty() || !schedule.empty(); }
   /// Returns global_batch_size or its default; INT64_MAX if the default overflows.
   std::int64_t global_size(std::int64_t data_parallel) const;
-  /// Returns the sizes of all updates. Throws as BatchSizes does, and Error(usage) if a ramp's number is not whole.
+  /// Returns the sizes of all updates. Throws the errors of BatchSizes, and Error(usage) if a number of the ramp is not
+  /// an integer.
   BatchSizes sizes(std::int64_t data_parallel, std::int64_t seq_length) const;
   /// Returns the length of a run of `iterations` updates, for count_samples().
   RunLength run_length(std::int64_t iterations, std::int64_t data_parallel) const;
@@ -87,7 +88,7 @@ struct LoggingOptions {
   std::optional<double> peak_tflops;  // of one device, for MFU; absent: measured
 };
 
-/// --profile: iterations step_start + 1 to step_end are recorded, as Megatron-LM counts them.
+/// Options of --profile. Iterations step_start + 1 to step_end are recorded, as in Megatron-LM.
 struct ProfileOptions {
   bool enabled = false;
   std::int64_t step_start = 10, step_end = 12;
@@ -95,7 +96,8 @@ struct ProfileOptions {
   std::string directory = "profile";
 };
 
-/// Ranks along each axis; the data-parallel size is the world size divided by the others.
+/// The number of ranks along each axis. The data-parallel size is the world size divided by the sizes of the other
+/// axes.
 struct ParallelOptions {
   std::int64_t world = 1;                  // ranks of the job, as launched
   std::optional<std::int64_t> plan_world;  // number of ranks that --dry-run plans for
@@ -108,12 +110,12 @@ struct ParallelOptions {
   std::optional<std::int64_t> recompute_num_layers;
   bool recompute_activations = false;            // --recompute-granularity selective
   bool checkpoint_activations = false;           // --recompute-granularity full, method checkpoint_method or uniform
-  bool optimizer_cpu_offload = false;            // like cpu_offloading, has no effect on the cpu
-  bool cpu_offloading = false;                   // of activations
+  bool optimizer_cpu_offload = false;            // no effect on the cpu
+  bool cpu_offloading = false;                   // of activations; no effect on the cpu
   std::optional<std::int64_t> offloaded_layers;  // --cpu-offloading-num-layers; absent: all but kResidentLayers
   std::optional<std::int64_t> bucket_elements;   // per bucket; absent: Megatron's max(40 M, 1 M x data parallel)
   double timeout_minutes = 10;                   // of one collective or message
-  std::optional<std::int64_t> gpus_per_node;     // most ranks on a host; absent: its number of GPUs
+  std::optional<std::int64_t> gpus_per_node;     // maximum number of ranks on a host; absent: the number of GPUs
 
   std::int64_t data() const {
     return std::max<std::int64_t>(1, world / std::max<std::int64_t>(1, tensor * pipeline * context));
@@ -126,7 +128,7 @@ Recompute recompute_of(const ParallelOptions& options);
 /// Returns the layout that the options describe, for one rank. Throws Error(usage) if the ranks do not fill the grid.
 Layout layout_of(const ParallelOptions& options, int rank);
 
-/// Flags of which this version supports at most one value; kept to check the values that scripts pass.
+/// Flags for which this version supports at most one value. They exist to check the values that scripts pass.
 struct FixedOptions {
   std::string optimizer = "adam", rerun_mode = "disabled";
   std::int64_t timing_log_level = 0, zero_stage = 0, expert_parallel = 1, ds_sequence_parallel = 1;
@@ -160,7 +162,7 @@ struct TrainOptions {
   std::optional<std::string> roofline;  // name of the hardware; with dry_run
   bool json = false;
   std::string command_line;  // as typed, for the provenance of files
-  std::string settings;      // every flag's value, one per line; equal on all ranks
+  std::string settings;      // values of all flags, one per line; equal on all ranks
 
   std::int64_t global_batch_size() const { return batch.global_size(parallel.data()); }
   /// Micro-batches of the largest step on one rank.
@@ -176,9 +178,9 @@ struct TrainOptions {
 /// Reports missing and contradictory options, without opening files.
 void check_options(const TrainOptions& options, const std::function<void(std::string flag, std::string what)>& report);
 
-/// Returns the configuration of the model to build, from the flags or as loaded. Reports flags that disagree with the
-/// loaded model, and sizes that contradict each other or cannot be divided among the ranks. The result is only valid if
-/// nothing was reported.
+/// Returns the configuration of the model to build, from the flags or from the loaded model. Reports flags that
+/// disagree with the loaded model, and sizes that contradict each other or cannot be divided among the ranks. The
+/// result is valid only if nothing was reported.
 GptConfig resolve_config(const TrainOptions& options, std::optional<GptConfig> loaded, std::int64_t vocab_size,
                          const std::function<void(std::string flag, std::string what)>& report);
 

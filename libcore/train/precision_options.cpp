@@ -36,7 +36,7 @@ struct RecordedRole {
   DType Precision::*dtype;
 };
 
-/// The dtypes that a resume must keep; Precision::load, which rounded the initial weights, no longer matters.
+/// The dtypes that a resume must keep. Precision::load is not one of them, because it only affects the initial weights.
 constexpr RecordedRole kRecordedRoles[] = {
     {"compute", &Precision::compute},         {"residual", &Precision::residual},
     {"main_params", &Precision::main_params}, {"main_grads", &Precision::main_grads},

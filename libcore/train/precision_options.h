@@ -1,4 +1,4 @@
-// The options of a run's precision: a preset, dtypes that override parts of it, and the loss scale of fp16.
+// The precision options of a run: a preset, dtypes that override parts of the preset, and the loss scale of fp16.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ struct PrecisionOptions {
   bool has_constant_scale() const { return loss_scale.value_or(0) != 0; }
 };
 
-/// Returns the requested precision; ignores dtypes that check_precision refuses.
+/// Returns the requested precision. Ignores dtypes that check_precision() refuses.
 Precision precision_of(const PrecisionOptions& options);
 /// Returns the name of the preset, followed by ", changed" if the precision differs from the preset's.
 std::string precision_mode(const PrecisionOptions& options);

@@ -83,7 +83,7 @@ Preset pythia(const char* name, const Sizes& sizes) {
   return out;
 }
 
-/// Fills absent options; lists given ones that differ.
+/// Fills absent options, and lists the given options that differ.
 class Merger {
  public:
   template <class T>
@@ -99,7 +99,7 @@ class Merger {
   std::vector<std::string> changes;
 };
 
-/// A given activation wins over the preset's, whichever flags choose the two.
+/// A given activation overrides that of the preset, regardless of which flags choose the two.
 void merge_activation(Merger& merger, ArchitectureOptions& given, const ArchitectureOptions& preset) {
   const std::vector<std::string> chosen = activation_flags(given), preset_flags = activation_flags(preset);
   if (chosen.empty()) {
@@ -150,7 +150,7 @@ const std::vector<Preset>& presets() {
 }
 
 const Preset& find_preset(const std::string& name) {
-  // Scripts and papers name the large GPTs by size alone.
+  // Scripts and papers refer to the large GPTs by size alone.
   const auto found = std::find_if(presets().begin(), presets().end(), [&](const Preset& preset) {
     return preset.name == name || preset.name == "gpt-" + name || preset.name == "gpt2-" + name;
   });

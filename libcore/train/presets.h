@@ -16,13 +16,13 @@ struct Preset {
 };
 
 const std::vector<Preset>& presets();
-/// Returns the preset of this name, in which "gpt-" and "gpt2-" may be omitted. Throws Error(usage), which lists all
-/// names, if it is unknown.
+/// Returns the preset with this name. A leading "gpt-" or "gpt2-" may be omitted. If the name is unknown, throws
+/// Error(usage) with a list of all names.
 const Preset& find_preset(const std::string& name);
 
-/// Fills absent options with the preset's values, except where a given option excludes them: another activation,
-/// learned positions, another scaling of positions. Returns the given options that differ from the preset, each as
-/// "--num-layers 6 in place of 12" or "--swiglu in addition".
+/// Fills absent options with the values of the preset, except values that a given option excludes: a different
+/// activation, learned positions, or a different scaling of positions. Returns the given options that differ from the
+/// preset, each as "--num-layers 6 in place of 12" or "--swiglu in addition".
 std::vector<std::string> apply_preset(const Preset& preset, ArchitectureOptions& given);
 
 }  // namespace mtl

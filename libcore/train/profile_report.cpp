@@ -27,7 +27,7 @@ ProfilePhase& phase_named(std::vector<ProfilePhase>& phases, const std::string& 
   return phases.back();
 }
 
-/// Sorts the longest first; predictions, which have no times, by their bounds.
+/// Sorts by time in descending order. Sorts predictions, which have no times, by their bounds.
 void sort_by_time(std::vector<ProfileRow>& rows) {
   std::stable_sort(rows.begin(), rows.end(), [](const ProfileRow& a, const ProfileRow& b) {
     return std::pair(a.ms, a.bound_ms) > std::pair(b.ms, b.bound_ms);

@@ -1,5 +1,5 @@
-// The report of a profile: times, work and share of the roofline by phase and by operator; and the profile as a trace
-// for chrome://tracing and Perfetto.
+// Summarizes a profile by phase and by operator: times, work and share of the roofline. Also writes the profile as a
+// trace for chrome://tracing and Perfetto.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct ProfileRow {
   bool is_compute_bound = false;
 };
 
-/// A phase; waits for other ranks are a phase of their own, "communication", wherever they occur.
+/// A phase. Waits for other ranks form a separate phase, "communication", wherever they occur.
 struct ProfilePhase {
   std::string name;
   double ms = 0, operators_ms = 0;
@@ -45,16 +45,16 @@ struct ProfileReport {
   double bound_ms() const;  // of all operators
 };
 
-/// `tf32`: fp32 matrix products are bounded by TF32's rate. `weights[i]`: the number of entries of a run that entry i
-/// represents; if empty, one each.
+/// With `tf32`, the rate of TF32 bounds fp32 matrix products. `weights[i]` is the number of entries of a run that entry
+/// i represents; if `weights` is empty, every entry represents itself.
 ProfileReport report_profile(const Profile& profile, const Hardware& hardware, bool tf32,
                              const std::vector<double>& weights = {});
 
 /// Returns the tables as text. `title` is the first line.
 std::string profile_text(const ProfileReport& report, const std::string& title);
 Json profile_json(const ProfileReport& report);
-/// Returns events in the Chrome trace format, separated by commas: the rank is a process; phases (with steps), layers,
-/// operators, communication and kernels are its threads.
+/// Returns events in the Chrome trace format, separated by commas. The trace shows the rank as a process, and phases
+/// (with steps), layers, operators, communication and kernels as threads of that process.
 std::string trace_events(const Profile& profile, int rank, const std::string& host);
 /// Returns a trace file of the events of several ranks; skips empty texts.
 std::string trace_file(const std::vector<std::string>& events);

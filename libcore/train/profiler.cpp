@@ -130,7 +130,7 @@ void Profiler::write(Stream& stream) {
     write_file_atomic(options_.directory + "/trace.json", trace_file(events));
     console_.info(cat("profile of iterations ", first_, " to ", first_ + recorded_ - 1, ": ", options_.directory,
                       "/rank*.txt, rank*.json and trace.json"));
-  } catch (const Error& error) {  // a failed report never ends training
+  } catch (const Error& error) {  // a report that fails does not end training
     console_.warn(cat("the profile could not be written: ", error.what()));
   }
 }

@@ -1,5 +1,5 @@
-// --profile: records some steps of a run on the chosen ranks, and writes the tables of each to DIR/rankN.txt and
-// rankN.json, and the trace of all of them to DIR/trace.json.
+// Implements --profile: records some steps of a run on the chosen ranks. Writes the tables of each rank to
+// DIR/rankN.txt and DIR/rankN.json, and one trace of all chosen ranks to DIR/trace.json.
 #pragma once
 
 #include <memory>
@@ -16,17 +16,18 @@ namespace mtl {
 
 class Profiler {
  public:
-  /// `hosts` is indexed by rank. Collective: all ranks construct one and call its functions at the same steps. Has no
-  /// effect without --profile.
+  /// `hosts` is indexed by rank. Collective: all ranks construct a Profiler and call its functions at the same steps.
+  /// No effect without --profile.
   Profiler(const ProfileOptions& options, Communicator& world, const std::vector<std::string>& hosts, Console& console);
 
-  /// Call before the first step: determines the rates that operators are compared with. `peak_tflops` is the rate of
+  /// Call before the first step. Determines the rates with which operators are compared. `peak_tflops` is the rate of
   /// matrix products on this device, measured or given.
   void prepare(Device device, int threads, bool tf32, double peak_tflops);
-  /// Call before and after a step. `done` is the number of completed iterations, in end_step() including this one.
+  /// Call before and after a step. `done` is the number of completed iterations; in end_step(), this number includes
+  /// the current step.
   void begin_step(Stream& stream, std::int64_t done);
   void end_step(Stream& stream, std::int64_t done);
-  /// Call at the end of the run: writes recorded steps that are not written yet; warns if none were recorded.
+  /// Call at the end of the run. Writes recorded steps that are not written yet, and warns if no step was recorded.
   void finish(Stream& stream);
 
  private:
@@ -50,7 +51,7 @@ class Profiler {
   std::string why_no_kernels_;
 };
 
-/// Returns the roofline of a device: from the data sheet of a known GPU, else measured, which takes about 0.1 s.
+/// Returns the roofline of a device: from the data sheet if the GPU is known, otherwise measured in about 0.1 s.
 Hardware hardware_of(Device device, int threads, double peak_tflops);
 
 }  // namespace mtl

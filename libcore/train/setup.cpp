@@ -13,20 +13,22 @@ namespace mtl {
 
 namespace {
 
-/// Returns the error's message, without its place if `where`, a flag with its value, names the same place.
+/// Returns the message of the error. Omits the place of the error if `where`, a flag with its value, names the same
+/// place.
 std::string message_of(const std::string& where, const Error& error) {
   const bool is_same = error.where() == where || error.where() == where.substr(where.rfind(' ') + 1);
   return is_same ? error.message() : error.what();
 }
 
-/// Reports a file that a flag names but that does not exist.
+/// Reports a file that does not exist although a flag names it.
 bool check_exists(Findings& findings, const char* flag, const std::string& path, const char* remedy) {
   if (path.empty() || file_exists(path)) return true;
   findings.problem(cat(flag, " ", path), cat("no such file", remedy));
   return false;
 }
 
-/// Throws if a split gets no sequence of a data set: 1/1000 of a small data set rounds to none.
+/// Throws if a split gets no sequence of a data set. For example, 1/1000 of a small data set is rounded down to no
+/// sequence.
 void check_share(const SplitSource& source, Split split, const std::string& given, const IndexedDataset& files) {
   SplitRange range = range_of(source.share, files.sequences());
   if (range.begin < range.end) return;
@@ -35,7 +37,7 @@ void check_share(const SplitSource& source, Split split, const std::string& give
           "; give more data or another --split (100,0,0 trains on all, without validation)");
 }
 
-/// Opens the files of one data set. Reports missing or damaged ones and returns null.
+/// Opens the files of one data set. If a file is missing or damaged, reports it and returns null.
 std::shared_ptr<const IndexedDataset> check_files(const std::string& flag, const std::string& path, DataFiles& files,
                                                   Findings& findings) {
   std::string prefix = dataset_prefix(path), where = cat(flag.substr(0, flag.find(' ')), " ", prefix);
@@ -74,7 +76,7 @@ void check_log(const std::string& path, Findings& findings) {
   findings.attempt("--log-jsonl " + path, [&] { rewind_log(read_file(path), {}, path); });
 }
 
-/// Reports a resume in another precision. Checkpoints made by mtl-convert record neither a precision nor a seed.
+/// Reports a resume in a different precision. Checkpoints made by mtl-convert record neither a precision nor a seed.
 void check_resumed_precision(const PrecisionOptions& precision, const RunStart& start,
                              const std::function<void(std::string flag, std::string what)>& report) {
   const Json* record = start.state->extra.find("precision");
@@ -109,7 +111,7 @@ void check_data(const TrainOptions& options, Findings& findings) {
       options.data.paths, [&](const std::string& flag, const std::string& what) { findings.problem(flag, what); });
   if (options.dry_run) return;
   DataFiles files;
-  std::map<std::string, std::shared_ptr<const IndexedDataset>> seen;  // by path: each fault is reported once
+  std::map<std::string, std::shared_ptr<const IndexedDataset>> seen;  // by path: reports each fault only once
   for (Split split : {Split::train, Split::valid, Split::test}) {
     const auto& source = sources[enum_index(split)];
     if (!source) continue;

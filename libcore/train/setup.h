@@ -1,4 +1,4 @@
-// Prepares a run: resolves its configuration, and checks its flags and the files that they name.
+// Prepares a run: resolves the configuration, and checks the flags and the files that they name.
 #pragma once
 
 #include <functional>
@@ -33,8 +33,8 @@ class Findings {
       return false;
     }
   }
-  /// Returns all problems. If the command line is valid (`flags_are_valid`) and only attempts failed, throws their
-  /// errors instead, combined into one Error.
+  /// Returns all problems. If the command line is valid (`flags_are_valid`) and only attempts failed, instead throws
+  /// the errors of the attempts, combined into one Error.
   std::vector<Problem> finish(bool flags_are_valid) const;
 
  private:
@@ -48,11 +48,12 @@ void check_data(const TrainOptions& options, Findings& findings);
 /// Checks that the run's output files can be written and that rank 0's log overwrites no other file. Returns false if
 /// --save cannot be written.
 bool check_outputs(const TrainOptions& options, bool is_rank_zero, Findings& findings);
-/// Checks that the files of the tokenizer's flags exist; returns false if one does not.
+/// Checks that the files that the tokenizer flags name exist. Returns false if a file is missing.
 bool check_tokenizer_files(const TokenizerOptions& tokenizer, Findings& findings);
 
 /// Resolves the configuration in setup.start from the flags, the loaded model and the tokenizer, and reports
-/// contradictions. `tokenizer_failed`: the tokenizer could not be loaded, which was already reported.
+/// contradictions. `tokenizer_failed` means that the tokenizer could not be loaded and that this failure was already
+/// reported.
 void configure(const TrainOptions& options, TrainSetup& setup, bool tokenizer_failed,
                const std::function<void(std::string flag, std::string what)>& report_problem);
 

@@ -12,7 +12,8 @@ namespace mtl {
 
 namespace {
 
-/// Returns the folder of an iteration that a flag names. If it does not exist, throws with a list of those that do.
+/// Returns the folder of an iteration that a flag names. If the folder does not exist, throws an error that lists the
+/// existing folders.
 std::string named_checkpoint(const CheckpointOptions& flags, const std::string& directory, std::int64_t iteration) {
   std::string folder = cat(directory, "/", folder_of(iteration));
   if (file_exists(folder)) return folder;
@@ -22,8 +23,8 @@ std::string named_checkpoint(const CheckpointOptions& flags, const std::string& 
           folder_of(iteration), " in ", directory, "; it holds ", held.empty() ? "no checkpoint" : join(held, ", "));
 }
 
-/// Returns the flags that complete another program's model: --num-attention-heads, and --vocab-size if no flag names a
-/// tokenizer.
+/// Returns the flags that supply what another program's model lacks: --num-attention-heads and, if no flag names a
+/// tokenizer, --vocab-size.
 ModelSupplement supplement_of(const TrainOptions& options) {
   return {options.tokenizer.names_tokenizer() ? std::nullopt : options.tokenizer.vocab_size,
           options.architecture.num_attention_heads};
@@ -46,8 +47,8 @@ void open_source(RunStart& start, const TrainOptions& options, const std::string
   if (start.state) start.point.iteration = start.state->iteration;
 }
 
-/// Opens the newest checkpoint of --save, or the one that the flags roll back to, unless an earlier start of the same
-/// command has rolled back and trained further.
+/// Opens the newest checkpoint of --save. If the flags request a rollback, opens the checkpoint to roll back to
+/// instead, unless an earlier start of the same command has already rolled back and trained further.
 void open_own(RunStart& start, const TrainOptions& options, const std::vector<std::string>& damaged, Console& console) {
   const CheckpointOptions& flags = options.checkpoint;
   const std::optional<std::int64_t> target = rollback_target(flags);
@@ -90,7 +91,8 @@ void open_load(RunStart& start, const TrainOptions& options, const std::vector<s
     console.warn(cat("loading only the weights: ", problem));
 }
 
-/// Renames a checkpoint so that no start finds it: iter_0000012.KIND, then .KIND.2 and so on.
+/// Renames a checkpoint to iter_0000012.KIND, or to iter_0000012.KIND.2 and so on if that name exists, so that no later
+/// start finds the checkpoint.
 std::string set_aside(const std::string& directory, std::int64_t iteration, const char* kind) {
   const std::string path = cat(directory, "/", folder_of(iteration)), first = cat(path, ".", kind);
   std::string name = first;

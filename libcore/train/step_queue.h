@@ -1,7 +1,7 @@
-// The steps that are enqueued on the device and whose reports the host has not read.
+// The steps that are enqueued on the device and whose reports the host has not read yet.
 //
-// On the cpu this is one step, done once it is enqueued. On cuda the host enqueues step k + 1 before it reads the
-// report of step k, so that the device never waits for the host:
+// On the cpu, the queue holds one step, which is complete when it has been enqueued. On cuda, the host enqueues step k
+// + 1 before it reads the report of step k, so that the device never waits for the host:
 //
 //   Step k + 1 assumes that step k made its update, on which its number, learning rate and loss scale depend. If step k
 //   makes none (its gradient is not finite), the device makes none in step k + 1 either (StepInputs::assumes_update):
@@ -36,7 +36,7 @@ struct EnqueuedStep {
 
 class StepQueue {
  public:
-  /// `max_in_flight`: how many steps may be in flight when the host continues with the next one, 0 or 1.
+  /// `max_in_flight` is the number of steps that may be in flight when the host continues with the next step: 0 or 1.
   explicit StepQueue(int max_in_flight) : max_in_flight_(max_in_flight) {}
 
   int max_in_flight() const { return max_in_flight_; }
@@ -44,11 +44,11 @@ class StepQueue {
   bool empty() const { return steps_.empty(); }
   /// Returns the number of samples of all steps in the queue.
   std::int64_t samples() const;
-  /// Adds a step, all of whose commands are enqueued on `stream`, and starts to copy its report to the host.
+  /// Adds a step whose commands are all enqueued on `stream`, and starts to copy the report of the step to the host.
   void push(Stream& stream, StepMemory& memory, EnqueuedStep step);
-  /// Removes the oldest step; waits for its report, which it stores in `report`.
+  /// Removes and returns the oldest step. Waits for the report of that step, and stores it in `report`.
   EnqueuedStep pop(const StepMemory& memory, StepReport& report);
-  /// Removes all steps, oldest first; waits until they are done.
+  /// Removes and returns all steps, oldest first. Waits until they are complete.
   std::vector<EnqueuedStep> drop(const StepMemory& memory);
 
  private:

@@ -35,7 +35,7 @@ void StepTotals::exchange(Communicator& world) {
                             &unsavable, &nonzero_updates, &lost_updates, &lost_copies};
   constexpr std::size_t kSums = std::size(fields);
   std::vector<double> sums(kSums + world.size());
-  double* waits = sums.data() + kSums;  // by rank: each rank adds only its own
+  double* waits = sums.data() + kSums;  // by rank; each rank adds only its own entry
   for (std::size_t i = 0; i < kSums; ++i) sums[i] = *fields[i];
   waits[world.rank()] = waited;
   Stream stream(Device::cpu);

@@ -31,8 +31,8 @@ void append_little_endian(std::string& out, T value) {
   for (std::size_t at = 0; at < sizeof value; ++at) out += static_cast<char>(value >> (8 * at));
 }
 
-// protobuf: a field starts with (number << 3) | type, type 0 a varint, 1 eight bytes, 2 a length and bytes, 5 four
-// bytes.
+// protobuf: a field starts with (number << 3) | type. Type 0 is a varint, type 1 is eight bytes, type 2 is a length
+// followed by bytes, and type 5 is four bytes.
 void append_varint(std::string& out, std::uint64_t value) {
   for (; value >= 0x80; value >>= 7) out += static_cast<char>(value | 0x80);
   out += static_cast<char>(value);
@@ -66,7 +66,8 @@ double wall_time() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-/// Returns an unused name: runs that start in the same second differ by process id, files of one process by number.
+/// Returns an unused name. Names of runs that start in the same second differ in the process id; names of files of one
+/// process differ in the number.
 std::string event_path(const std::string& directory) {
   char host[256] = "localhost";
   ::gethostname(host, sizeof host - 1);

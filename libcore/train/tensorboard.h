@@ -8,9 +8,10 @@
 //   Event     1: double wall_time, 2: int64 step, 3: string file_version, 5: Summary summary
 //   Summary   repeated 1: Value {1: string tag, 2: float simple_value}
 //
-// The first event of a file is file_version "brain.Event:2". A resumed run writes its own file; iterations that are
-// repeated appear in both, with the same figures. (TensorBoard's SessionLog would discard the older ones, but by step
-// alone, and the steps of the `vs samples` tags are samples: it would discard nearly all of those.)
+// The first event of a file is file_version "brain.Event:2". A resumed run writes a new file. Repeated iterations
+// appear in both files, with the same values. (TensorBoard's SessionLog could discard the older values. But it selects
+// values by step alone, and the steps of the `vs samples` tags are numbers of samples, so it would discard nearly all
+// values with these tags.)
 #pragma once
 
 #include <cstdint>
@@ -41,7 +42,7 @@ class EventFile {
   /// Error(io) and leaves no file.
   explicit EventFile(const std::string& directory);
 
-  /// Writes the scalars of each step, stamped with the current time, all or none of them. Throws Error(io).
+  /// Writes the scalars of each step with the current time. Writes either all of them or none. Throws Error(io).
   void add(const std::vector<std::pair<std::int64_t, Scalars>>& steps);
   void sync() { file_.sync(); }
   const std::string& path() const { return file_.path(); }

@@ -60,13 +60,13 @@ RunShape run_shape(const TrainOptions& options, const GptConfig& config, int ran
   shape.threads = static_cast<int>(options.threads);
   shape.layout = layout_of(options.parallel, rank);
   shape.device = options.device;
-  if (shape.device == Device::cpu) {  // all memory is the host's
+  if (shape.device == Device::cpu) {  // all memory is host memory
     shape.layout.optimizer_on_host = false;
     shape.layout.offloaded_layers = 0;
   }
   shape.precision = precision_of(options.precision);
   shape.graphs = options.device == Device::cuda && options.cuda_graphs;
-  // Two sets: the next is loaded while the current one is processed. Two more for held-out data.
+  // Two sets of batches: one set is loaded while the other set is processed. Two more sets for held-out data.
   shape.batch_sets = options.batch.eval_iters > 0 ? 4 : 2;
   return shape;
 }
@@ -134,14 +134,15 @@ Trainer::Trainer(const TrainOptions& options, RunStart start, const Tokenizer* t
   load_choices();
 }
 
-/// Returns the iterations of the whole run. A run counted in samples ends where no further batch fits, whatever batch
-/// sizes it has had.
+/// Returns the number of iterations of the whole run. A run whose length is given in samples ends when no further batch
+/// fits, regardless of the batch sizes so far.
 std::int64_t Trainer::count_iterations() const {
   if (!options_.batch.train_samples) return options_.train_iters();
   return state_.iteration + batch_sizes_.count_iterations(*options_.batch.train_samples, state_.consumed_samples);
 }
 
-/// Throws if ranks differ in program, settings, tokenizer, data or start: they would train different models.
+/// Throws if ranks differ in program, settings, tokenizer, data or starting state, because they would train different
+/// models.
 void Trainer::check_agreement(const RunStart& start) {
   if (ranks_.groups.world().size() == 1) return;
   std::string program = read_file("/proc/self/exe"), from = start.source ? start.source->folder() : "nothing";
@@ -176,7 +177,7 @@ std::unique_ptr<DataFeed> Trainer::feed(Split split, std::int64_t consumed) {
                                     split == Split::train ? train_batches_ : *held_out_batches_);
 }
 
-/// A run is complete after its last validation; if that was interrupted, a resume repeats it.
+/// A run is complete after its last validation. If that validation was interrupted, a resume repeats the validation.
 bool Trainer::is_complete() const {
   if (state_.iteration != iterations_) return state_.iteration > iterations_;
   return state_.extra.is_object() && state_.extra.bool_or("finished", false);
@@ -227,7 +228,7 @@ void Trainer::prepare() {
   sinks.start = start_record();
   metrics_.emplace(sinks, console_);
   interval_.began = now_seconds();
-  if (state_.iteration == iterations_) return;  // only validations are left
+  if (state_.iteration == iterations_) return;  // only validations remain
   train_feed_ = feed(Split::train, state_.consumed_samples);
 }
 
@@ -274,7 +275,7 @@ void Trainer::enqueue_step(const StepBatch& batch) {
   step_queue_.push(stream_, step_memory_, step);
 }
 
-/// Checks that all planned buffers, and no others, exist after the first step, and that none is allocated later.
+/// Checks that exactly the planned buffers exist after the first step, and that no buffer is allocated later.
 void Trainer::check_buffers() {
   const BufferUse use = buffer_use();
   if (!buffers_made_) {
@@ -301,7 +302,8 @@ void Trainer::update() {
   graphs_.run(stream_, {}, step);
 }
 
-/// Sends the inputs of the next step, which assume that all steps whose reports are not read yet make their updates.
+/// Sends the inputs of the next step. These inputs assume that every step whose report is not read yet makes its
+/// update.
 StepInputs Trainer::begin_step() {
   progress_.iteration = state_.iteration + step_queue_.size() + 1;
   GradScaler scaler = scaler_;

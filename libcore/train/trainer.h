@@ -1,4 +1,5 @@
-// The training run: starts or resumes unless it is complete; steps, validates, reports, saves.
+// A training run: starts or resumes, trains, validates, reports and saves. A run that is already complete does not
+// train.
 #pragma once
 
 #include <exception>
@@ -36,7 +37,7 @@ MemoryPlan plan_run(const TrainOptions& options, const GptConfig& config, int ra
 /// Returns the memory plans of all ranks, as --dry-run and mtl-topo print them.
 std::vector<RankPlan> plan_run(const TrainOptions& options, const GptConfig& config);
 
-/// Thrown on all ranks if the start could not be loaded on any of them.
+/// Thrown on all ranks if at least one rank could not load the starting state.
 class LoadError : public Error {
  public:
   using Error::Error;
@@ -51,14 +52,16 @@ struct RankGroups {
 
 class Trainer {
  public:
-  /// Allocates the run's memory, and loads `start` (start.h). Collective: all ranks construct one and call run().
-  /// Without a tokenizer (null) documents cannot be distinguished. Throws LoadError if the start cannot be loaded.
+  /// Allocates the memory of the run, and loads `start` (start.h). Collective: all ranks construct a Trainer and call
+  /// run(). If `tokenizer` is null, documents cannot be distinguished. Throws LoadError if the starting state cannot be
+  /// loaded.
   Trainer(const TrainOptions& options, RunStart start, const Tokenizer* tokenizer, RankGroups ranks,
           SignalRequests& signals, Console& console);
 
   /// Runs to the end, to --exit-interval or to a signal. Returns Exit::ok, or Exit::requeue if a signal ended the run
-  /// and its state was saved. A fault of one rank ends the run on all ranks: they save if all of them hold an unsaved
-  /// state between two steps, and throw the same AgreedError. A signal without --save ends with an AgreedError, too.
+  /// and its state was saved. A fault of one rank ends the run on all ranks. If all ranks hold an unsaved state between
+  /// two steps, they save this state; then all ranks throw the same AgreedError. A run without --save that a signal
+  /// ends also throws an AgreedError.
   Exit run();
   /// Returns the progress of the current step, for messages.
   const OperationProgress& progress() const { return progress_; }

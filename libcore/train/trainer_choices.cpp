@@ -7,7 +7,8 @@
 
 namespace mtl {
 
-/// Loads the choices of the resumed checkpoint, then those of the file. Further choices are measured when needed.
+/// Loads the choices of the resumed checkpoint, then the choices in the file. All other choices are measured when they
+/// are needed.
 void Trainer::load_choices() {
   choices_context_ = choices_context(shape_.device);
   if (choices_context_.empty()) return;

@@ -1,9 +1,9 @@
-// A fault on one rank ends the run on all ranks with the same error, saved where possible.
+// A fault on one rank ends the run on all ranks with the same error. If possible, all ranks save the state first.
 //
 // A failed rank interrupts the waits of the other ranks and joins the next exchange of totals, which reports the
-// failure. Every rank reaches the same exchange, interrupted or not: it is the next operation of the control group. (A
-// commit is such an operation, too, but throws only what all ranks have agreed on.) Then the ranks exchange their
-// errors, save, and all throw the first one.
+// failure. Every rank, interrupted or not, reaches the same exchange, because this exchange is the next operation of
+// the control group. (A commit is also an operation of the control group, but throws only errors on which all ranks
+// have agreed.) Then the ranks exchange their errors and save, and all ranks throw the first error.
 #include "comm/rank_outcome.h"
 #include "train/rank_failed.h"
 #include "train/trainer.h"
@@ -43,8 +43,8 @@ bool Trainer::join_exchange() {
   return false;
 }
 
-/// Returns true if this rank holds a state between two steps that is not saved yet. If communication has ended without
-/// results, the device may have updated its weights with garbage.
+/// Returns true if this rank holds an unsaved state between two steps. Returns false if communication was aborted,
+/// because the device may then have updated its weights with garbage.
 bool Trainer::can_save() const {
   return save_directory_ && metrics_ && ranks_.groups.is_intact() &&
          saved_ != SavePoint{state_.iteration, validating_} && !optimizer_.update_begun();
@@ -63,7 +63,7 @@ void Trainer::end_together(bool can_save, const std::exception_ptr& own_error) {
   }
 }
 
-/// Ends after an overflow at the smallest loss scale: every rank saves and throws the same error.
+/// Ends the run after an overflow at the smallest loss scale. Every rank saves and throws the same error.
 void Trainer::end_exhausted() {
   optimizer_.sync().finish_gathering();
   save(is_validation_iteration());

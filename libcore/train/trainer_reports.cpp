@@ -8,7 +8,8 @@
 
 namespace mtl {
 
-/// `final`: the end of the run cuts the interval short. Its sums are kept: an extended run continues it.
+/// `final` means that the end of the run cuts the interval short. The sums of the interval are kept, so that an
+/// extended run can continue the interval.
 void Trainer::report_interval(bool final) {
   double steps = interval_.steps;
   double seconds = (now_seconds() - interval_.began) / steps;  // of one iteration
@@ -81,8 +82,9 @@ Json Trainer::start_record() const {
                        {"data", data_.identity()}});
 }
 
-/// Names the ranks and tensors whose gradients are infinite or NaN. Where sums over ranks or a later step have
-/// overwritten a rank's own gradients, computes them again: no weight has changed, and the step's batch is still valid.
+/// Names the ranks and tensors whose gradients are infinite or NaN. If sums over ranks, or a later step, have
+/// overwritten the gradients of a rank, computes these gradients again. This is possible because no weight has changed
+/// and the batch of the step is still valid.
 void Trainer::report_nonfinite_gradients(const EnqueuedStep& step, bool gradients_remain) {
   constexpr std::size_t kMaxNames = 3;
   if (ranks_.groups.world().size() > 1 || !gradients_remain) {

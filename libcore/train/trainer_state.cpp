@@ -40,7 +40,8 @@ void Trainer::resume_scale(const std::string& checkpoint) {
                    .hysteresis_tracker = trackers->at("hysteresis_tracker").as_int()});
 }
 
-/// Loads this rank's shard. If any rank fails, all throw LoadError, to look for another start together.
+/// Loads this rank's shard. If at least one rank fails, all ranks throw LoadError, so that they can look for another
+/// starting state together.
 void Trainer::load(const ModelSource& source, const StartPoint& point) {
   const bool resets_moments = options_.checkpoint.no_load_optim && !point.is_own;
   const std::vector<Outcome> outcomes = work_on_every_rank(ranks_.groups.world(), [&] {
@@ -58,7 +59,8 @@ void Trainer::load(const ModelSource& source, const StartPoint& point) {
   if (resets_moments) state_.optimizer_steps = 0;  // Adam's bias correction restarts with moments of zero
 }
 
-/// Refuses other token files and another tokenizer, which would train without an error; warns of another order.
+/// Refuses token files or a tokenizer that differ from those of the checkpoint, because training would continue without
+/// an error. Warns of a different order.
 void Trainer::refuse_other_data(const std::string& checkpoint) const {
   if (const Json* saved = state_.extra.find("data")) {
     std::string difference = data_difference(*saved, data_.identity());
@@ -80,7 +82,7 @@ void Trainer::refuse_other_data(const std::string& checkpoint) const {
   }
 }
 
-/// Returns the state that a resume needs in addition to the tensors and the numbers of a TrainState.
+/// Returns the state that a resume needs in addition to the tensors and the other members of TrainState.
 Json Trainer::extra_state(bool validation_is_due) const {
   Json out = Json::object({{"seed", options_.seed},
                            {"finished", false},
@@ -104,8 +106,8 @@ Json Trainer::extra_state(bool validation_is_due) const {
   return out;
 }
 
-/// Collective: saves the state if it is not saved yet. `validation_is_due`: the validation of this iteration has not
-/// ended; a resume repeats it.
+/// Collective: saves the state if it is not saved yet. `validation_is_due` means that the validation of this iteration
+/// has not ended, so that a resume repeats this validation.
 void Trainer::save(bool validation_is_due) {
   const SavePoint now{state_.iteration, validation_is_due};
   if (!save_directory_ || saved_ == now) return;
@@ -113,7 +115,7 @@ void Trainer::save(bool validation_is_due) {
   metrics_->flush();
   StepTotals totals;
   exchange(totals);       // throws if a rank has failed since the last step; the save would wait for it in vain
-  stream_.synchronize();  // with --optimizer-cpu-offload it may still be writing states to the host's memory
+  stream_.synchronize();  // with --optimizer-cpu-offload, the stream may still be writing states to host memory
   state_.loss_scale = scaler_.scale();
   state_.extra = extra_state(validation_is_due);
   if (!choices_context_.empty()) state_.extra.set("choices", choices_record(gather_choices()));

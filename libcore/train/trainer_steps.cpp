@@ -6,7 +6,7 @@
 
 namespace mtl {
 
-/// Returns the next step's batch. If it cannot be read, first finishes the steps before it, then rethrows.
+/// Returns the batch of the next step. If the batch cannot be read, finishes all earlier steps and then rethrows.
 const StepBatch& Trainer::next_batch() {
   const ProfileRange range(stream_, ProfileKind::phase, "data");
   try {
@@ -17,7 +17,7 @@ const StepBatch& Trainer::next_batch() {
   }
 }
 
-/// Reads the reports that are due. Returns true if no step is in flight: the state is consistent.
+/// Reads the reports that are due. Returns true if no step is in flight, that is, if the state is consistent.
 bool Trainer::read_reports() {
   while (step_queue_.size() > (must_drain_queue() ? 0 : step_queue_.max_in_flight())) finish_oldest_step();
   return step_queue_.empty();
@@ -46,7 +46,7 @@ void Trainer::finish_oldest_step() {
   totals.status += totals_.status;
   totals_ = totals;
 
-  std::vector<EnqueuedStep> to_repeat;  // steps that assumed this step's update, and made none
+  std::vector<EnqueuedStep> to_repeat;  // steps that assumed this step's update, and therefore made no update
   const bool gradients_remain = step_queue_.empty();
   if (report_.found_inf != 0) to_repeat = step_queue_.drop(step_memory_);
   end_step(step, gradients_remain);

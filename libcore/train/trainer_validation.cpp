@@ -6,8 +6,8 @@
 
 namespace mtl {
 
-/// Refuses, before the first step, a run whose validations need more samples than are left. As in Megatron-LM, the
-/// flags of this start determine the size of the validation set, but reading continues where the previous start
+/// Before the first step, refuses a run whose validations need more samples than remain. As in Megatron-LM, the flags
+/// of the current session determine the size of the validation set, but reading continues where the previous session
 /// stopped.
 void Trainer::check_validation_samples() const {
   const BatchOptions& batch = options_.batch;
@@ -54,8 +54,8 @@ std::optional<double> Trainer::held_out_loss(DataFeed& feed, const char* name, b
   return totals.loss();
 }
 
-/// Validates, and after the last iteration (`final`) tests. Returns false if a signal ended the validation: the state
-/// before it is saved, and a resume repeats all of it.
+/// Validates and, after the last iteration (`final`), also tests. Returns false if a signal ended the validation. In
+/// that case, the state before the validation is saved, and a resume repeats the whole validation.
 bool Trainer::validate(bool final) {
   if (options_.batch.eval_iters == 0) return true;
   validating_ = !final;
@@ -71,7 +71,7 @@ bool Trainer::validate(bool final) {
     state_.consumed_valid_samples += options_.batch.eval_iters * batch_sizes_.largest();
   }
   if (final) {
-    valid_feed_.reset();  // the test uses its memory
+    valid_feed_.reset();  // the test reuses the memory of this feed
     if (auto test_feed = feed(Split::test, 0); test_feed && !evaluate(*test_feed, "test")) return false;
   }
   validating_ = false;
@@ -79,8 +79,8 @@ bool Trainer::validate(bool final) {
   return true;
 }
 
-/// Saves, then validates: a fault in the validation does not cost the model. The checkpoint holds the counts before the
-/// last validation, so that an extended run equals one that never stopped.
+/// Saves before validating, so that a fault during validation does not lose the model. The checkpoint holds the counts
+/// before the last validation, so that an extended run equals an uninterrupted run.
 Exit Trainer::finish() {
   optimizer_.sync().finish_gathering();
   if (interval_.steps > 0) report_interval(true);
