@@ -20,7 +20,8 @@ class ChartAxis {
   /// Returns 0 at the low end and 1 at the high end; NaN unless is_drawable().
   double position(double value) const;
   /// Returns about `count` ticks with distinct labels inside the range: multiples of 1, 2 or 5 times a power of ten. On
-  /// a logarithmic axis over a factor of five or more: powers of ten, and 2 and 5 times them if there is room.
+  /// a logarithmic axis whose ends differ by a factor of five or more: powers of ten and, if there is room, 2 and 5
+  /// times these powers.
   std::vector<Tick> ticks(int count) const;
   bool is_log() const { return is_log_; }
 

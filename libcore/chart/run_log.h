@@ -1,12 +1,12 @@
-// A training run as its log records it: mtl-train's JSON lines, or the text that Megatron (and mtl-train) prints.
+// A training run, read from its log: the JSON lines of mtl-train, or the text that Megatron-LM and mtl-train print.
 //
-// A log that starts with a brace is JSON lines, as written by --log-jsonl: every number of a "step" line goes into the
-// column of its name, and a line without a type but with an "iteration" counts as a step. In a text log every field
-// `name: number` of a line ` iteration N/ M | ... |` goes into a column, under mtl's name if there is one (`lm loss` is
-// lm_loss); other lines are ignored.
+// A log that starts with a brace contains JSON lines, as written by --log-jsonl. Every number in a "step" line goes
+// into the column with the name of the number. A line without a type but with an "iteration" counts as a step. In a
+// text log, every field `name: number` of a line ` iteration N/ M | ... |` goes into a column, which has the name of
+// the corresponding mtl metric if there is one (`lm loss` becomes lm_loss). Other lines are ignored.
 //
-// A run that was resumed repeats iterations: where the iteration goes back, the later lines replace the earlier ones,
-// with a warning. Two lines of one iteration become one row; if both have a figure, the later value counts.
+// A resumed run may repeat iterations. Where the iteration number decreases, the later lines replace the earlier lines,
+// with a warning. Two lines of the same iteration become one row; if both lines have a metric, the later value counts.
 //
 // An incomplete last line is ignored, with a warning. Any other invalid JSON line is an error.
 #pragma once
@@ -19,13 +19,13 @@
 
 namespace mtl {
 
-/// Columns of equal length; NaN where a row lacks the figure. Rows are in ascending order of "iteration".
+/// Columns of equal length, with NaN where a row lacks a metric. Rows are in ascending order of "iteration".
 class Table {
  public:
-  /// Adds a row: first drops the rows of later iterations, and merges the row into an existing one of the same
-  /// iteration. Returns how many rows were dropped or had a figure overwritten.
+  /// Adds a row. First drops the rows of later iterations. If a row of the same iteration exists, merges the new row
+  /// into that row. Returns the number of rows that were dropped or in which a metric was overwritten.
   std::size_t put_row(const std::vector<std::pair<std::string, double>>& row);
-  /// Drops the rows at the end whose "iteration" is above `iteration`; returns how many.
+  /// Drops the rows at the end whose "iteration" exceeds `iteration`. Returns the number of dropped rows.
   std::size_t drop_after(double iteration);
   std::size_t rows() const { return rows_; }
   /// Empty if there is no such column.
@@ -49,7 +49,8 @@ struct RunLog {
   std::size_t replaced = 0;  // steps that later lines replaced
 };
 
-/// Parses the log in `text`; `path` is for messages and the name. Throws Error(bad_data) with path and line.
+/// Parses the log in `text`. `path` is used in messages and for the name of the run. Throws Error(bad_data) that names
+/// path and line.
 RunLog parse_run_log(std::string_view text, const std::string& path);
 
 }  // namespace mtl

@@ -8,10 +8,10 @@
 namespace mtl {
 
 struct Series {
-  std::string name;  // markers of several runs may share a name: the legend shows it once, without a color
+  std::string name;  // markers of several runs may share a name, which the legend shows once, without a color
   std::vector<double> x;
   std::vector<double> y;    // as long as x
-  std::size_t color = 0;    // series of one run share a number
+  std::size_t color = 0;    // color number; series of the same run share it
   bool is_markers = false;  // points without a line
   bool is_faint = false;    // drawn pale and kept out of the legend: the raw values behind a smoothed line
 };
@@ -27,13 +27,14 @@ struct Chart {
   std::string x_label;
   bool log_x = false;
   std::vector<Panel> panels;
-  std::vector<std::string> warnings = {};  // what cannot be drawn
+  std::vector<std::string> warnings = {};  // describe data that cannot be drawn
 };
 
 /// False for gaps, for values below 1e-300 on a logarithmic axis, and beyond +-1e300, where differences overflow.
 bool is_drawable(double value, bool is_log);
 
-/// An entry of a legend: a name, which appears only once, and whether series of several colors share it.
+/// An entry of a legend: a name, which appears only once, and a flag that tells whether series of several colors share
+/// the name.
 struct LegendEntry {
   const Series* series;
   bool is_shared;
@@ -45,7 +46,8 @@ struct Range {
   double low = 0, high = 1;
 };
 
-/// Return the range of drawable x over all panels, from 0 if 0 is near; and of y in one panel, widened by 5 %.
+/// x_range() returns the range of drawable x over all panels, extended to 0 if 0 is near. y_range() returns the range
+/// of y in one panel, widened by 5 %.
 Range x_range(const Chart& chart);
 Range y_range(const Panel& panel);
 
@@ -53,7 +55,8 @@ Range y_range(const Panel& panel);
 /// its gaps, and the ends of the series.
 Series thin(const Series& series, std::size_t limit);
 
-/// Returns the mean of each value and the `window` - 1 before it; gaps stay gaps and are left out of the means.
+/// Returns, for each value, the mean of the value and the `window` - 1 preceding values. Gaps remain gaps and do not
+/// count in the means.
 std::vector<double> trailing_mean(const std::vector<double>& values, std::size_t window);
 
 }  // namespace mtl

@@ -12,16 +12,16 @@ class SvgCanvas {
   /// `style`: a class of the document's style sheet.
   void line(double x1, double y1, double x2, double y2, const char* style);
   void box(double x, double y, double width, double height, const char* style);
-  /// `attributes`: further ones of the element, such as text-anchor="end".
+  /// `attributes` are additional attributes of the element, such as text-anchor="end".
   void text(double x, double y, const std::string& text, std::string_view attributes = "");
   /// Adds markup unchanged.
   void raw(const std::string& markup) { body_ += markup; }
 
-  /// Extends width() to at least `x`. box() does this by itself; line() and text() do not.
+  /// Extends width() to at least `x`. box() does so automatically; line() and text() do not.
   void widen(double x) { width_ = std::max(width_, x); }
   double width() const { return width_; }
 
-  /// Returns the whole document. `head`: its style sheet and definitions.
+  /// Returns the whole document. `head` contains the style sheet and the definitions.
   std::string document(double width, double height, const std::string& title, const std::string& head) const;
 
  private:

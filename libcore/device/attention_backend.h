@@ -1,4 +1,4 @@
-// The implementations of attention that a GPU may use, by Megatron-LM's names.
+// The implementations of attention that a GPU may use, with the names of Megatron-LM.
 #pragma once
 
 #include <string>

@@ -1,9 +1,9 @@
-// A file of measured choices, which saves the next run on the same GPU the measurements:
+// A file that stores measured choices, so that the next run on the same GPU need not repeat the measurements:
 //
 //   {"format": "mtl-choices", "version": 1, "contexts": {CONTEXT: {KEY: CHOICE, ...}, ...}}
 //
-// A context names the GPU and the libraries that the choices are valid for. These functions do not throw: a run can do
-// without the file.
+// A context names the GPU and the libraries for which the choices are valid. These functions do not throw, because a
+// run does not need the file.
 #pragma once
 
 #include <functional>
@@ -17,12 +17,12 @@ using Warn = std::function<void(const std::string&)>;
 /// Returns $XDG_CACHE_HOME/mtl/choices.json, or ~/.cache/mtl/choices.json; empty if neither variable is set.
 std::string default_choices_file();
 
-/// Returns the choices of a context; none if the file does not exist. Ignores a file that cannot be read, or is not of
-/// this format, with a warning.
+/// Returns the choices of a context; empty if the file does not exist. If the file cannot be read or does not have this
+/// format, warns and returns empty.
 std::map<std::string, std::string> read_choices(const std::string& path, const std::string& context, const Warn& warn);
 
-/// Adds choices to the context, replacing older ones of the same keys. Replaces the file atomically; if two processes
-/// write at once, the choices of one are lost, and measured again later.
+/// Adds choices to the context; replaces older choices with the same keys. Replaces the file atomically. If two
+/// processes write at the same time, the choices of one process are lost and measured again later.
 void write_choices(const std::string& path, const std::string& context,
                    const std::map<std::string, std::string>& choices, const Warn& warn);
 

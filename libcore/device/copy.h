@@ -1,8 +1,8 @@
-// All copies between the host and a device: the host never reads or writes a device's memory directly.
+// All copies between the host and a device. The host never reads or writes device memory directly.
 //
 // A training step copies on a stream, after the stream's earlier commands. Other code (initialization, loading, saving,
-// generation) uses a HostView, which waits for the device and costs nothing on the cpu, where the tensor's memory is
-// the host's. On meta nothing is copied.
+// generation) uses a HostView, which waits for the device. On the cpu, a HostView costs nothing, because tensors are in
+// host memory. On meta, nothing is copied.
 #pragma once
 
 #include <span>
@@ -13,15 +13,16 @@
 
 namespace mtl {
 
-/// Copies from host to device; the sizes must be equal. `from` may change after the return.
+/// Copies from host to device; the sizes must be equal. `from` may change once the function has returned.
 void copy_from_host(Stream& stream, const Tensor& to, std::span<const std::byte> from);
 /// Copies from device to host; the sizes must be equal. Complete on return.
 void copy_to_host(Stream& stream, std::span<std::byte> to, const Tensor& from);
-/// Copies between the device and pinned memory (a Buffer of Space::host) without blocking the host, which must not
-/// touch its side until the stream has completed the copy (device/event.h). On the cpu the copy is complete on return.
+/// Copies between the device and pinned memory (a Buffer of Space::host) without blocking the host. The host must not
+/// access the pinned memory until the stream has completed the copy (device/event.h). On the cpu, the copy is complete
+/// on return.
 void copy_from_pinned(Stream& stream, const Tensor& to, std::span<const std::byte> from);
 void copy_to_pinned(Stream& stream, std::span<std::byte> to, const Tensor& from);
-/// Copies on the device. The tensors have the same number of bytes, and do not overlap or are identical.
+/// Copies on the device. The tensors must have the same number of bytes, and must either be identical or not overlap.
 void copy_on_device(Stream& stream, const Tensor& to, const Tensor& from);
 
 template <class T>
@@ -41,7 +42,8 @@ std::vector<T> host_copy(Stream& stream, const Tensor& from) {
   return out;
 }
 
-/// A tensor's contents in host memory: on cuda a copy, on the cpu the tensor's memory itself; null on meta.
+/// The contents of a tensor in host memory: on cuda, a copy; on the cpu, the memory of the tensor itself; on meta,
+/// null.
 class HostView {
  public:
   HostView(Device device, const Tensor& tensor);

@@ -1,5 +1,5 @@
-// Shared libraries of CUDA (cuBLASLt, NCCL, CUPTI, cuDNN), opened when they are first needed: they are large, and a
-// program that only uses the cpu must start on machines that do not have them.
+// Shared libraries of CUDA (cuBLASLt, NCCL, CUPTI, cuDNN). Each library is opened when it is first needed, because the
+// libraries are large and a program that uses only the cpu must start on machines without them.
 //
 //   struct CublasLt {
 //     CudaLibrary library{{"libcublasLt.so.13"}, "multiplies matrices on the GPU", "install cuBLAS 13"};
@@ -14,7 +14,7 @@ namespace mtl {
 
 class CudaLibrary {
  public:
-  /// A function of a library; converts to any function pointer.
+  /// A function of a library. Converts to any type of function pointer.
   class Symbol {
    public:
     explicit Symbol(void* address) : address_(address) {}
@@ -28,13 +28,14 @@ class CudaLibrary {
   };
 
   /// Opens the first of `names` that can be opened. A name without a slash is searched for in LD_LIBRARY_PATH and the
-  /// system's folders, then in CUDA's folders (/usr/local/cuda); a name with a slash is a path. The library stays open
-  /// until the process ends. Throws Error with the loader's reasons: "cannot open NAME, which PURPOSE: ...; REMEDY".
+  /// system's folders, then in the folders of CUDA (/usr/local/cuda). A name with a slash is a path. The library stays
+  /// open until the process ends. If no library can be opened, throws Error with the reasons that the loader gives:
+  /// "cannot open NAME, which PURPOSE: ...; REMEDY".
   CudaLibrary(const std::vector<std::string>& names, const std::string& purpose, const std::string& remedy);
 
   /// Returns a function; throws Error if the library lacks it.
   Symbol operator[](const char* function) const;
-  /// True if the library has the function: later versions add functions.
+  /// True if the library has the function. Older versions may lack functions.
   bool has(const char* function) const;
   /// The name or path by which the library was opened.
   const std::string& name() const { return name_; }

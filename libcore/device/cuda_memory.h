@@ -1,6 +1,7 @@
-// Memory of the device cuda: memory_cuda.cpp calls the CUDA runtime, no_cuda.cpp refuses, tests/mirror emulates it.
+// Memory of the device cuda. memory_cuda.cpp calls the CUDA runtime, no_cuda.cpp refuses all calls, and tests/mirror
+// emulates the device.
 //
-// The copies here wait for every stream, and are complete on return; cuda_stream.h declares copies on a stream.
+// The copies declared here wait for all streams, and are complete on return. cuda_stream.h declares copies on a stream.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +12,8 @@ namespace mtl::cuda {
 std::byte* allocate(std::size_t bytes);
 void release(std::byte* memory) noexcept;
 
-/// Likewise allocates pinned host memory, which the device copies from and to while the host continues.
+/// Like allocate(), but allocates pinned host memory. The device can copy from and to pinned memory while the host
+/// continues.
 std::byte* allocate_pinned(std::size_t bytes);
 void release_pinned(std::byte* memory) noexcept;
 

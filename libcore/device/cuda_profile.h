@@ -1,6 +1,6 @@
-// NVIDIA's own profilers, for a profiled run on the device cuda: ranges for Nsight Systems (NVTX), its capture range,
-// and the times of kernels (CUPTI). Implemented by profile_cuda.cpp; in a build without CUDA, no_cuda_profile.cpp does
-// nothing.
+// Support for NVIDIA's profilers in a profiled run on the device cuda: NVTX ranges and the capture range for Nsight
+// Systems, and times of kernels from CUPTI. Implemented by profile_cuda.cpp. In a build without CUDA, the functions in
+// no_cuda_profile.cpp do nothing.
 #pragma once
 
 #include <string>
@@ -10,16 +10,16 @@
 
 namespace mtl::cuda {
 
-/// Begins a range of the calling thread, which nsys shows. Kernels launched in the range belong to the operator `op`,
-/// an index in the profile; -1: the range is not an operator.
+/// Begins a range of the calling thread, which Nsight Systems shows. Kernels that are launched in the range belong to
+/// the operator with index `op` in the profile. If `op` is -1, the range is not an operator.
 void begin_range(const std::string& name, int op);
 void end_range(bool is_op);
 
-/// Starts the range that `nsys profile --capture-range=cudaProfilerApi` captures, and CUPTI's records of kernels. Waits
-/// for the device. Returns why CUPTI cannot record, or "".
+/// Starts the range that `nsys profile --capture-range=cudaProfilerApi` captures, and starts recording kernels with
+/// CUPTI. Waits for the device. If CUPTI cannot record, returns the reason, otherwise "".
 std::string start_kernel_records();
-/// Ends both, after waiting for the device. Returns the kernels ordered by their begins, which are in milliseconds
-/// since CUPTI started recording.
+/// Waits for the device, then ends the capture range and the recording. Returns the kernels ordered by start time.
+/// Times are in milliseconds since CUPTI started recording.
 std::vector<ProfileKernel> stop_kernel_records();
 
 }  // namespace mtl::cuda

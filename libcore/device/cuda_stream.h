@@ -1,5 +1,6 @@
-// Streams, events and captured graphs of the device cuda: stream_cuda.cpp calls the CUDA runtime, no_cuda_stream.cpp
-// refuses, tests/mirror/queue.cpp emulates them. Callers use device/stream.h, event.h, graph.h.
+// Streams, events and captured graphs of the device cuda. stream_cuda.cpp calls the CUDA runtime, no_cuda_stream.cpp
+// refuses all calls, and tests/mirror/queue.cpp emulates the runtime. Other code uses device/stream.h, event.h and
+// graph.h instead of this header.
 #pragma once
 
 #include <cstddef>
@@ -14,14 +15,14 @@ using StreamHandle = CUstream_st*;
 using EventHandle = CUevent_st*;
 using GraphHandle = CUgraphExec_st*;
 
-/// A stream runs its commands in order, asynchronously to the calls that enqueue them. The copies of cuda_memory.h,
-/// which take no stream, wait for all streams.
+/// A stream runs its commands in order, asynchronously to the calls that enqueue the commands. The copies declared in
+/// cuda_memory.h, which take no stream, wait for all streams.
 StreamHandle open_stream();
 void close_stream(StreamHandle stream) noexcept;
-/// Blocks the host until every command of the stream is done.
+/// Blocks the host until all commands of the stream are complete.
 void synchronize(StreamHandle stream);
 
-/// Host memory must be pinned, or the host waits for the copy.
+/// If the host memory is not pinned, the host waits for the copy.
 void copy_from_host(StreamHandle stream, void* to, const void* from, std::size_t bytes);
 void copy_to_host(StreamHandle stream, void* to, const void* from, std::size_t bytes);
 void copy_within(StreamHandle stream, void* to, const void* from, std::size_t bytes);
@@ -29,18 +30,19 @@ void copy_within(StreamHandle stream, void* to, const void* from, std::size_t by
 EventHandle make_event(bool timed);
 void free_event(EventHandle event) noexcept;
 void record(EventHandle event, StreamHandle stream);
-/// Makes later commands of the stream run after the event's last record.
+/// Makes later commands of the stream wait for the latest record of the event.
 void order(EventHandle event, StreamHandle stream);
 void synchronize(EventHandle event);
 bool is_done(EventHandle event);
-/// Returns the time between two timed events that are done.
+/// Returns the time between two timed events. Both events must be complete.
 float milliseconds_between(EventHandle begin, EventHandle end);
 
-/// Until end_capture(), commands of the stream, and of streams that wait for its events, are recorded instead of run.
-/// The host must not wait for them, allocate or free device memory, or use copies without a stream meanwhile.
+/// From this call until end_capture(), commands of the stream, and of streams that wait for events of the stream, are
+/// recorded instead of executed. During this time, the host must not wait for these commands, must not allocate or free
+/// device memory, and must not use copies that take no stream.
 void begin_capture(StreamHandle stream);
 GraphHandle end_capture(StreamHandle stream);
-/// True between begin_capture() and its end, also for streams that joined the capture.
+/// True between begin_capture() and end_capture(), for the captured stream and for streams that joined the capture.
 bool is_captured(StreamHandle stream);
 /// Discards a failed capture.
 void drop_capture(StreamHandle stream) noexcept;

@@ -1,5 +1,5 @@
-// Order between streams, and between a stream and the host. On the cpu and on meta an operator is done when it returns,
-// and an event only stores the time.
+// Events order the commands of different streams, and order commands with the host. On the cpu and on meta, an operator
+// is complete when the call returns, and an event only stores the time.
 #pragma once
 
 #include "device/stream.h"
@@ -19,11 +19,12 @@ class Event {
   void record(Stream& stream);
   /// Makes later commands of `stream` run after the event.
   void order(Stream& stream) const;
-  /// Blocks the host until the event is reached; returns at once if it was never recorded.
+  /// Blocks the host until the event is reached. Returns immediately if the event was never recorded.
   void wait() const;
   /// True if the event is reached or was never recorded.
   bool done() const;
-  /// Returns the milliseconds from `begin` to this event. Both must be of Kind::time, and reached.
+  /// Returns the time from `begin` to this event, in milliseconds. Both events must be of Kind::time and must have been
+  /// reached.
   double milliseconds_since(const Event& begin) const;
 
  private:

@@ -1,4 +1,4 @@
-// A CUDA graph: commands captured from a stream once, and launched again with one call.
+// A CUDA graph: commands that are captured from a stream once and can then be launched repeatedly with a single call.
 #pragma once
 
 #include <functional>
@@ -15,10 +15,10 @@ class Graph {
   Graph& operator=(Graph&& other) noexcept;
 
   bool exists() const { return handle_ != nullptr; }
-  /// Records, without running them, the commands that `body` enqueues on the stream, and on streams that `body` forks
-  /// from it and joins to it again by events (device/event.h). Addresses and sizes are those of the capture; `body`
-  /// must not wait for the stream, make or free buffers, or read the results of its commands. Rethrows exceptions of
-  /// `body`.
+  /// Records the commands that `body` enqueues on `stream`, without running them. Also records commands on other
+  /// streams that `body` forks from `stream` and joins to `stream` again by events (device/event.h). A launch uses the
+  /// addresses and sizes of the capture. `body` must not wait for the stream, allocate or free buffers, or read results
+  /// of its commands. Rethrows exceptions of `body`.
   void capture(Stream& stream, const std::function<void()>& body);
   /// Runs the captured commands after the stream's earlier commands.
   void launch(Stream& stream) const;

@@ -1,4 +1,4 @@
-// Measures the time of work on a device, to choose between equivalent computations.
+// Measures how long work on a device takes, to choose between equivalent computations.
 #pragma once
 
 #include <functional>
@@ -7,9 +7,9 @@
 
 namespace mtl {
 
-/// Returns the seconds that the commands of `body` take on the stream: the least of several rounds, after one that is
-/// not counted because the first call of a kernel loads it. Waits for the stream. Work of half a second or more runs
-/// once.
+/// Returns the time that the commands of `body` take on the stream, in seconds: the minimum of several rounds. The
+/// rounds follow a round that is not counted, because the first call of a kernel loads the kernel. Waits for the
+/// stream. If `body` takes half a second or more, calls it only once.
 double seconds_of(Stream& stream, const std::function<void()>& body);
 
 }  // namespace mtl

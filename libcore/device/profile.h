@@ -1,9 +1,10 @@
 // A profile of some steps of a run: the operators, layers and phases that a stream ran, with their times and counts.
 //
-// A Stream points to a Profile while it is profiled; without one, a range costs a comparison with null.
-// kernels/dispatch.h records operators, ProfileRange everything else. Begins and ends are timed events in the stream:
-// on cuda an entry has the time that the device took, not that of the call; on meta nothing takes time, and only work
-// is counted. A profiled step is not captured as a graph: a graph's operators have no events of their own.
+// A Stream points to a Profile while the stream is profiled. Without a Profile, a range costs a comparison with null.
+// kernels/dispatch.h records operators; ProfileRange records all other entries. The begin and the end of an entry are
+// timed events in the stream. On cuda, the time of an entry is therefore the time that the device took, not the time of
+// the call. On meta, nothing takes time, and only work is counted. A profiled step is not captured as a graph, because
+// operators in a graph have no separate events.
 #pragma once
 
 #include <cstdint>
@@ -50,20 +51,22 @@ struct ProfileKernel {
 /// Removes `void`, anonymous namespaces and parameters: "mtl::cuda::sum_rows<float, 4>".
 std::string short_kernel_name(std::string demangled);
 
-/// Entries nest: the last one to begin ends first. Not thread-safe.
+/// Entries are nested: the entry that began last ends first. Not thread-safe.
 class Profile {
  public:
   explicit Profile(Device device) : device_(device) {}
 
-  /// Begins an entry and returns its index. An operator's work is what the stream counted since the previous operator.
+  /// Begins an entry and returns its index. The work of an operator is the work that the stream counted since the
+  /// previous operator.
   int begin(Stream& stream, ProfileEntry entry);
   /// Does not throw: finish() rethrows the first exception.
   void end(Stream& stream, int index) noexcept;
-  /// Sets the times: milliseconds since the first entry began. Waits for the device; no entry may be open.
+  /// Sets the times of all entries, in milliseconds since the first entry began. Waits for the device. No entry may be
+  /// open.
   void finish();
 
   const std::vector<ProfileEntry>& entries() const { return entries_; }
-  /// Kernels, ordered by their begins; empty without CUPTI.
+  /// Kernels, ordered by start time; empty without CUPTI.
   std::vector<ProfileKernel> kernels;
 
  private:

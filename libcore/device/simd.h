@@ -1,11 +1,12 @@
 // Vectors of fp32 whose elements are stored as float, Bf16 or Half, and loops over arrays of these types.
 //
-// A file that uses it is compiled once per instruction set, as base/simd.h describes, but includes this header instead:
+// A file that uses this header is compiled once per instruction set, as base/simd.h describes, but includes this header
+// instead of base/simd.h:
 //
 //   #define MTL_SIMD_FILE "comm/example.cpp"  // its own name, as it would be included
 //   #include "device/simd.h"                  // after every other include
 //
-// Load and store widen bf16 and f16 to fp32, and round to nearest even on the way back.
+// Loads widen bf16 and f16 to fp32. Stores round to nearest even.
 
 // No include guard: Highway reads this file again for every instruction set.
 #ifndef MTL_DEVICE_SIMD
@@ -48,8 +49,8 @@ HWY_INLINE VecF32 load_vector(const Bf16* from) {
   return hn::BitCast(F32(), hn::ShiftLeft<16>(hn::PromoteTo(U32(), bits)));
 }
 
-/// Rounds to nearest even as f32_to_bf16 does; the conversion instructions would flush subnormal numbers to zero.
-/// (Not(Eq): Highway's Ne is false for NaN.)
+/// Rounds to nearest even, like f32_to_bf16(). Does not use the conversion instructions, which would flush subnormal
+/// numbers to zero. Uses Not(Eq) because Highway's Ne is false for NaN.
 HWY_INLINE void store_vector(VecF32 v, Bf16* to) {
   const auto bits = hn::BitCast(U32(), v);
   const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(U32(), 1u));
@@ -94,7 +95,7 @@ struct FullLanes {
   HWY_INLINE VecF32 keep(VecF32 v) const { return v; }
 };
 
-/// Loads and stores only the first `count` lanes, at the end of a row. Does not touch memory beyond them.
+/// Loads and stores only the first `count` lanes, at the end of a row. Does not access memory beyond these lanes.
 struct PartLanes {
   std::size_t count;
   template <class T>
@@ -114,7 +115,7 @@ struct PartLanes {
   HWY_INLINE VecF32 keep(VecF32 v) const { return hn::IfThenElseZero(hn::FirstN(F32(), count), v); }
 };
 
-/// Calls body(T()) with T = float, Bf16 or Half, the type that stores `dtype`; `body` is compiled for each.
+/// Calls body(T()), where T is the type that stores `dtype`: float, Bf16 or Half. `body` is compiled for each type.
 template <class Body>
 HWY_INLINE void with_float(DType dtype, const Body& body) {
   if (dtype == DType::bf16) return body(Bf16());
@@ -122,7 +123,8 @@ HWY_INLINE void with_float(DType dtype, const Body& body) {
   return body(float());
 }
 
-/// Calls body(i, lanes) for every vector of [0, n): with FullLanes, and with PartLanes at the end.
+/// Calls body(i, lanes) for every vector of elements in [0, n), where i is the index of the first element. `lanes` is
+/// FullLanes for full vectors, and PartLanes for a partial vector at the end.
 template <class Body>
 HWY_INLINE void sweep(std::size_t n, const Body& body) {
   const std::size_t step = hn::Lanes(F32());

@@ -3,7 +3,8 @@
 
 namespace mtl {
 
-/// `device`: memory of the device that runs operators; `host`: memory of the program. Identical on a CPU.
+/// `device` is the memory of the device that runs operators. `host` is the memory of the program. On a CPU, both are
+/// identical.
 enum class Space { device, host };
 
 }  // namespace mtl

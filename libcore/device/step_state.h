@@ -1,6 +1,6 @@
-// The values that change from step to step. They are in the device's memory, where operators read them through a
-// pointer, so that a captured step (a CUDA graph) reads new values without a new capture. The host sends StepInputs
-// before a step and receives the StepReport after it. (The numbers of a step's samples are in its batches.)
+// The values that change from step to step. They are in device memory, and operators read them through a pointer, so
+// that a captured step (a CUDA graph) reads new values without a new capture. The host sends StepInputs before a step
+// and receives the StepReport after the step. (Sample indices are not part of the StepState; they are in the batches.)
 #pragma once
 
 #include <array>
@@ -14,24 +14,26 @@ namespace mtl {
 
 /// From host to device, once per step.
 struct StepInputs {
-  std::int64_t step = 0;    // optimizer steps begun, 1 in the first
+  std::int64_t step = 0;    // number of optimizer steps begun; 1 in the first step
   double lr = 0;            // of this step
   double weight_decay = 0;  // of this step
   double loss_scale = 1;    // gradients are multiplied by it
-  // Nonzero: the other values assume that the previous step, whose report the host had not read, made its update. If
-  // that step made none, this step makes none either.
+  // Nonzero if the other values assume that the previous step, whose report the host has not read yet, makes its
+  // update. If the previous step makes no update, this step makes no update either.
   std::int32_t assumes_update = 0;
 };
 
 /// From device to host, once per step.
 struct StepReport {
   double loss_sum = 0;    // sum_losses() adds to it
-  double clip_scale = 1;  // gradients are multiplied by it in the update
+  double clip_scale = 1;  // the update multiplies gradients by this factor
   double grad_norm = 0;   // global, before clipping, divided by the loss scale
-  // Nonzero: no update, because the norm is not finite or the step assumes an update that was not made.
+  // Nonzero if the step makes no update, because the norm is not finite or because the step assumes an update that was
+  // not made.
   std::int32_t found_inf = 0;
-  // Counts over the elements that this rank updates: those whose update is not zero; of these, those whose stored
-  // weight the update does not change; and those whose main weight changes while the copy that layers read does not.
+  // Counts of elements that this rank updates. nonzero_updates: elements whose update is not zero. lost_updates: of
+  // these, elements whose stored weight does not change. lost_copies: elements whose main weight changes while the copy
+  // that layers read does not change.
   std::int64_t nonzero_updates = 0, lost_updates = 0, lost_copies = 0;
 };
 
@@ -53,10 +55,10 @@ class StepMemory {
   StepState* on_device() const { return reinterpret_cast<StepState*>(memory_.data()); }
   /// loss_sum as a tensor, (1) f64.
   Tensor loss_sum() const;
-  /// Sends the inputs of the next step. Waits only for the copy of the inputs two steps before.
+  /// Sends the inputs of the next step. Waits only until the inputs of two steps earlier have been copied.
   void send(Stream& stream, const StepInputs& inputs);
-  /// Starts copying the report of the stream's commands so far; returns its number, for read_report(). At most kReports
-  /// may be unread.
+  /// Starts copying the report of all commands enqueued on the stream so far. Returns the number of the report, for
+  /// read_report(). At most kReports reports may be unread.
   int start_report(Stream& stream);
   /// Waits for the copy of report `number`, and returns it.
   StepReport read_report(int number) const;

@@ -1,8 +1,8 @@
-// Streams: where operators run, and the counts of their work.
+// Streams. Operators run on a stream, and the stream counts the work of its operators.
 //
-// The cpu computes, and so does cuda in a build that has it; meta only checks shapes and counts, so that one step on
-// meta gives the exact memory, FLOPs and communication of any layout without data. A dry run has a target, the device
-// whose run it plans.
+// The devices cpu and, in a build with CUDA, cuda compute. The device meta only checks shapes and counts work, so that
+// one step on meta gives the exact memory, FLOPs and communication of any layout without data. A dry run has a target:
+// the device whose run the dry run plans.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,8 @@ namespace mtl {
 
 enum class Device { cpu, cuda, meta };
 
-/// Work counted by operators: floating-point operations, and bytes of operands, each read or written once.
+/// Work counted by operators: floating-point operations, and bytes of operands. Each operand counts as read or written
+/// once.
 struct Counters {
   double flops = 0;
   double bytes = 0;
@@ -24,8 +25,8 @@ struct Counters {
   bool operator==(const Counters&) const = default;
 };
 
-/// State that a device's operators keep from call to call, such as compiled products; each device derives its own
-/// class.
+/// State that the operators of a device keep between calls, such as compiled matrix products. Each device derives a
+/// class from this one.
 class StreamCache {
  public:
   StreamCache() = default;
@@ -35,17 +36,17 @@ class StreamCache {
 
 class Profile;  // profile.h
 
-/// Operators of a stream run one after another; on cuda asynchronously to the call.
+/// The operators of a stream run one after another. On cuda, they run asynchronously to the calls.
 class Stream {
  public:
-  /// `target`, the device whose operators' scratch is planned, has an effect only on meta.
+  /// `target` is the device for whose operators scratch memory is planned; it has an effect only on meta.
   explicit Stream(Device device, int threads = 1, Device target = Device::cpu);
   ~Stream();
   Stream(const Stream&) = delete;
   bool is_meta() const { return device_ == Device::meta; }
   Device device() const { return device_; }
   Device target() const { return target_; }
-  /// The threads that an operator may use on the cpu.
+  /// The number of threads that an operator may use on the cpu.
   int threads() const { return threads_; }
   void count(double flops, double bytes) {
     counters_.flops += flops;
@@ -53,26 +54,29 @@ class Stream {
   }
   /// CUDA's stream; null on the other devices.
   cuda::StreamHandle handle() const { return handle_; }
-  /// True if the stream's commands are being recorded into a graph (device/graph.h): the host must not wait for them.
+  /// True if commands of the stream are being recorded into a graph (device/graph.h). The host must then not wait for
+  /// these commands.
   bool is_captured() const { return handle_ != nullptr && cuda::is_captured(handle_); }
-  /// True if products of fp32 on cuda may round their operands to TF32, which has fp32's range and 10 bits of mantissa.
+  /// True if fp32 matrix products on cuda may round their operands to TF32, which has the range of fp32 and 10 bits of
+  /// mantissa.
   bool tf32() const { return tf32_; }
   void set_tf32(bool tf32) { tf32_ = tf32; }
   /// The implementations of attention that cuda may use.
   AttentionBackend attention_backend() const { return attention_backend_; }
   void set_attention_backend(AttentionBackend backend) { attention_backend_ = backend; }
-  /// Blocks the host until all commands of the stream are done. On the cpu operators are done when they return.
+  /// Blocks the host until all commands of the stream are complete. On the cpu, operators are complete when they
+  /// return.
   void synchronize() const;
   const Counters& counters() const { return counters_; }
   void reset_counters() { counters_ = {}; }
-  /// The profile that records operators; null: none are recorded. It must outlive its use here.
+  /// The profile that records operators, or null. The profile must outlive its use by this stream.
   Profile* profile() const { return profile_; }
   void set_profile(Profile* profile) { profile_ = profile; }
-  /// State of the device's operators, which create it when they first need it; null before.
+  /// State of the device's operators. Null until an operator needs and creates the state.
   std::unique_ptr<StreamCache>& cache() const { return cache_; }
-  /// Likewise for the attention operators.
+  /// State of the attention operators; like cache().
   std::unique_ptr<StreamCache>& attention_cache() const { return attention_cache_; }
-  /// The measured choices of its operators' algorithms.
+  /// The measured choices of algorithms for the operators of this stream.
   Choices& choices() const { return choices_; }
 
  private:

@@ -1,5 +1,5 @@
-// A tensor is a non-owning view: address, element type, shape. Row-major and contiguous. Copying a Tensor copies the
-// view. On the meta device the address is null, and only dtype and shape matter.
+// A tensor is a non-owning view: an address, an element type and a shape. Elements are contiguous and in row-major
+// order. Copying a Tensor copies the view. On the meta device, the address is null, and only dtype and shape matter.
 #pragma once
 
 #include <array>
@@ -34,7 +34,7 @@ class Tensor {
   Tensor() = default;
   Tensor(void* data, DType dtype, Shape shape) : data_(data), dtype_(dtype), shape_(shape) {}
 
-  /// False for a default-constructed tensor: an absent operand.
+  /// False for a default-constructed tensor, which stands for an absent operand.
   bool exists() const { return shape_.rank() > 0; }
   const Shape& shape() const { return shape_; }
   std::int64_t size(int axis) const { return shape_[axis]; }
@@ -43,7 +43,7 @@ class Tensor {
   DType dtype() const { return dtype_; }
   void* raw() const { return data_; }
 
-  /// Returns the address of the elements; throws unless the dtype is T's.
+  /// Returns the address of the elements. Throws unless T is the type of dtype().
   template <class T>
   T* data() const {
     require(dtype_ == dtype_of<T>(), "a tensor of ", name_of(dtype_), " was read as ", name_of(dtype_of<T>()));
@@ -55,7 +55,7 @@ class Tensor {
   Tensor rows(std::int64_t begin, std::int64_t count) const;
   /// Returns elements [begin, begin + count) as a flat tensor.
   Tensor flat(std::int64_t begin, std::int64_t count) const;
-  /// Returns the product of all sizes but the last: the number of rows for an operator over the last axis.
+  /// Returns the product of all sizes except the last: the number of rows of an operator over the last axis.
   std::int64_t row_count() const { return numel() / std::max<std::int64_t>(1, shape_[-1]); }
 
  private:
@@ -67,10 +67,10 @@ class Tensor {
 /// Throws "what: expected float32 (2, 3), got ..." unless dtype and shape are equal.
 void expect_tensor(const char* what, const Tensor& tensor, DType dtype, const Shape& shape);
 
-/// Whether to overwrite a gradient or to add to it: a GEMM's beta of 0 or 1.
+/// Whether to overwrite a gradient or to add to it; in a GEMM, a beta of 0 or 1.
 enum class GradMode { overwrite, accumulate };
 
-/// A gradient to write or to add to; not wanted if default-constructed.
+/// A gradient to write or to add to. If default-constructed, no gradient is wanted.
 struct Grad {
   Tensor tensor;
   GradMode mode = GradMode::overwrite;

@@ -6,10 +6,11 @@ namespace mtl {
 
 namespace {
 
-// A prompt goes through the model in pieces of at most this many tokens, so that memory does not depend on its length.
+// Maximum number of tokens of a prompt that a pass computes. Memory therefore does not depend on the length of the
+// prompt.
 constexpr std::int64_t kPiece = 128;
 
-/// The shape of one layer's keys, and of its values: (B, T, groups, 1, D).
+/// The shape of the keys of one layer, and of the values: (B, T, groups, 1, D).
 Shape cache_shape(const Model& model, std::int64_t sequences, std::int64_t positions) {
   const GptConfig& config = model.config();
   return {sequences, positions, config.num_query_groups, 1, config.head_dim};
@@ -82,7 +83,7 @@ Decoder::Decoder(Model& model, std::int64_t sequences, std::int64_t positions)
   }
 }
 
-/// Runs `count` new tokens of each of `rows` sequences; on_host_ holds their ids and positions.
+/// Runs `count` new tokens of each of `rows` sequences. on_host_ holds the ids and positions of these tokens.
 void Decoder::run(std::int64_t rows, std::int64_t count, Chunk::Cache& past) {
   Batch batch;
   batch.tokens = tokens_.flat(0, rows * count).view({rows, count});

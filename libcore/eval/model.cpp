@@ -9,7 +9,7 @@ namespace mtl {
 
 namespace {
 
-/// Rows of the token embedding in memory, padded so that a row of logits fills whole cache lines.
+/// Returns the number of rows of the token embedding in memory, padded so that a row of logits fills whole cache lines.
 std::int64_t vocab_rows(const GptConfig& config) { return padded_vocab_size(config.vocab_size, 128, 1); }
 
 /// Weights, activations and residual stream in one dtype.
@@ -26,7 +26,7 @@ Model::Model(const ModelSource& source, int threads, DType compute, Device devic
       stage_(whole_model(config_, {}, vocab_rows(config_), compute)),
       params_(device, precision_of(compute), std::nullopt, [&](const ParamVisitor& visit) { stage_.params(visit); }),
       stream_(device, threads) {
-  stream_.choices().set_measuring(false);  // each text length has its own shapes, which would be measured anew
+  stream_.choices().set_measuring(false);  // every text length would need new measurements
   source.load_values(params_);
 }
 

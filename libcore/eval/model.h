@@ -1,4 +1,4 @@
-// A model for inference: weights without gradients or optimizer state. Scoring and generation use it.
+// A model for inference (scoring and generation): weights without gradients or optimizer state.
 //
 //   Model model(ModelSource::open(path, console), threads);
 //   std::vector<float> logits = model.logits(ids);   // one sequence, once
@@ -26,8 +26,8 @@ inline constexpr const char* kNotFinite =
 
 class Model {
  public:
-  /// Loads the weights onto the device, once, rounded to `compute` (f32, bf16 or f16), which is also the dtype of
-  /// activations and caches; logits are fp32. Does not refer to `source` afterwards.
+  /// Loads the weights onto the device and rounds them to `compute` (f32, bf16 or f16), which is also the dtype of
+  /// activations and caches. Logits are fp32. Does not use `source` after construction.
   explicit Model(const ModelSource& source, int threads = 1, DType compute = DType::f32, Device device = Device::cpu);
   Model(const Model&) = delete;
 
@@ -38,9 +38,11 @@ class Model {
   Device device() const { return stream_.device(); }
   const Precision& precision() const { return params_.precision(); }
 
-  /// Returns logits (T, V), row-major, of T ids, 1 to positions(). Allocates the memory of the pass for this call.
+  /// Returns the logits (T, V) of T ids, row-major. T must be from 1 to positions(). Allocates the memory of the pass
+  /// for this call only.
   std::vector<float> logits(std::span<const std::int32_t> ids);
-  /// Throws Error(bad_data) "WHERE: token id N is not in the model's vocabulary of V" for the first such id.
+  /// Throws Error(bad_data) "WHERE: token id N is not in the model's vocabulary of V" for the first id outside the
+  /// vocabulary.
   void check_ids(std::span<const std::int32_t> ids, const std::string& where) const;
 
   const Chunk& chunk() const { return stage_.chunks[0]; }
@@ -53,11 +55,12 @@ class Model {
   Stream stream_;
 };
 
-/// Memory for passes through a model: activations and temporaries, sized in advance.
+/// Memory for the activations and temporary tensors of passes through a model. The size is determined in advance.
 class Workspace {
  public:
   using Pass = std::function<void(Ctx&, const Chunk&)>;
-  /// Runs each pass on the meta device, where tensors have shapes but no memory, then allocates the maximum.
+  /// Runs each pass on the meta device, where tensors have shapes but no memory, and then allocates the maximum that a
+  /// pass needs.
   Workspace(Model& model, const std::vector<Pass>& passes);
   /// Returns a context for one pass; invalidates the tensors of earlier passes.
   Ctx context();

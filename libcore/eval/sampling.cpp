@@ -10,10 +10,10 @@ namespace mtl {
 
 namespace {
 
-// Gives generation its own random stream: the sites of a model that draw random numbers have small values.
+// Selects a random sequence that differs from those of the model's dropout sites, which have small values.
 constexpr std::uint32_t kGenerationSite = 0x47454E00;
 
-/// Drops candidates below the k-th largest. `c.probs` still holds logits.
+/// Drops candidates whose logit is less than the k-th largest. `c.probs` still holds logits.
 void keep_top_k(Candidates& c, std::int64_t k) {
   if (k <= 0 || k >= std::ssize(c.ids)) return;
   std::vector<double> sorted = c.probs;
@@ -41,7 +41,7 @@ void softmax(std::vector<double>& values) {
   normalize(values);
 }
 
-/// A heap yields the largest first: usually few tokens of a large vocabulary are needed.
+/// A heap returns the largest probabilities first. Usually, only a few tokens of a large vocabulary are needed.
 void keep_top_p(Candidates& c, double p) {
   if (p <= 0 || p >= 1) return;
   struct Entry {
@@ -73,7 +73,8 @@ std::int32_t argmax(std::span<const float> logits) {
 void filter_logits(std::span<const float> logits, const SamplingOptions& options, Candidates& out) {
   out.ids.clear();
   out.probs.clear();
-  // Subtracts the largest logit first: divided by a small temperature, it would overflow.
+  // Subtracts the largest logit before the division by the temperature, because a quotient by a small temperature would
+  // overflow.
   const double top = *std::max_element(logits.begin(), logits.end());
   for (std::size_t i = 0; i < logits.size(); ++i) {
     out.ids.push_back(static_cast<std::int32_t>(i));
@@ -90,7 +91,7 @@ std::int32_t pick(const Candidates& candidates, double uniform) {
     sum += candidates.probs[i];
     if (uniform < sum) return candidates.ids[i];
   }
-  // Rounding can leave the sum a little below 1.
+  // Due to rounding, the sum can be slightly less than 1.
   auto last = candidates.probs.size() - 1;
   while (last > 0 && candidates.probs[last] == 0) --last;
   return candidates.ids[last];

@@ -1,8 +1,9 @@
 // Chooses the next token from logits. Pure functions in fp64.
 //
-// In this order: temperature divides the logits; top-k keeps the k largest and all that equal the k-th; softmax over
-// those; top-p keeps the fewest of the largest probabilities whose sum exceeds p (the token that crosses p stays; of
-// equal probabilities, that of the lower id counts as larger) and renormalizes.
+// The steps, in order: divide the logits by the temperature. Top-k keeps the k largest logits and all logits that equal
+// the k-th largest. Softmax over the kept logits. Top-p keeps the smallest set of largest probabilities whose sum
+// exceeds p, including the token whose probability makes the sum exceed p, and renormalizes. Of equal probabilities,
+// top-p treats that of the lower id as larger.
 #pragma once
 
 #include <cstdint>
@@ -20,18 +21,19 @@ struct SamplingOptions {
 /// The tokens to draw from.
 struct Candidates {
   std::vector<std::int32_t> ids;  // ascending
-  std::vector<double> probs;      // of each; their sum is 1
+  std::vector<double> probs;      // of each id; the sum is 1
 };
 
-/// The id of the largest logit; the lowest id if several are equal.
+/// Returns the id of the largest logit; the lowest such id if several logits are equal.
 std::int32_t argmax(std::span<const float> logits);
-/// Fills `out` with the candidates and reuses its memory.
+/// Fills `out` with the candidates. Reuses the memory of `out`.
 void filter_logits(std::span<const float> logits, const SamplingOptions& options, Candidates& out);
 /// Returns the first candidate at which the running sum of probabilities exceeds `uniform`, in [0, 1).
 std::int32_t pick(const Candidates& candidates, double uniform);
-/// log softmax(logits)[id], of the unfiltered logits.
+/// Returns log softmax(logits)[id] of the unfiltered logits.
 double log_probability(std::span<const float> logits, std::int32_t id);
-/// A uniform number in [0, 1) for new token `position` (from 0) of `sequence`; depends only on the arguments.
+/// Returns a uniform random number in [0, 1) for new token `position` (from 0) of `sequence`. The number depends only
+/// on the arguments.
 double uniform_draw(std::uint32_t seed, std::uint64_t sequence, std::uint64_t position);
 
 }  // namespace mtl

@@ -21,7 +21,7 @@ std::vector<Workspace::Pass> passes(std::int64_t batch, std::int64_t seq_length)
   }};
 }
 
-/// The first rows * length elements of a (B, T) tensor, as a (rows, length) tensor.
+/// Returns the first rows * length elements of a (B, T) tensor as a (rows, length) tensor.
 Tensor first(Tensor whole, std::int64_t rows, std::int64_t length) {
   return whole.flat(0, rows * length).view({rows, length});
 }
@@ -86,7 +86,7 @@ void Scorer::push(std::span<const std::int32_t> ids) {
 }
 
 void Scorer::finish() {
-  auto left = static_cast<std::int64_t>(waiting_.size() - begin_) - 1;  // the first is never predicted
+  auto left = static_cast<std::int64_t>(waiting_.size() - begin_) - 1;  // the first token is not predicted
   if (left >= seq_length_) score_windows(left / seq_length_, seq_length_), left %= seq_length_;
   if (left > 0) score_windows(1, left);
 }

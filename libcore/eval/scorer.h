@@ -1,8 +1,9 @@
 // Scores a model's prediction of a stream of tokens.
 //
-// Cuts the stream into windows of S + 1 tokens that overlap by one; the last may be shorter. Every token but the
-// stream's first is predicted exactly once, from at most S tokens before it. Losses are fp32; their sum is fp64, in
-// stream order, however the stream is divided into push() calls.
+// Divides the stream into windows of S + 1 tokens that overlap by one token; the last window may be shorter. Every
+// token except the first token of the stream is predicted exactly once, from at most S preceding tokens. Losses are
+// fp32. Their sum is fp64 and is computed in stream order, regardless of how the stream is divided into calls of
+// push().
 #pragma once
 
 #include <cmath>
@@ -28,11 +29,12 @@ struct Score {
 
 class Scorer {
  public:
-  /// Computes up to `batch` windows at a time, each with `seq_length` (1 to the model's positions) predictions.
+  /// Computes up to `batch` windows at a time. Each window has `seq_length` predictions, from 1 to the number of
+  /// positions of the model.
   Scorer(Model& model, std::int64_t batch, std::int64_t seq_length);
 
-  /// Takes the next tokens of the stream, any number. Throws Error(bad_data) for an id outside the model's vocabulary.
-  /// This and finish() throw Error(bad_data) when a loss is not finite.
+  /// Takes the next tokens of the stream; `ids` may have any length. Throws Error(bad_data) for an id outside the
+  /// model's vocabulary. push() and finish() also throw Error(bad_data) if a loss is not finite.
   void push(std::span<const std::int32_t> ids);
   /// Scores the remaining tokens. Do not push() afterwards.
   void finish();
@@ -40,8 +42,9 @@ class Scorer {
   const Score& score() const { return score_; }
   std::int64_t pushed() const { return pushed_; }
 
-  /// Losses (rows, length), row-major, of the windows that begin at ids[0], ids[length], ...; takes rows * length + 1
-  /// ids. rows * length must not exceed batch * seq_length. Valid until the next call.
+  /// Returns the losses (rows, length), row-major, of the windows that begin at ids[0], ids[length], ... `ids` must
+  /// have rows * length + 1 elements. rows * length must not exceed batch * seq_length. The result is valid until the
+  /// next call.
   std::span<const float> losses(std::span<const std::int32_t> ids, std::int64_t rows, std::int64_t length);
 
  private:
@@ -53,7 +56,7 @@ class Scorer {
   HostView tokens_, positions_, labels_, losses_;  // of buffers_
   Workspace workspace_;
   Chunk::Cache cache_;
-  std::vector<std::int32_t> waiting_;  // from begin_ on, tokens to score; the first of these is only context
+  std::vector<std::int32_t> waiting_;  // tokens to score begin at begin_; the first is only context
   std::size_t begin_ = 0;
   std::int64_t pushed_ = 0;
   Score score_;

@@ -1,4 +1,4 @@
-// Streams of tokens to score, read from token files or tokenized from text.
+// Streams of tokens to score. The tokens are read from token files or tokenized from text.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace mtl {
 class TokenSource {
  public:
   virtual ~TokenSource() = default;
-  /// Replaces `ids` with the next tokens, perhaps none; returns false at the end.
+  /// Replaces `ids` with the next tokens, possibly with none. Returns false at the end of the stream.
   virtual bool next(std::vector<std::int32_t>& ids) = 0;
   /// The total number of tokens, if known in advance.
   virtual std::optional<std::int64_t> total() const { return {}; }
@@ -22,18 +22,18 @@ class TokenSource {
   virtual std::optional<std::int64_t> bytes() const { return {}; }
 };
 
-/// Opens PREFIX.bin and PREFIX.idx by their prefix or either name; yields all sequences in stored order.
+/// Opens PREFIX.bin and PREFIX.idx, given the prefix or either file name. Yields all sequences in stored order.
 std::unique_ptr<TokenSource> open_token_files(const std::string& path);
 
 enum class TextFormat {
-  guess,  // by name (.jsonl, .json, perhaps compressed), else by whether the first line is a JSON object
-  text,   // a file is one document
-  jsonl,  // a line is one document, its texts under one key
+  guess,  // JSON lines if the name says so (.jsonl, .json, also compressed) or the first line is a JSON object
+  text,   // each file is one document
+  jsonl,  // each line is one document, with its texts under one key
 };
 
-/// Opens files of text, plain or compressed; "-" is standard input. Each document is tokenized separately. In JSON
-/// lines, the end-of-document token follows every document that is not empty, as in training data; between text files
-/// it is a separator. An error in a JSON line reads "FILE: line N: what".
+/// Opens plain or compressed text files; "-" is standard input. Each document is tokenized separately. In JSON lines,
+/// an end-of-document token follows every non-empty document, as in training data. Text files are separated by an
+/// end-of-document token. The message of an error in a JSON line is "FILE: line N: what".
 std::unique_ptr<TokenSource> open_texts(std::vector<std::string> paths, TextFormat format, std::string key,
                                         const Tokenizer& tokenizer);
 

@@ -1,5 +1,5 @@
-// mtl-preprocess: JSON lines to token files. Threads tokenize chunks of lines and one thread writes them in order, so
-// the output does not depend on the number of threads and memory does not grow with the input.
+// mtl-preprocess: JSON lines to token files. Several threads tokenize chunks of lines, and one thread writes the chunks
+// in order. The output therefore does not depend on the number of threads, and memory use does not grow with the input.
 //
 //   preprocess.cpp          the run: inputs, and passes over them
 //   preprocess_chunk.h      the work of one thread: lines to tokens
@@ -30,7 +30,7 @@ struct PreprocessOptions {
   std::optional<std::int64_t> log_interval;  // documents between progress lines; empty: every ten seconds
   std::int64_t partitions = 1;
   bool keep_sequential_samples = false;
-  std::int64_t skip_bad = 0;  // bad lines that may go to PREFIX.rejects.jsonl before another one ends the run
+  std::int64_t skip_bad = 0;  // number of bad lines to write to PREFIX.rejects.jsonl; one more ends the run
   bool json = false;
   TokenizerOptions tokenizer;
   std::vector<std::string> command;  // as typed, for provenance
@@ -40,8 +40,8 @@ struct PreprocessOptions {
 /// and returns a summary: {"schema": "mtl-preprocess/1", "documents", "tokens", "bytes" (of text), "input_bytes" (of
 /// the files, as stored), "seconds", "mb_per_second", "documents_per_second", "tokens_per_second", "skipped",
 /// "rejects", "outputs"}.
-/// Throws Error(bad_data) "FILE:LINE: what (column N)" for the first bad line beyond skip_bad; no output appears then,
-/// nor if INT, TERM or HUP ends the process.
+/// Throws Error(bad_data) "FILE:LINE: what (column N)" for the first bad line after skip_bad bad lines. No output files
+/// appear in this case, or if INT, TERM or HUP ends the process.
 Json preprocess(const PreprocessOptions& options, Console& console);
 
 }  // namespace mtl

@@ -11,9 +11,9 @@ namespace mtl {
 
 namespace {
 
-constexpr std::size_t kMaxReserved = 1 << 20;  // a chunk with one long line does not predict the next
+constexpr std::size_t kMaxReserved = 1 << 20;  // a chunk with one long line says nothing about the next chunk
 
-/// Returns how many tokens to reserve for a chunk if the previous one had `tokens`.
+/// Returns the number of tokens to reserve for a chunk if the previous chunk had `tokens` tokens.
 std::size_t likely_tokens(std::size_t tokens) { return std::min(tokens + tokens / 8, kMaxReserved); }
 
 std::size_t count_tokens(const StoredTokens& tokens) {
@@ -63,7 +63,7 @@ TokenChunk ChunkTokenizer::tokenize(const LineChunk& lines, std::int64_t part, s
       for (std::size_t k = 0; k < keys_; ++k) append_document(k, out.columns[k]);
     } catch (const Error& error) {
       if (error.code() != Exit::bad_data) throw;
-      // A bad line adds to no column.
+      // A bad line adds nothing to any column.
       for (TokenColumn& column : out.columns) column.drop_open_document();
       out.bad.push_back({.where = cat(lines.file, ":", number), .reason = error.what(), .text = std::string(line)});
       return;
@@ -83,8 +83,8 @@ StoredTokens ChunkTokenizer::tokens_with_room(std::size_t key) const {
   return out;
 }
 
-/// Megatron's rules: an empty text is not a sequence, the end-of-document token belongs to the last sequence, and an
-/// empty document has neither sequences nor this token.
+/// The rules of Megatron-LM: an empty text is not a sequence, the end-of-document token belongs to the last sequence,
+/// and an empty document has neither sequences nor an end-of-document token.
 void ChunkTokenizer::append_document(std::size_t key, TokenColumn& column) {
   ids_.clear();
   ends_.clear();

@@ -42,9 +42,9 @@ std::vector<std::string> output_names(const VocabOptions& options) {
   return names;
 }
 
-/// Writes all three files or none: renames them once all are complete on the disk, and defers interrupts meanwhile.
-/// Before that, removes the files of an earlier run, so that even a kill never leaves a vocabulary with the merges of
-/// another.
+/// Writes either all three files or none. Renames the files when all are complete on disk, and defers interrupts during
+/// the renames. Before the renames, removes the files of an earlier run, so that even a killed run never leaves a
+/// vocabulary together with the merges of another vocabulary.
 void write_vocabulary(const BpeVocabulary& vocabulary, const std::vector<std::string>& names, InterruptGuard& guard,
                       std::vector<OutputLock>& locks) {
   const std::string contents[] = {vocab_json_text(vocabulary), merges_text(vocabulary),
@@ -74,7 +74,7 @@ Json train_vocab(const VocabOptions& options, Console& console) {
   std::vector<std::string> read = files;
   read.push_back(options.config_file);
   const std::vector<std::string> names = output_names(options);
-  InterruptGuard guard(console.program());  // outlives the files that it would remove
+  InterruptGuard guard(console.program());  // must outlive the files that it removes after a signal
   std::vector<OutputLock> locks =
       claim_outputs({.prefixes = {options.output_prefix}, .names = names, .inputs = read}, guard, console);
   const bool has_json =

@@ -17,11 +17,12 @@ struct CountedWords {
   double seconds = 0;
 };
 
-/// True if a file is read as JSON lines: by --format, or by its name.
+/// True if --format or the name of a file indicates JSON lines.
 bool holds_json_lines(const VocabOptions& options, std::string_view file);
 
-/// Counts the words of all files on `options.threads` threads. Throws Error(bad_data) for a file that is neither text
-/// nor JSON lines, Error(failure) above `options.max_words`, and Error(usage) for standard input of ambiguous format.
+/// Counts the words of all files on `options.threads` threads. Throws Error(bad_data) if a file is neither text nor
+/// JSON lines, Error(failure) if there are more than options.max_words distinct words, and Error(usage) if the format
+/// of standard input is ambiguous.
 CountedWords count_words(const VocabOptions& options, const std::vector<std::string>& files, Console& console);
 
 }  // namespace mtl
