@@ -18,8 +18,9 @@ namespace {
 
 using namespace mtl;
 
-/// Returns what the locale and the terminal support, with at least 60 columns; 100 columns if stdout is not a terminal
-/// and COLUMNS is not set. A file has no colors, box drawings in any locale, and 100 columns unless COLUMNS is set.
+/// Returns the capabilities of the locale and the terminal, with at least 60 columns, or 100 columns if stdout is not a
+/// terminal and COLUMNS is not set. Output to a file has no colors, has box drawings in every locale, and has 100
+/// columns unless COLUMNS is set.
 TerminalOptions text_options(bool to_file) {
   TerminalOptions text = detect_terminal(STDOUT_FILENO);
   if (std::getenv("COLUMNS") == nullptr && (to_file || !is_terminal(STDOUT_FILENO))) text.width = 100;

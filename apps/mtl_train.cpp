@@ -18,7 +18,8 @@
 
 namespace mtl {
 
-/// Trains from the start that rank 0 found. If its checkpoint turns out to be damaged, tries the one before, and so on.
+/// Trains from the starting state that rank 0 found. If its checkpoint turns out to be damaged, tries the preceding
+/// checkpoint, and so on.
 Exit train_from_start(const TrainOptions& options, TrainSetup& setup, Ranks& ranks, const RankGroups& groups,
                       SignalRequests& signals, Console& console) {
   Communicator& world = groups.groups.world();
@@ -29,7 +30,7 @@ Exit train_from_start(const TrainOptions& options, TrainSetup& setup, Ranks& ran
     };
     setup.start = share_start(find, options, world);
     if (groups.rank != 0 || !damaged.empty()) complete_setup(options, setup);
-    // Collective, so that no rank allocates before every host has checked.
+    // Collective, so that no rank allocates memory before all hosts have checked.
     if (damaged.empty()) {
       answers_of(work_on_every_rank(world, [&] {
         if (groups.rank != 0) check_fit(options, setup.start, ranks.launched(), console);
@@ -51,8 +52,8 @@ Exit train_from_start(const TrainOptions& options, TrainSetup& setup, Ranks& ran
   }
 }
 
-/// Chooses options.device from what this rank alone can see. Also sets NCCL's defaults: setenv is safe only while the
-/// process has a single thread.
+/// Chooses options.device without communication. Also sets the defaults of NCCL's variables here, because setenv() is
+/// safe only while the process has a single thread.
 RankDevice choose_own_device(TrainOptions& options, Flags& flags, const RankEnvironment& launched) {
   RankDevice own = choose_rank_device(options.device_name, options.dry_run, launched, options.parallel.gpus_per_node);
   if (!own.choice.problem.empty()) flags.problem("--device " + options.device_name, own.choice.problem);
@@ -133,7 +134,8 @@ int main(int argc, char** argv) {
   std::optional<mtl::SignalRequests> signals;
   mtl::RankDevice device;
   flags.check([&] {
-    // Before anything slow, and before any other thread starts, including MPI's: threads inherit the blocked signals.
+    // Called before anything slow and before any other thread starts, including those of MPI, because threads inherit
+    // the set of blocked signals.
     if (!options.dry_run && !flags.wants_dump()) {
       signals.emplace();
       const char* ended = "mtl-train: ended by a signal before the first iteration; the same command starts again";
@@ -151,7 +153,7 @@ int main(int argc, char** argv) {
   };
   return mtl::run_ranks(flags, argc, argv, ranks, prepare, [&](mtl::Console& console) {
     const bool is_alone =
-        options.dry_run || ranks.launched().world == 1;  // otherwise reported once the ranks have agreed
+        options.dry_run || ranks.launched().world == 1;  // otherwise, reported once the ranks have agreed
     if (is_alone && ranks.is_rank_zero() && !device.choice.text.empty()) console.info(device.choice.text);
     return mtl::train(options, setup, device, ranks, signals, console);
   });

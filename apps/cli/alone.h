@@ -5,8 +5,8 @@
 
 namespace mtl {
 
-/// Like run_main, but refuses to run if a launcher started several processes: each would do all of the work and
-/// overwrite the same files. Rank 0 reports the problem. `prepare`: see Flags::parse.
+/// Like run_main(), but refuses to run if a launcher started several processes, because each process would do all the
+/// work and overwrite the same files. Rank 0 reports the problem. For `prepare`, see Flags::parse().
 int run_alone(Flags& flags, int argc, const char* const* argv, const std::function<Exit(Console&)>& run,
               const std::function<void()>& prepare = {});
 

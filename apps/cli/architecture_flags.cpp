@@ -9,8 +9,8 @@ namespace mtl {
 
 namespace {
 
-/// Refuses a positive probability that rounds to 0 or 1, and reports one that changes by more than 5 %: dropout rounds
-/// probabilities to multiples of 1/steps, the resolution of its random stream (kernels/dropout.h).
+/// Dropout rounds probabilities to multiples of 1/steps, the resolution of its random numbers (kernels/dropout.h).
+/// Refuses a positive probability that is rounded to 0 or 1, and reports a probability that changes by more than 5 %.
 void check_steps(Flags& flags, const char* flag, double probability, double steps) {
   const double acts_as = std::round(probability * steps) / steps;
   const std::string where = cat(flag, " ", probability), unit = cat("dropout acts in steps of 1/", steps);
@@ -20,7 +20,8 @@ void check_steps(Flags& flags, const char* flag, double probability, double step
     flags.notice(cat(where, ": acts as ", acts_as * steps, "/", steps, " = ", acts_as, "; ", unit));
 }
 
-/// Adds --model NAME. Its check is registered before those of the other flags, so that they see the preset's values.
+/// Adds --model NAME. The check of this flag is registered before the checks of the other flags, so that those see the
+/// values of the preset.
 void add_preset(Flags& flags, TrainOptions& options) {
   std::vector<std::string> names;
   for (const Preset& preset : presets()) names.push_back(preset.name);
@@ -91,7 +92,7 @@ void add_layers(Flags& flags, ArchitectureOptions& model) {
       .add("--norm-epsilon,--layernorm-epsilon", &model.norm_epsilon, "X",
            "epsilon that norms add to variances (default: 1e-5)")
       .at_least(1e-30)
-      .below(1);  // as for the epsilon of checkpoints and Hugging Face folders
+      .below(1);  // same bound as for checkpoints and Hugging Face folders
   flags.add_switch("--disable-bias-linear", model.disable_bias_linear, "use linear layers without bias");
   flags
       .add_switch("--add-qkv-bias", model.add_qkv_bias,

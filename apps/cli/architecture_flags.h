@@ -10,8 +10,8 @@ namespace mtl {
 
 inline constexpr std::int64_t kMostLayers = 1 << 12;
 
-/// Adds --model, sizes, kinds of layers, dropout, and their checks. `is_loaded` is called after parsing; it returns
-/// true if a loaded model gives the architecture, with which the flags must agree.
+/// Adds --model and flags for sizes, kinds of layers and dropout, with their checks. `is_loaded` is called after
+/// parsing and returns true if a loaded model determines the architecture. The flags must then agree with that model.
 void add_architecture_flags(Flags& flags, TrainOptions& options, const std::function<bool()>& is_loaded);
 
 }  // namespace mtl

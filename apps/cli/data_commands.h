@@ -1,4 +1,5 @@
-// The subcommands of mtl-data. Each takes the command line from its own name on, and returns the exit code.
+// The subcommands of mtl-data. Each function takes the command line, beginning with the name of the subcommand, and
+// returns the exit code.
 #pragma once
 
 #include <cstdint>

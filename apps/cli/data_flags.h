@@ -10,8 +10,8 @@ namespace mtl {
 void add_data_flags(Flags& flags, DataOptions& data);
 /// Adds flags for batch sizes and the number of updates.
 void add_batch_flags(Flags& flags, BatchOptions& batch);
-/// For a Flags::check function: refuses --split if each split has its own data path; if --step-batch-size-schedule is
-/// given without --global-batch-size, sets the global batch size to the largest one of the schedule.
+/// For a Flags::check function. Refuses --split if each split has a separate data path. If --step-batch-size-schedule
+/// is given without --global-batch-size, sets the global batch size to the largest size in the schedule.
 void settle_data_flags(Flags& flags, const DataOptions& data, BatchOptions& batch, std::int64_t data_parallel);
 
 }  // namespace mtl

@@ -1,4 +1,4 @@
-// mtl-data merge: joins token files, as Megatron-LM's merge_datasets does.
+// mtl-data merge: joins token files, like merge_datasets of Megatron-LM.
 #include <memory>
 #include <string>
 #include <vector>

@@ -23,7 +23,8 @@ void add_data_output_flags(Flags& flags, DataOutputOptions& options);
 /// Returns "mtl-data", the subcommand and its arguments, for DataOutputOptions::command.
 std::vector<std::string> command_words(int argc, const char* const* argv);
 
-/// Calls make_token_files and prints the result: on stdout with --json, schema mtl-data-made/1, else on stderr.
+/// Calls make_token_files() and prints the result: with --json, to stdout with schema mtl-data-made/1; otherwise, to
+/// stderr.
 void make_and_report(const DataOutputOptions& options, const std::vector<const IndexedDataset*>& inputs,
                      const MergeTraits& traits, const std::vector<DataPart>& parts, Console& console);
 

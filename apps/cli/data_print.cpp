@@ -70,8 +70,8 @@ void DocumentPrinter::warn_about(const IndexedDataset& data, Console& console) c
   if (tokenizer_) warn_of_other_tokenizer(data, *tokenizer_, console);
 }
 
-/// Returns the sequences of a document. For text, drops the end-of-document token at its end unless --keep-eod is
-/// given.
+/// Returns the sequences of a document. If the document is to be printed as text, drops the end-of-document token at
+/// the end unless --keep-eod is given.
 std::vector<Ids> DocumentPrinter::read(const IndexedDataset& data, std::int64_t document) const {
   std::vector<Ids> sequences;
   for (std::int64_t i = data.document_begin(document); i < data.document_begin(document + 1); ++i) {
@@ -84,8 +84,8 @@ std::vector<Ids> DocumentPrinter::read(const IndexedDataset& data, std::int64_t 
   return sequences;
 }
 
-/// Decodes ids, and counts texts that would encode to other ids: a tokenizer may normalize a text, drop parts of it or
-/// add tokens, and its bytes may not be valid UTF-8.
+/// Decodes ids, and counts texts that would encode to different ids. Ids may differ because a tokenizer may normalize a
+/// text, drop parts of the text or add tokens, and because the decoded bytes may be invalid UTF-8.
 std::string DocumentPrinter::decode_and_compare(const Ids& ids) {
   std::string text = decode_lossy(tokenizer_->decode(ids));
   if (encoder_) {

@@ -1,4 +1,4 @@
-// Prints documents on standard output, one per line, for cat and sample of mtl-data.
+// Prints documents to standard output, one per line, for mtl-data cat and mtl-data sample.
 #pragma once
 
 #include <cstdint>
@@ -26,16 +26,16 @@ void add_data_print_flags(Flags& flags, DataPrintOptions& options);
 /// For a Flags::check function: adds a problem for flags that contradict each other.
 void check_data_print_flags(Flags& flags, const DataPrintOptions& options);
 
-/// Without a tokenizer, or with --ids, prints a document as its ids: `1 2 3`, or with --json
+/// Without a tokenizer, or with --ids, prints the ids of a document: `1 2 3` or, with --json,
 /// {"document":0,"sequences":[[1,2],[3]]}. With a tokenizer, prints {"document":0,"text":"..."}, which mtl-preprocess
-/// reads, or with --plain the text alone. In JSON, a document of several sequences has a list of texts.
+/// reads, or, with --plain, only the text. In JSON, the text of a document of several sequences is a list.
 class DocumentPrinter {
  public:
   explicit DocumentPrinter(const DataPrintOptions& options);
-  /// Warns if the data set was made with a tokenizer other than the one that decodes it.
+  /// Warns if the data set was made with a different tokenizer than the one that decodes it.
   void warn_about(const IndexedDataset& data, Console& console) const;
   void print(const IndexedDataset& data, std::int64_t document);
-  /// Warns if mtl-preprocess would encode printed texts to other ids. Only JSON without --keep-eod is checked.
+  /// Warns if mtl-preprocess would encode printed texts to different ids. Only JSON without --keep-eod is checked.
   void warn_of_changes(Console& console) const;
 
  private:
@@ -47,7 +47,7 @@ class DocumentPrinter {
   const DataPrintOptions& options_;
   std::unique_ptr<Tokenizer> tokenizer_;  // null: print ids
   std::unique_ptr<Encoder> encoder_;      // null: texts are not checked
-  std::int64_t changed_ = 0;              // texts that would encode to other ids
+  std::int64_t changed_ = 0;              // number of texts that would encode to different ids
 };
 
 }  // namespace mtl

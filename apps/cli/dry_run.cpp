@@ -13,7 +13,7 @@ namespace mtl {
 
 namespace {
 
-/// Returns the bytes by which recomputation shrinks the largest plan; negative if the plan grows.
+/// Returns the number of bytes by which recomputation reduces the largest plan; negative if the plan grows.
 std::int64_t recompute_savings(TrainOptions options, const GptConfig& config, const MemoryPlan& plan) {
   options.parallel.recompute_granularity = options.parallel.checkpoint_method = {};
   options.parallel.recompute_activations = options.parallel.checkpoint_activations = false;
@@ -24,7 +24,7 @@ std::int64_t recompute_savings(TrainOptions options, const GptConfig& config, co
 
 std::string line(const char* what, const std::string& value) { return format("  %-34s %s\n", what, value.c_str()); }
 
-/// Returns the number of ranks that a role's tensors are sharded over.
+/// Returns the number of ranks over which the tensors of a role are sharded.
 std::int64_t ranks_of(const PrecisionRole& role, const TrainOptions& options) {
   return role.is_sharded && options.parallel.distributed_optimizer ? options.parallel.data() : 1;
 }

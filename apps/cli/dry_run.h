@@ -7,8 +7,8 @@
 
 namespace mtl {
 
-/// Describes, as text or with --json as JSON: parameters, precision, memory by category, tokens and FLOPs of a step,
-/// the size of a checkpoint and, with --roofline, the least time of a step.
+/// Describes parameters, precision, memory by category, tokens and FLOPs of a step, the size of a checkpoint and, with
+/// --roofline, a lower bound on the time of a step. Returns text or, with --json, JSON.
 std::string describe_run(const TrainOptions& options, const GptConfig& config);
 
 }  // namespace mtl

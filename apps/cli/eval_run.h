@@ -18,7 +18,7 @@ struct EvalOptions {
   std::string format = "guess";     // of `inputs`: guess, text or jsonl
   std::string json_key = "text";
   std::optional<std::int64_t> seq_length;           // empty: all positions of the model
-  std::optional<std::int64_t> batch_size;           // in windows; empty: as many as make 4,096 tokens
+  std::optional<std::int64_t> batch_size;           // in windows; empty: as many as hold 4,096 tokens
   std::optional<std::int64_t> num_attention_heads;  // for model files that do not state the number
   std::string dtype = "float32";                    // of computation, weights and key-value cache
   TokenizerOptions tokenizer;

@@ -13,10 +13,11 @@ namespace mtl {
 
 namespace {
 
-// Begins every value: CLI11 takes an argument with a leading dash for a flag, and `--x=` for a flag without a value.
+// Prefix of every value. Without it, CLI11 would take an argument with a leading dash for a flag, and `--x=` for a flag
+// without a value.
 constexpr char kMark = '\x1f';
 constexpr const char* kForeign = "--\x1f";  // marks an undeclared flag
-constexpr int kMostWords = 1 << 20;         // of a list; CLI11 takes a larger number for one value per use
+constexpr int kMostWords = 1 << 20;         // of a list; CLI11 interprets a larger number as one value per use
 
 std::string unmarked(const std::string& word) { return starts_with(word, {&kMark, 1}) ? word.substr(1) : word; }
 
@@ -81,7 +82,7 @@ class Flags::Config : public CLI::Config {
       flags_.problem(name, "is not allowed in a configuration file");
     } else if (!line->error.empty()) {
       flags_.problem(name, line->error);
-    } else if (!words.empty() || !line->has_equals || flag->allows_empty) {  // `name =` leaves a flag as it is
+    } else if (!words.empty() || !line->has_equals || flag->allows_empty) {  // `name =` does not change a flag
       if (words.size() > 1 && flag->kind() != "list") words = {join(words, " ")};
       for (std::string& word : words) word.insert(0, 1, kMark);
       if (words.empty()) words = {flag->option->get_default_str()};
@@ -172,12 +173,12 @@ bool Flags::was_given(const std::string& name) const {
   return flag->is_given;
 }
 
-/// Marks all values and foreign flags; the words that a foreign flag takes are joined to it, each after a `=`.
+/// Marks all values and foreign flags. Joins the words that a foreign flag takes to the flag, each after a `=`.
 std::vector<std::string> Flags::mark_values(const std::vector<std::string>& words) const {
   std::vector<std::string> marked;
   bool needs_value = false;  // the last flag takes one value, which may begin with a dash, as in `--title -x-`
   bool has_ended = false;    // after `--`
-  int takes = 0;             // words that the last foreign flag still takes
+  int takes = 0;             // number of words that the last foreign flag still takes
   for (const std::string& word : words) {
     const bool is_long = starts_with(word, "--"), starts_flag = word.size() > 1 && word[0] == '-' && !parse_float(word);
     const std::size_t equals = is_long ? word.find('=') : std::string::npos;
@@ -253,7 +254,7 @@ void Flags::check_all(const std::function<void()>& prepare) {
     try {
       check();
     } catch (const Error&) {
-      // If there are other problems, this error may be their consequence.
+      // If there are other problems, this error may be a consequence of them.
       if (problem_count() == 0 && !wants_dump_) throw;
     }
   }

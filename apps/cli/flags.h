@@ -1,10 +1,11 @@
-// The flags of a tool: declared once, bound to an options struct, which also holds the defaults. CLI11 holds the
-// declarations, splits the arguments and lays out --help; this layer converts values, and reports all problems at once.
+// The flags of a tool. A flag is declared once and bound to a member of an options struct, which also holds the
+// default. CLI11 stores the declarations, splits the arguments and formats --help. This layer converts values, and
+// reports all problems at once.
 //
-// Values come from, in rising precedence: the default, --config FILE, the command line. --dump-config prints each value
-// with its origin, in the format that --config reads. The last use of a repeated flag counts, as with argparse; flags
-// with append() or repeat() accumulate. `--flag=value` and `--flag value` are the same; `--` ends the flags.
-// Abbreviations are refused.
+// Values come from the default, --config FILE and the command line, in ascending order of precedence. --dump-config
+// prints each value with its origin, in the format that --config reads. If a flag is repeated, the last use counts, as
+// with argparse, unless the flag accumulates (append(), repeat()). `--flag=value` and `--flag value` are equivalent.
+// `--` ends the flags. Abbreviations are refused.
 //
 //   Flags flags("mtl-eval", "measure loss and perplexity of a model on text or token files");
 //   flags.section("Model");
@@ -41,8 +42,8 @@ class Flags {
     CLI::Option* option = nullptr;  // holds all names, section, name of the value, help
     std::vector<Condition> conditions;
     bool is_required = false;
-    bool accumulates = false;   // a list to which every further use of the flag appends
-    bool allows_empty = false;  // may be given without values, which empties the list
+    bool accumulates = false;   // a list; each repeated use of the flag appends to it
+    bool allows_empty = false;  // a use without values is allowed and clears the list
     bool is_given = false;      // on the command line, or in a configuration file with a value other than the default
     std::string origin = kDefault;
 
@@ -54,16 +55,17 @@ class Flags {
     Flag& above(double bound) { return bounds.excludes_least = true, at_least(bound); }
     Flag& below(double bound) { return bounds.excludes_most = true, at_most(bound); }
     Flag& append() { return accumulates = true, *this; }
-    Flag& repeat();  // as append(), with one value per use
+    Flag& repeat();  // like append(), with one value per use
     Flag& or_none() { return allows_empty = true, *this; }
     Flag& inverted() { return is_inverted = true, *this; }
-    /// Declares that the flag acts only if `holds()` is true after parsing. Otherwise a notice says "has no effect
-    /// without OTHER", or "has no effect OTHER" if `other` does not begin with "--" ("on one rank", "with --greedy").
+    /// Declares that the flag has an effect only if `holds()` returns true after parsing. Otherwise, prints the notice
+    /// "has no effect without OTHER", or "has no effect OTHER" if `other` does not begin with "--" ("on one rank",
+    /// "with --greedy").
     Flag& only_with(const std::string& other, std::function<bool()> holds) {
       const char* without = starts_with(other, "--") ? "without " : "";
       return conditions.push_back({cat("has no effect ", without, other), std::move(holds), false}), *this;
     }
-    /// As only_with, but reports the problem "needs OTHER", for a flag that must not be ignored.
+    /// Like only_with(), but reports the problem "needs OTHER". For a flag that must not be ignored.
     Flag& needs(const std::string& other, std::function<bool()> holds) {
       return conditions.push_back({"needs " + other, std::move(holds), true}), *this;
     }
@@ -73,50 +75,53 @@ class Flags {
   ~Flags();
   Flags(const Flags&) = delete;
 
-  /// Begins a section: --help lists the flags declared next under this heading.
+  /// Begins a section. --help lists the flags that are declared after this call under the heading `title`.
   void section(std::string title) { section_ = std::move(title); }
-  /// Declares a flag. `names`: the main name first, then others after commas: "--output,-o". A flag with empty `help`
-  /// is not in --help.
+  /// Declares a flag. `names` is the main name, followed by alternative names after commas: "--output,-o". --help omits
+  /// a flag whose `help` is empty.
   Flag& add(const std::string& names, Setting::Variable variable, const std::string& value_name,
             const std::string& help);
   Flag& add_switch(const std::string& names, bool& variable, const std::string& help) {
     return add(names, &variable, "", help);
   }
-  /// Declares positional arguments, which are appended to `target`; undeclared ones are an error.
+  /// Declares positional arguments, which are appended to `target`. Undeclared positional arguments are an error.
   void positional(const std::string& value_name, std::vector<std::string>& target, const std::string& help);
 
-  /// Adds a problem that parse() reports together with its own; call it from a check() function.
+  /// Adds a problem, which parse() reports together with the problems that it finds itself. Call from a check()
+  /// function.
   void problem(std::string where, const std::string& what);
-  /// Adds a message that is printed once, before the run, such as about a flag without effect.
+  /// Adds a message that is printed once before the run, for example about a flag without effect.
   void notice(const std::string& text);
   std::size_t problem_count() const { return problems_.size(); }
-  /// Registers a check of relations between flags. It runs once all values are set, before parse() throws, even if
-  /// there are problems already (a flag whose value was refused keeps the value it had before, usually the default).
+  /// Registers a check of relations between flags. The check runs when all values are set and before parse() throws,
+  /// even if there are other problems. (A flag whose value was refused keeps its previous value, usually the default.)
   /// --dump-config ignores the problems that checks find.
   void check(std::function<void()> function) { checks_.push_back(std::move(function)); }
-  /// Returns true if the value came from the command line or a configuration file. A line of a configuration file that
-  /// only repeats the default, as --dump-config writes it, does not count. Requires a declared flag.
+  /// Returns true if the value came from the command line or from a configuration file. A line in a configuration file
+  /// that only repeats the default, such as --dump-config writes, does not count. Requires that the flag is declared.
   bool was_given(const std::string& name) const;
-  /// Returns true with --dump-config: no run follows.
+  /// Returns true if --dump-config was given, so that no run follows.
   bool wants_dump() const { return wants_dump_; }
 
-  /// The action that the command line requests; run_main performs it.
+  /// The action that the command line requests. run_main() performs this action.
   enum class Request { run, help, version, dump_config, list_flags, list_foreign };
-  /// Sets all variables. Throws UsageError with all problems, unknown flags first, or the Error of a check or of
-  /// `prepare` if there is no problem before it. --help, --version, --quiet, --config and --dump-config are built in,
-  /// as are --list-flags and --list-foreign-flags, for tests and docs/megatron_flags.sh.
-  /// `prepare` opens the files that the flags name, unless --dump-config is given. It runs after the checks and before
-  /// the conditions, which may depend on what it found. Its problems are reported with those of the flags.
+  /// Sets all variables. Throws UsageError with all problems, unknown flags first. If a check or `prepare` throws an
+  /// Error and no problem was found before, rethrows that Error. --help, --version, --quiet, --config and --dump-config
+  /// are built in, as are --list-flags and --list-foreign-flags, for tests and docs/megatron_flags.sh. `prepare` opens
+  /// the files that the flags name, unless --dump-config is given. `prepare` runs after the checks, and before the
+  /// conditions, which may depend on the result of `prepare`. The problems that `prepare` adds are reported together
+  /// with those of the flags.
   Request parse(int argc, const char* const* argv, const std::function<void()>& prepare = {});
 
   std::string help() const;
   /// Returns one line per flag, such as "hidden-size = 768  # default", in the format of --config (base/config_text.h).
   std::string dump_config() const;
-  /// Returns one line per flag: name, kind, bounds such as "[0 1)" if it is a number, and "; has no effect without ..."
-  /// or "; needs ..." for each condition.
+  /// Returns one line per flag: name, kind, bounds such as "[0 1)" for a number, and "; has no effect without ..." or
+  /// "; needs ..." for each condition.
   std::string list_flags() const;
   const std::string& program() const { return program_; }
-  /// Returns the file that --config names, an input file of the program like any other; empty without --config.
+  /// Returns the path of the --config file, which is an input file of the program like any other. Empty without
+  /// --config.
   const std::string& config_file() const { return config_; }
   /// Returns the messages for stderr, without duplicates.
   const std::vector<std::string>& notices() const { return notices_; }
@@ -140,7 +145,7 @@ class Flags {
   std::unique_ptr<CLI::App> app_;
   std::vector<std::unique_ptr<Flag>> flags_;
   std::vector<std::function<void()>> checks_;
-  std::vector<Problem> problems_;  // the first unknown_ are about unknown flags
+  std::vector<Problem> problems_;  // the first `unknown_` problems are about unknown flags
   std::size_t unknown_ = 0;
   std::vector<std::string> notices_;
   std::string origin_ = kCommandLine;  // of the values being stored

@@ -1,5 +1,5 @@
-// Flags that a tool does not have: those of other tools, with the reason why they are refused or have no effect, and
-// mistyped ones, with the flag that is probably meant.
+// Flags that a tool does not have: flags of other tools, with the reason why they are refused or have no effect, and
+// mistyped flags, with the flag that is probably meant.
 #pragma once
 
 #include <map>
@@ -19,18 +19,19 @@ class ForeignFlags {
 
   explicit ForeignFlags(std::string program) : program_(std::move(program)) {}
 
-  /// Declares flags that this version does not support: giving one is an error with the reason `why`. `takes`: as in
+  /// Declares flags that this version does not support. Such a flag is an error with the reason `why`. `takes` is as in
   /// Answer. `names` are separated by blanks; "--moe-*" stands for all undeclared flags with this prefix.
   void refuse(int takes, const std::string& why, std::string_view names) { add(names, {Answer::refused, takes, why}); }
-  /// Declares flags without an effect: each one given is reported in a notice, with the reason `why`.
+  /// Declares flags without an effect. Each such flag on the command line is reported in a notice, with the reason
+  /// `why`.
   void acknowledge(int takes, const std::string& why, std::string_view names) {
     add(names, {Answer::acknowledged, takes, why});
   }
-  /// Declares common wrong names of the flag `meant` that are too far from it to be recognized as mistyped.
+  /// Declares common wrong names of the flag `meant` that are too different from its name to be recognized as mistyped.
   void suggest(std::string_view names, std::string_view meant) { add(names, mistake(meant)); }
 
-  /// Returns the answer declared for this name, else for its longest declared prefix. Any other flag is unknown; its
-  /// answer suggests the nearest of `known`, the tool's own flags.
+  /// Returns the answer declared for this name, otherwise the answer declared for its longest declared prefix. Any
+  /// other flag is unknown, and the answer suggests the most similar flag in `known`, the flags of the tool.
   Answer find(const std::string& name, const std::vector<std::string>& known) const;
 
   /// Returns a line for each refused or acknowledged flag: "refused" or "acknowledged", the name and the reason,

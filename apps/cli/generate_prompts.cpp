@@ -54,7 +54,7 @@ PromptStream::PromptStream(const PromptReader& reader, const std::string& path, 
     : reader_(reader),
       console_(console),
       name_(input_name(path)),
-      file_({path}, {.chunk_bytes = 1}) {  // returns each line at once: on a pipe, the next may never come
+      file_({path}, {.chunk_bytes = 1}) {  // returns each line immediately: on a pipe, a next line may never arrive
   if (named_json_lines(path)) is_json_ = true;
 }
 

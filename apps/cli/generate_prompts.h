@@ -1,4 +1,4 @@
-// The prompts of mtl-generate: from the command line, lines of a file, or JSON lines.
+// The prompts of mtl-generate, from the command line, from lines of a file, or from JSON lines.
 #pragma once
 
 #include <cstdint>
@@ -24,22 +24,23 @@ struct PromptReader {
   const Model& model;
   const Tokenizer* tokenizer;         // null with `ids`
   bool ids = false;                   // prompts are token ids, separated by blanks
-  std::optional<std::int32_t> first;  // replaces an empty prompt: the end-of-document token; empty: none is known
+  std::optional<std::int32_t> first;  // the end-of-document token, which replaces an empty prompt; empty if unknown
 
-  /// Throws Error(bad_data) with `where` for words that are not ids, for ids that the model lacks, and for an empty
-  /// prompt without `first`.
+  /// Throws Error(bad_data), which names `where`, for words that are not ids, for ids that the model lacks, and for an
+  /// empty prompt if `first` is empty.
   Prompt read(std::string text, std::string where) const;
-  /// Reads {"prompt": ...}, a string or, with `ids`, also a list of numbers. Throws Error(bad_data) for other JSON.
+  /// Parses {"prompt": ...}, where the value is a string or, with `ids`, possibly a list of numbers. Throws
+  /// Error(bad_data) for other JSON.
   Prompt read_json(std::string_view line, const std::string& where) const;
 };
 
-/// Reads the prompts of a file or of standard input, "-", each as soon as its line has arrived: one prompt per line or,
-/// if the name of the file or its first line indicates it, JSON lines.
+/// Reads the prompts of a file, or of standard input ("-"). Returns each prompt as soon as its line has arrived. The
+/// format is one prompt per line or, if the file name or the first line indicates JSON, JSON lines.
 class PromptStream {
  public:
-  /// Does not open `path` before the first next().
+  /// Does not open `path` before the first call of next().
   PromptStream(const PromptReader& reader, const std::string& path, Console& console);
-  /// Returns the next prompt; empty at the end. Reports, counts and skips a line that is not a prompt.
+  /// Returns the next prompt; empty at the end. Skips lines that are not prompts, and reports and counts these lines.
   std::optional<Prompt> next();
   std::int64_t bad_lines() const { return bad_lines_; }
   std::int64_t lines() const { return lines_; }
@@ -50,7 +51,7 @@ class PromptStream {
   Console& console_;
   std::string name_;
   LineReader file_;
-  std::optional<bool> is_json_;  // known with the first line
+  std::optional<bool> is_json_;  // known after the first line
   std::int64_t lines_ = 0, bad_lines_ = 0;
 };
 

@@ -19,8 +19,8 @@ namespace mtl {
 
 namespace {
 
-/// Returns the ids that end a continuation, as in transformers: eos_token_id of generation_config.json, else the
-/// tokenizer's end-of-document token, or without a tokenizer eos_token_id of config.json.
+/// Returns the ids that end a continuation, as in transformers: eos_token_id of generation_config.json; failing that,
+/// the end-of-document token of the tokenizer or, if there is no tokenizer, eos_token_id of config.json.
 std::vector<std::int32_t> end_tokens(const Tokenizer* tokenizer, const ModelSource& source) {
   std::vector<std::int64_t> ids = generation_eos_ids(source.folder());
   if (ids.empty() && tokenizer != nullptr) return {tokenizer->eod()};
@@ -32,7 +32,7 @@ std::vector<std::int32_t> end_tokens(const Tokenizer* tokenizer, const ModelSour
   return out;
 }
 
-/// Returns the token that replaces an empty prompt: the end of a document; empty if it is not known.
+/// Returns the token that replaces an empty prompt: the end-of-document token. Empty if this token is unknown.
 std::optional<std::int32_t> first_token(const Tokenizer* tokenizer, const std::vector<std::int32_t>& ends) {
   if (tokenizer != nullptr) return tokenizer->eod();
   return ends.empty() ? std::nullopt : std::optional(ends.front());
@@ -89,8 +89,8 @@ class Printer {
     for (T value : values) out.push(value);
     return out;
   }
-  /// Returns the text that `id` adds after `previous`; U+FFFD if the tokenizer, which may have fewer ids than the
-  /// model, lacks it.
+  /// Returns the text that `id` adds after `previous`. Returns U+FFFD if the tokenizer, which may have fewer ids than
+  /// the model, lacks this id.
   std::string text_after(std::int32_t previous, std::int32_t id) const {
     std::int64_t known = tokenizer_->vocab_size();
     if (id >= known) return decode_lossy("\xFF");
@@ -137,7 +137,7 @@ class TaskStream {
   using NextPrompt = std::function<std::optional<Prompt>()>;
   TaskStream(NextPrompt next_prompt, std::int64_t samples) : next_prompt_(std::move(next_prompt)), samples_(samples) {}
 
-  /// Returns the next `count` tasks; fewer at the end of the input.
+  /// Returns the next `count` tasks, or fewer at the end of the input.
   std::vector<Task> take(std::int64_t count) {
     std::vector<Task> tasks;
     while (std::ssize(tasks) < count) {
@@ -178,8 +178,8 @@ bool continue_batch(const GenerateOptions& options, const std::vector<Task>& tas
   return slid;
 }
 
-/// Keeps one generator for all batches. Its number of sequences is that of the first batch: only the last batch can be
-/// smaller. A prompt longer than all before it replaces the generator by one with room to spare.
+/// Keeps one generator for all batches. The generator has as many sequences as the first batch; only the last batch can
+/// be smaller. If a prompt is longer than all earlier prompts, a new generator with spare room replaces the old one.
 class GeneratorCache {
  public:
   GeneratorCache(Model& model, GenerationOptions options) : model_(model), options_(std::move(options)) {}

@@ -32,9 +32,9 @@ struct GenerateOptions {
   std::int64_t threads = 0;
 };
 
-/// Prints continuations to stdout, each before the next prompt is read (with batch_size above 1: each batch before the
-/// next). Returns Exit::bad_data if lines of the input were not prompts, after continuing those that were. Throws
-/// UsageError for flags that do not fit the model.
+/// Prints continuations to stdout, each before the next prompt is read or, with batch_size above 1, each batch before
+/// the next batch is read. If some input lines are not prompts, continues all other prompts and then returns
+/// Exit::bad_data. Throws UsageError for flags that do not fit the model.
 Exit generate(const GenerateOptions& options, Console& console);
 
 }  // namespace mtl

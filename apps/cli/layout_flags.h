@@ -20,8 +20,8 @@ void add_stage_flags(Flags& flags, ParallelOptions& options);
 void add_sharing_flags(Flags& flags, ParallelOptions& options);
 /// Adds the choice of activations that backward recomputes, and its checks.
 void add_recompute_flags(Flags& flags, ParallelOptions& options);
-/// Adds the choice of tensors kept in host memory instead of the GPU's. `on_gpu` is called after parsing; it returns
-/// true if the run computes on a GPU.
+/// Adds the choice of tensors that are kept in host memory instead of GPU memory. `on_gpu` is called after parsing and
+/// returns true if the run computes on a GPU.
 void add_offload_flags(Flags& flags, ParallelOptions& options, const std::function<bool()>& on_gpu);
 /// Adds the micro-batch size and the global batch size.
 void add_batch_size_flags(Flags& flags, BatchOptions& options);

@@ -117,7 +117,7 @@ void refuse_spellings(ForeignFlags& foreign) {
                  "--train-tokens --lr-decay-tokens --lr-warmup-tokens");
 }
 
-/// Refuses families of names, each for one reason.
+/// Refuses families of flag names, with one reason for each family.
 void refuse_families(ForeignFlags& foreign) {
   foreign.refuse(-1, "mixtures of experts are not supported in this version",
                  "--moe-* --no-moe-* --disable-moe-* --overlap-moe-* --ep-overlap-* --expert-tensor-*");
@@ -211,7 +211,7 @@ void acknowledge_flags(ForeignFlags& foreign) {
   foreign.acknowledge(1, "has no effect at --timing-log-level 0", "--timing-log-option");
 }
 
-/// Adds the flags with one supported value, which are not in --help: there is nothing to choose.
+/// Adds the flags with one supported value. --help omits these flags, because there is nothing to choose.
 void add_single_valued(Flags& flags, FixedOptions& fixed) {
   auto only = [&](const char* name, auto& target, const char* why) {
     auto supported = target;
@@ -237,7 +237,8 @@ void add_related(Flags& flags, TrainOptions& options) {
   flags.add("--zero-stage", &fixed.zero_stage, "N", "").within({0, 3});
   flags.add_switch("--no-pipeline-parallel", fixed.no_pipeline_parallel, "")
       .only_with("on one stage, which is the default", [&options] { return options.parallel.pipeline > 1; });
-  // With this flag, Megatron-LM uses --distributed-timeout-minutes for the start alone; here one timeout serves both.
+  // With this flag, Megatron-LM uses --distributed-timeout-minutes only for the start. mtl uses the same timeout for
+  // start and training.
   const auto seconds = std::make_shared<std::optional<double>>();
   flags.add("--distributed-timeout-seconds-after-init", seconds.get(), "S", "")
       .above(0)

@@ -1,8 +1,8 @@
 // The flags of Megatron-LM's and Megatron-DeepSpeed's pre-training scripts that mtl-train lacks.
 //
-// None is ignored silently. A flag that would change the result, or that asks for an unsupported feature, is refused
-// with the reason and, if there is one, the remedy. A flag with one supported value is refused with any other. A flag
-// is acknowledged only if it has no meaning here, or asks for what is always done.
+// No flag is ignored silently. A flag that would change the result, or that requests an unsupported feature, is refused
+// with the reason and, if possible, a remedy. A flag with only one supported value is refused with any other value. A
+// flag is acknowledged only if it has no meaning here, or if it requests what is always done.
 #pragma once
 
 #include "cli/flags.h"

@@ -1,4 +1,4 @@
-// Flags for loading a model: facts that its files may lack, and the dtype to compute in.
+// Flags for loading a model: settings that the files of the model may lack, and the dtype in which to compute.
 #pragma once
 
 #include "ckpt/model_source.h"
@@ -8,9 +8,9 @@ namespace mtl {
 
 /// Adds --num-attention-heads.
 void add_heads_flag(Flags& flags, std::optional<std::int64_t>& heads);
-/// Adds --dtype, the dtype that a model computes in.
+/// Adds --dtype, the dtype in which a model computes.
 void add_compute_flag(Flags& flags, std::string& dtype);
-/// Returns the dtype that --dtype NAME means.
+/// Returns the dtype for --dtype NAME.
 DType compute_dtype(const std::string& name);
 /// Adds --num-attention-heads, and --vocab-size for programs without tokenizer flags.
 void add_supplement_flags(Flags& flags, ModelSupplement& given);

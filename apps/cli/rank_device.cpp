@@ -16,8 +16,8 @@ constexpr char kSeparator = '\n';
 
 const char* get_environment(const char* name) { return std::getenv(name); }
 
-/// Returns "computing on 8 GPUs (NVIDIA H100 80GB HBM3)"; for GPUs of several kinds, the number and first rank of each,
-/// and the consequences.
+/// Returns "computing on 8 GPUs (NVIDIA H100 80GB HBM3)". If there are several kinds of GPUs, lists the number and the
+/// first rank of each kind, and the consequences.
 std::string gpus_text(const std::vector<std::vector<std::string>>& ranks, const std::vector<std::string>& hosts) {
   struct Kind {
     int count = 0;
@@ -36,7 +36,7 @@ std::string gpus_text(const std::vector<std::vector<std::string>>& ranks, const 
              "; the slowest one sets the pace, and each measures algorithms of its own");
 }
 
-/// Returns the problem if two ranks of a host have the same GPU; else empty.
+/// Returns a description of the problem if two ranks of a host have the same GPU, otherwise "".
 std::string shared_gpu(const std::vector<std::vector<std::string>>& ranks, const std::vector<std::string>& hosts) {
   std::map<std::pair<std::string, std::string>, std::size_t> owners;
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
@@ -83,7 +83,7 @@ RankDevice choose_rank_device(const std::string& name, bool dry, const RankEnvir
   out.bus = found.bus;
   out.choice = describe_choice(name, found);
   if (out.choice.device != Device::cuda) return out;
-  // A problem even for auto, so that a mistyped variable does not leave the GPUs idle.
+  // This is a problem even for auto, so that a mistyped variable does not leave GPUs idle.
   std::vector<std::string> problems;
   for (const Problem& problem : nccl_problems(get_environment, network_interfaces()))
     problems.push_back(cat(problem.where, " ", problem.what));

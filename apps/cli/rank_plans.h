@@ -13,8 +13,8 @@ namespace mtl {
 Json memory_json(const MemoryPlan& plan);
 /// Returns a list with an entry per plan: its ranks, parameters, memory, FLOPs and bytes sent.
 Json rank_plans_json(const std::vector<RankPlan>& plans);
-/// Returns tables of the memory (on GPUs, one for the GPU and one for the host) and of the work of a step, with one row
-/// for all ranks whose figures are equal. Names the ranks that need the most memory.
+/// Returns a table of memory (on GPUs, one table for the GPU and one for the host) and a table of the work of a step.
+/// Ranks with equal numbers share a row. Names the ranks that need the most memory.
 std::string describe_rank_plans(const std::vector<RankPlan>& plans);
 
 }  // namespace mtl

@@ -66,7 +66,8 @@ void Ranks::finish() {
   });
 }
 
-/// Runs while the main thread is inside MPI, so it cannot use the session, nor know which ranks are missing.
+/// Runs while the main thread is inside MPI. Therefore, cannot use the session and does not know which ranks are
+/// missing.
 void Ranks::give_up(const char* place, double seconds, const char* remedy) const {
   if (launched_->rank > 0) std::this_thread::sleep_for(kRankZeroFirst);
   std::fprintf(stderr, "%s: rank %d (%s): not all %d ranks reached %s within %s; %s\n", program_.c_str(),

@@ -8,10 +8,10 @@
 //     ...
 //   });
 //
-// Only rank 0's console prints information; all ranks print warnings and errors, prefixed with the rank. Every rank
-// checks the flags by itself before MPI starts. Many errors are the same on all ranks, such as a save that failed on
-// one of them: rank 0 reports the error and ends the job at once. Another rank does so only if the job is still running
-// two seconds later, because the error is then that rank's alone.
+// Only rank 0 prints information. All ranks print warnings and errors, prefixed with the rank. Every rank checks the
+// flags separately before MPI starts. Many errors occur on all ranks, for example after a save that failed on one rank.
+// Rank 0 reports such an error and ends the job immediately. Another rank reports an error only if the job is still
+// running two seconds later, because then only that rank has the error.
 #pragma once
 
 #include <functional>
@@ -33,18 +33,18 @@ class Ranks {
   /// Returns the rank and world size of this process, without MPI. Throws Error(usage) for a launcher that is not
   /// supported.
   const RankEnvironment& launched();
-  /// For a run that needs no other ranks: if launched() would throw, makes it return a world of one from now on, with
-  /// rank() unchanged.
+  /// For a run that needs no other ranks. If launched() would throw, makes launched() return a world of one from now
+  /// on; rank() is unchanged.
   void ignore_unsupported_launcher();
   /// Returns the rank of this process, even if launched() throws.
   int rank();
   /// Returns true on the rank that prints for the user.
   bool is_rank_zero() { return rank() == 0; }
   using AgreeOnDevice = std::function<Device(MpiSession&)>;
-  /// Collective: starts MPI and returns the groups of this rank; ProcessGroups() in a world of one. From then on, a
-  /// wait for other ranks that takes longer than `deadline` seconds ends the job and names the missing ranks. The start
-  /// may take at least 10 s, because launchers start ranks one after another. `agree`, also collective, chooses the
-  /// device whose tensors the groups move; the CPU by default.
+  /// Collective: starts MPI and returns the groups of this rank, or ProcessGroups() in a world of one. From then on, a
+  /// wait for other ranks that takes longer than `deadline` seconds ends the job and names the missing ranks. The
+  /// deadline of the start itself is at least 10 s, because launchers start ranks one after another. `agree`, which is
+  /// also collective, chooses the device whose tensors the groups exchange; the default is the CPU.
   ProcessGroups connect(const RankGrid& grid, double deadline, const AgreeOnDevice& agree = {});
   /// Null before connect(), and in a world of one, which never initializes MPI.
   MpiSession* session() { return session_.get(); }
@@ -61,10 +61,10 @@ class Ranks {
   std::unique_ptr<MpiSession> session_;
 };
 
-/// run_main for one rank of a job. After `run`, all ranks synchronize and MPI ends; if `run` throws, the job ends with
-/// the error's exit status.
+/// Like run_main(), for one rank of a job. After `run`, all ranks synchronize and MPI ends. If `run` throws, the job
+/// ends with the exit code of the error.
 int run_ranks(Flags& flags, int argc, const char* const* argv, Ranks& ranks, const std::function<Exit(Console&)>& run);
-/// Does the same with a `prepare` function, which opens the files that the flags name (Flags::parse).
+/// Like the function above, with a `prepare` function that opens the files that the flags name (Flags::parse()).
 int run_ranks(Flags& flags, int argc, const char* const* argv, Ranks& ranks, const std::function<void()>& prepare,
               const std::function<Exit(Console&)>& run);
 

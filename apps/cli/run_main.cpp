@@ -18,8 +18,9 @@ namespace mtl {
 
 namespace {
 
-/// Opens /dev/null for every standard stream that is closed (`2>&-`), in the mode in which every use still fails. The
-/// next file opened would get the number of the closed stream otherwise, and messages would be written into that file.
+/// Opens /dev/null for every standard stream that is closed (`2>&-`), in a mode in which every use of the stream still
+/// fails. Otherwise, the next file that is opened would get the descriptor of the closed stream, and messages would be
+/// written into that file.
 void reserve_standard_streams() {
   for (int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(descriptor, F_GETFD) == -1 && errno == EBADF)
@@ -27,7 +28,7 @@ void reserve_standard_streams() {
   }
 }
 
-/// Prints the answer to a flag that needs no run.
+/// Prints the answer to a flag that does not start a run.
 void print_answer(const Flags& flags, Flags::Request request) {
   if (request == Flags::Request::help) print_out(flags.help());
   if (request == Flags::Request::version) print_out(cat(flags.program(), " ", kVersion, "\n"));

@@ -1,12 +1,12 @@
-// Sets how OpenMP's threads wait for work. Programs that compute call this first in main.
+// Sets how OpenMP threads wait for work. Programs that compute call this function first in main().
 #pragma once
 
 namespace mtl {
 
-/// Makes waiting threads sleep after about ten microseconds. By default libgomp spins for milliseconds: on busy cores,
-/// a waiting thread then takes the core from the thread that it waits for, and a training step takes several times as
-/// long. libgomp reads its settings when it is loaded, so this restarts the program with GOMP_SPINCOUNT set. Does
-/// nothing if GOMP_SPINCOUNT or OMP_WAIT_POLICY is set already.
+/// Makes waiting threads sleep after about ten microseconds. By default, threads of libgomp spin for milliseconds. On
+/// busy cores, a waiting thread then takes the core from the thread that it waits for, and a training step takes
+/// several times as long. libgomp reads its settings when it is loaded, so this function restarts the program with
+/// GOMP_SPINCOUNT set. Does nothing if GOMP_SPINCOUNT or OMP_WAIT_POLICY is already set.
 void keep_thread_waits_short(char** argv);
 
 }  // namespace mtl

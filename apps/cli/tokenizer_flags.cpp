@@ -36,7 +36,7 @@ bool is_type(const TokenizerOptions& options, const std::vector<std::string>& ty
 
 void add_tokenizer_flags(Flags& flags, TokenizerOptions& options) {
   flags.section("Tokenizer");
-  // Notices only: scripts pass the flags of all tokenizers, no matter which one they choose.
+  // Only notices, because scripts pass the flags of all tokenizers, regardless of the tokenizer that they choose.
   const auto for_types = [&options](Flags::Flag& flag, const std::vector<std::string>& types) {
     flag.only_with("--tokenizer-type " + join(types, " or "), [&options, types] { return is_type(options, types); });
   };

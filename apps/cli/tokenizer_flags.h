@@ -10,8 +10,8 @@ namespace mtl {
 /// tokenizer does not use.
 void add_tokenizer_flags(Flags& flags, TokenizerOptions& options);
 
-/// For a Flags::check function of a tool that needs a tokenizer: adds a problem for an unknown type, and for each flag
-/// that the tokenizer needs and lacks, or refuses.
+/// For a Flags::check function of a tool that needs a tokenizer. Adds a problem for an unknown type, for each missing
+/// flag that the tokenizer needs, and for each flag that the tokenizer refuses.
 void check_tokenizer_flags(Flags& flags, const TokenizerOptions& options);
 
 }  // namespace mtl

@@ -1,4 +1,4 @@
-// Checks that mtl-topo can draw a layout, and suggests one that it can.
+// Checks that mtl-topo can draw a layout, and suggests a layout that it can draw.
 #include <algorithm>
 #include <functional>
 #include <map>
@@ -12,8 +12,8 @@ namespace mtl {
 
 namespace {
 
-// Limit of counts such as the global batch size: schedules store them as int, and the product of two counts and the
-// world size is below 2^63.
+// Limit of counts such as the global batch size. Schedules store counts as int, and the product of two counts and the
+// world size must be below 2^63.
 constexpr std::int64_t kLargestCount = INT32_MAX;
 
 /// Returns the first eight sizes up to `world` that fit, as "1, 2 or 4".
@@ -68,7 +68,7 @@ void check_grid(Flags& flags, const TopoOptions& options) {
   }
   if (options.run.parallel.tp_pp_dp_mapping && options.rank_order)
     flags.problem("--use-tp-pp-dp-mapping, --rank-order", "mean the same; give one of them");
-  try {  // depends only on which axes have several ranks
+  try {  // the result depends only on which axes have several ranks
     auto at_most_two = [](std::int64_t size) { return static_cast<int>(std::min<std::int64_t>(size, 2)); };
     std::int64_t replicas = std::max<std::int64_t>(options.run.parallel.world / options.run.parallel.tensor /
                                                        options.run.parallel.context / options.run.parallel.pipeline,
@@ -166,7 +166,7 @@ bool check_layers(Flags& flags, const TopoOptions& options) {
   return flags.problem_count() == before;
 }
 
-/// Checks the schedule's flags. `fits`: the global batch divides into micro-batches.
+/// Checks the flags of the schedule. `fits` means that the global batch can be divided into micro-batches.
 void check_schedule(Flags& flags, const TopoOptions& options, bool fits) {
   bool has_step = options.micro_batches || options.run.batch.global_batch_size;
   if (options.group && !has_step) {
@@ -199,8 +199,8 @@ void check_schedule(Flags& flags, const TopoOptions& options, bool fits) {
   }
 }
 
-/// Returns true if the global batch divides into micro-batches, as many as --micro-batches and few enough to list; adds
-/// a problem otherwise.
+/// Returns true if the global batch can be divided into micro-batches, if their number agrees with --micro-batches, and
+/// if there are few enough to list. Otherwise, adds a problem.
 bool check_batch(Flags& flags, const TopoOptions& options) {
   std::size_t before = flags.problem_count();
   std::int64_t micro = options.run.batch.micro_batch_size, at_once = micro * options.run.parallel.data();
@@ -255,7 +255,7 @@ void check_topo(Flags& flags, const TopoOptions& options) {
     flags.problem(cat("--output ", *options.output), "does not end in .txt, .svg, .json or .rankfile; add --format");
   }
   check_idle_flags(flags, options);
-  if (options.run.parallel.world < 1) return;  // refused already, and without a default, unlike other sizes
+  if (options.run.parallel.world < 1) return;  // already refused; unlike other sizes, it has no default
   std::size_t before = flags.problem_count();
   check_grid(flags, options);
   bool fits = flags.problem_count() == before;

@@ -10,7 +10,7 @@ namespace mtl {
 
 namespace {
 
-/// Returns `order` without `axis`, for a grid that lacks it.
+/// Returns `order` without `axis`, for a grid that lacks this axis.
 std::string order_without(const std::string& order, const char* axis) {
   std::vector<std::string> kept;
   for (const std::string& name : split(order, '-')) {
@@ -130,7 +130,7 @@ std::string TopoOptions::output_format() const {
 
 namespace {
 
-/// Adds other flags of mtl-train that scripts pass with a layout.
+/// Adds other flags of mtl-train that scripts pass together with a layout.
 void add_train_spellings(Flags& flags, TopoOptions& options) {
   ParallelOptions& parallel = options.run.parallel;
   flags.add_switch("--overlap-grad-reduce", parallel.overlap_grad_reduce, "as in mtl-train; does not change the plan")

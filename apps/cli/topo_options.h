@@ -16,8 +16,8 @@ namespace mtl {
 
 /// Limits of a time chart: stages, and forward passes of all stages.
 inline constexpr std::int64_t kMostChartStages = 1024, kMostChartForwards = 100000;
-/// Limits: cores per rank, so that core numbers in a rankfile fit in an int with up to 2^16 ranks; micro-batches of a
-/// step, so that they can be listed.
+/// Limits of the cores per rank, so that core numbers in a rankfile fit in an int with up to 2^16 ranks, and of the
+/// micro-batches per step, so that they can be listed.
 inline constexpr std::int64_t kMostCores = 1 << 14, kMostMicroBatches = 1 << 20;
 
 struct TopoOptions {
@@ -40,8 +40,8 @@ struct TopoOptions {
   std::string order() const;  // of the axes, such as "tp-cp-ep-dp-pp"
   /// Returns the grid of the dense layers, which has no expert axis.
   RankGrid grid() const;
-  /// Returns the grid of the expert layers, which has no context axis: an expert axis of `expert` ranks and the data
-  /// axis divide the context and data ranks of grid().
+  /// Returns the grid of the expert layers, which has no context axis. The context and data ranks of grid() are divided
+  /// into an expert axis of `expert` ranks and a data axis.
   RankGrid expert_grid() const;
   std::int64_t node_size() const;  // --gpus-per-node; default: 8, or the world size if smaller
   std::vector<std::string> host_names() const;

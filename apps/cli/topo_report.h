@@ -1,4 +1,5 @@
-// A layout of ranks, as mtl-topo draws and writes it: placement, groups that communicate, parts of the model.
+// A layout of ranks, as mtl-topo draws and writes it: the placement of ranks, the groups that communicate, and the part
+// of the model on each rank.
 //
 // The picture of a layout is a grid: a row for each pipeline stage, a column for each combination of the other
 // coordinates (tensor varies fastest, then context, then data), so that a replica of the model is a range of columns.
@@ -51,14 +52,14 @@ struct TopoReport {
   std::string size() const;
   /// Returns "node 0", or the host's name.
   std::string node_name(int node) const;
-  /// Returns the kinds with groups of at least two ranks, except those that repeat the groups of an earlier kind.
+  /// Returns the kinds whose groups have at least two ranks, except kinds that repeat the groups of an earlier kind.
   std::vector<GroupKind> shown_kinds() const;
-  /// Returns the names of the kinds with groups of one rank, with the same exception.
+  /// Returns the names of the kinds whose groups have one rank, except kinds that repeat the groups of an earlier kind.
   std::vector<std::string> idle_kinds() const;
   int rank_in_grid(int stage, int column) const;
   int columns() const { return world / stages; }
   int columns_of_replica() const { return grid.size(Axis::tensor) * grid.size(Axis::context); }
-  /// Returns what a stage holds: "embedding, layers 0-11".
+  /// Returns the contents of a stage: "embedding, layers 0-11".
   std::string holdings(int stage) const;
   /// Returns the first row and the number of rows of the vocabulary that a tensor rank holds, including padding.
   LayerRange vocab_rows(int tensor_rank) const;
@@ -82,17 +83,18 @@ struct TopoReport {
   std::optional<TopoMemory> memory;                            // empty unless TopoOptions::wants_memory()
 };
 
-/// Returns all stages; if there are more than `most`, the first three, -1, and the last two.
+/// Returns all stages. If there are more than `most` stages, returns the first three, -1, and the last two.
 std::vector<int> shown_stages(const TopoReport& report, int most);
 
-/// A node's ranks in a part of the picture. Rows and columns are indexes into those shown; both bounds are inclusive.
+/// The ranks of a node in a part of the picture. Rows and columns are indices into the shown rows and columns; both
+/// bounds are inclusive.
 struct NodeBox {
   int node;
   std::size_t first_row, last_row, first_column, last_column;
 };
 
-/// Returns the boxes of the nodes around the shown stages and columns (-1: left out, belongs to no node). Consecutive
-/// rows in which the same nodes have the same columns share their boxes.
+/// Returns the boxes of the nodes around the shown stages and columns. An index of -1 stands for omitted ranks, which
+/// belong to no box. Consecutive rows in which the same nodes have the same columns share a box.
 std::vector<NodeBox> node_boxes(const TopoReport& report, const std::vector<int>& stages,
                                 const std::vector<int>& columns);
 

@@ -61,7 +61,7 @@ class Canvas : public SvgCanvas {
   }
 };
 
-/// A part of the rank grid: some columns with all stages.
+/// A part of the rank grid: a range of columns, with all stages.
 class Band {
  public:
   Band(const TopoReport& report, int begin, int end) : report_(report), label_(label_width(report)) {
@@ -75,7 +75,7 @@ class Band {
     }
   }
 
-  /// Draws the band from y = `top` on. Returns the y where it ends.
+  /// Draws the band, beginning at y = `top`. Returns the y at which the band ends.
   double draw(Canvas& canvas, double top) {
     bool replicas = report_.grid.size(Axis::data) > 1;
     double y = top + (replicas ? 20 : 0) + kBoxTop;
@@ -166,7 +166,7 @@ double draw_grid(Canvas& canvas, const TopoReport& report, double top) {
   int step = replica >= kBandColumns ? kBandColumns : kBandColumns / replica * replica;
   double y = top;
   for (int begin = 0; begin < report.columns();) {
-    // A replica that is wider than a band continues in the next one; the next replica begins a new band.
+    // A replica that is wider than a band continues in the next band. The next replica begins a new band.
     int end = replica >= kBandColumns ? std::min(begin + step, (begin / replica + 1) * replica)
                                       : std::min(begin + step, report.columns());
     y = Band(report, begin, end).draw(canvas, y) + 18;
@@ -196,7 +196,7 @@ double draw_groups(Canvas& canvas, const TopoReport& report, double top) {
   return y;
 }
 
-/// Returns the color of a chunk: `strong` for the first, paler up to the last.
+/// Returns the color of a chunk: `strong` for the first chunk, and increasingly pale up to the last chunk.
 std::string shade(const std::array<int, 3>& strong, int chunk, int chunks) {
   double pale = chunks == 1 ? 0 : 0.65 * chunk / (chunks - 1);
   std::string out = "#";
@@ -223,8 +223,8 @@ double draw_time_axis(Canvas& canvas, const TopoReport& report, double y, double
 /// The colors of the first chunk's forward and backward passes.
 constexpr std::array<int, 3> kForward = {0x00, 0x72, 0xB2}, kBackward = {0x00, 0x9E, 0x73};
 
-/// Draws a color swatch for each chunk's forward and backward, and the times of the step. Returns the y below the
-/// legend.
+/// Draws a color swatch for the forward and backward passes of each chunk, and the times of the step. Returns the y
+/// below the legend.
 double draw_schedule_legend(Canvas& canvas, const TopoSchedule& schedule, double left, double y) {
   const int chunks = schedule.layout.chunks;
   double x = left;
@@ -281,7 +281,7 @@ double draw_schedule_figure(Canvas& canvas, const TopoReport& report, double top
   return draw_schedule_legend(canvas, schedule, left, draw_time_axis(canvas, report, y + 4, unit) + 4);
 }
 
-/// Merges plans of equal memory, even if their work differs.
+/// Merges plans with equal memory, even if the work of the plans differs.
 std::vector<RankPlan> fold_by_memory(const std::vector<RankPlan>& plans) {
   std::vector<RankPlan> out;
   for (const RankPlan& kind : plans) {

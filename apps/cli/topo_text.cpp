@@ -47,7 +47,7 @@ std::string rows_text(const TopoReport& report, int tensor_rank) {
   return padding == 0 ? out : cat(out, " (", padding, " padding)");
 }
 
-/// Describes each rank in a line, if there are few.
+/// Describes each rank in a line, if there are only a few ranks.
 std::string describe_ranks(const TopoReport& report) {
   if (report.world > kMostRankRows) return "";
   std::vector<Axis> axes;
@@ -128,7 +128,7 @@ std::string describe_notes(const TopoReport& report) {
   return out;
 }
 
-/// Wraps lines that are too long at blanks, with indented continuation lines. Drawings always fit.
+/// Wraps long lines at blanks, and indents the continuation lines. Drawings always fit.
 std::string fold(const std::string& text, std::size_t width) {
   std::string out;
   for (std::string line : split(text, '\n')) {

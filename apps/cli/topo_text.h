@@ -1,6 +1,6 @@
 // A layout of ranks as text: a picture, tables, and the pipeline's schedule over time.
 //
-// One function makes each section from the report; an empty section is left out.
+// Each section is made from the report by one function. Empty sections are omitted.
 #pragma once
 
 #include <string>
@@ -13,8 +13,8 @@ namespace mtl {
 std::string topo_text(const TopoReport& report, const TerminalOptions& terminal);
 
 /// Draws the ranks as a grid of stages and replicas, with a box around each node. Folds the drawing into bands of at
-/// most `terminal.width` columns, and omits replicas beyond about 60 lines. Uses UTF-8, which topo_text turns into
-/// ASCII if needed.
+/// most `terminal.width` columns, and omits replicas beyond about 60 lines. Uses UTF-8; topo_text() converts the
+/// drawing to ASCII if needed.
 std::string draw_ranks(const TopoReport& report, const TerminalOptions& terminal);
 
 /// Draws the schedule over time: a line for each stage, a cell for each unit of time.

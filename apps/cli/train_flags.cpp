@@ -234,7 +234,7 @@ void add_parallel_flags(Flags& flags, TrainOptions& options) {
       .only_with("on one rank", [&parallel] { return parallel.world > 1; });
 }
 
-/// Refuses empty paths: a script with an unset variable would train from scratch or save nothing.
+/// Refuses empty paths, because a script with an unset variable would otherwise train from scratch or save nothing.
 void check_paths(Flags& flags, const TrainOptions& options) {
   for (const auto& [flag, path] :
        {std::pair("--load", options.checkpoint.load), std::pair("--save", options.checkpoint.save),
@@ -283,7 +283,7 @@ void add_train_flags(Flags& flags, TrainOptions& options, const RunStart& start)
     check_paths(flags, options);
     settle_data_flags(flags, options.data, options.batch, options.parallel.data());
     check_options(options, [&](const std::string& flag, const std::string& what) {
-      bool was_refused = what.starts_with("is required") && flags.was_given(flag);  // the value was reported already
+      bool was_refused = what.starts_with("is required") && flags.was_given(flag);  // the value was already reported
       if (!was_refused) flags.problem(flag, what);
     });
     check_fused_attention(flags, options);

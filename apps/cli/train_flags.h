@@ -1,4 +1,5 @@
-// mtl-train's command line. Flags have Megatron-LM's names where there are any, so that existing scripts run unchanged.
+// The command line of mtl-train. Flags have the names of Megatron-LM where they exist, so that existing scripts run
+// unchanged.
 #pragma once
 
 #include "cli/flags.h"
@@ -11,8 +12,8 @@ namespace mtl {
 /// `prepare` (Flags::parse) must fill in `start`, on which the conditions of some flags depend.
 void add_train_flags(Flags& flags, TrainOptions& options, const RunStart& start);
 
-/// Sets the world size: `launched`, or with --dry-run --world-size; a dry run started as one process defaults to the
-/// fewest ranks that the layout can have. Call it in the first Flags::check function.
+/// Sets the world size to `launched` or, in a dry run, to --world-size. The default for a dry run that was started as
+/// one process is the smallest number of ranks that the layout can have. Call in the first Flags::check function.
 void settle_world_size(TrainOptions& options, int launched);
 
 }  // namespace mtl

@@ -1,5 +1,5 @@
-// Prepares a run: finds its start, loads the tokenizer, and resolves the configuration. Missing files, a model that
-// contradicts the flags and a tokenizer of another size are reported together with the problems of the flags.
+// Prepares a run: finds the starting state, loads the tokenizer, and resolves the configuration. Reports missing files,
+// a model that contradicts the flags, and a tokenizer of the wrong size together with the problems of the flags.
 #pragma once
 
 #include "cli/flags.h"
@@ -7,13 +7,14 @@
 
 namespace mtl {
 
-/// Opens the files that the flags name; for the `prepare` of Flags::parse. Throws the error of broken files, with its
-/// exit code, if there are no other problems; otherwise every error becomes a problem of `flags`. Only rank 0 finds the
-/// start and loads the tokenizer; other ranks receive the start (train/start.h), and then call complete_setup().
+/// Opens the files that the flags name. For the `prepare` argument of Flags::parse(). If broken files are the only
+/// problem, throws their error with its exit code; otherwise, every error becomes a problem of `flags`. Only rank 0
+/// finds the starting state and loads the tokenizer. The other ranks receive the starting state (train/start.h) and
+/// then call complete_setup().
 void prepare_training(const TrainOptions& options, Flags& flags, bool is_rank_zero, TrainSetup& setup);
 
-/// Loads the tokenizer and resolves the configuration for a start that rank 0 sent, or that replaces a damaged one.
-/// Throws UsageError if they contradict the flags.
+/// Loads the tokenizer and resolves the configuration for a starting state that rank 0 sent, or that replaces a damaged
+/// one. Throws UsageError if the tokenizer or the configuration contradicts the flags.
 void complete_setup(const TrainOptions& options, TrainSetup& setup);
 
 }  // namespace mtl
