@@ -1,6 +1,6 @@
-// The encoder of byte-level BPE. Splits a text into pre-tokens (text/pretokenizer.h, text/splitter.h), and these into
-// parts that no merge crosses. Looks up the tokens of each part (text/pretoken_table.h, text/pretoken_cache.h); runs
-// the merge loop (text/bpe_model.h) for new parts.
+// The encoder of byte-level BPE. Splits a text into pre-tokens (text/pretokenizer.h, text/splitter.h), and splits
+// pre-tokens into parts that no merge crosses. Looks up the tokens of each part in caches (text/pretoken_table.h,
+// text/pretoken_cache.h), and runs the merge loop (text/bpe_model.h) for parts that are not cached.
 #pragma once
 
 #include <memory>

@@ -1,7 +1,8 @@
 // Byte-level BPE of one pre-token.
 //
-// A piece starts as its bytes; the adjacent pair with the lowest rank, the leftmost among equals, is merged until no
-// pair has a rank. Short pieces are merged in place, long ones with a heap (text/merge_loop.h) in O(n log n).
+// A piece starts as a sequence of its bytes. The adjacent pair with the lowest rank, or the leftmost such pair, is
+// merged repeatedly until no pair has a rank. Short pieces are merged in place; long pieces are merged with a heap
+// (text/merge_loop.h) in O(n log n).
 #pragma once
 
 #include <array>
@@ -23,11 +24,11 @@ namespace mtl {
 
 class BpeModel {
  public:
-  /// Throws Error(bad_data), which starts with `source`, when a byte has no token, a token has two ids or a merge names
-  /// or makes an unknown token.
+  /// Throws Error(bad_data), whose message begins with `source`, if a byte has no token, if a token has two ids, or if
+  /// a merge contains or produces an unknown token.
   BpeModel(const BpeVocabulary& vocabulary, const std::string& source);
 
-  /// Tokens `left` and `right` become `merged`; the lowest rank merges first.
+  /// A merge of the tokens `left` and `right` into `merged`. The merge with the lowest rank is applied first.
   struct MergeRule {
     std::uint32_t left, right, rank, merged;
   };
@@ -38,14 +39,14 @@ class BpeModel {
   void add_whole_piece(std::string bytes, std::int32_t token) { whole_pieces_.emplace(std::move(bytes), token); }
   bool has_whole_pieces() const { return !whole_pieces_.empty(); }
 
-  /// Returns false if no merge combines a token that ends with the byte `left` and one that begins with `right`: a
-  /// piece can be cut between the two bytes, and its parts encoded separately.
+  /// Returns false if no merge combines a token that ends with the byte `left` and a token that begins with the byte
+  /// `right`. A piece can then be cut between these two bytes, and the parts can be encoded separately.
   bool may_merge(char left, char right) const { return may_merge_[byte_pair(left, right)]; }
 
-  /// The cache of pieces that encoders with large memory share.
+  /// The cache of pieces, which encoders with large memory share.
   const std::shared_ptr<PretokenTables>& pretoken_tables() const { return pretoken_tables_; }
 
-  /// Appends the tokens of one pre-token. Throws Error(bad_data) for one of 2^32 - 1 bytes or more.
+  /// Appends the tokens of one pre-token. Throws Error(bad_data) if the pre-token has 2^32 - 1 bytes or more.
   void encode_piece(std::string_view piece, MergeScratch& scratch, std::vector<std::int32_t>& out) const;
 
  private:

@@ -1,10 +1,11 @@
-// Trains a byte-level BPE vocabulary on a text; the result equals that of Hugging Face's BpeTrainer, byte for byte.
+// Trains a byte-level BPE vocabulary on a text. The result is byte for byte that of Hugging Face's BpeTrainer.
 //
-// Ids: the special tokens, then the 256 bytes in the order of their stand-in characters, then one per merge. Words are
-// the text's pre-tokens with their counts. Each step merges the adjacent pair with the highest total count (among
-// equals the smallest (left id, right id)), left to right without overlap. Pairs are counted at every position: `aaa`
-// has `aa` twice. Training ends at the requested size, or when no pair is left that occurs min_frequency times. A merge
-// that spells an existing token is kept as a merge and adds no id.
+// Ids are assigned to the special tokens, then to the 256 bytes in the order of their stand-in characters, then to one
+// token per merge. Words are the pre-tokens of the text, with their counts. Each step merges the adjacent pair with the
+// highest total count, from left to right without overlap; of pairs with equal counts, the pair with the smallest (left
+// id, right id). Pairs are counted at every position: `aaa` contains `aa` twice. Training ends at the requested size,
+// or when no remaining pair occurs at least min_frequency times. A merge that spells an existing token is kept as a
+// merge but adds no id.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +19,8 @@
 
 namespace mtl {
 
-/// Counts the pre-tokens of texts, and copies them. Use one per thread; add() adds another's counts. Throws
-/// Error(failure) beyond 2^31 distinct words.
+/// Counts the pre-tokens of texts, and stores copies of the pre-tokens. Use one object per thread, and combine the
+/// counts with add(). Throws Error(failure) if there are more than 2^31 distinct words.
 class WordCounts {
  public:
   struct Word {
@@ -32,7 +33,7 @@ class WordCounts {
   void add(const WordCounts& other);
   void clear() { *this = WordCounts(); }
 
-  /// In no particular order; valid until the counts change or are destroyed.
+  /// Returns the words in no particular order. The result is valid until the counts change or are destroyed.
   const std::vector<Word>& words() const { return words_; }
   std::size_t size() const { return words_.size(); }
   /// Total length of all distinct words.
@@ -52,18 +53,18 @@ class WordCounts {
 };
 
 struct BpeTraining {
-  std::int64_t vocab_size = 0;  // the special tokens and the 256 bytes included
+  std::int64_t vocab_size = 0;  // including the special tokens and the 256 bytes
   std::vector<std::string> special_tokens = {};
   std::int64_t min_frequency = 0;                   // rarer pairs are not merged
-  std::function<void(std::size_t)> on_merges = {};  // called every 64 merges with the number so far; may be empty
+  std::function<void(std::size_t)> on_merges = {};  // called after every 64 merges with their number; may be empty
 };
 
 /// Throws Error(usage) if vocab_size has no room for the special tokens and the 256 bytes.
 BpeVocabulary train_bpe(const WordCounts& counts, const BpeTraining& training);
 
-/// Returns the first position at or after `from` where a pre-token ends whatever the text around it: before ASCII
-/// whitespace that follows another character; npos if there is none. A long text can be counted in parts
-/// cut there.
+/// Returns the first position at or after `from` at which a pre-token ends regardless of the surrounding text: before
+/// ASCII whitespace that follows another character. Returns npos if there is no such position. A long text can be cut
+/// at such positions and counted in parts.
 std::size_t find_safe_cut(std::string_view text, std::size_t from);
 
 }  // namespace mtl

@@ -1,9 +1,9 @@
 // A byte-level BPE vocabulary and its files: reads and writes vocab.json and merges.txt, writes GPT-2's tokenizer.json
 // (text/tokenizer_json.h reads it).
 //
-// Files spell a token with one stand-in character for each of its bytes, so that every token is printable: the
-// printable bytes of Latin-1 stand for themselves, characters from U+0100 on for the other bytes (U+0120 for a blank).
-// Readers throw Error(bad_data) that names the file.
+// Files spell a token with one stand-in character for each byte of the token, so that every token is printable. The
+// printable bytes of Latin-1 stand for themselves, and characters from U+0100 on stand for the other bytes (U+0120 for
+// a blank). Functions that read files throw Error(bad_data), which names the file.
 #pragma once
 
 #include <array>
@@ -50,7 +50,8 @@ class MergeList {
   void push_back(const Merge& merge) {
     push_line(std::string(merge.left).append(" ").append(merge.right).append("\n"), merge.left.size());
   }
-  /// Appends "left right\n", whose first `left_size` bytes are the left token. `line` must not view this list.
+  /// Appends a merge, given as "left right\n", in which the left token has `left_size` bytes. `line` must not view this
+  /// list.
   void push_line(std::string_view line, std::size_t left_size) {
     places_.push_back({static_cast<std::uint32_t>(lines_.size()), static_cast<std::uint32_t>(left_size)});
     append_limited(lines_, line);
@@ -79,10 +80,11 @@ inline constexpr const char* kEndOfText = "<|endoftext|>";
 
 /// The stand-in character of every byte, as UTF-8.
 const std::array<std::string, 256>& byte_stand_ins();
-/// A token's bytes. A token with a character that maps to no byte (some special tokens) is returned unchanged.
+/// Returns the bytes of a token. Returns the token unchanged if it contains a character that stands for no byte, as
+/// some special tokens do.
 std::string token_bytes(std::string_view token);
 
-/// The contents of a file, and its name in errors.
+/// The contents of a file, and the name of the file in error messages.
 struct NamedText {
   std::string_view text;
   std::string name;
@@ -92,19 +94,20 @@ struct NamedText {
 BpeVocabulary parse_vocab_and_merges(const NamedText& vocab, const NamedText& merges);
 BpeVocabulary read_vocab_and_merges(const std::string& vocab_file, const std::string& merge_file);
 
-/// Parses "a b" into a merge that views `line`; returns nothing for any other line.
+/// Parses "a b" into a merge, which views `line`. Returns nothing for a line of any other form.
 std::optional<Merge> parse_merge(std::string_view line);
-/// Adds a token; returns false if it has this id already. Throws if the id is out of range or belongs to another token,
-/// and for a token that is not Unicode text.
+/// Adds a token. Returns false if the token already has this id. Throws if the id is out of range, if the id belongs to
+/// another token, or if the token is not Unicode text.
 bool put_token(BpeVocabulary& vocabulary, const std::string& path, std::string_view token, std::int64_t id);
-/// Adds the tokens of a JSON object {token: id}. Throws for a token listed twice; BpeModel refuses one with two ids.
+/// Adds the tokens of a JSON object {token: id}. Throws if a token is listed twice. (BpeModel refuses a token with two
+/// ids.)
 void put_tokens(BpeVocabulary& vocabulary, const std::string& path, const Json& object);
 
-/// Returns the XXH3 of vocab_json_text(), merges_text() and `rules`, concatenated. If `rules` describes everything else
-/// that affects ids, tokenizers with the same hash encode alike.
+/// Returns the XXH3 hash of the concatenation of vocab_json_text(), merges_text() and `rules`. If `rules` describes
+/// everything else that affects ids, tokenizers with equal hashes encode identically.
 std::uint64_t hash_of(const BpeVocabulary& vocabulary, std::string_view rules);
 
-/// The contents of a vocabulary's files, byte for byte as Hugging Face's libraries write them.
+/// Return the contents of the files of a vocabulary, byte for byte as Hugging Face's libraries write them.
 std::string vocab_json_text(const BpeVocabulary& vocabulary);
 std::string merges_text(const BpeVocabulary& vocabulary);
 std::string tokenizer_json_text(const BpeVocabulary& vocabulary);

@@ -1,6 +1,6 @@
-// The decoders behind text/decompress.h. Each reads a file that begins with its format's magic bytes and decodes all
-// its members, streams or frames in order. Anything after the last one is an error, except the zeros that a format
-// allows: any number for gzip, a multiple of four for xz.
+// The decoders used by text/decompress.h. Each decoder reads a file that begins with the magic bytes of its format, and
+// decodes all members, streams or frames of the file in order. Other data at the end is an error, except zero padding
+// that the format allows: any number of zeros for gzip, a multiple of four for xz.
 #pragma once
 
 #include <memory>
@@ -12,10 +12,10 @@
 
 namespace mtl {
 
-/// The memory limit of a zstd window, and of all threads of an xz decoder together.
+/// The memory limit of a zstd window, and of an xz decoder with all its threads.
 inline constexpr std::uint64_t kDecoderBytes = std::uint64_t{1} << 30;
 
-/// The base class of all sources: holds the file and throws the sources' errors, Error(bad_data).
+/// The base class of all sources. Holds the file, and throws the errors of the sources, Error(bad_data).
 class FileSource : public ByteSource {
  public:
   FileSource(std::unique_ptr<StoredFile> file, const char* format) : file_(std::move(file)), format_(format) {}
@@ -26,7 +26,7 @@ class FileSource : public ByteSource {
   std::string damage_message() const;
   [[noreturn]] void fail_truncated() const;
   [[noreturn]] void fail_memory() const;
-  /// For bytes after the last member, stream or frame.
+  /// Throws the error for other data after the last member, stream or frame.
   [[noreturn]] void fail_trailing() const;
 
   std::unique_ptr<StoredFile> file_;

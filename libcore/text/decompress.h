@@ -1,9 +1,9 @@
-// Reads bytes from a file or standard input, decompressing gzip, xz and zstd, which are recognized by their first
-// bytes, not by the file's name. Several members, streams or frames in one file are read in order.
+// Reads bytes from a file or from standard input. Decompresses gzip, xz and zstd, which are recognized by their first
+// bytes, not by the file name. Several members, streams or frames in one file are read in order.
 //
 // Decoding of a regular file runs ahead in its own thread. xz blocks, and zstd frames that are not too long, are
-// decoded in several threads; a gzip member can only be decoded from its beginning, by one. Plain text is read on
-// demand, while the system reads ahead.
+// decoded in several threads. A gzip member can only be decoded from its beginning, by a single thread. Plain text is
+// read on demand, while the operating system reads ahead.
 //
 // Throws Error(bad_data), which names the file, if a file is truncated or damaged, has other data after its end, needs
 // more than 1 GiB to decode, or is in another format (bzip2, zip, ...).
@@ -28,7 +28,8 @@ class ByteSource {
   virtual ~ByteSource() = default;
   /// Reads up to `bytes` bytes; 0 only at the end.
   virtual std::size_t read(char* buffer, std::size_t bytes) = 0;
-  /// Size and hash of the stored bytes read so far; of all of them once read() has returned 0.
+  /// Returns the size and the hash of the stored bytes that were read so far: of all stored bytes, once read() has
+  /// returned 0.
   virtual StoredInput stored() const = 0;
 };
 

@@ -1,15 +1,15 @@
 // The files next to a tokenizer.json that change its tokenizer: tokenizer_config.json, special_tokens_map.json and
 // added_tokens.json, as transformers 5.23 reads them (PreTrainedTokenizerFast.from_pretrained).
 //
-// - With "added_tokens_decoder" in tokenizer_config.json, its tokens replace the properties of those in tokenizer.json,
-//   and the other two files are not read. Without it, each key of special_tokens_map.json replaces the one of
-//   tokenizer_config.json, and added_tokens.json adds tokens.
-// - Special tokens are the seven standard ones, every other "..._token" that is a string, and extra_special_tokens (or
+// - If tokenizer_config.json has "added_tokens_decoder", the tokens listed there replace the properties of the tokens
+// in tokenizer.json, and the other two files are not read. Otherwise, each key in special_tokens_map.json replaces that
+// key in tokenizer_config.json, and added_tokens.json adds tokens. - Special tokens are the seven standard ones, every
+// other "..._token" that is a string, and extra_special_tokens (or
 //   additional_special_tokens, its old name). Those that are not added tokens yet become added tokens.
 // - With "split_special_tokens", special tokens are ordinary text.
 //
-// Throws Error(bad_data), which names the file and the key, for a value that transformers refuses or that would make it
-// load another file.
+// Throws Error(bad_data), which names the file and the key, for a value that transformers refuses, or that would make
+// transformers load another file.
 #pragma once
 
 #include <optional>
@@ -23,7 +23,8 @@
 namespace mtl {
 
 struct HfCompanions {
-  /// A token to add to tokenizer.json's, or new properties of one of those. The token's id is not set.
+  /// A token to add to those of tokenizer.json, or new properties of a token in tokenizer.json. The id of the token is
+  /// not set.
   struct Addition {
     AddedToken token;
     std::string file;  // the file that names the token
@@ -31,17 +32,18 @@ struct HfCompanions {
 
   std::vector<std::pair<std::string, std::string>> files;  // name and content of each file that exists
   std::vector<Addition> additions;                         // in the order in which transformers adds them
-  bool is_rebuilt = false;  // tokenizer_class rebuilds the tokenizer: its added tokens lose their properties
+  bool is_rebuilt = false;  // tokenizer_class rebuilds the tokenizer, so that added tokens lose their properties
   bool split_special_tokens = false;
-  std::string end, pad;  // eos_token, else sep_token; pad_token unless it is also another special token; or empty
+  // end: eos_token, otherwise sep_token. pad: pad_token unless it is also another special token. Both may be empty.
+  std::string end, pad;
   std::optional<bool> add_prefix_space;
-  std::string add_prefix_space_file;  // path of the file that sets it
+  std::string add_prefix_space_file;  // path of the file that sets add_prefix_space
 
   /// The names of the files, in the folder of tokenizer.json.
   static const std::vector<std::string>& names();
 };
 
-/// Reads the files next to `path`, a tokenizer.json that was parsed to `parts`.
+/// Reads the files next to `path`, a tokenizer.json that was parsed into `parts`.
 HfCompanions read_hf_companions(const std::string& path, const TokenizerJson& parts);
 
 }  // namespace mtl

@@ -1,14 +1,14 @@
-// Megatron's HuggingFaceTokenizer: a tokenizer.json of byte-level BPE (text/tokenizer_json.h), with the ids that
-// transformers gives.
+// The HuggingFaceTokenizer of Megatron-LM: a tokenizer.json of byte-level BPE (text/tokenizer_json.h). The ids equal
+// those of transformers.
 //
-// Added tokens inside a text, special ones too, become their ids, as with Hugging Face's tokenizers (so data can forge
-// the end of a document; GPT2BPETokenizer encodes them as ordinary text). Special tokens that the file puts around a
-// text (Llama 3's <|begin_of_text|>) are omitted unless requested.
+// Added tokens in a text, including special tokens, are encoded as their ids, as in Hugging Face's tokenizers. (Data
+// can therefore forge the end of a document. GPT2BPETokenizer encodes special tokens as ordinary text.) Special tokens
+// that the post-processor adds around a text (Llama 3's <|begin_of_text|>) are omitted unless requested.
 //
-// The files next to tokenizer.json change properties of added tokens and name special ones, as in transformers
-// (text/hf_companions.h). A token that these files name but tokenizer.json lacks, which transformers would add to the
-// vocabulary, is refused. The end-of-document token is the eos_token of these files, else sep_token, as in Megatron;
-// without either, the first of <|endoftext|>, <|end_of_text|>, </s>, <eos> that is a token.
+// The files next to tokenizer.json change properties of added tokens and name special tokens, as in transformers
+// (text/hf_companions.h). A token that these files name but tokenizer.json lacks is refused; transformers would add
+// such a token to the vocabulary. The end-of-document token is the eos_token of these files, otherwise sep_token, as in
+// Megatron-LM. If there is neither, it is the first token of <|endoftext|>, <|end_of_text|>, </s>, <eos> that exists.
 #pragma once
 
 #include "text/bpe_model.h"
@@ -22,9 +22,11 @@ namespace mtl {
 
 class HfTokenizer : public Tokenizer {
  public:
-  /// `path` is a tokenizer.json. `with_special` puts the special tokens of the post-processor around every text.
+  /// `path` is a tokenizer.json. If `with_special` is true, adds the special tokens of the post-processor around every
+  /// text.
   HfTokenizer(const std::string& path, bool with_special);
-  /// Returns tokenizer.json (`path` is the file or its folder), then the files next to it that are read if they exist.
+  /// Returns the path of tokenizer.json, followed by the paths of the files next to it that are read if they exist.
+  /// `path` is the file or its folder.
   static std::vector<std::string> files(const std::string& path);
   std::unique_ptr<Encoder> make_encoder(EncoderMemory memory) const override;
   std::string decode(std::span<const std::int32_t> ids) const override { return bytes_.decode(ids, path_); }
@@ -33,7 +35,8 @@ class HfTokenizer : public Tokenizer {
   std::int32_t pad() const override { return pad_; }
   std::string type() const override { return "HuggingFaceTokenizer"; }
   std::uint64_t hash() const override { return hash_; }
-  /// Writes tokenizer.json as it was read, and the files next to it or, without them, a tokenizer_config.json.
+  /// Writes tokenizer.json as it was read, and the files that were next to it. If there were none, writes a
+  /// tokenizer_config.json.
   void save(const std::string& folder) const override;
 
  private:

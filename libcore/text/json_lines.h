@@ -1,7 +1,8 @@
 // Reads files of JSON lines in chunks of whole lines, which threads can share, and extracts the texts of a line.
 //
-// Lines end with \n (or \r\n); the last line of a file may lack it. A line is validated as by Python's json module
-// (base/json.h); of duplicate keys the last counts. The length of a line is limited, which bounds memory for any input.
+// Lines end with \n or \r\n; the last line of a file may lack this end. A line is validated as by Python's json module
+// (base/json.h); of duplicate keys, the last one counts. The length of a line is limited, so that memory use is bounded
+// for any input.
 #pragma once
 
 #include <cstdint>
@@ -38,8 +39,8 @@ struct LineReaderOptions {
 class LineReader {
  public:
   explicit LineReader(std::vector<std::string> paths, LineReaderOptions options = {});
-  /// Returns the next lines; nothing at the end. Throws what open_input and ByteSource throw, and Error(bad_data) for a
-  /// line that is too long.
+  /// Returns the next lines, or nothing at the end. Throws the errors of open_input() and ByteSource, and
+  /// Error(bad_data) if a line is too long.
   std::optional<LineChunk> next();
   /// The files that were read to their end.
   const std::vector<StoredInput>& stored() const { return stored_; }
@@ -57,7 +58,8 @@ class LineReader {
   std::uint64_t stored_bytes_ = 0;  // of stored_
 };
 
-/// Calls `use(line, number, index)` for each line of a text, without its newline; `number` and `index` count up.
+/// Calls use(line, number, index) for each line of a text, without the newline. `number` and `index` increase by 1 per
+/// line.
 template <class Use>
 void for_each_line(std::string_view text, std::int64_t number, std::int64_t index, Use&& use) {
   while (!text.empty()) {
@@ -67,7 +69,7 @@ void for_each_line(std::string_view text, std::int64_t number, std::int64_t inde
   }
 }
 
-/// The same for a chunk. TextExtractor::read_padded() accepts its lines.
+/// Like the function above, for a chunk. TextExtractor::read_padded() accepts the lines of a chunk.
 template <class Use>
 void for_each_line(const LineChunk& chunk, Use&& use) {
   for_each_line(chunk.text, chunk.first_line, chunk.first_index, use);
@@ -84,11 +86,13 @@ void for_each_text_line(std::string_view text, Use&& use) {
   }
 }
 
-/// Extracts the strings of the requested keys from JSON lines. One per thread: it keeps its memory.
+/// Extracts the strings of the requested keys from JSON lines. Use one object per thread, because the object keeps
+/// memory between calls.
 ///
 /// simdjson parses lines of up to kDomBytes. JsonCursor parses longer lines, lines that simdjson refuses, and lines
-/// without all requested texts, and its result counts: it accepts what Python accepts (numbers beyond 64 bits, NaN,
-/// lone surrogates in keys that were not requested) and writes all error messages.
+/// that lack a requested text. For these lines, the result of JsonCursor counts. JsonCursor accepts everything that
+/// Python accepts (numbers beyond 64 bits, NaN, lone surrogates in keys that were not requested), and produces all
+/// error messages.
 class TextExtractor {
  public:
   enum class Parser { simdjson_first, cursor_only };  // the results are the same
@@ -96,13 +100,14 @@ class TextExtractor {
 
   explicit TextExtractor(std::vector<std::string> keys, Parser parser = Parser::simdjson_first);
   ~TextExtractor();
-  /// Throws Error(bad_data) "what (column N)" for a line that is blank, broken JSON or not an object, and for a key
-  /// that is missing or whose value is neither a string nor a list of strings, or not Unicode text.
+  /// Throws Error(bad_data) "what (column N)" if the line is blank, is not valid JSON or is not an object, if a
+  /// requested key is missing, or if the value of a requested key is not a string or a list of strings or is not
+  /// Unicode text.
   void read(std::string_view line);
   /// Like read(), for a line in a PaddedText, which is not copied.
   void read_padded(std::string_view line);
-  /// The strings of the key with this index in the line read last: one, or those of a list. Valid until the next line
-  /// is read.
+  /// Returns the strings of the key with this index in the line that was read last: one string, or the strings of a
+  /// list. Valid until the next line is read.
   const std::vector<std::string_view>& texts(std::size_t key) const { return values_[key].texts; }
   /// The number of lines that simdjson parsed.
   std::int64_t dom_lines() const { return dom_lines_; }

@@ -1,6 +1,6 @@
-// The merge loop of byte-level BPE and SentencePiece's BPE for long words: merges the adjacent pair with the lowest
-// rank, the leftmost among equals, until no pair has a rank. O(n log n) for n symbols. Needs 28 bytes per symbol,
-// temporarily up to twice that where merges create many new pairs.
+// The merge loop for long words, for byte-level BPE and for SentencePiece's BPE. Repeatedly merges the adjacent pair
+// with the lowest rank, or the leftmost such pair, until no pair has a rank. Takes O(n log n) time for n symbols. Needs
+// 28 bytes per symbol, and temporarily up to twice as much if merges create many new pairs.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace mtl {
 
 /// Maps pairs of symbols to (rank, merged symbol) in one open-addressed table. Most pairs that are looked up never
-/// merge: one bit of a filter, which fits the cache, rejects nine in ten of them without access to the table.
+/// merge. A bit in a filter, which fits into the cache, rejects nine out of ten such pairs without accessing the table.
 class PairTable {
  public:
   static constexpr std::uint64_t kNone = ~std::uint64_t{0};
@@ -23,16 +23,16 @@ class PairTable {
   /// Adds a pair, or replaces its rank and merged symbol.
   void set(std::uint32_t left, std::uint32_t right, std::uint32_t rank, std::uint32_t merged);
 
-  /// Prefetches the slot of a pair that find() will look up soon. Does not branch on the filter: such a branch is often
-  /// mispredicted.
+  /// Prefetches the slot of a pair that find() will soon look up. Does not branch on the filter, because such a branch
+  /// is often mispredicted.
   void prefetch(std::uint32_t left, std::uint32_t right) const {
     const std::uint64_t hash = hash_of(key_of(left, right));
     const bool may_be = (filter_[hash >> filter_shift_] & bit_of(hash)) != 0;
     __builtin_prefetch(slots_.data() + (may_be ? hash >> slot_shift_ : 0));
   }
 
-  /// Returns rank << 32 | merged symbol, so that the pair with the smallest value merges first; kNone if it never
-  /// merges.
+  /// Returns rank << 32 | merged symbol, so that the pair with the smallest value merges first. Returns kNone if the
+  /// pair never merges.
   std::uint64_t find(std::uint32_t left, std::uint32_t right) const {
     const std::uint64_t key = key_of(left, right), hash = hash_of(key);
     if ((filter_[hash >> filter_shift_] & bit_of(hash)) == 0) return kNone;
@@ -62,7 +62,7 @@ inline std::uint32_t merged_symbol(std::uint64_t pair) { return static_cast<std:
 struct MergeScratch {
   static constexpr std::uint32_t kNone = ~0u;
   struct Node {
-    std::uint32_t symbol, merged;  // merged: what the symbol and the next node's become; kNone if they do not merge
+    std::uint32_t symbol, merged;  // merged: the result of a merge with the next node; kNone if they do not merge
     std::uint32_t previous, next;
   };
   struct Candidate {
@@ -84,8 +84,9 @@ struct MergeScratch {
   }
 };
 
-/// Merges symbol_at(0) .. symbol_at(count - 1), fewer than 2^32 - 1, into `scratch`. Calls on_pair(left, right, merged)
-/// for every mergeable pair when its symbols become neighbors; of two new pairs, for the left one first.
+/// Merges symbol_at(0) .. symbol_at(count - 1) and stores the result in `scratch`. `count` must be less than 2^32 - 1.
+/// When the symbols of a mergeable pair become neighbors, calls on_pair(left, right, merged). If two such pairs arise
+/// at the same time, calls on_pair() for the left pair first.
 template <class SymbolAt, class OnPair>
 void merge_symbols(std::size_t count, SymbolAt symbol_at, const PairTable& pairs, MergeScratch& scratch,
                    OnPair on_pair) {

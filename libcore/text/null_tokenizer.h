@@ -1,8 +1,8 @@
-// Megatron's NullTokenizer: a text consists of decimal ids, separated by single spaces.
+// The NullTokenizer of Megatron-LM: a text consists of decimal ids, separated by single spaces.
 //
-// Accepts as an id what Python's int() accepts (`007`, `+5`, `1_000`). Throws Error(bad_data) for an empty piece and
-// for an id outside the vocabulary (Megatron writes such an id if the .bin's data type can hold it). The
-// end-of-document token is vocab_size - 1 by default, as in Megatron since v0.13.
+// Accepts every id that Python's int() accepts (`007`, `+5`, `1_000`). Throws Error(bad_data) for an empty piece, and
+// for an id outside the vocabulary. (Megatron-LM writes such an id if the data type of the .bin file can hold it.) The
+// default end-of-document token is vocab_size - 1, as in Megatron-LM since v0.13.
 #pragma once
 
 #include "text/tokenizer.h"
@@ -11,8 +11,8 @@ namespace mtl {
 
 class NullTokenizer : public Tokenizer {
  public:
-  /// An `eod` beyond the vocabulary enlarges it. Throws Error(usage) for a negative end-of-document id, or for more
-  /// than 2^31 - 1 ids.
+  /// If `eod` is beyond the vocabulary, enlarges the vocabulary. Throws Error(usage) for a negative end-of-document id,
+  /// and for more than 2^31 - 1 ids.
   NullTokenizer(std::int64_t vocab_size, std::optional<std::int64_t> eod);
   std::unique_ptr<Encoder> make_encoder(EncoderMemory memory) const override;
   std::string decode(std::span<const std::int32_t> ids) const override;

@@ -1,4 +1,4 @@
-// Text in a buffer that grows without being zeroed and can be read a little beyond its end.
+// Text in a buffer that grows without being zeroed, and that can be read slightly beyond the end of the text.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace mtl {
 
-/// The kPadding bytes after the text may be read, for SIMD parsers; their content is undefined.
+/// SIMD parsers may read the kPadding bytes after the text. The content of these bytes is undefined.
 class PaddedText {
  public:
   static constexpr std::size_t kPadding = 64;
@@ -31,7 +31,8 @@ class PaddedText {
   bool empty() const { return size_ == 0; }
   void clear() { size_ = 0; }
 
-  /// Returns where up to `bytes` bytes can be written after the text; add() then makes those written part of it.
+  /// Returns an address after the text at which up to `bytes` bytes can be written. add() then makes the written bytes
+  /// part of the text.
   char* room(std::size_t bytes) {
     if (size_ + bytes > capacity_) grow(std::max(size_ + bytes, 2 * size_));
     return data_.get() + size_;

@@ -1,8 +1,9 @@
-// Caches of pieces of text and their tokens: words repeat, so few pieces ever reach the merge loop.
+// Caches of pieces of text and their tokens. Words repeat, so few pieces ever reach the merge loop.
 //
-// Caches have a fixed size. PieceTable holds pieces of up to 15 bytes, one table per thread, with entries of the
-// encoder's type; a new piece evicts the older of the two in its set. Byte-level BPE has one PretokenTable for all
-// threads (text/pretoken_table.h), and a LongPieceCache per thread for longer pieces: indentation, rulers, names.
+// Caches have a fixed size. A PieceTable holds pieces of up to 15 bytes, in entries whose type the encoder defines.
+// There is one table per thread. A new piece evicts the older of the two pieces in its set. Byte-level BPE has one
+// PretokenTable for all threads (text/pretoken_table.h), and one LongPieceCache per thread for longer pieces, such as
+// indentation, rulers and names.
 #pragma once
 
 #include <array>
@@ -17,12 +18,13 @@
 
 namespace mtl {
 
-/// A short piece as a number: its bytes, zeros, and its length in the last byte. No two pieces share a key.
+/// A short piece as a number: the bytes of the piece, then zeros, and the length in the last byte. Different pieces
+/// have different keys.
 struct PieceKey {
   static constexpr std::size_t kMaxBytes = 15;
   std::uint64_t low = 0, high = 0;
 
-  /// `length` is at most kMaxBytes. `readable`: 16 bytes may be read at `piece`.
+  /// `length` is at most kMaxBytes. `readable` means that 16 bytes may be read at `piece`.
   static PieceKey of(const char* piece, std::size_t length, bool readable) {
     PieceKey key;
     if (readable) [[likely]] {
@@ -71,7 +73,8 @@ class PieceTable {
       const Entry& entry = entries[entries[0].key == key ? 0 : 1];
       return entry.key == key ? &entry : nullptr;
     }
-    /// Returns a new entry for `key`, whose other members are to be set; evicts the older of the two.
+    /// Evicts the older of the two entries, and returns a new entry for `key`. The caller sets the other members of the
+    /// entry.
     Entry& push(const PieceKey& key) {
       entries[1] = entries[0];
       entries[0].key = key;
@@ -89,7 +92,7 @@ class PieceTable {
   BigArray<Set> sets_;
 };
 
-/// Caches pieces of up to kMaxBytes bytes with any number of tokens. A new piece evicts the one in its slot.
+/// Caches pieces of up to kMaxBytes bytes with any number of tokens. A new piece evicts the piece in its slot.
 class LongPieceCache {
  public:
   /// Allocates 2^bits slots.

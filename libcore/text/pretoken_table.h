@@ -1,9 +1,10 @@
-// A cache of short pieces and their tokens for all encoders of a model: no thread encodes again what another has
-// encoded.
+// A cache of short pieces and their tokens, shared by all encoders of a model, so that no thread encodes a piece that
+// another thread has already encoded.
 //
-// An entry is written once and never changes, so readers take no lock. The upper half of its key is stored last and is
-// never zero: a thread that reads it sees the whole entry. Pieces that find no room are counted; after many of them,
-// encoders switch to a new, empty table (PretokenTables::replace): the kind of text may have changed.
+// An entry is written once and never changes, so readers take no lock. The upper half of the key is stored last and is
+// never zero, so a thread that reads the upper half sees the whole entry. Pieces for which there is no room are
+// counted. After many such pieces, encoders switch to a new, empty table (PretokenTables::replace()), because the kind
+// of text may have changed.
 #pragma once
 
 #include <atomic>
@@ -17,19 +18,20 @@
 
 namespace mtl {
 
-/// A piece and its tokens, or their place in the table if there are more than kMaxTokens; two fill a cache line.
+/// A piece and its tokens or, if there are more than kMaxTokens, the position of the tokens in the table. Two entries
+/// fill a cache line.
 class Pretoken {
  public:
   static constexpr std::size_t kMaxTokens = 4;
 
   bool is_free() { return std::atomic_ref(high_).load(std::memory_order_relaxed) == 0; }
-  /// Returns true if this is the entry of `key`; false while another thread writes it.
+  /// Returns true if this is the entry of `key`. Returns false while another thread is writing the entry.
   bool holds(const PieceKey& key) {
     const std::uint64_t high = std::atomic_ref(high_).load(std::memory_order_acquire);
     const std::uint64_t low = std::atomic_ref(low_).load(std::memory_order_relaxed);
     return ((high ^ key.high) | (low ^ key.low)) == 0;  // no branch between the halves
   }
-  /// Writes `values` into a free entry; false if it is not free.
+  /// Writes `values` into a free entry. Returns false if the entry is not free.
   bool try_write(const PieceKey& key, std::span<const std::int32_t, kMaxTokens> values) {
     constexpr std::uint64_t kBeingWritten = 1;  // a length of 0, which no key in a table has
     std::uint64_t high = 0;
@@ -47,7 +49,8 @@ class Pretoken {
   std::size_t count() const {
     return 1u + (values_[1] >= 0 ? 1u : 0u) + (values_[2] >= 0 ? 1u : 0u) + (values_[3] >= 0 ? 1u : 0u);
   }
-  /// If holds_tokens(): the tokens, padded with -1. Else: -1, their number, the index of the first in long_tokens_, -1.
+  /// If holds_tokens(): the tokens, padded with -1. Otherwise: -1, the number of tokens, the index of the first token
+  /// in long_tokens_, -1.
   const std::int32_t* values() const { return values_; }
 
  private:
@@ -75,7 +78,7 @@ class PretokenTable {
         long_tokens_(std::size_t{1} << bits, "the tokens of a word table") {}
 
   Set& set_of(const PieceKey& key) { return sets_[key.hash() >> shift_]; }
-  /// Looks in the neighbor for a piece that find() has missed in its own set. Only a full set overflows.
+  /// Looks in the neighboring set for a piece that find() did not find in its set. Only a full set overflows.
   const Pretoken* find_displaced(Set& set, const PieceKey& key) {
     return set.entries[1].is_free() ? nullptr : neighbor(set).find(key);
   }
@@ -84,8 +87,8 @@ class PretokenTable {
     return entry.holds_tokens() ? std::span(values, entry.count()) : long_tokens_.span().subspan(values[2], values[1]);
   }
 
-  /// Adds a piece, whose length and number of tokens are not 0, to its set or the neighbor; counts it if there is no
-  /// room.
+  /// Adds a piece to its set or to the neighboring set. If there is no room, only counts the piece. The length and the
+  /// number of tokens must not be 0.
   void add(Set& set, const PieceKey& key, std::span<const std::int32_t> tokens) {
     std::int32_t values[Pretoken::kMaxTokens] = {-1, -1, -1, -1};
     if (tokens.size() <= Pretoken::kMaxTokens) {
@@ -100,7 +103,7 @@ class PretokenTable {
     }
     refuse();
   }
-  /// True when encoding the refused pieces again has cost about as much as filling a new table.
+  /// True if encoding refused pieces again has cost about as much as filling a new table.
   bool is_exhausted() const { return refused_.load(std::memory_order_relaxed) > sets_.size() / 2; }
 
  private:
@@ -127,7 +130,7 @@ class PretokenTables {
   explicit PretokenTables(int bits) : bits_(bits) {}
 
   std::shared_ptr<PretokenTable> current() { return replace(nullptr); }
-  /// Returns another table than `exhausted`, which stays alive while an encoder holds it.
+  /// Returns a table other than `exhausted`. `exhausted` stays alive while an encoder holds it.
   std::shared_ptr<PretokenTable> replace(const std::shared_ptr<PretokenTable>& exhausted) {
     std::lock_guard lock(mutex_);
     if (table_ == exhausted) table_ = std::make_shared<PretokenTable>(bits_);

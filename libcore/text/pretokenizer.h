@@ -2,10 +2,10 @@
 //
 //   's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
 //
-// A piece is a contraction; else a run of letters, of numbers or of other characters, with one blank before it if there
-// is one; else whitespace, without its last character if another character follows: a blank begins the next run, any
-// other whitespace is a piece of its own. The pieces, concatenated, are the text. Bytes that are not UTF-8 count as
-// other characters.
+// A piece is a contraction; otherwise a run of letters, of numbers or of other characters, including one preceding
+// blank if there is one; otherwise whitespace. If another character follows the whitespace, the piece excludes the last
+// whitespace character. That character begins the next run if it is a blank, and is a separate piece otherwise. The
+// concatenated pieces equal the text. Bytes that are not UTF-8 count as other characters.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +14,8 @@
 
 namespace mtl {
 
-/// Cuts `text` from its start and writes the end of each piece, until `ends` is full or the text is done. Returns
-/// the number of pieces; the text continues at ends[count - 1].
+/// Splits `text` from the start and writes the end of each piece, until `ends` is full or the text ends. Returns the
+/// number of pieces. The remaining text begins at ends[count - 1].
 std::size_t split_pretokens(std::string_view text, std::span<const char*> ends);
 
 /// Calls `use(piece)` for every piece of the text.

@@ -3,15 +3,15 @@
 // Supported: alternatives; groups ( ) (?: ) (?i: ), and (?i); characters, dot, classes [..] [^..] with ranges;
 // \s \S \d \D \r \n \t \f \v \xHH \x{H..} \uHHHH; \p{..} \P{..} \p{^..} with a general category, one of L N M P S Z Lu
 // Ll Lt Lm Lo Nd Nl No Pc; ? * + {m} {m,} {m,n}, greedy or lazy, possessive (?+ *+ ++) on single characters; lookahead
-// (?=X) (?!X) for one character X. Throws Error(bad_data), which names what is not supported, for anything else, and
-// for a pattern that matches the empty string. (?i:) knows the letters of ASCII and the two characters that fold to
-// them, U+017F and U+212A.
+// (?=X) (?!X) for one character X. Throws Error(bad_data), which names the unsupported syntax, for anything else, and
+// for a pattern that matches the empty string. (?i:) applies to ASCII letters and to the two characters that fold to
+// ASCII letters, U+017F and U+212A.
 //
-// A match is what backtracking finds (the leftmost; there, the first alternative and the greediest repetition that lead
-// to a match), found by following all paths in lockstep (Pike's VM), in the order in which backtracking would try them.
-// No pattern is slow: one search takes at most one step per instruction and character, and all searches of a text
-// together at most kBlock times as many, because paths that failed beyond the end of a match are remembered. Bytes that
-// are not UTF-8 count as U+FFFD.
+// A match is the match that backtracking would find: the leftmost match, with the first alternatives and the greediest
+// repetitions that lead to a match. The search follows all paths in lockstep (Pike's VM), in the order in which
+// backtracking would try them. No pattern is slow. One search takes at most one step per instruction and character. All
+// searches of a text together take at most kBlock times as many steps, because paths that failed beyond the end of a
+// match are remembered. Bytes that are not UTF-8 count as U+FFFD.
 #pragma once
 
 #include <cstdint>
@@ -30,14 +30,14 @@ namespace mtl {
 class CharSet {
  public:
   void add_range(std::uint32_t first, std::uint32_t last) { ranges_.push_back({first, last}); }
-  /// With `inverse`, adds all other categories instead.
+  /// If `inverse` is true, adds all other categories instead.
   void add_categories(CategorySet set, bool inverse);
   void add_space(bool inverse) { (inverse ? has_non_space_ : has_space_) = true; }
   void invert() { inverted_ = true; }
-  /// Adds the other case of ASCII letters and the characters that fold to them. Returns false if the set holds more
-  /// than ASCII ranges.
+  /// For each ASCII letter in the set, adds the letter in the other case and the characters that fold to the letter.
+  /// Returns false if the set contains more than ASCII ranges.
   bool fold_case();
-  /// Completes the set: fills contains()'s table of ASCII. Call it before contains().
+  /// Completes the set: fills the ASCII table of contains(). Call before contains().
   void seal();
   bool contains(std::uint32_t code) const {
     return code < 0x80 ? (ascii_[code >> 6] >> (code & 63) & 1) != 0 : search(code);
@@ -59,12 +59,12 @@ class Regex {
   struct Match {
     std::size_t begin, end;  // bytes
   };
-  /// A path that the search follows: its instruction, and where its match began.
+  /// A path that the search follows: the current instruction, and the start of the match.
   struct Path {
     std::uint32_t at;
     std::size_t begin;
   };
-  /// Memory of a search that is kept between calls; one per thread.
+  /// Memory of a search, kept between calls. Use one object per thread.
   struct Scratch {
     std::vector<Path> now, next;
     std::vector<std::uint32_t> stack;
@@ -76,8 +76,8 @@ class Regex {
   /// Failed paths are remembered at one position in each block of this many bytes.
   static constexpr std::size_t kBlock = 32;
 
-  /// Returns the first match at or after `from`, which is 0 or the end of the last match. scratch.failed must be empty
-  /// before the first search of a text.
+  /// Returns the first match at or after `from`, which must be 0 or the end of the previous match. scratch.failed must
+  /// be empty before the first search of a text.
   std::optional<Match> find(std::string_view text, std::size_t from, Scratch& scratch) const;
 
   enum class Op : std::uint8_t { take, fork, jump, followed_by, not_followed_by, match };

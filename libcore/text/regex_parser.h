@@ -14,11 +14,11 @@ namespace mtl {
 class RegexParser {
  public:
   RegexParser(std::string_view pattern, std::vector<CharSet>& sets) : pattern_(pattern), sets_(sets) {}
-  /// Appends the sets that the program uses to `sets`. Throws Error(bad_data) for what is not supported.
+  /// Appends the sets that the program uses to `sets`. Throws Error(bad_data) for unsupported syntax.
   std::vector<Regex::Instruction> parse();
 
  private:
-  /// A part of a program. Jump targets are relative to its start; jumps out of it lead to its end.
+  /// A part of a program. Jump targets are relative to the start of the part; jumps out of the part lead to its end.
   using Code = std::vector<Regex::Instruction>;
   struct Atom {
     Code code;
@@ -41,7 +41,7 @@ class RegexParser {
   Atom parse_lookahead(Regex::Op op);
   Atom single(CharSet set);
   CharSet parse_class();
-  /// Parses an escape after its backslash: adds a set (\s, \p{L}) to `set`, or returns one character.
+  /// Parses an escape after the backslash. Either adds a set (\s, \p{L}) to `set` or returns one character.
   std::optional<std::uint32_t> parse_escape(CharSet& set);
   std::uint32_t parse_hex(std::size_t min_digits, std::size_t max_digits);
   void parse_property(CharSet& set, bool inverse);
@@ -54,7 +54,7 @@ class RegexParser {
   std::size_t at_ = 0;
   int depth_ = 0;
   bool ignores_case_ = false;
-  std::uint32_t last_folded_ = 0;  // the literal before this one under (?i:), to find pairs that fold to one character
+  std::uint32_t last_folded_ = 0;  // preceding literal under (?i:), to find pairs that fold to one character
 };
 
 }  // namespace mtl

@@ -1,9 +1,11 @@
-// A SentencePiece BPE model: merges adjacent symbols that spell a piece, best score first, the leftmost among equals.
+// A SentencePiece BPE model. Repeatedly merges the adjacent symbols that spell the piece with the best score, or the
+// leftmost such symbols.
 //
-// A word starts as its characters and its user-defined symbols (the longest first); the latter never merge. Characters
-// that are not pieces can still merge; alone they are unknown. Merges may build unused pieces, too. Each unused piece
-// of the result is split again, into the last two symbols, anywhere in the text, that could merge into it; so a model
-// with unused pieces needs whole texts (has_unused). An unused piece that no merge could build is unknown.
+// A word starts as a sequence of characters and user-defined symbols (the longest that match). User-defined symbols
+// never merge. Characters that are not pieces can merge; if they remain alone, they are unknown. Merges may also build
+// unused pieces. Each unused piece in the result is split again, into the two symbols that were the last pair in the
+// whole text that could merge into the piece. A model with unused pieces therefore needs whole texts (has_unused()). An
+// unused piece that no merge could build is unknown.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +22,7 @@ class SentencePieceBpe {
  public:
   explicit SentencePieceBpe(const SentencePieceModel& model);
 
-  /// Memory kept between calls; one per thread.
+  /// Memory kept between calls. Use one object per thread.
   struct Scratch {
     struct Split {
       std::uint32_t left = 0, right = 0;
@@ -33,13 +35,13 @@ class SentencePieceBpe {
     std::vector<std::uint32_t> splits_set;  // pieces whose split is set; cleared before the next text
   };
 
-  /// Appends the pieces of a normalized word (with kSpace), one unknown piece for each unknown character. Throws
+  /// Appends the pieces of a normalized word (with kSpace). Each unknown character becomes one unknown piece. Throws
   /// Error(bad_data) for a word of 2^32 - 1 bytes or more.
   void encode(std::string_view word, Scratch& scratch, std::vector<std::int32_t>& out) const;
   bool has_unused() const { return has_unused_; }
 
  private:
-  // Symbols are the pieces' ids, then characters that are in pieces without being one.
+  // Symbols are the ids of pieces, followed by numbers for characters that occur in pieces but are not pieces.
   static constexpr std::uint32_t kFrozen = 1u << 31;               // a user-defined symbol: never merges
   static constexpr std::uint32_t kUnknownCharacter = kFrozen - 1;  // a character that no piece contains
 

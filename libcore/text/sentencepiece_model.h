@@ -1,11 +1,12 @@
 // Reads a SentencePiece model file: its pieces and the settings that affect encoding and decoding.
 //
 // The file is a protocol buffer (sentencepiece_model.proto, ModelProto). The reader implements only the wire format: it
-// skips unknown fields, as protocol buffers do, and checks every length. It also skips self-test samples and fields
-// that only describe the training (trainer_spec, except those below). Throws Error(bad_data), which names the file, for
-// word and character models and unknown kinds of pieces; for what SentencePiece itself refuses (empty or repeated
-// pieces, no <unk>, byte pieces without byte fallback or not all 256); and for what it accepts but cannot use (scores
-// that are not finite, pieces that are not UTF-8 or hold U+0000, control pieces of one character in a BPE model).
+// skips unknown fields, as protocol buffers do, and checks every length. The reader also skips self-test samples and
+// fields that only describe the training (trainer_spec, except the fields below). Throws Error(bad_data), which names
+// the file, for the following: word and character models; unknown kinds of pieces; models that SentencePiece itself
+// refuses (empty or repeated pieces, no <unk>, byte pieces without byte fallback, fewer than 256 byte pieces); and
+// models that SentencePiece accepts but cannot use (scores that are not finite, pieces that are not UTF-8 or contain
+// U+0000, control pieces of one character in a BPE model).
 #pragma once
 
 #include <array>
@@ -26,7 +27,7 @@ struct SentencePiece {
   bool is_matched() const { return kind == Kind::normal || kind == Kind::user_defined || kind == Kind::unused; }
 };
 
-/// How a text is changed before encoding, or after decoding (text/sentencepiece_normalizer.h).
+/// The rules by which a text is changed before encoding or after decoding (text/sentencepiece_normalizer.h).
 struct SentencePieceRules {
   std::string charsmap;  // precompiled rules; empty: none
   bool add_dummy_prefix = true;
@@ -43,7 +44,7 @@ struct SentencePieceModel {
   bool whitespace_as_suffix = false;
   SentencePieceRules normalizer;
   SentencePieceRules denormalizer;
-  std::string unk_surface = " \xE2\x81\x87 ";  // what <unk> is decoded to
+  std::string unk_surface = " \xE2\x81\x87 ";  // the text that <unk> is decoded to
   std::string unk_piece = "<unk>", bos_piece = "<s>", eos_piece = "</s>", pad_piece = "<pad>";
   // Ids; -1 if the model lacks such a control piece. unk is always set.
   std::int32_t unk = -1, bos = -1, eos = -1, pad = -1;

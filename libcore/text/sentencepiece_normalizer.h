@@ -1,15 +1,16 @@
-// SentencePiece's normalization of a text: rules, whitespace, the dummy prefix.
+// SentencePiece's normalization of a text: rules, whitespace and the dummy prefix.
 //
 // - The longest user-defined symbol that matches is copied unchanged.
-// - Else the longest rule of precompiled_charsmap that matches replaces what it matches. (The map is a u32
+// - Otherwise, the longest rule of precompiled_charsmap that matches replaces the matched text. (The map is a u32
 //   little-endian size, a Darts-clone double-array trie of this size, and replacements that end in U+0000; the
 //   trie's values are their offsets.)
-// - Else one character is copied; an invalid byte becomes U+FFFD.
-// - remove_extra_whitespaces removes leading, trailing and repeated blanks.
-// - escape_whitespaces replaces a blank by U+2581. add_dummy_prefix adds one in front (or, as suffix, at the end).
+// - Otherwise, one character is copied; an invalid byte becomes U+FFFD. - remove_extra_whitespaces removes leading,
+// trailing and repeated blanks. - escape_whitespaces replaces a blank by U+2581. add_dummy_prefix adds one in front
+// (or, as suffix, at the end).
 //
-// The result has the single byte kSpace, which UTF-8 never contains, for U+2581: words are shorter to look up, and
-// their ends are found by one byte. to_internal and to_text convert. Scores use lengths in UTF-8.
+// The result contains the single byte kSpace, which never occurs in UTF-8, in place of U+2581. Words are therefore
+// shorter, and the end of a word can be found by a single byte. to_internal() and to_text() convert. Scores use lengths
+// in UTF-8.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +43,7 @@ class SentencePieceNormalizer {
     std::size_t size = 0;
     std::string_view view() const { return {bytes.data(), size}; }
 
-    /// Returns where to write `count` more bytes, which the caller adds to `size`.
+    /// Returns the address at which to write `count` more bytes. The caller adds these bytes to `size`.
     char* reserve(std::size_t count) {
       if (bytes.size() - size < count) bytes.resize(2 * bytes.size() + count);
       return bytes.data() + size;
@@ -50,10 +51,11 @@ class SentencePieceNormalizer {
     void append(char byte) { *reserve(1) = byte, ++size; }
   };
 
-  /// Throws Error(bad_data), which starts with `source`, if the rules are damaged or there are too many symbols.
+  /// Throws Error(bad_data), whose message begins with `source`, if the rules are damaged or there are too many
+  /// symbols.
   SentencePieceNormalizer(const SentencePieceRules& rules, bool whitespace_as_suffix,
                           const std::vector<std::string_view>& user_defined, std::string source);
-  /// Replaces `out`. Throws Error(bad_data) if a rule that it applies is damaged.
+  /// Replaces `out`. Throws Error(bad_data) if an applied rule is damaged.
   void normalize(std::string_view text, Result& out) const;
 
  private:

@@ -1,19 +1,20 @@
-// SentencePiece models as Megatron's SentencePieceTokenizer, GPTSentencePieceTokenizer and Llama2Tokenizer.
+// SentencePiece models, used like Megatron-LM's SentencePieceTokenizer, GPTSentencePieceTokenizer and Llama2Tokenizer.
 //
-// All three give the ids of SentencePieceProcessor.encode and the text of its decode; the vocabulary is the model's
-// pieces, and the end-of-document token is the model's end-of-sentence piece. Control pieces written in a text are
-// ordinary characters; user-defined symbols are always found.
+// All three produce the same ids as SentencePieceProcessor.encode and the same text as SentencePieceProcessor.decode.
+// The vocabulary consists of the pieces of the model, and the end-of-document token is the end-of-sentence piece of the
+// model. Control pieces in a text are ordinary characters; user-defined symbols are always found.
 //
-// With `legacy`, two of them behave as in Megatron before February 2026 (core 0.16 and earlier):
-// - Llama2Tokenizer puts the beginning-of-sentence id in front of every text.
-// - SentencePieceTokenizer adds <CLS>, <SEP>, <EOD>, <MASK>, <PAD>, <BOS>, <EOS> (the last three unless the model has
-//   such control pieces) and `vocab_extra_ids` tokens <extra_id_0>... after the vocabulary, unless it has them. Their
-//   strings in a text become these tokens, the text between them is encoded separately, and the end-of-document token
-//   is <EOD>.
+// With `legacy`, two of them behave as in Megatron-LM before February 2026 (core 0.16 and earlier): - Llama2Tokenizer
+// puts the beginning-of-sentence id in front of every text. - SentencePieceTokenizer adds <CLS>, <SEP>, <EOD>, <MASK>,
+// <PAD>, <BOS>, <EOS> (the last three unless the model has
+// such control pieces) and `vocab_extra_ids` tokens <extra_id_0>... after the vocabulary, unless it has them. The
+// strings of these tokens in a text are encoded as these tokens, the text between them is encoded separately, and the
+// end-of-document token is <EOD>.
 //
-// save() writes tokenizer.model as it was read, and a tokenizer_config.json with which transformers opens it: a BPE
-// model as LlamaTokenizer, a unigram model as T5Tokenizer, the closest classes (the first differs by a blank at the
-// start of a text, the second lacks byte fallback); sentencepiece itself gives exactly our ids.
+// save() writes tokenizer.model as it was read, and a tokenizer_config.json with which transformers opens the model. A
+// BPE model is opened as LlamaTokenizer, and a unigram model as T5Tokenizer. These are the closest classes: the first
+// differs by a blank at the start of a text, and the second lacks byte fallback. The library sentencepiece produces
+// exactly our ids.
 #pragma once
 
 #include <string>
@@ -31,7 +32,8 @@ class SentencePieceTokenizer : public Tokenizer {
     bool legacy = false;
     std::int64_t vocab_extra_ids = 0;
   };
-  /// `content` is that of the model file `source`, which errors name. Throws Error(bad_data) for a bad model.
+  /// `content` is the content of the model file `source`, which error messages name. Throws Error(bad_data) for a bad
+  /// model.
   SentencePieceTokenizer(std::string content, const std::string& source, Options options);
 
   std::unique_ptr<Encoder> make_encoder(EncoderMemory memory) const override;
@@ -41,7 +43,7 @@ class SentencePieceTokenizer : public Tokenizer {
   std::int32_t pad() const override;
   std::string type() const override { return options_.type; }
   std::uint64_t hash() const override;
-  /// Also stores the options, for find_sentencepiece.
+  /// Also stores the options, for find_sentencepiece().
   void save(const std::string& folder) const override;
 
  private:
@@ -60,7 +62,7 @@ class SentencePieceTokenizer : public Tokenizer {
   std::vector<std::int32_t> special_of_;  // by id: index in specials_, or -1
 };
 
-/// Returns true for Megatron's three names.
+/// Returns true for the three names that Megatron-LM uses.
 bool is_sentencepiece_type(std::string_view type);
 
 /// Returns the model file: `path`, or PATH/tokenizer.model if `path` is a folder.
@@ -69,7 +71,8 @@ std::string sentencepiece_file(const std::string& path);
 /// options.tokenizer_model is a model file, or a folder that holds tokenizer.model.
 std::unique_ptr<Tokenizer> load_sentencepiece(const TokenizerOptions& options);
 
-/// Finds the tokenizer.model of a folder, with the options that save() stored; nothing if there is no such model.
+/// Finds the tokenizer.model in a folder, and the options that save() stored. Returns nothing if there is no such
+/// model.
 std::optional<TokenizerOptions> find_sentencepiece(const std::string& folder);
 
 }  // namespace mtl

@@ -1,7 +1,7 @@
 // Maps strings to numbers, byte by byte: finds the piece that each prefix of a text spells.
 //
-// All nodes' children are in one open-addressed table of 16-byte entries, so that a step costs about one cache line
-// whatever the number of children. Built in linear time, for any strings.
+// The children of all nodes are in one open-addressed table of 16-byte entries, so that a step reads about one cache
+// line, regardless of the number of children. The trie is built in linear time, for any strings.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace mtl {
 
 class PieceTrie {
  public:
-  /// With this many nodes, the trie is full.
+  /// The maximum number of nodes.
   static constexpr std::uint32_t kMaxNodes = std::uint32_t{1} << 24;
   static constexpr std::uint32_t kRoot = 0;
 
@@ -29,7 +29,7 @@ class PieceTrie {
   /// Adds a string, which must not be empty. Returns false if the trie is full.
   bool add(std::string_view text, std::int32_t piece);
 
-  /// Returns the child of `node` for `byte`; null if no piece continues with it.
+  /// Returns the child of `node` for `byte`, or null if no piece continues with `byte`.
   const Entry* step(std::uint32_t node, unsigned char byte) const {
     std::uint32_t key = node << 8 | byte;
     for (std::size_t at = home(key);; at = (at + 1) & mask_) {

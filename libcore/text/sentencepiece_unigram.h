@@ -2,15 +2,17 @@
 //
 //   best[end] = max over pieces that end there of best[start] + score(piece)
 //
-// A character that is not a piece may be unknown, with the score (lowest score - 10). Sums are computed as in
-// SentencePiece 0.2.3, because they decide ties: in fp32; a later candidate wins only if it is greater; and a sum
-// beyond 100,000 is subtracted from itself and from the sums after it. Sums run from the start of the text, so a word's
-// split may depend on the text before it: encode() takes that text's sum and updates it.
+// A character that is not a piece may be an unknown piece, with the score (lowest score - 10). Sums decide ties, so
+// they are computed as in SentencePiece 0.2.3: in fp32; a later candidate wins only if its sum is greater; and a sum
+// beyond 100,000 is subtracted from itself and from all later sums. Sums begin at the start of the text, so the split
+// of a word may depend on the preceding text. encode() therefore takes the sum of the preceding text and updates this
+// sum.
 //
-// A word's `margin` bounds that dependence. It is the distance, per rounding step, from the best split to the second
-// best in exact arithmetic; while rounding errors are smaller (is_safe), every sum before the word leads to the same
-// split, and the word can be cached. (A sum of n terms is off by at most n*u, where u is half a unit in the last place
-// of the largest sum; two paths can change places only if they are within 2*n*u.)
+// The margin of a word bounds this dependence. The margin is the difference between the sums of the best and the second
+// best split in exact arithmetic, per rounding step. As long as rounding errors are smaller than the margin
+// (is_safe()), every sum of the preceding text leads to the same split, and the word can be cached. (The error of a sum
+// of n terms is at most n*u, where u is half a unit in the last place of the largest sum. Two paths can change places
+// only if their sums differ by at most 2*n*u.)
 #pragma once
 
 #include <cmath>
@@ -27,7 +29,7 @@ class UnigramModel {
  public:
   explicit UnigramModel(const SentencePieceModel& model);
 
-  /// Memory kept between calls; one per thread.
+  /// Memory kept between calls. Use one object per thread.
   struct Scratch {
     struct Node {
       float sum = 0;
@@ -43,9 +45,9 @@ class UnigramModel {
   static constexpr std::uint32_t kNowhere = ~0u;
   static constexpr float kLargestSum = 100000;
 
-  /// Appends the pieces of a normalized word (with kSpace), one unknown piece for each unknown character. `sum` is the
-  /// sum of the text before the word, and on return, of the text up to its end. Throws Error(bad_data) for a word of
-  /// 2^32 - 1 bytes or more.
+  /// Appends the pieces of a normalized word (with kSpace). Each unknown character becomes one unknown piece. `sum` is
+  /// the sum of the text before the word; on return, the sum of the text up to the end of the word. Throws
+  /// Error(bad_data) for a word of 2^32 - 1 bytes or more.
   void encode(std::string_view word, float& sum, Scratch& scratch, std::vector<std::int32_t>& out) const;
   /// Returns the margin of a word of up to 16 characters, in fp64: (best sum - second best) / (4 * (characters + 1)),
   /// at most 1e30.
@@ -56,7 +58,7 @@ class UnigramModel {
 
  private:
   PieceTrie trie_;
-  std::vector<float> scores_;  // by id; of user-defined pieces, the bonus
+  std::vector<float> scores_;  // by id; for user-defined pieces, the bonus
   std::int32_t unk_;
   float unk_score_;
   float largest_word_sum_ = 0;

@@ -1,7 +1,8 @@
-// A hand-written splitter for one family of split patterns, that of today's tokenizers (Llama 3 and cl100k, Qwen,
-// o200k, Mistral, Megatron's v1 and v2).
+// A hand-written splitter for the family of split patterns that current tokenizers use (Llama 3 and cl100k, Qwen,
+// o200k, Mistral, Megatron-LM's v1 and v2).
 //
-// A pattern of the family is a list of alternatives; the first that matches at the start of a piece applies:
+// A pattern of the family is a list of alternatives. The first alternative that matches at the start of a piece
+// applies:
 //
 //   (?i:'s|'t|'re|'ve|'m|'ll|'d)            a contraction; only with Contractions::first
 //   [^\r\n\p{L}\p{N}]?\p{L}+                letters, after at most one character other than line ends and numbers
@@ -9,9 +10,9 @@
 //    ?[^\s\p{L}\p{N}]+[\r\n]*               other characters and line ends after them; or [\r\n/]*
 //   \s*[\r\n]+|\s+(?!\S)|\s+                whitespace: up to its last line end; all but the last character; all
 //
-// With `cased`, words have two alternatives instead, U being [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}], V the same with \p{Ll}
-// for \p{Lu}\p{Lt}: [^\r\n\p{L}\p{N}]?U*V+ and [^\r\n\p{L}\p{N}]?U+V*. With Contractions::last, an optional contraction
-// follows each alternative of words. Bytes that are not UTF-8 count as other characters.
+// With `cased`, there are two alternatives for words instead: [^\r\n\p{L}\p{N}]?U*V+ and [^\r\n\p{L}\p{N}]?U+V*, where
+// U is [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}] and V is [\p{Ll}\p{Lm}\p{Lo}\p{M}]. With Contractions::last, an optional
+// contraction follows each alternative for words. Bytes that are not UTF-8 count as other characters.
 #pragma once
 
 #include <optional>
@@ -26,14 +27,15 @@ inline constexpr const char* kGpt2Pattern =
 struct SplitRules {
   enum class Contractions { none, first, last } contractions = Contractions::first;
   bool cased = false;         // words end where lower case changes to upper case
-  bool three_digits = true;   // numbers of up to three digits; else one by one
+  bool three_digits = true;   // numbers have up to three digits; otherwise, each digit is a piece
   bool with_slashes = false;  // slashes may follow other characters, like line ends
   bool operator==(const SplitRules&) const = default;
 };
 
 /// Returns the rules as a regular expression.
 std::string pattern_of(const SplitRules& rules);
-/// Returns the rules of a regular expression of the family, in any spelling in use; nothing for any other.
+/// Returns the rules of a regular expression of the family, in every spelling in use. Returns nothing for other regular
+/// expressions.
 std::optional<SplitRules> find_split_rules(std::string_view pattern);
 
 /// Returns the end of the piece that begins at `at`, in (at, end]. Requires at < end.

@@ -1,12 +1,13 @@
-// Splits a text into pre-tokens as a tokenizer file specifies: in one step or several, each of which splits the pieces
-// of the one before it.
+// Splits a text into pre-tokens as specified by a tokenizer file, in one or more steps. Each step splits the pieces of
+// the preceding step.
 //
 //   auto splitter = make_splitter(steps);    // one per thread
 //   splitter->start(text);
 //   while (std::size_t count = splitter->next(ends)) ...
 //
-// The pieces, concatenated, are the text. text/pretokenizer.h matches GPT-2's pattern, text/split_pattern.h the family
-// of Llama 3's, text/regex.h any other pattern, several times more slowly.
+// The concatenated pieces equal the text. text/pretokenizer.h implements GPT-2's pattern, text/split_pattern.h
+// implements the family of Llama 3's pattern, and text/regex.h implements all other patterns, several times more
+// slowly.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +25,7 @@ namespace mtl {
 class Splitter {
  public:
   virtual ~Splitter() = default;
-  /// Starts a text, which must stay valid until its last piece is returned.
+  /// Starts a text. The text must stay valid until its last piece is returned.
   virtual void start(std::string_view text) = 0;
   /// Writes the ends of the next pieces and returns their number; 0 at the end of the text.
   virtual std::size_t next(std::span<const char*> ends) = 0;

@@ -1,4 +1,4 @@
-// Finds the number of a string in a StringList: a vocabulary looks up each token of each merge.
+// Finds the number of a string in a StringList. A vocabulary looks up each token of each merge.
 #pragma once
 
 #include <bit>
@@ -18,8 +18,8 @@ class StringIndex {
  public:
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
 
-  /// Indexes every string that is not empty. The list, of fewer than 2^23 strings, must outlive the index, which does
-  /// not copy them.
+  /// Indexes all non-empty strings in `strings`, which must hold fewer than 2^23 strings. The index does not copy the
+  /// strings; `strings` must outlive the index.
   explicit StringIndex(const StringList& strings) : strings_(strings), slots_(std::bit_ceil(2 * strings.size() + 1)) {
     require(strings.size() < kNumbers, "StringIndex: too many strings");
     for (std::uint32_t number = 0; number < strings.size(); ++number) {
@@ -34,8 +34,8 @@ class StringIndex {
     }
   }
 
-  /// Returns the number of a string, the first of equal ones; kNone if it is empty or not in the list. Memory up to
-  /// `readable_end`, if given, may be read.
+  /// Returns the number of a string; of equal strings, the first number. Returns kNone if the string is empty or not in
+  /// the list. If `readable_end` is given, memory up to `readable_end` may be read.
   std::uint32_t find(std::string_view text, const char* readable_end = nullptr) const {
     return (slots_[slot_of(Key(text, readable_end))] & (kNumbers - 1)) - 1;
   }
@@ -45,7 +45,7 @@ class StringIndex {
  private:
   static constexpr std::uint32_t kNumbers = 1 << 23;
 
-  /// A string to look up. Nearly all tokens are short; these are compared as two numbers.
+  /// A string to look up. Nearly all tokens are short, and short strings are compared as two numbers.
   struct Key {
     Key(std::string_view string, const char* readable_end)
         : text(string), is_short(text.size() <= PieceKey::kMaxBytes) {
@@ -61,7 +61,7 @@ class StringIndex {
     std::uint64_t hash;
   };
 
-  /// The key's slot, or the free slot for it.
+  /// Returns the slot of the key, or the free slot into which the key belongs.
   std::size_t slot_of(const Key& key) const {
     const std::size_t mask = slots_.size() - 1;
     std::size_t at = key.hash >> 32 & mask;

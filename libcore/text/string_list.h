@@ -1,5 +1,5 @@
-// Stores many short strings in one block of memory: a vocabulary has a hundred thousand of them, and is read whenever a
-// program starts.
+// Stores many short strings in one block of memory. A vocabulary has about a hundred thousand strings, and is read
+// whenever a program starts.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace mtl {
 
-/// Iterator over a list whose operator[] returns by value.
+/// An iterator over a list whose operator[] returns by value.
 template <class List>
 class IndexIterator {
  public:
@@ -30,19 +30,20 @@ class IndexIterator {
   std::size_t at_;
 };
 
-/// Appends to the text of a list, whose offsets have 32 bits. Throws Error(bad_data) beyond 4 GiB.
+/// Appends to the text of a list. Offsets have 32 bits, so throws Error(bad_data) if the text would exceed 4 GiB.
 inline void append_limited(std::string& all, std::string_view text) {
   if (text.size() > std::numeric_limits<std::uint32_t>::max() - all.size()) [[unlikely]]
     fail(Exit::bad_data, "the vocabulary has more than 4 GiB");
   all += text;
 }
 
-/// Strings by number. A view is valid until the list changes; a string that is added must not view the list.
+/// A list of strings, accessed by number. A view is valid until the list changes. A string that is added must not be a
+/// view of the list.
 class StringList {
  public:
   std::size_t size() const { return places_.size(); }
   std::string_view operator[](std::size_t i) const { return {text_.data() + places_[i].begin, places_[i].size}; }
-  /// Memory from a string up to here may be read.
+  /// Memory may be read from the start of a string up to this address.
   const char* readable_end() const { return text_.data() + text_.size(); }
   IndexIterator<StringList> begin() const { return {*this, 0}; }
   IndexIterator<StringList> end() const { return {*this, size()}; }

@@ -1,14 +1,16 @@
-// Megatron's TikTokenizer: byte-level BPE by rank. A piece that is a token becomes that token; otherwise the adjacent
-// pair that spells the token of the lowest rank is merged, the leftmost among equals, until no pair spells a token.
+// The TikTokenizer of Megatron-LM: byte-level BPE by rank. A piece that is a token becomes that token. Otherwise, the
+// adjacent pair that spells the token of the lowest rank, or the leftmost such pair, is merged repeatedly until no pair
+// spells a token.
 //
-// The file is Megatron's JSON list [{"rank": 0, "token_bytes": base64, "token_str": ...}, ...], with rank i at place i,
-// or tiktoken's own lines of base64, a blank and the rank. Ids 0 to num_special_tokens - 1 are special tokens, first
-// the named ones, then <SPECIAL_i>; rank r is id num_special_tokens + r. Only the first vocab_size - num_special_tokens
-// ranks of the file are used; vocab_size is by default 131072, or less if the file has fewer ranks. The end-of-document
-// token is </s>. Without special tokens (0), ids are ranks and the tokenizer has no end-of-document token. Every single
-// byte must be a token.
+// The file is a JSON list as in Megatron-LM, [{"rank": 0, "token_bytes": base64, "token_str": ...}, ...], with rank i
+// at index i, or a tiktoken file, whose lines consist of base64, a blank and the rank. Ids 0 to num_special_tokens - 1
+// are special tokens: first the named special tokens, then <SPECIAL_i>. Rank r has id num_special_tokens + r. Only the
+// first vocab_size - num_special_tokens ranks of the file are used. The default of vocab_size is 131072, or less if the
+// file has fewer ranks. The end-of-document token is </s>. If num_special_tokens is 0, ids equal ranks, and there is no
+// end-of-document token. Every single byte must be a token.
 //
-// Patterns: Megatron's v1 (letters) and v2 (cased words, slashes), both digit by digit (text/split_pattern.h).
+// The patterns are v1 (letters) and v2 (cased words, slashes) of Megatron-LM. Both split numbers into digits
+// (text/split_pattern.h).
 #pragma once
 
 #include <optional>
@@ -21,17 +23,17 @@
 
 namespace mtl {
 
-/// Throws Error(usage) for options that are out of range or contradict each other.
+/// Throws Error(usage) if options are out of range or contradict each other.
 void check_tiktoken_options(const TiktokenOptions& options);
 
-/// Returns the bytes of tokens by rank; empty where no token has that rank. Throws Error(bad_data), which begins with
-/// `path`.
+/// Returns the bytes of tokens by rank; an entry is empty if no token has that rank. Throws Error(bad_data), whose
+/// message begins with `path`.
 std::vector<std::string> parse_tiktoken_ranks(std::string_view text, const std::string& path);
 
 class TikTokenizer : public Tokenizer {
  public:
-  /// Uses the options tiktoken, vocab_size and parse_special_tokens. Throws Error(bad_data) for a bad file,
-  /// Error(usage) for options that contradict each other or the file.
+  /// Uses the options tiktoken, vocab_size and parse_special_tokens. Throws Error(bad_data) for a bad file, and
+  /// Error(usage) if options contradict each other or the file.
   TikTokenizer(std::vector<std::string> ranks, const std::string& path, const TokenizerOptions& options);
   /// Reads the ranks from options.tokenizer_model.
   explicit TikTokenizer(const TokenizerOptions& options);
@@ -42,11 +44,11 @@ class TikTokenizer : public Tokenizer {
   std::int32_t pad() const override;
   std::string type() const override { return "TikTokenizer"; }
   std::uint64_t hash() const override { return hash_; }
-  /// Writes tokenizer.tiktoken (the ranks in use) and tiktoken_config.json (the options). Both are mtl's own:
-  /// transformers has no files for such a tokenizer.
+  /// Writes tokenizer.tiktoken (the ranks in use) and tiktoken_config.json (the options). Both formats are specific to
+  /// mtl, because transformers has no files for such a tokenizer.
   void save(const std::string& folder) const override;
 
-  /// Returns the options that save() wrote into a folder; nothing if the folder has none.
+  /// Returns the options that save() wrote into a folder, or nothing if the folder has no such file.
   static std::optional<TokenizerOptions> find(const std::string& folder);
 
  private:

@@ -14,9 +14,9 @@ namespace mtl {
 class TokenBytes {
  public:
   TokenBytes() = default;
-  /// Special tokens are spelled literally; the characters of others stand for bytes.
+  /// Special tokens are spelled literally. The characters of all other tokens stand for bytes.
   explicit TokenBytes(const BpeVocabulary& vocabulary);
-  /// Adds the token of the next id; empty bytes if the id has no token.
+  /// Adds the token of the next id. `bytes` is empty if the id has no token.
   void add(std::string_view bytes);
   std::int64_t size() const { return std::ssize(begin_) - 1; }
   /// Throws Error(bad_data), which names `source`, for an id without a token.
