@@ -12,12 +12,12 @@ namespace {
 /// Dropout rounds probabilities to multiples of 1/steps, the resolution of its random numbers (kernels/dropout.h).
 /// Refuses a positive probability that is rounded to 0 or 1, and reports a probability that changes by more than 5 %.
 void check_steps(Flags& flags, const char* flag, double probability, double steps) {
-  const double acts_as = std::round(probability * steps) / steps;
-  const std::string where = cat(flag, " ", probability), unit = cat("dropout acts in steps of 1/", steps);
-  if (probability > 0 && (acts_as == 0 || acts_as == 1))
-    flags.problem(where, cat("would act as ", acts_as, ": ", unit));
-  else if (std::abs(acts_as - probability) > 0.05 * probability)
-    flags.notice(cat(where, ": acts as ", acts_as * steps, "/", steps, " = ", acts_as, "; ", unit));
+  const double rounded = std::round(probability * steps) / steps;
+  const std::string where = cat(flag, " ", probability), unit = cat("dropout uses multiples of 1/", steps);
+  if (probability > 0 && (rounded == 0 || rounded == 1))
+    flags.problem(where, cat("would be rounded to ", rounded, ": ", unit));
+  else if (std::abs(rounded - probability) > 0.05 * probability)
+    flags.notice(cat(where, ": is rounded to ", rounded * steps, "/", steps, " = ", rounded, "; ", unit));
 }
 
 /// Adds --model NAME. The check of this flag is registered before the checks of the other flags, so that those see the

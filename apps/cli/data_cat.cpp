@@ -47,7 +47,7 @@ int data_cat(int argc, const char* const* argv) {
     check_data_print_flags(flags, options.print);
     check_prefixes(flags, options.prefixes);
     if (options.prefixes.size() > 1 && (flags.was_given("--begin") || flags.was_given("--count"))) {
-      flags.problem("--begin, --count", "choose documents of one PREFIX, not of several");
+      flags.problem("--begin, --count", "choose documents of a single PREFIX");
     }
   });
   return run_alone(flags, argc, argv, [&](Console& console) {

@@ -5,7 +5,7 @@
 namespace mtl {
 
 void check_prefixes(Flags& flags, const std::vector<std::string>& prefixes) {
-  if (prefixes.empty()) flags.problem("PREFIX", "is required: the token files");
+  if (prefixes.empty()) flags.problem("PREFIX", "is required: the path prefix of token files");
 }
 
 void check_one_prefix(Flags& flags, const std::vector<std::string>& prefixes) {

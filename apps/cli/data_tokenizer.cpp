@@ -38,9 +38,9 @@ void warn_of_other_tokenizer(const IndexedDataset& data, const Tokenizer& tokeni
   if (made_with == nullptr || !made_with->is_object()) return;
   const std::string hash = made_with->string_or("xxh3", "");
   if (hash.empty() || hash == hash_text(tokenizer.hash())) return;
-  console.warn(cat(data.prefix(), ".json names another tokenizer (", made_with->string_or("type", "of unknown type"),
-                   ", hash ", hash, ") than the flags (", tokenizer.type(), ", hash ", hash_text(tokenizer.hash()),
-                   "); the text may be wrong"));
+  console.warn(cat(data.prefix(), ".json names a different tokenizer (",
+                   made_with->string_or("type", "of unknown type"), ", hash ", hash, ") than the flags (",
+                   tokenizer.type(), ", hash ", hash_text(tokenizer.hash()), "); the text may be wrong"));
 }
 
 std::optional<VocabularySize> find_vocabulary_size(const TokenizerOptions& options, const Tokenizer* tokenizer,

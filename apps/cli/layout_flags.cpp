@@ -85,7 +85,8 @@ void add_recompute_flags(Flags& flags, ParallelOptions& options) {
     if (options.recompute_granularity == "full" && !options.recompute_method)
       flags.problem("--recompute-granularity full", "needs --recompute-method uniform or block");
     if (options.recompute_activations && is_full)
-      flags.problem("--recompute-activations", "is selective, and contradicts recomputing whole layers");
+      flags.problem("--recompute-activations",
+                    "requests selective recomputation, which contradicts recomputing whole layers");
   });
 }
 
@@ -107,7 +108,8 @@ void add_offload_flags(Flags& flags, ParallelOptions& options, const std::functi
   flags.check([&flags, &options] {
     options.cpu_offloading = options.cpu_offloading || options.offloaded_layers.has_value();
     if (options.cpu_offloading && recompute_of(options).granularity == Recompute::Granularity::full)
-      flags.problem("--cpu-offloading", "excludes recomputing whole layers, which keep nothing to offload");
+      flags.problem("--cpu-offloading",
+                    "cannot be combined with recomputing whole layers, which leaves nothing to offload");
   });
 }
 

@@ -27,7 +27,7 @@ bool is_pytorch_file(const std::string& name) {
 std::string describe_names(const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     if (name == "model_optim_rng.pt")
-      return cat("is a rank's part of a Megatron-LM checkpoint (", name, ")", kMegatronRemedy);
+      return cat("is the shard of one rank in a Megatron-LM checkpoint (", name, ")", kMegatronRemedy);
     if (starts_with(name, "mp_rank_")) return cat("is a Megatron-LM checkpoint (", name, ")", kMegatronRemedy);
     if (name == ".metadata" || ends_with(name, ".distcp"))
       return cat("is a distributed checkpoint of Megatron-LM or PyTorch (torch_dist: ", name, ")", kDistributedRemedy);

@@ -36,7 +36,8 @@ class EntryCollector {
               depth > kMaxModelDepth ? "is nested too deep" : "occurs twice");
     for (std::size_t i = 0; i < dict.size(); ++i) {
       const PickleValue key = dict.key(i), value = dict.value(i);
-      if (!key.is(PickleKind::text)) fail_at(Exit::bad_data, file_.path(), "a key of its model is ", key.describe());
+      if (!key.is(PickleKind::text))
+        fail_at(Exit::bad_data, file_.path(), "its model dict has a key that is not a string: ", key.describe());
       const std::string name = cat(prefix, prefix.empty() ? "" : ".", key.as_text());
       if (value.is(PickleKind::dict)) {
         visit(value, name, depth + 1);

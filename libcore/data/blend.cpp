@@ -145,7 +145,7 @@ BlendOrder BlendOrder::weighted(std::span<const double> weights, std::int64_t si
 BlendOrder BlendOrder::exhaustive(std::span<const std::int64_t> sizes) {
   std::int64_t size = 0;
   for (const std::int64_t one : sizes) {
-    if (one < 1) fail(Exit::bad_data, "a blend without weights has a data set without samples");
+    if (one < 1) fail(Exit::bad_data, "a data set in a blend without weights has no samples");
     size += one;
   }
   BlendOrder order(sizes.size(), size);

@@ -200,7 +200,7 @@ void IndexChecker::find_broken_document(std::int64_t begin, std::int64_t end) {
   for (std::int64_t i = begin; i <= end; ++i) {
     const std::int64_t previous = i == 0 ? 0 : document(i - 1);
     if (i == 0 && document(i) != 0) {
-      fail_idx("documents", document_at(i), kRemedy, "document index 0 is ", document(i), ", not 0");
+      fail_idx("documents", document_at(i), kRemedy, "the document index begins with ", document(i), ", not 0");
     }
     if (document(i) < previous || document(i) > summary_.sequences) {
       fail_idx("documents", document_at(i), kRemedy, "document index ", i, " is ", document(i), ", after ", previous,

@@ -115,7 +115,7 @@ void IndexedDataset::read(std::int64_t sequence, std::int64_t offset, std::span<
   const std::size_t size = item_size(type());
   std::size_t at = (token_begin(sequence) + offset) * size;
   require(at <= bin_bytes() && out.size() * size <= bin_bytes() - at, prefix_, ": sequence ", sequence,
-          " lies beyond the .bin");
+          " extends past the end of the .bin file");
   // Reads the file instead of its memory map, so that a truncated file or a failing disk causes an Error instead of a
   // signal.
   std::array<std::byte, 8192> buffer;

@@ -56,7 +56,7 @@ SampleOrder::SampleOrder(const SequenceLengths& lengths, const SampleOrderOption
   require(0 <= range.begin && range.begin <= range.end && range.end <= lengths.size(), "SampleOrder: sequences ",
           range.begin, " to ", range.end, " of ", lengths.size());
   if (options.seed < 0 || options.seed > std::int64_t{UINT32_MAX}) {
-    fail(Exit::usage, "--seed ", options.seed, ": the seed of the data order must be 0 to 4294967295");
+    fail(Exit::usage, "--seed ", options.seed, ": the seed of the data order must be from 0 to 4294967295");
   }
   tokens_per_epoch_ = count_tokens(lengths, range);
   // A single token is enough, because several epochs can be joined into one sample.

@@ -36,8 +36,8 @@ std::vector<Action> one_chunk(int micro_batches, int warmup) {
 
 void check_interleaved(int stages, int chunks, int micro_batches, int group) {
   if (stages < 2 || chunks < 2)
-    fail(Exit::usage, "an interleaved schedule on ", stages, " stages of ", chunks,
-         " chunks: it needs at least 2 of each; choose 1f1b");
+    fail(Exit::usage, "an interleaved schedule needs at least 2 stages and at least 2 chunks per stage, got ", stages,
+         " and ", chunks, "; choose 1f1b");
   if (group < stages || group > micro_batches) {
     fail(Exit::usage, "an interleaved schedule needs groups of at least as many micro-batches as stages, ", stages,
          ", and at most all, ", micro_batches, ", not groups of ", group,

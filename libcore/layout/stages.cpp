@@ -60,8 +60,8 @@ std::string end_stage_flags(const Layout& layout) {
             stages, " needs at least 1; give fewer, or choose at least --num-layers ", ends + others);
   std::int64_t fewer = ends + inner / others * others;
   fail_at(Exit::usage, where, flags, verb, inner, inner == 1 ? " layer" : " layers",
-          ", which do not divide by the other ", others, " stages; choose --num-layers ", fewer, " or ", fewer + others,
-          ", or end stages that leave a multiple of ", others);
+          ", which cannot be divided among the other ", others, " stages; choose --num-layers ", fewer, " or ",
+          fewer + others, ", or end stages that leave a multiple of ", others);
 }
 
 /// Returns the number of layers of each stage if the number is given for the first stage, the last stage or both. The
@@ -90,7 +90,7 @@ std::vector<std::int64_t> even_counts(const Layout& layout, std::int64_t num_lay
   bool may_be_uneven = layout.chunks == 1 && !counted_extra;
   if (surplus != 0 && !may_be_uneven) {
     fail_at(Exit::usage, cat("--num-layers ", num_layers, counted_extra ? " plus embedding or output layer" : ""),
-            "does not divide by ", layout.stages(), " pipeline stages; choose a multiple, or set the end stages with ",
+            "is not divisible by ", layout.stages(), " pipeline stages; choose a multiple, or set the end stages with ",
             "--num-layers-in-first-pipeline-stage and --num-layers-in-last-pipeline-stage");
   }
   std::vector<std::int64_t> counts(layout.stages(), items / layout.stages());
@@ -108,7 +108,7 @@ std::vector<std::vector<LayerRange>> split_layers(const Layout& layout, std::int
   for (std::size_t stage = 0; stage < counts.size(); ++stage) {
     if (counts[stage] % layout.chunks != 0) {
       fail_at(Exit::usage, cat("--num-layers ", num_layers), counts[stage], " layers of pipeline stage ", stage,
-              " do not divide into ", layout.chunks, " chunks; --num-layers must be a multiple of ",
+              " cannot be divided into ", layout.chunks, " chunks; --num-layers must be a multiple of ",
               std::int64_t{layout.stages()} * layout.chunks);
     }
   }

@@ -111,7 +111,7 @@ else
   expect_exit 2 "${plan[@]}" --cpu-offloading-num-layers 11
   expect_text err '--cpu-offloading-num-layers 11 +needs at least 13 layers in each stage, and one has 12'
   expect_exit 2 "${plan[@]}" --cpu-offloading --recompute-granularity full --recompute-method uniform
-  expect_text err '--cpu-offloading +excludes recomputing whole layers'
+  expect_text err '--cpu-offloading +cannot be combined with recomputing whole layers'
 fi
 expect_exit 2 mpirun --oversubscribe -n 2 "$(command -v mtl-train)" "${train[@]:1}" --device cuda
 grep -qF -- "$reason" err || fail "ranks report a different reason: $(cat err)"

@@ -130,15 +130,15 @@ losses() { grep -o '"lm_loss": [^,]*' "$1"; }
 [ "$(losses plain.jsonl)" = "$(losses more.jsonl)" ] || fail 'flags without an effect changed the losses'
 
 # Flags that repeat the model's attention shape are accepted. Dropout is rounded to what its random numbers resolve, and
-# refused if it would act as 0 or 1.
+# refused if it would be rounded to 0 or 1.
 expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --kv-channels 8 --num-query-groups 2 --group-query-attention
 expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --attention-dropout 0.001 --hidden-dropout 1e-7
-expect_text err '^  --attention-dropout 0.001 +would act as 0: dropout acts in steps of 1/256$'
-expect_text err '^  --hidden-dropout 1e-07 +would act as 0: dropout acts in steps of 1/65536$'
+expect_text err '^  --attention-dropout 0.001 +would be rounded to 0: dropout uses multiples of 1/256$'
+expect_text err '^  --hidden-dropout 1e-07 +would be rounded to 0: dropout uses multiples of 1/65536$'
 expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --attention-dropout 0.999
-expect_text err '^  --attention-dropout 0.999 +would act as 1: '
+expect_text err '^  --attention-dropout 0.999 +would be rounded to 1: '
 expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --attention-dropout 0.01
-expect_lines 1 '^mtl-train: --attention-dropout 0.01: acts as 3/256 = 0.01171875; dropout acts in steps of 1/256$'
+expect_lines 1 '^mtl-train: --attention-dropout 0.01: is rounded to 3/256 = 0.01171875; dropout uses multiples of 1/256$'
 expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --attention-dropout 0.1 --hidden-dropout 0.1
 expect_lines 0 'acts as'
 

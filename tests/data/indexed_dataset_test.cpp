@@ -204,7 +204,7 @@ TEST_CASE("every broken rule of the format has its message and its place") {
       {idx, bin.substr(0, 11), "bin-size bin 11", "sequences 0 to 2 need 12 bytes, but the file has 11"},
       {idx, "", "bin-size bin 0", "sequences 0 to 0 need 6 bytes, but the file has 0"},
       {idx, bin + "x", "bin-size bin 12", "accounts for 12 bytes, but the file has 13"},
-      {with_field(idx, 70, std::int64_t{1}), bin, "documents idx 70", "document index 0 is 1, not 0"},
+      {with_field(idx, 70, std::int64_t{1}), bin, "documents idx 70", "the document index begins with 1, not 0"},
       {with_field(idx, 86, std::int64_t{1}), bin, "documents idx 86", "document index 2 is 1, after 2 of 3 sequences"},
       {with_field(idx, 78, std::int64_t{-1}), bin, "documents idx 78", "document index 1 is -1"},
       {with_field(idx, 78, INT64_MIN), bin, "documents idx 78", "document index 1 is -9223372036854775808"},

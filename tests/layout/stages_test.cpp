@@ -142,7 +142,8 @@ TEST_CASE("end stages that do not fit are refused with numbers that would") {
         "--num-layers 8: --num-layers-in-first-pipeline-stage 6 and --num-layers-in-last-pipeline-stage 7 exceed the "
         "number of layers, and the other stage needs at least 1; give fewer, or choose at least --num-layers 14");
   CHECK(refusal({.num_layers = 12, .stages = 4, .last_stage_layers = 2}) ==
-        "--num-layers 12: --num-layers-in-last-pipeline-stage 2 leaves 10 layers, which do not divide by the other 3 "
+        "--num-layers 12: --num-layers-in-last-pipeline-stage 2 leaves 10 layers, which cannot be divided among the "
+        "other 3 "
         "stages; choose --num-layers 11 or 14, or end stages that leave a multiple of 3");
   CHECK(refusal({.num_layers = 4, .stages = 2, .first_stage_layers = INT64_MAX, .last_stage_layers = INT64_MAX}) ==
         "--num-layers-in-first-pipeline-stage 9223372036854775807: more than --num-layers 4; give fewer");
