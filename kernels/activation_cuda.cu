@@ -1,5 +1,5 @@
-// The gated MLP, out = activation(gate) * up: one pass over memory each way, 3 N F elements forward and 5 N F backward,
-// which recomputes the activation. Memory-bound.
+// The gated MLP, out = activation(gate) * up. Forward and backward each make one pass over memory, of 3 N F and 5 N F
+// elements; backward recomputes the activation. Memory-bound.
 #include "kernels/cuda.h"
 #include "kernels/cuda/activation.h"
 #include "kernels/cuda/flat.h"

@@ -1,5 +1,5 @@
-// One pass over the arrays, memory-bound: 28 bytes per parameter in fp32. The step's factors are computed in fp64,
-// elements in fp32; narrower arrays are widened a stretch at a time, in L1.
+// Makes one pass over the arrays, memory-bound: 28 bytes per parameter in fp32. The factors of the step are computed in
+// fp64, and elements in fp32. Narrower arrays are widened in L1, one stretch at a time.
 #include <atomic>
 #include <cmath>
 
@@ -13,8 +13,8 @@ namespace mtl::HWY_NAMESPACE {
 
 constexpr std::size_t kStretch = 512;
 
-/// A stretch of an operand as fp32: the operand's own memory if it is fp32, else a widened copy, which close() writes
-/// back.
+/// A stretch of an operand as fp32: the memory of the operand if its dtype is fp32, otherwise a widened copy, which
+/// close() writes back.
 class Stretch {
  public:
   HWY_INLINE Stretch(const Tensor& operand, std::int64_t first, std::size_t count)
@@ -78,7 +78,7 @@ void draw_rounding(PhiloxKey key, std::uint64_t step, const ElementMap& map, std
   }
 }
 
-/// Adds random bits below those that bf16 keeps, then truncates. NaN and infinity are unchanged.
+/// Adds random bits below the bits that bf16 keeps, and then truncates. Does not change NaN and infinity.
 HWY_INLINE VecF32 add_random(VecF32 v, const std::uint16_t* bits) {
   const auto raised = hn::Add(hn::BitCast(U32(), v), hn::PromoteTo(U32(), hn::LoadU(U16(), bits)));
   const auto cut = hn::BitCast(F32(), hn::And(raised, hn::Set(U32(), 0xFFFF0000u)));
@@ -88,8 +88,8 @@ HWY_INLINE VecF32 add_random(VecF32 v, const std::uint16_t* bits) {
 
 HWY_INLINE std::int64_t count(hn::Mask<F32> mask) { return static_cast<std::int64_t>(hn::CountTrue(F32(), mask)); }
 
-/// p -= updates, rounded to P: to nearest, or by the bits in `random` if it is not null. `before`, if not null,
-/// receives the old p.
+/// p -= updates, rounded to P: to nearest or, if `random` is not null, by the bits in `random`. If `before` is not
+/// null, stores the old p in `before`.
 template <bool counted, class P>
 void apply_updates(P* p, const float* updates, const std::uint16_t* random, std::size_t size, float* before,
                    cpu::UpdateCounts& counts) {
@@ -172,7 +172,7 @@ AdamWFactors factors_of(const StepState& state, const AdamWOptions& options, boo
   return f;
 }
 
-/// Adds atomically: sums of integers do not depend on their order.
+/// Adds atomically, which is deterministic because sums of integers do not depend on the order.
 void add_count(std::int64_t& total, std::int64_t count) {
   std::atomic_ref(total).fetch_add(count, std::memory_order_relaxed);
 }

@@ -1,6 +1,6 @@
-// Attention's backward of one group (Dao et al. 2022, algorithm 4). Row blocks of queries are processed in order, each
-// against all key blocks that it sees, with P recomputed from logsumexp; dk and dv of the group are summed in the work
-// area, in this order, and rounded to their dtype once.
+// Attention's backward of one group (Dao et al. 2022, algorithm 4). Blocks of queries are processed in order, each with
+// all blocks of keys that it sees. P is recomputed from logsumexp. dk and dv of the group are summed in the work area
+// in this order, and are rounded to their dtype once.
 #include <algorithm>
 
 #include "kernels/attention_cpu.h"

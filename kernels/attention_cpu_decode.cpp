@@ -1,4 +1,4 @@
-// Attention of one new token over the KV cache: every key and value is read once and used by all heads of its group.
+// Attention of one new token over the KV cache. Every key and value is read once and used for all heads of its group.
 #include <hwy/cache_control.h>
 
 #include <algorithm>
@@ -14,8 +14,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace mtl::HWY_NAMESPACE {
 
-/// Prefetches the row that is read kAhead rows later: rows of a group may lie pages apart, where the hardware does not
-/// prefetch.
+/// Prefetches the row that will be read kAhead rows later. Rows of a group may be pages apart, and the hardware does
+/// not prefetch across pages.
 template <class T>
 HWY_INLINE void prefetch_row(const AttentionGroup& group, const HeadRows& rows, std::int64_t row) {
   constexpr std::int64_t kAhead = 16, kLine = 64 / sizeof(T);

@@ -15,7 +15,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace mtl::HWY_NAMESPACE {
 
-/// Turns scores (columns) into exp(scores - maximum); updates the running maximum and sum, and rescales the output row.
+/// Turns scores (columns) into exp(scores - maximum). Updates the running maximum and sum, and rescales the output row.
 HWY_INLINE void softmax_row(float* scores, std::int64_t columns, float& row_max, float& row_sum, float* out,
                             std::int64_t padded) {
   VecF32 maxima = set(row_max);

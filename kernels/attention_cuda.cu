@@ -1,11 +1,11 @@
-// Attention's forward for any dtype and shape, decoding, and the KV cache; attention_cuda_tiles.cu and
-// attention_cuda_hopper.cu have the fast variants. out = softmax(scale q k^T) v, one warp per query, with an online
-// softmax in fp32; keys and values are read through the caches. When decoding, a query's keys are split into pieces,
-// one warp per piece, and a second kernel merges their results. The pieces do not depend on the batch size, so neither
-// do the results.
+// Attention's forward for all dtypes and shapes, decoding, and the KV cache. attention_cuda_tiles.cu and
+// attention_cuda_hopper.cu have the fast variants. Computes out = softmax(scale q k^T) v with one warp per query and an
+// online softmax in fp32; keys and values are read through the hardware caches. In decoding, the keys of a query are
+// split into pieces, with one warp per piece, and a second kernel merges the results of the pieces. The pieces, and
+// therefore the results, do not depend on the batch size.
 //
-// Predicted: decoding is bound by reading keys and values, once for each head of a group; other calls by the fp32
-// units: 2 B H Tq Tk D multiply-adds. Appending to the cache reads and writes each element once.
+// Predicted: decoding is bound by reading keys and values, once for each head of a group. All other calls are bound by
+// the fp32 units, with 2 B H Tq Tk D multiply-adds. Appending to the KV cache reads and writes each element once.
 #include <cmath>
 
 #include "kernels/attention_cuda.h"
@@ -27,7 +27,7 @@ struct Forward {
   int pieces;
 };
 
-/// The state of an online softmax over some keys of a query.
+/// The state of an online softmax over a part of a query's keys.
 struct Softmax {
   float max = -INFINITY, sum = 0;
   /// Adds scores[0, count), count > 0, and replaces them by exp(score - max). `lane_max` is the maximum of this lane's
@@ -105,7 +105,8 @@ __global__ void attend_rows(const __grid_constant__ Forward<T> f) {
   if (f.logsumexp != nullptr && lane() == 0) f.logsumexp[number] = softmax.max + logf(softmax.sum);
 }
 
-/// out = sum of weighted partial outputs / sum of weighted partial sums; a piece's weight is exp(its max - max).
+/// out = sum of weighted partial outputs / sum of weighted partial sums. The weight of a piece is exp(piece's max -
+/// max).
 template <class T>
 __global__ void merge_pieces(const __grid_constant__ Forward<T> f) {
   const std::int64_t number = item_of_warp();
@@ -128,7 +129,7 @@ __global__ void merge_pieces(const __grid_constant__ Forward<T> f) {
   });
 }
 
-/// Returns the number of pieces that a query's keys are split into.
+/// Returns the number of pieces into which the keys of a query are split.
 int pieces_of(const AttentionInput& in, const Tensor& logsumexp) {
   return attention_decodes(in, logsumexp) ? static_cast<int>((in.keys_in_reach() + kRowChunk - 1) / kRowChunk) : 1;
 }

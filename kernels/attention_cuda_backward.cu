@@ -1,7 +1,7 @@
-// Attention's backward for any dtype and shape, without atomics; attention_cuda_tiles_d*.cu and
-// attention_cuda_hopper_backward.cu have the fast variants. kernels/attention.h has the equations. One warp per query
-// writes dq, then one warp per key sums dk and dv over the queries that see the key, head after head. Scores are
-// computed twice. Predicted: bound by the fp32 units, 7 B H T^2 D / 2 multiply-adds.
+// Attention's backward for all dtypes and shapes, without atomics. attention_cuda_tiles_d*.cu and
+// attention_cuda_hopper_backward.cu have the fast variants. kernels/attention.h has the equations. First, one warp per
+// query writes dq. Then, one warp per key sums dk and dv over the queries that see the key, one head at a time. Scores
+// are computed twice. Predicted: bound by the fp32 units, 7 B H T^2 D / 2 multiply-adds.
 #include "kernels/attention_cuda.h"
 #include "kernels/attention_variant.h"
 #include "kernels/cuda/attention_rows.h"
@@ -70,7 +70,7 @@ struct KeyMemory {
   }
 };
 
-/// Adds what the queries of head h contribute to dk and dv of key s: dk += dS^T q, dv += dropout(P)^T dout.
+/// Adds the contribution of the queries of head h to dk and dv of key s: dk += dS^T q, dv += dropout(P)^T dout.
 template <int n, class T>
 __device__ void add_head(const Backward<T>& b, const KeyMemory& memory, int sequence, int g, int h, int s) {
   const AttentionShape& shape = b.shape;
@@ -178,7 +178,7 @@ void attention_backward(Stream& stream, Tensor work, const Qkv& grads, Tensor do
   std::vector<Tensor> results;
   for (const HeadSlice* slice : {&grads.q, &grads.k, &grads.v})
     if (results.empty() || results.back().raw() != slice->tensor.raw()) results.push_back(slice->tensor);
-  // Variants are compared with `out` in place of dout: dout is not finite while the loss scale is too large.
+  // Compares variants with `out` in place of dout, because dout is not finite while the loss scale is too large.
   const auto try_out = [&](AttentionVariant variant) { compute_from(out, variant); };
   compute(choose_variant(stream, attention_backward_key(in), variants, try_out, results));
 }

@@ -1,11 +1,12 @@
-// Attention's forward on the tensor cores of sm_90a (Shah et al. 2024): a block owns a tile of queries. The producer, a
-// warp of its last warpgroup, copies tiles of keys and values by TMA, up to two of each ahead; the consumers, the other
-// warpgroups, own 64 queries each, multiply by wgmma from shared memory, and keep scores, probabilities and outputs in
-// registers. While one consumer waits for a product, the other computes a softmax. Whole sequences and heads of 64 or
-// 128 elements only.
+// Attention's forward on the tensor cores of sm_90a (Shah et al. 2024). A block owns a tile of queries. The producer, a
+// warp of the last warpgroup, uses TMA to copy tiles of keys and values, up to two of each ahead. The consumers, the
+// other warpgroups, own 64 queries each. They compute products with wgmma from shared memory, and keep scores,
+// probabilities and outputs in registers. While one consumer waits for a product, the other computes a softmax.
+// Supports only whole sequences, and only heads of 64 or 128 elements.
 //
-// Predicted: bound by wgmma, 2 B H T^2 D multiply-adds for the half of the scores that causality leaves, and by the
-// exponentials, B H T^2 / 2: as many cycles as the products for D = 64. Bytes moved: see attention_cuda_tiles.cu.
+// Predicted: bound by wgmma, with 2 B H T^2 D multiply-adds for the half of the scores that causality leaves, and by B
+// H T^2 / 2 exponentials. For D = 64, the exponentials take as many cycles as the products. Bytes moved: see
+// attention_cuda_tiles.cu.
 #include "kernels/attention_cuda.h"
 #include "kernels/cuda/attention_hopper.h"
 #include "kernels/cuda/attention_softmax.h"
@@ -19,7 +20,7 @@ struct HopperTile {
   static constexpr int kConsumers = 2;  // consumer warpgroups; three would run out of registers
   static constexpr int kQueries = 64 * kConsumers, kKeys = 128, kStages = 2;
   static constexpr int kThreads = kWarpgroup * (kConsumers + 1);
-  // In elements. Outputs are staged in an area of their own, since the warpgroups finish at different times.
+  // In elements. Outputs are staged in a separate area, because the warpgroups finish at different times.
   static constexpr int kHeld = kQueries * dim, kTile = kKeys * dim, kStaged = kQueries * kTileRow<dim>;
   static constexpr int kBarriers = 1 + 3 * kStages;
   static constexpr std::size_t kBytes =

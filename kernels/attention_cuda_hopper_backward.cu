@@ -5,11 +5,12 @@
 // computes them transposed, so that nothing is transposed in shared memory. P is computed from S while the tensor cores
 // compute dP.
 //
-// Seven products of B H T^2 D / 2 multiply-adds each for the half of the scores that causality leaves, 7 B H T^2 D
-// FLOPs in all. A single kernel for all three gradients needs five, but its blocks share dq: without atomics they would
-// add to it in turn, in fp32, reading 4 B H T^2 D / 128 bytes and writing as many, for a gradient of 2 B H T D bytes,
-// and each block would wait for the previous one. Bytes moved: q, k, v and dout twice, out and the gradients once; each
-// block that needs a tile reads it again, from L2. Sums have a fixed order. Predicted: bound by wgmma.
+// The kernels compute seven products of B H T^2 D / 2 multiply-adds each for the half of the scores that causality
+// leaves, 7 B H T^2 D FLOPs in total. A single kernel for all three gradients would need only five products, but its
+// blocks would share dq. Without atomics, the blocks would have to add to dq one after another, in fp32. They would
+// read 4 B H T^2 D / 128 bytes, and write as many, for a gradient of 2 B H T D bytes, and each block would wait for the
+// preceding block. Bytes moved: q, k, v and dout twice, out and the gradients once; each block that needs a tile reads
+// the tile again from L2. Sums have a fixed order. Predicted: bound by wgmma.
 #include <climits>
 
 #include "kernels/attention_cuda.h"
@@ -20,14 +21,14 @@ namespace mtl::cuda {
 
 namespace {
 
-/// A block owns two tiles of `kOwn` rows: queries and dout, or keys and values. A stage has two tiles of `rows` rows,
-/// of the other two tensors, and QueryStatistics of `statistics` queries.
+/// A block owns two tiles of `kOwn` rows: queries and dout, or keys and values. A stage has two tiles of `rows` rows of
+/// the other two tensors, and the QueryStatistics of `statistics` queries.
 template <int size, int rows, int statistics>
 struct HopperBackwardTile {
   static constexpr int dim = size, kConsumers = 2, kOwn = 64 * kConsumers, kRows = rows, kStages = 2;
   static constexpr int kThreads = kWarpgroup * (kConsumers + 1);
   using Statistics = QueryStatistics<statistics>;
-  // In elements. Gradients are staged 64 columns at a time, in an area of their own.
+  // In elements. Gradients are staged in a separate area, 64 columns at a time.
   static constexpr int kHeld = kOwn * dim, kTile = kRows * dim, kStaged = kOwn * kTileRow<kPanel>;
   static constexpr int kBarriers = 1 + 2 * kStages;
   static constexpr std::size_t kBytes = kAtom + (2 * kHeld + 2 * kStages * kTile + kStaged) * 2 +
@@ -279,7 +280,8 @@ __device__ void copy_queries(const HopperBackward<T>& hopper, const HopperBackwa
   }
 }
 
-/// Whether queries of a tile may see a warpgroup's 64 keys from `key`, and whether their scores need the mask.
+/// Whether queries of a tile may see the 64 keys of a warpgroup, beginning at `key`, and whether the scores of these
+/// queries need the mask.
 struct TileOverlap {
   bool any, masked;
   template <class Tile>

@@ -1,7 +1,8 @@
-// Attention's forward on tensor cores (Dao 2023): a block owns a tile of queries, whose fragments stay in registers,
-// and loops over the tiles of keys and values that they see, copying the next stage meanwhile. Probabilities stay in
-// registers. Predicted: bound by mma.sync, 2 B H T^2 D multiply-adds for the half of the scores that causality leaves.
-// Bytes moved: q and out once, keys and values once for each tile of queries, from L2.
+// Attention's forward on tensor cores (Dao 2023). A block owns a tile of queries, whose fragments stay in registers,
+// and loops over the tiles of keys and values that these queries see. While it computes with one stage, the next stage
+// is copied. Probabilities stay in registers. Predicted: bound by mma.sync, with 2 B H T^2 D multiply-adds for the half
+// of the scores that causality leaves. Bytes moved: q and out once, and keys and values once for each tile of queries,
+// from L2.
 #include "kernels/attention_cuda.h"
 #include "kernels/cuda/attention_softmax.h"
 
@@ -9,7 +10,7 @@ namespace mtl::cuda {
 
 namespace {
 
-/// A warp owns kParts * 16 queries: two parts, where registers allow them, halve the reads of shared memory.
+/// A warp owns kParts * 16 queries. Two parts, if there are enough registers, halve the reads from shared memory.
 template <int dim>
 struct ForwardTile {
   static constexpr int kWarps = 4, kParts = dim <= 64 ? 2 : 1, kQueries = 16 * kParts * kWarps, kKeys = 64;
@@ -34,7 +35,7 @@ struct QueryPart {
   SoftmaxRows rows;
 };
 
-/// S = q k^T of all parts and the first 8 n rows of a tile of keys; each fragment of keys is read once.
+/// S = q k^T of all parts and the first 8 n rows of a tile of keys. Reads each fragment of keys once.
 template <class T, int dim, int parts, int n>
 __device__ void multiply_parts(Sums<n> (&scores)[parts], const QueryPart<dim> (&part)[parts], const T* keys) {
 #pragma unroll
@@ -52,7 +53,7 @@ __device__ void multiply_parts(Sums<n> (&scores)[parts], const QueryPart<dim> (&
   }
 }
 
-/// out += P v; each fragment of values is read once.
+/// out += P v. Reads each fragment of values once.
 template <class T, int dim, int parts, int n>
 __device__ void add_values(QueryPart<dim> (&part)[parts], const Sums<n> (&scores)[parts], const T* values) {
 #pragma unroll

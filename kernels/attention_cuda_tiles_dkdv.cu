@@ -1,7 +1,8 @@
-// Attention's dk = scale dS^T q and dv = dropout(P)^T dout on tensor cores (Dao 2023): a block owns a tile of keys and
-// values of one group and loops over the tiles of queries that see them, head after head, copying the next stage
-// meanwhile. S and dP are computed transposed, (keys, queries), so that P^T and dS^T are multiplied by dout and q from
-// registers. Sums have a fixed order. Predicted: bound by mma.sync, four products of B H T^2 D / 2 multiply-adds.
+// Attention's dk = scale dS^T q and dv = dropout(P)^T dout on tensor cores (Dao 2023). A block owns a tile of keys and
+// values of one group and loops over the tiles of queries that see these keys, one head at a time. While it computes
+// with one stage, the next stage is copied. S and dP are computed transposed, (keys, queries), so that P^T and dS^T can
+// be multiplied by dout and q from registers. Sums have a fixed order. Predicted: bound by mma.sync, with four products
+// of B H T^2 D / 2 multiply-adds.
 #include "kernels/attention_cuda.h"
 #include "kernels/cuda/attention_gradients.h"
 
@@ -9,7 +10,7 @@ namespace mtl::cuda {
 
 namespace {
 
-/// A warp owns 16 keys. A stage holds queries with their dout, logsumexp, delta and document start.
+/// A warp owns 16 keys. A stage holds queries and their dout, logsumexp, delta and document start.
 template <int dim>
 struct DkDvTile {
   static constexpr int kWarps = 4, kKeys = 16 * kWarps, kQueries = 32;

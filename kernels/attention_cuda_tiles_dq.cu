@@ -1,6 +1,7 @@
-// Attention's dq = scale dS k on tensor cores (Dao 2023), without atomics: a block owns a tile of queries and loops
-// over the tiles of keys and values that they see, copying the next stage meanwhile. Writes delta, which the kernel of
-// dk and dv reads. Predicted: bound by mma.sync, three products of B H T^2 D / 2 multiply-adds.
+// Attention's dq = scale dS k on tensor cores (Dao 2023), without atomics. A block owns a tile of queries and loops
+// over the tiles of keys and values that these queries see. While it computes with one stage, the next stage is copied.
+// Also writes delta, which the kernel of dk and dv reads. Predicted: bound by mma.sync, with three products of B H T^2
+// D / 2 multiply-adds.
 #include "kernels/attention_cuda.h"
 #include "kernels/cuda/attention_gradients.h"
 
@@ -8,7 +9,7 @@ namespace mtl::cuda {
 
 namespace {
 
-/// A warp owns 16 queries. Fragments of q and dout are read again for each tile of keys: registers are scarce.
+/// A warp owns 16 queries. Fragments of q and dout are read again for each tile of keys, because registers are scarce.
 template <int dim>
 struct DqTile {
   static constexpr int kWarps = 4, kQueries = 16 * kWarps, kKeys = dim <= 96 ? 64 : 32;

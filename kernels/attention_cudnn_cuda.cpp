@@ -1,7 +1,8 @@
-// Attention's forward by cuDNN: the pattern of operations that its flash attention engines recognize,
+// Attention's forward with cuDNN: the pattern of operations that cuDNN's flash attention engines recognize,
 //   S = scale Q K^T, masked where the key comes after the query;  M = max S;  E = exp(S - M);  L = sum E
 //   logsumexp = M + log L;  O = (E / L) V
-// The engines keep S, E and E / L on chip. They compile at a shape's first call, which takes about a second.
+// The engines keep S, E and E / L on chip. An engine is compiled at the first call with a given shape, which takes
+// about a second.
 #include "kernels/attention_cudnn_cuda.h"
 
 #include <limits>

@@ -13,7 +13,7 @@ namespace mtl {
 
 namespace {
 
-/// KEY + kRefused + VARIANT is the key under which the choices hold the reason why the variant was refused.
+/// KEY + kRefused + VARIANT is the key under which the choices store the reason why the variant was refused.
 constexpr const char* kRefused = " refuses ";
 
 /// True for 16-bit elements at a 16-byte aligned address, with a head size that the tiles support.
@@ -24,7 +24,8 @@ bool has_tiles(const Tensor& heads) {
 }
 bool has_tiles(const Qkv& qkv) { return has_tiles(qkv.q.tensor) && has_tiles(qkv.k.tensor) && has_tiles(qkv.v.tensor); }
 
-/// Requires whole sequences, because TMA copies tiles up to the tensors' ends: it must not read unwritten positions.
+/// Requires whole sequences, because TMA copies tiles up to the ends of the tensors and must not read positions that
+/// were not written.
 bool has_hopper(const AttentionInput& in) {
   const AttentionSizes sizes = in.sizes();
   return (sizes.dim == 64 || sizes.dim == 128) && !in.past.exists() && in.rows.first_row == 0 &&

@@ -17,11 +17,11 @@ constexpr unsigned kThreads = 512;
 constexpr unsigned kFusedThreads = 1024;  // few blocks at a time, so that their rows stay in L2
 constexpr std::size_t kShared = kWarp * sizeof(double);
 
-/// The maximum, and the sum of exp(z - max), over some columns; -inf and 0 if there are none.
+/// The maximum of z and the sum of exp(z - max) over some columns; -inf and 0 if there are no columns.
 struct Running {
   float max = -INFINITY, sum = 0;
 
-  /// Returns the sum relative to the maximum `larger` >= max.
+  /// Returns the sum relative to `larger`, a maximum that is at least max.
   __device__ float sum_relative_to(float larger) const { return max == larger ? sum : sum * expf(max - larger); }
 };
 
@@ -103,7 +103,7 @@ __global__ void combine_stats(float* stats, const float* parts, std::int64_t num
     for (std::int64_t p = 1; p < number; ++p) max = fmaxf(max, part(p)[0]);
     double sum = 0;
     for (std::int64_t p = 0; p < number; ++p) {
-      // A slice that is all padding has sum 0 and maximum -inf, so its factor is 0.
+      // A slice that consists of padding has sum 0 and maximum -inf, so the factor of such a slice is 0.
       sum += double{part(p)[1]} * exp(double{part(p)[0]} - double{max});
       target += part(p)[2];
     }
@@ -164,7 +164,7 @@ __global__ void find_gradients(T* dlogits, const float* logits, const float* sta
                                                    slice.valid});
 }
 
-/// The gradient's pass begins at the row's end, which was read last. dlogits may be logits.
+/// The pass that computes the gradient begins at the end of the row, which was read last. dlogits may be logits.
 template <int n, class T>
 __global__ void __launch_bounds__(kFusedThreads, 2)
     find_losses_and_gradients(float* losses, T* dlogits, const float* logits, const std::int32_t* labels,
@@ -177,7 +177,7 @@ __global__ void __launch_bounds__(kFusedThreads, 2)
                                                     scaled_weight(state, weights[row]), row, width, label, valid});
 }
 
-/// One block: each thread adds every blockDim.x-th loss, then the threads' sums are added.
+/// One block. Each thread adds every blockDim.x-th loss; then the sums of all threads are added.
 __global__ void add_losses(double* sum, const float* losses, const float* weights, std::int64_t count,
                            bool accumulate) {
   double total = 0;

@@ -52,7 +52,7 @@ __global__ void sum_squares_of_blocks(double* sums, const T* in, std::int64_t co
   if (threadIdx.x == 0) sums[blockIdx.x] = sum;
 }
 
-/// One block: each thread adds its share, then the threads' sums are added.
+/// One block. Each thread adds its share; then the sums of all threads are added.
 __global__ void add_sums(double* out, bool accumulate, const double* sums, int count) {
   double sum = 0;
   for (int i = thread_in_block(); i < count; i += threads_in_block()) sum += sums[i];
@@ -60,7 +60,8 @@ __global__ void add_sums(double* out, bool accumulate, const double* sums, int c
   if (threadIdx.x == 0) *out = (accumulate ? *out : 0) + sum;
 }
 
-/// *found = 1 if an exponent is all ones: infinity or NaN. All threads that find one write the same value.
+/// *found = 1 if all bits of an exponent are ones (infinity or NaN). All threads that find such an exponent write the
+/// same value.
 template <class Bits>
 __global__ void search_nonfinite(std::int32_t* found, const Bits* in, unsigned exponent, std::int64_t count) {
   bool bad = false;
@@ -76,8 +77,8 @@ bool is_wide(const Tensor& tensor) {
   return reinterpret_cast<std::uintptr_t>(tensor.raw()) % kAccess == 0 && tensor.bytes() % kAccess == 0;
 }
 
-/// Calls body(Word()) with words of 16 bytes if the address and size of every tensor are multiples of 16, else of 1
-/// byte.
+/// Calls body(Word()) with words of 16 bytes if the address and the size of every tensor are multiples of 16, otherwise
+/// with words of 1 byte.
 template <class Body>
 void with_words(std::initializer_list<Tensor> tensors, const Body& body) {
   bool wide = true;

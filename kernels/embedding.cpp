@@ -33,13 +33,14 @@ double check_positions(const char* what, const Tensor& hidden, const Tensor& pos
   return looks_up ? static_cast<double>(count) * static_cast<double>(size_of(DType::i32)) : 0;
 }
 
-/// Returns the bytes of the table's rows that all places read: as many elements as `hidden` has, in the table's dtype.
+/// Returns the number of bytes that all places read from the table: as many elements as `hidden` has, in the dtype of
+/// the table.
 double bytes_in(const Tensor& hidden, const Tensor& table) {
   return static_cast<double>(hidden.numel()) * static_cast<double>(size_of(table.dtype()));
 }
 
-/// Returns the bytes that a scatter-add moves: each place reads its row of dout, and reads and writes a row of the
-/// gradient, which is cleared first if it is overwritten.
+/// Returns the number of bytes that a scatter-add moves. Each place reads its row of dout, and reads and writes a row
+/// of the gradient. If the gradient is overwritten, it is first cleared.
 double scatter_bytes(const Tensor& dout, const Grad& dtable) {
   double cleared = dtable.mode == GradMode::overwrite ? static_cast<double>(dtable.tensor.bytes()) : 0;
   return static_cast<double>(dout.bytes()) + 2 * bytes_in(dout, dtable.tensor) + cleared;

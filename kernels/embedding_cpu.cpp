@@ -1,5 +1,5 @@
-// Forward is parallel over rows. Backward is parallel over columns: every thread visits all places in order, so that
-// each sum has the same order for any number of threads.
+// Forward is parallel over rows. Backward is parallel over columns. Every thread visits all places in order, so that
+// the order of each sum does not depend on the number of threads.
 #include <algorithm>
 #include <type_traits>
 
@@ -42,8 +42,9 @@ void add_positions(Tensor x, Tensor positions, Tensor table, const Dropout& drop
   }
 }
 
-/// Calls add(place, to) for every place, those of a row in order, to add the place's `columns` to `to`: the table's row
-/// if that is fp32, otherwise a sum that is rounded after the last place of the row.
+/// Calls add(place, to) for every place; the places of a row are visited in order. add() must add the `columns` of the
+/// place to `to`. `to` is the row of the table if the table is fp32; otherwise, `to` is a sum, which is rounded after
+/// the last place of the row.
 template <class Add>
 HWY_INLINE void scatter(Tensor dtable, const Places& places, Range columns, const Add& add) {
   const std::int64_t width = dtable.size(1), held = dtable.size(0);
@@ -96,7 +97,7 @@ void mask_rows(Tensor x, const Dropout& dropout, const RowMap& map, Range rows) 
   });
 }
 
-/// Masks a place's columns of dx and adds them to those of its row.
+/// Masks the columns of dx at a place and adds them to the columns of the place's row.
 template <class S>
 struct MaskAndAdd {
   S* dx;
@@ -115,7 +116,7 @@ struct MaskAndAdd {
   }
 };
 
-/// Adds a place's columns of dout to those of its row; `dout` begins at the first column.
+/// Adds the columns of dout at a place to the columns of the place's row. `dout` begins at the first of these columns.
 template <class D>
 struct AddPlace {
   const D* dout;
@@ -170,7 +171,7 @@ void apply_mask(Stream& stream, Tensor x, const Dropout& dropout, const RowMap& 
   });
 }
 
-/// Sorts the places whose row the table holds by that row, for scatter() into a table that is not fp32.
+/// Sorts the places whose rows the table holds by row, for scatter() into a table that is not fp32.
 void sort_places(Places& places, const Tensor& work, const Tensor& dtable) {
   if (dtable.dtype() == DType::f32) return;
   auto* keys = work_as<std::uint64_t>(work);

@@ -16,7 +16,7 @@ LaunchShape shape_of(std::int64_t rows) {
   return {static_cast<unsigned>((rows + kRowsInBlock - 1) / kRowsInBlock), kRowsInBlock * kWarp};
 }
 
-/// A table of `held` rows; place n takes row rows[n] - first.
+/// A table of `held` rows. Place n takes row rows[n] - first.
 template <class T>
 struct Lookup {
   const T* table;  // null if absent

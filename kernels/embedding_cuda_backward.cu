@@ -1,11 +1,12 @@
-// Scatter-adds into the rows of a table, without atomics. The places are sorted by row; the places of a row are a run,
-// cut into chunks of 32 from its first place on. A warp sums up to 256 columns of a chunk in the order of its places.
-// The sum of a run's only chunk goes to the table; the sums of several chunks go to the scratch, and a second kernel
-// adds them in order. So a row's sum depends only on its places, not on other rows or on how the vocabulary is sharded.
+// Scatter-adds into the rows of a table, without atomics. The places are sorted by row. The places of a row form a run,
+// which is cut into chunks of 32, beginning at the first place. A warp sums up to 256 columns of a chunk in the order
+// of the places. If a run has only one chunk, its sum is written to the table. If a run has several chunks, their sums
+// are written to scratch memory, and a second kernel adds them in order. The sum of a row therefore depends only on the
+// places of the row, not on other rows or on the sharding of the vocabulary.
 //
-// Moves the N C elements of dout once (of dx twice, with dropout), each row of the gradient that has places twice, and
-// each fp32 sum of a chunk in a run of several twice. Predicted: memory-bound; a run of 4000 places takes 125 additions
-// in sequence, about 10 us.
+// Moves the N C elements of dout once (with dropout, those of dx twice), each row of the gradient that has places
+// twice, and each fp32 sum of a chunk twice if the run has several chunks. Predicted: memory-bound. A run of 4000
+// places takes 125 sequential additions, about 10 us.
 #include "kernels/cuda.h"
 #include "kernels/cuda/any_array.h"
 #include "kernels/cuda/dropout.h"
@@ -34,7 +35,7 @@ __device__ inline std::int64_t row_at(const Scatter& s, std::int64_t n) {
   return n >= 0 && n < s.count ? row_of(s.sorted[n]) : -1;
 }
 
-/// Returns the first of the sorted places [low, high) whose row is not below `row`, else high.
+/// Returns the first of the sorted places [low, high) whose row is at least `row`, or `high` if there is none.
 __device__ inline std::int64_t first_of(const Scatter& s, std::int64_t row, std::int64_t low, std::int64_t high) {
   while (low < high) {
     const std::int64_t middle = low + (high - low) / 2;
@@ -54,8 +55,8 @@ __device__ inline bool begins_chunk(const Scatter& s, std::int64_t row, std::int
 }
 
 /// Returns the slot for the sum of the chunk that begins at sorted place n. Two slots suffice for each kChunk sorted
-/// places: at most one chunk begins there that is followed by another of its run, and at most one that is the last of
-/// several.
+/// places: at most one chunk that begins there is followed by another chunk of the same run, and at most one is the
+/// last of several chunks.
 __device__ inline float* slot_of(const Scatter& s, std::int64_t n, bool is_last) {
   return s.partials + (n / kChunk * 2 + (is_last ? 0 : 1)) * s.width;
 }
@@ -73,7 +74,8 @@ __device__ int own_column() {
   return static_cast<int>(blockIdx.y * kWarp + lane()) * n;
 }
 
-/// Sums the first `places` places of a chunk; lane i holds place i. With dropout, also masks their rows of dout.
+/// Sums the first `places` places of a chunk. Lane i holds place i. With dropout, also masks the rows of dout at these
+/// places.
 template <int n, class D>
 __device__ Pack<n> sum_places(D* dout, const HiddenMask& hidden, std::uint32_t own_place, int places, int width) {
   constexpr int kAhead = 4;  // loads in flight

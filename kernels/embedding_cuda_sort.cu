@@ -1,6 +1,6 @@
-// A stable radix sort without atomics, 6 bits of the row per pass of three kernels: each block counts the digits of a
-// tile of keys; one block turns the counts into offsets, by digit, then by tile; each block moves the keys of its tile.
-// A thread has consecutive keys and counters of its own, so equal digits keep their order.
+// A stable radix sort without atomics. A pass sorts by 6 bits of the row, with three kernels: each block counts the
+// digits of a tile of keys; one block turns the counts into offsets, by digit, then by tile; each block moves the keys
+// of its tile. A thread has consecutive keys and separate counters, so keys with equal digits keep their order.
 //
 // A pass reads the N keys of 8 bytes twice and writes them once. Predicted: bound by the launches, about 10 us per
 // pass: 3 passes for the rows of a vocabulary, 2 for positions.
@@ -22,7 +22,7 @@ constexpr std::size_t kShared = kDigits * kPitch * sizeof(std::uint32_t);
 
 std::int64_t tiles_of(std::int64_t count) { return (count + kTile - 1) / kTile; }
 
-/// Operands of a pass. counts (kDigits, tiles), which the second kernel turns into offsets within `sorted`.
+/// Operands of a pass. The second kernel turns `counts` (kDigits, tiles) into offsets within `sorted`.
 struct Pass {
   std::uint64_t* sorted;
   std::uint32_t* counts;

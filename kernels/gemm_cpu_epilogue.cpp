@@ -72,7 +72,7 @@ void* element(const Tensor& tensor, std::int64_t row, std::int64_t column) {
   return static_cast<char*>(tensor.raw()) + index * static_cast<std::int64_t>(size_of(tensor.dtype()));
 }
 
-/// Returns the blocks of rows of dy; each has a partial sum.
+/// Returns the blocks of rows of dy. Each block has a partial sum.
 Blocks bias_blocks(const Tensor& dy) { return {dy.row_count(), 64}; }
 }  // namespace
 

@@ -1,5 +1,5 @@
-// bf16 products by oneDNN's matmul primitives. A primitive is compiled for given shapes and a number of threads, so a
-// stream caches those that it uses (StreamCache).
+// bf16 products by oneDNN's matmul primitives. A primitive is compiled for given shapes and a given number of threads,
+// so a stream caches the primitives that it uses (StreamCache).
 #include <dnnl.hpp>
 
 #include <algorithm>

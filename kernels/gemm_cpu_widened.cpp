@@ -1,6 +1,6 @@
-// Products with 16-bit tensors for which the CPU lacks instructions. C is split into tiles. A thread widens the parts
-// of A and B that a tile needs to fp32, a piece of K at a time, and multiplies them by oneDNN's fp32 GEMM on one
-// thread; the epilogue then rounds the tile's sums once.
+// Products with 16-bit tensors for which the CPU lacks instructions. C is split into tiles. One piece of K at a time, a
+// thread widens the parts of A and B that a tile needs to fp32, and multiplies these parts with oneDNN's fp32 GEMM on
+// one thread. Finally, the epilogue rounds the sums of the tile once.
 //
 // A tile of 512 x 512 with a piece of 512 along K reads and writes 1.5 million elements for 134 million
 // multiplications, so widening costs about 3 %; three areas of 1 MB stay in L2 and L3.
@@ -42,7 +42,8 @@ std::int64_t pieces_of(std::int64_t count, std::int64_t piece) { return (count +
 /// Divides [0, count) into about `pieces` blocks of equal size, a multiple of 16.
 Blocks even_blocks(std::int64_t count, std::int64_t pieces) { return {count, 16 * pieces_of(count, 16 * pieces)}; }
 
-/// The blocks of C's rows and columns, and of K. More threads only make tiles smaller, so that each thread has some.
+/// The blocks of the rows and columns of C, and of K. If there are many threads, tiles are smaller, so that each thread
+/// has tiles.
 struct Tiles {
   Blocks rows, columns, depth;
 
@@ -63,10 +64,10 @@ struct Tiles {
 /// Returns the row stride of an area, padded so that rows do not share cache sets.
 std::int64_t padded(std::int64_t width) { return width + 16; }
 
-/// A part of an operand, as fp32 in a thread's area; an fp32 operand is read in place.
+/// A part of an operand, as fp32 in the area of a thread. An fp32 operand is read in place.
 class WidenedPart {
  public:
-  /// For blocks of op(X)'s rows and columns.
+  /// For blocks of the rows and columns of op(X).
   WidenedPart(const Operand& x, const Blocks& rows, const Blocks& columns) : x_(x) {
     const Blocks &down = x.transposed ? columns : rows, &across = x.transposed ? rows : columns;
     if (x.tensor.dtype() == DType::f32) return;
@@ -115,7 +116,7 @@ class TileMultiplier {
   }
   /// Computes and finishes a tile.
   dnnl_status_t multiply(std::int64_t number, const Epilogue& epilogue) {
-    // Tiles of one block of columns are consecutive: B's part may be in the area already.
+    // Tiles of the same block of columns are consecutive, so the part of B may already be in the area.
     const Range rows = tiles_.rows[number % tiles_.rows.number()];
     const Range columns = tiles_.columns[number / tiles_.rows.number()];
     float* sums = in_place() ? product_.c.data<float>() + rows.begin * product_.n() + columns.begin : sums_;

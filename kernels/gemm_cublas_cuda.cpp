@@ -1,4 +1,4 @@
-// Products by cuBLASLt, with the algorithm that measured fastest for their shape.
+// Products with cuBLASLt, computed by the algorithm that was measured to be the fastest for their shape.
 #include <limits>
 #include <map>
 #include <tuple>
@@ -63,7 +63,7 @@ std::string choices_key(const Product& p, const FusedEpilogue& epilogue, bool tf
              epilogue_alignment(epilogue));
 }
 
-/// Memory for one measurement, outside of the run's memory plan; null if the GPU has none left.
+/// Memory for one measurement, outside the memory plan of the run; null if the GPU has no free memory.
 class Temporary {
  public:
   explicit Temporary(std::size_t bytes) {
@@ -103,7 +103,8 @@ class Library : public StreamCache {
     return at->second;
   }
 
-  /// Adopts the known choice if the library accepts it, otherwise the fastest of the library's suggestions.
+  /// Adopts the stored choice if the library accepts it, otherwise the fastest of the algorithms that the library
+  /// suggests.
   void choose(GemmPlan& plan, Stream& stream, const Tensor& workspace, const Product& product,
               const FusedEpilogue& epilogue) {
     const std::string key = choices_key(product, epilogue, stream.tf32());

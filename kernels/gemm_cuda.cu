@@ -1,6 +1,7 @@
-// C = or += op(A) op(B) by cuBLASLt, with its fused epilogues, including the bias gradient, where they measure faster
-// than a kernel after the product. Those kernels are here and are memory-bound: an epilogue reads the products and
-// writes C (and aux) once, 2 or 3 M N elements; the bias gradient reads dy once.
+// C = or += op(A) op(B) with cuBLASLt. Uses the fused epilogues of cuBLASLt, including the bias gradient, if
+// measurements show that they are faster than a separate kernel after the product. These separate kernels are in this
+// file and are memory-bound: an epilogue reads the products and writes C (and aux) once, 2 or 3 M N elements; the bias
+// gradient reads dy once.
 #include "kernels/cuda/activation.h"
 #include "kernels/cuda/column_sums.h"
 #include "kernels/cuda/flat.h"
@@ -147,8 +148,8 @@ std::size_t sum_bias_gradient_work(const Tensor& dy) {
 /// True if cuBLASLt can write C: it has no products of bf16 into f16, or of f32 into 16 bits.
 bool is_direct(const Tensor& c, const Tensor& a) { return c.dtype() == a.dtype() || c.dtype() == DType::f32; }
 
-/// Offsets in a product's scratch, in bytes, after cuBLASLt's workspace: fp32 products, later rounded into C; a bias
-/// gradient, later added to or rounded into dbias; the end.
+/// Byte offsets in the scratch memory of a product, after the workspace of cuBLASLt: of fp32 products, which are later
+/// rounded to C; of a bias gradient, which is later added to dbias or rounded to dbias; and of the end.
 struct Areas {
   std::size_t products = kGemmWorkspace, sums, end;
   Areas(const Tensor& c, const Operand& a, const Grad& dbias) {
@@ -164,9 +165,9 @@ Tensor floats_at(const Tensor& work, std::size_t offset, const Shape& shape) {
   return {static_cast<std::byte*>(work.raw()) + offset, DType::f32, shape};
 }
 
-/// Computes the product, and the bias gradient by cuBLASLt's epilogue, which overwrites its output in C's dtype. A
-/// gradient that is accumulated or has another dtype goes through `sums`. Returns false, computing nothing, if that
-/// would round it to C's dtype, or if unfused is faster.
+/// Computes the product, and the bias gradient with cuBLASLt's epilogue, which overwrites its output and writes in the
+/// dtype of C. A gradient that is accumulated or has a different dtype is first written to `sums`. Computes nothing and
+/// returns false if `sums` would round the gradient to the dtype of C, or if the unfused computation is faster.
 bool multiply_with_bias_gradient(Stream& stream, const Tensor& work, const Product& product, const Grad& dbias,
                                  const Tensor& sums) {
   const bool direct = dbias.mode == GradMode::overwrite && dbias.tensor.dtype() == product.c.dtype();
@@ -186,8 +187,8 @@ void multiply_plain(Stream& stream, const Tensor& work, const Product& product, 
   if (dbias.wanted()) sum_bias_gradient(stream, work, dbias, product.a.tensor);
 }
 
-/// Computes the product with bias and activation. Returns false, computing nothing, if cuBLASLt lacks them or unfused
-/// is faster.
+/// Computes the product with bias and activation. Computes nothing and returns false if cuBLASLt lacks this epilogue or
+/// if the unfused computation is faster.
 bool multiply_with_epilogue(Stream& stream, const Tensor& work, const Product& product, const Epilogue& epilogue) {
   if (epilogue.act != Epilogue::Act::none && epilogue.activation != Activation::gelu_tanh) return false;
   return multiply(stream, work.flat(0, kGemmWorkspace), product,

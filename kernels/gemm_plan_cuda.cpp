@@ -19,8 +19,8 @@ constexpr ConfigAttribute kConfig[GemmAlgorithm::kNames.size()] = {
     {CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID, 2}, {CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, 2}};
 constexpr std::size_t kReduction = 3;
 
-/// Split-K partial sums are added in fp32 in the workspace: the other schemes round them to C's dtype, or add them in
-/// C itself.
+/// Partial sums of split-K are added in fp32 in the workspace. The other schemes round them to the dtype of C, or add
+/// them in C itself.
 constexpr std::uint32_t kReductions = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
 
 cudaDataType_t cuda_type(DType dtype) {
@@ -77,7 +77,7 @@ void GemmPlan::set(cublasLtMatmulDescAttributes_t attribute, T value) {
                           "setting a descriptor's attribute");
 }
 
-/// Bias, its gradient and aux have C's dtype, which is cuBLASLt's default.
+/// Bias, bias gradient and aux have the dtype of C, which is the default of cuBLASLt.
 void GemmPlan::set_epilogue(const FusedEpilogue& epilogue) {
   set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(epilogue));
   if (epilogue.bias.exists()) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, epilogue.bias.raw());

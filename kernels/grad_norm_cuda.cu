@@ -10,7 +10,7 @@ __global__ void finish_norm(StepState* state, const double* sum, double max_norm
   if (threadIdx.x != 0) return;
   const double norm = sqrt(*sum) / state->loss_scale, limited = max_norm / (norm + 1e-6);
   state->grad_norm = norm;
-  // found_inf is still the previous step's.
+  // found_inf still has the value of the previous step.
   const bool lacks_update = state->assumes_update != 0 && state->found_inf != 0;
   state->found_inf = norm < INFINITY && !lacks_update ? 0 : 1;  // false for a NaN, too
   state->clip_scale = max_norm > 0 && limited < 1 ? limited : 1.0;

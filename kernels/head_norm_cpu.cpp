@@ -7,7 +7,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace mtl::HWY_NAMESPACE {
 
-/// Walks the rows of a slice without a division for each.
+/// Iterates over the rows of a slice without a division per row.
 template <class T>
 class HeadCursor {
  public:
@@ -41,7 +41,7 @@ void head_norm_forward_of(const HeadSlice& y, Tensor rstd, const HeadSlice& x, T
   }
 }
 
-/// Writes rows of dx, and adds their dgamma to sums (D) unless `sums` is null.
+/// Writes rows of dx. Unless `sums` (D) is null, also adds the dgamma of these rows to `sums`.
 template <class T>
 void head_norm_backward_of(const HeadSlice& dx, const HeadSlice& dy, const HeadSlice& x, Tensor rstd, Tensor gamma,
                            Range rows, float* sums) {

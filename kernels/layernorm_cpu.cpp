@@ -1,4 +1,4 @@
-// One row at a time: it is read from memory once and stays in L1 for all passes.
+// Processes one row at a time. The row is read from memory once and stays in L1 for all passes.
 #include <cmath>
 
 #include "kernels/cpu.h"
@@ -62,7 +62,7 @@ void write_dx(const BackwardRow<S, T>& row, S* dx, bool accumulate) {
   const VecF32 rstd = set(row.rstd);
   sweep(row.width, [&](std::size_t i, auto lanes) HWY_ATTR {
     const VecF32 centered = hn::NegMulAdd(row.x_hat(i, lanes), mean_gx, hn::Sub(g(i, lanes), mean_g));
-    // dx may hold the skip connection's gradient: the norm's is added to it.
+    // dx may hold the gradient of the skip connection; the gradient of the norm is added to dx.
     const VecF32 before = accumulate ? lanes.load(dx + i) : set(0);
     lanes.store(hn::MulAdd(rstd, centered, before), dx + i);
   });

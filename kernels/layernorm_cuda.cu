@@ -1,6 +1,6 @@
 // y = gamma x_hat + beta, x_hat = (x - mean) rstd; dx = rstd (g - mean(g) - x_hat mean(g x_hat)) with g = gamma dy.
-// A team of threads shares a row (kernels/cuda/rows.h). Passes after the first find the row in the caches, so memory is
-// read and written once:
+// A team of threads shares a row (kernels/cuda/rows.h). Passes after the first read the row from the caches, so memory
+// is read and written once:
 //   forward   x and y                          2 N C elements; with a sum: residual, branch, x and y, 4 N C
 //   backward  x, dy, dx (twice to accumulate)  3 or 4 N C elements; gradients of gamma and beta in the same pass
 // Predicted: memory-bound.
@@ -54,7 +54,7 @@ __global__ void normalize_rows(const __grid_constant__ Forward<X, T> f, Team tea
   });
 }
 
-/// Operands of backward; dx is null if not wanted, partials if neither dgamma nor dbeta is.
+/// Operands of backward. `dx` is null if it is not wanted; `partials` is null if neither dgamma nor dbeta is wanted.
 template <class S, class T>
 struct Backward {
   S* dx;
@@ -72,7 +72,7 @@ struct Means {
   float g, gx;
 };
 
-/// Returns the means of a row. Unless `sums` (2, C) is null, adds dy x_hat and dy to it, for dgamma and dbeta.
+/// Returns the means of a row. Unless `sums` (2, C) is null, adds dy x_hat and dy to `sums`, for dgamma and dbeta.
 template <int n, class S, class T>
 __device__ Means read_row(const Backward<S, T>& b, std::int64_t row, int width, const Team& team, float* sums) {
   const S* x = b.x + row * b.width;
@@ -109,7 +109,7 @@ __device__ void write_dx(const Backward<S, T>& b, std::int64_t row, int width, c
   const float mean = width > 0 ? b.mean[row] : 0, rstd = width > 0 ? b.rstd[row] : 0;
   team.over_row<n>(width, [&](int i) {
     const Pack<n> in = load<n>(x + i), grad = load<n>(dy + i), weight = load<n>(b.gamma + i);
-    // dx may hold the skip connection's gradient: the norm's is added to it.
+    // dx may hold the gradient of the skip connection; the gradient of the norm is added to dx.
     Pack<n> out = b.accumulate ? load<n>(dx + i) : Pack<n>{};
     for (int j = 0; j < n; ++j) out[j] += rstd * (weight[j] * grad[j] - means.g - (in[j] - mean) * rstd * means.gx);
     store(dx + i, out);

@@ -1,4 +1,4 @@
-// For builds without cuDNN's headers: attention has one variant fewer.
+// For builds without cuDNN's headers, in which the cuDNN variant of attention does not exist.
 #include "base/error.h"
 #include "kernels/attention_cuda.h"
 

@@ -1,4 +1,4 @@
-// One pass over memory each way; the mask is drawn again in backward, never stored.
+// Forward and backward each make one pass over memory. Backward draws the mask again; the mask is never stored.
 #include "kernels/cpu.h"
 
 #define MTL_SIMD_FILE "kernels/residual_cpu.cpp"

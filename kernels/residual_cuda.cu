@@ -1,9 +1,9 @@
-// out = residual + dropout(branch + bias). A team of threads shares a row (kernels/cuda/rows.h); one pass over memory
-// each way:
+// out = residual + dropout(branch + bias). A team of threads shares a row (kernels/cuda/rows.h). Forward and backward
+// each make one pass over memory:
 //   forward   branch, residual and out      3 N C elements
 //   backward  dout and dbranch              2 N C elements, or dout alone if dbranch is dout and dropout is off;
 //                                           dbias in the same pass
-// The mask is drawn again in backward, never stored. Predicted: memory-bound.
+// Backward draws the mask again; the mask is never stored. Predicted: memory-bound.
 #include "kernels/cuda.h"
 #include "kernels/cuda/residual_rows.h"
 #include "kernels/cuda/types.h"
@@ -18,8 +18,8 @@ __global__ void add_branch(const __grid_constant__ SummedRows<S, T> sum, std::in
                  [&](std::int64_t row, int width) { first_pass<n>(sum, row, width, team, [](const Pack<n>&) {}); });
 }
 
-/// dbranch is null if there is nothing to write (it is dout itself, without dropout); partials is null if dbias is not
-/// wanted.
+/// `dbranch` is null if there is nothing to write, that is, if dbranch is dout and dropout is off. `partials` is null
+/// if dbias is not wanted.
 template <class S, class T>
 struct Backward {
   T* dbranch;

@@ -16,7 +16,7 @@ void rmsnorm_forward_of(Tensor y, const RmsNormCache& cache, Tensor gamma, float
   }
 }
 
-/// Writes rows of dx if wanted, and adds their dgamma to sums (C) unless `sums` is null.
+/// Writes rows of dx if dx is wanted. Unless `sums` (C) is null, also adds the dgamma of these rows to `sums`.
 template <class S, class T>
 void rmsnorm_backward_of(const Grad& dx, Tensor dy, const RmsNormCache& cache, Tensor gamma, Range rows, float* sums) {
   const std::int64_t width = dy.size(-1);

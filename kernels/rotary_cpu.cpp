@@ -1,4 +1,5 @@
-// One row at a time, in one pass over memory: a row's angles stay in L1 while all of its heads are rotated.
+// Processes one row at a time, in one pass over memory. The angles of a row stay in L1 while all heads of the row are
+// rotated.
 #include <cmath>
 
 #include "kernels/cpu.h"
@@ -71,7 +72,7 @@ struct Interleaved {
   }
 };
 
-/// Rotates one head by the angles of its row; sign -1 rotates back.
+/// Rotates one head by the angles of its row. A sign of -1 rotates back.
 template <class T, class Order>
 HWY_INLINE void rotate_head(T* head, const float* cosines, const float* sines, std::size_t pairs, VecF32 sign,
                             const Order& order) {

@@ -1,5 +1,5 @@
-// Rotations in one pass, (a, b) = (a cos - b sin, b cos + a sin): a thread rotates up to 8 pairs of a head and reads
-// their angles from the caches: all heads of a position share them.
+// Rotations in one pass, (a, b) = (a cos - b sin, b cos + a sin). A thread rotates up to 8 pairs of a head. It reads
+// the angles of these pairs from the caches, because all heads of a position share the angles.
 //   rotation   reads and writes 2 * pairs elements of each head; reads 2 * pairs fp32 of each position
 //   angles     written once: 2 * pairs fp32 for each position
 // Predicted: rotations are memory-bound; angles are bound by sines and cosines in fp64, once per micro-batch.

@@ -1,5 +1,5 @@
-// The functions of kernels/activation.h and their derivatives. The function is selected per element: all threads
-// take the same branch, and callers are memory-bound.
+// The functions of kernels/activation.h and their derivatives. The function is selected for each element. This costs
+// little, because all threads take the same branch and callers are memory-bound.
 #pragma once
 
 #include "kernels/activation.h"

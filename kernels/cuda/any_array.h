@@ -1,4 +1,5 @@
-// Flat operands whose dtype is a run-time value: all threads take the same branch, and the kernel is memory-bound.
+// Flat operands whose dtype is known only at run time. Branches on the dtype cost little, because all threads take the
+// same branch and the kernels are memory-bound.
 #pragma once
 
 #include "kernels/cuda/flat.h"
@@ -29,7 +30,7 @@ __device__ void store(const AnyArray& array, std::int64_t i, const Pack<n>& pack
   store(static_cast<float*>(array.data) + i, pack);
 }
 
-/// Returns the value, rounded as store() does.
+/// Returns the value, rounded like store().
 __device__ inline float rounded(DType dtype, float value) {
   if (dtype == DType::bf16) return to_float(from_float<Bf16>(value));
   if (dtype == DType::f16) return to_float(from_float<Half>(value));

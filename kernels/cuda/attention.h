@@ -65,11 +65,12 @@ struct ProbabilityDropout {
         static_cast<std::uint64_t>(column_tile);
     return philox(key, static_cast<std::uint64_t>(samples[sequence]), tile * 32 + lane);
   }
-  /// Returns the factor for byte `i` of a word, counted from the low end: 0 if dropped, else the scale.
+  /// Returns the factor for byte `i` of a word, counted from the low end: 0 if the element is dropped, otherwise the
+  /// scale.
   __device__ float factor(std::uint32_t word, int i) const {
     return (word >> (8 * i) & 255) >= threshold ? scale : 0.0f;
   }
-  /// Returns the factor of one element, drawing all four words for it; 1 if dropout is off.
+  /// Returns the factor of one element, or 1 if dropout is off. Draws all four words for this one element.
   __device__ float factor_at(int sequence, int head, int row, int column) const {
     if (!active) return 1;
     const auto words = draw(sequence, head, row / 16, column / 32, 4 * (row % 8) + column % 8 / 2);
@@ -79,12 +80,12 @@ struct ProbabilityDropout {
   }
 };
 
-/// Keys [first, end); none when first >= end.
+/// Keys [first, end). Empty if first >= end.
 struct KeyRange {
   int first, end;
 };
 
-/// Sizes, masks and dropout of a call: everything that does not depend on the dtype.
+/// The sizes, masks and dropout of a call: all arguments that do not depend on the dtype.
 struct AttentionShape {
   int batch, queries, keys, groups, heads, dim;  // heads: per group
   std::int64_t first_row, window;
@@ -104,8 +105,8 @@ struct AttentionShape {
     past = in.past.exists() ? in.past.data<std::int32_t>() : nullptr;
     document_start = in.document_start.exists() ? in.document_start.data<std::int32_t>() : nullptr;
   }
-  /// Returns the keys that query t of sequence b sees. Clamped to existing keys: past and document_start are not
-  /// validated.
+  /// Returns the keys that query t of sequence b sees. The range is clamped to existing keys, because `past` and
+  /// `document_start` are not validated.
   __device__ KeyRange visible(int b, int t) const {
     const std::int64_t position = (past == nullptr ? first_row : std::int64_t{past[b]}) + t;
     std::int64_t first = document_start == nullptr ? 0 : document_start[std::int64_t{b} * queries + t];
@@ -117,9 +118,9 @@ struct AttentionShape {
   constexpr std::int64_t rows() const { return std::int64_t{batch} * groups * heads * queries; }
 };
 
-/// The indices of one of the rows that AttentionShape::rows() counts.
+/// The indices of one row, out of AttentionShape::rows() rows.
 struct QueryRow {
-  int b, g, h, t;  // h within its group
+  int b, g, h, t;  // h is the index within the group
   __device__ QueryRow(const AttentionShape& shape, std::int64_t row) {
     t = static_cast<int>(row % shape.queries);
     const int head = static_cast<int>(row / shape.queries);

@@ -1,6 +1,6 @@
-// Attention's backward on tensor cores: operands, and a warp's elementwise steps on fragments of scores, laid out in
-// registers as the accumulator D of mma.h and wgmma. With the dropout mask M (0 or dropout's scale) and delta =
-// rowsum(dout * out):
+// Attention's backward on tensor cores: the operands, and the elementwise steps of a warp on fragments of scores.
+// Fragments are laid out in registers like the accumulator D of mma.h and wgmma. With the dropout mask M (0 or
+// dropout's scale) and delta = rowsum(dout * out):
 //   P = exp(S - logsumexp), S = scale q k^T, dP = M * (dout v^T), dv = (M * P)^T dout
 //   softmax backward: dS = P * (dP - delta), dq = scale dS k, dk = scale dS^T q
 #pragma once
@@ -66,7 +66,7 @@ __device__ void sum_delta(DqRows& rows, const TiledBackward<T>& f, int b, int he
   }
 }
 
-/// Turns scores of 16 queries into P, before dropout; `key` is that of the first column.
+/// Turns scores of 16 queries into P, before dropout. `key` is the key of the first column.
 template <int n>
 __device__ void write_probabilities(Sums<n>& scores, const DqRows& rows, float scale_log2, int key, bool masked) {
   if (masked) mask_scores(scores, rows.seen, key);
@@ -77,8 +77,8 @@ __device__ void write_probabilities(Sums<n>& scores, const DqRows& rows, float s
   }
 }
 
-/// softmax backward: dS = P * (dP - delta), written over P. `dp` is dout v^T of queries from `row` and keys from `key`;
-/// dropout zeroes elements of it.
+/// softmax backward: dS = P * (dP - delta), written over P. `dp` is dout v^T for queries beginning at `row` and keys
+/// beginning at `key`; dropout zeroes elements of `dp`.
 template <int n>
 __device__ void differentiate(Sums<n>& scores, Sums<n>& dp, const DqRows& rows, const ProbabilityDropout& dropout,
                               int b, int head, int row, int key) {
@@ -97,7 +97,8 @@ struct QueryStatistics {
   std::int32_t document_start[count];
 };
 
-/// The queries [begin, end) of a sequence that causality and window allow to see any of the keys [key, key + count).
+/// The queries [begin, end) of a sequence that, according to causality and window, see at least one of the keys [key,
+/// key + count).
 struct SeeingQueries {
   int begin, end;
   __device__ SeeingQueries(const AttentionShape& shape, int key, int count) : begin(key), end(shape.queries) {
@@ -106,8 +107,8 @@ struct SeeingQueries {
   }
 };
 
-/// Lowers `queries.end` to exclude queries after the last one whose document begins at or before `last_key`. Called by
-/// the whole block; `shared` is scratch for block_reduce().
+/// Lowers `queries.end` to exclude queries after the last query whose document begins at or before `last_key`. Must be
+/// called by the whole block. `shared` is scratch memory for block_reduce().
 __device__ inline void exclude_later_documents(SeeingQueries& queries, const AttentionShape& shape, int b, int last_key,
                                                int* shared) {
   int last = queries.begin;
@@ -118,7 +119,7 @@ __device__ inline void exclude_later_documents(SeeingQueries& queries, const Att
 }
 
 /// The dropout mask of fragments (16 keys, 32 queries): bit 4 j + i is set if Sums::v[j][i] is kept. Masks are defined
-/// for (queries, keys): each lane draws its words of the untransposed fragment, and lanes exchange them.
+/// for (queries, keys), so each lane draws the words of its untransposed fragment, and the lanes exchange these words.
 __device__ inline unsigned kept_elements(const ProbabilityDropout& dropout, int b, int head, int query, int key) {
   const int g = lane() / 4, q = lane() % 4;
   unsigned kept = 0;
@@ -137,8 +138,8 @@ __device__ inline unsigned kept_elements(const ProbabilityDropout& dropout, int 
   return kept;
 }
 
-/// Sets transposed scores (keys, queries) to -inf where the query does not see the key; `query` and `key` are the first
-/// of each.
+/// Sets transposed scores (keys, queries) to -inf where the query does not see the key. `query` and `key` are the first
+/// query and the first key.
 template <int n>
 __device__ void mask_transposed(Sums<n>& scores, const QueryStatistics<8 * n>& statistics, const AttentionShape& shape,
                                 int query, int key) {
@@ -168,7 +169,7 @@ __device__ void write_probabilities_transposed(Sums<n>& scores, const QueryStati
   }
 }
 
-/// Marks dropped probabilities by negating them, and sets their dP to 0.
+/// Marks dropped probabilities by negating them, and sets dP of dropped probabilities to 0.
 template <int n>
 __device__ void drop_transposed(Sums<n>& probabilities, Sums<n>& dp, const ProbabilityDropout& dropout, int b, int head,
                                 int query, int key) {

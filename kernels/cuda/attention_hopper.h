@@ -1,5 +1,5 @@
 // Shared by the attention kernels for the tensor cores of sm_90a. A block owns a tile of rows, 64 for each consumer
-// warpgroup; one warp of its last warpgroup, the producer, prefetches by TMA the tiles that these rows need.
+// warpgroup. One warp of the last warpgroup, the producer, uses TMA to prefetch the tiles that these rows need.
 #pragma once
 
 #include "kernels/cuda/hopper.h"
@@ -8,7 +8,7 @@ namespace mtl::cuda {
 
 inline constexpr int kWarpgroup = 128;  // threads
 
-/// Returns the parity of the barriers' phase in which tile `i` occupies its stage.
+/// Returns the parity of the barrier phase in which tile `i` occupies its stage.
 template <int stages>
 __device__ unsigned parity_of(int i) {
   return static_cast<unsigned>(i / stages % 2);
@@ -25,7 +25,8 @@ template <int dim>
 constexpr unsigned tile_bytes(int rows) {
   return static_cast<unsigned>(rows * dim) * 2;
 }
-/// Starts copying `rows` rows of a head, from `position`, to all panels of a tile. `full` must expect their bytes.
+/// Starts copying `rows` rows of a head, beginning at `position`, to all panels of a tile. `full` must expect the bytes
+/// of this copy.
 template <int dim, class T>
 __device__ void copy_tile(T* to, const TensorMap& map, Barrier* full, int rows, int head, int group, int position,
                           int sequence) {
@@ -34,8 +35,8 @@ __device__ void copy_tile(T* to, const TensorMap& map, Barrier* full, int rows, 
     copy_panel(to + column * rows, map, full, column, head, group, position, sequence);
 }
 
-/// Starts the products sums (64, 8 n) = A B^T as a group of their own. A: 64 rows of a tile of `a_rows` rows, where `a`
-/// points into the tile's first panel; B: a tile of 8 n rows.
+/// Starts the products sums (64, 8 n) = A B^T as a separate group. A consists of 64 rows of a tile of `a_rows` rows;
+/// `a` points into the first panel of that tile. B is a tile of 8 n rows.
 template <class T, int dim, int a_rows, int n>
 __device__ void start_product_of_rows(Sums<n>& sums, const T* a, const T* b) {
   constexpr std::uint32_t kUnused = 16;  // by convention; wgmma ignores it
@@ -59,8 +60,8 @@ __device__ void round_to_all_of_a(AllOfA<n>& a, const Sums<n>& scores) {
   for (int k = 0; k < n / 2; ++k) round_to_a<T>(a[k], scores, k);
 }
 
-/// Starts the products sums (64, D) += A B as a group of their own. A (64, 16 steps) must stay unchanged until the
-/// group ends; B: a tile of 16 steps rows.
+/// Starts the products sums (64, D) += A B as a separate group. A (64, 16 steps) must not change until the group ends.
+/// B is a tile of 16 * steps rows.
 template <class T, int m, int steps>
 __device__ void start_product_of_columns(Sums<m>& sums, const std::uint32_t (&a)[steps][4], const T* tile) {
   wgmma_begin(sums);

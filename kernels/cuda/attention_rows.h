@@ -1,5 +1,5 @@
-// Attention of any shape, one warp per row; shared by attention_cuda.cu and attention_cuda_backward.cu. Lanes divide
-// the keys among themselves to compute scores, and the elements of a head to sum rows.
+// Attention of any shape, one warp per row; shared by attention_cuda.cu and attention_cuda_backward.cu. To compute
+// scores, the lanes divide the keys among themselves. To sum rows, they divide the elements of a head.
 #pragma once
 
 #include "kernels/cuda/attention.h"
@@ -29,7 +29,7 @@ struct RowLaunch {
   }
 };
 
-/// Return the number of this warp's item, and the warp's part of shared memory.
+/// Return the index of the item of this warp, and the warp's part of shared memory.
 __device__ inline std::int64_t item_of_warp() { return std::int64_t{blockIdx.x} * warps_in_block() + warp_in_block(); }
 __device__ inline float* memory_of_warp(int floats) { return shared_memory<float>() + warp_in_block() * floats; }
 
@@ -39,7 +39,7 @@ __device__ void over_lanes(int count, const Body& body) {
   for (int i = lane(); i < count; i += kWarp) body(i);
 }
 
-/// Writes the row times `factor` to shared memory.
+/// Writes the row, multiplied by `factor`, to shared memory.
 template <class T>
 __device__ void stage_row(float* out, const T* row, int dim, float factor = 1) {
   over_lanes(dim, [&](int d) { out[d] = to_float(row[d]) * factor; });

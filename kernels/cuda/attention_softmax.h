@@ -16,7 +16,7 @@ struct RowFactors {
   float of[2];
 };
 
-/// Sets scores of keys that a row does not see to -inf; `key` is that of the first column.
+/// Sets the scores of keys that a row does not see to -inf. `key` is the key of the first column.
 template <int n>
 __device__ void mask_scores(Sums<n>& scores, const KeyRange (&seen)[2], int key) {
   const int column = key + lane() % 4 * 2;
@@ -30,7 +30,7 @@ __device__ void mask_scores(Sums<n>& scores, const KeyRange (&seen)[2], int key)
   }
 }
 
-/// Zeroes dropped probabilities; `row` and `column` are the first query and key.
+/// Zeroes dropped probabilities. `row` and `column` are the first query and the first key.
 template <int n>
 __device__ void drop(Sums<n>& scores, const ProbabilityDropout& dropout, int b, int head, int row, int column) {
 #pragma unroll
@@ -68,8 +68,8 @@ struct SoftmaxRows {
       seen[half] = shape.visible(b, query < shape.queries ? query : shape.queries - 1);
     }
   }
-  /// Turns scores into exp(scale (score - max)), with the updated max. Returns exp(scale (old max - max)), the factors
-  /// for all earlier sums.
+  /// Updates max and turns scores into exp(scale (score - max)). Returns exp(scale (old max - max)), the factors for
+  /// all earlier sums.
   template <int n>
   __device__ RowFactors exponentiate(Sums<n>& scores, float scale_log2) {
     RowFactors factors;
@@ -97,8 +97,8 @@ struct SoftmaxRows {
     }
     return factors;
   }
-  /// Writes the logsumexp of the queries from `t`, unless it is null. Returns the factors that turn sums into outputs:
-  /// dropout's scale / sum, or 0 for a query that sees no key.
+  /// Writes the logsumexp of the queries beginning at `t`, unless `logsumexp` is null. Returns the factors that turn
+  /// sums into outputs: dropout's scale / sum, or 0 for a query that sees no key.
   __device__ RowFactors finish(const AttentionShape& shape, float* logsumexp, int t) const {
     RowFactors factors;
 #pragma unroll

@@ -1,6 +1,6 @@
-// Attention on tensor cores (Dao 2023): tiles (rows, D) in shared memory, and a warp's products with them. Rows are
-// padded by 8 elements, so that the 8 rows that ldmatrix reads together lie in different banks for every D that is a
-// multiple of 16.
+// Attention on tensor cores (Dao 2023): tiles (rows, D) in shared memory, and the products that a warp computes with
+// tiles. Rows are padded by 8 elements, so that the 8 rows that ldmatrix reads at the same time are in different banks
+// if D is a multiple of 16.
 #pragma once
 
 #include "kernels/cuda/attention.h"
@@ -12,12 +12,12 @@ namespace mtl::cuda {
 
 inline constexpr float kLog2E = 1.4426950408889634f;
 
-/// Elements from one row of a tile to the next.
+/// The row stride of a tile, in elements.
 template <int dim>
 inline constexpr int kTileRow = dim + 8;
 
-/// Starts copying rows [begin, begin + rows) of `from`, `stride` elements apart, into a tile; rows outside `inside`
-/// become zeros. Called by the whole block.
+/// Starts copying rows [begin, begin + rows) of `from`, whose row stride is `stride`, into a tile. Rows outside
+/// `inside` become zeros. Must be called by the whole block.
 template <int rows, int dim, class T>
 __device__ void load_tile(T* tile, const T* from, std::int64_t stride, int begin, KeyRange inside) {
   constexpr int kPieces = dim / 8;
@@ -95,8 +95,8 @@ __device__ void add_products(Sums<dim / 8>& sums, const Sums<n>& scores, const T
   }
 }
 
-/// Writes sums (16, D), rows g times `factor` and g + 8 times `factor8`, to rows `to`, `to` + stride, ... of which
-/// `count` exist. `staged` is this warp's scratch, 16 rows of a tile.
+/// Writes sums (16, D) to the rows at `to`, `to` + stride, ..., of which `count` exist. Multiplies row g by `factor`
+/// and row g + 8 by `factor8`. `staged` is scratch memory of this warp: 16 rows of a tile.
 template <int dim, class T>
 __device__ void store_sums(T* to, std::int64_t stride, int count, T* staged, const Sums<dim / 8>& sums, float factor,
                            float factor8) {
@@ -121,8 +121,9 @@ __device__ void store_sums(T* to, std::int64_t stride, int count, T* staged, con
   }
 }
 
-/// The keys that the queries [begin, begin + count) of sequence b see: no query sees a key outside [lowest, highest),
-/// all see [all_first, all_end). Queries past the end count as the last one. Called by the whole warp.
+/// The keys that the queries [begin, begin + count) of sequence b see. No query sees a key outside [lowest, highest),
+/// and all queries see the keys [all_first, all_end). A query past the end counts as the last query. Must be called by
+/// the whole warp.
 struct SeenKeys {
   int lowest, highest, all_first, all_end;
   __device__ SeenKeys(const AttentionShape& shape, int b, int begin, int count) {
@@ -143,8 +144,8 @@ struct SeenKeys {
   }
 };
 
-/// Calls body(T(), std::integral_constant<int, D>()) for the dtypes and head sizes of AttentionVariant::tiles; throws
-/// for other sizes.
+/// Calls body(T(), std::integral_constant<int, D>()) for the dtypes and head sizes of AttentionVariant::tiles. Throws
+/// for other head sizes.
 template <class Body>
 void with_tiles(DType dtype, std::int64_t dim, const Body& body) {
   const auto with_dim = [&](auto t) {

@@ -1,4 +1,4 @@
-// The compute capability of the GPU. tests/cuda_on_cpu has an emulating header of the same name.
+// The compute capability of the GPU. tests/cuda_on_cpu has a header of the same name that emulates a GPU.
 #pragma once
 
 #include "kernels/cuda/platform.h"

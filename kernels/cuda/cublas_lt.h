@@ -1,5 +1,5 @@
-// cuBLASLt, loaded at the first product: the library takes half a gigabyte of memory, and a program that uses only the
-// cpu must start without it. tests/cuda_on_cpu has a header of the same name that emulates the library.
+// cuBLASLt. The library is loaded at the first product, because it takes half a gigabyte of memory and a program that
+// uses only the cpu must start without it. tests/cuda_on_cpu has a header of the same name that emulates the library.
 #pragma once
 
 #include <cublasLt.h>
@@ -9,7 +9,7 @@
 
 namespace mtl::cuda {
 
-/// The library and the functions in use.
+/// The library and the functions that mtl uses.
 struct CublasLt {
   CudaLibrary library{
       {cat("libcublasLt.so.", CUBLAS_VER_MAJOR)},

@@ -11,7 +11,7 @@
 
 namespace mtl::cuda {
 
-/// The library and the functions in use.
+/// The library and the functions that mtl uses.
 struct Cudnn {
   CudaLibrary library{{cat("libcudnn.so.", CUDNN_MAJOR)},
                       "computes attention on the GPU",

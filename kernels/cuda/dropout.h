@@ -1,6 +1,6 @@
-// The masks of kernels/dropout.h for hidden states: the same bits as on the cpu. A pack of 8 elements takes one Philox
-// call, about 100 instructions, which a memory-bound kernel hides; so does a single element, in rows whose width is not
-// a multiple of 8.
+// The masks of kernels/dropout.h for hidden states, with the same bits as on the cpu. A pack of 8 elements takes one
+// Philox call of about 100 instructions, whose time a memory-bound kernel hides. In rows whose width is not a multiple
+// of 8, every single element takes one call.
 #pragma once
 
 #include "kernels/cuda/pack.h"
@@ -37,8 +37,8 @@ class RowMask {
     first_ = static_cast<std::uint64_t>((number - sequence * mask.seq_length) * mask.width);
   }
 
-  /// Returns the factors of the columns [column, column + n): 0 or the scale; 1 if dropout is off. A pack of 8 requires
-  /// `column` and the rows' width to be multiples of 8.
+  /// Returns the factors of the columns [column, column + n): 0 or the scale, or 1 if dropout is off. For a pack of 8,
+  /// `column` and the width of rows must be multiples of 8.
   template <int n>
   __device__ Pack<n> factors(int column) const {
     Pack<n> out;

@@ -13,7 +13,7 @@
 #include "kernels/cuda/attention_tiles.h"
 #include "kernels/cuda/hopper_layout.h"
 
-// True where these functions may be called, and on the host, which parses the calls.
+// True in device code that may call these functions, and in host code, which parses the calls.
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #define MTL_HOPPER_CODE 1
 #else
@@ -25,8 +25,8 @@ namespace mtl::cuda {
 using TensorMap = CUtensorMap;
 using Barrier = std::uint64_t;
 
-/// Encodes a map by a function of the driver that is looked up at run time: the program does not link the driver.
-/// Kernels take maps as __grid_constant__.
+/// Encodes a tensor map with a function of the driver, which is looked up at run time because the program does not link
+/// the driver. Kernels take maps as __grid_constant__ parameters.
 inline TensorMap make_tensor_map(const PanelMap& map) {
   static const auto encode = [] {
     void* found = nullptr;
@@ -49,11 +49,11 @@ inline TensorMap make_tensor_map(const PanelMap& map) {
   return out;
 }
 
-/// Initializes a barrier whose phases end after `count` arrivals and the arrival of all announced bytes.
+/// Initializes a barrier. A phase of the barrier ends after `count` arrivals and the arrival of all announced bytes.
 __device__ inline void barrier_init(Barrier* barrier, unsigned count) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(count) : "memory");
 }
-/// Makes initialized barriers visible to the copy engine; other threads see them after __syncthreads().
+/// Makes initialized barriers visible to the copy engine. Other threads see the barriers after __syncthreads().
 __device__ inline void barriers_ready() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -66,8 +66,8 @@ __device__ inline void barrier_arrive_expecting(Barrier* barrier, unsigned bytes
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes)
                : "memory");
 }
-/// Waits for the end of a phase of this parity: 0 for the first, 1 for the second, 0 for the third. No thread may fall
-/// two phases behind.
+/// Waits for the end of a phase with this parity: 0 for the first phase, 1 for the second, 0 for the third, and so on.
+/// No thread may fall two phases behind.
 __device__ inline void barrier_wait(Barrier* barrier, unsigned parity) {
   unsigned done = 0;
   while (done == 0)
@@ -77,7 +77,8 @@ __device__ inline void barrier_wait(Barrier* barrier, unsigned parity) {
                  : "memory");
 }
 
-/// Starts copying the map's box at these coordinates to `to`, where an atom begins; its bytes arrive at `barrier`.
+/// Starts copying the box of the map at these coordinates to `to`, which must be the start of an atom. The bytes of the
+/// copy arrive at `barrier`.
 __device__ inline void copy_panel(void* to, const TensorMap& map, Barrier* barrier, int column, int head, int group,
                                   int position, int sequence) {
   asm volatile(
@@ -87,7 +88,7 @@ __device__ inline void copy_panel(void* to, const TensorMap& map, Barrier* barri
       : "memory");
 }
 
-/// Raise, or lower, the number of registers of each thread of this warpgroup to `count`.
+/// Raises or lowers the number of registers of each thread of this warpgroup to `count`.
 template <int count>
 __device__ void grow_registers() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(count));
@@ -97,7 +98,7 @@ __device__ void shrink_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(count));
 }
 
-/// Compiler fence: the sums are in registers here, and the compiler keeps no older copies.
+/// A compiler fence: the sums are in registers at this point, and the compiler keeps no older copies.
 template <int n>
 __device__ void keep(Sums<n>& sums) {
 #pragma unroll
@@ -111,9 +112,9 @@ __device__ void wgmma_begin(Sums<n>& sums) {
   keep(sums);
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
-/// Closes the group of the products started since the last call.
+/// Closes the group of products that were started since the previous call.
 __device__ inline void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-/// Waits for all groups but the last `pending`, which must not contain `sums`.
+/// Waits for all groups except the last `pending` groups, which must not contain `sums`.
 template <int pending, int n>
 __device__ void wgmma_end(Sums<n>& sums) {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory");
@@ -156,7 +157,7 @@ __device__ void wgmma_end(Sums<n>& sums) {
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(1)                                           \
                : "memory")
 
-/// d (64, N) = or += A (64, 16) times the transpose of B (N, 16), both in shared memory.
+/// d (64, N) = or += A (64, 16) times the transpose of B (N, 16). A and B are in shared memory.
 template <class T>
 __device__ void wgmma_rows(Sums<8>& d, std::uint64_t a, std::uint64_t b, bool accumulate) {
   if constexpr (dtype_of<T>() == DType::bf16)
@@ -171,7 +172,7 @@ __device__ void wgmma_rows(Sums<16>& d, std::uint64_t a, std::uint64_t b, bool a
   else
     MTL_ROWS_128("f16");
 }
-/// d (64, N) += A (64, 16) times B (16, N) in shared memory; each thread passes its fragment of A, as in mma.h.
+/// d (64, N) += A (64, 16) times B (16, N). B is in shared memory; each thread passes its fragment of A, as in mma.h.
 template <class T>
 __device__ void wgmma_columns(Sums<8>& d, const std::uint32_t (&a)[4], std::uint64_t b) {
   if constexpr (dtype_of<T>() == DType::bf16)

@@ -1,9 +1,9 @@
-// The layout of tiles in shared memory for the tensor cores of sm_90: TMA writes it, and wgmma reads it
-// through descriptors (PTX ISA, "Asynchronous Warpgroup Level Matrix Shared Memory Layout").
+// The layout of tiles in shared memory for the tensor cores of sm_90. TMA writes tiles in this layout, and wgmma reads
+// them through descriptors (PTX ISA, "Asynchronous Warpgroup Level Matrix Shared Memory Layout").
 //
-// A tile (rows, D) of 16-bit elements is D / 64 consecutive panels. A panel holds 64 columns of all rows, 128 bytes a
-// row. Eight rows are an atom of 1024 bytes, which begins at a multiple of 1024; within it, the 16-byte piece c of row
-// r is stored at piece c ^ r (the 128-byte swizzle), so that a column of pieces lies in different banks.
+// A tile (rows, D) of 16-bit elements is D / 64 consecutive panels. A panel holds 64 columns of all rows, 128 bytes per
+// row. Eight rows form an atom of 1024 bytes, which begins at a multiple of 1024. Within an atom, the 16-byte piece c
+// of row r is stored at piece c ^ r (the 128-byte swizzle), so that the pieces of a column are in different banks.
 #pragma once
 
 #include <array>
@@ -16,9 +16,10 @@ namespace mtl::cuda {
 inline constexpr int kPanel = 64;                              // columns
 inline constexpr std::uint32_t kPanelRow = 128, kAtom = 1024;  // bytes
 
-/// wgmma's descriptor of a matrix in shared memory, swizzled as above. `stride` is the number of bytes from 8 rows to
-/// the next 8. `leading` is the number of bytes from 64 columns to the next 64 if the product sums over rows (an
-/// operand that is not K-major); it is ignored if the product sums over columns (K-major).
+/// wgmma's descriptor of a matrix in shared memory, swizzled as above. `stride` is the distance between consecutive
+/// groups of 8 rows, in bytes. `leading` is the distance between consecutive groups of 64 columns, in bytes, if the
+/// product sums over rows (an operand that is not K-major). `leading` is ignored if the product sums over columns
+/// (K-major).
 constexpr std::uint64_t matrix_descriptor(std::uint32_t address, std::uint32_t leading, std::uint32_t stride) {
   constexpr std::uint64_t kSwizzle128Bytes = std::uint64_t{1} << 62;
   const auto field = [](std::uint32_t bytes) { return std::uint64_t{(bytes & 0x3ffff) >> 4}; };
@@ -26,7 +27,7 @@ constexpr std::uint64_t matrix_descriptor(std::uint32_t address, std::uint32_t l
 }
 
 /// The parameters of a TMA tensor map that copies panels of one head: sizes and strides of (D, N, G, T, B), innermost
-/// first, and the box of a copy. Positions beyond T become zeros.
+/// first, and the box of a copy. A copy fills positions beyond T with zeros.
 struct PanelMap {
   void* address;
   DType dtype;

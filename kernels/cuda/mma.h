@@ -1,5 +1,5 @@
-// Tensor cores and asynchronous copies: instructions of every GPU since sm_80. All lanes of a warp call ldmatrix and
-// mma together. Lane 4 g + q holds, of the fragments of D (16, 8) = A (16, 16) B (16, 8) + D:
+// Tensor cores and asynchronous copies: instructions of all GPUs since sm_80. All lanes of a warp call ldmatrix and mma
+// together. For D (16, 8) = A (16, 16) B (16, 8) + D, lane 4 g + q holds these elements:
 //   A  pairs of columns: (g, 2q), (g + 8, 2q), (g, 2q + 8), (g + 8, 2q + 8)
 //   B  pairs of rows:    (2q, g), (2q + 8, g)
 //   D  (g, 2q), (g, 2q + 1), (g + 8, 2q), (g + 8, 2q + 1)
@@ -24,7 +24,7 @@ __device__ inline void ldmatrix_x4(std::uint32_t (&out)[4], const void* row) {
                : "r"(shared_address(row))
                : "memory");
 }
-/// The same, with each matrix transposed: lane 4 r + c receives elements (2c, r) and (2c + 1, r).
+/// Like the function above, with each matrix transposed: lane 4 r + c receives elements (2c, r) and (2c + 1, r).
 __device__ inline void ldmatrix_x4_trans(std::uint32_t (&out)[4], const void* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
@@ -65,21 +65,21 @@ __device__ inline float exp2_approx(float x) {
   return out;
 }
 
-/// Starts copying 16 bytes, both addresses aligned, to shared memory. Writes zeros and reads nothing if `inside` is
-/// false.
+/// Starts copying 16 bytes to shared memory. Both addresses must be aligned. If `inside` is false, writes zeros and
+/// reads nothing.
 __device__ inline void cp_async_16(void* to, const void* from, bool inside) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
                "r"(inside ? 16 : 0)
                : "memory");
 }
-/// The same for 4 bytes.
+/// Like cp_async_16(), for 4 bytes.
 __device__ inline void cp_async_4(void* to, const void* from, bool inside) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_address(to)), "l"(from), "r"(inside ? 4 : 0)
                : "memory");
 }
-/// Closes the group of the copies that this thread started since the last call.
+/// Closes the group of copies that this thread started since the previous call.
 __device__ inline void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-/// Waits for all of this thread's groups but the last `pending`; other threads see the copies after a barrier.
+/// Waits for all groups of this thread except the last `pending` groups. Other threads see the copies after a barrier.
 template <int pending>
 __device__ void cp_async_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");

@@ -1,4 +1,5 @@
-// Neighboring elements that a thread reads or writes together: 16 bytes per access where a row allows it.
+// Neighboring elements that a thread reads or writes together, with 16 bytes per access if the alignment of rows
+// allows.
 #pragma once
 
 #include <cstdint>
@@ -59,9 +60,9 @@ __device__ void store(T* to, const Pack<count>& pack) {
   }
 }
 
-/// Calls body(std::integral_constant<int, n>()) with n elements per access: 8 if every tensor begins at a multiple of
-/// 16 bytes and `row_size`, the number of elements from one row to the next, is a multiple of 8, else 1. Eight elements
-/// of fp32 are two accesses.
+/// Calls body(std::integral_constant<int, n>()) with n elements per access. n is 8 if every tensor begins at a multiple
+/// of 16 bytes and the row stride `row_size`, in elements, is a multiple of 8; otherwise, n is 1. Eight elements of
+/// fp32 take two accesses.
 template <class Body>
 void with_pack_size(std::int64_t row_size, std::initializer_list<Tensor> tensors, const Body& body) {
   bool wide = row_size % 8 == 0;

@@ -6,8 +6,8 @@
 
 namespace mtl::cuda {
 
-/// Returns the 16 bits of element `number` from the call that serves it: word number % 8 / 2, low half for an even
-/// number.
+/// Returns the 16 bits of element `number` from the call that serves this element: the low half of word number % 8 / 2
+/// if `number` is even, otherwise the high half.
 __device__ inline std::uint32_t philox_bits(const std::array<std::uint32_t, 4>& words, std::uint64_t number) {
   std::uint32_t word = 0;
 #pragma unroll

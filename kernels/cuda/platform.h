@@ -1,8 +1,8 @@
-// The device as kernels see it: CUDA's own threads, barriers and shuffles (cuda_runtime.h), and the functions below.
-// tests/cuda_on_cpu has a header of the same name that emulates all of it on the cpu, with a fiber for each thread, so
-// that the same kernels run on a machine without a GPU. Kernels must not use what the emulation lacks: static shared
-// memory, __constant__, barriers for part of a warp or block, synchronization between blocks, PTX outside of this
-// folder.
+// The device as kernels see it: CUDA's threads, barriers and shuffles (cuda_runtime.h), and the functions below.
+// tests/cuda_on_cpu has a header of the same name that emulates the device on the cpu, with a fiber for each thread, so
+// that the same kernels run on a machine without a GPU. Kernels must not use features that the emulation lacks: static
+// shared memory, __constant__, barriers for a part of a warp or block, synchronization between blocks, and PTX outside
+// this folder.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -17,14 +17,14 @@ namespace mtl::cuda {
 inline constexpr int kWarp = 32;
 inline constexpr unsigned kAllLanes = 0xffffffff;
 
-/// Returns the block's shared memory, LaunchShape::shared_bytes of it, 16-byte aligned.
+/// Returns the shared memory of the block: LaunchShape::shared_bytes bytes, 16-byte aligned.
 template <class T>
 __device__ T* shared_memory() {
   extern __shared__ __align__(16) unsigned char mtl_shared[];
   return reinterpret_cast<T*>(mtl_shared);
 }
 
-/// Fails the tests on the cpu at a misaligned wide access; a GPU faults by itself.
+/// On the cpu, makes tests fail at a misaligned wide access. On a GPU, such an access faults anyway.
 __device__ inline void expect_aligned(const void*, unsigned) {}
 
 __device__ inline float from_bits(std::uint32_t bits) {
@@ -70,7 +70,7 @@ struct LaunchShape {
   std::size_t shared_bytes = 0;
 };
 
-/// Launches a kernel on the stream; does nothing if there are no blocks.
+/// Launches a kernel on the stream. Does nothing if there are no blocks.
 template <class... Parameters, class... Args>
 void launch(Stream& stream, void (*kernel)(Parameters...), const LaunchShape& shape, Args&&... args) {
   if (shape.blocks.x == 0 || shape.blocks.y == 0 || shape.blocks.z == 0) return;

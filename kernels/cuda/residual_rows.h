@@ -1,5 +1,5 @@
-// Input rows of a norm, for residual_cuda.cu, layernorm_cuda.cu and rmsnorm_cuda.cu: rows in memory, or the sum of the
-// residual stream and a branch, which the first pass over a row computes and writes.
+// The input rows of a norm, for residual_cuda.cu, layernorm_cuda.cu and rmsnorm_cuda.cu. Rows are either in memory, or
+// the sum of the residual stream and a branch, which the first pass over a row computes and writes to memory.
 #pragma once
 
 #include "kernels/cuda/dropout.h"
@@ -35,15 +35,16 @@ struct SummedRows {
   __device__ S* at(std::int64_t row) const { return out + row * width; }
 };
 
-/// Makes the first pass over a row of `width` elements: calls body(pack) for this thread's packs. Later passes read the
-/// row at rows.at(row).
+/// Makes the first pass over a row of `width` elements: calls body(pack) for the packs of this thread. Later passes
+/// read the row at rows.at(row).
 template <int n, class Rows, class Body>
 __device__ void first_pass(const Rows& rows, std::int64_t row, int width, const Team& team, const Body& body) {
   const auto* x = rows.at(row);
   team.over_row<n>(width, [&](int i) { body(load<n>(x + i)); });
 }
 
-/// The same for a sum: computes and writes the row; body() receives the elements as stored, rounded to S.
+/// Like the function above, for a sum: computes and writes the row. body() receives the elements as stored, that is,
+/// rounded to S.
 template <int n, class S, class T, class Body>
 __device__ void first_pass(const SummedRows<S, T>& rows, std::int64_t row, int width, const Team& team,
                            const Body& body) {
@@ -59,7 +60,8 @@ __device__ void first_pass(const SummedRows<S, T>& rows, std::int64_t row, int w
   });
 }
 
-/// Calls body(rows) with the rows of x as stored or, if `sum` exists, as the sum, which first_pass() writes to x.
+/// Calls body(rows), where `rows` are the stored rows of x or, if `sum` exists, the rows of the sum, which first_pass()
+/// writes to x.
 template <class S, class T, class Body>
 void with_rows(const Tensor& x, const ResidualSum& sum, const Body& body) {
   if (sum.exists())

@@ -2,7 +2,7 @@
 //   y = gamma x_hat, x_hat = x rstd, rstd = 1 / sqrt(mean(x^2) + eps)
 //   dx = rstd (g - x_hat mean(g x_hat)) with g = gamma dy, dgamma = sum over rows of dy x_hat
 // X, Y, ... are DenseRows, HeadRows or SummedRows, which locate a row. A team of threads shares a row
-// (kernels/cuda/rows.h); the second pass over a row finds it in the caches.
+// (kernels/cuda/rows.h). The second pass over a row reads the row from the caches.
 #pragma once
 
 #include "kernels/cuda/residual_rows.h"
@@ -70,8 +70,8 @@ struct RmsNormBackward {
   int width;
 };
 
-/// Returns mean(g x_hat) of a row, for dx; 0 if dx is not wanted. Unless `sums` (C) is null, adds dy x_hat to it, for
-/// dgamma.
+/// Returns mean(g x_hat) of a row, for dx, or 0 if dx is not wanted. Unless `sums` (C) is null, adds dy x_hat to
+/// `sums`, for dgamma.
 template <int n, class X, class Dx, class Dy, class T>
 __device__ float rmsnorm_mean_gx(const RmsNormBackward<X, Dx, Dy, T>& b, std::int64_t row, int width, const Team& team,
                                  float rstd, float* sums) {
@@ -101,7 +101,7 @@ __device__ void rmsnorm_write_dx(const RmsNormBackward<X, Dx, Dy, T>& b, std::in
   auto* dx = b.dx.at(row);
   team.over_row<n>(width, [&](int i) {
     const Pack<n> in = load<n>(x + i), grad = load<n>(dy + i), weight = load<n>(b.gamma + i);
-    // dx may hold the skip connection's gradient: the norm's is added to it.
+    // dx may hold the gradient of the skip connection; the gradient of the norm is added to dx.
     Pack<n> out = b.accumulate ? load<n>(dx + i) : Pack<n>{};
     for (int j = 0; j < n; ++j) out[j] += rstd * (weight[j] * grad[j] - in[j] * rstd * mean_gx);
     store(dx + i, out);

@@ -1,6 +1,6 @@
-// Rows of any width: neighboring threads of a block, a team, share a row. A narrow row has one lane per pack of 8, up
-// to a warp; a wide one has the whole block. All threads of a block make the same number of iterations, so that they
-// can synchronize; a team without a row gets one of width 0.
+// Rows of any width. Neighboring threads of a block, a team, share a row. A narrow row has one lane per pack of 8
+// elements, up to a warp; a wide row has the whole block. All threads of a block make the same number of iterations, so
+// that they can synchronize. A team without a row gets a row of width 0.
 #pragma once
 
 #include <algorithm>
@@ -24,11 +24,12 @@ struct RowsShape {
   LaunchShape launch;
 };
 
-/// Floats at the beginning of shared memory, before a kernel's own: scratch for Team::sum() across a block.
+/// The number of floats at the beginning of shared memory, before the floats that a kernel uses: scratch memory for
+/// Team::sum() across a block.
 inline constexpr int kTeamSums = kWarp;
 
-/// Returns a launch with a team for each row. With `sums`, each team has that many floats in shared memory. Each block
-/// then writes a row of partials, so the number of blocks is limited, and a team may process several rows.
+/// Returns a launch with a team for each row. If `sums` is not 0, each team has `sums` floats in shared memory. Each
+/// block then writes a row of partials, so the number of blocks is limited, and a team may process several rows.
 inline RowsShape rows_shape(std::int64_t rows, std::int64_t width, std::int64_t sums = 0) {
   constexpr std::int64_t kThreads = 256, kShared = 96 << 10;
   constexpr std::int64_t kMostBlocks = 132 * 4;  // with sums: four for each multiprocessor of an H100
@@ -43,7 +44,7 @@ inline RowsShape rows_shape(std::int64_t rows, std::int64_t width, std::int64_t 
                      .shared_bytes = kTeamSums * sizeof(float) + static_cast<std::size_t>(teams * bytes)}};
 }
 
-/// Returns the bytes of the partials that the blocks write: a row of `sums` floats each.
+/// Returns the size, in bytes, of the partials that the blocks write. Each block writes a row of `sums` floats.
 inline std::size_t block_sums_bytes(std::int64_t rows, std::int64_t width, std::int64_t sums) {
   return std::size_t{rows_shape(rows, width, sums).launch.blocks.x} * sums * sizeof(float);
 }
@@ -56,7 +57,7 @@ struct Team {
   __device__ int in_block() const { return thread_in_block() / size; }
   __device__ int teams() const { return threads_in_block() / size; }
 
-  /// Returns the sum over the team's threads, to each of them.
+  /// Returns the sum over all threads of the team, to every thread of the team.
   __device__ float sum(float value) const {
     if (size > kWarp) return block_sum(value, shared_memory<float>());
     for (int distance = size / 2; distance > 0; distance /= 2) value += __shfl_xor_sync(kAllLanes, value, distance);
@@ -73,7 +74,8 @@ struct Team {
     }
   }
 
-  /// Calls body(i) for each `n` elements of a row that this thread handles: the same columns in every row.
+  /// Calls body(i) for each group of `n` elements of a row that this thread handles. A thread handles the same columns
+  /// in every row.
   template <int n, class Body>
   __device__ void over_row(int width, const Body& body) const {
     for (int i = thread() * n; i < width; i += size * n) body(i);
@@ -87,7 +89,7 @@ struct Team {
     for (int begin = 0; begin < sums; begin += width)
       over_row<n>(width, [&](int i) { store(own_sums(sums) + begin + i, Pack<n>{}); });
   }
-  /// The last step of a block: adds up its teams' sums and writes its row of `partials`.
+  /// The last step of a block: adds up the sums of all teams and writes the block's row of `partials`.
   __device__ void write_sums(float* partials, int sums) const {
     write_block_sums(partials, shared_memory<float>() + kTeamSums, teams(), sums);
   }

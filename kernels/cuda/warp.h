@@ -14,14 +14,14 @@ __device__ inline int warp_in_block() { return static_cast<int>(threadIdx.x / kW
 __device__ inline int warps_in_block() { return static_cast<int>(blockDim.x / kWarp); }
 __device__ inline int lane() { return static_cast<int>(threadIdx.x % kWarp); }
 
-/// Calls body(i) for each `n` elements of a row that this lane handles: i, i + 1, ...
+/// Calls body(i) for each group of `n` elements of a row that this lane handles: i, i + 1, ...
 template <int n, class Body>
 __device__ void over_row(int width, const Body& body) {
   for (int i = lane() * n; i < width; i += kWarp * n) body(i);
 }
 
-/// Reduces the values of all lanes of the warp by combine(a, b) and returns the result to each. combine() must be
-/// commutative: lanes pass its arguments in either order.
+/// Reduces the values of all lanes of the warp by combine(a, b), and returns the result to every lane. combine() must
+/// be commutative, because lanes pass the arguments in either order.
 template <class T, class Combine>
 __device__ T warp_reduce(T value, const Combine& combine) {
 #pragma unroll
@@ -37,7 +37,8 @@ __device__ inline float warp_max(float value) {
   return warp_reduce(value, [](float a, float b) { return fmaxf(a, b); });
 }
 
-/// The same over all threads of the block; `shared` has room for kWarp values and may be reused at once.
+/// Like warp_reduce(), over all threads of the block. `shared` must have room for kWarp values, and may be reused
+/// immediately.
 template <class T, class Combine>
 __device__ T block_reduce(T value, T neutral, T* shared, const Combine& combine) {
   value = warp_reduce(value, combine);
