@@ -1,16 +1,14 @@
 #include "engine/meta_model.h"
 
-#include <utility>
-
 namespace mtl {
 
 MetaModel::MetaModel(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape,
-                     std::optional<std::vector<StateSpec>> states)
+                     const std::optional<std::vector<StateSpec>>& states)
     : stream(Device::meta, shape.threads, shape.device),
       groups(meta_groups(shape.layout.grid, shape.layout.rank)),
       stage(make_stage(config, dropout, shape.layout, shape.padded_vocab, shape.precision.residual)),
       params(
-          Device::meta, shape.precision, std::move(states), [&](const ParamVisitor& visit) { stage.params(visit); },
+          Device::meta, shape.precision, states, [&](const ParamVisitor& visit) { stage.params(visit); },
           shape.layout) {}
 
 MetaModel::PassBytes MetaModel::measure(const std::vector<std::function<void(Ctx&, const Chunk&)>>& passes) {

@@ -30,7 +30,7 @@ struct MetaModel {
 
   /// If `states` is absent (evaluation), the parameters have no gradients.
   MetaModel(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape,
-            std::optional<std::vector<StateSpec>> states);
+            const std::optional<std::vector<StateSpec>>& states);
 
   /// Calls `run` and returns the work and traffic of this call.
   template <class Run>
