@@ -6,13 +6,13 @@
 //   squared_relu  max(x, 0)^2                                     So et al. 2021
 //   silu          x / (1 + e^-x)                                  Elfwing et al. 2017
 //
-// A gated MLP (Shazeer 2020; SwiGLU if the function is silu) multiplies the results of two linears, which are one
-// tensor: pre (N, 2 F), each row [gate (F) | up (F)].
+// A gated MLP (Shazeer 2020; SwiGLU if the function is silu) multiplies the outputs of two linear layers. Both outputs
+// are in one tensor, pre (N, 2 F), with rows [gate (F) | up (F)].
 //   forward    out = activation(gate) * up
 //   backward   dgate = dout * up * activation'(gate),  dup = dout * activation(gate)
 //
-// All tensors have the compute dtype T (kernels/stream_types.h), and arithmetic is fp32: each element is rounded to T
-// once. kernels/gemm.h applies the functions of an MLP without a gate.
+// All tensors have the compute dtype T (kernels/stream_types.h). Arithmetic is fp32, and each element is rounded to T
+// once. In an MLP without a gate, kernels/gemm.h applies the activation.
 #pragma once
 
 #include "device/stream.h"
@@ -24,7 +24,7 @@ enum class Activation { gelu_tanh, gelu_erf, relu, squared_relu, silu };
 
 /// Writes out (N, F).
 void gated_forward(Stream& stream, Tensor out, Tensor pre, Activation activation);
-/// Writes dpre (N, 2 F), in the layout of pre; it may be pre itself.
+/// Writes dpre (N, 2 F), in the layout of pre. dpre may be pre itself.
 void gated_backward(Stream& stream, Tensor dpre, Tensor dout, Tensor pre, Activation activation);
 
 }  // namespace mtl

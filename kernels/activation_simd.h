@@ -1,4 +1,5 @@
-// The functions of activation.h and their derivatives over vectors. Includes simd.h: include this header instead.
+// The functions of activation.h and their derivatives, for vectors. Include this header instead of simd.h, which it
+// includes.
 
 #include "kernels/activation.h"
 #include "kernels/simd.h"
@@ -14,7 +15,7 @@ HWY_BEFORE_NAMESPACE();
 namespace mtl::HWY_NAMESPACE {
 
 /// gelu(x) = x s with s = 1 / (1 + e), e = exp(-2 u), u = sqrt(2/pi) (x + 0.044715 x^3): the tanh form without the
-/// cancellation in 1 + tanh(u). A NaN in x may be lost here; the callers multiply by x.
+/// cancellation in 1 + tanh(u). May lose a NaN in x; the callers multiply by x, which restores the NaN.
 struct GeluParts {
   VecF32 e;
   VecF32 s;
@@ -40,10 +41,10 @@ struct GeluTanh {
   }
 };
 
-/// The normal distribution: e = exp(-x^2 / 2), and p = P(X < x) with an error below 2e-7, and a relative one below 4e-6
-/// for x >= -8. The tail beyond |x| is e q(t) with t = 1 / (1 + 0.3 |x|), q minimax of degree 8 for |x| <= 12.5
-/// (relative error 1e-7). Without 1 + erf there is no cancellation in the left tail. A NaN may be lost, as in
-/// gelu_parts.
+/// The normal distribution: e = exp(-x^2 / 2) and p = P(X < x). The absolute error of p is below 2e-7; for x >= -8, the
+/// relative error is below 4e-6. The tail beyond |x| is e q(t) with t = 1 / (1 + 0.3 |x|), where q is a minimax
+/// polynomial of degree 8 for |x| <= 12.5 (relative error 1e-7). Because 1 + erf is not used, there is no cancellation
+/// in the left tail. May lose a NaN, as in gelu_parts.
 struct NormalParts {
   VecF32 e;
   VecF32 p;
@@ -74,7 +75,7 @@ struct GeluErf {
   }
 };
 
-/// A NaN stays NaN here: it is not less than 0.
+/// A NaN remains NaN, because a NaN is not less than 0.
 struct Relu {
   static HWY_INLINE VecF32 value(VecF32 x) { return hn::IfThenZeroElse(hn::Lt(x, set(0)), x); }
   static HWY_INLINE VecF32 derivative(VecF32 x) { return hn::IfThenElseZero(hn::Gt(x, set(0)), set(1)); }
@@ -85,7 +86,7 @@ struct SquaredRelu {
   static HWY_INLINE VecF32 derivative(VecF32 x) { return hn::Mul(set(2), Relu::value(x)); }
 };
 
-/// silu(x) = x s with s = 1 / (1 + e), e = exp(-x). A NaN may be lost here, as in gelu_parts.
+/// silu(x) = x s with s = 1 / (1 + e), e = exp(-x). May lose a NaN, as in gelu_parts.
 struct SiluParts {
   VecF32 e;
   VecF32 s;
@@ -106,7 +107,8 @@ struct Silu {
   }
 };
 
-/// Calls body(GeluTanh()), or the like for another `activation`: the loop in `body` is compiled for each function.
+/// Calls body() with the function object for `activation`, such as GeluTanh(). The loop in `body` is compiled for each
+/// function.
 template <class Body>
 HWY_INLINE void with_activation(Activation activation, const Body& body) {
   switch (activation) {

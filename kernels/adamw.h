@@ -4,14 +4,14 @@
 //   m = beta1 m + (1 - beta1) g,   v = beta2 v + (1 - beta2) g^2
 //   p = p - lr (m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps) + weight_decay p),   t = state.step
 //
-// lr, weight_decay, t and the factors are read from the StepState; if found_inf is set, nothing changes. Each tensor
-// has a dtype of its own (f32, bf16, f16): results are rounded to nearest even when they are stored; a param of bf16
-// may be rounded stochastically instead. A nonzero update is lost if the stored param keeps its value; the StepState
-// counts lost updates, and elements whose param changes while its copy does not.
+// lr, weight_decay, t and the scale factors are read from the StepState. If found_inf is set, nothing changes. Each
+// tensor may have a different dtype (f32, bf16, f16). Results are rounded to nearest even when they are stored, but a
+// bf16 param may be rounded stochastically instead. A nonzero update is lost if the stored param keeps its value. The
+// StepState counts lost updates, and elements whose param changes while the copy of the param does not change.
 //
-// Stochastic rounding (Gupta et al. 2015) adds 16 random bits below the last kept bit, then truncates. The bits depend
-// on the element's number in the whole tensor: Philox counter (t, element / 8), 8 elements per call as in
-// kernels/dropout.h.
+// Stochastic rounding (Gupta et al. 2015) adds 16 random bits below the last bit that is kept, and then truncates. The
+// random bits depend on the index of the element in the whole tensor: the Philox counter is (t, element / 8), with 8
+// elements per call as in kernels/dropout.h.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@
 
 namespace mtl {
 
-/// Maps a range to element numbers of the whole tensor: element i is first + (j / inner) * pitch + j % inner with
-/// j = skipped + i; the range holds `inner` of every `pitch` elements of the tensor.
+/// Maps the elements of a range to their indices in the whole tensor: element i has index first + (j / inner) * pitch +
+/// j % inner, where j = skipped + i. The range holds `inner` of every `pitch` elements of the tensor.
 struct ElementMap {
   std::int64_t first = 0, inner = 1, pitch = 1, skipped = 0;
 };
@@ -33,8 +33,8 @@ struct ElementMap {
 struct AdamWRange {
   Tensor param, grad, exp_avg, exp_avg_sq;  // (n) each
   bool decays = true;                       // weight decay applies
-  Tensor copy{};                            // (n) param in the layers' dtype; absent if layers read param itself
-  std::optional<PhiloxKey> rounding{};  // if given, rounds a param of bf16 stochastically by the numbers of `elements`
+  Tensor copy{};                            // (n) param in the compute dtype; absent if layers read param itself
+  std::optional<PhiloxKey> rounding{};      // if given, rounds a bf16 param stochastically
   ElementMap elements{};
 };
 
@@ -44,7 +44,7 @@ struct AdamWOptions {
   double eps = 1e-8;
 };
 
-/// Updates the range; adds to nonzero_updates, lost_updates and lost_copies of the state.
+/// Updates the range. Adds to nonzero_updates, lost_updates and lost_copies of the state.
 void adamw_step(Stream& stream, const AdamWRange& range, const AdamWOptions& options, StepState* state);
 
 }  // namespace mtl

@@ -8,11 +8,12 @@
 //   dP = dropout'(do . v),  delta[t] = sum_d do[t, d] o[t, d],  dS = P (dP - delta)
 //   dq = scale dS k,  dk = scale dS^T q,  dv = dropout(P)^T do
 //
-// There are Tq queries and Tk keys, which are positions 0 .. Tk - 1. q, k, v, o, their gradients and a cache of keys
-// and values have one dtype: f32, bf16 or f16. logsumexp, probabilities and all sums are fp32; results are rounded
-// once. dk and dv are accumulated in a fixed order, whatever the number of threads. The operators count the FLOPs of
-// the causal part, Tq (Tk - Tq / 2) scores per head, less the scores that the window masks: max(0, p(t) + 1 - window)
-// per query. Run time grows with this number; keys and values before the first query's window are not read.
+// There are Tq queries and Tk keys; the keys are positions 0 .. Tk - 1. q, k, v, o, their gradients, and a cache of
+// keys and values have the same dtype: f32, bf16 or f16. logsumexp, probabilities and all sums are fp32; results are
+// rounded once. dk and dv are accumulated in a fixed order, regardless of the number of threads. The operators count
+// the FLOPs of the causal part, Tq (Tk - Tq / 2) scores per head, minus the scores that the window masks: max(0, p(t) +
+// 1 - window) per query. Run time grows with this number. Keys and values before the window of the first query
+// are not read.
 #pragma once
 
 #include <compare>
@@ -30,7 +31,7 @@ namespace mtl {
 struct Qkv {
   HeadSlice q, k, v;
 };
-/// Splits one tensor (B, T, G, R + 2, D): per group R queries, then the key, then the value.
+/// Splits a tensor (B, T, G, R + 2, D), which has R queries, then the key, then the value of each group.
 Qkv unpack_qkv(Tensor packed);
 
 /// The sizes of one call: B, Tq, the keys up to the last query (with `past` all Tk), G, R, D.
@@ -42,15 +43,15 @@ struct AttentionSizes {
 struct AttentionInput {
   Qkv qkv;
   RowMap rows;                  // of the queries: p(t) = rows.first_row + t in each sequence
-  Tensor past;                  // (B) i32, only with a cache: p(t) = past[b] + t, instead of by `rows`
-  Tensor document_start;        // (B, Tq) i32: the first position that t attends to, 0 .. p(t); absent: 0
+  Tensor past;                  // (B) i32, only with a cache: p(t) = past[b] + t, regardless of `rows`
+  Tensor document_start;        // (B, Tq) i32: the first position that query t attends to, 0 .. p(t); absent: 0
   std::int64_t window = 0;      // positions that a query attends to, including its own; 0: no limit
   float scale = 0;              // usually 1 / sqrt(D)
-  Dropout dropout;              // on the probabilities; needs whole sequences: Tq = Tk = rows.seq_length
-  std::int64_t first_head = 0;  // global number of local head 0, for the dropout counter
+  Dropout dropout;              // of the probabilities; requires whole sequences: Tq = Tk = rows.seq_length
+  std::int64_t first_head = 0;  // global index of local head 0, for the dropout counter
 
   AttentionSizes sizes() const;
-  /// Returns an upper bound of the number of keys that the queries of one sequence attend to in all: sizes().keys, or
+  /// Returns an upper bound on the number of distinct keys that the queries of one sequence attend to: sizes().keys, or
   /// fewer with a window.
   std::int64_t keys_in_reach() const;
 };
@@ -70,8 +71,9 @@ struct KvCache {
   Tensor lengths;  // (B) i32: positions stored
 };
 
-/// Stores the keys and values (B, T, G, 1, D) of T new positions, in the cache's dtype, from position lengths[b] on;
-/// the caller advances lengths. A full cache is an error: the cpu throws before writing, a GPU drops what does not fit.
+/// Stores the keys and values (B, T, G, 1, D) of T new positions, in the dtype of the cache, beginning at position
+/// lengths[b]. The caller updates `lengths`. A full cache is an error: the cpu throws before writing, and a GPU drops
+/// positions that do not fit.
 void append_to_cache(Stream& stream, const KvCache& cache, const HeadSlice& k, const HeadSlice& v);
 
 }  // namespace mtl

@@ -1,12 +1,12 @@
-// Attention on the cpu: one call computes one key-value group of one sequence, with all the query heads that read it.
+// Attention on the cpu. One call computes one key-value group of one sequence, with all query heads of the group.
 //
-// Blocks of 48 queries are processed against blocks of 192 keys, so that a block of scores stays in L2 (Dao 2023);
-// within a block the micro-kernels start at the window and stop at the diagonal, a few rows at a time. A call is
-// sequential and its sums have a fixed order: results depend on the instruction set, not on threads or on the size of
-// the batch.
+// Blocks of 48 queries are processed with blocks of 192 keys, so that a block of scores stays in L2 (Dao 2023). Within
+// a block, the micro-kernels process a few rows at a time, from the start of the window up to the diagonal. A call is
+// sequential and its sums have a fixed order. Results therefore depend on the instruction set, but not on the number of
+// threads or on the batch size.
 //
-// Operands of 16 bits are widened to fp32 when they are copied into the work area, where all products and sums are
-// computed; results are rounded once, when they are written.
+// 16-bit operands are widened to fp32 when they are copied to the work area. All products and sums are computed there
+// in fp32. Results are rounded once, when they are written.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 
 namespace mtl::cpu {
 
-/// The source of one group's dropout bytes (kernels/dropout.h).
+/// The source of the dropout bytes of one group (kernels/dropout.h).
 struct AttentionDropout {
   bool active = false;
   PhiloxKey key{};
@@ -43,7 +43,7 @@ struct HeadRows {
 
 struct AttentionGroup {
   std::int64_t queries = 0;         // the last `queries` of the `keys` positions
-  std::int64_t keys = 0;            // from the first one that any query attends to through the last query's own
+  std::int64_t keys = 0;            // from the first key that a query attends to, up to the last query's own key
   std::int64_t first_position = 0;  // of key 0 in its sequence
   std::int64_t window = 0;          // keys that a query attends to, including its own; `keys`: no limit
   std::int64_t heads = 0;           // R
@@ -54,7 +54,7 @@ struct AttentionGroup {
   const std::int32_t* document_start = nullptr;  // (queries) positions in the sequence, or null
   AttentionDropout dropout;
 
-  /// Return the key of query `row` itself, and the first key that it attends to.
+  /// Return the own key of query `row`, and the first key that this query attends to.
   std::int64_t own_key(std::int64_t row) const { return keys - queries + row; }
   std::int64_t first_key(std::int64_t row) const {
     const std::int64_t start = document_start == nullptr ? 0 : document_start[row] - first_position;
@@ -77,8 +77,8 @@ struct AttentionBackward {
   HeadRows dq, dk, dv;
 };
 
-/// Return the size in floats of a call's work area, which must be 64-byte aligned; equal for all instruction sets and
-/// dtypes.
+/// Return the size of the work area of a call, in floats. The work area must be 64-byte aligned. The size is the same
+/// for all instruction sets and dtypes.
 std::int64_t forward_group_work(std::int64_t keys, std::int64_t dim);
 std::int64_t backward_group_work(std::int64_t keys, std::int64_t dim);
 void forward_group(const AttentionForward& call, float* work);

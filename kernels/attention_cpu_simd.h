@@ -1,8 +1,8 @@
-// Vector code shared by the attention_cpu_*.cpp files; include it after simd.h.
+// Vector code shared by the attention_cpu_*.cpp files. Include after simd.h.
 //
-// Products C (rows, 2 N) += A (rows, k) B (k, 2 N) keep C in registers: N lanes, kRows x 2 accumulators. B is stored in
-// panels of 2 N columns, so that the inner loop reads it in order. pack_rows, pack_transposed and copy_block copy the
-// operands to the work area and widen them to fp32. T is the type of elements outside of the work area.
+// Products C (rows, 2 N) += A (rows, k) B (k, 2 N) keep C in registers: kRows x 2 accumulators of N lanes. B is stored
+// in panels of 2 N columns, so that the inner loop reads B in order. pack_rows(), pack_transposed() and copy_block()
+// copy the operands to the work area and widen them to fp32. T is the type of elements outside the work area.
 
 #if defined(MTL_ATTENTION_SIMD_TOGGLE) == defined(HWY_TARGET_TOGGLE)
 #ifdef MTL_ATTENTION_SIMD_TOGGLE
@@ -93,7 +93,7 @@ struct WideRows {
   std::int64_t stride;
 };
 
-/// Returns four rows as fp32: in place if they are fp32, else widened into `area` (4, kWidth).
+/// Returns four rows as fp32: in place if the rows are fp32, otherwise widened into `area` (4, kWidth).
 template <class T>
 HWY_INLINE WideRows four_rows(const T* src, std::int64_t stride, std::int64_t columns, float* area) {
   if constexpr (dtype_of<T>() == DType::f32) return {src, stride};
@@ -180,8 +180,8 @@ struct Columns {
   std::int64_t begin, end;
 };
 
-/// Returns the columns of a block that any of `count` rows from `row` on may see, ignoring documents, extended to
-/// multiples of `step`.
+/// Returns the columns of a block that at least one of `count` rows, beginning at `row`, may see, extended to multiples
+/// of `step`. Ignores document boundaries.
 HWY_INLINE Columns visible_columns(const AttentionGroup& group, const Block& block, std::int64_t row,
                                    std::int64_t count, std::int64_t step) {
   const std::int64_t columns = block.key_end - block.key, first = group.own_key(row) - block.key;
@@ -190,12 +190,12 @@ HWY_INLINE Columns visible_columns(const AttentionGroup& group, const Block& blo
   return {begin / step * step, round_up(end, step)};
 }
 
-/// Returns the columns that the register tile of kRows rows from `row` needs, in full panels.
+/// Returns the columns, in full panels, that the register tile of kRows rows beginning at `row` needs.
 HWY_INLINE Columns visible_panels(const AttentionGroup& group, const Block& block, std::int64_t row) {
   return visible_columns(group, block, row, kRows, kWidth);
 }
 
-/// Draws random bytes (kQueryBlock, kKeyBlock) for a block of one head, where its rows may see keys.
+/// Draws random bytes (kQueryBlock, kKeyBlock) for a block of one head, for the keys that rows of the block may see.
 HWY_INLINE void draw_block(const AttentionGroup& group, std::int64_t head, const Block& block, std::uint8_t* out) {
   const AttentionDropout& dropout = group.dropout;
   for (std::int64_t row = 0; row < block.rows; row += 16) {
@@ -208,7 +208,8 @@ HWY_INLINE void draw_block(const AttentionGroup& group, std::int64_t head, const
   }
 }
 
-/// Returns the first key that any of `rows` rows from `row` on may see, rounded down to a multiple of kKeyAlign.
+/// Returns the first key that at least one of `rows` rows, beginning at `row`, may see, rounded down to a multiple of
+/// kKeyAlign.
 HWY_INLINE std::int64_t first_key_of(const AttentionGroup& group, std::int64_t row, std::int64_t rows) {
   std::int64_t first = group.first_key(row);
   for (std::int64_t i = row + 1; i < row + rows && group.document_start != nullptr; ++i)
@@ -226,8 +227,8 @@ HWY_INLINE void mask_row(const AttentionGroup& group, const Block& block, std::i
   std::fill(scores + end, scores + columns.end, kMasked);
 }
 
-/// scores (kQueryBlock, kScoreStride) = a (kQueryBlock, dim) times packed keys or values, from the window to the
-/// diagonal.
+/// scores (kQueryBlock, kScoreStride) = a (kQueryBlock, dim) times packed keys or values. Computes only the columns
+/// from the start of the window up to the diagonal.
 HWY_INLINE void multiply_scores(const float* a, std::int64_t lda, const float* panels, const AttentionGroup& group,
                                 const Block& block, float* scores) {
   for (std::int64_t column = 0; column < block.key_end - block.key; column += kWidth) {
@@ -241,7 +242,8 @@ HWY_INLINE void multiply_scores(const float* a, std::int64_t lda, const float* p
   }
 }
 
-/// out (kQueryBlock, padded) += scores times packed rows (keys, dim), from the window to the diagonal.
+/// out (kQueryBlock, padded) += scores times packed rows (keys, dim). Only keys from the start of the window up to the
+/// diagonal contribute.
 HWY_INLINE void multiply_rows(const float* scores, const float* panels, std::int64_t padded,
                               const AttentionGroup& group, const Block& block, float* out) {
   for (std::int64_t column = 0; column < padded; column += kWidth) {

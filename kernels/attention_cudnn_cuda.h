@@ -6,10 +6,10 @@
 
 namespace mtl::cuda {
 
-/// The sizes and strides that a plan is compiled for. attention_suits_cudnn() must accept the call.
+/// The sizes and strides for which a plan is compiled. attention_suits_cudnn() must accept the call.
 struct CudnnAttentionShape {
   struct Strides {
-    std::int64_t row, head;  // elements from one position to the next, and from one head to the next
+    std::int64_t row, head;  // strides of positions and of heads, in elements
     auto operator<=>(const Strides&) const = default;
   };
 

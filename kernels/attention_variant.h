@@ -1,7 +1,7 @@
-// The variants of attention on a GPU, and the choice among them for a shape: measured at its first call and stored in
-// the stream's choices (device/choices.h), which checkpoints keep. A variant is used only if its results on that first
-// call agree with the reference's. The first call of a shape waits for the device, so it must not be captured as a
-// graph.
+// The variants of attention on a GPU, and the choice of a variant for a shape. The choice is made by measuring at the
+// first call with the shape, and is stored in the choices of the stream (device/choices.h), which checkpoints keep. A
+// variant is used only if its results of that first call agree with the results of the reference variant. The first
+// call with a shape waits for the device, so this call must not be captured as a graph.
 #pragma once
 
 #include <functional>
@@ -21,52 +21,53 @@ enum class AttentionVariant {
 
 std::string name_of(AttentionVariant variant);
 
-/// Return the variants that can compute this call on a GPU of this compute capability (80, 90, ...); the first is the
-/// reference.
+/// Return the variants that can compute this call on a GPU with this compute capability (80, 90, ...). The first
+/// variant is the reference.
 std::vector<AttentionVariant> attention_forward_variants(const AttentionInput& in, const Tensor& out,
                                                          const Tensor& logsumexp, int capability);
 std::vector<AttentionVariant> attention_backward_variants(const AttentionInput& in, const Qkv& grads,
                                                           const Tensor& dout, const Tensor& out, int capability);
 
-/// Return those of `variants` that the backend allows: all with `automatic`, all but `cudnn` with `flash`, and
-/// {simple}, which computes every call, with `unfused`. With `fused`, forward allows {cudnn}, and throws Error(usage)
-/// if `variants` lacks it; backward allows the same as with `flash`.
+/// Return the members of `variants` that the backend allows. `automatic` allows all variants, `flash` allows all except
+/// `cudnn`, and `unfused` allows only `simple`, which supports every call. In forward, `fused` allows only `cudnn`;
+/// Error(usage) is thrown if `variants` lacks it. In backward, `fused` allows the same variants as `flash`.
 std::vector<AttentionVariant> allowed_forward_variants(AttentionBackend backend,
                                                        std::vector<AttentionVariant> variants);
 std::vector<AttentionVariant> allowed_backward_variants(AttentionBackend backend,
                                                         std::vector<AttentionVariant> variants);
 
-/// True for whole sequences of two or more positions and operands that the tiles support (16 bits, D 64, 80, 96 or
-/// 128), with one head per group or a single group, so that query heads have one stride, and without dropout, document
-/// boundaries or a window shorter than the sequence.
+/// True if cuDNN can compute the call: sequences are whole and have at least two positions; `tiles` supports the
+/// operands (16 bits; D is 64, 80, 96 or 128); there is one head per group or only one group, so that query heads have
+/// a single stride; and there is no dropout, no document boundary, and no window shorter than the sequence.
 bool attention_suits_cudnn(const AttentionInput& in);
-/// Bytes of workspace that cuDNN's engines may use; version 9.19's need 0 or 256.
+/// The size of the workspace, in bytes, that engines of cuDNN may use. The engines of version 9.19 need 0 or 256 bytes.
 inline constexpr std::int64_t kCudnnWorkspace = 4096;
-/// Returns the bytes of the workspace, and of a logsumexp that the caller does not want.
+/// Returns the size, in bytes, of the workspace and of a logsumexp that the caller does not want.
 std::size_t cudnn_work_bytes(const AttentionInput& in, const Tensor& logsumexp);
 
-/// True for decoding: one query per head, without logsumexp, documents and dropout. The query's keys are then split
-/// into pieces.
+/// True for decoding: one query per head, without logsumexp, documents and dropout. The keys of the query are then
+/// split into pieces.
 bool attention_decodes(const AttentionInput& in, const Tensor& logsumexp);
 
-/// Return the key of a call in the stream's choices: the properties that its time depends on.
+/// Return the key of a call in the choices of the stream. The key consists of the properties on which the time of the
+/// call depends.
 std::string attention_forward_key(const AttentionInput& in);
 std::string attention_backward_key(const AttentionInput& in);
 
-/// Returns the variant that stream.choices() has for `key`; otherwise the fastest of `variants`, and stores it there.
-/// `run` launches a variant on the stream; it overwrites `results` without reading them. A variant that throws Error,
-/// or whose results differ from those of the first, is refused; stream.choices() stores the reason, too. Rethrows the
-/// first variant's Error.
+/// Returns the variant that stream.choices() has for `key`. If there is none, returns the fastest of `variants` and
+/// stores it in stream.choices(). `run` launches a variant on the stream, and must overwrite `results` without reading
+/// them. A variant that throws Error, or whose results differ from those of the first variant, is refused, and the
+/// reason is stored in stream.choices(). If the first variant throws Error, rethrows it.
 AttentionVariant choose_variant(Stream& stream, const std::string& key, const std::vector<AttentionVariant>& variants,
                                 const std::function<void(AttentionVariant)>& run, const std::vector<Tensor>& results);
 
-/// Returns a line for each refused variant, with the reason, to show to the user.
+/// Returns a message for each refused variant, with the reason.
 std::vector<std::string> refused_variants(const Choices& choices);
 
-/// Describes the first difference between two results that exceeds rounding; empty if there is none. Rows of a head's
-/// `dim` elements are compared separately, so that a single wrong row is found. A row's norm counts as at least 1/50 of
-/// the rows' root mean square: the gradient of a query that sees one key is 0 except for rounding. NaN and infinities
-/// must be at the same places.
+/// Describes the first difference between two results that exceeds rounding errors; empty if there is none. Rows of
+/// `dim` elements, one per head, are compared separately, so that a single wrong row is found. Differences are relative
+/// to the norm of the row, or to 1/50 of the root mean square over rows if that is larger, because the gradient of a
+/// query that sees only one key is 0 except for rounding errors. NaN and infinities must be at the same positions.
 std::string difference_of(const Tensor& expected, const Tensor& actual, std::int64_t dim);
 
 }  // namespace mtl

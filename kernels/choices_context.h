@@ -7,10 +7,10 @@
 
 namespace mtl {
 
-/// Returns the GPU that this process uses, its driver, cuBLASLt and cuDNN with their versions: "NVIDIA H100 80GB HBM3,
-/// sm_90, driver 13000, cuBLASLt 130100, cuDNN 91900" (or "no cuDNN"). Choices made under another context are not used:
-/// their numbers may mean something else. Empty for a device on which nothing is measured. Throws Error if cuBLASLt is
-/// missing.
+/// Describes the GPU that this process uses, and the versions of driver, cuBLASLt and cuDNN: "NVIDIA H100 80GB HBM3,
+/// sm_90, driver 13000, cuBLASLt 130100, cuDNN 91900" (or "no cuDNN"). Choices made in a different context are not
+/// used, because their numbers may have a different meaning. Empty for a device on which nothing is measured. Throws
+/// Error if cuBLASLt is missing.
 std::string choices_context(Device device);
 
 }  // namespace mtl

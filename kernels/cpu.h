@@ -8,7 +8,7 @@ namespace mtl::cpu {
 
 #include "kernels/operators.inc"
 
-/// Sums over rows: each block of rows has a partial sum, and the partial sums are added in order.
+/// Sums over rows. Each block of rows has a partial sum, and the partial sums are added in order.
 inline constexpr std::int64_t kMaxRowSums = 64;
 inline Blocks row_sum_blocks(std::int64_t rows) {
   return {rows, std::max<std::int64_t>(16, (rows + kMaxRowSums - 1) / kMaxRowSums)};
@@ -17,8 +17,8 @@ inline Blocks row_sum_blocks(std::int64_t rows) {
 inline std::size_t row_sum_bytes(std::int64_t rows, std::int64_t width) {
   return row_sum_blocks(rows).number() * width * sizeof(float);
 }
-/// Calls body(Range rows, float* sums) for every block of rows. sums (width) is the block's part of `partials`, zeroed,
-/// or null if `partials` is absent. `elements` is the amount of work in all.
+/// Calls body(Range rows, float* sums) for every block of rows. `sums` (width) is the block's row of `partials`, set to
+/// zeros, or null if `partials` is absent. `elements` is the total amount of work.
 template <class Body>
 void for_row_sum_blocks(Stream& stream, const Tensor& partials, std::int64_t rows, std::int64_t width,
                         std::int64_t elements, const Body& body) {
@@ -32,14 +32,14 @@ void for_row_sum_blocks(Stream& stream, const Tensor& partials, std::int64_t row
     body(blocks[block], sums);
   });
 }
-/// target (C), of any dtype that operators compute with, = or += the sum of the rows of partials (f32, `row_stride`
-/// apart) from column `offset`, added in order.
+/// target (C) = or += the sum of the rows of partials, beginning at column `offset`, added in order. `target` may have
+/// any dtype that operators compute with; `partials` is f32 with row stride `row_stride`.
 void sum_partials(Stream& stream, Grad target, Tensor partials, std::int64_t offset, std::int64_t row_stride);
 
 /// Computes some rows of residual_forward().
 void residual_forward_rows(Tensor out, const ResidualSum& sum, Range rows);
-/// Calls body(Range rows) for all rows of x. If `sum` exists, its result is written to the rows first, a few at a time,
-/// so that body() finds them in L1.
+/// Calls body(Range rows) for all rows of x. If `sum` exists, first writes the sum to the rows of x, a few rows at a
+/// time, so that body() reads these rows from L1.
 template <class Body>
 void over_summed_rows(Stream& stream, const Tensor& x, const ResidualSum& sum, const Body& body) {
   constexpr std::int64_t kFew = 4096;  // elements
@@ -54,7 +54,7 @@ void over_summed_rows(Stream& stream, const Tensor& x, const ResidualSum& sum, c
   });
 }
 
-/// Returns a work area as elements of type T; null if it is absent.
+/// Returns a work area as elements of type T, or null if the work area is absent.
 template <class T>
 T* work_as(const Tensor& work) {
   return static_cast<T*>(work.raw());

@@ -1,4 +1,4 @@
-// The operators on the device cuda, in a build with CUDA: implemented in OP_cuda.cu, or by the replacements in
+// The operators on the device cuda, in a build with CUDA. They are implemented in OP_cuda.cu or by replacements in
 // tests/mirror.
 #pragma once
 

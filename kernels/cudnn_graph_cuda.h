@@ -1,7 +1,7 @@
 // A graph of operations for cuDNN, and the plan that the library compiles from it.
 //
-// Tensors of the graph have rank 4. Each run receives the address of every tensor in memory, and for a scalar the
-// address of a float on the host. A temporary exists only inside the compiled kernel.
+// Tensors of the graph have rank 4. Each run receives the address of every tensor in memory; for a scalar, the address
+// of a float on the host. A temporary tensor exists only inside the compiled kernel.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@
 
 namespace mtl::cuda {
 
-/// Throws Error, "cuDNN cannot WHAT: " and the library's text, unless the call succeeded.
+/// Unless the call succeeded, throws Error with "cuDNN cannot WHAT: " and the message of the library.
 void expect_cudnn_success(const Cudnn& lib, cudnnStatus_t status, const char* what);
 
 /// A descriptor of the backend API.
@@ -26,7 +26,7 @@ class CudnnDescriptor {
   ~CudnnDescriptor();
   cudnnBackendDescriptor_t raw() const { return raw_; }
 
-  /// Each sets an attribute; the library copies the values. Throws Error.
+  /// Each function sets an attribute. The library copies the values. Throws Error on failure.
   void set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, std::int64_t count, const void* values);
   template <class T>
   void set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, const T& value) {
@@ -47,8 +47,8 @@ class CudnnPlan {
  public:
   /// Pairs of a tensor's number and its address.
   using Addresses = std::vector<std::pair<std::int64_t, const void*>>;
-  /// Queues the plan on the stream of `handle`. `workspace` has workspace_bytes(). Scalars are read before run()
-  /// returns.
+  /// Enqueues the plan on the stream of `handle`. The size of `workspace` is workspace_bytes(). Scalars are read before
+  /// run() returns.
   void run(cudnnHandle_t handle, const Addresses& addresses, void* workspace) const;
   std::int64_t workspace_bytes() const { return workspace_bytes_; }
 
@@ -74,14 +74,15 @@ class CudnnGraph {
 
   /// c = a b over the last two dimensions; fp32 sums.
   void matmul(std::int64_t a, std::int64_t b, std::int64_t c);
-  /// y = mode(x, b, t), of one to three operands. Only CUDNN_POINTWISE_GEN_INDEX uses `axis`.
+  /// y = mode(x, b, t), with one to three operands. Only CUDNN_POINTWISE_GEN_INDEX uses `axis`.
   void pointwise(cudnnPointwiseMode_t mode, const std::vector<std::int64_t>& operands, std::int64_t y,
                  std::int64_t axis = -1);
   /// y = op over x's last dimension, whose size in y is 1.
   void reduce(cudnnReduceTensorOp_t op, std::int64_t x, std::int64_t y);
 
-  /// Compiles the best engine, by the library's estimate, that needs at most `workspace` bytes: for the handle's GPU,
-  /// or with a null handle for the GPU that the descriptor `device` names. Throws Error if there is none.
+  /// Compiles the best engine, according to the library's estimate, that needs at most `workspace` bytes. Compiles for
+  /// the GPU of `handle` or, if `handle` is null, for the GPU that the descriptor `device` describes. Throws Error if
+  /// there is no such engine.
   CudnnPlan compile(std::int64_t workspace, cudnnHandle_t handle, cudnnBackendDescriptor_t device = nullptr) const;
 
  private:

@@ -17,8 +17,8 @@ inline constexpr bool kWithCuda = true;
 inline constexpr bool kWithCuda = false;
 #endif
 
-/// Calls the implementation; does nothing on meta. A profiled stream records the call with the FLOPs and bytes counted
-/// just before it.
+/// Calls the implementation. Does nothing on meta. A profiled stream records the call with the FLOPs and bytes that
+/// were counted just before the call.
 template <auto on_cpu, auto on_cuda, class... Args>
 void run(Stream& stream, const Args&... args) {
   static_assert(std::is_same_v<decltype(on_cpu), decltype(on_cuda)>);
@@ -32,7 +32,8 @@ void run(Stream& stream, const Args&... args) {
   fail(Exit::failure, "this program was built without CUDA");
 }
 
-/// Allocates the scratch of the implementation for the stream's target: NAME_work() bytes of that device.
+/// Allocates the scratch memory of the implementation for the target of the stream. The size is NAME_work() for that
+/// device.
 template <auto on_cpu, auto on_cuda, class... Args>
 Tensor make_work(const Stream& stream, Arena& scratch, const Args&... args) {
   static_assert(std::is_same_v<decltype(on_cpu), decltype(on_cuda)>);

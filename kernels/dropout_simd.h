@@ -1,4 +1,5 @@
-// The masks of dropout.h for hidden states, a stretch of a row at a time. Includes simd.h: include this header instead.
+// The masks of dropout.h for hidden states, one stretch of a row at a time. Include this header instead of simd.h,
+// which it includes.
 
 #include "kernels/dropout.h"
 #include "kernels/parallel.h"
@@ -15,7 +16,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace mtl::HWY_NAMESPACE {
 
-/// Dropout's factor for each element: 0 or the scale; 1 everywhere when dropout is off.
+/// The dropout factor of each element: 0 or the scale; 1 for all elements if dropout is off.
 class HiddenMask {
  public:
   static constexpr std::size_t kStretch = 512;
@@ -28,7 +29,7 @@ class HiddenMask {
     scale_ = threshold_ >= 65536 ? 0 : 65536.0f / static_cast<float>(65536 - threshold_);
   }
 
-  /// Calls body(i, lanes, factor) over the columns [columns.begin, columns.end) of a tensor's row.
+  /// Calls body(i, lanes, factor) for the columns [columns.begin, columns.end) of a row.
   template <class Body>
   HWY_INLINE void sweep_row(std::int64_t tensor_row, Range columns, const Body& body) const {
     if (samples_ == nullptr) {

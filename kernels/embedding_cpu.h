@@ -5,11 +5,11 @@
 
 namespace mtl {
 
-/// A scatter-add: place n adds to row rows[n] - begin of a table, if the table holds that row.
+/// A scatter-add. Place n adds to row rows[n] - begin of a table if the table holds that row.
 struct Places {
   const std::int32_t* rows;
   std::int64_t begin, number;
-  const std::uint64_t* sorted = nullptr;  // row << 32 | place, ascending, if the table holds the row; null if fp32
+  const std::uint64_t* sorted = nullptr;  // row << 32 | place for the rows in the table, ascending; null if fp32
   std::int64_t held = 0;                  // length of `sorted`
 
   std::int64_t row(std::int64_t place) const { return rows[place] - begin; }

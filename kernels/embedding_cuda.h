@@ -1,4 +1,4 @@
-// Sorts the places of a scatter-add by the table row that each adds to, on the device cuda.
+// Sorts the places of a scatter-add by the row of the table to which each place adds, on the device cuda.
 #pragma once
 
 #include <cstddef>
@@ -13,11 +13,12 @@ namespace mtl::cuda {
 __device__ inline std::int64_t row_of(std::uint64_t key) { return static_cast<std::int64_t>(key >> 32); }
 __device__ inline std::uint32_t place_of(std::uint64_t key) { return static_cast<std::uint32_t>(key); }
 
-/// Sorts the keys of places 0 .. count - 1 by row, stably. Place n has row rows[n] - first, or `held` if that is not in
-/// [0, held). Returns the keys, which lie in `work`: sort_work() bytes, 16-byte aligned.
+/// Stably sorts the keys of places 0 .. count - 1 by row. The row of place n is rows[n] - first, or `held` if this
+/// number is not in [0, held). Returns the keys, which are stored in `work`. `work` must have sort_work() bytes and be
+/// 16-byte aligned.
 const std::uint64_t* sort_places(Stream& stream, void* work, const std::int32_t* rows, std::int64_t first,
                                  std::int64_t held, std::int64_t count);
-/// Returns the bytes of sort_places()' scratch; a multiple of 16.
+/// Returns the size of the scratch memory of sort_places(), in bytes: a multiple of 16.
 std::size_t sort_work(std::int64_t count);
 
 }  // namespace mtl::cuda

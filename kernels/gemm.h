@@ -3,25 +3,26 @@
 //   C = op(A) op(B)            overwrite
 //   C = C + op(A) op(B)        accumulate
 //
-// C (M, N), op(A) (M, K), op(B) (K, N); a transposed operand is stored with its axes swapped: A as (K, M). Tensors with
-// more axes count as (rows, last axis).
+// C (M, N), op(A) (M, K), op(B) (K, N). A transposed operand is stored with its axes swapped: A is stored as (K, M).
+// Tensors with more axes are viewed as (rows, last axis).
 //
-// A and B have one dtype, f32, bf16 or f16; C has any of the three: that of A and B, f32 for logits, or a gradient's
-// own. Sums are in fp32, and so is C + ... when accumulating; C is rounded when it is written.
+// A and B have the same dtype: f32, bf16 or f16. C may have any of these dtypes: that of A and B, f32 for logits, or
+// the dtype of a gradient. Sums, including C + ... when accumulating, are fp32. C is rounded when it is written.
 //
-// Epilogues, applied to the product in this order (only with overwrite); bias and aux have C's dtype:
+// Epilogues are applied to the product in this order, only with overwrite. bias and aux have the dtype of C:
 //   bias (N)                    C += bias, for every row
 //   forward, with aux (M, N)    aux = C, then C = activation(aux)  forward of an MLP's first linear
 //   backward, with aux (M, N)   C *= activation'(aux)              backward through it
 // and, for a weight gradient C = dy^T x, where A is dy transposed:
 //   dbias (M)                dbias = sum over rows of dy (obeys its own GradMode), in any of the three dtypes
-// The bias is added in fp32; the activation is applied to aux as it is stored, rounded. On cuda, gelu_tanh may be
-// applied before aux is rounded. Backward may round the product to C's dtype before it is multiplied by the derivative.
+// The bias is added in fp32. The activation is applied to aux as it is stored, that is, rounded. On cuda, gelu_tanh may
+// be applied before aux is rounded. Backward may round the product to the dtype of C before multiplying it by the
+// derivative.
 //
-// kernels/activation.h has the functions. Scratch holds partial sums of dbias and the device's work areas for products;
-// it does not include the internal buffers of oneDNN's fp32 GEMM, nor compiled primitives. The same instruction sets,
-// threads and shapes give the same bits. AVX-512 BF16 and AMX treat subnormal bf16 numbers as zero. Counts 2 M N K
-// FLOPs.
+// kernels/activation.h defines the activation functions. Scratch memory holds partial sums of dbias and the device's
+// work areas for products. It includes neither the internal buffers of oneDNN's fp32 GEMM nor compiled primitives. The
+// same instruction set, number of threads and shapes produce the same bits. AVX-512 BF16 and AMX treat subnormal bf16
+// numbers as zero. The operator counts 2 M N K FLOPs.
 #pragma once
 
 #include "device/memory.h"
@@ -51,7 +52,7 @@ struct Epilogue {
 
 inline Operand transposed(Tensor tensor) { return {tensor, true}; }
 
-/// Throws Error if shapes, dtypes or the combination of epilogues disagree.
+/// Throws Error if shapes or dtypes do not match, or if the combination of epilogues is invalid.
 void gemm(Stream& stream, Arena& scratch, Tensor c, Operand a, Operand b, GradMode mode = GradMode::overwrite,
           const Epilogue& epilogue = {});
 

@@ -6,8 +6,8 @@
 
 namespace mtl::cpu {
 
-/// A part of C and its products, which are fp32 or have C's dtype: their row r begins r * stride elements after
-/// `values`.
+/// A part of C, and the products for this part, which are fp32 or have the dtype of C. Row r of the products begins r *
+/// stride elements after `values`.
 struct Tile {
   Range rows, columns;
   const void* values;
@@ -15,8 +15,8 @@ struct Tile {
   std::int64_t stride;
 };
 
-/// Operands for n elements of one row, as finish_tile() passes them. An absent operand is null. All have C's dtype; the
-/// products may be fp32 instead.
+/// Operands for n elements of one row, as passed by finish_tile(). An absent operand is null. All operands have the
+/// dtype of C, but the products may be fp32 instead.
 struct EpilogueRow {
   DType dtype, products_dtype;
   const void* products;
@@ -28,14 +28,14 @@ struct EpilogueRow {
   std::size_t n;
 };
 
-/// Writes C's part = or += the products, with the epilogue applied, rounded to C's dtype. tile.values may lie in C or
-/// aux itself; in aux they are not stored again.
+/// Applies the epilogue to the products, and writes part of C = or += the result, rounded to the dtype of C.
+/// tile.values may be in C or in aux itself. If tile.values is in aux, the values are not stored to aux again.
 void finish_tile(const Tensor& c, bool accumulate, const Epilogue& epilogue, const Tile& tile);
 
-/// The same for all of C; `products` is C or aux itself.
+/// Like finish_tile(), for all of C. `products` is C or aux itself.
 void finish(Stream& stream, Tensor c, const Epilogue& epilogue, Tensor products);
 
-/// dbias = or += the sum over the rows of dy; `work` holds partial sums.
+/// dbias = or += the sum over the rows of dy. `work` holds partial sums.
 void sum_bias_gradient(Stream& stream, Tensor work, const Grad& dbias, const Tensor& dy);
 std::size_t sum_bias_gradient_work(const Tensor& dy);
 
@@ -50,14 +50,15 @@ class ThreadLimit {
   int previous_;
 };
 
-/// bf16 products, with the bias, by a oneDNN primitive that the stream caches; `work` is the primitive's scratchpad.
-/// has_matmul() returns true if the CPU has the instructions and oneDNN the primitive; the other two require it.
+/// Compute bf16 products, with the bias, using a oneDNN primitive that the stream caches. `work` is the scratchpad of
+/// the primitive. has_matmul() returns true if the CPU has the instructions and oneDNN has the primitive; the other two
+/// functions require that has_matmul() is true.
 bool has_matmul(const Stream& stream, const Product& product, const Tensor& bias);
 void multiply_matmul(Stream& stream, Tensor work, const Product& product, const Tensor& bias);
 std::size_t multiply_matmul_work(const Stream& stream, const Product& product, const Tensor& bias);
 
-/// Products with 16-bit operands or a 16-bit C, by oneDNN's fp32 GEMM: tiles are widened to fp32 in `work` first.
-/// Applies the epilogue.
+/// Computes products with 16-bit operands or a 16-bit C, using oneDNN's fp32 GEMM. Tiles are first widened to fp32 in
+/// `work`. Applies the epilogue.
 void multiply_widened(Stream& stream, Tensor work, const Product& product, const Epilogue& epilogue);
 std::size_t multiply_widened_work(const Stream& stream, const Product& product);
 

@@ -1,8 +1,9 @@
-// cuBLASLt's descriptors and algorithm for one kind of product.
+// The cuBLASLt descriptors and the algorithm for one kind of product.
 //
-// cuBLASLt's matrices are column-major, ours row-major: it computes C^T (N, M) = op(B)^T op(A)^T, reading each of our
-// matrices as its transpose. So B is cuBLASLt's first operand, its result has N rows, and a bias of N elements is added
-// to each of the result's columns. The bias gradient, M elements, is a sum over A, the second operand.
+// Matrices of cuBLASLt are column-major, and ours are row-major. cuBLASLt therefore reads each of our matrices as its
+// transpose, and computes C^T (N, M) = op(B)^T op(A)^T. For cuBLASLt, B is the first operand, the result has N rows,
+// and a bias of N elements is added to each column of the result. The bias gradient, M elements, is a sum over A, the
+// second operand.
 #pragma once
 
 #include <vector>
@@ -24,30 +25,31 @@ struct CublasLtSession {
   void expect_success(cublasStatus_t status, const char* what) const;
 };
 
-/// Returns the alignment of the tensor's address in bytes, at most 256; 256 if the tensor is absent.
+/// Returns the alignment of the address of the tensor, in bytes: at most 256, and 256 if the tensor is absent.
 std::uint32_t alignment_of(const Tensor& tensor);
 cublasLtEpilogue_t epilogue_of(const FusedEpilogue& epilogue);
 
 class GemmPlan {
  public:
-  /// The plan applies to all products and epilogues of the same shapes, transpositions, dtypes and alignments. With
-  /// `tf32`, products of fp32 round their operands to TF32.
+  /// The plan applies to all products and epilogues with the same shapes, transpositions, dtypes and alignments. With
+  /// `tf32`, fp32 products round their operands to TF32.
   GemmPlan(const CublasLtSession& session, const Product& product, const FusedEpilogue& epilogue, bool tf32);
   ~GemmPlan();
   GemmPlan(const GemmPlan&) = delete;
 
-  /// Returns at most `most` algorithms, best first by the library's estimate; none if the library lacks the product or
-  /// the epilogue.
+  /// Returns at most `most` algorithms, in descending order of the performance that the library estimates. Returns none
+  /// if the library lacks the product or the epilogue.
   std::vector<cublasLtMatmulAlgo_t> find_algorithms(const Product& product, int most) const;
   GemmAlgorithm describe(const cublasLtMatmulAlgo_t& algorithm) const;
-  /// Adopts this algorithm. Returns false, changing nothing, if the library refuses it for the product, or if it needs
-  /// more than kGemmWorkspace or sums in C's dtype.
+  /// Adopts this algorithm. Changes nothing and returns false if the library refuses the algorithm for the product, or
+  /// if the algorithm needs more than kGemmWorkspace bytes or computes sums in the dtype of C.
   bool use(const GemmAlgorithm& algorithm);
   void use(const cublasLtMatmulAlgo_t& algorithm);
   void use_none() { has_algorithm_ = false; }
   bool has_algorithm() const { return has_algorithm_; }
 
-  /// Computes into `d`: the product's C, or memory of its shape, dtype and alignment; C is then only read.
+  /// Writes the result to `d`, which is either C of the product or other memory with the shape, dtype and alignment of
+  /// C. In the latter case, C is only read.
   void run(Stream& stream, const Tensor& workspace, const Product& product, const FusedEpilogue& epilogue, void* d);
 
  private:

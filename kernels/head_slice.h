@@ -1,5 +1,5 @@
-// A slice of a tensor's heads. Attention and the operators before it read and write slices instead of tensors,
-// since tensors have no strides.
+// A slice of the heads of a tensor. Attention and the operators that precede it read and write slices instead of
+// tensors, because tensors have no strides.
 #pragma once
 
 #include "device/tensor.h"
@@ -13,7 +13,7 @@ struct HeadSlice {
   std::int64_t count = 1;
 
   std::size_t bytes() const;
-  /// Returns (B, T, G, count): one element for each head of each position.
+  /// Returns the shape (B, T, G, count), which has one element for each head of each position.
   Shape heads() const;
 };
 /// Throws unless the tensor has these heads and a compute dtype.

@@ -4,10 +4,10 @@
 //   dx     = rstd * (g - mean(g) - x_hat * mean(g * x_hat)),  g = gamma * dy        (dx += when accumulating)
 //   dgamma = sum over rows of dy * x_hat,   dbeta = sum over rows of dy             (both obey GradMode)
 //
-// N rows of width C. x and dx have the dtype S of the residual stream; y, dy, gamma and beta the compute dtype T;
-// dgamma and dbeta dtypes G of their own (kernels/stream_types.h). Statistics and sums are fp32 whatever is stored;
-// sums over rows are taken in fixed blocks, so the result does not depend on the number of threads. Ba, Kiros, Hinton
-// 2016, eq. 3-4.
+// There are N rows of width C. x and dx have the dtype S of the residual stream; y, dy, gamma and beta have the compute
+// dtype T; dgamma and dbeta have separate dtypes G (kernels/stream_types.h). Statistics and sums are fp32, regardless
+// of the stored dtypes. Sums over rows are computed in fixed blocks, so the result does not depend on the number of
+// threads. Ba, Kiros, Hinton 2016, eq. 3-4.
 #pragma once
 
 #include "device/memory.h"
@@ -28,13 +28,14 @@ struct LayerNormGrads {
   Grad dx, dgamma, dbeta;
 };
 
-/// Writes y (N, C), cache.mean and cache.rstd; reads cache.x. With `sum`, cache.x is written first: the same bits as
-/// after residual_forward(stream, cache.x, sum), but x is not read back from memory. The branch has the dtype T.
+/// Writes y (N, C), cache.mean and cache.rstd; reads cache.x. If `sum` is given, first writes the sum to cache.x. The
+/// result has the same bits as after residual_forward(stream, cache.x, sum), but x is not read back from memory. The
+/// branch has dtype T.
 void layernorm_forward(Stream& stream, Tensor y, const LayerNormCache& cache, Tensor gamma, Tensor beta, float eps,
                        const ResidualSum& sum = {});
 
-/// dx (N, C), which may be dy itself if S is T, obeys its GradMode: accumulating adds the norm's gradient to the skip
-/// connection's.
+/// dx (N, C) may be dy itself if S is T. dx obeys its GradMode: when accumulating, the gradient of the norm is added to
+/// the gradient of the skip connection.
 void layernorm_backward(Stream& stream, Arena& scratch, Grad dx, Grad dgamma, Grad dbeta, Tensor dy,
                         const LayerNormCache& cache, Tensor gamma);
 

@@ -1,4 +1,4 @@
-// An operator as an entry of a profile: its function's name, and the shapes of its operands.
+// An operator as an entry of a profile: the name of the function, and the shapes of the operands.
 #pragma once
 
 #include <string>
@@ -19,7 +19,8 @@ constexpr std::string_view function_name() {
   return text.substr(text.rfind(':') + 1);
 }
 
-/// Describes most operators by their first tensor that is not a work area, a product by its sizes and transpositions.
+/// Describes a matrix product by its sizes and transpositions, and any other operator by its first tensor that is not a
+/// work area.
 class OperandShapes {
  public:
   void add(const Tensor& tensor) {

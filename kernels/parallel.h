@@ -24,14 +24,14 @@ struct Blocks {
 /// Elements of work below which a second thread costs more than it gains (a fork takes about 5 us).
 inline constexpr std::int64_t kSerialElements = 16384;
 
-/// Divides rows of `width` columns into blocks of about kSerialElements / 4 elements, at most 512 blocks.
+/// Divides rows of `width` columns into blocks of about kSerialElements / 4 elements, but into at most 512 blocks.
 inline Blocks row_blocks(std::int64_t rows, std::int64_t width) {
   std::int64_t by_work = kSerialElements / 4 / std::max<std::int64_t>(1, width);
   return {rows, std::max({std::int64_t{1}, by_work, (rows + 511) / 512})};
 }
 
-/// Calls body(block) for every number in [0, blocks), on up to `threads` threads, each with a contiguous part.
-/// `work` is the total number of elements. The body must not throw.
+/// Calls body(block) for every block in [0, blocks), on up to `threads` threads. Each thread processes a contiguous
+/// range of blocks. `work` is the total number of elements. body() must not throw.
 template <class Body>
 void parallel_for(int threads, std::int64_t blocks, std::int64_t work, const Body& body) {
   auto useful = static_cast<int>(std::min<std::int64_t>({threads, blocks, work / kSerialElements + 1}));
@@ -43,7 +43,7 @@ void parallel_for(int threads, std::int64_t blocks, std::int64_t work, const Bod
   for (std::int64_t block = 0; block < blocks; ++block) body(block);
 }
 
-/// The same for blocks of a matrix's rows: calls body(Range rows).
+/// Like the function above, for blocks of the rows of a matrix: calls body(Range rows).
 template <class Body>
 void parallel_rows(int threads, std::int64_t rows, std::int64_t width, const Body& body) {
   Blocks blocks = row_blocks(rows, width);

@@ -4,9 +4,10 @@
 //   dx     = rstd * (g - x_hat * mean(g * x_hat)),  g = gamma * dy        (dx += when accumulating)
 //   dgamma = sum over rows of dy * x_hat                                  (obeys GradMode)
 //
-// N rows of width C. x and dx have the dtype S of the residual stream; y, dy and gamma the compute dtype T; dgamma a
-// dtype G of its own (kernels/stream_types.h). rstd and sums are fp32 whatever is stored; sums over rows are taken in
-// fixed blocks, so the result does not depend on the number of threads. Zhang, Sennrich 2019, eq. 4.
+// There are N rows of width C. x and dx have the dtype S of the residual stream; y, dy and gamma have the compute dtype
+// T; dgamma has a separate dtype G (kernels/stream_types.h). rstd and sums are fp32, regardless of the stored dtypes.
+// Sums over rows are computed in fixed blocks, so the result does not depend on the number of threads. Zhang, Sennrich
+// 2019, eq. 4.
 #pragma once
 
 #include "device/memory.h"
@@ -21,14 +22,14 @@ struct RmsNormCache {
   Tensor rstd;  // (N)    f32
 };
 
-/// Writes y (N, C) and cache.rstd; reads cache.x. y may be cache.x itself if S is T and no backward follows. With
-/// `sum`, cache.x is written first: the same bits as after residual_forward(stream, cache.x, sum), but x is not read
-/// back from memory. The branch has the dtype T.
+/// Writes y (N, C) and cache.rstd; reads cache.x. y may be cache.x itself if S is T and backward will not be called. If
+/// `sum` is given, first writes the sum to cache.x. The result has the same bits as after residual_forward(stream,
+/// cache.x, sum), but x is not read back from memory. The branch has dtype T.
 void rmsnorm_forward(Stream& stream, Tensor y, const RmsNormCache& cache, Tensor gamma, float eps,
                      const ResidualSum& sum = {});
 
-/// Reads x, dy and gamma once for both gradients; an absent gradient is not computed. dx (N, C) may be dy
-/// itself if S is T. Accumulating adds to the skip connection's gradient in dx.
+/// Reads x, dy and gamma once for both gradients. An absent gradient is not computed. dx (N, C) may be dy itself if S
+/// is T. When accumulating, adds to the gradient of the skip connection in dx.
 void rmsnorm_backward(Stream& stream, Arena& scratch, Grad dx, Grad dgamma, Tensor dy, const RmsNormCache& cache,
                       Tensor gamma);
 

@@ -4,9 +4,9 @@
 //   forward    (a, b) becomes (a c - b s, b c + a s)
 //   backward   (a, b) becomes (a c + b s, b c - a s): the inverse, which is the transposed rotation
 //
-// Pair i of a head is its elements (i, i + pairs), or (2 i, 2 i + 1) if interleaved; elements from index 2 * pairs on
-// stay unchanged. Heads have the compute dtype T (kernels/stream_types.h). Angles are computed in fp64 and rounded to
-// f32 once; rotations are fp32, each element rounded to T once. Su et al. 2021, eq. 34.
+// Pair i of a head consists of the elements (i, i + pairs), or (2 i, 2 i + 1) if interleaved. Elements from index 2 *
+// pairs on do not change. Heads have the compute dtype T (kernels/stream_types.h). Angles are computed in fp64 and
+// rounded to f32 once. Rotations are computed in fp32, and each element is rounded to T once. Su et al. 2021, eq. 34.
 #pragma once
 
 #include <array>
@@ -23,13 +23,14 @@ struct RotaryFrequencies {
   bool interleaved = false;
 };
 
-/// Writes out (N, 2, pairs) f32: the cosines of each row, then its sines. positions (N) or (B, T) i32 has N elements.
+/// Writes out (N, 2, pairs) f32: for each row, the cosines, followed by the sines. `positions` (N) or (B, T) i32 has N
+/// elements.
 void rotary_angles(Stream& stream, Tensor out, Tensor positions, const RotaryFrequencies& frequencies);
 
-/// Rotates the heads of a slice of (B, T, G, N, D) in place. Row b T + t of angles (B T, 2, pairs) is for position t of
-/// sequence b.
+/// Rotates the heads of a slice of a tensor (B, T, G, N, D) in place. Row b T + t of angles (B T, 2, pairs) applies to
+/// position t of sequence b.
 void rotary_forward(Stream& stream, const HeadSlice& heads, Tensor angles, bool interleaved);
-/// Replaces the gradient of forward's result with that of its input.
+/// In place, turns the gradient with respect to forward's output into the gradient with respect to forward's input.
 void rotary_backward(Stream& stream, const HeadSlice& heads, Tensor angles, bool interleaved);
 
 }  // namespace mtl
