@@ -14,7 +14,7 @@ constexpr std::int64_t kVersion = 1;
 
 using Table = std::map<std::string, std::string>;
 
-/// Returns the tables of all contexts. Throws Error for anything but a file of this format.
+/// Returns the tables of all contexts. Throws Error if the file does not have this format.
 std::map<std::string, Table> read_contexts(const std::string& path) {
   const Json file = Json::parse(read_regular_file(path));
   if (file.at("format").as_string() != kFormat || file.at("version").as_int() != kVersion)

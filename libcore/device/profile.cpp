@@ -27,7 +27,7 @@ int Profile::begin(Stream& stream, ProfileEntry entry) {
   if (index == 0) counted_ = stream.counters();  // excludes counts from before the profile
   if (entry.kind == ProfileKind::op) {
     const Counters now = stream.counters();
-    // Counters that were reset meanwhile count from zero.
+    // If the counters were reset in the meantime, they count from zero.
     const Counters before = now.flops < counted_.flops || now.bytes < counted_.bytes ? Counters{} : counted_;
     entry.work = {now.flops - before.flops, now.bytes - before.bytes};
     counted_ = now;

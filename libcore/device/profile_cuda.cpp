@@ -1,4 +1,4 @@
-// NVTX is header-only: without nsys its calls do nothing. CUPTI is opened at the first profile.
+// NVTX is header-only, and without nsys its calls do nothing. CUPTI is opened for the first profile.
 #include <cuda_profiler_api.h>
 #include <cupti.h>
 #include <cxxabi.h>
@@ -41,7 +41,7 @@ struct Records {
   std::optional<Cupti> cupti;
   bool active = false;
   std::uint64_t began = 0;           // nanoseconds
-  std::mutex mutex;                  // CUPTI delivers buffers on a thread of its own
+  std::mutex mutex;                  // CUPTI delivers buffers on a separate thread
   std::map<std::uint32_t, int> ops;  // by CUPTI's correlation ID of the launch
   std::vector<std::pair<std::uint32_t, ProfileKernel>> kernels;
 };

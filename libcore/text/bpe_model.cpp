@@ -31,8 +31,9 @@ class BpeModel::TokenEdges {
   void add(const MergeRule& rule) {
     if (!apply(rule)) deferred_.push_back(rule);
   }
-  /// Retries merges that are listed before the merges that build their tokens, until a round applies none. Trained
-  /// files have no such merges. A crafted file could take thousands of rounds: after a few, any two bytes may merge.
+  /// Retries merges that are listed before the merges that build their tokens, until a round applies no merge. Trained
+  /// files contain no such merges. A crafted file could take thousands of rounds, so after a few rounds any two bytes
+  /// are assumed to merge.
   void finish() {
     constexpr int kMaxRounds = 20;
     for (int round = 0; !deferred_.empty(); ++round) {

@@ -19,11 +19,11 @@ using Pair = std::uint64_t;  // left id << 32 | right id: compares like (left id
 
 Pair make_pair_key(std::uint32_t left, std::uint32_t right) { return Pair{left} << 32 | right; }
 
-/// A pair's count and the words that contain it.
+/// The count of a pair, and the words that contain the pair.
 struct PairStat {
   Pair pair = 0;
   std::int64_t count = 0;
-  std::vector<std::uint32_t> words;  // those that contain the pair, and some that no longer do
+  std::vector<std::uint32_t> words;  // words that contain the pair, and some that no longer do
   std::uint32_t last_merge = 0;      // number of the merge that last raised the count
 };
 
@@ -78,7 +78,7 @@ class Merger {
     push_grown();
   }
 
-  /// Sets `best` to the pair to merge next. Returns false if no pair is left, or none that occurs `min_count` times.
+  /// Sets `best` to the pair to merge next. Returns false if no remaining pair occurs at least `min_count` times.
   bool pop(Pair& best, std::int64_t min_count) {
     while (!heap_.empty()) {
       Candidate top = heap_.top();
@@ -89,7 +89,7 @@ class Merger {
         return count >= min_count;
       }
       if (count > 0 && count < top.count)
-        heap_.push({count, top.pair});  // its count has dropped; it may still be the best
+        heap_.push({count, top.pair});  // the count has dropped, but the pair may still be the best
     }
     return false;
   }
@@ -114,13 +114,14 @@ class Merger {
   struct Candidate {
     std::int64_t count;
     Pair pair;
-    /// True if this one merges later: its count is smaller or, if equal, its pair is larger.
+    /// True if this candidate merges after the other one: its count is smaller or, if the counts are equal, its pair is
+    /// larger.
     bool operator<(const Candidate& other) const {
       return count != other.count ? count < other.count : pair > other.pair;
     }
   };
 
-  /// Merges a pair in one word and updates the counts of the pairs that this removes and creates.
+  /// Merges a pair in one word. Updates the counts of the pairs that the merge removes and creates.
   void merge_in_word(std::uint32_t index, Pair pair, std::uint32_t merged) {
     auto left = static_cast<std::uint32_t>(pair >> 32), right = static_cast<std::uint32_t>(pair);
     Word& word = words_[index];

@@ -15,7 +15,7 @@ namespace mtl {
 
 namespace {
 
-/// More than any vocabulary has; a larger id is a mistake in the file and would only waste memory.
+/// No vocabulary has as many tokens. A larger id is a mistake in the file and would only waste memory.
 constexpr std::int64_t kMaxTokens = 1 << 22;
 
 bool maps_to_itself(int byte) { return (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte != 0xAD); }
@@ -46,7 +46,7 @@ void put_item(BpeVocabulary& vocabulary, const std::string& path, std::string_vi
   if (!put_token(vocabulary, path, token, *id)) fail(Exit::bad_data, path, ": token \"", token, "\" appears twice");
 }
 
-/// Like put_tokens(), but builds no Json tree of the text: most of a tool's start-up time is spent here.
+/// Like put_tokens(), but does not build a Json tree of the text, because most of a tool's start-up time is spent here.
 void read_tokens(BpeVocabulary& vocabulary, const NamedText& file) {
   JsonCursor cursor(file.text);
   if (cursor.peek() != '{') fail(Exit::bad_data, file.name, ": expected an object of tokens and their ids");

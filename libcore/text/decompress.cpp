@@ -20,7 +20,8 @@ class PlainSource : public FileSource {
   std::size_t read(char* buffer, std::size_t bytes) override { return file_->read(buffer, bytes); }
 };
 
-/// Unsupported formats, recognized to suggest a remedy: read as text, they would only fail at their first byte.
+/// Unsupported formats. They are recognized in order to suggest a remedy; if read as text, they would only fail at the
+/// first byte.
 struct OtherFormat {
   std::string_view magic;
   const char *name, *remedy;
@@ -50,7 +51,7 @@ void refuse_other_formats(const StoredFile& file, std::string_view head) {
 bool may_become(std::string_view head, std::string_view magic) { return starts_with(magic, head); }
 
 /// Returns false if these first bytes can only be plain text. The first line from a pipe may be shorter than the
-/// longest magic number, and the writer may wait for a reply before it sends more.
+/// longest magic number, and the writer may wait for a reply before writing more.
 bool may_be_packed(std::string_view head) {
   constexpr std::string_view kPacked[] = {"\x1F\x8B", std::string_view("\xFD\x37zXZ\0", 6), "\x28\xB5\x2F\xFD"};
   auto may_be = [&](std::string_view magic) { return may_become(head, magic) || starts_with(head, magic); };
@@ -61,7 +62,7 @@ bool may_be_packed(std::string_view head) {
   return may_be_skippable && may_become(head.substr(1, 3), "\x2A\x4D\x18");
 }
 
-/// Returns null for plain text, and then leaves `file` to the caller.
+/// Returns null for plain text; in that case, does not move from `file`.
 std::unique_ptr<ByteSource> make_decoder(std::unique_ptr<StoredFile>& file, int threads) {
   for (std::size_t bytes = 1; bytes <= 10 && file->fill_to(bytes); ++bytes) {
     if (!may_be_packed(file->available())) break;
@@ -102,9 +103,9 @@ std::unique_ptr<ByteSource> open_input(const std::string& path, int threads) {
   const bool is_regular = file->is_regular();
   if (threads <= 0) threads = std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, 8);
   std::unique_ptr<ByteSource> decoder = make_decoder(file, threads);
-  // The system reads plain text ahead; a thread would copy it once more.
+  // The operating system reads ahead in plain text, and a thread would make an additional copy.
   if (decoder == nullptr) return std::make_unique<PlainSource>(std::move(file));
-  // A pipe may stay silent forever, and a thread that waits for it cannot be stopped.
+  // A pipe may never deliver more data, and a thread that waits for the pipe cannot be stopped.
   if (!is_regular) return decoder;
   return std::make_unique<ReadAhead>(std::move(decoder));
 }

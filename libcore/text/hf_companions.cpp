@@ -19,11 +19,11 @@ constexpr const char* kAddedTokens = "added_tokens.json";
 constexpr const char* kExtra = "extra_special_tokens";
 constexpr const char* kAdditional = "additional_special_tokens";
 
-/// In the order in which transformers adds them.
+/// The standard special tokens, in the order in which transformers adds them.
 constexpr const char* kStandard[] = {"bos_token", "eos_token", "unk_token", "sep_token",
                                      "pad_token", "cls_token", "mask_token"};
 
-/// Returns the index of a key in kStandard, or kStandard's size for any other key.
+/// Returns the index of a key in kStandard, or the size of kStandard for any other key.
 std::ptrdiff_t rank_of(std::string_view key) {
   return std::find(std::begin(kStandard), std::end(kStandard), key) - std::begin(kStandard);
 }
@@ -96,7 +96,7 @@ class CompanionReader {
     settings_.set(kExtra, *settings_.take(kAdditional));
   }
 
-  /// Collects special tokens with other than the standard names, such as image_token.
+  /// Collects special tokens with names other than the standard names, such as image_token.
   void collect_named() {
     std::vector<std::string> names;
     for (const auto& [key, setting] : settings_.items()) {
@@ -251,8 +251,8 @@ class CompanionReader {
     return name != nullptr && name->value.is_string() ? name->value.as_string() : "";
   }
 
-  /// Every class but the generic ones takes only vocabulary and merges from tokenizer.json and numbers added tokens by
-  /// the ids that the files list, which must be those of tokenizer.json.
+  /// Every class except the generic ones takes only the vocabulary and the merges from tokenizer.json. Added tokens get
+  /// the ids that the files list, and these must equal the ids in tokenizer.json.
   void check_class() {
     const std::string tokenizer_class = this->tokenizer_class();
     for (const char* generic : {"", "PreTrainedTokenizerFast", "PreTrainedTokenizer", "TokenizersBackend"}) {
@@ -271,7 +271,7 @@ class CompanionReader {
     }
   }
 
-  /// GPT-2's class has these special tokens even where no file names them.
+  /// The GPT-2 class has these special tokens even if no file names them.
   void name_gpt2_tokens() {
     const std::string tokenizer_class = this->tokenizer_class();
     if (tokenizer_class != "GPT2Tokenizer" && tokenizer_class != "GPT2TokenizerFast") return;

@@ -13,7 +13,7 @@ namespace mtl {
 
 namespace {
 
-/// Describes all that affects ids besides vocabulary and merges; empty for GPT-2's rules.
+/// Describes everything, except vocabulary and merges, that affects ids. Empty for GPT-2's rules.
 std::string rules_text(const TokenizerJson& parts) {
   std::string out;
   for (const SplitStep& step : parts.split) {
@@ -115,8 +115,8 @@ void HfTokenizer::make_finders(bool split_special_tokens) {
   normalized_finder_ = TokenFinder(std::move(normalized));
 }
 
-/// Throws if the post-processor puts an id around texts that no token has. Like Hugging Face's libraries, mtl renumbers
-/// added tokens but uses the post-processor's ids unchanged.
+/// Throws if the post-processor adds an id that no token has. Like Hugging Face's libraries, mtl renumbers added tokens
+/// but does not change the ids in the post-processor.
 void HfTokenizer::check_template() const {
   auto check = [&](std::int32_t id) {
     std::size_t index = id;
@@ -128,8 +128,8 @@ void HfTokenizer::check_template() const {
   for (std::int32_t id : parts_.last) check(id);
 }
 
-/// Like the library's add_tokens, replaces the properties of a known token; a special one stays special. Throws if no
-/// token has this content.
+/// Like add_tokens() of the library, replaces the properties of a known token; a special token remains special. Throws
+/// if no token has this content.
 void HfTokenizer::add_token(const HfCompanions::Addition& addition) {
   AddedToken token = addition.token;
   for (AddedToken& known : parts_.added) {

@@ -12,7 +12,7 @@ namespace mtl {
 
 LineReader::LineReader(std::vector<std::string> paths, LineReaderOptions options)
     : paths_(std::move(paths)), options_(options) {
-  // Ensures that only the first line of a chunk can exceed the limit, the only line that fill_chunk checks.
+  // Ensures that only the first line of a chunk can exceed the limit, because fill_chunk() checks only that line.
   options_.chunk_bytes =
       std::clamp<std::size_t>(options_.chunk_bytes, 1, std::max<std::size_t>(1, options_.line_bytes / 2));
 }
@@ -32,8 +32,8 @@ bool LineReader::fill() {
   return got > 0;
 }
 
-/// Fills pending_ with a chunk whose last line ends at `end`. Returns false if the file has ended; all of pending_ is
-/// then the chunk.
+/// Fills pending_ with a chunk whose last line ends at `end`. Returns false if the file has ended; the chunk is then
+/// the whole content of pending_.
 bool LineReader::fill_chunk(std::size_t& end) {
   std::size_t searched = 0;
   bool more = true;
@@ -80,14 +80,15 @@ std::optional<LineChunk> LineReader::next() {
   return {};
 }
 
-/// simdjson's parser and its document, which holds the strings of the line read last.
+/// The simdjson parser and its document, which holds the strings of the line that was read last.
 class TextExtractor::Dom {
  public:
   /// Returns false if simdjson refuses the line.
   bool parse(std::string_view line, simdjson::dom::object& items) {
     return parser_.parse_into_document(document_, line.data(), line.size(), false).get(items) == simdjson::SUCCESS;
   }
-  /// Allocates for the longest line at once; memory that short lines do not touch is never committed.
+  /// Immediately allocates memory for the longest line. The operating system never commits memory that short lines do
+  /// not access.
   Dom() {
     if (document_.allocate(kDomBytes) != simdjson::SUCCESS || parser_.allocate(kDomBytes, 1000) != simdjson::SUCCESS)
       throw std::bad_alloc();
@@ -130,7 +131,7 @@ TextExtractor::Value* TextExtractor::find(std::string_view key) {
 
 namespace {
 
-/// Appends a string, or the strings of a list; returns false for any other value.
+/// Appends a string, or the strings of a list. Returns false for any other value.
 bool append_texts(simdjson::dom::element value, std::vector<std::string_view>& texts) {
   std::string_view text;
   if (value.get(text) == simdjson::SUCCESS) return texts.push_back(text), true;
@@ -145,9 +146,9 @@ bool append_texts(simdjson::dom::element value, std::vector<std::string_view>& t
 
 }  // namespace
 
-/// Returns false if the line is bad, or may be. The padding after a line cannot change the result: simdjson refuses an
-/// object whose last structural character is not '}', and reads nothing past it. simdjson also refuses a line with a
-/// lone surrogate anywhere, so its strings are Unicode text.
+/// Returns false if the line is bad or may be bad. The padding after a line cannot change the result, because simdjson
+/// refuses an object whose last structural character is not '}' and reads nothing after that character. simdjson also
+/// refuses a line with a lone surrogate anywhere, so all strings are Unicode text.
 bool TextExtractor::read_with_dom(std::string_view line) {
   simdjson::dom::object items;
   if (!dom_->parse(line, items)) return false;

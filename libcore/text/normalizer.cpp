@@ -96,7 +96,8 @@ std::uint32_t NfcNormalizer::compose(std::uint32_t first, std::uint32_t second) 
   return found == composed_.end() ? 0 : found->second;
 }
 
-/// Appends the NFC of a segment that does not depend on the text around it: decomposes it, sorts its marks, composes.
+/// Appends the NFC of a segment that does not depend on the surrounding text: decomposes the segment, sorts the marks,
+/// and composes.
 void NfcNormalizer::append_composed(std::string_view text, std::string& out) const {
   std::vector<Mark> marks;
   for (const char *at = text.data(), *end = at + text.size(); at < end;) {
@@ -111,7 +112,7 @@ void NfcNormalizer::append_composed(std::string_view text, std::string& out) con
                      [](const Mark& a, const Mark& b) { return a.combining < b.combining; });
     from = to;
   }
-  // A mark composes with the last starter unless a character of the same or a higher class is between them.
+  // A mark composes with the last starter unless a character of the same class or of a higher class is between the two.
   std::size_t kept = 0, starter = marks.size();
   for (std::size_t i = 0; i < marks.size(); ++i) {
     bool is_unblocked = starter < kept && (starter + 1 == kept || marks[kept - 1].combining < marks[i].combining);
@@ -128,7 +129,7 @@ void NfcNormalizer::append_composed(std::string_view text, std::string& out) con
 std::string_view NfcNormalizer::normalize(std::string_view text, std::string& buffer) const {
   const char* begin = text.data();
   const char* end = begin + text.size();
-  const char* done = begin;  // all before it is in the buffer, once is_changed
+  const char* done = begin;  // once is_changed, all text before this is in the buffer
   bool is_changed = false;
   const char* before = begin;  // where the character before `at` begins
   for (const char* at = begin; at < end;) {
@@ -143,7 +144,7 @@ std::string_view NfcNormalizer::normalize(std::string_view text, std::string& bu
       at += next.length;
       continue;
     }
-    // The segment from the previous character to the next one that is not involved.
+    // The segment from the previous character to the next character that is not involved.
     const char* stop = at;
     while (stop < end) {
       next = next_utf8(stop, end);

@@ -1,6 +1,6 @@
-// Processes 64 bytes at a time. SIMD finds the ASCII classes, one bit per byte; characters beyond ASCII are looked up
-// one by one, and all their bytes get their class. The starts of pieces follow from the bits of a byte and its
-// neighbors, 64 at once; only contractions have to be read.
+// Processes 64 bytes at a time. SIMD finds the classes of ASCII characters, one bit per byte. Characters beyond ASCII
+// are looked up one by one, and all bytes of such a character get its class. The starts of pieces follow from the bits
+// of a byte and its neighbors, for 64 bytes at a time. Only contractions require reading the text again.
 #include "text/pretokenizer.h"
 
 #include <bit>
@@ -29,7 +29,7 @@ struct BlockBits {
   std::uint64_t last_wide_spaces = 0;  // starts of whitespace characters beyond ASCII before another character
 };
 
-/// The bytes of the next block that belong to a character that begins in this one.
+/// The bytes of the next block that belong to a character that begins in this block.
 struct Overhang {
   CharClass value = CharClass::other;
   int bytes = 0;
@@ -139,7 +139,7 @@ class PieceStarts {
   }
 
  private:
-  /// Returns, for each byte, the bit of the byte before it; `before` holds the bits of the previous block.
+  /// Returns, for each byte, the bit of the preceding byte. `before` holds the bits of the preceding block.
   static HWY_INLINE std::uint64_t follow(std::uint64_t bits, std::uint64_t before) {
     return bits << 1 | before >> (kBlock - 1);
   }
@@ -166,7 +166,7 @@ class PieceStarts {
 
   BlockBits before_;
   std::uint64_t before_others_ = 0;
-  std::uint64_t starts_ = 0, not_starts_ = 0;  // what a contraction at the end of a block changes in the next
+  std::uint64_t starts_ = 0, not_starts_ = 0;  // changes to the next block by a contraction at the end of this one
 };
 
 /// Writes the address of every bit that is set. `out` needs room for 7 more addresses.

@@ -51,8 +51,8 @@ struct Regex::Upcoming {
 
 Regex::Regex(std::string_view pattern) : pattern_(pattern) { program_ = RegexParser(pattern, sets_).parse(); }
 
-/// Appends to `out` the instructions that `path` reaches without taking a character, in order of preference, except
-/// those already reached in this step.
+/// Appends to `out`, in order of preference, the instructions that `path` reaches without consuming a character, except
+/// instructions that were already reached in this step.
 void Regex::expand(Path path, const Upcoming& upcoming, Scratch& scratch, std::vector<Path>& out) const {
   scratch.stack.push_back(path.at);
   while (!scratch.stack.empty()) {
@@ -75,7 +75,7 @@ void Regex::expand(Path path, const Upcoming& upcoming, Scratch& scratch, std::v
   }
 }
 
-/// Removes the paths from scratch.now that are known to fail from `at`, and adds the remaining ones to scratch.ahead.
+/// Removes paths that are known to fail from `at` from scratch.now, and adds the remaining paths to scratch.ahead.
 void Regex::drop_failed(std::size_t at, Scratch& scratch) const {
   std::erase_if(scratch.now, [&](const Path& path) {
     std::uint64_t key = path_key(path.at, at);
@@ -100,7 +100,7 @@ std::optional<Regex::Match> Regex::find(std::string_view text, std::size_t from,
     scratch.now.clear();
     for (const Path& path : scratch.next) expand(path, upcoming, scratch, scratch.now);
     if (!best) expand({0, at}, upcoming, scratch, scratch.now);  // a match that begins further left is preferred
-    // Checks at a block's first character, which is the same in all searches. Paths beyond the returned match have
+    // Checks at the first character of a block, which is the same in all searches. Paths beyond the returned match have
     // failed.
     if (best && at / kBlock != last / kBlock) drop_failed(at, scratch);
     scratch.next.clear();

@@ -39,8 +39,8 @@ std::vector<std::uint32_t> rank_scores(const SentencePieceModel& model) {
   return ranks;
 }
 
-/// All symbols' strings, forwards and backwards: one walk over a piece in each direction finds both parts of all its
-/// splits.
+/// The strings of all symbols, forwards and backwards. One walk over a piece in each direction finds both parts of all
+/// splits of the piece.
 struct SymbolTries {
   PieceTrie forwards, backwards;
   const std::string& source;
@@ -52,7 +52,7 @@ struct SymbolTries {
   }
 };
 
-/// Returns, by length, the symbol that so many bytes from `at` spell, or kNoSymbol.
+/// Returns, by length, the symbol that this number of bytes at `at` spells, or kNoSymbol.
 template <class Iterator>
 std::vector<std::uint32_t> symbols_from(const PieceTrie& trie, Iterator at, Iterator end) {
   std::vector<std::uint32_t> out(end - at + 1, kNoSymbol);
@@ -177,7 +177,7 @@ void SentencePieceBpe::merge_short(std::vector<std::uint32_t>& symbols) const {
 
 void SentencePieceBpe::merge_long(Scratch& scratch) const {
   auto& symbols = scratch.symbols;
-  // Called for the left pair first: the order decides which split of an unused piece is the last.
+  // Called for the left pair first, because the order determines which split of an unused piece is the last.
   auto note_split = [&](std::uint32_t left, std::uint32_t right, std::uint32_t merged) {
     if (!has_unused_ || !is_unused_[merged]) return;
     scratch.splits[merged] = {.left = left, .right = right, .is_set = true};

@@ -12,7 +12,8 @@ namespace {
 
 using Kind = SentencePiece::Kind;
 
-/// A cached word: up to kMaxPieces known pieces, and its margin (text/sentencepiece_unigram.h). Fills a cache line.
+/// A cached word: up to kMaxPieces known pieces, and the margin of the word (text/sentencepiece_unigram.h). Fills a
+/// cache line.
 struct KnownWord {
   static constexpr std::size_t kMaxPieces = 10;
   PieceKey key;
@@ -21,8 +22,8 @@ struct KnownWord {
   std::int32_t pieces[kMaxPieces] = {};
 };
 
-/// WordEncoder's interface to a model: the scratch memory, the sum carried from word to word of a text, and whether a
-/// cached word can be used.
+/// The interface of WordEncoder to a model: the scratch memory, the sum that is carried from word to word of a text,
+/// and the decision whether a cached word can be used.
 struct UnigramWords {
   const UnigramModel& model;
   UnigramModel::Scratch scratch = {};
@@ -114,7 +115,8 @@ std::vector<std::string_view> user_defined_symbols(const SentencePieceModel& mod
   return out;
 }
 
-/// True if some piece has two adjacent bytes, the first of which is (or is not) kSpace, and likewise the second.
+/// True if a piece has two adjacent bytes such that the first is (or is not) kSpace, and the second is (or is not)
+/// kSpace.
 bool has_adjacent(const std::vector<std::string>& pieces, bool first_is_space, bool second_is_space) {
   for (const std::string& text : pieces) {
     for (std::size_t i = 1; i < text.size(); ++i) {

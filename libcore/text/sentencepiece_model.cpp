@@ -161,7 +161,7 @@ void check_piece(const SentencePieceModel& model, std::size_t id) {
     if (!model.byte_fallback) refuse(" (", piece.text, ") is a byte, but the model has no byte_fallback");
     if (byte_of_piece(piece.text) < 0) refuse(" (", piece.text, ") is a byte, but not written <0x00> to <0xFF>");
   }
-  // SentencePiece's BPE looks single characters up among the control pieces too, and then fails.
+  // SentencePiece's BPE also looks up single characters among the control pieces, and then fails.
   if (model.algorithm == SentencePieceModel::Algorithm::bpe && piece.kind == Kind::control &&
       is_one_character(piece.text))
     refuse(" (", piece.text, ") is a control piece of one character, which a BPE model cannot have");

@@ -7,7 +7,7 @@ namespace mtl {
 
 namespace {
 
-constexpr std::size_t kMaxReplacement = 4096;  // bytes; a damaged map must not blow up a text
+constexpr std::size_t kMaxReplacement = 4096;  // bytes; limits the growth of a text if the map is damaged
 
 // A unit of Darts-clone's double array. A leaf has bit 31 set and holds a value.
 bool has_leaf(std::uint32_t unit) { return (unit >> 8 & 1) != 0; }
@@ -79,7 +79,8 @@ void SentencePieceNormalizer::read_charsmap(std::string_view charsmap) {
   replacements_ = charsmap.substr(4 + trie_bytes);
 }
 
-/// Steps from `node`, the offset of a unit's children, to the unit for `byte`; returns false if there is no such child.
+/// Steps from `node`, the offset of the children of a unit, to the unit for `byte`. Returns false if there is no such
+/// child.
 bool SentencePieceNormalizer::steps_to(std::uint32_t& node, unsigned char byte) const {
   std::uint32_t at = node ^ byte;
   if (at >= units_.size() || label_of(units_[at]) != byte) return false;
@@ -121,7 +122,8 @@ SentencePieceNormalizer::Prefix SentencePieceNormalizer::next_prefix(std::string
   return {text.substr(0, next.length), static_cast<std::size_t>(next.length)};
 }
 
-/// Finds the ASCII characters that no rule changes, whatever ASCII character follows: they need no search of the rules.
+/// Finds the ASCII characters that no rule changes, regardless of the ASCII character that follows. For these
+/// characters, the rules need not be searched.
 void SentencePieceNormalizer::classify_bytes() {
   for (unsigned byte = 0; byte < 256; ++byte) {
     bytes_[byte] = Byte::other;

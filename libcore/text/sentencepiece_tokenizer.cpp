@@ -32,7 +32,8 @@ class PrefixedEncoder : public Encoder {
   std::int32_t first_;
 };
 
-/// Replaces special strings in a text by their ids, from left to right; of several at one position, the first listed.
+/// Replaces special strings in a text by their ids, from left to right. If several match at the same position, uses the
+/// first in the list.
 class LegacyEncoder : public Encoder {
  public:
   LegacyEncoder(std::unique_ptr<Encoder> plain, std::vector<std::pair<std::string, std::int32_t>> specials)
@@ -254,7 +255,8 @@ std::unique_ptr<Tokenizer> load_sentencepiece(const TokenizerOptions& options) {
 std::optional<TokenizerOptions> find_sentencepiece(const std::string& folder) {
   TokenizerOptions found;
   found.tokenizer_model = cat(folder, "/", kModelFile);
-  // A file of this name may be something else: rank files of tiktoken have it too. A model begins with a piece.
+  // A file with this name may have a different format: rank files of tiktoken have this name, too. A model begins with
+  // a piece.
   if (!file_exists(found.tokenizer_model)) return {};
   StoredFile file(found.tokenizer_model);
   if (!file.fill_to(1) || file.available()[0] != '\n') return {};

@@ -15,10 +15,12 @@ using Kind = SentencePiece::Kind;
 constexpr float kUnknownPenalty = 10;
 constexpr float kMaxCachedCharacters = 16;  // of a word whose margin() is computed
 
-/// Greater than any log probability: a user-defined piece wins over all other spellings, a longer one over a shorter.
+/// Greater than any log probability, so that a user-defined piece wins over all other spellings, and a longer
+/// user-defined piece wins over a shorter one.
 float score_of_user_defined(std::size_t bytes) { return 0.1F * float(bytes - 1); }
 
-/// Subtracts the sum at `start` from itself and all later sums, which keeps their differences and restores precision.
+/// Subtracts the sum at `start` from itself and from all later sums. This preserves the differences of sums and
+/// restores precision.
 void recenter(std::vector<UnigramModel::Scratch::Node>& nodes, std::size_t start, std::size_t frontier) {
   const float offset = nodes[start].sum;
   nodes[start].sum = 0;

@@ -18,7 +18,7 @@ constexpr std::array kBeforeWord = std::to_array<std::string_view>(
      "gov",  "hon",    "i.e",  "ie",   "lt",   "maj", "messrs", "mlle", "mme", "mr",   "mrs", "ms", "mt", "pres",
      "prof", "pvt",    "rep",  "reps", "rev",  "sen", "sens",   "sgt",  "st",  "supt", "viz", "vs"});
 
-/// Abbreviations after which no sentence ends before a number; before anything else they are ordinary words.
+/// Abbreviations after which no sentence ends before a number. Before anything else, they are ordinary words.
 constexpr std::array kBeforeNumber =
     std::to_array<std::string_view>({"art", "ca", "ch",  "chap", "eq", "eqs", "fig",  "figs", "no",  "nos",
                                      "nr",  "p",  "par", "pp",   "pt", "sec", "sect", "v",    "vol", "vols"});
@@ -144,7 +144,7 @@ class SentenceSplitter {
     return true;
   }
 
-  /// True if blanks and another end character come before `at`: the last one of (. . .).
+  /// True if blanks and another end character precede `at`, as for the last one of (. . .).
   bool follows_end(std::size_t at) const {
     std::size_t before = at;
     while (before > begin_ && text_[before - 1] == ' ') --before;

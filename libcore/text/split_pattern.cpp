@@ -64,8 +64,8 @@ constexpr CategorySet kLowerSet = category_set(Category::Ll, Category::Lm, Categ
 
 bool is_in_set(CategorySet set, const Glyph& glyph) { return is_in(set, glyph.code); }
 
-/// Matches U*V+ greedily; if no V follows, gives back characters of U after the last one that V matches, too. Returns
-/// null without a match.
+/// Matches U*V+ greedily. If no V follows, gives back the characters of U after the last character that V matches, too.
+/// Returns null if there is no match.
 const char* mixed_case_end(const char* at, const char* end) {
   const char* shared = at;  // after the last character of U that V matches, too
   const char* begin = at;
@@ -96,7 +96,8 @@ const char* upper_case_end(const char* at, const char* end) {
   return at > begin ? at : nullptr;
 }
 
-/// Tries both alternatives, each first with a character before the word, then without. Returns `at` if none matches.
+/// Tries both alternatives, each first with and then without a character before the word. Returns `at` if neither
+/// matches.
 const char* cased_word_end(const char* at, const char* end, const Glyph& first) {
   bool takes_one = first.value != CharClass::letter && first.value != CharClass::number && !is_line_end(first.code);
   const char* word = at + first.length;
@@ -157,8 +158,9 @@ std::string pattern_of(const SplitRules& rules) {
 }
 
 std::optional<SplitRules> find_split_rules(std::string_view pattern) {
-  // These spellings are equivalent: at most one contraction matches; backtracking into a greedy repetition would not
-  // help where a possessive one ends (except in a cased word); and \s* takes all line ends but one.
+  // These spellings are equivalent for three reasons: at most one contraction matches; where a possessive repetition
+  // ends, backtracking into a greedy repetition would not help (except in a cased word); and \s* takes all line ends
+  // except one.
   std::string text(pattern);
   replace_all(text, "'(?i:[sdmt]|ll|ve|re)", kContraction);
   replace_all(text, R"(|\s*[\r\n]|)", R"(|\s*[\r\n]+|)");

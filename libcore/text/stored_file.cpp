@@ -34,8 +34,9 @@ StoredFile::~StoredFile() {
   if (descriptor_ > STDIN_FILENO) ::close(descriptor_);
 }
 
-/// Asks the system to read what follows the next `bytes` bytes. Asks for each part of the file once: every page asked
-/// for costs a lookup, even if it is cached. Errors do not matter: reading is only slower.
+/// Asks the operating system to read ahead beyond the next `bytes` bytes. Requests each part of the file only once,
+/// because every requested page costs a lookup, even if the page is cached. Ignores errors, which only make reading
+/// slower.
 void StoredFile::read_ahead(std::size_t bytes) {
   const off_t next = ::lseek(descriptor_, 0, SEEK_CUR) + static_cast<off_t>(bytes);
   if (next + kAheadBytes / 2 < advised_) return;

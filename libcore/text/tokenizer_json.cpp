@@ -9,7 +9,7 @@ namespace mtl {
 
 namespace {
 
-/// Reads one file. Throws for every value that is not supported, and names it.
+/// Reads one file. Throws an error that names the value if a value is not supported.
 class Reader {
  public:
   explicit Reader(const std::string& path) : path_(path) {}
@@ -75,7 +75,7 @@ class Reader {
   void read_pre_tokenizer(const Json& value) {
     std::string type = type_of(value);
     if (has_byte_level_)
-      refuse("a pre_tokenizer after ByteLevel:", value);  // it would cut between the bytes of a character
+      refuse("a pre_tokenizer after ByteLevel:", value);  // it could cut between the bytes of a character
     if (type == "Sequence") {
       check_fields("the pre_tokenizer Sequence", value, {"pretokenizers"});
       for (const Json& item : value.at("pretokenizers").as_array()) read_pre_tokenizer(item);
@@ -111,8 +111,8 @@ class Reader {
     SplitStep step = read_pattern(regex);
     std::string behavior = value.string_or("behavior", "");
     bool invert = value.bool_or("invert", false);
-    // `invert` does not matter if both matches and the text between them are pieces. Patterns with a hand-written
-    // splitter match all text, so that nothing is removed.
+    // `invert` has no effect if both matches and the text between matches are pieces. Patterns with a hand-written
+    // splitter match all text, so nothing is removed.
     bool removes_nothing = behavior == "Removed" && invert && !std::holds_alternative<SplitRegex>(step);
     if (behavior != "Isolated" && !removes_nothing)
       refuse(cat("the pre_tokenizer Split with the behavior \"", behavior, "\"", invert ? ", inverted" : ""));
@@ -213,9 +213,9 @@ class Reader {
       out_.added[known->second] = std::move(added);
   }
 
-  /// Numbers added tokens like Hugging Face's libraries, whatever "id" says: a token of the model keeps the model's id,
-  /// all others follow the model's tokens in the order of the file. A token listed twice has its first place and its
-  /// last properties.
+  /// Numbers added tokens like Hugging Face's libraries, which ignore "id": a token of the model keeps its id in the
+  /// model, and all other added tokens follow the tokens of the model in the order of the file. A token that is listed
+  /// twice has the position of its first entry and the properties of its last entry.
   void number_added_tokens(std::size_t model_tokens) {
     std::unordered_map<std::string_view, std::int32_t> model_ids;
     for (std::size_t id = 0; id < out_.vocabulary.tokens.size(); ++id)

@@ -14,10 +14,10 @@ namespace mtl {
 
 namespace {
 
-constexpr std::size_t kPieceBytes = 1 << 20;          // content or stored bytes that are worth a thread
+constexpr std::size_t kPieceBytes = 1 << 20;          // content or stored bytes for which a thread is worthwhile
 constexpr std::size_t kFrameBytes = 32u << 20;        // content of a frame that a thread decodes at once
 constexpr std::size_t kStoredFrameBytes = 16u << 20;  // stored bytes of such a frame
-constexpr std::size_t kPiecesBytes = 256u << 20;      // all pieces in progress, before the last one is added
+constexpr std::size_t kPiecesBytes = 256u << 20;      // all pieces in progress, without the last one
 constexpr int kPieceWindowLog = 27;                   // 128 MiB: what `zstd -22 --ultra` uses
 
 struct FreeContext {
@@ -39,8 +39,8 @@ class Piece {
   Piece(std::string stored, std::size_t content_bytes, std::string damage_message)
       : stored_(std::move(stored)), content_bytes_(content_bytes), damage_message_(std::move(damage_message)) {}
 
-  /// Decodes up to about kFrameBytes of the content, in blocks of up to kPieceBytes: all of it if the frames declare
-  /// their size. Returns no blocks at the end.
+  /// Decodes up to about kFrameBytes of the content, in blocks of up to kPieceBytes. If the frames declare their size,
+  /// decodes all of the content. Returns no blocks at the end.
   std::deque<std::string> next() {
     std::deque<std::string> blocks;
     if (context_ == nullptr) context_ = make_context(kPieceWindowLog);
@@ -58,7 +58,7 @@ class Piece {
 
   bool is_done() const { return is_frame_done_ && taken_ == stored_.size(); }
 
-  /// Decodes into the block until it is full or the piece ends; returns the number of bytes.
+  /// Decodes into the block until the block is full or the piece ends. Returns the number of bytes.
   std::size_t fill(std::string& block) {
     std::size_t used = 0;
     while (used < block.size() && !is_done()) {
@@ -138,7 +138,7 @@ class ZstdSource : public FileSource {
     pieces_.pop_front();
   }
 
-  /// Starts to decode the next frames of the file; returns false unless whole_frame() accepts the first.
+  /// Starts to decode the next frames of the file. Returns false unless whole_frame() accepts the first frame.
   bool start_piece() {
     std::string stored;
     std::size_t content_bytes = 0;
@@ -158,9 +158,9 @@ class ZstdSource : public FileSource {
     return true;
   }
 
-  /// Reads the frame that begins here to its end. Returns nothing if it is long, needs a large window, or is broken;
-  /// the stream decoder then finds out what is wrong. Assumes a frame that does not declare its size to be compressed
-  /// to a quarter.
+  /// Reads the frame at the current position to its end. Returns nothing if the frame is long, needs a large window, or
+  /// is damaged; the stream decoder then determines the cause. Assumes that a frame that does not declare its size was
+  /// compressed to a quarter of its content.
   std::optional<Frame> whole_frame() {
     constexpr std::size_t kHeaderBytes = 18;
     file_->fill_to(kHeaderBytes);
@@ -173,7 +173,8 @@ class ZstdSource : public FileSource {
       std::string_view from = file_->available();
       std::size_t stored = ZSTD_findFrameCompressedSize(from.data(), from.size());
       if (!ZSTD_isError(stored)) {
-        // A block takes 4 bytes at least and holds 128 KiB at most: a header that claims more does not get the memory.
+        // A block takes at least 4 bytes and holds at most 128 KiB, so no memory is allocated for a header that claims
+        // more.
         const std::size_t most = (stored / 4 + 1) << 17;
         return Frame{stored, std::min(most, is_known ? static_cast<std::size_t>(content) : 4 * stored)};
       }
