@@ -11,7 +11,7 @@ namespace mtl {
 
 namespace {
 
-/// Returns the smallest step of 1, 2 or 5 times a power of ten that gives at most `count` + 1 ticks over `span`.
+/// Returns the smallest step, out of 1, 2 or 5 times a power of ten, that gives at most `count` + 1 ticks over `span`.
 double nice_step(double span, int count) {
   double raw = span / std::max(count, 1);
   double power = std::pow(10, std::floor(std::log10(raw)));

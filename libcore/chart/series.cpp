@@ -21,7 +21,7 @@ class Extent {
     high_ = std::max(high_, value);
   }
 
-  /// Returns the range, widened by `margin` of its length at both ends; a single value gets some room around it.
+  /// Returns the range, widened at both ends by `margin` times its length. Adds some room around a single value.
   Range range(double margin) const {
     if (low_ > high_) return is_log_ ? Range{1, 10} : Range{0, 1};
     if (is_log_) {
@@ -29,7 +29,7 @@ class Extent {
       return {std::max(low_ / factor, kSmallest / 10), std::min(high_ * factor, kLargest * 10)};
     }
     double room = (high_ - low_) * margin;
-    // Values that differ only by rounding get room like a single value: an axis needs distinct ticks.
+    // If values differ only by rounding, adds room as for a single value, because an axis needs distinct ticks.
     double least = 1e-9 * std::max(std::abs(low_), std::abs(high_));
     if (high_ - low_ <= least) room = std::abs(low_) / 2;
     if (low_ == 0 && high_ == 0) return {0, 1};
@@ -121,8 +121,9 @@ Series thin(const Series& series, std::size_t limit) {
 }
 
 std::vector<double> trailing_mean(const std::vector<double>& values, std::size_t window) {
-  // Values are divided into blocks of `window`. A window is the end of one block and the beginning of the next, so its
-  // sum is a suffix sum plus a prefix sum: the cost does not depend on the window, and no sum is ever subtracted.
+  // Values are divided into blocks of `window`. A window consists of the end of one block and the beginning of the
+  // next, so the sum of the window is a suffix sum plus a prefix sum. The cost therefore does not depend on the window,
+  // and no sums are subtracted.
   const std::size_t size = values.size();
   window = std::clamp<std::size_t>(window, 1, std::max<std::size_t>(size, 1));
   struct Sum {

@@ -54,7 +54,7 @@ std::string marker(const char* color, double x, double y) {
   return format("<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3.6\" class=\"p\" stroke=\"%s\"/>\n", x, y, color);
 }
 
-/// Draws the legend above the panels, in rows, if it has several entries. Returns the y below it.
+/// Draws the legend above the panels, in rows, if the legend has several entries. Returns the y below the legend.
 double draw_legend(SvgCanvas& canvas, const Chart& chart, double left, double top) {
   std::vector<LegendEntry> entries = legend_entries(chart);
   if (entries.size() < 2) return top;
@@ -122,7 +122,7 @@ void draw_markers(SvgCanvas& canvas, const Frame& frame, const Series& series) {
   }
 }
 
-/// Draws grid, ticks and axis lines; labels under the x axis only for the last panel.
+/// Draws grid, ticks and axis lines. Draws labels under the x axis only for the last panel.
 void draw_frame(SvgCanvas& canvas, const Frame& frame, const std::vector<Tick>& x_ticks,
                 const std::vector<Tick>& y_ticks, bool is_last) {
   double bottom = frame.top + frame.height, right = frame.left + frame.width;
@@ -143,7 +143,7 @@ void draw_frame(SvgCanvas& canvas, const Frame& frame, const std::vector<Tick>& 
   canvas.line(frame.left, bottom, right, bottom, "a");
 }
 
-/// Returns as many ticks as fit without their labels touching.
+/// Returns as many ticks as fit without overlapping labels.
 std::vector<Tick> spaced_x_ticks(const ChartAxis& axis, double width) {
   for (int count = 9; count > 1; --count) {
     std::vector<Tick> ticks = axis.ticks(count);

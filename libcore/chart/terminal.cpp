@@ -39,7 +39,7 @@ class Plot {
   int dot_rows() const { return braille_ ? 4 * rows_ : rows_; }
 
   void dot(int x, int y, char symbol, int color) {
-    // Unicode numbers the dots of a braille cell down each column, but those of the lowest row last.
+    // Unicode numbers the dots of a braille cell down each column, except that the dots of the lowest row come last.
     constexpr unsigned kBits[4][2] = {{0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}};
     Cell* cell = at(x, y);
     if (cell == nullptr || (braille_ && cell->symbol != 0)) return;
@@ -144,7 +144,7 @@ std::string right_aligned(const std::string& text, int width) {
   return std::string(wide - std::min(wide, text.size()), ' ') + text;
 }
 
-/// Draws one panel: its name, and rows with the vertical axis, without the horizontal one.
+/// Draws one panel: the name, and rows with the vertical axis. Does not draw the horizontal axis.
 std::string draw_panel(const Panel& panel, const Look& look, const ChartAxis& x_axis, int rows) {
   ChartAxis y_axis(y_range(panel), panel.log_y);
   int columns = look.options.width - look.gutter - 2;
@@ -166,7 +166,7 @@ std::string draw_panel(const Panel& panel, const Look& look, const ChartAxis& x_
   return out;
 }
 
-/// Draws the horizontal axis, with its labels and name if `labeled`.
+/// Draws the horizontal axis. If `labeled`, also draws the labels and the name of the axis.
 std::string draw_x_axis(const Chart& chart, const Look& look, const ChartAxis& axis, bool labeled) {
   int columns = look.options.width - look.gutter - 2;
   const char* line = look.options.unicode ? "─" : "-";

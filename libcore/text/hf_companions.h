@@ -2,10 +2,11 @@
 // added_tokens.json, as transformers 5.23 reads them (PreTrainedTokenizerFast.from_pretrained).
 //
 // - If tokenizer_config.json has "added_tokens_decoder", the tokens listed there replace the properties of the tokens
-// in tokenizer.json, and the other two files are not read. Otherwise, each key in special_tokens_map.json replaces that
-// key in tokenizer_config.json, and added_tokens.json adds tokens. - Special tokens are the seven standard ones, every
-// other "..._token" that is a string, and extra_special_tokens (or
-//   additional_special_tokens, its old name). Those that are not added tokens yet become added tokens.
+// in
+//   tokenizer.json, and the other two files are not read. Otherwise, each key in special_tokens_map.json replaces that
+//   key in tokenizer_config.json, and added_tokens.json adds tokens.
+// - Special tokens are the seven standard tokens, every other "..._token" that is a string, and extra_special_tokens
+//   (or additional_special_tokens, its old name). Special tokens that are not added tokens yet become added tokens.
 // - With "split_special_tokens", special tokens are ordinary text.
 //
 // Throws Error(bad_data), which names the file and the key, for a value that transformers refuses, or that would make

@@ -1,4 +1,4 @@
-// Values of tokenizer_config.json and similar files, as Python and transformers hold them (text/hf_companions.h).
+// Values of tokenizer_config.json and similar files, as Python and transformers represent them (text/hf_companions.h).
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace mtl {
 
-/// A token as transformers holds it: plain text, or an AddedToken, whose "normalized" may be unset.
+/// A token as transformers represents it: plain text, or an AddedToken, whose "normalized" may be unset.
 struct HfToken {
   std::string content;
   bool is_object = false;
@@ -28,13 +28,13 @@ struct HfToken {
   }
 };
 
-/// A value and the name of its file.
+/// A value, and the name of the file that contains it.
 struct HfSetting {
   Json value;
   const char* file;
 };
 
-/// Like Python's dict: ordered; a key that is set again keeps its position.
+/// Like a dict in Python: keys are in insertion order, and a key that is set again keeps its position.
 class HfSettings {
  public:
   const HfSetting* find(std::string_view key) const {

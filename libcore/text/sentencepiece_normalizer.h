@@ -4,9 +4,10 @@
 // - Otherwise, the longest rule of precompiled_charsmap that matches replaces the matched text. (The map is a u32
 //   little-endian size, a Darts-clone double-array trie of this size, and replacements that end in U+0000; the
 //   trie's values are their offsets.)
-// - Otherwise, one character is copied; an invalid byte becomes U+FFFD. - remove_extra_whitespaces removes leading,
-// trailing and repeated blanks. - escape_whitespaces replaces a blank by U+2581. add_dummy_prefix adds one in front
-// (or, as suffix, at the end).
+// - Otherwise, one character is copied; an invalid byte becomes U+FFFD.
+// - remove_extra_whitespaces removes leading, trailing and repeated blanks.
+// - escape_whitespaces replaces a blank by U+2581. add_dummy_prefix adds a blank at the start (or, as a suffix, at the
+//   end).
 //
 // The result contains the single byte kSpace, which never occurs in UTF-8, in place of U+2581. Words are therefore
 // shorter, and the end of a word can be found by a single byte. to_internal() and to_text() convert. Scores use lengths

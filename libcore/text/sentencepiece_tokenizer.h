@@ -4,12 +4,12 @@
 // The vocabulary consists of the pieces of the model, and the end-of-document token is the end-of-sentence piece of the
 // model. Control pieces in a text are ordinary characters; user-defined symbols are always found.
 //
-// With `legacy`, two of them behave as in Megatron-LM before February 2026 (core 0.16 and earlier): - Llama2Tokenizer
-// puts the beginning-of-sentence id in front of every text. - SentencePieceTokenizer adds <CLS>, <SEP>, <EOD>, <MASK>,
-// <PAD>, <BOS>, <EOS> (the last three unless the model has
-// such control pieces) and `vocab_extra_ids` tokens <extra_id_0>... after the vocabulary, unless it has them. The
-// strings of these tokens in a text are encoded as these tokens, the text between them is encoded separately, and the
-// end-of-document token is <EOD>.
+// With `legacy`, two of them behave as in Megatron-LM before February 2026 (core 0.16 and earlier):
+// - Llama2Tokenizer adds the beginning-of-sentence id before every text.
+// - SentencePieceTokenizer adds <CLS>, <SEP>, <EOD>, <MASK>, <PAD>, <BOS>, <EOS> (the last three unless the model has
+//   such control pieces) and `vocab_extra_ids` tokens <extra_id_0>... after the vocabulary, unless the vocabulary
+//   contains them. The strings of these tokens in a text are encoded as these tokens, the text between them is encoded
+//   separately, and the end-of-document token is <EOD>.
 //
 // save() writes tokenizer.model as it was read, and a tokenizer_config.json with which transformers opens the model. A
 // BPE model is opened as LlamaTokenizer, and a unigram model as T5Tokenizer. These are the closest classes: the first

@@ -4,11 +4,11 @@
 // whitespace or at the end of the text. The sentence does not end there if
 //   - the end character is quoted or in brackets and the next word begins with a lower-case letter: "Why?" she asked;
 //   - a full stop belongs to a title, to a reference before a number, or to a word such as "e.g.": Mr. Fox, Fig. 2;
-//   - it belongs to another abbreviation (Inc., a.m., U.S., Ph.D., Jan., etc.), to an initial (J. Fox), or it is one of
-//     several (...): then the sentence ends only when the next word begins with a capital and is one that often begins
-//     a sentence (The, He, But, ...), or, for several full stops, begins with any capital;
-//   - it belongs to a number and the next word begins with a lower-case letter, or to a number that begins the
-//     sentence, as in a list: 1. First.
+//   - a full stop belongs to another abbreviation (Inc., a.m., U.S., Ph.D., Jan., etc.) or to an initial (J. Fox), or
+//     is one of several full stops (...), unless the next word is capitalized and often begins a sentence (The, He,
+//     But, ...); after several full stops, any capitalized word suffices;
+//   - a full stop belongs to a number and the next word begins with a lower-case letter, or belongs to a number that
+//     begins the sentence, as in a list: 1. First.
 // Of several end characters that are separated by spaces (. . .), only the last one can end a sentence, under the
 // conditions for several full stops. A blank line after an end character always ends the sentence; a line break alone
 // never does.

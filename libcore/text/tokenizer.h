@@ -5,9 +5,10 @@
 //   encoder->append("Hello world", ids);
 //   std::string text = tokenizer->decode(ids);     // bytes: single tokens may not be UTF-8 (base/utf8.h)
 //
-// Special strings in a text (<|endoftext|>) are ordinary text, so that data cannot forge the end of a document, unless
-// TokenizerOptions::parse_special_tokens is set; but HuggingFaceTokenizer always finds added tokens in a text, because
-// its ids have to be Hugging Face's. Errors are Error(bad_data) and name the file.
+// Special tokens that are written in a text (<|endoftext|>) are ordinary text unless
+// TokenizerOptions::parse_special_tokens is set, so that data cannot forge the end of a document. HuggingFaceTokenizer,
+// however, always finds added tokens in a text, because its ids must equal those of Hugging Face. Errors are
+// Error(bad_data) and name the file.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,7 @@
 
 namespace mtl {
 
-/// The working state of one thread that encodes. It must not outlive its tokenizer.
+/// The working state of a thread that encodes. Must not outlive the tokenizer.
 class Encoder {
  public:
   virtual ~Encoder() = default;
@@ -36,7 +37,7 @@ class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
   virtual std::unique_ptr<Encoder> make_encoder(EncoderMemory memory = EncoderMemory::large) const = 0;
-  /// For a few texts; for many, keep an encoder.
+  /// Encodes one text. To encode many texts, keep an encoder instead.
   std::vector<std::int32_t> encode(std::string_view text) const;
   /// Throws Error(bad_data) for an id that is not in the vocabulary.
   virtual std::string decode(std::span<const std::int32_t> ids) const = 0;
@@ -44,19 +45,20 @@ class Tokenizer {
   virtual std::int64_t vocab_size() const = 0;
   /// Returns the end-of-document token. Throws Error(bad_data) if there is none.
   virtual std::int32_t eod() const = 0;
-  /// Returns the padding token, which training excludes from the loss; -1 if there is none, or if it is also another
-  /// special token (in many files, pad and end are one).
+  /// Returns the padding token, which training excludes from the loss. Returns -1 if there is none, or if the padding
+  /// token is also another special token. (In many files, the padding token is the end-of-document token.)
   virtual std::int32_t pad() const { return -1; }
-  /// Megatron's name, such as "GPT2BPETokenizer".
+  /// The name in Megatron-LM, such as "GPT2BPETokenizer".
   virtual std::string type() const = 0;
-  /// Two tokenizers with the same hash give ids the same meaning, and encode alike, apart from special strings.
+  /// In two tokenizers with equal hashes, ids have the same meaning, and texts without special tokens are encoded
+  /// identically.
   virtual std::uint64_t hash() const = 0;
-  /// Writes into an existing folder the files from which find_tokenizer restores this tokenizer; transformers reads
-  /// them, too, except TikTokenizer's. NullTokenizer has none.
+  /// Writes the files from which find_tokenizer() restores this tokenizer into an existing folder. transformers can
+  /// also read these files, except those of TikTokenizer. NullTokenizer has no files.
   virtual void save(const std::string& folder) const = 0;
 };
 
-/// Settings of TikTokenizer in addition to its file (text/tiktoken.h); the defaults are Megatron's.
+/// The settings of TikTokenizer in addition to its file (text/tiktoken.h). The defaults are those of Megatron-LM.
 struct TiktokenOptions {
   std::string pattern = "v2";
   std::int64_t num_special_tokens = 1000;
@@ -74,7 +76,7 @@ struct TokenizerOptions {
   bool hf_special_tokens = false;                  // HuggingFaceTokenizer: with the post-processor's special tokens
   bool legacy_tokenizer = false;                   // text/sentencepiece_tokenizer.h
   std::int64_t vocab_extra_ids = 0;                // text/sentencepiece_tokenizer.h
-  bool parse_special_tokens = false;               // special strings in a text become their tokens
+  bool parse_special_tokens = false;               // special tokens in a text are encoded as tokens
 
   /// True if a type or a file of a tokenizer is set.
   bool names_tokenizer() const {
@@ -82,14 +84,15 @@ struct TokenizerOptions {
   }
 };
 
-/// Throws Error(usage) for an unknown type or missing options, Error(bad_data) for a bad file.
+/// Throws Error(usage) for an unknown type or missing options, and Error(bad_data) for a bad file.
 std::unique_ptr<Tokenizer> load_tokenizer(const TokenizerOptions& options);
 
 /// Returns the files that load_tokenizer reads, including optional ones that may not exist.
 std::vector<std::string> tokenizer_files(const TokenizerOptions& options);
 
-/// Finds the tokenizer of a model folder: its SentencePiece tokenizer.model, else its tokenizer.json, else its
-/// vocab.json and merges.txt, else the files that TikTokenizer saved. Returns nothing if there are none of these.
+/// Finds the tokenizer in a model folder: tokenizer.model of SentencePiece, otherwise tokenizer.json, otherwise
+/// vocab.json and merges.txt, otherwise the files that TikTokenizer saved. Returns nothing if the folder has none of
+/// these files.
 std::optional<TokenizerOptions> find_tokenizer(const std::string& model_folder);
 
 }  // namespace mtl

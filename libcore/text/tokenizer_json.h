@@ -1,4 +1,5 @@
-// Reads Hugging Face's tokenizer.json for byte-level BPE: GPT-2, Llama 3, Qwen, GPT-NeoX, StarCoder and similar ones.
+// Reads Hugging Face's tokenizer.json for byte-level BPE: GPT-2, Llama 3, Qwen, GPT-NeoX, StarCoder and similar
+// tokenizers.
 //
 // Supported: model BPE (merges as strings or as pairs, ignore_merges; every byte must have a token, so that unk_token
 // and fuse_unk have no effect); pre_tokenizer ByteLevel, Split (Regex or String with the patterns of text/regex.h,
@@ -6,8 +7,8 @@
 // ends with ByteLevel; normalizer NFC, a Sequence of it, or none; added tokens with all their properties;
 // post_processor ByteLevel, TemplateProcessing, RobertaProcessing, BertProcessing, and a Sequence of those; decoder
 // ByteLevel, a Sequence of it, or none. Throws Error(bad_data), which names the feature, for anything else that could
-// change ids. The "id" of an added token cannot: Hugging Face's libraries number these tokens themselves, and so
-// does mtl.
+// change ids. The "id" of an added token cannot change ids, because Hugging Face's libraries, like mtl, number added
+// tokens themselves.
 #pragma once
 
 #include <cstdint>
@@ -25,18 +26,19 @@ namespace mtl {
 struct TokenizerJson {
   BpeVocabulary vocabulary;                                 // the model's tokens alone
   std::vector<AddedToken> added;                            // without duplicates; some may also be model tokens
-  std::vector<std::pair<std::int64_t, AddedToken>> listed;  // all entries of added_tokens, with the file's ids
+  std::vector<std::pair<std::int64_t, AddedToken>> listed;  // all entries of added_tokens, with the ids in the file
   std::vector<SplitStep> split;                             // without steps, a text is one pre-token
   bool is_nfc = false;                                      // normalize to NFC first
   bool add_prefix_space = false;                            // put a blank before text that lacks one
   bool ignore_merges = false;                               // a pre-token that is a token is not merged
-  std::vector<std::int32_t> first, last;                    // special tokens that the post-processor puts around a text
+  std::vector<std::int32_t> first, last;                    // special tokens that the post-processor adds around a text
 
-  /// The model's tokens and the added ones; the latter are special. Throws Error(bad_data), which begins with `path`.
+  /// Returns the tokens of the model and the added tokens; the added tokens are special. Throws Error(bad_data), whose
+  /// message begins with `path`.
   BpeVocabulary all_tokens(const std::string& path) const;
 };
 
-/// Throws Error(bad_data), which begins with `path`.
+/// Throws Error(bad_data), whose message begins with `path`.
 TokenizerJson parse_tokenizer_json(std::string_view text, const std::string& path);
 
 }  // namespace mtl

@@ -7,10 +7,10 @@
 
 namespace mtl {
 
-/// Unicode's own names. M, S, Z and C are whole families; P is punctuation without Pc; none: not assigned.
+/// The names of Unicode. M, S, Z and C are whole families. P is punctuation without Pc. `none` means unassigned.
 enum class Category : std::uint8_t { none, Lu, Ll, Lt, Lm, Lo, M, Nd, Nl, No, Pc, P, S, Z, C };
 
-/// Several categories: the bit 1 << Category of each.
+/// A set of categories, with the bit 1 << Category for each.
 using CategorySet = std::uint32_t;
 template <class... Categories>
 constexpr CategorySet category_set(Categories... values) {
@@ -23,7 +23,7 @@ inline constexpr CategorySet kNumbers = category_set(Category::Nd, Category::Nl,
 /// Four bits for each code point.
 extern const std::array<std::uint8_t, 0x110000 / 2> kUnicodeCategories;
 
-/// `code` is at most 0x10FFFF.
+/// `code` must not exceed 0x10FFFF.
 inline Category category_of(std::uint32_t code) {
   return static_cast<Category>(kUnicodeCategories[code >> 1] >> (code & 1) * 4 & 15);
 }

@@ -1,4 +1,4 @@
-// The three classes of characters of GPT-2's pre-token pattern: \p{L}, \p{N}, \s, and everything else.
+// The classes of characters in GPT-2's pre-token pattern: \p{L}, \p{N}, \s, and everything else.
 //
 // Unicode 16.0, as in Hugging Face's tokenizers and in tiktoken. Whitespace is White_Space of Unicode (25 code
 // points). Marks (\p{M}) are `other`: they break words.
@@ -14,7 +14,7 @@ enum class CharClass : std::uint8_t { other, letter, number, space };
 /// Two bits for each code point.
 extern const std::array<std::uint8_t, 0x110000 / 4> kUnicodeClasses;
 
-/// `code` is at most 0x10FFFF.
+/// `code` must not exceed 0x10FFFF.
 inline CharClass class_of(std::uint32_t code) {
   return static_cast<CharClass>(kUnicodeClasses[code >> 2] >> (code & 3) * 2 & 3);
 }
