@@ -71,7 +71,7 @@ expect_exit 2 mtl-train --load "$TESTS/golden/llama_model/mistral" --finetune --
   --tokenizer-type NullTokenizer --vocab-size 200 --tensor-model-parallel-size 2 --world-size 2
 expect_text err '^  --num-query-groups 1 +is not a multiple of --tensor-model-parallel-size 2$'
 expect_problem '--recompute-granularity full +needs --recompute-method' --recompute-granularity full
-expect_problem '--recompute-activations +is selective, and contradicts' --recompute-activations --checkpoint-activations
+expect_problem '--recompute-activations +requests selective recomputation, which contradicts' --recompute-activations --checkpoint-activations
 
 # --- Losses ---
 # losses FLAG...: prints the losses of four updates.

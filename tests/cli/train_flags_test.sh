@@ -140,7 +140,7 @@ expect_text err '^  --attention-dropout 0.999 +would be rounded to 1: '
 expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --attention-dropout 0.01
 expect_lines 1 '^mtl-train: --attention-dropout 0.01: is rounded to 3/256 = 0.01171875; dropout uses multiples of 1/256$'
 expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --attention-dropout 0.1 --hidden-dropout 0.1
-expect_lines 0 'acts as'
+expect_lines 0 'is rounded to'
 
 # A warm-up that leaves no steps to the decay is reported by flag and in the given unit.
 expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --train-iters 3 --lr-warmup-iters 75
