@@ -30,7 +30,7 @@ Exit train_from_start(const TrainOptions& options, TrainSetup& setup, Ranks& ran
     };
     setup.start = share_start(find, options, world);
     if (groups.rank != 0 || !damaged.empty()) complete_setup(options, setup);
-    // Collective, so that no rank allocates memory before all hosts have checked.
+    // Collective, so that no rank allocates memory before every host has passed the check.
     if (damaged.empty()) {
       answers_of(work_on_every_rank(world, [&] {
         if (groups.rank != 0) check_fit(options, setup.start, ranks.launched(), console);

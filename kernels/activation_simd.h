@@ -1,5 +1,5 @@
-// The functions of activation.h and their derivatives, for vectors. Include this header instead of simd.h, which it
-// includes.
+// Vector versions of the functions in activation.h and of their derivatives. Includes simd.h, so include only this
+// header.
 
 #include "kernels/activation.h"
 #include "kernels/simd.h"

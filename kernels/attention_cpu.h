@@ -77,8 +77,8 @@ struct AttentionBackward {
   HeadRows dq, dk, dv;
 };
 
-/// Return the size of the work area of a call, in floats. The work area must be 64-byte aligned. The size is the same
-/// for all instruction sets and dtypes.
+/// Return the workspace size of a call, in floats. The workspace must be 64-byte aligned. The size is the same for all
+/// instruction sets and dtypes.
 std::int64_t forward_group_work(std::int64_t keys, std::int64_t dim);
 std::int64_t backward_group_work(std::int64_t keys, std::int64_t dim);
 void forward_group(const AttentionForward& call, float* work);

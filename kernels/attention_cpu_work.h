@@ -1,5 +1,5 @@
-// Block sizes of attention on the cpu, and the layout of the work area of a call. They are the same for all instruction
-// sets, so that a memory plan made on one machine is valid on another.
+// Block sizes of attention on the cpu, and the workspace layout of an attention call. Both are the same for all
+// instruction sets, so that a memory plan made on one machine is valid on another.
 #pragma once
 
 #include <cstdint>

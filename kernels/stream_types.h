@@ -9,7 +9,7 @@
 
 namespace mtl {
 
-/// Throws "what: expected float32, bfloat16 or float16, got ..." unless operators compute with the tensor's dtype.
+/// Throws "what: expected float32, bfloat16 or float16, got ..." unless operators support the tensor's dtype.
 void expect_computed(const char* what, const Tensor& tensor);
 
 /// Throws unless the compute dtype `compute` allows a residual stream of dtype `stream`.

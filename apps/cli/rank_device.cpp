@@ -17,7 +17,7 @@ constexpr char kSeparator = '\n';
 const char* get_environment(const char* name) { return std::getenv(name); }
 
 /// Returns "computing on 8 GPUs (NVIDIA H100 80GB HBM3)". If there are several kinds of GPUs, lists the number and the
-/// first rank of each kind, and the consequences.
+/// first rank of each kind, and says how mixing kinds affects the run.
 std::string gpus_text(const std::vector<std::vector<std::string>>& ranks, const std::vector<std::string>& hosts) {
   struct Kind {
     int count = 0;

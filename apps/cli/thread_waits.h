@@ -3,8 +3,8 @@
 
 namespace mtl {
 
-/// Makes waiting threads sleep after about ten microseconds. By default, threads of libgomp spin for milliseconds. On
-/// busy cores, a waiting thread then takes the core from the thread that it waits for, and a training step takes
+/// Makes waiting threads sleep after about ten microseconds. By default, libgomp threads spin for milliseconds. On busy
+/// cores, a spinning thread then occupies the core that the thread it is waiting for needs, and a training step takes
 /// several times as long. libgomp reads its settings when it is loaded, so this function restarts the program with
 /// GOMP_SPINCOUNT set. Does nothing if GOMP_SPINCOUNT or OMP_WAIT_POLICY is already set.
 void keep_thread_waits_short(char** argv);

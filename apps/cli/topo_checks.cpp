@@ -219,7 +219,7 @@ bool check_batch(Flags& flags, const TopoOptions& options) {
   return flags.problem_count() == before;
 }
 
-/// Refuses flags that change only the memory and the work of a step if the report does not include them.
+/// Refuses flags that affect only the memory and the work of a step if the report shows neither memory nor work.
 void check_idle_flags(Flags& flags, const TopoOptions& options) {
   if (options.wants_memory()) return;
   for (const char* flag : {"--hidden-dropout", "--attention-dropout", "--reset-attention-mask", "--ddp-bucket-size"}) {

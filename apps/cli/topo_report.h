@@ -93,8 +93,8 @@ struct NodeBox {
   std::size_t first_row, last_row, first_column, last_column;
 };
 
-/// Returns the boxes of the nodes around the shown stages and columns. An index of -1 stands for omitted ranks, which
-/// belong to no box. Consecutive rows in which the same nodes have the same columns share a box.
+/// Returns the boxes to draw around the shown stages and columns, one per node. An index of -1 stands for omitted
+/// ranks, which belong to no box. Consecutive rows with the same assignment of columns to nodes share a box.
 std::vector<NodeBox> node_boxes(const TopoReport& report, const std::vector<int>& stages,
                                 const std::vector<int>& columns);
 

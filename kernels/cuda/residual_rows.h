@@ -1,5 +1,6 @@
-// The input rows of a norm, for residual_cuda.cu, layernorm_cuda.cu and rmsnorm_cuda.cu. Rows are either in memory, or
-// the sum of the residual stream and a branch, which the first pass over a row computes and writes to memory.
+// The input rows of a norm, for residual_cuda.cu, layernorm_cuda.cu and rmsnorm_cuda.cu. Rows are either already in
+// memory, or are the sum of the residual stream and a branch. The first pass over a row computes this sum and writes it
+// to memory.
 #pragma once
 
 #include "kernels/cuda/dropout.h"

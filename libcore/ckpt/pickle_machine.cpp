@@ -200,7 +200,7 @@ void PickleMachine::call_reconstructor(Id arguments) {
   call(type, kEmptyTuple, true);
 }
 
-/// Pushes the dict that a call of OrderedDict(), OrderedDict([(key, value), ...]) or defaultdict(type) returns.
+/// Pushes the dict that a call to OrderedDict(), OrderedDict([(key, value), ...]) or defaultdict(type) returns.
 void PickleMachine::push_dictionary(Id callee, Id arguments) {
   Node node;
   node.kind = PickleKind::dict;

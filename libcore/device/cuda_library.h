@@ -1,4 +1,4 @@
-// Shared libraries of CUDA (cuBLASLt, NCCL, CUPTI, cuDNN). Each library is opened when it is first needed, because the
+// CUDA shared libraries (cuBLASLt, NCCL, CUPTI, cuDNN). Each library is opened when it is first needed, because the
 // libraries are large and a program that uses only the cpu must start on machines without them.
 //
 //   struct CublasLt {

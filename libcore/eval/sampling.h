@@ -1,9 +1,9 @@
 // Chooses the next token from logits. Pure functions in fp64.
 //
-// The steps, in order: divide the logits by the temperature. Top-k keeps the k largest logits and all logits that equal
-// the k-th largest. Softmax over the kept logits. Top-p keeps the smallest set of largest probabilities whose sum
-// exceeds p, including the token whose probability makes the sum exceed p, and renormalizes. Of equal probabilities,
-// top-p treats that of the lower id as larger.
+// The steps, in order: (1) divide the logits by the temperature; (2) top-k keeps the k largest logits and all logits
+// that equal the k-th largest; (3) softmax over the kept logits; (4) top-p keeps the smallest set of largest
+// probabilities whose sum exceeds p, including the token whose probability makes the sum exceed p, and renormalizes.
+// Top-p breaks ties in favor of the lower id.
 #pragma once
 
 #include <cstdint>

@@ -78,7 +78,7 @@ std::vector<std::int64_t> counts_with_given_ends(const Layout& layout, std::int6
   return counts;
 }
 
-/// Returns the number of layers of each stage if no number is given for the first or the last stage. Layers are
+/// Returns the number of layers of each stage if neither the first nor the last stage has a given number. Layers are
 /// distributed as evenly as possible. With --account-for-*, the embedding or the output layer counts as a layer.
 std::vector<std::int64_t> even_counts(const Layout& layout, std::int64_t num_layers) {
   std::int64_t items = num_layers + int(layout.account_for_embedding) + int(layout.account_for_loss);

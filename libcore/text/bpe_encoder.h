@@ -1,4 +1,4 @@
-// The encoder of byte-level BPE. Splits a text into pre-tokens (text/pretokenizer.h, text/splitter.h), and splits
+// The byte-level BPE encoder. Splits a text into pre-tokens (text/pretokenizer.h, text/splitter.h), and splits
 // pre-tokens into parts that no merge crosses. Looks up the tokens of each part in caches (text/pretoken_table.h,
 // text/pretoken_cache.h), and runs the merge loop (text/bpe_model.h) for parts that are not cached.
 #pragma once
