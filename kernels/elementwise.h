@@ -14,11 +14,11 @@ void add(Stream& stream, Tensor out, Tensor in);
 /// out *= factor, in f32
 void scale(Stream& stream, Tensor out, float factor);
 
-/// out (1) f64 = or += sum of in^2, with `in` of f32, bf16 or f16. Blocks of fixed size are summed in fp64 in a fixed
-/// order, so the result does not depend on the number of threads.
+/// out (1) f64 = sum of in^2, or += if `mode` is accumulate. `in` is f32, bf16 or f16. We sum fixed-size blocks in fp64
+/// and in a fixed order, so the result does not depend on the thread count.
 void sum_of_squares(Stream& stream, Arena& scratch, Tensor out, Tensor in, GradMode mode);
 
-/// found (1) i32 = 1 if an element of `in` (f32, bf16 or f16) is infinite or NaN, else 0.
+/// Sets found (1) i32 to 1 if `in` (f32, bf16 or f16) contains an infinity or a NaN, otherwise to 0.
 void find_nonfinite(Stream& stream, Tensor found, Tensor in);
 
 }  // namespace mtl

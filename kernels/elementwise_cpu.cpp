@@ -1,4 +1,4 @@
-// Elementwise kernels over flat ranges, divided into blocks; memory-bound.
+// Elementwise kernels over flat ranges, which are split into blocks. All kernels are memory-bound.
 #include <atomic>
 #include <cstring>
 
@@ -38,7 +38,7 @@ double sum_of_squares_of(const float* in, std::size_t n) {
   return sum;
 }
 
-/// Returns the sum of squares of a range; 16-bit elements are widened a stretch at a time.
+/// Returns the sum of squares over a range. 16-bit elements are widened a stretch at a time.
 double sum_of_squares_range(const Tensor& in, Range range) {
   double sum = 0;
   with_float(in.dtype(), [&]<class T>(T) HWY_ATTR {

@@ -1,5 +1,5 @@
-// Elementwise kernels over flat ranges, 16 bytes per access; memory-bound: fill_zero writes its bytes once, copy, add
-// and scale move 2, 3 and 2 times as many, sum_of_squares and find_nonfinite read once.
+// Elementwise kernels over flat ranges, with 16 bytes per access. All are memory-bound. fill_zero writes its bytes
+// once. copy, add and scale move 2, 3 and 2 times their bytes. sum_of_squares and find_nonfinite read once.
 #include "kernels/cuda.h"
 #include "kernels/cuda/flat.h"
 #include "kernels/cuda/warp.h"
@@ -8,9 +8,9 @@ namespace mtl::cuda {
 
 namespace {
 
-constexpr std::int64_t kSumBlock = 65536;  // elements that one block of threads sums
+constexpr std::int64_t kSumBlock = 65536;  // elements that one thread block sums
 
-/// Fill and copy bytes as words that with_words() chooses.
+/// The fill and copy kernels move bytes as words, whose size with_words() chooses.
 template <class Word>
 __global__ void fill_words(Word* out, std::int64_t count) {
   for (std::int64_t i = first_element(); i < count; i += all_threads()) out[i] = Word{};
@@ -52,7 +52,7 @@ __global__ void sum_squares_of_blocks(double* sums, const T* in, std::int64_t co
   if (threadIdx.x == 0) sums[blockIdx.x] = sum;
 }
 
-/// One block. Each thread adds its share; then the sums of all threads are added.
+/// Runs as one block. Each thread sums its share, and then the block adds up the threads' sums.
 __global__ void add_sums(double* out, bool accumulate, const double* sums, int count) {
   double sum = 0;
   for (int i = thread_in_block(); i < count; i += threads_in_block()) sum += sums[i];
@@ -60,8 +60,8 @@ __global__ void add_sums(double* out, bool accumulate, const double* sums, int c
   if (threadIdx.x == 0) *out = (accumulate ? *out : 0) + sum;
 }
 
-/// *found = 1 if all bits of an exponent are ones (infinity or NaN). All threads that find such an exponent write the
-/// same value.
+/// Sets *found to 1 if any element's exponent bits are all ones (infinity or NaN). Multiple threads may find such an
+/// element, but all of them write the same value.
 template <class Bits>
 __global__ void search_nonfinite(std::int32_t* found, const Bits* in, unsigned exponent, std::int64_t count) {
   bool bad = false;
@@ -77,8 +77,7 @@ bool is_wide(const Tensor& tensor) {
   return reinterpret_cast<std::uintptr_t>(tensor.raw()) % kAccess == 0 && tensor.bytes() % kAccess == 0;
 }
 
-/// Calls body(Word()) with words of 16 bytes if the address and the size of every tensor are multiples of 16, otherwise
-/// with words of 1 byte.
+/// Calls body(Word()). Words have 16 bytes if every tensor's address and size are multiples of 16, otherwise 1 byte.
 template <class Body>
 void with_words(std::initializer_list<Tensor> tensors, const Body& body) {
   bool wide = true;

@@ -21,7 +21,7 @@ void check_table_grad(const char* what, const Tensor& hidden, const Grad& dtable
   expect_grad(what, dtable, {dtable.tensor.size(0), hidden.size(1)});
 }
 
-/// Checks the operands that forward and backward share; returns the bytes of the positions that are read.
+/// Checks the operands that forward and backward share. Returns the bytes read from `positions`.
 double check_positions(const char* what, const Tensor& hidden, const Tensor& positions, bool looks_up,
                        const Dropout& dropout, const RowMap& rows) {
   check_hidden(what, hidden);
@@ -33,14 +33,13 @@ double check_positions(const char* what, const Tensor& hidden, const Tensor& pos
   return looks_up ? static_cast<double>(count) * static_cast<double>(size_of(DType::i32)) : 0;
 }
 
-/// Returns the number of bytes that all places read from the table: as many elements as `hidden` has, in the dtype of
-/// the table.
+/// Returns the bytes that lookups read from the table: as many elements as `hidden` has, in the table's dtype.
 double bytes_in(const Tensor& hidden, const Tensor& table) {
   return static_cast<double>(hidden.numel()) * static_cast<double>(size_of(table.dtype()));
 }
 
-/// Returns the number of bytes that a scatter-add moves. Each place reads its row of dout, and reads and writes a row
-/// of the gradient. If the gradient is overwritten, it is first cleared.
+/// Returns the bytes that a scatter-add moves. Each place reads its row of dout, and reads and writes a row of the
+/// gradient. A gradient that is overwritten is cleared first.
 double scatter_bytes(const Tensor& dout, const Grad& dtable) {
   double cleared = dtable.mode == GradMode::overwrite ? static_cast<double>(dtable.tensor.bytes()) : 0;
   return static_cast<double>(dout.bytes()) + 2 * bytes_in(dout, dtable.tensor) + cleared;

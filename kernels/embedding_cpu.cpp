@@ -1,5 +1,5 @@
-// Forward is parallel over rows. Backward is parallel over columns. Every thread visits all places in order, so that
-// the order of each sum does not depend on the number of threads.
+// Forward is parallel over rows. Backward is parallel over columns. In backward, every thread visits all places in
+// order, so the summation order does not depend on the thread count.
 #include <algorithm>
 #include <type_traits>
 
@@ -12,7 +12,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace mtl::HWY_NAMESPACE {
 
-/// S: dtype of the result; T: of the table.
+/// The result has dtype S, the table T.
 template <class S, class T>
 void look_up(Tensor out, Tensor tokens, std::int64_t vocab_begin, Tensor table, Range rows) {
   const std::int64_t width = out.size(1);
@@ -42,9 +42,9 @@ void add_positions(Tensor x, Tensor positions, Tensor table, const Dropout& drop
   }
 }
 
-/// Calls add(place, to) for every place; the places of a row are visited in order. add() must add the `columns` of the
-/// place to `to`. `to` is the row of the table if the table is fp32; otherwise, `to` is a sum, which is rounded after
-/// the last place of the row.
+/// Calls add(place, to) for every place. Places that share a row are visited in order. add() must add the place's
+/// `columns` to `to`. For an fp32 table, `to` is the table row itself. Otherwise `to` is an fp32 sum, which we round
+/// after the row's last place.
 template <class Add>
 HWY_INLINE void scatter(Tensor dtable, const Places& places, Range columns, const Add& add) {
   const std::int64_t width = dtable.size(1), held = dtable.size(0);
@@ -83,7 +83,7 @@ void positions_forward_rows(Tensor x, Tensor positions, Tensor table, const Drop
   });
 }
 
-/// x = dropout(x), or dx = dropout'(dx), which multiplies by the same mask.
+/// x = dropout(x). Also computes dx = dropout'(dx), which multiplies by the same mask.
 void mask_rows(Tensor x, const Dropout& dropout, const RowMap& map, Range rows) {
   const std::int64_t width = x.size(1);
   const HiddenMask mask(dropout, map, width);
@@ -97,7 +97,7 @@ void mask_rows(Tensor x, const Dropout& dropout, const RowMap& map, Range rows) 
   });
 }
 
-/// Masks the columns of dx at a place and adds them to the columns of the place's row.
+/// Masks a place's columns in dx, and adds them to the place's table row.
 template <class S>
 struct MaskAndAdd {
   S* dx;
@@ -116,7 +116,7 @@ struct MaskAndAdd {
   }
 };
 
-/// Adds the columns of dout at a place to the columns of the place's row. `dout` begins at the first of these columns.
+/// Adds a place's columns in dout to the place's table row. `dout` points to the first of these columns.
 template <class D>
 struct AddPlace {
   const D* dout;
@@ -171,7 +171,8 @@ void apply_mask(Stream& stream, Tensor x, const Dropout& dropout, const RowMap& 
   });
 }
 
-/// Sorts the places whose rows the table holds by row, for scatter() into a table that is not fp32.
+/// Sorts the places by row, so that scatter() can write to a table that is not fp32. Skips places whose row is outside
+/// the table.
 void sort_places(Places& places, const Tensor& work, const Tensor& dtable) {
   if (dtable.dtype() == DType::f32) return;
   auto* keys = work_as<std::uint64_t>(work);
@@ -184,7 +185,7 @@ void sort_places(Places& places, const Tensor& work, const Tensor& dtable) {
   places.sorted = keys;
 }
 
-/// Clears the gradient if it is overwritten, then calls body(columns) for blocks of columns in parallel.
+/// Clears the gradient if it is to be overwritten, then calls body(columns) for column blocks in parallel.
 template <class Body>
 void over_columns(Stream& stream, const Grad& dtable, const Tensor& dout, const Body& body) {
   if (dtable.mode == GradMode::overwrite) cpu::fill_zero(stream, dtable.tensor);

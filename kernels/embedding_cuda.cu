@@ -1,4 +1,4 @@
-// Forward, out[n] = table[tokens[n]]: one warp per row, memory-bound (predicted):
+// Forward, out[n] = table[tokens[n]]. One warp per row. Predicted to be memory-bound:
 //   tokens     rows of the table and out           2 N C elements
 //   positions  x, twice, and rows of the table     3 N C elements; repeated rows of the table are cached
 #include "kernels/cuda.h"
@@ -16,7 +16,7 @@ LaunchShape shape_of(std::int64_t rows) {
   return {static_cast<unsigned>((rows + kRowsInBlock - 1) / kRowsInBlock), kRowsInBlock * kWarp};
 }
 
-/// A table of `held` rows. Place n takes row rows[n] - first.
+/// A table that holds `held` rows. Place n reads row rows[n] - first.
 template <class T>
 struct Lookup {
   const T* table;  // null if absent

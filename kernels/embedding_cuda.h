@@ -1,4 +1,4 @@
-// Sorts the places of a scatter-add by the row of the table to which each place adds, on the device cuda.
+// Sorts a scatter-add's places by the table row they add to, on the device cuda.
 #pragma once
 
 #include <cstddef>
@@ -13,12 +13,12 @@ namespace mtl::cuda {
 __device__ inline std::int64_t row_of(std::uint64_t key) { return static_cast<std::int64_t>(key >> 32); }
 __device__ inline std::uint32_t place_of(std::uint64_t key) { return static_cast<std::uint32_t>(key); }
 
-/// Stably sorts the keys of places 0 .. count - 1 by row. The row of place n is rows[n] - first, or `held` if this
+/// Stably sorts the keys for places 0 .. count - 1 by row. Place n has row rows[n] - first, or row `held` if that
 /// number is not in [0, held). Returns the keys, which are stored in `work`. `work` must have sort_work() bytes and be
 /// 16-byte aligned.
 const std::uint64_t* sort_places(Stream& stream, void* work, const std::int32_t* rows, std::int64_t first,
                                  std::int64_t held, std::int64_t count);
-/// Returns the size of the scratch memory of sort_places(), in bytes: a multiple of 16.
+/// Returns the scratch memory that sort_places() needs, in bytes. The result is a multiple of 16.
 std::size_t sort_work(std::int64_t count);
 
 }  // namespace mtl::cuda

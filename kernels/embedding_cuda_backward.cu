@@ -1,12 +1,15 @@
-// Scatter-adds into the rows of a table, without atomics. The places are sorted by row. The places of a row form a run,
-// which is cut into chunks of 32, beginning at the first place. A warp sums up to 256 columns of a chunk in the order
-// of the places. If a run has only one chunk, its sum is written to the table. If a run has several chunks, their sums
-// are written to scratch memory, and a second kernel adds them in order. The sum of a row therefore depends only on the
-// places of the row, not on other rows or on the sharding of the vocabulary.
+// Scatter-adds into table rows, without atomics. The places are sorted by row, so that all places for a row form a run.
+// Each run is cut into chunks of 32, starting at its first place. A warp sums up to 256 columns of a chunk in place
+// order. If a run has only one chunk, the warp adds its sum to the table. If a run has more, the warps write their
+// chunk sums to scratch memory, and a second kernel adds them in order. A row's sum therefore depends only on the row's
+// places, not on other rows or on how the vocabulary is sharded.
 //
-// Moves the N C elements of dout once (with dropout, those of dx twice), each row of the gradient that has places
-// twice, and each fp32 sum of a chunk twice if the run has several chunks. Predicted: memory-bound. A run of 4000
-// places takes 125 sequential additions, about 10 us.
+// Memory traffic:
+// - the N C elements of dout once (with dropout, dx twice)
+// - each gradient row that has places twice
+// - each fp32 chunk sum twice, if the run has more than one chunk
+//
+// Predicted to be memory-bound. A run of 4000 places needs 125 sequential additions, about 10 us.
 #include "kernels/cuda.h"
 #include "kernels/cuda/any_array.h"
 #include "kernels/cuda/dropout.h"
@@ -20,7 +23,7 @@ namespace {
 constexpr int kChunk = kWarp;  // a lane fetches the key of each place
 constexpr unsigned kWarpsInBlock = 4;
 
-/// The sorted places of a scatter-add, the gradient (held, width), and the sums of chunks.
+/// A scatter-add's sorted places, the gradient (held, width), and the chunk sums.
 struct Scatter {
   const std::uint64_t* sorted;
   std::int64_t count, held;
@@ -30,12 +33,12 @@ struct Scatter {
   int width;
 };
 
-/// Returns the row of sorted place n; -1 if there is no such place.
+/// Returns the row at sorted place n, or -1 if there is no such place.
 __device__ inline std::int64_t row_at(const Scatter& s, std::int64_t n) {
   return n >= 0 && n < s.count ? row_of(s.sorted[n]) : -1;
 }
 
-/// Returns the first of the sorted places [low, high) whose row is at least `row`, or `high` if there is none.
+/// Returns the first sorted place in [low, high) whose row is at least `row`, or `high` if there is none.
 __device__ inline std::int64_t first_of(const Scatter& s, std::int64_t row, std::int64_t low, std::int64_t high) {
   while (low < high) {
     const std::int64_t middle = low + (high - low) / 2;
@@ -47,16 +50,16 @@ __device__ inline std::int64_t first_of(const Scatter& s, std::int64_t row, std:
   return low;
 }
 
-/// True if a chunk of the run of `row` begins at sorted place n, which belongs to that run.
+/// True if a chunk starts at sorted place n, which must belong to the run for `row`.
 __device__ inline bool begins_chunk(const Scatter& s, std::int64_t row, std::int64_t n) {
   if (row_at(s, n - 1) != row) return true;
-  if (row_at(s, n - kChunk) != row) return false;  // the run begins less than a chunk before
+  if (row_at(s, n - kChunk) != row) return false;  // the run starts less than a chunk before
   return (n - first_of(s, row, 0, n)) % kChunk == 0;
 }
 
-/// Returns the slot for the sum of the chunk that begins at sorted place n. Two slots suffice for each kChunk sorted
-/// places: at most one chunk that begins there is followed by another chunk of the same run, and at most one is the
-/// last of several chunks.
+/// Returns the slot for a chunk's sum. The chunk starts at sorted place n. Two slots are enough per group of kChunk
+/// sorted places. Among the chunks that start in the group and need a slot, at most one is followed by another chunk in
+/// the same run, and at most one is the last in its run.
 __device__ inline float* slot_of(const Scatter& s, std::int64_t n, bool is_last) {
   return s.partials + (n / kChunk * 2 + (is_last ? 0 : 1)) * s.width;
 }
@@ -74,8 +77,7 @@ __device__ int own_column() {
   return static_cast<int>(blockIdx.y * kWarp + lane()) * n;
 }
 
-/// Sums the first `places` places of a chunk. Lane i holds place i. With dropout, also masks the rows of dout at these
-/// places.
+/// Sums the first `places` places in a chunk. Lane i holds place i. With dropout, also masks these rows in dout.
 template <int n, class D>
 __device__ Pack<n> sum_places(D* dout, const HiddenMask& hidden, std::uint32_t own_place, int places, int width) {
   constexpr int kAhead = 4;  // loads in flight
@@ -104,7 +106,7 @@ __device__ Pack<n> sum_places(D* dout, const HiddenMask& hidden, std::uint32_t o
   return sum;
 }
 
-/// One warp per sorted place and 32 n columns; it returns if no chunk begins at its place.
+/// One warp per sorted place and 32 n columns. The warp returns if no chunk starts at its place.
 template <int n, class D>
 __global__ void sum_chunks(D* dout, const __grid_constant__ Scatter s, const __grid_constant__ HiddenMask hidden) {
   const std::int64_t at = std::int64_t{blockIdx.x} * kWarpsInBlock + warp_in_block();
@@ -125,7 +127,7 @@ __global__ void sum_chunks(D* dout, const __grid_constant__ Scatter s, const __g
     store(slot_of(s, at, is_last) + column, sum);
 }
 
-/// One warp per kChunk sorted places and 32 n columns: at most one run of several chunks begins there.
+/// One warp per kChunk sorted places and 32 n columns. At most one run with multiple chunks starts there.
 template <int n>
 __global__ void add_chunks(const __grid_constant__ Scatter s) {
   const std::int64_t own = (std::int64_t{blockIdx.x} * kWarpsInBlock + warp_in_block()) * kChunk + lane();
@@ -151,7 +153,7 @@ std::int64_t chunks_in(std::int64_t places) { return (places + kChunk - 1) / kCh
 
 unsigned blocks_of(std::int64_t warps) { return static_cast<unsigned>((warps + kWarpsInBlock - 1) / kWarpsInBlock); }
 
-/// Adds row n of dout to row rows[n] - first of the table. With dropout, dout is masked in place.
+/// Adds row n of dout to table row rows[n] - first. With dropout, masks dout in place.
 void scatter_add(Stream& stream, const Tensor& work, const Grad& dtable, const Tensor& dout, const std::int32_t* rows,
                  std::int64_t first, const HiddenMask& hidden) {
   const Tensor& table = dtable.tensor;
@@ -185,7 +187,7 @@ void embedding_backward(Stream& stream, Tensor work, Grad dtable, Tensor dout, T
 
 void positions_backward(Stream& stream, Tensor work, Grad dtable, Tensor dx, Tensor positions, const Dropout& dropout,
                         const RowMap& rows) {
-  // Forward without a table multiplies by the same mask.
+  // Without a table, forward only multiplies by the mask, as backward must.
   if (!dtable.wanted()) return cuda::positions_forward(stream, dx, positions, {}, dropout, rows);
   scatter_add(stream, work, dtable, dx, positions.data<std::int32_t>() + rows.first_row, 0,
               HiddenMask(dropout, rows, dx.size(1)));

@@ -1,9 +1,11 @@
-// A stable radix sort without atomics. A pass sorts by 6 bits of the row, with three kernels: each block counts the
-// digits of a tile of keys; one block turns the counts into offsets, by digit, then by tile; each block moves the keys
-// of its tile. A thread has consecutive keys and separate counters, so keys with equal digits keep their order.
+// A stable radix sort without atomics. Each pass sorts by 6 bits of the row and launches three kernels:
+// 1. Each block counts the digits in a tile of keys.
+// 2. One block turns the counts into offsets, by digit, then by tile.
+// 3. Each block moves the keys in its tile.
+// A thread has consecutive keys and its own counters, so keys with equal digits keep their order.
 //
-// A pass reads the N keys of 8 bytes twice and writes them once. Predicted: bound by the launches, about 10 us per
-// pass: 3 passes for the rows of a vocabulary, 2 for positions.
+// A pass reads the N 8-byte keys twice and writes them once. Predicted to be bound by the launches, about 10 us per
+// pass. Vocabulary rows need 3 passes, positions 2.
 #include <algorithm>
 #include <bit>
 
@@ -17,12 +19,12 @@ namespace {
 
 constexpr int kDigitBits = 6, kDigits = 1 << kDigitBits;
 constexpr int kThreads = 128, kKeysOfThread = 8, kTile = kThreads * kKeysOfThread;
-constexpr int kPitch = kThreads + 1;  // of counters (digit, thread): neighbors on either axis lie in different banks
+constexpr int kPitch = kThreads + 1;  // counters (digit, thread): no bank conflicts along either axis
 constexpr std::size_t kShared = kDigits * kPitch * sizeof(std::uint32_t);
 
 std::int64_t tiles_of(std::int64_t count) { return (count + kTile - 1) / kTile; }
 
-/// Operands of a pass. The second kernel turns `counts` (kDigits, tiles) into offsets within `sorted`.
+/// A pass's operands. The second kernel turns `counts` (kDigits, tiles) into offsets into `sorted`.
 struct Pass {
   std::uint64_t* sorted;
   std::uint32_t* counts;
@@ -40,7 +42,7 @@ __global__ void make_keys(std::uint64_t* keys, const std::int32_t* rows, std::in
   }
 }
 
-/// Calls body(key, counter) for the keys of this thread in their order, with the thread's counter for the key's digit.
+/// Calls body(key, counter) for this thread's keys in order. `counter` is the thread's counter for the key's digit.
 template <class Body>
 __device__ void over_keys(const Pass& pass, std::uint32_t* counters, const Body& body) {
   const std::int64_t begin = std::int64_t{blockIdx.x} * kTile + threadIdx.x * kKeysOfThread;
@@ -67,7 +69,7 @@ __global__ void count_digits(Pass pass) {
   pass.counts[threadIdx.x * gridDim.x + blockIdx.x] = sum;
 }
 
-/// One block: exclusive prefix sums of the counts, in place.
+/// Replaces the counts by their exclusive prefix sums. Runs as one block.
 __global__ void sum_counts_before(std::uint32_t* counts, std::int64_t count) {
   auto* sums = shared_memory<std::uint32_t>();
   const std::int64_t strip = (count + blockDim.x - 1) / blockDim.x, begin = threadIdx.x * strip;
@@ -92,7 +94,7 @@ __global__ void sum_counts_before(std::uint32_t* counts, std::int64_t count) {
 
 __global__ void move_keys(Pass pass) {
   std::uint32_t* counters = count_keys(pass);
-  if (threadIdx.x < kDigits) {  // a thread for each digit: counts become offsets in `sorted`
+  if (threadIdx.x < kDigits) {  // one thread per digit: counts become offsets into `sorted`
     std::uint32_t next = pass.counts[threadIdx.x * gridDim.x + blockIdx.x];
     std::uint32_t* of_threads = counters + thread_in_block() * kPitch;
 #pragma unroll 8

@@ -7,7 +7,7 @@ namespace mtl {
 
 namespace {
 
-/// The shape of op(X) as (rows, last axis).
+/// op(X) viewed as (rows, last axis).
 struct MatrixShape {
   std::int64_t rows, columns;
 };

@@ -8,7 +8,7 @@ namespace mtl {
 
 namespace {
 
-/// Parses a nonnegative integer without surrounding characters.
+/// Parses a nonnegative integer. `text` must not contain anything else.
 std::optional<int> parse_number(std::string_view text) {
   int out = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);

@@ -1,5 +1,5 @@
-// A cuBLASLt algorithm as text, for tables of choices (device/choices.h): the number of the algorithm, followed by its
-// nonzero attributes, as in "66 tile=20 stages=36 cluster=2".
+// A cuBLASLt algorithm as text, for choice tables (device/choices.h). The text is the algorithm's number followed by
+// its nonzero attributes, as in "66 tile=20 stages=36 cluster=2".
 #pragma once
 
 #include <array>
@@ -10,15 +10,15 @@
 namespace mtl {
 
 struct GemmAlgorithm {
-  /// The names of `values`, in order. The values are numbers that the library defines; their meaning may differ between
-  /// versions of the library.
+  /// Names for `values`, in the same order. The library defines the values, and their meaning can differ between
+  /// versions.
   static constexpr std::array<const char*, 8> kNames = {"tile",    "stages", "split", "reduction",
                                                         "swizzle", "custom", "inner", "cluster"};
   int id = 0;
   std::array<int, kNames.size()> values{};
 
   std::string text() const;
-  /// Parses the result of text(). Returns nothing for any other text.
+  /// Parses what text() returned. Returns nullopt for any other text.
   static std::optional<GemmAlgorithm> parse(std::string_view text);
   bool operator==(const GemmAlgorithm&) const = default;
 };

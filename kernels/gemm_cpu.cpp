@@ -1,7 +1,9 @@
-// Chooses the implementation of a product. Products of fp32 use oneDNN's GEMM. Those of bf16 use oneDNN's matmul if the
-// CPU has AVX-512 BF16 or AMX (gemm_cpu_matmul.cpp); other products with 16-bit tensors are widened in tiles
-// (gemm_cpu_widened.cpp). Products of a few rows and a transposed B (decoding) are computed in this file, in all
-// dtypes. Such products are bound by reading B, and oneDNN would first copy B.
+// Chooses how to compute a matmul on the cpu:
+// - fp32 uses oneDNN's GEMM.
+// - bf16 uses oneDNN's matmul if the CPU has AVX-512 BF16 or AMX (gemm_cpu_matmul.cpp).
+// - Other matmuls with 16-bit tensors are widened in tiles (gemm_cpu_widened.cpp).
+// - If A has only a few rows and B is transposed (decoding), this file computes the matmul, in all dtypes. Reading B is
+//   then the bottleneck, and oneDNN would copy B first.
 #include <dnnl.h>
 #include <omp.h>
 
@@ -13,7 +15,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace mtl::HWY_NAMESPACE {
 
-/// sums[0..3] = a0 . w0, a0 . w1, a1 . w0, a1 . w1 over k elements.
+/// sums[0..3] = a0 . w0, a0 . w1, a1 . w0, a1 . w1, over k elements.
 template <class T>
 HWY_INLINE void dot_tile(const T* a0, const T* a1, const T* w0, const T* w1, std::size_t k, float* sums) {
   VecF32 s00 = set(0), s01 = s00, s10 = s00, s11 = s00;
@@ -28,8 +30,8 @@ HWY_INLINE void dot_tile(const T* a0, const T* a1, const T* w0, const T* w1, std
   for (const VecF32 s : {s00, s01, s10, s11}) sums[n++] = hn::GetLane(hn::SumOfLanes(F32(), s));
 }
 
-/// sums = some columns of x W^T for a single row x. Computes four columns at a time; if fewer than four columns remain,
-/// repeats the last column.
+/// Computes `columns` of x W^T for a single row x. Processes four columns at a time, and repeats the last column if
+/// fewer than four remain.
 template <class T>
 void multiply_one_row(const Tensor& x, const Tensor& w, Range columns, float* sums) {
   const std::int64_t k = x.size(1);
@@ -53,8 +55,8 @@ void multiply_one_row(const Tensor& x, const Tensor& w, Range columns, float* su
   }
 }
 
-/// Like the function above, for a few rows, whose sums are `stride` apart. Two rows of W stay in L1 while all rows of x
-/// are multiplied by them. If the number of rows or columns is odd, the last one is computed twice.
+/// Like multiply_one_row(), but for a few rows, whose sums are `stride` apart. Two rows of W stay in L1 while we
+/// multiply all rows of x by them. If the row or column count is odd, we compute the last one twice.
 template <class T>
 void multiply_few_rows_by(const Tensor& x, const Tensor& w, Range columns, float* sums, std::int64_t stride) {
   const std::int64_t rows = x.size(0), k = x.size(1);
@@ -123,7 +125,7 @@ void multiply_fp32(Stream& stream, const Product& product) {
   require(status == dnnl_success, "dnnl_sgemm failed with status ", static_cast<int>(status));
 }
 
-/// The primitive writes the input of the activation: to aux in forward, otherwise to C.
+/// The primitive writes the activation's input: to aux in forward, otherwise to C.
 void multiply_bf16(Stream& stream, Tensor work, Product product, const Epilogue& epilogue) {
   const Tensor c = product.c;
   if (epilogue.act == Epilogue::Act::forward) product.c = as_matrix(epilogue.aux);

@@ -1,4 +1,4 @@
-// The implementations of the matrix product on the cpu. gemm_cpu.cpp chooses one by the shapes and dtypes of a call.
+// Matmul implementations for the cpu. gemm_cpu.cpp chooses one by a call's shapes and dtypes.
 #pragma once
 
 #include "kernels/cpu.h"
@@ -6,8 +6,8 @@
 
 namespace mtl::cpu {
 
-/// A part of C, and the products for this part, which are fp32 or have the dtype of C. Row r of the products begins r *
-/// stride elements after `values`.
+/// A part of C and its products, which are fp32 or have the dtype of C. The products for row r start at `values` + r *
+/// stride, in elements.
 struct Tile {
   Range rows, columns;
   const void* values;
@@ -15,8 +15,8 @@ struct Tile {
   std::int64_t stride;
 };
 
-/// Operands for n elements of one row, as passed by finish_tile(). An absent operand is null. All operands have the
-/// dtype of C, but the products may be fp32 instead.
+/// Operands for n elements in one row, as passed by finish_tile(). Absent operands are null. All operands have the
+/// dtype of C, except that the products may be fp32.
 struct EpilogueRow {
   DType dtype, products_dtype;
   const void* products;
@@ -24,22 +24,22 @@ struct EpilogueRow {
   bool accumulate;
   const void* bias;
   void* aux_out;       // forward: written, then read by the activation
-  const void* aux_in;  // backward: read by its derivative
+  const void* aux_in;  // backward: read by the derivative
   std::size_t n;
 };
 
-/// Applies the epilogue to the products, and writes part of C = or += the result, rounded to the dtype of C.
-/// tile.values may be in C or in aux itself. If tile.values is in aux, the values are not stored to aux again.
+/// Applies the epilogue to the products, and writes the result to part of C, or adds it if `accumulate`. Rounds to the
+/// dtype of C. tile.values may point into C or aux. If it points into aux, the values are not stored to aux again.
 void finish_tile(const Tensor& c, bool accumulate, const Epilogue& epilogue, const Tile& tile);
 
-/// Like finish_tile(), for all of C. `products` is C or aux itself.
+/// Like finish_tile(), but for all of C. `products` must be C or aux itself.
 void finish(Stream& stream, Tensor c, const Epilogue& epilogue, Tensor products);
 
-/// dbias = or += the sum over the rows of dy. `work` holds partial sums.
+/// dbias = sum over the rows of dy, or += if dbias accumulates. `work` holds partial sums.
 void sum_bias_gradient(Stream& stream, Tensor work, const Grad& dbias, const Tensor& dy);
 std::size_t sum_bias_gradient_work(const Tensor& dy);
 
-/// Limits the threads that oneDNN takes from OpenMP.
+/// Limits how many OpenMP threads oneDNN uses.
 class ThreadLimit {
  public:
   explicit ThreadLimit(int threads);
@@ -50,15 +50,15 @@ class ThreadLimit {
   int previous_;
 };
 
-/// Compute bf16 products, with the bias, using a oneDNN primitive that the stream caches. `work` is the scratchpad of
-/// the primitive. has_matmul() returns true if the CPU has the instructions and oneDNN has the primitive; the other two
-/// functions require that has_matmul() is true.
+/// Compute bf16 matmuls, including the bias, with a oneDNN primitive that the stream caches. `work` is the primitive's
+/// scratchpad. has_matmul() returns true if the CPU has the instructions and oneDNN has the primitive. The other two
+/// functions must be called only if has_matmul() is true.
 bool has_matmul(const Stream& stream, const Product& product, const Tensor& bias);
 void multiply_matmul(Stream& stream, Tensor work, const Product& product, const Tensor& bias);
 std::size_t multiply_matmul_work(const Stream& stream, const Product& product, const Tensor& bias);
 
-/// Computes products with 16-bit operands or a 16-bit C, using oneDNN's fp32 GEMM. Tiles are first widened to fp32 in
-/// `work`. Applies the epilogue.
+/// Computes matmuls with 16-bit operands or a 16-bit C, using oneDNN's fp32 GEMM. First widens tiles to fp32 in `work`.
+/// Applies the epilogue.
 void multiply_widened(Stream& stream, Tensor work, const Product& product, const Epilogue& epilogue);
 std::size_t multiply_widened_work(const Stream& stream, const Product& product);
 

@@ -1,5 +1,5 @@
-// The epilogue of a product, in one pass over the rows: accumulation, bias, activation, rounding. Also the bias
-// gradient.
+// Applies a matmul's epilogue in one pass over the rows: accumulation, bias, activation, rounding. Also computes the
+// bias gradient.
 #include <type_traits>
 
 #include "kernels/gemm_cpu.h"
@@ -10,7 +10,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace mtl::HWY_NAMESPACE {
 
-/// P: the element type of the products; T: of C.
+/// The products have type P, C has T.
 template <class Function, class P, class T>
 void finish_row_by(const cpu::EpilogueRow& row) {
   const P* products = static_cast<const P*>(row.products);
@@ -43,7 +43,7 @@ void finish_row(Activation activation, const cpu::EpilogueRow& row) {
   });
 }
 
-/// sums (width) = the sum of some rows of dy (rows, width).
+/// sums (width) = sum over some rows of dy (rows, width).
 void sum_rows(const Tensor& dy, Range rows, float* sums) {
   const std::int64_t width = dy.size(-1);
   std::fill_n(sums, width, 0.0f);
@@ -65,14 +65,14 @@ namespace {
 HWY_EXPORT(finish_row);
 HWY_EXPORT(sum_rows);
 
-/// Returns the address of an element; null if the tensor is absent.
+/// Returns an element's address, or null if the tensor is absent.
 void* element(const Tensor& tensor, std::int64_t row, std::int64_t column) {
   if (!tensor.exists()) return nullptr;
   const std::int64_t index = row * tensor.size(-1) + column;
   return static_cast<char*>(tensor.raw()) + index * static_cast<std::int64_t>(size_of(tensor.dtype()));
 }
 
-/// Returns the blocks of rows of dy. Each block has a partial sum.
+/// Returns row blocks of dy. Each block has its own partial sum.
 Blocks bias_blocks(const Tensor& dy) { return {dy.row_count(), 64}; }
 }  // namespace
 

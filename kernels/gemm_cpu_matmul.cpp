@@ -1,5 +1,5 @@
-// bf16 products by oneDNN's matmul primitives. A primitive is compiled for given shapes and a given number of threads,
-// so a stream caches the primitives that it uses (StreamCache).
+// bf16 matmuls with oneDNN primitives. A primitive is compiled for given shapes and a given thread count, so each
+// stream caches the primitives it uses (StreamCache).
 #include <dnnl.hpp>
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace mtl::cpu {
 
 namespace {
 
-/// The layers of a model have about 20 different products, and an evaluation as many more.
+/// A model's layers have about 20 different matmuls, and evaluation adds the same number.
 constexpr std::size_t kMaxMatmuls = 128;
 
 /// Identifies a compiled primitive.
@@ -62,13 +62,13 @@ decltype(auto) with_errors(const Body& body) {
 
 }  // namespace
 
-/// The compiled primitives of a stream, the most recently used first.
+/// A stream's compiled primitives, most recently used first.
 class MatmulCache final : public StreamCache {
  public:
   struct Matmul {
     MatmulKey key;
     dnnl::matmul::primitive_desc descriptor;
-    dnnl::matmul primitive;  // compiled when it is first executed
+    dnnl::matmul primitive;  // compiled on first use
   };
 
   Matmul& find(const Product& product, const Tensor& bias, int threads) {
@@ -123,7 +123,7 @@ MatmulCache& matmuls_of(const Stream& stream) {
 }  // namespace
 
 bool has_matmul(const Stream& stream, const Product& product, const Tensor& bias) {
-  constexpr auto kNeeded = dnnl_cpu_isa_avx512_core_bf16;  // ISA numbers are bit sets; AMX includes these bits
+  constexpr auto kNeeded = dnnl_cpu_isa_avx512_core_bf16;  // ISA numbers are bit sets, and AMX includes these bits
   if (product.a.tensor.dtype() != DType::bf16 || product.c.dtype() == DType::f16) return false;
   if ((dnnl_get_effective_cpu_isa() & kNeeded) != kNeeded) return false;
   return with_errors([&] { return bool(matmuls_of(stream).find(product, bias, stream.threads()).descriptor); });

@@ -1,9 +1,9 @@
-// Products with 16-bit tensors for which the CPU lacks instructions. C is split into tiles. One piece of K at a time, a
-// thread widens the parts of A and B that a tile needs to fp32, and multiplies these parts with oneDNN's fp32 GEMM on
-// one thread. Finally, the epilogue rounds the sums of the tile once.
+// Matmuls with 16-bit tensors for which the CPU has no instructions. C is split into tiles. For one piece of K at a
+// time, a thread widens the parts of A and B that its tile needs to fp32, and multiplies them with oneDNN's fp32 GEMM
+// on one thread. At the end, the epilogue rounds the tile's sums once.
 //
-// A tile of 512 x 512 with a piece of 512 along K reads and writes 1.5 million elements for 134 million
-// multiplications, so widening costs about 3 %; three areas of 1 MB stay in L2 and L3.
+// A 512 x 512 tile with a piece of 512 along K reads and writes 1.5 million elements for 134 million multiplications,
+// so widening costs about 3 %. The three 1 MB buffers stay in L2 and L3.
 #include <dnnl.h>
 
 #include <atomic>
@@ -16,7 +16,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace mtl::HWY_NAMESPACE {
 
-/// Widens a part of a matrix into `to` (rows, columns), whose rows are `stride` elements apart.
+/// Widens part of a matrix into `to` (rows, columns), with row stride `stride` in elements.
 void widen_part(const Tensor& from, Range rows, Range columns, float* to, std::int64_t stride) {
   with_float(from.dtype(), [&](auto t) HWY_ATTR {
     for (std::int64_t row = rows.begin; row < rows.end; ++row) {
@@ -42,8 +42,7 @@ std::int64_t pieces_of(std::int64_t count, std::int64_t piece) { return (count +
 /// Divides [0, count) into about `pieces` blocks of equal size, a multiple of 16.
 Blocks even_blocks(std::int64_t count, std::int64_t pieces) { return {count, 16 * pieces_of(count, 16 * pieces)}; }
 
-/// The blocks of the rows and columns of C, and of K. If there are many threads, tiles are smaller, so that each thread
-/// has tiles.
+/// Blocks for the rows and columns of C, and for K. With many threads, tiles get smaller so that each thread has some.
 struct Tiles {
   Blocks rows, columns, depth;
 
@@ -61,13 +60,13 @@ struct Tiles {
   std::int64_t number() const { return rows.number() * columns.number(); }
 };
 
-/// Returns the row stride of an area, padded so that rows do not share cache sets.
+/// Returns a buffer's row stride, padded so that rows do not share cache sets.
 std::int64_t padded(std::int64_t width) { return width + 16; }
 
-/// A part of an operand, as fp32 in the area of a thread. An fp32 operand is read in place.
+/// Part of an operand, widened to fp32 in the thread's buffer. An fp32 operand is read in place.
 class WidenedPart {
  public:
-  /// For blocks of the rows and columns of op(X).
+  /// `rows` and `columns` are the blocks of op(X).
   WidenedPart(const Operand& x, const Blocks& rows, const Blocks& columns) : x_(x) {
     const Blocks &down = x.transposed ? columns : rows, &across = x.transposed ? rows : columns;
     if (x.tensor.dtype() == DType::f32) return;
@@ -92,7 +91,7 @@ class WidenedPart {
   Operand x_;
   float* area_ = nullptr;
   std::int64_t stride_ = 0, elements_ = 0;
-  std::int64_t row_ = -1, column_ = -1;  // where the area's part begins in X
+  std::int64_t row_ = -1, column_ = -1;  // where the buffered part starts in X
 };
 
 /// Computes tiles on one thread.
@@ -104,7 +103,7 @@ class TileMultiplier {
         a_(product.a, tiles.rows, tiles.depth),
         b_(product.b, tiles.depth, tiles.columns),
         stride_(in_place() ? product.n() : padded(tiles.columns.block_size)) {}
-  /// Returns the bytes of the thread's area.
+  /// Returns the buffer size that a thread needs, in bytes.
   std::size_t work() const {
     const std::int64_t sums = in_place() ? 0 : tiles_.rows.block_size * stride_;
     return (a_.elements() + b_.elements() + sums) * sizeof(float);
@@ -114,9 +113,9 @@ class TileMultiplier {
     b_.use(area + a_.elements());
     sums_ = area + a_.elements() + b_.elements();
   }
-  /// Computes and finishes a tile.
+  /// Computes a tile and applies the epilogue to it.
   dnnl_status_t multiply(std::int64_t number, const Epilogue& epilogue) {
-    // Tiles of the same block of columns are consecutive, so the part of B may already be in the area.
+    // Tiles in the same column block are consecutive, so the part of B may already be in the buffer.
     const Range rows = tiles_.rows[number % tiles_.rows.number()];
     const Range columns = tiles_.columns[number / tiles_.rows.number()];
     float* sums = in_place() ? product_.c.data<float>() + rows.begin * product_.n() + columns.begin : sums_;
@@ -142,7 +141,7 @@ class TileMultiplier {
   const Tiles& tiles_;
   WidenedPart a_, b_;
   float* sums_ = nullptr;
-  std::int64_t stride_;  // of the sums
+  std::int64_t stride_;  // row stride of `sums`
 };
 
 std::int64_t workers_of(const Stream& stream, const Tiles& tiles) {

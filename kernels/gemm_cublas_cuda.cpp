@@ -1,4 +1,4 @@
-// Products with cuBLASLt, computed by the algorithm that was measured to be the fastest for their shape.
+// cuBLASLt matmuls. Each uses the algorithm that was measured to be the fastest for its shape.
 #include <limits>
 #include <map>
 #include <tuple>
@@ -11,11 +11,11 @@ namespace mtl::cuda {
 
 namespace {
 
-/// Products with equal keys share a plan.
+/// Matmuls with equal keys share a plan.
 using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, bool, bool, bool, DType, DType, cublasLtEpilogue_t,
                        std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t, bool>;
 
-/// Returns the smallest alignment of an epilogue's operands other than C.
+/// Returns the smallest alignment among an epilogue's operands, except C.
 std::uint32_t epilogue_alignment(const FusedEpilogue& epilogue) {
   return std::min({alignment_of(epilogue.bias), alignment_of(epilogue.aux), alignment_of(epilogue.dbias)});
 }
@@ -63,7 +63,7 @@ std::string choices_key(const Product& p, const FusedEpilogue& epilogue, bool tf
              epilogue_alignment(epilogue));
 }
 
-/// Memory for one measurement, outside the memory plan of the run; null if the GPU has no free memory.
+/// Memory for one measurement, outside the run's memory plan. Null if the GPU has no free memory.
 class Temporary {
  public:
   explicit Temporary(std::size_t bytes) {
@@ -85,7 +85,7 @@ class Temporary {
 
 constexpr const char* kUnfused = "apart";  // in Choices: the epilogue runs after the product
 
-/// The library and its plans, which a stream keeps.
+/// cuBLASLt and its plans, which a stream caches.
 class Library : public StreamCache {
  public:
   bool multiply(Stream& stream, const Tensor& workspace, const Product& product, const FusedEpilogue& epilogue) {
@@ -103,8 +103,7 @@ class Library : public StreamCache {
     return at->second;
   }
 
-  /// Adopts the stored choice if the library accepts it, otherwise the fastest of the algorithms that the library
-  /// suggests.
+  /// Adopts the stored choice if the library accepts it, otherwise the fastest algorithm that the library suggests.
   void choose(GemmPlan& plan, Stream& stream, const Tensor& workspace, const Product& product,
               const FusedEpilogue& epilogue) {
     const std::string key = choices_key(product, epilogue, stream.tf32());
@@ -116,7 +115,7 @@ class Library : public StreamCache {
       const std::string text = plan.describe(algorithm).text();
       if (use(plan, text, epilogue)) candidates.push_back(text);
     }
-    if (candidates.empty()) return plan.use(algorithms.front());  // its text does not restore it, so it is not stored
+    if (candidates.empty()) return plan.use(algorithms.front());  // not stored: its text does not restore it
     if (epilogue.launch_unfused) candidates.emplace_back(kUnfused);
     const bool waits = !stream.is_captured();
     const Temporary temporary(waits && product.accumulate ? product.c.bytes() : 0);  // measuring must not add to C
@@ -130,7 +129,7 @@ class Library : public StreamCache {
     use(plan, best, epilogue);
   }
 
-  /// Adopts a choice. Returns false if it does not apply to the product.
+  /// Adopts a choice. Returns false if it cannot be used for this matmul.
   static bool use(GemmPlan& plan, const std::string& choice, const FusedEpilogue& epilogue) {
     if (choice == kUnfused && epilogue.launch_unfused) {
       plan.use_none();
@@ -148,7 +147,7 @@ class Library : public StreamCache {
            seconds_of(stream, epilogue.launch_unfused);
   }
 
-  /// cuBLASLt requires rows of aux to be multiples of 8 elements.
+  /// cuBLASLt requires aux rows to be multiples of 8 elements.
   static bool is_supported(const FusedEpilogue& epilogue) {
     return !epilogue.aux.exists() || epilogue.aux.size(-1) % 8 == 0;
   }

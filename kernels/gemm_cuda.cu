@@ -1,6 +1,6 @@
-// C = or += op(A) op(B) with cuBLASLt. Uses the fused epilogues of cuBLASLt, including the bias gradient, if
-// measurements show that they are faster than a separate kernel after the product. These separate kernels are in this
-// file and are memory-bound: an epilogue reads the products and writes C (and aux) once, 2 or 3 M N elements; the bias
+// C = op(A) op(B) or C += op(A) op(B) with cuBLASLt. We use cuBLASLt's fused epilogues, including the bias gradient, if
+// measurements show that they are faster than a separate kernel after the matmul. These separate kernels are in this
+// file and are memory-bound. An epilogue reads the products and writes C (and aux) once, 2 or 3 M N elements. The bias
 // gradient reads dy once.
 #include "kernels/cuda/activation.h"
 #include "kernels/cuda/column_sums.h"
@@ -12,8 +12,8 @@ namespace mtl::cuda {
 
 namespace {
 
-/// Operands of an epilogue over `count` elements in rows of `width`. P: dtype of the products; T: dtype of the other
-/// operands, which are null if absent.
+/// Operands for an epilogue over `count` elements in rows of `width`. The products have dtype P, the other operands T.
+/// An absent operand is null.
 template <class P, class T>
 struct Finish {
   const P* products;
@@ -21,7 +21,7 @@ struct Finish {
   bool accumulate;
   const T* bias;
   T* aux_out;       // forward: written, then read by the activation
-  const T* aux_in;  // backward: read by its derivative
+  const T* aux_in;  // backward: read by the derivative
   Activation activation;
   std::int64_t count, width;
 };
@@ -50,7 +50,7 @@ __global__ void finish_elements(const __grid_constant__ Finish<P, T> f) {
   }
 }
 
-/// Writes C = or += the products, with the epilogue applied.
+/// Applies the epilogue to the products, and writes the result to C, or adds it if `accumulate`.
 void finish(Stream& stream, const Tensor& c, bool accumulate, const Epilogue& epilogue, const Tensor& products) {
   const std::int64_t width = c.size(-1);
   const bool forward = epilogue.act == Epilogue::Act::forward, backward = epilogue.act == Epilogue::Act::backward;
@@ -77,10 +77,10 @@ void finish(Stream& stream, const Tensor& c, bool accumulate, const Epilogue& ep
   });
 }
 
-/// The grid over dy: each block sums kColumns columns over every `row_blocks`-th group of kWarps rows.
+/// The grid over dy. Each block sums kColumns columns over every `row_blocks`-th group of kWarps rows.
 struct BiasShape {
   static constexpr unsigned kWarps = 8;
-  static constexpr std::int64_t kColumns = 8 * kWarp;  // of a block, 8 per lane
+  static constexpr std::int64_t kColumns = 8 * kWarp;  // per block, 8 per lane
   unsigned columns, row_blocks;
   BiasShape(std::int64_t rows, std::int64_t width) {
     constexpr std::int64_t kBlocks = 132 * 4, kRowsOfWarp = 8;
@@ -90,7 +90,7 @@ struct BiasShape {
   }
 };
 
-/// partials (row_blocks, width) = sums over rows. `wide`: 8 neighboring columns are one access.
+/// partials (row_blocks, width) = sums over rows. If `wide`, one access reads 8 neighboring columns.
 template <bool wide, class T>
 __global__ void sum_columns(float* partials, const T* dy, std::int64_t rows, std::int64_t width) {
   constexpr int n = 8;
@@ -109,7 +109,7 @@ __global__ void sum_columns(float* partials, const T* dy, std::int64_t rows, std
       for (int j = 0; j < n; ++j) sum[j] += j < columns ? to_float(from[j]) : 0;
     }
   }
-  float* shared = shared_memory<float>();  // (warps, columns of the block)
+  float* shared = shared_memory<float>();  // (warps, the block's columns)
   for (int j = 0; j < n; ++j) shared[thread_in_block() * n + j] = sum[j];
   __syncthreads();
   const std::int64_t own_column = std::int64_t{blockIdx.x} * BiasShape::kColumns + threadIdx.x;
@@ -119,7 +119,7 @@ __global__ void sum_columns(float* partials, const T* dy, std::int64_t rows, std
   partials[std::int64_t{blockIdx.y} * width + own_column] = total;
 }
 
-/// Writes `partials` (row_blocks, width); returns row_blocks.
+/// Writes `partials` (row_blocks, width) and returns row_blocks.
 int sum_blocks_of_rows(Stream& stream, float* partials, const Tensor& dy) {
   const std::int64_t rows = dy.row_count(), width = dy.size(-1);
   const BiasShape shape(rows, width);
@@ -145,11 +145,13 @@ std::size_t sum_bias_gradient_work(const Tensor& dy) {
   return std::size_t{shape.row_blocks} * dy.size(-1) * sizeof(float);
 }
 
-/// True if cuBLASLt can write C: it has no products of bf16 into f16, or of f32 into 16 bits.
+/// True if cuBLASLt can write C. It cannot multiply bf16 into f16, or f32 into 16 bits.
 bool is_direct(const Tensor& c, const Tensor& a) { return c.dtype() == a.dtype() || c.dtype() == DType::f32; }
 
-/// Byte offsets in the scratch memory of a product, after the workspace of cuBLASLt: of fp32 products, which are later
-/// rounded to C; of a bias gradient, which is later added to dbias or rounded to dbias; and of the end.
+/// Byte offsets in a matmul's scratch memory, after the cuBLASLt workspace:
+/// - products: fp32 products, which are later rounded to C
+/// - sums: a bias gradient, which is later added to dbias or rounded to dbias
+/// - end: the total size
 struct Areas {
   std::size_t products = kGemmWorkspace, sums, end;
   Areas(const Tensor& c, const Operand& a, const Grad& dbias) {
@@ -165,9 +167,10 @@ Tensor floats_at(const Tensor& work, std::size_t offset, const Shape& shape) {
   return {static_cast<std::byte*>(work.raw()) + offset, DType::f32, shape};
 }
 
-/// Computes the product, and the bias gradient with cuBLASLt's epilogue, which overwrites its output and writes in the
-/// dtype of C. A gradient that is accumulated or has a different dtype is first written to `sums`. Computes nothing and
-/// returns false if `sums` would round the gradient to the dtype of C, or if the unfused computation is faster.
+/// Computes the matmul, and the bias gradient with cuBLASLt's epilogue. The epilogue overwrites its output and writes
+/// it in the dtype of C. If dbias is accumulated or has a different dtype, we therefore write the bias gradient to
+/// `sums` first. Computes nothing and returns false if `sums` would round the gradient to the dtype of C, or if the
+/// unfused computation is faster.
 bool multiply_with_bias_gradient(Stream& stream, const Tensor& work, const Product& product, const Grad& dbias,
                                  const Tensor& sums) {
   const bool direct = dbias.mode == GradMode::overwrite && dbias.tensor.dtype() == product.c.dtype();
@@ -180,15 +183,15 @@ bool multiply_with_bias_gradient(Stream& stream, const Tensor& work, const Produ
   return true;
 }
 
-/// Computes a product without bias and activation, and the bias gradient if wanted.
+/// Computes a matmul without bias and activation, and the bias gradient if wanted.
 void multiply_plain(Stream& stream, const Tensor& work, const Product& product, const Grad& dbias, const Tensor& sums) {
   if (dbias.wanted() && multiply_with_bias_gradient(stream, work, product, dbias, sums)) return;
   multiply(stream, work.flat(0, kGemmWorkspace), product, {});
   if (dbias.wanted()) sum_bias_gradient(stream, work, dbias, product.a.tensor);
 }
 
-/// Computes the product with bias and activation. Computes nothing and returns false if cuBLASLt lacks this epilogue or
-/// if the unfused computation is faster.
+/// Computes the matmul with bias and activation. Computes nothing and returns false if cuBLASLt does not support this
+/// epilogue or if the unfused computation is faster.
 bool multiply_with_epilogue(Stream& stream, const Tensor& work, const Product& product, const Epilogue& epilogue) {
   if (epilogue.act != Epilogue::Act::none && epilogue.activation != Activation::gelu_tanh) return false;
   return multiply(stream, work.flat(0, kGemmWorkspace), product,

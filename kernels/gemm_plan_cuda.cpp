@@ -7,7 +7,7 @@ namespace mtl::cuda {
 
 namespace {
 
-/// The attributes in the order of GemmAlgorithm::kNames, with their sizes in the library, in bytes.
+/// The attributes in the same order as GemmAlgorithm::kNames, with the sizes the library uses, in bytes.
 struct ConfigAttribute {
   cublasLtMatmulAlgoConfigAttributes_t name;
   std::size_t bytes;
@@ -19,8 +19,8 @@ constexpr ConfigAttribute kConfig[GemmAlgorithm::kNames.size()] = {
     {CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID, 2}, {CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, 2}};
 constexpr std::size_t kReduction = 3;
 
-/// Partial sums of split-K are added in fp32 in the workspace. The other schemes round them to the dtype of C, or add
-/// them in C itself.
+/// We allow only the split-K scheme that adds partial sums in fp32 in the workspace. The other schemes round partial
+/// sums to the dtype of C, or add them in C itself.
 constexpr std::uint32_t kReductions = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
 
 cudaDataType_t cuda_type(DType dtype) {
@@ -77,7 +77,7 @@ void GemmPlan::set(cublasLtMatmulDescAttributes_t attribute, T value) {
                           "setting a descriptor's attribute");
 }
 
-/// Bias, bias gradient and aux have the dtype of C, which is the default of cuBLASLt.
+/// Bias, bias gradient and aux have the dtype of C, which is cuBLASLt's default.
 void GemmPlan::set_epilogue(const FusedEpilogue& epilogue) {
   set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(epilogue));
   if (epilogue.bias.exists()) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, epilogue.bias.raw());
@@ -124,7 +124,7 @@ std::vector<cublasLtMatmulAlgo_t> GemmPlan::find_algorithms(const Product& produ
 }
 
 GemmAlgorithm GemmPlan::describe(const cublasLtMatmulAlgo_t& algorithm) const {
-  // An attribute that this version of the library lacks counts as 0.
+  // An attribute that this library version does not know counts as 0.
   const auto get = [&](cublasLtMatmulAlgoConfigAttributes_t name, std::size_t bytes) {
     int value = 0;  // little-endian: two bytes fill the lower half
     std::size_t written = 0;

@@ -1,9 +1,9 @@
-// The cuBLASLt descriptors and the algorithm for one kind of product.
+// The cuBLASLt descriptors and the algorithm for one kind of matmul.
 //
-// Matrices of cuBLASLt are column-major, and ours are row-major. cuBLASLt therefore reads each of our matrices as its
+// cuBLASLt matrices are column-major, and ours are row-major. cuBLASLt therefore reads each of our matrices as its
 // transpose, and computes C^T (N, M) = op(B)^T op(A)^T. For cuBLASLt, B is the first operand, the result has N rows,
-// and a bias of N elements is added to each column of the result. The bias gradient, M elements, is a sum over A, the
-// second operand.
+// and a bias with N elements is added to each column. The bias gradient, with M elements, is a sum over A, the second
+// operand.
 #pragma once
 
 #include <vector>
@@ -21,35 +21,37 @@ struct CublasLtSession {
   CublasLtSession();
   ~CublasLtSession();
   CublasLtSession(const CublasLtSession&) = delete;
-  /// Throws Error with the library's text unless `status` is success.
+  /// Throws Error with the library's error text unless `status` is success.
   void expect_success(cublasStatus_t status, const char* what) const;
 };
 
-/// Returns the alignment of the address of the tensor, in bytes: at most 256, and 256 if the tensor is absent.
+/// Returns the alignment of the tensor's address in bytes, at most 256. Returns 256 if the tensor is absent.
 std::uint32_t alignment_of(const Tensor& tensor);
 cublasLtEpilogue_t epilogue_of(const FusedEpilogue& epilogue);
 
 class GemmPlan {
  public:
-  /// The plan applies to all products and epilogues with the same shapes, transpositions, dtypes and alignments. With
-  /// `tf32`, fp32 products round their operands to TF32.
+  /// A plan can be used for all matmuls and epilogues with the same shapes, transpositions, dtypes and alignments. With
+  /// `tf32`, fp32 matmuls round their operands to TF32.
   GemmPlan(const CublasLtSession& session, const Product& product, const FusedEpilogue& epilogue, bool tf32);
   ~GemmPlan();
   GemmPlan(const GemmPlan&) = delete;
 
-  /// Returns at most `most` algorithms, in descending order of the performance that the library estimates. Returns none
-  /// if the library lacks the product or the epilogue.
+  /// Returns at most `most` algorithms, in descending order of estimated performance. Returns none if the library does
+  /// not support the matmul or the epilogue.
   std::vector<cublasLtMatmulAlgo_t> find_algorithms(const Product& product, int most) const;
   GemmAlgorithm describe(const cublasLtMatmulAlgo_t& algorithm) const;
-  /// Adopts this algorithm. Changes nothing and returns false if the library refuses the algorithm for the product, or
-  /// if the algorithm needs more than kGemmWorkspace bytes or computes sums in the dtype of C.
+  /// Adopts this algorithm. Changes nothing and returns false if any of these holds:
+  /// - The library rejects the algorithm for the matmul.
+  /// - The algorithm needs more than kGemmWorkspace bytes.
+  /// - The algorithm computes sums in the dtype of C.
   bool use(const GemmAlgorithm& algorithm);
   void use(const cublasLtMatmulAlgo_t& algorithm);
   void use_none() { has_algorithm_ = false; }
   bool has_algorithm() const { return has_algorithm_; }
 
-  /// Writes the result to `d`, which is either C of the product or other memory with the shape, dtype and alignment of
-  /// C. In the latter case, C is only read.
+  /// Writes the result to `d`, which is either the product's C or other memory with the same shape, dtype and
+  /// alignment. In the latter case, C is only read.
   void run(Stream& stream, const Tensor& workspace, const Product& product, const FusedEpilogue& epilogue, void* d);
 
  private:

@@ -1,11 +1,11 @@
-// The operands of a matrix product, for its implementations on all devices.
+// A matmul's operands, for the implementations on all devices.
 #pragma once
 
 #include "kernels/gemm.h"
 
 namespace mtl {
 
-/// C (M, N) = or += op(A) (M, K) op(B) (K, N), with M, N, K > 0. Tensors have two axes.
+/// C (M, N) = op(A) (M, K) op(B) (K, N), or += if `accumulate`. M, N and K are positive, and all tensors have two axes.
 struct Product {
   Tensor c;
   Operand a, b;
@@ -25,7 +25,7 @@ inline Product product_of(const Tensor& c, const Operand& a, const Operand& b, G
           .accumulate = mode == GradMode::accumulate};
 }
 
-/// True if K is 0: the product is zero.
+/// True if K is 0. The product is then zero.
 inline bool is_empty_sum(const Operand& a) { return (a.transposed ? a.tensor.row_count() : a.tensor.size(-1)) == 0; }
 
 }  // namespace mtl

@@ -1,10 +1,11 @@
-// The gradient norm and the clip factor, from the sum of squares of all gradients, without a host synchronization.
+// The gradient norm and the clip factor, computed from the squares summed over all gradients, without synchronizing
+// with the host.
 //
 //   grad_norm = sqrt(sum) / loss_scale,  found_inf = not finite,  clip_scale = min(1, max_norm / (grad_norm + 1e-6))
 //
-// Before the call, found_inf has the value of the previous step. If that value is set and the step assumes that the
-// previous update was made (assumes_update), found_inf remains set. If max_norm <= 0, gradients are not clipped. The
-// counts of updates are reset to 0.
+// Before the call, found_inf still has its value from the previous step. If that value is set and the step assumes that
+// the previous update was made (assumes_update), found_inf remains set. If max_norm <= 0, gradients are not clipped.
+// The update counts are reset to 0.
 #pragma once
 
 #include "device/step_state.h"
@@ -13,7 +14,7 @@
 
 namespace mtl {
 
-/// `sum` (1) f64 is the sum of squares over all ranks. Writes the StepReport of `state`, except loss_sum.
+/// `sum` (1) f64 is the sum of squares over all ranks. Writes all of the StepReport in `state` except loss_sum.
 void finish_grad_norm(Stream& stream, StepState* state, Tensor sum, double max_norm);
 
 }  // namespace mtl

@@ -8,7 +8,7 @@ namespace mtl::cpu {
 void finish_grad_norm(Stream&, StepState* state, Tensor sum, double max_norm) {
   double norm = std::sqrt(*sum.data<double>()) / state->loss_scale;
   state->grad_norm = norm;
-  // found_inf still has the value of the previous step.
+  // found_inf still has its value from the previous step.
   const bool lacks_update = state->assumes_update != 0 && state->found_inf != 0;
   state->found_inf = std::isfinite(norm) && !lacks_update ? 0 : 1;
   state->clip_scale = 1;

@@ -1,4 +1,4 @@
-// One thread: a handful of scalar operations.
+// Uses one thread, for a handful of scalar operations.
 #include "kernels/cuda.h"
 #include "kernels/cuda/platform.h"
 
@@ -10,7 +10,7 @@ __global__ void finish_norm(StepState* state, const double* sum, double max_norm
   if (threadIdx.x != 0) return;
   const double norm = sqrt(*sum) / state->loss_scale, limited = max_norm / (norm + 1e-6);
   state->grad_norm = norm;
-  // found_inf still has the value of the previous step.
+  // found_inf still has its value from the previous step.
   const bool lacks_update = state->assumes_update != 0 && state->found_inf != 0;
   state->found_inf = norm < INFINITY && !lacks_update ? 0 : 1;  // false for a NaN, too
   state->clip_scale = max_norm > 0 && limited < 1 ? limited : 1.0;

@@ -6,7 +6,7 @@
 namespace mtl {
 
 namespace {
-/// Checks that another slice has the heads of x.
+/// Checks that `slice` has the same heads as `x`.
 void check_heads_like(const char* what, const HeadSlice& slice, const HeadSlice& x) {
   check_slice(what, slice);
   expect_tensor(what, slice.tensor, x.tensor.dtype(), slice.tensor.shape());

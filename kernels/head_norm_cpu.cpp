@@ -1,4 +1,4 @@
-// RMSNorm of rows that are heads, in the order (B, T, G, count).
+// RMSNorm where each row is a head, in (B, T, G, count) order.
 #include "kernels/cpu.h"
 
 #define MTL_SIMD_FILE "kernels/head_norm_cpu.cpp"
@@ -7,7 +7,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace mtl::HWY_NAMESPACE {
 
-/// Iterates over the rows of a slice without a division per row.
+/// Iterates over a slice's rows without a division per row.
 template <class T>
 class HeadCursor {
  public:
@@ -41,7 +41,7 @@ void head_norm_forward_of(const HeadSlice& y, Tensor rstd, const HeadSlice& x, T
   }
 }
 
-/// Writes rows of dx. Unless `sums` (D) is null, also adds the dgamma of these rows to `sums`.
+/// Writes rows of dx. Unless `sums` (D) is null, also adds these rows' dgamma to `sums`.
 template <class T>
 void head_norm_backward_of(const HeadSlice& dx, const HeadSlice& dy, const HeadSlice& x, Tensor rstd, Tensor gamma,
                            Range rows, float* sums) {

@@ -1,8 +1,8 @@
-// The kernels of kernels/cuda/rmsnorm_rows.h on heads; a team of threads shares a head (kernels/cuda/rows.h). Memory is
-// read and written once:
+// Applies the kernels in kernels/cuda/rmsnorm_rows.h to heads. A team of threads shares a head (kernels/cuda/rows.h).
+// Memory is read and written once:
 //   forward   x and y                          2 B T G count D elements
 //   backward  x, dy and dx                     3 B T G count D elements; the gradient of gamma in the same pass
-// Predicted: memory-bound.
+// Predicted to be memory-bound.
 #include "kernels/cuda.h"
 #include "kernels/cuda/rmsnorm_rows.h"
 

@@ -6,7 +6,7 @@
 namespace mtl {
 
 namespace {
-/// Checks the operands that forward and backward share; `y` is the result or its gradient.
+/// Checks the operands that forward and backward share. `y` is the result or its gradient.
 void check_cache(const LayerNormCache& cache, const Tensor& y) {
   expect_stream("layernorm x", cache.x.dtype(), y.dtype());
   expect_tensor("layernorm x", cache.x, cache.x.dtype(), y.shape());

@@ -4,10 +4,10 @@
 //   dx     = rstd * (g - mean(g) - x_hat * mean(g * x_hat)),  g = gamma * dy        (dx += when accumulating)
 //   dgamma = sum over rows of dy * x_hat,   dbeta = sum over rows of dy             (both obey GradMode)
 //
-// There are N rows of width C. x and dx have the dtype S of the residual stream; y, dy, gamma and beta have the compute
-// dtype T; dgamma and dbeta have separate dtypes G (kernels/stream_types.h). Statistics and sums are fp32, regardless
-// of the stored dtypes. Sums over rows are computed in fixed blocks, so the result does not depend on the number of
-// threads. Ba, Kiros, Hinton 2016, eq. 3-4.
+// There are N rows of width C. x and dx have the residual stream's dtype S. y, dy, gamma and beta have the compute
+// dtype T. dgamma and dbeta have separate dtypes G (kernels/stream_types.h). Statistics and sums are fp32, regardless
+// of the stored dtypes. Sums over rows are computed in fixed blocks, so the result does not depend on the thread count.
+// Ba, Kiros, Hinton 2016, eq. 3-4.
 #pragma once
 
 #include "device/memory.h"
@@ -23,19 +23,19 @@ struct LayerNormCache {
   Tensor rstd;  // (N) f32
 };
 
-/// The results of backward; an absent gradient is not computed.
+/// Backward's results. An absent gradient is not computed.
 struct LayerNormGrads {
   Grad dx, dgamma, dbeta;
 };
 
-/// Writes y (N, C), cache.mean and cache.rstd; reads cache.x. If `sum` is given, first writes the sum to cache.x. The
-/// result has the same bits as after residual_forward(stream, cache.x, sum), but x is not read back from memory. The
-/// branch has dtype T.
+/// Reads cache.x, and writes y (N, C), cache.mean and cache.rstd. If `sum` is given, first writes the sum to cache.x.
+/// This gives the same bits as calling residual_forward(stream, cache.x, sum) first, but does not read x back from
+/// memory. The branch has dtype T.
 void layernorm_forward(Stream& stream, Tensor y, const LayerNormCache& cache, Tensor gamma, Tensor beta, float eps,
                        const ResidualSum& sum = {});
 
-/// dx (N, C) may be dy itself if S is T. dx obeys its GradMode: when accumulating, the gradient of the norm is added to
-/// the gradient of the skip connection.
+/// dx (N, C) may alias dy if S is T. dx obeys its GradMode: when accumulating, it already contains the skip
+/// connection's gradient, and the norm's gradient is added to it.
 void layernorm_backward(Stream& stream, Arena& scratch, Grad dx, Grad dgamma, Grad dbeta, Tensor dy,
                         const LayerNormCache& cache, Tensor gamma);
 

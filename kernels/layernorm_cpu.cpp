@@ -1,4 +1,4 @@
-// Processes one row at a time. The row is read from memory once and stays in L1 for all passes.
+// Processes one row at a time. Each row is read from memory once and stays in L1 for all passes.
 #include <cmath>
 
 #include "kernels/cpu.h"
@@ -9,7 +9,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace mtl::HWY_NAMESPACE {
 
-/// S: dtype of the residual stream, x; T: dtype of y, gamma and beta.
+/// x, from the residual stream, has dtype S; y, gamma and beta have T.
 template <class S, class T>
 void normalize_rows(Tensor y, const LayerNormCache& cache, Tensor gamma, Tensor beta, float eps, Range rows) {
   const std::size_t width = y.size(-1);
@@ -35,7 +35,7 @@ void normalize_rows(Tensor y, const LayerNormCache& cache, Tensor gamma, Tensor 
   }
 }
 
-/// The operands of one row of backward.
+/// Backward's operands for one row.
 template <class S, class T>
 struct BackwardRow {
   const S* x;
@@ -49,7 +49,7 @@ struct BackwardRow {
   }
 };
 
-/// dx = or += rstd (g - mean(g) - x_hat mean(g x_hat)), g = gamma dy.
+/// dx = rstd (g - mean(g) - x_hat mean(g x_hat)), or += if `accumulate`, with g = gamma dy.
 template <class S, class T>
 void write_dx(const BackwardRow<S, T>& row, S* dx, bool accumulate) {
   const auto g = [&](std::size_t i, auto lanes)
@@ -62,7 +62,7 @@ void write_dx(const BackwardRow<S, T>& row, S* dx, bool accumulate) {
   const VecF32 rstd = set(row.rstd);
   sweep(row.width, [&](std::size_t i, auto lanes) HWY_ATTR {
     const VecF32 centered = hn::NegMulAdd(row.x_hat(i, lanes), mean_gx, hn::Sub(g(i, lanes), mean_g));
-    // dx may hold the gradient of the skip connection; the gradient of the norm is added to dx.
+    // dx may hold the skip connection's gradient. We then add the norm's gradient to it.
     const VecF32 before = accumulate ? lanes.load(dx + i) : set(0);
     lanes.store(hn::MulAdd(rstd, centered, before), dx + i);
   });
@@ -90,7 +90,7 @@ void backward_rows(const LayerNormGrads& grads, Tensor dy, const LayerNormCache&
                                 .width = static_cast<std::size_t>(width),
                                 .mean = cache.mean.data<float>()[n],
                                 .rstd = cache.rstd.data<float>()[n]};
-    if (sums != nullptr) add_parameter_sums(row, sums);  // before dx is written: dx may be dy if S is T
+    if (sums != nullptr) add_parameter_sums(row, sums);  // before writing dx, which may be dy if S is T
     if (grads.dx.wanted()) write_dx(row, grads.dx.tensor.data<S>() + n * width, grads.dx.mode == GradMode::accumulate);
   }
 }

@@ -1,9 +1,11 @@
-// y = gamma x_hat + beta, x_hat = (x - mean) rstd; dx = rstd (g - mean(g) - x_hat mean(g x_hat)) with g = gamma dy.
-// A team of threads shares a row (kernels/cuda/rows.h). Passes after the first read the row from the caches, so memory
-// is read and written once:
+// LayerNorm on rows:
+//   y = gamma x_hat + beta, x_hat = (x - mean) rstd
+//   dx = rstd (g - mean(g) - x_hat mean(g x_hat)) with g = gamma dy
+// A team of threads shares a row (kernels/cuda/rows.h). Passes after the first find the row in the caches, so memory is
+// read and written once:
 //   forward   x and y                          2 N C elements; with a sum: residual, branch, x and y, 4 N C
 //   backward  x, dy, dx (twice to accumulate)  3 or 4 N C elements; gradients of gamma and beta in the same pass
-// Predicted: memory-bound.
+// Predicted to be memory-bound.
 #include "kernels/cuda.h"
 #include "kernels/cuda/residual_rows.h"
 #include "kernels/cuda/types.h"
@@ -12,7 +14,7 @@ namespace mtl::cuda {
 
 namespace {
 
-/// X: rows of x, as first_pass() reads them.
+/// X locates the rows of x, which first_pass() reads.
 template <class X, class T>
 struct Forward {
   T* y;
@@ -54,7 +56,7 @@ __global__ void normalize_rows(const __grid_constant__ Forward<X, T> f, Team tea
   });
 }
 
-/// Operands of backward. `dx` is null if it is not wanted; `partials` is null if neither dgamma nor dbeta is wanted.
+/// Backward's operands. `dx` is null if it is not wanted. `partials` is null if neither dgamma nor dbeta is wanted.
 template <class S, class T>
 struct Backward {
   S* dx;
@@ -67,12 +69,12 @@ struct Backward {
   int width;
 };
 
-/// The means of g and g x_hat over a row, for dx.
+/// A row's means of g and g x_hat, for dx.
 struct Means {
   float g, gx;
 };
 
-/// Returns the means of a row. Unless `sums` (2, C) is null, adds dy x_hat and dy to `sums`, for dgamma and dbeta.
+/// Returns a row's means. Unless `sums` (2, C) is null, adds dy x_hat and dy to `sums`, for dgamma and dbeta.
 template <int n, class S, class T>
 __device__ Means read_row(const Backward<S, T>& b, std::int64_t row, int width, const Team& team, float* sums) {
   const S* x = b.x + row * b.width;
@@ -109,7 +111,7 @@ __device__ void write_dx(const Backward<S, T>& b, std::int64_t row, int width, c
   const float mean = width > 0 ? b.mean[row] : 0, rstd = width > 0 ? b.rstd[row] : 0;
   team.over_row<n>(width, [&](int i) {
     const Pack<n> in = load<n>(x + i), grad = load<n>(dy + i), weight = load<n>(b.gamma + i);
-    // dx may hold the gradient of the skip connection; the gradient of the norm is added to dx.
+    // dx may hold the skip connection's gradient. We then add the norm's gradient to it.
     Pack<n> out = b.accumulate ? load<n>(dx + i) : Pack<n>{};
     for (int j = 0; j < n; ++j) out[j] += rstd * (weight[j] * grad[j] - means.g - (in[j] - mean) * rstd * means.gx);
     store(dx + i, out);

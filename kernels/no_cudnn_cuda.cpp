@@ -1,4 +1,4 @@
-// For builds without cuDNN's headers, in which the cuDNN variant of attention does not exist.
+// Stubs for builds without cuDNN's headers, where attention has no cuDNN variant.
 #include "base/error.h"
 #include "kernels/attention_cuda.h"
 

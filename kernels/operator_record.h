@@ -1,4 +1,4 @@
-// An operator as an entry of a profile: the name of the function, and the shapes of the operands.
+// Records an operator as a profile entry: the function's name and the operands' shapes.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace mtl {
 
-/// "layernorm_forward" for a template argument `cpu::layernorm_forward`.
+/// Returns "layernorm_forward" for the template argument `cpu::layernorm_forward`.
 template <auto function>
 constexpr std::string_view function_name() {
   std::string_view text = __PRETTY_FUNCTION__;  // "... [with auto function = mtl::cpu::NAME; ...]", clang: "&mtl::..."
@@ -19,8 +19,8 @@ constexpr std::string_view function_name() {
   return text.substr(text.rfind(':') + 1);
 }
 
-/// Describes a matrix product by its sizes and transpositions, and any other operator by its first tensor that is not a
-/// work area.
+/// Describes a matmul by its sizes and transpositions, and any other operator by its first tensor that is not a
+/// workspace.
 class OperandShapes {
  public:
   void add(const Tensor& tensor) {
@@ -37,7 +37,7 @@ class OperandShapes {
   void add(const Other&) {}
 
   DType dtype() const { return a_.tensor.exists() ? a_.tensor.dtype() : first_.dtype(); }
-  /// "(8192, 768) bfloat16"; of a product M x N x K: "8192x2304x768 bfloat16, A^T".
+  /// Returns for example "(8192, 768) bfloat16" or, for an M x N x K matmul, "8192x2304x768 bfloat16, A^T".
   std::string text() const {
     if (!first_.exists()) return "";
     if (!b_.tensor.exists()) return cat(first_.shape().text(), " ", name_of(first_.dtype()));

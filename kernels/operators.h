@@ -1,4 +1,4 @@
-// Includes the headers of all operators, for implementations.
+// Includes all operator headers, for implementations.
 #pragma once
 
 #include "kernels/activation.h"

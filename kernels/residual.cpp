@@ -6,7 +6,7 @@
 namespace mtl {
 
 namespace {
-/// Checks `hidden`, of the residual stream, and the branch, or their gradients.
+/// Checks the branch and `hidden`, which belongs to the residual stream, or the gradients of both.
 void check_hidden(const char* what, const Tensor& hidden, const Tensor& branch, const Dropout& dropout,
                   const RowMap& rows) {
   require(hidden.shape().rank() == 2, what, ": expected (N, C), got ", hidden.shape().text());

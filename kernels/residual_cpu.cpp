@@ -1,4 +1,4 @@
-// Forward and backward each make one pass over memory. Backward draws the mask again; the mask is never stored.
+// Forward and backward each make one pass over memory. The mask is never stored: backward draws it again.
 #include "kernels/cpu.h"
 
 #define MTL_SIMD_FILE "kernels/residual_cpu.cpp"
@@ -7,7 +7,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace mtl::HWY_NAMESPACE {
 
-/// S: dtype of the residual stream; T: of the branch.
+/// The residual stream has dtype S, the branch T.
 template <class S, class T>
 void add_branch(Tensor out, const ResidualSum& sum, Range rows) {
   const std::int64_t width = out.size(-1);
@@ -25,7 +25,7 @@ void add_branch(Tensor out, const ResidualSum& sum, Range rows) {
   }
 }
 
-/// Writes rows of dbranch, and adds them to sums (C) unless `sums` is null.
+/// Writes rows of dbranch. Unless `sums` (C) is null, also adds the rows to `sums`.
 template <class S, class T>
 void pass_to_branch(Tensor dbranch, Tensor dout, const Dropout& dropout, const RowMap& map, Range rows, float* sums) {
   const std::int64_t width = dout.size(-1);

@@ -3,7 +3,7 @@
 //   forward   branch, residual and out      3 N C elements
 //   backward  dout and dbranch              2 N C elements, or dout alone if dbranch is dout and dropout is off;
 //                                           dbias in the same pass
-// Backward draws the mask again; the mask is never stored. Predicted: memory-bound.
+// The mask is never stored: backward draws it again. Predicted to be memory-bound.
 #include "kernels/cuda.h"
 #include "kernels/cuda/residual_rows.h"
 #include "kernels/cuda/types.h"
@@ -18,8 +18,8 @@ __global__ void add_branch(const __grid_constant__ SummedRows<S, T> sum, std::in
                  [&](std::int64_t row, int width) { first_pass<n>(sum, row, width, team, [](const Pack<n>&) {}); });
 }
 
-/// `dbranch` is null if there is nothing to write, that is, if dbranch is dout and dropout is off. `partials` is null
-/// if dbias is not wanted.
+/// `dbranch` is null if it is dout and dropout is off, because we then have nothing to write. `partials` is null if
+/// dbias is not wanted.
 template <class S, class T>
 struct Backward {
   T* dbranch;
@@ -30,8 +30,8 @@ struct Backward {
   int width;
 };
 
-/// Writes a row of dbranch. Unless `sums` (C) is null, adds the row to `sums`. A thread has the same columns in every
-/// row.
+/// Writes a row of dbranch. Unless `sums` (C) is null, adds the row to `sums`. A thread handles the same columns in
+/// every row.
 template <int n, class S, class T>
 __device__ void pass_row(const Backward<S, T>& b, std::int64_t row, int width, const Team& team, float* sums) {
   constexpr int kAhead = 4;  // loads in flight: few warps share a multiprocessor

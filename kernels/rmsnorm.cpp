@@ -6,7 +6,7 @@
 namespace mtl {
 
 namespace {
-/// Checks the operands that forward and backward share; `y` is the result or its gradient.
+/// Checks the operands that forward and backward share. `y` is the result or its gradient.
 void check_rmsnorm(const RmsNormCache& cache, const Tensor& y, const Tensor& gamma) {
   expect_stream("rmsnorm x", cache.x.dtype(), y.dtype());
   expect_tensor("rmsnorm x", cache.x, cache.x.dtype(), y.shape());

@@ -4,10 +4,11 @@
 //   dx     = rstd * (g - x_hat * mean(g * x_hat)),  g = gamma * dy        (dx += when accumulating)
 //   dgamma = sum over rows of dy * x_hat                                  (obeys GradMode)
 //
-// There are N rows of width C. x and dx have the dtype S of the residual stream; y, dy and gamma have the compute dtype
-// T; dgamma has a separate dtype G (kernels/stream_types.h). rstd and sums are fp32, regardless of the stored dtypes.
-// Sums over rows are computed in fixed blocks, so the result does not depend on the number of threads. Zhang, Sennrich
-// 2019, eq. 4.
+// There are N rows of width C. x and dx have the residual stream's dtype S. y, dy and gamma have the compute dtype T.
+// dgamma has a separate dtype G (kernels/stream_types.h). rstd and sums are fp32, regardless of the stored dtypes. Sums
+// over rows are computed in fixed blocks, so the result does not depend on the thread count.
+//
+// Zhang, Sennrich 2019, eq. 4.
 #pragma once
 
 #include "device/memory.h"
@@ -22,14 +23,14 @@ struct RmsNormCache {
   Tensor rstd;  // (N)    f32
 };
 
-/// Writes y (N, C) and cache.rstd; reads cache.x. y may be cache.x itself if S is T and backward will not be called. If
-/// `sum` is given, first writes the sum to cache.x. The result has the same bits as after residual_forward(stream,
-/// cache.x, sum), but x is not read back from memory. The branch has dtype T.
+/// Reads cache.x, and writes y (N, C) and cache.rstd. y may alias cache.x if S is T and backward will not be called. If
+/// `sum` is given, first writes the sum to cache.x. This gives the same bits as calling residual_forward(stream,
+/// cache.x, sum) first, but does not read x back from memory. The branch has dtype T.
 void rmsnorm_forward(Stream& stream, Tensor y, const RmsNormCache& cache, Tensor gamma, float eps,
                      const ResidualSum& sum = {});
 
-/// Reads x, dy and gamma once for both gradients. An absent gradient is not computed. dx (N, C) may be dy itself if S
-/// is T. When accumulating, adds to the gradient of the skip connection in dx.
+/// Reads x, dy and gamma once for both gradients. An absent gradient is not computed. dx (N, C) may alias dy if S is T.
+/// When accumulating, dx must already contain the skip connection's gradient, and the norm's gradient is added to it.
 void rmsnorm_backward(Stream& stream, Arena& scratch, Grad dx, Grad dgamma, Tensor dy, const RmsNormCache& cache,
                       Tensor gamma);
 

@@ -6,7 +6,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace mtl::HWY_NAMESPACE {
 
-/// S: dtype of the residual stream, x; T: dtype of y and gamma.
+/// x, from the residual stream, has dtype S; y and gamma have T.
 template <class S, class T>
 void rmsnorm_forward_of(Tensor y, const RmsNormCache& cache, Tensor gamma, float eps, Range rows) {
   const std::int64_t width = y.size(-1);
@@ -16,7 +16,7 @@ void rmsnorm_forward_of(Tensor y, const RmsNormCache& cache, Tensor gamma, float
   }
 }
 
-/// Writes rows of dx if dx is wanted. Unless `sums` (C) is null, also adds the dgamma of these rows to `sums`.
+/// Writes rows of dx if dx is wanted. Unless `sums` (C) is null, also adds these rows' dgamma to `sums`.
 template <class S, class T>
 void rmsnorm_backward_of(const Grad& dx, Tensor dy, const RmsNormCache& cache, Tensor gamma, Range rows, float* sums) {
   const std::int64_t width = dy.size(-1);

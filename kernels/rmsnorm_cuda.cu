@@ -1,7 +1,7 @@
-// The kernels of kernels/cuda/rmsnorm_rows.h on rows of C; memory is read and written once:
+// Applies the kernels in kernels/cuda/rmsnorm_rows.h to rows of width C. Memory is read and written once:
 //   forward   x and y                          2 N C elements; with a sum: residual, branch, x and y, 4 N C
 //   backward  x, dy, dx (twice to accumulate)  3 or 4 N C elements; the gradient of gamma in the same pass
-// Predicted: memory-bound.
+// Predicted to be memory-bound.
 #include "kernels/cuda.h"
 #include "kernels/cuda/rmsnorm_rows.h"
 #include "kernels/cuda/types.h"

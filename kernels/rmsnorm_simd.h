@@ -1,4 +1,4 @@
-// RMSNorm of one row (kernels/rmsnorm.h). Include this header instead of simd.h, which it includes.
+// RMSNorm for one row (kernels/rmsnorm.h). Include this header instead of simd.h, which it includes.
 //
 // A row is read from memory once and stays in L1 for the second pass.
 #include "kernels/simd.h"
@@ -15,7 +15,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace mtl::HWY_NAMESPACE {
 
-/// Writes y, which may be x, and returns rstd. S is the dtype of x; T is the dtype of y and gamma.
+/// Writes y, which may alias x, and returns rstd. x has dtype S; y and gamma have dtype T.
 template <class S, class T>
 HWY_INLINE float rmsnorm_row(T* y, const S* x, const T* gamma, std::size_t width, float eps) {
   const float squares = sum_of(width, [&](std::size_t i, auto lanes) HWY_ATTR {
@@ -29,7 +29,7 @@ HWY_INLINE float rmsnorm_row(T* y, const S* x, const T* gamma, std::size_t width
   return rstd;
 }
 
-/// The operands of one row of backward.
+/// Backward's operands for one row.
 template <class S, class T>
 struct RmsNormRow {
   const S* x;
@@ -38,7 +38,7 @@ struct RmsNormRow {
   float rstd;
 };
 
-/// Unless `sums` (C) is null, adds the dgamma of the row to `sums`. Returns mean(g * x_hat).
+/// Returns mean(g * x_hat). Unless `sums` (C) is null, adds the row's dgamma to `sums`.
 template <class S, class T>
 HWY_INLINE float rmsnorm_row_sums(const RmsNormRow<S, T>& row, float* sums) {
   const VecF32 rstd = set(row.rstd);
@@ -50,14 +50,14 @@ HWY_INLINE float rmsnorm_row_sums(const RmsNormRow<S, T>& row, float* sums) {
   return sum_of(row.width, term) / static_cast<float>(row.width);
 }
 
-/// dx = or += the gradient of the row. dx may be dy.
+/// Writes the row's gradient to dx, or adds it if `accumulate`. dx may alias dy.
 template <class S, class T>
 HWY_INLINE void rmsnorm_row_dx(const RmsNormRow<S, T>& row, float mean_gx, S* dx, bool accumulate) {
   const VecF32 rstd = set(row.rstd), slope = set(row.rstd * mean_gx);
   sweep(row.width, [&](std::size_t i, auto lanes) HWY_ATTR {
     const VecF32 g = hn::Mul(lanes.load(row.gamma + i), lanes.load(row.dy + i));
     const VecF32 centered = hn::NegMulAdd(lanes.load(row.x + i), slope, g);
-    // dx may hold the gradient of the skip connection; the gradient of the norm is added to dx.
+    // dx may hold the skip connection's gradient. We then add the norm's gradient to it.
     const VecF32 before = accumulate ? lanes.load(dx + i) : set(0);
     lanes.store(hn::MulAdd(rstd, centered, before), dx + i);
   });

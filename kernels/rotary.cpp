@@ -6,7 +6,7 @@ namespace mtl {
 
 namespace {
 
-/// Checks the operands; returns the bytes that a rotation moves.
+/// Checks the operands and returns the bytes that a rotation moves.
 double check_rotation(const HeadSlice& heads, const Tensor& angles) {
   check_slice("rotary heads", heads);
   require(angles.shape().rank() == 3, "rotary angles: expected (B T, 2, pairs), got ", angles.shape().text());

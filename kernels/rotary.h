@@ -1,10 +1,10 @@
-// Rotary position embedding: rotates pairs of elements of queries and keys by angles that grow with the position.
+// Rotary position embedding. Rotates element pairs in queries and keys by angles that grow with the position.
 //
 //   c[n, i] = cos(positions[n] f_i),  s[n, i] = sin(positions[n] f_i)
 //   forward    (a, b) becomes (a c - b s, b c + a s)
 //   backward   (a, b) becomes (a c + b s, b c - a s): the inverse, which is the transposed rotation
 //
-// Pair i of a head consists of the elements (i, i + pairs), or (2 i, 2 i + 1) if interleaved. Elements from index 2 *
+// Pair i in a head consists of the elements (i, i + pairs), or (2 i, 2 i + 1) if interleaved. Elements from index 2 *
 // pairs on do not change. Heads have the compute dtype T (kernels/stream_types.h). Angles are computed in fp64 and
 // rounded to f32 once. Rotations are computed in fp32, and each element is rounded to T once. Su et al. 2021, eq. 34.
 #pragma once
@@ -18,19 +18,20 @@
 namespace mtl {
 
 struct RotaryFrequencies {
-  int pairs = 0;                     // 2 * pairs elements of a head are rotated
+  int pairs = 0;                     // rotates 2 * pairs elements per head
   std::array<double, 128> values{};  // f_i; only the first `pairs` are used
   bool interleaved = false;
 };
 
-/// Writes out (N, 2, pairs) f32: for each row, the cosines, followed by the sines. `positions` (N) or (B, T) i32 has N
-/// elements.
+/// Writes the cosines and then the sines for each row to out (N, 2, pairs) f32. `positions` i32 has N elements, as (N)
+/// or (B, T).
 void rotary_angles(Stream& stream, Tensor out, Tensor positions, const RotaryFrequencies& frequencies);
 
-/// Rotates the heads of a slice of a tensor (B, T, G, N, D) in place. Row b T + t of angles (B T, 2, pairs) applies to
-/// position t of sequence b.
+/// Rotates a slice's heads in place, in a (B, T, G, N, D) tensor. Row b T + t of angles (B T, 2, pairs) applies to
+/// position t in sequence b.
 void rotary_forward(Stream& stream, const HeadSlice& heads, Tensor angles, bool interleaved);
-/// In place, turns the gradient with respect to forward's output into the gradient with respect to forward's input.
+/// Takes the gradient with respect to forward's output, and replaces it in place by the gradient with respect to the
+/// input.
 void rotary_backward(Stream& stream, const HeadSlice& heads, Tensor angles, bool interleaved);
 
 }  // namespace mtl

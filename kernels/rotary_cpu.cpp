@@ -1,5 +1,4 @@
-// Processes one row at a time, in one pass over memory. The angles of a row stay in L1 while all heads of the row are
-// rotated.
+// Processes one row at a time, in one pass over memory. A row's angles stay in L1 while we rotate all its heads.
 #include <cmath>
 
 #include "kernels/cpu.h"
@@ -14,7 +13,7 @@ struct Pair {
   VecF32 a, b;
 };
 
-/// Pairs (i, i + pairs) of a head.
+/// Pairs (i, i + pairs) in a head.
 struct Halves {
   std::size_t pairs;
 
@@ -31,7 +30,7 @@ struct Halves {
 
 /// Pairs (2 i, 2 i + 1).
 struct Interleaved {
-  static constexpr std::size_t kMost = 2 * HWY_MAX_BYTES / sizeof(float);  // elements of a vector of pairs
+  static constexpr std::size_t kMost = 2 * HWY_MAX_BYTES / sizeof(float);  // elements in a vector of pairs
 
   HWY_INLINE Pair load(const float* head, std::size_t i, FullLanes) const {
     Pair pair;
@@ -41,7 +40,7 @@ struct Interleaved {
   HWY_INLINE void store(const Pair& pair, float* head, std::size_t i, FullLanes) const {
     hn::StoreInterleaved2(pair.a, pair.b, F32(), head + 2 * i);
   }
-  /// 16-bit elements: widened in order, then deinterleaved.
+  /// Widens 16-bit elements in order, then deinterleaves them.
   template <class T>
   HWY_INLINE Pair load(const T* head, std::size_t i, FullLanes lanes) const {
     HWY_ALIGN float both[kMost];
@@ -72,7 +71,7 @@ struct Interleaved {
   }
 };
 
-/// Rotates one head by the angles of its row. A sign of -1 rotates back.
+/// Rotates one head by its row's angles. If `sign` is -1, rotates back.
 template <class T, class Order>
 HWY_INLINE void rotate_head(T* head, const float* cosines, const float* sines, std::size_t pairs, VecF32 sign,
                             const Order& order) {
@@ -119,7 +118,7 @@ void rotate(Stream& stream, const HeadSlice& heads, Tensor angles, bool interlea
   });
 }
 
-/// The cost of the sine and cosine of an angle, in elements of work (kernels/parallel.h).
+/// The cost to compute an angle's sine and cosine, in elements of work (kernels/parallel.h).
 constexpr std::int64_t kElementsPerAngle = 64;
 }  // namespace
 

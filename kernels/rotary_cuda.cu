@@ -1,8 +1,9 @@
-// Rotations in one pass, (a, b) = (a cos - b sin, b cos + a sin). A thread rotates up to 8 pairs of a head. It reads
-// the angles of these pairs from the caches, because all heads of a position share the angles.
+// Rotations in one pass, (a, b) = (a cos - b sin, b cos + a sin). A thread rotates up to 8 pairs in a head. It finds
+// the angles for these pairs in the caches, because all heads at a position share them.
 //   rotation   reads and writes 2 * pairs elements of each head; reads 2 * pairs fp32 of each position
 //   angles     written once: 2 * pairs fp32 for each position
-// Predicted: rotations are memory-bound; angles are bound by sines and cosines in fp64, once per micro-batch.
+// Rotations are predicted to be memory-bound. Angles are bound by sines and cosines in fp64, but we compute them only
+// once per micro-batch.
 #include <numeric>
 
 #include "kernels/cuda.h"
@@ -26,7 +27,7 @@ __global__ void write_angles(float* out, const std::int32_t* positions,
   }
 }
 
-/// Heads of a slice, the first of which begins at `data`; `sign` is -1 to rotate back.
+/// The heads in a slice. The first starts at `data`. `sign` is -1 to rotate back.
 template <class T>
 struct Rotation {
   T* data;
@@ -41,7 +42,8 @@ struct Pairs {
   Pack<n> a, b;
 };
 
-/// Pairs [i, i + n) of a head. Elements of interleaved pairs are adjacent: several pairs are loaded as one pack.
+/// Loads pairs [i, i + n) from a head. Elements of interleaved pairs are adjacent, so we load multiple pairs as one
+/// pack.
 template <int n, bool interleaved, class T>
 __device__ Pairs<n> load_pairs(const T* head, int i, int pairs) {
   if constexpr (!interleaved || n == 1) {
@@ -72,7 +74,7 @@ __device__ void store_pairs(T* head, int i, int pairs, const Pairs<n>& values) {
   }
 }
 
-/// Rotates pairs [i, i + n) of a head by the angles of its row.
+/// Rotates pairs [i, i + n) in a head by its row's angles.
 template <int n, bool interleaved, class T>
 __device__ void rotate_pair(T* head, const float* angles, int i, int pairs, float sign) {
   const Pack<n> c = load<n>(angles + i), s = load<n>(angles + pairs + i);

@@ -1,4 +1,4 @@
-// Portable SIMD for operators, chosen at run time: Highway, and the few functions that operators share.
+// Portable SIMD for operators, chosen at run time: Highway, and a few functions that operators share.
 //
 // A file that uses this header is compiled once per instruction set, as base/simd.h describes. Include this header
 // instead of base/simd.h:
@@ -15,9 +15,9 @@
 //   HWY_AFTER_NAMESPACE();
 //
 // Operands are read with lanes.load(), which widens bf16 and f16 to fp32, and written with lanes.store(), which rounds
-// to nearest even. All arithmetic is fp32 or wider. A loop over operands of several dtypes is a template over the
-// element types, which with_float() or with_stream() chooses once per call. Sums use all lanes of a vector, so the bits
-// of sums depend on the instruction set, but never on the number of threads.
+// to nearest even. All arithmetic is fp32 or wider. If its operands have different dtypes, a loop is a template over
+// the element types, which with_float() or with_stream() chooses once per call. Sums use all lanes in a vector, so
+// their bits depend on the instruction set, but never on the thread count.
 
 // No include guard: Highway reads this file again for every instruction set.
 #ifndef MTL_KERNELS_SIMD
@@ -41,8 +41,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace mtl::HWY_NAMESPACE {
 
-/// Calls body(S(), T()), where S is the element type of the residual stream and T is the element type with which a
-/// layer computes. S equals T, or S is fp32 and T is narrower (kernels/stream_types.h).
+/// Calls body(S(), T()), where S is the residual stream's element type and T is a layer's compute type. S equals T, or
+/// S is fp32 and T is narrower (kernels/stream_types.h).
 template <class Body>
 HWY_INLINE void with_stream(DType stream, DType compute, const Body& body) {
   if (stream == compute) return with_float(compute, [&](auto t) HWY_ATTR { body(t, t); });
@@ -50,8 +50,7 @@ HWY_INLINE void with_stream(DType stream, DType compute, const Body& body) {
   return body(float(), Half());
 }
 
-/// Returns the sum over [0, n) of term(i, lanes), four vectors at a time. The term of a partial vector must be zero
-/// beyond its lanes.
+/// Sums term(i, lanes) over [0, n), four vectors at a time. For a partial vector, the term must be zero beyond `lanes`.
 template <class Term>
 HWY_INLINE float sum_of(std::size_t n, const Term& term) {
   const std::size_t step = hn::Lanes(F32());
@@ -68,9 +67,10 @@ HWY_INLINE float sum_of(std::size_t n, const Term& term) {
   return hn::GetLane(hn::SumOfLanes(F32(), hn::Add(hn::Add(a, b), hn::Add(c, d))));
 }
 
-/// Returns e^x for x in [-87.3, 88] with a relative error below 2e-7; a NaN remains NaN. x = n ln 2 + r and e^r = 1 + r
-/// + r^2 q(r), where q is a minimax polynomial of degree 4 (error 3e-9). Adding 1.5 * 2^23 rounds x / ln 2 to n and
-/// leaves n in the low bits, from which n is shifted into the exponent.
+/// Returns e^x for x in [-87.3, 88] with a relative error below 2e-7. A NaN remains NaN. With a minimax polynomial q of
+/// degree 4 (error 3e-9):
+///   e^x = 2^n e^r, x = n ln 2 + r, e^r = 1 + r + r^2 q(r)
+/// Adding 1.5 * 2^23 rounds x / ln 2 to n and leaves n in the low bits, from which we shift n into the exponent.
 HWY_INLINE VecF32 exp_in_range(VecF32 x) {
   const VecF32 rounder = set(12582912.0f);
   const VecF32 shifted = hn::MulAdd(x, set(1.44269504f), rounder);
@@ -84,13 +84,13 @@ HWY_INLINE VecF32 exp_in_range(VecF32 x) {
   return hn::BitCast(F32(), hn::Add(hn::BitCast(I32(), y), hn::ShiftLeft<23>(hn::BitCast(I32(), shifted))));
 }
 
-/// Like the function above, for all x <= 88, including -inf. For x below -87.3, the result is 0.
+/// Like exp_in_range(), but for all x <= 88, including -inf. Returns 0 for x below -87.3.
 HWY_INLINE VecF32 exp(VecF32 x) { return hn::IfThenZeroElse(hn::Lt(x, set(-87.3f)), exp_in_range(x)); }
 
-/// Writes the words of philox(key, sample, first_block + i) for i in [0, blocks), four per block, to `out`.
+/// Writes the words of philox(key, sample, first_block + i) for i in [0, blocks) to `out`, four per block.
 HWY_INLINE void philox_blocks(PhiloxKey key, std::uint64_t sample, std::uint64_t first_block, std::size_t blocks,
                               std::uint32_t* out) {
-  const hn::ScalableTag<std::uint64_t> d64;  // a word in the low half of each lane; the high half does not matter
+  const hn::ScalableTag<std::uint64_t> d64;  // each word is in a lane's low half; the high half is ignored
   const hn::Repartition<std::uint32_t, decltype(d64)> d32;
   const std::size_t step = hn::Lanes(d64);
   const auto multiply = [&](auto a, std::uint32_t b)

@@ -1,5 +1,5 @@
-// The functions of kernels/activation.h and their derivatives. The function is selected for each element. This costs
-// little, because all threads take the same branch and callers are memory-bound.
+// The functions in kernels/activation.h and their derivatives. Each element selects its function at run time. This is
+// cheap: all threads take the same branch, and callers are memory-bound.
 #pragma once
 
 #include "kernels/activation.h"
@@ -7,12 +7,12 @@
 
 namespace mtl::cuda {
 
-/// gate(x) and gate'(x) of a function f(x) = x gate(x), f'(x) = gate(x) + x gate'(x).
+/// gate(x) and gate'(x), for a function f(x) = x gate(x) with f'(x) = gate(x) + x gate'(x).
 struct Gate {
   float value, slope;
 };
 
-/// Returns 1 / (1 + e^-z), and its derivative times `dz`, without cancellation or infinity over infinity.
+/// Returns 1 / (1 + e^-z) and its derivative times `dz`. Avoids cancellation and infinity over infinity.
 __device__ inline Gate sigmoid_gate(float z, float dz) {
   const float e = expf(-fabsf(z)), larger = 1 / (1 + e), smaller = e * larger;  // sigmoids of |z| and -|z|
   return {z < 0 ? smaller : larger, larger * smaller * dz};

@@ -1,12 +1,12 @@
-// Flat operands whose dtype is known only at run time. Branches on the dtype cost little, because all threads take the
-// same branch and the kernels are memory-bound.
+// Flat operands whose dtype is known only at run time. Branching on the dtype is cheap: all threads take the same
+// branch, and the kernels are memory-bound.
 #pragma once
 
 #include "kernels/cuda/flat.h"
 
 namespace mtl::cuda {
 
-/// Elements of float, Bf16 or Half; `data` is null if the operand is absent.
+/// An array of float, Bf16 or Half. `data` is null if the operand is absent.
 struct AnyArray {
   void* data = nullptr;
   DType dtype = DType::f32;

@@ -1,4 +1,5 @@
-// Shared by the attention kernels: addresses of heads, the keys that a query sees, and the dropout of probabilities.
+// Helpers that all attention kernels share: where each head is stored, which keys a query sees, and dropout on
+// probabilities.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +10,7 @@
 
 namespace mtl::cuda {
 
-/// Addresses of the heads of a slice, or of attention's output. `sequence`, `position` and `group` are strides in
-/// elements.
+/// Locates the heads in a slice, or in attention's output. `sequence`, `position` and `group` are strides in elements.
 template <class T>
 struct Heads {
   T* first = nullptr;
@@ -30,7 +30,7 @@ struct Heads {
     position = sizes.groups * group;
     sequence = sizes.queries * position;
   }
-  /// Returns the address of the D elements of head `h` of group `g` at position `t` of sequence `b`.
+  /// Returns the address of a head's D elements: head `h` in group `g`, at position `t` in sequence `b`.
   __device__ T* at(int b, int g, int h, std::int64_t t) const {
     return first + b * sequence + t * position + g * group + std::int64_t{h} * dim;
   }
@@ -57,7 +57,7 @@ struct ProbabilityDropout {
     column_tiles = static_cast<std::uint64_t>((in.rows.seq_length + 31) / 32);
     scale = 256.0f / static_cast<float>(256 - threshold);
   }
-  /// Draws the random bytes of the elements that `lane` holds of a tile's fragment.
+  /// Draws random bytes for the elements that `lane` holds in a tile's fragment.
   __device__ std::array<std::uint32_t, 4> draw(int sequence, int head, int row_tile, int column_tile, int lane) const {
     const std::uint64_t tile =
         ((first_head + static_cast<std::uint64_t>(head)) * row_tiles + static_cast<std::uint64_t>(row_tile)) *
@@ -65,12 +65,12 @@ struct ProbabilityDropout {
         static_cast<std::uint64_t>(column_tile);
     return philox(key, static_cast<std::uint64_t>(samples[sequence]), tile * 32 + lane);
   }
-  /// Returns the factor for byte `i` of a word, counted from the low end: 0 if the element is dropped, otherwise the
+  /// Returns the factor that byte `i` of `word` selects, counted from the low end: 0 to drop the element, otherwise the
   /// scale.
   __device__ float factor(std::uint32_t word, int i) const {
     return (word >> (8 * i) & 255) >= threshold ? scale : 0.0f;
   }
-  /// Returns the factor of one element, or 1 if dropout is off. Draws all four words for this one element.
+  /// Returns one element's factor, or 1 if dropout is off. Draws all four words for this one element.
   __device__ float factor_at(int sequence, int head, int row, int column) const {
     if (!active) return 1;
     const auto words = draw(sequence, head, row / 16, column / 32, 4 * (row % 8) + column % 8 / 2);
@@ -85,7 +85,7 @@ struct KeyRange {
   int first, end;
 };
 
-/// The sizes, masks and dropout of a call: all arguments that do not depend on the dtype.
+/// A call's sizes, masks and dropout: all arguments that do not depend on the dtype.
 struct AttentionShape {
   int batch, queries, keys, groups, heads, dim;  // heads: per group
   std::int64_t first_row, window;
@@ -105,7 +105,7 @@ struct AttentionShape {
     past = in.past.exists() ? in.past.data<std::int32_t>() : nullptr;
     document_start = in.document_start.exists() ? in.document_start.data<std::int32_t>() : nullptr;
   }
-  /// Returns the keys that query t of sequence b sees. The range is clamped to existing keys, because `past` and
+  /// Returns the keys that query `t` sees in sequence `b`. Clamps the range to existing keys, because `past` and
   /// `document_start` are not validated.
   __device__ KeyRange visible(int b, int t) const {
     const std::int64_t position = (past == nullptr ? first_row : std::int64_t{past[b]}) + t;
@@ -114,11 +114,11 @@ struct AttentionShape {
     const std::int64_t end = position + 1 < keys ? position + 1 : keys;
     return {static_cast<int>(first < 0 ? 0 : first > keys ? keys : first), static_cast<int>(end < 0 ? 0 : end)};
   }
-  /// Returns the number of query rows (b, g, h, t), t fastest, as in logsumexp.
+  /// Returns the number of query rows (b, g, h, t), with t fastest, as in logsumexp.
   constexpr std::int64_t rows() const { return std::int64_t{batch} * groups * heads * queries; }
 };
 
-/// The indices of one row, out of AttentionShape::rows() rows.
+/// The indices that identify one of the AttentionShape::rows() rows.
 struct QueryRow {
   int b, g, h, t;  // h is the index within the group
   __device__ QueryRow(const AttentionShape& shape, std::int64_t row) {

@@ -1,5 +1,5 @@
-// Attention's backward on tensor cores: the operands, and the elementwise steps of a warp on fragments of scores.
-// Fragments are laid out in registers like the accumulator D of mma.h and wgmma. With the dropout mask M (0 or
+// Attention's backward on tensor cores: the operands, and the elementwise steps that a warp applies to score fragments.
+// Registers hold fragments in the accumulator layout D that mma.h and wgmma share. With the dropout mask M (0 or
 // dropout's scale) and delta = rowsum(dout * out):
 //   P = exp(S - logsumexp), S = scale q k^T, dP = M * (dout v^T), dv = (M * P)^T dout
 //   softmax backward: dS = P * (dP - delta), dq = scale dS k, dk = scale dS^T q
@@ -15,7 +15,7 @@ struct TiledBackward {
   Heads<T> q, k, v, out, dout, dq, dk, dv;
   const float* logsumexp;
   float* delta;  // laid out like logsumexp; written by the dq kernel, read by the dk and dv kernel
-  int tiles;     // of queries, or of keys, per sequence
+  int tiles;     // per sequence; they tile its queries or its keys
 
   TiledBackward(const AttentionInput& in, const Qkv& grads, const Tensor& dout_rows, const Tensor& out_rows,
                 const Tensor& logsumexp_rows, float* delta_rows, std::int64_t tile)
@@ -33,13 +33,13 @@ struct TiledBackward {
         tiles(static_cast<int>((in.sizes().queries + tile - 1) / tile)) {}
 };
 
-/// Statistics and visible keys of a lane's query rows g and g + 8.
+/// Statistics and visible keys for a lane's query rows g and g + 8.
 struct DqRows {
   float logsumexp_log2[2], delta[2];
   KeyRange seen[2];
 };
 
-/// Writes delta of the 16 queries from `t`, two lanes per query, and sets `rows`.
+/// Writes delta for the 16 queries starting at `t`, with two lanes per query, and sets `rows`.
 template <int dim, class T>
 __device__ void sum_delta(DqRows& rows, const TiledBackward<T>& f, int b, int head, int t) {
   const AttentionShape& shape = f.shape;
@@ -66,7 +66,7 @@ __device__ void sum_delta(DqRows& rows, const TiledBackward<T>& f, int b, int he
   }
 }
 
-/// Turns scores of 16 queries into P, before dropout. `key` is the key of the first column.
+/// Turns scores for 16 queries into P, before dropout. `key` is the first column's key.
 template <int n>
 __device__ void write_probabilities(Sums<n>& scores, const DqRows& rows, float scale_log2, int key, bool masked) {
   if (masked) mask_scores(scores, rows.seen, key);
@@ -77,8 +77,8 @@ __device__ void write_probabilities(Sums<n>& scores, const DqRows& rows, float s
   }
 }
 
-/// softmax backward: dS = P * (dP - delta), written over P. `dp` is dout v^T for queries beginning at `row` and keys
-/// beginning at `key`; dropout zeroes elements of `dp`.
+/// softmax backward: overwrites P with dS = P * (dP - delta). `dp` is dout v^T, for queries starting at `row` and keys
+/// starting at `key`. Dropout zeroes elements of `dp`.
 template <int n>
 __device__ void differentiate(Sums<n>& scores, Sums<n>& dp, const DqRows& rows, const ProbabilityDropout& dropout,
                               int b, int head, int row, int key) {
@@ -90,15 +90,14 @@ __device__ void differentiate(Sums<n>& scores, Sums<n>& dp, const DqRows& rows, 
   }
 }
 
-/// Statistics of a tile of queries.
+/// Statistics for a tile of queries.
 template <int count>
 struct QueryStatistics {
   float logsumexp[count], delta[count];
   std::int32_t document_start[count];
 };
 
-/// The queries [begin, end) of a sequence that, according to causality and window, see at least one of the keys [key,
-/// key + count).
+/// The queries [begin, end) that causality and the window allow to see at least one of the keys [key, key + count).
 struct SeeingQueries {
   int begin, end;
   __device__ SeeingQueries(const AttentionShape& shape, int key, int count) : begin(key), end(shape.queries) {
@@ -107,8 +106,8 @@ struct SeeingQueries {
   }
 };
 
-/// Lowers `queries.end` to exclude queries after the last query whose document begins at or before `last_key`. Must be
-/// called by the whole block. `shared` is scratch memory for block_reduce().
+/// Lowers `queries.end` to just past the last query whose document starts at or before `last_key`. The whole block must
+/// call this. `shared` is scratch memory for block_reduce().
 __device__ inline void exclude_later_documents(SeeingQueries& queries, const AttentionShape& shape, int b, int last_key,
                                                int* shared) {
   int last = queries.begin;
@@ -118,8 +117,9 @@ __device__ inline void exclude_later_documents(SeeingQueries& queries, const Att
   queries.end = last + 1;
 }
 
-/// The dropout mask of fragments (16 keys, 32 queries): bit 4 j + i is set if Sums::v[j][i] is kept. Masks are defined
-/// for (queries, keys), so each lane draws the words of its untransposed fragment, and the lanes exchange these words.
+/// Returns the dropout mask for (16 keys, 32 queries) fragments. Bit 4 j + i is set if Sums::v[j][i] is kept. Masks are
+/// defined for (queries, keys), so each lane draws the words for its untransposed fragment, and then the lanes exchange
+/// words.
 __device__ inline unsigned kept_elements(const ProbabilityDropout& dropout, int b, int head, int query, int key) {
   const int g = lane() / 4, q = lane() % 4;
   unsigned kept = 0;
@@ -138,8 +138,8 @@ __device__ inline unsigned kept_elements(const ProbabilityDropout& dropout, int 
   return kept;
 }
 
-/// Sets transposed scores (keys, queries) to -inf where the query does not see the key. `query` and `key` are the first
-/// query and the first key.
+/// Sets transposed scores (keys, queries) to -inf where the query does not see the key. The tile starts at `query` and
+/// `key`.
 template <int n>
 __device__ void mask_transposed(Sums<n>& scores, const QueryStatistics<8 * n>& statistics, const AttentionShape& shape,
                                 int query, int key) {
@@ -169,7 +169,7 @@ __device__ void write_probabilities_transposed(Sums<n>& scores, const QueryStati
   }
 }
 
-/// Marks dropped probabilities by negating them, and sets dP of dropped probabilities to 0.
+/// Negates dropped probabilities to mark them, and zeroes dP there.
 template <int n>
 __device__ void drop_transposed(Sums<n>& probabilities, Sums<n>& dp, const ProbabilityDropout& dropout, int b, int head,
                                 int query, int key) {
@@ -189,7 +189,8 @@ __device__ void drop_transposed(Sums<n>& probabilities, Sums<n>& dp, const Proba
   }
 }
 
-/// softmax backward, transposed: turns P, as marked by drop_transposed(), and dP into M * P and dS = P * (dP - delta).
+/// softmax backward, transposed. Replaces P, as marked by drop_transposed(), with M * P. Replaces dP with dS = P * (dP
+/// - delta).
 template <int n>
 __device__ void differentiate_transposed(Sums<n>& probabilities, Sums<n>& dp, const QueryStatistics<8 * n>& statistics,
                                          float dropout_scale) {

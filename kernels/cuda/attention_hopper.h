@@ -1,5 +1,5 @@
-// Shared by the attention kernels for the tensor cores of sm_90a. A block owns a tile of rows, 64 for each consumer
-// warpgroup. One warp of the last warpgroup, the producer, uses TMA to prefetch the tiles that these rows need.
+// Shared by the attention kernels for sm_90a tensor cores. Each block owns a row tile, with 64 rows per consumer
+// warpgroup. In the last warpgroup, one warp is the producer: it uses TMA to prefetch the tiles that these rows need.
 #pragma once
 
 #include "kernels/cuda/hopper.h"
@@ -20,13 +20,13 @@ __device__ inline unsigned char* first_atom() {
   return base + (kAtom - shared_address(base) % kAtom) % kAtom;
 }
 
-/// Returns the bytes of a tile of `rows` rows of 16-bit elements, for barrier_arrive_expecting().
+/// Returns the size of a `rows`-row tile in bytes, for barrier_arrive_expecting(). Elements have 16 bits.
 template <int dim>
 constexpr unsigned tile_bytes(int rows) {
   return static_cast<unsigned>(rows * dim) * 2;
 }
-/// Starts copying `rows` rows of a head, beginning at `position`, to all panels of a tile. `full` must expect the bytes
-/// of this copy.
+/// Starts copying `rows` rows of a head, from `position` on, into all panels of a tile. The caller must already have
+/// made `full` expect these bytes.
 template <int dim, class T>
 __device__ void copy_tile(T* to, const TensorMap& map, Barrier* full, int rows, int head, int group, int position,
                           int sequence) {
@@ -35,8 +35,8 @@ __device__ void copy_tile(T* to, const TensorMap& map, Barrier* full, int rows, 
     copy_panel(to + column * rows, map, full, column, head, group, position, sequence);
 }
 
-/// Starts the products sums (64, 8 n) = A B^T as a separate group. A consists of 64 rows of a tile of `a_rows` rows;
-/// `a` points into the first panel of that tile. B is a tile of 8 n rows.
+/// Starts sums (64, 8 n) = A B^T as a separate wgmma group. A is 64 rows in a tile of `a_rows` rows, and `a` points
+/// into that tile's first panel. B is a tile of 8 n rows.
 template <class T, int dim, int a_rows, int n>
 __device__ void start_product_of_rows(Sums<n>& sums, const T* a, const T* b) {
   constexpr std::uint32_t kUnused = 16;  // by convention; wgmma ignores it
@@ -51,7 +51,7 @@ __device__ void start_product_of_rows(Sums<n>& sums, const T* a, const T* b) {
   wgmma_commit();
 }
 
-/// Scores as operands A of 16 columns each, rounded to T.
+/// Scores rounded to T, as A operands of 16 columns each.
 template <int n>
 using AllOfA = std::uint32_t[n / 2][4];
 template <class T, int n>
@@ -60,8 +60,8 @@ __device__ void round_to_all_of_a(AllOfA<n>& a, const Sums<n>& scores) {
   for (int k = 0; k < n / 2; ++k) round_to_a<T>(a[k], scores, k);
 }
 
-/// Starts the products sums (64, D) += A B as a separate group. A (64, 16 steps) must not change until the group ends.
-/// B is a tile of 16 * steps rows.
+/// Starts sums (64, D) += A B as a separate wgmma group. A (64, 16 steps) must not change until the group completes. B
+/// is a tile of 16 * steps rows.
 template <class T, int m, int steps>
 __device__ void start_product_of_columns(Sums<m>& sums, const std::uint32_t (&a)[steps][4], const T* tile) {
   wgmma_begin(sums);

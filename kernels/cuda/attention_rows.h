@@ -1,5 +1,5 @@
-// Attention of any shape, one warp per row; shared by attention_cuda.cu and attention_cuda_backward.cu. To compute
-// scores, the lanes divide the keys among themselves. To sum rows, they divide the elements of a head.
+// Attention for any shape, with one warp per row. attention_cuda.cu and attention_cuda_backward.cu share this file. To
+// compute scores, the lanes divide up the keys. To sum rows, they divide up a head's elements.
 #pragma once
 
 #include "kernels/cuda/attention.h"
@@ -29,7 +29,7 @@ struct RowLaunch {
   }
 };
 
-/// Return the index of the item of this warp, and the warp's part of shared memory.
+/// Return the index of this warp's item, and this warp's part of shared memory.
 __device__ inline std::int64_t item_of_warp() { return std::int64_t{blockIdx.x} * warps_in_block() + warp_in_block(); }
 __device__ inline float* memory_of_warp(int floats) { return shared_memory<float>() + warp_in_block() * floats; }
 
@@ -39,7 +39,7 @@ __device__ void over_lanes(int count, const Body& body) {
   for (int i = lane(); i < count; i += kWarp) body(i);
 }
 
-/// Writes the row, multiplied by `factor`, to shared memory.
+/// Writes the row to shared memory, multiplied by `factor`.
 template <class T>
 __device__ void stage_row(float* out, const T* row, int dim, float factor = 1) {
   over_lanes(dim, [&](int d) { out[d] = to_float(row[d]) * factor; });
@@ -57,7 +57,7 @@ __device__ float dot_row(const float* a, const T* b, int dim) {
   return sum;
 }
 
-/// out[d] += sum over j of factors[j] row_of(j)[d].
+/// out[d] += sum over j: factors[j] row_of(j)[d].
 template <class RowOf>
 __device__ void add_rows(float* out, const float* factors, int count, int dim, const RowOf& row_of) {
   over_lanes(dim, [&](int d) {

@@ -1,8 +1,8 @@
-// The online softmax of attention's forward on tensor cores (Dao 2023), in registers. For each tile of keys, with row
+// The online softmax (Dao 2023) in registers, for attention's forward on tensor cores. For each key tile, with row
 // maximum m and row sum l:
 //   m' = max(m, rowmax(S)), P = exp(S - m'), l' = exp(m - m') l + rowsum(P), out' = exp(m - m') out + P v
-// A warp has 16 queries. Scores are laid out in registers as the accumulator D of mma.h and wgmma, so each lane holds
-// elements of two rows: g and g + 8.
+// A warp has 16 queries. Registers hold scores in the accumulator layout D that mma.h and wgmma share, so each lane
+// holds elements from two rows: g and g + 8.
 #pragma once
 
 #include <cmath>
@@ -11,12 +11,12 @@
 
 namespace mtl::cuda {
 
-/// A factor for each of a lane's rows.
+/// One factor for each of a lane's two rows.
 struct RowFactors {
   float of[2];
 };
 
-/// Sets the scores of keys that a row does not see to -inf. `key` is the key of the first column.
+/// Sets scores to -inf for keys that the row does not see. `key` is the first column's key.
 template <int n>
 __device__ void mask_scores(Sums<n>& scores, const KeyRange (&seen)[2], int key) {
   const int column = key + lane() % 4 * 2;
@@ -30,7 +30,7 @@ __device__ void mask_scores(Sums<n>& scores, const KeyRange (&seen)[2], int key)
   }
 }
 
-/// Zeroes dropped probabilities. `row` and `column` are the first query and the first key.
+/// Zeroes dropped probabilities. The tile starts at query `row` and key `column`.
 template <int n>
 __device__ void drop(Sums<n>& scores, const ProbabilityDropout& dropout, int b, int head, int row, int column) {
 #pragma unroll
@@ -55,12 +55,12 @@ __device__ void scale_rows(Sums<n>& sums, const RowFactors& factors) {
   }
 }
 
-/// State of the online softmax of a lane's two rows.
+/// Online softmax state for a lane's two rows.
 struct SoftmaxRows {
-  float max[2] = {-INFINITY, -INFINITY}, sum[2] = {0, 0};  // `sum`: over this lane's columns only
+  float max[2] = {-INFINITY, -INFINITY}, sum[2] = {0, 0};  // `sum`: this lane's columns only
   KeyRange seen[2];
 
-  /// Sets the keys seen by the warp's queries [t, t + 16) of sequence b.
+  /// Sets the keys that the warp's queries [t, t + 16) see in sequence `b`.
   __device__ void see(const AttentionShape& shape, int b, int t) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -68,8 +68,8 @@ struct SoftmaxRows {
       seen[half] = shape.visible(b, query < shape.queries ? query : shape.queries - 1);
     }
   }
-  /// Updates max and turns scores into exp(scale (score - max)). Returns exp(scale (old max - max)), the factors for
-  /// all earlier sums.
+  /// Updates max and turns scores into exp(scale (score - max)). Returns exp(scale (old max - max)). The caller must
+  /// multiply all earlier sums by these factors.
   template <int n>
   __device__ RowFactors exponentiate(Sums<n>& scores, float scale_log2) {
     RowFactors factors;
@@ -97,8 +97,8 @@ struct SoftmaxRows {
     }
     return factors;
   }
-  /// Writes the logsumexp of the queries beginning at `t`, unless `logsumexp` is null. Returns the factors that turn
-  /// sums into outputs: dropout's scale / sum, or 0 for a query that sees no key.
+  /// Writes logsumexp for the queries starting at `t`, unless `logsumexp` is null. Returns the factors that turn sums
+  /// into outputs: dropout's scale / sum, or 0 for a query that sees no key.
   __device__ RowFactors finish(const AttentionShape& shape, float* logsumexp, int t) const {
     RowFactors factors;
 #pragma unroll

@@ -1,6 +1,6 @@
-// Attention on tensor cores (Dao 2023): tiles (rows, D) in shared memory, and the products that a warp computes with
-// tiles. Rows are padded by 8 elements, so that the 8 rows that ldmatrix reads at the same time are in different banks
-// if D is a multiple of 16.
+// Attention on tensor cores (Dao 2023): (rows, D) tiles in shared memory, and the matmuls that a warp computes with
+// them. Rows are padded by 8 elements. If D is a multiple of 16, the 8 rows that ldmatrix reads at the same time are
+// then in different banks.
 #pragma once
 
 #include "kernels/cuda/attention.h"
@@ -12,12 +12,12 @@ namespace mtl::cuda {
 
 inline constexpr float kLog2E = 1.4426950408889634f;
 
-/// The row stride of a tile, in elements.
+/// A tile's row stride, in elements.
 template <int dim>
 inline constexpr int kTileRow = dim + 8;
 
-/// Starts copying rows [begin, begin + rows) of `from`, whose row stride is `stride`, into a tile. Rows outside
-/// `inside` become zeros. Must be called by the whole block.
+/// Starts copying rows [begin, begin + rows) of `from` into a tile. `from` has row stride `stride`. Rows outside
+/// `inside` become zeros. The whole block must call this.
 template <int rows, int dim, class T>
 __device__ void load_tile(T* tile, const T* from, std::int64_t stride, int begin, KeyRange inside) {
   constexpr int kPieces = dim / 8;
@@ -28,32 +28,32 @@ __device__ void load_tile(T* tile, const T* from, std::int64_t stride, int begin
   }
 }
 
-/// Loads A (16, 16): rows [row, row + 16) and columns [column, column + 16) of a tile.
+/// Loads A (16, 16) from a tile: rows [row, row + 16) and columns [column, column + 16).
 template <int dim, class T>
 __device__ void load_a(std::uint32_t (&a)[4], const T* tile, int row, int column) {
   const int i = lane() / 8, r = lane() % 8;
   ldmatrix_x4(a, tile + (row + i % 2 * 8 + r) * kTileRow<dim> + column + i / 2 * 8);
 }
-/// Loads B (16, 16), whose columns are rows [row, row + 16) of a tile, as two fragments: b[0], b[1] and b[2], b[3].
+/// Loads B (16, 16) as two fragments: b[0], b[1] and b[2], b[3]. The columns of B are the tile's rows [row, row + 16).
 template <int dim, class T>
 __device__ void load_b_of_rows(std::uint32_t (&b)[4], const T* tile, int row, int column) {
   const int i = lane() / 8, r = lane() % 8;
   ldmatrix_x4(b, tile + (row + i / 2 * 8 + r) * kTileRow<dim> + column + i % 2 * 8);
 }
-/// Loads B (16, 16) as stored in a tile, as two fragments.
+/// Loads B (16, 16) as two fragments, not transposed: the rows of B are rows of the tile.
 template <int dim, class T>
 __device__ void load_b(std::uint32_t (&b)[4], const T* tile, int row, int column) {
   const int i = lane() / 8, r = lane() % 8;
   ldmatrix_x4_trans(b, tile + (row + i % 2 * 8 + r) * kTileRow<dim> + column + i / 2 * 8);
 }
 
-/// A warp's accumulator (16, 8 n): n fragments of D.
+/// A warp's (16, 8 n) accumulator: n fragments of D.
 template <int n>
 struct Sums {
   float v[n][4] = {};
 };
 
-/// sums (16, 8 n) += rows [row, row + 16) of `a` times the transpose of the first 8 n rows of `b`.
+/// sums (16, 8 n) += a[row : row + 16] b[0 : 8 n]^T.
 template <class T, int dim, int n>
 __device__ void multiply_rows(Sums<n>& sums, const T* a, int row, const T* b) {
 #pragma unroll
@@ -69,7 +69,7 @@ __device__ void multiply_rows(Sums<n>& sums, const T* a, int row, const T* b) {
   }
 }
 
-/// Rounds columns [16 k, 16 k + 16) of scores to T, as operand A.
+/// Rounds score columns [16 k, 16 k + 16) to T, as operand A.
 template <class T, int n>
 __device__ void round_to_a(std::uint32_t (&a)[4], const Sums<n>& scores, int k) {
   const float(&left)[4] = scores.v[2 * k], (&right)[4] = scores.v[2 * k + 1];
@@ -79,7 +79,7 @@ __device__ void round_to_a(std::uint32_t (&a)[4], const Sums<n>& scores, int k) 
   a[3] = pack_pair<T>(right[2], right[3]);
 }
 
-/// sums (16, D) += scores (16, 8 n), rounded to T, times the first 8 n rows of a tile.
+/// sums (16, D) += scores (16, 8 n) tile[0 : 8 n], with scores rounded to T.
 template <class T, int dim, int n>
 __device__ void add_products(Sums<dim / 8>& sums, const Sums<n>& scores, const T* tile) {
 #pragma unroll
@@ -95,8 +95,8 @@ __device__ void add_products(Sums<dim / 8>& sums, const Sums<n>& scores, const T
   }
 }
 
-/// Writes sums (16, D) to the rows at `to`, `to` + stride, ..., of which `count` exist. Multiplies row g by `factor`
-/// and row g + 8 by `factor8`. `staged` is scratch memory of this warp: 16 rows of a tile.
+/// Writes sums (16, D) to rows at `to`, `to` + stride, and so on; only the first `count` rows exist. Multiplies row g
+/// by `factor` and row g + 8 by `factor8`. `staged` is this warp's scratch memory: 16 tile rows.
 template <int dim, class T>
 __device__ void store_sums(T* to, std::int64_t stride, int count, T* staged, const Sums<dim / 8>& sums, float factor,
                            float factor8) {
@@ -121,9 +121,9 @@ __device__ void store_sums(T* to, std::int64_t stride, int count, T* staged, con
   }
 }
 
-/// The keys that the queries [begin, begin + count) of sequence b see. No query sees a key outside [lowest, highest),
-/// and all queries see the keys [all_first, all_end). A query past the end counts as the last query. Must be called by
-/// the whole warp.
+/// The keys that the queries [begin, begin + count) see in sequence `b`. None of these queries sees a key outside
+/// [lowest, highest). All of them see the keys [all_first, all_end). A query past the end counts as the last query. The
+/// whole warp must call the constructor.
 struct SeenKeys {
   int lowest, highest, all_first, all_end;
   __device__ SeenKeys(const AttentionShape& shape, int b, int begin, int count) {
@@ -144,8 +144,8 @@ struct SeenKeys {
   }
 };
 
-/// Calls body(T(), std::integral_constant<int, D>()) for the dtypes and head sizes of AttentionVariant::tiles. Throws
-/// for other head sizes.
+/// Calls body(T(), std::integral_constant<int, D>()) for the dtypes and head sizes that AttentionVariant::tiles
+/// supports. Throws for other head sizes.
 template <class Body>
 void with_tiles(DType dtype, std::int64_t dim, const Body& body) {
   const auto with_dim = [&](auto t) {

@@ -1,11 +1,11 @@
-// The compute capability of the GPU. tests/cuda_on_cpu has a header of the same name that emulates a GPU.
+// Queries the GPU's compute capability. tests/cuda_on_cpu has a header with the same name that emulates a GPU.
 #pragma once
 
 #include "kernels/cuda/platform.h"
 
 namespace mtl::cuda {
 
-/// Returns 80 for 8.0, 90 for 9.0.
+/// Returns 80 for compute capability 8.0, 90 for 9.0.
 inline int compute_capability() {
   int device = 0, major = 0, minor = 0;
   check(cudaGetDevice(&device), "querying the current GPU");

@@ -1,6 +1,5 @@
-// Sums over the rows of a tensor, for the gradients of biases and of the parameters of norms. Each block sums some of
-// the rows into a separate row of fp32 partials, and the partials are added in a fixed order, so rounding depends only
-// on the shape.
+// Sums a tensor over its rows, for the gradients of biases and norm parameters. Each block sums some rows into its own
+// row of fp32 partials. The partials are then added in a fixed order, so rounding depends only on the shape.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +10,8 @@
 
 namespace mtl::cuda {
 
-/// The last step of a block: adds up `arrays` consecutive arrays of `count` sums in shared memory, and writes the
-/// block's row of `partials`.
+/// A block's last step: adds up `arrays` consecutive arrays of `count` sums in shared memory, and writes the block's
+/// row in `partials`.
 __device__ inline void write_block_sums(float* partials, const float* shared, int arrays, int count) {
   __syncthreads();
   for (int i = thread_in_block(); i < count; i += threads_in_block()) {
@@ -22,7 +21,7 @@ __device__ inline void write_block_sums(float* partials, const float* shared, in
   }
 }
 
-/// One block per kWarp columns: each warp adds some of the rows, and then the first warp adds the sums of all warps.
+/// One block per kWarp columns. Each warp adds some rows, and then the first warp adds up the warps' sums.
 template <class G>
 __global__ void add_block_sums(G* out, bool accumulate, const float* partials, int blocks, int width, int stride) {
   float* sums = shared_memory<float>();  // (warps, kWarp)
@@ -39,8 +38,8 @@ __global__ void add_block_sums(G* out, bool accumulate, const float* partials, i
   out[column] = from_float<G>((accumulate ? to_float(out[column]) : 0) + sum);
 }
 
-/// target (C) = or += the sum of the `blocks` rows of partials, whose row stride is `stride` floats. The order of the
-/// sum depends only on `blocks`.
+/// Sums the `blocks` rows in `partials`, and writes the result to target (C) or adds it, as target.mode says.
+/// `partials` has a row stride of `stride` floats. The summation order depends only on `blocks`.
 inline void sum_partials(Stream& stream, const Grad& target, const float* partials, int blocks, int stride) {
   constexpr unsigned kMostWarps = 16;
   const auto width = static_cast<int>(target.tensor.numel());

@@ -1,5 +1,5 @@
-// cuBLASLt. The library is loaded at the first product, because it takes half a gigabyte of memory and a program that
-// uses only the cpu must start without it. tests/cuda_on_cpu has a header of the same name that emulates the library.
+// Loads cuBLASLt at the first matmul: it uses half a gigabyte of memory, and a program that uses only the cpu must
+// start without it. tests/cuda_on_cpu has a header with the same name that emulates the library.
 #pragma once
 
 #include <cublasLt.h>

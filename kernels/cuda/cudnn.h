@@ -1,6 +1,6 @@
-// cuDNN's backend API: descriptors with attributes, from which the library compiles a graph of operations into one
-// kernel. The library is opened when a run on a GPU loads its choices, or at the first attention that suits it.
-// tests/cuda_on_cpu has a file of this name that emulates the library.
+// cuDNN's backend API. It takes descriptors with attributes, and compiles a graph of operations into one kernel. We
+// open the library when a run on a GPU loads its choices, or at the first attention call that can use it.
+// tests/cuda_on_cpu has a header with the same name that emulates the library.
 #pragma once
 
 #include <cudnn.h>
@@ -29,7 +29,7 @@ struct Cudnn {
   decltype(&::cudnnBackendFinalize) finalize = library["cudnnBackendFinalize"];
   decltype(&::cudnnBackendExecute) execute = library["cudnnBackendExecute"];
 
-  /// True if the library can be opened. The first call decides for the whole process.
+  /// True if the library can be opened. The first call decides for the rest of the process.
   static bool is_installed() {
     static const bool installed = [] {
       try {

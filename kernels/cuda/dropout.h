@@ -1,6 +1,6 @@
-// The masks of kernels/dropout.h for hidden states, with the same bits as on the cpu. A pack of 8 elements takes one
-// Philox call of about 100 instructions, whose time a memory-bound kernel hides. In rows whose width is not a multiple
-// of 8, every single element takes one call.
+// The hidden-state masks from kernels/dropout.h, with the same bits as on the cpu. A pack of 8 elements needs one
+// Philox call. The call has about 100 instructions, which a memory-bound kernel hides. If the row width is not a
+// multiple of 8, every element needs its own call.
 #pragma once
 
 #include "kernels/cuda/pack.h"
@@ -27,7 +27,7 @@ struct HiddenMask {
   }
 };
 
-/// The mask of one row of the tensor.
+/// The mask for one row of the tensor.
 class RowMask {
  public:
   __device__ RowMask(const HiddenMask& mask, std::int64_t row) : mask_(mask) {
@@ -37,8 +37,8 @@ class RowMask {
     first_ = static_cast<std::uint64_t>((number - sequence * mask.seq_length) * mask.width);
   }
 
-  /// Returns the factors of the columns [column, column + n): 0 or the scale, or 1 if dropout is off. For a pack of 8,
-  /// `column` and the width of rows must be multiples of 8.
+  /// Returns the factors for columns [column, column + n): 0 or the scale, or 1 if dropout is off. For a pack of 8,
+  /// both `column` and the row width must be multiples of 8.
   template <int n>
   __device__ Pack<n> factors(int column) const {
     Pack<n> out;
@@ -56,7 +56,7 @@ class RowMask {
 
  private:
   const HiddenMask& mask_;
-  std::uint64_t sample_ = 0, first_ = 0;  // first_: the row's first element within the sample
+  std::uint64_t sample_ = 0, first_ = 0;  // first_: the row's first element in the sample
 };
 
 }  // namespace mtl::cuda

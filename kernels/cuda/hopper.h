@@ -1,9 +1,9 @@
-// Instructions of sm_90a: barriers in shared memory (mbarrier), copies of tiles by the copy engine (TMA), and products
-// of a warpgroup of four warps (wgmma). A product is asynchronous: between wgmma_begin() and wgmma_end(), its operands
-// must not change, and its sums must not be read. All threads of a warpgroup call the wgmma functions together.
+// sm_90a instructions: barriers in shared memory (mbarrier), tile copies by the copy engine (TMA), and matmuls by a
+// warpgroup of four warps (wgmma). A wgmma is asynchronous. Between wgmma_begin() and wgmma_end(), callers must not
+// change the operands or read the sums. All threads in a warpgroup must call the wgmma functions together.
 //
-// Warp w of a warpgroup holds rows [16 w, 16 w + 16) of the sums (64, N), distributed over its lanes like D of mma.h.
-// The functions compile for other architectures, but must not run there. tests/cuda_on_cpu has a header of the same
+// Warp w in a warpgroup holds rows [16 w, 16 w + 16) of the sums (64, N), distributed over its lanes like D in mma.h.
+// These functions compile for other architectures, but must not run there. tests/cuda_on_cpu has a header with the same
 // name that emulates them.
 #pragma once
 
@@ -13,7 +13,7 @@
 #include "kernels/cuda/attention_tiles.h"
 #include "kernels/cuda/hopper_layout.h"
 
-// True in device code that may call these functions, and in host code, which parses the calls.
+// True in device code that can call these functions. Also true in host code, because the host pass parses the calls.
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #define MTL_HOPPER_CODE 1
 #else
@@ -25,8 +25,8 @@ namespace mtl::cuda {
 using TensorMap = CUtensorMap;
 using Barrier = std::uint64_t;
 
-/// Encodes a tensor map with a function of the driver, which is looked up at run time because the program does not link
-/// the driver. Kernels take maps as __grid_constant__ parameters.
+/// Encodes a tensor map. The driver function for this is looked up at run time, because the program does not link the
+/// driver. Kernels take maps as __grid_constant__ parameters.
 inline TensorMap make_tensor_map(const PanelMap& map) {
   static const auto encode = [] {
     void* found = nullptr;
@@ -49,7 +49,7 @@ inline TensorMap make_tensor_map(const PanelMap& map) {
   return out;
 }
 
-/// Initializes a barrier. A phase of the barrier ends after `count` arrivals and the arrival of all announced bytes.
+/// Initializes a barrier. A phase ends once `count` threads and all announced bytes have arrived.
 __device__ inline void barrier_init(Barrier* barrier, unsigned count) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(count) : "memory");
 }
@@ -61,13 +61,13 @@ __device__ inline void barriers_ready() {
 __device__ inline void barrier_arrive(Barrier* barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
-/// Arrives, and announces the bytes of copy_panel() calls.
+/// Arrives at the barrier and announces `bytes` bytes that copy_panel() calls will copy.
 __device__ inline void barrier_arrive_expecting(Barrier* barrier, unsigned bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes)
                : "memory");
 }
-/// Waits for the end of a phase with this parity: 0 for the first phase, 1 for the second, 0 for the third, and so on.
-/// No thread may fall two phases behind.
+/// Waits until a phase with this parity ends: 0 for the first phase, 1 for the second, 0 for the third, and so on. No
+/// thread may fall two phases behind.
 __device__ inline void barrier_wait(Barrier* barrier, unsigned parity) {
   unsigned done = 0;
   while (done == 0)
@@ -77,8 +77,8 @@ __device__ inline void barrier_wait(Barrier* barrier, unsigned parity) {
                  : "memory");
 }
 
-/// Starts copying the box of the map at these coordinates to `to`, which must be the start of an atom. The bytes of the
-/// copy arrive at `barrier`.
+/// Starts copying the map's box at these coordinates to `to`, which must be the start of an atom. The copied bytes
+/// arrive at `barrier`.
 __device__ inline void copy_panel(void* to, const TensorMap& map, Barrier* barrier, int column, int head, int group,
                                   int position, int sequence) {
   asm volatile(
@@ -88,7 +88,7 @@ __device__ inline void copy_panel(void* to, const TensorMap& map, Barrier* barri
       : "memory");
 }
 
-/// Raises or lowers the number of registers of each thread of this warpgroup to `count`.
+/// Raise or lower the registers per thread in this warpgroup to `count`.
 template <int count>
 __device__ void grow_registers() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(count));
@@ -112,9 +112,9 @@ __device__ void wgmma_begin(Sums<n>& sums) {
   keep(sums);
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
-/// Closes the group of products that were started since the previous call.
+/// Closes the group of wgmmas started since the previous call.
 __device__ inline void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-/// Waits for all groups except the last `pending` groups, which must not contain `sums`.
+/// Waits for all groups except the last `pending`. `sums` must not belong to one of those.
 template <int pending, int n>
 __device__ void wgmma_end(Sums<n>& sums) {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory");
@@ -157,7 +157,7 @@ __device__ void wgmma_end(Sums<n>& sums) {
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(1)                                           \
                : "memory")
 
-/// d (64, N) = or += A (64, 16) times the transpose of B (N, 16). A and B are in shared memory.
+/// d (64, N) = A (64, 16) B (N, 16)^T, or += if `accumulate`. A and B are in shared memory.
 template <class T>
 __device__ void wgmma_rows(Sums<8>& d, std::uint64_t a, std::uint64_t b, bool accumulate) {
   if constexpr (dtype_of<T>() == DType::bf16)
@@ -172,7 +172,7 @@ __device__ void wgmma_rows(Sums<16>& d, std::uint64_t a, std::uint64_t b, bool a
   else
     MTL_ROWS_128("f16");
 }
-/// d (64, N) += A (64, 16) times B (16, N). B is in shared memory; each thread passes its fragment of A, as in mma.h.
+/// d (64, N) += A (64, 16) B (16, N). B is in shared memory. Each thread passes its fragment of A, as in mma.h.
 template <class T>
 __device__ void wgmma_columns(Sums<8>& d, const std::uint32_t (&a)[4], std::uint64_t b) {
   if constexpr (dtype_of<T>() == DType::bf16)

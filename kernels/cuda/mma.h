@@ -1,9 +1,9 @@
-// Tensor cores and asynchronous copies: instructions of all GPUs since sm_80. All lanes of a warp call ldmatrix and mma
-// together. For D (16, 8) = A (16, 16) B (16, 8) + D, lane 4 g + q holds these elements:
+// Tensor core and asynchronous copy instructions that all GPUs since sm_80 have. All lanes in a warp must call ldmatrix
+// and mma together. For D (16, 8) = A (16, 16) B (16, 8) + D, lane 4 g + q holds these elements:
 //   A  pairs of columns: (g, 2q), (g + 8, 2q), (g, 2q + 8), (g + 8, 2q + 8)
 //   B  pairs of rows:    (2q, g), (2q + 8, g)
 //   D  (g, 2q), (g, 2q + 1), (g + 8, 2q), (g + 8, 2q + 1)
-// tests/cuda_on_cpu has a header of the same name that emulates them.
+// tests/cuda_on_cpu has a header with the same name that emulates these instructions.
 #pragma once
 
 #include <cstdint>
@@ -16,15 +16,15 @@ __device__ inline unsigned shared_address(const void* at) {
   return static_cast<unsigned>(__cvta_generic_to_shared(at));
 }
 
-/// Loads four matrices (8, 8) of 16-bit elements: lanes 8 i .. 8 i + 7 pass the rows (16 bytes each) of matrix i, and
-/// lane 4 r + c receives elements 2c and 2c + 1 of row r of each.
+/// Loads four (8, 8) matrices with 16-bit elements. Lanes 8 i .. 8 i + 7 pass matrix i's rows, 16 bytes each. From each
+/// matrix, lane 4 r + c receives elements 2c and 2c + 1 in row r.
 __device__ inline void ldmatrix_x4(std::uint32_t (&out)[4], const void* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
                : "r"(shared_address(row))
                : "memory");
 }
-/// Like the function above, with each matrix transposed: lane 4 r + c receives elements (2c, r) and (2c + 1, r).
+/// Like ldmatrix_x4(), but transposes each matrix: lane 4 r + c receives elements (2c, r) and (2c + 1, r).
 __device__ inline void ldmatrix_x4_trans(std::uint32_t (&out)[4], const void* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
@@ -32,7 +32,7 @@ __device__ inline void ldmatrix_x4_trans(std::uint32_t (&out)[4], const void* ro
                : "memory");
 }
 
-/// d += a b, with elements of T, Bf16 or Half.
+/// d += a b. T, the element type, is Bf16 or Half.
 template <class T>
 __device__ void mma_16x8x16(float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
   if constexpr (dtype_of<T>() == DType::bf16)
@@ -47,7 +47,7 @@ __device__ void mma_16x8x16(float (&d)[4], const std::uint32_t (&a)[4], std::uin
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-/// Returns two elements of T, rounded to nearest even, with `low` in the low half.
+/// Rounds two values to T, to nearest even, and packs them with `low` in the low half.
 template <class T>
 __device__ std::uint32_t pack_pair(float low, float high) {
   std::uint32_t out;
@@ -58,15 +58,15 @@ __device__ std::uint32_t pack_pair(float low, float high) {
   return out;
 }
 
-/// Returns 2^x; results below the smallest normal number become 0.
+/// Returns 2^x. Results below the smallest normal number become 0.
 __device__ inline float exp2_approx(float x) {
   float out;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(out) : "f"(x));
   return out;
 }
 
-/// Starts copying 16 bytes to shared memory. Both addresses must be aligned. If `inside` is false, writes zeros and
-/// reads nothing.
+/// Starts copying 16 bytes to shared memory. Both addresses must be aligned to 16 bytes. If `inside` is false, writes
+/// zeros and reads nothing.
 __device__ inline void cp_async_16(void* to, const void* from, bool inside) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
                "r"(inside ? 16 : 0)
@@ -79,7 +79,7 @@ __device__ inline void cp_async_4(void* to, const void* from, bool inside) {
 }
 /// Closes the group of copies that this thread started since the previous call.
 __device__ inline void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-/// Waits for all groups of this thread except the last `pending` groups. Other threads see the copies after a barrier.
+/// Waits for all of this thread's groups except the last `pending`. Other threads see the copies after a barrier.
 template <int pending>
 __device__ void cp_async_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");

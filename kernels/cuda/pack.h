@@ -1,5 +1,4 @@
-// Neighboring elements that a thread reads or writes together, with 16 bytes per access if the alignment of rows
-// allows.
+// Packs: neighboring elements that a thread reads or writes together, 16 bytes per access if rows are aligned for it.
 #pragma once
 
 #include <cstdint>
@@ -60,9 +59,9 @@ __device__ void store(T* to, const Pack<count>& pack) {
   }
 }
 
-/// Calls body(std::integral_constant<int, n>()) with n elements per access. n is 8 if every tensor begins at a multiple
-/// of 16 bytes and the row stride `row_size`, in elements, is a multiple of 8; otherwise, n is 1. Eight elements of
-/// fp32 take two accesses.
+/// Calls body(std::integral_constant<int, n>()) with n elements per access. n is 8 if every tensor starts at a multiple
+/// of 16 bytes and the row stride `row_size`, in elements, is a multiple of 8. Otherwise n is 1. Eight fp32 elements
+/// need two accesses.
 template <class Body>
 void with_pack_size(std::int64_t row_size, std::initializer_list<Tensor> tensors, const Body& body) {
   bool wide = row_size % 8 == 0;

@@ -1,4 +1,4 @@
-// The random bits of a Philox call, which 8 consecutive elements share (device/philox.h).
+// Extracts an element's random bits from a Philox call, which 8 consecutive elements share (device/philox.h).
 #pragma once
 
 #include "device/philox.h"
@@ -6,8 +6,8 @@
 
 namespace mtl::cuda {
 
-/// Returns the 16 bits of element `number` from the call that serves this element: the low half of word number % 8 / 2
-/// if `number` is even, otherwise the high half.
+/// Returns 16 bits for element `number`, from the call that serves it: half of word number % 8 / 2. Even elements take
+/// the low half, odd elements the high half.
 __device__ inline std::uint32_t philox_bits(const std::array<std::uint32_t, 4>& words, std::uint64_t number) {
   std::uint32_t word = 0;
 #pragma unroll

@@ -1,8 +1,12 @@
 // The device as kernels see it: CUDA's threads, barriers and shuffles (cuda_runtime.h), and the functions below.
-// tests/cuda_on_cpu has a header of the same name that emulates the device on the cpu, with a fiber for each thread, so
-// that the same kernels run on a machine without a GPU. Kernels must not use features that the emulation lacks: static
-// shared memory, __constant__, barriers for a part of a warp or block, synchronization between blocks, and PTX outside
-// this folder.
+// tests/cuda_on_cpu has a header with the same name that emulates the device on the cpu, with one fiber per thread. The
+// same kernels can thus run on a machine without a GPU.
+//
+// Kernels must not use features that the emulation lacks:
+// - static shared memory and __constant__
+// - barriers for part of a warp or block
+// - synchronization between blocks
+// - PTX outside this folder
 #pragma once
 
 #include <cuda_runtime.h>
@@ -17,14 +21,14 @@ namespace mtl::cuda {
 inline constexpr int kWarp = 32;
 inline constexpr unsigned kAllLanes = 0xffffffff;
 
-/// Returns the shared memory of the block: LaunchShape::shared_bytes bytes, 16-byte aligned.
+/// Returns the block's shared memory: LaunchShape::shared_bytes bytes, 16-byte aligned.
 template <class T>
 __device__ T* shared_memory() {
   extern __shared__ __align__(16) unsigned char mtl_shared[];
   return reinterpret_cast<T*>(mtl_shared);
 }
 
-/// On the cpu, makes tests fail at a misaligned wide access. On a GPU, such an access faults anyway.
+/// On the cpu, makes tests fail if a wide access is misaligned. On a GPU, such an access faults anyway.
 __device__ inline void expect_aligned(const void*, unsigned) {}
 
 __device__ inline float from_bits(std::uint32_t bits) {
@@ -59,7 +63,7 @@ __device__ T from_float(float value) {
   }
 }
 
-/// Adds `count` to *total atomically.
+/// Atomically adds `count` to *total.
 __device__ inline void add_count(std::int64_t* total, std::int64_t count) {
   atomicAdd(reinterpret_cast<unsigned long long*>(total), static_cast<unsigned long long>(count));
 }
@@ -70,7 +74,7 @@ struct LaunchShape {
   std::size_t shared_bytes = 0;
 };
 
-/// Launches a kernel on the stream. Does nothing if there are no blocks.
+/// Launches a kernel on the stream. Does nothing if the grid is empty.
 template <class... Parameters, class... Args>
 void launch(Stream& stream, void (*kernel)(Parameters...), const LaunchShape& shape, Args&&... args) {
   if (shape.blocks.x == 0 || shape.blocks.y == 0 || shape.blocks.z == 0) return;

@@ -1,6 +1,6 @@
-// The input rows of a norm, for residual_cuda.cu, layernorm_cuda.cu and rmsnorm_cuda.cu. Rows are either already in
-// memory, or are the sum of the residual stream and a branch. The first pass over a row computes this sum and writes it
-// to memory.
+// A norm's input rows, for residual_cuda.cu, layernorm_cuda.cu and rmsnorm_cuda.cu. The rows are either already in
+// memory or still to be computed as residual stream + branch. In that case, the first pass over a row computes the sum
+// and writes it to memory.
 #pragma once
 
 #include "kernels/cuda/dropout.h"
@@ -17,7 +17,7 @@ struct DenseRows {
   __device__ T* at(std::int64_t row) const { return data + row * width; }
 };
 
-/// Rows of out = residual + dropout(branch + bias). S: dtype of the residual stream; T: of the branch.
+/// Rows of out = residual + dropout(branch + bias). The residual stream has dtype S, the branch dtype T.
 template <class S, class T>
 struct SummedRows {
   S* out;
@@ -36,15 +36,15 @@ struct SummedRows {
   __device__ S* at(std::int64_t row) const { return out + row * width; }
 };
 
-/// Makes the first pass over a row of `width` elements: calls body(pack) for the packs of this thread. Later passes
-/// read the row at rows.at(row).
+/// Makes the first pass over a row of `width` elements: calls body(pack) for this thread's packs. Later passes read the
+/// row at rows.at(row).
 template <int n, class Rows, class Body>
 __device__ void first_pass(const Rows& rows, std::int64_t row, int width, const Team& team, const Body& body) {
   const auto* x = rows.at(row);
   team.over_row<n>(width, [&](int i) { body(load<n>(x + i)); });
 }
 
-/// Like the function above, for a sum: computes and writes the row. body() receives the elements as stored, that is,
+/// Like the function above, but computes and writes the row first. body() receives the elements as stored, that is,
 /// rounded to S.
 template <int n, class S, class T, class Body>
 __device__ void first_pass(const SummedRows<S, T>& rows, std::int64_t row, int width, const Team& team,
@@ -61,8 +61,8 @@ __device__ void first_pass(const SummedRows<S, T>& rows, std::int64_t row, int w
   });
 }
 
-/// Calls body(rows), where `rows` are the stored rows of x or, if `sum` exists, the rows of the sum, which first_pass()
-/// writes to x.
+/// Calls body(rows). If `sum` exists, `rows` computes the sum, and first_pass() writes it to x. Otherwise `rows` reads
+/// x.
 template <class S, class T, class Body>
 void with_rows(const Tensor& x, const ResidualSum& sum, const Body& body) {
   if (sum.exists())

@@ -1,8 +1,8 @@
-// RMSNorm of rows, for rmsnorm_cuda.cu and head_norm_cuda.cu:
+// RMSNorm on rows, for rmsnorm_cuda.cu and head_norm_cuda.cu:
 //   y = gamma x_hat, x_hat = x rstd, rstd = 1 / sqrt(mean(x^2) + eps)
 //   dx = rstd (g - x_hat mean(g x_hat)) with g = gamma dy, dgamma = sum over rows of dy x_hat
-// X, Y, ... are DenseRows, HeadRows or SummedRows, which locate a row. A team of threads shares a row
-// (kernels/cuda/rows.h). The second pass over a row reads the row from the caches.
+// X, Y and so on locate a row; each is DenseRows, HeadRows or SummedRows. A team of threads shares each row
+// (kernels/cuda/rows.h). The second pass over a row finds it in the caches.
 #pragma once
 
 #include "kernels/cuda/residual_rows.h"
@@ -10,7 +10,7 @@
 
 namespace mtl::cuda {
 
-/// The heads of a slice, in the order (B, T, G, count).
+/// The heads in a slice, in (B, T, G, count) order.
 template <class T>
 struct HeadRows {
   T* data;  // the first head of the slice
@@ -24,7 +24,7 @@ struct HeadRows {
   __device__ T* at(std::int64_t row) const { return data + (row / count * heads + row % count) * width; }
 };
 
-/// Operands of forward; rstd is null if not needed.
+/// Forward's operands. `rstd` is null if not needed.
 template <class X, class Y, class T>
 struct RmsNormForward {
   Y y;
@@ -56,7 +56,7 @@ __global__ void rmsnorm_forward_rows(const __grid_constant__ RmsNormForward<X, Y
   });
 }
 
-/// Operands of backward; `partials` is null if dgamma is not needed.
+/// Backward's operands. `partials` is null if dgamma is not needed.
 template <class X, class Dx, class Dy, class T>
 struct RmsNormBackward {
   Dx dx;
@@ -70,8 +70,8 @@ struct RmsNormBackward {
   int width;
 };
 
-/// Returns mean(g x_hat) of a row, for dx, or 0 if dx is not wanted. Unless `sums` (C) is null, adds dy x_hat to
-/// `sums`, for dgamma.
+/// Returns a row's mean(g x_hat), for dx, or 0 if dx is not wanted. Unless `sums` (C) is null, adds dy x_hat to `sums`,
+/// for dgamma.
 template <int n, class X, class Dx, class Dy, class T>
 __device__ float rmsnorm_mean_gx(const RmsNormBackward<X, Dx, Dy, T>& b, std::int64_t row, int width, const Team& team,
                                  float rstd, float* sums) {
@@ -101,7 +101,7 @@ __device__ void rmsnorm_write_dx(const RmsNormBackward<X, Dx, Dy, T>& b, std::in
   auto* dx = b.dx.at(row);
   team.over_row<n>(width, [&](int i) {
     const Pack<n> in = load<n>(x + i), grad = load<n>(dy + i), weight = load<n>(b.gamma + i);
-    // dx may hold the gradient of the skip connection; the gradient of the norm is added to dx.
+    // dx may hold the skip connection's gradient. We then add the norm's gradient to it.
     Pack<n> out = b.accumulate ? load<n>(dx + i) : Pack<n>{};
     for (int j = 0; j < n; ++j) out[j] += rstd * (weight[j] * grad[j] - in[j] * rstd * mean_gx);
     store(dx + i, out);
@@ -115,7 +115,7 @@ __global__ void rmsnorm_backward_rows(const __grid_constant__ RmsNormBackward<X,
   team.over_rows(b.rows, b.width, [&](std::int64_t row, int width) {
     const float rstd = width > 0 ? b.rstd[row] : 0;
     const float mean_gx = rmsnorm_mean_gx<n>(b, row, width, team, rstd, sums > 0 ? team.own_sums(sums) : nullptr);
-    // dx may be dy: each thread writes only the columns that it has read.
+    // dx may alias dy: each thread writes only columns it has already read.
     if (b.wants_dx) rmsnorm_write_dx<n>(b, row, width, team, rstd, mean_gx);
   });
   if (sums > 0) team.write_sums(b.partials, sums);
@@ -134,7 +134,8 @@ void rmsnorm_rows_backward(Stream& stream, const RmsNormBackward<X, Dx, Dy, T>& 
   launch(stream, rmsnorm_backward_rows<n, X, Dx, Dy, T>, shape.launch, b, Team{shape.team});
 }
 
-/// dgamma = or += the sum of the partials that backward wrote to `work`, which has block_sums_bytes().
+/// Sums the partials that backward wrote to `work`, and writes the result to dgamma or adds it, as dgamma.mode says.
+/// `work` has block_sums_bytes() bytes.
 inline void rmsnorm_add_dgamma(Stream& stream, const Grad& dgamma, const Tensor& work, std::int64_t rows, int width) {
   sum_partials(stream, dgamma, static_cast<const float*>(work.raw()),
                static_cast<int>(rows_shape(rows, width, width).launch.blocks.x), width);

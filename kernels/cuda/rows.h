@@ -1,6 +1,6 @@
-// Rows of any width. Neighboring threads of a block, a team, share a row. A narrow row has one lane per pack of 8
-// elements, up to a warp; a wide row has the whole block. All threads of a block make the same number of iterations, so
-// that they can synchronize. A team without a row gets a row of width 0.
+// Kernels over rows of any width. Neighboring threads in a block form a team and share a row. For a narrow row, the
+// team has one lane per pack of 8 elements, up to a warp. For a wide row, it is the whole block. All threads in a block
+// make the same number of iterations, so they can synchronize. A team without a row gets a row of width 0.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace mtl::cuda {
 
-/// Returns the number of threads of a team for rows of `width` elements: a power of two.
+/// Returns the team size, a power of two, for rows of `width` elements.
 inline int team_size(std::int64_t width) {
   constexpr int kBlock = 256, kWideRow = 2048;
   if (width > kWideRow) return kBlock;
@@ -24,15 +24,15 @@ struct RowsShape {
   LaunchShape launch;
 };
 
-/// The number of floats at the beginning of shared memory, before the floats that a kernel uses: scratch memory for
-/// Team::sum() across a block.
+/// Floats at the start of shared memory that Team::sum() uses as scratch memory across a block. A kernel's own floats
+/// come after them.
 inline constexpr int kTeamSums = kWarp;
 
-/// Returns a launch with a team for each row. If `sums` is not 0, each team has `sums` floats in shared memory. Each
-/// block then writes a row of partials, so the number of blocks is limited, and a team may process several rows.
+/// Returns a launch with one team per row. If `sums` is not 0, each team has `sums` floats in shared memory. Each block
+/// then writes a row of partials, so the number of blocks is limited, and a team may process multiple rows.
 inline RowsShape rows_shape(std::int64_t rows, std::int64_t width, std::int64_t sums = 0) {
   constexpr std::int64_t kThreads = 256, kShared = 96 << 10;
-  constexpr std::int64_t kMostBlocks = 132 * 4;  // with sums: four for each multiprocessor of an H100
+  constexpr std::int64_t kMostBlocks = 132 * 4;  // with sums: 4 per H100 multiprocessor
   const std::int64_t team = team_size(width), bytes = sums * static_cast<std::int64_t>(sizeof(float));
   std::int64_t teams = std::clamp<std::int64_t>(kShared / std::max<std::int64_t>(bytes, 1), 1, kThreads / team);
   const std::int64_t in_warp = std::max<std::int64_t>(kWarp / team, 1);
@@ -44,12 +44,12 @@ inline RowsShape rows_shape(std::int64_t rows, std::int64_t width, std::int64_t 
                      .shared_bytes = kTeamSums * sizeof(float) + static_cast<std::size_t>(teams * bytes)}};
 }
 
-/// Returns the size, in bytes, of the partials that the blocks write. Each block writes a row of `sums` floats.
+/// Returns the size in bytes of the partials. Each block writes a row of `sums` floats.
 inline std::size_t block_sums_bytes(std::int64_t rows, std::int64_t width, std::int64_t sums) {
   return std::size_t{rows_shape(rows, width, sums).launch.blocks.x} * sums * sizeof(float);
 }
 
-/// The team of this thread.
+/// This thread's team.
 struct Team {
   int size;
 
@@ -57,14 +57,14 @@ struct Team {
   __device__ int in_block() const { return thread_in_block() / size; }
   __device__ int teams() const { return threads_in_block() / size; }
 
-  /// Returns the sum over all threads of the team, to every thread of the team.
+  /// Sums `value` over the team and returns the result to every thread in it.
   __device__ float sum(float value) const {
     if (size > kWarp) return block_sum(value, shared_memory<float>());
     for (int distance = size / 2; distance > 0; distance /= 2) value += __shfl_xor_sync(kAllLanes, value, distance);
     return value;
   }
 
-  /// Calls body(row, width) for each row of this team; width is 0 past the last row.
+  /// Calls body(row, width) for each of this team's rows. `width` is 0 past the last row.
   template <class Body>
   __device__ void over_rows(std::int64_t rows, int width, const Body& body) const {
     for (std::int64_t first = std::int64_t{blockIdx.x} * teams(); first < rows;
@@ -74,22 +74,22 @@ struct Team {
     }
   }
 
-  /// Calls body(i) for each group of `n` elements of a row that this thread handles. A thread handles the same columns
+  /// Calls body(i) for each group of `n` elements that this thread handles in a row. A thread handles the same columns
   /// in every row.
   template <int n, class Body>
   __device__ void over_row(int width, const Body& body) const {
     for (int i = thread() * n; i < width; i += size * n) body(i);
   }
 
-  /// Returns this team's `sums` floats of shared memory (rows_shape()).
+  /// Returns this team's `sums` floats in shared memory (rows_shape()).
   __device__ float* own_sums(int sums) const { return shared_memory<float>() + kTeamSums + in_block() * sums; }
-  /// Zeroes own_sums(). Each thread clears the columns that it will add to, so that no barrier is needed.
+  /// Zeroes own_sums(). Each thread clears only the columns it will add to, so we need no barrier.
   template <int n>
   __device__ void clear_sums(int sums, int width) const {
     for (int begin = 0; begin < sums; begin += width)
       over_row<n>(width, [&](int i) { store(own_sums(sums) + begin + i, Pack<n>{}); });
   }
-  /// The last step of a block: adds up the sums of all teams and writes the block's row of `partials`.
+  /// A block's last step: adds up the sums of all teams and writes the block's row in `partials`.
   __device__ void write_sums(float* partials, int sums) const {
     write_block_sums(partials, shared_memory<float>() + kTeamSums, teams(), sums);
   }

@@ -1,5 +1,4 @@
-// Iteration of a warp over the columns of a row; sums and maxima over the threads of a warp or a block, in a fixed
-// order.
+// Loops over a row's columns with a warp, and computes sums and maxima across a warp or a block in a fixed order.
 #pragma once
 
 #include "kernels/cuda/platform.h"
@@ -14,13 +13,13 @@ __device__ inline int warp_in_block() { return static_cast<int>(threadIdx.x / kW
 __device__ inline int warps_in_block() { return static_cast<int>(blockDim.x / kWarp); }
 __device__ inline int lane() { return static_cast<int>(threadIdx.x % kWarp); }
 
-/// Calls body(i) for each group of `n` elements of a row that this lane handles: i, i + 1, ...
+/// Calls body(i) for each group of `n` row elements that this lane handles: i, i + 1, ...
 template <int n, class Body>
 __device__ void over_row(int width, const Body& body) {
   for (int i = lane() * n; i < width; i += kWarp * n) body(i);
 }
 
-/// Reduces the values of all lanes of the warp by combine(a, b), and returns the result to every lane. combine() must
+/// Reduces the values in all lanes of the warp with combine(a, b), and returns the result to every lane. combine() must
 /// be commutative, because lanes pass the arguments in either order.
 template <class T, class Combine>
 __device__ T warp_reduce(T value, const Combine& combine) {
@@ -37,7 +36,7 @@ __device__ inline float warp_max(float value) {
   return warp_reduce(value, [](float a, float b) { return fmaxf(a, b); });
 }
 
-/// Like warp_reduce(), over all threads of the block. `shared` must have room for kWarp values, and may be reused
+/// Like warp_reduce(), but over all threads in the block. `shared` must have room for kWarp values, and may be reused
 /// immediately.
 template <class T, class Combine>
 __device__ T block_reduce(T value, T neutral, T* shared, const Combine& combine) {
