@@ -40,7 +40,7 @@ void AttentionLayer::params(const ParamVisitor& visit, const std::string& prefix
                      .decays = false,
                      .init = Init::zeros});
   if (qk_norm) {
-    // Each rank normalizes its own heads, so the gradient is a sum over ranks.
+    // Each rank normalizes its own heads, so the gradient must be summed over ranks.
     const AxisSet axes = kReplicaAxes | Axis::tensor;
     for (auto [param, name] : {std::pair(&q_norm, ".q_norm.weight"), std::pair(&k_norm, ".k_norm.weight")})
       visit(*param,
@@ -96,8 +96,8 @@ void AttentionLayer::normalize(Ctx& ctx, Cache& cache) const {
   head_norm_forward(ctx.stream, to.k, cache.k_rstd, from.k, k_norm.value, norm_eps);
 }
 
-/// Turns the gradient with respect to the input of attention into the gradient with respect to the output of the
-/// projection, in place.
+/// Turns the gradient with respect to attention's input into the gradient with respect to the projection's output, in
+/// place.
 void AttentionLayer::prepare_backward(Ctx& ctx, Tensor dqkv, const Batch& batch, const Cache& cache) const {
   if (is_rotary) rotary_backward(ctx.stream, {dqkv, 0, dqkv.size(3) - 1}, batch.rotary, interleaved);
   if (!qk_norm) return;

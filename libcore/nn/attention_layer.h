@@ -1,7 +1,7 @@
-// The attention layer of a GPT block: y = out(attention(qkv(x))). Heads are split over the tensor-parallel ranks: `qkv`
-// is column-parallel and `out` is row-parallel. The block adds the bias of `out` after the sum over ranks. Between
-// `qkv` and attention, queries and keys may be normalized, head by head, and then rotated by their positions. R = H / G
-// query heads share one key head and one value head.
+// Attention in a GPT block: y = out(attention(qkv(x))). Heads are split over the tensor-parallel ranks: `qkv` is
+// column-parallel and `out` is row-parallel. The block adds the bias of `out` after summing over ranks. Between `qkv`
+// and attention, queries and keys can be normalized head by head, and then rotated by position. R = H / G query heads
+// share one key head and one value head.
 #pragma once
 
 #include "kernels/attention.h"
@@ -19,7 +19,7 @@ struct AttentionLayer {
   float norm_eps = 0;
   bool is_rotary = false, interleaved = false;
   std::int64_t window = 0;     // AttentionInput::window
-  bool is_recomputed = false;  // forward discards the output of attention, and backward recomputes it
+  bool is_recomputed = false;  // forward discards attention's output, and backward recomputes it
   Dropout dropout;             // applied to the attention probabilities
   TpRegion region;
   Param qkv, qkv_bias;   // (G/tp, R+2, D, C), (G/tp, R+2, D); qkv_bias exists only if has_qkv_bias
@@ -40,11 +40,12 @@ struct AttentionLayer {
   AttentionLayer() = default;
   AttentionLayer(const GptConfig& config, Dropout probability_dropout, TpRegion tp_region, std::int64_t layer);
   void params(const ParamVisitor& visit, const std::string& prefix);
-  /// x and the result are (n, C), where n is the number of rows, out of N = B T, that this rank holds outside the
-  /// region. x must not change until backward. The result is in scratch memory and does not include the bias of `out`.
-  /// With cache.past, the T new positions of each sequence follow the cached positions; such a pass has no backward.
+  /// x and the result are (n, C): this rank holds n of the N = B T rows outside the region. x must not change until
+  /// backward. The result is in scratch memory and does not include the bias of `out`. With cache.past, each sequence's
+  /// T new positions follow the cached positions; such a pass has no backward.
   Tensor forward(Ctx& ctx, Tensor x, const Batch& batch, Cache& cache) const;
-  /// dy (n, C) must be in the slot, because queued weight gradients read it later. Returns dx (n, C) in scratch memory.
+  /// dy (n, C) must be in the slot, because queued weight gradients will read it later. Returns dx (n, C) in scratch
+  /// memory.
   Tensor backward(Ctx& ctx, Tensor dy, const Batch& batch, const Cache& cache) const;
 
  private:

@@ -6,16 +6,16 @@
 namespace mtl {
 
 struct Batch {
-  Tensor samples;         // (B) i64: index of each sample in the run, which seeds dropout; absent in evaluation
+  Tensor samples;         // (B) i64: each sample's index in the run, which seeds dropout; absent in evaluation
   Tensor tokens;          // (B, T) i32
   Tensor positions;       // (B, T) i32
-  Tensor labels;          // (B, T) i32: the next token of each position
+  Tensor labels;          // (B, T) i32: the token after each position
   Tensor loss_weights;    // (B, T) f32: d(step loss) / d(loss of this token); 0 where the mask is 0
   Tensor document_start;  // (B, T) i32: first position that each query attends to; absent without a document mask
 
   Tensor rotary;  // (B T, 2, pairs) f32: cosines and sines of the rotary angles; computed by the chunk
 
-  /// Returns the map from the B T rows to their positions in the run.
+  /// Maps the B T rows to their positions in the run.
   RowMap rows() const { return {samples, 0, tokens.size(1)}; }
 };
 

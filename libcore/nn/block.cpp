@@ -44,13 +44,13 @@ void Block::forward(Ctx& ctx, Tensor x, Tensor y, const Batch& batch, Cache& cac
 void Block::backward(Ctx& ctx, Tensor dx, const Batch& batch, const Cache& cache) const {
   Arena::Mark scratch(ctx.scratch);
   const RowMap rows = region.rows_held(ctx, batch.rows(), dx.size(0));
-  // The gradient of a branch is a separate tensor, because dx changes before the queued weight gradients are computed.
+  // The branch gradient is a separate tensor, because dx changes before the queued weight gradients are computed.
   auto branch_gradient = [&](const Param& bias, const Dropout& dropout) {
     Tensor dbranch = ctx.slot.make(mlp.down.value.dtype(), dx.shape());
     residual_backward(ctx.stream, ctx.scratch, dbranch, bias.take_grad(), dx, dropout_in(ctx, dropout), rows);
     return dbranch;
   };
-  // dx already holds the gradient of the skip connection; the norms add their gradients to dx.
+  // dx already holds the skip connection's gradient, to which the norms add theirs.
   const Grad total{dx, GradMode::accumulate};
   Tensor dmlp = branch_gradient(mlp.down_bias, mlp_dropout), dattention;
   if (parallel_residual) dattention = branch_gradient(attention.out_bias, attention_dropout);

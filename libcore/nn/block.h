@@ -13,13 +13,13 @@
 namespace mtl {
 
 struct Block {
-  std::int64_t number = 0;  // index of the layer in the whole model
+  std::int64_t number = 0;  // layer index in the entire model
   bool parallel_residual = false;
   TpRegion region;
   NormLayer norm1, norm2;
   AttentionLayer attention;
   Mlp mlp;
-  Dropout attention_dropout, mlp_dropout;  // applied to the outputs of the branches
+  Dropout attention_dropout, mlp_dropout;  // applied to the branch outputs
 
   struct Cache {
     NormLayer::Cache norm1, norm2;
@@ -30,10 +30,9 @@ struct Block {
   Block(const GptConfig& config, const DropoutOptions& dropout, TpRegion tp_region, std::int64_t layer,
         bool recomputes_attention = false);
   void params(const ParamVisitor& visit);
-  /// x and y are (n, C) and in the slot, where n is the number of rows, out of N = B T, that this rank holds outside
-  /// the tensor-parallel region.
+  /// x and y are (n, C) and in the slot: this rank holds n of the N = B T rows outside the tensor-parallel region.
   void forward(Ctx& ctx, Tensor x, Tensor y, const Batch& batch, Cache& cache) const;
-  /// Turns dx, the gradient of y, into the gradient of x, in place.
+  /// Turns dx from the gradient of y into the gradient of x, in place.
   void backward(Ctx& ctx, Tensor dx, const Batch& batch, const Cache& cache) const;
 };
 

@@ -57,11 +57,11 @@ void Chunk::params(const ParamVisitor& visit) {
     };
     std::visit([&](auto& unit) { unit.params(visit_numbered); }, units_[u]);
   }
-  if (shares_table())  // the head uses the table of the embedding
+  if (shares_table())  // the head uses the embedding's table
     std::get<Head>(units_.back()).output.table = std::get<EmbeddingLayer>(units_.front()).tokens;
 }
 
-/// Returns true if the head uses the token embedding of this chunk.
+/// Returns true if the head uses this chunk's token embedding.
 bool Chunk::shares_table() const {
   return range_.has_embedding && range_.has_head && std::get<Head>(units_.back()).shares_table();
 }
@@ -87,7 +87,7 @@ Tensor Chunk::make_hidden(Ctx& ctx, const Batch& batch) const {
   return ctx.slot.make(residual_, hidden_shape(ctx, batch));
 }
 
-/// Adds rotary angles to the batch. The angles stay in the slot for backward.
+/// Adds rotary angles to the batch. They stay in the slot for backward.
 Batch Chunk::with_angles(Ctx& ctx, Batch batch, Cache& cache) const {
   if (frequencies_.pairs == 0) return batch;
   cache.rotary = ctx.slot.make(DType::f32, {batch.tokens.numel(), 2, frequencies_.pairs});
@@ -96,9 +96,9 @@ Batch Chunk::with_angles(Ctx& ctx, Batch batch, Cache& cache) const {
   return batch;
 }
 
-/// Runs the units of a span. The last unit writes to `result`, if given; the head writes its losses there. In training,
-/// all other results and all caches stay in the slot. In evaluation, results alternate between two buffers, and each
-/// cache is released immediately.
+/// Runs a span's units. The last unit writes to `result`, if given; the head writes its losses there. In training, all
+/// other results and all caches stay in the slot. In evaluation, results alternate between two buffers, and each cache
+/// is released immediately.
 Tensor Chunk::run_units(Ctx& ctx, Tensor x, Tensor result, const Batch& batch, Cache& cache, Span span) const {
   Tensor spare;
   for (std::size_t u = span.begin; u < span.end; ++u) {
@@ -195,8 +195,7 @@ void Chunk::weights(Ctx& ctx, Cache& cache) const {
   }
 }
 
-/// Leases the parameters of the unit. For a head that shares the token table, also leases the parameters of the
-/// embedding.
+/// Leases the unit's parameters. If a head shares the token table, also leases the embedding's parameters.
 Chunk::Leases Chunk::lease(const Ctx& ctx, Role role, std::size_t unit) const {
   Leases leases;
   if (ctx.params == nullptr) return leases;

@@ -1,21 +1,22 @@
-// A model chunk: a range of consecutive layers. A pipeline stage holds one or more chunks. The first chunk of the model
-// also has the embedding, and the last chunk also has the final norm and the output layer. A model that is not split is
-// one chunk.
+// A model chunk: a range of consecutive layers. A pipeline stage holds one or more chunks. The model's first chunk also
+// includes the embedding, and the last chunk includes the final norm and the output layer. A model that is not split is
+// a single chunk.
 //
-// A chunk is a list of units, which are computed in order. A unit is a plain struct with these functions:
+// A chunk is a list of units, which run in order. A unit is a plain struct with these functions:
 //   forward(ctx, x, y, batch, cache)     y = f(x); keeps in `cache` and in the slot what backward needs
-//   backward(ctx, dx, ..., batch, cache) turns the gradient of y into the gradient of x, in place
+//   backward(ctx, dx, ..., batch, cache) turns dx from the gradient of y into the gradient of x, in place
 //   params(visit)
-// The caller allocates y, so that all memory that a unit allocates can be released if the unit's cache is not needed.
-// The chunk's loops do the work that is common to all units. Each unit computes under leases of the values of its
-// parameters and, in backward, of the gradients of its parameters. Activations of offloaded layers are copied to the
-// host and back (nn/activation_offload.h). Recomputed layers run forward again before backward. Dropout draws the same
-// numbers in both forward passes, so recomputation affects only memory and time. Backward releases activations unit by
-// unit.
+// The caller allocates y. If a unit's cache is not needed, all memory that the unit itself allocates can then be
+// released.
 //
-// Hidden states are (n, C), where n is the number of rows of a micro-batch that this rank holds outside the
-// tensor-parallel region. Hidden states form the residual stream and have the dtype of the residual stream. Within a
-// unit, tensors have the dtype of the unit's weights.
+// The chunk's loops do the work common to all units. Each unit runs while the chunk leases its parameter values and, in
+// backward, its gradients. Offloaded layers' activations are copied to the host and back (nn/activation_offload.h).
+// Recomputed layers run forward again before backward. Dropout draws the same numbers in both forward passes, so
+// recomputation affects only memory and time. Backward releases activations unit by unit.
+//
+// Hidden states are (n, C), where n is the number of rows in a micro-batch that this rank holds outside the
+// tensor-parallel region. They form the residual stream and have its dtype. Within a unit, tensors have the dtype of
+// the unit's weights.
 #pragma once
 
 #include <array>
@@ -41,12 +42,12 @@ struct ChunkRange {
 class Chunk {
  public:
   using Unit = std::variant<EmbeddingLayer, Block, Head>;
-  /// A unit's cache for backward, and the queue of weight gradients that are not computed yet.
+  /// A unit's cache for backward, and its queue of weight gradients that are not computed yet.
   struct UnitSlot {
     std::variant<EmbeddingLayer::Cache, Block::Cache, Head::Cache> cache;
     WeightGradQueue weight_grads;
-    Tensor input = {};         // in the first unit of a recomputed span: the span's input
-    std::size_t slot_end = 0;  // in the last unit of a span: bytes of the slot in use after the span
+    Tensor input = {};         // in a recomputed span's first unit: the span's input
+    std::size_t slot_end = 0;  // in a span's last unit: bytes of the slot in use after the span
   };
   struct Cache {
     std::vector<UnitSlot> units;
@@ -59,8 +60,8 @@ class Chunk {
         std::int64_t offloaded_layers = 0);
   void params(const ParamVisitor& visit);
   const ChunkRange& range() const { return range_; }
-  /// Returns the number of layers that keep activations on the host until backward. If this number is not 0, training
-  /// needs Ctx::offload.
+  /// Returns how many layers keep their activations on the host until backward. If this is not 0, training needs
+  /// Ctx::offload.
   int offloaded_layers() const { return static_cast<int>(offloaded_); }
   /// Returns an empty cache for one micro-batch.
   Cache make_cache() const;
@@ -73,22 +74,22 @@ class Chunk {
   /// Allocates hidden states in the slot.
   Tensor make_hidden(Ctx& ctx, const Batch& batch) const;
 
-  /// Runs forward in training. `input` is the output of the previous chunk and must not change until backward; for the
-  /// first chunk, `input` is not used. Returns the input of the next chunk, or no tensor if this chunk is the last.
+  /// Forward for training. `input` is the previous chunk's output and must not change until backward; the first chunk
+  /// ignores it. Returns the next chunk's input; the last chunk returns no tensor.
   Tensor forward(Ctx& ctx, Tensor input, const Batch& batch, Cache& cache) const;
-  /// Writes the gradient of every parameter, or adds to the gradient (Param::take_grad()). `dout` is the gradient that
-  /// the next chunk's backward() returned. Overwrites `dout` with the gradient with respect to the input and returns
-  /// that tensor; the first chunk returns no tensor. The last chunk does not use `dout` and writes the losses (B, T) of
-  /// all tokens. With ctx.defers_weights, the weight gradients of the linear layers are computed later, by weights().
+  /// Writes each parameter's gradient, or adds to it (Param::take_grad()). `dout` is the gradient that the next chunk's
+  /// backward() returned. Overwrites `dout` with the gradient with respect to the input, and returns it; the first
+  /// chunk returns no tensor. The last chunk ignores `dout`, and writes the losses (B, T) for all tokens. With
+  /// ctx.defers_weights, linear layers' weight gradients are computed later, by weights().
   Tensor backward(Ctx& ctx, Tensor dout, Tensor losses, const Batch& batch, Cache& cache) const;
-  /// Computes the weight gradients that backward() deferred, in the order in which backward() deferred them.
+  /// Computes the weight gradients that backward() deferred, in the same order.
   void weights(Ctx& ctx, Cache& cache) const;
-  /// Runs forward in evaluation. Keeps nothing for backward, and overwrites `input`. Returns the same tensor as
-  /// forward(). The last chunk writes the losses (B, T).
+  /// Forward for evaluation. Keeps nothing for backward, and overwrites `input`. Returns the same tensor as forward().
+  /// The last chunk writes the losses (B, T).
   Tensor evaluate(Ctx& ctx, Tensor input, Tensor losses, const Batch& batch, Cache& cache) const;
 
-  /// Requires that the chunk is the whole model. Depending on the shape of `out`, writes the logits (B T, V) of every
-  /// position, or the logits (B, V) of the last position of each sequence.
+  /// The chunk must be the entire model. Depending on the shape of `out`, writes the logits (B T, V) for all positions,
+  /// or the logits (B, V) for each sequence's last position.
   void logits(Ctx& ctx, Tensor out, const Batch& batch, Cache& cache) const;
 
  private:
@@ -96,22 +97,22 @@ class Chunk {
   Leases lease(const Ctx& ctx, Role role, std::size_t unit) const;
   bool shares_table() const;
   Batch with_angles(Ctx& ctx, Batch batch, Cache& cache) const;
-  /// Returns the index of a unit in the whole model, as in ParamSpec::unit.
+  /// Returns a unit's index in the entire model, as in ParamSpec::unit.
   int number_of(std::size_t unit) const {
     return static_cast<int>(range_.first_layer) + (range_.has_embedding ? 0 : 1) + static_cast<int>(unit);
   }
-  /// Units [begin, end): a single unit, or layers that are recomputed together.
+  /// Units [begin, end): a single unit, or layers to recompute together.
   struct Span {
     std::size_t begin, end;
     bool is_recomputed = false;
-    int offloaded = -1;  // the layer's number p in ActivationOffload, or -1
+    int offloaded = -1;  // the layer's index p in ActivationOffload, or -1
 
     std::size_t last() const { return end - 1; }
   };
   Tensor run_units(Ctx& ctx, Tensor x, Tensor result, const Batch& batch, Cache& cache, Span span) const;
   void backward_unit(Ctx& ctx, Tensor dx, Tensor losses, const Batch& batch, Cache& cache, std::size_t unit) const;
   void end_gradients(const Ctx& ctx, std::size_t unit) const;
-  /// Begins the profile range of a unit.
+  /// Starts a unit's profile range.
   ProfileRange profiled(const Ctx& ctx, std::size_t unit) const;
 
   ChunkRange range_;

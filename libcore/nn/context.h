@@ -1,5 +1,4 @@
-// The context that layers receive with their operands: stream, memory, process groups, and the queue of weight
-// gradients.
+// What layers receive along with their operands: stream, memory, process groups, and the weight gradient queue.
 #pragma once
 
 #include <vector>
@@ -13,11 +12,12 @@
 
 namespace mtl {
 
-/// Deferred weight gradients: backward first computes dX, whose communication then overlaps with the weight gradients;
-/// a zero-bubble schedule computes them much later. Their operands live in the micro-batch's slot, never in scratch.
+/// Deferred weight gradients. Backward computes dX first, so that its communication can overlap with the weight
+/// gradients. A zero-bubble schedule computes them much later. Their operands live in the micro-batch's slot, never in
+/// scratch.
 class WeightGradQueue {
  public:
-  /// Queues dw += dy^T x and, if there is a bias, db += the sum over the rows of dy. dy (N, out), x (N, in).
+  /// Queues dw += dy^T x and, if there is a bias, db += dy summed over its rows. dy (N, out), x (N, in).
   void push(const Param& weight, Tensor dy, Tensor x, const Param& bias = {}) {
     items_.push_back({weight, bias, dy, x});
   }
@@ -34,18 +34,18 @@ class WeightGradQueue {
 
 struct Ctx {
   Stream& stream;
-  Arena& slot;     // lives from this micro-batch's forward to the end of its backward
+  Arena& slot;     // lives from this micro-batch's forward until its backward ends
   Arena& scratch;  // released in reverse order, within one call
   const ProcessGroups& groups;
   bool training;                            // dropout is applied, and caches are kept for backward
   ParamOwner* params = nullptr;             // null: all parameters are resident, and gradients are not reduced
   const StepState* step = nullptr;          // holds the loss scale; null: 1
-  ActivationOffload* offload = nullptr;     // of this micro-batch; required where the chunk has offloaded layers
-  bool ends_gradients = false;              // this call is the last that adds to this chunk's gradients
+  ActivationOffload* offload = nullptr;     // for this micro-batch; required if the chunk has offloaded layers
+  bool ends_gradients = false;              // this is the last call that adds to this chunk's gradients
   bool defers_weights = false;              // the schedule computes weight gradients in a separate action
   WeightGradQueue* weight_grads = nullptr;  // in backward: the queue of the current unit
 
-  /// Returns this context with `other` as the slot.
+  /// Returns a copy of this context that uses `other` as its slot.
   Ctx with_slot(Arena& other) const {
     return {.stream = stream,
             .slot = other,

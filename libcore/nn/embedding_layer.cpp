@@ -37,7 +37,7 @@ void EmbeddingLayer::params(const ParamVisitor& visit) {
 
 namespace {
 
-/// Returns the first row of the table on this rank.
+/// Returns the first table row on this rank.
 std::int64_t vocab_begin(const Ctx& ctx, const Param& tokens) {
   return ctx.groups.over(Axis::tensor).rank() * tokens.value.size(0);
 }

@@ -1,6 +1,6 @@
-// Token and position embeddings. The token embedding is split by rows over the tensor-parallel ranks: each looks up the
-// tokens of its rows, and the output is the sum over ranks. With tied embeddings the output layer (LmHead) shares the
-// table. A model with rotary positions, which act in attention, has no position embedding.
+// Token and position embeddings. Each tensor-parallel rank holds some rows of the token embedding and looks up the
+// tokens in them; the output is summed over ranks. With tied embeddings, the output layer (LmHead) shares the table.
+// Rotary positions act in attention, so models that use them have no position embedding.
 #pragma once
 
 #include "kernels/embedding.h"
@@ -11,15 +11,15 @@
 
 namespace mtl {
 
-/// Returns the spec of the token embedding; with tied embeddings the first and the last chunk both use it.
+/// Returns the token embedding's spec. With tied embeddings, the first and the last chunk both use it.
 ParamSpec token_table_spec(const GptConfig& config, std::int64_t padded_vocab_size);
 
-/// Returns the spec of the output layer's own weights, in a model without tied embeddings.
+/// Returns the spec for a separate output layer, in a model without tied embeddings.
 ParamSpec output_table_spec(const GptConfig& config, std::int64_t padded_vocab_size);
 
 struct EmbeddingLayer {
   ParamSpec token_spec;
-  std::int64_t positions = 0, hidden = 0;  // rows of the position embedding, 0 without one; C
+  std::int64_t positions = 0, hidden = 0;  // rows of the position embedding, or 0; C
   float init_std = 0;
   TpRegion region;
   Dropout dropout;
@@ -32,7 +32,7 @@ struct EmbeddingLayer {
   EmbeddingLayer(const GptConfig& config, const DropoutOptions& options, TpRegion tp_region,
                  std::int64_t padded_vocab_size);
   void params(const ParamVisitor& visit);
-  /// Writes y (n, C): of the N = B T rows, this rank holds n outside the tensor-parallel region. Ignores x.
+  /// Writes y (n, C): this rank holds n of the N = B T rows outside the tensor-parallel region. Ignores x.
   void forward(Ctx& ctx, Tensor x, Tensor y, const Batch& batch, Cache& cache) const;
   /// Writes the gradients of both tables. Overwrites dx (n, C), the gradient of y.
   void backward(Ctx& ctx, Tensor dx, const Batch& batch, const Cache& cache) const;

@@ -1,4 +1,4 @@
-// The architecture of a GPT: GPT-2, Llama and similar models are settings of one configuration.
+// A GPT's architecture. GPT-2, Llama and similar models are settings of the same configuration.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ enum class PositionEmbedding { learned, rotary };
 
 inline constexpr std::int64_t kMaxRotaryDims = 256;
 
-/// Rotary positions (Su et al. 2021). Pair i of a head is rotated by position * frequency_i, where
-/// frequency_i = base^(-2 i / dims) before scaling and dims = percent * head_dim.
+/// Rotary positions (Su et al. 2021). Pair i in a head is rotated by position * frequency_i, where frequency_i =
+/// base^(-2 i / dims) before scaling and dims = percent * head_dim.
 struct RotaryOptions {
   enum class Scaling { none, linear, llama3 };
 
@@ -23,7 +23,7 @@ struct RotaryOptions {
   double percent = 1;        // fraction of each head's elements; the rest pass through unchanged
   bool interleaved = false;  // pair i is elements (2i, 2i + 1); otherwise (i, i + dims / 2)
   Scaling scaling = Scaling::none;
-  // linear divides all frequencies by `factor`. llama3 divides those whose wavelength exceeds original_positions /
+  // linear divides all frequencies by `factor`. llama3 divides those with wavelengths above original_positions /
   // low_freq_factor, keeps those below original_positions / high_freq_factor, and interpolates in between (as in Llama
   // 3.1's reference code).
   double factor = 1, low_freq_factor = 1, high_freq_factor = 4;
@@ -56,24 +56,25 @@ struct GptConfig {
   PositionEmbedding position_embedding = PositionEmbedding::learned;
   RotaryOptions rotary;
   LinearBias bias;
-  bool qk_norm = false;                 // RMSNorm of every query and key head, before the rotation
-  std::int64_t sliding_window = 0;      // tokens that a query attends to, itself included; 0: all
-  std::int64_t first_window_layer = 0;  // layers before it have no window
+  bool qk_norm = false;                 // RMSNorm on every query and key head, before the rotation
+  std::int64_t sliding_window = 0;      // tokens that a query attends to, including itself; 0: all
+  std::int64_t first_window_layer = 0;  // earlier layers have no window
   bool parallel_residual = false;       // x + attention(norm1(x)) + mlp(norm2(x))
   bool tied_embeddings = true;          // the output layer shares the token embedding
   double init_std = 0.02;
 
   bool operator==(const GptConfig&) const = default;
 
-  /// Sets sizes that are 0 to GPT-2's: num_query_groups = H, head_dim = C / H if H divides C, ffn_hidden_size = 4 C.
+  /// Replaces sizes that are 0 with GPT-2's: num_query_groups = H, head_dim = C / H if H divides C, ffn_hidden_size = 4
+  /// C.
   void complete();
-  /// Returns errors and unsupported settings, one message each; empty if the model can be built.
+  /// Returns errors and unsupported settings, one message each. Empty if the model can be built.
   std::vector<std::string> problems() const;
-  /// Returns only the problems of `rotary`.
+  /// Returns only problems with `rotary`.
   std::vector<std::string> rotary_problems() const;
 };
 
-/// Returns the vocabulary size in memory: rounded up to a multiple of `multiple` * tensor_parallel_size.
+/// Returns the vocabulary size in memory: the size rounded up to a multiple of `multiple` * tensor_parallel_size.
 std::int64_t padded_vocab_size(std::int64_t vocab_size, std::int64_t multiple, std::int64_t tensor_parallel_size);
 
 }  // namespace mtl

@@ -13,7 +13,7 @@ namespace mtl {
 namespace {
 
 // Every product below must be rounded before the addition. CMakeLists.txt therefore compiles this file without fused
-// multiply-adds, whose results would differ between machines.
+// multiply-adds, which would make results differ between machines.
 
 /// Returns term(first), term(first + 2), ..., computed at compile time because divisions are slow.
 template <std::size_t N, class Term>
@@ -37,7 +37,7 @@ double log_of(double x) {
   return 2 * s * sum + exponent * 0.69314718055994530942;
 }
 
-/// Computes cos and sin of 2 pi u for u in [0, 1), by the Taylor series on an eighth of the circle.
+/// Computes cos and sin of 2 pi u for u in [0, 1), using the Taylor series on an eighth of the circle.
 void circle_point(double u, double* cosine, double* sine) {
   static constexpr auto kCosine = table<8>(2, [](int k) { return -1.0 / (k * (k - 1)); });
   static constexpr auto kSine = table<8>(2, [](int k) { return -1.0 / (k * (k + 1)); });
@@ -61,7 +61,7 @@ void circle_point(double u, double* cosine, double* sine) {
 
 NormalPair normal_pair(std::uint64_t seed, std::uint32_t site, std::uint64_t counter) {
   auto words = philox({static_cast<std::uint32_t>(seed), site}, seed >> 32, counter);
-  // The uniform numbers have 53 bits. The first number is in (0, 1], so that the logarithm of this number exists.
+  // The uniform numbers have 53 bits. The first one is in (0, 1], so that its logarithm exists.
   auto unit = [](std::uint32_t high, std::uint32_t low) {
     return static_cast<double>((std::uint64_t{high} << 21) ^ (low >> 11)) * 0x1p-53;
   };
@@ -73,13 +73,13 @@ NormalPair normal_pair(std::uint64_t seed, std::uint32_t site, std::uint64_t cou
 
 namespace {
 
-/// Consecutive elements of the whole tensor, beginning with number `first`, that are contiguous in a slice.
+/// Consecutive elements of the entire tensor, starting with number `first`, that are contiguous in a slice.
 struct Run {
   std::int64_t offset, first, count;  // offset in the slice
 };
 
 std::vector<Run> runs_of(const Slice& slice, const ParamSpec& spec) {
-  constexpr std::int64_t kLongest = 1 << 16;  // limits the length of a run, so that several threads can share the work
+  constexpr std::int64_t kLongest = 1 << 16;  // limits a run's length, so that threads can share the work
   std::vector<Run> out;
   for_each_overlap(slice, whole_slice(spec.shape), [&](const Overlap& overlap) {
     for (std::int64_t done = 0; done < overlap.count; done += kLongest)
@@ -90,7 +90,7 @@ std::vector<Run> runs_of(const Slice& slice, const ParamSpec& spec) {
   return out;
 }
 
-/// T is the type of `out`. L is the type of Precision::load, to which numbers are rounded first.
+/// T is the element type of `out`. L is the Precision::load type, to which numbers are rounded first.
 template <class T, class L>
 void draw_normals(T* out, const Slice& slice, const ParamSpec& spec, std::uint64_t seed) {
   const auto stored = [](double drawn) { return narrow<T>(widen(narrow<L>(static_cast<float>(drawn)))); };
@@ -99,7 +99,7 @@ void draw_normals(T* out, const Slice& slice, const ParamSpec& spec, std::uint64
 #pragma omp parallel for schedule(static)
   for (std::size_t r = 0; r < runs.size(); ++r) {
     std::int64_t first = runs[r].first, end = first + runs[r].count;
-    T* to = out + runs[r].offset - first;  // element e of the whole tensor is to[e]
+    T* to = out + runs[r].offset - first;  // element e of the entire tensor is to[e]
     for (std::int64_t pair = first / 2; 2 * pair < end; ++pair) {
       NormalPair drawn = normal_pair(seed, site, static_cast<std::uint64_t>(pair));
       if (2 * pair >= first) to[2 * pair] = stored(drawn.first * spec.init_std);

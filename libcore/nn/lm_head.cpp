@@ -9,10 +9,9 @@ namespace mtl {
 
 namespace {
 
-// Returns the size of the fp32 logits of a piece, in bytes. The work on a piece of R rows consists of products with 6 R
-// V C operations, and of reading and writing the gradient of the table, 8 V C bytes. R must be large enough to hide
-// this memory traffic. A GPU needs a larger R, because it computes more operations in the time that it takes to move a
-// byte.
+// Returns the size in bytes of a piece's fp32 logits. A piece with R rows needs 6 R V C operations in GEMMs, and reads
+// and writes the table's gradient, 8 V C bytes. R must be large enough to hide this memory traffic. A GPU needs a
+// larger R, because it computes more operations in the time it takes to move a byte.
 std::int64_t piece_bytes(Device device) { return std::int64_t{device == Device::cuda ? 512 : 64} << 20; }
 
 }  // namespace
@@ -22,11 +21,11 @@ std::int64_t LmHead::piece_rows(const Ctx& ctx, std::int64_t rows) const {
   return std::min(rows, std::max<std::int64_t>(16, fitting));
 }
 
-/// Writes losses and, if it exists, dlogits; overwrites logits.
+/// Writes the losses and, if it exists, dlogits. Overwrites logits.
 void LmHead::cross_entropy(Ctx& ctx, Tensor losses, Tensor dlogits, Tensor logits, Tensor labels,
                            Tensor weights) const {
   Communicator& ranks = ctx.groups.over(Axis::tensor);
-  if (ranks.size() == 1 && dlogits.exists())  // nothing to combine between losses and gradient
+  if (ranks.size() == 1 && dlogits.exists())  // ranks have nothing to combine in between
     return cross_entropy_forward_backward(ctx.stream, losses, dlogits, logits, labels, weights, vocab, ctx.step);
   const std::int64_t rows = logits.size(0), width = logits.size(1), begin = ranks.rank() * width;
   const VocabSlice slice{begin, std::clamp<std::int64_t>(vocab - begin, 0, width)};
@@ -38,8 +37,8 @@ void LmHead::cross_entropy(Ctx& ctx, Tensor losses, Tensor dlogits, Tensor logit
   if (dlogits.exists()) cross_entropy_backward(ctx.stream, dlogits, logits, stats, labels, weights, slice, ctx.step);
 }
 
-/// Computes one piece of the rows. Writes to dx the term that this rank contributes to the sum over the vocabulary. If
-/// dx is absent, computes only the losses.
+/// Computes one piece of the rows. Writes this rank's term of the sum over the vocabulary to dx. If dx is absent,
+/// computes only the losses.
 void LmHead::compute_piece(Ctx& ctx, Tensor losses, Tensor dx, Tensor x, Tensor labels, Tensor weights) const {
   Arena::Mark mark(ctx.scratch);
   Tensor logits = ctx.scratch.make(DType::f32, {x.size(0), table.value.size(0)}), dlogits;

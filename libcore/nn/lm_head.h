@@ -1,8 +1,10 @@
 // The output layer and the loss: logits = x table^T, cross-entropy with the labels and, in training, the gradients in
-// the same pass. Rows are computed in pieces. The logits of a piece take a fixed number of bytes, so that the logits of
-// a whole micro-batch, which would be the largest tensor of a small GPT, are never in memory at once. The vocabulary is
-// split over the tensor-parallel ranks, which exchange three numbers per row before they compute the gradient. A rank
-// that holds the whole vocabulary computes losses and gradient in one pass over the logits. The table may be the token
+// the same pass.
+//
+// Rows are processed in pieces. A piece's logits take a fixed number of bytes. An entire micro-batch's logits, which
+// would be the largest tensor in a small GPT, are never in memory at the same time. The vocabulary is split over the
+// tensor-parallel ranks, which exchange three numbers per row before they compute the gradient. A rank that holds the
+// entire vocabulary computes losses and gradient in a single pass over the logits. The table may be the token
 // embedding.
 #pragma once
 
@@ -13,18 +15,16 @@
 namespace mtl {
 
 struct LmHead {
-  std::int64_t vocab = 0;  // without padding; the softmax excludes the padding columns
+  std::int64_t vocab = 0;  // without padding; the softmax excludes padding columns
   TpRegion region;
   Param table;  // (padded vocabulary / tp, C); if tied, the chunk binds it to the token embedding
 
-  /// Writes the losses (N) of all N = B T tokens. x (n, C) consists of the rows that this rank holds outside the
-  /// region.
+  /// Writes the losses (N) for all N = B T tokens. x (n, C) has the rows that this rank holds outside the region.
   void loss(Ctx& ctx, Tensor losses, Tensor x, const Batch& batch) const;
-  /// Writes the losses, like loss(). Also writes dx (n, C), the gradient of loss scale * sum(losses *
-  /// batch.loss_weights) with respect to x, and the gradient with respect to the table.
+  /// Like loss(), but also writes dx (n, C), the gradient of loss scale * sum(losses * batch.loss_weights) with respect
+  /// to x, and the gradient with respect to the table.
   void loss_and_gradient(Ctx& ctx, Tensor losses, Tensor dx, Tensor x, const Batch& batch) const;
-  /// Writes the logits (N, V) of x (N, C) over the vocabulary without padding. Requires that this rank holds the whole
-  /// vocabulary.
+  /// Writes the logits (N, V) for x (N, C), without vocabulary padding. This rank must hold the entire vocabulary.
   void logits(Ctx& ctx, Tensor out, Tensor x) const;
 
  private:

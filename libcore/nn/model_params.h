@@ -1,4 +1,4 @@
-// The parameters of a whole model: the only source of their names, shapes and number.
+// All parameters of a model: the only source of their names, shapes and number.
 #pragma once
 
 #include <vector>
@@ -8,10 +8,10 @@
 
 namespace mtl {
 
-/// Returns the specs of all parameters in the order of a forward pass. The vocabulary is not padded, and a tied
-/// embedding occurs once. Requires that config.problems() is empty.
+/// Returns the specs for all parameters, in forward order. The vocabulary is not padded, and a tied embedding is listed
+/// once. config.problems() must be empty.
 std::vector<ParamSpec> model_params(const GptConfig& config);
-/// Returns the number of elements of all parameters.
+/// Returns the total number of parameter elements.
 std::int64_t parameter_count(const GptConfig& config);
 
 }  // namespace mtl

@@ -13,7 +13,7 @@ struct NormLayer {
   Norm kind = Norm::layernorm;
   std::int64_t width = 0;  // C
   float eps = 0;
-  TpRegion region;  // the norm computes outside this region
+  TpRegion region;  // the norm runs outside this region
   Param gamma;      // (C)
   Param beta;       // (C); RMSNorm has none
 
@@ -22,10 +22,10 @@ struct NormLayer {
   NormLayer() = default;
   NormLayer(const GptConfig& config, TpRegion tp_region);
   void params(const ParamVisitor& visit, const std::string& prefix);
-  /// Returns y = norm(x) in the slot, in the dtype of the weights. x (n, C) must not change until backward. If `sum` is
+  /// Returns y = norm(x) in the slot, in the weights' dtype. x (n, C) must not change until backward. If `sum` is
   /// given, first writes that sum to x, in the same pass over memory.
   Tensor forward(Ctx& ctx, Tensor x, Cache& cache, const ResidualSum& sum = {}) const;
-  /// Writes dx and the gradients of gamma and beta. If dx already holds the gradient of the skip connection, adds to dx
+  /// Writes dx and the gamma and beta gradients. If dx already holds the skip connection's gradient, adds to it
   /// instead.
   void backward(Ctx& ctx, Grad dx, Tensor dy, const Cache& cache) const;
 };

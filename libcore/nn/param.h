@@ -1,5 +1,5 @@
-// Parameters. A layer describes each of its tensors with a ParamSpec, the ParamStore (optim) allocates the tensor, and
-// the layer keeps a Param, a view of the tensor's value and gradient.
+// Parameters. A layer describes each tensor with a ParamSpec. The ParamStore (optim) allocates it, and the layer keeps
+// a Param, which is a view of the tensor's value and gradient.
 #pragma once
 
 #include <functional>
@@ -12,8 +12,8 @@
 
 namespace mtl {
 
-/// The uses of parameter memory. Layers read the values. An update rule keeps one or more states. If the values are a
-/// narrower copy of the main weights, the update rule updates the main weights.
+/// What parameter memory is used for. Layers read the values. An update rule keeps one or more states. If the values
+/// are a narrower copy of the main weights, the update rule updates the main weights.
 enum class Role { values, gradients, main_weights, states };
 
 /// Initial value of a parameter.
@@ -27,17 +27,17 @@ struct Shard {
 
 struct ParamSpec {
   std::string name;                    // canonical: "layers.3.attention.qkv.weight"
-  std::vector<std::int64_t> shape;     // of the whole tensor, as checkpoints store it: the vocabulary unpadded
-  std::vector<Shard> shards = {};      // empty: every rank holds the whole tensor
+  std::vector<std::int64_t> shape;     // of the entire tensor, as checkpoints store it: without vocabulary padding
+  std::vector<Shard> shards = {};      // empty: every rank holds the entire tensor
   std::int64_t padded_rows = 0;        // total size of axis 0 in memory over all ranks, if it exceeds shape[0]
   bool decays = true;                  // weight decay applies; false for biases and 1-D tensors
   AxisSet summed_over = kReplicaAxes;  // the gradient is summed over the ranks of these axes
-  bool tied = false;  // the gradient is also summed over the copies on the first and the last pipeline stage
+  bool tied = false;  // the gradient is also summed over the copies on the first and last pipeline stages
   Init init = Init::normal;
   float init_std = 0;
-  int unit = 0;  // index in the model, in the order of a forward pass: the embedding, then the layers, then the head
+  int unit = 0;  // index in the model, in forward order: the embedding, then the layers, then the head
 
-  /// Returns the number of elements of the whole tensor, without padding.
+  /// Returns the number of elements in the entire tensor, without padding.
   std::int64_t numel() const {
     std::int64_t product = 1;
     for (std::int64_t size : shape) product *= size;
@@ -45,8 +45,8 @@ struct ParamSpec {
   }
 };
 
-/// The memory of a gradient, and whether this step has written to that memory. The first write in a step overwrites the
-/// old gradient; later writes add to the new one.
+/// A gradient's memory, and whether this step has already written to it. The first write in a step overwrites the old
+/// gradient; later writes add to the new one.
 struct GradState {
   Tensor tensor;
   bool written = false;
@@ -56,11 +56,11 @@ struct GradState {
 struct Param {
   Tensor value;  // this rank's part: ParamSpec::shape with the sharded axis divided by the number of ranks
   GradState* grad = nullptr;
-  int index = -1;  // index in the store, in the order of visits
+  int index = -1;  // index in the store, in visiting order
 
   bool exists() const { return value.exists(); }
-  /// Returns the memory of the gradient and the mode in which to write it, and marks the gradient as written. Returns
-  /// an empty Grad if the parameter does not exist.
+  /// Returns the gradient's memory and the mode in which to write it, and marks it as written. Returns an empty Grad if
+  /// the parameter does not exist.
   Grad take_grad() const {
     if (!exists()) return {};
     GradMode mode = grad->written ? GradMode::accumulate : GradMode::overwrite;
@@ -71,7 +71,7 @@ struct Param {
 
 class ParamOwner;
 
-/// The right to use one role of a unit's parameters. While the lease exists, the memory for that role is resident and
+/// The right to use a unit's parameters in one role. While the lease exists, the memory for that role is resident and
 /// complete.
 class Lease {
  public:
@@ -93,20 +93,20 @@ class Lease {
   int unit_ = 0;
 };
 
-/// Makes the parameters of a unit resident when the unit needs them, and reduces gradients as soon as the gradients are
-/// final. Units are numbered as in ParamSpec::unit.
+/// Makes a unit's parameters resident when the unit needs them, and reduces gradients as soon as they are final. Units
+/// are numbered as in ParamSpec::unit.
 class ParamOwner {
  public:
   virtual ~ParamOwner() = default;
-  /// Blocks until the unit can use this role of its parameters. Leases may overlap, even leases of the same unit.
+  /// Blocks until the unit can use its parameters in this role. Leases may overlap, even for the same unit.
   virtual Lease acquire(Role role, int unit) = 0;
-  /// Call after the last addition to the gradients of this unit in a step, while the unit still holds its lease of
-  /// gradients.
+  /// Must be called after the last addition to this unit's gradients in a step, while the unit still holds its gradient
+  /// lease.
   virtual void gradients_ready(int unit) = 0;
 
  private:
   friend class Lease;
-  /// Called when a lease ends. Not called for empty leases, which an owner whose memory is always resident returns.
+  /// Called when a lease ends, except for empty leases, which an owner returns if its memory is always resident.
   virtual void release(Role, int) noexcept {}
 };
 
@@ -114,7 +114,7 @@ inline Lease::~Lease() {
   if (owner_ != nullptr) owner_->release(role_, unit_);
 }
 
-/// A layer calls the visitor once for each of its parameters, always in the same order.
+/// A layer calls the visitor once for each parameter, always in the same order.
 using ParamVisitor = std::function<void(Param&, const ParamSpec&)>;
 
 }  // namespace mtl

@@ -1,4 +1,4 @@
-// The frequencies of a model's rotary positions.
+// Frequencies for a model's rotary positions.
 //
 //   f_i = base^(-2 i / dims),  dims = percent * head_dim, truncated
 //
@@ -15,7 +15,7 @@
 
 namespace mtl {
 
-/// Throws Error with config.rotary_problems() unless that list is empty.
+/// Throws Error with config.rotary_problems() if there are any.
 RotaryFrequencies rotary_frequencies(const GptConfig& config);
 
 }  // namespace mtl

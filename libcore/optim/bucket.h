@@ -1,5 +1,5 @@
-// Flat buckets that hold parameters, and the table that lists what is stored for every parameter. The rows of the table
-// are values, gradients, states of the update rule, and main weights.
+// Flat buckets that hold parameters, and the table of what is stored for each parameter. The table's rows are values,
+// gradients, the update rule's states, and main weights.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +15,10 @@
 
 namespace mtl {
 
-/// Which elements of a bucket a rank holds: all of them, or only those that this rank updates.
+/// The elements of a bucket that a rank holds: all of them, or only those it updates.
 enum class Extent { whole, owned };
 
-/// A row of a ParamStore's table: one number for every element of every parameter.
+/// A row of a ParamStore's table. It stores one number per parameter element.
 struct Storage {
   Role role;
   std::string kind;  // prefix of the parameter's name in checkpoints; empty if not saved
@@ -27,20 +27,20 @@ struct Storage {
   Space space = Space::device;
 };
 
-/// Indices of the rows of every table. The rows from kFirstState on hold the states of the update rule, followed by the
-/// main weights if there are any. In evaluation, the table has only the row of values.
+/// Row indices, the same in every table. Rows from kFirstState on hold the update rule's states, then the main weights
+/// if there are any. In evaluation, the table has only the values row.
 inline constexpr std::size_t kValues = 0, kGradients = 1, kFirstState = 2;
 
-/// The range of one parameter in a bucket.
+/// One parameter's range in a bucket.
 struct Segment {
   int param;           // index into ParamStore::specs()
   std::int64_t begin;  // index of the first element in the bucket
   std::int64_t count;  // number of elements, including padding
 };
 
-/// Properties common to all parameters of a bucket, so that one reduction and one update serve the whole bucket.
+/// Properties that all parameters in a bucket share, so that one reduction and one update can handle the entire bucket.
 struct BucketKey {
-  bool tied = false;  // the bucket holds only a tied embedding
+  bool tied = false;  // true for the bucket that holds only a tied embedding
   AxisSet summed_over;
   bool decays = true;
 
@@ -56,17 +56,16 @@ struct Bucket {
   BucketKey key;
   std::vector<Segment> segments = {};
   int units = 0;                   // number of units with parameters in this bucket
-  std::size_t main_row = kValues;  // the row of the table that the optimizer updates
-  // One flat tensor per row of the table. It has `count` elements, or owned_end - owned_begin if the row's extent is
-  // `owned`.
+  std::size_t main_row = kValues;  // the table row that the optimizer updates
+  // One flat tensor per table row. It has `count` elements, or owned_end - owned_begin if the row's extent is `owned`.
   std::vector<Tensor> memory = {};
   std::int64_t count = 0;
   std::int64_t owned_begin = 0, owned_end = 0;
 
-  /// All elements of the values or of the gradients.
+  /// All values, or all gradients.
   const Tensor& values() const { return memory[kValues]; }
   const Tensor& grads() const { return memory.at(kGradients); }
-  /// The owned elements of the values or of the gradients.
+  /// The values or gradients that this rank owns.
   Tensor owned_values() const { return owned(values()); }
   Tensor owned_grads() const { return owned(grads()); }
   std::span<const Tensor> states() const {
@@ -74,14 +73,14 @@ struct Bucket {
   }
   /// True if the optimizer updates the main weights instead of the values.
   bool has_main_weights() const { return main_row != kValues; }
-  /// The owned elements of the row that the optimizer updates.
+  /// The owned part of the row that the optimizer updates.
   Tensor owned_main() const { return has_main_weights() ? memory[main_row] : owned_values(); }
 
   struct Range {
     std::int64_t begin, count;
   };
   /// owned() returns the part of a segment that this rank owns, as a range of the bucket. owned_by() returns the part
-  /// that another rank owns; `index` is the index of that rank among the ranks that shard the optimizer state.
+  /// that another rank owns. `index` is that rank's index among the ranks that shard the optimizer state.
   Range owned(const Segment& segment) const;
   Range owned_by(int index, const Segment& segment) const;
 

@@ -1,13 +1,14 @@
-// The loss scale of fp16, which keeps small gradients from underflowing. The gradient of the loss is multiplied by the
-// scale, and the gradient norm and the update divide by the scale. The scale is an fp32 factor. As in Megatron-LM, it
-// is either constant or dynamic:
+// fp16's loss scale, which keeps small gradients from underflowing. The gradient of the loss is multiplied by the
+// scale, and the gradient norm and the update divide by it. The scale is an fp32 factor. As in Megatron-LM, it is
+// either constant or dynamic:
 //
 //   constant  never changes; 1 for every precision except fp16.
-//   dynamic   the first hysteresis - 1 overflows since the last growth have no effect. Each later overflow multiplies
-//             the scale by backoff_factor, down to min_scale. After `window` consecutive updates without an overflow,
-//             the scale grows: it is multiplied by growth_factor, and counting of overflows starts again.
+//   dynamic   the first hysteresis - 1 overflows since the scale last grew have no effect. Each later overflow
+//   multiplies
+//             the scale by backoff_factor, but never below min_scale. After `window` consecutive updates without an
+//             overflow, the scale is multiplied by growth_factor, and we start counting overflows again.
 //
-// Unlike in Megatron-LM, the scale never grows beyond the range of fp32.
+// Unlike in Megatron-LM, the scale never grows beyond the fp32 range.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +26,7 @@ class GradScaler {
   /// The state that checkpoints contain.
   struct State {
     float scale;
-    std::int64_t growth_tracker;      // updates since the last overflow or the last growth
+    std::int64_t growth_tracker;      // updates since the last overflow or growth
     std::int64_t hysteresis_tracker;  // overflows left until the scale falls; at 0 or below, each overflow lowers it
     bool operator==(const State&) const = default;
   };
@@ -37,14 +38,13 @@ class GradScaler {
 
   float scale() const { return state_.scale; }
   bool is_dynamic() const { return options_.is_dynamic; }
-  /// Call after every step. `found_inf` is true if the gradient norm was not finite.
+  /// Must be called after every step. `found_inf` is true if the gradient norm was not finite.
   void update(bool found_inf);
-  /// True if the last update was an overflow that should have lowered the scale, but the scale was already at its
-  /// minimum.
+  /// True if the last update overflowed and should have lowered the scale, but the scale was already at its minimum.
   bool is_exhausted() const { return is_exhausted_; }
 
   const State& state() const { return state_; }
-  /// Restores the state of a dynamic scaler. No-op if the scale is constant.
+  /// Restores a dynamic scaler's state. Does nothing if the scale is constant.
   void restore(const State& state);
 
  private:

@@ -33,8 +33,7 @@ double wsd_coefficient(const LrScheduleOptions& schedule, double consumed) {
   fail(Exit::failure, "unknown WSD decay style");
 }
 
-/// Returns the value that `table` lists for `name`. If `name` is not in the table, throws Error(usage) with `flag` in
-/// the message.
+/// Looks up `name` in `table`. If it is not there, throws Error(usage) with `flag` in the message.
 template <class Value, std::size_t N>
 Value by_name(const std::array<std::pair<const char*, Value>, N>& table, const char* flag, const std::string& name) {
   for (const auto& [known, value] : table) {
@@ -70,7 +69,7 @@ WeightDecayStyle weight_decay_style(const std::string& name) {
   return by_name(kStyles, "--weight-decay-incr-style", name);
 }
 
-/// Converts flags to a schedule in samples. Checks only the names of styles.
+/// Converts flags to a schedule in samples. Checks only style names.
 LrScheduleOptions to_samples(const LrScheduleFlags& flags, const ScheduleLength& run) {
   LrScheduleOptions out;
   out.lr = flags.lr.value_or(0);
@@ -90,7 +89,7 @@ LrScheduleOptions to_samples(const LrScheduleFlags& flags, const ScheduleLength&
     warmup = flags.lr_warmup_samples;
   } else {
     std::int64_t batch = run.global_batch_size, iterations = run.train_iters.value_or(0);
-    // Saturates, because a schedule may be longer than any possible run.
+    // Saturates, because the schedule may be longer than any possible run.
     const auto samples = [batch](std::int64_t updates) {
       return checked_product({updates, batch}).value_or(INT64_MAX);
     };
@@ -103,8 +102,7 @@ LrScheduleOptions to_samples(const LrScheduleFlags& flags, const ScheduleLength&
   return out;
 }
 
-/// Reports a warm-up that is negative or not shorter than the decay. The message uses the flag and the unit that the
-/// user chose.
+/// Reports a warm-up that is negative or not shorter than the decay, using the flag and unit that the user chose.
 void report_warmup(const LrScheduleFlags& flags, const ScheduleLength& run,
                    const std::function<void(std::string flag, std::string what)>& report) {
   const bool in_samples = run.train_samples.has_value();

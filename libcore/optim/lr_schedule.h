@@ -1,9 +1,9 @@
 // Learning rate and weight decay as functions of the samples consumed so far.
 //
 // All lengths are in samples, so the schedule does not depend on the batch size. An iteration uses the values for the
-// samples consumed before it. With a constant batch size, these are (k-1) * global_batch_size samples for iteration k,
+// samples consumed before it. With a constant batch size, that is (k-1) * global_batch_size samples for iteration k,
 // counted from 1. With a warm-up, the first iteration therefore uses warmup_init. Let n be the number of consumed
-// samples, W = warmup_steps, D = decay_steps and A = wsd_decay_steps. The first matching row of this table is the
+// samples, W = warmup_steps, D = decay_steps and A = wsd_decay_steps. The first matching row in this table is the
 // learning rate:
 //
 //   n <= W, W > 0        warmup_init + (lr - warmup_init) * n / W
@@ -18,10 +18,10 @@
 //                                                      exponential  2 * 0.5^x - 1
 //                                                      minus_sqrt   1 - sqrt(x)
 //
-// The weight decay is start + c * (end - start). Let I = wd_incr_steps. Then c = n / I (linear) or
-// c = (cos(pi (1 - n / I)) + 1) / 2 (cosine). If n > I, or if the style is constant, the weight decay is `end`.
+// The weight decay is start + c * (end - start). Let I = wd_incr_steps. Then c = n / I (linear) or c = (cos(pi (1 - n /
+// I)) + 1) / 2 (cosine). If n > I, or if the style is constant, the weight decay is `end`.
 //
-// The formulas and the order of evaluation are those of megatron/core/optimizer_param_scheduler.py.
+// The formulas, and their order of evaluation, follow megatron/core/optimizer_param_scheduler.py.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ enum class LrDecayStyle { constant, linear, cosine, inverse_square_root, wsd };
 enum class WsdDecayStyle { linear, cosine, exponential, minus_sqrt };
 enum class WeightDecayStyle { constant, linear, cosine };
 
-/// A resolved schedule. All members whose names end in `_steps` are in samples.
+/// A resolved schedule. Members whose names end in `_steps` are in samples.
 struct LrScheduleOptions {
   double lr = 0;
   double min_lr = 0;
@@ -54,7 +54,7 @@ struct LrScheduleOptions {
 double learning_rate(const LrScheduleOptions& schedule, std::int64_t consumed_samples);
 double weight_decay(const LrScheduleOptions& schedule, std::int64_t consumed_samples);
 
-/// The flags of a schedule, with Megatron-LM's names and defaults. Tools parse their flags into these members.
+/// Schedule flags, with Megatron-LM's names and defaults. Tools parse their flags into these members.
 struct LrScheduleFlags {
   std::optional<double> lr;
   double min_lr = 0;
@@ -74,7 +74,7 @@ struct LrScheduleFlags {
   std::optional<double> end_weight_decay;
 };
 
-/// The length of a run. Exactly one of train_iters and train_samples is set.
+/// The length of a run. Exactly one of train_iters and train_samples must be set.
 struct ScheduleLength {
   std::optional<std::int64_t> train_iters;
   std::optional<std::int64_t> train_samples;
@@ -85,9 +85,9 @@ struct ScheduleLength {
 void check_schedule(const LrScheduleFlags& flags, const ScheduleLength& run,
                     const std::function<void(std::string flag, std::string what)>& report);
 
-/// Converts the flags to a schedule in samples. Multiplies iterations by the global batch size. Multiplies the warm-up
-/// fraction by the length of the decay, which by default is the length of the run. Throws Error(usage) for the first
-/// problem that check_schedule() reports.
+/// Converts the flags to a schedule in samples. Iterations are multiplied by the global batch size, and the warm-up
+/// fraction by the decay length, which defaults to the length of the run. Throws Error(usage) for the first problem
+/// that check_schedule() reports.
 LrScheduleOptions resolve_schedule(const LrScheduleFlags& flags, const ScheduleLength& run);
 
 }  // namespace mtl

@@ -25,7 +25,7 @@ void Optimizer::gradient_norm(Arena& scratch, StepState* state) {
   Arena::Mark mark(scratch);
   Tensor sum = scratch.make(DType::f64, {1});
   fill_zero(stream_, sum);
-  // Sums by parameter instead of by bucket, so that the order of summation does not depend on the size of buckets.
+  // Sum by parameter instead of by bucket, so that the order does not depend on bucket sizes.
   for (int param = params_.size(); param-- > 0;) {
     Tensor owned = params_.owned(param, kGradients);
     if (owned.numel() == 0 || !params_.is_first_holder(param)) continue;
@@ -55,14 +55,13 @@ void Optimizer::update_range(const UpdateRange& range, StepState* state) {
   ring_ != nullptr ? ring_->update(stream_, range, rule) : rule(range);
 }
 
-/// Updates one parameter with stochastic rounding. The random bits for an element depend on the element's index in the
-/// whole tensor.
+/// Updates one parameter with stochastic rounding. An element's random bits depend on its index in the entire tensor.
 void Optimizer::update_rounded(const Segment& segment, bool decays, StepState* state) {
   const int param = segment.param;
   Tensor owned = params_.owned(param, params_.main_row());
   if (owned.numel() == 0) return;
   UpdateRange range{.param = owned, .grad = params_.owned(param, kGradients), .states = {}, .decays = decays};
-  // All rows from kFirstState on are states, because there are no main weights with stochastic rounding.
+  // Every row from kFirstState on is a state, because stochastic rounding has no main weights.
   for (std::size_t row = kFirstState; row < params_.table().size(); ++row)
     range.states.push_back(params_.owned(param, row));
   const std::string site = params_.specs()[param].name + ".rounding";
@@ -73,7 +72,7 @@ void Optimizer::update_rounded(const Segment& segment, bool decays, StepState* s
 
 void Optimizer::update(StepState* state) {
   if (ring_ != nullptr) ring_->begin(stream_);
-  // Updates the last bucket first: it holds the first layers, which the next forward needs first.
+  // Update the last bucket first: it holds the first layers, which the next forward needs first.
   for (std::size_t b = params_.buckets().size(); b-- > 0;) {
     update_bucket(params_.buckets()[b], state);
     sync_.gather(b);

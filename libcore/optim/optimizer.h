@@ -1,4 +1,4 @@
-// The last part of a step: sums gradients over ranks, computes the gradient norm and the clip factor, updates the owned
+// The end of a step: sums gradients over ranks, computes the gradient norm and the clip factor, updates the owned
 // ranges, and gathers the values.
 #pragma once
 
@@ -22,22 +22,22 @@ class Optimizer {
 
   Optimizer(ParamStore& params, Options options, Stream& stream, const ProcessGroups& groups);
 
-  /// Call before the first micro-batch of a step.
+  /// Must be called before the first micro-batch of a step.
   void begin_step() { sync_.begin_step(); }
-  /// The ParamOwner from which layers lease parameters.
+  /// Layers lease parameters from this ParamOwner.
   GradSync& sync() { return sync_; }
-  /// Call after the last backward of a step. Sums gradients over the ranks. Sets grad_norm, clip_scale and found_inf of
-  /// `state`, which is in device memory. Updates all owned ranges unless found_inf is set. With Overlap::gather, values
-  /// are still being gathered on return: see GradSync.
+  /// Must be called after the last backward of a step. Sums gradients over ranks. Sets grad_norm, clip_scale and
+  /// found_inf in `state`, which is in device memory. Updates all owned ranges unless found_inf is set. With
+  /// Overlap::gather, values may still be being gathered when this returns; see GradSync.
   void step(Arena& scratch, StepState* state);
-  /// Call before launching a captured step(). If step() is called directly, it calls begin_update() itself.
+  /// Must be called before launching a captured step(). A direct step() calls it itself.
   void begin_update() { update_begun_ = true; }
   /// True from begin_update() to end_step(). During this time, this rank may have updated weights that other ranks have
-  /// not yet updated.
+  /// not updated yet.
   bool update_begun() const { return update_begun_; }
-  /// The size of the StateRing on the device, in bytes; 0 if all states are on the device.
+  /// Returns the size of the device's StateRing in bytes, or 0 if all states are on the device.
   std::size_t ring_bytes() const { return ring_ == nullptr ? 0 : ring_->bytes(); }
-  /// Call once all ranks are known to have completed the update.
+  /// Must be called once we know that all ranks have completed the update.
   void end_step() { update_begun_ = false; }
 
  private:

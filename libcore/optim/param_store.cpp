@@ -12,7 +12,7 @@ namespace mtl {
 
 namespace {
 
-/// Returns the alignment of parameters, in elements, that makes each parameter start on a cache line in every row.
+/// Returns the parameter alignment, in elements, at which every parameter starts on a cache line in every row.
 std::int64_t alignment(const std::vector<Storage>& table) {
   std::size_t narrowest = 4;
   for (const Storage& row : table) narrowest = std::min(narrowest, size_of(row.dtype));
@@ -21,13 +21,13 @@ std::int64_t alignment(const std::vector<Storage>& table) {
 
 std::int64_t round_up(std::int64_t n, std::int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
-/// Returns the size of an axis of the whole tensor, including padding.
+/// Returns the size of an axis in the entire tensor, including padding.
 std::int64_t padded_size(const ParamSpec& spec, int axis) {
   if (axis == 0 && spec.padded_rows > 0) return spec.padded_rows;
   return spec.shape[axis];
 }
 
-/// Returns the shape of this rank's part of a parameter, including padding rows.
+/// Returns the shape of this rank's part, including padding rows.
 Shape memory_shape(const ParamSpec& spec, const Layout& layout) {
   Shape shape;
   for (int axis = 0; axis < static_cast<int>(spec.shape.size()); ++axis) {
@@ -101,7 +101,7 @@ ParamStore::ParamStore(Device device, Precision precision, const std::optional<s
 void ParamStore::lay_out() {
   places_.resize(specs_.size());
   std::map<BucketKey, Bucket> group;
-  std::int64_t elements = 0;  // elements in the group, except the tied embedding
+  std::int64_t elements = 0;  // elements in the group, except in the tied embedding
   const std::int64_t align = alignment(table_);
   auto end_group = [&] {
     for (auto& [key, bucket] : group) add(std::move(bucket));
@@ -120,7 +120,7 @@ void ParamStore::lay_out() {
   end_group();
 }
 
-/// Pads a complete bucket, sets the range that this rank owns, and appends the bucket to buckets_.
+/// Pads a complete bucket, sets the range that this rank owns, and appends it to buckets_.
 void ParamStore::add(Bucket bucket) {
   const int parts = layout_.size(layout_.optimizer_shards);
   bucket.count = round_up(bucket.count, alignment(table_) * parts);
@@ -139,7 +139,7 @@ void ParamStore::add(Bucket bucket) {
   buckets_.push_back(std::move(bucket));
 }
 
-/// Allocates one buffer per row of the table. A buffer holds the row's part of all buckets, one after another.
+/// Allocates one buffer per table row. The buffer holds the row's part of all buckets, one after another.
 void ParamStore::allocate() {
   for (const Storage& row : table_) {
     auto count = [&](const Bucket& bucket) {
@@ -178,7 +178,7 @@ Slice ParamStore::slice(int param) const {
   for (const Shard& shard : spec.shards) {
     std::size_t axis = shard.axis;
     std::int64_t part = padded_size(spec, shard.axis) / layout_.size(shard.over);
-    // Without padding, the last ranks may have fewer rows than the others, or none.
+    // Without padding, the last ranks may have fewer rows than the others, or none at all.
     offset[axis] = std::min(layout_.coordinate(shard.over) * part, spec.shape[axis]);
     size[axis] = std::min(offset[axis] + part, spec.shape[axis]) - offset[axis];
   }

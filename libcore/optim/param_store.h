@@ -1,15 +1,14 @@
-// The memory of all parameters, in flat buckets. A table has one row for each kind of storage: values, gradients, the
-// states of the update rule, and main weights.
+// Memory for all parameters, in flat buckets. A table has one row for each kind of storage: values, gradients, the
+// update rule's states, and main weights.
 //
 // A unit is the embedding, a layer, or the head. Units are laid out from last to first, because backward finishes the
 // last unit first. Consecutive units form a group. A group is complete once it has at least layout.bucket_elements
-// elements. A unit is never divided between groups, so that the memory of a unit is gathered, reduced and released as a
-// whole.
+// elements. Units are never split between groups, so a unit's memory is gathered, reduced and released as a whole.
 //
-// Within a group, parameters form one bucket if their gradients are summed over the same ranks and if they are updated
-// alike. Reducing, updating and gathering a bucket takes one call each. A tied embedding has a separate bucket. This
-// rank owns a range of each bucket, or the whole bucket if the optimizer state is not sharded. States and updates are
-// limited to the owned range. Layers access parameters through views, which are bound once.
+// Within a group, parameters share a bucket if their gradients are summed over the same ranks and they are updated in
+// the same way. It takes one call each to reduce, update and gather a bucket. A tied embedding has a separate bucket.
+// This rank owns a range of each bucket, or the entire bucket if the optimizer state is not sharded. It keeps states
+// and makes updates only for the owned range. Layers access parameters through views, which are bound once.
 #pragma once
 
 #include <deque>
@@ -31,68 +30,68 @@ namespace mtl {
 
 class ParamStore {
  public:
-  /// Allocates memory for every parameter that `visit_all` visits, and binds the views of the layers. Parameters are
-  /// numbered in the order of the visits. All values are 0 until initialize() or the checkpoint loader sets them.
-  /// `states` are the states of the update rule. If `states` is absent (evaluation), there are no gradients and no main
-  /// weights either.
+  /// Allocates memory for every parameter that `visit_all` visits, and binds the layers' views. Parameters are numbered
+  /// in the order they are visited. All values are 0 until initialize() or the checkpoint loader sets them. `states`
+  /// lists the update rule's states. Without `states` (evaluation), there are no gradients and no main weights either.
   ParamStore(Device device, Precision precision, const std::optional<std::vector<StateSpec>>& states,
              const std::function<void(const ParamVisitor&)>& visit_all, Layout layout = {});
   ParamStore(const ParamStore&) = delete;
 
   int size() const { return static_cast<int>(specs_.size()); }
   const std::vector<ParamSpec>& specs() const { return specs_; }
-  /// Returns the index of the parameter with this canonical name, or -1 if there is none.
+  /// Returns the index of the parameter with this canonical name, or -1 if not found.
   int find(const std::string& name) const;
   const Layout& layout() const { return layout_; }
   /// The device of the run.
   Device device() const { return device_; }
-  /// The device whose memory holds a row of the table. Needed when the host copies the row (HostView).
+  /// Returns the device whose memory holds a table row. The host needs it to copy the row (HostView).
   Device device_of(std::size_t row) const;
   const Precision& precision() const { return precision_; }
-  /// The row that the optimizer updates, and that checkpoints contain as the parameters: the main weights if there are
-  /// any, otherwise the values.
+  /// Returns the row that the optimizer updates, and that checkpoints store as the parameters: the main weights if
+  /// there are any, otherwise the values.
   std::size_t main_row() const { return main_row_; }
-  /// This rank's part of a parameter's whole tensor, without padding.
+  /// This rank's part of the entire parameter, without padding.
   Slice slice(int param) const;
-  /// The part of slice() that this rank owns and updates; may be empty.
+  /// The part of slice() that this rank owns and updates. Can be empty.
   Slice owned_slice(int param) const;
-  /// True if this rank is the first of the model-parallel ranks that hold the same elements of a parameter. The first
-  /// holder counts these elements in the gradient norm and writes them to checkpoints.
+  /// Multiple model-parallel ranks may hold the same elements of a parameter. Returns true if this rank is the first of
+  /// them. The first holder counts these elements in the gradient norm and writes them to checkpoints.
   bool is_first_holder(int param) const;
-  /// This rank's part of the value or of the gradient, including padding rows.
+  /// This rank's part of the value or the gradient, including padding rows.
   Tensor value(int param) const { return values_[param]; }
   Tensor grad(int param) const { return grads_[param].tensor; }
 
   /// The rows of the table.
   const std::vector<Storage>& table() const { return table_; }
-  /// held() returns the part of a parameter that a row of the table holds, as a flat tensor with the elements of
-  /// padding rows last. held_slice() returns the slice of this part, without padding. Depending on the extent of the
-  /// row, the part is this rank's whole part or only the owned part.
+  /// held() returns the part of a parameter that a table row holds, as a flat tensor with padding last. held_slice()
+  /// returns the corresponding slice, without padding. Depending on the row's extent, this is this rank's entire part
+  /// or only the owned part.
   Tensor held(int param, std::size_t row) const;
   Slice held_slice(int param, std::size_t row) const;
-  /// The owned part of a parameter in a row of the table, as a flat tensor.
+  /// The owned part of a parameter in a table row, as a flat tensor.
   Tensor owned(int param, std::size_t row) const;
-  /// The size of a row in all buckets together, in bytes.
+  /// Returns the size of a row, summed over all buckets, in bytes.
   std::size_t bytes(std::size_t row) const;
 
   std::vector<Bucket>& buckets() { return buckets_; }
   const std::vector<Bucket>& buckets() const { return buckets_; }
-  /// The buckets that hold parameters of a unit (ParamSpec::unit), as indices into buckets().
+  /// Returns the buckets that hold a unit's parameters (ParamSpec::unit), as indices into buckets().
   const std::vector<std::size_t>& buckets_of(int unit) const { return buckets_of_.at(unit); }
   bool has_gradients() const { return table_.size() > kGradients; }
 
-  /// Call before the first micro-batch of a step. The next write to each gradient then overwrites the gradient instead
+  /// Must be called before the first micro-batch of a step. The next write to each gradient then overwrites it instead
   /// of adding to it.
   void begin_step();
-  /// Call after the last micro-batch. If a gradient has not been written, throws an Error that names the parameter.
+  /// Must be called after the last micro-batch. Throws an Error with the parameter's name if a gradient has not been
+  /// written.
   void check_all_written() const;
 
-  /// Returns the map from a parameter's owned elements to their indices in the whole tensor. Throws if the parameter is
-  /// sharded along more than one axis.
+  /// Returns the map from a parameter's owned elements to their indices in the entire tensor. Throws if the parameter
+  /// is sharded along more than one axis.
   ElementMap owned_elements(int param) const;
 
-  /// Draws initial values and main weights with Philox. They depend only on the seed and on the name of each parameter.
-  /// They are rounded to precision().load and then to the dtype of their row.
+  /// Draws initial values and main weights with Philox. They depend only on the seed and on each parameter's name. They
+  /// are rounded to precision().load and then to the dtype of their row.
   void initialize(std::uint64_t seed);
 
  private:
@@ -113,9 +112,9 @@ class ParamStore {
   std::size_t main_row_;
   Layout layout_;
   std::vector<ParamSpec> specs_;
-  std::vector<Shape> shapes_;  // shapes of this rank's parts, including padding rows
+  std::vector<Shape> shapes_;  // shapes of this rank's parts, with padding rows
   std::vector<Tensor> values_;
-  std::deque<GradState> grads_;  // stable addresses, because layers keep pointers to the elements
+  std::deque<GradState> grads_;  // a deque, because layers keep pointers to the elements
   std::vector<Bucket> buckets_;
   std::vector<Place> places_;                           // by parameter
   std::map<int, std::vector<std::size_t>> buckets_of_;  // by unit

@@ -1,4 +1,4 @@
-// Precision presets: the dtype of each role of a parameter, and the bytes per parameter.
+// Precision presets: the dtype for each role of a parameter, and the bytes per parameter.
 //
 //   preset      load  mixed precision  local preparation  training  optimizer   bytes per parameter
 //   fp32        fp32  none             fp32               fp32      fp32        16
@@ -8,10 +8,11 @@
 //   fsdp-mixed  bf16  bf16             fp32               bf16      fp32        16    main gradients in bf16
 //   deepspeed   bf16  bf16             fp32               bf16      fp32        18
 //
-// `load` is the dtype to which initial and loaded weights are rounded. `mixed precision` is the compute dtype if the
-// optimizer keeps separate main weights, otherwise "none". `local preparation` is the dtype of the weights that the
-// optimizer updates. `training` is the dtype of the weights and computations of layers. `optimizer` is the dtype of the
-// moments.
+// - `load`: initial and loaded weights are rounded to this dtype.
+// - `mixed precision`: the compute dtype if the optimizer keeps separate main weights, otherwise "none".
+// - `local preparation`: the weights that the optimizer updates.
+// - `training`: the weights that layers read, and their computations.
+// - `optimizer`: the moments.
 #pragma once
 
 #include <cstdint>
@@ -28,21 +29,21 @@ struct PrecisionPreset {
   Precision precision;
 };
 
-/// All presets, in the order of the table above.
+/// All presets, in table order.
 const std::vector<PrecisionPreset>& precision_presets();
-/// Returns the precision of a preset. Throws Error(usage) if no preset has this name.
+/// Returns a preset's precision. Throws Error(usage) if there is no preset with this name.
 const Precision& find_precision(std::string_view name);
 
-/// Returns Megatron-LM's name of a compute dtype: fp32, bf16 or fp16. For other dtypes, returns name_of().
+/// Returns Megatron-LM's name for a compute dtype: fp32, bf16 or fp16. For other dtypes, returns name_of().
 const char* short_name(DType dtype);
 
-/// A row of the table above: the cells from `load` to `optimizer`.
+/// A row in the table above: the cells from `load` to `optimizer`.
 struct PrecisionRow {
   std::string load, mixed, preparation, training, optimizer;
 };
 PrecisionRow precision_row(const Precision& precision);
 
-/// A kind of data that is stored for every parameter: one number per element.
+/// A kind of data stored for every parameter, with one number per element.
 struct PrecisionRole {
   const char* role;
   DType dtype;
@@ -51,7 +52,7 @@ struct PrecisionRole {
   std::int64_t bytes() const { return static_cast<std::int64_t>(size_of(dtype)); }
 };
 std::vector<PrecisionRole> precision_roles(const Precision& precision);
-/// Returns the bytes per element of a parameter, summed over all roles.
+/// Returns the bytes per parameter element, summed over all roles.
 std::int64_t bytes_per_parameter(const Precision& precision);
 
 }  // namespace mtl

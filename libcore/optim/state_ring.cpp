@@ -8,7 +8,7 @@ namespace mtl {
 
 namespace {
 
-/// Returns the length, in elements, of the longest range that one update covers.
+/// Returns the length, in elements, of the longest range that a single update covers.
 std::int64_t longest_range(const ParamStore& params) {
   std::int64_t longest = 0;
   for (const Bucket& bucket : params.buckets()) longest = std::max(longest, bucket.owned_end - bucket.owned_begin);
@@ -51,7 +51,8 @@ void StateRing::begin(Stream& compute) {
   for (Slot& slot : slots_) slot.in_use = false;
 }
 
-/// Replaces the host tensors in `piece` by tensors in the slot's memory. Returns each host tensor with its replacement.
+/// Replaces the host tensors in `piece` with tensors in the slot's memory. Returns each host tensor with its
+/// replacement.
 std::vector<StateRing::Moved> StateRing::place_in_slot(Slot& slot, UpdateRange& piece) {
   std::vector<Moved> moved;
   std::size_t offset = slot.offset;
