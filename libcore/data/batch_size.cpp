@@ -65,7 +65,7 @@ void BatchSizes::read_rampup(const std::vector<std::int64_t>& numbers) {
   if (numbers.size() != 3) fail(Exit::usage, "takes three numbers: START INCREMENT SAMPLES");
   const std::int64_t start = numbers[0], increment = numbers[1], samples = numbers[2];
   if (start < 1 || increment < 1) fail(Exit::usage, "the start and the increment must be at least 1");
-  if (samples < 0) fail(Exit::usage, "the samples of the ramp must not be negative");
+  if (samples < 0) fail(Exit::usage, "the number of samples must not be negative");
   if (start > global_) fail(Exit::usage, "starts with ", start, ", more than the global batch size ", global_);
   if ((global_ - start) % increment != 0) {
     fail(Exit::usage, "the global batch size ", global_, " less the start ", start, " is not a multiple of ",
@@ -73,7 +73,7 @@ void BatchSizes::read_rampup(const std::vector<std::int64_t>& numbers) {
   }
   const std::int64_t steps = (global_ - start) / increment;
   for (std::int64_t step = 0; step <= steps; ++step) add_size(start + step * increment);
-  // A ramp without steps, or over zero samples, has no effect: all updates have the global batch size.
+  // A ramp without steps, or over zero samples, has no effect: every update uses the global batch size.
   if (steps > 0 && samples > 0) {
     rampup_ = {.start = start,
                .increment = increment,
@@ -113,8 +113,8 @@ std::int64_t BatchSizes::nominal(std::int64_t consumed) const {
   return std::min(rampup_->start + steps * rampup_->increment, global_);
 }
 
-/// Returns the smallest sample count greater than `consumed` at which the batch size may change, or INT64_MAX if the
-/// batch size no longer changes.
+/// Returns the smallest sample count above `consumed` at which the batch size may change, or INT64_MAX if it no longer
+/// changes.
 std::int64_t BatchSizes::next_change(std::int64_t consumed) const {
   if (rampup_ && consumed <= rampup_->samples) return consumed + 1;
   for (const Step& step : steps_)

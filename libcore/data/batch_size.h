@@ -1,16 +1,16 @@
-// The number of samples in each update, which is constant, ramped up, or scheduled.
+// How many samples each update uses. The number is constant, ramped up, or scheduled.
 //
-// Let `consumed` be the number of samples consumed so far. The batch size is the same as Megatron-LM's:
+// Let `consumed` be the number of samples consumed so far. As in Megatron-LM, the batch size is
 //   constant        the global batch size
 //   ramp-up         given as START INCREMENT SAMPLES. While consumed <= samples, the batch size is
 //                   start + increment * int(consumed / (samples / steps)), computed in f64, where
 //                   steps = (global - start) / increment. Afterwards, it is the global batch size.
-//   schedule        given as THRESHOLD:SIZE pairs, such as "0:768 250B:1536". The batch size is the size of the last
-//                   threshold that is not greater than `consumed`. If a sequence length is given, thresholds are in
-//                   tokens and are divided by the sequence length; otherwise, they are in samples. The suffixes K, M,
-//                   B and T are powers of 1000.
-// Each batch size must be a multiple of micro-batch size x data-parallel size, unless decrease_if_needed is set; then
-// batch sizes are rounded down to a multiple.
+//   schedule        given as THRESHOLD:SIZE pairs, such as "0:768 250B:1536". The last threshold that is not greater
+//                   than `consumed` gives the batch size. If a sequence length is given, thresholds are in tokens and
+//                   are divided by the sequence length; otherwise, they are in samples. The suffixes K, M, B and T are
+//                   powers of 1000.
+// Each batch size must be a multiple of micro-batch size x data-parallel size, unless decrease_if_needed is set. In
+// that case, batch sizes are rounded down to a multiple.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,7 @@
 
 namespace mtl {
 
-/// The allowed range of batch sizes, micro-batch sizes and rank counts. The product of two values in this range is
-/// below 2^63.
+/// The allowed range for batch sizes, micro-batch sizes and rank counts. The product of two such values is below 2^63.
 inline constexpr Bounds kBatchSizes{1, INT32_MAX};
 
 struct BatchSizeOptions {
@@ -38,26 +37,27 @@ struct BatchSizeOptions {
 
 class BatchSizes {
  public:
-  /// Throws Error(usage) if the ramp or the schedule is malformed; if both are given; if a batch size is not a multiple
-  /// (see above) or rounds down to zero; or if a number is outside kBatchSizes. The message does not name the flag.
+  /// Throws Error(usage) in these cases. The message does not include the flag.
+  /// - The ramp or the schedule is malformed, or both are given.
+  /// - A batch size is not a multiple (see above), or rounds down to zero.
+  /// - A number is outside kBatchSizes.
   explicit BatchSizes(const BatchSizeOptions& options);
 
-  /// nominal() returns the configured batch size after `consumed` samples. running() returns the size of the next
-  /// update: nominal(), rounded down to a multiple if necessary.
+  /// nominal() returns the configured batch size after `consumed` samples. running() returns the next update's size,
+  /// which is nominal(), rounded down to a multiple if necessary.
   std::int64_t nominal(std::int64_t consumed) const;
   std::int64_t running(std::int64_t consumed) const { return round_down(nominal(consumed)); }
-  /// The number of micro-batches per rank in the next update.
+  /// Returns the number of micro-batches per rank in the next update.
   std::int64_t micro_batches(std::int64_t consumed) const { return running(consumed) / micro_batch_times_dp_; }
   /// All possible update sizes, in ascending order.
   const std::vector<std::int64_t>& sizes() const { return sizes_; }
   std::int64_t largest() const { return sizes_.back(); }
 
-  // During a ramp, the next two functions advance one update at a time, so their run time grows with the length of the
-  // ramp.
-  /// Returns the number of full updates that take a run from `consumed` samples to a total of `samples` samples. A
-  /// partial batch at the end is not counted.
+  // During a ramp, the next two functions advance one update at a time, so they take longer for a longer ramp.
+  /// Returns how many full updates take a run from `consumed` samples to a total of `samples` samples. A partial batch
+  /// at the end does not count.
   std::int64_t count_iterations(std::int64_t samples, std::int64_t consumed = 0) const;
-  /// Returns the number of samples in the first `iterations` updates.
+  /// Returns how many samples the first `iterations` updates use.
   std::int64_t count_samples(std::int64_t iterations) const;
 
  private:

@@ -13,12 +13,12 @@ namespace {
 
 constexpr std::int64_t kBlockSamples = 4096;
 constexpr std::size_t kLanes = 4;
-// The size of two SSE2 registers or one AVX2 register. Neither target has a fused multiply-add instruction, so the
+// The size of two SSE2 registers or one AVX2 register. Neither target has fused multiply-add instructions, so the
 // compiler cannot contract a multiplication and a subtraction.
 using Lanes [[gnu::vector_size(kLanes * sizeof(double))]] = double;
 
-/// The state of the greedy algorithm: a weight and a count per data set. Both arrays are padded to whole registers with
-/// dummy data sets, which are never chosen.
+/// The greedy algorithm's state: a weight and a count per data set. Both arrays are padded to full registers with dummy
+/// data sets, which are never chosen.
 struct Greedy {
   std::vector<double> weights, counts;
 
@@ -28,7 +28,7 @@ struct Greedy {
     counts.resize(padded, std::numeric_limits<double>::max());
   }
 
-  /// Chooses the data sets of samples `first`, `first` + 1, ... and writes them to `out`.
+  /// Chooses data sets for samples `first`, `first` + 1, and so on, and writes them to `out`.
   template <class Index>
   [[gnu::always_inline]] inline void step(std::int64_t first, std::span<Index> out) {
     for (std::size_t k = 0; k < out.size(); ++k) {
@@ -36,7 +36,7 @@ struct Greedy {
       constexpr double kLowest = std::numeric_limits<double>::lowest();
       Lanes most = {kLowest, kLowest, kLowest, kLowest}, at = {}, number = {0, 1, 2, 3};
       for (std::size_t d = 0; d < counts.size(); d += kLanes) {
-        Lanes weight, count;  // memcpy, because std::vector<double> is not aligned like Lanes
+        Lanes weight, count;  // use memcpy, because std::vector<double> is not aligned like Lanes
         std::memcpy(&weight, &weights[d], sizeof weight);
         std::memcpy(&count, &counts[d], sizeof count);
         const Lanes error = weight * place - count;
@@ -75,9 +75,9 @@ struct Greedy {
 };
 
 /// NumPy's pairwise sum of f64 values. Fewer than 8 values are added in order. Up to 128 values are added in eight
-/// interleaved sums r0 .. r7, which are combined as ((r0 + r1) + (r2 + r3)) + ((r4 + r5) + (r6 + r7)); the last values,
-/// fewer than 8, are then added in order. More than 128 values are split at n / 2, rounded down to a multiple of 8, and
-/// each part is summed recursively.
+/// interleaved sums r0 .. r7, which are combined as ((r0 + r1) + (r2 + r3)) + ((r4 + r5) + (r6 + r7)). If up to 7
+/// values remain, they are then added in order. More than 128 values are split at n / 2, rounded down to a multiple of
+/// 8, and each part is summed recursively.
 double numpy_sum(std::span<const double> values) {
   const std::size_t n = values.size();
   if (n > 128) {
@@ -102,7 +102,7 @@ double numpy_sum(std::span<const double> values) {
 
 std::vector<double> normalize_weights(std::span<const double> values) {
   const double sum = numpy_sum(values);
-  if (!std::isfinite(sum)) fail(Exit::usage, "the weights of a blend add up to ", sum, "; make them smaller");
+  if (!std::isfinite(sum)) fail(Exit::usage, "the blend weights add up to ", sum, "; make them smaller");
   std::vector<double> out;
   for (const double value : values) out.push_back(value / sum);
   return out;

@@ -1,9 +1,9 @@
-// The order of samples in a blend of several data sets, identical to Megatron-LM's.
+// The sample order in a blend of multiple data sets, identical to Megatron-LM's.
 //
-// Sample i of the blend is the next sample of the data set d that maximizes w_d * max(i, 1) - count_d. Here w_d is the
-// weight of d, and count_d is the number of samples of d among samples 0 to i - 1 of the blend. The weights sum to one.
-// The expression is computed in f64, and the lowest d wins a tie. In the exhaustive form, the weights are proportional
-// to the sizes of the data sets, and exhausted data sets are skipped.
+// Sample i in the blend is the next sample from the data set d that maximizes w_d * max(i, 1) - count_d. Here w_d is
+// the weight of d, and count_d is how many of the blend's samples 0 to i - 1 come from d. The weights sum to one. The
+// expression is computed in f64, and the lowest d wins a tie. In the exhaustive form, weights are proportional to data
+// set sizes, and exhausted data sets are skipped.
 #pragma once
 
 #include <cstdint>
@@ -14,33 +14,33 @@
 
 namespace mtl {
 
-/// Returns `values` divided by their sum, which is computed in NumPy's order. Throws Error(usage) if the sum is not
-/// finite. Note that Megatron-LM normalizes explicit weights twice, and the second time may change their last bits.
+/// Divides `values` by their sum, computed in NumPy's order. Throws Error(usage) if the sum is not finite. Note that
+/// Megatron-LM normalizes explicit weights twice, and the second time may change their last bits.
 std::vector<double> normalize_weights(std::span<const double> values);
 
-/// Returns ceil(size * weight): the number of samples that a blend of `size` samples requests from a data set whose
-/// weight, normalized once, is `weight`. The actual length of the blend is the sum of these targets.
+/// Returns ceil(size * weight): how many samples a blend of `size` samples requests from a data set whose weight,
+/// normalized once, is `weight`. The actual length of the blend is the sum of these targets.
 std::int64_t blend_target(std::int64_t size, double weight);
-/// Returns ceil(target * 1.005): the number of samples to build for a data set with this target. The surplus ensures
-/// that rounding never exhausts the data set.
+/// Returns ceil(target * 1.005): how many samples to build for a data set with this target. The surplus ensures that
+/// rounding never exhausts the data set.
 std::int64_t blend_surplus(std::int64_t target);
 
-/// The order of the samples in a blend. Stores one or two bytes per sample and, for every block of 4,096 samples, the
-/// number of samples of each data set before the block. sample() starts counting from these numbers.
+/// The sample order in a blend. Stores one or two bytes per sample. For every block of 4,096 samples, also stores how
+/// many samples of each data set precede the block. sample() starts counting from these numbers.
 class BlendOrder {
  public:
-  /// Returns the greedy order of `size` samples. Normalizes `weights`. Throws Error(usage) if there are more than
-  /// 65,536 data sets or if the sum of the weights is not finite.
+  /// Returns the greedy order for `size` samples. Normalizes `weights`. Throws Error(usage) if there are more than
+  /// 65,536 data sets or the weights do not have a finite sum.
   static BlendOrder weighted(std::span<const double> weights, std::int64_t size);
-  /// Returns the order of the exhaustive form, which contains every sample of every data set once. Throws
-  /// Error(bad_data) if a data set is empty, and Error(usage) if there are more than 65,536 data sets.
+  /// Returns the exhaustive order, which contains every sample of every data set once. Throws Error(bad_data) if a data
+  /// set is empty, and Error(usage) if there are more than 65,536 data sets.
   static BlendOrder exhaustive(std::span<const std::int64_t> sizes);
 
   std::int64_t size() const { return size_; }
   std::int64_t dataset(std::int64_t index) const;
-  /// Returns the index, within dataset(index), of the sample at `index`.
+  /// Returns the index in dataset(index) of the blend's sample `index`.
   std::int64_t sample(std::int64_t index) const;
-  /// The number of samples of each data set in the whole order.
+  /// How many samples each data set contributes to the entire order.
   const std::vector<std::int64_t>& counts() const { return counts_; }
 
  private:

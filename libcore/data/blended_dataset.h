@@ -1,8 +1,8 @@
-// The samples of one split of a run, from a single data set or from a blend of several data sets (data/blend.h):
+// The samples for one split of a run, from a single data set or a blend (data/blend.h):
 //
 //   not blended       one prefix without a weight. Provides at least as many samples as requested.
-//   weighted          each data set is built with 0.5 % more samples than its target. The length of the blend is the
-//                     sum of all targets. The weights are normalized twice: here and by BlendOrder.
+//   weighted          each data set is built with 0.5 % more samples than its target. The blend's length is the sum of
+//                     all targets. The weights are normalized twice: here and by BlendOrder.
 //   without weights   every data set provides one epoch. The blend has as many samples as requested, but at most the
 //                     total of these epochs.
 #pragma once
@@ -18,11 +18,11 @@
 
 namespace mtl {
 
-/// Opens token files and keeps them open. Opens each pair of files only once.
+/// Opens token files and keeps them open. Opens each pair only once.
 class DataFiles {
  public:
   std::shared_ptr<const IndexedDataset> open(const std::string& path);
-  /// All open files, in the order in which they were first opened.
+  /// All open files, in the order they were first opened.
   const std::vector<std::shared_ptr<const IndexedDataset>>& all() const { return files_; }
 
  private:
@@ -33,7 +33,7 @@ class BlendedDataset {
  public:
   /// Wraps a single data set without blending.
   explicit BlendedDataset(std::shared_ptr<const GptDataset> only);
-  /// Throws Error(bad_data) if the order needs more samples of a data set than the data set has.
+  /// Throws Error(bad_data) if the order needs more samples from a data set than it has.
   BlendedDataset(std::vector<std::shared_ptr<const GptDataset>> datasets, BlendOrder order);
 
   std::int64_t size() const { return order_ ? order_->size() : datasets_.front()->size(); }
@@ -43,7 +43,7 @@ class BlendedDataset {
   void prefetch(std::int64_t index) const;
 
   const std::vector<std::shared_ptr<const GptDataset>>& datasets() const { return datasets_; }
-  /// The order of the blend; nullopt if there is only a single data set, not blended.
+  /// The blend order, or nullopt for a single data set that is not blended.
   const std::optional<BlendOrder>& order() const { return order_; }
 
  private:
@@ -57,15 +57,15 @@ class BlendedDataset {
   std::optional<BlendOrder> order_;
 };
 
-/// Opens the data sets of `source`. Ignores `range` and `samples` of `options`: both are computed for each data set.
-/// Without the argument `samples`, each data set provides one epoch; a weighted blend requires `samples`. Throws
-/// everything that IndexedDataset and GptDataset throw, and Error(bad_data) if a data set of a blend without weights
-/// has no sample in its range.
+/// Opens the data sets in `source`. Ignores options.range and options.samples, because both are computed for each data
+/// set. Without the argument `samples`, each data set provides one epoch; a weighted blend needs `samples`. Throws
+/// everything that IndexedDataset and GptDataset throw. Also throws Error(bad_data) if a data set in a blend without
+/// weights has no sample in its range.
 std::shared_ptr<const BlendedDataset> open_split(DataFiles& files, const SplitSource& source,
                                                  std::optional<std::int64_t> samples, GptDatasetOptions options);
 
-/// Throws Error(bad_data) if `dataset` has fewer than `needed` samples. Only a blend without weights can have too few,
-/// because it provides only one epoch.
+/// Throws Error(bad_data) if `dataset` has fewer than `needed` samples. This can happen only in a blend without
+/// weights, which provides just one epoch.
 void require_samples(const SplitSource& source, Split split, const BlendedDataset& dataset, std::int64_t needed);
 
 }  // namespace mtl

@@ -1,9 +1,8 @@
-// The identity of a run's data, which checkpoints store and ranks compare.
+// The identity of a run's data. Checkpoints store it, and ranks compare it.
 //
 // A pair of token files is identified by the sizes of both files, a hash of the .idx, and a hash of at most 1,024 4-KiB
-// blocks of the .bin. The blocks are evenly spaced and include the first and the last block; a .bin of at most 1,024
-// blocks is hashed completely. The path does not matter. The order of the data is identified by the flags that
-// determine it.
+// blocks of the .bin. The blocks are evenly spaced and include the first and the last block; a .bin with at most 1,024
+// blocks is hashed completely. The path does not matter. The data order is identified by the flags that determine it.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +13,15 @@
 
 namespace mtl {
 
-/// Returns the XXH3 hash of the 4-KiB blocks described above. Reads no other part of the file.
+/// Returns the XXH3 hash of the 4-KiB blocks described above. Does not read any other part of the file.
 std::uint64_t sample_hash(const MappedFile& file);
 
 /// Returns {"path", "bin_bytes", "bin_hash", "idx_bytes", "idx_hash"}.
 Json file_identity(const IndexedDataset& file);
 
-/// Returns a description of the first difference between two identities, or an empty string if there is none. An
-/// identity has the form {"files": [file_identity, ...], "order": {"--flag": value, ...}}. A single file_identity,
-/// which older checkpoints hold, is treated as a list of one file. Keys that only one identity has are ignored.
+/// Describes the first difference between two identities, or returns an empty string if there is none. An identity has
+/// the form {"files": [file_identity, ...], "order": {"--flag": value, ...}}. A single file_identity, which older
+/// checkpoints store, is treated as a list with one file. Keys that only one identity has are ignored.
 std::string data_difference(const Json& saved, const Json& now);
 
 }  // namespace mtl

@@ -14,7 +14,7 @@ namespace {
 
 std::string strip(const std::string& word) { return std::string(trim(word)); }
 
-/// Parses the first word of each pair as a number. The result is nullopt for a word that is not a number.
+/// Parses the first word in each pair as a number. The result is nullopt if the word is not a number.
 std::vector<std::optional<double>> parse_pairs(const std::vector<std::string>& words) {
   std::vector<std::optional<double>> out;
   for (std::size_t i = 0; i + 1 < words.size(); i += 2) out.push_back(parse_float(words[i]));
@@ -39,7 +39,7 @@ std::vector<std::string> split_words(std::string_view text) {
   return out;
 }
 
-/// Returns the words that a file of --per-split-data-args-path lists for one split; empty if it lists none.
+/// Returns the words that a --per-split-data-args-path file lists for one split. Empty if it does not list any.
 std::vector<std::string> words_of_split(const Json& file, std::string_view split) {
   const Json* value = file.find(split);
   if (value == nullptr || value->is_null()) return {};
@@ -99,7 +99,7 @@ class Reader {
     }
     SplitSources out;
     attempt("--split " + options_.split, [&] {
-      // Megatron-LM reads -1,2,0 as 1,2,0 and nan,1,1 as 1,1. No user means that, so such text is an error here.
+      // Megatron-LM reads -1,2,0 as 1,2,0 and nan,1,1 as 1,1. No user means that, so we reject such text.
       for (const char c : options_.split) {
         if (c == '-' || c == '+' || std::isalpha(byte_of(c)))
           fail(Exit::usage, "\"", c, "\" is not allowed in weights; write them as 969,30,1");

@@ -1,9 +1,9 @@
-// The data sets of training, validation and test: the words after --data-path and related flags.
+// The data sets for training, validation and test: the words after --data-path and related flags.
 //
-// The words are either prefixes of token files, or alternating weights and prefixes. As in Megatron-LM, if the number
-// of words is odd, all words are prefixes. If it is even, the first word of each pair may be a weight: any number that
-// Python's float() accepts. If some of these first words are numbers and others are not, Megatron-LM may fail or may
-// treat all words as prefixes, depending on which words are numbers; mtl always fails.
+// The words are either token file prefixes, or alternating weights and prefixes. As in Megatron-LM, if the number of
+// words is odd, all words are prefixes. If it is even, the first word in each pair may be a weight: any number that
+// Python's float() accepts. If only some of these first words are numbers, Megatron-LM may fail or may treat all words
+// as prefixes, depending on which words are numbers; mtl always fails.
 #pragma once
 
 #include <array>
@@ -16,12 +16,12 @@
 
 namespace mtl {
 
-/// Data sets that are read as one stream of samples.
+/// Data sets to read as one stream of samples.
 struct DataBlend {
   std::vector<std::string> prefixes;
   std::optional<std::vector<double>> weights;  // one per prefix; positive and finite, not normalized
 
-  /// True for several prefixes, and also for a single prefix with a weight, because weighted data is built with a
+  /// True for multiple prefixes, and also for a single prefix with a weight, because weighted data is built with a
   /// surplus.
   bool is_blended() const { return weights || prefixes.size() > 1; }
   bool operator==(const DataBlend&) const = default;
@@ -31,7 +31,7 @@ struct DataBlend {
 /// finite.
 DataBlend parse_data_path(const std::vector<std::string>& words);
 
-/// The values of the flags that select data. Each member is named after its flag.
+/// The flags that select data. Each member is named after its flag.
 struct DataPathOptions {
   std::vector<std::string> data_path{}, train_data_path{}, valid_data_path{}, test_data_path{};
   std::string data_args_path{};            // a file with the words of --data-path
@@ -39,11 +39,11 @@ struct DataPathOptions {
   std::string split = "969,30,1";
 
   bool is_per_split() const;
-  /// True if no flag names data.
+  /// True if no flag selects any data.
   bool is_absent() const;
 };
 
-/// The source of one split: a blend, and the share of each data set in the blend that the split uses.
+/// What one split reads: a blend, and the fraction of each data set that belongs to the split.
 struct SplitSource {
   std::string flag;  // for messages: "--data-path"
   DataBlend blend;
@@ -52,9 +52,8 @@ struct SplitSource {
 using SplitSources = std::array<std::optional<SplitSource>, 3>;  // indexed by Split; nullopt if the split has no data
 
 using ReportProblem = std::function<void(std::string flag, std::string what)>;
-/// Parses the flags that select data, and the files to which some of these flags refer. Calls `report` for every
-/// problem; if there is a problem, the result is incomplete. Checks --split even if no flag names data, but not if
-/// options.is_per_split().
+/// Parses the flags that select data, and the files that some of them refer to. Calls `report` for every problem; the
+/// result is then incomplete. Checks --split even if no flag selects any data, but not if options.is_per_split().
 SplitSources read_split_sources(const DataPathOptions& options, const ReportProblem& report);
 
 }  // namespace mtl

@@ -11,8 +11,8 @@
 namespace mtl {
 namespace {
 
-/// Returns, for each bound, the sum of the weights before the bound, divided by the sum of all weights. The first value
-/// is 0 and the last is 1.
+/// For each bound, returns the sum of the weights before it, divided by the sum of all weights. The first value is 0
+/// and the last is 1.
 std::vector<double> shares_before(const std::vector<double>& weights) {
   std::vector<double> shares{0};
   const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
@@ -45,7 +45,7 @@ std::vector<std::int64_t> divide_tokens(const IndexedDataset& data, const std::v
   std::vector<std::int64_t> bounds;
   for (const double share : shares_before(weights)) {
     const double target = share * double(data.tokens());
-    // Bisects for the first document that has at least `target` tokens before it. The bound is this document or the
+    // Bisects for the first document with at least `target` tokens before it. The bound is either this document or the
     // previous one, whichever is nearer to `target`.
     std::int64_t low = 0, high = data.documents();
     while (low < high) {
@@ -76,8 +76,8 @@ std::vector<std::uint32_t> shuffled_documents(std::int64_t documents, std::uint3
 std::vector<std::int64_t> sample_documents(std::int64_t documents, std::int64_t count, std::uint32_t seed) {
   require(count <= documents, "cannot draw ", count, " of ", documents, " documents");
   std::mt19937_64 engine(seed);
-  // Floyd's algorithm: each draw is from documents 0 to `last`. If the drawn document is already in the set, `last` is
-  // inserted instead.
+  // Floyd's algorithm: each draw is from documents 0 to `last`. If the drawn document is already in the set, insert
+  // `last` instead.
   std::set<std::int64_t> drawn;
   for (std::int64_t last = documents - count; last < documents; ++last) {
     const std::int64_t draw = draw_below(engine, static_cast<std::uint64_t>(last) + 1);

@@ -1,4 +1,4 @@
-// Divides the documents of a data set into parts, shuffles documents, and draws documents at random.
+// Divides a data set's documents into parts, shuffles documents, and draws documents at random.
 #pragma once
 
 #include <cstdint>
@@ -9,18 +9,17 @@
 namespace mtl {
 
 /// Return the bounds of parts: part i consists of documents [bounds[i], bounds[i + 1]). The first bound is 0 and the
-/// last bound is documents(). Weights must be positive. Each bound is placed where the number of documents
-/// (divide_documents()) or of tokens (divide_tokens()) before the bound is nearest to the cumulative share of the
-/// weights. In a tie, divide_documents() takes the even bound, and divide_tokens() takes the lower bound. A part may be
-/// empty.
+/// last is documents(). Weights must be positive. Each bound is placed so that the number of documents
+/// (divide_documents()) or tokens (divide_tokens()) before it is nearest to the cumulative weight. In a tie,
+/// divide_documents() takes the even bound, and divide_tokens() takes the lower one. A part can be empty.
 std::vector<std::int64_t> divide_documents(const IndexedDataset& data, const std::vector<double>& weights);
 std::vector<std::int64_t> divide_tokens(const IndexedDataset& data, const std::vector<double>& weights);
 
-/// Returns the numbers of all documents in random order, like numpy.random.RandomState(seed).permutation(documents).
-/// Throws if there are 2^32 documents or more.
+/// Returns all document numbers in random order, like numpy.random.RandomState(seed).permutation(documents). Throws if
+/// there are 2^32 documents or more.
 std::vector<std::uint32_t> shuffled_documents(std::int64_t documents, std::uint32_t seed);
 
-/// Draws `count` distinct documents uniformly at random and returns them in ascending order. Memory and time depend
+/// Draws `count` distinct documents uniformly at random, and returns them in ascending order. Memory and time depend
 /// only on `count`, which must not exceed `documents`.
 std::vector<std::int64_t> sample_documents(std::int64_t documents, std::int64_t count, std::uint32_t seed);
 

@@ -13,8 +13,8 @@ namespace {
 
 using Bytes = std::span<const std::byte>;
 
-/// Writes pieces of many files to one file. Small pieces are first gathered in a buffer by several threads, because
-/// each copy may have to wait for the disk.
+/// Writes pieces from many files to one file. Multiple threads first gather small pieces in a buffer, because each copy
+/// may have to wait for the disk.
 class Gatherer {
  public:
   Gatherer(OutputFile& out, int threads, const CopyProgress& progress)
@@ -22,8 +22,7 @@ class Gatherer {
 
   void add(Bytes piece) {
     while (gathered_ + piece.size() > kBuffer) {
-      // A piece larger than the buffer is written directly, in parts of the buffer's size. Only its remainder is
-      // gathered.
+      // Write a piece larger than the buffer directly, in buffer-sized parts, and gather only the remainder.
       if (gathered_ > 0) flush();
       if (piece.size() <= kBuffer) break;
       out_.write(piece.data(), kBuffer);
@@ -53,8 +52,8 @@ class Gatherer {
 
  private:
   static constexpr std::size_t kBuffer = 8 << 20;
-  static constexpr std::size_t kPieces = 1 << 18;  // flush at this number of pieces
-  static constexpr std::size_t kScattered = 64;    // fewer pieces are copied by a single thread
+  static constexpr std::size_t kPieces = 1 << 18;  // flush after this many pieces
+  static constexpr std::size_t kScattered = 64;    // a single thread copies fewer pieces
 
   OutputFile& out_;
   int threads_;
@@ -65,7 +64,7 @@ class Gatherer {
   std::vector<std::byte> buffer_;
 };
 
-/// Writes the numbers of an .idx through a buffer.
+/// Writes an .idx file's numbers through a buffer.
 class NumberWriter {
  public:
   explicit NumberWriter(OutputFile& out) : out_(out) {}
@@ -115,7 +114,7 @@ void DocumentCopy::write(const DocumentList& list, int threads, const CopyProgre
   for_each_range(list, [&](const DocumentRange& range) {
     const IndexedDataset& data = *range.data;
     if (data.type() != type_) {
-      fail(Exit::bad_data, data.idx_file().path(), ": holds ", name_of(data.type()), ", not ", name_of(type_));
+      fail(Exit::bad_data, data.idx_file().path(), ": contains ", name_of(data.type()), ", not ", name_of(type_));
     }
     if (data.sequences() > 0 && data.is_multimodal() != has_modes_) {
       fail(Exit::bad_data, data.idx_file().path(), ": has ", has_modes_ ? "no modes" : "modes (multimodal)");
@@ -126,7 +125,7 @@ void DocumentCopy::write(const DocumentList& list, int threads, const CopyProgre
   });
   write_bin(list, threads, progress);
   write_idx(list);
-  // If the disk is full, seal() throws here. commit() then only renames files, so several copies can be committed
+  // If the disk is full, seal() throws here. commit() then only renames files, so multiple copies can be committed
   // together.
   bin_.seal();
   idx_.seal();

@@ -1,9 +1,8 @@
-// Writes token files that consist of documents of existing token files: the core of mtl-data's merge, split and
-// shuffle.
+// Writes token files built from documents in existing token files: the core of mtl-data's merge, split and shuffle.
 //
-// Tokens, lengths and modes of every type are copied byte for byte, without decoding. Memory use is bounded, because
-// only fixed-size buffers are needed: write() traverses the list once to check it, once to write the .bin, and once for
-// each array of the .idx.
+// Tokens, lengths and modes of every type are copied byte for byte, without decoding. Memory use is bounded, because we
+// need only fixed-size buffers: write() traverses the list once to check it, once to write the .bin, and once for each
+// array in the .idx.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +15,13 @@
 
 namespace mtl {
 
-/// Documents [begin, end) of a data set.
+/// Documents [begin, end) in a data set.
 struct DocumentRange {
   const IndexedDataset* data;
   std::int64_t begin, end;
 };
 
-/// A list of `size` ranges. at(i) returns range i, 0 <= i < size. at() may be called several times for each i, in any
+/// A list of `size` ranges. at(i) returns range i, 0 <= i < size. It may be called multiple times for each i, in any
 /// order, but only by one thread.
 struct DocumentList {
   std::int64_t size = 0;
@@ -33,18 +32,17 @@ DocumentList list_of(std::vector<DocumentRange> ranges);
 /// Called repeatedly with the number of bytes written to the .bin since the previous call.
 using CopyProgress = std::function<void(std::uint64_t bytes)>;
 
-/// Writes PREFIX.bin and PREFIX.idx. Neither file appears under its final name before commit(). If commit() is not
-/// called, neither file is kept.
+/// Writes PREFIX.bin and PREFIX.idx. They get their final names only in commit(). Without a commit(), neither file is
+/// kept.
 class DocumentCopy {
  public:
   DocumentCopy(const std::string& prefix, DataType type, bool has_modes);
 
-  /// Writes all documents of `list`. Call once. Throws Error(bad_data) if a data set has a type other than type(). Also
-  /// throws Error(bad_data) if a data set that has sequences does not match the constructor's `has_modes`. Up to
-  /// `threads` threads read small, scattered ranges in parallel; the output does not depend on `threads`.
+  /// Writes all documents in `list`. Must be called only once. Throws Error(bad_data) if a data set's type is not
+  /// type(), or if a data set that has sequences does not match the constructor's `has_modes`. Up to `threads` threads
+  /// read small, scattered ranges in parallel; the output does not depend on `threads`.
   void write(const DocumentList& list, int threads, const CopyProgress& progress);
-  /// Renames both files to their final names, the .idx last. An existing .idx therefore implies that the .bin is
-  /// complete.
+  /// Renames both files to their final names, the .idx last. So if an .idx exists, its .bin is complete.
   void commit();
 
   const std::string& prefix() const { return prefix_; }
@@ -53,7 +51,7 @@ class DocumentCopy {
   std::int64_t sequences() const { return sequences_; }
   std::int64_t tokens() const { return bin_bytes() / item_size(type_); }
   std::uint64_t bin_bytes() const { return bin_bytes_; }
-  /// Describes the files. Call after write().
+  /// Describes the files. Must be called after write().
   TokenFilesWritten written() const {
     return {.prefix = prefix_,
             .type = type_,

@@ -1,9 +1,9 @@
 // A keyed permutation of [0, n) that is computed instead of stored. It needs no memory and no setup, and each entry
 // takes about 50 ns.
 //
-// Let h >= 1 be the smallest integer with 4^h >= n. A number of 2h bits is split into halves (L, R). Each of six rounds
+// Let h >= 1 be the smallest integer with 4^h >= n. A 2h-bit number is split into halves (L, R). Each of six rounds
 // maps (L, R) to (R, L xor F(key, round, R)), where F is splitmix64's 64-bit mix (Steele et al. 2014), truncated to h
-// bits. A round is invertible for every F, so the composition of the rounds is a bijection of [0, 4^h).
+// bits. A round is invertible for every F, so the rounds together are a bijection on [0, 4^h).
 //
 // A result that is not below n is permuted again (cycle walking, Black and Rogaway 2002). The walk follows a cycle of
 // the bijection. It ends, because the cycle leads back to the starting number, which is below n. Two different starting
@@ -22,7 +22,7 @@ class KeyedPermutation {
  public:
   /// Requires n in [1, 2^62].
   KeyedPermutation(std::int64_t n, std::uint64_t key);
-  /// Returns entry i of the permutation. Requires i in [0, n).
+  /// Returns entry i of the permutation. i must be in [0, n).
   std::int64_t operator()(std::int64_t i) const;
 
  private:

@@ -8,7 +8,7 @@
 namespace mtl {
 namespace {
 
-/// Sets the loss mask, the positions and the document starts from the input tokens. Call before clear_padding().
+/// Sets the loss mask, positions and document starts from the input tokens. Must be called before clear_padding().
 void mark_documents(const GptDatasetOptions& options, Sample& sample) {
   const std::size_t length = sample.tokens.size();
   sample.loss_mask.assign(length, 1.0f);
@@ -20,11 +20,11 @@ void mark_documents(const GptDatasetOptions& options, Sample& sample) {
     if (options.reset_attention_mask) sample.document_start[i] = static_cast<std::int32_t>(start);
     if (sample.tokens[i] != options.eod) continue;
     if (options.eod_mask_loss) sample.loss_mask[i] = 0.0f;
-    start = i + 1;  // the eod itself belongs to the document that it ends
+    start = i + 1;  // the eod belongs to the document it ends
   }
 }
 
-/// Masks the loss of padding, and replaces the padding id by 0, which is a valid row of every token embedding.
+/// Masks the loss for padding, and replaces the padding id with 0, which is a valid row in every token embedding.
 void clear_padding(std::int32_t pad, Sample& sample) {
   for (std::size_t i = 0; i < sample.labels.size(); ++i) {
     if (sample.labels[i] == pad) sample.loss_mask[i] = 0.0f;
@@ -33,8 +33,7 @@ void clear_padding(std::int32_t pad, Sample& sample) {
   std::replace(sample.labels.begin(), sample.labels.end(), pad, 0);
 }
 
-/// Calls use(sequence, begin, end) for each sequence from which an item takes tokens. The item takes tokens `begin` to
-/// `end` - 1 of the sequence.
+/// Calls use(sequence, begin, end) for each sequence that contributes tokens to an item: `begin` to `end` - 1.
 template <class Use>
 void for_each_run(const IndexedDataset& data, const SampleSource& source, const Use& use) {
   for (std::size_t i = 0; i < source.documents.size(); ++i) {
@@ -50,7 +49,7 @@ GptDataset::GptDataset(std::shared_ptr<const IndexedDataset> data, const GptData
     : data_(std::move(data)), options_(options) {
   if (data_->is_multimodal())
     fail(Exit::bad_data, data_->prefix(), ": is multimodal data; only text can be trained on");
-  // If the padding id equals eod, the loss of eod labels is not masked.
+  // If the padding id equals eod, do not mask the loss for eod labels.
   if (options_.pad == options_.eod) options_.pad = -1;
   order_ = SampleOrder(data_->lengths(), {.kind = options.order,
                                           .seq_length = options.seq_length,

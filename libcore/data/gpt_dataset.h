@@ -1,6 +1,6 @@
-// The samples of GPT pre-training. A sample consists of S input tokens and S labels; the labels are the tokens shifted
-// by one. Samples are cut from the stream of documents that data/sample_order.h defines. With OrderKind::megatron,
-// every item equals the corresponding item of Megatron-LM's GPTDataset.
+// Samples for GPT pre-training. A sample consists of S input tokens and S labels, which are the tokens shifted by one.
+// Samples are cut from the document stream that data/sample_order.h defines. With OrderKind::megatron, every item
+// equals the corresponding item in Megatron-LM's GPTDataset.
 #pragma once
 
 #include <cstdint>
@@ -23,10 +23,10 @@ struct GptDatasetOptions {
   bool drop_last_partial = true;          // see SampleOrderOptions; if false, the last sample is padded
   std::int32_t eod = -1;                  // the end-of-document id; -1: none
   std::int32_t pad = -1;                  // the padding id; -1, or the same as eod: none
-  std::int64_t vocab_size = 0;            // if > 0: item() throws for an id not in [0, vocab_size), except pad
-  bool eod_mask_loss = false;             // mask the loss of positions whose input is eod
+  std::int64_t vocab_size = 0;            // if > 0: item() throws for ids outside [0, vocab_size), except pad
+  bool eod_mask_loss = false;             // mask the loss where the input is eod
   bool reset_position_ids = false;        // restart positions at 0 after each eod
-  bool reset_attention_mask = false;      // tokens after an eod do not attend to tokens before it
+  bool reset_attention_mask = false;      // prevent tokens after an eod from attending to tokens before it
 };
 
 /// One sample. Each vector has S entries.
@@ -34,16 +34,16 @@ struct Sample {
   std::vector<std::int32_t> tokens, labels;  // the padding id is replaced by 0
   std::vector<float> loss_mask;              // 0 for padding labels, and for eod inputs with eod_mask_loss; otherwise 1
   std::vector<std::int32_t> position_ids;
-  /// With reset_attention_mask: for each position, the first position to which it may attend. An eod belongs to the
-  /// document that it ends. Empty without reset_attention_mask.
+  /// With reset_attention_mask: for each position, the first position it may attend to. An eod belongs to the document
+  /// it ends. Empty without reset_attention_mask.
   std::vector<std::int32_t> document_start;
 };
 
-/// The location of an item's tokens in the data.
+/// Where an item's tokens are in the data.
 struct SampleSource {
-  std::int64_t dataset = 0;             // index of the data set in the blend
+  std::int64_t dataset = 0;             // data set index in the blend
   std::int64_t sample = 0;              // shuffle_index[index] (data/sample_order.h)
-  std::vector<std::int64_t> documents;  // indices of sequences in the .idx
+  std::vector<std::int64_t> documents;  // sequence indices in the .idx
   std::int64_t first_offset = 0;        // offset of the first token in documents.front()
   std::int64_t last_offset = 0;         // offset of the last label in documents.back()
 };
@@ -53,19 +53,19 @@ class GptDataset {
   /// Throws everything that SampleOrder throws, and Error(bad_data) if the data is multimodal.
   GptDataset(std::shared_ptr<const IndexedDataset> data, const GptDatasetOptions& options);
 
-  /// The number of samples. It is at least the number requested.
+  /// The number of samples: at least as many as requested.
   std::int64_t size() const { return order_.samples(); }
-  /// Returns the sample at `index`, in training order. `index` must be in [0, size()). Throws Error(bad_data) if a
-  /// token id is outside the vocabulary.
+  /// Returns the sample at `index` in training order. `index` must be in [0, size()). Throws Error(bad_data) if a token
+  /// id is outside the vocabulary.
   Sample item(std::int64_t index) const;
   SampleSource describe(std::int64_t index) const;
-  /// Returns the S + 1 stored token ids of an item. A partial last sample has fewer.
+  /// Returns an item's S + 1 stored token ids. A partial last sample has fewer.
   std::vector<std::int32_t> read_tokens(std::int64_t index) const;
-  /// Asks the operating system to prefetch an item's tokens; returns immediately.
+  /// Asks the operating system to prefetch an item's tokens. Returns immediately.
   void prefetch(std::int64_t index) const;
 
   const SampleOrder& order() const { return order_; }
-  /// The data set's name in messages: the prefix of its files.
+  /// The data set's name in messages: its file prefix.
   const std::string& name() const { return data_->prefix(); }
 
  private:

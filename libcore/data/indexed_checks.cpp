@@ -12,15 +12,15 @@ namespace mtl {
 namespace {
 
 constexpr std::string_view kRemedy = "; re-run mtl-preprocess, or copy both files again";
-/// The number of sequences or documents per branch-free loop. Even if all these sequences have the maximum length, they
-/// have fewer than 2^46 bytes in total.
+/// Sequences or documents per branch-free loop. Even if all these sequences have the maximum length, they have fewer
+/// than 2^46 bytes in total.
 constexpr std::int64_t kBlockEntries = 4096;
 
 std::string with_commas(std::uint64_t value) {
   return value > INT64_MAX ? std::to_string(value) : mtl::with_commas(value);
 }
 
-/// Returns the size in bytes of an .idx file's arrays, for messages. The counts are unchecked, so the sum could
+/// Returns the size of an .idx file's arrays in bytes, for messages. The counts are unchecked, so the sum could
 /// overflow.
 std::string bytes_needed(std::uint64_t sequences, std::uint64_t indices) {
   constexpr std::uint64_t kSane = std::uint64_t{1} << 56;
@@ -64,7 +64,7 @@ class IndexChecker {
   std::int64_t document(std::int64_t i) const { return load_at<std::int64_t>(data_ + document_at(i)); }
   std::int64_t bin_size() const { return std::ssize(bin_.bytes()); }
 
-  /// Counts `bytes` as checked. Releases the pages of the .idx each time kMappedPages bytes have been checked.
+  /// Counts `bytes` as checked. Releases .idx pages each time kMappedPages bytes have been checked.
   void count_checked(std::int64_t bytes) {
     if ((checked_bytes_ += bytes) < static_cast<std::int64_t>(kMappedPages)) return;
     release_pages(idx_);
@@ -103,7 +103,7 @@ void IndexChecker::check_header() {
 void IndexChecker::check_counts() {
   const auto sequences = load_at<std::uint64_t>(data_ + kSequencesAt);
   const auto indices = load_at<std::uint64_t>(data_ + kDocumentsAt);
-  // Divides instead of multiplying: a product with an unchecked count could overflow.
+  // Divide instead of multiplying: a product with an unchecked count could overflow.
   const std::uint64_t array_bytes = idx_.bytes().size() - kHeaderBytes;
   if (sequences > array_bytes / 12) {
     fail_idx("counts", kSequencesAt, kRemedy, "sequence_count ", sequences, " needs ", bytes_needed(sequences, 0),
@@ -125,9 +125,9 @@ void IndexChecker::check_counts() {
 }
 
 /// Returns true if sequences [begin, end) satisfy all rules: no length is negative; the first pointer is `at`; each
-/// later pointer is the previous pointer plus the size of the previous sequence in bytes; and the block ends within the
-/// .bin. The values are unchecked, so the arithmetic is unsigned. Wrap-around cannot hide an error, because the block
-/// is short and begins within the .bin, at byte `at`.
+/// later pointer is the previous pointer plus the previous sequence's size in bytes; and the block ends within the
+/// .bin. The values are unchecked, so we use unsigned arithmetic. Wrap-around cannot hide an error, because the block
+/// is short and starts within the .bin, at byte `at`.
 bool IndexChecker::is_sound_block(std::int64_t begin, std::int64_t end, std::int64_t at) const {
   const std::byte* lengths = data_ + length_at(begin);
   const std::byte* pointers = data_ + pointer_at(begin);
@@ -147,7 +147,7 @@ bool IndexChecker::is_sound_block(std::int64_t begin, std::int64_t end, std::int
   return pointer(end - 1) + length * token_bytes_ <= bin_size();
 }
 
-/// Checks the same rules for one sequence after another. Throws for the first violation.
+/// Checks the same rules, sequence by sequence. Throws for the first violation.
 void IndexChecker::find_broken_sequence(std::int64_t begin, std::int64_t end, std::int64_t at) {
   for (std::int64_t i = begin; i < end; ++i) {
     if (length(i) < 0) fail_idx("length", length_at(i), kRemedy, "sequence ", i, " has length ", length(i));

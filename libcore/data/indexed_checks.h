@@ -1,8 +1,8 @@
-// Checks the rules of the .idx format. IndexedDataset refuses files that break a rule.
+// Checks the rules of the .idx format. IndexedDataset rejects files that violate a rule.
 //
-// The checks run in this order: header, counts, lengths and pointers of each sequence, size of the .bin, documents. The
-// first broken rule is reported with its byte offset in the file. Intact files are checked at memory speed, in
-// branch-free blocks. Only a broken block is checked again, entry by entry.
+// The checks run in this order: header, counts, each sequence's length and pointer, size of the .bin, documents. The
+// first violation is reported with its byte offset in the file. Intact files are checked at memory speed, in
+// branch-free blocks. Only a block with a violation is checked again, entry by entry.
 #pragma once
 
 #include <cstddef>
@@ -19,14 +19,14 @@ namespace mtl {
 class MappedFile;
 enum class DataType : std::uint8_t;
 
-/// A broken rule. The message reads "FILE: what (byte N); remedy".
+/// A violated rule. The message reads "FILE: what (byte N); remedy".
 class BrokenRule : public Error {
  public:
   struct Place {
     std::string rule;  // a stable identifier: "header-size", "magic", "version", "type", "counts", "length",
                        // "pointer", "bin-size", "documents", "modes", "integers", "vocabulary", "provenance", "hash"
     std::string file;  // path
-    std::optional<std::uint64_t> offset{};  // byte offset of the wrong value; nullopt: concerns the whole file
+    std::optional<std::uint64_t> offset{};  // byte offset of the wrong value; nullopt: concerns the entire file
   };
   BrokenRule(Place place, const std::string& what, std::string_view remedy)
       : Error(Exit::bad_data,
@@ -38,14 +38,14 @@ class BrokenRule : public Error {
   Place place_;
 };
 
-/// The contents of the header, and the results of the checks.
+/// The header's contents, and the results of the checks.
 struct IndexSummary {
   DataType type{};
   std::int64_t sequences = 0, documents = 0, tokens = 0;
   bool has_modes = false;
 };
 
-/// Checks an .idx and its .bin against every rule of the format. Throws BrokenRule for the first broken rule.
+/// Checks an .idx and its .bin against every rule of the format. Throws BrokenRule for the first violation.
 IndexSummary check_index(const MappedFile& idx, const MappedFile& bin);
 
 }  // namespace mtl

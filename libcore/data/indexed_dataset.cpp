@@ -24,7 +24,7 @@ void convert_tokens(std::span<const std::byte> from, std::span<std::int32_t> out
   }
 }
 
-/// Like convert_tokens(), but for i8 in two's complement. A separate function, because C++ treats std::int8_t as a
+/// Like convert_tokens(), but for two's complement i8. This is a separate function because C++ treats std::int8_t as a
 /// character type.
 void convert_signed_bytes(std::span<const std::byte> from, std::span<std::int32_t> out) {
   for (std::size_t i = 0; i < out.size(); ++i) out[i] = (std::to_integer<std::int32_t>(from[i]) ^ 0x80) - 0x80;
@@ -111,12 +111,12 @@ void IndexedDataset::read(std::int64_t sequence, std::int64_t offset, std::span<
   const auto count = std::ssize(out);
   require(offset >= 0 && count <= lengths()[sequence] - offset, prefix_, ": sequence ", sequence, " has ",
           lengths()[sequence], " tokens, not ", count, " from ", offset);
-  if (!is_integer(type())) fail(Exit::bad_data, idx_.path(), ": holds ", name_of(type()), ", not token ids");
+  if (!is_integer(type())) fail(Exit::bad_data, idx_.path(), ": contains ", name_of(type()), ", not token ids");
   const std::size_t size = item_size(type());
   std::size_t at = (token_begin(sequence) + offset) * size;
   require(at <= bin_bytes() && out.size() * size <= bin_bytes() - at, prefix_, ": sequence ", sequence,
           " extends past the end of the .bin file");
-  // Reads the file instead of its memory map, so that a truncated file or a failing disk causes an Error instead of a
+  // Read the file instead of its memory map, so that a truncated file or a failing disk causes an Error instead of a
   // signal.
   std::array<std::byte, 8192> buffer;
   while (!out.empty()) {

@@ -1,11 +1,16 @@
-// Token files: PREFIX.bin holds the tokens, and PREFIX.idx records where each sequence and each document begins (see
+// Token files: PREFIX.bin contains the tokens, and PREFIX.idx records where each sequence and document starts (see
 // mtl-idx(5)).
 //
-// A sequence is a run of tokens. A document is a run of sequences, possibly empty. PREFIX.idx is little-endian and
-// holds: "MMIDIDX\0\0", u64 version 1, u8 type code, u64 number of sequences, u64 number of documents + 1, i32
-// lengths[sequences] in tokens, i64 pointers[sequences] in bytes into PREFIX.bin, i64 document_indices[documents + 1]
-// (the first is 0, the last is the number of sequences) and, for multimodal data, i8 modes[sequences]. Both files are
-// byte for byte the files that Megatron-LM writes and reads.
+// A sequence is a run of tokens. A document is a run of sequences, possibly empty. PREFIX.idx is little-endian. It
+// contains
+// - "MMIDIDX\0\0", u64 version 1, u8 type code
+// - u64 number of sequences, u64 number of documents + 1
+// - i32 lengths[sequences], in tokens
+// - i64 pointers[sequences], in bytes into PREFIX.bin
+// - i64 document_indices[documents + 1]; the first is 0, and the last is the number of sequences
+// - for multimodal data, i8 modes[sequences]
+//
+// Megatron-LM reads and writes exactly the same files.
 #pragma once
 
 #include <cstddef>
@@ -22,20 +27,20 @@
 
 namespace mtl {
 
-/// The type of a stored token. The values are the type codes in the .idx.
+/// A stored token's type. The values are the type codes in the .idx.
 enum class DataType : std::uint8_t { u8 = 1, i8 = 2, i16 = 3, i32 = 4, i64 = 5, f64 = 6, f32 = 7, u16 = 8 };
 
 std::size_t item_size(DataType type);
-/// Returns the short name of a type, such as "u16".
+/// Returns a type's short name, such as "u16".
 std::string_view name_of(DataType type);
 bool is_integer(DataType type);
-/// Returns the type in which to store the ids of a vocabulary of this size: u16 below 65,500, otherwise i32.
+/// Returns the type in which to store ids for a vocabulary of this size: u16 below 65,500, otherwise i32.
 DataType token_type_for_vocab(std::int64_t vocab_size);
 
 /// Returns PREFIX for PREFIX, PREFIX.bin or PREFIX.idx.
 std::string dataset_prefix(std::string_view path);
 
-/// A pair of token files that has been written: counts, sizes in bytes, and the XXH3 hashes of the whole files.
+/// A pair of token files that has been written: counts, sizes in bytes, and XXH3 hashes of the entire files.
 struct TokenFilesWritten {
   std::string prefix;
   DataType type = DataType::i32;
@@ -43,30 +48,30 @@ struct TokenFilesWritten {
   std::uint64_t bin_bytes = 0, bin_hash = 0, idx_bytes = 0, idx_hash = 0;
 };
 
-/// Writes PREFIX.bin and PREFIX.idx. Neither file appears under its final name before finish(). If finish() is not
-/// called, neither file is kept.
+/// Writes PREFIX.bin and PREFIX.idx. They get their final names only in finish(). Without a finish(), neither file is
+/// kept.
 class IndexedDatasetWriter {
  public:
   /// The type must be an integer type.
   IndexedDatasetWriter(const std::string& prefix, DataType type);
 
-  /// Adds one sequence to the open document. An empty span adds nothing. Throws Error(bad_data) if the type cannot hold
-  /// an id, or if there are more than 2^31 - 1 tokens.
+  /// Adds a sequence to the open document. An empty span adds nothing. Throws Error(bad_data) if an id does not fit the
+  /// type, or if there are more than 2^31 - 1 tokens.
   void add_sequence(std::span<const std::int32_t> tokens);
-  /// The same for ids that are already narrowed to 16 bits; faster if the type is u16.
+  /// Same for ids that are already narrowed to 16 bits. Faster if the type is u16.
   void add_sequence(std::span<const std::uint16_t> tokens);
   /// Ends the open document. A document without sequences is recorded as empty.
   void end_document();
-  /// Writes both files completely to the disk, still under temporary names, so that several writers can then finish()
+  /// Writes both files completely to disk, still under temporary names, so that multiple writers can then finish()
   /// together. Throws if a sequence was added after the last end_document().
   void seal();
-  /// Calls seal() unless it has already been called, and renames the files to their final names.
+  /// Calls seal() if necessary, and renames the files to their final names.
   void finish();
 
   std::int64_t tokens() const { return tokens_; }
   std::int64_t sequences() const { return std::ssize(lengths_); }
   std::int64_t documents() const { return std::ssize(document_indices_) - 1; }
-  /// Describes the files. Call after seal(). The hashes are computed while the files are written.
+  /// Describes the files. Must be called after seal(). Hashes are computed during writing.
   const TokenFilesWritten& written() const { return written_; }
 
  private:
@@ -87,8 +92,8 @@ class IndexedDatasetWriter {
   std::int64_t tokens_ = 0;
 };
 
-/// A non-owning view of the lengths of sequences, in tokens. The view refers to little-endian i32 values, which may be
-/// unaligned in an .idx.
+/// A non-owning view of sequence lengths, in tokens. The lengths are little-endian i32 values, which can be unaligned
+/// in an .idx.
 class SequenceLengths {
  public:
   SequenceLengths(const void* data, std::int64_t size) : data_(static_cast<const std::byte*>(data)), size_(size) {}
@@ -104,12 +109,12 @@ class SequenceLengths {
   std::int64_t size_;
 };
 
-/// Reads PREFIX.bin and PREFIX.idx. The files are not trusted: the constructor checks every rule of the format in one
-/// pass over the .idx. It throws BrokenRule (data/indexed_checks.h), which is an Error(bad_data), if a file breaks a
-/// rule. It throws Error(io) if a file is missing.
+/// Reads PREFIX.bin and PREFIX.idx. We do not trust the files: the constructor checks every rule of the format in one
+/// pass over the .idx. Throws BrokenRule (data/indexed_checks.h), which is an Error(bad_data), if a file violates a
+/// rule. Throws Error(io) if a file is missing.
 class IndexedDataset {
  public:
-  /// `path` is the prefix, or the path of either file.
+  /// `path` is the prefix, or either file's path.
   explicit IndexedDataset(std::string_view path);
 
   const std::string& prefix() const { return prefix_; }
@@ -119,36 +124,36 @@ class IndexedDataset {
   std::int64_t tokens() const { return summary_.tokens; }
   std::uint64_t bin_bytes() const { return bin_.bytes().size(); }
   std::uint64_t idx_bytes() const { return idx_.bytes().size(); }
-  /// True if the .idx has a mode for each sequence, which means that the data is not only text.
+  /// True if the .idx has a mode for each sequence, which means that the data is not just text.
   bool is_multimodal() const { return summary_.has_modes; }
 
   /// The number of tokens in each sequence.
   SequenceLengths lengths() const;
-  /// Returns the first sequence of a document. document_begin(documents()) is sequences().
+  /// Returns a document's first sequence. document_begin(documents()) is sequences().
   std::int64_t document_begin(std::int64_t document) const;
-  /// Returns the index, among all tokens of the .bin, of a sequence's first token. token_begin(sequences()) is
-  /// tokens().
+  /// Returns the index of a sequence's first token among all tokens in the .bin. token_begin(sequences()) is tokens().
   std::int64_t token_begin(std::int64_t sequence) const;
-  /// Fills `out` with the tokens of a sequence from token `offset` on. The range must lie in the sequence. Throws
-  /// Error(bad_data) if the stored tokens are not integers or if one does not fit in 32 bits. Throws Error(io) if the
+  /// Fills `out` with tokens from a sequence, starting at token `offset`. The range must lie within the sequence.
+  /// Throws Error(bad_data) if the stored tokens are not integers or do not fit in 32 bits. Throws Error(io) if the
   /// .bin cannot be read or has been truncated.
   void read(std::int64_t sequence, std::int64_t offset, std::span<std::int32_t> out) const;
-  /// Asks the operating system to prefetch `count` tokens of a sequence from token `offset` on; returns immediately.
+  /// Asks the operating system to prefetch `count` tokens from a sequence, starting at token `offset`. Returns
+  /// immediately.
   void prefetch(std::int64_t sequence, std::int64_t offset, std::int64_t count) const;
 
-  /// Throws Error(io) if one of the files has been truncated since it was opened. Bytes that were read through the
-  /// memory maps may then be wrong.
+  /// Throws Error(io) if either file has been truncated since it was opened. Bytes that were read through the memory
+  /// maps may then be wrong.
   void check_sizes() const;
 
-  /// Return views of sequences [begin, end) in the memory maps: of their tokens in the .bin, or of their lengths in the
-  /// .idx. After reading from a view, call check_sizes().
+  /// Return views of sequences [begin, end) in the memory maps: their tokens in the .bin, or their lengths in the .idx.
+  /// After reading from a view, callers must call check_sizes().
   std::span<const std::byte> stored_tokens(std::int64_t begin, std::int64_t end) const;
   std::span<const std::byte> stored_lengths(std::int64_t begin, std::int64_t end) const;
   /// The modes of all sequences; empty unless is_multimodal().
   std::span<const std::byte> modes() const;
   const MappedFile& bin_file() const { return bin_; }
   const MappedFile& idx_file() const { return idx_; }
-  /// Returns the XXH3 hash of the .idx, which is used to identify the data of a run.
+  /// Returns the .idx file's XXH3 hash, which helps to identify a run's data.
   std::uint64_t idx_hash() const;
 
  private:

@@ -20,7 +20,7 @@ void append_raw(std::string& out, T value) {
   out.append(reinterpret_cast<const char*>(&value), sizeof(T));
 }
 
-/// Stores `tokens` at `to` as type T. Throws Error(bad_data) if T cannot hold an id; the bytes at `to` are then
+/// Stores `tokens` at `to` as type T. Throws Error(bad_data) if an id does not fit T; the bytes at `to` are then
 /// undefined.
 template <std::integral T, std::integral Token>
 void store_tokens(std::span<const Token> tokens, std::byte* to, const std::string& path) {
@@ -28,7 +28,7 @@ void store_tokens(std::span<const Token> tokens, std::byte* to, const std::strin
     std::memcpy(to, tokens.data(), tokens.size_bytes());
     return;
   }
-  std::int32_t lost = 0;  // lost bits; without an early exit, the loop vectorizes
+  std::int32_t lost = 0;  // lost bits; the loop vectorizes because it has no early exit
   for (const Token token : tokens) {
     const T value = static_cast<T>(token);
     lost |= std::int32_t{token} ^ static_cast<std::int32_t>(value);
@@ -95,7 +95,7 @@ void IndexedDatasetWriter::seal() {
 
 void IndexedDatasetWriter::finish() {
   if (!sealed_) seal();
-  // The .idx is renamed last. An existing .idx therefore implies that the .bin is complete.
+  // Rename the .idx last. So if an .idx exists, its .bin is complete.
   bin_.commit();
   idx_.commit();
 }

@@ -1,4 +1,4 @@
-// Constants of the .idx format and a dispatch on token types, shared by the writers and readers of token files
+// Constants of the .idx format, and dispatch on token types, shared by all code that reads or writes token files
 // (data/indexed_dataset.h).
 #pragma once
 
@@ -13,11 +13,11 @@
 namespace mtl {
 
 inline constexpr std::string_view kIndexMagic{"MMIDIDX\0\0", 9};
-/// The magic of an older format, that of "lazy" and "cached" data sets.
+/// The magic of an older format, for "lazy" and "cached" data sets.
 inline constexpr std::string_view kOldIndexMagic{"TNTIDX\0\0", 8};
 inline constexpr std::uint64_t kIndexVersion = 1;
 
-// Offsets of the header's fields, in bytes.
+// Byte offsets of header fields.
 inline constexpr std::size_t kVersionAt = 9, kTypeAt = 17, kSequencesAt = 18, kDocumentsAt = 26, kHeaderBytes = 34;
 
 /// Loads a number from `at`, which may be unaligned.
@@ -28,7 +28,7 @@ T load_at(const std::byte* at) {
   return value;
 }
 
-/// Calls visit(T{}), where T is the integer type of tokens that are stored as `type`. Requires is_integer(type).
+/// Calls visit(T{}), where T is the integer type for tokens stored as `type`. is_integer(type) must be true.
 template <class Visit>
 auto visit_integer_type(DataType type, const Visit& visit) {
   switch (type) {

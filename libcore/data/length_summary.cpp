@@ -16,7 +16,7 @@ LengthSummary summarize_lengths(std::vector<std::int64_t> lengths) {
   summary.max = *max;
   const std::int64_t sum = std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
   summary.mean = double(sum) / double(summary.count);
-  auto unsorted = lengths.begin();  // no length before this position is larger than a length after it
+  auto unsorted = lengths.begin();  // every length before this position is <= every length after it
   for (std::size_t i = 0; i < kPercentiles.size(); ++i) {
     const std::int64_t rank = (summary.count * kPercentiles[i] + 99) / 100;  // 1-based
     const auto at = lengths.begin() + (rank - 1);

@@ -1,4 +1,4 @@
-// Statistics of lengths: extremes, mean, percentiles, histogram.
+// Length statistics: extremes, mean, percentiles, histogram.
 #pragma once
 
 #include <array>
@@ -9,8 +9,8 @@
 
 namespace mtl {
 
-/// The reported percentiles. The p-th percentile is the smallest length L such that at least p percent of all lengths
-/// are L or less.
+/// The percentiles to report. The p-th percentile is the smallest length L such that at least p percent of all lengths
+/// are at most L.
 inline constexpr std::array<int, 9> kPercentiles = {1, 5, 10, 25, 50, 75, 90, 95, 99};
 
 struct LengthSummary {
@@ -19,16 +19,16 @@ struct LengthSummary {
   std::array<std::int64_t, kPercentiles.size()> percentiles{};
 };
 
-/// Summarizes lengths in linear time, without allocating further memory. All members are 0 if `lengths` is empty.
+/// Summarizes lengths in linear time, without allocating more memory. All members are 0 if `lengths` is empty.
 LengthSummary summarize_lengths(std::vector<std::int64_t> lengths);
 
-/// Returns the number of tokens in every document, including empty documents. Takes 8 bytes of memory per document.
+/// Returns every document's length in tokens, including empty documents. Uses 8 bytes of memory per document.
 std::vector<std::int64_t> document_lengths(const IndexedDataset& data);
-/// Returns the number of tokens in every sequence. Takes 8 bytes of memory per sequence.
+/// Returns every sequence's length in tokens. Uses 8 bytes of memory per sequence.
 std::vector<std::int64_t> sequence_lengths(const IndexedDataset& data);
 
-/// The distribution of the lengths of all sequences. Bucket 0 counts empty sequences. Bucket k counts sequences of
-/// 2^(k-1) to 2^k - 1 tokens.
+/// A histogram of sequence lengths. Bucket 0 counts empty sequences. Bucket k counts sequences with 2^(k-1) to 2^k - 1
+/// tokens.
 struct LengthHistogram {
   std::int32_t min = 0, max = 0;
   double mean = 0;

@@ -84,7 +84,7 @@ TokenFilesMade make_token_files(const MakeOptions& options, const std::vector<co
   }
   for (const DataPart& part : parts) require_space(part.prefix, bytes);
 
-  InterruptGuard guard(console.program());  // destroyed after the files that it would remove
+  InterruptGuard guard(console.program());  // destroyed after the files it would remove
   std::vector<OutputLock> locks = claim_outputs({.prefixes = prefixes, .names = files, .inputs = read}, guard, console);
   ByteProgress progress(console, bin_bytes);
   std::vector<DocumentCopy> copies = copy_parts(options, inputs, traits, parts, progress);

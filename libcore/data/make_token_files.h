@@ -1,4 +1,4 @@
-// Makes token files from the documents of other token files.
+// Makes token files from documents in other token files.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,13 @@
 
 namespace mtl {
 
-/// Returns the paths of all files of the data sets: the .bin, the .idx and the .json of each.
+/// Returns the paths of all files in the data sets: each one's .bin, .idx and .json.
 std::vector<std::string> files_of(const std::vector<const IndexedDataset*>& inputs);
 
 /// Creates the folder that contains `path`. Throws Error(io) if the folder's disk has less than `bytes` free.
 void require_space(const std::string& path, std::uint64_t bytes);
 
-/// A progress line that shows the rate and the remaining time.
+/// A progress line with the rate and the remaining time.
 class ByteProgress {
  public:
   ByteProgress(Console& console, std::uint64_t total);
@@ -49,9 +49,9 @@ struct TokenFilesMade {
   double seconds = 0;
 };
 
-/// Writes the token files and a provenance file for each of `parts`. The parts together must hold every document of
-/// `inputs` once. No file appears under its final name before all files are complete. SIGINT, SIGTERM and SIGHUP end
-/// the process and leave no file behind.
+/// Writes token files and a provenance file for each of `parts`. Together, the parts must contain every document in
+/// `inputs` once. Files get their final names only when all of them are complete. SIGINT, SIGTERM and SIGHUP terminate
+/// the process and leave no files behind.
 TokenFilesMade make_token_files(const MakeOptions& options, const std::vector<const IndexedDataset*>& inputs,
                                 const MergeTraits& traits, const std::vector<DataPart>& parts, Console& console);
 

@@ -9,7 +9,7 @@ namespace mtl {
 
 std::vector<std::string> find_token_files(const std::string& folder) {
   std::error_code error, unknown;
-  std::set<std::string> names;  // sorted by bytes: std::string compares them as unsigned
+  std::set<std::string> names;  // sorted by bytes, because std::string compares them as unsigned
   for (fs::directory_iterator file(folder, error), end; !error && file != end; file.increment(error)) {
     const std::string ending = file->path().extension().string();
     if (ending != ".bin" && ending != ".idx") continue;
@@ -36,8 +36,8 @@ MergeTraits check_mergeable(const std::vector<std::unique_ptr<IndexedDataset>>& 
   const IndexedDataset* with_sequences = nullptr;
   for (const auto& data : inputs) {
     if (data->type() != first.type()) {
-      fail(Exit::bad_data, data->idx_file().path(), ": holds ", name_of(data->type()), ", but ",
-           first.idx_file().path(), " holds ", name_of(first.type()),
+      fail(Exit::bad_data, data->idx_file().path(), ": contains ", name_of(data->type()), ", but ",
+           first.idx_file().path(), " contains ", name_of(first.type()),
            "; make both with one vocabulary, or merge them separately");
     }
     if (data->sequences() == 0) continue;

@@ -1,4 +1,4 @@
-// The token files of a merge, in the same order as in Megatron-LM's merge_datasets.
+// The token files to merge, in the same order as in Megatron-LM's merge_datasets.
 #pragma once
 
 #include <memory>
@@ -11,17 +11,17 @@
 namespace mtl {
 
 /// Returns the prefixes of all token files in a folder, sorted by the bytes of the file names. Ignores other files and
-/// subfolders. Throws Error(bad_data) if a .bin lacks its .idx, if an .idx lacks its .bin, or if the folder has no
-/// token files. Throws Error(io) if the folder cannot be listed.
+/// subfolders. Throws Error(bad_data) if half of a pair is missing, or if the folder has no token files. Throws
+/// Error(io) if the folder cannot be listed.
 std::vector<std::string> find_token_files(const std::string& folder);
 
-/// The traits that all inputs of a merge share.
+/// The traits that all inputs to a merge share.
 struct MergeTraits {
   DataType type;
   bool has_modes;
 };
 /// Returns the common traits of `inputs`, which must not be empty. Throws Error(bad_data), with the names of two
-/// conflicting files, if the types differ, or if only some of the data sets that have sequences have modes.
+/// conflicting files, if the types differ or only some inputs have modes. Data sets without sequences may have either.
 MergeTraits check_mergeable(const std::vector<std::unique_ptr<IndexedDataset>>& inputs);
 
 }  // namespace mtl

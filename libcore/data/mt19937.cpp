@@ -29,7 +29,7 @@ Mt19937::Mt19937(std::uint32_t seed) {
 
 const std::array<std::uint32_t, Mt19937::kBlock>& Mt19937::next_block() {
   std::uint32_t* s = state_.data();
-  // The first kBefore numbers read the old state from index kMiddle on; the others read the new state.
+  // The first kBefore numbers read the old state from index kMiddle on. The others read the new state.
   constexpr std::size_t kBefore = kBlock - kMiddle;
   for (std::size_t i = 0; i < kBefore; ++i) s[i] = s[i + kMiddle] ^ twist(s[i], s[i + 1]);
   for (std::size_t i = kBefore; i + 1 < kBlock; ++i) s[i] = s[i - kBefore] ^ twist(s[i], s[i + 1]);

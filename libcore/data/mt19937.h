@@ -1,5 +1,5 @@
 // The Mersenne Twister MT19937 (Matsumoto and Nishimura 1998). Generates the same numbers as std::mt19937, but 624 at a
-// time, in loops that the compiler vectorizes.
+// time, in loops that the compiler can vectorize.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@ class Mt19937 {
   std::array<std::uint32_t, kBlock> state_, out_;
 };
 
-/// The numbers of Mt19937, one at a time.
+/// Mt19937's numbers, one at a time.
 class Mt19937Stream {
  public:
   explicit Mt19937Stream(std::uint32_t seed) : engine_(seed) {}
@@ -27,8 +27,8 @@ class Mt19937Stream {
     if (at_ == Mt19937::kBlock) refill();
     return (*block_)[at_++];
   }
-  /// Returns the unread numbers of the current block and stores their number, which is at least 1, in `count`. Call
-  /// consume(n) to mark the first n unread numbers as read.
+  /// Returns the unread numbers in the current block, and sets `count` to how many there are, which is at least 1. To
+  /// mark the first n unread numbers as read, call consume(n).
   const std::uint32_t* unread(std::size_t& count) {
     if (at_ == Mt19937::kBlock) refill();
     count = Mt19937::kBlock - at_;

@@ -5,8 +5,8 @@
 namespace mtl {
 namespace {
 
-/// Returns NumPy's name of a type, such as "<u2": byte order, kind, number of bytes. If the type has only one byte,
-/// NumPy writes | instead of a byte order.
+/// Returns NumPy's name for a type, such as "<u2": byte order, kind, number of bytes. For one-byte types, NumPy writes
+/// | instead of a byte order.
 std::string npy_type(DataType type) {
   const char kind = name_of(type).front();
   return cat(item_size(type) == 1 ? '|' : '<', kind, item_size(type));

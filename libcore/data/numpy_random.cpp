@@ -9,14 +9,14 @@ void NumpyRandom::draw(std::uint32_t max, std::span<std::uint32_t> out) {
   std::size_t filled = 0;
   while (filled < out.size()) {
     const std::uint32_t mask = UINT32_MAX >> std::countl_zero(max);  // max >= 1 here
-    // The mask stays the same for all bounds that have the same number of bits.
+    // All bounds with the same number of bits use the same mask.
     std::size_t needed = std::min<std::size_t>(out.size() - filled, max - (mask >> 1));
     while (needed > 0) {
       std::size_t unread = 0, used = 0;
       const std::uint32_t* draws = stream_.unread(unread);
       for (; used < unread && needed > 0; ++used) {
         const std::uint32_t number = draws[used] & mask;
-        const std::uint32_t fits = number <= max;  // not a branch, which would be unpredictable
+        const std::uint32_t fits = number <= max;  // avoids a branch, which would be unpredictable
         out[filled] = number;
         filled += fits;
         max -= fits;

@@ -1,4 +1,4 @@
-// Bit-exact versions of the two random generators that determine the order of training data: NumPy's legacy
+// Bit-exact versions of the two random generators that determine the training data order: NumPy's legacy
 // RandomState(seed).shuffle and torch.randperm. Both are based on MT19937.
 #pragma once
 
@@ -18,12 +18,12 @@ class NumpyRandom {
  public:
   explicit NumpyRandom(std::uint32_t seed) : stream_(seed) {}
 
-  /// Equivalent of RandomState.shuffle: for i = n-1 .. 1, swaps item i with item j, where j is drawn from [0, i]. The
-  /// permutation does not depend on the items, only on their number, which must be below 2^32.
+  /// Like RandomState.shuffle: for i = n-1 .. 1, swaps item i with item j, where j is drawn from [0, i]. The
+  /// permutation depends only on the number of items, which must be below 2^32.
   template <class T>
   void shuffle(std::span<T> items) {
     require(items.size() <= UINT32_MAX, "shuffle: ", items.size(), " items are too many for 32-bit draws");
-    // The draws do not depend on the items, so they are made ahead of the swaps, and the items are prefetched.
+    // The draws do not depend on the items, so we make them before the swaps and prefetch the items.
     std::array<std::uint32_t, 1024> partners;
     for (std::size_t left = items.size(); left > 1;) {
       const std::size_t count = std::min(left - 1, partners.size());
@@ -39,15 +39,15 @@ class NumpyRandom {
   }
 
  private:
-  /// Fills `out` with one draw from [0, max], one from [0, max - 1], and so on, by masked rejection: each random number
-  /// is masked to the bits of the current bound and rejected if it still exceeds the bound.
+  /// Fills `out` with one draw from [0, max], one from [0, max - 1], and so on. Uses masked rejection: each random
+  /// number is masked to the bits of the current bound, and rejected if it still exceeds the bound.
   void draw(std::uint32_t max, std::span<std::uint32_t> out);
 
   Mt19937Stream stream_;
 };
 
 /// Returns torch.randperm(n, generator=torch.Generator().manual_seed(seed)). Only the low 32 bits of the seed matter.
-/// Throws Error(usage) for n >= 2^32 / 20, for which torch uses another algorithm.
+/// Throws Error(usage) for n >= 2^32 / 20, where torch uses a different algorithm.
 std::vector<std::int64_t> torch_randperm(std::uint64_t seed, std::int64_t n);
 
 }  // namespace mtl

@@ -14,14 +14,14 @@ constexpr std::string_view kSchema = "mtl-provenance/1";
 constexpr std::string_view kMakeAgain =
     "; one of the files was replaced or changed: make them again, or remove PREFIX.json";
 
-/// Returns the offset of `key` in the last "output" object of `text`, for messages; 0 if the key is absent.
+/// Returns the offset of `key` in the last "output" object in `text`, for messages. Returns 0 if not found.
 std::uint64_t offset_of(const std::string& text, const std::string& key) {
   const std::size_t object = text.rfind("\"output\""), at = text.find(cat('"', key, '"'), object);
   return at == std::string::npos ? 0 : at;
 }
 
-/// Checks the hash of `file` against the one that PREFIX.json records. Throws BrokenRule ("hash") if they differ.
-/// Returns false if PREFIX.json records no hash of the file.
+/// Compares the hash of `file` with the one in PREFIX.json. Throws BrokenRule ("hash") if they differ. Returns false if
+/// PREFIX.json has no hash for the file.
 bool check_hash(const Json& output, const char* key, const MappedFile& file) {
   const std::string recorded = output.string_or(key, "");
   if (recorded.empty()) return false;
@@ -31,9 +31,10 @@ bool check_hash(const Json& output, const char* key, const MappedFile& file) {
                    cat("its content was changed: its hash is ", hash, ", PREFIX.json records ", recorded), kMakeAgain);
 }
 
-/// Like read_provenance(), but throws BrokenRule ("provenance") if the file is broken.
+/// Like read_provenance(), but throws BrokenRule ("provenance") if the file is invalid.
 std::optional<Json> parse_provenance(const std::string& prefix) {
-  constexpr std::uint64_t kLargest = 64 << 20;  // a larger file is not provenance: it may be a corpus of the same name
+  constexpr std::uint64_t kLargest = 64 << 20;  // a larger file is not provenance; it may be a corpus with the same
+                                                // name
   const std::string path = prefix + ".json";
   if (!file_exists(path) || file_size(path) > kLargest) return std::nullopt;
   const std::string text = read_file(path);

@@ -1,4 +1,4 @@
-// Publishes token files: renames PREFIX.bin, PREFIX.idx and PREFIX.json to their final names. A new file never appears
+// Publishes token files: renames PREFIX.bin, PREFIX.idx and PREFIX.json to their final names. New files never appear
 // next to an old .idx.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace mtl {
 
-/// Token files that are complete on the disk but still have temporary names.
+/// Token files that are complete on disk but still have temporary names.
 class SealedTokenFiles {
  public:
   /// Writes and seals PREFIX.json. `commit` must rename the sealed .bin first and the sealed .idx second.
@@ -25,8 +25,7 @@ class SealedTokenFiles {
 };
 
 /// Renames all files to their final names. First removes every old .idx; renames each new .idx after the other two
-/// files. At every moment, even if the process is killed, an existing .idx therefore belongs to the .bin and the .json
-/// next to it.
+/// files. So at any time, even if the process is killed, an existing .idx belongs to the .bin and .json next to it.
 void publish_token_files(std::vector<SealedTokenFiles>& files);
 
 }  // namespace mtl

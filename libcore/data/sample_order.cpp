@@ -20,8 +20,8 @@ std::int64_t count_tokens(const SequenceLengths& lengths, SplitRange range) {
   return tokens;
 }
 
-/// Returns the smallest number of epochs that contains all requested samples, including the label of the last one.
-/// Returns 1 if no number of samples is requested.
+/// Returns the smallest number of epochs that contains all requested samples, including the last one's label. Returns 1
+/// if no number of samples is requested.
 std::int64_t count_epochs(const SampleOrderOptions& options, std::int64_t tokens_per_epoch) {
   if (!options.samples) return 1;
   std::int64_t inputs = 0;
@@ -32,7 +32,7 @@ std::int64_t count_epochs(const SampleOrderOptions& options, std::int64_t tokens
   return std::max<std::int64_t>(1, inputs / tokens_per_epoch + 1);  // = ceil((inputs + 1) / tokens_per_epoch)
 }
 
-/// Returns the number of samples before the final epoch if the final epoch is kept separate, otherwise nullopt.
+/// Returns the number of samples before the final epoch if that epoch is kept separate, otherwise nullopt.
 std::optional<std::int64_t> samples_before_final_epoch(const SampleOrderOptions& options, std::int64_t epochs,
                                                        std::int64_t tokens_per_epoch) {
   if (epochs == 1) return std::nullopt;
@@ -59,7 +59,7 @@ SampleOrder::SampleOrder(const SequenceLengths& lengths, const SampleOrderOption
     fail(Exit::usage, "--seed ", options.seed, ": the seed of the data order must be from 0 to 4294967295");
   }
   tokens_per_epoch_ = count_tokens(lengths, range);
-  // A single token is enough, because several epochs can be joined into one sample.
+  // A single token is enough, because a sample can span multiple epochs.
   if (tokens_per_epoch_ == 0) {
     if (range.begin == range.end && options.samples.value_or(0) == 0) return;
     fail(Exit::bad_data, options.name, ": sequences ", range.begin, " to ", range.end, " (exclusive) hold ",
@@ -123,7 +123,7 @@ void SampleOrder::build_feistel() {
   }
   const std::int64_t requested = std::max<std::int64_t>(1, options_.samples.value_or(1));
   epochs_ = (requested - 1) / samples_per_epoch_ + 1;
-  std::int64_t tokens = 0;  // upper bound of token numbers and of positions
+  std::int64_t tokens = 0;  // upper bound for token numbers and positions
   if (__builtin_mul_overflow(epochs_, std::max(tokens_per_epoch_, options_.range.end), &tokens)) {
     fail(Exit::usage, options_.name, ": ", requested, " samples of ", options_.seq_length,
          " tokens overflow the 64-bit token count; request fewer samples");
@@ -131,8 +131,8 @@ void SampleOrder::build_feistel() {
   samples_ = epochs_ * samples_per_epoch_;
 }
 
-/// Computes the running sums over the lengths of the stream. The megatron order needs the sums of all epochs. The
-/// feistel order needs only those of one epoch, because every epoch has the same documents in file order.
+/// Computes running sums over the sequence lengths in the stream. The megatron order needs sums over all epochs. The
+/// feistel order needs only one epoch, because every epoch has the same documents in file order.
 void SampleOrder::sum_lengths() {
   const std::int64_t count = is_feistel() ? options_.range.end - options_.range.begin : positions();
   tokens_before_.reserve(count / kBlockSequences + 1);
@@ -155,13 +155,13 @@ std::int64_t SampleOrder::sequence_at(std::int64_t position) const {
   return options_.range.begin + position % (options_.range.end - options_.range.begin);
 }
 
-/// Returns a(epoch) of the feistel order (see sample_order.h).
+/// Returns a(epoch) in the feistel order (see sample_order.h).
 std::int64_t SampleOrder::epoch_start(std::int64_t epoch) const {
   const auto left_over = static_cast<std::uint64_t>((tokens_per_epoch_ - 1) % options_.seq_length);
   return mix_bits(key_of_epoch(options_.seed, epoch)) % (left_over + 1);
 }
 
-/// Returns the index of a sample's first token in the stream of all epochs.
+/// Returns the index of a sample's first token in the stream over all epochs.
 std::int64_t SampleOrder::stream_token(std::int64_t sample) const {
   if (!is_feistel()) return sample * options_.seq_length;
   const std::int64_t epoch = sample / samples_per_epoch_;
@@ -175,7 +175,7 @@ StreamPlace SampleOrder::first_token(std::int64_t sample) const {
 }
 
 StreamPlace SampleOrder::last_token(std::int64_t sample) const {
-  const std::int64_t last = epochs_ * tokens_per_epoch_ - 1;  // where a partial last sample ends
+  const std::int64_t last = epochs_ * tokens_per_epoch_ - 1;  // the end of a partial last sample
   return locate(std::min(stream_token(sample) + options_.seq_length, last));
 }
 

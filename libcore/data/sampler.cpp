@@ -58,9 +58,9 @@ void Sampler::start_epoch() {
     at_ = in_epoch / options_.dp_size;
     return;
   }
-  // As in Megatron-LM, the permutation covers whole micro-batches, not whole multiples of B. Its samples are dealt to
-  // the ranks in turn, so one rank may receive one sample more than another. Each rank begins a new epoch when its own
-  // samples no longer fill a micro-batch.
+  // As in Megatron-LM, the permutation covers complete micro-batches, not complete multiples of B. Its samples are
+  // dealt to the ranks in turn, so one rank may receive one sample more than another. Each rank starts a new epoch when
+  // its own samples no longer fill a micro-batch.
   const std::int64_t bucket = options_.total / options_.micro_batch_size * options_.micro_batch_size;
   const std::vector<std::int64_t> all = torch_randperm(static_cast<std::uint64_t>(epoch), bucket);
   for (std::int64_t i = in_epoch + options_.dp_rank; i < bucket; i += options_.dp_size) {

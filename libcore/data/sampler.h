@@ -1,12 +1,12 @@
-// The samples of one data-parallel rank, one micro-batch at a time. A sampler can start at any point of a run.
+// A data-parallel rank's samples, one micro-batch at a time. A sampler can start at any point in a run.
 //
 // Let mbs be the micro-batch size, dp the number of data-parallel ranks, and B = mbs * dp.
-//   single   one pass over the samples in order. Of every B consecutive samples, rank r reads [r * mbs, (r + 1) * mbs).
-//            A partial B at the end is dropped.
-//   cyclic   endless. An epoch consists of total - total % B samples. In each epoch, a rank reads the samples that it
-//            owns, in the order of torch.randperm(seed = epoch). Without data_sharding, the ranks take samples in turn
+//   single   one pass over the samples in order. From every B consecutive samples, rank r reads
+//            [r * mbs, (r + 1) * mbs). A partial B at the end is dropped.
+//   cyclic   endless. An epoch consists of total - total % B samples. In each epoch, a rank reads the samples it
+//            owns, in the order torch.randperm(seed = epoch). Without data_sharding, the ranks take samples in turn
 //            from one common permutation.
-// These are Megatron-LM's MegatronPretrainingSampler and MegatronPretrainingRandomSampler.
+// These correspond to Megatron-LM's MegatronPretrainingSampler and MegatronPretrainingRandomSampler.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ enum class SamplerKind { single, cyclic };
 struct SamplerOptions {
   SamplerKind kind = SamplerKind::single;
   std::int64_t total = 0;     // samples in the data set
-  std::int64_t consumed = 0;  // samples that all ranks together have read
+  std::int64_t consumed = 0;  // samples already read by all ranks together
   std::int64_t micro_batch_size = 1;
   std::int64_t dp_size = 1, dp_rank = 0;
   bool data_sharding = true;  // cyclic: every rank owns a part of the samples
@@ -28,14 +28,13 @@ struct SamplerOptions {
 class Sampler {
  public:
   /// Throws Error(usage) if there are no samples, if dp_rank is out of range, or if a single pass has no samples left.
-  /// For cyclic, also throws Error(usage) if there are fewer than B samples, or if the position of `consumed` within
-  /// its epoch is not a multiple of B.
+  /// For cyclic, also throws Error(usage) if there are fewer than B samples, or if `consumed` is not at a multiple of B
+  /// within its epoch.
   explicit Sampler(const SamplerOptions& options);
 
-  /// Returns the sample indices of this rank's next micro-batch; empty at the end of a single pass.
+  /// Returns the sample indices for this rank's next micro-batch. Empty at the end of a single pass.
   std::vector<std::int64_t> next();
-  /// The number of samples that all ranks together have read, as counted by this rank. A resumed run continues from
-  /// there.
+  /// How many samples all ranks together have read, as counted by this rank. A resumed run continues from there.
   std::int64_t consumed() const { return consumed_; }
 
  private:
@@ -44,7 +43,7 @@ class Sampler {
   SamplerOptions options_;
   std::int64_t batch_;               // B
   std::int64_t consumed_;            // initially options.consumed
-  std::vector<std::int64_t> epoch_;  // cyclic: this rank's samples of the epoch; next unread: at_
+  std::vector<std::int64_t> epoch_;  // cyclic: this rank's samples in the epoch; next unread: at_
   std::size_t at_ = 0;
 };
 

@@ -20,7 +20,7 @@ void require_integers(const IndexedDataset& data) {
                    cat("holds ", name_of(data.type()), ", not token ids"), "; only integers can be token ids");
 }
 
-/// Returns the stored token number `i`, converted to unsigned.
+/// Returns stored token number `i`, converted to unsigned.
 template <class T>
 std::make_unsigned_t<T> stored_at(const IndexedDataset& data, std::int64_t i) {
   std::make_unsigned_t<T> stored;
@@ -35,8 +35,8 @@ std::int64_t value_of(std::make_unsigned_t<T> stored) {
   return static_cast<std::int64_t>(static_cast<std::uint64_t>(stored) << kShift) >> kShift;
 }
 
-/// Returns the largest token in [begin, end). Tokens are compared as unsigned numbers, so a negative token is larger
-/// than all nonnegative tokens.
+/// Returns the largest token in [begin, end). Tokens are compared as unsigned numbers, so negative tokens are larger
+/// than all nonnegative ones.
 template <class T>
 std::uint64_t largest_token(const IndexedDataset& data, std::int64_t begin, std::int64_t end) {
   std::make_unsigned_t<T> largest = 0;
@@ -44,8 +44,8 @@ std::uint64_t largest_token(const IndexedDataset& data, std::int64_t begin, std:
   return static_cast<std::uint64_t>(value_of<T>(largest));
 }
 
-/// Returns the sequence that holds a token: the last sequence that begins at or before the token. It is not empty,
-/// because empty sequences begin where the next sequence begins.
+/// Returns the sequence that contains a token: the last sequence that starts at or before it. That sequence is not
+/// empty, because an empty sequence starts where the next one does.
 std::int64_t sequence_of(const IndexedDataset& data, std::int64_t token) {
   std::int64_t low = 0, high = data.sequences();  // token_begin(low) <= token < token_begin(high)
   while (high - low > 1) {
@@ -76,8 +76,8 @@ template <class T>
       "; is it the tokenizer that the data was made with? Else re-run mtl-preprocess, or copy the file again");
 }
 
-/// Throws BrokenRule for the first token outside the vocabulary. Otherwise returns the largest token; -1 if there is
-/// none.
+/// Throws BrokenRule for the first token outside the vocabulary. Otherwise returns the largest token, or -1 if there
+/// are none.
 template <class T>
 std::int64_t check_range(const IndexedDataset& data, std::int64_t vocab_size, int threads) {
   const auto limit = static_cast<std::uint64_t>(vocab_size);
@@ -112,10 +112,10 @@ void check_token_range(const IndexedDataset& data, std::int64_t vocab_size, int 
 std::vector<std::int64_t> count_tokens(const IndexedDataset& data, int threads) {
   require_integers(data);
   return visit_integer_type(data.type(), [&]<class T>(T) {
-    // An extra pass over the data finds the largest id, and thus the number of counts.
+    // An extra pass over the data finds the largest id, which determines the number of counts.
     const std::int64_t largest = check_range<T>(data, kLargestVocabulary, threads);
     const std::size_t size = largest + 1;
-    // Every thread needs a separate array of counts, so fewer threads are used if ids are large.
+    // Every thread needs its own array of counts, so use fewer threads if ids are large.
     const int counters = std::max(1, std::min(threads, static_cast<int>((1 << 26) / (size + 1))));
     std::vector<std::vector<std::int64_t>> parts(counters);
     for_each_part(counters, data.tokens(), [&](int part, std::int64_t begin, std::int64_t end) {

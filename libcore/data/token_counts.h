@@ -8,15 +8,14 @@
 
 namespace mtl {
 
-/// Returns counts[id] for every id from 0 to the largest id that occurs; empty if there are no tokens. Up to `threads`
-/// threads each count a part of the .bin; fewer threads are used if ids are large. Memory use is 8 bytes per id and
-/// thread: up to 1 GiB for ids near 2^27. Throws BrokenRule with rule "integers" if the data holds floats. Throws
-/// BrokenRule with rule "vocabulary" and the place of the token if an id is negative or at least 2^27, the size of the
-/// largest supported vocabulary.
+/// Returns counts[id] for every id from 0 to the largest id that occurs. Empty if there are no tokens. Up to `threads`
+/// threads each count part of the .bin, but fewer if ids are large. Uses 8 bytes of memory per id and thread, up to 1
+/// GiB for ids near 2^27. Throws BrokenRule with rule "integers" if the tokens are floats. Throws BrokenRule with rule
+/// "vocabulary" and the token's location if an id is negative or at least 2^27, the largest supported vocabulary size.
 std::vector<std::int64_t> count_tokens(const IndexedDataset& data, int threads);
 
-/// Throws BrokenRule with rule "vocabulary" and the place of the token for the first token outside [0, vocab_size).
-/// Throws BrokenRule with rule "integers" if the data holds floats. Reads the whole .bin.
+/// Throws BrokenRule with rule "vocabulary" and the token's location for the first token outside [0, vocab_size).
+/// Throws BrokenRule with rule "integers" if the tokens are floats. Reads the entire .bin.
 void check_token_range(const IndexedDataset& data, std::int64_t vocab_size, int threads);
 
 }  // namespace mtl

@@ -1,4 +1,4 @@
-// Statistics of how often the tokens of a data set occur.
+// Statistics on how often each token occurs in a data set.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@ struct TokenStats {
   std::vector<std::int64_t> ranked;  // the ids that occur, most frequent first; lower ids first in a tie
 };
 
-/// `counts[id]` is how often each id occurs (see count_tokens()). Without tokens, all numbers are 0 and `ranked` is
+/// `counts[id]` is how often each id occurs (see count_tokens()). Without any tokens, all numbers are 0 and `ranked` is
 /// empty.
 TokenStats summarize_tokens(const std::vector<std::int64_t>& counts);
 

@@ -3,8 +3,7 @@
 // either constant or dynamic:
 //
 //   constant  never changes; 1 for every precision except fp16.
-//   dynamic   the first hysteresis - 1 overflows since the scale last grew have no effect. Each later overflow
-//   multiplies
+//   dynamic   the first hysteresis - 1 overflows since the last growth have no effect. Each later overflow multiplies
 //             the scale by backoff_factor, but never below min_scale. After `window` consecutive updates without an
 //             overflow, the scale is multiplied by growth_factor, and we start counting overflows again.
 //
