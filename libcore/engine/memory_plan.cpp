@@ -69,7 +69,7 @@ Category category_of(Role role) {
 }
 
 /// Returns the size in bytes of the largest tensor that the host copies from or to the device. The host copies one
-/// tensor at a time, so memory of this size is enough.
+/// tensor at a time, so it needs no more memory than this.
 std::size_t snapshot_bytes(const ParamStore& params) {
   std::size_t largest = 0;
   for (std::size_t row = 0; row < params.table().size(); ++row) {
@@ -101,7 +101,7 @@ MemoryPlan finish(const MetaModel& model, const Pipeline& pipeline, const RunSha
   if (shape.device != Device::cpu)  // the data reader fills batches in host memory
     plan.entries.push_back({Category::batches, Space::host, BatchBuffers::bytes(shape), batches});
   for (const Communicator* group : model.groups.all()) {
-    // On cuda, groups use NCCL's buffers; only the control group needs staging buffers.
+    // On cuda, groups use NCCL's buffers, so only the control group needs staging buffers.
     if (shape.device != Device::cuda || group == &model.groups.world())
       plan.entries.push_back({Category::staging, Space::host, staging_bytes(group->size())});
   }
@@ -154,8 +154,8 @@ MemoryPlan plan_passes(const GptConfig& config, const DropoutOptions& dropout, c
   RunShape two = shape;
   two.micro_batches = std::min<std::int64_t>(2, shape.micro_batches);
   BatchBuffers buffers(Device::meta, two);
-  // Evaluation keeps the activations of one layer in the slot. Training normally keeps more there, so evaluation
-  // affects the peak only if training offloads activations.
+  // Evaluation keeps one layer's activations in the slot. Training normally keeps more there, so evaluation affects the
+  // peak only if training offloads activations.
   if (pipeline.offloaded_layers() > 0 && model.stage.chunks.size() == 1)
     pipeline.evaluate(buffers.batch(0), buffers.losses(0));
   auto count = [&](int micro_batches) {
@@ -163,7 +163,7 @@ MemoryPlan plan_passes(const GptConfig& config, const DropoutOptions& dropout, c
     model.params.begin_step();
     return model.count([&] { pipeline.train(buffers, nullptr, &schedule); });
   };
-  // The first micro-batch overwrites the gradients. Every later micro-batch adds to the gradients.
+  // The first micro-batch overwrites the gradients. Every later one adds to them.
   double later = shape.micro_batches - 1;
   StepCounts one = count(1), both = later > 0 ? count(2) : StepCounts{};
   MemoryPlan plan = finish(model, pipeline, shape, config);

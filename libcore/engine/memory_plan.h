@@ -1,6 +1,6 @@
-// The memory and the work of a run on one rank, measured by executing one step on the meta device. Planning takes
-// milliseconds, needs no data, and is exact for all memory that mtl allocates. The trainer sizes its arenas according
-// to the plan before the run starts. --dry-run and mtl-topo print the plan.
+// The memory and work of a run on one rank, measured by executing a step on the meta device. Planning takes
+// milliseconds, needs no data, and is exact for all memory that mtl allocates. The trainer sizes its arenas from the
+// plan before the run starts. --dry-run and mtl-topo print the plan.
 #pragma once
 
 #include <algorithm>
@@ -31,7 +31,7 @@ enum class Category {
   snapshot
 };
 
-/// `count` buffers of a run, each of `bytes` bytes.
+/// `count` buffers with `bytes` bytes each.
 struct PlanEntry {
   Category category;
   Space space;
@@ -43,27 +43,27 @@ struct PlanEntry {
 };
 
 struct MemoryPlan {
-  /// All buffers of a run that exist from the first step to the last:
+  /// All buffers that exist from a run's first step to its last:
   ///   parameters, gradients, optimizer, main_weights
   ///               one entry per row of the ParamStore's table. If states are in host memory, `optimizer` also has an
   ///               entry for the StateRing on the device
   ///   slots       activations of a micro-batch in flight
   ///   offloaded   activations of an offloaded layer, in host memory
   ///   offload_ring
-  ///               ranges of device memory that the offloaded layers use in turn
-  ///   messages    hidden states, or their gradients, that have been received from other stages
+  ///               ranges of device memory that offloaded layers take turns using
+  ///   messages    hidden states, or their gradients, received from other stages
   ///   scratch     temporary tensors
-  ///   batches     tokens, labels and losses of a micro-batch; also in host memory unless the device is the cpu. With
+  ///   batches     a micro-batch's tokens, labels and losses; also in host memory unless the device is the cpu. With
   ///               graphs, there is also one for each slot
   ///   step        the StepState; also in pinned host memory, for inputs and results, unless the device is the cpu
-  ///   staging     buffers of the communicators, for sums in progress
+  ///   staging     the communicators' buffers for sums in progress
   /// The following entry is not a Buffer. It exists only while tensors are initialized, loaded or saved:
   ///   snapshot    the host's copy of the largest tensor, unless the device is the cpu
   std::vector<PlanEntry> entries;
-  Counters step;  // FLOPs and bytes of one optimizer step over all micro-batches
+  Counters step;  // FLOPs and bytes for one optimizer step over all micro-batches
   SentBytes sent;
-  std::int64_t parameters = 0;       // of the whole model, without padding
-  std::int64_t rank_parameters = 0;  // held by this rank, without padding
+  std::int64_t parameters = 0;       // in the entire model, without padding
+  std::int64_t rank_parameters = 0;  // on this rank, without padding
 
   Device device = Device::cpu;  // the device on which the run computes
 
@@ -71,13 +71,13 @@ struct MemoryPlan {
   std::size_t total_bytes() const;
   /// Total bytes without the snapshot.
   std::size_t buffer_bytes() const { return total_bytes() - bytes(Category::snapshot); }
-  /// Bytes in device memory or in host memory, depending on `space`. On the cpu, all memory is host memory.
+  /// Returns the bytes in device memory or in host memory, depending on `space`. On the cpu, all memory is host memory.
   std::size_t bytes(Category category, Space space) const;
   std::size_t total_bytes(Space space) const;
-  /// Returns the entry of a category. Throws Error unless there is exactly one.
+  /// Returns a category's entry. Throws Error unless there is exactly one.
   const PlanEntry& entry(Category category) const { return entries[index_of(category)]; }
   PlanEntry& entry(Category category) { return entries[index_of(category)]; }
-  /// Enlarges the buffers of a category to at least `bytes` bytes each.
+  /// Enlarges a category's buffers to at least `bytes` bytes each.
   void enlarge(Category category, std::size_t bytes) { entry(category).bytes = std::max(entry(category).bytes, bytes); }
   bool operator==(const MemoryPlan&) const = default;
 
@@ -86,9 +86,8 @@ struct MemoryPlan {
 };
 
 /// plan_training() plans a training run: forward, backward and update. It calls the other two functions. plan_passes()
-/// plans forward and backward, which depend only on the rank's stage and on the rank's shards of the tensors.
-/// plan_update() adds the update to `plan`; the update also depends on the range of the optimizer state that the rank
-/// owns.
+/// plans forward and backward, which depend only on the rank's stage and its shards of the tensors. plan_update() adds
+/// the update to `plan`. The update also depends on how much of the optimizer state the rank owns.
 MemoryPlan plan_passes(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape);
 void plan_update(MemoryPlan& plan, const GptConfig& config, const RunShape& shape);
 MemoryPlan plan_training(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape);

@@ -1,5 +1,5 @@
-// A rank's part of a model on the meta device. On this device, operators check and count but allocate nothing. Memory
-// plans are computed by running this model.
+// A rank's part of a model on the meta device, where operators check and count but allocate nothing. We compute memory
+// plans by running this model.
 #pragma once
 
 #include <functional>
@@ -15,7 +15,7 @@
 
 namespace mtl {
 
-/// The work and the traffic that MetaModel::count() measured.
+/// The work and traffic that MetaModel::count() measured.
 struct StepCounts {
   Counters work;
   SentBytes sent;
@@ -23,12 +23,12 @@ struct StepCounts {
 
 struct MetaModel {
   Stream stream;         // counts the work of operators
-  ProcessGroups groups;  // count the bytes that would be sent
+  ProcessGroups groups;  // count bytes that would be sent
   Stage stage;
   ParamStore params;
   StepMemory step{Device::meta};
 
-  /// If `states` is absent (evaluation), the parameters have no gradients.
+  /// Without `states` (evaluation), parameters have no gradients.
   MetaModel(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape,
             const std::optional<std::vector<StateSpec>>& states);
 
@@ -41,7 +41,7 @@ struct MetaModel {
     return {stream.counters(), sent() - before};
   }
 
-  /// Peak usage of the slot and scratch arenas, in bytes. measure() calls each function of `passes` on chunk 0, with
+  /// Peak usage of the slot and scratch arenas, in bytes. measure() calls each function in `passes` on chunk 0, with
   /// empty arenas, and returns the peak over all calls.
   struct PassBytes {
     std::size_t slot = 0, scratch = 0;

@@ -11,7 +11,7 @@ namespace mtl {
 
 namespace {
 
-/// Returns the name of an action's phase in a profile.
+/// Returns the name of an action's phase in profiles.
 const char* phase_of(ActionKind kind) {
   switch (kind) {
     case ActionKind::forward:
@@ -96,8 +96,8 @@ Pipeline::Pipeline(Stage& stage, Stream& stream, const ProcessGroups& groups, St
           {.memory = Arena(stream.device(), cat("slot ", number), slot_memory_, number * slot_bytes, slot_bytes),
            .cache = stage.chunks[chunk].make_cache()});
     }
-    // The buffer of an input is in use until the backward of its micro-batch is done. Backward overwrites the buffer of
-    // a gradient with the gradient to send, so this buffer is in use until that send is done, during the next backward.
+    // An input's buffer is in use until its micro-batch's backward is done. Backward overwrites a gradient's buffer
+    // with the gradient to send, so that buffer is in use until the send is done, during the next backward.
     inputs_.push_back(make_inbox(ActionKind::receive_forward, chunk, in_flight[chunk] + 1));
     gradients_.push_back(make_inbox(ActionKind::receive_backward, chunk, 2));
   }
@@ -126,7 +126,7 @@ void Pipeline::make_offloads(std::size_t range_bytes) {
   }
 }
 
-/// Returns an inbox of `buffers` buffers, or an inbox without buffers if the chunk has no receive of this kind.
+/// Returns an inbox with `buffers` buffers, or without buffers if the chunk has no receive of this kind.
 Pipeline::Inbox Pipeline::make_inbox(ActionKind kind, std::size_t chunk, std::size_t buffers) const {
   const bool is_used = std::any_of(schedule_.actions.begin(), schedule_.actions.end(), [&](const Action& action) {
     return action.kind == kind && action.chunk == static_cast<int>(chunk);
@@ -153,14 +153,13 @@ Ctx Pipeline::context(Slot& slot, bool training) {
           .offload = slot.offload.get()};
 }
 
-/// Returns the slot of an action. The micro-batches of a chunk finish in the order in which they start, so they can use
-/// the slots of the chunk in turn.
+/// Returns an action's slot. A chunk's micro-batches finish in the order they start, so they can use its slots in turn.
 Pipeline::Slot& Pipeline::slot_of(const Action& action) {
   const std::vector<std::size_t>& slots = chunk_slots_[action.chunk];
   return slots_[slots[action.micro_batch % slots.size()]];
 }
 
-/// Waits until all sends from the slot are done, so that its memory may be overwritten.
+/// Waits until all sends from the slot are done, so that its memory can be overwritten.
 void Pipeline::finish_sends(Slot& slot) {
   for (Work& send : slot.sends) send.wait(stream_);
   slot.sends.clear();
@@ -196,7 +195,7 @@ void Pipeline::start_receive(const Ctx& ctx, const Action& action, const Batch& 
 }
 
 /// Starts the first receive after actions[index], so that the message arrives while actions[index] computes. Does
-/// nothing if the contents of the receive's buffer are still being sent: waiting for this send could deadlock.
+/// nothing if the contents of the receive's buffer are still being sent, because waiting for that send could deadlock.
 void Pipeline::start_next_receive(const StepSchedule& schedule, std::size_t index, const Ctx& ctx,
                                   const BatchBuffers& buffers) {
   if (schedule.actions[index].kind > ActionKind::weight) return;  // communication computes nothing
@@ -222,7 +221,7 @@ void Pipeline::send(Slot& slot, Tensor tensor, const Action& action) {
   Inbox& inbox = inbox_of(action);
   if (action.kind == ActionKind::send_backward && !inbox.sends.empty())
     inbox.sends[action.micro_batch % inbox.sends.size()] = slot.sends.back();
-  stages.progress();  // the next action may take long
+  stages.progress();  // the next action may take a long time
 }
 
 void Pipeline::use_graphs(StepGraphs& graphs, GradSync& sync, const RunShape& shape) {
@@ -270,8 +269,8 @@ StepGraphs::Part Pipeline::part_of(const Action& action, bool is_last) {
           .is_last = is_last};
 }
 
-/// Runs an action as a part of the step's graphs. The micro-batch is read from the batch buffers of the action's slot;
-/// a forward first copies the micro-batch to these buffers.
+/// Runs an action as part of the step's graphs. The action reads the micro-batch from its slot's batch buffers. A
+/// forward first copies the micro-batch there.
 void Pipeline::run_as_graph(const Action& action, bool is_last, Ctx& ctx, const BatchBuffers& buffers,
                             Tensor loss_sum) {
   Slot& slot = slot_of(action);
@@ -295,7 +294,7 @@ void Pipeline::run_as_graph(const Action& action, bool is_last, Ctx& ctx, const 
   }
 }
 
-/// Call after a launch. Restores the host state that the action produced when it was captured.
+/// Must be called after a launch. Restores the host state that the action produced during its capture.
 void Pipeline::restore_outputs(const StepGraphs::Part& part, Slot& slot) {
   const PartOutputs& outputs = part_outputs_.at(part);
   const auto kind = static_cast<ActionKind>(part.action);
@@ -303,12 +302,12 @@ void Pipeline::restore_outputs(const StepGraphs::Part& part, Slot& slot) {
   if (kind == ActionKind::backward) slot.dinput = outputs.dinput;
   sync_->mark_reduced(outputs.reduced);
   if (kind == ActionKind::forward || !part.is_first || !sync_->overlaps(false, true)) return;
-  // The last micro-batch runs without graphs. Mark the gradients as written, so that it adds to the gradients of the
-  // first micro-batch instead of overwriting them.
+  // The last micro-batch runs without graphs. Mark the gradients as written, so that it adds to the first micro-batch's
+  // gradients instead of overwriting them.
   stage_.chunks[part.chunk].params([](Param& param, const ParamSpec&) { param.take_grad(); });
 }
 
-/// Empties all slots and inboxes. Call when no message of an earlier step is in flight.
+/// Empties all slots and inboxes. No message from an earlier step may be in flight.
 void Pipeline::clear_slots() {
   for (Slot& slot : slots_) clear_slot(slot);
   for (std::vector<Inbox>* inboxes : {&inputs_, &gradients_}) {
@@ -334,7 +333,7 @@ void Pipeline::run(const Action& action, Slot& slot, Ctx& ctx, const Batch& batc
       slot.dout = receive(ctx, action, batch);
       return;
     case ActionKind::backward:
-      // Backward frees the output. The output has been sent, because its gradient has arrived, so this does not block.
+      // Backward frees the output. It must have been sent, because its gradient has arrived, so this does not block.
       finish_sends(slot);
       slot.dinput = chunk.backward(ctx, slot.dout, losses, batch, slot.cache);
       if (chunk.range().has_head && loss_sum.exists())

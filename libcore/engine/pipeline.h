@@ -1,4 +1,4 @@
-// Executes the actions of a schedule on one stage: the forward passes, backward passes and messages of a training step.
+// Executes a schedule's actions on one stage: the forward passes, backward passes and messages of a training step.
 #pragma once
 
 #include <map>
@@ -16,18 +16,18 @@
 
 namespace mtl {
 
-/// Memory for the micro-batches of one step, and for the losses of their tokens.
+/// Memory for one step's micro-batches, and for the losses of their tokens.
 class BatchBuffers {
  public:
   BatchBuffers(Device device, const RunShape& shape, Space space = Space::device);
-  /// The size of one micro-batch, in bytes.
+  /// Returns the size of one micro-batch, in bytes.
   static std::size_t bytes(const RunShape& shape);
   const Batch& batch(int micro_batch) const { return batches_[micro_batch]; }
-  /// The losses of a micro-batch's tokens, (B, T) f32. Written by the last stage, in backward and in evaluation.
+  /// Losses for a micro-batch's tokens, (B, T) f32. The last stage writes them, in backward and in evaluation.
   Tensor losses(int micro_batch) const { return losses_[micro_batch]; }
-  /// Copies all micro-batches from `host`, which must be in Space::host, in the same way as mtl::copy_from_pinned().
+  /// Copies all micro-batches from `host`, which must be in Space::host. Works like mtl::copy_from_pinned().
   void copy_from_pinned(Stream& stream, const BatchBuffers& host) const;
-  /// Copies micro-batch `from_micro_batch` of `from` to micro-batch `micro_batch`. Both must be on the same device.
+  /// Copies micro-batch `from_micro_batch` in `from` to micro-batch `micro_batch`. Both must be on the same device.
   void copy(Stream& stream, int micro_batch, const BatchBuffers& from, int from_micro_batch) const;
 
  private:
@@ -41,23 +41,22 @@ class BatchBuffers {
 
 class Pipeline {
  public:
-  /// Allocates slots, message buffers and scratch memory according to `plan`. `schedule` is the schedule of the largest
-  /// step. If `params` is not null, units lease their parameters from `params`. If `step` is not null, it points to
-  /// device memory, and gradients are scaled by the loss scale of `step`. `stage`, `stream`, `groups`, `params` and
-  /// `step` must outlive the pipeline.
+  /// Allocates slots, message buffers and scratch memory according to `plan`. `schedule` is for the largest step. If
+  /// `params` is not null, units lease their parameters from it. If `step` is not null, it points to device memory, and
+  /// its loss scale scales the gradients. The caller must keep `stage`, `stream`, `groups`, `params` and `step` alive.
   Pipeline(Stage& stage, Stream& stream, const ProcessGroups& groups, StepSchedule schedule, const MemoryPlan& plan,
            ParamOwner* params = nullptr, const StepState* step = nullptr);
 
-  /// Makes train() run its actions as CUDA graphs from now on. The graphs read micro-batches from buffers of the slots.
+  /// Makes train() run its actions as CUDA graphs from now on. The graphs read micro-batches from the slots' buffers.
   /// Micro-batches for which sync.overlaps() is true, and messages between stages, do not run as graphs. `sync` must be
-  /// the constructor's `params`, and `shape` must be the shape for which the plan was made. `graphs` and `sync` must
-  /// outlive the pipeline.
+  /// the constructor's `params`, and `shape` must be the shape that was planned for. The caller must keep `graphs` and
+  /// `sync` alive.
   void use_graphs(StepGraphs& graphs, GradSync& sync, const RunShape& shape);
-  /// Computes the gradients of the micro-batches in `buffers` and stores them in the parameters' gradients. The last
-  /// stage also writes the losses of all tokens to `buffers` (with graphs: to the buffers of the slots). If the tensor
-  /// `loss_sum`, (1) f64, exists, the last stage adds the weighted sum of these losses to `loss_sum`. If `progress` is
-  /// not null, the current micro-batch is stored there, for error messages. If `schedule` is not null, it replaces the
-  /// constructor's schedule; use it for a step of fewer micro-batches.
+  /// Computes the gradients for the micro-batches in `buffers` and stores them in the parameters' gradients. The last
+  /// stage also writes the losses of all tokens to `buffers` (with graphs: to the slots' buffers). If the tensor
+  /// `loss_sum`, (1) f64, exists, the last stage adds the weighted sum of these losses to it. If `progress` is not
+  /// null, stores the current micro-batch there, for error messages. If `schedule` is not null, it replaces the
+  /// constructor's schedule, for a step with fewer micro-batches.
   void train(const BatchBuffers& buffers, OperationProgress* progress = nullptr, const StepSchedule* schedule = nullptr,
              Tensor loss_sum = {});
   /// Evaluates one micro-batch without dropout. Collective over the stages. The last stage writes the losses of all
@@ -65,32 +64,32 @@ class Pipeline {
   void evaluate(const Batch& batch, Tensor losses);
   Arena& scratch() { return scratch_; }
   int slots() const { return static_cast<int>(slots_.size()); }
-  /// The number of buffers for messages from other stages.
+  /// Returns the number of buffers for messages from other stages.
   int inboxes() const;
-  /// The peak usage of a slot so far, in bytes; the largest over all slots. After a step, it equals the value in the
-  /// plan.
+  /// Returns the peak usage so far, in bytes, of the slot that has used the most. After a step, it equals the planned
+  /// value.
   std::size_t slot_peak() const;
   std::size_t scratch_peak() const { return scratch_.peak(); }
-  /// offloaded_layers() is the number of offloaded layers in all slots. offloaded_peak() is the most bytes that the
-  /// activations of one offloaded layer have taken so far.
+  /// offloaded_layers() returns the number of offloaded layers in all slots. offloaded_peak() returns the most bytes
+  /// that one offloaded layer's activations have used so far.
   int offloaded_layers() const;
   std::size_t offloaded_peak() const;
 
  private:
-  /// The memory of one micro-batch in one chunk, from its forward to its backward.
+  /// A micro-batch's memory in one chunk, from its forward to its backward.
   struct Slot {
     Arena memory;
     Chunk::Cache cache;
-    std::unique_ptr<ActivationOffload> offload = {};  // null if no layer is offloaded
+    std::unique_ptr<ActivationOffload> offload = {};  // null if no layers are offloaded
     Tensor input = {}, output = {};                   // hidden states: from the previous chunk, for the next chunk
     Tensor dout = {}, dinput = {};                    // gradients with respect to output and input
-    std::vector<Work> sends = {};  // sends of output and dinput, which must not change before these sends are done
+    std::vector<Work> sends = {};  // sends of output and dinput, which must not change until these are done
   };
 
-  /// The buffers in which a chunk receives hidden states, or their gradients, from another stage. Micro-batches use the
-  /// buffers in turn, so that the next message can arrive while the current one is in use.
+  /// Buffers in which a chunk receives hidden states, or their gradients, from another stage. Micro-batches take turns
+  /// using the buffers, so that the next message can arrive while the current one is in use.
   struct Inbox {
-    int first = 0;                 // index of the inbox's first buffer in message_memory_
+    int first = 0;                 // index of the first buffer in message_memory_
     std::vector<Work> sends = {};  // by buffer: the send that must be done before the buffer is overwritten
     int posted = -1;               // micro-batch of the latest receive; -1: none
     Work receive = {};             // the latest receive
@@ -120,10 +119,10 @@ class Pipeline {
   StepSchedule schedule_;
   ParamOwner* params_;
   const StepState* step_;
-  std::vector<std::vector<std::size_t>> chunk_slots_;  // by chunk: the slots that its micro-batches use in turn
+  std::vector<std::vector<std::size_t>> chunk_slots_;  // by chunk: slots that its micro-batches use in turn
   Buffer slot_memory_;                                 // all slots, one after another
-  std::unique_ptr<Stream> copies_;                     // for the copies of offloaded layers
-  Buffer ring_memory_, offload_memory_;                // ranges of offloaded layers: in device memory, in host memory
+  std::unique_ptr<Stream> copies_;                     // for copying offloaded layers
+  Buffer ring_memory_, offload_memory_;                // ranges for offloaded layers: in device memory, in host memory
   std::vector<Slot> slots_;
   std::size_t hidden_bytes_;
   Buffer message_memory_;                  // all inboxes, one after another
@@ -131,9 +130,9 @@ class Pipeline {
   Arena scratch_;
   StepGraphs* graphs_ = nullptr;
   GradSync* sync_ = nullptr;                  // set only with graphs
-  std::optional<BatchBuffers> slot_batches_;  // with graphs: the micro-batch of each slot
+  std::optional<BatchBuffers> slot_batches_;  // with graphs: each slot's micro-batch
   struct PartOutputs {
-    Tensor output, dinput;             // those of the slot after the capture
+    Tensor output, dinput;             // as in the slot after the capture
     std::vector<std::size_t> reduced;  // buckets that GradSync::join_reductions() returned
   };
   std::map<StepGraphs::Part, PartOutputs> part_outputs_;

@@ -13,20 +13,20 @@ namespace mtl {
 
 namespace {
 
-/// The inputs of plan_passes() that differ between ranks. Ranks with equal keys have equal plans. Ranks with different
+/// The inputs to plan_passes() that differ between ranks. Ranks with equal keys have equal plans. Ranks with different
 /// keys may have equal plans, too.
 struct PassKey {
   bool is_first_stage, is_last_stage;
   std::int64_t layers;
   int in_flight;                     // micro-batches in flight
   bool is_first_tensor_rank;         // counts replicated parameters in the gradient norm
-  std::int64_t unpadded_vocab_rows;  // of the token embedding; the last tensor-parallel ranks may hold fewer
+  std::int64_t unpadded_vocab_rows;  // in the token embedding; the last tensor-parallel ranks may have fewer
   auto operator<=>(const PassKey&) const = default;
 };
-/// The inputs of plan_update() that depend on the elements that a rank owns. All ranks own the same number of elements.
+/// The inputs to plan_update() that depend on the elements a rank owns. All ranks own the same number of elements.
 struct OwnedKey {
   std::int64_t counted = 0;        // elements counted in the gradient norm
-  std::int64_t largest_count = 0;  // largest number of such elements in one parameter
+  std::int64_t largest_count = 0;  // the most such elements in one parameter
   auto operator<=>(const OwnedKey&) const = default;
 };
 
@@ -59,11 +59,11 @@ class PassKeys {
   std::vector<int> in_flight_;
 };
 
-/// Data shared by all ranks with the same PassKey: the plan of their forward and backward, and their part of the model.
+/// What ranks with the same PassKey share: their forward and backward plan, and their part of the model.
 struct Passes {
   MemoryPlan plan;
   MetaModel model;
-  std::map<OwnedKey, std::size_t> plans;  // indices into the result of plan_ranks()
+  std::map<OwnedKey, std::size_t> plans;  // indices into plan_ranks()'s result
 
   Passes(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape)
       : plan(plan_passes(config, dropout, shape)), model(config, dropout, shape, AdamW::states(shape.precision)) {}

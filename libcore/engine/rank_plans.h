@@ -1,5 +1,5 @@
-// The memory and the work of a run on every rank of a layout. Most ranks have equal plans, so only one rank of each
-// kind is planned.
+// The memory and work of a run on every rank of a layout. Most ranks have equal plans, so we plan only one rank of each
+// kind.
 #pragma once
 
 #include <cstddef>
@@ -15,13 +15,12 @@ struct RankPlan {
   MemoryPlan plan;
 };
 
-/// Returns the distinct plans of a training run on all ranks of shape.layout.grid, in ascending order of the first rank
-/// that has each plan. shape.layout.rank is ignored. Throws Error(usage) if the layers cannot be distributed over the
-/// stages.
+/// Returns the distinct plans for a training run on all ranks of shape.layout.grid, ordered by the first rank that has
+/// each plan. Ignores shape.layout.rank. Throws Error(usage) if the layers cannot be distributed over the stages.
 std::vector<RankPlan> plan_ranks(const GptConfig& config, const DropoutOptions& dropout, RunShape shape);
 
-/// Returns the plan of the ranks that need the most memory. Compares device memory if the ranks compute on GPUs,
-/// otherwise host memory.
+/// Returns the plan for the ranks that need the most memory: device memory if they compute on GPUs, otherwise host
+/// memory.
 const RankPlan& largest_plan(const std::vector<RankPlan>& plans);
 
 /// A category of memory, or the total.
@@ -30,10 +29,10 @@ struct MemoryPart {
   const char* heading;  // in tables and charts
   std::size_t bytes;
 };
-/// Returns the memory of a rank by category; the last element is the total. Main weights and the snapshot are omitted
-/// if they take no memory.
+/// Returns a rank's memory by category; the last element is the total. Main weights and the snapshot are omitted if
+/// they use no memory.
 std::vector<MemoryPart> memory_parts(const MemoryPlan& plan);
-/// Returns the same parts, but counts only device memory or only host memory, depending on `space`.
+/// Same, but counts only device memory or only host memory, depending on `space`.
 std::vector<MemoryPart> memory_parts(const MemoryPlan& plan, Space space);
 
 }  // namespace mtl

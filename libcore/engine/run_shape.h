@@ -1,4 +1,4 @@
-// The sizes and options of a run, except those of the model, and the traffic of a rank.
+// A run's sizes and options, except those of the model, and a rank's traffic.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +15,15 @@ struct RunShape {
   std::int64_t micro_batches = 1;  // per step, on this rank
   std::int64_t padded_vocab = 0;
   bool documents = false;  // batches contain document starts
-  int threads = 1;         // threads per operator; each thread has a work area
-  int batch_sets = 1;      // number of steps whose batches are in memory at a time
+  int threads = 1;         // threads per operator; each thread has its own workspace
+  int batch_sets = 1;      // number of steps whose batches are in memory at the same time
   bool graphs = false;     // run steps as CUDA graphs
   Layout layout;           // of this rank
   Device device = Device::cpu;
   Precision precision = {};
 };
 
-/// Bytes that a rank sends in a step, by group.
+/// Bytes that a rank sends per step, by group.
 struct SentBytes {
   double tensor = 0, pipeline = 0, data = 0, embedding = 0;
 

@@ -1,4 +1,4 @@
-// A pipeline rank's part of the model: a list of chunks (several with an interleaved schedule, one otherwise).
+// A pipeline rank's part of the model: a list of chunks. With an interleaved schedule, there are multiple chunks.
 #pragma once
 
 #include <vector>
@@ -16,10 +16,10 @@ struct Stage {
   }
 };
 
-/// Returns the stage of a process that holds the whole model. `residual` is the dtype of hidden states.
+/// Returns the stage for a process that holds the entire model. `residual` is the dtype of the hidden states.
 Stage whole_model(const GptConfig& config, const DropoutOptions& dropout, std::int64_t padded_vocab_size,
                   DType residual = DType::f32);
-/// Returns the stage of a rank. Throws Error(usage) if the layers cannot be split over the stages.
+/// Returns a rank's stage. Throws Error(usage) if the layers cannot be split over the stages.
 Stage make_stage(const GptConfig& config, const DropoutOptions& dropout, const Layout& layout,
                  std::int64_t padded_vocab_size, DType residual = DType::f32);
 

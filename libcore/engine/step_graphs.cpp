@@ -31,7 +31,7 @@ void StepGraphs::begin_step(int micro_batches) {
 }
 
 bool StepGraphs::run(Stream& stream, const Part& part, const std::function<void()>& body) {
-  if (steps_ < 2 || stream.profile() != nullptr) {  // a graph cannot time individual operators
+  if (steps_ < 2 || stream.profile() != nullptr) {  // graphs cannot time individual operators
     body();
     return true;
   }

@@ -1,18 +1,18 @@
-// Runs the parts of a step as CUDA graphs. A part is an action on a micro-batch, such as its forward or its backward,
-// or the update. The host launches a part with one call.
+// Runs the parts of a step as CUDA graphs. A part is either an action on a micro-batch, such as its forward or
+// backward, or the update. The host launches a part with one call.
 //
-// The first step runs without graphs: it loads libraries, measures matrix products, and creates persistent objects. The
-// second step captures every part when the part first occurs, and then launches it. Later steps only launch parts. If
-// the number of micro-batches changes, the next step runs like the first one. A profiled step runs without graphs.
+// The first step runs without graphs: it loads libraries, measures matrix multiplications, and creates persistent
+// objects. The second step captures every part when it first occurs, and then launches it. Later steps only launch
+// parts. If the number of micro-batches changes, the next step runs like the first one. Profiled steps run without
+// graphs.
 //
 // A part is identified by everything that the host decides: the action; its chunk, slot and message buffers; whether
-// its micro-batch is the first, which overwrites gradients; and whether its micro-batch is the last, which completes
-// gradients. Everything else that changes from step to step is in device memory: in the StepState, and in the batch of
-// the slot. The forward and the backward of a micro-batch have identities that differ only in the action. Therefore,
-// either both are captured or neither, and a backward that runs without a graph finds in the slot what its forward left
-// there.
+// its micro-batch is the first, which overwrites gradients; and whether it is the last, which completes them.
+// Everything else that changes from step to step is in device memory: in the StepState, and in the slot's batch. The
+// identities of a micro-batch's forward and backward differ only in the action. Therefore, either both are captured or
+// neither, and a backward that runs without a graph finds in the slot what its forward left there.
 //
-// Each launch of a part adds to Stream::counters() the work that was counted when the part was captured.
+// When a part is launched, we add the work that was counted during its capture to Stream::counters().
 #pragma once
 
 #include <compare>
@@ -25,17 +25,17 @@ namespace mtl {
 
 class StepGraphs {
  public:
-  /// The identity of a part. A negative `action` means the update, which is not in the schedule.
+  /// A part's identity. A negative `action` means the update, which is not in the schedule.
   struct Part {
     int action = -1, chunk = 0, slot = 0;
-    int input = 0, gradient = 0;             // indices of the buffers of messages from other stages
-    bool is_first = false, is_last = false;  // first or last micro-batch of the step
+    int input = 0, gradient = 0;             // indices of the buffers for messages from other stages
+    bool is_first = false, is_last = false;  // first or last micro-batch in the step
     auto operator<=>(const Part&) const = default;
   };
 
-  /// Call before the parts of a step.
+  /// Must be called before the parts of a step.
   void begin_step(int micro_batches);
-  /// Runs a part. `body` must enqueue the part's commands on `stream`. Returns true if run() called `body`, false if it
+  /// Runs a part. `body` must enqueue its commands on `stream`. Returns true if run() called `body`, or false if it
   /// only launched a graph.
   bool run(Stream& stream, const Part& part, const std::function<void()>& body);
 
@@ -45,7 +45,7 @@ class StepGraphs {
     Counters work;
   };
   int micro_batches_ = 0;
-  std::int64_t steps_ = 0;  // consecutive steps with micro_batches_, including the current one
+  std::int64_t steps_ = 0;  // consecutive steps with micro_batches_, including this one
   std::map<Part, Captured> parts_;
 };
 

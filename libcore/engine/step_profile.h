@@ -1,4 +1,5 @@
-// The operators of one step of a rank, counted on the meta device: the input of a roofline prediction before a run.
+// The operators in one step on a rank, counted on the meta device. This is the input for predicting a roofline before a
+// run.
 #pragma once
 
 #include <vector>
@@ -12,12 +13,12 @@ namespace mtl {
 
 struct StepProfile {
   Profile profile{Device::meta};
-  /// By entry of `profile`: how many entries of a real step it represents. The second micro-batch represents all
+  /// By entry of `profile`: how many entries in a real step it represents. The second micro-batch represents all
   /// micro-batches except the first.
   std::vector<double> weights;
 };
 
-/// Profiles the forward and the backward of at most two micro-batches, and the update.
+/// Profiles forward and backward of at most two micro-batches, and the update.
 StepProfile profile_on_meta(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape);
 
 }  // namespace mtl

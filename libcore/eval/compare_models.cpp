@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::int64_t kSequences = 2, kMaxLength = 64;
 
-/// Logits (kSequences * length, V) for tokens that depend on the model's shape alone.
+/// Returns logits (kSequences * length, V) for tokens that depend only on the model's shape.
 std::vector<float> logits_of(const ModelSource& source, int threads, Device device) {
   Model model(source, threads, DType::f32, device);
   const std::int64_t length = std::min(kMaxLength, model.positions());

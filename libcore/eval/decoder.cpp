@@ -6,11 +6,10 @@ namespace mtl {
 
 namespace {
 
-// Maximum number of tokens of a prompt that a pass computes. Memory therefore does not depend on the length of the
-// prompt.
+// Maximum number of prompt tokens per pass, so that memory does not depend on the prompt length.
 constexpr std::int64_t kPiece = 128;
 
-/// The shape of the keys of one layer, and of the values: (B, T, groups, 1, D).
+/// The shape of one layer's keys, and of its values: (B, T, groups, 1, D).
 Shape cache_shape(const Model& model, std::int64_t sequences, std::int64_t positions) {
   const GptConfig& config = model.config();
   return {sequences, positions, config.num_query_groups, 1, config.head_dim};
@@ -20,7 +19,7 @@ Tensor one_cache(const Model& model, std::int64_t sequences, std::int64_t positi
   return {nullptr, model.precision().compute, cache_shape(model, sequences, positions)};
 }
 
-/// A pass over `count` new positions of each sequence of a cache.
+/// A pass over `count` new positions in each sequence of a cache.
 Workspace::Pass pass(const Model& model, Shape cache_shape, std::int64_t count) {
   return [&model, cache_shape, count](Ctx& ctx, const Chunk& chunk) {
     const std::int64_t rows = cache_shape[0];
@@ -34,7 +33,7 @@ Workspace::Pass pass(const Model& model, Shape cache_shape, std::int64_t count) 
   };
 }
 
-/// The passes that a decoder makes: a step of all sequences, one token of one sequence, a piece of a prompt.
+/// The passes that a decoder makes: a step for all sequences, one token of one sequence, a piece of a prompt.
 std::vector<Workspace::Pass> passes(const Model& model, std::int64_t sequences, std::int64_t positions) {
   Shape all = cache_shape(model, sequences, positions), one = cache_shape(model, 1, positions);
   return {pass(model, all, 1), pass(model, one, 1), pass(model, one, std::min(kPiece, positions))};
@@ -83,7 +82,7 @@ Decoder::Decoder(Model& model, std::int64_t sequences, std::int64_t positions)
   }
 }
 
-/// Runs `count` new tokens of each of `rows` sequences. on_host_ holds the ids and positions of these tokens.
+/// Runs `count` new tokens in each of `rows` sequences. on_host_ holds their ids and positions.
 void Decoder::run(std::int64_t rows, std::int64_t count, Chunk::Cache& past) {
   Batch batch;
   batch.tokens = tokens_.flat(0, rows * count).view({rows, count});

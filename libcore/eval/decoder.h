@@ -1,5 +1,5 @@
-// Decodes several sequences token by token. Caches keys and values, so that a new token takes a pass over only one
-// position, regardless of the length of the sequence. Allocates no buffers after construction.
+// Decodes multiple sequences token by token. Caches keys and values, so that a new token needs a pass over only one
+// position, no matter how long the sequence is. Does not allocate buffers after construction.
 #pragma once
 
 #include <cstdint>
@@ -15,20 +15,21 @@ namespace mtl {
 class Decoder {
  public:
   /// Allocates memory for `sequences` sequences of up to `positions` tokens each. `positions` must be from 1 to the
-  /// number of positions of the model. All sequences are empty at first.
+  /// model's number of positions. All sequences are empty at first.
   Decoder(Model& model, std::int64_t sequences, std::int64_t positions);
 
   std::int64_t sequences() const { return sequences_; }
-  /// The size of the cached keys and values, in bytes.
+  /// Returns the size of the cached keys and values, in bytes.
   std::size_t cache_bytes() const { return cache_memory_.bytes(); }
-  /// The number of tokens that a sequence holds; at most the constructor's `positions`.
+  /// Returns how many tokens a sequence holds: at most the constructor's `positions`.
   std::int64_t held(std::int64_t sequence) const { return lengths()[sequence]; }
   void clear(std::int64_t sequence) { lengths()[sequence] = 0; }
 
-  /// Appends 1 or more ids to one sequence. Returns the logits (V) of the next token, valid until the next call.
+  /// Appends one or more ids to a sequence. Returns the logits (V) for the next token, which are valid until the next
+  /// call.
   std::span<const float> append(std::int64_t sequence, std::span<const std::int32_t> ids);
-  /// Appends one id to every sequence; an id below 0 instead empties the sequence. Returns logits (sequences, V). The
-  /// rows of emptied sequences are undefined.
+  /// Appends one id to every sequence. An id below 0 instead empties the sequence. Returns logits (sequences, V), in
+  /// which the rows for emptied sequences are undefined.
   std::span<const float> step(std::span<const std::int32_t> ids);
 
  private:
@@ -42,8 +43,8 @@ class Decoder {
   Tensor lengths_;                  // (B) i32
   Tensor tokens_, positions_;       // flat i32, for a step or a piece of a prompt
   Tensor logits_;                   // (B, V)
-  Chunk::Cache all_;                // keys and values of all sequences
-  std::vector<Chunk::Cache> each_;  // by sequence: the part of all_ with the keys and values of that sequence
+  Chunk::Cache all_;                // keys and values for all sequences
+  std::vector<Chunk::Cache> each_;  // by sequence: the part of all_ with that sequence's keys and values
   Workspace workspace_;
   struct OnHost {
     OnHost(const Decoder& d)

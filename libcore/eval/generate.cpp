@@ -33,7 +33,7 @@ Generator::Generator(Model& model, const GenerationOptions& options, std::int64_
       decoder_(model, batch, max_positions(model.positions(), longest_prompt, options.max_new_tokens)),
       step_ids_(batch) {}
 
-/// Chooses the next token of one sequence, given the logits at the last token of that sequence.
+/// Chooses a sequence's next token, given the logits at its last token.
 void Generator::choose(Sequence& sequence, std::span<const float> logits) {
   Completion& result = sequence.result;
   std::int32_t id = argmax(logits);
@@ -54,7 +54,7 @@ void Generator::choose(Sequence& sequence, std::span<const float> logits) {
   if (sequence.on_token) sequence.on_token(sequence.index, id);
 }
 
-/// Generates one token for every unfinished sequence. Returns false if all sequences are finished.
+/// Generates one token for every unfinished sequence. Returns false if all of them are finished.
 bool Generator::step(std::vector<Sequence>& sequences) {
   auto active = [](const Sequence& sequence) { return !sequence.done; };
   if (std::none_of(sequences.begin(), sequences.end(), active)) return false;

@@ -9,10 +9,10 @@ namespace mtl {
 
 namespace {
 
-/// Returns the number of rows of the token embedding in memory, padded so that a row of logits fills whole cache lines.
+/// Returns the number of token embedding rows in memory, padded so that a row of logits fills complete cache lines.
 std::int64_t vocab_rows(const GptConfig& config) { return padded_vocab_size(config.vocab_size, 128, 1); }
 
-/// Weights, activations and residual stream in one dtype.
+/// Uses one dtype for weights, activations and the residual stream.
 Precision precision_of(DType compute) {
   Precision precision;
   precision.compute = precision.residual = precision.main_params = compute;

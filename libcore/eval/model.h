@@ -27,7 +27,7 @@ inline constexpr const char* kNotFinite =
 class Model {
  public:
   /// Loads the weights onto the device and rounds them to `compute` (f32, bf16 or f16), which is also the dtype of
-  /// activations and caches. Logits are fp32. Does not use `source` after construction.
+  /// activations and caches. Logits are fp32. `source` is not used after construction.
   explicit Model(const ModelSource& source, int threads = 1, DType compute = DType::f32, Device device = Device::cpu);
   Model(const Model&) = delete;
 
@@ -38,11 +38,11 @@ class Model {
   Device device() const { return stream_.device(); }
   const Precision& precision() const { return params_.precision(); }
 
-  /// Returns the logits (T, V) of T ids, row-major. T must be from 1 to positions(). Allocates the memory of the pass
-  /// for this call only.
+  /// Returns the logits (T, V) for T ids, row-major. T must be from 1 to positions(). Allocates the pass's memory for
+  /// this call only.
   std::vector<float> logits(std::span<const std::int32_t> ids);
-  /// Throws Error(bad_data) "WHERE: token id N is not in the model's vocabulary of V" for the first id outside the
-  /// vocabulary.
+  /// For the first id outside the vocabulary, throws Error(bad_data) "WHERE: token id N is not in the model's
+  /// vocabulary of V".
   void check_ids(std::span<const std::int32_t> ids, const std::string& where) const;
 
   const Chunk& chunk() const { return stage_.chunks[0]; }
@@ -55,14 +55,14 @@ class Model {
   Stream stream_;
 };
 
-/// Memory for the activations and temporary tensors of passes through a model. The size is determined in advance.
+/// Memory for activations and temporary tensors in passes through a model. Its size is determined in advance.
 class Workspace {
  public:
   using Pass = std::function<void(Ctx&, const Chunk&)>;
-  /// Runs each pass on the meta device, where tensors have shapes but no memory, and then allocates the maximum that a
+  /// Runs each pass on the meta device, where tensors have shapes but no memory, and then allocates the most that any
   /// pass needs.
   Workspace(Model& model, const std::vector<Pass>& passes);
-  /// Returns a context for one pass; invalidates the tensors of earlier passes.
+  /// Returns a context for one pass. Invalidates the tensors from earlier passes.
   Ctx context();
 
  private:

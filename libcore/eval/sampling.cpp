@@ -10,7 +10,7 @@ namespace mtl {
 
 namespace {
 
-// Selects a random sequence that differs from those of the model's dropout sites, which have small values.
+// Selects a random sequence different from those of the model's dropout sites, which have small values.
 constexpr std::uint32_t kGenerationSite = 0x47454E00;
 
 /// Drops candidates whose logit is less than the k-th largest. `c.probs` still holds logits.
@@ -41,7 +41,7 @@ void softmax(std::vector<double>& values) {
   normalize(values);
 }
 
-/// A heap returns the largest probabilities first. Usually, only a few tokens of a large vocabulary are needed.
+/// A heap returns the largest probabilities first. Usually, we need only a few tokens from a large vocabulary.
 void keep_top_p(Candidates& c, double p) {
   if (p <= 0 || p >= 1) return;
   struct Entry {
@@ -73,8 +73,8 @@ std::int32_t argmax(std::span<const float> logits) {
 void filter_logits(std::span<const float> logits, const SamplingOptions& options, Candidates& out) {
   out.ids.clear();
   out.probs.clear();
-  // Subtracts the largest logit before the division by the temperature, because a quotient by a small temperature would
-  // overflow.
+  // Subtract the largest logit before dividing by the temperature, because the quotient could overflow for small
+  // temperatures.
   const double top = *std::max_element(logits.begin(), logits.end());
   for (std::size_t i = 0; i < logits.size(); ++i) {
     out.ids.push_back(static_cast<std::int32_t>(i));

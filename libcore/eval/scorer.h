@@ -1,9 +1,8 @@
-// Scores a model's prediction of a stream of tokens.
+// Scores how well a model predicts a token stream.
 //
-// Divides the stream into windows of S + 1 tokens that overlap by one token; the last window may be shorter. Every
-// token except the first token of the stream is predicted exactly once, from at most S preceding tokens. Losses are
-// fp32. Their sum is fp64 and is computed in stream order, regardless of how the stream is divided into calls of
-// push().
+// The stream is divided into windows of S + 1 tokens that overlap by one token; the last window may be shorter. Every
+// token except the stream's first one is predicted exactly once, from at most S preceding tokens. Losses are fp32.
+// Their sum is fp64 and is computed in stream order, no matter how the stream is divided into push() calls.
 #pragma once
 
 #include <cmath>
@@ -29,20 +28,20 @@ struct Score {
 
 class Scorer {
  public:
-  /// Computes up to `batch` windows at a time. Each window has `seq_length` predictions, from 1 to the number of
-  /// positions of the model.
+  /// Computes up to `batch` windows at a time. Each window has `seq_length` predictions, from 1 to the model's number
+  /// of positions.
   Scorer(Model& model, std::int64_t batch, std::int64_t seq_length);
 
-  /// Takes the next tokens of the stream; `ids` may have any length. Throws Error(bad_data) for an id outside the
-  /// model's vocabulary. push() and finish() also throw Error(bad_data) if a loss is not finite.
+  /// Takes the stream's next tokens, any number of them. Throws Error(bad_data) for an id outside the model's
+  /// vocabulary. push() and finish() also throw Error(bad_data) if a loss is not finite.
   void push(std::span<const std::int32_t> ids);
-  /// Scores the remaining tokens. Do not push() afterwards.
+  /// Scores the remaining tokens. push() must not be called afterwards.
   void finish();
-  /// The sum over all windows scored so far.
+  /// Returns the sum over all windows scored so far.
   const Score& score() const { return score_; }
   std::int64_t pushed() const { return pushed_; }
 
-  /// Returns the losses (rows, length), row-major, of the windows that begin at ids[0], ids[length], ... `ids` must
+  /// Returns the losses (rows, length), row-major, for the windows that start at ids[0], ids[length], ... `ids` must
   /// have rows * length + 1 elements. rows * length must not exceed batch * seq_length. The result is valid until the
   /// next call.
   std::span<const float> losses(std::span<const std::int32_t> ids, std::int64_t rows, std::int64_t length);
@@ -56,7 +55,7 @@ class Scorer {
   HostView tokens_, positions_, labels_, losses_;  // of buffers_
   Workspace workspace_;
   Chunk::Cache cache_;
-  std::vector<std::int32_t> waiting_;  // tokens to score begin at begin_; the first is only context
+  std::vector<std::int32_t> waiting_;  // tokens to score start at begin_; the first is only context
   std::size_t begin_ = 0;
   std::int64_t pushed_ = 0;
   Score score_;

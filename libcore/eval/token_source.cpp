@@ -102,9 +102,9 @@ class TextTokens : public TokenSource {
   std::unique_ptr<Encoder> encoder_;
   std::int32_t eod_;
   std::size_t file_ = 0;
-  std::optional<LineReader> lines_;  // of the current file, if its format or name indicates JSON lines
+  std::optional<LineReader> lines_;  // for the current file, if its format or name indicates JSON lines
   std::int64_t bytes_ = 0;
-  bool ends_with_eod_ = true;  // false after a text file: the next document must be preceded by the token
+  bool ends_with_eod_ = true;  // false after a text file: the token must precede the next document
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Streams of tokens to score. The tokens are read from token files or tokenized from text.
+// Token streams to score, read from token files or tokenized from text.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@ namespace mtl {
 class TokenSource {
  public:
   virtual ~TokenSource() = default;
-  /// Replaces `ids` with the next tokens, possibly with none. Returns false at the end of the stream.
+  /// Replaces `ids` with the next tokens, possibly none. Returns false at the end of the stream.
   virtual bool next(std::vector<std::int32_t>& ids) = 0;
-  /// The total number of tokens, if known in advance.
+  /// Returns the total number of tokens, if known in advance.
   virtual std::optional<std::int64_t> total() const { return {}; }
-  /// Bytes of text tokenized so far; empty for token files.
+  /// Returns the bytes of text tokenized so far. Empty for token files.
   virtual std::optional<std::int64_t> bytes() const { return {}; }
 };
 
@@ -32,12 +32,12 @@ enum class TextFormat {
 };
 
 /// Opens plain or compressed text files; "-" is standard input. Each document is tokenized separately. In JSON lines,
-/// an end-of-document token follows every non-empty document, as in training data. Text files are separated by an
-/// end-of-document token. The message of an error in a JSON line is "FILE: line N: what".
+/// an end-of-document token follows every non-empty document, as in training data. Between text files, there is an
+/// end-of-document token. Errors in a JSON line have the message "FILE: line N: what".
 std::unique_ptr<TokenSource> open_texts(std::vector<std::string> paths, TextFormat format, std::string key,
                                         const Tokenizer& tokenizer);
 
-/// True if the name of a file, or the first line of its `text`, indicates JSON lines.
+/// True if a file's name, or the first line of its `text`, indicates JSON lines.
 bool named_json_lines(const std::string& path);
 bool looks_like_json_lines(std::string_view text);
 

@@ -8,14 +8,14 @@ using Report = std::function<void(std::string flag, std::string what)>;
 
 namespace {
 
-/// A value and the flag that gives it: "--swiglu", "--normalization RMSNorm".
+/// A value and the flag that sets it: "--swiglu", "--normalization RMSNorm".
 template <class T>
 struct Given {
   std::string flag;
   T value;
 };
 
-/// Returns the activation that the flags choose, if any. GELU has the tanh form unless --no-bias-gelu-fusion is given.
+/// Returns the activation that the flags select, if any. GELU uses the tanh form unless --no-bias-gelu-fusion is given.
 std::optional<Given<Activation>> given_activation(const ArchitectureOptions& given) {
   static constexpr std::pair<const char*, Activation> kNames[] = {{"gelu_tanh", Activation::gelu_tanh},
                                                                   {"gelu_erf", Activation::gelu_erf},
@@ -32,8 +32,8 @@ std::optional<Given<Activation>> given_activation(const ArchitectureOptions& giv
   return {};
 }
 
-/// Parses "127,0" or "(127,0)", the numbers of visible tokens to the left and to the right of a query. Returns the size
-/// of the window, which includes the token of the query. Returns empty if the text has a different form.
+/// Parses "127,0" or "(127,0)": how many tokens a query sees to its left and right. Returns the window size, which
+/// includes the query's own token. Returns empty if the text has a different form.
 std::optional<std::int64_t> window_of(const std::string& text) {
   std::string inner = text;
   if (inner.starts_with("(") && inner.ends_with(")")) inner = inner.substr(1, inner.size() - 2);
@@ -49,7 +49,7 @@ class FlagResolver {
  public:
   FlagResolver(bool is_loaded, const Report& report) : is_loaded_(is_loaded), report_(report) {}
 
-  /// Resolves a number; `flag` is the name alone.
+  /// Resolves a number. `flag` is the name alone.
   template <class T>
   void number(T& member, const std::optional<T>& given, const char* flag, bool is_required = false) const {
     if (given && is_loaded_ && *given != member)
@@ -60,7 +60,7 @@ class FlagResolver {
       report_(flag, "is required without --load");
   }
 
-  /// Resolves a choice; `flag` includes its value, and `other` completes the message "the loaded model ...".
+  /// Resolves a choice. `flag` includes the value, and `other` completes the message "the loaded model ...".
   template <class T>
   void choice(T& member, T value, bool is_given, const std::string& flag, const char* other) const {
     if (!is_given) return;
@@ -82,7 +82,8 @@ void resolve_mlp(GptConfig& config, const ArchitectureOptions& given, const Flag
     resolver.choice(config.activation, activation->value, true, activation->flag, "has another activation");
   resolver.choice(config.gated_mlp, true, given.swiglu, "--swiglu", "has an MLP without a gate");
   resolver.number(config.ffn_hidden_size, given.ffn_hidden_size, "--ffn-hidden-size");
-  // As in Megatron-LM: 2/3 of 4 C, rounded down to a multiple of 64, so that three matrices have the parameters of two.
+  // As in Megatron-LM: 2/3 of 4 C, rounded down to a multiple of 64, so that three matrices have as many parameters as
+  // two.
   if (resolver.is_loaded() || given.ffn_hidden_size || !given.swiglu) return;
   config.ffn_hidden_size = 4 * config.hidden_size * 2 / 3 / 64 * 64;
   if (config.ffn_hidden_size == 0 && config.hidden_size > 0)

@@ -1,4 +1,4 @@
-// Resolves the model's architecture from flags. Uses the names and rules of Megatron-LM where they exist.
+// Resolves the model's architecture from flags, using Megatron-LM's names and rules where they exist.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace mtl {
 
-/// An absent option means the loaded model's value or, in a new model, the default of GptConfig.
+/// If an option is absent, we use the loaded model's value or, in a new model, GptConfig's default.
 struct ArchitectureOptions {
   std::optional<std::int64_t> num_layers, hidden_size, num_attention_heads, num_query_groups, kv_channels,
       ffn_hidden_size, max_position_embeddings;
@@ -26,17 +26,17 @@ struct ArchitectureOptions {
   bool is_rotary() const { return rotary_embeddings || position_embedding_type == "rope"; }
 };
 
-/// Returns the given flags that choose the activation of the MLP: at most one in a valid command. Never returns
-/// --no-bias-gelu-fusion, which only chooses the form of GELU.
+/// Returns the given flags that select the MLP activation: at most one in a valid command. Never returns
+/// --no-bias-gelu-fusion, which only selects the form of GELU.
 std::vector<std::string> activation_flags(const ArchitectureOptions& given);
 
 /// Reports flags that exclude each other in every model, and a --window-size that is not of the form LEFT,0.
 void check_architecture(const ArchitectureOptions& given,
                         const std::function<void(std::string flag, std::string what)>& report);
 
-/// Returns the configuration of the loaded model or, if `loaded` is empty, of a new model, in which absent sizes stay
-/// 0. Reports flags that disagree with the loaded model, and missing sizes that a new model requires. A rotary model
-/// without --max-position-embeddings gets `seq_length` positions.
+/// Returns the loaded model's configuration or, if `loaded` is empty, a new model's, in which absent sizes stay 0.
+/// Reports flags that disagree with the loaded model, and missing sizes that a new model needs. A rotary model without
+/// --max-position-embeddings gets `seq_length` positions.
 GptConfig resolve_architecture(const ArchitectureOptions& given, const std::optional<GptConfig>& loaded,
                                std::int64_t seq_length,
                                const std::function<void(std::string flag, std::string what)>& report);

@@ -1,5 +1,5 @@
-// Records every rank's measured choices of algorithms in a checkpoint. A run that resumes in the same layout then
-// computes with the same algorithms and produces the same bits.
+// Records every rank's measured algorithm choices in a checkpoint. A run that resumes in the same layout then uses the
+// same algorithms and produces the same bits.
 #pragma once
 
 #include <map>
@@ -16,18 +16,18 @@ struct SavedChoices {
   std::map<std::string, std::string> table;
 
   bool operator==(const SavedChoices&) const = default;
-  /// Serializes the choices, to send them to other ranks.
+  /// Serializes the choices so that they can be sent to other ranks.
   std::string text() const;
   /// Parses text(). Throws Error(bad_data) if it is malformed.
   static SavedChoices parse(std::string_view text);
 };
 
-/// Returns {"tables": [{"context": ..., "choices": {KEY: CHOICE, ...}}, ...], "of_rank": [0, 0, 1, ...]}. Stores equal
-/// tables only once; `of_rank` holds the index into `tables` of every rank.
+/// Returns {"tables": [{"context": ..., "choices": {KEY: CHOICE, ...}}, ...], "of_rank": [0, 0, 1, ...]}. Equal tables
+/// are stored only once; `of_rank` gives each rank's index into `tables`.
 Json choices_record(const std::vector<SavedChoices>& by_rank);
 
-/// Returns the choices of a rank, or empty if the record was written by a different number of ranks. Throws
-/// Error(bad_data) if the record is malformed.
+/// Returns a rank's choices, or empty if a different number of ranks wrote the record. Throws Error(bad_data) if the
+/// record is malformed.
 std::optional<SavedChoices> choices_of_rank(const Json& record, int rank, int ranks);
 
 }  // namespace mtl

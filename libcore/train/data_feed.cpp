@@ -26,13 +26,13 @@ GptDatasetOptions dataset_options(const TrainOptions& options, const TrainingDat
   return dataset;
 }
 
-/// Returns where a sample begins, with an offset in tokens: "data set 1, document 17 + 3".
+/// Returns where a sample starts, with an offset in tokens: "data set 1, document 17 + 3".
 std::string place_of(const BlendedDataset& dataset, std::int64_t index) {
   const SampleSource source = dataset.describe(index);
   return cat("data set ", source.dataset, ", document ", source.documents.front(), " + ", source.first_offset);
 }
 
-/// Returns the places of up to 32 evenly spaced samples: {"0": "data set 0, document 5 + 0", ...}.
+/// Returns where up to 32 evenly spaced samples start: {"0": "data set 0, document 5 + 0", ...}.
 Json probe_order(const BlendedDataset& dataset) {
   const std::int64_t count = std::min<std::int64_t>(32, dataset.size());
   Json probes = Json::object();
@@ -52,7 +52,7 @@ TrainingData::TrainingData(const TrainOptions& options, const Tokens& tokens) {
   auto counts = count_samples(options.batch.run_length(options.train_iters(), options.parallel.data()));
   for (Split split : {Split::train, Split::valid, Split::test}) {
     const std::size_t i = enum_index(split);
-    if (!sources[i] || counts[i] == 0) continue;  // --split 100,0,0 requests no validation or test set
+    if (!sources[i] || counts[i] == 0) continue;  // --split 100,0,0 does not request validation or test data
     datasets_[i] = open_split(files_, *sources[i], counts[i], dataset_options(options, tokens));
     if (options.data.sampler_kind() == SamplerKind::single)
       require_samples(*sources[i], split, *datasets_[i], counts[i]);
@@ -67,7 +67,7 @@ void TrainingData::identify(const TrainOptions& options, const SplitSources& sou
   const DataOptions& data = options.data;
   order.set("--seed", options.seed).set("--seq-length", data.seq_length).set("--data-order", data.order);
   order.set("--dataloader-type", data.dataloader_type).set("--no-data-sharding", !data.data_sharding);
-  if (data.sampler_kind() == SamplerKind::cyclic && data.data_sharding) {  // each rank shuffles its own share
+  if (data.sampler_kind() == SamplerKind::cyclic && data.data_sharding) {  // each rank shuffles its own part
     order.set("--micro-batch-size times data-parallel size", options.batch.micro_batch_size * options.parallel.data());
   }
   if (!data.paths.is_per_split()) order.set("--split", data.paths.split);
@@ -141,7 +141,7 @@ DataFeed::~DataFeed() {
 /// Starts reading the next step in a separate thread.
 void DataFeed::start_reading() {
   StepBatches::Slot& slot = memory_.slots[filling_];
-  slot.copied.wait();  // the copy of two steps ago, long finished
+  slot.copied.wait();  // the copy from two steps ago, long finished
   reading_ = std::async(std::launch::async, [this, &slot] { read_mapped([&] { fill(slot.read); }); });
 }
 
@@ -152,7 +152,7 @@ const StepBatch& DataFeed::next(Stream& stream) {
   StepBatches::Slot &ready = memory_.slots[filling_], &before = memory_.slots[1 - filling_];
   filling_ = 1 - filling_;
   if (memory_.copies) {
-    before.used.record(stream);  // all operators that read this slot are enqueued
+    before.used.record(stream);  // all operators that read this slot have been enqueued
     copy(ready, stream);
   }
   start_reading();
@@ -202,12 +202,12 @@ void DataFeed::fill_micro_batch(StepBatch& step, int number, const Draw& draw) {
   for (std::size_t row = 0; row < samples.size(); ++row) fill_sample(batch, row, samples[row], &unmasked);
   step.unmasked[number] = unmasked;
   float* weights = batch.loss_weights.data<float>();
-  // Scaled so that sums of gradients over micro-batches and data-parallel ranks are means.
+  // Scaled so that gradient sums over micro-batches and data-parallel ranks are means.
   double denominator = std::max(unmasked, 1.0) * double(step.micro_batches * shape_.layout.size(Axis::data));
   for (std::int64_t i = 0; i < batch.loss_weights.numel(); ++i) weights[i] = float(weights[i] / denominator);
 }
 
-/// Writes one sample, with its mask in loss_weights, and adds the mask to `unmasked`; the caller scales loss_weights.
+/// Writes one sample, with its mask in loss_weights, and adds the mask to `unmasked`. The caller scales loss_weights.
 void DataFeed::fill_sample(const Batch& batch, std::int64_t row, std::int64_t index, double* unmasked) {
   Sample sample = dataset_->item(index);
   auto store = [&](const Tensor& to, const auto& from) {

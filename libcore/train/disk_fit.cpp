@@ -10,7 +10,7 @@ namespace mtl {
 
 namespace {
 
-/// Counts the checkpoints in a folder, including damaged ones, which take disk space, too.
+/// Counts the checkpoints in a folder, including damaged ones, which also use disk space.
 std::int64_t count_checkpoints(const std::string& folder) {
   std::int64_t count = 0;
   std::error_code error;
@@ -34,7 +34,7 @@ SpaceNeed space_need(const TrainOptions& options, const GptConfig& config, std::
   const std::int64_t interval = options.checkpoint.save_interval.value_or(end);
   // One at each multiple of the interval, and one at the end.
   need.checkpoints = end / interval - iteration / interval + (end % interval == 0 ? 0 : 1);
-  // The oldest is deleted only after the newest is complete.
+  // The oldest is deleted only when the newest is complete.
   if (options.checkpoint.keep_last > 0)
     need.checkpoints =
         std::min(need.checkpoints, std::max<std::int64_t>(1, options.checkpoint.keep_last + 1 - present));

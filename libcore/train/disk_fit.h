@@ -1,4 +1,4 @@
-// Checks before training that the checkpoints of a run fit on the disk.
+// Checks before training that the run's checkpoints will fit on the disk.
 #pragma once
 
 #include <cstdint>
@@ -11,17 +11,16 @@ namespace mtl {
 /// Disk space in --save for a run's checkpoints.
 struct SpaceNeed {
   std::uint64_t checkpoint_bytes = 0;
-  std::int64_t checkpoints = 0;  // largest number at one time, in addition to the existing ones
+  std::int64_t checkpoints = 0;  // the most that exist at any time, in addition to the existing ones
 };
-/// Returns the disk space that a run needs if it starts at `iteration` and --save already contains `present`
+/// Returns how much disk space a run needs if it starts at `iteration` and --save already contains `present`
 /// checkpoints.
 SpaceNeed space_need(const TrainOptions& options, const GptConfig& config, std::int64_t iteration,
                      std::int64_t present);
 /// Returns "" if all checkpoints fit into `free_bytes`, otherwise a warning. Throws Error(io) if not even one
 /// checkpoint fits.
 std::string check_space(const SpaceNeed& need, std::uint64_t free_bytes, const std::string& folder);
-/// Calls check_space() for the current --save folder. Returns "" if the file system of that folder does not report free
-/// space.
+/// Calls check_space() for the current --save folder. Returns "" if its file system does not report free space.
 std::string check_save_folder(const TrainOptions& options, const GptConfig& config, std::int64_t iteration);
 
 }  // namespace mtl

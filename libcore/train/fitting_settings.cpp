@@ -21,13 +21,13 @@ struct Setting {
   int ranks_per_host = 1;
 };
 
-/// Searches for settings that fit, beginning with the smallest change of the run.
+/// Searches for settings that fit, starting with the smallest change to the run.
 class Suggestions {
  public:
   Suggestions(const TrainOptions& options, const RunStart& start, const HostRanks& host, const FitLimits& limits)
       : limits_(limits),
         is_fresh_(!start.source),
-        // Each rank of a cyclic run shuffles its own share of the samples, so a resume needs the same shares.
+        // Each rank in a cyclic run shuffles its own part of the samples, so a resumed run needs the same parts.
         may_regroup_(!start.state || options.data.sampler_kind() != SamplerKind::cyclic),
         base_{.flags = "", .options = options, .config = start.config, .ranks_per_host = host.count} {
     if (!base_.options.batch.varies()) base_.options.batch.global_batch_size = options.global_batch_size();
@@ -68,7 +68,7 @@ class Suggestions {
         need.gpu_bytes = std::max(need.gpu_bytes, of_host.gpu_bytes);
       }
     } catch (const Error&) {
-      return false;  // the layers, heads or rows cannot be divided in this way
+      return false;  // the layers, heads or rows cannot be divided this way
     }
     if (!need.fits(limits_)) return false;
     const std::string line = cat("\n  ", setting.flags, ": ", need.text());
@@ -76,7 +76,7 @@ class Suggestions {
     return true;
   }
 
-  /// Returns the flag that keeps the number of samples per step when micro-batches or ranks change.
+  /// Returns the flag that keeps the samples per step constant when micro-batches or ranks change.
   std::string same_batch(const Setting& setting) const {
     return setting.options.batch.varies() ? "" : cat(" --global-batch-size ", setting.options.global_batch_size());
   }
@@ -115,7 +115,7 @@ class Suggestions {
     return setting;
   }
 
-  /// Adds full recomputation and offloading of the optimizer, which keep the results.
+  /// Adds full recomputation and optimizer offloading, which do not change the results.
   Setting with_everything(Setting setting) const {
     recompute_layers(setting);
     offload_optimizer(setting);
@@ -166,8 +166,7 @@ class Suggestions {
     if (!std::exchange(setting.options.parallel.cpu_offloading, true)) add(setting, "--cpu-offloading");
   }
 
-  /// Adds ranks: on the same host if they fit; otherwise on additional hosts, with the current number of ranks per
-  /// host.
+  /// Adds ranks: on the same host if they fit, otherwise on more hosts with the same number of ranks per host.
   void try_more_ranks(const Setting& from) {
     for (const char* axis : {"tensor", "pipeline", "data"}) {
       for (std::int64_t factor = 2; factor <= kMaxRanksFactor; factor *= 2) {
@@ -203,7 +202,7 @@ class Suggestions {
     return try_setting(setting);
   }
 
-  /// Changes the model or the batches. Only for a run that has not begun.
+  /// Changes the model or the batches. Only for runs that have not started.
   void try_smaller_models(const Setting& from) {
     if (!is_fresh_) return;
     if (const Precision precision = precision_of(from.options.precision); precision.compute == DType::f32) {

@@ -1,4 +1,4 @@
-// Finds changes to a run's flags that make the run fit in memory.
+// Finds flag changes that make a run fit in memory.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace mtl {
 
-/// Returns up to three settings, beginning with the smallest change of the run. Each setting is verified by planning
-/// the changed run, and is returned as a line "\n  FLAGS: MEMORY".
+/// Returns up to three settings, starting with the smallest change to the run. Each setting has been verified by
+/// planning the changed run, and is returned as a line "\n  FLAGS: MEMORY".
 std::vector<std::string> find_fitting_settings(const TrainOptions& options, const RunStart& start,
                                                const HostRanks& host, const FitLimits& limits);
 

@@ -1,4 +1,4 @@
-// FLOPs of a step, and model FLOPs utilization.
+// FLOPs per step, and model FLOPs utilization.
 //
 //   Megatron's FLOPs per step (megatron/training/training.py), B sequences of s tokens, V the padded vocabulary:
 //     6 B s [h (2 ffn L) + L (h (q + k + v) + q h) + h V] + 6 B s^2 q L,   q = head_dim heads, k = v = head_dim groups,
@@ -21,7 +21,7 @@ double megatron_flops(const GptConfig& config, std::int64_t padded_vocab, std::i
 double flops_per_token_a(const GptConfig& config, std::int64_t seq_length);
 double flops_per_token_b(const GptConfig& config, std::int64_t seq_length);
 
-/// Measures the TFLOP/s of a large matrix product, which is the default peak for MFU: 768 x 768 in fp32 on the CPU with
+/// Measures the TFLOP/s of a large matrix multiplication, the default peak for MFU: 768 x 768 in fp32 on the CPU with
 /// `threads` threads, or 4,096 x 4,096 in bf16 on a GPU. Takes about a tenth of a second.
 double measure_peak_tflops(Device device, int threads);
 

@@ -10,8 +10,8 @@ namespace mtl {
 
 namespace {
 
-/// Formats with one decimal, like Megatron-LM. Formats numbers below 1 with three significant digits, because a small
-/// model would otherwise show 0.0.
+/// Formats with one decimal, like Megatron-LM. Numbers below 1 get three significant digits, because a small model
+/// would otherwise show 0.0.
 std::string rate_text(double value) {
   constexpr int kMaxDecimals = 12;
   if (!(value > 0 && value < 1)) return format("%.1f", value);

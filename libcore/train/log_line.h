@@ -1,9 +1,9 @@
-// The reports of a training run, and their text in Megatron's format.
+// A training run's reports, and their text in Megatron's format.
 //
 // A report is a struct of numbers. Every sink (terminal, TensorBoard, JSON lines: metrics.h) writes the same numbers.
-// The text matches that of Megatron-LM (megatron/training/training.py: training_log, evaluate_and_print_results) field
-// for field, so that scripts that parse logs of Megatron-LM also parse ours. Our additional metrics follow the last
-// field of Megatron-LM in the same style.
+// The text matches Megatron-LM (megatron/training/training.py: training_log, evaluate_and_print_results) field by
+// field, so that scripts that parse Megatron-LM logs can also parse ours. Our additional metrics follow Megatron-LM's
+// last field in the same style.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,10 @@
 
 namespace mtl {
 
-/// One log interval. A metric that is not available (all steps skipped, a single rank) is empty, and its field is
+/// A log interval. A metric that is not available (all steps skipped, a single rank) is empty, and its field is
 /// omitted.
 struct IntervalReport {
-  std::int64_t iteration = 0;         // the last of the interval, counted from 1
+  std::int64_t iteration = 0;         // the interval's last iteration, counted from 1
   std::int64_t train_iterations = 0;  // of the whole run
   std::int64_t consumed_samples = 0;
   double elapsed_ms_per_iteration = 0;
@@ -31,18 +31,17 @@ struct IntervalReport {
   std::optional<double> mfu_a{};              // fraction of the peak; 6N + 6LCT FLOPs per token
   std::optional<double> mfu_b{};              // fraction of the peak; 6N + 12LCT FLOPs per token
   std::optional<double> data_stall_ms{};      // per iteration, waiting for data
-  // Per iteration, the wait for summed gradients and updated weights on the rank that waited least; the other ranks
-  // also waited for slower ranks. Absent on a single rank.
+  // Time per iteration that a rank waited for summed gradients and updated weights, for the rank that waited least.
+  // (The other ranks also waited for slower ranks.) Absent with a single rank.
   std::optional<double> communication_wait_ms{};
-  // lost_updates: fraction of the nonzero updates that do not change the updated weight. lost_updates_copy: fraction of
-  // the nonzero updates that do not change the narrower copy of the weight, which layers read. Both are absent if
-  // layers compute in fp32; lost_updates_copy is also absent if layers read the updated weights themselves.
+  // lost_updates: fraction of nonzero updates that do not change the updated weight. lost_updates_copy: fraction of
+  // nonzero updates that do not change the weight's narrower copy, which layers read. Both are absent if layers compute
+  // in fp32. lost_updates_copy is also absent if layers read the updated weights themselves.
   std::optional<double> lost_updates{}, lost_updates_copy{};
-  bool is_final = false;  // the run ended within the interval; an extended run reports the whole interval again
+  bool is_final = false;  // the run ended within the interval; an extended run reports the entire interval again
 };
 
-/// A loss over held-out data: over the validation set during training, or over the validation or test set at the end of
-/// training.
+/// A held-out loss: over the validation set during training, or over the validation or test set at the end.
 struct ValidationReport {
   std::int64_t iteration = 0;
   std::int64_t consumed_samples = 0;
@@ -50,7 +49,7 @@ struct ValidationReport {
   double loss = 0;
   bool is_final = false;
 
-  /// Returns exp(min(20, loss)), or NaN if the loss is NaN. For a NaN loss, Megatron-LM logs exp(20).
+  /// Returns exp(min(20, loss)), or NaN if the loss is NaN, for which Megatron-LM logs exp(20).
   double ppl() const;
 };
 

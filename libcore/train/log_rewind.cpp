@@ -8,7 +8,7 @@ namespace mtl {
 
 namespace {
 
-/// The fields that decide whether a line is kept.
+/// The fields that determine whether to keep a line.
 struct LogEntry {
   std::string type;
   std::string run;  // of a start line
@@ -31,7 +31,7 @@ LogEntry parse_entry(std::string_view line, const std::string& path, std::int64_
   }
 }
 
-/// Returns true if a killed run may have left this line unfinished. A crash of the host may leave trailing zeros.
+/// Returns true if a killed run may have left this line unfinished. A host crash may leave trailing zeros.
 bool is_half_written(std::string_view line) {
   constexpr std::string_view kBegin = "{\"type\": \"";
   while (!line.empty() && line.back() == '\0') line.remove_suffix(1);

@@ -36,7 +36,7 @@ void LogFile::write(std::string_view record) {
   try {
     file_.write(record);
   } catch (const Error&) {
-    std::error_code ignored;  // the first error is the one to report
+    std::error_code ignored;  // we report the first error
     if (is_regular_) fs::resize_file(path(), size_, ignored);
     throw;
   }
@@ -52,7 +52,7 @@ void write_stdout(std::string_view text) {
     const ssize_t written = ::write(STDOUT_FILENO, text.data(), text.size());
     if (written >= 0) {
       text.remove_prefix(written);
-    } else if (errno == EAGAIN) {  // a pipe whose other users made it non-blocking
+    } else if (errno == EAGAIN) {  // another process made the pipe non-blocking
       pollfd ready{STDOUT_FILENO, POLLOUT, 0};
       (void)!::poll(&ready, 1, -1);
     } else if (errno != EINTR) {

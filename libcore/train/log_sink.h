@@ -1,7 +1,7 @@
-// Logs that may fail without ending the run, for example on a full disk or a closed pipe.
+// Logs that can fail without ending the run, for example on a full disk or a closed pipe.
 //
-// A LogSink warns at the first failure, tries again for each subsequent record, and counts lost records. A LogFile
-// appends whole records, and removes a record that could be written only in part.
+// A LogSink warns at the first failure, tries again with each later record, and counts lost records. A LogFile appends
+// complete records. If it can write only part of a record, it removes that part.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +16,13 @@ namespace mtl {
 
 class LogSink {
  public:
-  /// `name` is what messages call the log. `unit` is what messages call lost records, such as "lines".
+  /// In messages, `name` is the log's name and `unit` is the word for lost records, such as "lines".
   LogSink(std::string name, std::string unit, Console& console)
       : name_(std::move(name)), unit_(std::move(unit)), console_(console) {}
 
   /// Runs `write`. If it throws Error(io), counts `count` lost units, and warns the first time. Rethrows other errors.
   void attempt(std::int64_t count, const std::function<void()>& write);
-  /// Warns if records were lost since the last call.
+  /// Warns if records have been lost since the last call.
   void report_lost();
   std::int64_t lost() const { return lost_; }
 
@@ -34,9 +34,9 @@ class LogSink {
 
 class LogFile {
  public:
-  /// Opens `path` for appending, and creates it if necessary. Throws Error(io).
+  /// Opens `path` for appending, creating it if necessary. Throws Error(io).
   explicit LogFile(const std::string& path);
-  /// Appends the whole record. On failure, throws Error(io) and leaves a regular file unchanged.
+  /// Appends the entire record. On failure, throws Error(io) and leaves a regular file unchanged.
   void write(std::string_view record);
   /// Syncs the file to disk. Has no effect on a pipe or a device. Throws Error(io).
   void sync();
@@ -44,11 +44,11 @@ class LogFile {
 
  private:
   OutputFile file_;
-  bool is_regular_;  // pipes and devices can be neither truncated nor synced
+  bool is_regular_;  // pipes and devices cannot be truncated or synced
   std::uint64_t size_ = 0;
 };
 
-/// Writes to standard output without buffering, so that a failure is reported immediately. Throws Error(io).
+/// Writes to standard output without buffering, so that failures are reported immediately. Throws Error(io).
 void write_stdout(std::string_view text);
 
 }  // namespace mtl

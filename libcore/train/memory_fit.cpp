@@ -16,7 +16,7 @@ struct Excess {
   Space space = Space::host;
 };
 
-/// Returns the GPU limit if the run exceeds it; otherwise the smallest host limit that the run exceeds, if any.
+/// Returns the GPU limit if the run exceeds it. Otherwise returns the smallest host limit that the run exceeds, if any.
 Excess find_excess(const MemoryNeed& need, const FitLimits& limits) {
   if (limits.gpu && need.gpu_bytes > limits.gpu->bytes) return {&*limits.gpu, Space::device};
   Excess out;
@@ -26,7 +26,7 @@ Excess find_excess(const MemoryNeed& need, const FitLimits& limits) {
   return out;
 }
 
-/// Returns the plan of the rank on this host that needs the most memory in `space`.
+/// Returns the plan for the rank on this host that needs the most memory in `space`.
 const MemoryPlan& largest_of(const std::vector<const MemoryPlan*>& plans, const HostRanks& host, Space space) {
   const auto begin = plans.begin() + host.first;
   const auto end = begin + std::min<std::ptrdiff_t>(host.count, plans.end() - begin);
@@ -34,7 +34,7 @@ const MemoryPlan& largest_of(const std::vector<const MemoryPlan*>& plans, const 
                             [&](auto* a, auto* b) { return a->total_bytes(space) < b->total_bytes(space); });
 }
 
-/// Describes the largest category of memory in `space`.
+/// Describes the largest memory category in `space`.
 std::string largest_part(const MemoryPlan& plan, Space space) {
   std::vector<MemoryPart> parts = memory_parts(plan, space);
   const MemoryPart total = parts.back();

@@ -48,7 +48,7 @@ Json validation_object(const ValidationReport& report) {
   return out;
 }
 
-/// Like Megatron-LM, writes most metrics twice: once against iterations and once against samples.
+/// Like Megatron-LM, writes most metrics twice: against iterations and against samples.
 struct StepScalars {
   Scalars by_iteration, by_samples;
 

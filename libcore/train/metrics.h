@@ -1,21 +1,20 @@
-// The sinks of a run's reports: the terminal (log lines of Megatron-LM on stdout), TensorBoard, and JSON lines. All
-// sinks write the same metrics. Only rank 0 has sinks; on other ranks, every call is a no-op.
+// Where a run's reports go: the terminal (Megatron-LM log lines on stdout), TensorBoard, and JSON lines. All sinks
+// write the same metrics. Only rank 0 has sinks; on other ranks, calls do nothing.
 //
-// JSON lines: one object per line. Doubles are written in the shortest form that parses to the same value; absent
+// JSON lines: one object per line. Doubles are written in the shortest form that parses to the same value. Absent
 // metrics are omitted:
 //   {"type":"start","version":1,"iteration":0, ...}                the iteration the session starts from; provenance
 //   {"type":"step","iteration":10,"consumed_samples":160,"lm_loss":..., "learning_rate":..., ...}
 //   {"type":"validation","iteration":100,"consumed_samples":...,"loss":...,"ppl":...}
 //   {"type":"test", ...}                                            like validation
-// At the end of the run, "final":true is added to the last interval and to the evaluations that follow. NaN and the
+// At the end of the run, "final":true is added to the last interval and to the evaluations that follow. NaN and
 // infinities are written as by Python's json module.
 //
-// A killed run may leave lines of iterations that are repeated after a resume. Opening the log atomically removes such
-// lines of this run (log_rewind.h). The remaining lines of this run then read like those of one uninterrupted run, with
-// a "start" line for each session that contributed. Lines of other runs are kept, because a new run appends to the
-// file.
+// A killed run may leave lines for iterations that a resumed run repeats. Opening the log atomically removes these
+// lines (log_rewind.h). This run's remaining lines then read like those of one uninterrupted run, with a "start" line
+// for each session that contributed. Lines from other runs are kept, because a new run appends to the file.
 //
-// No sink ends the run: see log_sink.h.
+// Failing sinks do not end the run: see log_sink.h.
 #pragma once
 
 #include <cstdint>
@@ -35,22 +34,22 @@ struct MetricsOptions {
   bool terminal = true;         // false, with empty paths: a rank without sinks
   std::string tensorboard_dir;  // empty: none
   std::string log_jsonl;        // empty: none
-  LogStart from;                // the starting point of this session
+  LogStart from;                // where this session starts
   std::int64_t world_size = 1;
-  Json start = Json::object();  // further entries of the "start" line
+  Json start = Json::object();  // more entries for the "start" line
 };
 
 class Metrics {
  public:
-  /// Opens the sinks. Throws Error(bad_data) if the file options.log_jsonl is not a training log. Prints warnings about
-  /// failing sinks to `console`, which must outlive this object.
+  /// Opens the sinks. Throws Error(bad_data) if the file options.log_jsonl is not a training log. Warns about failing
+  /// sinks on `console`, which the caller must keep alive.
   Metrics(const MetricsOptions& options, Console& console);
 
   void report(const IntervalReport& report);
   void report(const ValidationReport& report);
-  /// Syncs all written reports to disk; called before a checkpoint commits.
+  /// Syncs all written reports to disk. Called before a checkpoint commits.
   void flush();
-  /// Calls flush(), and warns of lost records.
+  /// Calls flush(), and warns about lost records.
   void finish();
 
  private:
@@ -64,7 +63,7 @@ class Metrics {
   LogSink terminal_sink_, log_sink_, event_sink_;
   std::optional<LogFile> log_;
   std::optional<EventFile> events_;
-  bool is_line_broken_ = false;  // standard output ends within a line
+  bool is_line_broken_ = false;  // standard output ends in the middle of a line
 };
 
 }  // namespace mtl

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::int64_t kMaxMicroBatches = 1 << 20;  // per step; planning and scheduling take time for each micro-batch
 
-/// Returns the flag that determines the batch sizes, with its value.
+/// Returns the flag that determines batch sizes, with its value.
 std::string size_flag(const BatchOptions& batch, std::int64_t global) {
   if (!batch.schedule.empty()) return "--step-batch-size-schedule " + batch.schedule;
   if (!batch.rampup.empty()) return "--rampup-batch-size " + join(batch.rampup, " ");
@@ -22,7 +22,7 @@ std::string size_flag(const BatchOptions& batch, std::int64_t global) {
 
 bool check_sizes(const BatchOptions& batch, std::int64_t data_parallel, std::int64_t seq_length, const Report& report) {
   const std::int64_t micro = batch.micro_batch_size, global = batch.global_size(data_parallel);
-  const std::int64_t pass = micro * data_parallel;  // samples of one micro-batch on all ranks
+  const std::int64_t pass = micro * data_parallel;  // samples in one micro-batch on all ranks
   if (global % pass != 0 && !batch.varies() && !batch.decrease_if_needed) {
     std::int64_t below = global / pass * pass;
     std::int64_t closest = below == 0 || global - below > below + pass - global ? below + pass : below;
@@ -149,8 +149,8 @@ void check_parallel(const TrainOptions& options, const Report& report) {
   }
 }
 
-/// Reports a run whose byte or token counts exceed 64 bits. Every size that is computed from these options is less than
-/// one of the products below. The factor 128 in these products allows for several copies of elements of several bytes.
+/// Reports a run whose byte or token counts exceed 64 bits. Every size that we compute from these options is less than
+/// one of the products below. The factor 128 allows for several copies of elements with several bytes.
 void check_magnitude(const TrainOptions& options, const GptConfig& config, const Report& report) {
   const std::int64_t micro = options.batch.micro_batch_size, tokens = options.data.seq_length;
   const std::int64_t widest = std::max({config.hidden_size, config.ffn_hidden_size, config.vocab_size});
@@ -170,8 +170,7 @@ void check_magnitude(const TrainOptions& options, const GptConfig& config, const
   check("--train-samples, --seq-length", {options.batch.train_samples.value_or(0), tokens});
 }
 
-/// Reports a chunk whose number of layers is less than the number of offloaded layers plus the number of resident
-/// layers.
+/// Reports a chunk with fewer layers than the offloaded and the resident layers together.
 void check_offloaded_layers(const ParallelOptions& options, const std::vector<std::vector<LayerRange>>& stages,
                             const Report& report) {
   std::int64_t fewest = INT64_MAX;
@@ -185,7 +184,7 @@ void check_offloaded_layers(const ParallelOptions& options, const std::vector<st
              ": activations of ", kResidentLayers, " layers stay on the GPU"));
 }
 
-/// Reports sizes of the model that cannot be divided among the ranks.
+/// Reports model sizes that cannot be divided among the ranks.
 void check_division(const TrainOptions& options, const GptConfig& config, const Report& report) {
   const ParallelOptions& parallel = options.parallel;
   auto divides = [&](const char* flag, std::int64_t number) {

@@ -1,4 +1,4 @@
-// All options of a training run and their defaults, with the names and values of Megatron-LM where they exist.
+// All options for a training run and their defaults, with Megatron-LM's names and values where they exist.
 // apps/cli/train_flags.cpp binds the command line to these options.
 #pragma once
 
@@ -32,7 +32,7 @@ struct DataOptions {
   bool eod_mask_loss = false;
   bool reset_position_ids = false;
   bool reset_attention_mask = false;
-  bool allow_data_change = false;  // a resume may continue with different data or a different tokenizer
+  bool allow_data_change = false;  // allow resuming with different data or a different tokenizer
 
   OrderKind order_kind() const { return order == "feistel" ? OrderKind::feistel : OrderKind::megatron; }
   SamplerKind sampler_kind() const { return dataloader_type == "cyclic" ? SamplerKind::cyclic : SamplerKind::single; }
@@ -40,7 +40,7 @@ struct DataOptions {
 
 struct BatchOptions {
   std::int64_t micro_batch_size = 1;
-  // With a ramp, the last size; with a schedule, the largest size. Absent: one micro-batch on every data-parallel rank.
+  // With a ramp, the last size; with a schedule, the largest. Absent: one micro-batch on every data-parallel rank.
   std::optional<std::int64_t> global_batch_size;
   std::vector<std::string> rampup;  // start, increment, samples; empty: constant
   std::string schedule;             // --step-batch-size-schedule
@@ -52,14 +52,14 @@ struct BatchOptions {
   bool varies() const { return !rampup.empty() || !schedule.empty(); }
   /// Returns global_batch_size or its default; INT64_MAX if the default overflows.
   std::int64_t global_size(std::int64_t data_parallel) const;
-  /// Returns the sizes of all updates. Throws the errors of BatchSizes, and Error(usage) if a number of the ramp is not
+  /// Returns the sizes of all updates. Throws the errors of BatchSizes, and Error(usage) if a number in the ramp is not
   /// an integer.
   BatchSizes sizes(std::int64_t data_parallel, std::int64_t seq_length) const;
-  /// Returns the length of a run of `iterations` updates, for count_samples().
+  /// Returns the length of a run with `iterations` updates, for count_samples().
   RunLength run_length(std::int64_t iterations, std::int64_t data_parallel) const;
 };
 
-/// Reports a missing --seq-length and contradictory options of the data's order; read_split_sources() checks the paths.
+/// Reports a missing --seq-length and contradictory data order options. (read_split_sources() checks the paths.)
 void check_data_options(const DataOptions& data, const std::function<void(std::string flag, std::string what)>& report);
 /// Reports contradictory batch sizes and run lengths. Returns false if the sizes are invalid.
 bool check_batches(const BatchOptions& batch, std::int64_t data_parallel, std::int64_t seq_length,
@@ -78,7 +78,7 @@ struct CheckpointOptions {
   std::optional<std::int64_t> ckpt_step;  // the iteration to load; empty: the newest
   bool finetune = false;                  // load only weights, and start at iteration 0
   bool no_load_optim = false;
-  bool exit_on_missing = false;  // --load must contain a model, even if it is --save
+  bool exit_on_missing = false;  // --load must contain a model, even if it is the same as --save
   std::optional<std::int64_t> exit_interval;
 };
 
@@ -88,7 +88,7 @@ struct LoggingOptions {
   std::optional<double> peak_tflops;  // of one device, for MFU; absent: measured
 };
 
-/// Options of --profile. Iterations step_start + 1 to step_end are recorded, as in Megatron-LM.
+/// Options for --profile. Iterations step_start + 1 to step_end are recorded, as in Megatron-LM.
 struct ProfileOptions {
   bool enabled = false;
   std::int64_t step_start = 10, step_end = 12;
@@ -96,26 +96,25 @@ struct ProfileOptions {
   std::string directory = "profile";
 };
 
-/// The number of ranks along each axis. The data-parallel size is the world size divided by the sizes of the other
-/// axes.
+/// The number of ranks along each axis. The data-parallel size is the world size divided by the other sizes.
 struct ParallelOptions {
-  std::int64_t world = 1;                  // ranks of the job, as launched
-  std::optional<std::int64_t> plan_world;  // number of ranks that --dry-run plans for
+  std::int64_t world = 1;                  // ranks in the job, as launched
+  std::optional<std::int64_t> plan_world;  // number of ranks for --dry-run to plan for
   std::int64_t tensor = 1, pipeline = 1, context = 1;
   bool distributed_optimizer = false, overlap_grad_reduce = false, overlap_param_gather = false;
   bool tp_pp_dp_mapping = false;  // ranks in the order tp-cp-ep-pp-dp
   std::string schedule = "1f1b";
-  Layout layout;  // flags set the split into stages and sequence_parallel; layout_of() sets the rest
+  Layout layout;  // flags set sequence_parallel and how to split into stages; layout_of() sets the rest
   std::optional<std::string> recompute_granularity, recompute_method, checkpoint_method;
   std::optional<std::int64_t> recompute_num_layers;
   bool recompute_activations = false;            // --recompute-granularity selective
   bool checkpoint_activations = false;           // --recompute-granularity full, method checkpoint_method or uniform
   bool optimizer_cpu_offload = false;            // no effect on the cpu
-  bool cpu_offloading = false;                   // of activations; no effect on the cpu
+  bool cpu_offloading = false;                   // offload activations; no effect on the cpu
   std::optional<std::int64_t> offloaded_layers;  // --cpu-offloading-num-layers; absent: all but kResidentLayers
   std::optional<std::int64_t> bucket_elements;   // per bucket; absent: Megatron's max(40 M, 1 M x data parallel)
   double timeout_minutes = 10;                   // of one collective or message
-  std::optional<std::int64_t> gpus_per_node;     // maximum number of ranks on a host; absent: the number of GPUs
+  std::optional<std::int64_t> gpus_per_node;     // maximum number of ranks per host; absent: the number of GPUs
 
   std::int64_t data() const {
     return std::max<std::int64_t>(1, world / std::max<std::int64_t>(1, tensor * pipeline * context));
@@ -125,10 +124,10 @@ struct ParallelOptions {
 /// Returns the recomputation that the options request.
 Recompute recompute_of(const ParallelOptions& options);
 
-/// Returns the layout that the options describe, for one rank. Throws Error(usage) if the ranks do not fill the grid.
+/// Returns one rank's layout according to the options. Throws Error(usage) if the ranks do not fill the grid.
 Layout layout_of(const ParallelOptions& options, int rank);
 
-/// Flags for which this version supports at most one value. They exist to check the values that scripts pass.
+/// Flags for which this version supports at most one value. We parse them only to check the values that scripts pass.
 struct FixedOptions {
   std::string optimizer = "adam", rerun_mode = "disabled";
   std::int64_t timing_log_level = 0, zero_stage = 0, expert_parallel = 1, ds_sequence_parallel = 1;
@@ -154,20 +153,20 @@ struct TrainOptions {
   Device device = Device::cpu;  // resolved from device_name
   std::string device_name = "auto";
   bool cuda_graphs = true;
-  bool tf32 = false;  // on a GPU: fp32 matrix products may round their operands to TF32
+  bool tf32 = false;  // on a GPU: fp32 matrix multiplications may round their operands to TF32
   std::string attention_backend = "auto";
-  std::string tuning_cache;       // file of measured choices; empty: the user's cache folder; "none": no file
-  std::optional<double> gpu_gib;  // --gpu-memory: GiB of the GPU that a dry run plans for
+  std::string tuning_cache;       // file with measured choices; empty: in the user's cache folder; "none": no file
+  std::optional<double> gpu_gib;  // --gpu-memory: GiB on the GPU that a dry run plans for
   bool dry_run = false;
-  std::optional<std::string> roofline;  // name of the hardware; with dry_run
+  std::optional<std::string> roofline;  // hardware name; with dry_run
   bool json = false;
   std::string command_line;  // as typed, for the provenance of files
-  std::string settings;      // values of all flags, one per line; equal on all ranks
+  std::string settings;      // values of all flags, one per line; the same on all ranks
 
   std::int64_t global_batch_size() const { return batch.global_size(parallel.data()); }
-  /// Micro-batches of the largest step on one rank.
+  /// Returns the number of micro-batches per rank in the largest step.
   std::int64_t micro_batches() const { return global_batch_size() / (batch.micro_batch_size * parallel.data()); }
-  /// Samples of the largest step on all ranks.
+  /// Returns the number of samples on all ranks in the largest step.
   std::int64_t step_samples() const { return micro_batches() * batch.micro_batch_size * parallel.data(); }
   BatchSizes batch_sizes() const { return batch.sizes(parallel.data(), data.seq_length); }
   std::int64_t train_iters() const {
@@ -180,7 +179,7 @@ void check_options(const TrainOptions& options, const std::function<void(std::st
 
 /// Returns the configuration of the model to build, from the flags or from the loaded model. Reports flags that
 /// disagree with the loaded model, and sizes that contradict each other or cannot be divided among the ranks. The
-/// result is valid only if nothing was reported.
+/// result is valid only if nothing is reported.
 GptConfig resolve_config(const TrainOptions& options, std::optional<GptConfig> loaded, std::int64_t vocab_size,
                          const std::function<void(std::string flag, std::string what)>& report);
 

@@ -15,7 +15,7 @@ std::string preset_name(const PrecisionOptions& options) {
   return options.bf16 ? "bf16" : options.fp16 ? "fp16" : "fp32";
 }
 
-/// Returns the flag that chose the preset.
+/// Returns the flag that selected the preset.
 std::string preset_flag(const PrecisionOptions& options) {
   return options.preset ? "--precision " + *options.preset : "--" + preset_name(options);
 }
@@ -36,7 +36,8 @@ struct RecordedRole {
   DType Precision::*dtype;
 };
 
-/// The dtypes that a resume must keep. Precision::load is not one of them, because it only affects the initial weights.
+/// The dtypes that a resumed run must keep. Precision::load is not one of them, because it affects only initial
+/// weights.
 constexpr RecordedRole kRecordedRoles[] = {
     {"compute", &Precision::compute},         {"residual", &Precision::residual},
     {"main_params", &Precision::main_params}, {"main_grads", &Precision::main_grads},

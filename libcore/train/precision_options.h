@@ -1,4 +1,4 @@
-// The precision options of a run: a preset, dtypes that override parts of the preset, and the loss scale of fp16.
+// A run's precision options: a preset, dtypes that override parts of it, and fp16's loss scale.
 #pragma once
 
 #include <cstdint>
@@ -27,20 +27,20 @@ struct PrecisionOptions {
   bool has_constant_scale() const { return loss_scale.value_or(0) != 0; }
 };
 
-/// Returns the requested precision. Ignores dtypes that check_precision() refuses.
+/// Returns the requested precision. Ignores dtypes that check_precision() rejects.
 Precision precision_of(const PrecisionOptions& options);
-/// Returns the name of the preset, followed by ", changed" if the precision differs from the preset's.
+/// Returns the preset's name, followed by ", changed" if the precision differs from it.
 std::string precision_mode(const PrecisionOptions& options);
-/// Returns the dynamic or constant loss scale of fp16; in other precisions a constant 1.
+/// Returns fp16's dynamic or constant loss scale. In other precisions, returns a constant 1.
 GradScaler::Options scaler_of(const PrecisionOptions& options);
 /// Reports contradictory options, and unsupported dtypes.
 void check_precision(const PrecisionOptions& options,
                      const std::function<void(std::string flag, std::string what)>& report);
 
-/// Returns the record of a run's precision in its checkpoints.
+/// Returns the record of the precision that checkpoints store.
 Json precision_record(const Precision& precision);
 /// Describes how the recorded precision differs from this one: "main_grads float32, not bfloat16". Returns "" if they
-/// are equal. A missing record (null) means fp32.
+/// are equal. If there is no record (null), assumes fp32.
 std::string precision_difference(const Json* record, const Precision& precision);
 
 }  // namespace mtl

@@ -13,7 +13,7 @@ struct Sizes {
   std::int64_t layers, hidden, heads, seq_length;
 };
 
-/// GPT-2 (Radford et al. 2019) and larger models of its architecture.
+/// GPT-2 (Radford et al. 2019) and larger models with the same architecture.
 Preset gpt(const char* name, const Sizes& sizes) {
   Preset out{name, {}, sizes.seq_length, 0.1};
   out.architecture.num_layers = sizes.layers;
@@ -28,7 +28,7 @@ struct LlamaSizes : Sizes {
   double rotary_base;
 };
 
-/// Llama (Touvron et al. 2023), small models with tied embeddings.
+/// Llama (Touvron et al. 2023): small models with tied embeddings.
 Preset llama(const char* name, const LlamaSizes& sizes) {
   Preset out = gpt(name, sizes);
   ArchitectureOptions& model = out.architecture;
@@ -52,7 +52,7 @@ Preset llama3_1b() {
   return out;
 }
 
-/// Qwen2.5 (Yang et al. 2024): biases on queries, keys and values.
+/// Qwen2.5 (Yang et al. 2024): query, key and value biases.
 Preset qwen2(const char* name, const LlamaSizes& sizes) {
   Preset out = llama(name, sizes);
   out.architecture.add_qkv_bias = true;
@@ -61,7 +61,7 @@ Preset qwen2(const char* name, const LlamaSizes& sizes) {
   return out;
 }
 
-/// Qwen3 (Yang et al. 2025): heads of 128, normalized queries and keys.
+/// Qwen3 (Yang et al. 2025): 128-element heads, normalized queries and keys.
 Preset qwen3(const char* name, const LlamaSizes& sizes) {
   Preset out = llama(name, sizes);
   out.architecture.kv_channels = 128;
@@ -71,7 +71,7 @@ Preset qwen3(const char* name, const LlamaSizes& sizes) {
   return out;
 }
 
-/// Pythia (Biderman et al. 2023), with the architecture of GPT-NeoX.
+/// Pythia (Biderman et al. 2023), with the GPT-NeoX architecture.
 Preset pythia(const char* name, const Sizes& sizes) {
   Preset out = gpt(name, sizes);
   ArchitectureOptions& model = out.architecture;
@@ -83,7 +83,7 @@ Preset pythia(const char* name, const Sizes& sizes) {
   return out;
 }
 
-/// Fills absent options, and lists the given options that differ.
+/// Fills in absent options, and lists given options that differ.
 class Merger {
  public:
   template <class T>
@@ -99,7 +99,7 @@ class Merger {
   std::vector<std::string> changes;
 };
 
-/// A given activation overrides that of the preset, regardless of which flags choose the two.
+/// A given activation overrides the preset's, no matter which flags select the two.
 void merge_activation(Merger& merger, ArchitectureOptions& given, const ArchitectureOptions& preset) {
   const std::vector<std::string> chosen = activation_flags(given), preset_flags = activation_flags(preset);
   if (chosen.empty()) {
@@ -150,7 +150,7 @@ const std::vector<Preset>& presets() {
 }
 
 const Preset& find_preset(const std::string& name) {
-  // Scripts and papers refer to the large GPTs by size alone.
+  // Scripts and papers refer to the large GPTs just by size.
   const auto found = std::find_if(presets().begin(), presets().end(), [&](const Preset& preset) {
     return preset.name == name || preset.name == "gpt-" + name || preset.name == "gpt2-" + name;
   });

@@ -12,7 +12,7 @@ struct Preset {
   std::string name;
   ArchitectureOptions architecture;
   std::int64_t seq_length;  // tokens per sample
-  double dropout;           // of hidden states and of attention
+  double dropout;           // for hidden states and attention
 };
 
 const std::vector<Preset>& presets();
@@ -20,9 +20,9 @@ const std::vector<Preset>& presets();
 /// Error(usage) with a list of all names.
 const Preset& find_preset(const std::string& name);
 
-/// Fills absent options with the values of the preset, except values that a given option excludes: a different
-/// activation, learned positions, or a different scaling of positions. Returns the given options that differ from the
-/// preset, each as "--num-layers 6 in place of 12" or "--swiglu in addition".
+/// Fills in absent options with the preset's values, unless a given option excludes them: a different activation,
+/// learned positions, or different position scaling. Returns the given options that differ from the preset, each as
+/// "--num-layers 6 in place of 12" or "--swiglu in addition".
 std::vector<std::string> apply_preset(const Preset& preset, ArchitectureOptions& given);
 
 }  // namespace mtl

@@ -10,7 +10,7 @@ namespace mtl {
 
 namespace {
 
-/// Returns the phase of an entry: the innermost phase or communication that is or contains the entry.
+/// Returns an entry's phase: the innermost phase or communication that is or contains the entry.
 std::string phase_of(const std::vector<ProfileEntry>& entries, std::size_t place) {
   for (int at = static_cast<int>(place); at >= 0; at = entries[at].parent) {
     if (entries[at].kind == ProfileKind::communication) return "communication";
@@ -27,7 +27,7 @@ ProfilePhase& phase_named(std::vector<ProfilePhase>& phases, const std::string& 
   return phases.back();
 }
 
-/// Sorts by time in descending order. Sorts predictions, which have no times, by their bounds.
+/// Sorts by time in descending order. Predictions have no times and are sorted by bound.
 void sort_by_time(std::vector<ProfileRow>& rows) {
   std::stable_sort(rows.begin(), rows.end(), [](const ProfileRow& a, const ProfileRow& b) {
     return std::pair(a.ms, a.bound_ms) > std::pair(b.ms, b.bound_ms);

@@ -1,4 +1,4 @@
-// The tables of a profile, as text and as JSON.
+// Formats a profile's tables as text and as JSON.
 #include <algorithm>
 
 #include "base/str.h"

@@ -16,7 +16,7 @@ namespace mtl {
 
 namespace {
 
-/// Measures the bytes that a copy of a large tensor reads and writes per second, in GB/s.
+/// Measures how many bytes per second a copy of a large tensor reads and writes, in GB/s.
 double measure_copy_gbs(Device device, int threads) {
   const std::int64_t elements = (device == Device::cuda ? 256 : 32) << 20 >> 2;
   Buffer memory(device, 2 * elements * sizeof(float));
@@ -95,7 +95,7 @@ void Profiler::finish(Stream& stream) {
                       options_.step_end, " (--profile-step-start, --profile-step-end)"));
 }
 
-/// Returns this rank's text, JSON and trace events for rank 0, separated by kSeparator.
+/// Returns this rank's text, JSON and trace events, separated by kSeparator, to be sent to rank 0.
 std::string Profiler::report() const {
   const ProfileReport report = report_profile(*profile_, hardware_, tf32_);
   const std::string title =
@@ -130,7 +130,7 @@ void Profiler::write(Stream& stream) {
     write_file_atomic(options_.directory + "/trace.json", trace_file(events));
     console_.info(cat("profile of iterations ", first_, " to ", first_ + recorded_ - 1, ": ", options_.directory,
                       "/rank*.txt, rank*.json and trace.json"));
-  } catch (const Error& error) {  // a report that fails does not end training
+  } catch (const Error& error) {  // a failing report does not end training
     console_.warn(cat("the profile could not be written: ", error.what()));
   }
 }

@@ -1,5 +1,5 @@
-// Implements --profile: records some steps of a run on the chosen ranks. Writes the tables of each rank to
-// DIR/rankN.txt and DIR/rankN.json, and one trace of all chosen ranks to DIR/trace.json.
+// Implements --profile: records some steps on the selected ranks. Writes each rank's tables to DIR/rankN.txt and
+// DIR/rankN.json, and one trace with all selected ranks to DIR/trace.json.
 #pragma once
 
 #include <memory>
@@ -16,18 +16,19 @@ namespace mtl {
 
 class Profiler {
  public:
-  /// `hosts` is indexed by rank. Collective: all ranks construct a Profiler and call its functions at the same steps.
-  /// No effect without --profile.
+  /// `hosts` is indexed by rank. Collective: all ranks must construct a Profiler and call its functions at the same
+  /// steps. Does nothing without --profile.
   Profiler(const ProfileOptions& options, Communicator& world, const std::vector<std::string>& hosts, Console& console);
 
-  /// Call before the first step. Determines the rates with which operators are compared. `peak_tflops` is the rate of
-  /// matrix products on this device, measured or given.
+  /// Must be called before the first step. Determines the rates to compare operators with. `peak_tflops` is this
+  /// device's GEMM rate, measured or given.
   void prepare(Device device, int threads, bool tf32, double peak_tflops);
-  /// Call before and after a step. `done` is the number of completed iterations; in end_step(), this number includes
-  /// the current step.
+  /// Must be called before and after each step. `done` is the number of completed iterations. In end_step(), it
+  /// includes the current step.
   void begin_step(Stream& stream, std::int64_t done);
   void end_step(Stream& stream, std::int64_t done);
-  /// Call at the end of the run. Writes recorded steps that are not written yet, and warns if no step was recorded.
+  /// Must be called at the end of the run. Writes recorded steps that have not been written yet, and warns if no step
+  /// was recorded.
   void finish(Stream& stream);
 
  private:
@@ -44,14 +45,14 @@ class Profiler {
   Console& console_;
   Hardware hardware_;
   bool tf32_ = false;
-  std::unique_ptr<Profile> profile_;  // null on ranks without a profile
+  std::unique_ptr<Profile> profile_;  // null on ranks that are not profiled
   std::optional<ProfileRange> step_;  // the step being recorded
   std::int64_t recorded_ = 0, first_ = 0;
   bool is_written_ = false;
   std::string why_no_kernels_;
 };
 
-/// Returns the roofline of a device: from the data sheet if the GPU is known, otherwise measured in about 0.1 s.
+/// Returns a device's roofline: from the data sheet if the GPU is known, otherwise measured in about 0.1 s.
 Hardware hardware_of(Device device, int threads, double peak_tflops);
 
 }  // namespace mtl

@@ -1,5 +1,5 @@
-// A lower bound of the time of a step on given hardware. Every operator takes the time of its FLOPs or the time of its
-// bytes at the peak rates, whichever is longer. The bound excludes launches, communication and pipeline bubbles.
+// A lower bound for a step's time on given hardware. Every operator takes as long as its FLOPs or its bytes at the peak
+// rates, whichever is longer. The bound excludes launches, communication and pipeline bubbles.
 #pragma once
 
 #include <string>
@@ -11,13 +11,13 @@
 namespace mtl {
 
 struct Roofline {
-  ProfileReport report;  // of the rank with the longest bound
+  ProfileReport report;  // for the rank with the longest bound
   int rank = 0;
   double step_ms = 0, tokens_per_second = 0;  // a lower bound; an upper bound, over all ranks
   double mfu_a = 0, mfu_b = 0;                // upper bounds
 };
 
-/// Profiles one step of every kind of rank on the meta device, and returns the bounds of the slowest rank.
+/// Profiles one step on the meta device for every kind of rank, and returns the slowest rank's bounds.
 Roofline predict_step(const TrainOptions& options, const GptConfig& config, const Hardware& hardware);
 std::string roofline_text(const Roofline& roofline);
 Json roofline_json(const Roofline& roofline);

@@ -13,22 +13,21 @@ namespace mtl {
 
 namespace {
 
-/// Returns the message of the error. Omits the place of the error if `where`, a flag with its value, names the same
-/// place.
+/// Returns the error's message. Omits its place if `where`, a flag with its value, already identifies that place.
 std::string message_of(const std::string& where, const Error& error) {
   const bool is_same = error.where() == where || error.where() == where.substr(where.rfind(' ') + 1);
   return is_same ? error.message() : error.what();
 }
 
-/// Reports a file that does not exist although a flag names it.
+/// Reports a file that a flag names but that does not exist.
 bool check_exists(Findings& findings, const char* flag, const std::string& path, const char* remedy) {
   if (path.empty() || file_exists(path)) return true;
   findings.problem(cat(flag, " ", path), cat("no such file", remedy));
   return false;
 }
 
-/// Throws if a split gets no sequence of a data set. For example, 1/1000 of a small data set is rounded down to no
-/// sequence.
+/// Throws if a split gets no sequences from a data set. For example, 1/1000 of a small data set can be rounded down to
+/// none.
 void check_share(const SplitSource& source, Split split, const std::string& given, const IndexedDataset& files) {
   SplitRange range = range_of(source.share, files.sequences());
   if (range.begin < range.end) return;
@@ -37,7 +36,7 @@ void check_share(const SplitSource& source, Split split, const std::string& give
           "; give more data or another --split (100,0,0 trains on all, without validation)");
 }
 
-/// Opens the files of one data set. If a file is missing or damaged, reports it and returns null.
+/// Opens one data set's files. If a file is missing or damaged, reports it and returns null.
 std::shared_ptr<const IndexedDataset> check_files(const std::string& flag, const std::string& path, DataFiles& files,
                                                   Findings& findings) {
   std::string prefix = dataset_prefix(path), where = cat(flag.substr(0, flag.find(' ')), " ", prefix);
@@ -55,7 +54,7 @@ std::shared_ptr<const IndexedDataset> check_files(const std::string& flag, const
   return out;
 }
 
-/// Reports a folder that can be neither written to nor created.
+/// Reports a folder that can neither be written to nor created.
 bool check_folder(const char* flag, const std::string& path, Findings& findings) {
   if (path.empty()) return true;
   fs::path at = fs::absolute(path).lexically_normal();
@@ -69,14 +68,15 @@ bool check_folder(const char* flag, const std::string& path, Findings& findings)
   return problem.empty();
 }
 
-/// Reports an existing file that is not a training log, such as an input of this run or a file of another program.
+/// Reports an existing file that is not a training log, such as an input of this run or another program's file.
 void check_log(const std::string& path, Findings& findings) {
-  std::error_code ignored;  // writing the log's first line reports the error
+  std::error_code ignored;  // writing the first line reports the error
   if (!fs::is_regular_file(path, ignored)) return;
   findings.attempt("--log-jsonl " + path, [&] { rewind_log(read_file(path), {}, path); });
 }
 
-/// Reports a resume in a different precision. Checkpoints made by mtl-convert record neither a precision nor a seed.
+/// Reports an attempt to resume in a different precision. Checkpoints made by mtl-convert record neither a precision
+/// nor a seed.
 void check_resumed_precision(const PrecisionOptions& precision, const RunStart& start,
                              const std::function<void(std::string flag, std::string what)>& report) {
   const Json* record = start.state->extra.find("precision");
@@ -111,7 +111,8 @@ void check_data(const TrainOptions& options, Findings& findings) {
       options.data.paths, [&](const std::string& flag, const std::string& what) { findings.problem(flag, what); });
   if (options.dry_run) return;
   DataFiles files;
-  std::map<std::string, std::shared_ptr<const IndexedDataset>> seen;  // by path: reports each fault only once
+  std::map<std::string, std::shared_ptr<const IndexedDataset>> seen;  // by path, so that each fault is reported only
+                                                                      // once
   for (Split split : {Split::train, Split::valid, Split::test}) {
     const auto& source = sources[enum_index(split)];
     if (!source) continue;
@@ -166,7 +167,7 @@ void configure(const TrainOptions& options, TrainSetup& setup, bool tokenizer_fa
   if (start.source) loaded = start.config;
   GptConfig config =
       resolve_config(options, loaded, setup.tokenizer == nullptr ? 0 : setup.tokenizer->vocab_size(), report);
-  if (tokenizer_failed && !start.source) config.vocab_size = 1;  // any size: other problems do not depend on it
+  if (tokenizer_failed && !start.source) config.vocab_size = 1;  // any size will do: other problems do not depend on it
   if (complete) {
     for (const std::string& problem : config.problems()) report("model", problem);
   }

@@ -1,4 +1,4 @@
-// Prepares a run: resolves the configuration, and checks the flags and the files that they name.
+// Prepares a run: resolves the configuration, and checks the flags and the files they name.
 #pragma once
 
 #include <functional>
@@ -18,11 +18,11 @@ struct TrainSetup {
   std::unique_ptr<Tokenizer> tokenizer;  // null if none is given or needed
 };
 
-/// Collects all problems of a run's flags and files, to report them at once.
+/// Collects all problems with a run's flags and files, to report them together.
 class Findings {
  public:
   void problem(std::string where, std::string what) { problems_.push_back({std::move(where), std::move(what)}); }
-  /// Runs a part of the preparation. If it throws an Error, stores the error and returns false.
+  /// Runs part of the preparation. If it throws an Error, stores the error and returns false.
   template <class Part>
   bool attempt(std::string where, Part part) {
     try {
@@ -34,7 +34,7 @@ class Findings {
     }
   }
   /// Returns all problems. If the command line is valid (`flags_are_valid`) and only attempts failed, instead throws
-  /// the errors of the attempts, combined into one Error.
+  /// their errors, combined into one Error.
   std::vector<Problem> finish(bool flags_are_valid) const;
 
  private:
@@ -42,18 +42,17 @@ class Findings {
   std::vector<std::pair<std::string, Error>> faults_;  // flag or file, and error
 };
 
-/// Checks the paths of the data; except in a dry run, also that the token files exist, are valid, and have sequences
+/// Checks the data paths. Except in a dry run, also checks that the token files exist, are valid, and have sequences
 /// for every split that the run uses.
 void check_data(const TrainOptions& options, Findings& findings);
-/// Checks that the run's output files can be written and that rank 0's log overwrites no other file. Returns false if
-/// --save cannot be written.
+/// Checks that the run can write its output files, and that rank 0's log does not overwrite another file. Returns false
+/// if --save cannot be written.
 bool check_outputs(const TrainOptions& options, bool is_rank_zero, Findings& findings);
-/// Checks that the files that the tokenizer flags name exist. Returns false if a file is missing.
+/// Checks that the tokenizer files given by flags exist. Returns false if one is missing.
 bool check_tokenizer_files(const TokenizerOptions& tokenizer, Findings& findings);
 
 /// Resolves the configuration in setup.start from the flags, the loaded model and the tokenizer, and reports
-/// contradictions. `tokenizer_failed` means that the tokenizer could not be loaded and that this failure was already
-/// reported.
+/// contradictions. `tokenizer_failed` means that the tokenizer could not be loaded, which has already been reported.
 void configure(const TrainOptions& options, TrainSetup& setup, bool tokenizer_failed,
                const std::function<void(std::string flag, std::string what)>& report_problem);
 

@@ -1,13 +1,13 @@
 // Signals as requests that the training loop reads between steps.
 //
-//   USR1  save and continue   TERM, INT, HUP  save and end (a second INT ends at once)   USR2  print a status line
+//   USR1  save and continue   TERM, INT, HUP  save and end (a second INT ends immediately)   USR2  print a status line
 //
-// A run that is still reading its data and its checkpoint has nothing to save, so TERM, INT and HUP then end the
+// A run that is still reading its data and checkpoint has nothing to save, so TERM, INT and HUP then terminate the
 // process immediately. If HUP was ignored when the process started, as under nohup, it remains ignored.
 //
-// The signals are blocked, and a dedicated thread waits for them. No handler is installed, because a handler would run
-// on the stack of the interrupted thread. While oneDNN's sgemm computes a product, its stack pointer points into a heap
-// buffer, and the stack frame of a handler would overwrite data of that buffer.
+// The signals are blocked, and a dedicated thread waits for them. We cannot install handlers, because a handler runs on
+// the interrupted thread's stack. During oneDNN's sgemm, the stack pointer points into a heap buffer, and a handler's
+// stack frame would overwrite data in it.
 #pragma once
 
 #include <atomic>
@@ -17,23 +17,23 @@
 
 namespace mtl {
 
-/// While this object exists, the signals above are recorded and do not end the process. Create at most one object at a
-/// time, and create it before starting other threads, because threads inherit the signal mask.
+/// While this object exists, the signals above are recorded and do not terminate the process. At most one object may
+/// exist. It must be created before other threads start, because threads inherit the signal mask.
 class SignalRequests {
  public:
   SignalRequests();
   ~SignalRequests();
   SignalRequests(const SignalRequests&) = delete;
 
-  /// From this call until begin_run(), TERM, INT and HUP end the process immediately with Exit::requeue. If `message`
-  /// is not empty, prints it to stderr first.
+  /// From this call until begin_run(), TERM, INT and HUP terminate the process immediately with Exit::requeue. If
+  /// `message` is not empty, prints it to stderr first.
   void end_at_once(std::string message);
   void begin_run() { is_starting_ = false; }
 
   /// Each returns true if its signal has arrived since the previous call.
   bool take_save() { return save_.exchange(false); }
   bool take_status() { return status_.exchange(false); }
-  /// Returns true once a TERM, INT or HUP has arrived.
+  /// Returns true once TERM, INT or HUP has arrived.
   bool end_requested() const { return end_; }
 
  private:

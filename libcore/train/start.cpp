@@ -12,8 +12,8 @@ namespace mtl {
 
 namespace {
 
-/// Returns the folder of an iteration that a flag names. If the folder does not exist, throws an error that lists the
-/// existing folders.
+/// Returns the folder of an iteration that a flag requests. If it does not exist, throws an error that lists the
+/// existing ones.
 std::string named_checkpoint(const CheckpointOptions& flags, const std::string& directory, std::int64_t iteration) {
   std::string folder = cat(directory, "/", folder_of(iteration));
   if (file_exists(folder)) return folder;
@@ -23,8 +23,8 @@ std::string named_checkpoint(const CheckpointOptions& flags, const std::string& 
           folder_of(iteration), " in ", directory, "; it holds ", held.empty() ? "no checkpoint" : join(held, ", "));
 }
 
-/// Returns the flags that supply what another program's model lacks: --num-attention-heads and, if no flag names a
-/// tokenizer, --vocab-size.
+/// Returns the flags that supply what another program's model does not contain: --num-attention-heads and, if no flag
+/// selects a tokenizer, --vocab-size.
 ModelSupplement supplement_of(const TrainOptions& options) {
   return {options.tokenizer.names_tokenizer() ? std::nullopt : options.tokenizer.vocab_size,
           options.architecture.num_attention_heads};
@@ -47,14 +47,14 @@ void open_source(RunStart& start, const TrainOptions& options, const std::string
   if (start.state) start.point.iteration = start.state->iteration;
 }
 
-/// Opens the newest checkpoint of --save. If the flags request a rollback, opens the checkpoint to roll back to
-/// instead, unless an earlier start of the same command has already rolled back and trained further.
+/// Opens the newest checkpoint in --save. If the flags request a rollback, opens that checkpoint instead, unless an
+/// earlier start of the same command has already rolled back and trained further.
 void open_own(RunStart& start, const TrainOptions& options, const std::vector<std::string>& damaged, Console& console) {
   const CheckpointOptions& flags = options.checkpoint;
   const std::optional<std::int64_t> target = rollback_target(flags);
   if (target && flags.finetune) {
     fail_at(Exit::usage, "--finetune", "cannot start at iteration 0 in ", flags.save,
-            ", which holds the checkpoint to start from; save to another folder");
+            ", which contains the checkpoint to start from; save to another folder");
   }
   if (const auto newest = newest_checkpoint(flags.save, console, damaged)) {
     open_source(start, options, *newest, true, console);
@@ -91,8 +91,8 @@ void open_load(RunStart& start, const TrainOptions& options, const std::vector<s
     console.warn(cat("loading only the weights: ", problem));
 }
 
-/// Renames a checkpoint to iter_0000012.KIND, or to iter_0000012.KIND.2 and so on if that name exists, so that no later
-/// start finds the checkpoint.
+/// Renames a checkpoint so that no later start finds it: to iter_0000012.KIND, or iter_0000012.KIND.2 and so on if that
+/// exists.
 std::string set_aside(const std::string& directory, std::int64_t iteration, const char* kind) {
   const std::string path = cat(directory, "/", folder_of(iteration)), first = cat(path, ".", kind);
   std::string name = first;

@@ -1,6 +1,6 @@
-// The totals that ranks exchange after every step, in one message: the loss, which only the last pipeline stage has;
-// counts of lost updates; waiting times; failures; and requests by signals, so that all ranks act on a signal at the
-// same step. A failed rank still joins the next exchange.
+// Totals that ranks exchange after every step, in one message: the loss, which only the last pipeline stage has; lost
+// update counts; waiting times; failures; and signals, so that all ranks act on a signal at the same step. A failed
+// rank still joins the next exchange.
 #pragma once
 
 #include "comm/communicator.h"
@@ -12,10 +12,10 @@ namespace mtl {
 
 struct StepTotals {
   double loss_sum = 0, tokens = 0;       // over all unmasked tokens
-  double save = 0, status = 0, end = 0;  // number of ranks that received the signal
-  double failed = 0, unsavable = 0;      // number of ranks that failed; number of ranks that have no state to save
-  double nonzero_updates = 0, lost_updates = 0, lost_copies = 0;  // as in StepReport, of all ranks
-  /// Seconds that this rank waited for gradients and weights; after exchange(), the minimum over ranks.
+  double save = 0, status = 0, end = 0;  // how many ranks received the signal
+  double failed = 0, unsavable = 0;      // how many ranks failed; how many have no state to save
+  double nonzero_updates = 0, lost_updates = 0, lost_copies = 0;  // as in StepReport, for all ranks
+  /// Seconds that this rank waited for gradients and weights. After exchange(), the minimum over ranks.
   double waited = 0;
 
   double loss() const { return tokens > 0 ? loss_sum / tokens : 0; }
@@ -23,11 +23,11 @@ struct StepTotals {
   void add(Stream& stream, Tensor sum, const StepBatch& step);
   /// Adds only the unmasked tokens.
   void add_tokens(const StepBatch& step);
-  /// Copies the numbers in a rank's report, including the sum of the rank's losses.
+  /// Copies the numbers in a rank's report, including its loss sum.
   void take(const StepReport& report);
-  /// Adds the signals received since the previous call; a request to end is added in every call.
+  /// Adds the signals received since the previous call. A request to end is added in every call.
   void take(SignalRequests& signals);
-  /// Collective, through host memory: sums every field except `waited` over all ranks; takes the minimum of `waited`.
+  /// Collective, through host memory. Sums every field over all ranks, except `waited`, for which it takes the minimum.
   void exchange(Communicator& world);
 };
 

@@ -31,7 +31,7 @@ void append_little_endian(std::string& out, T value) {
   for (std::size_t at = 0; at < sizeof value; ++at) out += static_cast<char>(value >> (8 * at));
 }
 
-// protobuf: a field starts with (number << 3) | type. Type 0 is a varint, type 1 is eight bytes, type 2 is a length
+// protobuf: each field starts with (number << 3) | type. Type 0 is a varint, type 1 is eight bytes, type 2 is a length
 // followed by bytes, and type 5 is four bytes.
 void append_varint(std::string& out, std::uint64_t value) {
   for (; value >= 0x80; value >>= 7) out += static_cast<char>(value | 0x80);
@@ -51,7 +51,7 @@ void append_bytes(std::string& out, int number, std::string_view bytes) {
   out += bytes;
 }
 
-/// Serializes wall_time and step, with which every event begins.
+/// Serializes wall_time and step, which every event starts with.
 std::string event_head(double wall_time, std::int64_t step) {
   std::uint64_t bits;
   std::memcpy(&bits, &wall_time, sizeof bits);
@@ -66,8 +66,8 @@ double wall_time() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-/// Returns an unused name. Names of runs that start in the same second differ in the process id; names of files of one
-/// process differ in the number.
+/// Returns an unused name. Runs that start in the same second have different process ids in the name, and files from
+/// one process have different numbers.
 std::string event_path(const std::string& directory) {
   char host[256] = "localhost";
   ::gethostname(host, sizeof host - 1);
@@ -124,7 +124,7 @@ EventFile::EventFile(const std::string& directory) : file_(create(directory)) {
   try {
     file_.write(tensorboard_record(version));
   } catch (const Error&) {
-    std::error_code ignored;  // the first error is the one to report
+    std::error_code ignored;  // we report the first error
     fs::remove(path(), ignored);
     throw;
   }

@@ -1,17 +1,17 @@
 // Writes TensorBoard event files.
 //
-// A file is a sequence of records (tensorflow/core/lib/io/record_writer.cc), each holding one protobuf Event
-// (tensorboard/compat/proto/event.proto), of which only these fields are used:
+// A file is a sequence of records (tensorflow/core/lib/io/record_writer.cc). Each record contains one protobuf Event
+// (tensorboard/compat/proto/event.proto), of which we use only these fields:
 //
 //   record    u64le length | u32le mask(crc32c(length)) | data | u32le mask(crc32c(data))
 //   mask(c)   ((c >> 15) | (c << 17)) + 0xa282ead8
 //   Event     1: double wall_time, 2: int64 step, 3: string file_version, 5: Summary summary
 //   Summary   repeated 1: Value {1: string tag, 2: float simple_value}
 //
-// The first event of a file is file_version "brain.Event:2". A resumed run writes a new file. Repeated iterations
-// appear in both files, with the same values. (TensorBoard's SessionLog could discard the older values. But it selects
-// values by step alone, and the steps of the `vs samples` tags are numbers of samples, so it would discard nearly all
-// values with these tags.)
+// A file's first event is file_version "brain.Event:2". A resumed run writes a new file. Repeated iterations appear in
+// both files, with the same values. (TensorBoard's SessionLog could discard the older values. But it selects values
+// just by step, and `vs samples` tags use sample counts as steps, so it would discard nearly all values with these
+// tags.)
 #pragma once
 
 #include <cstdint>
@@ -38,11 +38,11 @@ std::string scalars_event(double wall_time, std::int64_t step, const Scalars& sc
 
 class EventFile {
  public:
-  /// Creates DIRECTORY/events.out.tfevents.TIME.HOST.PID.N (and the folder), with its first record. On failure throws
-  /// Error(io) and leaves no file.
+  /// Creates DIRECTORY/events.out.tfevents.TIME.HOST.PID.N (and the folder), and writes the first record. On failure,
+  /// throws Error(io) and leaves no file behind.
   explicit EventFile(const std::string& directory);
 
-  /// Writes the scalars of each step with the current time. Writes either all of them or none. Throws Error(io).
+  /// Writes each step's scalars with the current time. Writes either all of them or none. Throws Error(io).
   void add(const std::vector<std::pair<std::int64_t, Scalars>>& steps);
   void sync() { file_.sync(); }
   const std::string& path() const { return file_.path(); }

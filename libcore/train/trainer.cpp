@@ -66,7 +66,7 @@ RunShape run_shape(const TrainOptions& options, const GptConfig& config, int ran
   }
   shape.precision = precision_of(options.precision);
   shape.graphs = options.device == Device::cuda && options.cuda_graphs;
-  // Two sets of batches: one set is loaded while the other set is processed. Two more sets for held-out data.
+  // Two sets of batches: one is loaded while the other is processed. Two more sets for held-out data.
   shape.batch_sets = options.batch.eval_iters > 0 ? 4 : 2;
   return shape;
 }
@@ -134,15 +134,15 @@ Trainer::Trainer(const TrainOptions& options, RunStart start, const Tokenizer* t
   load_choices();
 }
 
-/// Returns the number of iterations of the whole run. A run whose length is given in samples ends when no further batch
-/// fits, regardless of the batch sizes so far.
+/// Returns the number of iterations in the entire run. If the run's length is given in samples, it ends when no further
+/// batch fits, regardless of the batch sizes so far.
 std::int64_t Trainer::count_iterations() const {
   if (!options_.batch.train_samples) return options_.train_iters();
   return state_.iteration + batch_sizes_.count_iterations(*options_.batch.train_samples, state_.consumed_samples);
 }
 
-/// Throws if ranks differ in program, settings, tokenizer, data or starting state, because they would train different
-/// models.
+/// Throws if ranks differ in program, settings, tokenizer, data or starting state, because they would then train
+/// different models.
 void Trainer::check_agreement(const RunStart& start) {
   if (ranks_.groups.world().size() == 1) return;
   std::string program = read_file("/proc/self/exe"), from = start.source ? start.source->folder() : "nothing";
@@ -177,7 +177,7 @@ std::unique_ptr<DataFeed> Trainer::feed(Split split, std::int64_t consumed) {
                                     split == Split::train ? train_batches_ : *held_out_batches_);
 }
 
-/// A run is complete after its last validation. If that validation was interrupted, a resume repeats the validation.
+/// A run is complete after its last validation. If that validation was interrupted, a resumed run repeats it.
 bool Trainer::is_complete() const {
   if (state_.iteration != iterations_) return state_.iteration > iterations_;
   return state_.extra.is_object() && state_.extra.bool_or("finished", false);
@@ -209,7 +209,7 @@ Exit Trainer::run_to_end() {
   return finish();
 }
 
-/// Determines the peak rate, opens the sinks of reports, and starts reading data at the current sample.
+/// Determines the peak rate, opens the report sinks, and starts reading data at the current sample.
 void Trainer::prepare() {
   if (!save_directory_ && is_rank_zero()) console_.warn("without --save the trained model is not kept");
   if (shape_.device == Device::cuda && is_rank_zero()) console_.info(graphs_text(shape_, optimizer_.sync()));
@@ -232,7 +232,7 @@ void Trainer::prepare() {
   train_feed_ = feed(Split::train, state_.consumed_samples);
 }
 
-/// Saves between two steps if an interval or a signal requires it. Returns false if the run ends here.
+/// Saves between two steps if an interval or a signal says so. Returns false if the run ends here.
 bool Trainer::save_if_due() {
   const CheckpointOptions& checkpoint = options_.checkpoint;
   const auto divides = [&](const auto& interval) { return interval && state_.iteration % *interval == 0; };
@@ -259,7 +259,7 @@ Exit Trainer::end_early() {
   return by_signal ? Exit::requeue : Exit::ok;
 }
 
-/// Enqueues one optimizer step, from the data to the update of the weights. Its report is read later.
+/// Enqueues one optimizer step, from the data to the weight update. Its report is read later.
 void Trainer::train_step() { enqueue_step(next_batch()); }
 
 void Trainer::enqueue_step(const StepBatch& batch) {
@@ -275,7 +275,8 @@ void Trainer::enqueue_step(const StepBatch& batch) {
   step_queue_.push(stream_, step_memory_, step);
 }
 
-/// Checks that exactly the planned buffers exist after the first step, and that no buffer is allocated later.
+/// After the first step, checks that exactly the planned buffers exist. Later, checks that no buffer has been allocated
+/// since.
 void Trainer::check_buffers() {
   const BufferUse use = buffer_use();
   if (!buffers_made_) {
@@ -287,13 +288,13 @@ void Trainer::check_buffers() {
   require(use.made == *buffers_made_, "a buffer was allocated after the first step");
 }
 
-/// Runs forward and backward of every micro-batch of the step.
+/// Runs forward and backward for every micro-batch in the step.
 void Trainer::compute_gradients(const StepBatch& batch) {
   pipeline_.train(*batch.buffers, &progress_, &step_schedules_.at(batch.micro_batches),
                   counts_losses() ? step_memory_.loss_sum() : Tensor());
 }
 
-/// Computes the norm of the gradients, clips them, and updates the weights.
+/// Computes the gradient norm, clips the gradients, and updates the weights.
 void Trainer::update() {
   const ProfileRange range(stream_, ProfileKind::phase, "optimizer");
   const auto step = [this] { optimizer_.step(pipeline_.scratch(), step_memory_.on_device()); };
@@ -302,13 +303,12 @@ void Trainer::update() {
   graphs_.run(stream_, {}, step);
 }
 
-/// Sends the inputs of the next step. These inputs assume that every step whose report is not read yet makes its
-/// update.
+/// Sends the next step's inputs. They assume that every step whose report has not been read yet makes its update.
 StepInputs Trainer::begin_step() {
   progress_.iteration = state_.iteration + step_queue_.size() + 1;
   GradScaler scaler = scaler_;
   for (int step = 0; step < step_queue_.size(); ++step) scaler.update(false);
-  // The schedule advances by the samples of updates that were made; the data advances by the samples of all steps.
+  // Only steps that made an update advance the schedule. All steps advance the data.
   const std::int64_t scheduled = state_.consumed_samples + step_queue_.samples() - skipped_samples_;
   const StepInputs inputs{.step = state_.optimizer_steps + step_queue_.size() + 1,
                           .lr = learning_rate(lr_schedule_, scheduled),
@@ -321,7 +321,7 @@ StepInputs Trainer::begin_step() {
   return inputs;
 }
 
-/// Tensor-parallel ranks of the last stage hold equal losses; only one of them counts its losses.
+/// Tensor-parallel ranks on the last stage hold equal losses, so only one of them counts its losses.
 bool Trainer::counts_losses() const {
   return shape_.layout.stage() == shape_.layout.stages() - 1 && shape_.layout.coordinate(Axis::tensor) == 0;
 }

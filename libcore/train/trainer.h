@@ -32,12 +32,12 @@ namespace mtl {
 
 /// Returns the sizes of a step on one rank.
 RunShape run_shape(const TrainOptions& options, const GptConfig& config, int rank);
-/// Returns the memory plan of a run on one rank.
+/// Returns one rank's memory plan.
 MemoryPlan plan_run(const TrainOptions& options, const GptConfig& config, int rank);
-/// Returns the memory plans of all ranks, as --dry-run and mtl-topo print them.
+/// Returns all ranks' memory plans, as printed by --dry-run and mtl-topo.
 std::vector<RankPlan> plan_run(const TrainOptions& options, const GptConfig& config);
 
-/// Thrown on all ranks if at least one rank could not load the starting state.
+/// Thrown on all ranks if at least one of them could not load the starting state.
 class LoadError : public Error {
  public:
   using Error::Error;
@@ -52,18 +52,18 @@ struct RankGroups {
 
 class Trainer {
  public:
-  /// Allocates the memory of the run, and loads `start` (start.h). Collective: all ranks construct a Trainer and call
-  /// run(). If `tokenizer` is null, documents cannot be distinguished. Throws LoadError if the starting state cannot be
+  /// Allocates the run's memory, and loads `start` (start.h). Collective: all ranks must construct a Trainer and call
+  /// run(). Without `tokenizer`, documents cannot be distinguished. Throws LoadError if the starting state cannot be
   /// loaded.
   Trainer(const TrainOptions& options, RunStart start, const Tokenizer* tokenizer, RankGroups ranks,
           SignalRequests& signals, Console& console);
 
-  /// Runs to the end, to --exit-interval or to a signal. Returns Exit::ok, or Exit::requeue if a signal ended the run
-  /// and its state was saved. A fault of one rank ends the run on all ranks. If all ranks hold an unsaved state between
-  /// two steps, they save this state; then all ranks throw the same AgreedError. A run without --save that a signal
-  /// ends also throws an AgreedError.
+  /// Runs to the end, to --exit-interval or until a signal. Returns Exit::ok, or Exit::requeue if a signal ended the
+  /// run and its state was saved. A fault on one rank ends the run on all ranks. If all ranks hold an unsaved state
+  /// between two steps, they save it; then all ranks throw the same AgreedError. If a signal ends a run without --save,
+  /// it also throws an AgreedError.
   Exit run();
-  /// Returns the progress of the current step, for messages.
+  /// Returns the current step's progress, for messages.
   const OperationProgress& progress() const { return progress_; }
 
  private:
@@ -128,11 +128,11 @@ class Trainer {
   std::shared_ptr<const SaveDirectory> save_directory_;  // --save; null: nothing is saved
   struct SavePoint {
     std::int64_t iteration = -1;
-    bool validation_is_due = false;  // the validation of this iteration has not ended; a resume repeats it
+    bool validation_is_due = false;  // this iteration's validation is not complete; a resumed run repeats it
     bool operator==(const SavePoint&) const = default;
   };
-  bool validating_ = false;         // a validation has begun but not ended; a resume repeats it
-  SavePoint saved_;                 // of the newest checkpoint in --save that this run wrote or resumed
+  bool validating_ = false;         // a validation has started but is not complete; a resumed run repeats it
+  SavePoint saved_;                 // the newest checkpoint in --save that this run wrote or resumed from
   bool validation_is_due_ = false;  // in the resumed state: validate before the next step
 
   BatchSizes batch_sizes_;
@@ -152,16 +152,16 @@ class Trainer {
   Pipeline pipeline_;
   StepGraphs graphs_;
   GradScaler scaler_;
-  StepInputs inputs_;  // of the last step whose report was read
+  StepInputs inputs_;  // of the last step whose report has been read
   StepReport report_;  // of the same step
   OperationProgress progress_{0, 0};
   StepBatches train_batches_;
-  std::optional<StepBatches> held_out_batches_;  // of validation, then of the test
+  std::optional<StepBatches> held_out_batches_;  // for validation, then for the test
   std::unique_ptr<DataFeed> train_feed_, valid_feed_;
   std::optional<std::size_t> buffers_made_;          // number of buffers after the first step
-  std::string choices_context_;                      // empty: nothing is measured on the device
+  std::string choices_context_;                      // empty: we do not measure on this device
   std::string choices_file_;                         // empty: none
-  std::map<std::string, std::string> file_choices_;  // those in the file, as last read or written
+  std::map<std::string, std::string> file_choices_;  // choices in the file, as last read or written
 
   StepTotals totals_;  // exchanged after the last step or evaluation batch; requests stay until they are answered
   std::optional<Metrics> metrics_;
@@ -171,9 +171,9 @@ class Trainer {
     double began = 0, stalled = 0, waited = 0;  // seconds
     std::int64_t steps = 0, samples = 0;        // of this process
     std::int64_t step_samples = 0;              // samples of the last step
-    double loss_sum = 0;                        // over the updates with a finite loss
+    double loss_sum = 0;                        // over updates with finite loss
     std::int64_t counted = 0, skipped = 0, nan = 0;
-    double nonzero_updates = 0, lost_updates = 0, lost_copies = 0;  // as in StepReport, of all ranks
+    double nonzero_updates = 0, lost_updates = 0, lost_copies = 0;  // as in StepReport, for all ranks
   } interval_;
 };
 

@@ -1,4 +1,4 @@
-// Loads and stores the algorithms that a run chooses by measuring on a GPU.
+// Loads and stores the algorithms that a run selects by measuring on a GPU.
 #include "comm/text_exchange.h"
 #include "device/choices_file.h"
 #include "kernels/choices_context.h"
@@ -7,8 +7,7 @@
 
 namespace mtl {
 
-/// Loads the choices of the resumed checkpoint, then the choices in the file. All other choices are measured when they
-/// are needed.
+/// Loads the choices in the resumed checkpoint, then those in the file. All other choices are measured when needed.
 void Trainer::load_choices() {
   choices_context_ = choices_context(shape_.device);
   if (choices_context_.empty()) return;

@@ -1,9 +1,9 @@
 // A fault on one rank ends the run on all ranks with the same error. If possible, all ranks save the state first.
 //
-// A failed rank interrupts the waits of the other ranks and joins the next exchange of totals, which reports the
-// failure. Every rank, interrupted or not, reaches the same exchange, because this exchange is the next operation of
-// the control group. (A commit is also an operation of the control group, but throws only errors on which all ranks
-// have agreed.) Then the ranks exchange their errors and save, and all ranks throw the first error.
+// A failed rank makes the other ranks stop waiting, and joins the next exchange of totals, which reports the failure.
+// Every rank, interrupted or not, reaches the same exchange, because it is the control group's next operation. (A
+// commit also uses the control group, but throws only errors that all ranks have agreed on.) Then the ranks exchange
+// their errors and save, and all ranks throw the first error.
 #include "comm/rank_outcome.h"
 #include "train/rank_failed.h"
 #include "train/trainer.h"
@@ -15,7 +15,7 @@ Exit Trainer::run() {
   bool savable = false;
   try {
     return run_to_end();
-  } catch (const CommunicationError&) {  // the ranks cannot agree on anything
+  } catch (const CommunicationError&) {  // ranks can no longer agree on anything
     throw;
   } catch (const AgreedError&) {  // thrown by all ranks
     throw;
@@ -31,7 +31,7 @@ Exit Trainer::run() {
   end_together(savable, own_error);
 }
 
-/// Reports a failure in the exchange that the other ranks reach. Returns whether all ranks can save.
+/// Reports a failure in the exchange that the other ranks will reach. Returns whether all ranks can save.
 bool Trainer::join_exchange() {
   StepTotals totals;
   totals.failed = 1;
@@ -63,7 +63,7 @@ void Trainer::end_together(bool can_save, const std::exception_ptr& own_error) {
   }
 }
 
-/// Ends the run after an overflow at the smallest loss scale. Every rank saves and throws the same error.
+/// Ends the run after an overflow at the minimum loss scale. Every rank saves and throws the same error.
 void Trainer::end_exhausted() {
   optimizer_.sync().finish_gathering();
   save(is_validation_iteration());

@@ -1,4 +1,4 @@
-// The reports of a training run: intervals, validations, the start record, gradients that are not finite.
+// A training run's reports: intervals, validations, the start record, non-finite gradients.
 #include <cmath>
 
 #include "comm/text_exchange.h"
@@ -8,8 +8,8 @@
 
 namespace mtl {
 
-/// `final` means that the end of the run cuts the interval short. The sums of the interval are kept, so that an
-/// extended run can continue the interval.
+/// `final` means that the run ends before the interval does. The interval's sums are kept, so that an extended run can
+/// continue it.
 void Trainer::report_interval(bool final) {
   double steps = interval_.steps;
   double seconds = (now_seconds() - interval_.began) / steps;  // of one iteration
@@ -82,9 +82,9 @@ Json Trainer::start_record() const {
                        {"data", data_.identity()}});
 }
 
-/// Names the ranks and tensors whose gradients are infinite or NaN. If sums over ranks, or a later step, have
-/// overwritten the gradients of a rank, computes these gradients again. This is possible because no weight has changed
-/// and the batch of the step is still valid.
+/// Reports which ranks and tensors have infinite or NaN gradients. If a rank's gradients have been overwritten by sums
+/// over ranks or by a later step, computes them again. This is possible because no weight has changed and the step's
+/// batch is still valid.
 void Trainer::report_nonfinite_gradients(const EnqueuedStep& step, bool gradients_remain) {
   constexpr std::size_t kMaxNames = 3;
   if (ranks_.groups.world().size() > 1 || !gradients_remain) {

@@ -1,4 +1,4 @@
-// Saves the state of a run, and resumes from it.
+// Saves a run's state, and resumes from it.
 #include <cmath>
 
 #include "base/hash.h"
@@ -17,7 +17,8 @@ void Trainer::resume_from(RunStart& start) {
   skipped_samples_ = state_.extra.int_or("skipped_samples", state_.skipped_iterations * batch_sizes_.largest());
   if (!options_.data.allow_data_change) refuse_other_data(start.source->folder());
   resume_scale(start.source->folder());
-  if (const Json* interval = state_.extra.find("interval")) {  // a log interval that the save interrupted
+  if (const Json* interval = state_.extra.find("interval")) {  // a log interval that was not complete when the run
+                                                               // saved
     interval_.loss_sum = interval->number_or("loss_sum", 0);
     interval_.counted = interval->int_or("counted", 0);
     interval_.skipped = interval->int_or("skipped", 0);
@@ -28,7 +29,7 @@ void Trainer::resume_from(RunStart& start) {
   }
 }
 
-/// Continues with the checkpoint's loss scale if both scales, the checkpoint's and this run's, are dynamic.
+/// Continues with the checkpoint's loss scale if both the checkpoint's and this run's scale are dynamic.
 void Trainer::resume_scale(const std::string& checkpoint) {
   const Json* trackers = state_.extra.find("loss_scaler");
   if (trackers == nullptr) return;
@@ -40,8 +41,8 @@ void Trainer::resume_scale(const std::string& checkpoint) {
                    .hysteresis_tracker = trackers->at("hysteresis_tracker").as_int()});
 }
 
-/// Loads this rank's shard. If at least one rank fails, all ranks throw LoadError, so that they can look for another
-/// starting state together.
+/// Loads this rank's shard. If any rank fails, all ranks throw LoadError, so that they can look for another starting
+/// state together.
 void Trainer::load(const ModelSource& source, const StartPoint& point) {
   const bool resets_moments = options_.checkpoint.no_load_optim && !point.is_own;
   const std::vector<Outcome> outcomes = work_on_every_rank(ranks_.groups.world(), [&] {
@@ -56,11 +57,11 @@ void Trainer::load(const ModelSource& source, const StartPoint& point) {
   } catch (const Error& error) {
     throw LoadError(error.code(), error.what());
   }
-  if (resets_moments) state_.optimizer_steps = 0;  // Adam's bias correction restarts with moments of zero
+  if (resets_moments) state_.optimizer_steps = 0;  // Adam's bias correction restarts when moments are zero
 }
 
-/// Refuses token files or a tokenizer that differ from those of the checkpoint, because training would continue without
-/// an error. Warns of a different order.
+/// Rejects token files or a tokenizer that differ from the checkpoint's, because training would otherwise continue
+/// without an error. Warns about a different order.
 void Trainer::refuse_other_data(const std::string& checkpoint) const {
   if (const Json* saved = state_.extra.find("data")) {
     std::string difference = data_difference(*saved, data_.identity());
@@ -82,7 +83,7 @@ void Trainer::refuse_other_data(const std::string& checkpoint) const {
   }
 }
 
-/// Returns the state that a resume needs in addition to the tensors and the other members of TrainState.
+/// Returns the state that a resumed run needs in addition to the tensors and the other members of TrainState.
 Json Trainer::extra_state(bool validation_is_due) const {
   Json out = Json::object({{"seed", options_.seed},
                            {"finished", false},
@@ -106,15 +107,15 @@ Json Trainer::extra_state(bool validation_is_due) const {
   return out;
 }
 
-/// Collective: saves the state if it is not saved yet. `validation_is_due` means that the validation of this iteration
-/// has not ended, so that a resume repeats this validation.
+/// Collective: saves the state unless it has already been saved. `validation_is_due` means that this iteration's
+/// validation is not complete, so that a resumed run must repeat it.
 void Trainer::save(bool validation_is_due) {
   const SavePoint now{state_.iteration, validation_is_due};
   if (!save_directory_ || saved_ == now) return;
   double began = now_seconds();
   metrics_->flush();
   StepTotals totals;
-  exchange(totals);       // throws if a rank has failed since the last step; the save would wait for it in vain
+  exchange(totals);       // throws if a rank has failed since the last step; the save would wait for it forever
   stream_.synchronize();  // with --optimizer-cpu-offload, the stream may still be writing states to host memory
   state_.loss_scale = scaler_.scale();
   state_.extra = extra_state(validation_is_due);

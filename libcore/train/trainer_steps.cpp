@@ -1,4 +1,4 @@
-// Reads the reports of steps and accounts for them: see step_queue.h.
+// Reads step reports and accounts for them: see step_queue.h.
 #include <cmath>
 
 #include "kernels/attention_variant.h"
@@ -6,7 +6,7 @@
 
 namespace mtl {
 
-/// Returns the batch of the next step. If the batch cannot be read, finishes all earlier steps and then rethrows.
+/// Returns the next step's batch. If it cannot be read, finishes all earlier steps and then rethrows.
 const StepBatch& Trainer::next_batch() {
   const ProfileRange range(stream_, ProfileKind::phase, "data");
   try {
@@ -17,13 +17,13 @@ const StepBatch& Trainer::next_batch() {
   }
 }
 
-/// Reads the reports that are due. Returns true if no step is in flight, that is, if the state is consistent.
+/// Reads the reports that are due. Returns true if no step is in flight, so that the state is consistent.
 bool Trainer::read_reports() {
   while (step_queue_.size() > (must_drain_queue() ? 0 : step_queue_.max_in_flight())) finish_oldest_step();
   return step_queue_.empty();
 }
 
-/// Returns true if the steps in flight must end before another one begins.
+/// Returns true if the steps in flight must end before another one may start.
 bool Trainer::must_drain_queue() const {
   const std::int64_t iteration = state_.iteration + step_queue_.size();
   const auto divides = [&](const auto& interval) { return interval && iteration % *interval == 0; };
@@ -46,11 +46,11 @@ void Trainer::finish_oldest_step() {
   totals.status += totals_.status;
   totals_ = totals;
 
-  std::vector<EnqueuedStep> to_repeat;  // steps that assumed this step's update, and therefore made no update
+  std::vector<EnqueuedStep> to_repeat;  // steps that assumed this step's update, and so made none
   const bool gradients_remain = step_queue_.empty();
   if (report_.found_inf != 0) to_repeat = step_queue_.drop(step_memory_);
   end_step(step, gradients_remain);
-  if (!buffers_made_)  // the first step has measured the variants
+  if (!buffers_made_)  // the first step has measured all variants
     for (const std::string& line : refused_variants(stream_.choices())) console_.warn(line);
   check_buffers();
   if (state_.iteration % options_.logging.log_interval == 0) report_interval(false);
@@ -58,11 +58,11 @@ void Trainer::finish_oldest_step() {
   for (const EnqueuedStep& later : to_repeat) enqueue_step(*later.batch);
 }
 
-/// Accounts for a step. `gradients_remain`: no later step has overwritten this step's gradients.
+/// Accounts for a step. `gradients_remain` means that no later step has overwritten its gradients.
 void Trainer::end_step(const EnqueuedStep& step, bool gradients_remain) {
   const bool is_skipped = report_.found_inf != 0;
   scaler_.update(is_skipped);
-  // Overflows are expected while a dynamic loss scale can still fall.
+  // Overflows are expected as long as a dynamic loss scale can still fall.
   if (is_skipped && (!scaler_.is_dynamic() || scaler_.is_exhausted()))
     report_nonfinite_gradients(step, gradients_remain);
   if (step_queue_.empty()) optimizer_.end_step();

@@ -1,4 +1,5 @@
-// Validation and test of a run: losses over held-out data, signals between their batches, the end of a complete run.
+// Validation and testing: computes losses on held-out data, handles signals between batches, and finishes a complete
+// run.
 #include "base/error.h"
 #include "ckpt/checkpoint.h"
 #include "kernels/elementwise.h"
@@ -6,9 +7,8 @@
 
 namespace mtl {
 
-/// Before the first step, refuses a run whose validations need more samples than remain. As in Megatron-LM, the flags
-/// of the current session determine the size of the validation set, but reading continues where the previous session
-/// stopped.
+/// Before the first step, rejects a run whose validations need more samples than remain. As in Megatron-LM, the current
+/// session's flags determine the size of the validation set, but reading continues where the previous session stopped.
 void Trainer::check_validation_samples() const {
   const BatchOptions& batch = options_.batch;
   const BlendedDataset* data = data_.dataset(Split::valid).get();
@@ -25,7 +25,7 @@ void Trainer::check_validation_samples() const {
        " are consumed; continue with the --eval-interval and --eval-iters of the first start, or validate less");
 }
 
-/// Collective: answers signals before a batch of a validation or test. Returns false if the run ends.
+/// Collective: handles signals before a validation or test batch. Returns false if the run ends.
 bool Trainer::answer_signals(const char* name, std::int64_t batch, bool final) {
   StepTotals requested;
   requested.take(signals_);
@@ -54,8 +54,8 @@ std::optional<double> Trainer::held_out_loss(DataFeed& feed, const char* name, b
   return totals.loss();
 }
 
-/// Validates and, after the last iteration (`final`), also tests. Returns false if a signal ended the validation. In
-/// that case, the state before the validation is saved, and a resume repeats the whole validation.
+/// Validates and, after the last iteration (`final`), also tests. Returns false if a signal interrupted the validation.
+/// In that case, the state before the validation is saved, and a resumed run repeats the entire validation.
 bool Trainer::validate(bool final) {
   if (options_.batch.eval_iters == 0) return true;
   validating_ = !final;
@@ -71,7 +71,7 @@ bool Trainer::validate(bool final) {
     state_.consumed_valid_samples += options_.batch.eval_iters * batch_sizes_.largest();
   }
   if (final) {
-    valid_feed_.reset();  // the test reuses the memory of this feed
+    valid_feed_.reset();  // the test reuses this feed's memory
     if (auto test_feed = feed(Split::test, 0); test_feed && !evaluate(*test_feed, "test")) return false;
   }
   validating_ = false;
@@ -79,8 +79,8 @@ bool Trainer::validate(bool final) {
   return true;
 }
 
-/// Saves before validating, so that a fault during validation does not lose the model. The checkpoint holds the counts
-/// before the last validation, so that an extended run equals an uninterrupted run.
+/// Save before validating, so that a fault during validation does not lose the model. The checkpoint has the counts
+/// from before the last validation, so that an extended run equals an uninterrupted one.
 Exit Trainer::finish() {
   optimizer_.sync().finish_gathering();
   if (interval_.steps > 0) report_interval(true);
