@@ -1,5 +1,5 @@
 // Checks once, before the first step, that all ranks run the same program with the same settings on the same data.
-// Otherwise the ranks would train something unintended, or hang.
+// Otherwise they would train something unintended, or hang.
 #pragma once
 
 #include <string>
@@ -14,9 +14,9 @@ struct AgreedItem {
   std::string text;  // one or more lines, for example one flag per line
 };
 
-/// Collective: all ranks pass items with the same names in the same order. If a text is not the same on all ranks,
-/// throws the same Error(usage) on every rank. For each such item, the message lists the ranks whose text differs from
-/// that of rank 0, their hosts, and the first line that differs. `hosts` is indexed by rank.
+/// Collective: all ranks must pass items with the same names in the same order. If any text differs between ranks,
+/// throws the same Error(usage) on every rank. For each such item, the message lists the ranks that differ from rank 0,
+/// their hosts, and the first line that differs. `hosts` is indexed by rank.
 void check_same(Communicator& world, const std::vector<std::string>& hosts, const std::vector<AgreedItem>& items);
 
 }  // namespace mtl

@@ -1,13 +1,13 @@
-// The algorithms of the collectives over host memory. Each collective is a Task, which makes progress when polled and
-// never blocks.
+// Algorithms for collectives over host memory. Each collective is a Task, which makes progress when polled and never
+// blocks.
 //
 // Every rank exchanges messages with every other rank directly. In a reduction of n bytes over p ranks, rank r receives
 // part r from all other ranks, segment by segment through a staging buffer, and adds the parts in rank order. In an
-// all-reduce, rank r then sends the sums of part r to all other ranks. Each rank sends 2 n (p-1)/p bytes in an
-// all-reduce. A ring algorithm sends as many bytes, but takes 2 (p-1) steps instead of two. Every element is summed on
-// one rank only, in rank order.
+// all-reduce, rank r then sends its sums to all other ranks. Each rank sends 2 n (p-1)/p bytes in an all-reduce. A ring
+// algorithm sends just as many bytes, but takes 2 (p-1) steps instead of two. Every element is summed on only one rank,
+// in rank order.
 //
-// An all-reduce of at most kSmallReduction bytes takes a single step: every rank sends its whole input to every other
+// An all-reduce of at most kSmallReduction bytes takes a single step: every rank sends its entire input to every other
 // rank, and adds all inputs in rank order. The sums are the same.
 #pragma once
 
@@ -19,7 +19,7 @@
 
 namespace mtl {
 
-/// The group of a task. `rank`, and all peers and roots, are ranks within the group.
+/// A task's group. `rank`, and all peers and roots, are ranks within the group.
 struct GroupLink {
   MpiWire* wire = nullptr;
   int handle = 0;

@@ -1,10 +1,10 @@
 // Communication between ranks. Every axis of parallelism always has a Communicator. A group of one rank uses a
-// SelfCommunicator, a null object, so that no layer needs to check the number of ranks. Every operation returns a Work
-// object as soon as the operation is started. The caller may compute before it waits for the Work.
+// SelfCommunicator, a null object, so that layers need not check the number of ranks. Every operation returns a Work
+// object as soon as it has started. The caller may compute before waiting for it.
 //
-// All members of a group must start the same operations on the group, with the same sizes and in the same order. Sums
-// are added in rank order, so the results are bit-identical on all members and in all runs. Between GPUs, NCCL decides
-// the order of additions (comm/nccl_communicator.h).
+// All members of a group must start the same operations, with the same sizes and in the same order. Sums are added in
+// rank order, so the results are bit-identical on all members and in all runs. Between GPUs, NCCL chooses the order of
+// additions (comm/nccl_communicator.h).
 #pragma once
 
 #include <memory>
@@ -18,7 +18,7 @@
 
 namespace mtl {
 
-/// Thrown if ranks cannot reach each other, or if their operations differ. The ranks can then no longer agree on
+/// Thrown if ranks cannot reach each other, or if they perform different operations. They can then no longer agree on
 /// anything, so the job must end.
 class CommunicationError : public Error {
  public:
@@ -32,15 +32,16 @@ class Interrupted : public Error {
   explicit Interrupted(const std::string& what) : Error(Exit::failure, what) {}
 };
 
-/// A handle to an operation that was started. The host must not access the operation's tensors until join() has
-/// returned. Operators may use these tensors only if the operators are launched on a stream after wait(stream). A Work
-/// must not be destroyed before its operation is finished, except by stack unwinding.
+/// A handle to an operation that has started. The host must not access its tensors until join() has returned. Operators
+/// may use them only if they are launched on a stream after wait(stream). A Work must not be destroyed before its
+/// operation has finished, except during stack unwinding.
 class Work {
  public:
-  /// The operation as the transport implements it. done() never blocks, and lets all pending operations of the
-  /// transport make progress. join() blocks until this operation is done, and throws after the transport's deadline.
-  /// order() makes later work on the stream run after this operation; by default, order() calls join(), as transports
-  /// over host memory require.
+  /// The transport's implementation of an operation.
+  /// - done() never blocks. It lets all of the transport's pending operations make progress.
+  /// - join() blocks until this operation is done. It throws after the transport's deadline.
+  /// - order() makes later work on the stream run after this operation. By default, it calls join(), which transports
+  ///   over host memory need.
   class Operation {
    public:
     virtual ~Operation() = default;
@@ -49,7 +50,7 @@ class Work {
     virtual void order(Stream&) { join(); }
   };
 
-  Work() = default;  // represents an operation that is already complete
+  Work() = default;  // an operation that is already complete
   explicit Work(std::shared_ptr<Operation> operation) : operation_(std::move(operation)) {}
   bool done() const { return operation_ == nullptr || operation_->done(); }
   /// Ensures that operators launched on `stream` after this call see the result. May return before the result exists.
@@ -72,14 +73,14 @@ class Communicator {
   virtual ~Communicator() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  /// Replaces `data` by the sum of `data` over all ranks, in place. The dtype must be f32, f64, bf16 or f16. Sums of
-  /// bf16 and f16 are computed in fp32 and rounded once.
+  /// Sums `data` over all ranks, in place. The dtype must be f32, f64, bf16 or f16. bf16 and f16 are summed in fp32 and
+  /// rounded once.
   virtual Work all_reduce(Stream& stream, Tensor data) = 0;
-  /// Gathers `in` of all ranks into `out`, which consists of size() parts in rank order. `in` may be this rank's part
+  /// Gathers `in` from all ranks into `out`, which consists of size() parts in rank order. `in` can be this rank's part
   /// of `out`.
   virtual Work all_gather(Stream& stream, Tensor out, Tensor in) = 0;
-  /// Divides `in` into size() parts of the size of `out`, and writes the sum of part rank() over all ranks to `out`.
-  /// `out` may be part rank() of `in`. The other parts of `in` do not change. Accepts the same dtypes as all_reduce().
+  /// Divides `in` into size() parts, each the size of `out`. Sums part rank() over all ranks into `out`, which can be
+  /// part rank() of `in`. The other parts of `in` do not change. Accepts the same dtypes as all_reduce().
   virtual Work reduce_scatter(Stream& stream, Tensor out, Tensor in) = 0;
   virtual Work broadcast(Stream& stream, Tensor data, int root) = 0;
   virtual Work send(Stream& stream, Tensor data, int peer) = 0;
@@ -87,15 +88,15 @@ class Communicator {
   /// Registers memory that operations use repeatedly, for transports that benefit from registration. The returned
   /// object must be destroyed before the memory is freed.
   virtual std::shared_ptr<void> register_memory(const Tensor&) { return {}; }
-  /// Returns false after operations were aborted while the host continued. Everything computed since the abort is
-  /// invalid and must not be saved.
+  /// Returns false if operations have been aborted while the host continued. Everything computed since then is invalid
+  /// and must not be saved.
   virtual bool is_intact() const { return true; }
-  /// Call this before a computation while operations are in progress. A transport whose operations make progress only
-  /// inside its calls then lets a thread make these calls during the computation.
+  /// Should be called before a computation while operations are in progress. If a transport's operations make progress
+  /// only inside its calls, a thread will then make these calls during the computation.
   virtual void progress() {}
-  /// Call this on a rank that failed. From then on, waits on all other ranks throw Interrupted in all groups except the
-  /// control group. All ranks abandon their incomplete operations. The memory of these operations must exist for as
-  /// long as the control group is used.
+  /// Must be called on a rank that failed. From then on, waits on all other ranks throw Interrupted in all groups
+  /// except the control group. All ranks abandon their incomplete operations, whose memory must exist for as long as
+  /// the control group is used.
   virtual void interrupt_others() {}
 };
 
@@ -113,8 +114,7 @@ class SelfCommunicator final : public Communicator {
   Work receive(Stream& stream, Tensor data, int peer) override;
 };
 
-/// A member of a group that does not communicate, for plans. Checks shapes and counts the bytes that the rank would
-/// send.
+/// A group member that does not communicate, for planning. Checks shapes and counts the bytes that the rank would send.
 class MetaCommunicator final : public Communicator {
  public:
   MetaCommunicator(int rank, int size) : rank_(rank), size_(size) {}
@@ -127,9 +127,9 @@ class MetaCommunicator final : public Communicator {
   Work send(Stream& stream, Tensor data, int peer) override;
   Work receive(Stream& stream, Tensor data, int peer) override;
 
-  /// Returns the number of bytes that this rank would have sent with bandwidth-optimal algorithms. In a group of p
-  /// ranks, an all-reduce of n bytes counts 2 n (p - 1) / p bytes, an all-gather or reduce-scatter of n bytes in total
-  /// (p - 1) n / p, a send n, and a broadcast n (p - 1) on its root.
+  /// Returns how many bytes this rank would have sent with bandwidth-optimal algorithms. In a group of p ranks, an
+  /// all-reduce of n bytes counts 2 n (p - 1) / p bytes, an all-gather or reduce-scatter of n bytes in total (p - 1) n
+  /// / p, a send n, and a broadcast n (p - 1) on its root.
   double sent_bytes() const { return sent_bytes_; }
 
  private:

@@ -12,8 +12,8 @@ struct NamedAxes {
   AxisSet axes;
 };
 
-// Context-parallel ranks hold the same weights, as data-parallel ranks do. Therefore one group spans both axes, and
-// gradients are summed over both axes at once.
+// Context-parallel ranks hold the same weights, as data-parallel ranks do. So one group spans both axes, and gradients
+// are summed over both at the same time.
 constexpr NamedAxes kGroups[] = {{"tensor", Axis::tensor},
                                  {"pipeline", Axis::pipeline},
                                  {"data", {Axis::data, Axis::context}},

@@ -1,5 +1,5 @@
 // A lane is one end of a long message. The message is sent in segments, because MPI counts bytes in an int, and because
-// the arrival of a segment shows that a slow exchange is making progress. The number of segments in flight is limited.
+// each segment that arrives shows that a slow exchange is making progress. The number of segments in flight is limited.
 #pragma once
 
 #include <deque>
@@ -25,8 +25,7 @@ class Lane {
       : link_(link), label_(label), end_(end), data_(data), remaining_(bytes) {}
   Lane(const Lane&) = delete;  // messages in flight hold pointers to pending_
 
-  /// Starts segments until the limit of segments in flight is reached. Returns true when all segments are sent or
-  /// received.
+  /// Starts segments until the limit is reached. Returns true when all segments have been sent or received.
   bool progress();
 
  private:
@@ -49,11 +48,11 @@ class Lanes {
   bool progress();
 
  private:
-  std::deque<Lane> lanes_;  // a deque, because it does not move its elements
+  std::deque<Lane> lanes_;  // a deque, which never moves its elements
   std::size_t first_ = 0;   // lanes before this one are complete
 };
 
-/// Returns a message tag. Two operations of different kinds always have different tags. Two operations of one kind have
+/// Returns a message tag. Operations of different kinds always have different tags. Operations of the same kind have
 /// different tags unless their numbers differ by a multiple of 4096.
 int tag_of(OperationKind kind, std::int64_t number);
 

@@ -17,8 +17,7 @@ class Variables {
     const char* value = get_(name);
     return value == nullptr ? "" : value;
   }
-  /// Returns the value of a variable, or nullopt if the variable is not set. Throws Error(usage) unless the value is a
-  /// number from 0 to 10^9.
+  /// Returns a variable's value, or nullopt if it is not set. Throws Error(usage) unless it is a number from 0 to 10^9.
   std::optional<int> number(const char* name) const {
     if (!has(name)) return {};
     auto value = parse_int(text(name));
@@ -33,8 +32,8 @@ class Variables {
   const GetVariable& get_;
 };
 
-/// Returns the number of tasks on node `node` according to a Slurm list such as "2(x3),1", or 1 if the list is too
-/// short or malformed.
+/// Returns the number of tasks on node `node` from a Slurm list such as "2(x3),1", or 1 if the list is too short or
+/// malformed.
 int tasks_on_node(const std::string& list, int node) {
   int first = 0;
   for (const std::string& entry : split(list, ',')) {
@@ -88,8 +87,8 @@ RankEnvironment launched_ranks(const std::string& program, const GetVariable& ge
     check_consistent(found);
     return found;
   }
-  // Within a job step, SLURM_NTASKS is the number of tasks of the step. A run from a shell under salloc has no
-  // SLURM_PROCID and is a plain run.
+  // Within a job step, SLURM_NTASKS is the step's number of tasks. A run from a shell under salloc has no SLURM_PROCID
+  // and is a plain run.
   int tasks = env.number_or("SLURM_STEP_NUM_TASKS", env.number_or("SLURM_NTASKS", 1));
   bool is_task = env.has("SLURM_PROCID") && tasks > 1;
   if (is_task && env.has("PMIX_RANK")) {

@@ -1,9 +1,8 @@
-// Finds the rank and the world size in the environment variables that the launcher set. Nothing here calls MPI: a plain
-// run never initializes MPI, and configuration errors are reported before MPI starts.
+// Finds the rank and world size in environment variables set by the launcher. Nothing here calls MPI: a plain run never
+// initializes MPI, and configuration errors are reported before MPI starts.
 //
 // Ranks are started by Open MPI's mpirun (OMPI_COMM_WORLD_*) or by `srun --mpi=pmix` (PMIX_RANK and SLURM_*). Other
-// launchers would start independent runs. Such launchers are recognized and refused, with a message that shows the
-// command to use instead.
+// launchers would start independent runs, so we reject them with a message that shows the command to use instead.
 #pragma once
 
 #include <chrono>
@@ -18,26 +17,26 @@ struct RankEnvironment {
   std::string launcher;                // "mpirun", "srun", or empty for a plain run
 };
 
-/// Returns the value of an environment variable, or null. This is getenv(), except in tests.
+/// Returns an environment variable's value, or null. This is getenv(), except in tests.
 using GetVariable = std::function<const char*(const char* name)>;
 
-/// Returns the rank of this process and the world size, globally and on this host. Throws Error(usage) if the process
-/// was started by torchrun, by srun without --mpi=pmix or by the mpirun of another MPI, and if variables are not
-/// numbers or contradict each other. `program` is the command to show in the error message.
+/// Returns this process's rank and the world size, globally and on this host. Throws Error(usage) if the process was
+/// started by torchrun, by srun without --mpi=pmix or by another MPI's mpirun, and if variables are not numbers or
+/// contradict each other. `program` is the command to show in the message.
 RankEnvironment launched_ranks(const std::string& program = "mtl-train");
 RankEnvironment launched_ranks(const std::string& program, const GetVariable& get);
 
-/// Returns the rank and world size set by the launcher, even if launched_ranks() refuses this launcher. Sets only
-/// `rank`, `world` and `launcher`. A Slurm batch script itself runs only once, whatever the size of its job, so `world`
-/// is 1 there.
+/// Returns the rank and world size set by the launcher, even if launched_ranks() rejects that launcher. Sets only
+/// `rank`, `world` and `launcher`. A Slurm batch script runs only once, no matter how large its job is, so `world` is 1
+/// there.
 RankEnvironment announced_ranks(const GetVariable& get);
 
-/// How long the other ranks wait before they report an error that probably occurs on all ranks. Rank 0 reports the
-/// error first.
+/// How long the other ranks wait before they report an error that probably occurs on all ranks, so that rank 0 reports
+/// it first.
 inline constexpr auto kRankZeroFirst = std::chrono::seconds(2);
 
-/// Returns the rank set by the launcher, even if launched_ranks() refuses this launcher; 0 without a launcher. Used to
-/// let rank 0 report errors in the environment first.
+/// Returns the rank set by the launcher, even if launched_ranks() rejects that launcher, or 0 without a launcher. Lets
+/// rank 0 report errors in the environment first.
 int announced_rank(const GetVariable& get);
 
 }  // namespace mtl

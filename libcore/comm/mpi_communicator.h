@@ -1,8 +1,8 @@
-// A group of ranks over MPI. The collectives of a group run one after another, in the order in which they were started.
-// A collective reads its tensors when it runs, so its input may be the output of an earlier collective of the same
-// group. Messages between a pair of ranks are matched separately for each direction, in the order in which they were
-// started, and independently of the collectives. Polling one operation lets all communicators of the session make
-// progress. The caller must wait for all Work before the session ends.
+// A group of ranks over MPI. A group's collectives run one after another, in the order they were started. A collective
+// reads its tensors when it runs, so its input can be the output of an earlier collective in the same group. Messages
+// between two ranks are matched in starting order, separately for each direction and independently of the collectives.
+// Polling one operation lets all communicators in the session make progress. The caller must wait for all Work before
+// the session ends.
 #pragma once
 
 #include <deque>
@@ -33,9 +33,9 @@ class MpiCommunicator final : public Communicator {
   void progress() override;
   void interrupt_others() override;
 
-  // The functions below are for MpiProgress and for callers that hold the lock of MpiProgress.
+  // The functions below are for MpiProgress and for callers that hold its lock.
 
-  /// Lets the operations that were started make progress.
+  /// Lets operations that have started make progress.
   void advance();
   bool is_idle() const { return collectives_.empty() && messages_.empty(); }
   const GroupIdentity& identity() const { return identity_; }
@@ -55,7 +55,7 @@ class MpiCommunicator final : public Communicator {
   std::deque<std::shared_ptr<Task>> collectives_;  // only the first one is in progress
   std::vector<std::shared_ptr<Task>> messages_;    // all of them are in progress
   std::int64_t started_ = 0;                       // number of collectives started
-  std::vector<std::int64_t> sent_, received_;      // numbers of messages started, by peer
+  std::vector<std::int64_t> sent_, received_;      // number of messages started, by peer
 };
 
 }  // namespace mtl

@@ -1,8 +1,8 @@
-// A job of several ranks, from MPI_Init to MPI_Finalize. The main thread of each rank creates one session if
-// launched_ranks() finds more than one rank. A single rank needs no session.
+// A job with multiple ranks, from MPI_Init to MPI_Finalize. Each rank's main thread creates one session if
+// launched_ranks() finds more than one rank. A single rank does not need a session.
 //
-// When a rank fails, the whole job must end: the caller reports the error and then calls abort(). The destructor
-// finalizes MPI after a barrier of all ranks. During stack unwinding, the destructor aborts the job instead.
+// When a rank fails, the entire job must end: the caller reports the error and then calls abort(). The destructor
+// finalizes MPI after a barrier on all ranks. During stack unwinding, it aborts the job instead.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ namespace mtl {
 class MpiProgress;
 class NcclTransport;
 
-/// Returns the name of this process's host, for messages.
+/// Returns this host's name, for messages.
 std::string host_name();
 
 class MpiSession {
@@ -36,8 +36,8 @@ class MpiSession {
   const std::vector<std::string>& hosts() const { return hosts_; }
   const std::string& host() const { return hosts_[rank()]; }
 
-  /// Creates a group of `ranks`, which are ranks of the job, in this order. Collective over the members: each member
-  /// passes the same list and name. A group of one rank is a SelfCommunicator. The group must not outlive the session.
+  /// Creates a group from `ranks`, which are ranks of the job, in this order. Collective over the members: each must
+  /// pass the same list and name. A group of one rank is a SelfCommunicator. The group must not outlive the session.
   std::shared_ptr<Communicator> group(const std::vector<int>& ranks, const std::string& name);
 
   /// Creates a group for tensors in GPU memory. Collective over all ranks of the job; each rank passes the members of
@@ -47,21 +47,21 @@ class MpiSession {
   /// Returns the group of all ranks. A failed rank does not interrupt waits in this group. See ProcessGroups::world().
   std::shared_ptr<Communicator> control_group() const { return control_; }
 
-  /// Sets the maximum time that a rank waits for one operation, 600 s by default. A longer wait throws an error that
-  /// lists the state of every rank.
+  /// Sets how long a rank may wait for one operation, 600 s by default. A longer wait throws an error that lists the
+  /// state of every rank.
   void set_deadline(double seconds);
-  /// Sets the function that receives warnings about waits prolonged by slow storage.
+  /// Sets the function that receives warnings when slow storage prolongs a wait.
   void warn_with(std::function<void(const std::string&)> warn);
-  /// From now on, error messages include *progress, the current iteration and micro-batch of the run. If `progress` is
-  /// null, error messages keep the last value. See Followed.
+  /// From now on, error messages include *progress, the run's current iteration and micro-batch. If `progress` is null,
+  /// error messages keep the last value. See Followed.
   void follow(const OperationProgress* progress);
 
   /// Blocks until all ranks have called barrier(). Throws after the deadline.
   void barrier();
-  /// Calls barrier() and MPI_Finalize. The session is unusable afterwards. MPI_Finalize waits for all ranks. If
-  /// MPI_Finalize takes longer than `seconds`, another thread calls expired(), which must end the process.
+  /// Calls barrier() and MPI_Finalize. The session is unusable afterwards. MPI_Finalize waits for all ranks. If it
+  /// takes longer than `seconds`, another thread calls expired(), which must terminate the process.
   void finish(double seconds, std::function<void()> expired);
-  /// Aborts the whole job with exit status `code`.
+  /// Aborts the entire job with exit status `code`.
   [[noreturn]] void abort(int code);
 
  private:
@@ -77,7 +77,7 @@ class MpiSession {
 /// While a Followed exists, the session's error messages include the run's current iteration and micro-batch.
 class Followed {
  public:
-  /// `progress` must outlive this object. If `session` is null, this object has no effect.
+  /// The caller must keep `progress` alive. If `session` is null, this object has no effect.
   Followed(MpiSession* session, const OperationProgress& progress) : session_(session) {
     if (session_ != nullptr) session_->follow(&progress);
   }

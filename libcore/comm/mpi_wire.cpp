@@ -29,7 +29,7 @@ struct MpiWire::Mpi {
     MPI_Comm comm;
     std::vector<int> ranks;
   };
-  /// The data of a message in flight that an MPI_Request does not contain.
+  /// What we need to know about a message in flight, in addition to its MPI_Request.
   struct Pending {
     int* counter;
     const OperationLabel* label;
@@ -39,7 +39,7 @@ struct MpiWire::Mpi {
     bool is_abandoned = false;
   };
   std::vector<Group> groups;
-  // Messages in flight. requests[i] and pending[i] belong together; `requests` is a separate vector because
+  // Messages in flight. requests[i] and pending[i] belong together. `requests` is a separate vector because
   // MPI_Testsome takes an array of requests.
   std::vector<MPI_Request> requests;
   std::vector<Pending> pending;
@@ -151,7 +151,7 @@ int MpiWire::poll() {
       if (truncated || static_cast<std::size_t>(bytes) != message.bytes)
         throw CommunicationError(cat(message.label->text(), ": rank ", message.from, " sent ",
                                      truncated ? std::string("more than") : cat(bytes, " bytes instead of"), " the ",
-                                     message.bytes, " bytes expected: the operations of the ranks differ"));
+                                     message.bytes, " bytes expected: the ranks perform different operations"));
       last_messages_[message.from] = {now_seconds(), *message.label};
     }
     if (code == MPI_ERR_IN_STATUS && status.MPI_ERROR != MPI_SUCCESS) check(status.MPI_ERROR, "MPI_Testsome");
@@ -174,7 +174,7 @@ void MpiWire::abandon_messages(int kept) {
 void MpiWire::post(int to, std::string text) {
   if (text.size() > kMaxLetter) text.resize(kMaxLetter);
   // A letter must stay in memory until MPI has sent it. A stopped rank may never receive its letters, so do not wait
-  // here; drop the letters that have been sent.
+  // here. Drop letters that have been sent.
   std::erase_if(mpi_->posted, [](Mpi::Posted& old) {
     int is_sent = 0;
     check(MPI_Test(&old.request, &is_sent, MPI_STATUS_IGNORE), "MPI_Test");
@@ -200,7 +200,7 @@ std::optional<Letter> MpiWire::next_letter() {
 
 void MpiWire::finalize() {
   MPI_Cancel(&mpi_->next);
-  MPI_Wait(&mpi_->next, MPI_STATUS_IGNORE);  // does not wait for other ranks, because the receive was cancelled
+  MPI_Wait(&mpi_->next, MPI_STATUS_IGNORE);  // the receive was cancelled, so this does not wait for other ranks
   for (Mpi::Group& group : mpi_->groups) MPI_Comm_free(&group.comm);
   mpi_->groups.clear();
   MPI_Comm_free(&mpi_->letters);

@@ -1,10 +1,10 @@
 // Point-to-point messages between the ranks of a job. No other code calls MPI. Functions that initialize MPI, create
-// groups or finalize MPI block. All other operations are started without blocking and then polled. Only one thread at a
-// time may use the wire.
+// groups or finalize MPI block. All other operations start without blocking and must then be polled. Only one thread at
+// a time may use the wire.
 //
 // The wire has two services. Messages are for tensors: they have a known size, stay within a group, and are matched by
-// tag. Letters are short control messages from one rank of the job to another. Letters use a separate MPI communicator
-// and arrive even if all groups hang.
+// tag. Letters are short control messages from one rank of the job to another. They use a separate MPI communicator and
+// arrive even if all groups hang.
 #pragma once
 
 #include <cstddef>
@@ -34,8 +34,8 @@ class MpiWire {
   MpiWire(const MpiWire&) = delete;
   int rank() const { return rank_; }
   int world() const { return world_; }
-  /// Returns true if several threads may use the wire, one at a time. Otherwise only the thread that created the wire
-  /// may use it.
+  /// Returns true if multiple threads may use the wire, one at a time. Otherwise only the thread that created it may
+  /// use it.
   bool threads_may_take_turns() const { return threads_may_take_turns_; }
 
   /// Creates a group and returns its handle. Collective over `ranks`.
@@ -46,19 +46,19 @@ class MpiWire {
     void* data;
     std::size_t bytes;
     int* pending;                 // incremented at the start and decremented at completion; must outlive the message
-    const OperationLabel* label;  // of the operation; must outlive the message
+    const OperationLabel* label;  // the operation's label; must outlive the message
   };
   void send(const Message& message);
   void receive(const Message& message);
-  /// Lets all messages make progress. Returns the number of messages that completed. Throws CommunicationError if a
-  /// received message does not have the expected size.
+  /// Lets all messages make progress. Returns how many have completed. Throws CommunicationError if a received message
+  /// does not have the expected size.
   int poll();
-  /// Abandons the messages of all groups except group `kept`. Cancels receives that are not yet matched. All other
+  /// Abandons the messages of all groups except `kept`. Cancels receives that have not been matched yet. All other
   /// abandoned messages complete in poll(), which does not check their sizes.
   void abandon_messages(int kept);
 
-  /// Describes the last message received from a rank: its time of arrival, which is negative if no message has arrived
-  /// yet, and its operation.
+  /// Describes the last message received from a rank: its arrival time, which is negative if none has arrived yet, and
+  /// its operation.
   struct LastMessage {
     double seconds = -1;
     OperationLabel label;
@@ -67,12 +67,12 @@ class MpiWire {
 
   /// Starts sending a letter to a rank of the job.
   void post(int to, std::string text);
-  /// Returns the next letter that has arrived, or nullopt if there is none.
+  /// Returns the next letter that has arrived, or nullopt.
   std::optional<Letter> next_letter();
 
   /// Calls MPI_Finalize. No rank may have a pending message.
   void finalize();
-  /// Aborts the whole job with exit status `code`.
+  /// Aborts the entire job with exit status `code`.
   [[noreturn]] void abort(int code);
 
  private:

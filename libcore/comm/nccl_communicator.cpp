@@ -16,7 +16,7 @@ class NcclWork final : public Work::Operation {
     transport_.check();
     return operation_->end.done();
   }
-  /// Needs no timeout, because the progress thread aborts an operation that takes too long.
+  /// Needs no timeout, because the progress thread aborts operations that take too long.
   void join() override {
     operation_->end.wait();
     transport_.check();
@@ -50,9 +50,9 @@ NcclCommunicator::NcclCommunicator(NcclTransport& transport, int rank, std::vect
   connect_channels(ids);
 }
 
-/// Opens the message channels and connects their members. NCCL connects the members of a channel in the channel's first
-/// operation, for which the host waits. All first operations run here, in an order that cannot deadlock, so that
-/// network faults are reported when the run starts.
+/// Opens the message channels and connects their members. NCCL connects a channel's members in its first operation,
+/// which the host must wait for. We run all first operations here, in an order that cannot deadlock, so that network
+/// faults are reported when the run starts.
 void NcclCommunicator::connect_channels(const std::vector<std::string>& ids) {
   Buffer memory(Device::cuda, sizeof(float));
   const Tensor value = memory.tensor(DType::f32, {1});
@@ -82,7 +82,7 @@ OperationLabel NcclCommunicator::label(OperationKind kind, const Tensor& data, i
 template <class Start>
 Work NcclCommunicator::start(Stream& stream, NcclChannel& channel, OperationLabel label, Start start) {
   if (label.bytes == 0) return {};
-  require(stream.device() == Device::cuda, "group '", identity_.name, "' exchanges memory of GPUs");
+  require(stream.device() == Device::cuda, "group '", identity_.name, "' exchanges GPU memory");
   auto operation = std::make_shared<NcclOperation>(label);
   operation->begin.record(stream);
   operation->begin.order(channel.stream);

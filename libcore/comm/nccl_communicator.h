@@ -1,16 +1,16 @@
-// A group of ranks over NCCL. The tensors are in the memory of the ranks' GPUs. Operations run on separate streams that
-// belong to the group. Each operation runs after all earlier work on the caller's stream. Work::wait() orders streams
-// without blocking the host. Work::join() blocks the host.
+// A group of ranks over NCCL, for tensors in the ranks' GPU memory. Operations run on the group's own streams. Each
+// operation runs after all earlier work on the caller's stream. Work::wait() orders streams without blocking the host.
+// Work::join() blocks the host.
 //
 // Differences from groups over MPI:
-//   - Sums are added in an order that NCCL's algorithm decides, not in rank order. Sums of bf16 and f16 are rounded at
-//     each step from rank to rank. All members get the same bits. Another run with the same layout, on the same number
-//     of hosts of the same kind, repeats these bits: algorithms that add inside network switches are disabled unless
-//     the user sets NCCL_ALGO (comm/nccl_environment.h).
-//   - Only neighbors in a pipeline exchange messages. Each ordered pair of neighbors has a separate channel, so that a
-//     receive that is started early does not delay a send. All other groups have no messages.
-//   - Operations may be captured in a graph. The caller must wait for their Work within the same capture. The watchdog
-//     does not supervise captured operations.
+// - NCCL's algorithm chooses the order of additions. bf16 and f16 sums are rounded at each step from rank to rank. All
+//   members get the same bits. Another run with the same layout, on the same number of hosts of the same kind, repeats
+//   these bits: we disable algorithms that add inside network switches unless the user sets NCCL_ALGO
+//   (comm/nccl_environment.h).
+// - Only neighbors in a pipeline exchange messages. Each ordered pair of neighbors has a separate channel, so that a
+//   receive that starts early does not delay a send. Other groups have no messages.
+// - Operations can be captured in a graph. The caller must wait for their Work within the same capture. The watchdog
+//   does not supervise captured operations.
 #pragma once
 
 #include <map>
@@ -25,15 +25,15 @@ namespace mtl {
 
 class NcclCommunicator final : public Communicator {
  public:
-  /// Collective over the members. `ids` contains one unique id for the group and, if its members exchange messages, one
-  /// more for each pair of message_pairs().
+  /// Collective over the members. `ids` contains a unique id for the group and, if its members exchange messages,
+  /// another id for each pair in message_pairs().
   NcclCommunicator(NcclTransport& transport, int rank, std::vector<int> ranks, std::string name,
                    const std::vector<std::string>& ids);
   NcclCommunicator(const NcclCommunicator&) = delete;
 
-  /// Returns the ordered pairs of members that exchange messages: the neighbors in the ring. The pairs are in the order
-  /// in which their channels are opened. Pairs of even members and their successors come first, then pairs of odd
-  /// members and their successors, so that most links connect in parallel.
+  /// Returns the ordered pairs of members that exchange messages, which are neighbors in the ring, in the order in
+  /// which their channels are opened. Pairs of even members and their successors come first, then pairs of odd members
+  /// and their successors, so that most links connect in parallel.
   static std::vector<std::pair<int, int>> message_pairs(int size);
 
   int rank() const override { return rank_; }
@@ -48,7 +48,7 @@ class NcclCommunicator final : public Communicator {
   bool is_intact() const override { return transport_.is_intact(); }
 
  private:
-  /// A channel for messages in one direction, and the number of messages started.
+  /// A channel for messages in one direction, and how many messages have started.
   struct Messages {
     NcclChannel* channel = nullptr;
     std::int64_t started = 0;

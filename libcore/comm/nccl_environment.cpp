@@ -12,7 +12,7 @@ namespace mtl {
 
 namespace {
 
-/// A substring of an NCCL message, and the remedy for the fault. The first entry that matches is used.
+/// Part of an NCCL message, and the remedy for that fault. The first matching entry is used.
 struct Remedy {
   const char* text;
   const char* remedy;
@@ -41,8 +41,8 @@ constexpr Remedy kRemedies[] = {
     {"out of memory", "the GPU has no memory left for NCCL's buffers; use a smaller micro-batch, or NCCL_BUFFSIZE"},
 };
 
-/// Returns true if `text`, a value of NCCL_SOCKET_IFNAME, selects the interface `name`. The value lists prefixes of
-/// names or, after "=", exact names. After "^", it lists the interfaces to exclude.
+/// Returns true if `text`, a value of NCCL_SOCKET_IFNAME, selects the interface `name`. The value lists name prefixes
+/// or, after "=", exact names. After "^", it lists interfaces to exclude.
 bool chooses(std::string_view text, const std::string& name) {
   bool excludes = false, exact = false;
   for (; !text.empty() && (text[0] == '^' || text[0] == '='); text.remove_prefix(1)) {

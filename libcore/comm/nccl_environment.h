@@ -11,8 +11,8 @@
 namespace mtl {
 
 /// Returns the variables that a run sets unless the user has set them, with their values:
-///   NCCL_ALGO  excludes algorithms that add inside network switches. It is not known whether these repeat the order of
-///              additions, and a run must produce the same bits every time.
+///   NCCL_ALGO  excludes algorithms that add inside network switches. We do not know whether these always add in the
+///              same order, and a run must produce the same bits every time.
 std::vector<std::pair<std::string, std::string>> nccl_defaults(const GetVariable& get);
 
 /// A network interface of this host.
@@ -21,8 +21,7 @@ struct NetworkInterface {
 };
 std::vector<NetworkInterface> network_interfaces();
 
-/// Returns one problem for each variable whose value NCCL or CUDA would ignore or reject. Each says which values are
-/// valid.
+/// Returns a problem for each variable whose value NCCL or CUDA would ignore or reject, with the valid values.
 std::vector<Problem> nccl_problems(const GetVariable& get, const std::vector<NetworkInterface>& interfaces);
 
 /// Returns NCCL's message for a fault, followed by a remedy. `error` describes the error code. `last_error` is the text

@@ -1,10 +1,10 @@
-// Creates groups of GPUs over NCCL and supervises their operations. The members of a group receive the group's NCCL id
-// over the job's control group, which uses MPI and host memory.
+// Creates groups of GPUs over NCCL and supervises their operations. Members receive the group's NCCL id over the job's
+// control group, which uses MPI and host memory.
 //
-// The host does not wait for operations of a GPU. Instead, the progress thread of MpiProgress checks for errors that
-// NCCL reports, for operations that exceed the deadline, and for failed ranks. In each of these cases, the progress
-// thread aborts all groups, so that the streams can finish. The next call from the rank's main thread then throws.
-// Results computed since the abort are invalid (Communicator::is_intact()).
+// The host does not wait for GPU operations. Instead, MpiProgress's progress thread checks for errors that NCCL
+// reports, for operations that exceed the deadline, and for failed ranks. In each case, it aborts all groups, so that
+// the streams can finish. The next call from the rank's main thread then throws. Results computed since the abort are
+// invalid (Communicator::is_intact()).
 #pragma once
 
 #include <deque>
@@ -19,16 +19,16 @@
 
 namespace mtl {
 
-/// An operation that was started on a GPU.
+/// An operation that has started on a GPU.
 struct NcclOperation {
   explicit NcclOperation(const OperationLabel& operation_label)
       : label(operation_label), begin(Device::cuda), end(Device::cuda) {}
   OperationLabel label;
-  // `begin` is recorded on the caller's stream before the operation, `end` on the channel's stream after the operation.
+  // `begin` is recorded on the caller's stream before the operation, and `end` on the channel's stream after it.
   Event begin, end;
 };
 
-/// An NCCL communicator with its stream. NCCL matches the members' operations in the order in which they are started.
+/// An NCCL communicator with its stream. NCCL matches the members' operations in the order they are started.
 struct NcclChannel {
   NcclHandle handle = nullptr;
   std::string name;
@@ -41,37 +41,37 @@ class NcclTransport final : public DeviceWatch {
   ~NcclTransport() override;
   NcclTransport(const NcclTransport&) = delete;
 
-  /// Creates a group. Collective over `control`, the group of all ranks of the job. Each rank passes the members of its
-  /// own group. A rank that passes only itself gets a SelfCommunicator.
+  /// Creates a group. Collective over `control`, which contains all ranks of the job. Each rank passes the members of
+  /// its own group. A rank that passes only itself gets a SelfCommunicator.
   std::shared_ptr<Communicator> group(Communicator& control, const std::vector<int>& ranks, const std::string& name);
   /// Closes all groups. Collective. Blocks until all operations are done.
   void close();
 
   NcclLibrary& library() { return library_; }
-  /// Call this before each operation. Returns the run's progress. Throws CommunicationError if the progress thread has
-  /// found a fault, and Interrupted if a rank has failed.
+  /// Must be called before each operation. Returns the run's progress. Throws CommunicationError if the progress thread
+  /// has found a fault, and Interrupted if a rank has failed.
   OperationProgress check();
-  /// Call this when an operation has been enqueued on its stream. Captured operations are not supervised, because they
-  /// run later and possibly more than once.
+  /// Must be called when an operation has been enqueued on its stream. Captured operations are not supervised, because
+  /// they run later and possibly more than once.
   void started(std::shared_ptr<NcclOperation> operation, bool captured);
-  /// Opens a channel with `size` members. Collective over these members. close() closes the channel.
+  /// Opens a channel with `size` members. Collective over them. close() closes the channel.
   NcclChannel& open(const std::string& id, int rank, int size, const std::string& name);
   /// See Communicator::register_memory().
   std::shared_ptr<void> register_memory(NcclHandle group, const Tensor& memory);
-  /// Returns false after operations were aborted; see Communicator::is_intact().
+  /// Returns false if operations have been aborted; see Communicator::is_intact().
   bool is_intact() const { return intact_; }
 
   void check_faults(const OperationProgress& at) override;
   void abandon() noexcept override;
 
  private:
-  void prune();  // drops completed operations; call only in the rank's main thread
+  void prune();  // drops completed operations; only for the rank's main thread
 
   MpiProgress& progress_;
   NcclLibrary& library_;
   std::deque<NcclChannel> channels_;
   std::vector<std::shared_ptr<Communicator>> groups_;       // operations in progress hold pointers into the groups
-  std::deque<std::shared_ptr<NcclOperation>> in_progress_;  // in the order in which they were started
+  std::deque<std::shared_ptr<NcclOperation>> in_progress_;  // in the order they were started
   bool captured_ = false, abandoned_ = false, intact_ = true;
   std::string fault_;
   double checked_at_ = 0;

@@ -1,4 +1,4 @@
-// For builds without NCCL: refuses to create groups of GPUs.
+// For builds without NCCL, which cannot create groups of GPUs.
 #include "base/error.h"
 #include "comm/nccl_library.h"
 

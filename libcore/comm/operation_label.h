@@ -7,7 +7,7 @@
 
 namespace mtl {
 
-/// The kind of an operation. It is part of each message's tag, so messages of different kinds never match.
+/// The kind of an operation. It is part of each message's tag, so that messages of different kinds never match.
 enum class OperationKind : int { all_reduce, all_reduce_sums, all_gather, reduce_scatter, broadcast, send, receive };
 
 /// The run's progress, for error messages. Negative values mean "unknown".
@@ -25,9 +25,9 @@ struct GroupIdentity {
 struct OperationLabel {
   OperationKind kind = OperationKind::all_reduce;
   const GroupIdentity* group = nullptr;
-  std::int64_t number = 0;  // index, from 0, among the group's collectives, or among its messages to or from `peer`
+  std::int64_t number = 0;  // index, from 0, among the group's collectives or among its messages to or from `peer`
   std::size_t bytes = 0;
-  int peer = -1;  // root of a broadcast or peer of a message, as a rank of the job; otherwise -1
+  int peer = -1;  // a broadcast's root or a message's peer, as a rank of the job; otherwise -1
   OperationProgress at;
 
   /// Returns text such as "all-reduce #12 in group 'data' (4,096 bytes, iteration 3, micro-batch 1)".

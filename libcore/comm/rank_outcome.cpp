@@ -25,7 +25,7 @@ Outcome outcome_of(const std::function<std::string()>& work, const std::string& 
   }
 }
 
-/// Returns the prefix of this rank's error messages.
+/// Returns the prefix for this rank's error messages.
 std::string name_rank(const Communicator& control) {
   return control.size() > 1 ? cat("on rank ", control.rank(), ": ") : "";
 }

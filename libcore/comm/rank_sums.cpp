@@ -6,7 +6,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace mtl::HWY_NAMESPACE {
 
-/// Reads element i of all inputs before writing element i of `out`, so `out` may be one of the inputs.
+/// Reads element i of all inputs before writing element i of `out`, so `out` can be one of the inputs.
 template <class T>
 void sum_by(T* out, const std::byte* const* inputs, std::size_t ranks, std::size_t count) {
   sweep(count, [=](std::size_t i, auto lanes) HWY_ATTR {

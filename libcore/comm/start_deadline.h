@@ -1,6 +1,6 @@
-// A deadline for calls that block inside MPI, which the watchdog cannot supervise. These are MPI_Init and MPI_Finalize,
-// which wait for all ranks. Without a deadline, one rank that is stopped, or that ended before the call, would block
-// all other ranks.
+// A deadline for calls that block inside MPI, which the watchdog cannot supervise: MPI_Init and MPI_Finalize, which
+// wait for all ranks. Without a deadline, a rank that is stopped, or that ended before the call, would block all other
+// ranks.
 #pragma once
 
 #include <condition_variable>

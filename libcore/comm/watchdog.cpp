@@ -15,11 +15,11 @@ namespace {
 constexpr double kLetterSeconds = .05;
 constexpr double kMaxPollPause = 1;      // between polls; after a longer pause, the process must have been suspended
 constexpr double kCollectSeconds = 1.2;  // time to wait for answers; several times what a polling rank needs
-constexpr double kYieldToLower = 5;      // time that a lower rank has to end the job
+constexpr double kYieldToLower = 5;      // how long a lower rank has to end the job
 constexpr auto kSleep = std::chrono::milliseconds(2);
-constexpr int kOtherRows = 32;  // maximum number of ranks outside the group that are listed although they answered
+constexpr int kOtherRows = 32;  // maximum number of ranks outside the group to list although they answered
 
-// Kinds of letters. The first character of a letter is its kind. In an answer, the remaining characters are the text.
+// Kinds of letters. A letter's first character is its kind. In an answer, the remaining characters are the text.
 constexpr char kAsks = '?';
 constexpr char kAnswers = '!';
 constexpr char kWrites = 'w';  // also an answer, from a rank whose writing makes progress
@@ -62,7 +62,7 @@ void Watchdog::read_letters(const OperationProgress& at) {
   }
 }
 
-/// Returns the letter that tells another rank this rank's state.
+/// Returns the letter that describes this rank's state to another rank.
 std::string Watchdog::answer(const OperationProgress& at) const {
   const WriteActivity writing = write_activity();
   const WriteState writes = write_state(writing, deadline_);
@@ -135,15 +135,15 @@ bool Watchdog::check_deadline(const OperationProgress& at) {
   throw CommunicationError(message);
 }
 
-/// Returns true if all ranks answered and at least one of them makes progress with writing.
+/// Returns true if all ranks answered and at least one of them is making progress with writing.
 bool Watchdog::waits_for_storage() const {
   return static_cast<int>(answers_.size()) == wire_.world() - 1 &&
          std::any_of(answers_.begin(), answers_.end(), [](const auto& answer) { return answer.second.writes; });
 }
 
-/// Warns for the first time at the deadline, and again each time the duration of the wait has doubled.
+/// Warns for the first time at the deadline, and again each time the wait has become twice as long.
 void Watchdog::warn_of_storage() {
-  constexpr std::size_t kMaxNamed = 4;  // maximum number of ranks named in the warning
+  constexpr std::size_t kMaxNamed = 4;  // maximum number of ranks to list in the warning
   const double waited = now_seconds() - waits_since_;
   if (!warn_ || waited < next_warning_) return;
   next_warning_ = 2 * waited;

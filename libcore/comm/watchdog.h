@@ -1,16 +1,14 @@
-// The watchdog ends a wait that exceeds the deadline, and finds the cause. For this purpose, it sends every rank a
-// letter that asks for the rank's state. Ranks that wait or poll answer immediately. Stopped, hung or dead ranks do not
-// answer, and the error message names these ranks.
+// The watchdog ends a wait that exceeds the deadline, and finds the cause. To do so, it sends every rank a letter that
+// asks for its state. Ranks that wait or poll answer immediately. Stopped, hung or dead ranks do not answer, and the
+// error message lists them.
 //
-// A rank that is writing to storage also answers, from its progress thread. While all ranks answer and at least one of
-// them makes progress with writing, the wait continues, and the watchdog prints a warning that names the files being
-// written.
+// A rank that is writing to storage also answers, from its progress thread. As long as all ranks answer and at least
+// one of them makes progress with writing, the wait continues, and the watchdog warns which files are being written.
 //
-// When a rank fails, the rank sends a letter that interrupts the waits of all other ranks.
+// When a rank fails, it sends a letter that interrupts all other ranks' waits.
 //
-// All ranks that wait for the same operation time out at about the same time. The lowest of these ranks reports the
-// error. The other ranks give the lowest rank a few seconds to end the job, and report the error only if the job still
-// runs then.
+// All ranks that wait for the same operation time out at about the same time. The lowest of them reports the error. The
+// other ranks give it a few seconds to end the job, and report the error only if the job is still running then.
 #pragma once
 
 #include <functional>
@@ -28,14 +26,14 @@ class Watchdog {
   explicit Watchdog(MpiWire& wire) : wire_(wire) {}
   Watchdog(const Watchdog&) = delete;
 
-  /// Sets the maximum time, in seconds, that a rank may wait for one operation.
+  /// Sets how long, in seconds, a rank may wait for one operation.
   void set_deadline(double seconds) { deadline_ = seconds; }
   /// Sets the function that receives warnings about slow storage.
   void set_warning(std::function<void(const std::string&)> warn) { warn_ = std::move(warn); }
-  /// Sets the host names of all ranks, for messages.
+  /// Sets all ranks' host names, for messages.
   void set_hosts(std::vector<std::string> hosts) { hosts_ = std::move(hosts); }
 
-  /// While a Wait exists, the watchdog knows that this rank waits for the operation of the given label.
+  /// While a Wait exists, the watchdog knows that this rank is waiting for the operation with the given label.
   class Wait {
    public:
     Wait(Watchdog& watchdog, const OperationLabel& label);
@@ -46,17 +44,17 @@ class Watchdog {
     Watchdog& watchdog_;
   };
 
-  /// Answers letters from other ranks. Call this with every poll. Letters are read at most once every 50 ms.
+  /// Answers letters from other ranks. Must be called with every poll. Letters are read at most once every 50 ms.
   void answer_letters(const OperationProgress& at);
   /// Returns false if the current wait has not reached the deadline. Otherwise asks all other ranks for their states.
-  /// If all of them answer and at least one makes progress with writing, returns true: the wait continues, and messages
-  /// may have completed in the meantime. Otherwise throws a CommunicationError that contains a table of the states.
+  /// If all of them answer and at least one is making progress with writing, returns true: the wait continues, and
+  /// messages may have completed in the meantime. Otherwise throws a CommunicationError with a table of the states.
   bool check_deadline(const OperationProgress& at);
 
-  /// Sets the operation that this rank's device waits for while the host continues; null if there is none. The device's
-  /// wait begins at the first call with this operation. The label need not outlive the call.
+  /// Sets the operation that this rank's device waits for while the host continues, or null. The device's wait starts
+  /// at the first call with this operation. The label need not outlive the call.
   void set_device_wait(const OperationLabel* label);
-  /// Like check_deadline(), but for the wait of the device. No-op while the host itself is waiting for an operation.
+  /// Like check_deadline(), but for the device's wait. Does nothing while the host itself is waiting for an operation.
   void check_device_deadline(const OperationProgress& at);
 
   /// Tells all other ranks that this rank has failed.
@@ -86,11 +84,11 @@ class Watchdog {
   double polled_at_ = 0, letters_read_at_ = 0, next_warning_ = 0;
   std::function<void(const std::string&)> warn_;
   struct Answer {
-    bool writes;  // true if the rank makes progress with writing to storage
+    bool writes;  // true if the rank is making progress with writing to storage
     std::string text;
   };
   std::map<int, Answer> answers_;           // answers to the most recent question, by rank
-  std::map<int, double> others_timed_out_;  // times at which other ranks asked for states, by rank
+  std::map<int, double> others_timed_out_;  // when other ranks asked for states, by rank
   int failed_rank_ = -1;
 };
 

@@ -1,4 +1,4 @@
-// Turns errors of the CUDA runtime into exceptions. Only for files that include the CUDA headers.
+// Turns CUDA runtime errors into exceptions. Only for files that include the CUDA headers.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -7,7 +7,7 @@
 
 namespace mtl::cuda {
 
-/// Throws Error with the message of the CUDA runtime. Kernels run asynchronously, so an earlier kernel may be at fault.
+/// Throws Error with the CUDA runtime's message. Kernels run asynchronously, so an earlier kernel may be at fault.
 inline void check(cudaError_t status, const char* what) {
   if (status == cudaSuccess) return;
   fail(Exit::failure, "GPU: ", what, " failed: ", cudaGetErrorString(status), " (", cudaGetErrorName(status),

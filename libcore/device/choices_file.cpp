@@ -14,11 +14,11 @@ constexpr std::int64_t kVersion = 1;
 
 using Table = std::map<std::string, std::string>;
 
-/// Returns the tables of all contexts. Throws Error if the file does not have this format.
+/// Returns the tables for all contexts. Throws Error if the file does not have this format.
 std::map<std::string, Table> read_contexts(const std::string& path) {
   const Json file = Json::parse(read_regular_file(path));
   if (file.at("format").as_string() != kFormat || file.at("version").as_int() != kVersion)
-    fail(Exit::bad_data, "not a file of choices of version ", kVersion);
+    fail(Exit::bad_data, "not a choices file of version ", kVersion);
   std::map<std::string, Table> out;
   for (const auto& [context, choices] : file.at("contexts").as_object()) {
     for (const auto& [key, choice] : choices.as_object()) out[context][key] = choice.as_string();
@@ -63,7 +63,7 @@ void write_choices(const std::string& path, const std::string& context, const Ta
     const Json file = Json::object({{"format", kFormat}, {"version", kVersion}, {"contexts", std::move(all)}});
     write_file_atomic(path, file.dump(1) + "\n");
   } catch (const Error& error) {
-    warn(cat("the measured choices of algorithms are not kept for other runs: ", error.what(),
+    warn(cat("the measured algorithm choices are not kept for other runs: ", error.what(),
              "; --tuning-cache names another file, or none"));
   }
 }

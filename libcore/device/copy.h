@@ -13,11 +13,11 @@
 
 namespace mtl {
 
-/// Copies from host to device; the sizes must be equal. `from` may change once the function has returned.
+/// Copies from host to device. The sizes must be equal. `from` may change once the function has returned.
 void copy_from_host(Stream& stream, const Tensor& to, std::span<const std::byte> from);
-/// Copies from device to host; the sizes must be equal. Complete on return.
+/// Copies from device to host. The sizes must be equal. Complete on return.
 void copy_to_host(Stream& stream, std::span<std::byte> to, const Tensor& from);
-/// Copies between the device and pinned memory (a Buffer of Space::host) without blocking the host. The host must not
+/// Copies between the device and pinned memory (a Buffer in Space::host) without blocking the host. The host must not
 /// access the pinned memory until the stream has completed the copy (device/event.h). On the cpu, the copy is complete
 /// on return.
 void copy_from_pinned(Stream& stream, const Tensor& to, std::span<const std::byte> from);
@@ -32,7 +32,7 @@ void copy_from_host(Stream& stream, const Tensor& to, const std::vector<T>& from
   copy_from_host(stream, to, std::as_bytes(std::span(from)));
 }
 
-/// Returns all elements of a tensor; zeros on meta.
+/// Returns all elements of a tensor. On meta, returns zeros.
 template <class T>
 std::vector<T> host_copy(Stream& stream, const Tensor& from) {
   require(from.dtype() == dtype_of<T>(), "a tensor of ", name_of(from.dtype()), " was read as ",
@@ -42,8 +42,7 @@ std::vector<T> host_copy(Stream& stream, const Tensor& from) {
   return out;
 }
 
-/// The contents of a tensor in host memory: on cuda, a copy; on the cpu, the memory of the tensor itself; on meta,
-/// null.
+/// A tensor's contents in host memory: on cuda, a copy; on the cpu, the tensor's own memory; on meta, null.
 class HostView {
  public:
   HostView(Device device, const Tensor& tensor);

@@ -17,7 +17,7 @@ std::vector<std::string> candidates_of(const std::string& name) {
 
 }  // namespace
 
-// Never closed: these libraries start threads and register functions to run at exit.
+// Never closed, because these libraries start threads and register functions to run at exit.
 CudaLibrary::CudaLibrary(const std::vector<std::string>& names, const std::string& purpose, const std::string& remedy) {
   std::vector<std::string> reasons;
   for (const std::string& name : names) {

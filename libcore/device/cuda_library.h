@@ -1,5 +1,5 @@
-// CUDA shared libraries (cuBLASLt, NCCL, CUPTI, cuDNN). Each library is opened when it is first needed, because the
-// libraries are large and a program that uses only the cpu must start on machines without them.
+// CUDA shared libraries (cuBLASLt, NCCL, CUPTI, cuDNN). We open each library when it is first needed, because they are
+// large, and a program that uses only the cpu must start on machines without them.
 //
 //   struct CublasLt {
 //     CudaLibrary library{{"libcublasLt.so.13"}, "multiplies matrices on the GPU", "install cuBLAS 13"};
@@ -14,7 +14,7 @@ namespace mtl {
 
 class CudaLibrary {
  public:
-  /// A function of a library. Converts to any type of function pointer.
+  /// A library function. Converts to any function pointer type.
   class Symbol {
    public:
     explicit Symbol(void* address) : address_(address) {}
@@ -28,16 +28,16 @@ class CudaLibrary {
   };
 
   /// Opens the first of `names` that can be opened. A name without a slash is searched for in LD_LIBRARY_PATH and the
-  /// system's folders, then in the folders of CUDA (/usr/local/cuda). A name with a slash is a path. The library stays
-  /// open until the process ends. If no library can be opened, throws Error with the reasons that the loader gives:
+  /// system's folders, then in CUDA's folders (/usr/local/cuda). A name with a slash is a path. The library stays open
+  /// until the process ends. If no library can be opened, throws Error with the loader's reasons:
   /// "cannot open NAME, which PURPOSE: ...; REMEDY".
   CudaLibrary(const std::vector<std::string>& names, const std::string& purpose, const std::string& remedy);
 
-  /// Returns a function; throws Error if the library lacks it.
+  /// Returns a function. Throws Error if the library does not have it.
   Symbol operator[](const char* function) const;
-  /// True if the library has the function. Older versions may lack functions.
+  /// True if the library has the function, which older versions may not have.
   bool has(const char* function) const;
-  /// The name or path by which the library was opened.
+  /// The name or path used to open the library.
   const std::string& name() const { return name_; }
 
  private:

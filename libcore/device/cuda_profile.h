@@ -1,6 +1,5 @@
-// Support for NVIDIA's profilers in a profiled run on the device cuda: NVTX ranges and the capture range for Nsight
-// Systems, and times of kernels from CUPTI. Implemented by profile_cuda.cpp. In a build without CUDA, the functions in
-// no_cuda_profile.cpp do nothing.
+// Support for NVIDIA's profilers on the device cuda: NVTX ranges and the capture range for Nsight Systems, and kernel
+// times from CUPTI. Implemented in profile_cuda.cpp. In a build without CUDA, no_cuda_profile.cpp does nothing.
 #pragma once
 
 #include <string>
@@ -10,7 +9,7 @@
 
 namespace mtl::cuda {
 
-/// Begins a range of the calling thread, which Nsight Systems shows. Kernels that are launched in the range belong to
+/// Starts a range on the calling thread, which Nsight Systems shows. Kernels that are launched in the range belong to
 /// the operator with index `op` in the profile. If `op` is -1, the range is not an operator.
 void begin_range(const std::string& name, int op);
 void end_range(bool is_op);

@@ -1,5 +1,5 @@
-// Streams, events and captured graphs of the device cuda. stream_cuda.cpp calls the CUDA runtime, no_cuda_stream.cpp
-// refuses all calls, and tests/mirror/queue.cpp emulates the runtime. Other code uses device/stream.h, event.h and
+// Streams, events and captured graphs on the device cuda. stream_cuda.cpp calls the CUDA runtime, no_cuda_stream.cpp
+// rejects all calls, and tests/mirror/queue.cpp emulates the runtime. Other code must use device/stream.h, event.h and
 // graph.h instead of this header.
 #pragma once
 
@@ -15,8 +15,8 @@ using StreamHandle = CUstream_st*;
 using EventHandle = CUevent_st*;
 using GraphHandle = CUgraphExec_st*;
 
-/// A stream runs its commands in order, asynchronously to the calls that enqueue the commands. The copies declared in
-/// cuda_memory.h, which take no stream, wait for all streams.
+/// A stream runs its commands in order, asynchronously to the calls that enqueue them. The copies in cuda_memory.h,
+/// which do not take a stream, wait for all streams.
 StreamHandle open_stream();
 void close_stream(StreamHandle stream) noexcept;
 /// Blocks the host until all commands of the stream are complete.
@@ -30,16 +30,16 @@ void copy_within(StreamHandle stream, void* to, const void* from, std::size_t by
 EventHandle make_event(bool timed);
 void free_event(EventHandle event) noexcept;
 void record(EventHandle event, StreamHandle stream);
-/// Makes later commands of the stream wait for the latest record of the event.
+/// Makes later commands on the stream wait for the event's latest record.
 void order(EventHandle event, StreamHandle stream);
 void synchronize(EventHandle event);
 bool is_done(EventHandle event);
 /// Returns the time between two timed events. Both events must be complete.
 float milliseconds_between(EventHandle begin, EventHandle end);
 
-/// From this call until end_capture(), commands of the stream, and of streams that wait for events of the stream, are
-/// recorded instead of executed. During this time, the host must not wait for these commands, must not allocate or free
-/// device memory, and must not use copies that take no stream.
+/// From this call until end_capture(), commands on the stream, and on streams that wait for its events, are recorded
+/// instead of executed. During this time, the host must not wait for these commands, allocate or free device memory, or
+/// use copies that do not take a stream.
 void begin_capture(StreamHandle stream);
 GraphHandle end_capture(StreamHandle stream);
 /// True between begin_capture() and end_capture(), for the captured stream and for streams that joined the capture.

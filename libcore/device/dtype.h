@@ -1,4 +1,4 @@
-// Element types of tensors and files.
+// Element types for tensors and files.
 #pragma once
 
 #include <cstddef>
@@ -37,8 +37,8 @@ constexpr const char* name_of(DType dtype) {
   return names[enum_index(dtype)];
 }
 
-/// 16-bit floating-point numbers, for storage only: the bits of a bfloat16 and of an IEEE 754 binary16 number.
-/// Arithmetic is in fp32; widen() and narrow() convert.
+/// 16-bit floating-point numbers, for storage only: bfloat16 and IEEE 754 binary16, as bits. Arithmetic is in fp32;
+/// widen() and narrow() convert.
 struct Bf16 {
   std::uint16_t bits;
 };
@@ -86,8 +86,7 @@ constexpr DType dtype_of<std::uint8_t>() {
   return DType::u8;
 }
 
-/// Convert IEEE 754 binary16 and bfloat16 to and from fp32. Conversions from fp32 round to nearest even; a NaN remains
-/// a NaN.
+/// Convert IEEE 754 binary16 and bfloat16 to and from fp32. Conversions from fp32 round to nearest even. NaN stays NaN.
 float f16_to_f32(std::uint16_t bits);
 std::uint16_t f32_to_f16(float value);
 float bf16_to_f32(std::uint16_t bits);
@@ -107,10 +106,10 @@ T narrow(float value) {
     return value;
 }
 
-/// True if operators compute with tensors of this dtype: f32, bf16 and f16.
+/// True if operators support tensors with this dtype: f32, bf16 and f16.
 constexpr bool is_computed(DType dtype) { return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16; }
 
-/// Calls body(T()), where T is the type that stores `dtype`: float, Bf16 or Half. Requires is_computed(dtype).
+/// Calls body(T()), where T is the type that stores `dtype`: float, Bf16 or Half. is_computed(dtype) must be true.
 template <class Body>
 decltype(auto) with_float_type(DType dtype, const Body& body) {
   if (dtype == DType::bf16) return body(Bf16());

@@ -16,9 +16,9 @@ class Graph {
 
   bool exists() const { return handle_ != nullptr; }
   /// Records the commands that `body` enqueues on `stream`, without running them. Also records commands on other
-  /// streams that `body` forks from `stream` and joins to `stream` again by events (device/event.h). A launch uses the
-  /// addresses and sizes of the capture. `body` must not wait for the stream, allocate or free buffers, or read results
-  /// of its commands. Rethrows exceptions of `body`.
+  /// streams that `body` forks from `stream`, and joins again, with events (device/event.h). A launch uses the
+  /// addresses and sizes from the capture. `body` must not wait for the stream, allocate or free buffers, or read the
+  /// commands' results. Rethrows exceptions from `body`.
   void capture(Stream& stream, const std::function<void()>& body);
   /// Runs the captured commands after the stream's earlier commands.
   void launch(Stream& stream) const;

@@ -34,7 +34,7 @@ std::string lower(std::string_view text) {
   return out;
 }
 
-/// True if `word` first occurs in `text` at the beginning of a word: "gh200" is not an h200.
+/// True if `word` first occurs in `text` at the start of a word: "gh200" is not an h200.
 bool has_word(const std::string& text, const std::string& word) {
   const std::size_t at = text.find(word);
   return at != std::string::npos && (at == 0 || std::isalnum(static_cast<unsigned char>(text[at - 1])) == 0);

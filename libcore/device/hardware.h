@@ -1,5 +1,5 @@
-// The peak rates of a device, from a data sheet or measured. Profiles compare operators with the roofline that these
-// rates define.
+// A device's peak rates, from a data sheet or measured. Profiles compare operators with the roofline that these rates
+// define.
 #pragma once
 
 #include <string>
@@ -14,8 +14,8 @@ namespace mtl {
 struct Hardware {
   std::string name;         // "H100"
   double dram_gbs = 0;      // GB/s of device memory
-  double tflops_16 = 0;     // TFLOP/s in dense products of bf16 and fp16
-  double tflops_tf32 = 0;   // TFLOP/s in dense products of fp32 with --tf32
+  double tflops_16 = 0;     // TFLOP/s for dense matmuls in bf16 and fp16
+  double tflops_tf32 = 0;   // TFLOP/s for dense matmuls in fp32 with --tf32
   double tflops_f32 = 0;    // TFLOP/s in products of fp32
   std::string source = "";  // where these rates come from
 
@@ -23,17 +23,17 @@ struct Hardware {
     if (dtype == DType::bf16 || dtype == DType::f16) return tflops_16;
     return tf32 ? tflops_tf32 : tflops_f32;
   }
-  /// Returns the roofline's lower bound on the time of `work`, in milliseconds: the time of the FLOPs or the time of
-  /// the bytes, whichever is longer.
+  /// Returns the roofline's lower bound for the time of `work`, in milliseconds: the time for its FLOPs or for its
+  /// bytes, whichever is longer.
   double bound_ms(const Counters& work, DType dtype, bool tf32 = false) const;
   /// True if the FLOPs take longer than the bytes.
   bool is_compute_bound(const Counters& work, DType dtype, bool tf32 = false) const;
 };
 
-/// Returns the known GPUs. Rates are those of the data sheets for dense products at boost clock.
+/// Returns the known GPUs. The rates are from data sheets, for dense matmuls at boost clock.
 const std::vector<Hardware>& known_hardware();
-/// Returns the known GPU with this name, or null if the name is unknown. The name may have the form that users write
-/// ("H100") or the form that CUDA reports ("NVIDIA H100 80GB HBM3"). PCIe cards have separate entries.
+/// Returns the known GPU with this name, or null if the name is unknown. The name can be as users write it ("H100") or
+/// as CUDA reports it ("NVIDIA H100 80GB HBM3"). PCIe cards have separate entries.
 const Hardware* find_hardware(std::string_view name);
 
 }  // namespace mtl

@@ -1,5 +1,5 @@
-// Memory of a GPU through the CUDA runtime, which is linked statically and opens the driver at its first call. Memory
-// is cleared and copied on CUDA's default stream, which synchronizes with the other streams of the process.
+// GPU memory through the CUDA runtime, which is linked statically and opens the driver at its first call. Memory is
+// cleared and copied on CUDA's default stream, which synchronizes with the process's other streams.
 #include <cuda_runtime.h>
 
 #include <cstring>
@@ -16,7 +16,7 @@ std::byte* allocate(std::size_t bytes) {
   void* data = nullptr;
   const cudaError_t status = cudaMalloc(&data, bytes);
   if (status == cudaErrorMemoryAllocation) {
-    static_cast<void>(cudaGetLastError());  // otherwise the error would be reported again
+    static_cast<void>(cudaGetLastError());  // clears the error, which would otherwise be reported again
     std::size_t free = 0, total = 0;
     static_cast<void>(cudaMemGetInfo(&free, &total));
     fail(
@@ -43,7 +43,7 @@ std::byte* allocate_pinned(std::size_t bytes) {
   if (status == cudaErrorMemoryAllocation) {
     static_cast<void>(cudaGetLastError());
     fail(Exit::failure, "out of memory: cannot pin ", human_bytes(static_cast<double>(bytes)),
-         " of the host's memory for copies to the GPU; raise the limit (ulimit -l, the job's memory), or use a smaller "
+         " of host memory for copies to the GPU; raise the limit (ulimit -l, the job's memory), or use a smaller "
          "batch");
   }
   check(status, "pinning memory of the host");

@@ -1,4 +1,4 @@
-// A build without CUDA. Memory on the device is refused, so the other functions are never called.
+// A build without CUDA. It cannot allocate device memory, so the other functions are never called.
 #include "base/error.h"
 #include "device/cuda_memory.h"
 

@@ -1,4 +1,4 @@
-// A build without CUDA. Streams on the device are refused, so the other functions are never called.
+// A build without CUDA. It cannot create device streams, so the other functions are never called.
 #include "base/error.h"
 #include "device/cuda_stream.h"
 

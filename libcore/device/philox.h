@@ -7,15 +7,15 @@
 
 namespace mtl {
 
-/// Selects a sequence of random numbers. `seed` is the seed of the run; `site` identifies the use of the numbers, such
-/// as the dropout of a layer.
+/// Selects a sequence of random numbers. `seed` is the run's seed; `site` identifies what the numbers are for, such as
+/// a layer's dropout.
 struct PhiloxKey {
   std::uint32_t seed;
   std::uint32_t site;
 };
 
-/// Returns sixteen random bytes for the counter (sample, block). For dropout, `sample` is the global index of the
-/// training sample, and `block` is the index of a block of elements within that sample.
+/// Returns sixteen random bytes for the counter (sample, block). For dropout, `sample` is the training sample's global
+/// index, and `block` is the index of a block of elements within it.
 constexpr std::array<std::uint32_t, 4> philox(PhiloxKey key, std::uint64_t sample, std::uint64_t block) {
   std::uint32_t c0 = static_cast<std::uint32_t>(block), c1 = static_cast<std::uint32_t>(block >> 32);
   std::uint32_t c2 = static_cast<std::uint32_t>(sample), c3 = static_cast<std::uint32_t>(sample >> 32);

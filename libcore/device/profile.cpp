@@ -12,7 +12,7 @@ std::string short_kernel_name(std::string demangled) {
   const std::string anonymous = "(anonymous namespace)::";
   for (std::size_t at; (at = demangled.find(anonymous)) != std::string::npos;) demangled.erase(at, anonymous.size());
   if (starts_with(demangled, "void ")) demangled.erase(0, 5);
-  int depth = 0;  // of template arguments, in which parentheses are casts
+  int depth = 0;  // depth of template arguments, in which parentheses are casts
   for (std::size_t i = 0; i < demangled.size(); ++i) {
     if (demangled[i] == '<') ++depth;
     if (demangled[i] == '>') --depth;
@@ -27,7 +27,7 @@ int Profile::begin(Stream& stream, ProfileEntry entry) {
   if (index == 0) counted_ = stream.counters();  // excludes counts from before the profile
   if (entry.kind == ProfileKind::op) {
     const Counters now = stream.counters();
-    // If the counters were reset in the meantime, they count from zero.
+    // If the counters were reset in the meantime, they start from zero.
     const Counters before = now.flops < counted_.flops || now.bytes < counted_.bytes ? Counters{} : counted_;
     entry.work = {now.flops - before.flops, now.bytes - before.bytes};
     counted_ = now;

@@ -1,10 +1,10 @@
-// A profile of some steps of a run: the operators, layers and phases that a stream ran, with their times and counts.
+// A profile of some steps in a run: the operators, layers and phases that a stream ran, with their times and counts.
 //
-// A Stream points to a Profile while the stream is profiled. Without a Profile, a range costs a comparison with null.
-// kernels/dispatch.h records operators; ProfileRange records all other entries. The begin and the end of an entry are
-// timed events in the stream. On cuda, the time of an entry is therefore the time that the device took, not the time of
-// the call. On meta, nothing takes time, and only work is counted. A profiled step is not captured as a graph, because
-// operators in a graph have no separate events.
+// A Stream points to a Profile while it is profiled. Without a Profile, a range costs one comparison with null.
+// kernels/dispatch.h records operators; ProfileRange records all other entries. An entry starts and ends with timed
+// events in the stream. On cuda, an entry's time is therefore how long the device took, not how long the call took. On
+// meta, nothing takes time, and we count only work. Profiled steps are not captured as graphs, because operators in a
+// graph have no separate events.
 #pragma once
 
 #include <cstdint>
@@ -20,18 +20,18 @@ namespace mtl {
 
 enum class ProfileKind {
   step,           // of the run
-  phase,          // of a step: forward, backward, optimizer, ...
-  layer,          // of the model: embedding, layer, head
+  phase,          // a step's forward, backward, optimizer, ...
+  layer,          // a layer in the model: embedding, layer, head
   op,             // an operator
-  communication,  // a wait for other ranks in the stream
+  communication,  // the stream waits for other ranks
 };
 
 struct ProfileEntry {
   ProfileKind kind;
   std::string name;          // "layernorm_forward", "layer"
-  std::int64_t number = -1;  // of the step, micro-batch or layer; -1: none
-  std::string detail = "";   // of an operator: shape and dtype of its operands
-  DType dtype = DType::f32;  // of an operator: dtype of its products' operands
+  std::int64_t number = -1;  // number of the step, micro-batch or layer; -1: none
+  std::string detail = "";   // for operators: shape and dtype of the operands
+  DType dtype = DType::f32;  // for operators: dtype of the GEMM operands
   Counters work = {};        // of an operator
   int parent = -1;           // index of the enclosing range
   double begin_ms = 0, end_ms = 0;
@@ -41,7 +41,7 @@ struct ProfileEntry {
   std::string title() const;
 };
 
-/// A kernel on a GPU, as CUPTI recorded it.
+/// A GPU kernel, as recorded by CUPTI.
 struct ProfileKernel {
   std::string name;  // short_kernel_name()
   int entry = -1;    // index of the operator that launched it; -1: unknown
@@ -51,17 +51,17 @@ struct ProfileKernel {
 /// Removes `void`, anonymous namespaces and parameters: "mtl::cuda::sum_rows<float, 4>".
 std::string short_kernel_name(std::string demangled);
 
-/// Entries are nested: the entry that began last ends first. Not thread-safe.
+/// Entries are nested: the entry that started last ends first. Not thread-safe.
 class Profile {
  public:
   explicit Profile(Device device) : device_(device) {}
 
-  /// Begins an entry and returns its index. The work of an operator is the work that the stream counted since the
-  /// previous operator.
+  /// Starts an entry and returns its index. An operator's work is what the stream has counted since the previous
+  /// operator.
   int begin(Stream& stream, ProfileEntry entry);
   /// Does not throw: finish() rethrows the first exception.
   void end(Stream& stream, int index) noexcept;
-  /// Sets the times of all entries, in milliseconds since the first entry began. Waits for the device. No entry may be
+  /// Sets all entries' times, in milliseconds since the first entry started. Waits for the device. No entry may be
   /// open.
   void finish();
 
@@ -72,9 +72,9 @@ class Profile {
  private:
   Device device_;
   std::vector<ProfileEntry> entries_;
-  std::vector<Event> begins_, ends_;  // of the entries; none on meta
+  std::vector<Event> begins_, ends_;  // one per entry; none on meta
   int open_ = -1;                     // the innermost open entry; -1: none
-  Counters counted_;                  // of the stream, after the last operator
+  Counters counted_;                  // the stream's counters after the last operator
   std::exception_ptr failure_;        // of end()
 };
 

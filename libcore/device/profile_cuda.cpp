@@ -20,7 +20,7 @@ namespace mtl::cuda {
 
 namespace {
 
-/// The functions of CUPTI's activity interface.
+/// Functions in CUPTI's activity interface.
 struct Cupti {
   CudaLibrary library{{"libcupti.so.13", "/usr/local/cuda/extras/CUPTI/lib64/libcupti.so.13"},
                       "records the times of kernels",
@@ -42,7 +42,7 @@ struct Records {
   bool active = false;
   std::uint64_t began = 0;           // nanoseconds
   std::mutex mutex;                  // CUPTI delivers buffers on a separate thread
-  std::map<std::uint32_t, int> ops;  // by CUPTI's correlation ID of the launch
+  std::map<std::uint32_t, int> ops;  // by CUPTI's correlation ID for the launch
   std::vector<std::pair<std::uint32_t, ProfileKernel>> kernels;
 };
 
@@ -89,7 +89,7 @@ void CUPTIAPI consume_buffer(CUcontext, std::uint32_t, std::uint8_t* buffer, std
 constexpr CUpti_ActivityKind kKinds[] = {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL,
                                          CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION};
 
-/// Returns why CUPTI refuses to record, such as its use by another profiler; empty if it records.
+/// Returns why CUPTI cannot record, for example because another profiler uses it. Empty if it records.
 std::string start_cupti(Records& all) {
   if (!all.cupti) all.cupti.emplace();
   const Cupti& cupti = *all.cupti;

@@ -1,7 +1,7 @@
 // Vectors of fp32 whose elements are stored as float, Bf16 or Half, and loops over arrays of these types.
 //
-// A file that uses this header is compiled once per instruction set, as base/simd.h describes, but includes this header
-// instead of base/simd.h:
+// A file that uses this header is compiled once per instruction set, as described in base/simd.h, but includes this
+// header instead of base/simd.h:
 //
 //   #define MTL_SIMD_FILE "comm/example.cpp"  // its own name, as it would be included
 //   #include "device/simd.h"                  // after every other include
@@ -82,7 +82,7 @@ HWY_INLINE void store_vector(VecF32 v, Half* to) {
 }
 #endif
 
-/// Loads and stores whole vectors. T is float, Bf16 or Half.
+/// Loads and stores full vectors. T is float, Bf16 or Half.
 struct FullLanes {
   template <class T>
   HWY_INLINE VecF32 load(const T* from, float = 0) const {
@@ -95,7 +95,7 @@ struct FullLanes {
   HWY_INLINE VecF32 keep(VecF32 v) const { return v; }
 };
 
-/// Loads and stores only the first `count` lanes, at the end of a row. Does not access memory beyond these lanes.
+/// Loads and stores only the first `count` lanes, at the end of a row. Does not access memory beyond them.
 struct PartLanes {
   std::size_t count;
   template <class T>
@@ -123,7 +123,7 @@ HWY_INLINE void with_float(DType dtype, const Body& body) {
   return body(float());
 }
 
-/// Calls body(i, lanes) for every vector of elements in [0, n), where i is the index of the first element. `lanes` is
+/// Calls body(i, lanes) for every vector of elements in [0, n), where i is the index of its first element. `lanes` is
 /// FullLanes for full vectors, and PartLanes for a partial vector at the end.
 template <class Body>
 HWY_INLINE void sweep(std::size_t n, const Body& body) {

@@ -3,8 +3,8 @@
 
 namespace mtl {
 
-/// `device` is the memory of the device that runs operators. `host` is the memory of the program. On a CPU, both are
-/// identical.
+/// `device` is the memory of the device that runs operators. `host` is the program's memory. On a CPU, they are the
+/// same.
 enum class Space { device, host };
 
 }  // namespace mtl

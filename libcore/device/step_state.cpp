@@ -6,7 +6,7 @@ namespace mtl {
 
 namespace {
 
-/// Returns one of the two parts of the state, as bytes on the device.
+/// Returns one of the state's two parts, as bytes on the device.
 template <class Part>
 Tensor part_of(StepState* state) {
   return {static_cast<Part*>(state), DType::u8, {sizeof(Part)}};

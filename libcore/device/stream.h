@@ -1,8 +1,8 @@
-// Streams. Operators run on a stream, and the stream counts the work of its operators.
+// Streams. Operators run on a stream, and the stream counts their work.
 //
 // The devices cpu and, in a build with CUDA, cuda compute. The device meta only checks shapes and counts work, so that
-// one step on meta gives the exact memory, FLOPs and communication of any layout without data. A dry run has a target:
-// the device whose run the dry run plans.
+// one step on meta gives the exact memory, FLOPs and communication for any layout without data. A dry run has a target:
+// the device whose run it plans.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace mtl {
 
 enum class Device { cpu, cuda, meta };
 
-/// Work counted by operators: floating-point operations, and bytes of operands. Each operand counts as read or written
+/// Work counted by operators: floating-point operations, and operand bytes. Each operand counts as read or written
 /// once.
 struct Counters {
   double flops = 0;
@@ -25,8 +25,8 @@ struct Counters {
   bool operator==(const Counters&) const = default;
 };
 
-/// State that the operators of a device keep between calls, such as compiled matrix products. Each device derives a
-/// class from this one.
+/// State that a device's operators keep between calls, such as compiled GEMMs. Each device derives a class from this
+/// one.
 class StreamCache {
  public:
   StreamCache() = default;
@@ -36,17 +36,17 @@ class StreamCache {
 
 class Profile;  // profile.h
 
-/// The operators of a stream run one after another. On cuda, they run asynchronously to the calls.
+/// A stream's operators run one after another. On cuda, they run asynchronously to the calls.
 class Stream {
  public:
-  /// `target` is the device for whose operators scratch memory is planned; it has an effect only on meta.
+  /// `target` is the device to plan scratch memory for; it has an effect only on meta.
   explicit Stream(Device device, int threads = 1, Device target = Device::cpu);
   ~Stream();
   Stream(const Stream&) = delete;
   bool is_meta() const { return device_ == Device::meta; }
   Device device() const { return device_; }
   Device target() const { return target_; }
-  /// The number of threads that an operator may use on the cpu.
+  /// Returns how many threads an operator may use on the cpu.
   int threads() const { return threads_; }
   void count(double flops, double bytes) {
     counters_.flops += flops;
@@ -54,29 +54,28 @@ class Stream {
   }
   /// CUDA's stream; null on the other devices.
   cuda::StreamHandle handle() const { return handle_; }
-  /// True if commands of the stream are being recorded into a graph (device/graph.h). The host must then not wait for
-  /// these commands.
+  /// True if the stream's commands are being recorded into a graph (device/graph.h). The host must then not wait for
+  /// them.
   bool is_captured() const { return handle_ != nullptr && cuda::is_captured(handle_); }
-  /// True if fp32 matrix products on cuda may round their operands to TF32, which has the range of fp32 and 10 bits of
-  /// mantissa.
+  /// True if fp32 GEMMs on cuda may round their operands to TF32, which has the range of fp32 and a 10-bit mantissa.
   bool tf32() const { return tf32_; }
   void set_tf32(bool tf32) { tf32_ = tf32; }
-  /// The implementations of attention that cuda may use.
+  /// The attention implementations that cuda may use.
   AttentionBackend attention_backend() const { return attention_backend_; }
   void set_attention_backend(AttentionBackend backend) { attention_backend_ = backend; }
-  /// Blocks the host until all commands of the stream are complete. On the cpu, operators are complete when they
+  /// Blocks the host until all commands on the stream are complete. On the cpu, operators are complete when they
   /// return.
   void synchronize() const;
   const Counters& counters() const { return counters_; }
   void reset_counters() { counters_ = {}; }
-  /// The profile that records operators, or null. The profile must outlive its use by this stream.
+  /// The profile that records operators, or null. The caller must keep it alive while the stream uses it.
   Profile* profile() const { return profile_; }
   void set_profile(Profile* profile) { profile_ = profile; }
-  /// State of the device's operators. Null until an operator needs and creates the state.
+  /// The operators' state on this device. Null until an operator needs and creates it.
   std::unique_ptr<StreamCache>& cache() const { return cache_; }
-  /// State of the attention operators; like cache().
+  /// Like cache(), but for attention.
   std::unique_ptr<StreamCache>& attention_cache() const { return attention_cache_; }
-  /// The measured choices of algorithms for the operators of this stream.
+  /// Measured algorithm choices for operators on this stream.
   Choices& choices() const { return choices_; }
 
  private:

@@ -1,4 +1,4 @@
-// Streams, events and graphs of the CUDA runtime.
+// Streams, events and graphs through the CUDA runtime.
 #include <cuda_runtime.h>
 
 #include "device/check_cuda.h"
@@ -41,7 +41,7 @@ void synchronize(EventHandle event) { check(cudaEventSynchronize(event), "waitin
 bool is_done(EventHandle event) {
   const cudaError_t status = cudaEventQuery(event);
   if (status == cudaErrorNotReady) {
-    static_cast<void>(cudaGetLastError());  // otherwise the status would be reported again
+    static_cast<void>(cudaGetLastError());  // clears the status, which would otherwise be reported again
     return false;
   }
   check(status, "querying an event");
@@ -53,7 +53,7 @@ float milliseconds_between(EventHandle begin, EventHandle end) {
   return out;
 }
 
-// ThreadLocal: calls that could break a capture are refused only on this thread.
+// ThreadLocal: calls that could break a capture are rejected only on this thread.
 void begin_capture(StreamHandle stream) {
   check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "beginning to capture a graph");
 }

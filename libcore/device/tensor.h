@@ -34,7 +34,7 @@ class Tensor {
   Tensor() = default;
   Tensor(void* data, DType dtype, Shape shape) : data_(data), dtype_(dtype), shape_(shape) {}
 
-  /// False for a default-constructed tensor, which stands for an absent operand.
+  /// False for a default-constructed tensor, which means that an operand is absent.
   bool exists() const { return shape_.rank() > 0; }
   const Shape& shape() const { return shape_; }
   std::int64_t size(int axis) const { return shape_[axis]; }
@@ -43,7 +43,7 @@ class Tensor {
   DType dtype() const { return dtype_; }
   void* raw() const { return data_; }
 
-  /// Returns the address of the elements. Throws unless T is the type of dtype().
+  /// Returns the elements' address. Throws unless T is the type of dtype().
   template <class T>
   T* data() const {
     require(dtype_ == dtype_of<T>(), "a tensor of ", name_of(dtype_), " was read as ", name_of(dtype_of<T>()));
@@ -51,11 +51,11 @@ class Tensor {
   }
   /// Returns the same elements in another shape of equal size.
   Tensor view(Shape shape) const;
-  /// Returns rows [begin, begin + count) of the first axis.
+  /// Returns rows [begin, begin + count) along the first axis.
   Tensor rows(std::int64_t begin, std::int64_t count) const;
   /// Returns elements [begin, begin + count) as a flat tensor.
   Tensor flat(std::int64_t begin, std::int64_t count) const;
-  /// Returns the product of all sizes except the last: the number of rows of an operator over the last axis.
+  /// Returns the product of all sizes except the last: the number of rows for an operator that works on the last axis.
   std::int64_t row_count() const { return numel() / std::max<std::int64_t>(1, shape_[-1]); }
 
  private:
@@ -70,7 +70,7 @@ void expect_tensor(const char* what, const Tensor& tensor, DType dtype, const Sh
 /// Whether to overwrite a gradient or to add to it; in a GEMM, a beta of 0 or 1.
 enum class GradMode { overwrite, accumulate };
 
-/// A gradient to write or to add to. If default-constructed, no gradient is wanted.
+/// A gradient to write or to add to. Default-constructed if no gradient is wanted.
 struct Grad {
   Tensor tensor;
   GradMode mode = GradMode::overwrite;

@@ -5,8 +5,7 @@
 // 2. Top-k keeps the k largest logits, and all that equal the k-th largest.
 // 3. Apply softmax to the logits that are left.
 // 4. Top-p keeps the smallest set of largest probabilities whose sum exceeds p, and renormalizes them. If probabilities
-//    are
-//    equal, it prefers the lower id.
+//    are equal, it prefers the lower id.
 #pragma once
 
 #include <cstdint>

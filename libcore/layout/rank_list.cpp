@@ -39,7 +39,7 @@ std::string rank_list(const std::vector<int>& ranks) {
 std::string short_rank_list(const std::vector<int>& ranks) {
   std::string list = rank_list(ranks);
   if (list.size() <= 16) return list;
-  std::size_t consecutive = 1;  // number of consecutive ranks at the beginning
+  std::size_t consecutive = 1;  // number of consecutive ranks at the start
   while (consecutive < ranks.size() && ranks[consecutive] == ranks[consecutive - 1] + 1) ++consecutive;
   std::string begin = consecutive == 1 ? cat(ranks[0]) : cat(ranks[0], "-", ranks[consecutive - 1]);
   return cat(begin, " and ", ranks.size() - consecutive, " more");

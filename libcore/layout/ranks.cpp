@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::array<Axis, kAxes> kAllAxes = {Axis::tensor, Axis::context, Axis::expert, Axis::data, Axis::pipeline};
 
-/// Parses names of axes: "dp-cp" gives {data, context}.
+/// Parses axis names: "dp-cp" gives {data, context}.
 std::vector<Axis> parse_order(const std::string& token) {
   std::vector<Axis> axes;
   for (std::size_t begin = 0; begin <= token.size();) {
@@ -108,7 +108,8 @@ int RankGrid::index_in_group(int rank, AxisSet axes) const {
 }
 
 std::vector<std::vector<int>> RankGrid::groups(AxisSet axes) const {
-  // Megatron-LM orders groups by their coordinates along all other axes. This is also the order of their first members.
+  // Megatron-LM orders groups by their coordinates along all other axes, which is also the order of their first
+  // members.
   std::vector<std::vector<int>> out;
   for (int rank = 0; rank < world(); ++rank) {
     if (index_in_group(rank, axes) == 0) out.push_back(group_of(rank, axes));

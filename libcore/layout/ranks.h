@@ -1,8 +1,8 @@
-// The grid of ranks and its communication groups, in the same order as in Megatron-LM.
+// The rank grid and its communication groups, in the same order as in Megatron-LM.
 //
-// The number of a rank is the sum over all axes of coordinate * stride. The stride of an axis is the product of the
-// sizes of all preceding axes, so the leftmost axis of the grid's order varies fastest. A group over a set of axes
-// consists of ranks whose coordinates differ only along these axes.
+// A rank's number is the sum of coordinate * stride over all axes. An axis's stride is the product of the sizes of all
+// preceding axes, so the leftmost axis in the grid's order varies fastest. A group over a set of axes consists of ranks
+// whose coordinates differ only along these axes.
 #pragma once
 
 #include <array>
@@ -45,7 +45,7 @@ class AxisSet {
 };
 inline constexpr unsigned kAxisSets = 1u << kAxes;
 
-/// Parses a set of axes: "dp-cp" gives {data, context}. Throws Error(usage) for an unknown or repeated name.
+/// Parses a set of axes: "dp-cp" gives {data, context}. Throws Error(usage) if a name is unknown or repeated.
 AxisSet parse_axes(const std::string& names);
 
 /// The number of ranks along each axis.
@@ -55,32 +55,31 @@ struct GridSizes {
 
 class RankGrid {
  public:
-  /// `order` lists the axes; the leftmost axis varies fastest. "tp-cp-ep-dp-pp" is Megatron-LM's default order, and
+  /// `order` lists the axes; the leftmost varies fastest. "tp-cp-ep-dp-pp" is Megatron-LM's default order, and
   /// "tp-cp-ep-pp-dp" is its order with --use-tp-pp-dp-mapping. An axis of size 1 may be omitted. Throws Error(usage)
-  /// if a size is below 1, or if `order` contains an unknown axis, repeats an axis, or omits an axis of size 2 or more.
+  /// if a size is below 1, or if `order` contains an unknown axis, repeats one, or omits one of size 2 or more.
   explicit RankGrid(GridSizes sizes, const std::string& order = "tp-cp-ep-dp-pp");
 
   int world() const;
   int size(Axis axis) const { return sizes_[enum_index(axis)]; }
-  /// The number of ranks in a group over `axes`.
+  /// Returns the number of ranks in a group over `axes`.
   int size(AxisSet axes) const;
   int coordinate(int rank, Axis axis) const;
-  /// Returns the rank at these coordinates: one coordinate per axis, in the order of enum Axis.
+  /// Returns the rank at these coordinates, which are in the order of enum Axis.
   int rank_at(const std::array<int, kAxes>& coordinates) const;
 
-  /// Returns all groups over `axes` in the order in which Megatron-LM lists them. The ranks of each group are in
-  /// ascending order.
+  /// Returns all groups over `axes` in Megatron-LM's order. The ranks in each group are in ascending order.
   std::vector<std::vector<int>> groups(AxisSet axes) const;
   /// group_of() returns the group over `axes` that contains `rank`. index_in_group() returns the index of `rank` in
-  /// this group.
+  /// that group.
   std::vector<int> group_of(int rank, AxisSet axes) const;
   int index_in_group(int rank, AxisSet axes) const;
-  /// Returns the groups of ranks that hold a copy of the tied embedding: the first and the last rank of each pipeline
+  /// Returns the groups of ranks that hold a copy of the tied embedding: the first and last rank in each pipeline
   /// group.
   std::vector<std::vector<int>> embedding_groups() const;
-  /// Returns the embedding group that contains `rank`, or only `rank` itself if it holds no copy.
+  /// Returns the embedding group that contains `rank`, or just `rank` itself if it does not hold a copy.
   std::vector<int> embedding_group_of(int rank) const;
-  /// Returns the groups of ranks that hold the position embedding: only the first rank of each pipeline group.
+  /// Returns the groups of ranks that hold the position embedding: only the first rank in each pipeline group.
   std::vector<std::vector<int>> position_embedding_groups() const;
 
  private:

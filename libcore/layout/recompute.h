@@ -12,7 +12,7 @@ struct Recompute {
   enum class Granularity { none, selective, full };
   enum class Method { uniform, block };
 
-  Granularity granularity = Granularity::none;  // selective: recompute attention only; full: recompute whole layers
+  Granularity granularity = Granularity::none;  // selective: recompute only attention; full: recompute entire layers
   Method method = Method::uniform;
   std::int64_t num_layers = 1;
 
@@ -20,7 +20,7 @@ struct Recompute {
   bool recomputes_attention() const { return granularity == Granularity::selective; }
 };
 
-/// A group of consecutive layers of a chunk. If the group is recomputed, only the input of its first layer is kept.
+/// Consecutive layers in a chunk. If the group is recomputed, only its first layer's input is kept.
 struct LayerGroup {
   std::int64_t first = 0, count = 1;
   bool is_recomputed = false;
@@ -28,10 +28,12 @@ struct LayerGroup {
   bool operator==(const LayerGroup&) const = default;
 };
 
-/// Divides a chunk of `layers` layers into groups, in order. If granularity is `full` and method is `uniform`, groups
-/// have num_layers layers (the last group may have fewer), and all groups are recomputed. If granularity is `full` and
-/// method is `block`, every group has one layer, and the first num_layers groups are recomputed. Otherwise, every group
-/// has one layer, and none is recomputed. Throws Error(failure) if num_layers < 1.
+/// Divides a chunk with `layers` layers into groups, in order. Throws Error(failure) if num_layers < 1.
+/// - With granularity `full` and method `uniform`, groups have num_layers layers (the last group may have fewer), and
+///   all groups are recomputed.
+/// - With granularity `full` and method `block`, every group has one layer, and the first num_layers groups are
+///   recomputed.
+/// - Otherwise, every group has one layer, and none is recomputed.
 std::vector<LayerGroup> recompute_groups(const Recompute& recompute, std::int64_t layers);
 
 }  // namespace mtl

@@ -1,8 +1,9 @@
-// Pipeline schedules: pure functions from (stages, stage, micro-batches) to the list of actions that a stage executes.
+// Pipeline schedules: pure functions that turn (stages, stage, micro-batches) into the list of actions that a stage
+// executes.
 //
-// A stage holds one chunk of layers, or `chunks` chunks if the schedule is interleaved. With interleaving, a
-// micro-batch goes through chunk 0 of every stage, then through chunk 1 of every stage, and so on. In every schedule, a
-// chunk executes its backwards in the order of the micro-batches, so all schedules sum gradients in the same order.
+// A stage holds one chunk of layers or, if the schedule is interleaved, `chunks` chunks. With interleaving, a
+// micro-batch goes through chunk 0 on every stage, then through chunk 1 on every stage, and so on. In every schedule, a
+// chunk executes its backwards in micro-batch order, so all schedules sum gradients in the same order.
 #pragma once
 
 #include <string>
@@ -20,19 +21,19 @@ enum class ActionKind { forward, backward, weight, receive_forward, send_forward
 struct Action {
   ActionKind kind;
   int micro_batch;
-  int chunk;  // index of the chunk within its stage
+  int chunk;  // chunk index within the stage
   bool operator==(const Action&) const = default;
 };
 
 /// GPipe (Huang et al. 2019): all forwards, then all backwards.
 std::vector<Action> gpipe(int stages, int stage, int micro_batches);
 
-/// 1F1B (Narayanan et al. 2021, figure 4): min(stages - stage - 1, m) warm-up forwards for m micro-batches, then
-/// forwards and backwards alternately, then the remaining backwards. With a single stage, there is no warm-up.
+/// 1F1B (Narayanan et al. 2021, figure 4). For m micro-batches: min(stages - stage - 1, m) warm-up forwards, then
+/// alternating forwards and backwards, then the remaining backwards. A single stage has no warm-up.
 std::vector<Action> one_forward_one_backward(int stages, int stage, int micro_batches);
 
 /// Interleaved 1F1B (Narayanan et al. 2021, section 2.2). Micro-batches are processed in groups of `group` (0: the
-/// number of stages): all micro-batches of a group go through every chunk before the next group starts. The warm-up
+/// number of stages): all micro-batches in a group go through every chunk before the next group starts. The warm-up
 /// consists of interleaved_warmup() forwards. As in Megatron-LM, throws Error(usage) if there are fewer than 2 stages
 /// or fewer than 2 chunks, if `group` is not in [stages, m], or if m modulo `group` is neither 0 nor at least `stages`.
 std::vector<Action> interleaved(int stages, int stage, int chunks, int micro_batches, int group = 0);
@@ -42,10 +43,11 @@ int interleaved_warmup(int stages, int stage, int chunks, int micro_batches, int
 /// reversed.
 std::vector<std::pair<int, int>> interleaved_order(int chunks, int micro_batches, int group);
 
-/// Return the actions of one stage or of all stages in a step of `micro_batches` micro-batches, without communication.
+/// Return the actions of one stage or of all stages in a step with `micro_batches` micro-batches, without
+/// communication.
 std::vector<Action> stage_schedule(const Layout& layout, int stage, int micro_batches);
 std::vector<std::vector<Action>> pipeline_schedule(const Layout& layout, int micro_batches);
-/// The actions of one stage in a step, and properties derived from the actions.
+/// One stage's actions in a step, and properties derived from them.
 struct StepSchedule {
   explicit StepSchedule(std::vector<Action> actions_of_step);
   std::vector<Action> actions;
@@ -55,34 +57,34 @@ struct StepSchedule {
 /// Returns the actions of layout.rank in a step, including communication.
 StepSchedule rank_schedule(const Layout& layout, int micro_batches);
 
-/// Return the largest number of micro-batches that are in flight at the same time. A micro-batch is in flight from its
-/// forward to its last action (backward or weight). The first overload counts the micro-batches in all chunks. The
-/// second overload counts only those in `chunk`, which needs this number of slots.
+/// Return the maximum number of micro-batches in flight at the same time. A micro-batch is in flight from its forward
+/// to its last action (backward or weight). The first overload counts micro-batches in all chunks. The second counts
+/// only those in `chunk`, which needs this number of slots.
 int max_in_flight(const std::vector<Action>& actions);
 int max_in_flight(const std::vector<Action>& actions, int chunk);
 
-/// Returns `actions` with the stage's sends and receives added. Each forward or backward is preceded by the receive of
-/// its input and followed by the send of its output. The model's first chunk receives no activations and sends no
-/// gradients. The model's last chunk sends no activations and receives no gradients.
+/// Adds the stage's sends and receives to `actions`. Each forward or backward is preceded by the receive for its input
+/// and followed by the send of its output. The model's first chunk receives no activations and sends no gradients. The
+/// model's last chunk sends no activations and receives no gradients.
 ///
 /// A receive blocks. A send returns immediately; only the next use of its buffer blocks until the send is complete.
-/// From each rank to another, there is one channel for activations and one for gradients. If there are only two stages
-/// but several chunks, a rank sends both activations and gradients to the other rank. Within a channel, receives match
-/// sends in order. A single channel for activations and gradients also works, unless two stages interleave groups of
-/// more than two micro-batches. To avoid deadlock, a channel must be able to hold one unreceived message or, if groups
-/// are larger than the number of stages, group - stages + 1 messages.
+/// From each rank to another, there is one channel for activations and one for gradients. (With only two stages but
+/// multiple chunks, a rank sends both to the same rank.) Within a channel, receives match sends in order. A single
+/// channel for both also works, unless two stages interleave groups of more than two micro-batches. To avoid deadlock,
+/// a channel must be able to hold one unreceived message or, if groups are larger than the number of stages, group -
+/// stages + 1 messages.
 std::vector<Action> with_communication(const std::vector<Action>& actions, int stages, int stage, int chunks);
 
 inline bool is_receive(ActionKind kind) {
   return kind == ActionKind::receive_forward || kind == ActionKind::receive_backward;
 }
 
-/// Returns the destination of a send or the source of a receive, as a stage. Throws for all other actions.
+/// Returns a send's destination or a receive's source, as a stage. Throws for all other actions.
 int peer_stage(const Action& action, int stages, int stage);
 
-/// Returns a text such as "F0 F1 B0 ...", for tests and drawings. If there are several chunks, each word also contains
-/// the chunk: "F0.1". F is a forward, B a backward, and W a weight action. rF and sF receive and send activations; rB
-/// and sB receive and send gradients.
+/// Returns text such as "F0 F1 B0 ...", for tests and drawings. With multiple chunks, each word also contains the
+/// chunk: "F0.1". F is a forward, B a backward, and W a weight action. rF and sF receive and send activations; rB and
+/// sB receive and send gradients.
 std::string schedule_text(const std::vector<Action>& actions);
 
 }  // namespace mtl

@@ -37,9 +37,9 @@ class Simulation {
   }
 
  private:
-  using Key = std::pair<int, int>;  // (place of a chunk in the model, micro-batch)
+  using Key = std::pair<int, int>;  // (a chunk's place in the model, micro-batch)
 
-  /// Runs the stage's next action if its inputs are ready. Returns true if it ran the action.
+  /// Runs the stage's next action if its inputs are ready. Returns true if it ran.
   bool advance(std::size_t stage) {
     std::size_t done = out_.spans[stage].size();
     if (done == stages_[stage].size()) return false;
@@ -58,8 +58,8 @@ class Simulation {
     return true;
   }
 
-  /// Returns the time at which all inputs of the action are ready; nullopt if this time is not yet known. Inputs come
-  /// from a neighboring chunk and, for a backward, from the forward of the same chunk.
+  /// Returns when all of the action's inputs are ready, or nullopt if we do not know yet. Inputs come from a
+  /// neighboring chunk and, for a backward, from the same chunk's forward.
   std::optional<double> input_time(const Action& action, int place) const {
     auto end_of = [&](const std::map<Key, double>& ends, int at) -> std::optional<double> {
       auto found = ends.find({at, action.micro_batch});

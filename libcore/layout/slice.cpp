@@ -27,7 +27,7 @@ Slice axis_slice(const std::vector<std::int64_t>& shape, int axis, std::int64_t 
 
 namespace {
 
-/// Returns the global index of the first element of row `number` of the slice's box. A row extends along the last axis.
+/// Returns the global index of the first element in row `number` of the slice's box. A row extends along the last axis.
 std::vector<std::int64_t> row_index(const Slice& slice, std::int64_t number) {
   std::vector<std::int64_t> index = slice.offset;
   for (std::size_t axis = slice.size.size() - 1; axis-- > 0;) {
@@ -45,8 +45,8 @@ bool boxes_overlap(const Slice& a, const Slice& b) {
   return true;
 }
 
-/// Joins the last axis with the axis before it as long as both boxes span the same range of the last axis. In this
-/// case, consecutive rows are contiguous in both storages, and joining the axes makes runs as long as possible.
+/// Joins the last axis with the axis before it as long as both boxes span the same range of the last axis. Consecutive
+/// rows are then contiguous in both storages, and joining makes runs as long as possible.
 void join_common_axes(Slice& a, Slice& b) {
   while (a.size.size() > 1 && a.size.back() == b.size.back() && a.offset.back() == b.offset.back()) {
     for (Slice* slice : {&a, &b}) {
@@ -78,7 +78,7 @@ void for_each_overlap(const Slice& of_a, const Slice& of_b, const std::function<
       row_b = row_b * b.size[axis] + local;
     }
     if (!inside) continue;
-    // Columns [first, end), counted in the global tensor, are in both boxes and in both element ranges.
+    // Columns [first, end), counted in the global tensor, are in both boxes and both element ranges.
     std::int64_t first = std::max({a.offset[last] + std::max<std::int64_t>(0, a.begin - row * width_a),
                                    b.offset[last] + std::max<std::int64_t>(0, b.begin - row_b * width_b)});
     std::int64_t end = std::min({a.offset[last] + std::min(width_a, a.end - row * width_a),

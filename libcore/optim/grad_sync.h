@@ -44,8 +44,7 @@ class GradSync final : public ParamOwner {
   /// Returns true if a micro-batch must not be captured. That is so for the first micro-batch if it waits for gathers
   /// that the previous update started. With Overlap::reduce, it is also so for the last micro-batch in two cases:
   /// - With multiple pipeline stages, because a captured part would wait for its reductions before the previous stage
-  ///   gets its
-  ///   gradient.
+  ///   gets its gradient.
   /// - In a repetition, which does not reduce anything.
   bool overlaps(bool is_first, bool is_last) const;
   /// Makes the stream wait for the reductions that gradients_ready() started, and returns their buckets. Captured parts

@@ -2,8 +2,8 @@
 //
 // - The longest user-defined symbol that matches is copied unchanged.
 // - Otherwise, the longest rule of precompiled_charsmap that matches replaces the matched text. (The map is a u32
-//   little-endian size, a Darts-clone double-array trie of this size, and replacements that end in U+0000; the
-//   trie's values are their offsets.)
+//   little-endian size, a Darts-clone double-array trie of this size, and replacements that end in U+0000; the trie's
+//   values are their offsets.)
 // - Otherwise, one character is copied; an invalid byte becomes U+FFFD.
 // - remove_extra_whitespaces removes leading, trailing and repeated blanks.
 // - escape_whitespaces replaces a blank by U+2581. add_dummy_prefix adds a blank at the start (or, as a suffix, at the
