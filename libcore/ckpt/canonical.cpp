@@ -119,8 +119,8 @@ RotaryOptions rotary_from_json(const Json& json) {
 
 }  // namespace
 
-/// Always writes the keys of GPT-2. Writes every other key only if its value differs from GPT-2's, so that versions
-/// that support only GPT-2 can read the manifests of GPT-2 models.
+/// Always writes GPT-2's keys. Writes every other key only if its value differs from GPT-2's, so that versions that
+/// support only GPT-2 can read manifests of GPT-2 models.
 Json config_to_json(const GptConfig& config) {
   const GptConfig gpt2;
   Json out = Json::object();

@@ -1,5 +1,5 @@
-// The canonical form of a model: tensor names, unsharded shapes and the configuration. Every file format is converted
-// to and from the canonical form.
+// A model's canonical form: tensor names, unsharded shapes and the configuration. Every file format is converted to and
+// from this form.
 //
 // Sizes: V vocabulary (unpadded), P positions, C hidden, F feed-forward, H heads, G query groups, R = H / G, D
 // head_dim.
@@ -8,12 +8,11 @@
 //   layers.N.attention.qkv.weight (G, R + 2, D, C)     .bias (G, R + 2, D)    per group: R queries, the key, the value
 //   layers.N.attention.out.weight (C, H D)             .bias (C)
 //   layers.N.mlp.up.weight (F, C)    .bias (F)         layers.N.mlp.down.weight (C, F)    .bias (C)
-// These are the tensors of GPT-2, whose output layer shares embedding.tokens.weight. Other settings of GptConfig change
-// the list:
+// These are GPT-2's tensors; the output layer shares embedding.tokens.weight. Other GptConfig settings change the list:
 //   RMSNorm, or linears without a bias: no .bias
 //   rotary positions: no embedding.positions.weight
 //   gated MLP: layers.N.mlp.up.weight (2, F, C), .bias (2, F); the gate comes before the up projection
-//   norms of queries and keys: layers.N.attention.{q_norm,k_norm}.weight (D)
+//   query and key norms: layers.N.attention.{q_norm,k_norm}.weight (D)
 //   parallel residual: norm1 and norm2 exist and have the same input
 //   untied output layer: output.weight (V, C)
 #pragma once
@@ -29,7 +28,7 @@
 
 namespace mtl {
 
-/// The largest size of an axis that a file may state. The product of two such sizes fits in 63 bits.
+/// The largest axis size that a file may state. The product of two such sizes fits in 63 bits.
 inline constexpr std::int64_t kMaxDimension = std::int64_t{1} << 31;
 
 struct CanonicalTensor {
@@ -38,22 +37,22 @@ struct CanonicalTensor {
   std::int64_t numel() const;
 };
 
-/// Returns every parameter of the model, in the order in which a forward pass uses the parameters.
+/// Returns all of the model's parameters, in the order in which a forward pass uses them.
 std::vector<CanonicalTensor> canonical_tensors(const GptConfig& config);
 
-/// Returns the tensor kinds that a checkpoint must hold, with one tensor per parameter for each kind: "param", and all
-/// states of every update rule for which `holds` returns true for at least one state.
+/// Returns the tensor kinds that a checkpoint must contain, with one tensor per parameter for each kind: "param", and
+/// all states of every update rule for which `holds` returns true for at least one state.
 std::vector<std::string> tensor_kinds(const std::function<bool(const std::string& kind)>& holds);
 
-/// Returns the total size, in bytes, of the tensors in a training run's checkpoint: the main weights in dtype
-/// `weights`, and the update rule's states.
+/// Returns the total size, in bytes, of the tensors in a training checkpoint: the main weights in dtype `weights`, and
+/// the update rule's states.
 std::int64_t checkpoint_bytes(const GptConfig& config, DType weights, const std::vector<StateSpec>& states);
 
-/// Returns the configuration as a checkpoint's manifest stores it.
+/// Returns the configuration in the form that a checkpoint's manifest stores.
 Json config_to_json(const GptConfig& config);
-/// Parses a configuration that config_to_json() returned. Throws Error(bad_data) at the first key that is missing or
-/// has an unsupported value. If there is no such key, throws Error(bad_data) that lists all numbers that are out of
-/// range.
+/// Parses a configuration written by config_to_json(). Throws Error(bad_data) at the first key that is missing or has
+/// an unsupported value. If there is none, but some numbers are out of range, throws Error(bad_data) that lists them
+/// all.
 GptConfig config_from_json(const Json& json);
 
 }  // namespace mtl

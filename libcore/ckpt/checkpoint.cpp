@@ -16,7 +16,7 @@ namespace mtl {
 
 namespace {
 
-/// Removes leftovers, then creates and returns the folder that all ranks write to before the commit.
+/// Removes leftovers, then creates the folder that all ranks write to before the commit, and returns its path.
 std::string make_temporary(const std::string& directory, std::int64_t iteration, const SaveOptions& options) {
   require(options.keep_last == 0 || options.keep_last >= 2, "--keep-last ", options.keep_last,
           ": must be at least 2, or 0 to keep all");
@@ -29,8 +29,8 @@ std::string make_temporary(const std::string& directory, std::int64_t iteration,
   return temporary;
 }
 
-/// Calls options.add_files(), adds the new files to the manifest, and writes the manifest, which is the last file of a
-/// checkpoint.
+/// Calls options.add_files(), adds the new files to the manifest, and writes the manifest, which is always a
+/// checkpoint's last file.
 void complete_folder(const std::string& folder, Manifest& manifest, const SaveOptions& options) {
   if (options.add_files) options.add_files(folder);
   for (const auto& entry : fs::directory_iterator(folder)) {
@@ -75,7 +75,7 @@ std::string commit_checkpoint(const std::string& directory, const CheckpointCont
       is_complete = true;
       put_in_place(temporary, directory, iteration);
     } catch (...) {
-      // Rethrows the first error; the next save removes leftovers. Once put_in_place() has begun, `temporary` may be
+      // Rethrow the first error; the next save removes leftovers. Once put_in_place() has started, `temporary` may be
       // the name of the replaced checkpoint, which must be kept until the folder is synced.
       std::error_code ignored;
       if (!is_complete) fs::remove_all(temporary, ignored);
@@ -112,7 +112,7 @@ SaveDirectory SaveDirectory::of_other_rank(std::string path) {
 
 SaveDirectory::~SaveDirectory() {
   if (!lock_ || made_folders_.empty()) return;
-  std::error_code ignored;  // a folder that is not empty is not removed
+  std::error_code ignored;  // a folder that is not empty stays
   fs::directory_iterator entries(path_, ignored);
   if (ignored || std::distance(fs::begin(entries), fs::end(entries)) != 1)
     return;  // the folder contains more than the lock

@@ -1,4 +1,4 @@
-// Checkpoints. The folder of a checkpoint appears complete or not at all. Format: mtl-checkpoint(5).
+// Checkpoints. A checkpoint's folder appears only when it is complete. Format: mtl-checkpoint(5).
 //
 //   SAVE/iter_0001000/shard_00000.safetensors   tensors param.NAME and STATE.NAME, canonical and unpadded
 //   SAVE/iter_0001000/shard_00001.safetensors   ... one shard for each rank that has elements to write
@@ -8,10 +8,9 @@
 //   SAVE/lock                                   held by rank 0 of the job that saves here
 //
 // To commit a checkpoint, every rank writes and syncs its shard in iter_0001000.tmp.PID. Rank 0 then gathers the
-// manifest parts, writes the manifest, syncs the folder, renames the folder to its final name and syncs the parent
-// folder. After that, rank 0 writes the tracker, and only then removes old checkpoints. A failure at any point, on any
-// rank, leaves earlier checkpoints intact. All ranks throw the same error, and the next save removes leftovers
-// (*.tmp.*).
+// manifest parts, writes the manifest, syncs the folder, renames it to its final name and syncs the parent folder.
+// After that, rank 0 writes the tracker, and only then removes old checkpoints. A failure at any point, on any rank,
+// leaves earlier checkpoints intact. All ranks throw the same error, and the next save removes leftovers (*.tmp.*).
 #pragma once
 
 #include <cstdint>
@@ -37,23 +36,23 @@ struct TrainState {
   std::int64_t iteration = 0;
   std::int64_t consumed_samples = 0;
   std::int64_t consumed_valid_samples = 0;
-  std::int64_t optimizer_steps = 0;     // number of updates so far: AdamW's t
+  std::int64_t optimizer_steps = 0;     // number of updates so far (AdamW's t)
   std::int64_t skipped_iterations = 0;  // iterations without an update
   double loss_scale = 1;
-  Json extra = Json::object();  // specific to the trainer: identities of data files, seed, flags
+  Json extra = Json::object();  // for the trainer: data file identities, seed, flags
 
   bool operator==(const TrainState& other) const;
 };
 
-/// The name, dtype and shape of a stored tensor. The elements may be stored in several pieces.
+/// A stored tensor's name, dtype and shape. Its elements may be stored in multiple pieces.
 struct SavedTensor {
   std::string name;  // "param.embedding.tokens.weight"
   StoredDType dtype = StoredDType::f32;
   std::vector<std::int64_t> shape;
 };
 
-/// A tensor, or a slice of a tensor, to write to a checkpoint. `bytes` returns the elements of the slice. The returned
-/// span must stay valid until the next call to `bytes` of this or another tensor in the list.
+/// A tensor, or a slice of one, to write to a checkpoint. `bytes` returns the slice's elements. The span that it
+/// returns must stay valid until the next call to `bytes` for this or another tensor in the list.
 struct TensorToSave {
   SavedTensor tensor;
   Slice slice;
@@ -63,44 +62,44 @@ struct TensorToSave {
 struct SaveOptions {
   std::string command_line = {};
   std::int64_t keep_last = 0;  // checkpoints to keep, including the new one: at least 2, or 0 to keep all
-  /// Writes additional files, such as a tokenizer's, into `folder`, using the functions in base/files.h. The manifest
-  /// lists these files with their hashes. Called only on rank 0.
+  /// Writes more files, such as a tokenizer's, into `folder`, using the functions in base/files.h. The manifest lists
+  /// them with their hashes. Called only on rank 0.
   std::function<void(const std::string& folder)> add_files = {};
-  std::int64_t block_bytes = 4 << 20;  // size of the blocks in which a load reads and verifies data
+  std::int64_t block_bytes = 4 << 20;  // block size for reading and verifying data when loading
 };
 
-/// Returns the path of the newest sound checkpoint: one with a sound manifest and with every listed file in its listed
-/// size. Hashes are verified only when the checkpoint is loaded. Returns empty if the folder has no checkpoint. Throws
-/// Error(bad_data) if the folder has checkpoints but none is sound, and SystemError if this user lacks permission to
-/// read a checkpoint. Skips the checkpoints in `damaged`, which failed to load. Warns about each unsound checkpoint
-/// that it skips, and if the tracker does not name the returned checkpoint. In a job, only rank 0 calls this function.
+/// Returns the path of the newest sound checkpoint: its manifest is valid, and every listed file has the listed size.
+/// (Hashes are verified only when the checkpoint is loaded.) Returns empty if the folder has no checkpoint. Throws
+/// Error(bad_data) if it has checkpoints but none is sound, and SystemError if this user may not read a checkpoint.
+/// Skips the checkpoints in `damaged`, which failed to load. Warns about each unsound checkpoint that it skips, and if
+/// the tracker does not name the returned one. In a job, only rank 0 may call this function.
 std::optional<std::string> newest_checkpoint(const std::string& directory, Console& console,
                                              const std::vector<std::string>& damaged = {});
 
-/// The content of a checkpoint. `tensors` returns the tensors that this rank writes; `config` and `state` are equal on
-/// all ranks.
+/// What a checkpoint contains. `tensors` returns the tensors that this rank writes; `config` and `state` must be the
+/// same on all ranks.
 struct CheckpointContent {
   const GptConfig& config;
   const TrainState& state;
   std::function<std::vector<TensorToSave>()> tensors;
 };
 
-/// Collective over the control group: writes and commits DIRECTORY/iter_%07d and returns the path of that folder. The
-/// slices of all ranks together must cover every tensor of the model exactly once. If a rank fails, all ranks throw the
-/// same AgreedError, which names the failed rank. A failure before the rename commits nothing. The caller ensures that
+/// Collective over the control group: writes and commits DIRECTORY/iter_%07d, and returns its path. Together, all
+/// ranks' slices must cover every tensor in the model exactly once. If a rank fails, all ranks throw the same
+/// AgreedError, which says which rank failed. A failure before the rename commits nothing. The caller must ensure that
 /// no other process saves into `directory`.
 std::string commit_checkpoint(const std::string& directory, const CheckpointContent& content,
                               const SaveOptions& options, Communicator& control);
 
-/// A job's exclusive right to save into a folder. Rank 0 takes the lock before it looks for a checkpoint in the folder,
-/// so that no other job can add or replace a checkpoint after the search.
+/// A job's exclusive right to save into a folder. Rank 0 takes the lock before it looks for a checkpoint there, so that
+/// no other job can add or replace one afterwards.
 class SaveDirectory {
  public:
-  /// Creates and locks the folder. If an earlier job died while replacing a checkpoint, recovers that checkpoint. Call
-  /// only on rank 0 of a job or in a single-process run. If another job holds the lock, throws Error(failure) that
-  /// names the owner. Ignores the lock of a dead process.
+  /// Creates and locks the folder. If an earlier job died while replacing a checkpoint, recovers that checkpoint. May
+  /// be called only on rank 0 of a job or in a single-process run. If another job holds the lock, throws Error(failure)
+  /// that says which. Ignores a dead process's lock.
   explicit SaveDirectory(std::string path);
-  /// For ranks other than rank 0. Does not take the lock; rank 0 holds the lock.
+  /// For ranks other than rank 0. Does not take the lock, which rank 0 holds.
   static SaveDirectory of_other_rank(std::string path);
   /// Releases the lock. If the save folder contains only the lock file, also removes the folders that this object
   /// created.
@@ -110,20 +109,20 @@ class SaveDirectory {
 
   const std::string& path() const { return path_; }
   /// Returns the id that identifies the run in its logs. The first call creates the id and stores it in PATH/run_id.
-  /// Later calls, including those in later jobs, read that file. Rank 0 only.
+  /// Later calls, also in later jobs, read that file. Rank 0 only.
   std::string run_id() const;
-  /// Collective: commits the store's parameters and optimizer states. Every rank writes the elements that the rank
-  /// owns. Returns the path of the checkpoint. Throws Error(failure), and commits nothing, if rank 0 has lost the lock
-  /// or if an element is NaN or infinite; in the latter case the error names the rank and the tensor.
+  /// Collective: commits the store's parameters and optimizer states. Every rank writes the elements it owns. Returns
+  /// the checkpoint's path. If rank 0 has lost the lock, or if an element is NaN or infinite, commits nothing and
+  /// throws Error(failure); in the latter case, the message includes the rank and the tensor.
   std::string save(const GptConfig& config, const ParamStore& store, const TrainState& state,
                    const SaveOptions& options, Communicator& world) const;
-  /// Collective: atomically replaces the training state in the committed checkpoint of `state.iteration`. Leaves the
-  /// other files of the checkpoint unchanged. Also corrects the tracker and removes leftovers.
+  /// Collective: atomically replaces the training state in the committed checkpoint of `state.iteration`. Does not
+  /// change its other files. Also corrects the tracker and removes leftovers.
   void replace_state(const TrainState& state, Communicator& world) const;
 
-  /// Completes a commit that was interrupted after the rename. If the newest checkpoint is that of `iteration`, and the
-  /// tracker does not name that checkpoint or leftovers exist, writes the tracker and removes the leftovers. Otherwise
-  /// a no-op. Rank 0 only.
+  /// Completes a commit that was interrupted after the rename. If the newest checkpoint is for `iteration`, and the
+  /// tracker does not name it or there are leftovers, writes the tracker and removes the leftovers. Otherwise does
+  /// nothing. Rank 0 only.
   void finish_commit(std::int64_t iteration) const;
 
  private:

@@ -19,19 +19,18 @@ namespace mtl {
 
 namespace {
 
-constexpr const char* kAside = ".old";  // the suffix that exchange_paths() adds to the name of the old folder
+constexpr const char* kAside = ".old";  // the suffix that exchange_paths() appends to the old folder's name
 
-/// Throws unless the checkpoint of `iteration` has a sound manifest that states the same iteration.
+/// Throws unless the checkpoint of `iteration` has a sound manifest for that iteration.
 void check_sound(const std::string& directory, std::int64_t iteration) {
   std::string folder = cat(directory, "/", folder_of(iteration));
   Manifest manifest = read_sound_manifest(folder);
   if (manifest.state.iteration != iteration) {
-    fail_at(Exit::bad_data, folder, "its manifest is of iteration ", manifest.state.iteration);
+    fail_at(Exit::bad_data, folder, "its manifest is for iteration ", manifest.state.iteration);
   }
 }
 
-/// True if the error is that this user lacks permission to read the checkpoint. Such a checkpoint does not count as
-/// damaged.
+/// True if the error says that this user may not read the checkpoint. Such a checkpoint does not count as damaged.
 bool is_refused_access(const Error& error) {
   const auto* refusal = dynamic_cast<const SystemError*>(&error);
   return refusal != nullptr && refusal->number() == EACCES;
@@ -173,7 +172,7 @@ std::optional<std::string> newest_checkpoint(const std::string& directory, Conso
                                              const std::vector<std::string>& damaged) {
   std::vector<std::int64_t> iterations = list_iterations(directory);
   std::vector<std::string> problems;
-  std::size_t reported = 0;  // number of checkpoints that are listed in `damaged`
+  std::size_t reported = 0;  // number of checkpoints listed in `damaged`
   for (std::int64_t iteration : iterations) {
     const std::string folder = cat(directory, "/", folder_of(iteration));
     if (std::find(damaged.begin(), damaged.end(), folder) != damaged.end()) {

@@ -1,4 +1,4 @@
-// Reads the tensors of one committed checkpoint through its manifest.
+// Reads a committed checkpoint's tensors through its manifest.
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -13,7 +13,7 @@ namespace mtl {
 
 namespace {
 
-/// Opens a shard only when a tensor in the shard is first needed, because a rank of a large run needs few shards.
+/// Opens a shard only when one of its tensors is first needed, because a rank in a large run needs few shards.
 class CheckpointReader : public TensorReader {
  public:
   explicit CheckpointReader(const std::string& path) : manifest_(read_sound_manifest(path)) {
@@ -109,7 +109,7 @@ class CheckpointReader : public TensorReader {
     return file.data(*file.find(entry.tensor.name));
   }
 
-  /// Returns a shard. The first call for a shard opens the file and checks that it holds exactly the pieces that the
+  /// Returns a shard. The first call for a shard opens the file and checks that it contains exactly the pieces that the
   /// manifest lists.
   const SafetensorsFile& shard(const std::string& name) const {
     auto open = shards_.find(name);
@@ -132,7 +132,7 @@ class CheckpointReader : public TensorReader {
   }
 
   /// Throws if two pieces overlap. parse_manifest() has counted the elements, so pieces that do not overlap cover the
-  /// whole tensor.
+  /// entire tensor.
   void check_pieces(const ManifestTensor& entry) const {
     try {
       check_disjoint(entry);
@@ -141,7 +141,7 @@ class CheckpointReader : public TensorReader {
     }
   }
 
-  /// Verifies the hash of a block of piece `p`, unless an earlier call did.
+  /// Verifies the hash of a block in piece `p`, unless an earlier call did.
   void verify_block(std::size_t index, std::size_t p, std::int64_t number) const {
     const ManifestTensor& entry = manifest_.tensors[index];
     const ManifestPiece& piece = entry.pieces[p];
@@ -160,7 +160,7 @@ class CheckpointReader : public TensorReader {
     bytes_read_ += data.size();
   }
 
-  /// Returns the damaged tensors of a shard as text, such as " (tensors 'a', 'b')"; " (in its header)" if no tensor is
+  /// Returns a shard's damaged tensors as text, such as " (tensors 'a', 'b')", or " (in its header)" if no tensor is
   /// damaged.
   std::string damaged_tensors(const std::string& file) const {
     std::vector<std::string> names;
@@ -176,7 +176,7 @@ class CheckpointReader : public TensorReader {
 
   Manifest manifest_;
   std::map<std::string, std::vector<ShardTensor>> shard_tensors_;  // by name of the shard
-  mutable std::map<std::string, SafetensorsFile> shards_;          // the shards opened so far, by name
+  mutable std::map<std::string, SafetensorsFile> shards_;          // shards opened so far, by name
   mutable std::vector<std::vector<std::vector<bool>>> verified_;   // [tensor][piece][block]; empty before the first use
 };
 

@@ -44,7 +44,7 @@ std::vector<std::string> copy_companion_files(const std::string& from, const std
 void check_companion_files(const std::string& folder) {
   for (const char* name : kCompanionFiles) {
     const std::string path = cat(folder, "/", name);
-    std::error_code error;  // ignored: opening the file reports the error
+    std::error_code error;  // ignored, because opening the file reports the error
     if (fs::exists(path, error) && !fs::is_regular_file(path, error)) fail(Exit::io, path, ": is not a regular file");
   }
 }

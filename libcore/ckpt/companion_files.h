@@ -1,4 +1,4 @@
-// The files next to a model's weights that mtl copies to its output: the tokenizer and the generation defaults.
+// Files next to a model's weights that mtl copies to its output: the tokenizer and the generation defaults.
 #pragma once
 
 #include <cstdint>
@@ -10,28 +10,28 @@
 
 namespace mtl {
 
-/// Reads a JSON file in the folder of a model. The file must be a regular file and may begin with a byte order mark.
-/// Throws Error that names the file.
+/// Reads a JSON file in a model folder. It must be a regular file and may start with a byte order mark. Throws Error
+/// with the file's name.
 Json read_model_json(const std::string& path);
 
 /// True for tokenizer.json, vocab.json, merges.txt and the other files that copy_companion_files() copies.
 bool is_companion_file(const std::string& name);
 
-/// Copies all companion files in folder `from` to folder `to`. Returns the names of the copied files.
+/// Copies all companion files from folder `from` to folder `to`. Returns their names.
 std::vector<std::string> copy_companion_files(const std::string& from, const std::string& to);
 
 /// Throws Error(io) if a companion file is not a regular file: reading a FIFO or a device could block forever.
 void check_companion_files(const std::string& folder);
 
-/// Returns the id of <|endoftext|> from tokenizer.json in the folder or, failing that, from vocab.json; empty if
-/// neither file has that token.
+/// Returns the id of <|endoftext|> from the folder's tokenizer.json or, failing that, from vocab.json. Empty if neither
+/// has that token.
 std::optional<std::int64_t> find_end_of_text_id(const std::string& folder);
 
 /// Returns the ids of the end-of-text tokens: the value of eos_token_id in a config.json or generation_config.json,
-/// which is a number or a list of numbers. Returns an empty list if the key is absent or null. Throws Error(bad_data)
-/// for any other value.
+/// which is a number or a list of numbers. Empty if the key is absent or null. Throws Error(bad_data) for any other
+/// value.
 std::vector<std::int64_t> eos_ids(const Json& config);
-/// Returns eos_ids() of FOLDER/generation_config.json; empty if that file does not exist.
+/// Returns eos_ids() from FOLDER/generation_config.json. Empty if that file does not exist.
 std::vector<std::int64_t> generation_eos_ids(const std::string& folder);
 
 }  // namespace mtl

@@ -14,7 +14,7 @@ namespace mtl {
 
 namespace {
 
-/// Collects the tensors that have infinite or NaN elements.
+/// Collects tensors with infinite or NaN elements.
 class NonfiniteCounter {
  public:
   explicit NonfiniteCounter(std::vector<NonfiniteElements>& found) : found_(found) {}
@@ -31,7 +31,7 @@ class NonfiniteCounter {
   std::vector<NonfiniteElements>& found_;
 };
 
-/// Reads a whole tensor and rounds its elements to `dtype`.
+/// Reads an entire tensor and rounds its elements to `dtype`.
 std::vector<std::byte> read_tensor(const ModelSource& source, const SavedTensor& tensor, StoredDType dtype,
                                    NonfiniteCounter* counter = nullptr) {
   Slice whole = whole_slice(tensor.shape);
@@ -44,7 +44,7 @@ std::vector<std::byte> read_tensor(const ModelSource& source, const SavedTensor&
   return out;
 }
 
-/// Returns the dtype of a tensor in the output. --dtype applies to parameters, but not to optimizer states.
+/// Returns a tensor's dtype in the output. --dtype applies to parameters, but not to optimizer states.
 StoredDType target_dtype(const SavedTensor& tensor, std::optional<StoredDType> dtype) {
   return starts_with(tensor.name, "param.") ? dtype.value_or(tensor.dtype) : tensor.dtype;
 }
@@ -72,7 +72,7 @@ std::string overflowing_tensors(const std::vector<NonfiniteElements>& found) {
 void warn_about_nonfinite(const ConvertReport& report, Console& console) {
   const std::string broken = list_tensors(report.nonfinite, [](const NonfiniteElements& one) { return one.in_source; });
   if (!broken.empty())
-    console.warn(cat(report.source, ": holds elements that are not finite: ", broken,
+    console.warn(cat(report.source, ": contains non-finite elements: ", broken,
                      "; the file is damaged, or its training diverged"));
   const std::string overflowing = overflowing_tensors(report.nonfinite);
   if (!overflowing.empty())
@@ -80,8 +80,8 @@ void warn_about_nonfinite(const ConvertReport& report, Console& console) {
                      "; use --dtype bfloat16, which has the range of float32"));
 }
 
-/// Records the rounded dtype in the precision of the run, so that a resume that needs unrounded main parameters is
-/// refused.
+/// Records the rounded dtype in the run's precision, so that a run that needs unrounded main parameters refuses to
+/// resume.
 void record_rounded_weights(TrainState& state, StoredDType dtype) {
   const Json* record = state.extra.find("precision");
   const bool trained_here =
@@ -119,11 +119,11 @@ void check_tensors(const ModelSource& source, const ModelSource& written, std::o
   for (const SavedTensor& tensor : source.tensors()) {
     const SavedTensor* found = written.find_tensor(tensor.name);
     if (found == nullptr && !starts_with(tensor.name, "param."))
-      continue;  // other formats cannot hold optimizer states
+      continue;  // other formats cannot contain optimizer states
     require(found != nullptr, "verification: tensor '", tensor.name, "' was not written");
     StoredDType target = target_dtype(tensor, dtype);
     bool same = found->dtype == target && read_tensor(source, tensor, target) == read_tensor(written, *found, target);
-    require(same, "verification: tensor '", tensor.name, "' differs from the source's");
+    require(same, "verification: tensor '", tensor.name, "' differs from the source");
   }
 }
 
@@ -192,7 +192,7 @@ std::optional<std::uint64_t> parse_size(const std::string& text) {
 }
 
 ConvertReport convert_model(const ConvertOptions& options, Console& console) {
-  InterruptGuard guard(console.program());  // must outlive `output`, whose folder the guard removes on a signal
+  InterruptGuard guard(console.program());  // must outlive `output`, because the guard removes its folder on a signal
   std::optional<StoredDType> dtype;
   if (options.dtype) dtype = parse_torch_dtype(*options.dtype);
   ModelSource source = ModelSource::open(options.load, console, options.given);
@@ -213,7 +213,7 @@ ConvertReport convert_model(const ConvertOptions& options, Console& console) {
   warn_about_nonfinite(report, console);
   if (options.verify) {
     const std::string overflowing = overflowing_tensors(report.nonfinite);
-    require(overflowing.empty(), "verification: ", report.dtype, " cannot hold all elements of ", overflowing,
+    require(overflowing.empty(), "verification: ", report.dtype, " cannot represent all elements of ", overflowing,
             "; choose --dtype bfloat16 or float32");
     verify_output(source, output.staged(), options, dtype, console);
   }

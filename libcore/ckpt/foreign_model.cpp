@@ -22,17 +22,17 @@ bool is_pytorch_file(const std::string& name) {
          (starts_with(name, "pytorch_model") && ends_with(name, ".bin"));
 }
 
-/// Describes one checkpoint, or the weights of one model, based on the names in its folder. Returns "" if the names are
-/// not recognized.
+/// Describes one checkpoint, or one model's weights, based on the file names in its folder. Returns "" if it does not
+/// recognize them.
 std::string describe_names(const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     if (name == "model_optim_rng.pt")
-      return cat("is the shard of one rank in a Megatron-LM checkpoint (", name, ")", kMegatronRemedy);
+      return cat("is one rank's shard of a Megatron-LM checkpoint (", name, ")", kMegatronRemedy);
     if (starts_with(name, "mp_rank_")) return cat("is a Megatron-LM checkpoint (", name, ")", kMegatronRemedy);
     if (name == ".metadata" || ends_with(name, ".distcp"))
-      return cat("is a distributed checkpoint of Megatron-LM or PyTorch (torch_dist: ", name, ")", kDistributedRemedy);
+      return cat("is a distributed Megatron-LM or PyTorch checkpoint (torch_dist: ", name, ")", kDistributedRemedy);
     if (name == ".zmetadata" || name == ".zarray")
-      return cat("is a distributed checkpoint of Megatron-LM (zarr: ", name, ")", kDistributedRemedy);
+      return cat("is a distributed Megatron-LM checkpoint (zarr: ", name, ")", kDistributedRemedy);
     if (starts_with(name, "pytorch_model") && (is_pytorch_file(name) || ends_with(name, ".bin.index.json")))
       return cat("has PyTorch weights (", name, "), but no config.json; add the config.json of the model");
   }
@@ -52,7 +52,7 @@ std::string describe_foreign_model(const std::string& path) {
   for (const std::string& name : names) {
     if (!starts_with(name, "iter_") && name != "release") continue;
     const std::string one = describe_names(names_in_folder(cat(path, "/", name)));
-    if (!one.empty()) return cat("holds checkpoints of another program: ", name, " ", one);
+    if (!one.empty()) return cat("contains checkpoints from another program: ", name, " ", one);
   }
   return "";
 }

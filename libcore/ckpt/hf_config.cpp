@@ -16,7 +16,7 @@ struct ActivationName {
   Activation activation;
 };
 
-/// The names of the supported activations in transformers. If an activation has several names, mtl writes the first.
+/// transformers' names for the supported activations. If an activation has more than one name, mtl writes the first.
 constexpr ActivationName kHfActivations[] = {{"gelu_new", Activation::gelu_tanh},
                                              {"gelu_pytorch_tanh", Activation::gelu_tanh},
                                              {"gelu_fast", Activation::gelu_tanh},

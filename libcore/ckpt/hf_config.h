@@ -1,7 +1,7 @@
-// Reads and writes config.json of a Hugging Face folder, for every family in hf_family.h.
+// Reads and writes config.json in a Hugging Face folder, for every family in hf_family.h.
 //
-// Rotary positions have two spellings, and both are read and written: rope_parameters of transformers 5, and the older
-// rope_theta and rope_scaling (in GPT-NeoX: rotary_emb_base and rotary_pct).
+// We read and write both spellings of rotary positions: rope_parameters from transformers 5, and the older rope_theta
+// and rope_scaling (in GPT-NeoX: rotary_emb_base and rotary_pct).
 #pragma once
 
 #include "base/json.h"
@@ -10,23 +10,22 @@
 
 namespace mtl {
 
-/// Returns the family of the model_type in `hf_config`. If the model_type is missing or unknown, throws Error(bad_data)
-/// that lists the known families.
+/// Returns the family for the model_type in `hf_config`. If it is missing or unknown, throws Error(bad_data) that lists
+/// the known families.
 const HfFamily& hf_family_of(const Json& hf_config);
 
-/// Returns the configuration that a config.json describes. Keys that are absent have transformers' defaults. Throws
+/// Returns the configuration that a config.json describes. Missing keys get transformers' defaults. Throws
 /// Error(bad_data) that lists, by key, every setting that mtl does not support. Does not check whether the sizes are
 /// consistent; GptConfig::problems() does.
 GptConfig gpt_config_from_hf(const Json& hf_config);
 
 /// True if the family's config.json can describe this architecture.
 bool has_architecture(const HfFamily& family, const GptConfig& config);
-/// Returns the first family that has this architecture. If there is none, throws Error(bad_data) that lists what the
-/// closest family lacks.
+/// Returns the first family that has this architecture. If there is none, throws Error(bad_data) that says what the
+/// closest family does not support.
 const HfFamily& hf_family_for(const GptConfig& config);
 
-/// Returns the keys of a config.json that describe the architecture. The result does not include dtype, token ids and
-/// dropout.
+/// Returns the config.json keys that describe the architecture, but not dtype, token ids or dropout.
 Json hf_config_for(const HfFamily& family, const GptConfig& config);
 
 }  // namespace mtl

@@ -22,7 +22,7 @@ HfFamily gpt2() {
       .activation_key = "activation_function",
       .activation = "gelu_new",
       .tied = true,
-      // reorder_and_upcast_attn is not listed: mtl always computes attention scores and softmax in fp32.
+      // reorder_and_upcast_attn is not listed, because mtl always computes attention scores and softmax in fp32.
       .fixed = {{"scale_attn_weights", true},
                 {"scale_attn_by_inverse_layer_idx", false},
                 {"add_cross_attention", false}},
@@ -52,7 +52,7 @@ std::vector<HfSize> llama_sizes(std::int64_t vocab, std::int64_t ffn, std::int64
           {"intermediate_size", &GptConfig::ffn_hidden_size, ffn}};
 }
 
-/// Returns the settings that Llama shares with the families that are derived from Llama.
+/// Returns the settings that Llama shares with the families derived from it.
 HfFamily llama_like(const char* model_type, const char* architecture, std::vector<HfSize> sizes) {
   GptConfig base;
   base.norm = Norm::rmsnorm;

@@ -1,6 +1,5 @@
-// Tables of the model families whose Hugging Face folders mtl reads and writes. A table lists the keys of config.json,
-// the default values that transformers gives them, and the names of the tensors. hf_config.h and hf_names.h interpret
-// the tables.
+// Tables of the model families whose Hugging Face folders mtl reads and writes. A table lists the config.json keys,
+// transformers' default values for them, and the tensor names. hf_config.h and hf_names.h interpret the tables.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +20,7 @@ struct HfSize {
   const char* older_key = nullptr;
 };
 
-/// A switch in config.json that decides whether the linears `members` have a bias.
+/// A config.json switch that determines whether the linears `members` have a bias.
 struct HfBias {
   const char* key;
   bool fallback;
@@ -34,22 +33,22 @@ struct HfFixedSwitch {
   bool value;
 };
 
-/// The layers that have sliding-window attention, and the keys of config.json that select those layers.
+/// Which layers have sliding-window attention, and the config.json keys that select them.
 enum class HfWindow {
   none,
   everywhere,  // all layers; key sliding_window: a number, or null for no window
   from_layer,  // keys use_sliding_window, sliding_window, and layer_types or max_window_layers
 };
 
-/// The keys of rotary positions that depend on the family. In addition, all families have rope_parameters (transformers
-/// 5) and rope_scaling (older versions).
+/// Rotary position keys that depend on the family. All families also have rope_parameters (transformers 5) and
+/// rope_scaling (older versions).
 struct HfRotary {
   const char* base_key;     // at the top level of config.json, before transformers 5
-  const char* percent_key;  // also at the top level; nullptr if whole heads are rotated
+  const char* percent_key;  // also at the top level; nullptr if entire heads are rotated
   double percent = 1;
 };
 
-/// The part of a canonical tensor that a tensor in a file holds, and the order of the axes in the file.
+/// Which part of a canonical tensor a file tensor holds, and the order of its axes.
 enum class HfPart {
   whole,
   transposed,      // Conv1D: (inputs, outputs)
@@ -61,7 +60,7 @@ enum class HfPart {
   up,
 };
 
-/// A canonical module and its Hugging Face name within the layer or model. Several entries may describe parts of the
+/// A canonical module and its Hugging Face name within the layer or model. Multiple entries may describe parts of the
 /// same canonical module.
 struct HfModule {
   const char* canonical;
@@ -71,8 +70,8 @@ struct HfModule {
 
 struct HfFamily {
   const char* model_type;
-  const char* architecture;  // the transformers class that loads such a model
-  GptConfig base;            // settings that all models of the family share
+  const char* architecture;  // the transformers class that loads this model
+  GptConfig base;            // settings that all models in the family share
   std::vector<HfSize> sizes;
   const char* norm_eps_key;
   double norm_eps;
@@ -80,13 +79,13 @@ struct HfFamily {
   const char* activation;
   bool tied;  // transformers' default value of tie_word_embeddings
   std::vector<HfBias> biases = {};
-  const char* parallel_residual_key = nullptr;  // if config.json lacks this key, the residual is parallel
+  const char* parallel_residual_key = nullptr;  // if config.json does not have this key, the residual is parallel
   HfWindow window = HfWindow::none;
   HfRotary rotary = {};
   std::vector<HfFixedSwitch> fixed = {};
-  std::vector<const char*> dropout_keys = {};  // the default value of each key in transformers is 0.1
-  // Tensor names are `prefix` + NAME outside of layers and `prefix` + `layers` + "N." + NAME in layer N. The name of
-  // the output layer has no prefix.
+  std::vector<const char*> dropout_keys = {};  // keys whose default in transformers is 0.1
+  // Tensor names are `prefix` + NAME outside layers and `prefix` + `layers` + "N." + NAME in layer N. The output
+  // layer's name has no prefix.
   const char* prefix = "model.";
   const char* layers = "layers.";
   const char* output = "lm_head";

@@ -9,9 +9,9 @@ namespace mtl {
 
 namespace {
 
-constexpr const char* kOutput = "output";  // the canonical module of the output layer
+constexpr const char* kOutput = "output";  // the output layer's canonical module
 
-/// Returns the box of a part in the canonical tensor.
+/// Returns a part's box in the canonical tensor.
 Slice box_of(HfPart part, const std::vector<std::int64_t>& shape) {
   auto cut = [&](std::size_t axis, std::int64_t first, std::int64_t count) {
     std::vector<std::int64_t> size = shape;
@@ -36,8 +36,8 @@ Slice box_of(HfPart part, const std::vector<std::int64_t>& shape) {
   }
 }
 
-/// Returns the axes of a part in the order of the file, slowest first; empty for the canonical order. `axes` is the
-/// number of axes; a bias lacks the input axis.
+/// Returns a part's axes in file order, slowest first. Empty for the canonical order. `axes` is the number of axes; a
+/// bias does not have the input axis.
 std::vector<int> axis_order(HfPart part, std::size_t axes) {
   if (part == HfPart::qkv_transposed) return axes == 4 ? std::vector{3, 1, 0, 2} : std::vector{1, 0, 2};
   if (part == HfPart::transposed && axes == 2) return {1, 0};

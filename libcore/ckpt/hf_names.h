@@ -1,4 +1,4 @@
-// Maps canonical tensors to the tensors of a Hugging Face folder: names, shapes and axis orders.
+// Maps canonical tensors to tensors in a Hugging Face folder: names, shapes and axis orders.
 #pragma once
 
 #include <cstdint>
@@ -15,16 +15,16 @@ namespace mtl {
 struct HfTensor {
   std::string name;  // with the family's prefix
   std::vector<std::int64_t> shape;
-  TensorPiece piece;  // the part of the canonical tensor that this tensor holds
+  TensorPiece piece;  // the part of the canonical tensor that this one holds
 };
 
-/// Returns the tensors that together hold a canonical tensor. piece.file is the index of the tensor in the result.
+/// Returns the tensors that together hold a canonical tensor. piece.file is the tensor's index in the result.
 std::vector<HfTensor> hf_tensors_of(const CanonicalTensor& tensor, const HfFamily& family);
 
-/// Returns `name` with the family's prefix, which some folders omit. Names of the output layer never have a prefix.
+/// Returns `name` with the family's prefix, which some folders omit. The output layer's names never have a prefix.
 std::string full_hf_name(const std::string& name, const HfFamily& family);
 
-/// True for the constant buffers in old files: causal masks and rotary frequencies.
+/// True for constant buffers in old files: causal masks and rotary frequencies.
 bool is_hf_buffer(std::string_view name, const HfFamily& family);
 
 }  // namespace mtl

@@ -68,10 +68,10 @@ class HfReader : public MappedReader {
     }
   }
 
-  /// Adds the parameters in canonical order. Refuses stored tensors that do not belong to a parameter.
+  /// Adds the parameters in canonical order. Rejects stored tensors that do not belong to a parameter.
   void add_parameters() {
     if (config.num_layers > std::ssize(stored_)) {
-      fail(Exit::bad_data, folder, ": ", stored_.size(), " tensors cannot be a model of ", config.num_layers,
+      fail(Exit::bad_data, folder, ": ", stored_.size(), " tensors cannot be a model with ", config.num_layers,
            " layers");
     }
     std::erase_if(stored_, [&](const auto& item) { return is_hf_buffer(item.first, *family_); });
@@ -107,8 +107,7 @@ class HfReader : public MappedReader {
     add_tensor({"param." + canonical.name, dtype, canonical.shape}, std::move(places));
   }
 
-  /// If the folder stores an output layer, checks that the layer equals the token embedding, and then ignores the
-  /// layer.
+  /// If the folder stores an output layer, checks that it equals the token embedding, and then ignores it.
   void check_tied_output() {
     const CanonicalTensor canonical{"embedding.tokens.weight", {config.vocab_size, config.hidden_size}};
     auto output = stored_.find(cat(family_->output, ".weight"));

@@ -11,7 +11,7 @@ namespace {
 
 using Scaling = RotaryOptions::Scaling;
 
-/// Returns the object under `key`; nullptr if the value is absent, null or an empty object.
+/// Returns the object under `key`, or nullptr if the value is absent, null or an empty object.
 const Json* find_object(const Json& json, const char* key) {
   const Json* value = json.find(key);
   if (value == nullptr || value->is_null()) return nullptr;
@@ -19,7 +19,7 @@ const Json* find_object(const Json& json, const char* key) {
   return value->as_object().empty() ? nullptr : value;
 }
 
-/// Reads rope_parameters or rope_scaling, together with the older keys at the top level.
+/// Reads rope_parameters or rope_scaling, together with the older top-level keys.
 class RotaryReader {
  public:
   RotaryReader(const Json& hf_config, const HfRotary& family, const GptConfig& config,
@@ -57,8 +57,8 @@ class RotaryReader {
   }
 
  private:
-  /// Returns the value of `key` in `parameters`; if absent, the value of `top_key` at the top level; if both are
-  /// absent, `fallback`. Adds a problem if both keys exist and differ.
+  /// Returns the value of `key` in `parameters`. If it is absent, returns the value of `top_key` at the top level; if
+  /// both are absent, `fallback`. Adds a problem if both keys exist and differ.
   double number(const char* where, const Json& parameters, const char* key, const char* top_key, double fallback) {
     const double inside = parameters.number_or(key, json_.number_or(top_key, fallback));
     if (const double top = json_.number_or(top_key, inside); top != inside)
@@ -78,7 +78,7 @@ class RotaryReader {
   std::vector<std::string>& problems_;
 };
 
-/// Returns the first layer with a window, or `layers` if no layer has a window. Returns empty if a later layer has no
+/// Returns the first layer with a window, or `layers` if no layer has one. Returns empty if a later layer has no
 /// window, or if the list does not have exactly one entry per layer.
 std::optional<std::int64_t> first_window_layer(const Json& layer_types, std::int64_t layers) {
   const Json::Array& types = layer_types.as_array();

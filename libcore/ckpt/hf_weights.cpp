@@ -29,7 +29,7 @@ constexpr Format kFormats[] = {{"model.safetensors", "model.safetensors.index.js
 
 using NamesByFile = std::map<std::string, std::vector<std::string>>;
 
-/// Reads an index. Refuses file names that lead out of the folder or begin with a dot.
+/// Reads an index. Rejects file names that lead out of the folder or start with a dot.
 NamesByFile read_weight_map(const std::string& path) {
   const Json index = read_model_json(path);
   NamesByFile names;

@@ -1,4 +1,5 @@
-// The weight files of a Hugging Face folder, in safetensors or PyTorch format: one file, or several with an index.
+// The weight files in a Hugging Face folder, in safetensors or PyTorch format: one file, or multiple files with an
+// index.
 #pragma once
 
 #include <memory>
@@ -9,9 +10,9 @@
 
 namespace mtl {
 
-/// Opens the first of the following that exists: model.safetensors; the shards that model.safetensors.index.json names;
-/// pytorch_model.bin; the shards that pytorch_model.bin.index.json names. Throws Error(bad_data) if none exists, if a
-/// shard is missing, or if a shard lacks a tensor that the index assigns to that shard.
+/// Opens the first of these that exists: model.safetensors; the shards in model.safetensors.index.json;
+/// pytorch_model.bin; the shards in pytorch_model.bin.index.json. Throws Error(bad_data) if none exists, if a shard is
+/// missing, or if a shard does not contain a tensor that the index assigns to it.
 std::vector<std::unique_ptr<TensorFile>> open_hf_weights(const std::string& folder);
 
 }  // namespace mtl

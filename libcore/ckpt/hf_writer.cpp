@@ -13,7 +13,7 @@ namespace mtl {
 
 namespace {
 
-/// A tensor to write, and the part of the source's tensor that this tensor holds.
+/// A tensor to write, and the part of the source tensor that it holds.
 struct Item {
   StoredTensor stored;
   std::string source;
@@ -37,7 +37,7 @@ std::vector<Item> plan_items(const ModelSource& source, const HfFamily& family, 
   return out;
 }
 
-/// Fills one shard after another. A tensor that is larger than `max_bytes` gets a shard to itself.
+/// Fills one shard after another. A tensor larger than `max_bytes` gets its own shard.
 std::vector<std::vector<Item>> cut_into_shards(std::vector<Item> items, std::uint64_t max_bytes) {
   std::vector<std::vector<Item>> shards(1);
   std::uint64_t shard_bytes = 0;
@@ -85,8 +85,7 @@ void write_tensors(const ModelSource& source, const std::string& path, const std
 
 void write_json(const std::string& path, const Json& json) { write_file_atomic(path, json.dump(2) + "\n"); }
 
-/// Returns the family that the source's config.json names if that family can describe the model; otherwise, the first
-/// family that can.
+/// Returns the family in the source's config.json if it can describe the model, otherwise the first family that can.
 const HfFamily& family_of(const ModelSource& source) {
   const Json config = source.hf_config();
   const HfFamily* family = config.is_null() ? nullptr : find_hf_family(config.string_or("model_type", ""));
@@ -101,8 +100,8 @@ bool describes(const Json& hf_config, const GptConfig& config) {
   }
 }
 
-/// Returns the config.json to write, with sorted keys. Starts from the source's config.json if that file is of this
-/// family. Sets the keys of the architecture unless the file already describes the model.
+/// Returns the config.json to write, with sorted keys. Starts from the source's config.json if it is for this family.
+/// Sets the architecture keys unless the file already describes the model.
 Json make_config(const ModelSource& source, const HfFamily& family, StoredDType dtype, const HfWriteOptions& options) {
   Json out = source.hf_config();
   if (out.is_null() || out.string_or("model_type", "") != family.model_type) {
@@ -123,7 +122,7 @@ Json make_config(const ModelSource& source, const HfFamily& family, StoredDType 
   return result;
 }
 
-/// Writes generation_config.json with the bos and eos ids in `config`, for a source that lacks generation_config.json.
+/// Writes generation_config.json with the bos and eos ids in `config`, for a source that has no such file.
 void write_generation_config(const std::string& folder, const Json& config) {
   Json out = Json::object({{"_from_model_config", true}});
   for (const char* key : {"bos_token_id", "eos_token_id"}) {
@@ -133,9 +132,9 @@ void write_generation_config(const std::string& folder, const Json& config) {
 }
 
 /// If tokenizer_config.json does not limit model_max_length, sets the limit to `positions`; transformers warns about
-/// longer texts. mtl writes a tokenizer before the model exists, so mtl's own tokenizer_config.json has no limit.
+/// longer texts. mtl writes a tokenizer before the model exists, so its own tokenizer_config.json has no limit.
 void set_model_max_length(const std::string& folder, std::int64_t positions) {
-  constexpr double kNoLimit = 1e18;  // transformers writes int(1e30) for no limit
+  constexpr double kNoLimit = 1e18;  // transformers writes int(1e30) if there is no limit
   const std::string path = folder + "/tokenizer_config.json";
   if (!file_exists(path)) return;
   Json config = read_model_json(path);

@@ -69,7 +69,7 @@ std::vector<std::int64_t> to_integers(const Json& json) {
   return out;
 }
 
-/// Returns the product of `sizes`. Refuses a product of more than 63 bits.
+/// Returns the product of `sizes`. Rejects products of more than 63 bits.
 std::int64_t checked_product(const std::vector<std::int64_t>& sizes) {
   std::int64_t product = 1;
   for (std::int64_t size : sizes) {
@@ -130,8 +130,8 @@ ManifestPiece piece_from_json(const Json& json, const std::vector<std::int64_t>&
 
 using FileSizes = std::map<std::string_view, std::uint64_t>;  // size in bytes, by name
 
-/// Checks that a piece fits into its file. If the piece is longer than one block, also checks that there is a hash for
-/// each block.
+/// Checks that a piece fits into its file. If it is longer than one block, also checks that there is a hash for each
+/// block.
 void check_piece(const FileSizes& files, std::int64_t block_bytes, const ManifestTensor& entry,
                  const ManifestPiece& piece) {
   auto file = files.find(piece.file);
@@ -156,7 +156,7 @@ ManifestTensor tensor_from_json(const std::string& name, const Json& json) {
   return out;
 }
 
-/// Checks that the pieces together have as many elements as the tensor, and that all pieces are in different files.
+/// Checks that the pieces together have as many elements as the tensor, and that each piece is in a different file.
 void check_count(const ManifestTensor& entry) {
   std::int64_t stored = 0;
   std::set<std::string> files;
@@ -299,8 +299,8 @@ void check_pairs(Pieces pieces) {
   }
 }
 
-/// Sorts pieces along an axis and splits the list at positions that no box crosses. Pieces in different parts share no
-/// element.
+/// Sorts pieces along an axis and splits the list where no box crosses. Pieces in different parts do not share any
+/// elements.
 std::vector<Pieces> parts_along(Pieces pieces, std::size_t axis) {
   auto begin_of = [axis](const ManifestPiece* piece) { return piece->slice.offset[axis]; };
   std::sort(pieces.begin(), pieces.end(), [&](const auto* a, const auto* b) { return begin_of(a) < begin_of(b); });
@@ -315,8 +315,8 @@ std::vector<Pieces> parts_along(Pieces pieces, std::size_t axis) {
   return parts;
 }
 
-/// Throws if pieces overlap. Parallel layouts produce grids of boxes, with several element ranges per box; for these,
-/// the check takes O(n log n) time. Compares all pairs of pieces only if parts_along() cannot separate the boxes.
+/// Throws if pieces overlap. Parallel layouts produce grids of boxes, with multiple element ranges per box, which we
+/// check in O(n log n). We compare all pairs of pieces only if parts_along() cannot separate the boxes.
 void check_apart(Pieces pieces) {
   if (pieces.size() < 2) return;
   const Slice& box = pieces[0]->slice;

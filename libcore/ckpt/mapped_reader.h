@@ -1,5 +1,5 @@
-// The base class of the readers whose tensors consist of pieces of memory-mapped files: the readers of Hugging Face
-// folders and of Megatron-LM checkpoints.
+// Base class for readers whose tensors consist of pieces of memory-mapped files, which are those for Hugging Face
+// folders and Megatron-LM checkpoints.
 #pragma once
 
 #include <cstddef>
@@ -15,15 +15,14 @@ namespace mtl {
 
 class MappedReader : public TensorReader {
  public:
-  /// Gathers the slice into `out`. Throws Error(io) if one of the files has been truncated.
+  /// Gathers the slice into `out`. Throws Error(io) if a file has been truncated.
   void read(std::size_t index, const Slice& slice, std::span<std::byte> out) const final;
 
  protected:
-  /// The places where the elements of one canonical tensor are stored. piece.file is an index into `contents` and
-  /// `files`.
+  /// Where a canonical tensor's elements are stored. piece.file is an index into `contents` and `files`.
   struct Places {
     std::vector<TensorPiece> pieces;
-    std::vector<std::span<const std::byte>> contents;  // by piece: the data of the file tensor that holds the piece
+    std::vector<std::span<const std::byte>> contents;  // by piece: the data of the file tensor with the piece
     std::vector<const TensorFile*> files;
 
     void add(TensorPiece piece, std::span<const std::byte> data, const TensorFile* file);
@@ -36,8 +35,8 @@ class MappedReader : public TensorReader {
   std::vector<Places> places_;  // parallel to `tensors`
 };
 
-/// Hashes `blocks` evenly spaced blocks of 4 KiB, or all bytes if there are at most `blocks` * 4 KiB. `blocks` must be
-/// at least 2. Used to distinguish models without reading all of their data.
+/// Hashes `blocks` evenly spaced 4-KiB blocks, or all bytes if there are at most `blocks` * 4 KiB. `blocks` must be at
+/// least 2. Used to tell models apart without reading all of their data.
 void hash_sample(Hasher& hasher, std::span<const std::byte> bytes, std::size_t blocks);
 
 }  // namespace mtl

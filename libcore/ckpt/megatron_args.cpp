@@ -6,7 +6,7 @@ namespace mtl {
 
 namespace {
 
-/// Appends names and values of arguments to a dict in the pickle.
+/// Appends argument names and values to a dict in the pickle.
 class ArgsWriter {
  public:
   explicit ArgsWriter(PickleWriter& pickle) : pickle_(pickle) {}
@@ -92,9 +92,9 @@ std::vector<std::string> megatron_problems(const GptConfig& config, const Megatr
                        : config.activation == Activation::silu || config.activation == Activation::relu)
     out.push_back("Megatron-LM has no argument for the activation of this MLP; it has GELU, squared ReLU and SwiGLU");
   if (config.qk_norm && config.norm != Norm::rmsnorm)
-    out.push_back("Megatron-LM normalizes queries and keys as it does layers, here with LayerNorm");
-  if (config.first_window_layer > 0) out.push_back("Megatron-LM has no attention window that begins at a later layer");
-  const RotaryOptions llama3;  // the defaults of RotaryOptions equal Megatron-LM's constants
+    out.push_back("Megatron-LM uses the same normalization for queries and keys as for layers, here LayerNorm");
+  if (config.first_window_layer > 0) out.push_back("Megatron-LM has no attention window that starts at a later layer");
+  const RotaryOptions llama3;  // RotaryOptions defaults equal Megatron-LM's constants
   if (config.rotary.scaling == RotaryOptions::Scaling::llama3 &&
       (config.rotary.low_freq_factor != llama3.low_freq_factor ||
        config.rotary.high_freq_factor != llama3.high_freq_factor ||

@@ -1,4 +1,4 @@
-// Writes a model's configuration as Megatron-LM arguments, for the checkpoints that mtl exports to Megatron-LM.
+// Writes a model's configuration as Megatron-LM arguments, for checkpoints exported to Megatron-LM.
 #pragma once
 
 #include "ckpt/megatron_writer.h"
@@ -6,8 +6,8 @@
 
 namespace mtl {
 
-/// Appends an argparse.Namespace to the pickle of `writer`. The Namespace holds the arguments that Megatron-LM reads
-/// with --use-checkpoint-args, and the parallel sizes.
+/// Appends an argparse.Namespace to the writer's pickle. It contains the arguments that Megatron-LM reads with
+/// --use-checkpoint-args, and the parallel sizes.
 void write_megatron_args(TorchWriter& writer, const GptConfig& config, const MegatronWriteOptions& options,
                          StoredDType dtype);
 

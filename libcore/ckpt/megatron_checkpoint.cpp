@@ -36,8 +36,8 @@ struct RowAxes {
   std::vector<std::int64_t> size, stride;
 };
 
-/// Returns the canonical axes (G, R + 2, D) of queries, keys and values. Since version 2, files store rows in this
-/// order. In version 1 the order is (G, D, R + 2), and in version 0 it is (R + 2, G, D).
+/// Returns the canonical axes (G, R + 2, D) for queries, keys and values. Since version 2, files store rows in this
+/// order. Version 1 uses (G, D, R + 2), and version 0 uses (R + 2, G, D).
 RowAxes qkv_axes(const GptConfig& config, double version, std::int64_t groups) {
   const std::int64_t heads = config.num_heads / config.num_query_groups + 2, dim = config.head_dim;
   const std::vector<std::int64_t> size = {groups, heads, dim};
@@ -55,10 +55,9 @@ class MegatronReader : public MappedReader {
     folder = is_directory(checkpoint) ? checkpoint : parent_folder(checkpoint);
     optimizer_ = read_megatron_optimizer(model_, optimizer_problem);
     drop_head_copy();
-    // Every layer has several parameters. This check refuses an absurd number of layers before canonical_tensors()
-    // lists all layers.
+    // Every layer has multiple parameters. Reject an absurd number of layers before canonical_tensors() lists them all.
     if (model_.layers > std::ssize(model_.parameters))
-      fail_at(Exit::bad_data, checkpoint, model_.parameters.size(), " tensors cannot be a model of ", model_.layers,
+      fail_at(Exit::bad_data, checkpoint, model_.parameters.size(), " tensors cannot be a model with ", model_.layers,
               " layers");
     std::vector<std::string> notes;
     try {
@@ -74,7 +73,7 @@ class MegatronReader : public MappedReader {
     check_complete();
   }
 
-  /// Verifies the CRC-32 of each shard from which the slice is read. Only shards in zip archives have a CRC-32.
+  /// Verifies the CRC-32 of each shard from which the slice is read. Only shards in zip archives have one.
   void verify_slice(std::size_t index, const Slice& slice) const override {
     for (std::size_t i = 0; i < records_[index].size(); ++i) {
       const ZipEntry* record = records_[index][i];
@@ -115,8 +114,8 @@ class MegatronReader : public MappedReader {
     return found == model_.parameters.end() ? nullptr : &found->second;
   }
 
-  /// If the output layer is tied, moves the last stage's copy of the token embedding to head_copy_. Keeps the weight of
-  /// an untied output layer.
+  /// If the output layer is tied, moves the last stage's copy of the token embedding to head_copy_. Keeps an untied
+  /// output layer's weight.
   void drop_head_copy() {
     const MegatronParameter *head = find(kHead), *tokens = find(kTokens);
     if (head == nullptr) return;
@@ -132,7 +131,7 @@ class MegatronReader : public MappedReader {
     model_.parameters.erase(kHead);
   }
 
-  /// Returns the size of a parameter along an axis, over all ranks; 0 if the parameter or the axis does not exist.
+  /// Returns a parameter's size along an axis, summed over all ranks, or 0 if the parameter or axis does not exist.
   std::int64_t extent(const std::string& name, std::size_t axis) const {
     const MegatronParameter* parameter = find(name);
     if (parameter == nullptr || parameter->shards.front().tensor->shape.size() <= axis) return 0;
@@ -175,7 +174,7 @@ class MegatronReader : public MappedReader {
     }
   }
 
-  /// Adds Adam's moments of every parameter, and sets the training state.
+  /// Adds Adam's moments for every parameter, and sets the training state.
   void collect_optimizer() {
     for (const CanonicalTensor& canonical : canonical_tensors(config)) {
       add_parameter("exp_avg.", canonical, optimizer_->exp_avg.at(canonical.name));
@@ -208,8 +207,8 @@ class MegatronReader : public MappedReader {
             parts...);
   }
 
-  /// Returns the place of a rank's shard in the canonical tensor. A shard is a vector or a matrix; its row axis may
-  /// merge several canonical axes.
+  /// Returns where a rank's shard belongs in the canonical tensor. A shard is a vector or a matrix; its row axis may
+  /// merge multiple canonical axes.
   TensorPiece piece_of(const CanonicalTensor& canonical, const MegatronParameter& parameter, int rank) const {
     const TorchTensor& shard = *parameter.shards[rank].tensor;
     const std::int64_t parts = parameter.split == MegatronSplit::none ? 1 : model_.tensor_parallel;

@@ -33,7 +33,7 @@ class MegatronArgs {
   }
 
  private:
-  /// Refuses negative sizes, and sizes so large that the product of two sizes could overflow.
+  /// Rejects negative sizes, and sizes so large that the product of two could overflow.
   static std::int64_t checked(std::int64_t value) {
     constexpr std::int64_t kMaxArgument = std::int64_t{1} << 31;
     if (value < 0 || value > kMaxArgument) fail(Exit::bad_data, value, ", which is out of range");
@@ -56,7 +56,7 @@ class MegatronArgs {
 };
 
 /// An argument that changes the model in a way that mtl does not support. Arguments in kRefusedSwitches must be off;
-/// arguments in kRefusedValues must be absent.
+/// those in kRefusedValues must be absent.
 struct RefusedArg {
   const char* name;
   const char* why;
@@ -96,15 +96,15 @@ void refuse_args(const MegatronArgs& args, std::vector<std::string>& problems) {
     problems.push_back(cat("args.glu_linear_offset is ", offset, ", which is not supported"));
 }
 
-/// Adds a problem if an argument differs from `size`, the size that the tensors have.
+/// Adds a problem if an argument differs from `size`, which the tensors show.
 void expect_size(const MegatronArgs& args, const char* name, std::int64_t size, std::vector<std::string>& problems) {
   const std::optional<std::int64_t> value = args.integer(name);
   if (value && *value != size) problems.push_back(cat("args.", name, " is ", *value, ", but the tensors have ", size));
 }
 
-/// Sets the activation of the MLP. Megatron-LM computes the tanh form of GELU with bias-GELU fusion, with
-/// --openai-gelu, and in all releases that saved no arguments. In all other cases, and always with --onnx-safe,
-/// Megatron-LM computes torch's exact form of GELU.
+/// Sets the MLP activation. Megatron-LM computes the tanh form of GELU with bias-GELU fusion, with --openai-gelu, and
+/// in all releases that saved no arguments. In all other cases, and always with --onnx-safe, it computes torch's exact
+/// form.
 void set_activation(const MegatronArgs& args, bool has_args, double version, GptConfig& config,
                     std::vector<std::string>& notes) {
   config.gated_mlp = args.is_on("swiglu");
@@ -131,7 +131,7 @@ void set_rotary(const MegatronArgs& args, RotaryOptions& rotary) {
     rotary.scaling = RotaryOptions::Scaling::linear;
     rotary.factor = factor;
   }
-  if (args.is_on("use_rope_scaling")) {  // the scaling of Llama 3.1; the other constants are fixed in Megatron-LM
+  if (args.is_on("use_rope_scaling")) {  // Llama 3.1's scaling; its other constants are fixed in Megatron-LM
     rotary.scaling = RotaryOptions::Scaling::llama3;
     rotary.factor = args.number_or("rope_scaling_factor", 8);
   }
@@ -155,8 +155,8 @@ void set_positions(const MegatronArgs& args, const MegatronShapes& shapes, GptCo
   }
 }
 
-/// Returns the number of tokens that a query attends to, including its own token; 0 means all tokens. window_size is
-/// (LEFT, RIGHT), where -1 means all tokens. RIGHT has no effect, because attention is causal.
+/// Returns how many tokens a query attends to, including its own, or 0 for all tokens. window_size is (LEFT, RIGHT),
+/// where -1 means all tokens. RIGHT has no effect, because attention is causal.
 std::int64_t window_of(const MegatronArgs& args, std::vector<std::string>& problems) {
   const std::optional<PickleValue> window = args.find("window_size");
   if (!window) return 0;

@@ -1,4 +1,4 @@
-// Derives the configuration of a Megatron-LM checkpoint from its tensors and its pickled arguments.
+// Derives a Megatron-LM checkpoint's configuration from its tensors and its pickled arguments.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 
 namespace mtl {
 
-/// Facts derived from the names and shapes of the merged tensors. A size is 0 if the tensor that determines the size
-/// does not exist.
+/// Facts derived from the names and shapes of the merged tensors. A size is 0 if the tensor that determines it does not
+/// exist.
 struct MegatronShapes {
   std::int64_t layers = 0, vocabulary_rows = 0, hidden = 0, up_rows = 0, query_norm = 0;
   std::int64_t positions = 0;
@@ -22,15 +22,15 @@ struct MegatronShapes {
   LinearBias bias;
 };
 
-/// Derives the configuration. `args` is the Namespace of the run, if the file has one. Throws Error(bad_data) that
-/// lists everything that contradicts the shapes or that mtl does not support. Throws UsageError if neither `args` nor
-/// `given` states the number of heads, or if given.vocab_size exceeds the number of rows of the token embedding. If
-/// both state a number of heads, uses the number in `args`; the caller compares the two numbers. For each assumed
-/// value, appends a note for the user to `notes`.
+/// Derives the configuration. `args` is the run's Namespace, if the file has one. Throws Error(bad_data) that lists
+/// everything that contradicts the shapes or that mtl does not support. Throws UsageError if neither `args` nor `given`
+/// states the number of heads, or if given.vocab_size exceeds the number of token embedding rows. If both state a
+/// number of heads, uses the one in `args`; the caller must compare the two. For each assumed value, appends a note for
+/// the user to `notes`.
 GptConfig megatron_config(const std::optional<PickleValue>& args, double version, const MegatronShapes& shapes,
                           const ModelSupplement& given, std::vector<std::string>& notes);
 
-/// Returns the parallel sizes in the arguments as (tensor, pipeline). A size that is absent is 0.
+/// Returns the parallel sizes in the arguments as (tensor, pipeline). A missing size is 0.
 std::pair<std::int64_t, std::int64_t> megatron_parallel_sizes(const std::optional<PickleValue>& args);
 
 }  // namespace mtl

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view kRankPrefix = "mp_rank_", kMegatronTracker = "latest_checkpointed_iteration.txt";
 
-/// Parses a name: "mp_rank_01_002" -> (1, 2). Returns empty for names of another form.
+/// Parses a name: "mp_rank_01_002" -> (1, 2). Returns empty for names of any other form.
 std::optional<std::pair<int, int>> rank_in_name(const std::string& name) {
   if (!starts_with(name, kRankPrefix)) return std::nullopt;
   const std::vector<std::string> numbers = split(name.substr(kRankPrefix.size()), '_');
@@ -29,8 +29,8 @@ std::optional<std::pair<int, int>> rank_in_name(const std::string& name) {
   return rank;
 }
 
-/// Returns the folder that the tracker names, whether or not the folder exists; "" if the tracker is missing or does
-/// not name a folder.
+/// Returns the folder that the tracker names, whether or not it exists, or "" if the tracker is missing or does not
+/// name a folder.
 std::string tracked_folder(const std::string& path) {
   const std::string tracker = cat(path, "/", kMegatronTracker);
   if (!file_exists(tracker)) return "";
@@ -41,8 +41,8 @@ std::string tracked_folder(const std::string& path) {
   return iteration && *iteration >= 0 ? format("iter_%07lld", static_cast<long long>(*iteration)) : "";
 }
 
-/// Returns the checkpoint that the tracker names in a folder of several checkpoints; failing that, the newest
-/// checkpoint. A release counts as iteration 0.
+/// Returns the checkpoint that the tracker names in a folder with multiple checkpoints or, failing that, the newest
+/// one. A release counts as iteration 0.
 std::optional<std::string> checkpoint_in(const std::string& path, Console& console) {
   std::string newest;
   std::int64_t newest_iteration = -1;
@@ -107,7 +107,7 @@ MegatronRankFiles list_megatron_files(const std::string& checkpoint) {
     for (int rank = 0; rank < out.tensor_parallel; ++rank) {
       const auto found = by_rank.find({stage, rank});
       if (found == by_rank.end())
-        fail_at(Exit::bad_data, checkpoint, "the file of tensor parallel rank ", rank, " on pipeline stage ", stage,
+        fail_at(Exit::bad_data, checkpoint, "the file for tensor parallel rank ", rank, " on pipeline stage ", stage,
                 " is missing; there are ", by_rank.size(), " of ", out.tensor_parallel, " x ", out.pipeline_parallel);
       out.paths.push_back(found->second);
     }

@@ -12,14 +12,14 @@ namespace {
 
 constexpr int kMaxModelDepth = 8;
 
-/// One parameter in the file of a rank, with its name in that file.
+/// A parameter in a rank's file, with its name there.
 struct NamedEntry {
   std::string name;
   MegatronName parsed;
   const TorchTensor* tensor;
 };
 
-/// Collects the parameters in one model dict. The keys of the dict may be nested, joined by dots, or both.
+/// Collects the parameters in one model dict. The dict's keys may be nested, joined by dots, or both.
 class EntryCollector {
  public:
   explicit EntryCollector(const TorchFile& file) : file_(file) {}
@@ -56,7 +56,7 @@ class EntryCollector {
   std::vector<NamedEntry> entries_;
 };
 
-/// Returns the model chunks in the file of a rank: model or, with interleaved stages, model0, model1, ...
+/// Returns the model chunks in a rank's file: model or, with interleaved stages, model0, model1, ...
 std::vector<PickleValue> chunks_of(const TorchFile& file) {
   std::vector<PickleValue> chunks;
   if (const auto model = file.root().find("model")) {
@@ -104,8 +104,8 @@ void add_entry(MegatronModel& model, int rank, const TorchFile& file, const Name
   parameter.shards.push_back({&file, entry.tensor});
 }
 
-/// Adds the parameters of one chunk of a stage from the files of the stage's tensor parallel ranks. Numbers the layers
-/// of the chunk after the layers that `model` already has.
+/// Adds the parameters of one chunk of a stage from the files of the stage's tensor parallel ranks. Numbers the chunk's
+/// layers after those that `model` already has.
 void add_stage(MegatronModel& model, std::size_t chunk, int stage) {
   std::int64_t layers = 0;
   for (int tensor_rank = 0; tensor_rank < model.tensor_parallel; ++tensor_rank) {

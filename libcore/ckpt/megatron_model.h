@@ -1,4 +1,4 @@
-// The parameters of a Megatron-LM checkpoint by canonical name, each with its shards. Layers are numbered consecutively
+// A Megatron-LM checkpoint's parameters by canonical name, each with its shards. Layers are numbered consecutively
 // across stages and chunks.
 #pragma once
 
@@ -22,11 +22,11 @@ struct MegatronShard {
 
 struct MegatronParameter {
   MegatronSplit split = MegatronSplit::none;
-  std::string name;                   // the name in the file of the first shard
+  std::string name;                   // the name in the first shard's file
   std::vector<MegatronShard> shards;  // by tensor parallel rank
 };
 
-/// One rank's parameters in module order, which is the order in which optimizers number parameters.
+/// One rank's parameters in module order, in which optimizers number parameters.
 struct MegatronRank {
   const TorchFile* file = nullptr;
   std::vector<std::string> order;  // canonical names
@@ -41,12 +41,12 @@ struct MegatronModel {
   std::int64_t layers = 0;
 
   PickleValue root() const { return files.front()->root(); }
-  /// Returns the run's arguments from the first file; empty if that file has no arguments.
+  /// Returns the run's arguments from the first file. Empty if it has none.
   std::optional<PickleValue> args() const;
 };
 
-/// Opens all files and collects the parameters. Throws Error(bad_data) if a tensor is not a parameter of a GPT, if the
-/// ranks disagree about the model, or if a name occurs twice.
+/// Opens all files and collects the parameters. Throws Error(bad_data) if a tensor is not a GPT parameter, if the ranks
+/// disagree about the model, or if a name occurs twice.
 MegatronModel read_megatron_model(const MegatronRankFiles& files);
 
 }  // namespace mtl

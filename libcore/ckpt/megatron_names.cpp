@@ -7,8 +7,7 @@ namespace mtl {
 
 namespace {
 
-/// The transformer implementations of megatron-core in which a name occurs. `no` means that the name occurs only in
-/// older releases.
+/// Which megatron-core transformer implementations use a name. `no` means that only older releases do.
 enum class Core { no, both, local, transformer_engine };
 
 struct NameRow {
@@ -52,15 +51,15 @@ constexpr NameRow kModules[] = {
     {"word_embeddings_for_head", "output", Core::no, rows},
 };
 
-/// Removes `prefix` from `name`. Returns false if `name` does not begin with `prefix`.
+/// Removes `prefix` from `name`. Returns false if `name` does not start with it.
 bool strip_prefix(std::string_view& name, std::string_view prefix) {
   if (!starts_with(name, prefix)) return false;
   name.remove_prefix(prefix.size());
   return true;
 }
 
-/// Returns `name` without the final `kind` ("weight" or "bias") and without the separator before `kind`. The separator
-/// is a dot or, in Transformer Engine's fused norms, an underscore. Returns "" if `name` does not end in this way.
+/// Returns `name` without the final `kind` ("weight" or "bias") and the separator before it. The separator is a dot or,
+/// in Transformer Engine's fused norms, an underscore. Returns "" if `name` does not end this way.
 std::string_view module_of(std::string_view name, std::string_view kind) {
   if (!ends_with(name, kind)) return "";
   name.remove_suffix(kind.size());

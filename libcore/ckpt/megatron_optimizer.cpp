@@ -17,7 +17,7 @@ PickleValue at_key(const TorchFile& file, PickleValue dict, const char* key) {
   return *value;
 }
 
-/// Returns the entries of a dict that have integer keys; empty if `dict` is not a dict.
+/// Returns a dict's entries with integer keys. Empty if `dict` is not a dict.
 std::map<std::int64_t, PickleValue> by_number(PickleValue dict) {
   std::map<std::int64_t, PickleValue> out;
   for (std::size_t i = 0; i < dict.size(); ++i) {
@@ -27,7 +27,7 @@ std::map<std::int64_t, PickleValue> by_number(PickleValue dict) {
   return out;
 }
 
-/// Adds the optimizer state in the file of one rank to the optimizer state of the model.
+/// Adds the optimizer state in a rank's file to the model's optimizer state.
 class RankState {
  public:
   RankState(const MegatronModel& model, std::size_t rank, MegatronOptimizer& out)
@@ -64,7 +64,7 @@ class RankState {
     return *model_.parameters.at(name).shards[tensor_rank_].tensor;
   }
 
-  /// Returns the names of the parameters in each group. Without weight decay, there is only one group.
+  /// Returns the parameter names in each group. Without weight decay, there is only one group.
   std::vector<std::vector<std::string>> grouped_names(PickleValue groups) const {
     std::vector<std::string> decayed, others;
     for (const std::string& name : rank_.order) (weight(name).shape.size() > 1 ? decayed : others).push_back(name);
@@ -111,8 +111,8 @@ std::int64_t count_at(const std::optional<PickleValue>& value, const char* what)
   return count;
 }
 
-/// Reads the training state. Iterations without an optimizer step count as skipped. Samples that the learning-rate
-/// schedule did not count also count as skipped.
+/// Reads the training state. Iterations without an optimizer step count as skipped, and so do samples that the
+/// learning-rate schedule did not count.
 void read_train_state(const MegatronModel& model, TrainState& state) {
   const std::optional<PickleValue> args = model.args();
   if (!args || !model.root().find("iteration")) fail(Exit::bad_data, "no args or no iteration to continue from");

@@ -13,18 +13,18 @@ namespace mtl {
 
 namespace {
 
-/// A tensor in the file of one rank.
+/// A tensor in a rank's file.
 struct RankTensor {
   std::string name;
   std::string source;               // name in the source: "param.NAME"
   Slice slice;                      // of the canonical tensor
-  std::vector<std::int64_t> shape;  // in the file, including padding rows of the vocabulary, which are zeros
+  std::vector<std::int64_t> shape;  // in the file, including vocabulary padding, which is zeros
 };
 
-/// Returns the part of a parameter on tensor parallel rank `rank` of `ranks`. A weight with several axes becomes a
+/// Returns the part of a parameter on tensor parallel rank `rank` of `ranks`. A weight with multiple axes becomes a
 /// matrix; every other parameter becomes a vector.
 RankTensor cut(const ParamSpec& spec, std::string name, std::int64_t rank, std::int64_t ranks) {
-  // Sizes along the axes: `unpadded` is the size of the slice that the rank reads, `stored` the size in the rank's
+  // Sizes along the axes: `unpadded` is the size of the slice that the rank reads, and `stored` is the size in its
   // file.
   std::vector<std::int64_t> offset(spec.shape.size(), 0), unpadded = spec.shape, stored = spec.shape;
   for (const Shard& shard : spec.shards) {
@@ -44,7 +44,7 @@ RankTensor cut(const ParamSpec& spec, std::string name, std::int64_t rank, std::
   return out;
 }
 
-/// Returns the tensors of one rank, in the order of megatron-core's modules.
+/// Returns one rank's tensors, in megatron-core's module order.
 std::vector<RankTensor> rank_tensors(const GptConfig& config, const MegatronWriteOptions& options, std::int64_t tensor,
                                      std::int64_t stage) {
   const std::int64_t stages = options.pipeline_parallel, layers = config.num_layers / stages;
@@ -56,7 +56,7 @@ std::vector<RankTensor> rank_tensors(const GptConfig& config, const MegatronWrit
   };
   std::optional<ParamSpec> embedding;
   for (ParamSpec& spec : model_params(config)) {
-    if (spec.padded_rows > 0) spec.padded_rows = padded;  // only the vocabulary has padding rows
+    if (spec.padded_rows > 0) spec.padded_rows = padded;  // only the vocabulary has padding
     std::string name = spec.name;
     if (name == "embedding.tokens.weight") embedding = spec;
     std::int64_t stage_of_param = name.starts_with("embedding.") ? 0 : stages - 1;
@@ -72,7 +72,7 @@ std::vector<RankTensor> rank_tensors(const GptConfig& config, const MegatronWrit
   return out;
 }
 
-/// Returns the elements of a tensor in dtype `to`, with zeros in padding rows.
+/// Returns a tensor's elements in dtype `to`, with zeros in padding rows.
 std::vector<std::byte> rank_elements(const ModelSource& source, const RankTensor& tensor, StoredDType from,
                                      StoredDType to, const ConversionHook& on_conversion) {
   std::int64_t elements = 1;

@@ -66,15 +66,14 @@ bool is_checkpoint_file(const std::string& name) {
 
 std::string not_part(const std::string& name) { return cat("holds '", name, "', which is not part of a model"); }
 
-/// Returns "holds 'notes.txt', which is not part of a model" for the first entry for which `is_part` is false; "" if
-/// there is no such entry.
+/// Returns "holds 'notes.txt', which is not part of a model" for the first entry for which `is_part` is false, or "".
 template <class IsPart>
 std::string foreign_entry(const std::vector<Entry>& entries, const IsPart& is_part) {
   auto found = std::find_if_not(entries.begin(), entries.end(), is_part);
   return found == entries.end() ? "" : not_part(found->name);
 }
 
-/// Appends the name of the inner folder that has the problem. Returns "" if there is no problem.
+/// Appends the name of the inner folder with the problem. Returns "" if there is no problem.
 std::string within(const std::string& problem, const std::string& name) {
   return problem.empty() ? "" : cat(problem, " (in ", name, ")");
 }
@@ -92,7 +91,7 @@ FolderContents examine_hf(const std::string& path, const std::vector<Entry>& ent
   out.kind = "a Hugging Face model";
   out.problem = foreign_entry(entries, [](const Entry& e) { return e.is_file && is_hf_file(e.name); });
   if (out.problem.empty() && !describes_known_model(path + "/config.json"))
-    out.problem = "holds a config.json of another kind of model";
+    out.problem = "contains a config.json for a different kind of model";
   return out;
 }
 
@@ -100,8 +99,8 @@ std::string foreign_in_checkpoint(const std::string& path) {
   return foreign_entry(list_entries(path), [](const Entry& e) { return e.is_file && is_checkpoint_file(e.name); });
 }
 
-/// Returns the problem with the first entry that is not part of a Megatron-LM checkpoint; "" if there is none. A
-/// checkpoint holds companion files and one folder per rank, and each of these folders holds one file.
+/// Returns the problem with the first entry that is not part of a Megatron-LM checkpoint, or "". A checkpoint contains
+/// companion files and one folder per rank with a single file.
 std::string foreign_in_megatron(const std::string& path) {
   for (const Entry& e : list_entries(path)) {
     if (e.is_file && is_companion_file(e.name)) continue;
@@ -113,8 +112,12 @@ std::string foreign_in_megatron(const std::string& path) {
   return "";
 }
 
-/// Sets out.problem if there is an entry that is not a checkpoint and for which `is_own` is false, if `foreign_in`
-/// finds a foreign entry in a checkpoint, or if there are several checkpoints. Sets out.kind if there is a checkpoint.
+/// Sets out.problem in these cases:
+/// - There is an entry that is not a checkpoint and for which `is_own` is false.
+/// - `foreign_in` finds a foreign entry in a checkpoint.
+/// - There are multiple checkpoints.
+///
+/// Sets out.kind if there is a checkpoint.
 template <class IsOwn, class ForeignIn>
 void examine_checkpoints(const std::string& path, const std::vector<Entry>& entries, const IsOwn& is_own,
                          const ForeignIn& foreign_in, FolderContents& out) {

@@ -1,10 +1,10 @@
-// Recognizes what a folder holds, for programs that read a folder or are about to replace one.
+// Recognizes what a folder contains, for programs that read a folder or are about to replace one.
 //
-// The entries of a folder show its kind:
+// A folder's entries show its kind:
 //   Hugging Face folder   config.json of a supported model_type, weights, companion files
 //   one checkpoint        manifest.json, shards, companion files
 //   save folder           mtl-train saves here: iter_*, the tracker, the lock, run_id, leftovers of an interrupted save
-//   Megatron-LM folder    release or iter_* with the files of the ranks, the tracker, companion files
+//   Megatron-LM folder    release or iter_* with the ranks' files, the tracker, companion files
 // Symbolic links inside a folder are never part of a model.
 #pragma once
 
@@ -15,25 +15,25 @@
 
 namespace mtl {
 
-/// Returns the iteration in the name of a checkpoint's folder, such as 1000 for "iter_0001000"; empty for any other
-/// name.
+/// Returns the iteration in a checkpoint folder's name, such as 1000 for "iter_0001000". Empty for any other name.
 std::optional<std::int64_t> iteration_in_name(const std::string& name);
 
 struct FolderContents {
-  std::string kind;             // "a Hugging Face model"; empty if the contents were not recognized
-  std::string problem;          // "holds ...": why the folder must not be replaced; empty if only a model would be lost
-  bool is_save_folder = false;  // the folder's lock must be held while the folder is replaced
+  std::string kind;             // "a Hugging Face model"; empty if not recognized
+  std::string problem;          // "holds ...": why the folder must not be replaced; empty if that would only lose a
+                                // model
+  bool is_save_folder = false;  // the folder's lock must be held while replacing it
 };
 
 /// Examines an existing folder. Throws Error(io) if the folder cannot be listed.
 FolderContents examine_model_folder(const std::string& path);
 
-/// Returns the names of the entries of a folder, in byte order; empty if the folder cannot be listed.
+/// Returns the names of a folder's entries, in byte order. Empty if the folder cannot be listed.
 std::vector<std::string> names_in_folder(const std::string& folder);
 
-/// Returns the reason why a leftover of a killed conversion must not be removed; "" if it can be removed. The reason is
-/// "is a file" if `path` is a file. For a folder, the reason names the first entry that no conversion writes in any
-/// format: "holds 'notes.txt', which is not part of a model". A symbolic link can always be removed.
+/// Returns why a killed conversion's leftover must not be removed, or "" if it can be. For a file, this is "is a file".
+/// For a folder, it is the first entry that no conversion writes in any format:
+/// "holds 'notes.txt', which is not part of a model". A symbolic link can always be removed.
 std::string find_foreign_entry(const std::string& path);
 
 }  // namespace mtl

@@ -46,10 +46,9 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
 
 void TensorReader::check_complete() const {
   std::vector<std::string> problems;
-  // Every layer has several tensors. This check refuses an absurd number of layers before canonical_tensors() lists all
-  // layers.
+  // Every layer has multiple tensors. Reject an absurd number of layers before canonical_tensors() lists them all.
   if (config.num_layers > std::ssize(tensors)) {
-    fail_at(Exit::bad_data, folder, tensors.size(), " tensors cannot be a model of ", config.num_layers, " layers");
+    fail_at(Exit::bad_data, folder, tensors.size(), " tensors cannot be a model with ", config.num_layers, " layers");
   }
   std::map<std::string, const SavedTensor*> unmatched;
   for (const SavedTensor& tensor : tensors) unmatched[tensor.name] = &tensor;
@@ -166,7 +165,7 @@ void ModelSource::read(const std::string& name, const Slice& slice, std::span<st
 
 namespace {
 
-/// The destination of one parameter's elements in a store.
+/// Where one parameter's elements go in a store.
 struct Target {
   std::string name;  // including the kind: "param.NAME"
   Slice slice;
@@ -175,7 +174,7 @@ struct Target {
   std::vector<StoredDType> path;  // elements are rounded to each dtype in turn; the last is that of `memory`
 };
 
-/// Reads the elements of a target and rounds them to each dtype in target.path. Refuses finite elements that become
+/// Reads a target's elements and rounds them to each dtype in target.path. Rejects finite elements that become
 /// infinite.
 void convert_target(const TensorReader& reader, std::size_t at, const Target& target, std::vector<std::byte>& buffer,
                     std::span<std::byte> out) {
@@ -185,15 +184,14 @@ void convert_target(const TensorReader& reader, std::size_t at, const Target& ta
   convert_through(stored, buffer, target.path, out);
   const std::size_t in_source = count_nonfinite(stored, buffer), loaded = count_nonfinite(dtype, out);
   if (loaded > in_source) {
-    fail(Exit::bad_data, reader.folder, ": tensor '", target.name, "': ", torch_name_of(dtype), " cannot hold ",
+    fail(Exit::bad_data, reader.folder, ": tensor '", target.name, "': ", torch_name_of(dtype), " cannot represent ",
          with_commas(loaded - in_source),
          " of its elements, which would become infinite; bfloat16 has the range of "
          "float32");
   }
 }
 
-/// First checks the names and shapes of all targets, then verifies the hashes of the targets' slices, and then copies
-/// the elements.
+/// First checks all targets' names and shapes, then verifies the hashes of their slices, and then copies the elements.
 void load_targets(const TensorReader& reader, const ParamStore& store, const std::vector<Target>& targets) {
   std::map<std::string, std::size_t> index;
   for (std::size_t i = 0; i < reader.tensors.size(); ++i) index[reader.tensors[i].name] = i;
@@ -233,7 +231,7 @@ void load_targets(const TensorReader& reader, const ParamStore& store, const std
 }  // namespace
 
 struct ModelSource::Row {
-  std::size_t row;                // a row of the store's table
+  std::size_t row;                // a row in the store's table
   std::string kind;               // of the tensors that fill the row
   std::vector<StoredDType> path;  // Target::path
 };
@@ -255,8 +253,8 @@ void ModelSource::load(ParamStore& store, const std::vector<Row>& rows) const {
   read_mapped([&] { load_targets(*reader_, store, targets); });
 }
 
-/// Loads the main weights, if there are any, and the values. Rounds elements to each dtype in `path`, then to the dtype
-/// of the main weights and, for the values, then to the dtype of the values. An update rounds in the same way.
+/// Loads the main weights, if there are any, and the values. Rounds elements to each dtype in `path`, then to the main
+/// weights' dtype and, for the values, then to their dtype. An update rounds in the same way.
 void ModelSource::load_weights(ParamStore& store, std::vector<StoredDType> path) const {
   std::vector<Row> rows;
   auto add = [&](std::size_t row) {

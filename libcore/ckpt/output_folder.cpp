@@ -17,7 +17,7 @@ template <class... Parts>
   fail(Exit::usage, "--save ", path.empty() ? "''" : path, ": ", parts...);
 }
 
-/// Returns the absolute path of the target, without symbolic links. The target need not exist.
+/// Returns the target's absolute path, without symbolic links. The target need not exist.
 std::string resolve(const std::string& given) {
   if (given.empty()) refuse(given, "is empty; name a folder");
   if (given.find('\0') != std::string::npos) refuse(given.c_str(), "holds a NUL byte, which no file name can hold");
@@ -96,8 +96,7 @@ OutputFolder::OutputFolder(const OutputFolderOptions& options, InterruptGuard& g
   remove_leftovers({path_}, console, find_foreign_entry);
   if (file_exists(staged_)) fail(Exit::usage, staged_, ": this run needs that name; rename or remove it");
   if (file_exists(path_) && is_filled(path_)) {
-    // Takes the lock first, because "another job saves here" is a better error than an error about the files of that
-    // job.
+    // Take the lock first, because "another job saves here" is a better error than one about that job's files.
     if (file_exists(cat(path_, "/", kLockName))) save_lock_.emplace(path_);
     const FolderContents contents = examine_model_folder(path_);
     if (!contents.problem.empty()) {

@@ -1,4 +1,4 @@
-// A tool's output folder, which appears complete under its final name or not at all.
+// A tool's output folder, which gets its final name only when it is complete.
 #pragma once
 
 #include <optional>
@@ -15,32 +15,32 @@ namespace mtl {
 struct OutputFolderOptions {
   std::string path;
   bool replace = false;  // --force: may replace a folder that is not empty
-  std::string source;    // the folder of the model to read, which is never replaced
+  std::string source;    // the model folder to read, which is never replaced
 };
 
-/// An output folder under construction. The caller writes files into staged(), a folder next to the target; commit()
-/// renames staged() to the target. If the target is a symbolic link, replaces the folder to which the link points. Only
-/// one run at a time can write to a target, because the run holds TARGET.lock. The constructor removes leftovers of
-/// killed runs. If staged() has not been committed, the destructor or a signal removes it.
+/// An output folder under construction. The caller writes files into staged(), a folder next to the target, and
+/// commit() renames it to the target. If the target is a symbolic link, commit() replaces the folder that it points to.
+/// Only one run at a time can write to a target, because the run holds TARGET.lock. The constructor removes leftovers
+/// from killed runs. Unless staged() has been committed, the destructor or a signal removes it.
 ///
-/// With `replace`, the target may hold a model or one checkpoint and nothing else (ckpt/model_folder.h). If the target
-/// is a save folder, holds the lock of that folder from construction until the folder is replaced.
+/// With `replace`, the target may contain a model or one checkpoint and nothing else (ckpt/model_folder.h). If the
+/// target is a save folder, holds its lock from construction until the folder is replaced.
 class OutputFolder {
  public:
-  /// Refuses every target that commit() could not replace: throws Error(usage), Error(io), or, if another process is
-  /// writing to the target, Error(failure). `guard` must outlive this object.
+  /// Rejects every target that commit() could not replace: throws Error(usage), Error(io), or, if another process is
+  /// writing to the target, Error(failure). The caller must keep `guard` alive.
   OutputFolder(const OutputFolderOptions& options, InterruptGuard& guard, Console& console);
   ~OutputFolder();
   OutputFolder(const OutputFolder&) = delete;
 
   const std::string& staged() const { return staged_; }
   const std::string& path() const { return path_; }  // absolute, without symbolic links
-  /// Returns the kind of the folder that commit() replaces, such as "a Hugging Face model"; empty if commit() replaces
-  /// nothing.
+  /// Returns the kind of folder that commit() replaces, such as "a Hugging Face model". Empty if it does not replace
+  /// anything.
   const std::string& replaced() const { return replaced_; }
-  /// Renames staged() to the target. Throws Error(failure), and replaces nothing, if the folder to replace has gained
-  /// files that are not part of its model. Throws Error(io) that names the old folder if the new folder is in place but
-  /// the old folder could not be removed.
+  /// Renames staged() to the target. If the folder to replace now contains files that are not part of its model, throws
+  /// Error(failure) and replaces nothing. If the new folder is in place but the old one could not be removed, throws
+  /// Error(io) with the old folder's name.
   void commit();
 
  private:

@@ -1,14 +1,14 @@
 // Reads Python's pickle streams, protocols 0 to 5, as data: never calls a function and never imports a module.
 //
-// A stream becomes a tree of values. A global (module and name) must be one that the caller allows. A call of a global,
-// or an instance of a class, becomes an object that holds the global, its arguments and its state. If a stream shares a
-// value, the tree shares the value too. Lists, dicts and objects may contain themselves, so code that walks the tree
-// must limit the depth of the walk. kMaxPickleDepth bounds the depth only of values that are complete when the stream
-// adds them to their parent.
+// A stream becomes a tree of values. A global (module and name) must be one that the caller allows. A call to a global,
+// or an instance of a class, becomes an object that contains the global, its arguments and its state. Values that are
+// shared in the stream are shared in the tree. Lists, dicts and objects may contain themselves, so code that walks the
+// tree must limit its depth. (kMaxPickleDepth limits the depth only of values that are complete when the stream adds
+// them to their parent.)
 //
 // Memory use is bounded by the size of the stream. Text and bytes are views of the stream, except that escaped text is
 // decoded into a copy. An opcode creates at most two values, a memo index must be smaller than the offset of the opcode
-// that stores it, and a stream has at most kMaxPickleValues values. A violation throws Error(bad_data) with the offset
+// that stores it, and a stream has at most kMaxPickleValues values. Violations throw Error(bad_data) with the offset
 // and the reason.
 #pragma once
 
@@ -28,7 +28,7 @@ enum class PickleKind : std::uint8_t {
   none,
   boolean,
   integer,
-  big_integer,  // longer than 8 bytes or, in decimal, longer than 18 digits
+  big_integer,  // longer than 8 bytes or, in decimal, 18 digits
   real,
   text,
   bytes,
@@ -37,7 +37,7 @@ enum class PickleKind : std::uint8_t {
   set,
   dict,        // also the result of calling a GlobalUse::dictionary
   global,      // a module's attribute, not called
-  object,      // a call of a global, or an instance
+  object,      // a call to a global, or an instance
   persistent,  // a reference, by id, to an object outside the stream
 };
 
@@ -47,13 +47,13 @@ enum class GlobalUse : std::uint8_t {
   value,       // refer to it by name
   function,    // call it (REDUCE)
   type,        // make an instance and set its state (REDUCE, NEWOBJ, BUILD)
-  dictionary,  // like type, but the instance is read as a dict, and its state is dropped
+  dictionary,  // like type, but we read the instance as a dict and drop its state
 };
 using GlobalRule = GlobalUse (*)(std::string_view module, std::string_view name);
 
 class Pickle;
 
-/// One value, valid as long as its Pickle exists.
+/// A value. Valid as long as its Pickle exists.
 class PickleValue {
  public:
   PickleKind kind() const;
@@ -61,32 +61,33 @@ class PickleValue {
   /// Describes the value in messages: "a list", "an instance of argparse.Namespace".
   std::string describe() const;
 
-  // Each of these functions throws Error(bad_data) if the value is of another kind.
+  // These functions throw Error(bad_data) if the value is of another kind.
   bool as_bool() const;
   std::int64_t as_int() const;
   double as_number() const;            // integer or real
   std::string_view as_text() const;    // text or bytes
   std::string_view as_digits() const;  // big_integer: little-endian two's complement; in protocol 0, decimal
 
-  /// Returns the number of items of a list, tuple, set or dict; 0 for all other kinds.
+  /// Returns the number of items in a list, tuple, set or dict, or 0 for all other kinds.
   std::size_t size() const;
   /// Returns item `i` of a list, tuple or set. `i` must be less than size().
   PickleValue at(std::size_t i) const;
-  /// Return the key and the value of entry `i` of a dict. `i` must be less than size(). If several keys are equal,
-  /// Python keeps the last value.
+  /// Return the key and value of entry `i` in a dict. `i` must be less than size(). If keys are equal, Python keeps the
+  /// last value.
   PickleValue key(std::size_t i) const;
   PickleValue value(std::size_t i) const;
-  /// Looks up a text key in a dict, or an attribute in the state of an object. Returns the value, or the last value if
-  /// `name` occurs several times; empty if `name` is absent.
+  /// Looks up a text key in a dict, or an attribute in an object's state. If `name` occurs more than once, returns the
+  /// last value. Empty if it is absent.
   std::optional<PickleValue> find(std::string_view name) const;
 
-  /// Returns "module.name" of a global, or of the global that an object was made from; "" for all other kinds.
+  /// Returns "module.name" for a global, or for the global that an object was made from. Returns "" for all other
+  /// kinds.
   std::string global() const;
-  /// Returns the arguments of an object, which are a tuple.
+  /// Returns an object's arguments, which are a tuple.
   PickleValue arguments() const;
-  /// Returns the state of an object; a value of PickleKind::none if the object has no state.
+  /// Returns an object's state, or a value of kind PickleKind::none if it has none.
   PickleValue state() const;
-  /// Returns the id of a persistent reference.
+  /// Returns a persistent reference's id.
   PickleValue persistent_id() const;
 
   /// Returns a number that identifies the value within its Pickle. All uses of a shared value have the same number.
@@ -101,15 +102,15 @@ class PickleValue {
 
 class Pickle {
  public:
-  /// Reads the first pickle of `stream`, which must outlive this object.
+  /// Reads the first pickle in `stream`, which the caller must keep alive.
   Pickle(std::string_view stream, GlobalRule rule);
   Pickle(const Pickle&) = delete;
   Pickle& operator=(const Pickle&) = delete;
 
   PickleValue root() const { return {this, root_}; }
-  /// Returns the number of bytes of the pickle, including STOP.
+  /// Returns the length of the pickle in bytes, including STOP.
   std::size_t length() const { return length_; }
-  /// count() is the number of values; operator[] returns the values in the order in which they were made.
+  /// count() returns the number of values; operator[] returns them in the order they were made.
   std::size_t count() const { return nodes_.size(); }
   PickleValue operator[](std::size_t number) const { return {this, static_cast<std::uint32_t>(number)}; }
 
@@ -118,7 +119,7 @@ class Pickle {
   friend class PickleMachine;
   struct Node {
     PickleKind kind = PickleKind::none;
-    GlobalUse use = GlobalUse::refused;  // of a global, or of a value made by calling the global
+    GlobalUse use = GlobalUse::refused;  // for a global, or for a value made by calling one
     std::uint16_t depth = 1;
     std::uint32_t global = 0, arguments = 0, state = 0;  // persistent: the id is `arguments`
     union {
@@ -130,7 +131,7 @@ class Pickle {
   };
 
   std::vector<Node> nodes_;
-  std::deque<std::string> decoded_;  // decoded copies of escaped text, and names of globals
+  std::deque<std::string> decoded_;  // decoded copies of escaped text, and global names
   std::uint32_t root_ = 0;
   std::size_t length_ = 0;
 };

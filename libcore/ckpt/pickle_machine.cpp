@@ -11,7 +11,7 @@ namespace mtl {
 namespace {
 
 constexpr std::uint32_t kAbsentValue = UINT32_MAX;
-constexpr std::size_t kLongestName = 200;      // bytes in the name of a module or a global
+constexpr std::size_t kLongestName = 200;      // bytes in a module or global name
 constexpr std::size_t kLongestLine = 1 << 20;  // bytes in an argument that ends with a newline
 
 }  // namespace
@@ -157,8 +157,8 @@ void PickleMachine::add_items(Id target, const std::vector<Id>& items, PickleKin
   node.items.insert(node.items.end(), items.begin(), items.end());
 }
 
-/// Writers number memo entries consecutively from 0 or 1, and each entry takes at least one byte of the stream. A valid
-/// index is therefore smaller than the offset of the opcode.
+/// Writers number memo entries consecutively from 0 or 1, and each entry takes at least one byte of the stream. So a
+/// valid index is smaller than the opcode's offset.
 void PickleMachine::remember(std::uint64_t index) {
   if (index >= opcode_at_) refuse("memo index ", index, " is not smaller than its offset in the stream");
   if (index >= memo_.size()) memo_.resize(index + 1, kAbsentValue);
@@ -192,7 +192,7 @@ void PickleMachine::push_persistent(Id id) {
   push(make(std::move(node)));
 }
 
-/// In protocols 0 and 1, copyreg._reconstructor(type, base, state of the base) makes an instance.
+/// In protocols 0 and 1, copyreg._reconstructor(type, base, state of the base) creates an instance.
 void PickleMachine::call_reconstructor(Id arguments) {
   const std::vector<Id>& items = pickle_.nodes_[arguments].items;
   if (items.size() != 3) refuse("_reconstructor needs 3 arguments, but has ", items.size());
@@ -226,8 +226,8 @@ void PickleMachine::push_dictionary(Id callee, Id arguments) {
         node.items.push_back(key_or_value);
       }
     }
-    // Each call copies the items of its arguments. Without a bound, many calls that share an argument could use far
-    // more memory than the stream.
+    // Each call copies its arguments' items. Without a limit, many calls that share an argument could use far more
+    // memory than the stream.
     copied_ += node.items.size();
     if (copied_ > stream_.size()) refuse("dicts copy more items than the stream has");
   }

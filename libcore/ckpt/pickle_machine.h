@@ -19,7 +19,7 @@ class PickleMachine {
  private:
   using Id = std::uint32_t;
   using Node = Pickle::Node;
-  /// The first nodes of every pickle. Each is a singleton, shared by all uses of its value.
+  /// The first nodes in every pickle. Each is a singleton, shared by all uses of its value.
   enum Shared : Id { kNone, kFalse, kTrue, kEmptyTuple };
 
   template <class... Parts>
@@ -27,8 +27,8 @@ class PickleMachine {
     fail(Exit::bad_data, "pickle, byte ", opcode_at_, ": ", parts...);
   }
 
-  // Each of these functions executes `opcode` and returns true if the opcode belongs to the function's group; otherwise
-  // returns false.
+  // Each of these functions executes `opcode` and returns true if the opcode belongs to its group. Otherwise returns
+  // false.
   bool run_number(unsigned char opcode);
   bool run_text(unsigned char opcode);
   bool run_container(unsigned char opcode);
@@ -38,14 +38,14 @@ class PickleMachine {
 
   std::string_view take(std::uint64_t bytes);
   std::uint64_t take_unsigned(int bytes);
-  /// Consumes a line, including the newline, and returns the line without the newline.
+  /// Consumes a line, and returns it without the newline.
   std::string_view take_line();
 
   Id make(Node node);
   void push(Id id);
   Id pop();
   Id top() const;
-  /// Removes the last mark and the values above the mark from the stack, and returns the values.
+  /// Removes the last mark, and the values above it, from the stack. Returns the values.
   std::vector<Id> pop_to_mark();
   void push_scalar(PickleKind kind, std::int64_t value);
   void push_text(PickleKind kind, std::string_view text, bool is_unicode);
@@ -57,7 +57,7 @@ class PickleMachine {
   void push_persistent(Id id);
 
   void add_items(Id target, const std::vector<Id>& items, PickleKind kind);
-  /// Raises the depth of `parent` to at least one more than the depth of `child`. Refuses a depth above
+  /// Raises the depth of `parent` to at least one more than the depth of `child`. Rejects a depth above
   /// kMaxPickleDepth.
   void deepen(Node& parent, Id child);
   void remember(std::uint64_t index);
@@ -72,10 +72,10 @@ class PickleMachine {
   GlobalRule rule_;
   std::size_t at_ = 0, opcode_at_ = 0;
   std::vector<Id> stack_;
-  std::vector<std::size_t> marks_;  // size of the stack at each MARK
-  std::vector<Id> memo_;            // by index; kAbsentValue at unused indices
-  std::size_t memo_size_ = 0;       // number of used indices; also the index that the next MEMOIZE uses
-  std::size_t copied_ = 0;          // number of items that calls have copied into dicts
+  std::vector<std::size_t> marks_;  // stack size at each MARK
+  std::vector<Id> memo_;            // by index; kAbsentValue where unused
+  std::size_t memo_size_ = 0;       // number of indices in use; also the index for the next MEMOIZE
+  std::size_t copied_ = 0;          // how many items calls have copied into dicts
 };
 
 }  // namespace mtl

@@ -1,4 +1,4 @@
-// Executes the opcodes, one group per function. CPython's Lib/pickletools.py defines the opcodes.
+// Executes the opcodes, one group per function. They are defined in CPython's Lib/pickletools.py.
 #include <bit>
 #include <charconv>
 
@@ -10,7 +10,7 @@ namespace mtl {
 
 namespace {
 
-/// Decodes the escape sequences in text of protocol 0. STRING has the escapes of Python's repr(); UNICODE has those of
+/// Decodes escape sequences in protocol 0 text. STRING uses the escapes of Python's repr(); UNICODE uses
 /// raw-unicode-escape.
 std::string unescape(std::string_view text, bool is_repr) {
   std::string out;
@@ -261,7 +261,7 @@ bool PickleMachine::run_object(unsigned char opcode) {
       call(callee, arguments, opcode == 0x81);
       return true;
     }
-    case 0x92: {  // NEWOBJ_EX: with keyword arguments, which no supported type takes
+    case 0x92: {  // NEWOBJ_EX: with keyword arguments, which none of the supported types takes
       const Id keywords = pop(), arguments = pop(), callee = pop();
       if (!pickle_[keywords].is(PickleKind::dict) || pickle_[keywords].size() > 0)
         refuse("keyword arguments are not supported");

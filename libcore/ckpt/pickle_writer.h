@@ -1,5 +1,5 @@
-// Writes a pickle of protocol 2 from front to back. Each call appends a value, or an operation on the preceding values.
-// CPython's Lib/pickletools.py describes the opcodes.
+// Writes a protocol 2 pickle from front to back. Each call appends a value, or an operation on the preceding values.
+// The opcodes are described in CPython's Lib/pickletools.py.
 //
 //   pickle.begin_dict();
 //   pickle.text("iteration"), pickle.integer(30);
@@ -36,7 +36,7 @@ class PickleWriter {
   void reduce() { out_ += 'R'; }
   /// Replaces the last two values, a class and a tuple of arguments, with an instance of the class.
   void new_object() { out_ += '\x81'; }
-  /// Removes the last value, a dict, and makes that dict the state of the object before it.
+  /// Removes the last value, a dict, and makes it the state of the object before it.
   void build() { out_ += 'b'; }
   /// Replaces the last value, an id, with a reference to the object outside the pickle that has this id.
   void persistent_id() { out_ += 'Q'; }

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;
 
-/// Parses the JSON of a header. Error messages have the form "byte N: problem"; the caller adds the file name.
+/// Parses a header's JSON. Error messages have the form "byte N: problem"; the caller adds the file name.
 class HeaderParser {
  public:
   explicit HeaderParser(std::string_view header) : cursor_(header) {}
@@ -37,7 +37,7 @@ class HeaderParser {
 
  private:
   std::string_view text_of(std::string_view text) const {
-    if (has_lone_surrogate(text)) cursor_.fail_here("a string holds half a surrogate pair");
+    if (has_lone_surrogate(text)) cursor_.fail_here("a string contains half a surrogate pair");
     return text;
   }
 
@@ -103,7 +103,7 @@ class HeaderParser {
     return out;
   }
 
-  /// Like JsonCursor::skip_value(), but refuses NaN and infinities, which are not JSON, although Python accepts them.
+  /// Like JsonCursor::skip_value(), but rejects NaN and infinities, which Python accepts although they are not JSON.
   void skip_value() {
     switch (cursor_.peek()) {
       case '{':

@@ -1,18 +1,19 @@
-// The safetensors format: a file of named tensors. A file consists of an 8-byte little-endian length N, a JSON header
-// of N bytes, and the data.
+// The safetensors format: a file of named tensors. A file consists of an 8-byte little-endian length N, N bytes of JSON
+// header, and the data.
 //
 //   {"__metadata__": {"format": "pt"}, "name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ...}
 //
 // The reader does not trust the file. It accepts a file only if all of the following hold:
-//   - N <= 100,000,000, and 8 + N <= the size of the file.
-//   - The header is UTF-8 JSON that starts with '{'. No tensor, metadata key or known field is listed twice.
-//   - __metadata__ maps strings to strings. All dtypes are known.
-//   - Shapes and offsets are plain non-negative integers.
-//   - In order of offsets, the first tensor begins at 0, every other tensor begins where the previous tensor ends, and
-//     the last tensor ends at the end of the file.
-//   - product(shape) times the bits per element does not overflow, and equals END - BEGIN bytes.
-// Zero-size and rank-0 tensors are legal. Unknown fields are skipped. Memory use is proportional to the size of the
-// header. Throws Error(bad_data) that names the file and, if a tensor is at fault, the tensor.
+// - N <= 100,000,000, and 8 + N <= the file size.
+// - The header is UTF-8 JSON that starts with '{'. No tensor, metadata key or known field is listed twice.
+// - __metadata__ maps strings to strings. All dtypes are known.
+// - Shapes and offsets are plain non-negative integers.
+// - Sorted by offset, the first tensor starts at 0, every other tensor starts where the previous one ends, and the last
+//   tensor ends at the end of the file.
+// - product(shape) times the bits per element does not overflow, and equals END - BEGIN bytes.
+//
+// Zero-size and rank-0 tensors are legal. Unknown fields are skipped. Memory use is proportional to the header size.
+// Throws Error(bad_data) with the file and, if a tensor is at fault, the tensor.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +32,7 @@ namespace mtl {
 /// header.
 class SafetensorsFile : public TensorFile {
  public:
-  /// Maps the file and checks the whole header. Does not read tensor data.
+  /// Maps the file and checks the entire header. Does not read tensor data.
   explicit SafetensorsFile(const std::string& path);
 
   const std::string& path() const override { return file_.path(); }
@@ -51,9 +52,9 @@ class SafetensorsFile : public TensorFile {
   std::map<std::string, std::string> metadata_;
 };
 
-/// Writes a safetensors file. The constructor writes the header. write() then appends the data of all tensors in the
-/// order of `plan`, in pieces of any size. Names in `plan` must be unique. `begin` and `end` in `plan` are ignored,
-/// because the order determines them.
+/// Writes a safetensors file. The constructor writes the header. write() then appends all tensors' data in the order of
+/// `plan`, in pieces of any size. Names in `plan` must be unique. `begin` and `end` in `plan` are ignored, because the
+/// order determines them.
 class SafetensorsWriter {
  public:
   SafetensorsWriter(OutputFile& out, const std::vector<StoredTensor>& plan,
@@ -67,8 +68,7 @@ class SafetensorsWriter {
   std::uint64_t expected_ = 0, written_ = 0;
 };
 
-/// Returns the size of a tensor in bytes. Throws Error(bad_data) if the size overflows or is not a whole number of
-/// bytes.
+/// Returns a tensor's size in bytes. Throws Error(bad_data) if it overflows or is not an integer.
 std::uint64_t stored_bytes(StoredDType dtype, std::span<const std::uint64_t> shape);
 
 }  // namespace mtl

@@ -26,7 +26,7 @@ ManifestPiece describe_piece(const std::string& file, const Slice& slice, std::s
 
 std::vector<TensorToSave> tensors_to_save(const ParamStore& store) {
   std::vector<TensorToSave> tensors;
-  // If several replicas own the same ranges, only the first of the replicas writes.
+  // If multiple replicas own the same ranges, only the first replica writes.
   if (store.layout().index_in(kReplicaAxes - store.layout().optimizer_shards) != 0) return tensors;
   auto view = std::make_shared<std::optional<HostView>>();  // view of the tensor whose `bytes` was called last
   for (std::size_t row = 0; row < store.table().size(); ++row) {

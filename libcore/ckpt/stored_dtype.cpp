@@ -32,7 +32,7 @@ constexpr std::array<TypeInfo, 22> kTypes = {
 const TypeInfo& info_of(StoredDType dtype) { return kTypes[enum_index(dtype)]; }
 
 /// Rounds to odd: truncates `value` to fp32, and sets the last bit if the result is inexact. Rounding the result to 16
-/// bits then gives the same number as rounding `value` directly to 16 bits.
+/// bits then gives the same number as rounding `value` to 16 bits directly.
 float round_to_odd(double value) {
   auto rounded = float(value);
   if (std::isnan(value) || double(rounded) == value) return rounded;
@@ -144,7 +144,7 @@ To converted(From value) {
   }
 }
 
-/// Calls body(T()), where T is the C++ type of the elements of a model dtype.
+/// Calls body(T()), where T is the C++ type for a model dtype's elements.
 template <class Body>
 void with_model_type(StoredDType dtype, const Body& body) {
   if (dtype == StoredDType::f64) return body(double());
@@ -173,7 +173,7 @@ void convert_elements(StoredDType from, std::span<const std::byte> source, Store
 void convert_through(StoredDType from, std::span<const std::byte> source, std::span<const StoredDType> path,
                      std::span<std::byte> out) {
   require(!path.empty(), "convert_through: the path has no dtype");
-  constexpr std::size_t kBlock = 1 << 14;  // number of elements that stay in cache between two conversions
+  constexpr std::size_t kBlock = 1 << 14;  // elements that stay in cache between two conversions
   const std::size_t element = bits_of(from) / 8, out_element = bits_of(path.back()) / 8;
   const std::size_t count = source.size() / element;
   require(out.size() == count * out_element, "conversion between buffers of different lengths");

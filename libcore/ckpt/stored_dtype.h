@@ -1,6 +1,6 @@
-// The element types of stored tensors, and conversions between the floating-point types of models.
+// Element types of stored tensors, and conversions between models' floating-point types.
 //
-// A safetensors file may contain types with which mtl does not compute (device/dtype.h). Readers accept all types and
+// A safetensors file may contain types that mtl does not compute with (device/dtype.h). Readers accept all types and
 // copy elements as bytes. convert_elements() converts between the four floating-point types of models.
 #pragma once
 
@@ -42,31 +42,31 @@ enum class StoredDType : std::uint8_t {
 
 /// Returns the number of bits per element: 4, 6, 8, 16, 32 or 64.
 int bits_of(StoredDType dtype);
-/// Returns the name of the type in a safetensors header, such as "F32".
+/// Returns the type's name in a safetensors header, such as "F32".
 std::string name_of(StoredDType dtype);
-/// Parses a name that name_of() returns; empty for any other name.
+/// Parses a name written by name_of(). Empty for any other name.
 std::optional<StoredDType> parse_stored_dtype(std::string_view name);
 
 /// Returns the stored type that corresponds to a dtype in memory.
 StoredDType stored_dtype_of(DType dtype);
-/// True for the model dtypes, which are the dtypes that stored parameters can have: f16, bf16, f32 and f64.
+/// True for the dtypes that stored parameters can have: f16, bf16, f32 and f64.
 bool is_model_dtype(StoredDType dtype);
-/// Returns the name of the type in Hugging Face's config.json and in --dtype, such as "float16"; "" unless `dtype` is a
+/// Returns the type's name in Hugging Face's config.json and in --dtype, such as "float16", or "" unless `dtype` is a
 /// model dtype.
 std::string torch_name_of(StoredDType dtype);
-/// Parses a name that torch_name_of() returns; empty for any other name.
+/// Parses a name written by torch_name_of(). Empty for any other name.
 std::optional<StoredDType> parse_torch_dtype(std::string_view name);
 
 /// Returns the number of elements that are infinite or NaN. Throws unless `dtype` is a model dtype.
 std::size_t count_nonfinite(StoredDType dtype, std::span<const std::byte> stored);
 
 /// Converts elements; the buffers need not be aligned. If the dtypes are equal, copies the bits. Otherwise, rounds each
-/// element at most once, to nearest even. Throws unless both dtypes are model dtypes and the buffers have the same
-/// number of elements.
+/// element at most once, to nearest even. Throws unless both are model dtypes and the buffers have the same number of
+/// elements.
 void convert_elements(StoredDType from, std::span<const std::byte> source, StoredDType to, std::span<std::byte> out);
 /// Converts elements to fp32 with convert_elements().
 void to_float(StoredDType dtype, std::span<const std::byte> stored, std::span<float> out);
-/// Converts elements to each dtype of `path` in turn, rounding at each narrower dtype. `out` receives elements of the
+/// Converts elements to each dtype in `path` in turn, rounding at each narrower dtype. `out` receives elements of the
 /// last dtype. Throws if `path` is empty.
 void convert_through(StoredDType from, std::span<const std::byte> source, std::span<const StoredDType> path,
                      std::span<std::byte> out);

@@ -1,4 +1,4 @@
-// The interface through which model readers access files of named tensors, in safetensors or PyTorch format.
+// How model readers access files of named tensors, in safetensors or PyTorch format.
 #pragma once
 
 #include <cstddef>
@@ -11,31 +11,30 @@
 
 namespace mtl {
 
-/// One tensor of a file, stored densely in row-major order.
+/// A tensor in a file, stored densely in row-major order.
 struct StoredTensor {
   std::string name;
   StoredDType dtype = StoredDType::f32;
   std::vector<std::uint64_t> shape;
-  std::uint64_t begin = 0, end = 0;  // byte offsets; the origin depends on the format: use TensorFile::data()
+  std::uint64_t begin = 0, end = 0;  // byte offsets; their origin depends on the format: use TensorFile::data()
 };
 
-/// A file of named tensors. Opening the file checks its structure and maps the tensor data, which is not read until it
-/// is needed.
+/// A file of named tensors. Opening it checks its structure and maps the tensor data, which is not read until needed.
 class TensorFile {
  public:
   virtual ~TensorFile() = default;
   virtual const std::string& path() const = 0;
-  /// Returns all tensors, in the order of the file.
+  /// Returns all tensors, in file order.
   virtual const std::vector<StoredTensor>& tensors() const = 0;
-  /// Returns nullptr if the file has no tensor of this name.
+  /// Returns nullptr if the file has no tensor with this name.
   virtual const StoredTensor* find(const std::string& name) const = 0;
   /// Returns the elements, dense and row-major. Valid while the file is open.
   virtual std::span<const std::byte> data(const StoredTensor& tensor) const = 0;
   /// Returns the bytes that describe the tensors (names, shapes, dtypes), for hashing.
   virtual std::span<const std::byte> header() const = 0;
-  /// Returns the contents of the whole file.
+  /// Returns the contents of the entire file.
   virtual std::span<const std::byte> bytes() const = 0;
-  /// Throws Error(bad_data) if the contents do not match their checksums. A no-op if the format has no checksums.
+  /// Throws Error(bad_data) if the contents do not match their checksums. Does nothing if the format has no checksums.
   virtual void verify() const {}
 
  protected:

@@ -22,13 +22,13 @@ std::int64_t dot(const Sizes& a, const Sizes& b) {
   return std::inner_product(a.begin(), a.end(), b.begin(), std::int64_t{0});
 }
 
-/// One loop of a copy: `count` elements, with strides `from` in the source and `to` in the destination.
+/// A loop in a copy: `count` elements, with strides `from` in the source and `to` in the destination.
 struct CopyAxis {
   std::int64_t count, from, to;
 };
 
-/// Drops axes of size 1, sorts the other axes by descending stride in the destination, and merges neighboring axes that
-/// are contiguous in both the source and the destination.
+/// Drops axes of size 1, sorts the others by descending stride in the destination, and merges neighboring axes that are
+/// contiguous in both the source and the destination.
 std::vector<CopyAxis> join_axes(std::vector<CopyAxis> axes) {
   std::erase_if(axes, [](const CopyAxis& axis) { return axis.count == 1; });
   std::sort(axes.begin(), axes.end(), [](const CopyAxis& a, const CopyAxis& b) { return a.to > b.to; });
@@ -41,7 +41,7 @@ std::vector<CopyAxis> join_axes(std::vector<CopyAxis> axes) {
   return axes;
 }
 
-/// Calls copy(offset in the source, offset in the destination) for every index of `axes`.
+/// Calls copy(source offset, destination offset) for every index of `axes`.
 template <class Copy>
 void for_each_index(const std::vector<CopyAxis>& axes, const Copy& copy) {
   Sizes index(axes.size(), 0);
@@ -118,14 +118,14 @@ void copy_strided(std::size_t element_bytes, const std::vector<CopyAxis>& axes, 
   }
 }
 
-/// Cuts the row-major element range [begin, end) of a box of size `size` into smaller boxes. Calls found(first index,
-/// size) for each smaller box.
+/// Cuts the row-major element range [begin, end) of a box with size `size` into smaller boxes. Calls found(first index,
+/// size) for each.
 template <class Found>
 void for_each_box(const Sizes& size, std::int64_t begin, std::int64_t end, const Found& found) {
   const Sizes strides = row_major_strides(size);
   Sizes offset(size.size(), 0);
   while (begin < end) {
-    // Find the largest box that starts at `begin`: as many whole rows as fit, along the outermost axis where a row
+    // Find the largest box that starts at `begin`: as many complete rows as fit, along the outermost axis where a row
     // starts at `begin` and ends no later than `end`.
     std::size_t axis = 0;
     while (axis + 1 < size.size() && (begin % strides[axis] != 0 || end - begin < strides[axis])) ++axis;

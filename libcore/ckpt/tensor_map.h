@@ -1,9 +1,9 @@
-// Maps the elements of a canonical tensor to the tensors in files, and copies elements in both directions.
+// Maps a canonical tensor's elements to tensors in files, and copies elements in both directions.
 //
-// A canonical tensor is cut into pieces. A piece is a box of the canonical tensor that a single file tensor holds.
+// A canonical tensor is cut into pieces. A piece is a box in the canonical tensor that a single file tensor holds.
 // Along each axis of the box, elements have a constant stride in the file. Pieces can describe transposed linears;
 // queries, keys and values in one tensor or in three, in any order; tensor parallel shards; and extra padding rows in
-// the file. Elements are copied bit for bit, and only the elements of the requested slice are read.
+// the file. Elements are copied bit for bit, and only the elements in the requested slice are read.
 #pragma once
 
 #include <cstddef>
@@ -16,27 +16,26 @@
 namespace mtl {
 
 struct TensorPiece {
-  Slice box;                               // in the canonical tensor; the element range covers the whole box
-  std::size_t file = 0;                    // index into the caller's list of file tensors
+  Slice box;                               // in the canonical tensor; the element range covers the entire box
+  std::size_t file = 0;                    // index in the caller's list of file tensors
   std::int64_t file_offset = 0;            // of the box's first element in the file tensor, in elements
   std::vector<std::int64_t> file_strides;  // along each axis of the box, in elements
 };
 
 /// Returns a piece whose elements are dense in the file tensor, starting at element `file_offset`. `order` lists the
-/// axes of the box in the order of the file, slowest first: {1, 0} is the transpose of a matrix. An empty `order` means
-/// the canonical order.
+/// box's axes in file order, slowest first: {1, 0} is a transposed matrix. An empty `order` means the canonical order.
 TensorPiece dense_piece(std::size_t file, const Slice& box, const std::vector<int>& order = {},
                         std::int64_t file_offset = 0);
 
-/// True if the file tensor begins with the box's elements, in the same order.
+/// True if the file tensor starts with the box's elements, in the same order.
 bool is_same_order(const TensorPiece& piece);
 
-/// Copies the elements of a slice of a canonical tensor to `out`. `files` are the contents of the file tensors. Throws
-/// if the pieces do not hold all elements of the slice, or if a file tensor is too short for its piece.
+/// Copies the elements of a canonical tensor's slice to `out`. `files` contains the contents of the file tensors.
+/// Throws if the pieces do not hold all elements of the slice, or if a file tensor is too short for its piece.
 void gather_slice(std::span<const TensorPiece> pieces, const Slice& slice, std::size_t element_bytes,
                   std::span<const std::span<const std::byte>> files, std::span<std::byte> out);
 
-/// The reverse of gather_slice(): copies `box`, the elements of the piece's box, to their places in the file tensor.
+/// The reverse of gather_slice(): copies `box`, the elements in the piece's box, to their places in the file tensor.
 void scatter_piece(const TensorPiece& piece, std::size_t element_bytes, std::span<const std::byte> box,
                    std::span<std::byte> file);
 

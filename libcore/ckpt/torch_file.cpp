@@ -11,7 +11,7 @@ namespace mtl {
 
 namespace {
 
-/// The first pickle of the stream format: the number 0x1950a86a20f9469cfc6c, little-endian.
+/// The first pickle in the stream format: the number 0x1950a86a20f9469cfc6c, little-endian.
 constexpr std::string_view kStreamMagic("\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19", 10);
 constexpr std::int64_t kStreamProtocol = 1001;
 constexpr std::size_t kMaxPickleBytes = std::size_t{1} << 26;
@@ -32,7 +32,7 @@ std::span<const std::byte> as_bytes_of(std::string_view text) {
 
 bool starts_as_pickle(std::string_view text) { return text.size() >= 2 && byte_of(text[0]) == 0x80; }
 
-/// Returns the reason why a file that is neither a zip archive nor a pickle is refused.
+/// Returns why we reject a file that is neither a zip archive nor a pickle.
 std::string describe_other_file(std::string_view text) {
   if (text.empty()) return "the file is empty";
   if (starts_with(text, "version https://git-lfs"))
@@ -40,7 +40,7 @@ std::string describe_other_file(std::string_view text) {
   return "not a file of torch.save: it begins neither as a zip archive nor as a pickle";
 }
 
-/// Reads sizes or strides: a tuple, list or torch.Size of non-negative integers.
+/// Reads sizes or strides: a tuple, list or torch.Size with non-negative integers.
 std::vector<std::int64_t> read_sizes(PickleValue value, const char* what) {
   if (value.is(PickleKind::object) && value.global() == "torch.Size" && value.arguments().size() == 1)
     value = value.arguments().at(0);
@@ -55,7 +55,7 @@ std::vector<std::int64_t> read_sizes(PickleValue value, const char* what) {
   return out;
 }
 
-/// Returns the number of elements. Refuses a shape if the product of its nonzero sizes exceeds 63 bits.
+/// Returns the number of elements. Rejects shapes if the product of the nonzero sizes exceeds 63 bits.
 std::int64_t checked_count(const std::vector<std::int64_t>& shape) {
   std::int64_t count = 1;
   for (std::int64_t size : shape) {
@@ -65,7 +65,7 @@ std::int64_t checked_count(const std::vector<std::int64_t>& shape) {
   return std::find(shape.begin(), shape.end(), 0) == shape.end() ? count : 0;
 }
 
-/// Returns 1 + the index of the tensor's last element in the storage; the first element is at `offset`. `tensor` must
+/// Returns 1 + the index of the tensor's last element in the storage. The first element is at `offset`. `tensor` must
 /// not be empty.
 std::int64_t checked_end(const TorchTensor& tensor, std::int64_t offset) {
   std::int64_t last = offset;
@@ -100,7 +100,7 @@ void read_elements(const TorchTensor& tensor, std::int64_t begin, std::span<std:
   const std::size_t element = bits_of(tensor.dtype) / 8;
   auto left = static_cast<std::int64_t>(out.size() / element);
   if (left == 0) return;
-  std::int64_t run = 1;  // number of elements in the trailing axes that are contiguous
+  std::int64_t run = 1;  // number of elements in the contiguous trailing axes
   std::size_t outer = tensor.shape.size();
   for (; outer > 0 && (tensor.strides[outer - 1] == run || tensor.shape[outer - 1] == 1); --outer)
     run *= tensor.shape[outer - 1];
@@ -193,8 +193,8 @@ void TorchFile::open_stream() {
   collect_tensors();
 }
 
-/// Finds the data of all storages. `stream` begins with the pickle of the storage keys; the storages follow in the
-/// order of the keys.
+/// Finds the data for all storages. `stream` starts with the pickle of the storage keys; the storages follow in key
+/// order.
 void TorchFile::attach_storages(std::string_view stream) {
   const Pickle keys(stream.substr(0, kMaxPickleBytes), torch_global_use);
   stream.remove_prefix(keys.length());
@@ -233,7 +233,7 @@ void TorchFile::read_object(std::string_view stream) {
   collect_storages();
 }
 
-/// Collects the storages to which persistent ids refer. A persistent id is ("storage", type, key, location, number of
+/// Collects the storages that persistent ids refer to. A persistent id is ("storage", type, key, location, number of
 /// elements[, None]).
 void TorchFile::collect_storages() {
   for (std::size_t i = 0; i < pickle_->count(); ++i) {
@@ -265,7 +265,7 @@ const TorchFile::Storage& TorchFile::storage_of(PickleValue persistent) const {
   return storages_.find(persistent.persistent_id().at(2).as_text())->second;
 }
 
-/// Returns the tensor that a call of one of these functions makes:
+/// Returns the tensor that a call to one of these functions creates:
 ///   _rebuild_tensor(storage, offset, sizes, strides)
 ///   _rebuild_tensor_v2(storage, offset, sizes, strides, requires_grad, hooks[, metadata])
 ///   _rebuild_tensor_v3(storage, offset, sizes, strides, requires_grad, hooks, dtype[, metadata]), for untyped storages

@@ -1,15 +1,14 @@
-// Reads files that torch.save() wrote, as data: the zip format (PyTorch 1.6 and later) and the older stream of pickles
+// Reads files written by torch.save(), as data: the zip format (PyTorch 1.6 and later) and the older stream of pickles
 // and storages.
 //
 //   zip      ROOT/data.pkl, ROOT/data/KEY (a storage), ROOT/byteorder; entries are stored, not compressed
 //   stream   five pickles (magic number, protocol 1001, system, object, storage keys); then, for each storage, the
 //            number of elements (i64) and the elements
 //
-// The saved object is a Pickle (pickle.h) whose root is a dict. Opening a file checks every tensor: the tensor's
-// storage has the stated size and holds every element of the tensor. Tensors are strided views of the mapped file;
-// elements are copied only when a caller reads them. Refuses compressed entries, big-endian files, globals that
-// torch_globals.h does not allow, and tensors that expand to more bytes than the file has. Throws Error(bad_data) that
-// names the file.
+// The saved object is a Pickle (pickle.h) whose root is a dict. Opening a file checks every tensor: its storage must
+// have the stated size and contain all of its elements. Tensors are strided views of the mapped file; elements are
+// copied only when a caller reads them. Rejects compressed entries, big-endian files, globals that torch_globals.h does
+// not allow, and tensors that expand to more bytes than the file has. Throws Error(bad_data) with the file's name.
 #pragma once
 
 #include <cstdint>
@@ -50,20 +49,19 @@ class TorchFile : public TensorFile {
 
   /// Returns the saved object, a dict.
   PickleValue root() const { return pickle_->root(); }
-  /// Returns the tensor that a value in this file's pickle represents; nullptr if the value is not a tensor.
+  /// Returns the tensor that a value in this file's pickle represents, or nullptr if the value is not a tensor.
   const TorchTensor* tensor(PickleValue value) const;
 
   const std::string& path() const override { return file_.path(); }
-  /// Returns the tensors that are values of text keys in the root dict; a tensor's key is its name. StoredTensor::begin
-  /// is always 0.
+  /// Returns the tensors under text keys in the root dict; a tensor's key is its name. StoredTensor::begin is always 0.
   const std::vector<StoredTensor>& tensors() const override { return stored_; }
   const StoredTensor* find(const std::string& name) const override;
-  /// The first call for a non-contiguous tensor copies the tensor.
+  /// The first call for a non-contiguous tensor copies it.
   std::span<const std::byte> data(const StoredTensor& tensor) const override;
   /// Returns the pickle of the saved object.
   std::span<const std::byte> header() const override { return header_; }
   std::span<const std::byte> bytes() const override { return file_.bytes(); }
-  /// Checks the CRC-32 of every zip entry. A no-op for a stream, which has no checksums.
+  /// Checks every zip entry's CRC-32. Does nothing for a stream, which has no checksums.
   void verify() const override;
 
  private:

@@ -41,7 +41,7 @@ constexpr AllowedGlobal kAllowed[] = {
     {"copy_reg", "_reconstructor", GlobalUse::function},
 };
 
-/// Types in Python's module `builtins`, which is called `__builtin__` in Python 2.
+/// Types in Python's module `builtins`, called `__builtin__` in Python 2.
 constexpr std::string_view kBuiltinTypes[] = {"set",   "frozenset", "bytearray", "complex", "slice", "range",
                                               "int",   "long",      "float",     "str",     "bool",  "list",
                                               "tuple", "dict",      "bytes",     "object"};
@@ -75,14 +75,14 @@ constexpr TorchType kTorchTypes[] = {{"FloatStorage", "float32", StoredDType::f3
                                      {"", "float8_e4m3fn", StoredDType::f8_e4m3},
                                      {"", "float8_e5m2", StoredDType::f8_e5m2}};
 
-/// True for classes of Megatron-LM, such as the enumerations and loss scalers in the arguments and the state of a run.
+/// True for Megatron-LM classes, such as the enumerations and loss scalers in a run's arguments and state.
 bool is_megatron_class(std::string_view module, std::string_view name) {
   const bool is_inside = module == "megatron" || starts_with(module, "megatron.");
   const bool is_class = !name.empty() && name[0] >= 'A' && name[0] <= 'Z';
   return is_inside && is_class && name.find('.') == std::string_view::npos;
 }
 
-/// Returns the name of a global without the module torch or torch.cuda; "" for globals in other modules.
+/// Returns a global's name without the module torch or torch.cuda, or "" for globals in other modules.
 std::string_view name_in_torch(std::string_view global) {
   for (std::string_view module : {"torch.cuda.", "torch."}) {
     if (starts_with(global, module)) return global.substr(module.size());

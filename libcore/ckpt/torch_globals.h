@@ -1,4 +1,4 @@
-// The globals that PyTorch's and Megatron-LM's pickles may use, and their meaning.
+// The globals that PyTorch's and Megatron-LM's pickles may use, and what they mean.
 #pragma once
 
 #include <optional>
@@ -9,11 +9,11 @@
 
 namespace mtl {
 
-/// The GlobalRule for files that torch.save() wrote. Allows globals for tensors, containers, NumPy arrays,
-/// argparse.Namespace, paths, dates and Megatron-LM's classes, all as data. Refuses every other global.
+/// The GlobalRule for files written by torch.save(). Allows globals for tensors, containers, NumPy arrays,
+/// argparse.Namespace, paths, dates and Megatron-LM's classes, all as data. Rejects every other global.
 GlobalUse torch_global_use(std::string_view module, std::string_view name);
 
-/// Returns the dtype of a storage class: "torch.FloatStorage" -> f32. Empty for other names and for UntypedStorage.
+/// Returns a storage class's dtype: "torch.FloatStorage" -> f32. Empty for other names and for UntypedStorage.
 std::optional<StoredDType> dtype_of_storage(std::string_view global);
 /// Returns the stored dtype for a torch.dtype: "torch.float32" -> f32. Empty for other names.
 std::optional<StoredDType> dtype_of_torch_global(std::string_view global);

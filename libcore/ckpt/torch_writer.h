@@ -1,4 +1,4 @@
-// Writes a file that torch.load() can read: a pickle of arbitrary structure, followed by the elements of its tensors.
+// Writes a file that torch.load() can read: a pickle with any structure, followed by the elements of its tensors.
 //
 //   TorchWriter writer(out, "model_optim_rng");
 //   writer.pickle().begin_dict();
@@ -22,7 +22,7 @@ namespace mtl {
 
 class TorchWriter {
  public:
-  /// `archive` is the root folder within the zip archive. torch.save() uses the name of the file without the extension.
+  /// `archive` is the root folder within the zip archive. torch.save() uses the file name without its extension.
   TorchWriter(OutputFile& out, std::string archive) : zip_(out), archive_(std::move(archive)) {}
 
   /// Returns the pickle, which must be complete before the first call to write_data().
@@ -31,8 +31,7 @@ class TorchWriter {
   void tensor(StoredDType dtype, const std::vector<std::int64_t>& shape);
   /// Appends a torch.dtype to the pickle.
   void dtype(StoredDType dtype);
-  /// Writes the elements of the next tensor in row-major order. Throws if the number of bytes differs from the size of
-  /// that tensor.
+  /// Writes the next tensor's elements in row-major order. Throws if the number of bytes does not match that tensor.
   void write_data(std::span<const std::byte> elements);
   /// Completes the file. Throws unless write_data() was called for every tensor.
   void finish();
@@ -44,7 +43,7 @@ class TorchWriter {
   std::string archive_;
   PickleWriter pickle_;
   std::vector<std::uint64_t> bytes_;  // size of each tensor
-  std::size_t written_ = 0;           // number of tensors whose elements were written
+  std::size_t written_ = 0;           // number of tensors whose elements have been written
   bool pickle_is_written_ = false;
 };
 

@@ -23,7 +23,7 @@ template <class... Parts>
   fail(Exit::bad_data, "zip archive: ", parts...);
 }
 
-/// Reads little-endian numbers and text at given offsets. Refuses offsets beyond the end of the file.
+/// Reads little-endian numbers and text at given offsets. Rejects offsets beyond the end of the file.
 class ZipBytes {
  public:
   explicit ZipBytes(std::span<const std::byte> bytes)
@@ -96,8 +96,8 @@ struct EntrySizes {
   std::uint64_t stored, unpacked, offset;
 };
 
-/// Returns the sizes and the offset of an entry. Numbers that do not fit in 32 bits are in the entry's zip64 field, in
-/// the order unpacked, stored, offset.
+/// Returns an entry's sizes and offset. Numbers that do not fit in 32 bits are in the entry's zip64 field, in the order
+/// unpacked, stored, offset.
 EntrySizes read_sizes(const ZipBytes& file, std::uint64_t at, std::uint64_t extra, std::uint64_t extra_bytes) {
   EntrySizes sizes{
       .stored = file.number(at + 20, 4), .unpacked = file.number(at + 24, 4), .offset = file.number(at + 42, 4)};
@@ -120,7 +120,7 @@ EntrySizes read_sizes(const ZipBytes& file, std::uint64_t at, std::uint64_t extr
   return sizes;
 }
 
-/// Returns the offset of an entry's data in the file. `offset` is the offset of the entry's local header.
+/// Returns the offset of an entry's data in the file. `offset` is the offset of its local header.
 std::uint64_t data_begin(const ZipBytes& file, const std::string& name, std::uint64_t offset) {
   if (!file.has(offset, kLocalHeader)) refuse_zip("entry '", printable_text(name), "' is not at ", offset);
   const std::uint64_t name_bytes = file.number(offset + 26, 2), extra_bytes = file.number(offset + 28, 2);

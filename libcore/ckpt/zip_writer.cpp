@@ -38,7 +38,7 @@ void ZipWriter::add(const std::string& name, std::span<const std::byte> data) {
   const bool is_large = needs_zip64(entry.bytes);
   ZipRecord extra;
   if (is_large) extra.u16(kExtra64).u16(16).u64(entry.bytes).u64(entry.bytes);
-  // An extra field, which consists of a 4-byte header and zeros, aligns the data.
+  // To align the data, add an extra field, which consists of a 4-byte header and zeros.
   const std::uint64_t used = entry.offset + kHeaderBytes + name.size() + extra.bytes().size() + 4;
   const std::uint64_t zeros = (kAlign - used % kAlign) % kAlign;
   extra.u16(kPadding).u16(zeros).text(std::string(zeros, '\0'));

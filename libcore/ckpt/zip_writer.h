@@ -1,5 +1,5 @@
-// Writes a zip archive of uncompressed entries, as torch.save() does. The data of every entry begins at a multiple of
-// 64 bytes, so that readers can map the data. Numbers that do not fit in 32 bits go into zip64 fields.
+// Writes a zip archive with uncompressed entries, like torch.save(). Every entry's data starts at a multiple of 64
+// bytes, so that readers can map it. Numbers that do not fit in 32 bits go into zip64 fields.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +17,8 @@ class ZipWriter {
  public:
   static constexpr std::uint64_t kBeyond32 = 0xFFFFFFFF;  // placeholder for a number that is in a zip64 field
 
-  /// `out` must be empty and must outlive this object. Numbers that are at least `zip64_from` go into zip64 fields;
-  /// tests lower `zip64_from`.
+  /// `out` must be empty, and the caller must keep it alive. Numbers of at least `zip64_from` go into zip64 fields;
+  /// tests lower this limit.
   explicit ZipWriter(OutputFile& out, std::uint64_t zip64_from = kBeyond32) : out_(out), zip64_from_(zip64_from) {}
   void add(const std::string& name, std::span<const std::byte> data);
   void add(const std::string& name, std::string_view text) { add(name, std::as_bytes(std::span(text))); }
@@ -32,7 +32,7 @@ class ZipWriter {
     std::uint32_t crc;
   };
   bool needs_zip64(std::uint64_t number) const { return number >= zip64_from_; }
-  /// Returns `number`, or kBeyond32 if `number` goes into a zip64 field.
+  /// Returns `number`, or kBeyond32 if it goes into a zip64 field.
   std::uint64_t in32(std::uint64_t number) const { return needs_zip64(number) ? kBeyond32 : number; }
 
   OutputFile& out_;

@@ -257,5 +257,5 @@ TEST_CASE("megatron: a huge layer number is refused before layers are listed") {
   content.replace(at, name.size(), larger);
   content[at - 4] = static_cast<char>(larger.size());
   write_text(path, content);
-  CHECK(contains(error_of([&] { open_case(path); }, Exit::bad_data), "cannot be a model of 123456790 layers"));
+  CHECK(contains(error_of([&] { open_case(path); }, Exit::bad_data), "cannot be a model with 123456790 layers"));
 }

@@ -161,7 +161,7 @@ TEST_CASE("precision: NaN and infinity are not saved in any dtype, and weights t
   set_element(model.store.value(param), 5, 65520);  // the smallest number that f16 rounds to infinity
   save_alone(SaveDirectory(scratch / "s"), layouts_config(), model.store, state_at(1));
   CHECK(contains(error_of([&] { open_quietly(scratch / "s").load_values(fp16_model.store); }, Exit::bad_data),
-                 "tensor 'param.final_norm.weight': float16 cannot hold 1 of its elements"));
+                 "tensor 'param.final_norm.weight': float16 cannot represent 1 of its elements"));
   open_quietly(scratch / "s").load_values(bf16_model.store);
   CHECK(element_of(bf16_model.store.value(param), 5) == 65536);
   CHECK(element_of(bf16_model.store.held(param, bf16_model.store.main_row()), 5) == 65520);

@@ -80,7 +80,7 @@ expect_foreign() {
   expect_text "$WORK/err" "$WORK/$1(: |/)$2"
 }
 expect_foreign megatron 'iter_0000030/mp_rank_00/model_optim_rng.pt: the file is empty'
-expect_foreign dist 'holds checkpoints of another program: '\
+expect_foreign dist 'contains checkpoints from another program: '\
 'iter_0000005 is a distributed checkpoint .*\(torch_dist: .metadata\); mtl does not read it'
 expect_foreign dist/iter_0000005 'is a distributed checkpoint'
 expect_foreign pickled \
@@ -147,7 +147,7 @@ expect_untouched "$WORK/mixed" "holds 'README.md', which is not part of a model"
 mkdir "$WORK/bert"
 echo '{"model_type": "bert"}' >"$WORK/bert/config.json"
 : >"$WORK/bert/model.safetensors"
-expect_untouched "$WORK/bert" 'holds a config.json of another kind of model' 2 "${from[@]}" --save "$WORK/bert" --force
+expect_untouched "$WORK/bert" 'contains a config.json for a different kind of model' 2 "${from[@]}" --save "$WORK/bert" --force
 mkdir "$WORK/outer"
 cp -r "$MODELS/a" "$WORK/outer/model"
 expect_untouched "$WORK/outer" 'is or contains the model to read' 2 --load "$WORK/outer/model" --save "$WORK/outer" --force
@@ -248,12 +248,12 @@ expect_text "$WORK/err" "warning: float16 overflows: these elements became infin
 expect_exit 0 mtl-convert --load "$WORK/large" --save "$WORK/l16m" --dtype float16 --to mtl
 expect_text "$WORK/err" "'param.embedding.tokens.weight' \(1 of 32,768 elements\)"
 expect_exit 1 mtl-convert --load "$WORK/large" --save "$WORK/l16v" --dtype float16 --verify
-expect_text "$WORK/err" "verification: float16 cannot hold all elements of 'transformer.wte.weight' .*; choose --dtype bfloat16 or float32"
+expect_text "$WORK/err" "verification: float16 cannot represent all elements of 'transformer.wte.weight' .*; choose --dtype bfloat16 or float32"
 expect_exit 0 mtl-convert --load "$WORK/large" --save "$WORK/lb16" --dtype bfloat16 --verify
 grep -q warning "$WORK/err" && fail 'warned that bfloat16 cannot hold 1e6'
 put_last '\x00\x00\xc0\x7f'  # NaN
 expect_exit 0 mtl-convert --load "$WORK/large" --save "$WORK/nan"
-expect_text "$WORK/err" "warning: .*/large: holds elements that are not finite: 'transformer.wte.weight' \(1 of 32,768 elements\)"
+expect_text "$WORK/err" "warning: .*/large: contains non-finite elements: 'transformer.wte.weight' \(1 of 32,768 elements\)"
 
 # A model folder's files: a byte order mark, a FIFO, a shard name with a NUL, model_max_length, a SentencePiece model.
 cp -r "$MODELS/a" "$WORK/files"

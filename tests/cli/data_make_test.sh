@@ -43,7 +43,7 @@ expect_same_pair named merged_text_document
 expect_text out '^\{"schema": "mtl-data-made/1", "command": "merge", .*"prefix": "named", "documents": '
 # Refused merges.
 expect_exit 65 mtl-data merge default_text_document null70000_text_document --output-prefix mixed
-expect_text err 'null70000_text_document.idx: holds i32, but default_text_document.idx holds u16; '
+expect_text err 'null70000_text_document.idx: contains i32, but default_text_document.idx contains u16; '
 expect_exit 2 mtl-data merge default_text_document eod_text_document --output-prefix ./eod_text_document
 expect_text err 'eod_text_document.bin +is one of the inputs'
 ln eod_text_document.bin other.bin

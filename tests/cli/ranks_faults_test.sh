@@ -46,7 +46,7 @@ expect_count 3 "^  rank [023] \($HOST\) waits for all-reduce #2 in group 'data'"
 run_ranks 1 20 --fault broadcast --deadline 1
 expect_text "$WORK/err" "^  rank 1 \($HOST\) waits for all-reduce #3 "
 run_ranks 1 20 --fault size
-expect_text "$WORK/err" "rank 1 sent more than the 4 bytes expected: the operations of the ranks differ"
+expect_text "$WORK/err" "rank 1 sent more than the 4 bytes expected: the ranks perform different operations"
 for iteration in $(grep -o '^iteration [0-9]*' "$WORK/out" | cut -d' ' -f2); do
   [ "$iteration" -le 2 ] || fail "iteration $iteration completed, though the ranks called different operations"
 done

@@ -74,7 +74,7 @@ for path in megatron megatron/iter_0000030 'megatron --ckpt-step 30'; do
   expect_text err 'megatron/iter_0000030/mp_rank_00/model_optim_rng.pt: the file is empty'
 done
 expect_exit 65 mtl-train "${MODEL[@]}" "${LENGTH[@]}" --save megatron
-expect_text err 'megatron: holds checkpoints of another program: iter_0000030 is a Megatron-LM checkpoint'
+expect_text err 'megatron: contains checkpoints from another program: iter_0000030 is a Megatron-LM checkpoint'
 # A folder that contains another program's file with the name of the lock.
 mkdir locked
 echo 5.4 >locked/lock

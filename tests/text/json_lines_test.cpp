@@ -101,9 +101,9 @@ TEST_CASE("texts: the error for a bad line has its reason and column") {
   CHECK(message_of(extractor, R"({"a": null})") ==
         "the value of \"a\" is neither a string nor a list of strings (column 7)");
   CHECK(message_of(extractor, R"({"a": ["x", ["y"]]})") ==
-        "the value of \"a\" is a list that does not hold only strings (column 7)");
+        "the value of \"a\" is a list with values other than strings (column 7)");
   CHECK(message_of(extractor, R"({"a": "\udc00"})") ==
-        "the value of \"a\" holds a lone surrogate, which is not Unicode text (column 7)");
+        "the value of \"a\" contains a lone surrogate, which is not Unicode text (column 7)");
   CHECK(message_of(extractor, R"({"a": "x",})").find("(column 11)") != std::string::npos);
   CHECK(message_of(extractor, R"({"a": "x", "b": 01})").find("(column") != std::string::npos);
   CHECK(message_of(extractor, "{\"a\": \"\xC3\"}").find("invalid UTF-8 (column 8)") != std::string::npos);

@@ -145,7 +145,7 @@ TEST_CASE("TikTokenizer: reads ranks as lines and as JSON, and refuses broken fi
                                    "ranks");
   CHECK(json == std::vector<std::string>{"a", "\xFF\xFF"});
   CHECK(message_of(std::string(2000, 'Q') + " 7\n") ==
-        "ranks:1: the token of rank 7 has 1500 bytes; at most 1024 are supported");
+        "ranks:1: the token with rank 7 has 1500 bytes; at most 1024 are supported");
   for (const auto& [content, reason] : std::vector<std::pair<std::string, std::string>>{
            {"", "no tokens"},
            {"YQ==", "ranks:1: expected"},

@@ -248,7 +248,7 @@ TEST_CASE("vocab.json: an entry that is not a token and its id is refused by nam
     CHECK(refusal(cat("\"ab\": ", id)) == cat("v.json: token \"ab\" has id ", id, ", which is out of range"));
   CHECK(refusal("\"ab\": 256, ") == cat("v.json: byte ", tokens.size() + 12, ": a value is missing after ','"));
   CHECK(refusal("\"ab\": x") == cat("v.json: byte ", tokens.size() + 7, ": expected a value"));
-  CHECK(refusal("\"\\uD800\": 256") == "v.json: the token of id 256 is not Unicode text");
+  CHECK(refusal("\"\\uD800\": 256") == "v.json: the token with id 256 is not Unicode text");
 }
 
 TEST_CASE("tokenizer files: a path that cannot be opened is named, and is not an internal error") {
