@@ -17,10 +17,10 @@ namespace mtl {
 
 namespace {
 
-/// No new chunk is read while the chunks in flight hold at least this many bytes of text.
+/// We do not read a new chunk while the chunks in flight contain at least this many bytes of text.
 constexpr std::size_t kTextBytes = std::size_t{256} << 20;
 
-/// Returns the total size of all files, as stored. Returns nullopt if a file is not a regular file.
+/// Returns the total stored size of all files, or nullopt if one is not a regular file.
 std::optional<std::uint64_t> stored_bytes(const std::vector<std::string>& files) {
   std::uint64_t total = 0;
   for (const std::string& file : files) {
@@ -32,8 +32,8 @@ std::optional<std::uint64_t> stored_bytes(const std::vector<std::string>& files)
   return total;
 }
 
-/// Makes one pass over the input, and processes the lines whose index modulo `parts` is `part`. Returns the size and
-/// hash of each file as read.
+/// Makes one pass over the input, and processes the lines whose index modulo `parts` is `part`. Returns each file's
+/// size and hash as read.
 std::vector<StoredInput> run_pass(const PreprocessOptions& options, const std::vector<std::string>& files,
                                   const Tokenizer& tokenizer, std::int64_t part, std::int64_t parts,
                                   PreprocessOutputs& outputs) {
@@ -61,8 +61,8 @@ std::vector<StoredInput> run_pass(const PreprocessOptions& options, const std::v
 Json preprocess(const PreprocessOptions& options, Console& console) {
   std::vector<std::string> files = find_inputs(options.inputs);
   std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(options.tokenizer);
-  // With --partitions, Megatron-LM assigns the lines to partitions in round-robin order and writes one partition after
-  // another. We make one pass per partition, which needs neither additional memory nor temporary files.
+  // With --partitions, Megatron-LM assigns lines to partitions in round-robin order and writes one partition after
+  // another. We make one pass per partition, which needs neither more memory nor temporary files.
   const std::int64_t parts = options.keep_sequential_samples ? 1 : options.partitions;
   std::optional<std::uint64_t> input_bytes = stored_bytes(files);
   if (!input_bytes && parts > 1) {

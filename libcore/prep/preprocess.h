@@ -1,5 +1,5 @@
-// mtl-preprocess: JSON lines to token files. Several threads tokenize chunks of lines, and one thread writes the chunks
-// in order. The output therefore does not depend on the number of threads, and memory use does not grow with the input.
+// mtl-preprocess: JSON lines to token files. Multiple threads tokenize chunks of lines, and one thread writes the
+// chunks in order. So the output does not depend on the number of threads, and memory use does not grow with the input.
 //
 //   preprocess.cpp          the run: inputs, and passes over them
 //   preprocess_chunk.h      the work of one thread: lines to tokens
@@ -20,28 +20,29 @@ namespace mtl {
 struct PreprocessOptions {
   std::vector<std::string> inputs;  // files; "-" is standard input
   std::vector<std::string> json_keys = {"text"};
-  std::string config_file;  // of --config, or empty; no output may replace it
+  std::string config_file;  // from --config, or empty; outputs must not replace it
   std::string output_prefix;
   bool split_sentences = false;
   std::string lang = "english";  // of split_sentences
-  bool keep_newlines = false;    // split_sentences keeps the whitespace between two sentences
+  bool keep_newlines = false;    // split_sentences keeps whitespace between sentences
   bool append_eod = false;
   std::int64_t workers = 0;                  // 0: all cores
   std::optional<std::int64_t> log_interval;  // documents between progress lines; empty: every ten seconds
   std::int64_t partitions = 1;
   bool keep_sequential_samples = false;
-  std::int64_t skip_bad = 0;  // number of bad lines to write to PREFIX.rejects.jsonl; one more ends the run
+  std::int64_t skip_bad = 0;  // how many bad lines to write to PREFIX.rejects.jsonl; one more ends the run
   bool json = false;
   TokenizerOptions tokenizer;
   std::vector<std::string> command;  // as typed, for provenance
 };
 
-/// Writes PREFIX_KEY_document.bin, .idx and .json (provenance) for every key (PREFIX_KEY_sentence with split_sentences)
-/// and returns a summary: {"schema": "mtl-preprocess/1", "documents", "tokens", "bytes" (of text), "input_bytes" (of
-/// the files, as stored), "seconds", "mb_per_second", "documents_per_second", "tokens_per_second", "skipped",
-/// "rejects", "outputs"}.
-/// Throws Error(bad_data) "FILE:LINE: what (column N)" for the first bad line after skip_bad bad lines. No output files
-/// appear in this case, or if INT, TERM or HUP ends the process.
+/// Writes PREFIX_KEY_document.bin, .idx and .json (provenance) for every key (PREFIX_KEY_sentence with
+/// split_sentences). Returns a summary: {"schema": "mtl-preprocess/1", "documents", "tokens", "bytes" (of text),
+/// "input_bytes" (of the files, as stored), "seconds", "mb_per_second", "documents_per_second", "tokens_per_second",
+/// "skipped", "rejects", "outputs"}.
+///
+/// Throws Error(bad_data) "FILE:LINE: what (column N)" for the first bad line after skip_bad bad lines. In that case,
+/// or if INT, TERM or HUP terminates the process, no output files appear.
 Json preprocess(const PreprocessOptions& options, Console& console);
 
 }  // namespace mtl

@@ -13,14 +13,14 @@ namespace {
 
 constexpr std::size_t kMaxReserved = 1 << 20;  // a chunk with one long line says nothing about the next chunk
 
-/// Returns the number of tokens to reserve for a chunk if the previous chunk had `tokens` tokens.
+/// Returns how many tokens to reserve for a chunk if the previous one had `tokens` tokens.
 std::size_t likely_tokens(std::size_t tokens) { return std::min(tokens + tokens / 8, kMaxReserved); }
 
 std::size_t count_tokens(const StoredTokens& tokens) {
   return std::visit([](const auto& stored) { return stored.size(); }, tokens);
 }
 
-/// Throws Error(bad_data) for an id that 16 bits cannot hold. The first pass has no branches, so that it vectorizes.
+/// Throws Error(bad_data) for an id that does not fit in 16 bits. The first pass has no branches, so it vectorizes.
 void check_u16(std::span<const std::int32_t> ids) {
   std::uint32_t bits = 0;
   for (std::int32_t id : ids) bits |= static_cast<std::uint32_t>(id);
@@ -63,7 +63,7 @@ TokenChunk ChunkTokenizer::tokenize(const LineChunk& lines, std::int64_t part, s
       for (std::size_t k = 0; k < keys_; ++k) append_document(k, out.columns[k]);
     } catch (const Error& error) {
       if (error.code() != Exit::bad_data) throw;
-      // A bad line adds nothing to any column.
+      // A bad line must not add anything to any column.
       for (TokenColumn& column : out.columns) column.drop_open_document();
       out.bad.push_back({.where = cat(lines.file, ":", number), .reason = error.what(), .text = std::string(line)});
       return;
@@ -83,8 +83,8 @@ StoredTokens ChunkTokenizer::tokens_with_room(std::size_t key) const {
   return out;
 }
 
-/// The rules of Megatron-LM: an empty text is not a sequence, the end-of-document token belongs to the last sequence,
-/// and an empty document has neither sequences nor an end-of-document token.
+/// Megatron-LM's rules: an empty text is not a sequence, the end-of-document token belongs to the last sequence, and an
+/// empty document has neither sequences nor an end-of-document token.
 void ChunkTokenizer::append_document(std::size_t key, TokenColumn& column) {
   ids_.clear();
   ends_.clear();

@@ -1,4 +1,4 @@
-// The work of one thread of mtl-preprocess: lines to tokens.
+// What one mtl-preprocess thread does: turns lines into tokens.
 #pragma once
 
 #include <memory>
@@ -19,10 +19,10 @@ struct BadLine {
   std::string text;
 };
 
-/// Tokens in their stored type: u16 if the vocabulary's size allows it.
+/// Tokens in their stored type: u16 if the vocabulary size permits.
 using StoredTokens = std::variant<std::vector<std::uint16_t>, std::vector<std::int32_t>>;
 
-/// The documents of a chunk for one key.
+/// A chunk's documents for one key.
 struct TokenColumn {
   StoredTokens tokens;
   std::vector<std::size_t> sequence_ends;  // offsets in `tokens`
@@ -36,13 +36,13 @@ struct TokenChunk {
   std::vector<BadLine> bad;
   std::int64_t documents = 0;
   std::uint64_t bytes = 0;         // of text
-  std::uint64_t stored_bytes = 0;  // of the input as stored, read up to this chunk in all passes
+  std::uint64_t stored_bytes = 0;  // stored input bytes read up to this chunk in all passes
 };
 
 class ChunkTokenizer {
  public:
   ChunkTokenizer(const PreprocessOptions& options, const Tokenizer& tokenizer);
-  /// Tokenizes the lines whose index is `part` modulo `parts`; collects the bad ones.
+  /// Tokenizes the lines whose index is `part` modulo `parts`, and collects the bad ones.
   TokenChunk tokenize(const LineChunk& lines, std::int64_t part, std::int64_t parts);
 
  private:
@@ -54,13 +54,13 @@ class ChunkTokenizer {
   TextExtractor extractor_;
   std::unique_ptr<Encoder> encoder_;
   std::size_t keys_;
-  std::vector<std::size_t> previous_tokens_;  // number of tokens of each key in the previous chunk
+  std::vector<std::size_t> previous_tokens_;  // by key: number of tokens in the previous chunk
   bool is_u16_;
   std::optional<std::int32_t> eod_;
-  // Buffers for one text, and for one document of one key:
+  // Buffers for one text, and for one key's document:
   std::vector<std::string_view> sentences_;
   std::vector<std::int32_t> ids_;
-  std::vector<std::size_t> ends_;  // of its sequences: offsets in ids_
+  std::vector<std::size_t> ends_;  // where its sequences end, as offsets in ids_
 };
 
 }  // namespace mtl

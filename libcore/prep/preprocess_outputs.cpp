@@ -38,7 +38,7 @@ std::string PreprocessOutputs::prefix_of(std::size_t k) const {
   return cat(options_.output_prefix, "_", options_.json_keys[k], options_.split_sentences ? "_sentence" : "_document");
 }
 
-/// Returns the names of all files that a run can write: .bin, .idx and .json of each key, and the rejects.
+/// Returns the names of all files that a run can write: each key's .bin, .idx and .json, and the rejects.
 std::vector<std::string> PreprocessOutputs::output_names() const {
   std::vector<std::string> names;
   for (std::size_t k = 0; k < options_.json_keys.size(); ++k) {
@@ -56,7 +56,7 @@ PreprocessOutputs::PreprocessOutputs(const PreprocessOptions& options, const Tok
       guard_(guard),
       console_(console),
       type_(token_type_for_vocab(tokenizer.vocab_size())),
-      // Hashes here, in parallel, because at the end of the run all other threads would be idle.
+      // Hash here, in parallel, because at the end of the run all other threads would be idle.
       tokenizer_hash_(std::async(resolve_threads(options.workers) > 1 ? std::launch::async : std::launch::deferred,
                                  [&tokenizer] { return tokenizer.hash(); })) {
   std::vector<std::string> prefixes{options.output_prefix};  // of the rejects
@@ -123,8 +123,8 @@ void PreprocessOutputs::publish(const std::vector<StoredInput>& inputs) {
   locks_.clear();
 }
 
-/// Throws Error(io) with the message of `error` and the size of the whole output, extrapolated from the input that has
-/// been read.
+/// Throws Error(io) with the message from `error` and the size of the entire output, extrapolated from the input read
+/// so far.
 void PreprocessOutputs::fail_full(const NoSpaceError& error) const {
   const std::string folder = parent_folder(options_.output_prefix);
   const double written = output_bytes();

@@ -1,6 +1,6 @@
-// The outputs of mtl-preprocess: token files, bad lines, provenance, progress and summary.
+// mtl-preprocess's outputs: token files, bad lines, provenance, progress and summary.
 //
-// No file has its final name before finish(), which first syncs every file of every key and then renames them all
+// Files get their final names only in finish(), which first syncs every file for every key and then renames them all
 // (data/publish.h).
 #pragma once
 
@@ -26,11 +26,11 @@ struct PreprocessInputs {
 
 class PreprocessOutputs {
  public:
-  /// Throws as claim_outputs does; the tokenizer's files count as inputs.
+  /// Throws claim_outputs()'s errors; the tokenizer's files count as inputs.
   PreprocessOutputs(const PreprocessOptions& options, const Tokenizer& tokenizer, const PreprocessInputs& inputs,
                     InterruptGuard& guard, Console& console);
 
-  /// Throws Error(bad_data) for a bad line beyond --skip-bad, and Error(io) that states the needed space if a disk is
+  /// Throws Error(bad_data) for a bad line beyond --skip-bad, and Error(io) that gives the needed space if a disk is
   /// full.
   void add(const TokenChunk& chunk);
   void finish(const std::vector<StoredInput>& inputs);
@@ -63,8 +63,8 @@ class PreprocessOutputs {
   std::vector<IndexedDatasetWriter> writers_;
   std::optional<AtomicFile> rejects_;
   std::int64_t documents_ = 0, skipped_ = 0;
-  std::uint64_t bytes_ = 0, stored_bytes_ = 0;  // of text; of the input as stored, read in all passes
-  std::uint64_t file_bytes_ = 0;                // of the input's files, set by finish()
+  std::uint64_t bytes_ = 0, stored_bytes_ = 0;  // of text; of stored input, read in all passes
+  std::uint64_t file_bytes_ = 0;                // in the input files; set by finish()
   double start_ = now_seconds();
 };
 

@@ -42,9 +42,9 @@ std::vector<std::string> output_names(const VocabOptions& options) {
   return names;
 }
 
-/// Writes either all three files or none. Renames the files when all are complete on disk, and defers interrupts during
-/// the renames. Before the renames, removes the files of an earlier run, so that even a killed run never leaves a
-/// vocabulary together with the merges of another vocabulary.
+/// Writes either all three files or none. Renames the files when all of them are complete on disk, and defers
+/// interrupts during the renames. Before that, removes an earlier run's files, so that even a killed run never leaves a
+/// vocabulary together with another vocabulary's merges.
 void write_vocabulary(const BpeVocabulary& vocabulary, const std::vector<std::string>& names, InterruptGuard& guard,
                       std::vector<OutputLock>& locks) {
   const std::string contents[] = {vocab_json_text(vocabulary), merges_text(vocabulary),

@@ -15,8 +15,8 @@ namespace mtl {
 
 namespace {
 
-/// Throws Error(bad_data) if the text is not valid UTF-8. Advances `lines` and `column` (in bytes) from the beginning
-/// of the text to the end of the text.
+/// Throws Error(bad_data) if the text is not valid UTF-8. Advances `lines` and `column` (in bytes) from the start of
+/// the text to its end.
 void check_utf8(const std::string& path, std::string_view text, std::int64_t& lines, std::size_t& column) {
   const std::size_t bad = find_invalid_utf8(text);
   const std::string_view good = text.substr(0, bad);
@@ -28,8 +28,8 @@ void check_utf8(const std::string& path, std::string_view text, std::int64_t& li
        "); convert the file, for example with iconv");
 }
 
-/// With --format auto, refuses standard input that looks like JSON lines, because standard input has no name that
-/// indicates the format.
+/// With --format auto, rejects standard input that looks like JSON lines, because it has no name that would indicate
+/// the format.
 void refuse_doubtful_input(const VocabOptions& options, const std::string& file, std::string_view beginning) {
   if (file != "-" || options.format != "auto" || !starts_with(trim(beginning), "{")) return;
   fail(Exit::usage, "--input -: looks like JSON lines; choose --format jsonl or --format text");
@@ -72,9 +72,9 @@ class TextReader {
   std::size_t column_ = 0;  // bytes before the next part in its line
 };
 
-/// Calls count(counts, item) for the items that `produce` returns, on several threads. Each thread has a separate
-/// table, which is added to the total when the table becomes large. Memory use therefore depends on the number of
-/// distinct words, and hardly on the number of threads.
+/// Calls count(counts, item) for the items that `produce` returns, on multiple threads. Each thread has its own table,
+/// which is added to the total when it becomes large. So memory use depends on the number of distinct words, and hardly
+/// on the number of threads.
 class Counter {
  public:
   Counter(const VocabOptions& options, Console& console)

@@ -1,4 +1,4 @@
-// Counts the words of texts, from which a vocabulary is trained.
+// Counts the words in text, to train a vocabulary from them.
 #pragma once
 
 #include <cstdint>
@@ -17,12 +17,12 @@ struct CountedWords {
   double seconds = 0;
 };
 
-/// True if --format or the name of a file indicates JSON lines.
+/// True if --format or the file name indicates JSON lines.
 bool holds_json_lines(const VocabOptions& options, std::string_view file);
 
-/// Counts the words of all files on `options.threads` threads. Throws Error(bad_data) if a file is neither text nor
-/// JSON lines, Error(failure) if there are more than options.max_words distinct words, and Error(usage) if the format
-/// of standard input is ambiguous.
+/// Counts the words in all files on `options.threads` threads. Throws Error(bad_data) if a file is neither text nor
+/// JSON lines, Error(failure) if there are more than options.max_words distinct words, and Error(usage) if standard
+/// input's format is ambiguous.
 CountedWords count_words(const VocabOptions& options, const std::vector<std::string>& files, Console& console);
 
 }  // namespace mtl

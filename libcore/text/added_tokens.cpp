@@ -11,7 +11,7 @@ namespace mtl {
 
 namespace {
 
-/// \w of Rust's regular expressions: letters and other alphabetic characters, marks, decimal digits, connectors.
+/// \w in Rust's regular expressions: letters and other alphabetic characters, marks, decimal digits, connectors.
 bool is_word(std::uint32_t code) {
   constexpr CategorySet kWord = kLetters | category_set(Category::M, Category::Nd, Category::Nl, Category::Pc);
   bool is_joiner = code == 0x200C || code == 0x200D;
@@ -105,7 +105,7 @@ bool TokenFinder::find(std::string_view text, std::size_t from, std::size_t done
     found.end = found.next = end;
     found.id = token->id;
     if (token->rstrip) {
-      // A run of whitespace may hold several tokens; scan it once.
+      // A run of whitespace may contain multiple tokens; scan it once.
       if (end < found.spaces || end >= found.spaces_end) found.spaces = end, found.spaces_end = spaces_end(text, end);
       found.end = found.spaces_end;
     }

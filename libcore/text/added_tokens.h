@@ -1,9 +1,9 @@
-// Finds added tokens in a text before the text is split into pre-tokens: special tokens (<|endoftext|>) and other
-// tokens that were added to a vocabulary (runs of blanks).
+// Finds added tokens in text before the text is split into pre-tokens: special tokens (<|endoftext|>) and other tokens
+// that were added to a vocabulary (runs of blanks).
 //
 // Like Hugging Face's tokenizers, scans the text once, takes the longest token at each position, and continues after
-// that token. A single_word token next to a word character is not found, and the scan continues after the token. lstrip
-// and rstrip extend a token over the adjacent whitespace.
+// it. If a single_word token is next to a word character, it does not count, but the scan still continues after it.
+// lstrip and rstrip extend a token over the adjacent whitespace.
 #pragma once
 
 #include <array>
@@ -24,7 +24,7 @@ struct AddedToken {
   bool normalized = false;  // searched for in the normalized text, otherwise in the original
   bool lstrip = false, rstrip = false, single_word = false;
   bool special = false;
-  bool is_text = false;  // occurrences of the token are ordinary text (split_special_tokens)
+  bool is_text = false;  // treat the token as ordinary text (split_special_tokens)
 };
 
 class TokenFinder {
@@ -34,8 +34,8 @@ class TokenFinder {
   bool empty() const { return tokens_.empty(); }
 
   /// Calls use_text(piece) for each non-empty piece between tokens and use_token(id) for each token, in text order. A
-  /// whitespace token with lstrip may lie in the whitespace that the previous token took (rstrip). Such a token is
-  /// dropped, as in Hugging Face's library, or refused with Error(bad_data) if that library aborts.
+  /// whitespace token with lstrip may lie within whitespace that the previous token took (rstrip). We then do the same
+  /// as Hugging Face's library: drop the token, or throw Error(bad_data) where the library aborts.
   template <class UseText, class UseToken>
   void cut(std::string_view text, UseText&& use_text, UseToken&& use_token) const {
     std::size_t done = 0;
@@ -51,25 +51,26 @@ class TokenFinder {
 
  private:
   struct Found {
-    std::size_t begin, end;  // including the whitespace that the token takes
+    std::size_t begin, end;  // including whitespace that the token takes
     std::size_t next;        // where the search continues
     std::int32_t id;
     std::size_t spaces = 0, spaces_end = 0;  // the run of whitespace scanned last for rstrip
   };
-  /// Finds the next token at or after `from`. Returns false if there is none. lstrip takes no whitespace before `done`.
+  /// Finds the next token at or after `from`. Returns false if there is none. lstrip does not take whitespace before
+  /// `done`.
   bool find(std::string_view text, std::size_t from, std::size_t done, Found& found) const;
   const AddedToken* longest_at(std::string_view text, std::size_t at) const;
   [[noreturn]] void refuse_overlap(const Found& found) const;
 
   std::vector<AddedToken> tokens_;
-  std::string first_bytes_;  // the distinct first bytes of the tokens
+  std::string first_bytes_;  // distinct first bytes of the tokens
   std::array<bool, 256> is_first_byte_{};
   std::unordered_map<std::uint64_t, std::uint32_t> children_;  // trie of all tokens: node << 8 | byte to child node
   std::vector<std::int32_t> token_at_ = {-1};                  // by node: index of the token that ends there, or -1
 };
 
-/// Emits the ids of the tokens that `finder` finds, and passes the text between these tokens to `plain`. `finder` must
-/// outlive the encoder.
+/// Emits the ids of the tokens that `finder` finds, and passes the text between them to `plain`. The caller must keep
+/// `finder` alive.
 class AddedTokenEncoder : public Encoder {
  public:
   AddedTokenEncoder(std::unique_ptr<Encoder> plain, const TokenFinder& finder)

@@ -25,7 +25,7 @@ class BpeEncoder : public Encoder {
     text_end_ = text.data() + text.size();
     if (table_->is_exhausted()) table_ = tables_->replace(table_);
     if (splitter_) splitter_->start(text);
-    count_ = 0;  // parts of an earlier text may remain after an exception
+    count_ = 0;  // an exception may have left parts of an earlier text
     while (!text.empty()) {
       std::size_t count = splitter_ ? splitter_->next(ends_) : split_pretokens(text, ends_);
       const char* piece = text.data();
@@ -42,7 +42,7 @@ class BpeEncoder : public Encoder {
 
   /// A part of a pre-token that is encoded separately.
   struct Part {
-    PieceKey key;  // of a short part; for a long one, key.low is its length
+    PieceKey key;  // for a short part; for a long one, key.low is its length
     Set* set;      // the table's set for the key; null for a long part
     const char* at;
   };
@@ -55,8 +55,7 @@ class BpeEncoder : public Encoder {
         return add_part(key, &table_->set_of(key), piece, ids);
     }
     // Cuts the piece before non-ASCII characters that no merge can cross. (Merges can cross the boundary between nearly
-    // any two ASCII characters.) Does not cut if whole pieces may be tokens, because a part could be mistaken for such
-    // a token.
+    // any two ASCII characters.) Does not cut if entire pieces may be tokens, because a part could be mistaken for one.
     for (const char* at = piece + 1; at < end && !model_.has_whole_pieces(); ++at) {
       bool begins_character = byte_of(*at) >= 0xC0;
       if (!begins_character || model_.may_merge(at[-1], *at)) continue;
@@ -73,8 +72,8 @@ class BpeEncoder : public Encoder {
     add_part(key, &table_->set_of(key), at, ids);
   }
 
-  /// Queues a part and prefetches its set. When the batch is full, all its parts are looked up; by then, the cache
-  /// lines have arrived.
+  /// Queues a part and prefetches its set. When the batch is full, looks up all its parts; by then, the cache lines
+  /// have arrived.
   void add_part(PieceKey key, Set* set, const char* at, std::vector<std::int32_t>& ids) {
     __builtin_prefetch(set);
     parts_[count_++] = {key, set, at};
@@ -87,7 +86,8 @@ class BpeEncoder : public Encoder {
       const Part& part = parts_[i];
       const Pretoken* entry = part.set == nullptr ? nullptr : part.set->find(part.key);
       if (entry != nullptr && entry->holds_tokens()) [[likely]] {
-        std::memcpy(out, entry->values(), kTokens * sizeof(std::int32_t));  // all kTokens: cheaper than a loop
+        std::memcpy(out, entry->values(), kTokens * sizeof(std::int32_t));  // copying all kTokens is cheaper than a
+                                                                            // loop
         out += entry->count();
         continue;
       }

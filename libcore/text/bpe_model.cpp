@@ -19,7 +19,7 @@ bool is_merged(std::string_view token, const Merge& merge) {
 
 }  // namespace
 
-/// Tracks the first and last byte of each token that merges can build from bytes, and sets may_merge_ from them.
+/// Tracks the first and last byte of each token that merges can build from bytes, and uses them to set may_merge_.
 class BpeModel::TokenEdges {
  public:
   TokenEdges(BpeModel& model, std::size_t tokens) : may_merge_(model.may_merge_), edges_(tokens) {
@@ -32,8 +32,8 @@ class BpeModel::TokenEdges {
     if (!apply(rule)) deferred_.push_back(rule);
   }
   /// Retries merges that are listed before the merges that build their tokens, until a round applies no merge. Trained
-  /// files contain no such merges. A crafted file could take thousands of rounds, so after a few rounds any two bytes
-  /// are assumed to merge.
+  /// files do not contain such merges. A crafted file could need thousands of rounds, so after a few rounds we assume
+  /// that any two bytes may merge.
   void finish() {
     constexpr int kMaxRounds = 20;
     for (int round = 0; !deferred_.empty(); ++round) {
@@ -80,7 +80,7 @@ BpeModel::BpeModel(const BpeVocabulary& vocabulary, const std::string& source) :
         id_of(byte_stand_ins()[byte], nullptr, "which stands for byte ", byte, "; this is not a byte-level vocabulary");
   }
   TokenEdges edges(*this, vocabulary.tokens.size());
-  std::uint32_t rank = 0, next = 0;  // in most files, each merge makes the next id
+  std::uint32_t rank = 0, next = 0;  // in most files, each merge creates the next id
   for (const Merge& merge : vocabulary.merges) {
     auto id_in_merge = [&](std::string_view token, const char* readable_end) {
       return id_of(token, readable_end, "which merge ", rank + 1, " needs");

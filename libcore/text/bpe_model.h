@@ -1,7 +1,7 @@
-// Byte-level BPE of one pre-token.
+// Byte-level BPE for a single pre-token.
 //
-// A piece starts as a sequence of its bytes. The adjacent pair with the lowest rank, or the leftmost such pair, is
-// merged repeatedly until no pair has a rank. Short pieces are merged in place; long pieces are merged with a heap
+// A piece starts as a sequence of its bytes. We repeatedly merge the adjacent pair with the lowest rank, or the
+// leftmost such pair, until no pair has a rank. Short pieces are merged in place; long pieces are merged with a heap
 // (text/merge_loop.h) in O(n log n).
 #pragma once
 
@@ -24,29 +24,29 @@ namespace mtl {
 
 class BpeModel {
  public:
-  /// Throws Error(bad_data), whose message begins with `source`, if a byte has no token, if a token has two ids, or if
-  /// a merge contains or produces an unknown token.
+  /// Throws Error(bad_data), with a message that starts with `source`, if a byte has no token, if a token has two ids,
+  /// or if a merge contains or produces an unknown token.
   BpeModel(const BpeVocabulary& vocabulary, const std::string& source);
 
-  /// A merge of the tokens `left` and `right` into `merged`. The merge with the lowest rank is applied first.
+  /// Merges the tokens `left` and `right` into `merged`. The merge with the lowest rank is applied first.
   struct MergeRule {
     std::uint32_t left, right, rank, merged;
   };
-  /// `byte_tokens` has the token of each byte.
+  /// `byte_tokens` contains each byte's token.
   BpeModel(const std::array<std::uint32_t, 256>& byte_tokens, std::span<const MergeRule> rules);
 
-  /// Encodes a piece with exactly these bytes as one token, without merging.
+  /// Makes encode_piece() encode a piece with exactly these bytes as one token, without merging.
   void add_whole_piece(std::string bytes, std::int32_t token) { whole_pieces_.emplace(std::move(bytes), token); }
   bool has_whole_pieces() const { return !whole_pieces_.empty(); }
 
-  /// Returns false if no merge combines a token that ends with the byte `left` and a token that begins with the byte
-  /// `right`. A piece can then be cut between these two bytes, and the parts can be encoded separately.
+  /// Returns false if no merge combines a token that ends with the byte `left` and one that starts with the byte
+  /// `right`. We can then cut a piece between these two bytes, and encode the parts separately.
   bool may_merge(char left, char right) const { return may_merge_[byte_pair(left, right)]; }
 
-  /// The cache of pieces, which encoders with large memory share.
+  /// The piece cache that encoders with large memory share.
   const std::shared_ptr<PretokenTables>& pretoken_tables() const { return pretoken_tables_; }
 
-  /// Appends the tokens of one pre-token. Throws Error(bad_data) if the pre-token has 2^32 - 1 bytes or more.
+  /// Returns false if we do not know the edges of `left` or `right` yet.
   void encode_piece(std::string_view piece, MergeScratch& scratch, std::vector<std::int32_t>& out) const;
 
  private:
@@ -61,7 +61,7 @@ class BpeModel {
   std::array<std::uint32_t, 256> byte_tokens_{};
   PairTable pairs_;
   std::unordered_map<std::string, std::int32_t, Hash, std::equal_to<>> whole_pieces_;
-  std::vector<std::uint64_t> byte_pairs_;  // by byte_pair(): pairs_.find() of the two bytes' tokens
+  std::vector<std::uint64_t> byte_pairs_;  // by byte_pair(): pairs_.find() for the two bytes' tokens
   std::bitset<1 << 16> may_merge_;         // by byte_pair()
   std::shared_ptr<PretokenTables> pretoken_tables_ = std::make_shared<PretokenTables>(18);
 };

@@ -13,7 +13,7 @@ namespace mtl {
 
 class BpeTokenizer : public Tokenizer {
  public:
-  /// `source` is the file name to use in error messages. Throws the errors of BpeModel.
+  /// `source` is the file name for error messages. Throws BpeModel's errors.
   BpeTokenizer(BpeVocabulary vocabulary, std::string source, bool parse_special_tokens = false);
   std::unique_ptr<Encoder> make_encoder(EncoderMemory memory) const override;
   std::string decode(std::span<const std::int32_t> ids) const override;
@@ -28,7 +28,7 @@ class BpeTokenizer : public Tokenizer {
   std::string source_;
   BpeModel model_;
   mutable std::once_flag bytes_once_;
-  mutable TokenBytes bytes_;  // filled by the first decode(), because most programs only encode
+  mutable TokenBytes bytes_;  // filled in by the first decode(), because most programs only encode
   TokenFinder special_;       // empty if special tokens are ordinary text
   std::int32_t eod_;
 };

@@ -19,15 +19,15 @@ using Pair = std::uint64_t;  // left id << 32 | right id: compares like (left id
 
 Pair make_pair_key(std::uint32_t left, std::uint32_t right) { return Pair{left} << 32 | right; }
 
-/// The count of a pair, and the words that contain the pair.
+/// A pair's count, and the words that contain the pair.
 struct PairStat {
   Pair pair = 0;
   std::int64_t count = 0;
-  std::vector<std::uint32_t> words;  // words that contain the pair, and some that no longer do
+  std::vector<std::uint32_t> words;  // words that contain the pair, or once did
   std::uint32_t last_merge = 0;      // number of the merge that last raised the count
 };
 
-/// The PairStat of every pair that ever occurred. A reference is valid until a new pair is added.
+/// The PairStat for every pair that ever occurred. A reference is valid until a new pair is added.
 class PairStats {
  public:
   PairStat& operator[](Pair pair) {
@@ -56,13 +56,13 @@ class PairStats {
     }
   }
   std::vector<PairStat> stats_;
-  std::vector<std::uint32_t> slots_;  // open addressing: 1 + index of a PairStat; 0 when free
+  std::vector<std::uint32_t> slots_;  // open addressing: 1 + index of a PairStat; 0 if free
 };
 
-/// Merges the symbols of a text's words step by step, and keeps the counts of their pairs.
+/// Merges symbols in the words of a text step by step, and keeps counts of their pairs.
 class Merger {
  public:
-  /// Words start as their bytes; `byte_ids` holds the symbol of each byte.
+  /// Words start as their bytes; `byte_ids` contains each byte's symbol.
   Merger(const WordCounts& counts, const std::array<std::uint32_t, 256>& byte_ids) {
     words_.reserve(counts.size());
     symbols_.reserve(counts.bytes());
@@ -78,7 +78,7 @@ class Merger {
     push_grown();
   }
 
-  /// Sets `best` to the pair to merge next. Returns false if no remaining pair occurs at least `min_count` times.
+  /// Sets `best` to the next pair to merge. Returns false if no remaining pair occurs at least `min_count` times.
   bool pop(Pair& best, std::int64_t min_count) {
     while (!heap_.empty()) {
       Candidate top = heap_.top();
@@ -162,20 +162,20 @@ class Merger {
   std::vector<Word> words_;
   std::vector<std::uint32_t> symbols_;
   PairStats pairs_;
-  std::priority_queue<Candidate> heap_;  // may hold a pair several times; pop() drops outdated counts
+  std::priority_queue<Candidate> heap_;  // may contain a pair more than once; pop() drops outdated counts
   std::vector<Pair> grown_;              // pairs whose count the current merge raised
-  std::uint32_t merge_number_ = 1;       // of the current merge; counting the words is number 1
+  std::uint32_t merge_number_ = 1;       // the current merge's number; counting the words is number 1
 };
 
 bool is_ascii_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
-/// The vocabulary before the first merge.
+/// Returns the vocabulary before the first merge.
 BpeVocabulary start_vocabulary(const BpeTraining& training) {
   BpeVocabulary out;
   for (const std::string& token : training.special_tokens) out.tokens.push_back(token);
   for (std::size_t i = 0; i < out.tokens.size(); ++i) out.special.push_back(static_cast<std::int32_t>(i));
   std::vector<std::string> bytes(byte_stand_ins().begin(), byte_stand_ins().end());
-  std::sort(bytes.begin(), bytes.end());  // UTF-8 sorts as code points do
+  std::sort(bytes.begin(), bytes.end());  // UTF-8 sorts in code point order
   for (const std::string& byte : bytes) out.tokens.push_back(byte);
   if (training.vocab_size < std::ssize(out.tokens)) {
     fail(Exit::usage, "--vocab-size ", training.vocab_size, " is too small: the 256 bytes and ",

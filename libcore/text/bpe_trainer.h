@@ -1,11 +1,12 @@
-// Trains a byte-level BPE vocabulary on a text. The result is byte for byte that of Hugging Face's BpeTrainer.
+// Trains a byte-level BPE vocabulary on text. The result is the same as that of Hugging Face's BpeTrainer, byte for
+// byte.
 //
 // Ids are assigned to the special tokens, then to the 256 bytes in the order of their stand-in characters, then to one
-// token per merge. Words are the pre-tokens of the text, with their counts. Each step merges the adjacent pair with the
-// highest total count, from left to right without overlap; of pairs with equal counts, the pair with the smallest (left
-// id, right id). Pairs are counted at every position: `aaa` contains `aa` twice. Training ends at the requested size,
-// or when no remaining pair occurs at least min_frequency times. A merge that spells an existing token is kept as a
-// merge but adds no id.
+// token per merge. Words are the text's pre-tokens, with their counts. Each step merges the adjacent pair with the
+// highest total count, from left to right without overlap. If counts are equal, it merges the pair with the smallest
+// (left id, right id). Pairs are counted at every position: `aaa` contains `aa` twice. Training ends at the requested
+// size, or when no remaining pair occurs at least min_frequency times. A merge that spells an existing token is kept as
+// a merge but does not add an id.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +20,8 @@
 
 namespace mtl {
 
-/// Counts the pre-tokens of texts, and stores copies of the pre-tokens. Use one object per thread, and combine the
-/// counts with add(). Throws Error(failure) if there are more than 2^31 distinct words.
+/// Counts pre-tokens, and stores copies of them. Use one object per thread, and combine the counts with add(). Throws
+/// Error(failure) if there are more than 2^31 distinct words.
 class WordCounts {
  public:
   struct Word {
@@ -36,7 +37,7 @@ class WordCounts {
   /// Returns the words in no particular order. The result is valid until the counts change or are destroyed.
   const std::vector<Word>& words() const { return words_; }
   std::size_t size() const { return words_.size(); }
-  /// Total length of all distinct words.
+  /// The total length of all distinct words.
   std::uint64_t bytes() const { return bytes_; }
 
  private:
@@ -45,10 +46,10 @@ class WordCounts {
   std::string_view copy_text(std::string_view word);
 
   std::vector<Word> words_;
-  std::vector<std::uint32_t> slots_;            // open addressing: 1 + index of a word; 0 when free
-  std::vector<std::unique_ptr<char[]>> texts_;  // blocks that hold the words' text
+  std::vector<std::uint32_t> slots_;            // open addressing: 1 + index of a word; 0 if free
+  std::vector<std::unique_ptr<char[]>> texts_;  // blocks with the words' text
   char* block_end_ = nullptr;                   // of the last block
-  std::size_t block_left_ = 0;                  // free bytes of the last block
+  std::size_t block_left_ = 0;                  // free bytes in the last block
   std::uint64_t bytes_ = 0;
 };
 
@@ -62,9 +63,9 @@ struct BpeTraining {
 /// Throws Error(usage) if vocab_size has no room for the special tokens and the 256 bytes.
 BpeVocabulary train_bpe(const WordCounts& counts, const BpeTraining& training);
 
-/// Returns the first position at or after `from` at which a pre-token ends regardless of the surrounding text: before
-/// ASCII whitespace that follows another character. Returns npos if there is no such position. A long text can be cut
-/// at such positions and counted in parts.
+/// Returns the first position at or after `from` where a pre-token ends regardless of the surrounding text, that is,
+/// before ASCII whitespace that follows another character. Returns npos if there is none. A long text can be cut at
+/// such positions and counted in parts.
 std::size_t find_safe_cut(std::string_view text, std::size_t from);
 
 }  // namespace mtl

@@ -15,7 +15,7 @@ namespace mtl {
 
 namespace {
 
-/// No vocabulary has as many tokens. A larger id is a mistake in the file and would only waste memory.
+/// No vocabulary has this many tokens. A larger id is a mistake in the file and would only waste memory.
 constexpr std::int64_t kMaxTokens = 1 << 22;
 
 bool maps_to_itself(int byte) { return (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte != 0xAD); }
@@ -25,7 +25,7 @@ bool maps_to_itself(int byte) { return (byte >= 0x21 && byte <= 0x7E) || (byte >
 bool put_token(BpeVocabulary& vocabulary, const std::string& path, std::string_view token, std::int64_t id) {
   if (id < 0 || id >= kMaxTokens)
     fail(Exit::bad_data, path, ": token \"", token, "\" has id ", id, ", which is out of range");
-  if (has_lone_surrogate(token)) fail(Exit::bad_data, path, ": the token of id ", id, " is not Unicode text");
+  if (has_lone_surrogate(token)) fail(Exit::bad_data, path, ": the token with id ", id, " is not Unicode text");
   std::size_t index = id;
   if (index >= vocabulary.tokens.size()) vocabulary.tokens.resize(index + 1);
   const std::string_view held = vocabulary.tokens[index];
@@ -46,10 +46,10 @@ void put_item(BpeVocabulary& vocabulary, const std::string& path, std::string_vi
   if (!put_token(vocabulary, path, token, *id)) fail(Exit::bad_data, path, ": token \"", token, "\" appears twice");
 }
 
-/// Like put_tokens(), but does not build a Json tree of the text, because most of a tool's start-up time is spent here.
+/// Like put_tokens(), but does not build a Json tree, because most of a tool's start-up time is spent here.
 void read_tokens(BpeVocabulary& vocabulary, const NamedText& file) {
   JsonCursor cursor(file.text);
-  if (cursor.peek() != '{') fail(Exit::bad_data, file.name, ": expected an object of tokens and their ids");
+  if (cursor.peek() != '{') fail(Exit::bad_data, file.name, ": expected an object that maps tokens to ids");
   vocabulary.tokens.reserve(file.text.size() / 20, file.text.size() / 2);
   std::string token;
   cursor.enter('{');
@@ -71,7 +71,7 @@ void read_tokens(BpeVocabulary& vocabulary, const NamedText& file) {
 }  // namespace
 
 void put_tokens(BpeVocabulary& vocabulary, const std::string& path, const Json& object) {
-  if (!object.is_object()) fail(Exit::bad_data, path, ": expected an object of tokens and their ids");
+  if (!object.is_object()) fail(Exit::bad_data, path, ": expected an object that maps tokens to ids");
   vocabulary.tokens.reserve(object.as_object().size(), 8 * object.as_object().size());
   for (const auto& [token, id] : object.as_object())
     put_item(vocabulary, path, token, id.is_int() ? std::optional(id.as_int()) : std::nullopt);
@@ -102,7 +102,7 @@ const std::array<std::string, 256>& byte_stand_ins() {
 }
 
 std::string token_bytes(std::string_view token) {
-  // By code point; -1 for a character that stands for no byte.
+  // By code point; -1 for a character that does not stand for a byte.
   static const std::array<std::int16_t, 0x200> bytes = [] {
     std::array<std::int16_t, 0x200> table;
     table.fill(-1);
@@ -124,7 +124,7 @@ std::string token_bytes(std::string_view token) {
 
 namespace {
 
-/// A line of merges.txt, without its newline.
+/// A line in merges.txt, without its newline.
 struct MergeLine {
   std::string_view text;
   std::size_t blanks = 0, last_blank = 0;
@@ -205,7 +205,7 @@ void append_vocab_json(std::string& out, const BpeVocabulary& vocabulary, Flush 
 }  // namespace
 
 std::uint64_t hash_of(const BpeVocabulary& vocabulary, std::string_view rules) {
-  constexpr std::size_t kBlock = 1 << 14;  // bytes hashed at a time, so that they stay in the cache
+  constexpr std::size_t kBlock = 1 << 14;  // bytes to hash at a time, so that they stay in the cache
   Hasher hasher;
   auto add = [&](std::string_view part) { hasher.update(part.data(), part.size()); };
   std::string json;
@@ -233,7 +233,7 @@ std::string merges_text(const BpeVocabulary& vocabulary) { return cat(kMergesBeg
 
 namespace {
 
-/// `"vocab": {...}, "merges": [...]` as items of an object at depth 2, laid out as Json::dump(2) does.
+/// Appends `"vocab": {...}, "merges": [...]` as items of an object at depth 2, formatted like Json::dump(2).
 void append_model_tables(std::string& out, const BpeVocabulary& vocabulary) {
   const char* separator = "";
   out += ",\n    \"vocab\": {";
@@ -298,7 +298,7 @@ std::string tokenizer_json_text(const BpeVocabulary& vocabulary) {
                             {"post_processor", std::move(post)},
                             {"decoder", byte_level(true)},
                             {"model", std::move(model)}});
-  // The model is the last value; its two large parts are inserted before it closes.
+  // The model is the last value. We insert its two large parts before it closes.
   constexpr std::string_view kClosing = "\n  }\n}";
   std::string out = root.dump(2);
   out.resize(out.size() - kClosing.size());
@@ -309,7 +309,7 @@ std::string tokenizer_json_text(const BpeVocabulary& vocabulary) {
 std::string tokenizer_config_text(const std::string& end_token) {
   std::string end;
   append_json_string(end, end_token);
-  // model_max_length is int(1e30), transformers' way of writing "no limit".
+  // model_max_length is int(1e30), which is how transformers writes "no limit".
   return cat("{\n  \"add_prefix_space\": false,\n  \"backend\": \"tokenizers\",\n  \"bos_token\": ", end,
              ",\n  \"eos_token\": ", end, ",\n  \"errors\": \"replace\",\n",
              "  \"model_max_length\": 1000000000000000019884624838656,\n  \"pad_token\": null,\n",

@@ -1,9 +1,9 @@
 // A byte-level BPE vocabulary and its files: reads and writes vocab.json and merges.txt, writes GPT-2's tokenizer.json
 // (text/tokenizer_json.h reads it).
 //
-// Files spell a token with one stand-in character for each byte of the token, so that every token is printable. The
-// printable bytes of Latin-1 stand for themselves, and characters from U+0100 on stand for the other bytes (U+0120 for
-// a blank). Functions that read files throw Error(bad_data), which names the file.
+// Files spell a token with one stand-in character per byte, so that every token is printable. Printable Latin-1 bytes
+// stand for themselves, and characters from U+0100 on stand for the other bytes (U+0120 for a blank). Functions that
+// read files throw Error(bad_data) with the file name.
 #pragma once
 
 #include <array>
@@ -28,7 +28,7 @@ struct Merge {
   bool operator==(const Merge&) const = default;
 };
 
-/// Merges by rank, stored as lines of merges.txt. A view is valid until the list changes.
+/// Merges by rank, stored as lines in merges.txt format. A view is valid until the list changes.
 class MergeList {
  public:
   std::size_t size() const { return places_.size(); }
@@ -46,17 +46,17 @@ class MergeList {
     places_.reserve(merges);
     lines_.reserve(bytes);
   }
-  /// `merge` must not view this list.
+  /// `merge` must not be a view of this list.
   void push_back(const Merge& merge) {
     push_line(std::string(merge.left).append(" ").append(merge.right).append("\n"), merge.left.size());
   }
-  /// Appends a merge, given as "left right\n", in which the left token has `left_size` bytes. `line` must not view this
-  /// list.
+  /// Appends a merge, given as "left right\n", in which the left token has `left_size` bytes. `line` must not be a view
+  /// of this list.
   void push_line(std::string_view line, std::size_t left_size) {
     places_.push_back({static_cast<std::uint32_t>(lines_.size()), static_cast<std::uint32_t>(left_size)});
     append_limited(lines_, line);
   }
-  /// All merges, one line "left right" each.
+  /// Returns all merges, one line "left right" each.
   std::string_view lines() const { return lines_; }
 
  private:
@@ -68,11 +68,11 @@ class MergeList {
 };
 
 struct BpeVocabulary {
-  StringList tokens;                  // by id, in stand-in characters; empty where an id has no token
+  StringList tokens;                  // by id, in stand-in characters; empty for an id without a token
   MergeList merges;                   // by rank
   std::vector<std::int32_t> special;  // ids of tokens spelled without stand-ins: <|endoftext|>, added tokens
 
-  /// Returns the id of a token, or -1.
+  /// Returns a token's id, or -1.
   std::int32_t find(std::string_view token) const;
 };
 
@@ -80,38 +80,38 @@ inline constexpr const char* kEndOfText = "<|endoftext|>";
 
 /// The stand-in character of every byte, as UTF-8.
 const std::array<std::string, 256>& byte_stand_ins();
-/// Returns the bytes of a token. Returns the token unchanged if it contains a character that stands for no byte, as
+/// Returns a token's bytes. Returns the token unchanged if it contains a character that does not stand for a byte, as
 /// some special tokens do.
 std::string token_bytes(std::string_view token);
 
-/// The contents of a file, and the name of the file in error messages.
+/// A file's contents, and its name for error messages.
 struct NamedText {
   std::string_view text;
   std::string name;
 };
-/// Parses vocab.json, an object {token: id}, and merges.txt, one merge per line, ended by LF or CRLF. Skips empty lines
-/// and a first line that begins with "#version". <|endoftext|>, if it is a token, is special.
+/// Parses vocab.json, an object {token: id}, and merges.txt, which has one merge per line, ended by LF or CRLF. Skips
+/// empty lines and a first line that starts with "#version". If <|endoftext|> is a token, it is special.
 BpeVocabulary parse_vocab_and_merges(const NamedText& vocab, const NamedText& merges);
 BpeVocabulary read_vocab_and_merges(const std::string& vocab_file, const std::string& merge_file);
 
-/// Parses "a b" into a merge, which views `line`. Returns nothing for a line of any other form.
+/// Parses "a b" into a merge, which is a view of `line`. Returns nothing for a line of any other form.
 std::optional<Merge> parse_merge(std::string_view line);
-/// Adds a token. Returns false if the token already has this id. Throws if the id is out of range, if the id belongs to
-/// another token, or if the token is not Unicode text.
+/// Adds a token. Returns false if the token already has this id. Throws if the id is out of range or belongs to another
+/// token, or if the token is not Unicode text.
 bool put_token(BpeVocabulary& vocabulary, const std::string& path, std::string_view token, std::int64_t id);
-/// Adds the tokens of a JSON object {token: id}. Throws if a token is listed twice. (BpeModel refuses a token with two
+/// Adds the tokens in a JSON object {token: id}. Throws if a token is listed twice. (BpeModel rejects a token with two
 /// ids.)
 void put_tokens(BpeVocabulary& vocabulary, const std::string& path, const Json& object);
 
-/// Returns the XXH3 hash of the concatenation of vocab_json_text(), merges_text() and `rules`. If `rules` describes
-/// everything else that affects ids, tokenizers with equal hashes encode identically.
+/// Returns the XXH3 hash of vocab_json_text(), merges_text() and `rules`, concatenated. If `rules` describes everything
+/// else that affects ids, tokenizers with equal hashes encode text in the same way.
 std::uint64_t hash_of(const BpeVocabulary& vocabulary, std::string_view rules);
 
-/// Return the contents of the files of a vocabulary, byte for byte as Hugging Face's libraries write them.
+/// Return the contents of a vocabulary's files, byte for byte as Hugging Face's libraries write them.
 std::string vocab_json_text(const BpeVocabulary& vocabulary);
 std::string merges_text(const BpeVocabulary& vocabulary);
 std::string tokenizer_json_text(const BpeVocabulary& vocabulary);
-/// `end_token` is the text of the end-of-document token.
+/// `end_token` is the end-of-document token's text.
 std::string tokenizer_config_text(const std::string& end_token);
 
 }  // namespace mtl

@@ -1,6 +1,6 @@
-// The decoders used by text/decompress.h. Each decoder reads a file that begins with the magic bytes of its format, and
-// decodes all members, streams or frames of the file in order. Other data at the end is an error, except zero padding
-// that the format allows: any number of zeros for gzip, a multiple of four for xz.
+// The decoders for text/decompress.h. Each decoder reads a file that starts with its format's magic bytes, and decodes
+// all members, streams or frames in order. Other data at the end is an error, except zero padding that the format
+// allows: any number of zeros for gzip, a multiple of four for xz.
 #pragma once
 
 #include <memory>
@@ -12,10 +12,10 @@
 
 namespace mtl {
 
-/// The memory limit of a zstd window, and of an xz decoder with all its threads.
+/// Memory limit for a zstd window, and for an xz decoder with all its threads.
 inline constexpr std::uint64_t kDecoderBytes = std::uint64_t{1} << 30;
 
-/// The base class of all sources. Holds the file, and throws the errors of the sources, Error(bad_data).
+/// Base class for all sources. Holds the file, and throws the sources' errors, which are Error(bad_data).
 class FileSource : public ByteSource {
  public:
   FileSource(std::unique_ptr<StoredFile> file, const char* format) : file_(std::move(file)), format_(format) {}
@@ -40,10 +40,10 @@ bool begins_xz(std::string_view head);
 bool begins_zstd(std::string_view head);
 
 std::unique_ptr<ByteSource> make_gzip_source(std::unique_ptr<StoredFile> file);
-/// Decodes blocks (`xz -T`) in up to `threads` threads.
+/// Decodes blocks (`xz -T`) on up to `threads` threads.
 std::unique_ptr<ByteSource> make_xz_source(std::unique_ptr<StoredFile> file, int threads);
-/// Decodes frames of up to 16 MiB, with up to 32 MiB of content if they declare its size, in up to `threads` threads;
-/// decodes all other frames as a stream.
+/// Decodes frames of up to 16 MiB, and up to 32 MiB decoded if they declare their size, on up to `threads` threads.
+/// Decodes all other frames as a stream.
 std::unique_ptr<ByteSource> make_zstd_source(std::unique_ptr<StoredFile> file, int threads);
 
 }  // namespace mtl

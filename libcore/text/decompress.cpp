@@ -20,8 +20,7 @@ class PlainSource : public FileSource {
   std::size_t read(char* buffer, std::size_t bytes) override { return file_->read(buffer, bytes); }
 };
 
-/// Unsupported formats. They are recognized in order to suggest a remedy; if read as text, they would only fail at the
-/// first byte.
+/// Unsupported formats. We recognize them to suggest a remedy; if read as text, they would only fail at the first byte.
 struct OtherFormat {
   std::string_view magic;
   const char *name, *remedy;
@@ -50,8 +49,8 @@ void refuse_other_formats(const StoredFile& file, std::string_view head) {
 /// True if `head` is a prefix of `magic`.
 bool may_become(std::string_view head, std::string_view magic) { return starts_with(magic, head); }
 
-/// Returns false if these first bytes can only be plain text. The first line from a pipe may be shorter than the
-/// longest magic number, and the writer may wait for a reply before writing more.
+/// Returns false if these first bytes can only be plain text. A pipe's first line may be shorter than the longest magic
+/// number, and the writer may wait for a reply before it writes more.
 bool may_be_packed(std::string_view head) {
   constexpr std::string_view kPacked[] = {"\x1F\x8B", std::string_view("\xFD\x37zXZ\0", 6), "\x28\xB5\x2F\xFD"};
   auto may_be = [&](std::string_view magic) { return may_become(head, magic) || starts_with(head, magic); };
@@ -62,7 +61,7 @@ bool may_be_packed(std::string_view head) {
   return may_be_skippable && may_become(head.substr(1, 3), "\x2A\x4D\x18");
 }
 
-/// Returns null for plain text; in that case, does not move from `file`.
+/// Returns null for plain text, in which case it does not move from `file`.
 std::unique_ptr<ByteSource> make_decoder(std::unique_ptr<StoredFile>& file, int threads) {
   for (std::size_t bytes = 1; bytes <= 10 && file->fill_to(bytes); ++bytes) {
     if (!may_be_packed(file->available())) break;
@@ -103,9 +102,9 @@ std::unique_ptr<ByteSource> open_input(const std::string& path, int threads) {
   const bool is_regular = file->is_regular();
   if (threads <= 0) threads = std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, 8);
   std::unique_ptr<ByteSource> decoder = make_decoder(file, threads);
-  // The operating system reads ahead in plain text, and a thread would make an additional copy.
+  // The operating system reads ahead in plain text, and a thread would make another copy.
   if (decoder == nullptr) return std::make_unique<PlainSource>(std::move(file));
-  // A pipe may never deliver more data, and a thread that waits for the pipe cannot be stopped.
+  // A pipe may never deliver more data, and we cannot stop a thread that waits for it.
   if (!is_regular) return decoder;
   return std::make_unique<ReadAhead>(std::move(decoder));
 }

@@ -36,7 +36,7 @@ class GzipSource : public FileSource {
   }
 
  private:
-  /// Skips the zero padding after a member and starts the next member. Returns false at the end of the file.
+  /// Skips zero padding after a member and starts the next one. Returns false at the end of the file.
   bool start_member() {
     while (!file_->at_end() && file_->available()[0] == '\0') file_->consume(1);
     if (file_->at_end()) return false;

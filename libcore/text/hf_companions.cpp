@@ -23,7 +23,7 @@ constexpr const char* kAdditional = "additional_special_tokens";
 constexpr const char* kStandard[] = {"bos_token", "eos_token", "unk_token", "sep_token",
                                      "pad_token", "cls_token", "mask_token"};
 
-/// Returns the index of a key in kStandard, or the size of kStandard for any other key.
+/// Returns a key's index in kStandard, or the size of kStandard for any other key.
 std::ptrdiff_t rank_of(std::string_view key) {
   return std::find(std::begin(kStandard), std::end(kStandard), key) - std::begin(kStandard);
 }
@@ -66,7 +66,7 @@ class CompanionReader {
     fail(Exit::bad_data, path_of(name), ": ", parts...);
   }
 
-  /// Parses one of the files; returns an empty object if it does not exist.
+  /// Parses one of the files. Returns an empty object if it does not exist.
   Json parse(const std::string& name) const {
     const auto file =
         std::find_if(out_.files.begin(), out_.files.end(), [&](const auto& one) { return one.first == name; });
@@ -81,7 +81,7 @@ class CompanionReader {
     }
   }
 
-  /// Refuses keys that make transformers read more than tokenizer.json.
+  /// Rejects keys that make transformers read more than tokenizer.json.
   void refuse_other_sources() const {
     for (const char* key :
          {"fast_tokenizer_files", "tokenizer_truncation", "tokenizer_padding", "post_processor", "tokenizer_object"}) {
@@ -96,7 +96,7 @@ class CompanionReader {
     settings_.set(kExtra, *settings_.take(kAdditional));
   }
 
-  /// Collects special tokens with names other than the standard names, such as image_token.
+  /// Collects special tokens whose names are not standard, such as image_token.
   void collect_named() {
     std::vector<std::string> names;
     for (const auto& [key, setting] : settings_.items()) {
@@ -183,7 +183,7 @@ class CompanionReader {
     take_extra_object();
   }
 
-  /// Returns the extra_special_tokens of both files, without duplicates.
+  /// Returns both files' extra_special_tokens, without duplicates.
   Json combined_extra(const Json& more) const {
     const HfSetting* extra = settings_.find(kExtra);
     Json combined = Json::array();
@@ -211,7 +211,7 @@ class CompanionReader {
     std::set<std::string> special;
     const auto note = [&](const Json& value, const char* file) {
       if (value.is_string()) special.insert(value.as_string());
-      // transformers compares before it turns the objects of tokenizer_config.json into tokens.
+      // transformers compares before it turns objects in tokenizer_config.json into tokens.
       if (is_added_token(value) && file == kSpecialMap) special.insert(value.string_or("content", ""));
     };
     for (const char* key : kStandard) {
@@ -232,7 +232,7 @@ class CompanionReader {
     }
   }
 
-  /// Adds the tokens of tokenizer.json again, in the order of their ids.
+  /// Adds the tokens in tokenizer.json again, in id order.
   void read_listed() {
     for (const auto& [id, listed] : parts_.listed) {
       put_decoder(id, {.content = listed.content,
@@ -252,7 +252,7 @@ class CompanionReader {
   }
 
   /// Every class except the generic ones takes only the vocabulary and the merges from tokenizer.json. Added tokens get
-  /// the ids that the files list, and these must equal the ids in tokenizer.json.
+  /// the ids that the files list, which must equal the ids in tokenizer.json.
   void check_class() {
     const std::string tokenizer_class = this->tokenizer_class();
     for (const char* generic : {"", "PreTrainedTokenizerFast", "PreTrainedTokenizer", "TokenizersBackend"}) {
@@ -271,7 +271,7 @@ class CompanionReader {
     }
   }
 
-  /// The GPT-2 class has these special tokens even if no file names them.
+  /// The GPT-2 class has these special tokens even if no file lists them.
   void name_gpt2_tokens() {
     const std::string tokenizer_class = this->tokenizer_class();
     if (tokenizer_class != "GPT2Tokenizer" && tokenizer_class != "GPT2TokenizerFast") return;
@@ -378,7 +378,7 @@ class CompanionReader {
   HfSettings settings_;                                   // transformers' init_kwargs
   HfSettings named_;                                      // its model_specific_special_tokens
   bool has_decoder_ = false;                              // tokenizer_config.json has added_tokens_decoder
-  std::map<std::int64_t, HfToken> decoder_;               // added tokens by the ids that the files give
+  std::map<std::int64_t, HfToken> decoder_;               // added tokens by the ids in the files
   std::map<std::string, HfToken> by_content_;             // the same tokens
   std::vector<std::pair<std::string, HfToken>> special_;  // by name: eos_token, image_token
 };

@@ -1,4 +1,4 @@
-// Values of tokenizer_config.json and similar files, as Python and transformers represent them (text/hf_companions.h).
+// Values in tokenizer_config.json and similar files, as represented by Python and transformers (text/hf_companions.h).
 #pragma once
 
 #include <algorithm>
@@ -34,7 +34,7 @@ struct HfSetting {
   const char* file;
 };
 
-/// Like a dict in Python: keys are in insertion order, and a key that is set again keeps its position.
+/// Like a Python dict: keys are in insertion order, and a key that is set again keeps its position.
 class HfSettings {
  public:
   const HfSetting* find(std::string_view key) const {

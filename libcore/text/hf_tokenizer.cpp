@@ -13,7 +13,7 @@ namespace mtl {
 
 namespace {
 
-/// Describes everything, except vocabulary and merges, that affects ids. Empty for GPT-2's rules.
+/// Describes everything that affects ids, except vocabulary and merges. Empty for GPT-2's rules.
 std::string rules_text(const TokenizerJson& parts) {
   std::string out;
   for (const SplitStep& step : parts.split) {
@@ -128,8 +128,8 @@ void HfTokenizer::check_template() const {
   for (std::int32_t id : parts_.last) check(id);
 }
 
-/// Like add_tokens() of the library, replaces the properties of a known token; a special token remains special. Throws
-/// if no token has this content.
+/// Like the library's add_tokens(), replaces a known token's properties, except that a special token stays special.
+/// Throws if no token has this content.
 void HfTokenizer::add_token(const HfCompanions::Addition& addition) {
   AddedToken token = addition.token;
   for (AddedToken& known : parts_.added) {
@@ -141,7 +141,7 @@ void HfTokenizer::add_token(const HfCompanions::Addition& addition) {
   }
   token.id = parts_.vocabulary.find(token.content);
   if (token.id < 0) {
-    fail(Exit::bad_data, fs::path(path_).replace_filename(addition.file).string(), ": names the token \"",
+    fail(Exit::bad_data, fs::path(path_).replace_filename(addition.file).string(), ": refers to the token \"",
          token.content, "\", which ", path_, " does not have; load and save the tokenizer with transformers, which ",
          "adds it, or remove the name");
   }

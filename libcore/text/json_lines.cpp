@@ -12,18 +12,18 @@ namespace mtl {
 
 LineReader::LineReader(std::vector<std::string> paths, LineReaderOptions options)
     : paths_(std::move(paths)), options_(options) {
-  // Ensures that only the first line of a chunk can exceed the limit, because fill_chunk() checks only that line.
+  // Ensures that only a chunk's first line can exceed the limit, because fill_chunk() checks only that line.
   options_.chunk_bytes =
       std::clamp<std::size_t>(options_.chunk_bytes, 1, std::max<std::size_t>(1, options_.line_bytes / 2));
 }
 
-/// Returns the position of a text's last newline, or npos. std::string_view::rfind() compares one byte at a time.
+/// Returns the position of the last newline, or npos. std::string_view::rfind() would compare one byte at a time.
 static std::size_t find_last_newline(std::string_view text) {
   const void* found = text.empty() ? nullptr : ::memrchr(text.data(), '\n', text.size());
   return found == nullptr ? std::string_view::npos : static_cast<const char*>(found) - text.data();
 }
 
-/// Appends more of the current file to pending_; returns false at the end of the file.
+/// Appends more of the current file to pending_. Returns false at the end of the file.
 bool LineReader::fill() {
   const std::size_t size = pending_.size(), chunk = options_.chunk_bytes;
   const std::size_t request = size < chunk ? chunk - size : chunk;
@@ -33,7 +33,7 @@ bool LineReader::fill() {
 }
 
 /// Fills pending_ with a chunk whose last line ends at `end`. Returns false if the file has ended; the chunk is then
-/// the whole content of pending_.
+/// all of pending_.
 bool LineReader::fill_chunk(std::size_t& end) {
   std::size_t searched = 0;
   bool more = true;
@@ -83,7 +83,7 @@ std::optional<LineChunk> LineReader::next() {
 /// The simdjson parser and its document, which holds the strings of the line that was read last.
 class TextExtractor::Dom {
  public:
-  /// Returns false if simdjson refuses the line.
+  /// Returns false if simdjson rejects the line.
   bool parse(std::string_view line, simdjson::dom::object& items) {
     return parser_.parse_into_document(document_, line.data(), line.size(), false).get(items) == simdjson::SUCCESS;
   }
@@ -123,7 +123,7 @@ void TextExtractor::read_padded(std::string_view line) {
   }
 }
 
-/// Returns the value of a requested key, or null.
+/// Returns a requested key's value, or null.
 TextExtractor::Value* TextExtractor::find(std::string_view key) {
   auto found = std::find(keys_.begin(), keys_.end(), key);
   return found == keys_.end() ? nullptr : &values_[found - keys_.begin()];
@@ -131,7 +131,7 @@ TextExtractor::Value* TextExtractor::find(std::string_view key) {
 
 namespace {
 
-/// Appends a string, or the strings of a list. Returns false for any other value.
+/// Appends a string, or a list's strings. Returns false for any other value.
 bool append_texts(simdjson::dom::element value, std::vector<std::string_view>& texts) {
   std::string_view text;
   if (value.get(text) == simdjson::SUCCESS) return texts.push_back(text), true;
@@ -147,8 +147,8 @@ bool append_texts(simdjson::dom::element value, std::vector<std::string_view>& t
 }  // namespace
 
 /// Returns false if the line is bad or may be bad. The padding after a line cannot change the result, because simdjson
-/// refuses an object whose last structural character is not '}' and reads nothing after that character. simdjson also
-/// refuses a line with a lone surrogate anywhere, so all strings are Unicode text.
+/// rejects an object whose last structural character is not '}' and reads nothing after that character. simdjson also
+/// rejects a line with a lone surrogate anywhere, so all strings are Unicode text.
 bool TextExtractor::read_with_dom(std::string_view line) {
   simdjson::dom::object items;
   if (!dom_->parse(line, items)) return false;
@@ -171,7 +171,7 @@ void TextExtractor::read_value(JsonCursor& cursor, Value& value) {
   auto take_string = [&] {
     value.decoded.emplace_back(cursor.string());
     if (value.problem.empty() && has_lone_surrogate(value.decoded.back()))
-      value.problem = "holds a lone surrogate, which is not Unicode text";
+      value.problem = "contains a lone surrogate, which is not Unicode text";
   };
   if (first == '"') return take_string();
   if (first != '[') {
@@ -183,7 +183,7 @@ void TextExtractor::read_value(JsonCursor& cursor, Value& value) {
     if (cursor.peek() == '"') {
       take_string();
     } else {
-      if (value.problem.empty()) value.problem = "is a list that does not hold only strings";
+      if (value.problem.empty()) value.problem = "is a list with values other than strings";
       cursor.skip_value();
     }
   }

@@ -1,8 +1,8 @@
-// Reads files of JSON lines in chunks of whole lines, which threads can share, and extracts the texts of a line.
+// Reads JSON lines files in chunks of complete lines, which threads can share, and extracts text from the lines.
 //
-// Lines end with \n or \r\n; the last line of a file may lack this end. A line is validated as by Python's json module
-// (base/json.h); of duplicate keys, the last one counts. The length of a line is limited, so that memory use is bounded
-// for any input.
+// Lines end with \n or \r\n, which a file's last line may omit. A line is validated as by Python's json module
+// (base/json.h); if a key is repeated, the last one counts. Line length is limited, so that memory use is bounded for
+// any input.
 #pragma once
 
 #include <cstdint>
@@ -20,13 +20,13 @@ namespace mtl {
 /// Whole lines of one file.
 struct LineChunk {
   std::string file;
-  std::int64_t first_line = 1;   // number of the first line in the file, from 1
-  std::int64_t first_index = 0;  // index of that line among the lines of all files, from 0
+  std::int64_t first_line = 1;   // the first line's number in the file, from 1
+  std::int64_t first_index = 0;  // that line's index among the lines of all files, from 0
   PaddedText text;
   std::uint64_t stored_bytes = 0;  // stored bytes read from all files when the chunk was complete
 };
 
-/// The default limit on a line: 256 MiB.
+/// Default limit for a line: 256 MiB.
 inline constexpr std::size_t kLineBytes = std::size_t{256} << 20;
 
 struct LineReaderOptions {
@@ -35,14 +35,14 @@ struct LineReaderOptions {
   int decode_threads = 0;               // as in open_input
 };
 
-/// The lines of several files, one file after another.
+/// The lines of multiple files, one file after another.
 class LineReader {
  public:
   explicit LineReader(std::vector<std::string> paths, LineReaderOptions options = {});
   /// Returns the next lines, or nothing at the end. Throws the errors of open_input() and ByteSource, and
   /// Error(bad_data) if a line is too long.
   std::optional<LineChunk> next();
-  /// The files that were read to their end.
+  /// The files that have been read completely.
   const std::vector<StoredInput>& stored() const { return stored_; }
 
  private:
@@ -58,8 +58,8 @@ class LineReader {
   std::uint64_t stored_bytes_ = 0;  // of stored_
 };
 
-/// Calls use(line, number, index) for each line of a text, without the newline. `number` and `index` increase by 1 per
-/// line.
+/// Calls use(line, number, index) for each line in the text, without the newline. `number` and `index` increase by 1
+/// per line.
 template <class Use>
 void for_each_line(std::string_view text, std::int64_t number, std::int64_t index, Use&& use) {
   while (!text.empty()) {
@@ -69,13 +69,13 @@ void for_each_line(std::string_view text, std::int64_t number, std::int64_t inde
   }
 }
 
-/// Like the function above, for a chunk. TextExtractor::read_padded() accepts the lines of a chunk.
+/// Like the function above, for a chunk. Its lines can be passed to TextExtractor::read_padded().
 template <class Use>
 void for_each_line(const LineChunk& chunk, Use&& use) {
   for_each_line(chunk.text, chunk.first_line, chunk.first_index, use);
 }
 
-/// Calls `use(line)` for each line of a text, with its newline.
+/// Calls `use(line)` for each line in the text, including its newline.
 template <class Use>
 void for_each_text_line(std::string_view text, Use&& use) {
   while (!text.empty()) {
@@ -86,13 +86,13 @@ void for_each_text_line(std::string_view text, Use&& use) {
   }
 }
 
-/// Extracts the strings of the requested keys from JSON lines. Use one object per thread, because the object keeps
-/// memory between calls.
+/// Extracts the strings under the requested keys from JSON lines. Use one object per thread, because it keeps memory
+/// between calls.
 ///
-/// simdjson parses lines of up to kDomBytes. JsonCursor parses longer lines, lines that simdjson refuses, and lines
-/// that lack a requested text. For these lines, the result of JsonCursor counts. JsonCursor accepts everything that
-/// Python accepts (numbers beyond 64 bits, NaN, lone surrogates in keys that were not requested), and produces all
-/// error messages.
+/// simdjson parses lines of up to kDomBytes. JsonCursor parses longer lines, lines that simdjson rejects, and lines in
+/// which a requested text is missing. For these lines, JsonCursor's result counts. It accepts everything that Python
+/// accepts (numbers beyond 64 bits, NaN, lone surrogates in keys that were not requested), and produces all error
+/// messages.
 class TextExtractor {
  public:
   enum class Parser { simdjson_first, cursor_only };  // the results are the same
@@ -100,14 +100,15 @@ class TextExtractor {
 
   explicit TextExtractor(std::vector<std::string> keys, Parser parser = Parser::simdjson_first);
   ~TextExtractor();
-  /// Throws Error(bad_data) "what (column N)" if the line is blank, is not valid JSON or is not an object, if a
-  /// requested key is missing, or if the value of a requested key is not a string or a list of strings or is not
-  /// Unicode text.
+  /// Throws Error(bad_data) "what (column N)" in these cases:
+  /// - The line is blank, is not valid JSON or is not an object.
+  /// - A requested key is missing.
+  /// - A requested key's value is not a string or a list of strings, or is not Unicode text.
   void read(std::string_view line);
   /// Like read(), for a line in a PaddedText, which is not copied.
   void read_padded(std::string_view line);
-  /// Returns the strings of the key with this index in the line that was read last: one string, or the strings of a
-  /// list. Valid until the next line is read.
+  /// Returns the strings for the key with this index in the line that was read last: one string, or a list's strings.
+  /// Valid until the next line is read.
   const std::vector<std::string_view>& texts(std::size_t key) const { return values_[key].texts; }
   /// The number of lines that simdjson parsed.
   std::int64_t dom_lines() const { return dom_lines_; }
@@ -118,7 +119,7 @@ class TextExtractor {
     bool is_found = false;  // read_with_dom: with valid texts
     // Used by read_with_cursor:
     std::vector<std::string> decoded;
-    std::string problem;     // of the value; reported unless the key occurs again
+    std::string problem;     // with the value; reported unless the key occurs again
     std::size_t column = 0;  // of the value's first byte in the line, from 1
   };
   class Dom;

@@ -1,6 +1,6 @@
-// The merge loop for long words, for byte-level BPE and for SentencePiece's BPE. Repeatedly merges the adjacent pair
-// with the lowest rank, or the leftmost such pair, until no pair has a rank. Takes O(n log n) time for n symbols. Needs
-// 28 bytes per symbol, and temporarily up to twice as much if merges create many new pairs.
+// The merge loop for long words, for byte-level BPE and SentencePiece's BPE. Repeatedly merges the adjacent pair with
+// the lowest rank, or the leftmost such pair, until no pair has a rank. Takes O(n log n) time for n symbols. Needs 28
+// bytes per symbol, and temporarily up to twice as much if merges create many new pairs.
 #pragma once
 
 #include <algorithm>
@@ -12,8 +12,8 @@
 
 namespace mtl {
 
-/// Maps pairs of symbols to (rank, merged symbol) in one open-addressed table. Most pairs that are looked up never
-/// merge. A bit in a filter, which fits into the cache, rejects nine out of ten such pairs without accessing the table.
+/// Maps pairs of symbols to (rank, merged symbol) in one open-addressed table. Most pairs that we look up never merge.
+/// A one-bit filter, which fits into the cache, rejects nine out of ten of them without accessing the table.
 class PairTable {
  public:
   static constexpr std::uint64_t kNone = ~std::uint64_t{0};
@@ -50,7 +50,7 @@ class PairTable {
   static std::uint64_t hash_of(std::uint64_t key) { return key * 0x9E3779B97F4A7C15u; }
   static std::uint64_t bit_of(std::uint64_t hash) { return std::uint64_t{1} << (hash & 63); }
   BigArray<Slot> slots_;
-  std::vector<std::uint64_t> filter_;  // one word of 64 bits per 8 slots
+  std::vector<std::uint64_t> filter_;  // one 64-bit word per 8 slots
   std::size_t mask_;
   int slot_shift_, filter_shift_;  // from a hash to its index in slots_ and in filter_
 };
@@ -58,11 +58,11 @@ class PairTable {
 inline std::uint32_t rank_of(std::uint64_t pair) { return static_cast<std::uint32_t>(pair >> 32); }
 inline std::uint32_t merged_symbol(std::uint64_t pair) { return static_cast<std::uint32_t>(pair); }
 
-/// Working memory and result of merge_symbols(); one per thread.
+/// merge_symbols()'s working memory and result; one per thread.
 struct MergeScratch {
   static constexpr std::uint32_t kNone = ~0u;
   struct Node {
-    std::uint32_t symbol, merged;  // merged: the result of a merge with the next node; kNone if they do not merge
+    std::uint32_t symbol, merged;  // merged: the result of merging with the next node; kNone if they do not merge
     std::uint32_t previous, next;
   };
   struct Candidate {
@@ -85,8 +85,8 @@ struct MergeScratch {
 };
 
 /// Merges symbol_at(0) .. symbol_at(count - 1) and stores the result in `scratch`. `count` must be less than 2^32 - 1.
-/// When the symbols of a mergeable pair become neighbors, calls on_pair(left, right, merged). If two such pairs arise
-/// at the same time, calls on_pair() for the left pair first.
+/// When two symbols that can merge become neighbors, calls on_pair(left, right, merged). If this happens to two pairs
+/// at the same time, the left pair comes first.
 template <class SymbolAt, class OnPair>
 void merge_symbols(std::size_t count, SymbolAt symbol_at, const PairTable& pairs, MergeScratch& scratch,
                    OnPair on_pair) {
@@ -122,7 +122,7 @@ void merge_symbols(std::size_t count, SymbolAt symbol_at, const PairTable& pairs
     const MergeScratch::Candidate top = heap.back();
     heap.pop_back();
     MergeScratch::Node& node = nodes[top.at];
-    if (node.merged != top.merged) continue;  // one of the two has been merged since
+    if (node.merged != top.merged) continue;  // one of the two has merged since
     MergeScratch::Node& right = nodes[node.next];
     node.symbol = top.merged;
     right.merged = kNone;

@@ -112,7 +112,7 @@ void NfcNormalizer::append_composed(std::string_view text, std::string& out) con
                      [](const Mark& a, const Mark& b) { return a.combining < b.combining; });
     from = to;
   }
-  // A mark composes with the last starter unless a character of the same class or of a higher class is between the two.
+  // A mark composes with the last starter unless a character of the same or a higher class is in between.
   std::size_t kept = 0, starter = marks.size();
   for (std::size_t i = 0; i < marks.size(); ++i) {
     bool is_unblocked = starter < kept && (starter + 1 == kept || marks[kept - 1].combining < marks[i].combining);
@@ -131,7 +131,7 @@ std::string_view NfcNormalizer::normalize(std::string_view text, std::string& bu
   const char* end = begin + text.size();
   const char* done = begin;  // once is_changed, all text before this is in the buffer
   bool is_changed = false;
-  const char* before = begin;  // where the character before `at` begins
+  const char* before = begin;  // where the character before `at` starts
   for (const char* at = begin; at < end;) {
     if (byte_of(*at) < 0xCC) {  // below U+0300
       before = at;

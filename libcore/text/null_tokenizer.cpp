@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::int64_t kMaxId = std::numeric_limits<std::int32_t>::max();
 
-/// Returns the beginning of a piece, for a message. (A piece may be a whole text.)
+/// Returns the start of a piece, for messages. (A piece can be an entire document.)
 std::string excerpt(std::string_view piece) {
   constexpr std::size_t kMaxBytes = 80;
   if (piece.size() <= kMaxBytes) return std::string(piece);
@@ -25,8 +25,8 @@ std::string excerpt(std::string_view piece) {
   return cat(piece.substr(0, length), "...");
 }
 
-/// Replaces decimal digits and whitespace of any script by ASCII digits and blanks. Returns nothing if there is another
-/// non-ASCII character.
+/// Replaces decimal digits and whitespace in any script with ASCII digits and blanks. Returns nothing if there is any
+/// other non-ASCII character.
 std::optional<std::string> to_ascii(std::string_view piece) {
   constexpr CategorySet kDigits = category_set(Category::Nd);
   std::string out;

@@ -10,7 +10,7 @@
 
 namespace mtl {
 
-/// SIMD parsers may read the kPadding bytes after the text. The content of these bytes is undefined.
+/// SIMD parsers may read the kPadding bytes after the text, whose contents are undefined.
 class PaddedText {
  public:
   static constexpr std::size_t kPadding = 64;
@@ -31,8 +31,8 @@ class PaddedText {
   bool empty() const { return size_ == 0; }
   void clear() { size_ = 0; }
 
-  /// Returns an address after the text at which up to `bytes` bytes can be written. add() then makes the written bytes
-  /// part of the text.
+  /// Returns an address after the text at which up to `bytes` bytes can be written. add() then makes them part of the
+  /// text.
   char* room(std::size_t bytes) {
     if (size_ + bytes > capacity_) grow(std::max(size_ + bytes, 2 * size_));
     return data_.get() + size_;

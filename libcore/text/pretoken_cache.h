@@ -1,6 +1,6 @@
-// Caches of pieces of text and their tokens. Words repeat, so few pieces ever reach the merge loop.
+// Caches for pieces of text and their tokens. Words repeat, so few pieces ever reach the merge loop.
 //
-// Caches have a fixed size. A PieceTable holds pieces of up to 15 bytes, in entries whose type the encoder defines.
+// Caches have a fixed size. A PieceTable stores pieces of up to 15 bytes, in entries whose type the encoder defines.
 // There is one table per thread. A new piece evicts the older of the two pieces in its set. Byte-level BPE has one
 // PretokenTable for all threads (text/pretoken_table.h), and one LongPieceCache per thread for longer pieces, such as
 // indentation, rulers and names.
@@ -18,8 +18,8 @@
 
 namespace mtl {
 
-/// A short piece as a number: the bytes of the piece, then zeros, and the length in the last byte. Different pieces
-/// have different keys.
+/// A short piece as a number: its bytes, then zeros, and its length in the last byte. Different pieces have different
+/// keys.
 struct PieceKey {
   static constexpr std::size_t kMaxBytes = 15;
   std::uint64_t low = 0, high = 0;
@@ -73,8 +73,7 @@ class PieceTable {
       const Entry& entry = entries[entries[0].key == key ? 0 : 1];
       return entry.key == key ? &entry : nullptr;
     }
-    /// Evicts the older of the two entries, and returns a new entry for `key`. The caller sets the other members of the
-    /// entry.
+    /// Evicts the older of the two entries, and returns a new entry for `key`. The caller must set its other members.
     Entry& push(const PieceKey& key) {
       entries[1] = entries[0];
       entries[0].key = key;
@@ -92,13 +91,13 @@ class PieceTable {
   BigArray<Set> sets_;
 };
 
-/// Caches pieces of up to kMaxBytes bytes with any number of tokens. A new piece evicts the piece in its slot.
+/// Caches pieces of up to kMaxBytes bytes with any number of tokens. A new piece evicts the one in its slot.
 class LongPieceCache {
  public:
   /// Allocates 2^bits slots.
   explicit LongPieceCache(int bits) : mask_((std::size_t{1} << bits) - 1), slots_(mask_ + 1, "a table of long words") {}
 
-  /// Appends the tokens of `piece` and returns true if it is cached.
+  /// If `piece` is cached, appends its tokens and returns true.
   bool find(std::string_view piece, std::vector<std::int32_t>& out) const {
     if (piece.size() > kMaxBytes) return false;
     const Slot& slot = slots_[slot_of(piece)];

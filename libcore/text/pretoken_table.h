@@ -1,10 +1,9 @@
-// A cache of short pieces and their tokens, shared by all encoders of a model, so that no thread encodes a piece that
+// A cache of short pieces and their tokens, shared by all of a model's encoders, so that no thread encodes a piece that
 // another thread has already encoded.
 //
-// An entry is written once and never changes, so readers take no lock. The upper half of the key is stored last and is
-// never zero, so a thread that reads the upper half sees the whole entry. Pieces for which there is no room are
-// counted. After many such pieces, encoders switch to a new, empty table (PretokenTables::replace()), because the kind
-// of text may have changed.
+// An entry is written once and never changes, so readers take no lock. The key's upper half is stored last and is never
+// zero, so a thread that reads it sees the entire entry. We count pieces for which there is no room. After many such
+// pieces, encoders switch to a new, empty table (PretokenTables::replace()), because the kind of text may have changed.
 #pragma once
 
 #include <atomic>
@@ -18,14 +17,14 @@
 
 namespace mtl {
 
-/// A piece and its tokens or, if there are more than kMaxTokens, the position of the tokens in the table. Two entries
-/// fill a cache line.
+/// A piece and its tokens or, if there are more than kMaxTokens, where to find them in the table. Two entries fill a
+/// cache line.
 class Pretoken {
  public:
   static constexpr std::size_t kMaxTokens = 4;
 
   bool is_free() { return std::atomic_ref(high_).load(std::memory_order_relaxed) == 0; }
-  /// Returns true if this is the entry of `key`. Returns false while another thread is writing the entry.
+  /// Returns true if this is the entry for `key`. Returns false while another thread is writing it.
   bool holds(const PieceKey& key) {
     const std::uint64_t high = std::atomic_ref(high_).load(std::memory_order_acquire);
     const std::uint64_t low = std::atomic_ref(low_).load(std::memory_order_relaxed);
@@ -45,20 +44,20 @@ class Pretoken {
   // The functions below are for an entry for which holds() was true.
 
   bool holds_tokens() const { return values_[0] >= 0; }
-  /// The number of tokens; only if holds_tokens().
+  /// Returns the number of tokens. holds_tokens() must be true.
   std::size_t count() const {
     return 1u + (values_[1] >= 0 ? 1u : 0u) + (values_[2] >= 0 ? 1u : 0u) + (values_[3] >= 0 ? 1u : 0u);
   }
-  /// If holds_tokens(): the tokens, padded with -1. Otherwise: -1, the number of tokens, the index of the first token
-  /// in long_tokens_, -1.
+  /// If holds_tokens(): the tokens, padded with -1. Otherwise: -1, the number of tokens, the first token's index in
+  /// long_tokens_, -1.
   const std::int32_t* values() const { return values_; }
 
  private:
-  std::uint64_t low_, high_;  // of the key; zeros in a free entry
+  std::uint64_t low_, high_;  // the key; zeros in a free entry
   std::int32_t values_[kMaxTokens];
 };
 
-/// Pretokens in sets of two; a full set overflows into its neighbor.
+/// Pretokens in sets of two. A full set overflows into its neighbor.
 class PretokenTable {
  public:
   struct alignas(64) Set {
@@ -78,7 +77,7 @@ class PretokenTable {
         long_tokens_(std::size_t{1} << bits, "the tokens of a word table") {}
 
   Set& set_of(const PieceKey& key) { return sets_[key.hash() >> shift_]; }
-  /// Looks in the neighboring set for a piece that find() did not find in its set. Only a full set overflows.
+  /// Looks in the neighboring set for a piece that find() did not find in its own. Only a full set overflows.
   const Pretoken* find_displaced(Set& set, const PieceKey& key) {
     return set.entries[1].is_free() ? nullptr : neighbor(set).find(key);
   }
@@ -87,7 +86,7 @@ class PretokenTable {
     return entry.holds_tokens() ? std::span(values, entry.count()) : long_tokens_.span().subspan(values[2], values[1]);
   }
 
-  /// Adds a piece to its set or to the neighboring set. If there is no room, only counts the piece. The length and the
+  /// Adds a piece to its set or to the neighboring one. If there is no room, only counts the piece. The length and the
   /// number of tokens must not be 0.
   void add(Set& set, const PieceKey& key, std::span<const std::int32_t> tokens) {
     std::int32_t values[Pretoken::kMaxTokens] = {-1, -1, -1, -1};
@@ -103,7 +102,7 @@ class PretokenTable {
     }
     refuse();
   }
-  /// True if encoding refused pieces again has cost about as much as filling a new table.
+  /// True if encoding pieces again for lack of room has cost about as much as filling a new table.
   bool is_exhausted() const { return refused_.load(std::memory_order_relaxed) > sets_.size() / 2; }
 
  private:
@@ -120,17 +119,17 @@ class PretokenTable {
 
   int shift_;
   BigArray<Set> sets_;
-  BigArray<std::int32_t> long_tokens_;  // of the entries with more than kMaxTokens
+  BigArray<std::int32_t> long_tokens_;  // for entries with more than kMaxTokens
   std::atomic<std::size_t> long_used_ = 0, refused_ = 0;
 };
 
-/// The table that several encoders use, and its replacements.
+/// The table that multiple encoders use, and its replacements.
 class PretokenTables {
  public:
   explicit PretokenTables(int bits) : bits_(bits) {}
 
   std::shared_ptr<PretokenTable> current() { return replace(nullptr); }
-  /// Returns a table other than `exhausted`. `exhausted` stays alive while an encoder holds it.
+  /// Returns a table other than `exhausted`, which stays alive while an encoder holds it.
   std::shared_ptr<PretokenTable> replace(const std::shared_ptr<PretokenTable>& exhausted) {
     std::lock_guard lock(mutex_);
     if (table_ == exhausted) table_ = std::make_shared<PretokenTable>(bits_);

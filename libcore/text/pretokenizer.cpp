@@ -1,6 +1,6 @@
 // Processes 64 bytes at a time. SIMD finds the classes of ASCII characters, one bit per byte. Characters beyond ASCII
-// are looked up one by one, and all bytes of such a character get its class. The starts of pieces follow from the bits
-// of a byte and its neighbors, for 64 bytes at a time. Only contractions require reading the text again.
+// are looked up one by one, and all of their bytes get the same class. A byte's bits and its neighbors' tell where
+// pieces start, for 64 bytes at a time. Only contractions require reading the text again.
 #include "text/pretokenizer.h"
 
 #include <bit>
@@ -26,10 +26,10 @@ struct BlockBits {
   std::uint64_t letters = 0, numbers = 0, spaces = 0;
   std::uint64_t blanks = 0, apostrophes = 0;  // U+0020, U+0027
   std::uint64_t beyond_ascii = 0;
-  std::uint64_t last_wide_spaces = 0;  // starts of whitespace characters beyond ASCII before another character
+  std::uint64_t last_wide_spaces = 0;  // where whitespace beyond ASCII starts before another character
 };
 
-/// The bytes of the next block that belong to a character that begins in this block.
+/// The next block's bytes that belong to a character which starts in this block.
 struct Overhang {
   CharClass value = CharClass::other;
   int bytes = 0;
@@ -65,7 +65,7 @@ HWY_INLINE BlockBits classify_ascii(const char* block) {
   return out;
 }
 
-/// Returns true also at the end of a text, so that whitespace there is not split.
+/// Also returns true at the end of the text, so that whitespace there is not split.
 inline bool is_space_at(const char* at, const char* end) {
   if (at == end || *at == ' ' || (*at >= '\t' && *at <= '\r')) return true;
   return class_of(next_utf8(at, end).code) == CharClass::space;
@@ -105,7 +105,7 @@ HWY_INLINE BlockBits classify(const char* block, const char* end, Overhang& over
   return out;
 }
 
-/// Length of 's 't 'm 'd 're 've 'll at an apostrophe, or 0.
+/// Returns the length of 's 't 'm 'd 're 've 'll at an apostrophe, or 0.
 inline int contraction_length(const char* at, const char* end) {
   char first = end - at > 1 ? at[1] : '\0';
   char second = end - at > 2 ? at[2] : '\0';
@@ -114,10 +114,10 @@ inline int contraction_length(const char* at, const char* end) {
   return first == 'l' && second == 'l' ? 3 : 0;
 }
 
-/// Finds where pieces begin, block after block.
+/// Finds where pieces start, block after block.
 class PieceStarts {
  public:
-  /// Returns a bit for each byte of the block, set where a piece begins. `next_is_space`: the byte after the block is
+  /// Returns one bit per byte in the block, set where a piece starts. `next_is_space`: the byte after the block is
   /// whitespace.
   HWY_INLINE std::uint64_t find(const BlockBits& bits, bool next_is_space, const char* block, const char* end) {
     const std::uint64_t others = ~(bits.letters | bits.numbers | bits.spaces);
@@ -139,7 +139,7 @@ class PieceStarts {
   }
 
  private:
-  /// Returns, for each byte, the bit of the preceding byte. `before` holds the bits of the preceding block.
+  /// For each byte, returns the preceding byte's bit. `before` contains the preceding block's bits.
   static HWY_INLINE std::uint64_t follow(std::uint64_t bits, std::uint64_t before) {
     return bits << 1 | before >> (kBlock - 1);
   }
@@ -166,13 +166,13 @@ class PieceStarts {
 
   BlockBits before_;
   std::uint64_t before_others_ = 0;
-  std::uint64_t starts_ = 0, not_starts_ = 0;  // changes to the next block by a contraction at the end of this one
+  std::uint64_t starts_ = 0, not_starts_ = 0;  // how a contraction at the end of this block changes the next one
 };
 
-/// Writes the address of every bit that is set. `out` needs room for 7 more addresses.
+/// Writes the address of every set bit. `out` needs room for 7 more addresses.
 HWY_INLINE std::size_t write_addresses(std::uint64_t bits, const char* block, const char** out) {
   const std::size_t count = std::popcount(bits);
-  for (std::size_t i = 0; i < count; i += 8) {  // eight at a time: a branch for each is often mispredicted
+  for (std::size_t i = 0; i < count; i += 8) {  // eight at a time, because a branch for each is often mispredicted
     for (std::size_t k = 0; k < 8; ++k, bits &= bits - 1) out[i + k] = block + std::countr_zero(bits);
   }
   return count;

@@ -1,10 +1,10 @@
-// Splits a text into GPT-2's pre-tokens, without a regular-expression engine:
+// Splits text into GPT-2's pre-tokens, without a regular-expression engine:
 //
 //   's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
 //
 // A piece is a contraction; otherwise a run of letters, of numbers or of other characters, including one preceding
 // blank if there is one; otherwise whitespace. If another character follows the whitespace, the piece excludes the last
-// whitespace character. That character begins the next run if it is a blank, and is a separate piece otherwise. The
+// whitespace character. That character starts the next run if it is a blank, and is a separate piece otherwise. The
 // concatenated pieces equal the text. Bytes that are not UTF-8 count as other characters.
 #pragma once
 
@@ -15,10 +15,10 @@
 namespace mtl {
 
 /// Splits `text` from the start and writes the end of each piece, until `ends` is full or the text ends. Returns the
-/// number of pieces. The remaining text begins at ends[count - 1].
+/// number of pieces. The remaining text starts at ends[count - 1].
 std::size_t split_pretokens(std::string_view text, std::span<const char*> ends);
 
-/// Calls `use(piece)` for every piece of the text.
+/// Calls `use(piece)` for every piece in the text.
 template <class Use>
 void for_each_pretoken(std::string_view text, Use&& use) {
   const char* ends[256];

@@ -1,4 +1,4 @@
-// Reads a byte source in its own thread, a few blocks ahead of the caller.
+// Reads a byte source in a separate thread, a few blocks ahead of the caller.
 #pragma once
 
 #include <condition_variable>
@@ -18,9 +18,9 @@ class ReadAhead : public ByteSource {
   explicit ReadAhead(std::unique_ptr<ByteSource> source);
   /// Waits for the thread, which stops after its current block.
   ~ReadAhead() override;
-  /// Rethrows an error of the source once all bytes before the error have been read.
+  /// Rethrows the source's error once all bytes before it have been read.
   std::size_t read(char* buffer, std::size_t bytes) override;
-  /// Returns the size and the hash of the bytes that the thread has read; the thread is ahead of read().
+  /// Returns the size and hash of the bytes that the thread has read; it is ahead of read().
   StoredInput stored() const override;
 
  private:

@@ -51,8 +51,8 @@ struct Regex::Upcoming {
 
 Regex::Regex(std::string_view pattern) : pattern_(pattern) { program_ = RegexParser(pattern, sets_).parse(); }
 
-/// Appends to `out`, in order of preference, the instructions that `path` reaches without consuming a character, except
-/// instructions that were already reached in this step.
+/// Appends to `out`, in order of preference, the instructions that `path` reaches without consuming a character, unless
+/// they have already been reached in this step.
 void Regex::expand(Path path, const Upcoming& upcoming, Scratch& scratch, std::vector<Path>& out) const {
   scratch.stack.push_back(path.at);
   while (!scratch.stack.empty()) {
@@ -75,7 +75,7 @@ void Regex::expand(Path path, const Upcoming& upcoming, Scratch& scratch, std::v
   }
 }
 
-/// Removes paths that are known to fail from `at` from scratch.now, and adds the remaining paths to scratch.ahead.
+/// Removes paths that we know will fail from `at` from scratch.now, and adds the remaining paths to scratch.ahead.
 void Regex::drop_failed(std::size_t at, Scratch& scratch) const {
   std::erase_if(scratch.now, [&](const Path& path) {
     std::uint64_t key = path_key(path.at, at);
@@ -99,8 +99,8 @@ std::optional<Regex::Match> Regex::find(std::string_view text, std::size_t from,
     ++scratch.step;
     scratch.now.clear();
     for (const Path& path : scratch.next) expand(path, upcoming, scratch, scratch.now);
-    if (!best) expand({0, at}, upcoming, scratch, scratch.now);  // a match that begins further left is preferred
-    // Checks at the first character of a block, which is the same in all searches. Paths beyond the returned match have
+    if (!best) expand({0, at}, upcoming, scratch, scratch.now);  // a match that starts further left is preferred
+    // Check at a block's first character, which is the same in all searches. Paths beyond the returned match have
     // failed.
     if (best && at / kBlock != last / kBlock) drop_failed(at, scratch);
     scratch.next.clear();
@@ -109,7 +109,7 @@ std::optional<Regex::Match> Regex::find(std::string_view text, std::size_t from,
       if (now.op == Op::match) {
         best = {path.begin, at};
         scratch.ahead.clear();
-        break;  // the paths after this one are less preferred
+        break;  // later paths are less preferred
       }
       if (!is_end && sets_[now.a].contains(next.code)) scratch.next.push_back({path.at + 1, path.begin});
     }

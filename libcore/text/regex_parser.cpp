@@ -14,7 +14,7 @@ constexpr std::size_t kNoLimit = ~std::size_t{0};
 constexpr std::size_t kMaxRepeats = 1000, kMaxInstructions = 20000;
 constexpr int kMaxNested = 100;
 
-/// The categories of \p{name}; nothing if the property is not supported.
+/// Returns the categories in \p{name}, or nothing if the property is not supported.
 std::optional<CategorySet> find_property(std::string_view name) {
   using enum Category;
   constexpr std::pair<std::string_view, CategorySet> kNames[] = {
@@ -68,7 +68,7 @@ void RegexParser::append(Code& code, const Code& more) const {
 
 RegexParser::Atom RegexParser::parse_alternatives() {
   if (++depth_ > kMaxNested) refuse("too many nested groups");
-  bool ignored_case = ignores_case_;  // (?i) applies up to the end of its group
+  bool ignored_case = ignores_case_;  // (?i) applies until the end of its group
   std::vector<Atom> choices{parse_sequence()};
   while (take("|")) choices.push_back(parse_sequence());
   ignores_case_ = ignored_case;
@@ -163,7 +163,7 @@ RegexParser::Atom RegexParser::parse_group() {
   bool ignored_case = ignores_case_;
   if (take("(?i)")) {
     ignores_case_ = true;
-    Atom rest = parse_alternatives();  // up to the end of its group, alternatives included
+    Atom rest = parse_alternatives();  // to the end of its group, including alternatives
     ignores_case_ = ignored_case;
     return rest;
   }

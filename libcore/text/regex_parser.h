@@ -10,7 +10,7 @@
 
 namespace mtl {
 
-/// Compiles one pattern; call parse() once.
+/// Compiles one pattern. parse() may be called only once.
 class RegexParser {
  public:
   RegexParser(std::string_view pattern, std::vector<CharSet>& sets) : pattern_(pattern), sets_(sets) {}
@@ -18,12 +18,12 @@ class RegexParser {
   std::vector<Regex::Instruction> parse();
 
  private:
-  /// A part of a program. Jump targets are relative to the start of the part; jumps out of the part lead to its end.
+  /// A part of a program. Jump targets are relative to its start; jumps out of it lead to its end.
   using Code = std::vector<Regex::Instruction>;
   struct Atom {
     Code code;
     bool can_be_empty = false;
-    bool is_single = false;  // exactly one character of a set
+    bool is_single = false;  // exactly one character from a set
   };
   struct Repeat {
     std::size_t least = 1, most = 1;  // most: kNoLimit

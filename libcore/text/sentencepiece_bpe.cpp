@@ -26,7 +26,7 @@ void for_each_character(std::string_view text, Take take) {
   }
 }
 
-/// Returns, by id, the number of better scores.
+/// Returns how many scores are better, by id.
 std::vector<std::uint32_t> rank_scores(const SentencePieceModel& model) {
   std::vector<float> scores;
   for (const SentencePiece& piece : model.pieces) scores.push_back(piece.score);
@@ -39,8 +39,8 @@ std::vector<std::uint32_t> rank_scores(const SentencePieceModel& model) {
   return ranks;
 }
 
-/// The strings of all symbols, forwards and backwards. One walk over a piece in each direction finds both parts of all
-/// splits of the piece.
+/// All symbols' strings, forwards and backwards. One walk over a piece in each direction finds both parts of every
+/// split.
 struct SymbolTries {
   PieceTrie forwards, backwards;
   const std::string& source;
@@ -52,7 +52,7 @@ struct SymbolTries {
   }
 };
 
-/// Returns, by length, the symbol that this number of bytes at `at` spells, or kNoSymbol.
+/// Returns, by length, the symbol that this many bytes at `at` spell, or kNoSymbol.
 template <class Iterator>
 std::vector<std::uint32_t> symbols_from(const PieceTrie& trie, Iterator at, Iterator end) {
   std::vector<std::uint32_t> out(end - at + 1, kNoSymbol);

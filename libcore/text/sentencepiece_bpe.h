@@ -3,9 +3,9 @@
 //
 // A word starts as a sequence of characters and user-defined symbols (the longest that match). User-defined symbols
 // never merge. Characters that are not pieces can merge; if they remain alone, they are unknown. Merges may also build
-// unused pieces. Each unused piece in the result is split again, into the two symbols that were the last pair in the
-// whole text that could merge into the piece. A model with unused pieces therefore needs whole texts (has_unused()). An
-// unused piece that no merge could build is unknown.
+// unused pieces. If an unused piece remains in the result, it is split again, into the last two symbols in the entire
+// text that could merge into it. So a model with unused pieces needs the entire text (has_unused()). An unused piece
+// that no merge could build is unknown.
 #pragma once
 
 #include <cstdint>
@@ -29,9 +29,9 @@ class SentencePieceBpe {
       bool is_set = false;
     };
     MergeScratch merges;
-    std::vector<std::uint32_t> symbols;  // of the word, before and after merging
+    std::vector<std::uint32_t> symbols;  // the word's symbols, before and after merging
     std::vector<std::uint32_t> parts;
-    std::vector<Split> splits;              // by piece: the last split of an unused one
+    std::vector<Split> splits;              // by piece: an unused piece's last split
     std::vector<std::uint32_t> splits_set;  // pieces whose split is set; cleared before the next text
   };
 
@@ -41,7 +41,7 @@ class SentencePieceBpe {
   bool has_unused() const { return has_unused_; }
 
  private:
-  // Symbols are the ids of pieces, followed by numbers for characters that occur in pieces but are not pieces.
+  // Symbols are piece ids, followed by numbers for characters that occur in pieces but are not pieces.
   static constexpr std::uint32_t kFrozen = 1u << 31;               // a user-defined symbol: never merges
   static constexpr std::uint32_t kUnknownCharacter = kFrozen - 1;  // a character that no piece contains
 
@@ -58,7 +58,7 @@ class SentencePieceBpe {
   bool has_unused_ = false;
   std::vector<bool> is_unused_;       // by piece
   std::vector<std::uint32_t> ascii_;  // character to symbol
-  PieceTrie characters_;              // any character of a piece to symbol
+  PieceTrie characters_;              // any character in a piece to its symbol
   PieceTrie user_defined_;
   PairTable pairs_;
 };

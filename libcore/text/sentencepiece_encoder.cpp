@@ -12,8 +12,8 @@ namespace {
 
 using Kind = SentencePiece::Kind;
 
-/// A cached word: up to kMaxPieces known pieces, and the margin of the word (text/sentencepiece_unigram.h). Fills a
-/// cache line.
+/// A cached word: up to kMaxPieces known pieces, and the word's margin (text/sentencepiece_unigram.h). Fills a cache
+/// line.
 struct KnownWord {
   static constexpr std::size_t kMaxPieces = 10;
   PieceKey key;
@@ -22,8 +22,8 @@ struct KnownWord {
   std::int32_t pieces[kMaxPieces] = {};
 };
 
-/// The interface of WordEncoder to a model: the scratch memory, the sum that is carried from word to word of a text,
-/// and the decision whether a cached word can be used.
+/// WordEncoder's interface to a model: the scratch memory, the sum that is carried from word to word in a text, and the
+/// decision whether a cached word can be used.
 struct UnigramWords {
   const UnigramModel& model;
   UnigramModel::Scratch scratch = {};
@@ -102,7 +102,7 @@ class WordEncoder : public Encoder {
   Words words_;
   PieceTable<KnownWord> cache_;
   PieceKey key_;
-  PieceTable<KnownWord>::Set* set_ = nullptr;  // the set of the current word; null for a long one
+  PieceTable<KnownWord>::Set* set_ = nullptr;  // the current word's set; null for a long one
   SentencePieceNormalizer::Result normalized_;
   std::vector<std::int32_t> pieces_;
 };

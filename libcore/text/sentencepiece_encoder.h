@@ -1,8 +1,8 @@
-// Encodes text to the same ids as SentencePieceProcessor.encode. Normalizes the text, splits the text into words that
-// no piece crosses, and finds the pieces of each word in a cache or with a model.
+// Encodes text to the same ids as SentencePieceProcessor.encode. Normalizes the text, splits it into words that no
+// piece crosses, and finds each word's pieces in a cache or with a model.
 //
-// With byte_fallback, an unknown character becomes the pieces of its bytes. Otherwise, a run of unknown characters
-// becomes one <unk>.
+// With byte_fallback, an unknown character becomes the pieces for its bytes. Otherwise, a run of unknown characters
+// becomes a single <unk>.
 #pragma once
 
 #include <memory>
@@ -15,11 +15,11 @@
 
 namespace mtl {
 
-/// Where normalized text can be cut without changing the pieces: before U+2581 if U+2581 occurs only at the start of
+/// Where normalized text can be cut without changing the pieces: before U+2581 if it occurs only at the start of
 /// pieces, after U+2581 if it occurs only at the end of pieces, otherwise nowhere.
 enum class WordCut { none, before_space, after_space };
 
-/// The model and the settings that encoders share. Must outlive the encoders.
+/// The model and settings that encoders share. Must outlive them.
 class SentencePieceSegmenter {
  public:
   explicit SentencePieceSegmenter(SentencePieceModel model);
@@ -27,10 +27,10 @@ class SentencePieceSegmenter {
   const SentencePieceModel& model() const { return model_; }
   const SentencePieceNormalizer& normalizer() const { return normalizer_; }
 
-  /// Returns the length in bytes of the first word of `text`, which must not be empty.
+  /// Returns the length in bytes of the first word in `text`, which must not be empty.
   std::size_t word_length(std::string_view text) const;
-  /// Appends the ids of the pieces of a word, including unknown pieces. `text_begin` is the index in `ids` of the first
-  /// id of the text.
+  /// Appends the ids of a word's pieces, including unknown ones. `text_begin` is the index in `ids` of the text's first
+  /// id.
   void append_ids(std::string_view word, std::span<const std::int32_t> pieces, std::size_t text_begin,
                   std::vector<std::int32_t>& ids) const;
 

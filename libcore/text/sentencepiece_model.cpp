@@ -15,7 +15,7 @@ namespace {
 
 using Kind = SentencePiece::Kind;
 
-/// Reads the fields of one protocol buffer message, in the order of the file.
+/// Reads the fields of a protocol buffer message, in file order.
 class WireReader {
  public:
   enum Type : unsigned { varint = 0, fixed64 = 1, bytes = 2, fixed32 = 5 };
@@ -71,7 +71,7 @@ class WireReader {
     std::uint64_t value = 0;
     for (unsigned shift = 0; shift < 70; shift += 7) {
       unsigned char byte = take(1)[0];
-      value |= static_cast<std::uint64_t>(byte & 0x7F) << shift;  // the tenth byte has room for one bit
+      value |= static_cast<std::uint64_t>(byte & 0x7F) << shift;  // the tenth byte has room for just one bit
       if (byte < 0x80) return value;
     }
     refuse("a number of more than ten bytes");
@@ -88,7 +88,7 @@ class WireReader {
   const std::string& source_;
 };
 
-/// Calls `take(field)` for every field of a message.
+/// Calls `take(field)` for every field in a message.
 template <class Take>
 void for_each_field(std::string_view message, const std::string& source, Take take) {
   WireReader reader(message, source);
@@ -111,7 +111,7 @@ SentencePiece read_piece(std::string_view message, std::size_t id, const std::st
 
 void read_trainer(std::string_view message, SentencePieceModel& model) {
   auto set_name = [](std::string& name, std::string_view given) {
-    if (!given.empty()) name = given;  // SentencePiece takes an empty name as the default
+    if (!given.empty()) name = given;  // for SentencePiece, an empty name means the default
   };
   for_each_field(message, model.source, [&](const WireReader::Field& field) {
     if (field.is(3, WireReader::varint)) {
@@ -141,7 +141,7 @@ bool is_one_character(std::string_view text) {
   return next_utf8(text.data(), text.data() + text.size()).length == static_cast<int>(text.size());
 }
 
-/// Returns the byte that a piece such as "<0x41>" names; -1 for any other text.
+/// Returns the byte in a piece such as "<0x41>", or -1 for any other text.
 int byte_of_piece(std::string_view text) {
   constexpr std::string_view kDigits = "0123456789ABCDEF";
   if (text.size() != 6 || text.substr(0, 3) != "<0x" || text[5] != '>') return -1;

@@ -1,12 +1,15 @@
 // Reads a SentencePiece model file: its pieces and the settings that affect encoding and decoding.
 //
 // The file is a protocol buffer (sentencepiece_model.proto, ModelProto). The reader implements only the wire format: it
-// skips unknown fields, as protocol buffers do, and checks every length. The reader also skips self-test samples and
-// fields that only describe the training (trainer_spec, except the fields below). Throws Error(bad_data), which names
-// the file, for the following: word and character models; unknown kinds of pieces; models that SentencePiece itself
-// refuses (empty or repeated pieces, no <unk>, byte pieces without byte fallback, fewer than 256 byte pieces); and
-// models that SentencePiece accepts but cannot use (scores that are not finite, pieces that are not UTF-8 or contain
-// U+0000, control pieces of one character in a BPE model).
+// skips unknown fields, as protocol buffers do, and checks every length. It also skips self-test samples and fields
+// that only describe the training (trainer_spec, except the fields below). Throws Error(bad_data) with the file name
+// for
+// - word and character models
+// - unknown kinds of pieces
+// - models that SentencePiece itself rejects: empty or repeated pieces, no <unk>, byte pieces without byte fallback,
+//   fewer than 256 byte pieces
+// - models that SentencePiece accepts but cannot use: scores that are not finite, pieces that are not UTF-8 or contain
+//   U+0000, control pieces with a single character in a BPE model
 #pragma once
 
 #include <array>
@@ -23,11 +26,11 @@ struct SentencePiece {
   std::string text;
   float score = 0;
   Kind kind = Kind::normal;
-  /// True if text can match the piece; text never matches pieces of other kinds.
+  /// True if text can match the piece. Text never matches other kinds.
   bool is_matched() const { return kind == Kind::normal || kind == Kind::user_defined || kind == Kind::unused; }
 };
 
-/// The rules by which a text is changed before encoding or after decoding (text/sentencepiece_normalizer.h).
+/// Rules that change text before encoding or after decoding (text/sentencepiece_normalizer.h).
 struct SentencePieceRules {
   std::string charsmap;  // precompiled rules; empty: none
   bool add_dummy_prefix = true;
@@ -44,16 +47,16 @@ struct SentencePieceModel {
   bool whitespace_as_suffix = false;
   SentencePieceRules normalizer;
   SentencePieceRules denormalizer;
-  std::string unk_surface = " \xE2\x81\x87 ";  // the text that <unk> is decoded to
+  std::string unk_surface = " \xE2\x81\x87 ";  // the text that <unk> decodes to
   std::string unk_piece = "<unk>", bos_piece = "<s>", eos_piece = "</s>", pad_piece = "<pad>";
-  // Ids; -1 if the model lacks such a control piece. unk is always set.
+  // Ids, or -1 if the model does not have such a control piece. unk is always set.
   std::int32_t unk = -1, bos = -1, eos = -1, pad = -1;
   std::array<std::int32_t, 256> byte_ids{};  // only with byte_fallback
 
   const SentencePiece& piece(std::int32_t id) const { return pieces[id]; }
 };
 
-/// Throws Error(bad_data) that starts with `source`.
+/// Throws Error(bad_data) with a message that starts with `source`.
 SentencePieceModel parse_sentencepiece_model(std::string_view content, const std::string& source);
 
 }  // namespace mtl

@@ -7,9 +7,9 @@ namespace mtl {
 
 namespace {
 
-constexpr std::size_t kMaxReplacement = 4096;  // bytes; limits the growth of a text if the map is damaged
+constexpr std::size_t kMaxReplacement = 4096;  // bytes; limits how much text can grow if the map is damaged
 
-// A unit of Darts-clone's double array. A leaf has bit 31 set and holds a value.
+// A unit in Darts-clone's double array. A leaf has bit 31 set and stores a value.
 bool has_leaf(std::uint32_t unit) { return (unit >> 8 & 1) != 0; }
 std::uint32_t offset_of(std::uint32_t unit) { return unit >> 10 << ((unit & 1u << 9) >> 6); }
 std::uint32_t label_of(std::uint32_t unit) { return unit & (1u << 31 | 0xFF); }
@@ -79,8 +79,7 @@ void SentencePieceNormalizer::read_charsmap(std::string_view charsmap) {
   replacements_ = charsmap.substr(4 + trie_bytes);
 }
 
-/// Steps from `node`, the offset of the children of a unit, to the unit for `byte`. Returns false if there is no such
-/// child.
+/// Steps from `node`, which is the offset of a unit's children, to the unit for `byte`. Returns false if there is none.
 bool SentencePieceNormalizer::steps_to(std::uint32_t& node, unsigned char byte) const {
   std::uint32_t at = node ^ byte;
   if (at >= units_.size() || label_of(units_[at]) != byte) return false;
@@ -122,8 +121,8 @@ SentencePieceNormalizer::Prefix SentencePieceNormalizer::next_prefix(std::string
   return {text.substr(0, next.length), static_cast<std::size_t>(next.length)};
 }
 
-/// Finds the ASCII characters that no rule changes, regardless of the ASCII character that follows. For these
-/// characters, the rules need not be searched.
+/// Finds ASCII characters that no rule changes, regardless of which ASCII character follows. For these, we need not
+/// search the rules.
 void SentencePieceNormalizer::classify_bytes() {
   for (unsigned byte = 0; byte < 256; ++byte) {
     bytes_[byte] = Byte::other;
@@ -145,7 +144,7 @@ void SentencePieceNormalizer::classify_bytes() {
   }
 }
 
-/// Appends a prefix of `text` that needs no rules; returns the prefix's length in bytes.
+/// Appends a prefix of `text` that needs no rules. Returns its length in bytes.
 std::size_t SentencePieceNormalizer::append_plain(std::string_view text, bool& after_blank, Result& out) const {
   const char* at = text.data();
   const char* end = at + text.size();

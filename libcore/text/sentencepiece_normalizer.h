@@ -27,7 +27,7 @@ namespace mtl {
 inline constexpr char kSpace = '\xFF';
 inline constexpr std::string_view kSpaceText = "\xE2\x96\x81";  // U+2581
 
-/// Bytes of the character that begins with `lead`, in text with kSpace.
+/// Returns the length in bytes of a character that starts with `lead`, in text with kSpace.
 inline std::size_t internal_length(char lead) {
   unsigned char byte = lead;
   return byte < 0xC0 || byte == 0xFF ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
@@ -44,7 +44,7 @@ class SentencePieceNormalizer {
     std::size_t size = 0;
     std::string_view view() const { return {bytes.data(), size}; }
 
-    /// Returns the address at which to write `count` more bytes. The caller adds these bytes to `size`.
+    /// Returns the address at which to write `count` more bytes. The caller must add them to `size`.
     char* reserve(std::size_t count) {
       if (bytes.size() - size < count) bytes.resize(2 * bytes.size() + count);
       return bytes.data() + size;
@@ -52,11 +52,11 @@ class SentencePieceNormalizer {
     void append(char byte) { *reserve(1) = byte, ++size; }
   };
 
-  /// Throws Error(bad_data), whose message begins with `source`, if the rules are damaged or there are too many
+  /// Throws Error(bad_data), with a message that starts with `source`, if the rules are damaged or there are too many
   /// symbols.
   SentencePieceNormalizer(const SentencePieceRules& rules, bool whitespace_as_suffix,
                           const std::vector<std::string_view>& user_defined, std::string source);
-  /// Replaces `out`. Throws Error(bad_data) if an applied rule is damaged.
+  /// Replaces `out`. Throws Error(bad_data) if a rule that it applies is damaged.
   void normalize(std::string_view text, Result& out) const;
 
  private:
@@ -80,7 +80,7 @@ class SentencePieceNormalizer {
   PieceTrie user_defined_;
   std::vector<std::uint32_t> units_;  // the double-array trie; empty: no rules
   std::string replacements_;
-  Byte bytes_[256];  // what to do with a byte that is followed by ASCII
+  Byte bytes_[256];  // what to do with a byte that precedes ASCII
 };
 
 }  // namespace mtl

@@ -32,8 +32,8 @@ class PrefixedEncoder : public Encoder {
   std::int32_t first_;
 };
 
-/// Replaces special strings in a text by their ids, from left to right. If several match at the same position, uses the
-/// first in the list.
+/// Replaces special strings in the text with their ids, from left to right. If more than one matches at the same
+/// position, uses the first in the list.
 class LegacyEncoder : public Encoder {
  public:
   LegacyEncoder(std::unique_ptr<Encoder> plain, std::vector<std::pair<std::string, std::int32_t>> specials)
@@ -58,10 +58,10 @@ class LegacyEncoder : public Encoder {
  private:
   std::unique_ptr<Encoder> plain_;
   std::vector<std::pair<std::string, std::int32_t>> specials_;
-  std::vector<std::size_t> next_;  // the next position of each special string in the text
+  std::vector<std::size_t> next_;  // each special string's next position in the text
 };
 
-/// Moves the bytes of a run of byte pieces to `out`, with U+FFFD for each byte that is not UTF-8.
+/// Moves the bytes from a run of byte pieces to `out`, with U+FFFD for each byte that is not UTF-8.
 void append_bytes_as_text(std::string& bytes, std::string& out) {
   const char* end = bytes.data() + bytes.size();
   for (const char* at = bytes.data(); at < end;) {
@@ -180,7 +180,7 @@ std::string SentencePieceTokenizer::decode_pieces(std::span<const std::int32_t> 
   const SentencePieceModel& model = segmenter_.model();
   const bool strips_first = model.normalizer.add_dummy_prefix || model.normalizer.remove_extra_whitespaces;
   std::string out, bytes;
-  bool at_start = true;   // a blank at the start of a piece is the dummy prefix, or one that encoding would remove
+  bool at_start = true;   // a blank at a piece's start is the dummy prefix, or one that encoding would remove
   bool stripped = false;  // a blank was stripped from the last piece
   for (std::int32_t id : ids) {
     const SentencePiece& piece = model.piece(id);
@@ -211,7 +211,7 @@ std::string SentencePieceTokenizer::decode_pieces(std::span<const std::int32_t> 
 }
 
 std::uint64_t SentencePieceTokenizer::hash() const {
-  // Without `legacy` the three types encode alike.
+  // Without `legacy`, the three types encode text in the same way.
   std::string all = cat("sentencepiece ", options_.legacy ? options_.type : "", " ", options_.vocab_extra_ids, "\n");
   all += content_;
   return hash_bytes(all.data(), all.size());
@@ -255,8 +255,8 @@ std::unique_ptr<Tokenizer> load_sentencepiece(const TokenizerOptions& options) {
 std::optional<TokenizerOptions> find_sentencepiece(const std::string& folder) {
   TokenizerOptions found;
   found.tokenizer_model = cat(folder, "/", kModelFile);
-  // A file with this name may have a different format: rank files of tiktoken have this name, too. A model begins with
-  // a piece.
+  // A file with this name may have a different format, because tiktoken rank files have this name, too. A model starts
+  // with a piece.
   if (!file_exists(found.tokenizer_model)) return {};
   StoredFile file(found.tokenizer_model);
   if (!file.fill_to(1) || file.available()[0] != '\n') return {};

@@ -1,20 +1,20 @@
 // SentencePiece models, used like Megatron-LM's SentencePieceTokenizer, GPTSentencePieceTokenizer and Llama2Tokenizer.
 //
 // All three produce the same ids as SentencePieceProcessor.encode and the same text as SentencePieceProcessor.decode.
-// The vocabulary consists of the pieces of the model, and the end-of-document token is the end-of-sentence piece of the
-// model. Control pieces in a text are ordinary characters; user-defined symbols are always found.
+// The vocabulary consists of the model's pieces, and the end-of-document token is its end-of-sentence piece. Control
+// pieces in text are ordinary characters; user-defined symbols are always found.
 //
 // With `legacy`, two of them behave as in Megatron-LM before February 2026 (core 0.16 and earlier):
 // - Llama2Tokenizer adds the beginning-of-sentence id before every text.
 // - SentencePieceTokenizer adds <CLS>, <SEP>, <EOD>, <MASK>, <PAD>, <BOS>, <EOS> (the last three unless the model has
 //   such control pieces) and `vocab_extra_ids` tokens <extra_id_0>... after the vocabulary, unless the vocabulary
-//   contains them. The strings of these tokens in a text are encoded as these tokens, the text between them is encoded
-//   separately, and the end-of-document token is <EOD>.
+//   contains them. It encodes these tokens' strings in text as these tokens, encodes the text between them separately,
+//   and uses <EOD> as the end-of-document token.
 //
-// save() writes tokenizer.model as it was read, and a tokenizer_config.json with which transformers opens the model. A
-// BPE model is opened as LlamaTokenizer, and a unigram model as T5Tokenizer. These are the closest classes: the first
-// differs by a blank at the start of a text, and the second lacks byte fallback. The library sentencepiece produces
-// exactly our ids.
+// save() writes tokenizer.model as it was read, and a tokenizer_config.json with which transformers opens the model: a
+// BPE model as LlamaTokenizer, a unigram model as T5Tokenizer. These are the closest classes: the first differs by a
+// blank at the start of the text, and the second has no byte fallback. The library sentencepiece produces exactly our
+// ids.
 #pragma once
 
 #include <string>
@@ -32,8 +32,8 @@ class SentencePieceTokenizer : public Tokenizer {
     bool legacy = false;
     std::int64_t vocab_extra_ids = 0;
   };
-  /// `content` is the content of the model file `source`, which error messages name. Throws Error(bad_data) for a bad
-  /// model.
+  /// `content` is the contents of the model file; `source` is its name for error messages. Throws Error(bad_data) for
+  /// an invalid model.
   SentencePieceTokenizer(std::string content, const std::string& source, Options options);
 
   std::unique_ptr<Encoder> make_encoder(EncoderMemory memory) const override;
@@ -68,7 +68,7 @@ bool is_sentencepiece_type(std::string_view type);
 /// Returns the model file: `path`, or PATH/tokenizer.model if `path` is a folder.
 std::string sentencepiece_file(const std::string& path);
 
-/// options.tokenizer_model is a model file, or a folder that holds tokenizer.model.
+/// options.tokenizer_model is a model file, or a folder with tokenizer.model.
 std::unique_ptr<Tokenizer> load_sentencepiece(const TokenizerOptions& options);
 
 /// Finds the tokenizer.model in a folder, and the options that save() stored. Returns nothing if there is no such

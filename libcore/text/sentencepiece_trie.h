@@ -1,7 +1,7 @@
 // Maps strings to numbers, byte by byte: finds the piece that each prefix of a text spells.
 //
-// The children of all nodes are in one open-addressed table of 16-byte entries, so that a step reads about one cache
-// line, regardless of the number of children. The trie is built in linear time, for any strings.
+// All nodes' children are in one open-addressed table with 16-byte entries, so that a step reads about one cache line,
+// regardless of the number of children. The trie is built in linear time, for any strings.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +18,10 @@ class PieceTrie {
   static constexpr std::uint32_t kMaxNodes = std::uint32_t{1} << 24;
   static constexpr std::uint32_t kRoot = 0;
 
-  /// An edge of the trie: an entry of the hash table.
+  /// An edge in the trie: an entry in the hash table.
   struct alignas(16) Entry {
     std::uint32_t key = ~0u;  // parent << 8 | byte
-    std::uint32_t node = 0;   // 0, the root, is not a child: a free entry
+    std::uint32_t node = 0;   // 0, the root, is not a child, so it marks a free entry
     std::int32_t piece = -1;  // the piece spelled up to here, or -1
   };
 

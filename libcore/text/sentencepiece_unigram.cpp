@@ -13,13 +13,13 @@ namespace {
 
 using Kind = SentencePiece::Kind;
 constexpr float kUnknownPenalty = 10;
-constexpr float kMaxCachedCharacters = 16;  // of a word whose margin() is computed
+constexpr float kMaxCachedCharacters = 16;  // the longest word whose margin() we compute
 
 /// Greater than any log probability, so that a user-defined piece wins over all other spellings, and a longer
 /// user-defined piece wins over a shorter one.
 float score_of_user_defined(std::size_t bytes) { return 0.1F * float(bytes - 1); }
 
-/// Subtracts the sum at `start` from itself and from all later sums. This preserves the differences of sums and
+/// Subtracts the sum at `start` from itself and from all later sums. This preserves differences between sums and
 /// restores precision.
 void recenter(std::vector<UnigramModel::Scratch::Node>& nodes, std::size_t start, std::size_t frontier) {
   const float offset = nodes[start].sum;
@@ -81,7 +81,7 @@ void UnigramModel::encode(std::string_view word, float& sum, Scratch& scratch, s
   std::size_t first = out.size();
   for (std::size_t end = word.size(); end > 0; end = nodes[end].start) out.push_back(nodes[end].piece);
   std::reverse(out.begin() + static_cast<std::ptrdiff_t>(first), out.end());
-  constexpr std::size_t kKept = 1 << 16;  // the memory of a longer word is freed
+  constexpr std::size_t kKept = 1 << 16;  // we free a longer word's memory
   if (nodes.capacity() > kKept) nodes = {};
 }
 

@@ -1,18 +1,17 @@
-// A unigram model: splits a text into the pieces with the largest sum of scores (Kudo 2018).
+// A unigram model: splits text into the pieces with the largest sum of scores (Kudo 2018).
 //
 //   best[end] = max over pieces that end there of best[start] + score(piece)
 //
-// A character that is not a piece may be an unknown piece, with the score (lowest score - 10). Sums decide ties, so
-// they are computed as in SentencePiece 0.2.3: in fp32; a later candidate wins only if its sum is greater; and a sum
-// beyond 100,000 is subtracted from itself and from all later sums. Sums begin at the start of the text, so the split
-// of a word may depend on the preceding text. encode() therefore takes the sum of the preceding text and updates this
-// sum.
+// A character that is not a piece may be an unknown piece, with the score (lowest score - 10). Sums decide ties, so we
+// compute them as in SentencePiece 0.2.3: in fp32; a later candidate wins only if its sum is greater; and a sum beyond
+// 100,000 is subtracted from itself and from all later sums. Sums start at the start of the text, so how a word is
+// split may depend on the preceding text. encode() therefore takes the sum for the preceding text and updates it.
 //
-// The margin of a word bounds this dependence. The margin is the difference between the sums of the best and the second
-// best split in exact arithmetic, per rounding step. As long as rounding errors are smaller than the margin
-// (is_safe()), every sum of the preceding text leads to the same split, and the word can be cached. (The error of a sum
-// of n terms is at most n*u, where u is half a unit in the last place of the largest sum. Two paths can change places
-// only if their sums differ by at most 2*n*u.)
+// A word's margin bounds this dependence. It is the difference between the sums of the best and the second best split
+// in exact arithmetic, per rounding step. As long as rounding errors are smaller than the margin (is_safe()), every
+// preceding sum leads to the same split, and the word can be cached. (A sum of n terms has an error of at most n*u,
+// where u is half a unit in the largest sum's last place. Two paths can change places only if their sums differ by at
+// most 2*n*u.)
 #pragma once
 
 #include <cmath>
@@ -34,7 +33,7 @@ class UnigramModel {
     struct Node {
       float sum = 0;
       std::int32_t piece = 0;
-      std::uint32_t start = kNowhere;  // of the piece that ends here
+      std::uint32_t start = kNowhere;  // where the piece that ends here starts
     };
     struct TwoBest {
       double first, second;
@@ -46,10 +45,10 @@ class UnigramModel {
   static constexpr float kLargestSum = 100000;
 
   /// Appends the pieces of a normalized word (with kSpace). Each unknown character becomes one unknown piece. `sum` is
-  /// the sum of the text before the word; on return, the sum of the text up to the end of the word. Throws
-  /// Error(bad_data) for a word of 2^32 - 1 bytes or more.
+  /// the sum for the text before the word; on return, it includes the word. Throws Error(bad_data) for a word of 2^32 -
+  /// 1 bytes or more.
   void encode(std::string_view word, float& sum, Scratch& scratch, std::vector<std::int32_t>& out) const;
-  /// Returns the margin of a word of up to 16 characters, in fp64: (best sum - second best) / (4 * (characters + 1)),
+  /// Returns the margin of a word with up to 16 characters, in fp64: (best sum - second best) / (4 * (characters + 1)),
   /// at most 1e30.
   float margin(std::string_view word, Scratch& scratch) const;
   bool is_safe(float margin, float sum) const { return margin > (std::fabs(sum) + largest_word_sum_) * 0x1p-24f; }
@@ -58,7 +57,7 @@ class UnigramModel {
 
  private:
   PieceTrie trie_;
-  std::vector<float> scores_;  // by id; for user-defined pieces, the bonus
+  std::vector<float> scores_;  // by id; the bonus for user-defined pieces
   std::int32_t unk_;
   float unk_score_;
   float largest_word_sum_ = 0;

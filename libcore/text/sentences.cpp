@@ -18,7 +18,7 @@ constexpr std::array kBeforeWord = std::to_array<std::string_view>(
      "gov",  "hon",    "i.e",  "ie",   "lt",   "maj", "messrs", "mlle", "mme", "mr",   "mrs", "ms", "mt", "pres",
      "prof", "pvt",    "rep",  "reps", "rev",  "sen", "sens",   "sgt",  "st",  "supt", "viz", "vs"});
 
-/// Abbreviations after which no sentence ends before a number. Before anything else, they are ordinary words.
+/// Abbreviations that do not end a sentence before a number. Before anything else, they are ordinary words.
 constexpr std::array kBeforeNumber =
     std::to_array<std::string_view>({"art", "ca", "ch",  "chap", "eq", "eqs", "fig",  "figs", "no",  "nos",
                                      "nr",  "p",  "par", "pp",   "pt", "sec", "sect", "v",    "vol", "vols"});
@@ -31,7 +31,7 @@ constexpr std::array kAbbreviations = std::to_array<std::string_view>(
      "mich", "min",  "minn", "nov",  "oct",  "okla", "op",   "p.m", "penn", "ph.d", "plc",   "rd",
      "resp", "sep",  "sept", "sq",   "sr",   "tenn", "univ", "va",  "vt",   "wash", "wis"});
 
-/// Words that, if capitalized, most likely begin a sentence.
+/// Words that, if capitalized, most likely start a sentence.
 constexpr std::array kStarters = std::to_array<std::string_view>(
     {"a",     "after",   "all",     "also",         "although", "an",      "and",   "another",   "are",    "as",
      "at",    "because", "before",  "both",         "but",      "by",      "can",   "did",       "do",     "does",
@@ -101,7 +101,7 @@ class SentenceSplitter {
     return at;
   }
 
-  /// Handles the end characters at `at`; returns where to continue.
+  /// Handles the end characters at `at`. Returns where to continue.
   std::size_t handle_end(std::size_t at) {
     std::size_t after_ends = at;
     while (after_ends < text_.size() && is_end(text_[after_ends])) ++after_ends;
@@ -165,7 +165,7 @@ class SentenceSplitter {
     return true;
   }
 
-  /// True if `next` begins with a capitalized word of kStarters.
+  /// True if `next` starts with a capitalized word in kStarters.
   static bool is_starter(std::string_view next) {
     if (next.empty() || !is_upper(next[0])) return false;
     std::string word;
@@ -176,13 +176,13 @@ class SentenceSplitter {
     return holds(kStarters, word);
   }
 
-  static constexpr std::size_t kLongestWord = 16;  // longer ones are in no list
+  static constexpr std::size_t kLongestWord = 16;  // longer words are not in any list
 
   std::string_view text_;
   bool keeps_space_;
   std::vector<std::string_view>& out_;
   std::size_t begin_ = 0;       // of the current sentence
-  std::size_t first_word_ = 0;  // the same, after whitespace at the start of the text
+  std::size_t first_word_ = 0;  // same, but after whitespace at the start of the text
 };
 
 }  // namespace

@@ -37,7 +37,7 @@ Glyph glyph_at(const char* at, const char* end) {
 
 bool is_line_end(std::uint32_t code) { return code == '\r' || code == '\n'; }
 
-/// Returns the end of the run of characters of class `value` that begins at `at`.
+/// Returns the end of the run of characters with class `value` that starts at `at`.
 const char* class_end(const char* at, const char* end, CharClass value) {
   while (at < end) {
     Glyph next = glyph_at(at, end);
@@ -47,7 +47,7 @@ const char* class_end(const char* at, const char* end, CharClass value) {
   return at;
 }
 
-/// Returns the end of the contraction at `at`, in upper or lower case; `at` if there is none.
+/// Returns the end of the contraction at `at`, in upper or lower case, or `at` if there is none.
 const char* contraction_end(const char* at, const char* end) {
   if (end - at < 2 || *at != '\'') return at;
   auto lower = [&](int i) { return at + i < end ? static_cast<char>(at[i] | 0x20) : '\0'; };
@@ -64,10 +64,10 @@ constexpr CategorySet kLowerSet = category_set(Category::Ll, Category::Lm, Categ
 
 bool is_in_set(CategorySet set, const Glyph& glyph) { return is_in(set, glyph.code); }
 
-/// Matches U*V+ greedily. If no V follows, gives back the characters of U after the last character that V matches, too.
+/// Matches U*V+ greedily. If no V follows, gives back the characters from U after the last one that V also matches.
 /// Returns null if there is no match.
 const char* mixed_case_end(const char* at, const char* end) {
-  const char* shared = at;  // after the last character of U that V matches, too
+  const char* shared = at;  // after the last character from U that V also matches
   const char* begin = at;
   while (at < end) {
     Glyph next = glyph_at(at, end);
@@ -125,7 +125,7 @@ const char* number_end(const SplitRules& rules, const char* at, const char* end)
   return at;
 }
 
-/// Returns the end of the piece of whitespace that begins at `at`.
+/// Returns the end of the whitespace piece that starts at `at`.
 const char* space_end(const char* at, const char* end) {
   const char* last = at;      // where its last character begins
   const char* line_end = at;  // after its last line end
@@ -159,8 +159,8 @@ std::string pattern_of(const SplitRules& rules) {
 
 std::optional<SplitRules> find_split_rules(std::string_view pattern) {
   // These spellings are equivalent for three reasons: at most one contraction matches; where a possessive repetition
-  // ends, backtracking into a greedy repetition would not help (except in a cased word); and \s* takes all line ends
-  // except one.
+  // ends, backtracking into a greedy one would not help (except in a cased word); and \s* takes all line ends except
+  // one.
   std::string text(pattern);
   replace_all(text, "'(?i:[sdmt]|ll|ve|re)", kContraction);
   replace_all(text, R"(|\s*[\r\n]|)", R"(|\s*[\r\n]+|)");

@@ -72,7 +72,7 @@ class RegexSplitter : public Splitter {
   Regex::Match match_{0, 0};  // the current or the next one
 };
 
-/// Splits each piece of one splitter by another.
+/// Splits each of one splitter's pieces with another splitter.
 class ChainSplitter : public Splitter {
  public:
   ChainSplitter(std::unique_ptr<Splitter> outer, std::unique_ptr<Splitter> inner)
@@ -102,7 +102,7 @@ class ChainSplitter : public Splitter {
 
  private:
   std::unique_ptr<Splitter> outer_, inner_;
-  std::array<const char*, 64> pieces_;  // ends of `held_` outer pieces, of which `used_` were started
+  std::array<const char*, 64> pieces_;  // ends of `held_` outer pieces, of which `used_` have been started
   std::size_t used_ = 0, held_ = 0;
   const char* begin_ = nullptr;
 };

@@ -1,12 +1,12 @@
-// Splits a text into pre-tokens as specified by a tokenizer file, in one or more steps. Each step splits the pieces of
-// the preceding step.
+// Splits text into pre-tokens as specified in a tokenizer file, in one or more steps. Each step splits the preceding
+// step's pieces.
 //
 //   auto splitter = make_splitter(steps);    // one per thread
 //   splitter->start(text);
 //   while (std::size_t count = splitter->next(ends)) ...
 //
 // The concatenated pieces equal the text. text/pretokenizer.h implements GPT-2's pattern, text/split_pattern.h
-// implements the family of Llama 3's pattern, and text/regex.h implements all other patterns, several times more
+// implements Llama 3's pattern and its family, and text/regex.h implements all other patterns, several times more
 // slowly.
 #pragma once
 
@@ -25,9 +25,9 @@ namespace mtl {
 class Splitter {
  public:
   virtual ~Splitter() = default;
-  /// Starts a text. The text must stay valid until its last piece is returned.
+  /// Starts a text, which must stay valid until its last piece has been returned.
   virtual void start(std::string_view text) = 0;
-  /// Writes the ends of the next pieces and returns their number; 0 at the end of the text.
+  /// Writes the ends of the next pieces and returns how many there are, or 0 at the end of the text.
   virtual std::size_t next(std::span<const char*> ends) = 0;
 };
 
@@ -43,7 +43,7 @@ struct SplitRegex {
 };
 using SplitStep = std::variant<SplitGpt2, SplitRules, SplitDigits, SplitRegex>;
 
-/// Returns the fastest step that splits by `pattern`. Throws Error(bad_data) for a pattern that text/regex.h refuses.
+/// Returns the fastest step that splits by `pattern`. Throws Error(bad_data) for a pattern that text/regex.h rejects.
 SplitStep split_step(std::string_view pattern);
 
 /// Without steps, the text is one piece.

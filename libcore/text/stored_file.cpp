@@ -24,7 +24,7 @@ StoredFile::StoredFile(const std::string& path) : buffer_(1 << 18) {
   if (descriptor_ < 0) fail_errno(path, "open");
   struct stat info {};
   if (::fstat(descriptor_, &info) != 0 || !S_ISREG(info.st_mode)) return;
-  // Standard input may have been read in part.
+  // Some of standard input may already have been read.
   const auto size = static_cast<std::uint64_t>(info.st_size);
   const auto begin = static_cast<std::uint64_t>(std::max<off_t>(0, ::lseek(descriptor_, 0, SEEK_CUR)));
   regular_bytes_ = size - std::min(size, begin);
@@ -35,8 +35,7 @@ StoredFile::~StoredFile() {
 }
 
 /// Asks the operating system to read ahead beyond the next `bytes` bytes. Requests each part of the file only once,
-/// because every requested page costs a lookup, even if the page is cached. Ignores errors, which only make reading
-/// slower.
+/// because every requested page costs a lookup, even if it is cached. Ignores errors, which only make reading slower.
 void StoredFile::read_ahead(std::size_t bytes) {
   const off_t next = ::lseek(descriptor_, 0, SEEK_CUR) + static_cast<off_t>(bytes);
   if (next + kAheadBytes / 2 < advised_) return;
@@ -45,7 +44,7 @@ void StoredFile::read_ahead(std::size_t bytes) {
   ::posix_fadvise(descriptor_, begin, advised_ - begin, POSIX_FADV_WILLNEED);
 }
 
-/// Calls read(2) once; hashes and counts the bytes.
+/// Calls read(2) once. Hashes and counts the bytes.
 std::size_t StoredFile::read_file(char* out, std::size_t bytes) {
   if (is_regular()) read_ahead(bytes);
   ssize_t got;

@@ -1,7 +1,7 @@
 // A file or standard input, before decompression: read in order, hashed and counted.
 //
-// Throws Error(io) if a regular file ends before the size that it had when it was opened. Such a file was truncated
-// while it was being read, and the part that was read may look complete.
+// Throws Error(io) if a regular file ends before the size it had when it was opened. Such a file was truncated while it
+// was being read, and what has been read may look complete.
 #pragma once
 
 #include <cstdint>
@@ -17,21 +17,21 @@ namespace mtl {
 
 class StoredFile {
  public:
-  /// `path` may be "-". Throws Error(io) if the file cannot be opened. Functions that read throw Error(io) if reading
+  /// `path` can be "-". Throws Error(io) if the file cannot be opened. Functions that read throw Error(io) if reading
   /// fails.
   explicit StoredFile(const std::string& path);
   ~StoredFile();
   StoredFile(const StoredFile&) = delete;
 
-  /// Returns the bytes that are read but not consumed yet. Valid until the next fill.
+  /// Returns bytes that have been read but not consumed. Valid until the next fill.
   std::string_view available() const { return {buffer_.data() + begin_, end_ - begin_}; }
   void consume(std::size_t bytes) { begin_ += bytes; }
-  /// Reads more bytes after the available bytes. Enlarges the buffer if it is full. Returns false at the end of the
+  /// Reads more bytes after the available ones. Enlarges the buffer if it is full. Returns false at the end of the
   /// file.
   bool fill();
-  /// Reads up to `bytes` bytes, bypassing the buffer if it is empty; 0 only at the end of the file.
+  /// Reads up to `bytes` bytes, bypassing the buffer if it is empty. Returns 0 only at the end of the file.
   std::size_t read(char* out, std::size_t bytes);
-  /// Fills the buffer until `bytes` bytes are available or the file ends. Returns true if `bytes` bytes are available.
+  /// Fills the buffer until `bytes` bytes are available or the file ends. Returns true if they are available.
   bool fill_to(std::size_t bytes);
   /// True if nothing is available and the file has ended.
   bool at_end() { return available().empty() && !fill(); }
@@ -39,9 +39,9 @@ class StoredFile {
   bool is_regular() const { return regular_bytes_.has_value(); }
   /// The file's name in messages.
   std::string name() const { return input_name(stored_.path); }
-  /// The offset of the first available byte, relative to the position at which reading began.
+  /// Returns the offset of the first available byte, relative to where reading started.
   std::uint64_t offset() const { return stored_.bytes - available().size(); }
-  /// The number and the hash of all bytes that were read, including available bytes.
+  /// Returns the number and hash of all bytes read, including available ones.
   StoredInput stored() const;
 
  private:
@@ -50,7 +50,7 @@ class StoredFile {
 
   StoredInput stored_;
   int descriptor_;
-  std::int64_t advised_ = 0;                    // end of the part that the system was asked to read ahead
+  std::int64_t advised_ = 0;                    // end of the part that we asked the system to read ahead
   std::optional<std::uint64_t> regular_bytes_;  // regular file: bytes from the start of reading to the end
   Hasher hasher_;
   std::vector<char> buffer_;

@@ -1,4 +1,4 @@
-// Finds the number of a string in a StringList. A vocabulary looks up each token of each merge.
+// Finds a string's number in a StringList. A vocabulary looks up each token in each merge.
 #pragma once
 
 #include <bit>
@@ -18,8 +18,8 @@ class StringIndex {
  public:
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
 
-  /// Indexes all non-empty strings in `strings`, which must hold fewer than 2^23 strings. The index does not copy the
-  /// strings; `strings` must outlive the index.
+  /// Indexes all non-empty strings in `strings`, which must contain fewer than 2^23 strings. Does not copy them, so the
+  /// caller must keep `strings` alive.
   explicit StringIndex(const StringList& strings) : strings_(strings), slots_(std::bit_ceil(2 * strings.size() + 1)) {
     require(strings.size() < kNumbers, "StringIndex: too many strings");
     for (std::uint32_t number = 0; number < strings.size(); ++number) {
@@ -34,8 +34,8 @@ class StringIndex {
     }
   }
 
-  /// Returns the number of a string; of equal strings, the first number. Returns kNone if the string is empty or not in
-  /// the list. If `readable_end` is given, memory up to `readable_end` may be read.
+  /// Returns a string's number, or the first number if strings are equal. Returns kNone if the string is empty or not
+  /// in the list. If `readable_end` is given, memory up to there may be read.
   std::uint32_t find(std::string_view text, const char* readable_end = nullptr) const {
     return (slots_[slot_of(Key(text, readable_end))] & (kNumbers - 1)) - 1;
   }
@@ -61,7 +61,7 @@ class StringIndex {
     std::uint64_t hash;
   };
 
-  /// Returns the slot of the key, or the free slot into which the key belongs.
+  /// Returns the key's slot, or the free slot where it belongs.
   std::size_t slot_of(const Key& key) const {
     const std::size_t mask = slots_.size() - 1;
     std::size_t at = key.hash >> 32 & mask;
@@ -77,7 +77,7 @@ class StringIndex {
   }
 
   const StringList& strings_;
-  std::vector<std::uint32_t> slots_;  // 0 if free, else tag() | number of the string + 1
+  std::vector<std::uint32_t> slots_;  // 0 if free, else tag() | the string's number + 1
   std::optional<std::uint32_t> repeated_;
 };
 

@@ -13,7 +13,7 @@
 
 namespace mtl {
 
-/// An iterator over a list whose operator[] returns by value.
+/// An iterator for a list whose operator[] returns by value.
 template <class List>
 class IndexIterator {
  public:
@@ -30,14 +30,14 @@ class IndexIterator {
   std::size_t at_;
 };
 
-/// Appends to the text of a list. Offsets have 32 bits, so throws Error(bad_data) if the text would exceed 4 GiB.
+/// Appends to a list's text. Throws Error(bad_data) if it would exceed 4 GiB, because offsets have 32 bits.
 inline void append_limited(std::string& all, std::string_view text) {
   if (text.size() > std::numeric_limits<std::uint32_t>::max() - all.size()) [[unlikely]]
     fail(Exit::bad_data, "the vocabulary has more than 4 GiB");
   all += text;
 }
 
-/// A list of strings, accessed by number. A view is valid until the list changes. A string that is added must not be a
+/// A list of strings, accessed by number. A view is valid until the list changes. A string to be added must not be a
 /// view of the list.
 class StringList {
  public:
@@ -63,7 +63,7 @@ class StringList {
     append_limited(text_, text);
     places_[i] = {begin, static_cast<std::uint32_t>(text.size())};
   }
-  /// Returns the number of the first string that is `text`, or size().
+  /// Returns the number of the first string equal to `text`, or size().
   std::size_t find(std::string_view text) const {
     std::size_t i = 0;
     while (i < size() && (places_[i].size != text.size() || (*this)[i] != text)) ++i;

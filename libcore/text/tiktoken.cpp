@@ -16,12 +16,13 @@ namespace {
 
 constexpr std::int64_t kDefaultVocabSize = 1 << 17;  // Megatron's
 constexpr std::int64_t kMaxRank = 1 << 22;
-constexpr std::size_t kMaxTokenBytes = 1024;  // several times the longest in use; find_merges() is quadratic in it
+constexpr std::size_t kMaxTokenBytes = 1024;  // several times the longest in use, because find_merges() is quadratic in
+                                              // it
 constexpr const char* kRankFile = "/tokenizer.tiktoken";
 constexpr const char* kRankConfig = "/tiktoken_config.json";
 constexpr std::string_view kBase64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// Decodes base64 (RFC 4648) with padding; returns nothing for any other text.
+/// Decodes base64 (RFC 4648) with padding. Returns nothing for any other text.
 std::optional<std::string> decode_base64(std::string_view text) {
   if (text.size() % 4 != 0) return {};
   std::string out;
@@ -60,7 +61,7 @@ class RankReader {
     auto bytes = decode_base64(base64);
     if (!bytes || bytes->empty()) fail(Exit::bad_data, path_, where, ": \"", base64, "\" is not a token in base64");
     if (bytes->size() > kMaxTokenBytes) {
-      fail(Exit::bad_data, path_, where, ": the token of rank ", *rank, " has ", bytes->size(), " bytes; at most ",
+      fail(Exit::bad_data, path_, where, ": the token with rank ", *rank, " has ", bytes->size(), " bytes; at most ",
            kMaxTokenBytes, " are supported");
     }
     std::size_t index = *rank;
@@ -101,7 +102,7 @@ class RankReader {
 
 using Ids = std::unordered_map<std::string_view, std::uint32_t>;
 
-/// Returns a merge for every split of a token into two tokens, with the rank of the whole.
+/// For every way to split a token into two tokens, returns a merge with the token's rank.
 std::vector<BpeModel::MergeRule> find_merges(const std::vector<std::string>& ranks, const Ids& ids) {
   std::vector<BpeModel::MergeRule> merges;
   for (const std::string& token : ranks) {
@@ -141,7 +142,7 @@ BpeModel make_model(const std::vector<std::string>& ranks, std::int64_t first_id
   return model;
 }
 
-/// The name of a special token beyond the named ones.
+/// Returns the name of a special token beyond the named ones.
 std::string unnamed_special(std::int64_t id) { return cat("<SPECIAL_", id, ">"); }
 
 SplitRules rules_of(const std::string& pattern) {
@@ -151,7 +152,7 @@ SplitRules rules_of(const std::string& pattern) {
   fail(Exit::usage, "--tiktoken-pattern ", pattern, ": choose v1 or v2");
 }
 
-/// The ranks for which the vocabulary's size has room.
+/// Returns the ranks that fit into the vocabulary size.
 std::vector<std::string> ranks_in_use(std::vector<std::string> ranks, const std::string& path,
                                       const TokenizerOptions& options) {
   std::int64_t special = options.tiktoken.num_special_tokens;

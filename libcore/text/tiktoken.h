@@ -1,15 +1,15 @@
-// The TikTokenizer of Megatron-LM: byte-level BPE by rank. A piece that is a token becomes that token. Otherwise, the
-// adjacent pair that spells the token of the lowest rank, or the leftmost such pair, is merged repeatedly until no pair
-// spells a token.
+// Megatron-LM's TikTokenizer: byte-level BPE by rank. A piece that is a token becomes that token. Otherwise, the
+// adjacent pair that spells the token with the lowest rank, or the leftmost such pair, is merged repeatedly until no
+// pair spells a token.
 //
-// The file is a JSON list as in Megatron-LM, [{"rank": 0, "token_bytes": base64, "token_str": ...}, ...], with rank i
-// at index i, or a tiktoken file, whose lines consist of base64, a blank and the rank. Ids 0 to num_special_tokens - 1
-// are special tokens: first the named special tokens, then <SPECIAL_i>. Rank r has id num_special_tokens + r. Only the
-// first vocab_size - num_special_tokens ranks of the file are used. The default of vocab_size is 131072, or less if the
-// file has fewer ranks. The end-of-document token is </s>. If num_special_tokens is 0, ids equal ranks, and there is no
-// end-of-document token. Every single byte must be a token.
+// The file is either a JSON list as in Megatron-LM, [{"rank": 0, "token_bytes": base64, "token_str": ...}, ...], with
+// rank i at index i, or a tiktoken file, whose lines consist of base64, a blank and the rank. Ids 0 to
+// num_special_tokens - 1 are special tokens: first the named ones, then <SPECIAL_i>. Rank r has id num_special_tokens +
+// r. Only the file's first vocab_size - num_special_tokens ranks are used. vocab_size defaults to 131072, or less if
+// the file has fewer ranks. The end-of-document token is </s>. If num_special_tokens is 0, ids equal ranks, and there
+// is no end-of-document token. Every single byte must be a token.
 //
-// The patterns are v1 (letters) and v2 (cased words, slashes) of Megatron-LM. Both split numbers into digits
+// The patterns are Megatron-LM's v1 (letters) and v2 (cased words, slashes). Both split numbers into digits
 // (text/split_pattern.h).
 #pragma once
 
@@ -26,13 +26,13 @@ namespace mtl {
 /// Throws Error(usage) if options are out of range or contradict each other.
 void check_tiktoken_options(const TiktokenOptions& options);
 
-/// Returns the bytes of tokens by rank; an entry is empty if no token has that rank. Throws Error(bad_data), whose
-/// message begins with `path`.
+/// Returns tokens' bytes by rank; an entry is empty if no token has that rank. Throws Error(bad_data) with a message
+/// that starts with `path`.
 std::vector<std::string> parse_tiktoken_ranks(std::string_view text, const std::string& path);
 
 class TikTokenizer : public Tokenizer {
  public:
-  /// Uses the options tiktoken, vocab_size and parse_special_tokens. Throws Error(bad_data) for a bad file, and
+  /// Uses the options tiktoken, vocab_size and parse_special_tokens. Throws Error(bad_data) for an invalid file, and
   /// Error(usage) if options contradict each other or the file.
   TikTokenizer(std::vector<std::string> ranks, const std::string& path, const TokenizerOptions& options);
   /// Reads the ranks from options.tokenizer_model.
@@ -48,7 +48,7 @@ class TikTokenizer : public Tokenizer {
   /// mtl, because transformers has no files for such a tokenizer.
   void save(const std::string& folder) const override;
 
-  /// Returns the options that save() wrote into a folder, or nothing if the folder has no such file.
+  /// Returns the options that save() wrote into a folder, or nothing if there are none.
   static std::optional<TokenizerOptions> find(const std::string& folder);
 
  private:

@@ -53,7 +53,7 @@ std::vector<std::string> tokenizer_files(const TokenizerOptions& options) {
 }
 
 std::optional<TokenizerOptions> find_tokenizer(const std::string& model_folder) {
-  // Looked up before tokenizer.json, because a folder with both files has the same tokenizer twice, and this file is
+  // Look here before tokenizer.json, because a folder with both files has the same tokenizer twice, and this file is
   // the original.
   if (std::optional<TokenizerOptions> model = find_sentencepiece(model_folder)) return model;
   TokenizerOptions found;

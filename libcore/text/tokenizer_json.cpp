@@ -9,7 +9,7 @@ namespace mtl {
 
 namespace {
 
-/// Reads one file. Throws an error that names the value if a value is not supported.
+/// Reads one file. If a value is not supported, throws an error that says which.
 class Reader {
  public:
   explicit Reader(const std::string& path) : path_(path) {}
@@ -51,7 +51,7 @@ class Reader {
   }
   static std::string type_of(const Json& value) { return value.string_or("type", ""); }
 
-  /// Refuses unknown fields, which could change ids.
+  /// Rejects unknown fields, which could change ids.
   void check_fields(const std::string& part, const Json& object, std::initializer_list<std::string_view> known) const {
     for (const auto& [key, value] : object.as_object()) {
       bool is_known = key == "type";
@@ -111,7 +111,7 @@ class Reader {
     SplitStep step = read_pattern(regex);
     std::string behavior = value.string_or("behavior", "");
     bool invert = value.bool_or("invert", false);
-    // `invert` has no effect if both matches and the text between matches are pieces. Patterns with a hand-written
+    // `invert` has no effect if both matches and the text between them are pieces. Patterns with a hand-written
     // splitter match all text, so nothing is removed.
     bool removes_nothing = behavior == "Removed" && invert && !std::holds_alternative<SplitRegex>(step);
     if (behavior != "Isolated" && !removes_nothing)
@@ -213,9 +213,9 @@ class Reader {
       out_.added[known->second] = std::move(added);
   }
 
-  /// Numbers added tokens like Hugging Face's libraries, which ignore "id": a token of the model keeps its id in the
-  /// model, and all other added tokens follow the tokens of the model in the order of the file. A token that is listed
-  /// twice has the position of its first entry and the properties of its last entry.
+  /// Numbers added tokens like Hugging Face's libraries, which ignore "id": a token that is in the model keeps its id
+  /// there, and all other added tokens follow the model's tokens in file order. A token that is listed twice has its
+  /// first entry's position and its last entry's properties.
   void number_added_tokens(std::size_t model_tokens) {
     std::unordered_map<std::string_view, std::int32_t> model_ids;
     for (std::size_t id = 0; id < out_.vocabulary.tokens.size(); ++id)

@@ -14,7 +14,7 @@ constexpr CategoryRange kCategoryRanges[] = {
 #include "text/unicode_categories.inc"
 };
 
-/// Computed at compile time, so that a lookup need not check whether the table is initialized.
+/// Computed at compile time, so that lookups need not check whether the table is initialized.
 constexpr auto make_category_table() {
   std::array<std::uint8_t, 0x110000 / 2> table{};
   for (const auto& [first, last, value] : kCategoryRanges) {

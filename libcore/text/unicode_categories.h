@@ -1,5 +1,5 @@
 // General categories of characters, for split patterns that need more than letters, numbers and whitespace
-// (text/unicode_classes.h). Unicode 16.0, as in the regular expressions of Hugging Face's tokenizers and of tiktoken.
+// (text/unicode_classes.h). Unicode 16.0, as in the regular expressions in Hugging Face's tokenizers and tiktoken.
 #pragma once
 
 #include <array>
@@ -7,7 +7,7 @@
 
 namespace mtl {
 
-/// The names of Unicode. M, S, Z and C are whole families. P is punctuation without Pc. `none` means unassigned.
+/// Unicode's names. M, S, Z and C are entire families. P is punctuation without Pc. `none` means unassigned.
 enum class Category : std::uint8_t { none, Lu, Ll, Lt, Lm, Lo, M, Nd, Nl, No, Pc, P, S, Z, C };
 
 /// A set of categories, with the bit 1 << Category for each.
@@ -20,7 +20,7 @@ inline constexpr CategorySet kLetters =
     category_set(Category::Lu, Category::Ll, Category::Lt, Category::Lm, Category::Lo);
 inline constexpr CategorySet kNumbers = category_set(Category::Nd, Category::Nl, Category::No);
 
-/// Four bits for each code point.
+/// Four bits per code point.
 extern const std::array<std::uint8_t, 0x110000 / 2> kUnicodeCategories;
 
 /// `code` must not exceed 0x10FFFF.

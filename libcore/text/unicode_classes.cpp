@@ -23,14 +23,14 @@ struct ClassRange {
 using enum Category;
 constexpr ClassRange kClassRanges[] = {
 #include "text/unicode_categories.inc"
-    // White_Space. All whitespace characters are in the categories Z and C, so their bits in the table are still 0.
+    // White_Space. All whitespace characters are in categories Z and C, so their bits in the table are still 0.
     {0x09, 0x0D, CharClass::space},     {0x20, 0x20, CharClass::space},     {0x85, 0x85, CharClass::space},
     {0xA0, 0xA0, CharClass::space},     {0x1680, 0x1680, CharClass::space}, {0x2000, 0x200A, CharClass::space},
     {0x2028, 0x2029, CharClass::space}, {0x202F, 0x202F, CharClass::space}, {0x205F, 0x205F, CharClass::space},
     {0x3000, 0x3000, CharClass::space},
 };
 
-/// Computed at compile time, so that a lookup need not check whether the table is initialized.
+/// Computed at compile time, so that lookups need not check whether the table is initialized.
 constexpr auto make_class_table() {
   std::array<std::uint8_t, 0x110000 / 4> table{};
   for (const auto& [first, last, value] : kClassRanges) {

@@ -1,7 +1,7 @@
-// The classes of characters in GPT-2's pre-token pattern: \p{L}, \p{N}, \s, and everything else.
+// The character classes in GPT-2's pre-token pattern: \p{L}, \p{N}, \s, and everything else.
 //
-// Unicode 16.0, as in Hugging Face's tokenizers and in tiktoken. Whitespace is White_Space of Unicode (25 code
-// points). Marks (\p{M}) are `other`: they break words.
+// Unicode 16.0, as in Hugging Face's tokenizers and tiktoken. Whitespace is Unicode's White_Space (25 code points).
+// Marks (\p{M}) are `other`: they break words.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@ namespace mtl {
 
 enum class CharClass : std::uint8_t { other, letter, number, space };
 
-/// Two bits for each code point.
+/// Two bits per code point.
 extern const std::array<std::uint8_t, 0x110000 / 4> kUnicodeClasses;
 
 /// `code` must not exceed 0x10FFFF.

@@ -44,8 +44,8 @@ class XzSource : public FileSource {
     require(lzma_stream_decoder_mt(&stream_, &options) == LZMA_OK, "liblzma cannot be initialized");
     stream_done_ = false;
   }
-  /// Skips the zero padding after a stream, whose length must be a multiple of four, and starts the next stream.
-  /// Returns false at the end of the file.
+  /// Skips zero padding after a stream, whose length must be a multiple of four, and starts the next one. Returns false
+  /// at the end of the file.
   bool next_stream() {
     std::size_t zeros = 0;
     for (; !file_->at_end() && file_->available()[0] == '\0'; ++zeros) file_->consume(1);

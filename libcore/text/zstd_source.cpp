@@ -14,10 +14,10 @@ namespace mtl {
 
 namespace {
 
-constexpr std::size_t kPieceBytes = 1 << 20;          // content or stored bytes for which a thread is worthwhile
-constexpr std::size_t kFrameBytes = 32u << 20;        // content of a frame that a thread decodes at once
-constexpr std::size_t kStoredFrameBytes = 16u << 20;  // stored bytes of such a frame
-constexpr std::size_t kPiecesBytes = 256u << 20;      // all pieces in progress, without the last one
+constexpr std::size_t kPieceBytes = 1 << 20;          // decoded or stored bytes for which a thread is worthwhile
+constexpr std::size_t kFrameBytes = 32u << 20;        // decoded bytes in a frame that a thread decodes in one go
+constexpr std::size_t kStoredFrameBytes = 16u << 20;  // stored bytes in such a frame
+constexpr std::size_t kPiecesBytes = 256u << 20;      // all pieces in progress, except the last one
 constexpr int kPieceWindowLog = 27;                   // 128 MiB: what `zstd -22 --ultra` uses
 
 struct FreeContext {
@@ -32,15 +32,15 @@ Context make_context(int window_log) {
   return context;
 }
 
-/// Whole frames in memory and their decoder.
+/// Complete frames in memory and their decoder.
 class Piece {
  public:
   /// `content_bytes`: declared by the frames, or a guess. `damage_message`: the error message for damaged frames.
   Piece(std::string stored, std::size_t content_bytes, std::string damage_message)
       : stored_(std::move(stored)), content_bytes_(content_bytes), damage_message_(std::move(damage_message)) {}
 
-  /// Decodes up to about kFrameBytes of the content, in blocks of up to kPieceBytes. If the frames declare their size,
-  /// decodes all of the content. Returns no blocks at the end.
+  /// Decodes up to about kFrameBytes, in blocks of up to kPieceBytes. If the frames declare their size, decodes them
+  /// completely. Returns no blocks at the end.
   std::deque<std::string> next() {
     std::deque<std::string> blocks;
     if (context_ == nullptr) context_ = make_context(kPieceWindowLog);
@@ -58,7 +58,7 @@ class Piece {
 
   bool is_done() const { return is_frame_done_ && taken_ == stored_.size(); }
 
-  /// Decodes into the block until the block is full or the piece ends. Returns the number of bytes.
+  /// Decodes into the block until it is full or the piece ends. Returns the number of bytes.
   std::size_t fill(std::string& block) {
     std::size_t used = 0;
     while (used < block.size() && !is_done()) {
@@ -82,8 +82,8 @@ class Piece {
   bool is_frame_done_ = false;
 };
 
-/// Gathers frames of moderate size into pieces, which threads decode; decodes every other frame as a stream. The output
-/// is in the order of the file.
+/// Gathers frames of moderate size into pieces, which threads decode. Decodes every other frame as a stream. The output
+/// is in file order.
 class ZstdSource : public FileSource {
  public:
   ZstdSource(std::unique_ptr<StoredFile> file, int threads)
@@ -112,7 +112,7 @@ class ZstdSource : public FileSource {
   struct PendingPiece {
     std::unique_ptr<Piece> piece;
     std::future<std::deque<std::string>> content;  // its first part; the rest is decoded on demand
-    std::size_t bytes;                             // the larger of content and stored bytes
+    std::size_t bytes;                             // the larger of decoded and stored bytes
   };
   struct Frame {
     std::size_t stored_bytes, content_bytes;
@@ -138,7 +138,7 @@ class ZstdSource : public FileSource {
     pieces_.pop_front();
   }
 
-  /// Starts to decode the next frames of the file. Returns false unless whole_frame() accepts the first frame.
+  /// Starts decoding the file's next frames. Returns false unless whole_frame() accepts the first one.
   bool start_piece() {
     std::string stored;
     std::size_t content_bytes = 0;
@@ -159,8 +159,8 @@ class ZstdSource : public FileSource {
   }
 
   /// Reads the frame at the current position to its end. Returns nothing if the frame is long, needs a large window, or
-  /// is damaged; the stream decoder then determines the cause. Assumes that a frame that does not declare its size was
-  /// compressed to a quarter of its content.
+  /// is damaged; the stream decoder then finds out which. If a frame does not declare its size, assumes that it was
+  /// compressed to a quarter.
   std::optional<Frame> whole_frame() {
     constexpr std::size_t kHeaderBytes = 18;
     file_->fill_to(kHeaderBytes);
@@ -173,8 +173,8 @@ class ZstdSource : public FileSource {
       std::string_view from = file_->available();
       std::size_t stored = ZSTD_findFrameCompressedSize(from.data(), from.size());
       if (!ZSTD_isError(stored)) {
-        // A block takes at least 4 bytes and holds at most 128 KiB, so no memory is allocated for a header that claims
-        // more.
+        // A block takes at least 4 bytes and contains at most 128 KiB, so we do not allocate memory for a header that
+        // claims more.
         const std::size_t most = (stored / 4 + 1) << 17;
         return Frame{stored, std::min(most, is_known ? static_cast<std::size_t>(content) : 4 * stored)};
       }
@@ -183,7 +183,8 @@ class ZstdSource : public FileSource {
     }
   }
 
-  /// log2 of the window that a frame needs, rounded up; 0 if it is as long as the content. (RFC 8878, 3.1.1.1.2)
+  /// Returns log2 of the window that a frame needs, rounded up, or 0 if the window is as long as the contents. (RFC
+  /// 8878, 3.1.1.1.2)
   static int window_log(std::string_view head) {
     bool is_single_segment = head.size() < 6 || (head[4] & 0x20) != 0 || !starts_with(head, "\x28\xB5\x2F\xFD");
     if (is_single_segment) return 0;
@@ -214,7 +215,7 @@ class ZstdSource : public FileSource {
   }
 
   std::size_t threads_;
-  std::deque<PendingPiece> pieces_;  // in the order of the file
+  std::deque<PendingPiece> pieces_;  // in file order
   std::size_t pieces_bytes_ = 0;
   std::deque<std::string> content_;  // decoded blocks of the first piece
   std::size_t taken_ = 0;            // of its first block
