@@ -18,11 +18,11 @@ constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
 Pages::Pages(std::size_t bytes, std::string_view what) {
   if (bytes == 0) return;
-  // One huge page is cheaper than several hundred small pages, because each small page costs a page fault.
+  // One huge page beats several hundred small ones: each small page costs a page fault.
   if (bytes >= kHugePage / 2) bytes = std::max(bytes, kHugePage);
   bytes_ = bytes;
-  // A huge page must be aligned to its size, but not every kernel aligns large mappings to this size. Therefore map one
-  // extra huge page, then unmap the excess before and after the aligned range.
+  // A huge page must be aligned to its size, but not every kernel aligns large mappings that way. So map one extra huge
+  // page, then unmap whatever lies before and after the aligned range.
   const std::size_t spare = bytes >= kHugePage ? kHugePage : 0;
   void* mapped = ::mmap(nullptr, bytes + spare, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED) fail(Exit::failure, "no memory: ", human_bytes(bytes), " for ", what);
@@ -36,7 +36,7 @@ Pages::Pages(std::size_t bytes, std::string_view what) {
     if (before < spare) ::munmap(begin + used, spare - before);
   }
   data_ = begin;
-  ::madvise(data_, bytes, MADV_HUGEPAGE);  // best effort: access also works without huge pages, but is slower
+  ::madvise(data_, bytes, MADV_HUGEPAGE);  // best effort: without huge pages, access is slower
 }
 
 Pages::~Pages() {

@@ -1,5 +1,4 @@
-// Large arrays for random access. The arrays use huge pages if the system provides them, so that most accesses hit the
-// TLB.
+// Large arrays for random access, in huge pages if the system provides them, so that most accesses hit the TLB.
 #pragma once
 
 #include <cstddef>
@@ -9,12 +8,11 @@
 
 namespace mtl {
 
-/// Page-aligned anonymous memory, initially zero. A page takes no physical memory until it is first touched.
+/// Page-aligned anonymous memory, initially zero. Pages take no physical memory until first touched.
 class Pages {
  public:
   Pages() = default;
-  /// Throws Error(failure) "no memory: 1.9 GiB for WHAT" if the operating system refuses the allocation. WHAT is
-  /// `what`.
+  /// Throws Error(failure) "no memory: 1.9 GiB for WHAT" (WHAT is `what`) if the allocation is refused.
   Pages(std::size_t bytes, std::string_view what);
   ~Pages();
   Pages(Pages&& other) noexcept : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
@@ -30,12 +28,12 @@ class Pages {
   std::size_t bytes_ = 0;
 };
 
-/// An array of fixed size. Its elements are trivial values, initially zero.
+/// A fixed-size array of trivial elements, initially zero.
 template <class T>
 class BigArray {
  public:
   BigArray() = default;
-  /// `what` is the description of the array in the error message of Pages.
+  /// `what` describes the array in Pages' error message.
   BigArray(std::size_t size, std::string_view what) : pages_(size * sizeof(T), what), size_(size) {}
 
   std::size_t size() const { return size_; }

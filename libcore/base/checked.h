@@ -1,4 +1,4 @@
-// Arithmetic on sizes chosen by a user, whose products may exceed 64 bits.
+// Arithmetic on user-chosen sizes, whose products may exceed 64 bits.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,7 @@
 
 namespace mtl {
 
-/// Returns the product of `factors`: 0 if at least one factor is 0, otherwise nullopt if a partial product overflows 64
-/// bits.
+/// Returns the product of `factors`, or nullopt if a partial product overflows 64 bits. Any zero factor makes it 0.
 inline std::optional<std::int64_t> checked_product(std::initializer_list<std::int64_t> factors) {
   std::int64_t product = 1;
   bool fits = true;

@@ -1,4 +1,4 @@
-// Prints a tool's messages on stderr, and a progress line, which is redrawn in place only on a terminal.
+// Prints a tool's messages on stderr, plus a progress line that is redrawn in place only on a terminal.
 #pragma once
 
 #include <chrono>
@@ -6,8 +6,7 @@
 
 namespace mtl {
 
-/// The main program creates the console and passes it down. A rank has a silent console if another rank prints its
-/// messages.
+/// The main program creates the console and passes it down. On ranks whose messages another rank prints, it is silent.
 class Console {
  public:
   explicit Console(std::string program) : program_(std::move(program)) {}
@@ -15,17 +14,17 @@ class Console {
   bool quiet = false;
   bool silent = false;  // suppresses warnings and errors
 
-  /// Prints "program: message" to stderr, unless quiet. Like warn() and error(), first ends the progress line.
+  /// Prints "program: message" to stderr, unless quiet. Ends the progress line first, as do warn() and error().
   void info(const std::string& message);
   /// Prints "program: warning: message", even if quiet, unless silent.
   void warn(const std::string& message);
-  /// Prints "program: message", even if quiet, unless silent. Use error() for a failure after which the program
-  /// continues. The exit code must then report the failure.
+  /// Prints "program: message", even if quiet, unless silent. Meant for failures after which the program continues; its
+  /// exit code must then report the failure.
   void error(const std::string& message);
   /// Unless quiet, redraws the progress line in place if stderr is a terminal; otherwise prints `line` at most once
   /// every `interval` seconds.
   void progress(const std::string& line, double interval = 10);
-  /// Ends the progress line with a newline, so that it stays on the screen.
+  /// Ends the progress line with a newline so that it stays on the screen.
   void end_progress();
 
  private:
@@ -35,12 +34,11 @@ class Console {
   std::chrono::steady_clock::time_point last_progress_{};
 };
 
-/// Return true if the descriptor is a terminal. wants_color() returns false even for a terminal if NO_COLOR or
-/// TERM=dumb is set.
+/// Return true for a terminal. With NO_COLOR or TERM=dumb, wants_color() returns false even then.
 bool is_terminal(int descriptor);
 bool wants_color(int descriptor);
 
-/// Returns the time of a monotonic clock, in seconds.
+/// Returns monotonic time in seconds.
 double now_seconds();
 
 }  // namespace mtl

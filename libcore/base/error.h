@@ -1,7 +1,7 @@
-// The exception type of all errors, and the exit codes that all tools share.
+// The exception type for all errors, and the exit codes shared by all tools.
 //
-// An error message says what is wrong, where, and how to fix the problem. No code recovers from an error in the middle
-// of a step. Errors propagate to run_main() (apps/cli), which prints the message and exits with the error's exit code.
+// An error message says what is wrong, where, and how to fix it. No code recovers from an error in the middle of a
+// step: errors propagate to run_main() (apps/cli), which prints the message and exits with the error's code.
 #pragma once
 
 #include <stdexcept>
@@ -11,24 +11,24 @@
 
 namespace mtl {
 
-/// Exit codes. The values are part of the command-line contract.
+/// Exit codes. Scripts rely on these values.
 enum class Exit : int {
   ok = 0,
-  failure = 1,    // all failures that have no other code
+  failure = 1,    // anything without a code below
   usage = 2,      // wrong flags or configuration
   bad_data = 65,  // an input file violates its format
-  io = 74,        // the operating system refused a read or a write
+  io = 74,        // a read or write failed
   requeue = 75,   // the state is saved; start the job again
 };
 
 class Error : public std::runtime_error {
  public:
   Error(Exit code, const std::string& what) : std::runtime_error(what), code_(code) {}
-  /// what() is "where: message"; `where` is a file or folder, or a flag with its value.
+  /// what() reads "where: message". `where` is a file or folder, or a flag with its value.
   Error(Exit code, const std::string& where, const std::string& message)
       : std::runtime_error(cat(where, ": ", message)), code_(code), where_size_(where.size()) {}
   Exit code() const { return code_; }
-  /// Returns `where`, for callers that print `where` separately; empty if the constructor without `where` was used.
+  /// Returns `where` for callers that print it separately. Empty if the constructor without `where` was used.
   std::string where() const { return std::string(what()).substr(0, where_size_); }
   /// Returns what() without "where: ".
   std::string message() const { return std::string(what()).substr(where_size_ == 0 ? 0 : where_size_ + 2); }
@@ -38,7 +38,7 @@ class Error : public std::runtime_error {
   std::size_t where_size_ = 0;
 };
 
-/// Error(io) that also stores the errno of a failed system call.
+/// Error(io) that also stores the errno from a failed system call.
 class SystemError : public Error {
  public:
   SystemError(const std::string& path, const std::string& message, int number)
@@ -49,7 +49,7 @@ class SystemError : public Error {
   int number_;
 };
 
-/// Throws Error(code) whose message is the concatenation of `parts`: fail(Exit::bad_data, path, ": ", n, " bytes").
+/// Throws Error(code) with the concatenated `parts` as its message: fail(Exit::bad_data, path, ": ", n, " bytes").
 template <class... Parts>
 [[noreturn]] void fail(Exit code, const Parts&... parts) {
   throw Error(code, cat(parts...));
@@ -61,16 +61,15 @@ template <class... Parts>
   throw Error(code, where, cat(parts...));
 }
 
-/// Checks a contract between modules: throws Error(failure) with the concatenation of `parts` unless `condition` is
-/// true.
+/// Checks a contract between modules: throws Error(failure) with the concatenated `parts` unless `condition` is true.
 template <class... Parts>
 void require(bool condition, const Parts&... parts) {
   if (!condition) [[unlikely]]
     fail(Exit::failure, parts...);
 }
 
-/// Throws a SystemError that describes errno. For `action` "open", its text is like "path: cannot open: No such file or
-/// directory".
+/// Throws a SystemError that describes errno. With `action` "open", it reads
+/// "path: cannot open: No such file or directory".
 [[noreturn]] void fail_errno(const std::string& path, const std::string& action);
 
 }  // namespace mtl

@@ -22,7 +22,7 @@ namespace mtl {
 
 namespace {
 
-constexpr int kTries = 1000;  // an attempt fails if the lock file is removed or replaced in the meantime
+constexpr int kTries = 1000;  // each try fails if the lock file is removed or replaced meanwhile
 constexpr const char* kOwner = "pid ";
 constexpr const char* kBoot = ", boot ";
 constexpr const char* kBeat = ", beat ";
@@ -33,8 +33,7 @@ std::string content_of(int descriptor) {
   return std::string(trim(std::string_view(text, std::max<ssize_t>(size, 0))));
 }
 
-/// Returns the current content of the file. Reopens the file, because network file systems may otherwise show old
-/// content.
+/// Returns the file's current content. Reopens the file because network file systems may otherwise show old content.
 std::string content_of(const std::string& path) { return file_exists(path) ? std::string(trim(read_file(path))) : ""; }
 
 /// Returns the text after `mark`, up to the next comma or blank.
@@ -51,13 +50,13 @@ std::string host_name() {
   return host;
 }
 
-/// Returns the kernel's boot id, which is the same in all containers of a machine and changes with every boot.
+/// Returns the kernel's boot id. It changes at every boot and is shared by all containers on a machine.
 std::string boot_id() {
   const char* path = "/proc/sys/kernel/random/boot_id";
   return file_exists(path) ? std::string(trim(read_file(path))) : "unknown";
 }
 
-/// Returns the part of the content before the beat.
+/// Returns everything before the beat.
 std::string owner_of(const std::string& content) { return content.substr(0, content.find(kBeat)); }
 
 }  // namespace
@@ -76,7 +75,7 @@ class FileLock::Holder {
   int descriptor() const { return descriptor_; }
   const std::string& owner() const { return owner_; }
 
-  /// Returns false if the file was removed or replaced after it was opened.
+  /// Returns false if the file was removed or replaced after we opened it.
   bool is_current() const {
     struct stat opened {
     }, named{};
@@ -88,7 +87,7 @@ class FileLock::Holder {
     return opened.st_ino == named.st_ino && opened.st_dev == named.st_dev;
   }
 
-  /// Writes this process into the file as the owner and starts the thread that writes the beats.
+  /// Names this process as the owner in the file and starts the thread that writes the beats.
   void start_beating(double beat_seconds) {
     owner_ = cat(kOwner, ::getpid(), " on ", host_name(), " since ", timestamp(), kBoot, boot_id());
     if (::ftruncate(descriptor_, 0) != 0 || !write_beat(0)) fail_errno(path_, "write");
@@ -100,7 +99,7 @@ class FileLock::Holder {
   }
 
  private:
-  /// Overwrites the previous beat: the content always has the same length.
+  /// Overwrites the previous beat: the length is always the same.
   bool write_beat(std::int64_t beat) {
     const std::string text = cat(owner_, kBeat, format("%012lld", static_cast<long long>(beat)), "\n");
     return ::pwrite(descriptor_, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size());
@@ -134,16 +133,16 @@ const std::string& FileLock::path() const { return holder_->path(); }
 
 namespace {
 
-/// Throws Error(usage) if the file belongs to another program. An empty file, or one that begins with a zero byte,
-/// counts as a lock: a crash of the host may leave zeros in a lock file.
+/// Throws Error(usage) if another program wrote the file. An empty file counts as a lock, and so does one that begins
+/// with a zero byte, because a host crash can leave zeros in a lock file.
 void refuse_other_file(const std::string& path, const std::string& content) {
   const std::size_t end = std::min(content.find('\0'), content.size());
   if (end == 0 || starts_with(content, kOwner)) return;
   fail(Exit::usage, path, ": is not an mtl lock file, and would be overwritten; rename it, or write elsewhere");
 }
 
-/// Returns true if the process named in a lock file may still be alive although flock did not refuse the lock: the
-/// process may run on another machine, or the file system may not support locks.
+/// Returns true if the process named in a lock file may still be alive even though flock granted us the lock: it may
+/// run on another machine, or the file system may not support locks.
 bool may_live(const std::string& content, bool has_locks) {
   if (content.empty()) return false;
   if (!has_locks) return true;
@@ -151,7 +150,7 @@ bool may_live(const std::string& content, bool has_locks) {
   return !boot.empty() && boot != boot_id() && host != host_name();
 }
 
-/// Returns true if the holder of the lock writes a beat within `times.patience`.
+/// Returns true if the lock's holder writes a beat within `times.patience`.
 bool beats(const std::string& path, const std::string& content, const FileLockTimes& times) {
   const double end = now_seconds() + times.patience;
   while (now_seconds() < end) {
@@ -166,7 +165,7 @@ bool beats(const std::string& path, const std::string& content, const FileLockTi
 
 std::optional<FileLock> FileLock::take(const std::string& path, std::string* owner, const FileLockTimes& times) {
   for (int tries = 0; tries < kTries; ++tries) {
-    // Bypasses base/files, because a lock file is not an output and stays open.
+    // Bypasses base/files, because a lock file is no output and stays open.
     const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     if (descriptor < 0) fail_errno(path, "open");
     auto holder = std::make_unique<Holder>(path, descriptor);

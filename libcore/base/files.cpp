@@ -24,7 +24,7 @@ namespace mtl {
 
 namespace {
 
-/// The faults that MTL_FAULT requests, and the number of operations performed so far.
+/// The faults requested by MTL_FAULT, and the number of operations so far.
 struct FaultPlan {
   struct Fault {
     std::string kind;
@@ -48,8 +48,7 @@ FaultPlan& fault_plan() {
   return plan;
 }
 
-/// Calls renameat2(2) with RENAME_EXCHANGE. The fault `no-exchange` simulates a file system that does not support
-/// RENAME_EXCHANGE.
+/// Calls renameat2(2) with RENAME_EXCHANGE. The `no-exchange` fault simulates a file system without it.
 int exchange_names(const char* a, const char* b) {
   for (const FaultPlan::Fault& fault : fault_plan().faults) {
     if (fault.kind != "no-exchange") continue;
@@ -59,8 +58,7 @@ int exchange_names(const char* a, const char* b) {
   return ::renameat2(AT_FDCWD, a, AT_FDCWD, b, RENAME_EXCHANGE);
 }
 
-/// Counts one operation. Returns true and sets errno if a fault is planned for this operation. For the fault `kill`,
-/// does not return.
+/// Counts one operation. If a fault is due, sets errno and returns true, or never returns if the fault is `kill`.
 bool fault_now(std::string* kind = nullptr) {
   constexpr auto kSlow = std::chrono::milliseconds(300);
   FaultPlan& plan = fault_plan();
@@ -80,13 +78,12 @@ bool fault_now(std::string* kind = nullptr) {
   return false;
 }
 
-/// Maximum number of bytes per write(2), so that no single call takes long while the storage works properly.
+/// Maximum bytes per write(2), so that no call takes long while the storage is healthy.
 constexpr std::size_t kMaxPerCall = 16 << 20;
-/// While a file is written, data is written back to disk each time this many bytes have been added, so that the final
-/// sync has little left to do.
+/// Start writing back to disk each time this many bytes have been added, so that the final sync has little left to do.
 constexpr std::uint64_t kWriteBack = 256 << 20;
 
-/// Calls write(2). If the fault plan says so, the call fails, is interrupted, or writes only half of the bytes.
+/// Calls write(2). If a fault is due, the call fails, is interrupted, or writes only half the bytes.
 ssize_t write_some(int descriptor, const char* data, std::size_t bytes) {
   std::string kind;
   bytes = std::min(bytes, kMaxPerCall);
@@ -97,12 +94,12 @@ ssize_t write_some(int descriptor, const char* data, std::size_t bytes) {
   return ::write(descriptor, data, bytes);
 }
 
-/// Starts to write back the last kWriteBack bytes before `end`, and waits until the kWriteBack bytes before those are
-/// written back. Returns false if a write failed.
+/// Starts writing back the last kWriteBack bytes before `end`, and waits for the kWriteBack bytes before those. Returns
+/// false if a write failed.
 bool write_back(int descriptor, std::uint64_t end) {
   auto range = [&](std::uint64_t from, std::uint64_t to, unsigned flags) {
     return ::sync_file_range(descriptor, static_cast<off_t>(from), static_cast<off_t>(to - from), flags) == 0 ||
-           (errno != EIO && errno != ENOSPC && errno != EDQUOT);  // not every file supports this call
+           (errno != EIO && errno != ENOSPC && errno != EDQUOT);  // some files do not support this call
   };
   const std::uint64_t last = end - kWriteBack;
   constexpr unsigned kWait = SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
@@ -178,7 +175,7 @@ void OutputFile::close() {
 
 namespace {
 
-/// Returns the target if `path` is a symbolic link, otherwise `path`.
+/// Returns the target if `path` is a symbolic link; otherwise returns `path`.
 std::string follow_link(const std::string& path) {
   std::error_code error;
   if (!fs::is_symlink(path, error)) return path;
@@ -234,7 +231,7 @@ void exchange_paths(const std::string& a, const std::string& b) {
   if (fault_now()) fail_errno(b, "exchange it with " + a);
   if (exchange_names(a.c_str(), b.c_str()) == 0) return;
   if (errno != EINVAL && errno != ENOSYS) fail_errno(b, "exchange it with " + a);
-  // Not a temporary name, because this file holds the old content until `b` exists again.
+  // Not named like a temporary, because this file is the only copy of the old content until `b` exists again.
   std::string aside = cat(b, ".old");
   rename_path(b, aside);
   rename_path(a, b);
@@ -250,7 +247,7 @@ void sync_directory(const std::string& path) {
   int code = errno;
   ::close(descriptor);
   errno = code;
-  if (failed && code != EINVAL) fail_errno(folder, "sync to disk");  // EINVAL: this file system cannot sync a folder
+  if (failed && code != EINVAL) fail_errno(folder, "sync to disk");  // EINVAL: this file system cannot sync folders
 }
 
 void make_directories(const std::string& path) {
@@ -281,7 +278,7 @@ void remove_tree(const std::string& path) {
 
 namespace {
 
-/// Owns a descriptor for reading and closes it in the destructor.
+/// A descriptor for reading, closed by the destructor.
 class ReadDescriptor {
  public:
   ReadDescriptor(const std::string& path, int flags) : descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | flags)) {
@@ -298,7 +295,7 @@ class ReadDescriptor {
 }  // namespace
 
 std::string read_descriptor(int descriptor, const std::string& name) {
-  constexpr off_t kMaxReserved = 1 << 30;  // a limit, because a sparse file may have an arbitrarily large size
+  constexpr off_t kMaxReserved = 1 << 30;  // capped, because a sparse file can claim any size
   std::string content;
   struct stat info {};
   if (::fstat(descriptor, &info) == 0 && S_ISREG(info.st_mode)) content.reserve(std::min(info.st_size, kMaxReserved));
@@ -318,7 +315,7 @@ std::string read_file(const std::string& path) {
 }
 
 std::string read_regular_file(const std::string& path) {
-  ReadDescriptor file(path, O_NONBLOCK);  // never waits for a FIFO's writer
+  ReadDescriptor file(path, O_NONBLOCK);  // do not wait for a FIFO's writer
   struct stat info {};
   if (::fstat(file.descriptor(), &info) != 0) fail_errno(path, "read");
   if (!S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode)) fail(Exit::io, path, ": is not a regular file");
@@ -344,7 +341,7 @@ std::uint64_t file_size(const std::string& path) {
 std::uint64_t hash_file(const std::string& path) { return hash_mapped(MappedFile(path)); }
 
 MappedFile::MappedFile(const std::string& path) : path_(path) {
-  int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // never waits for a FIFO's writer
+  int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // do not wait for a FIFO's writer
   if (descriptor < 0) fail_errno(path, "open");
   struct stat info {};
   if (::fstat(descriptor, &info) != 0 || S_ISDIR(info.st_mode)) {

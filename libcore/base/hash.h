@@ -1,4 +1,4 @@
-// The 64-bit XXH3 hash, a fast checksum of files and buffers. XXH3 detects corruption, but not forgery.
+// 64-bit XXH3, a fast checksum for files and buffers. It detects corruption, not forgery.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace mtl {
 
-/// Computes the hash of a stream of bytes.
+/// Hashes a stream of bytes.
 class Hasher {
  public:
   Hasher();
@@ -24,7 +24,7 @@ class Hasher {
 };
 
 std::uint64_t hash_bytes(const void* data, std::size_t bytes);
-/// Returns a hash as 16 hexadecimal digits, the form used in manifests and provenance files.
+/// Returns a hash as 16 hexadecimal digits, as in manifests and provenance files.
 std::string hash_text(std::uint64_t hash);
 
 }  // namespace mtl

@@ -26,7 +26,7 @@ std::vector<std::string> matches(const std::string& pattern) {
   return out;
 }
 
-/// Returns an error message if the file cannot be read, otherwise "".
+/// Returns why the file cannot be read, or "" if it can.
 std::string problem_with(const std::string& file) {
   if (file == "-") return "";
   std::error_code error;
@@ -36,8 +36,8 @@ std::string problem_with(const std::string& file) {
   return "";
 }
 
-/// Returns the device and inode of a regular file. Returns nullopt for all other files, because AtomicFile replaces
-/// only regular files.
+/// Returns a regular file's device and inode, and nullopt for anything else, because AtomicFile replaces only regular
+/// files.
 std::optional<std::pair<dev_t, ino_t>> identity_of(const std::string& file) {
   struct stat info {};
   const bool is_known = (file == "-" ? ::fstat(STDIN_FILENO, &info) : ::stat(file.c_str(), &info)) == 0;
@@ -68,7 +68,7 @@ std::vector<std::string> find_inputs(const std::vector<std::string>& words) {
 
 void refuse_overwriting(const std::vector<std::string>& inputs, const std::vector<std::string>& outputs,
                         const std::string& flag) {
-  std::map<std::pair<dev_t, ino_t>, std::string> names;  // names of the inputs, by device and inode
+  std::map<std::pair<dev_t, ino_t>, std::string> names;  // input names by device and inode
   for (const std::string& input : inputs) {
     if (const auto identity = identity_of(input)) names.emplace(*identity, input == "-" ? "standard input" : input);
   }

@@ -1,4 +1,4 @@
-// The input files of a run: finds the files given by --input, and refuses outputs that would overwrite an input.
+// Finds the files given by --input, and rejects outputs that would overwrite an input.
 #pragma once
 
 #include <string>
@@ -6,14 +6,13 @@
 
 namespace mtl {
 
-/// Returns the files that `words` specify. Each word is a file name or, if no such file exists, a glob pattern; "-" is
-/// standard input. Throws an Error(io) that lists every word without a match and every file that is a folder or cannot
-/// be read.
+/// Returns the files specified by `words`. Each word is a file name or, if no such file exists, a glob pattern; "-" is
+/// standard input. Throws an Error(io) that lists every word without a match, every folder, and every unreadable file.
 std::vector<std::string> find_inputs(const std::vector<std::string>& words);
 
-/// Throws UsageError if an output and an input are the same regular file (device and inode), even under different names
-/// or through links. The input "-" is standard input. The error message asks the user for another value of `flag`, the
-/// flag that sets the output names.
+/// Throws UsageError if an output and an input are the same regular file (by device and inode), even under different
+/// names or through links. The input "-" is standard input. The message suggests changing `flag`, which sets the output
+/// names.
 void refuse_overwriting(const std::vector<std::string>& inputs, const std::vector<std::string>& outputs,
                         const std::string& flag = "--output-prefix");
 

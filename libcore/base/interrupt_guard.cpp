@@ -20,14 +20,14 @@ sigset_t signal_set(std::initializer_list<int> numbers) {
   return set;
 }
 
-/// Returns INT, TERM and HUP, but not HUP if the process ignores HUP, as under nohup.
+/// Returns INT, TERM and HUP, without HUP if the process ignores it, as under nohup.
 sigset_t ending_signals() {
   struct sigaction action {};
   ::sigaction(SIGHUP, nullptr, &action);
   return action.sa_handler == SIG_IGN ? signal_set({SIGINT, SIGTERM}) : signal_set({SIGINT, SIGTERM, SIGHUP});
 }
 
-/// Removes a file or a folder. Retries on failure, because another thread may still be creating files in the folder.
+/// Removes a file or folder. Retries, because another thread may still be creating files in the folder.
 void remove_with_content(const std::string& path) {
   constexpr int kTries = 100;
   std::error_code error;
@@ -52,11 +52,11 @@ InterruptGuard::~InterruptGuard() {
     std::lock_guard lock(mutex_);
     stopping_ = true;
   }
-  // Wakes the thread, whose sigwait() receives the blocked signal.
+  // Wakes the thread: the signal is blocked, so its sigwait() receives it.
   // NOLINTNEXTLINE(bugprone-bad-signal-to-kill-thread): the thread blocks SIGTERM and waits for it
   ::pthread_kill(waiter_.native_handle(), SIGTERM);
   waiter_.join();
-  // Consumes pending signals, which would end the process as soon as they are unblocked.
+  // Consume pending signals: unblocked, they would end the process.
   const sigset_t pending = signal_set({SIGPIPE, SIGXFSZ});
   const timespec now{};
   while (::sigtimedwait(&pending, nullptr, &now) > 0) {
@@ -93,7 +93,7 @@ void InterruptGuard::wait_for_signal() {
 }
 
 void write_file_guarded(const std::string& path, std::string_view content, const std::string& program) {
-  InterruptGuard guard(program);  // declared first, so that the guard outlives `file`
+  InterruptGuard guard(program);  // declared before `file`, so that it is destroyed last
   guard.remove_on_signal(AtomicFile::temporary_name(path));
   AtomicFile file(path);
   file.write(content);

@@ -1,11 +1,11 @@
-// Removes a tool's unfinished files when INT, TERM or HUP ends the tool.
+// Removes a tool's unfinished files when INT, TERM or HUP ends it.
 //
-// No signal handler is installed. Instead, the signals are blocked, and a dedicated thread waits for them. When a
-// signal arrives, this thread removes the registered files and then ends the process with the same signal, so that a
-// shell sees the cause (exit status 128 + the signal's number).
+// There is no signal handler. The signals are blocked, and a dedicated thread waits for them. When one arrives, the
+// thread removes the registered files and ends the process with the same signal, so that a shell sees the cause (exit
+// status 128 + signal number).
 //
-// PIPE and XFSZ are blocked too. A closed stderr therefore does not end a job after hours of work, and exceeding the
-// file size limit causes an ordinary error, as a full disk does.
+// PIPE and XFSZ are blocked too. So a closed stderr does not end a job after hours of work, and exceeding the file size
+// limit causes an ordinary error, like a full disk.
 #pragma once
 
 #include <csignal>
@@ -17,18 +17,18 @@
 
 namespace mtl {
 
-/// At most one guard may exist at a time. Create the guard before all other threads, so that these threads inherit the
-/// blocked signals.
+/// Only one guard may exist at a time. Must be created before any other thread, so that all threads inherit the blocked
+/// signals.
 class InterruptGuard {
  public:
   explicit InterruptGuard(std::string program);
   ~InterruptGuard();
   InterruptGuard(const InterruptGuard&) = delete;
 
-  /// Registers a file or folder to remove when a signal arrives. The file or folder need not exist yet.
+  /// Registers a file or folder to remove when a signal arrives. It need not exist yet.
   void remove_on_signal(std::string path);
-  /// Unregisters all files, so that a later signal does not remove them. Signals are deferred while the returned lock
-  /// is held.
+  /// Unregisters all files, so that a later signal does not remove them. Signals wait until the returned lock is
+  /// released.
   [[nodiscard]] std::unique_lock<std::mutex> keep_files();
 
  private:
@@ -42,7 +42,7 @@ class InterruptGuard {
   std::thread waiter_;
 };
 
-/// Like write_file_atomic(), but a signal also removes the unfinished file. For programs that have no InterruptGuard.
+/// Like write_file_atomic(), but a signal also removes the unfinished file. For programs without an InterruptGuard.
 void write_file_guarded(const std::string& path, std::string_view content, const std::string& program);
 
 }  // namespace mtl

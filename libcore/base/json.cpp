@@ -49,9 +49,9 @@ Json parse_value(JsonCursor& cursor) {
   return Json(std::strtod(std::string(digits).c_str(), nullptr));
 }
 
-// simdjson would not help, because most of the time is spent on building the values. This function parses GPT-2's
-// vocab.json in 3.7 ms. simdjson builds a simdjson document in 0.8 ms, but the conversion of the document to Json
-// brings the total to at least 3.7 ms. simdjson also rejects some input that Python accepts.
+// simdjson would not help, because most time goes into building the values. This function parses GPT-2's vocab.json in
+// 3.7 ms. simdjson builds its own document in 0.8 ms, but converting that to Json brings the total to at least 3.7 ms.
+// simdjson also rejects some input that Python accepts.
 Json Json::parse(std::string_view text) {
   JsonCursor cursor(text);
   Json value = parse_value(cursor);
@@ -109,14 +109,13 @@ const Json& Json::at(std::string_view key) const {
 
 namespace {
 
-/// Returns the value of a key, or nullptr if the key is missing or its value is null.
+/// Returns the value for a key, or nullptr if it is missing or null.
 const Json* find_non_null(const Json& object, std::string_view key) {
   const Json* value = object.find(key);
   return value == nullptr || value->is_null() ? nullptr : value;
 }
 
-/// Returns read(value) for the value of a key, or `fallback` if the key is missing or its value is null. Error messages
-/// contain the key.
+/// Returns read(value) for a key's value, or `fallback` if it is missing or null. Error messages contain the key.
 template <class T, class Read>
 T value_or(const Json& object, std::string_view key, T fallback, const Read& read) {
   const Json* value = find_non_null(object, key);
@@ -167,7 +166,7 @@ Json& Json::push(Json value) {
 
 void append_json_string(std::string& out, std::string_view text, bool ascii) {
   constexpr std::string_view kEscaped = "\"\\\n\r\t\b\f", kEscapes = "\"\\nrtbf";
-  // Returns the end of the run of characters that starts at `at` and needs no escaping.
+  // Returns where the characters from `at` on that need no escaping end.
   auto end_of_plain = [&](std::size_t at) {
     while (at < text.size()) {
       const unsigned char c = text[at];
@@ -217,8 +216,8 @@ void append_json_string(std::string& out, std::string_view text, bool ascii) {
 
 namespace {
 
-/// Appends a number in the format of Python's repr: the fewest digits from which the same number is read back, with an
-/// exponent for magnitudes below 1e-4 or of at least 1e16.
+/// Appends a number as Python's repr does: with the fewest digits that read back as the same number, and an exponent
+/// for magnitudes below 1e-4 or from 1e16.
 void append_number(std::string& out, double value) {
   if (std::isnan(value)) {
     out += "NaN";
@@ -232,7 +231,7 @@ void append_number(std::string& out, double value) {
                          .ptr;
     const std::string_view text(digits, end - digits);
     out += text;
-    if (text.find_first_of(".e") == std::string_view::npos) out += ".0";  // so that the number is read back as a float
+    if (text.find_first_of(".e") == std::string_view::npos) out += ".0";  // reads back as a float
   }
 }
 

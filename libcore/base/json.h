@@ -1,11 +1,15 @@
-// JSON values, parsed and written by the rules of Python's json module, because that module reads and writes most JSON
-// files in this field.
+// JSON values, parsed and written like Python's json module, because that module reads and writes most JSON in this
+// field.
 //
-// The parser validates the whole input, including values that are never used. As in Python: NaN, Infinity and -Infinity
-// are numbers. Integers may have any size; here, integers that do not fit into 64 bits become doubles. An escaped lone
-// surrogate is legal; callers check with has_lone_surrogate(). If a key occurs several times, the last occurrence
-// counts. Control characters in strings are errors. The input must be UTF-8. Nesting deeper than 1000 levels is an
-// error.
+// The parser validates the entire input, even values nobody uses. As in Python:
+//
+// - NaN, Infinity and -Infinity are numbers.
+// - Integers may have any size. Those that do not fit into 64 bits become doubles here.
+// - An escaped lone surrogate is legal. Callers check with has_lone_surrogate().
+// - If a key occurs several times, the last one wins.
+// - Control characters in strings are errors.
+//
+// The input must be UTF-8. Nesting deeper than 1000 levels is an error.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +23,7 @@
 
 namespace mtl {
 
-/// A JSON value. Objects keep the order of their keys.
+/// A JSON value. Objects keep their key order.
 class Json {
  public:
   using Array = std::vector<Json>;
@@ -56,8 +60,8 @@ class Json {
   bool is_array() const { return std::holds_alternative<Array>(value_); }
   bool is_object() const { return std::holds_alternative<Object>(value_); }
 
-  /// Each of these functions throws Error(bad_data) if the value is of another kind. as_number() also accepts integers.
-  /// as_int() also accepts doubles with an integral value and a magnitude below 9e15.
+  /// All of these throw Error(bad_data) for any other kind of value. as_number() also accepts integers, and as_int()
+  /// accepts integral doubles with magnitudes below 9e15.
   bool as_bool() const;
   std::int64_t as_int() const;
   double as_number() const;
@@ -65,26 +69,25 @@ class Json {
   const Array& as_array() const;
   const Object& as_object() const;
 
-  /// Returns the value of a key, or nullptr if the key is missing. If the key occurs several times, the last occurrence
-  /// counts. Throws Error(bad_data) if this value is not an object.
+  /// Returns the value for a key, or nullptr if it is missing. If a key occurs several times, the last one wins. Throws
+  /// Error(bad_data) if this value is not an object.
   const Json* find(std::string_view key) const;
   /// Like find(), but throws Error(bad_data) "no key ..." if the key is missing.
   const Json& at(std::string_view key) const;
-  /// Return the value of a key, or `fallback` if the key is missing or its value is null. Error messages contain the
-  /// key.
+  /// Return the value for a key, or `fallback` if it is missing or null. Error messages contain the key.
   std::int64_t int_or(std::string_view key, std::int64_t fallback) const;
   double number_or(std::string_view key, double fallback) const;
   std::string string_or(std::string_view key, std::string_view fallback) const;
   bool bool_or(std::string_view key, bool fallback) const;
 
-  /// Sets the value of a key, which is added if missing. Requires an object, or null, which becomes an object.
+  /// Sets or adds a key. This value must be an object, or null, which becomes one.
   Json& set(std::string key, Json value);
-  /// Appends a value. Requires an array, or null, which becomes an array.
+  /// Appends a value. This value must be an array, or null, which becomes one.
   Json& push(Json value);
 
-  /// Returns the value as text. If `indent` is 0, the text is one line with ", " and ": " as separators, like that of
-  /// Python's json.dumps; otherwise each item has its own line. Doubles are written as Python's repr does. Strings stay
-  /// UTF-8; invalid bytes become U+FFFD.
+  /// Returns the value as text: with `indent` 0 as a single line, separated by ", " and ": " like Python's json.dumps;
+  /// otherwise with one item per line. Doubles are written like Python's repr. Strings stay UTF-8; invalid bytes become
+  /// U+FFFD.
   std::string dump(int indent = 0) const;
 
  private:

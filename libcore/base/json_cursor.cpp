@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kMaxDepth = 1000;
 
-/// The values of the hexadecimal digits; -1 for all other characters.
+/// Values for hexadecimal digits; -1 for all other characters.
 constexpr std::array<std::int16_t, 256> kHexDigits = [] {
   std::array<std::int16_t, 256> values;
   values.fill(-1);
@@ -27,12 +27,12 @@ constexpr std::array<std::int16_t, 256> kHexDigits = [] {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-/// Returns how many of the eight bytes of `word`, in memory order, precede the first byte that is '"', '\\', below 0x20
-/// or above 0x7F; 8 if there is no such byte.
+/// Returns how many of the eight bytes in `word`, in memory order, come before the first '"', '\\', or byte below 0x20
+/// or above 0x7F. Returns 8 if there is none.
 std::size_t plain_bytes(std::uint64_t word) {
   constexpr std::uint64_t kOnes = 0x0101010101010101, kHigh = 0x8080808080808080;
-  // Sets the high bit of each byte below `limit` (at most 0x80). Because of borrows, the high bits of later bytes may
-  // also be set by mistake, but never one before the first byte below `limit`.
+  // Sets the high bit in each byte below `limit` (at most 0x80). Borrows may also set it in later bytes, but never
+  // before the first such byte.
   auto below = [](std::uint64_t v, std::uint64_t limit) { return (v - kOnes * limit) & ~v & kHigh; };
   const std::uint64_t special =
       (word & kHigh) | below(word, 0x20) | below(word ^ kOnes * '"', 1) | below(word ^ kOnes * '\\', 1);
@@ -130,7 +130,7 @@ std::string_view JsonCursor::key() {
   return name;
 }
 
-/// Advances past a run of unescaped characters. Returns the offset at which the run begins.
+/// Advances past unescaped characters. Returns the offset where they begin.
 std::size_t JsonCursor::plain_run() {
   std::size_t begin = at_;
   while (true) {
@@ -152,7 +152,7 @@ std::size_t JsonCursor::plain_run() {
 }
 
 std::optional<std::int64_t> JsonCursor::plain_item(std::string_view& key) {
-  // Longer items, and items near the end of the text, are left to the general functions.
+  // Longer items, and items near the end of the text, take the general path.
   constexpr std::size_t kMaxBytes = 6 * sizeof plain_key_ + 32;
   if (text_.size() - at_ < kMaxBytes || text_[at_] != '"') return {};
   const char* at = text_.data() + at_ + 1;
@@ -267,7 +267,7 @@ std::string_view JsonCursor::number() {
   take('-');
   if (!take('0') && !digits()) fail_here("expected a value");
   std::size_t integer_end = at_;
-  // As in Python, an incomplete fraction or exponent is not part of the number.
+  // As in Python, an incomplete fraction or exponent does not belong to the number.
   if (take('.') && !digits()) at_ = integer_end;
   std::size_t fraction_end = at_;
   if (take('e') || take('E')) {

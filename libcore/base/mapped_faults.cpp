@@ -17,8 +17,7 @@ namespace mtl {
 
 namespace {
 
-/// An entry of the table of mappings. The signal handler reads entries without a lock; therefore `data` is set last and
-/// cleared first.
+/// A mapping. The signal handler reads the table without a lock, so `data` is set last and cleared first.
 struct Mapping {
   std::atomic<std::uintptr_t> data{0};
   std::atomic<std::size_t> bytes{0};
@@ -28,7 +27,7 @@ struct Mapping {
 
 constexpr std::size_t kMappings = 4096;
 std::array<Mapping, kMappings> mappings;
-std::atomic<std::size_t> used{0};  // all entries with an index >= `used` are free
+std::atomic<std::size_t> used{0};  // everything from this index on is free
 std::atomic<int> lost{0};
 std::mutex table_mutex;
 

@@ -2,13 +2,12 @@
 //
 //   read_mapped([&] { copy(file.bytes()); });   // throws an Error(io) whose message contains the file name
 //
-// A page that cannot be read raises SIGBUS in the thread that reads the page. Inside read_mapped(), the signal handler
-// replaces the mapping from this page to its end by zeros, and the thread continues. When the work is done,
-// read_mapped() throws, and the caller must discard the data that was read.
+// A page that cannot be read raises SIGBUS in the thread that reads it. Inside read_mapped(), the signal handler
+// replaces the mapping from this page to its end with zeros, and the thread continues. When the work is done,
+// read_mapped() throws, and the caller must discard what it read.
 //
-// Use read_mapped() for whole files and for strided slices of models. It needs the signal handler of
-// apps/cli/bus_error.h, and reports a fault only after all work is done. The tokens of samples are read with pread
-// instead (open_file.h).
+// Meant for entire files and for strided slices of models. Needs the signal handler in apps/cli/bus_error.h, and
+// reports a fault only after all work is done. Samples' tokens are read with pread instead (open_file.h).
 #pragma once
 
 #include <cstddef>
@@ -17,26 +16,25 @@
 
 namespace mtl {
 
-/// While a MappedReads exists, faults of its thread in mapped files are recorded.
+/// While it exists, faults in mapped files on its thread are recorded.
 class MappedReads {
  public:
   MappedReads();
   ~MappedReads();
   MappedReads(const MappedReads&) = delete;
-  /// Throws Error(io) if at least one file that is still mapped could not be read, on this thread or on another thread.
+  /// Throws Error(io) if a file that is still mapped could not be read, on any thread.
   static void check();
 
  private:
   bool was_recording_;
 };
 
-/// Throws Error(io) if the file was mapped with `bytes` bytes and is shorter now. This check is necessary because a
-/// file that ends within the last page of its mapping causes no fault: the bytes past the end of the file read as
-/// zeros.
+/// Throws Error(io) if the file was mapped with `bytes` bytes and is shorter now. If a file now ends within its
+/// mapping's last page, reading beyond its end gives zeros instead of a fault.
 void check_mapped_size(const std::string& path, std::size_t bytes);
 
-/// Calls `read` on this thread and returns its result. Throws Error(io) if a mapped file could not be read; this error
-/// replaces an exception thrown by `read`.
+/// Calls `read` on this thread and returns its result. Throws Error(io) if a mapped file could not be read; this
+/// replaces any exception from `read`.
 template <class Read>
 auto read_mapped(const Read& read) {
   MappedReads reads;
@@ -55,12 +53,11 @@ auto read_mapped(const Read& read) {
   }
 }
 
-/// For a SIGBUS handler: handles a fault at `address` if the address is in a mapped file and the thread is inside
+/// For a SIGBUS handler: handles a fault at `address` if that is in a mapped file and the thread is inside
 /// read_mapped(). Returns true if the thread can continue.
 bool take_mapped_fault(void* address);
 
-// For MappedFile. These functions add a mapping to the table of mappings, and remove a mapping. When the table is full,
-// further mappings are not protected.
+// For MappedFile: adds or removes a mapping. Once the table is full, further mappings are not protected.
 void add_mapping(const void* data, std::size_t bytes, const std::string& path);
 void remove_mapping(const void* data);
 

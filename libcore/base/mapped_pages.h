@@ -1,6 +1,5 @@
-// Releases pages that were read through a memory map. Released pages stay in the page cache, but no longer count as
-// memory of this process. Without release, the process would appear to use as much memory as the total size of its
-// mapped files.
+// Releases pages read through a memory map. They stay in the page cache but no longer count as this process's memory,
+// which would otherwise seem as large as all its mapped files together.
 #pragma once
 
 #include <sys/mman.h>
@@ -13,25 +12,25 @@
 
 namespace mtl {
 
-/// Number of bytes to read through a memory map before the pages are released.
+/// How many bytes to read through a memory map before releasing the pages.
 inline constexpr std::uint64_t kMappedPages = 32 << 20;
 
-/// Releases all pages of the mapping. The content can still be read at any time.
+/// Releases all pages in the mapping, which stays readable.
 inline void release_pages(const MappedFile& file) {
   const auto bytes = file.bytes();
-  // A failure is harmless, because the call is only advice.
+  // The call is only advice, so a failure is harmless.
   if (!bytes.empty()) ::madvise(const_cast<std::byte*>(bytes.data()), bytes.size(), MADV_DONTNEED);
 }
 
-/// Tells the operating system whether reads will be in random order (true), for which read-ahead does not help, or in
-/// file order (false).
+/// Tells the operating system to expect reads in random order (true), where read-ahead does not help, or in file order
+/// (false).
 inline void expect_scattered_reads(const MappedFile& file, bool are_scattered) {
   const auto bytes = file.bytes();
   if (bytes.empty()) return;
   ::madvise(const_cast<std::byte*>(bytes.data()), bytes.size(), are_scattered ? MADV_RANDOM : MADV_NORMAL);
 }
 
-/// Returns the XXH3 of a mapped file, computed in bounded memory.
+/// Returns a mapped file's XXH3, in bounded memory.
 inline std::uint64_t hash_mapped(const MappedFile& file) {
   Hasher hasher;
   for (auto remaining = file.bytes(); !remaining.empty();) {

@@ -13,23 +13,20 @@ namespace mtl {
 
 namespace {
 
-/// Returns the content of a kernel file, or "" if the file does not exist. Ignores the file's size, which the kernel
-/// reports as 0.
+/// Returns a kernel file's content, or "" if there is no such file. Ignores the file size, which is always 0.
 std::string read_figures(const std::string& path) {
   std::ifstream file(path);
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// Returns the content of a file as a number. Returns nullopt if the file is missing or its content is not a number,
-/// such as "max".
+/// Returns the number in a file, or nullopt if the file is missing or says something else, such as "max".
 std::optional<std::uint64_t> read_number(const std::string& path) {
   const auto number = parse_int(trim(read_figures(path)));
   if (!number || *number < 0) return {};
   return static_cast<std::uint64_t>(*number);
 }
 
-/// Finds a line that begins with `key`, such as "MemAvailable:   123 kB" or "inactive_file 4096", and returns the
-/// number after `key`.
+/// Finds a line that begins with `key`, like "MemAvailable:   123 kB" or "inactive_file 4096", and returns its number.
 std::optional<std::uint64_t> find_number(const std::string& text, const std::string& key) {
   for (const std::string& line : split(text, '\n')) {
     if (!starts_with(line, key)) continue;
@@ -42,18 +39,18 @@ std::optional<std::uint64_t> find_number(const std::string& text, const std::str
 
 std::uint64_t remaining(std::uint64_t limit, std::uint64_t used) { return limit > used ? limit - used : 0; }
 
-/// For one version of cgroups: the names of a cgroup's files, and the keys in its memory.stat.
+/// File names and memory.stat keys for one cgroup version.
 struct CgroupFiles {
   const char *limit, *usage, *inactive, *active;
 };
 constexpr CgroupFiles kVersion1{"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file ",
                                 "total_active_file "};
 constexpr CgroupFiles kVersion2{"memory.max", "memory.current", "inactive_file ", "active_file "};
-/// If there is no limit, version 1 reports the largest multiple of the page size, which is greater than this value.
+/// Without a limit, version 1 reports the largest multiple of the page size, which exceeds this value.
 constexpr std::uint64_t kNoLimit = std::uint64_t{1} << 62;
 
-/// Appends the limits of a cgroup and of its ancestors to `out`. In a container, `path` may exist only on the host; the
-/// container's cgroup is then the mount point itself.
+/// Appends the limits of a cgroup and its ancestors to `out`. In a container, `path` may exist only on the host; then
+/// the mount point itself is the container's cgroup.
 void add_cgroups(const std::string& mount, std::string path, const CgroupFiles& files, std::vector<MemoryLimit>& out) {
   for (;;) {
     const std::string folder = mount + (path == "/" ? "" : path);

@@ -19,7 +19,7 @@ constexpr const char* kShorter =
     ": was truncated while it was in use; stop what writes to it, restore it, and start again";
 
 /// Raises the soft limit on open files to the hard limit, because a blend can have hundreds of data sets. Returns true
-/// if the limit was raised.
+/// if that changed anything.
 bool raise_file_limit() {
   struct rlimit limit {};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return false;
@@ -30,7 +30,7 @@ bool raise_file_limit() {
 }  // namespace
 
 OpenFile::OpenFile(const std::string& path) : path_(path) {
-  constexpr int kFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK;  // never waits for a FIFO's writer
+  constexpr int kFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK;  // do not wait for a FIFO's writer
   descriptor_ = ::open(path.c_str(), kFlags);
   if (descriptor_ < 0 && errno == EMFILE && raise_file_limit()) descriptor_ = ::open(path.c_str(), kFlags);
   if (descriptor_ < 0) fail(Exit::io, path, ": cannot open: ", std::strerror(errno));

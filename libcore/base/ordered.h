@@ -1,5 +1,5 @@
-// Processes items on several threads and consumes the results in the order of the items, in bounded memory. The outcome
-// is the same for every number of threads. With one thread, everything runs on the calling thread.
+// Processes items on several threads and consumes their results in order, in bounded memory. The outcome is the same
+// for any number of threads. A single thread runs everything on the calling thread.
 #pragma once
 
 #include <condition_variable>
@@ -19,14 +19,14 @@ struct Weightless {
   std::size_t operator()(const auto&) const { return 0; }
 };
 
-/// State that the threads of run_ordered() share.
+/// State shared by run_ordered()'s threads.
 template <class Result, class Produce, class Weigh>
 class OrderedWork {
  public:
   OrderedWork(std::size_t max_items, Produce& produce, Weigh& weigh, std::size_t budget)
       : max_items_(max_items), produce_(produce), weigh_(weigh), budget_(budget) {}
 
-  /// Processes one item after another until no items are left or stop() is called.
+  /// Processes items until none are left or stop() is called.
   template <class Work>
   void run_worker(Work& work) {
     while (true) {
@@ -45,7 +45,7 @@ class OrderedWork {
       } catch (...) {
         outcome.error = std::current_exception();
       }
-      // The lock is still held only if produce() or weigh() threw. In this case no more items are requested.
+      // The lock is still held only if produce() or weigh() threw; then we request no more items.
       if (source_lock.owns_lock()) end_at(index + 1);
       std::lock_guard lock(mutex_);
       outcomes_.emplace(index, std::move(outcome));
@@ -107,7 +107,7 @@ class OrderedWork {
   Produce& produce_;
   Weigh& weigh_;
   const std::size_t budget_;
-  std::mutex source_mutex_;    // held while an item is requested; guards next_item_
+  std::mutex source_mutex_;    // held while requesting an item; guards next_item_
   std::size_t next_item_ = 0;  // index of the next item to request
   std::mutex mutex_;           // guards the members below
   std::condition_variable changed_;
@@ -118,14 +118,14 @@ class OrderedWork {
 
 /// Processes all items on `threads` threads.
 ///
-/// produce() returns the next item, or nullopt at the end. It is never called by two threads at once. make_worker() is
-/// called once per thread, on the calling thread, and returns a function that maps an item to its result.
-/// consume(result) runs on the calling thread.
+/// produce() returns the next item, or nullopt at the end. Calls to it never overlap. make_worker() is called once per
+/// thread, on the calling thread, and returns a function that maps an item to its result. consume(result) runs on the
+/// calling thread.
 ///
-/// At most 3 items per thread are in flight. No new item is requested while the sum of weigh(item) over the items in
-/// flight is at least `budget`.
+/// At most 3 items per thread are in flight. While their sum of weigh(item) is at least `budget`, no new item is
+/// requested.
 ///
-/// If produce(), weigh() or a worker throws for an item, the results of all earlier items are consumed, and then the
+/// If produce(), weigh() or a worker throws for an item, the results before that item are consumed first, then the
 /// exception is rethrown. Throws Error(usage) unless `threads` is from 1 to 1024.
 template <class Result, class Produce, class MakeWorker, class Consume, class Weigh = Weightless>
 void run_ordered(int threads, Produce produce, MakeWorker make_worker, Consume consume, Weigh weigh = {},
@@ -145,7 +145,7 @@ void run_ordered(int threads, Produce produce, MakeWorker make_worker, Consume c
     Shared& shared;
     ~Stop() { shared.stop(); }
   };
-  Stop stop{shared};  // declared after `workers`, so that stop() is called before the threads are joined
+  Stop stop{shared};  // declared after `workers`, so that stop() runs before they are joined
   for (auto& work : works) workers.emplace_back([&] { shared.run_worker(work); });
   shared.consume_all(consume);
 }

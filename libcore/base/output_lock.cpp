@@ -15,7 +15,7 @@ namespace mtl {
 
 namespace {
 
-/// Returns true if `file` is NAME.tmp.PID for one of the `names`.
+/// Returns true if `file` is NAME.tmp.PID for any NAME in `names`.
 bool is_temporary_of(const std::vector<std::string>& names, const std::string& file) {
   return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
     const std::string begin = fs::path(name).filename().string() + ".tmp.";
@@ -27,7 +27,7 @@ bool is_temporary_of(const std::vector<std::string>& names, const std::string& f
 
 std::vector<std::string> find_leftovers(const std::vector<std::string>& names) {
   std::vector<std::string> left;
-  std::error_code error;  // ignored: a folder that cannot be listed keeps its leftovers
+  std::error_code error;  // ignored: if a folder cannot be listed, its leftovers stay
   for (fs::directory_iterator at(parent_folder(names.front()), error), end; !error && at != end; at.increment(error)) {
     const std::string file = at->path().filename().string();
     if (is_temporary_of(names, file)) left.push_back(fs::path(names.front()).replace_filename(file).string());
@@ -37,8 +37,7 @@ std::vector<std::string> find_leftovers(const std::vector<std::string>& names) {
 
 namespace {
 
-/// Throws UsageError if a prefix is empty or ends in a slash, because such a prefix would create hidden files, such as
-/// .bin.
+/// Throws UsageError if a prefix is empty or ends in a slash, which would create hidden files such as .bin.
 void check_prefixes(const std::vector<std::string>& prefixes) {
   for (const std::string& prefix : prefixes) {
     if (fs::path(prefix).filename().empty())
@@ -47,7 +46,7 @@ void check_prefixes(const std::vector<std::string>& prefixes) {
   }
 }
 
-/// Throws UsageError if the run would replace, truncate or remove one of its inputs.
+/// Throws UsageError if the run would replace, truncate or remove one of its own inputs.
 void check_inputs(const OutputClaim& claim) {
   std::vector<std::string> outputs = claim.names;
   for (const std::string& prefix : claim.prefixes) outputs.push_back(OutputLock::path_of(prefix));
@@ -102,7 +101,7 @@ std::vector<OutputLock> claim_outputs(const OutputClaim& claim, InterruptGuard& 
   check_inputs(claim);
   make_directories(fs::path(claim.names.front()).parent_path());
   for (const std::string& name : claim.names) {
-    std::error_code unknown;  // ignored: opening the file later reports the error
+    std::error_code unknown;  // ignored: opening the file reports the error
     if (fs::is_directory(name, unknown))
       fail(Exit::io, name, ": is a folder, not a file; choose another --output-prefix");
   }

@@ -1,4 +1,4 @@
-// Ensures that only one run at a time writes the files of an output prefix.
+// Lets only one run at a time write the files with a given output prefix.
 #pragma once
 
 #include <functional>
@@ -13,14 +13,13 @@
 
 namespace mtl {
 
-/// Holds the lock file PREFIX.lock (base/file_lock.h), and removes the file on release.
+/// Holds the lock file PREFIX.lock (base/file_lock.h), and removes it on release.
 class OutputLock {
  public:
   static std::string path_of(const std::string& prefix) { return prefix + ".lock"; }
-  /// Throws Error(failure) if another process holds the lock, Error(io) if the lock file cannot be created or locked,
-  /// and Error(usage) if the existing file is not an mtl lock file. The message of Error(failure) contains the name of
-  /// the holder. If the prefix is in use or its folder is not writable, the message asks the user for another value of
-  /// `flag`, the flag that sets the prefix.
+  /// Throws Error(failure), which names the holder, if another process holds the lock, Error(io) if the lock file
+  /// cannot be created or locked, and Error(usage) if the file exists but is not an mtl lock file. If the prefix is in
+  /// use or its folder is not writable, the message suggests changing `flag`, which sets the prefix.
   explicit OutputLock(const std::string& prefix, const std::string& flag = "--output-prefix");
   ~OutputLock() { release(); }
   OutputLock(OutputLock&&) noexcept = default;
@@ -31,35 +30,35 @@ class OutputLock {
   std::unique_ptr<FileLock> lock_;
 };
 
-/// The files that a run is about to write, all in one folder.
+/// The files a run is about to write, all in one folder.
 struct OutputClaim {
-  std::vector<std::string> prefixes;  // to lock; all tools that write these files must lock the same prefixes
+  std::vector<std::string> prefixes;  // to lock; must be the same in all tools that write these files
   std::vector<std::string> names;     // of the files to write
-  std::vector<std::string> inputs;    // every file that the run reads; "-" is standard input
+  std::vector<std::string> inputs;    // everything the run reads; "-" is standard input
 };
 
 /// Reserves the names for this run for as long as the caller holds the returned locks. Creates the folder. Removes
-/// leftovers of killed runs and prints a message for each. Registers unfinished files with `guard`, so that a signal
-/// removes these files.
+/// leftovers of killed runs, with a message for each. Registers unfinished files with `guard`, so that a signal removes
+/// them.
 ///
-/// Throws the errors of OutputLock's constructor. Throws UsageError if a prefix is empty or ends in a slash, or if the
+/// Throws what OutputLock's constructor throws. Throws UsageError if a prefix is empty or ends in a slash, or if the
 /// run would replace, truncate or remove one of its inputs. Throws Error(io) if one of the names is a folder.
 std::vector<OutputLock> claim_outputs(const OutputClaim& claim, InterruptGuard& guard, Console& console);
 
-/// Returns the temporary files and folders NAME.tmp.PID for all `names`, which must be in one folder. If the caller
-/// holds the locks for `names`, these files and folders are leftovers of killed runs.
+/// Returns the temporary files and folders NAME.tmp.PID for all `names`, which must be in one folder. While the caller
+/// holds the locks for `names`, these are leftovers of killed runs.
 std::vector<std::string> find_leftovers(const std::vector<std::string>& names);
 
-/// Removes the leftovers of `names` and prints a message for each. Keeps a leftover, and prints a warning, if
-/// reason_to_keep(path) returns a reason such as "is a folder". The caller must hold the locks for `names`.
+/// Removes the leftovers for `names`, with a message for each. If reason_to_keep(path) returns a reason, such as
+/// "is a folder", keeps the leftover and prints a warning. The caller must hold the locks for `names`.
 void remove_leftovers(const std::vector<std::string>& names, Console& console,
                       const std::function<std::string(const std::string& path)>& reason_to_keep);
 
-/// Returns true if `text` is a decimal process id, as in the names of temporary files. Returns false for larger
-/// numbers, such as the date 20260131.
+/// Returns true if `text` is a decimal process id, as in temporary file names, and false for larger numbers such as the
+/// date 20260131.
 bool is_process_id(std::string_view text);
 
-/// Removes a file of an earlier run if the file exists. Throws Error(io) on failure.
+/// Removes a file from an earlier run, if any. Throws Error(io) on failure.
 void remove_old_file(const std::string& path);
 
 }  // namespace mtl

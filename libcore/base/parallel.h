@@ -1,4 +1,4 @@
-// Divides a range into parts of nearly equal size and processes the parts on separate threads.
+// Divides a range into nearly equal parts and processes them on separate threads.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@
 
 namespace mtl {
 
-/// Divides [0, count) into `parts` >= 1 parts whose sizes differ by at most one, calls work(part, begin, end) for each
-/// part, and waits for all calls. Part 0 runs on the calling thread, every other part on a separate thread. If at least
-/// one call throws, rethrows the exception of the call with the lowest `part`.
+/// Divides [0, count) into `parts` >= 1 parts whose sizes differ by at most one, calls work(part, begin, end) for each,
+/// and waits for all calls. Part 0 runs on the calling thread, each of the others on its own thread. If any calls
+/// throw, rethrows the exception from the lowest such `part`.
 template <class Work>
 void for_each_part(int parts, std::int64_t count, const Work& work) {
   require(parts >= 1, "for_each_part: ", parts, " parts");

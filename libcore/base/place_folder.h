@@ -5,8 +5,8 @@
 
 namespace mtl {
 
-/// Renames the folder `staged` to `path`. With `replaces`, exchanges the names of the two folders, so that the old
-/// folder is then at `staged`. The caller must sync the parent folder before removing the old folder.
+/// Renames the folder `staged` to `path`. With `replaces`, exchanges the two names, so that the old folder ends up at
+/// `staged`. The caller must sync the parent folder before removing the old one.
 void place_folder(const std::string& staged, const std::string& path, bool replaces);
 
 }  // namespace mtl

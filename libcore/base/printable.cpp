@@ -14,8 +14,8 @@ bool is_control(std::string_view character) {
   return character.size() == 1 && (first < 0x20 || first == 0x7F);
 }
 
-/// Returns true for the last two code points of each plane, such as U+FFFE and U+FFFF. In UTF-8 these end in BF BE or
-/// BF BF, after a byte whose low four bits are ones.
+/// Returns true for each plane's last two code points, such as U+FFFE and U+FFFF. In UTF-8 these end in BF BE or BF BF,
+/// after a byte whose low four bits are ones.
 bool is_noncharacter(std::string_view character) {
   if (character.size() < 3) return false;
   const std::string_view tail = character.substr(character.size() - 2);

@@ -1,7 +1,7 @@
 // Sets up Highway for the source file that includes it, and selects the instruction sets to compile that file for.
 //
-// A source file that includes this header is compiled once per instruction set. At run time, the best instruction set
-// that the machine supports is chosen. The source file looks like this:
+// Such a source file is compiled once per instruction set, and the best one the machine supports is chosen at run time.
+// It looks like this:
 //
 //   #define MTL_SIMD_FILE "text/example.cpp"  // the path of this source file, as in an #include
 //   #include "base/simd.h"                    // after all other includes
@@ -24,7 +24,7 @@
 //
 // Instruction sets on x86: AVX-512, AVX2, and SSE4 as the baseline.
 
-// There is no include guard, because Highway includes this file again for every instruction set.
+// No include guard: Highway includes this file again for every instruction set.
 #ifndef MTL_SIMD_TARGETS
 #define MTL_SIMD_TARGETS
 #if defined(__x86_64__)
@@ -35,9 +35,8 @@
 
 namespace mtl {
 
-/// Returns the variant of a function for the best instruction set of this machine. Checks only the main CPU features
-/// that Highway requires for an instruction set. `avx512` or `avx2` is null if the function was not compiled for that
-/// instruction set.
+/// Returns a function's variant for this machine's best instruction set. Checks only the main CPU features that Highway
+/// requires. `avx512` or `avx2` is null if the function was not compiled for it.
 template <class Function>
 Function* best_function(std::type_identity_t<Function*> avx512, std::type_identity_t<Function*> avx2,
                         Function* baseline) {

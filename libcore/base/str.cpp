@@ -105,8 +105,8 @@ std::string human_seconds(double seconds) {
 
 namespace {
 
-/// Removes surrounding blanks, the underscores that Python allows between digits, and a leading +. Returns nullopt if
-/// an underscore is not between two digits, or if another sign follows the leading +.
+/// Removes surrounding blanks, the underscores Python allows between digits, and a leading +. Returns nullopt if an
+/// underscore is not between two digits, or if another sign follows the +.
 std::optional<std::string> plain_number(std::string_view text) {
   text = trim(text);
   auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
@@ -140,7 +140,7 @@ std::optional<std::int64_t> parse_int(std::string_view text) {
 std::optional<double> parse_float(std::string_view text) {
   auto plain = plain_number(text);
   if (!plain || plain->empty()) return std::nullopt;
-  // from_chars() accepts all texts that Python accepts, and also "nan(...)", which is rejected below.
+  // from_chars() accepts all texts that Python accepts, and also "nan(...)", rejected below.
   double value = 0;
   // NOLINTNEXTLINE(clang-analyzer-cplusplus.InnerPointer): the destroyed string had been moved into this one
   auto [end, error] = std::from_chars(plain->data(), plain->data() + plain->size(), value);
@@ -157,7 +157,7 @@ std::optional<double> parse_float(std::string_view text) {
 namespace {
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
-  // row[j] is the distance from the current prefix of `a` to the first j characters of `b`.
+  // row[j] is the distance between the current prefix of `a` and the first j characters of `b`.
   std::vector<std::size_t> row(b.size() + 1), previous, before_previous;
   std::iota(row.begin(), row.end(), std::size_t{0});
   for (std::size_t i = 1; i <= a.size(); ++i) {

@@ -1,4 +1,4 @@
-// Text helpers: join and split texts, and format and parse numbers.
+// Text helpers: joining and splitting, formatting and parsing numbers.
 #pragma once
 
 #include <charconv>
@@ -18,7 +18,7 @@ template <std::same_as<bool> T>
 void append_part(std::string& out, T part) {
   out += part ? "true" : "false";
 }
-void append_part(std::string& out, double part);  // the shortest text from which the same number is read back
+void append_part(std::string& out, double part);  // shortest text that reads back as the same number
 template <class T>
 requires(std::is_integral_v<T> && !std::is_same_v<T, char> &&
          !std::is_same_v<T, bool>) void append_part(std::string& out, T part) {
@@ -45,9 +45,8 @@ std::string cat(const Parts&... parts) {
 std::vector<std::string> split(std::string_view text, char separator);
 std::string join(const std::vector<std::string>& parts, std::string_view separator);
 std::string_view trim(std::string_view text);  // removes leading and trailing ASCII whitespace
-/// Wraps words into lines of at most `width` bytes, with one blank between words. A word longer than `width` is not
-/// broken and gets a separate line. If `max_lines` lines are not enough for all words, the last line ends with ".. and
-/// N more".
+/// Wraps words into lines of at most `width` bytes, with single blanks between words. A longer word gets its own line.
+/// If the words need more than `max_lines` lines, the last one ends with ".. and N more".
 std::vector<std::string> wrap(const std::vector<std::string>& words, std::size_t width,
                               std::size_t max_lines = SIZE_MAX);
 inline bool starts_with(std::string_view text, std::string_view prefix) {
@@ -62,16 +61,16 @@ std::string human_bytes(double bytes);
 /// Formats 75.2 as "1 min 15 s", and 0.25 as "0.25 s".
 std::string human_seconds(double seconds);
 
-/// Parse the whole text as a number, by the rules of Python's int() and float(), which also accept `1_000`, `+5`, `.1`,
-/// `1e-4` and surrounding blanks. Return nullopt if the text is not a number. parse_int() also returns nullopt if the
-/// number does not fit into 64 bits.
+/// Parse the entire text as a number like Python's int() and float(), which also accept `1_000`, `+5`, `.1`, `1e-4` and
+/// surrounding blanks. Return nullopt for anything else. parse_int() also returns nullopt if the number does not fit
+/// into 64 bits.
 std::optional<std::int64_t> parse_int(std::string_view text);
 std::optional<double> parse_float(std::string_view text);
 
-/// Returns the candidate that a mistyped `word` most likely means, or "" if no candidate is similar to `word`.
+/// Returns the candidate that `word` is most likely a typo for, or "" if none is similar.
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
 
-/// Returns the local time in the format "2026-11-21 12:00:00", for log lines.
+/// Returns local time for log lines, as "2026-11-21 12:00:00".
 std::string timestamp();
 
 }  // namespace mtl

@@ -1,4 +1,4 @@
-// An error that lists all problems of a configuration.
+// An error that lists all problems with a configuration.
 #pragma once
 
 #include <string>
@@ -8,13 +8,13 @@
 
 namespace mtl {
 
-/// One problem, and the flag or file that causes the problem.
+/// A problem, and the flag or file that causes it.
 struct Problem {
   std::string where;  // such as "--global-batch-size 190"
   std::string what;   // such as "is not a multiple of ..."
 };
 
-/// Error(usage) that lists all problems, one line each: "  --flag value    message".
+/// Error(usage) that lists all problems, one per line: "  --flag value    message".
 class UsageError : public Error {
  public:
   explicit UsageError(std::vector<Problem> problems);

@@ -6,8 +6,7 @@ namespace mtl {
 
 namespace {
 
-/// Appends the complete characters of `bytes` to `out`. Returns the number of bytes in the incomplete character at the
-/// end, or 0.
+/// Appends the complete characters in `bytes` to `out`. Returns the number of bytes in an incomplete one at the end.
 std::size_t append_complete(std::string& out, std::string_view bytes) {
   const char* at = bytes.data();
   const char* end = at + bytes.size();

@@ -1,7 +1,7 @@
-// Decodes UTF-8 one character at a time, and replaces invalid bytes.
+// Decodes UTF-8 character by character, and replaces invalid bytes.
 //
-// In ill-formed input, each longest possible prefix of a well-formed character, of at least one byte, is replaced by
-// one U+FFFD. Unicode recommends this rule, and Python's errors="replace" follows it.
+// In ill-formed input, each maximal prefix of a well-formed character, at least one byte long, becomes one U+FFFD.
+// Unicode recommends this, and Python's errors="replace" does it.
 #pragma once
 
 #include <cstdint>
@@ -10,19 +10,18 @@
 
 namespace mtl {
 
-/// Returns the byte as a number from 0 to 255 (char is signed on some machines).
+/// Returns the byte as a number from 0 to 255, even if char is signed.
 constexpr unsigned char byte_of(char c) { return static_cast<unsigned char>(c); }
 
 /// U+FFFD.
 inline constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";
 
-/// A decoded character. The code of an invalid character is U+FFFD, which is neither a letter nor a number nor
-/// whitespace.
+/// A decoded character. Invalid ones have the code U+FFFD, which is neither a letter nor a number nor whitespace.
 struct Utf8Char {
   std::uint32_t code = 0xFFFD;
   int length = 1;  // in bytes, at least 1
   bool valid = false;
-  bool cut_short = false;  // invalid only because the input ends within the character
+  bool cut_short = false;  // invalid only because the input ends too early
 };
 
 /// Decodes the character at `at`. Requires `at` < `end`.
@@ -32,8 +31,8 @@ inline Utf8Char next_utf8(const char* at, const char* end) {
   if (lead < 0xC2 || lead > 0xF4) return {};
   int tails = lead < 0xE0 ? 1 : lead < 0xF0 ? 2 : 3;
   std::uint32_t code = lead & (0x3Fu >> tails);
-  // The first continuation byte may have a narrower range than the other ones, which excludes overlong forms,
-  // surrogates, and code points above U+10FFFF.
+  // The first continuation byte may have a narrower range than the others, which excludes overlong forms, surrogates,
+  // and code points above U+10FFFF.
   unsigned low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
   unsigned high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
   for (int i = 1; i <= tails; ++i) {
@@ -46,8 +45,8 @@ inline Utf8Char next_utf8(const char* at, const char* end) {
   return {.code = code, .length = tails + 1, .valid = true};
 }
 
-/// Returns the character that ends just before offset `at` >= 1. If no complete character ends there, returns an
-/// invalid character of one byte.
+/// Returns the character that ends just before offset `at` >= 1, or an invalid one-byte character if no complete one
+/// ends there.
 inline Utf8Char utf8_before(std::string_view text, std::size_t at) {
   std::size_t begin = at - 1;
   while (begin > 0 && at - begin < 4 && (byte_of(text[begin]) & 0xC0) == 0x80) --begin;
@@ -55,15 +54,15 @@ inline Utf8Char utf8_before(std::string_view text, std::size_t at) {
   return last.valid && begin + last.length == at ? last : Utf8Char{};
 }
 
-/// Returns `bytes` with all invalid UTF-8 replaced by U+FFFD.
+/// Returns `bytes` with U+FFFD for all invalid UTF-8.
 std::string decode_lossy(std::string_view bytes);
 
-/// Decodes bytes that arrive in pieces. Keeps an incomplete character until the rest of its bytes arrive.
+/// Decodes bytes that arrive in pieces, holding back incomplete characters.
 class Utf8Stream {
  public:
-  /// Returns all characters that are complete once `bytes` have arrived. Invalid bytes become U+FFFD.
+  /// Returns all characters that `bytes` complete. Invalid bytes become U+FFFD.
   std::string push(std::string_view bytes);
-  /// Call at the end of the input. Returns U+FFFD if an incomplete character is left, otherwise "".
+  /// Must be called at the end. Returns U+FFFD if an incomplete character is left, otherwise "".
   std::string finish();
 
  private:

@@ -1,4 +1,4 @@
-// Starts threads that block signals, so that other threads of the process receive the signals.
+// Starts threads with signals blocked, so that others receive them.
 #pragma once
 
 #include <pthread.h>
@@ -9,7 +9,7 @@
 
 namespace mtl {
 
-/// Starts a thread that blocks all signals except those for its own faults (SEGV, BUS, FPE and ILL).
+/// Starts a thread that blocks all signals except its own faults (SEGV, BUS, FPE and ILL).
 template <class Function>
 std::thread worker_thread(Function function) {
   sigset_t all, before;

@@ -9,8 +9,8 @@ namespace mtl {
 
 namespace {
 
-/// The process's record of its write calls. Overlapping calls on several threads count as one call, which lasts from
-/// the start of the first to the end of the last.
+/// This process's write calls. Overlapping calls on several threads count as one, from the start of the first to the
+/// end of the last.
 struct Record {
   std::mutex mutex;
   std::string path;

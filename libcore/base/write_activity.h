@@ -1,5 +1,5 @@
-// Records which file this process is writing, so that one thread can report the write while another thread is inside a
-// system call of base/files.
+// Records which file this process is writing, so that one thread can report it while another is inside a system call in
+// base/files.
 #pragma once
 
 #include <cstdint>
@@ -8,32 +8,32 @@
 namespace mtl {
 
 struct WriteActivity {
-  std::string path;         // of the running call or else the last call; empty before the first call
-  bool in_call = false;     // true while a call is running
-  double call_seconds = 0;  // since the running call began; 0 if no call is running
-  double idle_seconds = 0;  // since the last call ended; 0 while a call is running
-  std::uint64_t bytes = 0;  // bytes written since the last pause longer than kWritePause
-  double seconds = 0;       // since the end of that pause
+  std::string path;         // for the running or last call; empty before the first
+  bool in_call = false;     // a call is running
+  double call_seconds = 0;  // since the running call began; otherwise 0
+  double idle_seconds = 0;  // since the last call ended; 0 during a call
+  std::uint64_t bytes = 0;  // written since the last pause longer than kWritePause
+  double seconds = 0;       // since that pause ended
 };
 
-/// Two calls with a longer pause between them, in seconds, belong to different outputs.
+/// After a longer pause, in seconds, the next call counts as a different output.
 inline constexpr double kWritePause = 5;
-/// A call that takes longer than this, in seconds, counts as hung.
+/// A call that takes longer, in seconds, counts as hung.
 inline constexpr double kLongestWriteCall = 600;
 
 WriteActivity write_activity();
 
 enum class WriteState {
-  none,  // neither inside a write call nor shortly after one
+  none,  // not writing, now or just before
   progresses,
-  hangs,  // inside one write call for longer than kLongestWriteCall
+  hangs,  // inside a single call for longer than kLongestWriteCall
 };
 
-/// Returns the state to report to ranks that wait for this rank. Writing counts as finished min(patience, kWritePause)
+/// Returns the state to report to ranks that wait for this one. Writing counts as finished min(patience, kWritePause)
 /// seconds after the last call.
 WriteState write_state(const WriteActivity& activity, double patience);
 
-/// While a WriteCall exists, its thread counts as being inside a call that changes files.
+/// While it exists, its thread counts as inside a call that changes files.
 class WriteCall {
  public:
   explicit WriteCall(const std::string& path);
