@@ -11,7 +11,7 @@ namespace mtl {
 
 namespace {
 
-/// Returns the smallest step, out of 1, 2 or 5 times a power of ten, that gives at most `count` + 1 ticks over `span`.
+/// Returns the smallest step, 1, 2 or 5 times a power of ten, with at most `count` + 1 ticks over `span`.
 double nice_step(double span, int count) {
   double raw = span / std::max(count, 1);
   double power = std::pow(10, std::floor(std::log10(raw)));
@@ -42,8 +42,8 @@ bool is_exact(const std::vector<double>& values, double unit, int digits) {
   return true;
 }
 
-/// Returns labels with the same number of decimals: 0.5, 1.0, 1.5; 20k, 40k; 1.5e-4. Suffixes for powers of a thousand:
-/// k M B T.
+/// Returns labels with equally many decimals: 0.5, 1.0, 1.5; 20k, 40k; 1.5e-4. Powers of a thousand get suffixes: k M B
+/// T.
 std::vector<std::string> tick_labels(const std::vector<double>& values) {
   double largest = 0;
   for (double value : values) largest = std::max(largest, std::abs(value));
@@ -77,7 +77,7 @@ double ChartAxis::position(double value) const {
 }
 
 std::vector<Tick> ChartAxis::ticks(int count) const {
-  // Below a factor of five, evenly spaced round numbers read better than 1-2-5.
+  // Below a factor of five, evenly spaced round numbers are easier to read than 1-2-5.
   return is_log_ && range_.high / range_.low >= 5 ? log_ticks(count) : linear_ticks(count);
 }
 

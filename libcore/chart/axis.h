@@ -1,4 +1,4 @@
-// Axes: the position of a value in a range, and ticks at round numbers.
+// Axes: where a value lies in a range, and ticks at round numbers.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace mtl {
 
 struct Tick {
   double value;
-  std::string label;  // empty: a minor tick of a logarithmic axis
+  std::string label;  // empty: a minor tick on a logarithmic axis
 };
 
 class ChartAxis {
@@ -20,8 +20,8 @@ class ChartAxis {
   /// Returns 0 at the low end and 1 at the high end; NaN unless is_drawable().
   double position(double value) const;
   /// Returns about `count` ticks with distinct labels inside the range: multiples of 1, 2 or 5 times a power of ten. On
-  /// a logarithmic axis whose ends differ by a factor of five or more: powers of ten and, if there is room, 2 and 5
-  /// times these powers.
+  /// a logarithmic axis whose ends differ by a factor of five or more, these are powers of ten plus, if there is room,
+  /// 2 and 5 times each.
   std::vector<Tick> ticks(int count) const;
   bool is_log() const { return is_log_; }
 

@@ -10,8 +10,8 @@ namespace mtl {
 /// Returns the number of characters in UTF-8 text.
 std::size_t count_characters(std::string_view text);
 
-/// Returns the text if `fits` accepts it. Otherwise, replaces the middle of the text by `mark`, because names often
-/// differ at both ends, and returns the longest such form that fits. Returns only `mark` if no form fits.
+/// Returns the text if `fits` accepts it. Otherwise replaces its middle with `mark`, because names often differ at both
+/// ends, and returns the longest result that fits, or just `mark` if none does.
 std::string cut_middle(const std::string& text, std::string_view mark,
                        const std::function<bool(const std::string&)>& fits);
 

@@ -17,7 +17,7 @@ const std::vector<std::string>& default_columns() {
   return columns;
 }
 
-/// Returns the axis label of a column.
+/// Returns a column's axis label.
 std::string label_of(const std::string& column) {
   if (column == "lm_loss") return "loss";
   if (column == "ppl") return "perplexity";
@@ -26,13 +26,13 @@ std::string label_of(const std::string& column) {
   return label;
 }
 
-/// True for a setting of a run, which, unlike a result, has no noise to smooth.
+/// True for a run's settings, which have no noise to smooth.
 bool is_setting(const std::string& column) {
   return column == "learning_rate" || column == "global_batch_size" || column == "loss_scale";
 }
 
-/// Returns the training time up to each row, in seconds. Sums, over the rows, the number of iterations since the
-/// previous row times the time per iteration.
+/// Returns the training time in seconds up to each row. Each row adds its time per iteration, times the iterations
+/// since the previous row.
 std::vector<double> training_time(const Table& steps) {
   const auto& iterations = steps.column("iteration");
   const auto& elapsed = steps.column("elapsed_ms_per_iteration");
@@ -47,7 +47,7 @@ std::vector<double> training_time(const Table& steps) {
   return out;
 }
 
-/// Returns the training time of each validation: the training time of the last step at or before the validation.
+/// Returns each validation's training time, which is that of the last step at or before it.
 std::vector<double> validation_time(const RunLog& log) {
   std::vector<double> times = training_time(log.steps), out;
   const auto& iterations = log.steps.column("iteration");
@@ -76,7 +76,7 @@ bool has_point(const std::vector<double>& values) {
   return std::any_of(values.begin(), values.end(), [](double value) { return std::isfinite(value); });
 }
 
-/// Returns the series of one run in one panel.
+/// Returns one run's series in one panel.
 std::vector<Series> run_series(const RunLog& log, std::size_t color, const std::string& column,
                                const RunChartOptions& options) {
   std::vector<Series> out;
@@ -120,7 +120,7 @@ void check_points(const std::vector<RunLog>& logs, const RunChartOptions& option
   }
 }
 
-/// Warns of points that lie outside the range that an axis of the chart can show.
+/// Warns about points outside the range the chart's axes can show.
 void warn_of_undrawable(Chart& chart) {
   for (const Panel& panel : chart.panels) {
     std::size_t not_positive = 0, too_large = 0, others = 0;
@@ -146,7 +146,7 @@ void warn_of_undrawable(Chart& chart) {
   }
 }
 
-/// Throws Error(bad_data), which explains why no run has a point in this column.
+/// Throws Error(bad_data), explaining why no run has a point in this column.
 [[noreturn]] void fail_no_metric(const std::vector<RunLog>& logs, const std::string& column) {
   const bool is_known = std::any_of(logs.begin(), logs.end(), [&](const RunLog& log) {
     const std::vector<std::string> names = log.steps.names();

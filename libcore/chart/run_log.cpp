@@ -19,7 +19,7 @@ constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
 using Row = std::vector<std::pair<std::string, double>>;
 
-/// Calls each(line, number, is_complete): is_complete is false for a last line without its newline.
+/// Calls each(line, number, is_complete). is_complete is false if the last line lacks its newline.
 template <class Each>
 void for_each_line(std::string_view text, const Each& each) {
   for (std::size_t number = 1; !text.empty(); ++number) {
@@ -73,7 +73,7 @@ void read_json_lines(RunLog& log, std::string_view text, const std::string& path
   });
 }
 
-/// Returns the column for a field's name in a text log: "lm loss" -> lm_loss.
+/// Returns the column for a text log's field: "lm loss" -> lm_loss.
 std::string column_name(std::string_view field) {
   static const std::map<std::string, std::string, std::less<>> kNames = {
       {"elapsed time per iteration (ms)", "elapsed_ms_per_iteration"},
@@ -100,7 +100,7 @@ std::optional<double> field_value(std::string_view text) {
   return percent ? std::optional(*percent / 100) : std::nullopt;
 }
 
-/// Returns the ` name: number |` fields of a line. Ignores the text after the last bar: an incomplete field.
+/// Returns the ` name: number |` fields in a line. Whatever follows the last bar is incomplete and ignored.
 Row fields_of(std::string_view line) {
   Row row;
   for (std::size_t bar; (bar = line.find('|')) != std::string_view::npos; line.remove_prefix(bar + 1)) {
@@ -113,7 +113,7 @@ Row fields_of(std::string_view line) {
   return row;
 }
 
-/// Returns the whole number that follows `word` in the line.
+/// Returns the integer that follows `word` in the line.
 std::optional<std::int64_t> number_after(std::string_view line, std::string_view word) {
   std::size_t at = line.find(word);
   if (at == std::string_view::npos) return std::nullopt;
@@ -126,7 +126,7 @@ std::optional<std::int64_t> number_after(std::string_view line, std::string_view
 
 void read_validation_line(RunLog& log, std::string_view line, const Row& last_step) {
   if (line.find("on test set") != std::string_view::npos || line.find("test data") != std::string_view::npos) return;
-  Row row = last_step;  // iteration and samples, for a line without them
+  Row row = last_step;  // iteration and samples, for lines without them
   if (auto iteration = number_after(line, "validation loss at iteration ")) row[0].second = *iteration;
   for (auto& [name, value] : fields_of(line)) {
     if (name == "lm_loss_value") row.emplace_back("loss", value);

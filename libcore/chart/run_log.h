@@ -1,12 +1,12 @@
-// A training run, read from its log: the JSON lines of mtl-train, or the text that Megatron-LM and mtl-train print.
+// A training run, read from its log: mtl-train's JSON lines, or the text that Megatron-LM and mtl-train print.
 //
-// A log that starts with a brace contains JSON lines, as written by --log-jsonl. Every number in a "step" line goes
-// into the column with the name of the number. A line without a type but with an "iteration" counts as a step. In a
-// text log, every field `name: number` of a line ` iteration N/ M | ... |` goes into a column, which has the name of
-// the corresponding mtl metric if there is one (`lm loss` becomes lm_loss). Other lines are ignored.
+// A log that starts with a brace contains JSON lines, as written by --log-jsonl. Each number in a "step" line goes into
+// the column with its name. A line without a type but with an "iteration" counts as a step. In a text log, each
+// `name: number` field in an ` iteration N/ M | ... |` line goes into a column, under mtl's name for the metric if
+// there is one (`lm loss` becomes lm_loss). Other lines are ignored.
 //
-// A resumed run may repeat iterations. Where the iteration number decreases, the later lines replace the earlier lines,
-// with a warning. Two lines of the same iteration become one row; if both lines have a metric, the later value counts.
+// A resumed run may repeat iterations. Where the iteration number decreases, the later lines replace the earlier ones,
+// with a warning. Two lines with the same iteration become one row; if both have a metric, the later value wins.
 //
 // An incomplete last line is ignored, with a warning. Any other invalid JSON line is an error.
 #pragma once
@@ -19,16 +19,16 @@
 
 namespace mtl {
 
-/// Columns of equal length, with NaN where a row lacks a metric. Rows are in ascending order of "iteration".
+/// Columns of equal length, with NaN for missing metrics. Rows are sorted by "iteration".
 class Table {
  public:
-  /// Adds a row. First drops the rows of later iterations. If a row of the same iteration exists, merges the new row
-  /// into that row. Returns the number of rows that were dropped or in which a metric was overwritten.
+  /// Adds a row. Drops rows for later iterations first. If there is a row for the same iteration, merges the new row
+  /// into it. Returns the number of rows that were dropped or lost a value.
   std::size_t put_row(const std::vector<std::pair<std::string, double>>& row);
-  /// Drops the rows at the end whose "iteration" exceeds `iteration`. Returns the number of dropped rows.
+  /// Drops all rows at the end whose "iteration" exceeds `iteration`. Returns their number.
   std::size_t drop_after(double iteration);
   std::size_t rows() const { return rows_; }
-  /// Empty if there is no such column.
+  /// Returns an empty column if the name is unknown.
   const std::vector<double>& column(const std::string& name) const;
   std::vector<std::string> names() const;
 
@@ -43,14 +43,14 @@ struct RunLog {
   std::string path;            // as given; "standard input" for -
   std::string name;            // the file's name without folder and extension
   Table steps;                 // iteration, consumed_samples, lm_loss, ...
-  Table validations;           // iteration, consumed_samples, loss, ppl; of the validation set only
+  Table validations;           // iteration, consumed_samples, loss, ppl; validation set only
   double sequence_length = 0;  // from the "start" line; 0: unknown
   std::vector<std::string> warnings;
   std::size_t replaced = 0;  // steps that later lines replaced
 };
 
-/// Parses the log in `text`. `path` is used in messages and for the name of the run. Throws Error(bad_data) that names
-/// path and line.
+/// Parses the log in `text`. `path` appears in messages and in the run's name. Throws Error(bad_data) with path and
+/// line.
 RunLog parse_run_log(std::string_view text, const std::string& path);
 
 }  // namespace mtl

@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kLargest = 1e300, kSmallest = 1e-300;
 
-/// Collects the values that an axis must show.
+/// Collects the values an axis must show.
 class Extent {
  public:
   explicit Extent(bool is_log) : is_log_(is_log) {}
@@ -21,7 +21,7 @@ class Extent {
     high_ = std::max(high_, value);
   }
 
-  /// Returns the range, widened at both ends by `margin` times its length. Adds some room around a single value.
+  /// Returns the range, widened at both ends by `margin` times its length. A single value gets some room around it.
   Range range(double margin) const {
     if (low_ > high_) return is_log_ ? Range{1, 10} : Range{0, 1};
     if (is_log_) {
@@ -29,7 +29,7 @@ class Extent {
       return {std::max(low_ / factor, kSmallest / 10), std::min(high_ * factor, kLargest * 10)};
     }
     double room = (high_ - low_) * margin;
-    // If values differ only by rounding, adds room as for a single value, because an axis needs distinct ticks.
+    // Values that differ only by rounding get as much room as a single one, because an axis needs distinct ticks.
     double least = 1e-9 * std::max(std::abs(low_), std::abs(high_));
     if (high_ - low_ <= least) room = std::abs(low_) / 2;
     if (low_ == 0 && high_ == 0) return {0, 1};
@@ -74,7 +74,7 @@ Range x_range(const Chart& chart) {
     }
   }
   Range range = extent.range(0);
-  // A run that starts near the origin is shown from the origin.
+  // If a run starts near the origin, show the origin.
   if (!chart.log_x && range.low > 0 && range.low < range.high / 2) range.low = 0;
   return range;
 }
@@ -121,9 +121,8 @@ Series thin(const Series& series, std::size_t limit) {
 }
 
 std::vector<double> trailing_mean(const std::vector<double>& values, std::size_t window) {
-  // Values are divided into blocks of `window`. A window consists of the end of one block and the beginning of the
-  // next, so the sum of the window is a suffix sum plus a prefix sum. The cost therefore does not depend on the window,
-  // and no sums are subtracted.
+  // Values are divided into blocks of `window`. Any window consists of one block's end and the next one's beginning, so
+  // its sum is a suffix sum plus a prefix sum. So the cost does not depend on the window, and nothing is subtracted.
   const std::size_t size = values.size();
   window = std::clamp<std::size_t>(window, 1, std::max<std::size_t>(size, 1));
   struct Sum {
@@ -135,7 +134,7 @@ std::vector<double> trailing_mean(const std::vector<double>& values, std::size_t
       ++count;
     }
   };
-  std::vector<Sum> suffix(size), prefix(size);  // within a block: from i to its end, from its beginning to i
+  std::vector<Sum> suffix(size), prefix(size);  // within a block: from i to its end, from its start to i
   for (std::size_t i = size; i-- > 0;) {
     suffix[i] = i + 1 == size || (i + 1) % window == 0 ? Sum{} : suffix[i + 1];
     suffix[i].add(values[i]);

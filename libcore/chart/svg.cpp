@@ -19,13 +19,13 @@ constexpr double kFirstPanel = 340, kOtherPanel = 170, kPanelGap = 26, kLegendRo
 constexpr std::size_t kPointLimit = 2000;
 constexpr std::array<const char*, 7> kColors = {"#0072B2", "#D55E00", "#009E73", "#CC79A7",
                                                 "#E69F00", "#56B4E9", "#000000"};
-constexpr const char* kShared = "#666";  // in the legend, for markers of all runs
+constexpr const char* kShared = "#666";  // legend color for markers from all runs
 constexpr std::array<const char*, 4> kDashes = {"", "7 3", "2 2.5", "9 3 2 3"};
 
 const char* color_of(const Series& series) { return kColors[series.color % kColors.size()]; }
 const char* dash_of(const Series& series) { return kDashes[series.color / kColors.size() % kDashes.size()]; }
 
-/// Returns an upper estimate of a text's width in a sans-serif font.
+/// Returns an upper estimate for a text's width in a sans-serif font.
 double text_width(std::string_view text, double font) {
   double ems = 0;
   for (unsigned char c : text) {
@@ -41,7 +41,7 @@ std::string fit(const std::string& text, double width, double font) {
   return cut_middle(text, "…", [&](const std::string& cut) { return text_width(cut, font) <= width; });
 }
 
-/// The style sheet of every document.
+/// The style sheet for every document.
 std::string style_sheet() {
   return format(
       "<style>text{font:%.0fpx Helvetica,Arial,'Liberation Sans','DejaVu Sans',sans-serif;fill:#222}"
@@ -54,7 +54,7 @@ std::string marker(const char* color, double x, double y) {
   return format("<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3.6\" class=\"p\" stroke=\"%s\"/>\n", x, y, color);
 }
 
-/// Draws the legend above the panels, in rows, if the legend has several entries. Returns the y below the legend.
+/// Draws the legend above the panels, in rows, unless it has just one entry. Returns the y below it.
 double draw_legend(SvgCanvas& canvas, const Chart& chart, double left, double top) {
   std::vector<LegendEntry> entries = legend_entries(chart);
   if (entries.size() < 2) return top;
@@ -79,7 +79,7 @@ double draw_legend(SvgCanvas& canvas, const Chart& chart, double left, double to
   return y + kLegendRow / 2 + 8;
 }
 
-/// The rectangle of a panel, and the axes that map values into it.
+/// A panel's rectangle, and the axes that map values into it.
 struct Frame {
   double left, top, width, height;
   ChartAxis x, y;
@@ -122,7 +122,7 @@ void draw_markers(SvgCanvas& canvas, const Frame& frame, const Series& series) {
   }
 }
 
-/// Draws grid, ticks and axis lines. Draws labels under the x axis only for the last panel.
+/// Draws grid, ticks and axis lines. Only the last panel gets labels under its x axis.
 void draw_frame(SvgCanvas& canvas, const Frame& frame, const std::vector<Tick>& x_ticks,
                 const std::vector<Tick>& y_ticks, bool is_last) {
   double bottom = frame.top + frame.height, right = frame.left + frame.width;

@@ -29,7 +29,7 @@ struct Cell {
   int color = 0;      // ANSI; 0: the terminal's own
 };
 
-/// The area inside the axes, addressed in dots from the upper left.
+/// The area inside the axes, addressed by dots from the upper left.
 class Plot {
  public:
   Plot(int columns, int rows, bool braille)
@@ -39,7 +39,7 @@ class Plot {
   int dot_rows() const { return braille_ ? 4 * rows_ : rows_; }
 
   void dot(int x, int y, char symbol, int color) {
-    // Unicode numbers the dots of a braille cell down each column, except that the dots of the lowest row come last.
+    // Unicode numbers a braille cell's dots down each column, except that the lowest row comes last.
     constexpr unsigned kBits[4][2] = {{0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}};
     Cell* cell = at(x, y);
     if (cell == nullptr || (braille_ && cell->symbol != 0)) return;
@@ -144,7 +144,7 @@ std::string right_aligned(const std::string& text, int width) {
   return std::string(wide - std::min(wide, text.size()), ' ') + text;
 }
 
-/// Draws one panel: the name, and rows with the vertical axis. Does not draw the horizontal axis.
+/// Draws one panel: its name, then rows with the vertical axis. The horizontal axis is drawn separately.
 std::string draw_panel(const Panel& panel, const Look& look, const ChartAxis& x_axis, int rows) {
   ChartAxis y_axis(y_range(panel), panel.log_y);
   int columns = look.options.width - look.gutter - 2;
@@ -166,7 +166,7 @@ std::string draw_panel(const Panel& panel, const Look& look, const ChartAxis& x_
   return out;
 }
 
-/// Draws the horizontal axis. If `labeled`, also draws the labels and the name of the axis.
+/// Draws the horizontal axis, with labels and a name if `labeled`.
 std::string draw_x_axis(const Chart& chart, const Look& look, const ChartAxis& axis, bool labeled) {
   int columns = look.options.width - look.gutter - 2;
   const char* line = look.options.unicode ? "─" : "-";
@@ -241,8 +241,8 @@ std::string terminal_chart(const Chart& chart, const TerminalOptions& options) {
   std::string out;
   if (!chart.title.empty())
     out += cat(std::string(look.gutter + 1, ' '), look.fit(chart.title, look.options.width - look.gutter - 1), "\n");
-  // Each panel needs two lines for its name and axis; the title, the labels and the legend need four. The first panel
-  // is twice as tall.
+  // Each panel needs two lines for its name and axis. Title, labels and legend need four. The first panel is twice as
+  // tall.
   int panels = static_cast<int>(chart.panels.size());
   int unit = std::max(3, (options.height - 4 - 2 * panels) / (panels + 1));
   for (int i = 0; i < panels; ++i) {
