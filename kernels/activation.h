@@ -1,4 +1,4 @@
-// The activation functions of an MLP, and the gated MLP.
+// MLP activation functions, and the gated MLP.
 //
 //   gelu_tanh     x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))   Hendrycks, Gimpel 2016, the tanh form
 //   gelu_erf      x/2 (1 + erf(x / sqrt(2)))                      the same paper, exact
@@ -6,8 +6,8 @@
 //   squared_relu  max(x, 0)^2                                     So et al. 2021
 //   silu          x / (1 + e^-x)                                  Elfwing et al. 2017
 //
-// A gated MLP (Shazeer 2020; SwiGLU if the function is silu) multiplies the outputs of two linear layers. Both outputs
-// are in one tensor, pre (N, 2 F), with rows [gate (F) | up (F)].
+// A gated MLP (Shazeer 2020; SwiGLU if the function is silu) multiplies the outputs of two linear layers. Both are in
+// one tensor, pre (N, 2 F), with rows [gate (F) | up (F)].
 //   forward    out = activation(gate) * up
 //   backward   dgate = dout * up * activation'(gate),  dup = dout * activation(gate)
 //
@@ -24,7 +24,7 @@ enum class Activation { gelu_tanh, gelu_erf, relu, squared_relu, silu };
 
 /// Writes out (N, F).
 void gated_forward(Stream& stream, Tensor out, Tensor pre, Activation activation);
-/// Writes dpre (N, 2 F), in the layout of pre. dpre may be pre itself.
+/// Writes dpre (N, 2 F), laid out like pre. dpre can be pre itself.
 void gated_backward(Stream& stream, Tensor dpre, Tensor dout, Tensor pre, Activation activation);
 
 }  // namespace mtl

@@ -1,4 +1,4 @@
-// The gated MLP. Forward and backward each make one pass over memory; backward recomputes the activation.
+// The gated MLP. Forward and backward each pass over memory once; backward recomputes the activation.
 #include "kernels/cpu.h"
 
 #define MTL_SIMD_FILE "kernels/activation_cpu.cpp"

@@ -1,4 +1,4 @@
-// The gated MLP, out = activation(gate) * up. Forward and backward each make one pass over memory, of 3 N F and 5 N F
+// The gated MLP, out = activation(gate) * up. Forward and backward each pass over memory once, with 3 N F and 5 N F
 // elements; backward recomputes the activation. Memory-bound.
 #include "kernels/cuda.h"
 #include "kernels/cuda/activation.h"

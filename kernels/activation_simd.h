@@ -1,5 +1,4 @@
-// Vector versions of the functions in activation.h and of their derivatives. Includes simd.h, so include only this
-// header.
+// Vector versions of activation.h's functions and their derivatives. Includes simd.h, so include only this header.
 
 #include "kernels/activation.h"
 #include "kernels/simd.h"
@@ -15,7 +14,7 @@ HWY_BEFORE_NAMESPACE();
 namespace mtl::HWY_NAMESPACE {
 
 /// gelu(x) = x s with s = 1 / (1 + e), e = exp(-2 u), u = sqrt(2/pi) (x + 0.044715 x^3): the tanh form without the
-/// cancellation in 1 + tanh(u). May lose a NaN in x; the callers multiply by x, which restores the NaN.
+/// cancellation in 1 + tanh(u). May lose a NaN in x, but callers multiply by x, which brings it back.
 struct GeluParts {
   VecF32 e;
   VecF32 s;
@@ -41,10 +40,10 @@ struct GeluTanh {
   }
 };
 
-/// The normal distribution: e = exp(-x^2 / 2) and p = P(X < x). The absolute error of p is below 2e-7; for x >= -8, the
+/// The normal distribution: e = exp(-x^2 / 2) and p = P(X < x). p's absolute error is below 2e-7; for x >= -8, its
 /// relative error is below 4e-6. The tail beyond |x| is e q(t) with t = 1 / (1 + 0.3 |x|), where q is a minimax
-/// polynomial of degree 8 for |x| <= 12.5 (relative error 1e-7). Because 1 + erf is not used, there is no cancellation
-/// in the left tail. May lose a NaN, as in gelu_parts.
+/// polynomial of degree 8 for |x| <= 12.5 (relative error 1e-7). We avoid 1 + erf, so nothing cancels in the left tail.
+/// May lose a NaN, as in gelu_parts.
 struct NormalParts {
   VecF32 e;
   VecF32 p;
@@ -75,7 +74,7 @@ struct GeluErf {
   }
 };
 
-/// A NaN remains NaN, because a NaN is not less than 0.
+/// NaN stays NaN, because it is not less than 0.
 struct Relu {
   static HWY_INLINE VecF32 value(VecF32 x) { return hn::IfThenZeroElse(hn::Lt(x, set(0)), x); }
   static HWY_INLINE VecF32 derivative(VecF32 x) { return hn::IfThenElseZero(hn::Gt(x, set(0)), set(1)); }
@@ -108,7 +107,7 @@ struct Silu {
 };
 
 /// Calls body() with the function object for `activation`, such as GeluTanh(). The loop in `body` is compiled for each
-/// function.
+/// of them.
 template <class Body>
 HWY_INLINE void with_activation(Activation activation, const Body& body) {
   switch (activation) {

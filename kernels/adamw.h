@@ -4,14 +4,14 @@
 //   m = beta1 m + (1 - beta1) g,   v = beta2 v + (1 - beta2) g^2
 //   p = p - lr (m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps) + weight_decay p),   t = state.step
 //
-// lr, weight_decay, t and the scale factors are read from the StepState. If found_inf is set, nothing changes. Each
-// tensor may have a different dtype (f32, bf16, f16). Results are rounded to nearest even when they are stored, but a
-// bf16 param may be rounded stochastically instead. A nonzero update is lost if the stored param keeps its value. The
-// StepState counts lost updates, and elements whose param changes while the copy of the param does not change.
+// The StepState provides lr, weight_decay, t and the scale factors. If found_inf is set, nothing changes. Each tensor
+// may have a different dtype (f32, bf16, f16). Results are rounded to nearest as they are stored, but a bf16 param may
+// be rounded stochastically instead. A nonzero update is lost if the stored param keeps its value. The StepState counts
+// lost updates, and elements whose param changes while its copy does not.
 //
-// Stochastic rounding (Gupta et al. 2015) adds 16 random bits below the last bit that is kept, and then truncates. The
-// random bits depend on the index of the element in the whole tensor: the Philox counter is (t, element / 8), with 8
-// elements per call as in kernels/dropout.h.
+// Stochastic rounding (Gupta et al. 2015) adds 16 random bits below the last bit we keep, then truncates. The random
+// bits depend on the element's index in the entire tensor: the Philox counter is (t, element / 8), with 8 elements per
+// call as in kernels/dropout.h.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@
 
 namespace mtl {
 
-/// Maps the elements of a range to their indices in the whole tensor: element i has index first + (j / inner) * pitch +
-/// j % inner, where j = skipped + i. The range holds `inner` of every `pitch` elements of the tensor.
+/// Maps a range's elements to their indices in the entire tensor: element i has index first + (j / inner) * pitch + j %
+/// inner, where j = skipped + i. In other words, the range contains `inner` out of every `pitch` elements.
 struct ElementMap {
   std::int64_t first = 0, inner = 1, pitch = 1, skipped = 0;
 };
@@ -44,7 +44,7 @@ struct AdamWOptions {
   double eps = 1e-8;
 };
 
-/// Updates the range. Adds to nonzero_updates, lost_updates and lost_copies of the state.
+/// Updates the range. Adds to nonzero_updates, lost_updates and lost_copies in the state.
 void adamw_step(Stream& stream, const AdamWRange& range, const AdamWOptions& options, StepState* state);
 
 }  // namespace mtl

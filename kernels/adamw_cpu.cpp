@@ -1,5 +1,5 @@
-// Makes one pass over the arrays, memory-bound: 28 bytes per parameter in fp32. The factors of the step are computed in
-// fp64, and elements in fp32. Narrower arrays are widened in L1, one stretch at a time.
+// Passes over the arrays once, memory-bound: 28 bytes per parameter in fp32. Step factors are computed in fp64,
+// elements in fp32. Narrower arrays are widened in L1, one stretch at a time.
 #include <atomic>
 #include <cmath>
 
@@ -13,8 +13,8 @@ namespace mtl::HWY_NAMESPACE {
 
 constexpr std::size_t kStretch = 512;
 
-/// A stretch of an operand as fp32: the memory of the operand if its dtype is fp32, otherwise a widened copy, which
-/// close() writes back.
+/// A stretch of an operand as fp32: the operand's own memory if it is fp32, otherwise a widened copy, which close()
+/// writes back.
 class Stretch {
  public:
   HWY_INLINE Stretch(const Tensor& operand, std::int64_t first, std::size_t count)
@@ -43,7 +43,7 @@ class Stretch {
   HWY_ALIGN float widened_[kStretch];
 };
 
-/// Updates the moments, and writes to `updates` what to subtract from the parameters.
+/// Updates the moments, and writes what to subtract from the parameters to `updates`.
 void find_updates(const AdamWRange& range, const cpu::AdamWFactors& f, std::int64_t begin, std::size_t size,
                   float* updates) {
   Stretch param(range.param, begin, size), grads(range.grad, begin, size);
@@ -64,7 +64,7 @@ void find_updates(const AdamWRange& range, const cpu::AdamWFactors& f, std::int6
   second.close();
 }
 
-/// Draws 16 random bits for each of the range's elements [begin, begin + size) in a step.
+/// Draws 16 random bits for each of the range's elements [begin, begin + size).
 void draw_rounding(PhiloxKey key, std::uint64_t step, const ElementMap& map, std::int64_t begin, std::size_t size,
                    std::uint16_t* out) {
   for (std::size_t done = 0; done < size;) {
@@ -78,7 +78,7 @@ void draw_rounding(PhiloxKey key, std::uint64_t step, const ElementMap& map, std
   }
 }
 
-/// Adds random bits below the bits that bf16 keeps, and then truncates. Does not change NaN and infinity.
+/// Adds random bits below those that bf16 keeps, then truncates. NaN and infinity do not change.
 HWY_INLINE VecF32 add_random(VecF32 v, const std::uint16_t* bits) {
   const auto raised = hn::Add(hn::BitCast(U32(), v), hn::PromoteTo(U32(), hn::LoadU(U16(), bits)));
   const auto cut = hn::BitCast(F32(), hn::And(raised, hn::Set(U32(), 0xFFFF0000u)));
@@ -88,8 +88,8 @@ HWY_INLINE VecF32 add_random(VecF32 v, const std::uint16_t* bits) {
 
 HWY_INLINE std::int64_t count(hn::Mask<F32> mask) { return static_cast<std::int64_t>(hn::CountTrue(F32(), mask)); }
 
-/// p -= updates, rounded to P: to nearest or, if `random` is not null, by the bits in `random`. If `before` is not
-/// null, stores the old p in `before`.
+/// p -= updates, rounded to P: to nearest, or by the bits in `random` if not null. Stores the old p in `before` if that
+/// is not null.
 template <bool counted, class P>
 void apply_updates(P* p, const float* updates, const std::uint16_t* random, std::size_t size, float* before,
                    cpu::UpdateCounts& counts) {
@@ -125,7 +125,7 @@ cpu::UpdateCounts update_range(const AdamWRange& range, const cpu::AdamWFactors&
                                Range elements) {
   cpu::UpdateCounts counts;
   HWY_ALIGN float updates[kStretch], before[kStretch];
-  HWY_ALIGN std::uint16_t random[kStretch + 64];  // room for a vector that reads past the end
+  HWY_ALIGN std::uint16_t random[kStretch + 64];  // room for a vector read past the end
   for (std::int64_t begin = elements.begin; begin < elements.end; begin += kStretch) {
     const std::size_t size = HWY_MIN(std::int64_t{kStretch}, elements.end - begin);
     find_updates(range, f, begin, size, updates);
@@ -172,7 +172,7 @@ AdamWFactors factors_of(const StepState& state, const AdamWOptions& options, boo
   return f;
 }
 
-/// Adds atomically, which is deterministic because sums of integers do not depend on the order.
+/// Adds atomically. Deterministic, because integer sums do not depend on the order.
 void add_count(std::int64_t& total, std::int64_t count) {
   std::atomic_ref(total).fetch_add(count, std::memory_order_relaxed);
 }

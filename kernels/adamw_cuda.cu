@@ -1,7 +1,7 @@
-// Makes one pass over the arrays, memory-bound: reads each array once, and writes all arrays except the gradient once.
-// With bf16 weights and fp32 main weights, moments and gradients, this moves 32 bytes per parameter: 1.2 ms for 124
-// million parameters at 3.35 TB/s (predicted). Accesses are 16 bytes wide if all operands are aligned to 16 bytes, as
-// the ranges of a ParamStore are.
+// Passes over the arrays once, memory-bound: reads each array once, and writes each except the gradient once. With bf16
+// weights and fp32 main weights, moments and gradients, this moves 32 bytes per parameter: 1.2 ms for 124 million
+// parameters at 3.35 TB/s (predicted). Accesses are 16 bytes wide if all operands are aligned to 16 bytes, as
+// ParamStore's ranges are.
 #include "kernels/cuda.h"
 #include "kernels/cuda/any_array.h"
 #include "kernels/cuda/philox.h"
@@ -11,7 +11,7 @@ namespace mtl::cuda {
 
 namespace {
 
-/// Operands of one launch, which updates elements [begin, begin + count) of the range.
+/// One launch's operands. It updates elements [begin, begin + count) in the range.
 struct Update {
   AnyArray param, grad, exp_avg, exp_avg_sq, copy;
   bool decays, rounds_stochastically;
@@ -42,8 +42,8 @@ __device__ inline Factors factors_of(const Update& u) {
           u.decays ? static_cast<float>(state.lr * state.weight_decay) : 0.0f};
 }
 
-/// The random bits of consecutive elements of the range, beginning with `first`. A Philox call serves 8 elements that
-/// are consecutive in the whole tensor. Divides only once for all elements, because 64-bit divisions would take longer
+/// The random bits for consecutive elements in the range, starting with `first`. One Philox call serves 8 elements that
+/// are consecutive in the entire tensor. Divides only once for all elements, because 64-bit divisions would take longer
 /// than the memory accesses.
 class RoundingBits {
  public:
@@ -53,7 +53,7 @@ class RoundingBits {
     number_ = u.elements.first + row * u.elements.pitch + column_;
     draw();
   }
-  /// Returns the bits of the next element.
+  /// Returns the next element's bits.
   __device__ std::uint32_t next() {
     if (column_ == u_.elements.inner) {
       column_ = 0;
@@ -75,13 +75,13 @@ class RoundingBits {
   std::array<std::uint32_t, 4> words_;
 };
 
-/// Adds random bits below the bits that bf16 keeps, and then truncates. Does not change NaN and infinity.
+/// Adds random bits below those that bf16 keeps, then truncates. NaN and infinity do not change.
 __device__ inline float round_by(std::uint32_t bits, float value) {
   if (!(fabsf(value) < INFINITY)) return value;
   return from_bits((to_bits(value) + bits) & 0xFFFF0000u);
 }
 
-/// Rounds `values`, the new params of the elements of the range beginning with `first`.
+/// Rounds `values`, the new params for the range's elements from `first`.
 template <int n>
 __device__ void round_stochastically(const Update& u, std::int64_t first, Pack<n>& values) {
   RoundingBits bits(u, first);
@@ -138,7 +138,7 @@ __global__ void update_elements(const __grid_constant__ Update u) {
   const int nonzero = block_sum(counts.nonzero, sums), lost = block_sum(counts.lost, sums),
             lost_copies = block_sum(counts.lost_copies, sums);
   if (threadIdx.x != 0) return;
-  add_count(&u.state->nonzero_updates, nonzero);  // sums of integers do not depend on their order
+  add_count(&u.state->nonzero_updates, nonzero);  // integer sums do not depend on the order
   add_count(&u.state->lost_updates, lost);
   add_count(&u.state->lost_copies, lost_copies);
 }
@@ -170,7 +170,7 @@ void adamw_step(Stream& stream, const AdamWRange& range, const AdamWOptions& opt
                       0,
                       0};
   constexpr std::int64_t kWide = 8;
-  std::int64_t wide = 0;  // elements in packs of 8; the rest are single
+  std::int64_t wide = 0;  // elements in packs of 8; the rest are done singly
   with_pack_size(0, {range.param, range.grad, range.exp_avg, range.exp_avg_sq, range.copy},
                  [&]<int n>(std::integral_constant<int, n>) { wide = n == kWide ? count / kWide * kWide : 0; });
   launch_update<kWide>(stream, update, 0, wide);

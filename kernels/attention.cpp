@@ -13,15 +13,15 @@ Shape out_shape(const AttentionSizes& sizes) {
 }
 Shape logsumexp_shape(const AttentionSizes& sizes) { return {sizes.batch, sizes.groups * sizes.heads, sizes.queries}; }
 
-/// Returns the number of one head's causal scores that the window masks: position p sees its last `window` keys, not
-/// all p + 1.
+/// Returns how many of one head's causal scores the window masks: position p sees its last `window` keys instead of p +
+/// 1.
 double scores_beyond(std::int64_t window, const AttentionSizes& sizes) {
   const std::int64_t last = sizes.keys - window, first = std::max<std::int64_t>(1, last - sizes.queries + 1);
   if (window == 0 || last <= 0) return 0;
   return static_cast<double>(last - first + 1) * static_cast<double>(first + last) / 2;
 }
 
-/// Returns the FLOPs of forward: two products over D for each score that is not masked.
+/// Returns the forward pass's FLOPs: two products over D for each unmasked score.
 double forward_flops(const AttentionSizes& sizes, std::int64_t window) {
   const auto queries = static_cast<double>(sizes.queries), keys = static_cast<double>(sizes.keys);
   return 4.0 * static_cast<double>(sizes.batch * sizes.groups * sizes.heads * sizes.dim) *
@@ -46,7 +46,7 @@ void check_qkv(const Qkv& qkv) {
   expect_tensor("attention: v, laid out like k", qkv.v.tensor, qkv.k.tensor.dtype(), qkv.k.tensor.shape());
 }
 
-/// Throws unless all positions of the sequences are queries and keys.
+/// Throws unless all positions in the sequences are queries and keys.
 void check_whole(const char* what, const AttentionInput& in, const AttentionSizes& sizes) {
   require(!in.past.exists() && in.rows.first_row == 0 && sizes.queries == in.qkv.k.tensor.size(1), "attention: ", what,
           " needs whole sequences, got ", sizes.queries, " queries from position ", in.rows.first_row, ", ",

@@ -1,6 +1,7 @@
 // Causal attention with query groups, document boundaries, a sliding window and dropout.
 //
-// Query t of head h (query group g = h / R, R = H / G heads read one key and value) is position p(t) of its sequence:
+// Query t of head h (query group g = h / R, where R = H / G heads read one key and value) is position p(t) in its
+// sequence:
 //   S[t, s] = scale * q[t, h] . k[s, g]      for max(document_start[t], p(t) - window + 1) <= s <= p(t), else masked
 //   P       = softmax over s
 //   o[t, h] = sum_s dropout(P)[t, s] v[s, g]
@@ -8,12 +9,11 @@
 //   dP = dropout'(do . v),  delta[t] = sum_d do[t, d] o[t, d],  dS = P (dP - delta)
 //   dq = scale dS k,  dk = scale dS^T q,  dv = dropout(P)^T do
 //
-// There are Tq queries and Tk keys; the keys are positions 0 .. Tk - 1. q, k, v, o, their gradients, and a cache of
-// keys and values have the same dtype: f32, bf16 or f16. logsumexp, probabilities and all sums are fp32; results are
-// rounded once. dk and dv are accumulated in a fixed order, regardless of the number of threads. The operators count
-// the FLOPs of the causal part, Tq (Tk - Tq / 2) scores per head, minus the scores that the window masks: max(0, p(t) +
-// 1 - window) per query. Run time grows with this number. Keys and values before the window of the first query
-// are not read.
+// There are Tq queries and Tk keys; the keys are positions 0 .. Tk - 1. q, k, v, o, their gradients and a key-value
+// cache all have the same dtype: f32, bf16 or f16. logsumexp, probabilities and all sums are fp32; results are rounded
+// once. dk and dv are accumulated in a fixed order, regardless of the number of threads. FLOPs are counted for the
+// causal part, Tq (Tk - Tq / 2) scores per head, minus the scores that the window masks: max(0, p(t) + 1 - window) per
+// query. Run time grows with this number. Keys and values before the first query's window are not read.
 #pragma once
 
 #include <compare>
@@ -31,10 +31,10 @@ namespace mtl {
 struct Qkv {
   HeadSlice q, k, v;
 };
-/// Splits a tensor (B, T, G, R + 2, D), which has R queries, then the key, then the value of each group.
+/// Splits a tensor (B, T, G, R + 2, D), in which each group has R queries, then the key, then the value.
 Qkv unpack_qkv(Tensor packed);
 
-/// The sizes of one call: B, Tq, the keys up to the last query (with `past` all Tk), G, R, D.
+/// One call's sizes: B, Tq, the keys up to the last query (with `past` all Tk), G, R, D.
 struct AttentionSizes {
   std::int64_t batch, queries, keys, groups, heads, dim;
   auto operator<=>(const AttentionSizes&) const = default;
@@ -44,36 +44,36 @@ struct AttentionInput {
   Qkv qkv;
   RowMap rows;                  // of the queries: p(t) = rows.first_row + t in each sequence
   Tensor past;                  // (B) i32, only with a cache: p(t) = past[b] + t, regardless of `rows`
-  Tensor document_start;        // (B, Tq) i32: the first position that query t attends to, 0 .. p(t); absent: 0
+  Tensor document_start;        // (B, Tq) i32: first position that query t attends to, 0 .. p(t); absent: 0
   std::int64_t window = 0;      // positions that a query attends to, including its own; 0: no limit
   float scale = 0;              // usually 1 / sqrt(D)
   Dropout dropout;              // of the probabilities; requires whole sequences: Tq = Tk = rows.seq_length
   std::int64_t first_head = 0;  // global index of local head 0, for the dropout counter
 
   AttentionSizes sizes() const;
-  /// Returns an upper bound on the number of distinct keys that the queries of one sequence attend to: sizes().keys, or
-  /// fewer with a window.
+  /// Returns an upper bound on how many distinct keys one sequence's queries attend to: sizes().keys, or fewer with a
+  /// window.
   std::int64_t keys_in_reach() const;
 };
 
 /// Writes out (B, Tq, H, D) and, if present, logsumexp (B, H, Tq). `past` cannot be combined with documents or dropout.
-/// A query beyond the last key is an error: the cpu throws, a GPU does not check.
+/// A query beyond the last key is an error: the CPU throws, a GPU does not check.
 void attention_forward(Stream& stream, Arena& scratch, Tensor out, Tensor logsumexp, const AttentionInput& in);
 
-/// Writes the gradients, in the shapes of in.qkv. Requires whole sequences.
+/// Writes the gradients, shaped like in.qkv. Needs whole sequences.
 void attention_backward(Stream& stream, Arena& scratch, const Qkv& grads, Tensor dout, Tensor out, Tensor logsumexp,
                         const AttentionInput& in);
 
-/// Keys and values of earlier positions, per sequence.
+/// Keys and values for earlier positions, per sequence.
 struct KvCache {
   Tensor keys;     // (B, S, G, 1, D)
   Tensor values;   // (B, S, G, 1, D)
   Tensor lengths;  // (B) i32: positions stored
 };
 
-/// Stores the keys and values (B, T, G, 1, D) of T new positions, in the dtype of the cache, beginning at position
-/// lengths[b]. The caller updates `lengths`. A full cache is an error: the cpu throws before writing, and a GPU drops
-/// positions that do not fit.
+/// Stores keys and values (B, T, G, 1, D) for T new positions, in the cache's dtype, starting at position lengths[b].
+/// The caller updates `lengths`. A full cache is an error: the CPU throws before writing, and a GPU drops positions
+/// that do not fit.
 void append_to_cache(Stream& stream, const KvCache& cache, const HeadSlice& k, const HeadSlice& v);
 
 }  // namespace mtl

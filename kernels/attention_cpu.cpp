@@ -1,4 +1,4 @@
-// Attention on the cpu. The threads divide the key-value groups of all sequences among themselves (attention_cpu.h).
+// Attention on the CPU. The threads share out the key-value groups of all sequences (attention_cpu.h).
 #include <omp.h>
 
 #include <algorithm>
@@ -12,8 +12,8 @@ namespace mtl::cpu {
 
 namespace {
 
-/// Throws unless the positions of the queries are among those of the keys and each query attends to at least its own
-/// key, because a softmax needs at least one key.
+/// Throws unless all query positions are also key positions and each query attends to at least its own key, because a
+/// softmax needs at least one.
 void check_contents(const AttentionInput& in, const AttentionSizes& sizes) {
   for (std::int64_t b = 0; in.past.exists() && b < sizes.batch; ++b) {
     const std::int32_t held = in.past.data<std::int32_t>()[b];
@@ -34,25 +34,25 @@ std::int32_t dropout_threshold(const Dropout& dropout) {
   return static_cast<std::int32_t>(attention_dropout_threshold(dropout.probability));
 }
 
-/// Returns the address of an element of a tensor.
+/// Returns a tensor element's address.
 void* address_of(const Tensor& tensor, std::int64_t element) {
   return static_cast<std::byte*>(tensor.raw()) + element * static_cast<std::int64_t>(size_of(tensor.dtype()));
 }
 
-/// Returns the rows of the heads of a slice in group g of sequence b, beginning at row `first_row`.
+/// Returns a slice's rows for the heads in group g of sequence b, starting at row `first_row`.
 HeadRows rows_of(const HeadSlice& slice, std::int64_t b, std::int64_t g, std::int64_t first_row = 0) {
   const Tensor& t = slice.tensor;
   const std::int64_t dim = t.size(4), stride = t.size(2) * t.size(3) * dim;
   return {address_of(t, (b * t.size(1) + first_row) * stride + (g * t.size(3) + slice.first) * dim), stride};
 }
 
-/// Like the function above, for attention's output (B, Tq, H, D) or the gradient of the output.
+/// Like the overload above, for attention's output (B, Tq, H, D) or its gradient.
 HeadRows rows_of(const Tensor& out, const AttentionSizes& sizes, std::int64_t b, std::int64_t g) {
   const std::int64_t stride = sizes.groups * sizes.heads * sizes.dim;
   return {address_of(out, b * sizes.queries * stride + g * sizes.heads * sizes.dim), stride};
 }
 
-/// Returns the address of logsumexp (R, Tq) of group g of sequence b.
+/// Returns the address of logsumexp (R, Tq) for group g of sequence b.
 float* logsumexp_of(const Tensor& logsumexp, const AttentionSizes& sizes, std::int64_t b, std::int64_t g) {
   return logsumexp.data<float>() + (b * sizes.groups + g) * sizes.heads * sizes.queries;
 }
@@ -93,11 +93,10 @@ bool decodes(const AttentionInput& in, const Tensor& logsumexp) {
   return in.sizes().queries == 1 && !logsumexp.exists() && !in.document_start.exists() && !in.dropout.active();
 }
 
-/// Returns the bytes of all threads' work areas.
+/// Returns the size of all threads' work areas in bytes.
 std::size_t work_bytes(const Stream& stream, std::int64_t floats) { return stream.threads() * floats * sizeof(float); }
 
-/// Calls body(b, g, area) for every group of every sequence. `area` is the part of `work` that belongs to the calling
-/// thread.
+/// Calls body(b, g, area) for every group in every sequence. `area` is the calling thread's part of `work`.
 template <class Body>
 void for_groups(const Stream& stream, const AttentionInput& in, const Tensor& work, const Body& body) {
   const AttentionSizes sizes = in.sizes();

@@ -1,12 +1,12 @@
-// Attention on the cpu. One call computes one key-value group of one sequence, with all query heads of the group.
+// Attention on the CPU. One call computes one key-value group in one sequence, with all of the group's query heads.
 //
-// Blocks of 48 queries are processed with blocks of 192 keys, so that a block of scores stays in L2 (Dao 2023). Within
-// a block, the micro-kernels process a few rows at a time, from the start of the window up to the diagonal. A call is
-// sequential and its sums have a fixed order. Results therefore depend on the instruction set, but not on the number of
-// threads or on the batch size.
+// Queries are processed in blocks of 48 with keys in blocks of 192, so that a block of scores stays in L2 (Dao 2023).
+// Within a block, the micro-kernels process a few rows at a time, from the window's start up to the diagonal. A call is
+// sequential and sums in a fixed order, so results depend on the instruction set, but not on the number of threads or
+// the batch size.
 //
-// 16-bit operands are widened to fp32 when they are copied to the work area. All products and sums are computed there
-// in fp32. Results are rounded once, when they are written.
+// 16-bit operands are widened to fp32 when they are copied to the work area, where everything is computed in fp32.
+// Results are rounded once, when they are written.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 
 namespace mtl::cpu {
 
-/// The source of the dropout bytes of one group (kernels/dropout.h).
+/// Where one group's dropout bytes come from (kernels/dropout.h).
 struct AttentionDropout {
   bool active = false;
   PhiloxKey key{};
@@ -29,7 +29,7 @@ struct AttentionDropout {
   float scale = 1;                 // 1 / quantized keep probability
 };
 
-/// Rows of a group's heads in memory: head r of row t is at element t * stride + r * dim.
+/// A group's rows in memory: head r of row t is at element t * stride + r * dim.
 struct HeadRows {
   void* first = nullptr;  // elements of the group's dtype
   std::int64_t stride = 0;
@@ -49,12 +49,12 @@ struct AttentionGroup {
   std::int64_t heads = 0;           // R
   std::int64_t dim = 0;             // D
   float scale = 0;
-  DType dtype = DType::f32;  // of q, k, v and every other HeadRows of a call
+  DType dtype = DType::f32;  // of q, k, v and any other HeadRows in a call
   HeadRows q, k, v;
   const std::int32_t* document_start = nullptr;  // (queries) positions in the sequence, or null
   AttentionDropout dropout;
 
-  /// Return the own key of query `row`, and the first key that this query attends to.
+  /// Return query `row`'s own key, and the first key it attends to.
   std::int64_t own_key(std::int64_t row) const { return keys - queries + row; }
   std::int64_t first_key(std::int64_t row) const {
     const std::int64_t start = document_start == nullptr ? 0 : document_start[row] - first_position;
@@ -77,14 +77,14 @@ struct AttentionBackward {
   HeadRows dq, dk, dv;
 };
 
-/// Return the workspace size of a call, in floats. The workspace must be 64-byte aligned. The size is the same for all
-/// instruction sets and dtypes.
+/// Return a call's workspace size, in floats. The workspace must be 64-byte aligned. The size does not depend on
+/// instruction set or dtype.
 std::int64_t forward_group_work(std::int64_t keys, std::int64_t dim);
 std::int64_t backward_group_work(std::int64_t keys, std::int64_t dim);
 void forward_group(const AttentionForward& call, float* work);
 void backward_group(const AttentionBackward& call, float* work);
 
-/// Decoding: one query per head; reads every key and value once.
+/// Decoding: one query per head. Reads each key and value once.
 std::int64_t decode_group_work(std::int64_t keys, std::int64_t heads, std::int64_t dim);
 void decode_group(const AttentionForward& call, float* work);
 

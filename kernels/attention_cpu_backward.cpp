@@ -1,6 +1,6 @@
-// Attention's backward of one group (Dao et al. 2022, algorithm 4). Blocks of queries are processed in order, each with
-// all blocks of keys that it sees. P is recomputed from logsumexp. dk and dv of the group are summed in the work area
-// in this order, and are rounded to their dtype once.
+// One group's attention backward (Dao et al. 2022, algorithm 4). Query blocks are processed in order, each with all key
+// blocks it sees. P is recomputed from logsumexp. The group's dk and dv are summed in the work area in this order, and
+// rounded to their dtype once.
 #include <algorithm>
 
 #include "kernels/attention_cpu.h"
@@ -27,7 +27,7 @@ HWY_INLINE void backward_block(const AttentionBackward& call, const BackwardWork
     mask_row(group, block, row, columns, p);
     VecF32 shift = set(call.logsumexp[head * group.queries + row]);
     VecF32 delta = set(work.delta[i]);
-    for (float* out : {p, ds})  // multiply_transposed reads whole tiles of kRows keys
+    for (float* out : {p, ds})  // multiply_transposed reads entire tiles of kRows keys
       std::fill(out + columns.begin / kRows * kRows, out + columns.begin, 0.0f);
     for (std::int64_t c = columns.begin; c < columns.end; c += kLanes) {
       // softmax, recomputed: P = exp(S - logsumexp)
@@ -45,7 +45,7 @@ HWY_INLINE void backward_block(const AttentionBackward& call, const BackwardWork
   }
 }
 
-/// out (keys, padded) += scores^T rows, for the keys of the block that each row sees.
+/// out (keys, padded) += scores^T rows, for the block's keys that each row sees.
 HWY_INLINE void multiply_transposed(const float* scores, const float* rows, std::int64_t padded,
                                     const AttentionGroup& group, const Block& block, float* out) {
   for (std::int64_t key = block.key; key < std::min({block.key_end, group.keys, block.row + block.rows});

@@ -1,4 +1,4 @@
-// Attention of one new token over the KV cache. Every key and value is read once and used for all heads of its group.
+// Attention for one new token over the KV cache. Each key and value is read once and used for all heads in its group.
 #include <hwy/cache_control.h>
 
 #include <algorithm>
@@ -14,8 +14,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace mtl::HWY_NAMESPACE {
 
-/// Prefetches the row that will be read kAhead rows later. Rows of a group may be pages apart, and the hardware does
-/// not prefetch across pages.
+/// Prefetches the row that we read kAhead rows later. A group's rows may be pages apart, and hardware does not prefetch
+/// across pages.
 template <class T>
 HWY_INLINE void prefetch_row(const AttentionGroup& group, const HeadRows& rows, std::int64_t row) {
   constexpr std::int64_t kAhead = 16, kLine = 64 / sizeof(T);
@@ -67,7 +67,7 @@ void decode_of(const AttentionForward& call, float* area) {
   for (std::int64_t head = 0; head < group.heads; ++head) decode_softmax(work.scores + head * group.keys, group.keys);
   std::fill_n(work.out, group.heads * group.dim, 0.0f);
   std::int64_t key = 0;
-  for (; key + 4 <= group.keys; key += 4) {  // four at a time: `out` is read and written a quarter as often
+  for (; key + 4 <= group.keys; key += 4) {  // four at a time: a quarter as many reads and writes of `out`
     for (std::int64_t i = 0; i < 4; ++i) prefetch_row<T>(group, group.v, key + i);
     for (std::int64_t head = 0; head < group.heads; ++head) {
       add_values<4, T>(group, key, work.scores + head * group.keys, work.out + head * group.dim);

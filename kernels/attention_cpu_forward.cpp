@@ -1,5 +1,5 @@
-// Attention's forward of one group: online softmax over key blocks with a running maximum and sum per row (Milakov,
-// Gimelshein 2018), so that no full row of scores is stored.
+// One group's attention forward: online softmax over key blocks with a running maximum and sum per row (Milakov,
+// Gimelshein 2018), so that we never store a full row of scores.
 #include <algorithm>
 #include <cmath>
 #include <limits>

@@ -1,8 +1,8 @@
 // Vector code shared by the attention_cpu_*.cpp files. Include after simd.h.
 //
-// Products C (rows, 2 N) += A (rows, k) B (k, 2 N) keep C in registers: kRows x 2 accumulators of N lanes. B is stored
-// in panels of 2 N columns, so that the inner loop reads B in order. pack_rows(), pack_transposed() and copy_block()
-// copy the operands to the work area and widen them to fp32. T is the type of elements outside the work area.
+// Products C (rows, 2 N) += A (rows, k) B (k, 2 N) keep C in registers: kRows x 2 accumulators with N lanes each. B is
+// stored in panels of 2 N columns, so that the inner loop reads it in order. pack_rows(), pack_transposed() and
+// copy_block() copy the operands to the work area and widen them to fp32. T is the element type outside the work area.
 
 #if defined(MTL_ATTENTION_SIMD_TOGGLE) == defined(HWY_TARGET_TOGGLE)
 #ifdef MTL_ATTENTION_SIMD_TOGGLE
@@ -56,7 +56,7 @@ HWY_INLINE float dot(const float* a, const T* b, std::int64_t n) {
   return sum_of(n, [&](std::size_t i, auto lanes) HWY_ATTR { return hn::Mul(lanes.load(a + i), lanes.load(b + i)); });
 }
 
-/// out (n) = in * factor, rounded to the type of out.
+/// out (n) = in * factor, rounded to out's type.
 template <class From, class To>
 HWY_INLINE void copy_scaled(const From* in, std::int64_t n, float factor, To* out) {
   sweep(n, [&](std::size_t i, auto lanes) HWY_ATTR { lanes.store(hn::Mul(lanes.load(in + i), set(factor)), out + i); });
@@ -75,7 +75,7 @@ HWY_INLINE void transpose_4x4(hn::Vec<F32x4> (&rows)[4]) {
   rows[3] = hn::ConcatUpperUpper(d, high23, high01);
 }
 
-/// Packs src (rows, columns) into panels [column / 2N][row][2N]; columns are padded with zeros.
+/// Packs src (rows, columns) into panels [column / 2N][row][2N], padding columns with zeros.
 template <class T>
 HWY_INLINE void pack_rows(const HeadRows& src, std::int64_t rows, std::int64_t columns, float* panels) {
   for (std::int64_t c = 0; c < columns; c += kWidth) {
@@ -93,7 +93,7 @@ struct WideRows {
   std::int64_t stride;
 };
 
-/// Returns four rows as fp32: in place if the rows are fp32, otherwise widened into `area` (4, kWidth).
+/// Returns four rows as fp32: in place if they are fp32, otherwise widened into `area` (4, kWidth).
 template <class T>
 HWY_INLINE WideRows four_rows(const T* src, std::int64_t stride, std::int64_t columns, float* area) {
   if constexpr (dtype_of<T>() == DType::f32) return {src, stride};
@@ -101,7 +101,7 @@ HWY_INLINE WideRows four_rows(const T* src, std::int64_t stride, std::int64_t co
   return {area, kWidth};
 }
 
-/// Packs src transposed into panels [row / 2N][column][2N]; rows are padded with zeros up to padded_rows, a multiple of
+/// Packs src transposed into panels [row / 2N][column][2N], padding rows with zeros up to padded_rows, a multiple of
 /// 2N.
 template <class T>
 HWY_INLINE void pack_transposed(const HeadRows& src, std::int64_t rows, std::int64_t columns, std::int64_t padded_rows,
@@ -142,7 +142,7 @@ HWY_INLINE void copy_block(const T* src, std::int64_t stride, std::int64_t rows,
   }
 }
 
-/// Draws the random bytes of one tile of 16 rows by 32 columns (kernels/dropout.h).
+/// Draws random bytes for one tile of 16 rows by 32 columns (kernels/dropout.h).
 HWY_INLINE void draw_tile(PhiloxKey key, std::uint64_t sample, std::uint64_t block, std::uint8_t* out,
                           std::int64_t stride) {
   HWY_ALIGN std::uint32_t words[32 * 4];
@@ -163,7 +163,7 @@ HWY_INLINE void draw_tile(PhiloxKey key, std::uint64_t sample, std::uint64_t blo
   }
 }
 
-/// Returns the dropout factors (0 or 1 / keep probability) of N elements.
+/// Returns the dropout factors (0 or 1 / keep probability) for N elements.
 HWY_INLINE VecF32 dropout_factor(const std::uint8_t* bytes, const AttentionDropout& dropout) {
   auto drawn = hn::PromoteTo(I32(), hn::LoadU(hn::Rebind<std::uint8_t, F32>(), bytes));
   auto dropped = hn::RebindMask(F32(), hn::Lt(drawn, hn::Set(I32(), dropout.threshold)));
@@ -180,8 +180,8 @@ struct Columns {
   std::int64_t begin, end;
 };
 
-/// Returns the columns of a block that at least one of `count` rows, beginning at `row`, may see, extended to multiples
-/// of `step`. Ignores document boundaries.
+/// Returns the block's columns that at least one of `count` rows from `row` on may see, extended to multiples of
+/// `step`. Ignores document boundaries.
 HWY_INLINE Columns visible_columns(const AttentionGroup& group, const Block& block, std::int64_t row,
                                    std::int64_t count, std::int64_t step) {
   const std::int64_t columns = block.key_end - block.key, first = group.own_key(row) - block.key;
@@ -190,12 +190,12 @@ HWY_INLINE Columns visible_columns(const AttentionGroup& group, const Block& blo
   return {begin / step * step, round_up(end, step)};
 }
 
-/// Returns the columns, in full panels, that the register tile of kRows rows beginning at `row` needs.
+/// Returns the columns, in full panels, for the register tile of kRows rows that starts at `row`.
 HWY_INLINE Columns visible_panels(const AttentionGroup& group, const Block& block, std::int64_t row) {
   return visible_columns(group, block, row, kRows, kWidth);
 }
 
-/// Draws random bytes (kQueryBlock, kKeyBlock) for a block of one head, for the keys that rows of the block may see.
+/// Draws random bytes (kQueryBlock, kKeyBlock) for one head's block, for the keys its rows may see.
 HWY_INLINE void draw_block(const AttentionGroup& group, std::int64_t head, const Block& block, std::uint8_t* out) {
   const AttentionDropout& dropout = group.dropout;
   for (std::int64_t row = 0; row < block.rows; row += 16) {
@@ -208,7 +208,7 @@ HWY_INLINE void draw_block(const AttentionGroup& group, std::int64_t head, const
   }
 }
 
-/// Returns the first key that at least one of `rows` rows, beginning at `row`, may see, rounded down to a multiple of
+/// Returns the first key that at least one of `rows` rows from `row` on may see, rounded down to a multiple of
 /// kKeyAlign.
 HWY_INLINE std::int64_t first_key_of(const AttentionGroup& group, std::int64_t row, std::int64_t rows) {
   std::int64_t first = group.first_key(row);
@@ -217,7 +217,7 @@ HWY_INLINE std::int64_t first_key_of(const AttentionGroup& group, std::int64_t r
   return first / kKeyAlign * kKeyAlign;
 }
 
-/// Applies the causal, window and document masks: sets the scores of masked keys of row `row` to -inf.
+/// Applies the causal, window and document masks: sets masked scores in row `row` to -inf.
 HWY_INLINE void mask_row(const AttentionGroup& group, const Block& block, std::int64_t row, Columns columns,
                          float* scores) {
   constexpr float kMasked = -std::numeric_limits<float>::infinity();
@@ -227,8 +227,8 @@ HWY_INLINE void mask_row(const AttentionGroup& group, const Block& block, std::i
   std::fill(scores + end, scores + columns.end, kMasked);
 }
 
-/// scores (kQueryBlock, kScoreStride) = a (kQueryBlock, dim) times packed keys or values. Computes only the columns
-/// from the start of the window up to the diagonal.
+/// scores (kQueryBlock, kScoreStride) = a (kQueryBlock, dim) times packed keys or values. Computes only columns from
+/// the window's start up to the diagonal.
 HWY_INLINE void multiply_scores(const float* a, std::int64_t lda, const float* panels, const AttentionGroup& group,
                                 const Block& block, float* scores) {
   for (std::int64_t column = 0; column < block.key_end - block.key; column += kWidth) {
@@ -242,7 +242,7 @@ HWY_INLINE void multiply_scores(const float* a, std::int64_t lda, const float* p
   }
 }
 
-/// out (kQueryBlock, padded) += scores times packed rows (keys, dim). Only keys from the start of the window up to the
+/// out (kQueryBlock, padded) += scores times packed rows (keys, dim). Only keys from the window's start up to the
 /// diagonal contribute.
 HWY_INLINE void multiply_rows(const float* scores, const float* panels, std::int64_t padded,
                               const AttentionGroup& group, const Block& block, float* out) {

@@ -1,5 +1,5 @@
-// Block sizes of attention on the cpu, and the workspace layout of an attention call. Both are the same for all
-// instruction sets, so that a memory plan made on one machine is valid on another.
+// Block sizes for attention on the CPU, and the workspace layout for one call. Both are the same on all instruction
+// sets, so that a memory plan made on one machine is valid on another.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +8,13 @@ namespace mtl::cpu {
 
 inline constexpr std::int64_t kQueryBlock = 48;  // a multiple of 16 (dropout tiles) and of 6 and 12 (register tiles)
 inline constexpr std::int64_t kKeyBlock = 192;   // a multiple of these, and of 32 (dropout tiles, widest panel)
-inline constexpr std::int64_t kKeyAlign = 96;    // key blocks begin at multiples of this number
+inline constexpr std::int64_t kKeyAlign = 96;    // key blocks start at multiples of this
 inline constexpr std::int64_t kPanelAlign = 32;  // the widest panel
 inline constexpr std::int64_t kScoreStride = kKeyBlock + 16;  // not a multiple of 1 KB, which would crowd cache sets
 
 constexpr std::int64_t round_up(std::int64_t n, std::int64_t step) { return (n + step - 1) / step * step; }
 
-/// Allocates pieces of a work area. If the base is null, only adds up the sizes of the pieces.
+/// Allocates pieces of a work area. If the base is null, just adds up their sizes.
 class WorkArea {
  public:
   explicit WorkArea(float* base) : base_(base) {}
@@ -46,7 +46,7 @@ struct ForwardWork {
   float* k_columns;  // keys transposed, in panels
   float* v_rows;     // values, in panels
   float* q;          // a block of queries, times scale
-  float* out;        // a block of outputs before the division by the sums of rows
+  float* out;        // a block of outputs before division by the row sums
   float* scores;
   float* row_max;
   float* row_sum;

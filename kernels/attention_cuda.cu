@@ -1,10 +1,10 @@
-// Attention's forward for all dtypes and shapes, decoding, and the KV cache. attention_cuda_tiles.cu and
+// Attention's forward pass for all dtypes and shapes, decoding, and the KV cache. attention_cuda_tiles.cu and
 // attention_cuda_hopper.cu have the fast variants. Computes out = softmax(scale q k^T) v with one warp per query and an
-// online softmax in fp32; keys and values are read through the hardware caches. In decoding, the keys of a query are
-// split into pieces, with one warp per piece, and a second kernel merges the results of the pieces. The pieces, and
-// therefore the results, do not depend on the batch size.
+// online softmax in fp32, reading keys and values through the hardware caches. Decoding splits a query's keys into
+// pieces, with one warp per piece, and a second kernel merges their results. The pieces, and therefore the results, do
+// not depend on the batch size.
 //
-// Predicted: decoding is bound by reading keys and values, once for each head of a group. All other calls are bound by
+// Predicted: decoding is bound by reading keys and values, once for each head in a group. All other calls are bound by
 // the fp32 units, with 2 B H Tq Tk D multiply-adds. Appending to the KV cache reads and writes each element once.
 #include <cmath>
 
@@ -27,11 +27,11 @@ struct Forward {
   int pieces;
 };
 
-/// The state of an online softmax over a part of a query's keys.
+/// The state of an online softmax over some of a query's keys.
 struct Softmax {
   float max = -INFINITY, sum = 0;
-  /// Adds scores[0, count), count > 0, and replaces them by exp(score - max). `lane_max` is the maximum of this lane's
-  /// scores. Returns exp(old max - max), the factor for all earlier sums.
+  /// Adds scores[0, count), count > 0, and replaces them with exp(score - max). `lane_max` is the maximum of this
+  /// lane's scores. Returns exp(old max - max), the factor for all earlier sums.
   __device__ float add(float* scores, int count, float lane_max) {
     const float old_max = max;
     max = fmaxf(warp_max(lane_max), old_max);
@@ -46,8 +46,8 @@ struct Softmax {
   }
 };
 
-/// Computes the attention of a query over the keys of `range`: out (D) = sum of exp(score - max) v, before the division
-/// by the sum. q (D), `out` and scores (kRowChunk) lie in the warp's shared memory.
+/// Computes a query's attention over the keys in `range`: out (D) = sum of exp(score - max) v, before division by the
+/// sum. q (D), `out` and scores (kRowChunk) are in the warp's shared memory.
 template <int n, class T>
 __device__ Softmax attend(const Forward<T>& f, const QueryRow& row, KeyRange range, float* q, float* out,
                           float* scores) {
@@ -105,8 +105,7 @@ __global__ void attend_rows(const __grid_constant__ Forward<T> f) {
   if (f.logsumexp != nullptr && lane() == 0) f.logsumexp[number] = softmax.max + logf(softmax.sum);
 }
 
-/// out = sum of weighted partial outputs / sum of weighted partial sums. The weight of a piece is exp(piece's max -
-/// max).
+/// out = sum of weighted partial outputs / sum of weighted partial sums. A piece's weight is exp(piece's max - max).
 template <class T>
 __global__ void merge_pieces(const __grid_constant__ Forward<T> f) {
   const std::int64_t number = item_of_warp();
@@ -129,7 +128,7 @@ __global__ void merge_pieces(const __grid_constant__ Forward<T> f) {
   });
 }
 
-/// Returns the number of pieces into which the keys of a query are split.
+/// Returns how many pieces a query's keys are split into.
 int pieces_of(const AttentionInput& in, const Tensor& logsumexp) {
   return attention_decodes(in, logsumexp) ? static_cast<int>((in.keys_in_reach() + kRowChunk - 1) / kRowChunk) : 1;
 }

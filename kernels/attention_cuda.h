@@ -1,4 +1,4 @@
-// The tensor-core variants of attention, which attention_forward() and attention_backward() call.
+// Attention's tensor-core variants, which attention_forward() and attention_backward() call.
 #pragma once
 
 #include <string>
@@ -7,23 +7,23 @@
 
 namespace mtl::cuda {
 
-/// Compute forward with the variants `tiles` and `hopper`, which attention_forward_variants() must list for the call.
+/// Compute forward with the variants `tiles` and `hopper`. attention_forward_variants() must list them for the call.
 void attention_forward_tiles(Stream& stream, Tensor out, Tensor logsumexp, const AttentionInput& in);
 void attention_forward_hopper(Stream& stream, Tensor out, Tensor logsumexp, const AttentionInput& in);
 
-/// True if cuDNN can be opened on this machine.
+/// Returns true if cuDNN can be opened on this machine.
 bool has_cudnn();
 /// Returns "cuDNN 91900", or "no cuDNN".
 std::string attention_library();
-/// Computes forward with cuDNN. attention_suits_cudnn() must accept the call. The size of `work` is cudnn_work_bytes().
-/// Throws Error if the library is missing or has no engine for the call. The first call with a given shape must not be
-/// captured as a graph.
+/// Computes forward with cuDNN. attention_suits_cudnn() must be true for the call, and `work` must have
+/// cudnn_work_bytes() bytes. Throws Error if the library is missing or has no engine for the call. The first call with
+/// a given shape must not be captured as a graph.
 void attention_forward_cudnn(Stream& stream, const Tensor& work, const Tensor& out, const Tensor& logsumexp,
                              const AttentionInput& in);
 
 /// Compute backward with the variant `tiles`, which attention_backward_variants() must list for the call.
-/// attention_dq_tiles() writes dq and delta = rowsum(dout * out), which is laid out like logsumexp.
-/// attention_dk_dv_tiles() reads delta and must be called afterwards.
+/// attention_dq_tiles() writes dq and delta = rowsum(dout * out), laid out like logsumexp. attention_dk_dv_tiles()
+/// reads delta and must be called afterwards.
 void attention_dq_tiles(Stream& stream, float* delta, const Qkv& grads, Tensor dout, Tensor out, Tensor logsumexp,
                         const AttentionInput& in);
 void attention_dk_dv_tiles(Stream& stream, float* delta, const Qkv& grads, Tensor dout, Tensor out, Tensor logsumexp,

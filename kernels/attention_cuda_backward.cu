@@ -1,6 +1,6 @@
-// Attention's backward for all dtypes and shapes, without atomics. attention_cuda_tiles_d*.cu and
-// attention_cuda_hopper_backward.cu have the fast variants. kernels/attention.h has the equations. First, one warp per
-// query writes dq. Then, one warp per key sums dk and dv over the queries that see the key, one head at a time. Scores
+// Attention's backward pass for all dtypes and shapes, without atomics. attention_cuda_tiles_d*.cu and
+// attention_cuda_hopper_backward.cu have the fast variants; kernels/attention.h has the equations. First, one warp per
+// query writes dq. Then one warp per key sums dk and dv over the queries that see the key, one head at a time. Scores
 // are computed twice. Predicted: bound by the fp32 units, 7 B H T^2 D / 2 multiply-adds.
 #include "kernels/attention_cuda.h"
 #include "kernels/attention_variant.h"
@@ -56,7 +56,7 @@ __global__ void write_dq(const __grid_constant__ Backward<T> b) {
   over_lanes(dim, [&](int d) { dq[d] = from_float<T>(sums[d] * shape.scale); });
 }
 
-/// Shared memory of a warp that owns a key.
+/// Shared memory for a warp that owns a key.
 struct KeyMemory {
   float *k, *v, *dk, *dv, *probabilities, *dscores;
   static constexpr int floats(int dim) { return 4 * dim + 2 * kRowChunk; }
@@ -70,7 +70,7 @@ struct KeyMemory {
   }
 };
 
-/// Adds the contribution of the queries of head h to dk and dv of key s: dk += dS^T q, dv += dropout(P)^T dout.
+/// Adds what head h's queries contribute to dk and dv of key s: dk += dS^T q, dv += dropout(P)^T dout.
 template <int n, class T>
 __device__ void add_head(const Backward<T>& b, const KeyMemory& memory, int sequence, int g, int h, int s) {
   const AttentionShape& shape = b.shape;
@@ -178,7 +178,7 @@ void attention_backward(Stream& stream, Tensor work, const Qkv& grads, Tensor do
   std::vector<Tensor> results;
   for (const HeadSlice* slice : {&grads.q, &grads.k, &grads.v})
     if (results.empty() || results.back().raw() != slice->tensor.raw()) results.push_back(slice->tensor);
-  // Compares variants with `out` in place of dout, because dout is not finite while the loss scale is too large.
+  // Compare variants with `out` in place of dout, because dout is not finite while the loss scale is too large.
   const auto try_out = [&](AttentionVariant variant) { compute_from(out, variant); };
   compute(choose_variant(stream, attention_backward_key(in), variants, try_out, results));
 }

@@ -1,8 +1,8 @@
-// Attention's forward on the tensor cores of sm_90a (Shah et al. 2024). A block owns a tile of queries. The producer, a
-// warp of the last warpgroup, uses TMA to copy tiles of keys and values, up to two of each ahead. The consumers, the
+// Attention's forward pass on sm_90a tensor cores (Shah et al. 2024). A block owns a tile of queries. The producer, one
+// warp in the last warpgroup, copies tiles of keys and values with TMA, up to two of each ahead. The consumers, the
 // other warpgroups, own 64 queries each. They compute products with wgmma from shared memory, and keep scores,
 // probabilities and outputs in registers. While one consumer waits for a product, the other computes a softmax.
-// Supports only whole sequences, and only heads of 64 or 128 elements.
+// Supports only whole sequences, and only heads with 64 or 128 elements.
 //
 // Predicted: bound by wgmma, with 2 B H T^2 D multiply-adds for the half of the scores that causality leaves, and by B
 // H T^2 / 2 exponentials. For D = 64, the exponentials take as many cycles as the products. Bytes moved: see
@@ -20,7 +20,7 @@ struct HopperTile {
   static constexpr int kConsumers = 2;  // consumer warpgroups; three would run out of registers
   static constexpr int kQueries = 64 * kConsumers, kKeys = 128, kStages = 2;
   static constexpr int kThreads = kWarpgroup * (kConsumers + 1);
-  // In elements. Outputs are staged in a separate area, because the warpgroups finish at different times.
+  // In elements. Outputs are staged separately, because the warpgroups finish at different times.
   static constexpr int kHeld = kQueries * dim, kTile = kKeys * dim, kStaged = kQueries * kTileRow<dim>;
   static constexpr int kBarriers = 1 + 3 * kStages;
   static constexpr std::size_t kBytes =
@@ -67,7 +67,7 @@ struct HopperShared {
   }
 };
 
-/// A block's tile of queries; tiles with the most keys come first.
+/// A block's query tile; tiles with the most keys come first.
 template <class T, int dim>
 struct HopperItem {
   int b, g, h, head, first_query, first_key, end_key;
@@ -111,7 +111,7 @@ __device__ void consume(const HopperForward<T>& f, const HopperShared<T, dim>& s
   const AttentionShape& shape = f.shape;
   const int warp_row = warp_in_block() * 16, t = item.first_query + warp_row;
   const int first = item.first_query + 64 * warpgroup;
-  const SeenKeys seen(shape, item.b, first, 64);  // for the whole warpgroup: all of its warps must agree
+  const SeenKeys seen(shape, item.b, first, 64);  // for the entire warpgroup: all of its warps must agree
   const T* queries = shared.queries + 64 * warpgroup * kPanel;
   const float scale_log2 = shape.scale * kLog2E;
   SoftmaxRows rows;
@@ -151,7 +151,7 @@ __global__ void __launch_bounds__(HopperTile<dim>::kThreads, 1)
     attend_hopper(const __grid_constant__ HopperForward<T> f) {
 #if MTL_HOPPER_CODE
   using Tile = HopperTile<dim>;
-  constexpr int kConsumerRegisters = 232, kProducerRegisters = 40;  // on average the launch's 168 per thread
+  constexpr int kConsumerRegisters = 232, kProducerRegisters = 40;  // average: the launch's 168 per thread
   const HopperShared<T, dim> shared;
   if (threadIdx.x == 0) shared.init();
   __syncthreads();

@@ -1,16 +1,16 @@
 // The attention backward pass on sm_90a tensor cores, structured like the forward pass (attention_cuda_hopper.cu). One
 // kernel computes dq: its blocks own queries and loop over key tiles. The other computes dk and dv: its blocks own keys
-// and loop over query tiles, one head at a time. kernels/cuda/attention_gradients.h has the equations. The operands of
-// S and dP are in shared memory. The operands dS and, in the second kernel, P are in registers; the second kernel
-// computes them transposed, so that nothing is transposed in shared memory. P is computed from S while the tensor cores
-// compute dP.
+// and loop over query tiles, one head at a time. kernels/cuda/attention_gradients.h has the equations. The operands for
+// S and dP are in shared memory. dS and, in the second kernel, P are operands in registers; the second kernel computes
+// them transposed, so that nothing is transposed in shared memory. P is computed from S while the tensor cores compute
+// dP.
 //
-// The kernels compute seven products of B H T^2 D / 2 multiply-adds each for the half of the scores that causality
+// The kernels compute seven products with B H T^2 D / 2 multiply-adds each for the half of the scores that causality
 // leaves, 7 B H T^2 D FLOPs in total. A single kernel for all three gradients would need only five products, but its
-// blocks would share dq. Without atomics, the blocks would have to add to dq one after another, in fp32. They would
-// read 4 B H T^2 D / 128 bytes, and write as many, for a gradient of 2 B H T D bytes, and each block would wait for the
-// preceding block. Bytes moved: q, k, v and dout twice, out and the gradients once; each block that needs a tile reads
-// the tile again from L2. Sums have a fixed order. Predicted: bound by wgmma.
+// blocks would share dq. Without atomics, they would have to add to dq one after another, in fp32. They would read 4 B
+// H T^2 D / 128 bytes, and write as many, for a gradient of 2 B H T D bytes, and each block would wait for the one
+// before. Bytes moved: q, k, v and dout twice, out and the gradients once; each block that needs a tile reads it again
+// from L2. Sums have a fixed order. Predicted: bound by wgmma.
 #include <climits>
 
 #include "kernels/attention_cuda.h"
@@ -21,14 +21,14 @@ namespace mtl::cuda {
 
 namespace {
 
-/// A block owns two tiles of `kOwn` rows: queries and dout, or keys and values. A stage has two tiles of `rows` rows of
-/// the other two tensors, and the QueryStatistics of `statistics` queries.
+/// A block owns two tiles of `kOwn` rows: queries and dout, or keys and values. A stage has two tiles of `rows` rows
+/// from the other two tensors, and QueryStatistics for `statistics` queries.
 template <int size, int rows, int statistics>
 struct HopperBackwardTile {
   static constexpr int dim = size, kConsumers = 2, kOwn = 64 * kConsumers, kRows = rows, kStages = 2;
   static constexpr int kThreads = kWarpgroup * (kConsumers + 1);
   using Statistics = QueryStatistics<statistics>;
-  // In elements. Gradients are staged in a separate area, 64 columns at a time.
+  // In elements. Gradients are staged separately, 64 columns at a time.
   static constexpr int kHeld = kOwn * dim, kTile = kRows * dim, kStaged = kOwn * kTileRow<kPanel>;
   static constexpr int kBarriers = 1 + 2 * kStages;
   static constexpr std::size_t kBytes = kAtom + (2 * kHeld + 2 * kStages * kTile + kStaged) * 2 +
@@ -78,7 +78,7 @@ struct HopperBackwardShared {
     empty = full + Tile::kStages;
     statistics = reinterpret_cast<typename Tile::Statistics*>(empty + Tile::kStages);
   }
-  /// Return tile 0 or 1 of the block, and of a stage.
+  /// Return tile 0 or 1, owned by the block or in a stage.
   __device__ T* own(int which) const { return held + which * Tile::kHeld; }
   __device__ T* tile(int stage, int which) const { return stages + (2 * stage + which) * Tile::kTile; }
   /// A stage is full after `fillers` arrivals.
@@ -94,7 +94,7 @@ struct HopperBackwardShared {
     if (i >= Tile::kStages) barrier_wait(empty + i % Tile::kStages, parity_of<Tile::kStages>(i - Tile::kStages));
   }
   __device__ void wait_until_full(int i) const { barrier_wait(full + i % Tile::kStages, parity_of<Tile::kStages>(i)); }
-  /// Releases the stage of tile `i`, which this warp has read.
+  /// Releases the stage with tile `i`, which this warp has read.
   __device__ void release(int i) const {
     __syncwarp();
     if (lane() == 0) barrier_arrive(empty + i % Tile::kStages);
@@ -117,11 +117,11 @@ __device__ void store_panels(T* to, std::int64_t distance, int count, T* staged,
   }
 }
 
-/// Assigns the roles: the first warp of the last warpgroup, which gives up registers, calls produce(); the other
-/// warpgroups call consume(warpgroup).
+/// Assigns the roles: the last warpgroup gives up registers, and its first warp calls produce(); the other warpgroups
+/// call consume(warpgroup).
 template <class Tile, class Produce, class Consume>
 __device__ void with_roles(const Produce& produce, const Consume& consume) {
-  constexpr int kConsumerRegisters = 232, kProducerRegisters = 40;  // on average the launch's 168 per thread
+  constexpr int kConsumerRegisters = 232, kProducerRegisters = 40;  // average: the launch's 168 per thread
   const int warpgroup = __shfl_sync(kAllLanes, thread_in_block() / kWarpgroup, 0);
   if (warpgroup == Tile::kConsumers) {
     shrink_registers<kProducerRegisters>();
@@ -132,7 +132,7 @@ __device__ void with_roles(const Produce& produce, const Consume& consume) {
   }
 }
 
-/// A block's tile of queries; tiles with the most keys come first.
+/// A block's query tile; tiles with the most keys come first.
 struct HopperQueries {
   int b, g, h, head, first, first_key, end_key;
   template <class Tile, class T>
@@ -149,7 +149,7 @@ struct HopperQueries {
   }
 };
 
-/// The producer of dq, one thread: copies all tiles.
+/// dq's producer, one thread: copies all tiles.
 template <class Tile, class T>
 __device__ void copy_keys(const HopperBackward<T>& hopper, const HopperBackwardShared<T, Tile>& shared,
                           const HopperQueries& own) {
@@ -168,7 +168,7 @@ __device__ void copy_keys(const HopperBackward<T>& hopper, const HopperBackwardS
   }
 }
 
-/// A consumer warpgroup: computes dq of its 64 queries.
+/// A consumer warpgroup: computes dq for its 64 queries.
 template <class Tile, class T>
 __device__ void sum_dq(const TiledBackward<T>& f, const HopperBackwardShared<T, Tile>& shared, const HopperQueries& own,
                        int warpgroup) {
@@ -176,7 +176,7 @@ __device__ void sum_dq(const TiledBackward<T>& f, const HopperBackwardShared<T, 
   const AttentionShape& shape = f.shape;
   const int warp_row = warp_in_block() * 16, t = own.first + warp_row;
   const int first = own.first + 64 * warpgroup;
-  const SeenKeys seen(shape, own.b, first, 64);  // for the whole warpgroup: all of its warps must agree
+  const SeenKeys seen(shape, own.b, first, 64);  // for the entire warpgroup: all of its warps must agree
   const T *queries = shared.own(0) + 64 * warpgroup * kPanel, *douts = shared.own(1) + 64 * warpgroup * kPanel;
   DqRows rows;
   sum_delta<dim>(rows, f, own.b, own.head, t);
@@ -223,7 +223,7 @@ __global__ void __launch_bounds__(HopperDqTile<dim>::kThreads, 1)
 #endif
 }
 
-/// A block's tile of keys, and the queries that may see them; tiles with the most queries come first.
+/// A block's key tile, and the queries that may see it; tiles with the most queries come first.
 struct HopperKeys {
   int b, g, first;
   SeeingQueries queries;
@@ -237,8 +237,7 @@ struct HopperKeys {
   }
 };
 
-/// Loads the statistics of a tile of queries; called by a whole warp. Past the last query, logsumexp is infinite, so
-/// that P is 0.
+/// Loads a query tile's statistics; called by an entire warp. Beyond the last query, logsumexp is infinite, so P is 0.
 template <class Statistics, class T>
 __device__ void load_statistics(Statistics& to, int rows, const TiledBackward<T>& f, int b, int head, int query) {
   const AttentionShape& shape = f.shape;
@@ -253,7 +252,7 @@ __device__ void load_statistics(Statistics& to, int rows, const TiledBackward<T>
   }
 }
 
-/// The producer of dk and dv, one warp: copies all tiles and their statistics.
+/// The producer for dk and dv, one warp: copies all tiles and their statistics.
 template <class Tile, class T>
 __device__ void copy_queries(const HopperBackward<T>& hopper, const HopperBackwardShared<T, Tile>& shared,
                              const HopperKeys& own) {
@@ -280,8 +279,7 @@ __device__ void copy_queries(const HopperBackward<T>& hopper, const HopperBackwa
   }
 }
 
-/// Whether queries of a tile may see the 64 keys of a warpgroup, beginning at `key`, and whether the scores of these
-/// queries need the mask.
+/// Whether queries in a tile may see a warpgroup's 64 keys, starting at `key`, and whether their scores need the mask.
 struct TileOverlap {
   bool any, masked;
   template <class Tile>
@@ -299,7 +297,7 @@ struct TileOverlap {
   }
 };
 
-/// A consumer warpgroup: computes dk and dv of its 64 keys.
+/// A consumer warpgroup: computes dk and dv for its 64 keys.
 template <class Tile, class T>
 __device__ void sum_dk_dv(const TiledBackward<T>& f, const HopperBackwardShared<T, Tile>& shared, const HopperKeys& own,
                           int warpgroup) {

@@ -1,8 +1,7 @@
-// Attention's forward on tensor cores (Dao 2023). A block owns a tile of queries, whose fragments stay in registers,
-// and loops over the tiles of keys and values that these queries see. While it computes with one stage, the next stage
-// is copied. Probabilities stay in registers. Predicted: bound by mma.sync, with 2 B H T^2 D multiply-adds for the half
-// of the scores that causality leaves. Bytes moved: q and out once, and keys and values once for each tile of queries,
-// from L2.
+// Attention's forward pass on tensor cores (Dao 2023). A block owns a query tile, whose fragments stay in registers,
+// and loops over the key and value tiles these queries see. While it computes with one stage, the next is copied.
+// Probabilities stay in registers. Predicted: bound by mma.sync, with 2 B H T^2 D multiply-adds for the half of the
+// scores that causality leaves. Bytes moved: q and out once, and keys and values once per query tile, from L2.
 #include "kernels/attention_cuda.h"
 #include "kernels/cuda/attention_softmax.h"
 
@@ -14,7 +13,7 @@ namespace {
 template <int dim>
 struct ForwardTile {
   static constexpr int kWarps = 4, kParts = dim <= 64 ? 2 : 1, kQueries = 16 * kParts * kWarps, kKeys = 64;
-  static constexpr int kStage = 2 * kKeys * kTileRow<dim>;  // elements of a tile of keys and one of values
+  static constexpr int kStage = 2 * kKeys * kTileRow<dim>;  // elements in a key tile and a value tile
   static constexpr std::size_t kBytes = (kQueries * kTileRow<dim> + 2 * kStage) * 2;
   static_assert(kBytes <= 99 << 10);
 };
@@ -27,7 +26,7 @@ struct TiledForward {
   int tiles;         // of queries, per sequence
 };
 
-/// A part of a warp's tile: 16 queries.
+/// Part of a warp's tile: 16 queries.
 template <int dim>
 struct QueryPart {
   std::uint32_t q[dim / 16][4];
@@ -35,7 +34,7 @@ struct QueryPart {
   SoftmaxRows rows;
 };
 
-/// S = q k^T of all parts and the first 8 n rows of a tile of keys. Reads each fragment of keys once.
+/// S = q k^T for all parts and a key tile's first 8 n rows. Reads each key fragment once.
 template <class T, int dim, int parts, int n>
 __device__ void multiply_parts(Sums<n> (&scores)[parts], const QueryPart<dim> (&part)[parts], const T* keys) {
 #pragma unroll
@@ -53,7 +52,7 @@ __device__ void multiply_parts(Sums<n> (&scores)[parts], const QueryPart<dim> (&
   }
 }
 
-/// out += P v. Reads each fragment of values once.
+/// out += P v. Reads each value fragment once.
 template <class T, int dim, int parts, int n>
 __device__ void add_values(QueryPart<dim> (&part)[parts], const Sums<n> (&scores)[parts], const T* values) {
 #pragma unroll
@@ -104,7 +103,7 @@ __global__ void __launch_bounds__(ForwardTile<dim>::kWarps* kWarp, 2)
   const float scale_log2 = shape.scale * kLog2E;
   for (int key = first_key, stage = 0; key < keys.end; key += Tile::kKeys, stage ^= 1) {
     cp_async_wait<0>();
-    __syncthreads();  // this stage is loaded, and the other one has been read
+    __syncthreads();  // this stage is loaded, and the other has been read
     if (key + Tile::kKeys < keys.end) load(key + Tile::kKeys, stage ^ 1);
     if (key == first_key) {
 #pragma unroll

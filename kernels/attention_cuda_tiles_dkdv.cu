@@ -1,8 +1,8 @@
-// Attention's dk = scale dS^T q and dv = dropout(P)^T dout on tensor cores (Dao 2023). A block owns a tile of keys and
-// values of one group and loops over the tiles of queries that see these keys, one head at a time. While it computes
-// with one stage, the next stage is copied. S and dP are computed transposed, (keys, queries), so that P^T and dS^T can
-// be multiplied by dout and q from registers. Sums have a fixed order. Predicted: bound by mma.sync, with four products
-// of B H T^2 D / 2 multiply-adds.
+// Attention's dk = scale dS^T q and dv = dropout(P)^T dout on tensor cores (Dao 2023). A block owns one group's key and
+// value tile and loops over the query tiles that see these keys, one head at a time. While it computes with one stage,
+// the next is copied. S and dP are computed transposed, (keys, queries), so that P^T and dS^T can be multiplied by dout
+// and q from registers. Sums have a fixed order. Predicted: bound by mma.sync, with four products of B H T^2 D / 2
+// multiply-adds.
 #include "kernels/attention_cuda.h"
 #include "kernels/cuda/attention_gradients.h"
 
@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(DkDvTile<dim>::kWarps* kWarp, 2)
   Sums<dim / 8> dk, dv;
   for (int step = 0, stage = 0; step < steps * shape.heads; ++step, stage ^= 1) {
     cp_async_wait<0>();
-    __syncthreads();  // this stage is loaded, and the other one has been read
+    __syncthreads();  // this stage is loaded, and the other has been read
     if (step + 1 < steps * shape.heads) load(step + 1, stage ^ 1);
     const int query = queries.begin + step % steps * Tile::kQueries, last = query + Tile::kQueries - 1;
     if (own_key >= shape.keys || last < own_key || query >= own.end) continue;

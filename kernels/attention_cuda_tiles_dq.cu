@@ -1,7 +1,6 @@
-// Attention's dq = scale dS k on tensor cores (Dao 2023), without atomics. A block owns a tile of queries and loops
-// over the tiles of keys and values that these queries see. While it computes with one stage, the next stage is copied.
-// Also writes delta, which the kernel of dk and dv reads. Predicted: bound by mma.sync, with three products of B H T^2
-// D / 2 multiply-adds.
+// Attention's dq = scale dS k on tensor cores (Dao 2023), without atomics. A block owns a query tile and loops over the
+// key and value tiles these queries see. While it computes with one stage, the next is copied. Also writes delta, which
+// the dk and dv kernel reads. Predicted: bound by mma.sync, with three products of B H T^2 D / 2 multiply-adds.
 #include "kernels/attention_cuda.h"
 #include "kernels/cuda/attention_gradients.h"
 
@@ -9,7 +8,7 @@ namespace mtl::cuda {
 
 namespace {
 
-/// A warp owns 16 queries. Fragments of q and dout are read again for each tile of keys, because registers are scarce.
+/// A warp owns 16 queries. It reads fragments of q and dout again for each key tile, because registers are scarce.
 template <int dim>
 struct DqTile {
   static constexpr int kWarps = 4, kQueries = 16 * kWarps, kKeys = dim <= 96 ? 64 : 32;
@@ -46,7 +45,7 @@ __global__ void __launch_bounds__(DqTile<dim>::kWarps* kWarp, 2)
   Sums<dim / 8> dq;
   for (int key = first_key, stage = 0; key < keys.end; key += Tile::kKeys, stage ^= 1) {
     cp_async_wait<0>();
-    __syncthreads();  // this stage is loaded, and the other one has been read
+    __syncthreads();  // this stage is loaded, and the other has been read
     if (key + Tile::kKeys < keys.end) load(key + Tile::kKeys, stage ^ 1);
     if (t >= shape.queries || key >= warp_sees.highest || key + Tile::kKeys <= warp_sees.lowest) continue;
     const T *tile = stages + stage * Tile::kStage, *values = tile + Tile::kStage / 2;

@@ -1,4 +1,4 @@
-// Attention's forward with cuDNN: the pattern of operations that cuDNN's flash attention engines recognize,
+// Attention's forward pass with cuDNN, in the form that its flash attention engines recognize:
 //   S = scale Q K^T, masked where the key comes after the query;  M = max S;  E = exp(S - M);  L = sum E
 //   logsumexp = M + log L;  O = (E / L) V
 // The engines keep S, E and E / L on chip. An engine is compiled at the first call with a given shape, which takes
@@ -96,7 +96,7 @@ class Library : public StreamCache {
       return static_cast<const std::byte*>(slice.tensor.raw()) + begin;
     };
     auto* statistics = static_cast<std::byte*>(work.raw()) + kCudnnWorkspace;
-    // Not -inf: S - M would be NaN in a tile of keys that are all masked.
+    // Not -inf: S - M would be NaN in a tile whose keys are all masked.
     constexpr float kMasked = std::numeric_limits<float>::lowest();
     plan.run(handle_.raw(),
              {{operands.q, address(in.qkv.q)},

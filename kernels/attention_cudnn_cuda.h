@@ -6,10 +6,10 @@
 
 namespace mtl::cuda {
 
-/// The sizes and strides for which a plan is compiled. attention_suits_cudnn() must accept the call.
+/// The sizes and strides to compile a plan for. attention_suits_cudnn() must accept the call.
 struct CudnnAttentionShape {
   struct Strides {
-    std::int64_t row, head;  // strides of positions and of heads, in elements
+    std::int64_t row, head;  // position and head strides, in elements
     auto operator<=>(const Strides&) const = default;
   };
 
@@ -21,7 +21,7 @@ struct CudnnAttentionShape {
   auto operator<=>(const CudnnAttentionShape&) const = default;
 };
 
-/// The graph of a shape, and the numbers of its operands.
+/// A shape's graph, and the numbers of its operands.
 struct CudnnAttentionGraph {
   CudnnGraph graph;
   std::int64_t q, k, v, out, logsumexp, scale, masked_score;

@@ -13,10 +13,10 @@ namespace mtl {
 
 namespace {
 
-/// KEY + kRefused + VARIANT is the key under which the choices store the reason why the variant was refused.
+/// Under the key KEY + kRefused + VARIANT, the choices store why a variant was refused.
 constexpr const char* kRefused = " refuses ";
 
-/// True for 16-bit elements at a 16-byte aligned address, with a head size that the tiles support.
+/// True for 16-bit elements at a 16-byte aligned address, with a head size the tiles support.
 bool has_tiles(const Tensor& heads) {
   const std::int64_t dim = heads.size(-1);
   return size_of(heads.dtype()) == 2 && (dim == 64 || dim == 80 || dim == 96 || dim == 128) &&
@@ -24,8 +24,8 @@ bool has_tiles(const Tensor& heads) {
 }
 bool has_tiles(const Qkv& qkv) { return has_tiles(qkv.q.tensor) && has_tiles(qkv.k.tensor) && has_tiles(qkv.v.tensor); }
 
-/// Requires whole sequences, because TMA copies tiles up to the ends of the tensors and must not read positions that
-/// were not written.
+/// Needs whole sequences, because TMA copies tiles up to the ends of the tensors and must not read positions that
+/// have never been written.
 bool has_hopper(const AttentionInput& in) {
   const AttentionSizes sizes = in.sizes();
   return (sizes.dim == 64 || sizes.dim == 128) && !in.past.exists() && in.rows.first_row == 0 &&

@@ -1,7 +1,7 @@
-// The variants of attention on a GPU, and the choice of a variant for a shape. The choice is made by measuring at the
-// first call with the shape, and is stored in the choices of the stream (device/choices.h), which checkpoints keep. A
-// variant is used only if its results of that first call agree with the results of the reference variant. The first
-// call with a shape waits for the device, so this call must not be captured as a graph.
+// GPU attention variants, and how one is chosen for each shape: we measure them at the first call with the shape, and
+// store the choice with the stream's choices (device/choices.h), which checkpoints keep. A variant is used only if its
+// results from that first call agree with those of the reference variant. The first call with a shape waits for the
+// device, so it must not be captured as a graph.
 #pragma once
 
 #include <functional>
@@ -21,16 +21,16 @@ enum class AttentionVariant {
 
 std::string name_of(AttentionVariant variant);
 
-/// Return the variants that can compute this call on a GPU with this compute capability (80, 90, ...). The first
-/// variant is the reference.
+/// Return the variants that can compute this call on a GPU with this compute capability (80, 90, ...). The first is the
+/// reference.
 std::vector<AttentionVariant> attention_forward_variants(const AttentionInput& in, const Tensor& out,
                                                          const Tensor& logsumexp, int capability);
 std::vector<AttentionVariant> attention_backward_variants(const AttentionInput& in, const Qkv& grads,
                                                           const Tensor& dout, const Tensor& out, int capability);
 
-/// Return the members of `variants` that the backend allows. `automatic` allows all variants, `flash` allows all except
-/// `cudnn`, and `unfused` allows only `simple`, which supports every call. In forward, `fused` allows only `cudnn`;
-/// Error(usage) is thrown if `variants` lacks it. In backward, `fused` allows the same variants as `flash`.
+/// Return the `variants` that the backend allows. `automatic` allows all, `flash` all except `cudnn`, and `unfused`
+/// only `simple`, which supports every call. In forward, `fused` allows only `cudnn` and throws Error(usage) if
+/// `variants` lacks it. In backward, `fused` is the same as `flash`.
 std::vector<AttentionVariant> allowed_forward_variants(AttentionBackend backend,
                                                        std::vector<AttentionVariant> variants);
 std::vector<AttentionVariant> allowed_backward_variants(AttentionBackend backend,
@@ -40,13 +40,13 @@ std::vector<AttentionVariant> allowed_backward_variants(AttentionBackend backend
 /// operands (16 bits; D is 64, 80, 96 or 128); there is one head per group or only one group, so that query heads have
 /// a single stride; and there is no dropout, no document boundary, and no window shorter than the sequence.
 bool attention_suits_cudnn(const AttentionInput& in);
-/// The size of the workspace, in bytes, that engines of cuDNN may use. The engines of version 9.19 need 0 or 256 bytes.
+/// How much workspace, in bytes, cuDNN engines may use. In version 9.19, they need 0 or 256 bytes.
 inline constexpr std::int64_t kCudnnWorkspace = 4096;
-/// Returns the size, in bytes, of the workspace and of a logsumexp that the caller does not want.
+/// Returns the size in bytes of the workspace and of a logsumexp that the caller does not want.
 std::size_t cudnn_work_bytes(const AttentionInput& in, const Tensor& logsumexp);
 
-/// True for decoding: one query per head, without logsumexp, documents and dropout. The keys of the query are then
-/// split into pieces.
+/// True for decoding: one query per head, without logsumexp, documents or dropout. The query's keys are then split into
+/// pieces.
 bool attention_decodes(const AttentionInput& in, const Tensor& logsumexp);
 
 /// Return the key of a call in the choices of the stream. The key consists of the properties on which the time of the
@@ -54,20 +54,20 @@ bool attention_decodes(const AttentionInput& in, const Tensor& logsumexp);
 std::string attention_forward_key(const AttentionInput& in);
 std::string attention_backward_key(const AttentionInput& in);
 
-/// Returns the variant that stream.choices() has for `key`. If there is none, returns the fastest of `variants` and
+/// Returns stream.choices()' variant for `key`. If there is none, measures, returns the fastest of `variants`, and
 /// stores it in stream.choices(). `run` launches a variant on the stream, and must overwrite `results` without reading
-/// them. A variant that throws Error, or whose results differ from those of the first variant, is refused, and the
-/// reason is stored in stream.choices(). If the first variant throws Error, rethrows it.
+/// them. A variant that throws Error, or whose results differ from the first one's, is refused, and stream.choices()
+/// stores the reason. If the first variant throws Error, rethrows it.
 AttentionVariant choose_variant(Stream& stream, const std::string& key, const std::vector<AttentionVariant>& variants,
                                 const std::function<void(AttentionVariant)>& run, const std::vector<Tensor>& results);
 
 /// Returns a message for each refused variant, with the reason.
 std::vector<std::string> refused_variants(const Choices& choices);
 
-/// Describes the first difference between two results that exceeds rounding errors; empty if there is none. Rows of
-/// `dim` elements, one per head, are compared separately, so that a single wrong row is found. Differences are relative
-/// to the norm of the row, or to 1/50 of the root mean square over rows if that is larger, because the gradient of a
-/// query that sees only one key is 0 except for rounding errors. NaN and infinities must be at the same positions.
+/// Describes the first difference between two results that exceeds rounding errors, or returns "". Rows of `dim`
+/// elements, one per head, are compared separately, so that even a single wrong row is found. Differences are relative
+/// to the row's norm, or to 1/50 of the root mean square over rows if that is larger, because if a query sees only one
+/// key, its gradient is 0 except for rounding errors. NaN and infinities must be in the same places.
 std::string difference_of(const Tensor& expected, const Tensor& actual, std::int64_t dim);
 
 }  // namespace mtl

@@ -1,4 +1,4 @@
-// The hardware and library versions for which measured choices (device/choices.h) are valid.
+// The hardware and library versions that measured choices (device/choices.h) are valid for.
 #pragma once
 
 #include <string>
@@ -7,10 +7,10 @@
 
 namespace mtl {
 
-/// Describes the GPU that this process uses, and the versions of driver, cuBLASLt and cuDNN: "NVIDIA H100 80GB HBM3,
-/// sm_90, driver 13000, cuBLASLt 130100, cuDNN 91900" (or "no cuDNN"). Choices made in a different context are not
-/// used, because their numbers may have a different meaning. Empty for a device on which nothing is measured. Throws
-/// Error if cuBLASLt is missing.
+/// Describes the GPU this process uses, and the driver, cuBLASLt and cuDNN versions: "NVIDIA H100 80GB HBM3, sm_90,
+/// driver 13000, cuBLASLt 130100, cuDNN 91900" (or "no cuDNN"). Choices from another context are not used, because
+/// their numbers may mean something else. Empty for a device on which nothing is measured. Throws Error if cuBLASLt is
+/// missing.
 std::string choices_context(Device device);
 
 }  // namespace mtl

@@ -1,4 +1,4 @@
-// The operators on the cpu, and helpers that their implementations share.
+// The operators on the CPU, and helpers they share.
 #pragma once
 
 #include "kernels/operators.h"
@@ -8,16 +8,16 @@ namespace mtl::cpu {
 
 #include "kernels/operators.inc"
 
-/// Sums over rows. Each block of rows has a partial sum, and the partial sums are added in order.
+/// Sums over rows. Each block of rows has a partial sum; these are added in order.
 inline constexpr std::int64_t kMaxRowSums = 64;
 inline Blocks row_sum_blocks(std::int64_t rows) {
   return {rows, std::max<std::int64_t>(16, (rows + kMaxRowSums - 1) / kMaxRowSums)};
 }
-/// Returns the bytes of the partial sums (row_sum_blocks(rows).number(), width) f32.
+/// Returns the size in bytes of the partial sums (row_sum_blocks(rows).number(), width) f32.
 inline std::size_t row_sum_bytes(std::int64_t rows, std::int64_t width) {
   return row_sum_blocks(rows).number() * width * sizeof(float);
 }
-/// Calls body(Range rows, float* sums) for every block of rows. `sums` (width) is the block's row of `partials`, set to
+/// Calls body(Range rows, float* sums) for every block of rows. `sums` (width) is the block's row in `partials`, set to
 /// zeros, or null if `partials` is absent. `elements` is the total amount of work.
 template <class Body>
 void for_row_sum_blocks(Stream& stream, const Tensor& partials, std::int64_t rows, std::int64_t width,
@@ -32,14 +32,14 @@ void for_row_sum_blocks(Stream& stream, const Tensor& partials, std::int64_t row
     body(blocks[block], sums);
   });
 }
-/// target (C) = or += the sum of the rows of partials, beginning at column `offset`, added in order. `target` may have
-/// any dtype that operators compute with; `partials` is f32 with row stride `row_stride`.
+/// target (C) = or += the sum over the rows of `partials`, starting at column `offset`, added in order. `target` may
+/// have any dtype that operators compute with; `partials` is f32 with row stride `row_stride`.
 void sum_partials(Stream& stream, Grad target, Tensor partials, std::int64_t offset, std::int64_t row_stride);
 
 /// Computes some rows of residual_forward().
 void residual_forward_rows(Tensor out, const ResidualSum& sum, Range rows);
-/// Calls body(Range rows) for all rows of x. If `sum` exists, first writes the sum to the rows of x, a few rows at a
-/// time, so that body() reads these rows from L1.
+/// Calls body(Range rows) for all rows of x. If `sum` exists, first writes it to the rows of x, a few rows at a time,
+/// so that body() reads these from L1.
 template <class Body>
 void over_summed_rows(Stream& stream, const Tensor& x, const ResidualSum& sum, const Body& body) {
   constexpr std::int64_t kFew = 4096;  // elements
@@ -54,7 +54,7 @@ void over_summed_rows(Stream& stream, const Tensor& x, const ResidualSum& sum, c
   });
 }
 
-/// Returns a work area as elements of type T, or null if the work area is absent.
+/// Returns a work area as elements of type T, or null if it is absent.
 template <class T>
 T* work_as(const Tensor& work) {
   return static_cast<T*>(work.raw());

@@ -1,6 +1,5 @@
-// The statistics take two passes over a row; the second pass reads the row from the cache. Within stretches of 1024
-// columns, the terms of the sum are added in fp32; the sums of stretches are added in fp64. The rounding errors of
-// 50,000 terms therefore do not accumulate.
+// Statistics take two passes over a row; the second reads it from the cache. Terms are added in fp32 within stretches
+// of 1024 columns, and the stretches' sums in fp64, so that the rounding errors of 50,000 terms do not accumulate.
 #include <cmath>
 #include <limits>
 
@@ -45,7 +44,7 @@ void stats_of_row(const float* z, std::size_t n, float* stats) {
   stats[1] = static_cast<float>(sum_of_exp(z, n, stats[0]));
 }
 
-/// z = weight softmax(z), which is the gradient with respect to the logits without the term of the label.
+/// z = weight softmax(z), the gradient for the logits without the label's term.
 void gradient_of_row(float* z, std::size_t n, const float* stats, float weight) {
   const VecF32 max = set(stats[0]), factor = set(weight / stats[1]);
   const auto replace = [=](std::size_t i, auto lanes)
@@ -116,7 +115,7 @@ void cross_entropy_combine(Stream&, Tensor stats, Tensor parts) {
     for (std::int64_t p = 1; p < parts.size(0); ++p) max = std::max(max, part(p)[0]);
     double sum = 0;
     for (std::int64_t p = 0; p < parts.size(0); ++p) {
-      // A slice that consists of padding has sum 0 and maximum -inf, so the factor of such a slice is 0.
+      // A slice that is all padding has sum 0 and maximum -inf, so its factor is 0.
       sum += static_cast<double>(part(p)[1]) * std::exp(static_cast<double>(part(p)[0]) - static_cast<double>(max));
       target += part(p)[2];
     }

@@ -17,11 +17,11 @@ constexpr unsigned kThreads = 512;
 constexpr unsigned kFusedThreads = 1024;  // few blocks at a time, so that their rows stay in L2
 constexpr std::size_t kShared = kWarp * sizeof(double);
 
-/// The maximum of z and the sum of exp(z - max) over some columns; -inf and 0 if there are no columns.
+/// The maximum of z and the sum of exp(z - max) over some columns; -inf and 0 for none.
 struct Running {
   float max = -INFINITY, sum = 0;
 
-  /// Returns the sum relative to `larger`, a maximum that is at least max.
+  /// Returns the sum relative to `larger`, a maximum no smaller than max.
   __device__ float sum_relative_to(float larger) const { return max == larger ? sum : sum * expf(max - larger); }
 };
 
@@ -38,9 +38,9 @@ __device__ void add_pack(Running& running, const Pack<n>& z) {
 
 enum class Order { forward, backward };
 
-/// Calls body(column, std::integral_constant<int, m>()) for this thread's share of the columns [0, count) of row `row`:
-/// for packs of m = n elements, which begin at multiples of n in the tensor (rows of `width` elements), and for single
-/// elements, m = 1, before the first pack and after the last.
+/// Calls body(column, std::integral_constant<int, m>()) for this thread's share of columns [0, count) in row `row`:
+/// with packs of m = n elements, which begin at multiples of n in the tensor (rows of `width` elements), and with
+/// single elements, m = 1, before the first pack and after the last.
 template <int n, Order order = Order::forward, class Body>
 __device__ void over_columns(std::int64_t row, std::int64_t width, std::int64_t count, const Body& body) {
   std::int64_t first = (n - row * width % n) % n;
@@ -61,7 +61,7 @@ __device__ void over_columns(std::int64_t row, std::int64_t width, std::int64_t 
   }
 }
 
-/// max and sum of a row, the same in all threads of the block.
+/// A row's max and sum, the same in all threads of the block.
 struct RowStats {
   float max, sum;
 };
@@ -103,7 +103,7 @@ __global__ void combine_stats(float* stats, const float* parts, std::int64_t num
     for (std::int64_t p = 1; p < number; ++p) max = fmaxf(max, part(p)[0]);
     double sum = 0;
     for (std::int64_t p = 0; p < number; ++p) {
-      // A slice that consists of padding has sum 0 and maximum -inf, so the factor of such a slice is 0.
+      // A slice that is all padding has sum 0 and maximum -inf, so its factor is 0.
       sum += double{part(p)[1]} * exp(double{part(p)[0]} - double{max});
       target += part(p)[2];
     }
@@ -120,7 +120,7 @@ __global__ void find_losses(float* losses, const float* stats, std::int64_t rows
   }
 }
 
-/// Operands of one row's gradient. `weight` includes the loss scale.
+/// Operands for one row's gradient. `weight` includes the loss scale.
 template <class T>
 struct GradientRow {
   T* dlogits;
@@ -164,7 +164,7 @@ __global__ void find_gradients(T* dlogits, const float* logits, const float* sta
                                                    slice.valid});
 }
 
-/// The pass that computes the gradient begins at the end of the row, which was read last. dlogits may be logits.
+/// The gradient pass begins at the end of the row, which was read last. dlogits can be logits.
 template <int n, class T>
 __global__ void __launch_bounds__(kFusedThreads, 2)
     find_losses_and_gradients(float* losses, T* dlogits, const float* logits, const std::int32_t* labels,
@@ -177,7 +177,7 @@ __global__ void __launch_bounds__(kFusedThreads, 2)
                                                     scaled_weight(state, weights[row]), row, width, label, valid});
 }
 
-/// One block. Each thread adds every blockDim.x-th loss; then the sums of all threads are added.
+/// One block. Each thread adds every blockDim.x-th loss, then all threads' sums are added.
 __global__ void add_losses(double* sum, const float* losses, const float* weights, std::int64_t count,
                            bool accumulate) {
   double total = 0;

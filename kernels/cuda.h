@@ -1,5 +1,4 @@
-// The operators on the device cuda, in a build with CUDA. They are implemented in OP_cuda.cu or by replacements in
-// tests/mirror.
+// The operators on CUDA, in a build that includes it. OP_cuda.cu implements them, or a replacement in tests/mirror.
 #pragma once
 
 #include "kernels/operators.h"

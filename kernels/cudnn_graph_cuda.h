@@ -1,7 +1,7 @@
-// A graph of operations for cuDNN, and the plan that the library compiles from it.
+// A cuDNN operation graph, and the plan that the library compiles from it.
 //
-// Tensors of the graph have rank 4. Each run receives the address of every tensor in memory; for a scalar, the address
-// of a float on the host. A temporary tensor exists only inside the compiled kernel.
+// Graph tensors have rank 4. Each run gets the address of every tensor in memory; for a scalar, that of a float on the
+// host. A temporary tensor exists only inside the compiled kernel.
 #pragma once
 
 #include <array>
@@ -15,10 +15,10 @@
 
 namespace mtl::cuda {
 
-/// Unless the call succeeded, throws Error with "cuDNN cannot WHAT: " and the message of the library.
+/// Unless the call succeeded, throws Error with "cuDNN cannot WHAT: " and the library's message.
 void expect_cudnn_success(const Cudnn& lib, cudnnStatus_t status, const char* what);
 
-/// A descriptor of the backend API.
+/// A backend API descriptor.
 class CudnnDescriptor {
  public:
   CudnnDescriptor(const Cudnn& lib, cudnnBackendDescriptorType_t type);
@@ -26,7 +26,7 @@ class CudnnDescriptor {
   ~CudnnDescriptor();
   cudnnBackendDescriptor_t raw() const { return raw_; }
 
-  /// Each function sets an attribute. The library copies the values. Throws Error on failure.
+  /// Each function sets an attribute, whose values the library copies. Throws Error on failure.
   void set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, std::int64_t count, const void* values);
   template <class T>
   void set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, const T& value) {
@@ -34,7 +34,7 @@ class CudnnDescriptor {
   }
   void set(cudnnBackendAttributeName_t name, const CudnnDescriptor& value);
   void set(cudnnBackendAttributeName_t name, const std::vector<cudnnBackendDescriptor_t>& values);
-  /// Checks the attributes, which cannot be changed afterwards. Throws Error if the library refuses them.
+  /// Checks the attributes, which cannot change afterwards. Throws Error if the library refuses them.
   void finalize();
 
  private:
@@ -45,9 +45,9 @@ class CudnnDescriptor {
 /// A compiled graph.
 class CudnnPlan {
  public:
-  /// Pairs of a tensor's number and its address.
+  /// Pairs of tensor number and address.
   using Addresses = std::vector<std::pair<std::int64_t, const void*>>;
-  /// Enqueues the plan on the stream of `handle`. The size of `workspace` is workspace_bytes(). Scalars are read before
+  /// Enqueues the plan on `handle`'s stream. `workspace` must have workspace_bytes() bytes. Scalars are read before
   /// run() returns.
   void run(cudnnHandle_t handle, const Addresses& addresses, void* workspace) const;
   std::int64_t workspace_bytes() const { return workspace_bytes_; }
@@ -80,9 +80,8 @@ class CudnnGraph {
   /// y = op over x's last dimension, whose size in y is 1.
   void reduce(cudnnReduceTensorOp_t op, std::int64_t x, std::int64_t y);
 
-  /// Compiles the best engine, according to the library's estimate, that needs at most `workspace` bytes. Compiles for
-  /// the GPU of `handle` or, if `handle` is null, for the GPU that the descriptor `device` describes. Throws Error if
-  /// there is no such engine.
+  /// Compiles the best engine, by the library's estimate, that needs at most `workspace` bytes. Compiles for `handle`'s
+  /// GPU or, if that is null, for the GPU described by `device`. Throws Error if there is no such engine.
   CudnnPlan compile(std::int64_t workspace, cudnnHandle_t handle, cudnnBackendDescriptor_t device = nullptr) const;
 
  private:

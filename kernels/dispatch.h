@@ -1,4 +1,4 @@
-// The last step of every operator: calls its implementation on the stream's device. For kernels/*.cpp only.
+// The last step in every operator: calls its implementation on the stream's device. For kernels/*.cpp only.
 #pragma once
 
 #include <optional>
@@ -10,15 +10,15 @@
 
 namespace mtl {
 
-/// True if the build has operators for the device cuda.
+/// True if the build has CUDA operators.
 #ifdef MTL_WITH_CUDA
 inline constexpr bool kWithCuda = true;
 #else
 inline constexpr bool kWithCuda = false;
 #endif
 
-/// Calls the implementation. Does nothing on meta. A profiled stream records the call with the FLOPs and bytes that
-/// were counted just before the call.
+/// Calls the implementation. Does nothing on meta. A profiled stream records the call, with the FLOPs and bytes counted
+/// just before it.
 template <auto on_cpu, auto on_cuda, class... Args>
 void run(Stream& stream, const Args&... args) {
   static_assert(std::is_same_v<decltype(on_cpu), decltype(on_cuda)>);
@@ -32,8 +32,7 @@ void run(Stream& stream, const Args&... args) {
   fail(Exit::failure, "this program was built without CUDA");
 }
 
-/// Allocates the scratch memory of the implementation for the target of the stream. The size is NAME_work() for that
-/// device.
+/// Allocates scratch memory for the implementation on the stream's device, whose size is that device's NAME_work().
 template <auto on_cpu, auto on_cuda, class... Args>
 Tensor make_work(const Stream& stream, Arena& scratch, const Args&... args) {
   static_assert(std::is_same_v<decltype(on_cpu), decltype(on_cuda)>);

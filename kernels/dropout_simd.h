@@ -1,4 +1,4 @@
-// The masks of dropout.h for hidden states, one stretch of a row at a time. Include this header instead of simd.h,
+// The masks in dropout.h for hidden states, one stretch of a row at a time. Include this header instead of simd.h,
 // which it includes.
 
 #include "kernels/dropout.h"
@@ -16,7 +16,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace mtl::HWY_NAMESPACE {
 
-/// The dropout factor of each element: 0 or the scale; 1 for all elements if dropout is off.
+/// Each element's dropout factor: 0 or the scale, or 1 for all elements if dropout is off.
 class HiddenMask {
  public:
   static constexpr std::size_t kStretch = 512;
@@ -29,7 +29,7 @@ class HiddenMask {
     scale_ = threshold_ >= 65536 ? 0 : 65536.0f / static_cast<float>(65536 - threshold_);
   }
 
-  /// Calls body(i, lanes, factor) for the columns [columns.begin, columns.end) of a row.
+  /// Calls body(i, lanes, factor) for columns [columns.begin, columns.end) in a row.
   template <class Body>
   HWY_INLINE void sweep_row(std::int64_t tensor_row, Range columns, const Body& body) const {
     if (samples_ == nullptr) {
@@ -44,9 +44,9 @@ class HiddenMask {
       const std::size_t n = HWY_MIN(kStretch, end - at);
       const std::uint64_t first = row + at, skipped = first % 8;
       HWY_ALIGN std::uint32_t words[(kStretch / 8 + 1) * 4];
-      HWY_ALIGN std::uint16_t bits[kStretch + 64];  // room for a vector that reads past the end
+      HWY_ALIGN std::uint16_t bits[kStretch + 64];  // room for a vector read past the end
       philox_blocks(dropout_.key, sample, first / 8, (skipped + n + 7) / 8, words);
-      std::memcpy(bits, words, sizeof(words));  // the low half of a word comes first: little endian
+      std::memcpy(bits, words, sizeof(words));  // a word's low half comes first: little endian
       sweep(n, [&](std::size_t i, auto lanes) HWY_ATTR { body(at + i, lanes, factor(bits + skipped + i)); });
     }
   }

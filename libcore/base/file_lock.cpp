@@ -165,7 +165,7 @@ bool beats(const std::string& path, const std::string& content, const FileLockTi
 
 std::optional<FileLock> FileLock::take(const std::string& path, std::string* owner, const FileLockTimes& times) {
   for (int tries = 0; tries < kTries; ++tries) {
-    // Bypasses base/files, because a lock file is no output and stays open.
+    // Bypasses base/files, because a lock file is not an output and stays open.
     const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     if (descriptor < 0) fail_errno(path, "open");
     auto holder = std::make_unique<Holder>(path, descriptor);

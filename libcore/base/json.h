@@ -1,7 +1,7 @@
 // JSON values, parsed and written like Python's json module, because that module reads and writes most JSON in this
 // field.
 //
-// The parser validates the entire input, even values nobody uses. As in Python:
+// The parser validates the entire input, even unused values. As in Python:
 //
 // - NaN, Infinity and -Infinity are numbers.
 // - Integers may have any size. Those that do not fit into 64 bits become doubles here.

@@ -15,8 +15,7 @@ namespace mtl {
 struct MemoryLimit {
   std::uint64_t bytes = 0;           // bytes that can still be allocated
   std::string name;                  // the source: "MemAvailable", "the memory cgroup /job_7 (memory.max)"
-  bool is_per_process = false;       // true: a resource limit; false: shared by all processes on the host or in the
-                                     // cgroup
+  bool is_per_process = false;       // a resource limit; otherwise shared by the host or cgroup
   bool counts_reservations = false;  // limits address space, even space that is reserved but never used
 };
 

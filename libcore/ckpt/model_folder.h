@@ -20,8 +20,7 @@ std::optional<std::int64_t> iteration_in_name(const std::string& name);
 
 struct FolderContents {
   std::string kind;             // "a Hugging Face model"; empty if not recognized
-  std::string problem;          // "holds ...": why the folder must not be replaced; empty if that would only lose a
-                                // model
+  std::string problem;          // why not to replace the folder: "holds ..."; empty if only a model is lost
   bool is_save_folder = false;  // the folder's lock must be held while replacing it
 };
 

@@ -25,7 +25,7 @@ std::string name_ranks(const std::vector<int>& ranks, const std::vector<std::str
   return cat(ranks.size() == 1 ? "rank " : "ranks ", join(numbers, ", "), " (", join(places, ", "), ")");
 }
 
-/// Finds the first line that differs between two texts. Returns that line from `text_a` and from `text_b`, in quotes.
+/// Returns the first differing line from `text_a` and from `text_b`, in quotes.
 std::pair<std::string, std::string> first_difference(const std::string& text_a, const std::string& text_b) {
   std::vector<std::string> a = split(text_a, '\n'), b = split(text_b, '\n');
   std::size_t line = 0;
@@ -42,7 +42,7 @@ void check_same(Communicator& world, const std::vector<std::string>& hosts, cons
   std::string problems;
   for (const AgreedItem& item : items) {
     std::vector<std::string> texts = gather_texts(world, cat(item.name, "\n", item.text));
-    std::map<std::string, std::vector<int>> ranks_by_text;  // only texts that differ from rank 0's
+    std::map<std::string, std::vector<int>> ranks_by_text;  // only texts unlike rank 0's
     for (std::size_t rank = 1; rank < texts.size(); ++rank) {
       if (texts[rank] != texts[0]) ranks_by_text[texts[rank]].push_back(static_cast<int>(rank));
     }

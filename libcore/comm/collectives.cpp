@@ -14,26 +14,26 @@ namespace {
 
 std::byte* bytes_of(const Tensor& tensor) { return static_cast<std::byte*>(tensor.raw()); }
 
-/// Divides `whole` into `size` parts whose lengths differ by at most one element. Returns the byte offset of part
-/// `part`, or the end of `whole` if `part` equals `size`.
+/// Splits `whole` into `size` parts whose lengths differ by at most one element. Returns the byte offset where part
+/// `part` starts, or the end of `whole` if part == size.
 std::size_t part_begin(const Tensor& whole, int part, int size) {
   std::size_t count = whole.numel(), parts = size;
   std::size_t index = part;
   return (index * (count / parts) + std::min(index, count % parts)) * size_of(whole.dtype());
 }
 
-/// Calls `function` for each other rank in the group, starting with the rank after this one, so that the ranks do not
-/// all contact the same rank first.
+/// Calls `function` for every other rank in the group. Starts with the next rank, so that the ranks do not all contact
+/// the same peer first.
 template <class Function>
 void for_others(const GroupLink& link, const Function& function) {
   for (int step = 1; step < link.size; ++step) function((link.rank + step) % link.size);
 }
 
-/// Receives this rank's part of the data from all other ranks and sums it, segment by segment. At the same time, sends
-/// every other rank its part.
+/// Receives this rank's part from all other ranks and sums it, segment by segment. Meanwhile, sends every other rank
+/// its part.
 class PartSums {
  public:
-  /// `out` is memory for this rank's part of the sums. It can be this rank's part of `whole`.
+  /// The sums for this rank's part are written to `out`, which can be the same part of `whole`.
   PartSums(const GroupLink& link, const OperationLabel* label, Tensor whole, std::byte* out)
       : link_(link), label_(label), dtype_(whole.dtype()), out_(out), segment_(segment_bytes(link.size)) {
     auto begin = [&](int part) { return part_begin(whole, part, link.size); };
@@ -92,14 +92,14 @@ class PartSums {
   DType dtype_;
   std::byte* own_part_;
   std::byte* out_;
-  std::size_t segment_, bytes_, received_ = 0, summed_ = 0;  // in bytes; received_ counts receives that have started
+  std::size_t segment_, bytes_, received_ = 0, summed_ = 0;  // in bytes; received_ includes receives still in flight
   std::array<int, kStagingSlots> pending_{};
   std::vector<const std::byte*> inputs_;  // one per rank
   Lanes sends_;
 };
 
-/// Adds the lanes that send this rank's part to every other rank and receive all other parts. When the sends start,
-/// `whole` must already contain this rank's part at its offset.
+/// Adds lanes that send this rank's part to every other rank and receive all other parts. This rank's part must already
+/// be in place in `whole` when the sends start.
 void add_gather(Lanes& lanes, const GroupLink& link, const OperationLabel* label, OperationKind kind, Tensor whole) {
   int tag = tag_of(kind, label->number);
   auto add = [&](Lane::Direction direction, int peer, int part) {
@@ -120,7 +120,7 @@ class AllReduce final : public Task {
 
  private:
   bool progress() override {
-    // We receive sums into the memory we send parts from, so all sends must be complete first.
+    // The gather overwrites the parts that we send here, so all of these sends must complete first.
     summed_ = summed_ || sums_.progress();
     return summed_ && gather_.progress();
   }
@@ -185,7 +185,7 @@ class AllGather final : public Task {
   Lanes lanes_;
 };
 
-/// An operation without arithmetic. It consists only of lanes.
+/// Runs its lanes. Involves no arithmetic.
 class Exchange final : public Task {
  public:
   explicit Exchange(const OperationLabel& label) : Task(label) {}

@@ -1,14 +1,13 @@
-// Algorithms for collectives over host memory. Each collective is a Task, which makes progress when polled and never
-// blocks.
+// Collective algorithms for host memory. Each collective is a Task, which makes progress when polled and never blocks.
 //
-// Every rank exchanges messages with every other rank directly. In a reduction of n bytes over p ranks, rank r receives
-// part r from all other ranks, segment by segment through a staging buffer, and adds the parts in rank order. In an
-// all-reduce, rank r then sends its sums to all other ranks. Each rank sends 2 n (p-1)/p bytes in an all-reduce. A ring
-// algorithm sends just as many bytes, but takes 2 (p-1) steps instead of two. Every element is summed on only one rank,
-// in rank order.
+// Every rank exchanges messages directly with every other rank. To reduce n bytes over p ranks, rank r receives part r
+// from all other ranks, segment by segment through a staging buffer, and adds the parts in rank order. In an
+// all-reduce, rank r then sends its sums to all other ranks. An all-reduce makes each rank send 2 n (p-1)/p bytes. A
+// ring algorithm sends just as much, but takes 2 (p-1) steps instead of two. Each element is summed on one rank only,
+// always in rank order.
 //
-// An all-reduce of at most kSmallReduction bytes takes a single step: every rank sends its entire input to every other
-// rank, and adds all inputs in rank order. The sums are the same.
+// All-reduces up to kSmallReduction bytes take a single step: every rank sends its entire input to all other ranks and
+// adds all inputs in rank order. The sums are the same.
 #pragma once
 
 #include <memory>
@@ -19,7 +18,7 @@
 
 namespace mtl {
 
-/// A task's group. `rank`, and all peers and roots, are ranks within the group.
+/// A task's group. `rank`, peers and roots are all group ranks.
 struct GroupLink {
   MpiWire* wire = nullptr;
   int handle = 0;
@@ -27,7 +26,7 @@ struct GroupLink {
   std::byte* staging = nullptr;  // staging_bytes(size) bytes (comm/staging.h)
 };
 
-/// An operation in progress.
+/// A collective or message in progress.
 class Task {
  public:
   explicit Task(const OperationLabel& label) : label_(label) {}
@@ -50,7 +49,7 @@ std::shared_ptr<Task> all_reduce_task(const GroupLink& link, const OperationLabe
 std::shared_ptr<Task> all_gather_task(const GroupLink& link, const OperationLabel& label, Tensor out, Tensor in);
 std::shared_ptr<Task> reduce_scatter_task(const GroupLink& link, const OperationLabel& label, Tensor out, Tensor in);
 std::shared_ptr<Task> broadcast_task(const GroupLink& link, const OperationLabel& label, Tensor data, int root);
-/// Sends or receives one message of any size. `label.kind` selects the direction.
+/// Sends or receives a message, which can have any size. `label.kind` selects the direction.
 std::shared_ptr<Task> message_task(const GroupLink& link, const OperationLabel& label, Tensor data, int peer);
 
 }  // namespace mtl

@@ -1,10 +1,10 @@
-// Communication between ranks. Every axis of parallelism always has a Communicator. A group of one rank uses a
-// SelfCommunicator, a null object, so that layers need not check the number of ranks. Every operation returns a Work
-// object as soon as it has started. The caller may compute before waiting for it.
+// Communication between ranks. Every parallelism axis has a Communicator. A one-rank group uses a SelfCommunicator, a
+// null object, so layers need not check how many ranks there are. Operations return a Work object as soon as they have
+// started. The caller can compute before waiting for it.
 //
-// All members of a group must start the same operations, with the same sizes and in the same order. Sums are added in
-// rank order, so the results are bit-identical on all members and in all runs. Between GPUs, NCCL chooses the order of
-// additions (comm/nccl_communicator.h).
+// All group members must start the same operations, with the same sizes and in the same order. We add inputs in rank
+// order, so the results are bit-identical on all members and in all runs. Between GPUs, NCCL chooses the order instead
+// (comm/nccl_communicator.h).
 #pragma once
 
 #include <memory>
@@ -18,30 +18,30 @@
 
 namespace mtl {
 
-/// Thrown if ranks cannot reach each other, or if they perform different operations. They can then no longer agree on
-/// anything, so the job must end.
+/// Thrown if ranks cannot reach each other or perform different operations. They can no longer agree on anything after
+/// that, so the job must end.
 class CommunicationError : public Error {
  public:
   explicit CommunicationError(const std::string& what) : Error(Exit::failure, what) {}
 };
 
-/// Thrown if another rank fails while this rank waits. The ranks can still agree on the error over
-/// ProcessGroups::world().
+/// Thrown if another rank fails while this rank waits. The ranks can still use ProcessGroups::world() to agree on the
+/// error.
 class Interrupted : public Error {
  public:
   explicit Interrupted(const std::string& what) : Error(Exit::failure, what) {}
 };
 
-/// A handle to an operation that has started. The host must not access its tensors until join() has returned. Operators
-/// may use them only if they are launched on a stream after wait(stream). A Work must not be destroyed before its
-/// operation has finished, except during stack unwinding.
+/// A handle to an operation that has started. The host must not access the operation's tensors before join() returns.
+/// Operators may use them only if they are launched on a stream after wait(stream). A Work must not be destroyed before
+/// its operation has finished, except during stack unwinding.
 class Work {
  public:
-  /// The transport's implementation of an operation.
-  /// - done() never blocks. It lets all of the transport's pending operations make progress.
+  /// A transport's implementation of an operation.
+  /// - done() never blocks. It lets all pending operations in the transport make progress.
   /// - join() blocks until this operation is done. It throws after the transport's deadline.
-  /// - order() makes later work on the stream run after this operation. By default, it calls join(), which transports
-  ///   over host memory need.
+  /// - order() makes later work on the stream run after this operation. The default calls join(), which is right for
+  ///   transports over host memory.
   class Operation {
    public:
     virtual ~Operation() = default;
@@ -50,10 +50,10 @@ class Work {
     virtual void order(Stream&) { join(); }
   };
 
-  Work() = default;  // an operation that is already complete
+  Work() = default;  // an operation that has already completed
   explicit Work(std::shared_ptr<Operation> operation) : operation_(std::move(operation)) {}
   bool done() const { return operation_ == nullptr || operation_->done(); }
-  /// Ensures that operators launched on `stream` after this call see the result. May return before the result exists.
+  /// Operators launched on `stream` after this call will see the result. May return before the result exists.
   void wait(Stream& stream) const {
     if (operation_ == nullptr) return;
     ProfileRange range(stream, ProfileKind::communication, "wait");
@@ -76,32 +76,32 @@ class Communicator {
   /// Sums `data` over all ranks, in place. The dtype must be f32, f64, bf16 or f16. bf16 and f16 are summed in fp32 and
   /// rounded once.
   virtual Work all_reduce(Stream& stream, Tensor data) = 0;
-  /// Gathers `in` from all ranks into `out`, which consists of size() parts in rank order. `in` can be this rank's part
-  /// of `out`.
+  /// Gathers `in` from all ranks into `out`, which consists of size() parts in rank order. `in` can be this rank's own
+  /// part of `out`.
   virtual Work all_gather(Stream& stream, Tensor out, Tensor in) = 0;
-  /// Divides `in` into size() parts, each the size of `out`. Sums part rank() over all ranks into `out`, which can be
-  /// part rank() of `in`. The other parts of `in` do not change. Accepts the same dtypes as all_reduce().
+  /// Splits `in` into size() parts, each as large as `out`. Sums part rank() over all ranks into `out`, which can be
+  /// part rank() of `in`. Does not change the other parts. Accepts the same dtypes as all_reduce().
   virtual Work reduce_scatter(Stream& stream, Tensor out, Tensor in) = 0;
   virtual Work broadcast(Stream& stream, Tensor data, int root) = 0;
   virtual Work send(Stream& stream, Tensor data, int peer) = 0;
   virtual Work receive(Stream& stream, Tensor data, int peer) = 0;
-  /// Registers memory that operations use repeatedly, for transports that benefit from registration. The returned
-  /// object must be destroyed before the memory is freed.
+  /// Registers memory that operations use repeatedly, if the transport benefits from that. The returned object must be
+  /// destroyed before the memory is freed.
   virtual std::shared_ptr<void> register_memory(const Tensor&) { return {}; }
-  /// Returns false if operations have been aborted while the host continued. Everything computed since then is invalid
-  /// and must not be saved.
+  /// Returns false if operations were aborted while the host continued. Anything computed since then is invalid and
+  /// must not be saved.
   virtual bool is_intact() const { return true; }
-  /// Should be called before a computation while operations are in progress. If a transport's operations make progress
-  /// only inside its calls, a thread will then make these calls during the computation.
+  /// Should be called before a computation while operations are in progress. Some transports make progress only inside
+  /// their calls. A thread will then make these calls during the computation.
   virtual void progress() {}
-  /// Must be called on a rank that failed. From then on, waits on all other ranks throw Interrupted in all groups
-  /// except the control group. All ranks abandon their incomplete operations, whose memory must exist for as long as
+  /// Must be called on a rank that failed. From then on, waits on all other ranks throw Interrupted, except in the
+  /// control group. All ranks abandon their incomplete operations. The memory of these operations must exist as long as
   /// the control group is used.
   virtual void interrupt_others() {}
 };
 
-/// A group of one rank. all_reduce() and broadcast() do not change the data, all_gather() and reduce_scatter() copy
-/// `in` to `out`, and send() and receive() throw Error(failure).
+/// A one-rank group. all_reduce() and broadcast() do not change the data. all_gather() and reduce_scatter() copy `in`
+/// to `out`. send() and receive() throw Error(failure).
 class SelfCommunicator final : public Communicator {
  public:
   int rank() const override { return 0; }
@@ -114,7 +114,7 @@ class SelfCommunicator final : public Communicator {
   Work receive(Stream& stream, Tensor data, int peer) override;
 };
 
-/// A group member that does not communicate, for planning. Checks shapes and counts the bytes that the rank would send.
+/// For planning: checks shapes and counts the bytes a rank would send, but does not communicate.
 class MetaCommunicator final : public Communicator {
  public:
   MetaCommunicator(int rank, int size) : rank_(rank), size_(size) {}
@@ -127,9 +127,11 @@ class MetaCommunicator final : public Communicator {
   Work send(Stream& stream, Tensor data, int peer) override;
   Work receive(Stream& stream, Tensor data, int peer) override;
 
-  /// Returns how many bytes this rank would have sent with bandwidth-optimal algorithms. In a group of p ranks, an
-  /// all-reduce of n bytes counts 2 n (p - 1) / p bytes, an all-gather or reduce-scatter of n bytes in total (p - 1) n
-  /// / p, a send n, and a broadcast n (p - 1) on its root.
+  /// Returns how many bytes this rank would have sent with bandwidth-optimal algorithms. For p ranks and n bytes:
+  ///   all-reduce                  2 n (p - 1) / p
+  ///   all-gather, reduce-scatter  (p - 1) n / p, where n is the total over all ranks
+  ///   send                        n
+  ///   broadcast                   n (p - 1) on the root, otherwise 0
   double sent_bytes() const { return sent_bytes_; }
 
  private:

@@ -12,8 +12,8 @@ struct NamedAxes {
   AxisSet axes;
 };
 
-// Context-parallel ranks hold the same weights, as data-parallel ranks do. So one group spans both axes, and gradients
-// are summed over both at the same time.
+// Context-parallel ranks hold the same weights, just like data-parallel ranks. A single group spans both axes, so that
+// one reduction sums gradients over both.
 constexpr NamedAxes kGroups[] = {{"tensor", Axis::tensor},
                                  {"pipeline", Axis::pipeline},
                                  {"data", {Axis::data, Axis::context}},

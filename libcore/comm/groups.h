@@ -1,4 +1,4 @@
-// A rank's communication groups. Each group is identified by the axes of the rank grid that it spans.
+// A rank's communication groups. A group is identified by the rank grid axes it spans.
 #pragma once
 
 #include <array>
@@ -14,28 +14,30 @@ namespace mtl {
 
 class MpiSession;
 
-/// Creates the group for the given ranks of the job.
+/// Creates a group from ranks of the job.
 using MakeGroup = std::function<std::shared_ptr<Communicator>(const std::vector<int>& ranks, const std::string& name)>;
 
 class ProcessGroups {
  public:
-  /// The groups in a single process: every group has one member.
+  /// For a single process: every group has one member.
   ProcessGroups();
-  /// Creates the groups for rank `rank` in `grid` by calling make(). All ranks create their groups in the same order.
+  /// Calls make() for every group that rank `rank` in `grid` belongs to. All ranks create their groups in the same
+  /// order.
   ProcessGroups(const RankGrid& grid, int rank, const MakeGroup& make);
 
   /// Returns the control group, which contains all ranks and uses host memory. Ranks use it to exchange text and
   /// totals, and to agree on commits. A failed rank does not interrupt waits in this group.
   Communicator& world() const { return *world_; }
-  /// Returns the group of all ranks whose grid coordinates differ from this rank's only in `axes`, ignoring axes of
-  /// size 1. There are groups for tensor, for pipeline, for context, and for data together with context. Throws Error
-  /// for other combinations.
+  /// Returns the group of all ranks whose grid coordinates differ from this rank's only along `axes`. Axes of size 1 do
+  /// not matter. There are groups for tensor, pipeline, context, and data with context. Throws Error for other
+  /// combinations.
   Communicator& over(AxisSet axes) const;
-  /// Returns the group of all ranks that hold a copy of the tied embedding. On any other rank, returns a group of one.
+  /// Returns the group of ranks that hold a copy of the tied embedding. If this rank has no copy, the group contains
+  /// only this rank.
   Communicator& tied() const { return *tied_; }
-  /// Returns false if operations of any group have been aborted; see Communicator::is_intact().
+  /// Returns false if operations in any group have been aborted. See Communicator::is_intact().
   bool is_intact() const;
-  /// Returns all groups of at least two ranks.
+  /// Returns all groups with at least two ranks.
   std::vector<const Communicator*> all() const;
 
  private:
@@ -45,10 +47,10 @@ class ProcessGroups {
 };
 
 /// Creates this rank's groups. Collective over all ranks in the session. The control group communicates over host
-/// memory, all other groups over memory on `device`. Throws Error(usage) if grid and session have different numbers of
-/// ranks.
+/// memory, all other groups over memory on `device`. Throws Error(usage) if the grid size differs from the session's
+/// world size.
 ProcessGroups make_groups(MpiSession& session, const RankGrid& grid, Device device = Device::cpu);
-/// Returns a rank's groups for planning. Groups of at least two ranks are MetaCommunicators.
+/// Returns groups for planning. Those with at least two ranks are MetaCommunicators.
 ProcessGroups meta_groups(const RankGrid& grid, int rank);
 
 }  // namespace mtl

@@ -1,5 +1,6 @@
-// A lane is one end of a long message. The message is sent in segments, because MPI counts bytes in an int, and because
-// each segment that arrives shows that a slow exchange is making progress. The number of segments in flight is limited.
+// A lane is one end of a long message. We send the message in segments, because MPI counts bytes in an int, and because
+// each segment that arrives shows that a slow exchange is still making progress. The number of segments in flight is
+// limited.
 #pragma once
 
 #include <deque>
@@ -16,16 +17,16 @@ class Lane {
 
   struct End {
     Direction direction;
-    int peer;  // a rank of the group
+    int peer;  // a group rank
     int tag;
-    std::size_t segment = kSegment;  // in bytes; the same on both ends
+    std::size_t segment = kSegment;  // in bytes, the same on both ends
   };
 
   Lane(const GroupLink& link, const OperationLabel* label, const End& end, std::byte* data, std::size_t bytes)
       : link_(link), label_(label), end_(end), data_(data), remaining_(bytes) {}
-  Lane(const Lane&) = delete;  // messages in flight hold pointers to pending_
+  Lane(const Lane&) = delete;  // messages in flight point to pending_
 
-  /// Starts segments until the limit is reached. Returns true when all segments have been sent or received.
+  /// Starts segments up to the limit. Returns true when all segments have been sent or received.
   bool progress();
 
  private:
@@ -37,23 +38,23 @@ class Lane {
   int pending_ = 0;
 };
 
-/// The lanes of one operation.
+/// All lanes in one operation.
 class Lanes {
  public:
   template <class... Arguments>
   void add(Arguments&&... arguments) {
     lanes_.emplace_back(std::forward<Arguments>(arguments)...);
   }
-  /// Lets all lanes make progress. Returns true when all lanes are complete.
+  /// Advances all lanes. Returns true when all of them are complete.
   bool progress();
 
  private:
-  std::deque<Lane> lanes_;  // a deque, which never moves its elements
-  std::size_t first_ = 0;   // lanes before this one are complete
+  std::deque<Lane> lanes_;  // must not move its elements
+  std::size_t first_ = 0;   // all lanes before this one are complete
 };
 
-/// Returns a message tag. Operations of different kinds always have different tags. Operations of the same kind have
-/// different tags unless their numbers differ by a multiple of 4096.
+/// Returns a message tag. Two operations get different tags if they differ in kind, or if their numbers differ by
+/// anything but a multiple of 4096.
 int tag_of(OperationKind kind, std::int64_t number);
 
 }  // namespace mtl

@@ -32,8 +32,8 @@ class Variables {
   const GetVariable& get_;
 };
 
-/// Returns the number of tasks on node `node` from a Slurm list such as "2(x3),1", or 1 if the list is too short or
-/// malformed.
+/// Parses a Slurm list such as "2(x3),1" and returns how many tasks run on node `node`. Returns 1 if the list is too
+/// short or malformed.
 int tasks_on_node(const std::string& list, int node) {
   int first = 0;
   for (const std::string& entry : split(list, ',')) {
@@ -87,8 +87,8 @@ RankEnvironment launched_ranks(const std::string& program, const GetVariable& ge
     check_consistent(found);
     return found;
   }
-  // Within a job step, SLURM_NTASKS is the step's number of tasks. A run from a shell under salloc has no SLURM_PROCID
-  // and is a plain run.
+  // Within a job step, SLURM_NTASKS counts the step's tasks. A run from a shell under salloc has no SLURM_PROCID and is
+  // a plain run.
   int tasks = env.number_or("SLURM_STEP_NUM_TASKS", env.number_or("SLURM_NTASKS", 1));
   bool is_task = env.has("SLURM_PROCID") && tasks > 1;
   if (is_task && env.has("PMIX_RANK")) {

@@ -31,9 +31,9 @@ bool is_open_mpi(pid_t process) {
 
 int open_process(pid_t process) { return static_cast<int>(::syscall(SYS_pidfd_open, process, 0)); }
 
-// The functions below run in a forked child of a multi-threaded process, so they must only make system calls.
+// The functions below run in a forked child of a multi-threaded process, so they can only make system calls.
 
-/// Waits at most `milliseconds` for the processes to end. Returns true if all of them have ended.
+/// Waits up to `milliseconds` for the processes to end. Returns true if all of them have.
 bool wait_for_ends(std::array<pollfd, 2>& processes, int milliseconds) {
   timespec begin{}, now{};
   ::clock_gettime(CLOCK_MONOTONIC, &begin);
@@ -43,7 +43,7 @@ bool wait_for_ends(std::array<pollfd, 2>& processes, int milliseconds) {
       if (process.fd < 0) continue;
       process.events = POLLIN;
       if (::poll(&process, 1, 0) > 0)
-        process.fd = -1;  // this process has ended
+        process.fd = -1;  // has ended
       else
         all = false;
     }
@@ -72,8 +72,8 @@ void end_launcher_after(double seconds) {
   if (processes[0].fd < 0 || ::getppid() != parent) return;
   const int milliseconds = static_cast<int>(seconds * 1000);
   if (::fork() != 0) return;
-  // The child gets a new session, because the launcher kills all processes in this rank's session. We close the child's
-  // streams, because the launcher waits for end of file on them.
+  // The launcher kills every process in this rank's session, so the child needs its own. The launcher also waits for
+  // end of file on the rank's streams, so close the child's copies.
   ::setsid();
   const int low = std::min(processes[0].fd, processes[1].fd), high = std::max(processes[0].fd, processes[1].fd);
   if (low > 0) ::close_range(0, static_cast<unsigned>(low) - 1, 0);

@@ -1,14 +1,14 @@
-// Terminates the launcher of a failed job if the launcher hangs.
+// Terminates the launcher if it hangs when a job fails.
 //
-// When Open MPI's mpirun ends a job, it waits for all of its daemons. If it cannot reach one of them, it waits forever,
-// and so does the script or Slurm job that waits for mpirun.
+// When Open MPI's mpirun ends a job, it waits for all of its daemons. If it cannot reach a daemon, it waits forever,
+// and so does the script or Slurm job that runs mpirun.
 #pragma once
 
 namespace mtl {
 
-/// Must be called before aborting a failed job. If this process's parent is Open MPI's mpirun or one of its daemons,
-/// starts a watching process. After `seconds`, that process sends TERM to the parent and to this process, and KILL 3 s
-/// later. A process that has already ended gets no signal. Does nothing under other launchers.
+/// Must be called before aborting a failed job. If the parent process is Open MPI's mpirun or one of its daemons,
+/// starts a process that watches the parent and this process. After `seconds`, it sends SIGTERM to both, and 3 s later
+/// SIGKILL. Processes that have already ended get no signal. Does nothing under other launchers.
 void end_launcher_after(double seconds);
 
 }  // namespace mtl

@@ -1,8 +1,8 @@
-// A group of ranks over MPI. A group's collectives run one after another, in the order they were started. A collective
+// A group of ranks over MPI. Collectives in a group run one after another, in the order they were started. A collective
 // reads its tensors when it runs, so its input can be the output of an earlier collective in the same group. Messages
-// between two ranks are matched in starting order, separately for each direction and independently of the collectives.
-// Polling one operation lets all communicators in the session make progress. The caller must wait for all Work before
-// the session ends.
+// between two ranks are matched in starting order, separately for each direction and independently of collectives.
+// Polling one operation advances all communicators in the session. The caller must wait for all Work before the session
+// ends.
 #pragma once
 
 #include <deque>
@@ -18,7 +18,7 @@ class MpiProgress;
 
 class MpiCommunicator final : public Communicator {
  public:
-  /// Collective over the members. `ranks` lists all members, including this rank, as ranks of the job.
+  /// Collective over the members. `ranks` lists all of them, including this rank, as ranks of the job.
   MpiCommunicator(MpiProgress& progress, std::vector<int> ranks, std::string name);
   MpiCommunicator(const MpiCommunicator&) = delete;
 
@@ -33,13 +33,13 @@ class MpiCommunicator final : public Communicator {
   void progress() override;
   void interrupt_others() override;
 
-  // The functions below are for MpiProgress and for callers that hold its lock.
+  // For MpiProgress, and for callers that hold its lock.
 
-  /// Lets operations that have started make progress.
+  /// Advances operations that have started.
   void advance();
   bool is_idle() const { return collectives_.empty() && messages_.empty(); }
   const GroupIdentity& identity() const { return identity_; }
-  /// The group's handle in MpiWire.
+  /// This group's handle in MpiWire.
   int handle() const { return link_.handle; }
 
  private:
@@ -52,10 +52,10 @@ class MpiCommunicator final : public Communicator {
   GroupIdentity identity_;
   Buffer staging_;
   GroupLink link_;
-  std::deque<std::shared_ptr<Task>> collectives_;  // only the first one is in progress
-  std::vector<std::shared_ptr<Task>> messages_;    // all of them are in progress
-  std::int64_t started_ = 0;                       // number of collectives started
-  std::vector<std::int64_t> sent_, received_;      // number of messages started, by peer
+  std::deque<std::shared_ptr<Task>> collectives_;  // only the first is in progress
+  std::vector<std::shared_ptr<Task>> messages_;    // all in progress
+  std::int64_t started_ = 0;                       // collectives started so far
+  std::vector<std::int64_t> sent_, received_;      // messages started so far, by peer
 };
 
 }  // namespace mtl

@@ -7,7 +7,8 @@ ProcessGroups make_groups(MpiSession& session, const RankGrid& grid, Device devi
   if (grid.world() != session.world())
     fail(Exit::usage, "the layout needs ", grid.world(), " ranks, but the job has ", session.world(), "; start ",
          grid.world(), " ranks, or change the layout");
-  // Creating a group blocks without a deadline. Call the barrier first, because its error says which rank is missing.
+  // Creating a group blocks without a deadline. Call the barrier first, because its error reports which rank is
+  // missing.
   session.barrier();
   return {grid, session.rank(), [&](const std::vector<int>& ranks, const std::string& name) {
             if (name == "world") return session.control_group();

@@ -13,10 +13,10 @@ namespace mtl {
 
 namespace {
 
-// Idle polls before the rank yields its core. The number is small because yielding costs almost nothing if no other
-// thread wants the core. If ranks share a core, yielding lets the rank that we are waiting for run immediately.
+// Idle polls before the rank yields its core. Can be small: yielding costs almost nothing if no other thread wants the
+// core, and if ranks share a core, the rank we are waiting for can run immediately.
 constexpr int kSpins = 10;
-constexpr double kYieldSeconds = .01;  // idle time before the rank sleeps between polls instead of yielding
+constexpr double kYieldSeconds = .01;  // after this idle time, the rank sleeps between polls instead of yielding
 constexpr auto kSleep = std::chrono::microseconds(50);
 constexpr auto kAnswerPause = std::chrono::milliseconds(100);
 constexpr auto kPollPause = std::chrono::microseconds(100);
@@ -48,8 +48,8 @@ void MpiProgress::watch(DeviceWatch* devices) {
   devices_ = devices;
 }
 
-/// Answers other ranks' letters and checks the device's operations for faults. If a rank has failed, aborts these
-/// operations, because the host may be waiting for the device.
+/// Answers letters from other ranks and checks device operations for faults. If a rank has failed, aborts the device
+/// operations, because the host may be waiting for them.
 void MpiProgress::check_others() {
   watchdog_.answer_letters(at_);
   if (devices_ == nullptr) return;
@@ -99,7 +99,7 @@ std::shared_ptr<MpiCommunicator> MpiProgress::group(const std::vector<int>& rank
 void MpiProgress::advance_all() {
   for (auto& communicator : communicators_) {
     communicator->advance();
-    if (halted_) break;  // the first communicator is the control group
+    if (halted_) break;  // the control group comes first
   }
 }
 
@@ -128,12 +128,12 @@ void MpiProgress::run_progress_thread() {
     while (!stopping_) {
       if (abandoned_ || is_idle()) is_polling_ = false;
       if (!is_polling_) {
-        // While the main thread computes or writes, this thread answers the ranks that are waiting for this rank.
+        // While the main thread computes or writes, we answer ranks that are waiting for this rank.
         bool is_called = wake_up_.wait_for(lock, kAnswerPause, [this] { return is_polling_ || stopping_; });
         if (!is_called && !abandoned_) check_others();
       } else if (!poll()) {
         wake_up_.wait_for(lock, kPollPause, [this] { return stopping_; });
-      } else {  // lets the main thread take the lock
+      } else {  // let the main thread take the lock
         lock.unlock();
         ::sched_yield();
         lock.lock();

@@ -1,8 +1,8 @@
-// A job with multiple ranks, from MPI_Init to MPI_Finalize. Each rank's main thread creates one session if
-// launched_ranks() finds more than one rank. A single rank does not need a session.
+// A job with multiple ranks, from MPI_Init to MPI_Finalize. If launched_ranks() finds more than one rank, each rank's
+// main thread creates a session. A single rank does not need one.
 //
 // When a rank fails, the entire job must end: the caller reports the error and then calls abort(). The destructor
-// finalizes MPI after a barrier on all ranks. During stack unwinding, it aborts the job instead.
+// finalizes MPI after a barrier over all ranks. During stack unwinding, it aborts the job instead.
 #pragma once
 
 #include <cstdint>
@@ -36,30 +36,31 @@ class MpiSession {
   const std::vector<std::string>& hosts() const { return hosts_; }
   const std::string& host() const { return hosts_[rank()]; }
 
-  /// Creates a group from `ranks`, which are ranks of the job, in this order. Collective over the members: each must
-  /// pass the same list and name. A group of one rank is a SelfCommunicator. The group must not outlive the session.
+  /// Creates a group from `ranks`, which are ranks of the job, in this order. Collective over the members, which must
+  /// all pass the same list and name. A one-rank group is a SelfCommunicator. The group must not outlive the session.
   std::shared_ptr<Communicator> group(const std::vector<int>& ranks, const std::string& name);
 
-  /// Creates a group for tensors in GPU memory. Collective over all ranks of the job; each rank passes the members of
+  /// Creates a group for tensors in GPU memory. Collective over all ranks of the job. Each rank passes the members of
   /// its own group.
   std::shared_ptr<Communicator> gpu_group(const std::vector<int>& ranks, const std::string& name);
 
-  /// Returns the group of all ranks. A failed rank does not interrupt waits in this group. See ProcessGroups::world().
+  /// Returns the group that contains all ranks. A failed rank does not interrupt waits in this group. See
+  /// ProcessGroups::world().
   std::shared_ptr<Communicator> control_group() const { return control_; }
 
-  /// Sets how long a rank may wait for one operation, 600 s by default. A longer wait throws an error that lists the
-  /// state of every rank.
+  /// Sets how long a rank may wait for one operation. The default is 600 s. After that, the wait throws an error that
+  /// lists every rank's state.
   void set_deadline(double seconds);
-  /// Sets the function that receives warnings when slow storage prolongs a wait.
+  /// Sets a function to call with a warning when slow storage prolongs a wait.
   void warn_with(std::function<void(const std::string&)> warn);
   /// From now on, error messages include *progress, the run's current iteration and micro-batch. If `progress` is null,
-  /// error messages keep the last value. See Followed.
+  /// they keep the last value. See Followed.
   void follow(const OperationProgress* progress);
 
   /// Blocks until all ranks have called barrier(). Throws after the deadline.
   void barrier();
-  /// Calls barrier() and MPI_Finalize. The session is unusable afterwards. MPI_Finalize waits for all ranks. If it
-  /// takes longer than `seconds`, another thread calls expired(), which must terminate the process.
+  /// Calls barrier(), closes GPU groups and finalizes MPI. The session is unusable afterwards. MPI_Finalize waits for
+  /// all ranks. If it takes longer than `seconds`, another thread calls expired(), which must terminate the process.
   void finish(double seconds, std::function<void()> expired);
   /// Aborts the entire job with exit status `code`.
   [[noreturn]] void abort(int code);
@@ -68,7 +69,7 @@ class MpiSession {
   RankEnvironment launched_;
   int exceptions_;
   std::unique_ptr<MpiProgress> progress_;
-  std::unique_ptr<NcclTransport> gpus_;  // null until a group of GPUs is created
+  std::unique_ptr<NcclTransport> gpus_;  // null until a GPU group is created
   std::shared_ptr<Communicator> control_;
   std::vector<std::string> hosts_;
   bool finished_ = false;
@@ -77,7 +78,7 @@ class MpiSession {
 /// While a Followed exists, the session's error messages include the run's current iteration and micro-batch.
 class Followed {
  public:
-  /// The caller must keep `progress` alive. If `session` is null, this object has no effect.
+  /// The caller must keep `progress` alive. Does nothing if `session` is null.
   Followed(MpiSession* session, const OperationProgress& progress) : session_(session) {
     if (session_ != nullptr) session_->follow(&progress);
   }

@@ -29,18 +29,18 @@ struct MpiWire::Mpi {
     MPI_Comm comm;
     std::vector<int> ranks;
   };
-  /// What we need to know about a message in flight, in addition to its MPI_Request.
+  /// A message in flight. Its MPI_Request is stored separately.
   struct Pending {
     int* counter;
     const OperationLabel* label;
     std::size_t bytes;
     int group;
-    int from;  // the sender, a rank of the job; -1 if this rank sends
+    int from;  // the sender as a rank of the job; -1 if this rank sends
     bool is_abandoned = false;
   };
   std::vector<Group> groups;
-  // Messages in flight. requests[i] and pending[i] belong together. `requests` is a separate vector because
-  // MPI_Testsome takes an array of requests.
+  // Messages in flight: requests[i] belongs to pending[i]. The requests have a separate vector because MPI_Testsome
+  // takes an array.
   std::vector<MPI_Request> requests;
   std::vector<Pending> pending;
   std::vector<int> done;
@@ -173,8 +173,8 @@ void MpiWire::abandon_messages(int kept) {
 
 void MpiWire::post(int to, std::string text) {
   if (text.size() > kMaxLetter) text.resize(kMaxLetter);
-  // A letter must stay in memory until MPI has sent it. A stopped rank may never receive its letters, so do not wait
-  // here. Drop letters that have been sent.
+  // A letter must stay in memory until MPI has sent it. Do not wait for that: a stopped rank may never receive its
+  // letters. Drop the letters that have been sent.
   std::erase_if(mpi_->posted, [](Mpi::Posted& old) {
     int is_sent = 0;
     check(MPI_Test(&old.request, &is_sent, MPI_STATUS_IGNORE), "MPI_Test");
@@ -200,7 +200,7 @@ std::optional<Letter> MpiWire::next_letter() {
 
 void MpiWire::finalize() {
   MPI_Cancel(&mpi_->next);
-  MPI_Wait(&mpi_->next, MPI_STATUS_IGNORE);  // the receive was cancelled, so this does not wait for other ranks
+  MPI_Wait(&mpi_->next, MPI_STATUS_IGNORE);  // does not wait for other ranks: the receive was cancelled
   for (Mpi::Group& group : mpi_->groups) MPI_Comm_free(&group.comm);
   mpi_->groups.clear();
   MPI_Comm_free(&mpi_->letters);

@@ -1,10 +1,11 @@
 // Point-to-point messages between the ranks of a job. No other code calls MPI. Functions that initialize MPI, create
-// groups or finalize MPI block. All other operations start without blocking and must then be polled. Only one thread at
-// a time may use the wire.
+// groups or finalize MPI block. All other operations start without blocking and must then be polled. Only one thread
+// may use the wire at a time.
 //
-// The wire has two services. Messages are for tensors: they have a known size, stay within a group, and are matched by
-// tag. Letters are short control messages from one rank of the job to another. They use a separate MPI communicator and
-// arrive even if all groups hang.
+// The wire has two services:
+// - Messages carry tensors. They have a known size, stay within a group, and are matched by tag.
+// - Letters are short control messages between any two ranks of the job. They use a separate MPI communicator and
+//   arrive even if all groups hang.
 #pragma once
 
 #include <cstddef>
@@ -25,8 +26,8 @@ struct Letter {
 
 class MpiWire {
  public:
-  static constexpr int kMaxTag = 32767;            // the largest tag that every MPI supports
-  static constexpr std::size_t kMaxLetter = 1024;  // in bytes; longer letters are truncated
+  static constexpr int kMaxTag = 32767;            // largest tag that every MPI supports
+  static constexpr std::size_t kMaxLetter = 1024;  // in bytes; we truncate longer letters
 
   /// Calls MPI_Init_thread. Throws Error(failure) if MPI's rank or world size differs from the launcher's.
   MpiWire(int rank, int world);
@@ -34,31 +35,30 @@ class MpiWire {
   MpiWire(const MpiWire&) = delete;
   int rank() const { return rank_; }
   int world() const { return world_; }
-  /// Returns true if multiple threads may use the wire, one at a time. Otherwise only the thread that created it may
-  /// use it.
+  /// Returns true if threads may take turns using the wire. Otherwise only the thread that created it may use it.
   bool threads_may_take_turns() const { return threads_may_take_turns_; }
 
   /// Creates a group and returns its handle. Collective over `ranks`.
   int make_group(const std::vector<int>& ranks);
 
   struct Message {
-    int group, peer, tag;  // peer is a rank of the group
+    int group, peer, tag;  // peer is a group rank
     void* data;
     std::size_t bytes;
-    int* pending;                 // incremented at the start and decremented at completion; must outlive the message
-    const OperationLabel* label;  // the operation's label; must outlive the message
+    int* pending;                 // incremented at the start, decremented at completion; must outlive the message
+    const OperationLabel* label;  // must outlive the message
   };
   void send(const Message& message);
   void receive(const Message& message);
-  /// Lets all messages make progress. Returns how many have completed. Throws CommunicationError if a received message
-  /// does not have the expected size.
+  /// Advances all messages. Returns how many have completed. Throws CommunicationError if a received message has an
+  /// unexpected size.
   int poll();
-  /// Abandons the messages of all groups except `kept`. Cancels receives that have not been matched yet. All other
+  /// Abandons messages in all groups except `kept`. Cancels receives that have not been matched yet. All other
   /// abandoned messages complete in poll(), which does not check their sizes.
   void abandon_messages(int kept);
 
-  /// Describes the last message received from a rank: its arrival time, which is negative if none has arrived yet, and
-  /// its operation.
+  /// The last message received from a rank: its operation and when it arrived. `seconds` is negative if none has
+  /// arrived yet.
   struct LastMessage {
     double seconds = -1;
     OperationLabel label;
@@ -67,10 +67,10 @@ class MpiWire {
 
   /// Starts sending a letter to a rank of the job.
   void post(int to, std::string text);
-  /// Returns the next letter that has arrived, or nullopt.
+  /// Returns the next letter, or nullopt if none has arrived.
   std::optional<Letter> next_letter();
 
-  /// Calls MPI_Finalize. No rank may have a pending message.
+  /// Calls MPI_Finalize. No rank may have pending messages.
   void finalize();
   /// Aborts the entire job with exit status `code`.
   [[noreturn]] void abort(int code);

@@ -16,7 +16,7 @@ class NcclWork final : public Work::Operation {
     transport_.check();
     return operation_->end.done();
   }
-  /// Needs no timeout, because the progress thread aborts operations that take too long.
+  /// No timeout needed: the progress thread aborts operations that take too long.
   void join() override {
     operation_->end.wait();
     transport_.check();
@@ -51,8 +51,8 @@ NcclCommunicator::NcclCommunicator(NcclTransport& transport, int rank, std::vect
 }
 
 /// Opens the message channels and connects their members. NCCL connects a channel's members in its first operation,
-/// which the host must wait for. We run all first operations here, in an order that cannot deadlock, so that network
-/// faults are reported when the run starts.
+/// which blocks the host. We run all first operations here, in an order that cannot deadlock, so that network faults
+/// are reported when the run starts.
 void NcclCommunicator::connect_channels(const std::vector<std::string>& ids) {
   Buffer memory(Device::cuda, sizeof(float));
   const Tensor value = memory.tensor(DType::f32, {1});

@@ -1,11 +1,10 @@
-// A group of ranks over NCCL, for tensors in the ranks' GPU memory. Operations run on the group's own streams. Each
-// operation runs after all earlier work on the caller's stream. Work::wait() orders streams without blocking the host.
-// Work::join() blocks the host.
+// A group of ranks over NCCL, for tensors in GPU memory. Operations run on the group's own streams, after all earlier
+// work on the caller's stream. Work::wait() orders streams without blocking the host. Work::join() blocks the host.
 //
 // Differences from groups over MPI:
-// - NCCL's algorithm chooses the order of additions. bf16 and f16 sums are rounded at each step from rank to rank. All
-//   members get the same bits. Another run with the same layout, on the same number of hosts of the same kind, repeats
-//   these bits: we disable algorithms that add inside network switches unless the user sets NCCL_ALGO
+// - NCCL's algorithm chooses the order of additions, and rounds bf16 and f16 sums at each step from rank to rank. All
+//   members get the same bits. Another run gets them too if it has the same layout and the same number and kind of
+//   hosts. For this, we disable algorithms that add inside network switches, unless the user sets NCCL_ALGO
 //   (comm/nccl_environment.h).
 // - Only neighbors in a pipeline exchange messages. Each ordered pair of neighbors has a separate channel, so that a
 //   receive that starts early does not delay a send. Other groups have no messages.
@@ -31,9 +30,9 @@ class NcclCommunicator final : public Communicator {
                    const std::vector<std::string>& ids);
   NcclCommunicator(const NcclCommunicator&) = delete;
 
-  /// Returns the ordered pairs of members that exchange messages, which are neighbors in the ring, in the order in
-  /// which their channels are opened. Pairs of even members and their successors come first, then pairs of odd members
-  /// and their successors, so that most links connect in parallel.
+  /// Returns the ordered pairs of members that exchange messages, in the order in which we open their channels.
+  /// Messages are exchanged only by neighbors in the ring. Pairs that start at an even member come before pairs that
+  /// start at an odd member, so that most links connect in parallel.
   static std::vector<std::pair<int, int>> message_pairs(int size);
 
   int rank() const override { return rank_; }
@@ -48,7 +47,7 @@ class NcclCommunicator final : public Communicator {
   bool is_intact() const override { return transport_.is_intact(); }
 
  private:
-  /// A channel for messages in one direction, and how many messages have started.
+  /// A channel for messages in one direction, and how many have started.
   struct Messages {
     NcclChannel* channel = nullptr;
     std::int64_t started = 0;

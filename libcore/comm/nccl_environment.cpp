@@ -12,7 +12,7 @@ namespace mtl {
 
 namespace {
 
-/// Part of an NCCL message, and the remedy for that fault. The first matching entry is used.
+/// If `text` occurs in NCCL's message, suggest `remedy`. We use the first matching entry.
 struct Remedy {
   const char* text;
   const char* remedy;
@@ -41,7 +41,7 @@ constexpr Remedy kRemedies[] = {
     {"out of memory", "the GPU has no memory left for NCCL's buffers; use a smaller micro-batch, or NCCL_BUFFSIZE"},
 };
 
-/// Returns true if `text`, a value of NCCL_SOCKET_IFNAME, selects the interface `name`. The value lists name prefixes
+/// Returns true if `text`, the value of NCCL_SOCKET_IFNAME, selects the interface `name`. The value lists name prefixes
 /// or, after "=", exact names. After "^", it lists interfaces to exclude.
 bool chooses(std::string_view text, const std::string& name) {
   bool excludes = false, exact = false;

@@ -1,9 +1,10 @@
-// The NCCL functions that communicators call. There are three implementations: nccl_library_cuda.cpp opens the NCCL
-// library when the first group of GPUs is created, no_nccl_library.cpp is for builds without NCCL, and
-// tests/mirror/nccl.cpp emulates NCCL.
+// The NCCL functions that communicators call. There are three implementations:
+// - nccl_library_cuda.cpp opens the NCCL library when the first GPU group is created.
+// - no_nccl_library.cpp is for builds without NCCL.
+// - tests/mirror/nccl.cpp emulates NCCL.
 //
 // Operations are enqueued on a CUDA stream, and the functions return before the operations are done. NCCL has no tags.
-// It matches a communicator's operations in the order they are started, so each communicator has a separate stream.
+// It matches a communicator's operations in starting order, so each communicator has a separate stream.
 #pragma once
 
 #include <cstddef>
@@ -22,15 +23,15 @@ using NcclHandle = ncclComm*;
 class NcclLibrary {
  public:
   virtual ~NcclLibrary() = default;
-  /// Creates an id for a new group. One member calls this function, and all members pass the id to open().
+  /// Creates an id for a new group. One member calls this, and all members pass the id to open().
   virtual std::string unique_id() = 0;
   /// Creates a group. Collective: blocks until all members have called open().
   virtual NcclHandle open(const std::string& id, int rank, int size, const std::string& name) = 0;
-  /// Closes a group. Collective; all of the group's operations must be done.
+  /// Closes a group. Collective. All operations in the group must be done.
   virtual void close(NcclHandle group) noexcept = 0;
-  /// Aborts operations in progress, so that their streams can finish, and closes the groups. Thread-safe.
+  /// Aborts operations in progress so that their streams can finish, and closes the groups. Thread-safe.
   virtual void abort(const std::vector<NcclHandle>& groups) noexcept = 0;
-  /// Returns the error message if any of the group's operations has failed, otherwise "". Thread-safe.
+  /// Returns an error message if an operation in the group has failed, otherwise "". Thread-safe.
   virtual std::string fault(NcclHandle group) = 0;
 
   virtual void all_reduce(NcclHandle group, cuda::StreamHandle stream, Tensor data) = 0;
@@ -40,10 +41,10 @@ class NcclLibrary {
   virtual void send(NcclHandle group, cuda::StreamHandle stream, Tensor data, int peer) = 0;
   virtual void receive(NcclHandle group, cuda::StreamHandle stream, Tensor data, int peer) = 0;
 
-  /// Registers memory that operations use repeatedly. Returns null if the library cannot register it, which is not an
+  /// Registers memory that operations use repeatedly. Returns null if the library cannot register it. This is not an
   /// error.
   virtual void* register_memory(NcclHandle group, Tensor memory) = 0;
-  /// Deregisters memory. Must be called before the memory is freed and before the group is closed.
+  /// Must be called before the memory is freed and before the group is closed.
   virtual void deregister_memory(NcclHandle group, void* registered) noexcept = 0;
 };
 

@@ -1,4 +1,4 @@
-// Calls the real NCCL library. The build needs only NCCL's header. The library is opened at run time, when the first
+// Calls the real NCCL library. The build needs only NCCL's header. We open the library at run time, when the first GPU
 // group is created.
 #include <nccl.h>
 
@@ -32,7 +32,7 @@ struct Functions {
   decltype(&::ncclBroadcast) broadcast = library["ncclBroadcast"];
   decltype(&::ncclSend) send = library["ncclSend"];
   decltype(&::ncclRecv) receive = library["ncclRecv"];
-  // NCCL has had these functions only since version 2.19.
+  // Only available since NCCL 2.19.
   bool can_register = library.has("ncclCommRegister") && library.has("ncclCommDeregister");
   decltype(&::ncclCommRegister) register_memory =
       can_register ? library["ncclCommRegister"] : CudaLibrary::Symbol(nullptr);
@@ -40,7 +40,7 @@ struct Functions {
       can_register ? library["ncclCommDeregister"] : CudaLibrary::Symbol(nullptr);
 };
 
-/// Returns the NCCL data type for summing a tensor. Throws Error if we do not support sums of the tensor's dtype.
+/// Returns the NCCL data type for summing a tensor. Throws Error if we cannot sum its dtype.
 ncclDataType_t summed_type(const Tensor& tensor) {
   switch (tensor.dtype()) {
     case DType::f32:
@@ -76,8 +76,8 @@ class Nccl final : public NcclLibrary {
   }
   void close(NcclHandle group) noexcept override { static_cast<void>(f_.close(group)); }
   void abort(const std::vector<NcclHandle>& groups) noexcept override {
-    // Abort all groups in a single NCCL group call. Otherwise, each abort could wait for the streams of groups that are
-    // still running.
+    // Abort all groups within a single NCCL group call. Otherwise each abort could wait for streams of other groups
+    // that are still running.
     static_cast<void>(f_.begin_calls());
     for (NcclHandle group : groups) static_cast<void>(f_.abort(group));
     static_cast<void>(f_.end_calls());

@@ -103,7 +103,7 @@ void NcclTransport::check_faults(const OperationProgress& at) {
       if (fault.empty()) continue;
       throw CommunicationError(cat("NCCL: group '", channel.name, "': ", fault));
     }
-    // Find the first operation that has started but is not done. It is no longer waiting for other work on this rank.
+    // Find the first operation that has started but is not done. It no longer waits for other work on this rank.
     auto waiting = std::find_if(in_progress_.begin(), in_progress_.end(), [](const auto& operation) {
       return operation->begin.done() && !operation->end.done();
     });

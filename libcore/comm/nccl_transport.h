@@ -1,9 +1,9 @@
-// Creates groups of GPUs over NCCL and supervises their operations. Members receive the group's NCCL id over the job's
+// Creates GPU groups over NCCL and supervises their operations. Members receive the group's NCCL id over the job's
 // control group, which uses MPI and host memory.
 //
-// The host does not wait for GPU operations. Instead, MpiProgress's progress thread checks for errors that NCCL
-// reports, for operations that exceed the deadline, and for failed ranks. In each case, it aborts all groups, so that
-// the streams can finish. The next call from the rank's main thread then throws. Results computed since the abort are
+// The host does not wait for GPU operations. Instead, MpiProgress's progress thread checks for errors reported by NCCL,
+// operations that exceed the deadline, and failed ranks. If it finds any of these, it aborts all groups so that the
+// streams can finish. The next call from the rank's main thread then throws. Results computed since the abort are
 // invalid (Communicator::is_intact()).
 #pragma once
 
@@ -24,11 +24,11 @@ struct NcclOperation {
   explicit NcclOperation(const OperationLabel& operation_label)
       : label(operation_label), begin(Device::cuda), end(Device::cuda) {}
   OperationLabel label;
-  // `begin` is recorded on the caller's stream before the operation, and `end` on the channel's stream after it.
+  // `begin` is recorded on the caller's stream before the operation, `end` on the channel's stream after it.
   Event begin, end;
 };
 
-/// An NCCL communicator with its stream. NCCL matches the members' operations in the order they are started.
+/// An NCCL communicator with its stream. NCCL matches members' operations in starting order.
 struct NcclChannel {
   NcclHandle handle = nullptr;
   std::string name;
@@ -44,34 +44,34 @@ class NcclTransport final : public DeviceWatch {
   /// Creates a group. Collective over `control`, which contains all ranks of the job. Each rank passes the members of
   /// its own group. A rank that passes only itself gets a SelfCommunicator.
   std::shared_ptr<Communicator> group(Communicator& control, const std::vector<int>& ranks, const std::string& name);
-  /// Closes all groups. Collective. Blocks until all operations are done.
+  /// Waits for all operations and closes all groups. Collective.
   void close();
 
   NcclLibrary& library() { return library_; }
   /// Must be called before each operation. Returns the run's progress. Throws CommunicationError if the progress thread
   /// has found a fault, and Interrupted if a rank has failed.
   OperationProgress check();
-  /// Must be called when an operation has been enqueued on its stream. Captured operations are not supervised, because
-  /// they run later and possibly more than once.
+  /// Must be called when an operation has been enqueued on its stream. Captured operations run later, possibly more
+  /// than once, so we do not supervise them.
   void started(std::shared_ptr<NcclOperation> operation, bool captured);
-  /// Opens a channel with `size` members. Collective over them. close() closes the channel.
+  /// Opens a channel with `size` members. Collective over the members. close() closes the channel.
   NcclChannel& open(const std::string& id, int rank, int size, const std::string& name);
   /// See Communicator::register_memory().
   std::shared_ptr<void> register_memory(NcclHandle group, const Tensor& memory);
-  /// Returns false if operations have been aborted; see Communicator::is_intact().
+  /// Returns false if operations have been aborted. See Communicator::is_intact().
   bool is_intact() const { return intact_; }
 
   void check_faults(const OperationProgress& at) override;
   void abandon() noexcept override;
 
  private:
-  void prune();  // drops completed operations; only for the rank's main thread
+  void prune();  // drops completed operations; main thread only
 
   MpiProgress& progress_;
   NcclLibrary& library_;
   std::deque<NcclChannel> channels_;
-  std::vector<std::shared_ptr<Communicator>> groups_;       // operations in progress hold pointers into the groups
-  std::deque<std::shared_ptr<NcclOperation>> in_progress_;  // in the order they were started
+  std::vector<std::shared_ptr<Communicator>> groups_;       // operations in progress point into these
+  std::deque<std::shared_ptr<NcclOperation>> in_progress_;  // in starting order
   bool captured_ = false, abandoned_ = false, intact_ = true;
   std::string fault_;
   double checked_at_ = 0;

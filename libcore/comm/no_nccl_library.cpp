@@ -1,4 +1,4 @@
-// For builds without NCCL, which cannot create groups of GPUs.
+// For builds without NCCL. GPU groups cannot be created.
 #include "base/error.h"
 #include "comm/nccl_library.h"
 

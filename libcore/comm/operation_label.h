@@ -1,4 +1,4 @@
-// Descriptions of communication operations, for error messages.
+// Describes communication operations in error messages.
 #pragma once
 
 #include <cstdint>
@@ -7,10 +7,10 @@
 
 namespace mtl {
 
-/// The kind of an operation. It is part of each message's tag, so that messages of different kinds never match.
+/// Each message's tag contains the operation's kind, so messages of different kinds never match.
 enum class OperationKind : int { all_reduce, all_reduce_sums, all_gather, reduce_scatter, broadcast, send, receive };
 
-/// The run's progress, for error messages. Negative values mean "unknown".
+/// How far the run has come, for error messages. Negative means unknown.
 struct OperationProgress {
   std::int64_t iteration = -1;
   int micro_batch = -1;
@@ -25,7 +25,7 @@ struct GroupIdentity {
 struct OperationLabel {
   OperationKind kind = OperationKind::all_reduce;
   const GroupIdentity* group = nullptr;
-  std::int64_t number = 0;  // index, from 0, among the group's collectives or among its messages to or from `peer`
+  std::int64_t number = 0;  // index from 0, among the group's collectives or among its messages to or from `peer`
   std::size_t bytes = 0;
   int peer = -1;  // a broadcast's root or a message's peer, as a rank of the job; otherwise -1
   OperationProgress at;

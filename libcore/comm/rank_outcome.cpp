@@ -10,8 +10,8 @@ namespace {
 
 constexpr char kDone = '+', kFailed = '-';
 
-/// Calls work(). Returns "+" and its answer. If work() throws, returns "-CODE WHOmessage", where CODE is the exit code,
-/// WHO is `who`, and `message` describes the exception.
+/// Calls work() and returns "+" followed by its answer. If work() throws, returns "-CODE WHOmessage", where CODE is the
+/// exit code, WHO is `who`, and `message` describes the exception.
 Outcome outcome_of(const std::function<std::string()>& work, const std::string& who) {
   auto failed = [&](Exit code, const char* what) { return cat(kFailed, static_cast<int>(code), " ", who, what); };
   try {
@@ -25,7 +25,7 @@ Outcome outcome_of(const std::function<std::string()>& work, const std::string& 
   }
 }
 
-/// Returns the prefix for this rank's error messages.
+/// Returns a prefix for this rank's error messages.
 std::string name_rank(const Communicator& control) {
   return control.size() > 1 ? cat("on rank ", control.rank(), ": ") : "";
 }

@@ -6,7 +6,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace mtl::HWY_NAMESPACE {
 
-/// Reads element i of all inputs before writing element i of `out`, so `out` can be one of the inputs.
+/// `out` can be one of the inputs, because we read element i of every input before writing element i.
 template <class T>
 void sum_by(T* out, const std::byte* const* inputs, std::size_t ranks, std::size_t count) {
   sweep(count, [=](std::size_t i, auto lanes) HWY_ATTR {
@@ -30,7 +30,7 @@ namespace {
 
 HWY_EXPORT(sum_floats);
 
-/// Scalar code is fast enough here, because only a few totals are in fp64.
+/// Scalar code is fast enough: only a few totals are in fp64.
 void sum_doubles(double* out, const std::vector<const std::byte*>& inputs, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
     double sum = reinterpret_cast<const double*>(inputs[0])[i];

@@ -1,6 +1,6 @@
-// The arithmetic of a reduction: out = x[0] + x[1] + ... + x[n-1], element-wise, where x[r] is rank r's input. The
-// inputs are always added in rank order, so that every member gets the same bits. bf16 and f16 elements are widened to
-// fp32, and each sum is rounded once, to nearest even.
+// Reduction arithmetic: out = x[0] + x[1] + ... + x[n-1], element-wise, where x[r] is rank r's input. Always adds in
+// rank order, so that every member gets the same bits. bf16 and f16 elements are widened to fp32, and each sum is
+// rounded once, to nearest even.
 #pragma once
 
 #include <cstddef>
@@ -10,15 +10,15 @@
 
 namespace mtl {
 
-/// Throws unless the dtype of `data` is f32, bf16, f16 or f64.
+/// Throws unless `data` is f32, bf16, f16 or f64.
 void check_summable(const Tensor& data);
 
-/// Throws unless `whole` has the dtype of `part` and `size` times as many elements. `group` is the group's name for the
-/// message.
+/// Throws unless `whole` has the same dtype as `part` and `size` times as many elements. The message includes the name
+/// `group`.
 void check_parts(const std::string& group, const Tensor& whole, const Tensor& part, int size);
 
-/// Writes the element-wise sum of `inputs` to `out`. `inputs` points to one array of `bytes` bytes for each rank; `out`
-/// can be one of them. check_summable() must accept `dtype`.
+/// Writes the element-wise sum of `inputs` to `out`. `inputs` has one array of `bytes` bytes per rank, and `out` can be
+/// one of these arrays. check_summable() must accept `dtype`.
 void sum_in_rank_order(DType dtype, std::byte* out, const std::vector<const std::byte*>& inputs, std::size_t bytes);
 
 }  // namespace mtl

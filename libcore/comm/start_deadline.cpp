@@ -19,7 +19,8 @@ StartDeadline::~StartDeadline() {
 }
 
 void StartDeadline::watch(double seconds, const std::function<void()>& expired) {
-  constexpr double kSlice = 1;  // seconds; the most that one wait counts, even if the process was suspended meanwhile
+  // In seconds. One wait counts no more than this, even if the process was suspended meanwhile.
+  constexpr double kSlice = 1;
   std::unique_lock lock(mutex_);
   while (seconds > 0) {
     double slice = std::min(kSlice, seconds);

@@ -1,6 +1,5 @@
-// A deadline for calls that block inside MPI, which the watchdog cannot supervise: MPI_Init and MPI_Finalize, which
-// wait for all ranks. Without a deadline, a rank that is stopped, or that ended before the call, would block all other
-// ranks.
+// A deadline for MPI_Init and MPI_Finalize. These calls block inside MPI until all ranks arrive, and the watchdog
+// cannot supervise them. Without a deadline, a rank that has stopped or ended would block all other ranks forever.
 #pragma once
 
 #include <condition_variable>
@@ -12,9 +11,8 @@ namespace mtl {
 
 class StartDeadline {
  public:
-  /// Calls expired() on another thread, which has the caller's signal mask, unless this object is destroyed within
-  /// `seconds`. Time during which the process does not run, for example because Slurm has suspended the job, does not
-  /// count.
+  /// Calls expired() on another thread unless this object is destroyed within `seconds`. That thread has the caller's
+  /// signal mask. Time when the process does not run does not count, for example while Slurm has suspended the job.
   StartDeadline(double seconds, std::function<void()> expired);
   ~StartDeadline();
   StartDeadline(const StartDeadline&) = delete;

@@ -13,12 +13,12 @@ Tensor bytes_of(std::string& text, std::size_t bytes) {
 }  // namespace
 
 std::vector<std::string> gather_texts(Communicator& group, const std::string& text) {
-  Stream stream(Device::cpu);  // the texts are in host memory
+  Stream stream(Device::cpu);  // text is in host memory
   std::vector<std::int64_t> sizes(group.size());
   std::int64_t size = std::ssize(text);
   group.all_gather(stream, Tensor(sizes.data(), DType::i64, {group.size()}), Tensor(&size, DType::i64, {1})).join();
 
-  // All parts in an all-gather have the same size, so pad every text to the size of the longest one.
+  // An all-gather needs parts of equal size, so pad every text to the longest.
   std::size_t longest = *std::max_element(sizes.begin(), sizes.end());
   std::string padded = text, all(longest * sizes.size(), '\0');
   padded.resize(longest);

@@ -1,5 +1,5 @@
-// Exchanges text of any length between ranks, for settings and messages, not for large data. Both functions are
-// collective. The group must communicate over host memory, even in a run on GPUs; ProcessGroups::world() always does.
+// Exchanges text of any length between ranks, for settings and messages rather than large data. Both functions are
+// collective. The group must communicate over host memory, even in a run on GPUs. ProcessGroups::world() always does.
 #pragma once
 
 #include <string>
@@ -9,9 +9,9 @@
 
 namespace mtl {
 
-/// Returns the texts from all members, by rank in the group.
+/// Returns all members' texts, by group rank.
 std::vector<std::string> gather_texts(Communicator& group, const std::string& text);
-/// Returns member `root`'s text on all members. Ignores the other members' `text`.
+/// Returns the text from member `root` on all members. Ignores `text` on the other members.
 std::string broadcast_text(Communicator& group, std::string text, int root);
 
 }  // namespace mtl

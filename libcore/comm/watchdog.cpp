@@ -13,16 +13,16 @@ namespace mtl {
 namespace {
 
 constexpr double kLetterSeconds = .05;
-constexpr double kMaxPollPause = 1;      // between polls; after a longer pause, the process must have been suspended
-constexpr double kCollectSeconds = 1.2;  // time to wait for answers; several times what a polling rank needs
+constexpr double kMaxPollPause = 1;      // between polls; after a longer pause, we assume the process was suspended
+constexpr double kCollectSeconds = 1.2;  // time to wait for answers; a polling rank needs much less
 constexpr double kYieldToLower = 5;      // how long a lower rank has to end the job
 constexpr auto kSleep = std::chrono::milliseconds(2);
-constexpr int kOtherRows = 32;  // maximum number of ranks outside the group to list although they answered
+constexpr int kOtherRows = 32;  // maximum number of answering ranks outside the group to list
 
-// Kinds of letters. A letter's first character is its kind. In an answer, the remaining characters are the text.
+// Letter kinds. The first character in a letter is its kind. In an answer, the text follows.
 constexpr char kAsks = '?';
 constexpr char kAnswers = '!';
-constexpr char kWrites = 'w';  // also an answer, from a rank whose writing makes progress
+constexpr char kWrites = 'w';  // also an answer, from a rank that makes progress with writing
 constexpr char kFailed = 'x';
 
 }  // namespace
@@ -35,7 +35,7 @@ Watchdog::Wait::Wait(Watchdog& watchdog, const OperationLabel& label) : watchdog
 
 void Watchdog::answer_letters(const OperationProgress& at) {
   double now = now_seconds();
-  // Slurm may suspend a job for hours. Time during which this process did not run does not count as waiting.
+  // Slurm may suspend a job for hours. Do not count time when this process did not run as waiting.
   if (now - polled_at_ > kMaxPollPause) {
     waits_since_ += now - polled_at_;
     patience_since_ += now - polled_at_;
@@ -62,7 +62,7 @@ void Watchdog::read_letters(const OperationProgress& at) {
   }
 }
 
-/// Returns the letter that describes this rank's state to another rank.
+/// Returns a letter that describes this rank's state.
 std::string Watchdog::answer(const OperationProgress& at) const {
   const WriteActivity writing = write_activity();
   const WriteState writes = write_state(writing, deadline_);
@@ -141,9 +141,9 @@ bool Watchdog::waits_for_storage() const {
          std::any_of(answers_.begin(), answers_.end(), [](const auto& answer) { return answer.second.writes; });
 }
 
-/// Warns for the first time at the deadline, and again each time the wait has become twice as long.
+/// Warns at the deadline, and again whenever the wait has doubled.
 void Watchdog::warn_of_storage() {
-  constexpr std::size_t kMaxNamed = 4;  // maximum number of ranks to list in the warning
+  constexpr std::size_t kMaxNamed = 4;  // ranks to list in the warning
   const double waited = now_seconds() - waits_since_;
   if (!warn_ || waited < next_warning_) return;
   next_warning_ = 2 * waited;

@@ -1,14 +1,14 @@
-// The watchdog ends a wait that exceeds the deadline, and finds the cause. To do so, it sends every rank a letter that
-// asks for its state. Ranks that wait or poll answer immediately. Stopped, hung or dead ranks do not answer, and the
-// error message lists them.
+// The watchdog ends a wait that exceeds the deadline, and finds the cause. It sends every rank a letter that asks for
+// its state. Ranks that wait or poll answer immediately. Stopped, hung or dead ranks do not answer, and the error
+// message lists them.
 //
 // A rank that is writing to storage also answers, from its progress thread. As long as all ranks answer and at least
 // one of them makes progress with writing, the wait continues, and the watchdog warns which files are being written.
 //
-// When a rank fails, it sends a letter that interrupts all other ranks' waits.
+// When a rank fails, it sends a letter that interrupts waits on all other ranks.
 //
 // All ranks that wait for the same operation time out at about the same time. The lowest of them reports the error. The
-// other ranks give it a few seconds to end the job, and report the error only if the job is still running then.
+// others give it a few seconds to end the job, and report the error only if the job is still running after that.
 #pragma once
 
 #include <functional>
@@ -28,12 +28,12 @@ class Watchdog {
 
   /// Sets how long, in seconds, a rank may wait for one operation.
   void set_deadline(double seconds) { deadline_ = seconds; }
-  /// Sets the function that receives warnings about slow storage.
+  /// Sets a function to call with warnings about slow storage.
   void set_warning(std::function<void(const std::string&)> warn) { warn_ = std::move(warn); }
   /// Sets all ranks' host names, for messages.
   void set_hosts(std::vector<std::string> hosts) { hosts_ = std::move(hosts); }
 
-  /// While a Wait exists, the watchdog knows that this rank is waiting for the operation with the given label.
+  /// While a Wait exists, this rank is waiting for the operation with this label.
   class Wait {
    public:
     Wait(Watchdog& watchdog, const OperationLabel& label);
@@ -44,23 +44,24 @@ class Watchdog {
     Watchdog& watchdog_;
   };
 
-  /// Answers letters from other ranks. Must be called with every poll. Letters are read at most once every 50 ms.
+  /// Answers letters from other ranks. Must be called with every poll. Reads letters at most once every 50 ms.
   void answer_letters(const OperationProgress& at);
   /// Returns false if the current wait has not reached the deadline. Otherwise asks all other ranks for their states.
-  /// If all of them answer and at least one is making progress with writing, returns true: the wait continues, and
-  /// messages may have completed in the meantime. Otherwise throws a CommunicationError with a table of the states.
+  /// If all of them answer and at least one makes progress with writing, returns true. The wait then continues, and
+  /// messages may have completed in the meantime. Otherwise throws a CommunicationError with a table of all ranks'
+  /// states.
   bool check_deadline(const OperationProgress& at);
 
-  /// Sets the operation that this rank's device waits for while the host continues, or null. The device's wait starts
-  /// at the first call with this operation. The label need not outlive the call.
+  /// Sets the operation that the device waits for while the host continues, or null. The device's wait starts at the
+  /// first call with this operation. The label need not outlive the call.
   void set_device_wait(const OperationLabel* label);
-  /// Like check_deadline(), but for the device's wait. Does nothing while the host itself is waiting for an operation.
+  /// Like check_deadline(), but for the device's wait. Does nothing while the host is waiting for an operation.
   void check_device_deadline(const OperationProgress& at);
 
-  /// Tells all other ranks that this rank has failed.
+  /// Notifies all other ranks that this rank has failed.
   void send_failure();
-  /// Returns the rank whose failure was received first. After send_failure(), returns this rank. Returns -1 if no rank
-  /// has failed.
+  /// Returns the rank that failed, or -1 if none has. If multiple ranks have failed, returns the first we learned of.
+  /// After send_failure(), returns this rank.
   int failed_rank() const { return failed_rank_; }
   std::string rank_name(int rank) const;
 
@@ -84,11 +85,11 @@ class Watchdog {
   double polled_at_ = 0, letters_read_at_ = 0, next_warning_ = 0;
   std::function<void(const std::string&)> warn_;
   struct Answer {
-    bool writes;  // true if the rank is making progress with writing to storage
+    bool writes;  // makes progress with writing to storage
     std::string text;
   };
-  std::map<int, Answer> answers_;           // answers to the most recent question, by rank
-  std::map<int, double> others_timed_out_;  // when other ranks asked for states, by rank
+  std::map<int, Answer> answers_;           // to the most recent question, by rank
+  std::map<int, double> others_timed_out_;  // when they asked for states, by rank
   int failed_rank_ = -1;
 };
 

@@ -33,8 +33,7 @@ bool check_hash(const Json& output, const char* key, const MappedFile& file) {
 
 /// Like read_provenance(), but throws BrokenRule ("provenance") if the file is invalid.
 std::optional<Json> parse_provenance(const std::string& prefix) {
-  constexpr std::uint64_t kLargest = 64 << 20;  // a larger file is not provenance; it may be a corpus with the same
-                                                // name
+  constexpr std::uint64_t kLargest = 64 << 20;  // a larger file is a corpus with the same name
   const std::string path = prefix + ".json";
   if (!file_exists(path) || file_size(path) > kLargest) return std::nullopt;
   const std::string text = read_file(path);

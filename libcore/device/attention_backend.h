@@ -1,4 +1,4 @@
-// The attention implementations that a GPU may use, with Megatron-LM's names.
+// Attention implementations for GPUs, with Megatron-LM's names.
 #pragma once
 
 #include <string>
@@ -9,14 +9,14 @@ namespace mtl {
 
 enum class AttentionBackend {
   automatic,  // the fastest kernel that supports the call
-  flash,      // the fastest of this library's own kernels
-  fused,      // cuDNN's kernels
-  unfused,    // this library's plain kernels, without tensor cores
+  flash,      // our own fastest kernel
+  fused,      // cuDNN
+  unfused,    // our own plain kernels, without tensor cores
 };
 
-/// Returns auto, flash, fused, unfused, and local, which is an alias for unfused.
+/// Returns auto, flash, fused, unfused and local. `local` is an alias for unfused.
 const std::vector<std::string>& attention_backend_names();
-/// Throws Error for any other name.
+/// Throws Error if the name is unknown.
 AttentionBackend parse_attention_backend(std::string_view name);
 
 }  // namespace mtl

@@ -1,4 +1,4 @@
-// Turns CUDA runtime errors into exceptions. Only for files that include the CUDA headers.
+// Turns CUDA runtime errors into exceptions. Include this only in files that include the CUDA headers.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -7,7 +7,8 @@
 
 namespace mtl::cuda {
 
-/// Throws Error with the CUDA runtime's message. Kernels run asynchronously, so an earlier kernel may be at fault.
+/// Throws Error with the CUDA runtime's message. An earlier kernel may have caused the error, because kernels run
+/// asynchronously.
 inline void check(cudaError_t status, const char* what) {
   if (status == cudaSuccess) return;
   fail(Exit::failure, "GPU: ", what, " failed: ", cudaGetErrorString(status), " (", cudaGetErrorName(status),

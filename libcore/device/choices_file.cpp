@@ -14,7 +14,7 @@ constexpr std::int64_t kVersion = 1;
 
 using Table = std::map<std::string, std::string>;
 
-/// Returns the tables for all contexts. Throws Error if the file does not have this format.
+/// Returns the tables for all contexts. Throws Error if the file has another format.
 std::map<std::string, Table> read_contexts(const std::string& path) {
   const Json file = Json::parse(read_regular_file(path));
   if (file.at("format").as_string() != kFormat || file.at("version").as_int() != kVersion)
@@ -50,7 +50,7 @@ void write_choices(const std::string& path, const std::string& context, const Ta
     try {
       if (file_exists(path)) contexts = read_contexts(path);
     } catch (const Error&) {
-      contexts.clear();  // read_choices() has warned
+      contexts.clear();  // read_choices() has already warned
     }
     for (const auto& [key, choice] : choices) contexts[context][key] = choice;
     Json all = Json::object();

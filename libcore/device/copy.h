@@ -1,8 +1,8 @@
 // All copies between the host and a device. The host never reads or writes device memory directly.
 //
 // A training step copies on a stream, after the stream's earlier commands. Other code (initialization, loading, saving,
-// generation) uses a HostView, which waits for the device. On the cpu, a HostView costs nothing, because tensors are in
-// host memory. On meta, nothing is copied.
+// generation) uses a HostView, which waits for the device. On the cpu, a HostView is free, because tensors are already
+// in host memory. On meta, nothing is copied.
 #pragma once
 
 #include <span>
@@ -13,16 +13,16 @@
 
 namespace mtl {
 
-/// Copies from host to device. The sizes must be equal. `from` may change once the function has returned.
+/// Copies from host to device. Sizes must be equal. `from` may change once the function has returned.
 void copy_from_host(Stream& stream, const Tensor& to, std::span<const std::byte> from);
-/// Copies from device to host. The sizes must be equal. Complete on return.
+/// Copies from device to host. Sizes must be equal. The copy is complete on return.
 void copy_to_host(Stream& stream, std::span<std::byte> to, const Tensor& from);
 /// Copies between the device and pinned memory (a Buffer in Space::host) without blocking the host. The host must not
 /// access the pinned memory until the stream has completed the copy (device/event.h). On the cpu, the copy is complete
 /// on return.
 void copy_from_pinned(Stream& stream, const Tensor& to, std::span<const std::byte> from);
 void copy_to_pinned(Stream& stream, std::span<std::byte> to, const Tensor& from);
-/// Copies on the device. The tensors must have the same number of bytes, and must either be identical or not overlap.
+/// Copies on the device. The tensors must have equal byte counts, and either be identical or not overlap.
 void copy_on_device(Stream& stream, const Tensor& to, const Tensor& from);
 
 template <class T>
@@ -32,7 +32,7 @@ void copy_from_host(Stream& stream, const Tensor& to, const std::vector<T>& from
   copy_from_host(stream, to, std::as_bytes(std::span(from)));
 }
 
-/// Returns all elements of a tensor. On meta, returns zeros.
+/// Returns all elements in a tensor. On meta, returns zeros.
 template <class T>
 std::vector<T> host_copy(Stream& stream, const Tensor& from) {
   require(from.dtype() == dtype_of<T>(), "a tensor of ", name_of(from.dtype()), " was read as ",
@@ -42,7 +42,7 @@ std::vector<T> host_copy(Stream& stream, const Tensor& from) {
   return out;
 }
 
-/// A tensor's contents in host memory: on cuda, a copy; on the cpu, the tensor's own memory; on meta, null.
+/// A tensor's contents in host memory. On cuda this is a copy, on the cpu the tensor's own memory, and on meta null.
 class HostView {
  public:
   HostView(Device device, const Tensor& tensor);

@@ -1,4 +1,4 @@
-// The GPU on which a process computes.
+// Describes the GPU on which a process computes.
 #pragma once
 
 #include <cstddef>
@@ -12,38 +12,38 @@ struct CudaDevice {
   std::string name;          // "NVIDIA H100 80GB HBM3"
   int major = 0, minor = 0;  // compute capability
   std::size_t memory = 0;    // bytes
-  int driver = 0;            // CUDA version that the driver supports, such as 13000; 0 without a driver
+  int driver = 0;            // CUDA version the driver supports, such as 13000; 0 without a driver
   std::string bus;           // "0000:1b:00.0"; the same in all processes on a host
-  int count = 0;             // GPUs visible to this process; 0 if this GPU cannot be queried
-  bool compiled = true;      // whether this program contains kernels for any GPU
-  bool has_driver = false;   // whether the NVIDIA driver is installed; false in a program without kernels
+  int count = 0;             // GPUs visible to this process; 0 if we cannot query this GPU
+  bool compiled = true;      // whether this program has kernels for any GPU
+  bool has_driver = false;   // whether an NVIDIA driver is installed; false in a program without kernels
   std::string why_not;       // why this process cannot compute on a GPU; empty if it can
 
   bool usable() const { return why_not.empty(); }
   std::string text() const;  // "NVIDIA H100 80GB HBM3 (sm_90, 79.1 GiB)"
 };
 
-/// Returns the GPU with index `ordinal` among those visible to this process (CUDA_VISIBLE_DEVICES). By default, returns
-/// the GPU that use_cuda_device() selected. Does not throw; sets `why_not` if the GPU cannot be used.
+/// Finds the GPU with index `ordinal` among those visible to this process (CUDA_VISIBLE_DEVICES). By default, returns
+/// the GPU that use_cuda_device() selected. Does not throw. If the GPU cannot be used, sets `why_not`.
 CudaDevice find_cuda_device(std::optional<int> ordinal = {});
-/// Makes the calling thread use this GPU instead of the first one. Afterwards, only this thread may allocate memory,
+/// Makes the calling thread use this GPU instead of the first. From then on, only this thread may allocate memory,
 /// create streams and launch kernels. Must be called before any other use of the device.
 void use_cuda_device(int ordinal);
 
-/// A GPU's memory, in bytes.
+/// In bytes.
 struct CudaMemory {
   std::size_t free = 0, total = 0;
 };
-/// Returns the memory of the GPU that this process uses. Creates the CUDA context, whose memory `free` does not
-/// include. Throws Error if no GPU can be used.
+/// Returns how much memory the process's GPU has. Creates the CUDA context, so `free` already excludes the context's
+/// own memory. Throws Error if no GPU can be used.
 CudaMemory cuda_memory();
 
-/// Estimates of the GPU memory that a process uses in addition to its buffers. tests/gpu compares them with what a
+/// Estimated GPU memory that a process uses in addition to its buffers. tests/gpu compares the estimates with what a
 /// device reports. The context exists before the first allocation. Kernels and cuBLASLt are loaded at first use.
 inline constexpr std::size_t kCudaContextBytes = std::size_t{512} << 20, kCudaLibraryBytes = std::size_t{256} << 20;
 
-/// True if kernels compiled for `architectures` ("80,90a") run on a GPU with compute capability major.minor. Kernels
-/// for sm_80 run on 8.0 and later 8.x; kernels for sm_90a run only on 9.0.
+/// Returns true if kernels compiled for `architectures` ("80,90a") run on a GPU with compute capability major.minor.
+/// sm_80 kernels run on 8.0 and later 8.x. sm_90a kernels run only on 9.0.
 bool runs_on(std::string_view architectures, int major, int minor);
 
 }  // namespace mtl

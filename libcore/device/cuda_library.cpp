@@ -9,7 +9,7 @@ namespace mtl {
 
 namespace {
 
-/// Returns the paths to try for a name, in order.
+/// Returns paths to try for a name, in order.
 std::vector<std::string> candidates_of(const std::string& name) {
   if (name.find('/') != std::string::npos) return {name};
   return {name, "/usr/local/cuda/lib64/" + name, "/usr/local/cuda/extras/CUPTI/lib64/" + name};
@@ -17,7 +17,7 @@ std::vector<std::string> candidates_of(const std::string& name) {
 
 }  // namespace
 
-// Never closed, because these libraries start threads and register functions to run at exit.
+// We never close the library: it starts threads, and registers functions to run at exit.
 CudaLibrary::CudaLibrary(const std::vector<std::string>& names, const std::string& purpose, const std::string& remedy) {
   std::vector<std::string> reasons;
   for (const std::string& name : names) {

@@ -1,5 +1,5 @@
-// CUDA shared libraries (cuBLASLt, NCCL, CUPTI, cuDNN). We open each library when it is first needed, because they are
-// large, and a program that uses only the cpu must start on machines without them.
+// CUDA shared libraries (cuBLASLt, NCCL, CUPTI, cuDNN). They are large, and a program that uses only the cpu must start
+// on machines without them, so we open each library when it is first needed.
 //
 //   struct CublasLt {
 //     CudaLibrary library{{"libcublasLt.so.13"}, "multiplies matrices on the GPU", "install cuBLAS 13"};
@@ -14,7 +14,7 @@ namespace mtl {
 
 class CudaLibrary {
  public:
-  /// A library function. Converts to any function pointer type.
+  /// A library function, convertible to any function pointer type.
   class Symbol {
    public:
     explicit Symbol(void* address) : address_(address) {}
@@ -27,17 +27,18 @@ class CudaLibrary {
     void* address_;
   };
 
-  /// Opens the first of `names` that can be opened. A name without a slash is searched for in LD_LIBRARY_PATH and the
-  /// system's folders, then in CUDA's folders (/usr/local/cuda). A name with a slash is a path. The library stays open
-  /// until the process ends. If no library can be opened, throws Error with the loader's reasons:
-  /// "cannot open NAME, which PURPOSE: ...; REMEDY".
+  /// Opens the first library in `names` that loads. A name without a slash is searched for in LD_LIBRARY_PATH and the
+  /// system folders, then in CUDA's folders (/usr/local/cuda). A name with a slash is a path. The library stays open
+  /// until the process ends.
+  ///
+  /// If nothing loads, throws Error with the loader's reasons: "cannot open NAME, which PURPOSE (...); REMEDY".
   CudaLibrary(const std::vector<std::string>& names, const std::string& purpose, const std::string& remedy);
 
   /// Returns a function. Throws Error if the library does not have it.
   Symbol operator[](const char* function) const;
-  /// True if the library has the function, which older versions may not have.
+  /// Returns true if the library has this function. Older versions may not.
   bool has(const char* function) const;
-  /// The name or path used to open the library.
+  /// Returns the name or path that we opened.
   const std::string& name() const { return name_; }
 
  private:

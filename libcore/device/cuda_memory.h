@@ -1,18 +1,19 @@
-// Memory on the device cuda. memory_cuda.cpp calls the CUDA runtime, no_cuda.cpp rejects all calls, and tests/mirror
+// Memory on the cuda device. memory_cuda.cpp calls the CUDA runtime, no_cuda.cpp rejects all calls, and tests/mirror
 // emulates the device.
 //
-// The copies declared here wait for all streams, and are complete on return. cuda_stream.h declares copies on a stream.
+// Copies declared here wait for all streams, and are complete on return. cuda_stream.h declares copies on a stream.
 #pragma once
 
 #include <cstddef>
 
 namespace mtl::cuda {
 
-/// Allocates zeroed memory, 64-byte aligned. Throws Error if the build has no CUDA or there is not enough memory.
+/// Allocates zeroed memory with 64-byte alignment. Throws Error if the build has no CUDA or there is not enough memory.
 std::byte* allocate(std::size_t bytes);
 void release(std::byte* memory) noexcept;
 
-/// Like allocate(), but allocates pinned host memory. The device can copy from and to it while the host continues.
+/// Like allocate(), but allocates pinned host memory. The device can copy to and from pinned memory while the host
+/// continues.
 std::byte* allocate_pinned(std::size_t bytes);
 void release_pinned(std::byte* memory) noexcept;
 

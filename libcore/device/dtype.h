@@ -1,4 +1,4 @@
-// Element types for tensors and files.
+// Element types in tensors and files.
 #pragma once
 
 #include <cstddef>
@@ -37,8 +37,8 @@ constexpr const char* name_of(DType dtype) {
   return names[enum_index(dtype)];
 }
 
-/// 16-bit floating-point numbers, for storage only: bfloat16 and IEEE 754 binary16, as bits. Arithmetic is in fp32;
-/// widen() and narrow() convert.
+/// 16-bit floating-point numbers, as bits: bfloat16 and IEEE 754 binary16. These are for storage only. Arithmetic is in
+/// fp32. Use widen() and narrow() to convert.
 struct Bf16 {
   std::uint16_t bits;
 };
@@ -106,10 +106,10 @@ T narrow(float value) {
     return value;
 }
 
-/// True if operators support tensors with this dtype: f32, bf16 and f16.
+/// Returns true for dtypes that operators support: f32, bf16 and f16.
 constexpr bool is_computed(DType dtype) { return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16; }
 
-/// Calls body(T()), where T is the type that stores `dtype`: float, Bf16 or Half. is_computed(dtype) must be true.
+/// Calls body(T()), where T is float, Bf16 or Half, depending on `dtype`. is_computed(dtype) must be true.
 template <class Body>
 decltype(auto) with_float_type(DType dtype, const Body& body) {
   if (dtype == DType::bf16) return body(Bf16());

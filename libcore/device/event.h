@@ -1,5 +1,5 @@
-// Events order commands on different streams, and order commands with the host. On the cpu and on meta, an operator is
-// complete when the call returns, and an event only stores the time.
+// Events order commands on different streams, and also order commands with the host. On the cpu and on meta, operators
+// are complete when the call returns, so an event only stores the time.
 #pragma once
 
 #include "device/stream.h"
@@ -15,21 +15,20 @@ class Event {
   Event(Event&& other) noexcept;
   Event& operator=(Event&& other) noexcept;
 
-  /// Records the event after all commands on the stream so far.
+  /// Records the event after all commands enqueued on the stream so far.
   void record(Stream& stream);
   /// Makes later commands on `stream` run after the event.
   void order(Stream& stream) const;
-  /// Blocks the host until the event is reached. Returns immediately if it was never recorded.
+  /// Blocks the host until the event is reached. Returns immediately if the event was never recorded.
   void wait() const;
-  /// True if the event is reached or was never recorded.
+  /// Returns true if the event is reached or was never recorded.
   bool done() const;
-  /// Returns the time from `begin` to this event, in milliseconds. Both events must have Kind::time and must have been
-  /// reached.
+  /// Returns milliseconds from `begin` to this event. Both events must have Kind::time and must have been reached.
   double milliseconds_since(const Event& begin) const;
 
  private:
   cuda::EventHandle handle_ = nullptr;  // null on the cpu and on meta
-  double seconds_ = 0;                  // on the cpu and on meta: when the event was recorded
+  double seconds_ = 0;                  // time of record(), on the cpu and on meta
 };
 
 }  // namespace mtl

@@ -1,4 +1,4 @@
-// A CUDA graph: commands that are captured from a stream once and can then be launched repeatedly with a single call.
+// A CUDA graph: commands captured from a stream once, which can then be launched many times with a single call each.
 #pragma once
 
 #include <functional>
@@ -16,9 +16,9 @@ class Graph {
 
   bool exists() const { return handle_ != nullptr; }
   /// Records the commands that `body` enqueues on `stream`, without running them. Also records commands on other
-  /// streams that `body` forks from `stream`, and joins again, with events (device/event.h). A launch uses the
-  /// addresses and sizes from the capture. `body` must not wait for the stream, allocate or free buffers, or read the
-  /// commands' results. Rethrows exceptions from `body`.
+  /// streams if `body` uses events (device/event.h) to fork them from `stream` and to join them again. A launch uses
+  /// the addresses and sizes from the capture. `body` must not wait for the stream, allocate or free buffers, or read
+  /// the commands' results. Rethrows exceptions from `body`.
   void capture(Stream& stream, const std::function<void()>& body);
   /// Runs the captured commands after the stream's earlier commands.
   void launch(Stream& stream) const;

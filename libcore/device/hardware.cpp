@@ -34,7 +34,7 @@ std::string lower(std::string_view text) {
   return out;
 }
 
-/// True if `word` first occurs in `text` at the start of a word: "gh200" is not an h200.
+/// Returns true if the first `word` in `text` starts a word: "gh200" is not an h200.
 bool has_word(const std::string& text, const std::string& word) {
   const std::size_t at = text.find(word);
   return at != std::string::npos && (at == 0 || std::isalnum(static_cast<unsigned char>(text[at - 1])) == 0);
@@ -46,7 +46,7 @@ const Hardware* find_hardware(std::string_view name) {
   const std::string lowered = lower(name);
   const bool is_small = lowered.find("40gb") != std::string::npos,
              is_pcie = !is_small && lowered.find("pcie") != std::string::npos;
-  if (has_word(lowered, "nvl")) return nullptr;  // NVL modules have other rates
+  if (has_word(lowered, "nvl")) return nullptr;  // NVL modules have different rates
   for (const Hardware& known : known_hardware()) {
     const std::size_t dash = known.name.find('-');
     const std::string variant = dash == std::string::npos ? "" : known.name.substr(dash + 1);

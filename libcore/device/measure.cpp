@@ -7,7 +7,7 @@
 namespace mtl {
 
 double seconds_of(Stream& stream, const std::function<void()>& body) {
-  constexpr int kRounds = 3, kCalls = 4;  // multiple calls hide the time that the host needs to start one
+  constexpr int kRounds = 3, kCalls = 4;  // multiple calls hide how long the host takes to start one
   constexpr double kLong = 0.5;
   Event begin(stream.device(), Event::Kind::time), end(stream.device(), Event::Kind::time);
   const auto run = [&](int calls) {

@@ -1,4 +1,4 @@
-// Measures how long work on a device takes, to choose between equivalent computations.
+// Measures how long work takes on a device, to choose between equivalent computations.
 #pragma once
 
 #include <functional>
@@ -7,9 +7,9 @@
 
 namespace mtl {
 
-/// Returns how long the commands from `body` take on the stream, in seconds: the minimum over several rounds. The first
-/// round does not count, because a kernel is loaded at its first call. Waits for the stream. If `body` takes half a
-/// second or more, calls it only once.
+/// Returns how long the commands from `body` take on the stream, in seconds. This is the minimum over several rounds,
+/// not counting the first, because a kernel is loaded when first called. If the first call takes half a second or more,
+/// there are no further rounds. Waits for the stream.
 double seconds_of(Stream& stream, const std::function<void()>& body);
 
 }  // namespace mtl

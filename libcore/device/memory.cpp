@@ -30,7 +30,7 @@ std::byte* allocate_on_cpu(std::size_t bytes) {
         "; use a smaller batch or model, more ranks on more hosts, or raise the limit (ulimit -v, ulimit -d, the job's "
         "memory)");
   if (align == kHugePage) ::madvise(data, rounded, MADV_HUGEPAGE);  // before the first touch
-    // The operating system clears each page at its first access, which takes time, so all cores share this work.
+    // The operating system clears each page at first access. Share this work between all cores, because it is slow.
 #pragma omp parallel for schedule(static) if (rounded >= 8 * kHugePage)
   for (std::size_t begin = 0; begin < rounded; begin += kHugePage) {
     std::memset(data + begin, 0, std::min(kHugePage, rounded - begin));

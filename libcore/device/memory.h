@@ -1,6 +1,6 @@
-// Memory with an owner. A Buffer is one allocation. An Arena allocates tensors consecutively from its memory.
+// Memory and its owners. A Buffer is one allocation. An Arena allocates tensors consecutively from its memory.
 //
-// Memory is planned: buffers are allocated before or during the first step, never later. Tensors that live from a
+// We plan memory: buffers are allocated before or during the first step, never later. Tensors that live from a
 // micro-batch's forward to its backward come from a slot, an Arena that is cleared when the micro-batch is complete.
 // Temporary tensors come from scratch memory, another Arena, and are released in reverse order (Arena::Mark). On meta,
 // an Arena only adds up sizes, which is how we make memory plans.
@@ -16,9 +16,9 @@
 
 namespace mtl {
 
-/// An allocation, 64-byte aligned and zeroed, in device memory or, with Space::host, in host memory. On cuda, host
-/// memory is pinned, so that the device can copy while the host continues. On meta, a Buffer has a size but no memory.
-/// The constructor throws Error if there is not enough memory or the build does not support the device.
+/// An allocation, 64-byte aligned and zeroed. It is in device memory or, with Space::host, in host memory. On cuda,
+/// host memory is pinned, so that the device can copy while the host continues. On meta, a Buffer has a size but no
+/// memory. The constructor throws Error if there is not enough memory or the build does not support the device.
 class Buffer {
  public:
   Buffer() = default;
@@ -28,7 +28,7 @@ class Buffer {
   Buffer& operator=(Buffer&& other) noexcept;
   std::byte* data() const { return data_; }
   std::size_t bytes() const { return bytes_; }
-  /// Returns a tensor whose data starts at byte `offset`. Throws Error if it does not fit into the buffer.
+  /// Returns a tensor whose data starts at byte `offset`. Throws Error if the tensor does not fit into the buffer.
   Tensor tensor(DType dtype, Shape shape, std::size_t offset = 0) const;
 
  private:
@@ -38,20 +38,19 @@ class Buffer {
   std::size_t bytes_ = 0;
 };
 
-/// Counts this process's buffers, except on meta, to compare them with memory plans.
+/// Counts this process's buffers, to compare them with memory plans. Ignores buffers on meta.
 struct BufferUse {
-  std::size_t bytes = 0;  // of existing buffers
-  std::size_t made = 0;   // number of buffers so far
+  std::size_t bytes = 0;  // in existing buffers
+  std::size_t made = 0;   // buffers allocated so far
 };
 BufferUse buffer_use();
 
-/// A stack of tensors, in separately allocated memory or in part of a Buffer. Every tensor starts on a 64-byte
-/// boundary.
+/// A stack of tensors, in memory of its own or in part of a Buffer. Tensors start on 64-byte boundaries.
 class Arena {
  public:
   /// `name` is for error messages. On meta, the capacity is unlimited.
   Arena(Device device, std::string name, std::size_t capacity);
-  /// Uses `capacity` bytes of `memory`, starting at `offset`, which must be a multiple of 64. The caller must keep
+  /// Uses `capacity` bytes in `memory`, starting at `offset`, which must be a multiple of 64. The caller must keep
   /// `memory` alive.
   Arena(Device device, std::string name, const Buffer& memory, std::size_t offset, std::size_t capacity);
 
@@ -60,12 +59,12 @@ class Arena {
   /// Returns a new tensor with the same dtype and shape.
   Tensor like(const Tensor& other) { return make(other.dtype(), other.shape()); }
   void clear() { used_ = 0; }
-  /// The number of bytes in use. To release all tensors made since then, pass an earlier value to release_to().
+  /// Returns how many bytes are in use. Pass an earlier value to release_to() to release all tensors made since then.
   std::size_t used() const { return used_; }
   void release_to(std::size_t used) { used_ = std::min(used_, used); }
   std::size_t peak() const { return peak_; }
 
-  /// When destroyed, releases all tensors that were made since its construction.
+  /// Its destructor releases all tensors made since it was constructed.
   class Mark {
    public:
     explicit Mark(Arena& arena) : arena_(arena), used_(arena.used_) {}
@@ -80,7 +79,7 @@ class Arena {
  private:
   Device device_;
   std::string name_;
-  Buffer own_;  // empty if the arena is part of another Buffer
+  Buffer own_;  // empty if the arena uses part of another Buffer
   std::byte* data_ = nullptr;
   std::size_t capacity_ = 0;
   std::size_t used_ = 0;

@@ -1,5 +1,5 @@
-// GPU memory through the CUDA runtime, which is linked statically and opens the driver at its first call. Memory is
-// cleared and copied on CUDA's default stream, which synchronizes with the process's other streams.
+// GPU memory through the CUDA runtime, which is linked statically and opens the driver when first called. We clear and
+// copy memory on CUDA's default stream, which synchronizes with the process's other streams.
 #include <cuda_runtime.h>
 
 #include <cstring>
@@ -16,7 +16,7 @@ std::byte* allocate(std::size_t bytes) {
   void* data = nullptr;
   const cudaError_t status = cudaMalloc(&data, bytes);
   if (status == cudaErrorMemoryAllocation) {
-    static_cast<void>(cudaGetLastError());  // clears the error, which would otherwise be reported again
+    static_cast<void>(cudaGetLastError());  // clear the error, so that it is not reported again
     std::size_t free = 0, total = 0;
     static_cast<void>(cudaMemGetInfo(&free, &total));
     fail(

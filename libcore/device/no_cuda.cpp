@@ -1,4 +1,4 @@
-// A build without CUDA. It cannot allocate device memory, so the other functions are never called.
+// For builds without CUDA. Device memory cannot be allocated, so the other functions are never called.
 #include "base/error.h"
 #include "device/cuda_memory.h"
 

@@ -1,4 +1,4 @@
-// A build without CUDA has nothing that NVIDIA's profilers could record.
+// For builds without CUDA. There is nothing for NVIDIA's profilers to record.
 #include "device/cuda_profile.h"
 
 namespace mtl::cuda {

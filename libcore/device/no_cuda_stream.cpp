@@ -1,4 +1,4 @@
-// A build without CUDA. It cannot create device streams, so the other functions are never called.
+// For builds without CUDA. Device streams cannot be created, so the other functions are never called.
 #include "base/error.h"
 #include "device/cuda_stream.h"
 

@@ -1,5 +1,5 @@
-// Philox4x32-10, the counter-based random number generator for dropout and initial weights (Salmon et al. 2011). The
-// numbers depend only on key and counter, never on the number of ranks, threads or micro-batches.
+// Philox4x32-10, the counter-based random number generator for dropout and initial weights (Salmon et al. 2011). Its
+// output depends only on key and counter, never on the number of ranks, threads or micro-batches.
 #pragma once
 
 #include <array>
@@ -7,15 +7,14 @@
 
 namespace mtl {
 
-/// Selects a sequence of random numbers. `seed` is the run's seed; `site` identifies what the numbers are for, such as
-/// a layer's dropout.
+/// Selects a random sequence. `seed` is the run's seed. `site` identifies the use, such as dropout in one layer.
 struct PhiloxKey {
   std::uint32_t seed;
   std::uint32_t site;
 };
 
 /// Returns sixteen random bytes for the counter (sample, block). For dropout, `sample` is the training sample's global
-/// index, and `block` is the index of a block of elements within it.
+/// index, and `block` is a block of elements within that sample.
 constexpr std::array<std::uint32_t, 4> philox(PhiloxKey key, std::uint64_t sample, std::uint64_t block) {
   std::uint32_t c0 = static_cast<std::uint32_t>(block), c1 = static_cast<std::uint32_t>(block >> 32);
   std::uint32_t c2 = static_cast<std::uint32_t>(sample), c3 = static_cast<std::uint32_t>(sample >> 32);

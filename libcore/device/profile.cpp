@@ -12,7 +12,7 @@ std::string short_kernel_name(std::string demangled) {
   const std::string anonymous = "(anonymous namespace)::";
   for (std::size_t at; (at = demangled.find(anonymous)) != std::string::npos;) demangled.erase(at, anonymous.size());
   if (starts_with(demangled, "void ")) demangled.erase(0, 5);
-  int depth = 0;  // depth of template arguments, in which parentheses are casts
+  int depth = 0;  // template argument depth; parentheses in template arguments are casts
   for (std::size_t i = 0; i < demangled.size(); ++i) {
     if (demangled[i] == '<') ++depth;
     if (demangled[i] == '>') --depth;
@@ -24,10 +24,10 @@ std::string short_kernel_name(std::string demangled) {
 int Profile::begin(Stream& stream, ProfileEntry entry) {
   const int index = static_cast<int>(entries_.size());
   entry.parent = open_;
-  if (index == 0) counted_ = stream.counters();  // excludes counts from before the profile
+  if (index == 0) counted_ = stream.counters();  // exclude counts from before the profile
   if (entry.kind == ProfileKind::op) {
     const Counters now = stream.counters();
-    // If the counters were reset in the meantime, they start from zero.
+    // If the counters were reset in the meantime, they restarted from zero.
     const Counters before = now.flops < counted_.flops || now.bytes < counted_.bytes ? Counters{} : counted_;
     entry.work = {now.flops - before.flops, now.bytes - before.bytes};
     counted_ = now;

@@ -1,10 +1,11 @@
-// A profile of some steps in a run: the operators, layers and phases that a stream ran, with their times and counts.
+// Profiles some steps in a run: records the operators, layers and phases that a stream ran, with their times and
+// counts.
 //
 // A Stream points to a Profile while it is profiled. Without a Profile, a range costs one comparison with null.
-// kernels/dispatch.h records operators; ProfileRange records all other entries. An entry starts and ends with timed
-// events in the stream. On cuda, an entry's time is therefore how long the device took, not how long the call took. On
-// meta, nothing takes time, and we count only work. Profiled steps are not captured as graphs, because operators in a
-// graph have no separate events.
+// kernels/dispatch.h records operators. ProfileRange records all other entries. An entry starts and ends with timed
+// events in the stream, so on cuda, its time is how long the device took, not how long the call took. On meta, nothing
+// takes time, and we count only work. Profiled steps are not captured as graphs, because operators in a graph have no
+// separate events.
 #pragma once
 
 #include <cstdint>
@@ -19,54 +20,54 @@
 namespace mtl {
 
 enum class ProfileKind {
-  step,           // of the run
-  phase,          // a step's forward, backward, optimizer, ...
-  layer,          // a layer in the model: embedding, layer, head
-  op,             // an operator
+  step,   // a training step
+  phase,  // a step's forward, backward, optimizer, ...
+  layer,  // embedding, layer or head
+  op,
   communication,  // the stream waits for other ranks
 };
 
 struct ProfileEntry {
   ProfileKind kind;
   std::string name;          // "layernorm_forward", "layer"
-  std::int64_t number = -1;  // number of the step, micro-batch or layer; -1: none
-  std::string detail = "";   // for operators: shape and dtype of the operands
-  DType dtype = DType::f32;  // for operators: dtype of the GEMM operands
-  Counters work = {};        // of an operator
+  std::int64_t number = -1;  // step, micro-batch or layer number; -1: none
+  std::string detail = "";   // for operators: operand shapes and dtype
+  DType dtype = DType::f32;  // for operators: GEMM operand dtype
+  Counters work = {};        // for operators
   int parent = -1;           // index of the enclosing range
   double begin_ms = 0, end_ms = 0;
 
   double ms() const { return end_ms - begin_ms; }
-  /// "layer 3"
+  /// Returns text such as "layer 3".
   std::string title() const;
 };
 
-/// A GPU kernel, as recorded by CUPTI.
+/// A GPU kernel that CUPTI recorded.
 struct ProfileKernel {
   std::string name;  // short_kernel_name()
   int entry = -1;    // index of the operator that launched it; -1: unknown
   double begin_ms = 0, end_ms = 0;
 };
 
-/// Removes `void`, anonymous namespaces and parameters: "mtl::cuda::sum_rows<float, 4>".
+/// Removes `void`, anonymous namespaces and parameters, to give "mtl::cuda::sum_rows<float, 4>".
 std::string short_kernel_name(std::string demangled);
 
-/// Entries are nested: the entry that started last ends first. Not thread-safe.
+/// Entries nest: the last to start is the first to end. Not thread-safe.
 class Profile {
  public:
   explicit Profile(Device device) : device_(device) {}
 
-  /// Starts an entry and returns its index. An operator's work is what the stream has counted since the previous
+  /// Starts an entry and returns its index. An operator's work is everything the stream has counted since the previous
   /// operator.
   int begin(Stream& stream, ProfileEntry entry);
-  /// Does not throw: finish() rethrows the first exception.
+  /// Does not throw. finish() rethrows the first exception.
   void end(Stream& stream, int index) noexcept;
-  /// Sets all entries' times, in milliseconds since the first entry started. Waits for the device. No entry may be
-  /// open.
+  /// Waits for the device and sets all entries' times, in milliseconds since the first entry started. All entries must
+  /// have ended.
   void finish();
 
   const std::vector<ProfileEntry>& entries() const { return entries_; }
-  /// Kernels, ordered by start time; empty without CUPTI.
+  /// Sorted by start time. Empty without CUPTI.
   std::vector<ProfileKernel> kernels;
 
  private:
@@ -75,10 +76,10 @@ class Profile {
   std::vector<Event> begins_, ends_;  // one per entry; none on meta
   int open_ = -1;                     // the innermost open entry; -1: none
   Counters counted_;                  // the stream's counters after the last operator
-  std::exception_ptr failure_;        // of end()
+  std::exception_ptr failure_;        // first exception in end()
 };
 
-/// Records an entry from its construction to its destruction.
+/// Records an entry that lasts from construction to destruction.
 class ProfileRange {
  public:
   ProfileRange(Stream& stream, ProfileKind kind, const char* name, std::int64_t number = -1)

@@ -1,4 +1,4 @@
-// NVTX is header-only, and without nsys its calls do nothing. CUPTI is opened for the first profile.
+// Calls NVTX and CUPTI. NVTX is header-only and does nothing without nsys. CUPTI is opened for the first profile.
 #include <cuda_profiler_api.h>
 #include <cupti.h>
 #include <cxxabi.h>
@@ -20,7 +20,7 @@ namespace mtl::cuda {
 
 namespace {
 
-/// Functions in CUPTI's activity interface.
+/// CUPTI's activity interface.
 struct Cupti {
   CudaLibrary library{{"libcupti.so.13", "/usr/local/cuda/extras/CUPTI/lib64/libcupti.so.13"},
                       "records the times of kernels",
@@ -36,13 +36,13 @@ struct Cupti {
   decltype(&::cuptiGetResultString) text_of = library["cuptiGetResultString"];
 };
 
-/// State that the profile shares with CUPTI's callbacks, which take no user argument.
+/// State shared with CUPTI's callbacks, which take no user argument.
 struct Records {
   std::optional<Cupti> cupti;
   bool active = false;
   std::uint64_t began = 0;           // nanoseconds
   std::mutex mutex;                  // CUPTI delivers buffers on a separate thread
-  std::map<std::uint32_t, int> ops;  // by CUPTI's correlation ID for the launch
+  std::map<std::uint32_t, int> ops;  // by the launch's CUPTI correlation ID
   std::vector<std::pair<std::uint32_t, ProfileKernel>> kernels;
 };
 
@@ -89,7 +89,7 @@ void CUPTIAPI consume_buffer(CUcontext, std::uint32_t, std::uint8_t* buffer, std
 constexpr CUpti_ActivityKind kKinds[] = {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL,
                                          CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION};
 
-/// Returns why CUPTI cannot record, for example because another profiler uses it. Empty if it records.
+/// Returns "" if CUPTI records, otherwise the reason it cannot. For example, another profiler may be using it.
 std::string start_cupti(Records& all) {
   if (!all.cupti) all.cupti.emplace();
   const Cupti& cupti = *all.cupti;

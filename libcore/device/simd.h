@@ -1,6 +1,6 @@
-// Vectors of fp32 whose elements are stored as float, Bf16 or Half, and loops over arrays of these types.
+// fp32 vectors whose elements are stored as float, Bf16 or Half, and loops over arrays of these types.
 //
-// A file that uses this header is compiled once per instruction set, as described in base/simd.h, but includes this
+// As described in base/simd.h, a file that uses this header is compiled once per instruction set. It must include this
 // header instead of base/simd.h:
 //
 //   #define MTL_SIMD_FILE "comm/example.cpp"  // its own name, as it would be included
@@ -49,8 +49,8 @@ HWY_INLINE VecF32 load_vector(const Bf16* from) {
   return hn::BitCast(F32(), hn::ShiftLeft<16>(hn::PromoteTo(U32(), bits)));
 }
 
-/// Rounds to nearest even, like f32_to_bf16(). Does not use the conversion instructions, which would flush subnormal
-/// numbers to zero. Uses Not(Eq) because Highway's Ne is false for NaN.
+/// Rounds to nearest even, like f32_to_bf16(). We avoid the conversion instructions, because they flush subnormal
+/// numbers to zero. We use Not(Eq) because Highway's Ne is false for NaN.
 HWY_INLINE void store_vector(VecF32 v, Bf16* to) {
   const auto bits = hn::BitCast(U32(), v);
   const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(U32(), 1u));
@@ -69,7 +69,7 @@ HWY_INLINE VecF32 load_vector(const Half* from) {
 HWY_INLINE void store_vector(VecF32 v, Half* to) {
   hn::StoreU(hn::DemoteTo(F16(), v), F16(), reinterpret_cast<hwy::float16_t*>(to));
 }
-#else  // without conversion instructions: one element at a time
+#else  // no conversion instructions, convert one element at a time
 HWY_INLINE VecF32 load_vector(const Half* from) {
   HWY_ALIGN float lanes[HWY_MAX_BYTES / sizeof(float)];
   for (std::size_t i = 0; i < hn::Lanes(F32()); ++i) lanes[i] = widen(from[i]);
@@ -95,7 +95,7 @@ struct FullLanes {
   HWY_INLINE VecF32 keep(VecF32 v) const { return v; }
 };
 
-/// Loads and stores only the first `count` lanes, at the end of a row. Does not access memory beyond them.
+/// Loads and stores only the first `count` lanes, for the end of a row. Does not access memory beyond them.
 struct PartLanes {
   std::size_t count;
   template <class T>
@@ -111,11 +111,11 @@ struct PartLanes {
     store_vector(v, lanes);
     std::memcpy(to, lanes, count * sizeof(T));
   }
-  /// Returns v with zeros in the remaining lanes.
+  /// Returns `v` with the other lanes set to zero.
   HWY_INLINE VecF32 keep(VecF32 v) const { return hn::IfThenElseZero(hn::FirstN(F32(), count), v); }
 };
 
-/// Calls body(T()), where T is the type that stores `dtype`: float, Bf16 or Half. `body` is compiled for each type.
+/// Calls body(T()), where T is float, Bf16 or Half, depending on `dtype`. `body` is compiled once per type.
 template <class Body>
 HWY_INLINE void with_float(DType dtype, const Body& body) {
   if (dtype == DType::bf16) return body(Bf16());
@@ -123,7 +123,7 @@ HWY_INLINE void with_float(DType dtype, const Body& body) {
   return body(float());
 }
 
-/// Calls body(i, lanes) for every vector of elements in [0, n), where i is the index of its first element. `lanes` is
+/// Calls body(i, lanes) for every vector in [0, n), where i is the index of the vector's first element. `lanes` is
 /// FullLanes for full vectors, and PartLanes for a partial vector at the end.
 template <class Body>
 HWY_INLINE void sweep(std::size_t n, const Body& body) {

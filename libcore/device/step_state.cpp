@@ -6,7 +6,7 @@ namespace mtl {
 
 namespace {
 
-/// Returns one of the state's two parts, as bytes on the device.
+/// Returns StepInputs or StepReport within the state, as a byte tensor on the device.
 template <class Part>
 Tensor part_of(StepState* state) {
   return {static_cast<Part*>(state), DType::u8, {sizeof(Part)}};

@@ -9,7 +9,7 @@ Stream::Stream(Device device, int threads, Device target)
       handle_(device == Device::cuda ? cuda::open_stream() : nullptr) {}
 
 Stream::~Stream() {
-  cache_.reset();  // before the stream, whose commands may still be running
+  cache_.reset();  // before the stream, which may still be running commands
   attention_cache_.reset();
   if (handle_ != nullptr) cuda::close_stream(handle_);
 }

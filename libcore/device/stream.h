@@ -1,8 +1,8 @@
 // Streams. Operators run on a stream, and the stream counts their work.
 //
-// The devices cpu and, in a build with CUDA, cuda compute. The device meta only checks shapes and counts work, so that
-// one step on meta gives the exact memory, FLOPs and communication for any layout without data. A dry run has a target:
-// the device whose run it plans.
+// The devices cpu and, in a build with CUDA, cuda compute results. The meta device only checks shapes and counts work.
+// One step on meta therefore gives the exact memory, FLOPs and communication for any layout, without data. A dry run
+// has a target: the device whose run we plan.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,7 @@ namespace mtl {
 
 enum class Device { cpu, cuda, meta };
 
-/// Work counted by operators: floating-point operations, and operand bytes. Each operand counts as read or written
-/// once.
+/// Work counted by operators: floating-point operations and operand bytes. Each operand counts as read or written once.
 struct Counters {
   double flops = 0;
   double bytes = 0;
@@ -25,8 +24,7 @@ struct Counters {
   bool operator==(const Counters&) const = default;
 };
 
-/// State that a device's operators keep between calls, such as compiled GEMMs. Each device derives a class from this
-/// one.
+/// State that a device's operators keep between calls, such as compiled GEMMs. Each device derives its own class.
 class StreamCache {
  public:
   StreamCache() = default;
@@ -36,31 +34,31 @@ class StreamCache {
 
 class Profile;  // profile.h
 
-/// A stream's operators run one after another. On cuda, they run asynchronously to the calls.
+/// Operators on a stream run one after another. On cuda, they run asynchronously to the calls.
 class Stream {
  public:
-  /// `target` is the device to plan scratch memory for; it has an effect only on meta.
+  /// On meta, `target` is the device to plan scratch memory for. It has no effect on other devices.
   explicit Stream(Device device, int threads = 1, Device target = Device::cpu);
   ~Stream();
   Stream(const Stream&) = delete;
   bool is_meta() const { return device_ == Device::meta; }
   Device device() const { return device_; }
   Device target() const { return target_; }
-  /// Returns how many threads an operator may use on the cpu.
+  /// Returns how many cpu threads an operator may use.
   int threads() const { return threads_; }
   void count(double flops, double bytes) {
     counters_.flops += flops;
     counters_.bytes += bytes;
   }
-  /// CUDA's stream; null on the other devices.
+  /// Returns CUDA's stream, or null on other devices.
   cuda::StreamHandle handle() const { return handle_; }
-  /// True if the stream's commands are being recorded into a graph (device/graph.h). The host must then not wait for
+  /// Returns true if the stream's commands are being recorded into a graph (device/graph.h). The host must not wait for
   /// them.
   bool is_captured() const { return handle_ != nullptr && cuda::is_captured(handle_); }
-  /// True if fp32 GEMMs on cuda may round their operands to TF32, which has the range of fp32 and a 10-bit mantissa.
+  /// Returns true if fp32 GEMMs on cuda may round operands to TF32. TF32 has fp32's range and a 10-bit mantissa.
   bool tf32() const { return tf32_; }
   void set_tf32(bool tf32) { tf32_ = tf32; }
-  /// The attention implementations that cuda may use.
+  /// Returns which attention implementations cuda may use.
   AttentionBackend attention_backend() const { return attention_backend_; }
   void set_attention_backend(AttentionBackend backend) { attention_backend_ = backend; }
   /// Blocks the host until all commands on the stream are complete. On the cpu, operators are complete when they
@@ -68,14 +66,14 @@ class Stream {
   void synchronize() const;
   const Counters& counters() const { return counters_; }
   void reset_counters() { counters_ = {}; }
-  /// The profile that records operators, or null. The caller must keep it alive while the stream uses it.
+  /// Returns the profile that records operators, or null. The caller must keep it alive while the stream uses it.
   Profile* profile() const { return profile_; }
   void set_profile(Profile* profile) { profile_ = profile; }
-  /// The operators' state on this device. Null until an operator needs and creates it.
+  /// Returns the operators' state on this device. Null until an operator needs it and creates it.
   std::unique_ptr<StreamCache>& cache() const { return cache_; }
   /// Like cache(), but for attention.
   std::unique_ptr<StreamCache>& attention_cache() const { return attention_cache_; }
-  /// Measured algorithm choices for operators on this stream.
+  /// Returns measured algorithm choices for operators on this stream.
   Choices& choices() const { return choices_; }
 
  private:

@@ -41,7 +41,7 @@ void synchronize(EventHandle event) { check(cudaEventSynchronize(event), "waitin
 bool is_done(EventHandle event) {
   const cudaError_t status = cudaEventQuery(event);
   if (status == cudaErrorNotReady) {
-    static_cast<void>(cudaGetLastError());  // clears the status, which would otherwise be reported again
+    static_cast<void>(cudaGetLastError());  // clear the status, so that it is not reported again
     return false;
   }
   check(status, "querying an event");
@@ -53,7 +53,7 @@ float milliseconds_between(EventHandle begin, EventHandle end) {
   return out;
 }
 
-// ThreadLocal: calls that could break a capture are rejected only on this thread.
+// ThreadLocal: reject calls that could break a capture only on this thread.
 void begin_capture(StreamHandle stream) {
   check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "beginning to capture a graph");
 }

@@ -1,5 +1,5 @@
-// A tensor is a non-owning view: an address, an element type and a shape. Elements are contiguous and in row-major
-// order. Copying a Tensor copies the view. On the meta device, the address is null, and only dtype and shape matter.
+// A tensor is a non-owning view: an address, an element type and a shape. Elements are contiguous, in row-major order.
+// Copying a Tensor copies the view. On meta, the address is null, and only dtype and shape matter.
 #pragma once
 
 #include <array>
@@ -34,7 +34,7 @@ class Tensor {
   Tensor() = default;
   Tensor(void* data, DType dtype, Shape shape) : data_(data), dtype_(dtype), shape_(shape) {}
 
-  /// False for a default-constructed tensor, which means that an operand is absent.
+  /// Returns false for a default-constructed tensor, which stands for an absent operand.
   bool exists() const { return shape_.rank() > 0; }
   const Shape& shape() const { return shape_; }
   std::int64_t size(int axis) const { return shape_[axis]; }
@@ -43,19 +43,19 @@ class Tensor {
   DType dtype() const { return dtype_; }
   void* raw() const { return data_; }
 
-  /// Returns the elements' address. Throws unless T is the type of dtype().
+  /// Returns the address of the elements. Throws unless T matches dtype().
   template <class T>
   T* data() const {
     require(dtype_ == dtype_of<T>(), "a tensor of ", name_of(dtype_), " was read as ", name_of(dtype_of<T>()));
     return static_cast<T*>(data_);
   }
-  /// Returns the same elements in another shape of equal size.
+  /// Returns the same elements in a different shape of equal size.
   Tensor view(Shape shape) const;
   /// Returns rows [begin, begin + count) along the first axis.
   Tensor rows(std::int64_t begin, std::int64_t count) const;
-  /// Returns elements [begin, begin + count) as a flat tensor.
+  /// Returns elements [begin, begin + count) as a 1-D tensor.
   Tensor flat(std::int64_t begin, std::int64_t count) const;
-  /// Returns the product of all sizes except the last: the number of rows for an operator that works on the last axis.
+  /// Returns the product of all sizes except the last: the number of rows for operators that work on the last axis.
   std::int64_t row_count() const { return numel() / std::max<std::int64_t>(1, shape_[-1]); }
 
  private:
@@ -64,13 +64,13 @@ class Tensor {
   Shape shape_;
 };
 
-/// Throws "what: expected float32 (2, 3), got ..." unless dtype and shape are equal.
+/// Throws "what: expected float32 (2, 3), got ..." unless dtype and shape match.
 void expect_tensor(const char* what, const Tensor& tensor, DType dtype, const Shape& shape);
 
-/// Whether to overwrite a gradient or to add to it; in a GEMM, a beta of 0 or 1.
+/// Whether to overwrite a gradient or add to it. In a GEMM, this is a beta of 0 or 1.
 enum class GradMode { overwrite, accumulate };
 
-/// A gradient to write or to add to. Default-constructed if no gradient is wanted.
+/// A gradient to write or add to. If none is wanted, this is default-constructed.
 struct Grad {
   Tensor tensor;
   GradMode mode = GradMode::overwrite;

@@ -1,6 +1,6 @@
-// A run's parallel layout, as seen by one rank: the rank grid and this rank's place in it, the axes over which tensors
-// are sharded, which stage holds which layers, and the pipeline schedule. Stages, schedules, communication groups and
-// memory plans are derived from the layout.
+// A run's parallel layout, as seen by one rank: the rank grid and this rank's position in it, the axes that shard
+// tensors, the layers on each stage, and the pipeline schedule. Stages, schedules, communication groups and memory
+// plans are derived from the layout.
 #pragma once
 
 #include <cstdint>
@@ -13,36 +13,35 @@ namespace mtl {
 
 enum class ScheduleKind { gpipe, one_forward_one_backward, interleaved };
 
-/// The axes along which ranks hold the same weights but read different tokens. Gradients are summed over these axes.
+/// Ranks along these axes hold the same weights but read different tokens. Gradients are summed over these axes.
 inline constexpr AxisSet kReplicaAxes{Axis::data, Axis::context};
 
-/// A value for Layout::offloaded_layers: offload all of a chunk's layers except kResidentLayers.
+/// For Layout::offloaded_layers: offload all of a chunk's layers except kResidentLayers.
 inline constexpr std::int64_t kAllLayers = INT64_MAX;
-/// How many layers per chunk never offload their activations, because these stay in the ring of two ranges
-/// (nn/activation_offload.h).
+/// Layers per chunk that never offload their activations. These stay in the two-range ring (nn/activation_offload.h).
 inline constexpr std::int64_t kResidentLayers = 2;
 
 struct Layout {
   RankGrid grid{GridSizes{}};
   int rank = 0;
-  bool sequence_parallel = false;  // outside tensor-parallel regions, ranks along the tensor axis split the rows
-  AxisSet optimizer_shards = {};   // axes that shard the optimizer state: none, or kReplicaAxes (ZeRO-1)
-  std::int64_t bucket_elements = 40'000'000;  // a group of units is complete at this size (param_store.h)
+  bool sequence_parallel = false;             // outside tensor-parallel regions, split rows along the tensor axis
+  AxisSet optimizer_shards = {};              // axes that shard the optimizer state: none or kReplicaAxes (ZeRO-1)
+  std::int64_t bucket_elements = 40'000'000;  // start a new group of units at this size (param_store.h)
 
   ScheduleKind schedule = ScheduleKind::one_forward_one_backward;
   int chunks = 1;  // per stage; more than one only with ScheduleKind::interleaved
-  int group = 0;   // micro-batches per group in an interleaved schedule (schedule.h); 0: the number of stages
+  int group = 0;   // micro-batches per group in an interleaved schedule (schedule.h); 0: as many as stages
   Recompute recompute = {};
   bool optimizer_on_host = false;     // keep main weights and optimizer states in host memory
-  std::int64_t offloaded_layers = 0;  // layers per chunk that keep their activations in host memory; or kAllLayers
+  std::int64_t offloaded_layers = 0;  // layers per chunk that keep activations in host memory, or kAllLayers
   std::optional<std::int64_t> first_stage_layers = {};  // --num-layers-in-first-pipeline-stage
   std::optional<std::int64_t> last_stage_layers = {};   // --num-layers-in-last-pipeline-stage
-  bool account_for_embedding = false;                   // the embedding counts as a layer on the first stage
+  bool account_for_embedding = false;                   // counts as a layer on the first stage
   bool account_for_loss = false;                        // the output layer counts as a layer on the last stage
 
   int size(AxisSet axes) const { return grid.size(axes); }
   int coordinate(Axis axis) const { return grid.coordinate(rank, axis); }
-  /// This rank's index in its group over `axes`.
+  /// Returns this rank's index in its group over `axes`.
   int index_in(AxisSet axes) const { return grid.index_in_group(rank, axes); }
   int stages() const { return size(Axis::pipeline); }
   int stage() const { return coordinate(Axis::pipeline); }

@@ -13,7 +13,7 @@ constexpr std::size_t kMaxParts = 6;
 std::string rank_list(const std::vector<int>& ranks) {
   std::vector<std::string> parts;
   for (std::size_t begin = 0; begin < ranks.size();) {
-    // Find the longest run of ranks with a constant difference that starts at `begin`.
+    // Find the longest run of equally spaced ranks that starts at `begin`.
     std::size_t end = begin + 1;
     int step = end < ranks.size() ? ranks[end] - ranks[begin] : 1;
     while (end < ranks.size() && ranks[end] - ranks[end - 1] == step) ++end;
@@ -39,7 +39,7 @@ std::string rank_list(const std::vector<int>& ranks) {
 std::string short_rank_list(const std::vector<int>& ranks) {
   std::string list = rank_list(ranks);
   if (list.size() <= 16) return list;
-  std::size_t consecutive = 1;  // number of consecutive ranks at the start
+  std::size_t consecutive = 1;  // consecutive ranks at the start
   while (consecutive < ranks.size() && ranks[consecutive] == ranks[consecutive - 1] + 1) ++consecutive;
   std::string begin = consecutive == 1 ? cat(ranks[0]) : cat(ranks[0], "-", ranks[consecutive - 1]);
   return cat(begin, " and ", ranks.size() - consecutive, " more");

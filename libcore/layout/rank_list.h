@@ -1,4 +1,4 @@
-// Short lists of ranks, for tables and messages.
+// Formats rank lists for tables and messages.
 #pragma once
 
 #include <string>
@@ -6,10 +6,10 @@
 
 namespace mtl {
 
-/// Formats ranks as a short list, such as "0-3, 8-11" or "0, 8, .. 56". Omits the middle of a long list.
+/// Returns a short list such as "0-3, 8-11" or "0, 8, .. 56". Omits the middle of a long list.
 std::string rank_list(const std::vector<int>& ranks);
 
-/// Formats ranks for a narrow column, such as "0-6 and 441 more".
+/// Returns a list for a narrow column, such as "0-6 and 441 more".
 std::string short_rank_list(const std::vector<int>& ranks);
 
 }  // namespace mtl

@@ -87,7 +87,7 @@ std::vector<int> RankGrid::group_of(int rank, AxisSet axes) const {
   for (Axis axis : order_) {
     if (axes.contains(axis)) members.front() -= coordinate(rank, axis) * strides_[enum_index(axis)];
   }
-  for (Axis axis : order_) {  // fastest axis first, so that members are in ascending order
+  for (Axis axis : order_) {  // fastest axis first, so members are in ascending order
     if (!axes.contains(axis)) continue;
     std::size_t count = members.size();
     for (int step = 1; step < size(axis); ++step) {
@@ -108,8 +108,7 @@ int RankGrid::index_in_group(int rank, AxisSet axes) const {
 }
 
 std::vector<std::vector<int>> RankGrid::groups(AxisSet axes) const {
-  // Megatron-LM orders groups by their coordinates along all other axes, which is also the order of their first
-  // members.
+  // Megatron-LM orders groups by their coordinates along all other axes. Ordering them by first member is equivalent.
   std::vector<std::vector<int>> out;
   for (int rank = 0; rank < world(); ++rank) {
     if (index_in_group(rank, axes) == 0) out.push_back(group_of(rank, axes));

@@ -1,8 +1,8 @@
-// The rank grid and its communication groups, in the same order as in Megatron-LM.
+// The rank grid and its communication groups, in Megatron-LM's order.
 //
-// A rank's number is the sum of coordinate * stride over all axes. An axis's stride is the product of the sizes of all
-// preceding axes, so the leftmost axis in the grid's order varies fastest. A group over a set of axes consists of ranks
-// whose coordinates differ only along these axes.
+// rank = sum over all axes of coordinate * stride. An axis's stride is the product of all preceding axis sizes, so the
+// leftmost axis in the grid's order varies fastest. Ranks in a group over a set of axes differ only in their
+// coordinates along these axes.
 #pragma once
 
 #include <array>
@@ -32,7 +32,7 @@ class AxisSet {
   constexpr AxisSet operator&(AxisSet other) const { return from_bits(bits_ & other.bits_); }
   constexpr AxisSet operator-(AxisSet other) const { return from_bits(bits_ & ~other.bits_); }
   bool operator==(const AxisSet&) const = default;
-  /// Returns a number below kAxisSets that is different for each set.
+  /// Returns a number below kAxisSets, different for each set.
   constexpr unsigned index() const { return bits_; }
 
  private:
@@ -45,41 +45,39 @@ class AxisSet {
 };
 inline constexpr unsigned kAxisSets = 1u << kAxes;
 
-/// Parses a set of axes: "dp-cp" gives {data, context}. Throws Error(usage) if a name is unknown or repeated.
+/// Parses axis names: "dp-cp" gives {data, context}. Throws Error(usage) if a name is unknown or repeated.
 AxisSet parse_axes(const std::string& names);
 
-/// The number of ranks along each axis.
+/// Ranks along each axis.
 struct GridSizes {
   int tensor = 1, context = 1, expert = 1, data = 1, pipeline = 1;
 };
 
 class RankGrid {
  public:
-  /// `order` lists the axes; the leftmost varies fastest. "tp-cp-ep-dp-pp" is Megatron-LM's default order, and
-  /// "tp-cp-ep-pp-dp" is its order with --use-tp-pp-dp-mapping. An axis of size 1 may be omitted. Throws Error(usage)
-  /// if a size is below 1, or if `order` contains an unknown axis, repeats one, or omits one of size 2 or more.
+  /// `order` lists the axes. The leftmost varies fastest. Megatron-LM uses "tp-cp-ep-dp-pp" by default, and
+  /// "tp-cp-ep-pp-dp" with --use-tp-pp-dp-mapping. `order` may omit axes of size 1. Throws Error(usage) if a size is
+  /// below 1, or if `order` contains an unknown axis, repeats an axis, or omits one whose size is at least 2.
   explicit RankGrid(GridSizes sizes, const std::string& order = "tp-cp-ep-dp-pp");
 
   int world() const;
   int size(Axis axis) const { return sizes_[enum_index(axis)]; }
-  /// Returns the number of ranks in a group over `axes`.
+  /// Returns how many ranks are in a group over `axes`.
   int size(AxisSet axes) const;
   int coordinate(int rank, Axis axis) const;
-  /// Returns the rank at these coordinates, which are in the order of enum Axis.
+  /// Returns the rank at these coordinates, which are indexed by Axis.
   int rank_at(const std::array<int, kAxes>& coordinates) const;
 
   /// Returns all groups over `axes` in Megatron-LM's order. The ranks in each group are in ascending order.
   std::vector<std::vector<int>> groups(AxisSet axes) const;
-  /// group_of() returns the group over `axes` that contains `rank`. index_in_group() returns the index of `rank` in
-  /// that group.
+  /// group_of() returns the group over `axes` that contains `rank`. index_in_group() returns the rank's index there.
   std::vector<int> group_of(int rank, AxisSet axes) const;
   int index_in_group(int rank, AxisSet axes) const;
-  /// Returns the groups of ranks that hold a copy of the tied embedding: the first and last rank in each pipeline
-  /// group.
+  /// Returns the groups that share the tied embedding: the first and last rank in each pipeline group.
   std::vector<std::vector<int>> embedding_groups() const;
-  /// Returns the embedding group that contains `rank`, or just `rank` itself if it does not hold a copy.
+  /// Returns the embedding group that contains `rank`, or just `rank` if it holds no copy.
   std::vector<int> embedding_group_of(int rank) const;
-  /// Returns the groups of ranks that hold the position embedding: only the first rank in each pipeline group.
+  /// Returns the groups that hold the position embedding: just the first rank in each pipeline group.
   std::vector<std::vector<int>> position_embedding_groups() const;
 
  private:

@@ -1,6 +1,6 @@
-// Activation recomputation: which layers keep their activations for backward, and which recompute them (Chen et al.
-// 2016; Korthikanti et al. 2022, section 5). The options are Megatron-LM's --recompute-granularity, --recompute-method
-// and --recompute-num-layers.
+// Activation recomputation: selects the layers that recompute their activations for backward instead of keeping them
+// (Chen et al. 2016; Korthikanti et al. 2022, section 5). The options are Megatron-LM's --recompute-granularity,
+// --recompute-method and --recompute-num-layers.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct Recompute {
   bool recomputes_attention() const { return granularity == Granularity::selective; }
 };
 
-/// Consecutive layers in a chunk. If the group is recomputed, only its first layer's input is kept.
+/// Consecutive layers in a chunk. A recomputed group keeps only its first layer's input.
 struct LayerGroup {
   std::int64_t first = 0, count = 1;
   bool is_recomputed = false;
@@ -29,10 +29,9 @@ struct LayerGroup {
 };
 
 /// Divides a chunk with `layers` layers into groups, in order. Throws Error(failure) if num_layers < 1.
-/// - With granularity `full` and method `uniform`, groups have num_layers layers (the last group may have fewer), and
-///   all groups are recomputed.
-/// - With granularity `full` and method `block`, every group has one layer, and the first num_layers groups are
-///   recomputed.
+/// - `full` granularity with the `uniform` method: Groups have num_layers layers each, except that the last may have
+///   fewer. All groups are recomputed.
+/// - `full` granularity with the `block` method: Every group has one layer. The first num_layers groups are recomputed.
 /// - Otherwise, every group has one layer, and none is recomputed.
 std::vector<LayerGroup> recompute_groups(const Recompute& recompute, std::int64_t layers);
 

@@ -14,7 +14,7 @@ void check_stage(int stages, int stage, int micro_batches) {
   require(stages >= 1 && stage >= 0 && stage < stages && micro_batches >= 1, "no such stage or no micro-batch");
 }
 
-/// Returns the first `warmup` forwards, then alternates forwards and backwards, then returns the remaining backwards.
+/// Returns the first `warmup` forwards, then alternating forwards and backwards, then the remaining backwards.
 std::vector<Action> in_turn(const std::vector<Action>& forwards, const std::vector<Action>& backwards, int warmup) {
   std::size_t ahead = warmup;
   std::vector<Action> actions(forwards.begin(), forwards.begin() + warmup);
@@ -116,7 +116,7 @@ StepSchedule rank_schedule(const Layout& layout, int micro_batches) {
 
 namespace {
 
-/// Returns the kind of action that finishes a micro-batch in a chunk.
+/// Returns the action kind that finishes a micro-batch in a chunk.
 ActionKind last_kind(const std::vector<Action>& actions) {
   bool defers =
       std::any_of(actions.begin(), actions.end(), [](const Action& a) { return a.kind == ActionKind::weight; });
@@ -130,7 +130,7 @@ StepSchedule::StepSchedule(std::vector<Action> actions_of_step)
       defers_weights(last_kind(actions) == ActionKind::weight),
       ends_gradients(actions.size(), false) {
   const ActionKind last = defers_weights ? ActionKind::weight : ActionKind::backward;
-  std::set<int> ended;  // chunks whose last such action has been found
+  std::set<int> ended;  // chunks whose last such action we have found
   for (std::size_t i = actions.size(); i-- > 0;)
     ends_gradients[i] = actions[i].kind == last && ended.insert(actions[i].chunk).second;
 }

@@ -1,9 +1,8 @@
-// Pipeline schedules: pure functions that turn (stages, stage, micro-batches) into the list of actions that a stage
-// executes.
+// Pipeline schedules: pure functions that turn (stages, stage, micro-batches) into a list of actions for the stage.
 //
-// A stage holds one chunk of layers or, if the schedule is interleaved, `chunks` chunks. With interleaving, a
-// micro-batch goes through chunk 0 on every stage, then through chunk 1 on every stage, and so on. In every schedule, a
-// chunk executes its backwards in micro-batch order, so all schedules sum gradients in the same order.
+// A stage holds one chunk of layers or, in an interleaved schedule, `chunks` chunks. With interleaving, a micro-batch
+// passes through chunk 0 on every stage, then through chunk 1 on every stage, and so on. All schedules execute a
+// chunk's backwards in micro-batch order, so they all sum gradients in the same order.
 #pragma once
 
 #include <string>
@@ -14,77 +13,82 @@
 
 namespace mtl {
 
-/// The action `weight` computes the weight gradients that a backward deferred. In a schedule without weight actions,
-/// each backward computes its own weight gradients.
+/// A `weight` action computes the weight gradients that a backward deferred. In schedules without such actions, each
+/// backward computes its own weight gradients.
 enum class ActionKind { forward, backward, weight, receive_forward, send_forward, receive_backward, send_backward };
 
 struct Action {
   ActionKind kind;
   int micro_batch;
-  int chunk;  // chunk index within the stage
+  int chunk;  // index within the stage
   bool operator==(const Action&) const = default;
 };
 
 /// GPipe (Huang et al. 2019): all forwards, then all backwards.
 std::vector<Action> gpipe(int stages, int stage, int micro_batches);
 
-/// 1F1B (Narayanan et al. 2021, figure 4). For m micro-batches: min(stages - stage - 1, m) warm-up forwards, then
-/// alternating forwards and backwards, then the remaining backwards. A single stage has no warm-up.
+/// 1F1B (Narayanan et al. 2021, figure 4). For m micro-batches, starts with min(stages - stage - 1, m) warm-up
+/// forwards, then alternates forwards and backwards, then runs the remaining backwards. A single stage has no warm-up.
 std::vector<Action> one_forward_one_backward(int stages, int stage, int micro_batches);
 
-/// Interleaved 1F1B (Narayanan et al. 2021, section 2.2). Micro-batches are processed in groups of `group` (0: the
-/// number of stages): all micro-batches in a group go through every chunk before the next group starts. The warm-up
-/// consists of interleaved_warmup() forwards. As in Megatron-LM, throws Error(usage) if there are fewer than 2 stages
-/// or fewer than 2 chunks, if `group` is not in [stages, m], or if m modulo `group` is neither 0 nor at least `stages`.
+/// Interleaved 1F1B (Narayanan et al. 2021, section 2.2). Processes micro-batches in groups of `group`, or as many as
+/// there are stages if `group` is 0. All micro-batches in a group pass through every chunk before the next group
+/// starts. The warm-up consists of interleaved_warmup() forwards.
+///
+/// As in Megatron-LM, throws Error(usage) if there are fewer than 2 stages or fewer than 2 chunks, if `group` is not in
+/// [stages, m], or if m modulo `group` is neither 0 nor at least `stages`.
 std::vector<Action> interleaved(int stages, int stage, int chunks, int micro_batches, int group = 0);
-/// Returns the number of warm-up forwards: min(m * chunks, 2 (stages - stage - 1) + (chunks - 1) group).
+/// Returns how many forwards the warm-up has: min(m * chunks, 2 (stages - stage - 1) + (chunks - 1) group).
 int interleaved_warmup(int stages, int stage, int chunks, int micro_batches, int group);
-/// Returns all forwards, in order, as pairs (micro-batch, chunk). Backwards have the same order, but with the chunks
+/// Returns all forwards as (micro-batch, chunk) pairs, in order. Backwards have the same order, but with the chunks
 /// reversed.
 std::vector<std::pair<int, int>> interleaved_order(int chunks, int micro_batches, int group);
 
-/// Return the actions of one stage or of all stages in a step with `micro_batches` micro-batches, without
+/// Return the actions for one stage or for all stages in a step with `micro_batches` micro-batches, without
 /// communication.
 std::vector<Action> stage_schedule(const Layout& layout, int stage, int micro_batches);
 std::vector<std::vector<Action>> pipeline_schedule(const Layout& layout, int micro_batches);
-/// One stage's actions in a step, and properties derived from them.
+/// A stage's actions in one step, and properties derived from them.
 struct StepSchedule {
   explicit StepSchedule(std::vector<Action> actions_of_step);
   std::vector<Action> actions;
   bool defers_weights = false;       // true if there are weight actions
-  std::vector<bool> ends_gradients;  // by action: true for the last one that adds to its chunk's gradients
+  std::vector<bool> ends_gradients;  // by action: true for the last to add to its chunk's gradients
 };
-/// Returns the actions of layout.rank in a step, including communication.
+/// Returns the actions for layout.rank in a step, including communication.
 StepSchedule rank_schedule(const Layout& layout, int micro_batches);
 
-/// Return the maximum number of micro-batches in flight at the same time. A micro-batch is in flight from its forward
+/// Return how many micro-batches are in flight at the same time, at most. A micro-batch is in flight from its forward
 /// to its last action (backward or weight). The first overload counts micro-batches in all chunks. The second counts
-/// only those in `chunk`, which needs this number of slots.
+/// only those in `chunk`, and the chunk needs this number of slots.
 int max_in_flight(const std::vector<Action>& actions);
 int max_in_flight(const std::vector<Action>& actions, int chunk);
 
-/// Adds the stage's sends and receives to `actions`. Each forward or backward is preceded by the receive for its input
-/// and followed by the send of its output. The model's first chunk receives no activations and sends no gradients. The
+/// Adds the stage's sends and receives to `actions`. Before each forward or backward, the stage receives its input.
+/// After it, the stage sends its output. The model's first chunk receives no activations and sends no gradients. The
 /// model's last chunk sends no activations and receives no gradients.
 ///
-/// A receive blocks. A send returns immediately; only the next use of its buffer blocks until the send is complete.
-/// From each rank to another, there is one channel for activations and one for gradients. (With only two stages but
-/// multiple chunks, a rank sends both to the same rank.) Within a channel, receives match sends in order. A single
-/// channel for both also works, unless two stages interleave groups of more than two micro-batches. To avoid deadlock,
-/// a channel must be able to hold one unreceived message or, if groups are larger than the number of stages, group -
-/// stages + 1 messages.
+/// A receive blocks. A send returns immediately, and only the next use of its buffer blocks until the send is complete.
+/// There are two channels from each rank to another: one for activations and one for gradients. (With only two stages
+/// but multiple chunks, a rank sends both to the same rank.) Within a channel, receives match sends in order. A single
+/// channel for both would also work, except when two stages interleave groups of more than two micro-batches.
+///
+/// To avoid deadlock, a channel must be able to hold one unreceived message. If groups are larger than the number of
+/// stages, it must be able to hold group - stages + 1 messages.
 std::vector<Action> with_communication(const std::vector<Action>& actions, int stages, int stage, int chunks);
 
 inline bool is_receive(ActionKind kind) {
   return kind == ActionKind::receive_forward || kind == ActionKind::receive_backward;
 }
 
-/// Returns a send's destination or a receive's source, as a stage. Throws for all other actions.
+/// Returns the stage that a send goes to or a receive comes from. Throws for all other actions.
 int peer_stage(const Action& action, int stages, int stage);
 
 /// Returns text such as "F0 F1 B0 ...", for tests and drawings. With multiple chunks, each word also contains the
-/// chunk: "F0.1". F is a forward, B a backward, and W a weight action. rF and sF receive and send activations; rB and
-/// sB receive and send gradients.
+/// chunk: "F0.1".
+///   F, B, W  forward, backward, weight
+///   rF, sF   receive, send activations
+///   rB, sB   receive, send gradients
 std::string schedule_text(const std::vector<Action>& actions);
 
 }  // namespace mtl

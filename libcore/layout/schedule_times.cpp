@@ -22,7 +22,7 @@ class Simulation {
     const std::size_t count = stages_.size();
     for (bool has_progress = true; has_progress;) {
       has_progress = false;
-      for (std::size_t i = 0; i < 2 * count; ++i) {  // ascending stages for forwards, then descending for backwards
+      for (std::size_t i = 0; i < 2 * count; ++i) {  // ascending for forwards, then descending for backwards
         while (advance(i < count ? i : 2 * count - 1 - i)) has_progress = true;
       }
     }
@@ -37,9 +37,9 @@ class Simulation {
   }
 
  private:
-  using Key = std::pair<int, int>;  // (a chunk's place in the model, micro-batch)
+  using Key = std::pair<int, int>;  // (chunk's position in the model, micro-batch)
 
-  /// Runs the stage's next action if its inputs are ready. Returns true if it ran.
+  /// Runs the stage's next action and returns true if its inputs are ready.
   bool advance(std::size_t stage) {
     std::size_t done = out_.spans[stage].size();
     if (done == stages_[stage].size()) return false;
@@ -59,7 +59,7 @@ class Simulation {
   }
 
   /// Returns when all of the action's inputs are ready, or nullopt if we do not know yet. Inputs come from a
-  /// neighboring chunk and, for a backward, from the same chunk's forward.
+  /// neighboring chunk. A backward also needs the same chunk's forward.
   std::optional<double> input_time(const Action& action, int place) const {
     auto end_of = [&](const std::map<Key, double>& ends, int at) -> std::optional<double> {
       auto found = ends.find({at, action.micro_batch});

@@ -1,6 +1,6 @@
 // Simulates when each action in a pipeline schedule runs, and computes the pipeline bubble.
 //
-// An action starts once its stage has finished the previous action and all of its inputs are ready. A forward needs the
+// An action starts when its stage has finished the previous action and all of its inputs are ready. A forward needs the
 // previous chunk's forward. A backward needs the same chunk's forward and the next chunk's backward. All other actions
 // take no time. Times have the same unit as the durations.
 #pragma once
@@ -11,7 +11,7 @@
 
 namespace mtl {
 
-/// How long one micro-batch's forward and backward take in one chunk.
+/// How long a micro-batch's forward and backward take in one chunk.
 struct ActionDurations {
   double forward = 1;
   double backward = 2;
@@ -23,15 +23,14 @@ struct TimeSpan {
 
 struct ScheduleTimes {
   std::vector<std::vector<TimeSpan>> spans;  // [stage][action]
-  double total = 0;                          // from the start of the first action to the end of the last
-  double ideal = 0;                          // the busiest stage's work: the total if it never waited
-  /// Returns waiting time divided by working time. For m micro-batches, this is (stages - 1) / m with GPipe and 1F1B;
-  /// interleaving divides it by the number of chunks.
+  double total = 0;                          // from the first action's start to the last action's end
+  double ideal = 0;                          // time the busiest stage works; equals total if it never waits
+  /// Returns waiting time divided by working time. For m micro-batches, this is (stages - 1) / m with GPipe and 1F1B.
+  /// Interleaving divides it by the number of chunks.
   double bubble() const { return (total - ideal) / ideal; }
 };
 
-/// `stages` contains every stage's actions. Each stage has `chunks` chunks. Throws Error(failure) if the stages
-/// deadlock.
+/// `stages` contains the actions for every stage. Each stage has `chunks` chunks. Throws Error(failure) on deadlock.
 ScheduleTimes schedule_times(const std::vector<std::vector<Action>>& stages, int chunks,
                              const ActionDurations& durations = {});
 

@@ -27,7 +27,7 @@ Slice axis_slice(const std::vector<std::int64_t>& shape, int axis, std::int64_t 
 
 namespace {
 
-/// Returns the global index of the first element in row `number` of the slice's box. A row extends along the last axis.
+/// Returns the global index where row `number` in the slice's box starts. A row extends along the last axis.
 std::vector<std::int64_t> row_index(const Slice& slice, std::int64_t number) {
   std::vector<std::int64_t> index = slice.offset;
   for (std::size_t axis = slice.size.size() - 1; axis-- > 0;) {
@@ -45,8 +45,8 @@ bool boxes_overlap(const Slice& a, const Slice& b) {
   return true;
 }
 
-/// Joins the last axis with the axis before it as long as both boxes span the same range of the last axis. Consecutive
-/// rows are then contiguous in both storages, and joining makes runs as long as possible.
+/// Makes runs as long as possible: while both boxes span the same range along the last axis, consecutive rows are
+/// contiguous in both storages, so we can merge that axis into the axis before it.
 void join_common_axes(Slice& a, Slice& b) {
   while (a.size.size() > 1 && a.size.back() == b.size.back() && a.offset.back() == b.offset.back()) {
     for (Slice* slice : {&a, &b}) {
@@ -78,7 +78,8 @@ void for_each_overlap(const Slice& of_a, const Slice& of_b, const std::function<
       row_b = row_b * b.size[axis] + local;
     }
     if (!inside) continue;
-    // Columns [first, end), counted in the global tensor, are in both boxes and both element ranges.
+    // Columns [first, end) are in both boxes and both element ranges. Both slices count columns alike, in global
+    // coordinates.
     std::int64_t first = std::max({a.offset[last] + std::max<std::int64_t>(0, a.begin - row * width_a),
                                    b.offset[last] + std::max<std::int64_t>(0, b.begin - row_b * width_b)});
     std::int64_t end = std::min({a.offset[last] + std::min(width_a, a.end - row * width_a),

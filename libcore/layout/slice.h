@@ -1,6 +1,6 @@
-// Part of a global tensor. Layouts and checkpoints communicate through slices.
+// A part of a global tensor. Layouts and checkpoints communicate through slices.
 //
-// A slice consists of a box in the n-dimensional tensor and a range of elements in that box, in row-major order. Tensor
+// A slice is a box in the n-dimensional tensor, and a range of elements in that box, in row-major order. Tensor
 // parallelism divides tensors into boxes. The sharded optimizer divides a box into ranges, which may be empty.
 #pragma once
 
@@ -11,7 +11,7 @@
 namespace mtl {
 
 struct Slice {
-  std::vector<std::int64_t> offset;  // the box's first index, per axis
+  std::vector<std::int64_t> offset;  // first index in the box, per axis
   std::vector<std::int64_t> size;    // the box's extent, per axis
   std::int64_t begin = 0;            // element range [begin, end) within the box
   std::int64_t end = 0;
@@ -20,20 +20,20 @@ struct Slice {
   bool operator==(const Slice&) const = default;
 };
 
-/// Returns the slice that covers an entire tensor with this shape.
+/// Returns a slice that covers an entire tensor with this shape.
 Slice whole_slice(const std::vector<std::int64_t>& shape);
 
-/// Divides a tensor into `parts` equal parts along `axis` and returns part `part`. Throws if the axis size is not a
+/// Splits a tensor into `parts` equal parts along `axis` and returns part `part`. Throws if the axis size is not a
 /// multiple of `parts`.
 Slice axis_slice(const std::vector<std::int64_t>& shape, int axis, std::int64_t part, std::int64_t parts);
 
-/// A run of `count` elements that are contiguous in the storage of both slices. It starts at element in_a of a's
-/// storage and at element in_b of b's storage.
+/// A run of `count` elements that are contiguous in both slices' storages. It starts at element in_a in a's storage and
+/// at element in_b in b's storage.
 struct Overlap {
   std::int64_t in_a, in_b, count;
 };
 
-/// Calls `found` for every maximal run that `a` and `b` have in common, in ascending order of in_a.
+/// Calls `found` for every maximal run that `a` and `b` share, in ascending in_a order.
 void for_each_overlap(const Slice& a, const Slice& b, const std::function<void(const Overlap&)>& found);
 
 }  // namespace mtl

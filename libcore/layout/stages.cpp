@@ -31,7 +31,7 @@ void check_split(const Layout& layout, std::int64_t num_layers) {
   }
 }
 
-/// Returns the end-stage flags that are given, such as "--num-layers-in-first-pipeline-stage 1 and
+/// Returns the end-stage flags that the user gave, such as "--num-layers-in-first-pipeline-stage 1 and
 /// --num-layers-in-last-pipeline-stage 2".
 std::string end_stage_flags(const Layout& layout) {
   std::vector<std::string> parts;
@@ -42,8 +42,8 @@ std::string end_stage_flags(const Layout& layout) {
   return join(parts, " and ");
 }
 
-/// Throws Error(usage) for end stages that leave `inner` layers for the `others` remaining stages. The caller has found
-/// that `inner` is too small or not a multiple of `others`.
+/// Throws Error(usage), because the end stages leave `inner` layers for the `others` remaining stages. The caller has
+/// found that `inner` is too small or not a multiple of `others`.
 [[noreturn]] void refuse_ends(const Layout& layout, std::int64_t num_layers, std::int64_t inner, std::int64_t others) {
   const std::string where = cat("--num-layers ", num_layers), flags = end_stage_flags(layout);
   std::int64_t ends = num_layers - inner;
@@ -64,8 +64,8 @@ std::string end_stage_flags(const Layout& layout) {
           fewer + others, ", or end stages that leave a multiple of ", others);
 }
 
-/// Returns the number of layers per stage if it is given for the first stage, the last stage or both. The other stages
-/// share the remaining layers equally.
+/// Returns layers per stage if the first stage, the last stage or both have a given layer count. The other stages share
+/// the remaining layers equally.
 std::vector<std::int64_t> counts_with_given_ends(const Layout& layout, std::int64_t num_layers) {
   std::int64_t inner = num_layers - layout.first_stage_layers.value_or(0) - layout.last_stage_layers.value_or(0);
   std::int64_t others =
@@ -78,8 +78,8 @@ std::vector<std::int64_t> counts_with_given_ends(const Layout& layout, std::int6
   return counts;
 }
 
-/// Returns the number of layers per stage if it is given for neither the first nor the last stage. Distributes layers
-/// as evenly as possible. With --account-for-*, the embedding or the output layer counts as a layer.
+/// Returns layers per stage if neither end stage has a given layer count. Distributes layers as evenly as possible.
+/// With --account-for-*, the embedding or the output layer counts as a layer.
 std::vector<std::int64_t> even_counts(const Layout& layout, std::int64_t num_layers) {
   std::int64_t items = num_layers + int(layout.account_for_embedding) + int(layout.account_for_loss);
   std::int64_t surplus = items % layout.stages();
@@ -123,7 +123,7 @@ std::vector<std::vector<LayerRange>> split_layers(const Layout& layout, std::int
       next += count;
     }
   }
-  // A chunk without layers would hold just an embedding or an output layer. Megatron-LM allows this with
+  // A chunk without layers would hold just an embedding or an output layer. Like Megatron-LM, we allow this with
   // --account-for-*.
   for (const std::vector<LayerRange>& chunks : out) {
     for (const LayerRange& range : chunks) {

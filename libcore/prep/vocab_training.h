@@ -21,8 +21,7 @@ struct VocabOptions {
   std::string output_prefix;
   std::vector<std::string> special_tokens = {kEndOfText};
   std::int64_t min_frequency = 0;
-  std::int64_t max_words = 20'000'000;  // maximum number of distinct words, with 64 bytes on average; more:
-                                        // Error(failure)
+  std::int64_t max_words = 20'000'000;  // distinct words, 64 bytes each on average; more: Error(failure)
   std::int64_t threads = 0;
   bool json = false;
 };

@@ -86,8 +86,7 @@ class BpeEncoder : public Encoder {
       const Part& part = parts_[i];
       const Pretoken* entry = part.set == nullptr ? nullptr : part.set->find(part.key);
       if (entry != nullptr && entry->holds_tokens()) [[likely]] {
-        std::memcpy(out, entry->values(), kTokens * sizeof(std::int32_t));  // copying all kTokens is cheaper than a
-                                                                            // loop
+        std::memcpy(out, entry->values(), kTokens * sizeof(std::int32_t));  // cheaper than a loop
         out += entry->count();
         continue;
       }

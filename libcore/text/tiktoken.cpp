@@ -16,8 +16,7 @@ namespace {
 
 constexpr std::int64_t kDefaultVocabSize = 1 << 17;  // Megatron's
 constexpr std::int64_t kMaxRank = 1 << 22;
-constexpr std::size_t kMaxTokenBytes = 1024;  // several times the longest in use, because find_merges() is quadratic in
-                                              // it
+constexpr std::size_t kMaxTokenBytes = 1024;  // several times the longest in use; find_merges() is quadratic in it
 constexpr const char* kRankFile = "/tokenizer.tiktoken";
 constexpr const char* kRankConfig = "/tiktoken_config.json";
 constexpr std::string_view kBase64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";

@@ -6,8 +6,8 @@
 // rank i at index i, or a tiktoken file, whose lines consist of base64, a blank and the rank. Ids 0 to
 // num_special_tokens - 1 are special tokens: first the named ones, then <SPECIAL_i>. Rank r has id num_special_tokens +
 // r. Only the file's first vocab_size - num_special_tokens ranks are used. vocab_size defaults to 131072, or less if
-// the file has fewer ranks. The end-of-document token is </s>. If num_special_tokens is 0, ids equal ranks, and there
-// is no end-of-document token. Every single byte must be a token.
+// the file has fewer ranks. The end-of-document token is </s>. If num_special_tokens is 0, ids equal ranks, without an
+// end-of-document token. Every single byte must be a token.
 //
 // The patterns are Megatron-LM's v1 (letters) and v2 (cased words, slashes). Both split numbers into digits
 // (text/split_pattern.h).

@@ -111,8 +111,7 @@ void check_data(const TrainOptions& options, Findings& findings) {
       options.data.paths, [&](const std::string& flag, const std::string& what) { findings.problem(flag, what); });
   if (options.dry_run) return;
   DataFiles files;
-  std::map<std::string, std::shared_ptr<const IndexedDataset>> seen;  // by path, so that each fault is reported only
-                                                                      // once
+  std::map<std::string, std::shared_ptr<const IndexedDataset>> seen;  // by path, to report each fault once
   for (Split split : {Split::train, Split::valid, Split::test}) {
     const auto& source = sources[enum_index(split)];
     if (!source) continue;

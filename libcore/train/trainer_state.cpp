@@ -17,8 +17,8 @@ void Trainer::resume_from(RunStart& start) {
   skipped_samples_ = state_.extra.int_or("skipped_samples", state_.skipped_iterations * batch_sizes_.largest());
   if (!options_.data.allow_data_change) refuse_other_data(start.source->folder());
   resume_scale(start.source->folder());
-  if (const Json* interval = state_.extra.find("interval")) {  // a log interval that was not complete when the run
-                                                               // saved
+  // The run was saved within a log interval.
+  if (const Json* interval = state_.extra.find("interval")) {
     interval_.loss_sum = interval->number_or("loss_sum", 0);
     interval_.counted = interval->int_or("counted", 0);
     interval_.skipped = interval->int_or("skipped", 0);
