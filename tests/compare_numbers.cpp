@@ -1,14 +1,13 @@
-// mtl_compare: compares numbers for shell tests. Every number must be finite: NaN, infinities, an empty file, a line
-// without a number, different labels and different counts are refused with exit code 1 and a message on stderr; wrong
-// usage exits with 2.
+// mtl_compare: compares numbers for shell tests. Exits with 1 and a message on stderr for NaN, infinities, an empty
+// file, a line without a number, different labels and different line counts. Wrong usage exits with 2.
 //
-//   near A B [--relative R | --relative KEY=R]... [--count N]   fails unless each number of A is within R of B's
+//   near A B [--relative R | --relative KEY=R]... [--count N]   fails unless each number in A is within R of B's
 //   difference A B [--key KEY] [--count N]                      prints the largest relative difference, as 1.2e-07
 //   below VALUE LIMIT                                           fails unless VALUE <= LIMIT
 //
-// A file has lines `LABEL... NUMBER`; the labels must be the same words in both files, in the same order, and KEY is
-// the first of them. --count is the number of lines that the files must have. The relative difference of a and b is
-// |a - b| / max(|a|, |b|), or 0 if both are 0.
+// A file has lines `LABEL... NUMBER`. Both files must have the same labels in the same order. KEY is a label's first
+// word. --count gives the required number of lines. The relative difference of a and b is |a - b| / max(|a|, |b|), or 0
+// if both are 0.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -41,7 +40,7 @@ double finite_number(const std::string& text, const std::string& where) {
 }
 
 struct Line {
-  std::string key, label;  // the first word of the label, and the whole label
+  std::string key, label;  // the label's first word, and the entire label
   double value = 0;
   std::string where;
 };
@@ -105,7 +104,7 @@ struct Pair {
   double difference = 0;
 };
 
-/// Pairs the lines of both files; throws if they cannot be compared.
+/// Pairs the lines of both files. Throws if they cannot be compared.
 std::vector<Pair> read_pairs(const Options& options) {
   if (options.words.size() != 2) throw Misuse("two files are needed");
   const std::vector<Line> a = read_lines(options.words[0]), b = read_lines(options.words[1]);

@@ -1,4 +1,4 @@
-// Messages of expected errors.
+// Returns the messages of expected errors.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -11,7 +11,7 @@
 
 namespace mtl::test {
 
-/// Returns the message of the Error that `function` throws, or "". Checks the exit code if one is given.
+/// Calls `function`; returns the message of the Error it throws, or "". Checks the exit code if `code` is given.
 template <class Function>
 std::string error_of(const Function& function, std::optional<Exit> code = {}) {
   try {

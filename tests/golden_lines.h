@@ -10,7 +10,7 @@
 
 namespace mtl {
 
-/// Returns the lines that are not empty; throws Error if there are none.
+/// Returns the nonempty lines. Throws Error if there are none.
 inline std::vector<Json> golden_lines(const std::string& path) {
   std::vector<Json> out;
   for (const std::string& line : split(read_file(path), '\n')) {

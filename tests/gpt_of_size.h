@@ -1,4 +1,4 @@
-// Configurations of small models.
+// Configures small models.
 #pragma once
 
 #include <cstdint>
@@ -35,14 +35,14 @@ inline GptConfig llama_of_size(const GptSizes& sizes) {
   return config;
 }
 
-/// Qwen: Llama with biases of queries, keys and values, normalized queries and keys, and a tied output layer.
+/// Qwen: Llama with query, key and value biases, normalized queries and keys, and a tied output layer.
 inline GptConfig qwen_of_size(const GptSizes& sizes) {
   GptConfig config = llama_of_size(sizes);
   config.bias.qkv = config.qk_norm = config.tied_embeddings = true;
   return config;
 }
 
-/// GPT-NeoX: LayerNorm, biases, a parallel residual, a quarter of each head rotated, an untied output layer.
+/// GPT-NeoX: LayerNorm, biases, a parallel residual, rotation of a quarter of each head, an untied output layer.
 inline GptConfig neox_of_size(const GptSizes& sizes) {
   GptConfig config = gpt_of_size(sizes);
   config.position_embedding = PositionEmbedding::rotary;

@@ -1,15 +1,14 @@
 #!/bin/bash
-# Shows that a redesign changes no bit: compares the programs of an earlier commit with those of the working tree, on
-# this machine.
+# Shows that a redesign changes no bit: compares an earlier commit's programs with the working tree's on this machine.
 #
 # tests/old_new.sh [--quick] [--no-times] COMMIT [BUILD]
 #
-# Builds COMMIT in build/old_new (or uses the programs in $OLD_BIN), alternates runs of old and new, and requires the
-# same bits of: token files, losses of 20 steps with dropout and clipping, every tensor of the checkpoints, a run that
-# one begins and the other resumes, generated ids, scores. Gradient norms may differ in the last bits of their fp64
-# sums, which with ZeRO-1 are divided where the ranks' ranges of a bucket end. Then alternates timed runs and prints
-# the ratio. --quick uses 4 layouts of cli/layouts.txt instead of 15. BUILD is the build of the working tree,
-# build/release.
+# Builds COMMIT in build/old_new (or uses the programs in $OLD_BIN) and runs old and new programs alternately. These
+# must have the same bits: token files, losses in 20 steps with dropout and clipping, every tensor in the checkpoints, a
+# run that one starts and the other resumes, generated ids, scores. Gradient norms may differ in the last bits, because
+# their fp64 sums are divided differently with ZeRO-1: where the ranks' ranges in a bucket end. Then runs both
+# alternately with timing and prints the ratio. --quick uses 4 layouts from cli/layouts.txt instead of 15. BUILD is the
+# working tree's build, build/release.
 set -u
 TOP=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 quick=0 times=1 words=()
@@ -28,7 +27,7 @@ source "$TOP/tests/cli/layouts.sh"
 NEW_BIN=$BIN
 PLAIN_PATH=$PATH
 
-# Builds the programs of COMMIT in a separate worktree, which is kept for the next call.
+# Builds COMMIT's programs in a separate worktree, which is kept for the next call.
 build_old() {
   local tree=$TOP/build/old_new/$COMMIT launcher=()
   [ -d "$tree" ] || git -C "$TOP" worktree add --detach "$tree" "$COMMIT" >&2 || return 1
@@ -41,7 +40,7 @@ build_old() {
 
 use() { if [ "$1" = old ]; then PATH=$OLD_BIN:$PLAIN_PATH; else PATH=$NEW_BIN:$PLAIN_PATH; fi; }
 
-# both NAME COMMAND...: requires the same standard output from both.
+# both NAME COMMAND...: both must print the same standard output.
 both() {
   local name=$1 side
   shift
@@ -54,7 +53,7 @@ both() {
   expect_same "$name.old" "$name.new"
 }
 
-# same_tensors WHAT A B: every tensor of two checkpoints has the same bits.
+# same_tensors WHAT A B: every tensor has the same bits in both checkpoints.
 same_tensors() {
   local answer
   answer=$("$NEW_BIN/mtl_compare_checkpoints" --exact "$2" "$3" 2>&1) || fail "$1: $answer"
@@ -76,13 +75,13 @@ null --input $TESTS/golden/end_to_end/corpus.jsonl --tokenizer-type NullTokenize
 END
 }
 
-# train SIDE NAME FLAG...: 20 steps with dropout and clipping, checkpoints after 10 and 20.
+# train SIDE NAME FLAG...: runs 20 steps with dropout and clipping, with checkpoints after 10 and 20.
 train() {
   use "$1"
   train_layout "$ranks" "$2" "${flags[@]}" --clip-grad 0.5 --save-interval 10 "${@:3}"
 }
 
-# same_layout RESUME: trains the layout in `flags` with both; with RESUME each continues the other's run.
+# same_layout RESUME: trains the layout in `flags` with both. With RESUME, each continues the other's run.
 same_layout() {
   local side other before=$failures
   for side in old new; do train $side $side; done
@@ -140,7 +139,7 @@ same_answers() {
 # seconds COMMAND...: prints its user time.
 seconds() { local TIMEFORMAT=%U; { time "$@" >time.out 2>time.err </dev/null; } 2>&1; }
 
-# ratio NAME COMMAND...: the smallest of five user times of each, alternating.
+# ratio NAME COMMAND...: takes the smallest of five user times for each, alternating.
 ratio() {
   local name=$1 side round
   shift

@@ -60,12 +60,12 @@ class Model {
     Matrix y, scaled;  // scaled = (x - mean) rstd; RMSNorm has no mean
     Array rstd;
   };
-  /// The values of a transformer block that its backward pass reads.
+  /// The values in a transformer block that backward reads.
   struct Block {
     Normed norm1, norm2, q_norm, k_norm;
     Matrix q, k, v;   // (N, H D), (N, G D), (N, G D), as attention reads them
     Matrix attended;  // (N, H D)
-    Matrix pre, act;  // of the MLP
+    Matrix pre, act;  // in the MLP
   };
 
   bool has(const std::string& name) const { return weights_.contains(name); }
@@ -83,7 +83,7 @@ class Model {
       }
     return y;
   }
-  /// dx = dy W, dW += dy^T x, db += sum over rows of dy.
+  /// dx = dy W, dW += dy^T x, db += dy summed over rows.
   Matrix linear_backward(const Matrix& dy, const Matrix& x, const std::string& name) {
     const Array& w = weight(name + ".weight");
     Array& dw = grad(name + ".weight");
@@ -115,7 +115,7 @@ class Model {
     }
     return out;
   }
-  /// With g = dy gamma: dx = rstd (g - mean(g) - scaled mean(g scaled)); RMSNorm lacks the term mean(g).
+  /// With g = dy gamma: dx = rstd (g - mean(g) - scaled mean(g scaled)). For RMSNorm, the term mean(g) is missing.
   Matrix norm_backward(const Matrix& dy, const Normed& cache, const std::string& name) {
     const Array& gamma = weight(name + ".weight");
     Matrix dx(dy.rows, dy.width);
@@ -144,7 +144,7 @@ class Model {
       }
   }
 
-  /// p = softmax(z), loss = -log p[label], dz = weight (p - onehot(label))
+  /// Calls body(n, i, table, element) for each term of x = token embedding, plus position embedding if there is one.
   Matrix classify(Matrix z) {
     step_.logits = z.data;
     for (Index n = 0; n < z.rows; ++n) {
@@ -156,8 +156,7 @@ class Model {
     return z;
   }
 
-  /// Moves packed rows to q, k and v, or back. For each group, a packed row holds R = H / G queries, the key and the
-  /// value, of D elements each.
+  /// p = softmax(z), loss = -log p[label], dz = weight (p - onehot(label))
   void move_heads(Matrix& packed, Matrix& q, Matrix& k, Matrix& v, bool unpack) const {
     const Index r = c_.num_heads / c_.num_query_groups, d = c_.head_dim;
     for (Index n = 0; n < rows_; ++n)
@@ -168,7 +167,7 @@ class Model {
       }
   }
 
-  /// Rotates each pair (a, b) of a head by its angle: (a c - b s, b c + a s); backward by -angle.
+  /// Rotates each pair (a, b) in a head by its angle: (a c - b s, b c + a s). Backward rotates by -angle.
   void rotate(Matrix& heads, double direction) const {
     if (c_.position_embedding != PositionEmbedding::rotary) return;
     const RotaryFrequencies frequencies = rotary_frequencies(c_);
@@ -184,9 +183,9 @@ class Model {
   }
   Matrix by_head(Matrix m) const { return m.width = c_.head_dim, m.rows = std::ssize(m.data) / m.width, m; }
 
-  /// Calls body(n, head, kv, P, first) for every row n and head, which attends to rows s = first .. n of its sequence
-  /// with the probabilities P[s - first] = softmax(q . k[s] / sqrt(D)). In a row, the query begins at column `head`,
-  /// key and value at column `kv`.
+  /// Calls body(n, head, kv, P, first) for every row n and head. The row attends to rows s = first .. n in its sequence
+  /// with probabilities P[s - first] = softmax(q . k[s] / sqrt(D)). In each row, the query starts at column `head`, and
+  /// the key and value start at column `kv`.
   template <class Body>
   void for_each_query(const Block& b, Index layer, const Body& body) const {
     const Index window = layer < c_.first_window_layer ? 0 : c_.sliding_window, d = c_.head_dim;

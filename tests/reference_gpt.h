@@ -1,5 +1,5 @@
-// A GPT in plain fp64: the forward and backward pass of a whole model as written in the papers, one loop per index. The
-// tests of the real model compare with it; its .cpp file also shows all of the mathematics in one place.
+// A GPT in plain fp64: forward and backward for a complete model as written in the papers, with one loop per index. The
+// tests of the real model compare with it. The .cpp file also shows all the mathematics in one place.
 //
 // Dimensions: B sequences of T tokens, N = B T rows, C hidden, H heads of D elements, G query groups, F feed-forward, V
 // vocabulary. Attention is causal and limited to the document and to a sliding window. There is no dropout.
@@ -14,7 +14,7 @@
 namespace mtl::test {
 
 using Array = std::vector<double>;
-/// Tensors by the canonical names and in the canonical layouts of ckpt/canonical.h.
+/// Tensors by canonical name, in the canonical layouts that ckpt/canonical.h defines.
 using Tensors = std::map<std::string, Array>;
 
 struct ReferenceBatch {
@@ -31,7 +31,7 @@ struct ReferenceStep {
   Tensors grads;  // d(sum of weight * loss) / d(weight), for every tensor
 };
 
-/// `weights` holds every tensor of canonical_tensors(config).
+/// `weights` must contain every tensor in canonical_tensors(config).
 ReferenceStep reference_step(const GptConfig& config, const Tensors& weights, const ReferenceBatch& batch);
 
 }  // namespace mtl::test

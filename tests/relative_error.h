@@ -1,5 +1,5 @@
-// Error measures over many numbers, for the tests of all modules. NaN in any operand makes the result NaN, which fails
-// every comparison with a tolerance; an empty reference is refused, because nothing would be compared.
+// Error measures over many numbers, for all modules' tests. NaN in any operand makes the result NaN, which fails every
+// comparison with a tolerance. Throws for an empty reference, because nothing would be compared.
 #pragma once
 
 #include <cmath>
@@ -10,10 +10,10 @@
 
 namespace mtl::test {
 
-/// Returns the larger number; NaN if either is NaN, unlike std::max.
+/// Returns the larger number. Unlike std::max, returns NaN if either number is NaN.
 inline double larger_or_nan(double a, double b) { return std::isnan(a) || a > b ? a : b; }
 
-/// Returns max |actual - expected| / max |expected|; `actual` has as many elements as `expected`.
+/// Returns max |actual - expected| / max |expected|. `actual` must have the same number of elements as `expected`.
 inline double max_relative(const float* actual, const std::vector<double>& expected) {
   require(!expected.empty(), "the reference is empty");
   double difference = 0, largest = 1e-300;
@@ -24,7 +24,7 @@ inline double max_relative(const float* actual, const std::vector<double>& expec
   return difference / largest;
 }
 
-/// Returns rms(actual - expected) / rms(expected); 0 if both are equal.
+/// Returns rms(actual - expected) / rms(expected), or 0 if both are equal.
 template <class T>
 double rms_relative(const T* actual, const std::vector<double>& expected) {
   require(!expected.empty(), "the reference is empty");

@@ -1,4 +1,4 @@
-// A temporary folder for a test.
+// Creates temporary folders for tests.
 #pragma once
 
 #include <unistd.h>
@@ -10,7 +10,7 @@
 
 namespace mtl::test {
 
-/// A new empty folder, which the destructor removes with its contents.
+/// A new empty folder. The destructor removes it with its contents.
 class ScratchFolder {
  public:
   ScratchFolder() {

@@ -1,4 +1,4 @@
-// SHA-256 (FIPS 180-4), for comparisons with golden hashes.
+// Computes SHA-256 (FIPS 180-4), for comparisons with golden hashes.
 #pragma once
 
 #include <array>
@@ -15,8 +15,8 @@ namespace mtl {
 class Sha256 {
  public:
   Sha256() {
-    // The first 32 bits of the fractional parts of the square roots of the first 8 primes (the initial state), and of
-    // the cube roots of the first 64 (the constants).
+    // The initial state: the first 32 fractional bits of the first 8 primes' square roots. The constants: the first 32
+    // fractional bits of the first 64 primes' cube roots.
     int found = 0;
     for (int n = 2; found < 64; ++n) {
       bool prime = true;
@@ -79,7 +79,7 @@ inline std::string sha256_hex(const void* data, std::size_t bytes) { return Sha2
 
 inline std::string sha256(const std::string& bytes) { return Sha256().digest(bytes.data(), bytes.size()); }
 
-/// Returns the bytes of integers in the type `Stored`, as in files. Requires a little-endian machine.
+/// Returns the values' bytes in the type `Stored`, as in files. Requires a little-endian machine.
 template <class Stored, class Values>
 std::string little_endian(const Values& values) {
   std::string out;

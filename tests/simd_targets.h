@@ -1,5 +1,5 @@
-// Runs code with each instruction set of this machine in turn. Include it under HWY_ONCE, after base/simd.h: Highway's
-// macros list the instruction sets.
+// Runs code with each of this machine's instruction sets in turn. Include it under HWY_ONCE, after base/simd.h, because
+// Highway's macros list the instruction sets.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -8,7 +8,7 @@
 
 namespace mtl::test {
 
-/// Calls `body` once per instruction set, with HWY_DYNAMIC_DISPATCH restricted to it.
+/// Calls `body` once per instruction set. HWY_DYNAMIC_DISPATCH uses only this set during the call.
 template <class Body>
 void on_every_target(const Body& body) {
   const auto all = hwy::SupportedTargets() & (HWY_TARGETS);

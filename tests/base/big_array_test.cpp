@@ -1,4 +1,4 @@
-// Large arrays: zero-filled, of the requested size, at addresses that huge pages can back.
+// Large arrays: zero-filled, exactly as long as requested, and aligned for huge pages.
 #include "base/big_array.h"
 
 #include <doctest/doctest.h>

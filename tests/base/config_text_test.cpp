@@ -1,4 +1,4 @@
-// Configuration files: parsing lines into names and words, and writing words so that they parse back unchanged.
+// Configuration files: lines parse into names and words, and written words parse back unchanged.
 #include "base/config_text.h"
 
 #include <doctest/doctest.h>
@@ -9,7 +9,7 @@ using namespace mtl;
 
 namespace {
 
-/// Returns a line per input line: "NUMBER NAME =" and each word in angle brackets, or the error.
+/// Returns one line per input line: "NUMBER NAME =" and each word in angle brackets, or the error.
 std::string parsed(std::string_view text) {
   std::string out;
   std::size_t number = 0;

@@ -1,4 +1,4 @@
-// CRC-32: the check value of the specification, and the same result for any split of the input.
+// CRC-32: matches the specification's check value, and does not depend on how the input is split.
 #include "base/crc32.h"
 
 #include <doctest/doctest.h>

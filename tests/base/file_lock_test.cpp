@@ -1,4 +1,4 @@
-// FileLock: at most one process holds a lock file, and the file names it.
+// FileLock: at most one process holds a lock file, and the file identifies that process.
 #include "base/file_lock.h"
 
 #include <doctest/doctest.h>
@@ -77,7 +77,8 @@ TEST_CASE("file lock: refuses the file of another program, takes an empty or aba
 }
 
 TEST_CASE("file lock: a holder on another machine counts while it beats, if locks are local to each machine") {
-  // The kernel grants the lock, because no process here holds it. The content imitates a holder on another machine.
+  // The kernel grants the lock because no local process holds it. The file's contents imitate a holder on another
+  // machine.
   const test::ScratchFolder folder;
   const std::string path = folder / "lock";
   const FileLockTimes times{.beat = 0.1, .patience = 1};
@@ -110,7 +111,7 @@ TEST_CASE("file lock: a holder on another machine counts while it beats, if lock
   CHECK(seconds_to_take() >= 1);
   CHECK(file_size(path) == 0);  // released: no owner
   CHECK(seconds_to_take() < 1);
-  // Does not wait for a dead process of this machine, whether it died before or after a reboot.
+  // Does not wait for a dead process on this machine, whether it died before or after a reboot.
   std::optional<FileLock> own = FileLock::take(path, &owner, times);
   const std::string held = read_file(path), host = held.substr(0, held.find(" since "));
   own.reset();

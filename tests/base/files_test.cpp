@@ -1,4 +1,4 @@
-// Files that appear under their final name only when complete, and paths that they must not replace.
+// Files appear under their final name only when complete, and never replace certain paths.
 #include "base/files.h"
 
 #include <doctest/doctest.h>

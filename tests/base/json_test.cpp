@@ -1,4 +1,4 @@
-// JSON follows Python's json module, even where that differs from the standard.
+// JSON behaves like Python's json module, even where the module deviates from the standard.
 #include "base/json.h"
 
 #include <doctest/doctest.h>
@@ -25,7 +25,7 @@ TEST_CASE("json: writes doubles as Python does") {
 }
 
 TEST_CASE("json: writes invalid UTF-8 as U+FFFD") {
-  // Invalid bytes are grouped as by Python's decode("utf-8", "replace").
+  // Invalid bytes are grouped as in Python's decode("utf-8", "replace").
   const std::string bytes = "a\xFF\xC3\xA9\xED\xA0\x80\xE2\x82";
   const std::string shown = "\"a\xEF\xBF\xBD\xC3\xA9\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\"";
   CHECK(Json(bytes).dump() == shown);
@@ -105,7 +105,7 @@ TEST_CASE("cursor: plain items equal the results of key() and number()") {
     const int parts = round % 10 == 0 ? 130 : static_cast<int>(random() % 4);
     for (int n = 0; n < parts; ++n) text += round % 3 == 0 ? one_of(keys) : keys[random() % 10];
     text += cat("\"", one_of(colons), one_of(values), round % 2 == 0 ? ", \"next\": 2}" : "}");
-    if (round % 7 != 0) text.append(1000, ' ');  // near the end of the text the fast path does not apply
+    if (round % 7 != 0) text.append(1000, ' ');  // the fast path does not apply near the end
     CAPTURE(text);
     JsonCursor cursor(text), reference(text);
     cursor.enter('{');

@@ -1,4 +1,4 @@
-// A mapped file that shrinks while it is read causes an error that names the file.
+// Mapped files: if a file shrinks while it is being read, the error gives its name.
 #include "base/mapped_faults.h"
 
 #include <doctest/doctest.h>
@@ -27,7 +27,7 @@ std::string error_of(const std::function<void()>& function) {
 }
 
 std::int64_t sum_of(const MappedFile& file) {
-  volatile std::int64_t sum = 0;  // volatile, so that the compiler does not remove the reads
+  volatile std::int64_t sum = 0;  // volatile so that the compiler keeps the reads
   for (std::byte b : file.bytes()) sum = sum + std::to_integer<int>(b);
   return sum;
 }
@@ -49,12 +49,12 @@ TEST_CASE("mapped faults: reading a file that shrinks is an error") {
     REQUIRE(::truncate(path.c_str(), 5000) == 0);
     CHECK(error_of([&] { read_mapped([&] { sum_of(file); }); }) ==
           path + ": was truncated while it was read (5000 bytes instead of 100000); restore it and start again");
-    // An error that is a consequence of the zeros is replaced by its cause; reading in another thread fails, too.
+    // If the zeros cause another error, the truncation is reported instead. Reads in other threads fail too.
     CHECK(error_of([&] { read_mapped([&] { fail(Exit::bad_data, "hash"); }); }).starts_with(path));
     auto elsewhere =
         std::async(std::launch::async, [&] { return error_of([&] { read_mapped([&] { sum_of(file); }); }); });
     CHECK(elsewhere.get().starts_with(path));
   }
-  MappedFile sound(other);  // the failed file is unmapped
+  MappedFile sound(other);  // the failed file is no longer mapped
   CHECK(read_mapped([&] { return sum_of(sound); }) == 100000);
 }

@@ -1,4 +1,4 @@
-// Memory limits, computed from figures in the kernel's format.
+// Memory limits, computed from files in the kernel's format.
 #include "base/memory_limits.h"
 
 #include <doctest/doctest.h>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::uint64_t kMiB = 1 << 20;
 
-/// Emulates /proc and /sys/fs/cgroup of a machine with 800 MiB free, in a temporary folder.
+/// Emulates the /proc and /sys/fs/cgroup files of a machine with 800 MiB free. They live in a temporary folder.
 class Machine {
  public:
   Machine() {
@@ -27,7 +27,7 @@ class Machine {
     file.write(text);
     file.close();
   }
-  /// Writes the files of a cgroup, version 1 or 2.
+  /// Writes the files for a version 1 or version 2 cgroup.
   void write_cgroup(int version, const std::string& folder, const std::string& limit, std::uint64_t used,
                     std::uint64_t cached) const {
     const bool is_v1 = version == 1;
@@ -43,7 +43,7 @@ class Machine {
   test::ScratchFolder folder_;
 };
 
-/// Returns the limits as "name: MiB", sorted.
+/// Returns the limits as "name: MiB" strings, sorted.
 std::vector<std::string> limit_texts(const MemoryFigures& figures) {
   std::vector<std::string> out;
   for (const MemoryLimit& limit : memory_limits(figures))

@@ -1,4 +1,4 @@
-// A tool's output files: one run at a time, and errors that name the holder or the folder.
+// A tool's output files: only one run can write them at a time, and errors identify the holder or the folder.
 #include "base/output_lock.h"
 
 #include <doctest/doctest.h>
@@ -11,7 +11,7 @@ using namespace mtl;
 
 namespace {
 
-/// Returns the error of taking the lock, or "".
+/// Tries to take the lock; returns the error, or "".
 std::string error_of_lock(const std::string& prefix) {
   try {
     OutputLock lock(prefix);

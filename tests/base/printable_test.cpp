@@ -1,4 +1,4 @@
-// Foreign text made safe for terminals and XML documents.
+// Untrusted text, made safe for terminals and XML documents.
 #include "base/printable.h"
 
 #include <doctest/doctest.h>
@@ -14,7 +14,7 @@ TEST_CASE("printable text: is UTF-8 without control characters and noncharacters
   CHECK(printable_text("\xC2\x85\xC2\x9B\xC2\xA0") == "\xC2\xA0");  // drops C1 controls, keeps the no-break space
   CHECK(printable_text("\xFF|\xC3") == "\xEF\xBF\xBD|\xEF\xBF\xBD");
   CHECK(printable_text("\xEF\xBF\xBE|\xEF\xBF\xBF|\xF0\x9F\xBF\xBF") == "\xEF\xBF\xBD|\xEF\xBF\xBD|\xEF\xBF\xBD");
-  // A surrogate: each of its bytes is invalid.
+  // A surrogate: each byte is invalid.
   CHECK(printable_text("\xED\xA0\x80") == "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD");
   CHECK(printable_text("\xEF\xBF\xBD") == "\xEF\xBF\xBD");
 }

@@ -1,4 +1,4 @@
-// Options set from words and written as words, and the bounds of numbers.
+// Options: parsed from words and written back as words, with numeric bounds enforced.
 #include "base/setting.h"
 
 #include <doctest/doctest.h>

@@ -1,4 +1,4 @@
-// The number of threads of a process that shares its host with other ranks.
+// Thread counts for a process that shares its host with other ranks.
 #include <doctest/doctest.h>
 
 #include "base/threads.h"

@@ -1,4 +1,4 @@
-// WriteActivity: what a process reports about its writes to the ranks that wait for it.
+// WriteActivity: tells waiting ranks what a process is writing.
 #include "base/write_activity.h"
 
 #include <doctest/doctest.h>
@@ -13,7 +13,7 @@ using namespace mtl;
 
 namespace {
 
-/// Counts the calls that may take long, and those of them that are outside of a WriteCall.
+/// Counts the calls that may take long, and how many of these run outside a WriteCall.
 struct LongCalls {
   int all = 0, outside = 0;
 

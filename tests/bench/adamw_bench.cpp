@@ -1,6 +1,6 @@
-// The cost of counting lost updates: mtl_bench_adamw THREADS. Alternates updates of 32 million parameters with and
-// without the counts, and prints JSON: for each setting, the median nanoseconds per parameter without the counts, and
-// the median of the difference.
+// Measures what counting lost updates costs: mtl_bench_adamw THREADS. Updates 32 million parameters alternately with
+// and without counting. For each setting, prints the median nanoseconds per parameter without counting and the median
+// difference, as JSON.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -16,7 +16,7 @@ namespace {
 constexpr std::int64_t kParameters = 32 << 20;
 constexpr int kRounds = 31;
 
-/// The dtypes of a run's parameters.
+/// A run's parameter dtypes.
 struct Setting {
   const char* name;
   DType param;
@@ -56,7 +56,7 @@ void measure(const Setting& setting, int threads) {
   for (int round = 0; round < kRounds; ++round) {
     double seconds[2] = {};
     for (int turn = 0; turn < 2; ++turn) {
-      const bool counts = (turn + round) % 2 == 0;  // alternates which comes first
+      const bool counts = (turn + round) % 2 == 0;  // alternates which runs first
       ++state.step;
       const auto begin = std::chrono::steady_clock::now();
       cpu::adamw_step(stream, range, {}, &state, counts);

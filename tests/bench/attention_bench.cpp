@@ -1,4 +1,4 @@
-// Times attention on this machine: forward, backward and one decoded token in every dtype, the fastest of many runs.
+// Times attention on this machine: forward, backward and one decoded token, in each dtype. Reports the fastest run.
 //   mtl_bench_attention [THREADS]
 #include <algorithm>
 #include <chrono>
@@ -22,8 +22,8 @@ struct Sizes {
   std::int64_t batch, heads, length, dim, window = 0;
 };
 
-/// Returns the milliseconds of the fastest run of each call. The calls alternate for as many seconds as there are calls
-/// (at least 5 runs each), so that other load on the machine affects all calls equally, and the fastest runs least.
+/// Returns each call's fastest time in milliseconds. Allows one second per call in total, and at least 5 rounds.
+/// Running the calls in turn spreads other load over all of them, and the fastest run is affected least.
 std::vector<double> fastest_ms(const std::vector<std::function<void()>>& calls) {
   using Clock = std::chrono::steady_clock;
   const auto end = Clock::now() + std::chrono::seconds(calls.size());

@@ -1,9 +1,9 @@
-// Figures of the data loader, driven by share/bench/data.sh:
-//   mtl_bench_data order SAMPLES DOCUMENTS LENGTH   builds Megatron's order of SAMPLES samples; also times MT19937
-//   mtl_bench_data files PREFIX DOCUMENTS TOKENS    writes token files of that size; the .bin has no content
-//   mtl_bench_data feistel PREFIX SAMPLES           opens files in the order that is computed instead of stored
-//   mtl_bench_data blend DATASETS SAMPLES           computes the order of a blend
-//   mtl_bench_data feed PREFIX LENGTH SAMPLES       reads samples into batches, without other work
+// Measures the data loader, driven by share/bench/data.sh:
+//   mtl_bench_data order SAMPLES DOCUMENTS LENGTH   builds Megatron's order for SAMPLES samples; also times MT19937
+//   mtl_bench_data files PREFIX DOCUMENTS TOKENS    writes token files of that size; the .bin is sparse
+//   mtl_bench_data feistel PREFIX SAMPLES           opens files with an order that is computed instead of stored
+//   mtl_bench_data blend DATASETS SAMPLES           computes a blend's order
+//   mtl_bench_data feed PREFIX LENGTH SAMPLES       reads samples into batches and does nothing else
 #include <cstdio>
 #include <fstream>
 #include <random>
@@ -18,7 +18,7 @@
 namespace mtl {
 namespace {
 
-/// Returns a figure of /proc/self/status, in KiB.
+/// Returns a value from /proc/self/status, in KiB.
 double status_kib(std::string_view name) {
   std::ifstream status("/proc/self/status");
   for (std::string word; status >> word;) {
@@ -30,7 +30,7 @@ double status_kib(std::string_view name) {
 
 double peak_gib() { return status_kib("VmHWM:") / (1 << 20); }
 
-/// Returns the length of a document: half to one and a half times `mean` tokens.
+/// Returns a document length between 0.5 and 1.5 times `mean` tokens.
 std::int32_t length_of(std::uint32_t random, std::int64_t mean) {
   return static_cast<std::int32_t>(mean / 2 + random % (mean + 1));
 }
@@ -49,7 +49,7 @@ void bench_order(std::int64_t samples, std::int64_t documents, std::int64_t seq_
                           {.seq_length = seq_length, .range = {0, documents}, .samples = samples, .name = "bench"});
   const double seconds = now_seconds() - begin;
   const double peak = peak_gib();
-  // The shuffles draw 1 / ln 2 numbers per entry on average.
+  // On average, shuffling draws 1 / ln 2 numbers per entry.
   const auto draws = static_cast<std::int64_t>(static_cast<double>(order.samples() + documents) / 0.6931);
   std::mt19937 standard(1234);
   std::uint32_t sum = 0;
@@ -94,7 +94,7 @@ void write_files(const std::string& prefix, std::int64_t documents, std::int64_t
   fs::resize_file(prefix + ".bin", static_cast<std::uintmax_t>(bytes));
 }
 
-/// Returns a source of all sequences of one data set.
+/// Returns a source with all sequences of one data set.
 SplitSource whole_of(const std::string& prefix) {
   return {.flag = "--data-path", .blend = {.prefixes = {prefix}, .weights = {}}, .share = {.begin = 0, .end = 1}};
 }

@@ -1,7 +1,7 @@
-// Measures the speed of the operators on this machine: mtl_bench_kernels [THREADS [NAME]]. Prints one line per operator
-// and shape, for repeated calls on random data: the median time, the best time, and for the latter the GFLOP/s or the
-// GB/s of operands, as counted by the operator. With other load on the machine, only the best time is meaningful. With
-// ONEDNN_MAX_CPU_ISA=AVX512_CORE in the environment, bf16 products run as on a CPU without AVX-512 BF16.
+// Times the operators on this machine: mtl_bench_kernels [THREADS [NAME]]. Calls each operator repeatedly on random
+// data and prints one line per operator and shape: the median time, the best time, and the GFLOP/s or GB/s at the best
+// time, using the operator's own count. If other processes load the machine, only the best time is meaningful. Set
+// ONEDNN_MAX_CPU_ISA=AVX512_CORE to run bf16 GEMMs as on a CPU without AVX-512 BF16.
 #include <hwy/highway.h>
 
 #include <chrono>
@@ -32,7 +32,7 @@ class Bench {
  public:
   Bench(int threads, std::string only) : stream_(Device::cpu, threads), only_(std::move(only)) {}
 
-  /// Runs `call` for about half a second and prints a line.
+  /// Runs `call` for about half a second and prints the result.
   void run(const std::string& name, const std::function<void(Stream&)>& call) {
     if (name.find(only_) == std::string::npos) return;
     call(stream_);
@@ -58,11 +58,11 @@ class Bench {
   std::string only_;
 };
 
-/// Returns the suffix of a line's name for a dtype; empty for fp32.
+/// Returns the suffix that marks a dtype in a line's name. It is empty for fp32.
 std::string name_of_type(DType type) { return type == DType::f32 ? "" : cat(" ", name_of(type)); }
 
-/// Times the GEMMs of a linear layer y = x W^T + b with W (out, in), for `rows` rows of x. Gradients of parameters are
-/// fp32.
+/// Times the GEMMs for a linear layer y = x W^T + b, where x has `rows` rows and W is (out, in). Parameter gradients
+/// are fp32.
 void bench_linear(Bench& bench, std::int64_t rows, std::int64_t out, std::int64_t in, DType type = DType::f32) {
   Owned x = random_tensor(type, {rows, in}, 1), w = random_tensor(type, {out, in}, 2, 0.02),
         b = random_tensor(type, {out}, 3);
@@ -182,7 +182,7 @@ void bench_gated(Bench& bench, std::int64_t rows, std::int64_t width) {
             [&](Stream& s) { gated_backward(s, dpre, dout, pre, Activation::silu); });
 }
 
-/// Times the rotation of queries and keys of packed rows: all heads of each group except the last.
+/// Times rotating packed queries and keys: all heads in each group except the last.
 void bench_rotary(Bench& bench, std::int64_t rows, std::int64_t groups, std::int64_t heads, std::int64_t dim) {
   Owned packed = random_tensor({1, rows, groups, heads, dim}, 1),
         positions = random_integers({rows}, 0, static_cast<std::int32_t>(rows), 2), angles({rows, 2, dim / 2});
@@ -199,7 +199,7 @@ void bench_rotary(Bench& bench, std::int64_t rows, std::int64_t groups, std::int
   }
 }
 
-/// Times the norm of the queries of a packed (B, T, G, R + 2, D), as in QK-norm.
+/// Times normalizing the queries in a packed (B, T, G, R + 2, D) tensor, as in QK-norm.
 void bench_head_norm(Bench& bench, const Shape& packed) {
   const std::int64_t dim = packed[4], count = packed[3] - 2;
   Arena scratch(Device::cpu, "scratch", 8 << 20);

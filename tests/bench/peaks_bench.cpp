@@ -1,6 +1,6 @@
-// Measures the peaks with which a GPU's operators are compared: mtl_bench_peaks cuda|cpu ROWS. Prints JSON: the device,
-// GB/s read and written by a large copy, and TFLOP/s of a product of square bf16 matrices with ROWS rows; each is the
-// best of 20.
+// Measures the peak rates that GPU operators are compared with: mtl_bench_peaks cuda|cpu ROWS. Prints JSON with the
+// device, the GB/s read and written by a large copy, and the TFLOP/s reached when multiplying square bf16 matrices with
+// ROWS rows. Each rate is the best of 20.
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -20,7 +20,7 @@ namespace {
 
 constexpr int kRounds = 20;
 
-/// Returns the milliseconds of the fastest of kRounds calls.
+/// Returns the fastest of kRounds calls, in milliseconds.
 template <class Call>
 double best_ms(Stream& stream, const Call& call) {
   double best = 0;
@@ -36,13 +36,13 @@ double best_ms(Stream& stream, const Call& call) {
   return best;
 }
 
-void fill(Stream& stream, const Tensor& tensor) {  // not zeros: their products draw less power and take less time
+void fill(Stream& stream, const Tensor& tensor) {  // not zeros, which draw less power and multiply faster
   std::vector<std::byte> values(tensor.bytes());
   std::uint32_t state = 1;
   for (std::size_t i = 0; i + 1 < values.size(); i += 2) {
     state = state * 1664525 + 1013904223;
     values[i] = static_cast<std::byte>(state >> 24);
-    values[i + 1] = static_cast<std::byte>(0x3b | (state >> 16 & 0x80));  // of magnitude 2^-8, either sign
+    values[i + 1] = static_cast<std::byte>(0x3b | (state >> 16 & 0x80));  // magnitude 2^-8, either sign
   }
   copy_from_host(stream, tensor, std::span<const std::byte>(values));
 }

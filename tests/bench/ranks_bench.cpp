@@ -1,6 +1,6 @@
-// Times communication between ranks: all-reduce compared with MPI's own, bf16 compared with as many bytes of fp32, the
-// arithmetic of a sum alone, and the round trip of a message.
-// mpirun -n 4 build/release/bin/mtl_bench_ranks
+// Times communication between ranks: all-reduce compared with MPI's own, bf16 compared with the same number of fp32
+// bytes, the summation alone, and a message's round trip.
+//   mpirun -n 4 build/release/bin/mtl_bench_ranks
 #include <mpi.h>
 #include <sched.h>
 
@@ -20,7 +20,7 @@ namespace {
 
 Stream stream(Device::cpu);
 
-/// Returns microseconds per call: the median of `rounds` timings of `calls` calls.
+/// Returns microseconds per call: the median over `rounds` measurements, each with `calls` calls.
 double time_us(Communicator& group, int rounds, int calls, const std::function<void()>& call) {
   std::vector<double> times;
   float x = 0;
@@ -59,7 +59,7 @@ void compare_all_reduce(Communicator& group, std::size_t bytes) {
         group.size(), own, bf16, mpi, own / mpi);
 }
 
-/// Times, on a single rank, the sum of `ranks` inputs of `bytes` bytes each, and a memcpy of each input.
+/// On a single rank, times the summation of `ranks` inputs, `bytes` bytes each, and a memcpy of each input.
 void time_sums(DType dtype, std::size_t ranks, std::size_t bytes) {
   std::vector<std::byte> inputs(ranks * bytes), out(bytes);
   std::vector<const std::byte*> sources;

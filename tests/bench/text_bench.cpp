@@ -1,9 +1,11 @@
-// Measures GPT-2's tokenizer in memory, on one core, and prints a JSON object. Times are processor times, so that other
-// load on the machine matters less.
-// mtl_bench_text CORPUS.jsonl VOCAB.json MERGES.txt
-// {"first": MB/s with a new encoder, "again": MB/s when it encodes the same text once more, "read_s", "json_s",
-// "encode_s": seconds of each stage of mtl-preprocess alone, "tokens", "sha256": of all ids as 32-bit little-endian
-// numbers}
+// Measures GPT-2's tokenizer in memory, on one core, and prints a JSON object. Measures CPU time, which is less
+// sensitive to other load on the machine.
+//   mtl_bench_text CORPUS.jsonl VOCAB.json MERGES.txt
+//   {"first":   MB/s with a new encoder
+//    "again":   MB/s when it encodes the same text again
+//    "read_s", "json_s", "encode_s":   seconds for each stage of mtl-preprocess
+//    "tokens":  token count
+//    "sha256":  hash of all ids as 32-bit little-endian numbers}
 #include <cstdio>
 #include <ctime>
 #include <span>
@@ -18,7 +20,7 @@ namespace {
 
 double seconds_since(std::clock_t start) { return static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC; }
 
-/// Calls `use` with each chunk of the file; returns the seconds.
+/// Passes each chunk of the file to `use`; returns the seconds spent reading.
 template <class Use>
 double read_seconds(const std::string& path, Use&& use) {
   std::clock_t start = std::clock();

@@ -1,4 +1,4 @@
-// Axes and series of a chart: distinct round ticks, thinning that keeps extremes, gaps that stay gaps.
+// Chart axes and series: ticks are distinct and round, thinning keeps extremes, and gaps stay gaps.
 #include "chart/axis.h"
 
 #include <doctest/doctest.h>
@@ -45,7 +45,7 @@ TEST_CASE("ticks: logarithmic axes label decades, and round numbers between if t
 }
 
 TEST_CASE("ticks: any range gets a few labels, all distinct and inside it") {
-  // Below 1e-12 of the values' magnitude, the precision of a double is exhausted.
+  // Below 1e-12 of the values' magnitude, a double runs out of precision.
   for (double low : {-5e8, -3.7, -1e-9, 0.0, 1e-12, 2.5e-4, 0.33, 7.0, 99999.0, 4e15}) {
     for (double span : {1e-6, 0.01, 0.7, 13.0, 5000.0, 3e7}) {
       double scale = std::max(1.0, std::abs(low) * 1e-6);

@@ -1,4 +1,5 @@
-// Charts as SVG and on a terminal, for ordinary runs and for those with gaps, extreme values or many names; run logs.
+// Charts as SVG and on a terminal: ordinary runs, and runs with gaps, extreme values or many names. Also covers run
+// logs.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -30,7 +31,7 @@ std::size_t count(const std::string& text, std::string_view word) {
   return times;
 }
 
-/// Returns the number of columns of a line on a terminal: color codes take none, each character takes one.
+/// Returns a line's width on a terminal. Color codes take no columns, and each character takes one.
 std::size_t columns(const std::string& line) {
   std::size_t width = 0;
   for (std::size_t i = 0; i < line.size(); ++i) {
@@ -42,7 +43,7 @@ std::size_t columns(const std::string& line) {
   return width;
 }
 
-/// Returns charts of runs with single points, gaps, constants, extreme values and many long names.
+/// Returns charts that show single points, gaps, constants, extreme values and many long names.
 std::vector<Chart> unusual_charts() {
   std::vector<std::vector<RunLog>> runs = {
       {run_of({"3.5"})},                                    // a single point

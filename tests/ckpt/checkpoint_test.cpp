@@ -1,4 +1,4 @@
-// Checkpoints: loading restores what was saved, bit for bit; damage is refused by name.
+// Checkpoints: loading restores what was saved, bit for bit, and errors identify what is damaged.
 #include "ckpt/checkpoint.h"
 
 #include <doctest/doctest.h>
@@ -25,7 +25,7 @@ std::optional<std::string> newest(const std::string& directory) {
   return newest_checkpoint(directory, console);
 }
 
-/// Saves iterations 1 to `count`, each filled with the iteration's number.
+/// Saves iterations 1 to `count`. The tensors in each are filled from the iteration's number.
 void save_iterations(const std::string& directory, int count, std::int64_t keep_last = 0) {
   SaveDirectory save(directory);
   for (int i = 1; i <= count; ++i) {
@@ -194,7 +194,7 @@ TEST_CASE("checkpoint: a flipped bit anywhere in a shard is found and named") {
     CHECK(contains(error_of([&] { source.verify(); }), "(tensor '" + tensor.name + "')"));
     write_text(shard, content);
   }
-  // Damage to the header either breaks the format or changes the hash.
+  // Damage to the header makes it invalid or changes the hash.
   for (std::size_t byte = 0; byte < data_begin; byte += 5) {
     flip_bit(shard, byte);
     TestStore model(tiny_config());
@@ -243,7 +243,7 @@ TEST_CASE("checkpoint: a shard missing, truncated, extra, or of another checkpoi
 }
 
 TEST_CASE("checkpoint: a tensor divided in any way into slices and shards loads as the whole") {
-  // Three shards: matrices divided by columns or by rows, vectors in element ranges, like a sharded optimizer's.
+  // Three shards: matrices are split by columns or rows, and vectors by element ranges, as in a sharded optimizer.
   ScratchFolder scratch;
   GptConfig config = tiny_config();
   TestStore saved(config, false), loaded(config, false);
@@ -323,7 +323,7 @@ TEST_CASE(
   ++entry.pieces[12345].slice.end;  // column 1: range 1543 extends into range 1544
   CHECK(error_of([&] { check_disjoint(entry); }) == "its pieces in shard 1543 of 1 and shard 1544 of 1 overlap");
 
-  // Boxes that no straight cut separates: a pinwheel.
+  // A pinwheel: boxes that no straight cut separates.
   ManifestTensor wheel{{"param.x", StoredDType::f32, {3, 3}}, {}};
   auto add = [&](std::int64_t row, std::int64_t column, std::int64_t rows, std::int64_t columns) {
     Slice box = whole_slice({rows, columns});

@@ -1,4 +1,4 @@
-// Fixtures of the checkpoint tests: tiny models, and parameter stores filled with known numbers.
+// Fixtures for the checkpoint tests: tiny models, and parameter stores filled with known numbers.
 #pragma once
 
 #include <sys/wait.h>
@@ -31,7 +31,7 @@ inline GptConfig tiny_config(std::int64_t layers = 1) {
   return gpt_of_size({.vocab = 11, .layers = layers, .hidden = 8, .heads = 2, .positions = 5});
 }
 
-/// The parameters of a model, without the layers that use them.
+/// A model's parameters, without the layers that use them.
 struct TestStore {
   explicit TestStore(const GptConfig& config, bool with_gradients = true, std::int64_t padded_vocab = 0,
                      const Precision& precision = kPrecisionFp32)
@@ -52,8 +52,8 @@ struct TestStore {
   ParamStore store;
 };
 
-/// Sets every element of values and moments, including padding, to a number that depends on the seed, on whether it is
-/// a value or which moment, on the parameter, and on the element's index.
+/// Fills values and moments, including padding. Each element depends on the seed, the parameter, its index, and whether
+/// it belongs to the value or to one of the moments.
 inline void fill(ParamStore& store, float seed) {
   auto fill_tensor = [&](Tensor tensor, int role, int param) {
     for (std::int64_t i = 0; i < tensor.numel(); ++i) {
@@ -69,7 +69,8 @@ inline void fill(ParamStore& store, float seed) {
   }
 }
 
-/// Returns true if the values, and the moments if both stores have them, have the same bits apart from padding.
+/// Returns true if the values have the same bits in both stores. Also compares the moments if both stores have them.
+/// Padding is ignored.
 inline bool same_tensors(const ParamStore& a, const ParamStore& b) {
   for (std::size_t row = 0; row < std::min(a.table().size(), b.table().size()); ++row) {
     if (a.table()[row].kind.empty()) continue;
@@ -93,7 +94,7 @@ inline TrainState state_at(std::int64_t iteration) {
   return state;
 }
 
-/// Saves from a single process.
+/// Saves as the only process of a job.
 inline std::string save_alone(const SaveDirectory& save, const GptConfig& config, const ParamStore& store,
                               const TrainState& state, const SaveOptions& options = {}) {
   return save.save(config, store, state, options, ProcessGroups().world());
@@ -113,8 +114,8 @@ inline void write_text(const std::string& path, std::string_view text) {
   out.close();
 }
 
-/// Runs a test case of this program that saves into MTL_TEST_SAVE, in a child process with MTL_FAULT set to `fault`.
-/// Returns the exit code of the child, or 128 + its signal.
+/// In a child process with MTL_FAULT set to `fault`, runs a test case that saves into the folder MTL_TEST_SAVE. Returns
+/// the child's exit code, or 128 + its signal.
 inline int run_under_fault(const std::string& test_case, const std::string& directory, const std::string& fault) {
   pid_t child = ::fork();
   if (child == 0) {

@@ -1,14 +1,15 @@
-// compare_checkpoints A B prints the difference between two checkpoints of one model, as one line of
+// compare_checkpoints A B compares two checkpoints of the same model and prints one line:
 //
 // same|differ RMS TENSOR RMS TENSOR
 //
-// "same" if all parameters have the same bits; then the largest relative rms difference of any tensor, with the
-// tensor's name, first among the parameters, then among the first moments. Skips the key part of attention biases:
-// adding a constant to all scores of a query does not change its softmax, so the true gradient is zero, and the
-// computed one is rounding noise. Exits with 1 for models without tensors or with different tensors, and for NaN or
-// infinite values, which cannot be compared.
+// "same" means that all parameters have the same bits. Each RMS is the largest relative rms difference of any tensor,
+// followed by the tensor's name: first for the parameters, then for the first moments. Skips the key part of attention
+// biases: adding a constant to all of a query's scores does not change its softmax, so the true gradient is zero and
+// the computed gradient is rounding noise. Exits with 1 if a model has no tensors, if the tensors do not match, and for
+// NaN or infinite values, which cannot be compared.
 //
-// compare_checkpoints --exact A B names the first tensor whose bits differ, optimizer state included, and exits with 1.
+// compare_checkpoints --exact A B also compares the optimizer state. At the first tensor whose bits differ, prints its
+// name and exits with 1.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -32,7 +33,7 @@ std::vector<float> read(const ModelSource& source, const SavedTensor& tensor) {
   return out;
 }
 
-/// Clears the key part of a qkv bias (G, R + 2, D); leaves other tensors unchanged.
+/// Clears the key part of a (G, R + 2, D) qkv bias. Does nothing for other tensors.
 void clear_key_bias(const SavedTensor& tensor, std::vector<float>& values) {
   if (!tensor.name.ends_with("attention.qkv.bias")) return;
   auto rows = static_cast<std::size_t>(tensor.shape[1]), width = static_cast<std::size_t>(tensor.shape[2]);
@@ -54,7 +55,7 @@ struct LargestRms {
   double rms = 0;
   std::string name = "-";
   void update(double value, const std::string& tensor) {
-    if (value > rms) rms = value, name = tensor;  // no NaN: the values are finite
+    if (value > rms) rms = value, name = tensor;  // never NaN: the values are finite
   }
 };
 

@@ -1,4 +1,4 @@
-// Faults at every operation of a save: the committed checkpoint still loads, bit for bit.
+// Faults at every operation during a save: the committed checkpoint still loads, bit for bit.
 #include <doctest/doctest.h>
 
 #include <csignal>
@@ -21,7 +21,7 @@ void save_iteration(const std::string& directory, int iteration) {
   save_alone(SaveDirectory(directory), tiny_config(), model.store, state_at(iteration), options);
 }
 
-/// Returns the iteration that a restart loads; -1 if its checkpoint differs in any bit from what was saved.
+/// Returns the iteration that a restart loads, or -1 if any bit differs from what was saved.
 std::int64_t loaded_iteration(const std::string& directory) {
   Console console = quiet_console();
   ModelSource source = ModelSource::open(directory, console);
@@ -97,7 +97,7 @@ TEST_CASE("checkpoint: a fault at every operation of a save loses nothing") {
       fs::remove_all(directory);
       fs::copy(scratch / "before", directory, fs::copy_options::recursive);
       int code = run_under_fault("faulty save", directory, cat(kind, ":", at));
-      if (kind == "kill" && code == 0) {  // the save has fewer operations
+      if (kind == "kill" && code == 0) {  // the save took fewer operations
         operations = at - 1;
         break;
       }
@@ -107,7 +107,7 @@ TEST_CASE("checkpoint: a fault at every operation of a save loses nothing") {
       if (code != 0) CHECK(code == (kind == "kill" ? 128 + SIGKILL : 74));
       failed += code != 0;
       if (at % 10 != 1) continue;
-      save_iteration(directory, 4);  // the next save succeeds and leaves nothing of the failed one
+      save_iteration(directory, 4);  // the next save succeeds and removes all leftovers
       CHECK(loaded_iteration(directory) == 4);
       int entries = 0;
       for (const auto& entry : fs::directory_iterator(directory)) {

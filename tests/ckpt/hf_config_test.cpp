@@ -1,4 +1,4 @@
-// config.json of every family, in both spellings: reading, refusals and writing.
+// config.json for every family, in both spellings: reading, rejecting and writing.
 #include <doctest/doctest.h>
 
 #include "ckpt/hf_config.h"
@@ -12,7 +12,7 @@ namespace {
 
 Json golden_config(const std::string& path) { return Json::read("golden/" + path + "/config.json"); }
 
-/// Returns the error that lists every refused key of a configuration, or "".
+/// Returns the error that lists every rejected key in a configuration, or "".
 std::string refusal(const Json& config) {
   return error_of([&] { gpt_config_from_hf(config); }, Exit::bad_data);
 }

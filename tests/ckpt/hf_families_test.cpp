@@ -1,4 +1,4 @@
-// Folders of every family: reads what transformers wrote, and writes the same file.
+// Hugging Face folders for every family: reads what transformers wrote, and writes the same file.
 #include <doctest/doctest.h>
 
 #include "ckpt/hf_config.h"
@@ -20,7 +20,7 @@ ModelSource open_quietly(const std::string& path) {
   return ModelSource::open(path, console);
 }
 
-/// Copies a golden model's config.json, modified by `change`, and weights; returns the folder.
+/// Copies a golden model's weights and its config.json, after applying `change`. Returns the new folder.
 std::string copy_model(
     const ScratchFolder& scratch, const std::string& model, const std::function<void(Json&)>& change = [](Json&) {}) {
   const std::string to = scratch / "model";
@@ -33,7 +33,7 @@ std::string copy_model(
   return to;
 }
 
-/// Adds or replaces a tensor of a model's file; removes it if `values` is empty.
+/// Adds or replaces a tensor in a model's file. Removes the tensor if `values` is empty.
 void change_tensor(const std::string& folder, const std::string& name, std::vector<std::uint64_t> shape,
                    std::span<const std::byte> values, StoredDType dtype = StoredDType::f16) {
   const std::string path = folder + "/model.safetensors", changed = folder + "/changed";
@@ -71,7 +71,7 @@ TEST_CASE("hf families: a Llama's weights are where transformers has them, eleme
   TestStore model(config, false);
   source.load_values(model.store);
   SafetensorsFile file("golden/llama_model/llama/model.safetensors");
-  // Compares `count` elements of `mtl_name` from `first` on with those of the stored tensor `name` from `begin` on.
+  // Compares `count` elements of `mtl_name`, starting at `first`, with the stored tensor `name`, starting at `begin`.
   auto count_differences = [&](const std::string& mtl_name, std::int64_t first, const std::string& name,
                                std::int64_t begin, std::int64_t count) {
     const StoredTensor& stored = *file.find(name);

@@ -1,4 +1,4 @@
-// Hugging Face folders of GPT-2: reads what transformers wrote, and writes the same file.
+// Hugging Face folders for GPT-2: reads what transformers wrote, and writes the same file.
 #include <doctest/doctest.h>
 
 #include "ckpt/companion_files.h"
@@ -18,7 +18,7 @@ ModelSource open_quietly(const std::string& path) {
   return ModelSource::open(path, console);
 }
 
-/// Copies model a, with config.json modified by `change`, to the folder `to`.
+/// Copies model a to the folder `to`, applying `change` to its config.json.
 void copy_model(const std::string& to, const std::function<void(Json&)>& change) {
   fs::create_directories(to);
   fs::copy_file(golden("a") + "/model.safetensors", to + "/model.safetensors");
@@ -27,7 +27,7 @@ void copy_model(const std::string& to, const std::function<void(Json&)>& change)
   write_text(to + "/config.json", config.dump(2));
 }
 
-/// Rewrites a safetensors file with renamed tensors, and optionally one more tensor.
+/// Rewrites a safetensors file with renamed tensors and, if `extra` is given, an additional tensor.
 void rename_tensors(const std::string& from, const std::string& to,
                     const std::function<std::string(const std::string&)>& rename, const std::string& extra = "") {
   SafetensorsFile source(from);
@@ -100,7 +100,7 @@ TEST_CASE("hf: shards hold the same tensors as one file") {
   CHECK(!file_exists(scratch / "model.safetensors"));
   Json index = Json::read(scratch / "model.safetensors.index.json");
   CHECK(index.at("weight_map").as_object().size() == 40);
-  CHECK(index.at("metadata").at("total_size").as_int() == 872'640);  // 436,320 parameters of two bytes
+  CHECK(index.at("metadata").at("total_size").as_int() == 872'640);  // 436,320 two-byte parameters
   std::string last = index.at("weight_map").at("transformer.wte.weight").as_string();
   std::uint64_t largest = 0;
   SafetensorsFile shard(scratch / last);

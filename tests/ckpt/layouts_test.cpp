@@ -1,4 +1,5 @@
-// Ranks write a checkpoint together, each element once; any layout reads it, each rank only its part.
+// Checkpoint layouts: ranks together write each element once. Any layout can read the result, and each rank reads only
+// its part.
 #include <doctest/doctest.h>
 
 #include <set>
@@ -15,7 +16,7 @@ namespace {
 
 const TestLayout& kOneRank = kTestLayouts.front();
 
-/// Returns GPT-2, Llama, and Llama with Qwen's additions but an untied output layer.
+/// Returns GPT-2, Llama, and Llama with Qwen's additions and an untied output layer.
 std::vector<GptConfig> configs() {
   GptConfig qwen = llama_layouts_config();
   qwen.bias.qkv = qwen.qk_norm = true;
@@ -31,7 +32,7 @@ std::vector<std::string> shards_in(const std::string& folder) {
   return names;
 }
 
-/// Returns the bytes of the blocks that a store needs, found element by element.
+/// Returns the total size of the blocks that a store needs, determined element by element.
 std::uint64_t bytes_of_needed_blocks(const ParamStore& store, const Manifest& manifest) {
   std::uint64_t bytes = 0;
   visit_tensors(store, [&](const std::string& name, const auto&, const Slice& slice, Tensor) {
@@ -59,11 +60,11 @@ std::uint64_t bytes_held(const ParamStore& store) {
   return bytes;
 }
 
-/// Checks that every layout reads this layout's checkpoint, and only the blocks that it needs.
+/// Checks that every layout can read this layout's checkpoint, and reads only the blocks it needs.
 void check_every_layout_reads(const TestLayout& writer, const GptConfig& config) {
   ScratchFolder scratch;
   SaveOptions options;
-  options.block_bytes = 100;  // does not divide the pieces: the last block of each is shorter
+  options.block_bytes = 100;  // not a divisor of any piece: each ends in a shorter block
   CHECK(save_from(writer, scratch / "s", 7, options, config) ==
         std::vector<std::string>(static_cast<std::size_t>(writer.grid().world())));
   std::string folder = scratch / "s/iter_0000007";
@@ -83,7 +84,7 @@ void check_every_layout_reads(const TestLayout& writer, const GptConfig& config)
   }
 }
 
-/// Checks that every element of a tensor is in exactly one piece, and that each piece is a tensor of a safetensors
+/// Checks that each tensor element is in exactly one piece, and that each piece is stored as a tensor in a safetensors
 /// file. Returns the number of wrong elements.
 std::size_t check_pieces(const std::string& folder, const ManifestTensor& entry, int seed) {
   std::size_t wrong = 0;
@@ -183,7 +184,7 @@ TEST_CASE("layouts: every rank reads its part of a Hugging Face folder") {
 }
 
 TEST_CASE("layouts: ranks that lack a part of the model do not commit") {
-  // The rank of the second stage saves the part of the first stage again.
+  // The second stage's rank saves the first stage's part again.
   ScratchFolder scratch;
   const TestLayout& layout = kTestLayouts[2];
   RankGrid grid = layout.grid();

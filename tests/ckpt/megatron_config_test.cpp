@@ -1,4 +1,4 @@
-// Megatron-LM's arguments: those with which mtl would compute something else are refused by name.
+// Megatron-LM's arguments: rejects those that would make mtl compute something else, and reports their names.
 #include "ckpt/megatron_config.h"
 
 #include <doctest/doctest.h>
@@ -15,7 +15,7 @@ namespace {
 
 using AddArgs = std::function<void(PickleWriter& pickle)>;
 
-/// Returns the configuration of a two-layer GPT-2 whose Namespace also has the arguments that `add` writes.
+/// Returns the configuration of a two-layer GPT-2. `add` writes additional arguments into its Namespace.
 GptConfig config_with(const AddArgs& add) {
   PickleWriter pickle;
   pickle.global("argparse", "Namespace");

@@ -1,4 +1,4 @@
-// The optimizer state of Megatron-LM's 16-bit runs: moments and fp32 weights of every rank, merged.
+// Optimizer state from Megatron-LM's 16-bit runs: the moments and fp32 weights from every rank are merged.
 #include <doctest/doctest.h>
 
 #include "ckpt/torch_writer.h"
@@ -12,10 +12,10 @@ namespace {
 
 struct RankParameter {
   const char* name;
-  std::vector<std::int64_t> shape;  // on one of two tensor-parallel ranks
+  std::vector<std::int64_t> shape;  // on each of two tensor-parallel ranks
 };
 
-/// The parameters of a model with one layer and hidden size 8: 12 tokens, 5 positions, 2 heads, feed-forward size 16.
+/// The parameters of a one-layer model with hidden size 8: 12 tokens, 5 positions, 2 heads, feed-forward size 16.
 const std::vector<RankParameter>& rank_parameters() {
   static const std::vector<RankParameter> parameters = {
       {"embedding.word_embeddings.weight", {6, 8}},
@@ -40,7 +40,7 @@ const std::vector<RankParameter>& rank_parameters() {
 
 enum class StateRole { weight, main, exp_avg, exp_avg_sq };
 
-/// Returns the value of all elements of a rank's tensor. For StateRole::main, bf16 cannot represent it.
+/// Returns the value stored in all elements of a rank's tensor. For StateRole::main, bf16 cannot represent it.
 float value_of(std::size_t parameter, int rank, StateRole role) {
   return static_cast<float>(parameter) + 0.5f * static_cast<float>(rank) + 100.25f * static_cast<float>(role);
 }
@@ -106,7 +106,7 @@ class RankFile {
     convert_elements(StoredDType::f32, std::as_bytes(std::span(values)), dtype, elements);
   }
 
-  /// Returns the parameters of each group: matrices, which decay, and vectors, which do not.
+  /// Returns the parameters in each group: matrices, which are decayed, and vectors, which are not.
   std::vector<std::vector<std::size_t>> groups() const {
     std::vector<std::vector<std::size_t>> out(2);
     for (std::size_t i = 0; i < rank_parameters().size(); ++i)
@@ -171,7 +171,7 @@ class RankFile {
   std::vector<std::vector<std::byte>> data_;
 };
 
-/// Writes the files of both ranks and opens them.
+/// Writes both ranks' files and opens them.
 ModelSource open_run(const ScratchFolder& scratch, OptimizerFault fault) {
   for (int rank = 0; rank < 2; ++rank) {
     const std::string folder = cat(scratch.path(), "/iter_0000040/mp_rank_0", rank);

@@ -1,4 +1,4 @@
-// Megatron-LM's checkpoints: every golden case equals its model, bit for bit, in whole tensors and in slices.
+// Megatron-LM's checkpoints: every golden case equals its model, bit for bit, as whole tensors and as slices.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -18,7 +18,7 @@ namespace {
 const std::string kCases = "golden/megatron_ckpt/";
 const std::string kModel = "golden/gpt2_model/a";
 
-/// Returns the elements of a slice in fp32.
+/// Returns a slice's elements in fp32.
 std::vector<float> elements_of(const ModelSource& source, const std::string& name, const Slice& slice) {
   const SavedTensor* tensor = source.find_tensor(name);
   REQUIRE(tensor != nullptr);
@@ -39,7 +39,7 @@ ModelSource open_case(const std::string& path, std::optional<std::int64_t> vocab
   return ModelSource::open(path, console, {.vocab_size = vocab, .num_attention_heads = heads});
 }
 
-/// Copies a case's folder; returns the copy's path.
+/// Copies a case's folder; returns the path of the copy.
 std::string copy_case(const ScratchFolder& scratch, const std::string& from) {
   const std::string to = scratch / "copy";
   fs::remove_all(to);
@@ -91,7 +91,7 @@ TEST_CASE("megatron: the optimizer's moments match their parameters") {
   CHECK(source.state()->consumed_samples == 240);
   CHECK(source.state()->skipped_iterations == 0);
   CHECK(source.state()->extra.int_or("skipped_samples", -1) == 0);
-  // Megatron-LM's names and mtl's. In version 3.0 both order the rows of queries, keys and values alike.
+  // Megatron-LM's names and mtl's. In version 3.0, both order the query, key and value rows the same way.
   const std::pair<const char*, const char*> renamed[] = {
       {"language_model.embedding.word_embeddings", "embedding.tokens"},
       {"language_model.embedding.position_embeddings", "embedding.positions"},
@@ -195,7 +195,7 @@ TEST_CASE("megatron: an incomplete folder is refused") {
   flip_bit(path + "/iter_0000030/mp_rank_00/model_optim_rng.pt", 200000);
   CHECK(contains(error_of([&] { open_case(path).verify(); }, Exit::bad_data), "is damaged"));
 
-  path = copy_case(scratch, "v0_tp2");  // rank 2 instead of rank 1
+  path = copy_case(scratch, "v0_tp2");  // rank 2 replaces rank 1
   fs::remove_all(path + "/iter_0000030/mp_rank_01");
   fs::copy(path + "/iter_0000030/mp_rank_00", path + "/iter_0000030/mp_rank_02");
   CHECK(contains(error_of([&] { open_case(path); }, Exit::bad_data), "rank 1 on pipeline stage 0 is missing"));
@@ -228,7 +228,7 @@ TEST_CASE("megatron: damage to a pickle is an error or a readable model") {
       } else if (random() % 2 == 0) {
         damaged.replace(at, 6, whole.substr(random() % kPickleBytes, 6));
       } else {
-        damaged[at] = static_cast<char>('0' + random() % 10);  // digits in names
+        damaged[at] = static_cast<char>('0' + random() % 10);  // digits within names
       }
     }
     write_text(path, damaged);
@@ -250,7 +250,7 @@ TEST_CASE("megatron: a huge layer number is refused before layers are listed") {
   const ScratchFolder scratch;
   const std::string path = scratch / "layers.pt";
   std::string content = read_file(kCases + "v0_tp1/release/mp_rank_00/model_optim_rng.pt");
-  // BINUNICODE: 4 bytes of length, then "layers.1.input_layernorm.weight".
+  // BINUNICODE: a 4-byte length, then "layers.1.input_layernorm.weight".
   const std::string name = "layers.1.input_layernorm.weight", larger = "layers.123456789.input_layernorm.weight";
   const std::size_t at = content.find(name);
   REQUIRE(at != std::string::npos);

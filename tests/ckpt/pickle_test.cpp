@@ -1,4 +1,5 @@
-// Pickles as data: values of every protocol, sharing without copies, and bounds on depth, memory and names.
+// Pickles read as data: values from every protocol, shared values without copies, and limits on depth, memory and
+// names.
 #include "ckpt/pickle.h"
 
 #include <doctest/doctest.h>
@@ -84,7 +85,7 @@ TEST_CASE("pickle: refuses unsafe and malformed streams with the reason") {
 }
 
 TEST_CASE("pickle: calls on shared items cannot multiply them") {
-  // A list of 100 pairs, then OrderedDict(list) repeatedly, 4 bytes per call.
+  // A list with 100 pairs, then OrderedDict(list) repeatedly, using 4 bytes per call.
   std::string stream = "\x80\2ccollections\nOrderedDict\nq\0](("s + "K\1K\2t" + repeated("(K\1K\2t"s, 99) + "eq\1"s;
   stream += repeated("h\0h\1\x85R0"s, 1000);
   CHECK(contains(refusal(stream + "."), "copy more items"));

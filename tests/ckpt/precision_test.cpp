@@ -1,4 +1,4 @@
-// Checkpoints in every precision: each tensor is stored in the run's dtype and loads into any layout and any precision,
+// Checkpoints in every precision: tensors are stored in the run's dtypes. They load into any layout and any precision,
 // rounded once.
 #include <doctest/doctest.h>
 
@@ -19,7 +19,7 @@ namespace {
 const TestLayout& kOneRank = kTestLayouts.front();
 const TestLayout& kSharded = kTestLayouts.back();  // tp 2, pp 2, dp 2
 
-/// Returns all presets, and bf16 with the first moments in bf16.
+/// Returns all presets, and bf16 with bf16 first moments.
 std::vector<PrecisionPreset> precisions() {
   std::vector<PrecisionPreset> all = precision_presets();
   Precision mixed = find_precision("bf16");
@@ -33,14 +33,14 @@ DType dtype_of_kind(const Precision& precision, const std::string& name) {
   return starts_with(name, "exp_avg.") ? precision.exp_avg : precision.main_params;
 }
 
-/// Returns the elements as saved by a run of this precision.
+/// Returns the elements that a run with this precision saves.
 ElementToLoad saved_by(const Precision& writer, int seed) {
   return [=](const std::string& name, std::int64_t at) {
     return rounded(true_element(name, at, seed), dtype_of_kind(writer, name));
   };
 }
 
-/// Saves iteration 7 from all ranks, and checks that none fails; returns the manifest.
+/// Saves iteration 7 from all ranks and checks that every rank succeeds. Returns the manifest.
 Manifest save_and_check(const ScratchFolder& scratch, const TestLayout& layout, const Precision& precision) {
   for (const std::string& error : save_from(layout, scratch / "s", 7, {}, layouts_config(), precision))
     CHECK(error == "");

@@ -1,4 +1,4 @@
-// A fault of one rank or of its file: all ranks report it, no save is partly committed, and nothing is lost.
+// Faults in one rank or its file: all ranks report them, no save is partly committed, and nothing is lost.
 #include <doctest/doctest.h>
 
 #include <cstdlib>
@@ -17,12 +17,12 @@ const TestLayout& kOneRank = kTestLayouts[0];
 const TestLayout& kTensor = kTestLayouts[1];
 const TestLayout& kSharded = kTestLayouts[6];
 
-/// Returns the errors of a layout's ranks on load.
+/// Loads into all ranks of a layout; returns each rank's error.
 std::vector<std::string> load_errors(const TestLayout& layout, const std::string& folder) {
   return load_into(layout, folder, [](int, const ParamStore&, const ModelSource&) {});
 }
 
-/// Returns the offset of a tensor's data in a file.
+/// Returns the file offset of a tensor's data.
 std::uint64_t position_of(const std::string& path, const std::string& tensor) {
   SafetensorsFile file(path);
   return static_cast<std::uint64_t>(file.data(*file.find(tensor)).data() - file.bytes().data());
@@ -108,7 +108,7 @@ TEST_CASE("rank faults: damage found in the last tensor leaves every value uncha
     fill_true(model.store, 9);
     Console console = quiet_console();
     std::string error = error_of([&] { ModelSource::open(scratch / "s", console).load_values(model.store); });
-    CHECK((rank == 0 || contains(error, last)));  // a part of the second tensor-parallel rank
+    CHECK((rank == 0 || contains(error, last)));  // in the second tensor-parallel rank's part
     if (!error.empty()) CHECK(count_wrong(model.store, 9) == 0);
   });
 }
@@ -137,5 +137,5 @@ TEST_CASE("rank faults: a shard missing, extra, or of another checkpoint is name
   fs::rename(shard, folder + "/shard_00000.safetensors");
   fs::rename(folder + "/x", shard);
   expect_on_every_rank("shard_0000");
-  CHECK(wrong_after_load(kTensor, scratch / "s", 1) == 0);  // the file size reveals the damage: the previous one loads
+  CHECK(wrong_after_load(kTensor, scratch / "s", 1) == 0);  // the file size reveals the damage; the previous one loads
 }

@@ -1,5 +1,5 @@
-// One tiny model in many layouts. The value of an element depends only on a seed, the tensor's name and the index in
-// the whole tensor, so that any rank can check the elements that it holds.
+// One tiny model in many layouts. An element's value depends only on a seed, the tensor's name and the element's index
+// in the whole tensor. Any rank can therefore check the elements it holds.
 #pragma once
 
 #include <atomic>
@@ -22,8 +22,8 @@ struct TestLayout {
   RankGrid grid() const { return RankGrid({.tensor = tensor, .data = data, .pipeline = pipeline}); }
 };
 
-// The token embedding has 11 rows. Divided in two, its last part has one row of padding if it is padded to 12 rows,
-// five if it is padded to 16, and only padding if it is padded to 256.
+// The token embedding has 11 rows. When it is divided in two, its last part has one padding row if padded to 12 rows,
+// five if padded to 16, and nothing but padding if padded to 256.
 inline const std::vector<TestLayout> kTestLayouts = {
     {.name = "one rank"},
     {.name = "tp 2", .tensor = 2, .vocab_multiple = 8},
@@ -46,7 +46,7 @@ inline GptConfig llama_layouts_config() {
   return llama_of_size({.vocab = 11, .layers = 3, .hidden = 8, .heads = 4, .positions = 5});
 }
 
-/// The part of the model that one rank of a layout holds.
+/// The part of the model that one rank holds.
 class RankModel {
  public:
   RankModel(const TestLayout& layout, const RankGrid& grid, int rank, const GptConfig& config = layouts_config(),
@@ -64,7 +64,7 @@ class RankModel {
     out.rank = rank;
     out.sequence_parallel = layout.pipeline > 1;
     if (layout.shard_optimizer) out.optimizer_shards = kReplicaAxes;
-    out.bucket_elements = 300;                             // several buckets
+    out.bucket_elements = 300;                             // multiple buckets
     if (layout.pipeline == 2) out.first_stage_layers = 2;  // out of three
     return out;
   }
@@ -74,7 +74,7 @@ class RankModel {
   ParamStore store;
 };
 
-/// Returns element `at` of a tensor: exact in fp32, and within the range of f16; f16 and bf16 round it.
+/// Returns element `at` of a tensor. The value is exact in fp32 and within f16's range; f16 and bf16 round it.
 inline float true_element(const std::string& name, std::int64_t at, int seed) {
   return static_cast<float>((hash_bytes(name.data(), name.size()) + static_cast<std::uint64_t>(seed)) % 1024 * 4096 +
                             static_cast<std::uint64_t>(at)) /
@@ -95,7 +95,7 @@ inline void set_element(const Tensor& memory, std::int64_t at, float value) {
 
 constexpr float kUntouched = -1;
 
-/// Calls `visit(name, whole_shape, slice, memory)` for all values, main weights and moments of a store.
+/// Calls `visit(name, whole_shape, slice, memory)` for all values, main weights and moments in a store.
 template <class Visit>
 void visit_tensors(const ParamStore& store, const Visit& visit) {
   for (std::size_t row = 0; row < store.table().size(); ++row) {
@@ -109,7 +109,7 @@ void visit_tensors(const ParamStore& store, const Visit& visit) {
   }
 }
 
-/// Sets every element to true_element(); padding, and all elements if `seed` is negative, to kUntouched.
+/// Sets elements to true_element(), and padding to kUntouched. If `seed` is negative, sets everything to kUntouched.
 inline void fill_true(const ParamStore& store, int seed) {
   visit_tensors(store, [&](const std::string& name, const auto& shape, const Slice& slice, Tensor memory) {
     for (std::int64_t k = 0; k < memory.numel(); ++k) set_element(memory, k, kUntouched);
@@ -120,11 +120,11 @@ inline void fill_true(const ParamStore& store, int seed) {
   });
 }
 
-/// Returns the number that element `at` of tensor `name` must have after a load, before rounding to its dtype.
+/// Returns the number that element `at` of tensor `name` must have after a load, before it is rounded to its dtype.
 using ElementToLoad = std::function<float(const std::string& name, std::int64_t at)>;
 
-/// Counts the elements of values, main weights and, with `with_moments`, moments that differ from `element`, and the
-/// elements of padding that are not kUntouched.
+/// Counts the values and main weights that differ from `element`, and the padding that is not kUntouched. Also checks
+/// the moments if `with_moments`.
 inline int count_wrong(const ParamStore& store, const ElementToLoad& element, bool with_moments = true) {
   int wrong = 0;
   visit_tensors(store, [&](const std::string& name, const auto& shape, const Slice& slice, Tensor memory) {
@@ -140,18 +140,18 @@ inline int count_wrong(const ParamStore& store, const ElementToLoad& element, bo
   return wrong;
 }
 
-/// Counts the elements that differ from those that fill_true() sets for this seed.
+/// As above, for the elements that fill_true() sets with this seed.
 inline int count_wrong(const ParamStore& store, int seed, bool with_moments = true) {
   return count_wrong(
       store, [&](const std::string& name, std::int64_t at) { return true_element(name, at, seed); }, with_moments);
 }
 
-/// Opens the save folder as rank `rank` of a job.
+/// Opens the save folder as rank `rank`.
 inline SaveDirectory open_save(int rank, const std::string& directory) {
   return rank == 0 ? SaveDirectory(directory) : SaveDirectory::of_other_rank(directory);
 }
 
-/// Saves from all ranks of a layout, filled with seed `iteration`. Returns the error of each rank, or "".
+/// Saves from all ranks of a layout, filled with seed `iteration`. Returns each rank's error, or "".
 inline std::vector<std::string> save_from(const TestLayout& layout, const std::string& directory, int iteration,
                                           SaveOptions options = {}, const GptConfig& config = layouts_config(),
                                           const Precision& precision = kPrecisionFp32) {
@@ -168,8 +168,9 @@ inline std::vector<std::string> save_from(const TestLayout& layout, const std::s
   return errors;
 }
 
-/// Loads values and moments on all ranks of a layout; returns the error of each rank, or "". Calls `check(rank, store,
-/// source)` on ranks that succeed. `initial`: loads the values only, like a run that starts from a model's weights.
+/// Loads values and moments into all ranks of a layout; returns each rank's error, or "". Calls
+/// `check(rank, store, source)` on ranks that succeed. With `initial`, loads only the values, like a run that starts
+/// from a model's weights.
 template <class Check>
 std::vector<std::string> load_into(const TestLayout& layout, const std::string& folder, const Check& check,
                                    const GptConfig& config = layouts_config(),
@@ -190,7 +191,7 @@ std::vector<std::string> load_into(const TestLayout& layout, const std::string& 
   return errors;
 }
 
-/// Counts the wrong elements of all ranks after a load; -1 if a rank could not load.
+/// Counts the wrong elements on all ranks after a load. Returns -1 if a rank could not load.
 inline int wrong_after_load(const TestLayout& layout, const std::string& folder, int seed,
                             const GptConfig& config = layouts_config()) {
   std::atomic<int> wrong = 0;

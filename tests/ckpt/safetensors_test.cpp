@@ -21,7 +21,7 @@ double number_of(const Json& value) {
   return text == "nan" ? NAN : text == "inf" ? HUGE_VAL : -HUGE_VAL;
 }
 
-/// Returns all elements of a tensor in fp32. Requires a convertible dtype.
+/// Returns a tensor's elements in fp32. The dtype must be convertible.
 std::vector<float> floats_of(const SafetensorsFile& file, const StoredTensor& tensor) {
   std::span<const std::byte> data = file.data(tensor);
   std::vector<float> out(data.size() * 8 / static_cast<std::size_t>(bits_of(tensor.dtype)));
@@ -62,7 +62,7 @@ void check_valid(const Json& entry) {
   }
 }
 
-/// Returns a file whose header is `header` and whose data are `bytes` zeros.
+/// Returns a file that contains this header, followed by `bytes` zero bytes of data.
 std::string file_of(const std::string& header, std::size_t bytes) {
   std::string out;
   for (int i = 0; i < 8; ++i) out += static_cast<char>(header.size() >> (8 * i) & 0xFF);
@@ -176,7 +176,7 @@ TEST_CASE("stored dtypes: every f16 and bf16 pattern round-trips through fp32; f
     for (std::size_t i = 0; i < patterns.size(); ++i) wrong += !std::isnan(wide[i]) && back[i] != patterns[i];
     CHECK(wrong == 0);
   }
-  // 1 + 2^-11 + 2^-40 is above the midpoint between two f16 numbers; rounding through fp32 would lose the last term.
+  // 1 + 2^-11 + 2^-40 is above the midpoint between two f16 numbers. Rounding through fp32 would lose the last term.
   double values[] = {1 + std::ldexp(1, -11) + std::ldexp(1, -40), -(1 + std::ldexp(1, -11)), 1e300,
                      std::ldexp(1, -25) + std::ldexp(1, -70)};
   std::uint16_t half[4];

@@ -1,6 +1,6 @@
-// The order of writes that survives a crash of the host: a checkpoint gets its name only when its content is on disk,
-// the tracker names it only when that name is on disk, and no complete copy is removed before the remaining names are
-// on disk. Intercepts renames, syncs and removals.
+// Write order for surviving a host crash: a checkpoint gets its name only after its contents are on disk, and the
+// tracker refers to it only after this name is on disk. No complete copy is removed before the remaining names are on
+// disk. Intercepts renames, syncs and removals.
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/syscall.h>
@@ -15,10 +15,10 @@ using namespace mtl::test;
 
 namespace {
 
-/// Counts checkpoints that appear, trackers that name one, and removals of complete checkpoints under temporary names.
-/// Counts as early those that happen before the syncs that they require.
+/// Counts three events: a checkpoint appears, the tracker starts to refer to one, and a complete checkpoint under a
+/// temporary name is removed. An event is early if it happens before the syncs it requires.
 struct SyncOrder {
-  std::set<std::string> synced;  // files, and folders whose names have not changed since
+  std::set<std::string> synced;  // files, and folders unchanged since they were synced
   int appeared = 0, appeared_early = 0;
   int named = 0, named_early = 0;
   int removed = 0, removed_early = 0;
@@ -36,7 +36,7 @@ struct SyncOrder {
   }
   void on_remove(const fs::path& path) {
     const std::string checkpoint = path.parent_path().filename().string();
-    // The iter_N.tmp.old.PID of remove_old do not count, because newer copies exist.
+    // Ignores remove_old's iter_N.tmp.old.PID, because newer copies exist.
     if (path.filename() != "manifest.json" || checkpoint.find(".tmp.") == std::string::npos) return;
     if (checkpoint.find(".old.") != std::string::npos) return;
     ++removed;
@@ -85,7 +85,7 @@ TEST_CASE("checkpoint: names are synced after their content, and removals follow
   };
   save(2);
   save(3);
-  // Imitates a save that failed after the exchange of names: a crash may leave no other copy.
+  // Imitates a save that failed after exchanging the names. A crash may leave no other copy.
   fs::copy(directory + "/iter_0000003", directory + "/iter_0000003.tmp.77", fs::copy_options::recursive);
   SyncOrder order;
   observed = &order;

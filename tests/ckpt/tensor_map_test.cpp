@@ -23,7 +23,7 @@ std::int64_t flat_index(const std::vector<std::int64_t>& index, const std::vecto
   return at;
 }
 
-/// Returns the index in the whole tensor of element `number` of a box.
+/// Returns the index in the whole tensor of a box's element `number`.
 std::vector<std::int64_t> index_in(const Slice& box, std::int64_t number) {
   std::vector<std::int64_t> index = box.offset;
   for (std::size_t axis = box.size.size(); axis-- > 0;) {
@@ -33,7 +33,7 @@ std::vector<std::int64_t> index_in(const Slice& box, std::int64_t number) {
   return index;
 }
 
-/// Returns the files of a canonical tensor whose elements equal their own indices, filled one element at a time.
+/// Returns a canonical tensor's files, filled one element at a time. Each element equals its own index.
 template <class T>
 std::vector<std::vector<T>> make_files(const std::vector<TensorPiece>& pieces, const std::vector<std::int64_t>& shape,
                                        std::size_t files, std::int64_t elements) {

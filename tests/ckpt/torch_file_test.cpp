@@ -1,4 +1,4 @@
-// Files of torch.save: every golden case is read or refused, and damage is an error or readable values.
+// torch.save files: every golden case is read or rejected, and damage leads to an error or to readable values.
 #include "ckpt/torch_file.h"
 
 #include <doctest/doctest.h>
@@ -55,7 +55,7 @@ std::string torch_dtype_name(StoredDType dtype) {
   return torch_name_of(dtype);
 }
 
-/// Reads every tensor; returns a sum, so that the compiler does not remove the reads.
+/// Reads every tensor and returns a sum, so that the compiler keeps the reads.
 std::uint64_t read_all(const TorchFile& file) {
   std::uint64_t sum = 0;
   for (const StoredTensor& tensor : file.tensors()) {
@@ -99,7 +99,7 @@ TEST_CASE("torch files: the golden hostile files are refused with a reason, the 
         read_elements(*tensor, 0, elements);
         for (std::size_t i = 0; i < values.size(); ++i) {
           CHECK(element_at(tensor->dtype, &elements[i * element]) == values[i].as_number());
-          std::vector<std::byte> single(element);  // a single element, from any place
+          std::vector<std::byte> single(element);  // a single element, at any position
           read_elements(*tensor, static_cast<std::int64_t>(i), single);
           CHECK(std::equal(single.begin(), single.end(), &elements[i * element]));
         }

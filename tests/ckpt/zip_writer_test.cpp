@@ -1,4 +1,4 @@
-// Writes archives and torch files, and reads them back with the readers.
+// Archives and torch files: what the writers write, the readers can read.
 #include "ckpt/zip_writer.h"
 
 #include <doctest/doctest.h>
@@ -17,7 +17,7 @@ using namespace mtl;
 TEST_CASE("entries of a zip archive begin at multiples of 64 bytes and read back unchanged") {
   std::vector<std::string> contents;
   for (std::size_t i = 0; i < 70; ++i) contents.push_back(std::string(i * i, static_cast<char>(i)));
-  // With 1000, the larger entries, the later offsets and the end record have zip64 fields.
+  // At 1000, large entries, late offsets and the end record have zip64 fields.
   for (std::uint64_t zip64_from : {ZipWriter::kBeyond32, std::uint64_t{1000}}) {
     CAPTURE(zip64_from);
     const test::ScratchFolder folder;

@@ -1,9 +1,10 @@
 #!/bin/bash
-# mtl-convert: Hugging Face models, mtl's and Megatron-LM's checkpoints in both directions, without partial output.
+# mtl-convert: converts Hugging Face models and mtl's and Megatron-LM's checkpoints in both directions, and never leaves
+# partial output.
 . "$(dirname "$0")/lib.sh" "$1"
 MODELS=$TESTS/golden/gpt2_model
 
-# A round trip reproduces the files of GPT-2 models.
+# A round trip reproduces GPT-2 model files.
 for model in a b; do
   cp -r "$MODELS/$model" "$WORK/$model"
   echo '{"<|endoftext|>": 7}' >"$WORK/$model/vocab.json"
@@ -18,7 +19,7 @@ for model in a b; do
   expect_same <(tr -d ' \n' <"$WORK/$model/config.json") <(tr -d ' \n' <"$WORK/$model.back/config.json")
 done
 
-# The same for all other families, from safetensors and from PyTorch's files.
+# Checks the same for all other families, from safetensors and from PyTorch files.
 compact() { tr -d ' \n' <"$1"; }
 for model in llama_model/{llama,mistral,qwen2,neox} family_model/{llama3,qwen3,neox_serial,gpt2_relu,gpt2_gelu,gpt2_gelu_bin,neox_serial_bin}; do
   name=${model##*/}
@@ -53,7 +54,7 @@ expect_same "$WORK/wide/model.safetensors" "$WORK/wide.back/model.safetensors"
 expect_exit 0 mtl-convert --load "$WORK/wide" --save "$WORK/half2" --dtype bfloat16 --max-shard-size 100KB
 expect_same "$WORK/half/model-00001-of-00003.safetensors" "$WORK/half2/model-00001-of-00003.safetensors"
 
-# Does not remove the model to read, even if it has the name of a leftover.
+# Does not remove the model it reads, even if its name looks like a leftover.
 cp -r "$MODELS/a" "$WORK/left.tmp.77"
 ln -s "$MODELS/a" "$WORK/left.tmp.78"
 for number in 77 78; do
@@ -62,7 +63,7 @@ for number in 77 78; do
   [ -f "$WORK/left.tmp.$number/config.json" ] || fail "the model to read was removed: left.tmp.$number"
 done
 rm -rf "$WORK"/left.tmp.7?
-# Does not remove other folders, even if their names look like those of leftovers.
+# Does not remove other folders, even if their names look like leftovers.
 mkdir "$WORK"/left.tmp.{77,78,20260131,notes}
 touch "$WORK"/left.tmp.{77,78,20260131,notes}/config.json "$WORK/left.tmp.77/model.safetensors.tmp.77" "$WORK/left.tmp.78/thesis.tex"
 expect_exit 0 mtl-convert --load "$MODELS/a" --save "$WORK/left"
@@ -70,7 +71,7 @@ expect_text "$WORK/err" "left.tmp.78: looks like a leftover of a killed run, but
 [ "$(cd "$WORK" && echo left.tmp.*)" = 'left.tmp.20260131 left.tmp.78 left.tmp.notes' ] || fail "wrong leftovers: $(cd "$WORK" && echo left.tmp.*)"
 rm -rf "$WORK"/left.tmp.* "$WORK/left"
 
-# A refusal of another program's model names the format.
+# If it rejects another program's model, the error gives the format.
 mkdir -p "$WORK/megatron/iter_0000030/mp_rank_00" "$WORK/dist/iter_0000005" "$WORK/pickled"
 touch "$WORK/megatron/iter_0000030/mp_rank_00/model_optim_rng.pt" "$WORK/dist/iter_0000005/"{.metadata,__0_0.distcp,common.pt}
 touch "$WORK/pickled/pytorch_model-00001-of-00002.bin"
@@ -96,7 +97,7 @@ cp "$MODELS/a/model.safetensors" "$WORK/tokens.bin"
 expect_exit 65 mtl-convert --load "$WORK/tokens.bin" --save "$WORK/foreign"
 expect_text "$WORK/err" 'tokens.bin: is a file, but a model is a folder'
 
-# Refusals leave nothing behind and name the problem.
+# Errors identify the problem and leave nothing behind.
 expect_exit 2 mtl-convert --load "$MODELS/a" --save "$WORK/half"
 expect_text "$WORK/err" 'is not empty; give another folder to --save, or --force'
 expect_exit 0 mtl-convert --load "$MODELS/a" --save "$WORK/half" --force
@@ -114,21 +115,22 @@ head -c 300000 "$MODELS/a/model.safetensors" >"$WORK/broken/model.safetensors"
 expect_exit 65 mtl-convert --load "$WORK/broken" --save "$WORK/x"
 expect_text "$WORK/err" "model.safetensors: tensor '.*': .*it is cut short"
 
-# On a failing disk, a conversion leaves nothing behind.
+# If the disk fails, a conversion leaves nothing behind.
 for at in 2 5 9 14; do
   MTL_FAULT=enospc:$at expect_exit 74 mtl-convert --load "$MODELS/a" --save "$WORK/x"
 done
 MTL_FAULT=enospc:12 expect_exit 74 mtl-convert --load "$MODELS/a" --save "$WORK/x" --to mtl
 ls "$WORK" | grep -q '^x' && fail "a failed conversion left $(ls "$WORK" | grep '^x')"
 
-# The refusal of a damaged checkpoint names the file and the tensor.
+# For a damaged checkpoint, the error gives the file and the tensor.
 printf '\377' | dd of="$WORK/a.mtl/iter_0000000/shard_00000.safetensors" bs=1 seek=200000 conv=notrunc status=none
 expect_exit 65 mtl-convert --load "$WORK/a.mtl" --save "$WORK/x"
 expect_text "$WORK/err" "shard_00000.safetensors: its hash does not match the manifest \(tensor 'param\."
 
-# --force replaces a model or one checkpoint, and nothing else. A refusal comes before any work and changes nothing.
+# --force replaces a model or one checkpoint, and nothing else. Errors come before any work and change nothing.
 listing() { (cd "$1" && find . -print0 | LC_ALL=C sort -z | tr '\0' '\n'; find . -type f -exec cat {} + | cksum); }
-# expect_untouched FOLDER PATTERN CODE ARGUMENTS...: refuses with this message and leaves the folder unchanged.
+# expect_untouched FOLDER PATTERN CODE ARGUMENTS...: mtl-convert fails with this message and leaves the folder
+# unchanged.
 expect_untouched() {
   local folder=$1 pattern=$2 code=$3 before
   before=$(listing "$folder")
@@ -164,7 +166,7 @@ expect_exit 2 mtl-convert "${from[@]}" --save "$WORK/dangling"
 expect_text "$WORK/err" 'dangling: is a symbolic link to .*/nowhere, which does not exist'
 [ -L "$WORK/dangling" ] || fail 'a dangling link was replaced'
 
-# A single checkpoint can be replaced, several cannot, nor can one inside a save folder.
+# A single checkpoint can be replaced. Multiple checkpoints cannot, and neither can one inside a save folder.
 expect_exit 0 mtl-convert "${from[@]}" --save "$WORK/ck" --to mtl
 cp -r "$WORK/ck" "$WORK/two"
 cp -r "$WORK/two/iter_0000000" "$WORK/two/iter_0000010"
@@ -176,7 +178,7 @@ expect_text "$WORK/err" "replacing .*/ck: the checkpoint iter_0000000"
 expect_exit 0 mtl-convert "${from[@]}" --save "$WORK/ck" --to mtl --force --json
 expect_text "$WORK/out" '"replaced": "a Hugging Face model"'
 
-# Respects the lock of a save folder.
+# Respects a save folder's lock.
 : >"$WORK/ck/lock"
 exec 7>>"$WORK/ck/lock"
 flock 7
@@ -184,7 +186,7 @@ expect_untouched "$WORK/ck" 'another job saves here' 1 "${from[@]}" --save "$WOR
 exec 7>&-
 expect_exit 0 mtl-convert "${from[@]}" --save "$WORK/ck" --force
 
-# One run at a time writes to a folder.
+# Only one run at a time can write to a folder.
 exec 7>>"$WORK/busy.lock"
 flock 7
 expect_exit 1 mtl-convert "${from[@]}" --save "$WORK/busy"
@@ -198,7 +200,8 @@ ln -s ck "$WORK/link"
 expect_exit 0 mtl-convert "${from[@]}" --save "$WORK/link" --to mtl --force
 [ -L "$WORK/link" ] && [ -d "$WORK/ck/iter_0000000" ] || fail 'a link was replaced instead of its target'
 
-# An error while the old folder is removed, the last operation, names that folder; the new one is in place.
+# Removing the old folder is the last operation. If it fails, the error gives that folder, and the new folder is in
+# place.
 at=60
 while MTL_FAULT=eio:$at mtl-convert "${from[@]}" --save "$WORK/ck" --force 2>"$WORK/err"; do
   at=$((at - 1))
@@ -207,7 +210,7 @@ done
 expect_text "$WORK/err" "ck: is complete, but the folder that it replaced .* could not be removed and is now .*/ck\.tmp\.[0-9]+: "
 [ -f "$WORK/ck/model.safetensors" ] || fail 'the new folder is not in place'
 
-# The next run removes the leftovers of killed runs; signals and limits leave none.
+# The next run removes what killed runs left behind. Signals and limits leave nothing.
 for to in hf mtl megatron; do
   MTL_FAULT=kill:9 mtl-convert "${from[@]}" --save "$WORK/killed" --to $to 2>/dev/null
   compgen -G "$WORK/killed.tmp.*" >/dev/null || fail "a killed conversion to $to left nothing to remove"
@@ -237,7 +240,7 @@ done
 left=$(cd "$WORK" && compgen -G '*.tmp.*' | grep -v "^ck\.tmp\."; cd "$WORK" && compgen -G '*.lock')
 [ -z "$left" ] || fail "left behind: $left"
 
-# Reports values that the new dtype cannot represent, and values that are not finite, by tensor and count.
+# Reports values that the new dtype cannot represent and values that are not finite, with tensor and count.
 cp -r "$MODELS/a" "$WORK/large"
 chmod -R u+w "$WORK/large"
 weights=$WORK/large/model.safetensors
@@ -255,7 +258,7 @@ put_last '\x00\x00\xc0\x7f'  # NaN
 expect_exit 0 mtl-convert --load "$WORK/large" --save "$WORK/nan"
 expect_text "$WORK/err" "warning: .*/large: contains non-finite elements: 'transformer.wte.weight' \(1 of 32,768 elements\)"
 
-# A model folder's files: a byte order mark, a FIFO, a shard name with a NUL, model_max_length, a SentencePiece model.
+# Files in a model folder: a byte order mark, a FIFO, a shard name with a NUL, model_max_length, a SentencePiece model.
 cp -r "$MODELS/a" "$WORK/files"
 chmod -R u+w "$WORK/files"
 { printf '\xEF\xBB\xBF'; cat "$MODELS/a/config.json"; } >"$WORK/files/config.json"
@@ -278,8 +281,8 @@ echo '{"weight_map": {"transformer.wte.weight": "model\u0000.safetensors"}}' >"$
 expect_exit 65 mtl-convert --load "$WORK/sharded" --save "$WORK/x"
 expect_text "$WORK/err" 'weight_map: "model\\u0000.safetensors" is not the name of a file in this folder'
 
-# A round trip through Megatron-LM's checkpoints keeps the bytes, at several parallel sizes and with the tensor names of
-# both transformer implementations.
+# A round trip through Megatron-LM's checkpoints keeps all bytes, at multiple parallel sizes and with the tensor names
+# from both transformer implementations.
 for model in gpt2_model/a llama_model/llama llama_model/mistral llama_model/qwen2; do
   golden=$TESTS/golden/$model
   vocabulary=$(sed -nE 's/.*"vocab_size": ([0-9]+).*/\1/p' "$golden/config.json")
@@ -298,7 +301,7 @@ done
 (cd "$WORK/megatron" && find . -name '*.pt' | sort | tr '\n' ' ') >"$WORK/files.pt"
 expect_text "$WORK/files.pt" '^./release/mp_rank_00_000/model_optim_rng.pt ./release/mp_rank_00_001/.* ./release/mp_rank_01_001/model_optim_rng.pt $'
 expect_exit 0 mtl-convert --load "$TESTS/golden/gpt2_model/a" --save "$WORK/m16" --to megatron --dtype bfloat16 --verify
-# --force replaces a Megatron-LM checkpoint, also one that Megatron-LM saved, but not a folder with other files.
+# --force replaces a Megatron-LM checkpoint, including one saved by Megatron-LM, but not a folder with other files.
 mkdir "$WORK/m16/release/logs"
 expect_untouched "$WORK/m16" "holds 'logs', which is not part of a model \(in release\)" 2 "${from[@]}" --save "$WORK/m16" --force
 rmdir "$WORK/m16/release/logs"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# mtl-data: finds the faults of token files (verify), describes them (sample, stats) and makes others from them (merge,
+# mtl-data: finds faults in token files (verify), describes them (sample, stats) and makes other files from them (merge,
 # shuffle, split, export).
 source "$(dirname "$0")/lib.sh" "$1"
 INDEXED=$TESTS/golden/indexed
@@ -8,7 +8,7 @@ cd "$WORK" || exit 1
 cp "$INDEXED"/*_document.bin "$INDEXED"/*_document.idx .
 chmod u+w ./*
 
-# expect_same_pair PREFIX PREFIX: both .bin and .idx have the same bytes.
+# expect_same_pair PREFIX PREFIX: the .bin files have the same bytes, and so do the .idx files.
 expect_same_pair() {
   expect_same "$1.bin" "$2.bin"
   expect_same "$1.idx" "$2.idx"
@@ -17,10 +17,10 @@ expect_same_pair() {
 # poke FILE BYTE TEXT: overwrites bytes of a file.
 poke() { printf '%b' "$3" | dd of="$1" bs=1 seek="$2" conv=notrunc 2>/dev/null; }
 
-# value KEY: prints the values of KEY in the JSON lines of stdin, one per line.
+# value KEY: prints KEY's values in the JSON lines on stdin, one per line.
 value() { grep -oE "\"$1\": (\"[^\"]*\"|[^,}]*)" | sed "s/\"$1\": //"; }
 
-# --- merge: equal to Megatron-LM's, with all inputs in one folder under the names of its run ---
+# --- merge: equal to Megatron-LM's, with all inputs in one folder under the names used by its run ---
 # merge_inputs COMMANDS.JSON: prints NAME=PREFIX for each input.
 merge_inputs() {
   sed -n '/"merge_in"/,/}/p' "$1" | tr -d '\n' | grep -oE '"merge_in": *\{[^}]*\}' | grep -oE '"[^"]*": *"[^"]*"' |
@@ -37,11 +37,11 @@ expect_same_pair made/merged merged_text_document
 expect_text made/merged.json '"schema": "mtl-provenance/1"'
 expect_text made/merged.json '"path": "merge_in/[^"]*.bin"'
 find made -name '*.tmp.*' | grep -q . && fail 'merge leaves temporary files'
-# The same inputs by name, with and without the ending.
+# The same inputs by name, with and without the extension.
 expect_exit 0 mtl-data merge merge_in/B_first merge_in/a10.idx merge_in/a9.bin merge_in/b_second --output-prefix named --json
 expect_same_pair named merged_text_document
 expect_text out '^\{"schema": "mtl-data-made/1", "command": "merge", .*"prefix": "named", "documents": '
-# Refused merges.
+# Rejected merges.
 expect_exit 65 mtl-data merge default_text_document null70000_text_document --output-prefix mixed
 expect_text err 'null70000_text_document.idx: contains i32, but default_text_document.idx contains u16; '
 expect_exit 2 mtl-data merge default_text_document eod_text_document --output-prefix ./eod_text_document
@@ -56,7 +56,7 @@ expect_exit 2 mtl-data merge named --output-prefix ''
 expect_exit 2 mtl-data merge named --output-prefix made/
 [ ! -e .bin ] && [ ! -e made/.bin ] || fail 'merge: an empty name made a hidden file'
 expect_exit 2 mtl-data export named --output ''
-# A configuration file is not overwritten either.
+# Configuration files are not overwritten either.
 printf 'output-prefix = made/conf\n' >made/conf.json
 cp made/conf.json conf
 for command in 'shuffle named' 'merge named'; do
@@ -88,7 +88,7 @@ expect_text err 'default_text_document.bin: token [0-9]+ of sequence [0-9]+, in 
 first=$(od -An -v -tu2 -w2 default_text_document.bin | awk '$1 >= 1000 {print 2 * (NR - 1); exit}')
 expect_text out "broken: rule vocabulary, byte $first of default_text_document.bin\$"
 expect_exit 0 mtl-data verify --threads 3 --vocab-size 50257 default_text_document
-# Finds a flipped bit of the .bin by the hashes that mtl-preprocess records.
+# Finds a flipped bit in the .bin using the hashes that mtl-preprocess records.
 # shellcheck disable=SC2086
 expect_exit 0 mtl-preprocess --input "$INDEXED/corpus.jsonl" $GPT2 --output-prefix fresh --quiet
 expect_exit 0 mtl-data verify fresh_text_document --json
@@ -105,7 +105,7 @@ done
 sed -i 's/"\(bin\|idx\)_xxh3": "[0-9a-f]*",\?//; s/\("idx_bytes": [0-9]*\),/\1/' fresh_text_document.json
 expect_exit 0 mtl-data verify fresh_text_document
 expect_text out 'agrees with fresh_text_document.json, which records no hashes: a changed token is not detected$'
-# The same with the hash that merge records.
+# Does the same using the hash that merge records.
 poke named.bin 100 '\001'
 expect_exit 65 mtl-data verify named
 expect_text err 'named.bin: its content was changed'
@@ -121,7 +121,7 @@ expect_text err 'named.json: is broken: '
 expect_exit 0 mtl-data cat named $GPT2
 echo '{"text": "a corpus"} {"text": "of that name"}' >named.json
 expect_exit 0 mtl-data verify named
-# Checks all prefixes; the exit code of a broken one takes precedence over that of an absent one.
+# Checks all prefixes. If some are broken and some missing, the exit code is that for a broken prefix.
 poke named.idx 34 '\377\377\377\377'
 expect_exit 65 mtl-data verify absent named default_text_document --json
 [ "$(value ok <out | tr '\n' ' ')" = 'false false true ' ] || fail 'verify: wrong verdicts'
@@ -145,7 +145,7 @@ expect_same <(mtl-data sample default_text_document --count 9999) <(mtl-data cat
 mtl-data sample default_text_document --count 1 $GPT2 | grep -qE '^\{"document":[0-9]+,"text":' ||
   fail 'sample: prints no text'
 
-# --- stats: equal to independently computed counts ---
+# --- stats: equal to counts computed independently ---
 mtl-data stats default_text_document --top 1000000 --json --vocab-size 50257 --threads 3 >stats.json ||
   fail 'stats: failed'
 od -An -v -tu2 -w2 default_text_document.bin | sort -n | uniq -c | sort -k1,1nr -k2,2n | awk '{print $2, $1}' >want
@@ -161,7 +161,7 @@ expect_text out '^  documents +[0-9,]+ +0 '
 expect_text out '^ +1 +[0-9]+ +[0-9,]+ +[0-9.]+ % +"'
 expect_exit 65 mtl-data stats default_text_document --vocab-size 1000
 
-# --- shuffle: the same documents in another order, equal for any number of threads ---
+# --- shuffle: the same documents in a different order, for any thread count ---
 expect_exit 0 mtl-data shuffle default_text_document --output-prefix mixed --seed 7
 expect_exit 0 mtl-data shuffle default_text_document --output-prefix mixed5 --seed 7 --threads 5
 expect_same_pair mixed mixed5
@@ -172,7 +172,7 @@ expect_exit 0 mtl-data verify mixed
 expect_exit 2 mtl-data shuffle mixed --output-prefix mixed
 expect_exit 2 mtl-data shuffle mixed --output-prefix x --seed -1
 
-# --- split: the parts are in order, and merging them restores the whole ---
+# --- split: the parts are in order, and merging them restores the original ---
 documents=$(mtl-data info default_text_document --json | value documents)
 expect_exit 0 mtl-data split default_text_document --output-prefix part --weights 8,1,1
 expect_exit 0 mtl-data merge part_train part_valid part_test --output-prefix whole
@@ -201,12 +201,12 @@ tail -c $((2 * tokens)) tokens.npy | cmp -s - default_text_document.bin || fail 
 expect_exit 2 mtl-data export default_text_document --output tokens.txt
 
 # --- full disks and interrupts ---
-# A full or failing disk leaves nothing.
+# If the disk is full or fails, nothing is left behind.
 for fault in enospc:3 eio:4 enospc:6; do
   MTL_FAULT=$fault expect_exit 74 mtl-data split default_text_document --output-prefix full --weights 1,1
   ls full* 2>/dev/null && fail "split: $fault left files"
 done
-# A run that replaces an earlier run's files: whenever it fails, all three files belong to the same run.
+# A run that replaces an earlier run's files can fail at any time. All three files then belong to the same run.
 for kind in kill enospc; do
   for n in $(seq 40); do
     mtl-data shuffle default_text_document --output-prefix over --seed 1 --quiet ||
@@ -218,7 +218,7 @@ for kind in kill enospc; do
   done
   [ "$n" -gt 10 ] && [ "$n" -lt 40 ] || fail "shuffle: succeeds with $kind:$n, not with one of 11 to 39"
 done
-# An interrupt leaves nothing either. wait_for FILE: waits until FILE has content.
+# Interrupts leave nothing either. wait_for FILE: waits until FILE is not empty.
 wait_for() { for _ in $(seq 200); do [ -s "$1" ] && return; sleep 0.02; done; }
 head -c 300000000 /dev/zero >zeros.bin
 {
@@ -233,7 +233,7 @@ kill -TERM $pid
 wait $pid
 [ $? -eq 143 ] || fail 'merge: an interrupt does not end it'
 ls stopped* 2>/dev/null && fail 'merge: an interrupt left files'
-# No tool removes the files of a run in progress; leftovers of a killed run are removed.
+# No tool removes the files of an active run. Files left by a killed run are removed.
 mtl-data merge zeros zeros zeros zeros --output-prefix live_text_document 2>/dev/null &
 pid=$!
 wait_for live_text_document.bin.tmp.$pid

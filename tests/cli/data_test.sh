@@ -1,10 +1,10 @@
 #!/bin/bash
-# mtl-data: the output of info, cat and order, and the errors.
+# mtl-data: checks the output of info, cat and order, and the errors.
 source "$(dirname "$0")/lib.sh" "$1"
 GOLDEN=$TESTS/golden/gpt_dataset
 cp "$GOLDEN"/items_*.bin "$GOLDEN"/items_*.idx "$WORK" && cd "$WORK" || exit 1
 
-# expect_output COMMAND...: exit 0, and exactly the text on stdin.
+# expect_output COMMAND...: exits with 0 and prints exactly the text on stdin.
 expect_output() {
   cat >"$WORK/want"
   expect_exit 0 "$@"
@@ -62,7 +62,7 @@ expect_exit 2 mtl-data cat items_short --begin 15
 expect_exit 2 mtl-data cat items_short --begin -1
 expect_exit 2 mtl-data cat items_short items_long --count 1
 [ "$(mtl-data cat items_short items_short | wc -l)" -eq 28 ] || fail 'cat: not all documents of two data sets'
-# With a tokenizer: JSON lines of text, from which mtl-preprocess makes the same files.
+# With a tokenizer: prints JSON lines with text, and mtl-preprocess makes the same files from them.
 INDEXED=$TESTS/golden/indexed
 GPT2="--vocab-file $SHARE/gpt2/vocab.json --merge-file $SHARE/gpt2/merges.txt"
 # shellcheck disable=SC2086
@@ -120,11 +120,11 @@ order="mtl-data order --data-path items_short --split 50,30,20 --seq-length 8 --
   fail 'order: wrong number of validation samples'
 [ "$($order --dataset test --eval-iters 2 | wc -l)" -eq 8 ] || fail 'order: wrong number of test samples'
 [ "$($order --dataset test --eval-iters 0 | wc -l)" -eq 0 ] || fail 'order: --eval-iters 0 has test samples'
-# Two ranks share the samples of the batch.
+# Two ranks share the batch's samples.
 $order | head -4 | sort >one
 $order --micro-batch-size 2 --data-parallel-size 2 | head -4 | sort >two
 expect_same one two
-# A cyclic run uses every sample of an epoch once before it repeats any.
+# A cyclic run uses every sample in an epoch once before it repeats any.
 $order --dataloader-type cyclic --micro-batch-size 2 >shuffled || fail 'order: failed with --dataloader-type cyclic'
 samples=$($order --train-samples 1 2>/dev/null | wc -l)
 [ "$samples" -eq 0 ] || fail 'order: accepts both --train-iters and --train-samples'
@@ -141,7 +141,7 @@ expect_exit 2 mtl-data order --data-path items_short --seq-length 8 --train-iter
 expect_text err ': no data for test'
 expect_exit 65 mtl-data order --data-path items_short --seq-length 8 --train-iters 1 --dataset test
 expect_text err 'items_short: sequences 14 to 14 \(exclusive\) hold no token'
-# Numbers whose products exceed 64 bits.
+# Products of these numbers exceed 64 bits.
 order='timeout 20 mtl-data order --data-path items_short --split 100,0,0 --seq-length 8'
 expect_exit 2 $order --train-iters 3 --micro-batch-size 4611686018427387904 --data-parallel-size 4
 expect_text err '--micro-batch-size 4611686018427387904 +must be from 1 to 2147483647'
@@ -166,7 +166,7 @@ cp items_short.idx short.idx
 head -c 100 items_short.bin >short.bin
 expect_exit 65 mtl-data info short
 expect_text err 'short.bin: sequences 0 to [0-9]+ need [0-9]+ bytes, but the file has 100'
-# Warns of a document whose text would encode to different tokens: it ends in half a character.
+# Warns if a document's text would encode to different tokens: this one ends in half a character.
 printf '{"text": "15496 447"}\n{"text": "15496"}\n' >halves.jsonl
 expect_exit 0 mtl-preprocess --quiet --input halves.jsonl --output-prefix halves --tokenizer-type NullTokenizer --vocab-size 50257
 for command in cat sample; do
@@ -174,12 +174,12 @@ for command in cat sample; do
   expect_text err '1 text would encode to different tokens with these tokenizer flags'
 done
 
-# Reports a file that is truncated while it is read.
+# Reports that a file was truncated while it was read.
 yes '{"text": "11 22 33 44 55 66 77 88 99 11 22 33 44 55 66 77 88 99 11 22 33 44 55 66 77 88 99"}' | head -n 100000 >long.jsonl
 null=(--tokenizer-type NullTokenizer --vocab-size 100)
 expect_exit 0 mtl-preprocess --quiet --input long.jsonl --output-prefix long "${null[@]}"
 mkfifo pipe
-# expect_shrink_error FILE SIZE: mtl-data cat fails when FILE is truncated to SIZE after the first line was read.
+# expect_shrink_error FILE SIZE: mtl-data cat fails if FILE is truncated to SIZE after the first line was read.
 expect_shrink_error() {
   cp long_text_document.bin cut.bin
   cp long_text_document.idx cut.idx

@@ -1,5 +1,5 @@
 #!/bin/bash
-# --device: cpu computes on the CPU, auto reports its choice, and cuda is refused with a reason if no GPU can be used.
+# --device: cpu computes on the CPU, auto reports its choice, and cuda fails with a reason if no GPU can be used.
 source "$(dirname "$0")/lib.sh" "$1"
 export OMP_WAIT_POLICY=passive
 MODEL=$TESTS/golden/gpt2_model/a
@@ -31,7 +31,7 @@ expect_exit 0 "${train[@]}" --device cpu --tuning-cache choices.json
 expect_text err 'tuning-cache: has no effect on the CPU'
 [ ! -e choices.json ] || fail 'the CPU wrote --tuning-cache'
 
-# On a machine with a usable GPU, tests/gpu tests the rest.
+# On a machine with a usable GPU, tests/gpu covers the rest.
 if "${eval_ids[@]}" --device cuda >out 2>err; then
   expect_exit 0 "${eval_ids[@]}"
   expect_text err 'computing on .*sm_[0-9]+'
@@ -96,7 +96,7 @@ else
     expect_exit 0 "${plan[@]}" --gpu-memory 6 $flags
   done <advice
   grep -q -- '--recompute-granularity' advice || fail "no recomputation: $(cat advice)"
-  # gpu_bytes PART FLAG...: of the plan with these flags.
+  # gpu_bytes PART FLAG...: prints a part's size in the plan with these flags.
   gpu_bytes() {
     local part=$1
     shift

@@ -1,17 +1,17 @@
 #!/bin/bash
-# mtl-eval: the losses equal transformers' for every form of input; the errors.
+# mtl-eval: the losses equal transformers' for every form of input. Also checks the errors.
 source "$(dirname "$0")/lib.sh" "$1"
 export OMP_WAIT_POLICY=passive
 MODELS=$TESTS/golden/gpt2_model
 cd "$WORK" || exit 1
 mkdir b && cp "$MODELS"/b/* "$TESTS"/golden/tokenizer/bpe_tinyshakespeare_1000/* b
 
-# number FILE KEY: prints the number under KEY of the JSON in FILE.
+# number FILE KEY: prints KEY's number in the JSON file FILE.
 number() {
   sed -E "s/.*\"$2\": (\[?[-0-9.e+]+).*/\1/" "$1"
 }
 
-# Token files: streams in windows of several lengths.
+# Token files: streams in windows of various lengths.
 count=0
 while IFS= read -r row; do
   model=$(echo "$row" | sed -E 's/.*"model":"(.)".*/\1/')
@@ -34,7 +34,7 @@ done <"$TESTS/golden/evaluate/streams.jsonl"
 expect_exit 0 mtl-eval --load "$MODELS/b" --data-path ids_text_document.idx --quiet
 expect_text out '^loss [0-9.]+  perplexity [0-9.e+]+  tokens 150$'
 
-# Text through the tokenizer stored with the model. JSON lines, plain or compressed, score like their token files.
+# Text, using the tokenizer stored with the model. JSON lines, plain or compressed, score like their token files.
 printf '{"text": "To be, or not to be"}\n{"text": ""}\n{"text": "that is the question"}\n' >d.jsonl
 expect_exit 0 mtl-preprocess --input d.jsonl --output-prefix d --append-eod --vocab-file b/vocab.json --merge-file b/merges.txt
 expect_exit 0 mtl-eval --load b --data-path d_text_document
@@ -60,7 +60,7 @@ sed 's/text/body/' d.jsonl >body.jsonl
 mtl-eval --load b --input body.jsonl --json-keys body | cut -d' ' -f1-8 | cmp -s - want ||
   fail '--json-keys body scores differently'
 
-# In 16 bits, the loss is near the fp32 loss, but not equal.
+# In 16 bits, the loss is close to the fp32 loss, but not equal.
 expect_exit 0 mtl-eval --load b --input one.txt --json
 exact=$(number out loss)
 for dtype in bfloat16 float16; do
@@ -71,7 +71,7 @@ done
 expect_exit 2 mtl-eval --load b --input one.txt --dtype int8
 expect_text err '--dtype int8 .*float32'
 
-# Reports all wrong flags at once.
+# Reports all wrong flags together.
 expect_exit 2 mtl-eval --data-path x --input y --seq-length 0 --batch-size 0 --threads -1 --sequence 3
 for what in '--load +' '--data-path, --input +give one of them' '--seq-length 0 ' '--batch-size 0 ' '--threads -1 ' '--sequence '; do
   expect_text err "$what"
@@ -112,7 +112,7 @@ mkfifo fifo/merges.txt
 expect_exit 74 timeout 60 mtl-eval --load fifo --input one.txt
 expect_text err 'fifo/merges.txt: is not a regular file'
 
-# A model whose losses are not finite gets no score.
+# A model with non-finite losses gets no score.
 mkdir broken
 cp b/* broken
 chmod -R u+w broken

@@ -21,7 +21,8 @@ for layout in '1x1 1 1 1' '2x1 2 1 2' '1x2 1 2 2' '2x2 2 2 4'; do
   expect_text table "^${layout// / +} +$number +[0-9]+% +$number +[0-9]+% +10\.[0-9]{6} +-?[0-9.e+-]+$"
 done
 [ "$(wc -l <table)" -eq 5 ] || fail 'not one line per layout in the table'
-# Model parallelism reduces the memory per rank, tensor more than pipeline parallelism; all losses agree.
+# Model parallelism reduces the memory per rank. Tensor parallelism reduces it more than pipeline parallelism. All
+# losses agree.
 memory_of() { row "$1" | awk '{ print $5 }'; }
 for pair in '1x2 1x1' '2x1 1x2' '2x2 1x2'; do
   below "$(memory_of "${pair% *}")" "$(memory_of "${pair#* }")" ||
@@ -37,7 +38,7 @@ expect_text err 'already complete: 2 of 2'
 [ "$(grep '^2x2' out | awk '{ print $5, $7, $9 }')" = "$(awk '$1 == "2x2" { print $5, $7, $9 }' first)" ] ||
   fail 'the second run prints a different table'
 
-# Refuses a layout of more nodes than NNODES; passes HOSTS to mpirun's -H.
+# Rejects a layout that needs more nodes than NNODES. Passes HOSTS to mpirun's -H.
 expect_exit 2 env MODEL=tiny OUT=run HOSTS=alpha NNODES=1 bash "$SHARE/experiments/seed-345m/run.sh" 2x2
 expect_text err '4 ranks need 2 nodes; NNODES is 1'
 expect_exit 0 env MODEL=tiny ITERATIONS=2 OUT=run HOSTS=alpha,beta MPIRUN='echo mpirun' bash "$SHARE/experiments/seed-345m/run.sh" 2x2
@@ -54,8 +55,8 @@ for row in '2 2 1' '1 1 4'; do awk -v row="345M $row" '$1 " " $2 " " $3 " " $4 =
 expect_near_lines 'ppl 2 2 1' 'ppl 1 1 4' 'perplexity in both layouts' 1e-6 1
 expect_exit 0 env MODEL=tiny OUT=sizes RANKS=4 bash "$sizes" --data_path sizes/my-gpt_text_sentence --model_size 3.7B --train_iters 1 4x1
 expect_text out "^3.7B +4 +1 +1 +1 +$number +$number$"
-# The table of the real sizes shows the published figures next to the measured ones. `true` replaces mpirun, and copied
-# logs replace the runs'.
+# The table for the real sizes shows published and measured numbers side by side. `true` replaces mpirun, and copied
+# logs replace those that the runs would write.
 for run in 345M-2x2 345M-1x1 1.3B-2x2 2.7B-2x2 3.7B-2x2; do
   mkdir -p "full/$run" && cp sizes/345M-2x2/log.jsonl "full/$run"
 done
@@ -74,7 +75,7 @@ done
 [ ! -e wrong ] || fail 'wrong arguments leave files'
 
 # precision: three modes at two learning rates. bf16 weights without main weights lose updates and end with a higher
-# loss; with stochastic rounding they reach the loss of fp32 main weights.
+# loss. With stochastic rounding, they reach the same loss as fp32 main weights.
 precision=$SHARE/experiments/precision/run.sh
 expect_exit 0 env MODEL=tiny OUT=precision bash "$precision"
 expect_text out '^mode +lr +loss +PPL +lost updates +of the copy +bytes per parameter$'
@@ -87,11 +88,11 @@ for rate in 1e-4 4e-4; do
   expect_text table "^bf16 stochastic +$rate +$number +$number +$share +- +8$"
   for mode in 'fp32 main weights' 'bf16 alone' 'bf16 stochastic'; do expect_text precision/precision.svg ">$mode $rate<"; done
 done
-# figure_of MODE COLUMN: prints a figure of MODE at the lower rate; COLUMN counts from the last one, 0.
+# figure_of MODE COLUMN: prints MODE's number at the lower rate. COLUMN counts backwards from the last column, 0.
 figure_of() { awk -v mode="$1 +1e-4 " -v column="$2" '$0 ~ "^" mode { sub("%", "", $(NF - column)); print $(NF - column) }' table; }
 below "$(figure_of 'fp32 main weights' 2)" 0.1 || fail "main weights lose updates: $(cat table)"
 below 10 "$(figure_of 'bf16 alone' 2)" || fail "bf16 alone loses no updates: $(cat table)"
-# excess_loss MODE: prints by how much its loss exceeds that of fp32 main weights.
+# excess_loss MODE: prints how much higher its loss is than with fp32 main weights.
 excess_loss() {
   awk -v loss="$(figure_of "$1" 4)" -v main="$(figure_of 'fp32 main weights' 4)" 'BEGIN { print loss - main }'
 }
@@ -106,7 +107,7 @@ expect_text err 'already complete: 20 of 20'
 expect_exit 2 env MODEL=tiny OUT=wrong bash "$precision" fast
 expect_text err '^run.sh: fast: not a learning rate'
 
-# Refuses unknown names.
+# Rejects unknown names.
 for experiment in seed-345m codeparrot-110m seed-sizes precision; do
   expect_exit 2 env MODEL=345 bash "$SHARE/experiments/$experiment/run.sh"
   expect_text err '^run.sh: MODEL=345: choose .* or tiny$'
@@ -140,7 +141,7 @@ expect_exit 0 env RECOMPUTE= bash "$sizes" --model_size 345M 1x1
 grep -q 'saved by recomputation' out && fail 'RECOMPUTE= does not turn recomputation off'
 [ -z "$(find . -name 'run-*')" ] || fail 'a plan left files'
 for template in "$SHARE"/slurm/*.sbatch; do
-  # Plans the template's run for its number of ranks, in place of srun.
+  # Instead of srun, plans the template's run for its rank count.
   ranks=$(awk '/^#SBATCH --nodes/ { split($2, n, "=") } /^#SBATCH --ntasks-per-node/ { split($2, t, "=") } END { print n[2] * t[2] }' "$template")
   sed "s|^srun .*|mtl-train \"\${RUN[@]:1}\" --vocab-file $SHARE/gpt2/vocab.json --merge-file $SHARE/gpt2/merges.txt --dry-run --world-size $ranks|" "$template" >planned.sh
   expect_exit 0 env SLURM_CPUS_PER_TASK=1 SLURM_JOB_ID=1 bash planned.sh

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
-# Extracts the figures of a run's JSON lines for mtl_compare: lines `KEY NAME... NUMBER`. Source lib.sh first.
+# Extracts the metrics in a run's JSON lines for mtl_compare, as lines `KEY NAME... NUMBER`. Source lib.sh first.
 
-# An awk function that reads JSON lines: value("key") of the current line, or "" if the key is absent.
+# An awk function for JSON lines: value("key") returns the key's value in the current line, or "" if there is none.
 # shellcheck disable=SC2034 # used by scripts that source this
 VALUE='
   function value(key,   text) {
@@ -11,14 +11,14 @@ VALUE='
     return text
   }'
 
-# figures FILE: prints "loss" or "norm" and the value, in the order of the lines.
+# figures FILE: prints "loss" or "norm" and the value, in line order.
 figures() {
   awk "$VALUE"'
     function show(key, name,   text) { text = value(key); if (text != "") print name, text }
     { show("lm_loss", "loss"); show("loss", "loss"); show("grad_norm", "norm") }' "$1"
 }
 
-# named_figures FILE: prints every figure of every step, validation and test with its name and iteration, sorted.
+# named_figures FILE: prints every metric in every step, validation and test with its name and iteration, sorted.
 named_figures() {
   awk "$VALUE"'
     function show(key, name,   text) { text = value(key); if (text != "") print name, at, text }
@@ -29,7 +29,7 @@ named_figures() {
     { show("validation_loss", "validation"); show("test_loss", "test") }' "$1" | sort
 }
 
-# compare_losses GOLDEN OURS: every figure of 40 iterations, three validations and the test agrees.
+# compare_losses GOLDEN OURS: every metric in 40 iterations, three validations and the test agrees.
 compare_losses() {
   named_figures "$1" >golden.figures
   named_figures "$2" >our.figures

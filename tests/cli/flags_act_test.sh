@@ -1,15 +1,15 @@
 #!/bin/bash
-# Every flag has an effect: tests the flags that no other test covers, and checks that every flag in any tool's --help
-# occurs in some test.
+# Every flag has an effect: covers the flags that no other test covers, and checks that every flag in any tool's --help
+# appears in some test.
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/figures.sh"
 export OMP_WAIT_POLICY=passive
 cd "$WORK" || exit 1
 
 # --- Tokenizers ---
-# ids PREFIX: prints the tokens of its .bin on one line.
+# ids PREFIX: prints the tokens in its .bin on one line.
 ids() { od -An -v -tu2 -w2 "$1_text_document.bin" | tr -s '\n ' ' ' | sed 's/^ //; s/ $//'; }
-# expect_ids WANT FLAG...: with these flags, the ids of text.jsonl are WANT.
+# expect_ids WANT FLAG...: with these flags, text.jsonl has the ids WANT.
 expect_ids() {
   local want=$1
   shift
@@ -46,7 +46,7 @@ for name in a b; do
 done
 expect_exit 0 mtl-preprocess --input <(tail -n 100 "$TESTS/golden/end_to_end/corpus.jsonl") --output-prefix b \
   --tokenizer-type NullTokenizer --vocab-size 512 --append-eod
-# train NAME FLAG...: runs four iterations; writes NAME.jsonl, and a checkpoint of each to NAME.ck.
+# train NAME FLAG...: runs four iterations. Writes NAME.jsonl, and one checkpoint per iteration to NAME.ck.
 train() {
   local name=$1
   shift
@@ -56,13 +56,13 @@ train() {
     --global-batch-size 2 --train-iters 4 --lr 0.001 --eval-iters 0 --log-interval 1 --threads 1 --peak-tflops 1 \
     --hidden-dropout 0 --attention-dropout 0 --save "$name.ck" --save-interval 1 --log-jsonl "$name.jsonl" "$@"
 }
-# values NAME KEY: prints the values of KEY in the run's log.
+# values NAME KEY: prints KEY's values in the run's log.
 values() { awk "$VALUE"'{ text = value("'"$2"'"); if (text != "") print text }' "$1.jsonl"; }
-# weights NAME N: prints the path of its checkpoint of iteration N.
+# weights NAME N: prints the path of its iteration N checkpoint.
 weights() { printf '%s.ck/iter_%07d' "$1" "$2"; }
-# compare_weights NAME N OTHER N: sets $same to "same" or "differ", and $moments to the first moments' difference.
+# compare_weights NAME N OTHER N: sets $same to "same" or "differ", and $moments to how much the first moments differ.
 compare_weights() { read -r same _ _ moments _ <<<"$(mtl_compare_checkpoints "$(weights "$1" "$2")" "$(weights "$3" "$4")")"; }
-# expect_rates WANT FLAG...: the learning rates of the iterations are WANT.
+# expect_rates WANT FLAG...: the iterations have the learning rates WANT.
 expect_rates() {
   # shellcheck disable=SC2086 # words
   printf '%s\n' $1 >want.rates
@@ -75,7 +75,7 @@ train plain
 
 expect_rates '1e-4 4e-4 7e-4 1e-3' --lr-warmup-iters 3 --lr-warmup-init 1e-4
 samples=(--train-samples 8) # four iterations
-# expect_rates_in_samples WANT FLAG...: the same in a run whose length is given in samples.
+# expect_rates_in_samples WANT FLAG...: does the same for a run whose length is given in samples.
 expect_rates_in_samples() {
   local want=$1
   shift
@@ -89,7 +89,8 @@ expect_rates_in_samples() {
   expect_near_lines got.rates want.rates "learning rates with $*"
 }
 expect_rates_in_samples '0 3.333333333e-4 6.666666667e-4 1e-3' --lr-warmup-samples 6
-# WSD: constant, then from 1 to 0 over the last three of four iterations: the rates at 0, 1/3 and 2/3 of the decay.
+# WSD: constant, then from 1 to 0 over the last three of four iterations. Checks the rates at 0, 1/3 and 2/3 of the
+# decay.
 wsd=(--lr-decay-style WSD --lr-wsd-decay-iters 3)
 expect_rates '1e-3 1e-3 5.874010520e-4 2.599210499e-4' "${wsd[@]}"
 expect_rates '1e-3 1e-3 6.666666667e-4 3.333333333e-4' "${wsd[@]}" --lr-wsd-decay-style linear
@@ -99,7 +100,7 @@ expect_rates '1e-3 1e-3 1e-3 5e-4' --lr-decay-style WSD --lr-wsd-decay-iters 2 -
 expect_rates_in_samples '1e-3 1e-3 6.666666667e-4 3.333333333e-4' --lr-decay-style WSD --lr-wsd-decay-samples 6 \
   --lr-wsd-decay-style linear
 
-# Increasing weight decay: the same run as with a constant one if it starts and ends at that value.
+# Increasing weight decay: if it starts and ends at the same value, the run is the same as with constant weight decay.
 train constant --weight-decay 0.5
 for flags in 'same 0.5 0.5' 'differ 0.4 0.5' 'differ 0.5 0.6'; do
   read -r want from to <<<"$flags"
@@ -108,18 +109,18 @@ for flags in 'same 0.5 0.5' 'differ 0.4 0.5' 'differ 0.5 0.6'; do
   [ "$same" = "$want" ] || fail "weights with weight decay from $from to $to, compared with 0.5: $same instead of $want"
 done
 
-# The first step's first moments are (1 - beta1) times the gradient: twice as large with 0.8.
+# After the first step, the first moments are (1 - beta1) times the gradient: twice as large with 0.8.
 train beta --adam-beta1 0.8
 compare_weights plain 1 beta 1
 expect_near "$moments" 1 1e-6
-# A large epsilon: the same gradients, but smaller updates; the loss hardly falls.
+# A large epsilon: the gradients are the same, but the updates are smaller. The loss hardly falls.
 train slow --adam-eps 0.5
 compare_weights plain 1 slow 1
 [ "$same $moments" = 'differ 0.0e+00' ] || fail "--adam-eps 0.5: weights $same, moments differ by $moments"
 below "$(values plain lm_loss | tail -1)" "$(values slow lm_loss | tail -1)" ||
   fail '--adam-eps 0.5 ends with a lower loss'
-# With zero weights, all tokens are equally likely, and the loss is ln 512. Nearly so if epsilon makes the norms shrink
-# their input.
+# With zero weights, all tokens are equally likely, and the loss is ln 512. It is close to that if a large epsilon makes
+# the norms shrink their input.
 train flat --init-method-std 0 --train-iters 1
 expect_near "$(values flat lm_loss)" 6.238324625 1e-6
 train flat --norm-epsilon 0.9 --train-iters 1
@@ -141,7 +142,7 @@ compare_weights resumed 4 plain 4
 compare_weights resumed 4 resumed--no-load-optim 4
 [ "$same" = differ ] || fail '--no-load-optim has no effect'
 
-# --test-data-path changes the test, not the validation.
+# --test-data-path changes the test but not the validation.
 for name in a b; do
   rm -rf "test_$name".*
   expect_exit 0 mtl-train --num-layers 1 --hidden-size 32 --num-attention-heads 4 --max-position-embeddings 32 --seq-length 32 \
@@ -161,7 +162,7 @@ expect_exit 0 "${order[@]}" --test-data-path b_text_document
 [ -s a.order ] && [ -s out ] || fail 'mtl-data order prints no test samples'
 cmp -s out a.order && fail 'mtl-data order: --test-data-path has no effect'
 
-# --- Layouts: layers of the stages, in mtl-topo and in mtl-train's plan ---
+# --- Layouts: layers per stage, in mtl-topo and in mtl-train's plan ---
 stages=(--world-size 4 --pipeline-model-parallel-size 4)
 sizes=(--hidden-size 64 --num-attention-heads 8 --seq-length 32 --max-position-embeddings 48 --micro-batch-size 2 --vocab-size 100)
 layers_of() { grep -oE '"layers": \[\[[0-9]+, [0-9]+' out | sed 's/.* //' | tr '\n' ' '; }
@@ -185,8 +186,8 @@ done <<'END_OF_STAGES'
 7 2,2,2,1 --account-for-loss-in-pipeline-split
 6 1,2,2,1 --account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split
 END_OF_STAGES
-# In groups of 8, all micro-batches pass a chunk before the next chunk: the bubble is longer, and more activations are
-# kept.
+# In groups of 8, all micro-batches pass one chunk before the next chunk starts. The bubble is longer, and more
+# activations are kept.
 chunks=("${stages[@]}" --num-virtual-stages-per-pipeline-rank 2 --micro-batches 8)
 expect_exit 0 mtl-topo "${chunks[@]}"
 expect_text out 'Schedule: interleaved, 8 micro-batches, 2 chunks per stage'
@@ -198,12 +199,13 @@ cmp -s out four && fail '--microbatch-group-size-per-virtual-pipeline-stage has 
 
 # --- Pictures ---
 for n in 1 10 100 1000; do echo "{\"type\": \"step\", \"iteration\": $n, \"consumed_samples\": $n, \"lm_loss\": $n.0}"; done >log.jsonl
-# points FLAG...: prints x and y of the picture's four points, one per line.
+# points FLAG...: prints x and y for the picture's four points, one per line.
 points() {
   expect_exit 0 mtl-plot log.jsonl "$@" -o picture.svg
   grep -oE '<(polyline|path)[^>]*' picture.svg | grep -oE '(points|d)="[^"]*"' | grep -oE '[0-9.]+[, ][0-9.]+' | tr ',' ' ' | tail -4
 }
-# steps_of COLUMN: prints the distances between neighboring values; powers of ten have equal ones on a logarithmic axis.
+# steps_of COLUMN: prints the distances between neighboring values. On a logarithmic axis, they are equal for powers of
+# ten.
 steps_of() { awk -v c="$1" 'NR > 1 { print (seen < $c ? $c - seen : seen - $c) } { seen = $c }'; }
 points --log-x | steps_of 1 >x.steps
 points --log-y | steps_of 2 >y.steps
@@ -215,7 +217,7 @@ done
 mtl_compare near linear.steps <(for _ in 1 2 3; do sed -n 1p linear.steps; done) --relative 0.01 2>/dev/null &&
   fail 'the x axis is logarithmic without --log-x'
 
-# --- Every flag occurs in a test ---
+# --- Every flag appears in a test ---
 commands=(mtl-preprocess mtl-vocab mtl-train mtl-eval mtl-generate mtl-convert mtl-topo mtl-plot)
 for command in info verify cat sample stats merge split shuffle export order; do commands+=("mtl-data $command"); done
 find "$TESTS" -path "$TESTS/golden" -prune -o \( -name '*.sh' -o -name '*_test.cpp' \) -print0 | xargs -0 cat >all.tests

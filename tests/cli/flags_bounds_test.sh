@@ -1,15 +1,14 @@
 #!/bin/bash
-# Numeric flags: every tool enforces the declared bounds (--list-flags), and no number, however large, makes it crash or
-# hang.
+# Numeric flags: every tool enforces the bounds in --list-flags. No number, however large, makes it crash or hang.
 source "$(dirname "$0")/lib.sh" "$1"
 export OMP_WAIT_POLICY=passive
 cd "$WORK" || exit 1
 values=(nan inf -inf -1 0 1e308 4611686018427387904 9223372036854775808)
 
-# numeric_flags FILE: prints those of a --list-flags output, "NAME KIND LOW HIGH" each.
+# numeric_flags FILE: prints the numeric flags in --list-flags output, each as "NAME KIND LOW HIGH".
 numeric_flags() { sed 's/;.*//' "$1" | awk '$2 == "whole" || $2 == "real"'; }
 
-# refused_by_bounds VALUE: prints the flags on standard input that must refuse VALUE.
+# refused_by_bounds VALUE: prints which of the flags on stdin must reject VALUE.
 refused_by_bounds() {
   awk -v value="$1" '
     function is_inside(  low, high, x) {
@@ -22,7 +21,8 @@ refused_by_bounds() {
     !is_inside() { print $1 }'
 }
 
-# check_bounds TOOL [COMMAND]: with every value for all numbers at once, it refuses exactly those out of bounds.
+# check_bounds TOOL [COMMAND]: sets all numeric flags to the same value. The tool must reject exactly those that are out
+# of bounds.
 check_bounds() {
   expect_exit 0 "$@" --list-flags
   numeric_flags out >numbers
@@ -41,7 +41,7 @@ check_bounds() {
   done
 }
 
-# expect_documented_exit COMMAND...: it exits within a minute, with one of the documented codes.
+# expect_documented_exit COMMAND...: exits within a minute with a documented code.
 expect_documented_exit() {
   timeout 60 "$@" >out 2>err </dev/null
   status=$?
@@ -59,7 +59,7 @@ for path in "$BIN"/mtl-*; do
 done
 [ "$checked" -gt 800 ] || fail "only $checked numbers were tried"
 
-# The bounds themselves and other numbers, one flag at a time.
+# Tests the bounds themselves and other numbers, one flag at a time.
 train=(mtl-train --dry-run --num-layers 2 --hidden-size 16 --num-attention-heads 2 --max-position-embeddings 32 --seq-length 16
   --tokenizer-type NullTokenizer --vocab-size 100 --train-iters 2 --lr 1e-3)
 topo=(mtl-topo --world-size 4 --num-layers 2 --hidden-size 16 --num-attention-heads 2 --max-position-embeddings 32
@@ -76,7 +76,7 @@ for base in train topo order; do
   "${command[@]:0:$words}" --list-flags >listed
   numeric_flags listed >numbers
   while read -r flag kind low high; do
-    # Skips flags whose upper bound is valid, but would take too long.
+    # Skips flags whose upper bound is valid but would take too long.
     case $base$flag in order--seq-length | order--*-batch-size | *--num-layers | *-parallel-size) continue ;; esac
     for value in "${low#?}" "${high%?}" 0 1 4611686018427387904 1e308; do
       [ "$value" = inf ] && continue

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Flags that need other flags, or have no effect with or without them: if a condition of --list-flags is not met, the
+# Flags that need other flags, or have no effect with or without them: if a condition in --list-flags is not met, the
 # tool reports it once.
 # shellcheck disable=SC2034
 source "$(dirname "$0")/lib.sh" "$1"
@@ -7,7 +7,7 @@ enter_data_folder
 MODEL=$TESTS/golden/gpt2_model/b
 printf 'plain text\n' >plain.txt
 
-# A valid command of each tool.
+# A valid command for each tool.
 gpt2=(--vocab-file vocab.json --merge-file merges.txt)
 sizes=(--num-layers 4 --hidden-size 16 --num-attention-heads 2 --max-position-embeddings 32 --seq-length 16)
 mtl_train=(mtl-train "${sizes[@]}" "${gpt2[@]}" --lr 1e-3 --dry-run --train-iters 2)
@@ -19,7 +19,7 @@ mtl_generate=(mtl-generate --load "$MODEL" --ids --prompt 1 --max-new-tokens 1 "
 mtl_convert=(mtl-convert --load "$MODEL" --save converted)
 mtl_plot=(mtl-plot plain.txt)
 
-# command_for NAME FLAG PHRASE: sets $chosen to the command of mtl-NAME, adapted to the flag and the phrase.
+# command_for NAME FLAG PHRASE: sets $chosen to mtl-NAME's command, adapted to the flag and the phrase.
 command_for() {
   local -n command=mtl_$1
   chosen=("${command[@]}")
@@ -31,7 +31,7 @@ command_for() {
   esac
 }
 
-# The flags with which a phrase is true; without an entry, it is true because a flag is absent.
+# The flags that make a phrase true. If there is no entry, a flag must be absent.
 declare -A triggers=(["with --lr-decay-style constant"]="--lr-decay-style constant"
   ["with --eval-iters 0"]="--eval-iters 0"
   ["with --weight-decay-incr-style linear or cosine"]="--weight-decay-incr-style linear --start-weight-decay 0 --end-weight-decay 1"
@@ -39,10 +39,10 @@ declare -A triggers=(["with --lr-decay-style constant"]="--lr-decay-style consta
   ["with --format text"]="--format text"
   ["with --tokenizer-type HuggingFaceTokenizer, which always finds its tokens"]="--tokenizer-type HuggingFaceTokenizer --tokenizer-model $MODEL"
   ["without --device cuda or auto"]="--device cpu" ["without --tokenizer-type GPT2BPETokenizer"]="--tokenizer-type NullTokenizer --vocab-size 1000")
-# Values of flags with choices or a format; others accept any text.
+# Values for flags that have choices or a format. All others accept any text.
 declare -A value=([--lr-warmup-init]=5e-4 [--min-lr]=1e-4 [--lr-wsd-decay-style]=linear [--pipeline-schedule]=gpipe [--roofline]=H100 [--attention-backend]=flash [--tiktoken-pattern]=v1 [--lang]=english [--max-shard-size]=5GB [--recompute-method]=block [--transformer-impl]=local
   [--vocab-file]=vocab.json [--merge-file]=merges.txt [--tokenizer-model]=vocab.json)
-# Flags that are refused without these.
+# These flags are rejected without the flags given here.
 declare -A required=([--overlap-param-gather]="--overlap-grad-reduce --use-distributed-optimizer")
 
 conditions=0

@@ -1,15 +1,15 @@
 #!/bin/bash
-# Every tool's command line: help and version on stdout, misuse on stderr with exit 2; a dumped configuration can be
-# read again.
+# Every tool's command line: help and version appear on stdout. Misuse is reported on stderr with exit code 2. A dumped
+# configuration can be read again.
 . "$(dirname "$0")/lib.sh" "$1"
 
-# check_dump TOOL: a configuration that --dump-config prints is the same after --config reads it.
+# check_dump TOOL: a configuration printed by --dump-config is unchanged after --config reads it.
 check_dump() {
   local tool=$1
   expect_exit 0 "$tool" --dump-config
   cp "$WORK/out" "$WORK/first.conf"
   expect_exit 0 "$tool" --config "$WORK/first.conf" --dump-config
-  # Differs: the origin of the value, after the last " # ".
+  # Ignores the value's origin, which comes after the last " # ".
   sed 's/ *# [^#]*$//' "$WORK/first.conf" >"$WORK/first"
   sed 's/ *# [^#]*$//' "$WORK/out" >"$WORK/second"
   cmp -s "$WORK/first" "$WORK/second" ||
@@ -31,7 +31,7 @@ for path in "$BIN"/mtl-*; do
   "$tool" --help | grep -q -- '--dump-config' && check_dump "$tool"
 done
 
-# In tools that compute, waiting threads do not spin for long, unless OMP_WAIT_POLICY is set.
+# In tools that compute, waiting threads do not spin for long unless OMP_WAIT_POLICY is set.
 for tool in mtl-train mtl-eval mtl-generate mtl-convert; do
   env -u OMP_WAIT_POLICY OMP_DISPLAY_ENV=verbose "$tool" --version >"$WORK/out" 2>"$WORK/err"
   tail -n 30 "$WORK/err" | grep -q "GOMP_SPINCOUNT = '1000'" || fail "$tool: waiting threads spin"
@@ -39,7 +39,7 @@ for tool in mtl-train mtl-eval mtl-generate mtl-convert; do
   grep -q "GOMP_SPINCOUNT = '1000'" "$WORK/err" && fail "$tool: overrules OMP_WAIT_POLICY"
 done
 
-# A reader that closes the pipe early is not an error, a full disk is.
+# It is not an error if a reader closes the pipe early. A full disk is an error.
 mtl-plot --help | head -1 >/dev/null
 [ "${PIPESTATUS[0]}" -eq 74 ] && fail "a closed pipe is reported as an I/O error"
 if [ -e /dev/full ]; then

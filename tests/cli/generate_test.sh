@@ -1,5 +1,5 @@
 #!/bin/bash
-# mtl-generate: the continuations equal transformers' for all forms of prompts and output; the errors.
+# mtl-generate: continuations equal transformers' for all forms of prompts and output. Also checks the errors.
 source "$(dirname "$0")/lib.sh" "$1"
 export OMP_WAIT_POLICY=passive
 MODELS=$TESTS/golden/gpt2_model
@@ -7,14 +7,14 @@ GREEDY=$TESTS/golden/generate/greedy.jsonl
 cd "$WORK" || exit 1
 mkdir b && cp "$MODELS"/b/* "$TESTS"/golden/tokenizer/bpe_tinyshakespeare_1000/* b
 
-# expect_output COMMAND...: exit 0, and exactly the text on stdin.
+# expect_output COMMAND...: exits with 0 and prints exactly the text on stdin.
 expect_output() {
   cat >"$WORK/want"
   expect_exit 0 "$@"
   diff "$WORK/want" "$WORK/out" >&2 || fail "output differs: $*"
 }
 
-# Ids from a file, from standard input and from the command line, one at a time and in a batch.
+# Ids from a file, from standard input and from the command line, one by one and in a batch.
 sed -E 's/.*"prompt":\[([0-9,]*)\].*/\1/; s/,/ /g' "$GREEDY" >prompts.txt
 sed -E 's/.*"continuation":\[([0-9,]*)\].*/\1/; s/,/ /g' "$GREEDY" >continuations.txt
 a=(mtl-generate --load "$MODELS/a" --ids --greedy --max-new-tokens 40)
@@ -47,7 +47,7 @@ expect_exit 0 "${stops[@]}" --json-lines
 expect_text out '"stop": "eos"\}$'
 expect_output "${stops[@]}" --ignore-eos --max-new-tokens 40 < <(head -1 continuations.txt)
 
-# generation_config.json takes precedence, as in transformers; it may name several ids.
+# generation_config.json takes precedence, as in transformers. It may list multiple ids.
 for ids in "$fourth" "[511, $fourth]"; do
   echo "{\"eos_token_id\": $ids}" >stops/generation_config.json
   sed -i -E 's/"eos_token_id": [0-9]+/"eos_token_id": 511/' stops/config.json
@@ -59,7 +59,7 @@ echo '{"eos_token_id": ["a"]}' >stops/generation_config.json
 expect_exit 65 "${stops[@]}"
 expect_text err 'generation_config.json: eos_token_id is \["a"\], not a token id or a list of them'
 
-# Text: the prompt, then its continuation; JSON lines agree with it.
+# Text output is the prompt and then its continuation. JSON lines agree with it.
 text=(mtl-generate --load b --top-k 3 --max-new-tokens 8 --seed 5)
 expect_exit 0 "${text[@]}" --prompt 'To be'
 expect_text out '^To be.'
@@ -102,7 +102,7 @@ expect_exit 0 mtl-generate --load b --prompt x --greedy --max-new-tokens 5 --jso
 cmp -s out bfloat16 && fail 'bfloat16 has exactly the log-probabilities of float32'
 cmp -s bfloat16 float16 && fail 'float16 has exactly the log-probabilities of bfloat16'
 
-# Reports all wrong flags at once.
+# Reports all wrong flags together.
 expect_exit 2 mtl-generate --max-new-tokens -1 --temperature 0 --top-k -2 --top-p 1.5 --seed -3 --num-samples 0 --batch-size 0 \
   --threads -1 --logprobs --prompt x --input y --tempreature 1
 for what in '--load ' '--max-new-tokens -1 ' '--temperature 0 .*--greedy' '--top-k -2 ' '--top-p 1.5 ' '--seed -3 ' '--num-samples 0 ' \
@@ -152,7 +152,7 @@ expect_exit 65 mtl-generate --load b --greedy --max-new-tokens 2 --input third.j
 expect_text err 'third.jsonl: line 3: '
 expect_text err 'third.jsonl: 1 of 4 lines are not prompts'
 
-# Extreme temperatures: the lowest draws the most likely token, the highest any.
+# Extreme temperatures: the lowest always draws the most likely token, and the highest draws any token.
 expect_exit 0 mtl-generate --load b --prompt 'To be' --greedy --max-new-tokens 8
 cp out greedy
 expect_output mtl-generate --load b --prompt 'To be' --temperature 1e-308 --max-new-tokens 8 <greedy

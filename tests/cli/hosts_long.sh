@@ -1,7 +1,7 @@
 #!/bin/bash
-# A job of TP 2 x PP 2 over TCP on two hosts: it has the bits of one host; it ends when a rank is killed on the other
-# host, and when the link fails, where mpirun itself would wait forever; one host resumes it. The hosts are network
-# namespaces with a host name each, joined by a pair of virtual interfaces.
+# A TP 2 x PP 2 job over TCP on two hosts: it computes the same bits as on one host. It ends when a rank is killed on
+# the other host, and when the link fails, where mpirun itself would wait forever. A single host can resume it. The
+# hosts are network namespaces with their own host names, joined by a pair of virtual interfaces.
 # shellcheck disable=SC2034 # the sourced files use LENGTH and LAST
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/train_runs.sh"
@@ -38,7 +38,7 @@ exec ip netns exec $B unshare --uts bash -c "hostname host-b; \$*"
 AGENT
 chmod +x agent
 
-# run_on_both NAME FLAG...: runs the job with two ranks on each host; mpirun runs on host-a.
+# run_on_both NAME FLAG...: runs the job with two ranks on each host. mpirun runs on host-a.
 run_on_both() {
   local name=$1
   shift
@@ -88,8 +88,8 @@ send KILL killed 3
 expect_failed_job killed 20
 expect_text killed.err 'rank 3 with PID [0-9]+ on node .* exited on signal 9'
 
-# The link fails: the messages name ranks and hosts, and the job ends on both hosts, though mpirun cannot reach its
-# daemon.
+# The link fails. The messages identify ranks and hosts, and the job ends on both hosts even though mpirun cannot reach
+# its daemon.
 start_on_both down
 wait_until down.err 'saved down/save/iter_0000020'
 ip -n $A link set veth0 down
@@ -98,7 +98,7 @@ expect_text down.err 'rank [01] \(host-a\): .* did not end within 6.00 s'
 expect_text down.err 'rank [23] \(host-b\) gave no answer: stopped or hung'
 ip -n $A link set veth0 up
 
-# Resumed on one host, in another layout: the figures of an uninterrupted run.
+# Resumes on one host in another layout. The metrics equal those of an uninterrupted run.
 for name in killed down; do
   newest=$(cd "$WORK/tp-pp" && newest_of $name)
   end=$((10#${newest##*_} + 10))

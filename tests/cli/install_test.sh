@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# `make install DESTDIR=... PREFIX=...` installs the files, and they work there: the programs and every script of
-# share/. Both paths contain a blank.
+# `make install DESTDIR=... PREFIX=...` installs the files, and the programs and every script in share/ work there. Both
+# paths contain a blank.
 . "$(dirname "$0")/lib.sh"
 build=$(cd "$1" && pwd)
 tree=$(cd "$build/../.." && pwd)
@@ -27,7 +27,7 @@ echo '{"text": "Hello world"}' |
     --vocab-file "$root/share/mtl/gpt2/vocab.json" --merge-file "$root/share/mtl/gpt2/merges.txt"
 [ "$("$root/bin/mtl-data" cat hello_text_document)" = "15496 995 50256" ] || fail 'the installed programs do not work'
 
-# No script of share/ needs the source tree; it finds the programs on the PATH or in MTL_BIN.
+# No script in share/ needs the source tree. Scripts find the programs on the PATH or in MTL_BIN.
 share=$root/share/mtl
 demo=(make -s -C "$share/demo" OUT="$WORK/demo" MTL_BIN="$root/bin"
   MODEL='--num-layers 1 --hidden-size 16 --num-attention-heads 2 --max-position-embeddings 128'
@@ -51,7 +51,7 @@ expect_exit 0 env MTL_BIN="$root/bin" MODEL=tiny RANKS=2 OUT='our sizes' bash "$
   --model_size 345M --train_iters 2 2x1
 expect_text out '^345M +2 +1 +1 +2 +[0-9.]+ +[0-9.]+$'
 
-# The Slurm templates, with an srun that plans the run instead of starting it.
+# The Slurm templates. srun is replaced by a script that plans the run instead of starting it.
 mkdir fake
 printf '#!/bin/bash\nwhile [[ $1 == -* ]]; do shift; done\nexec "$@" --dry-run --world-size "$RANKS"\n' >fake/srun
 chmod +x fake/srun
@@ -62,7 +62,7 @@ for template in one-node:8 several-nodes:16; do
   expect_text out 'parameters +354,823,168'
 done
 
-# The benchmarks report prerequisites that an installation lacks, without an error.
+# The benchmarks report prerequisites that are missing in an installation, and do not fail.
 expect_exit 0 env MTL_BENCH=data MTL_BENCH_QUICK=1 bash "$share/bench/run.sh" "$root/bin"
 expect_text err 'data: not measured \(no .*mtl_bench_data; ninja mtl_bench_data builds it\)'
 finish

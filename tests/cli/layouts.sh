@@ -1,30 +1,30 @@
-# Every layout has the same loss: trains the same 20 iterations, with dropout, in each layout and compares them with a
-# single process. Source lib.sh first; then run_layouts FIRST LAST [ARCHITECTURE [TP]] runs lines FIRST to LAST of
-# layouts.txt, without those of more than TP tensor-parallel ranks, with GPT-2's architecture or another, and prints a
-# table:
+# Every layout has the same loss. Trains the same 20 iterations, with dropout, in each layout and compares them with a
+# single process. Source lib.sh first. Then run_layouts FIRST LAST [ARCHITECTURE [TP]] runs lines FIRST to LAST in
+# layouts.txt, using GPT-2's architecture or the given one. Skips lines with more than TP tensor-parallel ranks. Prints
+# a table:
 #
 # loss, norm  largest relative difference over 20 iterations and 3 validations
 # gradient    largest relative rms difference of a tensor in the first step's gradients (from the first moments)
 # weights     the same for the weights after 20 iterations
 # start       whether the weights before the first update have the same bits
 #
-# In 16 bits, layouts round different partial sums: the dtype determines the bounds, several times the measured
-# differences.
+# In 16 bits, layouts round different partial sums. The dtype determines the bounds, which are several times the
+# measured differences.
 source "$TESTS/cli/figures.sh"
 export OMP_WAIT_POLICY=passive OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
-CLIP=1.0  # below the gradient norm of every step: the norm over all ranks scales each update
+CLIP=1.0  # below each step's gradient norm: the norm over all ranks scales each update
 
-# The flags of an architecture, empty for GPT-2's. Two query groups allow at most two tensor-parallel ranks. The
-# learning rate is lower than GPT-2's: these models have no position embeddings, and at 0.001 a step occasionally has a
-# row whose gradient exceeds all others and is ill-conditioned: rounding alone then changes the norm by up to 1e-3.
+# An architecture's flags, empty for GPT-2. With two query groups, there can be at most two tensor-parallel ranks. The
+# learning rate is lower than GPT-2's because these models have no position embeddings. At 0.001, some steps have a row
+# whose gradient exceeds all others and is ill-conditioned. Rounding alone then changes the norm by up to 1e-3.
 architecture=()
 LOW_LR=(--lr 0.0003)
 LLAMA_FLAGS=(--normalization RMSNorm --position-embedding-type rope --group-query-attention --num-query-groups 2 --swiglu
   --disable-bias-linear)
-FP32_BOUNDS=(1e-6 1e-5 1e-5 1e-4) # of loss, norm, gradient, weights
+FP32_BOUNDS=(1e-6 1e-5 1e-5 1e-4) # for loss, norm, gradient, weights
 bounds=("${FP32_BOUNDS[@]}")
-# set_architecture NAME: sets architecture and bounds; gpt-bf16, llama-fp16 etc. add the precision.
+# set_architecture NAME: sets architecture and bounds. A suffix adds the precision, as in gpt-bf16 or llama-fp16.
 set_architecture() {
   bounds=("${FP32_BOUNDS[@]}")
   case ${1%-*16} in
@@ -53,8 +53,8 @@ train_layout() {
     "$@" </dev/null
 }
 
-# check_clipping NAME: all 20 steps of that run have gradient norms above $CLIP, and are clipped: the first step's first
-# moments are those of a run without clipping, times $CLIP / norm.
+# check_clipping NAME: all 20 steps in that run have gradient norms above $CLIP and are clipped. Compares the first
+# step's first moments with a run without clipping: they must be scaled by $CLIP / norm.
 check_clipping() {
   local name=$1 norm ratio
   figures "$name.jsonl" | sed -n 's/^norm //p' >norms
@@ -68,7 +68,7 @@ check_clipping() {
   rm -r free.*
 }
 
-# check_layout NAME TITLE: compares the run with `one` and prints its row of the table.
+# check_layout NAME TITLE: compares the run with `one` and prints its row in the table.
 check_layout() {
   local name=$1 title=$2 loss norm first tensor start rms
   figures one.jsonl >one.figures
@@ -85,7 +85,7 @@ check_layout() {
   [ "$start" = same ] || fail "$title: different initial weights"
 }
 
-# set_layout FIELD...: sets ranks, flags and title from a line of layouts.txt.
+# set_layout FIELD...: sets ranks, flags and title from a line in layouts.txt.
 set_layout() {
   local tp=$1 sp=$2 pp=$3 schedule=$4 dp=$5 zero=$6 overlap=$7 micro=$8
   ranks=$((tp * pp * dp))
@@ -106,7 +106,7 @@ prepare_token_files() {
     --tokenizer-type NullTokenizer --vocab-size 512 --append-eod
 }
 
-# same_bits NAME OTHER WHAT: two runs of train_layout have the same figures, and the same bits in every checkpoint.
+# same_bits NAME OTHER WHAT: two train_layout runs have the same metrics, and the same bits in every checkpoint.
 same_bits() {
   local difference step
   figures "$1.jsonl" >"$1.figures"
@@ -117,7 +117,7 @@ same_bits() {
   done
 }
 
-# check_recompute NAME FLAG...: with recomputation, the run NAME, whose layout is in `flags`, has the same bits.
+# check_recompute NAME FLAG...: the run NAME, whose layout is in `flags`, has the same bits with recomputation.
 check_recompute() {
   local name=$1
   shift

@@ -1,6 +1,6 @@
 #!/bin/bash
-# The layouts that layouts_test.sh skips; other architectures and precisions in every layout that divides them;
-# recomputation in several layouts. The layouts together cover every combinable pair of choices.
+# Runs the layouts that layouts_test.sh skips, other architectures and precisions in every layout that can divide them,
+# and recomputation in various layouts. Together, the layouts cover every pair of choices that can be combined.
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/layouts.sh"
 cd "$WORK" || exit 1

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Fifteen layouts on up to 8 ranks have the loss of one process; one of them computes the same bits twice, and with
-# recomputation. Other architectures and precisions in some of the layouts.
+# Fifteen layouts on up to 8 ranks have the same loss as one process. One of them computes the same bits twice, also
+# with recomputation. Runs other architectures and precisions in some of the layouts.
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/layouts.sh"
 cd "$WORK" || exit 1
@@ -26,8 +26,8 @@ same_bits first second 'the same layout twice, in bf16'
 check_recompute first --recompute-granularity full --recompute-method uniform --recompute-num-layers 2
 set_architecture gpt
 
-# Weights that overflow: mtl-train names the ranks and tensors, even if sums over ranks have spread the infinities, and
-# makes no update.
+# Weights that overflow: mtl-train reports the ranks and tensors, even if sums over ranks have spread the infinities,
+# and makes no update.
 for flags in '--tensor-model-parallel-size 2 --micro-batch-size 4' \
   '--micro-batch-size 4 --use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather'; do
   # shellcheck disable=SC2086

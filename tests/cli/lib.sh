@@ -1,4 +1,4 @@
-# Shared by all tests of the tools: source it with the build folder as $1.
+# Shared by all tool tests. Source it with the build folder as $1.
 set -u
 BIN=$(cd "$1/bin" && pwd)
 TESTS=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -8,21 +8,21 @@ WORK=$(mktemp -d)
 trap 'rm -rf "$WORK"' EXIT
 failures=0
 
-# With FAIL_FAST set, a test ends at its first failure.
+# If FAIL_FAST is set, a test ends at its first failure.
 fail() {
   echo "FAILED: $*" >&2
   failures=$((failures + 1))
   [ -z "${FAIL_FAST:-}" ] || exit 1
 }
 
-# enter_data_folder: enters $WORK with token files and GPT-2's vocabulary in it; waiting OpenMP threads sleep.
+# enter_data_folder: enters $WORK and puts token files and GPT-2's vocabulary there. Waiting OpenMP threads will sleep.
 enter_data_folder() {
   export OMP_WAIT_POLICY=passive
   cd "$WORK" || exit 1
   cp "$TESTS"/golden/indexed/merged_text_document.* "$SHARE"/gpt2/{vocab.json,merges.txt} .
 }
 
-# expect_exit CODE COMMAND...: COMMAND exits with CODE; its output goes to $WORK/out and $WORK/err.
+# expect_exit CODE COMMAND...: COMMAND exits with CODE. Its output is in $WORK/out and $WORK/err.
 expect_exit() {
   local want=$1 got
   shift
@@ -34,12 +34,12 @@ expect_exit() {
   fi
 }
 
-# expect_text FILE PATTERN: FILE has a line that matches the extended regular expression.
+# expect_text FILE PATTERN: a line in FILE matches the extended regular expression.
 expect_text() {
   grep -qE -- "$2" "$1" || { fail "no line like '$2' in $1:"; sed 's/^/    /' "$1" >&2; }
 }
 
-# expect_clean_end FILE COMMAND...: SIGTERM while COMMAND writes FILE kills COMMAND and leaves nothing of FILE behind.
+# expect_clean_end FILE COMMAND...: SIGTERM while COMMAND writes FILE kills COMMAND and leaves no part of FILE behind.
 expect_clean_end() {
   local file=$1 pid code
   shift
@@ -58,22 +58,22 @@ expect_same() {
   cmp -s "$1" "$2" || fail "$1 and $2 differ: $(cmp "$1" "$2" 2>&1 | head -1)"
 }
 
-# Numbers are compared by mtl_compare, never by awk: in mawk, NaN equals every number.
+# mtl_compare compares numbers, never awk: in mawk, NaN equals every number.
 # below VALUE LIMIT: both are finite, and VALUE <= LIMIT.
 below() { mtl_compare below "$1" "$2"; }
 
 # expect_near A B TOLERANCE: the numbers A and B are equal within a relative TOLERANCE.
 expect_near() { mtl_compare near <(echo "$1") <(echo "$2") --relative "$3" || fail "$1 is not near $2"; }
 
-# expect_near_lines FILE FILE WHAT [TOLERANCE [COUNT]]: both have COUNT lines, each a number after the same words; the
-# numbers are equal within a relative TOLERANCE, 1e-6 by default.
+# expect_near_lines FILE FILE WHAT [TOLERANCE [COUNT]]: both files have COUNT lines, each with a number after the same
+# words. The numbers are equal within a relative TOLERANCE, 1e-6 by default.
 expect_near_lines() {
   mtl_compare near "$1" "$2" --relative "${4:-1e-6}" ${5:+--count "$5"} || fail "$3: $1 and $2 differ"
 }
 
-# make_null_corpus: writes null.jsonl and Megatron-LM's token files of it, null_expected.bin and .idx. The text is
-# golden/indexed's NullTokenizer corpus without line 9: its id -1 is outside the vocabulary; Megatron-LM writes it, mtl
-# refuses it.
+# make_null_corpus: writes null.jsonl and the token files that Megatron-LM makes from it, null_expected.bin and .idx.
+# The text is golden/indexed's NullTokenizer corpus without line 9. The id in that line, -1, is outside the vocabulary.
+# Megatron-LM writes it, and mtl rejects it.
 make_null_corpus() {
   sed 9d "$TESTS/golden/indexed/null.jsonl" >null.jsonl
   mtl-data split "$TESTS/golden/indexed/null70000_text_document" --counts 8,1 --names expected,outside \
@@ -81,7 +81,7 @@ make_null_corpus() {
     fail 'cannot make null_expected from the golden token files'
 }
 
-# is_sanitized TOOL: true if TOOL was built with a sanitizer, which needs more memory than planned.
+# is_sanitized TOOL: true if TOOL was built with a sanitizer. It then needs more memory than planned.
 is_sanitized() { nm -D "$(command -v "$1")" | grep -qE '__[at]san'; }
 
 finish() {

@@ -1,16 +1,16 @@
 #!/bin/bash
-# Every tool has a manual page that has exactly the flags of --help and formats without errors. The flag tables of
+# Every tool has a manual page that lists exactly the flags in --help and formats without errors. The flag tables in
 # docs/megatron.md are up to date.
 . "$(dirname "$0")/lib.sh" "$1"
 MAN=$TESTS/../man
 
-# flags_of_help TOOL [COMMAND]: prints the flags that --help lists, one per line.
+# flags_of_help TOOL [COMMAND]: prints the flags listed by --help, one per line.
 flags_of_help() {
   "$@" --help | grep -oE '^  -.*' | sed -E 's/^  ((-[A-Za-z-]+[A-Za-z0-9-]*(, )?)+).*/\1/' |
     grep -oE -- '-[A-Za-z-][A-Za-z0-9-]*'
 }
 
-# commands_of TOOL: prints the commands that its help lists, if it requires a COMMAND.
+# commands_of TOOL: prints the commands listed in its help, if it requires a COMMAND.
 commands_of() {
   "$1" --help | grep -q "^usage: $1 COMMAND" || return
   "$1" --help | sed -nE 's/^  ([a-z][a-z-]*) .*/\1/p'
@@ -54,7 +54,7 @@ else
   echo "scdoc or mandoc not found: the pages' formatting is not checked"
 fi
 
-# docs/megatron.md has the program's tables of flags, and the program has every flag that the page calls mtl's own.
+# docs/megatron.md contains the program's flag tables. Each flag that the page describes as mtl's own exists.
 bash "$TESTS/../docs/megatron_flags.sh" "$BIN" >"$WORK/tables"
 [ "$(grep -c "^| \`--" "$WORK/tables")" -gt 30 ] || fail "mtl-train --list-foreign-flags lists too few flags"
 sed -n '/^## Flags without an effect/,$p' "$TESTS/../docs/megatron.md" | cmp - "$WORK/tables" ||

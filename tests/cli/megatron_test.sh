@@ -1,15 +1,15 @@
 #!/bin/bash
-# Megatron-LM's checkpoints in every tool that reads models: converted bit for bit; damaged and hostile files are
-# refused.
+# Megatron-LM's checkpoints, in every tool that reads models: converted bit for bit. Damaged and hostile files are
+# rejected.
 source "$(dirname "$0")/lib.sh" "$1"
 CASES=$TESTS/golden/megatron_ckpt
 A=$TESTS/golden/gpt2_model/a
 enter_data_folder
 
-# field NAME LINE: prints a number or word of a line of cases.jsonl.
+# field NAME LINE: prints a number or word from a line in cases.jsonl.
 field() { sed -E "s/.*\"$1\": ?\"?([^,\"}]+).*/\1/" <<<"$2"; }
 
-# Every case converts to the weights of its model.
+# Every case converts to its model's weights.
 expect_exit 0 mtl-convert --load "$A" --save half --dtype float16
 while read -r line; do
   name=$(field dir "$line")
@@ -28,7 +28,8 @@ expect_exit 0 mtl-convert --load "$CASES/legacy_tp2pp2" --save mtl --to mtl --vo
 expect_exit 0 mtl-convert --load mtl --save back
 expect_same back/model.safetensors "$A/model.safetensors"
 
-# If the file lacks a value, the error names its flag; without --vocab-size, the padding stays, with a warning.
+# If a value is missing in the file, the error gives the flag for it. Without --vocab-size, the padding stays, with a
+# warning.
 expect_exit 2 mtl-convert --load "$CASES/v0_tp1" --save no
 expect_text err '--num-attention-heads .*is needed: the checkpoint has no args'
 expect_exit 2 mtl-convert --load "$A" --save no --num-attention-heads 8
@@ -43,14 +44,14 @@ expect_exit 0 mtl-convert --load "$CASES/mcore_local_tp1pp1" --save padded
 expect_text err 'keeps all 600 rows of the token embedding, of which the last may be padding; give a tokenizer or --vocab-size'
 expect_text padded/config.json '"vocab_size": 600'
 
-# Without a tracker, uses the newest iteration.
+# Uses the newest iteration if there is no tracker.
 mkdir untracked
 cp -r "$CASES/v1_tp1/iter_0000030" untracked
 expect_exit 0 mtl-convert --load untracked --save from_untracked --vocab-size 512
 expect_text err 'warning: untracked/latest_checkpointed_iteration.txt is missing; taking iter_0000030'
 expect_same from_untracked/model.safetensors half/model.safetensors
 
-# A tokenizer in the folder determines the vocabulary size.
+# If the folder contains a tokenizer, it determines the vocabulary size.
 cp -r "$CASES/mcore_local_tp1pp1" with_tokenizer
 chmod -R u+w with_tokenizer
 expect_exit 0 mtl-vocab --input "$TESTS/../CONTRIBUTING.md" --output-prefix small --vocab-size 512
@@ -59,7 +60,7 @@ cp small-merges.txt with_tokenizer/iter_0000030/merges.txt
 expect_exit 0 mtl-convert --load with_tokenizer --save trimmed
 expect_same trimmed/model.safetensors half/model.safetensors
 
-# mtl-eval and mtl-generate print the same as for the Hugging Face model.
+# mtl-eval and mtl-generate print the same output as for the Hugging Face model.
 ids=$(shuf -i 0-511 -n 400 --random-source="$CASES/cases.jsonl" | tr '\n' ' ')
 for _ in $(seq 25); do printf '{"text": "%s"}\n' "${ids% }"; done >ids.jsonl
 expect_exit 0 mtl-preprocess --input ids.jsonl --output-prefix ids --tokenizer-type NullTokenizer --vocab-size 512
@@ -79,7 +80,7 @@ expect_same out expected
 expect_exit 0 mtl-generate --load "$CASES/v0_tp1/release" --ids --greedy --prompt '1 2 3' --max-new-tokens 8 --num-attention-heads 4
 expect_same out expected
 
-# Training starts from the weights.
+# Training can start from the weights.
 train=(mtl-train --seq-length 32 --micro-batch-size 2 --global-batch-size 2 --train-iters 2 --lr 1e-4 --log-interval 1
   --data-path ids_text_document --split "100,0,0" --tokenizer-type NullTokenizer --vocab-size 512 --eval-iters 0)
 losses() { grep -oE 'lm loss: [0-9.E+-]+' "$1"; }
@@ -93,7 +94,7 @@ done
 expect_exit 0 "${train[@]}" --load "$CASES/v0_tp1" --finetune --num-attention-heads 4
 losses out | diff - expected || fail 'training from v0_tp1: different losses'
 
-# Training resumes with the optimizer's state, from Megatron-LM's folder and from a checkpoint converted from it.
+# Training resumes with the optimizer state, from Megatron-LM's folder and from a checkpoint converted from it.
 resume=("${train[@]}" --train-iters 32 --attention-dropout 0 --hidden-dropout 0)
 expect_exit 0 mtl-convert --load "$CASES/legacy_tp1pp1" --save resumable --to mtl --vocab-size 512 --verify
 expect_exit 0 "${resume[@]}" --load resumable
@@ -105,7 +106,7 @@ losses out | diff - expected || fail 'resuming a Megatron-LM checkpoint: differe
 expect_exit 0 "${resume[@]}" --load "$CASES/legacy_tp1pp1" --finetune
 [ "$(losses out | wc -l)" -eq 32 ] || fail '--finetune resumes instead of starting at iteration 0'
 
-# Finds a flipped bit during conversion to every format.
+# Conversion to any format finds a flipped bit.
 cp -r "$CASES/v1_tp1" damaged
 chmod -R u+w damaged
 printf '\001' | dd of=damaged/iter_0000030/mp_rank_00/model_optim_rng.pt bs=1 seek=200001 conv=notrunc status=none
@@ -116,7 +117,7 @@ done
 expect_exit 65 mtl-eval --load damaged --data-path ids_text_document --vocab-size 512
 expect_text err 'is damaged: its CRC-32 does not match'
 
-# Hostile files are refused at once, with a reason, and none of their code runs.
+# Hostile files are rejected immediately, with a reason, and none of their code runs.
 mkdir -p bad/release/mp_rank_00
 echo release >bad/latest_checkpointed_iteration.txt
 for file in "$CASES"/bad/*.pt; do

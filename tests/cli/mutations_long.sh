@@ -1,21 +1,21 @@
 #!/bin/bash
-# Whole tests detect wrong output: each runs on programs one of which corrupts its output, and must report a failed
-# check. mutations_test.sh tests the comparisons alone.
+# Entire tests detect wrong output. In each run, one program corrupts its output, and the test must report a failed
+# check. mutations_test.sh tests only the comparisons.
 source "$(dirname "$0")/lib.sh" "$1"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMP_WAIT_POLICY=passive
 cd "$WORK" || exit 1
 mutants=0
 
-# shadow_programs: makes the build folder `shadow` with links to the real programs; the caller replaces one.
+# shadow_programs: makes the build folder `shadow` with links to the real programs. The caller replaces one of them.
 shadow_programs() {
   rm -rf shadow
   mkdir -p shadow/bin
   ln -s "$BIN"/* shadow/bin
 }
 
-# write_program NAME AFTER FILTER: replaces NAME by a program that runs the real one, filters its standard output by
-# FILTER, and then runs the shell words AFTER. Their variables: `log` is its --log-jsonl, `save` its --save, `output`
-# its -o or --output-prefix, `board` its --tensorboard-dir; "" if absent.
+# write_program NAME AFTER FILTER: replaces NAME with a program that runs the original, filters its standard output
+# through FILTER, and then runs the shell words AFTER. They can use `log` (its --log-jsonl), `save` (its --save),
+# `output` (its -o or --output-prefix) and `board` (its --tensorboard-dir). A variable is "" if its flag is absent.
 write_program() {
   rm "shadow/bin/$1"
   cat >"shadow/bin/$1" <<EOF
@@ -45,7 +45,7 @@ mutant() {
   write_program "$program" "$4" "${5:-cat}"
   expect_failure "$test" "$what" "${6:-}"
 }
-# expect_failure TEST WHAT PATTERN: the same for programs in `shadow`.
+# expect_failure TEST WHAT PATTERN: does the same for the programs in `shadow`.
 expect_failure() {
   local test=$1 what=$2 pattern=$3
   mutants=$((mutants + 1))
@@ -58,18 +58,19 @@ expect_failure() {
     tail -5 mutant.log >&2
   fi
 }
-# in_log PROGRAM: prints shell words that run the sed PROGRAM on the log. to_nan KEY: the same, making KEY's values NaN.
+# in_log PROGRAM: prints shell words that run the sed PROGRAM on the log. to_nan KEY: likewise, sets KEY's values to
+# NaN.
 in_log() { echo "[ -z \"\$log\" ] || sed -i -E '$1' \"\$log\""; }
 to_nan() { in_log "s/(\"$1\": *)[^,}]+/\\1NaN/"; }
-# flip FILE N: prints shell words that flip a bit of FILE (shell words), N bytes before its end.
+# flip FILE N: prints shell words that flip a bit in FILE (shell words), N bytes before its end.
 flip() {
   echo "f=$1; at=\$((\$(stat -c %s \"\$f\") - $2)); old=\$(od -An -tu1 -j \$at -N 1 \"\$f\"); " \
     "printf \"\\\\x\$(printf %02x \$((old ^ 16)))\" | dd of=\"\$f\" bs=1 seek=\$at conv=notrunc"
 }
-# swap_words: prints a filter that swaps the two numbers of a line.
+# swap_words: prints a filter that swaps a line's two numbers.
 swap_words() { echo "sed -E 's/^([0-9]+) ([0-9]+)/\\2 \\1/'"; }
 
-# A test passes on unmodified programs.
+# With unmodified programs, a test passes.
 shadow_programs
 write_program mtl-train : cat
 FAIL_FAST=1 bash "$TESTS/cli/train_end_to_end_test.sh" "$PWD/shadow" >sound.log 2>&1 ||
@@ -102,7 +103,7 @@ mutant data_test.sh mtl-data 'two tokens swapped' : "$(swap_words)" 'output diff
 mutant topo_groups_test.sh mtl-topo 'traffic without figures' : "sed -E 's/[0-9]+ all-/NaN all-/'"
 mutant plot_test.sh mtl-plot 'an empty picture' '[ -z "$output" ] || : >"$output"'
 
-# ignored PROGRAM VALUES FLAG...: flags_act_test.sh fails if PROGRAM accepts and ignores any FLAG, which has VALUES
+# ignored PROGRAM VALUES FLAG...: flags_act_test.sh fails if PROGRAM accepts but ignores any FLAG. Each FLAG has VALUES
 # values.
 ignored() {
   local program=$1 values=$2 flag

@@ -1,6 +1,6 @@
 #!/bin/bash
-# The comparisons of the tests detect wrong figures: each passes on sound figures and fails on corrupted ones.
-# mutations_long.sh does the same for whole tests.
+# The tests' comparisons detect wrong metrics: each passes on valid metrics and fails on corrupted metrics.
+# mutations_long.sh does the same for entire tests.
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/figures.sh"
 source "$(dirname "$0")/layouts.sh"
@@ -16,7 +16,7 @@ failures_of() {
 }
 # passes COMMAND...: none of its checks fails.
 passes() { [ "$(failures_of "$@")" -eq 0 ] || { fail "fails on sound figures: $*"; sed 's/^/    /' comparison.log >&2; }; }
-# caught WHAT COMMAND...: a check of COMMAND fails; WHAT is wrong.
+# caught WHAT COMMAND...: one of COMMAND's checks fails. WHAT is wrong.
 caught() {
   local what=$1
   shift
@@ -24,7 +24,7 @@ caught() {
   [ "$(failures_of "$@")" -gt 0 ] || fail "not caught: $what: $*"
 }
 
-# Corruptions of a log: a name, and a program for sed. Each value is replaced in all lines, then in one.
+# Ways to corrupt a log: a name and a sed program. Each value is replaced in all lines, then in one.
 LOG_MUTATIONS=(
   'every gradient norm NaN|s/("grad_norm": *)[^,}]+/\1NaN/'
   'one gradient norm NaN|7s/("grad_norm": *)[^,}]+/\1NaN/'
@@ -38,13 +38,13 @@ LOG_MUTATIONS=(
   'two lines swapped|13{h;d};14G'
   'a line twice|8p'
 )
-# break_log FILE OUT PROGRAM: changes FILE by the sed PROGRAM and writes it to OUT, which must differ.
+# break_log FILE OUT PROGRAM: applies the sed PROGRAM to FILE and writes the result to OUT. It must differ from FILE.
 break_log() {
   sed -E "$3" "$1" >"$2"
   cmp -s "$1" "$2" && fail "'$3' changes nothing in $1"
 }
 
-# The comparison of train_end_to_end_test.sh.
+# The comparison in train_end_to_end_test.sh.
 compare_to_golden() { compare_losses "$GOLDEN" "$1"; }
 passes compare_to_golden "$GOLDEN"
 VALIDATIONS=('every validation loss NaN|s/("validation_loss": *)[^,}]+/\1NaN/' 'test loss NaN|s/("test_loss": *)[^,}]+/\1NaN/'
@@ -55,7 +55,7 @@ for mutation in "${LOG_MUTATIONS[@]}" "${VALIDATIONS[@]}"; do
   [ "${mutation%%|*}" = 'two lines swapped' ] || caught "${mutation%%|*}" compare_to_golden broken.jsonl
 done
 
-# The comparisons of a layout with one process: clipping, figures and weights.
+# The comparisons between a layout and one process: clipping, metrics and weights.
 prepare_token_files
 train_layout 1 one --micro-batch-size 2
 passes check_clipping one
@@ -95,7 +95,7 @@ weights_agree() {
   read -r same rms _ <<<"$(mtl_compare_checkpoints "$1" "$2")"
   below "$rms" 1e-4 || fail "weights differ by $rms ($same)"
 }
-# break_weight BYTES: replaces the third weight of the first tensor in the folder `broken`.
+# break_weight BYTES: replaces the third weight in the first tensor in the folder `broken`.
 break_weight() {
   local header
   rm -rf broken

@@ -1,4 +1,4 @@
-// A library preloaded into one rank of a test: one allocation fails once the file named by MTL_TEST_NO_MEMORY exists.
+// A library preloaded into one of a test's ranks: once the file MTL_TEST_NO_MEMORY exists, one allocation fails.
 #include <unistd.h>
 
 #include <atomic>

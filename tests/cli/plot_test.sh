@@ -1,10 +1,10 @@
 #!/bin/bash
-# mtl-plot on good logs, on logs of killed runs, and on files that are not logs.
+# mtl-plot: plots valid logs and logs from killed runs, and rejects files that are not logs.
 . "$(dirname "$0")/lib.sh" "$1"
 unset COLUMNS LINES NO_COLOR
 export LC_ALL=C.UTF-8
 
-# write_run OFFSET: prints a log of ten steps and two validations; the losses of the steps are higher by OFFSET.
+# write_run OFFSET: prints a log with ten steps and two validations. OFFSET is added to the steps' losses.
 write_run() {
   echo '{"type": "start", "version": 1, "iteration": 0, "seq_length": 64}'
   for k in 1 2 3 4 5 6 7 8 9 10; do
@@ -27,18 +27,18 @@ using world size: 8, data-parallel size: 8
  validation loss at iteration 20 on test set | lm loss value: 1.000000E+00 | lm loss PPL: 2.7E+00 | 
 LOG
 
-# A log is never overwritten.
+# Never overwrites a log.
 cp "$WORK/a.jsonl" "$WORK/own.svg"
 expect_exit 2 mtl-plot "$WORK/own.svg" --output "$WORK/own.svg"
 expect_text "$WORK/err" 'own.svg +is one of the inputs and would be overwritten; choose another --output'
 expect_same "$WORK/own.svg" "$WORK/a.jsonl"
-# Neither is a configuration file. A signal leaves nothing.
+# Does not overwrite a configuration file either. A signal leaves nothing behind.
 printf 'y = lm_loss\n' >"$WORK/plot.txt"
 expect_exit 2 mtl-plot "$WORK/a.jsonl" --config "$WORK/plot.txt" -o "$WORK/plot.txt"
 expect_text "$WORK/err" 'plot.txt +is one of the inputs and would be overwritten; choose another --output'
 expect_clean_end "$WORK/late.svg" mtl-plot "$WORK/a.jsonl" -o "$WORK/late.svg"
 
-# SVG to a file equals SVG to a pipe.
+# SVG has the same bytes in a file and in a pipe.
 expect_exit 0 mtl-plot "$WORK/a.jsonl" "$WORK/b & <c>.jsonl" --title "one < two" -o "$WORK/two.svg"
 expect_text "$WORK/two.svg" '^<svg xmlns='
 expect_text "$WORK/two.svg" 'one &lt; two'
@@ -47,7 +47,7 @@ mtl-plot "$WORK/a.jsonl" "$WORK/b & <c>.jsonl" --title "one < two" >"$WORK/pipe.
 expect_same "$WORK/two.svg" "$WORK/pipe.svg"
 if command -v xmllint >/dev/null; then expect_exit 0 xmllint --noout "$WORK/two.svg"; fi
 
-# JSON: the figures of both formats, without the test set.
+# JSON: both formats give the same metrics, without the test set.
 expect_exit 0 mtl-plot --json "$WORK/a.jsonl" --y lm_loss
 expect_text "$WORK/out" '"format": "mtl-plot", "version": 1'
 expect_text "$WORK/out" '"kind": "validation", "x": \[50.0, 100.0\], "y": \[4.25, 4.25\]'
@@ -63,7 +63,7 @@ expect_text "$WORK/out" '"kind": "training", .*"y": \[11.5, 11.0, 10.0,'
 expect_exit 2 mtl-plot "$WORK/megatron.log" --x tokens
 expect_text "$WORK/err" '--seq-length'
 
-# The terminal: no line longer than COLUMNS, braille only in a UTF-8 locale.
+# Terminal: no line is longer than COLUMNS, and braille appears only in a UTF-8 locale.
 export COLUMNS=60
 expect_exit 0 mtl-plot --terminal "$WORK/a.jsonl"
 expect_text "$WORK/out" '⣀|⠤'
@@ -104,13 +104,13 @@ expect_text "$WORK/err" '^mtl-plot: 3 problems'
 expect_exit 2 mtl-plot "$WORK/a.jsonl" --y ,
 expect_text "$WORK/err" '--y , +contains an empty name'
 
-# Messages name the file as given; a read error is not the end of the file.
+# Messages give the file name as passed. A read error is not treated as the end of the file.
 expect_exit 65 mtl-plot /dev/null
 expect_text "$WORK/err" '^mtl-plot: /dev/null: has no point to draw'
 expect_exit 74 mtl-plot - <"$WORK"
 expect_text "$WORK/err" 'standard input: cannot read: Is a directory'
 
-# Reports figures that cannot be drawn.
+# Reports metrics that cannot be drawn.
 for i in 1 2 3; do echo "{\"iteration\": $i, \"lm_loss\": NaN}"; done >"$WORK/nan.jsonl"
 expect_exit 65 mtl-plot "$WORK/nan.jsonl"
 expect_text "$WORK/err" 'nan.jsonl: no value of lm_loss is finite: the training may have diverged'
@@ -123,7 +123,7 @@ expect_text "$WORK/err" 'warning: loss: 2 points are not drawn: they are beyond 
 grep -qE 'nan|inf' "$WORK/huge.svg" && fail 'a coordinate is not finite'
 expect_text "$WORK/huge.svg" '^<path class="l"'
 
-# A resumed run: later lines replace those that they repeat.
+# A resumed run: later lines replace the lines they repeat.
 {
   for i in 10 20 30 40; do echo "{\"iteration\": $i, \"lm_loss\": $i}"; done
   for i in 30 40 50; do echo "{\"iteration\": $i, \"lm_loss\": 1$i}"; done
@@ -136,11 +136,11 @@ expect_exit 0 mtl-plot --json "$WORK/twice.log" --y lm_loss
 expect_text "$WORK/out" '"x": \[10.0, 20.0\], "y": \[10.5, 9.25\]'
 expect_text "$WORK/out" '"x": \[20.0\], "y": \[9.125\]'
 
-# The cost of --smooth does not grow with its window.
+# --smooth does not get slower with a larger window.
 awk 'BEGIN { for (i = 1; i <= 300000; ++i) print "{\"iteration\": " i ", \"lm_loss\": " i % 7 "}" }' >"$WORK/long.jsonl"
 expect_exit 0 timeout 60 mtl-plot "$WORK/long.jsonl" --smooth 150000 -o "$WORK/long.svg"
 
-# SVG and JSON are valid, and no control character reaches a terminal, for any bytes in a title, a name or a path.
+# For any bytes in a title, name or path, SVG and JSON are valid, and no control character reaches a terminal.
 odd=$'t\xff\xef\xbf\xbf\xed\xa0\x80\e[31m\x07\xc2\x9bx'
 cp "$WORK/a.jsonl" "$WORK/$odd.jsonl"
 cp "$WORK/a.jsonl" "$WORK/b.jsonl"

@@ -1,26 +1,26 @@
 #!/bin/bash
-# mtl-preprocess under external faults: signals, full disks, closed streams, a second run, odd paths. In any case,
-# files have their final names only if all of them are complete.
+# mtl-preprocess under external faults: signals, full disks, closed streams, a second run, unusual paths. Files get
+# their final names only if all of them are complete.
 source "$(dirname "$0")/lib.sh" "$1"
 P="mtl-preprocess --tokenizer-type NullTokenizer --vocab-size 70000 --append-eod"
 cd "$WORK" || exit 1
 make_null_corpus
 CORPUS=$WORK/null.jsonl
 
-# expect_only NAME...: exactly these files are in the folder `to`.
+# expect_only NAME...: the folder `to` contains exactly these files.
 expect_only() {
   local have
   have=$(ls -A to 2>/dev/null | tr '\n' ' ')
   [ "$have" = "${*:+$* }" ] || fail "the folder to holds '$have' instead of '$*'"
 }
 FILES="x_text_document.bin x_text_document.idx x_text_document.json"
-# expect_complete: the token files in `to` are null_expected's.
+# expect_complete: the token files in `to` equal null_expected's.
 expect_complete() {
   expect_same to/x_text_document.bin null_expected.bin
   expect_same to/x_text_document.idx null_expected.idx
 }
 
-# A signal while mtl-preprocess waits for input: it leaves nothing and dies of the signal.
+# If a signal arrives while mtl-preprocess waits for input, it leaves nothing behind and dies from the signal.
 for signal in TERM INT HUP; do
   rm -rf to fifo
   mkfifo fifo
@@ -38,8 +38,8 @@ for signal in TERM INT HUP; do
   expect_text err "^mtl-preprocess: ended by signal $(kill -l $signal) "
 done
 
-# Two runs with one prefix: the second is refused and harms nothing. The next run removes the leftovers of a killed
-# one.
+# Two runs with the same prefix: the second fails and harms nothing. After a run was killed, the next run removes what
+# it left.
 $P --input fifo --output-prefix to/x 2>err7 &
 pid=$!
 exec 7>fifo
@@ -54,7 +54,7 @@ expect_exit 0 $P --input "$CORPUS" --output-prefix to/x
 expect_text err "to/x_text_document.bin.tmp.$pid: removed; the run that wrote it was killed"
 expect_only $FILES && expect_complete
 
-# The same for two prefixes whose keys give equal file names.
+# Checks the same for two prefixes whose keys lead to the same file names.
 echo '{"b_c": "1 2", "c": "3"}' >keys.jsonl
 $P --input fifo --output-prefix to/a --json-keys b_c 2>err7 &
 pid=$!
@@ -68,8 +68,8 @@ wait $pid || fail "the first run failed: $(cat err7)"
 [ "$(mtl-data cat to/a_b_c_document)" = '1 2 69999' ] || fail "to/a_b_c_document is not the first run's"
 expect_only a_b_c_document.bin a_b_c_document.idx a_b_c_document.json $FILES
 
-# Each file operation fails once: the run either completes or reports the error, without temporary files and without an
-# .idx of incomplete data.
+# Each file operation fails once. The run must either complete or report the error, without temporary files and without
+# an .idx for incomplete data.
 operations=40
 for kind in enospc eio short eintr; do
   for n in $(seq $operations); do
@@ -95,7 +95,7 @@ expect_text err 'No space left on device'
 expect_text err '^  the output needs about .* KiB, judging by the 100% of the input that was read; to had .* free'
 expect_only
 
-# Files of two runs are never readable together: a run killed between its first and its last rename leaves no .idx.
+# Files from different runs are never readable together: a run killed between its first and last rename leaves no .idx.
 echo '{"text": "5 6 7"}' >old.jsonl
 $P --input old.jsonl --output-prefix old --quiet
 for n in $(seq "$operations"); do
@@ -110,7 +110,7 @@ for n in $(seq "$operations"); do
   fi
 done
 
-# A limit on file sizes is reported as an error and does not kill the run.
+# If file size is limited, the run reports an error instead of being killed.
 rm -rf to
 for _ in $(seq 200); do cat "$CORPUS"; done >many.jsonl
 (ulimit -f 8 && exec $P --input many.jsonl --output-prefix to/x) 2>err
@@ -118,7 +118,7 @@ for _ in $(seq 200); do cat "$CORPUS"; done >many.jsonl
 expect_text err 'File too large'
 expect_only
 
-# An input that is truncated at the end of a line while it is read is an error, though what remains looks complete.
+# It is an error if an input is truncated at a line end while it is read, even though the rest looks complete.
 rm -rf to
 line='{"text": "11 22 33 44 55 66 77 88 99 11 22 33 44 55 66 77 88 99 11 22 33 44 55 66 77 88 99 11 22"}'
 yes "$line" | head -n 600000 >shrinking.jsonl
@@ -179,7 +179,7 @@ for prefix in '' to/; do
   expect_exit 2 $P --input many.jsonl --output-prefix "$prefix"
   expect_text err '--output-prefix .* names no file; give the beginning of the files. names'
 done
-# No output replaces an input, under any name: standard input, the lock, the tokenizer's files, a configuration file.
+# No output replaces an input, whatever its name: standard input, the lock, tokenizer files, a configuration file.
 cp "$CORPUS" z.lock
 expect_exit 2 $P --input z.lock --output-prefix z
 cp "$CORPUS" z_text_document.idx.tmp.12
@@ -206,7 +206,7 @@ expect_same w_text_document.json conf
 cp "$SHARE/gpt2/merges.txt" v.rejects.jsonl
 expect_exit 2 mtl-preprocess --input many.jsonl --vocab-file "$SHARE/gpt2/vocab.json" --merge-file v.rejects.jsonl --output-prefix v
 expect_same v.rejects.jsonl "$SHARE/gpt2/merges.txt"
-# A name that is not UTF-8: the record and the summary are valid JSON, and mtl-data verify accepts them.
+# If a name is not UTF-8, the record and the summary are still valid JSON, and mtl-data verify accepts them.
 name=$(printf 'caf\351')
 cp "$CORPUS" "$name.jsonl"
 expect_exit 0 $P --input "$name.jsonl" --output-prefix "$name" --json

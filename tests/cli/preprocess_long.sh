@@ -1,18 +1,18 @@
 #!/bin/bash
-# mtl-preprocess on inputs that are large when unpacked: memory stays bounded, and signals at random moments leave
-# either all files or none.
+# mtl-preprocess on inputs that are large when unpacked: memory stays bounded. Signals at random times leave either all
+# files or none.
 source "$(dirname "$0")/lib.sh" "$1"
 GPT2="--vocab-file $SHARE/gpt2/vocab.json --merge-file $SHARE/gpt2/merges.txt"
 cd "$WORK" || exit 1
 
-# bounded MB COMMAND...: runs COMMAND in at most MB megabytes of address space, unless it is sanitized.
+# bounded MB COMMAND...: runs COMMAND with at most MB megabytes of address space, unless it is sanitized.
 bounded() {
   local limit=$(($1 * 1000))
   shift
   if is_sanitized mtl-preprocess; then "$@"; else (ulimit -v $limit && exec "$@"); fi
 }
 
-# measure_peak COMMAND...: runs COMMAND and sets peak_mb to its peak memory (polled ten times per second).
+# measure_peak COMMAND...: runs COMMAND and sets peak_mb to its peak memory, polled ten times per second.
 measure_peak() {
   local kb
   peak_mb=0
@@ -24,7 +24,7 @@ measure_peak() {
   wait $! || fail "exit $?: $* $(cat err)"
 }
 
-# A line of 1 GB is refused, plain and compressed in every format.
+# A 1 GB line is rejected, both plain and compressed in every format.
 line() { printf '{"text": "short"}\n{"text": "'; head -c 1000000000 /dev/zero | tr '\0' x; printf '"}\n'; }
 line | gzip -1 >line.gz
 line | xz -0 >line.xz
@@ -37,13 +37,13 @@ expect_exit 65 bounded 2000 mtl-preprocess --input - --output-prefix x $GPT2 --w
 expect_text err "^mtl-preprocess: standard input:2: the line is longer than"
 [ -z "$(ls x* 2>/dev/null)" ] || fail "left behind: $(ls x*)"
 
-# A line below the limit is accepted.
+# A line shorter than the limit is accepted.
 { printf '{"text": "'; yes word | head -c 200000000 | tr '\n' ' '; printf '"}\n'; } | zstd -q >below.zst
 expect_exit 0 bounded 4000 mtl-preprocess --input below.zst --output-prefix x $GPT2 --workers 2
 expect_text err '^mtl-preprocess: 1 documents, 40,00[0-9],[0-9]+ tokens'
 rm x_* below.zst line.*
 
-# 490 MB of JSON lines in every format are never in memory at once.
+# 490 MB of JSON lines are never in memory all at the same time, in any format.
 xz -dc "$TESTS/golden/corpora/wikitext2-valid.txt.xz" | sed 's/[\\"]/\\&/g; s/.*/{"text": "&"}/' >part.jsonl
 for _ in $(seq 420); do cat part.jsonl; done >big.jsonl
 gzip -1 -c big.jsonl >big.gz
@@ -59,7 +59,7 @@ for kind in gz xz zst frames; do
   [ $kind = gz ] || expect_same ${kind}_text_document.bin gz_text_document.bin
 done
 
-# Signals at random moments.
+# Signals at random times.
 head -c 30000000 big.gz | gzip -dc 2>/dev/null | head -n 60000 >some.jsonl
 expect_exit 0 mtl-preprocess --input some.jsonl --output-prefix whole $GPT2 --quiet
 for i in $(seq 40); do

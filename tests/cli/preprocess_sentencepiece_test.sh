@@ -1,5 +1,5 @@
 #!/bin/bash
-# mtl-preprocess and mtl-data cat with SentencePiece models, under Megatron-LM's three tokenizer types.
+# mtl-preprocess and mtl-data cat with SentencePiece models, using each of Megatron-LM's three tokenizer types.
 source "$(dirname "$0")/lib.sh" "$1"
 GOLDEN=$TESTS/golden/tokenizer
 cd "$WORK" || exit 1
@@ -8,7 +8,7 @@ cp "$GOLDEN/sentencepiece_unigram.model" unigram.model
 printf '%s\n' '{"text": "What say the citizens?  Speak, speak."}' '{"text": "<s>1607</s> caf\u00e9 \ud83d\ude00"}' '{"text": ""}' >text.jsonl
 printf '%s\n' 'What say the citizens?  Speak, speak.' '<s>1607</s> café 😀' '' >text
 
-# run PREFIX TYPE MODEL FLAG...: makes the token files of text.jsonl. cat_text prints their text.
+# run PREFIX TYPE MODEL FLAG...: makes token files from text.jsonl. cat_text prints their text.
 run() {
   local prefix=$1 type=$2 model=$3
   shift 3
@@ -20,7 +20,7 @@ cat_text() {
   expect_exit 0 mtl-data cat --plain "${prefix}_text_document" --tokenizer-type "$type" --tokenizer-model "$model" "$@"
 }
 
-# The three types are the same tokenizer: the same bytes, and the text decodes back.
+# The three types are the same tokenizer: they give the same bytes, and the text decodes back.
 for type in SentencePieceTokenizer GPTSentencePieceTokenizer Llama2Tokenizer; do
   run "$type" "$type" bpe.model --workers 2
   expect_same "${type}_text_document.bin" SentencePieceTokenizer_text_document.bin
@@ -29,7 +29,7 @@ for type in SentencePieceTokenizer GPTSentencePieceTokenizer Llama2Tokenizer; do
 done
 grep -q '"type": "Llama2Tokenizer"\|Llama2Tokenizer' Llama2Tokenizer_text_document.json || fail "the provenance does not name the tokenizer"
 
-# A folder works like a file; a model that normalizes decodes to the normalized text.
+# A folder works like a file. If the model normalizes, it decodes to the normalized text.
 mkdir model && cp unigram.model model/tokenizer.model
 run unigram GPTSentencePieceTokenizer model
 cat_text unigram GPTSentencePieceTokenizer unigram.model
@@ -45,7 +45,7 @@ run old SentencePieceTokenizer bpe.model --legacy-tokenizer --vocab-extra-ids 1
 expect_exit 0 mtl-data cat old_text_document --ids
 expect_text out '^[0-9 ]* 2002 [0-9 ]* 2005 2002$'
 
-# expect_refused FLAG FLAG...: these flags are refused with an error at the first one.
+# expect_refused FLAG FLAG...: mtl-preprocess rejects these flags, and the error is about the first.
 expect_refused() {
   local flag=$1
   shift

@@ -1,22 +1,22 @@
 #!/bin/bash
-# mtl-preprocess: the token files equal Megatron-LM's byte for byte, for any number of threads and any compression; the
+# mtl-preprocess: token files equal Megatron-LM's byte for byte, for any thread count and compression. Also checks the
 # errors.
 source "$(dirname "$0")/lib.sh" "$1"
 GOLDEN=$TESTS/golden/indexed
 GPT2="--tokenizer-type GPT2BPETokenizer --vocab-file $SHARE/gpt2/vocab.json --merge-file $SHARE/gpt2/merges.txt"
 
-# same_files PREFIX: the two files equal the golden ones.
+# same_files PREFIX: both files equal the golden files.
 same_files() {
   expect_same "$WORK/$1.bin" "$GOLDEN/$1.bin"
   expect_same "$WORK/$1.idx" "$GOLDEN/$1.idx"
 }
 
-# expect_nothing PREFIX: no file whose name begins with PREFIX exists.
+# expect_nothing PREFIX: no file name starts with PREFIX.
 expect_nothing() {
   [ -z "$(find "$WORK" -name "$1*")" ] || fail "left behind: $(find "$WORK" -name "$1*")"
 }
 
-# The runs of golden/indexed/commands.json, with Megatron-LM's own flags.
+# The runs in golden/indexed/commands.json, with Megatron-LM's own flags.
 run() {
   local prefix=$1
   shift
@@ -27,7 +27,7 @@ run default $CORPUS $GPT2 --workers 1 && same_files default_text_document
 run eod $CORPUS $GPT2 --workers 1 --append-eod && same_files eod_text_document
 run keys $CORPUS $GPT2 --workers 1 --json-keys text title && same_files keys_text_document && same_files keys_title_document
 run content $CORPUS $GPT2 --workers 1 --json-keys content --append-eod && same_files content_content_document
-# Megatron-LM writes the id -1 of line 9; mtl refuses ids outside the vocabulary, so the comparison omits that line.
+# Megatron-LM writes the id -1 in line 9. mtl rejects ids outside the vocabulary, so the comparison omits this line.
 null="--tokenizer-type NullTokenizer --vocab-size 70000 --workers 1 --append-eod"
 expect_exit 65 mtl-preprocess --input "$GOLDEN/null.jsonl" $null --output-prefix "$WORK/outside"
 expect_text "$WORK/err" 'null.jsonl:9: the token id -1 is not in the vocabulary of NullTokenizer, which has ids 0 to 69999;'
@@ -40,7 +40,7 @@ run partitions $CORPUS $GPT2 --workers 2 --partitions 2 --append-eod && same_fil
 run sequential $CORPUS $GPT2 --workers 3 --partitions 3 --keep-sequential-samples --append-eod
 same_files sequential_text_document
 
-# These are all runs of commands.json but `merged`, which data_make_test.sh tests.
+# These are all runs in commands.json except `merged`, which data_make_test.sh tests.
 names=$(sed -nE 's/^  "name": "(.*)",$/\1/p' "$GOLDEN/commands.json" | sort | tr '\n' ' ')
 [ "$names" = "content default eod keys merged null70000 partitions partitions_sequential special " ] || fail "commands.json has different runs: $names"
 
@@ -48,7 +48,7 @@ names=$(sed -nE 's/^  "name": "(.*)",$/\1/p' "$GOLDEN/commands.json" | sort | tr
 run ordinary --input "$GOLDEN/special.jsonl" $GPT2 --append-eod
 cmp -s "$WORK/ordinary_text_document.bin" "$GOLDEN/special_text_document.bin" && fail "<|endoftext|> in a text became a token"
 
-# Old flags are accepted, with one notice each.
+# Old flags are accepted, each with one notice.
 run old $CORPUS --vocab "$SHARE/gpt2/vocab.json" --merge-file "$SHARE/gpt2/merges.txt" --tokenizer-type GPT2BPETokenizer \
   --dataset-impl mmap --chunk-size 25 --json-keys content --workers 32 --append-eod
 expect_same "$WORK/old_content_document.bin" "$GOLDEN/content_content_document.bin"
@@ -58,7 +58,7 @@ for flag in --dataset-impl --chunk-size --vocab; do
   [ "$(grep -c -- "^mtl-preprocess: $flag: " "$WORK/err")" -eq 1 ] || fail "not exactly one notice about $flag"
 done
 
-# Sentences: one sequence each; the line breaks between them are dropped or kept.
+# Sentences: each is a sequence. The line breaks between them are dropped or kept.
 echo '{"text": "Mr. Fox came.\n\nHe left at 5 p.m. on Jan. 5... \"Why?\" she asked. No end", "a": ["One. Two.", "", "Three"]}' >"$WORK/prose.jsonl"
 run drop --input "$WORK/prose.jsonl" $GPT2 --split-sentences --json-keys text a --json
 expect_text "$WORK/out" '"key": "text", "prefix": ".*drop_text_sentence", "documents": 1, "sequences": 4,'
@@ -74,7 +74,7 @@ expect_same "$WORK/keep_text_sentence.bin" "$WORK/kept_text_document.bin"
 run idle $CORPUS $GPT2 --keep-newlines --lang german && expect_same "$WORK/idle_text_document.bin" "$GOLDEN/default_text_document.bin"
 for flag in --keep-newlines --lang; do expect_text "$WORK/err" "^mtl-preprocess: $flag: has no effect without --split-sentences"; done
 
-# Several chunks of lines: the same bytes for any number of threads, any compression and standard input.
+# Multiple chunks of lines: any thread count, any compression and standard input give the same bytes.
 for i in $(seq 120); do cat "$GOLDEN/corpus.jsonl"; echo; done >"$WORK/big.jsonl"
 gzip -c "$WORK/big.jsonl" >"$WORK/big.gz"
 xz -1 -c "$WORK/big.jsonl" >"$WORK/big.xz"
@@ -117,9 +117,9 @@ run ordered_by_name --input "$WORK/big.xz" $GPT2 --append-eod --quiet
 expect_text "$WORK/w1_text_document.json" '"schema": "mtl-provenance/1"'
 expect_text "$WORK/w1_text_document.json" "\"path\": \"$WORK/big.jsonl\""
 
-# A bad line ends the run; the error names its place, and no file is left.
+# A bad line ends the run. The error gives its place, and no file remains.
 head -2 "$GOLDEN/corpus.jsonl" >"$WORK/head.jsonl"
-# expect_bad_line NAME LINE MESSAGE: such a line is refused with this message.
+# expect_bad_line NAME LINE MESSAGE: such a line is rejected with this message.
 expect_bad_line() {
   local name=$1 line=$2 message=$3
   { cat "$WORK/head.jsonl"; printf '%b\n' "$line"; cat "$WORK/head.jsonl"; } >"$WORK/$name.jsonl"
@@ -143,11 +143,11 @@ expect_exit 65 mtl-preprocess --input "$WORK/range.jsonl" --output-prefix "$WORK
 expect_text "$WORK/err" 'range.jsonl:1: the token id 70000 is not in the vocabulary'
 expect_nothing bad_
 
-# Keys that are not requested may have any value that Python accepts, even lone surrogates.
+# Keys that are not requested can have any value that Python accepts, even lone surrogates.
 echo '{"text": "a", "other": "\ud800", "n": NaN, "big": 123456789012345678901234567890}' >"$WORK/other.jsonl"
 run other --input "$WORK/other.jsonl" $GPT2
 
-# --skip-bad N: up to N bad lines are skipped and written to PREFIX.rejects.jsonl.
+# --skip-bad N: skips up to N bad lines and writes them to PREFIX.rejects.jsonl.
 { cat "$WORK/head.jsonl"; echo '{"text": 1}'; cat "$WORK/head.jsonl"; echo 'x'; } >"$WORK/two.jsonl"
 cat "$WORK/head.jsonl" "$WORK/head.jsonl" >"$WORK/good.jsonl"
 run good --input "$WORK/good.jsonl" $GPT2
@@ -183,7 +183,7 @@ expect_exit 65 mtl-preprocess --input "$WORK/trailing.gz" --output-prefix "$WORK
 expect_text "$WORK/err" 'trailing.gz: the gzip data ends at byte [0-9]+, but other data follows'
 expect_nothing damaged
 
-# Wrong flags: all at once, exit 2. A missing file: exit 74, before anything is written.
+# Wrong flags: reported together, exit code 2. A missing file: exit code 74, before anything is written.
 expect_exit 2 mtl-preprocess --input x --output-prefix "$WORK/p" --tokenizer-type GPT2BPETokenizer --partitions 0 --workers -1
 for flag in --vocab-file --merge-file '--partitions 0' '--workers -1'; do expect_text "$WORK/err" "^  $flag"; done
 expect_exit 2 mtl-preprocess
@@ -201,7 +201,7 @@ expect_text "$WORK/err" 'nor\*this: no such file'
 expect_exit 74 mtl-preprocess $CORPUS --output-prefix "$WORK/p" --vocab-file "$WORK/nosuch.json" --merge-file "$SHARE/gpt2/merges.txt"
 expect_nothing p_
 
-# A reader of --help that closes the pipe early is not an error.
+# It is not an error if --help's reader closes the pipe early.
 mtl-preprocess --help | head -1 >"$WORK/out" 2>"$WORK/err"
 [ ! -s "$WORK/err" ] || fail "--help | head prints to stderr"
 finish

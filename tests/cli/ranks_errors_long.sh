@@ -1,6 +1,6 @@
 #!/bin/bash
-# A fault of one rank ends the job on all ranks within seconds, with that rank's message and a checkpoint, so that no
-# training is lost.
+# If one rank has a fault, the job ends on all ranks within seconds. It prints that rank's message and saves a
+# checkpoint, so that no training is lost.
 # shellcheck disable=SC2034 # the sourced files use LENGTH and LAST
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/train_runs.sh"
@@ -8,10 +8,10 @@ source "$(dirname "$0")/ranks_runs.sh"
 cd "$WORK" || exit 1
 preprocess "$CORPUS" c
 LAST=iter_0000060/shard_00000.safetensors
-# Far more iterations than the job completes before the fault; the learning rate does not depend on their number.
+# Far more iterations than the job completes before the fault. The learning rate does not depend on this number.
 ENDLESS=(--train-iters 20000 --lr-decay-iters 60 --save-interval 100000 --eval-interval 100000 --log-interval 10)
 
-# prepare_other NAME: makes the folder `other` for rank 1 of the job NAME, with its own copy of the token files.
+# prepare_other NAME: makes the folder `other` for rank 1 in the job NAME, with its own copy of the token files.
 prepare_other() {
   rm -rf other
   mkdir -p other "$1"
@@ -19,7 +19,8 @@ prepare_other() {
   ln -s "../$1" other
 }
 
-# break_tokens FILE [PERCENT]: replaces every token after PERCENT of FILE, 0 by default, by an id out of range.
+# break_tokens FILE [PERCENT]: replaces every token after the first PERCENT of FILE, 0 by default, by an id out of
+# range.
 break_tokens() {
   local size begin
   size=$(stat -c %s "$1")
@@ -27,7 +28,7 @@ break_tokens() {
   head -c $((size - begin)) /dev/zero | tr '\0' '\377' | dd of="$1" bs=1M oflag=seek_bytes seek=$begin conv=notrunc status=none
 }
 
-# expect_one_save NAME TEXT: the job printed one error, of rank 1, and saved one checkpoint.
+# expect_one_save NAME TEXT: the job printed one error, from rank 1, and saved one checkpoint.
 expect_one_save() {
   expect_count 1 "$1.err" "^mtl-train: rank 0 \($HOST\): on rank 1: $2"
   expect_count 1 "$1.err" '^mtl-train: rank '
@@ -60,7 +61,7 @@ for layout in tp pp dp; do
   continues_as_whole token
 done
 
-# A failing allocation on one rank.
+# An allocation fails on one rank.
 enter_layout tp-pp
 LENGTH=("${ENDLESS[@]}")
 with_rank_setup 1 "export LD_PRELOAD=$BIN/mtl_no_memory.so MTL_TEST_NO_MEMORY=$WORK/no-memory" start_job memory
@@ -87,7 +88,7 @@ for layout in tp dp; do
   same_run final whole "$layout: the final validation"
 done
 
-# Token files of one rank that shrink.
+# One rank's token files shrink.
 for layout in tp dp; do
   enter_layout $layout
   LENGTH=("${ENDLESS[@]}")
@@ -100,7 +101,7 @@ for layout in tp dp; do
   continues_as_whole short
 done
 
-# A save takes several times the communication timeout: slow storage is reported, and the save succeeds.
+# A save takes several times the communication timeout. Slow storage is reported, and the save succeeds.
 LENGTH=(--train-iters 4 --save-interval 2 --eval-interval 100 --log-interval 1 --distributed-timeout-minutes 0.08)
 LAST=iter_0000004/shard_00000.safetensors
 enter_layout dp

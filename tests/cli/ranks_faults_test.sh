@@ -1,9 +1,9 @@
 #!/bin/bash
-# A job with one faulty rank ends within seconds, with the right exit code, and names that rank.
+# If one rank is faulty, a job ends within seconds, with the right exit code, and identifies that rank.
 source "$(dirname "$0")/lib.sh" "$1"
 HOST=$(hostname)
 
-# run_ranks CODE SECONDS ARGUMENTS...: a job of 4 ranks ends with CODE within SECONDS.
+# run_ranks CODE SECONDS ARGUMENTS...: a 4-rank job ends with CODE within SECONDS.
 run_ranks() {
   local code=$1 limit=$2 start=$SECONDS
   shift 2
@@ -11,14 +11,14 @@ run_ranks() {
   [ $((SECONDS - start)) -le "$limit" ] || fail "took $((SECONDS - start)) s instead of at most $limit: $*"
 }
 
-# expect_count N PATTERN: N lines of stderr match.
+# expect_count N PATTERN: N lines in stderr match.
 expect_count() {
   local got
   got=$(grep -cE -- "$2" "$WORK/err")
   [ "$got" -eq "$1" ] || { fail "$got lines instead of $1 like '$2'"; sed 's/^/    /' "$WORK/err" >&2; }
 }
 
-# Without a fault: only rank 0 prints; without mpirun, the program is a job of one rank.
+# No fault: only rank 0 prints. Without mpirun, the program is a job with one rank.
 run_ranks 0 20
 expect_count 1 'rank-faults: rank 1: warning: seldom heard$'
 expect_text "$WORK/out" '^iteration 6 sum 4$'
@@ -51,9 +51,9 @@ for iteration in $(grep -o '^iteration [0-9]*' "$WORK/out" | cut -d' ' -f2); do
   [ "$iteration" -le 2 ] || fail "iteration $iteration completed, though the ranks called different operations"
 done
 
-# A rank stops before MPI starts, never starts it, or stops before MPI ends: MPI itself would wait forever. mpirun 4.1
-# may crash or hang in PMIx_server_finalize and lose output that it has not forwarded: the ranks write to a file, and
-# mpirun may have any exit code but 0.
+# A rank stops before MPI starts, never starts it, or stops before MPI ends. MPI itself would wait forever. mpirun 4.1
+# may crash or hang in PMIx_server_finalize and lose output it has not forwarded. The ranks therefore write to a file,
+# and mpirun may have any exit code but 0.
 began=$SECONDS
 for fault in start absent end; do
   {
@@ -73,12 +73,12 @@ expect_text "$WORK/end.out" '^iteration 6 sum 4$'
 expect_text "$WORK/end.err" "^rank-faults: rank 0 \($HOST\): not all 4 ranks reached the end of MPI within 10.0 s; all of the"
 cp "$WORK/start.err" "$WORK/err"
 expect_count 1 "^rank-faults: rank 0 \($HOST\): not all 4 ranks reached the start within 10.0 s; "
-# mpirun itself may end a job that a rank left early, at once and without a message; it must not wait for that rank.
+# If a rank leaves early, mpirun may end the job immediately and without a message. It must not wait for that rank.
 read -r code seconds <"$WORK/absent.code"
 [ $((seconds - began)) -lt 10 ] ||
   expect_text "$WORK/absent.err" "^rank-faults: rank 0 \($HOST\): not all 4 ranks reached the start within 10.0 s; "
 
-# A rank is killed, or fails by itself: the job has its exit code.
+# A rank is killed or fails by itself: the job ends with its exit code.
 run_ranks 137 10 --fault kill --who 2
 expect_text "$WORK/err" "rank 2 .*node $HOST exited on signal 9"
 run_ranks 65 10 --fault data
@@ -88,7 +88,7 @@ expect_text "$WORK/err" "^rank-faults: rank 1 \($HOST\): x.idx: broken in the mi
 run_ranks 1 10 --fault bug
 expect_text "$WORK/err" "^rank-faults: rank 1 \($HOST\): internal error: surprise"
 
-# A rank fails while messages are in flight: all ranks receive its error and can still communicate.
+# A rank fails while messages are in flight: all ranks receive the error and can still communicate.
 for who in 0 3; do
   run_ranks 65 15 --fault together --who $who
   expect_count 1 "^rank-faults: rank 0 \($HOST\): on rank $who: x.idx: broken$"
@@ -96,12 +96,12 @@ for who in 0 3; do
   expect_text "$WORK/out" '^agreed: 0 1 2 3 $'
 done
 
-# Rank 0 reports once that ranks were started differently.
+# If ranks were started differently, rank 0 reports it once.
 run_ranks 2 10 --fault agree
 expect_count 1 'ranks of this job do not agree'
 expect_text "$WORK/err" "^  flags: rank 1 \($HOST\) has '--lr 2', rank 0 \($HOST\) has '--lr 1'"
 
-# Wrong flags, before MPI starts: rank 0 reports those of all ranks; a rank reports its own.
+# Wrong flags, before MPI starts: rank 0 reports errors common to all ranks, and a rank reports errors of its own.
 run_ranks 2 10 --nonsense
 expect_count 1 '^rank-faults: 1 problem'
 expect_text "$WORK/err" '--nonsense +unknown flag'
@@ -116,7 +116,7 @@ expect_text "$WORK/err" 'started by torchrun .* mpirun -n 8 rank-faults'
 expect_exit 2 env SLURM_PROCID=0 SLURM_NTASKS=2 mtl_rank_faults
 expect_text "$WORK/err" 'srun --mpi=pmix -n 2 rank-faults'
 
-# Single-process tools do not load MPI, and those without a model do not load Highway's library, which takes 3 ms.
+# Single-process tools do not load MPI. Tools without a model do not load Highway's library, which takes 3 ms.
 for tool in mtl-preprocess mtl-data mtl-eval; do
   [ ! -e "$BIN/$tool" ] || ! ldd "$BIN/$tool" | grep -q libmpi || fail "$tool loads libmpi"
 done

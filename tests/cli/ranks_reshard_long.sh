@@ -1,7 +1,7 @@
 #!/bin/bash
-# A run saved after 5 iterations in any of six layouts and resumed in any of them for 5 more has the losses of one
-# process, and the same bits in the same layout. All tools read the same model from all checkpoints. A Llama in three of
-# the layouts.
+# Runs are saved after 5 iterations in each of six layouts and resumed for 5 more in each of them. The losses equal one
+# process's, and resuming in the same layout gives the same bits. All tools read the same model from all checkpoints.
+# Also tests a Llama in three of the layouts.
 # shellcheck disable=SC2034 # the sourced files use LENGTH
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/train_runs.sh"
@@ -12,16 +12,16 @@ preprocess "$CORPUS" c
 HALF=whole/save/iter_0000005
 LENGTH=(--train-iters 10 --save-interval 5 --eval-interval 4 --log-interval 1)
 
-# second_half NAME: prints the figures after iteration 5.
+# second_half NAME: prints the metrics after iteration 5.
 second_half() { figures_of "$1" | awk 'match($0, /"iteration": [0-9]+/) && substr($0, RSTART + 13, RLENGTH - 13) + 0 > 5'; }
 
-# largest_difference KIND NAME: prints the largest relative difference of its losses or norms from the uninterrupted
-# single process's.
+# largest_difference KIND NAME: compares its losses or norms with the uninterrupted single process, and prints the
+# largest relative difference.
 largest_difference() {
   mtl_compare difference <(second_half "$WORK/one/whole" | figures -) <(second_half "$2" | figures -) --key "$1" --count 13
 }
 
-# resume_in TO FROM: resumes the run saved in layout FROM in layout TO; sets $loss to the difference of the losses.
+# resume_in TO FROM: resumes the run saved in layout FROM in layout TO. Sets $loss to the loss difference.
 resume_in() {
   local norm file
   enter_layout "$1"
@@ -37,7 +37,7 @@ resume_in() {
   for file in whole/save/iter_0000010/*.safetensors; do expect_same "$2/${file#whole/}" "$file"; done
 }
 
-# reshard LAYOUT...: saves in each, resumes each in each, and prints a table of the losses' differences.
+# reshard LAYOUT...: saves in each layout, resumes each save in each layout, and prints a table of loss differences.
 reshard() {
   local layout from to
   for layout in "$@"; do
@@ -57,7 +57,7 @@ reshard() {
   done
 }
 
-# use_tools LAYOUT...: compares the tools' results on each layout's checkpoint.
+# use_tools LAYOUT...: compares the tools' results for each layout's checkpoint.
 use_tools() {
   local layout difference
   cd "$WORK" || exit 1
@@ -79,7 +79,7 @@ use_tools() {
 reshard one tp pp dp tp-pp tp-dp
 use_tools one tp pp dp tp-pp tp-dp
 
-# A Llama, whose gated, grouped and untied tensors are sharded differently.
+# A Llama: its gated, grouped and untied tensors are sharded differently.
 rm -rf "$WORK"/{one,tp,pp,dp,tp-pp,tp-dp}{,.*}
 set_architecture llama
 MODEL+=("${architecture[@]}")

@@ -1,13 +1,12 @@
 # shellcheck shell=bash
-# Shared by the tests of interrupted multi-rank jobs; source it after lib.sh and train_runs.sh: its run_in starts an MPI
-# job instead of a process. Every layout has a folder with the token files and the uninterrupted run.
+# Shared by the tests for interrupted multi-rank jobs. Source it after lib.sh and train_runs.sh: its run_in starts an
+# MPI job instead of a process. Each layout's folder contains the token files and the uninterrupted run.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0  # MPI keeps its allocations
 # shellcheck disable=SC2034 # used by scripts that source this
 HOST=$(hostname)
 
-# as_rank: starts a rank and writes its process id to NAME.RANK.pid; on rank $ONE it first runs the shell words
-# $SETUP.
+# as_rank: starts a rank and writes its process id to NAME.RANK.pid. On rank $ONE, runs the shell words $SETUP first.
 cat >"$WORK/as_rank" <<'END'
 #!/bin/bash
 echo $$ >"$1.$OMPI_COMM_WORLD_RANK.pid"
@@ -17,7 +16,7 @@ exec "$@"
 END
 chmod +x "$WORK/as_rank"
 
-# No rank outlives the test, not even a stopped one.
+# No rank outlives the test, even if it is stopped.
 kill_ranks() {
   local file pid
   for file in "$WORK"/*/*.pid; do
@@ -28,7 +27,7 @@ kill_ranks() {
 }
 trap 'kill_ranks; rm -rf "$WORK"' EXIT
 
-# enter_layout NAME: enters that layout's folder; later runs have this layout.
+# enter_layout NAME: enters that layout's folder. Later runs use this layout.
 enter_layout() {
   case $1 in
     one) ranks=1 LAYOUT=() ;;
@@ -43,7 +42,7 @@ enter_layout() {
   ln -sf ../c_text_document.* .
 }
 
-# run_in NAME FLAG...: runs the job NAME with further flags; kills it after a minute.
+# run_in NAME FLAG...: runs the job NAME with additional flags. Kills it after a minute.
 run_in() {
   local name=$1
   shift
@@ -51,20 +50,20 @@ run_in() {
     "${LAYOUT[@]}" --threads 1 --save "$name/save" --log-jsonl "$name/log.jsonl" "$@" </dev/null
 }
 
-# with_rank_setup RANK SETUP COMMAND...: runs COMMAND; in its jobs, RANK first runs the shell words SETUP.
+# with_rank_setup RANK SETUP COMMAND...: runs COMMAND. In its jobs, RANK runs the shell words SETUP first.
 with_rank_setup() {
   local -x ONE=$1 SETUP=$2
   shift 2
   "$@"
 }
 
-# start_job NAME FLAG...: runs the job in the background; its output goes to NAME.out and NAME.err.
+# start_job NAME FLAG...: runs the job in the background. Its output goes to NAME.out and NAME.err.
 start_job() {
   run_in "$@" >"$1.out" 2>"$1.err" &
   job=$!
 }
 
-# wait_until FILE PATTERN: waits until FILE has a matching line; fails if the job ends without one.
+# wait_until FILE PATTERN: waits until a line in FILE matches. Fails if the job ends first.
 wait_until() {
   while ! grep -qE -- "$2" "$1" 2>/dev/null; do
     kill -0 "$job" 2>/dev/null || break
@@ -73,7 +72,7 @@ wait_until() {
   grep -qE -- "$2" "$1" || { fail "$1 never contains '$2'"; sed 's/^/    /' "${1%.*}.err" >&2; }
 }
 
-# send SIGNAL NAME RANK...: sends SIGNAL to these ranks of the job NAME.
+# send SIGNAL NAME RANK...: sends SIGNAL to these ranks in the job NAME.
 send() {
   local signal=$1 name=$2 rank
   shift 2
@@ -91,17 +90,17 @@ job_ends() {
   [ $((SECONDS - began)) -le "$3" ] || fail "$1: took $((SECONDS - began)) s to end"
 }
 
-# expect_count N FILE PATTERN: N lines of FILE match.
+# expect_count N FILE PATTERN: N lines in FILE match.
 expect_count() {
   local got
   got=$(grep -cE -- "$3" "$2")
   [ "$got" -eq "$1" ] || { fail "$got lines instead of $1 like '$3'"; sed 's/^/    /' "$2" >&2; }
 }
 
-# newest_of NAME: prints the folder of the newest checkpoint, "" if there is none.
+# newest_of NAME: prints the newest checkpoint's folder, or "" if there is none.
 newest_of() { find "$1/save" -name 'iter_???????' 2>/dev/null | sort | tail -1; }
 
-# resumes_as_whole NAME WHAT: the same command resumes the newest checkpoint, and ends like the uninterrupted run.
+# resumes_as_whole NAME WHAT: the same command resumes the newest checkpoint and ends like the uninterrupted run.
 resumes_as_whole() {
   local newest
   newest=$(newest_of "$1")

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Starts of jobs: ranks with different weights are refused, messages are printed once, and single-process tools refuse
-# to start as several ranks.
+# How jobs start: ranks with different weights are an error, messages are printed once, and single-process tools do not
+# run as multiple ranks.
 # shellcheck disable=SC2034 # the sourced files use LENGTH
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/train_runs.sh"
@@ -9,7 +9,7 @@ cd "$WORK" || exit 1
 preprocess "$CORPUS" c
 LENGTH=(--train-iters 12 --exit-interval 2 --save-interval 1 --eval-interval 5 --log-interval 1)
 
-# One rank finds another model in a folder of the same name: refused in every format.
+# One rank finds another model in a folder with the same name. This is an error in every format.
 enter_layout dp
 expect_exit 0 run_in first
 expect_exit 0 run_in second --seed 2
@@ -18,7 +18,7 @@ mkdir -p other/first
 cp -r ../c_text_document.* hf other
 cp -r second/save other/first
 printf '\1' | dd of=other/hf/model.safetensors bs=1 seek=$(($(stat -c %s hf/model.safetensors) - 2)) conv=notrunc status=none
-# expect_refused_start PATTERN: rank 0 reports that rank 1 starts from other files, which PATTERN describes.
+# expect_refused_start PATTERN: rank 0 reports that rank 1 starts from other files. PATTERN describes them.
 expect_refused_start() {
   expect_count 1 "$WORK/err" 'the ranks of this job do not agree'
   expect_text "$WORK/err" "^  start: rank 1 \($HOST\) has '$1', rank 0 \($HOST\) has '$1'$"
@@ -37,7 +37,7 @@ mkdir loaded
 ln -s ../loaded other
 with_rank_setup 1 'cd other' expect_exit 0 run_in loaded --load hf
 
-# All ranks find the same damaged files; only rank 0 reports them.
+# All ranks find the same damaged files, but only rank 0 reports them.
 echo garbage >first/save/latest_checkpointed_iteration.txt
 expect_exit 0 run_in first
 expect_count 1 "$WORK/err" 'warning: '
@@ -49,7 +49,7 @@ expect_count 1 "$WORK/err" '^mtl-train: warning: second/save/latest_checkpointed
 expect_count 1 "$WORK/err" '^mtl-train: warning: second/save/iter_0000002 is now second/save/iter_0000002.damaged$'
 expect_count 3 "$WORK/err" 'warning: '
 
-# Single-process tools refuse to start as several ranks; in a batch script of a larger job, each is one process.
+# Single-process tools do not start as multiple ranks. In a larger job's batch script, each runs as one process.
 for command in 'eval --load hf --data-path c_text_document' 'generate --load hf --prompt 1 --ids' \
   'convert --load hf --save twice'; do
   # shellcheck disable=SC2086  # words
@@ -62,7 +62,7 @@ done
 expect_exit 0 env SLURM_PROCID=0 SLURM_NTASKS=8 mtl-convert --load hf --save once
 expect_exit 0 mpirun --oversubscribe -n 1 mtl-eval --load hf --data-path c_text_document </dev/null
 
-# Without --save, a signal that asks to save is reported once.
+# Without --save, a signal that requests a save is reported once.
 LENGTH=(--train-iters 20000 --lr-decay-iters 12 --eval-interval 100000 --log-interval 10)
 timeout -s KILL 60 mpirun --oversubscribe -n "$ranks" ../as_rank unsaved mtl-train "${MODEL[@]}" "${LENGTH[@]}" "${LAYOUT[@]}" \
   --threads 1 </dev/null >unsaved.out 2>unsaved.err &

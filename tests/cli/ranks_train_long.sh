@@ -1,5 +1,5 @@
 #!/bin/bash
-# A job that resumes and saves loses nothing if a rank is killed, or its disk fails, at any of its write operations.
+# If a rank is killed or its disk fails at any write operation, a job that resumes and saves loses nothing.
 # shellcheck disable=SC2034 # the sourced files use LENGTH and LAST
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/train_runs.sh"
@@ -13,8 +13,8 @@ enter_layout dp
 expect_exit 0 run_in whole
 expect_exit 0 run_in half --exit-interval 2
 
-# sweep KIND RANK CODE LEAST: a fault at any write operation of RANK ends the job with CODE; there are at least LEAST
-# operations.
+# sweep KIND RANK CODE LEAST: a fault at any of RANK's write operations ends the job with CODE. There must be at least
+# LEAST operations.
 sweep() {
   local at=0 code=1
   while [ $code -ne 0 ]; do

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Faults in multi-rank jobs: mtl-train ends within seconds, names the rank and the reason, and loses nothing.
+# Faults in multi-rank jobs: mtl-train ends within seconds, reports the rank and the reason, and loses nothing.
 # shellcheck disable=SC2034 # the sourced files use LENGTH and LAST
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/train_runs.sh"
@@ -8,7 +8,7 @@ cd "$WORK" || exit 1
 preprocess "$CORPUS" c
 SHORT=("${LENGTH[@]}")
 
-# A rank is killed in the middle of training, in four layouts.
+# A rank is killed during training, in four layouts.
 LENGTH=(--train-iters 120 --save-interval 40 --eval-interval 50 --log-interval 15)
 LAST=iter_0000120/shard_00000.safetensors
 for layout in tp pp dp tp-pp; do
@@ -22,7 +22,7 @@ for layout in tp pp dp tp-pp; do
   resumes_as_whole killed "$layout: rank 1 killed"
 done
 
-# A rank stops: the other ranks name it and the operation that they wait for, and save nothing more.
+# A rank stops: the other ranks report it and the operation they wait for, and save nothing more.
 enter_layout tp-pp
 start_job stopped --distributed-timeout-minutes 0.05
 wait_until stopped.err 'saved stopped/save/iter_0000040'
@@ -33,7 +33,7 @@ expect_text stopped.err "rank [0-2] \($HOST\): .* in group '.*' \(.*iteration [0
 expect_text stopped.err "rank 3 \($HOST\) gave no answer: stopped or hung; last message .* iteration [0-9]+"
 [ "$(newest_of stopped)" = "$newest" ] || fail "saved $(newest_of stopped) after a rank stopped"
 resumes_as_whole stopped 'rank 3 stopped'
-# Megatron-LM's timeout in seconds takes precedence over the one in minutes.
+# Megatron-LM's timeout in seconds takes precedence over its timeout in minutes.
 enter_layout dp
 start_job late --distributed-timeout-minutes 5 --distributed-timeout-seconds-after-init 2
 wait_until late.err 'saved late/save/iter_0000040'
@@ -41,7 +41,7 @@ send STOP late 1
 job_ends late 1 10
 expect_text late.err "rank 0 \($HOST\): .* did not end within 2.00 s"
 
-# A rank is killed during a save, or its disk fails. A partial checkpoint is never loaded; the next job removes it.
+# A rank is killed during a save, or its disk fails. A partial checkpoint is never loaded, and the next job removes it.
 LENGTH=("${SHORT[@]}")
 LAST=iter_0000012/shard_00000.safetensors
 enter_layout dp
@@ -68,8 +68,8 @@ for fault in eio:30:'Input/output error' enospc:70:'No space left on device'; do
   resumes_as_whole faulty "$kind on rank 1 at its write operation $at"
 done
 
-# A rank that was started differently is detected before anything is trained or written.
-# expect_refused NAME WHAT RANK_1 RANK_0: the job NAME was refused, since WHAT differs between these ranks.
+# If a rank was started differently, this is detected before anything is trained or written. expect_refused NAME WHAT
+# RANK_1 RANK_0: the job NAME failed because WHAT differs between these ranks.
 expect_refused() {
   expect_count 1 "$WORK/err" 'the ranks of this job do not agree; start all with the same command, program and files:$'
   expect_text "$WORK/err" "^  $2: rank 1 \($HOST\) has '$3', rank 0 \($HOST\) has '$4'"
@@ -121,7 +121,7 @@ wait_until slurm.out ' iteration '
 send TERM slurm 0 1 2 3
 job_ends slurm 75 10
 expect_count 1 slurm.err '^mtl-train: saved '
-# The signals arrive at random iterations; then all runs continue to the same iteration.
+# The signals arrive at random iterations. Then all runs continue to the same iteration.
 end=$(cat {signals,slurm}/save/latest_checkpointed_iteration.txt | sort -n | tail -1)
 end=$((end + 7))
 LENGTH+=(--exit-interval "$end")

@@ -1,7 +1,7 @@
 #!/bin/bash
-# A job of share/slurm on a Slurm cluster of one node in a temporary folder: after a signal, preemption and its time
-# limit, it is requeued and resumes; it completes and equals an uninterrupted run in figures and bits. Skipped if Slurm
-# is not installed.
+# Runs a job from share/slurm on a one-node Slurm cluster in a temporary folder. After a signal, preemption and its time
+# limit, the job is requeued and resumes. Once complete, it equals an uninterrupted run in metrics and bits. Skipped if
+# Slurm is not installed.
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/train_runs.sh"
 for program in munged slurmctld slurmd; do
@@ -12,11 +12,11 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 cd "$WORK" || exit 1
 
 # --- The cluster ---
-CLUSTER=$(mktemp -d /tmp/mtl-slurm.XXXXXX)  # a socket's path must be short
+CLUSTER=$(mktemp -d /tmp/mtl-slurm.XXXXXX)  # socket paths must be short
 export SLURM_CONF=$CLUSTER/slurm.conf
 trap stop_cluster EXIT
 
-# stop_daemon NAME: stops it and waits for its end, at most 5 s.
+# stop_daemon NAME: stops it and waits until it ends, at most 5 s.
 stop_daemon() {
   local pid
   pid=$(cat "$CLUSTER/$1.pid" 2>/dev/null) || return 0
@@ -73,7 +73,7 @@ END
   slurmctld -c && slurmd -c
 }
 
-# wait_for SECONDS WHAT COMMAND...: waits until COMMAND succeeds; ends the test after SECONDS.
+# wait_for SECONDS WHAT COMMAND...: waits until COMMAND succeeds. Ends the test after SECONDS.
 wait_for() {
   local limit=$1 what=$2 deadline=$((SECONDS + $1))
   shift 2
@@ -86,7 +86,7 @@ wait_for() {
 node_is_idle() { [ "$(sinfo -h -o %T 2>/dev/null)" = idle ]; }
 job_has() { scontrol show job "$job" 2>/dev/null | grep -qE "$1"; }
 log_has() { grep -qE -- "$1" turns.log 2>/dev/null; }
-# A turn is the part of the run between two requeues. in_turn N: the N-th turn is running and has logged 20 steps.
+# A turn is the part of the run between two requeues. in_turn N: turn N is running and has logged 20 steps.
 in_turn() {
   awk -v turn="$1" '/"type": "start"/ { turns++; steps = 0 } /"type": "step"/ { steps++ }
     END { exit !(turns == turn && steps >= 20) }' turns/log.jsonl 2>/dev/null
@@ -96,7 +96,7 @@ start_cluster || { fail 'the cluster did not start'; finish; }
 wait_for 30 'the node' node_is_idle
 srun --mpi=list 2>&1 | grep -q pmix || { echo "skipped: this Slurm has no pmix"; exit 77; }
 
-# --- The run, without interruption and in turns ---
+# --- The run, uninterrupted and in turns ---
 LENGTH=(--train-iters 500 --global-batch-size 32 --save-interval 500 --eval-interval 100 --log-interval 1)
 MODEL+=(--tensor-model-parallel-size 2 --threads 1)
 preprocess "$CORPUS" c
@@ -117,14 +117,14 @@ end_turn() {
   "$@" || fail "turn $turn: failed: $*"
   wait_for 150 "requeue after turn $turn" job_has "Restarts=$turn "
 }
-# Stops the ranks until the time limit: the shortest limit is a minute, and they would complete in seconds. Slurm
+# Stops the ranks until the time limit. The shortest limit is a minute, and the ranks would complete in seconds. Slurm
 # continues them, first for the template's USR1, then for TERM.
 reach_time_limit() {
   scontrol update jobid="$job" TimeLimit=1 && scancel --signal=STOP "$job" || return 1
   wait_for 90 'a save at USR1' saved_in_turn 3
   scancel --signal=STOP "$job"
 }
-# saved_in_turn N: the N-th turn has logged its save.
+# saved_in_turn N: turn N has logged its save.
 saved_in_turn() {
   awk -v turn="$1" '/ resuming / { turns++ } / saved / && turns + 1 == turn { found = 1 } END { exit !found }' turns.log
 }
@@ -147,7 +147,7 @@ for shard in whole/save/iter_0000500/*.safetensors; do
 done
 [ "$(find whole/save/iter_0000500 -name '*.safetensors' | wc -l)" -eq 2 ] || fail 'not one shard per rank'
 
-# Another job of a completed run ends at once, with 0, and is not requeued.
+# If another job is started for a completed run, it ends immediately with 0 and is not requeued.
 job=$(sbatch --parsable --ntasks-per-node=2 --cpus-per-task=1 --output=again.log "$SHARE/slurm/one-node.sbatch" "${COMMAND[@]}")
 wait_for 60 'the end of a complete run' job_has 'JobState=COMPLETED'
 job_has 'Restarts=0 .*ExitCode=0:0' || fail 'a complete run was requeued'

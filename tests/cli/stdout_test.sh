@@ -1,12 +1,12 @@
 #!/bin/bash
-# Every tool that prints a result reports if it cannot write to standard output, a full device or a closed descriptor,
-# and exits with 74.
+# Every tool that prints a result reports if it cannot write to standard output, whether the device is full or the
+# descriptor closed. It exits with 74.
 source "$(dirname "$0")/lib.sh" "$1"
 export OMP_WAIT_POLICY=passive
 MODEL=$TESTS/golden/gpt2_model/a
 cd "$WORK" || exit 1
 
-# expect_write_error COMMAND...: succeeds, but exits with 74 if it cannot write its output.
+# expect_write_error COMMAND...: succeeds normally, but exits with 74 if it cannot write its output.
 expect_write_error() {
   expect_exit 0 "$@"
   [ -s out ] || fail "prints nothing: $*"

@@ -1,6 +1,6 @@
 #!/bin/bash
-# The fast tokenizer equals the plain one on up to 1 GB of files installed on this machine, such as documentation and
-# sources, in a shuffled order that is the same for the same files.
+# The fast tokenizer equals the plain tokenizer on up to 1 GB of files installed on this machine, such as documentation
+# and sources. They are shuffled. The same files always give the same order.
 source "$(dirname "$0")/lib.sh" "$1"
 megabytes=${MTL_EXACTNESS_MB:-1000}
 find /usr/share /usr/include /usr/lib/python3* /usr/lib/perl* /usr/src /etc -xdev -type f -readable -size -20000k -printf '%s %p\n' 2>/dev/null |

@@ -1,9 +1,9 @@
 #!/bin/bash
-# mtl-topo: the JSON has all groups of ranks, equal to Megatron-LM's; the text has the distinct ones with their traffic.
+# mtl-topo: the JSON has all rank groups, equal to Megatron-LM's. The text has the distinct groups with their traffic.
 . "$(dirname "$0")/lib.sh" "$1"
 unset COLUMNS LINES NO_COLOR
 
-# size_of LINE NAME: prints a size of the layout in a line of groups.jsonl.
+# size_of LINE NAME: prints a layout size from a line in groups.jsonl.
 size_of() { grep -oE "\"$2\":[0-9]+" <<<"$1" | head -1 | cut -d: -f2; }
 # groups_in TEXT NAME: prints the list of lists that follows NAME.
 groups_in() { grep -oE "\"$2\":\[\[[][0-9,]*\]\]" <<<"$1" | head -1 | cut -d: -f2; }
@@ -11,7 +11,7 @@ groups_in() { grep -oE "\"$2\":\[\[[][0-9,]*\]\]" <<<"$1" | head -1 | cut -d: -f
 while read -r line; do
   order=$(grep -oE '"order":"[a-z-]+"' <<<"$line" | cut -d'"' -f4)
   experts=$(size_of "$line" ep)
-  # Skips what Megatron-LM's generator of groups accepts, but a run cannot have: experts if the pipeline is not last.
+  # Megatron-LM's group generator accepts experts even if the pipeline is not last. A run cannot have this, so skips it.
   [ "$experts" -gt 1 ] && [ "${order##*-}" != pp ] && [ "$(size_of "$line" pp)" -gt 1 ] && continue
   expect_exit 0 mtl-topo --world-size "$(size_of "$line" world)" --tensor-model-parallel-size "$(size_of "$line" tp)" \
     --context-parallel-size "$(size_of "$line" cp)" --expert-model-parallel-size "$experts" \
@@ -19,7 +19,7 @@ while read -r line; do
   # "kind":"tp",...,"ranks":[[0]] becomes "tp":[[0]]
   got=$(tr -d ' \n' <"$WORK/out" | sed -E 's/"kind":"([a-z_-]+)",[^]]*"ranks":/"\1":/g')
   kinds="tp cp pp dp dp-cp tp-pp tp-cp tp-dp tp-dp-cp"
-  [ "$experts" -eq 1 ] || kinds="ep tp-ep tp-ep-pp tp pp"  # the other groups are of the grid without experts
+  [ "$experts" -eq 1 ] || kinds="ep tp-ep tp-ep-pp tp pp"  # the other groups belong to the grid without experts
   for kind in $kinds embedding position_embedding; do
     want=$(groups_in "$line" "$kind")
     [ -n "$want" ] || fail "the fixture has no $kind: $line"
@@ -29,7 +29,7 @@ while read -r line; do
     fail "expert-dp: different groups: $line"
 done <"$TESTS/golden/ranks/groups.jsonl"
 
-# traffic_of KIND: prints its line in the text of the last layout, nothing if the text does not show the kind.
+# traffic_of KIND: prints KIND's line in the last layout's text, or nothing if the text does not show KIND.
 traffic_of() { grep -A 1 -E "^  $1 " "$WORK/out" | tail -1 | sed 's/^ *//'; }
 expect_traffic() { [ "$(traffic_of "$1")" = "$2" ] || fail "$1 exchanges '$(traffic_of "$1")' instead of '$2'"; }
 layout=(--world-size 16 --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2)

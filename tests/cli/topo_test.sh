@@ -1,12 +1,12 @@
 #!/bin/bash
-# mtl-topo: the exact drawing of a small layout; large layouts; JSON, SVG and rankfiles; impossible layouts.
+# mtl-topo: a small layout's exact drawing; large layouts; JSON, SVG and rankfiles; impossible layouts.
 . "$(dirname "$0")/lib.sh" "$1"
 unset COLUMNS LINES NO_COLOR
 export LC_ALL=C.UTF-8
 two_nodes=(--world-size 4 --gpus-per-node 2 --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2)
 model=(--num-layers 24 --vocab-size 50257)
 
-# Ranks 0 and 1 share sub_model_0 by tensor parallelism, ranks 2 and 3 sub_model_1; these are the pipeline's stages.
+# Ranks 0 and 1 share sub_model_0 by tensor parallelism, and ranks 2 and 3 share sub_model_1. These are the two stages.
 expect_exit 0 mtl-topo "${two_nodes[@]}" "${model[@]}" --micro-batches 8
 expect_same "$WORK/out" "$TESTS/golden/topo/two_nodes.txt"
 LC_ALL=C expect_exit 0 mtl-topo "${two_nodes[@]}" "${model[@]}" --micro-batches 8
@@ -14,7 +14,7 @@ expect_same "$WORK/out" "$TESTS/golden/topo/two_nodes_ascii.txt"
 LC_ALL=C expect_exit 0 mtl-topo "${two_nodes[@]}" "${model[@]}" --micro-batches 8 -o "$WORK/layout.txt"
 expect_same "$WORK/layout.txt" "$TESTS/golden/topo/two_nodes.txt"
 
-# Large layouts are folded to the width, in any order of ranks.
+# Large layouts are folded to the width, in any rank order.
 for flags in "--world-size 64" "--world-size 64 --tensor-model-parallel-size 8 --pipeline-model-parallel-size 4" \
   "--world-size 64 --tensor-model-parallel-size 64" \
   "--world-size 4096 --tensor-model-parallel-size 8 --pipeline-model-parallel-size 64 --micro-batches 64" \
@@ -29,7 +29,7 @@ for flags in "--world-size 64" "--world-size 64 --tensor-model-parallel-size 8 -
   done
 done
 
-# Schedules: the bubble of 4 stages and 8 micro-batches is 3/8 of the work; 2 chunks halve it.
+# Schedules: with 4 stages and 8 micro-batches, the bubble is 3/8 of the work. 2 chunks halve it.
 pipeline=(--world-size 4 --pipeline-model-parallel-size 4 --micro-batches 8)
 expect_exit 0 mtl-topo "${pipeline[@]}" --schedule gpipe
 expect_text "$WORK/out" 'the bubble is 37.5% of the work'
@@ -41,7 +41,7 @@ expect_exit 0 mtl-topo "${pipeline[@]}" --num-virtual-stages-per-pipeline-rank 2
 expect_text "$WORK/out" 'Schedule: interleaved, 8 micro-batches, 2 chunks per stage'
 expect_text "$WORK/out" 'the bubble is 18.8% of the work'
 
-# The global batch determines the number of micro-batches; a chart that would be too large is omitted.
+# The global batch determines how many micro-batches there are. A chart that would be too large is omitted.
 eight=(--world-size 8 --pipeline-model-parallel-size 4)
 expect_exit 0 mtl-topo "${eight[@]}" --micro-batches 8 --schedule gpipe
 mv "$WORK/out" "$WORK/want"
@@ -72,8 +72,8 @@ expect_exit 0 mtl-topo --world-size 4 --pipeline-model-parallel-size 4 --num-lay
   --num-layers-per-virtual-pipeline-stage 2 --format json
 expect_text "$WORK/out" '"rank": 0, [^}]*"layers": \[\[0, 2\], \[8, 2\]\]'
 
-# Memory and work: equal to mtl-train's plan to the byte; absent for layouts that it cannot run. ranks_of FILE: prints
-# the JSON list of ranks on one line without blanks.
+# Memory and work: equal to mtl-train's plan, byte for byte. They are missing for layouts that it cannot run. ranks_of
+# FILE: prints the JSON rank list on one line without blanks.
 sizes=(--hidden-size 64 --num-attention-heads 8 --seq-length 32 --max-position-embeddings 48 --micro-batch-size 2
   --num-layers 5 --vocab-size 100 --make-vocab-size-divisible-by 8 --global-batch-size 32)
 ranks_of() { tr -d ' \n' <"$1" | grep -oE '"ranks":\[\{"ranks":.*\}\]\}' | sed 's/}*$//'; }
@@ -96,7 +96,7 @@ for flags in "--world-size 8 --tensor-model-parallel-size 2 --pipeline-model-par
     expect_same "$WORK/train_ranks" "$WORK/topo_ranks"
   }
 done
-# Accepts the layout flags of an mtl-train command line: all of its section Parallelism, and --zero-stage.
+# Accepts the layout flags in an mtl-train command line: the entire section Parallelism, and --zero-stage.
 pasted=("${sizes[@]}" --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --context-parallel-size 1
   --use-tp-pp-dp-mapping --pipeline-schedule gpipe --num-layers-in-first-pipeline-stage 3
   --num-layers-in-last-pipeline-stage 2 --sequence-parallel --ddp-bucket-size 20000 --overlap-grad-reduce
@@ -171,7 +171,7 @@ if [ "$(nproc)" -ge 2 ]; then
   [ "$(grep -c here "$WORK/out")" -eq 2 ] || fail "mpirun did not start two ranks"
 fi
 
-# Vocabularies are padded as by Megatron-LM, at any size. Other counts may exceed the largest --world-size.
+# Vocabularies are padded as in Megatron-LM, at any size. Other counts may exceed the largest --world-size.
 while IFS=', ' read -r vocab divisible tensor padded; do
   expect_exit 0 mtl-topo --world-size "$tensor" --tensor-model-parallel-size "$tensor" --vocab-size "$vocab" \
     --make-vocab-size-divisible-by "$divisible" --format json
@@ -192,7 +192,7 @@ done
 expect_exit 2 mtl-topo "${sizes[@]}" --world-size 4 --micro-batch-size 1 --global-batch-size 2147483644
 expect_text "$WORK/err" '--global-batch-size 2147483644 +is more than 1048576 x micro-batch-size 1'
 
-# Impossible layouts: all problems are reported at once, with a remedy.
+# Impossible layouts: reports all problems together, with a remedy.
 expect_exit 2 mtl-topo
 expect_text "$WORK/err" '--world-size'
 expect_exit 2 mtl-topo --world-size 6 --tensor-model-parallel-size 4 --rank-order tp-dp-dp --schedule gpipe --hosts a,b -o x.png
@@ -223,7 +223,7 @@ expect_exit 2 mtl-topo --world-size 3 --gpus-per-node 1 --hosts ada,ada,ada
 expect_text "$WORK/err" '^mtl-topo: 1 problem'
 expect_exit 2 mtl-topo --world-size 4 --expert-model-parallel-size 3
 expect_text "$WORK/err" '--expert-model-parallel-size 1, 2 or 4'
-# With experts: refuses orders that give them other pipeline groups than the other layers.
+# With experts, rejects orders that give them other pipeline groups than the other layers have.
 experts=(--world-size 16 --tensor-model-parallel-size 2 --expert-model-parallel-size 2)
 expect_exit 2 mtl-topo "${experts[@]}" --pipeline-model-parallel-size 2 --use-tp-pp-dp-mapping
 expect_text "$WORK/err" '--use-tp-pp-dp-mapping +gives the experts 2 data-parallel ranks and the other layers 4; Megatron-LM requires equal numbers'

@@ -1,6 +1,6 @@
 #!/bin/bash
-# PyTorch reads the Megatron-LM checkpoints that mtl-convert writes: combined by megatron-core's rules, the ranks' files
-# contain every element of the model. Skipped without torch and safetensors for MTL_PYTHON (default: python3).
+# PyTorch can read the Megatron-LM checkpoints that mtl-convert writes. Combined by megatron-core's rules, the ranks'
+# files contain every element in the model. Skipped without torch and safetensors for MTL_PYTHON (default: python3).
 source "$(dirname "$0")/lib.sh" "$1"
 python=${MTL_PYTHON:-python3}
 "$python" -c 'import torch, safetensors.torch' 2>"$WORK/why" || { echo "skipped: $python: $(tail -1 "$WORK/why")"; exit 77; }

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Architecture and recomputation flags act on the number of parameters, on the plan and on losses.
+# Architecture and recomputation flags change the parameter count, the plan and the losses.
 source "$(dirname "$0")/lib.sh" "$1"
 enter_data_folder
 
@@ -32,7 +32,7 @@ expect_parameters $((plain - P * C)) "${small[@]}" --position-embedding-type rop
 expect_parameters $((plain - P * C)) "${small[@]}" --use-rotary-position-embeddings
 width=64 # 4 x 32 x 2 / 3, rounded down to a multiple of 64
 expect_parameters $((plain + L * (3 * C * width + 2 * width - 2 * C * ffn - ffn))) "${small[@]}" --swiglu
-# Keys and values of two heads instead of four, and of one, Megatron-LM's default.
+# Keys and values for two heads instead of four, and for one, which is Megatron-LM's default.
 expect_parameters $((plain - L * (C + 1) * C)) "${small[@]}" --group-query-attention --num-query-groups 2
 expect_parameters $((plain - L * (C + 1) * 3 * C / 2)) "${small[@]}" --group-query-attention
 expect_parameters $((plain + L * (4 * C * C + 3 * C))) "${small[@]}" --kv-channels 16
@@ -46,8 +46,8 @@ expect_text err '^  --model gpt5 +is not a known model; choose one of gpt2-124m,
 expect_exit 0 mtl-train --model llama-30m --squared-relu "${null[@]}" --dry-run
 expect_text err '^mtl-train: --model llama-30m: --squared-relu in place of --swiglu$'
 
-# --- Contradictions are refused ---
-# expect_problem TEXT FLAG...: these flags are refused with the message TEXT.
+# --- Contradictions are rejected ---
+# expect_problem TEXT FLAG...: these flags are rejected with the message TEXT.
 expect_problem() {
   local text=$1
   shift
@@ -62,7 +62,7 @@ expect_problem '--use-rope-scaling +excludes --rotary-seq-len-interpolation-fact
 expect_problem '.*norms of queries and keys are RMSNorm; they need' --qk-layernorm
 expect_problem '--num-query-groups 2 +is not a multiple of --tensor-model-parallel-size 4' --group-query-attention \
   --num-query-groups 2 --tensor-model-parallel-size 4 --world-size 4
-for tool in "mtl-train ${null[*]} --dry-run" "mtl-topo --vocab-size $V"; do  # with a preset, too
+for tool in "mtl-train ${null[*]} --dry-run" "mtl-topo --vocab-size $V"; do  # with a preset too
   # shellcheck disable=SC2086
   expect_exit 2 $tool --model qwen3-0.6b --tensor-model-parallel-size 16 --world-size 16
   expect_text err '^  --num-query-groups 8 +is not a multiple of --tensor-model-parallel-size 16$'
@@ -74,7 +74,7 @@ expect_problem '--recompute-granularity full +needs --recompute-method' --recomp
 expect_problem '--recompute-activations +requests selective recomputation, which contradicts' --recompute-activations --checkpoint-activations
 
 # --- Losses ---
-# losses FLAG...: prints the losses of four updates.
+# losses FLAG...: prints the losses in four updates.
 losses() {
   rm -f run.jsonl
   expect_exit 0 mtl-train "${small[@]}" "${null[@]}" --data-path a_text_document --split 90,8,2 --micro-batch-size 2 \
@@ -85,7 +85,7 @@ losses() {
 none=(--hidden-dropout 0 --attention-dropout 0)
 rope=(--position-embedding-type rope)
 declare -A seen=()
-# expect_new_losses FLAG...: these flags have other losses than all flags before.
+# expect_new_losses FLAG...: the losses differ from those with any flags tested before.
 expect_new_losses() {
   local got
   got=$(losses "${none[@]}" "$@")
@@ -104,7 +104,7 @@ for flags in '' '--rotary-base 100' '--rotary-percent 0.5' --rotary-interleaved 
   # shellcheck disable=SC2086
   expect_new_losses "${rope[@]}" $flags
 done
-# The slowest pair of such a head rotates once in 6283 positions: in the range that --use-rope-scaling interpolates.
+# In such a head, the slowest pair rotates once in 6283 positions. --use-rope-scaling interpolates in this range.
 expect_new_losses "${rope[@]}" --rotary-base 1000000 --use-rope-scaling
 expect_new_losses "${rope[@]}" --rotary-base 1000000 --use-rope-scaling --rope-scaling-factor 64
 [ "$(losses "${none[@]}" --no-bias-gelu-fusion)" = "$(losses "${none[@]}" --activation gelu_erf)" ] ||
@@ -114,7 +114,7 @@ expect_new_losses "${rope[@]}" --rotary-base 1000000 --use-rope-scaling --rope-s
 
 # --- Recomputation: the same losses, dropout included, and a smaller plan ---
 expected=$(losses)
-# activation_bytes COMMAND FLAG...: prints the bytes of activations in the plan of mtl-train or mtl-topo.
+# activation_bytes COMMAND FLAG...: prints the size of the activations in mtl-train's or mtl-topo's plan.
 activation_bytes() {
   expect_exit 0 "$1" "${small[@]}" "${@:2}"
   grep -oE '"activations": [0-9]+' out | grep -oE '[0-9]+' | head -1
@@ -136,7 +136,7 @@ for tool in train topo; do
     [ "$(losses $flags)" = "$expected" ] || fail "$flags: different losses"
   done
 done
-# Flags that scripts of Megatron-LM and Megatron-DeepSpeed use.
+# Flags used by Megatron-LM and Megatron-DeepSpeed scripts.
 for flags in '--checkpoint-activations --deepspeed-activation-checkpointing' \
   '--sequence-parallel --recompute-activations' '--sequence-parallel --use-flash-attn --recompute-granularity selective'; do
   # shellcheck disable=SC2086

@@ -1,6 +1,6 @@
 #!/bin/bash
-# The data of a run: blends, paths of each split, both orders, samplers, growing batch sizes; an interrupted run
-# continues bit for bit; different or reordered data is refused.
+# A run's data: blends, separate paths for each split, both orders, samplers, growing batch sizes. Interrupted runs
+# continue bit for bit. Different or reordered data is rejected.
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/train_runs.sh"
 cd "$WORK" || exit 1
@@ -19,7 +19,7 @@ SHARED=(--split 80,10,10 --global-batch-size 4 --train-iters 8)
 
 # last_weights NAME: prints the path of its last weights.
 last_weights() { printf '%s/save/iter_%07d/shard_00000.safetensors' "$1" "$(cat "$1/save/latest_checkpointed_iteration.txt")"; }
-# resumes_alike NAME FLAG...: in three sessions, the run has the same weights and figures as in one.
+# resumes_alike NAME FLAG...: with three sessions, the run ends with the same weights and metrics as with one.
 resumes_alike() {
   local name=$1
   shift
@@ -59,7 +59,7 @@ resumes_alike cyclic "${SHARED[@]}" --data-path $A --dataloader-type cyclic
 resumes_alike shared "${SHARED[@]}" --data-path $A --dataloader-type cyclic --no-data-sharding
 expect_different cyclic plain
 
-# Growing batch sizes: 2, 4, 6, then 8 samples; as many updates as the samples allow.
+# Growing batch sizes: 2, 4, 6, then 8 samples, with as many updates as the samples allow.
 ramp=(--split 80,10,10 --data-path 0.3 $A 0.7 $B --global-batch-size 8 --rampup-batch-size 2 2 24 --train-samples 61 --lr-decay-samples 60)
 resumes_alike ramp "${ramp[@]}"
 sizes_of() { sed -nE 's/.*"type": "step".*"global_batch_size": ([0-9]+).*/\1/p' "$1/log.jsonl" | tr '\n' ' '; }
@@ -86,7 +86,7 @@ losses_of stages
 losses_of one
 expect_near_lines stages.losses one.losses 'two stages with growing batch sizes' 1e-6 12
 
-# Wrong flags and data are refused at the start.
+# Wrong flags and data are rejected at the start.
 printf '{"train": ["%s"], "validation": ["%s"]}' $A $B >keys.json
 expect_exit 2 run_in none --global-batch-size 4 --train-iters 8 --per-split-data-args-path keys.json
 expect_text err '^  --per-split-data-args-path keys.json +has an unknown key "validation"; did you mean valid\?$'
@@ -114,9 +114,9 @@ expect_exit 2 run_in none "${SHARED[@]}" --data-path $A --full-validation
 expect_text err '^  --full-validation +is not supported in this version; --eval-iters'
 [ -e none/save ] && fail 'a refused run leaves a folder'
 
-# Refuses to resume with different or reordered data; the error names the difference.
+# Does not resume with different or reordered data. The error gives the difference.
 at3=("${SHARED[@]}" --exit-interval 3)
-# expect_refused WHAT FLAG...: a run with these flags cannot resume at3, since WHAT differs.
+# expect_refused WHAT FLAG...: a run with these flags cannot resume at3 because WHAT differs.
 expect_refused() {
   local what=$1
   shift
@@ -144,7 +144,7 @@ expect_text err "$B.bin: "
 mv kept.bin $B.bin
 expect_exit 0 run_in again "${at3[@]}" --data-path 0.3 $A 0.7 $B --split 70,20,10 --allow-data-change
 
-# A much longer run has another order of samples, which is reported; not with --data-order feistel.
+# A much longer run has a different sample order. This is reported, except for --data-order feistel.
 for order in megatron feistel; do
   rm -rf moved
   expect_exit 0 run_in moved "${at3[@]}" --data-path $C --data-order $order
@@ -156,7 +156,7 @@ for order in megatron feistel; do
   [ "$order $report" = 'megatron reported' ] || [ "$order $report" = 'feistel not reported' ] ||
     fail "$order: another order is $report"
 done
-# The order of a cyclic run depends on the samples of a micro-batch on all ranks, whose number must not change.
+# A cyclic run's order depends on how many samples a micro-batch has on all ranks together. This number must not change.
 rm -rf at3
 expect_exit 0 run_in at3 "${at3[@]}" --data-path $A --dataloader-type cyclic
 expect_refused '--micro-batch-size times data-parallel size is 4, but was 2' "${at3[@]}" --data-path $A \

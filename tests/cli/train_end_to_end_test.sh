@@ -1,12 +1,13 @@
 #!/bin/bash
-# From text to losses: forty iterations equal PyTorch's; the terminal, the log's JSON lines and TensorBoard agree.
+# From text to losses: forty iterations equal PyTorch's. The terminal, the log's JSON lines and TensorBoard agree.
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/figures.sh"
 export OMP_WAIT_POLICY=passive
 GOLDEN=$TESTS/golden/end_to_end
 cd "$WORK" || exit 1
 
-# terminal_of FILE: prints what Megatron-LM would print, derived from JSON lines; mtl's own figures end a line.
+# terminal_of FILE: prints the lines that Megatron-LM would print, derived from JSON lines. mtl's own metrics end a
+# line.
 terminal_of() {
   awk "$VALUE"'
     function rate(x) { return x > 0 && x < 1 ? sprintf("%.*f", 3 + int(-log(x) / log(10)), x) : sprintf("%.1f", x) }
@@ -32,8 +33,8 @@ terminal_of() {
     }' "$1"
 }
 
-# scalars TAG FILE...: prints the values under TAG in TensorBoard files, one per line. If the key of a float (field 2,
-# type 5) follows the tag's bytes, the next four bytes are the value.
+# scalars TAG FILE...: prints TAG's values in TensorBoard files, one per line. If the tag's bytes are followed by a
+# float's key (field 2, type 5), the next four bytes are the value.
 scalars() {
   local tag=$1
   shift
@@ -92,7 +93,7 @@ for variant in plain documents; do
   expect_near_lines figures stored 'lm loss validation' 1e-6 3
 done
 
-# The same losses with any number of threads and any micro-batch size, but for rounding.
+# The losses are the same with any thread count and micro-batch size, up to rounding.
 figures plain.jsonl | grep '^loss' >plain.losses
 for variation in '--threads 1' '--threads 3' '--micro-batch-size 8'; do
   # shellcheck disable=SC2086

@@ -1,14 +1,14 @@
 #!/bin/bash
-# Runs that end and continue: extended, interrupted in a validation, resumed without the optimizer.
+# Runs that end and continue: extended, interrupted during a validation, resumed without the optimizer.
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/train_runs.sh"
 cd "$WORK" || exit 1
 preprocess "$CORPUS" c
-# An order of the data that does not depend on the length of the run; intervals that do not divide 10.
+# The data order does not depend on the run's length, and the intervals do not divide 10.
 LENGTH=(--lr-decay-iters 20 --save-interval 4 --eval-interval 5 --log-interval 4 --data-order feistel)
 LAST=iter_0000020/shard_00000.safetensors
 
-# A run that finished and was extended equals an uninterrupted one.
+# A run that finished and was then extended equals an uninterrupted run.
 expect_exit 0 run_in whole --train-iters 20
 expect_exit 0 run_in extended --train-iters 10
 expect_text extended/log.jsonl '"type": "step", "iteration": 10, .*"final": true'
@@ -22,8 +22,8 @@ same_run extended whole 'a extended run'
 expect_exit 0 run_in extended --train-iters 20
 expect_text err 'already complete: 20 of 20'
 
-# A changed validation interval: as in Megatron-LM, the interval determines the number of validation samples; a run that
-# needs more is refused at the start.
+# A changed validation interval: as in Megatron-LM, the interval determines how many validation samples there are. If a
+# run needs more, it fails at the start.
 blend=(--data-path 1 c_text_document --train-iters 10)
 expect_exit 0 run_in interval "${blend[@]}" --eval-interval 2
 expect_exit 2 run_in interval "${blend[@]}" --train-iters 20 --eval-interval 10
@@ -31,8 +31,8 @@ expect_text err '^mtl-train: --eval-interval 10, --eval-iters 2: iterations 11 t
 [ ! -s out ] || fail 'trains before it refuses'
 expect_exit 0 run_in interval "${blend[@]}" --train-iters 20 --eval-interval 2
 
-# Signals in the middle of an endless validation, so that the speed of the machine does not matter; the resumed run
-# has short validations again.
+# Signals during an endless validation, so that machine speed does not matter. The resumed run has short validations
+# again.
 LENGTH=(--train-iters 6 --save-interval 4 --eval-interval 3 --log-interval 3 --data-order feistel --eval-iters 20)
 LAST=iter_0000006/shard_00000.safetensors
 ENDLESS=(--eval-iters 1000000)
@@ -44,7 +44,7 @@ wait_for() {
   done
   grep -qE -- "$2" "$1" || fail "no line like '$2' in $1 before the job ended"
 }
-# owner_of NAME: prints the process id in the lock of its folder.
+# owner_of NAME: prints the process id from its folder's lock.
 owner_of() { sed -E 's/^pid ([0-9]+) .*/\1/' "$1/save/lock"; }
 # start NAME FLAG...: starts the run in the background, with endless validations.
 start() {
@@ -53,7 +53,7 @@ start() {
   run_in "$name" "${ENDLESS[@]}" "$@" >"$name.out" 2>"$name.err" &
   job=$!
 }
-# ends_with CODE NAME: the job ends with CODE within five minutes, more than any machine needs.
+# ends_with CODE NAME: the job ends with CODE within five minutes, which is enough on any machine.
 ends_with() {
   local code
   timeout 300 tail --pid="$job" -s 0.1 -f /dev/null || pkill -KILL -P "$job"
@@ -82,7 +82,7 @@ ends_with 75 save
 expect_exit 0 run_in save
 same_run save whole6 'USR1 in a validation'
 
-# The last validation: the first session of these runs includes the one at iteration 5.
+# The last validation: these runs' first session includes the validation at iteration 5.
 expect_exit 0 run_in last6 --eval-interval 5
 start_last() {
   expect_exit 0 run_in "$1" --eval-interval 5 --exit-interval 5
@@ -105,7 +105,7 @@ wait_for killed.err 'saved killed/save/iter_0000006'
 kill -KILL "$(owner_of killed)"
 ends_with 137 killed 2>/dev/null
 [ -d killed/save/iter_0000006 ] || fail 'the model is saved only after the last validation'
-# Imitates a run that died between its last checkpoint and the tracker, or while it marked the run as finished.
+# Imitates runs that died between writing the last checkpoint and the tracker, or while marking the run as finished.
 touch killed/save/iter_0000006.tmp.1
 mkdir killed/save/iter_best.tmp.1 killed/save/iter_0000004.tmp.mine
 echo 4 >killed/save/latest_checkpointed_iteration.txt
@@ -135,7 +135,7 @@ ends_with 75 two
 expect_exit 0 run_two two
 same_run two whole2 'TERM to one rank in a validation'
 
-# --no-load-optim: AdamW starts over once; when requeued, the same command resumes the run's own checkpoint.
+# --no-load-optim: AdamW starts over once. When requeued, the same command resumes the run's own checkpoint.
 LENGTH=(--train-iters 6 --eval-interval 100 --log-interval 1 --data-order feistel)
 expect_exit 0 run_in source --train-iters 3
 expect_exit 0 run_in moments --load source/save --no-load-optim
@@ -147,7 +147,7 @@ same_run requeued moments '--no-load-optim, requeued'
 expect_exit 0 run_in continued --load source/save
 cmp -s "continued/save/$LAST" "moments/save/$LAST" && fail '--no-load-optim has no effect'
 
-# Weights that are not finite are refused, here in the last row of the position table, which no sample uses.
+# Non-finite weights are rejected, here in the position table's last row, which no sample uses.
 expect_exit 0 mtl-convert --load source/save --save hf
 weights=hf/model.safetensors
 header=$(od -An -tu8 -N 8 $weights)

@@ -1,5 +1,5 @@
 #!/bin/bash
-# mtl-train's command line: flags that are accepted, refused or without effect, and the messages about them.
+# mtl-train's command line: flags that are accepted, rejected or have no effect, and the messages about them.
 source "$(dirname "$0")/lib.sh" "$1"
 enter_data_folder
 MODEL=$TESTS/golden/gpt2_model/b
@@ -7,7 +7,7 @@ tiny=(--num-layers 1 --hidden-size 16 --num-attention-heads 2 --max-position-emb
 words=(--vocab-file vocab.json --merge-file merges.txt)
 run=(--data-path merged_text_document --split 80,10,10 --lr 1e-3 --train-iters 2 --log-interval 1 --eval-iters 0 --peak-tflops 1)
 
-# expect_refused FLAG...: in an otherwise valid command, the flag is refused by name, as the only problem.
+# expect_refused FLAG...: in an otherwise valid command, this flag is rejected by name, as the only problem.
 expect_refused() {
   expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --save refused "$@"
   expect_text err '^mtl-train: 1 problem with the configuration$'
@@ -15,7 +15,7 @@ expect_refused() {
   [ -e refused ] && fail "$1: the refused run made a folder"
 }
 
-# expect_lines COUNT PATTERN: COUNT lines of standard error match.
+# expect_lines COUNT PATTERN: COUNT lines on standard error match.
 expect_lines() {
   [ "$(grep -cE -- "$2" err)" -eq "$1" ] || { fail "'$2' is not printed $1 times:"; sed 's/^/    /' err >&2; }
 }
@@ -26,7 +26,7 @@ expect_text out '^usage: mtl-train \[flags\]$'
 expect_exit 0 mtl-train --version
 expect_text out '^mtl-train [0-9]+\.[0-9]+'
 
-# All problems of flags and files are reported at once.
+# All problems with flags and files are reported together.
 expect_exit 2 mtl-train --hidden-sise 768 --num-layers 2 --num-attention-heads 12 --hidden-size 768 --seq-length 2048 --max-position-embeddings 1024 \
   --micro-batch-size 12 --global-batch-size 190 --train-iters 2 --lr x --fp8-hybrid --data-path absent "${words[@]:0:2}" --merge-file absent.txt \
   --load absent --save vocab.json/here
@@ -60,7 +60,7 @@ expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --vocab-size 5 --
 expect_lines 1 "^mtl-train: --vocab-size: has no effect without --tokenizer-type TikTokenizer or NullTokenizer$"
 expect_lines 1 "^mtl-train: --tokenizer-model: has no effect with --tokenizer-type GPT2BPETokenizer or NullTokenizer$"
 
-# Megatron's flags that request unsupported features are refused with the reason; flags without one are unknown.
+# If Megatron's flags request unsupported features, they are rejected with a reason. Flags without a reason are unknown.
 expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --moe-router-dtype fp32 --fp8-quantizer-factory x \
   --main-grads-dtype fp16 --decoder-seq-length 32 --patch-dim 16 --learning-rate 1
 expect_text err '^mtl-train: 6 problems'
@@ -74,7 +74,7 @@ expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --sequence-parall
   --main-grads-dtype fp32
 for flag in --sequence-parallel --no-pipeline-parallel --disable-jit-fuser; do expect_lines 1 "^mtl-train: $flag: "; done
 
-# An empty path, such as an unset variable of a script, does not mean "from the start" or "save nothing".
+# An empty path, such as an unset script variable, does not mean "from the start" or "save nothing".
 expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --load '' --save '' --log-jsonl '' --tensorboard-dir=
 expect_text err '^mtl-train: 4 problems'
 for flag in --load --save --log-jsonl --tensorboard-dir; do expect_lines 1 "^  $flag +is empty; leave it out, or give a path$"; done
@@ -82,7 +82,7 @@ ln -s nowhere dangling
 expect_exit 74 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --save dangling
 expect_text err '^mtl-train: dangling: is a symbolic link to nowhere, which does not exist; create that folder, or name another one$'
 
-# A faulty file alone has its own exit code; with other problems, it is listed among them.
+# If a faulty file is the only problem, it has its own exit code. Otherwise it is listed with the other problems.
 head -c 100 merged_text_document.idx >cut.idx && cp merged_text_document.bin cut.bin
 expect_exit 65 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --data-path cut
 expect_text err '^mtl-train: cut.idx: .*; re-run mtl-preprocess'
@@ -96,7 +96,7 @@ expect_exit 65 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --split 969,30,1
 expect_text err 'merged_text_document: --split 969,30,1 leaves none of its 162 sequences for test; '
 expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --split 969,30,1
 
-# Unsupported flags are refused by name.
+# Unsupported flags are rejected by name.
 for flag in --fp8-hybrid --fp16-lm-cross-entropy --use-torch-fsdp2 --multi-latent-attention --apply-layernorm-1p --distribute-saved-activations \
   --deepspeed --log-params-norm --no-save-optim; do
   expect_refused "$flag"
@@ -112,7 +112,7 @@ expect_text err '^  --deepspeed +DeepSpeed.s engine is not supported; give its s
 expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --tensorboard-log-interval 10
 expect_text err '^  --tensorboard-log-interval 10 +differs from --log-interval 1'
 
-# Flags without an effect are reported once and do not change the run.
+# If a flag has no effect, this is reported once and the run does not change.
 expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --log-jsonl plain.jsonl
 grep -qv 'without --save the trained model is not kept' err && fail 'a valid run prints to standard error'
 expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --log-jsonl more.jsonl --num-workers 2 --DDP-impl local --num-workers 4 \
@@ -129,8 +129,8 @@ losses() { grep -o '"lm_loss": [^,]*' "$1"; }
 [ "$(losses plain.jsonl | wc -l)" -eq 2 ] || fail 'not two steps in plain.jsonl'
 [ "$(losses plain.jsonl)" = "$(losses more.jsonl)" ] || fail 'flags without an effect changed the losses'
 
-# Flags that repeat the model's attention shape are accepted. Dropout is rounded to what its random numbers resolve, and
-# refused if it would be rounded to 0 or 1.
+# Flags that repeat the model's attention shape are accepted. Dropout is rounded to the resolution of its random
+# numbers. It is rejected if this would give 0 or 1.
 expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --kv-channels 8 --num-query-groups 2 --group-query-attention
 expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --attention-dropout 0.001 --hidden-dropout 1e-7
 expect_text err '^  --attention-dropout 0.001 +would be rounded to 0: dropout uses multiples of 1/256$'
@@ -142,30 +142,30 @@ expect_lines 1 '^mtl-train: --attention-dropout 0.01: is rounded to 3/256 = 0.01
 expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --attention-dropout 0.1 --hidden-dropout 0.1
 expect_lines 0 'is rounded to'
 
-# A warm-up that leaves no steps to the decay is reported by flag and in the given unit.
+# If a warm-up leaves no steps for the decay, the error gives the flag and uses its unit.
 expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --train-iters 3 --lr-warmup-iters 75
 expect_text err '^  --lr-warmup-iters 75 +must be shorter than the decay, which takes 3 iterations$'
 
-# The weights of a split are decimal numbers.
+# A split's weights are decimal numbers.
 for split in -1,2,0 nan,1,1 1e3,1,1; do
   expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --split "$split"
   expect_text err "^  --split $split +\"[-ne]\" is not allowed in weights; write them as 969,30,1$"
 done
 
-# Refuses products of sizes that exceed 64 bits.
+# Rejects sizes whose products exceed 64 bits.
 expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --tensor-model-parallel-size 4294967296 --pipeline-model-parallel-size 4294967296
 expect_text err '^  --pipeline-model-parallel-size 4294967296 +must be from 1 to 65536$'
 huge=(--seq-length 2147483647 --max-position-embeddings 2147483647 --micro-batch-size 2147483647 --num-attention-heads 1048576 --hidden-size 16777216)
 expect_exit 2 timeout 60 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" "${huge[@]}" --num-layers 4096 --dry-run
 expect_text err '^  --micro-batch-size, --seq-length, --num-attention-heads +multiply to more than 64 bits can count; choose smaller sizes$'
 
-# --quiet: only warnings, and the files are written.
+# --quiet: prints only warnings and still writes the files.
 expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --quiet --num-workers 2 --log-jsonl quiet.jsonl
 [ -s out ] || grep -qv 'warning: without --save the trained model is not kept' err &&
   fail '--quiet prints more than warnings'
 [ "$(losses plain.jsonl)" = "$(losses quiet.jsonl)" ] || fail '--quiet changed the losses'
 
-# The command line that trained CodeParrot, with sizes that later flags reduce.
+# The command line that trained CodeParrot. Later flags reduce its sizes.
 codeparrot=(--tensor-model-parallel-size 1 --pipeline-model-parallel-size 1
   --num-layers 12 --hidden-size 768 --num-attention-heads 12 --seq-length 1024 --max-position-embeddings 1024
   --micro-batch-size 12 --global-batch-size 192 --lr 0.0005 --train-iters 150000 --lr-decay-iters 150000 --lr-decay-style cosine
@@ -190,7 +190,7 @@ expect_exit 2 mtl-train "${codeparrot[@]}" "${small[@]}" --save none --load none
 expect_text err '^  --exit-on-missing-checkpoint +no checkpoint in --load none$'
 ! grep -q 'starting from iteration 0' err || fail '--exit-on-missing-checkpoint: reports a start'
 
-# The command line of the 345M script is accepted.
+# The 345M script's command line is accepted.
 script345=(--num-layers 24 --hidden-size 1024 --num-attention-heads 16 --seq-length 1024 --max-position-embeddings 1024
   --micro-batch-size 4 --global-batch-size 16 --lr 0.00015 --train-iters 500000 --lr-decay-iters 320000 --lr-decay-style cosine
   --min-lr 1.0e-5 --weight-decay 1e-2 --lr-warmup-fraction .01 --clip-grad 1.0 --data-path merged_text_document
@@ -219,7 +219,7 @@ for pair in nlayers:num-layers n-layers:num-layers nheads:num-attention-heads se
 done
 expect_exit 2 env WORLD_SIZE=8 RANK=0 LOCAL_RANK=0 MASTER_ADDR=x MASTER_PORT=1 mtl-train "${script345[@]}"
 expect_text err 'mpirun -n 8 mtl-train'
-# A plan needs no ranks: it is printed in a Slurm batch script, and once under any launcher.
+# A plan needs no ranks. It is printed in a Slurm batch script, and once under any launcher.
 expect_exit 0 env SLURM_NTASKS=8 SLURM_PROCID=0 mtl-train "${script345[@]}" --dry-run
 expect_exit 0 env WORLD_SIZE=8 RANK=0 mtl-train "${script345[@]}" --dry-run
 expect_text out '354,823,168'
@@ -228,7 +228,7 @@ expect_exit 0 env WORLD_SIZE=8 RANK=1 mtl-train "${script345[@]}" --dry-run
 expect_exit 0 mtl-train "${script345[@]}" --dry-run --json
 expect_text out '"parameters": 354823168,'
 
-# --dry-run: the model of GPT-2, without data; the parameters of 345M with padded vocabulary are Megatron's
+# --dry-run: plans GPT-2 without data. With a padded vocabulary, 345M has the same parameter count as in Megatron,
 # 354,871,296.
 shape=(--num-layers 12 --hidden-size 768 --num-attention-heads 12 --seq-length 1024 --max-position-embeddings 1024 --micro-batch-size 4 --global-batch-size 32)
 expect_exit 0 mtl-train "${shape[@]}" "${words[@]}" --dry-run
@@ -241,7 +241,7 @@ done
 expect_exit 0 mtl-train "${script345[@]}" --dry-run --json --tokenizer-type NullTokenizer --vocab-size 50304
 expect_text out '"parameters": 354871296,'
 
-# --dump-config prints the origin of every value, and --config reads it.
+# --dump-config prints where every value comes from, and --config can read the result.
 expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --dump-config
 expect_text out '^hidden-size = 16 +# command line$'
 expect_text out '^clip-grad = 1 +# default$'
@@ -257,7 +257,7 @@ expect_exit 2 mtl-train --config bad.conf "${tiny[@]}" "${words[@]}" "${run[@]}"
 expect_text err '^  --hidden-sise +unknown flag; did you mean --hidden-size\? \(bad.conf:1\)$'
 expect_text err '^  --fp8-hybrid +is not supported .* \(bad.conf:2\)$'
 
-# A loaded model determines the architecture; flags must agree with it.
+# A loaded model determines the architecture. Flags must agree with it.
 printf '{"text": "5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23"}\n' >ids.jsonl
 expect_exit 0 mtl-preprocess --input ids.jsonl --output-prefix ids --tokenizer-type NullTokenizer --vocab-size 1000
 null=(--data-path ids_text_document --split 100,0,0 --lr 1e-3 --train-iters 1 --log-interval 1 --peak-tflops 1 --tokenizer-type NullTokenizer --vocab-size 1000)

@@ -1,24 +1,24 @@
 #!/bin/bash
-# Logs: a log that cannot be written does not end a run, and no run erases another run's lines.
+# Logs: if a log cannot be written, the run continues, and no run erases another run's lines.
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/train_runs.sh"
 cd "$WORK" || exit 1
 prepare_runs
 
 UNSAVED=("${MODEL[@]}" --train-iters 12 --eval-interval 5 --log-interval 2)
-# same_weights NAME WHAT: with WHAT, the run NAME ends with the weights of `whole`.
+# same_weights NAME WHAT: despite WHAT, the run NAME ends with the same weights as `whole`.
 same_weights() { cmp -s "$1/save/$LAST" "whole/save/$LAST" || fail "$2: different weights than with a working log"; }
 # once FILE PATTERN: exactly one line matches.
 once() { [ "$(grep -cE -- "$2" "$1")" -eq 1 ] || { fail "not one line like '$2' in $1"; sed 's/^/    /' "$1" >&2; }; }
 
-# A log on a full disk loses the start, 6 intervals, 2 validations and the last 2 evaluations; the run succeeds.
+# On a full disk, the log loses the start, 6 intervals, 2 validations and the last 2 evaluations. The run succeeds.
 expect_exit 0 run_in full --log-jsonl /dev/full
 once err '^mtl-train: warning: /dev/full: cannot write .*No space left on device.*; training continues'
 once err '^mtl-train: warning: /dev/full: 11 lines could not be written'
 [ "$(wc -l <err)" -eq "$(grep -cE 'saved|/dev/full' err)" ] || fail 'warns more than once'
 same_weights full '--log-jsonl /dev/full'
 
-# A file that is not a log is left unchanged, with or without lines: data, the tokenizer, a configuration.
+# A file that is not a log stays unchanged, with or without lines: data, the tokenizer, a configuration.
 printf '{"a": 1}' >object.json
 printf 'train-iters = 12\n' >run.conf
 for file in object.json run.conf c_text_document.bin c_text_document.idx; do
@@ -37,7 +37,7 @@ once err '^mtl-train: warning: loop: cannot create: Too many levels of symbolic 
 expect_exit 74 mtl-train "${UNSAVED[@]}" --load loop/x
 grep -q 'internal error' err && fail 'reports a loop of links as an internal error'
 
-# Standard output that cannot be written, or that has no reader.
+# Standard output that cannot be written or has no reader.
 run_in stdout >/dev/full 2>err || fail "exit $? with > /dev/full"
 once err '^mtl-train: warning: standard output: cannot write: No space left on device; training continues'
 once err '^mtl-train: warning: standard output: 18 lines could not be written'
@@ -50,7 +50,7 @@ expect_text out ' iteration +2/ +12 '
 once err 'warning: standard output: [0-9]+ lines could not be written .*Broken pipe'
 same_weights head '| head -1'
 
-# A failed write loses one line; all other lines are complete.
+# A failed write loses one line. All other lines are complete.
 for fault in enospc eio; do
   for at in 2 3 5; do
     rm -rf one.jsonl
@@ -61,7 +61,7 @@ for fault in enospc eio; do
     [ "$(wc -l <figures)" -ge 9 ] || fail "$fault:$at: $(wc -l <figures) lines of figures"
   done
 done
-# TensorBoard's folder cannot be written to, from the start and later.
+# TensorBoard's folder cannot be written, either from the start or later.
 expect_exit 0 run_in board --tensorboard-dir board/events
 whole_bytes=$(cat board/events/* | wc -c)
 for at in 2 3 5 9; do
@@ -71,7 +71,7 @@ for at in 2 3 5 9; do
   [ "$(find events -type f | wc -l)" -eq 1 ] || fail "enospc:$at: not one event file"
   [ "$(cat events/* | wc -c)" -gt $((whole_bytes / 2)) ] || fail "enospc:$at: figures after the failure are missing"
 done
-# A small file system that is full, and later has room again.
+# A small file system that is full at first and later has room again.
 mkdir small
 if mount -t tmpfs -o size=4k tmpfs small 2>/dev/null; then
   echo '{"type": "start", "version": 1, "iteration": 0}' >small/log
@@ -84,7 +84,7 @@ else
   echo 'SKIPPED: a full tmpfs: cannot mount one' >&2
 fi
 
-# Another run with the same log file appends; a resume removes only its own run's lines.
+# Another run with the same log file appends to it. A resume removes only its own run's lines.
 cp whole/log.jsonl shared.jsonl
 whole_lines=$(wc -l <shared.jsonl)
 expect_exit 0 run_in second --log-jsonl shared.jsonl --seed 2 --exit-interval 7
@@ -94,12 +94,12 @@ expect_exit 0 run_in alone --seed 2
 tail -n +$((whole_lines + 1)) shared.jsonl >second/log.jsonl
 diff <(figures_of second) <(figures_of alone) >difference || { fail 'resumed in a shared log: different figures'; head -4 difference >&2; }
 head -n "$whole_lines" shared.jsonl | cmp -s - whole/log.jsonl || fail 'a resume erases the lines of another run'
-# The folder is removed, and the same command starts over: the first run's lines stay.
+# If the folder is removed and the same command starts over, the first run's lines stay.
 rm -r second/save
 expect_exit 0 run_in second --log-jsonl shared.jsonl --seed 2
 [ "$(wc -l <shared.jsonl)" -gt $((2 * whole_lines)) ] || fail 'a new run in a new folder erases the log'
 
-# A run shorter than a log interval reports its last iteration, and warns if there is no --save.
+# If a run is shorter than a log interval, it reports its last iteration. It warns if there is no --save.
 expect_exit 0 mtl-train "${UNSAVED[@]}" --log-interval 100 --log-jsonl short.jsonl
 once out ' iteration +12/ +12 .* lm loss: [0-9]'
 once short.jsonl '"type": "step", "iteration": 12, .*"lm_loss": [0-9.]+,.*"final": true'

@@ -1,21 +1,21 @@
 #!/bin/bash
-# Runs that exceed memory or the disk are refused before they begin; the suggested settings fit and run.
+# Runs that exceed memory or disk space fail before they start. The suggested settings fit and run.
 source "$(dirname "$0")/lib.sh" "$1"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 enter_data_folder
-# The run needs 617 MiB, including 305 MiB of activations; a checkpoint takes 185 MiB, 12 bytes for each of 16,156,416
+# The run needs 617 MiB, including 305 MiB for activations. A checkpoint takes 185 MiB: 12 bytes for each of 16,156,416
 # parameters.
 run=(--num-layers 4 --hidden-size 256 --num-attention-heads 4 --max-position-embeddings 512 --seq-length 512
   --vocab-file vocab.json --merge-file merges.txt --data-path merged_text_document --split 100,0,0 --lr 1e-3
   --train-iters 1 --eval-iters 0 --log-interval 1 --threads 1 --peak-tflops 1 --micro-batch-size 8 --global-batch-size 8)
 
-# limited KIB COMMAND...: runs COMMAND in at most KIB KiB of address space.
+# limited KIB COMMAND...: runs COMMAND with at most KIB KiB of address space.
 limited() {
   local kib=$1
   shift
   (ulimit -v "$kib" && exec "$@")
 }
-# check_advice COMMAND...: the refusal in err makes three suggestions, and COMMAND runs with the first.
+# check_advice COMMAND...: the error in err makes three suggestions, and COMMAND runs with the first.
 check_advice() {
   sed -nE 's/^  (--.*): [0-9.]+ [KMG]iB per rank$/\1/p' err >advice
   [ "$(wc -l <advice)" -eq 3 ] || { fail "$(wc -l <advice) suggestions instead of 3"; cat err >&2; }
@@ -35,12 +35,12 @@ else
   expect_exit 0 limited 700000 mtl-train "${run[@]}" --dry-run
   expect_exit 0 mtl-train "${run[@]}"
 
-  # Memory that is not planned: the allocation itself fails, and the error suggests a remedy.
+  # Memory outside the plan: the allocation itself fails, and the error suggests a remedy.
   expect_exit 1 limited 700000 mtl-eval --load "$TESTS/golden/gpt2_model/b" --data-path merged_text_document --batch-size 100000 --threads 1
   expect_text err 'out of memory: cannot allocate [0-9.]+ [MG]iB; use a smaller batch or model'
 fi
 
-# Ranks of one host share a cgroup's memory. One rank fits into 900 MiB, two do not.
+# Ranks on one host share a cgroup's memory. One rank fits into 900 MiB, but two do not.
 group=/sys/fs/cgroup/memory/mtl-test-$$
 if ! is_sanitized mtl-train && { [ -e /sys/fs/cgroup/memory/memory.limit_in_bytes ] && mkdir "$group"; } 2>/dev/null; then
   # shellcheck disable=SC2317 # called by the trap
@@ -57,8 +57,8 @@ else
   echo 'not run: limits of a cgroup, which this user cannot make, or which a sanitizer exceeds' >&2
 fi
 
-# The disk of --save: a checkpoint does not fit into 100 MiB; one fits into 300 MiB, a second does not.
-# on_disk MIB COMMAND...: runs COMMAND with a file system of MIB MiB at `disk`.
+# The disk for --save: a checkpoint does not fit into 100 MiB. One fits into 300 MiB, but a second does not.
+# on_disk MIB COMMAND...: runs COMMAND with a MIB MiB file system at `disk`.
 on_disk() {
   local size=$1
   shift

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Precision: presets and single dtypes; the loss scale of fp16 with skipped iterations, its minimum and its resume; lost
+# Precision: presets and single dtypes; fp16's loss scale with skipped iterations, its minimum and its resume; lost
 # updates in every log.
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/figures.sh"
@@ -9,7 +9,7 @@ expect_exit 0 mtl-preprocess --input "$TESTS/golden/end_to_end/corpus.jsonl" --o
   --vocab-size 512 --append-eod
 tiny=(--num-layers 2 --hidden-size 32 --num-attention-heads 4 --max-position-embeddings 32 --seq-length 32 --tokenizer-type NullTokenizer
   --vocab-size 512 --micro-batch-size 2 --global-batch-size 4 --lr 0.002 --lr-decay-style constant --threads 1)
-# train NAME FLAG...: runs 12 iterations with a checkpoint every 4; writes NAME.jsonl, NAME.out and NAME.ck.
+# train NAME FLAG...: runs 12 iterations, with a checkpoint every 4 iterations. Writes NAME.jsonl, NAME.out and NAME.ck.
 train() {
   local name=$1
   shift
@@ -21,7 +21,7 @@ run() {
   rm -rf "$1".*
   train "$@" || { fail "exit $?: $*"; sed 's/^/    /' err >&2; }
 }
-# values NAME KEY: prints the values of KEY in all step lines; words prints them on one line.
+# values NAME KEY: prints KEY's values in all step lines. words prints them on one line.
 values() { grep '"type": "step"' "$1.jsonl" | awk "$VALUE"'{ text = value("'"$2"'"); if (text != "") print text }'; }
 words() { values "$@" | xargs; }
 # same_end NAME OTHER: the last checkpoints have the same bits and the same training state.
@@ -31,11 +31,12 @@ same_end() {
     [ "$(state "$1" $key)" = "$(state "$2" $key)" ] || fail "$key of $1 is $(state "$1" $key), of $2 $(state "$2" $key)"
   done
 }
-# state NAME KEY: prints KEY and its value in the manifest of iteration 12.
+# state NAME KEY: prints KEY and its value from iteration 12's manifest.
 state() { tr -d ' \n' <"$1.ck/iter_0000012/manifest.json" | grep -oE "\"$2\":[0-9.e+-]+" | head -1; }
 
-# --- The table of a run, and its bytes per parameter, role by role; memory is planned accordingly ---
-# roles FLAG...: prints dtype and bytes of weights, main gradients, main weights, first and second moments; and the sum.
+# --- A run's table, and its bytes per parameter, role by role. Memory is planned accordingly ---
+# roles FLAG...: prints dtype and bytes for weights, main gradients, main weights, first and second moments, and the
+# sum.
 roles() {
   expect_exit 0 mtl-train "${tiny[@]}" --dry-run "$@"
   awk '/, [0-9]+ bytes per parameter/ { sub(",", ""); for (i = 1; i <= NF; i++) if ($i == "bytes") printf "%s ", $(i - 2) $(i - 1) }
@@ -68,7 +69,7 @@ expect_roles 'bf162 fp324 fp324 fp324 bf162 16' --bf16 --exp-avg-sq-dtype bf16
 expect_text out '^  bf16, changed .* fp32, bf16$'
 expect_roles 'bf162 fp324 fp324 fp324 fp324 12' --bf16 --use-distributed-optimizer --world-size 2
 expect_text out '^  main weights +fp32, 4 bytes per parameter, sharded over 2 ranks$'
-# Megatron-LM's GPT-2 124M, and the memory of each role: slightly more than bytes per parameter times parameters.
+# Megatron-LM's GPT-2 124M, and each role's memory: slightly more than bytes per parameter times parameters.
 shape=(--model gpt2-124m --tokenizer-type NullTokenizer --vocab-size 50257 --threads 1)
 while read -r flags parameters gradients optimizer main total; do
   # shellcheck disable=SC2086 # words
@@ -113,7 +114,7 @@ expect_problem '--fp16-lm-cross-entropy +is not supported in this version: losse
   --fp16 --fp16-lm-cross-entropy
 expect_problem '--initial-loss-scale 2 +is below --min-loss-scale 4' --fp16 --initial-loss-scale 2 --min-loss-scale 4
 
-# --- bf16: near the losses of fp32, resumed bit for bit, refused in another precision ---
+# --- bf16: close to the fp32 losses, resumed bit for bit, rejected in another precision ---
 run fp32
 run bf16 --bf16
 [ "$(values bf16 lm_loss | wc -l)" -eq 12 ] || fail 'bf16: not 12 losses'
@@ -125,7 +126,7 @@ mtl_compare near <(values fp32 lm_loss) <(values bf16 lm_loss) --relative 0.01 |
 expect_text bf16.out ' lost updates: 0\.0% \| lost updates of the copy: [0-9.]+% \|'
 [ -z "$(values fp32 lost_updates)" ] || fail 'fp32 reports lost updates'
 expect_text bf16.jsonl '"precision": "bf16"'
-# expect_same_resumed NAME FLAG...: resumed from iteration 8, the run ends with the same bits.
+# expect_same_resumed NAME FLAG...: if resumed from iteration 8, the run ends with the same bits.
 expect_same_resumed() {
   local name=$1
   shift
@@ -145,7 +146,7 @@ expect_text err '^  --precision fsdp-mixed +differs .* \(main_grads float32, not
 rm -rf tuned.*
 train tuned --load bf16.ck --finetune || fail "--finetune in another precision: $(cat err)"
 expect_text err 'starting from the weights of the checkpoint'
-# A run does not resume from main weights that mtl-convert rounded.
+# A run does not resume from main weights that mtl-convert has rounded.
 rm -rf same.* rounded.*
 expect_exit 0 mtl-convert --load bf16.ck/iter_0000008 --save same.ck --to mtl --dtype float32
 train same --bf16 || fail "a checkpoint whose main weights were not rounded is not resumed: $(cat err)"
@@ -174,7 +175,7 @@ run low --precision fsdp-low
 expect_same_resumed low --precision fsdp-low
 below 0.001 "$(values low lost_updates | tail -1)" || fail 'fsdp-low reports no lost updates'
 [ -z "$(values low lost_updates_copy)" ] || fail 'fsdp-low reports lost updates of a copy, which it lacks'
-# Checkpoints hold main weights if there are any, and everything else in its dtype.
+# Checkpoints contain main weights if there are any, and everything else in its dtype.
 for name in bf16:float32 low:bfloat16; do
   expect_exit 0 mtl-convert --load ${name%:*}.ck --save ${name%:*}.hf --verify
   expect_text ${name%:*}.hf/config.json "\"dtype\": \"${name#*:}\""
@@ -192,7 +193,7 @@ for flags in '--fp32-residual-connection' '--main-grads-dtype bf16' '--exp-avg-d
   [ "$(words changed lm_loss)" != "$(words bf16 lm_loss)" ] || fail "$flags has no effect"
 done
 
-# --- fp16: at an overflow, the scale falls, the iteration is skipped, and the learning rate does not advance ---
+# --- fp16: on overflow, the scale falls, the iteration is skipped, and the learning rate does not advance ---
 scale=(--fp16 --initial-loss-scale 4294967296 --loss-scale-window 3)
 run fp16 "${scale[@]}" --lr-warmup-iters 6 --train-iters 24
 skipped=$(values fp16 skipped_iterations | paste -sd+ | bc)
@@ -201,15 +202,15 @@ skipped=$(values fp16 skipped_iterations | paste -sd+ | bc)
 [ "$(values fp16 lm_loss | wc -l)" -eq $((24 - skipped)) ] ||
   fail 'fp16: not one loss for each iteration that was not skipped'
 grep -q 'not finite' err && fail 'fp16: warns of an overflow that a lower scale avoids'
-# A line shows its step's scale: the hysteresis absorbs the first overflow, each further one halves the scale.
+# A line shows its step's scale. The hysteresis absorbs the first overflow, and each further overflow halves the scale.
 [ "$(words fp16 loss_scale | cut -d' ' -f1-4)" = '4294967296.0 4294967296.0 2147483648.0 1073741824.0' ] || fail "scales: $(words fp16 loss_scale)"
 expect_text fp16.out ' loss scale: 2147483648\.0 \| '
 values fp16 loss_scale | awk 'NR > 1 && $1 > seen { grew = 1 } { seen = $1 } END { exit !grew }' || fail "the scale never grows: $(words fp16 loss_scale)"
-# Only updates advance the warm-up: the rate of the first update is that of the first step.
+# Only updates advance the warm-up: the first update has the first step's rate.
 paste -d' ' <(values fp16 skipped_iterations) <(values fp16 learning_rate) |
   awk '{ want = 0.002 * (updates < 6 ? updates / 6 : 1); if (($2 - want)^2 > 1e-16) bad = 1 } !$1 { updates++ } END { exit bad }' ||
   fail 'fp16: skipped iterations advance the learning-rate schedule'
-# A resumed run continues with the scale and its counters: the checkpoint is between two changes of the scale.
+# A resumed run continues with the scale and its counters. The checkpoint lies between two changes of the scale.
 lower_scale=(--fp16 --initial-loss-scale 33554432 --loss-scale-window 3)
 run fp16 "${lower_scale[@]}"
 values fp16 loss_scale | tail -4 | uniq | wc -l | grep -qx 1 &&
@@ -226,7 +227,7 @@ mtl_compare near <(values constant lm_loss) <(values other_scale lm_loss) --rela
 run first --fp16 --hysteresis 1
 [ "$(words first loss_scale | cut -d' ' -f1-3)" = '4294967296.0 2147483648.0 1073741824.0' ] || fail "--hysteresis 1: $(words first loss_scale)"
 
-# --- An overflow at the smallest scale: the run saves, reports the reason and ends ---
+# --- Overflow at the smallest scale: the run saves, reports the reason and ends ---
 rm -rf end.*
 train end --fp16 --initial-loss-scale 4294967296 --min-loss-scale 2147483648
 status=$?
@@ -238,7 +239,7 @@ expect_text err '^mtl-train: iteration 3: the gradient is not finite in fp16, an
   fail "not three skipped iterations before the end: $(words end skipped_iterations)"
 train end --fp16 --initial-loss-scale 4294967296 || fail "a smaller --min-loss-scale does not continue: $(cat err)"
 
-# --- Several ranks: all agree on overflows, and sum their lost updates ---
+# --- Multiple ranks: all agree on overflows and sum their lost updates ---
 mpirun=(mpirun --oversubscribe -n 2 mtl-train)
 while IFS=: read -r precision layout; do
   flags="$precision $layout"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# --profile: tables and a trace of the requested iterations and ranks; --roofline: the bound of a step.
+# --profile: tables and a trace for the requested iterations and ranks. --roofline: a step's bound.
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/figures.sh"
 export OMP_WAIT_POLICY=passive OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
@@ -13,11 +13,11 @@ run=("${model[@]}" --data-path a_text_document --split 90,8,2 --micro-batch-size
 
 # once FILE PATTERN: exactly one line matches.
 once() { [ "$(grep -cE -- "$2" "$1")" -eq 1 ] || { fail "not one line like '$2' in $1"; sed 's/^/    /' "$1" >&2; }; }
-# number FILE KEY: prints the first value of KEY in indented JSON.
+# number FILE KEY: prints KEY's first value in indented JSON.
 number() { sed -nE "s/^ *\"$2\": ([-+.0-9eE]+),?$/\1/p" "$1" | head -n 1; }
 losses() { awk "$VALUE"'{ text = value("lm_loss"); if (text != "") print text }' "$1"; }
 
-# The requested iterations; the losses are unchanged.
+# The requested iterations. The losses do not change.
 expect_exit 0 mtl-train "${run[@]}" --log-jsonl plain.jsonl
 expect_exit 0 mtl-train "${run[@]}" --log-jsonl profiled.jsonl --profile --profile-step-start 1 --profile-step-end 3 --profile-dir prof/first
 once err '^mtl-train: profile of iterations 2 to 3: prof/first/rank\*\.txt, rank\*\.json and trace\.json$'
@@ -31,7 +31,7 @@ done
 for phase in data forward backward optimizer report other; do
   grep -qE "^$phase +[0-9.]+ +[0-9.]+%" prof/first/rank0.txt || fail "no phase $phase: $(head -n 15 prof/first/rank0.txt)"
 done
-# Twelve products in each of two layers and three in the head, times two micro-batches and two iterations.
+# Twelve GEMMs in each of two layers and three in the head, times two micro-batches and two iterations.
 calls=$(grep -A1 '"operator": "gemm"' prof/first/rank0.json | number /dev/stdin calls)
 [ "$calls" = 108.0 ] || [ "$calls" = 108 ] || fail "$calls calls of gemm instead of 108"
 for title in 'step 2' 'step 3' 'forward 0' 'backward 1' embedding 'layer 0' 'layer 1' head gemm; do
@@ -43,13 +43,13 @@ if python3 -c '' 2>/dev/null; then  # as a viewer reads it
 assert len(events) > 100 and all(e["dur"] >= 0 for e in events if e["ph"] == "X")'
 fi
 
-# A run that ends during the profile; one that never reaches it.
+# A run that ends during the profile, and a run that never reaches it.
 expect_exit 0 mtl-train "${run[@]}" --profile --profile-step-start 2 --profile-step-end 9 --profile-dir short
 [ "$(number short/rank0.json first_step) $(number short/rank0.json steps)" = "3 2" ] || fail "not the last two iterations"
 expect_exit 0 mtl-train "${run[@]}" --profile
 once err '^mtl-train: warning: no step was profiled: this session ran none of the iterations 11 to 12 \(--profile-step-start, --profile-step-end\)$'
 [ ! -e profile ] || fail 'a profile was written without iterations'
-# A folder that cannot be created does not end the run.
+# If a folder cannot be created, the run does not end.
 touch file
 expect_exit 0 mtl-train "${run[@]}" --profile --profile-step-start 1 --profile-step-end 2 --profile-dir file/below
 once err '^mtl-train: warning: the profile could not be written: .*file/below'
@@ -72,7 +72,7 @@ once err '^  --profile-ranks 1 +is not a rank of this run, which has 1$'
 once err '^  --profile-ranks x +is not a rank of this run, which has 1$'
 once err '^  --profile-dir +is empty; leave it out, or give a path$'
 
-# --roofline: a bound from the FLOP and bytes of all operators; it is at least the time of the FLOP alone.
+# --roofline: computes a bound from all operators' FLOP and bytes. It is at least the time for the FLOP alone.
 expect_exit 0 mtl-train "${model[@]}" --micro-batch-size 2 --global-batch-size 6 --lr 1e-3 --dry-run --roofline H100
 once out '^roofline of H100: a bound, not a measurement$'
 grep -qE '^  step, rank 0: at least [0-9.]+ ms; at most [0-9,]+ tokens/s' out || fail "no bound: $(cat out)"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Every fault at every write operation of a run: the same command continues, and nothing is lost.
+# Every fault at every write operation in a run: the same command continues, and nothing is lost.
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/train_runs.sh"
 cd "$WORK" || exit 1
@@ -15,7 +15,7 @@ operations=$((at - 1))
 echo "$operations write operations"
 [ "$operations" -gt 100 ] || fail "only $operations write operations"
 
-# The same within a session that resumes, and first removes the log lines of lost iterations.
+# Does the same in a session that resumes, which first removes the log lines for lost iterations.
 expect_exit 0 run_in resumed
 rm -r resumed/save/iter_0000012 killed
 at=1
@@ -32,7 +32,7 @@ for kind in eio enospc short; do
     MTL_FAULT=$kind:$at run_quietly faulty
     code=$?
     [ $code -eq 74 ] || [ $code -eq 0 ] || fail "$kind:$at: exit $code"
-    if grep -q 'lines could not be written' err; then  # of the log: the run is the same without them
+    if grep -q 'lines could not be written' err; then  # in the log: otherwise the run is the same
       [ $code -eq 0 ] && cmp -s "faulty/save/$LAST" "whole/save/$LAST" ||
         fail "$kind:$at: an error of the log changes the run"
       continue
@@ -41,7 +41,7 @@ for kind in eio enospc short; do
   done
 done
 
-# TERM at random moments, until the run is complete: before the first step it may end without a save.
+# TERM at random times until the run is complete. Before the first step, it may end without a save.
 LENGTH=(--train-iters 1000 --save-interval 30 --eval-interval 50 --log-interval 20)
 # shellcheck disable=SC2034  # train_runs.sh compares it
 LAST=iter_0001000/shard_00000.safetensors

@@ -1,11 +1,12 @@
 #!/bin/bash
-# Interrupted runs: the same command continues after any end, and the result equals the uninterrupted run's, bit by bit.
+# Interrupted runs: however a run ends, the same command continues it. The result equals the uninterrupted run bit for
+# bit.
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/train_runs.sh"
 cd "$WORK" || exit 1
 prepare_runs
 
-# Killed at operations spread over the whole run (train_resume_long.sh tries every one).
+# Killed at operations spread over the entire run (train_resume_long.sh tries every operation).
 kills=0
 for at in $(seq 13 47 100000); do
   killed_at kill-$at "$at" || break
@@ -32,7 +33,7 @@ expect_text err 'resuming exit/save/iter_0000005 at iteration 5'
 expect_exit 0 run_in exit --exit-interval 5
 same_as_whole exit '--exit-interval'
 
-# Already complete: reports it, and touches only the lock.
+# Already complete: reports this and touches only the lock.
 state_of() { find "$1" -type f ! -name lock -printf '%p %T@ %s\n' | sort; }
 state_of exit >before
 expect_exit 0 run_in exit
@@ -41,7 +42,7 @@ expect_text err '^mtl-train: already complete: 12 of 12 iterations are done$'
 state_of exit >after
 expect_same before after
 
-# Corrects the tracker of a job that died before it wrote it.
+# Corrects the tracker if a job died before writing it.
 echo 9 >exit/save/latest_checkpointed_iteration.txt
 touch exit/save/latest_checkpointed_iteration.txt.tmp.1
 expect_exit 0 run_in exit
@@ -49,7 +50,7 @@ expect_text err 'already complete'
 expect_text exit/save/latest_checkpointed_iteration.txt '^12$'
 same_as_whole exit 'an old tracker'
 
-# A full or failing disk during a save: exit 74, committed checkpoints stay.
+# The disk is full or fails during a save: exits with 74, and committed checkpoints stay.
 for fault in enospc:60 eio:150 enospc:235 eio:330; do
   rm -rf fault
   MTL_FAULT=$fault expect_exit 74 run_in fault
@@ -64,7 +65,7 @@ for fault in short:60 eintr:60 short:200; do
   same_as_whole fault "$fault"
 done
 
-# Resumes the newest checkpoint, even if the tracker names another one or none.
+# Resumes the newest checkpoint, even if the tracker gives a different checkpoint or none.
 # copy_at_9 NAME: makes the run NAME, which ended at iteration 9.
 copy_at_9() {
   rm -rf "$1"
@@ -83,7 +84,7 @@ copy_at_9 tracker
 rm tracker/save/latest_checkpointed_iteration.txt
 completes_as_whole tracker 'no tracker'
 
-# Damage (train_start_test.sh has more): an incomplete newest checkpoint is skipped.
+# Damage (more in train_start_test.sh): an incomplete newest checkpoint is skipped.
 copy_at_9 damaged
 truncate -s -1 damaged/save/iter_0000009/shard_00000.safetensors
 expect_exit 0 run_in damaged
@@ -94,7 +95,7 @@ for folder in damaged/save/iter_*; do rm "$folder/manifest.json"; done
 expect_exit 65 run_in damaged
 expect_text err 'none of its 3 checkpoints is valid'
 
-# Other data: refused without --allow-data-change. The same data elsewhere: accepted.
+# Other data is rejected without --allow-data-change. The same data in another place is accepted.
 head -n 390 "$CORPUS" >other.jsonl
 preprocess other.jsonl other
 copy_at_9 data
@@ -107,7 +108,7 @@ mkdir moved && cp c_text_document.* moved
 expect_exit 0 run_in data --data-path moved/c_text_document
 same_as_whole data 'data files elsewhere'
 
-# Another tokenizer of the same size: refused without --allow-data-change.
+# Another tokenizer of the same size is rejected without --allow-data-change.
 BPE=$TESTS/golden/tokenizer/bpe_tinyshakespeare_1000
 sed -E 's/"a":/"swapped":/; s/"b":/"a":/; s/"swapped":/"b":/' "$BPE/vocab.json" >vocab.json
 cmp -s vocab.json "$BPE/vocab.json" && fail 'the vocabulary was not changed'
@@ -117,7 +118,7 @@ expect_exit 65 run_in bpe "${bpe[@]}" --vocab-file vocab.json
 expect_text err 'bpe/save/iter_0000003: was trained with another tokenizer'
 expect_exit 0 run_in bpe "${bpe[@]}" --vocab-file vocab.json --allow-data-change
 
-# --load with --finetune: the weights of another run, unless --save already has a checkpoint to resume.
+# --load with --finetune: uses another run's weights, unless --save already has a checkpoint to resume.
 expect_exit 0 run_in tune --load whole/save --finetune --exit-interval 3
 expect_text err 'starting from the weights of the checkpoint whole/save/iter_0000012'
 expect_exit 0 run_in tune --load whole/save --finetune
@@ -138,15 +139,15 @@ expect_exit 0 run_in fresh --load fresh/save
 expect_text err '^mtl-train: fresh/save holds no checkpoint yet: starting from iteration 0'
 same_as_whole fresh '--load and --save the same'
 
-# Signals to a run of many iterations.
+# Signals to a run with many iterations.
 LENGTH=(--train-iters 20000 --lr-decay-iters 12 --save-interval 100000 --eval-interval 100000 --log-interval 50)
-# start_long NAME: starts the run in the background and waits for its first figures.
+# start_long NAME: starts the run in the background and waits for its first metrics.
 start_long() {
   run_in "$1" >"$1.out" 2>"$1.err" &
   job=$!
   wait_until "$1.out" ' iteration '
 }
-# wait_until FILE PATTERN: waits for a matching line while the job runs, at most a minute.
+# wait_until FILE PATTERN: waits for a matching line while the job runs, up to a minute.
 wait_until() {
   for _ in $(seq 600); do
     grep -qE -- "$2" "$1" 2>/dev/null && return
@@ -156,11 +157,11 @@ wait_until() {
   grep -qE -- "$2" "$1" || fail "$1 never contains '$2'"
 }
 
-# owner_of NAME: prints the process id of the run; $job is a shell that waits for it.
+# owner_of NAME: prints the run's process id. $job is a shell that waits for it.
 owner_of() { sed -E 's/^pid ([0-9]+) .*/\1/' "$1/save/lock"; }
 
-# The folder is locked before the search for a checkpoint: a slow start (here until the test writes its vocabulary)
-# cannot train from scratch and replace what another job completes meanwhile.
+# The folder is locked before the search for a checkpoint. A slow start (here until the test writes its vocabulary)
+# cannot train from scratch and replace what another job completes in the meantime.
 mkfifo vocab.fifo
 BPE=$TESTS/golden/tokenizer/bpe_tinyshakespeare_1000
 SLOW=(--tokenizer-type GPT2BPETokenizer --vocab-file vocab.fifo --merge-file "$BPE/merges.txt")
@@ -176,10 +177,10 @@ cat "$BPE/vocab.json" >vocab.fifo
 wait "$job" || { fail "the first job: exit $?"; sed 's/^/    /' turns.err >&2; }
 
 start_long signals
-expect_exit 1 run_in signals  # another job on the same folder
+expect_exit 1 run_in signals  # another job in the same folder
 expect_text err '^mtl-train: signals/save: another job saves here \(pid [0-9]+ on '
 owner=$(owner_of signals)
-# Signals during matrix products do not change figures, which are compared below.
+# Signals during GEMMs do not change the metrics, which are compared below.
 deadline=$((SECONDS + 3))
 while [ $SECONDS -lt $deadline ]; do kill -USR2 "$owner" || fail 'USR2 ended the run'; done
 wait_until signals.err 'iteration [0-9]+ of 20000, [0-9]+ samples consumed'
@@ -193,7 +194,7 @@ code=$?
 expect_text signals.err '^mtl-train: ended by a signal after iteration [0-9]+; the same command continues from here'
 checkpoints=$(find signals/save -name 'iter_*' | wc -l)
 [ "$checkpoints" -eq 2 ] || fail "$checkpoints checkpoints after USR1 and TERM"
-# The signals arrive at random iterations; both runs end 7 iterations later.
+# The signals arrive at random iterations. Both runs end 7 iterations later.
 end=$(($(cat signals/save/latest_checkpointed_iteration.txt) + 7))
 LENGTH+=(--exit-interval "$end")
 LAST=$(printf 'iter_%07d/shard_00000.safetensors' $end)
@@ -201,7 +202,7 @@ expect_exit 0 run_in signals
 expect_exit 0 run_in uninterrupted
 same_run signals uninterrupted 'USR1 and TERM'
 
-# Signals while the run is starting: it waits for a reader of its log and has nothing to save.
+# Signals while the run is starting: it waits for its log's reader and has nothing to save.
 # start_waiting NAME: starts the run in the background and waits until it has its folder.
 start_waiting() {
   rm -f pipe
@@ -217,7 +218,7 @@ code=$?
 [ $code -eq 75 ] || fail "TERM at the start: exit $code"
 expect_text early.err '^mtl-train: ended by a signal before the first iteration; the same command starts again$'
 [ ! -s early.out ] && [ -z "$(find early/save -name 'iter_*')" ] || fail 'TERM at the start: the run trained or saved'
-# USR1 at the start is a request to save after the first iteration.
+# USR1 at the start requests a save after the first iteration.
 start_waiting kept
 kill -USR1 "$(owner_of kept)"
 cat pipe >kept.jsonl &
@@ -228,7 +229,7 @@ code=$?
 [ $code -eq 75 ] || fail "TERM after the start: exit $code"
 expect_text kept.jsonl '"type": "start"'
 
-# The second INT ends the run at once, without a save.
+# The second INT ends the run immediately, without a save.
 start_long twice
 owner=$(owner_of twice)
 kill -INT "$owner"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# The start of a run: from the newest valid checkpoint, or a named one; signals during the start.
+# How a run starts: from the newest valid checkpoint or a given one. Also covers signals during the start.
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/train_runs.sh"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
@@ -17,7 +17,7 @@ for path in same/save/ ./same/../same/save links/save; do
   expect_text err '^mtl-train: resuming same/save/iter_0000005'
 done
 
-# flip NAME ITERATION [RANK]: flips one bit of the moments in that checkpoint.
+# flip NAME ITERATION [RANK]: flips one bit in the moments in that checkpoint.
 flip() {
   local shard=$1/save/iter_000000$2/shard_0000${3:-0}.safetensors at old
   at=$(($(stat -c %s "$shard") - 100))
@@ -29,14 +29,14 @@ copy_at_9() {
   rm -rf "$1"
   cp -r at9 "$1"
 }
-# expect_names NAME NAMES: its folder holds these checkpoints.
+# expect_names NAME NAMES: its folder contains these checkpoints.
 names_in() { (cd "$1/save" && printf '%s ' iter_*); }
 expect_names() { [ "$(names_in "$1")" = "$2 " ] || fail "$1/save holds $(names_in "$1")instead of $2"; }
 expect_exit 0 run_in at9 --exit-interval 9
 before='iter_0000003 iter_0000006 iter_0000009'
 after='iter_0000003 iter_0000006 iter_0000009 iter_0000009.damaged iter_0000012'
 
-# The newest is damaged: resumes the previous one and renames the damaged one.
+# The newest is damaged: resumes the previous checkpoint and renames the damaged one.
 copy_at_9 damaged
 flip damaged 9
 expect_exit 0 run_in damaged
@@ -45,7 +45,7 @@ expect_text err '^mtl-train: warning: damaged/save/iter_0000009 is now damaged/s
 expect_text err '^mtl-train: resuming damaged/save/iter_0000006 at iteration 6$'
 same_as_whole damaged 'a flipped bit'
 expect_names damaged "$after"
-# Two damaged ones, one without a shard.
+# Two are damaged, and a shard is missing in one of them.
 copy_at_9 damaged
 flip damaged 6
 rm damaged/save/iter_0000009/shard_00000.safetensors
@@ -53,19 +53,19 @@ expect_exit 0 run_in damaged
 expect_text err '^mtl-train: resuming damaged/save/iter_0000003 at iteration 3$'
 same_as_whole damaged 'two damaged checkpoints'
 expect_names damaged 'iter_0000003 iter_0000006 iter_0000006.damaged iter_0000009 iter_0000009.damaged iter_0000012'
-# In a folder that is only read, a damaged one is skipped, and stays.
+# In a folder that is only read, a damaged checkpoint is skipped and stays.
 copy_at_9 damaged
 flip damaged 9
 expect_exit 0 run_in elsewhere --load damaged/save
 expect_text err '^mtl-train: resuming damaged/save/iter_0000006 at iteration 6$'
 expect_same "elsewhere/save/$LAST" "whole/save/$LAST"
 expect_names damaged "$before"
-# All damaged: refused, and none is renamed.
+# If all are damaged, the run fails and renames none.
 for iteration in 3 6; do flip damaged $iteration; done
 expect_exit 65 run_in damaged
 expect_text err 'damaged/save: none of its 3 checkpoints is valid'
 expect_names damaged "$before"
-# A Megatron-LM checkpoint whose file is damaged is refused in --load; --save refuses every one.
+# A Megatron-LM checkpoint with a damaged file is rejected by --load. --save rejects all Megatron-LM checkpoints.
 mkdir -p megatron/iter_0000030/mp_rank_00
 touch megatron/iter_0000030/mp_rank_00/model_optim_rng.pt
 for path in megatron megatron/iter_0000030 'megatron --ckpt-step 30'; do
@@ -75,13 +75,13 @@ for path in megatron megatron/iter_0000030 'megatron --ckpt-step 30'; do
 done
 expect_exit 65 mtl-train "${MODEL[@]}" "${LENGTH[@]}" --save megatron
 expect_text err 'megatron: contains checkpoints from another program: iter_0000030 is a Megatron-LM checkpoint'
-# A folder that contains another program's file with the name of the lock.
+# The folder contains another program's file, with the same name as the lock.
 mkdir locked
 echo 5.4 >locked/lock
 expect_exit 2 mtl-train "${MODEL[@]}" "${LENGTH[@]}" --save locked
 expect_text err 'locked/lock: is not an mtl lock file, and would be overwritten'
 [ "$(<locked/lock)" = 5.4 ] || fail 'locked/lock was overwritten'
-# A named checkpoint that is damaged is refused.
+# If the requested checkpoint is damaged, the run fails.
 copy_at_9 damaged
 flip damaged 9
 for named in '--ckpt-step 9' '--load damaged/save/iter_0000009'; do
@@ -93,7 +93,7 @@ done
 expect_exit 65 run_in new --load damaged/save --ckpt-step 9
 expect_exit 65 run_in damaged --ckpt-step 6 --load damaged/save/iter_0000009
 
-# A checkpoint that the user may not read is not a damaged one: no other is loaded, and none is renamed.
+# A checkpoint that the user may not read is not a damaged one. No other is loaded, and none is renamed.
 copy_at_9 closed
 chmod 711 "$WORK"
 chmod -R a+rwX closed
@@ -124,7 +124,7 @@ for named in '--ckpt-step 6' '--load back/save/iter_0000006' '--ckpt-step 6 --lo
   same_as_whole back "$named"
   expect_names back 'iter_0000003 iter_0000006 iter_0000009 iter_0000009.rolled_back iter_0000012'
 done
-# A requeue of the same command continues; a different command rolls back again.
+# If the same command is requeued, it continues. A different command rolls back again.
 copy_at_9 back
 expect_exit 0 run_in back --ckpt-step 6 --exit-interval 8
 expect_text back/save/latest_checkpointed_iteration.txt '^8$'
@@ -136,7 +136,7 @@ expect_names back 'iter_0000003 iter_0000006 iter_0000008 iter_0000009 iter_0000
 expect_exit 0 run_in back --ckpt-step 6 --exit-interval 7 --lr 0.001
 expect_text err 'back/save/iter_0000009 is now back/save/iter_0000009.rolled_back.2$'
 expect_names back 'iter_0000003 iter_0000006 iter_0000007 iter_0000008.rolled_back iter_0000009.rolled_back iter_0000009.rolled_back.2 iter_0000012.rolled_back'
-# A rollback to an impossible checkpoint changes nothing.
+# Rolling back to an impossible checkpoint changes nothing.
 copy_at_9 back
 expect_exit 2 run_in back --ckpt-step 7
 expect_text err 'there is no iter_0000007 in back/save; it holds iter_0000009, iter_0000006, iter_0000003'
@@ -148,7 +148,7 @@ preprocess fewer.jsonl fewer
 expect_exit 65 run_in back --ckpt-step 3 --data-path fewer_text_document
 expect_text err 'trained on different data'
 expect_names back "$before"
-# --ckpt-step names a checkpoint of another folder, too.
+# --ckpt-step can also select a checkpoint in another folder.
 expect_exit 0 run_in other --load at9/save --ckpt-step 6
 expect_text err '^mtl-train: resuming at9/save/iter_0000006 at iteration 6$'
 expect_same "other/save/$LAST" "whole/save/$LAST"
@@ -179,7 +179,7 @@ wait_for_signal_mask() {
     sleep 0.1
   done
 }
-# One rank of two: the job ends with 75.
+# A signal to one rank of two: the job ends with 75.
 printf '#!/bin/bash\necho $$ >rank.$OMPI_COMM_WORLD_RANK.pid\nexec "$@"\n' >as_rank
 chmod +x as_rank
 for rank in 0 1; do
@@ -196,7 +196,7 @@ for rank in 0 1; do
   [ $code -eq 75 ] || fail "TERM to rank $rank at the start: exit $code"
 done
 
-# Only rank 0 searches: rank 1, whose folder has a newer checkpoint, opens the one that rank 0 found.
+# Only rank 0 searches. Rank 1 has a newer checkpoint in its folder, but opens the one that rank 0 found.
 mkdir elsewhere2
 cp -r at9 c_text_document.* elsewhere2
 rm -r at9/save/iter_0000009

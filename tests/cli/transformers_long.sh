@@ -1,5 +1,5 @@
 #!/bin/bash
-# transformers reads the folders that mtl writes, of every family: they load completely, give the same
+# transformers can read the folders that mtl writes, for every family: they load completely, give the same
 # log-probabilities, and continue prompts with the same tokens and text up to the same end. Skipped without torch and
 # transformers for MTL_PYTHON (default: python3).
 source "$(dirname "$0")/lib.sh" "$1"
@@ -24,8 +24,8 @@ train() {
     --vocab-size 96 --seq-length 32 --micro-batch-size 2 --global-batch-size 2 --train-iters 2 --lr 1e-3 --split 1 --save "$WORK/$1.trained"
 }
 
-# Models after a round trip through a checkpoint, in several files; and models trained by mtl, which writes config.json
-# from the architecture alone.
+# Models after a round trip through a checkpoint, stored in multiple files, and models trained by mtl. For the latter,
+# it writes config.json from the architecture alone.
 mkdir "$WORK/models"
 awk 'BEGIN { srand(16); for (n = 0; n < 50; ++n) { line = "{\"text\": \""; for (i = 0; i < 40; ++i)
   line = line (i ? " " : "") int(rand() * 95); print line "\"}" } }' >"$WORK/ids.jsonl"
@@ -37,8 +37,8 @@ for model in gpt2_model/a llama_model/{llama,mistral,qwen2,neox} family_model/{g
   train "$name"
   expect_exit 0 mtl-convert --load "$WORK/$name.trained" --save "$WORK/models/$name.trained"
 done
-# Each of two stop ids ends a continuation: the third new token of one continuation and the fifth of another one, both
-# made without stop ids.
+# Each of two stop ids ends a continuation. They come from continuations made without stop ids: one's third new token,
+# and another's fifth.
 cp -r "$WORK/models/llama" "$WORK/models/llama.ends"
 echo '{}' >"$WORK/models/llama.ends/generation_config.json"
 continue_prompts "$WORK/models/llama.ends"

@@ -1,12 +1,12 @@
 #!/bin/bash
-# mtl-vocab: the golden vocabularies from text and JSON lines, with any compression and any number of threads; the
-# errors.
+# mtl-vocab: trains the golden vocabularies from text and JSON lines, with any compression and thread count. Also checks
+# the errors.
 source "$(dirname "$0")/lib.sh" "$1"
 GOLDEN=$TESTS/golden/tokenizer
 SHAKESPEARE=$SHARE/demo/tinyshakespeare.txt.xz
 xz -dc "$SHAKESPEARE" >"$WORK/shakespeare.txt"
 
-# same_as PREFIX FOLDER: the vocabulary equals the golden one.
+# same_as PREFIX FOLDER: the vocabulary equals the golden vocabulary.
 same_as() {
   expect_same "$WORK/$1-vocab.json" "$GOLDEN/$2/vocab.json"
   expect_same "$WORK/$1-merges.txt" "$GOLDEN/$2/merges.txt"
@@ -31,7 +31,7 @@ expect_exit 65 mtl-vocab --input "$WORK/ts.jsonl.gz" --vocab-size 1000 --output-
 expect_text "$WORK/err" 'ts.jsonl.gz:1: no key "text"'
 [ -z "$(find "$WORK" -name 'nokey*')" ] || fail "files of a failed run were left"
 
-# mtl-preprocess makes the same files with either form of a trained vocabulary.
+# A trained vocabulary has two forms. mtl-preprocess makes the same files with either.
 expect_exit 0 mtl-preprocess --input "$WORK/ts.jsonl.gz" --json-keys content --output-prefix "$WORK/a" --vocab-file "$WORK/ts-vocab.json" \
   --merge-file "$WORK/ts-merges.txt" --append-eod
 expect_exit 0 mtl-preprocess --input "$WORK/ts.jsonl.gz" --json-keys content --output-prefix "$WORK/b" --append-eod \
@@ -69,7 +69,7 @@ expect_exit 2 mtl-vocab --input "$WORK/small.txt" --vocab-size 300 --special-tok
 expect_exit 74 mtl-vocab --input "$WORK/nosuch" --vocab-size 300 --output-prefix "$WORK/x"
 expect_exit 74 mtl-vocab --input "$WORK/small.txt" --vocab-size 300 --output-prefix /dev/null/x
 
-# Several inputs, by name or pattern and in any compression, are like one, with any number of threads.
+# Multiple inputs are treated like one, by name or pattern, with any compression and thread count.
 head -n 20000 "$WORK/shakespeare.txt" | zstd -q >"$WORK/part1.txt.zst"
 tail -n +20001 "$WORK/shakespeare.txt" | gzip >"$WORK/part2.txt.gz"
 for threads in 1 3; do
@@ -81,7 +81,7 @@ for run in parts1 parts2 parts3; do
   for file in vocab.json merges.txt tokenizer.json; do expect_same "$WORK/$run-$file" "$WORK/line-$file"; done
 done
 
-# The limit on words is exact: a text with more ends the run, one with as many does not.
+# The word limit is exact: a text with more words ends the run, but a text with exactly as many does not.
 words=$(mtl-vocab --quiet --json --input "$SHAKESPEARE" --vocab-size 260 --output-prefix "$WORK/count" | sed -E 's/.*"words": ([0-9]+).*/\1/')
 expect_exit 0 mtl-vocab --input "$SHAKESPEARE" --vocab-size 260 --max-words "$words" --output-prefix "$WORK/room"
 expect_exit 1 mtl-vocab --input "$SHAKESPEARE" --vocab-size 260 --max-words $((words - 1)) --output-prefix "$WORK/noroom"
@@ -91,7 +91,7 @@ expect_text "$WORK/err" "more than $((words - 1)) distinct words; raise --max-wo
 expect_exit 0 mtl-vocab --input "$WORK/small.txt" --vocab-size 300 --min-frequency 3 --output-prefix "$WORK/frequent"
 expect_text "$WORK/err" 'warning: .*no more pairs to merge that are frequent enough: 257 tokens'
 
-# If any file operation fails, no file is left.
+# If any file operation fails, no file remains.
 small="mtl-vocab --input $WORK/small.txt --quiet --output-prefix $WORK/faulty/x"
 for n in $(seq 40); do
   mkdir "$WORK/faulty"
@@ -101,7 +101,7 @@ for n in $(seq 40); do
   rm -r "$WORK/faulty"
 done
 [ "$n" -gt 10 ] && [ "$n" -lt 40 ] || fail "$n file operations instead of 11 to 39"
-# A killed run leaves the files of one run, never of both.
+# A killed run leaves files from one run, never from both.
 mv "$WORK/faulty" "$WORK/new"
 for n in $(seq "$n"); do
   mkdir "$WORK/faulty"
@@ -114,7 +114,7 @@ for n in $(seq "$n"); do
   unset same
   rm -r "$WORK/faulty" "$WORK/old"
 done
-# An interrupt leaves nothing.
+# An interrupt leaves nothing behind.
 mkfifo "$WORK/pipe"
 mtl-vocab --input "$WORK/pipe" --format text --vocab-size 300 --output-prefix "$WORK/interrupted" 2>/dev/null &
 exec 9>"$WORK/pipe"
@@ -125,7 +125,7 @@ wait $!
 exec 9>&-
 [ -z "$(find "$WORK" -name 'interrupted*')" ] || fail "files of an interrupted run were left"
 
-# Running out of memory is reported as an error, at any limit.
+# Running out of memory is reported as an error, whatever the limit.
 seq 2000000 >"$WORK/numbers.txt"
 for kib in 100000 140000 175000; do
   is_sanitized mtl-vocab && break
@@ -135,7 +135,7 @@ for kib in 100000 140000 175000; do
   [ $code -eq 0 ] || expect_text "$WORK/err" 'mtl-vocab: out of memory'
 done
 
-# One run at a time writes to a prefix, and a second run is refused at once, even while the first still reads.
+# Only one run at a time can write to a prefix. A second run fails immediately, even while the first is still reading.
 mtl-vocab --input "$WORK/pipe" --format text --vocab-size 300 --output-prefix "$WORK/busy" 2>/dev/null &
 pid=$!
 exec 9>"$WORK/pipe"
@@ -146,7 +146,7 @@ cat "$WORK/shakespeare.txt" >&9
 exec 9>&-
 wait $pid || fail "the first run failed"
 [ "$(find "$WORK" -name 'busy*' | wc -l)" -eq 3 ] || fail "not the three files of one run"
-# No output replaces an input, under any name.
+# No output replaces an input, whatever its name.
 cp "$WORK/small.txt" "$WORK/own-vocab.json"
 expect_exit 2 mtl-vocab --input "$WORK/own-vocab.json" --format text --vocab-size 258 --output-prefix "$WORK/own"
 expect_text "$WORK/err" 'own-vocab.json +is one of the inputs and would be overwritten; choose another --output-prefix'
@@ -167,19 +167,19 @@ expect_text "$WORK/err" 'own-merges.txt +is one of the inputs'
 for file in own-vocab.json link-merges.txt hard-tokenizer.json held.lock left-vocab.json.tmp.7; do
   expect_same "$WORK/$file" "$WORK/small.txt"
 done
-# A folder with the name of a leftover is not removed.
+# A folder whose name looks like a leftover is not removed.
 mkdir "$WORK/dir-vocab.json.tmp.7"
 expect_exit 0 mtl-vocab --input "$WORK/small.txt" --vocab-size 258 --output-prefix "$WORK/dir"
 expect_text "$WORK/err" 'dir-vocab.json.tmp.7: looks like a leftover of a killed run, but is a folder; it is kept'
 [ -d "$WORK/dir-vocab.json.tmp.7" ] || fail 'a folder was removed'
-# Another program's file with the name of the lock is not overwritten.
+# Another program's file is not overwritten, even if it has the lock's name.
 echo '[[package]]' >"$WORK/cargo.lock"
 cp "$WORK/cargo.lock" "$WORK/kept"
 expect_exit 2 mtl-vocab --input "$WORK/small.txt" --vocab-size 258 --output-prefix "$WORK/cargo"
 expect_text "$WORK/err" 'cargo.lock: is not an mtl lock file, and would be overwritten; rename it, or write elsewhere'
 expect_same "$WORK/cargo.lock" "$WORK/kept"
 [ ! -e "$WORK/cargo-vocab.json" ] || fail 'files were written without the lock'
-# Refuses input that is not text, and standard input that looks like another format.
+# Rejects input that is not text, and standard input that looks like another format.
 printf 'good\nbad caf\351\n' >"$WORK/latin.txt"
 for unit in document line; do
   expect_exit 65 mtl-vocab --input "$WORK/latin.txt" --vocab-size 300 --output-prefix "$WORK/x" --unit $unit

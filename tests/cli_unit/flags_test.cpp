@@ -1,4 +1,4 @@
-// The command line in argparse's syntax, with every mistake reported at once.
+// Command lines: argparse's syntax, with all mistakes reported together.
 #include "cli/flags.h"
 
 #include <doctest/doctest.h>
@@ -10,7 +10,7 @@ using namespace mtl;
 
 namespace {
 
-/// A tool with one flag of every kind.
+/// A tool with every kind of flag.
 struct Tool {
   bool verbose = false, bias = true;
   std::int64_t layers = 12;

@@ -1,4 +1,4 @@
-// Flags of other tools: exact names, families, and suggestions for all other names.
+// Other tools' flags: exact names, families, and suggestions for all other names.
 #include "cli/foreign_flags.h"
 
 #include <doctest/doctest.h>

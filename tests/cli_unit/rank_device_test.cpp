@@ -1,4 +1,4 @@
-// The GPU of each rank, and the agreement of all ranks to use one, tested without a GPU.
+// Rank devices: how each rank picks its GPU and all ranks agree on cpu or cuda. Needs no GPU.
 #include "cli/rank_device.h"
 
 #include <doctest/doctest.h>
@@ -25,7 +25,7 @@ struct Agreed {
   std::string text, error;
 };
 
-/// Returns the choice that two ranks of a host agree on, as seen by the first rank.
+/// Returns the device that two ranks on a host agree on, as seen by the first rank.
 Agreed agree(const std::string& name, const RankDevice& first, const RankDevice& second,
              const std::string& variable = "") {
   Agreed out{};
@@ -68,11 +68,11 @@ TEST_CASE("rank device: more ranks than GPUs are refused with the remedy") {
   CHECK(!place(1, 2, 1).problem.empty());
   CHECK(place(3, 4, 8, 2).problem.find("4 ranks on this host, and --gpus-per-node is 2") == 0);
   CHECK(place(1, 2, 8, 2).problem.empty());
-  // Each rank sees only its own GPU; the ranks compare them later.
+  // Each rank sees only its own GPU. The ranks compare them later.
   CHECK(place(1, 2, 1, {}, "CUDA_VISIBLE_DEVICES").ordinal == 0);
   CHECK(place(1, 2, 1, {}, "CUDA_VISIBLE_DEVICES").problem.empty());
   CHECK(!place(2, 3, 2, {}, "CUDA_VISIBLE_DEVICES").problem.empty());
-  // Tests may run several ranks on one GPU.
+  // Tests may run multiple ranks on one GPU.
   CHECK(place(3, 4, 2, {}, "NCCL_HOSTID").ordinal == 1);
   CHECK(place(3, 4, 2, {}, "NCCL_HOSTID").problem.empty());
 }

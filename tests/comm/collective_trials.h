@@ -1,5 +1,5 @@
-// Collectives in progress with their expected results. The contributions of a group's members are determined by a seed
-// and the rank, so every rank computes each result by itself, in rank order, and compares it bit for bit.
+// Collectives in progress with their expected results. The seed and rank determine each member's contribution, so every
+// rank can compute the result by itself, in rank order, and compare it bit for bit.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace mtl::test {
 
 inline Stream stream(Device::cpu);
 
-/// The type in which sums of T are accumulated.
+/// The type used to accumulate sums of T.
 template <class T>
 struct Summed {
   using Type = T;
@@ -44,8 +44,8 @@ T from_summed(typename Summed<T>::Type x) {
     return narrow<T>(x);
 }
 
-/// Returns elements that are determined by seed, rank and index. Their magnitudes vary, so that the order of additions
-/// affects the last bits of a sum.
+/// Returns elements determined by seed, rank and index. Their magnitudes vary so that the addition order affects a
+/// sum's last bits.
 template <class T>
 std::vector<T> contribution(std::uint64_t seed, int rank, std::int64_t count) {
   std::vector<T> out(static_cast<std::size_t>(count));
@@ -71,8 +71,8 @@ bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
   return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
 }
 
-/// Returns elements [begin, begin + count) of the sum of the contributions of `ranks`, which have `whole` elements
-/// each, added in the order of `ranks` and rounded once.
+/// Adds the contributions of `ranks` in the order given, and rounds once. Each has `whole` elements. Returns elements
+/// [begin, begin + count) of the sum.
 template <class T>
 std::vector<T> expected_sum(const std::vector<int>& ranks, std::uint64_t seed, std::int64_t whole, std::int64_t begin,
                             std::int64_t count) {
@@ -92,8 +92,8 @@ std::vector<T> expected_sum(const std::vector<int>& ranks, std::uint64_t seed, s
   return out;
 }
 
-/// A collective in progress, with its operands and its expected result. `ranks` below are the group's members by their
-/// ranks in the job, in the group's order.
+/// A collective in progress, with its operands and expected result. Below, `ranks` lists the group's members by their
+/// job ranks, in group order.
 class Trial {
  public:
   virtual ~Trial() = default;
@@ -170,7 +170,7 @@ struct BroadcastTrial final : Trial {
   std::vector<T> data, expected;
 };
 
-/// Starts a collective whose kind, element type and size are drawn from `random`; all members must draw the same.
+/// Starts a collective whose kind, element type and size are drawn from `random`. All members must draw the same.
 inline std::unique_ptr<Trial> random_trial(Communicator& group, const std::vector<int>& ranks,
                                            std::mt19937_64& random) {
   constexpr std::int64_t kCounts[] = {0, 1, 2, 3, 7, 255, 1000, 2048, 2049, 4097, 33333, 70001};

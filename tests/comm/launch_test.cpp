@@ -1,4 +1,4 @@
-// Detects the launcher from the environments that mpirun, srun and torchrun set.
+// Launchers: detected from the environment variables that mpirun, srun and torchrun set.
 #include <doctest/doctest.h>
 
 #include <map>
@@ -32,10 +32,10 @@ TEST_CASE("launch: a plain run has one rank") {
   CHECK(found.world == 1);
   CHECK(found.local_size == 1);
   CHECK(found.launcher.empty());
-  // A shell inside salloc, and a job with one task.
+  // A shell inside salloc, and a single-task job.
   CHECK(ranks_in({{"SLURM_NTASKS", "8"}}).world == 1);
   CHECK(ranks_in({{"SLURM_NTASKS", "1"}, {"SLURM_PROCID", "0"}, {"PMIX_RANK", "0"}}).world == 1);
-  // srun -n 1 inside a job with 8 tasks.
+  // srun -n 1 inside an 8-task job.
   CHECK(ranks_in({{"SLURM_NTASKS", "8"}, {"SLURM_STEP_NUM_TASKS", "1"}, {"SLURM_PROCID", "0"}}).world == 1);
 }
 

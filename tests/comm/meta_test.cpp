@@ -1,4 +1,4 @@
-// Meta groups: the bytes that a rank would send, and the groups of each rank of a grid.
+// Meta groups: how many bytes a rank would send, and which groups each rank of a grid belongs to.
 #include <doctest/doctest.h>
 
 #include "layout/layout.h"

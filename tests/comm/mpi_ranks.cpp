@@ -1,5 +1,5 @@
-// Tests MPI communication between real ranks: results equal a local computation in rank order, bit for bit. Run by
-// mpirun with 2, 4 and 8 ranks.
+// MPI communication between real ranks: results equal a local computation in rank order, bit for bit. Run by mpirun
+// with 2, 4 and 8 ranks.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 
@@ -47,8 +47,11 @@ TEST_CASE("each operation, one at a time, with odd sizes") {
     CHECK(trial.is_correct());
     ++seed;
   };
-  // 0 and 1 elements; sizes below, at and above the limit of small messages (2048 floats, 4096 16-bit elements); sizes
-  // that ranks do not divide; several segments.
+  // Covers:
+  // - 0 and 1 elements
+  // - sizes below, at and above the small-message limit (2048 floats, 4096 16-bit elements)
+  // - sizes not divisible by the rank count
+  // - multiple segments
   for (std::int64_t count : {0, 1, 3, 2047, 2048, 2049, 4096, 4097, 32768 * 3 + 1, 700001}) {
     CAPTURE(count);
     check(AllReduceTrial<float>(control_group(), ranks, seed, count));
@@ -146,7 +149,7 @@ TEST_CASE("overlapping groups: rows and columns of a grid communicate at once") 
       trials.push_back(random_trial(*data, column, random));
       trials.push_back(random_trial(control_group(), all_ranks(), random));
     }
-    // Waits in an order that differs from that of the starts, and between ranks.
+    // Waits in a different order than the starts. Half of the ranks reverse it.
     if (session->rank() % 2 == 0) std::reverse(trials.begin(), trials.end());
     for (auto& trial : trials) {
       trial->work.join();
@@ -183,7 +186,7 @@ TEST_CASE("a completed send releases its buffer, and collectives overtake a pend
   int peer = session->rank() ^ 1;
   std::vector<double> out(200000, session->rank()), in(200000);
   Work sent = control_group().send(stream, tensor_of(out), peer);
-  // The peer has not posted its receive; all-reduces complete meanwhile.
+  // The peer has not posted its receive yet, but all-reduces still complete.
   AllReduceTrial<float> sum(control_group(), all_ranks(), 3, 50000);
   sum.work.join();
   CHECK(sum.is_correct());
@@ -195,8 +198,8 @@ TEST_CASE("a completed send releases its buffer, and collectives overtake a pend
 }
 
 TEST_CASE("operations progress while the rank computes") {
-  // A sum of many segments, which a single poll cannot complete. Calls done() once, after a delay that doubles until it
-  // suffices: ranks may outnumber cores.
+  // The sum has too many segments to complete in one poll. Calls done() once after a delay. Doubles the delay until
+  // this is enough, because there may be more ranks than cores.
   bool completed = false;
   for (int milliseconds = 250; milliseconds <= 4000 && !completed; milliseconds *= 2) {
     session->barrier();

@@ -1,4 +1,4 @@
-// The environment variables that control communication between GPUs; needs no GPU.
+// NCCL environment: the variables that control communication between GPUs. Needs no GPU.
 #include "comm/nccl_environment.h"
 
 #include <doctest/doctest.h>

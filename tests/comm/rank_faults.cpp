@@ -1,4 +1,4 @@
-// A job that fails on request: the ranks add up numbers until the chosen rank causes a fault at iteration 3. Run by
+// A job that fails on request: the ranks compute sums until the chosen rank causes a fault in iteration 3. Run by
 // tests/cli/ranks_faults_test.sh.
 #include <chrono>
 #include <csignal>
@@ -18,7 +18,7 @@ bool stops_in_finalize = false;
 
 }  // namespace
 
-/// Replaces MPI's function, to be able to stop the process there.
+/// Replaces MPI's function so that the process can be stopped there.
 extern "C" int PMPI_Finalize();
 extern "C" int MPI_Finalize() {
   if (stops_in_finalize) std::raise(SIGSTOP);
@@ -34,7 +34,7 @@ struct Options {
   double deadline = 2;  // seconds
 };
 
-/// Causes a fault of the chosen rank.
+/// Causes a fault in the chosen rank.
 void cause_fault(const std::string& fault, Communicator& group, Stream& stream) {
   float x = 0;
   Tensor one(&x, DType::f32, {1});
@@ -48,7 +48,7 @@ void cause_fault(const std::string& fault, Communicator& group, Stream& stream) 
   if (fault == "bug") throw std::runtime_error("surprise");
 }
 
-/// Starts a sum on all ranks; the chosen rank throws while the sum is in flight, after its memory is freed.
+/// Starts a sum on all ranks. If `fails`, throws while the sum is in flight, after freeing its memory.
 void drop_sum(Communicator& group, Stream& stream, bool fails) {
   {
     std::vector<float> data(1 << 21, 1);
@@ -56,11 +56,11 @@ void drop_sum(Communicator& group, Stream& stream, bool fails) {
     if (!fails) return sum.join();
     group.progress();
   }
-  std::this_thread::sleep_for(std::chrono::milliseconds(300));  // the other ranks send what this rank has requested
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));  // the other ranks send the data this rank requested
   fail(Exit::bad_data, "x.idx: broken in the middle");
 }
 
-/// Fails on one rank while a large sum is in flight; all ranks agree on the error, and can still exchange texts
+/// Fails on one rank while a large sum is in flight. All ranks agree on the error, and can still exchange strings
 /// afterwards.
 [[noreturn]] void fail_together(const ProcessGroups& groups, Stream& stream, bool fails) {
   std::exception_ptr own_error;

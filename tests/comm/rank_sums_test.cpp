@@ -1,5 +1,4 @@
-// Sums over ranks with every instruction set of this machine, compared with a plain loop bit for bit, and with fp64
-// sums.
+// Sums over ranks: every instruction set on this machine matches a plain loop bit for bit, and fp64 sums within bounds.
 #include "comm/rank_sums.h"
 
 #include <doctest/doctest.h>
@@ -37,7 +36,7 @@ double value_of(T x) {
   return static_cast<double>(widen(x));
 }
 
-/// Returns numbers of both signs and of several orders of magnitude, so that the order of additions matters.
+/// Returns numbers of both signs that vary by orders of magnitude, so that the addition order matters.
 template <class T>
 std::vector<std::vector<T>> random_inputs(std::size_t ranks, std::size_t count) {
   std::mt19937 generator(static_cast<std::mt19937::result_type>(ranks * 1000 + count));
@@ -58,7 +57,7 @@ std::vector<T> sum_of(const std::vector<std::vector<T>>& inputs) {
   return out;
 }
 
-/// Returns the sum of element i in rank order, computed in fp64 for double and in fp32 otherwise, and rounded once.
+/// Returns the sum of element i in rank order. Computes in fp64 for double and in fp32 otherwise, and rounds once.
 template <class T>
 T plain_sum(const std::vector<std::vector<T>>& inputs, std::size_t i) {
   std::conditional_t<std::is_same_v<T, double>, double, float> sum = 0;
@@ -178,7 +177,7 @@ TEST_CASE("rank sums: every kind of group refuses integers") {
   CHECK_THROWS_AS(meta.reduce_scatter(stream, part, integers), Error);
   CHECK_NOTHROW(self.all_reduce(stream, halves));
   meta.all_reduce(stream, halves);
-  CHECK(meta.sent_bytes() == 8);  // twice half of 4 elements of 2 bytes
+  CHECK(meta.sent_bytes() == 8);  // twice 2 bytes for half of 4 elements
 }
 
 }  // namespace mtl

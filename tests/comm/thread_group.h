@@ -1,8 +1,8 @@
-// Ranks as threads of one process, to test collective code without launching several processes.
+// Ranks as threads in one process, to test collective code without launching multiple processes.
 //
 // run_ranks(grid, [&](int rank, const ProcessGroups& groups) { ... });
 //
-// In a collective, ranks copy from each other's memory between two barriers; reductions add in rank order. If a rank
+// In a collective, ranks copy from each other's memory between two barriers. Reductions add in rank order. If a rank
 // throws, ranks that wait for it throw too, and run_ranks rethrows the first exception.
 #pragma once
 
@@ -27,12 +27,12 @@
 
 namespace mtl::test {
 
-/// State shared by the members of one group.
+/// State shared by a group's members.
 class ThreadGroup {
  public:
   explicit ThreadGroup(int size) : slots(static_cast<std::size_t>(size)) {}
 
-  /// Returns when every member has called it; throws if the group is abandoned before.
+  /// Returns once every member has called it. Throws if the group is abandoned first.
   void barrier() {
     std::unique_lock lock(mutex_);
     check();
@@ -62,14 +62,14 @@ class ThreadGroup {
     return message;
   }
 
-  /// Marks the group as broken because a member has failed: members that wait then throw.
+  /// Marks the group as broken after a member has failed. Waiting members then throw.
   void abandon() {
     std::lock_guard lock(mutex_);
     broken_ = true;
     changed_.notify_all();
   }
 
-  std::vector<Tensor> slots;  // operands of the current collective, by member
+  std::vector<Tensor> slots;  // by member: operands of the current collective
 
  private:
   void check() const { require(!broken_, "another rank has failed"); }
@@ -96,7 +96,7 @@ class ThreadCommunicator final : public Communicator {
     return {};
   }
 
-  /// Runs only when joined, so that a member that reads the result too early reads old values.
+  /// Runs only when joined. A member that reads the result too early will see old values.
   Work all_gather(Stream&, Tensor out, Tensor in) override {
     require(out.numel() == in.numel() * size() && out.dtype() == in.dtype(), "gathering parts of another size");
     return Work(std::make_shared<Deferred>([this, out, in] {
@@ -156,7 +156,7 @@ class ThreadCommunicator final : public Communicator {
 
   const Tensor& slot(int r) const { return group_->slots[static_cast<std::size_t>(r)]; }
 
-  /// Publishes `own`, then calls `read` between two barriers, while the operands of all members are in the slots.
+  /// Publishes `own`. Then calls `read` between two barriers, while the slots contain all members' operands.
   template <class Read>
   void collect(const Tensor& own, const Read& read) {
     group_->slots[static_cast<std::size_t>(rank_)] = own;
@@ -165,7 +165,7 @@ class ThreadCommunicator final : public Communicator {
     group_->barrier();
   }
 
-  /// Adds up the slots of all members, from byte `first_byte` on, in rank order.
+  /// Adds up all members' slots in rank order, starting at byte `first_byte`.
   void sum(std::vector<std::byte>& result, std::size_t first_byte) {
     std::vector<const std::byte*> inputs;
     for (int r = 0; r < size(); ++r) inputs.push_back(static_cast<const std::byte*>(slot(r).raw()) + first_byte);
@@ -180,7 +180,7 @@ class ThreadCommunicator final : public Communicator {
   int rank_;
 };
 
-/// The groups of every rank of a grid.
+/// The groups for every rank in a grid.
 class ThreadGroups {
  public:
   explicit ThreadGroups(const RankGrid& grid) : grid_(grid) {}
@@ -203,7 +203,7 @@ class ThreadGroups {
   std::map<std::pair<std::string, std::vector<int>>, std::shared_ptr<ThreadGroup>> groups_;
 };
 
-/// Runs every rank of the grid in its own thread; rethrows the first exception.
+/// Runs each rank of the grid in its own thread; rethrows the first exception.
 inline void run_ranks(const RankGrid& grid, const std::function<void(int, const ProcessGroups&)>& body) {
   ThreadGroups groups(grid);
   std::vector<ProcessGroups> of_rank;

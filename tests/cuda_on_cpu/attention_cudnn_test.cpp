@@ -15,7 +15,7 @@ struct Installed {
   Installed(const Installed&) = delete;
 };
 
-/// Every head size; several groups of one query head, and one group of several heads.
+/// Every head size; multiple groups with one query head, and one group with multiple heads.
 const AttentionCase kCases[] = {
     {2, 37, 3, 1, 64}, {1, 70, 1, 4, 64}, {1, 20, 2, 1, 80}, {1, 33, 2, 1, 96}, {2, 48, 1, 2, 128},
 };
@@ -57,7 +57,7 @@ TEST_CASE("attention cudnn: a plan is compiled once for a shape, with the first 
   const emulated::CudnnCounts before = emulated::cudnn_counts();
   forward(stream, problem, problem.logsumexp);
   forward(stream, problem, problem.logsumexp);
-  CHECK(emulated::cudnn_counts().plans - before.plans == 2);  // the workspace of the first engine is too large
+  CHECK(emulated::cudnn_counts().plans - before.plans == 2);  // the first engine needs too much workspace
   forward(stream, longer, longer.logsumexp);
   CHECK(emulated::cudnn_counts().plans - before.plans == 4);
   CHECK(emulated::cudnn_counts().runs - before.runs == 3);

@@ -1,4 +1,4 @@
-// Emulated attention for sm_90a: the layout of tiles and descriptors, barriers, masks and sums.
+// Attention for sm_90a, emulated: tile layouts and descriptors, barriers, masks and accumulators.
 #include "kernels/attention_cuda.h"
 #include "kernels/attention_variant.h"
 #include "kernels/cuda/hopper_layout.h"
@@ -21,7 +21,7 @@ const AttentionCase kCases[] = {
     {1, 520, 1, 1, 128, true},
 };
 
-/// A single query, one block, several; documents, windows that skip tiles, groups of heads, dropout.
+/// A single query, one block, multiple blocks; documents, windows that skip tiles, head groups, dropout.
 const AttentionCase kBackwardCases[] = {
     {1, 1, 1, 1, 64},
     {2, 70, 1, 2, 64, true, 0.2f, 40},
@@ -66,7 +66,7 @@ TEST_CASE("attention hopper: backward equals the fp64 reference") {
       const AttentionProblem again(c.in_dtype(dtype));
       attention_backward_hopper(stream, delta.tensor().data<float>(), unpack_qkv(again.dqkv), problem.dout, problem.out,
                                 problem.logsumexp, problem.input());
-      CHECK(again.dqkv.values() == problem.dqkv.values());  // threads and blocks run in another order
+      CHECK(again.dqkv.values() == problem.dqkv.values());  // threads and blocks run in a different order
     }
   }
 }
@@ -94,7 +94,7 @@ TEST_CASE("attention hopper: forward and backward choose between tiles and hoppe
     CHECK(relative_rms(problem.dqkv, expected.dqkv) < rounding_of(DType::bf16, kTolerance.reduction));
   }
   emulated::capability() = 80;
-  CHECK(stream.choices().table().size() == 2);  // neither was refused
+  CHECK(stream.choices().table().size() == 2);  // neither was rejected
 }
 
 TEST_CASE("attention hopper: a gradient that is not finite does not decide which backward is chosen") {
@@ -124,7 +124,7 @@ TEST_CASE("attention hopper: a stream's backend overrules its choices") {
   emulated::capability() = 90;
   const auto all = bits_with(AttentionBackend::automatic), plain = bits_with(AttentionBackend::unfused);
   CHECK(bits_with(AttentionBackend::flash) == all);
-  CHECK(plain != all);  // sums in another order
+  CHECK(plain != all);  // accumulated in a different order
   CHECK_THROWS_WITH(bits_with(AttentionBackend::fused), doctest::Contains("libcudnn.so"));
   emulated::capability() = 80;
 }
@@ -132,7 +132,7 @@ TEST_CASE("attention hopper: a stream's backend overrules its choices") {
 TEST_CASE("attention hopper: a matrix descriptor has its fields where the PTX ISA says") {
   CHECK(matrix_descriptor(0, 0, 0) == 0x4000000000000000);        // 128-byte swizzle: 1 in bits 62 and 63
   CHECK(matrix_descriptor(0x12340, 0, 0) == 0x4000000000001234);  // address / 16 in bits 0 to 13
-  CHECK(matrix_descriptor(0x40010, 0, 0) == 0x4000000000000001);  // only 18 bits of the address count
+  CHECK(matrix_descriptor(0x40010, 0, 0) == 0x4000000000000001);  // only the low 18 address bits count
   CHECK(matrix_descriptor(0, 16384, 0) == 0x4000000004000000);    // leading / 16 in bits 16 to 29
   CHECK(matrix_descriptor(0, 0, 1024) == 0x4000004000000000);     // stride / 16 in bits 32 to 45
   CHECK(matrix_descriptor(0x400, 16384, 1024) == 0x4000004004000040);

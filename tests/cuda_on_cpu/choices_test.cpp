@@ -1,5 +1,5 @@
-// Measured choices in whole runs: a checkpoint records them, so that a resumed run produces the same bits even if other
-// algorithms have become faster; a file spares the next run the measurements.
+// Measured choices in complete runs: a checkpoint records them, so a resumed run produces the same bits even if other
+// algorithms have become faster. A file saves the next run from measuring again.
 #include <doctest/doctest.h>
 
 #include "kernels/cuda/cublas_lt.h"
@@ -14,7 +14,7 @@ namespace {
 constexpr emulated::ProductTimes kWholeIsFast{.whole = 1000, .halves = 2000},
     kHalvesAreFast{.whole = 2000, .halves = 1000};
 
-/// Returns the figures of a run that is interrupted after iteration 3 and resumed. The simulated times are `first`
+/// Interrupts a run after iteration 3 and resumes it; returns its logged metrics. The simulated times are `first`
 /// before the interruption, and `then` after it.
 std::vector<std::string> figures_of(const TrainOptions& whole, const emulated::ProductTimes& first,
                                     const emulated::ProductTimes& then) {
@@ -40,7 +40,7 @@ TEST_CASE("choices: a resumed run uses its checkpoint's algorithms, whatever the
   const std::vector<std::string> whole = figures_with("whole", kWholeIsFast, kWholeIsFast);
   const std::vector<std::string> halves = figures_with("halves", kHalvesAreFast, kHalvesAreFast);
   REQUIRE(whole.size() >= 8);
-  REQUIRE(whole != halves);  // the algorithms' results differ in their bits
+  REQUIRE(whole != halves);  // the algorithms' results differ in some bits
   const std::int64_t before = product_counts().halves;
   CHECK(figures_with("whole, then halves", kWholeIsFast, kHalvesAreFast) == whole);
   CHECK(product_counts().halves > before);  // measured, but not chosen

@@ -1,5 +1,5 @@
-// Emulates cuBLASLt with the cpu's matrix product. Like the library, it lacks fused epilogues for some shapes: here
-// those whose rows are not a multiple of 16 bytes.
+// Emulates cuBLASLt with the cpu's GEMM. As in the library, fused epilogues do not support every shape. Here, rows must
+// be a multiple of 16 bytes.
 #include "kernels/cuda/cublas_lt.h"
 
 #include <cstring>
@@ -21,7 +21,7 @@ struct MatmulDesc {
   void *bias = nullptr, *aux = nullptr;
   std::int64_t aux_stride = 0;
 };
-/// A column-major matrix, which is a tensor (columns, rows).
+/// A column-major matrix, which is a (columns, rows) tensor.
 struct MatrixLayout {
   cudaDataType_t type;
   std::int64_t rows, columns;
@@ -39,7 +39,7 @@ struct Preference {
 
 namespace {
 
-/// A unit of the scratch memory. A Buffer would be counted, and a run must allocate none after its first step.
+/// Scratch memory unit. A Buffer would be counted, and a run must allocate none after its first step.
 struct alignas(64) Cacheline {
   std::byte bytes[64];
 };
@@ -49,8 +49,8 @@ ProductCounts counts;
 
 enum : int { kWhole = 1, kHalves = 2 };
 
-/// Returns the id of an algorithm, which is its first word; the second is the number of K splits, the third their
-/// reduction.
+/// Returns an algorithm's id, which is its first word. The second word is the number of K splits, and the third selects
+/// how they are reduced.
 int id_of(const cublasLtMatmulAlgo_t& algorithm) { return static_cast<int>(algorithm.data[0]); }
 
 template <class T>
@@ -60,7 +60,7 @@ cublasStatus_t copy_to(T& target, const void* value, std::size_t bytes) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
-/// The operands and options of a matrix product, as tensors of mtl.
+/// A GEMM's operands and options, as mtl tensors.
 struct Command {
   Product product;
   Tensor source;  // C; product.c is D
@@ -91,7 +91,7 @@ struct Command {
     const Tensor area(work.data(), DType::u8, {static_cast<std::int64_t>(work.size() * sizeof(Cacheline))});
     cpu::gemm(host, area, product.c, a, b, mode, epilogue);
   }
-  /// Returns rows [begin, end) of an operand whose rows run along K; any other operand must be used whole.
+  /// Returns rows [begin, end) of an operand whose rows run along K. Other operands cannot be split.
   static Operand part(const Operand& whole, bool by_rows, std::int64_t begin, std::int64_t end) {
     if (by_rows) return {whole.tensor.rows(begin, end - begin), whole.transposed};
     require(begin == 0 && end == whole.tensor.size(1), "emulated cuBLASLt does not split columns");
@@ -119,8 +119,8 @@ bool is_supported(const MatmulDesc& desc, const MatrixLayout& a, const MatrixLay
   return static_cast<std::size_t>(row) * size_of(d.dtype()) % 16 == 0;
 }
 
-/// Returns true if the product can be split into halves of K that are summed in C: C is fp32, and the rows of both
-/// operands run along K.
+/// Returns true if the GEMM can be split into two halves of K that are accumulated in C. This requires that C is fp32
+/// and that the rows of both operands run along K.
 bool has_halves(const MatmulDesc& desc, const MatrixLayout& a, const MatrixLayout& d) {
   const bool plain = desc.epilogue == CUBLASLT_EPILOGUE_DEFAULT || desc.epilogue == CUBLASLT_EPILOGUE_BGRADB;
   return plain && d.type == CUDA_R_32F && desc.transposes_a == CUBLAS_OP_N && desc.transposes_b == CUBLAS_OP_T &&
@@ -248,7 +248,8 @@ cublasStatus_t CublasLt::check_algorithm(cublasLtHandle_t, cublasLtMatmulDesc_t 
 
 namespace {
 
-/// Returns where an attribute is stored, and its size in the library; null for one that is not emulated and must be 0.
+/// Returns where an attribute is stored, and its size in the library. Returns null for attributes that are not emulated
+/// and must be 0.
 std::pair<std::uint64_t*, std::size_t> config_of(cublasLtMatmulAlgo_t& algorithm,
                                                  cublasLtMatmulAlgoConfigAttributes_t name) {
   switch (name) {

@@ -1,5 +1,5 @@
-// Calls of cuBLASLt: algorithms are chosen by measuring, once per shape, and epilogues that are faster separately are
-// computed separately. The emulated library simulates the times of its algorithms.
+// cuBLASLt calls: algorithms are measured once per shape, and an epilogue is computed separately where this is faster.
+// The emulated library simulates the algorithms' times.
 #include "kernels/cuda/cublas_lt.h"
 
 #include "device/graph.h"
@@ -29,7 +29,7 @@ struct Gradient {
   Owned c = random_tensor(DType::f32, {m, n}, 3), dbias = random_tensor(DType::f32, {m}, 4);
   const std::vector<double> c_before = c.values(), dbias_before = dbias.values();
 
-  /// Computes one product; returns C and dbias.
+  /// Computes one GEMM; returns C and dbias.
   std::vector<double> run(bool with_dbias = false) {
     Epilogue epilogue;
     if (with_dbias) epilogue.dbias = {dbias, GradMode::accumulate};

@@ -20,8 +20,8 @@ struct CudnnHandle {
   cuda::StreamHandle stream;
 };
 
-/// A descriptor. Its attributes are numbers and addresses, in `values`, or other descriptors, in `children`, which live
-/// at least as long.
+/// A descriptor. `values` stores attributes that are numbers or addresses. `children` stores attributes that are other
+/// descriptors, and keeps them alive.
 struct Descriptor {
   cudnnBackendDescriptorType_t type;
   std::map<cudnnBackendAttributeName_t, std::vector<std::int64_t>> values{};
@@ -49,7 +49,7 @@ DType dtype_of(std::int64_t type) {
   return type == CUDNN_DATA_HALF ? DType::f16 : DType::f32;
 }
 
-/// A tensor of the graph during interpretation: the elements in row-major order.
+/// A graph tensor during interpretation, with its elements in row-major order.
 struct Operand {
   explicit Operand(const Descriptor& tensor)
       : id(tensor.at(CUDNN_ATTR_TENSOR_UNIQUE_ID)),
@@ -79,7 +79,7 @@ struct Operand {
           for (at[3] = 0; at[3] < sizes[3]; ++at[3])
             visit(at, at[0] * strides[0] + at[1] * strides[1] + at[2] * strides[2] + at[3] * strides[3]);
   }
-  /// Returns the row-major index of an element. Axes of size 1 are broadcast: the coordinate counts as 0.
+  /// Returns an element's row-major index. Axes of size 1 are broadcast: their coordinate counts as 0.
   std::size_t number_of(const std::array<std::int64_t, 4>& at) const {
     std::int64_t number = 0;
     for (std::size_t i = 0; i < 4; ++i) number = number * sizes[i] + (sizes[i] == 1 ? 0 : at[i]);
@@ -197,7 +197,7 @@ class Interpreter {
   std::map<std::int64_t, Numbers> values_;
 };
 
-/// Returns the attributes that finalize() requires of a descriptor of this type.
+/// Returns the attributes that finalize() requires for this descriptor type.
 const std::vector<cudnnBackendAttributeName_t>& required_by(cudnnBackendDescriptorType_t type) {
   static const std::map<cudnnBackendDescriptorType_t, std::vector<cudnnBackendAttributeName_t>> all{
       {CUDNN_BACKEND_TENSOR_DESCRIPTOR,
@@ -349,7 +349,7 @@ cudnnStatus_t Cudnn::execute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan
     addresses[ids[i]] = address_at(pack->values.at(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS).at(i));
   const auto operations =
       engine.child(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH).children.at(CUDNN_ATTR_OPERATIONGRAPH_OPS);
-  auto scalars = std::make_shared<std::vector<std::unique_ptr<float>>>();  // copied now, like a kernel's arguments
+  auto scalars = std::make_shared<std::vector<std::unique_ptr<float>>>();  // copied immediately, like kernel arguments
   for (const auto& operation : operations) {
     for (const auto& [name, tensors] : operation->children) {
       if (tensors[0]->type != CUDNN_BACKEND_TENSOR_DESCRIPTOR) continue;

@@ -1,5 +1,5 @@
-// The first switch to a fiber's stack uses ucontext. Later switches use _setjmp and _longjmp, which unlike swapcontext
-// make no system calls.
+// Uses ucontext for the first switch to a fiber's stack. Later switches use _setjmp and _longjmp, which unlike
+// swapcontext make no system calls.
 #include "tests/cuda_on_cpu/fiber.h"
 
 #include <sys/mman.h>

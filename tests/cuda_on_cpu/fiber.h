@@ -1,4 +1,4 @@
-// A function with its own stack, which can be suspended and resumed.
+// A function with its own stack that can be suspended and resumed.
 #pragma once
 
 #include <setjmp.h>
@@ -9,8 +9,8 @@
 
 namespace mtl::emulated {
 
-/// Runs a body, repeatedly if wanted: a call of the body begins at the first resume() after start(), and ends during
-/// the resume() that returns true.
+/// Runs a body, which can be restarted. After start(), the first resume() calls the body. The body has ended when
+/// resume() returns true.
 class Fiber {
  public:
   Fiber();
@@ -18,10 +18,10 @@ class Fiber {
   Fiber(const Fiber&) = delete;
   /// Sets the body that the next resume() calls.
   void start(const std::function<void()>* body) { body_ = body; }
-  /// Calls the body, or continues it from where it was suspended; returns true if the body has ended. Rethrows its
-  /// exception.
+  /// Calls the body, or continues it from where it was suspended. Returns true if the body has ended. Rethrows the
+  /// body's exception.
   bool resume();
-  /// Suspends the body, which must be the caller: resume() returns false.
+  /// Suspends the body, so that resume() returns false. Must be called from the body.
   void suspend();
 
  private:

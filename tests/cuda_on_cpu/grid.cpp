@@ -26,7 +26,7 @@ std::uint32_t first_seed() {
   return given == nullptr ? 1 : static_cast<std::uint32_t>(std::strtoul(given, nullptr, 10));
 }
 
-/// The shared memory of a block, which ends at an inaccessible page.
+/// A block's shared memory, which ends at an inaccessible page.
 class SharedMemory {
  public:
   SharedMemory() {
@@ -37,7 +37,7 @@ class SharedMemory {
   }
   ~SharedMemory() { ::munmap(base_, kReserved + kPage); }
   SharedMemory(const SharedMemory&) = delete;
-  /// Fills the memory with bytes that are NaN in every dtype, and a canary before it likewise.
+  /// Fills the memory, and a canary before it, with bytes that are NaN in every dtype.
   void begin(std::size_t bytes) {
     at_ = base_ + kReserved - (bytes + 15) / 16 * 16;
     std::fill(at_ - kCanary, base_ + kReserved, std::byte{0xff});
@@ -81,7 +81,7 @@ class Block {
       while (step()) {
       }
     } catch (...) {
-      lanes_.clear();  // not reusable: the other fibers are suspended inside the kernel
+      lanes_.clear();  // not reusable: other fibers are suspended inside the kernel
       throw;
     }
     shared_.end();
@@ -98,8 +98,8 @@ class Block {
   std::mt19937& random() { return random_; }
 
  private:
-  /// Runs a warp until all its lanes wait or have ended, or releases the block's barrier; returns false if every thread
-  /// has ended.
+  /// Runs a warp until each lane waits or has ended, or releases the block's barrier. Returns false if all threads have
+  /// ended.
   bool step() {
     const unsigned warps = threads_ / kLanes, first = random_() % warps;
     for (unsigned i = 0; i < warps; ++i) {
@@ -114,7 +114,7 @@ class Block {
   void each_lane(unsigned warp, const Body& body) {
     for (unsigned lane = 0; lane < kLanes; ++lane) body(*lanes_[warp * kLanes + lane]);
   }
-  /// Returns true if a lane of the warp can run; first releases the lanes if all of them wait for the warp.
+  /// Returns true if any lane in the warp can run. If all lanes wait for the warp, releases them first.
   bool release_warp(unsigned warp) {
     unsigned ready = 0, waiting = 0, ended = 0;
     bool conditions = false;
@@ -146,7 +146,7 @@ class Block {
       if (lane.fiber.resume()) lane.state = State::ended;
     }
   }
-  /// Releases the threads that wait at the block's barrier; call it when no warp can run. Returns false if all threads
+  /// Releases the threads waiting at the block's barrier. Call it when no warp can run. Returns false if all threads
   /// have ended.
   bool release_block() {
     bool any = false;

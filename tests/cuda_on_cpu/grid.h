@@ -1,7 +1,7 @@
-// Runs a grid of CUDA threads on one CPU thread. Each CUDA thread is a fiber; blocks run one after another. The order
-// of blocks, warps and lanes is random, from a seed, so that the results of a kernel with a race or a missing barrier
-// vary with the seed. Shared memory is filled with NaN at first, and ends at an inaccessible page. Device memory is
-// accessible while a grid runs (tests/mirror/space.h).
+// Runs a grid of CUDA threads on one CPU thread. Each CUDA thread is a fiber; blocks run one after another. Blocks,
+// warps and lanes run in a random order that depends on a seed. If a kernel has a race or a missing barrier, its
+// results vary with the seed. Shared memory is initially filled with NaN and ends at an inaccessible page. Device
+// memory is accessible while a grid runs (tests/mirror/space.h).
 //
 // The environment variable MTL_EMULATION_SEED sets the seed.
 #pragma once
@@ -20,31 +20,32 @@ struct Dim3 {
   Dim3(unsigned of_x = 1, unsigned of_y = 1, unsigned of_z = 1) : x(of_x), y(of_y), z(of_z) {}
 };
 
-/// The indices of the running thread and the sizes of its block and grid, named as in CUDA.
+/// The running thread's indices and the sizes of its block and grid, named as in CUDA.
 extern Dim3 threadIdx, blockIdx, blockDim, gridDim;
 
-/// Calls `thread` for each thread of each block. Rethrows a thread's exception. Throws Error for a launch that a GPU
-/// would refuse, for threads that wait forever, for lanes of a warp that wait for different operations, and for a write
-/// just before shared memory.
+/// Calls `thread` for each thread in each block. Rethrows a thread's exception. Throws Error if
+/// - a GPU would reject the launch
+/// - a thread waits forever
+/// - lanes in a warp wait for different operations
+/// - a thread writes just before shared memory
 void run_grid(Dim3 blocks, unsigned threads, std::size_t shared_bytes, const std::function<void()>& thread);
 
-/// Returns the shared memory of the running block.
+/// Returns the running block's shared memory.
 void* shared_memory();
 
-/// Waits until every thread of the block that has not ended has called it.
+/// Waits until every thread in the block has called it or ended.
 void wait_for_block();
-/// Waits until all 32 lanes of the warp have called it. `lanes` must be the mask of all lanes. Throws if they pass
-/// different `what`.
+/// Waits until all 32 lanes in the warp have called it. `lanes` must be the mask that selects all lanes. Throws if
+/// lanes pass different `what`.
 void wait_for_warp(const char* what, unsigned lanes);
 
-/// Slots of an exchange, one for each lane of the running warp. All lanes must make the same exchanges in the same
-/// order.
+/// Exchange slots, one for each lane in the running warp. All lanes must make the same exchanges in the same order.
 inline constexpr std::size_t kMostExchanged = 256;
-std::byte* begin_exchange();                    // the slot of the running lane
-const std::byte* lane_exchange(unsigned lane);  // the slot of any lane, once wait_for_warp() has returned
+std::byte* begin_exchange();                    // the running lane's slot
+const std::byte* lane_exchange(unsigned lane);  // any lane's slot, once wait_for_warp() has returned
 void end_exchange();
 
-/// Returns the values that the 32 lanes passed.
+/// Returns the values passed by the 32 lanes.
 template <class T>
 std::array<T, 32> gather(const char* what, unsigned lanes, const T& value) {
   static_assert(sizeof(T) <= kMostExchanged);
@@ -55,7 +56,7 @@ std::array<T, 32> gather(const char* what, unsigned lanes, const T& value) {
   end_exchange();
   return out;
 }
-/// Returns the value that lane `from` passed.
+/// Returns the value passed by lane `from`.
 template <class T>
 T exchange(const char* what, unsigned lanes, const T& value, unsigned from) {
   static_assert(sizeof(T) <= kMostExchanged);

@@ -16,8 +16,8 @@ using namespace mtl::emulated;
 
 namespace {
 
-/// Writes an element of shared memory from each thread, which then reads its neighbor's element, after a barrier if
-/// `with_barrier`. Returns what the threads read.
+/// Each thread writes an element of shared memory and then reads its neighbor's element. With `with_barrier`, there is
+/// a barrier in between. Returns what the threads read.
 std::vector<float> shift(bool with_barrier) {
   std::vector<float> out(64, -1);
   run_grid(1, 64, 64 * sizeof(float), [&] {

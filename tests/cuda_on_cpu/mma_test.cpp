@@ -1,4 +1,4 @@
-// The functions for tensor cores: a warp's product equals its definition, and copied data arrive only when waited for.
+// Tensor core functions: a warp's matmul equals its definition, and copied data arrive only when waited for.
 #include "tests/cuda_on_cpu/kernels/cuda/mma.h"
 
 #include <doctest/doctest.h>
@@ -10,11 +10,11 @@ using namespace mtl::cuda;
 
 namespace {
 
-/// Returns a number that is exact in bf16 and f16.
+/// Returns a number that bf16 and f16 represent exactly.
 float number(int i) { return static_cast<float>(i * 37 % 61 - 30) / 8; }
 
-/// Returns D (16, 8) = A (16, 16) B + 1. B is stored column by column or, if `transposed`, row by row and read
-/// transposed.
+/// Returns D (16, 8) = A (16, 16) B + 1. B is stored column by column. If `transposed`, it is stored row by row and
+/// transposed when read.
 template <class T>
 std::vector<float> product(bool transposed) {
   std::vector<float> out(16 * 8);

@@ -1,5 +1,5 @@
-// A whole run with the CUDA kernels on fibers: embedding, layers, losses, gradients, optimizer and validation produce
-// the same losses as the cpu's operators. Dropout draws the same bits.
+// A complete run with the CUDA kernels on fibers: embedding, layers, losses, gradients, optimizer and validation
+// produce the same losses as the cpu's operators. Dropout draws the same bits.
 #include <doctest/doctest.h>
 
 #include "tests/mirror/queue.h"
@@ -11,7 +11,7 @@ using namespace mtl::test;
 
 namespace {
 
-/// Returns the losses and gradient norms of the steps, and the losses of the validations.
+/// Returns each step's loss and gradient norm, and each validation's losses.
 std::vector<double> numbers_of(const std::string& log) {
   std::vector<double> out;
   for (const std::string& line : split(read_file(log), '\n')) {
@@ -24,7 +24,7 @@ std::vector<double> numbers_of(const std::string& log) {
   return out;
 }
 
-/// Returns the relative rms difference between a run on cuda and one on the cpu.
+/// Returns the relative rms difference between the metrics of a cuda run and a cpu run.
 double distance(void (*make)(TrainOptions&)) {
   ScratchFolder scratch;
   write_data(scratch / "data");
@@ -34,12 +34,12 @@ double distance(void (*make)(TrainOptions&)) {
     CHECK(run(options) == Exit::ok);
   }
   const std::vector<double> expected = numbers_of(scratch / "cpu.jsonl"), actual = numbers_of(scratch / "cuda.jsonl");
-  REQUIRE(expected.size() >= 14);  // six steps with loss and norm, validations
+  REQUIRE(expected.size() >= 14);  // six losses and norms, plus validations
   REQUIRE(actual.size() == expected.size());
   return rms_relative(actual.data(), expected);
 }
 
-/// Heads of 64 elements, which use tensor cores in 16 bits, and rows that are multiples of a pack.
+/// Heads with 64 elements, which use tensor cores in 16 bits, and rows that are multiples of a pack.
 void make_wide(TrainOptions& options) {
   options.architecture.hidden_size = 128;
   options.architecture.num_attention_heads = 2;

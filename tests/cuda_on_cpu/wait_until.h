@@ -5,7 +5,7 @@
 
 namespace mtl::emulated {
 
-/// Polls `is_done()` until it returns true. Throws Error, naming `what`, if that can never happen.
+/// Polls `is_done()` until it returns true. If that can never happen, throws an Error that contains `what`.
 void wait_until(const char* what, const std::function<bool()>& is_done);
 
 }  // namespace mtl::emulated

@@ -19,7 +19,7 @@ BatchSizeOptions options_of(const Json& args) {
 void check_case(const Json& entry) {
   const BatchSizeOptions options = options_of(entry.at("args"));
   if (!entry.at("error").is_null()) {
-    // Megatron-LM divides by zero for a ramp without steps; here such a ramp is constant.
+    // Megatron-LM divides by zero if a ramp has no steps. Here such a ramp is constant.
     if (options.rampup && options.rampup->front() == options.global_batch_size)
       CHECK(BatchSizes(options).sizes().size() == 1);
     else

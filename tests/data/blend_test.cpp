@@ -45,7 +45,7 @@ void check_targets(const Json& entry) {
   }
 }
 
-/// Returns true if only some prefixes have a weight.
+/// Returns true if some prefixes have a weight and others do not.
 bool is_mixed(const std::vector<std::string>& words) {
   std::size_t numbers = 0;
   for (std::size_t i = 0; i + 1 < words.size(); i += 2) numbers += parse_float(words[i]).has_value();
@@ -67,7 +67,7 @@ void check_data_path(const Json& entry) {
   if (blend.weights) CHECK(*blend.weights == doubles(entry.at("weights")));
 }
 
-/// Writes token files with documents of these lengths.
+/// Writes token files that contain documents with these lengths.
 std::string write_documents(const Folder& folder, std::size_t number, const std::vector<std::int32_t>& lengths) {
   const std::string prefix = cat(folder.path, "set", number);
   IndexedDatasetWriter writer(prefix, DataType::u16);
@@ -131,7 +131,7 @@ void check_case(const Json& entry) {
   }
 }
 
-/// Returns the problems of the options, by flag.
+/// Returns the problems with these options, by flag.
 std::map<std::string, std::string> problems(const DataPathOptions& options) {
   std::map<std::string, std::string> out;
   read_split_sources(options, [&](const std::string& flag, const std::string& problem) { out[flag] = problem; });

@@ -22,7 +22,7 @@ inline std::vector<std::int32_t> read_sequence(const IndexedDataset& data, std::
   return out;
 }
 
-/// A list of documents, each a list of sequences.
+/// Each document is a list of sequences.
 using Documents = std::vector<std::vector<std::vector<std::int32_t>>>;
 
 inline void write_documents(const std::string& prefix, DataType type, const Documents& documents) {

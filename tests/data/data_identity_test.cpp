@@ -41,7 +41,7 @@ TEST_CASE("a changed file has another identity, a moved file keeps it") {
   CHECK(data_difference(before, file_identity(IndexedDataset(moved))).find("moved: bin_bytes is 2002") !=
         std::string::npos);
 
-  // The identity of a large file covers its first and last block, and more than a thousand blocks in between.
+  // A large file's identity covers its first and last block, and more than a thousand blocks in between.
   write_tokens(prefix, 7, 3'000'000);
   const std::uint64_t whole = sample_hash(MappedFile(prefix + ".bin"));
   for (const std::int64_t at : {0, 5'999'999}) {

@@ -14,7 +14,7 @@ namespace {
 
 using Bounds = std::vector<std::int64_t>;
 
-/// Writes one document of each length.
+/// Writes one document per length.
 IndexedDataset documents_of(const Folder& folder, const std::vector<std::size_t>& lengths) {
   Documents documents;
   for (const std::size_t length : lengths) {
@@ -44,7 +44,7 @@ TEST_CASE("tokens are divided at the nearest end of a document") {
   CHECK(divide_tokens(data, {1, 1}) == Bounds{0, 5, 6});
   CHECK(divide_tokens(data, {11, 29}) == Bounds{0, 2, 6});
   CHECK(divide_tokens(data, {4, 36}) == Bounds{0, 0, 6});
-  CHECK(divide_tokens(data, {5, 35}) == Bounds{0, 0, 6});  // halfway: the earlier end
+  CHECK(divide_tokens(data, {5, 35}) == Bounds{0, 0, 6});  // halfway between: picks the earlier end
   CHECK(divide_tokens(data, {6, 34}) == Bounds{0, 1, 6});
   CHECK(divide_tokens(data, {1, 1, 1, 1}) == Bounds{0, 1, 5, 5, 6});
 }
@@ -73,7 +73,7 @@ TEST_CASE("every set of documents is drawn about equally often") {
   for (std::uint32_t seed = 0; seed < 10000; ++seed) ++drawn[sample_documents(5, 2, seed)];
   CHECK(drawn.size() == 10);
   for (const auto& [set, times] : drawn) {
-    CHECK(times > 850);  // 1000 expected, 5 standard deviations
+    CHECK(times > 850);  // 1000 expected, minus 5 standard deviations
     CHECK(times < 1150);
   }
 }

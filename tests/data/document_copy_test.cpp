@@ -18,7 +18,8 @@ namespace {
 
 const CopyProgress kQuiet = [](std::uint64_t) {};
 
-/// Copies a list of documents into files of the type of `like`, and checks what the copy reports about the files.
+/// Copies a list of documents to new files with the same type as `like`. Checks what the copy reports about these
+/// files.
 void copy(const std::string& prefix, const IndexedDataset& like, const DocumentList& list, int threads = 2) {
   DocumentCopy out(prefix, like.type(), like.is_multimodal());
   out.write(list, threads, kQuiet);
@@ -37,7 +38,7 @@ bool same_files(const std::string& a, const std::string& b) {
   return read_file(a + ".bin") == read_file(b + ".bin") && read_file(a + ".idx") == read_file(b + ".idx");
 }
 
-/// Returns random documents of up to three sequences of 1 to `max_length` tokens.
+/// Returns random documents with up to three sequences, each 1 to `max_length` tokens long.
 Documents random_documents(std::size_t count, std::uint32_t max_length, std::uint32_t seed) {
   std::mt19937 random(seed);
   Documents documents(count);
@@ -73,7 +74,7 @@ TEST_CASE("copying the pieces of a data set in order reproduces the data set") {
 
 TEST_CASE("documents are copied whole in any order, with any number of threads") {
   Folder folder;
-  const Documents documents = random_documents(3000, 5000, 2);  // more bytes than one buffer
+  const Documents documents = random_documents(3000, 5000, 2);  // does not fit into one buffer
   write_documents(folder.path + "all", DataType::i32, documents);
   const IndexedDataset all(folder.path + "all");
   const auto order = shuffled_documents(3000, 7);

@@ -45,8 +45,8 @@ TEST_CASE("a keyed permutation maps to every number once") {
 }
 
 TEST_CASE("images of a keyed permutation look random") {
-  // Counts the images of consecutive numbers in bins: chi-square with 99 degrees of freedom is within [55, 155] with
-  // probability 1 - 10^-4.
+  // Permutes consecutive numbers and counts the results in bins. With 99 degrees of freedom, chi-square is within [55,
+  // 155] with probability 1 - 10^-4.
   constexpr std::int64_t kSize = 1'000'000, kBins = 100, kDraws = 20'000;
   for (const std::uint64_t key : {1ull, 2ull, 3ull, 4ull}) {
     const KeyedPermutation permute(kSize, key), other(kSize, key + 1000);
@@ -55,7 +55,8 @@ TEST_CASE("images of a keyed permutation look random") {
       std::int64_t agreements = 0;
       for (std::int64_t i = begin; i < begin + kDraws; ++i) {
         ++bins[static_cast<std::size_t>(permute(i) * kBins / kSize)];
-        const std::int64_t step = (permute(i + 1) - permute(i) + kSize) % kSize;  // between images of adjacent numbers
+        // The distance between images of adjacent numbers.
+        const std::int64_t step = (permute(i + 1) - permute(i) + kSize) % kSize;
         ++steps[static_cast<std::size_t>(step * kBins / kSize)];
         agreements += permute(i) == other(i);
       }
@@ -69,7 +70,7 @@ TEST_CASE("images of a keyed permutation look random") {
       CHECK(chi_square(bins) < 155);
       CHECK(chi_square(steps) > 55);
       CHECK(chi_square(steps) < 155);
-      CHECK(agreements <= 4);  // another key permutes differently
+      CHECK(agreements <= 4);  // another key gives another permutation
     }
   }
 }

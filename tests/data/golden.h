@@ -1,4 +1,4 @@
-// Comparison with golden arrays, which are recorded with the SHA-256 of their bytes.
+// Compares arrays with golden records, which contain a SHA-256 of the array's bytes.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -21,8 +21,8 @@ std::vector<T> numbers(const Json& array) {
   return out;
 }
 
-/// Checks values against a record of an array {dtype, shape, sha256, data or first and last}: first the listed values,
-/// for a readable failure, then the hash of all.
+/// Checks values against an array's record {dtype, shape, sha256, data or first and last}. Compares the listed values
+/// first, so that a failure is readable, and then the hash of the entire array.
 template <class T>
 void check_array(std::span<const T> values, const Json& record) {
   std::size_t size = 1;

@@ -121,7 +121,7 @@ GptDataset dataset_of(const Json& entry) {
                            .reset_attention_mask = entry.at("reset_attention_mask").as_bool()});
 }
 
-/// Returns the attention mask that document_start describes: rows are queries, 1 means masked.
+/// Expands document_start into the attention mask it describes. Rows are queries, and 1 means masked.
 std::string expand_mask(const Sample& sample) {
   const std::size_t length = sample.tokens.size();
   std::string mask(length * length, '\1');
@@ -217,7 +217,7 @@ TEST_CASE("a run needs the samples of its training, of all its evaluations and o
         Counts{35, 24, 8});
   CHECK(count_samples(
             {.train_iters = 7, .global_batch_size = 8, .eval_interval = 2, .eval_iters = 1, .train_samples = 35}) ==
-        Counts{35, 32, 8});  // a ramp makes more updates with the same samples
+        Counts{35, 32, 8});  // a ramp splits the same samples into more updates
 }
 
 TEST_CASE("data that cannot fill a sample is refused") {
@@ -235,7 +235,7 @@ TEST_CASE("data that cannot fill a sample is refused") {
 }
 
 TEST_CASE("a data set of one token is repeated into samples, as in Megatron-LM") {
-  // The expected indices are those of Megatron-LM's build_sample_idx and NumPy's RandomState(1234).
+  // The expected indices come from Megatron-LM's build_sample_idx and NumPy's RandomState(1234).
   const std::vector<std::int32_t> lengths = {0, 1, 0};
   const SequenceLengths view(lengths.data(), 3);
   const SampleOrder one_sequence(view, {.seq_length = 3, .seed = 1234, .range = {1, 2}, .samples = 5});
@@ -258,7 +258,7 @@ TEST_CASE("a data set of one token is repeated into samples, as in Megatron-LM")
 }
 
 TEST_CASE("sequence numbers are stored in 32 bits, and larger ones refused") {
-  // The lengths of 2^32 + 2 sequences; only the pages that are touched take memory.
+  // The lengths of 2^32 + 2 sequences. Only the pages that are touched use memory.
   const std::int64_t sequences = (std::int64_t{1} << 32) + 2;
   const auto bytes = static_cast<std::size_t>(4 * sequences);
   void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

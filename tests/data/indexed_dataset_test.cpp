@@ -83,7 +83,7 @@ TEST_CASE("a file that shrinks while in use is an error, not zeros or a signal")
   data.check_sizes();
   data.read(0, 0, tokens);
   CHECK(tokens == std::vector<std::int32_t>(100'000, 9));
-  for (const std::uintmax_t left : {199'998, 5'000, 0}) {  // cut in the last page, pages earlier, and completely
+  for (const std::uintmax_t left : {199'998, 5'000, 0}) {  // cut in the last page, some pages earlier, and to nothing
     CAPTURE(left);
     std::filesystem::resize_file(prefix + ".bin", left);
     CHECK_THROWS_WITH_AS(data.read(0, 0, tokens), doctest::Contains("shrinking.bin: was truncated"), Error);
@@ -124,7 +124,7 @@ TEST_CASE("rewriting Megatron-LM's files reproduces every byte") {
 
 namespace {
 
-/// Writes token files with this content; returns their prefix.
+/// Writes token files with these contents; returns their prefix.
 std::string write_files(const Folder& folder, std::string_view idx, std::string_view bin) {
   const std::string prefix = folder.path + "hostile";
   std::ofstream(prefix + ".idx", std::ios::binary) << idx;
@@ -132,7 +132,7 @@ std::string write_files(const Folder& folder, std::string_view idx, std::string_
   return prefix;
 }
 
-/// Returns the error of opening the files, or "".
+/// Opens the files; returns the error, or "".
 std::string open_error(const std::string& prefix) {
   try {
     IndexedDataset data(prefix);
@@ -149,7 +149,7 @@ std::string with_field(std::string idx, std::size_t at, T value) {
   return idx;
 }
 
-/// Returns the first broken rule and its place: rule, file extension, byte.
+/// Returns which rule the files break first, and where: rule, file extension, byte.
 std::string broken_place(const std::string& prefix) {
   try {
     IndexedDataset data(prefix);
@@ -223,7 +223,7 @@ TEST_CASE("every broken rule of the format has its message and its place") {
 
 namespace {
 
-/// Files of ten thousand sequences of two tokens; every fourth document has two sequences.
+/// Files with ten thousand sequences, each two tokens long. Every fourth document has two sequences.
 struct LongFiles {
   static constexpr std::int64_t kSequences = 10000;
   std::string idx, bin;
@@ -263,9 +263,9 @@ TEST_CASE("a broken rule is found in every block of a long file, also at its edg
     };
     CHECK(place(-1) == cat("documents idx ", documents + 8 * i));
     CHECK(place(10001) == cat("documents idx ", documents + 8 * i));
-    CHECK(place(10000) == cat("documents idx ", documents + 8 * (i + 1)));  // the next one is less than it
+    CHECK(place(10000) == cat("documents idx ", documents + 8 * (i + 1)));  // the next entry is less than this one
   }
-  // Pointers that agree with the lengths, far beyond the end of the .bin.
+  // The pointers are consistent with the lengths but point far beyond the end of the .bin.
   std::string hostile = files.idx;
   std::int64_t pointer = 0;
   for (std::size_t i = 0; i < LongFiles::kSequences; ++i) {
@@ -335,7 +335,7 @@ TEST_CASE("truncated and bit-flipped files are refused or read safely") {
     if (random() % 3 == 0) broken.resize(random() % broken.size());
     if (random() % 3 == 0) tokens.resize(random() % tokens.size());
     for (std::uint32_t flips = random() % 4; flips > 0 && !broken.empty(); --flips) {
-      // Half of the flips hit the header, the most fragile part.
+      // Half of the flips hit the header, which is the most fragile part.
       const std::size_t range = random() % 2 == 0 ? std::min<std::size_t>(34, broken.size()) : broken.size();
       broken[random() % range] ^= static_cast<char>(1u << random() % 8);
     }

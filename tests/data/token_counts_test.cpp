@@ -14,7 +14,7 @@ using namespace mtl;
 
 namespace {
 
-/// Returns the place and message of check_token_range's error, or "".
+/// Calls check_token_range; returns the place and message of its error, or "".
 std::string range_error(const std::string& prefix, std::int64_t vocab_size, int threads) {
   try {
     check_token_range(IndexedDataset(prefix), vocab_size, threads);

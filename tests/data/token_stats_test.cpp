@@ -1,4 +1,4 @@
-// Summaries of token frequencies and sequence lengths.
+// Token frequencies and sequence lengths: their summaries.
 #include "data/token_stats.h"
 
 #include <doctest/doctest.h>

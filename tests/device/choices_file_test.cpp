@@ -1,4 +1,4 @@
-// The file of choices: separates contexts, ignores damage, survives failures.
+// The choices file: keeps contexts apart, ignores damage, and survives failures.
 #include "device/choices_file.h"
 
 #include <doctest/doctest.h>

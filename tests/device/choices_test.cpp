@@ -1,4 +1,4 @@
-// Choices by measurement, with predetermined times.
+// Measured choices: made with predetermined times.
 #include <doctest/doctest.h>
 
 #include <cmath>

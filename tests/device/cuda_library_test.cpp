@@ -1,4 +1,4 @@
-// Libraries that are opened at their first use, tested with libm instead of CUDA's libraries.
+// CUDA libraries: opened on first use. The tests use libm in their place.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -12,7 +12,7 @@ using test::error_of;
 
 namespace {
 
-/// A table of functions, like that of a CUDA library.
+/// A function table as for a CUDA library.
 struct Functions {
   CudaLibrary library{{"libmtl-none.so.1", "libm.so.6"}, "computes", "install it"};
   double (*cosine)(double) = library["cos"];

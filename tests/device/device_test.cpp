@@ -1,4 +1,4 @@
-// Half precision types, views, arenas, and Philox against its published test vectors.
+// Device basics: 16-bit types, views, arenas, and Philox compared with its published test vectors.
 #include <doctest/doctest.h>
 
 #include <cmath>

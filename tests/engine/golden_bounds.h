@@ -1,4 +1,4 @@
-// Error bounds of whole models compared with fp64, by dtype and device, for all golden tests.
+// Error bounds for complete models compared with fp64, by dtype and device. All golden tests use them.
 #pragma once
 
 #include "device/dtype.h"
@@ -6,19 +6,19 @@
 
 namespace mtl::test {
 
-/// Bounds of relative errors. For tensors: the largest difference, relative to the largest element.
+/// Upper bounds for relative errors. A tensor's error is its largest difference, relative to its largest element.
 struct GoldenBounds {
   double token_loss;  // per token
   double loss;        // mean over all tokens
   double grad_norm;
-  double gradient;    // of each parameter; in 16 bits: of the rms over all parameters
-  double activation;  // of activations and logits
+  double gradient;    // per parameter; in 16 bits: rms over all parameters
+  double activation;  // activations and logits
   double weights;     // after 30 steps; a tenth of it for the rms of the weights, all of it for the rms of the moments
 };
 
-/// Returns the bounds of a model that computes in `dtype` on the device under test. In fp32, the errors of the cpu are
-/// several times smaller than its bounds. A GPU adds products in another order: its bounds are those of fp32 sums of
-/// 1,000 terms without TF32.
+/// Returns the bounds for a model that computes in `dtype` on the device under test. On the cpu, fp32 errors are
+/// several times smaller than the bounds. A GPU adds in a different order, so its bounds allow for fp32 sums with 1,000
+/// terms, without TF32.
 inline GoldenBounds golden_bounds(DType dtype) {
   switch (dtype) {
     case DType::bf16:

@@ -1,5 +1,5 @@
-// Golden models in the memory of the device under test, and conversion of Hugging Face's tensors to mtl's layouts.
-// Tests that use only this header run on any device.
+// Puts golden models into the memory of the device under test, and converts Hugging Face's tensors to mtl's layouts.
+// Tests that use only this header can run on any device.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -20,7 +20,7 @@
 
 namespace mtl::test {
 
-/// Returns a tensor of a safetensors file in fp64.
+/// Returns a tensor from a safetensors file in fp64.
 inline std::vector<double> read_tensor(const SafetensorsFile& file, const std::string& name) {
   const StoredTensor* stored = file.find(name);
   require(stored != nullptr, file.path(), " has no ", name);
@@ -55,7 +55,7 @@ inline std::vector<double> read_tensor(const SafetensorsFile& file, const std::s
   return out;
 }
 
-/// Returns the Hugging Face name of a tensor of GPT-2.
+/// Returns Hugging Face's name for a GPT-2 tensor.
 inline std::string hf_name(const std::string& canonical) {
   static const std::vector<std::pair<std::string, std::string>> kNames = {{"embedding.tokens", "wte"},
                                                                           {"embedding.positions", "wpe"},
@@ -75,8 +75,8 @@ inline std::string hf_name(const std::string& canonical) {
   return name;
 }
 
-/// Returns the elements of a Hugging Face tensor in the order of the canonical tensor. Conv1D weights are (in, out),
-/// canonical ones (out, in); the out axis of c_attn is (3, heads, head_dim), the canonical one (heads, 3, head_dim).
+/// Returns a Hugging Face tensor's elements in canonical order. Conv1D weights are (in, out), canonical weights are
+/// (out, in). c_attn's out axis is (3, heads, head_dim), the canonical axis is (heads, 3, head_dim).
 inline std::vector<double> from_hf_layout(const std::string& canonical, const std::vector<double>& hf_values,
                                           const GptConfig& config) {
   bool is_linear = canonical.find("attention.") != std::string::npos || canonical.find("mlp.") != std::string::npos;
@@ -109,7 +109,7 @@ std::vector<T> on_host(const Tensor& tensor) {
   return std::vector<T>(first, first + tensor.numel());
 }
 
-/// Fills the first elements of a tensor on the device under test.
+/// Writes `values` to the start of a tensor on the device under test.
 template <class T>
 void write(const Tensor& tensor, const std::vector<T>& values) {
   HostView view(device_under_test(), tensor);
@@ -118,7 +118,7 @@ void write(const Tensor& tensor, const std::vector<T>& values) {
   view.send();
 }
 
-/// A golden model with gradients and the memory of a training step.
+/// A golden model with gradients and the memory for a training step.
 struct GoldenModel {
   std::string folder;
   Console console{"test"};
@@ -131,12 +131,12 @@ struct GoldenModel {
   MemoryPlan plan;
   Stream stream;
   ProcessGroups groups;
-  StepState state;  // of the step, on the host
-  StepMemory step;  // the same on the device
+  StepState state;  // the step's state, on the host
+  StepMemory step;  // the same, on the device
   Pipeline pipeline;
   BatchBuffers buffers;
 
-  /// `path`: relative to golden/.
+  /// `path` is relative to golden/.
   GoldenModel(const std::string& path, RunShape run_shape, DropoutOptions dropout_options = {})
       : folder("golden/" + path),
         source(ModelSource::open(folder, console)),
@@ -158,7 +158,7 @@ struct GoldenModel {
   std::vector<float> losses(int micro_batch) const { return on_host<float>(buffers.losses(micro_batch)); }
   std::vector<float> value(int param) const { return on_host<float>(params.value(param)); }
 
-  /// Fills a micro-batch; positions count from 0 in each sequence.
+  /// Fills a micro-batch. Positions count from 0 in each sequence.
   void fill(int micro_batch, const std::vector<double>& tokens, const std::vector<double>& labels,
             const std::vector<double>& weights) {
     const Batch& batch = buffers.batch(micro_batch);
@@ -174,14 +174,14 @@ struct GoldenModel {
     write(batch.loss_weights, std::vector<float>(weights.begin(), weights.end()));
   }
 
-  /// Computes the gradients of the micro-batches.
+  /// Computes the gradients over the micro-batches.
   void train_step() {
     step.send(stream, state);
     params.begin_step();
     pipeline.train(buffers);
   }
 
-  /// Runs the optimizer's part of a step, and stores its report in `state`.
+  /// Runs the optimizer's part of a step and stores the report in `state`.
   void update(Optimizer& optimizer) {
     step.send(stream, state);
     optimizer.step(pipeline.scratch(), step.on_device());
@@ -197,7 +197,7 @@ struct GoldenModel {
     return out;
   }
 
-  /// Returns the gradient norm, including padding, whose gradients must be zero.
+  /// Returns the gradient norm. This includes padding, where gradients must be zero.
   double grad_norm() const {
     double sum = 0;
     for (int p = 0; p < params.size(); ++p) {
@@ -213,8 +213,8 @@ struct GoldenModel {
   }
 };
 
-/// Returns the shape of a run with one micro-batch of the golden batch's size. `path`: relative to golden/.
-/// `padded_vocab`: at least the model's vocabulary size.
+/// Returns the shape of a run with one micro-batch, which is as large as the golden batch. `path` is relative to
+/// golden/. `padded_vocab` must be at least the model's vocabulary size.
 inline RunShape golden_shape(const std::string& path, std::int64_t padded_vocab,
                              const Precision& precision = kPrecisionFp32) {
   const SafetensorsFile batch("golden/" + path + "/batch.safetensors");
@@ -229,20 +229,20 @@ inline RunShape golden_shape(const std::string& path, std::int64_t padded_vocab,
           .precision = precision};
 }
 
-/// Returns equal loss weights for all tokens of a golden batch, so that the loss is the mean.
+/// Returns equal loss weights for all tokens in a golden batch, so that the loss is the mean.
 inline std::vector<double> equal_weights(const GoldenModel& model) {
   const auto count = static_cast<std::size_t>(model.shape.micro_batch * model.shape.seq_length);
   return std::vector<double>(count, 1.0 / static_cast<double>(count));
 }
 
-/// Computes the gradients of the golden batch with these loss weights.
+/// Computes the golden batch's gradients with these loss weights.
 inline void train_golden_step(GoldenModel& model, const std::vector<double>& weights) {
   const SafetensorsFile batch(model.folder + "/batch.safetensors");
   model.fill(0, read_tensor(batch, "input_ids"), read_tensor(batch, "labels"), weights);
   model.train_step();
 }
 
-/// Returns the logits of the golden batch, (B T, V).
+/// Returns the golden batch's logits, (B T, V).
 inline std::vector<float> golden_logits(GoldenModel& model) {
   const SafetensorsFile batch(model.folder + "/batch.safetensors");
   model.fill(0, read_tensor(batch, "input_ids"), read_tensor(batch, "labels"), equal_weights(model));
@@ -256,7 +256,8 @@ inline std::vector<float> golden_logits(GoldenModel& model) {
   return on_host<float>(logits);
 }
 
-/// Checks each token's loss, the mean loss and the gradient norm after train_golden_step() with equal loss weights.
+/// Checks each token's loss, the mean loss and the gradient norm. Call it after train_golden_step() with equal loss
+/// weights.
 inline void check_losses(GoldenModel& model, const SafetensorsFile& golden) {
   const GoldenBounds bounds = golden_bounds(DType::f32);
   const std::vector<double> expected = read_tensor(golden, "token_losses");

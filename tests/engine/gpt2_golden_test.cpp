@@ -1,4 +1,4 @@
-// Whole GPT-2 models, compared with PyTorch's float64: losses, logits, activations, every gradient.
+// Complete GPT-2 models, compared with PyTorch's float64: losses, logits, activations, every gradient.
 #include "base/json.h"
 #include "tests/engine/golden_model.h"
 
@@ -18,7 +18,7 @@ RunShape shape_of(const Case& model) {
 
 }  // namespace
 
-// Model a runs with and without padding rows of the vocabulary, which must not change any result.
+// Runs model a with and without padding rows in the vocabulary. They must not change any result.
 static const Case kCases[] = {{"a", 512}, {"a", 640}, {"b", 1024}};
 
 TEST_CASE("GPT-2: token losses, loss and gradients equal PyTorch's float64") {
@@ -51,7 +51,7 @@ TEST_CASE("GPT-2: gradients of b's layers equal PyTorch's norms and sampled elem
     const Json* probe = probes.find("grad.transformer." + hf_name(name));
     if (probe == nullptr) continue;
     CAPTURE(name);
-    // hf_index[i]: index of element i in the flattened Hugging Face tensor.
+    // hf_index[i] is the position of element i in the flattened Hugging Face tensor.
     std::vector<double> hf_index(static_cast<std::size_t>(model.params.grad(p).numel()));
     for (std::size_t i = 0; i < hf_index.size(); ++i) hf_index[i] = static_cast<double>(i);
     hf_index = from_hf_layout(name, hf_index, model.config);
@@ -92,7 +92,7 @@ TEST_CASE("GPT-2: logits equal PyTorch's float64") {
     CAPTURE(golden_case.name);
     GoldenModel model(std::string("gpt2_model/") + golden_case.name, shape_of(golden_case));
     SafetensorsFile golden(model.folder + "/golden.safetensors");
-    // The golden file has the logits of the first rows.
+    // The golden file contains the logits for the first rows only.
     CHECK(max_relative(golden_logits(model).data(), read_tensor(golden, "logits")) <
           golden_bounds(DType::f32).activation);
   }

@@ -1,6 +1,6 @@
-// Memory and losses of every layout: each rank uses exactly its planned memory, and losses before and after an update
-// equal those of a single rank, with dropout. Recomputation changes no bit of losses and gradients in any layout. Runs
-// the layouts of cli/layouts.txt with ranks as threads.
+// Memory and losses in every layout: each rank uses exactly its planned memory. Losses before and after an update equal
+// a single rank's losses, with dropout. Recomputation changes no bit in losses and gradients. Runs the layouts in
+// cli/layouts.txt with ranks as threads.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -46,8 +46,8 @@ const std::vector<Architecture> kArchitectures = {{"gpt", tiny_gpt(), 8},
 
 struct RunLayout {
   GptConfig config;
-  std::string text;  // a line of layouts.txt
-  RunShape shape;    // of rank 0
+  std::string text;  // a line from layouts.txt
+  RunShape shape;    // rank 0's shape
   GradSync::Overlap overlap;
 };
 
@@ -66,7 +66,7 @@ RunLayout parse_layout(const std::string& line, const GptConfig& config = tiny_g
   shape.seq_length = kLength;
   shape.micro_batches = kSamples / (micro_batch * data);
   shape.padded_vocab = padded_vocab_size(kVocab, 8, tensor);  // at most 128: the last two of 8 parts have padding
-  shape.layout.bucket_elements = 20000;                       // several buckets
+  shape.layout.bucket_elements = 20000;                       // multiple buckets
   shape.layout.grid = RankGrid({.tensor = tensor, .data = data, .pipeline = stages});
   shape.layout.sequence_parallel = sequence != 0;
   if (shard != 0) shape.layout.optimizer_shards = kReplicaAxes;
@@ -74,7 +74,7 @@ RunLayout parse_layout(const std::string& line, const GptConfig& config = tiny_g
   return layout;
 }
 
-/// Returns the layouts of layouts.txt whose tensor-parallel size is possible with the model.
+/// Returns the layouts in layouts.txt whose tensor-parallel size is possible with this model.
 std::vector<RunLayout> layouts(const Architecture& model = kArchitectures.front()) {
   std::vector<RunLayout> out;
   for (const std::string& line : split(read_file("cli/layouts.txt"), '\n')) {
@@ -85,12 +85,12 @@ std::vector<RunLayout> layouts(const Architecture& model = kArchitectures.front(
   return out;
 }
 
-/// Returns token `position` of a sample; the token at kLength is the last label.
+/// Returns a sample's token at `position`. The token at kLength is the last label.
 std::int32_t token(std::int64_t sample, std::int64_t position) {
   return static_cast<std::int32_t>((sample * 31 + position * position * 7 + position * 3) % kVocab);
 }
 
-/// Returns the first sample of a micro-batch of this rank.
+/// Returns the first sample in this rank's micro-batch.
 std::int64_t first_sample(const RunShape& shape, std::int64_t micro_batch) {
   const Layout& layout = shape.layout;
   return (micro_batch * layout.size(Axis::data) + layout.coordinate(Axis::data)) * shape.micro_batch;
@@ -111,12 +111,12 @@ void fill(const BatchBuffers& buffers, const RunShape& shape, int step) {
   }
 }
 
-/// Collects the results of ranks, which are threads: doctest's checks work only in the test's own thread.
+/// Collects results from ranks, which run as threads. doctest's checks work only in the test's own thread.
 struct Findings {
   std::mutex mutex;
   std::vector<std::string> differences;
   std::vector<double> losses = std::vector<double>(kSteps * kSamples * kLength, NAN);  // by step, sample and position
-  std::map<int, std::vector<float>> gradients;  // by rank: those of the last step, reduced and clipped
+  std::map<int, std::vector<float>> gradients;  // by rank: the last step's, reduced and clipped
 
   template <class T>
   void compare(int rank, const char* what, T real, T planned) {
@@ -174,14 +174,14 @@ void run_rank(const RunLayout& layout, int rank, const ProcessGroups& groups, Fi
   findings.gradients[rank] = std::move(gradients);
 }
 
-/// The losses of every token in two steps, and the gradients of the last step.
+/// Every token's loss in two steps, and the last step's gradients.
 struct Result {
   std::vector<double> losses;
   std::map<int, std::vector<float>> gradients;
   bool operator==(const Result&) const = default;  // false with any NaN
 };
 
-/// Runs two steps on all ranks of a layout, and checks that each rank uses its planned memory.
+/// Runs two steps on all ranks in a layout. Checks that each rank uses its planned memory.
 Result run_layout(const RunLayout& layout) {
   Findings findings;
   run_ranks(layout.shape.layout.grid,
@@ -194,7 +194,7 @@ std::size_t slot_bytes(const RunLayout& layout) {
   return plan_training(layout.config, kDropout, layout.shape).entry(Category::slots).bytes;
 }
 
-/// Checks that plan_ranks() plans the same for each rank as a plan of that rank alone.
+/// Checks that plan_ranks() gives each rank the same plan as planning this rank alone.
 void check_rank_plans(RunLayout layout) {
   const std::vector<RankPlan> plans = plan_ranks(layout.config, kDropout, layout.shape);
   int ranks = 0;
@@ -250,7 +250,7 @@ TEST_CASE("recomputation changes no bit in any layout, and the plan shows the sa
       CAPTURE(static_cast<int>(layout.shape.layout.recompute.method));
       CHECK(run_layout(layout) == kept);
       if (layout.shape.layout.stages() == 1)
-        CHECK(slot_bytes(layout) < kept_bytes);  // with several stages, each has too few layers
+        CHECK(slot_bytes(layout) < kept_bytes);  // with multiple stages, each has too few layers
     }
     ++next;
   }
@@ -283,7 +283,7 @@ TEST_CASE("10,240 ranks are planned in a second") {
   std::vector<RankPlan> plans = plan_ranks(config, kDropout, shape);
   CHECK(std::clock() - began < CLOCKS_PER_SEC);
   std::size_t ranks = 0;
-  std::int64_t parameters = 0;  // of the ranks of one replica together
+  std::int64_t parameters = 0;  // over all ranks of one replica
   for (const RankPlan& kind : plans) {
     ranks += kind.ranks.size();
     parameters += std::count_if(kind.ranks.begin(), kind.ranks.end(),
@@ -291,5 +291,5 @@ TEST_CASE("10,240 ranks are planned in a second") {
                   kind.plan.rank_parameters;
   }
   CHECK(ranks == 10240);
-  CHECK(parameters > plans.front().plan.parameters);  // two stages have the embedding, all tensor ranks the norms
+  CHECK(parameters > plans.front().plan.parameters);  // embedding in two stages, norms on all tensor ranks
 }

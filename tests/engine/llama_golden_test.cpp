@@ -1,4 +1,4 @@
-// Llama-like models, and variants of GPT-2, compared with transformers' float64: losses, logits, every gradient.
+// Llama-like models and GPT-2 variants, compared with transformers' float64: losses, logits, every gradient.
 #include "ckpt/hf_names.h"
 #include "tests/engine/golden_model.h"
 
@@ -7,15 +7,15 @@ using namespace mtl::test;
 
 namespace {
 
-/// Paths relative to golden/.
+/// Paths are relative to golden/.
 const std::vector<std::string> kModels = {
     "llama_model/llama",        "llama_model/qwen2",      "llama_model/mistral",
     "llama_model/neox",         "family_model/llama3",    "family_model/qwen3",
     "family_model/neox_serial", "family_model/gpt2_gelu", "family_model/gpt2_relu"};
 
-constexpr std::int64_t kVocabRows = 640;  // more than any of these models has
+constexpr std::int64_t kVocabRows = 640;  // more than any of these models needs
 
-/// Returns transformers' gradient of a parameter in the canonical order; fails the test if the file lacks it.
+/// Returns transformers' gradient for a parameter in canonical order. Fails the test if the file does not contain it.
 std::vector<double> golden_gradient(const SafetensorsFile& golden, const ParamSpec& spec, const HfFamily& family) {
   std::vector<std::vector<double>> contents;
   std::vector<TensorPiece> pieces;
@@ -103,7 +103,8 @@ TEST_CASE("recomputing activations changes no bit of losses and gradients, and n
       CAPTURE(recompute.num_layers);
       std::size_t bytes = 0;
       CHECK(run(recompute, bytes) == kept);
-      // A single group of both layers keeps nothing, but backward needs all activations of the group at once.
+      // If both layers form a single group, forward keeps nothing, but backward needs all the group's activations at
+      // the same time.
       if (recompute.num_layers == 1) CHECK(bytes < kept_bytes);
     }
   }

@@ -1,4 +1,4 @@
-// The plan of a run's buffers by category and space, with one entry per row of the parameter store.
+// Memory plans: a run's buffers by category and space, with one entry per row in the parameter store.
 #include "engine/memory_plan.h"
 
 #include <doctest/doctest.h>
@@ -50,7 +50,7 @@ TEST_CASE("a plan lists each buffer once, in its category and space") {
       for (std::size_t row = 0; row < model.params.table().size(); ++row) rows += model.params.bytes(row);
       CHECK(rows ==
             plan.bytes(Category::parameters) + plan.bytes(Category::gradients) + plan.bytes(Category::optimizer));
-      CHECK(plan.bytes(Category::optimizer) == plan.bytes(Category::parameters));  // half of each of two states
+      CHECK(plan.bytes(Category::optimizer) == plan.bytes(Category::parameters));  // half each of two states
       std::size_t staging = 0;
       for (const Communicator* group : model.groups.all()) staging += staging_bytes(group->size());
       CHECK(plan.bytes(Category::staging) == staging);

@@ -1,4 +1,4 @@
-// The times at which a stage starts its receives and waits for its sends.
+// Pipelines: when a stage starts its receives and waits for its sends.
 #include "engine/pipeline.h"
 
 #include <doctest/doctest.h>
@@ -12,13 +12,16 @@ using namespace mtl;
 
 namespace {
 
-/// The FLOP count of a stage when it started each receive, when it waited for each receive, and when it waited for each
-/// send to the next stage and for each gradient from the next stage.
+/// A stage's FLOP count at each of these events:
+/// - `started`: it started a receive
+/// - `waited`: it waited for a receive
+/// - `waited_output`: it waited for a send to the next stage
+/// - `waited_gradient`: it waited for a gradient from the next stage
 struct Journal {
   std::vector<double> started, waited, waited_output, waited_gradient;
 };
 
-/// Work that records the FLOP count in `notes` when it is waited for.
+/// Work that records the current FLOP count in `notes` when it is joined.
 class RecordedWork final : public Work::Operation {
  public:
   RecordedWork(bool is_done, std::vector<std::vector<double>*> notes, const Stream& stream)
@@ -62,7 +65,7 @@ class RecordingCommunicator final : public Communicator {
 
 GptConfig tiny() { return test::gpt_of_size({.vocab = 40, .layers = 4, .hidden = 16, .heads = 2, .positions = 8}); }
 
-/// Returns the shape of one of four stages.
+/// Returns the run shape for one of four stages.
 RunShape shape_of(int stage, ScheduleKind kind) {
   RunShape shape;
   shape.seq_length = 8;
@@ -83,7 +86,7 @@ ProcessGroups groups_of(const RunShape& shape, Journal& journal) {
           }};
 }
 
-/// Runs a step of one of four stages on the meta device; returns its journal.
+/// Runs a step on the meta device as one of four stages; returns the journal.
 Journal journal_of(int stage, ScheduleKind kind) {
   const RunShape shape = shape_of(stage, kind);
   Journal journal;
@@ -113,7 +116,7 @@ TEST_CASE("each receive but the first starts before the computation ahead of its
       REQUIRE(journal.waited.size() == journal.started.size());
       for (std::size_t i = 1; i < journal.started.size(); ++i) {
         CHECK(journal.waited[i] > journal.started[i]);       // the receive overlaps computation
-        CHECK(journal.waited[i - 1] <= journal.started[i]);  // one receive at a time: each needs a buffer
+        CHECK(journal.waited[i - 1] <= journal.started[i]);  // one receive at a time, because each needs a buffer
       }
     }
   }

@@ -1,4 +1,4 @@
-// Whole models in bf16 and fp16, compared with float64: losses and gradients are within the bounds of the dtype.
+// Complete models in bf16 and fp16, compared with float64: losses and gradients are within the dtype's bounds.
 #include "tests/engine/golden_model.h"
 
 using namespace mtl;
@@ -6,14 +6,14 @@ using namespace mtl::test;
 
 namespace {
 
-/// Paths relative to golden/.
+/// Paths are relative to golden/.
 const std::vector<std::string> kModels = {"gpt2_model/a",      "gpt2_model/b",        "llama_model/llama",
                                           "llama_model/qwen2", "llama_model/mistral", "llama_model/neox",
                                           "family_model/qwen3"};
 
-constexpr std::int64_t kPaddedVocab = 1024;  // more than the vocabulary of any of these models
+constexpr std::int64_t kPaddedVocab = 1024;  // more than any of these models' vocabularies
 
-/// Returns the gradients of all parameters in order, without padding.
+/// Returns all parameters' gradients in order, without padding.
 std::vector<float> all_gradients(const GoldenModel& model) {
   std::vector<float> out;
   for (int p = 0; p < model.params.size(); ++p) {
@@ -29,7 +29,7 @@ TEST_CASE("models in bf16 and fp16: losses and gradients are within the dtype's 
   for (const std::string& name : kModels) {
     CAPTURE(name);
     GoldenModel exact(name, golden_shape(name, kPaddedVocab, kPrecisionFp32));
-    // The fp32 gradients are within 2e-5 of float64's, as the other golden tests check.
+    // Other golden tests check that the fp32 gradients are within 2e-5 of float64.
     train_golden_step(exact, equal_weights(exact));
     const std::vector<float> fp32 = all_gradients(exact);
     const std::vector<double> expected_gradients(fp32.begin(), fp32.end());

@@ -1,6 +1,6 @@
-// The fp64 reference model equals transformers' float64, and the real model equals the reference on random
-// architectures, beyond the golden models: every combination of norms, positions, groups, activations, biases, windows
-// and documents.
+// The fp64 reference model: it equals transformers' float64, and the real model equals it on random architectures.
+// These go beyond the golden models and combine all norms, positions, groups, activations, biases, windows and
+// documents.
 #include "tests/reference_gpt.h"
 
 #include <random>
@@ -14,7 +14,8 @@ using namespace mtl::test;
 
 namespace {
 
-/// Returns the canonical tensors: the first elements of each parameter, since padding rows of the vocabulary come last.
+/// Returns the canonical tensors. They are the first elements of each parameter, because padding rows come last in the
+/// vocabulary.
 Tensors canonical_values(const GptConfig& config, ParamStore& params) {
   Tensors out;
   for (const CanonicalTensor& tensor : canonical_tensors(config)) {
@@ -24,9 +25,9 @@ Tensors canonical_values(const GptConfig& config, ParamStore& params) {
   return out;
 }
 
-/// Checks each gradient to within 1e-4 of the largest element of the tensor. Some gradients are zero up to rounding,
-/// such as those of queries that attend to a single key, so the scale is at least a thousandth of the largest gradient
-/// of all.
+/// Checks each gradient to within 1e-4 of the tensor's largest element. Some gradients are zero up to rounding, such as
+/// for queries that attend to a single key. The scale is therefore at least a thousandth of the largest gradient in any
+/// tensor.
 void compare_gradients(const ParamStore& params, const ReferenceStep& expected) {
   REQUIRE(static_cast<std::size_t>(params.size()) == expected.grads.size());
   const auto largest_of = [](const Array& values) {
@@ -46,7 +47,7 @@ void compare_gradients(const ParamStore& params, const ReferenceStep& expected) 
   }
 }
 
-/// Returns a small model with random choices.
+/// Returns a small model with randomly chosen options.
 GptConfig random_config(std::mt19937& random) {
   const auto draw = [&](int below) { return static_cast<int>(random() % below); };
   GptConfig config;
@@ -79,7 +80,7 @@ GptConfig random_config(std::mt19937& random) {
   return config;
 }
 
-/// Returns random tokens, labels and weights in documents of random lengths; positions count from the start of each
+/// Returns random tokens, labels and weights in documents of random length. Positions count from the start of each
 /// document.
 ReferenceBatch random_batch(const GptConfig& config, const RunShape& shape, std::mt19937& random) {
   ReferenceBatch batch{.sequences = shape.micro_batch, .length = shape.seq_length};
@@ -102,7 +103,7 @@ void copy_to(const Tensor& to, const std::vector<From>& from) {
   std::transform(from.begin(), from.end(), to.data<To>(), [](From value) { return static_cast<To>(value); });
 }
 
-/// Checks a step of the real model against the reference, on the same weights and batch.
+/// Checks one step of the real model against the reference, with the same weights and batch.
 void check_model(const GptConfig& config, std::mt19937& random, std::uint64_t seed) {
   const RunShape shape{.micro_batch = 2,
                        .seq_length = 1 + static_cast<std::int64_t>(random() % 24),
@@ -116,7 +117,7 @@ void check_model(const GptConfig& config, std::mt19937& random, std::uint64_t se
   ParamStore params(Device::cpu, shape.precision, AdamW::states(shape.precision),
                     [&](const ParamVisitor& visit) { stage.params(visit); });
   params.initialize(seed);
-  for (int p = 0; p < params.size(); ++p) {  // the initial values of norms and biases would hide faults
+  for (int p = 0; p < params.size(); ++p) {  // initial norms and biases would hide faults
     float* value = params.value(p).data<float>();
     for (std::int64_t i = 0; i < params.value(p).numel(); ++i)
       value[i] += static_cast<float>(static_cast<int>(random() % 201) - 100) / 1000;

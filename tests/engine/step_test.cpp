@@ -1,4 +1,4 @@
-// Invariants of any step: planned memory, accumulation of micro-batches, reproducible bits, no update from a non-finite
+// Step invariants: planned memory, accumulation over micro-batches, reproducible bits, and no update from a non-finite
 // gradient.
 #include <random>
 
@@ -108,8 +108,8 @@ TEST_CASE("a non-finite gradient changes no parameter") {
 
 namespace {
 
-/// Checks that a step that computes all weight gradients after the last backward produces the same bits as a step
-/// without recomputation.
+/// Checks that computing all weight gradients after the last backward gives the same bits as a step without
+/// recomputation.
 void check_late_weights(const char* name, const Recompute& recompute) {
   const DropoutOptions dropout{.hidden = 0.1f, .attention = 0.1f, .seed = 5};
   RunShape split_shape = shape_of(2, 3);
@@ -126,7 +126,7 @@ void check_late_weights(const char* name, const Recompute& recompute) {
   CHECK(std::count(schedule.ends_gradients.begin(), schedule.ends_gradients.end(), true) == 1);
   CHECK(schedule.ends_gradients.back());
   MemoryPlan plan = whole.plan;
-  plan.entry(Category::slots).bytes *= 3;  // operands stay in the slot until the weight gradients
+  plan.entry(Category::slots).bytes *= 3;  // operands stay in the slot until their weight gradients
   Pipeline pipeline(split.stage, split.stream, split.groups, schedule, plan);
   CHECK(pipeline.slots() == 3);
   split.params.begin_step();

@@ -1,4 +1,4 @@
-// Thirty optimizer steps, compared with PyTorch's float64 run with Megatron's semantics.
+// Thirty optimizer steps, compared with a float64 PyTorch run that follows Megatron's semantics.
 #include "base/json.h"
 #include "optim/lr_schedule.h"
 #include "optim/optimizer.h"
@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kMicroBatches = 2, kRows = 4;
 
-/// Fills the micro-batches of step `step`.
+/// Fills the micro-batches for step `step`.
 void fill_step(GoldenModel& model, const std::vector<double>& tokens, const std::vector<double>& mask,
                std::size_t step) {
   auto length = static_cast<std::size_t>(model.shape.seq_length);
@@ -33,7 +33,7 @@ void fill_step(GoldenModel& model, const std::vector<double>& tokens, const std:
   }
 }
 
-/// Returns true for elements of a key bias, whose gradient is 0 up to rounding.
+/// Returns true for key bias elements, whose gradient is 0 up to rounding.
 bool is_key_bias(const std::string& name, std::size_t element, const GptConfig& config) {
   auto width = static_cast<std::size_t>(config.head_dim);
   return name.ends_with("qkv.bias") && element / width % 3 == 1;
@@ -50,7 +50,7 @@ void compare(const std::string& name, std::vector<float> actual, std::vector<dou
   CHECK(rms_relative(actual.data(), expected) < rms_limit);
 }
 
-/// The golden run: the model, its optimizer and schedule, and the batches of every step.
+/// The golden run: the model, its optimizer and schedule, and every step's batches.
 class Run {
  public:
   explicit Run(const Precision& precision = kPrecisionFp32, double lr_scale = 1)
@@ -95,7 +95,7 @@ class Run {
     }
     return loss;
   }
-  /// Return the shares of nonzero updates that are lost in the weights, and in their 16-bit copies.
+  /// Return which fraction of the nonzero updates is lost in the weights, and in their 16-bit copies.
   double lost_share() const { return share(model.state.lost_updates); }
   double lost_copy_share() const { return share(model.state.lost_copies); }
 
@@ -159,7 +159,7 @@ TEST_CASE("thirty steps: losses, norms, final weights and moments equal PyTorch'
 
 namespace {
 
-/// Returns the record of PyTorch's run in a mode and with scaled learning rates, one line per step.
+/// Returns the record of PyTorch's run in this mode, with scaled learning rates. There is one line per step.
 std::vector<Json> golden_steps(const std::string& mode, double lr_scale) {
   std::vector<Json> out;
   for (const Json& line : golden_lines("golden/train_trajectory/precision.jsonl")) {
@@ -201,8 +201,8 @@ TEST_CASE("thirty 16-bit steps with fp32 main weights follow the fp32 run, and n
                                  std::abs(run.lost_copy_share() - bf16[step].at("lost_in_compute_copy").as_number()));
         CHECK(run.lost_share() < 0.01);
       }
-      // The golden weights are exact in fp16, so early updates below half a unit in the last place do not change the
-      // fp16 copies.
+      // The golden weights are exact in fp16. An early update below half a unit in the last place does not change the
+      // fp16 copy.
       CHECK(early < 0.006);
       CHECK(late < (compute == DType::bf16 ? 0.004 : 0.001));
       CHECK(copies < 0.03);

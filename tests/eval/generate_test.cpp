@@ -1,5 +1,5 @@
-// Generation: greedy continuations equal transformers', with and without a cache, single and batched; sampled ones
-// depend on the seed, not on the batch size or the number of threads.
+// Generation: greedy continuations equal transformers', with and without a cache, single and batched. Sampled
+// continuations depend on the seed, but not on batch size or thread count.
 #include "eval/generate.h"
 
 #include "tests/eval/models.h"
@@ -81,8 +81,8 @@ TEST_CASE("greedy continuations without a cache equal transformers'") {
 
 namespace {
 
-/// Together these models have rotary positions of whole and partial heads, plain and scaled, query groups, normalized
-/// queries and keys, and windows of 7 and 8 tokens.
+/// Together, these models have full and partial rotary positions, plain and scaled, query groups, normalized queries
+/// and keys, and windows of 7 and 8 tokens.
 const char* const kDecodedModels[] = {"gpt2_model/b",        "llama_model/llama",       "llama_model/qwen2",
                                       "llama_model/mistral", "llama_model/neox",        "family_model/llama3",
                                       "family_model/qwen3",  "family_model/neox_serial"};
@@ -102,7 +102,7 @@ void check_decoder(Model& model) {
   CHECK(near(decoder.append(1, std::span(ids).first(20)), 19));
   CHECK(near(decoder.append(1, std::span(ids).subspan(20, 5)), 24));
   CHECK(near(decoder.append(0, std::span(ids).first(1)), 0));
-  for (std::size_t i = 1; i <= 10; ++i) {  // two sequences of unequal length, in lockstep
+  for (std::size_t i = 1; i <= 10; ++i) {  // two sequences of different lengths, in lockstep
     auto logits = decoder.step(Ids{ids[i], ids[24 + i]});
     CHECK(near(logits.first(width), i));
     CHECK(near(logits.subspan(width), 24 + i));
@@ -178,8 +178,8 @@ TEST_CASE("with all positions used, generation continues from the last half") {
     for (std::int32_t i = 0; i < 100; ++i) prompt.push_back(static_cast<std::int32_t>(i * 31 % model.vocab()));
     Ids got = continue_one(model, greedy(80), prompt);
     REQUIRE(got.size() == 80);
-    // Expected step by step: starts from the last 64 tokens; whenever 64 positions are full, continues from the
-    // last 32.
+    // Computes the expected ids step by step. Starts from the last 64 tokens. Whenever all 64 positions are full,
+    // continues from the last 32.
     Ids all = prompt, context(prompt.end() - 64, prompt.end());
     for (std::size_t i = 0; i < got.size(); ++i) {
       auto logits = model.logits(context);

@@ -1,4 +1,4 @@
-// The tiny models that the tests of this folder run.
+// Opens the tiny models that the tests in this folder run.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace mtl::test {
 
-/// `path`: relative to golden/.
+/// `path` is relative to golden/.
 inline ModelSource open_golden(const std::string& path) {
   Console console("test");
   console.quiet = true;

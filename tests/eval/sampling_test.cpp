@@ -1,4 +1,4 @@
-// Filters and probabilities of the next token.
+// Sampling: filters and probabilities for the next token.
 #include "eval/sampling.h"
 
 #include "tests/eval/models.h"

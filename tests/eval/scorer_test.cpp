@@ -1,4 +1,4 @@
-// Losses of a model: on single windows, and on a stream divided into windows.
+// Model losses: on single windows, and on a stream divided into windows.
 #include "eval/scorer.h"
 
 #include "eval/token_source.h"
@@ -20,7 +20,7 @@ TEST_CASE("losses of whole windows equal transformers' in float64") {
     REQUIRE(got.size() == want.size());
     for (std::size_t i = 0; i < want.size(); ++i) CHECK(std::abs(got[i] - want[i]) < 2e-5 * std::max(1.0, want[i]));
 
-    // The same losses computed from the logits of all positions.
+    // Computes the same losses from the logits at all positions.
     auto logits = model.logits(std::span(ids).first(want.size()));
     auto width = static_cast<std::size_t>(model.vocab());
     REQUIRE(logits.size() == want.size() * width);

@@ -1,4 +1,4 @@
-// Parses any bytes as a configuration file. Expects lines with an error, or with words that read back as written.
+// Parses arbitrary bytes as a configuration file. Each line must have an error, or words that read back as written.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

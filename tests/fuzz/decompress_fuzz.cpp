@@ -1,5 +1,5 @@
-// Reads arbitrary bytes as a possibly compressed file. Expects an error or content, in bounded memory, and the same
-// result for different read sizes and numbers of threads.
+// Reads arbitrary bytes as a possibly compressed file. Expects an error or contents, in bounded memory. Read size and
+// thread count must not change the result.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -14,9 +14,9 @@
 
 namespace {
 
-constexpr std::size_t kMaxContent = std::size_t{4} << 20;  // decompression bombs hold more
+constexpr std::size_t kMaxContent = std::size_t{4} << 20;  // decompression bombs contain more
 
-/// Returns the length and the hash of the content, at most its first kMaxContent bytes, or "error".
+/// Returns the length and hash of the contents, limited to kMaxContent bytes, or "error".
 std::string read_some(const std::string& path, std::size_t portion, int threads) {
   std::string buffer(portion, '\0');
   mtl::Hasher content;

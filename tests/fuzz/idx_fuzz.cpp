@@ -1,7 +1,8 @@
-// Reads any bytes as token files. Expects an error, or a data set whose sequences can all be read, counted and copied.
+// Reads arbitrary bytes as token files. Expects an error, or a data set whose sequences can all be read, counted and
+// copied.
 //
-// The first byte / 256 is the fraction of the remaining bytes that form the .bin. The .idx precedes the .bin, to keep
-// the corpus readable.
+// The first byte / 256 is the fraction of the remaining bytes that form the .bin. The .idx comes before the .bin, to
+// keep the corpus readable.
 #include <unistd.h>
 
 #include <cstddef>
@@ -19,7 +20,7 @@ using namespace mtl;
 
 namespace {
 
-/// Returns a folder, in memory if possible, which is created once and removed at exit.
+/// Returns a folder, in memory if possible. It is created on the first call and removed at exit.
 const std::string& work_folder() {
   struct Folder {
     std::string path = cat(file_exists("/dev/shm") ? "/dev/shm" : "/tmp", "/mtl_idx_fuzz.", ::getpid(), "/");
@@ -48,7 +49,7 @@ void read_all(const IndexedDataset& data) {
   if (sum != data.tokens() || data.document_begin(data.documents()) != data.sequences()) std::abort();
 }
 
-/// Copies the documents one by one, which must reproduce the files: no sequence is outside the documents.
+/// Copies the documents one by one. The copy must equal the original, so no sequence is outside the documents.
 void copy_all(const IndexedDataset& data) {
   DocumentCopy copy(work_folder() + "copy", data.type(), data.is_multimodal());
   copy.write({data.documents(),
@@ -61,7 +62,7 @@ void copy_all(const IndexedDataset& data) {
   if (!same) std::abort();
 }
 
-/// Calls `work`, and ignores errors about bad data; other errors end the process.
+/// Calls `work` and ignores errors about bad data. Other errors terminate the process.
 template <class Work>
 void attempt(Work work) {
   try {

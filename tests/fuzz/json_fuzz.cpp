@@ -1,4 +1,4 @@
-// Parses any bytes as JSON: expects an error, or a value whose dump() parses and dumps to the same text.
+// Parses arbitrary bytes as JSON. Expects an error, or a value whose dump() parses and dumps to the same text.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

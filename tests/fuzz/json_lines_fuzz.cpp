@@ -1,5 +1,5 @@
-// Reads any bytes as JSON lines, with the first byte as the chunk size. Expects the lines between the newlines, and for
-// each an error with a column, or texts in UTF-8 whose sentences are parts of them. Both parsers must agree.
+// Reads arbitrary bytes as JSON lines. The first byte is the chunk size. Expects the lines between the newlines. Each
+// line must give an error with a column, or UTF-8 texts whose sentences are parts of them. Both parsers must agree.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -28,7 +28,7 @@ void check_sentences(std::string_view text) {
   check(at <= text.data() + text.size());
 }
 
-/// Returns the error of a line, or "".
+/// Returns a line's error, or "".
 std::string error_of(mtl::TextExtractor& extractor, std::string_view line) {
   try {
     extractor.read_padded(line);
@@ -67,7 +67,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     mtl::LineReader reader({mtl::cat("/proc/self/fd/", memory)}, options);
     std::size_t at = 0;
     while (auto chunk = reader.next()) {
-      // Only uncompressed text has the lines of the file; compressed data has others.
+      // Only uncompressed input contains the lines themselves.
       bool plain = text.substr(at, chunk->text.size()) == chunk->text.view();
       at += chunk->text.size();
       mtl::for_each_line(*chunk, [&](std::string_view line, std::int64_t, std::int64_t) {

@@ -1,4 +1,4 @@
-// Reads any bytes as a pickle. Expects an error, or values that can be visited.
+// Reads arbitrary bytes as a pickle. Expects an error, or values that can be visited.
 #include <cstddef>
 #include <cstdint>
 

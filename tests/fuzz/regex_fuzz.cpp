@@ -1,5 +1,5 @@
-// Splits a text by the pattern in the first line. Expects an error, or pieces that make up the text and, for known
-// patterns, equal those of the hand-written splitter.
+// Splits a text by the pattern in the first line. Expects an error, or pieces that add up to the text. For known
+// patterns, the hand-written splitter must give the same pieces.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

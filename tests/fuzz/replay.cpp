@@ -1,4 +1,4 @@
-// Runs a fuzz target on the files of the given folders, without libFuzzer. A crash ends the process.
+// Runs a fuzz target on all files in the given folders, without libFuzzer. A crash terminates the process.
 #include <cstdint>
 #include <cstdio>
 
@@ -12,7 +12,7 @@ int main(int argc, char** argv) {
     for (const auto& entry : mtl::fs::directory_iterator(argv[i])) {
       std::string path = entry.path().string(), content = mtl::read_file(path);
       std::printf("%s\n", path.c_str());
-      std::fflush(stdout);  // the last line names the file that crashed
+      std::fflush(stdout);  // the last line is the file that crashed
       LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(content.data()), content.size());
       ++files;
     }

@@ -1,5 +1,5 @@
-// Reads any bytes as a SentencePiece model. Expects an error, or a tokenizer that encodes any text and decodes its own
-// ids.
+// Reads arbitrary bytes as a SentencePiece model. Expects an error, or a tokenizer that encodes any text and decodes
+// its own ids.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -9,7 +9,7 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   std::string content(reinterpret_cast<const char*>(data), size);
-  // A text relevant to the model: the bytes of the file, which contain the pieces, and characters that they lack.
+  // Text that suits the model: bytes from the file, which contains the pieces, plus other characters.
   std::string text = content.substr(0, 2000) + " a  b\xE2\x96\x81\xE4\xB8\xAD\xFF " + content.substr(size / 2, 500);
   try {
     mtl::SentencePieceTokenizer tokenizer(

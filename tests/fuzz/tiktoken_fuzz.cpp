@@ -1,4 +1,5 @@
-// Reads any bytes as a file of ranks. Expects an error, or tokens that, with all single bytes added, make a tokenizer.
+// Reads arbitrary bytes as a ranks file. Expects an error, or tokens that form a tokenizer once all single bytes are
+// added.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -1,4 +1,5 @@
-// Parses any bytes as a tokenizer.json. Expects an error, or parts that make a splitter, a token finder and a model.
+// Parses arbitrary bytes as a tokenizer.json. Expects an error, or the parts for a splitter, a token finder and a
+// model.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

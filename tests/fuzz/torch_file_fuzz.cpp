@@ -1,4 +1,4 @@
-// Opens any bytes as a file of torch.save. Expects an error, or tensors whose data can be read.
+// Opens arbitrary bytes as a torch.save file. Expects an error, or tensors whose data can be read.
 #include <sys/mman.h>
 #include <unistd.h>
 

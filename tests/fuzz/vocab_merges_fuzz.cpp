@@ -15,7 +15,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   try {
     BpeVocabulary vocabulary = parse_vocab_and_merges({input.substr(0, line), "vocab"},
                                                       {line == input.npos ? "" : input.substr(line + 5), "merges"});
-    // Most inputs lack tokens of some bytes; adds these, so that the merges are reached.
+    // In most inputs, some bytes have no token. Adds these tokens so that the merges are reached.
     for (const std::string& stand_in : byte_stand_ins()) {
       if (vocabulary.find(stand_in) < 0 && vocabulary.tokens.size() < 5000) vocabulary.tokens.push_back(stand_in);
     }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Compiles every kernel for sm_80, sm_90a and sm_100: architectures_long.sh BUILD_FOLDER prints a line per file and
-# architecture with the most registers of a kernel, and fails if a file does not compile or ptxas spills registers.
-# Needs nvcc and the build's compile_commands.json; skipped without them.
+# Compiles every kernel for sm_80, sm_90a and sm_100: architectures_long.sh BUILD_FOLDER prints one line per file and
+# architecture with the highest register count of any kernel. Fails if a file does not compile or ptxas spills
+# registers. Needs nvcc and the build's compile_commands.json; skipped without them.
 set -uo pipefail
 build=${1:?the build folder}
 commands=$build/compile_commands.json
@@ -37,7 +37,7 @@ for source in "${sources[@]}"; do
       / bytes stack frame, / {
         kernels++
         if ($5 + 0 > 0 || $9 + 0 > 0) bad = bad "\n  " $0
-        if ($1 + 0 > stack) stack = $1 + 0 # sincos keeps the digits of large angles there
+        if ($1 + 0 > stack) stack = $1 + 0 # sincos keeps the digits for large angles there
       }
       match($0, /Used [0-9]+ registers/) {used = substr($0, RSTART + 5) + 0; if (used > most) most = used}
       END {

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Packs the requirements of tests/gpu/run into one archive for a machine that has only a GPU, its driver and a C
-# library: programs, the operators' tests built for the device, fixtures, and the shared libraries that they load,
-# including Open MPI. The driver's libraries and CUDA's (cuBLASLt) are the machine's.
+# Packs everything that tests/gpu/run needs into one archive, for a machine that has only a GPU, its driver and a C
+# library: programs, operator tests built for the device, fixtures, and the shared libraries they load, including Open
+# MPI. The driver's libraries and CUDA's (cuBLASLt) come from the machine.
 # Usage: bundle.sh BUILD ARCHIVE.tar.xz
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 bin=$(cd "$1/bin" && pwd)
 archive=$2
-limit=$((55 << 20))  # maximum size of the archive in bytes
+limit=$((55 << 20))  # maximum archive size in bytes
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 bundle=$work/mtl-gpu
@@ -21,7 +21,7 @@ for program in "${programs[@]}"; do
   strip "$bundle/bin/$program"
 done
 
-# Open MPI finds its components and texts below OPAL_PREFIX. Omits network components, which need many libraries.
+# Open MPI finds its components and texts in OPAL_PREFIX. Omits network components, which need many libraries.
 mpi=$(dirname "$(readlink -f "$(ldd "$bin/mtl-train" | awk '/libmpi\./ {print $3}')")")
 mkdir -p "$bundle/mpi/lib/openmpi" "$bundle/mpi/bin" "$bundle/mpi/share"
 cp -L "$mpi"/openmpi/lib/openmpi3/*.so "$bundle/mpi/lib/openmpi/" 2>/dev/null || cp -L "$mpi"/openmpi/*.so "$bundle/mpi/lib/openmpi/"
@@ -30,7 +30,7 @@ rm -f "$bundle"/mpi/lib/openmpi/mca_{atomic,memheap,scoll,spml,sshmem}_*.so \
 cp -Lr /usr/share/openmpi "$bundle/mpi/share/openmpi"
 for tool in mpirun orted; do cp -L "$(command -v $tool)" "$bundle/mpi/bin/"; done
 
-# Shared libraries of all these, except the C library's, which belong to the machine's loader.
+# All shared libraries these need, except the C library's, which belong to the machine's loader.
 {
   ldd "${programs[@]/#/$bin/}" "$bundle"/mpi/bin/*
   LD_LIBRARY_PATH=$mpi ldd "$bundle"/mpi/lib/openmpi/*.so

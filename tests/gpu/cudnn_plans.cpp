@@ -1,5 +1,5 @@
-// Compiles cuDNN's plans of attention for GPUs that this machine need not have: cuDNN accepts the properties of a GPU
-// as JSON. Prints a line per plan; exits with 1 if one fails. Run by gpu/cudnn_plans_long.sh.
+// Compiles cuDNN's attention plans. This machine need not have the GPUs, because cuDNN accepts GPU properties as JSON.
+// Prints one line per plan; exits with 1 if a plan fails. Run by gpu/cudnn_plans_long.sh.
 #include <cstdio>
 
 #include "kernels/attention_cudnn_cuda.h"
@@ -9,7 +9,7 @@ using namespace mtl;
 
 namespace {
 
-/// Returns the properties of an A100, an H100 or a B200, in cuDNN's format.
+/// Returns the properties of an A100, H100 or B200 in cuDNN's format.
 std::string properties_of(int version) {
   const int multiprocessors = version == 800   ? 108
                               : version == 900 ? 132

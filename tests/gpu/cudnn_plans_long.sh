@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# cudnn_plans_long.sh BUILD: cuDNN itself accepts the graph of attention and compiles it for sm_80, sm_90 and sm_100.
-# cuDNN loads compiled kernels through the driver, which is replaced by a library whose functions do nothing.
+# cudnn_plans_long.sh BUILD: cuDNN itself accepts the attention graph and compiles it for sm_80, sm_90 and sm_100. cuDNN
+# loads compiled kernels through the driver. A library whose functions do nothing replaces the driver.
 set -euo pipefail
 build=$1
 program=$build/bin/mtl_cudnn_plans
@@ -9,7 +9,7 @@ stub=/usr/local/cuda/lib64/stubs/libcuda.so
 ninja -C "$build" mtl_cudnn_plans >/dev/null
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-# Loading returns a handle that is not null; other functions of libraries and kernels succeed, the rest return
+# Loading returns a handle that is not null. Other library and kernel functions succeed, and the rest return
 # CUDA_ERROR_STUB_LIBRARY.
 nm -D --defined-only "$stub" | awk '$2 == "T" {
   if ($3 ~ /^cu(LibraryLoad|LibraryGet(Kernel|Module)|KernelGetFunction|ModuleLoad|ModuleGetFunction)/)

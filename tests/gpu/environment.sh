@@ -1,6 +1,6 @@
 # shellcheck shell=bash disable=SC2154
-# The bundle's programs and libraries in the folder `here`, Open MPI relocated: ranks only on this machine, without
-# ssh, and without the components for networks whose libraries are missing.
+# Selects the bundle's programs and libraries in the folder `here`. Open MPI is relocated. It runs ranks only on this
+# machine, without ssh and without the network components whose libraries are missing.
 export PATH=$here/bin:$here/mpi/bin:$PATH LC_ALL=C
 export LD_LIBRARY_PATH=$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export OPAL_PREFIX=$here/mpi OPAL_PKGLIBDIR=$here/mpi/lib/openmpi OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1

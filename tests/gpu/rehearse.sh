@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Rehearses the archive of `make gpu-bundle` on a machine without a GPU: in a chroot with the archive, bash, the tools
-# that tests/gpu/run calls, and the C and C++ libraries that those load, every program must start and `run` must end
+# Rehearses the archive from `make gpu-bundle` on a machine without a GPU. Uses a chroot with the archive, bash, the
+# tools that tests/gpu/run calls, and the C and C++ libraries they load. Every program must start, and `run` must end
 # with "no CUDA device". Needs root. Usage: rehearse.sh ARCHIVE.tar.xz|FOLDER
 set -euo pipefail
 room=$(mktemp -d)

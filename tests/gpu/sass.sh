@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Facts about the compiled kernels that need no GPU: sass.sh BUILD_FOLDER prints one line per kernel and architecture
-# with its registers, local memory and tensor-core instructions, and fails if a kernel uses local memory, or lacks the
-# tensor cores or the copy engine that it was written for. Needs cuobjdump and nvdisasm (MTL_CUOBJDUMP, or in PATH);
-# skipped without them.
+# Checks compiled kernels without a GPU: sass.sh BUILD_FOLDER prints one line per kernel and architecture with its
+# registers, local memory and tensor-core instructions. Fails if a kernel uses local memory, or does not use the tensor
+# cores or the copy engine it was written for. Needs cuobjdump and nvdisasm (MTL_CUOBJDUMP, or in PATH); skipped without
+# them.
 set -uo pipefail
 build=${1:?the build folder}
 cuobjdump=${MTL_CUOBJDUMP:-$(command -v cuobjdump || echo /usr/local/cuda/bin/cuobjdump)}
@@ -13,8 +13,8 @@ objects=("$build"/CMakeFiles/mtl_cuda.dir/kernels/*_cuda*.cu.o)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# A line "ARCH NAME registers stack local" for each kernel, and "ARCH NAME instruction count" for each instruction of
-# interest.
+# One line "ARCH NAME registers stack local" per kernel, and one line "ARCH NAME instruction count" per relevant
+# instruction.
 facts() {
   "$cuobjdump" --dump-resource-usage "$1" | awk '
     /^arch = / {arch = $3}
@@ -44,7 +44,7 @@ for object in "${objects[@]}"; do
       if (kernels == 0) {print file ": no kernels"; exit 1}
       for (i = 1; i <= kernels; ++i) {
         key = order[i]; split(key, part, " "); why = ""
-        # sincos keeps the digits of large angles in local memory.
+        # sincos keeps the digits for large angles in local memory.
         if (part[2] !~ /angles/ && (stack[key] > 0 || number(key, "STL") + number(key, "LDL") > 0)) why = why " local memory"
         if (file ~ /hopper/ && part[1] == "sm_90a" && (number(key, "HGMMA") == 0 || number(key, "UTMALDG") == 0)) why = why " no HGMMA or UTMALDG"
         if (file ~ /tiles/ && number(key, "HMMA") == 0) why = why " no HMMA"

@@ -1,4 +1,4 @@
-// The activation functions and their derivatives in fp64.
+// Computes the activation functions and their derivatives in fp64.
 #pragma once
 
 #include <algorithm>
@@ -14,14 +14,14 @@ inline constexpr Activation kActivations[] = {Activation::gelu_tanh, Activation:
 /// 1 / (1 + e^-x)
 inline double reference_sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
-/// The u of gelu_tanh = x sigmoid(2 u), and its derivative.
+/// The u in gelu_tanh(x) = x sigmoid(2 u), and its derivative.
 inline double reference_gelu_u(double x) { return std::sqrt(2 / std::acos(-1.0)) * (x + 0.044715 * x * x * x); }
 inline double reference_gelu_du(double x) { return std::sqrt(2 / std::acos(-1.0)) * (1 + 3 * 0.044715 * x * x); }
 
-/// P(X < x) of a standard normal X, without cancellation for small x.
+/// P(X < x) for a standard normal X, without cancellation for small x.
 inline double reference_normal(double x) { return std::erfc(-x / std::sqrt(2.0)) / 2; }
 
-/// gate(x) of activation(x) = x gate(x), whose derivative is gate(x) + x gate'(x).
+/// The gate(x) in activation(x) = x gate(x). The derivative is gate(x) + x gate'(x).
 inline double reference_gate(Activation activation, double x) {
   switch (activation) {
     case Activation::gelu_tanh:

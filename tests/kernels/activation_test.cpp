@@ -1,4 +1,4 @@
-// The activation of gated MLPs. simd_test.cpp tests the activation functions, with every instruction set.
+// Gated MLPs: their activation. simd_test.cpp tests the activation functions with every instruction set.
 #include "kernels/activation.h"
 
 #include "tests/kernels/activation_reference.h"
@@ -15,7 +15,7 @@ struct Problem {
   Owned pre = random_tensor(dtype, {rows, 2 * width}, 1, 2);
   Owned dout = random_tensor(dtype, {rows, width}, 2);
 
-  /// Returns the index in `pre` of the gate of result element i; the factor of the gate is `width` elements later.
+  /// Returns where `pre` stores the gate for result element i. The factor is `width` elements later.
   std::size_t gate_at(std::size_t i) const {
     const auto n = static_cast<std::size_t>(width);
     return i / n * 2 * n + i % n;
@@ -70,7 +70,7 @@ TEST_CASE("gated: the gradient equals finite differences") {
     CAPTURE(static_cast<int>(activation));
     const Problem p{3, 5};
     for (std::int64_t i = 0; i < p.pre.numel(); ++i) {
-      if (std::abs(p.pre[i]) < 0.05f) p.pre[i] = 0.05f;  // keeps relu's kink out of the finite differences
+      if (std::abs(p.pre[i]) < 0.05f) p.pre[i] = 0.05f;  // keeps finite differences away from relu's kink
     }
     Owned out({3, 5}), dpre({3, 10});
     gated_backward(stream, dpre, p.dout, p.pre, activation);

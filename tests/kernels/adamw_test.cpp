@@ -62,7 +62,7 @@ struct DTypes {
   DType param, copy, grad, exp_avg, exp_avg_sq;  // `copy` equals `param` if there is no copy
 };
 
-/// One step on operands in these dtypes, drawn from the same fp32 numbers.
+/// One step on operands with these dtypes, converted from the same fp32 numbers.
 struct MixedStep {
   DTypes types;
   std::int64_t n;
@@ -127,7 +127,7 @@ TEST_CASE("adamw: every mixture of dtypes equals the rounded fp64 reference, and
 
 namespace {
 
-/// A matrix of bf16 weights equal to 1, each reduced by 2^-12: a sixteenth of the distance from 1 to the next lower
+/// bf16 weights equal to 1. A step reduces each by 2^-12, which is a sixteenth of the distance from 1 to the next lower
 /// bf16 number.
 struct Ones {
   Owned p, grad, m, v;
@@ -158,7 +158,7 @@ TEST_CASE("adamw: stochastic rounding picks one of the two neighboring numbers, 
     CHECK((p == 1 || p == 1 - 0x1p-8));
     sum += p;
   }
-  // One in 16 rounds down: the mean has a standard deviation of 2^-8 sqrt(15/256/n).
+  // One in 16 rounds down, so the mean has a standard deviation of 2^-8 sqrt(15/256/n).
   CHECK(std::abs(sum / n - (1 - 0x1p-12)) < 5 * 0x1p-8 * std::sqrt(15.0 / 256 / n));
   const Ones later(n);
   later.step(2, {.inner = n, .pitch = n});
@@ -170,7 +170,7 @@ TEST_CASE("adamw: stochastic rounding of an element does not depend on which par
   const Ones whole(n);
   whole.step(7, {.inner = n, .pitch = n});
   const std::vector<double> expected = whole.p.values();
-  for (const std::int64_t first : {0, 45}) {  // halves of the columns; each range begins at element 11 of the half
+  for (const std::int64_t first : {0, 45}) {  // halves of the columns; both ranges start 11 elements in
     const Ones part(rows * 45 - 11);
     part.step(7, {.first = first, .inner = 45, .pitch = columns, .skipped = 11});
     const std::vector<double> p = part.p.values();
@@ -197,7 +197,7 @@ TEST_CASE("adamw: stochastic rounding adds the Philox bits of the element") {
       const auto number = static_cast<std::uint64_t>(map.first + held / map.inner * map.pitch + held % map.inner);
       const std::uint32_t word = philox({5, 6}, 9, number / 8)[number % 8 / 2];
       const std::uint32_t random = number % 2 == 0 ? word & 0xFFFF : word >> 16;
-      // 1 - 2^-12 is 0x3F7FF000: adding at least 0x1000 to the lower half carries into the upper half, which is kept.
+      // 1 - 2^-12 is 0x3F7FF000. Adding at least 0x1000 to the lower half carries into the upper half, which is kept.
       const double expected = random >= 0x1000 ? 1 : 1 - 0x1p-8;
       differing += p[static_cast<std::size_t>(i)] == expected ? 0 : 1;
     }

@@ -1,4 +1,4 @@
-// Attention of some queries of a sequence: fewer queries than keys, and keys and values in a cache.
+// Attention for part of a sequence's queries: fewer queries than keys, and keys and values in a cache.
 #include <algorithm>
 #include <limits>
 #include <tuple>
@@ -12,7 +12,7 @@ using namespace mtl::test;
 
 namespace {
 
-/// A key-value cache for all sequences of a problem, filled piece by piece; `out` collects the results.
+/// A key-value cache for all sequences in a problem, filled piece by piece. `out` collects the results.
 struct Cached {
   Cached(const AttentionProblem& p, std::int64_t capacity)
       : problem(p),
@@ -40,7 +40,7 @@ struct Cached {
       held()[b] += static_cast<std::int32_t>(count);
     }
   }
-  /// Returns the same queries, with the keys and values of the cache.
+  /// Returns the same queries with the cache's keys and values.
   AttentionInput over_cache(AttentionInput in) const {
     in.qkv.k = {keys};
     in.qkv.v = {values};
@@ -76,7 +76,7 @@ TEST_CASE("attention: with a cache, token by token or in pieces, equals attentio
 
 namespace {
 
-/// Queries [first, first + count) of a problem's sequences, with all keys.
+/// Queries [first, first + count) from each of a problem's sequences, with all keys.
 struct SomeQueries {
   SomeQueries(AttentionProblem& p, std::int64_t first_query, std::int64_t count)
       : c(p.shape),
@@ -97,7 +97,7 @@ struct SomeQueries {
     if (c.documents) in.document_start = document_start;
     return in;
   }
-  /// Returns the elements of a result (outer, length, inner) that belong to these queries.
+  /// Returns the elements of an (outer, length, inner) result that belong to these queries.
   Doubles part_of(const Doubles& whole, std::int64_t outer, std::int64_t inner) const {
     Doubles part;
     for (std::int64_t i = 0; i < outer; ++i) {
@@ -209,7 +209,7 @@ TEST_CASE("attention: keys before the first query's window are not read, and the
     cached.feed(0, 300 - count);
     for (const Owned* rows : {&cached.keys, &cached.values}) {
       fill_nan(*rows, 0, (300 - count - 49) * dim);
-      fill_nan(*rows, 300 * dim, 10 * dim);  // and the keys that are not written yet
+      fill_nan(*rows, 300 * dim, 10 * dim);  // and the keys not written yet
     }
     cached.feed(300 - count, count);
     const AttentionReference expected = attention_reference(problem);

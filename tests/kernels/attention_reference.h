@@ -1,4 +1,4 @@
-// Attention by its definition in fp64, and operands of test cases, for the tests of attention.
+// Implements attention by its definition in fp64 and makes operands for the attention tests.
 #pragma once
 
 #include <cmath>
@@ -34,15 +34,15 @@ struct AttentionCase {
 
 using Doubles = std::vector<double>;
 
-/// The dtypes of attention's operands.
+/// The dtypes that attention supports.
 inline constexpr DType kAttentionTypes[] = {DType::f32, DType::bf16, DType::f16};
 
-/// Copies elements [begin, begin + count) of one tensor to `at` of another of the same dtype.
+/// Copies elements [begin, begin + count) to `at` in another tensor. Both must have the same dtype.
 inline void copy_elements(const Owned& from, std::int64_t begin, std::int64_t count, const Owned& to, std::int64_t at) {
   with_float_type(from.dtype(), [&]<class T>(T) { std::copy_n(from.host<T>() + begin, count, to.host<T>() + at); });
 }
 
-/// Operands and results of one case.
+/// Operands and results for one case.
 struct AttentionProblem {
   explicit AttentionProblem(const AttentionCase& c)
       : shape(c),
@@ -95,7 +95,7 @@ struct AttentionProblem {
   Owned qkv, dout, out, logsumexp, dqkv, document_start;
 };
 
-/// Returns the dropout factor of probability (row, column), as defined in kernels/dropout.h.
+/// Returns the dropout factor for probability (row, column), as defined in kernels/dropout.h.
 inline double attention_dropout_factor(const AttentionInput& in, std::int64_t length, std::int64_t sample,
                                        std::int64_t head, std::int64_t row, std::int64_t column) {
   if (!in.dropout.active()) return 1;
@@ -118,8 +118,9 @@ struct AttentionOperands {
   Doubles qkv, dout;
 };
 
-/// Adds the results of one query head of one sequence to `result`. Softmax backward: dS = P (dP - sum over keys of P
-/// dP).
+/// Adds the results for one query head in one sequence to `result`.
+///
+/// Softmax backward: dS = P (dP - sum over keys of P dP).
 inline void attention_reference_head(const AttentionProblem& p, const AttentionOperands& operands, std::int64_t b,
                                      std::int64_t head, AttentionReference& result) {
   const auto& [qkv, dout] = operands;

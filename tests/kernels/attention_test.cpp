@@ -1,5 +1,5 @@
-// Attention, compared with its definition in fp64, with finite differences, and with itself in other dtypes, with
-// other numbers of threads and with other divisions of the batch.
+// Attention, compared with its fp64 definition, with finite differences, and with itself: in other dtypes, with other
+// thread counts, and with the batch divided in other ways.
 #include "kernels/attention.h"
 
 #include <algorithm>
@@ -55,7 +55,7 @@ void check_against_reference(const AttentionProblem& problem) {
   CHECK(relative_rms(problem.dqkv, expected.dqkv) < rounding_of(dtype, kTolerance.reduction));
 }
 
-/// Copies the numbers of `from` to `to`, in fp32.
+/// Copies the elements from `from` to `to`, in fp32.
 void widen_into(const Owned& to, const Owned& from) {
   const Doubles values = from.values();
   std::transform(values.begin(), values.end(), to.begin(), [](double value) { return static_cast<float>(value); });
@@ -137,7 +137,7 @@ TEST_CASE("attention: one thread and four produce the same bits") {
 
 namespace {
 
-/// Checks that parts of the batch and of the groups produce the same bits as the whole.
+/// Checks that parts of the batch and groups produce the same bits as all of them together.
 void check_division(DType dtype) {
   AttentionProblem whole(AttentionCase{4, 70, 2, 2, 16}.with_documents().with_dropout(0.2f).in_dtype(dtype)),
       part(AttentionCase{2, 70, 1, 2, 16}.with_documents().with_dropout(0.2f).in_dtype(dtype));
@@ -191,7 +191,7 @@ TEST_CASE("attention: meta counts what the device counts, plans its scratch and 
     attention_backward(counter, plan, on_meta.qkv, out, out, logsumexp, on_meta);
     CHECK(counter.counters().flops == 7 * pairs);
 
-    Arena scratch(kDevice, "scratch", plan.peak());  // exactly the planned size
+    Arena scratch(kDevice, "scratch", plan.peak());  // the exact planned size
     attention_forward(stream, scratch, problem.out, problem.logsumexp, problem.input());
     attention_backward(stream, scratch, unpack_qkv(problem.dqkv), problem.dout, problem.out, problem.logsumexp,
                        problem.input());

@@ -1,5 +1,5 @@
-// The variants of attention that accept a call, and the choice among them, with simulated variants; on a GPU with
-// several variants, also their results.
+// Attention variants: which ones accept a call, and which is chosen, using simulated variants. On a GPU with multiple
+// variants, also compares their results.
 #include "kernels/attention_variant.h"
 
 #include <chrono>
@@ -18,7 +18,7 @@ using Variants = std::vector<AttentionVariant>;
 constexpr auto simple = AttentionVariant::simple, tiles = AttentionVariant::tiles, hopper = AttentionVariant::hopper,
                cudnn = AttentionVariant::cudnn;
 
-/// A call in training, of which only the shapes exist.
+/// A training call whose tensors have shapes but no memory.
 struct Call {
   AttentionInput in;
   Tensor out, logsumexp;
@@ -31,7 +31,7 @@ struct Call {
   Variants on(int capability) const { return attention_forward_variants(in, out, logsumexp, capability); }
 };
 
-/// Simulated variants that write given numbers to a tensor (2, 4) and take given times.
+/// Simulated variants that write given numbers to a (2, 4) tensor and take a given time.
 struct SimulatedVariants {
   std::vector<float> memory = std::vector<float>(8);
   Tensor result{memory.data(), DType::f32, {2, 4}};
@@ -70,7 +70,7 @@ TEST_CASE("attention variants: dtype, head size and GPU decide which accept forw
 TEST_CASE("attention variants: decoding uses simple, and hopper does not accept a part of a sequence") {
   Call part(64);
   part.in.qkv.k.tensor = part.in.qkv.v.tensor = meta({2, 100, 2, 5, 64}, DType::bf16);
-  CHECK(part.on(90) == Variants{tiles});  // hopper refuses more keys than queries
+  CHECK(part.on(90) == Variants{tiles});  // hopper rejects more keys than queries
   part.in.rows.first_row = 30;
   CHECK(part.on(90) == Variants{tiles});
   Call cached(64);
@@ -161,7 +161,7 @@ TEST_CASE("attention variants: the fastest variant is measured once, and found a
   CHECK(simulated.choose(stream, {tiles, hopper}) == hopper);
   CHECK(simulated.runs == runs);
 
-  Stream resumed(Device::cpu);  // with the choices of a checkpoint
+  Stream resumed(Device::cpu);  // with a checkpoint's choices
   resumed.choices().add(stream.choices().table());
   CHECK(simulated.choose(resumed, {tiles, hopper}) == hopper);
   CHECK(simulated.runs == runs);

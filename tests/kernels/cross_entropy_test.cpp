@@ -1,4 +1,4 @@
-// Cross-entropy: whole vocabulary, slices of it, padding.
+// Cross-entropy: the entire vocabulary, slices, and padding.
 #include "kernels/cross_entropy.h"
 
 #include <cstring>
@@ -177,7 +177,7 @@ TEST_CASE("cross_entropy: NaN and infinite logits propagate to the loss") {
 TEST_CASE("cross_entropy: logits of -inf have probability 0") {
   Stream stream(kDevice);
   Problem p{3, 40, 40};
-  for (std::int64_t row = 0; row < 3; ++row) {  // eight columns that a thread may read at once, without the label
+  for (std::int64_t row = 0; row < 3; ++row) {  // eight columns without the label; a thread may read them together
     const std::int64_t begin = p.label(row) / 8 == 2 ? 8 : 16;
     for (std::int64_t v = begin; v < begin + 8; ++v) p.logits[row * 40 + v] = -INFINITY;
   }

@@ -1,4 +1,4 @@
-// The dropout mask of hidden states as specified in kernels/dropout.h, one element at a time.
+// Computes the dropout mask for hidden states one element at a time, as specified in kernels/dropout.h.
 #pragma once
 
 #include <map>
@@ -11,13 +11,13 @@ namespace mtl::test {
 
 inline constexpr std::int64_t kMostSamples = 512;
 
-/// Returns the first sample number of each buffer that samples_from() made, by the buffer's address.
+/// Returns the first sample number in each buffer that samples_from() made, by buffer address.
 inline std::map<const void*, std::int64_t>& first_samples() {
   static std::map<const void*, std::int64_t> by_address;
   return by_address;
 }
 
-/// Returns a buffer of the sample numbers first, first + 1, ...; it has more than any test needs.
+/// Returns a buffer with the sample numbers first, first + 1, ... It is longer than any test needs.
 inline Tensor samples_from(std::int64_t first) {
   static std::map<std::int64_t, Owned> kept;
   auto [at, is_new] = kept.try_emplace(first, DType::i64, Shape{kMostSamples});
@@ -27,10 +27,10 @@ inline Tensor samples_from(std::int64_t first) {
   return tensor;
 }
 
-/// Returns sample number i of a tensor that samples_from() returned.
+/// Returns sample number i in a tensor from samples_from().
 inline std::int64_t sample_of(const Tensor& samples, std::int64_t i) { return first_samples().at(samples.raw()) + i; }
 
-/// Returns the factor of element (row, c) of a tensor with `width` columns: 0, or the scale.
+/// Returns the factor for element (row, c) in a tensor with `width` columns: 0, or the scale.
 inline double hidden_mask(const Dropout& dropout, const RowMap& rows, std::int64_t row, std::int64_t c,
                           std::int64_t width) {
   if (!dropout.active()) return 1;

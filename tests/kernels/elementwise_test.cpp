@@ -1,4 +1,4 @@
-// Flat operators and the sum of squares.
+// Elementwise operators, and the sum of squares.
 #include "kernels/elementwise.h"
 
 #include "tests/kernels/reference.h"

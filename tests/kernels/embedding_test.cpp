@@ -1,4 +1,4 @@
-// Token and position embedding.
+// Embedding of tokens and positions.
 #include "kernels/embedding.h"
 
 #include <limits>
@@ -17,7 +17,7 @@ struct Problem {
   std::int64_t vocab = 50, begin = 10, held = 30, max_positions = 40;  // this rank holds tokens 10 .. 39
   Shape shape{rows, width};
   Owned tokens = random_integers({rows}, 0, static_cast<std::int32_t>(vocab), 1);
-  std::int64_t skipped = 16;  // number of rows of the micro-batch on other ranks
+  std::int64_t skipped = 16;  // rows of this micro-batch that are on other ranks
   Owned positions = random_integers({skipped + rows + 3}, 0, static_cast<std::int32_t>(max_positions), 2);
   Owned table = random_tensor(types.compute, {held, width}, 3);
   Owned position_table = random_tensor(types.compute, {max_positions, width}, 4);
@@ -158,7 +158,7 @@ TEST_CASE("embedding: the positions of a row are added in order") {
   for (std::int64_t i = 0; i < 3 * rows; ++i) {
     const std::int64_t third = i / rows;  // each row occurs once in each third
     tokens.host<std::int32_t>()[i] = static_cast<std::int32_t>(i * (third == 0 ? 7 : third == 1 ? 11 : 13) % rows);
-    // 1 is lost when added to 2^24: only this order of additions produces 0.
+    // Adding 1 to 2^24 loses the 1, so only this order gives 0.
     for (std::int64_t c : {0, 1}) dout[2 * i + c] = third == 0 ? 0x1p24f : third == 1 ? 1 : -0x1p24f;
   }
   embedding_backward(stream, scratch, {dtable}, dout, tokens, 0);

@@ -1,4 +1,4 @@
-// Text form of matrix product algorithms.
+// GEMM algorithms: their text form.
 #include "kernels/gemm_algorithm.h"
 
 #include <doctest/doctest.h>

@@ -1,5 +1,5 @@
-// The matrix product in all four orientations and in every dtype, its epilogues, and its corner cases. References are
-// computed from the operands as stored, rounded.
+// GEMMs in all four orientations and every dtype: results, epilogues and corner cases. References are computed from the
+// operands as stored, after rounding.
 #include "kernels/gemm.h"
 
 #include "tests/kernels/activation_reference.h"
@@ -50,7 +50,7 @@ std::vector<double> mapped(std::vector<double> values, Activation activation, do
   return values;
 }
 
-/// Calls body(case) for sizes around the tile sizes of the product.
+/// Calls body(case) for sizes around the GEMM's tile sizes.
 template <class Body>
 void for_each_case(const Body& body) {
   for (const Size size : {Size{1, 1, 1},
@@ -77,7 +77,7 @@ void for_each_case(const Body& body) {
   }
 }
 
-/// Scratch memory of one call: products on cuda have a workspace of 32 MiB.
+/// Scratch memory for one call. GEMMs on cuda have a 32 MiB workspace.
 const std::size_t kScratch = std::size_t{kDevice == Device::cuda ? 48u : 16u} << 20;
 
 struct Context {
@@ -142,7 +142,7 @@ TEST_CASE("gemm: the activation reads aux as stored, rounded") {
     Owned aux(g.type, {g.m, g.n}), c(g.type, {g.m, g.n});
     gemm(ctx.stream, ctx.scratch, c, g.left(), g.right(), GradMode::overwrite,
          {.act = Epilogue::Act::forward, .activation = Activation::squared_relu, .aux = aux});
-    std::vector<double> expected;  // squares of 11 bits are exact in fp32, so they are rounded once
+    std::vector<double> expected;  // squares of 11 bits are exact in fp32: rounded once
     for (double x : aux.values()) {
       const auto square = static_cast<float>(x > 0 ? x * x : 0);
       with_float_type(g.type, [&]<class T>(T) { expected.push_back(double{widen(narrow<T>(square))}); });
@@ -254,7 +254,7 @@ TEST_CASE("gemm: an empty sum produces zeros, an empty output is not written") {
 
 TEST_CASE("gemm: the epilogues produce the same bits with one thread and four") {
   Arena scratch(kDevice, "scratch", kScratch);
-  // k = 1: a sum of a single product has the same bits no matter how the library divides the work.
+  // With k = 1, each sum has a single term and the same bits no matter how the library divides the work.
   Owned a = random_tensor({150, 1}, 9), b = random_tensor({1, 700}, 10), bias = random_tensor({700}, 11);
   Owned one({150, 700}), four({150, 700}), aux({150, 700}), dw1({700, 700}), dw4({700, 700}), dbias1({700}),
       dbias4({700});

@@ -1,4 +1,4 @@
-// The gradient norm, the clip scale and the report of a step, from the sum of squares.
+// Gradient norm: the norm, the clip scale and a step's report, computed from the sum of squares.
 #include "kernels/grad_norm.h"
 
 #include <cstring>

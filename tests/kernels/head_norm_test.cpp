@@ -1,4 +1,4 @@
-// RMSNorm of heads, compared with its equations in fp64.
+// RMSNorm over heads, compared with its equations in fp64.
 #include "kernels/head_norm.h"
 
 #include "tests/kernels/rmsnorm_reference.h"
@@ -17,7 +17,7 @@ const HeadNormCase kHeadNormCases[] = {
     {2, 33, 3, 6, 64, 0, 4}, {3, 50, 1, 5, 33, 0, 5},
 };
 
-/// x is heads [first, first + count) of a packed tensor; y is a separate tensor of as many heads.
+/// x is heads [first, first + count) in a packed tensor; y is a separate tensor with the same number of heads.
 struct HeadNorm {
   explicit HeadNorm(const HeadNormCase& shape, DType type = DType::f32) : c(shape), dtype(type) {}
   HeadNormCase c;
@@ -41,7 +41,7 @@ struct HeadNorm {
     }
     return out;
   }
-  /// Returns the elements inside of the slice, or those outside of it, which operators must not touch.
+  /// Returns the elements inside the slice, or those outside it, which operators must not touch.
   std::vector<double> part_of(const Owned& tensor, bool inside) const {
     const std::vector<double> values = tensor.values();
     std::vector<double> part;

@@ -74,7 +74,8 @@ void check_against_reference(const Norm& n, GradMode mode, DType grads) {
   CHECK(relative_rms(dbeta, expected.dbeta) < rounding_of(grads, kTolerance.reduction));
 }
 
-/// Checks that the fused operator equals the two separate ones, in place and not, with one thread and with several.
+/// Checks that the fused operator equals the two separate operators: in place and not, with one and with multiple
+/// threads.
 void check_sum(const Norm& n, const Dropout& dropout) {
   const Shape shape{n.rows, n.width};
   const RowMap map{samples_from(7), 3, 16};
@@ -179,7 +180,7 @@ TEST_CASE("layernorm: meta counts the scratch and bytes of a real run; wrong sha
   CHECK_THROWS_AS(layernorm_forward(counted, meta({100, 32}), cache, meta({31}), meta({32}), kEps), Error);
   CHECK_THROWS_AS(layernorm_forward(counted, meta({99, 32}), cache, meta({32}), meta({32}), kEps), Error);
   LayerNormCache narrow = cache;
-  narrow.x = meta({100, 32}, DType::bf16);  // layers that compute in fp32 need a residual stream in fp32
+  narrow.x = meta({100, 32}, DType::bf16);  // fp32 layers need an fp32 residual stream
   CHECK_THROWS_AS(layernorm_forward(counted, meta({100, 32}), narrow, meta({32}), meta({32}), kEps), Error);
   CHECK_THROWS_AS(
       layernorm_backward(counted, counted_scratch, {meta({100, 31})}, {}, {}, meta({100, 32}), cache, meta({32})),

@@ -1,5 +1,5 @@
-// Shared by the operators' tests: random tensors on the device under test, error measures, tolerances, finite
-// differences. The naive fp64 reference of an operator is in the operator's own test.
+// Shared by the operator tests: random tensors on the device under test, error measures, tolerances, finite
+// differences. An operator's naive fp64 reference is in the operator's own test.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -17,7 +17,7 @@
 
 namespace mtl::test {
 
-/// Bounds of the relative rms errors of fp32 operators compared with fp64.
+/// Upper bounds for the relative rms error when fp32 operators are compared with fp64.
 struct Tolerance {
   double elementwise = 1e-6;  // each result depends on a few elements
   double reduction = 1e-5;    // results are sums over a row or a column
@@ -25,14 +25,14 @@ struct Tolerance {
 };
 inline constexpr Tolerance kTolerance{};
 
-/// Returns the bound of the relative rms error of a result stored in `dtype`, from exact operands: the bound in fp32,
-/// plus at most half a unit in the last place for the rounding.
+/// Returns an upper bound for the relative rms error when a result is stored in `dtype`. The operands must be exact.
+/// Adds at most half a unit in the last place for rounding to the bound for fp32.
 inline double rounding_of(DType dtype, double fp32) {
   if (dtype == DType::f32) return fp32;
   return dtype == DType::bf16 ? 0x1p-8 + fp32 : 0x1p-11 + fp32;
 }
 
-/// Pairs of dtypes that operators accept: of the residual stream, and of the layers' computation.
+/// A pair of dtypes that operators accept: for the residual stream, and for the layers' computation.
 struct StreamTypes {
   DType stream, compute;
 };
@@ -44,9 +44,8 @@ inline constexpr StreamTypes kStreamTypes[] = {{DType::f32, DType::f32},
 
 inline const Device kDevice = device_under_test();
 
-/// A tensor on the device under test that owns its memory, and a copy on the host. They are synchronized on access:
-/// tensor() sends what the host wrote, host() receives what operators may have written. Call tensor() again after
-/// host().
+/// A tensor that owns its memory on the device under test, and a copy on the host. Access synchronizes them: tensor()
+/// sends what the host wrote, and host() receives what operators may have written. Call tensor() again after host().
 class Owned {
  public:
   Owned(DType dtype, Shape shape)
@@ -55,13 +54,13 @@ class Owned {
         view_(std::make_unique<HostView>(kDevice, tensor_)) {}
   explicit Owned(Shape shape) : Owned(DType::f32, shape) {}
   operator Tensor() const { return tensor(); }
-  /// Returns the tensor for operators.
+  /// Returns the tensor, for use by operators.
   const Tensor& tensor() const {
     if (at_ == Newest::host) view_->send();
     at_ = Newest::device;
     return tensor_;
   }
-  /// Returns the elements for the host.
+  /// Returns the elements, for use by the host.
   template <class T>
   T* host() const {
     if (at_ == Newest::device) view_->receive();
@@ -73,7 +72,7 @@ class Owned {
   float& operator[](std::int64_t i) const { return host<float>()[i]; }
   DType dtype() const { return tensor_.dtype(); }
   std::int64_t numel() const { return tensor_.numel(); }
-  /// Returns the elements of any floating-point dtype as doubles.
+  /// Returns the elements as doubles. The dtype can be any floating-point type.
   std::vector<double> values() const {
     return with_float_type(dtype(), [&]<class T>(T) {
       std::vector<double> out;
@@ -90,7 +89,7 @@ class Owned {
   mutable Newest at_ = Newest::device;
 };
 
-/// Returns normally distributed numbers with standard deviation `spread`, the same for the same seed.
+/// Returns normally distributed numbers with standard deviation `spread`. The same seed gives the same numbers.
 inline Owned random_tensor(Shape shape, unsigned seed, double spread = 1) {
   Owned out(shape);
   std::mt19937 generator(seed);
@@ -110,7 +109,7 @@ inline Owned rounded(const Owned& from, DType dtype) {
   return out;
 }
 
-/// Returns the numbers rounded to fp32, as a tensor.
+/// Returns a tensor with these numbers, rounded to fp32.
 inline Owned rounded(const std::vector<double>& values, Shape shape) {
   Owned out(shape);
   for (std::int64_t i = 0; i < out.numel(); ++i) out[i] = static_cast<float>(values[static_cast<std::size_t>(i)]);
@@ -142,7 +141,7 @@ inline Owned random_integers(Shape shape, std::int32_t low, std::int32_t high, u
   return out;
 }
 
-/// Returns rms(actual - expected) / rms(expected), as rms_relative() does.
+/// Returns rms(actual - expected) / rms(expected), like rms_relative().
 inline double relative_rms(const Owned& actual, const std::vector<double>& expected) {
   require(actual.numel() == static_cast<std::int64_t>(expected.size()), "the reference has another size");
   const std::vector<double> values = actual.values();
@@ -156,13 +155,13 @@ inline bool same_bits(const Tensor& a, const Tensor& b) {
   return std::ranges::equal(left.bytes(), right.bytes());  // memcmp would get null pointers for empty tensors
 }
 
-/// target += more, element by element: the expected result of accumulating.
+/// Adds `more` to `target`, element by element. This is the expected result of accumulating.
 inline void add_to(std::vector<double>& target, const std::vector<double>& more) {
   for (std::size_t i = 0; i < target.size(); ++i) target[i] += more[i];
 }
 
-/// Returns the derivative of `loss()`, a double computed from the current contents of x, with respect to every element
-/// of x, by central differences.
+/// Returns the derivative of `loss()` with respect to each element of x, using central differences. `loss()` returns a
+/// double computed from the current contents of x.
 template <class Loss>
 std::vector<double> finite_differences(const Owned& x, const Loss& loss, double step = 1e-2) {
   std::vector<double> out;
@@ -180,7 +179,7 @@ std::vector<double> finite_differences(const Owned& x, const Loss& loss, double 
   return out;
 }
 
-/// Returns the sum of weight * value: a scalar loss whose gradient with respect to `value` is `weight`.
+/// Returns the sum over weight * value: a scalar loss with gradient `weight` with respect to `value`.
 inline double weighted_sum(const Owned& weight, const Owned& value) {
   double sum = 0;
   for (std::int64_t i = 0; i < value.numel(); ++i)

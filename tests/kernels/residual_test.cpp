@@ -1,4 +1,4 @@
-// The skip connection and the dropout masks of hidden states.
+// Residual connections and the dropout masks for hidden states.
 #include "kernels/residual.h"
 
 #include "tests/kernels/dropout_reference.h"
@@ -110,7 +110,7 @@ TEST_CASE("dropout: a mask does not depend on the division of batch and sequence
   const Owned zeros = filled(b.shape, 0), ones = filled(b.shape, 1);
   Owned whole(b.shape);
   residual_forward(stream, whole, {zeros, ones, {}, dropout_of(0.3f), rows_of(16)});
-  for (std::int64_t size : {1, 8, 32, 40}) {  // from part of a sample to more than two
+  for (std::int64_t size : {1, 8, 32, 40}) {  // from part of a sample to over two
     for (std::int64_t begin = 0; begin + size <= 64; begin += size) {
       const std::int64_t skipped = begin / 16;  // a micro-batch that starts at a later sample
       const RowMap rows{samples_from(kFirstSample + skipped), begin - 16 * skipped, 16};

@@ -1,4 +1,4 @@
-// RMSNorm by its equations in fp64, row by row, for the tests of rmsnorm and head_norm.
+// Computes RMSNorm row by row from its equations in fp64, for the rmsnorm and head_norm tests.
 #pragma once
 
 #include <vector>
@@ -9,7 +9,7 @@ namespace mtl::test {
 
 inline constexpr float kRmsNormEps = 1e-5f;
 
-/// Results of consecutive rows; dgamma is summed over the rows.
+/// Results for consecutive rows. dgamma is summed over the rows.
 struct RmsNormReference {
   explicit RmsNormReference(std::size_t width) : dgamma(width) {}
 

@@ -45,7 +45,8 @@ void check_against_reference(const RmsNorm& n, GradMode mode, DType grads) {
   CHECK(relative_rms(dgamma, expected.dgamma) < rounding_of(grads, kTolerance.reduction));
 }
 
-/// Checks that the fused operator equals the two separate ones, in place and not, with one thread and with several.
+/// Checks that the fused operator equals the two separate operators: in place and not, with one and with multiple
+/// threads.
 void check_sum(const RmsNorm& n, const Dropout& dropout) {
   const Shape shape{n.rows, n.width};
   const RowMap map{samples_from(7), 3, 16};

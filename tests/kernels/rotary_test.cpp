@@ -14,7 +14,7 @@ RotaryFrequencies frequencies_of(int pairs) {
   return out;
 }
 
-/// Heads [first, first + count) of each group of a packed tensor, and the angles of its rows.
+/// Heads [first, first + count) in each group of a packed tensor, and the angles for its rows.
 struct Problem {
   std::int64_t batch, length, groups, heads, dim, first, count;
   int pairs;
@@ -28,7 +28,7 @@ struct Problem {
   HeadSlice slice(const Owned& tensor) const { return {tensor, first, count}; }
   void compute_angles(Stream& stream) const { rotary_angles(stream, angles, positions, frequencies_of(pairs)); }
 
-  /// Returns x with the pairs of its heads rotated in the direction of `sign`.
+  /// Returns x with its heads' pairs rotated in the direction of `sign`.
   std::vector<double> rotated(const Owned& from, double sign) const {
     std::vector<double> out = from.values();
     for (std::int64_t vector = 0; vector < from.numel() / dim; ++vector) {
@@ -46,7 +46,7 @@ struct Problem {
     return out;
   }
 
-  /// Returns true if an element is not part of a rotated pair.
+  /// Returns true if an element is outside the rotated pairs.
   bool is_unrotated(std::int64_t element) const {
     const std::int64_t head = element / dim % heads;
     return head < first || head >= first + count || element % dim >= 2 * pairs;
@@ -61,9 +61,9 @@ void for_each_problem(const Body& body) {
       CAPTURE(std::string(name_of(dtype)));
       // batch, length, groups, heads, dim, first, count, pairs
       body(Problem{1, 1, 1, 1, 2, 0, 1, 1, interleaved, dtype});
-      body(Problem{2, 3, 2, 4, 16, 0, 3, 8, interleaved, dtype});  // queries and key of a packed row
+      body(Problem{2, 3, 2, 4, 16, 0, 3, 8, interleaved, dtype});  // queries and key in a packed row
       body(Problem{3, 5, 1, 3, 7, 1, 1, 3, interleaved, dtype});   // odd: the last element is unchanged
-      body(Problem{2, 9, 3, 5, 48, 1, 3, 6, interleaved, dtype});  // a part of each head
+      body(Problem{2, 9, 3, 5, 48, 1, 3, 6, interleaved, dtype});  // part of each head
       body(Problem{1, 70, 2, 6, 64, 0, 5, 32, interleaved, dtype});
       body(Problem{2, 4, 1, 2, 256, 0, 2, 128, interleaved, dtype});
       body(Problem{1, 33, 4, 1, 80, 0, 1, 37, interleaved, dtype});
@@ -153,7 +153,7 @@ TEST_CASE("rotary: the product of a query and a key depends only on their distan
     for (const std::int32_t distance : {0, 1, 13}) {
       std::vector<double> products;
       for (const std::int32_t position : {0, 5, 400}) {
-        // A query at one position and a key `distance` before it.
+        // A query at one position, and a key `distance` positions before it.
         Owned both({1, 2, 1, 1, 32}), angles({2, 2, 16});
         std::copy_n(p.x.begin(), 64, both.begin());
         rotary_angles(stream, angles, integers({2}, {position + distance, position}), frequencies_of(16));

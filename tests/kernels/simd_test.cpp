@@ -1,4 +1,4 @@
-// The functions of simd.h and activation_simd.h, with every instruction set of this machine.
+// SIMD: the functions in simd.h and activation_simd.h, with every instruction set on this machine.
 #include <bit>
 #include <cmath>
 
@@ -74,7 +74,7 @@ TEST_CASE("simd: every bf16 and f16 number round-trips through fp32; fp32 rounds
       CAPTURE(std::string(name_of(dtype)));
       with_float_type(dtype, [&]<class T>(T) {
         if constexpr (!std::is_same_v<T, float>) {
-          std::vector<T> all(65535), back(all.size());  // an odd number: the last vector is partial
+          std::vector<T> all(65535), back(all.size());  // an odd count: the last vector is partial
           for (std::size_t i = 0; i < all.size(); ++i) all[i].bits = static_cast<std::uint16_t>(i);
           std::vector<float> wide(all.size());
           HWY_DYNAMIC_DISPATCH(convert_all)(dtype, all.data(), wide.data(), back.data(), all.size());

@@ -1,4 +1,4 @@
-// Pipelines of given sizes, for the tests of schedules.
+// Lists pipelines of given sizes, for the schedule tests.
 #pragma once
 
 #include "layout/schedule.h"

@@ -1,4 +1,4 @@
-// Short descriptions of lists of ranks.
+// Rank lists: described in short form.
 #include "layout/rank_list.h"
 
 #include <doctest/doctest.h>

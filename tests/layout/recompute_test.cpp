@@ -1,4 +1,4 @@
-// Which layers are recomputed, compared with Megatron-LM's description of its methods.
+// Recomputation: which layers are recomputed, compared with Megatron-LM's description of its methods.
 #include "layout/recompute.h"
 
 #include <doctest/doctest.h>

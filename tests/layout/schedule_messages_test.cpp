@@ -1,5 +1,5 @@
-// Proves that no schedule deadlocks and that messages match: simulates all stages together, with receives that block
-// and a bounded number of messages between ranks.
+// Schedules: none deadlocks, and all messages match. Simulates all stages together, with blocking receives and a limit
+// on the messages in flight between ranks.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -19,16 +19,16 @@ bool is_gradient(ActionKind kind) {
   return kind == ActionKind::send_backward || kind == ActionKind::receive_backward || kind == ActionKind::backward;
 }
 
-/// A message: its kind, the chunk that receives it, numbered over the whole model, and its micro-batch.
+/// A message: its kind, the receiving chunk, numbered across the entire model, and its micro-batch.
 struct Message {
   bool gradient;
   int chunk, micro_batch;
   bool operator==(const Message&) const = default;
 };
 
-/// Simulates a pipeline. A send posts its message and continues, or blocks while the channel holds `outstanding`
-/// messages. A receive takes the oldest message, or blocks while there is none. Activations and gradients use separate
-/// channels or, with `shared`, the same one.
+/// Simulates a pipeline. A send posts its message and continues. It blocks while `outstanding` messages are in the
+/// channel. A receive takes the oldest message, or blocks until there is one. Activations and gradients use separate
+/// channels, or the same channel if `shared`.
 class Simulation {
  public:
   Simulation(ScheduleKind kind, const PipelineCase& shape, std::size_t outstanding, bool shared = false)
@@ -40,7 +40,7 @@ class Simulation {
     }
   }
 
-  /// Returns the number of stages that run to completion.
+  /// Returns how many stages run to completion.
   int run() {
     for (bool moved = true; moved;) {
       moved = false;
@@ -103,8 +103,8 @@ void check_all_end(ScheduleKind kind, const PipelineCase& shape) {
   CAPTURE(shape.chunks);
   CAPTURE(shape.micro_batches);
   CAPTURE(shape.group);
-  // If a group is larger than the number of stages, the first stage still works on it when the first results arrive
-  // from the last stage.
+  // If a group is larger than the number of stages, the first stage is still working on it when the first results
+  // arrive from the last stage.
   int extra = std::max(shape.group - shape.stages, 0);
   CHECK(Simulation(kind, shape, static_cast<std::size_t>(1 + extra)).run() == shape.stages);
   CHECK(Simulation(kind, shape, 1000).run() == shape.stages);

@@ -1,4 +1,4 @@
-// Schedules, compared with Megatron-LM's, as printed text, and against invariants of all schedules.
+// Schedules, compared with Megatron-LM's, with printed text, and with invariants that all schedules satisfy.
 #include "layout/schedule.h"
 
 #include <doctest/doctest.h>
@@ -14,8 +14,8 @@ using namespace mtl::test;
 
 namespace {
 
-/// Returns the actions in the notation of the golden file: "S0" precedes the backward pass after which the gradients of
-/// chunk 0 are exchanged.
+/// Returns the actions in the golden file's notation. "S0" precedes the backward pass after which chunk 0's gradients
+/// are exchanged.
 std::vector<std::string> steps(const std::vector<Action>& actions) {
   std::vector<std::string> out;
   StepSchedule schedule(actions);
@@ -109,7 +109,7 @@ TEST_CASE("1F1B: runs every micro-batch once each way, in order, with no more in
 TEST_CASE("in flight: GPipe keeps all, interleaving counts by chunk, communication does not count") {
   CHECK(max_in_flight(gpipe(4, 3, 7)) == 7);
   std::vector<Action> actions = interleaved(4, 0, 2, 8);
-  CHECK(max_in_flight(actions) == 11);  // the warm-up of 10 and one more
+  CHECK(max_in_flight(actions) == 11);  // the warm-up with 10 and one more
   CHECK(max_in_flight(actions, 0) == 8);
   CHECK(max_in_flight(actions, 1) == 4);  // the chunks' maxima do not coincide
   CHECK(max_in_flight(with_communication(actions, 4, 0, 2), 0) == 8);

@@ -1,4 +1,4 @@
-// Times of schedules, compared with the formulas of the papers.
+// Schedule times, compared with formulas from the papers.
 #include "layout/schedule_times.h"
 
 #include <doctest/doctest.h>

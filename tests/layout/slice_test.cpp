@@ -1,4 +1,4 @@
-// Overlaps of slices, compared with brute-force lists of elements.
+// Slice overlaps, compared with brute-force lists of elements.
 #include "layout/slice.h"
 
 #include <doctest/doctest.h>
@@ -10,7 +10,7 @@ using namespace mtl;
 
 namespace {
 
-/// Returns the indices in the whole tensor of the elements of a slice, in storage order.
+/// Returns the whole-tensor indices of a slice's elements, in storage order.
 std::vector<std::int64_t> elements(const Slice& slice, const std::vector<std::int64_t>& shape) {
   std::vector<std::int64_t> out;
   for (std::int64_t e = slice.begin; e < slice.end; ++e) {

@@ -1,4 +1,4 @@
-// Layers of stages, compared with Megatron-LM's, and the splits that only mtl supports.
+// Stages: their layers, compared with Megatron-LM's, and the splits that only mtl supports.
 #include "layout/stages.h"
 
 #include <doctest/doctest.h>
@@ -14,7 +14,7 @@ std::optional<std::int64_t> int_or_none(const Json& json) {
   return json.is_null() ? std::nullopt : std::optional(json.as_int());
 }
 
-/// The layers of a model, and how stages and chunks divide them.
+/// A model's layers, and how stages and chunks divide them.
 struct Split {
   std::int64_t num_layers = 0;
   int stages = 1, chunks = 1;
@@ -79,7 +79,7 @@ TEST_CASE("layers of stages equal Megatron's, and so do refusals") {
       CHECK(split_layers(split) == ranges_of(json.at("stages")));
     } else {
       ++refused;
-      // The only rule that differs from Megatron's: mtl distributes surplus layers.
+      // This is the only rule that differs from Megatron's: mtl distributes surplus layers.
       bool uneven = split.chunks == 1 && !split.first_stage_layers && split.num_layers % split.stages != 0;
       if (!uneven) CHECK_THROWS_AS(split_layers(split), Error);
     }

@@ -1,4 +1,4 @@
-// Batches on the emulated device: the feed copies them ahead of the computations, on its own stream, which runs late.
+// Batches on the emulated device: the feed copies them before they are needed, on its own stream, which runs late.
 #include "train/data_feed.h"
 
 #include <doctest/doctest.h>
@@ -14,8 +14,8 @@ namespace {
 
 constexpr int kSteps = 40;
 
-/// Returns the tokens of each step as an operator on the device reads them; the host waits only at the end. Step i has
-/// 1 + i % 2 micro-batches.
+/// Returns each step's tokens as an operator on the device reads them. The host waits only at the end. Step i has 1 + i
+/// % 2 micro-batches.
 std::vector<std::int32_t> tokens_seen(Device device, const std::string& data) {
   TrainingData files(options_on(device, data, ""), {kVocab});
   RunShape shape;

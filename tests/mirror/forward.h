@@ -1,5 +1,5 @@
-// Shared by the mirror's operators for the device cuda: each makes the device's memory accessible and computes with the
-// cpu's operator. All operands must be in device memory. Workspaces are slightly larger than the cpu's, so that a plan
+// Shared by the mirror's operators for the device cuda. Each operator makes the device memory accessible and calls the
+// cpu's operator. All operands must be in device memory. Workspaces are slightly larger than on the cpu, so that a plan
 // made for the wrong device does not fit.
 #pragma once
 
@@ -14,7 +14,7 @@ namespace mtl::mirror {
 
 inline constexpr std::int64_t kMoreWork = 192;
 
-/// Requires every operand to be in the device's memory.
+/// Checks that every operand is in device memory.
 struct Operands {
   static void check(const Tensor& tensor) {
     if (tensor.exists()) require_inside(tensor.raw(), tensor.bytes());
@@ -37,7 +37,7 @@ struct Operands {
   static void check(const AdamWRange& range) {
     check_all(range.param, range.grad, range.exp_avg, range.exp_avg_sq, range.copy);
   }
-  // Arguments without tensors.
+  // These arguments have no tensors.
   static void check(VocabSlice) {}
   static void check(GradMode) {}
   static void check(Activation) {}

@@ -24,7 +24,7 @@ using Bytes = std::vector<std::byte>;
 struct ncclComm {
   std::string folder, name;
   int rank = 0, size = 1;
-  std::int64_t started = 0;  // collectives, and messages: a group for messages has one direction
+  std::int64_t started = 0;  // counts messages too: a message group has one direction
   mtl::cuda::StreamHandle stream = nullptr;
   std::atomic<bool> aborted = false;
 };
@@ -43,9 +43,9 @@ Emulation& emulation() {
   return only;
 }
 
-constexpr std::size_t kHead = 64;  // the header of a file, which names its operation
+constexpr std::size_t kHead = 64;  // size of a file's header, which gives its operation
 
-/// Writes a file that appears under its name only when it is complete.
+/// Writes a file that appears under its name only once complete.
 void publish(const std::string& path, const std::string& head, const Bytes& data) {
   {
     std::ofstream file(path + ".part", std::ios::binary);
@@ -74,8 +74,8 @@ bool try_read(const std::string& path, const std::string& head, Bytes& out) {
   return true;
 }
 
-/// One operation of a member: run() publishes the member's contribution, and returns true when the files of all members
-/// that it needs exist and the result is computed.
+/// A member's part in one operation. run() publishes the member's contribution. It returns true once the required files
+/// from the other members exist and the result is computed.
 class Exchange {
  public:
   using Finish = std::function<void(std::vector<Bytes>&)>;
@@ -104,7 +104,7 @@ class Exchange {
       mirror::Opened opened;
       finish_(parts_);
     }
-    // All members have published this operation, so all have finished the previous one.
+    // All members have published this operation, so they have finished the previous one.
     if (number_ > 0 && group_->size > 1) fs::remove(path(group_->rank, number_ - 1));
     return true;
   }
@@ -200,7 +200,8 @@ class EmulatedNccl final : public NcclLibrary {
   void send(NcclHandle group, cuda::StreamHandle stream, Tensor data, int peer) override {
     start(group, stream, {cat("message ", data.bytes()), data, {peer}, [](std::vector<Bytes>&) {}});
   }
-  // The receiver confirms with an empty message, for which the sender waits: callers must not rely on NCCL's buffering.
+  // The receiver confirms with an empty message, and the sender waits for it. Callers must not rely on NCCL's
+  // buffering.
   void receive(NcclHandle group, cuda::StreamHandle stream, Tensor data, int peer) override {
     expect_memory(data);
     start(group, stream, {cat("message ", data.bytes()), {}, {peer}, [=](std::vector<Bytes>& parts) {
@@ -215,7 +216,7 @@ class EmulatedNccl final : public NcclLibrary {
     return new Tensor(memory);
   }
   void deregister_memory(NcclHandle, void* registered) noexcept override {
-    expect_memory(*static_cast<Tensor*>(registered));  // not freed before
+    expect_memory(*static_cast<Tensor*>(registered));  // not freed yet
     delete static_cast<Tensor*>(registered);
     --emulation().registered;
   }

@@ -1,5 +1,5 @@
-// Optimizer state and activations in host memory: results have the same bits as without offloading, in any order of the
-// streams, and need less device memory.
+// Optimizer state and activations in host memory: the bits are the same as without offloading, no matter in which order
+// the streams run, and less device memory is needed.
 #include <doctest/doctest.h>
 
 #include "device/copy.h"
@@ -28,7 +28,7 @@ void offload_all(TrainOptions& options) {
 TrainOptions options_of(Change change, const std::string& data, const std::string& save) {
   TrainOptions options = options_on(Device::cuda, data, save);
   options.architecture.num_layers = 5;
-  options.parallel.bucket_elements = 1;  // a bucket for each unit
+  options.parallel.bucket_elements = 1;  // one bucket per unit
   options.batch.train_iters = 4;
   change(options);
   return options;
@@ -39,7 +39,7 @@ ModelSource open_model(const std::string& folder) {
   return ModelSource::open(folder, console);
 }
 
-/// Checks that weights and moments of two runs are equal, bit for bit.
+/// Checks that two runs have equal weights and moments, bit for bit.
 void check_same_tensors(const std::string& a, const std::string& b) {
   const ModelSource left = open_model(a), right = open_model(b);
   REQUIRE(!left.tensors().empty());
@@ -54,8 +54,8 @@ void check_same_tensors(const std::string& a, const std::string& b) {
   }
 }
 
-/// Checks that both runs produce the same checkpoints and losses. The second defers its commands, and with seed 0 it is
-/// also interrupted and resumed.
+/// Checks that both runs produce the same checkpoints and losses. The second run defers its commands. With seed 0, it
+/// is also interrupted and resumed.
 void check_same_run(Change plain, Change offloaded) {
   ScratchFolder scratch;
   write_data(scratch / "data");
@@ -78,7 +78,7 @@ void check_same_run(Change plain, Change offloaded) {
   }
 }
 
-/// Returns the plan of the small run's largest rank.
+/// Returns the memory plan for the small run's largest rank.
 MemoryPlan plan_of(Change change) {
   TrainOptions options = options_of(change, "data", "save");
   options.architecture.max_position_embeddings = kLength;
@@ -102,7 +102,7 @@ TEST_CASE("optimizer state on the host changes no bit") {
 }
 
 TEST_CASE("the plan includes a host copy of the largest tensor on the device") {
-  constexpr std::size_t kTable = 128 * 24, kFloat = 4;  // token embedding, of the padded vocabulary
+  constexpr std::size_t kTable = 128 * 24, kFloat = 4;  // token embedding with a padded vocabulary
   CHECK(plan_of([](TrainOptions&) {}).bytes(Category::snapshot, Space::host) == kTable * kFloat);
   const auto in_bf16 = [](TrainOptions& options) {
     options.precision.bf16 = true;
@@ -138,7 +138,7 @@ TEST_CASE("the plan counts offloaded activations in host memory, and less on the
   CHECK(moved > 0);
   CHECK(layers.bytes(Category::slots, Space::device) + layers.bytes(Category::offload_ring, Space::device) + moved ==
         plain.bytes(Category::slots, Space::device));
-  CHECK(all.bytes(Category::offloaded, Space::host) == moved / 2 * 3);  // 5 layers, 2 of which stay on the device
+  CHECK(all.bytes(Category::offloaded, Space::host) == moved / 2 * 3);  // 5 layers; 2 stay on the device
   CHECK(all.total_bytes(Space::device) < plain.total_bytes(Space::device));
 }
 
@@ -155,7 +155,7 @@ TEST_CASE("states updated in pieces equal states updated at once") {
           Device::cuda, kPrecisionFp32, AdamW::states(), [&](const ParamVisitor& visit) { chunk.params(visit); },
           layout);
       store.initialize(7);
-      REQUIRE(store.buckets()[0].count > 256);  // more pieces than the ring has slots
+      REQUIRE(store.buckets()[0].count > 256);  // more pieces than ring slots
       Stream stream(Device::cuda);
       StepMemory step(Device::cuda);
       const Bucket& bucket = store.buckets()[0];

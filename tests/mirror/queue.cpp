@@ -17,16 +17,16 @@ using Command = std::function<void()>;
 using Polled = std::function<bool()>;
 using StartPolled = std::function<Polled()>;
 
-/// An event: how often it was recorded, and the number of the last record that its stream has reached.
+/// An event: how often it was recorded, and the last record its stream has reached.
 struct CUevent_st {
   std::int64_t recorded = 0, reached = 0;
   double seconds = 0;         // when the last record was reached
   std::int64_t enqueued = 0;  // Queues::enqueued() at the last record
   bool captured = false;
-  std::size_t captured_at = 0;  // if captured: number of earlier commands of the capture
+  std::size_t captured_at = 0;  // if captured: commands captured before it
 };
 
-/// A captured command: an ordinary or a polled one.
+/// A captured command: either `run` or the polled `start`.
 struct Captured {
   Command run;
   StartPolled start;
@@ -37,7 +37,7 @@ struct CUgraphExec_st {
 };
 
 struct CUstream_st {
-  /// A command, or a wait for the `reached`-th record of an event.
+  /// A command, or a wait for the event's `reached`-th record.
   struct Step {
     Command run;
     const CUevent_st* event = nullptr;
@@ -47,18 +47,18 @@ struct CUstream_st {
   };
   std::deque<Step> steps;
   bool captured = false;          // its commands are added to the captured graph
-  std::size_t last_enqueued = 0;  // if captured: number of commands of the capture up to its last one
-  std::size_t rejoined = 0;       // if captured: the origin waits for its commands before this one
+  std::size_t last_enqueued = 0;  // if captured: commands in the capture up to its last one
+  std::size_t rejoined = 0;       // if captured: the origin waits for its commands before this
 };
 
 namespace mtl {
 
 namespace {
 
-/// All streams of the process. Only one thread uses the device.
+/// All streams in the process. Only one thread uses the device.
 struct Queues {
   std::vector<CUstream_st*> streams;
-  CUstream_st* origin = nullptr;  // of the capture
+  CUstream_st* origin = nullptr;  // where the capture started
   std::thread::id capturer;
   std::vector<Captured> capture;
   bool defers = false;
@@ -66,15 +66,15 @@ struct Queues {
   mirror::QueueCounts counts;
   double simulated_seconds = 0;
 
-  /// Returns the number of commands and graphs enqueued so far.
+  /// Returns how many commands and graphs were enqueued so far.
   std::int64_t enqueued() const { return counts.commands + counts.graphs; }
-  /// Counts a wait of the host for the first `number` commands and graphs.
+  /// Records that the host waited for the first `number` commands and graphs.
   void count_wait(std::int64_t number) {
     ++counts.waits;
     if (number == enqueued()) ++counts.drains;
   }
 
-  /// Returns a random number below `below`, by SplitMix64.
+  /// Returns a random number less than `below`, using SplitMix64.
   std::uint64_t draw(std::uint64_t below) {
     std::uint64_t bits = random += 0x9e3779b97f4a7c15;
     bits = (bits ^ (bits >> 30)) * 0xbf58476d1ce4e5b9;
@@ -88,7 +88,7 @@ Queues& queues() {
   return only;
 }
 
-/// Runs the stream's next step; returns false if there is none, or if it must wait.
+/// Runs the stream's next step. Returns false if there is none or it must wait.
 bool advance(CUstream_st& stream) {
   if (stream.steps.empty() || !stream.steps.front().is_ready()) return false;
   CUstream_st::Step step = std::move(stream.steps.front());
@@ -101,7 +101,8 @@ bool advance(CUstream_st& stream) {
   return true;
 }
 
-/// Runs one step: the first that is ready, trying the streams in order from a random one on. Returns false if none is.
+/// Runs one step. Tries the streams in order, starting with a random one, until a step is ready. Returns false if none
+/// is.
 bool advance_any() {
   std::vector<CUstream_st*>& all = queues().streams;
   if (all.empty()) return false;
@@ -125,7 +126,7 @@ void expect_no_capture(const char* what) {
   require(queues().origin == nullptr, "CUDA: ", what, " while a graph is captured");
 }
 
-/// Returns true if a stream waits for another process.
+/// Returns true if any stream waits for another process.
 bool is_polled() {
   const auto& all = queues().streams;
   return std::any_of(all.begin(), all.end(),
@@ -203,7 +204,7 @@ void close_stream(StreamHandle stream) noexcept {
   try {
     run_until([&] { return stream->steps.empty(); });
   } catch (const std::exception&) {
-    stream->steps.clear();  // a command failed for which the host did not wait
+    stream->steps.clear();  // a command failed that the host did not wait for
   }
   std::erase(queues().streams, stream);
   delete stream;
@@ -283,7 +284,7 @@ void synchronize(EventHandle event) {
   run_until([&] { return event->reached >= event->recorded; });
 }
 bool is_done(EventHandle event) {
-  // Another thread may call this: see cudaStreamCaptureModeThreadLocal.
+  // Another thread may call this. See cudaStreamCaptureModeThreadLocal.
   if (std::this_thread::get_id() == queues().capturer) expect_no_capture("querying an event");
   return event->reached >= event->recorded;
 }

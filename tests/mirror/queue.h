@@ -1,7 +1,7 @@
-// Emulates the streams of the device cuda on the CPU. Commands run when they are enqueued, unless a Deferral exists:
-// then they are deferred, as on a GPU, and run when the host waits for them or earlier, with streams in a random order
-// from a seed. A source that the host overwrites before its copy, or a missing wait between streams, thus changes
-// results.
+// Emulates the device cuda's streams on the CPU. Normally, commands run when they are enqueued. While a Deferral
+// exists, they are deferred, as on a GPU: they run when the host waits for them, or earlier, and a seed determines the
+// random order of the streams. If the host overwrites a source before it is copied, or streams do not wait for each
+// other, the results change.
 #pragma once
 
 #include <cstdint>
@@ -11,19 +11,19 @@
 
 namespace mtl::mirror {
 
-/// Enqueues a command on a stream, or adds it to the graph that is being captured. The call that runs the command
-/// rethrows its exception.
+/// Enqueues a command on a stream, or adds it to the graph being captured. The call that runs the command rethrows its
+/// exception.
 void enqueue(cuda::StreamHandle stream, std::function<void()> command);
 
-/// Enqueues a command that waits for other processes. `start` is called when the command is put on the stream, again in
-/// each launch of a graph that captured it; it returns a function that is polled until it returns true. Other streams
-/// continue meanwhile.
+/// Enqueues a command that waits for other processes. Putting it on the stream calls `start`, and so does each launch
+/// of a graph that captured it. `start` returns a function that is polled until it returns true. Meanwhile, other
+/// streams continue.
 void enqueue_polled(cuda::StreamHandle stream, std::function<std::function<bool()>()> start);
 
-/// Runs the commands of all streams. Throws during the capture of a graph, when `what` is not allowed.
+/// Runs the commands on all streams. Throws while a graph is being captured, when `what` is not allowed.
 void finish_all(const char* what);
 
-/// Runs the commands that are ready on all streams, as a GPU does while the host is busy elsewhere.
+/// Runs all commands that are ready, on all streams, as a GPU does while the host is busy elsewhere.
 void advance();
 
 /// Defers commands while it exists.
@@ -34,12 +34,12 @@ class Deferral {
   Deferral(const Deferral&) = delete;
 };
 
-/// For commands: adds `seconds` to the simulated duration of the command.
+/// Called by commands: adds `seconds` to the command's simulated duration.
 void simulate_time(double seconds);
 
-/// Counts of the host's calls so far.
+/// The host's calls so far.
 struct QueueCounts {
-  std::int64_t graphs = 0, commands = 0;  // graphs launched, and commands enqueued outside of them
+  std::int64_t graphs = 0, commands = 0;  // graphs launched, and commands enqueued outside graphs
   std::int64_t waits = 0;                 // calls that block until the device has reached a command
   std::int64_t drains = 0;                // waits after which the device has no commands left
 };

@@ -1,5 +1,5 @@
-// The emulated streams behave like CUDA's: without an event, two streams may run in any order; pinned memory is read
-// late; a graph replays; calls that are not allowed during a capture are refused.
+// The emulated streams behave like CUDA's. Without an event, two streams may run in any order. Pinned memory is read
+// late. A graph replays. Calls that are not allowed during a capture are rejected.
 #include "tests/mirror/queue.h"
 
 #include <doctest/doctest.h>
@@ -82,7 +82,7 @@ TEST_CASE("a graph replays its commands, each time on the current contents of me
     scale(c.stream, c.value, 2);
     scale(c.stream, c.value, 5);
   });
-  CHECK(c.get() == 3);  // nothing has run
+  CHECK(c.get() == 3);  // nothing has run yet
   graph.launch(c.stream);
   CHECK(c.get() == 30);
   graph.launch(c.stream);

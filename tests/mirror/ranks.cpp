@@ -1,5 +1,5 @@
-// Ranks on emulated GPUs with an emulated NCCL: results have the same bits as those of ranks on the cpu over MPI, and
-// faults end runs in the same way. Run by mpirun with 2 and 4 ranks.
+// Ranks on emulated GPUs with an emulated NCCL: results have the same bits as with cpu ranks over MPI, and faults end
+// runs in the same way. Run by mpirun with 2 and 4 ranks.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 
@@ -29,7 +29,7 @@ namespace {
 MpiSession* session = nullptr;
 std::string chosen_layout;  // --layout=NAME
 
-/// Returns a seed that differs between rounds and between ranks, so that ranks defer their commands in different ways.
+/// Returns a seed that differs by round and rank, so that ranks defer their commands in different ways.
 std::uint64_t seed_of(int round) { return static_cast<std::uint64_t>(100 * round + session->rank()); }
 
 std::vector<int> all_ranks() {
@@ -38,7 +38,7 @@ std::vector<int> all_ranks() {
   return ranks;
 }
 
-/// A folder that all ranks use and rank 0 removes.
+/// A folder that all ranks use. Rank 0 removes it.
 class SharedFolder {
  public:
   SharedFolder() : path_(broadcast_text(*session->control_group(), session->rank() == 0 ? own_.path() : "", 0)) {}
@@ -75,13 +75,13 @@ void make_zero_without_overlap(TrainOptions& options) { options.parallel.distrib
 void make_zero_offload(TrainOptions& options) {
   make_zero_without_overlap(options);
   options.precision.bf16 = true;
-  options.parallel.optimizer_cpu_offload = true;  // on the GPUs; on the CPUs it has no effect
+  options.parallel.optimizer_cpu_offload = true;  // on GPUs; it has no effect on CPUs
 }
 void make_activation_offload(TrainOptions& options) {
   options.architecture.num_layers = 6;
   options.parallel.cpu_offloading = true;
 }
-/// Loss scales that overflow repeatedly: all ranks must drop and repeat the same steps.
+/// Loss scales overflow repeatedly. All ranks must drop and repeat the same steps.
 void make_fp16(TrainOptions& options) {
   options.precision.fp16 = true;
   options.precision.initial_loss_scale = 1 << 24;
@@ -130,7 +130,7 @@ TrainOptions options_of(const LayoutCase& layout, Device device, const SharedFol
   return options;
 }
 
-/// Runs training on all ranks. Returns the figures of the run, on every rank.
+/// Runs training on all ranks. Returns the logged metrics on every rank.
 std::vector<std::string> figures_of(const TrainOptions& options) {
   RankGroups ranks;
   ranks.rank = session->rank();
@@ -215,7 +215,7 @@ TEST_CASE("a captured operation runs with each launch of its graph") {
   CHECK(host_copy<float>(stream, sum) == std::vector<float>{factor, 2 * factor});
 }
 
-/// Returns the counts of the host's calls in a run of `steps` steps without validations.
+/// Counts the host's calls during a run with `steps` steps and no validations.
 mirror::QueueCounts counts_of(const LayoutCase& layout, const SharedFolder& folder, std::int64_t steps) {
   TrainOptions options = options_of(layout, Device::cuda, folder, cat("steps", steps));
   options.batch.train_iters = steps;
@@ -230,18 +230,18 @@ mirror::QueueCounts counts_of(const LayoutCase& layout, const SharedFolder& fold
           .drains = after.drains - before.drains};
 }
 
-/// Checks that the host waits three times per step: for the copies from the input and the batch buffers of two steps
-/// ago, and for the report of the previous step. Meanwhile, the device has the commands of the current step.
+/// Checks that the host waits three times per step: for the copies from the input and batch buffers used two steps ago,
+/// and for the previous step's report. Meanwhile, the device has the current step's commands.
 void check_waits(const LayoutCase& layout, const SharedFolder& folder) {
   const mirror::QueueCounts few = counts_of(layout, folder, 5), many = counts_of(layout, folder, 9);
   CHECK(few.waits >= 5 * 2);
   CHECK(many.waits - few.waits == 4 * 3);
   CHECK(many.drains == few.drains);
-  // Four micro-batches and the update: every part of a step is a graph.
+  // Four micro-batches and the update: each part of a step is a graph.
   if (layout.make == make_overlap && session->world() == 2) CHECK(many.graphs - few.graphs == 4 * (4 * 2 + 1));
 }
 
-// One layout per process, with the run on the cpu last, because its groups keep buffers that other runs have not
+// Each process runs one layout. The cpu run comes last because its groups keep buffers that the other runs have not
 // planned.
 TEST_CASE("layout: runs have the bits of ranks on the cpu" * doctest::skip()) {
   const auto layout = std::find_if(std::begin(kLayouts), std::end(kLayouts),
@@ -254,7 +254,7 @@ TEST_CASE("layout: runs have the bits of ranks on the cpu" * doctest::skip()) {
   std::vector<std::vector<std::string>> found = {figures_of(options_of(*layout, Device::cuda, folder, "cuda"))};
   CHECK(mirror::nccl_counts().operations > 5);
   CHECK(mirror::queue_counts().graphs > 0);
-  CHECK(mirror::nccl_counts().registered == 0);  // all memory was deregistered
+  CHECK(mirror::nccl_counts().registered == 0);  // all memory is deregistered
   for (int round : {1, 2}) {
     mirror::Deferral deferral(seed_of(round));
     TrainOptions options = options_of(*layout, Device::cuda, folder, cat("deferred", round));
@@ -267,7 +267,7 @@ TEST_CASE("layout: runs have the bits of ranks on the cpu" * doctest::skip()) {
   for (const std::vector<std::string>& figures : found) CHECK(figures == expected);
 }
 
-// Faults that end all communication of a process. Each runs in its own job, which selects the test by name.
+// These faults end all communication in a process. Each runs in its own job, which selects the test by name.
 
 TEST_CASE("late: a missing rank is reported, with the operation that each rank waits for" * doctest::skip()) {
   auto group = session->gpu_group(all_ranks(), "late");

@@ -1,4 +1,4 @@
-// A small run on any device, shared by the tests of whole runs.
+// Defines a small run on any device, shared by the tests of complete runs.
 #pragma once
 
 #include "base/files.h"
@@ -10,7 +10,7 @@ namespace mtl::test {
 
 inline constexpr std::int64_t kVocab = 61, kLength = 12;
 
-/// Writes 200 documents of 10 to 20 tokens; document `broken` has a token outside of the vocabulary.
+/// Writes 200 documents with 10 to 20 tokens each. Document `broken` has a token outside the vocabulary.
 inline void write_data(const std::string& prefix, int broken = -1) {
   IndexedDatasetWriter writer(prefix, DataType::u16);
   std::uint32_t state = 1;
@@ -52,7 +52,7 @@ inline TrainOptions options_on(Device device, const std::string& data, const std
   return options;
 }
 
-/// Runs training as the rank that `ranks` describes. First calls `prepare` with the run's signal requests.
+/// Runs training as the rank described by `ranks`. Calls `prepare` with the run's signal requests first.
 inline Exit run(const TrainOptions& options, const std::function<void(SignalRequests&)>& prepare = {},
                 const RankGroups& ranks = {}) {
   Console console = quiet_console();
@@ -68,7 +68,7 @@ inline Exit run(const TrainOptions& options, const std::function<void(SignalRequ
   return Trainer(options, std::move(start), nullptr, ranks, signals, console).run();
 }
 
-/// Returns the logged figures of a run that do not depend on time.
+/// Returns a run's logged metrics, except those that depend on time.
 inline std::vector<std::string> figures(const std::string& log) {
   std::vector<std::string> out;
   for (const std::string& line : split(read_file(log), '\n')) {
@@ -84,8 +84,8 @@ inline std::vector<std::string> figures(const std::string& log) {
   return out;
 }
 
-/// make_llama() and make_neox() together use all operators that GPT-2 lacks. Backward recomputes only attention in the
-/// first, whole layers in the second.
+/// Together, make_llama() and make_neox() use all operators that GPT-2 does not. Backward recomputes only attention in
+/// the first, and entire layers in the second.
 inline void make_llama(TrainOptions& options) {
   ArchitectureOptions& model = options.architecture;
   model.normalization = "RMSNorm";

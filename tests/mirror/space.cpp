@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t kReserved = std::size_t{1} << 38;  // bytes of address space; no address is used twice
 
-/// Allocates ascending addresses, never one twice, so that the addresses of released memory stay invalid.
+/// Allocates ascending addresses and never reuses one, so that addresses in released memory stay invalid.
 class Space {
  public:
   Space() {
@@ -75,7 +75,7 @@ class Space {
 };
 
 Space& space() {
-  static auto& only = *new Space;  // never destroyed: tensors of static storage may outlive it
+  static auto& only = *new Space;  // never destroyed: static tensors may outlive it
   return only;
 }
 

@@ -1,5 +1,5 @@
-// Emulates the memory of the device cuda on the CPU: a separate mapping that is inaccessible outside of operators and
-// copies, so that an access by the host ends the process.
+// Emulates the device cuda's memory on the CPU: a separate mapping that is accessible only inside operators and copies.
+// If the host accesses it, the process crashes.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace mtl::mirror {
 
-/// Makes the device's memory accessible while it exists.
+/// Makes device memory accessible while it exists.
 class Opened {
  public:
   Opened();
@@ -16,7 +16,7 @@ class Opened {
   Opened(const Opened&) = delete;
 };
 
-/// Throws unless all these bytes are in one allocation of device memory: a device cannot use the host's memory.
+/// Throws unless all these bytes are in one device memory allocation. A device cannot use host memory.
 void require_inside(const void* data, std::size_t bytes);
 
 }  // namespace mtl::mirror

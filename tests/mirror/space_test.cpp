@@ -1,4 +1,5 @@
-// The emulated memory: an access by the host ends the process, so that it makes tests fail anywhere in a run.
+// The emulated memory: the process crashes if the host accesses it, so such an access fails the test at any point in a
+// run.
 #include "tests/mirror/space.h"
 
 #include <doctest/doctest.h>
@@ -17,7 +18,7 @@ using namespace mtl;
 
 namespace {
 
-/// Runs the function in a child process; returns 0, or the signal that ended it.
+/// Runs the function in a child process. Returns 0, or the signal that terminated it.
 template <class Body>
 int signal_ending(const Body& body) {
   const pid_t child = ::fork();
@@ -55,7 +56,7 @@ TEST_CASE("a deliberate host access kills the process") {
   CHECK(signal_ending([&] { *d.x.data<float>() = 1; }) == SIGSEGV);
   CHECK(signal_ending([&] {
           fill_zero(d.stream, d.x);
-          seen = *d.x.data<float>();  // inaccessible again after an operator
+          seen = *d.x.data<float>();  // inaccessible again after the operator
         }) == SIGSEGV);
   CHECK(signal_ending([&] {
           float host[4] = {};

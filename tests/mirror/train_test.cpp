@@ -1,4 +1,4 @@
-// A whole run on a device whose memory the host cannot access: training, validation, checkpoints, a resume, and
+// A complete run on a device whose memory the host cannot access: training, validation, checkpoints, a resume, and
 // inference with the trained model. Every bit must equal the cpu's.
 #include <doctest/doctest.h>
 
@@ -39,7 +39,7 @@ void check_same_tensors(const std::string& a, const std::string& b) {
   }
 }
 
-/// Returns what `body` writes to standard error.
+/// Calls `body` and returns what it writes to standard error.
 std::string stderr_of(const std::function<void()>& body) {
   const ScratchFolder scratch;
   std::FILE* file = std::fopen((scratch / "stderr").c_str(), "w");
@@ -55,7 +55,7 @@ std::string stderr_of(const std::function<void()>& body) {
   return read_file(scratch / "stderr");
 }
 
-/// Returns the iterations that warnings name.
+/// Returns the iterations that appear in warnings.
 std::set<int> broken_iterations(const std::string& warnings) {
   constexpr std::string_view kWord = "iteration ";
   std::set<int> out;
@@ -64,7 +64,7 @@ std::set<int> broken_iterations(const std::string& warnings) {
   return out;
 }
 
-/// Interrupts and resumes the run, and checks that its tensors and figures equal those of the run saved in
+/// Interrupts and resumes the run. Checks that its tensors and logged metrics equal those of the run saved in
 /// `uninterrupted`.
 void check_resumed_run(TrainOptions options, const std::string& uninterrupted) {
   options.checkpoint.exit_interval = 3;
@@ -73,7 +73,7 @@ void check_resumed_run(TrainOptions options, const std::string& uninterrupted) {
   CHECK(run(options) == Exit::ok);
   check_same_tensors(uninterrupted, options.checkpoint.save);
   const std::vector<std::string> expected = figures(uninterrupted + ".jsonl");
-  CHECK(expected.size() >= 8);  // six steps, validations, and the test at the end
+  CHECK(expected.size() >= 8);  // six steps, validations, and the final test
   CHECK(figures(options.checkpoint.save + ".jsonl") == expected);
 }
 
@@ -138,7 +138,7 @@ TEST_CASE("steps run as CUDA graphs produce the same bits, with few commands out
     if (graphs) {
       CHECK(counts[5].graphs == 4 * 7);  // from the second step on
       CHECK(launched == 4 * 7);          // forward and backward of three micro-batches, the update
-      CHECK(outside_graphs == 4 * 7);    // inputs, zeroed losses, batch, three micro-batches, report
+      CHECK(outside_graphs == 4 * 7);    // forward and backward for three micro-batches, the update
     } else {
       CHECK(counts[9].graphs == 0);
       CHECK(outside_graphs > 4 * 150);
@@ -189,7 +189,7 @@ TEST_CASE("parts of a step: plain, captured, replayed; another number of micro-b
     CHECK(host_copy<float>(stream, value)[0] == expected);
   }
   CHECK(bodies_run == 3 + 2 + 1 + 1);        // every body, then once per kind, and the same for one micro-batch
-  CHECK(stream.counters().bytes == 15 * 8);  // of each body that ran
+  CHECK(stream.counters().bytes == 15 * 8);  // every body, then once per kind; again for one micro-batch
   graphs.begin_step(1);
   const std::string refused = error_of([&] { graphs.run(stream, {.action = 1}, [&] { stream.synchronize(); }); });
   CHECK(refused.find("waiting for a stream") != std::string::npos);
@@ -203,7 +203,7 @@ TEST_CASE("non-finite gradients are reported by name, and change no parameter") 
   for (Device device : {Device::cpu, Device::cuda}) {
     mirror::Deferral deferral(3);
     TrainOptions options = options_on(device, scratch / "data", scratch / (device == Device::cpu ? "cpu" : "cuda"));
-    options.optimizer.schedule.lr = 1e30;  // the first update destroys the model
+    options.optimizer.schedule.lr = 1e30;  // summed over the bodies that ran
     options.batch.eval_iters = 0;
     warnings[device] = stderr_of([&] { CHECK(run(options) == Exit::ok); });
   }
@@ -221,7 +221,7 @@ TEST_CASE("overflows of a dynamic loss scale equal the cpu's bit for bit: steps 
     TrainOptions out = options_on(device, scratch / "data", scratch / name);
     out.precision.fp16 = true;
     out.precision.initial_loss_scale = 1 << 24;
-    out.precision.loss_scale_window = 2;  // it soon exceeds the gradients' range, repeatedly
+    out.precision.loss_scale_window = 2;  // soon exceeds the gradients' range, repeatedly
     out.precision.hysteresis = 1;
     out.batch.train_iters = 20;
     out.batch.eval_interval = 100;
@@ -246,7 +246,7 @@ TEST_CASE("a broken step makes no update, nor does the next one, which is repeat
   ScratchFolder scratch;
   write_data(scratch / "data");
   int isolated = 0;  // broken steps between two sound ones
-  // Constant loss scales at which some steps overflow, which is reported.
+  // With these constant loss scales, some steps overflow and are reported.
   for (auto [lr, loss_scale] : {std::pair{0.01, 1.65e6}, {0.1, 2.8e5}, {0.1, 3.6e5}, {0.1, 6e5}}) {
     CAPTURE(loss_scale);
     const auto name = [&](Device device) { return cat(device == Device::cpu ? "cpu" : "cuda", loss_scale); };

@@ -1,4 +1,4 @@
-// The leases of a chunk's parameters, in several architectures, with immediate and deferred weight gradients, and with
+// Chunks: their parameter leases in multiple architectures, with immediate and deferred weight gradients, and with
 // activations kept or recomputed.
 #include "nn/chunk.h"
 
@@ -50,8 +50,8 @@ struct Plan {
   Recompute recompute = {};
 };
 
-/// Calls check(plan) for every chunk of every architecture, with every kind of recomputation, with and without deferred
-/// weight gradients.
+/// Calls check(plan) for every combination of architecture, chunk and recomputation, with and without deferred weight
+/// gradients.
 template <class Check>
 void for_each_plan(const Check& check) {
   for (const Architecture& architecture : kArchitectures) {
@@ -70,7 +70,7 @@ void for_each_plan(const Check& check) {
   }
 }
 
-/// Counts how often each unit was acquired, and how often its gradients were finished.
+/// For each unit, counts how often it was acquired and how often its gradients were finished.
 struct Recorder final : ParamOwner {
   Lease acquire(Role role, int unit) override {
     ++(role == Role::values ? values : gradients)[unit];
@@ -80,14 +80,14 @@ struct Recorder final : ParamOwner {
   std::map<int, int> values, gradients, ended;
 };
 
-/// Maps every unit of a chunk to `count`.
+/// Maps each of a chunk's units to `count`.
 std::map<int, int> units_of(const ParamStore& store, int count) {
   std::map<int, int> units;
   for (const ParamSpec& spec : store.specs()) units[spec.unit] = count;
   return units;
 }
 
-/// Checks that the store has exactly the parameters of a chunk of the model.
+/// Checks that the store has exactly the parameters for this chunk of the model.
 void check_params(const GptConfig& config, ChunkRange range, const ParamStore& store) {
   const bool has_layernorm = config.norm == Norm::layernorm;
   const std::pair<const char*, bool> of_layer[] = {{".norm1.weight", true},
@@ -109,7 +109,7 @@ void check_params(const GptConfig& config, ChunkRange range, const ParamStore& s
   CHECK((store.find("output.weight") >= 0) == (range.has_head && !config.tied_embeddings));
 }
 
-/// Runs a micro-batch of a chunk on the meta device, and checks the number of leases.
+/// Runs a chunk's micro-batch on the meta device and checks how many leases it takes.
 void check_leases(const Plan& plan) {
   const auto& [config, range, defers, recompute] = plan;
   Chunk chunk(config, {}, {}, range, 48, recompute);
@@ -133,13 +133,13 @@ void check_leases(const Plan& plan) {
   Tensor output = chunk.forward(ctx, input, batch, cache);
   CHECK(output.exists() == !range.has_head);
   std::map<int, int> once = units_of(store, 1);
-  if (range.has_embedding && range.has_head && config.tied_embeddings) ++once[0];  // the LM head uses it, too
+  if (range.has_embedding && range.has_head && config.tied_embeddings) ++once[0];  // the LM head uses it too
   CHECK(owner.values == once);
   CHECK(owner.gradients.empty());
   CHECK(owner.ended.empty());
   Tensor dinput = chunk.backward(ctx, output, batch.loss_weights, batch, cache);
   CHECK(dinput.exists() == !range.has_embedding);
-  std::map<int, int> values = once;  // once more for backward, a third time to recompute activations
+  std::map<int, int> values = once;  // again for backward, a third time to recompute
   for (auto& [unit, count] : values) count *= 2;
   for (const LayerGroup& group : recompute_groups(recompute, range.num_layers)) {
     for (std::int64_t layer = group.first; group.is_recomputed && layer < group.first + group.count; ++layer)
@@ -161,7 +161,7 @@ TEST_CASE("every unit with parameters is acquired before it runs, and its gradie
 
 namespace {
 
-/// Emulates sharded parameters on a rank that holds all of them: values and gradients are NaN outside of leases.
+/// Emulates sharded parameters on a rank that holds all of them: values and gradients are NaN while not leased.
 class Lender final : public ParamOwner {
  public:
   explicit Lender(ParamStore& store) : store_(store) {
@@ -186,7 +186,7 @@ class Lender final : public ParamOwner {
     return std::all_of(leases_.begin(), leases_.end(), [](const auto& lease) { return lease.second == 0; });
   }
 
-  std::pair<Role, int> forgotten{Role::states, 0};  // its acquire() is ignored, as if the call were missing
+  std::pair<Role, int> forgotten{Role::states, 0};  // its acquire() does nothing, as if the call were missing
 
  private:
   void release(Role role, int unit) noexcept override {
@@ -218,7 +218,7 @@ struct Pass {
   bool operator==(const Pass&) const = default;  // false with any NaN
 };
 
-/// Trains on a micro-batch and evaluates it, twice, with parameters that are leased or resident.
+/// Trains on a micro-batch and evaluates it, twice. The parameters are leased if `lends`, and resident otherwise.
 Pass run(const Plan& plan, bool lends, std::pair<Role, int> forgotten = {Role::states, 0}) {
   const auto& [config, range, defers, recompute] = plan;
   Chunk chunk(config, kDropout, {}, range, 48, recompute);

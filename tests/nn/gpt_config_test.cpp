@@ -1,4 +1,4 @@
-// The padded vocabulary, compared with Megatron-LM's.
+// GPT configuration: the padded vocabulary, compared with Megatron-LM's.
 #include "nn/gpt_config.h"
 
 #include <doctest/doctest.h>

@@ -1,4 +1,4 @@
-// Initial weights: mtl's logarithm and cosine compared with libm's, and the moments of the drawn numbers.
+// Initial weights: mtl's logarithm and cosine compared with libm's, and the moments of the random numbers.
 #include "nn/init.h"
 
 #include <doctest/doctest.h>

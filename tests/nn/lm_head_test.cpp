@@ -1,4 +1,4 @@
-// The output layer with the loss, computed in chunks of rows.
+// LM head: the output layer with the loss, computed in chunks of rows.
 #include "nn/lm_head.h"
 
 #include <doctest/doctest.h>
@@ -22,7 +22,7 @@ std::vector<float> random_values(std::int64_t count, unsigned seed) {
   return out;
 }
 
-/// Operands of an LM head whose weight has `padded` rows, of which `vocab` are real.
+/// Operands for an LM head whose weight has `padded` rows. The first `vocab` rows are real.
 struct Problem {
   std::int64_t rows, vocab, padded, width;
   std::vector<float> x = random_values(rows * width, 1), table = random_values(padded * width, 2);
@@ -36,7 +36,7 @@ struct Problem {
   }
 };
 
-/// Results, and the peak of the scratch arena.
+/// Results, and the scratch arena's peak.
 struct Result {
   std::vector<float> losses, dx, dtable;
   std::size_t scratch = 0;
@@ -108,7 +108,7 @@ Reference reference(const Problem& p) {
 }  // namespace
 
 TEST_CASE("the LM head in chunks of rows equals the fp64 reference, and calls per chunk bit for bit") {
-  Problem p(72, 524000, 524288, 4);  // 32 rows of logits are 64 MiB
+  Problem p(72, 524000, 524288, 4);  // 32 rows of logits use 64 MiB
   const Result chunks = compute(p, p.rows), calls = compute(p, 32);
   CHECK(chunks.scratch < std::size_t{80} << 20);  // instead of 144 MiB
   CHECK(chunks.losses == calls.losses);
@@ -147,7 +147,7 @@ TEST_CASE("the LM head's memory is bounded on every device, with a vocabulary of
         const std::size_t logits = std::size_t{target == Device::cpu ? 64u : 512u} << 20;
         const std::size_t copies = trains && dtype != DType::f32 ? logits / 2 : 0;  // dlogits
         CHECK(scratch.peak() >= logits + copies);
-        CHECK(scratch.peak() < logits + copies + (std::size_t{64} << 20));  // workspace of matrix products
+        CHECK(scratch.peak() < logits + copies + (std::size_t{64} << 20));  // matmul workspace
       }
     }
   }

@@ -14,7 +14,7 @@ using namespace mtl;
 
 namespace {
 
-/// Returns the configuration of these config.json keys.
+/// Returns the configuration for these config.json keys.
 GptConfig config_of(const Json& json) {
   GptConfig config;
   config.hidden_size = json.at("hidden_size").as_int();
@@ -69,7 +69,7 @@ TEST_CASE("rotary: frequencies, cosines and sines equal the golden models'") {
     double worst = 0;
     for (std::int64_t n = 0; n < rows; ++n) {
       const float* row = angles.begin() + n * 2 * pairs;
-      for (std::int64_t i = 0; i < 2 * pairs; ++i) {  // transformers stores the columns of both halves
+      for (std::int64_t i = 0; i < 2 * pairs; ++i) {  // transformers stores both halves' columns
         const auto at = [&](const char* what) { return golden.at(what).as_array()[n].as_array()[i].as_number(); };
         worst = test::larger_or_nan(worst, std::abs(row[i % pairs] - at("cos")));
         worst = test::larger_or_nan(worst, std::abs(row[pairs + i % pairs] - at("sin")));

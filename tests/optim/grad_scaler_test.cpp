@@ -1,4 +1,4 @@
-// The loss scale, compared with Megatron-LM's scaler step by step, and its behavior at its bounds.
+// The loss scale: compared with Megatron-LM's scaler step by step, and tested at its bounds.
 #include "optim/grad_scaler.h"
 
 #include <doctest/doctest.h>
@@ -37,7 +37,7 @@ TEST_CASE("grad scaler: every step equals Megatron's traces") {
                &hysteresis = trace.at("hysteresis_tracker").as_array();
     REQUIRE(scales.size() == found_inf.size());
     for (std::size_t i = 0; i < found_inf.size(); ++i, ++steps) {
-      // A scaler that is saved and restored before the step continues in the same way.
+      // If the scaler is saved and restored before the step, it continues in the same way.
       GradScaler resumed(options_of(trace.at("args")));
       resumed.restore(scaler.state());
       scaler.update(found_inf[i] == '1');
@@ -69,7 +69,7 @@ TEST_CASE("grad scaler: exhausted only by an overflow at the minimum after the h
   CHECK(scaler.scale() == 1);
   scaler.update(false);
   CHECK_FALSE(scaler.is_exhausted());
-  scaler.update(false);  // the scale grows, and the hysteresis is restored
+  scaler.update(false);  // the scale grows and the hysteresis is restored
   CHECK(scaler.scale() == 2);
   scaler.update(true);
   CHECK(scaler.scale() == 2);

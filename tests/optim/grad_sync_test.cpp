@@ -1,5 +1,5 @@
-// Gradient synchronization between ranks that are threads: a non-finite gradient is attributed to its rank, and overlap
-// changes no bit.
+// Gradient synchronization, with ranks as threads: a non-finite gradient is attributed to its rank, and overlap changes
+// no bit.
 #include "optim/grad_sync.h"
 
 #include <doctest/doctest.h>
@@ -21,7 +21,7 @@ GptConfig tiny(bool bias = true) {
   return test::gpt_of_size({.vocab = 40, .layers = 2, .hidden = 16, .heads = 2, .positions = 8}, bias);
 }
 
-/// One rank's parameters, with gradients that depend on the rank.
+/// One rank's parameters. Their gradients depend on the rank.
 struct RankParams {
   Stream stream{Device::cpu};
   Chunk chunk;
@@ -37,7 +37,7 @@ struct RankParams {
 
   int unit_of(int param) const { return store.specs()[static_cast<std::size_t>(param)].unit; }
 
-  /// Sets gradients that depend on the rank and finishes them in the order of backward. Adds `bad` to one element.
+  /// Sets gradients that depend on the rank and finishes them in backward order. Adds `bad` to one element.
   void backward(GradSync& sync, float bad) {
     chunk.params([&](Param& param, const ParamSpec&) { param.take_grad(); });
     for (int param = store.size(); param-- > 0;) {
@@ -64,7 +64,7 @@ struct Setting {
   double clip_grad;
 };
 
-/// Runs one update, repeats the step, and returns the names of the gradients that are not finite.
+/// Runs one update and repeats the step. Returns the names of the non-finite gradients.
 std::vector<std::string> update(RankParams& rank, const ProcessGroups& groups, Setting setting, StepState& state,
                                 float bad = 0) {
   const GradSync::Overlap overlap{.reduce = setting.overlap, .gather = setting.overlap && setting.shard};
@@ -118,7 +118,7 @@ TEST_CASE("a non-finite gradient is attributed to its rank and tensor, and no ra
 
 TEST_CASE("values that are gathered late are complete when a forward pass reads them, with and without biases") {
   for (bool bias : {false, true}) {
-    std::vector<float> reference;  // losses of the second step
+    std::vector<float> reference;  // the second step's losses
     for (bool overlap : {false, true}) {
       std::mutex mutex;
       run_ranks(RankGrid({.data = 2}), [&](int rank, const ProcessGroups& groups) {
@@ -188,7 +188,7 @@ TEST_CASE("a lease waits for the values of its unit only") {
     optimizer.begin_step();
     own.backward(optimizer.sync(), 0);
     optimizer.step(scratch, &state);
-    auto count_old = [&](int unit) {  // counts parameters whose other half has not been gathered yet
+    auto count_old = [&](int unit) {  // counts parameters whose other half is not gathered yet
       int old = 0;
       for (int param = 0; param < own.store.size(); ++param) {
         const float *a = own.store.value(param).data<float>(), *b = reference.store.value(param).data<float>();

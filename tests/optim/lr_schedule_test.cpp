@@ -1,4 +1,4 @@
-// Learning rate and weight decay, compared with Megatron's scheduler, and the errors in flags.
+// Learning rate and weight decay: compared with Megatron's scheduler. Also covers errors in flags.
 #include "optim/lr_schedule.h"
 
 #include <doctest/doctest.h>

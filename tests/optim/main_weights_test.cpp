@@ -1,4 +1,4 @@
-// 16-bit weights in several layouts: with fp32 main weights, and without them by stochastic rounding.
+// 16-bit weights in multiple layouts: with fp32 main weights, and with stochastic rounding instead.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -59,7 +59,7 @@ std::vector<float> widened(const Tensor& tensor) {
   return out;
 }
 
-/// Whole tensors by name, assembled from the parts of all ranks.
+/// Whole tensors by name, assembled from all ranks' parts.
 using WholeTensors = std::map<std::string, std::vector<float>>;
 
 void add_part(WholeTensors& whole, const ParamSpec& spec, const Slice& slice, const std::vector<float>& values) {
@@ -71,7 +71,7 @@ void add_part(WholeTensors& whole, const ParamSpec& spec, const Slice& slice, co
   });
 }
 
-/// Sets gradients whose sum over the ranks depends only on the element's index in the whole tensor, up to rounding.
+/// Sets gradients. Summed over the ranks, they depend only on the element's index in the whole tensor, up to rounding.
 void set_gradients(RankParams& own) {
   const auto ranks = static_cast<float>(own.store.layout().size(Axis::data));
   own.chunk.params([&](Param& param, const ParamSpec& spec) {

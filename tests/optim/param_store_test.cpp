@@ -1,4 +1,4 @@
-// The table of a parameter store: bytes, extents, and the content of checkpoints, for any update rule.
+// Parameter store: the table's bytes and extents, and what checkpoints contain, for any update rule.
 #include "optim/param_store.h"
 
 #include <doctest/doctest.h>
@@ -161,7 +161,7 @@ TEST_CASE("buckets end at units, group parameters that are reduced and updated a
 
 TEST_CASE("every updated range begins on a cache line, in every dtype and on every rank") {
   const auto is_aligned = [](const Tensor& tensor) { return reinterpret_cast<std::uintptr_t>(tensor.raw()) % 64 == 0; };
-  Precision narrow = kPrecisionFp32;  // several dtypes and odd sizes: the tiny model's biases have 16 elements
+  Precision narrow = kPrecisionFp32;  // varied dtypes, odd sizes: tiny's biases have 16 elements
   narrow.compute = narrow.load = narrow.main_grads = narrow.exp_avg = DType::bf16;
   int seen = 0;
   for (int ranks : {1, 2, 3}) {

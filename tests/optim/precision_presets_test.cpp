@@ -1,4 +1,4 @@
-// The precision presets: the published table, and bytes per parameter.
+// Precision presets: the published table, and bytes per parameter.
 #include "optim/precision_presets.h"
 
 #include <doctest/doctest.h>

@@ -1,4 +1,4 @@
-// Tokenization of lines by one thread of mtl-preprocess.
+// Preprocessing: how one mtl-preprocess thread tokenizes lines.
 #include "prep/preprocess_chunk.h"
 
 #include <doctest/doctest.h>
@@ -13,7 +13,8 @@ namespace {
 using Sizes = std::vector<std::size_t>;
 using Ids = std::vector<std::int32_t>;
 
-/// Returns the first chunk of lines of partition `part` of `parts`, tokenized by NullTokenizer.
+/// Tokenizes the first chunk of lines with NullTokenizer. Includes only lines in partition `part`, if there are `parts`
+/// partitions.
 TokenChunk tokenize(const std::string& text, const PreprocessOptions& options, std::int64_t part = 0,
                     std::int64_t parts = 1, std::int64_t vocab_size = 100) {
   const test::ScratchFolder folder;

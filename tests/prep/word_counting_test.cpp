@@ -1,4 +1,4 @@
-// Counts of the words in files, with any number of threads.
+// Word counts: counts the words in files with any number of threads.
 #include "prep/word_counting.h"
 
 #include <doctest/doctest.h>

@@ -1,4 +1,4 @@
-// The documentation: every link leads to a file and a heading that exist, and every test named exists.
+// Documentation: every link leads to an existing file and heading, and every test mentioned exists.
 #include <doctest/doctest.h>
 
 #include <filesystem>
@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Returns the paths of the pages, relative to tests/, where tests run.
+/// Returns the pages' paths relative to tests/, where tests run.
 std::vector<std::string> pages() {
   std::vector<std::string> out = {"../README.md", "../CONTRIBUTING.md"};
   for (const auto& entry : fs::directory_iterator("../docs")) {
@@ -23,7 +23,7 @@ std::vector<std::string> pages() {
   return out;
 }
 
-/// Returns the anchors of a page's headings as GitHub forms them: lower case, hyphens for blanks, no punctuation.
+/// Returns the anchors for a page's headings in GitHub's form: lower case, hyphens for blanks, no punctuation.
 std::set<std::string> anchors_of(const std::string& page) {
   std::set<std::string> out;
   for (const std::string& line : split(read_file(page), '\n')) {
@@ -40,7 +40,7 @@ std::set<std::string> anchors_of(const std::string& page) {
   return out;
 }
 
-/// Returns the first group of every match in a page.
+/// Returns the first group from every match in a page.
 std::vector<std::string> matches(const std::string& page, const std::regex& pattern) {
   const std::string text = read_file(page);
   std::vector<std::string> out;

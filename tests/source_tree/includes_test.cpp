@@ -1,6 +1,7 @@
-// Modules may include only lower modules. Reads the #include lines of every source file, and fails on one that breaks
-// this order, or that includes a library's header in a file that may not.
-// g++ 12 warns about std::regex's own code when sanitizers are on (GCC PR105562).
+// Includes: modules may include only lower modules. Reads the #include lines in every source file. Fails if a line
+// breaks this order, or if a file includes a library's header and may not.
+//
+// With sanitizers on, g++ 12 warns about std::regex's own code (GCC PR105562).
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif
@@ -32,7 +33,7 @@ const std::map<std::string, std::set<std::string>>& visible_modules() {
     sees["kernels"] = {"base", "device"};
     sees["comm"] = {"base", "device", "layout"};
     sees["nn"] = {"base", "device", "kernels", "comm", "layout"};
-    // From here on, each module includes the previous one and all that it includes.
+    // From here on, each module includes the previous module and everything it includes.
     std::string below = "nn";
     for (const char* module : {"optim", "ckpt", "engine"}) {
       sees[module] = sees[below];
@@ -51,7 +52,7 @@ const std::map<std::string, std::set<std::string>>& visible_modules() {
   return modules;
 }
 
-/// Returns the module of a file or of a quoted include, given as a path from the root of the repository or from
+/// Returns the module that a file or a quoted include belongs to. The path is relative to the repository root or to
 /// libcore.
 std::string module_of(std::string_view path) {
   for (std::string_view folder : {"libcore/", "./"}) {
@@ -61,13 +62,13 @@ std::string module_of(std::string_view path) {
   return module == "cli" ? "apps" : module;
 }
 
-/// Returns true if the file may include this header. Sets `library` to the name of the header's library, for the
+/// Returns true if the file may include this header. Sets `library` to the name of the header's library, for the error
 /// message.
 bool may_include(const std::string& file, const std::string& header, std::string* library) {
   struct Rule {
-    const char* name;  // of the library
+    const char* name;  // the library's name
     std::regex headers;
-    std::regex files;  // that may include it
+    std::regex files;  // the files that may include it
   };
   static const std::vector<Rule> rules = {
       {"CUDA",
@@ -91,7 +92,7 @@ bool may_include(const std::string& file, const std::string& header, std::string
   return true;
 }
 
-/// Returns the problems of the include lines of one file, each as "file:line: why".
+/// Returns the problems in one file's include lines, each as "file:line: why".
 std::vector<std::string> violations(const std::string& file, const std::string& content) {
   static const std::regex include_line(R"rx(^\s*#\s*include(_next)?\s*([<"])([^>"]+)[>"].*)rx");
   std::vector<std::string> found;

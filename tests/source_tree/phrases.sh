@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Refuses phrases that make a reader stop (phrases.txt, next to this file) anywhere in the repository's text.
+# Rejects phrases that make a reader stop (phrases.txt, next to this file) anywhere in the repository's text.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 list=tests/source_tree/phrases.txt

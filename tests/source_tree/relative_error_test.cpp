@@ -1,4 +1,4 @@
-// The error measures of the tests: NaN anywhere, or an empty reference, never passes.
+// Error measures: NaN anywhere, or an empty reference, never passes.
 #include "tests/relative_error.h"
 
 #include <doctest/doctest.h>

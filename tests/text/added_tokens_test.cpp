@@ -1,4 +1,4 @@
-// Added tokens in a text, and Unicode normalization form C.
+// Added tokens in text, and Unicode normalization form C.
 #include "text/added_tokens.h"
 
 #include <doctest/doctest.h>
@@ -14,7 +14,7 @@ using namespace mtl;
 
 namespace {
 
-/// Returns the pieces of a text and the ids of its added tokens, as "text|#id|text".
+/// Splits a text at added tokens; returns the pieces and token ids as "text|#id|text".
 std::string cut(const TokenFinder& finder, const std::string& text) {
   std::vector<std::string> out;
   finder.cut(
@@ -60,8 +60,8 @@ TEST_CASE("added tokens: runs of whitespace take linear time") {
   std::size_t tokens = 0, bytes = 0;
   finder.cut(
       text, [&](std::string_view piece) { bytes += piece.size(); }, [&](std::int32_t) { ++tokens; });
-  // Hugging Face's library drops a token if an earlier match has consumed its text: " ", the "\n" and the blank after
-  // it, the " " before c.
+  // Hugging Face's library drops a token if an earlier match has consumed its text. Four matches remain: " ", the "\n"
+  // with the blank after it, b's blanks, and the " " before c.
   CHECK(tokens == 4);
   CHECK(bytes == 3);
   CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(5));  // quadratic time would take minutes

@@ -1,4 +1,4 @@
-// BPE training: the merges of Hugging Face's trainer, byte for byte, and each rule on small texts.
+// BPE training: produces the same merges as Hugging Face's trainer, byte for byte. Tests each rule on small texts.
 #include "text/bpe_trainer.h"
 
 #include <doctest/doctest.h>

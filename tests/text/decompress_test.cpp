@@ -1,5 +1,5 @@
-// Compressed input, recognized by its first bytes: whole, concatenated, truncated, damaged. The compression
-// libraries encode the samples.
+// Compressed input, recognized by its first bytes: complete, concatenated, truncated, damaged. The compression
+// libraries produce the samples.
 #include "text/decompress.h"
 
 #include <doctest/doctest.h>
@@ -44,7 +44,7 @@ std::string xz(const std::string& text) {
   return out;
 }
 
-/// Compresses in blocks of 64 KiB, like `xz -T --block-size`.
+/// Compresses in 64 KiB blocks, like `xz -T --block-size`.
 std::string xz_blocks(const std::string& text) {
   lzma_mt options{};
   options.threads = 2;
@@ -83,7 +83,7 @@ std::string zstd_unsized(const std::string& text) {
   return out;
 }
 
-/// Compresses to frames of 100 KB with a content size, occasionally without, each after a skippable frame.
+/// Compresses to 100 KB frames, most with a content size. Each follows a skippable frame.
 std::string zstd_frames(const std::string& text) {
   std::string out;
   for (std::size_t at = 0, frame = 0; at < text.size() || frame == 0; at += 100000, ++frame) {
@@ -113,7 +113,7 @@ struct TempFile {
   }
 };
 
-/// Returns text with repetitions, larger than the buffers.
+/// Returns text that has repetitions and is larger than the buffers.
 std::string sample_text() {
   std::mt19937 random(4);
   std::string out;
@@ -207,13 +207,13 @@ TEST_CASE("decompress: other formats are refused by name") {
 
 TEST_CASE("decompress: a small file that requests a large window is refused before it is allocated") {
   TempFile file;
-  // Magic, descriptor without content size, window of 2^31 bytes, one raw block of a byte.
+  // Magic, a descriptor without content size, a 2^31-byte window, one raw one-byte block.
   std::string window(
       "\x28\xB5\x2F\xFD\x00\xA8\x09\x00\x00"
       "a",
       10);
   CHECK_THROWS_WITH_AS(file.read(window), doctest::Contains("more than 1024 MiB to decompress"), Error);
-  // A frame that declares 16 MiB of content and holds one byte.
+  // A frame that declares 16 MiB but contains one byte.
   std::string short_content(
       "\x28\xB5\x2F\xFD\xA0\x00\x00\x00\x01\x09\x00\x00"
       "a",

@@ -1,7 +1,7 @@
 // Compares BpeTokenizer with the plain ReferenceBpe (reference_bpe.h) on files, in two threads:
-// mtl_text_exactness VOCAB.json MERGES.txt CLASSES.json < LIST
-// LIST has one file name per line; the files need not be text. Prints the totals compared; exits with 1 if ids or texts
-// differ, or if LIST is empty.
+//   mtl_text_exactness VOCAB.json MERGES.txt CLASSES.json < LIST
+// LIST has one file name per line. The files can contain arbitrary bytes. Prints the totals compared. Exits with 1 if
+// ids or texts differ, or if LIST is empty.
 #include <atomic>
 #include <cstdio>
 #include <iostream>

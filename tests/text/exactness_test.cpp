@@ -1,4 +1,4 @@
-// BpeTokenizer equals the plain ReferenceBpe (reference_bpe.h) and takes linear time on any text.
+// BpeTokenizer: equals the plain ReferenceBpe (reference_bpe.h) and takes linear time on any text.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -36,7 +36,8 @@ std::string code_points(Random& random, std::uint32_t first, std::uint32_t last)
   return out;
 }
 
-/// Returns a word of a random kind, such as real texts mix; any kind can begin or end a block of the splitter.
+/// Returns a word of a random kind, so that texts mix kinds as real texts do. Any kind can start or end a splitter
+/// block.
 std::string random_word(Random& random) {
   static const char* const kContractions[] = {"'s", "'t", "'re", "'ve", "'m", "'ll", "'d", "'S", "'l", "'r", "'", "''"};
   static const char* const kSpaces[] = {" ",     "  ",       "\n",       "\t",           "\r\n",         "\v\f",
@@ -83,7 +84,7 @@ std::string random_word(Random& random) {
   }
 }
 
-/// Returns text composed of the vocabulary's tokens.
+/// Returns text composed of vocabulary tokens.
 std::string random_tokens(Random& random, const BpeVocabulary& vocabulary) {
   std::string out;
   for (int n = 0; n < 12; ++n) out += token_bytes(one_of(random, vocabulary.tokens));
@@ -197,7 +198,7 @@ TEST_CASE("exactness: the corpora, with three vocabularies") {
 }
 
 TEST_CASE("exactness: merges in an order that no trainer produces") {
-  // A pair may be merged before those that produce it, and another pair may produce the same token.
+  // A pair may be merged before the pairs that produce it, and another pair may produce the same token.
   Random random(22);
   for (int round = 0; round < 300; ++round) {
     BpeVocabulary vocabulary;
@@ -234,7 +235,7 @@ TEST_CASE("exactness: merges in an order that no trainer produces") {
 }
 
 TEST_CASE("exactness: ten megabytes of one character take linear time") {
-  // Quadratic time would take days here, not seconds.
+  // With quadratic time, this would take days instead of seconds.
   auto tokenizer = load_gpt2();
   for (const char* character : {"a", " ", "\u4E00", "\u3042"}) {
     std::string text;

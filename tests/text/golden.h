@@ -1,4 +1,4 @@
-// Helpers for golden files of tokenizers, and GPT-2's tokenizer.
+// Helpers for the tokenizers' golden files, and GPT-2's tokenizer.
 #pragma once
 
 #include <vector>

@@ -1,4 +1,4 @@
-// The files next to a tokenizer.json are applied as by transformers.
+// Companion files: the files next to a tokenizer.json have the same effect as in transformers.
 #include "text/hf_companions.h"
 
 #include <doctest/doctest.h>
@@ -14,7 +14,7 @@ using namespace mtl;
 
 namespace {
 
-/// A folder with the files of one case.
+/// A folder with one case's files.
 class CaseFolder {
  public:
   CaseFolder(const Json& base, const Json& item) {
@@ -29,7 +29,7 @@ class CaseFolder {
   test::ScratchFolder folder_;
 };
 
-/// Returns the ids of a text; nullopt if the text is refused because Hugging Face's library aborts.
+/// Returns a text's ids, or nullopt if the text is rejected because Hugging Face's library aborts.
 std::optional<std::vector<std::int32_t>> encode(const HfTokenizer& tokenizer, const std::string& text) {
   try {
     return tokenizer.encode(text);
@@ -57,8 +57,8 @@ Outcome compare(const Json& base, const Json& item) {
     CHECK_FALSE(tokenizer);
     return Outcome::refused_by_both;
   }
-  // Refused by name: files that enlarge the vocabulary, files that a tokenizer class of transformers would number
-  // differently, and two tokens that normalization makes equal.
+  // Expects an error for files that enlarge the vocabulary, files that a transformers tokenizer class would number
+  // differently, and two tokens that become equal by normalization.
   if (!tokenizer) {
     const bool enlarges = refusal.find("does not have") != std::string::npos;
     const bool is_renumbered = refusal.find("of transformers would number it differently") != std::string::npos;

@@ -1,4 +1,4 @@
-// tokenizer.json of byte-level BPE, compared with Hugging Face's results.
+// tokenizer.json for byte-level BPE, compared with Hugging Face's results.
 #include "text/hf_tokenizer.h"
 
 #include <doctest/doctest.h>
@@ -14,7 +14,7 @@ namespace {
 
 const std::string kLlama3 = "golden/tokenizer/llama3_style_tokenizer.json";
 
-/// Returns the content of a file with the first `from` replaced by `to`.
+/// Returns a file's contents with the first `from` replaced by `to`.
 std::string changed(const std::string& file, const std::string& from, const std::string& to) {
   std::string text = read_file(file);
   std::size_t at = text.find(from);
@@ -22,7 +22,7 @@ std::string changed(const std::string& file, const std::string& from, const std:
   return text.replace(at, from.size(), to);
 }
 
-/// Returns the error for a tokenizer.json with this content, or "accepted".
+/// Loads a tokenizer.json with these contents; returns the error, or "accepted".
 std::string refusal(const std::string& text) {
   const test::ScratchFolder folder;
   write_file_atomic(folder / "tokenizer.json", text);
@@ -97,16 +97,16 @@ TEST_CASE("tokenizer.json: the files next to it choose the end-of-document and p
   write("special_tokens_map.json", R"({"eos_token": {"content": "<|reserved|>", "lstrip": false}})");
   CHECK(load().eod() == 1999);
   write("tokenizer_config.json", R"({"eos_token": null, "sep_token": "<|begin_of_text|>"})");
-  CHECK(load().eod() == 1999);  // special_tokens_map.json has precedence
+  CHECK(load().eod() == 1999);  // special_tokens_map.json takes precedence
   fs::remove(folder / "special_tokens_map.json");
   CHECK(load().eod() == 1997);
-  write("tokenizer_config.json", R"({"eos_token": "the"})");  // a token of the model becomes an added one
+  write("tokenizer_config.json", R"({"eos_token": "the"})");  // a model token becomes an added token
   CHECK(load().encode("the") == std::vector<std::int32_t>{load().eod()});
   CHECK(load().pad() == -1);
   write("tokenizer_config.json", R"({"eos_token": "<|end_of_text|>", "pad_token": "<|begin_of_text|>"})");
   CHECK(load().pad() == 1997);
   write("tokenizer_config.json", R"({"eos_token": "<|end_of_text|>", "pad_token": "<|end_of_text|>"})");
-  CHECK(load().pad() == -1);  // padding could not be distinguished from ends of documents
+  CHECK(load().pad() == -1);  // padding would look like the end of a document
   write("tokenizer_config.json", R"({"eos_token": "<eot>"})");
   CHECK_THROWS_WITH_AS(load(), doctest::Contains("<eot>"), Error);
   write("tokenizer_config.json", R"({"add_prefix_space": true})");
@@ -131,7 +131,7 @@ TEST_CASE("tokenizer.json: the files next to it choose the end-of-document and p
 TEST_CASE("tokenizer.json: added tokens are numbered as by Hugging Face's libraries, whatever the file says") {
   const std::string gpt2 = "golden/tokenizer/hf_saved_tinyshakespeare_1000/tokenizer.json";  // 1000 tokens
   const test::ScratchFolder folder;
-  // Returns the ids of `text` with these tokens listed after <|endoftext|>.
+  // Encodes `text` with these tokens listed after <|endoftext|>.
   auto encode = [&](const std::string& added, const std::string& text) {
     std::string json = changed(gpt2, "\"special\": true\n    }", cat("\"special\": true\n    }, ", added));
     write_file_atomic(folder / "tokenizer.json", json);
@@ -147,7 +147,7 @@ TEST_CASE("tokenizer.json: added tokens are numbered as by Hugging Face's librar
   CHECK(encode(R"({"id": 3, "content": "<a>"}, {"id": 3, "content": "<b>"})", "<a><b>") == Ids{1000, 1001});
   Ids letter = encode(R"({"id": 1000, "content": "<a>"})", "a");
   CHECK(encode(R"({"id": 1100, "content": "a"}, {"id": 1101, "content": "<b>"})", "a<b>") == Ids{letter[0], 1000});
-  // Added twice: the second properties apply.
+  // <a> is added twice, and its second properties apply.
   CHECK(encode(R"({"id": 1000, "content": "<a>", "single_word": true}, {"id": 1001, "content": "<b>"},
                   {"id": 1002, "content": "<a>"})",
                "c<a>c<b>") == Ids{encode("{\"id\": 9, \"content\": \"<a>\"}", "c")[0], 1000,

@@ -1,4 +1,4 @@
-// Both parsers of TextExtractor agree: the same texts, or the same error.
+// TextExtractor: both parsers return the same texts or the same error.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace {
 
 using Parser = TextExtractor::Parser;
 
-/// Reads a line in place, with `behind` directly after it, and returns its texts or its error as one string.
+/// Reads a line in place, directly followed by `behind`. Returns its texts or its error as one string.
 std::string outcome(TextExtractor& extractor, std::string_view line, std::string_view behind) {
   PaddedText text(line);
   text.append(behind);
@@ -54,7 +54,7 @@ std::vector<std::string> lines_of(const std::string& folder, std::string_view en
   return lines;
 }
 
-/// Parts of lines that Python accepts and simdjson refuses, that both refuse, and that are easily misread.
+/// Fragments that Python accepts but simdjson rejects, that both reject, or that are easily misread.
 const std::string_view kParts[] = {R"("text": "other", )",
                                    R"("\u0074ext": "escaped key", )",
                                    R"("b": 18446744073709551616, )",
@@ -144,7 +144,7 @@ std::string mutate(std::string line, const std::vector<std::string>& seeds, std:
       case 2:
         line.insert(at, kParts[random() % std::size(kParts)]);
         break;
-      case 3: {  // a part at the beginning of the object, where it is a whole member
+      case 3: {  // a part that becomes the object's first member
         const std::size_t brace = line.find('{');
         if (brace != std::string::npos) line.insert(brace + 1, kParts[random() % std::size(kParts)]);
         break;

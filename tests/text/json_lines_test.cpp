@@ -1,4 +1,4 @@
-// LineReader, TextExtractor and run_ordered.
+// JSON lines: LineReader, TextExtractor and run_ordered.
 #include "text/json_lines.h"
 
 #include <doctest/doctest.h>

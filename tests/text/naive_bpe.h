@@ -1,4 +1,4 @@
-// Byte-pair encoding by its definition: every merge searches all adjacent pairs for the best one.
+// Implements byte-pair encoding by its definition: each merge searches all adjacent pairs for the best one.
 #pragma once
 
 #include <optional>
@@ -7,8 +7,8 @@
 
 namespace mtl {
 
-/// Merges the adjacent pair of the lowest rank, the leftmost among equals, until no pair has a rank. `rank_of(left,
-/// right)` returns an optional number.
+/// Repeatedly merges the adjacent pair with the lowest rank, or the leftmost such pair, until no pair has a rank.
+/// `rank_of(left, right)` returns an optional number.
 template <class RankOf>
 void merge_naively(std::vector<std::string>& symbols, const RankOf& rank_of) {
   while (true) {

@@ -1,4 +1,4 @@
-// PretokenTable, which threads share: an entry is right or absent, even while other threads write.
+// PretokenTable, shared by threads: an entry is correct or absent, even while other threads write.
 #include "text/pretoken_table.h"
 
 #include <doctest/doctest.h>
@@ -23,7 +23,7 @@ Piece make_piece(std::int32_t n) {
   return piece;
 }
 
-/// Looks up a piece. Returns 1 if its tokens are right, 0 if it is absent, -1 if they are wrong.
+/// Looks up a piece. Returns 1 if its tokens are correct, 0 if it is absent, -1 if they are wrong.
 int look_up(PretokenTable& table, const Piece& piece) {
   const PieceKey key = piece.key();
   PretokenTable::Set& set = table.set_of(key);
@@ -37,7 +37,7 @@ int look_up(PretokenTable& table, const Piece& piece) {
 void add(PretokenTable& table, const Piece& piece) { table.add(table.set_of(piece.key()), piece.key(), piece.tokens); }
 
 TEST_CASE("PretokenTable: finds added pieces until it is exhausted") {
-  PretokenTable table(6);  // 128 entries, 64 tokens of long ones
+  PretokenTable table(6);  // 128 entries, 64 tokens for long entries
   int kept = 0;
   for (std::int32_t n = 0; n < 100; ++n) {
     const Piece piece = make_piece(n);

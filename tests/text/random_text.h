@@ -1,4 +1,4 @@
-// Random text that mixes scripts, blanks, contractions, digits, combining marks and rare Unicode planes.
+// Returns random text that mixes scripts, blanks, contractions, digits, combining marks and rare Unicode planes.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace mtl {
 
 using CodeRange = std::pair<std::uint32_t, std::uint32_t>;
 
-/// Returns up to about `max_bytes` bytes: a sequence of elements of `parts` and of up to four characters of one of
+/// Returns up to about `max_bytes` bytes. Each step adds either one of `parts`, or up to four characters from one of
 /// `ranges`.
 inline std::string random_text(std::mt19937& random, std::size_t max_bytes, std::span<const std::string_view> parts,
                                std::span<const CodeRange> ranges) {

@@ -1,6 +1,6 @@
-// GPT-2's tokenizer in its plainest form, as the reference for BpeTokenizer: tries the pattern's alternatives one after
-// another at each character, and scans all pairs for each merge. Shares no code with libcore/text except the reading of
-// vocab.json and merges.txt; the character classes come from a golden file.
+// GPT-2's tokenizer in its plainest form, as a reference for BpeTokenizer. At each character, tries the pattern's
+// alternatives one after another. For each merge, scans all pairs. Shares only the code that reads vocab.json and
+// merges.txt with libcore/text. The character classes come from a golden file.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@ namespace mtl {
 
 class ReferenceBpe {
  public:
-  /// `classes`: path of golden/tokenizer/unicode_classes.json. The cache of words is cleared when it has more than
+  /// `classes` is the path to golden/tokenizer/unicode_classes.json. The word cache is cleared when it has more than
   /// `cached_words`.
   ReferenceBpe(const BpeVocabulary& vocabulary, const std::string& classes, std::size_t cached_words = 0)
       : classes_(0x110000, '.'), max_cached_words_(cached_words) {
@@ -57,7 +57,7 @@ class ReferenceBpe {
     return pieces;
   }
 
-  /// Returns the tokens of one piece.
+  /// Returns a piece's tokens.
   std::vector<std::int32_t> merge(std::string_view piece) const {
     std::vector<std::string> symbols;
     for (char byte : piece) symbols.push_back(byte_stand_ins()[static_cast<unsigned char>(byte)]);
@@ -73,11 +73,11 @@ class ReferenceBpe {
  private:
   struct Char {
     std::size_t offset;
-    char kind;  // L, N, S, or '.' for other characters
+    char kind;  // L, N, S, or '.' for all others
   };
 
-  /// Divides the text into characters. A byte that does not begin a well-formed UTF-8 character becomes a character of
-  /// kind '.'.
+  /// Divides the text into characters. A byte becomes a character of kind '.' if it does not start a well-formed UTF-8
+  /// character.
   std::vector<Char> read_chars(std::string_view text) const {
     std::vector<Char> chars;
     for (std::size_t at = 0; at < text.size();) {
@@ -91,8 +91,8 @@ class ReferenceBpe {
     return chars;
   }
 
-  /// Returns the index in `chars` of the end of the first alternative that matches at `at`:
-  /// 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
+  /// Finds the first alternative that matches at `at`, and returns where the match ends in `chars`:
+  ///   's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
   static std::size_t match(std::string_view text, const std::vector<Char>& chars, std::size_t at) {
     std::string_view rest = text.substr(chars[at].offset);
     for (std::string_view contraction : {"'s", "'t", "'re", "'ve", "'m", "'ll", "'d"}) {
@@ -107,7 +107,7 @@ class ReferenceBpe {
       if (std::size_t end = run_end(from, kind); end > from) return end;
     }
     std::size_t end = run_end(at, 'S');
-    return end == chars.size() || end == at + 1 ? end : end - 1;  // \s+(?!\S) leaves one character to the next piece
+    return end == chars.size() || end == at + 1 ? end : end - 1;  // \s+(?!\S) leaves one character for the next piece
   }
 
   const std::vector<std::int32_t>& tokens_of(const std::string& piece) {

@@ -1,5 +1,5 @@
-// SentencePiece's BPE and unigram algorithms by their definitions: on whole texts, with strings and maps, and BPE in
-// quadratic time.
+// Implements SentencePiece's BPE and unigram algorithms by their definitions: on entire texts, using strings and maps.
+// BPE takes quadratic time.
 #pragma once
 
 #include <algorithm>
@@ -67,7 +67,7 @@ class PlainSentencePiece {
     return symbols;
   }
 
-  /// Returns the pieces with the largest sum of scores, by the Viterbi algorithm.
+  /// Returns the pieces whose scores have the largest sum, using the Viterbi algorithm.
   std::vector<std::string> best_path(const std::vector<std::string>& characters) const {
     struct Node {
       bool reached = false;
@@ -79,7 +79,7 @@ class PlainSentencePiece {
       if (!nodes[end].reached || sum > nodes[end].sum) nodes[end] = {.reached = true, .sum = sum, .start = start};
     };
     for (std::size_t start = 0; start < characters.size(); ++start) {
-      if (std::fabs(nodes[start].sum) > 100000) {  // as in the library: restores the precision of float32
+      if (std::fabs(nodes[start].sum) > 100000) {  // as in the library: restores float32 precision
         for (std::size_t i = characters.size(); i > start; --i) {
           if (nodes[i].reached) nodes[i].sum -= nodes[start].sum;
         }

@@ -1,4 +1,4 @@
-// SentencePiece models, compared with sentencepiece's results, and with the plain algorithms of sentencepiece_plain.h.
+// SentencePiece models: compared with sentencepiece's results, and with the plain algorithms in sentencepiece_plain.h.
 #include "text/sentencepiece_model.h"
 
 #include <doctest/doctest.h>
@@ -40,7 +40,7 @@ SentencePieceTokenizer make_tokenizer(const SentencePieceModel& model) {
   return SentencePieceTokenizer(sentencepiece_file(model), "test.model", {});
 }
 
-/// Returns a unigram model without normalization rules: unknown, <s>, </s>, then these pieces.
+/// Returns a unigram model without normalization rules. Its pieces are unknown, <s>, </s> and then `pieces`.
 SentencePieceModel small_model(const std::vector<SentencePiece>& pieces) {
   SentencePieceModel model;
   model.pieces = {{"<unk>", 0, Kind::unknown}, {"<s>", 0, Kind::control}, {"</s>", 0, Kind::control}};
@@ -59,7 +59,7 @@ std::string random_symbols(std::mt19937& random) {
   return random_text(random, 80, kParts, kRanges);
 }
 
-/// Returns the error for a model file with this content, or "accepted".
+/// Loads a model file with these contents; returns the error, or "accepted".
 std::string message_of(const std::string& file) {
   try {
     SentencePieceTokenizer(file, "test.model", {});
@@ -101,8 +101,8 @@ TEST_CASE("sentencepiece: random text is encoded as defined, and decodes to its 
       Ids ids;
       encoder->append(text, ids);
       REQUIRE(ids == plain.encode(text));
-      // Encoding loses only what normalization changes; decoding turns U+2581 into a blank, and drops the blank of the
-      // dummy prefix.
+      // Encoding loses only what normalization changes. Decoding turns U+2581 into a blank and drops the dummy prefix's
+      // blank.
       std::string shown;
       for (const std::string& character : characters_of(plain.normalized(text)))
         shown += character == kSpaceText ? " " : character;
@@ -117,7 +117,7 @@ TEST_CASE("sentencepiece: a long text whose sums exceed the precision of float32
   Ids ids;
   auto tokenizer = load_golden("unigram");
   auto encoder = tokenizer->make_encoder();
-  encoder->append(text.substr(0, 5000), ids);  // caches words at another sum of scores
+  encoder->append(text.substr(0, 5000), ids);  // caches words while the score sum is different
   ids.clear();
   encoder->append(text, ids);
   CHECK(ids == PlainSentencePiece(model).encode(text));

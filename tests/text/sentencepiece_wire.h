@@ -39,7 +39,7 @@ inline std::string rules_message(const SentencePieceRules& rules) {
   return out;
 }
 
-/// Returns the contents of the file that parse_sentencepiece_model reads as `model`.
+/// Returns the contents of a file that parse_sentencepiece_model parses into `model`.
 inline std::string sentencepiece_file(const SentencePieceModel& model) {
   std::string out, trainer;
   for (const SentencePiece& piece : model.pieces) {

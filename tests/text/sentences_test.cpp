@@ -1,4 +1,4 @@
-// split_sentences: its rules one by one, and invariants of any text.
+// split_sentences: tests each rule, and invariants that hold for any text.
 #include "text/sentences.h"
 
 #include <doctest/doctest.h>
@@ -12,7 +12,7 @@ using namespace mtl;
 
 namespace {
 
-/// Returns the sentences of a text, joined with |.
+/// Returns a text's sentences, joined with |.
 std::string split_text(const std::string& text, BetweenSentences between = BetweenSentences::drop) {
   std::vector<std::string_view> sentences;
   split_sentences(text, between, sentences);

@@ -1,4 +1,4 @@
-// Split patterns: hand-written splitters compared with the interpreter of regular expressions, and both with other
+// Split patterns: hand-written splitters are compared with the regular expression interpreter, and both with other
 // libraries.
 #include "text/splitter.h"
 
@@ -15,7 +15,7 @@ using namespace mtl;
 
 namespace {
 
-/// Returns the lengths of all pieces, which are read in batches of `batch`.
+/// Returns the lengths of all pieces. Reads `batch` pieces at a time.
 std::vector<std::int32_t> piece_lengths(Splitter& splitter, std::string_view text, std::size_t batch = 7) {
   std::vector<const char*> ends(batch);
   std::vector<std::int32_t> lengths;
@@ -132,7 +132,7 @@ TEST_CASE("split patterns: spellings in use are recognized, and split as their r
   };
   using enum SplitRules::Contractions;
   const Spelling spellings[] = {
-      // In this order: Qwen 2, Megatron's v1, cl100k's contraction, Megatron's v2 (which is Mistral's), o200k.
+      // The order is Qwen 2, Megatron's v1, cl100k's contraction, Megatron's v2 (the same as Mistral's), o200k.
       {R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
        {.contractions = first, .cased = false, .three_digits = false, .with_slashes = false}},
       {R"([^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+)",
@@ -172,7 +172,7 @@ TEST_CASE("splitters: each step splits the pieces of the one before it, for any 
   auto whole = make_splitter({});
   CHECK(piece_lengths(*whole, text) == std::vector<std::int32_t>{static_cast<std::int32_t>(text.size())});
   CHECK(piece_lengths(*chain, "").empty());
-  // Three regular expressions in sequence, like DeepSeek's tokenizer.
+  // Three regular expressions in sequence, as in DeepSeek's tokenizer.
   auto deepseek =
       make_splitter({split_step(R"(\p{N}{1,3})"), split_step("[\xE4\xB8\x80-\xE9\xBE\xA5\xE3\x81\x80-\xE3\x82\x9F]+"),
                      split_step(R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?)"
@@ -206,7 +206,7 @@ TEST_CASE("regex: memoizing failed branches changes no match") {
                                              "[ab]+c|a+?b", "(?:a|ab)+c|a(?!c)|b", "\\p{L}+\\p{N}|a|\\p{L}"};
   std::mt19937 random(12);
   for (int round = 0; round < 2000; ++round) {
-    std::string text;  // long runs of few kinds
+    std::string text;  // long runs of a few kinds
     for (int parts = 0; parts < 4; ++parts) {
       const char* units[] = {"a", "ab", "aab", "b", "c", "\xC3\xA9", "1", "\xE4\xB8", "aaaaaaaab"};
       std::string unit = units[random() % std::size(units)];

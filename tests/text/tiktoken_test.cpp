@@ -1,4 +1,4 @@
-// TikTokenizer, compared with a plain BPE by rank, on a vocabulary with tokens that no merges produce.
+// TikTokenizer: compared with a plain BPE by rank. The vocabulary has tokens that no merges produce.
 #include "text/tiktoken.h"
 
 #include <doctest/doctest.h>
@@ -17,7 +17,7 @@ using namespace mtl;
 
 namespace {
 
-/// Returns GPT-2's single bytes, then every third of its tokens, most of which no merges of the others produce.
+/// Returns GPT-2's single bytes and every third of its other tokens. Merging these tokens cannot produce most of them.
 std::vector<std::string> test_ranks() {
   BpeVocabulary gpt2 = read_vocab_and_merges("../share/gpt2/vocab.json", "../share/gpt2/merges.txt");
   std::vector<std::string> ranks;
@@ -30,8 +30,8 @@ std::vector<std::string> test_ranks() {
   return ranks;
 }
 
-/// Encodes by the definition: a piece that is a token is kept; otherwise the adjacent pair of the lowest rank is
-/// merged.
+/// Encodes by the definition. Keeps a piece that is a token, and otherwise repeatedly merges the adjacent pair with the
+/// lowest rank.
 std::vector<std::int32_t> plain_encode(const std::map<std::string, std::int32_t>& ids, const std::string& text,
                                        const SplitStep& step) {
   std::vector<std::int32_t> out;
@@ -54,7 +54,7 @@ std::vector<std::int32_t> plain_encode(const std::map<std::string, std::int32_t>
   return out;
 }
 
-/// Returns the error for a file of ranks with this content, or "accepted".
+/// Loads a ranks file with these contents; returns the error, or "accepted".
 std::string message_of(const std::string& text) {
   try {
     parse_tiktoken_ranks(text, "ranks");

@@ -1,4 +1,4 @@
-// GPT-2's tokenizer, compared with Hugging Face's and tiktoken's results, and with a plain BPE written here.
+// GPT-2's tokenizer: compared with Hugging Face's and tiktoken's results, and with a plain BPE in this file.
 #include "text/tokenizer.h"
 
 #include <doctest/doctest.h>
@@ -39,7 +39,7 @@ std::vector<std::string> units_of(const std::string& text, const std::string& un
   return out;
 }
 
-/// BPE by its definition: merges the best pair until none is left.
+/// Implements BPE by its definition: merges the best pair until none is left.
 class PlainBpe {
  public:
   explicit PlainBpe(const BpeVocabulary& vocabulary) {
@@ -230,7 +230,7 @@ TEST_CASE("vocab.json: an entry that is not a token and its id is refused by nam
     }
     return "";
   };
-  // The parser uses another code path near the end of a file.
+  // The parser uses a different code path near the end of a file.
   auto refusal = [&](std::string_view last_entry) {
     const std::string near_the_end = refusal_of(cat(tokens, last_entry, "}"));
     CHECK(refusal_of(cat(tokens, last_entry, "}", std::string(2000, ' '))) == near_the_end);
@@ -284,7 +284,7 @@ TEST_CASE("NullTokenizer: parses each piece like Python's int(), and refuses ids
     CAPTURE(bad);
     CHECK_THROWS_AS(tokenizer.encode(bad), Error);
   }
-  std::string many = "a";  // a message quotes the first 80 bytes, less an incomplete character
+  std::string many = "a";  // a message quotes the first 80 bytes, in complete characters
   while (many.size() < 5000) many += "\xC3\xA9";
   CHECK_THROWS_WITH_AS(tokenizer.encode("1 " + many),
                        cat("\"", many.substr(0, 79), "...\" is not a token id; NullTokenizer takes whole numbers ",

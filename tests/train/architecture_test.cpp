@@ -1,5 +1,4 @@
-// Architecture flags and presets, and the counts of FLOPs and parameters, compared with Megatron-LM's and
-// transformers'.
+// Architecture flags and presets. Also compares FLOP and parameter counts with Megatron-LM's and transformers'.
 #include "train/architecture.h"
 
 #include <doctest/doctest.h>
@@ -13,7 +12,7 @@ using namespace mtl;
 
 namespace {
 
-/// The configuration that flags resolve to, and the problems reported.
+/// The configuration that the flags resolve to, and the problems reported.
 struct Resolved {
   GptConfig config;
   std::vector<std::string> problems;
@@ -38,7 +37,7 @@ ArchitectureOptions small() {
   return given;
 }
 
-/// Returns mtl's options for the Megatron-LM arguments of a golden line.
+/// Returns mtl's options for the Megatron-LM arguments in a golden line.
 ArchitectureOptions options_of(const Json& args) {
   ArchitectureOptions out;
   out.num_layers = args.at("num_layers").as_int();
@@ -183,7 +182,7 @@ TEST_CASE("flags choose kinds of layers by Megatron-LM's rules") {
   CHECK(resolve(given).config.activation == Activation::gelu_tanh);
   given = small();
   given.swiglu = true;
-  CHECK(resolve(given).config.ffn_hidden_size == 256);  // 4 x 96 x 2 / 3, in multiples of 64
+  CHECK(resolve(given).config.ffn_hidden_size == 256);  // 4 x 96 x 2 / 3, a multiple of 64
   given.hidden_size = 20;                               // 4 x 20 x 2 / 3 is 53
   CHECK(resolve(given).problems.size() == 1);
   given.ffn_hidden_size = 53;

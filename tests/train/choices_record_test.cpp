@@ -1,4 +1,4 @@
-// Measured choices in a checkpoint.
+// Measured choices: how a checkpoint stores them.
 #include "train/choices_record.h"
 
 #include <doctest/doctest.h>

@@ -1,4 +1,4 @@
-// The batches of a run: their order, the end of the data, and the time that training waits for them.
+// A run's batches: their order, the end of the data, and how long training waits for them.
 #include "train/data_feed.h"
 
 #include <doctest/doctest.h>
@@ -19,12 +19,12 @@ namespace {
 constexpr std::int64_t kLength = 8;
 Stream stream(Device::cpu);
 
-/// A data set of 100 documents with ascending tokens, in a single split.
+/// A data set with 100 documents of ascending tokens, in a single split.
 struct Numbers {
   std::string folder = cat("/tmp/mtl_feed_test.", getpid(), "/");
   DataFiles files;
   std::shared_ptr<const BlendedDataset> dataset;
-  mutable std::deque<StepBatches> memory;  // the buffers of each feed
+  mutable std::deque<StepBatches> memory;  // each feed's buffers
 
   explicit Numbers(std::int64_t samples) {
     make_directories(folder);
@@ -78,7 +78,7 @@ TEST_CASE("a feed returns samples in order, also if the batch grows or the run s
         for (std::int64_t i = 0; i < one.loss_weights.numel(); ++i)
           weights += double{one.loss_weights.data<float>()[i]};
       }
-      CHECK(weights == doctest::Approx(1).epsilon(1e-5));  // the mean over the step's own micro-batches
+      CHECK(weights == doctest::Approx(1).epsilon(1e-5));  // the mean over this step's micro-batches
     }
   }
 }
@@ -94,7 +94,7 @@ TEST_CASE("the stall counter counts only the time that training waits") {
   using namespace std::chrono_literals;
   const Numbers numbers(1000);
   constexpr int kSteps = 10;
-  // A slow disk: the reader takes 20 ms per step, the trainer no time.
+  // A slow disk: the reader needs 20 ms per step, and the trainer needs no time.
   const auto slow = [](std::int64_t) {
     std::this_thread::sleep_for(20ms);
     return 1;
@@ -104,7 +104,7 @@ TEST_CASE("the stall counter counts only the time that training waits") {
   for (int step = 0; step < kSteps; ++step) starved.next(stream);
   CHECK(starved.stalled_seconds() > 0.018 * (kSteps - 1));
   CHECK(starved.stalled_seconds() <= now_seconds() - began);
-  // With a slow trainer, only the first step may have to wait.
+  // If the trainer is slow, it may have to wait only for the first step.
   DataFeed healthy = numbers.feed(1, [](std::int64_t) { return 1; });
   healthy.next(stream);
   const double first = healthy.stalled_seconds();

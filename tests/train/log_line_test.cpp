@@ -1,4 +1,4 @@
-// Log lines, character for character as Megatron prints them.
+// Log lines: equal to Megatron's, character for character.
 #include "train/log_line.h"
 
 #include <doctest/doctest.h>

@@ -1,4 +1,4 @@
-// Runs that exceed memory or disks are refused, with suggestions that fit.
+// Memory fit: rejects runs that exceed memory or disks, and suggests changes that fit.
 #include "train/memory_fit.h"
 
 #include <doctest/doctest.h>
@@ -44,7 +44,7 @@ std::uint64_t bytes_of(const TrainOptions& options) {
   return largest_plan(plan_run(options, fresh_start().config)).plan.total_bytes();
 }
 
-/// Returns the error's message, or "" if the run fits.
+/// Returns the error message, or "" if the run fits.
 std::string refusal(const TrainOptions& options, const HostRanks& host, std::vector<MemoryLimit> limits,
                     std::optional<MemoryLimit> gpu = {}) {
   return test::error_of([&] { check_memory(options, fresh_start(), host, {limits, gpu}); }, Exit::usage);
@@ -101,7 +101,8 @@ TEST_CASE("memory: on a GPU, the plan's device memory is compared with the GPU's
   const std::string text = refusal(options, {}, {}, little);
   CAPTURE(text);
   CHECK(test::contains(text, " of a GPU, but only "));
-  // The largest part is one of the GPU's, not the host's: scratch if CUDA operators are compiled in, else activations.
+  // The largest part must be in GPU memory, not on the host. It is scratch if CUDA operators are compiled in, else
+  // activations.
   const bool is_scratch = test::contains(text, "(the GPU); the largest part is scratch, ");
   CHECK((is_scratch || test::contains(text, "(the GPU); the largest part is activations, ")));
   CHECK(test::contains(text, "\n  --micro-batch-size 4 --global-batch-size 16: "));

@@ -1,4 +1,4 @@
-// The logs of a run: JSON lines that survive a kill, TensorBoard records byte for byte.
+// A run's logs: JSON lines survive a kill, and TensorBoard records match byte for byte.
 #include "train/metrics.h"
 
 #include <doctest/doctest.h>
@@ -52,7 +52,7 @@ std::uint64_t little_endian(std::string_view bytes) {
   return value;
 }
 
-/// Returns the payloads of an event file; checks every checksum.
+/// Returns the payloads in an event file. Checks every checksum.
 std::vector<std::string> read_records(std::string_view file) {
   std::vector<std::string> records;
   while (!file.empty()) {
@@ -99,7 +99,7 @@ TEST_CASE("metrics: after a resume the log reads like one uninterrupted run") {
   }
   std::string uninterrupted = read_file(options.log_jsonl);
   {
-    Metrics killed(options, quiet_console);  // starts the log anew
+    Metrics killed(options, quiet_console);  // starts a new log
     train(killed, 1, 9);
   }
   OutputFile(options.log_jsonl, true).write("{\"type\": \"step\", \"itera");  // killed in the middle of a line
@@ -137,7 +137,7 @@ TEST_CASE("metrics: a resume keeps the lines of other runs") {
   std::vector<std::string> kept = split(resumed.substr(first.size()), '\n');
   REQUIRE(kept.size() == 1 + 4 + 1 + 1 + 1 + 1);  // start, steps 1 to 4, a validation, start, step 5, the end
   CHECK(kept[6] == "{\"type\": \"start\", \"version\": 1, \"iteration\": 4, \"run\": \"b\"}");
-  // The first run again, between sessions of the second.
+  // The first run again, between the second run's sessions.
   CHECK(rewind_log(resumed, {.run = "a", .iteration = 2, .train_iterations = 10}, "log").size() <
         resumed.size() - first.size() / 2);
   CHECK(rewind_log(resumed, {.run = "c", .iteration = 0, .train_iterations = 10}, "log") == resumed);
@@ -172,8 +172,9 @@ TEST_CASE("rewind_log: removes what a resume repeats, and nothing else") {
   CHECK(rewound(last_step + validation + last_validation, end) == start + last_step + validation);
   CHECK(rewound(last_step + validation + last_validation, extended) == start + validation);
   CHECK(rewound(step + validation, in_validation) == start + step);
-  CHECK(rewound(step + "{\"type\": \"st", end) == start + step);                                 // half-written
-  CHECK(rewind_log(step, {.run = "a", .iteration = 0, .train_iterations = 10}, "log") == step);  // the log names no run
+  CHECK(rewound(step + "{\"type\": \"st", end) == start + step);  // incomplete line
+  // The log does not identify its run.
+  CHECK(rewind_log(step, {.run = "a", .iteration = 0, .train_iterations = 10}, "log") == step);
   CHECK(rewind_log(step, {.run = "a", .iteration = 4, .train_iterations = 10}, "log").empty());
 }
 
@@ -229,7 +230,7 @@ TEST_CASE("tensorboard: crc32c equals the test vectors of RFC 3720") {
 }
 
 TEST_CASE("tensorboard: the bytes of a record equal TensorBoard's") {
-  // Written by tensorboard 2's RecordWriter and Event protobuf for the same event.
+  // tensorboard 2's RecordWriter and Event protobuf wrote this for the same event.
   std::string event = scalars_event(1700000000.5, 300, {{"lm loss", 2.5}});
   CHECK(hex(tensorboard_record(event)) ==
         "1e00000000000000d9dc12320900002040fc54d94110ac022a100a0e0a076c6d206c6f73731500002040efedbc3d");

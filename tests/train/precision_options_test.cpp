@@ -1,4 +1,4 @@
-// The precision that flags select together, and their contradictions.
+// Precision options: which precision the flags select together, and how they contradict each other.
 #include "train/precision_options.h"
 
 #include <doctest/doctest.h>
@@ -88,7 +88,7 @@ TEST_CASE("precision options: the loss scale is dynamic in fp16 unless constant 
 TEST_CASE("precision options: a run reports how it differs from the checkpoint's record") {
   const Json bf16 = precision_record(find_precision("bf16"));
   CHECK(precision_difference(&bf16, find_precision("bf16")) == "");
-  CHECK(precision_difference(&bf16, find_precision("deepspeed")) == "");  // except for the load dtype
+  CHECK(precision_difference(&bf16, find_precision("deepspeed")) == "");  // apart from the load dtype
   CHECK(precision_difference(nullptr, kPrecisionFp32) == "");
   CHECK(precision_difference(nullptr, find_precision("bf16")) ==
         "compute float32, not bfloat16; residual float32, not bfloat16");

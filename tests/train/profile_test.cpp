@@ -19,8 +19,7 @@ using namespace mtl::test;
 
 namespace {
 
-/// A profiled step: a matrix product and a copy in a layer, and a copy outside of the layer. Also makes copies that are
-/// not profiled.
+/// A profiled step: a GEMM and a copy inside a layer, and a copy outside it. Also makes copies that are not profiled.
 struct SmallStep {
   Stream stream;
   Profile profile;
@@ -30,7 +29,7 @@ struct SmallStep {
     const Tensor a = memory.tensor(DType::f32, {8, 4}), b = memory.tensor(DType::f32, {16, 4}, 1024),
                  c = memory.tensor(DType::f32, {8, 16}, 4096), d = memory.tensor(DType::f32, {8, 16}, 8192);
     Arena scratch(device, "scratch", 1 << 20);
-    copy(stream, d, c);  // not in the profile, nor are its counts
+    copy(stream, d, c);  // not counted in the profile
     stream.set_profile(&profile);
     {
       const ProfileRange step(stream, ProfileKind::step, "step", 11);

@@ -1,4 +1,4 @@
-// Signals become requests, and do not interrupt computing threads.
+// Signals become requests and do not interrupt computing threads.
 #include "train/signals.h"
 
 #include <doctest/doctest.h>
@@ -15,7 +15,7 @@ namespace {
 
 void send(int number) { ::kill(::getpid(), number); }
 
-/// Waits until the condition holds, for at most ten seconds; returns true if it does.
+/// Waits up to ten seconds for the condition. Returns true if it holds.
 bool happens(const std::function<bool()>& condition) {
   for (auto end = steady_clock::now() + std::chrono::seconds(10); steady_clock::now() < end;) {
     if (condition()) return true;

@@ -1,4 +1,4 @@
-// The totals that ranks exchange after a step.
+// Step totals: the numbers that ranks exchange after each step.
 #include "train/step_totals.h"
 
 #include <doctest/doctest.h>
@@ -22,7 +22,7 @@ TEST_CASE("after a step every rank knows the loss, the requests of any rank, and
       report.lost_updates = rank;
       report.lost_copies = 3;
       totals.take(report);
-      // Twice, to show that the first exchange leaves no state behind.
+      // Runs twice to show that the first exchange leaves no state behind.
       for (int round = 0; round < 2; ++round) {
         StepTotals all = totals;
         all.exchange(groups.world());

@@ -1,12 +1,12 @@
 # shellcheck shell=bash disable=SC2154 # variables of ../run
-# Choices by measuring (GEMM algorithms, attention), which checkpoints keep; attention by cuDNN; the profile's tables.
+# Measured choices (GEMM algorithms, attention), which checkpoints keep; attention by cuDNN; the profile's tables.
 
-# second_half OF: the last 10 losses of OF's run, resumed from its checkpoint without a cache of choices.
+# second_half OF: prints the last 10 losses when OF's run is resumed from its checkpoint without a choices cache.
 second_half() {
   rm -rf "$work/$1.ck/iter_0000020" && echo 10 >"$work/$1.ck/latest_checkpointed_iteration.txt" &&
     training cuda "$1_resumed" "${small_model[@]}" --bf16 --save "$work/$1.ck" --tuning-cache none
 }
-# has_profile DIR: the tables have operators with times, and on a GPU kernels.
+# has_profile DIR: the tables have operators with times, and on a GPU also kernels.
 has_profile() {
   grep -qE '^gemm +[0-9.]+ +[0-9.]+' "$1/rank0.txt" && grep -q '"name": "gemm"' "$1/trace.json" || return 1
   [ "$gpu" != cuda ] || grep -q '"kernel": ' "$1/rank0.json"

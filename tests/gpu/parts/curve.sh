@@ -1,15 +1,15 @@
 # shellcheck shell=bash disable=SC2154 # variables of ../run
-# GPT-2 124M, one sequence of 1,024 tokens per step, with dropout, compared with the stored losses of the same command
+# GPT-2 124M with dropout, one 1,024-token sequence per step. Compares the losses with those stored for the same command
 # on a CPU: curve/README.md. Weights are initialized on the host, and dropout draws the same bits everywhere.
 
-# curve_near STEPS BOUND: compares the first STEPS losses of the GPU in fp32.
+# curve_near STEPS BOUND: compares the first STEPS losses on the GPU in fp32.
 curve_near() {
   losses "$here/curve/cpu.jsonl" | head -n "$1" >"$work/expected"
   losses "$work/curve.jsonl" | head -n "$1" >"$work/actual"
   check curve "fp32: $1 losses as the CPU's" "largest difference $(mtl_compare difference "$work/expected" "$work/actual" 2>&1 | head -n 1)" \
     mtl_compare near "$work/expected" "$work/actual" --relative "$2" --count "$1"
 }
-# mean_difference FILE OTHER: of the losses; refuses values that are not finite.
+# mean_difference FILE OTHER: prints the mean loss difference. Rejects values that are not finite.
 mean_difference() {
   mtl_compare difference "$1" "$2" >/dev/null &&
     paste "$1" "$2" | awk '{sum += $4 - $2} END {mean = sum / NR; print mean < 0 ? -mean : mean}'

@@ -1,6 +1,6 @@
 # shellcheck shell=bash disable=SC2154 # variables of ../run
-# Whole models against PyTorch's and transformers' float64, a process for each test: gpt2_model, llama_model,
-# family_model and train_trajectory, in fp32, bf16 and fp16. tests/engine/golden_bounds.h has the tolerances.
+# Complete models compared with PyTorch's and transformers' float64, in one process per test: gpt2_model, llama_model,
+# family_model and train_trajectory, in fp32, bf16 and fp16. The tolerances are in tests/engine/golden_bounds.h.
 part_goldens() {
   local program=mtl_gpu_goldens test tests filter=--source-file='*golden_test.cpp,*trajectory_test.cpp'
   [ "$gpu" = cuda ] || program=mtl_test_engine

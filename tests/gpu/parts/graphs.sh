@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2154 # variables of ../run
-# Steps that run as CUDA graphs have the bits of steps whose kernels are launched one by one.
+# Steps that run as CUDA graphs have the same bits as steps whose kernels are launched one by one.
 
 # graphs_against_launches NAME FLAG...
 graphs_against_launches() {

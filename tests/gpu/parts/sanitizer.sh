@@ -1,7 +1,7 @@
 # shellcheck shell=bash disable=SC2154 # variables of ../run
-# compute-sanitizer over the tests of a few families of kernels: those that share memory and barriers among threads.
+# Runs compute-sanitizer on the tests for kernel families whose threads share memory and barriers.
 
-# sanitized TOOL FAMILY: fails if the sanitizer or the tests report something; skipped if the sanitizer does not run.
+# sanitized TOOL FAMILY: fails if the sanitizer or the tests report anything. Skipped if the sanitizer cannot run.
 sanitized() {
   local tool=$1 family=$2 code
   limited "$sanitizer" --tool "$tool" --error-exitcode 99 mtl_gpu_kernels --no-colors --test-case="$family: *" >"$work/log" 2>&1

@@ -3,7 +3,7 @@
 
 namespace mtl::emulated {
 
-/// The compute capability of the emulated GPU: 80 until a test assigns another.
+/// The emulated GPU's compute capability: 80 until a test assigns another.
 inline int& capability() {
   static int value = 80;
   return value;

@@ -1,6 +1,6 @@
-// Replaces kernels/cuda/cublas_lt.h in tests: the declarations of cuBLASLt that mtl uses, and functions that emulate
-// the library (tests/cuda_on_cpu/cublas_lt.cpp). The cpu's operators compute the products. Like cuBLASLt, checks the
-// arguments: sizes of attributes, dtypes, alignments, workspace, pointers into device memory.
+// Replaces kernels/cuda/cublas_lt.h in tests: declares the parts of cuBLASLt that mtl uses, and the functions that
+// emulate them (tests/cuda_on_cpu/cublas_lt.cpp). The cpu's operators compute the GEMMs. Like cuBLASLt, checks its
+// arguments: attribute sizes, dtypes, alignments, workspace, pointers into device memory.
 #pragma once
 
 #include <cstddef>
@@ -115,14 +115,14 @@ struct CublasLt {
 
 namespace mtl::emulated {
 
-/// Simulated seconds of a product: with algorithm 1, with algorithm 2 (split-K in two halves), and added for an
-/// epilogue. Large, so that real times do not affect the choice.
+/// A GEMM's simulated seconds: with algorithm 1, with algorithm 2 (split-K in two halves), and the time added by an
+/// epilogue. They are large so that real times do not affect the choice.
 struct ProductTimes {
   double whole = 1000, halves = 2000, epilogue = -500;
 };
 void set_product_times(const ProductTimes& times);
 
-/// Counts of the library's calls so far, by kind.
+/// How often the library was called so far, by kind.
 struct ProductCounts {
   std::int64_t searches = 0, products = 0, halves = 0, bias_gradients = 0, tf32 = 0;
 };

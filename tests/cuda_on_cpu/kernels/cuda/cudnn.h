@@ -1,6 +1,6 @@
-// Replaces kernels/cuda/cudnn.h in tests: the declarations of cuDNN's backend API that mtl uses, and functions that
-// emulate the library (tests/cuda_on_cpu/cudnn.cpp) by interpreting the graph in fp64. Like cuDNN, they refuse missing
-// attributes, changes after finalize() and sizes below 1; they also refuse addresses outside of device memory.
+// Replaces kernels/cuda/cudnn.h in tests: declares the parts of cuDNN's backend API that mtl uses, and functions that
+// emulate the library by interpreting the graph in fp64 (tests/cuda_on_cpu/cudnn.cpp). Like cuDNN, they reject missing
+// attributes, changes after finalize() and sizes below 1. They also reject addresses outside device memory.
 #pragma once
 
 #include <cstddef>
@@ -104,9 +104,9 @@ using cudnnBackendDescriptor_t = mtl::emulated::Descriptor*;
 
 namespace mtl::emulated {
 
-/// True if the emulated library can be opened: false until a test assigns true, because the emulation is slow.
+/// True if the emulated library can be opened. False until a test assigns true, because the emulation is slow.
 bool& cudnn_is_installed();
-/// Counts of compiled plans, and of their runs.
+/// How many plans were compiled and run.
 struct CudnnCounts {
   int plans = 0, runs = 0;
 };

@@ -1,8 +1,8 @@
 // Replaces kernels/cuda/hopper.h in tests: the same functions, emulated on the CPU. shared_address() returns addresses
 // that fit into descriptors. A copy fills its target with NaN when it starts, and the data arrive when a thread waits
-// for them; a product reads shared memory and writes its sums only when a thread waits for it. Descriptors and the
-// swizzle are decoded here as the PTX ISA defines them, independently of kernels/cuda/hopper_layout.h, which encodes
-// them.
+// for them. A matmul reads shared memory and writes its accumulators only when a thread waits for it. Descriptors and
+// the swizzle are decoded as the PTX ISA defines them. The code is independent of kernels/cuda/hopper_layout.h, which
+// encodes them.
 #pragma once
 
 #include <functional>
@@ -22,12 +22,13 @@ using Barrier = std::uint64_t;
 
 namespace mtl::emulated {
 
-/// Returns the origin of shared addresses: the last multiple of 1024 at or before the beginning of shared memory.
+/// Returns the address that shared addresses count from: the start of shared memory, rounded down to a multiple of
+/// 1024.
 inline std::byte* shared_window() {
   const auto base = reinterpret_cast<std::uintptr_t>(shared_memory());
   return reinterpret_cast<std::byte*>(base / 1024 * 1024);
 }
-/// XORs bits 4 to 6 of an address with bits 7 to 9.
+/// XORs address bits 4 to 6 with bits 7 to 9.
 inline std::uint32_t swizzle_128(std::uint32_t address) {
   const std::uint32_t piece = address / 16 % 8, row = address / 128 % 8;
   return address - piece * 16 + (piece ^ row) * 16;
@@ -50,7 +51,7 @@ inline void end_phase_if_complete(BarrierState& state) {
   state.parity ^= 1;
 }
 
-/// Returns the pending copies of each barrier of the running block.
+/// Returns the copies pending for each barrier in the running block.
 inline std::map<cuda::Barrier*, std::vector<std::function<void()>>>& pending_panels() {
   static std::map<cuda::Barrier*, std::vector<std::function<void()>>> all;
   return all;
@@ -63,7 +64,7 @@ inline void finish_copies(cuda::Barrier* barrier) {
   for (const auto& copy : copies) copy();
 }
 
-/// The pending products of a thread: those not committed yet, and the committed groups.
+/// A thread's pending matmuls: those not committed yet, and the committed groups.
 struct Products {
   std::vector<std::function<void()>> open;
   std::deque<std::vector<std::function<void()>>> groups;
@@ -90,12 +91,12 @@ struct Matrix {
     std::memcpy(&value, shared_window() + swizzle_128(start + offset), sizeof(T));
     return widen(value);
   }
-  /// Returns element k of row i of a K-major matrix, whose rows run along the summed dimension.
+  /// Returns element k of row i. The matrix must be K-major: its rows run along the summed dimension.
   template <class T>
   float of_rows(int i, int k) const {
     return at<T>(static_cast<std::uint32_t>(i % 8 * 128 + i / 8 * static_cast<int>(stride) + k * 2));
   }
-  /// Returns element i of row k of a matrix that is not K-major: its columns run along the summed dimension.
+  /// Returns element i of row k. The matrix must not be K-major: its columns run along the summed dimension.
   template <class T>
   float of_columns(int i, int k) const {
     return at<T>(static_cast<std::uint32_t>(k % 8 * 128 + k / 8 * static_cast<int>(stride) + i % 64 * 2 +
@@ -103,7 +104,7 @@ struct Matrix {
   }
 };
 
-/// Computes d += a b for the rows and columns of the running thread, from a(row, k) and b(k, column).
+/// Computes d += a b for the running thread's rows and columns, where a(row, k) and b(k, column) return elements.
 template <int n, class A, class B>
 void multiply_fragment(cuda::Sums<n>& d, const A& a, const B& b) {
   const int thread = static_cast<int>(threadIdx.x) % 128, g = thread % 32 / 4, q = thread % 4;
@@ -224,7 +225,7 @@ void wgmma_columns(Sums<n>& d, const std::uint32_t (&a)[4], std::uint64_t b) {
   emulated::products_of_thread().open.push_back([&d, all, right = emulated::Matrix(b)] {
     emulated::multiply_fragment(
         d,
-        [&](int row, int k) {  // in mma.h's layout of A
+        [&](int row, int k) {  // in mma.h's layout for A
           const auto& holder = all[static_cast<std::size_t>(row % 8 * 4 + k % 8 / 2)];
           const std::uint32_t pair = holder[static_cast<std::size_t>(row % 16 / 8 + k / 8 * 2)];
           return widen(T{static_cast<std::uint16_t>(k % 2 == 0 ? pair & 0xffff : pair >> 16)});

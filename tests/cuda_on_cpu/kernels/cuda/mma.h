@@ -1,6 +1,6 @@
-// Replaces kernels/cuda/mma.h in tests: the same functions, emulated on the CPU. A lane passes its row of ldmatrix by
-// value, so that a row written too late is read as NaN. A copy fills its target with NaN when it starts, and copies the
-// data when a thread waits for it.
+// Replaces kernels/cuda/mma.h in tests: the same functions, emulated on the CPU. Each lane passes its ldmatrix row by
+// value, so a row that is written too late is read as NaN. A copy fills its target with NaN when it starts. The data
+// arrive when a thread waits for them.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +27,7 @@ struct Copy {
   const std::byte* from;  // null: zeros
   std::size_t bytes;
 };
-/// The pending copies of a thread: those not committed yet, and the committed groups.
+/// A thread's pending copies: those not committed yet, and the committed groups.
 struct Copies {
   std::vector<Copy> open;
   std::deque<std::vector<Copy>> groups;
