@@ -60,7 +60,9 @@ void add_megatron_output_flags(mtl::Flags& flags, mtl::ConvertOptions& options, 
            "ranks that share each layer; each has its own files")
       .within({1, 1 << 10})
       .only_with(only, to_megatron);
-  flags.add("--pipeline-model-parallel-size", &megatron.pipeline_parallel, "N", "stages of consecutive layers")
+  flags
+      .add("--pipeline-model-parallel-size", &megatron.pipeline_parallel, "N",
+           "pipeline stages, each with consecutive layers")
       .within({1, 1 << 10})
       .only_with(only, to_megatron);
   flags
@@ -108,7 +110,7 @@ int main(int argc, char** argv) {
   flags.section("Output");
   flags.add_switch("--verify", options.verify,
                    "read the output back, and compare every tensor and the logits of both models");
-  flags.add_switch("--force", options.force, "replace a folder that holds only a model or one checkpoint");
+  flags.add_switch("--force", options.force, "replace a folder that contains only a model or one checkpoint");
   flags.add_switch("--json", json, "print the report as JSON");
   mtl::add_device_flag(flags, device);
   mtl::add_threads_flag(flags, threads);

@@ -38,7 +38,7 @@ void add_flags(Flags& flags, GenerateOptions& options) {
            "draw from the smallest set of likeliest tokens whose probabilities sum to more than P; 0: from all")
       .within({0, 1})
       .only_with("with --greedy", [&options] { return !options.greedy; });
-  flags.add("--seed", &options.seed, "N", "seed of the draws")
+  flags.add("--seed", &options.seed, "N", "random seed for the draws")
       .within({0, UINT32_MAX})
       .only_with("with --greedy", [&options] { return !options.greedy; });
   flags.add("--num-samples", &options.num_samples, "N", "continuations per prompt").within({1, 1 << 20});

@@ -88,7 +88,7 @@ std::vector<RunLog> read_logs(const PlotOptions& options, Console& console) {
   return logs;
 }
 
-/// Returns the kind of output: "svg", "json", "txt" or "terminal".
+/// Returns the output kind: "svg", "json", "txt" or "terminal".
 std::string output_kind(const PlotOptions& options) {
   if (options.json) return "json";
   if (options.terminal) return "terminal";

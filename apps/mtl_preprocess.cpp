@@ -117,7 +117,7 @@ std::string summary_text(const Json& summary) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return_large_blocks();  // decoders allocate whole frames and blocks
+  return_large_blocks();  // decoders allocate entire frames and blocks
   PreprocessOptions options;
   options.command.assign(argv, argv + argc);
   Flags flags("mtl-preprocess", "tokenize JSON lines into token files (.bin, .idx) for training");

@@ -1,4 +1,4 @@
-// mtl-topo: plans a layout of ranks: placement, memory, communication, schedule.
+// mtl-topo: plans a rank layout: placement, memory, communication, schedule.
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,9 +18,8 @@ namespace {
 
 using namespace mtl;
 
-/// Returns the capabilities of the locale and the terminal, with at least 60 columns, or 100 columns if stdout is not a
-/// terminal and COLUMNS is not set. Output to a file has no colors, has box drawings in every locale, and has 100
-/// columns unless COLUMNS is set.
+/// Returns what locale and terminal can do, with at least 60 columns, or 100 if stdout is not a terminal and COLUMNS is
+/// unset. Output to a file has no colors, box drawings in every locale, and 100 columns unless COLUMNS is set.
 TerminalOptions text_options(bool to_file) {
   TerminalOptions text = detect_terminal(STDOUT_FILENO);
   if (std::getenv("COLUMNS") == nullptr && (to_file || !is_terminal(STDOUT_FILENO))) text.width = 100;

@@ -1,5 +1,5 @@
 // mtl-train: pre-trains a GPT from token files. The same command starts a run, resumes it, or reports that it is
-// complete. Under mpirun or srun each process is one rank of a job.
+// complete. Under mpirun or srun, each process is one rank of a job.
 #include <csignal>
 #include <cstdlib>
 #include <optional>
@@ -18,12 +18,12 @@
 
 namespace mtl {
 
-/// Trains from the starting state that rank 0 found. If its checkpoint turns out to be damaged, tries the preceding
-/// checkpoint, and so on.
+/// Trains from the starting state that rank 0 found. If its checkpoint turns out to be damaged, tries the one before,
+/// and so on.
 Exit train_from_start(const TrainOptions& options, TrainSetup& setup, Ranks& ranks, const RankGroups& groups,
                       SignalRequests& signals, Console& console) {
   Communicator& world = groups.groups.world();
-  std::shared_ptr<const SaveDirectory> save = setup.start.save;  // holds the lock across all attempts
+  std::shared_ptr<const SaveDirectory> save = setup.start.save;  // keeps the lock across all attempts
   for (std::vector<std::string> damaged;;) {
     const auto find = [&] {
       return damaged.empty() ? std::move(setup.start) : find_start(options, save, damaged, console);
@@ -52,8 +52,8 @@ Exit train_from_start(const TrainOptions& options, TrainSetup& setup, Ranks& ran
   }
 }
 
-/// Chooses options.device without communication. Also sets the defaults of NCCL's variables here, because setenv() is
-/// safe only while the process has a single thread.
+/// Chooses options.device without communication. Also sets defaults for NCCL's variables, because setenv() is safe only
+/// while the process has a single thread.
 RankDevice choose_own_device(TrainOptions& options, Flags& flags, const RankEnvironment& launched) {
   RankDevice own = choose_rank_device(options.device_name, options.dry_run, launched, options.parallel.gpus_per_node);
   if (!own.choice.problem.empty()) flags.problem("--device " + options.device_name, own.choice.problem);
@@ -106,7 +106,7 @@ Exit train(TrainOptions& options, TrainSetup& setup, const RankDevice& own, Rank
     return Exit::ok;
   }
   if (ranks.rank() == 0) check_fit(options, setup.start, ranks.launched(), console);
-  std::signal(SIGPIPE, SIG_IGN);  // the run survives a reader that closes the log's pipe
+  std::signal(SIGPIPE, SIG_IGN);  // the run survives when a reader closes the log's pipe
   RankGroups groups;
   groups.rank = ranks.launched().rank;
   const auto agree = [&](MpiSession& session) {
@@ -134,8 +134,8 @@ int main(int argc, char** argv) {
   std::optional<mtl::SignalRequests> signals;
   mtl::RankDevice device;
   flags.check([&] {
-    // Called before anything slow and before any other thread starts, including those of MPI, because threads inherit
-    // the set of blocked signals.
+    // Called before anything slow and before any other thread starts, including MPI's, because threads inherit the
+    // blocked signals.
     if (!options.dry_run && !flags.wants_dump()) {
       signals.emplace();
       const char* ended = "mtl-train: ended by a signal before the first iteration; the same command starts again";
@@ -153,7 +153,7 @@ int main(int argc, char** argv) {
   };
   return mtl::run_ranks(flags, argc, argv, ranks, prepare, [&](mtl::Console& console) {
     const bool is_alone =
-        options.dry_run || ranks.launched().world == 1;  // otherwise, reported once the ranks have agreed
+        options.dry_run || ranks.launched().world == 1;  // otherwise reported once the ranks have agreed
     if (is_alone && ranks.is_rank_zero() && !device.choice.text.empty()) console.info(device.choice.text);
     return mtl::train(options, setup, device, ranks, signals, console);
   });

@@ -69,7 +69,7 @@ void check(Flags& flags, const VocabOptions& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return_large_blocks();  // decoders allocate whole frames and blocks
+  return_large_blocks();  // decoders allocate entire frames and blocks
   VocabOptions options;
   Flags flags("mtl-vocab", "learn a byte-level BPE vocabulary from text");
   add_flags(flags, options);

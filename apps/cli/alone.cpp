@@ -16,16 +16,17 @@ int run_alone(Flags& flags, int argc, const char* const* argv, const std::functi
   const RankEnvironment job = announced_ranks([](const char* name) -> const char* { return std::getenv(name); });
   if (job.world <= 1) return run_main(flags, argc, argv, run, frame);
   flags.check([&] {
-    flags.problem(cat(job.launcher, " -n ", job.world),
-                  cat("starts ", flags.program(), " ", job.world, " times, each with all of the work and the same ",
-                      "output; start it without ", job.launcher, ": it runs as one process, with --threads"));
+    flags.problem(
+        cat(job.launcher, " -n ", job.world),
+        cat("starts ", flags.program(), " ", job.world, " times, each doing all of the work and writing the same ",
+            "output; start it without ", job.launcher, ": it runs as one process, with --threads"));
   });
   frame.is_rank_zero = job.rank == 0;
   frame.report = [&](const std::string& message, Exit) {
     if (frame.is_rank_zero)
       std::fprintf(stderr, "%s: %s\n", flags.program().c_str(), printable_message(message).c_str());
     else
-      std::this_thread::sleep_for(kRankZeroFirst);  // the launcher ends the job as soon as one process ends
+      std::this_thread::sleep_for(kRankZeroFirst);  // a launcher ends the job when its first process ends
   };
   return run_main(flags, argc, argv, run, frame);
 }

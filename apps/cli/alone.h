@@ -1,12 +1,12 @@
-// run_main for tools without ranks: refuses to run as several processes of one job.
+// run_main for tools without ranks, which must not be started as several processes.
 #pragma once
 
 #include "cli/run_main.h"
 
 namespace mtl {
 
-/// Like run_main(), but refuses to run if a launcher started several processes, because each process would do all the
-/// work and overwrite the same files. Rank 0 reports the problem. For `prepare`, see Flags::parse().
+/// Like run_main(), but fails if a launcher started several processes, because each would do all the work and overwrite
+/// the same files. Rank 0 reports the problem. For `prepare`, see Flags::parse().
 int run_alone(Flags& flags, int argc, const char* const* argv, const std::function<Exit(Console&)>& run,
               const std::function<void()>& prepare = {});
 

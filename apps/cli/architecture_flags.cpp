@@ -10,7 +10,7 @@ namespace mtl {
 namespace {
 
 /// Dropout rounds probabilities to multiples of 1/steps, the resolution of its random numbers (kernels/dropout.h).
-/// Refuses a positive probability that is rounded to 0 or 1, and reports a probability that changes by more than 5 %.
+/// Rejects positive probabilities that round to 0 or 1, and reports those that change by more than 5 %.
 void check_steps(Flags& flags, const char* flag, double probability, double steps) {
   const double rounded = std::round(probability * steps) / steps;
   const std::string where = cat(flag, " ", probability), unit = cat("dropout uses multiples of 1/", steps);
@@ -20,8 +20,7 @@ void check_steps(Flags& flags, const char* flag, double probability, double step
     flags.notice(cat(where, ": is rounded to ", rounded * steps, "/", steps, " = ", rounded, "; ", unit));
 }
 
-/// Adds --model NAME. The check of this flag is registered before the checks of the other flags, so that those see the
-/// values of the preset.
+/// Adds --model NAME. Its check is registered first, so that all other checks see the preset's values.
 void add_preset(Flags& flags, TrainOptions& options) {
   std::vector<std::string> names;
   for (const Preset& preset : presets()) names.push_back(preset.name);
@@ -63,7 +62,7 @@ void add_sizes(Flags& flags, ArchitectureOptions& model) {
 }
 
 void add_attention(Flags& flags, ArchitectureOptions& model) {
-  flags.add("--kv-channels", &model.kv_channels, "N", "elements of a head (default: hidden size / heads)")
+  flags.add("--kv-channels", &model.kv_channels, "N", "elements per head (default: hidden size / heads)")
       .within({1, 1 << 24});
   flags.add_switch("--group-query-attention", model.group_query_attention,
                    "let several heads share each key and value head");
@@ -78,7 +77,7 @@ void add_attention(Flags& flags, ArchitectureOptions& model) {
 void add_mlp(Flags& flags, ArchitectureOptions& model) {
   flags.add_switch("--swiglu", model.swiglu, "gate the MLP with SiLU; default width: 8/3 x hidden size");
   flags.add_switch("--squared-relu", model.squared_relu, "use squared ReLU in the MLP");
-  flags.add("--activation", &model.activation, "NAME", "activation of the MLP (default: gelu_tanh)")
+  flags.add("--activation", &model.activation, "NAME", "MLP activation (default: gelu_tanh)")
       .one_of({"gelu_tanh", "gelu_erf", "relu", "squared_relu", "silu"});
   flags.add_switch("--no-bias-gelu-fusion", model.no_bias_gelu_fusion,
                    "use GELU in its exact form, as Megatron-LM does with this flag");
@@ -86,7 +85,7 @@ void add_mlp(Flags& flags, ArchitectureOptions& model) {
 }
 
 void add_layers(Flags& flags, ArchitectureOptions& model) {
-  flags.add("--normalization", &model.normalization, "NAME", "norm of all layers (default: LayerNorm)")
+  flags.add("--normalization", &model.normalization, "NAME", "normalization in all layers (default: LayerNorm)")
       .one_of({"LayerNorm", "RMSNorm"});
   flags
       .add("--norm-epsilon,--layernorm-epsilon", &model.norm_epsilon, "X",
@@ -112,11 +111,11 @@ void add_positions(Flags& flags, ArchitectureOptions& model, const std::function
       .one_of({"learned_absolute", "rope"});
   flags.add_switch("--use-rotary-position-embeddings", model.rotary_embeddings,
                    "same as --position-embedding-type rope");
-  flags.add("--rotary-base", &model.rotary_base, "X", "base of the rotary frequencies (default: 10000)")
+  flags.add("--rotary-base", &model.rotary_base, "X", "base for the rotary frequencies (default: 10000)")
       .above(0)
       .at_most(1e12)
       .only_with(rope, rotary);
-  flags.add("--rotary-percent", &model.rotary_percent, "X", "fraction of each head that rotates (default: 1)")
+  flags.add("--rotary-percent", &model.rotary_percent, "X", "fraction of each head to rotate (default: 1)")
       .above(0)
       .at_most(1)
       .only_with(rope, rotary);
@@ -130,7 +129,7 @@ void add_positions(Flags& flags, ArchitectureOptions& model, const std::function
       .only_with(rope, rotary);
   flags.add_switch("--use-rope-scaling", model.rope_scaling, "scale rotary frequencies as Llama 3.1 does")
       .only_with(rope, rotary);
-  flags.add("--rope-scaling-factor", &model.rope_scaling_factor, "X", "factor of --use-rope-scaling (default: 8)")
+  flags.add("--rope-scaling-factor", &model.rope_scaling_factor, "X", "factor for --use-rope-scaling (default: 8)")
       .above(0)
       .at_most(1e6)
       .only_with("--use-rope-scaling", [&model] { return model.rope_scaling; });
@@ -146,7 +145,7 @@ void add_architecture_flags(Flags& flags, TrainOptions& options, const std::func
   add_attention(flags, model);
   add_mlp(flags, model);
   add_positions(flags, model, is_loaded);
-  flags.add("--hidden-dropout", &options.hidden_dropout, "P", "dropout on the outputs of embedding, attention and MLP")
+  flags.add("--hidden-dropout", &options.hidden_dropout, "P", "dropout on embedding, attention and MLP outputs")
       .at_least(0)
       .below(1);
   flags.add("--attention-dropout", &options.attention_dropout, "P", "dropout on attention probabilities")

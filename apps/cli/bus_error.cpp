@@ -17,7 +17,7 @@ constexpr const char* kMessage =
     ": bus error: a token file, a model or a checkpoint was truncated while it was in use, or its disk failed; check "
     "the file and start again\n";
 
-/// The message of the handler. Prepared in advance, because a signal handler must not allocate memory.
+/// The handler's message. Prepared in advance, because a signal handler must not allocate memory.
 char message[512];
 std::size_t message_bytes = 0;
 

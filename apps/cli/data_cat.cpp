@@ -1,4 +1,4 @@
-// mtl-data cat: prints the documents of token files, as ids or as text.
+// mtl-data cat: prints the documents in token files, as ids or as text.
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -40,14 +40,14 @@ int data_cat(int argc, const char* const* argv) {
   Flags flags("mtl-data cat", "print the documents of token files, as ids or, with a tokenizer, as JSON lines of text");
   flags.positional("PREFIX", options.prefixes, "prefix of the token files, or either of the two files");
   flags.section("Documents");
-  flags.add("--begin", &options.begin, "N", "first document to print, counted from 0").at_least(0);
-  flags.add("--count", &options.count, "N", "documents to print (default: all from --begin on)").at_least(0);
+  flags.add("--begin", &options.begin, "N", "first document to print, from 0").at_least(0);
+  flags.add("--count", &options.count, "N", "documents to print (default: all that remain)").at_least(0);
   add_data_print_flags(flags, options.print);
   flags.check([&] {
     check_data_print_flags(flags, options.print);
     check_prefixes(flags, options.prefixes);
     if (options.prefixes.size() > 1 && (flags.was_given("--begin") || flags.was_given("--count"))) {
-      flags.problem("--begin, --count", "choose documents of a single PREFIX");
+      flags.problem("--begin, --count", "apply to a single PREFIX only");
     }
   });
   return run_alone(flags, argc, argv, [&](Console& console) {

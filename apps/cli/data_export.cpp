@@ -25,7 +25,7 @@ void export_tokens(const DataExportOptions& options, Console& console) {
   read.push_back(options.config_file);
   refuse_overwriting(read, {options.output}, "--output");
   require_space(options.output, data.bin_bytes());
-  InterruptGuard guard(console.program());  // must outlive the file that it removes after a signal
+  InterruptGuard guard(console.program());  // must outlive the file it removes on a signal
   guard.remove_on_signal(AtomicFile::temporary_name(options.output));
   ByteProgress progress(console, data.bin_bytes());
   AtomicFile file(options.output);

@@ -9,12 +9,12 @@ void add_data_flags(Flags& flags, DataOptions& data) {
   flags.add("--data-path", &paths.data_path, "WORDS",
             "prefix of token files, several prefixes, or WEIGHT PREFIX pairs");
   flags.add("--data-args-path", &paths.data_args_path, "FILE", "read the words of --data-path from FILE");
-  flags.add("--train-data-path", &paths.train_data_path, "WORDS", "training data, instead of a share of --data-path");
+  flags.add("--train-data-path", &paths.train_data_path, "WORDS", "training data, instead of a part of --data-path");
   flags.add("--valid-data-path", &paths.valid_data_path, "WORDS", "validation data, likewise");
   flags.add("--test-data-path", &paths.test_data_path, "WORDS", "test data, likewise");
   flags.add("--per-split-data-args-path", &paths.per_split_data_args_path, "FILE",
             "read the words of the three flags above from a JSON file");
-  flags.add("--split", &paths.split, "A,B,C", "shares of training, validation and test");
+  flags.add("--split", &paths.split, "A,B,C", "weights of training, validation and test");
   flags.add("--seq-length", &data.seq_length, "N", "tokens per sample; required").within({1, INT32_MAX});
   flags
       .add("--data-order", &data.order, "ORDER",

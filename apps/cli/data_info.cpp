@@ -1,4 +1,4 @@
-// mtl-data info: prints counts, sizes and lengths of token files.
+// mtl-data info: prints token files' counts, sizes and lengths.
 #include <algorithm>
 #include <string>
 #include <vector>

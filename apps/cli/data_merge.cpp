@@ -1,4 +1,4 @@
-// mtl-data merge: joins token files, like merge_datasets of Megatron-LM.
+// mtl-data merge: joins token files, like Megatron-LM's merge_datasets.
 #include <memory>
 #include <string>
 #include <vector>

@@ -30,7 +30,7 @@ void add_flags(Flags& flags, DataOrderOptions& options) {
   flags.section("Data");
   add_data_flags(flags, options.data);
   flags.add("--dataset", &options.dataset, "NAME", "split to print").one_of({"train", "valid", "test"});
-  flags.add("--seed", &options.seed, "N", "seed of the order").within({0, UINT32_MAX});
+  flags.add("--seed", &options.seed, "N", "random seed for the order").within({0, UINT32_MAX});
   flags.section("Batches and length");
   add_batch_flags(flags, options.batch);
   flags.add("--data-parallel-size", &options.data_parallel_size, "N", "ranks that share a batch").within({1, 1e6});
@@ -72,7 +72,7 @@ std::string sample_line(const BlendedDataset& dataset, std::int64_t index, bool 
   return out + "}\n";
 }
 
-/// Returns one sampler per data-parallel rank.
+/// Returns a sampler for each data-parallel rank.
 std::vector<Sampler> samplers_of(const DataOrderOptions& options, const BlendedDataset& dataset) {
   std::vector<Sampler> samplers;
   for (std::int64_t rank = 0; rank < options.data_parallel_size; ++rank) {
@@ -88,7 +88,7 @@ std::vector<Sampler> samplers_of(const DataOrderOptions& options, const BlendedD
   return samplers;
 }
 
-/// Prints every iteration's samples, rank after rank.
+/// Prints every iteration's samples, rank by rank.
 void print_order(const DataOrderOptions& options, const SplitSources& sources) {
   const BatchSizes sizes = options.batch.sizes(options.data_parallel_size, options.data.seq_length);
   const std::int64_t updates = options.batch.train_samples ? sizes.count_iterations(*options.batch.train_samples)

@@ -1,4 +1,4 @@
-// Shared by the commands of mtl-data that write token files: merge, split and shuffle.
+// Shared by the mtl-data commands that write token files: merge, split and shuffle.
 #pragma once
 
 #include <string>
@@ -23,7 +23,7 @@ void add_data_output_flags(Flags& flags, DataOutputOptions& options);
 /// Returns "mtl-data", the subcommand and its arguments, for DataOutputOptions::command.
 std::vector<std::string> command_words(int argc, const char* const* argv);
 
-/// Calls make_token_files() and prints the result: with --json, to stdout with schema mtl-data-made/1; otherwise, to
+/// Calls make_token_files() and prints the result: as JSON to stdout (schema mtl-data-made/1) with --json, otherwise to
 /// stderr.
 void make_and_report(const DataOutputOptions& options, const std::vector<const IndexedDataset*>& inputs,
                      const MergeTraits& traits, const std::vector<DataPart>& parts, Console& console);

@@ -22,7 +22,7 @@ std::string join_ids(const Ids& ids, char separator) {
   return out;
 }
 
-/// Returns one string for each sequence.
+/// Returns one string per sequence.
 template <class Render>
 std::vector<std::string> render(const std::vector<Ids>& sequences, Render one) {
   std::vector<std::string> out;
@@ -70,8 +70,7 @@ void DocumentPrinter::warn_about(const IndexedDataset& data, Console& console) c
   if (tokenizer_) warn_of_other_tokenizer(data, *tokenizer_, console);
 }
 
-/// Returns the sequences of a document. If the document is to be printed as text, drops the end-of-document token at
-/// the end unless --keep-eod is given.
+/// Returns a document's sequences. For text output, drops the final end-of-document token unless --keep-eod is given.
 std::vector<Ids> DocumentPrinter::read(const IndexedDataset& data, std::int64_t document) const {
   std::vector<Ids> sequences;
   for (std::int64_t i = data.document_begin(document); i < data.document_begin(document + 1); ++i) {
@@ -84,8 +83,8 @@ std::vector<Ids> DocumentPrinter::read(const IndexedDataset& data, std::int64_t 
   return sequences;
 }
 
-/// Decodes ids, and counts texts that would encode to different ids. Ids may differ because a tokenizer may normalize a
-/// text, drop parts of the text or add tokens, and because the decoded bytes may be invalid UTF-8.
+/// Decodes ids, and counts texts that would encode to different ids. That can happen because a tokenizer may normalize
+/// a text, drop parts or add tokens, and because decoded bytes may be invalid UTF-8.
 std::string DocumentPrinter::decode_and_compare(const Ids& ids) {
   std::string text = decode_lossy(tokenizer_->decode(ids));
   if (encoder_) {
@@ -111,7 +110,7 @@ std::string DocumentPrinter::text_line(std::int64_t document, const std::vector<
     append_json_string(text, decode_and_compare(ids));
     return text;
   });
-  // NullTokenizer refuses an empty text but accepts an empty list of texts.
+  // NullTokenizer rejects an empty text but accepts an empty list of texts.
   std::string value = texts.empty() && tokenizer_->type() != "NullTokenizer" ? "\"\"" : cat("[", join(texts, ","), "]");
   if (texts.size() == 1) value = texts.front();
   return cat("{\"document\":", document, ",\"text\":", value, "}\n");

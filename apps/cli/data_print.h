@@ -23,19 +23,19 @@ struct DataPrintOptions {
 
 /// Adds --ids, --json, --plain, --keep-eod, and the tokenizer flags.
 void add_data_print_flags(Flags& flags, DataPrintOptions& options);
-/// For a Flags::check function: adds a problem for flags that contradict each other.
+/// For Flags::check: adds a problem if flags contradict each other.
 void check_data_print_flags(Flags& flags, const DataPrintOptions& options);
 
-/// Without a tokenizer, or with --ids, prints the ids of a document: `1 2 3` or, with --json,
+/// Without a tokenizer, or with --ids, prints a document's ids: `1 2 3` or, with --json,
 /// {"document":0,"sequences":[[1,2],[3]]}. With a tokenizer, prints {"document":0,"text":"..."}, which mtl-preprocess
-/// reads, or, with --plain, only the text. In JSON, the text of a document of several sequences is a list.
+/// reads, or, with --plain, only the text. In JSON, the text is a list if the document has several sequences.
 class DocumentPrinter {
  public:
   explicit DocumentPrinter(const DataPrintOptions& options);
-  /// Warns if the data set was made with a different tokenizer than the one that decodes it.
+  /// Warns if the data set was made with a tokenizer other than this one.
   void warn_about(const IndexedDataset& data, Console& console) const;
   void print(const IndexedDataset& data, std::int64_t document);
-  /// Warns if mtl-preprocess would encode printed texts to different ids. Only JSON without --keep-eod is checked.
+  /// Warns if mtl-preprocess would encode the printed texts to other ids. Checks only JSON without --keep-eod.
   void warn_of_changes(Console& console) const;
 
  private:
@@ -47,7 +47,7 @@ class DocumentPrinter {
   const DataPrintOptions& options_;
   std::unique_ptr<Tokenizer> tokenizer_;  // null: print ids
   std::unique_ptr<Encoder> encoder_;      // null: texts are not checked
-  std::int64_t changed_ = 0;              // number of texts that would encode to different ids
+  std::int64_t changed_ = 0;              // texts that would encode to different ids
 };
 
 }  // namespace mtl

@@ -1,4 +1,4 @@
-// mtl-data sample: prints documents of token files drawn at random.
+// mtl-data sample: prints documents drawn at random.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -37,8 +37,8 @@ int data_sample(int argc, const char* const* argv) {
   Flags flags("mtl-data sample", "print documents of token files drawn at random, as cat does");
   flags.positional("PREFIX", options.prefixes, "prefix of the token files, or either of the two files");
   flags.section("Documents");
-  flags.add("--count", &options.count, "N", "distinct documents to print, in the order of the file").at_least(0);
-  flags.add("--seed", &options.seed, "N", "seed of the draw").within({0, UINT32_MAX});
+  flags.add("--count", &options.count, "N", "number of distinct documents to print").at_least(0);
+  flags.add("--seed", &options.seed, "N", "random seed for the draw").within({0, UINT32_MAX});
   add_data_print_flags(flags, options.print);
   flags.check([&] {
     check_data_print_flags(flags, options.print);

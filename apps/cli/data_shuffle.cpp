@@ -1,4 +1,4 @@
-// mtl-data shuffle: writes the documents of token files in a random order.
+// mtl-data shuffle: writes documents in random order.
 #include <string>
 #include <vector>
 
@@ -36,7 +36,7 @@ int data_shuffle(int argc, const char* const* argv) {
   Flags flags("mtl-data shuffle", "put the documents of token files into a random order");
   flags.positional("PREFIX", options.prefixes, "prefix of the token files, or either of the two files");
   flags.section("Order");
-  flags.add("--seed", &options.seed, "N", "seed of the order, that of numpy.random.RandomState(N).permutation")
+  flags.add("--seed", &options.seed, "N", "random seed; the order is numpy.random.RandomState(N).permutation")
       .within({0, UINT32_MAX});
   add_data_output_flags(flags, options.output);
   flags.check([&] { check_one_prefix(flags, options.prefixes); });

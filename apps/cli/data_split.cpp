@@ -1,4 +1,4 @@
-// mtl-data split: divides the documents of token files into several token files, in order.
+// mtl-data split: divides token files into several, by document and in order.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -36,7 +36,7 @@ std::vector<double> read_weights(const std::string& list) {
   return weights;
 }
 
-/// Returns the number of documents of each part; kRest for the word "rest".
+/// Returns each part's number of documents, or kRest for the word "rest".
 std::vector<std::int64_t> read_counts(const std::string& list) {
   std::vector<std::int64_t> counts;
   for (const std::string& word : words_of(list)) {
@@ -110,7 +110,7 @@ void check_numbers(Flags& flags, const DataSplitOptions& options) {
 void check_options(Flags& flags, const DataSplitOptions& options) {
   check_one_prefix(flags, options.prefixes);
   if (options.weights.empty() == options.counts.empty()) {
-    flags.problem("--weights, --counts", "give one of them: the shares of the parts, or their documents");
+    flags.problem("--weights, --counts", "give one of them: relative sizes, or numbers of documents");
   }
   if (!options.counts.empty() && options.by == "tokens") flags.problem("--by tokens", "applies only to --weights");
   check_numbers(flags, options);
@@ -140,11 +140,10 @@ int data_split(int argc, const char* const* argv) {
   flags.section("Parts");
   flags.add("--weights", &options.weights, "W,W,...", "share of each part, such as 0.98,0.01,0.01 or 98,1,1");
   flags.add("--counts", &options.counts, "N,N,...",
-            "documents of each part instead; `rest` takes the remainder, as in rest,1000,1000");
-  flags.add(
-      "--names", &options.names, "NAME,...",
-      "names of the parts, for files PREFIX_NAME (default: train,valid for two parts, train,valid,test for three)");
-  flags.add("--by", &options.by, "UNIT", "unit that --weights divides; documents stay whole")
+            "documents in each part instead; `rest` takes the remainder, as in rest,1000,1000");
+  flags.add("--names", &options.names, "NAME,...",
+            "part names, for files PREFIX_NAME (default: train,valid for two parts, train,valid,test for three)");
+  flags.add("--by", &options.by, "UNIT", "what --weights divides; documents are never split")
       .one_of({"documents", "tokens"});
   add_data_output_flags(flags, options.output);
   flags.check([&] { check_options(flags, options); });

@@ -1,4 +1,4 @@
-// mtl-data stats: prints frequencies of tokens, and lengths of documents and sequences.
+// mtl-data stats: prints token frequencies, and document and sequence lengths.
 #include <memory>
 #include <optional>
 #include <string>
@@ -40,7 +40,7 @@ DataStats collect(const DataStatsOptions& options, const IndexedDataset& data, c
   if (const auto vocabulary = find_vocabulary_size(options.tokenizer, tokenizer, data)) {
     stats.vocab_size = vocabulary->size;
     if (std::ssize(counts) > vocabulary->size) {
-      check_token_range(data, vocabulary->size, threads);  // throws an error that names the place
+      check_token_range(data, vocabulary->size, threads);  // throws an error that says where
     }
   }
   stats.ids = summarize_tokens(counts);

@@ -1,4 +1,4 @@
-// The optional tokenizer of mtl-data. With a tokenizer, commands print text; without a tokenizer, they print ids.
+// mtl-data's optional tokenizer. With a tokenizer, commands print text; without, they print ids.
 #pragma once
 
 #include <cstdint>
@@ -14,35 +14,35 @@
 
 namespace mtl {
 
-/// Returns true if flags name a tokenizer. --vocab-size alone does not name a tokenizer.
+/// Returns true if flags name a tokenizer. --vocab-size alone does not.
 bool names_tokenizer(const TokenizerOptions& options);
 
-/// For a Flags::check function: calls check_tokenizer_flags if flags name a tokenizer.
+/// For Flags::check: calls check_tokenizer_flags if flags name a tokenizer.
 void check_optional_tokenizer(Flags& flags, const TokenizerOptions& options);
 
-/// Options of the commands that read every token, verify and stats.
+/// Options for verify and stats, which read every token.
 struct DataInspection {
   std::vector<std::string> prefixes;
   TokenizerOptions tokenizer;
   bool json = false;
   std::int64_t threads = 0;
 };
-/// Adds PREFIX..., --json with the name of its schema, the tokenizer flags, --threads, and their checks.
+/// Adds PREFIX..., --json with its schema's name, the tokenizer flags, --threads, and their checks.
 void add_inspection_flags(Flags& flags, DataInspection& options, const std::string& schema);
 
-/// Loads and returns the tokenizer that flags name. Returns null if flags do not name a tokenizer.
+/// Returns the tokenizer that flags name, or null if they name none.
 std::unique_ptr<Tokenizer> load_optional_tokenizer(const TokenizerOptions& options);
 
-/// Warns if the data was made with a different tokenizer, according to PREFIX.json.
+/// Warns if, according to PREFIX.json, the data was made with another tokenizer.
 void warn_of_other_tokenizer(const IndexedDataset& data, const Tokenizer& tokenizer, Console& console);
 
-/// The size of the vocabulary, and the source of this number.
+/// The vocabulary size and where it comes from.
 struct VocabularySize {
   std::int64_t size;
   std::string source;  // the tokenizer's type, "--vocab-size", or "PREFIX.json"
 };
-/// Returns the vocabulary size from the tokenizer (which may be null), otherwise from --vocab-size, otherwise from
-/// PREFIX.json. Returns empty if none of these states the size.
+/// Returns the vocabulary size from the tokenizer (can be null), else from --vocab-size, else from PREFIX.json. Returns
+/// nullopt if none of them knows it.
 std::optional<VocabularySize> find_vocabulary_size(const TokenizerOptions& options, const Tokenizer* tokenizer,
                                                    const IndexedDataset& data);
 

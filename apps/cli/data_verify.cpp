@@ -1,4 +1,4 @@
-// mtl-data verify: checks token files against every rule of their format.
+// mtl-data verify: checks token files against their entire format.
 #include <cstdio>
 #include <optional>
 #include <string>
@@ -14,7 +14,7 @@
 namespace mtl {
 namespace {
 
-/// The findings about one pair of files.
+/// What we found out about one pair of files.
 struct Verdict {
   std::string prefix;
   Exit code = Exit::ok;

@@ -8,22 +8,22 @@
 
 namespace mtl {
 
-/// Adds --device, whose default is the value of `name`.
+/// Adds --device. `name` holds its default.
 void add_device_flag(Flags& flags, std::string& name);
 
-/// The device that --device NAME means on this machine.
+/// What --device NAME means on this machine.
 struct DeviceChoice {
   Device device = Device::cpu;
   std::string text;     // message to report; empty for cpu, and for auto without NVIDIA's driver
   std::string problem;  // why the device cannot be used; empty if it can
-  std::string why_not;  // why auto did not choose a GPU although the machine has NVIDIA's driver; otherwise empty
+  std::string why_not;  // why auto chose no GPU even though the machine has NVIDIA's driver; otherwise empty
 };
 
-/// Chooses the device for `name`: auto, cpu or cuda. With `dry`, the run computes nothing, so that cuda requires only a
-/// program built with CUDA kernels, not a GPU.
+/// Chooses a device by `name`: auto, cpu or cuda. A `dry` run computes nothing, so cuda needs no GPU, only a program
+/// built with CUDA kernels.
 DeviceChoice choose_device(const std::string& name, bool dry = false);
 
-/// Like choose_device() above, for auto or cuda, given the result of find_cuda_device().
+/// Like choose_device(), for auto or cuda, given find_cuda_device()'s result.
 DeviceChoice describe_choice(const std::string& name, const CudaDevice& found, bool dry = false);
 
 /// For tools without ranks: calls choose_device() and reports the choice. Throws UsageError if the device cannot be

@@ -13,7 +13,7 @@ namespace mtl {
 
 namespace {
 
-/// Returns the number of bytes by which recomputation reduces the largest plan; negative if the plan grows.
+/// Returns by how many bytes recomputation shrinks the largest plan. Negative if the plan grows.
 std::int64_t recompute_savings(TrainOptions options, const GptConfig& config, const MemoryPlan& plan) {
   options.parallel.recompute_granularity = options.parallel.checkpoint_method = {};
   options.parallel.recompute_activations = options.parallel.checkpoint_activations = false;
@@ -24,7 +24,7 @@ std::int64_t recompute_savings(TrainOptions options, const GptConfig& config, co
 
 std::string line(const char* what, const std::string& value) { return format("  %-34s %s\n", what, value.c_str()); }
 
-/// Returns the number of ranks over which the tensors of a role are sharded.
+/// Returns over how many ranks a role's tensors are sharded.
 std::int64_t ranks_of(const PrecisionRole& role, const TrainOptions& options) {
   return role.is_sharded && options.parallel.distributed_optimizer ? options.parallel.data() : 1;
 }
@@ -76,7 +76,7 @@ Json precision_json(const TrainOptions& options) {
                        {"bytes_per_parameter", bytes_of_rank(roles, options)}});
 }
 
-/// Returns the plan's GPU memory by category; null on the CPU.
+/// Returns the plan's GPU memory by category, or null on the CPU.
 Json gpu_json(const MemoryPlan& plan) {
   if (plan.device == Device::cpu) return {};
   Json out = Json::object();

@@ -7,8 +7,8 @@
 
 namespace mtl {
 
-/// Describes parameters, precision, memory by category, tokens and FLOPs of a step, the size of a checkpoint and, with
-/// --roofline, a lower bound on the time of a step. Returns text or, with --json, JSON.
+/// Describes parameters, precision, memory by category, tokens and FLOPs per step, checkpoint size and, with
+/// --roofline, a lower bound on the step time. Returns text or, with --json, JSON.
 std::string describe_run(const TrainOptions& options, const GptConfig& config);
 
 }  // namespace mtl

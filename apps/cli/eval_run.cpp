@@ -85,7 +85,7 @@ EvalReport evaluate(const EvalOptions& options, Console& console) {
   std::unique_ptr<Tokenizer> tokenizer;
   std::unique_ptr<TokenSource> tokens;
   if (options.inputs.empty()) {
-    tokenizer_of_model(options.tokenizer, source, console);  // for its checks and its trimming of the vocabulary
+    tokenizer_of_model(options.tokenizer, source, console);  // checks it against the model and trims the vocabulary
     tokens = open_token_files(options.data_path);
     report.data = {options.data_path};
   } else {

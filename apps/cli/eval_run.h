@@ -1,4 +1,4 @@
-// The run of mtl-eval: scores a text or token files with a model.
+// Runs mtl-eval: scores a text or token files with a model.
 #pragma once
 
 #include <optional>
@@ -13,14 +13,14 @@ namespace mtl {
 
 struct EvalOptions {
   std::string load;
-  std::string data_path;            // prefix of the token files; not used if `inputs` are given
-  std::vector<std::string> inputs;  // files of text or JSON lines; "-": standard input
-  std::string format = "guess";     // of `inputs`: guess, text or jsonl
+  std::string data_path;            // token file prefix; unused if `inputs` are given
+  std::vector<std::string> inputs;  // text or JSON lines; "-": standard input
+  std::string format = "guess";     // for `inputs`: guess, text or jsonl
   std::string json_key = "text";
-  std::optional<std::int64_t> seq_length;           // empty: all positions of the model
+  std::optional<std::int64_t> seq_length;           // empty: all of the model's positions
   std::optional<std::int64_t> batch_size;           // in windows; empty: as many as hold 4,096 tokens
-  std::optional<std::int64_t> num_attention_heads;  // for model files that do not state the number
-  std::string dtype = "float32";                    // of computation, weights and key-value cache
+  std::optional<std::int64_t> num_attention_heads;  // for model files that do not say
+  std::string dtype = "float32";                    // for computation, weights and key-value cache
   TokenizerOptions tokenizer;
   std::string device = "auto";
   std::int64_t threads = 0;
@@ -33,10 +33,10 @@ struct EvalReport {
   double loss = 0;  // mean, in nats per token
   double perplexity = 0;
   std::int64_t tokens = 0;         // predicted
-  std::int64_t stream_tokens = 0;  // read, including the first one, which is not predicted
+  std::int64_t stream_tokens = 0;  // tokens read, including the first one, which is not predicted
   std::int64_t windows = 0;
   std::int64_t seq_length = 0;
-  std::optional<std::int64_t> bytes;  // of the text; empty for token files
+  std::optional<std::int64_t> bytes;  // size of the text; empty for token files
   double seconds = 0;
 
   /// Empty without `bytes`.
@@ -46,8 +46,7 @@ struct EvalReport {
   Json json() const;
 };
 
-/// Scores the data. Throws UsageError for flags that do not fit the model, Error(bad_data) if there is no token to
-/// predict.
+/// Scores the data. Throws UsageError if flags do not fit the model, Error(bad_data) if there is no token to predict.
 EvalReport evaluate(const EvalOptions& options, Console& console);
 
 }  // namespace mtl

@@ -13,17 +13,17 @@ namespace mtl {
 
 namespace {
 
-// Prefix of every value. Without it, CLI11 would take an argument with a leading dash for a flag, and `--x=` for a flag
+// Precedes every value. Otherwise CLI11 would take an argument with a leading dash for a flag, and `--x=` for a flag
 // without a value.
 constexpr char kMark = '\x1f';
 constexpr const char* kForeign = "--\x1f";  // marks an undeclared flag
-constexpr int kMostWords = 1 << 20;         // of a list; CLI11 interprets a larger number as one value per use
+constexpr int kMostWords = 1 << 20;         // in a list; CLI11 takes a larger number to mean one value per use
 
 std::string unmarked(const std::string& word) { return starts_with(word, {&kMark, 1}) ? word.substr(1) : word; }
 
 }  // namespace
 
-/// Writes --help: the positional arguments, then the sections with the names, choices and defaults of their flags.
+/// Writes --help: positional arguments, then sections with each flag's names, choices and default.
 class Flags::Help : public CLI::Formatter {
  public:
   explicit Help(const Flags& flags) : flags_(flags) { column_width(kIndent - 1); }
@@ -82,11 +82,11 @@ class Flags::Config : public CLI::Config {
       flags_.problem(name, "is not allowed in a configuration file");
     } else if (!line->error.empty()) {
       flags_.problem(name, line->error);
-    } else if (!words.empty() || !line->has_equals || flag->allows_empty) {  // `name =` does not change a flag
+    } else if (!words.empty() || !line->has_equals || flag->allows_empty) {  // `name =` leaves the flag alone
       if (words.size() > 1 && flag->kind() != "list") words = {join(words, " ")};
       for (std::string& word : words) word.insert(0, 1, kMark);
       if (words.empty()) words = {flag->option->get_default_str()};
-      if (flag->origin != kCommandLine) flag->option->clear();  // CLI11 assigns config values only to an empty option
+      if (flag->origin != kCommandLine) flag->option->clear();  // CLI11 only assigns config values to an empty option
       return {{{}, line->name, words}};
     }
     return {};
@@ -110,7 +110,7 @@ Flags::Flag& Flags::Flag::repeat() { return option->expected(1), append(); }
 
 Flags::Flags(std::string program, std::string summary)
     : foreign(program), program_(program), app_(std::make_unique<CLI::App>(std::move(summary), std::move(program))) {
-  app_->set_help_flag();  // removes CLI11's own --help; ours is declared like any other switch
+  app_->set_help_flag();  // removes CLI11's own --help; ours is declared like any switch
   app_->allow_extras()->formatter(std::make_shared<Help>(*this))->config_formatter(std::make_shared<Config>(*this));
   add_switch("--help,-h", wants_help_, "print this help and exit");
   add_switch("--version", wants_version_, "print the version and exit");
@@ -173,12 +173,12 @@ bool Flags::was_given(const std::string& name) const {
   return flag->is_given;
 }
 
-/// Marks all values and foreign flags. Joins the words that a foreign flag takes to the flag, each after a `=`.
+/// Marks all values and foreign flags. Joins the words a foreign flag takes to it, each after a `=`.
 std::vector<std::string> Flags::mark_values(const std::vector<std::string>& words) const {
   std::vector<std::string> marked;
-  bool needs_value = false;  // the last flag takes one value, which may begin with a dash, as in `--title -x-`
+  bool needs_value = false;  // the last flag takes one value, even with a leading dash, as in `--title -x-`
   bool has_ended = false;    // after `--`
-  int takes = 0;             // number of words that the last foreign flag still takes
+  int takes = 0;             // words that the last foreign flag still takes
   for (const std::string& word : words) {
     const bool is_long = starts_with(word, "--"), starts_flag = word.size() > 1 && word[0] == '-' && !parse_float(word);
     const std::size_t equals = is_long ? word.find('=') : std::string::npos;
@@ -204,7 +204,7 @@ std::vector<std::string> Flags::mark_values(const std::vector<std::string>& word
   return marked;
 }
 
-/// Stores one use of a flag, with the words that follow it.
+/// Stores one use of a flag, with the words after it.
 void Flags::store_use(Flag& flag, const std::vector<std::string>& words) {
   const bool is_refused = std::exchange(refused_, false), has_none = words[0].empty();
   if (has_none && !flag.allows_empty) return problem(flag.name, "needs a value: " + flag.option->get_option_text());
@@ -232,7 +232,7 @@ void Flags::report_foreign(const std::string& name, const std::string& value) {
     std::rotate(problems_.begin() + unknown_++, problems_.end() - 1, problems_.end());
 }
 
-/// Reports the arguments that CLI11 could not assign: foreign flags, and values without a flag.
+/// Reports what CLI11 could not assign: foreign flags, and values without a flag.
 void Flags::report_remaining() {
   for (const std::string& word : app_->remaining()) {
     const std::size_t equals = word.find('=');
@@ -254,7 +254,7 @@ void Flags::check_all(const std::function<void()>& prepare) {
     try {
       check();
     } catch (const Error&) {
-      // If there are other problems, this error may be a consequence of them.
+      // If there are other problems, they may be the cause.
       if (problem_count() == 0 && !wants_dump_) throw;
     }
   }

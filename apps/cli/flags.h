@@ -1,11 +1,11 @@
-// The flags of a tool. A flag is declared once and bound to a member of an options struct, which also holds the
-// default. CLI11 stores the declarations, splits the arguments and formats --help. This layer converts values, and
-// reports all problems at once.
+// Command-line flags. Each is declared once and bound to a member of an options struct, which also holds the default.
+// CLI11 stores the declarations, splits the arguments and formats --help. This layer converts values, and reports all
+// problems at once.
 //
 // Values come from the default, --config FILE and the command line, in ascending order of precedence. --dump-config
-// prints each value with its origin, in the format that --config reads. If a flag is repeated, the last use counts, as
-// with argparse, unless the flag accumulates (append(), repeat()). `--flag=value` and `--flag value` are equivalent.
-// `--` ends the flags. Abbreviations are refused.
+// prints each value with its origin, in the format --config reads. If a flag is repeated, the last use wins, as in
+// argparse, unless the flag accumulates (append(), repeat()). `--flag=value` and `--flag value` are equivalent. `--`
+// ends the flags. Abbreviations are errors.
 //
 //   Flags flags("mtl-eval", "measure loss and perplexity of a model on text or token files");
 //   flags.section("Model");
@@ -120,18 +120,17 @@ class Flags {
   /// "; needs ..." for each condition.
   std::string list_flags() const;
   const std::string& program() const { return program_; }
-  /// Returns the path of the --config file, which is an input file of the program like any other. Empty without
-  /// --config.
+  /// Returns the --config file, which is an input file like any other, or "" without --config.
   const std::string& config_file() const { return config_; }
   /// Returns the messages for stderr, without duplicates.
   const std::vector<std::string>& notices() const { return notices_; }
 
   bool quiet = false;
-  ForeignFlags foreign;  // of other tools, and mistyped ones
+  ForeignFlags foreign;  // other tools' flags, and typos
 
  private:
   class Help;    // CLI11's formatter
-  class Config;  // CLI11's reader and writer of configuration files
+  class Config;  // reads and writes configuration files for CLI11
   static constexpr const char *kGeneral = "General", *kDefault = "default", *kCommandLine = "command line";
   Flag* find(const std::string& name) const;
   std::vector<std::string> mark_values(const std::vector<std::string>& words) const;
@@ -145,12 +144,12 @@ class Flags {
   std::unique_ptr<CLI::App> app_;
   std::vector<std::unique_ptr<Flag>> flags_;
   std::vector<std::function<void()>> checks_;
-  std::vector<Problem> problems_;  // the first `unknown_` problems are about unknown flags
+  std::vector<Problem> problems_;  // the first `unknown_` are about unknown flags
   std::size_t unknown_ = 0;
   std::vector<std::string> notices_;
   std::string origin_ = kCommandLine;  // of the values being stored
-  std::size_t config_line_ = 0;        // number of the current line of --config
-  bool refused_ = false;               // a value of the current flag was refused
+  std::size_t config_line_ = 0;        // current line in --config
+  bool refused_ = false;               // a value for the current flag was rejected
   bool wants_help_ = false, wants_version_ = false, wants_dump_ = false, wants_list_ = false,
        wants_foreign_list_ = false;
 };

@@ -1,5 +1,5 @@
-// Flags that a tool does not have: flags of other tools, with the reason why they are refused or have no effect, and
-// mistyped flags, with the flag that is probably meant.
+// Flags a tool does not have: other tools' flags, with the reason why they are refused or have no effect, and typos,
+// with the flag that was probably meant.
 #pragma once
 
 #include <map>
@@ -13,29 +13,28 @@ class ForeignFlags {
  public:
   struct Answer {
     enum Kind { refused, acknowledged, unknown } kind;
-    int takes;         // the number of values that follow the flag; -1: all up to the next flag
-    std::string text;  // the message of the problem, or of the notice if the flag is acknowledged
+    int takes;         // how many values follow the flag; -1: all up to the next flag
+    std::string text;  // the problem's message, or the notice if the flag is acknowledged
   };
 
   explicit ForeignFlags(std::string program) : program_(std::move(program)) {}
 
-  /// Declares flags that this version does not support. Such a flag is an error with the reason `why`. `takes` is as in
+  /// Declares flags that this version does not support. Using one is an error with the reason `why`. `takes` is as in
   /// Answer. `names` are separated by blanks; "--moe-*" stands for all undeclared flags with this prefix.
   void refuse(int takes, const std::string& why, std::string_view names) { add(names, {Answer::refused, takes, why}); }
-  /// Declares flags without an effect. Each such flag on the command line is reported in a notice, with the reason
-  /// `why`.
+  /// Declares flags without an effect. Each use is reported in a notice, with the reason `why`.
   void acknowledge(int takes, const std::string& why, std::string_view names) {
     add(names, {Answer::acknowledged, takes, why});
   }
-  /// Declares common wrong names of the flag `meant` that are too different from its name to be recognized as mistyped.
+  /// Declares common wrong names for the flag `meant` that are too different to be recognized as typos.
   void suggest(std::string_view names, std::string_view meant) { add(names, mistake(meant)); }
 
-  /// Returns the answer declared for this name, otherwise the answer declared for its longest declared prefix. Any
-  /// other flag is unknown, and the answer suggests the most similar flag in `known`, the flags of the tool.
+  /// Returns the answer declared for this name, or else for its longest declared prefix. Any other flag is unknown;
+  /// then the answer suggests the most similar flag in `known`, the tool's own flags.
   Answer find(const std::string& name, const std::vector<std::string>& known) const;
 
-  /// Returns a line for each refused or acknowledged flag: "refused" or "acknowledged", the name and the reason,
-  /// separated by tabs.
+  /// Returns one line per refused or acknowledged flag: "refused" or "acknowledged", name and reason, separated by
+  /// tabs.
   std::string list() const;
 
  private:

@@ -38,7 +38,7 @@ Prompt PromptReader::read_json(std::string_view line, const std::string& where) 
   try {
     prompt = Json::parse(line).at("prompt");
     if (prompt.is_string() && has_lone_surrogate(prompt.as_string()))
-      fail(Exit::bad_data, "the prompt holds a lone surrogate, which is not Unicode text");
+      fail(Exit::bad_data, "the prompt contains a lone surrogate, which is not Unicode text");
     if (!prompt.is_string() && !(ids && prompt.is_array()))
       fail(Exit::bad_data, "the prompt is not a string", ids ? " or list of ids" : "");
   } catch (const Error& error) {
@@ -54,7 +54,7 @@ PromptStream::PromptStream(const PromptReader& reader, const std::string& path, 
     : reader_(reader),
       console_(console),
       name_(input_name(path)),
-      file_({path}, {.chunk_bytes = 1}) {  // returns each line immediately: on a pipe, a next line may never arrive
+      file_({path}, {.chunk_bytes = 1}) {  // returns each line at once: on a pipe, the next may never come
   if (named_json_lines(path)) is_json_ = true;
 }
 

@@ -1,4 +1,4 @@
-// The prompts of mtl-generate, from the command line, from lines of a file, or from JSON lines.
+// mtl-generate's prompts, from the command line, from text lines, or from JSON lines.
 #pragma once
 
 #include <cstdint>
@@ -24,23 +24,23 @@ struct PromptReader {
   const Model& model;
   const Tokenizer* tokenizer;         // null with `ids`
   bool ids = false;                   // prompts are token ids, separated by blanks
-  std::optional<std::int32_t> first;  // the end-of-document token, which replaces an empty prompt; empty if unknown
+  std::optional<std::int32_t> first;  // end-of-document token, replaces an empty prompt; empty if unknown
 
-  /// Throws Error(bad_data), which names `where`, for words that are not ids, for ids that the model lacks, and for an
-  /// empty prompt if `first` is empty.
+  /// Throws Error(bad_data), which names `where`, for words that are not ids, for ids the model lacks, and for an empty
+  /// prompt if `first` is empty.
   Prompt read(std::string text, std::string where) const;
-  /// Parses {"prompt": ...}, where the value is a string or, with `ids`, possibly a list of numbers. Throws
-  /// Error(bad_data) for other JSON.
+  /// Parses {"prompt": ...}. The value is a string or, with `ids`, possibly a list of numbers. Throws Error(bad_data)
+  /// for other JSON.
   Prompt read_json(std::string_view line, const std::string& where) const;
 };
 
-/// Reads the prompts of a file, or of standard input ("-"). Returns each prompt as soon as its line has arrived. The
-/// format is one prompt per line or, if the file name or the first line indicates JSON, JSON lines.
+/// Reads prompts from a file or standard input ("-"), and returns each as soon as its line has arrived. There is one
+/// prompt per line, as JSON if the file name or the first line indicates that.
 class PromptStream {
  public:
-  /// Does not open `path` before the first call of next().
+  /// `path` is opened by the first call to next().
   PromptStream(const PromptReader& reader, const std::string& path, Console& console);
-  /// Returns the next prompt; empty at the end. Skips lines that are not prompts, and reports and counts these lines.
+  /// Returns the next prompt, or nullopt at the end. Skips, reports and counts lines that are not prompts.
   std::optional<Prompt> next();
   std::int64_t bad_lines() const { return bad_lines_; }
   std::int64_t lines() const { return lines_; }

@@ -19,8 +19,8 @@ namespace mtl {
 
 namespace {
 
-/// Returns the ids that end a continuation, as in transformers: eos_token_id of generation_config.json; failing that,
-/// the end-of-document token of the tokenizer or, if there is no tokenizer, eos_token_id of config.json.
+/// Returns the ids that end a continuation, as in transformers: eos_token_id in generation_config.json; failing that,
+/// the tokenizer's end-of-document token or, without a tokenizer, eos_token_id in config.json.
 std::vector<std::int32_t> end_tokens(const Tokenizer* tokenizer, const ModelSource& source) {
   std::vector<std::int64_t> ids = generation_eos_ids(source.folder());
   if (ids.empty() && tokenizer != nullptr) return {tokenizer->eod()};
@@ -32,7 +32,7 @@ std::vector<std::int32_t> end_tokens(const Tokenizer* tokenizer, const ModelSour
   return out;
 }
 
-/// Returns the token that replaces an empty prompt: the end-of-document token. Empty if this token is unknown.
+/// Returns the token that replaces an empty prompt, the end-of-document token, or nullopt if unknown.
 std::optional<std::int32_t> first_token(const Tokenizer* tokenizer, const std::vector<std::int32_t>& ends) {
   if (tokenizer != nullptr) return tokenizer->eod();
   return ends.empty() ? std::nullopt : std::optional(ends.front());
@@ -90,7 +90,7 @@ class Printer {
     return out;
   }
   /// Returns the text that `id` adds after `previous`. Returns U+FFFD if the tokenizer, which may have fewer ids than
-  /// the model, lacks this id.
+  /// the model, does not know the id.
   std::string text_after(std::int32_t previous, std::int32_t id) const {
     std::int64_t known = tokenizer_->vocab_size();
     if (id >= known) return decode_lossy("\xFF");
@@ -131,7 +131,7 @@ struct Task {
   std::uint64_t number;  // selects the task's random numbers
 };
 
-/// Yields every prompt once per sample. Reads only the prompts that the requested tasks need.
+/// Yields every prompt once per sample. Reads only as many prompts as it needs.
 class TaskStream {
  public:
   using NextPrompt = std::function<std::optional<Prompt>()>;
@@ -159,7 +159,7 @@ class TaskStream {
   std::uint64_t number_ = 0;
 };
 
-/// Continues and prints one batch. Returns true if a sequence filled the model's positions.
+/// Continues and prints one batch. Returns true if a sequence used up the model's positions.
 bool continue_batch(const GenerateOptions& options, const std::vector<Task>& tasks, Generator& generator,
                     Printer& printer) {
   const bool streams_tokens = options.batch_size == 1 && !options.json_lines;
@@ -178,8 +178,8 @@ bool continue_batch(const GenerateOptions& options, const std::vector<Task>& tas
   return slid;
 }
 
-/// Keeps one generator for all batches. The generator has as many sequences as the first batch; only the last batch can
-/// be smaller. If a prompt is longer than all earlier prompts, a new generator with spare room replaces the old one.
+/// Keeps one generator for all batches. It has as many sequences as the first batch; only the last batch can be
+/// smaller. If a prompt is longer than all earlier ones, a new generator with spare room replaces it.
 class GeneratorCache {
  public:
   GeneratorCache(Model& model, GenerationOptions options) : model_(model), options_(std::move(options)) {}
@@ -203,7 +203,7 @@ class GeneratorCache {
   std::int64_t sequences_ = 0;
 };
 
-/// Continues and prints all tasks, batch by batch. Returns true if a sequence filled the model's positions.
+/// Continues and prints all tasks, batch by batch. Returns true if a sequence used up the model's positions.
 bool continue_all(const GenerateOptions& options, GeneratorCache generators, TaskStream tasks, Printer printer) {
   bool slid = false;
   while (true) {

@@ -1,4 +1,4 @@
-// The run of mtl-generate: continues prompts with a model.
+// Runs mtl-generate: continues prompts with a model.
 #pragma once
 
 #include <optional>
@@ -14,7 +14,7 @@ namespace mtl {
 struct GenerateOptions {
   std::string load;
   std::vector<std::string> prompts;
-  std::string input;  // a file of prompts if `prompts` is empty; empty or "-": standard input
+  std::string input;  // prompt file if `prompts` is empty; empty or "-": standard input
   bool ids = false;   // prompts are token ids, and ids are printed
   std::int64_t max_new_tokens = 128;
   bool greedy = false;
@@ -23,18 +23,18 @@ struct GenerateOptions {
   std::int64_t num_samples = 1;  // continuations of each prompt
   bool ignore_eos = false;
   bool json_lines = false;
-  bool logprobs = false;  // of the new tokens, in the JSON lines
+  bool logprobs = false;  // print the new tokens' log-probabilities in the JSON lines
   std::int64_t batch_size = 1;
-  std::optional<std::int64_t> num_attention_heads;  // for model files that do not state the number
-  std::string dtype = "float32";                    // of computation, weights and key-value cache
+  std::optional<std::int64_t> num_attention_heads;  // for model files that do not say
+  std::string dtype = "float32";                    // for computation, weights and key-value cache
   TokenizerOptions tokenizer;
   std::string device = "auto";
   std::int64_t threads = 0;
 };
 
-/// Prints continuations to stdout, each before the next prompt is read or, with batch_size above 1, each batch before
-/// the next batch is read. If some input lines are not prompts, continues all other prompts and then returns
-/// Exit::bad_data. Throws UsageError for flags that do not fit the model.
+/// Prints continuations to stdout, each before reading the next prompt or, with batch_size above 1, each batch before
+/// reading the next. If some input lines are not prompts, continues all others, then returns Exit::bad_data. Throws
+/// UsageError if flags do not fit the model.
 Exit generate(const GenerateOptions& options, Console& console);
 
 }  // namespace mtl

@@ -5,7 +5,7 @@ namespace mtl {
 void add_grid_flags(Flags& flags, ParallelOptions& options) {
   flags.add("--tensor-model-parallel-size", &options.tensor, "N", "ranks that share each layer")
       .within({1, kLargestWorld});
-  flags.add("--pipeline-model-parallel-size", &options.pipeline, "N", "stages of consecutive layers")
+  flags.add("--pipeline-model-parallel-size", &options.pipeline, "N", "pipeline stages, each with consecutive layers")
       .within({1, kLargestWorld});
   flags
       .add("--context-parallel-size", &options.context, "N",

@@ -1,4 +1,4 @@
-// Flags for the layout of a model over ranks, shared by mtl-train and mtl-topo.
+// Flags for a model's layout over ranks, shared by mtl-train and mtl-topo.
 #pragma once
 
 #include <functional>
@@ -11,17 +11,16 @@ namespace mtl {
 
 inline constexpr std::int64_t kLargestWorld = 1 << 16;
 
-/// Adds the number of ranks along each axis, and the order of the axes.
+/// Adds the number of ranks per axis, and the axis order.
 void add_grid_flags(Flags& flags, ParallelOptions& options);
-/// Adds the number of layers of the first and of the last stage.
+/// Adds the number of layers in the first and last stage.
 void add_stage_flags(Flags& flags, ParallelOptions& options);
-/// Adds the sharding of activation rows (sequence parallelism) and of the optimizer's state, and the size of gradient
-/// buckets.
+/// Adds sharding for activation rows (sequence parallelism) and for the optimizer state, and the gradient bucket size.
 void add_sharing_flags(Flags& flags, ParallelOptions& options);
-/// Adds the choice of activations that backward recomputes, and its checks.
+/// Adds the choice of activations to recompute in the backward pass, and its checks.
 void add_recompute_flags(Flags& flags, ParallelOptions& options);
-/// Adds the choice of tensors that are kept in host memory instead of GPU memory. `on_gpu` is called after parsing and
-/// returns true if the run computes on a GPU.
+/// Adds the choice of tensors to keep in host memory instead of GPU memory. `on_gpu`, called after parsing, returns
+/// true if the run computes on a GPU.
 void add_offload_flags(Flags& flags, ParallelOptions& options, const std::function<bool()>& on_gpu);
 /// Adds the micro-batch size and the global batch size.
 void add_batch_size_flags(Flags& flags, BatchOptions& options);

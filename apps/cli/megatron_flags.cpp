@@ -96,7 +96,7 @@ void refuse_services(ForeignFlags& foreign) {
                  "--full-validation");
 }
 
-/// Refuses flags that have another name or form in mtl-train.
+/// Refuses flags that mtl-train spells differently.
 void refuse_spellings(ForeignFlags& foreign) {
   foreign.refuse(
       -1,
@@ -117,7 +117,7 @@ void refuse_spellings(ForeignFlags& foreign) {
                  "--train-tokens --lr-decay-tokens --lr-warmup-tokens");
 }
 
-/// Refuses families of flag names, with one reason for each family.
+/// Refuses entire families of flags, each with one reason.
 void refuse_families(ForeignFlags& foreign) {
   foreign.refuse(-1, "mixtures of experts are not supported in this version",
                  "--moe-* --no-moe-* --disable-moe-* --overlap-moe-* --ep-overlap-* --expert-tensor-*");
@@ -147,7 +147,7 @@ void refuse_families(ForeignFlags& foreign) {
   foreign.refuse(-1, "is not supported in this version; a lost rank ends the job, and the same command resumes",
                  "--inprocess-* --fault-* --ft-* --error-injection-* --straggler-* --gdp-* --flight-* --no-flight-* "
                  "--disable-flight-*");
-  foreign.refuse(-1, "is not supported in this version; --log-jsonl and --tensorboard-dir hold the figures of a run",
+  foreign.refuse(-1, "is not supported in this version; --log-jsonl and --tensorboard-dir write a run's metrics",
                  "--otel-* --app-tag-* --wandb-* --one-logger-*");
 }
 
@@ -200,7 +200,7 @@ void acknowledge_flags(ForeignFlags& foreign) {
                       "--attention-softmax-in-fp32 --apply-query-key-layer-scaling --no-query-key-layer-scaling "
                       "--disable-bf16-reduced-precision-matmul");
   foreign.acknowledge(
-      0, "has no effect: a checkpoint holds no random state; dropout follows from --seed and the sample's number",
+      0, "has no effect: checkpoints contain no random state; dropout depends on --seed and the sample's number",
       "--no-load-rng --no-save-rng");
   foreign.acknowledge(0, "has no effect: the schedule always comes from the flags",
                       "--override-opt_param-scheduler --override-opt-param-scheduler --override-lr-scheduler");
@@ -211,7 +211,7 @@ void acknowledge_flags(ForeignFlags& foreign) {
   foreign.acknowledge(1, "has no effect at --timing-log-level 0", "--timing-log-option");
 }
 
-/// Adds the flags with one supported value. --help omits these flags, because there is nothing to choose.
+/// Adds flags with a single supported value. --help omits them, because there is nothing to choose.
 void add_single_valued(Flags& flags, FixedOptions& fixed) {
   auto only = [&](const char* name, auto& target, const char* why) {
     auto supported = target;
@@ -230,15 +230,15 @@ void add_single_valued(Flags& flags, FixedOptions& fixed) {
   only("--ds-sequence-parallel-size", fixed.ds_sequence_parallel, "which does not split sequences");
 }
 
-/// Adds the flags whose meaning depends on another flag.
+/// Adds flags whose meaning depends on another flag.
 void add_related(Flags& flags, TrainOptions& options) {
   FixedOptions& fixed = options.fixed;
   flags.add("--tensorboard-log-interval", &fixed.tensorboard_log_interval, "N", "").at_least(1);
   flags.add("--zero-stage", &fixed.zero_stage, "N", "").within({0, 3});
   flags.add_switch("--no-pipeline-parallel", fixed.no_pipeline_parallel, "")
       .only_with("on one stage, which is the default", [&options] { return options.parallel.pipeline > 1; });
-  // With this flag, Megatron-LM uses --distributed-timeout-minutes only for the start. mtl uses the same timeout for
-  // start and training.
+  // With this flag, Megatron-LM uses --distributed-timeout-minutes only at the start. mtl has one timeout for start and
+  // training.
   const auto seconds = std::make_shared<std::optional<double>>();
   flags.add("--distributed-timeout-seconds-after-init", seconds.get(), "S", "")
       .above(0)

@@ -1,8 +1,8 @@
-// The flags of Megatron-LM's and Megatron-DeepSpeed's pre-training scripts that mtl-train lacks.
+// Pre-training flags from Megatron-LM and Megatron-DeepSpeed that mtl-train lacks.
 //
 // No flag is ignored silently. A flag that would change the result, or that requests an unsupported feature, is refused
-// with the reason and, if possible, a remedy. A flag with only one supported value is refused with any other value. A
-// flag is acknowledged only if it has no meaning here, or if it requests what is always done.
+// with a reason and, if possible, a remedy. If only one value is supported, any other is refused. A flag is
+// acknowledged only if it has no meaning here or requests what we always do.
 #pragma once
 
 #include "cli/flags.h"

@@ -9,7 +9,7 @@ void add_heads_flag(Flags& flags, std::optional<std::int64_t>& heads) {
 }
 
 void add_compute_flag(Flags& flags, std::string& dtype) {
-  flags.add("--dtype", &dtype, "TYPE", "dtype of computation, weights and key-value cache")
+  flags.add("--dtype", &dtype, "TYPE", "dtype for computation, weights and key-value cache")
       .one_of({"float32", "bfloat16", "float16"});
 }
 

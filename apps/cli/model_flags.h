@@ -1,4 +1,4 @@
-// Flags for loading a model: settings that the files of the model may lack, and the dtype in which to compute.
+// Flags for loading a model: settings its files may lack, and the dtype to compute in.
 #pragma once
 
 #include "ckpt/model_source.h"
@@ -8,7 +8,7 @@ namespace mtl {
 
 /// Adds --num-attention-heads.
 void add_heads_flag(Flags& flags, std::optional<std::int64_t>& heads);
-/// Adds --dtype, the dtype in which a model computes.
+/// Adds --dtype, which a model computes in.
 void add_compute_flag(Flags& flags, std::string& dtype);
 /// Returns the dtype for --dtype NAME.
 DType compute_dtype(const std::string& name);

@@ -1,4 +1,4 @@
-// Chooses the tokenizer of a tool: the tokenizer that flags name, otherwise the tokenizer stored with the model.
+// Chooses a tool's tokenizer: the one that flags name, or else the one stored with the model.
 #pragma once
 
 #include <memory>
@@ -7,8 +7,7 @@
 
 namespace mtl {
 
-/// Returns the tokenizer. Returns null if no flag names a tokenizer and `model_folder`, which may be empty, does not
-/// contain one.
+/// Returns null if no flag names a tokenizer and `model_folder`, which may be empty, does not contain one.
 std::unique_ptr<Tokenizer> choose_tokenizer(const TokenizerOptions& given, const std::string& model_folder);
 
 }  // namespace mtl

@@ -6,7 +6,7 @@ namespace mtl {
 
 namespace {
 
-/// Returns true if the main weights are narrower than fp32, so that layers read them.
+/// Returns true if the main weights are narrower than fp32, so that layers read them directly.
 bool has_narrow_main_params(const PrecisionOptions& options) { return precision_of(options).main_params != DType::f32; }
 
 }  // namespace
@@ -31,7 +31,7 @@ void add_precision_flags(Flags& flags, PrecisionOptions& options) {
   flags.add_switch("--stochastic-rounding", options.stochastic_rounding, "round updates of bf16 weights stochastically")
       .needs("main weights in bf16: --precision fsdp-low, or --main-params-dtype bf16",
              [&options] { return has_narrow_main_params(options); });
-  flags.foreign.acknowledge(0, "has no effect: the dtypes of main weights, gradients and moments act without it",
+  flags.foreign.acknowledge(0, "has no effect: the dtype flags for main weights, gradients and moments work without it",
                             "--use-precision-aware-optimizer");
   flags.check([&flags, &options] {
     check_precision(options, [&](const std::string& flag, const std::string& what) { flags.problem(flag, what); });

@@ -6,9 +6,9 @@
 
 namespace mtl {
 
-/// Adds flags for the dtype of each role, shared by mtl-train and mtl-topo.
+/// Adds dtype flags for each role, shared by mtl-train and mtl-topo.
 void add_precision_flags(Flags& flags, PrecisionOptions& options);
-/// Adds flags for the loss scale of fp16.
+/// Adds flags for fp16's loss scale.
 void add_loss_scale_flags(Flags& flags, PrecisionOptions& options);
 
 }  // namespace mtl

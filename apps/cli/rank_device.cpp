@@ -16,8 +16,8 @@ constexpr char kSeparator = '\n';
 
 const char* get_environment(const char* name) { return std::getenv(name); }
 
-/// Returns "computing on 8 GPUs (NVIDIA H100 80GB HBM3)". If there are several kinds of GPUs, lists the number and the
-/// first rank of each kind, and says how mixing kinds affects the run.
+/// Returns "computing on 8 GPUs (NVIDIA H100 80GB HBM3)". If there are several kinds of GPUs, lists how many there are
+/// and the first rank with each, and says what mixing them means for the run.
 std::string gpus_text(const std::vector<std::vector<std::string>>& ranks, const std::vector<std::string>& hosts) {
   struct Kind {
     int count = 0;
@@ -36,7 +36,7 @@ std::string gpus_text(const std::vector<std::vector<std::string>>& ranks, const 
              "; the slowest one sets the pace, and each measures algorithms of its own");
 }
 
-/// Returns a description of the problem if two ranks of a host have the same GPU, otherwise "".
+/// Says which ranks share a GPU, if any do on the same host; otherwise returns "".
 std::string shared_gpu(const std::vector<std::vector<std::string>>& ranks, const std::vector<std::string>& hosts) {
   std::map<std::pair<std::string, std::string>, std::size_t> owners;
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {

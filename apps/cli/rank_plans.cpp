@@ -18,12 +18,12 @@ std::vector<Traffic> traffic(const SentBytes& sent) {
   return {{"tensor", sent.tensor}, {"pipeline", sent.pipeline}, {"data", sent.data}, {"embedding", sent.embedding}};
 }
 
-/// A table of text whose rows begin with a list of ranks.
+/// A text table whose rows begin with a list of ranks.
 class Table {
  public:
   explicit Table(std::vector<std::string> heading) : rows_{{{}, std::move(heading)}} {}
 
-  /// Adds a row. If a row with equal cells exists, only adds the ranks to that row.
+  /// Adds a row, or adds the ranks to an existing row with equal cells.
   void add(const std::vector<int>& ranks, const std::vector<std::string>& cells) {
     auto same = std::find_if(rows_.begin() + 1, rows_.end(), [&](const Row& row) { return row.cells == cells; });
     if (same == rows_.end()) same = rows_.insert(rows_.end(), {{}, cells});
@@ -61,7 +61,7 @@ class Table {
   std::vector<Row> rows_;
 };
 
-/// Returns the largest unit in which `bytes` is at least 10, or KiB if there is no such unit.
+/// Returns the largest unit in which `bytes` is at least 10, or KiB if there is none.
 std::pair<double, const char*> choose_unit(std::size_t bytes) {
   if (bytes >= std::size_t{10} << 30) return {1 << 30, "GiB"};
   if (bytes >= std::size_t{10} << 20) return {1 << 20, "MiB"};

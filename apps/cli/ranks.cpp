@@ -15,7 +15,7 @@ namespace {
 
 constexpr double kLeastStartSeconds = 10;
 constexpr double kEndSeconds = 10;
-constexpr double kLauncherSeconds = 15;  // for a launcher to end a failed job
+constexpr double kLauncherSeconds = 15;  // time for a launcher to end a failed job
 
 }  // namespace
 
@@ -66,8 +66,7 @@ void Ranks::finish() {
   });
 }
 
-/// Runs while the main thread is inside MPI. Therefore, cannot use the session and does not know which ranks are
-/// missing.
+/// Runs while the main thread is inside MPI, so it cannot use the session and does not know which ranks are missing.
 void Ranks::give_up(const char* place, double seconds, const char* remedy) const {
   if (launched_->rank > 0) std::this_thread::sleep_for(kRankZeroFirst);
   std::fprintf(stderr, "%s: rank %d (%s): not all %d ranks reached %s within %s; %s\n", program_.c_str(),

@@ -1,5 +1,5 @@
-// run_main for tools whose processes may be ranks of a job: the rank, its groups, and the end of the whole job when one
-// rank fails.
+// run_main for tools that may be started as ranks of a job: finds the rank and its groups, and ends the entire job when
+// one rank fails.
 //
 //   Ranks ranks("mtl-train");
 //   flags.check([&] { ...ranks.launched().world... });
@@ -9,9 +9,9 @@
 //   });
 //
 // Only rank 0 prints information. All ranks print warnings and errors, prefixed with the rank. Every rank checks the
-// flags separately before MPI starts. Many errors occur on all ranks, for example after a save that failed on one rank.
-// Rank 0 reports such an error and ends the job immediately. Another rank reports an error only if the job is still
-// running two seconds later, because then only that rank has the error.
+// flags by itself before MPI starts. Many errors occur on all ranks, for example after a save failed on one of them.
+// Rank 0 reports its error and ends the job immediately. Any other rank waits two seconds before reporting: if the job
+// is still running, it is the only one with the error.
 #pragma once
 
 #include <functional>
@@ -30,21 +30,20 @@ class Ranks {
   explicit Ranks(std::string program) : program_(std::move(program)) {}
   Ranks(const Ranks&) = delete;
 
-  /// Returns the rank and world size of this process, without MPI. Throws Error(usage) for a launcher that is not
-  /// supported.
+  /// Returns this process's rank and world size, without MPI. Throws Error(usage) if the launcher is not supported.
   const RankEnvironment& launched();
-  /// For a run that needs no other ranks. If launched() would throw, makes launched() return a world of one from now
-  /// on; rank() is unchanged.
+  /// For a run that needs no other ranks. If launched() would throw, makes it return a world of one from now on. rank()
+  /// does not change.
   void ignore_unsupported_launcher();
-  /// Returns the rank of this process, even if launched() throws.
+  /// Returns this process's rank, even if launched() throws.
   int rank();
   /// Returns true on the rank that prints for the user.
   bool is_rank_zero() { return rank() == 0; }
   using AgreeOnDevice = std::function<Device(MpiSession&)>;
-  /// Collective: starts MPI and returns the groups of this rank, or ProcessGroups() in a world of one. From then on, a
-  /// wait for other ranks that takes longer than `deadline` seconds ends the job and names the missing ranks. The
-  /// deadline of the start itself is at least 10 s, because launchers start ranks one after another. `agree`, which is
-  /// also collective, chooses the device whose tensors the groups exchange; the default is the CPU.
+  /// Collective: starts MPI and returns this rank's groups, or ProcessGroups() in a world of one. From then on, waiting
+  /// for other ranks longer than `deadline` seconds ends the job and names the missing ranks. The start itself may take
+  /// at least 10 s, because launchers start ranks one after another. `agree`, also collective, chooses the device whose
+  /// tensors the groups exchange. The default is the CPU.
   ProcessGroups connect(const RankGrid& grid, double deadline, const AgreeOnDevice& agree = {});
   /// Null before connect(), and in a world of one, which never initializes MPI.
   MpiSession* session() { return session_.get(); }
@@ -61,10 +60,10 @@ class Ranks {
   std::unique_ptr<MpiSession> session_;
 };
 
-/// Like run_main(), for one rank of a job. After `run`, all ranks synchronize and MPI ends. If `run` throws, the job
-/// ends with the exit code of the error.
+/// Like run_main(), for a rank of a job. After `run`, all ranks synchronize and MPI ends. If `run` throws, the job ends
+/// with that error's exit code.
 int run_ranks(Flags& flags, int argc, const char* const* argv, Ranks& ranks, const std::function<Exit(Console&)>& run);
-/// Like the function above, with a `prepare` function that opens the files that the flags name (Flags::parse()).
+/// Like the overload above, but `prepare` opens the files that flags name (Flags::parse()).
 int run_ranks(Flags& flags, int argc, const char* const* argv, Ranks& ranks, const std::function<void()>& prepare,
               const std::function<Exit(Console&)>& run);
 

@@ -18,9 +18,8 @@ namespace mtl {
 
 namespace {
 
-/// Opens /dev/null for every standard stream that is closed (`2>&-`), in a mode in which every use of the stream still
-/// fails. Otherwise, the next file that is opened would get the descriptor of the closed stream, and messages would be
-/// written into that file.
+/// Opens /dev/null for every closed standard stream (`2>&-`), in a mode in which using it still fails. Otherwise the
+/// next file we open would get that descriptor, and messages would end up in the file.
 void reserve_standard_streams() {
   for (int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(descriptor, F_GETFD) == -1 && errno == EBADF)
@@ -28,7 +27,7 @@ void reserve_standard_streams() {
   }
 }
 
-/// Prints the answer to a flag that does not start a run.
+/// Answers a flag that does not start a run.
 void print_answer(const Flags& flags, Flags::Request request) {
   if (request == Flags::Request::help) print_out(flags.help());
   if (request == Flags::Request::version) print_out(cat(flags.program(), " ", kVersion, "\n"));
@@ -54,7 +53,7 @@ int run_main(Flags& flags, int argc, const char* const* argv, const std::functio
 int run_main(Flags& flags, int argc, const char* const* argv, const std::function<Exit(Console&)>& run,
              const RunFrame& frame) {
   reserve_standard_streams();
-  // `mtl-data cat x | head`: a reader that closes the pipe is not an error; SIG_DFL ends the process silently.
+  // `mtl-data cat x | head`: a reader that closes the pipe is not an error. SIG_DFL ends the process silently.
   std::signal(SIGPIPE, SIG_DFL);
   std::signal(SIGXFSZ, SIG_IGN);  // beyond RLIMIT_FSIZE, write(2) fails instead, as on a full disk
   explain_bus_errors(frame.name.empty() ? flags.program() : frame.name);
@@ -65,7 +64,7 @@ int run_main(Flags& flags, int argc, const char* const* argv, const std::functio
       frame.report(message, code);
     else
       std::fprintf(stderr, "%s: %s\n", flags.program().c_str(), printable_message(message).c_str());
-    std::fflush(stdout);  // may also fail; the reported error decides the exit code
+    std::fflush(stdout);  // may fail too; the error we report decides the exit code
     return static_cast<int>(code);
   };
   try {

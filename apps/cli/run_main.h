@@ -11,14 +11,14 @@
 namespace mtl {
 
 /// Parses the flags. Answers --help, --version and --dump-config; otherwise calls `run`, whose result is the exit code.
-/// If an exception is thrown, prints "program: message" to stderr and returns the exit code of the exception. A closed
-/// pipe on stdout ends the tool silently.
+/// On an exception, prints "program: message" to stderr and returns its exit code. A closed pipe on stdout ends the
+/// tool silently.
 int run_main(Flags& flags, int argc, const char* const* argv, const std::function<Exit(Console&)>& run);
 
-/// Settings of run_main() for a process that is one rank of a job (cli/ranks.h).
+/// run_main() settings for a process that is one rank of a job (cli/ranks.h).
 struct RunFrame {
-  std::string name;  // prefix of the console's messages; empty: the program's name
-  /// If false, prints only warnings and errors: no information, and no answer to --help and similar flags.
+  std::string name;  // prefix for the console's messages; empty: the program's name
+  /// If false, prints only warnings and errors, and does not answer --help and the like.
   bool is_rank_zero = true;
   std::function<void()> prepare;                                      // for Flags::parse
   std::function<void(const std::string& message, Exit code)> report;  // prints an error; may not return
@@ -26,13 +26,13 @@ struct RunFrame {
 int run_main(Flags& flags, int argc, const char* const* argv, const std::function<Exit(Console&)>& run,
              const RunFrame& frame);
 
-/// Writes text to stdout. Throws Error(io) on failure. At the end, run_main() flushes stdout and returns Exit::io if
-/// flushing fails.
+/// Writes text to stdout. Throws Error(io) on failure. At the end, run_main() flushes stdout, and returns Exit::io if
+/// that fails.
 void print_out(std::string_view text);
 /// Flushes stdout. Throws Error(io) on failure.
 void flush_out();
 
-/// Adds --threads N, or the flag names in `name`. 0 means all cores on which this process may run (resolve_threads()).
+/// Adds --threads N, or the flag names in `name`. 0 means all cores this process may run on (resolve_threads()).
 Flags::Flag& add_threads_flag(Flags& flags, std::int64_t& threads, const char* name = "--threads");
 
 }  // namespace mtl

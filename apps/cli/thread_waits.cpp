@@ -12,7 +12,7 @@ void keep_thread_waits_short(char** argv) {
   ::setenv("GOMP_SPINCOUNT", "1000", 0);
   std::error_code no_proc;
   const auto program =
-      std::filesystem::read_symlink("/proc/self/exe", no_proc);  // resolved, because it names the new process
+      std::filesystem::read_symlink("/proc/self/exe", no_proc);  // resolved, because the new process is named after it
   ::execv(program.c_str(), argv);                                // if it fails, libgomp's default remains
 }
 

@@ -36,14 +36,14 @@ bool is_type(const TokenizerOptions& options, const std::vector<std::string>& ty
 
 void add_tokenizer_flags(Flags& flags, TokenizerOptions& options) {
   flags.section("Tokenizer");
-  // Only notices, because scripts pass the flags of all tokenizers, regardless of the tokenizer that they choose.
+  // Only a notice, because scripts pass all tokenizers' flags, whichever tokenizer they choose.
   const auto for_types = [&options](Flags::Flag& flag, const std::vector<std::string>& types) {
     flag.only_with("--tokenizer-type " + join(types, " or "), [&options, types] { return is_type(options, types); });
   };
   flags.add("--tokenizer-type", &options.type, "TYPE", join(kSupported, ", ") + " (default: GPT2BPETokenizer)");
-  for_types(flags.add("--vocab-file,--vocab", &options.vocab_file, "FILE", "vocab.json of GPT2BPETokenizer"),
+  for_types(flags.add("--vocab-file,--vocab", &options.vocab_file, "FILE", "vocab.json for GPT2BPETokenizer"),
             {"GPT2BPETokenizer"});
-  for_types(flags.add("--merge-file", &options.merge_file, "FILE", "merges.txt of GPT2BPETokenizer"),
+  for_types(flags.add("--merge-file", &options.merge_file, "FILE", "merges.txt for GPT2BPETokenizer"),
             {"GPT2BPETokenizer"});
   flags
       .add("--tokenizer-model", &options.tokenizer_model, "PATH",
@@ -57,7 +57,7 @@ void add_tokenizer_flags(Flags& flags, TokenizerOptions& options) {
                              "HuggingFaceTokenizer: add the special tokens that its file defines around every text"),
             {"HuggingFaceTokenizer"});
   flags.add_switch("--tokenizer-hf-no-include-special-tokens", options.hf_special_tokens, "").inverted();
-  flags.add("--vocab-size", &options.vocab_size, "N", "number of ids of NullTokenizer or TikTokenizer")
+  flags.add("--vocab-size", &options.vocab_size, "N", "number of ids for NullTokenizer or TikTokenizer")
       .within({1, INT32_MAX})
       .only_with("--tokenizer-type TikTokenizer or NullTokenizer", [&options] {
         return !options.names_tokenizer() || is_type(options, {"TikTokenizer", "NullTokenizer"});
@@ -67,7 +67,7 @@ void add_tokenizer_flags(Flags& flags, TokenizerOptions& options) {
                      "end-of-document id of NullTokenizer (default: vocabulary size - 1)")
                 .within({0, INT32_MAX}),
             {"NullTokenizer"});
-  for_types(flags.add("--tiktoken-pattern", &options.tiktoken.pattern, "NAME", "split pattern of TikTokenizer")
+  for_types(flags.add("--tiktoken-pattern", &options.tiktoken.pattern, "NAME", "split pattern for TikTokenizer")
                 .one_of({"v1", "v2"}),
             {"TikTokenizer"});
   for_types(flags
@@ -76,7 +76,7 @@ void add_tokenizer_flags(Flags& flags, TokenizerOptions& options) {
                 .within({0, INT32_MAX}),
             {"TikTokenizer"});
   for_types(flags.add("--tiktoken-special-tokens,--tokenizer-special-tokens", &options.tiktoken.special_tokens,
-                      "TOKEN...", "names of TikTokenizer's first special tokens; the others are <SPECIAL_i>"),
+                      "TOKEN...", "names of the first special tokens in TikTokenizer; the others are <SPECIAL_i>"),
             {"TikTokenizer"});
   flags.add_switch(
       "--legacy-tokenizer", options.legacy_tokenizer,

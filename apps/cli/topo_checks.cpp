@@ -1,4 +1,4 @@
-// Checks that mtl-topo can draw a layout, and suggests a layout that it can draw.
+// Checks that mtl-topo can draw a layout, and suggests one that it can.
 #include <algorithm>
 #include <functional>
 #include <map>
@@ -12,11 +12,11 @@ namespace mtl {
 
 namespace {
 
-// Limit of counts such as the global batch size. Schedules store counts as int, and the product of two counts and the
-// world size must be below 2^63.
+// Limit for counts such as the global batch size. Schedules store counts as int, and the product of two counts and the
+// world size must stay below 2^63.
 constexpr std::int64_t kLargestCount = INT32_MAX;
 
-/// Returns the first eight sizes up to `world` that fit, as "1, 2 or 4".
+/// Returns the first eight suitable sizes up to `world`, as "1, 2 or 4".
 std::string fitting_sizes(std::int64_t world, const std::function<bool(std::int64_t)>& fits) {
   std::vector<std::string> sizes;
   for (std::int64_t size = 1; size <= world && sizes.size() < 8; ++size) {
@@ -28,7 +28,7 @@ std::string fitting_sizes(std::int64_t world, const std::function<bool(std::int6
   return cat(join(sizes, ", "), " or ", last);
 }
 
-/// Requires that the world size is a multiple of the product of these sizes; suggests other values for each flag.
+/// Requires the world size to be a multiple of these sizes' product, and suggests other values for each flag.
 void check_product(Flags& flags, std::int64_t world,
                    const std::vector<std::pair<std::string, std::int64_t>>& flag_sizes) {
   std::int64_t product = 1;
@@ -86,8 +86,8 @@ void check_grid(Flags& flags, const TopoOptions& options) {
   }
 }
 
-/// Like Megatron-LM, refuses an order in which the pipeline groups of the experts' grid differ from those of the dense
-/// layers, or agree only by chance. Requires that both grids fit the world.
+/// Like Megatron-LM, refuses an order in which the experts' pipeline groups differ from the dense layers', or agree
+/// only by chance. Both grids must fit the world.
 void check_expert_order(Flags& flags, const TopoOptions& options) {
   const ParallelOptions& parallel = options.run.parallel;
   if (options.expert == 1 || parallel.pipeline == 1) return;
@@ -131,7 +131,7 @@ void check_hosts(Flags& flags, const TopoOptions& options) {
   }
 }
 
-/// Checks layers and chunks. Returns true if they have no problem.
+/// Checks layers and chunks. Returns true if they are fine.
 bool check_layers(Flags& flags, const TopoOptions& options) {
   std::size_t before = flags.problem_count();
   if (options.layers_per_virtual_stage && options.virtual_stages) {
@@ -166,7 +166,7 @@ bool check_layers(Flags& flags, const TopoOptions& options) {
   return flags.problem_count() == before;
 }
 
-/// Checks the flags of the schedule. `fits` means that the global batch can be divided into micro-batches.
+/// Checks the schedule's flags. `fits` means that the global batch can be divided into micro-batches.
 void check_schedule(Flags& flags, const TopoOptions& options, bool fits) {
   bool has_step = options.micro_batches || options.run.batch.global_batch_size;
   if (options.group && !has_step) {
@@ -200,7 +200,7 @@ void check_schedule(Flags& flags, const TopoOptions& options, bool fits) {
 }
 
 /// Returns true if the global batch can be divided into micro-batches, if their number agrees with --micro-batches, and
-/// if there are few enough to list. Otherwise, adds a problem.
+/// if there are few enough to list. Otherwise adds a problem.
 bool check_batch(Flags& flags, const TopoOptions& options) {
   std::size_t before = flags.problem_count();
   std::int64_t micro = options.run.batch.micro_batch_size, at_once = micro * options.run.parallel.data();
@@ -219,15 +219,15 @@ bool check_batch(Flags& flags, const TopoOptions& options) {
   return flags.problem_count() == before;
 }
 
-/// Refuses flags that affect only the memory and the work of a step if the report shows neither memory nor work.
+/// Refuses flags that affect only memory and work per step if the report shows neither.
 void check_idle_flags(Flags& flags, const TopoOptions& options) {
   if (options.wants_memory()) return;
   for (const char* flag : {"--hidden-dropout", "--attention-dropout", "--reset-attention-mask", "--ddp-bucket-size"}) {
-    if (flags.was_given(flag)) flags.problem(flag, "needs --hidden-size and the other sizes of the model");
+    if (flags.was_given(flag)) flags.problem(flag, "needs --hidden-size and the other model sizes");
   }
 }
 
-/// Checks the model's sizes as mtl-train does.
+/// Checks the model sizes as mtl-train does.
 void check_model(Flags& flags, const TopoOptions& options) {
   std::size_t before = flags.problem_count();
   const ArchitectureOptions& model = options.run.architecture;

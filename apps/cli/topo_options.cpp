@@ -10,7 +10,7 @@ namespace mtl {
 
 namespace {
 
-/// Returns `order` without `axis`, for a grid that lacks this axis.
+/// Returns `order` without `axis`, for a grid that lacks it.
 std::string order_without(const std::string& order, const char* axis) {
   std::vector<std::string> kept;
   for (const std::string& name : split(order, '-')) {
@@ -87,14 +87,14 @@ bool TopoOptions::fits_chart() const {
 }
 
 std::string TopoOptions::unsupported_reason() const {
-  if (run.parallel.context > 1) return "mtl-train cannot run context parallelism yet";
-  if (expert > 1) return "mtl-train cannot run experts yet";
-  if (chunks() > 1 || schedule == "interleaved") return "mtl-train cannot run interleaved schedules yet";
+  if (run.parallel.context > 1) return "mtl-train does not support context parallelism yet";
+  if (expert > 1) return "mtl-train does not support experts yet";
+  if (chunks() > 1 || schedule == "interleaved") return "mtl-train does not support interleaved schedules yet";
   RankGrid drawn = grid(), trained = layout_of(run.parallel, 0).grid;
   for (int rank = 0; rank < drawn.world(); ++rank) {
     for (Axis axis : {Axis::tensor, Axis::data, Axis::pipeline}) {
       if (drawn.coordinate(rank, axis) != trained.coordinate(rank, axis))
-        return "mtl-train cannot run this order of ranks, only tp-cp-ep-dp-pp and tp-cp-ep-pp-dp";
+        return "mtl-train does not support this rank order, only tp-cp-ep-dp-pp and tp-cp-ep-pp-dp";
     }
   }
   return "";
@@ -130,7 +130,7 @@ std::string TopoOptions::output_format() const {
 
 namespace {
 
-/// Adds other flags of mtl-train that scripts pass together with a layout.
+/// Adds other mtl-train flags that scripts pass along with a layout.
 void add_train_spellings(Flags& flags, TopoOptions& options) {
   ParallelOptions& parallel = options.run.parallel;
   flags.add_switch("--overlap-grad-reduce", parallel.overlap_grad_reduce, "as in mtl-train; does not change the plan")
@@ -161,10 +161,9 @@ void add_topo_flags(Flags& flags, TopoOptions& options) {
   add_grid_flags(flags, options.run.parallel);
   flags.add("--expert-model-parallel-size", &options.expert, "N", "ranks that share the experts")
       .within({1, kLargestWorld});
-  flags.add("--rank-order", &options.rank_order, "ORDER",
-            "order of the axes, the fastest first (default: tp-cp-ep-dp-pp)");
+  flags.add("--rank-order", &options.rank_order, "ORDER", "axis order, fastest first (default: tp-cp-ep-dp-pp)");
   flags.add("--gpus-per-node", &options.gpus_per_node, "N", "ranks per node (default: 8)").within({1, kLargestWorld});
-  flags.add("--hosts", &options.hosts, "LIST", "names of the nodes, separated by commas");
+  flags.add("--hosts", &options.hosts, "LIST", "node names, separated by commas");
   flags
       .add("--cores-per-rank,--threads", &options.cores_per_rank, "N",
            "cores of each rank in a rankfile, and its threads")
@@ -172,7 +171,7 @@ void add_topo_flags(Flags& flags, TopoOptions& options) {
 
   flags.section("Model");
   add_architecture_flags(flags, options.run, [] { return false; });
-  flags.add("--vocab-size", &options.run.tokenizer.vocab_size, "N", "tokens of the vocabulary, before padding")
+  flags.add("--vocab-size", &options.run.tokenizer.vocab_size, "N", "tokens in the vocabulary, before padding")
       .within({1, INT32_MAX});
   flags.add("--seq-length", &options.run.data.seq_length, "N", "tokens per sample").within({1, INT32_MAX});
   flags
@@ -205,7 +204,7 @@ void add_topo_flags(Flags& flags, TopoOptions& options) {
       .within({1, INT32_MAX});
 
   flags.section("Output");
-  flags.add("--format", &options.format, "NAME", "output format (default: by the name of FILE, else text)")
+  flags.add("--format", &options.format, "NAME", "output format (default: by the extension of FILE, else text)")
       .one_of({"text", "svg", "json", "rankfile"});
   flags.add("--output,-o", &options.output, "FILE", "file to write; .txt, .svg, .json or .rankfile chooses the format");
 }

@@ -1,4 +1,4 @@
-// The options of mtl-topo: a layout of ranks, and a model to lay out.
+// mtl-topo's options: a rank layout, and a model to lay out.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,9 @@
 
 namespace mtl {
 
-/// Limits of a time chart: stages, and forward passes of all stages.
+/// Limits for a time chart: stages, and forward passes in all stages.
 inline constexpr std::int64_t kMostChartStages = 1024, kMostChartForwards = 100000;
-/// Limits of the cores per rank, so that core numbers in a rankfile fit in an int with up to 2^16 ranks, and of the
+/// Limits for the cores per rank, so that core numbers in a rankfile fit in an int with up to 2^16 ranks, and for the
 /// micro-batches per step, so that they can be listed.
 inline constexpr std::int64_t kMostCores = 1 << 14, kMostMicroBatches = 1 << 20;
 
@@ -37,32 +37,32 @@ struct TopoOptions {
 
   std::optional<std::string> format, output;
 
-  std::string order() const;  // of the axes, such as "tp-cp-ep-dp-pp"
-  /// Returns the grid of the dense layers, which has no expert axis.
+  std::string order() const;  // axis order, such as "tp-cp-ep-dp-pp"
+  /// Returns the dense layers' grid, which has no expert axis.
   RankGrid grid() const;
-  /// Returns the grid of the expert layers, which has no context axis. The context and data ranks of grid() are divided
-  /// into an expert axis of `expert` ranks and a data axis.
+  /// Returns the expert layers' grid, which has no context axis: grid()'s context and data ranks are divided into an
+  /// expert axis of `expert` ranks and a data axis.
   RankGrid expert_grid() const;
   std::int64_t node_size() const;  // --gpus-per-node; default: 8, or the world size if smaller
   std::vector<std::string> host_names() const;
   std::int64_t chunks() const;  // of each stage
-  /// Returns the division of layers and micro-batches among the stages; its grid has only the pipeline axis.
+  /// Returns how layers and micro-batches are divided among the stages. Its grid has only the pipeline axis.
   Layout stage_layout() const;
   bool wants_schedule() const { return micro_batches || (run.batch.global_batch_size && fits_chart()); }
-  /// Returns true if a time chart of the step is within the limits above.
+  /// Returns true if a time chart is within the limits above.
   bool fits_chart() const;
   bool wants_memory() const;                               // true if a size other than the layer count is given
   std::optional<std::int64_t> step_micro_batches() const;  // as given, or from the global batch size
-  /// Returns why mtl-train cannot run this layout; empty if it can.
+  /// Returns why mtl-train cannot run this layout, or "" if it can.
   std::string unsupported_reason() const;
-  /// Returns the same layout as options of mtl-train.
+  /// Returns the same layout as mtl-train options.
   TrainOptions train_options() const;
   ScheduleKind schedule_kind() const;
   std::string output_format() const;  // text, svg, json or rankfile; empty if the file name has an unknown extension
 };
 
 void add_topo_flags(Flags& flags, TopoOptions& options);
-/// For a Flags::check function: adds a problem for every flag that does not fit the layout or the model.
+/// For Flags::check: adds a problem for every flag that does not fit the layout or the model.
 void check_topo(Flags& flags, const TopoOptions& options);
 
 }  // namespace mtl

@@ -12,7 +12,7 @@ constexpr std::size_t kMostLines = 60, kLongestLabel = 30;
 constexpr int kMostStages = 16;
 constexpr int kLeftOut = -1;
 
-/// A grid of characters. Grows as needed when characters are written.
+/// A grid of characters that grows as needed.
 class TextCanvas {
  public:
   char32_t at(std::size_t x, std::size_t y) const {
@@ -62,14 +62,14 @@ class TextCanvas {
   std::vector<std::u32string> lines_;
 };
 
-/// The spacing of a drawing: from "rank 12 ══ tp ══ rank 13" down to "12═13".
+/// A drawing's spacing, from "rank 12 ══ tp ══ rank 13" down to "12═13".
 struct Style {
   bool words;        // writes "rank" before the numbers
   std::size_t link;  // characters between neighbors
 };
 constexpr Style kStyles[] = {{true, 10}, {true, 4}, {false, 3}, {false, 1}};
 
-/// A vertical band of the picture: a range of columns, with all rows.
+/// A vertical band of the picture: some columns, all rows.
 class TextBand {
  public:
   TextBand(const TopoReport& report, std::vector<int> stages, std::vector<int> columns, Style style)
@@ -179,7 +179,7 @@ class TextBand {
     }
   }
 
-  /// Writes the node's name into the top border of its box, between connectors if there is room.
+  /// Writes the node's name into its box's top border, between connectors if there is room.
   void name_node(const NodeBox& box) {
     std::size_t left = xs_[box.first_column] - 1, right = xs_[box.last_column] + cell_ + 1, y = ys_[box.first_row] - 1;
     std::string name = cat(" ", report_.node_name(box.node), " ");
@@ -223,8 +223,8 @@ std::vector<int> column_range(int begin, int end) {
   return columns;
 }
 
-/// Returns the columns of replicas [first, first + count). If only `shown` columns of a replica fit, returns `shown`
-/// columns of replica `first`: the first columns and the last column, with a gap between them.
+/// Returns the columns of replicas [first, first + count). If only `shown` columns per replica fit, returns that many
+/// from replica `first`: its first columns and its last, with a gap between them.
 std::vector<int> replica_columns(const TopoReport& report, int first, int count, int shown) {
   int size = report.columns_of_replica();
   if (shown >= size) return column_range(first * size, (first + count) * size);
@@ -253,7 +253,7 @@ std::string draw_ranks(const TopoReport& report, const TerminalOptions& terminal
     TextBand band(report, stages, column_range(0, report.columns()), style);
     if (band.width() <= room) return cat(band.draw(), "\n", legend(report), "\n");
   }
-  // Too wide for one band: draws as many replicas side by side as fit, or one replica without its middle columns.
+  // Too wide for one band: draws as many replicas side by side as fit, or one without its middle columns.
   int replicas = report.grid.size(Axis::data), shown = std::min(report.columns_of_replica(), terminal.width);
   Style style = kStyles[2];
   auto fits = [&](int count) {

@@ -12,7 +12,7 @@ namespace mtl {
 
 namespace {
 
-/// Collects the kinds of groups in the order of the report.
+/// Collects group kinds in report order.
 class KindCollector {
  public:
   explicit KindCollector(TopoReport& report) : report_(report) {}
@@ -27,7 +27,7 @@ class KindCollector {
     if (kind.is_idle()) kind.traffic = "nothing: each rank is alone";
     report_.kinds.push_back(std::move(kind));
   }
-  /// Adds groups. They are not shown if they equal the groups of an earlier kind.
+  /// Adds groups, which are hidden if they equal those of an earlier kind.
   void add_combined(const char* name, const std::vector<std::vector<int>>& groups, const char* purpose,
                     const char* traffic) {
     bool repeats = std::any_of(report_.kinds.begin(), report_.kinds.end(),
@@ -63,7 +63,7 @@ void collect_kinds(TopoReport& report, const ParallelOptions& parallel) {
             "keys and values, each layer and micro-batch");
   kinds.add("pp", grid.groups(Axis::pipeline), "pipeline: hold consecutive layers",
             "activations to the next stage, gradients back, once a micro-batch");
-  // The ranks that share a sequence also have the same weights, so gradients are summed over both axes at once.
+  // Ranks that share a sequence also have the same weights, so gradients are summed over both axes at once.
   const char* gradients = parallel.distributed_optimizer
                               ? "gradients, reduce-scattered, and weights, gathered, once a step"
                               : "gradients, once a step";

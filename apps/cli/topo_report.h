@@ -1,9 +1,9 @@
-// A layout of ranks, as mtl-topo draws and writes it: the placement of ranks, the groups that communicate, and the part
-// of the model on each rank.
+// A rank layout, as mtl-topo draws and writes it: where ranks are placed, which groups communicate, and which part of
+// the model each rank has.
 //
-// The picture of a layout is a grid: a row for each pipeline stage, a column for each combination of the other
-// coordinates (tensor varies fastest, then context, then data), so that a replica of the model is a range of columns.
-// Nodes are boxes around ranks.
+// The picture is a grid with a row for each pipeline stage and a column for each combination of the other coordinates
+// (tensor varies fastest, then context, then data), so that a model replica is a range of columns. Nodes are boxes
+// around ranks.
 #pragma once
 
 #include <optional>
@@ -23,10 +23,10 @@ struct GroupKind {
   std::string purpose;  // "share each layer"
   std::string traffic;  // "activations: 4 all-reduces per layer and micro-batch"
   std::vector<std::vector<int>> groups;
-  int crossing = 0;      // groups with ranks on several nodes
+  int crossing = 0;      // number of groups that span nodes
   bool repeats = false;  // an earlier kind has the same groups
 
-  bool is_idle() const { return groups.front().size() < 2; }  // groups of one rank; all groups have the same size
+  bool is_idle() const { return groups.front().size() < 2; }  // groups of one rank; all groups are equally large
 };
 
 struct TopoSchedule {
@@ -36,7 +36,7 @@ struct TopoSchedule {
   ScheduleTimes times;  // in units of a chunk's forward pass; a backward pass takes two
 };
 
-/// Memory and work of the ranks in a training step.
+/// Ranks' memory and work in a training step.
 struct TopoMemory {
   TrainOptions run;
   std::string unsupported_reason;  // why mtl-train cannot run the layout; empty if it can
@@ -52,16 +52,16 @@ struct TopoReport {
   std::string size() const;
   /// Returns "node 0", or the host's name.
   std::string node_name(int node) const;
-  /// Returns the kinds whose groups have at least two ranks, except kinds that repeat the groups of an earlier kind.
+  /// Returns the kinds whose groups have at least two ranks, without those that repeat an earlier kind.
   std::vector<GroupKind> shown_kinds() const;
-  /// Returns the names of the kinds whose groups have one rank, except kinds that repeat the groups of an earlier kind.
+  /// Returns the names of all kinds whose groups have one rank, without those that repeat an earlier kind.
   std::vector<std::string> idle_kinds() const;
   int rank_in_grid(int stage, int column) const;
   int columns() const { return world / stages; }
   int columns_of_replica() const { return grid.size(Axis::tensor) * grid.size(Axis::context); }
-  /// Returns the contents of a stage: "embedding, layers 0-11".
+  /// Returns what a stage contains: "embedding, layers 0-11".
   std::string holdings(int stage) const;
-  /// Returns the first row and the number of rows of the vocabulary that a tensor rank holds, including padding.
+  /// Returns a tensor rank's first vocabulary row and number of rows, including padding.
   LayerRange vocab_rows(int tensor_rank) const;
   /// Returns "Vocabulary: 50,257 tokens, padded to 50,432 = 2 x 25,216 rows".
   std::string vocab_summary() const;
@@ -78,23 +78,22 @@ struct TopoReport {
   std::vector<GroupKind> kinds;
   std::optional<std::vector<std::vector<LayerRange>>> layers;  // [stage][chunk]
   std::int64_t vocab_size = 0, padded_vocab = 0;               // 0: not given
-  std::optional<std::int64_t> micro_batches;                   // of a step; empty: not given
-  std::optional<TopoSchedule> schedule;                        // empty without micro_batches, or for too large a chart
-  std::optional<TopoMemory> memory;                            // empty unless TopoOptions::wants_memory()
+  std::optional<std::int64_t> micro_batches;                   // per step; empty: not given
+  std::optional<TopoSchedule> schedule;  // empty without micro_batches or if the chart is too large
+  std::optional<TopoMemory> memory;      // empty unless TopoOptions::wants_memory()
 };
 
-/// Returns all stages. If there are more than `most` stages, returns the first three, -1, and the last two.
+/// Returns all stages, or the first three, -1 and the last two if there are more than `most`.
 std::vector<int> shown_stages(const TopoReport& report, int most);
 
-/// The ranks of a node in a part of the picture. Rows and columns are indices into the shown rows and columns; both
-/// bounds are inclusive.
+/// A node's ranks within part of the picture. Rows and columns are indices into those shown; both bounds are inclusive.
 struct NodeBox {
   int node;
   std::size_t first_row, last_row, first_column, last_column;
 };
 
 /// Returns the boxes to draw around the shown stages and columns, one per node. An index of -1 stands for omitted
-/// ranks, which belong to no box. Consecutive rows with the same assignment of columns to nodes share a box.
+/// ranks, which belong to no box. Consecutive rows whose columns belong to the same nodes share a box.
 std::vector<NodeBox> node_boxes(const TopoReport& report, const std::vector<int>& stages,
                                 const std::vector<int>& columns);
 

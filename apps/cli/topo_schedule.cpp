@@ -8,8 +8,8 @@ namespace mtl {
 
 namespace {
 
-/// The timeline of a stage: a forward pass takes one cell, a backward pass two. A cell has one character, or two if
-/// there are several chunks.
+/// A stage's timeline: a forward pass takes one cell, a backward pass two. A cell has one character, or two if there
+/// are several chunks.
 class StageLine {
  public:
   StageLine(std::size_t cells, std::size_t cell, bool color) : cell_(cell), color_(color) {

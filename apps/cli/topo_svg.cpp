@@ -16,26 +16,26 @@ namespace {
 // All lengths are in pixels.
 constexpr double kMargin = 24, kCellWidth = 58, kCellHeight = 40;
 constexpr double kLinkGap = 22, kReplicaGap = 14, kNodeGap = 34;  // between linked ranks, replicas, and nodes
-constexpr double kBoxSide = 10, kBoxTop = 24, kBoxBottom = 10;    // from a node's border to the ranks in it
-constexpr double kInnerGap = 26, kOuterGap = 30;  // between stages: inside a node, and between the borders of nodes
+constexpr double kBoxSide = 10, kBoxTop = 24, kBoxBottom = 10;    // between a node's border and its ranks
+constexpr double kInnerGap = 26, kOuterGap = 30;  // between stages: inside a node, and between node borders
 constexpr int kBandColumns = 16;
-constexpr double kContent = 1040;  // of the schedule and the table
+constexpr double kContent = 1040;  // width of schedule and table
 
-/// Returns an upper bound of a text's width.
+/// Returns an upper bound on a text's width.
 double text_width(std::string_view text, double font) { return 0.6 * font * double(count_characters(text)); }
 
 std::string fit(const std::string& text, double width, double font) {
   return cut_middle(text, "..", [&](const std::string& cut) { return text_width(cut, font) <= width; });
 }
 
-/// Returns the width of the labels to the left of the grid.
+/// Returns how wide the labels left of the grid are.
 double label_width(const TopoReport& report) {
   double width = 90;
   for (int stage = 0; stage < report.stages; ++stage) width = std::max(width, text_width(report.holdings(stage), 12));
   return std::min(width, 340.0) + 14;
 }
 
-/// The style sheet, and the arrowhead of pipelines.
+/// Style sheet and arrowhead for pipelines.
 const char* const kHead =
     "<style>text{font:13px Helvetica,Arial,'Liberation Sans','DejaVu Sans',sans-serif;fill:#222}"
     ".title{font-size:17px;font-weight:bold}.head{font-weight:bold}.note{font-size:12px;fill:#666}"
@@ -50,7 +50,7 @@ const char* const kHead =
     "<defs><marker id=\"arrow\" viewBox=\"0 0 8 8\" refX=\"8\" refY=\"4\" markerWidth=\"7\" markerHeight=\"7\" "
     "orient=\"auto\"><path d=\"M0 0L8 4L0 8z\" fill=\"#D55E00\"/></marker></defs>\n";
 
-/// A canvas whose texts take their style from a class of the style sheet.
+/// A canvas whose texts are styled by a class in the style sheet.
 class Canvas : public SvgCanvas {
  public:
   void text(double x, double y, const std::string& text, const char* style) {
@@ -61,7 +61,7 @@ class Canvas : public SvgCanvas {
   }
 };
 
-/// A part of the rank grid: a range of columns, with all stages.
+/// Part of the rank grid: some columns, all stages.
 class Band {
  public:
   Band(const TopoReport& report, int begin, int end) : report_(report), label_(label_width(report)) {
@@ -75,7 +75,7 @@ class Band {
     }
   }
 
-  /// Draws the band, beginning at y = `top`. Returns the y at which the band ends.
+  /// Draws the band from y = `top` down. Returns the y below it.
   double draw(Canvas& canvas, double top) {
     bool replicas = report_.grid.size(Axis::data) > 1;
     double y = top + (replicas ? 20 : 0) + kBoxTop;
@@ -123,7 +123,7 @@ class Band {
         canvas.line(xs_[i] + kCellWidth, middle, xs_[i + 1], middle,
                     columns_[i] / tensor == columns_[i + 1] / tensor ? "tp" : "cp");
       }
-      // To the right of the middle, so that the line does not cross the node's name.
+      // Right of the middle, so that the line does not cross the node's name.
       double x = xs_[i] + kCellWidth * 0.9;
       if (row + 1 < stages_.size()) canvas.line(x, y + kCellHeight, x, ys_[row + 1] - 1, "pp");
       canvas.box(xs_[i], y, kCellWidth, kCellHeight, "rank");
@@ -166,7 +166,7 @@ double draw_grid(Canvas& canvas, const TopoReport& report, double top) {
   int step = replica >= kBandColumns ? kBandColumns : kBandColumns / replica * replica;
   double y = top;
   for (int begin = 0; begin < report.columns();) {
-    // A replica that is wider than a band continues in the next band. The next replica begins a new band.
+    // A replica wider than a band continues in the next one. The next replica begins a new band.
     int end = replica >= kBandColumns ? std::min(begin + step, (begin / replica + 1) * replica)
                                       : std::min(begin + step, report.columns());
     y = Band(report, begin, end).draw(canvas, y) + 18;
@@ -196,7 +196,7 @@ double draw_groups(Canvas& canvas, const TopoReport& report, double top) {
   return y;
 }
 
-/// Returns the color of a chunk: `strong` for the first chunk, and increasingly pale up to the last chunk.
+/// Returns a chunk's color: `strong` for the first, then paler up to the last.
 std::string shade(const std::array<int, 3>& strong, int chunk, int chunks) {
   double pale = chunks == 1 ? 0 : 0.65 * chunk / (chunks - 1);
   std::string out = "#";
@@ -220,11 +220,10 @@ double draw_time_axis(Canvas& canvas, const TopoReport& report, double y, double
   return y + 36;
 }
 
-/// The colors of the first chunk's forward and backward passes.
+/// Colors for the first chunk's forward and backward passes.
 constexpr std::array<int, 3> kForward = {0x00, 0x72, 0xB2}, kBackward = {0x00, 0x9E, 0x73};
 
-/// Draws a color swatch for the forward and backward passes of each chunk, and the times of the step. Returns the y
-/// below the legend.
+/// Draws a color swatch for each chunk's forward and backward passes, and the times of the step. Returns the y below.
 double draw_schedule_legend(Canvas& canvas, const TopoSchedule& schedule, double left, double y) {
   const int chunks = schedule.layout.chunks;
   double x = left;
@@ -281,7 +280,7 @@ double draw_schedule_figure(Canvas& canvas, const TopoReport& report, double top
   return draw_schedule_legend(canvas, schedule, left, draw_time_axis(canvas, report, y + 4, unit) + 4);
 }
 
-/// Merges plans with equal memory, even if the work of the plans differs.
+/// Merges plans with equal memory, even if their work differs.
 std::vector<RankPlan> fold_by_memory(const std::vector<RankPlan>& plans) {
   std::vector<RankPlan> out;
   for (const RankPlan& kind : plans) {
@@ -295,7 +294,7 @@ std::vector<RankPlan> fold_by_memory(const std::vector<RankPlan>& plans) {
   return out;
 }
 
-/// Draws a bar for each plan, divided by memory category.
+/// Draws a bar per plan, divided by memory category.
 double draw_memory(Canvas& canvas, const TopoReport& report, double top) {
   constexpr std::array kColors = {"#0072B2", "#56B4E9", "#009E73", "#E69F00", "#CC79A7",
                                   "#999999", "#D55E00", "#F0E442", "#000000"};

@@ -11,8 +11,8 @@ namespace mtl {
 
 namespace {
 
-constexpr int kMostRankRows = 16, kMostTextParts = 8;  // of ranks and of vocabulary shards listed one per line
-constexpr int kWideEnough = 92;                        // terminal columns at which a kind of group takes one line
+constexpr int kMostRankRows = 16, kMostTextParts = 8;  // ranks and vocabulary shards to list one per line
+constexpr int kWideEnough = 92;                        // columns needed to show a group kind in one line
 
 std::string describe_groups(const TopoReport& report, const TerminalOptions& terminal) {
   std::string out = "Groups\n";
@@ -47,7 +47,7 @@ std::string rows_text(const TopoReport& report, int tensor_rank) {
   return padding == 0 ? out : cat(out, " (", padding, " padding)");
 }
 
-/// Describes each rank in a line, if there are only a few ranks.
+/// Describes each rank in a line, if there are only a few.
 std::string describe_ranks(const TopoReport& report) {
   if (report.world > kMostRankRows) return "";
   std::vector<Axis> axes;
@@ -128,7 +128,7 @@ std::string describe_notes(const TopoReport& report) {
   return out;
 }
 
-/// Wraps long lines at blanks, and indents the continuation lines. Drawings always fit.
+/// Wraps long lines at blanks and indents the continuation lines. Drawings always fit.
 std::string fold(const std::string& text, std::size_t width) {
   std::string out;
   for (std::string line : split(text, '\n')) {

@@ -21,7 +21,8 @@ void add_model_flags(Flags& flags, TrainOptions& options, const RunStart& start)
   flags.add("--init-method-std", &model.init_method_std, "X", "standard deviation of initial weights (default: 0.02)")
       .within({0, 100})
       .only_with("on a model that is loaded", [&start] { return !start.source; });
-  flags.add("--seed", &options.seed, "N", "seed of initial weights, data order and dropout").within({0, UINT32_MAX});
+  flags.add("--seed", &options.seed, "N", "random seed for initial weights, data order and dropout")
+      .within({0, UINT32_MAX});
 }
 
 void add_sample_flags(Flags& flags, TrainOptions& options, const RunStart& start) {
@@ -42,7 +43,9 @@ void add_sample_flags(Flags& flags, TrainOptions& options, const RunStart& start
 void add_length_flags(Flags& flags, TrainOptions& options) {
   flags.section("Batches and length");
   add_batch_flags(flags, options.batch);
-  flags.add("--exit-interval", &options.checkpoint.exit_interval, "N", "save and end after an iteration that N divides")
+  flags
+      .add("--exit-interval", &options.checkpoint.exit_interval, "N",
+           "save and exit after an iteration that is a multiple of N")
       .at_least(1);
 }
 
@@ -58,9 +61,9 @@ void add_optimizer_flags(Flags& flags, TrainOptions& options) {
   flags.add("--min-lr", &schedule.min_lr, "X", "learning rate at the end of the decay")
       .within({0, 1e6})
       .only_with(constant, decays);
-  flags.add("--lr-decay-style", &schedule.lr_decay_style, "STYLE", "shape of the decay")
+  flags.add("--lr-decay-style", &schedule.lr_decay_style, "STYLE", "decay shape")
       .one_of({"constant", "linear", "cosine", "inverse-square-root", "WSD"});
-  flags.add("--lr-decay-iters", &schedule.lr_decay_iters, "N", "updates until the minimum (default: the whole run)")
+  flags.add("--lr-decay-iters", &schedule.lr_decay_iters, "N", "updates until the minimum (default: the entire run)")
       .at_least(1)
       .only_with(constant, decays);
   flags.add("--lr-decay-samples", &schedule.lr_decay_samples, "N", "--lr-decay-iters in samples")
@@ -68,7 +71,7 @@ void add_optimizer_flags(Flags& flags, TrainOptions& options) {
       .only_with(constant, decays);
   flags.add("--lr-warmup-iters", &schedule.lr_warmup_iters, "N", "updates of linear warm-up").at_least(0);
   flags.add("--lr-warmup-samples", &schedule.lr_warmup_samples, "N", "--lr-warmup-iters in samples").at_least(0);
-  flags.add("--lr-warmup-fraction", &schedule.lr_warmup_fraction, "X", "linear warm-up as a fraction of the decay")
+  flags.add("--lr-warmup-fraction", &schedule.lr_warmup_fraction, "X", "warm-up length as a fraction of the decay")
       .at_least(0)
       .below(1);
   flags.add("--lr-warmup-init", &schedule.lr_warmup_init, "X", "learning rate at the start of the warm-up")
@@ -86,7 +89,7 @@ void add_optimizer_flags(Flags& flags, TrainOptions& options) {
   flags.add("--lr-wsd-decay-samples", &schedule.lr_wsd_decay_samples, "N", "length of that decay in samples")
       .at_least(1)
       .only_with(wsd, is_wsd);
-  flags.add("--weight-decay", &schedule.weight_decay, "X", "weight decay of AdamW; none on biases and norms")
+  flags.add("--weight-decay", &schedule.weight_decay, "X", "AdamW weight decay; none on biases and norms")
       .within({0, 1e6})
       .only_with("with --weight-decay-incr-style linear or cosine", [grows] { return !grows(); });
   flags
@@ -99,15 +102,15 @@ void add_optimizer_flags(Flags& flags, TrainOptions& options) {
       .within({0, 1e6});
   flags.add("--adam-beta1", &optimizer.adam_beta1, "X", "decay of the first moment").at_least(0).below(1);
   flags.add("--adam-beta2", &optimizer.adam_beta2, "X", "decay of the second moment").at_least(0).below(1);
-  flags.add("--adam-eps", &optimizer.adam_eps, "X", "epsilon added to the root of the second moment")
+  flags.add("--adam-eps", &optimizer.adam_eps, "X", "epsilon added to the square root of the second moment")
       .within({1e-30, 1e6});
-  flags.add("--clip-grad", &optimizer.clip_grad, "X", "largest norm of the gradient; 0: no limit").within({0, 1e30});
+  flags.add("--clip-grad", &optimizer.clip_grad, "X", "maximum gradient norm; 0: no limit").within({0, 1e30});
 }
 
 void add_checkpoint_flags(Flags& flags, TrainOptions& options, const RunStart& start) {
   CheckpointOptions& checkpoint = options.checkpoint;
   flags.section("Checkpoints");
-  flags.add("--save", &checkpoint.save, "DIR", "folder to save checkpoints in, and to resume from if it holds one");
+  flags.add("--save", &checkpoint.save, "DIR", "folder to save checkpoints in, and to resume from if it contains one");
   flags.add("--save-interval", &checkpoint.save_interval, "N", "iterations between saves (default: only at the end)")
       .at_least(1)
       .needs("--save DIR", [&checkpoint] { return !checkpoint.save.empty(); });
@@ -129,7 +132,7 @@ void add_checkpoint_flags(Flags& flags, TrainOptions& options, const RunStart& s
                  [&options, &start] { return start.source && !options.checkpoint.finetune; });
   flags
       .add_switch("--exit-on-missing-checkpoint", checkpoint.exit_on_missing,
-                  "end if --load holds no checkpoint, even if it is also --save")
+                  "fail if --load contains no checkpoint, even if it is also --save")
       .only_with("--load", [&checkpoint] { return !checkpoint.load.empty(); });
 }
 
@@ -158,7 +161,7 @@ void add_logging_flags(Flags& flags, TrainOptions& options) {
   flags.section("Reports");
   flags.add("--log-interval", &logging.log_interval, "N", "iterations between log lines").at_least(1);
   flags.add("--tensorboard-dir", &logging.tensorboard_dir, "DIR", "write TensorBoard event files");
-  flags.add("--log-jsonl", &logging.log_jsonl, "FILE", "write the figures of the run as JSON lines");
+  flags.add("--log-jsonl", &logging.log_jsonl, "FILE", "write metrics as JSON lines");
   flags.add("--peak-tflops", &logging.peak_tflops, "X", "peak of this machine in TFLOP/s, for MFU (default: measured)")
       .within({1e-9, 1e9});
   add_profile_flags(flags, options.profile);
@@ -199,7 +202,7 @@ void add_logging_flags(Flags& flags, TrainOptions& options) {
       .add("--tuning-cache", &options.tuning_cache, "FILE",
            "file that records the fastest algorithms of a GPU; none: no file")
       .only_with("on the CPU", is_gpu);
-  flags.add("--gpu-memory", &options.gpu_gib, "GIB", "with --dry-run: memory of each GPU, which the run must fit in")
+  flags.add("--gpu-memory", &options.gpu_gib, "GIB", "with --dry-run: GPU memory that the run must fit in")
       .within({0.001, 1e6})
       .needs("--dry-run: a run uses the GPU of its machine", [&options] { return options.dry_run; })
       .only_with("on the CPU, whose memory is the host's", is_gpu);
@@ -210,7 +213,7 @@ void add_parallel_flags(Flags& flags, TrainOptions& options) {
   ParallelOptions& parallel = options.parallel;
   flags.section("Parallelism");
   add_grid_flags(flags, parallel);
-  flags.add("--pipeline-schedule", &parallel.schedule, "NAME", "order of a stage's micro-batches")
+  flags.add("--pipeline-schedule", &parallel.schedule, "NAME", "order of micro-batches within a stage")
       .one_of({"1f1b", "gpipe"})
       .only_with("on one stage", [&parallel] { return parallel.pipeline > 1; });
   add_stage_flags(flags, parallel);
@@ -234,7 +237,7 @@ void add_parallel_flags(Flags& flags, TrainOptions& options) {
       .only_with("on one rank", [&parallel] { return parallel.world > 1; });
 }
 
-/// Refuses empty paths, because a script with an unset variable would otherwise train from scratch or save nothing.
+/// Rejects empty paths, because a script with an unset variable would otherwise train from scratch or save nothing.
 void check_paths(Flags& flags, const TrainOptions& options) {
   for (const auto& [flag, path] :
        {std::pair("--load", options.checkpoint.load), std::pair("--save", options.checkpoint.save),
@@ -245,7 +248,7 @@ void check_paths(Flags& flags, const TrainOptions& options) {
   }
 }
 
-/// Reports flags that cuDNN's attention does not support. The model's sizes are checked by the first step.
+/// Reports flags that cuDNN's attention does not support. The first step checks the model sizes.
 void check_fused_attention(Flags& flags, const TrainOptions& options) {
   if (options.device != Device::cuda || options.attention_backend != "fused") return;
   const auto refuse = [&](bool condition, const char* what) {
@@ -288,7 +291,7 @@ void add_train_flags(Flags& flags, TrainOptions& options, const RunStart& start)
     });
     check_fused_attention(flags, options);
     if (options.data.paths.is_absent() && !options.dry_run)
-      flags.problem("--data-path", "is required: token files that mtl-preprocess made");
+      flags.problem("--data-path", "is required: token files made by mtl-preprocess");
     if (options.data.paths.is_per_split() && options.data.paths.per_split_data_args_path.empty() &&
         options.data.paths.train_data_path.empty() && !options.dry_run)
       flags.problem("--train-data-path", "is required with --valid-data-path and --test-data-path");

@@ -1,5 +1,4 @@
-// The command line of mtl-train. Flags have the names of Megatron-LM where they exist, so that existing scripts run
-// unchanged.
+// mtl-train's command line. Flags have Megatron-LM's names where those exist, so that existing scripts run unchanged.
 #pragma once
 
 #include "cli/flags.h"
@@ -8,12 +7,12 @@
 
 namespace mtl {
 
-/// Declares every flag of mtl-train, including Megatron-LM's flags that are refused or have no effect. The caller's
-/// `prepare` (Flags::parse) must fill in `start`, on which the conditions of some flags depend.
+/// Declares all of mtl-train's flags, including Megatron-LM flags that are refused or have no effect. The caller's
+/// `prepare` (Flags::parse) must fill in `start`, which some flags' conditions depend on.
 void add_train_flags(Flags& flags, TrainOptions& options, const RunStart& start);
 
-/// Sets the world size to `launched` or, in a dry run, to --world-size. The default for a dry run that was started as
-/// one process is the smallest number of ranks that the layout can have. Call in the first Flags::check function.
+/// Sets the world size to `launched` or, in a dry run, to --world-size. A dry run started as one process defaults to
+/// the smallest number of ranks the layout allows. Must be called in the first Flags::check function.
 void settle_world_size(TrainOptions& options, int launched);
 
 }  // namespace mtl

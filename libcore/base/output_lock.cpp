@@ -41,8 +41,7 @@ namespace {
 void check_prefixes(const std::vector<std::string>& prefixes) {
   for (const std::string& prefix : prefixes) {
     if (fs::path(prefix).filename().empty())
-      throw UsageError({{"--output-prefix " + prefix,
-                         "names no file; give the beginning of the files' names, such as data/corpus"}});
+      throw UsageError({{"--output-prefix " + prefix, "has no file name; give a prefix such as data/corpus"}});
   }
 }
 

@@ -115,7 +115,7 @@ void check_points(const std::vector<RunLog>& logs, const RunChartOptions& option
            ": has no point to draw; give a file that mtl-train --log-jsonl wrote, or a log with Megatron's lines");
     }
     if (!has_point(x_values(log, log.steps, options)) && !has_point(x_values(log, log.validations, options))) {
-      fail(Exit::bad_data, log.path, ": has no values for --x ", options.x, "; it holds ", known_columns({log}));
+      fail(Exit::bad_data, log.path, ": has no values for --x ", options.x, "; it contains ", known_columns({log}));
     }
   }
 }

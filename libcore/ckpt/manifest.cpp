@@ -423,10 +423,10 @@ Manifest read_sound_manifest(const std::string& folder) {
   }
   for (const ManifestFile& file : manifest.files) {
     std::string full = cat(folder, "/", file.name);
-    if (!file_exists(full)) fail(Exit::bad_data, full, " is missing; it holds ", tensors_of(manifest, file.name));
+    if (!file_exists(full)) fail(Exit::bad_data, full, " is missing; it contains ", tensors_of(manifest, file.name));
     std::uint64_t bytes = file_size(full);
     if (bytes != file.bytes) {
-      fail(Exit::bad_data, full, ": ", bytes, " bytes instead of ", file.bytes, "; it holds ",
+      fail(Exit::bad_data, full, ": ", bytes, " bytes instead of ", file.bytes, "; it contains ",
            tensors_of(manifest, file.name));
     }
   }

@@ -128,7 +128,7 @@ void check_parallel_sizes(const MegatronModel& model) {
   const auto check = [&](const char* what, std::int64_t stated, int found) {
     if (stated != 0 && stated != found)
       fail_at(Exit::bad_data, model.files.front()->path(), "was written by ", stated, " ", what,
-              " ranks, but there are files of ", found, "; give the folder that holds all mp_rank_*");
+              " ranks, but there are files of ", found, "; give the folder that contains all mp_rank_*");
   };
   check("tensor parallel", tensor, model.tensor_parallel);
   check("pipeline parallel", pipeline, model.pipeline_parallel);

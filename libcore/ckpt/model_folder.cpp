@@ -64,9 +64,10 @@ bool is_checkpoint_file(const std::string& name) {
   return name == kManifestName || matches(name, "shard_#.safetensors") || is_companion_file(name);
 }
 
-std::string not_part(const std::string& name) { return cat("holds '", name, "', which is not part of a model"); }
+std::string not_part(const std::string& name) { return cat("contains '", name, "', which is not part of a model"); }
 
-/// Returns "holds 'notes.txt', which is not part of a model" for the first entry for which `is_part` is false, or "".
+/// Returns "contains 'notes.txt', which is not part of a model" for the first entry for which `is_part` is false, or
+/// "".
 template <class IsPart>
 std::string foreign_entry(const std::vector<Entry>& entries, const IsPart& is_part) {
   auto found = std::find_if_not(entries.begin(), entries.end(), is_part);
@@ -132,7 +133,7 @@ void examine_checkpoints(const std::string& path, const std::vector<Entry>& entr
     if (out.problem.empty()) out.problem = within(foreign_in(cat(path, "/", name)), name);
   }
   if (out.problem.empty() && checkpoints.size() > 1)
-    out.problem = cat("holds ", checkpoints.size(), " checkpoints of a training run");
+    out.problem = cat("contains ", checkpoints.size(), " checkpoints of a training run");
   if (!checkpoints.empty()) out.kind = cat("the checkpoint ", checkpoints.front());
 }
 
@@ -195,7 +196,7 @@ FolderContents examine_model_folder(const std::string& path) {
   });
   if (is_save_folder) return examine_save_folder(path, entries);
   FolderContents out;
-  if (!entries.empty()) out.problem = "does not hold a model";
+  if (!entries.empty()) out.problem = "does not contain a model";
   return out;
 }
 

@@ -20,7 +20,7 @@ std::optional<std::int64_t> iteration_in_name(const std::string& name);
 
 struct FolderContents {
   std::string kind;             // "a Hugging Face model"; empty if not recognized
-  std::string problem;          // why not to replace the folder: "holds ..."; empty if only a model is lost
+  std::string problem;          // why not to replace the folder: "contains ..."; empty if only a model is lost
   bool is_save_folder = false;  // the folder's lock must be held while replacing it
 };
 
@@ -32,7 +32,7 @@ std::vector<std::string> names_in_folder(const std::string& folder);
 
 /// Returns why a killed conversion's leftover must not be removed, or "" if it can be. For a file, this is "is a file".
 /// For a folder, it is the first entry that no conversion writes in any format:
-/// "holds 'notes.txt', which is not part of a model". A symbolic link can always be removed.
+/// "contains 'notes.txt', which is not part of a model". A symbolic link can always be removed.
 std::string find_foreign_entry(const std::string& path);
 
 }  // namespace mtl

@@ -87,7 +87,7 @@ std::string ModelSource::find(const std::string& path, Console& console) {
   if (const std::optional<std::string> megatron = find_megatron_checkpoint(path, console)) return *megatron;
   if (!is_directory(path)) {
     refuse_foreign(path);
-    fail_at(Exit::bad_data, path, "is a file, but a model is a folder; give the folder that holds it");
+    fail_at(Exit::bad_data, path, "is a file, but a model is a folder; give the folder that contains it");
   }
   if (std::optional<std::string> newest = newest_checkpoint(path, console)) return *newest;
   refuse_foreign(path);
@@ -275,7 +275,7 @@ void ModelSource::load_initial_values(ParamStore& store) const {
 }
 
 void ModelSource::load_optimizer(ParamStore& store) const {
-  if (!has_optimizer()) fail_at(Exit::bad_data, folder(), "holds weights only; start from them with --finetune");
+  if (!has_optimizer()) fail_at(Exit::bad_data, folder(), "contains only weights; start from them with --finetune");
   std::vector<Row> rows;
   for (std::size_t row = 0; row < store.table().size(); ++row) {
     const Storage& storage = store.table()[row];

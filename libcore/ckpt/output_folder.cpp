@@ -20,7 +20,8 @@ template <class... Parts>
 /// Returns the target's absolute path, without symbolic links. The target need not exist.
 std::string resolve(const std::string& given) {
   if (given.empty()) refuse(given, "is empty; name a folder");
-  if (given.find('\0') != std::string::npos) refuse(given.c_str(), "holds a NUL byte, which no file name can hold");
+  if (given.find('\0') != std::string::npos)
+    refuse(given.c_str(), "contains a NUL byte, which no file name can contain");
   std::string path = given;
   while (path.size() > 1 && path.back() == '/') path.pop_back();
   std::error_code error;
@@ -72,8 +73,9 @@ void OutputFolder::check_target(const OutputFolderOptions& options) const {
   if (contains(path_, options.source)) refuse(options.path, "is or contains the model to read, ", options.source);
   for (const std::string& leftover : find_leftovers({path_})) {
     if (contains(leftover, options.source))
-      refuse(options.path, "would remove ", leftover,
-             ", which holds the model to read, as a leftover of a killed run; rename that folder, or give another one");
+      refuse(
+          options.path, "would remove ", leftover,
+          ", which contains the model to read, as a leftover of a killed run; rename that folder, or give another one");
   }
   if (iteration_in_name(fs::path(path_).filename().string()))
     refuse(options.path, "is the name of a checkpoint inside a save folder; give another name");
@@ -101,7 +103,7 @@ OutputFolder::OutputFolder(const OutputFolderOptions& options, InterruptGuard& g
     const FolderContents contents = examine_model_folder(path_);
     if (!contents.problem.empty()) {
       refuse(path_, contents.problem,
-             "; --force replaces a folder only if it holds a model or one checkpoint and nothing else: give another "
+             "; --force replaces a folder only if it contains a model or one checkpoint and nothing else: give another "
              "folder, or remove what is in this one");
     }
     if (contents.is_save_folder && !save_lock_) save_lock_.emplace(path_);

@@ -229,7 +229,7 @@ void TorchFile::read_object(std::string_view stream) {
     refuse_file("a pickle of ", stream.size(), " bytes; at most ", kMaxPickleBytes, " are supported");
   pickle_ = std::make_unique<Pickle>(stream, torch_global_use);
   header_ = as_bytes_of(stream.substr(0, pickle_->length()));
-  if (!root().is(PickleKind::dict)) refuse_file("holds ", root().describe(), ", not a dict of tensors");
+  if (!root().is(PickleKind::dict)) refuse_file("contains ", root().describe(), ", not a dict of tensors");
   collect_storages();
 }
 

@@ -22,7 +22,7 @@ constexpr Remedy kRemedies[] = {
      "two ranks of a host use one GPU; start at most as many ranks per host as it has GPUs (--gpus-per-node, mpirun "
      "--map-by ppr:N:node, srun --ntasks-per-node=N)"},
     {"no socket interface found",
-     "NCCL_SOCKET_IFNAME names no network interface of this host; `ip -br address` lists them"},
+     "NCCL_SOCKET_IFNAME matches no network interface on this host; `ip -br address` lists them"},
     {"ootstrap",
      "the ranks' hosts do not reach each other; choose the network with NCCL_SOCKET_IFNAME, and open TCP "
      "ports between the hosts (those of /proc/sys/net/ipv4/ip_local_port_range)"},
@@ -65,7 +65,7 @@ void check_interface(const GetVariable& get, const std::vector<NetworkInterface>
     names.push_back(cat(each.name, " (", each.address, ")"));
   }
   out.push_back({cat("NCCL_SOCKET_IFNAME=", value),
-                 cat("names no network interface of this host, which has ", join(names, ", "))});
+                 cat("matches no network interface on this host, which has ", join(names, ", "))});
 }
 
 void check_choice(const GetVariable& get, const char* name, const std::vector<std::string>& values,

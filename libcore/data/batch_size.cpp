@@ -99,7 +99,7 @@ void BatchSizes::read_schedule(const BatchSizeOptions& options) {
     add_size(*size);
     steps_.push_back({samples, *size});
   }
-  if (steps_.empty()) fail(Exit::usage, "names no step");
+  if (steps_.empty()) fail(Exit::usage, "contains no steps");
 }
 
 std::int64_t BatchSizes::nominal(std::int64_t consumed) const {

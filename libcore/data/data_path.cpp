@@ -135,7 +135,7 @@ class Reader {
 }  // namespace
 
 DataBlend parse_data_path(const std::vector<std::string>& words) {
-  if (words.empty()) fail(Exit::usage, "names no token files");
+  if (words.empty()) fail(Exit::usage, "contains no token files");
   DataBlend out;
   const bool in_pairs = words.size() % 2 == 0;
   const auto weights = in_pairs ? parse_pairs(words) : std::vector<std::optional<double>>{};

@@ -118,7 +118,7 @@ void SampleOrder::build_feistel() {
   require(options_.drop_last_partial, "--data-order feistel does not support partial samples");
   samples_per_epoch_ = (tokens_per_epoch_ - 1) / options_.seq_length;
   if (samples_per_epoch_ == 0) {
-    fail(Exit::bad_data, options_.name, ": holds ", tokens_per_epoch_, " tokens, fewer than one sample of ",
+    fail(Exit::bad_data, options_.name, ": contains ", tokens_per_epoch_, " tokens, fewer than one sample of ",
          options_.seq_length, " and its last label; --data-order megatron joins several epochs to make one");
   }
   const std::int64_t requested = std::max<std::int64_t>(1, options_.samples.value_or(1));

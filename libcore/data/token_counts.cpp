@@ -17,7 +17,7 @@ constexpr std::int64_t kBlockTokens = 1 << 16;
 void require_integers(const IndexedDataset& data) {
   if (is_integer(data.type())) return;
   throw BrokenRule({.rule = "integers", .file = data.idx_file().path(), .offset = kTypeAt},
-                   cat("holds ", name_of(data.type()), ", not token ids"), "; only integers can be token ids");
+                   cat("contains ", name_of(data.type()), ", not token ids"), "; only integers can be token ids");
 }
 
 /// Returns stored token number `i`, converted to unsigned.

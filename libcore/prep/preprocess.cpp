@@ -81,7 +81,7 @@ Json preprocess(const PreprocessOptions& options, Console& console) {
   }
   outputs.finish(stored);
   Json summary = outputs.summary();
-  if (summary.at("documents").as_int() == 0) console.warn("the input holds no document; the output is empty");
+  if (summary.at("documents").as_int() == 0) console.warn("the input contains no documents; the output is empty");
   return summary;
 }
 

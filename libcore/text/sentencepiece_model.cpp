@@ -156,7 +156,7 @@ void check_piece(const SentencePieceModel& model, std::size_t id) {
   if (piece.text.empty()) refuse(" is empty");
   if (find_invalid_utf8(piece.text) != std::string::npos) refuse(" is not UTF-8");
   if (!std::isfinite(piece.score)) refuse(" (", piece.text, ") has a score that is not a finite number");
-  if (piece.is_matched() && piece.text.find('\0') != std::string::npos) refuse(" holds U+0000");
+  if (piece.is_matched() && piece.text.find('\0') != std::string::npos) refuse(" contains U+0000");
   if (piece.kind == Kind::byte) {
     if (!model.byte_fallback) refuse(" (", piece.text, ") is a byte, but the model has no byte_fallback");
     if (byte_of_piece(piece.text) < 0) refuse(" (", piece.text, ") is a byte, but not written <0x00> to <0xFF>");

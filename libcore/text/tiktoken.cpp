@@ -182,7 +182,7 @@ std::vector<std::string> parse_tiktoken_ranks(std::string_view text, const std::
     if (starts_with(error.what(), path)) throw;
     fail(Exit::bad_data, path, ": not a valid list of tokens: ", error.what());
   }
-  if (reader.ranks.empty()) fail(Exit::bad_data, path, ": holds no tokens");
+  if (reader.ranks.empty()) fail(Exit::bad_data, path, ": contains no tokens");
   return std::move(reader.ranks);
 }
 

@@ -20,7 +20,8 @@ std::string named_checkpoint(const CheckpointOptions& flags, const std::string& 
   std::vector<std::string> held;
   for (std::int64_t other : list_iterations(directory)) held.push_back(folder_of(other));
   fail_at(Exit::usage, flags.ckpt_step ? cat("--ckpt-step ", iteration) : "--load " + flags.load, "there is no ",
-          folder_of(iteration), " in ", directory, "; it holds ", held.empty() ? "no checkpoint" : join(held, ", "));
+          folder_of(iteration), " in ", directory, "; it contains ",
+          held.empty() ? "no checkpoints" : join(held, ", "));
 }
 
 /// Returns the flags that supply what another program's model does not contain: --num-attention-heads and, if no flag
@@ -202,7 +203,7 @@ void settle_start(const StartPoint& start, const TrainOptions& options, Communic
   } else if (!start.folder.empty()) {
     console.info(cat("starting from the weights of the ", start.kind, " ", start.folder));
   } else if (!flags.load.empty()) {
-    console.info(cat(flags.load, " holds no checkpoint yet: starting from iteration 0"));
+    console.info(cat(flags.load, " contains no checkpoints yet: starting from iteration 0"));
   }
   if (start.is_own && flags.no_load_optim)
     console.info("--no-load-optim has no effect on the newest checkpoint in --save: its moments are resumed");

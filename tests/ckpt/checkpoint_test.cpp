@@ -84,7 +84,7 @@ TEST_CASE("checkpoint: without optimizer state only the weights load") {
   CHECK_FALSE(source.has_optimizer());
   source.load_values(trained.store);
   CHECK(same_tensors(model.store, trained.store));
-  CHECK(contains(error_of([&] { source.load_optimizer(trained.store); }), "weights only"));
+  CHECK(contains(error_of([&] { source.load_optimizer(trained.store); }), "only weights"));
 }
 
 TEST_CASE("checkpoint: a model of another shape is refused, and nothing is copied") {
@@ -225,7 +225,7 @@ TEST_CASE("checkpoint: a shard missing, truncated, extra, or of another checkpoi
   std::string shard = scratch / "s/iter_0000002/shard_00000.safetensors", content = read_file(shard);
   auto error = [&](const std::string& path) { return error_of([&] { open_quietly(scratch / path); }); };
   fs::remove(shard);
-  CHECK(contains(error("s/iter_0000002"), shard + " is missing; it holds param.embedding.tokens.weight, param."));
+  CHECK(contains(error("s/iter_0000002"), shard + " is missing; it contains param.embedding.tokens.weight, param."));
   CHECK(newest(scratch / "s") == scratch / "s/iter_0000001");
   write_text(shard, content.substr(0, content.size() - 1));
   CHECK(contains(error("s/iter_0000002"), "bytes instead of"));

@@ -123,7 +123,7 @@ TEST_CASE("rank faults: a shard missing, extra, or of another checkpoint is name
     for (const std::string& error : load_errors(kTensor, folder)) CHECK(contains(error, message));
   };
   fs::remove(shard);
-  expect_on_every_rank(shard + " is missing; it holds ");
+  expect_on_every_rank(shard + " is missing; it contains ");
   write_text(shard, content);
   write_text(folder + "/shard_00002.safetensors", content);
   expect_on_every_rank(folder + "/shard_00002.safetensors is not in the manifest");

@@ -59,7 +59,7 @@ cp -r "$MODELS/a" "$WORK/left.tmp.77"
 ln -s "$MODELS/a" "$WORK/left.tmp.78"
 for number in 77 78; do
   expect_exit 2 mtl-convert --load "$WORK/left.tmp.$number" --save "$WORK/left"
-  expect_text "$WORK/err" "--save .*/left: would remove .*/left.tmp.$number, which holds the model to read, as a leftover"
+  expect_text "$WORK/err" "--save .*/left: would remove .*/left.tmp.$number, which contains the model to read, as a leftover"
   [ -f "$WORK/left.tmp.$number/config.json" ] || fail "the model to read was removed: left.tmp.$number"
 done
 rm -rf "$WORK"/left.tmp.7?
@@ -67,7 +67,7 @@ rm -rf "$WORK"/left.tmp.7?
 mkdir "$WORK"/left.tmp.{77,78,20260131,notes}
 touch "$WORK"/left.tmp.{77,78,20260131,notes}/config.json "$WORK/left.tmp.77/model.safetensors.tmp.77" "$WORK/left.tmp.78/thesis.tex"
 expect_exit 0 mtl-convert --load "$MODELS/a" --save "$WORK/left"
-expect_text "$WORK/err" "left.tmp.78: looks like a leftover of a killed run, but holds 'thesis.tex', which is not part of a model; it is kept"
+expect_text "$WORK/err" "left.tmp.78: looks like a leftover of a killed run, but contains 'thesis.tex', which is not part of a model; it is kept"
 [ "$(cd "$WORK" && echo left.tmp.*)" = 'left.tmp.20260131 left.tmp.78 left.tmp.notes' ] || fail "wrong leftovers: $(cd "$WORK" && echo left.tmp.*)"
 rm -rf "$WORK"/left.tmp.* "$WORK/left"
 
@@ -82,8 +82,8 @@ expect_foreign() {
 }
 expect_foreign megatron 'iter_0000030/mp_rank_00/model_optim_rng.pt: the file is empty'
 expect_foreign dist 'contains checkpoints from another program: '\
-'iter_0000005 is a distributed checkpoint .*\(torch_dist: .metadata\); mtl does not read it'
-expect_foreign dist/iter_0000005 'is a distributed checkpoint'
+'iter_0000005 is a distributed Megatron-LM or PyTorch checkpoint .*\(torch_dist: .metadata\); mtl does not read it'
+expect_foreign dist/iter_0000005 'is a distributed Megatron-LM or PyTorch checkpoint'
 expect_foreign pickled \
   'has PyTorch weights \(pytorch_model-00001-of-00002.bin\), but no config.json; add the config.json of the model'
 expect_foreign pickled/pytorch_model-00001-of-00002.bin \
@@ -142,10 +142,10 @@ expect_untouched() {
 from=(--load "$MODELS/a")
 mkdir "$WORK/notes"
 echo keep >"$WORK/notes/diary.txt"
-expect_untouched "$WORK/notes" 'does not hold a model; --force replaces a folder only if' 2 "${from[@]}" --save "$WORK/notes" --force
+expect_untouched "$WORK/notes" 'does not contain a model; --force replaces a folder only if' 2 "${from[@]}" --save "$WORK/notes" --force
 expect_exit 0 mtl-convert "${from[@]}" --save "$WORK/mixed"
 echo keep >"$WORK/mixed/README.md"
-expect_untouched "$WORK/mixed" "holds 'README.md', which is not part of a model" 2 "${from[@]}" --save "$WORK/mixed" --force
+expect_untouched "$WORK/mixed" "contains 'README.md', which is not part of a model" 2 "${from[@]}" --save "$WORK/mixed" --force
 mkdir "$WORK/bert"
 echo '{"model_type": "bert"}' >"$WORK/bert/config.json"
 : >"$WORK/bert/model.safetensors"
@@ -170,7 +170,7 @@ expect_text "$WORK/err" 'dangling: is a symbolic link to .*/nowhere, which does 
 expect_exit 0 mtl-convert "${from[@]}" --save "$WORK/ck" --to mtl
 cp -r "$WORK/ck" "$WORK/two"
 cp -r "$WORK/two/iter_0000000" "$WORK/two/iter_0000010"
-expect_untouched "$WORK/two" 'holds 2 checkpoints of a training run' 2 "${from[@]}" --save "$WORK/two" --force
+expect_untouched "$WORK/two" 'contains 2 checkpoints of a training run' 2 "${from[@]}" --save "$WORK/two" --force
 expect_untouched "$WORK/two" 'iter_0000010: is the name of a checkpoint inside a save folder' 2 "${from[@]}" --save "$WORK/two/iter_0000010" --force
 expect_exit 0 mtl-convert "${from[@]}" --save "$WORK/ck" --force
 expect_text "$WORK/err" "replacing .*/ck: the checkpoint iter_0000000"
@@ -221,7 +221,7 @@ done
 mkdir -p "$WORK/killed.tmp.78/release/mp_rank_00"
 echo keep >"$WORK/killed.tmp.78/release/mp_rank_00/notes.txt"
 expect_exit 0 mtl-convert "${from[@]}" --save "$WORK/killed"
-expect_text "$WORK/err" "killed.tmp.78: .* holds 'notes.txt', which is not part of a model \(in mp_rank_00\) \(in release\); it is kept"
+expect_text "$WORK/err" "killed.tmp.78: .* contains 'notes.txt', which is not part of a model \(in mp_rank_00\) \(in release\); it is kept"
 rm -r "$WORK/killed.tmp.78"
 (ulimit -f 100; expect_exit 74 mtl-convert "${from[@]}" --save "$WORK/limited"; exit "$failures") ||
   fail 'a limit on file sizes was not reported'
@@ -303,17 +303,17 @@ expect_text "$WORK/files.pt" '^./release/mp_rank_00_000/model_optim_rng.pt ./rel
 expect_exit 0 mtl-convert --load "$TESTS/golden/gpt2_model/a" --save "$WORK/m16" --to megatron --dtype bfloat16 --verify
 # --force replaces a Megatron-LM checkpoint, including one saved by Megatron-LM, but not a folder with other files.
 mkdir "$WORK/m16/release/logs"
-expect_untouched "$WORK/m16" "holds 'logs', which is not part of a model \(in release\)" 2 "${from[@]}" --save "$WORK/m16" --force
+expect_untouched "$WORK/m16" "contains 'logs', which is not part of a model \(in release\)" 2 "${from[@]}" --save "$WORK/m16" --force
 rmdir "$WORK/m16/release/logs"
 echo keep >"$WORK/m16/release/mp_rank_00/notes.txt"
-expect_untouched "$WORK/m16" "holds 'notes.txt', which is .* \(in mp_rank_00\) \(in release\)" 2 "${from[@]}" --save "$WORK/m16" --force
+expect_untouched "$WORK/m16" "contains 'notes.txt', which is .* \(in mp_rank_00\) \(in release\)" 2 "${from[@]}" --save "$WORK/m16" --force
 rm "$WORK/m16/release/mp_rank_00/notes.txt"
 expect_exit 0 mtl-convert "${from[@]}" --save "$WORK/m16" --to megatron --force
 expect_text "$WORK/err" 'replacing .*/m16: a Megatron-LM checkpoint'
 cp -r "$TESTS/golden/megatron_ckpt/legacy_tp2pp2" "$WORK/saved"
 chmod -R u+w "$WORK/saved"
 cp -r "$WORK/saved/iter_0000030" "$WORK/saved/iter_0000040"
-expect_untouched "$WORK/saved" 'holds 2 checkpoints of a training run' 2 "${from[@]}" --save "$WORK/saved" --force
+expect_untouched "$WORK/saved" 'contains 2 checkpoints of a training run' 2 "${from[@]}" --save "$WORK/saved" --force
 rm -r "$WORK/saved/iter_0000040"
 expect_exit 0 mtl-convert "${from[@]}" --save "$WORK/saved" --force
 [ -f "$WORK/saved/model.safetensors" ] && [ ! -e "$WORK/saved/iter_0000030" ] || fail 'a Megatron-LM checkpoint was not replaced'

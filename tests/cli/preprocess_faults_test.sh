@@ -177,7 +177,7 @@ expect_text err 'z.rejects.jsonl +is one of the inputs and would be overwritten;
 expect_same z.rejects.jsonl "$CORPUS"
 for prefix in '' to/; do
   expect_exit 2 $P --input many.jsonl --output-prefix "$prefix"
-  expect_text err '--output-prefix .* names no file; give the beginning of the files. names'
+  expect_text err '--output-prefix .* has no file name; give a prefix such as'
 done
 # No output replaces an input, whatever its name: standard input, the lock, tokenizer files, a configuration file.
 cp "$CORPUS" z.lock
@@ -227,6 +227,6 @@ expect_exit 65 $P --input mark.jsonl --output-prefix to/y
 expect_text err 'mark.jsonl:1: a byte order mark'
 : >empty.jsonl
 expect_exit 0 $P --input empty.jsonl --output-prefix y
-expect_text err 'warning: the input holds no document'
+expect_text err 'warning: the input contains no documents'
 [ "$(stat -c %s y_text_document.idx)" -eq 42 ] || fail "the .idx without documents has the wrong size"
 finish

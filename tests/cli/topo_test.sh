@@ -128,7 +128,7 @@ for flags in "--context-parallel-size 2" "--expert-model-parallel-size 2" "--ran
   "--pipeline-model-parallel-size 4 --num-layers 8 --num-virtual-stages-per-pipeline-rank 2"; do
   # shellcheck disable=SC2086
   expect_exit 0 mtl-topo "${sizes[@]}" --world-size 4 $flags
-  expect_text "$WORK/out" '^Memory and work: not given; mtl-train cannot run '
+  expect_text "$WORK/out" '^Memory and work: not given; mtl-train does not support '
 done
 
 # check_balance FILE: every tag is closed in order, and there is one root.

@@ -174,7 +174,7 @@ codeparrot=(--tensor-model-parallel-size 1 --pipeline-model-parallel-size 1
 small=("${tiny[@]}" --micro-batch-size 2 --global-batch-size 4 --train-iters 4 --lr-decay-iters 4 --lr-warmup-iters 1 --log-interval 2
   --eval-interval 2 --eval-iters 1 --split 80,10,10 --peak-tflops 1)
 expect_exit 0 mtl-train "${codeparrot[@]}" "${small[@]}"
-expect_text err '^mtl-train: ckpt holds no checkpoint yet: starting from iteration 0$'
+expect_text err '^mtl-train: ckpt contains no checkpoints yet: starting from iteration 0$'
 expect_text out '^ \[.*\] iteration        4/       4 \| consumed samples:           16 \|'
 expect_text out '^ validation loss at iteration 4 on test set \| lm loss value: '
 [ -f ckpt/iter_0000004/manifest.json ] || fail 'no checkpoint of iteration 4'

@@ -136,7 +136,7 @@ expect_exit 74 run_in nowhere --load nosuch
 expect_text err '--load nosuch: no such file or folder'
 [ -e nowhere/save ] && fail 'a refused run leaves a folder'
 expect_exit 0 run_in fresh --load fresh/save
-expect_text err '^mtl-train: fresh/save holds no checkpoint yet: starting from iteration 0'
+expect_text err '^mtl-train: fresh/save contains no checkpoints yet: starting from iteration 0'
 same_as_whole fresh '--load and --save the same'
 
 # Signals to a run with many iterations.

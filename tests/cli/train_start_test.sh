@@ -12,7 +12,7 @@ ln -s ../same/save links/save
 for path in same/save/ ./same/../same/save links/save; do
   rm -rf same
   expect_exit 0 run_in same --load "$path" --exit-interval 5
-  expect_text err "^mtl-train: $path holds no checkpoint yet: starting from iteration 0"
+  expect_text err "^mtl-train: $path contains no checkpoints yet: starting from iteration 0"
   expect_exit 0 run_in same --load "$path"
   expect_text err '^mtl-train: resuming same/save/iter_0000005'
 done
@@ -139,7 +139,7 @@ expect_names back 'iter_0000003 iter_0000006 iter_0000007 iter_0000008.rolled_ba
 # Rolling back to an impossible checkpoint changes nothing.
 copy_at_9 back
 expect_exit 2 run_in back --ckpt-step 7
-expect_text err 'there is no iter_0000007 in back/save; it holds iter_0000009, iter_0000006, iter_0000003'
+expect_text err 'there is no iter_0000007 in back/save; it contains iter_0000009, iter_0000006, iter_0000003'
 flip back 6
 expect_exit 65 run_in back --ckpt-step 6
 expect_exit 2 run_in back --load back/save/iter_0000003 --finetune

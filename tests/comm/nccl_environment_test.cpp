@@ -32,7 +32,7 @@ TEST_CASE("nccl environment: refuses an interface that this host lacks, and list
     REQUIRE(found.size() == 1);
     CHECK(found[0].where == std::string("NCCL_SOCKET_IFNAME=") + bad);
     CHECK(found[0].what ==
-          "names no network interface of this host, which has lo (127.0.0.1), eth0 (10.0.0.7), ib0 (10.1.0.7)");
+          "matches no network interface on this host, which has lo (127.0.0.1), eth0 (10.0.0.7), ib0 (10.1.0.7)");
   }
 }
 
@@ -59,7 +59,7 @@ TEST_CASE("nccl environment: turns off algorithms that add in the network unless
 
 TEST_CASE("nccl environment: errors name the remedy") {
   CHECK(nccl_fault_text("unhandled system error", "Bootstrap : no socket interface found\n")
-            .find("system error: Bootstrap : no socket interface found; NCCL_SOCKET_IFNAME names no") !=
+            .find("system error: Bootstrap : no socket interface found; NCCL_SOCKET_IFNAME matches no") !=
         std::string::npos);
   CHECK(nccl_fault_text("invalid usage", "Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 1b000")
             .find("--gpus-per-node") != std::string::npos);

@@ -303,7 +303,7 @@ TEST_CASE("sentencepiece: unsupported models are refused by name") {
   refuses(with({"b", 0, static_cast<Kind>(7)}), "piece 4 has the unknown type 7");
   refuses(with({"\xFF", 0, Kind::normal}), "piece 4 is not UTF-8");
   refuses(with({"b", NAN, Kind::normal}), "piece 4 (b) has a score");
-  refuses(with({std::string("b\0", 2), 0, Kind::normal}), "piece 4 holds U+0000");
+  refuses(with({std::string("b\0", 2), 0, Kind::normal}), "piece 4 contains U+0000");
   refuses(with({"<0x41>", 0, Kind::byte}), "piece 4 (<0x41>) is a byte, but the model has no byte_fallback");
   SentencePieceModel model = small_model({{"a", 0, Kind::normal}});
   model.byte_fallback = true;
