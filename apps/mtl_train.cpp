@@ -134,8 +134,8 @@ int main(int argc, char** argv) {
   std::optional<mtl::SignalRequests> signals;
   mtl::RankDevice device;
   flags.check([&] {
-    // Called before anything slow and before any other thread starts, including MPI's, because threads inherit the
-    // blocked signals.
+    // Block signals before anything slow happens, and before any other thread starts (including MPI's), because threads
+    // inherit the blocked signals.
     if (!options.dry_run && !flags.wants_dump()) {
       signals.emplace();
       const char* ended = "mtl-train: ended by a signal before the first iteration; the same command starts again";

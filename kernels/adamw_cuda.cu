@@ -11,7 +11,7 @@ namespace mtl::cuda {
 
 namespace {
 
-/// One launch's operands. It updates elements [begin, begin + count) in the range.
+/// Operands for one launch, which updates elements [begin, begin + count) in the range.
 struct Update {
   AnyArray param, grad, exp_avg, exp_avg_sq, copy;
   bool decays, rounds_stochastically;

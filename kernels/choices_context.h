@@ -1,4 +1,4 @@
-// The hardware and library versions that measured choices (device/choices.h) are valid for.
+// The hardware and library versions for which a set of measured choices (device/choices.h) is valid.
 #pragma once
 
 #include <string>

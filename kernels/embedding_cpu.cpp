@@ -42,9 +42,9 @@ void add_positions(Tensor x, Tensor positions, Tensor table, const Dropout& drop
   }
 }
 
-/// Calls add(place, to) for every place. Places that share a row are visited in order. add() must add the place's
-/// `columns` to `to`. For an fp32 table, `to` is the table row itself. Otherwise `to` is an fp32 sum, which we round
-/// after the row's last place.
+/// Calls add(place, to) for every place. Places that share a row are visited in order. add() must accumulate the
+/// place's `columns` into `to`. For an fp32 table, `to` is the table row itself. Otherwise `to` is an fp32 sum, which
+/// we round after the row's last place.
 template <class Add>
 HWY_INLINE void scatter(Tensor dtable, const Places& places, Range columns, const Add& add) {
   const std::int64_t width = dtable.size(1), held = dtable.size(0);

@@ -85,7 +85,7 @@ class Temporary {
 
 constexpr const char* kUnfused = "apart";  // in Choices: the epilogue runs after the product
 
-/// cuBLASLt and its plans, which a stream caches.
+/// A cuBLASLt session and its plans. Each stream caches one Library.
 class Library : public StreamCache {
  public:
   bool multiply(Stream& stream, const Tensor& workspace, const Product& product, const FusedEpilogue& epilogue) {

@@ -13,7 +13,7 @@ struct Pair {
   VecF32 a, b;
 };
 
-/// Pairs (i, i + pairs) in a head.
+/// Forms a pair from elements i and i + pairs in a head.
 struct Halves {
   std::size_t pairs;
 

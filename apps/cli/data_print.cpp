@@ -83,8 +83,8 @@ std::vector<Ids> DocumentPrinter::read(const IndexedDataset& data, std::int64_t 
   return sequences;
 }
 
-/// Decodes ids, and counts texts that would encode to different ids. That can happen because a tokenizer may normalize
-/// a text, drop parts or add tokens, and because decoded bytes may be invalid UTF-8.
+/// Decodes ids, and counts texts that would not encode back to the same ids. This happens when a tokenizer normalizes a
+/// text, drops parts or adds tokens, or when decoded bytes are invalid UTF-8.
 std::string DocumentPrinter::decode_and_compare(const Ids& ids) {
   std::string text = decode_lossy(tokenizer_->decode(ids));
   if (encoder_) {

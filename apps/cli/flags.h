@@ -106,11 +106,11 @@ class Flags {
   /// The action that the command line requests. run_main() performs this action.
   enum class Request { run, help, version, dump_config, list_flags, list_foreign };
   /// Sets all variables. Throws UsageError with all problems, unknown flags first. If a check or `prepare` throws an
-  /// Error and no problem was found before, rethrows that Error. --help, --version, --quiet, --config and --dump-config
-  /// are built in, as are --list-flags and --list-foreign-flags, for tests and docs/megatron_flags.sh. `prepare` opens
-  /// the files that the flags name, unless --dump-config is given. `prepare` runs after the checks, and before the
-  /// conditions, which may depend on the result of `prepare`. The problems that `prepare` adds are reported together
-  /// with those of the flags.
+  /// Error and there was no earlier problem, rethrows that Error. --help, --version, --quiet, --config and
+  /// --dump-config are built in, as are --list-flags and --list-foreign-flags, for tests and docs/megatron_flags.sh.
+  /// `prepare` opens the files that the flags name, unless --dump-config is given. `prepare` runs after the checks, and
+  /// before the conditions, which may depend on the result of `prepare`. The problems that `prepare` adds are reported
+  /// together with those of the flags.
   Request parse(int argc, const char* const* argv, const std::function<void()>& prepare = {});
 
   std::string help() const;

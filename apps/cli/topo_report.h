@@ -52,9 +52,9 @@ struct TopoReport {
   std::string size() const;
   /// Returns "node 0", or the host's name.
   std::string node_name(int node) const;
-  /// Returns the kinds whose groups have at least two ranks, without those that repeat an earlier kind.
+  /// Returns the kinds whose groups have at least two ranks. Omits kinds with the same groups as an earlier kind.
   std::vector<GroupKind> shown_kinds() const;
-  /// Returns the names of all kinds whose groups have one rank, without those that repeat an earlier kind.
+  /// Returns the names of all kinds whose groups have one rank. Omits kinds with the same groups as an earlier kind.
   std::vector<std::string> idle_kinds() const;
   int rank_in_grid(int stage, int column) const;
   int columns() const { return world / stages; }

@@ -7,10 +7,10 @@
 
 namespace mtl {
 
-/// Opens the files that flags name, as Flags::parse()'s `prepare` argument. If broken files are the only problem,
-/// throws their error with its exit code; otherwise every error becomes a problem in `flags`. Only rank 0 finds the
-/// starting state and loads the tokenizer. The other ranks receive the starting state (train/start.h), then call
-/// complete_setup().
+/// Opens the files that flags name. Should be passed to Flags::parse() as `prepare`. If broken files are the only
+/// problem, throws their error with its exit code; otherwise every error becomes a problem in `flags`. Only rank 0
+/// finds the starting state and loads the tokenizer. The other ranks receive the starting state (train/start.h), then
+/// call complete_setup().
 void prepare_training(const TrainOptions& options, Flags& flags, bool is_rank_zero, TrainSetup& setup);
 
 /// Loads the tokenizer and resolves the configuration for a starting state that rank 0 sent or that replaces a damaged

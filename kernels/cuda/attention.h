@@ -65,8 +65,8 @@ struct ProbabilityDropout {
         static_cast<std::uint64_t>(column_tile);
     return philox(key, static_cast<std::uint64_t>(samples[sequence]), tile * 32 + lane);
   }
-  /// Returns the factor that byte `i` of `word` selects, counted from the low end: 0 to drop the element, otherwise the
-  /// scale.
+  /// Returns the factor selected by byte `i` of `word`, where byte 0 is the lowest: 0 to drop the element, otherwise
+  /// the scale.
   __device__ float factor(std::uint32_t word, int i) const {
     return (word >> (8 * i) & 255) >= threshold ? scale : 0.0f;
   }

@@ -3,7 +3,7 @@
 //
 // A (rows, D) tile with 16-bit elements is D / 64 consecutive panels. A panel holds 64 columns of every row, 128 bytes
 // per row. Eight rows form an atom of 1024 bytes, which starts at a multiple of 1024. Within an atom, row r stores its
-// 16-byte piece c at piece c ^ r (the 128-byte swizzle). This puts the pieces of a column in different banks.
+// 16-byte piece c at position c ^ r (the 128-byte swizzle). This puts the pieces of a column in different banks.
 #pragma once
 
 #include <array>

@@ -80,9 +80,9 @@ class Json {
   std::string string_or(std::string_view key, std::string_view fallback) const;
   bool bool_or(std::string_view key, bool fallback) const;
 
-  /// Sets or adds a key. This value must be an object, or null, which becomes one.
+  /// Sets or adds a key in this object. Null becomes an empty object first.
   Json& set(std::string key, Json value);
-  /// Appends a value. This value must be an array, or null, which becomes one.
+  /// Appends a value to this array. Null becomes an empty array first.
   Json& push(Json value);
 
   /// Returns the value as text: with `indent` 0 as a single line, separated by ", " and ": " like Python's json.dumps;

@@ -33,7 +33,7 @@ enum class WriteState {
 /// seconds after the last call.
 WriteState write_state(const WriteActivity& activity, double patience);
 
-/// While it exists, its thread counts as inside a call that changes files.
+/// While a WriteCall exists, the calling thread is considered to be changing files.
 class WriteCall {
  public:
   explicit WriteCall(const std::string& path);

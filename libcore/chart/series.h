@@ -45,7 +45,7 @@ struct Range {
   double low = 0, high = 1;
 };
 
-/// x_range() returns the range of drawable x over all panels, extended to 0 if that is near. y_range() returns one
+/// x_range() returns the range of drawable x over all panels, extended to 0 if 0 is close. y_range() returns one
 /// panel's y range, widened by 5 %.
 Range x_range(const Chart& chart);
 Range y_range(const Panel& panel);

@@ -22,7 +22,7 @@ class MappedReader : public TensorReader {
   /// Where a canonical tensor's elements are stored. piece.file is an index into `contents` and `files`.
   struct Places {
     std::vector<TensorPiece> pieces;
-    std::vector<std::span<const std::byte>> contents;  // by piece: the data of the file tensor with the piece
+    std::vector<std::span<const std::byte>> contents;  // by piece: data of the file tensor that contains it
     std::vector<const TensorFile*> files;
 
     void add(TensorPiece piece, std::span<const std::byte> data, const TensorFile* file);

@@ -135,7 +135,7 @@ bool Watchdog::check_deadline(const OperationProgress& at) {
   throw CommunicationError(message);
 }
 
-/// Returns true if all ranks answered and at least one of them is making progress with writing.
+/// Returns true if all ranks answered and at least one of them is making progress on a write.
 bool Watchdog::waits_for_storage() const {
   return static_cast<int>(answers_.size()) == wire_.world() - 1 &&
          std::any_of(answers_.begin(), answers_.end(), [](const auto& answer) { return answer.second.writes; });

@@ -21,7 +21,7 @@ std::int64_t count_tokens(const SequenceLengths& lengths, SplitRange range) {
 }
 
 /// Returns the smallest number of epochs that contains all requested samples, including the last one's label. Returns 1
-/// if no number of samples is requested.
+/// if the number of samples is not given.
 std::int64_t count_epochs(const SampleOrderOptions& options, std::int64_t tokens_per_epoch) {
   if (!options.samples) return 1;
   std::int64_t inputs = 0;

@@ -64,7 +64,7 @@ class Arena {
   void release_to(std::size_t used) { used_ = std::min(used_, used); }
   std::size_t peak() const { return peak_; }
 
-  /// Its destructor releases all tensors made since it was constructed.
+  /// On destruction, releases all tensors made since the Mark was constructed.
   class Mark {
    public:
     explicit Mark(Arena& arena) : arena_(arena), used_(arena.used_) {}

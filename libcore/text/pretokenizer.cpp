@@ -1,6 +1,6 @@
 // Processes 64 bytes at a time. SIMD finds the classes of ASCII characters, one bit per byte. Characters beyond ASCII
-// are looked up one by one, and all of their bytes get the same class. A byte's bits and its neighbors' tell where
-// pieces start, for 64 bytes at a time. Only contractions require reading the text again.
+// are looked up one by one, and all of their bytes get the same class. Bitwise operations on these masks find where
+// pieces start. Only contractions require reading the text again.
 #include "text/pretokenizer.h"
 
 #include <bit>

@@ -56,7 +56,7 @@ Json profile_json(const ProfileReport& report);
 /// Returns events in the Chrome trace format, separated by commas. In the trace, the rank is a process, and phases
 /// (with steps), layers, operators, communication and kernels are threads in it.
 std::string trace_events(const Profile& profile, int rank, const std::string& host);
-/// Returns a trace file with multiple ranks' events. Skips empty texts.
+/// Returns a trace file with multiple ranks' events. Skips empty strings.
 std::string trace_file(const std::vector<std::string>& events);
 
 }  // namespace mtl
