@@ -14,7 +14,7 @@
 namespace mtl {
 namespace {
 
-/// What we found out about one pair of files.
+/// The result of checking one .bin and .idx pair.
 struct Verdict {
   std::string prefix;
   Exit code = Exit::ok;

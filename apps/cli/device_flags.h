@@ -11,7 +11,7 @@ namespace mtl {
 /// Adds --device. `name` holds its default.
 void add_device_flag(Flags& flags, std::string& name);
 
-/// What --device NAME means on this machine.
+/// The device that --device NAME selects on this machine.
 struct DeviceChoice {
   Device device = Device::cpu;
   std::string text;     // message to report; empty for cpu, and for auto without NVIDIA's driver

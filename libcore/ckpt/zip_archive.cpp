@@ -16,7 +16,7 @@ constexpr std::string_view kLocalHeader = "PK\3\4", kDirectoryEntry = "PK\1\2", 
                            kEndRecord64 = "PK\6\6", kEndLocator64 = "PK\6\7";
 constexpr std::size_t kLocalHeaderBytes = 30, kDirectoryEntryBytes = 46, kEndRecordBytes = 22, kEndRecord64Bytes = 56,
                       kEndLocator64Bytes = 20;
-constexpr std::uint32_t kIn64 = 0xFFFFFFFF;  // placeholder for a number that is in a zip64 field
+constexpr std::uint32_t kIn64 = 0xFFFFFFFF;  // marks a number that is in a zip64 field instead
 
 template <class... Parts>
 [[noreturn]] void refuse_zip(const Parts&... parts) {

@@ -15,7 +15,7 @@ namespace mtl {
 
 class ZipWriter {
  public:
-  static constexpr std::uint64_t kBeyond32 = 0xFFFFFFFF;  // placeholder for a number that is in a zip64 field
+  static constexpr std::uint64_t kBeyond32 = 0xFFFFFFFF;  // marks a number that is in a zip64 field instead
 
   /// `out` must be empty, and the caller must keep it alive. Numbers of at least `zip64_from` go into zip64 fields;
   /// tests lower this limit.

@@ -44,7 +44,7 @@ TEST_CASE("mapped faults: reading a file that shrinks is an error") {
     out.close();
   }
   {
-    MappedFile file(path), sound(other);
+    MappedFile file(path), intact(other);
     CHECK(read_mapped([&] { return sum_of(file); }) == 100000);
     REQUIRE(::truncate(path.c_str(), 5000) == 0);
     CHECK(error_of([&] { read_mapped([&] { sum_of(file); }); }) ==
@@ -55,6 +55,6 @@ TEST_CASE("mapped faults: reading a file that shrinks is an error") {
         std::async(std::launch::async, [&] { return error_of([&] { read_mapped([&] { sum_of(file); }); }); });
     CHECK(elsewhere.get().starts_with(path));
   }
-  MappedFile sound(other);  // the failed file is no longer mapped
-  CHECK(read_mapped([&] { return sum_of(sound); }) == 100000);
+  MappedFile intact(other);  // maps a new file after the failed one was unmapped
+  CHECK(read_mapped([&] { return sum_of(intact); }) == 100000);
 }
