@@ -144,7 +144,8 @@ class Model {
       }
   }
 
-  /// Calls body(n, i, table, element) for each term of x = token embedding, plus position embedding if there is one.
+  /// Stores the logits z and each row's loss, and returns dz:
+  /// p = softmax(z), loss = -log p[label], dz = weight (p - onehot(label))
   Matrix classify(Matrix z) {
     step_.logits = z.data;
     for (Index n = 0; n < z.rows; ++n) {
@@ -156,7 +157,8 @@ class Model {
     return z;
   }
 
-  /// p = softmax(z), loss = -log p[label], dz = weight (p - onehot(label))
+  /// Moves packed rows to q, k and v (`unpack`), or back. For each group, a packed row holds R = H / G queries, the key
+  /// and the value, of D elements each.
   void move_heads(Matrix& packed, Matrix& q, Matrix& k, Matrix& v, bool unpack) const {
     const Index r = c_.num_heads / c_.num_query_groups, d = c_.head_dim;
     for (Index n = 0; n < rows_; ++n)

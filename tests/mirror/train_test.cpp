@@ -138,7 +138,7 @@ TEST_CASE("steps run as CUDA graphs produce the same bits, with few commands out
     if (graphs) {
       CHECK(counts[5].graphs == 4 * 7);  // from the second step on
       CHECK(launched == 4 * 7);          // forward and backward of three micro-batches, the update
-      CHECK(outside_graphs == 4 * 7);    // forward and backward for three micro-batches, the update
+      CHECK(outside_graphs == 4 * 7);    // inputs, zeroed losses, batch, three micro-batches, report
     } else {
       CHECK(counts[9].graphs == 0);
       CHECK(outside_graphs > 4 * 150);
@@ -189,7 +189,7 @@ TEST_CASE("parts of a step: plain, captured, replayed; another number of micro-b
     CHECK(host_copy<float>(stream, value)[0] == expected);
   }
   CHECK(bodies_run == 3 + 2 + 1 + 1);        // every body, then once per kind, and the same for one micro-batch
-  CHECK(stream.counters().bytes == 15 * 8);  // every body, then once per kind; again for one micro-batch
+  CHECK(stream.counters().bytes == 15 * 8);  // 4 steps of 3 bodies and 3 steps of one, replayed ones included
   graphs.begin_step(1);
   const std::string refused = error_of([&] { graphs.run(stream, {.action = 1}, [&] { stream.synchronize(); }); });
   CHECK(refused.find("waiting for a stream") != std::string::npos);
@@ -203,7 +203,7 @@ TEST_CASE("non-finite gradients are reported by name, and change no parameter") 
   for (Device device : {Device::cpu, Device::cuda}) {
     mirror::Deferral deferral(3);
     TrainOptions options = options_on(device, scratch / "data", scratch / (device == Device::cpu ? "cpu" : "cuda"));
-    options.optimizer.schedule.lr = 1e30;  // summed over the bodies that ran
+    options.optimizer.schedule.lr = 1e30;  // the first update destroys the model
     options.batch.eval_iters = 0;
     warnings[device] = stderr_of([&] { CHECK(run(options) == Exit::ok); });
   }
@@ -221,7 +221,7 @@ TEST_CASE("overflows of a dynamic loss scale equal the cpu's bit for bit: steps 
     TrainOptions out = options_on(device, scratch / "data", scratch / name);
     out.precision.fp16 = true;
     out.precision.initial_loss_scale = 1 << 24;
-    out.precision.loss_scale_window = 2;  // soon exceeds the gradients' range, repeatedly
+    out.precision.loss_scale_window = 2;  // doubles the scale often, so gradients overflow repeatedly
     out.precision.hysteresis = 1;
     out.batch.train_iters = 20;
     out.batch.eval_interval = 100;
