@@ -8,7 +8,7 @@ JOBS   ?= $(shell nproc)
 
 .DEFAULT_GOAL := all
 .PHONY: all tools deps configure demo test test-all sanitize bench bench-gpu gpu-bundle install format check-format \
-  check-language lint clean
+  lint clean
 
 all: configure  ## build the programs, tests and man pages
 	@ninja -j$(JOBS) -C '$(BUILD)'
@@ -59,12 +59,9 @@ format:  ## format the sources with clang-format
 check-format:  ## fail if `make format` would change a source
 	@git ls-files '*.cpp' '*.h' '*.cu' | xargs clang-format --dry-run -Werror
 
-check-language:  ## fail on phrases that tests/source_tree/phrases.txt refuses
-	@bash tests/source_tree/phrases.sh
-
 lint: SHELL = bash
 lint: .SHELLFLAGS = -o pipefail -c
-lint: deps check-language  ## run check-language, and clang-tidy on the library and the tools; prints only findings
+lint: deps  ## run clang-tidy on the library and the tools; prints only findings
 	@test -f build/dev/build.ninja || cmake --preset dev  # it lists every source file alone
 	@git ls-files 'libcore/*.cpp' 'kernels/*.cpp' 'apps/*.cpp' | xargs -P$(JOBS) -n4 clang-tidy --quiet --extra-arg=-Wno-unknown-warning-option --extra-arg=-fconstexpr-steps=10000000 -p build/dev 2>&1 | sed '/ warnings\? generated\.$$/d'
 
