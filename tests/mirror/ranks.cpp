@@ -52,7 +52,7 @@ class SharedFolder {
 
 struct LayoutCase {
   const char* name;
-  std::int64_t tensor, pipeline, context;
+  std::int64_t tensor, pipeline;
   void (*make)(TrainOptions&);
 };
 
@@ -96,23 +96,22 @@ void make_fp16_zero(TrainOptions& options) {
 }
 
 constexpr LayoutCase kLayouts[] = {
-    // name, tensor, pipeline, context, make
-    {"dp", 1, 1, 1, make_overlap},
-    {"zero", 1, 1, 1, make_zero},
-    {"zero-bf16", 1, 1, 1, make_bf16_zero},
-    {"zero-no-overlap", 1, 1, 1, make_zero_without_overlap},
-    {"zero-fp16", 1, 1, 1, make_fp16_zero},
-    {"zero-offload", 1, 1, 1, make_zero_offload},
-    {"tp2", 2, 1, 1, make_plain},
-    {"tp2-sp", 2, 1, 1, make_sequence_parallel},
-    {"pp2", 1, 2, 1, make_plain},
-    {"pp2-fp16", 1, 2, 1, make_fp16},
-    {"pp2-offload", 1, 2, 1, make_activation_offload},
-    {"cp2", 1, 1, 2, make_plain},
-    {"tp2-zero", 2, 1, 1, make_zero},
-    {"tp2-sp-pp2", 2, 2, 1, make_sequence_parallel},
-    {"pp4", 1, 4, 1, make_plain},
-    {"pp2-zero", 1, 2, 1, make_zero},
+    // name, tensor, pipeline, make
+    {"dp", 1, 1, make_overlap},
+    {"zero", 1, 1, make_zero},
+    {"zero-bf16", 1, 1, make_bf16_zero},
+    {"zero-no-overlap", 1, 1, make_zero_without_overlap},
+    {"zero-fp16", 1, 1, make_fp16_zero},
+    {"zero-offload", 1, 1, make_zero_offload},
+    {"tp2", 2, 1, make_plain},
+    {"tp2-sp", 2, 1, make_sequence_parallel},
+    {"pp2", 1, 2, make_plain},
+    {"pp2-fp16", 1, 2, make_fp16},
+    {"pp2-offload", 1, 2, make_activation_offload},
+    {"tp2-zero", 2, 1, make_zero},
+    {"tp2-sp-pp2", 2, 2, make_sequence_parallel},
+    {"pp4", 1, 4, make_plain},
+    {"pp2-zero", 1, 2, make_zero},
 };
 
 TrainOptions options_of(const LayoutCase& layout, Device device, const SharedFolder& folder, const std::string& name) {
@@ -125,7 +124,6 @@ TrainOptions options_of(const LayoutCase& layout, Device device, const SharedFol
   options.parallel.world = session->world();
   options.parallel.tensor = layout.tensor;
   options.parallel.pipeline = layout.pipeline;
-  options.parallel.context = layout.context;
   layout.make(options);
   return options;
 }
@@ -247,7 +245,7 @@ TEST_CASE("layout: runs have the bits of ranks on the cpu" * doctest::skip()) {
   const auto layout = std::find_if(std::begin(kLayouts), std::end(kLayouts),
                                    [](const LayoutCase& each) { return each.name == chosen_layout; });
   REQUIRE(layout != std::end(kLayouts));
-  REQUIRE(layout->tensor * layout->pipeline * layout->context <= session->world());
+  REQUIRE(layout->tensor * layout->pipeline <= session->world());
   SharedFolder folder;
   if (session->rank() == 0) write_data(folder / "data");
   session->barrier();
