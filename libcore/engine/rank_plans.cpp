@@ -13,8 +13,9 @@ namespace mtl {
 
 namespace {
 
-/// The inputs to plan_passes() that differ between ranks. Ranks with equal keys have equal plans. Ranks with different
-/// keys may have equal plans, too.
+/// The inputs to plan_passes() that differ between ranks. Ranks with different keys may have equal plans, too. Ranks
+/// with equal keys have equal plans, with one exception that the key does not see: stages with equally many layers, of
+/// which different ones have a sliding window (GptConfig::first_window_layer). They get the first such stage's plan.
 struct PassKey {
   bool is_first_stage, is_last_stage;
   std::int64_t layers;

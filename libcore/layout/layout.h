@@ -13,7 +13,9 @@ namespace mtl {
 
 enum class ScheduleKind { gpipe, one_forward_one_backward, interleaved };
 
-/// Ranks along these axes hold the same weights but read different tokens. Gradients are summed over these axes.
+/// Ranks along these axes hold the same weights but read different tokens. Gradients are summed over these axes. (No
+/// layer splits a sequence over Axis::context yet, so a run must have size 1 there: check_parallel() in
+/// train/options.cpp.)
 inline constexpr AxisSet kReplicaAxes{Axis::data, Axis::context};
 
 /// For Layout::offloaded_layers: offload all of a chunk's layers except kResidentLayers.

@@ -55,6 +55,8 @@ class Chunk {
     Tensor dx;      // last chunk only: the gradient of the hidden states
   };
 
+  /// Throws Error(usage) if the chunk has too few layers for `offloaded_layers`; kResidentLayers always stay on the
+  /// device.
   Chunk(const GptConfig& config, const DropoutOptions& dropout, TpRegion tp_region, ChunkRange range,
         std::int64_t padded_vocab_size, const Recompute& recompute = {}, DType residual = DType::f32,
         std::int64_t offloaded_layers = 0);

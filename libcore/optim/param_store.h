@@ -3,7 +3,7 @@
 //
 // A unit is the embedding, a layer, or the head. Units are laid out from last to first, because backward finishes the
 // last unit first. Consecutive units form a group. A group is complete once it has at least layout.bucket_elements
-// elements. Units are never split between groups, so a unit's memory is gathered, reduced and released as a whole.
+// elements. Units are never split between groups, so a unit's memory is gathered and reduced as a whole.
 //
 // Within a group, parameters share a bucket if their gradients are summed over the same ranks and they are updated in
 // the same way. It takes one call each to reduce, update and gather a bucket. A tied embedding has a separate bucket.
