@@ -1,6 +1,8 @@
-// Documentation: every link leads to an existing file and heading, and every test mentioned exists.
+// Documentation: every link leads to an existing file and heading, every test mentioned exists, and excerpts of the
+// source are true.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <regex>
 #include <set>
@@ -65,6 +67,38 @@ TEST_CASE("docs: links lead to files and headings that exist") {
     }
   }
   CHECK(links > 20);
+}
+
+TEST_CASE("docs: excerpts in docs/reading.md stand in the file that the link before them leads to") {
+  std::string file;
+  std::vector<std::string> source;  // its lines, without indentation
+  std::size_t at = 0;               // in source, after the excerpt's last line
+  bool in_excerpt = false;
+  int found = 0;
+  static const std::regex kLink(R"(\[[^\]]+\]\(\.\./([^)]+)\))");
+  for (const std::string& line : split(read_file("../docs/reading.md"), '\n')) {
+    std::smatch link;
+    if (std::regex_match(line, link, kLink)) {  // a link alone on its line
+      file = link[1];
+      source.clear();
+      for (const std::string& each : split(read_file("../" + file), '\n')) source.emplace_back(trim(each));
+    }
+    if (line.starts_with("```")) {
+      in_excerpt = line == "```cpp";
+      at = 0;
+      continue;
+    }
+    const std::string text(trim(line));
+    if (!in_excerpt || text == "...") continue;
+    CAPTURE(file);
+    CAPTURE(text);
+    const auto place = std::find(source.begin() + static_cast<std::ptrdiff_t>(at), source.end(), text);
+    CHECK(place != source.end());
+    if (place == source.end()) continue;
+    at = static_cast<std::size_t>(place - source.begin()) + 1;
+    ++found;
+  }
+  CHECK(found > 30);
 }
 
 TEST_CASE("docs: the files that CONTRIBUTING names exist") {
