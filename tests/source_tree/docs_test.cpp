@@ -1,5 +1,5 @@
-// Documentation: every link leads to an existing file and heading, every test mentioned exists, and excerpts of the
-// source are true.
+// Documentation: every link leads to an existing file and heading, every test mentioned exists, and excerpts and
+// messages are those of the source.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 /// Returns the pages' paths relative to tests/, where tests run.
 std::vector<std::string> pages() {
-  std::vector<std::string> out = {"../README.md", "../CONTRIBUTING.md"};
+  std::vector<std::string> out = {"../README.md", "../CONTRIBUTING.md", "../CHANGELOG.md"};
   for (const auto& entry : fs::directory_iterator("../docs")) {
     if (entry.path().extension() == ".md") out.push_back(entry.path());
   }
@@ -47,6 +47,23 @@ std::vector<std::string> matches(const std::string& page, const std::regex& patt
   const std::string text = read_file(page);
   std::vector<std::string> out;
   for (std::sregex_iterator at(text.begin(), text.end(), pattern), end; at != end; ++at) out.push_back((*at)[1]);
+  return out;
+}
+
+/// Joins literals that continue on the next line.
+std::string joined_literals(std::string_view source) {
+  std::string out;
+  for (std::size_t at = 0; at < source.size(); ++at) {
+    if (source[at] == '"') {
+      const std::size_t next = source.find_first_not_of(" \n", at + 1);
+      if (next != std::string_view::npos && source[next] == '"' &&
+          source.substr(at, next - at).find('\n') != std::string_view::npos) {
+        at = next;
+        continue;
+      }
+    }
+    out += source[at];
+  }
   return out;
 }
 
@@ -99,6 +116,34 @@ TEST_CASE("docs: excerpts in docs/reading.md stand in the file that the link bef
     ++found;
   }
   CHECK(found > 30);
+}
+
+TEST_CASE("docs: the messages in docs/run-ended.md stand in the source") {
+  std::string source;
+  for (const char* folder : {"../apps", "../libcore"}) {
+    for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+      if (entry.path().extension() == ".cpp") source += read_file(entry.path());
+    }
+  }
+  source = joined_literals(source);
+  bool in_message = false;
+  int fragments = 0;
+  for (const std::string& line : split(read_file("../docs/run-ended.md"), '\n')) {
+    if (line.starts_with("```")) {
+      in_message = line == "```text";
+      continue;
+    }
+    if (!in_message) continue;
+    // <...> stands for what the program inserts.
+    for (const std::string& fragment : split(std::regex_replace(line, std::regex("<[^>]*>"), "\n"), '\n')) {
+      if (trim(fragment).size() < 6) continue;
+      CAPTURE(line);
+      CAPTURE(fragment);
+      ++fragments;
+      CHECK(source.find(fragment) != std::string::npos);
+    }
+  }
+  CHECK(fragments > 25);
 }
 
 TEST_CASE("docs: the files that CONTRIBUTING names exist") {
