@@ -4,7 +4,7 @@
 //
 // All group members must start the same operations, with the same sizes and in the same order. We add inputs in rank
 // order, so the results are bit-identical on all members and in all runs. Between GPUs, NCCL chooses the order instead
-// (comm/nccl_communicator.h).
+// (comm/nccl_communicator.h). Only the main thread may use Communicators and their Work.
 #pragma once
 
 #include <memory>
