@@ -24,8 +24,8 @@ namespace mtl {
 
 class TensorReader;
 
-/// Facts that another program's files may not state, and that the user then gives as flags. If the files state a fact,
-/// their value takes precedence.
+/// Facts that another program's files may not state, and that the user then gives as flags. Files that state their
+/// vocabulary size ignore `vocab_size`; a number of heads that differs from the files' is an error.
 struct ModelSupplement {
   std::optional<std::int64_t> vocab_size;  // tokens without padding
   std::optional<std::int64_t> num_attention_heads;
