@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/lfs_pointer.h"
 #include "base/mapped_faults.h"
 #include "base/mapped_pages.h"
 #include "base/write_activity.h"
@@ -304,9 +305,11 @@ std::string read_descriptor(int descriptor, const std::string& name) {
     ssize_t got = ::read(descriptor, buffer, sizeof buffer);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) fail_errno(name, "read");
-    if (got == 0) return content;
+    if (got == 0) break;
     content.append(buffer, got);
   }
+  refuse_lfs_pointer(name, content);
+  return content;
 }
 
 std::string read_file(const std::string& path) {
@@ -341,33 +344,24 @@ std::uint64_t file_size(const std::string& path) {
 std::uint64_t hash_file(const std::string& path) { return hash_mapped(MappedFile(path)); }
 
 MappedFile::MappedFile(const std::string& path) : path_(path) {
-  int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // do not wait for a FIFO's writer
-  if (descriptor < 0) fail_errno(path, "open");
+  ReadDescriptor file(path, O_NONBLOCK);  // do not wait for a FIFO's writer
   struct stat info {};
-  if (::fstat(descriptor, &info) != 0 || S_ISDIR(info.st_mode)) {
-    if (S_ISDIR(info.st_mode)) errno = EISDIR;
-    int code = errno;
-    ::close(descriptor);
-    errno = code;
+  if (::fstat(file.descriptor(), &info) != 0) fail_errno(path, "read");
+  if (S_ISDIR(info.st_mode)) {
+    errno = EISDIR;
     fail_errno(path, "read");
   }
-  if (!S_ISREG(info.st_mode)) {
-    ::close(descriptor);
+  if (!S_ISREG(info.st_mode))
     fail(Exit::io, path, ": only a regular file can be mapped into memory; copy its content into one");
-  }
   size_ = info.st_size;
-  if (size_ > 0) {
-    data_ = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, descriptor, 0);
-    if (data_ == MAP_FAILED) {
-      int code = errno;
-      ::close(descriptor);
-      data_ = nullptr;
-      errno = code;
-      fail_errno(path, "map into memory");
-    }
-    add_mapping(data_, size_, path_);
-  }
-  ::close(descriptor);
+  if (size_ == 0) return;
+  char head[kLfsPointerBytes];
+  const ssize_t got = ::pread(file.descriptor(), head, sizeof head, 0);
+  if (got > 0) refuse_lfs_pointer(path, {head, static_cast<std::size_t>(got)});
+  void* data = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.descriptor(), 0);
+  if (data == MAP_FAILED) fail_errno(path, "map into memory");
+  data_ = data;
+  add_mapping(data_, size_, path_);
 }
 
 MappedFile::~MappedFile() {

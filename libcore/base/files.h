@@ -96,12 +96,15 @@ void remove_tree(const std::string& path);
 /// Returns the folder part of `path`, or "." if `path` has no folder part.
 std::string parent_folder(const std::string& path);
 
+// These functions, and MappedFile, throw Error(bad_data) if the file is a Git LFS pointer (lfs_pointer.h).
+
 /// Returns the entire file. Throws Error(io) if it cannot be read.
 std::string read_file(const std::string& path);
 /// Like read_file(), but throws Error(io) for a device or FIFO, without waiting for a FIFO's writer.
 std::string read_regular_file(const std::string& path);
 /// Reads an open descriptor until end of file. Error messages call it `name`.
 std::string read_descriptor(int descriptor, const std::string& name);
+
 bool file_exists(const std::string& path);
 /// Returns true for a folder. Returns false if the path cannot be examined; opening it later reports why.
 bool is_directory(const std::string& path);

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/lfs_pointer.h"
 
 namespace mtl {
 
@@ -56,6 +57,7 @@ std::size_t StoredFile::read_file(char* out, std::size_t bytes) {
     fail(Exit::io, name(), ": ends at byte ", stored_.bytes, ", but had ", *regular_bytes_,
          " bytes when it was opened; it was truncated while it was read; start again with the complete file");
   }
+  if (stored_.bytes == 0) refuse_lfs_pointer(name(), {out, static_cast<std::size_t>(got)});
   hasher_.update(out, got);
   stored_.bytes += static_cast<std::uint64_t>(got);
   return got;

@@ -1,7 +1,7 @@
 // A file or standard input, before decompression: read in order, hashed and counted.
 //
 // Throws Error(io) if a regular file ends before the size it had when it was opened. Such a file was truncated while it
-// was being read, and what has been read may look complete.
+// was being read, and what has been read may look complete. Throws Error(bad_data) for a Git LFS pointer.
 #pragma once
 
 #include <cstdint>

@@ -6,6 +6,8 @@
 
 #include <thread>
 
+#include "tests/error_of.h"
+#include "tests/lfs_pointer.h"
 #include "tests/scratch_folder.h"
 
 using namespace mtl;
@@ -53,4 +55,23 @@ TEST_CASE("files: writing to a FIFO keeps it a FIFO") {
   CHECK(got == "through");
   CHECK(fs::is_fifo(fifo));
   CHECK(entries(folder) == 1);
+}
+
+TEST_CASE("files: a Git LFS pointer in place of a file is named, with the command that downloads the file") {
+  test::ScratchFolder folder;
+  const std::string path = folder / "model.safetensors", pointer = test::lfs_pointer(12345);
+  write_file_atomic(path, pointer);
+  const std::string message = test::error_of([&] { read_file(path); }, Exit::bad_data);
+  CHECK(test::contains(message, path));
+  CHECK(test::contains(message, "Git LFS pointer"));
+  CHECK(test::contains(message, "12,345 bytes"));
+  CHECK(test::contains(message, "git lfs pull"));
+  CHECK(test::error_of([&] { read_regular_file(path); }) == message);
+  CHECK(test::error_of([&] { MappedFile file(path); }) == message);
+  // A pointer without a readable size, and text that only mentions pointers.
+  write_file_atomic(path, pointer.substr(0, 60));
+  CHECK(test::contains(test::error_of([&] { MappedFile file(path); }), "git lfs pull"));
+  write_file_atomic(path, "# " + pointer);
+  CHECK(read_file(path) == "# " + pointer);
+  CHECK(MappedFile(path).text() == "# " + pointer);
 }

@@ -138,6 +138,21 @@ expect_text err "^mtl-preprocess: shrinking.jsonl: ends at byte [0-9]+, but had 
 expect_only
 rm shrinking.jsonl
 
+# A Git LFS pointer in place of any file is named.
+rm -rf to
+printf 'version https://git-lfs.github.com/spec/v1\noid sha256:%064d\nsize 12345\n' 7 >pointer
+for arguments in '--input pointer' "--input $CORPUS --vocab-file pointer --merge-file $SHARE/gpt2/merges.txt --tokenizer-type GPT2BPETokenizer" \
+  "--input $CORPUS --vocab-file $SHARE/gpt2/vocab.json --merge-file pointer --tokenizer-type GPT2BPETokenizer" \
+  "--input $CORPUS --tokenizer-type HuggingFaceTokenizer --tokenizer-model pointer" \
+  "--input $CORPUS --tokenizer-type SentencePieceTokenizer --tokenizer-model pointer" \
+  "--input $CORPUS --tokenizer-type TikTokenizer --tokenizer-model pointer"; do
+  expect_exit 65 mtl-preprocess --tokenizer-type NullTokenizer --vocab-size 70000 $arguments --output-prefix to/x
+  expect_text err '^mtl-preprocess: pointer: .*Git LFS pointer.*12,345.*git lfs pull'
+done
+expect_exit 65 $P --input - --output-prefix to/x < <(cat pointer)
+expect_text err '^mtl-preprocess: standard input: .*git lfs pull'
+expect_only
+
 # Closed streams: no file gets their descriptors.
 rm -rf to
 $P --input "$CORPUS" --output-prefix to/x --log-interval 1 2>&- || fail "stderr closed: exit $?"

@@ -13,6 +13,8 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/hash.h"
+#include "tests/error_of.h"
+#include "tests/lfs_pointer.h"
 #include "tests/scratch_folder.h"
 #include "text/decoders.h"
 
@@ -287,4 +289,11 @@ TEST_CASE("decompress: a source may be abandoned before its end") {
   char byte = 0;
   CHECK(open_input(file.path)->read(&byte, 1) == 1);
   CHECK(byte == 'a');
+}
+
+TEST_CASE("decompress: a Git LFS pointer in place of a file is named") {
+  TempFile file;
+  const std::string message = test::error_of([&] { file.read(test::lfs_pointer(77)); }, Exit::bad_data);
+  CHECK(test::contains(message, file.path));
+  CHECK(test::contains(message, "git lfs pull"));
 }
