@@ -81,10 +81,10 @@ class CompanionReader {
     }
   }
 
-  /// Rejects keys that make transformers read more than tokenizer.json.
+  /// Rejects keys that make transformers read more than tokenizer.json. tokenizer_truncation and tokenizer_padding have
+  /// no effect, like truncation and padding in tokenizer.json.
   void refuse_other_sources() const {
-    for (const char* key :
-         {"fast_tokenizer_files", "tokenizer_truncation", "tokenizer_padding", "post_processor", "tokenizer_object"}) {
+    for (const char* key : {"fast_tokenizer_files", "post_processor", "tokenizer_object"}) {
       const HfSetting* setting = settings_.find(key);
       if (setting != nullptr && !is_falsy(setting->value)) refuse(setting->file, key, " is not supported; remove it");
     }

@@ -14,36 +14,65 @@ class Reader {
  public:
   explicit Reader(const std::string& path) : path_(path) {}
 
+  /// Skips "truncation" and "padding": transformers applies them only if a call asks for them.
   TokenizerJson read(const Json& root) {
-    for (const char* key : {"truncation", "padding"}) {
-      if (const Json* value = given(root, key)) refuse(key, *value);
-    }
-    if (const Json* value = given(root, "normalizer")) read_normalizer(*value);
-    const Json* pre_tokenizer = given(root, "pre_tokenizer");
-    if (pre_tokenizer == nullptr) refuse("no pre_tokenizer");
-    read_pre_tokenizer(*pre_tokenizer);
-    if (!has_byte_level_) refuse("a pre_tokenizer without ByteLevel");
-    if (const Json* value = given(root, "post_processor")) read_post_processor(*value);
-    if (const Json* value = given(root, "decoder")) check_decoder(*value);
-    read_model(root.at("model"));
-    if (const Json* added = given(root, "added_tokens")) {
-      for (const Json& token : added->as_array()) read_added_token(token);
+    // First, because it is the true cause if a tokenizer of another kind also has another normalizer, say.
+    in_part("model", [&] { check_kind(root.at("model")); });
+    for_part(root, "normalizer", [&](const Json& value) { read_normalizer(value); });
+    for_part(root, "pre_tokenizer", [&](const Json& value) { read_pre_tokenizer(value); });
+    if (!has_byte_level_) refuse_kind("it has no pre_tokenizer ByteLevel");
+    for_part(root, "post_processor", [&](const Json& value) { read_post_processor(value); });
+    for_part(root, "decoder", [&](const Json& value) { check_decoder(value); });
+    for_part(root, "model", [&](const Json& value) { read_model(value); });
+    for_part(root, "added_tokens", [&](const Json& value) {
+      for (const Json& token : value.as_array()) read_added_token(token);
       number_added_tokens(root.at("model").at("vocab").as_object().size());
-    }
+    });
     return std::move(out_);
   }
 
  private:
-  [[noreturn]] void refuse(const std::string& what) const {
-    fail(Exit::bad_data, path_, ": it has ", what, ", which is not supported; only byte-level BPE is, ",
-         "such as GPT-2's, Llama 3's, Qwen's and GPT-NeoX's");
+  /// Calls `read`. To errors in the JSON, such as a missing key, adds the file's name and the part's.
+  template <class Read>
+  void in_part(const char* part, const Read& read) const {
+    try {
+      read();
+    } catch (const Error& error) {
+      if (starts_with(error.what(), path_)) throw;
+      fail_at(Exit::bad_data, path_, "not a valid tokenizer.json: ", part, ": ", error.what());
+    }
   }
-  [[noreturn]] void refuse(const std::string& part, const Json& value) const {
+  template <class Read>
+  void for_part(const Json& root, const char* part, const Read& read) const {
+    if (const Json* value = given(root, part)) in_part(part, [&] { read(*value); });
+  }
+
+  [[noreturn]] void refuse(const std::string& what, const std::string& remedy = "") const {
+    fail_at(Exit::bad_data, path_, what, " is not supported", remedy);
+  }
+  [[noreturn]] void refuse(const std::string& part, const Json& value, const std::string& remedy = "") const {
     std::string text = value.is_object() && value.find("type") != nullptr && value.at("type").is_string()
                            ? cat("\"", value.at("type").as_string(), "\"")
                            : value.dump();
     if (text.size() > 200) text = text.substr(0, 200) + "...";
-    refuse(cat(part, " ", text));
+    refuse(cat(part, " ", text), remedy);
+  }
+  /// For a tokenizer that is not byte-level BPE.
+  [[noreturn]] void refuse_kind(const std::string& reason, const std::string& remedy = "") const {
+    fail_at(Exit::bad_data, path_, "this is not a byte-level BPE tokenizer, the only kind of tokenizer.json that is ",
+            "supported (GPT-2, Llama 3, Qwen, GPT-NeoX): ", reason, remedy);
+  }
+  void check_kind(const Json& model) const {
+    constexpr const char* kSentencePiece =
+        "; if the model comes with a SentencePiece tokenizer.model, use that file with --tokenizer-type "
+        "SentencePieceTokenizer";
+    const std::string type = model.string_or("type", "BPE");
+    if (type != "BPE") refuse_kind(cat("its model is ", type), type == "Unigram" ? kSentencePiece : "");
+    if (model.bool_or("byte_fallback", false)) refuse_kind("its model has byte_fallback", kSentencePiece);
+    for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
+      const std::string affix = model.string_or(key, "");
+      if (!affix.empty()) refuse(cat("the model's ", key, " \"", affix, "\""));
+    }
   }
   static const Json* given(const Json& object, const char* key) {
     const Json* value = object.find(key);
@@ -68,7 +97,7 @@ class Reader {
       check_fields("the normalizer NFC", value, {});
       out_.is_nfc = true;
     } else {
-      refuse("the normalizer", value);
+      refuse("the normalizer", value, "; only NFC is");
     }
   }
 
@@ -92,7 +121,7 @@ class Reader {
     } else if (type == "Split") {
       read_split(value);
     } else {
-      refuse("the pre_tokenizer", value);
+      refuse("the pre_tokenizer", value, "; only ByteLevel, after Split or Digits, is");
     }
   }
 
@@ -138,7 +167,8 @@ class Reader {
       out_.first.insert(out_.first.begin(), id_of("cls"));
       out_.last.push_back(id_of("sep"));
     } else if (type != "ByteLevel") {  // which only moves offsets
-      refuse("the post_processor", value);
+      refuse("the post_processor", value,
+             "; only ByteLevel, TemplateProcessing, RobertaProcessing and BertProcessing are");
     }
   }
 
@@ -148,7 +178,7 @@ class Reader {
     for (const Json& item : value.at("single").as_array()) {
       if (item.find("Sequence") != nullptr) {
         if (is_after || item.at("Sequence").string_or("id", "A") != "A")
-          refuse("the post_processor", value.at("single"));
+          refuse("the post_processor's template", value.at("single"));
         is_after = true;
         continue;
       }
@@ -156,7 +186,7 @@ class Reader {
       for (const Json& id : value.at("special_tokens").at(name).at("ids").as_array())
         (is_after ? after : before).push_back(checked_id(id.as_int()));
     }
-    if (!is_after) refuse("the post_processor", value.at("single"));
+    if (!is_after) refuse("the post_processor's template", value.at("single"));
     out_.first.insert(out_.first.begin(), before.begin(), before.end());
     out_.last.insert(out_.last.end(), after.begin(), after.end());
   }
@@ -165,20 +195,16 @@ class Reader {
     if (type_of(value) == "Sequence") {
       for (const Json& item : value.at("decoders").as_array()) check_decoder(item);
     } else if (type_of(value) != "ByteLevel") {
-      refuse("the decoder", value);
+      refuse("the decoder", value, "; only ByteLevel is");
     }
   }
 
   void read_model(const Json& model) {
-    if (model.string_or("type", "BPE") != "BPE") refuse("the model", model);
     check_fields("the model BPE", model,
                  {"dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk",
                   "byte_fallback", "ignore_merges", "vocab", "merges"});
-    if (model.number_or("dropout", 0) != 0) refuse("dropout", model.at("dropout"));
-    for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
-      if (!model.string_or(key, "").empty()) refuse(key, model.at(key));
-    }
-    if (model.bool_or("byte_fallback", false)) refuse("byte_fallback");
+    if (model.number_or("dropout", 0) != 0)
+      refuse("the model's dropout", model.at("dropout"), ", because it makes ids random; set it to null");
     out_.ignore_merges = model.bool_or("ignore_merges", false);
     put_tokens(out_.vocabulary, path_, model.at("vocab"));
     for (const Json& item : model.at("merges").as_array()) {
@@ -254,7 +280,7 @@ TokenizerJson parse_tokenizer_json(std::string_view text, const std::string& pat
     return Reader(path).read(Json::parse(text));
   } catch (const Error& error) {
     if (starts_with(error.what(), path)) throw;
-    fail(Exit::bad_data, path, ": not a valid tokenizer.json: ", error.what());
+    fail_at(Exit::bad_data, path, "not a valid tokenizer.json: ", error.what());
   }
 }
 

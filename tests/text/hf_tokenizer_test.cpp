@@ -4,6 +4,8 @@
 #include <doctest/doctest.h>
 
 #include "base/error.h"
+#include "base/json.h"
+#include "tests/error_of.h"
 #include "tests/scratch_folder.h"
 #include "tests/text/golden.h"
 #include "tests/text/random_text.h"
@@ -195,9 +197,8 @@ TEST_CASE("tokenizer.json: unsupported features are refused by name") {
   check_refusal(gpt2, "\"normalizer\": null", "\"normalizer\": {\"type\": \"NFKC\"}", "NFKC");
   check_refusal(gpt2, "\"normalizer\": null",
                 R"("normalizer": {"type": "Sequence", "normalizers": [{"type": "Lowercase"}]})", "Lowercase");
-  check_refusal(gpt2, "\"truncation\": null", "\"truncation\": {\"max_length\": 512}",
-                "truncation {\"max_length\": 512}");
-  check_refusal(gpt2, "\"type\": \"BPE\"", "\"type\": \"Unigram\"", "Unigram");
+  check_refusal(gpt2, "\"type\": \"BPE\"", "\"type\": \"WordPiece\"", "WordPiece");
+  check_refusal(gpt2, "\"type\": \"BPE\"", "\"type\": \"Unigram\"", "SentencePiece");
   check_refusal(gpt2, "\"dropout\": null", "\"dropout\": 0.1", "dropout 0.1");
   check_refusal(gpt2, "\"byte_fallback\": false", "\"byte_fallback\": true", "byte_fallback");
   check_refusal(gpt2, "\"end_of_word_suffix\": \"\"", "\"end_of_word_suffix\": \"</w>\"", "end_of_word_suffix");
@@ -215,4 +216,46 @@ TEST_CASE("tokenizer.json: unsupported features are refused by name") {
   CHECK(refusal("{").find("not a valid tokenizer.json") != std::string::npos);
   CHECK(refusal(changed(gpt2, "\"special_tokens\": {}", "\"special_tokens\": []")) == "accepted");
   CHECK(refusal(read_file(gpt2)) == "accepted");
+}
+
+TEST_CASE("tokenizer.json: saved truncation and padding do not change ids") {
+  const std::string gpt2 = "golden/tokenizer/hf_saved_tinyshakespeare_1000/tokenizer.json";
+  const test::ScratchFolder folder;
+  std::string json = changed(gpt2, "\"truncation\": null",
+                             R"("truncation": {"direction": "Right", "max_length": 2, "strategy": "LongestFirst",
+                                "stride": 0})");
+  const std::string null_padding = "\"padding\": null";
+  REQUIRE(json.find(null_padding) != std::string::npos);
+  json.replace(json.find(null_padding), null_padding.size(),
+               R"("padding": {"strategy": {"Fixed": 40}, "direction": "Right", "pad_to_multiple_of": null,
+                  "pad_id": 0, "pad_type_id": 0, "pad_token": "<|endoftext|>"})");
+  write_file_atomic(folder / "tokenizer.json", json);
+  const std::string text = "What light through yonder window breaks?";
+  const std::vector<std::int32_t> ids = HfTokenizer(gpt2, false).encode(text);
+  CHECK(ids.size() > 2);
+  CHECK(HfTokenizer(folder / "tokenizer.json", false).encode(text) == ids);
+  write_file_atomic(folder / "tokenizer_config.json",
+                    R"({"tokenizer_truncation": {"direction": "right", "max_length": 2, "strategy": "longest_first",
+                        "stride": 0}, "tokenizer_padding": {"length": 40, "direction": "right", "pad_id": 0}})");
+  CHECK(HfTokenizer(folder / "tokenizer.json", false).encode(text) == ids);
+}
+
+TEST_CASE("tokenizer.json: a refusal names the true cause") {
+  const std::string gpt2 = "golden/tokenizer/hf_saved_tinyshakespeare_1000/tokenizer.json";
+  // The kind of the model comes before what follows from it, such as a normalizer.
+  std::string json = changed(gpt2, "\"type\": \"BPE\"", "\"type\": \"WordPiece\"");
+  json.replace(json.find("\"normalizer\": null"), 18, "\"normalizer\": {\"type\": \"BertNormalizer\"}");
+  CHECK(test::contains(refusal(json), "WordPiece"));
+  CHECK_FALSE(test::contains(refusal(json), "BertNormalizer"));
+  // A byte-level BPE tokenizer is not refused for being another kind.
+  for (const auto& [from, to] : {std::pair("\"dropout\": null", "\"dropout\": 0.1"),
+                                 std::pair("\"special\": true", "\"special\": true, \"bold\": true"),
+                                 std::pair("\"normalizer\": null", "\"normalizer\": {\"type\": \"NFKC\"}")})
+    CHECK_FALSE(test::contains(refusal(changed(gpt2, from, to)), "byte-level"));
+  // JSON of another form is named with the part that has it.
+  for (const char* part : {"normalizer", "post_processor", "decoder", "model", "added_tokens"}) {
+    Json root = Json::parse(read_file(gpt2));
+    root.set(part, 3);
+    CHECK(test::contains(refusal(root.dump()), cat("tokenizer.json: ", part, ": ")));
+  }
 }
