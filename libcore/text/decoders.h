@@ -26,8 +26,8 @@ class FileSource : public ByteSource {
   std::string damage_message() const;
   [[noreturn]] void fail_truncated() const;
   [[noreturn]] void fail_memory() const;
-  /// Throws the error for other data after the last member, stream or frame.
-  [[noreturn]] void fail_trailing() const;
+  /// Throws the error for other data after the last member, stream or frame, which ends at byte `end`.
+  [[noreturn]] void fail_trailing(std::uint64_t end) const;
 
   std::unique_ptr<StoredFile> file_;
 

@@ -17,7 +17,9 @@ namespace {
 class PlainSource : public FileSource {
  public:
   explicit PlainSource(std::unique_ptr<StoredFile> file) : FileSource(std::move(file), "plain") {}
-  std::size_t read(char* buffer, std::size_t bytes) override { return file_->read(buffer, bytes); }
+
+ private:
+  std::size_t read_some(char* buffer, std::size_t bytes) override { return file_->read(buffer, bytes); }
 };
 
 /// Unsupported formats. We recognize them to suggest a remedy; if read as text, they would only fail at the first byte.
@@ -92,9 +94,9 @@ void FileSource::fail_memory() const {
        " MiB to decompress; compress it again with a smaller window");
 }
 
-void FileSource::fail_trailing() const {
-  fail(Exit::bad_data, file_->name(), ": the ", format_, " data ends at byte ", file_->offset(),
-       ", but other data follows; if it does not belong there, remove it: head -c ", file_->offset());
+void FileSource::fail_trailing(std::uint64_t end) const {
+  fail(Exit::bad_data, file_->name(), ": the ", format_, " data ends at byte ", end,
+       ", but other data follows; if it does not belong there, remove it: head -c ", end, " FILE | ... --input -");
 }
 
 std::unique_ptr<ByteSource> open_input(const std::string& path, int threads) {
@@ -115,6 +117,12 @@ std::string read_all(const std::string& path) {
   std::vector<char> buffer(1 << 20);
   while (std::size_t got = source->read(buffer.data(), buffer.size())) out.append(buffer.data(), got);
   return out;
+}
+
+std::size_t ByteSource::read(char* buffer, std::size_t bytes) {
+  // zlib counts in 32 bits, and decoders that were asked for nothing would wait for output.
+  constexpr std::size_t kMaxBytes = std::size_t{1} << 30;
+  return bytes == 0 ? 0 : read_some(buffer, std::min(bytes, kMaxBytes));
 }
 
 std::string input_name(const std::string& path) { return path == "-" ? "standard input" : path; }

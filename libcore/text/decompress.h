@@ -26,10 +26,14 @@ struct StoredInput {
 class ByteSource {
  public:
   virtual ~ByteSource() = default;
-  /// Reads up to `bytes` bytes. Returns 0 only at the end.
-  virtual std::size_t read(char* buffer, std::size_t bytes) = 0;
+  /// Reads up to `bytes` bytes, at most 1 GiB. Returns 0 only at the end, or if `bytes` is 0.
+  std::size_t read(char* buffer, std::size_t bytes);
   /// Returns the size and hash of the stored bytes read so far, which are all of them once read() has returned 0.
   virtual StoredInput stored() const = 0;
+
+ private:
+  /// Reads 1 to `bytes` bytes. Returns 0 only at the end. `bytes` is from 1 to 1 GiB.
+  virtual std::size_t read_some(char* buffer, std::size_t bytes) = 0;
 };
 
 /// `path` can be "-", standard input. Decodes on up to `threads` threads; 0 means one per core, up to 8. Throws

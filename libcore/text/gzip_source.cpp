@@ -14,7 +14,8 @@ class GzipSource : public FileSource {
   }
   ~GzipSource() override { inflateEnd(&stream_); }
 
-  std::size_t read(char* buffer, std::size_t bytes) override {
+ private:
+  std::size_t read_some(char* buffer, std::size_t bytes) override {
     stream_.next_out = reinterpret_cast<Bytef*>(buffer);
     stream_.avail_out = static_cast<uInt>(bytes);
     while (stream_.avail_out == bytes) {
@@ -35,17 +36,18 @@ class GzipSource : public FileSource {
     return bytes - stream_.avail_out;
   }
 
- private:
   /// Skips zero padding after a member and starts the next one. Returns false at the end of the file.
   bool start_member() {
+    const std::uint64_t end = file_->offset();
     while (!file_->at_end() && file_->available()[0] == '\0') file_->consume(1);
     if (file_->at_end()) return false;
     file_->fill_to(2);
-    if (!begins_gzip(file_->available())) fail_trailing();
+    if (!begins_gzip(file_->available())) fail_trailing(end);
     inflateReset(&stream_);
     member_done_ = false;
     return true;
   }
+
   z_stream stream_{};
   bool member_done_ = false;
 };

@@ -50,7 +50,7 @@ void ReadAhead::run() {
   changed_.notify_all();
 }
 
-std::size_t ReadAhead::read(char* buffer, std::size_t bytes) {
+std::size_t ReadAhead::read_some(char* buffer, std::size_t bytes) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return !blocks_.empty() || done_; });
   if (blocks_.empty()) {

@@ -18,12 +18,12 @@ class ReadAhead : public ByteSource {
   explicit ReadAhead(std::unique_ptr<ByteSource> source);
   /// Waits for the thread, which stops after its current block.
   ~ReadAhead() override;
-  /// Rethrows the source's error once all bytes before it have been read.
-  std::size_t read(char* buffer, std::size_t bytes) override;
   /// Returns the size and hash of the bytes that the thread has read; it is ahead of read().
   StoredInput stored() const override;
 
  private:
+  /// Rethrows the source's error once all bytes before it have been read.
+  std::size_t read_some(char* buffer, std::size_t bytes) override;
   void run();
   PaddedText empty_block();
   static constexpr std::size_t kBlockBytes = 1 << 20;

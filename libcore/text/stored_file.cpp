@@ -26,9 +26,9 @@ StoredFile::StoredFile(const std::string& path) : buffer_(1 << 18) {
   struct stat info {};
   if (::fstat(descriptor_, &info) != 0 || !S_ISREG(info.st_mode)) return;
   // Some of standard input may already have been read.
-  const auto size = static_cast<std::uint64_t>(info.st_size);
+  opened_bytes_ = static_cast<std::uint64_t>(info.st_size);
   const auto begin = static_cast<std::uint64_t>(std::max<off_t>(0, ::lseek(descriptor_, 0, SEEK_CUR)));
-  regular_bytes_ = size - std::min(size, begin);
+  regular_bytes_ = opened_bytes_ - std::min(opened_bytes_, begin);
 }
 
 StoredFile::~StoredFile() {
@@ -45,6 +45,13 @@ void StoredFile::read_ahead(std::size_t bytes) {
   ::posix_fadvise(descriptor_, begin, advised_ - begin, POSIX_FADV_WILLNEED);
 }
 
+void StoredFile::fail_shrunk() const {
+  struct stat now {};
+  const std::uint64_t bytes = ::fstat(descriptor_, &now) == 0 ? static_cast<std::uint64_t>(now.st_size) : 0;
+  fail(Exit::io, name(), ": the file was truncated while it was read, from ", opened_bytes_, " to ", bytes,
+       " bytes; start again with the complete file");
+}
+
 /// Calls read(2) once. Hashes and counts the bytes.
 std::size_t StoredFile::read_file(char* out, std::size_t bytes) {
   if (is_regular()) read_ahead(bytes);
@@ -53,10 +60,7 @@ std::size_t StoredFile::read_file(char* out, std::size_t bytes) {
     got = ::read(descriptor_, out, bytes);
   } while (got < 0 && errno == EINTR);
   if (got < 0) fail_errno(name(), "read");
-  if (got == 0 && regular_bytes_ && stored_.bytes < *regular_bytes_) {
-    fail(Exit::io, name(), ": ends at byte ", stored_.bytes, ", but had ", *regular_bytes_,
-         " bytes when it was opened; it was truncated while it was read; start again with the complete file");
-  }
+  if (got == 0 && regular_bytes_ && stored_.bytes < *regular_bytes_) fail_shrunk();
   if (stored_.bytes == 0) refuse_lfs_pointer(name(), {out, static_cast<std::size_t>(got)});
   hasher_.update(out, got);
   stored_.bytes += static_cast<std::uint64_t>(got);

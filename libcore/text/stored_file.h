@@ -47,10 +47,12 @@ class StoredFile {
  private:
   void read_ahead(std::size_t bytes);
   std::size_t read_file(char* out, std::size_t bytes);
+  [[noreturn]] void fail_shrunk() const;
 
   StoredInput stored_;
   int descriptor_;
   std::int64_t advised_ = 0;                    // end of the part that we asked the system to read ahead
+  std::uint64_t opened_bytes_ = 0;              // regular file: its size when it was opened
   std::optional<std::uint64_t> regular_bytes_;  // regular file: bytes from the start of reading to the end
   Hasher hasher_;
   std::vector<char> buffer_;

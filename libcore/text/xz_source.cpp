@@ -16,7 +16,8 @@ class XzSource : public FileSource {
   }
   ~XzSource() override { lzma_end(&stream_); }
 
-  std::size_t read(char* buffer, std::size_t bytes) override {
+ private:
+  std::size_t read_some(char* buffer, std::size_t bytes) override {
     stream_.next_out = reinterpret_cast<std::uint8_t*>(buffer);
     stream_.avail_out = bytes;
     while (stream_.avail_out == bytes) {
@@ -35,7 +36,6 @@ class XzSource : public FileSource {
     return bytes - stream_.avail_out;
   }
 
- private:
   void start_stream() {
     lzma_mt options{};
     options.threads = static_cast<std::uint32_t>(threads_);
@@ -47,12 +47,12 @@ class XzSource : public FileSource {
   /// Skips zero padding after a stream, whose length must be a multiple of four, and starts the next one. Returns false
   /// at the end of the file.
   bool next_stream() {
-    std::size_t zeros = 0;
-    for (; !file_->at_end() && file_->available()[0] == '\0'; ++zeros) file_->consume(1);
-    if (zeros % 4 != 0) fail_trailing();
+    const std::uint64_t end = file_->offset();
+    while (!file_->at_end() && file_->available()[0] == '\0') file_->consume(1);
+    if ((file_->offset() - end) % 4 != 0) fail_trailing(end);
     if (file_->at_end()) return false;
     file_->fill_to(6);
-    if (!begins_xz(file_->available())) fail_trailing();
+    if (!begins_xz(file_->available())) fail_trailing(end);
     start_stream();
     return true;
   }

@@ -89,7 +89,8 @@ class ZstdSource : public FileSource {
   ZstdSource(std::unique_ptr<StoredFile> file, int threads)
       : FileSource(std::move(file), "zstd"), threads_(threads), context_(make_context(30)) {}  // kDecoderBytes
 
-  std::size_t read(char* buffer, std::size_t bytes) override {
+ private:
+  std::size_t read_some(char* buffer, std::size_t bytes) override {
     while (true) {
       if (!content_.empty()) return take(buffer, bytes);
       if (in_stream_) {
@@ -103,12 +104,11 @@ class ZstdSource : public FileSource {
         continue;
       }
       if (file_->at_end()) return 0;
-      if (!file_->fill_to(4) || !begins_zstd(file_->available())) fail_trailing();
+      if (!file_->fill_to(4) || !begins_zstd(file_->available())) fail_trailing(file_->offset());
       in_stream_ = true;
     }
   }
 
- private:
   struct PendingPiece {
     std::unique_ptr<Piece> piece;
     std::future<std::deque<std::string>> content;  // its first part; the rest is decoded on demand
@@ -165,6 +165,7 @@ class ZstdSource : public FileSource {
     constexpr std::size_t kHeaderBytes = 18;
     file_->fill_to(kHeaderBytes);
     std::string_view head = file_->available();
+    if (const unsigned id = ZSTD_getDictID_fromFrame(head.data(), head.size()); id != 0) fail_dictionary(id);
     if (!begins_zstd(head) || window_log(head) > kPieceWindowLog) return {};
     unsigned long long content = ZSTD_getFrameContentSize(head.data(), head.size());
     const bool is_known = content != ZSTD_CONTENTSIZE_UNKNOWN;
@@ -207,6 +208,12 @@ class ZstdSource : public FileSource {
         fail_truncated();
     }
     return out.pos;
+  }
+
+  [[noreturn]] void fail_dictionary(unsigned id) const {
+    fail(Exit::bad_data, file_->name(), ": the data needs the zstd dictionary ", id,
+         ", which the file does not contain; decompress it with the dictionary: zstd -dc -D DICTIONARY FILE | ... "
+         "--input -");
   }
 
   [[noreturn]] void fail_with(std::size_t status) const {

@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 #include <lzma.h>
+#include <zdict.h>
 #include <zlib.h>
 #include <zstd.h>
 
@@ -150,7 +151,11 @@ TEST_CASE("decompress: a file that shrinks while it is read is an error, one tha
   auto source = open_input(file.path);
   std::size_t got = source->read(first.data(), first.size());
   fs::resize_file(file.path, text.size() - 1000 * line.size());
-  CHECK_THROWS_WITH_AS(read_rest(*source), doctest::Contains("it was truncated while it was read"), Error);
+  CHECK_THROWS_WITH_AS(read_rest(*source),
+                       doctest::Contains(cat("truncated while it was read, from ", text.size(), " to ",
+                                             text.size() - 1000 * line.size(), " bytes")
+                                             .c_str()),
+                       Error);
   write_file_atomic(file.path, text);
   source = open_input(file.path);
   got = source->read(first.data(), first.size());
@@ -195,7 +200,44 @@ TEST_CASE("decompress: trailing data is refused") {
       CHECK_THROWS_WITH_AS(file.read(whole + rest), doctest::Contains(place.c_str()), Error);
     }
   }
-  CHECK_THROWS_WITH_AS(file.read(xz("a") + std::string(3, '\0')), doctest::Contains("other data follows"), Error);
+  // The advice works: what it keeps can be read.
+  for (const std::string& whole : {xz("a") + std::string(3, '\0'), xz("a") + std::string(4, '\0') + "x"}) {
+    const std::string advice = cat("head -c ", xz("a").size(), " ");
+    CHECK_THROWS_WITH_AS(file.read(whole), doctest::Contains(advice.c_str()), Error);
+  }
+  CHECK(file.read(xz("a")) == "a");
+}
+
+TEST_CASE("decompress: a read of 0 bytes returns at once, and one of more than 4 GiB is read in parts") {
+  const std::string text = sample_text();
+  TempFile file;
+  const auto expect = [&](const std::string& stored) {
+    write_file_atomic(file.path, stored);
+    auto source = open_input(file.path, 1);
+    std::string buffer(text.size() + 1, '\0');
+    CHECK(source->read(buffer.data(), 0) == 0);
+    std::size_t size = 0;
+    // The size is not true, but no source writes more than it has.
+    while (const std::size_t got = source->read(buffer.data() + size, (std::size_t{1} << 32) + 1)) size += got;
+    CHECK(buffer.substr(0, size) == text);
+  };
+  expect(text);
+  for (const Format& format : kFormats) {
+    CAPTURE(format.name);
+    expect(format.compress(text));
+    // Without the thread that reads ahead.
+    write_file_atomic(file.path, format.compress(text));
+    auto stored = std::make_unique<StoredFile>(file.path);
+    stored->fill_to(6);
+    const std::string_view head = stored->available();
+    auto source = begins_gzip(head) ? make_gzip_source(std::move(stored))
+                  : begins_xz(head) ? make_xz_source(std::move(stored), 1)
+                                    : make_zstd_source(std::move(stored), 1);
+    CHECK(source->read(nullptr, 0) == 0);
+    char first;
+    CHECK(source->read(&first, 1) == 1);
+    CHECK(first == text[0]);
+  }
 }
 
 TEST_CASE("decompress: other formats are refused by name") {
@@ -205,6 +247,33 @@ TEST_CASE("decompress: other formats are refused by name") {
   CHECK_THROWS_WITH_AS(file.read("PK\x03\x04...."), doctest::Contains("is zip;"), Error);
   CHECK_THROWS_WITH_AS(file.read("\xFF\xFE{\0"), doctest::Contains("is UTF-16;"), Error);
   CHECK(file.read("BZh is not magic") == "BZh is not magic");
+}
+
+TEST_CASE("decompress: a zstd dictionary is named") {
+  TempFile file;
+  std::string samples, content;
+  std::vector<std::size_t> sizes;
+  for (int i = 0; i < 2000; ++i) {
+    const std::string sample = cat("{\"text\": \"sample number ", i * i, " of a dictionary\"}\n");
+    samples += sample;
+    sizes.push_back(sample.size());
+    content += sample;
+  }
+  std::string dictionary(4096, '\0');
+  dictionary.resize(ZDICT_trainFromBuffer(dictionary.data(), dictionary.size(), samples.data(), sizes.data(), 2000));
+  const unsigned id = ZSTD_getDictID_fromDict(dictionary.data(), dictionary.size());
+  REQUIRE(id != 0);
+  for (const std::size_t bytes : {content.size() / 100, content.size()}) {
+    ZSTD_CCtx* context = ZSTD_createCCtx();
+    std::string stored(ZSTD_compressBound(bytes), '\0');
+    stored.resize(ZSTD_compress_usingDict(context, stored.data(), stored.size(), content.data(), bytes,
+                                          dictionary.data(), dictionary.size(), 3));
+    ZSTD_freeCCtx(context);
+    for (const std::string& whole : {stored, zstd("first") + stored}) {
+      CHECK_THROWS_WITH_AS(file.read(whole), doctest::Contains(cat("dictionary ", id).c_str()), Error);
+      CHECK_THROWS_WITH_AS(file.read(whole), doctest::Contains("zstd -dc -D"), Error);
+    }
+  }
 }
 
 TEST_CASE("decompress: a small file that requests a large window is refused before it is allocated") {
