@@ -46,7 +46,7 @@ class BpeModel {
   /// The piece cache that encoders with large memory share.
   const std::shared_ptr<PretokenTables>& pretoken_tables() const { return pretoken_tables_; }
 
-  /// Returns false if we do not know the edges of `left` or `right` yet.
+  /// Appends the tokens of one pre-token. Throws Error(bad_data) if the pre-token has 2^32 - 1 bytes or more.
   void encode_piece(std::string_view piece, MergeScratch& scratch, std::vector<std::int32_t>& out) const;
 
  private:

@@ -13,7 +13,7 @@
 namespace mtl {
 
 /// Maps pairs of symbols to (rank, merged symbol) in one open-addressed table. Most pairs that we look up never merge.
-/// A one-bit filter, which fits into the cache, rejects nine out of ten of them without accessing the table.
+/// A bit in a filter, which fits into the cache, rejects nine out of ten of them without accessing the table.
 class PairTable {
  public:
   static constexpr std::uint64_t kNone = ~std::uint64_t{0};

@@ -70,7 +70,7 @@ class PretokenTable {
     }
   };
 
-  /// Allocates 2^bits sets, at least two.
+  /// Allocates 2^bits sets. `bits` must be at least 1, because every set has a neighbor.
   explicit PretokenTable(int bits)
       : shift_(64 - bits),
         sets_(std::size_t{1} << bits, "a word table"),

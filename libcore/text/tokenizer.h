@@ -7,7 +7,8 @@
 //
 // Special tokens written in text (<|endoftext|>) are ordinary text unless TokenizerOptions::parse_special_tokens is
 // set, so that data cannot forge the end of a document. HuggingFaceTokenizer, however, always finds added tokens in
-// text, because its ids must equal Hugging Face's. Errors are Error(bad_data) with the file name.
+// text, because its ids must equal Hugging Face's. Errors in a tokenizer's files are Error(bad_data) with the file
+// name.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +25,8 @@ namespace mtl {
 class Encoder {
  public:
   virtual ~Encoder() = default;
-  /// Appends the ids of one text.
+  /// Appends the ids of one text. May throw Error(bad_data) for a text that the tokenizer cannot encode; ids of its
+  /// beginning may then have been appended.
   virtual void append(std::string_view text, std::vector<std::int32_t>& ids) = 0;
 };
 
@@ -83,7 +85,8 @@ struct TokenizerOptions {
   }
 };
 
-/// Throws Error(usage) for an unknown type or missing options, and Error(bad_data) for an invalid file.
+/// Throws Error(usage) for an unknown type, and for options that are missing or contradict each other, Error(io) if a
+/// file cannot be read, and Error(bad_data) for an invalid file.
 std::unique_ptr<Tokenizer> load_tokenizer(const TokenizerOptions& options);
 
 /// Returns the files that load_tokenizer reads, including optional ones that may not exist.
