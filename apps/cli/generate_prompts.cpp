@@ -1,9 +1,11 @@
 #include "cli/generate_prompts.h"
 
 #include "base/json.h"
+#include "base/json_cursor.h"
 #include "base/str.h"
 #include "eval/token_source.h"
 #include "text/decompress.h"
+#include "text/other_formats.h"
 
 namespace mtl {
 
@@ -25,6 +27,8 @@ std::vector<std::int32_t> parse_ids(std::string_view text, const std::string& wh
 }  // namespace
 
 Prompt PromptReader::read(std::string text, std::string where) const {
+  if (const std::size_t bad = ids ? std::string::npos : find_invalid_utf8(text); bad != std::string::npos)
+    fail(Exit::bad_data, where, ": ", invalid_utf8_message(bad + 1));
   std::vector<std::int32_t> found = ids ? parse_ids(text, where) : tokenizer->encode(text);
   if (found.empty() && first) found.push_back(*first);
   if (found.empty())
@@ -42,7 +46,8 @@ Prompt PromptReader::read_json(std::string_view line, const std::string& where) 
     if (!prompt.is_string() && !(ids && prompt.is_array()))
       fail(Exit::bad_data, "the prompt is not a string", ids ? " or list of ids" : "");
   } catch (const Error& error) {
-    fail(error.code(), where, ": ", error.what());
+    const std::string seems = describe_bad_line(line, 0);
+    fail(error.code(), where, ": ", seems.empty() ? error.what() : seems);
   }
   if (prompt.is_string()) return read(prompt.as_string(), where);
   std::vector<std::string> words;

@@ -4,9 +4,11 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/json_cursor.h"
 #include "data/indexed_dataset.h"
 #include "text/decompress.h"
 #include "text/json_lines.h"
+#include "text/other_formats.h"
 
 namespace mtl {
 
@@ -61,19 +63,29 @@ class TextTokens : public TokenSource {
       lines_.emplace(std::vector{path});
       return;
     }
-    const std::string text = read_all(path);
-    if (format_ == TextFormat::guess && looks_like_json_lines(text)) return read_lines(path, text, 1, ids);
+    const std::string text = read_all(path), name = input_name(path);
+    if (format_ == TextFormat::guess && looks_like_json_lines(text)) return read_lines(name, text, 1, ids);
     if (text.empty()) return;
+    check_utf8(name, text);
     end_text_file(ids);
     add_text(text, ids);
     ends_with_eod_ = false;
+  }
+
+  static void check_utf8(const std::string& file, std::string_view text) {
+    const std::size_t bad = find_invalid_utf8(text);
+    if (bad == std::string_view::npos) return;
+    const std::string_view good = text.substr(0, bad);
+    const std::size_t line_begin = good.rfind('\n') + 1;  // npos + 1 is 0
+    fail(Exit::bad_data, file, ": line ", 1 + std::count(good.begin(), good.end(), '\n'), ": ",
+         invalid_utf8_message(bad - line_begin + 1));
   }
 
   void read_lines(const std::string& file, std::string_view text, std::int64_t first_line,
                   std::vector<std::int32_t>& ids) {
     for_each_line(text, first_line, 0, [&](std::string_view line, std::int64_t number, std::int64_t) {
       try {
-        extractor_.read(line);
+        extractor_.read(line, number);
       } catch (const Error& error) {
         fail(error.code(), file, ": line ", number, ": ", error.what());
       }
@@ -114,14 +126,6 @@ std::unique_ptr<TokenSource> open_token_files(const std::string& path) { return 
 std::unique_ptr<TokenSource> open_texts(std::vector<std::string> paths, TextFormat format, std::string key,
                                         const Tokenizer& tokenizer) {
   return std::make_unique<TextTokens>(std::move(paths), format, std::move(key), tokenizer);
-}
-
-bool named_json_lines(const std::string& path) {
-  std::string_view name = path;
-  for (const char* suffix : {".gz", ".xz", ".zst"}) {
-    if (ends_with(name, suffix)) name.remove_suffix(std::string_view(suffix).size());
-  }
-  return ends_with(name, ".jsonl") || ends_with(name, ".json");
 }
 
 bool looks_like_json_lines(std::string_view text) {

@@ -33,12 +33,12 @@ enum class TextFormat {
 
 /// Opens plain or compressed text files; "-" is standard input. Each document is tokenized separately. In JSON lines,
 /// an end-of-document token follows every non-empty document, as in training data. Between text files, there is an
-/// end-of-document token. Errors in a JSON line have the message "FILE: line N: what".
+/// end-of-document token. next() throws Error(bad_data) for text that is not UTF-8, and for a bad JSON line, with the
+/// message "FILE: line N: what".
 std::unique_ptr<TokenSource> open_texts(std::vector<std::string> paths, TextFormat format, std::string key,
                                         const Tokenizer& tokenizer);
 
-/// True if a file's name, or the first line of its `text`, indicates JSON lines.
-bool named_json_lines(const std::string& path);
+/// True if the first line of a file's `text` indicates JSON lines.
 bool looks_like_json_lines(std::string_view text);
 
 }  // namespace mtl

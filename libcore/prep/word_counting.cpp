@@ -10,6 +10,7 @@
 #include "base/ordered.h"
 #include "base/threads.h"
 #include "text/json_lines.h"
+#include "text/other_formats.h"
 
 namespace mtl {
 
@@ -24,8 +25,7 @@ void check_utf8(const std::string& path, std::string_view text, std::int64_t& li
   lines += std::count(good.begin(), good.end(), '\n');
   column = line_begin == 0 ? column + good.size() : good.size() - line_begin;
   if (bad == std::string_view::npos) return;
-  fail(Exit::bad_data, path, ":", lines + 1, ": invalid UTF-8 (column ", column + 1,
-       "); convert the file, for example with iconv");
+  fail(Exit::bad_data, path, ":", lines + 1, ": ", invalid_utf8_message(column + 1));
 }
 
 /// With --format auto, rejects standard input that looks like JSON lines, because it has no name that would indicate
@@ -38,7 +38,7 @@ void refuse_doubtful_input(const VocabOptions& options, const std::string& file,
 /// Reads one text in parts, cut between pre-tokens, so that a file of any size can be one document.
 class TextReader {
  public:
-  explicit TextReader(const std::string& path) : path_(path), source_(open_input(path)) {}
+  explicit TextReader(const std::string& path) : path_(input_name(path)), source_(open_input(path)) {}
 
   std::optional<std::string> next() {
     std::size_t cut = std::string::npos, searched = kPartBytes;
@@ -145,7 +145,7 @@ void count_json_lines(const VocabOptions& options, const std::string& file, Coun
                 std::uint64_t bytes = 0;
                 for_each_line(chunk, [&](std::string_view line, std::int64_t number, std::int64_t) {
                   try {
-                    extractor.read_padded(line);
+                    extractor.read_padded(line, number);
                   } catch (const Error& error) {
                     fail(error.code(), chunk.file, ":", number, ": ", error.what());
                   }
@@ -169,7 +169,7 @@ void count_text(const VocabOptions& options, const std::string& file, Counter& c
                   if (chunk.first_line == 1) refuse_doubtful_input(options, file, chunk.text);
                   std::int64_t lines = chunk.first_line - 1;
                   std::size_t column = 0;
-                  check_utf8(file, chunk.text, lines, column);
+                  check_utf8(chunk.file, chunk.text, lines, column);
                   for_each_text_line(chunk.text, [&](std::string_view unit) { counts.add_text(unit); });
                   return std::uint64_t{chunk.text.size()};
                 });
@@ -190,11 +190,7 @@ void count_text(const VocabOptions& options, const std::string& file, Counter& c
 }  // namespace
 
 bool holds_json_lines(const VocabOptions& options, std::string_view file) {
-  if (options.format != "auto") return options.format == "jsonl";
-  for (std::string_view suffix : {".gz", ".xz", ".zst"}) {
-    if (ends_with(file, suffix)) file.remove_suffix(suffix.size());
-  }
-  return ends_with(file, ".jsonl") || ends_with(file, ".json");
+  return options.format == "auto" ? named_json_lines(file) : options.format == "jsonl";
 }
 
 CountedWords count_words(const VocabOptions& options, const std::vector<std::string>& files, Console& console) {

@@ -1,13 +1,13 @@
 #include "text/decompress.h"
 
 #include <algorithm>
-#include <iterator>
 #include <string_view>
 #include <thread>
 #include <vector>
 
 #include "base/error.h"
 #include "text/decoders.h"
+#include "text/other_formats.h"
 #include "text/read_ahead.h"
 
 namespace mtl {
@@ -22,58 +22,69 @@ class PlainSource : public FileSource {
   std::size_t read_some(char* buffer, std::size_t bytes) override { return file_->read(buffer, bytes); }
 };
 
-/// Unsupported formats. We recognize them to suggest a remedy; if read as text, they would only fail at the first byte.
-struct OtherFormat {
-  std::string_view magic;
-  const char *name, *remedy;
-};
-constexpr OtherFormat kOtherFormats[] = {
-    {"BZh", "bzip2", "bzcat FILE | ... --input -"},
-    {std::string_view("\x04\x22\x4D\x18", 4), "lz4", "lz4 -dc FILE | ... --input -"},
-    {std::string_view("\x5D\x00\x00", 3), "lzma", "xz -dc --format=lzma FILE | ... --input -"},
-    {std::string_view("PK\x03\x04", 4), "zip", "unzip -p FILE | ... --input -"},
-    {std::string_view("7z\xBC\xAF", 4), "7-zip", "7z x -so FILE | ... --input -"},
-    {std::string_view("PAR1\x15", 5), "Parquet", "convert it to JSON lines"},
-    {std::string_view("\xFF\xFE", 2), "UTF-16", "iconv -f UTF-16 -t UTF-8 FILE | ... --input -"},
-    {std::string_view("\xFE\xFF", 2), "UTF-16", "iconv -f UTF-16 -t UTF-8 FILE | ... --input -"},
-};
-constexpr std::string_view kBzip2Block = "1AY&SY";  // from the fifth byte on; text may begin with BZh
+bool begins_packed(std::string_view head) { return begins_gzip(head) || begins_xz(head) || begins_zstd(head); }
 
-void refuse_other_formats(const StoredFile& file, std::string_view head) {
-  for (const OtherFormat& other : kOtherFormats) {
-    if (!starts_with(head, other.magic)) continue;
-    if (other.magic == "BZh" && head.substr(4, 6) != kBzip2Block) continue;
-    fail(Exit::bad_data, file.name(), ": is ", other.name, "; only gzip, xz, zstd and plain UTF-8 are supported; ",
-         other.remedy);
+/// Returns false if these first bytes show the format. On a pipe, the writer may wait for a reply to its first line, so
+/// we do not wait for more.
+bool needs_more(std::string_view head) {
+  return head.size() < kFormatBytes && head.find('\n') == std::string_view::npos && !begins_packed(head);
+}
+
+/// Checks the content that a decoder returns, like make_decoder() checks stored content.
+class CheckedSource : public ByteSource {
+ public:
+  /// `unpack`: the command that decompresses the file.
+  CheckedSource(std::unique_ptr<ByteSource> source, std::string name, const char* unpack)
+      : source_(std::move(source)), name_(std::move(name)), unpack_(unpack) {}
+  StoredInput stored() const override { return source_->stored(); }
+
+ private:
+  std::size_t read_some(char* buffer, std::size_t bytes) override {
+    if (!is_checked_) read_head();
+    if (taken_ == head_.size()) return source_->read(buffer, bytes);
+    const std::size_t count = head_.copy(buffer, bytes, taken_);
+    taken_ += count;
+    return count;
   }
-}
+  void read_head() {
+    std::size_t size = 0;
+    head_.resize(kFormatBytes);
+    while (needs_more({head_.data(), size})) {
+      const std::size_t got = source_->read(head_.data() + size, head_.size() - size);
+      if (got == 0) break;
+      size += got;
+    }
+    head_.resize(size);
+    is_checked_ = true;
+    if (begins_packed(head_))
+      fail_at(Exit::bad_data, name_, "the file is compressed twice; decompress it once: ", unpack_,
+              " FILE | ... --input -");
+    refuse_other_formats(name_, head_, unpack_);
+  }
 
-/// True if `head` is a prefix of `magic`.
-bool may_become(std::string_view head, std::string_view magic) { return starts_with(magic, head); }
+  std::unique_ptr<ByteSource> source_;
+  std::string name_;
+  const char* unpack_;
+  std::string head_;
+  std::size_t taken_ = 0;  // of head_
+  bool is_checked_ = false;
+};
 
-/// Returns false if these first bytes can only be plain text. A pipe's first line may be shorter than the longest magic
-/// number, and the writer may wait for a reply before it writes more.
-bool may_be_packed(std::string_view head) {
-  constexpr std::string_view kPacked[] = {"\x1F\x8B", std::string_view("\xFD\x37zXZ\0", 6), "\x28\xB5\x2F\xFD"};
-  auto may_be = [&](std::string_view magic) { return may_become(head, magic) || starts_with(head, magic); };
-  if (std::any_of(std::begin(kPacked), std::end(kPacked), may_be)) return true;
-  if (std::any_of(std::begin(kOtherFormats), std::end(kOtherFormats), [&](auto& o) { return may_be(o.magic); }))
-    return true;
-  const bool may_be_skippable = !head.empty() && (head[0] & 0xF0) == 0x50;  // a skippable frame of zstd
-  return may_be_skippable && may_become(head.substr(1, 3), "\x2A\x4D\x18");
-}
+struct Decoder {
+  std::unique_ptr<ByteSource> source;  // null for plain text
+  const char* unpack = "";             // the command that does the same
+};
 
-/// Returns null for plain text, in which case it does not move from `file`.
-std::unique_ptr<ByteSource> make_decoder(std::unique_ptr<StoredFile>& file, int threads) {
-  for (std::size_t bytes = 1; bytes <= 10 && file->fill_to(bytes); ++bytes) {
-    if (!may_be_packed(file->available())) break;
+/// Does not move from `file` if the content is plain text.
+Decoder make_decoder(std::unique_ptr<StoredFile>& file, int threads) {
+  while (needs_more(file->available()) && file->fill_to(file->available().size() + 1)) {
   }
   const std::string_view head = file->available();
-  if (begins_gzip(head)) return make_gzip_source(std::move(file));
-  if (begins_xz(head)) return make_xz_source(std::move(file), threads);
-  if (begins_zstd(head)) return make_zstd_source(std::move(file), threads);
-  refuse_other_formats(*file, head);
-  return nullptr;
+  if (begins_gzip(head)) return {make_gzip_source(std::move(file)), "gzip -dc"};
+  if (begins_xz(head)) return {make_xz_source(std::move(file), threads), "xz -dc"};
+  if (begins_zstd(head)) return {make_zstd_source(std::move(file), threads), "zstd -dc"};
+  refuse_other_formats(file->name(), head);
+  return {};
 }
 
 }  // namespace
@@ -102,13 +113,15 @@ void FileSource::fail_trailing(std::uint64_t end) const {
 std::unique_ptr<ByteSource> open_input(const std::string& path, int threads) {
   auto file = std::make_unique<StoredFile>(path);
   const bool is_regular = file->is_regular();
+  const std::string name = file->name();
   if (threads <= 0) threads = std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, 8);
-  std::unique_ptr<ByteSource> decoder = make_decoder(file, threads);
+  Decoder decoder = make_decoder(file, threads);
   // The operating system reads ahead in plain text, and a thread would make another copy.
-  if (decoder == nullptr) return std::make_unique<PlainSource>(std::move(file));
+  if (decoder.source == nullptr) return std::make_unique<PlainSource>(std::move(file));
+  auto checked = std::make_unique<CheckedSource>(std::move(decoder.source), name, decoder.unpack);
   // A pipe may never deliver more data, and we cannot stop a thread that waits for it.
-  if (!is_regular) return decoder;
-  return std::make_unique<ReadAhead>(std::move(decoder));
+  if (!is_regular) return checked;
+  return std::make_unique<ReadAhead>(std::move(checked));
 }
 
 std::string read_all(const std::string& path) {

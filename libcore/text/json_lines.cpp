@@ -6,9 +6,18 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "base/json.h"
+#include "base/json_cursor.h"
+#include "base/utf8.h"
+#include "text/other_formats.h"
 
 namespace mtl {
+
+bool named_json_lines(std::string_view path) {
+  for (std::string_view suffix : {".gz", ".xz", ".zst"}) {
+    if (ends_with(path, suffix)) path.remove_suffix(suffix.size());
+  }
+  return ends_with(path, ".jsonl") || ends_with(path, ".json");
+}
 
 LineReader::LineReader(std::vector<std::string> paths, LineReaderOptions options)
     : paths_(std::move(paths)), options_(options) {
@@ -21,6 +30,15 @@ LineReader::LineReader(std::vector<std::string> paths, LineReaderOptions options
 static std::size_t find_last_newline(std::string_view text) {
   const void* found = text.empty() ? nullptr : ::memrchr(text.data(), '\n', text.size());
   return found == nullptr ? std::string_view::npos : static_cast<const char*>(found) - text.data();
+}
+
+/// A file without newlines may be one JSON array, or end its lines with CR.
+static std::string long_line_remedy(std::string_view line) {
+  constexpr std::size_t kBeginning = 1 << 16;
+  std::string_view beginning = line.substr(0, kBeginning);
+  while (!beginning.empty() && byte_of(beginning.back()) >= 0x80) beginning.remove_suffix(1);  // a cut character
+  const std::string seems = describe_bad_line(beginning, 0);
+  return seems.empty() ? "split its document into several lines" : seems;
 }
 
 /// Appends more of the current file to pending_. Returns false at the end of the file.
@@ -45,8 +63,7 @@ bool LineReader::fill_chunk(std::size_t& end) {
     searched = pending_.size();
     if (pending_.size() > options_.line_bytes && pending_.view().find('\n') > options_.line_bytes) {
       fail(Exit::bad_data, input_name(paths_[file_]), ":", line_, ": the line is longer than ",
-           human_bytes(options_.line_bytes),
-           ", the limit that keeps memory bounded; split its document into several lines");
+           human_bytes(options_.line_bytes), ", the limit that keeps memory bounded; ", long_line_remedy(pending_));
     }
   }
   return more;
@@ -106,20 +123,20 @@ TextExtractor::TextExtractor(std::vector<std::string> keys, Parser parser)
 
 TextExtractor::~TextExtractor() = default;
 
-void TextExtractor::read(std::string_view line) {
+void TextExtractor::read(std::string_view line, std::int64_t number) {
   if (line.size() <= kDomBytes) {
     copy_.clear();
     copy_.append(line);
     line = copy_;
   }
-  read_padded(line);
+  read_padded(line, number);
 }
 
-void TextExtractor::read_padded(std::string_view line) {
+void TextExtractor::read_padded(std::string_view line, std::int64_t number) {
   if (dom_ != nullptr && line.size() <= kDomBytes && read_with_dom(line)) {
     ++dom_lines_;
   } else {
-    read_with_cursor(line);
+    read_with_cursor(line, number);
   }
 }
 
@@ -176,6 +193,9 @@ void TextExtractor::read_value(JsonCursor& cursor, Value& value) {
   if (first == '"') return take_string();
   if (first != '[') {
     value.problem = "is neither a string nor a list of strings";
+    if (first == '{')
+      value.problem += cat("; if it has one text for each row, as from pandas, write the file with ",
+                           "to_json(FILE, orient='records', lines=True)");
     return cursor.skip_value();
   }
   cursor.enter('[');
@@ -189,14 +209,21 @@ void TextExtractor::read_value(JsonCursor& cursor, Value& value) {
   }
 }
 
-void TextExtractor::read_with_cursor(std::string_view line) {
+std::string TextExtractor::describe_missing(std::string_view line, std::int64_t number, const std::string& key,
+                                            const std::vector<std::string>& other_keys) const {
+  const std::string layout = number == 1 ? describe_other_layout(line, key) : "";
+  const std::string missing = cat("no key \"", key, "\"");
+  if (!layout.empty()) return cat(missing, "; ", layout);
+  if (other_keys.empty()) return cat(missing, " (column 1)");
+  return cat(missing, "; the line has ", join(other_keys, ", "), ": choose with --json-keys (column 1)");
+}
+
+void TextExtractor::read_with_cursor(std::string_view line, std::int64_t number) {
   for (Value& value : values_) value.is_found = false;
   std::vector<std::string> other_keys;  // the first few that were not requested
   JsonCursor cursor(line);
   try {
     char first = cursor.peek();
-    if (starts_with(line, "\xEF\xBB\xBF"))
-      fail(Exit::bad_data, "byte 1: a byte order mark; remove it: tail -c +4 FILE | ... --input -");
     if (first == '\0' && cursor.offset() == line.size()) fail(Exit::bad_data, "byte 1: a blank line");
     if (first != '{') {
       cursor.skip_value();
@@ -216,6 +243,7 @@ void TextExtractor::read_with_cursor(std::string_view line) {
     }
     cursor.finish();
   } catch (const Error& error) {
+    if (const std::string what = describe_bad_line(line, number); !what.empty()) fail(Exit::bad_data, what);
     // "byte N: what" (base/json.h) becomes "what (column N)".
     std::string_view message = error.what();
     std::size_t colon = message.find(": ");
@@ -223,10 +251,7 @@ void TextExtractor::read_with_cursor(std::string_view line) {
   }
   for (std::size_t k = 0; k < keys_.size(); ++k) {
     Value& value = values_[k];
-    if (!value.is_found)
-      fail(Exit::bad_data, "no key \"", keys_[k], "\"",
-           other_keys.empty() ? "" : cat("; the line has ", join(other_keys, ", "), ": choose with --json-keys"),
-           " (column 1)");
+    if (!value.is_found) fail(Exit::bad_data, describe_missing(line, number, keys_[k], other_keys));
     if (!value.problem.empty())
       fail(Exit::bad_data, "the value of \"", keys_[k], "\" ", value.problem, " (column ", value.column, ")");
     value.texts.assign(value.decoded.begin(), value.decoded.end());

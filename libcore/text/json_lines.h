@@ -58,6 +58,9 @@ class LineReader {
   std::uint64_t stored_bytes_ = 0;  // of stored_
 };
 
+/// True if the name, without a compression suffix, ends in .jsonl or .json.
+bool named_json_lines(std::string_view path);
+
 /// Calls use(line, number, index) for each line in the text, without the newline. `number` and `index` increase by 1
 /// per line.
 template <class Use>
@@ -100,13 +103,14 @@ class TextExtractor {
 
   explicit TextExtractor(std::vector<std::string> keys, Parser parser = Parser::simdjson_first);
   ~TextExtractor();
-  /// Throws Error(bad_data) "what (column N)" in these cases:
+  /// `number`: the line's number in its file, or 0. A first line's message may say what kind of file it seems to be.
+  /// Throws Error(bad_data) "what (column N)", or what the line seems to be and what to do, in these cases:
   /// - The line is blank, is not valid JSON or is not an object.
   /// - A requested key is missing.
   /// - A requested key's value is not a string or a list of strings, or is not Unicode text.
-  void read(std::string_view line);
+  void read(std::string_view line, std::int64_t number = 0);
   /// Like read(), for a line in a PaddedText, which is not copied.
-  void read_padded(std::string_view line);
+  void read_padded(std::string_view line, std::int64_t number = 0);
   /// Returns the strings for the key with this index in the line that was read last: one string, or a list's strings.
   /// Valid until the next line is read.
   const std::vector<std::string_view>& texts(std::size_t key) const { return values_[key].texts; }
@@ -125,7 +129,9 @@ class TextExtractor {
   class Dom;
   Value* find(std::string_view key);
   bool read_with_dom(std::string_view line);
-  void read_with_cursor(std::string_view line);
+  void read_with_cursor(std::string_view line, std::int64_t number);
+  std::string describe_missing(std::string_view line, std::int64_t number, const std::string& key,
+                               const std::vector<std::string>& other_keys) const;
   void read_value(class JsonCursor& cursor, Value& value);
 
   std::vector<std::string> keys_;

@@ -98,6 +98,20 @@ expect_text err 'empty.txt: nothing to score: 0 tokens'
 printf '{"text": "a"}\n{"text": 5}\n' >bad.jsonl
 expect_exit 65 mtl-eval --load b --input bad.jsonl
 expect_text err 'bad.jsonl: line 2: '
+# A byte order mark and other encodings are refused in every format, from files and from standard input.
+printf '\xef\xbb\xbf{"text": "To be"}\n' >mark.jsonl
+printf '\xef\xbb\xbfTo be' >mark.txt
+for file in mark.jsonl mark.txt; do
+  expect_exit 65 mtl-eval --load b --input $file
+  expect_text err "$file: .*byte order mark.*tail -c \+4"
+  expect_exit 65 mtl-eval --load b --input - <$file
+  expect_text err 'standard input: .*byte order mark'
+done
+printf 'To be\nor caf\xe9' >latin.txt
+expect_exit 65 mtl-eval --load b --input latin.txt
+expect_text err 'latin.txt: line 2: invalid UTF-8 \(column 7\); .*iconv'
+expect_exit 65 mtl-eval --load b --input - <latin.txt
+expect_text err 'standard input: line 2: invalid UTF-8 \(column 7\)'
 expect_exit 74 mtl-eval --load b --input absent.txt
 expect_exit 74 mtl-eval --load b --data-path absent
 mkdir hollow

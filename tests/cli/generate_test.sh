@@ -126,6 +126,19 @@ expect_exit 65 "${a[@]}" --input bad.jsonl
 expect_text err 'bad.jsonl: line 2: '
 expect_exit 65 mtl-generate --load b --input bad.jsonl
 expect_text err 'bad.jsonl: line 1: the prompt is not a string'
+printf '\xef\xbb\xbf{"prompt": "To be"}\n' >mark.jsonl
+expect_exit 65 mtl-generate --load b --input mark.jsonl
+expect_text err 'mark.jsonl: .*byte order mark.*tail -c \+4'
+expect_exit 65 mtl-generate --load b --input - <mark.jsonl
+expect_text err 'standard input: .*byte order mark'
+printf 'To be\nor caf\xe9\n{"prompt": "caf\xe9"}\n' >latin.txt
+expect_exit 65 mtl-generate --load b --max-new-tokens 1 --input latin.txt
+expect_text err 'latin.txt: line 2: invalid UTF-8 \(column 7\); .*iconv'
+tail -1 latin.txt >latin.jsonl
+expect_exit 65 mtl-generate --load b --max-new-tokens 1 --input latin.jsonl
+expect_text err 'latin.jsonl: line 1: invalid UTF-8 \(column 16\); .*iconv'
+expect_exit 65 mtl-generate --load b --max-new-tokens 1 --prompt "$(printf 'caf\xe9')"
+expect_text err '--prompt: invalid UTF-8 \(column 4\)'
 expect_exit 74 mtl-generate --load b --input absent.txt
 expect_output mtl-generate --load b --input /dev/null </dev/null
 

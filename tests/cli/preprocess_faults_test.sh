@@ -239,7 +239,9 @@ expect_exit 2 $P --input <(cat "$CORPUS") --output-prefix to/y --partitions 2
 expect_text err 'several times, but a pipe only once'
 printf '\xef\xbb\xbf{"text": "a"}\n' >mark.jsonl
 expect_exit 65 $P --input mark.jsonl --output-prefix to/y
-expect_text err 'mark.jsonl:1: a byte order mark'
+expect_text err 'mark.jsonl: .*byte order mark.*tail -c \+4'
+expect_exit 65 $P --input - --output-prefix to/y <mark.jsonl
+expect_text err 'standard input: .*byte order mark.*tail -c \+4'
 : >empty.jsonl
 expect_exit 0 $P --input empty.jsonl --output-prefix y
 expect_text err 'warning: the input contains no documents'

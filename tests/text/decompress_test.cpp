@@ -240,13 +240,49 @@ TEST_CASE("decompress: a read of 0 bytes returns at once, and one of more than 4
   }
 }
 
-TEST_CASE("decompress: other formats are refused by name") {
+TEST_CASE("decompress: other formats are refused by name, with what to do") {
   TempFile file;
-  CHECK_THROWS_WITH_AS(file.read("BZh91AY&SY\x01\x02"), doctest::Contains("is bzip2;"), Error);
-  CHECK_THROWS_WITH_AS(file.read(std::string("\x5D\0\0\x80\0", 5)), doctest::Contains("is lzma;"), Error);
-  CHECK_THROWS_WITH_AS(file.read("PK\x03\x04...."), doctest::Contains("is zip;"), Error);
-  CHECK_THROWS_WITH_AS(file.read("\xFF\xFE{\0"), doctest::Contains("is UTF-16;"), Error);
+  const auto refusal = [&](const std::string& content) {
+    const std::string message = test::error_of([&] { file.read(content); }, Exit::bad_data);
+    CHECK(starts_with(message, file.path));
+    return message;
+  };
+  struct Case {
+    std::string content;
+    const char *what, *remedy;
+  };
+  const Case cases[] = {
+      {"BZh91AY&SY\x01\x02", "bzip2", "bzip2 -dc"},
+      {std::string("\x5D\0\0\x80\0", 5), "lzma", "--format=lzma"},
+      {"PK\x03\x04....", "zip", "unzip -p"},
+      {std::string("\xFF\xFE{\0", 4), "UTF-16", "iconv -f UTF-16"},
+      {std::string("{\0\"\0a\0", 6), "UTF-16", "iconv -f UTF-16LE"},
+      {std::string("\0{\0\"\0a", 6), "UTF-16", "iconv -f UTF-16BE"},
+      {std::string("\xFF\xFE\0\0{\0\0\0", 8), "UTF-32", "iconv -f UTF-32"},
+      {"\xEF\xBB\xBF{\"text\": \"a\"}\n", "byte order mark", "tail -c +4"},
+      {cat("data.jsonl", std::string(247, '\0'), "ustar  ", std::string(248, '\0'), "{}\n"), "tar", "tar -xO"},
+      {"PAR1\x15\x04\x15\x10", "Parquet", "from_parquet"},
+      {std::string("ARROW1\0\0", 8), "Arrow", "read_feather"},
+      {std::string("\xFF\xFF\xFF\xFF\x10\0\0\0", 8), "Arrow", "from_file"},
+      {"\x93NUMPY\x01", "NumPy", "text"},
+      {std::string("MMIDIDX\0\0", 9), ".idx", "--data-path"},
+  };
+  for (const auto& [content, what, remedy] : cases) {
+    CAPTURE(what);
+    CHECK(test::contains(refusal(content), what));
+    CHECK(test::contains(refusal(content), remedy));
+    for (const Format& format : kFormats) {  // also inside compressed files
+      const std::string message = refusal(format.compress(content));
+      CHECK(test::contains(message, what));
+      CHECK(test::contains(message, "decompress"));
+      CHECK(test::contains(message, remedy));
+    }
+  }
+  for (const Format& outer : kFormats) {
+    for (const Format& inner : kFormats) CHECK(test::contains(refusal(outer.compress(inner.compress("x"))), "twice"));
+  }
   CHECK(file.read("BZh is not magic") == "BZh is not magic");
+  CHECK(file.read("PARIS") == "PARIS");
 }
 
 TEST_CASE("decompress: a zstd dictionary is named") {

@@ -1,0 +1,214 @@
+#include "text/other_formats.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/json_cursor.h"
+#include "base/utf8.h"
+
+namespace mtl {
+
+namespace {
+
+/// A format that a filter turns into text. Its magic bytes are rare in text.
+struct FilteredFormat {
+  std::size_t offset;
+  std::string_view magic;
+  const char *what, *filter;
+};
+constexpr const char* kDecodeUtf16 = "iconv -f UTF-16 -t UTF-8";
+constexpr FilteredFormat kFilteredFormats[] = {
+    {4, "1AY&SY", "bzip2 data; only gzip, xz and zstd are decompressed", "bzip2 -dc"},
+    {0, std::string_view("\x04\x22\x4D\x18", 4), "lz4 data; only gzip, xz and zstd are decompressed", "lz4 -dc"},
+    {0, std::string_view("\x5D\x00\x00", 3), "lzma data; only gzip, xz and zstd are decompressed",
+     "xz -dc --format=lzma"},
+    {0, "\x1F\x9D", "compress (.Z) data; only gzip, xz and zstd are decompressed", "gzip -dc"},
+    {0, "LZIP\x01", "lzip data; only gzip, xz and zstd are decompressed", "lzip -dc"},
+    {257, "ustar", "a tar archive", "tar -xOf -"},
+    {0, std::string_view("\xFF\xFE\0\0", 4), "UTF-32 text, not UTF-8", "iconv -f UTF-32 -t UTF-8"},
+    {0, std::string_view("\0\0\xFE\xFF", 4), "UTF-32 text, not UTF-8", "iconv -f UTF-32 -t UTF-8"},
+    {0, "\xFF\xFE", "UTF-16 text, not UTF-8", kDecodeUtf16},
+    {0, "\xFE\xFF", "UTF-16 text, not UTF-8", kDecodeUtf16},
+    {0, "\xEF\xBB\xBF", "text with a byte order mark (BOM), which would become a part of it", "tail -c +4"},
+};
+/// A format that a program converts only from a file.
+struct FileFormat {
+  std::string_view magic;
+  const char *what, *advice;
+};
+constexpr const char *kPickle = "a Python pickle", *kFromPickle = "write its texts as JSON lines with json.dumps()";
+constexpr FileFormat kFileFormats[] = {
+    {std::string_view("PK\x03\x04", 4), "a zip archive", "unpack it: unzip -p FILE | ... --input -"},
+    {"7z\xBC\xAF", "a 7-Zip archive", "unpack it: 7z x -so FILE | ... --input -"},
+    {"Rar!\x1A\x07", "a RAR archive", "unpack it: unrar p -inul FILE | ... --input -"},
+    {"PAR1\x15", "a Parquet file",
+     "convert it to JSON lines: python3 -c \"import datasets; "
+     "datasets.Dataset.from_parquet('FILE').to_json('FILE.jsonl')\""},
+    {"\xFF\xFF\xFF\xFF", "an Arrow file of Hugging Face's datasets",
+     "convert it to JSON lines: python3 -c \"import datasets; "
+     "datasets.Dataset.from_file('FILE').to_json('FILE.jsonl')\""},
+    {"ARROW1", "an Arrow (Feather) file",
+     "convert it to JSON lines: python3 -c \"import pandas; pandas.read_feather('FILE').to_json('FILE.jsonl', "
+     "orient='records', lines=True)\""},
+    {"Obj\x01", "an Avro file", "convert it to JSON lines: avro-tools tojson FILE | ... --input -"},
+    {"\x80\x02", kPickle, kFromPickle},
+    {"\x80\x03", kPickle, kFromPickle},
+    {"\x80\x04", kPickle, kFromPickle},
+    {"\x80\x05", kPickle, kFromPickle},
+    {"\x93NUMPY", "a NumPy array", "use the text from which it was made"},
+    {"\x89HDF\r\n", "an HDF5 file", "use the text from which it was made, or convert it to JSON lines"},
+    {"SQLite format 3", "an SQLite database", "convert it to JSON lines"},
+    {"%PDF-", "a PDF document", "extract its text: pdftotext FILE"},
+    {"MMIDIDX", "the .idx of token files, which are tokenized already", "use them as they are, with --data-path"},
+};
+
+/// The first characters of UTF-16 text without a byte order mark: JSON and most other text begins with ASCII.
+const char* utf16_of(std::string_view head) {
+  if (head.size() < 4) return nullptr;
+  if (head[0] != 0 && head[1] == 0 && head[2] != 0 && head[3] == 0) return "UTF-16LE";
+  if (head[0] == 0 && head[1] != 0 && head[2] == 0 && head[3] != 0) return "UTF-16BE";
+  return nullptr;
+}
+
+[[noreturn]] void refuse_filtered(const std::string& name, std::string_view what, std::string_view filter,
+                                  std::string_view unpack) {
+  const std::string command = unpack.empty() ? cat(filter, " <FILE") : cat(unpack, " FILE | ", filter);
+  fail_at(Exit::bad_data, name, unpack.empty() ? "this is " : "the decompressed content is ", what,
+          "; convert it: ", command, " | ... --input -");
+}
+
+/// True for a control character that is rare in text of any encoding.
+bool has_control(std::string_view line) {
+  return std::any_of(line.begin(), line.end(), [](char c) { return byte_of(c) < '\b' || (c > '\r' && c < '\x1B'); });
+}
+
+/// Returns what follows a JSON value, or the place where the value is invalid.
+std::string_view after_value(std::string_view record) {
+  JsonCursor cursor(record);
+  try {
+    cursor.skip_value();
+    cursor.peek();
+  } catch (const Error&) {
+    // The cursor has stopped at the error.
+  }
+  return record.substr(std::min(cursor.offset(), record.size()));
+}
+
+bool starts_with_ignoring_case(std::string_view text, std::string_view lower) {
+  return text.size() >= lower.size() && std::equal(lower.begin(), lower.end(), text.begin(), [](char a, char b) {
+           return a == (b >= 'A' && b <= 'Z' ? static_cast<char>(b - 'A' + 'a') : b);
+         });
+}
+
+/// True for a header such as "id,text" or "id\ttext": at least two short cells, none of which starts with a blank.
+bool is_table_header(std::string_view line) {
+  constexpr std::size_t kCellBytes = 40;
+  for (char separator : {'\t', ',', ';'}) {
+    const std::vector<std::string> cells = split(line, separator);
+    const auto is_name = [](const std::string& cell) {
+      return !cell.empty() && cell.size() <= kCellBytes && cell.front() != ' ' && cell.find('.') == std::string::npos;
+    };
+    if (cells.size() > 1 && std::all_of(cells.begin(), cells.end(), is_name)) return true;
+  }
+  return false;
+}
+
+/// For a first line that does not begin like JSON.
+std::string describe_other_text(std::string_view line) {
+  if (starts_with_ignoring_case(line, "<!doctype") || starts_with_ignoring_case(line, "<html") ||
+      starts_with_ignoring_case(line, "<?xml") || starts_with(line, "<"))
+    return "the file seems to be HTML or XML, not JSON lines; was a web page downloaded instead of the data?";
+  if (is_table_header(line)) {
+    return "the file seems to be a table (CSV or TSV), not JSON lines; convert it: python3 -c \"import pandas; "
+           "pandas.read_csv('FILE', sep=None, engine='python').to_json('FILE.jsonl', orient='records', lines=True)\"";
+  }
+  return "the file seems to be plain text, not JSON lines; make each line a document: jq -Rc '{text: .}' FILE | ... "
+         "--input -";
+}
+
+/// For a line that begins with '{', and in which the parser stopped at `rest`.
+std::string describe_bad_object(std::string_view line, std::string_view rest, std::int64_t number) {
+  const bool is_complete = ends_with(trim(line.substr(0, line.size() - rest.size())), "}");
+  if (is_complete && rest == ",")
+    return "a comma follows the object; remove it from all lines: sed 's/,$//' FILE | ... --input -";
+  if (is_complete && starts_with(rest, "{"))
+    return "the line has more than one object; put each on its own line: jq -c . FILE | ... --input -";
+  for (const char* python : {"'", "None", "True", "False"}) {
+    if (starts_with(rest, python))
+      return "the line is a Python dict, not JSON; write the lines with json.dumps() instead of str() or repr()";
+  }
+  const bool goes_on = rest.empty() && std::string_view("{[,:").find(line.back()) != std::string_view::npos;
+  if (number == 1 && goes_on)
+    return "the file seems to be pretty-printed JSON; put each object on one line: jq -c . FILE | ... --input -";
+  return "";
+}
+
+}  // namespace
+
+void refuse_other_formats(const std::string& name, std::string_view head, std::string_view unpack) {
+  for (const FilteredFormat& other : kFilteredFormats) {
+    if (head.size() >= other.offset && starts_with(head.substr(other.offset), other.magic))
+      refuse_filtered(name, other.what, other.filter, unpack);
+  }
+  if (const char* encoding = utf16_of(head))
+    refuse_filtered(name, "UTF-16 text, not UTF-8", cat("iconv -f ", encoding, " -t UTF-8"), unpack);
+  for (const FileFormat& other : kFileFormats) {
+    if (!starts_with(head, other.magic)) continue;
+    if (unpack.empty()) fail_at(Exit::bad_data, name, "this is ", other.what, ", not text; ", other.advice);
+    fail_at(Exit::bad_data, name, "the decompressed content is ", other.what, ", not text; decompress it into a file (",
+            unpack, "), then ", other.advice);
+  }
+}
+
+std::string invalid_utf8_message(std::size_t column) {
+  return cat(
+      "invalid UTF-8 (column ", column,
+      "); if the file is in another encoding, such as Latin-1, convert it: iconv -f ISO-8859-1 -t UTF-8 FILE | ... "
+      "--input -");
+}
+
+std::string describe_bad_line(std::string_view line, std::int64_t number) {
+  if (starts_with(line, "\xEF\xBB\xBF"))
+    return "the line starts with a byte order mark; remove it: sed 's/^\\xEF\\xBB\\xBF//' FILE | ... --input -";
+  const std::size_t bad = find_invalid_utf8(line);
+  if (line.find('\0') != std::string_view::npos || (bad != std::string_view::npos && has_control(line)))
+    return "the line has control characters: this is binary data, not text";
+  if (bad != std::string_view::npos) return invalid_utf8_message(bad + 1);
+  const std::string_view record = trim(line), rest = after_value(record);
+  if (record.empty()) return "";
+  if (record.front() == '\x1E')
+    return "the record starts with a record separator (RFC 7464); remove it: jq --seq -c . FILE | ... --input -";
+  if (const std::size_t cr = record.find('\r'); cr != std::string_view::npos && starts_with(rest, "{"))
+    return "lines end with CR alone; convert them to LF: tr '\\r' '\\n' <FILE | ... --input -";
+  if (record.front() == '{') return describe_bad_object(record, rest, number);
+  if (record.front() == '[')
+    return "the line is a JSON array, not an object {...}; if the file is one array of objects, put each on its own "
+           "line: jq -c '.[]' FILE | ... --input -";
+  const bool is_json =
+      std::string_view("\"-0123456789tfn").find(record.front()) != std::string_view::npos && rest.empty();
+  return number == 1 && !is_json ? describe_other_text(record) : "";
+}
+
+std::string describe_other_layout(std::string_view line, const std::string& key) {
+  constexpr std::size_t kLineBytes = 16 << 20;  // a tree of the values takes several times as much memory
+  if (line.size() > kLineBytes) return "";
+  const Json object = Json::parse(line);
+  const auto has_key = [&](const Json& value) { return value.is_object() && value.find(key) != nullptr; };
+  std::int64_t objects = 0, items = 0;
+  std::string inner;
+  for (const auto& [name, value] : object.as_object()) {
+    ++items;
+    if (has_key(value)) ++objects, inner = cat(".\"", name, "\"");
+    if (value.is_array() && !value.as_array().empty() && has_key(value.as_array().front()))
+      return cat("the documents seem to be in the list \"", name, "\"; put each on its own line: jq -c '.\"", name,
+                 "\"[]' FILE | ... --input -");
+  }
+  if (objects > 1 && objects == items)
+    return "the file seems to be one object that contains the documents by name; put each on its own line: jq -c '.[]' "
+           "FILE | ... --input -";
+  if (objects != 1) return "";
+  return cat("it is one level down; unwrap it: jq -c '", inner, "' FILE | ... --input -");
+}
+
+}  // namespace mtl

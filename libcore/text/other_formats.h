@@ -1,0 +1,31 @@
+// Recognizes input that is neither UTF-8 text nor JSON lines, to say what it seems to be and how to convert it.
+//
+// Remedies are commands for the shell. In them, FILE is the input, and "... --input -" is the tool that reads it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace mtl {
+
+/// How many first bytes refuse_other_formats() examines.
+inline constexpr std::size_t kFormatBytes = 512;
+
+/// Throws Error(bad_data) if content that begins with `head` has another format than UTF-8 text: packed (bzip2, tar),
+/// a table (Parquet, Arrow, NumPy), UTF-16, text after a byte order mark. `name`: the input in messages. `unpack`: the
+/// command that unpacks the input to this content ("gzip -dc"), or "" if this is the stored content.
+void refuse_other_formats(const std::string& name, std::string_view head, std::string_view unpack = "");
+
+/// Returns what a line that is not a JSON object seems to be and what to do, or "" if the parser's message says enough.
+/// `number`: the line's number in its file, or 0; only a file's first line shows what kind of file it is.
+std::string describe_bad_line(std::string_view line, std::int64_t number);
+
+/// For an object on a file's first line that lacks the key: returns where in the object the texts seem to be and what
+/// to do, or "".
+std::string describe_other_layout(std::string_view line, const std::string& key);
+
+/// Returns the message for bytes that are not UTF-8. `column`: the first such byte in its line, from 1.
+std::string invalid_utf8_message(std::size_t column);
+
+}  // namespace mtl
