@@ -98,7 +98,13 @@ std::size_t find_invalid_utf8(std::string_view text) {
   return std::string_view::npos;
 }
 
-void JsonCursor::fail_here(const std::string& what) const { fail(Exit::bad_data, "byte ", at_ + 1, ": ", what); }
+void JsonCursor::fail_here(const std::string& what) const {
+  if (starts_with(text_, "\xEF\xBB\xBF"))
+    fail(Exit::bad_data, "byte 1: a byte order mark (BOM); remove it: tail -c +4 FILE");
+  if (starts_with(text_, "\xFF\xFE") || starts_with(text_, "\xFE\xFF"))
+    fail(Exit::bad_data, "byte 1: UTF-16 text; convert it: iconv -f UTF-16 -t UTF-8 FILE");
+  fail(Exit::bad_data, "byte ", at_ + 1, ": ", what);
+}
 
 void JsonCursor::enter(char bracket) {
   if (peek() != bracket) fail_here(cat("expected '", bracket, "'"));

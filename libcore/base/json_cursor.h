@@ -44,6 +44,7 @@ class JsonCursor {
   /// Throws Error(bad_data) unless only whitespace is left.
   void finish();
   std::size_t offset() const { return at_; }
+  /// Throws Error(bad_data) "byte N: what" for the current position, or names the encoding if that is the cause.
   [[noreturn]] void fail_here(const std::string& what) const;
 
  private:

@@ -69,6 +69,8 @@ TEST_CASE("json: refuses what Python refuses") {
     CAPTURE(bad);
     CHECK_THROWS_AS(Json::parse(bad), Error);
   }
+  CHECK_THROWS_WITH_AS(Json::parse("\xef\xbb\xbf{}"), doctest::Contains("byte order mark"), Error);
+  CHECK_THROWS_WITH_AS(Json::parse(std::string("\xff\xfe{\0}\0", 6)), doctest::Contains("iconv -f UTF-16"), Error);
   CHECK_THROWS_AS(Json::parse(std::string(1001, '[') + std::string(1001, ']')), Error);
   CHECK_NOTHROW(Json::parse(std::string(1000, '[') + std::string(1000, ']')));
 }
