@@ -54,14 +54,14 @@ void check(Flags& flags, const VocabOptions& options) {
                   cat("must be at least ", least, ": 256 bytes and the special tokens"));
   }
   if (std::count(options.inputs.begin(), options.inputs.end(), "-") > 1)
-    flags.problem("--input -", "standard input can be read only once");
+    flags.problem("--input -", "standard input can be read only once; use - only once");
   const auto& special = options.special_tokens;
   for (auto token = special.begin(); token != special.end(); ++token) {
-    if (token->empty()) flags.problem("--special-tokens", "contains an empty token");
+    if (token->empty()) flags.problem("--special-tokens", "has an empty token; remove it");
     if (std::find(special.begin(), token, *token) != token)
-      flags.problem("--special-tokens " + *token, "is named twice");
+      flags.problem("--special-tokens " + *token, "is given twice; remove one");
     if (std::count(byte_stand_ins().begin(), byte_stand_ins().end(), *token) > 0) {
-      flags.problem("--special-tokens " + *token, "is the name of a byte token");
+      flags.problem("--special-tokens " + *token, "is the token of a byte in every vocabulary; choose another name");
     }
   }
 }

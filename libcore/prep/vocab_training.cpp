@@ -27,9 +27,9 @@ BpeVocabulary merge_words(const VocabOptions& options, const WordCounts& counts,
   };
   BpeVocabulary vocabulary = train_bpe(counts, training);
   if (std::ssize(vocabulary.tokens) < options.vocab_size) {
-    console.warn(cat("the text has no more pairs to merge",
-                     options.min_frequency > 1 ? " that are frequent enough" : "", ": ", vocabulary.tokens.size(),
-                     " tokens instead of ", options.vocab_size));
+    console.warn(cat("the vocabulary has ", vocabulary.tokens.size(), " tokens instead of ", options.vocab_size,
+                     ", because the text has no more pairs to merge",
+                     options.min_frequency > 1 ? cat(" that occur ", options.min_frequency, " times") : ""));
   }
   return vocabulary;
 }
@@ -80,8 +80,8 @@ Json train_vocab(const VocabOptions& options, Console& console) {
   const bool has_json =
       std::any_of(files.begin(), files.end(), [&](const std::string& file) { return holds_json_lines(options, file); });
   if (!has_json && options.json_key != VocabOptions().json_key)
-    console.info(
-        cat("--json-key ", options.json_key, ": has no effect, since no file is read as JSON lines; see --format"));
+    console.info(cat("--json-key ", options.json_key,
+                     " has no effect, because no input is read as JSON lines; use --format jsonl if it is JSON lines"));
   const CountedWords counted = count_words(options, files, console);
   const double rate = double(counted.bytes) / 1e6 / counted.seconds;
   BpeVocabulary vocabulary = merge_words(options, counted.words, console);

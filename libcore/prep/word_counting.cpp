@@ -32,7 +32,7 @@ void check_utf8(const std::string& path, std::string_view text, std::int64_t& li
 /// the format.
 void refuse_doubtful_input(const VocabOptions& options, const std::string& file, std::string_view beginning) {
   if (file != "-" || options.format != "auto" || !starts_with(trim(beginning), "{")) return;
-  fail(Exit::usage, "--input -: looks like JSON lines; choose --format jsonl or --format text");
+  fail(Exit::usage, "standard input looks like JSON lines; choose --format jsonl or --format text");
 }
 
 /// Reads one text in parts, cut between pre-tokens, so that a file of any size can be one document.
@@ -46,7 +46,7 @@ class TextReader {
     while (more && cut == std::string::npos) {
       std::size_t before = pending_.size();
       if (before > kMaxPartBytes)
-        fail(Exit::bad_data, path_, ": ", kMaxPartBytes >> 20, " MiB without whitespace; this is not text");
+        fail(Exit::bad_data, path_, " has ", kMaxPartBytes >> 20, " MiB without whitespace, so it is not text");
       pending_.resize(before + kPartBytes);
       std::size_t read_bytes = source_->read(pending_.data() + before, kPartBytes);
       pending_.resize(before + read_bytes);
@@ -121,9 +121,10 @@ class Counter {
     std::lock_guard lock(mutex_);
     auto limit = static_cast<std::uint64_t>(max_words_);
     const char* remedy = "; raise --max-words if there is memory for it, or train on a part of the text";
-    if (total_.size() > limit) fail(Exit::failure, "more than ", max_words_, " distinct words", remedy);
+    if (total_.size() > limit) fail(Exit::failure, "the text has more than ", max_words_, " distinct words", remedy);
     if (total_.bytes() / kBytesPerWord > limit) {
-      fail(Exit::failure, "the distinct words have more than ", kBytesPerWord, " x ", max_words_, " bytes", remedy);
+      fail(Exit::failure, "the distinct words have more than ", kBytesPerWord, " bytes for each of --max-words ",
+           max_words_, remedy);
     }
   }
 

@@ -30,7 +30,7 @@ std::string BpeTokenizer::decode(std::span<const std::int32_t> ids) const {
 }
 
 std::int32_t BpeTokenizer::eod() const {
-  if (eod_ < 0) fail(Exit::bad_data, source_, ": lacks ", kEndOfText, ", the end-of-document token");
+  if (eod_ < 0) fail(Exit::bad_data, source_, " has no ", kEndOfText, ", the end-of-document token");
   return eod_;
 }
 
