@@ -71,33 +71,34 @@ void add_old_flags(Flags& flags) {
 void check(Flags& flags, const PreprocessOptions& options) {
   check_tokenizer_flags(flags, options.tokenizer);
   auto inputs_from_stdin = std::count(options.inputs.begin(), options.inputs.end(), "-");
-  if (inputs_from_stdin > 1) flags.problem("--input -", "standard input can be read only once");
+  if (inputs_from_stdin > 1) flags.problem("--input -", "standard input can be read only once; use - only once");
   if (inputs_from_stdin > 0 && options.partitions > 1 && !options.keep_sequential_samples) {
     flags.problem("--input -",
-                  "--partitions reads its input several times; add --keep-sequential-samples, or use a file");
+                  "--partitions reads the input several times; add --keep-sequential-samples, or use a file");
   }
   const std::vector<std::string>& languages = sentence_languages();
   if (options.split_sentences && std::count(languages.begin(), languages.end(), options.lang) == 0) {
     flags.problem("--lang " + options.lang, cat("is not supported by --split-sentences, only ", join(languages, ", "),
-                                                " is; without that flag, a text may be a list of sentences"));
+                                                " is; omit that flag, and write each text as a list of sentences"));
   }
   for (const std::string& key : options.json_keys) {
     if (key.find('/') != std::string::npos)
-      flags.problem("--json-keys " + key, "contains a /, but the key becomes part of a file name");
+      flags.problem("--json-keys " + key,
+                    "contains a /, which the output's file name cannot; rename the key in the data");
     if (std::count(options.json_keys.begin(), options.json_keys.end(), key) > 1) {
-      flags.problem("--json-keys " + key, "is named twice; name each key once");
+      flags.problem("--json-keys " + key, "is given twice; give each key once");
       break;
     }
   }
   if (options.tokenizer.parse_special_tokens && options.tokenizer.type == "NullTokenizer") {
-    flags.problem("--parse-special-tokens", "NullTokenizer has no special tokens");
+    flags.problem("--parse-special-tokens", "has no meaning for NullTokenizer, which has no special tokens; remove it");
   }
 }
 
 void report_old_spellings(const PreprocessOptions& options, Console& console) {
   auto is_vocab = [](const std::string& word) { return word == "--vocab" || starts_with(word, "--vocab="); };
   if (std::any_of(options.command.begin(), options.command.end(), is_vocab))
-    console.info("--vocab: taken as --vocab-file");
+    console.info("--vocab: treated as --vocab-file");
 }
 
 std::string summary_text(const Json& summary) {

@@ -31,7 +31,7 @@ std::string problem_with(const std::string& file) {
   if (file == "-") return "";
   std::error_code error;
   if (fs::is_directory(file, error))
-    return file + ": is a folder; name its files, or a pattern that matches them: " + file + "/*";
+    return cat(file, " is a folder; use its files, or a pattern that matches them: '", file, "/*'");
   if (::access(file.c_str(), R_OK) != 0) return cat(file, ": cannot read: ", std::strerror(errno));
   return "";
 }
@@ -53,8 +53,7 @@ std::vector<std::string> find_inputs(const std::vector<std::string>& words) {
     std::vector<std::string> found = word == "-" || file_exists(word) ? std::vector{word} : matches(word);
     if (found.empty()) {
       bool is_pattern = word.find_first_of("*?[") != std::string::npos;
-      problems.push_back(word +
-                         (is_pattern ? ": no such file, and nothing matches it as a pattern" : ": no such file"));
+      problems.push_back(word + (is_pattern ? ": no such file, and no file matches this pattern" : ": no such file"));
     }
     for (std::string& file : found) {
       std::string problem = problem_with(file);

@@ -66,8 +66,8 @@ Json preprocess(const PreprocessOptions& options, Console& console) {
   const std::int64_t parts = options.keep_sequential_samples ? 1 : options.partitions;
   std::optional<std::uint64_t> input_bytes = stored_bytes(files);
   if (!input_bytes && parts > 1) {
-    fail(Exit::usage, "--partitions ", parts,
-         ": reads its input several times, but a pipe only once; add --keep-sequential-samples, or use files");
+    fail_at(Exit::usage, cat("--partitions ", parts), "the input is read ", parts,
+            " times, but a pipe can be read only once; add --keep-sequential-samples, or use files");
   }
   if (input_bytes) *input_bytes *= static_cast<std::uint64_t>(parts);
   InterruptGuard guard(console.program());  // must outlive the files that it removes after a signal
@@ -76,7 +76,7 @@ Json preprocess(const PreprocessOptions& options, Console& console) {
   for (std::int64_t part = 0; part < parts; ++part) {
     std::vector<StoredInput> now = run_pass(options, files, *tokenizer, part, parts, outputs);
     if (part > 0 && now != stored)
-      fail(Exit::io, "the input changed between two of the passes that --partitions makes over it; start again");
+      fail(Exit::io, "the input changed while --partitions read it several times; start again when it is complete");
     stored = std::move(now);
   }
   outputs.finish(stored);

@@ -28,7 +28,7 @@ void check_u16(std::span<const std::int32_t> ids) {
   for (std::int32_t id : ids) {
     if (id < 0 || id > 0xFFFF)
       fail(Exit::bad_data, "token id ", id,
-           " does not fit in 16 bits, the token width for this vocabulary size; give a larger --vocab-size");
+           " does not fit in 16 bits, the token width for this vocabulary size; use a larger --vocab-size");
   }
 }
 

@@ -90,7 +90,7 @@ void PreprocessOutputs::write(const TokenChunk& chunk) {
 void PreprocessOutputs::reject(const BadLine& bad) {
   if (skipped_ >= options_.skip_bad) {
     fail(Exit::bad_data, bad.where, ": ", bad.reason,
-         options_.skip_bad > 0 ? cat("; --skip-bad ", options_.skip_bad, " is reached") : "");
+         options_.skip_bad > 0 ? cat("; there are more bad lines than --skip-bad ", options_.skip_bad) : "");
   }
   if (!rejects_) rejects_.emplace(rejects_path());
   Json line =
@@ -137,7 +137,8 @@ void PreprocessOutputs::fail_full(const NoSpaceError& error) const {
   std::error_code code;
   const auto space = fs::space(folder, code);
   std::string has = code ? "" : cat("; ", folder, " had ", human_bytes(space.available), " free");
-  fail(Exit::io, error.what(), "\n  the output needs ", needs, has, ". The unfinished files are removed.");
+  fail(Exit::io, error.what(), "\n  the output needs ", needs, has,
+       "; free some space, or choose another --output-prefix. The unfinished files are removed.");
 }
 
 /// Returns the size of the token files: tokens, header, 4 + 8 bytes per sequence and 8 per document.

@@ -163,7 +163,7 @@ expect_same "$WORK/kinds_text_document.bin" "$WORK/good_text_document.bin"
 [ "$(grep -cE '^\{"where": ".*kinds.jsonl:[1-9]", "reason": ".+", "line": ".*"\}$' "$WORK/kinds.rejects.jsonl")" -eq 9 ] ||
   fail "kinds.rejects.jsonl: $(cat "$WORK/kinds.rejects.jsonl")"
 expect_exit 65 mtl-preprocess --input "$WORK/kinds.jsonl" --output-prefix "$WORK/kinds9" $GPT2 --skip-bad 8
-expect_text "$WORK/err" 'kinds.jsonl:9: .*; --skip-bad 8 is reached'
+expect_text "$WORK/err" 'kinds.jsonl:9: .*more bad lines than --skip-bad 8'
 run kinds --input "$WORK/good.jsonl" $GPT2 --skip-bad 9
 [ ! -e "$WORK/kinds.rejects.jsonl" ] || fail "the earlier run's rejects were not removed"
 expect_exit 65 mtl-preprocess --input "$WORK/two.jsonl" --output-prefix "$WORK/toomany" $GPT2 --skip-bad 1
