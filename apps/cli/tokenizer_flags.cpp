@@ -102,19 +102,21 @@ void check_tokenizer_flags(Flags& flags, const TokenizerOptions& options) {
   if (is_sentencepiece_type(type)) {
     needs("--tokenizer-model", !options.tokenizer_model.empty());
     if (options.parse_special_tokens)
-      flags.problem("--parse-special-tokens",
-                    "is not for SentencePiece: user-defined symbols are always found, control pieces never");
+      flags.problem(
+          "--parse-special-tokens",
+          "has no meaning for SentencePiece, which always finds user-defined symbols and never control pieces; "
+          "remove it");
   }
   if (options.legacy_tokenizer && type != "SentencePieceTokenizer" && type != "Llama2Tokenizer")
-    flags.problem("--legacy-tokenizer", "is for SentencePieceTokenizer and Llama2Tokenizer");
+    flags.problem("--legacy-tokenizer", "is only for SentencePieceTokenizer and Llama2Tokenizer; remove it");
   if (options.vocab_extra_ids != 0 && !(options.legacy_tokenizer && type == "SentencePieceTokenizer"))
-    flags.problem("--vocab-extra-ids", "is for SentencePieceTokenizer with --legacy-tokenizer");
+    flags.problem("--vocab-extra-ids", "is only for SentencePieceTokenizer with --legacy-tokenizer; remove it");
   if (type == "TikTokenizer") {
     needs("--tokenizer-model", !options.tokenizer_model.empty());
     try {
       check_tiktoken_options(options.tiktoken);
     } catch (const Error& error) {
-      flags.problem("--tokenizer-type TikTokenizer", error.what());
+      flags.problem(error.where(), error.message());
     }
   }
   if (type == "NullTokenizer") needs("--vocab-size", options.vocab_size.has_value());

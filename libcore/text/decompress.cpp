@@ -90,14 +90,15 @@ Decoder make_decoder(std::unique_ptr<StoredFile>& file, int threads) {
 }  // namespace
 
 std::string FileSource::damage_message() const {
-  return cat(file_->name(), ": damaged ", format_, " data before byte ", file_->offset());
+  return cat(file_->name(), ": damaged ", format_, " data before byte ", file_->offset(),
+             "; copy or download it again");
 }
 
 void FileSource::fail_damaged() const { fail(Exit::bad_data, damage_message()); }
 
 void FileSource::fail_truncated() const {
   fail(Exit::bad_data, file_->name(), ": the ", format_, " data ends early, at byte ", file_->offset(),
-       "; the file is truncated");
+       "; the file is truncated: copy or download it again");
 }
 
 void FileSource::fail_memory() const {

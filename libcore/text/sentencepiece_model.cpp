@@ -187,7 +187,8 @@ void resolve_pieces(SentencePieceModel& model) {
   if (model.unk < 0) fail(Exit::bad_data, model.source, ": not a SentencePiece model: it lacks an unknown piece");
   auto missing = std::find(model.byte_ids.begin(), model.byte_ids.end(), -1);
   if (model.byte_fallback && missing != model.byte_ids.end())
-    fail(Exit::bad_data, model.source, ": has byte_fallback, but no piece for byte ", missing - model.byte_ids.begin());
+    fail(Exit::bad_data, model.source, ": the model has byte_fallback, but no piece for byte ",
+         missing - model.byte_ids.begin());
   auto control = [&](const std::string& text) {
     auto found = ids.find(text);
     return found != ids.end() && model.piece(found->second).kind == Kind::control ? found->second : -1;

@@ -99,7 +99,7 @@ SentencePieceTokenizer::SentencePieceTokenizer(std::string content, const std::s
       denormalizer_(segmenter_.model().denormalizer, false, {}, source) {
   if (options_.legacy && options_.type == "SentencePieceTokenizer") add_legacy_tokens();
   if (options_.legacy && options_.type == "Llama2Tokenizer" && segmenter_.model().bos < 0)
-    fail(Exit::bad_data, source, ": lacks the control piece ", segmenter_.model().bos_piece,
+    fail(Exit::bad_data, source, " has no control piece ", segmenter_.model().bos_piece,
          ", which Llama2Tokenizer puts before every text");
 }
 
@@ -147,7 +147,7 @@ std::int32_t SentencePieceTokenizer::eod() const {
   }
   const SentencePieceModel& model = segmenter_.model();
   if (model.eos < 0)
-    fail(Exit::bad_data, model.source, ": lacks the control piece ", model.eos_piece, ", the end-of-document token");
+    fail(Exit::bad_data, model.source, " has no control piece ", model.eos_piece, ", the end-of-document token");
   return model.eos;
 }
 

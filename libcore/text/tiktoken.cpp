@@ -148,7 +148,7 @@ SplitRules rules_of(const std::string& pattern) {
   using enum SplitRules::Contractions;
   if (pattern == "v1") return {.contractions = none, .cased = false, .three_digits = false, .with_slashes = false};
   if (pattern == "v2") return {.contractions = none, .cased = true, .three_digits = false, .with_slashes = true};
-  fail(Exit::usage, "--tiktoken-pattern ", pattern, ": choose v1 or v2");
+  fail_at(Exit::usage, cat("--tiktoken-pattern ", pattern), "unknown; choose v1 or v2");
 }
 
 /// Returns the ranks that fit into the vocabulary size.
@@ -158,11 +158,11 @@ std::vector<std::string> ranks_in_use(std::vector<std::string> ranks, const std:
   std::int64_t available = std::ssize(ranks) + special;
   std::int64_t size = options.vocab_size.value_or(std::min(kDefaultVocabSize, available));
   if (size > available) {
-    fail(Exit::usage, "--vocab-size ", size, ": ", path, " has ", ranks.size(), " tokens, ", available, " with the ",
-         special, " special tokens; give --vocab-size ", available, " or less");
+    fail_at(Exit::usage, cat("--vocab-size ", size), path, " has ", ranks.size(), " tokens, ", available, " with the ",
+            special, " special tokens; use --vocab-size ", available, " or less");
   }
   if (size <= special)
-    fail(Exit::usage, "--vocab-size ", size, ": must be more than --tiktoken-num-special-tokens (", special, ")");
+    fail_at(Exit::usage, cat("--vocab-size ", size), "must be more than --tiktoken-num-special-tokens ", special);
   ranks.resize(size - special);
   return ranks;
 }
@@ -182,32 +182,32 @@ std::vector<std::string> parse_tiktoken_ranks(std::string_view text, const std::
     if (starts_with(error.what(), path)) throw;
     fail(Exit::bad_data, path, ": not a valid list of tokens: ", error.what());
   }
-  if (reader.ranks.empty()) fail(Exit::bad_data, path, ": contains no tokens");
+  if (reader.ranks.empty()) fail(Exit::bad_data, path, " contains no tokens");
   return std::move(reader.ranks);
 }
 
 void check_tiktoken_options(const TiktokenOptions& options) {
   rules_of(options.pattern);
   std::int64_t count = options.num_special_tokens;
-  if (count < 0 || count >= kMaxRank) fail(Exit::usage, "--tiktoken-num-special-tokens ", count, ": out of range");
+  const std::string flag = cat("--tiktoken-num-special-tokens ", count), names = "--tiktoken-special-tokens";
+  if (count < 0 || count >= kMaxRank) fail_at(Exit::usage, flag, "must be from 0 to ", kMaxRank - 1);
   if (count == 0) return;
   auto named = std::ssize(options.special_tokens);
   if (named > count) {
-    fail(Exit::usage, "--tiktoken-num-special-tokens ", count, ": there are ", named,
-         " named special tokens; give at least as many, or 0 for none");
+    fail_at(Exit::usage, flag, "must be at least ", named, ", the number of --tiktoken-special-tokens, or 0 for none");
   }
   auto occurs = [&](const std::string& name) {
     return std::count(options.special_tokens.begin(), options.special_tokens.end(), name);
   };
   for (const char* name : {"<unk>", "<s>", "</s>"}) {
-    if (occurs(name) == 0) fail(Exit::usage, "--tiktoken-special-tokens: ", name, " must be among them");
+    if (occurs(name) == 0) fail_at(Exit::usage, names, "must include ", name);
   }
   for (const std::string& name : options.special_tokens) {
     if (name.empty() || occurs(name) > 1)
-      fail(Exit::usage, "--tiktoken-special-tokens: \"", name, "\" is empty or listed twice");
+      fail_at(Exit::usage, names, "has \"", name, name.empty() ? "\", an empty name" : "\" twice");
     for (std::int64_t id = named; id < count && starts_with(name, "<SPECIAL_"); ++id) {
       if (name == unnamed_special(id))
-        fail(Exit::usage, "--tiktoken-special-tokens: ", name, " is reserved for id ", id);
+        fail_at(Exit::usage, names, "has ", name, ", the name of id ", id, "; choose another name");
     }
   }
 }
@@ -245,8 +245,8 @@ std::unique_ptr<Encoder> TikTokenizer::make_encoder(EncoderMemory memory) const 
 
 std::int32_t TikTokenizer::eod() const {
   if (eod_ < 0) {
-    fail(Exit::bad_data, path_, ": has no end-of-document token without special tokens; ",
-         "give --tiktoken-num-special-tokens");
+    fail(Exit::bad_data, path_, " has no end-of-document token without special tokens; ",
+         "use --tiktoken-num-special-tokens");
   }
   return eod_;
 }

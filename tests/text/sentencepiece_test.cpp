@@ -307,7 +307,7 @@ TEST_CASE("sentencepiece: unsupported models are refused by name") {
   refuses(with({"<0x41>", 0, Kind::byte}), "piece 4 (<0x41>) is a byte, but the model has no byte_fallback");
   SentencePieceModel model = small_model({{"a", 0, Kind::normal}});
   model.byte_fallback = true;
-  refuses(sentencepiece_file(model), "has byte_fallback, but no piece for byte 0");
+  refuses(sentencepiece_file(model), "the model has byte_fallback, but no piece for byte 0");
   model.byte_fallback = false;
   model.algorithm = SentencePieceModel::Algorithm::word;
   refuses(sentencepiece_file(model), "a SentencePiece model of type word");

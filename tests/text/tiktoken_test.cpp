@@ -123,7 +123,7 @@ TEST_CASE("TikTokenizer: special tokens come first, saved files load again, and 
     CHECK_THROWS_WITH_AS(TikTokenizer(ranks, "ranks", wrong), doctest::Contains(reason), Error);
   };
   refused([](auto& o) { o.tiktoken.pattern = "v3"; }, "v1 or v2");
-  refused([](auto& o) { o.tiktoken.num_special_tokens = 3; }, "at least as many");
+  refused([](auto& o) { o.tiktoken.num_special_tokens = 3; }, "at least 7");
   refused([](auto& o) { o.tiktoken.special_tokens = {"<s>", "</s>"}; }, "<unk>");
   refused([](auto& o) { o.tiktoken.special_tokens = {"<s>", "</s>", "<unk>", "<s>"}; }, "twice");
   refused([](auto& o) { o.tiktoken.special_tokens = {"<s>", "</s>", "<unk>", "<SPECIAL_5>"}; }, "id 5");
