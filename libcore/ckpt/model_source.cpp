@@ -121,7 +121,8 @@ void ModelSource::trim_vocabulary(std::optional<std::int64_t> tokens, Console& c
             " rows of the token embedding, of which the last may be padding; give a tokenizer or --vocab-size"));
     return;
   }
-  if (*tokens < 1 || *tokens > rows) return;
+  require(*tokens >= 1, "trim_vocabulary: ", *tokens, " tokens");
+  if (*tokens > rows) return;
   for (SavedTensor& tensor : reader_->tensors) {
     if (ends_with(tensor.name, ".embedding.tokens.weight") || ends_with(tensor.name, ".output.weight"))
       tensor.shape[0] = *tokens;

@@ -141,6 +141,8 @@ TEST_CASE("megatron: padding rows are kept unless the vocabulary size is known")
   Console console = quiet_console();
   ModelSource source = open_case(kCases + "mcore_local_tp1pp1", std::nullopt, std::nullopt);
   CHECK(source.config().vocab_size == 600);
+  for (const std::int64_t tokens : {0, -1}) CHECK_THROWS_AS(source.trim_vocabulary(tokens, console), Error);
+  CHECK(source.config().vocab_size == 600);
   source.trim_vocabulary(512, console);
   CHECK(source.config() == open_case(kModel).config());
   const Slice whole = whole_slice({512, 64});
