@@ -26,8 +26,8 @@ struct PromptReader {
   bool ids = false;                   // prompts are token ids, separated by blanks
   std::optional<std::int32_t> first;  // end-of-document token, replaces an empty prompt; empty if unknown
 
-  /// Throws Error(bad_data), which names `where`, for words that are not ids, for ids the model lacks, and for an empty
-  /// prompt if `first` is empty.
+  /// Throws Error(bad_data), which names `where`, for text that is not UTF-8, for words that are not ids, for ids the
+  /// model lacks, and for an empty prompt if `first` is empty.
   Prompt read(std::string text, std::string where) const;
   /// Parses {"prompt": ...}. The value is a string or, with `ids`, possibly a list of numbers. Throws Error(bad_data)
   /// for other JSON.

@@ -6,7 +6,8 @@
 // demand, while the operating system reads ahead.
 //
 // Throws Error(bad_data) with the file name if a file is truncated or damaged, has other data after its end, needs more
-// than 1 GiB to decode, or has another format (bzip2, zip, ...).
+// than 1 GiB to decode, or if its content, as stored or decompressed, is of another format than UTF-8 text without a
+// byte order mark (text/other_formats.h).
 #pragma once
 
 #include <cstdint>
