@@ -209,7 +209,7 @@ TEST_CASE("decompress: trailing data is refused") {
 }
 
 TEST_CASE("decompress: a read of 0 bytes returns at once, and one of more than 4 GiB is read in parts") {
-  const std::string text = sample_text();
+  const std::string text = sample_text().substr(0, 100000);
   TempFile file;
   const auto expect = [&](const std::string& stored) {
     write_file_atomic(file.path, stored);
