@@ -40,8 +40,9 @@ std::vector<std::string> words_in(const T& value) {
 }  // namespace
 
 std::string Bounds::objection(double number) const {
-  const bool is_low = excludes_least ? !(number > least) : !(number >= least);  // also true for NaN
-  const bool is_high = excludes_most ? !(number < most) : !(number <= most);
+  if (std::isnan(number)) return "must be a finite number";
+  const bool is_low = excludes_least ? number <= least : number < least;
+  const bool is_high = excludes_most ? number >= most : number > most;
   const bool has_least = std::isfinite(least), has_most = std::isfinite(most);
   if (!is_low && !is_high && std::isfinite(number)) return "";
   if ((!is_low && !is_high) || (!has_least && !has_most)) return "must be a finite number";

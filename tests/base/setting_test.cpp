@@ -114,7 +114,8 @@ TEST_CASE("bounds: refuse infinite numbers and NaN") {
                                  Bounds{.least = 0, .most = 1, .excludes_least = true, .excludes_most = true}})
       CHECK_FALSE(bounds.objection(number).empty());
   }
-  CHECK(Bounds{0}.objection(nan) == "must be at least 0");
+  CHECK(Bounds{0}.objection(nan) == "must be a finite number");
+  CHECK(Bounds{0, 1}.objection(nan) == "must be a finite number");
   CHECK(Bounds{0}.objection(INFINITY) == "must be a finite number");
 }
 

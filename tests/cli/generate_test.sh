@@ -170,6 +170,8 @@ expect_exit 0 mtl-generate --load b --prompt 'To be' --greedy --max-new-tokens 8
 cp out greedy
 expect_output mtl-generate --load b --prompt 'To be' --temperature 1e-308 --max-new-tokens 8 <greedy
 expect_exit 0 mtl-generate --load b --prompt 'To be' --temperature 1e300 --max-new-tokens 8
-expect_exit 2 mtl-generate --load b --prompt 'To be' --temperature inf
-expect_text err '--temperature inf +must be a finite number'
+for number in inf nan; do
+  expect_exit 2 mtl-generate --load b --prompt 'To be' --temperature $number
+  expect_text err "--temperature $number +must be a finite number"
+done
 finish

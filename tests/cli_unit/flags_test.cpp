@@ -327,7 +327,7 @@ TEST_CASE("flags: numbers must be within the bounds of their flag, and doubles f
         "--scale 0: must be above 0\n--most 0.51: must be at most 0.5\n");
   CHECK(problems({"--count", "-9223372036854775808", "--size", "9223372036854775807"}) ==
         "--count -9223372036854775808: must be at least 1\n--size 9223372036854775807: must be from 0 to 4096\n");
-  CHECK(problems({"--scale", "nan"}) == "--scale nan: must be above 0\n");
+  CHECK(problems({"--scale", "nan"}) == "--scale nan: must be a finite number\n");
   CHECK(problems({"--scale", "inf"}) == "--scale inf: must be a finite number\n");
   for (const char* word : {"nan", "inf", "-inf", "1e999"}) {
     CHECK(problems({"--lr", word}) == cat("--lr ", word, ": must be a finite number\n"));
