@@ -5,7 +5,9 @@
 #include "base/error.h"
 #include "base/str.h"
 #include "ckpt/canonical.h"
+#include "ckpt/hf_keys.h"
 #include "ckpt/hf_rotary.h"
+#include "ckpt/hf_values.h"
 
 namespace mtl {
 
@@ -29,20 +31,43 @@ constexpr ActivationName kHfActivations[] = {{"gelu_new", Activation::gelu_tanh}
                                              {"silu", Activation::silu},
                                              {"swish", Activation::silu}};
 
-void read_sizes(const HfFamily& family, const Json& json, GptConfig& config, std::vector<std::string>& problems) {
+/// Returns the key that config.json uses for a size: its name or one of the aliases. Adds a problem for each alias
+/// whose value differs from the key's.
+const char* key_in_use(const HfSize& size, const HfValues& values) {
+  const char* found = values.find(size.key) != nullptr ? size.key : nullptr;
+  for (const char* alias : size.aliases) {
+    if (values.find(alias) == nullptr) continue;
+    if (found == nullptr) {
+      found = alias;
+    } else if (values.find(alias)->dump() != values.find(found)->dump()) {
+      values.add_problem(alias, cat(", but ", found, " is ", values.find(found)->dump(), "; remove one of them"));
+    }
+  }
+  return found == nullptr ? size.key : found;
+}
+
+void read_sizes(const HfFamily& family, const HfValues& values, GptConfig& config) {
   for (const HfSize& size : family.sizes) {
     std::int64_t& member = config.*size.member;
-    const char* key = json.find(size.key) == nullptr && size.older_key != nullptr ? size.older_key : size.key;
-    const bool is_absent = json.find(key) == nullptr;
-    member = json.int_or(key, is_absent ? size.fallback : 0);
-    const bool is_derived = is_absent ? size.fallback == 0 : json.find(key)->is_null();
-    if (!is_derived && (member < 1 || member > kMaxDimension))
-      problems.push_back(cat(key, " is ", member, "; it must be from 1 to ", kMaxDimension));
+    const char* key = key_in_use(size, values);
+    const bool is_absent = values.find(key) == nullptr;
+    member = size.fallback;
+    if (is_absent) continue;
+    if (size.may_be_null && values.find(key)->is_null()) {
+      member = 0;  // GptConfig::complete() derives the size
+      continue;
+    }
+    const std::size_t problems = values.problem_count();
+    member = values.integer(key, 0);
+    if (values.problem_count() == problems && (member < 1 || member > kMaxDimension))
+      values.add_problem(key, cat("; it must be from 1 to ", kMaxDimension));
   }
 }
 
-void read_activation(const HfFamily& family, const Json& json, GptConfig& config, std::vector<std::string>& problems) {
-  const std::string name = json.string_or(family.activation_key, family.activation);
+void read_activation(const HfFamily& family, const HfValues& values, GptConfig& config) {
+  const std::size_t problems = values.problem_count();
+  const std::string name = values.text(family.activation_key, family.activation);
+  if (values.problem_count() > problems) return;
   auto found = std::find_if(std::begin(kHfActivations), std::end(kHfActivations),
                             [&](const ActivationName& entry) { return name == entry.hf; });
   if (found != std::end(kHfActivations)) {
@@ -51,36 +76,44 @@ void read_activation(const HfFamily& family, const Json& json, GptConfig& config
   }
   std::vector<std::string> names;
   for (const ActivationName& entry : kHfActivations) names.emplace_back(entry.hf);
-  problems.push_back(
-      cat(family.activation_key, " is '", name, "', which is not supported; use one of ", join(names, ", ")));
+  values.add_problem(family.activation_key, cat(", which mtl does not support; it supports ", join(names, ", ")));
 }
 
-void read_switches(const HfFamily& family, const Json& json, GptConfig& config, std::vector<std::string>& problems) {
-  config.tied_embeddings = json.bool_or("tie_word_embeddings", family.tied);
+void read_switches(const HfFamily& family, const HfValues& values, GptConfig& config) {
+  config.tied_embeddings = values.boolean("tie_word_embeddings", family.tied);
   for (const HfBias& bias : family.biases) {
-    for (bool LinearBias::*member : bias.members) config.bias.*member = json.bool_or(bias.key, bias.fallback);
+    const bool has_bias = values.boolean(bias.key, bias.fallback);
+    for (bool LinearBias::*member : bias.members) config.bias.*member = has_bias;
   }
   if (family.parallel_residual_key != nullptr)
-    config.parallel_residual = json.bool_or(family.parallel_residual_key, true);
-  for (const HfFixedSwitch& entry : family.fixed) {
-    if (json.bool_or(entry.key, entry.value) != entry.value)
-      problems.push_back(cat(entry.key, " is ", !entry.value, ", which is not supported"));
+    config.parallel_residual = values.boolean(family.parallel_residual_key, true);
+}
+
+/// Adds a problem for each key in hf_keys.inc that makes transformers compute something that mtl cannot.
+void check_refused_keys(const HfFamily& family, const HfValues& values) {
+  for (const HfRefusedKey& rule : hf_refused_keys()) {
+    const Json* value = values.find(rule.key);
+    if (value == nullptr || !includes_family(rule.families, family.model_type)) continue;
+    const Json allowed = Json::parse(rule.allowed);
+    const bool is_allowed = std::any_of(allowed.as_array().begin(), allowed.as_array().end(),
+                                        [&](const Json& other) { return other.dump() == value->dump(); });
+    if (!is_allowed) values.add_problem(rule.key, cat("; mtl does not support ", rule.meaning));
   }
-  if (const Json* quantized = json.find("quantization_config"); quantized != nullptr && !quantized->is_null())
-    problems.emplace_back("quantization_config is given; quantized models are not supported");
 }
 
 GptConfig read_config(const HfFamily& family, const Json& json, std::vector<std::string>& problems) {
+  const HfValues values(json, "", problems);
   GptConfig config = family.base;
-  read_sizes(family, json, config, problems);
-  config.norm_eps = json.number_or(family.norm_eps_key, family.norm_eps);
+  read_sizes(family, values, config);
+  config.norm_eps = values.number(family.norm_eps_key, family.norm_eps);
   if (!(config.norm_eps > 0 && config.norm_eps < 1))
-    problems.push_back(cat(family.norm_eps_key, " is ", config.norm_eps, "; it must be above 0 and below 1"));
-  config.init_std = json.number_or("initializer_range", 0.02);
-  read_activation(family, json, config, problems);
-  read_switches(family, json, config, problems);
-  if (config.position_embedding == PositionEmbedding::rotary) read_hf_rotary(json, family.rotary, config, problems);
-  read_hf_window(json, family.window, config, problems);
+    values.add_problem(family.norm_eps_key, "; it must be above 0 and below 1");
+  config.init_std = values.number("initializer_range", 0.02);
+  read_activation(family, values, config);
+  read_switches(family, values, config);
+  check_refused_keys(family, values);
+  if (config.position_embedding == PositionEmbedding::rotary) read_hf_rotary(values, family.rotary, config);
+  read_hf_window(values, family.window, config);
   if (problems.empty()) config.complete();
   return config;
 }
@@ -101,13 +134,20 @@ std::vector<std::string> differences(const GptConfig& config, const GptConfig& o
 
 }  // namespace
 
-const HfFamily& hf_family_of(const Json& hf_config) {
+const HfFamily* find_hf_family_of(const Json& hf_config) {
   const std::string model_type = hf_config.string_or("model_type", "");
-  if (const HfFamily* family = find_hf_family(model_type)) return *family;
+  // transformers reads such a file as Ministral, because its MistralConfig does not have layer_types.
+  const bool is_ministral = model_type == "mistral" && hf_config.find("layer_types") != nullptr;
+  return find_hf_family(is_ministral ? "ministral" : model_type);
+}
+
+const HfFamily& hf_family_of(const Json& hf_config) {
+  if (const HfFamily* family = find_hf_family_of(hf_config)) return *family;
   std::vector<std::string> known;
   for (const HfFamily& family : hf_families()) known.emplace_back(family.model_type);
+  const std::string model_type = hf_config.string_or("model_type", "");
   fail(Exit::bad_data, model_type.empty() ? "model_type is missing" : cat("model_type is '", model_type, "'"),
-       "; this version reads ", join(known, ", "));
+       "; mtl reads only ", join(known, ", "));
 }
 
 GptConfig gpt_config_from_hf(const Json& hf_config) {

@@ -10,12 +10,15 @@
 
 namespace mtl {
 
-/// Returns the family for the model_type in `hf_config`. If it is missing or unknown, throws Error(bad_data) that lists
-/// the known families.
+/// Returns the family as which transformers reads a config.json, or nullptr if mtl does not have it. Usually the one in
+/// model_type, but "mistral" with layer_types is ministral.
+const HfFamily* find_hf_family_of(const Json& hf_config);
+/// Like find_hf_family_of(), but throws Error(bad_data) that lists the known families.
 const HfFamily& hf_family_of(const Json& hf_config);
 
 /// Returns the configuration that a config.json describes. Missing keys get transformers' defaults. Throws
-/// Error(bad_data) that lists, by key, every setting that mtl does not support. Does not check whether the sizes are
+/// Error(bad_data) that lists, by key, every setting that mtl does not support (also hf_keys.inc). Ignores keys that
+/// transformers ignores, too. Does not check whether the sizes are
 /// consistent; GptConfig::problems() does.
 GptConfig gpt_config_from_hf(const Json& hf_config);
 

@@ -12,20 +12,16 @@ HfFamily gpt2() {
       .architecture = "GPT2LMHeadModel",
       .base = {},
       .sizes = {{"vocab_size", &GptConfig::vocab_size, 50257},
-                {"n_positions", &GptConfig::max_positions, 1024, "n_ctx"},
-                {"n_embd", &GptConfig::hidden_size, 768},
-                {"n_layer", &GptConfig::num_layers, 12},
-                {"n_head", &GptConfig::num_heads, 12},
-                {"n_inner", &GptConfig::ffn_hidden_size, 0}},
+                {"n_positions", &GptConfig::max_positions, 1024, false, {"max_position_embeddings"}},
+                {"n_embd", &GptConfig::hidden_size, 768, false, {"hidden_size"}},
+                {"n_layer", &GptConfig::num_layers, 12, false, {"num_hidden_layers"}},
+                {"n_head", &GptConfig::num_heads, 12, false, {"num_attention_heads"}},
+                {"n_inner", &GptConfig::ffn_hidden_size, 0, true}},
       .norm_eps_key = "layer_norm_epsilon",
       .norm_eps = 1e-5,
       .activation_key = "activation_function",
       .activation = "gelu_new",
       .tied = true,
-      // reorder_and_upcast_attn is not listed, because mtl always computes attention scores and softmax in fp32.
-      .fixed = {{"scale_attn_weights", true},
-                {"scale_attn_by_inverse_layer_idx", false},
-                {"add_cross_attention", false}},
       .dropout_keys = {"attn_pdrop", "embd_pdrop", "resid_pdrop"},
       .prefix = "transformer.",
       .layers = "h.",
@@ -47,8 +43,8 @@ std::vector<HfSize> llama_sizes(std::int64_t vocab, std::int64_t ffn, std::int64
           {"hidden_size", &GptConfig::hidden_size, 4096},
           {"num_hidden_layers", &GptConfig::num_layers, 32},
           {"num_attention_heads", &GptConfig::num_heads, 32},
-          {"num_key_value_heads", &GptConfig::num_query_groups, groups},
-          {"head_dim", &GptConfig::head_dim, head_dim},
+          {"num_key_value_heads", &GptConfig::num_query_groups, groups, true},
+          {"head_dim", &GptConfig::head_dim, head_dim, true},
           {"intermediate_size", &GptConfig::ffn_hidden_size, ffn}};
 }
 
@@ -97,6 +93,12 @@ HfFamily llama() {
 HfFamily mistral() {
   HfFamily family = llama_like("mistral", "MistralForCausalLM", llama_sizes(32000, 14336, 8, 0, 131072));
   family.window = HfWindow::everywhere;
+  return family;
+}
+
+HfFamily ministral() {
+  HfFamily family = llama_like("ministral", "MinistralForCausalLM", llama_sizes(32000, 14336, 8, 0, 131072));
+  family.window = HfWindow::by_type;
   return family;
 }
 
@@ -152,7 +154,7 @@ HfFamily gpt_neox() {
 }  // namespace
 
 std::span<const HfFamily> hf_families() {
-  static const std::vector<HfFamily> families = {gpt2(), llama(), mistral(), qwen2(), qwen3(), gpt_neox()};
+  static const std::vector<HfFamily> families = {gpt2(), llama(), mistral(), ministral(), qwen2(), qwen3(), gpt_neox()};
   return families;
 }
 

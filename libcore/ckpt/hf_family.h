@@ -12,12 +12,14 @@
 namespace mtl {
 
 /// A size in config.json. `fallback` is the value if the key is absent. GptConfig::complete() derives the size if the
-/// value is null, or if the key is absent and `fallback` is 0.
+/// value is null, or if the key is absent and `fallback` is 0. transformers also accepts the key under the names in
+/// `aliases`.
 struct HfSize {
   const char* key;
   std::int64_t GptConfig::*member;
   std::int64_t fallback;
-  const char* older_key = nullptr;
+  bool may_be_null = false;
+  std::vector<const char*> aliases = {};
 };
 
 /// A config.json switch that determines whether the linears `members` have a bias.
@@ -27,16 +29,11 @@ struct HfBias {
   std::vector<bool LinearBias::*> members;
 };
 
-/// A switch with only one supported value, which is also transformers' default.
-struct HfFixedSwitch {
-  const char* key;
-  bool value;
-};
-
 /// Which layers have sliding-window attention, and the config.json keys that select them.
 enum class HfWindow {
   none,
   everywhere,  // all layers; key sliding_window: a number, or null for no window
+  by_type,     // key sliding_window, and layer_types to exclude layers
   from_layer,  // keys use_sliding_window, sliding_window, and layer_types or max_window_layers
 };
 
@@ -82,13 +79,13 @@ struct HfFamily {
   const char* parallel_residual_key = nullptr;  // if config.json does not have this key, the residual is parallel
   HfWindow window = HfWindow::none;
   HfRotary rotary = {};
-  std::vector<HfFixedSwitch> fixed = {};
   std::vector<const char*> dropout_keys = {};  // keys whose default in transformers is 0.1
   // Tensor names are `prefix` + NAME outside layers and `prefix` + `layers` + "N." + NAME in layer N. The output
   // layer's name has no prefix.
   const char* prefix = "model.";
   const char* layers = "layers.";
   const char* output = "lm_head";
+  const char* other_output = nullptr;  // another name that some folders use for the output layer
   std::vector<HfModule> modules = {};
   std::vector<HfModule> layer_modules = {};
   std::vector<const char*> ignored = {};  // name suffixes of constant buffers, which are not parameters

@@ -11,99 +11,119 @@ namespace {
 
 using Scaling = RotaryOptions::Scaling;
 
-/// Returns the object under `key`, or nullptr if the value is absent, null or an empty object.
-const Json* find_object(const Json& json, const char* key) {
-  const Json* value = json.find(key);
+/// Returns the object under `key`, or nullptr if the value is absent, null, an empty object or not an object. The last
+/// is a problem.
+const Json* find_object(const HfValues& values, const char* key) {
+  const Json* value = values.find(key);
   if (value == nullptr || value->is_null()) return nullptr;
-  if (!value->is_object()) fail(Exit::bad_data, key, ": expected an object");
-  return value->as_object().empty() ? nullptr : value;
+  if (!value->is_object()) values.add_problem(key, "; it must be an object");
+  return value->is_object() && !value->as_object().empty() ? value : nullptr;
 }
 
 /// Reads rope_parameters or rope_scaling, together with the older top-level keys.
 class RotaryReader {
  public:
-  RotaryReader(const Json& hf_config, const HfRotary& family, const GptConfig& config,
-               std::vector<std::string>& problems)
-      : json_(hf_config), family_(family), config_(config), problems_(problems) {}
+  RotaryReader(const HfValues& top, const HfRotary& family, const GptConfig& config)
+      : top_(top), family_(family), config_(config) {}
 
   RotaryOptions read(const char* key, const Json& parameters) {
     RotaryOptions rotary;
+    const HfValues values(parameters, cat(key, "."), top_);
     const bool nested = std::any_of(parameters.as_object().begin(), parameters.as_object().end(),
                                     [](const auto& item) { return item.second.is_object(); });
     if (nested) {
-      problems_.push_back(cat(key, " differs between layers, which is not supported"));
+      top_.report(cat(key, " differs between layers, which mtl does not support"));
       return rotary;
     }
-    rotary.base = number(key, parameters, "rope_theta", family_.base_key, 10000);
-    rotary.percent =
-        number(key, parameters, "partial_rotary_factor",
-               family_.percent_key == nullptr ? "partial_rotary_factor" : family_.percent_key, family_.percent);
+    rotary.base = number(values, "rope_theta", family_.base_key, 10000);
+    const char* percent_key = family_.percent_key == nullptr ? "partial_rotary_factor" : family_.percent_key;
+    rotary.percent = number(values, "partial_rotary_factor", percent_key, family_.percent);
     if (family_.percent_key == nullptr && rotary.percent != 1)
-      problems_.push_back(cat("partial_rotary_factor is ", rotary.percent, "; these models rotate whole heads"));
-    const std::string type = parameters.string_or("rope_type", parameters.string_or("type", "default"));
-    if (type == "default") return rotary;
+      top_.report(cat("partial_rotary_factor is ", rotary.percent, "; these models rotate whole heads"));
+    const char* type_key = values.find("rope_type") != nullptr ? "rope_type" : "type";
+    const std::size_t problems = top_.problem_count();
+    const std::string type = values.text(type_key, "default");
+    if (type == "default" || top_.problem_count() > problems) return rotary;
     if (type != "linear" && type != "llama3") {
-      problems_.push_back(cat(key, ": rope_type '", type, "' is not supported; default, linear and llama3 are"));
+      values.add_problem(type_key, ", which mtl does not support; it supports default, linear and llama3");
       return rotary;
     }
     rotary.scaling = type == "linear" ? Scaling::linear : Scaling::llama3;
-    rotary.factor = required_number(key, parameters, "factor");
+    rotary.factor = required_number(key, values, "factor");
     if (rotary.scaling == Scaling::linear) return rotary;
-    rotary.low_freq_factor = required_number(key, parameters, "low_freq_factor");
-    rotary.high_freq_factor = required_number(key, parameters, "high_freq_factor");
+    rotary.low_freq_factor = required_number(key, values, "low_freq_factor");
+    rotary.high_freq_factor = required_number(key, values, "high_freq_factor");
+    // transformers ignores the same key at the top level for these families; mtl refuses another value there.
     constexpr const char* kOriginal = "original_max_position_embeddings";
-    rotary.original_positions = json_.int_or(kOriginal, parameters.int_or(kOriginal, config_.max_positions));
+    rotary.original_positions = values.integer(kOriginal, config_.max_positions);
+    if (top_.integer(kOriginal, rotary.original_positions) != rotary.original_positions)
+      top_.add_problem(kOriginal,
+                       cat(", but transformers reads ", values.name(kOriginal), " (default: the number of ",
+                           "positions), which is ", rotary.original_positions, "; give both the same value"));
     return rotary;
   }
 
  private:
-  /// Returns the value of `key` in `parameters`. If it is absent, returns the value of `top_key` at the top level; if
-  /// both are absent, `fallback`. Adds a problem if both keys exist and differ.
-  double number(const char* where, const Json& parameters, const char* key, const char* top_key, double fallback) {
-    const double inside = parameters.number_or(key, json_.number_or(top_key, fallback));
-    if (const double top = json_.number_or(top_key, inside); top != inside)
-      problems_.push_back(cat(where, ".", key, " is ", inside, ", but ", top_key, " is ", top));
+  /// Returns the value of `key` in `values`. If it is absent, returns the value of `top_key` at the top level; if both
+  /// are absent, `fallback`. Adds a problem if both keys exist and differ.
+  double number(const HfValues& values, const char* key, const char* top_key, double fallback) {
+    if (values.find(key) == nullptr) return top_.number(top_key, fallback);
+    const double inside = values.number(key, fallback);
+    if (top_.number(top_key, inside) != inside)
+      top_.add_problem(top_key, cat(", but ", values.name(key), " is ", inside, "; remove one of them"));
     return inside;
   }
 
-  double required_number(const char* where, const Json& parameters, const char* key) {
-    if (const Json* value = parameters.find(key); value != nullptr && value->is_number()) return value->as_number();
-    problems_.push_back(cat(where, " has no ", key));
+  double required_number(const char* where, const HfValues& values, const char* key) {
+    if (values.find(key) != nullptr) return values.number(key, 1);
+    top_.report(cat(where, " has no ", key));
     return 1;
   }
 
-  const Json& json_;
+  const HfValues& top_;
   const HfRotary& family_;
   const GptConfig& config_;
-  std::vector<std::string>& problems_;
 };
 
 /// Returns the first layer with a window, or `layers` if no layer has one. Returns empty if a later layer has no
-/// window, or if the list does not have exactly one entry per layer.
+/// window, or if the value is not a list with one of the two types per layer.
 std::optional<std::int64_t> first_window_layer(const Json& layer_types, std::int64_t layers) {
+  if (!layer_types.is_array()) return std::nullopt;
   const Json::Array& types = layer_types.as_array();
+  auto is = [](const Json& type, const char* name) { return type.is_string() && type.as_string() == name; };
   std::int64_t first = 0;
-  while (first < std::ssize(types) && types[first].as_string() == "full_attention") ++first;
-  const bool windows = std::all_of(types.begin() + first, types.end(),
-                                   [](const Json& type) { return type.as_string() == "sliding_attention"; });
+  while (first < std::ssize(types) && is(types[first], "full_attention")) ++first;
+  const bool windows =
+      std::all_of(types.begin() + first, types.end(), [&](const Json& type) { return is(type, "sliding_attention"); });
   return windows && std::ssize(types) == layers ? std::optional(first) : std::nullopt;
 }
 
-void set_window(GptConfig& config, std::int64_t window, std::int64_t first, std::vector<std::string>& problems) {
-  if (window < 1) problems.push_back(cat("sliding_window is ", window, "; it must be at least 1"));
-  if (first < 0) problems.push_back(cat("max_window_layers is ", first, "; it must be at least 0"));
+/// Sets a window in the layers from `first`. An absent sliding_window has transformers' default.
+void set_window(const HfValues& values, std::int64_t first, GptConfig& config) {
+  constexpr std::int64_t kDefaultWindow = 4096;
+  const std::size_t problems = values.problem_count();
+  const std::int64_t window = values.integer("sliding_window", kDefaultWindow);
+  if (window < 1 && values.problem_count() == problems) values.add_problem("sliding_window", "; it must be at least 1");
   if (first >= config.num_layers) return;
   config.sliding_window = window;
   config.first_window_layer = first;
 }
 
+/// Returns the first layer with a window if the family has no list of layer types.
+std::int64_t default_first_layer(const HfValues& values, HfWindow family) {
+  constexpr std::int64_t kDefaultLayers = 28;
+  if (family != HfWindow::from_layer) return 0;
+  const std::int64_t first = values.integer("max_window_layers", kDefaultLayers);
+  if (first < 0) values.add_problem("max_window_layers", "; it must be at least 0");
+  return first;
+}
+
 }  // namespace
 
-void read_hf_rotary(const Json& hf_config, const HfRotary& family, GptConfig& config,
-                    std::vector<std::string>& problems) {
-  RotaryReader reader(hf_config, family, config, problems);
-  const Json* parameters = find_object(hf_config, "rope_parameters");
-  const Json* scaling = find_object(hf_config, "rope_scaling");
+void read_hf_rotary(const HfValues& values, const HfRotary& family, GptConfig& config) {
+  RotaryReader reader(values, family, config);
+  const Json* parameters = find_object(values, "rope_parameters");
+  const Json* scaling = find_object(values, "rope_scaling");
   const Json empty = Json::object();
   if (parameters == nullptr && scaling == nullptr) {
     config.rotary = reader.read("rope_parameters", empty);
@@ -112,7 +132,7 @@ void read_hf_rotary(const Json& hf_config, const HfRotary& family, GptConfig& co
   config.rotary =
       parameters != nullptr ? reader.read("rope_parameters", *parameters) : reader.read("rope_scaling", *scaling);
   if (parameters != nullptr && scaling != nullptr && !(reader.read("rope_scaling", *scaling) == config.rotary))
-    problems.emplace_back("rope_scaling and rope_parameters differ");
+    values.report("rope_scaling and rope_parameters differ; remove one of them");
 }
 
 void write_hf_rotary(const GptConfig& config, const HfRotary& family, Json& hf_config) {
@@ -135,31 +155,24 @@ void write_hf_rotary(const GptConfig& config, const HfRotary& family, Json& hf_c
   if (family.percent_key != nullptr) hf_config.set(family.percent_key, rotary.percent);
 }
 
-void read_hf_window(const Json& hf_config, HfWindow family, GptConfig& config, std::vector<std::string>& problems) {
-  constexpr std::int64_t kDefaultWindow = 4096, kDefaultLayers = 28;
-  if (family == HfWindow::none) return;
-  const Json* window = hf_config.find("sliding_window");
-  const bool has_window = window == nullptr || !window->is_null();
-  const std::int64_t tokens = window == nullptr ? kDefaultWindow : hf_config.int_or("sliding_window", 0);
-  if (family == HfWindow::everywhere) {
-    if (has_window) set_window(config, tokens, 0, problems);
-    return;
-  }
-  const bool uses_window = has_window && hf_config.bool_or("use_sliding_window", false);
-  const Json* types = hf_config.find("layer_types");
+void read_hf_window(const HfValues& values, HfWindow family, GptConfig& config) {
+  const Json* window = values.find("sliding_window");
+  bool has_window = family != HfWindow::none && (window == nullptr || !window->is_null());
+  if (family == HfWindow::from_layer) has_window = values.boolean("use_sliding_window", false) && has_window;
+  const Json* types = values.find("layer_types");
   if (types == nullptr || types->is_null()) {
-    if (uses_window) set_window(config, tokens, hf_config.int_or("max_window_layers", kDefaultLayers), problems);
+    if (has_window) set_window(values, default_first_layer(values, family), config);
     return;
   }
   const std::optional<std::int64_t> first = first_window_layer(*types, config.num_layers);
   if (!first) {
-    problems.emplace_back(
-        "layer_types must be full_attention for the first layers and sliding_attention for all others; anything else "
-        "is not supported");
-  } else if (uses_window) {
-    set_window(config, tokens, *first, problems);
+    values.add_problem("layer_types", cat("; mtl supports only a list of ", config.num_layers,
+                                          " types, full_attention for the first layers and sliding_attention for all "
+                                          "later ones"));
+  } else if (has_window) {
+    set_window(values, *first, config);
   } else if (*first < config.num_layers) {
-    problems.emplace_back("layer_types has sliding_attention, but no sliding_window is in use");
+    values.report("layer_types has sliding_attention, but sliding_window is not in use");
   }
 }
 
@@ -172,7 +185,8 @@ void write_hf_window(const GptConfig& config, HfWindow family, Json& hf_config) 
   Json types = Json::array();
   for (std::int64_t layer = 0; layer < config.num_layers; ++layer)
     types.push(layer < first ? "full_attention" : "sliding_attention");
-  hf_config.set("use_sliding_window", windows).set("max_window_layers", first).set("layer_types", std::move(types));
+  hf_config.set("layer_types", std::move(types));
+  if (family == HfWindow::from_layer) hf_config.set("use_sliding_window", windows).set("max_window_layers", first);
 }
 
 }  // namespace mtl

@@ -88,7 +88,7 @@ void write_json(const std::string& path, const Json& json) { write_file_atomic(p
 /// Returns the family in the source's config.json if it can describe the model, otherwise the first family that can.
 const HfFamily& family_of(const ModelSource& source) {
   const Json config = source.hf_config();
-  const HfFamily* family = config.is_null() ? nullptr : find_hf_family(config.string_or("model_type", ""));
+  const HfFamily* family = config.is_null() ? nullptr : find_hf_family_of(config);
   return family != nullptr && has_architecture(*family, source.config()) ? *family : hf_family_for(source.config());
 }
 
@@ -104,7 +104,7 @@ bool describes(const Json& hf_config, const GptConfig& config) {
 /// Sets the architecture keys unless the file already describes the model.
 Json make_config(const ModelSource& source, const HfFamily& family, StoredDType dtype, const HfWriteOptions& options) {
   Json out = source.hf_config();
-  if (out.is_null() || out.string_or("model_type", "") != family.model_type) {
+  if (out.is_null() || find_hf_family_of(out) != &family) {
     const Json end_of_text = options.end_of_text_id ? Json(*options.end_of_text_id) : Json();
     out = Json::object({{"bos_token_id", end_of_text}, {"eos_token_id", end_of_text}});
     for (const char* key : family.dropout_keys) out.set(key, 0.1);

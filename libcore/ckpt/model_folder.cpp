@@ -7,7 +7,7 @@
 #include "base/output_lock.h"
 #include "ckpt/checkpoint_folder.h"
 #include "ckpt/companion_files.h"
-#include "ckpt/hf_family.h"
+#include "ckpt/hf_config.h"
 #include "ckpt/manifest.h"
 #include "ckpt/megatron_folder.h"
 
@@ -81,7 +81,7 @@ std::string within(const std::string& problem, const std::string& name) {
 
 bool describes_known_model(const std::string& path) {
   try {
-    return find_hf_family(read_model_json(path).string_or("model_type", "")) != nullptr;
+    return find_hf_family_of(read_model_json(path)) != nullptr;
   } catch (const Error&) {
     return false;
   }

@@ -1,7 +1,11 @@
 // config.json for every family, in both spellings: reading, rejecting and writing.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <limits>
+
 #include "ckpt/hf_config.h"
+#include "ckpt/hf_keys.h"
 #include "ckpt/hf_names.h"
 #include "ckpt_fixtures.h"
 
@@ -96,8 +100,10 @@ TEST_CASE("hf config: the old spelling describes the same model") {
     CHECK(gpt_config_from_hf(old) == gpt_config_from_hf(Json::read(folder + "/config.json")));
   }
   Json old = golden_config("family_model/llama3");
-  Json scaling = old.at("rope_parameters");
-  scaling.set("rope_theta", Json()).set("type", "llama3").set("rope_type", Json());
+  Json scaling = Json::object({{"type", "llama3"}});
+  for (const auto& [key, value] : old.at("rope_parameters").as_object()) {
+    if (key != "rope_theta" && key != "rope_type") scaling.set(key, value);
+  }
   old.set("rope_parameters", Json()).set("rope_scaling", scaling).set("rope_theta", 500000.0);
   CHECK(gpt_config_from_hf(old) == gpt_config_from_hf(golden_config("family_model/llama3")));
 }
@@ -148,28 +154,27 @@ TEST_CASE("hf config: keys that mtl would compute differently are refused by nam
   };
   const Json alternating = Json::array().push("sliding_attention").push("full_attention").push("sliding_attention");
   const std::vector<Refusal> refusals = {
-      {"llama_model/llama", "rope_parameters", rope("yarn"), "rope_parameters: rope_type 'yarn' is not supported"},
-      {"llama_model/llama", "rope_parameters", rope("dynamic"), "rope_type 'dynamic' is not supported"},
-      {"llama_model/llama", "rope_parameters", rope("longrope"), "rope_type 'longrope' is not supported"},
+      {"llama_model/llama", "rope_parameters", rope("yarn"),
+       "rope_parameters.rope_type is \"yarn\", which mtl does not support"},
+      {"llama_model/llama", "rope_parameters", rope("dynamic"), "rope_type is \"dynamic\""},
+      {"llama_model/llama", "rope_parameters", rope("longrope"), "rope_type is \"longrope\""},
       {"llama_model/llama", "rope_parameters", rope("llama3"), "rope_parameters has no low_freq_factor"},
       {"llama_model/llama", "rope_scaling", rope("linear"), "rope_scaling and rope_parameters differ"},
-      {"llama_model/llama", "rope_theta", 5000.0, "rope_parameters.rope_theta is 10000, but rope_theta is 5000"},
+      {"llama_model/llama", "rope_theta", 5000.0, "rope_theta is 5000.0, but rope_parameters.rope_theta is 10000"},
       {"llama_model/llama", "partial_rotary_factor", 0.5, "partial_rotary_factor is 0.5; these models rotate whole"},
       {"llama_model/llama", "rope_parameters", Json::object({{"full_attention", rope("default")}}),
        "rope_parameters differs between layers"},
-      {"llama_model/llama", "hidden_act", "gelu_10", "hidden_act is 'gelu_10', which is not supported"},
-      {"llama_model/llama", "quantization_config", Json::object(), "quantized models are not supported"},
+      {"llama_model/llama", "hidden_act", "gelu_10", "hidden_act is \"gelu_10\", which mtl does not support"},
+      {"llama_model/llama", "quantization_config", Json::object(), "mtl does not support quantized models"},
       {"llama_model/llama", "num_key_value_heads", 0, "num_key_value_heads is 0"},
-      {"llama_model/llama", "model_type", "mixtral",
-       "model_type is 'mixtral'; this version reads gpt2, llama, mistral"},
+      {"llama_model/llama", "model_type", "mixtral", "model_type is 'mixtral'; mtl reads only gpt2, llama, mistral"},
       {"llama_model/mistral", "sliding_window", -1, "sliding_window is -1"},
-      {"family_model/qwen3", "layer_types", alternating, "layer_types must be full_attention for the first layers"},
-      {"family_model/qwen3", "layer_types", Json::array().push("full_attention"),
-       "layer_types must be full_attention for"},
-      {"family_model/qwen3", "use_sliding_window", false, "layer_types has sliding_attention, but no sliding_window"},
-      {"llama_model/llama", "vocab_size", "many", "vocab_size: expected a whole number"},
-      {"llama_model/llama", "rope_parameters", "fast", "rope_parameters: expected an object"},
-      {"llama_model/llama", "tie_word_embeddings", 1, "tie_word_embeddings: expected true or false"},
+      {"family_model/qwen3", "layer_types", alternating, "layer_types is "},
+      {"family_model/qwen3", "layer_types", Json::array().push("full_attention"), "layer_types is "},
+      {"family_model/qwen3", "use_sliding_window", false, "layer_types has sliding_attention, but sliding_window"},
+      {"llama_model/llama", "vocab_size", "many", "vocab_size is \"many\"; it must be a whole number"},
+      {"llama_model/llama", "rope_parameters", "fast", "rope_parameters is \"fast\"; it must be an object"},
+      {"llama_model/llama", "tie_word_embeddings", 1, "tie_word_embeddings is 1; it must be true or false"},
       {"family_model/gpt2_relu", "scale_attn_weights", false, "scale_attn_weights is false"}};
   for (const Refusal& entry : refusals) {
     CAPTURE(entry.message);
@@ -182,6 +187,133 @@ TEST_CASE("hf config: keys that mtl would compute differently are refused by nam
   Json several = golden_config("llama_model/llama");
   several.set("hidden_act", "mish").set("quantization_config", Json::object()).set("rope_parameters", rope("yarn"));
   for (const char* part : {"mish", "quantized", "yarn"}) CHECK(contains(refusal(several), part));
+}
+
+TEST_CASE("hf config: each value in hf_keys.inc that is not allowed is refused by key, in each family it concerns") {
+  int refused = 0;
+  for (const char* model : kModels) {
+    const Json config = golden_config(model);
+    for (const HfRefusedKey& rule : hf_refused_keys()) {
+      CAPTURE(model);
+      CAPTURE(rule.key);
+      const bool is_concerned = includes_family(rule.families, config.at("model_type").as_string());
+      const Json allowed = Json::parse(rule.allowed);
+      for (const Json& value : {Json(), Json(true), Json(false), Json(7), Json::object({{"a", 1}})}) {
+        const bool is_allowed = std::any_of(allowed.as_array().begin(), allowed.as_array().end(),
+                                            [&](const Json& one) { return one.dump() == value.dump(); });
+        const std::string error = refusal(Json(config).set(rule.key, value));
+        CAPTURE(error);
+        if (!is_concerned && std::string_view(rule.key) == "head_dim") continue;  // a size in other families
+        if (!is_concerned && std::string_view(rule.key) == "sliding_window") continue;
+        CHECK(contains(error, cat(rule.key, " is ", value.dump())) == (is_concerned && !is_allowed));
+        refused += is_concerned && !is_allowed ? 1 : 0;
+      }
+    }
+  }
+  CHECK(refused > 300);
+}
+
+TEST_CASE("hf config: a value that transformers rejects is refused by key, not replaced by a default") {
+  struct Wrong {
+    const char* model;
+    const char* key;
+    Json value;
+  };
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const std::vector<Wrong> wrongs = {{"llama_model/llama", "rms_norm_eps", Json()},
+                                     {"llama_model/llama", "rms_norm_eps", "1e-5"},
+                                     {"llama_model/llama", "rms_norm_eps", nan},
+                                     {"llama_model/llama", "rms_norm_eps", 0.0},
+                                     {"llama_model/llama", "hidden_size", Json()},
+                                     {"llama_model/llama", "hidden_size", -64},
+                                     {"llama_model/llama", "hidden_size", 64.5},
+                                     {"llama_model/llama", "intermediate_size", Json()},
+                                     {"llama_model/llama", "hidden_act", Json()},
+                                     {"llama_model/llama", "hidden_act", 3},
+                                     {"llama_model/llama", "tie_word_embeddings", Json()},
+                                     {"llama_model/llama", "attention_bias", "true"},
+                                     {"llama_model/llama", "initializer_range", "small"},
+                                     {"llama_model/llama", "layer_types", "full_attention"},
+                                     {"llama_model/llama", "original_max_position_embeddings", 32},
+                                     {"llama_model/mistral", "sliding_window", "8"},
+                                     {"llama_model/mistral", "sliding_window", 0},
+                                     {"llama_model/qwen2", "use_sliding_window", 1},
+                                     {"llama_model/neox", "use_parallel_residual", Json()},
+                                     {"llama_model/neox", "rotary_pct", "all"},
+                                     {"gpt2_model/a", "n_head", Json()},
+                                     {"gpt2_model/a", "n_head", "4"},
+                                     {"gpt2_model/a", "num_attention_heads", 1},
+                                     {"gpt2_model/a", "n_inner", 0}};
+  for (const Wrong& wrong : wrongs) {
+    CAPTURE(wrong.key);
+    Json config = golden_config(wrong.model);
+    if (std::string_view(wrong.key) == "original_max_position_embeddings")
+      config.set("rope_parameters", golden_config("family_model/llama3").at("rope_parameters"));
+    const std::string error = refusal(config.set(wrong.key, wrong.value));
+    CAPTURE(error);
+    CHECK(contains(error, cat(wrong.key, " is ", wrong.value.dump())));
+  }
+  for (const char* key : {"factor", "low_freq_factor", "original_max_position_embeddings", "rope_theta", "rope_type"}) {
+    for (const Json& value : {Json(), Json("8"), Json(nan), Json(-8)}) {
+      CAPTURE(key);
+      Json config = golden_config("family_model/llama3");
+      Json rope = config.at("rope_parameters");
+      config.set("rope_parameters", rope.set(key, value));
+      std::string error = refusal(config);
+      if (error.empty()) error = join(gpt_config_from_hf(config).problems(), "; ");
+      CAPTURE(error);
+      CHECK_FALSE(error.empty());
+    }
+  }
+}
+
+TEST_CASE("hf config: GPT-2's sizes are read under the names that transformers gives all models") {
+  const Json original = golden_config("gpt2_model/a");
+  Json renamed = Json::object();
+  for (const auto& [key, value] : original.as_object()) {
+    renamed.set(key == "n_head"        ? "num_attention_heads"
+                : key == "n_layer"     ? "num_hidden_layers"
+                : key == "n_embd"      ? "hidden_size"
+                : key == "n_positions" ? "max_position_embeddings"
+                                       : key,
+                value);
+  }
+  CHECK(renamed.find("n_head") == nullptr);
+  CHECK(gpt_config_from_hf(renamed) == gpt_config_from_hf(original));
+  renamed.set("n_head", original.at("n_head"));
+  CHECK(gpt_config_from_hf(renamed) == gpt_config_from_hf(original));
+  renamed.set("n_head", 1);
+  CHECK(contains(refusal(renamed), "num_attention_heads is "));
+}
+
+TEST_CASE("hf config: mistral with layer_types is read as ministral, whose layers have a window or not") {
+  Json mistral = golden_config("llama_model/mistral");
+  const std::int64_t layers = gpt_config_from_hf(mistral).num_layers;
+  REQUIRE(layers >= 2);
+  auto types = [&](const auto& is_sliding) {
+    Json out = Json::array();
+    for (std::int64_t i = 0; i < layers; ++i) out.push(is_sliding(i) ? "sliding_attention" : "full_attention");
+    return out;
+  };
+  const GptConfig everywhere = gpt_config_from_hf(mistral);
+  CHECK(std::string(hf_family_of(mistral).model_type) == "mistral");
+  mistral.set("layer_types", Json());
+  CHECK(std::string(hf_family_of(mistral).model_type) == "ministral");
+  CHECK(gpt_config_from_hf(mistral) == everywhere);
+  mistral.set("layer_types", types([](std::int64_t) { return true; }));
+  CHECK(gpt_config_from_hf(mistral) == everywhere);
+  mistral.set("layer_types", types([](std::int64_t) { return false; }));
+  CHECK(gpt_config_from_hf(mistral).sliding_window == 0);
+  mistral.set("layer_types", types([](std::int64_t i) { return i > 0; }));
+  const GptConfig later = gpt_config_from_hf(mistral);
+  CHECK(later.sliding_window == everywhere.sliding_window);
+  CHECK(later.first_window_layer == 1);
+  CHECK(std::string(hf_family_for(later).model_type) == "ministral");
+  CHECK(gpt_config_from_hf(hf_config_for(hf_family_for(later), later)) == later);
+  mistral.set("layer_types", types([](std::int64_t i) { return i == 0; }));
+  CHECK(contains(refusal(mistral), "layer_types is "));
+  mistral.set("layer_types", types([](std::int64_t) { return true; })).set("sliding_window", Json());
+  CHECK(contains(refusal(mistral), "layer_types has sliding_attention"));
 }
 
 TEST_CASE("hf config: a model that fits no family is refused with what the closest family lacks") {

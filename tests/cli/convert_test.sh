@@ -34,7 +34,7 @@ mkdir "$WORK/yarn"
 cp "$TESTS/golden/llama_model/llama/model.safetensors" "$WORK/yarn"
 sed 's/"rope_type": "default"/"rope_type": "yarn"/; s/"silu"/"mish"/' "$TESTS/golden/llama_model/llama/config.json" >"$WORK/yarn/config.json"
 expect_exit 65 mtl-convert --load "$WORK/yarn" --save "$WORK/x"
-expect_text "$WORK/err" "yarn/config.json: hidden_act is 'mish', which is not supported; .*; rope_parameters: rope_type 'yarn' is not supported"
+expect_text "$WORK/err" "yarn/config.json: hidden_act is \"mish\", which mtl does not support; .*; rope_parameters.rope_type is \"yarn\""
 
 # --json, other dtypes, shards.
 expect_exit 0 mtl-convert --load "$MODELS/a" --save "$WORK/half" --dtype bfloat16 --max-shard-size 100KB --verify --json

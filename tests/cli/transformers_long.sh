@@ -1,6 +1,7 @@
 #!/bin/bash
 # transformers can read the folders that mtl writes, for every family: they load completely, give the same
-# log-probabilities, and continue prompts with the same tokens and text up to the same end. Skipped without torch and
+# log-probabilities, and continue prompts with the same tokens and text up to the same end. mtl reads every key of
+# config.json that the installed transformers knows as transformers does, or refuses it. Skipped without torch and
 # transformers for MTL_PYTHON (default: python3).
 source "$(dirname "$0")/lib.sh" "$1"
 python=${MTL_PYTHON:-python3}
@@ -55,4 +56,18 @@ expect_exit 0 mtl-generate --load "$WORK/text" --prompt 'In the beginning' --gre
 cp "$WORK/out" "$WORK/text/mtl.jsonl"
 
 "${peer[@]}" compare "$WORK/text" "$WORK"/models/* 2>"$WORK/err" || fail "transformers: $(tail -5 "$WORK/err")"
+
+# Each key that transformers knows has been judged. With other values of the honoured keys, both compute the same; mtl
+# refuses the other values of refused keys.
+keys() { "$python" "$TESTS/cli/transformers_keys.py" "$1" "$TESTS/../libcore/ckpt/hf_keys.inc" "${@:2}" >"$WORK/out" 2>&1; }
+keys judged || fail "$(tail -20 "$WORK/out")"
+keys make "$WORK/keys" || fail "cannot make models: $(tail -3 "$WORK/out")"
+for folder in "$WORK"/keys/*; do continue_prompts "$folder"; done
+"${peer[@]}" compare-passes "$WORK"/keys/* 2>"$WORK/err" || fail "transformers: $(tail -5 "$WORK/err")"
+mkdir "$WORK/refused"
+keys refused "$WORK/refused" || fail "cannot write configurations: $(tail -3 "$WORK/out")"
+while read -r name key; do
+  expect_exit 65 mtl-convert --load "$WORK/refused/$name" --save "$WORK/none"
+  grep -q "$key is " "$WORK/err" || fail "$name: the message does not name the key: $(cat "$WORK/err")"
+done <"$WORK/refused/KEYS"
 finish
