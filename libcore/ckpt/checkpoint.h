@@ -51,6 +51,11 @@ struct SavedTensor {
   std::vector<std::int64_t> shape;
 };
 
+/// A file or folder, and the name of a tensor in it.
+struct StoredPlace {
+  std::string file, tensor;
+};
+
 /// A tensor, or a slice of one, to write to a checkpoint. `bytes` returns the slice's elements. The span that it
 /// returns must stay valid until the next call to `bytes` for this or another tensor in the list.
 struct TensorToSave {

@@ -69,11 +69,23 @@ std::string overflowing_tensors(const std::vector<NonfiniteElements>& found) {
   return list_tensors(found, [](const NonfiniteElements& one) { return one.in_output - one.in_source; });
 }
 
-void warn_about_nonfinite(const ConvertReport& report, Console& console) {
-  const std::string broken = list_tensors(report.nonfinite, [](const NonfiniteElements& one) { return one.in_source; });
-  if (!broken.empty())
-    console.warn(cat(report.source, ": contains non-finite elements: ", broken,
-                     "; the file is damaged, or its training diverged"));
+/// Lists the source's tensors with infinite or NaN elements, by the names in its files.
+std::string broken_tensors(const ModelSource& source) {
+  std::vector<NonfiniteElements> found;
+  for (const SavedTensor& tensor : source.tensors()) {
+    NonfiniteCounter counter(found);
+    read_tensor(source, tensor, tensor.dtype, &counter);
+    if (!found.empty() && found.back().tensor == tensor.name)
+      found.back().tensor = source.find_nonfinite(tensor.name).tensor;
+  }
+  return list_tensors(found, [](const NonfiniteElements& one) { return one.in_source; });
+}
+
+void warn_about_nonfinite(const ModelSource& source, const ConvertReport& report, Console& console) {
+  if (std::any_of(report.nonfinite.begin(), report.nonfinite.end(),
+                  [](const NonfiniteElements& one) { return one.in_source > 0; }))
+    console.warn(cat(report.source, ": contains NaN or infinity: ", broken_tensors(source),
+                     "; the files are damaged, or the training diverged"));
   const std::string overflowing = overflowing_tensors(report.nonfinite);
   if (!overflowing.empty())
     console.warn(cat(report.dtype, " overflows: these elements became infinite: ", overflowing,
@@ -210,7 +222,7 @@ ConvertReport convert_model(const ConvertOptions& options, Console& console) {
   report.parameters = parameter_count(source.config());
   report.dtype = torch_name_of(target_dtype(source.tensors().front(), dtype));
   write_model(source, output.staged(), options, dtype, report);
-  warn_about_nonfinite(report, console);
+  warn_about_nonfinite(source, report, console);
   if (options.verify) {
     const std::string overflowing = overflowing_tensors(report.nonfinite);
     require(overflowing.empty(), "verification: ", report.dtype, " cannot represent all elements of ", overflowing,

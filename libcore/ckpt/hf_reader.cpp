@@ -101,7 +101,7 @@ class HfReader : public MappedReader {
         fail(Exit::bad_data, file->path(), ": tensor '", stored->name, "' is stored as ", name_of(stored->dtype),
              ", other parts of the same parameter as ", name_of(dtype));
       dtype = stored->dtype;
-      places.add(std::move(tensor.piece), file->data(*stored), file);
+      places.add(std::move(tensor.piece), file->data(*stored), file, stored->name);
       stored_.erase(found);
     }
     add_tensor({"param." + canonical.name, dtype, canonical.shape}, std::move(places));

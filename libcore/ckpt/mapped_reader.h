@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/hash.h"
@@ -17,6 +18,7 @@ class MappedReader : public TensorReader {
  public:
   /// Gathers the slice into `out`. Throws Error(io) if a file has been truncated.
   void read(std::size_t index, const Slice& slice, std::span<std::byte> out) const final;
+  StoredPlace find_nonfinite(std::size_t index) const final;
 
  protected:
   /// Where a canonical tensor's elements are stored. piece.file is an index into `contents` and `files`.
@@ -24,8 +26,9 @@ class MappedReader : public TensorReader {
     std::vector<TensorPiece> pieces;
     std::vector<std::span<const std::byte>> contents;  // by piece: data of the file tensor that contains it
     std::vector<const TensorFile*> files;
+    std::vector<std::string> names;  // in the files
 
-    void add(TensorPiece piece, std::span<const std::byte> data, const TensorFile* file);
+    void add(TensorPiece piece, std::span<const std::byte> data, const TensorFile* file, std::string name);
   };
 
   void add_tensor(SavedTensor tensor, Places places);

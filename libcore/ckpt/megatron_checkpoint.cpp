@@ -194,7 +194,7 @@ class MegatronReader : public MappedReader {
       if (shard.tensor->dtype != dtype)
         refuse_shard(parameter, rank, "is ", name_of(shard.tensor->dtype), " here and ", name_of(dtype), " on rank 0");
       if (rank > 0 && parameter.split == MegatronSplit::none) continue;
-      places.add(piece_of(canonical, parameter, rank), shard.tensor->data, shard.file);
+      places.add(piece_of(canonical, parameter, rank), shard.tensor->data, shard.file, parameter.name);
       records.push_back(shard.tensor->record);
     }
     add_tensor({tensor_kind + canonical.name, dtype, canonical.shape}, std::move(places));

@@ -142,6 +142,9 @@ Json ModelSource::hf_config() const { return reader_->hf_config; }
 const std::vector<SavedTensor>& ModelSource::tensors() const { return reader_->tensors; }
 void ModelSource::verify() const {
   read_mapped([&] { reader_->verify(); });
+StoredPlace ModelSource::find_nonfinite(const std::string& name) const {
+  return read_mapped([&] { return reader_->find_nonfinite(find_tensor(name) - tensors().data()); });
+}
 }
 std::uint64_t ModelSource::bytes_read() const { return reader_->bytes_read(); }
 
@@ -175,18 +178,26 @@ struct Target {
   std::vector<StoredDType> path;  // elements are rounded to each dtype in turn; the last is that of `memory`
 };
 
-/// Reads a target's elements and rounds them to each dtype in target.path. Rejects finite elements that become
-/// infinite.
+/// Throws Error(bad_data), which names the tensor in the file, if an element of tensors[at] is NaN or infinite.
+void refuse_nonfinite(const TensorReader& reader, std::size_t at, std::span<const std::byte> stored) {
+  if (count_nonfinite(reader.tensors[at].dtype, stored) == 0) return;
+  const StoredPlace place = reader.find_nonfinite(at);
+  fail_at(Exit::bad_data, place.file, "tensor '", place.tensor,
+          "' contains NaN or infinity, because the file is damaged or the training diverged; load another model");
+}
+
+/// Reads a target's elements and rounds them to each dtype in target.path. Rejects elements that are not finite, and
+/// finite elements that become infinite.
 void convert_target(const TensorReader& reader, std::size_t at, const Target& target, std::vector<std::byte>& buffer,
                     std::span<std::byte> out) {
   const StoredDType stored = reader.tensors[at].dtype, dtype = target.path.back();
   buffer.resize(target.slice.count() * bits_of(stored) / 8);
   reader.read(at, target.slice, buffer);
   convert_through(stored, buffer, target.path, out);
-  const std::size_t in_source = count_nonfinite(stored, buffer), loaded = count_nonfinite(dtype, out);
-  if (loaded > in_source) {
+  refuse_nonfinite(reader, at, buffer);
+  if (const std::size_t loaded = count_nonfinite(dtype, out); loaded > 0) {
     fail(Exit::bad_data, reader.folder, ": tensor '", target.name, "': ", torch_name_of(dtype), " cannot represent ",
-         with_commas(loaded - in_source),
+         with_commas(loaded),
          " of its elements, which would become infinite; bfloat16 has the range of "
          "float32");
   }
@@ -224,6 +235,7 @@ void load_targets(const TensorReader& reader, const ParamStore& store, const std
       reader.read(at, target.slice, out);
     } else {
       convert_target(reader, at, target, buffer, out);
+      refuse_nonfinite(reader, at, out);
     }
     memory.send();
   }

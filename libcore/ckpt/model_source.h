@@ -75,8 +75,8 @@ class ModelSource {
 
   /// Loads this rank's part of every parameter in the store. If the store has main weights, rounds the stored elements
   /// to the main weights' dtype, and then rounds the main weights to the values' dtype. Otherwise, rounds the stored
-  /// elements to the values' dtype. Does not change padding rows. Throws Error(bad_data) if an element is finite in the
-  /// file but overflows one of the dtypes.
+  /// elements to the values' dtype. Does not change padding rows. Throws Error(bad_data) if an element is NaN or
+  /// infinite in the file, or overflows one of the dtypes.
   void load_values(ParamStore& store) const;
   /// Like load_values(), for a run that starts from these weights: if store.precision().load is not f32, first rounds
   /// the stored elements to it.
@@ -95,6 +95,9 @@ class ModelSource {
   /// Reads a slice of a tensor, in the stored dtype, into `out`, which must have room for exactly slice.count()
   /// elements. For a checkpoint, first verifies the blocks that contain the slice.
   void read(const std::string& name, const Slice& slice, std::span<std::byte> out) const;
+  /// Returns where the NaN or infinite elements of a tensor are stored. If it is stored in several pieces, returns the
+  /// first such piece.
+  StoredPlace find_nonfinite(const std::string& name) const;
   /// Verifies all files against their checksums, including files that this rank does not need. Does nothing if the
   /// format has no checksums.
   void verify() const;

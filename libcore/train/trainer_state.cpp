@@ -47,8 +47,6 @@ void Trainer::load(const ModelSource& source, const StartPoint& point) {
   const bool resets_moments = options_.checkpoint.no_load_optim && !point.is_own;
   const std::vector<Outcome> outcomes = work_on_every_rank(ranks_.groups.world(), [&] {
     point.iteration ? source.load_values(params_) : source.load_initial_values(params_);
-    if (const std::string broken = find_nonfinite(tensors_to_save(params_)); !broken.empty())
-      fail(Exit::bad_data, source.folder(), ": tensor '", broken, "' contains NaN or infinity; load another model");
     if (point.iteration && !resets_moments) source.load_optimizer(params_);
     return std::string();
   });

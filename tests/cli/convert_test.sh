@@ -256,7 +256,7 @@ expect_exit 0 mtl-convert --load "$WORK/large" --save "$WORK/lb16" --dtype bfloa
 grep -q warning "$WORK/err" && fail 'warned that bfloat16 cannot hold 1e6'
 put_last '\x00\x00\xc0\x7f'  # NaN
 expect_exit 0 mtl-convert --load "$WORK/large" --save "$WORK/nan"
-expect_text "$WORK/err" "warning: .*/large: contains non-finite elements: 'transformer.wte.weight' \(1 of 32,768 elements\)"
+expect_text "$WORK/err" "warning: .*/large: contains NaN or infinity: 'transformer.wte.weight' \(1 of 32,768 elements\)"
 
 # Files in a model folder: a byte order mark, a FIFO, a shard name with a NUL, model_max_length, a SentencePiece model.
 cp -r "$MODELS/a" "$WORK/files"

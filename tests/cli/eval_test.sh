@@ -135,6 +135,16 @@ for flags in '' --json; do
   # shellcheck disable=SC2086
   expect_exit 65 mtl-eval --load broken --input one.txt $flags
   [ -s out ] && fail 'a score that is not finite was printed'
-  expect_text err "the model's logits are not finite: its weights are damaged, or its training diverged"
+  expect_text err "broken/model.safetensors: tensor 'transformer.wte.weight' contains NaN or infinity"
 done
+# Finite weights, whose logits are not.
+mkdir huge
+cp "$MODELS"/a/* huge
+chmod -R u+w huge
+last=$(($(stat -c %s huge/model.safetensors) - 256))
+for i in {0..63}; do printf '\xff\xff\x7f\x7f'; done | dd of=huge/model.safetensors bs=1 seek="$last" conv=notrunc status=none
+echo '{"text": "1 2 3 4"}' >few.jsonl
+expect_exit 0 mtl-preprocess --input few.jsonl --output-prefix few --tokenizer-type NullTokenizer --vocab-size 512
+expect_exit 65 mtl-eval --load huge --data-path few_text_document
+expect_text err "the model's logits are not finite"
 finish
