@@ -140,6 +140,7 @@ HfFamily gpt_neox() {
       .rotary = {"rotary_emb_base", "rotary_pct", 0.25},
       .prefix = "gpt_neox.",
       .output = "embed_out",
+      .other_output = "lm_head",  // the class's own name since transformers 5
       .modules = {{"embedding.tokens", "embed_in"}, {"final_norm", "final_layer_norm"}},
       .layer_modules = {{"norm1", "input_layernorm"},
                         {"attention.qkv", "attention.query_key_value"},

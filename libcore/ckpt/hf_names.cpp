@@ -84,6 +84,8 @@ std::vector<HfTensor> hf_tensors_of(const CanonicalTensor& tensor, const HfFamil
 
 std::string full_hf_name(const std::string& name, const HfFamily& family) {
   const std::string output = cat(family.output, ".");
+  if (family.other_output != nullptr && starts_with(name, cat(family.other_output, ".")))
+    return family.output + name.substr(std::string_view(family.other_output).size());
   return starts_with(name, family.prefix) || starts_with(name, output) ? name : family.prefix + name;
 }
 

@@ -21,7 +21,8 @@ struct HfTensor {
 /// Returns the tensors that together hold a canonical tensor. piece.file is the tensor's index in the result.
 std::vector<HfTensor> hf_tensors_of(const CanonicalTensor& tensor, const HfFamily& family);
 
-/// Returns `name` with the family's prefix, which some folders omit. The output layer's names never have a prefix.
+/// Returns the name that hf_tensors_of() gives a tensor that is stored as `name`: with the family's prefix, which some
+/// folders omit, except for the output layer, which never has a prefix but may have another name.
 std::string full_hf_name(const std::string& name, const HfFamily& family);
 
 /// True for constant buffers in old files: causal masks and rotary frequencies.

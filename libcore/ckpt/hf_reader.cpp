@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <utility>
 
 #include "base/files.h"
 #include "ckpt/companion_files.h"
@@ -59,13 +60,52 @@ class HfReader : public MappedReader {
  private:
   void open_files() {
     files_ = open_hf_weights(folder);
+    const std::string wrapper = wrapper_prefix();
+    auto full_name = [&](const std::string& name) {
+      return full_hf_name(starts_with(name, wrapper) ? name.substr(wrapper.size()) : name, *family_);
+    };
     for (const std::unique_ptr<TensorFile>& file : files_) {
       for (const StoredTensor& tensor : file->tensors()) {
-        if (!stored_.emplace(full_hf_name(tensor.name, *family_), std::pair(file.get(), &tensor)).second) {
-          fail(Exit::bad_data, file->path(), ": tensor '", tensor.name, "' is stored twice");
-        }
+        if (!stored_.emplace(full_name(tensor.name), std::pair(file.get(), &tensor)).second)
+          fail_at(Exit::bad_data, file->path(), "tensor '", tensor.name, "' is stored twice");
       }
     }
+    for (const std::unique_ptr<TensorFile>& file : files_) {
+      for (const auto& [alias, name] : file->aliases())
+        stored_.try_emplace(full_name(alias), std::pair(file.get(), file->find(name)));
+    }
+  }
+
+  /// Returns the prefix that a training framework's wrapper gave to all names, such as "module."
+  /// (DistributedDataParallel) or "model." (Lightning), or "". A family's own prefix is not a wrapper's.
+  std::string wrapper_prefix() const {
+    std::string wrapper;
+    for (bool found = true; std::exchange(found, false);) {
+      for (const char* name : {"module.", "_orig_mod.", "model."}) {
+        const std::string longer = wrapper + name;
+        const bool is_family_prefix = std::string_view(name) == family_->prefix;
+        if (!any_name_starts_with(is_family_prefix ? longer + name : longer) || !every_name_starts_with(longer))
+          continue;
+        wrapper = longer;
+        found = true;
+        break;
+      }
+    }
+    return wrapper;
+  }
+
+  bool every_name_starts_with(const std::string& prefix) const {
+    return std::all_of(files_.begin(), files_.end(), [&](const auto& file) {
+      return std::all_of(file->tensors().begin(), file->tensors().end(),
+                         [&](const StoredTensor& tensor) { return starts_with(tensor.name, prefix); });
+    });
+  }
+
+  bool any_name_starts_with(const std::string& prefix) const {
+    return std::any_of(files_.begin(), files_.end(), [&](const auto& file) {
+      return std::any_of(file->tensors().begin(), file->tensors().end(),
+                         [&](const StoredTensor& tensor) { return starts_with(tensor.name, prefix); });
+    });
   }
 
   /// Adds the parameters in canonical order. Rejects stored tensors that do not belong to a parameter.
@@ -75,7 +115,7 @@ class HfReader : public MappedReader {
            " layers");
     }
     std::erase_if(stored_, [&](const auto& item) { return is_hf_buffer(item.first, *family_); });
-    if (config.tied_embeddings) check_tied_output();
+    if (config.tied_embeddings) settle_tied_output();
     for (const CanonicalTensor& canonical : canonical_tensors(config)) add_parameter(canonical);
     if (!stored_.empty()) {
       const auto& [file, stored] = stored_.begin()->second;
@@ -107,17 +147,21 @@ class HfReader : public MappedReader {
     add_tensor({"param." + canonical.name, dtype, canonical.shape}, std::move(places));
   }
 
-  /// If the folder stores an output layer, checks that it equals the token embedding, and then ignores it.
-  void check_tied_output() {
+  /// If the folder stores an output layer, checks that it equals the token embedding, and then ignores it. If only the
+  /// output layer is stored, it is also the token embedding.
+  void settle_tied_output() {
     const CanonicalTensor canonical{"embedding.tokens.weight", {config.vocab_size, config.hidden_size}};
     auto output = stored_.find(cat(family_->output, ".weight"));
-    auto embedding = stored_.find(hf_tensors_of(canonical, *family_).front().name);
-    if (output == stored_.end() || embedding == stored_.end()) return;
+    if (output == stored_.end()) return;
+    const std::string name = hf_tensors_of(canonical, *family_).front().name;
+    const auto embedding = stored_.try_emplace(name, output->second).first;
     auto bytes = [](const auto& place) { return place.first->data(*place.second); };
     std::span<const std::byte> a = bytes(output->second), b = bytes(embedding->second);
     if (a.size() != b.size() || std::memcmp(a.data(), b.data(), a.size()) != 0) {
-      fail(Exit::bad_data, output->second.first->path(), ": ", output->first,
-           " differs from the token embedding, but config.json sets tie_word_embeddings");
+      fail_at(
+          Exit::bad_data, output->second.first->path(), "tensor '", output->second.second->name,
+          "' differs from the token embedding, but config.json sets tie_word_embeddings; set it to false, or remove "
+          "the tensor");
     }
     stored_.erase(output);
   }

@@ -16,7 +16,11 @@ std::unique_ptr<TensorFile> open_safetensors(const std::string& path) {
   return std::make_unique<SafetensorsFile>(path);
 }
 
-std::unique_ptr<TensorFile> open_torch(const std::string& path) { return std::make_unique<TorchFile>(path); }
+std::unique_ptr<TensorFile> open_torch(const std::string& path) {
+  auto file = std::make_unique<TorchFile>(path);
+  file->select_state_dict();
+  return file;
+}
 
 struct Format {
   const char* single;
@@ -50,12 +54,13 @@ std::vector<std::unique_ptr<TensorFile>> open_shards(const std::string& folder, 
   for (const auto& [name, tensors] : read_weight_map(cat(folder, "/", format.index))) {
     const std::string path = cat(folder, "/", name);
     if (!file_exists(path))
-      fail(Exit::bad_data, path, " is missing; the index puts ", tensors.size(), " tensors there, such as '",
-           tensors[0], "'");
+      fail_at(Exit::bad_data, path, "is missing, although ", format.index, " lists ", tensors.size(),
+              " tensors in it, such as '", tensors[0], "'; download it again");
     files.push_back(format.open(path));
     for (const std::string& tensor : tensors) {
       if (files.back()->find(tensor) == nullptr)
-        fail(Exit::bad_data, path, ": tensor '", tensor, "' is missing; the index puts it there");
+        fail_at(Exit::bad_data, path, "tensor '", tensor, "' is missing, although ", format.index,
+                " lists it in this file");
     }
   }
   return files;
@@ -74,7 +79,7 @@ std::vector<std::unique_ptr<TensorFile>> open_hf_weights(const std::string& fold
     if (file_exists(cat(folder, "/", format.index))) return open_shards(folder, format);
     names.insert(names.end(), {format.single, format.index});
   }
-  fail(Exit::bad_data, folder, ": has no weights; looked for ", join(names, ", "));
+  fail_at(Exit::bad_data, folder, "has no weights; add one of ", join(names, ", "));
 }
 
 }  // namespace mtl

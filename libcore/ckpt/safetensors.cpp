@@ -199,6 +199,12 @@ const StoredTensor* SafetensorsFile::find(const std::string& name) const {
   return found == index_.end() ? nullptr : &tensors_[found->second];
 }
 
+std::map<std::string, std::string> SafetensorsFile::aliases() const {
+  std::map<std::string, std::string> out = metadata_;
+  std::erase_if(out, [&](const auto& item) { return find(item.first) != nullptr || find(item.second) == nullptr; });
+  return out;
+}
+
 std::span<const std::byte> SafetensorsFile::data(const StoredTensor& tensor) const {
   return file_.bytes().subspan(data_begin_ + tensor.begin, tensor.end - tensor.begin);
 }

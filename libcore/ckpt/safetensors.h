@@ -38,6 +38,8 @@ class SafetensorsFile : public TensorFile {
   const std::string& path() const override { return file_.path(); }
   const std::vector<StoredTensor>& tensors() const override { return tensors_; }
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
+  /// Returns what safetensors' save_model() writes to the metadata for tensors that share memory: {removed: kept}.
+  std::map<std::string, std::string> aliases() const override;
   const StoredTensor* find(const std::string& name) const override;
   std::span<const std::byte> data(const StoredTensor& tensor) const override;
   /// Returns all bytes before the data, including the length.

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -26,6 +27,8 @@ class TensorFile {
   virtual const std::string& path() const = 0;
   /// Returns all tensors, in file order.
   virtual const std::vector<StoredTensor>& tensors() const = 0;
+  /// Returns names of tensors that are not stored, because each is the same as the stored tensor that it maps to.
+  virtual std::map<std::string, std::string> aliases() const { return {}; }
   /// Returns nullptr if the file has no tensor with this name.
   virtual const StoredTensor* find(const std::string& name) const = 0;
   /// Returns the elements, dense and row-major. Valid while the file is open.

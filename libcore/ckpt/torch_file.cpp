@@ -79,6 +79,21 @@ std::int64_t checked_end(const TorchTensor& tensor, std::int64_t offset) {
   return last + 1;
 }
 
+/// Returns the dict among the values of `dict` that, by its key, is a model's state dict. If there is none, and
+/// `accepts_any_key`, returns the only dict among the values.
+std::optional<PickleValue> find_state_dict(PickleValue dict, bool accepts_any_key) {
+  for (const char* key : {"state_dict", "model_state_dict", "model", "module", "net", "network", "weights", "params"}) {
+    if (const std::optional<PickleValue> found = dict.find(key); found && found->is(PickleKind::dict)) return found;
+  }
+  std::optional<PickleValue> only;
+  for (std::size_t i = 0; accepts_any_key && i < dict.size(); ++i) {
+    if (!dict.value(i).is(PickleKind::dict)) continue;
+    if (only) return std::nullopt;
+    only = dict.value(i);
+  }
+  return only;
+}
+
 }  // namespace
 
 std::int64_t TorchTensor::count() const {
@@ -131,7 +146,7 @@ TorchFile::TorchFile(const std::string& path) : file_(path) {
     } else {
       open_stream();
     }
-    list_tensors();
+    list_tensors(root());
   } catch (const Error& error) {
     if (error.code() != Exit::bad_data) throw;
     fail_at(Exit::bad_data, path, error.what());
@@ -320,9 +335,9 @@ void TorchFile::collect_tensors() {
   }
 }
 
-void TorchFile::list_tensors() {
-  for (std::size_t i = 0; i < root().size(); ++i) {
-    const PickleValue key = root().key(i), value = root().value(i);
+void TorchFile::list_tensors(PickleValue dict) {
+  for (std::size_t i = 0; i < dict.size(); ++i) {
+    const PickleValue key = dict.key(i), value = dict.value(i);
     const TorchTensor* found = tensor(value);
     if (found == nullptr || !key.is(PickleKind::text)) continue;
     StoredTensor stored;
@@ -335,6 +350,28 @@ void TorchFile::list_tensors() {
     stored_.push_back(std::move(stored));
     numbers_.push_back(value.number());
   }
+}
+
+void TorchFile::select_state_dict() {
+  constexpr int kMaxDepth = 8;  // dicts may contain themselves
+  PickleValue dict = root();
+  for (int depth = 0; depth < kMaxDepth; ++depth) {
+    const std::optional<PickleValue> inner = find_state_dict(dict, stored_.empty());
+    if (!inner) break;
+    dict = *inner;
+    stored_.clear();
+    index_.clear();
+    numbers_.clear();
+    list_tensors(dict);
+  }
+  if (!stored_.empty()) return;
+  std::vector<std::string> keys;
+  for (std::size_t i = 0; i < std::min<std::size_t>(dict.size(), 8); ++i) {
+    if (dict.key(i).is(PickleKind::text)) keys.push_back(cat("'", printable_text(dict.key(i).as_text()), "'"));
+  }
+  fail_at(Exit::bad_data, path(), "contains no tensors, but a dict with ",
+          keys.empty() ? "no text keys" : cat("the keys ", join(keys, ", ")),
+          "; save only the model's state dict with torch.save(model.state_dict(), PATH)");
 }
 
 const TorchTensor* TorchFile::tensor(PickleValue value) const {

@@ -53,7 +53,13 @@ class TorchFile : public TensorFile {
   const TorchTensor* tensor(PickleValue value) const;
 
   const std::string& path() const override { return file_.path(); }
-  /// Returns the tensors under text keys in the root dict; a tensor's key is its name. StoredTensor::begin is always 0.
+  /// If the root dict contains a model's state dict, as in {"epoch": 3, "model": {...}}, makes tensors() return that
+  /// dict's tensors. Also looks into inner dicts. A state dict is under a usual key (state_dict, model, module, ...)
+  /// or, in a dict without tensors, is the only dict. Throws Error(bad_data) if there are no tensors then.
+  void select_state_dict();
+
+  /// Returns the tensors under text keys in the root dict, or in the one that select_state_dict() selected; a tensor's
+  /// key is its name. StoredTensor::begin is always 0.
   const std::vector<StoredTensor>& tensors() const override { return stored_; }
   const StoredTensor* find(const std::string& name) const override;
   /// The first call for a non-contiguous tensor copies it.
@@ -78,7 +84,7 @@ class TorchFile : public TensorFile {
   void read_object(std::string_view stream);
   void collect_storages();
   void collect_tensors();
-  void list_tensors();
+  void list_tensors(PickleValue dict);
   void attach_storages(std::string_view stream);
   const Storage& storage_of(PickleValue persistent) const;
   TorchTensor rebuild(PickleValue object) const;

@@ -202,7 +202,7 @@ TEST_CASE("hf families: a stored output layer must equal the token embedding if 
   CHECK(same_model(open_quietly(folder), open_quietly("golden/llama_model/qwen2")));
   values[100] ^= std::byte{1};
   change_tensor(folder, "lm_head.weight", embedding.shape, values);
-  CHECK(contains(error_of([&] { open_quietly(folder); }), "lm_head.weight differs from the token embedding"));
+  CHECK(contains(error_of([&] { open_quietly(folder); }), "tensor 'lm_head.weight' differs from the token embedding"));
 }
 
 TEST_CASE("hf families: a tensor missing, extra, of another shape or of two types is refused by name") {

@@ -141,7 +141,7 @@ TEST_CASE(
   source.load_values(a.store), other.load_values(b.store);
   CHECK(same_tensors(a.store, b.store));
   rename_tensors(file, scratch / "m/model.safetensors", bare, "lm_head.weight");
-  CHECK(contains(error_of([&] { open_quietly(scratch / "m"); }), "lm_head.weight differs from the token embedding"));
+  CHECK(contains(error_of([&] { open_quietly(scratch / "m"); }), "tensor 'lm_head.weight' differs from the token embedding"));
   rename_tensors(file, scratch / "m/model.safetensors", bare, "score.weight");
   CHECK(contains(error_of([&] { open_quietly(scratch / "m"); }),
                  "tensor 'score.weight' is not part of a language model of type gpt2"));

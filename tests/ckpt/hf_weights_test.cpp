@@ -1,0 +1,167 @@
+// Weights in Hugging Face folders under other names than transformers 5 writes: aliases of shared tensors, wrappers'
+// prefixes, state dicts inside dicts. All describe the same model as the original file.
+#include <doctest/doctest.h>
+
+#include "ckpt/hf_folder.h"
+#include "ckpt/safetensors.h"
+#include "ckpt/torch_file.h"
+#include "ckpt/torch_writer.h"
+#include "ckpt_fixtures.h"
+
+using namespace mtl;
+using namespace mtl::test;
+
+namespace {
+
+using Rename = std::function<std::string(const std::string&)>;
+using Metadata = std::map<std::string, std::string>;
+
+const Rename kSameName = [](const std::string& name) { return name; };
+
+ModelSource open_quietly(const std::string& path) {
+  Console console = quiet_console();
+  return ModelSource::open(path, console);
+}
+
+/// Copies a golden model's config.json to `to`, and its weights with other names.
+void copy_renamed(const std::string& model, const std::string& to, const Rename& rename,
+                  const Metadata& metadata = {}) {
+  fs::create_directories(to);
+  fs::copy_file("golden/" + model + "/config.json", to + "/config.json", fs::copy_options::overwrite_existing);
+  const SafetensorsFile source("golden/" + model + "/model.safetensors");
+  std::vector<StoredTensor> plan = source.tensors();
+  for (StoredTensor& tensor : plan) tensor.name = rename(tensor.name);
+  OutputFile out(to + "/model.safetensors");
+  SafetensorsWriter writer(out, plan, metadata);
+  for (const StoredTensor& tensor : source.tensors()) writer.write(source.data(tensor));
+  writer.finish();
+  out.close();
+}
+
+/// Like copy_renamed(), but writes pytorch_model.bin with the state dict inside dicts under `keys`. Each dict also has
+/// an entry "args", and the outermost one an optimizer's dict.
+void write_nested(const std::string& model, const std::string& to, const Rename& rename,
+                  const std::vector<std::string>& keys) {
+  fs::create_directories(to);
+  fs::copy_file("golden/" + model + "/config.json", to + "/config.json", fs::copy_options::overwrite_existing);
+  const SafetensorsFile source("golden/" + model + "/model.safetensors");
+  OutputFile out(to + "/pytorch_model.bin");
+  TorchWriter writer(out, "pytorch_model");
+  PickleWriter& pickle = writer.pickle();
+  pickle.begin_dict();
+  for (const std::string& key : keys) {
+    if (keys.size() > 1) {
+      pickle.text("optimizer"), pickle.begin_dict(), pickle.text("lr"), pickle.number(1), pickle.end_dict();
+    }
+    pickle.text("args"), pickle.none();
+    pickle.text(key), pickle.begin_dict();
+  }
+  for (const StoredTensor& tensor : source.tensors()) {
+    pickle.text(rename(tensor.name));
+    writer.tensor(tensor.dtype, {tensor.shape.begin(), tensor.shape.end()});
+  }
+  for (std::size_t i = 0; i <= keys.size(); ++i) pickle.end_dict();
+  for (const StoredTensor& tensor : source.tensors()) writer.write_data(source.data(tensor));
+  writer.finish();
+  out.close();
+}
+
+bool same_weights(const std::string& model, const std::string& folder) {
+  ModelSource original = open_quietly("golden/" + model), other = open_quietly(folder);
+  if (!(original.config() == other.config())) return false;
+  TestStore a(original.config(), false), b(other.config(), false);
+  original.load_values(a.store);
+  other.load_values(b.store);
+  return same_tensors(a.store, b.store);
+}
+
+/// Overwrites element `index` of a tensor with NaN.
+void put_nan(const std::string& path, const std::string& tensor, std::size_t index) {
+  std::string text = read_file(path);
+  {
+    const SafetensorsFile file(path);
+    const std::size_t offset = file.data(*file.find(tensor)).data() - file.bytes().data();
+    const std::size_t element = bits_of(file.find(tensor)->dtype) / 8;
+    std::memset(text.data() + offset + element * index, 0xFF, element);  // NaN in every floating-point dtype
+  }
+  write_text(path, text);
+}
+
+}  // namespace
+
+TEST_CASE("hf weights: tied weights are found under either name, and under the name in save_model's metadata") {
+  const Rename to_head = [](const std::string& name) {
+    return name == "transformer.wte.weight" ? "lm_head.weight" : name;
+  };
+  ScratchFolder scratch;
+  copy_renamed("gpt2_model/a", scratch / "head", to_head);
+  CHECK(same_weights("gpt2_model/a", scratch / "head"));
+  copy_renamed("gpt2_model/a", scratch / "alias", to_head, {{"transformer.wte.weight", "lm_head.weight"}});
+  CHECK(same_weights("gpt2_model/a", scratch / "alias"));
+  // The alias may belong to any tensor.
+  const std::string scale = "transformer.h.1.ln_1.bias", other = "transformer.h.1.ln_2.bias";
+  copy_renamed("gpt2_model/a", scratch / "norms", [&](const std::string& name) { return name == scale ? "x" : name; },
+               {{scale, "x"}, {"format", "pt"}});
+  CHECK(contains(error_of([&] { open_quietly(scratch / "norms"); }), "'x' is not part of a language model"));
+  copy_renamed("gpt2_model/a", scratch / "none", [&](const std::string& name) { return name == other ? "x" : name; });
+  CHECK(contains(error_of([&] { open_quietly(scratch / "none"); }), cat("'", other, "' is missing")));
+}
+
+TEST_CASE("hf weights: GPT-NeoX's output layer is read as embed_out and as lm_head") {
+  ScratchFolder scratch;
+  copy_renamed("llama_model/neox", scratch / "head",
+               [](const std::string& name) { return name == "embed_out.weight" ? "lm_head.weight" : name; });
+  CHECK(same_weights("llama_model/neox", scratch / "head"));
+}
+
+TEST_CASE("hf weights: the prefix of a training framework's wrapper is removed") {
+  for (const char* prefix : {"module.", "_orig_mod.", "model.", "module._orig_mod."}) {
+    for (const char* model : {"gpt2_model/a", "llama_model/llama", "llama_model/neox"}) {
+      CAPTURE(std::string(prefix));
+      CAPTURE(std::string(model));
+      ScratchFolder scratch;
+      copy_renamed(model, scratch / "m", [&](const std::string& name) { return prefix + name; });
+      CHECK(same_weights(model, scratch / "m"));
+    }
+  }
+  ScratchFolder scratch;  // a wrapper around a model whose names lack the family's prefix
+  copy_renamed("gpt2_model/a", scratch / "m", [](const std::string& name) {
+    return "module." + name.substr(std::string_view("transformer.").size());
+  });
+  CHECK(same_weights("gpt2_model/a", scratch / "m"));
+}
+
+TEST_CASE("hf weights: a state dict inside a dict is found, or the error lists the dict's keys") {
+  const std::vector<std::vector<std::string>> paths = {{"model"},    {"state_dict"},          {"module"},
+                                                       {"anything"}, {"checkpoint", "model"}, {"model", "state_dict"}};
+  for (const std::vector<std::string>& keys : paths) {
+    CAPTURE(join(keys, "."));
+    ScratchFolder scratch;
+    if (keys.front() == "checkpoint") {
+      write_nested("gpt2_model/a", scratch / "m", kSameName, keys);
+      const std::string error = error_of([&] { open_quietly(scratch / "m"); }, Exit::bad_data);
+      CAPTURE(error);
+      for (const char* part : {"pytorch_model.bin", "'optimizer'", "'checkpoint'"}) CHECK(contains(error, part));
+      continue;
+    }
+    write_nested(
+        "gpt2_model/a", scratch / "m", [](const std::string& name) { return "module." + name; }, keys);
+    CHECK(same_weights("gpt2_model/a", scratch / "m"));
+  }
+}
+
+TEST_CASE("hf weights: NaN is refused with the tensor's name in the file") {
+  ScratchFolder scratch;
+  for (const auto& [model, tensor] : {std::pair("llama_model/llama", "model.layers.1.self_attn.v_proj.weight"),
+                                      std::pair("llama_model/llama", "model.layers.0.mlp.up_proj.weight"),
+                                      std::pair("gpt2_model/a", "transformer.wte.weight")}) {
+    CAPTURE(std::string(tensor));
+    copy_renamed(model, scratch / "m", kSameName);
+    put_nan(scratch / "m/model.safetensors", tensor, 7);
+    ModelSource source = open_quietly(scratch / "m");
+    TestStore store(source.config(), false);
+    const std::string error = error_of([&] { source.load_values(store.store); }, Exit::bad_data);
+    CAPTURE(error);
+    CHECK(contains(error, cat("/m/model.safetensors: tensor '", tensor, "' contains NaN")));
+  }
+}
