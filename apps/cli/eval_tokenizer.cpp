@@ -22,11 +22,6 @@ ModelSupplement supplement_of(const TokenizerOptions& given, std::optional<std::
 
 std::unique_ptr<Tokenizer> tokenizer_of_model(const TokenizerOptions& given, ModelSource& source, Console& console) {
   auto tokenizer = choose_tokenizer(given, source.folder());
-  if (tokenizer && tokenizer->vocab_size() > source.config().vocab_size) {
-    throw UsageError({{"--load " + source.folder(),
-                       cat("the tokenizer has ", tokenizer->vocab_size(), " tokens, the model only ",
-                           source.config().vocab_size, "; give the tokenizer that the model was trained with")}});
-  }
   source.trim_vocabulary(tokenizer ? std::optional<std::int64_t>(tokenizer->vocab_size()) : std::nullopt, console);
   const std::int64_t vocabulary = source.config().vocab_size;
   if (!given.names_tokenizer() && given.vocab_size.value_or(vocabulary) != vocabulary)

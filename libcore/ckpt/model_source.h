@@ -54,8 +54,8 @@ class ModelSource {
   /// True if the last token embedding rows may be padding, because the files do not state the vocabulary size.
   bool has_padded_vocabulary() const;
   /// If has_padded_vocabulary(), removes all rows after the first `tokens` from the token embedding and the output
-  /// layer. If `tokens` is empty, keeps all rows and warns. If the model has fewer than `tokens` rows, does nothing,
-  /// and the caller must report the error. `tokens` must be at least 1.
+  /// layer. If `tokens` is empty, keeps all rows and warns. If the model has fewer than `tokens` rows, does nothing.
+  /// `tokens` must be at least 1.
   void trim_vocabulary(std::optional<std::int64_t> tokens, Console& console);
   /// Returns "checkpoint", "Hugging Face folder" or "Megatron-LM checkpoint".
   std::string kind() const;

@@ -33,7 +33,8 @@ Model::Model(const ModelSource& source, int threads, DType compute, Device devic
 void Model::check_ids(std::span<const std::int32_t> ids, const std::string& where) const {
   for (std::int32_t id : ids) {
     if (id < 0 || id >= vocab())
-      fail(Exit::bad_data, where, ": token id ", id, " is not in the model's vocabulary of ", vocab());
+      fail(Exit::bad_data, where, ": token id ", id, " is not in the model's vocabulary of ", vocab(),
+           " tokens; use the tokenizer that the model was trained with");
   }
 }
 

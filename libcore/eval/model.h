@@ -41,8 +41,8 @@ class Model {
   /// Returns the logits (T, V) for T ids, row-major. T must be from 1 to positions(). Allocates the pass's memory for
   /// this call only.
   std::vector<float> logits(std::span<const std::int32_t> ids);
-  /// For the first id outside the vocabulary, throws Error(bad_data) "WHERE: token id N is not in the model's
-  /// vocabulary of V".
+  /// For the first id outside the vocabulary, throws Error(bad_data) with `where`, the id and the size of the
+  /// vocabulary.
   void check_ids(std::span<const std::int32_t> ids, const std::string& where) const;
 
   const Chunk& chunk() const { return stage_.chunks[0]; }

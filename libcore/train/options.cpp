@@ -261,11 +261,8 @@ void check_options(const TrainOptions& options, const Report& report) {
 GptConfig resolve_config(const TrainOptions& options, std::optional<GptConfig> loaded, std::int64_t vocab_size,
                          const Report& report) {
   GptConfig config = resolve_architecture(options.architecture, loaded, options.data.seq_length, report);
-  if (!loaded) {
-    config.vocab_size = vocab_size;
-  } else if (vocab_size > config.vocab_size) {
-    report("--vocab-file", cat("the tokenizer has ", vocab_size, " tokens, the loaded model has ", config.vocab_size));
-  }
+  // A tokenizer may have tokens that a loaded model lacks. It is an error only if the data contain them.
+  if (!loaded) config.vocab_size = vocab_size;
   config.complete();
   if (config.max_positions > 0 && options.data.seq_length > config.max_positions) {
     report(cat("--seq-length ", options.data.seq_length),

@@ -266,11 +266,12 @@ expect_text out 'iteration        1/       1 '
 expect_exit 0 mtl-train --load "$MODEL" --seq-length 16 "${null[@]}"
 expect_text err '^mtl-train: starting from the weights of the Hugging Face folder '
 expect_exit 0 mtl-train --load "$MODEL" --seq-length 16 --num-layers "$(sed -nE 's/.*"n_layer": ([0-9]+).*/\1/p' "$MODEL/config.json")" "${null[@]}"
-expect_exit 2 mtl-train --load "$MODEL" --seq-length 2000 --num-layers 99 --hidden-size 1000 "${null[@]}" --vocab-size 1001
+# A tokenizer may have tokens that the model lacks, as long as the data do not.
+expect_exit 0 mtl-train --load "$MODEL" --seq-length 16 "${null[@]}" --vocab-size 1001
+expect_exit 2 mtl-train --load "$MODEL" --seq-length 2000 --num-layers 99 --hidden-size 1000 "${null[@]}"
 expect_text err '^  --num-layers 99 +the loaded model has [0-9]+$'
 expect_text err '^  --hidden-size 1000 +the loaded model has [0-9]+$'
 expect_text err '^  --seq-length 2000 +is longer than the [0-9]+ positions of the model$'
-expect_text err '^  --vocab-file +the tokenizer has 1001 tokens, the loaded model has 1000$'
 ! grep -q 'starting from' err || fail 'reports the start of a run before it refuses it'
 expect_exit 65 mtl-train "${tiny[@]}" "${null[@]}" --vocab-size 20
 expect_text err 'ids_text_document: the token id 20, .* is not in the vocabulary of 20; '
