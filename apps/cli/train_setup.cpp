@@ -1,6 +1,7 @@
 #include "cli/train_setup.h"
 
 #include "base/files.h"
+#include "base/hub_cache.h"
 #include "cli/model_tokenizer.h"
 #include "cli/tokenizer_flags.h"
 
@@ -14,9 +15,9 @@ void prepare_training(const TrainOptions& options, Flags& flags, bool is_rank_ze
   check_data(options, findings);
   bool found = check_outputs(options, is_rank_zero, findings);
   std::string from = checkpoint.load.empty() ? "--save " + checkpoint.save : "--load " + checkpoint.load;
-  bool absent =
-      !checkpoint.load.empty() && !is_same_path(checkpoint.load, checkpoint.save) && !file_exists(checkpoint.load);
-  if (!found && absent) findings.problem(from, "no such file or folder");
+  bool absent = !checkpoint.load.empty() && !is_same_path(checkpoint.load, checkpoint.save) &&
+                !file_exists(resolve_hub_name(checkpoint.load));
+  if (!found && absent) findings.problem(from, describe_missing_path(checkpoint.load));
   found =
       found && is_rank_zero && findings.attempt(from, [&] { setup.start = find_start(options, nullptr, {}, console); });
   if (found && checkpoint.exit_on_missing && !checkpoint.load.empty() && !setup.start.source) {

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "base/files.h"
+#include "base/hub_cache.h"
 #include "base/mapped_faults.h"
 #include "ckpt/canonical.h"
 #include "ckpt/foreign_model.h"
@@ -81,8 +82,9 @@ ModelSource::ModelSource(ModelSource&&) noexcept = default;
 ModelSource& ModelSource::operator=(ModelSource&&) noexcept = default;
 ModelSource::~ModelSource() = default;
 
-std::string ModelSource::find(const std::string& path, Console& console) {
-  if (!file_exists(path)) fail_at(Exit::io, path, "no such folder");
+std::string ModelSource::find(const std::string& name, Console& console) {
+  const std::string path = resolve_hub_name(name);
+  if (!file_exists(path)) fail_at(Exit::io, path, describe_missing_path(path));
   if (file_exists(cat(path, "/", kManifestName)) || file_exists(path + "/config.json")) return path;
   if (const std::optional<std::string> megatron = find_megatron_checkpoint(path, console)) return *megatron;
   if (!is_directory(path)) {
@@ -140,11 +142,11 @@ std::string ModelSource::identity() const {
 }
 Json ModelSource::hf_config() const { return reader_->hf_config; }
 const std::vector<SavedTensor>& ModelSource::tensors() const { return reader_->tensors; }
-void ModelSource::verify() const {
-  read_mapped([&] { reader_->verify(); });
 StoredPlace ModelSource::find_nonfinite(const std::string& name) const {
   return read_mapped([&] { return reader_->find_nonfinite(find_tensor(name) - tensors().data()); });
 }
+void ModelSource::verify() const {
+  read_mapped([&] { reader_->verify(); });
 }
 std::uint64_t ModelSource::bytes_read() const { return reader_->bytes_read(); }
 
@@ -233,9 +235,9 @@ void load_targets(const TensorReader& reader, const ParamStore& store, const std
     const StoredDType stored = reader.tensors[at].dtype;
     if (std::all_of(target.path.begin(), target.path.end(), [&](StoredDType step) { return step == stored; })) {
       reader.read(at, target.slice, out);
+      refuse_nonfinite(reader, at, out);
     } else {
       convert_target(reader, at, target, buffer, out);
-      refuse_nonfinite(reader, at, out);
     }
     memory.send();
   }

@@ -33,7 +33,8 @@ struct ModelSupplement {
 
 class ModelSource {
  public:
-  /// Opens one of these. Recognizes the format by the contents of `path`.
+  /// Opens one of these; `path` may also be a model's name in the Hugging Face hub's cache (base/hub_cache.h).
+  /// Recognizes the format by the contents of `path`.
   /// - A folder that mtl-train saves into: its newest valid checkpoint.
   /// - A single checkpoint (SAVE/iter_0001000).
   /// - A Hugging Face folder with config.json.
@@ -43,9 +44,9 @@ class ModelSource {
   /// Error(usage) if given.num_attention_heads contradicts the files.
   static ModelSource open(const std::string& path, Console& console, const ModelSupplement& given = {});
   /// Returns the path that open() would open: the newest valid checkpoint in a folder that mtl-train saves into, the
-  /// checkpoint that a Megatron-LM folder's tracker names, or otherwise `path`. In a job, rank 0 calls this function
-  /// and sends the result to all ranks, so that they all open the same model.
-  static std::string find(const std::string& path, Console& console);
+  /// checkpoint that a Megatron-LM folder's tracker names, or otherwise the path itself. In a job, rank 0 calls this
+  /// function and sends the result to all ranks, so that they all open the same model.
+  static std::string find(const std::string& name, Console& console);
   ModelSource(ModelSource&&) noexcept;
   ModelSource& operator=(ModelSource&&) noexcept;
   ~ModelSource();

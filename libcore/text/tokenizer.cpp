@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/hub_cache.h"
 #include "text/bpe_tokenizer.h"
 #include "text/hf_tokenizer.h"
 #include "text/null_tokenizer.h"
@@ -10,13 +11,26 @@
 
 namespace mtl {
 
+namespace {
+
+/// Replaces the name of a model in the Hugging Face hub's cache with its folder.
+TokenizerOptions with_local_model(TokenizerOptions options) {
+  options.tokenizer_model = resolve_hub_name(options.tokenizer_model);
+  return options;
+}
+
+}  // namespace
+
 std::vector<std::int32_t> Tokenizer::encode(std::string_view text) const {
   std::vector<std::int32_t> ids;
   make_encoder(EncoderMemory::small)->append(text, ids);
   return ids;
 }
 
-std::unique_ptr<Tokenizer> load_tokenizer(const TokenizerOptions& options) {
+std::unique_ptr<Tokenizer> load_tokenizer(const TokenizerOptions& given) {
+  const TokenizerOptions options = with_local_model(given);
+  if (!options.tokenizer_model.empty() && !file_exists(options.tokenizer_model))
+    fail_at(Exit::io, options.tokenizer_model, describe_missing_path(options.tokenizer_model));
   if (options.type == "NullTokenizer") {
     if (!options.vocab_size) fail(Exit::usage, "NullTokenizer needs --vocab-size");
     return std::make_unique<NullTokenizer>(*options.vocab_size, options.null_tokenizer_eod);
@@ -43,7 +57,8 @@ std::unique_ptr<Tokenizer> load_tokenizer(const TokenizerOptions& options) {
                                         options.vocab_file, options.parse_special_tokens);
 }
 
-std::vector<std::string> tokenizer_files(const TokenizerOptions& options) {
+std::vector<std::string> tokenizer_files(const TokenizerOptions& given) {
+  const TokenizerOptions options = with_local_model(given);
   const std::string& type = options.type;
   if (type == "NullTokenizer") return {};
   if (type == "HuggingFaceTokenizer") return HfTokenizer::files(options.tokenizer_model);

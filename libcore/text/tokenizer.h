@@ -85,8 +85,9 @@ struct TokenizerOptions {
   }
 };
 
-/// Throws Error(usage) for an unknown type, and for options that are missing or contradict each other, Error(io) if a
-/// file cannot be read, and Error(bad_data) for an invalid file.
+/// `tokenizer_model` may be a model's name in the Hugging Face hub's cache (base/hub_cache.h). Throws Error(usage) for
+/// an unknown type, and for options that are missing or contradict each other, Error(io) if a file cannot be read, and
+/// Error(bad_data) for an invalid file.
 std::unique_ptr<Tokenizer> load_tokenizer(const TokenizerOptions& options);
 
 /// Returns the files that load_tokenizer reads, including optional ones that may not exist.

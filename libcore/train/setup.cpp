@@ -6,6 +6,7 @@
 
 #include "base/enum_index.h"
 #include "base/files.h"
+#include "base/hub_cache.h"
 #include "data/blended_dataset.h"
 #include "train/log_rewind.h"
 
@@ -141,7 +142,9 @@ bool check_outputs(const TrainOptions& options, bool is_rank_zero, Findings& fin
 bool check_tokenizer_files(const TokenizerOptions& tokenizer, Findings& findings) {
   bool vocab = check_exists(findings, "--vocab-file", tokenizer.vocab_file, "; mtl-vocab makes one");
   bool merges = check_exists(findings, "--merge-file", tokenizer.merge_file, "; it belongs to --vocab-file");
-  bool model = check_exists(findings, "--tokenizer-model", tokenizer.tokenizer_model, " or folder");
+  const std::string& name = tokenizer.tokenizer_model;
+  const bool model = name.empty() || file_exists(resolve_hub_name(name));
+  if (!model) findings.problem("--tokenizer-model " + name, describe_missing_path(name));
   return vocab && merges && model;
 }
 

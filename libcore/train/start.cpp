@@ -2,6 +2,7 @@
 
 #include "base/files.h"
 #include "base/hash.h"
+#include "base/hub_cache.h"
 #include "ckpt/checkpoint_folder.h"
 #include "ckpt/manifest.h"
 #include "ckpt/megatron_folder.h"
@@ -77,14 +78,14 @@ void open_own(RunStart& start, const TrainOptions& options, const std::vector<st
 void open_load(RunStart& start, const TrainOptions& options, const std::vector<std::string>& damaged,
                Console& console) {
   const CheckpointOptions& flags = options.checkpoint;
-  if (!file_exists(flags.load)) fail_at(Exit::io, "--load " + flags.load, "no such file or folder");
-  std::string path = flags.load;
+  std::string path = resolve_hub_name(flags.load);
+  if (!file_exists(path)) fail_at(Exit::io, "--load " + flags.load, describe_missing_path(flags.load));
   const bool is_model =
       file_exists(cat(path, "/", kManifestName)) || file_exists(path + "/config.json") || is_megatron(path);
   if (flags.ckpt_step) {
-    path = named_checkpoint(flags, flags.load, *flags.ckpt_step);
-  } else if (!is_model && !list_iterations(flags.load).empty()) {
-    path = newest_checkpoint(flags.load, console, damaged).value_or(path);
+    path = named_checkpoint(flags, path, *flags.ckpt_step);
+  } else if (!is_model && !list_iterations(path).empty()) {
+    path = newest_checkpoint(path, console, damaged).value_or(path);
   }
   start.point.is_named = is_model || flags.ckpt_step.has_value();
   open_source(start, options, path, !flags.finetune, console);

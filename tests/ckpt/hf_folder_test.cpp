@@ -212,7 +212,7 @@ TEST_CASE("hf: a folder without a model is refused with the expected file names"
   ScratchFolder scratch;
   std::string error = error_of([&] { open_quietly(scratch.path()); });
   for (const char* part : {"manifest.json", "config.json", "iter_*"}) CHECK(contains(error, part));
-  CHECK(contains(error_of([&] { open_quietly(scratch / "none"); }), "no such folder"));
+  CHECK(contains(error_of([&] { open_quietly(scratch / "none"); }), "no such file or folder"));
 }
 
 TEST_CASE("hf: exports a training checkpoint with the tokenizer's end-of-text id") {

@@ -119,6 +119,14 @@ expect_text err 'has no tokenizer files: name them with --vocab-file and --merge
 expect_exit 65 mtl-generate --load "$MODELS/a" --prompt aabb --vocab-file b/vocab.json --merge-file b/merges.txt
 expect_text err '^mtl-generate: --prompt: token id [0-9]+ .* vocabulary of 512 tokens; use the tokenizer'
 expect_exit 0 mtl-generate --load "$MODELS/a" --prompt 'To be' --max-new-tokens 2 --vocab-file b/vocab.json --merge-file b/merges.txt
+# Models and tokenizers in the hub's cache are found by their names.
+mkdir -p hub/models--org--b/{refs,snapshots/abc} && cp b/* hub/models--org--b/snapshots/abc && echo abc >hub/models--org--b/refs/main
+expect_exit 0 env HF_HUB_CACHE="$WORK/hub" mtl-generate --load org/b --prompt x --greedy --max-new-tokens 5
+expect_same want out
+expect_exit 74 env HF_HUB_CACHE="$WORK/hub" mtl-generate --load org/absent --prompt x
+expect_text err '^mtl-generate: org/absent: .*/hub .*hf download org/absent'
+expect_exit 74 env HF_HUB_CACHE="$WORK/hub" mtl-generate --load org/b --tokenizer-type HuggingFaceTokenizer --tokenizer-model org/absent --prompt x
+expect_text err '^mtl-generate: org/absent: .*hf download org/absent'
 expect_exit 65 "${a[@]}" --prompt '5 six'
 expect_text err '--prompt: "six" is not a token id'
 expect_exit 65 "${a[@]}" --prompt '5 512'
