@@ -170,10 +170,8 @@ std::string complete_name(const std::string& name) {
 
 std::vector<std::string> names_in_folder(const std::string& folder) {
   std::vector<std::string> names;
-  std::error_code error;
-  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
-    names.push_back(at->path().filename().string());
-  std::sort(names.begin(), names.end());
+  if (!is_directory(folder)) return names;
+  for (const Entry& entry : list_entries(folder)) names.push_back(entry.name);
   return names;
 }
 

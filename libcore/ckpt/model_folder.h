@@ -27,7 +27,8 @@ struct FolderContents {
 /// Examines an existing folder. Throws Error(io) if the folder cannot be listed.
 FolderContents examine_model_folder(const std::string& path);
 
-/// Returns the names of a folder's entries, in byte order. Empty if the folder cannot be listed.
+/// Returns the names of a folder's entries, in byte order. Empty if `folder` does not exist or is not a folder. Throws
+/// Error(io) if it cannot be listed completely.
 std::vector<std::string> names_in_folder(const std::string& folder);
 
 /// Returns why a killed conversion's leftover must not be removed, or "" if it can be. For a file, this is "is a file".

@@ -44,6 +44,7 @@ std::vector<Workspace::Pass> passes(const Model& model, std::int64_t sequences, 
 Decoder::Decoder(Model& model, std::int64_t sequences, std::int64_t positions)
     : model_(model),
       sequences_(sequences),
+      capacity_(positions),
       cache_memory_(model.device(), 2 * model.config().num_layers * one_cache(model, sequences, positions).bytes()),
       small_memory_(model.device(),
                     sizeof(float) * (sequences * (1 + model.vocab()) + 2 * std::max(sequences, kPiece))),
@@ -100,6 +101,8 @@ std::span<const float> Decoder::host_logits(std::int64_t rows) {
 std::span<const float> Decoder::append(std::int64_t sequence, std::span<const std::int32_t> ids) {
   require(!ids.empty(), "Decoder::append: no ids");
   std::int32_t& held = lengths()[sequence];
+  require(held + std::ssize(ids) <= capacity_, "Decoder::append: ", ids.size(), " ids after ", held,
+          " tokens, but a sequence has ", capacity_, " positions");
   while (!ids.empty()) {
     auto piece = ids.first(std::min<std::size_t>(ids.size(), kPiece));
     std::copy(piece.begin(), piece.end(), on_host_->tokens.tensor().data<std::int32_t>());
@@ -114,6 +117,9 @@ std::span<const float> Decoder::append(std::int64_t sequence, std::span<const st
 
 std::span<const float> Decoder::step(std::span<const std::int32_t> ids) {
   require(std::ssize(ids) == sequences_, "a step of ", ids.size(), " ids for ", sequences_, " sequences");
+  for (std::size_t b = 0; b < ids.size(); ++b)
+    require(ids[b] < 0 || lengths()[b] < capacity_, "Decoder::step: sequence ", b, " already has ", capacity_,
+            " tokens");
   for (std::size_t b = 0; b < ids.size(); ++b) {
     if (ids[b] < 0) lengths()[b] = 0;
     on_host_->tokens.tensor().data<std::int32_t>()[b] = std::max(ids[b], 0);

@@ -26,10 +26,10 @@ class Decoder {
   void clear(std::int64_t sequence) { lengths()[sequence] = 0; }
 
   /// Appends one or more ids to a sequence. Returns the logits (V) for the next token, which are valid until the next
-  /// call.
+  /// call. Throws if the sequence would hold more than `positions` tokens.
   std::span<const float> append(std::int64_t sequence, std::span<const std::int32_t> ids);
   /// Appends one id to every sequence. An id below 0 instead empties the sequence. Returns logits (sequences, V), in
-  /// which the rows for emptied sequences are undefined.
+  /// which the rows for emptied sequences are undefined. Throws if a sequence already holds `positions` tokens.
   std::span<const float> step(std::span<const std::int32_t> ids);
 
  private:
@@ -38,7 +38,7 @@ class Decoder {
   std::span<const float> host_logits(std::int64_t rows);
 
   Model& model_;
-  std::int64_t sequences_;
+  std::int64_t sequences_, capacity_;
   Buffer cache_memory_, small_memory_;
   Tensor lengths_;                  // (B) i32
   Tensor tokens_, positions_;       // flat i32, for a step or a piece of a prompt

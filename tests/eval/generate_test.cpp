@@ -113,6 +113,21 @@ void check_decoder(Model& model) {
   CHECK_THROWS_AS(decoder.append(1, Ids(13, 1)), Error);
 }
 
+/// A decoder with fewer positions than the model does not use more of them.
+void check_capacity(Model& model) {
+  Decoder decoder(model, 2, 6);
+  decoder.append(0, Ids(6, 1));
+  decoder.append(1, Ids(4, 1));
+  CHECK_THROWS_AS(decoder.append(0, Ids{1}), Error);
+  CHECK_THROWS_AS(decoder.append(1, Ids(3, 1)), Error);
+  CHECK_THROWS_AS(decoder.step(Ids{1, 1}), Error);
+  CHECK(decoder.held(0) == 6);
+  CHECK(decoder.held(1) == 4);
+  decoder.step(Ids{-1, 1});
+  CHECK(decoder.held(0) == 0);
+  CHECK(decoder.held(1) == 5);
+}
+
 }  // namespace
 
 TEST_CASE("a cache produces the logits of a full pass, for tokens appended in any pieces") {
@@ -121,6 +136,7 @@ TEST_CASE("a cache produces the logits of a full pass, for tokens appended in an
     ModelSource source = open_golden(name);
     Model model(source);
     check_decoder(model);
+    check_capacity(model);
   }
 }
 
