@@ -44,7 +44,7 @@ void describe(const mtl::ConvertReport& report, const Comparison& comparison, mt
   if (comparison) {
     const mtl::ModelComparison& found = *comparison;
     console.info(mtl::cat("verified: all tensors equal the source's; logits at ", found.positions,
-                          " positions differ by at most ", found.max_difference, " (largest logit ",
+                          " positions differ by at most ", found.max_difference, " (the largest has magnitude ",
                           mtl::format("%.4g", found.max_logit), ")"));
   }
   console.info(mtl::cat("wrote ", report.output, ": ", report.files.size(), " files, ", report.dtype, ", ",
