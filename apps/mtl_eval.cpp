@@ -46,10 +46,12 @@ void add_flags(Flags& flags, EvalOptions& options) {
 void check(Flags& flags, const EvalOptions& options) {
   const bool has_text = !options.inputs.empty(), has_tokens = !options.data_path.empty();
   if (has_text == has_tokens)
-    flags.problem("--data-path, --input", has_text ? "give one of them" : "one of them is required: the data to score");
+    flags.problem("--data-path, --input",
+                  has_text ? "use only one of them" : "one of them is required, with the data to score");
   check_model_tokenizer_flags(flags, options.tokenizer);
   for (const char* flag : {"--format", "--json-keys"}) {
-    if (has_tokens && flags.was_given(flag)) flags.problem(flag, "applies only to --input");
+    if (has_tokens && flags.was_given(flag))
+      flags.problem(flag, "applies only to --input; remove this flag, or score text with --input");
   }
 }
 

@@ -20,7 +20,9 @@ constexpr std::int64_t kTokensPerPass = 4096;
 std::int64_t checked_seq_length(const EvalOptions& options, const GptConfig& config) {
   std::int64_t length = options.seq_length.value_or(config.max_positions);
   if (length > config.max_positions) {
-    throw UsageError({{cat("--seq-length ", length), cat("the model has ", config.max_positions, " positions")}});
+    throw UsageError(
+        {{cat("--seq-length ", length), cat("is longer than the ", config.max_positions,
+                                            " positions of the model; use at most ", config.max_positions)}});
   }
   return length;
 }
@@ -28,9 +30,9 @@ std::int64_t checked_seq_length(const EvalOptions& options, const GptConfig& con
 std::unique_ptr<Tokenizer> required_tokenizer(const EvalOptions& options, ModelSource& source, Console& console) {
   auto tokenizer = tokenizer_of_model(options.tokenizer, source, console);
   if (tokenizer == nullptr) {
-    throw UsageError({{"--input", cat("needs a tokenizer, and ", source.folder(),
-                                      " has no tokenizer files: name them with --vocab-file and "
-                                      "--merge-file, or score token files with --data-path")}});
+    throw UsageError({{"--input", cat("needs a tokenizer, but ", source.folder(),
+                                      " has no tokenizer files; add --vocab-file and --merge-file or another "
+                                      "--tokenizer-type, or score token files with --data-path")}});
   }
   return tokenizer;
 }
@@ -116,9 +118,9 @@ EvalReport evaluate(const EvalOptions& options, Console& console) {
   report.tokens = score.tokens;
   report.windows = score.windows;
   if (score.tokens == 0) {
-    fail(Exit::bad_data, join(report.data, ", "), ": nothing to score: ", report.stream_tokens,
+    fail(Exit::bad_data, join(report.data, ", "), " has ", report.stream_tokens,
          report.stream_tokens == 1 ? " token" : " tokens",
-         "; at least 2 are needed, because the first is only context");
+         ", too few to score; use data with at least 2, because the first is only context");
   }
   report.loss = score.loss();
   report.perplexity = score.perplexity();
