@@ -62,7 +62,7 @@ void add_flags(Flags& flags, GenerateOptions& options) {
 void check(Flags& flags, const GenerateOptions& options) {
   if (options.sampling.temperature == 0)
     flags.problem("--temperature 0", "must be above 0; for the most likely token use --greedy");
-  if (!options.prompts.empty() && !options.input.empty()) flags.problem("--prompt, --input", "give one of them");
+  if (!options.prompts.empty() && !options.input.empty()) flags.problem("--prompt, --input", "use only one of them");
   check_model_tokenizer_flags(flags, options.tokenizer);
 }
 

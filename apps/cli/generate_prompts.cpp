@@ -17,7 +17,7 @@ std::vector<std::int32_t> parse_ids(std::string_view text, const std::string& wh
     std::string_view word = text.substr(at, text.find_first_of(" \t,", at) - at);
     auto id = parse_int(word);
     if (!id || *id < 0 || *id > INT32_MAX)
-      fail(Exit::bad_data, where, ": \"", word, "\" is not a token id; with --ids a prompt is ids separated by spaces");
+      fail(Exit::bad_data, where, ": \"", word, "\" is not a token id; with --ids, write ids separated by spaces");
     ids.push_back(static_cast<std::int32_t>(*id));
     at += word.size();
   }
@@ -32,7 +32,8 @@ Prompt PromptReader::read(std::string text, std::string where) const {
   std::vector<std::int32_t> found = ids ? parse_ids(text, where) : tokenizer->encode(text);
   if (found.empty() && first) found.push_back(*first);
   if (found.empty())
-    fail(Exit::bad_data, where, ": the prompt is empty, and there is no end-of-document token to begin with");
+    fail(Exit::bad_data, where,
+         ": the prompt is empty, and the model has no end-of-document token to start from; write at least one token");
   model.check_ids(found, where);
   return {std::move(text), std::move(found), std::move(where)};
 }

@@ -221,8 +221,8 @@ Exit generate(const GenerateOptions& options, Console& console) {
   auto tokenizer = tokenizer_of_model(options.tokenizer, source, console);
   if (tokenizer == nullptr && !options.ids) {
     throw UsageError({{"--load " + options.load,
-                       "the model has no tokenizer files: name them with --vocab-file and --merge-file, or "
-                       "give token ids with --ids"}});
+                       "this model has no tokenizer files; add --vocab-file and --merge-file or another "
+                       "--tokenizer-type, or use prompts of token ids with --ids"}});
   }
   const std::vector<std::int32_t> ends = end_tokens(tokenizer.get(), source);
   const std::vector<std::int32_t> stops = options.ignore_eos ? std::vector<std::int32_t>() : ends;
@@ -240,15 +240,15 @@ Exit generate(const GenerateOptions& options, Console& console) {
       prompt = reader.read(options.prompts[prompts_read++], "--prompt");
     }
     if (prompt && std::ssize(prompt->ids) > model.positions())
-      console.warn(cat(prompt->where, ": the prompt has ", prompt->ids.size(), " tokens; the model sees the last ",
-                       model.positions()));
+      console.warn(cat(prompt->where, ": the prompt has ", prompt->ids.size(), " tokens, but the model has ",
+                       model.positions(), " positions; using only the last ", model.positions(), " tokens"));
     return prompt;
   };
   const bool slid = continue_all(options, {model, generation_options(options, stops)},
                                  {next_prompt, options.num_samples}, {options, tokenizer.get(), stops});
   if (slid)
-    console.info(cat("the model's ", model.positions(), " positions were full: generation continued from the last ",
-                     std::max<std::int64_t>(1, model.positions() / 2), " tokens"));
+    console.info(cat("generation continued from the last ", std::max<std::int64_t>(1, model.positions() / 2),
+                     " tokens whenever all ", model.positions(), " positions of the model were full"));
   if (lines.bad_lines() == 0) return Exit::ok;
   console.error(cat(lines.name(), ": ", lines.bad_lines(), " of ", lines.lines(), " lines are not prompts"));
   return Exit::bad_data;

@@ -83,11 +83,11 @@ expect_text out '"sample": 2'
 [ "$(sed 's/.*"ids"//; s/"sample".*//' out | sort -u | wc -l)" -gt 1 ] || fail 'all samples are the same'
 # The output is valid UTF-8 even if the tokens are not.
 mtl-generate --load b --prompt 'é' --max-new-tokens 100 2>err | iconv -f UTF-8 -t UTF-8 >out || fail 'output is not UTF-8'
-expect_text err "the model's 48 positions were full: generation continued from the last 24 tokens"
+expect_text err 'generation continued from the last 24 tokens .* 48 positions'
 mtl-generate --load b --input <(yes 'To be' | head -50) --max-new-tokens 40 2>err | head -1 >out
 [ -s err ] && fail 'mtl-generate | head -1: mtl-generate reports the closed pipe'
 expect_exit 0 mtl-generate --load b --prompt "$(yes 'to be' | head -60 | tr '\n' ' ')" --greedy --max-new-tokens 1
-expect_text err '--prompt: the prompt has [0-9]+ tokens; the model sees the last 48'
+expect_text err '--prompt: the prompt has [0-9]+ tokens, .* last 48 tokens'
 
 # Another tokenizer: numbers separated by blanks.
 expect_exit 0 mtl-generate --load "$MODELS/a" --greedy --max-new-tokens 40 --prompt 274 --tokenizer-type NullTokenizer --vocab-size 512
@@ -114,7 +114,7 @@ cp out want
 expect_exit 0 mtl-generate --load b --prompt x --greedy --max-new-tokens 5 --top-k 5 --temperature 2 --seed 9
 expect_same want out
 expect_exit 2 mtl-generate --load "$MODELS/a" --prompt 'To be'
-expect_text err 'has no tokenizer files: name them with --vocab-file and --merge-file, or .* --ids'
+expect_text err '--load .*/a +this model has no tokenizer files; .*--vocab-file .*--ids'
 # A tokenizer may have tokens that the model lacks, as long as no prompt produces them.
 expect_exit 65 mtl-generate --load "$MODELS/a" --prompt aabb --vocab-file b/vocab.json --merge-file b/merges.txt
 expect_text err '^mtl-generate: --prompt: token id [0-9]+ .* vocabulary of 512 tokens; use the tokenizer'
