@@ -45,7 +45,8 @@ void check_companion_files(const std::string& folder) {
   for (const char* name : kCompanionFiles) {
     const std::string path = cat(folder, "/", name);
     std::error_code error;  // ignored, because opening the file reports the error
-    if (fs::exists(path, error) && !fs::is_regular_file(path, error)) fail(Exit::io, path, ": is not a regular file");
+    if (fs::exists(path, error) && !fs::is_regular_file(path, error))
+      fail(Exit::io, path, " is not a regular file; replace it with one");
   }
 }
 

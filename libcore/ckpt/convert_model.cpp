@@ -88,7 +88,7 @@ void warn_about_nonfinite(const ModelSource& source, const ConvertReport& report
                      "; the files are damaged, or the training diverged"));
   const std::string overflowing = overflowing_tensors(report.nonfinite);
   if (!overflowing.empty())
-    console.warn(cat(report.dtype, " overflows: these elements became infinite: ", overflowing,
+    console.warn(cat(report.dtype, " cannot represent some elements, which became infinite: ", overflowing,
                      "; use --dtype bfloat16, which has the range of float32"));
 }
 
@@ -132,10 +132,10 @@ void check_tensors(const ModelSource& source, const ModelSource& written, std::o
     const SavedTensor* found = written.find_tensor(tensor.name);
     if (found == nullptr && !starts_with(tensor.name, "param."))
       continue;  // other formats cannot contain optimizer states
-    require(found != nullptr, "verification: tensor '", tensor.name, "' was not written");
+    require(found != nullptr, "verification failed: tensor '", tensor.name, "' was not written");
     StoredDType target = target_dtype(tensor, dtype);
     bool same = found->dtype == target && read_tensor(source, tensor, target) == read_tensor(written, *found, target);
-    require(same, "verification: tensor '", tensor.name, "' differs from the source");
+    require(same, "verification failed: tensor '", tensor.name, "' differs from the source");
   }
 }
 
@@ -149,7 +149,8 @@ void verify_output(const ModelSource& source, const std::string& folder, const C
     StoredDType target = target_dtype(tensor, dtype);
     return target != tensor.dtype && bits_of(target) <= bits_of(tensor.dtype);
   });
-  require(narrower || difference == 0, "verification: logits differ by ", difference);
+  require(narrower || difference == 0, "verification failed: the logits of source and output differ by up to ",
+          difference);
 }
 
 void write_model(const ModelSource& source, const std::string& folder, const ConvertOptions& options,
@@ -211,8 +212,8 @@ ConvertReport convert_model(const ConvertOptions& options, Console& console) {
   if (source.has_padded_vocabulary()) source.trim_vocabulary(options.vocabulary_in(source.folder()), console);
   const std::int64_t vocabulary = source.config().vocab_size;
   if (options.given.vocab_size.value_or(vocabulary) != vocabulary)
-    fail_at(Exit::usage, cat("--vocab-size ", *options.given.vocab_size), source.folder(), " has ", vocabulary,
-            " tokens");
+    fail_at(Exit::usage, cat("--vocab-size ", *options.given.vocab_size), "differs from the vocabulary of ",
+            source.folder(), ", which has ", vocabulary, " tokens; remove the flag");
   OutputFolder output({.path = options.save, .replace = options.force, .source = source.folder()}, guard, console);
   ConvertReport report;
   report.source = source.folder();
@@ -225,8 +226,8 @@ ConvertReport convert_model(const ConvertOptions& options, Console& console) {
   warn_about_nonfinite(source, report, console);
   if (options.verify) {
     const std::string overflowing = overflowing_tensors(report.nonfinite);
-    require(overflowing.empty(), "verification: ", report.dtype, " cannot represent all elements of ", overflowing,
-            "; choose --dtype bfloat16 or float32");
+    require(overflowing.empty(), "verification failed: ", report.dtype, " cannot represent all elements of ",
+            overflowing, "; choose --dtype bfloat16 or float32");
     verify_output(source, output.staged(), options, dtype, console);
   }
   list_files(output.staged(), report);

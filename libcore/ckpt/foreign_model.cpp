@@ -10,12 +10,12 @@ namespace mtl {
 
 namespace {
 
-constexpr const char* kMegatronRemedy = "; name it with --load, and save into another folder";
+constexpr const char* kMegatronRemedy = "; use it with --load, and choose another folder for --save";
 constexpr const char* kDistributedRemedy =
     "; mtl does not read it: convert it with Megatron-LM's --ckpt-convert-format torch, or export it to a "
     "Hugging Face folder (Megatron Bridge), and load that";
 constexpr const char* kPyTorchRemedy =
-    "; give a folder that has it as pytorch_model.bin, with the config.json of its model";
+    "; move it to a folder as pytorch_model.bin, next to the config.json of its model, and use that folder";
 
 bool is_pytorch_file(const std::string& name) {
   return ends_with(name, ".pt") || ends_with(name, ".pth") || ends_with(name, ".ckpt") ||

@@ -111,16 +111,17 @@ class HfReader : public MappedReader {
   /// Adds the parameters in canonical order. Rejects stored tensors that do not belong to a parameter.
   void add_parameters() {
     if (config.num_layers > std::ssize(stored_)) {
-      fail(Exit::bad_data, folder, ": ", stored_.size(), " tensors cannot be a model with ", config.num_layers,
-           " layers");
+      fail(Exit::bad_data, folder, " has ", stored_.size(), " tensors, too few for the ", config.num_layers,
+           " layers in config.json; use the config.json of these weights");
     }
     std::erase_if(stored_, [&](const auto& item) { return is_hf_buffer(item.first, *family_); });
     if (config.tied_embeddings) settle_tied_output();
     for (const CanonicalTensor& canonical : canonical_tensors(config)) add_parameter(canonical);
     if (!stored_.empty()) {
       const auto& [file, stored] = stored_.begin()->second;
-      fail(Exit::bad_data, file->path(), ": tensor '", stored->name, "' is not part of a language model of type ",
-           family_->model_type, stored_.size() > 1 ? cat(" (other such tensors: ", stored_.size() - 1, ")") : "");
+      fail_at(Exit::bad_data, file->path(), "tensor '", stored->name, "' is not part of a language model of type ",
+              family_->model_type, stored_.size() > 1 ? cat(", and neither are ", stored_.size() - 1, " others") : "",
+              "; use the config.json of these weights");
     }
   }
 
@@ -129,17 +130,17 @@ class HfReader : public MappedReader {
     StoredDType dtype{};
     for (HfTensor& tensor : hf_tensors_of(canonical, *family_)) {
       auto found = stored_.find(tensor.name);
-      if (found == stored_.end()) fail(Exit::bad_data, folder, ": tensor '", tensor.name, "' is missing");
+      if (found == stored_.end()) fail_at(Exit::bad_data, folder, "tensor '", tensor.name, "' is missing");
       auto [file, stored] = found->second;
       if (!std::equal(stored->shape.begin(), stored->shape.end(), tensor.shape.begin(), tensor.shape.end(),
                       [](std::uint64_t a, std::int64_t b) { return a == static_cast<std::uint64_t>(b); })) {
         fail(Exit::bad_data, file->path(), ": tensor '", stored->name, "' has shape ",
-             shape_text({stored->shape.begin(), stored->shape.end()}), "; config.json needs ",
-             shape_text(tensor.shape));
+             shape_text({stored->shape.begin(), stored->shape.end()}), ", but config.json describes ",
+             shape_text(tensor.shape), "; use the config.json of these weights");
       }
       if (!places.pieces.empty() && stored->dtype != dtype)
-        fail(Exit::bad_data, file->path(), ": tensor '", stored->name, "' is stored as ", name_of(stored->dtype),
-             ", other parts of the same parameter as ", name_of(dtype));
+        fail_at(Exit::bad_data, file->path(), "tensor '", stored->name, "' is stored as ", name_of(stored->dtype),
+                ", but other parts of the same parameter as ", name_of(dtype), "; store both in one dtype");
       dtype = stored->dtype;
       places.add(std::move(tensor.piece), file->data(*stored), file, stored->name);
       stored_.erase(found);

@@ -54,8 +54,8 @@ std::vector<std::unique_ptr<TensorFile>> open_shards(const std::string& folder, 
   for (const auto& [name, tensors] : read_weight_map(cat(folder, "/", format.index))) {
     const std::string path = cat(folder, "/", name);
     if (!file_exists(path))
-      fail_at(Exit::bad_data, path, "is missing, although ", format.index, " lists ", tensors.size(),
-              " tensors in it, such as '", tensors[0], "'; download it again");
+      fail(Exit::bad_data, path, " is missing, although ", format.index, " lists ", tensors.size(),
+           " tensors in it, such as '", tensors[0], "'; download it again");
     files.push_back(format.open(path));
     for (const std::string& tensor : tensors) {
       if (files.back()->find(tensor) == nullptr)
@@ -79,7 +79,7 @@ std::vector<std::unique_ptr<TensorFile>> open_hf_weights(const std::string& fold
     if (file_exists(cat(folder, "/", format.index))) return open_shards(folder, format);
     names.insert(names.end(), {format.single, format.index});
   }
-  fail_at(Exit::bad_data, folder, "has no weights; add one of ", join(names, ", "));
+  fail(Exit::bad_data, folder, " has no weights; add one of ", join(names, ", "));
 }
 
 }  // namespace mtl

@@ -34,7 +34,7 @@ bool has_kind(const std::vector<SavedTensor>& tensors, const std::string& kind) 
 
 void refuse_foreign(const std::string& path) {
   const std::string what = describe_foreign_model(path);
-  if (!what.empty()) fail_at(Exit::bad_data, path, what);
+  if (!what.empty()) fail(Exit::bad_data, path, " ", what);
 }
 
 }  // namespace
@@ -49,7 +49,8 @@ void TensorReader::check_complete() const {
   std::vector<std::string> problems;
   // Every layer has multiple tensors. Reject an absurd number of layers before canonical_tensors() lists them all.
   if (config.num_layers > std::ssize(tensors)) {
-    fail_at(Exit::bad_data, folder, tensors.size(), " tensors cannot be a model with ", config.num_layers, " layers");
+    fail(Exit::bad_data, folder, " has ", tensors.size(), " tensors, too few for a model with ", config.num_layers,
+         " layers");
   }
   std::map<std::string, const SavedTensor*> unmatched;
   for (const SavedTensor& tensor : tensors) unmatched[tensor.name] = &tensor;
@@ -89,14 +90,13 @@ std::string ModelSource::find(const std::string& name, Console& console) {
   if (const std::optional<std::string> megatron = find_megatron_checkpoint(path, console)) return *megatron;
   if (!is_directory(path)) {
     refuse_foreign(path);
-    fail_at(Exit::bad_data, path, "is a file, but a model is a folder; give the folder that contains it");
+    fail(Exit::bad_data, path, " is a file, but a model is a folder; use the folder that contains it");
   }
   if (std::optional<std::string> newest = newest_checkpoint(path, console)) return *newest;
   refuse_foreign(path);
-  fail_at(
-      Exit::bad_data, path, "no model here; looked for ", kManifestName,
-      " (one checkpoint), config.json (a Hugging Face folder), folders iter_* (where mtl-train saves), and mp_rank_* "
-      "(Megatron-LM)");
+  fail(Exit::bad_data, path, " contains no model, which would have ", kManifestName,
+       " (one checkpoint), config.json (a Hugging Face folder), folders iter_* (where mtl-train saves), or mp_rank_* "
+       "(Megatron-LM); use another path");
 }
 
 ModelSource ModelSource::open(const std::string& path, Console& console, const ModelSupplement& given) {
@@ -108,7 +108,8 @@ ModelSource ModelSource::open(const std::string& path, Console& console, const M
   });
   const std::int64_t heads = source.config().num_heads;
   if (given.num_attention_heads.value_or(heads) != heads)
-    fail_at(Exit::usage, cat("--num-attention-heads ", *given.num_attention_heads), found, " has ", heads, " heads");
+    fail_at(Exit::usage, cat("--num-attention-heads ", *given.num_attention_heads), "differs from the model in ", found,
+            ", which has ", heads, " heads; remove the flag");
   return source;
 }
 
@@ -118,9 +119,9 @@ void ModelSource::trim_vocabulary(std::optional<std::int64_t> tokens, Console& c
   if (!reader_->has_padded_vocabulary) return;
   std::int64_t& rows = reader_->config.vocab_size;
   if (!tokens) {
-    console.warn(
-        cat(folder(), ": keeps all ", with_commas(rows),
-            " rows of the token embedding, of which the last may be padding; give a tokenizer or --vocab-size"));
+    console.warn(cat(folder(), ": keeps all ", with_commas(rows),
+                     " rows of the token embedding, of which the last may be padding; state the size with --vocab-size "
+                     "or a tokenizer"));
     return;
   }
   require(*tokens >= 1, "trim_vocabulary: ", *tokens, " tokens");

@@ -14,12 +14,12 @@ namespace {
 
 template <class... Parts>
 [[noreturn]] void refuse(const std::string& path, const Parts&... parts) {
-  fail(Exit::usage, "--save ", path.empty() ? "''" : path, ": ", parts...);
+  fail(Exit::usage, "--save ", path.empty() ? "''" : path, " ", parts...);
 }
 
 /// Returns the target's absolute path, without symbolic links. The target need not exist.
 std::string resolve(const std::string& given) {
-  if (given.empty()) refuse(given, "is empty; name a folder");
+  if (given.empty()) refuse(given, "is empty; write the name of a folder");
   if (given.find('\0') != std::string::npos)
     refuse(given.c_str(), "contains a NUL byte, which no file name can contain");
   std::string path = given;
@@ -27,7 +27,7 @@ std::string resolve(const std::string& given) {
   std::error_code error;
   if (fs::is_symlink(path, error) && !file_exists(path))
     refuse(given, "is a symbolic link to ", fs::read_symlink(path, error).string(),
-           ", which does not exist; create that folder, or give another one");
+           ", which does not exist; create that folder, or choose another one");
   const fs::path resolved = fs::weakly_canonical(fs::absolute(path, error), error);
   if (error) fail(Exit::io, "--save ", given, ": cannot resolve this path: ", error.message());
   path = resolved.lexically_normal().string();
@@ -69,42 +69,46 @@ void remove_staged(const std::string& path) {
 void OutputFolder::check_target(const OutputFolderOptions& options) const {
   std::error_code error;
   if (contains(path_, fs::current_path(error).string()))
-    refuse(options.path, "is the current folder, or contains it; give a folder inside it");
-  if (contains(path_, options.source)) refuse(options.path, "is or contains the model to read, ", options.source);
+    refuse(options.path, "is the current folder, or contains it; choose a folder inside it");
+  if (contains(path_, options.source))
+    refuse(options.path, "is or contains the model to read, ", options.source, "; choose another folder");
   for (const std::string& leftover : find_leftovers({path_})) {
     if (contains(leftover, options.source))
-      refuse(
-          options.path, "would remove ", leftover,
-          ", which contains the model to read, as a leftover of a killed run; rename that folder, or give another one");
+      refuse(options.path, "would remove ", leftover,
+             ", which contains the model to read, as a leftover of a killed run; rename that folder, or choose another "
+             "one");
   }
   if (iteration_in_name(fs::path(path_).filename().string()))
-    refuse(options.path, "is the name of a checkpoint inside a save folder; give another name");
+    refuse(options.path, "is the name of a checkpoint inside a save folder; choose another name");
   if (!file_exists(path_)) return;
-  if (!is_directory(path_)) fail(Exit::io, path_, ": is a file; give another folder to --save");
+  if (!is_directory(path_)) fail(Exit::io, path_, " is a file; choose another folder for --save");
   if (is_mount_point(path_))
-    refuse(options.path, "is a mount point, which cannot be replaced; give a folder inside it");
+    refuse(options.path, "is a mount point, which cannot be replaced; choose a folder inside it");
   if (is_filled(path_) && !options.replace)
-    fail(Exit::usage, path_, ": is not empty; give another folder to --save, or --force to replace it");
+    fail(Exit::usage, path_, " is not empty; choose another folder for --save, or add --force to replace it");
 }
 
 OutputFolder::OutputFolder(const OutputFolderOptions& options, InterruptGuard& guard, Console& console)
     : path_(resolve(options.path)), staged_(cat(path_, ".tmp.", ::getpid())), guard_(guard) {
   check_target(options);
   const std::string parent = parent_folder(path_);
-  if (file_exists(parent) && !is_directory(parent)) refuse(options.path, parent, " is a file");
+  if (file_exists(parent) && !is_directory(parent))
+    refuse(options.path, "cannot be created, because ", parent, " is a file; choose another folder");
   make_directories(parent);
   lock_.emplace(path_, "--save");
   guard_.remove_on_signal(lock_->path());
   remove_leftovers({path_}, console, find_foreign_entry);
-  if (file_exists(staged_)) fail(Exit::usage, staged_, ": this run needs that name; rename or remove it");
+  if (file_exists(staged_))
+    fail(Exit::usage, staged_, " has the name of this run's temporary folder; rename or remove it");
   if (file_exists(path_) && is_filled(path_)) {
     // Take the lock first, because "another job saves here" is a better error than one about that job's files.
     if (file_exists(cat(path_, "/", kLockName))) save_lock_.emplace(path_);
     const FolderContents contents = examine_model_folder(path_);
     if (!contents.problem.empty()) {
-      refuse(path_, contents.problem,
-             "; --force replaces a folder only if it contains a model or one checkpoint and nothing else: give another "
-             "folder, or remove what is in this one");
+      refuse(
+          path_, contents.problem,
+          "; --force replaces a folder only if it contains a model or one checkpoint and nothing else; choose another "
+          "folder, or remove what is in this one");
     }
     if (contents.is_save_folder && !save_lock_) save_lock_.emplace(path_);
     replaced_ = contents.kind;
@@ -121,8 +125,8 @@ OutputFolder::~OutputFolder() {
 void OutputFolder::check_replaced() const {
   const FolderContents contents = examine_model_folder(path_);
   if (contents.problem.empty()) return;
-  fail(Exit::failure, path_, ": was changed during the conversion: it ", contents.problem,
-       "; it is left as it is, and the new model is discarded");
+  fail(Exit::failure, path_, " was changed during the conversion and now ", contents.problem,
+       "; the folder is left as it is, and the new model is discarded");
 }
 
 void OutputFolder::commit() {
@@ -138,7 +142,7 @@ void OutputFolder::commit() {
   try {
     remove_tree(staged_);
   } catch (const Error& error) {
-    fail(Exit::io, path_, ": is complete, but the folder that it replaced (", replaced_,
+    fail(Exit::io, path_, " is complete, but the folder that it replaced (", replaced_,
          ") could not be removed and is now ", staged_, ": ", error.what(), "; remove it");
   }
 }

@@ -369,9 +369,9 @@ void TorchFile::select_state_dict() {
   for (std::size_t i = 0; i < std::min<std::size_t>(dict.size(), 8); ++i) {
     if (dict.key(i).is(PickleKind::text)) keys.push_back(cat("'", printable_text(dict.key(i).as_text()), "'"));
   }
-  fail_at(Exit::bad_data, path(), "contains no tensors, but a dict with ",
-          keys.empty() ? "no text keys" : cat("the keys ", join(keys, ", ")),
-          "; save only the model's state dict with torch.save(model.state_dict(), PATH)");
+  fail(Exit::bad_data, path(), " contains no tensors, but a dict with ",
+       keys.empty() ? "no text keys" : cat("the keys ", join(keys, ", ")),
+       "; save only the model's state dict with torch.save(model.state_dict(), PATH)");
 }
 
 const TorchTensor* TorchFile::tensor(PickleValue value) const {

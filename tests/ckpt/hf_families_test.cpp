@@ -224,14 +224,14 @@ TEST_CASE("hf families: a tensor missing, extra, of another shape or of two type
   CHECK(contains(error_after("llama_model/llama", with("model.layers.0.self_attn.q_proj.bias", {64}, 128)),
                  "'model.layers.0.self_attn.q_proj.bias' is not part of a language model of type llama"));
   CHECK(contains(error_after("llama_model/qwen2", with("model.layers.0.self_attn.k_proj.bias", {8}, 16)),
-                 "'model.layers.0.self_attn.k_proj.bias' has shape (8); config.json needs ("));
+                 "'model.layers.0.self_attn.k_proj.bias' has shape (8), but config.json describes ("));
   auto two_types = [&](const std::string& folder) {
     change_tensor(folder, "model.layers.1.self_attn.v_proj.weight", {16, 32}, std::span(zeros).first(1024),
                   StoredDType::bf16);
   };
-  CHECK(
-      contains(error_after("llama_model/qwen2", two_types),
-               "'model.layers.1.self_attn.v_proj.weight' is stored as BF16, other parts of the same parameter as F16"));
+  CHECK(contains(
+      error_after("llama_model/qwen2", two_types),
+      "'model.layers.1.self_attn.v_proj.weight' is stored as BF16, but other parts of the same parameter as F16"));
   CHECK(contains(error_after("family_model/qwen3", with("model.layers.2.self_attn.q_norm.weight", {}, 0)),
                  "'model.layers.2.self_attn.q_norm.weight' is missing"));
 }

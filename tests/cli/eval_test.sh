@@ -125,7 +125,7 @@ cp b/* fifo
 rm fifo/merges.txt
 mkfifo fifo/merges.txt
 expect_exit 74 timeout 60 mtl-eval --load fifo --input one.txt
-expect_text err 'fifo/merges.txt: is not a regular file'
+expect_text err 'fifo/merges.txt is not a regular file'
 
 # A model with non-finite losses gets no score.
 mkdir broken
