@@ -124,6 +124,7 @@ Exit train(TrainOptions& options, TrainSetup& setup, const RankDevice& own, Rank
 }  // namespace mtl
 
 int main(int argc, char** argv) {
+  mtl::block_request_signals();  // also applies to the program that the next line starts
   mtl::keep_thread_waits_short(argv);
   mtl::TrainOptions options;
   options.command_line = mtl::join({argv, argv + argc}, " ");
@@ -134,12 +135,13 @@ int main(int argc, char** argv) {
   std::optional<mtl::SignalRequests> signals;
   mtl::RankDevice device;
   flags.check([&] {
-    // Block signals before anything slow happens, and before any other thread starts (including MPI's), because threads
-    // inherit the blocked signals.
+    // Before anything slow happens, and before any other thread starts (including MPI's).
     if (!options.dry_run && !flags.wants_dump()) {
       signals.emplace();
       const char* ended = "mtl-train: ended by a signal before the first iteration; the same command starts again";
       signals->end_at_once(ranks.is_rank_zero() ? ended : "");
+    } else {
+      mtl::unblock_request_signals();
     }
     if (options.dry_run) ranks.ignore_unsupported_launcher();
     mtl::settle_world_size(options, ranks.launched().world);

@@ -23,7 +23,19 @@ sigset_t request_signals() {
 
 bool requests_end(int number) { return number == SIGTERM || number == SIGINT || number == SIGHUP; }
 
+constexpr std::chrono::seconds kLeastBetweenInterrupts{1};
+
 }  // namespace
+
+void block_request_signals() {
+  const sigset_t signals = request_signals();
+  ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+}
+
+void unblock_request_signals() {
+  const sigset_t signals = request_signals();
+  ::pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+}
 
 SignalRequests::SignalRequests() : signals_(request_signals()) {
   ::pthread_sigmask(SIG_BLOCK, &signals_, &blocked_before_);
@@ -52,9 +64,16 @@ void SignalRequests::record() {
       (void)!::write(STDERR_FILENO, message_.data(), message_.size());
       ::_exit(static_cast<int>(Exit::requeue));
     }
-    if (number == SIGINT && end_) ::_exit(128 + SIGINT);
+    if (number == SIGINT && is_second_interrupt()) ::_exit(128 + SIGINT);
     if (requests_end(number)) end_ = true;
   }
+}
+
+/// Accounts for an INT. TERM and HUP do not count, because launchers send INT right after them.
+bool SignalRequests::is_second_interrupt() {
+  const auto now = std::chrono::steady_clock::now();
+  if (!first_interrupt_) first_interrupt_ = now;
+  return now - *first_interrupt_ >= kLeastBetweenInterrupts;
 }
 
 }  // namespace mtl

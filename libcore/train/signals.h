@@ -1,6 +1,9 @@
 // Signals as requests that the training loop reads between steps.
 //
-//   USR1  save and continue   TERM, INT, HUP  save and end (a second INT ends immediately)   USR2  print a status line
+//   USR1  save and continue   TERM, INT, HUP  save and end   USR2  print a status line
+//
+// A second INT ends the process immediately, but only if it arrives at least a second after the first one:
+// `timeout -s INT` sends INT twice within microseconds, once to the process and once to its group.
 //
 // A run that is still reading its data and checkpoint has nothing to save, so TERM, INT and HUP then terminate the
 // process immediately. If HUP was ignored when the process started, as under nohup, it remains ignored.
@@ -11,11 +14,20 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <csignal>
+#include <optional>
 #include <string>
 #include <thread>
 
 namespace mtl {
+
+/// Blocks the signals above in the calling thread. main() calls this first, so that a signal that arrives while the
+/// program starts waits for SignalRequests and does not terminate the process.
+void block_request_signals();
+/// Restores their effect in a process that will not create SignalRequests. A signal that has been waiting takes effect
+/// immediately.
+void unblock_request_signals();
 
 /// While this object exists, the signals above are recorded and do not terminate the process. At most one object may
 /// exist. It must be created before other threads start, because threads inherit the signal mask.
@@ -38,10 +50,12 @@ class SignalRequests {
 
  private:
   void record();
+  bool is_second_interrupt();
 
   const sigset_t signals_;
   std::string message_;
   std::atomic<bool> is_starting_{false};
+  std::optional<std::chrono::steady_clock::time_point> first_interrupt_;  // used only by the waiter
   std::atomic<bool> save_{false}, status_{false}, end_{false}, stopping_{false};
   sigset_t blocked_before_;
   std::thread waiter_;

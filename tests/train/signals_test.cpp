@@ -24,6 +24,25 @@ bool happens(const std::function<bool()>& condition) {
   return false;
 }
 
+/// Runs `body` in a child process and returns its wait status. If `body` returns, the child exits with 3 for true, 4
+/// for false.
+int status_of(const std::function<bool()>& body) {
+  const pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) ::_exit(body() ? 3 : 4);
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  return status;
+}
+
+/// Returns true once the signals sent so far have been recorded. SIGINT and SIGTERM are recorded before SIGUSR1.
+bool records(SignalRequests& requests, int number) {
+  send(number);
+  if (!happens([&] { return requests.end_requested(); })) return false;
+  send(SIGUSR1);
+  return happens([&] { return requests.take_save(); });
+}
+
 }  // namespace
 
 TEST_CASE("signals are requests, each taken once; a request to end persists") {
@@ -68,21 +87,58 @@ TEST_CASE("a hangup requests the end, unless it is ignored, as under nohup") {
 
 TEST_CASE("before the run begins, TERM ends the process at once with a request to requeue, and USR1 is kept") {
   for (bool begins : {false, true}) {
-    const pid_t child = ::fork();
-    REQUIRE(child >= 0);
-    if (child == 0) {
+    const int status = status_of([&] {
       SignalRequests requests;
       requests.end_at_once("");
       if (begins) requests.begin_run();
       send(SIGUSR1);
       bool saves = happens([&] { return requests.take_save(); });
       send(SIGTERM);
-      ::_exit(saves && happens([&] { return requests.end_requested(); }) ? 3 : 4);
-    }
-    int status = 0;
-    REQUIRE(::waitpid(child, &status, 0) == child);
+      return saves && happens([&] { return requests.end_requested(); });
+    });
     REQUIRE(WIFEXITED(status));
     CHECK(WEXITSTATUS(status) == (begins ? 3 : 75));
+  }
+}
+
+TEST_CASE("a second INT ends the process only a second after the first, and INT after TERM or HUP is a first one") {
+  for (int first : {SIGINT, SIGTERM, SIGHUP}) {
+    CAPTURE(first);
+    const int status = status_of([&] {
+      SignalRequests requests;
+      return records(requests, first) && records(requests, SIGINT) && records(requests, SIGINT);
+    });
+    REQUIRE(WIFEXITED(status));
+    CHECK(WEXITSTATUS(status) == 3);
+  }
+  const int status = status_of([&] {
+    SignalRequests requests;
+    if (!records(requests, SIGINT)) return false;
+    std::this_thread::sleep_for(milliseconds(1100));
+    return records(requests, SIGINT);
+  });
+  REQUIRE(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 128 + SIGINT);
+}
+
+TEST_CASE("a signal that arrives before SignalRequests exists is kept, or takes effect when it is unblocked") {
+  for (int number : {SIGUSR1, SIGUSR2}) {
+    const int kept = status_of([&] {
+      block_request_signals();
+      send(number);
+      SignalRequests requests;
+      return happens([&] { return number == SIGUSR1 ? requests.take_save() : requests.take_status(); });
+    });
+    REQUIRE(WIFEXITED(kept));
+    CHECK(WEXITSTATUS(kept) == 3);
+    const int unblocked = status_of([&] {
+      block_request_signals();
+      send(number);
+      unblock_request_signals();
+      return true;
+    });
+    REQUIRE(WIFSIGNALED(unblocked));
+    CHECK(WTERMSIG(unblocked) == number);
   }
 }
 
