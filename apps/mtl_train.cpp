@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <optional>
 
+#include "base/files.h"
 #include "cli/dry_run.h"
 #include "cli/rank_device.h"
 #include "cli/ranks.h"
@@ -95,6 +96,15 @@ Device choose_common_device(TrainOptions& options, const RankDevice& own, const 
   return choice.device;
 }
 
+/// Collective: returns true, and says so, if rank 0 finds the file of --kill-switch-path.
+bool is_switched_off(const TrainOptions& options, Communicator& world, Console& console) {
+  const std::string& path = options.checkpoint.kill_switch_path;
+  const std::string found =
+      work_on_first_rank(world, [&] { return !path.empty() && file_exists(path) ? path : std::string(); });
+  if (!found.empty()) console.info(cat("--kill-switch-path ", found, ": the file exists; remove it to train"));
+  return !found.empty();
+}
+
 Exit train(TrainOptions& options, TrainSetup& setup, const RankDevice& own, Ranks& ranks,
            std::optional<SignalRequests>& signals, Console& console) {
   options.threads = resolve_threads(options.threads, ranks.launched().local_size);
@@ -118,6 +128,7 @@ Exit train(TrainOptions& options, TrainSetup& setup, const RankDevice& own, Rank
     groups.hosts = session->hosts();
     session->warn_with([&](const std::string& what) { console.warn(what); });
   }
+  if (is_switched_off(options, groups.groups.world(), console)) return Exit::ok;
   return train_from_start(options, setup, ranks, groups, *signals, console);
 }
 
@@ -127,6 +138,7 @@ int main(int argc, char** argv) {
   mtl::block_request_signals();  // also applies to the program that the next line starts
   mtl::keep_thread_waits_short(argv);
   mtl::TrainOptions options;
+  options.began = mtl::now_seconds();
   options.command_line = mtl::join({argv, argv + argc}, " ");
   mtl::Flags flags(
       "mtl-train",

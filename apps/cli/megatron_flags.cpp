@@ -90,8 +90,6 @@ void refuse_services(ForeignFlags& foreign) {
   foreign.refuse(0, "is not supported in this version: without --load weights are initialized", "--no-initialization");
   foreign.refuse(0, "is not supported in this version: a step whose gradient is not finite is skipped and counted",
                  "--check-for-nan-in-loss-and-grad --check-for-spiky-loss --check-for-large-grads");
-  foreign.refuse(1, "is not supported in this version; `timeout --signal=TERM` ends a run with a save",
-                 "--exit-duration-in-mins");
   foreign.refuse(0, "is not supported in this version; --eval-iters sets the number of validation batches",
                  "--full-validation");
 }

@@ -47,6 +47,12 @@ void add_length_flags(Flags& flags, TrainOptions& options) {
       .add("--exit-interval", &options.checkpoint.exit_interval, "N",
            "save and exit after an iteration that is a multiple of N")
       .at_least(1);
+  flags
+      .add("--exit-duration-in-mins", &options.checkpoint.exit_minutes, "X",
+           "save and exit X minutes after the start of the program; 0: no limit")
+      .within({0, 1e6});
+  flags.add("--kill-switch-path", &options.checkpoint.kill_switch_path, "FILE",
+            "save and exit once FILE exists; if it exists at the start, do not train");
 }
 
 void add_optimizer_flags(Flags& flags, TrainOptions& options) {

@@ -80,6 +80,8 @@ struct CheckpointOptions {
   bool no_load_optim = false;
   bool exit_on_missing = false;  // --load must contain a model, even if it is the same as --save
   std::optional<std::int64_t> exit_interval;
+  double exit_minutes = 0;       // --exit-duration-in-mins, counted from TrainOptions::began; 0: no limit
+  std::string kill_switch_path;  // the run ends once this file exists; empty: none
 };
 
 struct LoggingOptions {
@@ -160,6 +162,7 @@ struct TrainOptions {
   bool dry_run = false;
   std::optional<std::string> roofline;  // hardware name; with dry_run
   bool json = false;
+  double began = 0;          // when the program started, as now_seconds()
   std::string command_line;  // as typed, for the provenance of files
   std::string settings;      // values of all flags, one per line; the same on all ranks
 

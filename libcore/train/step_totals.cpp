@@ -24,14 +24,15 @@ void StepTotals::take(const StepReport& report) {
   lost_copies = double(report.lost_copies);
 }
 
-void StepTotals::take(SignalRequests& signals) {
+void StepTotals::take(SignalRequests& signals, StopRequest& stop_request) {
   save += signals.take_save();
   status += signals.take_status();
   end += signals.end_requested();
+  stop += stop_request.is_requested();
 }
 
 void StepTotals::exchange(Communicator& world) {
-  double* const fields[] = {&loss_sum,  &tokens,          &save,         &status,     &end, &failed,
+  double* const fields[] = {&loss_sum,  &tokens,          &save,         &status,     &end, &stop, &failed,
                             &unsavable, &nonzero_updates, &lost_updates, &lost_copies};
   constexpr std::size_t kSums = std::size(fields);
   std::vector<double> sums(kSums + world.size());

@@ -1,23 +1,27 @@
 // Totals that ranks exchange after every step, in one message: the loss, which only the last pipeline stage has; lost
-// update counts; waiting times; failures; and signals, so that all ranks act on a signal at the same step. A failed
-// rank still joins the next exchange.
+// update counts; waiting times; failures; and requests to save or end, so that all ranks act on them at the same step.
+// A failed rank still joins the next exchange.
 #pragma once
 
 #include "comm/communicator.h"
 #include "device/step_state.h"
 #include "train/data_feed.h"
 #include "train/signals.h"
+#include "train/stop_request.h"
 
 namespace mtl {
 
 struct StepTotals {
   double loss_sum = 0, tokens = 0;       // over all unmasked tokens
   double save = 0, status = 0, end = 0;  // how many ranks received the signal
+  double stop = 0;                       // how many ranks have a StopRequest
   double failed = 0, unsavable = 0;      // how many ranks failed; how many have no state to save
   double nonzero_updates = 0, lost_updates = 0, lost_copies = 0;  // as in StepReport, for all ranks
   /// Seconds that this rank waited for gradients and weights. After exchange(), the minimum over ranks.
   double waited = 0;
 
+  /// Returns true if the run must end.
+  bool ends() const { return end + stop > 0; }
   double loss() const { return tokens > 0 ? loss_sum / tokens : 0; }
   /// Adds the losses of a step's micro-batches to `sum`, (1) f64 on the device, and their unmasked tokens to `tokens`.
   void add(Stream& stream, Tensor sum, const StepBatch& step);
@@ -25,8 +29,8 @@ struct StepTotals {
   void add_tokens(const StepBatch& step);
   /// Copies the numbers in a rank's report, including its loss sum.
   void take(const StepReport& report);
-  /// Adds the signals received since the previous call. A request to end is added in every call.
-  void take(SignalRequests& signals);
+  /// Adds the signals received since the previous call, and the stop request. Requests to end are added in every call.
+  void take(SignalRequests& signals, StopRequest& stop_request);
   /// Collective, through host memory. Sums every field over all ranks, except `waited`, for which it takes the minimum.
   void exchange(Communicator& world);
 };

@@ -33,6 +33,10 @@ Optimizer::Options optimizer_options(const TrainOptions& options) {
   return out;
 }
 
+StopRequest stop_request_of(const TrainOptions& options) {
+  return {options.checkpoint.kill_switch_path, options.checkpoint.exit_minutes, options.began};
+}
+
 /// Describes whether steps run as CUDA graphs, which parts do not, and why.
 std::string graphs_text(const RunShape& shape, const GradSync& sync) {
   if (!shape.graphs) return "steps run without CUDA graphs, as --no-cuda-graphs requests";
@@ -82,6 +86,7 @@ std::vector<RankPlan> plan_run(const TrainOptions& options, const GptConfig& con
 Trainer::Trainer(const TrainOptions& options, RunStart start, const Tokenizer* tokenizer, RankGroups ranks,
                  SignalRequests& signals, Console& console)
     : signals_(signals),
+      stop_request_(ranks.rank == 0 ? stop_request_of(options) : StopRequest()),
       options_(options),
       console_(console),
       tokenizer_(tokenizer),
@@ -239,7 +244,7 @@ bool Trainer::save_if_due() {
   if (std::exchange(totals_.status, 0) > 0) print_status("");
   const bool requested = std::exchange(totals_.save, 0) > 0;
   if (requested && !save_directory_ && is_rank_zero()) console_.warn(kNoSaveFolder);
-  bool ends = totals_.end > 0 || divides(checkpoint.exit_interval);
+  const bool ends = totals_.ends() || divides(checkpoint.exit_interval);
   if (requested || ends || divides(checkpoint.save_interval)) save(false);
   return !ends;
 }
@@ -247,14 +252,17 @@ bool Trainer::save_if_due() {
 /// Ends a run that is not complete. Its state has already been saved if there is a --save folder.
 Exit Trainer::end_early() {
   optimizer_.sync().finish_gathering();
-  bool by_signal = totals_.end > 0;
+  const bool by_signal = totals_.end > 0;
   if (by_signal && !save_directory_) {
     throw AgreedError(Exit::failure,
                       cat("ended by a signal at iteration ", state_.iteration, "; without --save nothing was kept"));
   }
   profiler_.finish(stream_);
   metrics_->finish();
-  console_.info(cat(by_signal ? "ended by a signal" : "--exit-interval", " after iteration ", state_.iteration,
+  std::string cause = "--exit-interval";
+  if (totals_.stop > 0) cause = stop_request_.reason();
+  if (by_signal) cause = "ended by a signal";
+  console_.info(cat(cause, " after iteration ", state_.iteration,
                     save_directory_ ? "; the same command continues from here" : "; without --save nothing was kept"));
   return by_signal ? Exit::requeue : Exit::ok;
 }

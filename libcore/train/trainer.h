@@ -27,6 +27,7 @@
 #include "train/start.h"
 #include "train/step_queue.h"
 #include "train/step_totals.h"
+#include "train/stop_request.h"
 
 namespace mtl {
 
@@ -58,10 +59,10 @@ class Trainer {
   Trainer(const TrainOptions& options, RunStart start, const Tokenizer* tokenizer, RankGroups ranks,
           SignalRequests& signals, Console& console);
 
-  /// Runs to the end, to --exit-interval or until a signal. Returns Exit::ok, or Exit::requeue if a signal ended the
-  /// run and its state was saved. A fault on one rank ends the run on all ranks. If all ranks hold an unsaved state
-  /// between two steps, they save it; then all ranks throw the same AgreedError. If a signal ends a run without --save,
-  /// it also throws an AgreedError.
+  /// Runs to the end, to --exit-interval, or until a signal or a StopRequest. Returns Exit::ok, or Exit::requeue if a
+  /// signal ended the run and its state was saved. A fault on one rank ends the run on all ranks. If all ranks hold an
+  /// unsaved state between two steps, they save it; then all ranks throw the same AgreedError. If a signal ends a run
+  /// without --save, it also throws an AgreedError.
   Exit run();
   /// Returns the current step's progress, for messages.
   const OperationProgress& progress() const { return progress_; }
@@ -95,7 +96,7 @@ class Trainer {
   bool is_validation_iteration() const { return state_.iteration % options_.batch.eval_interval == 0; }
   bool validate(bool final);
   std::optional<double> held_out_loss(DataFeed& feed, const char* name, bool final);
-  bool answer_signals(const char* name, std::int64_t batch, bool final);
+  bool answer_requests(const char* name, std::int64_t batch, bool final);
   void report_held_out(const char* name, double loss, bool final);
   void print_status(const std::string& where);
   Exit finish();
@@ -119,6 +120,7 @@ class Trainer {
   static constexpr const char* kNoSaveFolder = "a signal requests a save, but there is no --save folder";
 
   SignalRequests& signals_;
+  StopRequest stop_request_;  // never requests anything on ranks other than 0
   const TrainOptions& options_;
   Console& console_;
   const Tokenizer* tokenizer_;

@@ -29,8 +29,8 @@ bool Trainer::must_drain_queue() const {
   const auto divides = [&](const auto& interval) { return interval && iteration % *interval == 0; };
   const CheckpointOptions& checkpoint = options_.checkpoint;
   return iteration == iterations_ || divides(checkpoint.save_interval) || divides(checkpoint.exit_interval) ||
-         (options_.batch.eval_iters > 0 && iteration % options_.batch.eval_interval == 0) ||
-         totals_.save + totals_.status + totals_.end > 0 || report_.found_inf != 0;
+         (options_.batch.eval_iters > 0 && iteration % options_.batch.eval_interval == 0) || totals_.ends() ||
+         totals_.save + totals_.status > 0 || report_.found_inf != 0;
 }
 
 /// Waits for the oldest step, and accounts for it.
@@ -39,7 +39,7 @@ void Trainer::finish_oldest_step() {
   const EnqueuedStep step = step_queue_.pop(step_memory_, report_);
   inputs_ = step.inputs;
   StepTotals totals = step.totals;
-  totals.take(signals_);
+  totals.take(signals_, stop_request_);
   totals.take(report_);
   exchange(totals);
   totals.save += totals_.save;  // requested at an earlier step, and not answered yet

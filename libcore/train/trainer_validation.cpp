@@ -1,4 +1,4 @@
-// Validation and testing: computes losses on held-out data, handles signals between batches, and finishes a complete
+// Validation and testing: computes losses on held-out data, handles requests between batches, and finishes a complete
 // run.
 #include "base/error.h"
 #include "ckpt/checkpoint.h"
@@ -25,26 +25,27 @@ void Trainer::check_validation_samples() const {
        " are consumed; continue with the --eval-interval and --eval-iters of the first start, or validate less");
 }
 
-/// Collective: handles signals before a validation or test batch. Returns false if the run ends.
-bool Trainer::answer_signals(const char* name, std::int64_t batch, bool final) {
+/// Collective: handles requests before a validation or test batch. Returns false if the run ends.
+bool Trainer::answer_requests(const char* name, std::int64_t batch, bool final) {
   StepTotals requested;
-  requested.take(signals_);
+  requested.take(signals_, stop_request_);
   exchange(requested);
   totals_.end = std::max(totals_.end, requested.end);
+  totals_.stop = std::max(totals_.stop, requested.stop);
   if (requested.status > 0) print_status(cat(", ", name, " batch ", batch + 1, " of ", options_.batch.eval_iters));
   if (requested.save > 0 && !save_directory_ && is_rank_zero()) console_.warn(kNoSaveFolder);
-  if (requested.save > 0 || totals_.end > 0) {
+  if (requested.save > 0 || totals_.ends()) {
     optimizer_.sync().finish_gathering();
     save(!final);
   }
-  return totals_.end == 0;
+  return !totals_.ends();
 }
 
 std::optional<double> Trainer::held_out_loss(DataFeed& feed, const char* name, bool final) {
   StepTotals totals;
   fill_zero(stream_, step_memory_.loss_sum());
   for (std::int64_t batch = 0; batch < options_.batch.eval_iters; ++batch) {
-    if (!answer_signals(name, batch, final)) return std::nullopt;
+    if (!answer_requests(name, batch, final)) return std::nullopt;
     const StepBatch& step = feed.next(stream_);
     for (int m = 0; m < step.micro_batches; ++m) pipeline_.evaluate(step.buffers->batch(m), step.buffers->losses(m));
     if (counts_losses()) totals.add(stream_, step_memory_.loss_sum(), step);
@@ -54,8 +55,8 @@ std::optional<double> Trainer::held_out_loss(DataFeed& feed, const char* name, b
   return totals.loss();
 }
 
-/// Validates and, after the last iteration (`final`), also tests. Returns false if a signal interrupted the validation.
-/// In that case, the state before the validation is saved, and a resumed run repeats the entire validation.
+/// Validates and, after the last iteration (`final`), also tests. Returns false if a request to end interrupted the
+/// validation. In that case, the state before the validation is saved, and a resumed run repeats the entire validation.
 bool Trainer::validate(bool final) {
   if (options_.batch.eval_iters == 0) return true;
   validating_ = !final;

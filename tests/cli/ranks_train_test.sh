@@ -121,6 +121,16 @@ wait_until slurm.out ' iteration '
 send TERM slurm 0 1 2 3
 job_ends slurm 75 10
 expect_count 1 slurm.err '^mtl-train: saved '
+# So does a stop file, which only rank 0 looks for, and with status 0.
+start_job file --kill-switch-path off
+wait_until file.out ' iteration '
+touch off
+job_ends file 0 10
+expect_count 1 file.err '^mtl-train: saved '
+expect_count 1 file.err '^mtl-train: --kill-switch-path off after iteration [0-9]+; the same command continues from here'
+expect_exit 0 run_in file --kill-switch-path off
+expect_count 1 "$WORK/err" '^mtl-train: --kill-switch-path off: the file exists; remove it'
+rm off
 # The signals arrive at random iterations. Then all runs continue to the same iteration.
 end=$(cat {signals,slurm}/save/latest_checkpointed_iteration.txt | sort -n | tail -1)
 end=$((end + 7))

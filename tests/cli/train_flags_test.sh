@@ -102,7 +102,7 @@ for flag in --fp8-hybrid --fp16-lm-cross-entropy --use-torch-fsdp2 --multi-laten
   expect_refused "$flag"
 done
 for flag in '--context-parallel-size 2' '--num-layers-per-virtual-pipeline-stage 2' '--optimizer sgd' '--train-weighted-split-paths a b' '--wandb-project x' \
-  '--zero-stage 2' '--deepspeed_config ds.json' '--exit-duration-in-mins 5' '--num-experts 4' '--model-parallel-size 2' '--batch-size 4' \
+  '--zero-stage 2' '--deepspeed_config ds.json' '--num-experts 4' '--model-parallel-size 2' '--batch-size 4' \
   '--exp-avg-dtype fp8' '--load-tag x' '--timing-log-level 2' '--embedding-init-method-std 0.1'; do
   # shellcheck disable=SC2086
   expect_refused $flag

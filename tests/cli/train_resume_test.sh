@@ -239,6 +239,24 @@ code=$?
 [ $code -eq 75 ] || fail "INT twice: exit $code"
 [ -n "$(find twice/save -name 'iter_*')" ] || fail 'INT twice: nothing was saved'
 
+# A stop file ends the run after a save, with status 0. While the file exists, the same command does not train.
+start_long switched --kill-switch-path off
+touch off
+wait $job
+code=$?
+[ $code -eq 0 ] || fail "a stop file: exit $code"
+expect_text switched.err '^mtl-train: --kill-switch-path off after iteration [0-9]+; the same command continues from here'
+stopped=$(cat switched/save/latest_checkpointed_iteration.txt)
+expect_exit 0 run_in switched --kill-switch-path off
+expect_text err '^mtl-train: --kill-switch-path off: the file exists; remove it'
+[ ! -s out ] && [ "$(find switched/save -name 'iter_*' | wc -l)" -eq 1 ] || fail 'trains although the stop file exists'
+rm off
+# So does a time limit.
+expect_exit 0 run_in switched --kill-switch-path off --exit-duration-in-mins 0.0001
+expect_text err "resuming switched/save/iter_0*$stopped at"
+expect_text err '^mtl-train: --exit-duration-in-mins 0.0001 after iteration [0-9]+; the same command continues from here'
+[ "$(cat switched/save/latest_checkpointed_iteration.txt)" -gt "$stopped" ] || fail 'a time limit: nothing was saved'
+
 # A signal that arrives before the flags are parsed does not end the run.
 mkfifo config.fifo
 run_in soon --config config.fifo >soon.out 2>soon.err &
