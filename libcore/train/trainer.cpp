@@ -207,6 +207,8 @@ Exit Trainer::run_to_end() {
       const bool is_drained = read_reports();
       profiler_.end_step(stream_, state_.iteration + step_queue_.size());
       if (!is_drained) continue;
+      // Before the validation, because a signal may end the run there, and a resumed run cannot report this interval.
+      if (state_.iteration == last && interval_.steps > 0) report_interval(true);
     }
     if (is_validation_iteration() && !validate(false)) return end_early();
     if (state_.iteration < last && !save_if_due()) return end_early();

@@ -84,7 +84,6 @@ bool Trainer::validate(bool final) {
 /// from before the last validation, so that an extended run equals an uninterrupted one.
 Exit Trainer::finish() {
   optimizer_.sync().finish_gathering();
-  if (interval_.steps > 0) report_interval(true);
   save(false);
   const TrainState before = state_;
   if (!validate(true)) return end_early();

@@ -270,4 +270,13 @@ kill -TERM "$(owner_of soon)"
 wait $job
 code=$?
 [ $code -eq 75 ] || fail "USR1 before the flags are parsed: exit $code"
+
+# A request to end in the last iteration interrupts its validation. The log keeps the line of the last, shorter interval.
+LENGTH=(--train-iters 1 --lr-warmup-iters 0 --eval-interval 1 --log-interval 2)
+LAST=iter_0000001/shard_00000.safetensors
+expect_exit 0 run_in last
+expect_exit 0 run_in last-cut --exit-duration-in-mins 0.0001
+grep -q '"type": "validation"' last-cut/log.jsonl && fail 'the last validation was not interrupted'
+expect_exit 0 run_in last-cut
+same_run last-cut last 'interrupted in the last validation'
 finish
