@@ -49,6 +49,8 @@ bool is_kept(const LogEntry& entry, const LogStart& start) {
 
 std::string rewind_log(std::string_view text, const LogStart& start, const std::string& path) {
   std::string kept;
+  std::string dropped_start;   // of this run, and not kept; needed if a line of this run is kept after another run's
+  bool follows_other = false;  // the last start line kept is another run's
   std::int64_t number = 0;
   bool is_own = start.iteration > 0;  // for lines before the first start line
   while (!text.empty()) {
@@ -62,8 +64,15 @@ std::string rewind_log(std::string_view text, const LogStart& start, const std::
     ++number;
     if (trim(line).empty()) continue;
     const LogEntry entry = parse_entry(line, path, number);
-    if (entry.type == "start") is_own = entry.run.empty() ? start.iteration > 0 : entry.run == start.run;
-    if (!is_own || is_kept(entry, start)) kept += cat(line, "\n");
+    const bool is_start = entry.type == "start";
+    if (is_start) is_own = entry.run.empty() ? start.iteration > 0 : entry.run == start.run;
+    if (is_own && !is_kept(entry, start)) {
+      if (is_start) dropped_start = cat(line, "\n");
+      continue;
+    }
+    if (is_own && !is_start && follows_other) kept += dropped_start;
+    if (is_start || is_own) follows_other = !is_own;
+    kept += cat(line, "\n");
   }
   return kept;
 }

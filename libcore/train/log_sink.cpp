@@ -29,18 +29,18 @@ void LogSink::report_lost() {
 LogFile::LogFile(const std::string& path) : file_(path, true) {
   std::error_code unknown;
   is_regular_ = fs::is_regular_file(path, unknown);
-  if (is_regular_) size_ = file_size(path);
 }
 
 void LogFile::write(std::string_view record) {
+  std::error_code unknown;
+  const std::uintmax_t size = is_regular_ ? fs::file_size(path(), unknown) : 0;  // another run may have appended
   try {
     file_.write(record);
   } catch (const Error&) {
     std::error_code ignored;  // we report the first error
-    if (is_regular_) fs::resize_file(path(), size_, ignored);
+    if (is_regular_ && !unknown) fs::resize_file(path(), size, ignored);
     throw;
   }
-  size_ += record.size();
 }
 
 void LogFile::sync() {

@@ -45,7 +45,6 @@ class LogFile {
  private:
   OutputFile file_;
   bool is_regular_;  // pipes and devices cannot be truncated or synced
-  std::uint64_t size_ = 0;
 };
 
 /// Writes to standard output without buffering, so that failures are reported immediately. Throws Error(io).

@@ -71,22 +71,18 @@ Metrics::Metrics(const MetricsOptions& options, Console& console)
 
 /// Rewinds the log and writes the start line. If this fails, the next report tries both again.
 void Metrics::open_log() {
-  const std::string& path = options_.log_jsonl;
-  std::error_code ignored;  // opening the file reports the error
-  if (fs::is_regular_file(path, ignored)) {
-    const std::string text = read_file(path), kept = rewind_log(text, options_.from, path);
-    if (kept != text) write_file_atomic(path, kept);
-  } else if (!file_exists(path)) {
-    make_directories(fs::path(path).parent_path().string());
-  }
-  Json start = Json::object({{"type", "start"}, {"version", kLogVersion}, {"iteration", options_.from.iteration}});
-  if (!options_.from.run.empty()) start.set("run", options_.from.run);
+  Json start = short_start();
   if (options_.start.is_object()) {
     for (const auto& [key, value] : options_.start.as_object()) start.set(key, value);
   }
-  LogFile log(path);
-  log.write(start.dump() + "\n");
-  log_.emplace(std::move(log));
+  log_.emplace(options_.log_jsonl, options_.from, start.dump() + "\n");
+}
+
+/// Returns the part of the start line that says which run wrote the lines after it.
+Json Metrics::short_start() const {
+  Json start = Json::object({{"type", "start"}, {"version", kLogVersion}, {"iteration", options_.from.iteration}});
+  if (!options_.from.run.empty()) start.set("run", options_.from.run);
+  return start;
 }
 
 void Metrics::print(const std::string& lines) {
@@ -134,7 +130,7 @@ void Metrics::write_json(const Json& object) {
   if (options_.log_jsonl.empty()) return;
   log_sink_.attempt(1, [&] {
     if (!log_) open_log();
-    log_->write(object.dump() + "\n");
+    log_->write(object.dump() + "\n", short_start().dump() + "\n");
   });
 }
 

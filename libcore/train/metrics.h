@@ -12,7 +12,9 @@
 //
 // A killed run may leave lines for iterations that a resumed run repeats. Opening the log atomically removes these
 // lines (log_rewind.h). This run's remaining lines then read like those of one uninterrupted run, with a "start" line
-// for each session that contributed. Lines from other runs are kept, because a new run appends to the file.
+// for each session that contributed. Lines from other runs are kept, because a new run appends to the file. Runs may
+// also write to one file at the same time (shared_log.h): where a line of one run follows a line of another, a start
+// line with only "iteration" and "run" stands before it.
 //
 // Failing sinks do not end the run: see log_sink.h.
 #pragma once
@@ -26,6 +28,7 @@
 #include "train/log_line.h"
 #include "train/log_rewind.h"
 #include "train/log_sink.h"
+#include "train/shared_log.h"
 #include "train/tensorboard.h"
 
 namespace mtl {
@@ -54,6 +57,7 @@ class Metrics {
 
  private:
   void open_log();
+  Json short_start() const;
   void print(const std::string& lines);
   void write_json(const Json& object);
   void write_scalars(const Scalars& by_iteration, const Scalars& by_samples, std::int64_t iteration,
@@ -61,7 +65,7 @@ class Metrics {
 
   MetricsOptions options_;
   LogSink terminal_sink_, log_sink_, event_sink_;
-  std::optional<LogFile> log_;
+  std::optional<SharedLog> log_;
   std::optional<EventFile> events_;
   bool is_line_broken_ = false;  // standard output ends in the middle of a line
 };

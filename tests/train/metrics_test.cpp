@@ -143,6 +143,76 @@ TEST_CASE("metrics: a resume keeps the lines of other runs") {
   CHECK(rewind_log(resumed, {.run = "c", .iteration = 0, .train_iterations = 10}, "log") == resumed);
 }
 
+TEST_CASE("metrics: two runs write one log at the same time, and a resume of one loses no line of the other") {
+  const test::ScratchFolder folder;
+  MetricsOptions options = quiet_options(folder.path());
+  const auto start = [&](const std::string& run, std::int64_t iteration) {
+    options.from = {.run = run, .iteration = iteration, .train_iterations = 10};
+    return std::make_unique<Metrics>(options, quiet_console);
+  };
+  /// Returns the iterations of a run's step lines, by the start lines before them.
+  const auto steps_of = [&](const std::string& run) {
+    std::vector<std::int64_t> steps;
+    std::string writer;
+    for (const std::string& line : split(read_file(options.log_jsonl), '\n')) {
+      if (line.empty()) continue;
+      const Json entry = Json::parse(line);
+      if (entry.at("type").as_string() == "start") writer = entry.at("run").as_string();
+      if (entry.at("type").as_string() == "step" && writer == run) steps.push_back(entry.at("iteration").as_int());
+    }
+    return steps;
+  };
+  const auto up_to = [](std::int64_t last) {
+    std::vector<std::int64_t> steps;
+    for (std::int64_t k = 1; k <= last; ++k) steps.push_back(k);
+    return steps;
+  };
+  auto a = start("a", 0), b = start("b", 0);
+  for (std::int64_t k = 1; k <= 6; ++k) {
+    train(*a, k, k);
+    train(*b, k, k);
+  }
+  CHECK(steps_of("a") == up_to(6));
+  CHECK(steps_of("b") == up_to(6));
+  a = start("a", 4);  // replaces the file that b has open
+  CHECK(steps_of("a") == up_to(4));
+  CHECK(steps_of("b") == up_to(6));
+  train(*b, 7, 7);
+  train(*a, 5, 5);
+  b = start("b", 3);
+  train(*a, 6, 10);
+  train(*b, 4, 10);
+  CHECK(steps_of("a") == up_to(10));
+  CHECK(steps_of("b") == up_to(10));
+  a = start("a", 10);
+  CHECK(steps_of("a") == up_to(10));
+  CHECK(steps_of("b") == up_to(10));
+}
+
+TEST_CASE("metrics: a log that is moved away is started again") {
+  const test::ScratchFolder folder;
+  MetricsOptions options = quiet_options(folder.path());
+  options.from = {.run = "a", .train_iterations = 10};
+  Metrics metrics(options, quiet_console);
+  train(metrics, 1, 2);
+  fs::rename(options.log_jsonl, options.log_jsonl + ".1");
+  train(metrics, 3, 3);
+  const std::vector<std::string> lines = split(read_file(options.log_jsonl), '\n');
+  REQUIRE(lines.size() == 3);
+  CHECK(lines[0] == "{\"type\": \"start\", \"version\": 1, \"iteration\": 0, \"run\": \"a\"}");
+  CHECK(Json::parse(lines[1]).at("iteration").as_int() == 3);
+}
+
+TEST_CASE("rewind_log: a line that is kept after another run's keeps its start line") {
+  const std::string a = "{\"type\": \"start\", \"iteration\": 10, \"run\": \"a\"}\n";
+  const std::string b = "{\"type\": \"start\", \"iteration\": 0, \"run\": \"b\"}\n";
+  const std::string validation = "{\"type\": \"validation\", \"iteration\": 10}\n";
+  const std::string step = "{\"type\": \"step\", \"iteration\": 11}\n";
+  const LogStart from{.run = "a", .iteration = 10, .train_iterations = 20};
+  CHECK(rewind_log(b + step + a + validation + step, from, "log") == b + step + a + validation);
+  CHECK(rewind_log(b + step + a + step + b + step, from, "log") == b + step + b + step);
+}
+
 TEST_CASE("rewind_log: refuses text that is not a log, even without a newline") {
   const LogStart fresh{.run = "a", .iteration = 0, .train_iterations = 10};
   for (const char* text :
