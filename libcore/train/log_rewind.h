@@ -12,6 +12,7 @@ namespace mtl {
 struct LogStart {
   std::string run;                    // identifies the run; each session's start line contains it
   std::int64_t iteration = 0;         // number of completed iterations: 0, or the checkpoint's
+  std::int64_t consumed_samples = 0;  // by these iterations
   std::int64_t train_iterations = 0;  // of the whole run
   bool validation_is_due = false;     // this session repeats the validation of `iteration`
 };

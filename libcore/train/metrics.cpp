@@ -66,7 +66,7 @@ Metrics::Metrics(const MetricsOptions& options, Console& console)
       log_sink_(options.log_jsonl, "lines", console),
       event_sink_(options.tensorboard_dir, "records", console) {
   if (!options.log_jsonl.empty()) log_sink_.attempt(1, [&] { open_log(); });
-  if (!options.tensorboard_dir.empty()) event_sink_.attempt(0, [&] { events_.emplace(options_.tensorboard_dir); });
+  if (!options.tensorboard_dir.empty()) event_sink_.attempt(0, [&] { open_events(); });
 }
 
 /// Rewinds the log and writes the start line. If this fails, the next report tries both again.
@@ -83,6 +83,10 @@ Json Metrics::short_start() const {
   Json start = Json::object({{"type", "start"}, {"version", kLogVersion}, {"iteration", options_.from.iteration}});
   if (!options_.from.run.empty()) start.set("run", options_.from.run);
   return start;
+}
+
+void Metrics::open_events() {
+  events_.emplace(options_.tensorboard_dir, options_.from.iteration, options_.from.consumed_samples);
 }
 
 void Metrics::print(const std::string& lines) {
@@ -138,7 +142,7 @@ void Metrics::write_scalars(const Scalars& by_iteration, const Scalars& by_sampl
                             std::int64_t samples) {
   if (options_.tensorboard_dir.empty()) return;
   event_sink_.attempt(2, [&] {
-    if (!events_) events_.emplace(options_.tensorboard_dir);
+    if (!events_) open_events();
     events_->add({{iteration, by_iteration}, {samples, by_samples}});
   });
 }

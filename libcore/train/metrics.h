@@ -58,6 +58,7 @@ class Metrics {
  private:
   void open_log();
   Json short_start() const;
+  void open_events();
   void print(const std::string& lines);
   void write_json(const Json& object);
   void write_scalars(const Scalars& by_iteration, const Scalars& by_samples, std::int64_t iteration,

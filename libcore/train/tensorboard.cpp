@@ -2,10 +2,12 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <optional>
 
 #include "base/str.h"
 #include "base/utf8.h"
@@ -62,20 +64,95 @@ std::string event_head(double wall_time, std::int64_t step) {
   return out;
 }
 
+constexpr std::string_view kStart = "\x08\x01";  // a serialized SessionLog {status: START}
+
 double wall_time() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-/// Returns an unused name. Runs that start in the same second have different process ids in the name, and files from
-/// one process have different numbers.
+constexpr const char* kEventFilePrefix = "events.out.tfevents.";
+constexpr const char* kSamplesMark = " vs samples";
+
+/// Returns the folder's event files in the order in which TensorBoard reads them.
+std::vector<std::string> event_files(const std::string& directory) {
+  std::vector<std::string> paths;
+  std::error_code error;  // ignored: creating our file reports it
+  for (fs::directory_iterator at(directory, error), end; !error && at != end; at.increment(error)) {
+    if (starts_with(at->path().filename().string(), kEventFilePrefix)) paths.push_back(at->path().string());
+  }
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+/// Returns a name that sorts after the existing ones, even if this session starts in the same second as another.
 std::string event_path(const std::string& directory) {
   char host[256] = "localhost";
   ::gethostname(host, sizeof host - 1);
-  std::string stem = format("%s/events.out.tfevents.%010lld.%s.%d", directory.c_str(),
-                            static_cast<long long>(wall_time()), host, static_cast<int>(::getpid()));
-  int number = 0;
-  while (file_exists(cat(stem, ".", number))) ++number;
-  return cat(stem, ".", number);
+  const std::vector<std::string> existing = event_files(directory);
+  const std::string newest = existing.empty() ? "" : fs::path(existing.back()).filename().string();
+  const std::size_t prefix = std::string_view(kEventFilePrefix).size();
+  const auto name_at = [&](std::int64_t seconds) {
+    return format("%s%010lld.%s.%d.0", kEventFilePrefix, static_cast<long long>(seconds), host,
+                  static_cast<int>(::getpid()));
+  };
+  auto seconds = static_cast<std::int64_t>(wall_time());
+  if (!newest.empty()) seconds = std::max(seconds, parse_int(newest.substr(prefix, 10)).value_or(0));
+  if (name_at(seconds) <= newest) ++seconds;
+  return cat(directory, "/", name_at(seconds));
+}
+
+/// Removes a varint from the front of `data`. Empty if it is incomplete.
+std::optional<std::uint64_t> take_varint(std::string_view& data) {
+  std::uint64_t value = 0;
+  for (int shift = 0; shift < 64 && !data.empty(); shift += 7) {
+    const std::uint64_t byte = byte_of(data.front());
+    data.remove_prefix(1);
+    value |= (byte & 0x7f) << shift;
+    if (byte < 0x80) return value;
+  }
+  return std::nullopt;
+}
+
+/// An event in a file: a START, or a summary.
+struct SavedEvent {
+  std::int64_t step = 0;
+  bool is_start = false, is_summary = false, is_by_samples = false;
+};
+
+/// Empty if `data` is not an Event.
+std::optional<SavedEvent> parse_event(std::string_view data) {
+  SavedEvent event;
+  while (!data.empty()) {
+    const auto key = take_varint(data);
+    if (!key) return std::nullopt;
+    const std::uint64_t number = *key >> 3, type = *key & 7;
+    std::optional<std::uint64_t> bytes = type == 1 ? 8 : 4, value;
+    if (type == 0) bytes = (value = take_varint(data)) ? std::optional<std::uint64_t>(0) : std::nullopt;
+    if (type == 2) bytes = take_varint(data);
+    if (!bytes || *bytes > data.size() || (type > 2 && type != 5)) return std::nullopt;
+    const std::string_view content = data.substr(0, *bytes);
+    data.remove_prefix(*bytes);
+    if (number == 2 && value) event.step = static_cast<std::int64_t>(*value);
+    if (number == 5) event.is_summary = true;
+    if (number == 5) event.is_by_samples = content.find(kSamplesMark) != std::string_view::npos;
+    if (number == 7) event.is_start = content == kStart;
+  }
+  return event;
+}
+
+/// Calls each(event, record) for the records in an event file, up to the first damaged one.
+template <class Each>
+void for_each_event(std::string_view file, const Each& each) {
+  constexpr std::size_t kFrame = 16;  // a record's bytes besides its data
+  while (file.size() >= kFrame) {
+    std::uint64_t bytes;
+    std::memcpy(&bytes, file.data(), sizeof bytes);
+    if (bytes > file.size() - kFrame) return;
+    const std::string_view record = file.substr(0, bytes + kFrame), data = record.substr(12, bytes);
+    if (tensorboard_record(data) != record) return;
+    if (const auto event = parse_event(data)) each(*event, record);
+    file.remove_prefix(record.size());
+  }
 }
 
 LogFile create(const std::string& directory) {
@@ -118,11 +195,46 @@ std::string scalars_event(double wall_time, std::int64_t step, const Scalars& sc
   return out;
 }
 
-EventFile::EventFile(const std::string& directory) : file_(create(directory)) {
+std::string restart_records(const std::string& directory, std::int64_t iteration, std::int64_t samples) {
+  struct Point {
+    std::int64_t step;
+    std::string record;
+  };
+  std::vector<Point> by_samples;  // in the order in which TensorBoard adds them
+  std::int64_t last_iteration = 0;
+  const auto drop_from = [&](std::int64_t step) {
+    std::erase_if(by_samples, [step](const Point& point) { return point.step >= step; });
+    last_iteration = std::min(last_iteration, step - 1);
+  };
+  for (const std::string& path : event_files(directory)) {
+    for_each_event(read_file(path), [&](const SavedEvent& event, std::string_view record) {
+      if (event.is_start) drop_from(event.step);
+      if (!event.is_summary) return;
+      if (event.is_by_samples)
+        by_samples.push_back({event.step, std::string(record)});
+      else
+        last_iteration = std::max(last_iteration, event.step);
+    });
+  }
+  const bool goes_beyond =
+      last_iteration > iteration ||
+      std::any_of(by_samples.begin(), by_samples.end(), [samples](const Point& point) { return point.step > samples; });
+  if (!goes_beyond) return "";
+  std::string start = event_head(wall_time(), iteration + 1);
+  append_bytes(start, 7, kStart);
+  std::string records = tensorboard_record(start);
+  for (const Point& point : by_samples) {
+    if (point.step > iteration && point.step <= samples) records += point.record;
+  }
+  return records;
+}
+
+EventFile::EventFile(const std::string& directory, std::int64_t iteration, std::int64_t samples)
+    : file_(create(directory)) {
   std::string version = event_head(wall_time(), 0);
   append_bytes(version, 3, "brain.Event:2");
   try {
-    file_.write(tensorboard_record(version));
+    file_.write(tensorboard_record(version) + restart_records(directory, iteration, samples));
   } catch (const Error&) {
     std::error_code ignored;  // we report the first error
     fs::remove(path(), ignored);

@@ -229,6 +229,7 @@ void Trainer::prepare() {
   if (is_rank_zero()) sinks.log_jsonl = options_.logging.log_jsonl;
   sinks.from = {.run = is_rank_zero() && save_directory_ ? save_directory_->run_id() : random_id(),
                 .iteration = state_.iteration,
+                .consumed_samples = state_.consumed_samples,
                 .train_iterations = iterations_,
                 .validation_is_due = validation_is_due_};
   sinks.world_size = options_.parallel.world;

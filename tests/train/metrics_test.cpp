@@ -326,3 +326,47 @@ TEST_CASE("tensorboard: one file per session holds all its reports") {
   CHECK(records[9].find("lm loss validation ppl") != std::string::npos);
   CHECK(read_records(read_file(names[1])).size() == 1);
 }
+
+TEST_CASE("tensorboard: a resumed session drops the points of later iterations, and repeats what is lost with them") {
+  const test::ScratchFolder folder;
+  MetricsOptions options;
+  options.terminal = false;
+  options.tensorboard_dir = folder.path() + "/tb";
+  const auto session = [&](std::int64_t iteration, std::int64_t last) {
+    options.from = {.run = "a", .iteration = iteration, .consumed_samples = 8 * iteration, .train_iterations = 10};
+    Metrics metrics(options, quiet_console);
+    train(metrics, iteration + 1, last);
+  };
+  const auto names = [&] {
+    std::vector<std::string> paths;
+    for (const auto& entry : fs::directory_iterator(options.tensorboard_dir)) paths.push_back(entry.path().string());
+    std::sort(paths.begin(), paths.end());
+    return paths;
+  };
+  const std::string start = std::string("\x3a\x02\x08\x01", 4);  // field 7: a SessionLog with status START
+  session(0, 6);
+  const std::vector<std::string> first = read_records(read_file(names().at(0)));
+  REQUIRE(first.size() == 1 + 2 * 7);
+  // Nothing lies beyond iteration 6.
+  session(6, 6);
+  CHECK(read_records(read_file(names().at(1))).size() == 1);
+  // Beyond iteration 3, iterations have been done. Of the points against samples, START at step 4 drops all from 8 on.
+  session(3, 5);
+  std::vector<std::string> records = read_records(read_file(names().at(2)));
+  REQUIRE(records.size() == 1 + 1 + 3 + 2 * 3);
+  CHECK(records[1].size() > start.size());
+  CHECK(records[1].substr(9) == std::string("\x10\x04", 2) + start);
+  CHECK(records[2] == first[2]);  // 8, 16 and 24 samples
+  CHECK(records[3] == first[4]);
+  CHECK(records[4] == first[6]);
+  // The next session finds only what START left.
+  session(4, 4);
+  records = read_records(read_file(names().at(3)));
+  REQUIRE(records.size() == 1 + 1 + 5);  // samples 8 to 32, and the validation at 32
+  CHECK(records[2] == first[2]);
+  session(4, 4);
+  CHECK(read_records(read_file(names().at(4))).size() == 1);
+  CHECK(restart_records(folder.path() + "/none", 4, 32).empty());
+  OutputFile(names().at(4), true).write("damaged");
+  CHECK(restart_records(options.tensorboard_dir, 4, 32).empty());
+}
