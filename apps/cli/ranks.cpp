@@ -6,8 +6,8 @@
 #include <thread>
 
 #include "base/printable.h"
+#include "comm/arrival_deadline.h"
 #include "comm/launcher_end.h"
-#include "comm/start_deadline.h"
 
 namespace mtl {
 
@@ -47,7 +47,7 @@ ProcessGroups Ranks::connect(const RankGrid& grid, double deadline, const AgreeO
           " were started");
   if (launched().world == 1) return ProcessGroups();
   const double start = std::max(deadline, kLeastStartSeconds);
-  StartDeadline guard(start, [&] {
+  ArrivalDeadline guard(start, [&] {
     give_up(
         "the start", start,
         "look for ranks that are stopped or run something else, and for hosts that cannot reach each other; if they "

@@ -6,9 +6,9 @@
 #include <exception>
 #include <numeric>
 
+#include "comm/arrival_deadline.h"
 #include "comm/mpi_progress.h"
 #include "comm/nccl_transport.h"
-#include "comm/start_deadline.h"
 #include "comm/text_exchange.h"
 
 namespace mtl {
@@ -79,7 +79,7 @@ void MpiSession::finish(double seconds, std::function<void()> expired) {
   barrier();
   if (gpus_ != nullptr) gpus_->close();
   progress_->stop_progress_thread();
-  StartDeadline guard(seconds, std::move(expired));
+  ArrivalDeadline guard(seconds, std::move(expired));
   progress_->wire().finalize();
   finished_ = true;
 }

@@ -1,4 +1,4 @@
-#include "comm/start_deadline.h"
+#include "comm/arrival_deadline.h"
 
 #include <algorithm>
 #include <chrono>
@@ -6,10 +6,10 @@
 
 namespace mtl {
 
-StartDeadline::StartDeadline(double seconds, std::function<void()> expired)
+ArrivalDeadline::ArrivalDeadline(double seconds, std::function<void()> expired)
     : watcher_([this, seconds, expired = std::move(expired)] { watch(seconds, expired); }) {}
 
-StartDeadline::~StartDeadline() {
+ArrivalDeadline::~ArrivalDeadline() {
   {
     std::lock_guard lock(mutex_);
     arrived_ = true;
@@ -18,7 +18,7 @@ StartDeadline::~StartDeadline() {
   watcher_.join();
 }
 
-void StartDeadline::watch(double seconds, const std::function<void()>& expired) {
+void ArrivalDeadline::watch(double seconds, const std::function<void()>& expired) {
   // In seconds. One wait counts no more than this, even if the process was suspended meanwhile.
   constexpr double kSlice = 1;
   std::unique_lock lock(mutex_);

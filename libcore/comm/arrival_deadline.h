@@ -9,13 +9,13 @@
 
 namespace mtl {
 
-class StartDeadline {
+class ArrivalDeadline {
  public:
   /// Calls expired() on another thread unless this object is destroyed within `seconds`. That thread has the caller's
   /// signal mask. Time when the process does not run does not count, for example while Slurm has suspended the job.
-  StartDeadline(double seconds, std::function<void()> expired);
-  ~StartDeadline();
-  StartDeadline(const StartDeadline&) = delete;
+  ArrivalDeadline(double seconds, std::function<void()> expired);
+  ~ArrivalDeadline();
+  ArrivalDeadline(const ArrivalDeadline&) = delete;
 
  private:
   void watch(double seconds, const std::function<void()>& expired);
