@@ -1,8 +1,11 @@
 #include "cli/run_main.h"
 
 #include <fcntl.h>
+#include <pthread.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -25,6 +28,25 @@ void reserve_standard_streams() {
     if (::fcntl(descriptor, F_GETFD) == -1 && errno == EBADF)
       (void)!::open("/dev/null", descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY);
   }
+}
+
+/// Gives this thread, as far as the hard limit allows, and all new threads the stack that Linux grants by default. With
+/// the 64 KiB of `ulimit -s 64`, either would overflow its stack and end the process without a message. Throws
+/// Error(failure) if this thread's stack remains too small.
+void provide_stacks() {
+  constexpr std::size_t kBytes = 8 << 20, kLeastBytes = 1 << 20;
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur >= kBytes) return;  // threads get as much, or 2 MiB
+  limit.rlim_cur = std::min<rlim_t>(limit.rlim_max, kBytes);
+  ::setrlimit(RLIMIT_STACK, &limit);
+  if (limit.rlim_cur < kLeastBytes) {
+    fail(Exit::failure, "the stack may have only ", human_bytes(limit.rlim_cur), " (ulimit -s ", limit.rlim_cur >> 10,
+         "), which is too small; set ulimit -s 8192");
+  }
+  pthread_attr_t attributes;
+  if (::pthread_getattr_default_np(&attributes) != 0) return;
+  if (::pthread_attr_setstacksize(&attributes, kBytes) == 0) ::pthread_setattr_default_np(&attributes);
+  ::pthread_attr_destroy(&attributes);
 }
 
 /// Answers a flag that does not start a run.
@@ -68,6 +90,7 @@ int run_main(Flags& flags, int argc, const char* const* argv, const std::functio
     return static_cast<int>(code);
   };
   try {
+    provide_stacks();
     Flags::Request request = flags.parse(argc, argv, frame.prepare);
     if (request == Flags::Request::run) {
       console.quiet = flags.quiet || !frame.is_rank_zero;

@@ -237,6 +237,10 @@ expect_exit 0 mtl-data merge "${name}_text_document" --output-prefix "$name-merg
 expect_exit 0 mtl-data verify "$name-merged"
 expect_exit 2 $P --input <(cat "$CORPUS") --output-prefix to/y --partitions 2
 expect_text err '--partitions 2: .*pipe.*--keep-sequential-samples'
+# A small stack limit: raised, for threads too, or refused if it is a hard one.
+expect_exit 0 bash -c "ulimit -S -s 64; exec $P --input '$CORPUS' --output-prefix to/stack --workers 3"
+expect_exit 1 bash -c "ulimit -s 64; exec $P --input '$CORPUS' --output-prefix to/stack"
+expect_text err 'the stack may have only 64.0 KiB .*ulimit -s '
 printf '\xef\xbb\xbf{"text": "a"}\n' >mark.jsonl
 expect_exit 65 $P --input mark.jsonl --output-prefix to/y
 expect_text err 'mark.jsonl: .*byte order mark.*tail -c \+4'
