@@ -1,7 +1,5 @@
 #include "tests/mirror/nccl.h"
 
-#include <unistd.h>
-
 #include <atomic>
 #include <chrono>
 #include <cstring>
@@ -12,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/str.h"
+#include "ckpt/checkpoint_folder.h"
 #include "comm/nccl_library.h"
 #include "comm/rank_sums.h"
 #include "tests/mirror/queue.h"
@@ -131,8 +130,9 @@ void copy_in(const Tensor& out, std::size_t offset, const Bytes& part) {
 class EmulatedNccl final : public NcclLibrary {
  public:
   std::string unique_id() override {
-    static std::int64_t next = 0;
-    std::string id = cat("mtl-nccl-", ::getpid(), "-", next++);
+    // Not the process id, which a later process reuses: a killed job leaves its folder, and a member that read old
+    // files would run ahead and remove its own before the others have read them.
+    std::string id = cat("mtl-nccl-", random_id());
     id.resize(128, '\0');
     return id;
   }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <exception>
 #include <numeric>
 #include <thread>
 
@@ -42,10 +43,14 @@ std::vector<int> all_ranks() {
 class SharedFolder {
  public:
   SharedFolder() : path_(broadcast_text(*session->control_group(), session->rank() == 0 ? own_.path() : "", 0)) {}
-  ~SharedFolder() { session->barrier(); }
+  /// After an exception, the other ranks may not come.
+  ~SharedFolder() noexcept(false) {
+    if (std::uncaught_exceptions() == exceptions_) session->barrier();
+  }
   std::string operator/(const std::string& name) const { return path_ + "/" + name; }
 
  private:
+  int exceptions_ = std::uncaught_exceptions();
   ScratchFolder own_;
   std::string path_;
 };
