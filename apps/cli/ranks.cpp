@@ -50,8 +50,8 @@ ProcessGroups Ranks::connect(const RankGrid& grid, double deadline, const AgreeO
   ArrivalDeadline guard(start, [&] {
     give_up(
         "the start", start,
-        "look for ranks that are stopped or run something else, and for hosts that cannot reach each other; if they "
-        "are only slow, allow more time");
+        "look for ranks that are stopped or run another program, and for hosts that cannot reach each other; if they "
+        "are only slow, raise --distributed-timeout-minutes");
   });
   session_ = std::make_unique<MpiSession>(launched());
   ProcessGroups groups = make_groups(*session_, grid, agree ? agree(*session_) : Device::cpu);
@@ -62,7 +62,7 @@ ProcessGroups Ranks::connect(const RankGrid& grid, double deadline, const AgreeO
 void Ranks::finish() {
   if (session_ == nullptr) return;
   session_->finish(kEndSeconds, [&] {
-    give_up("the end of MPI", kEndSeconds, "all of the work is done; look for ranks that are stopped");
+    give_up("the end of MPI", kEndSeconds, "all work is done; look for ranks that are stopped");
   });
 }
 

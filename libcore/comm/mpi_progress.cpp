@@ -40,10 +40,10 @@ void MpiProgress::follow(const OperationProgress* progress) {
 }
 
 void MpiProgress::watch(DeviceWatch* devices) {
-  require(
-      devices == nullptr || progress_thread_.joinable(),
-      "this MPI supports only one thread, and groups of GPUs need a second one, which checks for faults; use an Open "
-      "MPI with MPI_THREAD_SERIALIZED");
+  require(devices == nullptr || progress_thread_.joinable(),
+          "ranks on GPUs need MPI_THREAD_SERIALIZED, which this MPI library does not provide; use an Open MPI that "
+          "does, or "
+          "choose --device cpu");
   std::lock_guard lock(mutex_);
   devices_ = devices;
 }

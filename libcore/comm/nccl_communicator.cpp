@@ -82,7 +82,7 @@ OperationLabel NcclCommunicator::label(OperationKind kind, const Tensor& data, i
 template <class Start>
 Work NcclCommunicator::start(Stream& stream, NcclChannel& channel, OperationLabel label, Start start) {
   if (label.bytes == 0) return {};
-  require(stream.device() == Device::cuda, "group '", identity_.name, "' exchanges GPU memory");
+  require(stream.device() == Device::cuda, label.text(), ": the stream is on the cpu; this group needs one on a GPU");
   auto operation = std::make_shared<NcclOperation>(label);
   operation->begin.record(stream);
   operation->begin.order(channel.stream);

@@ -197,10 +197,13 @@ std::string Watchdog::table(const OperationProgress& at) const {
   }
   if (!others.empty()) lines += cat("\nother ranks:", others);
   if (other_rows > kOtherRows) lines += cat("\n  and ", other_rows - kOtherRows, " that answered");
-  return cat(waits_for_->text(), " did not end within ", human_seconds(deadline_),
-             "; nothing was updated since. Its members:", lines,
-             silent > 0 ? "\nlook at the silent ranks and their hosts; if they are only slow, allow more time"
-                        : "\nthe ranks wait for different things; if one is only slow, allow more time");
+  return cat(
+      waits_for_->text(), " did not end within ", human_seconds(deadline_),
+      "; no weight was updated meanwhile. The ranks of this group:", lines,
+      silent > 0
+          ? "\ncheck the ranks that gave no answer, and their hosts; if they are only slow, raise "
+            "--distributed-timeout-minutes"
+          : "\nthe ranks wait for different operations; if one is only slow, raise --distributed-timeout-minutes");
 }
 
 }  // namespace mtl
