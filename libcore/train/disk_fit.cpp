@@ -48,7 +48,7 @@ std::string check_space(const SpaceNeed& need, std::uint64_t free_bytes, const s
   const std::uint64_t fitting = free_bytes / std::max<std::uint64_t>(1, need.checkpoint_bytes);
   if (fitting == 0)
     fail(Exit::io, folder, ": a checkpoint takes ", size, ", but only ", available,
-         "; free some space or name another --save");
+         "; free some space, or choose another --save folder");
   if (fitting >= static_cast<std::uint64_t>(need.checkpoints)) return "";
   return cat(folder, ": the run adds ", need.checkpoints, " checkpoints of ", size, ", but only ", available,
              ", enough for ", fitting, "; free some space, or save less with --keep-last or a larger --save-interval");

@@ -18,7 +18,7 @@ struct LogEntry {
 
 [[noreturn]] void fail_no_log(const std::string& path, std::int64_t number, const std::string& reason) {
   fail(Exit::bad_data, path, ":", number, ": not a line of a training log (", reason,
-       "); give --log-jsonl another file");
+       "); choose another file for --log-jsonl");
 }
 
 LogEntry parse_entry(std::string_view line, const std::string& path, std::int64_t number) {

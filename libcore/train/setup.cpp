@@ -62,9 +62,9 @@ bool check_folder(const char* flag, const std::string& path, Findings& findings)
   while (!file_exists(at.string()) && at.has_relative_path()) at = at.parent_path();
   std::string problem;
   if (!is_directory(at.string()))
-    problem = cat(at.string(), " is not a folder; name another one");
+    problem = cat(at.string(), " is not a folder; choose another one");
   else if (::access(at.c_str(), W_OK | X_OK) != 0)
-    problem = cat(at.string(), " is not writable; name another folder");
+    problem = cat(at.string(), " is not writable; choose another folder");
   if (!problem.empty()) findings.problem(cat(flag, " ", path), problem);
   return problem.empty();
 }
@@ -86,7 +86,7 @@ void check_resumed_precision(const PrecisionOptions& precision, const RunStart& 
   if (difference.empty()) return;
   report("--precision " + precision_mode(precision),
          cat("differs from that of ", start.point.folder, " (", difference,
-             "); give that run's flags, or start from its weights with --finetune and another --save"));
+             "); use that run's flags, or start from its weights with --finetune and another --save folder"));
 }
 
 }  // namespace
@@ -132,7 +132,7 @@ bool check_outputs(const TrainOptions& options, bool is_rank_zero, Findings& fin
   check_folder("--tensorboard-dir", options.logging.tensorboard_dir, findings);
   const std::string& log = options.logging.log_jsonl;
   if (is_directory(log))
-    findings.problem("--log-jsonl " + log, "is a folder; name a file");
+    findings.problem("--log-jsonl " + log, "is a folder; add a file name");
   else if (!log.empty() && check_folder("--log-jsonl", fs::absolute(log).parent_path().string(), findings) &&
            is_rank_zero && !options.dry_run)
     check_log(log, findings);

@@ -117,7 +117,7 @@ class Trainer {
 
   bool is_rank_zero() const { return ranks_.rank == 0; }
 
-  static constexpr const char* kNoSaveFolder = "a signal requests a save, but there is no --save folder";
+  static constexpr const char* kNoSaveFolder = "USR1 requests a save, but nothing is saved without --save";
 
   SignalRequests& signals_;
   StopRequest stop_request_;  // never requests anything on ranks other than 0

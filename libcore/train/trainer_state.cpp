@@ -35,7 +35,8 @@ void Trainer::resume_scale(const std::string& checkpoint) {
   if (trackers == nullptr) return;
   const auto scale = static_cast<float>(state_.loss_scale);
   if (!std::isfinite(scale) || scale <= 0)
-    fail(Exit::bad_data, checkpoint, ": the loss scale ", state_.loss_scale, " is not positive and finite");
+    fail(Exit::bad_data, checkpoint, ": the loss scale ", state_.loss_scale,
+         " is not positive and finite; load another checkpoint");
   scaler_.restore({.scale = scale,
                    .growth_tracker = trackers->at("growth_tracker").as_int(),
                    .hysteresis_tracker = trackers->at("hysteresis_tracker").as_int()});
@@ -65,7 +66,7 @@ void Trainer::refuse_other_data(const std::string& checkpoint) const {
     std::string difference = data_difference(*saved, data_.identity());
     if (!difference.empty()) {
       fail(Exit::bad_data, checkpoint, ": was trained on different data: ", difference,
-           "; give --allow-data-change to continue with it");
+           "; use --allow-data-change to continue with it");
     }
     std::string moved = data_.moved_sample(*saved);
     if (!moved.empty() && ranks_.rank == 0) {
@@ -77,7 +78,7 @@ void Trainer::refuse_other_data(const std::string& checkpoint) const {
   std::string tokenizer = state_.extra.string_or("tokenizer_hash", "");
   if (tokenizer_ != nullptr && !tokenizer.empty() && tokenizer != hash_text(tokenizer_->hash())) {
     fail(Exit::bad_data, checkpoint,
-         ": was trained with another tokenizer; give --allow-data-change to continue with this one");
+         ": was trained with another tokenizer; use --allow-data-change to continue with this one");
   }
 }
 

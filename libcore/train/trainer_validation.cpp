@@ -22,7 +22,7 @@ void Trainer::check_validation_samples() const {
        state_.iteration + 1, " to ", last, " take ", needed, " validation samples, ",
        std::max<std::int64_t>(0, available), " are left: the set has ", data->size(), " (by these flags, as in ",
        "Megatron-LM), and ", state_.consumed_valid_samples,
-       " are consumed; continue with the --eval-interval and --eval-iters of the first start, or validate less");
+       " are consumed; use the --eval-interval and --eval-iters of the first start, or lower --eval-iters");
 }
 
 /// Collective: handles requests before a validation or test batch. Returns false if the run ends.

@@ -72,5 +72,5 @@ send USR1 unsaved 1
 wait_until unsaved.err 'requests a save'
 send TERM unsaved 1
 job_ends unsaved 1 10
-expect_count 1 unsaved.err 'warning: a signal requests a save, but there is no --save folder$'
+expect_count 1 unsaved.err 'warning: USR1 requests a save, .*--save'
 finish

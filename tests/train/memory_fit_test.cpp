@@ -182,9 +182,7 @@ TEST_CASE("space: no room for a single checkpoint is an error, for some but not 
   CHECK(check_space(need, 30 * kMiB, "--save ck") == "");
   CHECK(test::contains(check_space(need, 30 * kMiB - 1, "--save ck"), "adds 3 checkpoints of 10.0 MiB"));
   CHECK(test::contains(check_space(need, 29 * kMiB, "--save ck"), "enough for 2; "));
-  CHECK_THROWS_WITH(
-      check_space(need, 10 * kMiB - 1, "--save ck"),
-      "--save ck: a checkpoint takes 10.0 MiB, but only 10.0 MiB are free; free some space or name another "
-      "--save");
+  CHECK_THROWS_WITH(check_space(need, 10 * kMiB - 1, "--save ck"),
+                    doctest::Contains("--save ck: a checkpoint takes 10.0 MiB, but only 10.0 MiB are free; "));
   CHECK(check_space({.checkpoint_bytes = 10 * kMiB, .checkpoints = 0}, 0, "--save ck") == "");
 }
