@@ -132,10 +132,15 @@ Exit train(TrainOptions& options, TrainSetup& setup, const RankDevice& own, Rank
   return train_from_start(options, setup, ranks, groups, *signals, console);
 }
 
+/// Runs before main and before the libraries' constructors, which take milliseconds. Until then, signals end the
+/// process.
+void block_signals_first(int, char**, char**) { block_request_signals(); }
+__attribute__((section(".preinit_array"), used)) void (*const first_function)(int, char**,
+                                                                              char**) = block_signals_first;
+
 }  // namespace mtl
 
 int main(int argc, char** argv) {
-  mtl::block_request_signals();  // also applies to the program that the next line starts
   mtl::keep_thread_waits_short(argv);
   mtl::TrainOptions options;
   options.began = mtl::now_seconds();

@@ -22,8 +22,8 @@
 
 namespace mtl {
 
-/// Blocks the signals above in the calling thread. main() calls this first, so that a signal that arrives while the
-/// program starts waits for SignalRequests and does not terminate the process.
+/// Blocks the signals above in the calling thread. mtl-train does so before main(), so that a signal that arrives while
+/// the program starts waits for SignalRequests and does not terminate the process.
 void block_request_signals();
 /// Restores their effect in a process that will not create SignalRequests. A signal that has been waiting takes effect
 /// immediately.
