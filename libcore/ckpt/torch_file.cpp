@@ -288,8 +288,9 @@ TorchTensor TorchFile::rebuild(PickleValue object) const {
   const std::string function = object.global();
   const bool has_dtype = ends_with(function, "_v3");
   const PickleValue arguments = object.arguments();
-  const std::size_t fewest = has_dtype ? 7 : ends_with(function, "_v2") ? 6 : 4;
-  if (arguments.size() < fewest || arguments.size() > fewest + 1)
+  const bool is_first = ends_with(function, "_rebuild_tensor");  // the only version without metadata
+  const std::size_t fewest = has_dtype ? 7 : is_first ? 4 : 6, most = fewest + (is_first ? 0 : 1);
+  if (arguments.size() < fewest || arguments.size() > most)
     refuse_file(function, " has ", arguments.size(), " arguments");
   const Storage& storage = storage_of(arguments.at(0));
   TorchTensor out;

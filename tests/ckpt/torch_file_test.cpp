@@ -7,6 +7,8 @@
 #include <random>
 
 #include "base/json.h"
+#include "ckpt/pickle_writer.h"
+#include "ckpt/zip_writer.h"
 #include "ckpt_fixtures.h"
 #include "tests/golden_lines.h"
 #include "tests/scratch_folder.h"
@@ -165,4 +167,39 @@ TEST_CASE("torch files: damage is an error or readable values") {
   }
   CHECK(read > 10);
   CHECK(refused > 100);
+}
+
+TEST_CASE("torch file: the first _rebuild_tensor takes exactly four arguments") {
+  const ScratchFolder scratch;
+  const auto write = [&](const char* function, int more) {
+    PickleWriter pickle;
+    pickle.begin_dict();
+    pickle.text("weight");
+    pickle.global("torch._utils", function);
+    pickle.begin_tuple();
+    pickle.begin_tuple();
+    pickle.text("storage"), pickle.global("torch", "FloatStorage"), pickle.text("0"), pickle.text("cpu");
+    pickle.integer(2);
+    pickle.end_tuple();
+    pickle.persistent_id();
+    pickle.integer(0);
+    for (const int size : {2, 1}) pickle.begin_tuple(), pickle.integer(size), pickle.end_tuple();  // shape, strides
+    for (int i = 0; i < more; ++i) pickle.boolean(false);
+    pickle.end_tuple();
+    pickle.reduce();
+    pickle.end_dict();
+    OutputFile out(scratch / "one.pt");
+    ZipWriter zip(out);
+    zip.add("one/data.pkl", pickle.finish());
+    zip.add("one/data/0", std::string_view("\0\0\200\77\0\0\0\100", 8));
+    zip.add("one/version", "3\n");
+    zip.finish();
+    out.close();
+    return error_of([&] { TorchFile file(scratch / "one.pt"); }, Exit::bad_data);
+  };
+  CHECK(write("_rebuild_tensor", 0).empty());
+  CHECK(contains(write("_rebuild_tensor", 1), "5 arguments"));
+  CHECK(write("_rebuild_tensor_v2", 2).empty());
+  CHECK(write("_rebuild_tensor_v2", 3).empty());  // with metadata
+  CHECK(contains(write("_rebuild_tensor_v2", 4), "8 arguments"));
 }
