@@ -1,14 +1,10 @@
 #include "ckpt/manifest.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <map>
 #include <set>
 #include <utility>
 
-#include "base/files.h"
 #include "base/hash.h"
 #include "ckpt/canonical.h"
 #include "ckpt/tensor_reader.h"
@@ -19,7 +15,6 @@ namespace {
 
 constexpr const char* kFormat = "mtl-checkpoint";
 constexpr std::int64_t kFormatVersion = 1;
-constexpr std::size_t kMaxManifestBytes = 256 << 20;
 constexpr std::size_t kMaxAxes = 8;
 
 struct StateField {
@@ -274,75 +269,6 @@ Manifest parse_manifest(std::string_view text, ChecksumCheck checksum) {
   return out;
 }
 
-namespace {
-
-using Pieces = std::span<const ManifestPiece*>;
-
-[[noreturn]] void refuse_overlap(const ManifestPiece& a, const ManifestPiece& b) {
-  fail(Exit::bad_data, "its pieces in ", a.file, " and ", b.file, " overlap");
-}
-
-/// Throws if the element ranges of pieces overlap. All pieces must have the same box.
-void check_ranges(Pieces pieces) {
-  std::sort(pieces.begin(), pieces.end(), [](const auto* a, const auto* b) { return a->slice.begin < b->slice.begin; });
-  for (std::size_t i = 1; i < pieces.size(); ++i) {
-    if (pieces[i]->slice.begin < pieces[i - 1]->slice.end) refuse_overlap(*pieces[i - 1], *pieces[i]);
-  }
-}
-
-void check_pairs(Pieces pieces) {
-  for (std::size_t i = 0; i < pieces.size(); ++i) {
-    for (std::size_t j = i + 1; j < pieces.size(); ++j) {
-      for_each_overlap(pieces[i]->slice, pieces[j]->slice,
-                       [&](const Overlap&) { refuse_overlap(*pieces[i], *pieces[j]); });
-    }
-  }
-}
-
-/// Sorts pieces along an axis and splits the list where no box crosses. Pieces in different parts do not share any
-/// elements.
-std::vector<Pieces> parts_along(Pieces pieces, std::size_t axis) {
-  auto begin_of = [axis](const ManifestPiece* piece) { return piece->slice.offset[axis]; };
-  std::sort(pieces.begin(), pieces.end(), [&](const auto* a, const auto* b) { return begin_of(a) < begin_of(b); });
-  std::vector<Pieces> parts;
-  std::size_t first = 0;
-  std::int64_t end = 0;
-  for (std::size_t i = 0; i < pieces.size(); ++i) {
-    if (i > first && begin_of(pieces[i]) >= end) parts.push_back(pieces.subspan(first, i - first)), first = i;
-    end = std::max(end, begin_of(pieces[i]) + pieces[i]->slice.size[axis]);
-  }
-  parts.push_back(pieces.subspan(first));
-  return parts;
-}
-
-/// Throws if pieces overlap. Parallel layouts produce grids of boxes, with multiple element ranges per box, which we
-/// check in O(n log n). We compare all pairs of pieces only if parts_along() cannot separate the boxes.
-void check_apart(Pieces pieces) {
-  if (pieces.size() < 2) return;
-  const Slice& box = pieces[0]->slice;
-  if (std::all_of(pieces.begin(), pieces.end(), [&](const ManifestPiece* piece) {
-        return piece->slice.offset == box.offset && piece->slice.size == box.size;
-      }))
-    return check_ranges(pieces);
-  for (std::size_t axis = 0; axis < box.offset.size(); ++axis) {
-    std::vector<Pieces> parts = parts_along(pieces, axis);
-    if (parts.size() == 1) continue;
-    for (Pieces part : parts) check_apart(part);
-    return;
-  }
-  check_pairs(pieces);
-}
-
-}  // namespace
-
-void check_disjoint(const ManifestTensor& entry) {
-  std::vector<const ManifestPiece*> pieces;
-  for (const ManifestPiece& piece : entry.pieces) {
-    if (piece.slice.count() > 0) pieces.push_back(&piece);
-  }
-  check_apart(pieces);
-}
-
 std::string manifest_part_text(const Manifest& part) {
   return Json::object({{"files", files_to_json(part)}, {"tensors", tensors_to_json(part)}}).dump();
 }
@@ -391,54 +317,6 @@ void join_manifest_parts(Manifest& manifest, const std::vector<std::string>& par
   }
   if (!tensors.empty())
     fail(Exit::failure, "saving tensor '", tensors.begin()->first, "', which is not part of the model");
-}
-
-namespace {
-
-/// Lists the tensors in a file, as in "param.a, param.b and 27 more tensors".
-std::string tensors_of(const Manifest& manifest, const std::string& file) {
-  std::vector<std::string> names;
-  for (const ManifestTensor& entry : manifest.tensors) {
-    for (const ManifestPiece& piece : entry.pieces) {
-      if (piece.file == file) names.push_back(entry.tensor.name);
-    }
-  }
-  std::size_t shown = std::min<std::size_t>(names.size(), 2), more = names.size() - shown;
-  names.resize(shown);
-  return names.empty() ? "no tensors" : join(names, ", ") + (more > 0 ? cat(" and ", more, " more tensors") : "");
-}
-
-}  // namespace
-
-Manifest read_sound_manifest(const std::string& folder) {
-  std::string path = cat(folder, "/", kManifestName);
-  if (::access(path.c_str(), R_OK) != 0 && errno == EACCES) fail_errno(path, "open");
-  if (!file_exists(path)) fail(Exit::bad_data, path, " is missing; this is not a complete checkpoint");
-  if (file_size(path) > kMaxManifestBytes) fail(Exit::bad_data, path, ": more than ", human_bytes(kMaxManifestBytes));
-  Manifest manifest;
-  try {
-    manifest = parse_manifest(read_regular_file(path));
-  } catch (const Error& error) {
-    fail(error.code(), path, ": ", error.what());
-  }
-  for (const ManifestFile& file : manifest.files) {
-    std::string full = cat(folder, "/", file.name);
-    if (!file_exists(full)) fail(Exit::bad_data, full, " is missing; it contains ", tensors_of(manifest, file.name));
-    std::uint64_t bytes = file_size(full);
-    if (bytes != file.bytes) {
-      fail(Exit::bad_data, full, ": ", bytes, " bytes instead of ", file.bytes, "; it contains ",
-           tensors_of(manifest, file.name));
-    }
-  }
-  std::set<std::string_view> listed;
-  for (const ManifestFile& file : manifest.files) listed.insert(file.name);
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    std::string name = entry.path().filename().string();
-    if (ends_with(name, ".safetensors") && !listed.contains(name)) {
-      fail(Exit::bad_data, folder, "/", name, " is not in the manifest; remove it");
-    }
-  }
-  return manifest;
 }
 
 }  // namespace mtl
