@@ -2,6 +2,7 @@
 #include <optional>
 #include <string>
 
+#include "base/count_of.h"
 #include "base/json.h"
 #include "base/str.h"
 #include "ckpt/convert_model.h"
@@ -47,8 +48,8 @@ void describe(const mtl::ConvertReport& report, const Comparison& comparison, mt
                           " positions differ by at most ", found.max_difference, " (the largest has magnitude ",
                           mtl::format("%.4g", found.max_logit), ")"));
   }
-  console.info(mtl::cat("wrote ", report.output, ": ", report.files.size(), " files, ", report.dtype, ", ",
-                        mtl::human_bytes(report.bytes)));
+  console.info(mtl::cat("wrote ", report.output, ": ", mtl::count_of(std::ssize(report.files), "file"), ", ",
+                        report.dtype, ", ", mtl::human_bytes(report.bytes)));
 }
 
 void add_megatron_output_flags(mtl::Flags& flags, mtl::ConvertOptions& options, std::string& transformer_impl) {

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/allocator.h"
+#include "base/count_of.h"
 #include "base/str.h"
 #include "cli/alone.h"
 #include "cli/tokenizer_flags.h"
@@ -103,13 +104,13 @@ void report_old_spellings(const PreprocessOptions& options, Console& console) {
 
 std::string summary_text(const Json& summary) {
   auto number = [&](const char* key) { return summary.at(key).as_number(); };
-  auto count = [&](const char* key) { return with_commas(std::llround(number(key))); };
-  std::string line = cat(count("documents"), " documents, ", count("tokens"), " tokens, ",
+  auto count = [&](const char* key, const char* noun) { return count_of(std::llround(number(key)), noun); };
+  std::string line = cat(count("documents", "document"), ", ", count("tokens", "token"), ", ",
                          format("%.1f MB in ", number("bytes") / 1e6), human_seconds(number("seconds")),
-                         format(" (%.1f MB/s, ", number("mb_per_second")), count("documents_per_second"),
-                         " documents/s, ", count("tokens_per_second"), " tokens/s)");
+                         format(" (%.1f MB/s, ", number("mb_per_second")), count("documents_per_second", "document"),
+                         "/s, ", count("tokens_per_second", "token"), "/s)");
   if (summary.at("skipped").as_int() > 0)
-    line += cat("; ", count("skipped"), " bad lines in ", summary.at("rejects").as_string());
+    line += cat("; ", count("skipped", "bad line"), " in ", summary.at("rejects").as_string());
   for (const Json& output : summary.at("outputs").as_array())
     line += cat("\n  ", output.at("prefix").as_string(), ".bin, .idx");
   return line;

@@ -46,7 +46,7 @@ void check(Flags& flags, DataOrderOptions& options) {
   const auto report = [&](const std::string& flag, const std::string& what) { flags.problem(flag, what); };
   settle_data_flags(flags, options.data, options.batch, options.data_parallel_size);
   check_batches(options.batch, options.data_parallel_size, options.data.seq_length, report);
-  if (!options.batch.train_iters && !options.batch.train_samples)
+  if (!flags.was_given("--train-iters") && !flags.was_given("--train-samples"))
     flags.problem("--train-iters", "is required, or --train-samples");
   if (options.data.paths.is_absent()) flags.problem("--data-path", "is required: token files");
   check_data_options(options.data, report);

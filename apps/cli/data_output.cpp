@@ -1,5 +1,6 @@
 #include "cli/data_output.h"
 
+#include "base/count_of.h"
 #include "cli/run_main.h"
 
 namespace mtl {
@@ -20,9 +21,9 @@ void report(const DataOutputOptions& options, const TokenFilesMade& made, Consol
   }
   std::string text = cat(format("%.1f MB", double(bytes) / 1e6), " in ", human_seconds(made.seconds));
   for (const Json& output : made.outputs) {
-    const auto count = [&](const char* key) { return with_commas(output.at(key).as_int()); };
-    text += cat("\n  ", output.at("prefix").as_string(), ".bin, .idx: ", count("documents"), " documents, ",
-                count("tokens"), " tokens");
+    text += cat("\n  ", output.at("prefix").as_string(),
+                ".bin, .idx: ", count_of(output.at("documents").as_int(), "document"), ", ",
+                count_of(output.at("tokens").as_int(), "token"));
   }
   console.info(text);
 }

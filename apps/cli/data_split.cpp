@@ -1,11 +1,11 @@
 // mtl-data split: divides token files into several, by document and in order.
-#include <algorithm>
 #include <cmath>
-#include <numeric>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "base/count_of.h"
 #include "cli/alone.h"
 #include "cli/data_commands.h"
 #include "cli/data_output.h"
@@ -22,8 +22,6 @@ struct DataSplitOptions {
   DataOutputOptions output;
 };
 
-constexpr std::int64_t kRest = -1;
-
 std::vector<std::string> words_of(const std::string& list) {
   std::vector<std::string> words;
   for (const std::string& word : split(list, ',')) words.emplace_back(trim(word));
@@ -36,12 +34,11 @@ std::vector<double> read_weights(const std::string& list) {
   return weights;
 }
 
-/// Returns each part's number of documents, or kRest for the word "rest".
-std::vector<std::int64_t> read_counts(const std::string& list) {
-  std::vector<std::int64_t> counts;
-  for (const std::string& word : words_of(list)) {
-    counts.push_back(word == "rest" ? kRest : std::max<std::int64_t>(0, parse_int(word).value_or(0)));
-  }
+/// Returns each part's number of documents, without a value for the word "rest".
+std::vector<std::optional<std::int64_t>> read_counts(const std::string& list) {
+  std::vector<std::optional<std::int64_t>> counts;
+  for (const std::string& word : words_of(list))
+    counts.push_back(word == "rest" ? std::nullopt : std::optional(parse_int(word).value_or(0)));
   return counts;
 }
 
@@ -54,35 +51,26 @@ std::vector<std::string> part_names(const DataSplitOptions& options) {
   return names;
 }
 
-std::vector<std::int64_t> bounds_of_counts(const IndexedDataset& data, const std::string& list) {
-  std::vector<std::int64_t> counts = read_counts(list);
-  std::int64_t sum = 0;
-  for (const std::int64_t count : counts) sum += count == kRest ? 0 : std::min(count, data.documents() + 1 - sum);
-  const bool has_rest = std::count(counts.begin(), counts.end(), kRest) > 0;
-  if (sum > data.documents() || (!has_rest && sum < data.documents())) {
-    throw UsageError(
-        {{"--counts " + list, cat(sum > data.documents() ? "is more" : "is fewer", " than the ",
-                                  with_commas(data.documents()), " documents of ", data.prefix(),
-                                  has_rest ? "" : "; write `rest` for the part that takes the remainder")}});
+std::vector<std::int64_t> bounds_of(const DataSplitOptions& options, const IndexedDataset& data) {
+  if (options.counts.empty()) {
+    const std::vector<double> weights = read_weights(options.weights);
+    return options.by == "tokens" ? divide_tokens(data, weights) : divide_documents(data, weights);
   }
-  std::vector<std::int64_t> bounds{0};
-  for (const std::int64_t count : counts) {
-    bounds.push_back(bounds.back() + (count == kRest ? data.documents() - sum : count));
+  try {
+    return divide_by_counts(data, read_counts(options.counts));
+  } catch (const Error& error) {
+    throw UsageError({{"--counts " + options.counts, error.what()}});
   }
-  return bounds;
 }
 
 void split_documents(const DataSplitOptions& options, Console& console) {
   const IndexedDataset data(options.prefixes.front());
-  const std::vector<double> weights = read_weights(options.weights);
-  const std::vector<std::int64_t> bounds = !options.counts.empty()  ? bounds_of_counts(data, options.counts)
-                                           : options.by == "tokens" ? divide_tokens(data, weights)
-                                                                    : divide_documents(data, weights);
+  const std::vector<std::int64_t> bounds = bounds_of(options, data);
   const std::vector<std::string> names = part_names(options);
   std::vector<DataPart> parts;
   for (std::size_t i = 0; i < names.size(); ++i) {
     if (bounds[i] == bounds[i + 1]) {
-      throw UsageError({{names[i], cat("would have none of the ", with_commas(data.documents()), " documents of ",
+      throw UsageError({{names[i], cat("would have none of the ", count_of(data.documents(), "document"), " of ",
                                        data.prefix(), "; give it a larger share, or leave it out")}});
     }
     parts.push_back({cat(options.output.output_prefix, "_", names[i]), list_of({{&data, bounds[i], bounds[i + 1]}})});
@@ -109,15 +97,17 @@ void check_numbers(Flags& flags, const DataSplitOptions& options) {
 
 void check_options(Flags& flags, const DataSplitOptions& options) {
   check_one_prefix(flags, options.prefixes);
-  if (options.weights.empty() == options.counts.empty()) {
+  if (flags.was_given("--weights") == flags.was_given("--counts")) {
     flags.problem("--weights, --counts", "give one of them: relative sizes, or numbers of documents");
+    if (!flags.was_given("--weights")) return;
   }
   if (!options.counts.empty() && options.by == "tokens") flags.problem("--by tokens", "applies only to --weights");
   check_numbers(flags, options);
   const std::vector<std::string> names = part_names(options);
   const std::size_t parts = words_of(options.weights.empty() ? options.counts : options.weights).size();
   if (names.size() != parts) {
-    flags.problem("--names " + options.names, cat(names.size(), " names for ", parts, parts == 1 ? " part" : " parts"));
+    flags.problem("--names " + options.names, cat(count_of(std::ssize(names), "name"), " for ",
+                                                  count_of(static_cast<std::int64_t>(parts), "part")));
   }
   for (const std::string& name : names) {
     if (name.empty() || name.find('/') != std::string::npos) {

@@ -1,10 +1,12 @@
 #include "data/divide.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <random>
 #include <set>
 
+#include "base/count_of.h"
 #include "base/error.h"
 #include "data/numpy_random.h"
 
@@ -13,7 +15,11 @@ namespace {
 
 /// For each bound, returns the sum of the weights before it, divided by the sum of all weights. The first value is 0
 /// and the last is 1.
-std::vector<double> shares_before(const std::vector<double>& weights) {
+std::vector<double> shares_before(std::vector<double> weights) {
+  // Scale by a power of two, which changes no ratio, so that the sum cannot overflow.
+  int exponent = 0;
+  std::frexp(*std::max_element(weights.begin(), weights.end()), &exponent);
+  for (double& weight : weights) weight = std::ldexp(weight, -exponent);
   std::vector<double> shares{0};
   const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
   for (const double weight : weights) shares.push_back(shares.back() + weight / sum);
@@ -62,6 +68,25 @@ std::vector<std::int64_t> divide_tokens(const IndexedDataset& data, const std::v
     bounds.push_back(low);
   }
   bounds.back() = data.documents();
+  return bounds;
+}
+
+std::vector<std::int64_t> divide_by_counts(const IndexedDataset& data,
+                                           const std::vector<std::optional<std::int64_t>>& counts) {
+  std::int64_t sum = 0;
+  bool has_rest = false;
+  for (const std::optional<std::int64_t> count : counts) {
+    has_rest = has_rest || !count;
+    sum += std::min(count.value_or(0), data.documents() + 1 - sum);  // at most one too many: cannot overflow
+  }
+  if (sum > data.documents() || (!has_rest && sum < data.documents())) {
+    fail(Exit::usage, sum > data.documents() ? "is more" : "is fewer", " than the ",
+         count_of(data.documents(), "document"), " of ", data.prefix(),
+         has_rest ? "; use smaller numbers" : "; write `rest` for the part that takes the remainder");
+  }
+  std::vector<std::int64_t> bounds{0};
+  for (const std::optional<std::int64_t> count : counts)
+    bounds.push_back(bounds.back() + count.value_or(data.documents() - sum));
   return bounds;
 }
 

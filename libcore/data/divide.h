@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "data/indexed_dataset.h"
@@ -9,11 +10,17 @@
 namespace mtl {
 
 /// Return the bounds of parts: part i consists of documents [bounds[i], bounds[i + 1]). The first bound is 0 and the
-/// last is documents(). Weights must be positive. Each bound is placed so that the number of documents
+/// last is documents(). Weights must be positive and finite. Each bound is placed so that the number of documents
 /// (divide_documents()) or tokens (divide_tokens()) before it is nearest to the cumulative weight. In a tie,
 /// divide_documents() takes the even bound, and divide_tokens() takes the lower one. A part can be empty.
 std::vector<std::int64_t> divide_documents(const IndexedDataset& data, const std::vector<double>& weights);
 std::vector<std::int64_t> divide_tokens(const IndexedDataset& data, const std::vector<double>& weights);
+
+/// Returns the bounds of parts with these numbers of documents. At most one number may be missing; that part takes the
+/// rest. Throws Error(usage), in which the message does not include the flag, if the sum is not the number of
+/// documents.
+std::vector<std::int64_t> divide_by_counts(const IndexedDataset& data,
+                                           const std::vector<std::optional<std::int64_t>>& counts);
 
 /// Returns all document numbers in random order, like numpy.random.RandomState(seed).permutation(documents). Throws if
 /// there are 2^32 documents or more.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/count_of.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/threads.h"
@@ -159,7 +160,7 @@ std::int64_t PreprocessOutputs::tokens() const {
 
 void PreprocessOutputs::report(double interval_seconds) {
   std::string line =
-      cat(with_commas(documents_), " documents, ", format("%.1f MB; %.1f MB/s, ", mega(), mega() / seconds()),
+      cat(count_of(documents_, "document"), ", ", format("%.1f MB; %.1f MB/s, ", mega(), mega() / seconds()),
           with_commas(std::llround(double(documents_) / seconds())), " documents/s, ",
           with_commas(std::llround(double(tokens()) / seconds())), " tokens/s");
   if (input_bytes_ && stored_bytes_ > 0 && stored_bytes_ <= *input_bytes_) {

@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include "base/count_of.h"
+
 using namespace mtl;
 
 TEST_CASE("parse_int accepts what Python's int() accepts") {
@@ -54,6 +56,9 @@ TEST_CASE("wrap counts the words that do not fit") {
 TEST_CASE("numbers, bytes and seconds are printed in human-readable form") {
   CHECK(with_commas(1234567) == "1,234,567");
   CHECK(with_commas(-123) == "-123");
+  CHECK(count_of(0, "document") == "0 documents");
+  CHECK(count_of(1, "document") == "1 document");
+  CHECK(count_of(2000, "document") == "2,000 documents");
   CHECK(human_bytes(1536) == "1.5 KiB");
   CHECK(human_seconds(75) == "1 min 15 s");
 }

@@ -217,6 +217,17 @@ for kind in kill enospc; do
     [ "$kind" = kill ] || ! ls over.*tmp* over.lock 2>/dev/null || fail "shuffle: $kind:$n left temporary files"
   done
   [ "$n" -gt 10 ] && [ "$n" -lt 40 ] || fail "shuffle: succeeds with $kind:$n, not with one of 11 to 39"
+# Weights may be so large that their sum overflows.
+expect_exit 0 mtl-data split default_text_document --output-prefix huge --weights 1e308,1e308
+expect_exit 0 mtl-data split default_text_document --output-prefix equal --weights 1,1
+for part in train valid; do expect_same huge_$part.bin equal_$part.bin; done
+expect_exit 0 mtl-data split default_text_document --output-prefix first --counts 1,rest
+expect_text err 'first_train.bin, .idx: 1 document, [0-9]+ tokens$'
+# A wrong value is one problem, although a value is needed.
+expect_exit 2 mtl-data cat default_text_document --tokenizer-type NullTokenizer --vocab-size 0
+expect_text err ': 1 problem with'
+expect_exit 2 mtl-data order --data-path default_text_document --seq-length 8 --train-iters 0
+expect_text err ': 1 problem with'
 done
 # Interrupts leave nothing either. wait_for FILE: waits until FILE is not empty.
 wait_for() { for _ in $(seq 200); do [ -s "$1" ] && return; sleep 0.02; done; }

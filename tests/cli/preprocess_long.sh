@@ -40,7 +40,7 @@ expect_text err "^mtl-preprocess: standard input:2: the line is longer than"
 # A line shorter than the limit is accepted.
 { printf '{"text": "'; yes word | head -c 200000000 | tr '\n' ' '; printf '"}\n'; } | zstd -q >below.zst
 expect_exit 0 bounded 4000 mtl-preprocess --input below.zst --output-prefix x $GPT2 --workers 2
-expect_text err '^mtl-preprocess: 1 documents, 40,00[0-9],[0-9]+ tokens'
+expect_text err '^mtl-preprocess: 1 document, 40,00[0-9],[0-9]+ tokens'
 rm x_* below.zst line.*
 
 # 490 MB of JSON lines are never in memory all at the same time, in any format.

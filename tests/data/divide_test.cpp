@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "tests/data/data_folder.h"
+#include "tests/error_of.h"
 
 using namespace mtl;
 
@@ -36,6 +37,22 @@ TEST_CASE("documents are divided by weights, halves rounded to even") {
   CHECK(divide_documents(ten, {1}) == Bounds{0, 10});
   CHECK(divide_documents(ten, {1e-9, 1}) == Bounds{0, 0, 10});
   CHECK(divide_documents(ten, std::vector<double>(7, .1)).back() == 10);
+  for (const double scale : {1e308, 5e-324 * 4}) {  // the sum of the weights overflows, or they are denormal
+    CAPTURE(scale);
+    CHECK(divide_documents(ten, {scale, scale}) == Bounds{0, 5, 10});
+    CHECK(divide_tokens(ten, {scale, scale}) == Bounds{0, 5, 10});
+  }
+}
+
+TEST_CASE("documents are divided by numbers, one of which may be the rest") {
+  Folder folder;
+  const IndexedDataset ten = documents_of(folder, std::vector<std::size_t>(10, 1));
+  CHECK(divide_by_counts(ten, {3, 7}) == Bounds{0, 3, 10});
+  CHECK(divide_by_counts(ten, {3, std::nullopt, 2}) == Bounds{0, 3, 8, 10});
+  CHECK(divide_by_counts(ten, {10, std::nullopt}) == Bounds{0, 10, 10});
+  for (const std::int64_t many : {std::int64_t{8}, INT64_MAX})
+    CHECK(test::contains(test::error_of([&] { divide_by_counts(ten, {3, many}); }, Exit::usage), "more than the 10"));
+  CHECK(test::contains(test::error_of([&] { divide_by_counts(ten, {3, 6}); }, Exit::usage), "fewer than the 10"));
 }
 
 TEST_CASE("tokens are divided at the nearest end of a document") {
