@@ -3,12 +3,10 @@
 #include <string>
 #include <vector>
 
-#include "base/enum_index.h"
 #include "cli/alone.h"
 #include "cli/data_commands.h"
 #include "cli/data_flags.h"
-#include "data/blended_dataset.h"
-#include "data/sampler.h"
+#include "train/sample_walk.h"
 
 namespace mtl {
 namespace {
@@ -72,59 +70,6 @@ std::string sample_line(const BlendedDataset& dataset, std::int64_t index, bool 
   return out + "}\n";
 }
 
-/// Returns a sampler for each data-parallel rank.
-std::vector<Sampler> samplers_of(const DataOrderOptions& options, const BlendedDataset& dataset) {
-  std::vector<Sampler> samplers;
-  for (std::int64_t rank = 0; rank < options.data_parallel_size; ++rank) {
-    samplers.emplace_back(SamplerOptions{
-        .kind = options.data.sampler_kind(),
-        .total = dataset.size(),
-        .micro_batch_size = options.batch.micro_batch_size,
-        .dp_size = options.data_parallel_size,
-        .dp_rank = rank,
-        .data_sharding = options.data.data_sharding,
-    });
-  }
-  return samplers;
-}
-
-/// Prints every iteration's samples, rank by rank.
-void print_order(const DataOrderOptions& options, const SplitSources& sources) {
-  const BatchSizes sizes = options.batch.sizes(options.data_parallel_size, options.data.seq_length);
-  const std::int64_t updates = options.batch.train_samples ? sizes.count_iterations(*options.batch.train_samples)
-                                                           : options.batch.train_iters.value_or(0);
-  const std::size_t split = enum_index(options.split());
-  const auto counts = count_samples(options.batch.run_length(updates, options.data_parallel_size));
-  if (counts[split] == 0) return;
-  if (!sources[split]) {
-    fail(Exit::usage,
-         options.data.paths.is_per_split() ? cat("--", options.dataset, "-data-path is not given")
-                                           : cat("--split ", options.data.paths.split),
-         ": no data for ", options.dataset);
-  }
-  DataFiles files;
-  const auto dataset =
-      open_split(files, *sources[split], counts[split],
-                 {.seq_length = options.data.seq_length, .seed = options.seed, .order = options.data.order_kind()});
-  if (options.data.sampler_kind() == SamplerKind::single)
-    require_samples(*sources[split], options.split(), *dataset, counts[split]);
-  std::vector<Sampler> samplers = samplers_of(options, *dataset);
-  const bool is_training = options.split() == Split::train;
-  const std::int64_t iterations =
-      is_training ? updates : counts[split] / options.batch.global_size(options.data_parallel_size);
-  for (std::int64_t iteration = 0, consumed = 0; iteration < iterations; ++iteration) {
-    const std::int64_t size = is_training ? sizes.running(consumed) : sizes.largest();
-    for (Sampler& sampler : samplers) {
-      for (std::int64_t i = 0; i < size / (options.batch.micro_batch_size * options.data_parallel_size); ++i) {
-        const std::vector<std::int64_t> batch = sampler.next();
-        if (batch.empty()) return;
-        for (const std::int64_t index : batch) print_out(sample_line(*dataset, index, options.tokens));
-      }
-    }
-    consumed += size;
-  }
-}
-
 }  // namespace
 
 int data_order(int argc, const char* const* argv) {
@@ -138,7 +83,14 @@ int data_order(int argc, const char* const* argv) {
                                  [&](const std::string& flag, const std::string& what) { flags.problem(flag, what); });
   };
   const auto run = [&](Console&) {
-    print_order(options, sources);
+    const SampleWalk walk{.data = options.data,
+                          .batch = options.batch,
+                          .split = options.split(),
+                          .seed = options.seed,
+                          .data_parallel = options.data_parallel_size};
+    for_each_sample(walk, sources, [&](const BlendedDataset& dataset, std::int64_t index) {
+      print_out(sample_line(dataset, index, options.tokens));
+    });
     return Exit::ok;
   };
   return run_alone(flags, argc, argv, run, prepare);

@@ -1,16 +1,15 @@
 // mtl-data stats: prints token frequencies, and document and sequence lengths.
-#include <memory>
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/count_of.h"
 #include "base/json.h"
 #include "base/utf8.h"
 #include "cli/alone.h"
 #include "cli/data_commands.h"
 #include "cli/data_tokenizer.h"
-#include "data/length_summary.h"
-#include "data/token_counts.h"
 #include "data/token_stats.h"
 
 namespace mtl {
@@ -20,54 +19,44 @@ struct DataStatsOptions : DataInspection {
   std::int64_t top = 10;
 };
 
-struct DataStats {
-  std::int64_t tokens = 0;
-  std::optional<std::int64_t> vocab_size;
-  TokenStats ids;
-  struct Frequent {
-    std::int64_t id, count;
-    std::string text;
-  };
-  std::vector<Frequent> top;
-  LengthSummary documents, sequences;
+/// Everything there is to print about a data set.
+struct Described {
+  const IndexedDataset& data;
+  DataStats stats;
+  std::optional<VocabularySize> vocabulary;
+  std::vector<std::int64_t> top;   // the most frequent ids
+  std::vector<std::string> texts;  // of the top ids; empty without a tokenizer
 };
 
-DataStats collect(const DataStatsOptions& options, const IndexedDataset& data, const Tokenizer* tokenizer) {
-  const int threads = resolve_threads(options.threads);
-  DataStats stats;
-  stats.tokens = data.tokens();
-  const std::vector<std::int64_t> counts = count_tokens(data, threads);
-  if (const auto vocabulary = find_vocabulary_size(options.tokenizer, tokenizer, data)) {
-    stats.vocab_size = vocabulary->size;
-    if (std::ssize(counts) > vocabulary->size) {
-      check_token_range(data, vocabulary->size, threads);  // throws an error that says where
-    }
-  }
-  stats.ids = summarize_tokens(counts);
-  for (const std::int64_t id : stats.ids.ranked) {
-    if (std::ssize(stats.top) >= options.top) break;
+Described collect(const DataStatsOptions& options, const IndexedDataset& data, const Tokenizer* tokenizer) {
+  Described out{.data = data, .stats = {}, .vocabulary = {}, .top = {}, .texts = {}};
+  out.vocabulary = find_vocabulary_size(options.tokenizer, tokenizer, data.prefix());
+  out.stats = collect_stats(data, out.vocabulary ? std::optional(out.vocabulary->size) : std::nullopt,
+                            resolve_threads(options.threads));
+  const std::vector<std::int64_t>& ranked = out.stats.ids.ranked;
+  out.top.assign(ranked.begin(), ranked.begin() + std::min(options.top, std::ssize(ranked)));
+  if (tokenizer == nullptr) return out;
+  for (const std::int64_t id : out.top) {
     const auto token = static_cast<std::int32_t>(id);
-    stats.top.push_back({id, counts[id], tokenizer == nullptr ? "" : decode_lossy(tokenizer->decode({&token, 1}))});
+    out.texts.push_back(decode_lossy(tokenizer->decode({&token, 1})));
   }
-  stats.documents = summarize_lengths(document_lengths(data));
-  stats.sequences = summarize_lengths(sequence_lengths(data));
-  return stats;
+  return out;
 }
 
 std::string percent(double share) { return format("%.2f %%", 100 * share); }
 
-std::string describe_ids(const DataStats& stats) {
+std::string describe_ids(const Described& described) {
+  const TokenStats& ids = described.stats.ids;
   std::string out =
-      cat("  tokens      ", with_commas(stats.tokens), ", ", with_commas(stats.ids.used), " different ids");
-  if (stats.vocab_size) {
-    out += cat(" of ", with_commas(*stats.vocab_size), "; ", with_commas(*stats.vocab_size - stats.ids.used),
-               " never occur");
+      cat("  tokens      ", with_commas(described.data.tokens()), ", ", count_of(ids.used, "different id"));
+  if (described.vocabulary) {
+    out += cat(" of ", with_commas(described.vocabulary->size), "; ",
+               with_commas(described.vocabulary->size - ids.used), " never occur");
   }
-  out += format("\n  entropy     %.3f bits per token (of ids drawn independently at these frequencies)\n",
-                stats.ids.entropy);
+  out += format("\n  entropy     %.3f bits per token (of ids drawn independently at these frequencies)\n", ids.entropy);
   out += "  coverage    ";
   for (std::size_t i = 0; i < kCoveredShares.size(); ++i) {
-    out += cat(i > 0 ? ", " : "", with_commas(stats.ids.coverage[i]), " ids make ",
+    out += cat(i > 0 ? ", " : "", count_of(ids.coverage[i], "id"), ids.coverage[i] == 1 ? " makes " : " make ",
                format("%g %%", 100 * kCoveredShares[i]));
   }
   return out + "\n";
@@ -96,14 +85,20 @@ std::string describe_lengths(const DataStats& stats) {
   return out + "\n";
 }
 
-std::string describe_top(const DataStats& stats, bool has_text) {
-  if (stats.top.empty()) return "";
+/// Returns an id's share of all tokens.
+double share_of(const Described& described, std::int64_t id) {
+  return double(described.stats.counts[id]) / double(described.data.tokens());
+}
+
+std::string describe_top(const Described& described) {
+  const bool has_text = !described.texts.empty();
+  if (described.top.empty()) return "";
   std::string out = format("\n  %6s %10s %14s %10s%s\n", "rank", "id", "count", "share", has_text ? "  text" : "");
-  for (std::size_t i = 0; i < stats.top.size(); ++i) {
-    const auto& [id, count, text] = stats.top[i];
+  for (std::size_t i = 0; i < described.top.size(); ++i) {
+    const std::int64_t id = described.top[i];
     out += format("  %6d %10s %14s %10s", static_cast<int>(i + 1), std::to_string(id).c_str(),
-                  with_commas(count).c_str(), percent(double(count) / double(stats.tokens)).c_str());
-    if (has_text) append_json_string(out += "  ", text);
+                  with_commas(described.stats.counts[id]).c_str(), percent(share_of(described, id)).c_str());
+    if (has_text) append_json_string(out += "  ", described.texts[i]);
     out += '\n';
   }
   return out;
@@ -116,24 +111,26 @@ Json lengths_json(const LengthSummary& lengths) {
   return out;
 }
 
-Json to_json(const IndexedDataset& data, const DataStats& stats, bool has_text) {
+Json to_json(const Described& described) {
+  const auto& [data, stats, vocabulary, ids, texts] = described;
   Json coverage = Json::array(), top = Json::array();
   for (std::size_t i = 0; i < kCoveredShares.size(); ++i) {
     coverage.push(Json::object({{"share", kCoveredShares[i]}, {"ids", stats.ids.coverage[i]}}));
   }
-  for (const auto& [id, count, text] : stats.top) {
-    Json entry = Json::object({{"id", id}, {"count", count}, {"share", double(count) / double(stats.tokens)}});
-    if (has_text) entry.set("text", text);
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    Json entry =
+        Json::object({{"id", ids[i]}, {"count", stats.counts[ids[i]]}, {"share", share_of(described, ids[i])}});
+    if (!texts.empty()) entry.set("text", texts[i]);
     top.push(std::move(entry));
   }
   return Json::object({{"schema", "mtl-data-stats/1"},
                        {"prefix", data.prefix()},
                        {"documents", data.documents()},
                        {"sequences", data.sequences()},
-                       {"tokens", stats.tokens},
-                       {"vocab_size", stats.vocab_size ? Json(*stats.vocab_size) : Json()},
+                       {"tokens", data.tokens()},
+                       {"vocab_size", vocabulary ? Json(vocabulary->size) : Json()},
                        {"used_ids", stats.ids.used},
-                       {"unused_ids", stats.vocab_size ? Json(*stats.vocab_size - stats.ids.used) : Json()},
+                       {"unused_ids", vocabulary ? Json(vocabulary->size - stats.ids.used) : Json()},
                        {"entropy_bits", stats.ids.entropy},
                        {"coverage", std::move(coverage)},
                        {"document_lengths", lengths_json(stats.documents)},
@@ -146,13 +143,12 @@ void print_stats(const DataStatsOptions& options, Console& console) {
   for (const std::string& prefix : options.prefixes) {
     const IndexedDataset data(prefix);
     if (tokenizer) warn_of_other_tokenizer(data, *tokenizer, console);
-    const DataStats stats = collect(options, data, tokenizer.get());
-    const bool has_text = tokenizer != nullptr;
+    const Described described = collect(options, data, tokenizer.get());
     if (options.json) {
-      print_out(to_json(data, stats, has_text).dump() + "\n");
+      print_out(to_json(described).dump() + "\n");
     } else {
-      print_out(cat(prefix == options.prefixes.front() ? "" : "\n", data.prefix(), "\n", describe_ids(stats),
-                    describe_lengths(stats), describe_top(stats, has_text)));
+      print_out(cat(prefix == options.prefixes.front() ? "" : "\n", data.prefix(), "\n", describe_ids(described),
+                    describe_lengths(described.stats), describe_top(described)));
     }
   }
 }

@@ -44,15 +44,10 @@ void warn_of_other_tokenizer(const IndexedDataset& data, const Tokenizer& tokeni
 }
 
 std::optional<VocabularySize> find_vocabulary_size(const TokenizerOptions& options, const Tokenizer* tokenizer,
-                                                   const IndexedDataset& data) {
+                                                   const std::string& prefix) {
   if (tokenizer != nullptr) return VocabularySize{tokenizer->vocab_size(), tokenizer->type()};
   if (options.vocab_size) return VocabularySize{*options.vocab_size, "--vocab-size"};
-  const auto provenance = read_provenance(data.prefix());
-  const Json* made_with = provenance ? provenance->find("tokenizer") : nullptr;
-  if (made_with == nullptr || !made_with->is_object()) return std::nullopt;
-  const std::int64_t size = made_with->int_or("vocab_size", 0);
-  if (size < 1) return std::nullopt;
-  return VocabularySize{size, data.prefix() + ".json"};
+  return recorded_vocabulary_size(prefix);
 }
 
 }  // namespace mtl

@@ -10,6 +10,7 @@
 #include "base/console.h"
 #include "cli/flags.h"
 #include "data/indexed_dataset.h"
+#include "data/verify.h"
 #include "text/tokenizer.h"
 
 namespace mtl {
@@ -36,14 +37,9 @@ std::unique_ptr<Tokenizer> load_optional_tokenizer(const TokenizerOptions& optio
 /// Warns if, according to PREFIX.json, the data was made with another tokenizer.
 void warn_of_other_tokenizer(const IndexedDataset& data, const Tokenizer& tokenizer, Console& console);
 
-/// The vocabulary size and where it comes from.
-struct VocabularySize {
-  std::int64_t size;
-  std::string source;  // the tokenizer's type, "--vocab-size", or "PREFIX.json"
-};
 /// Returns the vocabulary size from the tokenizer (can be null), else from --vocab-size, else from PREFIX.json. Returns
 /// nullopt if none of them knows it.
 std::optional<VocabularySize> find_vocabulary_size(const TokenizerOptions& options, const Tokenizer* tokenizer,
-                                                   const IndexedDataset& data);
+                                                   const std::string& prefix);
 
 }  // namespace mtl

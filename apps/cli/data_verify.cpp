@@ -1,75 +1,28 @@
 // mtl-data verify: checks token files against their entire format.
 #include <cstdio>
-#include <optional>
 #include <string>
-#include <vector>
 
+#include "base/count_of.h"
 #include "base/json.h"
 #include "cli/alone.h"
 #include "cli/data_commands.h"
 #include "cli/data_tokenizer.h"
-#include "data/provenance.h"
-#include "data/token_counts.h"
+#include "data/verify.h"
 
 namespace mtl {
 namespace {
-
-/// The result of checking one .bin and .idx pair.
-struct Verdict {
-  std::string prefix;
-  Exit code = Exit::ok;
-  std::string message;                     // about the first broken rule
-  std::optional<BrokenRule::Place> place;  // of the first broken rule
-  std::string summary;                     // if no rule is broken
-  Json figures = Json::object();
-};
-
-void check_files(const DataInspection& options, const Tokenizer* tokenizer, Verdict& verdict) {
-  const IndexedDataset data(verdict.prefix);
-  verdict.figures = Json::object({{"documents", data.documents()},
-                                  {"sequences", data.sequences()},
-                                  {"tokens", data.tokens()},
-                                  {"dtype", name_of(data.type())}});
-  std::string summary = cat(with_commas(data.documents()), " documents, ", with_commas(data.sequences()),
-                            " sequences, ", with_commas(data.tokens()), " tokens as ", name_of(data.type()));
-  const auto vocabulary = find_vocabulary_size(options.tokenizer, tokenizer, data);
-  if (vocabulary) {
-    check_token_range(data, vocabulary->size, resolve_threads(options.threads));
-    summary += cat("; all ids are below ", with_commas(vocabulary->size), " (", vocabulary->source, ")");
-  }
-  const ProvenanceCheck compared = check_provenance(data);
-  data.check_sizes();
-  if (compared != ProvenanceCheck::none) summary += cat("; agrees with ", data.prefix(), ".json");
-  if (compared == ProvenanceCheck::counts) summary += ", which records no hashes: a changed token is not detected";
-  verdict.figures.set("vocab_size", vocabulary ? Json(vocabulary->size) : Json());
-  verdict.figures.set("provenance", compared != ProvenanceCheck::none);
-  verdict.figures.set("hashes", compared == ProvenanceCheck::content);
-  verdict.summary = summary;
-}
-
-Verdict verify(const DataInspection& options, const Tokenizer* tokenizer, const std::string& prefix) {
-  Verdict verdict;
-  verdict.prefix = dataset_prefix(prefix);
-  try {
-    check_files(options, tokenizer, verdict);
-  } catch (const BrokenRule& broken) {
-    verdict.code = broken.code();
-    verdict.message = broken.what();
-    verdict.place = broken.place();
-  } catch (const Error& error) {
-    if (error.code() != Exit::bad_data && error.code() != Exit::io) throw;
-    verdict.code = error.code();
-    verdict.message = error.what();
-  }
-  return verdict;
-}
 
 Json to_json(const Verdict& verdict) {
   Json out =
       Json::object({{"schema", "mtl-data-verify/1"}, {"prefix", verdict.prefix}, {"ok", verdict.code == Exit::ok}});
   if (verdict.code == Exit::ok) {
-    for (const auto& [key, value] : verdict.figures.as_object()) out.set(key, value);
-    return out;
+    out.set("documents", verdict.documents);
+    out.set("sequences", verdict.sequences);
+    out.set("tokens", verdict.tokens);
+    out.set("dtype", name_of(verdict.type));
+    out.set("vocab_size", verdict.vocabulary ? Json(verdict.vocabulary->size) : Json());
+    out.set("provenance", verdict.provenance != ProvenanceCheck::none);
+    return out.set("hashes", verdict.provenance == ProvenanceCheck::content);
   }
   const auto& place = verdict.place;
   out.set("rule", place ? Json(place->rule) : Json());
@@ -78,8 +31,19 @@ Json to_json(const Verdict& verdict) {
   return out.set("message", verdict.message);
 }
 
+std::string summary_of(const Verdict& verdict) {
+  std::string out = cat(count_of(verdict.documents, "document"), ", ", count_of(verdict.sequences, "sequence"), ", ",
+                        count_of(verdict.tokens, "token"), " as ", name_of(verdict.type));
+  if (const auto& vocabulary = verdict.vocabulary)
+    out += cat("; all ids are below ", with_commas(vocabulary->size), " (", vocabulary->source, ")");
+  if (verdict.provenance != ProvenanceCheck::none) out += cat("; agrees with ", verdict.prefix, ".json");
+  if (verdict.provenance == ProvenanceCheck::counts)
+    out += ", which records no hashes: a changed token is not detected";
+  return out;
+}
+
 std::string to_text(const Verdict& verdict) {
-  if (verdict.code == Exit::ok) return cat(verdict.prefix, ": sound: ", verdict.summary, "\n");
+  if (verdict.code == Exit::ok) return cat(verdict.prefix, ": sound: ", summary_of(verdict), "\n");
   if (!verdict.place) return cat(verdict.prefix, ": cannot be read\n");
   const auto& [rule, file, offset] = *verdict.place;
   return cat(verdict.prefix, ": broken: rule ", rule, ", ", offset ? cat("byte ", *offset, " of ") : "", file, "\n");
@@ -88,8 +52,9 @@ std::string to_text(const Verdict& verdict) {
 Exit verify_all(const DataInspection& options, Console& console) {
   const auto tokenizer = load_optional_tokenizer(options.tokenizer);
   Exit worst = Exit::ok;
-  for (const std::string& prefix : options.prefixes) {
-    const Verdict verdict = verify(options, tokenizer.get(), prefix);
+  for (const std::string& path : options.prefixes) {
+    const auto vocabulary = find_vocabulary_size(options.tokenizer, tokenizer.get(), dataset_prefix(path));
+    const Verdict verdict = verify_token_files(path, vocabulary, resolve_threads(options.threads));
     print_out(options.json ? to_json(verdict).dump() + "\n" : to_text(verdict));
     if (verdict.code == Exit::ok) continue;
     std::fprintf(stderr, "%s: %s\n", console.program().c_str(), verdict.message.c_str());

@@ -6,6 +6,8 @@
 #include <iterator>
 #include <numeric>
 
+#include "data/token_counts.h"
+
 namespace mtl {
 namespace {
 
@@ -38,6 +40,17 @@ TokenStats summarize_tokens(const std::vector<std::int64_t>& counts) {
     }
   }
   stats.entropy = std::abs(stats.entropy);  // a single id gives -0
+  return stats;
+}
+
+DataStats collect_stats(const IndexedDataset& data, std::optional<std::int64_t> vocab_size, int threads) {
+  DataStats stats;
+  stats.counts = count_tokens(data, threads);
+  // Read the tokens again only to find out where an id is too large.
+  if (vocab_size && std::ssize(stats.counts) > *vocab_size) check_token_range(data, *vocab_size, threads);
+  stats.ids = summarize_tokens(stats.counts);
+  stats.documents = summarize_lengths(document_lengths(data));
+  stats.sequences = summarize_lengths(sequence_lengths(data));
   return stats;
 }
 

@@ -1,9 +1,13 @@
-// Statistics on how often each token occurs in a data set.
+// Statistics of a data set: how often each token occurs, and how long its documents and sequences are.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <vector>
+
+#include "data/indexed_dataset.h"
+#include "data/length_summary.h"
 
 namespace mtl {
 
@@ -21,5 +25,14 @@ struct TokenStats {
 /// `counts[id]` is how often each id occurs (see count_tokens()). Without any tokens, all numbers are 0 and `ranked` is
 /// empty.
 TokenStats summarize_tokens(const std::vector<std::int64_t>& counts);
+
+struct DataStats {
+  std::vector<std::int64_t> counts;  // by id
+  TokenStats ids;
+  LengthSummary documents, sequences;
+};
+
+/// Throws what count_tokens() throws and, if `vocab_size` is given, what check_token_range() throws.
+DataStats collect_stats(const IndexedDataset& data, std::optional<std::int64_t> vocab_size, int threads);
 
 }  // namespace mtl

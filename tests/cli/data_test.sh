@@ -138,7 +138,7 @@ expect_text err '--global-batch-size 3 +is not a multiple'
 expect_text err '--split 1,2,3,4 +4 weights'
 expect_text err '--seed -1 '
 expect_exit 2 mtl-data order --data-path items_short --seq-length 8 --train-iters 1 --split 1,0,0 --dataset test
-expect_text err ': no data for test'
+expect_text err '--split .*: leaves no data for test'
 expect_exit 65 mtl-data order --data-path items_short --seq-length 8 --train-iters 1 --dataset test
 expect_text err 'items_short: sequences 14 to 14 \(exclusive\) hold no token'
 # Products of these numbers exceed 64 bits.
