@@ -112,10 +112,12 @@ Exit plot(PlotOptions& options, const std::string& config_file, Console& console
   std::string drawing = kind == "json"  ? chart_json(chart, logs, options.chart)
                         : kind == "svg" ? svg_chart(chart)
                                         : terminal_chart(chart, kind == "txt" ? plain : detect_terminal(STDOUT_FILENO));
-  if (options.output && *options.output != "-")
-    write_file_guarded(*options.output, drawing, console.program());
-  else
+  if (options.output && *options.output != "-") {
+    InterruptGuard guard(console.program());
+    write_file_atomic(*options.output, drawing, &guard);
+  } else {
     print_out(drawing);
+  }
   return Exit::ok;
 }
 

@@ -40,10 +40,12 @@ Exit write_layout(const TopoOptions& options, const Flags& flags) {
                     : format == "json"     ? topo_json(report).dump() + "\n"
                     : format == "rankfile" ? topo_rankfile(report)
                                            : topo_text(report, text_options(to_file));
-  if (to_file)
-    write_file_guarded(*options.output, out, flags.program());
-  else
+  if (to_file) {
+    InterruptGuard guard(flags.program());
+    write_file_atomic(*options.output, out, &guard);
+  } else {
     print_out(out);
+  }
   return Exit::ok;
 }
 

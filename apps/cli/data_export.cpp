@@ -25,10 +25,9 @@ void export_tokens(const DataExportOptions& options, Console& console) {
   read.push_back(options.config_file);
   refuse_overwriting(read, {options.output}, "--output");
   require_space(options.output, data.bin_bytes());
-  InterruptGuard guard(console.program());  // must outlive the file it removes on a signal
-  guard.remove_on_signal(AtomicFile::temporary_name(options.output));
+  InterruptGuard guard(console.program());  // must outlive `file`
   ByteProgress progress(console, data.bin_bytes());
-  AtomicFile file(options.output);
+  AtomicFile file(options.output, &guard);
   file.write(npy_header(data.type(), data.tokens()));
   for (std::string_view unwritten = data.bin_file().text(); !unwritten.empty();) {
     const std::string_view chunk = unwritten.substr(0, kChunk);
@@ -37,7 +36,6 @@ void export_tokens(const DataExportOptions& options, Console& console) {
     progress.add(chunk.size());
   }
   data.check_sizes();
-  const auto kept = guard.keep_files();
   file.commit();
   console.end_progress();
   console.info(cat(options.output, ": ", with_commas(data.tokens()), " tokens as ", name_of(data.type())));

@@ -12,10 +12,12 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 #include <thread>
 #include <utility>
 
 #include "base/error.h"
+#include "base/interrupt_guard.h"
 #include "base/lfs_pointer.h"
 #include "base/mapped_faults.h"
 #include "base/mapped_pages.h"
@@ -193,9 +195,19 @@ bool is_special(const std::string& path) {
 
 std::string AtomicFile::temporary_name(const std::string& path) { return cat(follow_link(path), ".tmp.", ::getpid()); }
 
-AtomicFile::AtomicFile(const std::string& path)
-    : path_(follow_link(path)),
+namespace {
+
+const std::string& registered(const std::string& path, InterruptGuard* guard) {
+  if (guard != nullptr) guard->remove_on_signal(AtomicFile::temporary_name(path));
+  return path;
+}
+
+}  // namespace
+
+AtomicFile::AtomicFile(const std::string& path, InterruptGuard* guard)
+    : path_(follow_link(registered(path, guard))),  // registered before the file is created
       is_special_(mtl::is_special(path_)),
+      guard_(guard),
       out_(is_special_ ? path_ : temporary_name(path_)) {}
 
 AtomicFile::~AtomicFile() {
@@ -211,13 +223,14 @@ void AtomicFile::seal() {
 void AtomicFile::commit() {
   if (!sealed_) seal();
   if (is_special_) return;
-  rename_path(out_.path(), path_);
+  std::unique_lock<std::mutex> no_signal;
+  if (guard_ != nullptr) no_signal = guard_->keep_files();
+  publish(out_.path(), path_);
   committed_ = true;
-  sync_directory(fs::path(path_).parent_path().string());
 }
 
-void write_file_atomic(const std::string& path, std::string_view content) {
-  AtomicFile file(path);
+void write_file_atomic(const std::string& path, std::string_view content, InterruptGuard* guard) {
+  AtomicFile file(path, guard);
   file.write(content);
   file.commit();
 }
@@ -227,6 +240,9 @@ void rename_path(const std::string& from, const std::string& to) {
   if (fault_now() || ::rename(from.c_str(), to.c_str()) != 0) fail_errno(to, "rename " + from + " to it");
 }
 
+namespace {
+
+/// Exchanges two names.
 void exchange_paths(const std::string& a, const std::string& b) {
   WriteCall call(b);
   if (fault_now()) fail_errno(b, "exchange it with " + a);
@@ -237,6 +253,13 @@ void exchange_paths(const std::string& a, const std::string& b) {
   rename_path(b, aside);
   rename_path(a, b);
   rename_path(aside, a);
+}
+
+}  // namespace
+
+void publish(const std::string& temporary, const std::string& path, bool exchange) {
+  exchange ? exchange_paths(temporary, path) : rename_path(temporary, path);
+  sync_directory(parent_folder(path));
 }
 
 void sync_directory(const std::string& path) {

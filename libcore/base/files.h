@@ -1,8 +1,8 @@
 // File input and output. Everything mtl writes to files, except for lock files, goes through this layer, so that tests
 // can make any write fail.
 //
-// An AtomicFile appears under its final name only once it is complete: we write NAME.tmp.PID, sync it, rename it, and
-// sync its folder. Short writes are continued, and calls that fail with EINTR are retried. A failed fsync is never
+// A file or folder appears under its final name only once it is complete: it is written as NAME.tmp.PID and synced, and
+// publish() renames it and syncs its folder. AtomicFile does all of this for a file. Short writes are continued, and calls that fail with EINTR are retried. A failed fsync is never
 // retried, because the kernel may already have marked the page clean; the file counts as lost.
 //
 // Fault injection: MTL_FAULT=KIND:N[,KIND:N] makes this layer's N-th operation in the process, counted from 1, fail.
@@ -35,6 +35,8 @@ class NoSpaceError : public Error {
 
 /// A file being written. Every function throws Error(io) on failure. Without close(), the file stays as it is, possibly
 /// incomplete.
+class InterruptGuard;
+
 class OutputFile {
  public:
   /// Creates or truncates the file. With `append`, keeps existing content and writes after it.
@@ -65,7 +67,9 @@ class OutputFile {
 /// never replaced.
 class AtomicFile {
  public:
-  explicit AtomicFile(const std::string& path);
+  /// With `guard`, which must outlive this object, a signal removes the temporary file, and waits while commit() renames
+  /// it. `guard` must not have registered other files that are still unfinished at commit().
+  explicit AtomicFile(const std::string& path, InterruptGuard* guard = nullptr);
   ~AtomicFile();
   AtomicFile(AtomicFile&&) = default;
   OutputFile& out() { return out_; }
@@ -82,14 +86,19 @@ class AtomicFile {
  private:
   std::string path_;
   bool is_special_;  // a device or a FIFO
+  InterruptGuard* guard_;
   OutputFile out_;
   bool sealed_ = false, committed_ = false;
 };
 
-void write_file_atomic(const std::string& path, std::string_view content);
+/// Writes an entire AtomicFile.
+void write_file_atomic(const std::string& path, std::string_view content, InterruptGuard* guard = nullptr);
+/// Renames a complete file or folder, whose content is synced, to its final name, and syncs the folder that contains it.
+/// Both names must be in one file system. With `exchange`, the two names are exchanged, so that an old folder, which a
+/// rename cannot replace, ends up at `temporary`. This is atomic if the file system supports it; otherwise a crash can
+/// leave the old folder at PATH.old. Whoever removes the old folder must do so after this call.
+void publish(const std::string& temporary, const std::string& path, bool exchange = false);
 void rename_path(const std::string& from, const std::string& to);
-/// Exchanges two names, of files or folders. Atomic if the file system supports it.
-void exchange_paths(const std::string& a, const std::string& b);
 void sync_directory(const std::string& path);
 void make_directories(const std::string& path);
 void remove_tree(const std::string& path);

@@ -7,8 +7,6 @@
 #include <cstring>
 #include <filesystem>
 
-#include "base/files.h"
-
 namespace mtl {
 
 namespace {
@@ -90,15 +88,6 @@ void InterruptGuard::wait_for_signal() {
   ::pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
   ::raise(number);
   ::_exit(128 + number);
-}
-
-void write_file_guarded(const std::string& path, std::string_view content, const std::string& program) {
-  InterruptGuard guard(program);  // declared before `file`, so that it is destroyed last
-  guard.remove_on_signal(AtomicFile::temporary_name(path));
-  AtomicFile file(path);
-  file.write(content);
-  const auto kept = guard.keep_files();
-  file.commit();
 }
 
 }  // namespace mtl

@@ -11,7 +11,6 @@
 #include <csignal>
 #include <mutex>
 #include <string>
-#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -41,8 +40,5 @@ class InterruptGuard {
   sigset_t blocked_before_;
   std::thread waiter_;
 };
-
-/// Like write_file_atomic(), but a signal also removes the unfinished file. For programs without an InterruptGuard.
-void write_file_guarded(const std::string& path, std::string_view content, const std::string& program);
 
 }  // namespace mtl

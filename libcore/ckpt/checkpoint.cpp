@@ -64,6 +64,7 @@ std::string commit_checkpoint(const std::string& directory, const CheckpointCont
     return manifest_part_text(write_shard(temporary, control.rank(), content.tensors(), options.block_bytes));
   });
   return work_on_first_rank(control, [&] {
+    const std::string path = cat(directory, "/", folder_of(iteration));
     bool is_complete = false;
     try {
       Manifest manifest;
@@ -73,10 +74,10 @@ std::string commit_checkpoint(const std::string& directory, const CheckpointCont
       join_manifest_parts(manifest, answers_of(shards));
       complete_folder(temporary, manifest, options);
       is_complete = true;
-      put_in_place(temporary, directory, iteration);
+      publish(temporary, path, file_exists(path));
     } catch (...) {
-      // Rethrow the first error; the next save removes leftovers. Once put_in_place() has started, `temporary` may be
-      // the name of the replaced checkpoint, which must be kept until the folder is synced.
+      // Rethrow the first error; the next save removes leftovers. Once publish() has started, `temporary` may be the
+      // name of the replaced checkpoint, which must be kept until the folder is synced.
       std::error_code ignored;
       if (!is_complete) fs::remove_all(temporary, ignored);
       throw;
@@ -84,7 +85,7 @@ std::string commit_checkpoint(const std::string& directory, const CheckpointCont
     write_tracker(directory, iteration);
     remove_leftovers(directory);
     if (options.keep_last > 0) remove_old(directory, iteration, options.keep_last);
-    return cat(directory, "/", folder_of(iteration));
+    return path;
   });
 }
 
@@ -167,8 +168,7 @@ void SaveDirectory::replace_state(const TrainState& state, Communicator& world) 
     out.write(manifest_text(manifest));
     out.sync();
     out.close();
-    rename_path(out.path(), cat(folder, "/", kManifestName));
-    sync_directory(folder);
+    publish(out.path(), cat(folder, "/", kManifestName));
     return std::string();
   });
 }

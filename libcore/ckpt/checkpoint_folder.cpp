@@ -9,7 +9,6 @@
 
 #include "base/files.h"
 #include "base/output_lock.h"
-#include "base/place_folder.h"
 #include "ckpt/checkpoint.h"
 #include "ckpt/foreign_model.h"
 #include "ckpt/manifest.h"
@@ -19,7 +18,7 @@ namespace mtl {
 
 namespace {
 
-constexpr const char* kAside = ".old";  // the suffix that exchange_paths() appends to the old folder's name
+constexpr const char* kAside = ".old";  // the suffix that publish() appends to the old folder's name
 
 /// Throws unless the checkpoint of `iteration` has a sound manifest for that iteration.
 void check_sound(const std::string& directory, std::int64_t iteration) {
@@ -150,14 +149,6 @@ void remove_leftovers(const std::string& directory) {
   for (const std::string& path : leftovers) remove_tree(path);
 }
 
-void put_in_place(const std::string& temporary, const std::string& directory, std::int64_t iteration) {
-  std::string path = cat(directory, "/", folder_of(iteration));
-  bool replaces = file_exists(path), sound = replaces && is_sound(directory, iteration);
-  if (replaces && !sound) rename_path(path, cat(path, ".tmp.damaged.", ::getpid()));
-  place_folder(temporary, path, sound);
-  sync_directory(directory);
-}
-
 void remove_old(const std::string& directory, std::int64_t iteration, std::int64_t keep_last) {
   std::int64_t kept = 1;
   for (std::int64_t old : list_iterations(directory)) {
@@ -170,7 +161,7 @@ void remove_old(const std::string& directory, std::int64_t iteration, std::int64
 
 std::optional<std::string> newest_checkpoint(const std::string& directory, Console& console,
                                              const std::vector<std::string>& damaged) {
-  std::vector<std::int64_t> iterations = list_iterations(directory);
+  const std::vector<std::int64_t> iterations = list_iterations(directory);
   std::vector<std::string> problems;
   std::size_t reported = 0;  // number of checkpoints listed in `damaged`
   for (std::int64_t iteration : iterations) {

@@ -42,10 +42,6 @@ std::vector<std::string> list_leftovers(const std::string& directory);
 /// must hold the lock, so that no other job is writing.
 void remove_leftovers(const std::string& directory);
 
-/// Renames the complete folder `temporary` to the final name of checkpoint `iteration`, then syncs `directory`. If
-/// there is already a sound checkpoint for that iteration, the two folders exchange names. If there is a damaged one,
-/// first renames it to a leftover.
-void put_in_place(const std::string& temporary, const std::string& directory, std::int64_t iteration);
 /// Deletes sound checkpoints older than `iteration`, except the newest keep_last - 1. Renames each folder before
 /// deleting it, so that a half-deleted folder is never mistaken for a checkpoint.
 void remove_old(const std::string& directory, std::int64_t iteration, std::int64_t keep_last);

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include "base/files.h"
-#include "base/place_folder.h"
 #include "ckpt/checkpoint_folder.h"
 #include "ckpt/model_folder.h"
 
@@ -134,10 +133,9 @@ void OutputFolder::commit() {
   {
     const auto no_signal = guard_.keep_files();  // a signal must not remove files between the two renames
     if (!replaced_.empty()) check_replaced();
-    place_folder(staged_, path_, !replaced_.empty());
+    publish(staged_, path_, !replaced_.empty());
     committed_ = true;
   }
-  sync_directory(parent_folder(path_));
   if (replaced_.empty()) return;
   try {
     remove_tree(staged_);

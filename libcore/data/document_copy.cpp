@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "data/indexed_format.h"
+#include "data/number_writer.h"
 
 namespace mtl {
 namespace {
@@ -64,26 +65,6 @@ class Gatherer {
   std::vector<std::byte> buffer_;
 };
 
-/// Writes an .idx file's numbers through a buffer.
-class NumberWriter {
- public:
-  explicit NumberWriter(OutputFile& out) : out_(out) {}
-  template <class T>
-  void add(T value) {
-    buffer_.append(reinterpret_cast<const char*>(&value), sizeof value);
-    if (buffer_.size() >= kBuffer) flush();
-  }
-  void flush() {
-    out_.write(buffer_);
-    buffer_.clear();
-  }
-
- private:
-  static constexpr std::size_t kBuffer = 1 << 20;
-  OutputFile& out_;
-  std::string buffer_;
-};
-
 struct SequenceRange {
   const IndexedDataset& data;
   std::int64_t begin, end;
@@ -108,7 +89,7 @@ DocumentList list_of(std::vector<DocumentRange> ranges) {
 }
 
 DocumentCopy::DocumentCopy(const std::string& prefix, DataType type, bool has_modes)
-    : prefix_(prefix), type_(type), has_modes_(has_modes), bin_(prefix + ".bin"), idx_(prefix + ".idx") {}
+    : prefix_(prefix), type_(type), has_modes_(has_modes), files_(prefix) {}
 
 void DocumentCopy::write(const DocumentList& list, int threads, const CopyProgress& progress) {
   for_each_range(list, [&](const DocumentRange& range) {
@@ -127,23 +108,22 @@ void DocumentCopy::write(const DocumentList& list, int threads, const CopyProgre
   write_idx(list);
   // If the disk is full, seal() throws here. commit() then only renames files, so multiple copies can be committed
   // together.
-  bin_.seal();
-  idx_.seal();
+  files_.seal();
 }
 
 void DocumentCopy::write_bin(const DocumentList& list, int threads, const CopyProgress& progress) {
-  Gatherer gatherer(bin_.out(), threads, progress);
+  Gatherer gatherer(files_.bin.out(), threads, progress);
   for_each_range(list, [&](const DocumentRange& range) {
     const SequenceRange sequences = sequences_of(range);
     gatherer.add(sequences.data.stored_tokens(sequences.begin, sequences.end));
   });
   gatherer.flush();
-  bin_bytes_ = bin_.out().bytes();
-  bin_hash_ = bin_.out().hash();
+  bin_bytes_ = files_.bin.out().bytes();
+  bin_hash_ = files_.bin.out().hash();
 }
 
 void DocumentCopy::write_idx(const DocumentList& list) {
-  OutputFile& out = idx_.out();
+  OutputFile& out = files_.idx.out();
   out.write(kIndexMagic);
   NumberWriter numbers(out);
   numbers.add(kIndexVersion);
@@ -188,11 +168,6 @@ void DocumentCopy::write_idx(const DocumentList& list) {
   modes.flush();
   idx_bytes_ = out.bytes();
   idx_hash_ = out.hash();
-}
-
-void DocumentCopy::commit() {
-  bin_.commit();
-  idx_.commit();
 }
 
 }  // namespace mtl

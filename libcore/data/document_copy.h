@@ -10,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "base/files.h"
 #include "data/indexed_dataset.h"
 
 namespace mtl {
@@ -32,7 +31,7 @@ DocumentList list_of(std::vector<DocumentRange> ranges);
 /// Called repeatedly with the number of bytes written to the .bin since the previous call.
 using CopyProgress = std::function<void(std::uint64_t bytes)>;
 
-/// Writes PREFIX.bin and PREFIX.idx. They get their final names only in commit(). Without a commit(), neither file is
+/// Writes PREFIX.bin and PREFIX.idx. They get their final names only in files().commit(). Without it, neither file is
 /// kept.
 class DocumentCopy {
  public:
@@ -42,8 +41,8 @@ class DocumentCopy {
   /// type(), or if a data set that has sequences does not match the constructor's `has_modes`. Up to `threads` threads
   /// read small, scattered ranges in parallel; the output does not depend on `threads`.
   void write(const DocumentList& list, int threads, const CopyProgress& progress);
-  /// Renames both files to their final names, the .idx last. So if an .idx exists, its .bin is complete.
-  void commit();
+  /// Returns the files, which write() has sealed, to commit() them.
+  TokenFilePair& files() { return files_; }
 
   const std::string& prefix() const { return prefix_; }
   DataType type() const { return type_; }
@@ -71,7 +70,7 @@ class DocumentCopy {
   std::string prefix_;
   DataType type_;
   bool has_modes_;
-  AtomicFile bin_, idx_;
+  TokenFilePair files_;
   std::int64_t documents_ = 0, sequences_ = 0;
   std::uint64_t bin_bytes_ = 0, idx_bytes_ = 0, bin_hash_ = 0, idx_hash_ = 0;
 };

@@ -24,6 +24,7 @@
 #include "base/files.h"
 #include "base/open_file.h"
 #include "data/indexed_checks.h"
+#include "data/token_file_pair.h"
 
 namespace mtl {
 
@@ -62,10 +63,12 @@ class IndexedDatasetWriter {
   void add_sequence(std::span<const std::uint16_t> tokens);
   /// Ends the open document. A document without sequences is recorded as empty.
   void end_document();
-  /// Writes both files completely to disk, still under temporary names, so that multiple writers can then finish()
-  /// together. Throws if a sequence was added after the last end_document().
+  /// Writes both files completely to disk, still under temporary names. Throws if a sequence was added after the last
+  /// end_document().
   void seal();
-  /// Calls seal() if necessary, and renames the files to their final names.
+  /// Returns the sealed files, to commit() them.
+  TokenFilePair& files() { return files_; }
+  /// Seals and commits the files.
   void finish();
 
   std::int64_t tokens() const { return tokens_; }
@@ -82,8 +85,7 @@ class IndexedDatasetWriter {
 
   std::string prefix_;
   DataType type_;
-  AtomicFile bin_, idx_;
-  bool sealed_ = false;
+  TokenFilePair files_;
   std::vector<std::byte> buffer_;  // encoded tokens for the .bin
   std::size_t buffered_ = 0;       // bytes of buffer_ in use
   TokenFilesWritten written_;

@@ -44,7 +44,7 @@ void store_tokens(std::span<const Token> tokens, std::byte* to, const std::strin
 }  // namespace
 
 IndexedDatasetWriter::IndexedDatasetWriter(const std::string& prefix, DataType type)
-    : prefix_(prefix), type_(type), bin_(prefix + ".bin"), idx_(prefix + ".idx") {
+    : prefix_(prefix), type_(type), files_(prefix) {
   require(is_integer(type), prefix, ": token ids cannot be stored as ", name_of(type));
 }
 
@@ -54,7 +54,7 @@ void IndexedDatasetWriter::add_sequence(std::span<const std::uint16_t> tokens) {
 template <class Token>
 void IndexedDatasetWriter::add_tokens(std::span<const Token> tokens) {
   if (tokens.empty()) return;
-  const std::string& path = bin_.out().path();
+  const std::string& path = files_.bin.out().path();
   if (!std::in_range<std::int32_t>(tokens.size())) {
     fail(Exit::bad_data, path, ": a sequence of ", tokens.size(),
          " tokens is longer than the format allows (2^31 - 1)");
@@ -76,31 +76,27 @@ void IndexedDatasetWriter::add_tokens(std::span<const Token> tokens) {
 void IndexedDatasetWriter::end_document() { document_indices_.push_back(sequences()); }
 
 void IndexedDatasetWriter::seal() {
-  require(document_indices_.back() == sequences(), bin_.out().path(), ": the last document was not ended");
+  require(document_indices_.back() == sequences(), files_.bin.out().path(), ": the last document was not ended");
   flush();
   write_index();
-  bin_.seal();
-  idx_.seal();
+  files_.seal();
   written_ = {.prefix = prefix_,
               .type = type_,
               .documents = documents(),
               .sequences = sequences(),
               .tokens = tokens(),
-              .bin_bytes = bin_.out().bytes(),
-              .bin_hash = bin_.out().hash(),
-              .idx_bytes = idx_.out().bytes(),
-              .idx_hash = idx_.out().hash()};
-  sealed_ = true;
+              .bin_bytes = files_.bin.out().bytes(),
+              .bin_hash = files_.bin.out().hash(),
+              .idx_bytes = files_.idx.out().bytes(),
+              .idx_hash = files_.idx.out().hash()};
 }
 
 void IndexedDatasetWriter::finish() {
-  if (!sealed_) seal();
-  // Rename the .idx last. So if an .idx exists, its .bin is complete.
-  bin_.commit();
-  idx_.commit();
+  seal();
+  files_.commit();
 }
 
-void IndexedDatasetWriter::flush() { bin_.write(buffer_.data(), std::exchange(buffered_, 0)); }
+void IndexedDatasetWriter::flush() { files_.bin.write(buffer_.data(), std::exchange(buffered_, 0)); }
 
 void IndexedDatasetWriter::write_index() {
   std::string header(kIndexMagic);
@@ -108,8 +104,8 @@ void IndexedDatasetWriter::write_index() {
   append_raw(header, static_cast<std::uint8_t>(type_));
   append_raw(header, static_cast<std::uint64_t>(lengths_.size()));
   append_raw(header, static_cast<std::uint64_t>(document_indices_.size()));
-  idx_.write(header);
-  idx_.write(lengths_.data(), lengths_.size() * sizeof(lengths_[0]));
+  files_.idx.write(header);
+  files_.idx.write(lengths_.data(), lengths_.size() * sizeof(lengths_[0]));
 
   std::string pointers;
   std::int64_t pointer = 0;
@@ -117,12 +113,12 @@ void IndexedDatasetWriter::write_index() {
     append_raw(pointers, pointer);
     pointer += static_cast<std::int64_t>(length) * static_cast<std::int64_t>(item_size(type_));
     if (pointers.size() >= kFlushBytes) {
-      idx_.write(pointers);
+      files_.idx.write(pointers);
       pointers.clear();
     }
   }
-  idx_.write(pointers);
-  idx_.write(document_indices_.data(), document_indices_.size() * sizeof(document_indices_[0]));
+  files_.idx.write(pointers);
+  files_.idx.write(document_indices_.data(), document_indices_.size() * sizeof(document_indices_[0]));
 }
 
 }  // namespace mtl

@@ -96,7 +96,7 @@ TokenFilesMade make_token_files(const MakeOptions& options, const std::vector<co
     outputs.push_back(describe_output(copy.written()));
     sealed.emplace_back(copy.prefix(),
                         make_provenance(options.command.front(), options.command, tokenizer, sources, outputs.back()),
-                        [&copy] { copy.commit(); });
+                        copy.files());
   }
   {
     const auto kept = guard.keep_files();

@@ -4,8 +4,8 @@
 
 namespace mtl {
 
-SealedTokenFiles::SealedTokenFiles(const std::string& prefix, const Json& provenance, std::function<void()> commit)
-    : prefix_(prefix), record_(prefix + ".json"), commit_(std::move(commit)) {
+SealedTokenFiles::SealedTokenFiles(const std::string& prefix, const Json& provenance, TokenFilePair& files)
+    : prefix_(prefix), record_(prefix + ".json"), files_(&files) {
   record_.write(provenance.dump(2) + "\n");
   record_.seal();
 }
@@ -14,7 +14,7 @@ void publish_token_files(std::vector<SealedTokenFiles>& files) {
   for (const SealedTokenFiles& one : files) remove_old_file(one.prefix_ + ".idx");
   for (SealedTokenFiles& one : files) {
     one.record_.commit();
-    one.commit_();
+    one.files_->commit();
   }
 }
 

@@ -2,26 +2,25 @@
 // next to an old .idx.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
 
-#include "base/files.h"
 #include "base/json.h"
+#include "data/token_file_pair.h"
 
 namespace mtl {
 
 /// Token files that are complete on disk but still have temporary names.
 class SealedTokenFiles {
  public:
-  /// Writes and seals PREFIX.json. `commit` must rename the sealed .bin first and the sealed .idx second.
-  SealedTokenFiles(const std::string& prefix, const Json& provenance, std::function<void()> commit);
+  /// Writes and seals PREFIX.json. `files` must be sealed, and must outlive this object.
+  SealedTokenFiles(const std::string& prefix, const Json& provenance, TokenFilePair& files);
 
  private:
   friend void publish_token_files(std::vector<SealedTokenFiles>& files);
   std::string prefix_;
   AtomicFile record_;
-  std::function<void()> commit_;
+  TokenFilePair* files_;
 };
 
 /// Renames all files to their final names. First removes every old .idx; renames each new .idx after the other two

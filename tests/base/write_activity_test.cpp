@@ -109,7 +109,7 @@ TEST_CASE("write activity: covers every call that may take long") {
   file.sync();
   file.close();
   make_directories(folder / "b");
-  exchange_paths(folder / "a", folder / "b");
+  publish(folder / "a", folder / "b", true);
   rename_path(folder / "b", folder / "c");
   sync_directory(folder.path());
   remove_tree(folder / "c");

@@ -23,7 +23,7 @@ const CopyProgress kQuiet = [](std::uint64_t) {};
 void copy(const std::string& prefix, const IndexedDataset& like, const DocumentList& list, int threads = 2) {
   DocumentCopy out(prefix, like.type(), like.is_multimodal());
   out.write(list, threads, kQuiet);
-  out.commit();
+  out.files().commit();
   CHECK(out.written().bin_hash == hash_file(prefix + ".bin"));
   CHECK(out.written().idx_hash == hash_file(prefix + ".idx"));
   CHECK(out.bin_bytes() == file_size(prefix + ".bin"));
