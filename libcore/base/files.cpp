@@ -130,11 +130,14 @@ OutputFile::OutputFile(std::string path, bool append) : path_(std::move(path)) {
   if (fault_now()) fail_errno(path_, "create");
   descriptor_ = ::open(path_.c_str(), flags, 0644);
   if (descriptor_ < 0) fail_errno(path_, "create");
+  struct stat info {};
+  if (append && ::fstat(descriptor_, &info) == 0) start_ = static_cast<std::uint64_t>(info.st_size);
 }
 
 OutputFile::OutputFile(OutputFile&& other) noexcept
     : path_(std::move(other.path_)),
       descriptor_(std::exchange(other.descriptor_, -1)),
+      start_(other.start_),
       bytes_(other.bytes_),
       hasher_(std::move(other.hasher_)) {}
 
@@ -155,9 +158,9 @@ void OutputFile::write(const void* data, std::size_t bytes) {
     call.wrote(static_cast<std::uint64_t>(written));
     at += written;
     left -= written;
-    const std::uint64_t end = bytes_ + (bytes - left), boundary = end / kWriteBack * kWriteBack;
+    const std::uint64_t end = start_ + bytes_ + (bytes - left), boundary = end / kWriteBack * kWriteBack;
     if (end - boundary < static_cast<std::uint64_t>(written) && boundary > 0 && !write_back(descriptor_, boundary))
-      fail_write(path_, end);
+      fail_write(path_, bytes_ + (bytes - left));
   }
   hasher_.update(data, bytes);
   bytes_ += bytes;

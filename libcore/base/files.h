@@ -58,6 +58,7 @@ class OutputFile {
  private:
   std::string path_;
   int descriptor_ = -1;
+  std::uint64_t start_ = 0;  // the file's size before the first write
   std::uint64_t bytes_ = 0;
   Hasher hasher_;
 };

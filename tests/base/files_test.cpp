@@ -2,9 +2,12 @@
 #include "base/files.h"
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
 #include <sys/stat.h>
 
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "tests/error_of.h"
 #include "tests/lfs_pointer.h"
@@ -14,12 +17,35 @@ using namespace mtl;
 
 namespace {
 
+std::vector<std::pair<off_t, off_t>>* observed_ranges = nullptr;  // (offset, bytes)
+
 /// Counts the files and folders directly in `folder`.
 std::size_t entries(const test::ScratchFolder& folder) {
   return std::distance(fs::directory_iterator(folder.path()), fs::directory_iterator());
 }
 
 }  // namespace
+
+extern "C" int sync_file_range(int, off_t offset, off_t bytes, unsigned int) {
+  if (observed_ranges != nullptr) observed_ranges->emplace_back(offset, bytes);
+  return 0;
+}
+
+TEST_CASE("files: write-back of an appended file counts from the file's beginning") {
+  constexpr off_t kWriteBack = 256 << 20;
+  test::ScratchFolder folder;
+  write_file_atomic(folder / "log", "");
+  fs::resize_file(folder / "log", kWriteBack - 4);  // sparse
+  std::vector<std::pair<off_t, off_t>> ranges;
+  observed_ranges = &ranges;
+  OutputFile file(folder / "log", true);
+  file.write("123");
+  CHECK(ranges.empty());
+  file.write("45678");
+  observed_ranges = nullptr;
+  CHECK(ranges == std::vector<std::pair<off_t, off_t>>{{0, kWriteBack}});
+  CHECK(file.bytes() == 8);
+}
 
 TEST_CASE("files: an atomic file appears at commit or not at all") {
   test::ScratchFolder folder;
