@@ -35,7 +35,13 @@ class Json {
   Json(double value) : value_(value) {}
   Json(std::int64_t value) : value_(value) {}
   Json(int value) : value_(std::int64_t{value}) {}
-  Json(std::uint64_t value) : value_(static_cast<std::int64_t>(value)) {}
+  /// Like a parsed integer, a value that does not fit into std::int64_t becomes a double.
+  Json(std::uint64_t value) {
+    if (value <= INT64_MAX)
+      value_ = static_cast<std::int64_t>(value);
+    else
+      value_ = static_cast<double>(value);
+  }
   Json(std::string value) : value_(std::move(value)) {}
   Json(std::string_view value) : value_(std::string(value)) {}
   Json(const char* value) : value_(std::string(value)) {}

@@ -17,6 +17,17 @@ TEST_CASE("json: values and order survive a round trip") {
   CHECK(Json::parse(text).dump() == text);
 }
 
+TEST_CASE("json: an unsigned number beyond 63 bits is a double, as if it were parsed") {
+  constexpr std::uint64_t kLargest = INT64_MAX;
+  CHECK(Json(kLargest).dump() == "9223372036854775807");
+  for (const std::uint64_t value : {kLargest + 1, UINT64_MAX}) {
+    CAPTURE(value);
+    CHECK_FALSE(Json(value).is_int());
+    CHECK(Json(value).dump() == Json::parse(std::to_string(value)).dump());
+    CHECK(Json(value).as_number() == static_cast<double>(value));
+  }
+}
+
 TEST_CASE("json: writes doubles as Python does") {
   for (const char* text : {"0.0", "-0.0", "0.1", "0.0001", "0.00012", "1e-05", "1.5e-05", "10000.0", "100000.0",
                            "1000000.0", "-500000.0", "1000000000000000.0", "9007199254740992.0", "9999999999999998.0",
