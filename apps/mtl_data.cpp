@@ -29,6 +29,7 @@ constexpr Command kCommands[] = {
     {"merge", "join token files", mtl::data_merge},
     {"split", "divide the documents into several token files", mtl::data_split},
     {"shuffle", "put the documents into a random order", mtl::data_shuffle},
+    {"repair", "compute the pointers of an .idx again", mtl::data_repair},
     {"export", "write the tokens as a NumPy array", mtl::data_export},
     {"order", "print which tokens make each training sample, in the order of a run", mtl::data_order},
 };

@@ -30,6 +30,8 @@ int data_merge(int argc, const char* const* argv);
 int data_split(int argc, const char* const* argv);
 /// Writes the documents in random order.
 int data_shuffle(int argc, const char* const* argv);
+/// Writes an .idx with pointers computed from its lengths.
+int data_repair(int argc, const char* const* argv);
 /// Writes the tokens as a NumPy array.
 int data_export(int argc, const char* const* argv);
 /// Prints the samples a training run reads, in order.

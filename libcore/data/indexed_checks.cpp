@@ -41,6 +41,15 @@ class IndexChecker {
     return summary_;
   }
 
+  IndexSummary check_without_pointers() {
+    check_header();
+    check_counts();
+    check_lengths();
+    check_documents();
+    release_pages(idx_);
+    return summary_;
+  }
+
  private:
   template <class... Parts>
   [[noreturn]] void fail_idx(const char* rule, std::size_t byte, std::string_view remedy, const Parts&... parts) {
@@ -50,7 +59,11 @@ class IndexChecker {
   void check_header();
   void check_counts();
   void check_sequences();
+  void check_lengths();
   void check_documents();
+  void check_end(std::int64_t at);
+  [[noreturn]] void fail_bin(std::int64_t sequence, std::int64_t needed);
+  std::string pointer_remedy() const;
   bool is_sound_block(std::int64_t begin, std::int64_t end, std::int64_t at) const;
   void find_broken_sequence(std::int64_t begin, std::int64_t end, std::int64_t at);
   bool is_sound_run(std::int64_t begin, std::int64_t end) const;
@@ -152,19 +165,45 @@ void IndexChecker::find_broken_sequence(std::int64_t begin, std::int64_t end, st
   for (std::int64_t i = begin; i < end; ++i) {
     if (length(i) < 0) fail_idx("length", length_at(i), kRemedy, "sequence ", i, " has length ", length(i));
     if (pointer(i) != at) {
-      fail_idx("pointer", pointer_at(i), kRemedy, "sequence ", i, " should begin at byte ", at, " of the .bin, not at ",
-               pointer(i));
+      fail_idx("pointer", pointer_at(i), pointer_remedy(), "sequence ", i, " should begin at byte ", at,
+               " of the .bin, not at ", pointer(i));
     }
     at += length(i) * token_bytes_;
-    if (at > bin_size()) {
-      throw BrokenRule({.rule = "bin-size", .file = bin_.path(), .offset = bin_.bytes().size()},
-                       cat("sequences 0 to ", i, " need ", mtl::with_commas(at), " bytes, but the file has ",
-                           mtl::with_commas(bin_size())),
-                       kRemedy);
-    }
+    if (at > bin_size()) fail_bin(i, at);
   }
   fail(Exit::failure, idx_.path(), ": sequences ", begin, " to ", end,
        " failed the block check, but pass one by one; the file changed while it was read, or this is a bug in mtl");
+}
+
+/// Throws because sequences 0 to `sequence` need more bytes than the .bin has.
+void IndexChecker::fail_bin(std::int64_t sequence, std::int64_t needed) {
+  throw BrokenRule({.rule = "bin-size", .file = bin_.path(), .offset = bin_.bytes().size()},
+                   cat("sequences 0 to ", sequence, " need ", mtl::with_commas(needed), " bytes, but the file has ",
+                       mtl::with_commas(bin_size())),
+                   kRemedy);
+}
+
+/// Returns the remedy for wrong pointers. They follow from the lengths, so if everything else is sound, they can be
+/// computed again. Old merges wrote such files: their 32-bit pointers wrapped around in .bin files over 2 or 4 GiB.
+std::string IndexChecker::pointer_remedy() const {
+  try {
+    check_index_without_pointers(idx_, bin_);
+  } catch (const BrokenRule&) {
+    return std::string(kRemedy);
+  }
+  return cat("; everything but the pointers is sound: run `mtl-data repair --in-place ", dataset_prefix(idx_.path()),
+             "` to compute them again from the lengths");
+}
+
+void IndexChecker::check_lengths() {
+  std::int64_t at = 0;
+  for (std::int64_t i = 0; i < summary_.sequences; ++i) {
+    if (length(i) < 0) fail_idx("length", length_at(i), kRemedy, "sequence ", i, " has length ", length(i));
+    at += length(i) * token_bytes_;
+    if (at > bin_size()) fail_bin(i, at);
+    count_checked(4);
+  }
+  check_end(at);
 }
 
 void IndexChecker::check_sequences() {
@@ -175,6 +214,11 @@ void IndexChecker::check_sequences() {
     at = pointer(end - 1) + length(end - 1) * token_bytes_;
     count_checked(12 * (end - begin));
   }
+  check_end(at);
+}
+
+/// Checks that the sequences, which end at byte `at`, account for the entire .bin.
+void IndexChecker::check_end(std::int64_t at) {
   if (at != bin_size()) {
     throw BrokenRule(
         {.rule = "bin-size", .file = bin_.path(), .offset = static_cast<std::uint64_t>(at)},
@@ -224,5 +268,9 @@ void IndexChecker::check_documents() {
 }  // namespace
 
 IndexSummary check_index(const MappedFile& idx, const MappedFile& bin) { return IndexChecker(idx, bin).check(); }
+
+IndexSummary check_index_without_pointers(const MappedFile& idx, const MappedFile& bin) {
+  return IndexChecker(idx, bin).check_without_pointers();
+}
 
 }  // namespace mtl

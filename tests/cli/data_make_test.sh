@@ -131,6 +131,37 @@ expect_text err 'named.idx: sequence 0 has length -1 \(byte 34\); re-run mtl-pre
 expect_exit 74 mtl-data verify absent default_text_document
 expect_exit 2 mtl-data verify
 
+# --- repair ---
+# A pointer that wrapped around: the advice of verify repairs it, in place or into another file.
+cp merged_text_document.bin wrapped.bin
+sequences=$(od -An -tu8 -j18 -N8 merged_text_document.idx | tr -d ' ')
+{
+  head -c $((34 + 12 * sequences - 8)) merged_text_document.idx
+  printf '\377\377\377\377\377\377\377\377'
+  tail -c +$((34 + 12 * sequences + 1)) merged_text_document.idx
+} >wrapped.idx
+cp wrapped.idx wrapped_before.idx
+expect_exit 65 mtl-data verify wrapped
+expect_text err "wrapped.idx: .*\(byte $((34 + 12 * sequences - 8))\).*mtl-data repair --in-place wrapped"
+for flags in '' '--in-place --output x.idx' '--output x'; do
+  # shellcheck disable=SC2086  # words
+  expect_exit 2 mtl-data repair wrapped $flags
+done
+expect_exit 2 mtl-data repair wrapped --output wrapped.idx
+expect_same wrapped.idx wrapped_before.idx
+expect_exit 0 mtl-data repair wrapped --output repaired.idx
+expect_text err "repaired.idx: 1 pointer of $sequences corrected"
+expect_same repaired.idx merged_text_document.idx
+expect_same wrapped.idx wrapped_before.idx
+expect_clean_end killed.idx mtl-data repair wrapped --output killed.idx
+expect_exit 0 mtl-data repair --in-place wrapped.bin
+expect_same wrapped.idx merged_text_document.idx
+expect_exit 0 mtl-data verify wrapped
+truncate -s -2 wrapped.bin
+expect_exit 65 mtl-data repair --in-place wrapped
+expect_text err 'wrapped.bin: '
+expect_same wrapped.idx merged_text_document.idx
+
 # --- sample ---
 for seed in 1 2; do
   mtl-data sample default_text_document --count 5 --seed $seed --json >"sample$seed" || fail 'sample: failed'
@@ -186,6 +217,17 @@ expect_exit 2 mtl-data split default_text_document --output-prefix x --counts 2,
 expect_text err '--counts 2,3 +is fewer than the [0-9]+ documents of default_text_document; write `rest`'
 expect_exit 2 mtl-data split default_text_document --output-prefix x --weights 1,0.0000001
 expect_text err 'valid +would have none of the'
+# Weights may be so large that their sum overflows.
+expect_exit 0 mtl-data split default_text_document --output-prefix huge --weights 1e308,1e308
+expect_exit 0 mtl-data split default_text_document --output-prefix equal --weights 1,1
+for part in train valid; do expect_same huge_$part.bin equal_$part.bin; done
+expect_exit 0 mtl-data split default_text_document --output-prefix first --counts 1,rest
+expect_text err 'first_train.bin, .idx: 1 document, [0-9]+ tokens$'
+# A wrong value is one problem, although a value is needed.
+expect_exit 2 mtl-data cat default_text_document --tokenizer-type NullTokenizer --vocab-size 0
+expect_text err ': 1 problem with'
+expect_exit 2 mtl-data order --data-path default_text_document --seq-length 8 --train-iters 0
+expect_text err ': 1 problem with'
 expect_exit 2 mtl-data split default_text_document --output-prefix x --weights 1,-1,a --counts 1 --names b,b,c/d
 for problem in '`-1` is not a positive number' '`a` is not a positive' 'two parts have the same name' '`c/d` cannot be part of'; do
   expect_text err "$problem"
@@ -217,17 +259,6 @@ for kind in kill enospc; do
     [ "$kind" = kill ] || ! ls over.*tmp* over.lock 2>/dev/null || fail "shuffle: $kind:$n left temporary files"
   done
   [ "$n" -gt 10 ] && [ "$n" -lt 40 ] || fail "shuffle: succeeds with $kind:$n, not with one of 11 to 39"
-# Weights may be so large that their sum overflows.
-expect_exit 0 mtl-data split default_text_document --output-prefix huge --weights 1e308,1e308
-expect_exit 0 mtl-data split default_text_document --output-prefix equal --weights 1,1
-for part in train valid; do expect_same huge_$part.bin equal_$part.bin; done
-expect_exit 0 mtl-data split default_text_document --output-prefix first --counts 1,rest
-expect_text err 'first_train.bin, .idx: 1 document, [0-9]+ tokens$'
-# A wrong value is one problem, although a value is needed.
-expect_exit 2 mtl-data cat default_text_document --tokenizer-type NullTokenizer --vocab-size 0
-expect_text err ': 1 problem with'
-expect_exit 2 mtl-data order --data-path default_text_document --seq-length 8 --train-iters 0
-expect_text err ': 1 problem with'
 done
 # Interrupts leave nothing either. wait_for FILE: waits until FILE is not empty.
 wait_for() { for _ in $(seq 200); do [ -s "$1" ] && return; sleep 0.02; done; }

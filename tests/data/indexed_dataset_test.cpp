@@ -155,8 +155,10 @@ std::string broken_place(const std::string& prefix) {
     IndexedDataset data(prefix);
   } catch (const BrokenRule& error) {
     const auto& [rule, file, offset] = error.place();
-    CHECK(ends_with(error.what(),
-                    error.place().rule == "magic" ? "" : "; re-run mtl-preprocess, or copy both files again"));
+    const std::string what = error.what();
+    const bool is_advised =
+        what.find("re-run mtl-preprocess") != std::string::npos || what.find("mtl-data repair") != std::string::npos;
+    CHECK((rule == "magic" || is_advised));
     return cat(rule, " ", file.substr(file.size() - 3), " ", offset.value());
   }
   return "";

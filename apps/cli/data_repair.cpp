@@ -1,0 +1,56 @@
+// mtl-data repair: computes an .idx file's pointers again.
+#include <string>
+#include <vector>
+
+#include "base/count_of.h"
+#include "base/inputs.h"
+#include "base/output_lock.h"
+#include "cli/alone.h"
+#include "cli/data_commands.h"
+#include "data/index_repair.h"
+#include "data/indexed_dataset.h"
+
+namespace mtl {
+namespace {
+
+struct DataRepairOptions {
+  std::vector<std::string> prefixes;
+  std::string output, config_file;
+  bool in_place = false;
+};
+
+void repair(const DataRepairOptions& options, Console& console) {
+  const std::string prefix = dataset_prefix(options.prefixes.front()), idx = prefix + ".idx";
+  const std::string output = options.in_place ? idx : options.output;
+  InterruptGuard guard(console.program());  // must outlive the lock
+  OutputLock lock(dataset_prefix(output), options.in_place ? "PREFIX" : "--output");
+  guard.remove_on_signal(lock.path());
+  if (!options.in_place) refuse_overwriting({idx, prefix + ".bin", options.config_file}, {output}, "--output");
+  const IndexRepair made = repair_index(prefix, output, &guard);
+  console.info(cat(output, ": ", count_of(made.changed, "pointer"), " of ", with_commas(made.sequences), " corrected"));
+}
+
+}  // namespace
+
+int data_repair(int argc, const char* const* argv) {
+  DataRepairOptions options;
+  Flags flags("mtl-data repair", "write an .idx with pointers computed from its lengths");
+  flags.positional("PREFIX", options.prefixes, "prefix of the token files, or either of the two files");
+  flags.section("Output");
+  flags.add("--output", &options.output, "FILE.idx", "file to write; PREFIX.bin belongs to it as it is");
+  flags.add_switch("--in-place", options.in_place, "replace PREFIX.idx once the new one is complete");
+  flags.check([&] {
+    options.config_file = flags.config_file();
+    check_one_prefix(flags, options.prefixes);
+    if (options.in_place == !options.output.empty())
+      flags.problem("--output, --in-place", "use exactly one of them: write another .idx, or replace PREFIX.idx");
+    if (!options.output.empty() && !ends_with(options.output, ".idx"))
+      flags.problem("--output " + options.output, "does not end in .idx");
+  });
+  return run_alone(flags, argc, argv, [&](Console& console) {
+    repair(options, console);
+    return Exit::ok;
+  });
+}
+
+}  // namespace mtl
