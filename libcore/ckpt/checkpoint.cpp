@@ -47,6 +47,18 @@ void complete_folder(const std::string& folder, Manifest& manifest, const SaveOp
   sync_directory(folder);
 }
 
+/// Removes what the committed checkpoint of `iteration` supersedes. Only warns about a failure.
+void remove_superseded(const std::string& directory, std::int64_t iteration, const SaveOptions& options) {
+  try {
+    remove_leftovers(directory);
+    if (options.keep_last > 0) remove_old(directory, iteration, options.keep_last);
+  } catch (const std::exception& error) {
+    if (options.warn)
+      options.warn(cat(directory, "/", folder_of(iteration),
+                       " is complete, but an older checkpoint could not be removed: ", error.what()));
+  }
+}
+
 }  // namespace
 
 bool TrainState::operator==(const TrainState& other) const {
@@ -83,8 +95,7 @@ std::string commit_checkpoint(const std::string& directory, const CheckpointCont
       throw;
     }
     write_tracker(directory, iteration);
-    remove_leftovers(directory);
-    if (options.keep_last > 0) remove_old(directory, iteration, options.keep_last);
+    remove_superseded(directory, iteration, options);
     return path;
   });
 }

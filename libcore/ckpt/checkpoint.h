@@ -70,6 +70,9 @@ struct SaveOptions {
   /// Writes more files, such as a tokenizer's, into `folder`, using the functions in base/files.h. The manifest lists
   /// them with their hashes. Called only on rank 0.
   std::function<void(const std::string& folder)> add_files = {};
+  /// Called only on rank 0, with a message, if the checkpoint is committed but an older one could not be removed. That
+  /// does not make the save fail.
+  std::function<void(const std::string& message)> warn = {};
   std::int64_t block_bytes = 4 << 20;  // block size for reading and verifying data when loading
 };
 
