@@ -214,6 +214,8 @@ ConvertReport convert_model(const ConvertOptions& options, Console& console) {
   if (options.given.vocab_size.value_or(vocabulary) != vocabulary)
     fail_at(Exit::usage, cat("--vocab-size ", *options.given.vocab_size), "differs from the vocabulary of ",
             source.folder(), ", which has ", vocabulary, " tokens; remove the flag");
+  if (const std::string& problem = source.optimizer_problem(); !problem.empty())
+    console.warn(cat("converting the weights without the optimizer state: ", problem));
   OutputFolder output({.path = options.save, .replace = options.force, .source = source.folder()}, guard, console);
   ConvertReport report;
   report.source = source.folder();

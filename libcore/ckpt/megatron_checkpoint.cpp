@@ -53,7 +53,10 @@ class MegatronReader : public MappedReader {
     kind = "Megatron-LM checkpoint";
     path_ = checkpoint;
     folder = is_directory(checkpoint) ? checkpoint : parent_folder(checkpoint);
-    optimizer_ = read_megatron_optimizer(model_, optimizer_problem);
+    MegatronTraining training = read_megatron_training(model_);
+    optimizer_ = std::move(training.optimizer);
+    state = std::move(training.state);
+    optimizer_problem = std::move(training.problem);
     drop_head_copy();
     // Every layer has multiple parameters. Reject an absurd number of layers before canonical_tensors() lists them all.
     if (model_.layers > std::ssize(model_.parameters))
@@ -174,13 +177,12 @@ class MegatronReader : public MappedReader {
     }
   }
 
-  /// Adds Adam's moments for every parameter, and sets the training state.
+  /// Adds Adam's moments for every parameter.
   void collect_optimizer() {
     for (const CanonicalTensor& canonical : canonical_tensors(config)) {
       add_parameter("exp_avg.", canonical, optimizer_->exp_avg.at(canonical.name));
       add_parameter("exp_avg_sq.", canonical, optimizer_->exp_avg_sq.at(canonical.name));
     }
-    state = optimizer_->state;
   }
 
   void add_parameter(const char* tensor_kind, const CanonicalTensor& canonical, const MegatronParameter& parameter) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/files.h"
+
 namespace mtl {
 
 namespace {
@@ -17,6 +19,20 @@ PickleValue at_key(const TorchFile& file, PickleValue dict, const char* key) {
   return *value;
 }
 
+/// Throws because the optimizer dict lists its parameters' groups but not their states. With
+/// --use-distributed-optimizer, Megatron-LM gathers the states in distrib_optim.pt instead, for the buffers of all
+/// parameters together.
+[[noreturn]] void refuse_distributed(const TorchFile& file) {
+  const std::string path = cat(parent_folder(file.path()), "/distrib_optim.pt");
+  if (!file_exists(path)) {
+    fail_at(Exit::bad_data, path,
+            "is missing; Megatron-LM's distributed optimizer saves Adam's moments and the fp32 weights there");
+  }
+  fail_at(Exit::bad_data, path,
+          "contains Adam's moments and the fp32 weights as Megatron-LM's distributed optimizer saves them "
+          "(--use-distributed-optimizer), which mtl does not read");
+}
+
 /// Returns a dict's entries with integer keys. Empty if `dict` is not a dict.
 std::map<std::int64_t, PickleValue> by_number(PickleValue dict) {
   std::map<std::int64_t, PickleValue> out;
@@ -30,13 +46,15 @@ std::map<std::int64_t, PickleValue> by_number(PickleValue dict) {
 /// Adds the optimizer state in a rank's file to the model's optimizer state.
 class RankState {
  public:
-  RankState(const MegatronModel& model, std::size_t rank, MegatronOptimizer& out)
-      : model_(model), rank_(model.ranks[rank]), tensor_rank_(rank % model.tensor_parallel), out_(out) {}
+  /// `steps` is set to the number of optimizer steps if the file states it.
+  RankState(const MegatronModel& model, std::size_t rank, MegatronOptimizer& out, std::int64_t& steps)
+      : model_(model), rank_(model.ranks[rank]), tensor_rank_(rank % model.tensor_parallel), out_(out), steps_(steps) {}
 
   void read() {
     PickleValue optimizer = at_key(file(), file().root(), "optimizer");
     std::optional<PickleValue> main;
     if (const std::optional<PickleValue> inner = optimizer.find("optimizer")) {
+      if (inner->find("param_groups") && !inner->find("state")) refuse_distributed(file());
       main = at_key(file(), optimizer, "fp32_from_fp16_params");
       optimizer = *inner;
     }
@@ -53,7 +71,7 @@ class RankState {
         if (main) add(out_.main, names[g][i], main_of(*main, g, i, names[g].size()));
       }
       if (const std::optional<PickleValue> step = groups.at(g).find("step"); step && step->is(PickleKind::integer))
-        out_.state.optimizer_steps = step->as_int();
+        steps_ = step->as_int();
     }
   }
 
@@ -102,6 +120,7 @@ class RankState {
   const MegatronRank& rank_;
   std::size_t tensor_rank_;
   MegatronOptimizer& out_;
+  std::int64_t& steps_;
 };
 
 std::int64_t count_at(const std::optional<PickleValue>& value, const char* what) {
@@ -112,8 +131,10 @@ std::int64_t count_at(const std::optional<PickleValue>& value, const char* what)
 }
 
 /// Reads the training state. Iterations without an optimizer step count as skipped, and so do samples that the
-/// learning-rate schedule did not count.
-void read_train_state(const MegatronModel& model, TrainState& state) {
+/// learning-rate schedule did not count. `optimizer_steps` is 0 if the optimizer state does not tell.
+TrainState read_train_state(const MegatronModel& model, std::int64_t optimizer_steps) {
+  TrainState state;
+  state.optimizer_steps = optimizer_steps;
   const std::optional<PickleValue> args = model.args();
   if (!args || !model.root().find("iteration")) fail(Exit::bad_data, "no args or no iteration to continue from");
   state.iteration = count_at(model.root().find("iteration"), "iteration");
@@ -129,21 +150,29 @@ void read_train_state(const MegatronModel& model, TrainState& state) {
     if (!scheduled || !scheduled->is(PickleKind::integer)) continue;
     state.extra.set("skipped_samples", std::max<std::int64_t>(0, state.consumed_samples - scheduled->as_int()));
   }
+  return state;
 }
 
 }  // namespace
 
-std::optional<MegatronOptimizer> read_megatron_optimizer(const MegatronModel& model, std::string& problem) {
+MegatronTraining read_megatron_training(const MegatronModel& model) {
+  MegatronTraining out;
   const std::optional<PickleValue> optimizer = model.root().find("optimizer");
-  if (!optimizer || !optimizer->is(PickleKind::dict)) return std::nullopt;
-  MegatronOptimizer out;
+  if (!optimizer || !optimizer->is(PickleKind::dict)) return out;
+  MegatronOptimizer states;
+  std::int64_t steps = 0;
   try {
-    for (std::size_t rank = 0; rank < model.ranks.size(); ++rank) RankState(model, rank, out).read();
-    read_train_state(model, out.state);
+    for (std::size_t rank = 0; rank < model.ranks.size(); ++rank) RankState(model, rank, states, steps).read();
   } catch (const Error& error) {
-    problem = error.what();
-    return std::nullopt;
+    out.problem = error.what();
+    steps = 0;
   }
+  try {
+    out.state = read_train_state(model, steps);
+  } catch (const Error& error) {
+    if (out.problem.empty()) out.problem = error.what();
+  }
+  if (out.problem.empty()) out.optimizer = std::move(states);
   return out;
 }
 

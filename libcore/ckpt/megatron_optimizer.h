@@ -7,6 +7,8 @@
 // Parameters are numbered group by group and, within a group, in the rank's module order. There are two groups,
 // matrices (with weight decay) and vectors (without), or a single group with all parameters. The reader checks the
 // group sizes and all shapes.
+//
+// The distributed optimizer saves only the param_groups here. Its tensors are in distrib_optim.pt, which is not read.
 #pragma once
 
 #include <map>
@@ -22,11 +24,16 @@ struct MegatronOptimizer {
   // By canonical name, including a tied copy of the token embedding.
   std::map<std::string, MegatronParameter> exp_avg, exp_avg_sq;
   std::map<std::string, MegatronParameter> main;  // a 16-bit model's fp32 weights; empty for an fp32 model
-  TrainState state;
 };
 
-/// Returns all ranks' optimizer state, merged. Returns empty if the files have no optimizer state. If it is not usable,
-/// returns empty and sets `problem` to the reason.
-std::optional<MegatronOptimizer> read_megatron_optimizer(const MegatronModel& model, std::string& problem);
+struct MegatronTraining {
+  std::optional<MegatronOptimizer> optimizer;  // empty if the files have no optimizer state, or if it is not usable
+  std::optional<TrainState> state;             // may exist without a usable optimizer state
+  std::string problem;                         // why a run cannot resume with its optimizer state; "" if it can
+};
+
+/// Reads and merges all ranks' optimizer state, and the training state. Returns an empty MegatronTraining if the files
+/// have no optimizer state. Does not throw if they are not usable, because the weights still are.
+MegatronTraining read_megatron_training(const MegatronModel& model);
 
 }  // namespace mtl

@@ -62,8 +62,8 @@ class ModelSource {
   std::string kind() const;
   /// Returns the folder that contains the model's files and possibly the tokenizer's.
   const std::string& folder() const;
-  /// Returns the training state. Empty for a Hugging Face folder, and for a Megatron-LM checkpoint whose optimizer
-  /// state is missing or not usable.
+  /// Returns the training state. Empty for a Hugging Face folder, and for a Megatron-LM checkpoint without optimizer
+  /// state. A Megatron-LM checkpoint with an optimizer_problem() may have a training state.
   std::optional<TrainState> state() const;
   /// Returns lines of text that distinguish this model from another one in a folder with the same name, for example on
   /// another host. For a checkpoint: the hash of the manifest, which contains the hashes of all data. For the other
@@ -83,7 +83,7 @@ class ModelSource {
   /// the stored elements to it.
   void load_initial_values(ParamStore& store) const;
   bool has_optimizer() const;
-  /// Returns why the optimizer state in the files cannot be used. Empty if it can be used, or if the files have none.
+  /// Returns why a run cannot resume with the optimizer state in the files. Empty if it can, or if they have none.
   const std::string& optimizer_problem() const;
   /// Loads the update rule's states for the elements that this rank owns. Throws Error(bad_data) if has_optimizer() is
   /// false.

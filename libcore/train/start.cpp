@@ -75,6 +75,18 @@ void open_own(RunStart& start, const TrainOptions& options, const std::vector<st
   start.point.is_named = start.point.is_rollback = true;
 }
 
+/// Throws if the model's optimizer state cannot be resumed, unless the flags say to start with moments of zero. A run
+/// must not lose its moments and its iteration without being told to.
+void check_optimizer(const RunStart& start, bool no_load_optim, Console& console) {
+  const std::string& problem = start.source->optimizer_problem();
+  if (problem.empty()) return;
+  if (no_load_optim && start.state) return console.warn(cat("starting with moments of zero: ", problem));
+  const std::string resume = start.state ? cat("use --no-load-optim to continue at iteration ", start.state->iteration,
+                                               " with moments of zero, or ")
+                                         : "";
+  fail(Exit::bad_data, problem, "; ", resume, "use --finetune to start at iteration 0 from the weights alone");
+}
+
 void open_load(RunStart& start, const TrainOptions& options, const std::vector<std::string>& damaged,
                Console& console) {
   const CheckpointOptions& flags = options.checkpoint;
@@ -89,8 +101,7 @@ void open_load(RunStart& start, const TrainOptions& options, const std::vector<s
   }
   start.point.is_named = is_model || flags.ckpt_step.has_value();
   open_source(start, options, path, !flags.finetune, console);
-  if (const std::string& problem = start.source->optimizer_problem(); !flags.finetune && !problem.empty())
-    console.warn(cat("loading only the weights: ", problem));
+  if (!flags.finetune) check_optimizer(start, flags.no_load_optim, console);
 }
 
 /// Renames a checkpoint so that no later start finds it: to iter_0000012.KIND, or iter_0000012.KIND.2 and so on if that

@@ -46,7 +46,7 @@ float value_of(std::size_t parameter, int rank, StateRole role) {
 }
 
 struct OptimizerFault {
-  bool lacks_main = false, lacks_parameter = false;
+  bool lacks_main = false, lacks_parameter = false, is_distributed = false;
 };
 
 /// Writes one rank's model_optim_rng.pt.
@@ -119,6 +119,14 @@ class RankFile {
     pickle_.begin_dict();
     pickle_.text("optimizer");
     pickle_.begin_dict();
+    if (!fault_.is_distributed) write_states();
+    write_groups();
+    pickle_.end_dict();
+    if (!fault_.lacks_main && !fault_.is_distributed) write_main();
+    pickle_.end_dict();
+  }
+
+  void write_states() {
     pickle_.text("state");
     pickle_.begin_dict();
     std::int64_t id = 0;
@@ -132,19 +140,17 @@ class RankFile {
       }
     }
     pickle_.end_dict();
-    write_groups();
-    pickle_.end_dict();
-    if (!fault_.lacks_main) {
-      pickle_.text("fp32_from_fp16_params");
+  }
+
+  void write_main() {
+    pickle_.text("fp32_from_fp16_params");
+    pickle_.begin_list();
+    for (const std::vector<std::size_t>& group : groups()) {
       pickle_.begin_list();
-      for (const std::vector<std::size_t>& group : groups()) {
-        pickle_.begin_list();
-        for (std::size_t parameter : group) add(parameter, StateRole::main);
-        pickle_.end_list();
-      }
+      for (std::size_t parameter : group) add(parameter, StateRole::main);
       pickle_.end_list();
     }
-    pickle_.end_dict();
+    pickle_.end_list();
   }
 
   void write_groups() {
@@ -247,8 +253,23 @@ TEST_CASE("megatron: an incomplete optimizer state leaves the weights loadable")
     const ScratchFolder scratch;
     const ModelSource source = open_run(scratch, fault);
     CHECK(!source.has_optimizer());
-    CHECK(!source.state());
+    REQUIRE(source.state());  // so that a run can continue with moments of zero
+    CHECK(source.state()->iteration == 40);
     CHECK(contains(source.optimizer_problem(), fault.lacks_main ? "no 'fp32_from_fp16_params'" : "group 1 has"));
     for (float value : elements_of(source, "param.final_norm.bias")) CHECK(value == value_of(15, 0, StateRole::weight));
   }
+}
+
+TEST_CASE("megatron: the distributed optimizer's state is named, whether its file exists or not") {
+  const ScratchFolder scratch;
+  const ModelSource without = open_run(scratch, {.is_distributed = true});
+  CHECK(contains(without.optimizer_problem(), "mp_rank_00/distrib_optim.pt: is missing"));
+  for (const char* rank : {"0", "1"})
+    write_text(cat(scratch.path(), "/iter_0000040/mp_rank_0", rank, "/distrib_optim.pt"), "");
+  const ModelSource source = open_run(scratch, {.is_distributed = true});
+  CHECK(contains(source.optimizer_problem(), "--use-distributed-optimizer"));
+  CHECK(!source.has_optimizer());
+  REQUIRE(source.state());
+  CHECK(source.state()->iteration == 40);
+  CHECK(source.state()->consumed_samples == 320);
 }

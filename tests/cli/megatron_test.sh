@@ -106,6 +106,29 @@ losses out | diff - expected || fail 'resuming a Megatron-LM checkpoint: differe
 expect_exit 0 "${resume[@]}" --load "$CASES/legacy_tp1pp1" --finetune
 [ "$(losses out | wc -l)" -eq 32 ] || fail '--finetune resumes instead of starting at iteration 0'
 
+# The distributed optimizer's moments are in a file that is not read. Training does not start without them unless told
+# to. Conversion needs only the weights, and says so.
+cp -r "$TESTS/golden/distrib_optim/plain" distributed
+chmod -R u+w distributed
+yes '1 2 3 4 5 6 7 8 9 10 11' | head -60 | sed 's/.*/{"text": "&"}/' >tiny.jsonl
+expect_exit 0 mtl-preprocess --input tiny.jsonl --output-prefix tiny --tokenizer-type NullTokenizer --vocab-size 13
+tiny=(mtl-train --seq-length 16 --micro-batch-size 2 --global-batch-size 8 --train-iters 32 --lr 1e-4 --log-interval 1
+  --data-path tiny_text_document --split "100,0,0" --tokenizer-type NullTokenizer --vocab-size 13 --eval-iters 0)
+for state in present missing; do
+  [ $state = present ] || rm distributed/iter_0000030/mp_rank_00/distrib_optim.pt
+  expect_exit 65 "${tiny[@]}" --load distributed --save fresh
+  expect_text err 'distributed/iter_0000030/mp_rank_00/distrib_optim.pt: .*--no-load-optim .* iteration 30 .*--finetune'
+  [ ! -e fresh ] || fail "a refused run left a --save folder (distrib_optim.pt is $state)"
+  expect_exit 0 "${tiny[@]}" --load distributed --no-load-optim
+  [ "$(losses out | wc -l)" -eq 2 ] || fail '--no-load-optim does not continue at iteration 30'
+  expect_text err 'moments of zero: .*distrib_optim.pt'
+  expect_exit 0 "${tiny[@]}" --load distributed --finetune
+  [ "$(losses out | wc -l)" -eq 32 ] || fail '--finetune does not start at iteration 0'
+  expect_exit 0 mtl-convert --load distributed --save "weights_$state" --vocab-size 13 --verify
+  [ "$(grep -c 'without the optimizer state: .*distrib_optim.pt' err)" -eq 1 ] || fail 'mtl-convert is silent about distrib_optim.pt'
+done
+expect_same weights_present/model.safetensors weights_missing/model.safetensors
+
 # Conversion to any format finds a flipped bit.
 cp -r "$CASES/v1_tp1" damaged
 chmod -R u+w damaged
