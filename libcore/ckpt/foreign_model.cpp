@@ -1,5 +1,6 @@
 #include "ckpt/foreign_model.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "base/files.h"
@@ -13,7 +14,11 @@ namespace {
 constexpr const char* kMegatronRemedy = "; use it with --load, and choose another folder for --save";
 constexpr const char* kDistributedRemedy =
     "; mtl does not read it: convert it with Megatron-LM's --ckpt-convert-format torch, or export it to a "
-    "Hugging Face folder (Megatron Bridge), and load that";
+    "Hugging Face folder (Megatron Bridge, or torchtitan's convert_to_hf.py), and load that";
+constexpr const char* kDeepSpeedRemedy =
+    "; mtl does not read it: convert it to a Hugging Face folder with GPT-NeoX's tools/ckpts/convert_neox_to_hf.py, "
+    "Megatron-DeepSpeed's tools/convert_checkpoint/deepspeed_to_transformers.py or, for a transformers model, "
+    "DeepSpeed's zero_to_fp32.py, and load that folder";
 constexpr const char* kPyTorchRemedy =
     "; move it to a folder as pytorch_model.bin, next to the config.json of its model, and use that folder";
 
@@ -28,9 +33,12 @@ std::string describe_names(const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     if (name == "model_optim_rng.pt")
       return cat("is one rank's shard of a Megatron-LM checkpoint (", name, ")", kMegatronRemedy);
+    if (is_deepspeed_file(name)) return cat("is a DeepSpeed or GPT-NeoX checkpoint (", name, ")", kDeepSpeedRemedy);
     if (starts_with(name, "mp_rank_")) return cat("is a Megatron-LM checkpoint (", name, ")", kMegatronRemedy);
     if (name == ".metadata" || ends_with(name, ".distcp"))
       return cat("is a distributed Megatron-LM or PyTorch checkpoint (torch_dist: ", name, ")", kDistributedRemedy);
+    if (name == "common.pt" || name == "metadata.json")
+      return cat("is a distributed Megatron-LM checkpoint (", name, ")", kDistributedRemedy);
     if (name == ".zmetadata" || name == ".zarray")
       return cat("is a distributed Megatron-LM checkpoint (zarr: ", name, ")", kDistributedRemedy);
     if (starts_with(name, "pytorch_model") && (is_pytorch_file(name) || ends_with(name, ".bin.index.json")))
@@ -39,18 +47,37 @@ std::string describe_names(const std::vector<std::string>& names) {
   return "";
 }
 
+/// True for the names that programs give to the checkpoint of one iteration: Megatron-LM, DeepSpeed, torchtitan, NeMo.
+bool is_iteration_name(const std::string& name) {
+  return starts_with(name, "iter_") || name == "release" || starts_with(name, "global_step") ||
+         starts_with(name, "step-") || name == "weights";
+}
+
 }  // namespace
+
+bool is_deepspeed_file(std::string_view path) {
+  return ends_with(path, "_model_states.pt") || ends_with(path, "_optim_states.pt");
+}
+
+bool is_optimizer_file(std::string_view path) {
+  return ends_with(path, "distrib_optim.pt") || ends_with(path, "/optim.pt");
+}
 
 std::string describe_foreign_model(const std::string& path) {
   if (!is_directory(path)) {
     const std::string name = fs::path(path).filename().string();
+    if (is_deepspeed_file(name)) return describe_names({name});
+    if (is_optimizer_file(path))
+      return "contains the state of Megatron-LM's distributed optimizer; give the checkpoint's folder, which has the "
+             "weights";
     return is_pytorch_file(name) ? cat("is a PyTorch file", kPyTorchRemedy) : "";
   }
   const std::vector<std::string> names = names_in_folder(path);
   std::string description = describe_names(names);
   if (!description.empty()) return description;
+  const bool has_any_tag = std::find(names.begin(), names.end(), "latest") != names.end();  // DeepSpeed's tracker
   for (const std::string& name : names) {
-    if (!starts_with(name, "iter_") && name != "release") continue;
+    if (!is_iteration_name(name) && !has_any_tag) continue;
     const std::string one = describe_names(names_in_folder(cat(path, "/", name)));
     if (!one.empty()) return cat("contains checkpoints from another program: ", name, " ", one);
   }

@@ -6,6 +6,7 @@
 
 #include "base/files.h"
 #include "base/printable.h"
+#include "ckpt/foreign_model.h"
 #include "ckpt/model_folder.h"
 
 namespace mtl {
@@ -13,6 +14,9 @@ namespace mtl {
 namespace {
 
 constexpr std::string_view kRankPrefix = "mp_rank_", kMegatronTracker = "latest_checkpointed_iteration.txt";
+
+/// True if a name is that of a rank's folder, or at least begins like one. DeepSpeed's files begin in the same way.
+bool is_like_rank(const std::string& name) { return starts_with(name, kRankPrefix) && !ends_with(name, ".pt"); }
 
 /// Parses a name: "mp_rank_01_002" -> (1, 2). Returns empty for names of any other form.
 std::optional<std::pair<int, int>> rank_in_name(const std::string& name) {
@@ -27,6 +31,18 @@ std::optional<std::pair<int, int>> rank_in_name(const std::string& name) {
     (i == 0 ? rank.first : rank.second) = static_cast<int>(*parse_int(numbers[i]));
   }
   return rank;
+}
+
+/// Throws if a rank's folder has the two files of the first distributed optimizer (Megatron-LM v3.0), which has one
+/// folder more per data-parallel rank: mp_rank_00/model_rng.pt, mp_rank_00_000/optim.pt.
+void refuse_first_distributed(const std::string& rank_folder) {
+  for (const char* name : {"model_rng.pt", "optim.pt"}) {
+    if (const std::string path = cat(rank_folder, "/", name); file_exists(path))
+      fail_at(
+          Exit::bad_data, path,
+          "belongs to a checkpoint from the distributed optimizer of Megatron-LM v3.0, which mtl does not read; load "
+          "it with that Megatron-LM and save it without --use-distributed-optimizer");
+  }
 }
 
 /// Returns the folder that the tracker names, whether or not it exists, or "" if the tracker is missing or does not
@@ -69,12 +85,14 @@ bool is_megatron_rank(const std::string& name) { return rank_in_name(name).has_v
 
 bool holds_megatron_ranks(const std::string& folder) {
   const std::vector<std::string> names = names_in_folder(folder);
-  return std::any_of(names.begin(), names.end(),
-                     [](const std::string& name) { return starts_with(name, kRankPrefix); });
+  return std::any_of(names.begin(), names.end(), is_like_rank);
 }
 
 std::optional<std::string> find_megatron_checkpoint(const std::string& path, Console& console) {
-  if (!is_directory(path)) return ends_with(path, ".pt") ? std::optional(path) : std::nullopt;
+  if (!is_directory(path)) {
+    const bool may_be_rank_file = ends_with(path, ".pt") && !is_deepspeed_file(path) && !is_optimizer_file(path);
+    return may_be_rank_file ? std::optional(path) : std::nullopt;
+  }
   if (file_exists(cat(path, "/", kRankFile)) || holds_megatron_ranks(path)) return path;
   return checkpoint_in(path, console);
 }
@@ -91,12 +109,13 @@ MegatronRankFiles list_megatron_files(const std::string& checkpoint) {
   }
   std::map<std::pair<int, int>, std::string> by_rank;  // (stage, tensor parallel rank)
   for (const std::string& name : names_in_folder(checkpoint)) {
-    if (!starts_with(name, kRankPrefix)) continue;
+    if (!is_like_rank(name)) continue;
+    const std::string path = cat(checkpoint, "/", name, "/", kRankFile);
+    refuse_first_distributed(cat(checkpoint, "/", name));
     const std::optional<std::pair<int, int>> rank = rank_in_name(name);
     if (!rank)
       fail_at(Exit::bad_data, checkpoint, printable_text(name),
               " is not mp_rank_TT or mp_rank_TT_PPP; expert parallel checkpoints are not supported");
-    const std::string path = cat(checkpoint, "/", name, "/", kRankFile);
     if (!file_exists(path)) fail_at(Exit::bad_data, path, "is missing");
     if (!by_rank.emplace(std::pair(rank->second, rank->first), path).second)
       fail_at(Exit::bad_data, checkpoint, "two folders have the same rank; one is ", name);

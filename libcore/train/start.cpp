@@ -4,6 +4,7 @@
 #include "base/hash.h"
 #include "base/hub_cache.h"
 #include "ckpt/checkpoint_folder.h"
+#include "ckpt/foreign_model.h"
 #include "ckpt/manifest.h"
 #include "ckpt/megatron_folder.h"
 #include "ckpt/model_folder.h"
@@ -168,8 +169,12 @@ RunStart find_start(const TrainOptions& options, std::shared_ptr<const SaveDirec
     start.save = std::make_shared<const SaveDirectory>(flags.save);
   if (!flags.save.empty() && (file_exists(flags.save) || rollback_target(flags)))
     open_own(start, options, damaged, console);
-  if (!start.source && !flags.load.empty() && !is_same_path(flags.load, flags.save))
+  if (start.source || flags.load.empty()) return start;
+  if (!is_same_path(flags.load, flags.save)) {
     open_load(start, options, damaged, console);
+  } else if (const std::string foreign = describe_foreign_model(flags.load); !foreign.empty()) {
+    fail_at(Exit::bad_data, "--load " + flags.load, foreign);
+  }
   return start;
 }
 

@@ -84,6 +84,20 @@ expect_foreign megatron 'iter_0000030/mp_rank_00/model_optim_rng.pt: the file is
 expect_foreign dist 'contains checkpoints from another program: '\
 'iter_0000005 is a distributed Megatron-LM or PyTorch checkpoint .*\(torch_dist: .metadata\); mtl does not read it'
 expect_foreign dist/iter_0000005 'is a distributed Megatron-LM or PyTorch checkpoint'
+mkdir -p "$WORK/zarr/iter_0000005" "$WORK/titan/step-10" "$WORK/first/release/mp_rank_00" "$WORK/first/release/mp_rank_00_000"
+touch "$WORK/zarr/iter_0000005/metadata.json" "$WORK/titan/step-10/.metadata" "$WORK/first/release/mp_rank_00/model_rng.pt"
+expect_foreign zarr 'contains .* iter_0000005 is a distributed Megatron-LM checkpoint \(metadata.json\); mtl does not read it'
+expect_foreign titan 'contains .* step-10 is a distributed Megatron-LM or PyTorch checkpoint'
+expect_foreign first 'release/mp_rank_00/model_rng.pt: .*distributed optimizer'
+for tag in global_step100 any_tag; do
+  mkdir -p "$WORK/$tag/$tag" && echo $tag >"$WORK/$tag/latest"
+  touch "$WORK/$tag/$tag/"{layer_00-model_00,mp_rank_00}_model_states.pt "$WORK/$tag/$tag/zero_pp_rank_0_mp_rank_00_optim_states.pt"
+  expect_foreign $tag "contains .* $tag is a DeepSpeed or GPT-NeoX checkpoint .*convert_neox_to_hf.py"
+  expect_foreign $tag/$tag 'is a DeepSpeed or GPT-NeoX checkpoint'
+  expect_foreign $tag/$tag/mp_rank_00_model_states.pt 'is a DeepSpeed or GPT-NeoX checkpoint'
+  rm "$WORK/$tag/$tag/layer"* "$WORK/$tag/$tag/zero"*
+  expect_foreign $tag/$tag 'is a DeepSpeed or GPT-NeoX checkpoint'
+done
 expect_foreign pickled \
   'has PyTorch weights \(pytorch_model-00001-of-00002.bin\), but no config.json; add the config.json of the model'
 expect_foreign pickled/pytorch_model-00001-of-00002.bin \

@@ -75,6 +75,11 @@ for path in megatron megatron/iter_0000030 'megatron --ckpt-step 30'; do
 done
 expect_exit 65 mtl-train "${MODEL[@]}" "${LENGTH[@]}" --save megatron
 expect_text err 'megatron: contains checkpoints from another program: iter_0000030 is a Megatron-LM checkpoint'
+# A DeepSpeed checkpoint in the folder to load and save is not taken for an empty folder.
+mkdir -p deepspeed/global_step100
+touch deepspeed/global_step100/mp_rank_00_model_states.pt
+expect_exit 65 mtl-train "${MODEL[@]}" "${LENGTH[@]}" --load deepspeed --save deepspeed
+expect_text err '--load deepspeed: contains .* global_step100 is a DeepSpeed'
 # The folder contains another program's file, with the same name as the lock.
 mkdir locked
 echo 5.4 >locked/lock
