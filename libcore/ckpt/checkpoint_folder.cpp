@@ -12,6 +12,7 @@
 #include "ckpt/checkpoint.h"
 #include "ckpt/foreign_model.h"
 #include "ckpt/manifest.h"
+#include "ckpt/megatron_folder.h"
 #include "ckpt/model_folder.h"
 
 namespace mtl {
@@ -47,6 +48,19 @@ void compare_tracker(const std::string& directory, std::int64_t newest, Console&
 }
 
 }  // namespace
+
+void refuse_two_programs(const std::string& directory) {
+  std::string own, megatron;
+  for (const std::int64_t iteration : list_iterations(directory)) {
+    const std::string name = folder_of(iteration), folder = cat(directory, "/", name);
+    if (file_exists(cat(folder, "/", kManifestName))) own = name;
+    if (holds_megatron_ranks(folder)) megatron = name;
+  }
+  if (own.empty() || megatron.empty()) return;
+  fail_at(Exit::bad_data, directory, "contains checkpoints of mtl (", own, ") and of Megatron-LM (", megatron,
+          "), and the tracker cannot tell which to use; give one checkpoint's folder, or move one program's checkpoints "
+          "to another folder");
+}
 
 std::string folder_of(std::int64_t iteration) { return format("iter_%07lld", static_cast<long long>(iteration)); }
 
@@ -162,6 +176,7 @@ void remove_old(const std::string& directory, std::int64_t iteration, std::int64
 std::optional<std::string> newest_checkpoint(const std::string& directory, Console& console,
                                              const std::vector<std::string>& damaged) {
   const std::vector<std::int64_t> iterations = list_iterations(directory);
+  refuse_two_programs(directory);
   std::vector<std::string> problems;
   std::size_t reported = 0;  // number of checkpoints listed in `damaged`
   for (std::int64_t iteration : iterations) {

@@ -16,6 +16,8 @@ inline constexpr const char* kRunIdName = "run_id";
 std::string folder_of(std::int64_t iteration);
 /// Returns the iterations of the committed checkpoints in a folder, newest first. Empty if the folder does not exist.
 std::vector<std::int64_t> list_iterations(const std::string& directory);
+/// Throws Error(bad_data) if a folder contains checkpoints of both mtl and Megatron-LM, which name them alike.
+void refuse_two_programs(const std::string& directory);
 /// True if the checkpoint of `iteration` has a sound manifest for that iteration (see read_sound_manifest()), and this
 /// user may read it.
 bool is_sound(const std::string& directory, std::int64_t iteration);

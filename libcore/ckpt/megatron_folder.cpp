@@ -6,6 +6,7 @@
 
 #include "base/files.h"
 #include "base/printable.h"
+#include "ckpt/checkpoint_folder.h"
 #include "ckpt/foreign_model.h"
 #include "ckpt/model_folder.h"
 
@@ -70,6 +71,7 @@ std::optional<std::string> checkpoint_in(const std::string& path, Console& conso
     newest_iteration = *iteration;
   }
   if (newest.empty()) return std::nullopt;
+  refuse_two_programs(path);
   const std::string tracked = tracked_folder(path);
   if (!tracked.empty() && holds_megatron_ranks(cat(path, "/", tracked))) return cat(path, "/", tracked);
   const std::string tracker = cat(path, "/", kMegatronTracker);

@@ -93,8 +93,8 @@ void open_load(RunStart& start, const TrainOptions& options, const std::vector<s
   const CheckpointOptions& flags = options.checkpoint;
   std::string path = resolve_hub_name(flags.load);
   if (!file_exists(path)) fail_at(Exit::io, "--load " + flags.load, describe_missing_path(flags.load));
-  const bool is_model =
-      file_exists(cat(path, "/", kManifestName)) || file_exists(path + "/config.json") || is_megatron(path);
+  const bool is_model = !flags.ckpt_step && (file_exists(cat(path, "/", kManifestName)) ||
+                                             file_exists(path + "/config.json") || is_megatron(path));
   if (flags.ckpt_step) {
     path = named_checkpoint(flags, path, *flags.ckpt_step);
   } else if (!is_model && !list_iterations(path).empty()) {

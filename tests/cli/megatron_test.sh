@@ -129,6 +129,19 @@ for state in present missing; do
 done
 expect_same weights_present/model.safetensors weights_missing/model.safetensors
 
+# A folder with checkpoints of both programs, which name them alike, is not guessed at.
+cp -r mtl mixed
+cp -r "$CASES/legacy_tp2pp2/iter_0000030" mixed
+for tool in 'mtl-convert --save no' "${train[*]} --finetune" "${train[*]} --save mixed"; do
+  # shellcheck disable=SC2086  # words
+  expect_exit 65 $tool --load mixed
+  expect_text err 'mixed: contains checkpoints of mtl \(iter_0000000\) and of Megatron-LM \(iter_0000030\)'
+done
+for iteration in 0000000 0000030; do
+  expect_exit 0 mtl-convert --load mixed/iter_$iteration --save picked_$iteration --vocab-size 512 --dtype float32
+  expect_same picked_$iteration/model.safetensors "$A/model.safetensors"
+done
+
 # Conversion to any format finds a flipped bit.
 cp -r "$CASES/v1_tp1" damaged
 chmod -R u+w damaged
