@@ -7,7 +7,7 @@
 #include "optim/precision_presets.h"
 #include "train/flops.h"
 #include "train/roofline.h"
-#include "train/trainer.h"
+#include "train/run_plan.h"
 
 namespace mtl {
 

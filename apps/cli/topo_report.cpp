@@ -6,7 +6,7 @@
 #include "base/enum_index.h"
 #include "base/str.h"
 #include "nn/gpt_config.h"
-#include "train/trainer.h"
+#include "train/run_plan.h"
 
 namespace mtl {
 

@@ -4,7 +4,7 @@
 #include <initializer_list>
 #include <utility>
 
-#include "train/trainer.h"
+#include "train/run_plan.h"
 
 namespace mtl {
 

@@ -4,7 +4,7 @@
 
 #include "train/disk_fit.h"
 #include "train/fitting_settings.h"
-#include "train/trainer.h"
+#include "train/run_plan.h"
 
 namespace mtl {
 

@@ -3,7 +3,7 @@
 #include "base/str.h"
 #include "engine/step_profile.h"
 #include "train/flops.h"
-#include "train/trainer.h"
+#include "train/run_plan.h"
 
 namespace mtl {
 
@@ -23,10 +23,10 @@ std::string heading(const std::string& name, int width) {
 }  // namespace
 
 Roofline predict_step(const TrainOptions& options, const GptConfig& config, const Hardware& hardware) {
-  const DropoutOptions dropout{.hidden = float(options.hidden_dropout), .attention = float(options.attention_dropout)};
   Roofline out;
   for (const RankPlan& plan : plan_run(options, config)) {
-    const StepProfile step = profile_on_meta(config, dropout, run_shape(options, config, plan.ranks.front()));
+    const StepProfile step =
+        profile_on_meta(config, run_dropout(options), run_shape(options, config, plan.ranks.front()));
     ProfileReport report = report_profile(step.profile, hardware, options.tf32, step.weights);
     if (report.bound_ms() <= out.step_ms) continue;
     out.step_ms = report.bound_ms();

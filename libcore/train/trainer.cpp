@@ -16,12 +16,6 @@ namespace mtl {
 
 namespace {
 
-DropoutOptions dropout_options(const TrainOptions& options) {
-  return {.hidden = float(options.hidden_dropout),
-          .attention = float(options.attention_dropout),
-          .seed = static_cast<std::uint32_t>(options.seed)};
-}
-
 Optimizer::Options optimizer_options(const TrainOptions& options) {
   Optimizer::Options out;
   out.rule.options.beta1 = options.optimizer.adam_beta1;
@@ -53,36 +47,6 @@ std::string graphs_text(const RunShape& shape, const GradSync& sync) {
 
 }  // namespace
 
-RunShape run_shape(const TrainOptions& options, const GptConfig& config, int rank) {
-  RunShape shape;
-  shape.micro_batch = options.batch.micro_batch_size;
-  shape.seq_length = options.data.seq_length;
-  shape.micro_batches = options.micro_batches();
-  shape.padded_vocab =
-      padded_vocab_size(config.vocab_size, options.architecture.make_vocab_size_divisible_by, options.parallel.tensor);
-  shape.documents = options.data.reset_attention_mask;
-  shape.threads = static_cast<int>(options.threads);
-  shape.layout = layout_of(options.parallel, rank);
-  shape.device = options.device;
-  if (shape.device == Device::cpu) {  // all memory is host memory
-    shape.layout.optimizer_on_host = false;
-    shape.layout.offloaded_layers = 0;
-  }
-  shape.precision = precision_of(options.precision);
-  shape.graphs = options.device == Device::cuda && options.cuda_graphs;
-  // Two sets of batches: one is loaded while the other is processed. Two more sets for held-out data.
-  shape.batch_sets = options.batch.eval_iters > 0 ? 4 : 2;
-  return shape;
-}
-
-MemoryPlan plan_run(const TrainOptions& options, const GptConfig& config, int rank) {
-  return plan_training(config, dropout_options(options), run_shape(options, config, rank));
-}
-
-std::vector<RankPlan> plan_run(const TrainOptions& options, const GptConfig& config) {
-  return plan_ranks(config, dropout_options(options), run_shape(options, config, 0));
-}
-
 Trainer::Trainer(const TrainOptions& options, RunStart start, const Tokenizer* tokenizer, RankGroups ranks,
                  SignalRequests& signals, Console& console)
     : signals_(signals),
@@ -103,8 +67,7 @@ Trainer::Trainer(const TrainOptions& options, RunStart start, const Tokenizer* t
                                                                  .eod = tokenizer->eod(),
                                                                  .pad = tokenizer->pad()}),
       shape_(run_shape(options, config_, ranks_.rank)),
-      stage_(
-          make_stage(config_, dropout_options(options), shape_.layout, shape_.padded_vocab, shape_.precision.residual)),
+      stage_(make_stage(config_, run_dropout(options), shape_.layout, shape_.padded_vocab, shape_.precision.residual)),
       params_(
           shape_.device, shape_.precision, AdamW::states(shape_.precision),
           [&](const ParamVisitor& visit) { stage_.params(visit); }, shape_.layout),

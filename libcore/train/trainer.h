@@ -14,7 +14,6 @@
 #include "device/step_state.h"
 #include "engine/memory_plan.h"
 #include "engine/pipeline.h"
-#include "engine/rank_plans.h"
 #include "optim/grad_scaler.h"
 #include "optim/optimizer.h"
 #include "text/tokenizer.h"
@@ -23,6 +22,7 @@
 #include "train/metrics.h"
 #include "train/options.h"
 #include "train/profiler.h"
+#include "train/run_plan.h"
 #include "train/signals.h"
 #include "train/start.h"
 #include "train/step_queue.h"
@@ -30,13 +30,6 @@
 #include "train/stop_request.h"
 
 namespace mtl {
-
-/// Returns the sizes of a step on one rank.
-RunShape run_shape(const TrainOptions& options, const GptConfig& config, int rank);
-/// Returns one rank's memory plan.
-MemoryPlan plan_run(const TrainOptions& options, const GptConfig& config, int rank);
-/// Returns all ranks' memory plans, as printed by --dry-run and mtl-topo.
-std::vector<RankPlan> plan_run(const TrainOptions& options, const GptConfig& config);
 
 /// Thrown on all ranks if at least one of them could not load the starting state.
 class LoadError : public Error {

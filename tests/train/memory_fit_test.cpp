@@ -11,7 +11,7 @@
 #include "tests/error_of.h"
 #include "tests/gpt_of_size.h"
 #include "train/disk_fit.h"
-#include "train/trainer.h"
+#include "train/run_plan.h"
 
 using namespace mtl;
 

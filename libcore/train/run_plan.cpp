@@ -1,0 +1,42 @@
+#include "train/run_plan.h"
+
+namespace mtl {
+
+DropoutOptions run_dropout(const TrainOptions& options) {
+  const ModelDropout dropout = options.dropout();
+  return {.hidden = float(dropout.hidden),
+          .attention = float(dropout.attention),
+          .seed = static_cast<std::uint32_t>(options.seed)};
+}
+
+RunShape run_shape(const TrainOptions& options, const GptConfig& config, int rank) {
+  RunShape shape;
+  shape.micro_batch = options.batch.micro_batch_size;
+  shape.seq_length = options.data.seq_length;
+  shape.micro_batches = options.micro_batches();
+  shape.padded_vocab =
+      padded_vocab_size(config.vocab_size, options.architecture.make_vocab_size_divisible_by, options.parallel.tensor);
+  shape.documents = options.data.reset_attention_mask;
+  shape.threads = static_cast<int>(options.threads);
+  shape.layout = layout_of(options.parallel, rank);
+  shape.device = options.device;
+  if (shape.device == Device::cpu) {  // all memory is host memory
+    shape.layout.optimizer_on_host = false;
+    shape.layout.offloaded_layers = 0;
+  }
+  shape.precision = precision_of(options.precision);
+  shape.graphs = options.device == Device::cuda && options.cuda_graphs;
+  // Two sets of batches: one is loaded while the other is processed. Two more sets for held-out data.
+  shape.batch_sets = options.batch.eval_iters > 0 ? 4 : 2;
+  return shape;
+}
+
+MemoryPlan plan_run(const TrainOptions& options, const GptConfig& config, int rank) {
+  return plan_training(config, run_dropout(options), run_shape(options, config, rank));
+}
+
+std::vector<RankPlan> plan_run(const TrainOptions& options, const GptConfig& config) {
+  return plan_ranks(config, run_dropout(options), run_shape(options, config, 0));
+}
+
+}  // namespace mtl

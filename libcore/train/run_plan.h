@@ -1,0 +1,23 @@
+// What a run's options mean for the engine: the sizes of a step, its dropout and its memory.
+#pragma once
+
+#include <vector>
+
+#include "engine/memory_plan.h"
+#include "engine/rank_plans.h"
+#include "engine/run_shape.h"
+#include "nn/dropout.h"
+#include "train/options.h"
+
+namespace mtl {
+
+/// Returns the dropout of a run.
+DropoutOptions run_dropout(const TrainOptions& options);
+/// Returns the sizes of a step on one rank.
+RunShape run_shape(const TrainOptions& options, const GptConfig& config, int rank);
+/// Returns one rank's memory plan.
+MemoryPlan plan_run(const TrainOptions& options, const GptConfig& config, int rank);
+/// Returns all ranks' memory plans, as printed by --dry-run and mtl-topo.
+std::vector<RankPlan> plan_run(const TrainOptions& options, const GptConfig& config);
+
+}  // namespace mtl
