@@ -21,7 +21,7 @@ namespace mtl {
 
 /// Trains from the starting state that rank 0 found. If its checkpoint turns out to be damaged, tries the one before,
 /// and so on.
-Exit train_from_start(const TrainOptions& options, TrainSetup& setup, Ranks& ranks, const RankGroups& groups,
+Exit train_from_start(TrainOptions& options, TrainSetup& setup, Ranks& ranks, const RankGroups& groups,
                       SignalRequests& signals, Console& console) {
   Communicator& world = groups.groups.world();
   std::shared_ptr<const SaveDirectory> save = setup.start.save;  // keeps the lock across all attempts

@@ -145,15 +145,19 @@ void add_architecture_flags(Flags& flags, TrainOptions& options, const std::func
   add_attention(flags, model);
   add_mlp(flags, model);
   add_positions(flags, model, is_loaded);
-  flags.add("--hidden-dropout", &options.hidden_dropout, "P", "dropout on embedding, attention and MLP outputs")
+  flags
+      .add("--hidden-dropout", &options.hidden_dropout, "P",
+           "dropout on embedding, attention and MLP outputs (default: the loaded model's, or 0.1)")
       .at_least(0)
       .below(1);
-  flags.add("--attention-dropout", &options.attention_dropout, "P", "dropout on attention probabilities")
+  flags
+      .add("--attention-dropout", &options.attention_dropout, "P",
+           "dropout on attention probabilities (default: the loaded model's, or 0.1)")
       .at_least(0)
       .below(1);
   flags.check([&flags, &options] {
-    check_steps(flags, "--hidden-dropout", options.hidden_dropout, 65536);
-    check_steps(flags, "--attention-dropout", options.attention_dropout, 256);
+    check_steps(flags, "--hidden-dropout", options.hidden_dropout.value_or(0), 65536);
+    check_steps(flags, "--attention-dropout", options.attention_dropout.value_or(0), 256);
     check_architecture(options.architecture,
                        [&flags](const std::string& flag, const std::string& what) { flags.problem(flag, what); });
   });

@@ -254,19 +254,18 @@ void check_paths(Flags& flags, const TrainOptions& options) {
   }
 }
 
-/// Reports flags that cuDNN's attention does not support. The first step checks the model sizes.
+}  // namespace
+
 void check_fused_attention(Flags& flags, const TrainOptions& options) {
   if (options.device != Device::cuda || options.attention_backend != "fused") return;
   const auto refuse = [&](bool condition, const char* what) {
     if (condition) flags.problem("--attention-backend fused", what);
   };
   refuse(precision_of(options.precision).compute == DType::f32, "cuDNN's attention needs --bf16 or --fp16");
-  refuse(options.attention_dropout > 0, "is not supported with dropout on attention; add --attention-dropout 0");
+  refuse(options.dropout().attention > 0, "is not supported with dropout on attention; add --attention-dropout 0");
   refuse(options.data.reset_attention_mask, "is not supported with --reset-attention-mask");
   refuse(options.parallel.context > 1, "is not supported with --context-parallel-size");
 }
-
-}  // namespace
 
 void settle_world_size(TrainOptions& options, int launched) {
   ParallelOptions& parallel = options.parallel;

@@ -4,10 +4,11 @@
 #include "base/hub_cache.h"
 #include "cli/model_tokenizer.h"
 #include "cli/tokenizer_flags.h"
+#include "cli/train_flags.h"
 
 namespace mtl {
 
-void prepare_training(const TrainOptions& options, Flags& flags, bool is_rank_zero, TrainSetup& setup) {
+void prepare_training(TrainOptions& options, Flags& flags, bool is_rank_zero, TrainSetup& setup) {
   Findings findings;
   Console console(flags.program());
   console.quiet = flags.quiet;
@@ -39,10 +40,11 @@ void prepare_training(const TrainOptions& options, Flags& flags, bool is_rank_ze
     configure(options, setup, !usable,
               [&](const std::string& flag, const std::string& what) { findings.problem(flag, what); });
   }
+  if (is_rank_zero) check_fused_attention(flags, options);
   for (Problem& problem : findings.finish(flags.problem_count() == 0)) flags.problem(problem.where, problem.what);
 }
 
-void complete_setup(const TrainOptions& options, TrainSetup& setup) {
+void complete_setup(TrainOptions& options, TrainSetup& setup) {
   std::vector<Problem> problems;
   Console silent("");
   silent.quiet = silent.silent = true;

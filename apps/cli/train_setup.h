@@ -11,10 +11,10 @@ namespace mtl {
 /// problem, throws their error with its exit code; otherwise every error becomes a problem in `flags`. Only rank 0
 /// finds the starting state and loads the tokenizer. The other ranks receive the starting state (train/start.h), then
 /// call complete_setup().
-void prepare_training(const TrainOptions& options, Flags& flags, bool is_rank_zero, TrainSetup& setup);
+void prepare_training(TrainOptions& options, Flags& flags, bool is_rank_zero, TrainSetup& setup);
 
 /// Loads the tokenizer and resolves the configuration for a starting state that rank 0 sent or that replaces a damaged
 /// one. Throws UsageError if the tokenizer or the configuration contradicts the flags.
-void complete_setup(const TrainOptions& options, TrainSetup& setup);
+void complete_setup(TrainOptions& options, TrainSetup& setup);
 
 }  // namespace mtl

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/files.h"
+#include "ckpt/hf_config.h"
 #include "ckpt/manifest.h"
 #include "ckpt/safetensors.h"
 #include "ckpt/tensor_reader.h"
@@ -22,6 +23,11 @@ class CheckpointReader : public TensorReader {
     folder = path;
     state = manifest_.state;
     if (const Json* kept = state->extra.find("hf_config")) hf_config = *kept;
+    if (const Json* record = state->extra.find("dropout")) {
+      dropout = dropout_from_json(*record);
+    } else if (!hf_config.is_null()) {
+      dropout = dropout_from_hf(hf_config);
+    }
     for (const ManifestTensor& entry : manifest_.tensors) {
       tensors.push_back(entry.tensor);
       verified_.emplace_back(entry.pieces.size());

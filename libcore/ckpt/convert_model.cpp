@@ -109,6 +109,7 @@ void write_mtl(const ModelSource& source, const std::string& folder, const Conve
   source.verify();
   TrainState state = source.state().value_or(TrainState{});
   if (Json config = source.hf_config(); !config.is_null()) state.extra.set("hf_config", std::move(config));
+  if (source.dropout()) state.extra.set("dropout", dropout_to_json(*source.dropout()));
   if (dtype) record_rounded_weights(state, *dtype);
   std::vector<TensorToSave> tensors;
   std::vector<std::byte> buffer;

@@ -157,6 +157,21 @@ GptConfig gpt_config_from_hf(const Json& hf_config) {
   return config;
 }
 
+ModelDropout dropout_from_hf(const Json& hf_config) {
+  ModelDropout out;
+  bool has_embedding = false;
+  for (const HfDropout& dropout : hf_family_of(hf_config).dropouts) {
+    out.*dropout.member = checked_dropout(dropout.key, hf_config.number_or(dropout.key, dropout.fallback));
+    has_embedding |= dropout.member == &ModelDropout::embedding;
+  }
+  if (!has_embedding) out.embedding = out.hidden;
+  return out;
+}
+
+void set_hf_dropout(const HfFamily& family, const ModelDropout& dropout, Json& hf_config) {
+  for (const HfDropout& entry : family.dropouts) hf_config.set(entry.key, dropout.*entry.member);
+}
+
 bool has_architecture(const HfFamily& family, const GptConfig& config) {
   std::vector<std::string> problems;
   return read_config(family, hf_config_for(family, config), problems) == config && problems.empty();

@@ -22,6 +22,12 @@ const HfFamily& hf_family_of(const Json& hf_config);
 /// consistent; GptConfig::problems() does.
 GptConfig gpt_config_from_hf(const Json& hf_config);
 
+/// Returns the dropout in a config.json. Missing keys get transformers' defaults. Throws Error(bad_data) if a value is
+/// not a probability.
+ModelDropout dropout_from_hf(const Json& hf_config);
+/// Sets the family's dropout keys. Dropout for which the family has no key is left out.
+void set_hf_dropout(const HfFamily& family, const ModelDropout& dropout, Json& hf_config);
+
 /// True if the family's config.json can describe this architecture.
 bool has_architecture(const HfFamily& family, const GptConfig& config);
 /// Returns the first family that has this architecture. If there is none, throws Error(bad_data) that says what the

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "ckpt/model_dropout.h"
 #include "nn/gpt_config.h"
 
 namespace mtl {
@@ -27,6 +28,14 @@ struct HfBias {
   const char* key;
   bool fallback;
   std::vector<bool LinearBias::*> members;
+};
+
+/// A config.json key with a dropout probability, and transformers' default. A family without a key for embeddings uses
+/// the probability of hidden states there.
+struct HfDropout {
+  const char* key;
+  double ModelDropout::*member;
+  double fallback;
 };
 
 /// Which layers have sliding-window attention, and the config.json keys that select them.
@@ -79,7 +88,7 @@ struct HfFamily {
   const char* parallel_residual_key = nullptr;  // if config.json does not have this key, the residual is parallel
   HfWindow window = HfWindow::none;
   HfRotary rotary = {};
-  std::vector<const char*> dropout_keys = {};  // keys whose default in transformers is 0.1
+  std::vector<HfDropout> dropouts = {};
   // Tensor names are `prefix` + NAME outside layers and `prefix` + `layers` + "N." + NAME in layer N. The output
   // layer's name has no prefix.
   const char* prefix = "model.";

@@ -33,6 +33,7 @@ class HfReader : public MappedReader {
     try {
       family_ = &hf_family_of(hf_config);
       config = gpt_config_from_hf(hf_config);
+      dropout = dropout_from_hf(hf_config);
       const std::vector<std::string> problems = config.problems();
       if (!problems.empty()) fail(Exit::bad_data, join(problems, "; "));
     } catch (const Error& error) {

@@ -107,12 +107,14 @@ Json make_config(const ModelSource& source, const HfFamily& family, StoredDType 
   if (out.is_null() || find_hf_family_of(out) != &family) {
     const Json end_of_text = options.end_of_text_id ? Json(*options.end_of_text_id) : Json();
     out = Json::object({{"bos_token_id", end_of_text}, {"eos_token_id", end_of_text}});
-    for (const char* key : family.dropout_keys) out.set(key, 0.1);
+    for (const HfDropout& dropout : family.dropouts) out.set(dropout.key, dropout.fallback);
   }
   if (!describes(out, source.config())) {
     const Json architecture = hf_config_for(family, source.config());
     for (const auto& [key, value] : architecture.as_object()) out.set(key, value);
   }
+  if (const std::optional<ModelDropout> dropout = source.dropout(); dropout && dropout_from_hf(out) != *dropout)
+    set_hf_dropout(family, *dropout, out);
   if (out.find("torch_dtype") != nullptr) out.set("torch_dtype", torch_name_of(dtype));
   out.set("architectures", Json::array().push(family.architecture)).set("dtype", torch_name_of(dtype));
   Json::Object sorted = out.as_object();

@@ -113,8 +113,9 @@ std::vector<std::string> megatron_problems(const GptConfig& config, const Megatr
   return out;
 }
 
-void write_megatron_args(TorchWriter& writer, const GptConfig& config, const MegatronWriteOptions& options,
+void write_megatron_args(TorchWriter& writer, const ModelSource& source, const MegatronWriteOptions& options,
                          StoredDType dtype) {
+  const GptConfig& config = source.config();
   PickleWriter& pickle = writer.pickle();
   pickle.global("argparse", "Namespace");
   pickle.begin_tuple();
@@ -125,6 +126,10 @@ void write_megatron_args(TorchWriter& writer, const GptConfig& config, const Meg
   add_sizes(args, config, options);
   add_positions(args, config);
   add_layers(args, config, options);
+  if (const std::optional<ModelDropout>& dropout = source.dropout()) {
+    args.number("hidden_dropout", dropout->hidden);
+    args.number("attention_dropout", dropout->attention);
+  }
   if (config.sliding_window > 0) {
     pickle.text("window_size");
     pickle.begin_tuple();

@@ -8,7 +8,7 @@ namespace mtl {
 
 /// Appends an argparse.Namespace to the writer's pickle. It contains the arguments that Megatron-LM reads with
 /// --use-checkpoint-args, and the parallel sizes.
-void write_megatron_args(TorchWriter& writer, const GptConfig& config, const MegatronWriteOptions& options,
+void write_megatron_args(TorchWriter& writer, const ModelSource& source, const MegatronWriteOptions& options,
                          StoredDType dtype);
 
 }  // namespace mtl

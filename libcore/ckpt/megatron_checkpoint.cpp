@@ -65,6 +65,7 @@ class MegatronReader : public MappedReader {
     std::vector<std::string> notes;
     try {
       config = megatron_config(model_.args(), model_.version, shapes(), given, notes);
+      dropout = megatron_dropout(model_.args());
     } catch (const Error& error) {
       if (error.code() != Exit::bad_data) throw;
       fail_at(Exit::bad_data, checkpoint, error.what());

@@ -194,6 +194,17 @@ std::pair<std::int64_t, std::int64_t> megatron_parallel_sizes(const std::optiona
   return {tensor, view.integer("pipeline_model_parallel_size").value_or(0)};
 }
 
+std::optional<ModelDropout> megatron_dropout(const std::optional<PickleValue>& args) {
+  constexpr double kDefault = 0.1;
+  std::vector<std::string> problems;
+  const MegatronArgs view(args, problems);
+  if (!view.find("hidden_dropout") && !view.find("attention_dropout")) return std::nullopt;
+  const double hidden = checked_dropout("args.hidden_dropout", view.number_or("hidden_dropout", kDefault));
+  const double attention = checked_dropout("args.attention_dropout", view.number_or("attention_dropout", kDefault));
+  if (!problems.empty()) fail(Exit::bad_data, join(problems, "; "));
+  return ModelDropout{.hidden = hidden, .attention = attention, .embedding = hidden};
+}
+
 GptConfig megatron_config(const std::optional<PickleValue>& pickled, double version, const MegatronShapes& shapes,
                           const ModelSupplement& given, std::vector<std::string>& notes) {
   std::vector<std::string> problems;

@@ -30,6 +30,10 @@ struct MegatronShapes {
 GptConfig megatron_config(const std::optional<PickleValue>& args, double version, const MegatronShapes& shapes,
                           const ModelSupplement& given, std::vector<std::string>& notes);
 
+/// Returns the dropout in the arguments, with Megatron-LM's default for a missing one. Empty if both are missing.
+/// Throws Error(bad_data) if a value is not a probability.
+std::optional<ModelDropout> megatron_dropout(const std::optional<PickleValue>& args);
+
 /// Returns the parallel sizes in the arguments as (tensor, pipeline). A missing size is 0.
 std::pair<std::int64_t, std::int64_t> megatron_parallel_sizes(const std::optional<PickleValue>& args);
 

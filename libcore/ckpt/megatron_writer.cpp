@@ -95,7 +95,7 @@ void write_rank(const ModelSource& source, const std::string& path, const Megatr
   PickleWriter& pickle = writer.pickle();
   pickle.begin_dict();
   pickle.text("args");
-  write_megatron_args(writer, source.config(), options, dtype_of(tensors.front()));
+  write_megatron_args(writer, source, options, dtype_of(tensors.front()));
   pickle.text("checkpoint_version"), pickle.number(3);
   pickle.text("iteration"), pickle.integer(0);
   pickle.text("model");

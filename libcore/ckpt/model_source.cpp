@@ -142,6 +142,7 @@ std::string ModelSource::identity() const {
   return read_mapped([&] { return reader_->identity(); });
 }
 Json ModelSource::hf_config() const { return reader_->hf_config; }
+const std::optional<ModelDropout>& ModelSource::dropout() const { return reader_->dropout; }
 const std::vector<SavedTensor>& ModelSource::tensors() const { return reader_->tensors; }
 StoredPlace ModelSource::find_nonfinite(const std::string& name) const {
   return read_mapped([&] { return reader_->find_nonfinite(find_tensor(name) - tensors().data()); });

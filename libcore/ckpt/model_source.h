@@ -15,6 +15,7 @@
 
 #include "base/console.h"
 #include "ckpt/checkpoint.h"
+#include "ckpt/model_dropout.h"
 #include "ckpt/stored_dtype.h"
 #include "layout/slice.h"
 #include "nn/gpt_config.h"
@@ -73,6 +74,9 @@ class ModelSource {
   /// Returns the config.json of a Hugging Face folder or, for a checkpoint, of the Hugging Face folder it was converted
   /// from. Null if there is none.
   Json hf_config() const;
+
+  /// Returns the dropout that the model was trained with. Empty if the files do not state it.
+  const std::optional<ModelDropout>& dropout() const;
 
   /// Loads this rank's part of every parameter in the store. If the store has main weights, rounds the stored elements
   /// to the main weights' dtype, and then rounds the main weights to the values' dtype. Otherwise, rounds the stored

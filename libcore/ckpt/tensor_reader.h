@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ckpt/checkpoint.h"
+#include "ckpt/model_dropout.h"
 #include "layout/slice.h"
 #include "nn/gpt_config.h"
 
@@ -20,9 +21,10 @@ class TensorReader {
   std::string kind;  // for example "checkpoint"; see ModelSource::kind()
   std::string folder;
   std::optional<TrainState> state;
-  Json hf_config;                    // null if there is none
-  std::vector<SavedTensor> tensors;  // "KIND.NAME": ckpt/canonical.h
-  std::string optimizer_problem;     // why the files' optimizer state cannot be used; "" if it can, or if there is none
+  Json hf_config;                       // null if there is none
+  std::optional<ModelDropout> dropout;  // empty: the files do not state it
+  std::vector<SavedTensor> tensors;     // "KIND.NAME": ckpt/canonical.h
+  std::string optimizer_problem;  // why the files' optimizer state cannot be used; "" if it can, or if there is none
   bool has_padded_vocabulary = false;  // the last tokens may be padding, because the files do not state the number
 
   virtual ~TensorReader() = default;

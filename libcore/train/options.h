@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "ckpt/model_dropout.h"
 #include "data/batch_size.h"
 #include "data/data_path.h"
 #include "data/sample_order.h"
@@ -149,7 +150,9 @@ struct TrainOptions {
   TokenizerOptions tokenizer;
   ParallelOptions parallel;
   FixedOptions fixed;
-  double hidden_dropout = 0.1, attention_dropout = 0.1;
+  std::optional<double> hidden_dropout, attention_dropout;  // absent: as in default_dropout()
+  ModelDropout new_model_dropout = {0.1, 0.1, 0.1};         // Megatron-LM's; a preset may have another
+  std::optional<ModelDropout> loaded_dropout;               // the loaded model's, if it states it; configure() sets it
   std::int64_t seed = 1234;
   std::int64_t threads = 0;
   Device device = Device::cpu;  // resolved from device_name
@@ -166,6 +169,12 @@ struct TrainOptions {
   std::string command_line;  // as typed, for the provenance of files
   std::string settings;      // values of all flags, one per line; the same on all ranks
 
+  /// Returns the dropout where no flag sets it: the loaded model's, or else a new model's.
+  const ModelDropout& default_dropout() const { return loaded_dropout ? *loaded_dropout : new_model_dropout; }
+  ModelDropout dropout() const {
+    const double hidden = hidden_dropout.value_or(default_dropout().hidden);
+    return {hidden, attention_dropout.value_or(default_dropout().attention), hidden};
+  }
   std::int64_t global_batch_size() const { return batch.global_size(parallel.data()); }
   /// Returns the number of micro-batches per rank in the largest step.
   std::int64_t micro_batches() const { return global_batch_size() / (batch.micro_batch_size * parallel.data()); }

@@ -148,7 +148,7 @@ bool check_tokenizer_files(const TokenizerOptions& tokenizer, Findings& findings
   return vocab && merges && model;
 }
 
-void configure(const TrainOptions& options, TrainSetup& setup, bool tokenizer_failed,
+void configure(TrainOptions& options, TrainSetup& setup, bool tokenizer_failed,
                const std::function<void(std::string flag, std::string what)>& report_problem) {
   RunStart& start = setup.start;
   bool complete = true;
@@ -165,6 +165,13 @@ void configure(const TrainOptions& options, TrainSetup& setup, bool tokenizer_fa
                           "size of the vocabulary");
   }
   if (start.state) check_resumed_precision(options.precision, start, report);
+  options.loaded_dropout = start.source ? start.source->dropout() : std::nullopt;
+  if (const std::optional<ModelDropout>& dropout = options.loaded_dropout;
+      dropout && dropout->embedding != dropout->hidden && !options.hidden_dropout) {
+    report("--hidden-dropout", cat("is needed: ", start.point.folder, " was trained with dropout ", dropout->embedding,
+                                   " on embeddings and ", dropout->hidden,
+                                   " on attention and MLP outputs, and mtl-train has one value for both"));
+  }
   std::optional<GptConfig> loaded;
   if (start.source) loaded = start.config;
   GptConfig config =

@@ -52,8 +52,9 @@ bool check_outputs(const TrainOptions& options, bool is_rank_zero, Findings& fin
 bool check_tokenizer_files(const TokenizerOptions& tokenizer, Findings& findings);
 
 /// Resolves the configuration in setup.start from the flags, the loaded model and the tokenizer, and reports
-/// contradictions. `tokenizer_failed` means that the tokenizer could not be loaded, which has already been reported.
-void configure(const TrainOptions& options, TrainSetup& setup, bool tokenizer_failed,
+/// contradictions. Sets options.loaded_dropout and setup.start.point.changes. `tokenizer_failed` means that the
+/// tokenizer could not be loaded, which has already been reported.
+void configure(TrainOptions& options, TrainSetup& setup, bool tokenizer_failed,
                const std::function<void(std::string flag, std::string what)>& report_problem);
 
 }  // namespace mtl

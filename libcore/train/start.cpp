@@ -105,6 +105,17 @@ void open_load(RunStart& start, const TrainOptions& options, const std::vector<s
   if (!flags.finetune) check_optimizer(start, flags.no_load_optim, console);
 }
 
+/// Says which dropout a loaded model continues with, and where it comes from.
+std::string dropout_text(const StartPoint& start, const TrainOptions& options) {
+  const auto origin = [&](const std::optional<double>& given, const char* flag) {
+    if (given) return std::string(flag);
+    return options.loaded_dropout ? "as in the " + start.kind : cat("default; the ", start.kind, " does not state it");
+  };
+  const ModelDropout dropout = options.dropout();
+  return cat("dropout: hidden ", dropout.hidden, " (", origin(options.hidden_dropout, "--hidden-dropout"),
+             "), attention ", dropout.attention, " (", origin(options.attention_dropout, "--attention-dropout"), ")");
+}
+
 /// Renames a checkpoint so that no later start finds it: to iter_0000012.KIND, or iter_0000012.KIND.2 and so on if that
 /// exists.
 std::string set_aside(const std::string& directory, std::int64_t iteration, const char* kind) {
@@ -222,6 +233,7 @@ void settle_start(const StartPoint& start, const TrainOptions& options, Communic
   } else if (!flags.load.empty()) {
     console.info(cat(flags.load, " contains no checkpoints yet: starting from iteration 0"));
   }
+  if (!start.folder.empty()) console.info(dropout_text(start, options));
   if (start.is_own && flags.no_load_optim)
     console.info("--no-load-optim has no effect on the newest checkpoint in --save: its moments are resumed");
 }

@@ -85,6 +85,7 @@ void Trainer::refuse_other_data(const std::string& checkpoint) const {
 /// Returns the state that a resumed run needs in addition to the tensors and the other members of TrainState.
 Json Trainer::extra_state(bool validation_is_due) const {
   Json out = Json::object({{"seed", options_.seed},
+                           {"dropout", dropout_to_json(options_.dropout())},
                            {"finished", false},
                            {"validation_is_due", validation_is_due},
                            {"skipped_samples", skipped_samples_},

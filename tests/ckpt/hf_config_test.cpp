@@ -355,3 +355,27 @@ TEST_CASE("hf names: qkv, gated mlp, norms, embedding and output layer have the 
   CHECK(full_hf_name("layers.0.mlp.down_proj.weight", llama) == "model.layers.0.mlp.down_proj.weight");
   CHECK(full_hf_name("lm_head.weight", llama) == "lm_head.weight");
 }
+
+TEST_CASE("hf config: dropout, with each family's keys and transformers' defaults") {
+  const auto dropout_of = [](const char* model_type, std::initializer_list<std::pair<const char*, double>> keys) {
+    Json config = Json::object({{"model_type", model_type}});
+    for (const auto& [key, value] : keys) config.set(key, value);
+    return dropout_from_hf(config);
+  };
+  CHECK(dropout_of("gpt2", {}) == ModelDropout{0.1, 0.1, 0.1});
+  CHECK(dropout_of("gpt2", {{"resid_pdrop", 0}, {"attn_pdrop", 0.2}, {"embd_pdrop", 0.3}}) ==
+        ModelDropout{0, 0.2, 0.3});
+  for (const char* family : {"llama", "mistral", "qwen2", "qwen3"}) {
+    CHECK(dropout_of(family, {}) == ModelDropout{0, 0, 0});
+    CHECK(dropout_of(family, {{"attention_dropout", 0.2}, {"hidden_dropout", 0.3}}) == ModelDropout{0, 0.2, 0});
+  }
+  CHECK(dropout_of("gpt_neox", {}) == ModelDropout{0, 0, 0});
+  CHECK(dropout_of("gpt_neox", {{"attention_dropout", 0.2}, {"hidden_dropout", 0.3}}) == ModelDropout{0.3, 0.2, 0.3});
+  CHECK(error_of(
+            [&] {
+              dropout_of("gpt2", {{"attn_pdrop", 1}});
+            },
+            Exit::bad_data)
+            .find("attn_pdrop is 1") != std::string::npos);
+  CHECK(dropout_from_json(Json::parse(dropout_to_json({0.3, 0.2, 0.1}).dump())) == ModelDropout{0.3, 0.2, 0.1});
+}
