@@ -131,7 +131,7 @@ Flags::Flag& Flags::add(const std::string& names, Setting::Variable variable, co
   flag->variable = variable;
   const auto check = [this, flag](const std::string& word) {
     const std::string value = unmarked(word), wrong = word.empty() ? "" : flag->objection(value);
-    if (!wrong.empty()) problem(flag->name + " " + value, wrong);
+    if (!wrong.empty()) report(flag->name + " " + value, wrong);
     refused_ |= !wrong.empty();
   };
   const CLI::callback_t convert = [this, flag](const CLI::results_t& words) { return store_use(*flag, words), true; };
@@ -152,6 +152,13 @@ void Flags::positional(const std::string& value_name, std::vector<std::string>& 
 }
 
 void Flags::problem(std::string where, const std::string& what) {
+  for (const std::string& name : Problem{where, what}.flags()) {
+    if (const Flag* flag = find(name); flag != nullptr && flag->is_broken) return void(++consequences_);
+  }
+  report(std::move(where), what);
+}
+
+void Flags::report(std::string where, const std::string& what) {
   const std::string place = origin_ == kCommandLine ? "" : cat(" (", origin_, ")");
   problems_.push_back({std::move(where), what + place});
 }
@@ -207,7 +214,8 @@ std::vector<std::string> Flags::mark_values(const std::vector<std::string>& word
 /// Stores one use of a flag, with the words after it.
 void Flags::store_use(Flag& flag, const std::vector<std::string>& words) {
   const bool is_refused = std::exchange(refused_, false), has_none = words[0].empty();
-  if (has_none && !flag.allows_empty) return problem(flag.name, "needs a value: " + flag.option->get_option_text());
+  flag.is_broken = is_refused || (has_none && !flag.allows_empty);
+  if (has_none && !flag.allows_empty) return report(flag.name, "needs a value: " + flag.option->get_option_text());
   const std::vector<std::string> before = flag.words();
   std::vector<std::string> values = flag.accumulates && flag.is_given ? before : std::vector<std::string>();
   if (!has_none) std::transform(words.begin(), words.end(), std::back_inserter(values), unmarked);
@@ -225,10 +233,11 @@ ForeignFlags::Answer Flags::find_foreign(const std::string& name) const {
 }
 
 void Flags::report_foreign(const std::string& name, const std::string& value) {
-  const auto [kind, takes, text] = find_foreign(name);
-  if (kind == ForeignFlags::Answer::acknowledged) return notice(cat(name, ": ", text));
-  problem(takes > 0 && !value.empty() ? name + " " + value : name, text);
-  if (kind == ForeignFlags::Answer::unknown)
+  const ForeignFlags::Answer answer = find_foreign(name);
+  if (answer.kind == ForeignFlags::Answer::acknowledged) return notice(cat(name, ": ", answer.text));
+  report(answer.takes > 0 && !value.empty() ? name + " " + value : name, answer.text);
+  if (Flag* meant = find(answer.meant)) meant->is_broken = true;
+  if (answer.kind == ForeignFlags::Answer::unknown)
     std::rotate(problems_.begin() + unknown_++, problems_.end() - 1, problems_.end());
 }
 
@@ -237,7 +246,7 @@ void Flags::report_remaining() {
   for (const std::string& word : app_->remaining()) {
     const std::size_t equals = word.find('=');
     if (word[0] == kMark)
-      problem(unmarked(word), cat("is not the value of a flag; see ", program_, " --help"));
+      report(unmarked(word), cat("is not the value of a flag; see ", program_, " --help"));
     else if (starts_with(word, kForeign))
       report_foreign(word.substr(3, equals - 3), equals == std::string::npos ? "" : word.substr(equals + 2));
   }

@@ -44,7 +44,8 @@ class Flags {
     bool is_required = false;
     bool accumulates = false;   // a list; each repeated use of the flag appends to it
     bool allows_empty = false;  // a use without values is allowed and clears the list
-    bool is_given = false;      // on the command line, or in a configuration file with a value other than the default
+    bool is_broken = false;  // a value was refused, or the name was misspelled; `variable` is not what the user wants
+    bool is_given = false;   // on the command line, or in a configuration file with a value other than the default
     std::string origin = kDefault;
 
     Flag& one_of(std::vector<std::string> values) { return choices = std::move(values), *this; }
@@ -88,11 +89,12 @@ class Flags {
   void positional(const std::string& value_name, std::vector<std::string>& target, const std::string& help);
 
   /// Adds a problem, which parse() reports together with the problems that it finds itself. Call from a check()
-  /// function.
+  /// function. A problem with a flag whose value was refused, or whose name was misspelled, is counted but not
+  /// reported: it would concern the flag's default, which the user did not ask for.
   void problem(std::string where, const std::string& what);
   /// Adds a message that is printed once before the run, for example about a flag without effect.
   void notice(const std::string& text);
-  std::size_t problem_count() const { return problems_.size(); }
+  std::size_t problem_count() const { return problems_.size() + consequences_; }
   /// Registers a check of relations between flags. The check runs when all values are set and before parse() throws,
   /// even if there are other problems. (A flag whose value was refused keeps its previous value, usually the default.)
   /// --dump-config ignores the problems that checks find.
@@ -136,6 +138,7 @@ class Flags {
   std::vector<std::string> mark_values(const std::vector<std::string>& words) const;
   void store_use(Flag& flag, const std::vector<std::string>& words);
   void report_remaining();
+  void report(std::string where, const std::string& what);
   ForeignFlags::Answer find_foreign(const std::string& name) const;
   void report_foreign(const std::string& name, const std::string& value);
   void check_all(const std::function<void()>& prepare);
@@ -146,6 +149,7 @@ class Flags {
   std::vector<std::function<void()>> checks_;
   std::vector<Problem> problems_;  // the first `unknown_` are about unknown flags
   std::size_t unknown_ = 0;
+  std::size_t consequences_ = 0;  // problems that are not reported, because they follow from others
   std::vector<std::string> notices_;
   std::string origin_ = kCommandLine;  // of the values being stored
   std::size_t config_line_ = 0;        // current line in --config

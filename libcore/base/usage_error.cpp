@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/str.h"
+
 namespace mtl {
 
 namespace {
@@ -17,6 +19,14 @@ std::string describe(const std::vector<Problem>& problems) {
 }
 
 }  // namespace
+
+std::vector<std::string> Problem::flags() const {
+  std::vector<std::string> names;
+  for (const std::string& word : split(where, ' ')) {
+    if (starts_with(word, "--")) names.push_back(word.substr(0, word.find(',')));
+  }
+  return names;
+}
 
 UsageError::UsageError(std::vector<Problem> problems)
     : Error(Exit::usage, describe(problems)), problems_(std::move(problems)) {}

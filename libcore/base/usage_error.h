@@ -10,8 +10,11 @@ namespace mtl {
 
 /// A problem, and the flag or file that causes it.
 struct Problem {
-  std::string where;  // such as "--global-batch-size 190"
+  std::string where;  // such as "--global-batch-size 190", or several flags, separated by ", " or " x "
   std::string what;   // such as "is not a multiple of ..."
+
+  /// Returns the names of the flags in `where`.
+  std::vector<std::string> flags() const;
 };
 
 /// Error(usage) that lists all problems, one per line: "  --flag value    message".

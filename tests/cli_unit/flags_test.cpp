@@ -166,6 +166,25 @@ TEST_CASE("flags: all problems are reported at once, unknown flags first") {
         "--moe 8: has no experts here\n");
 }
 
+TEST_CASE("flags: a problem that follows from a refused value or a misspelled name is not reported") {
+  const auto problems_with_checks = [](std::vector<const char*> words) {
+    Tool tool;
+    tool.flags.check([&tool] {
+      const std::size_t before = tool.flags.problem_count();
+      tool.flags.problem("--layers 4", "is too small");  // another name of --num-layers
+      tool.flags.problem("--seed 1, --save", "contradict each other");
+      CHECK(tool.flags.problem_count() == before + 2);
+    });
+    return tool.problems(std::move(words));
+  };
+  const std::string layers = "--layers 4: is too small\n", seed = "--seed 1, --save: contradict each other\n";
+  CHECK(problems_with_checks({}) == layers + seed);
+  CHECK(problems_with_checks({"--num-layers", "x"}) == "--num-layers x: is not a whole number\n" + seed);
+  CHECK(problems_with_checks({"--save"}) == "--save: needs a value: DIR\n" + layers);
+  CHECK(problems_with_checks({"--num-layer", "3"}) == "--num-layer: unknown flag; did you mean --num-layers?\n" + seed);
+  CHECK(problems_with_checks({"--seed", "x", "--seed", "2"}) == "--seed x: is not a whole number\n" + layers + seed);
+}
+
 TEST_CASE("flags: a switch takes no value, but true and false may be attached") {
   Tool tool;
   tool.parse({"--verbose=true", "--no-bias=false"});
