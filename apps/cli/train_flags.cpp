@@ -45,8 +45,8 @@ void add_length_flags(Flags& flags, TrainOptions& options) {
   add_batch_flags(flags, options.batch);
   flags
       .add("--exit-interval", &options.checkpoint.exit_interval, "N",
-           "save and exit after an iteration that is a multiple of N")
-      .at_least(1);
+           "save and exit after an iteration that is a multiple of N; 0: never")
+      .at_least(0);
   flags
       .add("--exit-duration-in-mins", &options.checkpoint.exit_minutes, "X",
            "save and exit X minutes after the start of the program; 0: no limit")
@@ -117,9 +117,11 @@ void add_checkpoint_flags(Flags& flags, TrainOptions& options, const RunStart& s
   CheckpointOptions& checkpoint = options.checkpoint;
   flags.section("Checkpoints");
   flags.add("--save", &checkpoint.save, "DIR", "folder to save checkpoints in, and to resume from if it contains one");
-  flags.add("--save-interval", &checkpoint.save_interval, "N", "iterations between saves (default: only at the end)")
-      .at_least(1)
-      .needs("--save DIR", [&checkpoint] { return !checkpoint.save.empty(); });
+  flags
+      .add("--save-interval", &checkpoint.save_interval, "N",
+           "iterations between saves (default, or 0: only at the end)")
+      .at_least(0)
+      .needs("--save DIR", [&checkpoint] { return !checkpoint.save.empty() || checkpoint.save_interval == 0; });
   flags.add("--keep-last", &checkpoint.keep_last, "N", "checkpoints to keep, at least 2; 0 keeps all")
       .at_least(0)
       .needs("--save DIR", [&checkpoint] { return !checkpoint.save.empty() || checkpoint.keep_last == 0; });

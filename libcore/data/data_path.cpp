@@ -8,6 +8,7 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "base/utf8.h"
+#include "data/indexed_dataset.h"
 
 namespace mtl {
 namespace {
@@ -35,6 +36,17 @@ std::vector<std::string> split_words(std::string_view text) {
     const std::size_t end = std::min(text.find_first_of(kBlanks, at), text.size());
     out.emplace_back(text.substr(at, end - at));
     at = text.find_first_not_of(kBlanks, end);
+  }
+  return out;
+}
+
+/// Splits words that contain blanks, such as a quoted list "0.3 web 0.7 books", unless they name token files.
+std::vector<std::string> unquoted(const std::vector<std::string>& words) {
+  std::vector<std::string> out;
+  for (const std::string& word : words) {
+    const std::string prefix = dataset_prefix(word);
+    const bool is_file = file_exists(prefix + ".idx") || file_exists(prefix + ".bin");
+    for (const std::string& part : is_file ? std::vector{word} : split_words(word)) out.push_back(part);
   }
   return out;
 }
@@ -68,8 +80,8 @@ class Reader {
   SplitSources read_per_split() {
     if (!options_.data_path.empty()) refuse_both("--data-path");
     if (!options_.data_args_path.empty()) refuse_both("--data-args-path");
-    std::array<std::vector<std::string>, 3> words = {options_.train_data_path, options_.valid_data_path,
-                                                     options_.test_data_path};
+    std::array<std::vector<std::string>, 3> words = {
+        unquoted(options_.train_data_path), unquoted(options_.valid_data_path), unquoted(options_.test_data_path)};
     std::array<std::string, 3> flags = {"--train-data-path", "--valid-data-path", "--test-data-path"};
     if (const std::string& path = options_.per_split_data_args_path; !path.empty()) {
       flags.fill("--per-split-data-args-path " + path);
@@ -90,7 +102,7 @@ class Reader {
   }
 
   SplitSources read_shares() {
-    std::vector<std::string> words = options_.data_path;
+    std::vector<std::string> words = unquoted(options_.data_path);
     std::string flag = "--data-path";
     if (const std::string& path = options_.data_args_path; !path.empty()) {
       if (!words.empty()) report_("--data-args-path", "excludes --data-path; give one of them");

@@ -46,10 +46,10 @@ SplitRange range_of(const SplitShare& share, std::int64_t sequences) {
 }
 
 std::array<std::int64_t, 3> count_samples(const RunLength& run) {
-  require(run.global_batch_size > 0 && run.eval_interval > 0, "count_samples: batch and interval must be positive");
+  require(run.global_batch_size > 0 && run.eval_interval >= 0, "count_samples: invalid batch size or interval");
   const bool counts_samples = run.train_samples && run.train_iters == 0;
   const std::int64_t iters = counts_samples ? *run.train_samples / run.global_batch_size : run.train_iters;
-  const std::int64_t evaluations = iters / run.eval_interval + 1;
+  const std::int64_t evaluations = (run.eval_interval > 0 ? iters / run.eval_interval : 0) + 1;
   std::array<std::int64_t, 3> counts{};
   if (__builtin_mul_overflow(iters, run.global_batch_size, &counts[0]) ||
       __builtin_mul_overflow(run.eval_iters, run.global_batch_size, &counts[2]) ||

@@ -39,9 +39,9 @@ struct RunLength {
 };
 
 /// Returns how many train, valid and test samples a run needs. Train needs train_samples if set, otherwise iterations *
-/// global_batch_size. Valid is evaluated every eval_interval iterations and once at the end, on eval_iters batches each
-/// time. Test is evaluated once, at the end, also on eval_iters batches. Throws Error(usage) if a number exceeds 2^63 -
-/// 1.
+/// global_batch_size. Valid is evaluated every eval_interval iterations (0: never) and once at the end, on eval_iters
+/// batches each time. Test is evaluated once, at the end, also on eval_iters batches. Throws Error(usage) if a number
+/// exceeds 2^63 - 1.
 std::array<std::int64_t, 3> count_samples(const RunLength& run);
 
 }  // namespace mtl

@@ -31,7 +31,7 @@ SpaceNeed space_need(const TrainOptions& options, const GptConfig& config, std::
       static_cast<std::uint64_t>(checkpoint_bytes(config, precision.main_params, AdamW::states(precision)));
   const std::int64_t end = options.train_iters();
   if (iteration >= end) return need;
-  const std::int64_t interval = options.checkpoint.save_interval.value_or(end);
+  const std::int64_t given = options.checkpoint.save_interval.value_or(0), interval = given > 0 ? given : end;
   // One at each multiple of the interval, and one at the end.
   need.checkpoints = end / interval - iteration / interval + (end % interval == 0 ? 0 : 1);
   // The oldest is deleted only when the newest is complete.

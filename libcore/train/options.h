@@ -39,6 +39,11 @@ struct DataOptions {
   SamplerKind sampler_kind() const { return dataloader_type == "cyclic" ? SamplerKind::cyclic : SamplerKind::single; }
 };
 
+/// Returns true at the multiples of `interval`; never if it is absent or 0.
+inline bool is_due(const std::optional<std::int64_t>& interval, std::int64_t iteration) {
+  return interval.value_or(0) > 0 && iteration % *interval == 0;
+}
+
 struct BatchOptions {
   std::int64_t micro_batch_size = 1;
   // With a ramp, the last size; with a schedule, the largest. Absent: one micro-batch on every data-parallel rank.
@@ -47,7 +52,7 @@ struct BatchOptions {
   std::string schedule;             // --step-batch-size-schedule
   bool decrease_if_needed = false;  // round sizes down to multiples of micro-batch size x data-parallel size
   std::optional<std::int64_t> train_iters, train_samples;
-  std::int64_t eval_interval = 1000;
+  std::int64_t eval_interval = 1000;  // 0: validate only after the last iteration
   std::int64_t eval_iters = 100;
 
   bool varies() const { return !rampup.empty() || !schedule.empty(); }
@@ -74,10 +79,10 @@ struct OptimizerOptions {
 
 struct CheckpointOptions {
   std::string save, load;
-  std::optional<std::int64_t> save_interval;
-  std::int64_t keep_last = 0;             // 0: all
-  std::optional<std::int64_t> ckpt_step;  // the iteration to load; empty: the newest
-  bool finetune = false;                  // load only weights, and start at iteration 0
+  std::optional<std::int64_t> save_interval;  // absent or 0: save only at the end
+  std::int64_t keep_last = 0;                 // 0: all
+  std::optional<std::int64_t> ckpt_step;      // the iteration to load; empty: the newest
+  bool finetune = false;                      // load only weights, and start at iteration 0
   bool no_load_optim = false;
   bool exit_on_missing = false;  // --load must contain a model, even if it is the same as --save
   std::optional<std::int64_t> exit_interval;

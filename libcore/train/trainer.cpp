@@ -206,7 +206,7 @@ void Trainer::prepare() {
 /// Saves between two steps if an interval or a signal says so. Returns false if the run ends here.
 bool Trainer::save_if_due() {
   const CheckpointOptions& checkpoint = options_.checkpoint;
-  const auto divides = [&](const auto& interval) { return interval && state_.iteration % *interval == 0; };
+  const auto divides = [&](const auto& interval) { return is_due(interval, state_.iteration); };
   if (std::exchange(totals_.status, 0) > 0) print_status("");
   const bool requested = std::exchange(totals_.save, 0) > 0;
   if (requested && !save_directory_ && is_rank_zero()) console_.warn(kNoSaveFolder);

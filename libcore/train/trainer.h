@@ -86,7 +86,7 @@ class Trainer {
   [[noreturn]] void end_exhausted();
   void report_interval(bool final);
   bool is_complete() const;
-  bool is_validation_iteration() const { return state_.iteration % options_.batch.eval_interval == 0; }
+  bool is_validation_iteration() const { return is_due(options_.batch.eval_interval, state_.iteration); }
   bool validate(bool final);
   std::optional<double> held_out_loss(DataFeed& feed, const char* name, bool final);
   bool answer_requests(const char* name, std::int64_t batch, bool final);

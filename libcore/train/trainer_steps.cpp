@@ -26,10 +26,10 @@ bool Trainer::read_reports() {
 /// Returns true if the steps in flight must end before another one may start.
 bool Trainer::must_drain_queue() const {
   const std::int64_t iteration = state_.iteration + step_queue_.size();
-  const auto divides = [&](const auto& interval) { return interval && iteration % *interval == 0; };
+  const auto divides = [&](const auto& interval) { return is_due(interval, iteration); };
   const CheckpointOptions& checkpoint = options_.checkpoint;
   return iteration == iterations_ || divides(checkpoint.save_interval) || divides(checkpoint.exit_interval) ||
-         (options_.batch.eval_iters > 0 && iteration % options_.batch.eval_interval == 0) || totals_.ends() ||
+         (options_.batch.eval_iters > 0 && divides(options_.batch.eval_interval)) || totals_.ends() ||
          totals_.save + totals_.status > 0 || report_.found_inf != 0;
 }
 

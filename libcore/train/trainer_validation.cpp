@@ -14,7 +14,8 @@ void Trainer::check_validation_samples() const {
   const BlendedDataset* data = data_.dataset(Split::valid).get();
   if (data == nullptr || batch.eval_iters == 0 || options_.data.sampler_kind() != SamplerKind::single) return;
   const std::int64_t last = iterations_, interval = batch.eval_interval;
-  const std::int64_t left = last / interval - state_.iteration / interval + (validation_is_due_ ? 1 : 0) + 1;
+  const std::int64_t periodic = interval > 0 ? last / interval - state_.iteration / interval : 0;
+  const std::int64_t left = periodic + (validation_is_due_ ? 1 : 0) + 1;
   const std::int64_t needed = left * batch.eval_iters * batch_sizes_.largest();
   const std::int64_t available = data->size() - state_.consumed_valid_samples;
   if (is_complete() || needed <= available) return;

@@ -211,6 +211,8 @@ TEST_CASE("a run needs the samples of its training, of all its evaluations and o
   using Counts = std::array<std::int64_t, 3>;
   CHECK(count_samples({.train_iters = 1000, .global_batch_size = 8, .eval_interval = 300, .eval_iters = 10}) ==
         Counts{8000, 320, 80});
+  CHECK(count_samples({.train_iters = 1000, .global_batch_size = 8, .eval_interval = 0, .eval_iters = 10}) ==
+        std::array<std::int64_t, 3>{8000, 80, 80});
   CHECK(count_samples({.train_iters = 5, .global_batch_size = 8, .eval_interval = 300, .eval_iters = 10}) ==
         Counts{40, 80, 80});
   CHECK(count_samples({.global_batch_size = 8, .eval_interval = 2, .eval_iters = 1, .train_samples = 35}) ==
