@@ -29,6 +29,7 @@ void add_sample_flags(Flags& flags, TrainOptions& options, const RunStart& start
   DataOptions& data = options.data;
   flags.section("Data");
   add_data_flags(flags, data);
+  flags.add_switch("--mock-data", data.mock, "train on generated tokens, for benchmarks without data files");
   flags.add_switch("--eod-mask-loss", data.eod_mask_loss,
                    "leave out the loss where the input is the end of a document");
   flags.add_switch("--reset-position-ids", data.reset_position_ids,
@@ -292,13 +293,14 @@ void add_train_flags(Flags& flags, TrainOptions& options, const RunStart& start)
   flags.check([&] {
     check_paths(flags, options);
     settle_data_flags(flags, options.data, options.batch, options.parallel.data());
-    check_options(options, [&](const std::string& flag, const std::string& what) {
-      bool was_refused = what.starts_with("is required") && flags.was_given(flag);  // the value was already reported
-      if (!was_refused) flags.problem(flag, what);
-    });
-    check_fused_attention(flags, options);
-    if (options.data.paths.is_absent() && !options.dry_run)
-      flags.problem("--data-path", "is required: token files made by mtl-preprocess");
+    check_options(options, [&](const std::string& flag, const std::string& what) { flags.problem(flag, what); });
+    if (options.data.mock && !options.data.paths.is_absent())
+      flags.problem("--mock-data", "generates tokens; leave out the flags that name data, or this flag");
+    if (options.data.mock && flags.was_given("--split"))
+      flags.problem("--split " + options.data.paths.split, "divides data files; leave it out with --mock-data");
+    if (options.data.paths.is_absent() && !options.data.mock && !options.dry_run)
+      flags.problem("--data-path",
+                    "is required: token files made by mtl-preprocess, or --mock-data to generate tokens");
     if (options.data.paths.is_per_split() && options.data.paths.per_split_data_args_path.empty() &&
         options.data.paths.train_data_path.empty() && !options.dry_run)
       flags.problem("--train-data-path", "is required with --valid-data-path and --test-data-path");

@@ -15,6 +15,7 @@
 #include "data/blend.h"
 #include "data/data_path.h"
 #include "data/gpt_dataset.h"
+#include "data/indexed_dataset.h"
 
 namespace mtl {
 

@@ -35,7 +35,7 @@ void clear_padding(std::int32_t pad, Sample& sample) {
 
 /// Calls use(sequence, begin, end) for each sequence that contributes tokens to an item: `begin` to `end` - 1.
 template <class Use>
-void for_each_run(const IndexedDataset& data, const SampleSource& source, const Use& use) {
+void for_each_run(const TokenData& data, const SampleSource& source, const Use& use) {
   for (std::size_t i = 0; i < source.documents.size(); ++i) {
     const std::int64_t sequence = source.documents[i];
     const bool is_last = i + 1 == source.documents.size();
@@ -45,10 +45,9 @@ void for_each_run(const IndexedDataset& data, const SampleSource& source, const 
 
 }  // namespace
 
-GptDataset::GptDataset(std::shared_ptr<const IndexedDataset> data, const GptDatasetOptions& options)
+GptDataset::GptDataset(std::shared_ptr<const TokenData> data, const GptDatasetOptions& options)
     : data_(std::move(data)), options_(options) {
-  if (data_->is_multimodal())
-    fail(Exit::bad_data, data_->prefix(), ": is multimodal data; only text can be trained on");
+  if (data_->is_multimodal()) fail(Exit::bad_data, data_->name(), ": is multimodal data; only text can be trained on");
   // If the padding id equals eod, do not mask the loss for eod labels.
   if (options_.pad == options_.eod) options_.pad = -1;
   order_ = SampleOrder(data_->lengths(), {.kind = options.order,
@@ -57,7 +56,7 @@ GptDataset::GptDataset(std::shared_ptr<const IndexedDataset> data, const GptData
                                           .range = options.range,
                                           .samples = options.samples,
                                           .drop_last_partial = options.drop_last_partial,
-                                          .name = data_->prefix()});
+                                          .name = data_->name()});
 }
 
 SampleSource GptDataset::describe(std::int64_t index) const {
@@ -92,7 +91,7 @@ std::vector<std::int32_t> GptDataset::read_tokens(std::int64_t index) const {
 void GptDataset::check_ids(const std::vector<std::int32_t>& ids, std::int64_t index) const {
   for (const std::int32_t id : ids) {
     if (id >= 0 && (id < options_.vocab_size || id == options_.pad)) continue;
-    fail(Exit::bad_data, data_->prefix(), ": the token id ", id, ", in sequences ", describe(index).documents.front(),
+    fail(Exit::bad_data, data_->name(), ": the token id ", id, ", in sequences ", describe(index).documents.front(),
          " and following, is not in the vocabulary of ", options_.vocab_size,
          "; name the tokenizer that the data was made with");
   }

@@ -8,9 +8,9 @@
 #include <optional>
 #include <vector>
 
-#include "data/indexed_dataset.h"
 #include "data/sample_order.h"
 #include "data/split.h"
+#include "data/token_data.h"
 
 namespace mtl {
 
@@ -51,7 +51,7 @@ struct SampleSource {
 class GptDataset {
  public:
   /// Throws everything that SampleOrder throws, and Error(bad_data) if the data is multimodal.
-  GptDataset(std::shared_ptr<const IndexedDataset> data, const GptDatasetOptions& options);
+  GptDataset(std::shared_ptr<const TokenData> data, const GptDatasetOptions& options);
 
   /// The number of samples: at least as many as requested.
   std::int64_t size() const { return order_.samples(); }
@@ -65,13 +65,13 @@ class GptDataset {
   void prefetch(std::int64_t index) const;
 
   const SampleOrder& order() const { return order_; }
-  /// The data set's name in messages: its file prefix.
-  const std::string& name() const { return data_->prefix(); }
+  /// The data set's name in messages.
+  const std::string& name() const { return data_->name(); }
 
  private:
   void check_ids(const std::vector<std::int32_t>& ids, std::int64_t index) const;
 
-  std::shared_ptr<const IndexedDataset> data_;
+  std::shared_ptr<const TokenData> data_;
   GptDatasetOptions options_;
   SampleOrder order_;
 };

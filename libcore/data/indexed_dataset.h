@@ -24,6 +24,7 @@
 #include "base/files.h"
 #include "base/open_file.h"
 #include "data/indexed_checks.h"
+#include "data/token_data.h"
 #include "data/token_file_pair.h"
 
 namespace mtl {
@@ -94,32 +95,16 @@ class IndexedDatasetWriter {
   std::int64_t tokens_ = 0;
 };
 
-/// A non-owning view of sequence lengths, in tokens. The lengths are little-endian i32 values, which can be unaligned
-/// in an .idx.
-class SequenceLengths {
- public:
-  SequenceLengths(const void* data, std::int64_t size) : data_(static_cast<const std::byte*>(data)), size_(size) {}
-  std::int64_t size() const { return size_; }
-  std::int32_t operator[](std::int64_t sequence) const {
-    std::int32_t length;
-    std::memcpy(&length, data_ + 4 * sequence, sizeof length);
-    return length;
-  }
-
- private:
-  const std::byte* data_;
-  std::int64_t size_;
-};
-
 /// Reads PREFIX.bin and PREFIX.idx. We do not trust the files: the constructor checks every rule of the format in one
 /// pass over the .idx. Throws BrokenRule (data/indexed_checks.h), which is an Error(bad_data), if a file violates a
 /// rule. Throws Error(io) if a file is missing.
-class IndexedDataset {
+class IndexedDataset : public TokenData {
  public:
   /// `path` is the prefix, or either file's path.
   explicit IndexedDataset(std::string_view path);
 
   const std::string& prefix() const { return prefix_; }
+  const std::string& name() const override { return prefix_; }
   DataType type() const { return summary_.type; }
   std::int64_t sequences() const { return summary_.sequences; }
   std::int64_t documents() const { return summary_.documents; }
@@ -127,10 +112,10 @@ class IndexedDataset {
   std::uint64_t bin_bytes() const { return bin_.bytes().size(); }
   std::uint64_t idx_bytes() const { return idx_.bytes().size(); }
   /// True if the .idx has a mode for each sequence, which means that the data is not just text.
-  bool is_multimodal() const { return summary_.has_modes; }
+  bool is_multimodal() const override { return summary_.has_modes; }
 
   /// The number of tokens in each sequence.
-  SequenceLengths lengths() const;
+  SequenceLengths lengths() const override;
   /// Returns a document's first sequence. document_begin(documents()) is sequences().
   std::int64_t document_begin(std::int64_t document) const;
   /// Returns the index of a sequence's first token among all tokens in the .bin. token_begin(sequences()) is tokens().
@@ -138,14 +123,14 @@ class IndexedDataset {
   /// Fills `out` with tokens from a sequence, starting at token `offset`. The range must lie within the sequence.
   /// Throws Error(bad_data) if the stored tokens are not integers or do not fit in 32 bits. Throws Error(io) if the
   /// .bin cannot be read or has been truncated.
-  void read(std::int64_t sequence, std::int64_t offset, std::span<std::int32_t> out) const;
+  void read(std::int64_t sequence, std::int64_t offset, std::span<std::int32_t> out) const override;
   /// Asks the operating system to prefetch `count` tokens from a sequence, starting at token `offset`. Returns
   /// immediately.
-  void prefetch(std::int64_t sequence, std::int64_t offset, std::int64_t count) const;
+  void prefetch(std::int64_t sequence, std::int64_t offset, std::int64_t count) const override;
 
   /// Throws Error(io) if either file has been truncated since it was opened. Bytes that were read through the memory
   /// maps may then be wrong.
-  void check_sizes() const;
+  void check_sizes() const override;
 
   /// Return views of sequences [begin, end) in the memory maps: their tokens in the .bin, or their lengths in the .idx.
   /// After reading from a view, callers must call check_sizes().

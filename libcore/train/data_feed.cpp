@@ -7,6 +7,7 @@
 #include "base/enum_index.h"
 #include "base/mapped_faults.h"
 #include "data/data_identity.h"
+#include "data/mock_tokens.h"
 
 namespace mtl {
 
@@ -46,6 +47,10 @@ Json probe_order(const BlendedDataset& dataset) {
 }  // namespace
 
 TrainingData::TrainingData(const TrainOptions& options, const Tokens& tokens) {
+  if (options.data.mock) {
+    generate(options, tokens);
+    return;
+  }
   SplitSources sources = read_split_sources(options.data.paths, [](const std::string& flag, const std::string& what) {
     fail(Exit::usage, flag, ": ", what);
   });
@@ -61,6 +66,23 @@ TrainingData::TrainingData(const TrainOptions& options, const Tokens& tokens) {
   identify(options, sources);
 }
 
+void TrainingData::generate(const TrainOptions& options, const Tokens& tokens) {
+  const auto eod = static_cast<std::int32_t>(tokens.eod > 0 ? tokens.eod : tokens.vocab_size - 1);
+  const auto source = std::make_shared<MockTokens>(eod);
+  const auto counts = count_samples(options.batch.run_length(options.train_iters(), options.parallel.data()));
+  for (Split split : {Split::train, Split::valid, Split::test}) {
+    const std::size_t i = enum_index(split);
+    if (counts[i] == 0) continue;
+    GptDatasetOptions dataset = dataset_options(options, tokens);
+    dataset.range = {0, source->lengths().size()};
+    dataset.samples = counts[i];
+    dataset.seed = static_cast<std::uint32_t>(dataset.seed +
+                                              std::int64_t(i));  // else validation would repeat the training samples
+    datasets_[i] = std::make_shared<BlendedDataset>(std::make_shared<GptDataset>(source, dataset));
+  }
+  identify(options, {});
+}
+
 void TrainingData::identify(const TrainOptions& options, const SplitSources& sources) {
   Json files = Json::array(), order = Json::object();
   for (const auto& file : files_.all()) files.push(file_identity(*file));
@@ -70,9 +92,10 @@ void TrainingData::identify(const TrainOptions& options, const SplitSources& sou
   if (data.sampler_kind() == SamplerKind::cyclic && data.data_sharding) {  // each rank shuffles its own part
     order.set("--micro-batch-size times data-parallel size", options.batch.micro_batch_size * options.parallel.data());
   }
-  if (!data.paths.is_per_split()) order.set("--split", data.paths.split);
+  if (data.mock) order.set("--mock-data", true);
+  if (!data.mock && !data.paths.is_per_split()) order.set("--split", data.paths.split);
   for (std::size_t i = 0; i < sources.size(); ++i) {
-    if (!datasets_[i]) continue;
+    if (!sources[i] || !datasets_[i]) continue;
     Json weights = Json::array(), numbers = Json::array();
     for (double weight : sources[i]->blend.weights.value_or(std::vector<double>{})) weights.push(weight);
     for (const std::string& prefix : sources[i]->blend.prefixes) {

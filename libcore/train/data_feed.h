@@ -32,7 +32,8 @@ class TrainingData {
     std::int64_t vocab_size;
     std::int32_t eod = -1, pad = -1;
   };
-  /// Opens the files given by --data-path and related flags, and builds the sample orders. Throws whatever
+  /// Opens the files given by --data-path and related flags, or generates tokens (--mock-data), and builds the sample
+  /// orders. Throws whatever
   /// IndexedDataset and open_split() throw, Error(usage) if there is no training data, and Error(bad_data) if a
   /// single-pass run needs more samples than a split has.
   TrainingData(const TrainOptions& options, const Tokens& tokens);
@@ -49,6 +50,7 @@ class TrainingData {
   std::string identity_lines() const;
 
  private:
+  void generate(const TrainOptions& options, const Tokens& tokens);
   void identify(const TrainOptions& options, const SplitSources& sources);
 
   DataFiles files_;

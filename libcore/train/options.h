@@ -26,6 +26,7 @@ namespace mtl {
 
 struct DataOptions {
   DataPathOptions paths;
+  bool mock = false;  // generated tokens in place of files
   std::int64_t seq_length = 0;
   std::string order = "megatron";          // or feistel: data/sample_order.h
   std::string dataloader_type = "single";  // or cyclic: data/sampler.h

@@ -42,8 +42,8 @@ class Findings {
   std::vector<std::pair<std::string, Error>> faults_;  // flag or file, and error
 };
 
-/// Checks the data paths. Except in a dry run, also checks that the token files exist, are valid, and have sequences
-/// for every split that the run uses.
+/// Checks the data paths, unless tokens are generated. Except in a dry run, also checks that the token files exist, are
+/// valid, and have sequences for every split that the run uses.
 void check_data(const TrainOptions& options, Findings& findings);
 /// Checks that the run can write its output files, and that rank 0's log does not overwrite another file. Returns false
 /// if --save cannot be written.

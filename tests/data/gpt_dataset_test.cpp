@@ -6,6 +6,7 @@
 #include <random>
 
 #include "base/error.h"
+#include "data/mock_tokens.h"
 #include "tests/data/golden.h"
 
 using namespace mtl;
@@ -284,4 +285,25 @@ TEST_CASE("sequence numbers are stored in 32 bits, and larger ones refused") {
   beyond.kind = OrderKind::feistel;
   CHECK(SampleOrder(lengths, beyond).sequence_at(7) == sequences - 1);
   ::munmap(memory, bytes);
+}
+
+TEST_CASE("mock tokens: sequences count up to the end-of-document token, in any vocabulary") {
+  for (const std::int32_t eod : {1, 2, 7, 50256}) {
+    CAPTURE(eod);
+    const MockTokens mock(eod);
+    std::int64_t longest = 0;
+    for (std::int64_t sequence = 0; sequence < 50; ++sequence) {
+      const std::int64_t length = mock.lengths()[sequence];
+      longest = std::max(longest, length);
+      REQUIRE(length >= 1);
+      std::vector<std::int32_t> all(length), part(1);
+      mock.read(sequence, 0, all);
+      CHECK(all.back() == eod);
+      for (std::int64_t i = 0; i + 1 < length; ++i) CHECK(all[i] == (eod == 1 ? 0 : i % (eod - 1) + 1));
+      mock.read(sequence, length / 2, part);
+      CHECK(part[0] == all[length / 2]);
+    }
+    CHECK(longest > 1000);
+    CHECK(longest <= 4095);
+  }
 }
