@@ -34,8 +34,8 @@ void add_preset(Flags& flags, TrainOptions& options) {
       for (const std::string& change : apply_preset(preset, options.architecture))
         flags.notice(cat("--model ", **name, ": ", change));
       if (options.data.seq_length == 0) options.data.seq_length = preset.seq_length;
-      if (!flags.was_given("--hidden-dropout")) options.hidden_dropout = preset.dropout;
-      if (!flags.was_given("--attention-dropout")) options.attention_dropout = preset.dropout;
+      if (!options.tokenizer.vocab_size) options.tokenizer.vocab_size = preset.vocab_size;
+      options.new_model_dropout = {preset.dropout, preset.dropout, preset.dropout};
     } catch (const Error& error) {
       flags.problem(cat("--model ", **name), error.what());
     }

@@ -15,7 +15,7 @@ struct Sizes {
 
 /// GPT-2 (Radford et al. 2019) and larger models with the same architecture.
 Preset gpt(const char* name, const Sizes& sizes) {
-  Preset out{name, {}, sizes.seq_length, 0.1};
+  Preset out{name, {}, sizes.seq_length, 50257, 0.1};  // GPT-2's vocabulary
   out.architecture.num_layers = sizes.layers;
   out.architecture.hidden_size = sizes.hidden;
   out.architecture.num_attention_heads = sizes.heads;
@@ -41,6 +41,11 @@ Preset llama(const char* name, const LlamaSizes& sizes) {
   model.group_query_attention = sizes.groups != sizes.heads;
   model.num_query_groups = sizes.groups;
   return out;
+}
+
+Preset with_vocabulary(Preset preset, std::int64_t tokens) {
+  preset.vocab_size = tokens;
+  return preset;
 }
 
 /// Llama 3.2 1B: rotary frequencies scaled by 32.
@@ -134,17 +139,17 @@ const std::vector<Preset>& presets() {
       gpt("gpt2-345m", {24, 1024, 16, 1024}),
       gpt("gpt2-774m", {36, 1280, 20, 1024}),
       gpt("gpt2-1558m", {48, 1600, 25, 1024}),
-      gpt("codeparrot-110m", {12, 768, 12, 1024}),
+      with_vocabulary(gpt("codeparrot-110m", {12, 768, 12, 1024}), 32768),
       gpt("gpt-1.3b", {24, 2048, 16, 1024}),
       gpt("gpt-2.7b", {32, 2560, 32, 2048}),
       gpt("gpt-3.7b", {36, 2816, 32, 2048}),
       llama("llama-30m", {{6, 384, 6, 512}, 2, 1024, 10000}),
       llama("llama-125m", {{12, 768, 12, 2048}, 12, 2048, 10000}),
-      llama3_1b(),
-      qwen2("qwen2.5-0.5b", {{24, 896, 14, 4096}, 2, 4864, 1000000}),
-      qwen3("qwen3-0.6b", {{28, 1024, 16, 4096}, 8, 3072, 1000000}),
-      pythia("pythia-70m", {6, 512, 8, 2048}),
-      pythia("pythia-160m", {12, 768, 12, 2048}),
+      with_vocabulary(llama3_1b(), 128256),
+      with_vocabulary(qwen2("qwen2.5-0.5b", {{24, 896, 14, 4096}, 2, 4864, 1000000}), 151936),
+      with_vocabulary(qwen3("qwen3-0.6b", {{28, 1024, 16, 4096}, 8, 3072, 1000000}), 151936),
+      with_vocabulary(pythia("pythia-70m", {6, 512, 8, 2048}), 50304),
+      with_vocabulary(pythia("pythia-160m", {12, 768, 12, 2048}), 50304),
   };
   return kPresets;
 }

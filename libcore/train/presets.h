@@ -12,7 +12,9 @@ struct Preset {
   std::string name;
   ArchitectureOptions architecture;
   std::int64_t seq_length;  // tokens per sample
-  double dropout;           // for hidden states and attention
+  std::int64_t
+      vocab_size;  // of the tokenizer that the model was published with, and its padding if it was published so
+  double dropout;  // for hidden states and attention
 };
 
 const std::vector<Preset>& presets();

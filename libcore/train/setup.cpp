@@ -159,7 +159,12 @@ void configure(TrainOptions& options, TrainSetup& setup, bool tokenizer_failed,
   };
   bool separates_documents =
       options.data.eod_mask_loss || options.data.reset_position_ids || options.data.reset_attention_mask;
-  if (setup.tokenizer == nullptr && !tokenizer_failed && (separates_documents || !start.source)) {
+  std::int64_t vocab_size = setup.tokenizer == nullptr ? 0 : setup.tokenizer->vocab_size();
+  // Without data files, only the size of the vocabulary matters.
+  const bool has_size = options.tokenizer.vocab_size && (options.dry_run || options.data.mock);
+  if (setup.tokenizer == nullptr && !start.source && has_size) {
+    vocab_size = *options.tokenizer.vocab_size;
+  } else if (setup.tokenizer == nullptr && !tokenizer_failed && (separates_documents || !start.source)) {
     report("--vocab-file",
            start.source ? "and --merge-file are needed to distinguish documents: the model has no tokenizer files"
                         : "and --merge-file are needed, or another --tokenizer-type: the tokenizer decides the "
@@ -175,8 +180,7 @@ void configure(TrainOptions& options, TrainSetup& setup, bool tokenizer_failed,
   }
   std::optional<GptConfig> loaded;
   if (start.source) loaded = start.config;
-  GptConfig config =
-      resolve_config(options, loaded, setup.tokenizer == nullptr ? 0 : setup.tokenizer->vocab_size(), report);
+  GptConfig config = resolve_config(options, loaded, vocab_size, report);
   if (tokenizer_failed && !start.source) config.vocab_size = 1;  // any size will do: other problems do not depend on it
   if (complete) {
     for (const std::string& problem : config.problems()) report("model", problem);

@@ -241,6 +241,17 @@ done
 expect_exit 0 mtl-train "${script345[@]}" --dry-run --json --tokenizer-type NullTokenizer --vocab-size 50304
 expect_text out '"parameters": 354871296,'
 
+# A preset brings the size of its vocabulary and its sequence length.
+expect_exit 0 mtl-train --model gpt2-345m --dry-run --json
+expect_text out '"parameters": 354823168,'
+expect_text out '"tokens_per_step": 1024,'
+expect_exit 0 mtl-train --model gpt2-345m --vocab-size 50304 --dry-run --json
+expect_text out '"parameters": 354871296,'
+expect_exit 2 mtl-train --model gpt2-345m --lr 1e-3 --train-iters 1 --data-path merged_text_document
+expect_text err '^  --vocab-file +and --merge-file are needed'
+expect_exit 0 mtl-topo --world-size 2 --model gpt2-345m --format json
+expect_text out '"parameters": 354823168,'
+
 # --dump-config prints where every value comes from, and --config can read the result.
 expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --dump-config
 expect_text out '^hidden-size = 16 +# command line$'
