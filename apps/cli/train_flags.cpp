@@ -139,6 +139,22 @@ void add_checkpoint_flags(Flags& flags, TrainOptions& options, const RunStart& s
   flags.add_switch("--no-load-optim", checkpoint.no_load_optim, "start with optimizer moments of zero")
       .only_with("on a run that loads no optimizer state",
                  [&options, &start] { return start.source && !options.checkpoint.finetune; });
+  const auto resumes = [&start] { return start.state.has_value(); };
+  flags
+      .add_switch("--override-opt_param-scheduler,--override-opt-param-scheduler,--override-lr-scheduler",
+                  checkpoint.override_schedule,
+                  "resume with the schedule of the flags, even if the checkpoint's differs")
+      .only_with("on a run that does not resume", resumes);
+  flags
+      .add_switch(
+          "--use-checkpoint-opt_param-scheduler,--use-checkpoint-opt-param-scheduler,--use-checkpoint-lr-scheduler",
+          checkpoint.use_checkpoint_schedule, "resume with the schedule of the checkpoint, not of the flags")
+      .only_with("on a run that does not resume", resumes);
+  flags.check([&flags, &checkpoint] {
+    if (checkpoint.override_schedule && checkpoint.use_checkpoint_schedule)
+      flags.problem("--override-opt_param-scheduler, --use-checkpoint-opt_param-scheduler",
+                    "exclude each other; use only one of them");
+  });
   flags
       .add_switch("--exit-on-missing-checkpoint", checkpoint.exit_on_missing,
                   "fail if --load contains no checkpoint, even if it is also --save")

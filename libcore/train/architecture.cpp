@@ -1,5 +1,7 @@
 #include "train/architecture.h"
 
+#include <set>
+
 #include "base/str.h"
 
 namespace mtl {
@@ -53,27 +55,41 @@ class FlagResolver {
   template <class T>
   void number(T& member, const std::optional<T>& given, const char* flag, bool is_required = false) const {
     if (given && is_loaded_ && *given != member)
-      report_(cat(flag, " ", *given), cat("the loaded model has ", member));
+      problem(cat(flag, " ", *given), cat("the loaded model has ", member, "; leave it out"));
     else if (given)
       member = *given;
     else if (is_required && !is_loaded_)
-      report_(flag, "is required without --load");
+      problem(flag, "is required without --load");
+  }
+
+  /// Resolves a number that a loaded model with rotary positions may continue with.
+  template <class T>
+  void rotary_number(const GptConfig& config, T& member, const std::optional<T>& given, const char* flag) const {
+    if (!given) return;
+    if (is_loaded_ && config.position_embedding != PositionEmbedding::rotary)
+      problem(cat(flag, " ", *given), "the loaded model has learned positions; leave it out");
+    else
+      member = *given;
   }
 
   /// Resolves a choice. `flag` includes the value, and `other` completes the message "the loaded model ...".
   template <class T>
   void choice(T& member, T value, bool is_given, const std::string& flag, const char* other) const {
     if (!is_given) return;
-    if (is_loaded_ && member != value) report_(flag, cat("the loaded model ", other));
+    if (is_loaded_ && member != value) problem(flag, cat("the loaded model ", other, "; leave it out"));
     if (!is_loaded_) member = value;
   }
 
   bool is_loaded() const { return is_loaded_; }
-  void problem(std::string flag, std::string what) const { report_(std::move(flag), std::move(what)); }
+  /// Reports a problem, unless one with this flag has been reported.
+  void problem(std::string flag, std::string what) const {
+    if (reported_.insert(flag.substr(0, flag.find(' '))).second) report_(std::move(flag), std::move(what));
+  }
 
  private:
   bool is_loaded_;
   const Report& report_;
+  mutable std::set<std::string> reported_;  // flags
 };
 
 void resolve_mlp(GptConfig& config, const ArchitectureOptions& given, const FlagResolver& resolver) {
@@ -93,7 +109,12 @@ void resolve_mlp(GptConfig& config, const ArchitectureOptions& given, const Flag
 
 void resolve_attention(GptConfig& config, const ArchitectureOptions& given, const FlagResolver& resolver) {
   std::optional<std::int64_t> groups = given.num_query_groups;
-  if (given.group_query_attention && !groups) groups = 1;  // Megatron-LM's default
+  if (given.group_query_attention && !groups) {
+    if (!resolver.is_loaded())
+      groups = 1;  // Megatron-LM's default
+    else if (config.num_query_groups == config.num_heads)
+      resolver.problem("--group-query-attention", "every head of the loaded model has its own keys; leave it out");
+  }
   resolver.number(config.num_query_groups, groups, "--num-query-groups");
   resolver.number(config.head_dim, given.kv_channels, "--kv-channels");
   resolver.choice(config.qk_norm, true, given.qk_layernorm, "--qk-layernorm", "does not normalize queries and keys");
@@ -112,19 +133,30 @@ void resolve_positions(GptConfig& config, const ArchitectureOptions& given, cons
                   "has learned positions");
   resolver.choice(config.position_embedding, PositionEmbedding::learned, is_learned,
                   "--position-embedding-type learned_absolute", "has rotary positions");
-  resolver.number(rotary.base, given.rotary_base, "--rotary-base");
+  resolver.rotary_number(config, rotary.base, given.rotary_base, "--rotary-base");
   resolver.number(rotary.percent, given.rotary_percent, "--rotary-percent");
   resolver.choice(rotary.interleaved, true, given.rotary_interleaved, "--rotary-interleaved", "rotates halves");
-  if (given.rotary_interpolation) {
-    resolver.choice(rotary.scaling, RotaryOptions::Scaling::linear, true, "--rotary-seq-len-interpolation-factor",
-                    "does not interpolate positions");
-    resolver.number(rotary.factor, given.rotary_interpolation, "--rotary-seq-len-interpolation-factor");
-  }
-  if (given.rope_scaling) {
-    resolver.choice(rotary.scaling, RotaryOptions::Scaling::llama3, true, "--use-rope-scaling",
-                    "does not scale rotary frequencies as Llama 3.1");
-    resolver.number(rotary.factor, std::optional(given.rope_scaling_factor.value_or(8)), "--rope-scaling-factor");
-  }
+  const auto scale = [&](RotaryOptions::Scaling scaling, const char* flag, const char* other,
+                         const std::optional<double>& factor, const char* factor_flag) {
+    resolver.choice(rotary.scaling, scaling, true, flag, other);
+    if (rotary.scaling == scaling) resolver.number(rotary.factor, factor, factor_flag);
+  };
+  if (const char* flag = "--rotary-seq-len-interpolation-factor"; given.rotary_interpolation)
+    scale(RotaryOptions::Scaling::linear, flag, "does not interpolate positions", given.rotary_interpolation, flag);
+  std::optional<double> factor = given.rope_scaling_factor;
+  if (!factor && !resolver.is_loaded()) factor = 8;  // Megatron-LM's default
+  if (given.rope_scaling)
+    scale(RotaryOptions::Scaling::llama3, "--use-rope-scaling", "does not scale rotary frequencies as Llama 3.1",
+          factor, "--rope-scaling-factor");
+}
+
+void resolve_bias(GptConfig& config, const ArchitectureOptions& given, const FlagResolver& resolver) {
+  const bool all = !given.disable_bias_linear;
+  // The flag says nothing about the loaded model's queries, keys and values if --add-qkv-bias does.
+  const LinearBias wanted{given.add_qkv_bias ? config.bias.qkv || !resolver.is_loaded() : all, all, all};
+  resolver.choice(config.bias, wanted, given.disable_bias_linear, "--disable-bias-linear", "has other biases");
+  resolver.choice(config.bias.qkv, true, given.add_qkv_bias, "--add-qkv-bias",
+                  "has no bias on queries, keys and values");
 }
 
 }  // namespace
@@ -161,17 +193,16 @@ GptConfig resolve_architecture(const ArchitectureOptions& given, const std::opti
   resolve_mlp(config, given, resolver);
   resolve_positions(config, given, resolver);
   const bool is_rotary = config.position_embedding == PositionEmbedding::rotary;
-  resolver.number(config.max_positions, given.max_position_embeddings, "--max-position-embeddings", !is_rotary);
+  if (is_rotary)
+    resolver.rotary_number(config, config.max_positions, given.max_position_embeddings, "--max-position-embeddings");
+  else
+    resolver.number(config.max_positions, given.max_position_embeddings, "--max-position-embeddings", true);
   if (is_rotary && config.max_positions == 0) config.max_positions = seq_length;
   resolver.choice(config.norm, given.normalization == "RMSNorm" ? Norm::rmsnorm : Norm::layernorm,
                   given.normalization.has_value(), cat("--normalization ", given.normalization.value_or("")),
                   "has the other norm");
   resolver.number(config.norm_eps, given.norm_epsilon, "--norm-epsilon");
-  const bool all = !given.disable_bias_linear;
-  resolver.choice(config.bias, LinearBias{all || given.add_qkv_bias, all, all}, given.disable_bias_linear,
-                  "--disable-bias-linear", "has other biases");
-  resolver.choice(config.bias.qkv, true, given.add_qkv_bias, "--add-qkv-bias",
-                  "has no bias on queries, keys and values");
+  resolve_bias(config, given, resolver);
   resolver.choice(config.tied_embeddings, false, given.untie_embeddings, "--untie-embeddings-and-output-weights",
                   "ties its embedding and output weights");
   resolver.choice(config.parallel_residual, true, given.parallel_residual, "--parallel-residual",

@@ -36,7 +36,8 @@ void check_architecture(const ArchitectureOptions& given,
 
 /// Returns the loaded model's configuration or, if `loaded` is empty, a new model's, in which absent sizes stay 0.
 /// Reports flags that disagree with the loaded model, and missing sizes that a new model needs. A rotary model without
-/// --max-position-embeddings gets `seq_length` positions.
+/// --max-position-embeddings gets `seq_length` positions. A loaded rotary model continues with
+/// --max-position-embeddings and --rotary-base, which need not agree with it.
 GptConfig resolve_architecture(const ArchitectureOptions& given, const std::optional<GptConfig>& loaded,
                                std::int64_t seq_length,
                                const std::function<void(std::string flag, std::string what)>& report);

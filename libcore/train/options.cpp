@@ -265,8 +265,10 @@ GptConfig resolve_config(const TrainOptions& options, std::optional<GptConfig> l
   if (!loaded) config.vocab_size = vocab_size;
   config.complete();
   if (config.max_positions > 0 && options.data.seq_length > config.max_positions) {
+    const bool can_extend = loaded && config.position_embedding == PositionEmbedding::rotary;
     report(cat("--seq-length ", options.data.seq_length),
-           cat("is longer than the ", config.max_positions, " positions of the model"));
+           cat("is longer than the ", config.max_positions, " positions of the model",
+               can_extend ? cat("; add --max-position-embeddings ", options.data.seq_length, " to extend them") : ""));
   }
   check_magnitude(options, config, report);
   check_division(options, config, report);

@@ -85,8 +85,10 @@ struct CheckpointOptions {
   std::optional<std::int64_t> ckpt_step;      // the iteration to load; empty: the newest
   bool finetune = false;                      // load only weights, and start at iteration 0
   bool no_load_optim = false;
-  bool exit_on_missing = false;  // --load must contain a model, even if it is the same as --save
-  std::optional<std::int64_t> exit_interval;
+  // On a resume whose schedule differs from the checkpoint's: use the flags' or the checkpoint's. Neither: refuse.
+  bool override_schedule = false, use_checkpoint_schedule = false;
+  bool exit_on_missing = false;               // --load must contain a model, even if it is the same as --save
+  std::optional<std::int64_t> exit_interval;  // absent or 0: run to the end
   double exit_minutes = 0;       // --exit-duration-in-mins, counted from TrainOptions::began; 0: no limit
   std::string kill_switch_path;  // the run ends once this file exists; empty: none
 };

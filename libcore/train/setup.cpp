@@ -9,6 +9,7 @@
 #include "base/hub_cache.h"
 #include "data/blended_dataset.h"
 #include "train/log_rewind.h"
+#include "train/run_settings.h"
 
 namespace mtl {
 
@@ -87,6 +88,15 @@ void check_resumed_precision(const PrecisionOptions& precision, const RunStart& 
   report("--precision " + precision_mode(precision),
          cat("differs from that of ", start.point.folder, " (", difference,
              "); use that run's flags, or start from its weights with --finetune and another --save folder"));
+}
+
+/// Adds to start.changes how the run extends a loaded model with rotary positions.
+void add_extension(const GptConfig& loaded, const GptConfig& config, StartPoint& start) {
+  const auto settings = [](const GptConfig& from) {
+    return Json::object({{"--max-position-embeddings", from.max_positions}, {"--rotary-base", from.rotary.base}});
+  };
+  const std::string changes = differences_of(settings(loaded), settings(config));
+  if (!changes.empty()) start.changes.push_back(cat(start.folder, ": continues with ", changes));
 }
 
 }  // namespace
@@ -181,6 +191,13 @@ void configure(TrainOptions& options, TrainSetup& setup, bool tokenizer_failed,
   std::optional<GptConfig> loaded;
   if (start.source) loaded = start.config;
   GptConfig config = resolve_config(options, loaded, vocab_size, report);
+  start.point.changes.clear();
+  const bool is_complete = start.state && start.state->iteration >= options.train_iters();
+  // As in Megatron-LM, a run without the checkpoint's moments does not continue its schedule.
+  const bool resets_optimizer = options.checkpoint.no_load_optim && !start.point.is_own;
+  if (start.state && !is_complete && !resets_optimizer)
+    start.point.changes = changed_settings(options, start.point.folder, start.state->extra, report);
+  if (loaded) add_extension(*loaded, config, start.point);
   if (tokenizer_failed && !start.source) config.vocab_size = 1;  // any size will do: other problems do not depend on it
   if (complete) {
     for (const std::string& problem : config.problems()) report("model", problem);

@@ -11,6 +11,7 @@
 #include "kernels/elementwise.h"
 #include "train/flops.h"
 #include "train/rank_failed.h"
+#include "train/run_settings.h"
 
 namespace mtl {
 
@@ -73,9 +74,7 @@ Trainer::Trainer(const TrainOptions& options, RunStart start, const Tokenizer* t
           [&](const ParamVisitor& visit) { stage_.params(visit); }, shape_.layout),
       plan_(plan_run(options, config_, ranks_.rank)),
       stream_(shape_.device, shape_.threads),
-      lr_schedule_(resolve_schedule(options.optimizer.schedule, {.train_iters = options.batch.train_iters,
-                                                                 .train_samples = options.batch.train_samples,
-                                                                 .global_batch_size = options.global_batch_size()})),
+      lr_schedule_(run_schedule(options, state_.extra)),
       step_memory_(shape_.device),
       step_queue_(shape_.device == Device::cuda ? 1 : 0),
       optimizer_(params_, optimizer_options(options), stream_, ranks_.groups),

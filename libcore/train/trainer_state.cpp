@@ -5,6 +5,7 @@
 #include "ckpt/shard_writer.h"
 #include "comm/rank_outcome.h"
 #include "data/data_identity.h"
+#include "train/run_settings.h"
 #include "train/trainer.h"
 
 namespace mtl {
@@ -86,6 +87,7 @@ void Trainer::refuse_other_data(const std::string& checkpoint) const {
 Json Trainer::extra_state(bool validation_is_due) const {
   Json out = Json::object({{"seed", options_.seed},
                            {"dropout", dropout_to_json(options_.dropout())},
+                           {"settings", settings_record(options_, lr_schedule_)},
                            {"finished", false},
                            {"validation_is_due", validation_is_due},
                            {"skipped_samples", skipped_samples_},

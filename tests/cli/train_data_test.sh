@@ -114,6 +114,30 @@ expect_exit 2 run_in none "${SHARED[@]}" --data-path $A --full-validation
 expect_text err '^  --full-validation +is not supported in this version; --eval-iters'
 [ -e none/save ] && fail 'a refused run leaves a folder'
 
+# A quoted blend is split, unless it names token files. An interval of 0 switches off.
+expect_exit 0 run_in words "${SHARED[@]}" --data-path 0.3 $A 0.7 $B
+expect_exit 0 run_in quoted "${SHARED[@]}" --data-path "0.3 $A  0.7 $B"
+expect_same "$(last_weights words)" "$(last_weights quoted)"
+expect_exit 0 run_in quoted_splits --global-batch-size 4 --train-iters 8 --train-data-path "$A $B" --valid-data-path $C
+for suffix in bin idx; do cp $A.$suffix "a blank.$suffix"; done
+expect_exit 0 run_in blank "${SHARED[@]}" --data-path 'a blank'
+expect_exit 0 run_in off "${SHARED[@]}" --data-path 0.3 $A 0.7 $B --eval-interval 0 --save-interval 0 --exit-interval 0
+expect_same "$(last_weights words)" "$(last_weights off)"
+grep '"type": "validation"' off/log.jsonl | grep -qv '"final": true' && fail '--eval-interval 0 validates during the run'
+expect_text off/log.jsonl '"type": "validation", "iteration": 8, .*"final": true'
+[ "$(ls -d off/save/iter_* | wc -l)" -eq 1 ] || fail '--save-interval 0 saves during the run'
+expect_exit 0 mtl-train "${MODEL[@]}" "${SHARED[@]}" --data-path $A --save-interval 0
+
+# --mock-data: generated tokens, in any vocabulary, which a resumed run continues.
+MOCK=(--mock-data --global-batch-size 4 --train-iters 8)
+resumes_alike mock "${MOCK[@]}"
+expect_text mock/log.jsonl '"type": "test", "iteration": 8, '
+for size in 2 300000; do expect_exit 0 mtl-train "${MODEL[@]}" "${MOCK[@]}" --vocab-size $size --train-iters 1; done
+expect_exit 2 run_in none "${MOCK[@]}" --data-path $A --split 80,10,10
+expect_text err '^  --mock-data +generates tokens; leave out the flags that name data'
+expect_exit 65 run_in mock "${SHARED[@]}" --data-path $A --train-iters 9 --override-opt_param-scheduler
+expect_text err 'was trained on different data'
+
 # Does not resume with different or reordered data. The error gives the difference.
 at3=("${SHARED[@]}" --exit-interval 3)
 # expect_refused WHAT FLAG...: a run with these flags cannot resume at3 because WHAT differs.
@@ -148,9 +172,9 @@ expect_exit 0 run_in again "${at3[@]}" --data-path 0.3 $A 0.7 $B --split 70,20,1
 for order in megatron feistel; do
   rm -rf moved
   expect_exit 0 run_in moved "${at3[@]}" --data-path $C --data-order $order
-  expect_exit 0 run_in moved "${at3[@]}" --data-path $C --data-order $order --train-iters 9
+  expect_exit 0 run_in moved "${at3[@]}" --data-path $C --data-order $order --train-iters 9 --override-opt_param-scheduler
   grep -q 'in a different order' err && fail "$order: reports another order for a slightly longer run"
-  expect_exit 0 run_in moved "${at3[@]}" --data-path $C --data-order $order --train-iters 400
+  expect_exit 0 run_in moved "${at3[@]}" --data-path $C --data-order $order --train-iters 400 --override-opt_param-scheduler
   report='not reported'
   grep -q 'was trained in a different order of the same samples (sample [0-9]* is data set 0' err && report=reported
   [ "$order $report" = 'megatron reported' ] || [ "$order $report" = 'feistel not reported' ] ||

@@ -280,8 +280,8 @@ expect_exit 0 mtl-train --load "$MODEL" --seq-length 16 --num-layers "$(sed -nE 
 # A tokenizer may have tokens that the model lacks, as long as the data do not.
 expect_exit 0 mtl-train --load "$MODEL" --seq-length 16 "${null[@]}" --vocab-size 1001
 expect_exit 2 mtl-train --load "$MODEL" --seq-length 2000 --num-layers 99 --hidden-size 1000 "${null[@]}"
-expect_text err '^  --num-layers 99 +the loaded model has [0-9]+$'
-expect_text err '^  --hidden-size 1000 +the loaded model has [0-9]+$'
+expect_text err '^  --num-layers 99 +the loaded model has [0-9]+; leave it out$'
+expect_text err '^  --hidden-size 1000 +the loaded model has [0-9]+; leave it out$'
 expect_text err '^  --seq-length 2000 +is longer than the [0-9]+ positions of the model$'
 ! grep -q 'starting from' err || fail 'reports the start of a run before it refuses it'
 expect_exit 65 mtl-train "${tiny[@]}" "${null[@]}" --vocab-size 20

@@ -114,13 +114,13 @@ TEST_CASE("every preset can be built, at about the size in its name") {
     const char* preset;
     std::int64_t parameters;  // published numbers
   };
-  for (const Case& known : {Case{"gpt2-774m", 50257, 774030080},
-                            {"gpt2-1558m", 50257, 1557611200},
-                            {"llama3.2-1b", 128256, 1235814400},
-                            {"qwen2.5-0.5b", 151936, 494032768},
-                            {"qwen3-0.6b", 151936, 596049920},
-                            {"pythia-70m", 50304, 70426624},
-                            {"pythia-160m", 50304, 162322944}}) {
+  for (const Case& known : {Case{"gpt2-774m", 774030080},
+                            {"gpt2-1558m", 1557611200},
+                            {"llama3.2-1b", 1235814400},
+                            {"qwen2.5-0.5b", 494032768},
+                            {"qwen3-0.6b", 596049920},
+                            {"pythia-70m", 70426624},
+                            {"pythia-160m", 162322944}}) {
     CAPTURE(known.preset);
     ArchitectureOptions given;
     const Preset& preset = find_preset(known.preset);
@@ -227,4 +227,46 @@ TEST_CASE("flags must agree with a loaded model") {
   given.qk_layernorm = true;
   given.num_layers = 3;
   CHECK(resolve(given, loaded).problems.size() == 4);
+}
+
+TEST_CASE("a loaded model with rotary positions continues with other positions and another base") {
+  ArchitectureOptions given = small();
+  given.rotary_embeddings = true;
+  const GptConfig loaded = resolve(given).config;
+  given.max_position_embeddings = *given.max_position_embeddings * 2;
+  given.rotary_base = 500000;
+  const Resolved longer = resolve(given, loaded);
+  CHECK(longer.problems.empty());
+  CHECK(longer.config.max_positions == *given.max_position_embeddings);
+  CHECK(longer.config.rotary.base == 500000);
+  given.rotary_percent = 0.5;
+  CHECK(resolve(given, loaded).problems.size() == 1);
+  given = small();
+  const GptConfig learned = resolve(given).config;
+  given.max_position_embeddings = *given.max_position_embeddings * 2;
+  given.rotary_base = 10000;
+  CHECK(resolve(given, learned).problems.size() == 2);
+}
+
+TEST_CASE("a contradiction with a loaded model is one problem") {
+  const GptConfig loaded = resolve(small()).config;
+  ArchitectureOptions given;
+  given.swiglu = true;  // another activation, and a gate
+  CHECK(resolve(given, loaded).problems.size() == 1);
+  given = small();
+  given.rotary_embeddings = true;
+  const GptConfig rotary = resolve(given).config;
+  given = {};
+  given.rotary_interpolation = 2;
+  CHECK(resolve(given, rotary).problems.size() == 1);
+  given = {};
+  given.rope_scaling = true;
+  given.rope_scaling_factor = 4;
+  CHECK(resolve(given, rotary).problems.size() == 1);
+  given = {};
+  given.rope_scaling = true;  // without a factor: the loaded model's
+  GptConfig scaled = rotary;
+  scaled.rotary.scaling = RotaryOptions::Scaling::llama3;
+  scaled.rotary.factor = 32;
+  CHECK(resolve(given, scaled).problems.empty());
 }

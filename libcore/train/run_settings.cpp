@@ -1,0 +1,116 @@
+#include "train/run_settings.h"
+
+#include <cmath>
+
+#include "base/str.h"
+#include "optim/schedule_record.h"
+
+namespace mtl {
+
+namespace {
+
+constexpr const char* kOverride = "--override-opt_param-scheduler";
+constexpr const char* kUseCheckpoint = "--use-checkpoint-opt_param-scheduler";
+
+/// Returns the schedule in a checkpoint's state, or null.
+const Json* recorded_schedule(const Json& extra) {
+  const Json* settings = extra.is_object() ? extra.find("settings") : nullptr;
+  return settings == nullptr ? nullptr : settings->find("schedule");
+}
+
+LrScheduleOptions schedule_of_flags(const TrainOptions& options) {
+  return resolve_schedule(options.optimizer.schedule, {.train_iters = options.batch.train_iters,
+                                                       .train_samples = options.batch.train_samples,
+                                                       .global_batch_size = options.global_batch_size()});
+}
+
+/// Returns a value as a flag takes it: whole numbers without a fraction.
+std::string value_text(const Json* value) {
+  if (value == nullptr) return "not set";
+  if (value->is_string()) return value->as_string();
+  const double number = value->is_number() ? value->as_number() : 0.5;
+  return number == std::floor(number) && std::abs(number) < 1e15 ? cat(static_cast<std::int64_t>(number))
+                                                                 : value->dump();
+}
+
+}  // namespace
+
+std::string differences_of(const Json& before, const Json& now) {
+  std::vector<std::string> out;
+  const auto compare = [&](const std::string& key, const Json* old_value, const Json* new_value) {
+    if (old_value != nullptr && new_value != nullptr) {
+      const bool are_numbers = old_value->is_number() && new_value->is_number();
+      if (are_numbers ? old_value->as_number() == new_value->as_number() : old_value->dump() == new_value->dump())
+        return;
+    }
+    out.push_back(cat(key, " ", value_text(old_value), ", now ", value_text(new_value)));
+  };
+  for (const auto& [key, value] : before.as_object()) compare(key, &value, now.find(key));
+  for (const auto& [key, value] : now.as_object()) {
+    if (before.find(key) == nullptr) compare(key, nullptr, &value);
+  }
+  return join(out, "; ");
+}
+
+namespace {
+
+/// Returns the settings outside the schedule.
+Json other_settings(const TrainOptions& options) {
+  const OptimizerOptions& optimizer = options.optimizer;
+  const ModelDropout dropout = options.dropout();
+  Json out = Json::object({{"--global-batch-size", options.global_batch_size()},
+                           {"--seq-length", options.data.seq_length},
+                           {"--adam-beta1", optimizer.adam_beta1},
+                           {"--adam-beta2", optimizer.adam_beta2},
+                           {"--adam-eps", optimizer.adam_eps},
+                           {"--clip-grad", optimizer.clip_grad},
+                           {"--hidden-dropout", dropout.hidden},
+                           {"--attention-dropout", dropout.attention},
+                           {"--seed", options.seed},
+                           {"--eod-mask-loss", options.data.eod_mask_loss},
+                           {"--reset-position-ids", options.data.reset_position_ids},
+                           {"--reset-attention-mask", options.data.reset_attention_mask}});
+  if (!options.batch.rampup.empty()) out.set("--rampup-batch-size", join(options.batch.rampup, " "));
+  if (!options.batch.schedule.empty()) out.set("--step-batch-size-schedule", options.batch.schedule);
+  if (options.precision.has_constant_scale()) out.set("--loss-scale", *options.precision.loss_scale);
+  return out;
+}
+
+}  // namespace
+
+LrScheduleOptions run_schedule(const TrainOptions& options, const Json& extra) {
+  const Json* recorded = options.checkpoint.use_checkpoint_schedule ? recorded_schedule(extra) : nullptr;
+  return recorded != nullptr ? schedule_from_record(*recorded) : schedule_of_flags(options);
+}
+
+Json settings_record(const TrainOptions& options, const LrScheduleOptions& schedule) {
+  return Json::object({{"schedule", schedule_record(schedule)}, {"other", other_settings(options)}});
+}
+
+std::vector<std::string> changed_settings(const TrainOptions& options, const std::string& folder, const Json& extra,
+                                          const std::function<void(std::string flag, std::string what)>& report) {
+  std::vector<std::string> out;
+  const CheckpointOptions& flags = options.checkpoint;
+  const Json* schedule = recorded_schedule(extra);
+  if (schedule == nullptr) {
+    if (flags.use_checkpoint_schedule)
+      report(kUseCheckpoint,
+             cat(folder, " does not record its schedule; use ", kOverride, " to continue with the flags'"));
+    return out;
+  }
+  const bool has_schedule = options.optimizer.schedule.lr && options.train_iters() > 0;  // a dry run may have none
+  const std::string changes =
+      has_schedule ? differences_of(*schedule, schedule_record(schedule_of_flags(options))) : "";
+  if (!changes.empty() && flags.use_checkpoint_schedule)
+    out.push_back(cat(folder, ": continues with its own schedule, not with that of the flags: ", changes));
+  else if (!changes.empty() && flags.override_schedule)
+    out.push_back(cat(folder, ": continues with another schedule: ", changes));
+  else if (!changes.empty())
+    report(folder, cat("was trained with another schedule: ", changes, "; add ", kOverride,
+                       " to continue with the flags', or ", kUseCheckpoint, " to continue with the checkpoint's"));
+  const std::string others = differences_of(extra.at("settings").at("other"), other_settings(options));
+  if (!others.empty()) out.push_back(cat(folder, ": continues with other settings: ", others));
+  return out;
+}
+
+}  // namespace mtl
