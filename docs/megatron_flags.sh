@@ -1,30 +1,35 @@
 #!/usr/bin/env bash
-# Prints the flags of Megatron-LM that mtl-train refuses, or accepts without an effect, by reason: the tables at the end
-# of docs/megatron.md. Usage: megatron_flags.sh BIN, or megatron_flags.sh BIN --write to update the page.
+# Prints how mtl-train answers the flags of Megatron-LM that it does not have, by subject: the table at the end of
+# docs/megatron.md. Usage: megatron_flags.sh BIN, or megatron_flags.sh BIN --write to update the page.
 set -euo pipefail
 page=$(dirname "$0")/megatron.md
-tables() {
+table() {
+  cat <<'END'
+## Megatron-LM's other flags
+
+A flag that would change the result is refused with the reason, and mtl-train exits with status 2; a flag without an
+effect is reported once. `mtl-train --list-foreign-flags` prints all of them with the reasons; `*` stands for the rest
+of a name.
+
+| subject | refused | without an effect |
+|---|---|---|
+END
   "$1/mtl-train" --list-foreign-flags | awk -F'\t' '
-    { key = $1 "\t" $3
-      if (key in names) names[key] = names[key] ", "
-      names[key] = names[key] "`" $2 "`" }
-    function table(kind, title, text,   i, part) {
-      printf "## %s\n\n%s\n\n| flags | message |\n|---|---|\n", title, text
-      for (i = 1; i <= count; ++i) {
-        split(order[i], part, "\t")
-        if (part[1] == kind) printf "| %s | %s |\n", names[order[i]], part[2]
-      }
+    { key = $4 "\t" $1
+      if (!($4 in seen)) { seen[$4] = 1; subjects[++count] = $4 }
+      if (++flags[key] <= 4) names[key] = names[key] (flags[key] > 1 ? ", " : "") "`" $2 "`" }
+    function cell(subject, kind,   key) {
+      key = subject "\t" kind
+      return names[key] (flags[key] > 4 ? " and " flags[key] - 4 " more" : "")
     }
-    !(($1 "\t" $3) in seen) { seen[$1 "\t" $3] = 1; order[++count] = $1 "\t" $3 }
     END {
-      table("acknowledged", "Flags without an effect", "mtl-train accepts these and prints the message once.")
-      print ""
-      table("refused", "Flags that are refused", "mtl-train ends with exit status 2, all reasons listed; `*` stands for the rest of a name.")
-    }'
+      for (i = 1; i <= count; ++i)
+        printf "| %s | %s | %s |\n", subjects[i], cell(subjects[i], "refused"), cell(subjects[i], "acknowledged")
+    }' | sort
 }
 if [ "${2:-}" = --write ]; then
-  { sed '/^## Flags without an effect/,$d' "$page"; tables "$1"; } >"$page.new"
+  { sed "/^## Megatron-LM's other flags/,\$d" "$page"; table "$1"; } >"$page.new"
   mv "$page.new" "$page"
 else
-  tables "$1"
+  table "$1"
 fi

@@ -13,8 +13,10 @@ class ForeignFlags {
  public:
   struct Answer {
     enum Kind { refused, acknowledged, unknown } kind;
-    int takes;         // how many values follow the flag; -1: all up to the next flag
-    std::string text;  // the problem's message, or the notice if the flag is acknowledged
+    int takes;              // how many values follow the flag; -1: all up to the next flag
+    std::string text;       // the problem's message, or the notice if the flag is acknowledged
+    std::string meant{};    // the tool's own flag that an unknown flag probably means; empty: none is similar
+    std::string subject{};  // heading in read()'s text; empty if declared otherwise
   };
 
   explicit ForeignFlags(std::string program) : program_(std::move(program)) {}
@@ -26,6 +28,10 @@ class ForeignFlags {
   void acknowledge(int takes, const std::string& why, std::string_view names) {
     add(names, {Answer::acknowledged, takes, why});
   }
+  /// Declares the flags in a text. `[subject]` begins a group; `refused: WHY` or `acknowledged: WHY` begins a list of
+  /// flags, separated by blanks and line ends, to which this answer applies. A flag that takes one value ends with "=",
+  /// one that takes all words up to the next flag with "=...", and a family with "*". `#` begins a comment line.
+  void read(std::string_view text);
   /// Declares common wrong names for the flag `meant` that are too different to be recognized as typos.
   void suggest(std::string_view names, std::string_view meant) { add(names, mistake(meant)); }
 
@@ -33,8 +39,8 @@ class ForeignFlags {
   /// then the answer suggests the most similar flag in `known`, the tool's own flags.
   Answer find(const std::string& name, const std::vector<std::string>& known) const;
 
-  /// Returns one line per refused or acknowledged flag: "refused" or "acknowledged", name and reason, separated by
-  /// tabs.
+  /// Returns one line per refused or acknowledged flag: "refused" or "acknowledged", name, reason and subject,
+  /// separated by tabs.
   std::string list() const;
 
  private:

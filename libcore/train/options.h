@@ -141,9 +141,8 @@ Layout layout_of(const ParallelOptions& options, int rank);
 /// Flags for which this version supports at most one value. We parse them only to check the values that scripts pass.
 struct FixedOptions {
   std::string optimizer = "adam", rerun_mode = "disabled";
-  std::int64_t timing_log_level = 0, zero_stage = 0, expert_parallel = 1, ds_sequence_parallel = 1;
+  std::int64_t zero_stage = 0, expert_parallel = 1, ds_sequence_parallel = 1;
   bool no_pipeline_parallel = false;
-  std::optional<std::int64_t> tensorboard_log_interval;
 };
 
 struct TrainOptions {

@@ -11,7 +11,7 @@ run=(--data-path merged_text_document --split 80,10,10 --lr 1e-3 --train-iters 2
 expect_refused() {
   expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --save refused "$@"
   expect_text err '^mtl-train: 1 problem with the configuration$'
-  expect_text err "^  $1 .*(not supported in this version|now$|here|DeepSpeed)"
+  expect_text err "^  $1 .*(not supported in this version|spelled|DeepSpeed)"
   [ -e refused ] && fail "$1: the refused run made a folder"
 }
 
@@ -60,16 +60,34 @@ expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --vocab-size 5 --
 expect_lines 1 "^mtl-train: --vocab-size: has no effect without --tokenizer-type TikTokenizer or NullTokenizer$"
 expect_lines 1 "^mtl-train: --tokenizer-model: has no effect with --tokenizer-type GPT2BPETokenizer or NullTokenizer$"
 
+# One mistake is one problem: what follows from a refused value or a misspelled name is not reported.
+expect_exit 2 mtl-train --lr abc --num-layers -3 --data-path --seq-lenght 16 --hidden-size 16 --num-attention-heads 2 \
+  --max-position-embeddings 32 "${words[@]}" --train-iters 1
+expect_text err '^mtl-train: 4 problems'
+for flag in '--lr abc' '--num-layers -3' --data-path --seq-lenght; do expect_lines 1 "^  $flag +"; done
+expect_exit 2 mtl-train "${tiny[@]}" "${run[@]}" --tokenizer-type NullTokenizer --vocab-size 0
+expect_text err '^mtl-train: 1 problem '
+
+# Every flag of Megatron-LM is answered: it acts, it is refused with a reason, or it is acknowledged.
+mtl-train --list-foreign-flags >foreign
+[ "$(wc -l <foreign)" -gt 500 ] || fail '--list-foreign-flags is too short'
+! grep -qvP '^(refused|acknowledged)\t--[^\t]+\t[^\t]{20,}\t[^\t]+$' foreign || fail "--list-foreign-flags: $(grep -vP '^(refused|acknowledged)\t--[^\t]+\t[^\t]{20,}\t[^\t]+$' foreign | head -1)"
+mtl-train --list-flags | cut -d' ' -f1 >own
+for flag in $(cut -f2 foreign); do ! grep -qxF -- "$flag" own || fail "$flag is declared, and is listed as another tool's"; done
+expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --skip-train --cp-comm-type p2p a2a --your-arg-name1 x
+expect_text err '^mtl-train: 3 problems'
+expect_lines 0 'unknown flag'
+
 # If Megatron's flags request unsupported features, they are rejected with a reason. Flags without a reason are unknown.
 expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --moe-router-dtype fp32 --fp8-quantizer-factory x \
-  --main-grads-dtype fp16 --decoder-seq-length 32 --patch-dim 16 --learning-rate 1
+  --main-grads-dtype fp16 --decoder-seq-length 32 --zzz-dim 16 --learning-rate 1
 expect_text err '^mtl-train: 6 problems'
 [ "$(sed -n 2,3p err | grep -c 'unknown flag')" -eq 2 ] || fail 'unknown flags are not reported first'
 expect_text err '^  --learning-rate +unknown flag; did you mean --lr\?'
 expect_text err '^  --moe-router-dtype +mixtures of experts are not supported'
-expect_text err '^  --fp8-quantizer-factory +is not supported in this version: precisions are fp32, bf16 and fp16'
+expect_text err '^  --fp8-quantizer-factory +is not supported in this version; use --bf16, --fp16'
 expect_text err '^  --main-grads-dtype fp16 +is not supported in this version'
-expect_text err '^  --decoder-seq-length 32 +is --seq-length here'
+expect_text err '^  --decoder-seq-length 32 +is spelled --seq-length in mtl-train'
 expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --sequence-parallel --no-pipeline-parallel --disable-jit-fuser \
   --main-grads-dtype fp32
 for flag in --sequence-parallel --no-pipeline-parallel --disable-jit-fuser; do expect_lines 1 "^mtl-train: $flag: "; done
@@ -98,19 +116,26 @@ expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --split 969,30,1
 
 # Unsupported flags are rejected by name.
 for flag in --fp8-hybrid --fp16-lm-cross-entropy --use-torch-fsdp2 --multi-latent-attention --apply-layernorm-1p --distribute-saved-activations \
-  --deepspeed --log-params-norm --no-save-optim; do
+  --deepspeed --no-save-optim; do
   expect_refused "$flag"
 done
-for flag in '--context-parallel-size 2' '--num-layers-per-virtual-pipeline-stage 2' '--optimizer sgd' '--train-weighted-split-paths a b' '--wandb-project x' \
+for flag in '--context-parallel-size 2' '--num-layers-per-virtual-pipeline-stage 2' '--optimizer sgd' '--train-weighted-split-paths a b' \
   '--zero-stage 2' '--deepspeed_config ds.json' '--num-experts 4' '--model-parallel-size 2' '--batch-size 4' \
-  '--exp-avg-dtype fp8' '--load-tag x' '--timing-log-level 2' '--embedding-init-method-std 0.1'; do
+  '--exp-avg-dtype fp8' '--load-tag x' '--embedding-init-method-std 0.1'; do
   # shellcheck disable=SC2086
   expect_refused $flag
 done
 expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --deepspeed
-expect_text err '^  --deepspeed +DeepSpeed.s engine is not supported; give its settings as --micro-batch-size, --global-batch-size, --lr, --clip-grad, --zero-stage$'
-expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --tensorboard-log-interval 10
-expect_text err '^  --tensorboard-log-interval 10 +differs from --log-interval 1'
+expect_text err '^  --deepspeed +DeepSpeed.s engine is not supported; use --micro-batch-size, .*--zero-stage'
+
+# Logging that mtl-train does not have is acknowledged: it does not stop a run.
+expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --wandb-project p --wandb-exp-name 'a b' --wandb-entity-of-another-version x y \
+  --wandb-save-dir d --enable-one-logger --log-params-norm --tensorboard-log-interval 10 --timing-log-level 2
+for flag in --wandb-project --wandb-exp-name --wandb-entity-of-another-version --wandb-save-dir --enable-one-logger; do
+  expect_lines 1 "^mtl-train: $flag: has no effect; .*--log-jsonl and --tensorboard-dir"
+done
+for flag in --log-params-norm --tensorboard-log-interval --timing-log-level; do expect_lines 1 "^mtl-train: $flag: has no effect"; done
+[ ! -e d ] || fail '--wandb-save-dir creates a folder'
 
 # If a flag has no effect, this is reported once and the run does not change.
 expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --log-jsonl plain.jsonl
@@ -124,7 +149,7 @@ for flag in --num-workers --DDP-impl --distributed-backend --attention-softmax-i
   --use-precision-aware-optimizer --fp32-residual-connection --loss-scale --no-query-key-layer-scaling --no-load-rng --use-cpu-initialization --empty-unused-memory-level --timing-log-option --data-impl; do
   expect_lines 1 "^mtl-train: $flag: "
 done
-expect_lines 1 '^mtl-train: --data-impl: has no effect$'
+expect_lines 1 '^mtl-train: --data-impl: has no effect, because '
 losses() { grep -o '"lm_loss": [^,]*' "$1"; }
 [ "$(losses plain.jsonl | wc -l)" -eq 2 ] || fail 'not two steps in plain.jsonl'
 [ "$(losses plain.jsonl)" = "$(losses more.jsonl)" ] || fail 'flags without an effect changed the losses'

@@ -110,7 +110,7 @@ expect_problem '--accumulate-allreduce-grads-in-fp32 +contradicts --grad-reduce-
 expect_problem '--accumulate-allreduce-grads-in-fp32 +contradicts --precision fsdp-mixed' \
   --precision fsdp-mixed --fp32-allreduce
 expect_problem '--stochastic-rounding +needs main weights in bf16' --bf16 --stochastic-rounding
-expect_problem '--fp16-lm-cross-entropy +is not supported in this version: losses are computed in fp32' \
+expect_problem '--fp16-lm-cross-entropy +is not supported in this version, which computes losses in fp32' \
   --fp16 --fp16-lm-cross-entropy
 expect_problem '--initial-loss-scale 2 +is below --min-loss-scale 4' --fp16 --initial-loss-scale 2 --min-loss-scale 4
 

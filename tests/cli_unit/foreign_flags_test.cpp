@@ -47,3 +47,32 @@ TEST_CASE("foreign flags: an unknown flag names the flag that may be meant") {
   CHECK(answer.takes == -1);
   CHECK(answer.text == "unknown flag; see mtl-tool --help");
 }
+
+TEST_CASE("foreign flags: a text with subjects, answers, and how many values a flag takes") {
+  ForeignFlags foreign("mtl-tool");
+  foreign.read(
+      "# comment\n\n[precision]\nrefused: use --bf16: it is the only one\n  --fp8-* --fp8-recipe= --fp8-hybrid\n"
+      "acknowledged: has no effect\n  --margins=... --old\n[logging]\nacknowledged: goes elsewhere\n  --wandb-*\n");
+  const auto check = [&](const char* name, Answer::Kind kind, int takes, const char* text, const char* subject) {
+    CAPTURE(name);
+    const Answer answer = foreign.find(name, kKnown);
+    CHECK(answer.kind == kind);
+    CHECK(answer.takes == takes);
+    CHECK(answer.text == text);
+    CHECK(answer.subject == subject);
+  };
+  check("--fp8-hybrid", Answer::refused, 0, "use --bf16: it is the only one", "precision");
+  check("--fp8-recipe", Answer::refused, 1, "use --bf16: it is the only one", "precision");
+  check("--fp8-else", Answer::refused, -1, "use --bf16: it is the only one", "precision");
+  check("--margins", Answer::acknowledged, -1, "has no effect", "precision");
+  check("--old", Answer::acknowledged, 0, "has no effect", "precision");
+  check("--wandb-project", Answer::acknowledged, -1, "goes elsewhere", "logging");
+  CHECK(foreign.list().find("acknowledged\t--old\thas no effect\tprecision\n") != std::string::npos);
+  CHECK_THROWS(foreign.read("ignored: no such answer\n --x"));
+}
+
+TEST_CASE("foreign flags: an unknown flag's answer has the flag that may be meant") {
+  ForeignFlags foreign("mtl-tool");
+  CHECK(foreign.find("--num-layer", kKnown).meant == "--num-layers");
+  CHECK(foreign.find("--zzzzzzzz", kKnown).meant.empty());
+}
