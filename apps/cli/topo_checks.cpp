@@ -67,7 +67,7 @@ void check_grid(Flags& flags, const TopoOptions& options) {
                    {"--expert-model-parallel-size", options.expert}});
   }
   if (options.run.parallel.tp_pp_dp_mapping && options.rank_order)
-    flags.problem("--use-tp-pp-dp-mapping, --rank-order", "mean the same; give one of them");
+    flags.problem("--use-tp-pp-dp-mapping, --rank-order", "mean the same; use only one of them");
   try {  // the result depends only on which axes have several ranks
     auto at_most_two = [](std::int64_t size) { return static_cast<int>(std::min<std::int64_t>(size, 2)); };
     std::int64_t replicas = std::max<std::int64_t>(options.run.parallel.world / options.run.parallel.tensor /
@@ -136,7 +136,7 @@ bool check_layers(Flags& flags, const TopoOptions& options) {
   std::size_t before = flags.problem_count();
   if (options.layers_per_virtual_stage && options.virtual_stages) {
     flags.problem("--num-layers-per-virtual-pipeline-stage, --num-virtual-stages-per-pipeline-rank",
-                  "mean the same; give one of them");
+                  "mean the same; use only one of them");
   }
   if (!options.run.architecture.num_layers) {
     for (auto [flag, given] :

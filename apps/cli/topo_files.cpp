@@ -68,7 +68,7 @@ Json schedule_json(const TopoReport& report) {
 }
 
 Json step_json(const TopoMemory& memory) {
-  if (!memory.unsupported_reason.empty()) return Json::object({{"not_given", memory.unsupported_reason}});
+  if (!memory.unsupported_reason.empty()) return Json::object({{"unsupported_reason", memory.unsupported_reason}});
   return Json::object({{"global_batch_size", memory.run.global_batch_size()},
                        {"micro_batch_size", memory.run.batch.micro_batch_size},
                        {"micro_batches", memory.run.micro_batches()},

@@ -89,7 +89,7 @@ class Reader {
         const Json file = Json::read(path);
         check_keys(file);
         for (std::size_t i = 0; i < 3; ++i) {
-          if (!words[i].empty()) fail(Exit::usage, "excludes --", kSplitNames[i], "-data-path; give one of them");
+          if (!words[i].empty()) fail(Exit::usage, "excludes --", kSplitNames[i], "-data-path; use only one of them");
           words[i] = words_of_split(file, kSplitNames[i]);
         }
       });
@@ -105,7 +105,7 @@ class Reader {
     std::vector<std::string> words = unquoted(options_.data_path);
     std::string flag = "--data-path";
     if (const std::string& path = options_.data_args_path; !path.empty()) {
-      if (!words.empty()) report_("--data-args-path", "excludes --data-path; give one of them");
+      if (!words.empty()) report_("--data-args-path", "excludes --data-path; use only one of them");
       flag = "--data-args-path " + path;
       attempt(flag, [&] { words = split_words(read_file(path)); });
     }

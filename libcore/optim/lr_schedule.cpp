@@ -161,7 +161,7 @@ void check_schedule(const LrScheduleFlags& flags, const ScheduleLength& run,
   other_unit((in_samples ? flags.lr_warmup_iters : flags.lr_warmup_samples) != 0, "warmup");
   other_unit(in_samples ? flags.lr_wsd_decay_iters.has_value() : flags.lr_wsd_decay_samples.has_value(), "wsd-decay");
   if (flags.lr_warmup_fraction && (flags.lr_warmup_iters != 0 || flags.lr_warmup_samples != 0)) {
-    report("--lr-warmup-fraction", cat("is given together with --lr-warmup", suffix, "; give one of them"));
+    report("--lr-warmup-fraction", cat("is given together with --lr-warmup", suffix, "; use only one of them"));
   }
 
   LrScheduleOptions steps = to_samples(flags, run);

@@ -172,11 +172,11 @@ std::vector<std::string> activation_flags(const ArchitectureOptions& given) {
 
 void check_architecture(const ArchitectureOptions& given, const Report& report) {
   const std::vector<std::string> activations = activation_flags(given);
-  if (activations.size() > 1) report(join(activations, ", "), "choose different activations; give one of them");
+  if (activations.size() > 1) report(join(activations, ", "), "choose different activations; use only one of them");
   if (given.rotary_embeddings && given.position_embedding_type == "learned_absolute")
     report("--use-rotary-position-embeddings", "contradicts --position-embedding-type learned_absolute");
   if (given.rotary_interpolation && given.rope_scaling)
-    report("--use-rope-scaling", "excludes --rotary-seq-len-interpolation-factor; give one of them");
+    report("--use-rope-scaling", "excludes --rotary-seq-len-interpolation-factor; use only one of them");
   if (given.window_size && !window_of(*given.window_size))
     report(cat("--window-size ", *given.window_size),
            "must be LEFT,0: each token sees LEFT tokens before its own, and none after it");

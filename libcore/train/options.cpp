@@ -87,7 +87,7 @@ RunLength BatchOptions::run_length(std::int64_t iterations, std::int64_t data_pa
 void check_data_options(const DataOptions& data, const Report& report) {
   if (data.seq_length == 0) report("--seq-length", "is required, at least 1: tokens per sample");
   if (data.order == "feistel" && data.dataloader_type == "cyclic")
-    report("--dataloader-type cyclic", "shuffles what --data-order feistel has shuffled; give one of them");
+    report("--dataloader-type cyclic", "shuffles what --data-order feistel has shuffled; use only one of them");
   if (!data.data_sharding && data.dataloader_type != "cyclic")
     report("--no-data-sharding", "needs --dataloader-type cyclic: in a single pass no rank owns samples");
 }
@@ -98,7 +98,7 @@ bool check_batches(const BatchOptions& batch, std::int64_t data_parallel, std::i
   if (batch.varies() && !batch.train_samples)
     report(batch.rampup.empty() ? "--step-batch-size-schedule" : "--rampup-batch-size",
            "needs a run that is counted in samples; give --train-samples");
-  if (batch.train_iters && batch.train_samples) report("--train-samples", "excludes --train-iters; give one of them");
+  if (batch.train_iters && batch.train_samples) report("--train-samples", "excludes --train-iters; use only one of them");
   if (batch.train_samples && has_sizes) {
     const BatchSizes sizes = batch.sizes(data_parallel, seq_length);
     if (sizes.count_iterations(*batch.train_samples) < 1)

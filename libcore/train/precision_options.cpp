@@ -80,10 +80,10 @@ GradScaler::Options scaler_of(const PrecisionOptions& options) {
 
 void check_precision(const PrecisionOptions& options,
                      const std::function<void(std::string flag, std::string what)>& report) {
-  if (options.bf16 && options.fp16) report("--fp16", "excludes --bf16; give one of them");
+  if (options.bf16 && options.fp16) report("--fp16", "excludes --bf16; use only one of them");
   if (options.preset && (options.bf16 || options.fp16))
     report("--precision " + *options.preset,
-           cat("excludes ", options.bf16 ? "--bf16" : "--fp16", "; give one of them"));
+           cat("excludes ", options.bf16 ? "--bf16" : "--fp16", "; use only one of them"));
   for (const DTypeFlag& flag : kDTypeFlags) {
     const std::string given = (options.*flag.name).value_or("fp32");
     if (given == "fp32" || given == "bf16") continue;
@@ -99,7 +99,7 @@ void check_precision(const PrecisionOptions& options,
   if (precision.main_params == DType::bf16 && !computes_in_bf16)
     report("--main-params-dtype bf16", "needs --bf16: main weights are fp32, or the weights that layers read");
   if (options.grad_reduce_in_bf16 && options.main_grads == "fp32")
-    report("--grad-reduce-in-bf16", "contradicts --main-grads-dtype fp32; give one of them");
+    report("--grad-reduce-in-bf16", "contradicts --main-grads-dtype fp32; use only one of them");
   if (precision.main_grads == DType::bf16) {
     const std::string cause = options.grad_reduce_in_bf16 ? "--grad-reduce-in-bf16"
                               : options.main_grads        ? "--main-grads-dtype bf16"

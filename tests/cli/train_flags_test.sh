@@ -209,7 +209,7 @@ expect_text err '^mtl-train: already complete: 4 of 4 iterations are done$'
 expect_exit 0 mtl-train "${codeparrot[@]}" "${small[@]}" --train-iters 2 --lr-decay-iters 2
 expect_text err '^mtl-train: already complete: 4 iterations are done, more than the 2 requested$'
 expect_exit 2 mtl-train "${codeparrot[@]}" "${small[@]}" --save none --load none --bf16
-expect_text err '^  --fp16 +excludes --bf16; give one of them$'
+expect_text err '^  --fp16 +excludes --bf16; use only one of them$'
 expect_lines 1 '^  --'
 expect_exit 2 mtl-train "${codeparrot[@]}" "${small[@]}" --save none --load none --exit-on-missing-checkpoint
 expect_text err '^  --exit-on-missing-checkpoint +no checkpoint in --load none$'
