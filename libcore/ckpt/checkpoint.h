@@ -51,9 +51,10 @@ struct SavedTensor {
   std::vector<std::int64_t> shape;
 };
 
-/// A file or folder, and the name of a tensor in it.
-struct StoredPlace {
-  std::string file, tensor;
+/// A tensor with NaN or infinite elements, as it is stored: its file or folder, and its name there.
+struct NonfiniteTensor {
+  std::string file, name;
+  std::size_t elements = 0, nonfinite = 0;
 };
 
 /// A tensor, or a slice of one, to write to a checkpoint. `bytes` returns the slice's elements. The span that it

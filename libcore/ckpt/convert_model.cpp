@@ -73,10 +73,8 @@ std::string overflowing_tensors(const std::vector<NonfiniteElements>& found) {
 std::string broken_tensors(const ModelSource& source) {
   std::vector<NonfiniteElements> found;
   for (const SavedTensor& tensor : source.tensors()) {
-    NonfiniteCounter counter(found);
-    read_tensor(source, tensor, tensor.dtype, &counter);
-    if (!found.empty() && found.back().tensor == tensor.name)
-      found.back().tensor = source.find_nonfinite(tensor.name).tensor;
+    for (const NonfiniteTensor& stored : source.find_nonfinite(tensor.name))
+      found.push_back({.tensor = stored.name, .elements = stored.elements, .in_source = stored.nonfinite});
   }
   return list_tensors(found, [](const NonfiniteElements& one) { return one.in_source; });
 }

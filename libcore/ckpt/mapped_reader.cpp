@@ -1,5 +1,7 @@
 #include "ckpt/mapped_reader.h"
 
+#include <algorithm>
+
 #include "base/files.h"
 #include "base/mapped_faults.h"
 #include "base/printable.h"
@@ -31,11 +33,28 @@ void MappedReader::read(std::size_t index, const Slice& slice, std::span<std::by
   }
 }
 
-StoredPlace MappedReader::find_nonfinite(std::size_t index) const {
+std::vector<NonfiniteTensor> MappedReader::find_nonfinite(std::size_t index) const {
   const Places& from = places_[index];
-  std::size_t piece = 0;
-  while (piece + 1 < from.pieces.size() && count_nonfinite(tensors[index].dtype, from.contents[piece]) == 0) ++piece;
-  return {from.files[piece]->path(), printable_text(from.names[piece])};
+  const SavedTensor& tensor = tensors[index];
+  std::vector<NonfiniteTensor> found;
+  std::vector<std::byte> elements;
+  for (std::size_t i = 0; i < from.pieces.size(); ++i) {
+    const Slice& box = from.pieces[i].box;
+    std::vector<std::int64_t> size = box.size;  // without padding rows, which are not part of the tensor
+    for (std::size_t axis = 0; axis < size.size(); ++axis)
+      size[axis] = std::clamp<std::int64_t>(tensor.shape[axis] - box.offset[axis], 0, size[axis]);
+    Slice part = whole_slice(size);
+    part.offset = box.offset;
+    elements.resize(part.count() * bits_of(tensor.dtype) / 8);
+    read(index, part, elements);
+    const std::size_t nonfinite = count_nonfinite(tensor.dtype, elements);
+    if (nonfinite == 0) continue;
+    found.push_back({.file = from.files[i]->path(),
+                     .name = printable_text(from.names[i]),
+                     .elements = static_cast<std::size_t>(part.count()),
+                     .nonfinite = nonfinite});
+  }
+  return found;
 }
 
 void hash_sample(Hasher& hasher, std::span<const std::byte> bytes, std::size_t blocks) {

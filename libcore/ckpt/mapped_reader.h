@@ -18,7 +18,7 @@ class MappedReader : public TensorReader {
  public:
   /// Gathers the slice into `out`. Throws Error(io) if a file has been truncated.
   void read(std::size_t index, const Slice& slice, std::span<std::byte> out) const final;
-  StoredPlace find_nonfinite(std::size_t index) const final;
+  std::vector<NonfiniteTensor> find_nonfinite(std::size_t index) const final;
 
  protected:
   /// Where a canonical tensor's elements are stored. piece.file is an index into `contents` and `files`.

@@ -45,6 +45,16 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
   return cat("(", join(sizes, ", "), ")");
 }
 
+std::vector<NonfiniteTensor> TensorReader::find_nonfinite(std::size_t index) const {
+  const SavedTensor& tensor = tensors[index];
+  const Slice whole = whole_slice(tensor.shape);
+  std::vector<std::byte> elements(whole.count() * bits_of(tensor.dtype) / 8);
+  read(index, whole, elements);
+  const std::size_t nonfinite = count_nonfinite(tensor.dtype, elements);
+  if (nonfinite == 0) return {};
+  return {{folder, tensor.name, static_cast<std::size_t>(whole.count()), nonfinite}};
+}
+
 void TensorReader::check_complete() const {
   std::vector<std::string> problems;
   // Every layer has multiple tensors. Reject an absurd number of layers before canonical_tensors() lists them all.
@@ -144,7 +154,7 @@ std::string ModelSource::identity() const {
 Json ModelSource::hf_config() const { return reader_->hf_config; }
 const std::optional<ModelDropout>& ModelSource::dropout() const { return reader_->dropout; }
 const std::vector<SavedTensor>& ModelSource::tensors() const { return reader_->tensors; }
-StoredPlace ModelSource::find_nonfinite(const std::string& name) const {
+std::vector<NonfiniteTensor> ModelSource::find_nonfinite(const std::string& name) const {
   return read_mapped([&] { return reader_->find_nonfinite(find_tensor(name) - tensors().data()); });
 }
 void ModelSource::verify() const {
@@ -185,8 +195,8 @@ struct Target {
 /// Throws Error(bad_data), which names the tensor in the file, if an element of tensors[at] is NaN or infinite.
 void refuse_nonfinite(const TensorReader& reader, std::size_t at, std::span<const std::byte> stored) {
   if (count_nonfinite(reader.tensors[at].dtype, stored) == 0) return;
-  const StoredPlace place = reader.find_nonfinite(at);
-  fail_at(Exit::bad_data, place.file, "tensor '", place.tensor,
+  const NonfiniteTensor found = reader.find_nonfinite(at).at(0);
+  fail_at(Exit::bad_data, found.file, "tensor '", found.name,
           "' contains NaN or infinity, because the file is damaged or the training diverged; load another model");
 }
 

@@ -100,9 +100,9 @@ class ModelSource {
   /// Reads a slice of a tensor, in the stored dtype, into `out`, which must have room for exactly slice.count()
   /// elements. For a checkpoint, first verifies the blocks that contain the slice.
   void read(const std::string& name, const Slice& slice, std::span<std::byte> out) const;
-  /// Returns where the NaN or infinite elements of a tensor are stored. If it is stored in several pieces, returns the
-  /// first such piece.
-  StoredPlace find_nonfinite(const std::string& name) const;
+  /// Reads an entire tensor. Returns the tensors in the files, of which it consists, that have NaN or infinite
+  /// elements.
+  std::vector<NonfiniteTensor> find_nonfinite(const std::string& name) const;
   /// Verifies all files against their checksums, including files that this rank does not need. Does nothing if the
   /// format has no checksums.
   void verify() const;

@@ -30,9 +30,8 @@ class TensorReader {
   virtual ~TensorReader() = default;
   /// Reads a slice of tensors[index], in the stored dtype, into `out` (slice.count() elements).
   virtual void read(std::size_t index, const Slice& slice, std::span<std::byte> out) const = 0;
-  /// Returns where the files hold tensors[index], which has NaN or infinite elements: see
-  /// ModelSource::find_nonfinite().
-  virtual StoredPlace find_nonfinite(std::size_t index) const { return {folder, tensors[index].name}; }
+  /// See ModelSource::find_nonfinite().
+  virtual std::vector<NonfiniteTensor> find_nonfinite(std::size_t index) const;
   /// If the format has hashes, verifies the stored bytes that contain this slice, unless an earlier call did.
   virtual void verify_slice(std::size_t, const Slice&) const {}
   /// If the format has hashes for files without tensors, such as the tokenizer's, verifies those files.

@@ -163,5 +163,17 @@ TEST_CASE("hf weights: NaN is refused with the tensor's name in the file") {
     const std::string error = error_of([&] { source.load_values(store.store); }, Exit::bad_data);
     CAPTURE(error);
     CHECK(contains(error, cat("/m/model.safetensors: tensor '", tensor, "' contains NaN")));
+    // The count is of the file's tensor, which may be a part of a parameter.
+    const SafetensorsFile file(scratch / "m/model.safetensors");
+    int found = 0;
+    for (const SavedTensor& parameter : source.tensors()) {
+      for (const NonfiniteTensor& place : source.find_nonfinite(parameter.name)) {
+        CHECK(place.name == tensor);
+        CHECK(place.nonfinite == 1);
+        CHECK(place.elements * bits_of(parameter.dtype) / 8 == file.data(*file.find(tensor)).size());
+        ++found;
+      }
+    }
+    CHECK(found == 1);
   }
 }
