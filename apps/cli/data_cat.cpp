@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "base/count_of.h"
 #include "cli/alone.h"
 #include "cli/data_commands.h"
 #include "cli/data_print.h"
@@ -23,7 +24,8 @@ void print_documents(const DataCatOptions& options, Console& console) {
   for (const std::string& prefix : options.prefixes) {
     const IndexedDataset data(prefix);
     if (options.begin > data.documents()) {
-      fail(Exit::usage, "--begin ", options.begin, ": ", data.prefix(), " has ", data.documents(), " documents");
+      fail_at(Exit::usage, cat("--begin ", options.begin), "is beyond the ", count_of(data.documents(), "document"),
+              " of ", data.prefix(), "; use at most ", data.documents());
     }
     printer.warn_about(data, console);
     const std::int64_t available = data.documents() - options.begin;
@@ -47,7 +49,7 @@ int data_cat(int argc, const char* const* argv) {
     check_data_print_flags(flags, options.print);
     check_prefixes(flags, options.prefixes);
     if (options.prefixes.size() > 1 && (flags.was_given("--begin") || flags.was_given("--count"))) {
-      flags.problem("--begin, --count", "apply to a single PREFIX only");
+      flags.problem("--begin, --count", "apply to a single PREFIX; run mtl-data cat once for each");
     }
   });
   return run_alone(flags, argc, argv, [&](Console& console) {

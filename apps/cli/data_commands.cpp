@@ -10,7 +10,7 @@ void check_prefixes(Flags& flags, const std::vector<std::string>& prefixes) {
 
 void check_one_prefix(Flags& flags, const std::vector<std::string>& prefixes) {
   check_prefixes(flags, prefixes);
-  if (prefixes.size() > 1) flags.problem("PREFIX", cat("give one, not ", prefixes.size()));
+  if (prefixes.size() > 1) flags.problem("PREFIX", cat("is given ", prefixes.size(), " times; give it once"));
 }
 
 }  // namespace mtl

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "base/count_of.h"
 #include "base/inputs.h"
 #include "base/interrupt_guard.h"
 #include "cli/alone.h"
@@ -38,7 +39,7 @@ void export_tokens(const DataExportOptions& options, Console& console) {
   data.check_sizes();
   file.commit();
   console.end_progress();
-  console.info(cat(options.output, ": ", with_commas(data.tokens()), " tokens as ", name_of(data.type())));
+  console.info(cat(options.output, ": ", count_of(data.tokens(), "token"), " as ", name_of(data.type())));
 }
 
 }  // namespace
@@ -55,7 +56,8 @@ int data_export(int argc, const char* const* argv) {
     options.config_file = flags.config_file();
     check_one_prefix(flags, options.prefixes);
     if (flags.was_given("--output") && !ends_with(options.output, ".npy")) {
-      flags.problem("--output " + options.output, "does not end in .npy, the only supported format");
+      flags.problem("--output " + options.output,
+                    "does not end in .npy, the only supported format; name a file like tokens.npy");
     }
   });
   return run_alone(flags, argc, argv, [&](Console& console) {

@@ -44,10 +44,10 @@ int data_merge(int argc, const char* const* argv) {
   flags.foreign.acknowledge(0, "has no effect: the files record whether they have modes", "--multimodal");
   flags.check([&] {
     if (options.input.empty() == options.prefixes.empty()) {
-      flags.problem("PREFIX, --input",
-                    options.input.empty()
-                        ? "name the token files, or their folder with --input DIR"
-                        : "give one of them; --input takes a folder, token files need no flag: mtl-data merge A B ...");
+      flags.problem("PREFIX, --input", options.input.empty()
+                                           ? "are both missing; name the token files, or their folder with --input DIR"
+                                           : "cannot be used together; name token files without a flag (mtl-data merge "
+                                             "A B ...), or a folder with --input");
     }
   });
   return run_alone(flags, argc, argv, [&](Console& console) {

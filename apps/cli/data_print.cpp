@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/count_of.h"
 #include "base/json.h"
 #include "base/utf8.h"
 #include "cli/data_tokenizer.h"
@@ -56,9 +57,10 @@ void check_data_print_flags(Flags& flags, const DataPrintOptions& options) {
   if (options.tokenizer.vocab_size && !names_tokenizer(options.tokenizer)) {
     flags.problem("--vocab-size", "is the size of a NullTokenizer; add --tokenizer-type NullTokenizer");
   }
-  if (options.plain && options.json) flags.problem("--plain", "excludes --json; give one of them");
-  if (options.plain && !as_text) flags.problem("--plain", "applies to text; give a tokenizer, and leave out --ids");
-  if (options.keep_eod && !as_text) flags.problem("--keep-eod", "applies to text; ids always include every token");
+  if (options.plain && options.json) flags.problem("--plain", "cannot be used with --json; use only one of them");
+  if (options.plain && !as_text) flags.problem("--plain", "applies to text; select a tokenizer, and leave out --ids");
+  if (options.keep_eod && !as_text)
+    flags.problem("--keep-eod", "applies to text; leave it out, because ids always include every token");
 }
 
 DocumentPrinter::DocumentPrinter(const DataPrintOptions& options)
@@ -98,7 +100,7 @@ std::string DocumentPrinter::decode_and_compare(const Ids& ids) {
 void DocumentPrinter::warn_of_changes(Console& console) const {
   if (changed_ == 0) return;
   console.warn(
-      cat(changed_, changed_ == 1 ? " text" : " texts",
+      cat(count_of(changed_, "text"),
           " would encode to different tokens with these tokenizer flags: decoding lost a part of the original"));
 }
 
@@ -124,7 +126,7 @@ void DocumentPrinter::print(const IndexedDataset& data, std::int64_t document) {
   } catch (const Error& error) {
     if (error.code() != Exit::bad_data) throw;
     fail(Exit::bad_data, data.prefix(), ": document ", document, ": ", error.what(),
-         "; was the data made with this tokenizer?");
+         "; select the tokenizer that made the data");
   }
 }
 

@@ -82,23 +82,24 @@ void check_numbers(Flags& flags, const DataSplitOptions& options) {
   for (const std::string& word : options.weights.empty() ? std::vector<std::string>{} : words_of(options.weights)) {
     const double weight = parse_float(word).value_or(0);
     if (!(weight > 0) || !std::isfinite(weight)) {
-      flags.problem("--weights " + options.weights, cat("`", word, "` is not a positive number"));
+      flags.problem("--weights " + options.weights, cat("'", word, "' is not a positive number"));
     }
   }
   int rests = 0;
   for (const std::string& word : options.counts.empty() ? std::vector<std::string>{} : words_of(options.counts)) {
     rests += word == "rest";
     if (word != "rest" && parse_int(word).value_or(0) < 1) {
-      flags.problem("--counts " + options.counts, cat("`", word, "` is neither a positive number nor `rest`"));
+      flags.problem("--counts " + options.counts, cat("'", word, "' is neither a positive number nor 'rest'"));
     }
   }
-  if (rests > 1) flags.problem("--counts " + options.counts, "only one part can take the rest");
+  if (rests > 1)
+    flags.problem("--counts " + options.counts, "contains 'rest' more than once; only one part can take the remainder");
 }
 
 void check_options(Flags& flags, const DataSplitOptions& options) {
   check_one_prefix(flags, options.prefixes);
   if (flags.was_given("--weights") == flags.was_given("--counts")) {
-    flags.problem("--weights, --counts", "give one of them: relative sizes, or numbers of documents");
+    flags.problem("--weights, --counts", "use exactly one of them: relative sizes, or numbers of documents");
     if (!flags.was_given("--weights")) return;
   }
   if (!options.counts.empty() && options.by == "tokens") flags.problem("--by tokens", "applies only to --weights");
@@ -116,7 +117,7 @@ void check_options(Flags& flags, const DataSplitOptions& options) {
     }
   }
   if (std::set<std::string>(names.begin(), names.end()).size() != names.size()) {
-    flags.problem("--names " + options.names, "two parts have the same name");
+    flags.problem("--names " + options.names, "gives two parts the same name");
   }
 }
 

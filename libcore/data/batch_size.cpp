@@ -37,7 +37,8 @@ BatchSizes::BatchSizes(const BatchSizeOptions& options)
     : global_(options.global_batch_size),
       micro_batch_times_dp_(micro_batch_times_data_parallel(options)),
       decrease_if_needed_(options.decrease_if_needed) {
-  if (options.rampup && !options.schedule.empty()) fail(Exit::usage, "excludes --rampup-batch-size; give one of them");
+  if (options.rampup && !options.schedule.empty())
+    fail(Exit::usage, "cannot be used with --rampup-batch-size; use only one of them");
   if (options.rampup) {
     read_rampup(*options.rampup);
   } else if (!options.schedule.empty()) {
@@ -52,11 +53,14 @@ BatchSizes::BatchSizes(const BatchSizeOptions& options)
 void BatchSizes::add_size(std::int64_t size) {
   if (size % micro_batch_times_dp_ != 0 && !decrease_if_needed_) {
     fail(Exit::usage, "the batch size ", size, " is not a multiple of ", micro_batch_times_dp_,
-         " (micro-batch size x data-parallel size); --decrease-batch-size-if-needed takes ", round_down(size));
+         " (micro-batch size x data-parallel size); ",
+         size < micro_batch_times_dp_
+             ? cat("use at least ", micro_batch_times_dp_)
+             : cat("use --decrease-batch-size-if-needed to round it down to ", round_down(size)));
   }
   if (round_down(size) == 0) {
-    fail(Exit::usage, "the batch size ", size, " is less than one micro-batch on every data-parallel rank, ",
-         micro_batch_times_dp_);
+    fail(Exit::usage, "the batch size ", size,
+         " is less than one micro-batch on every data-parallel rank; use at least ", micro_batch_times_dp_);
   }
   sizes_.push_back(round_down(size));
 }

@@ -24,7 +24,7 @@ std::vector<std::optional<double>> parse_pairs(const std::vector<std::string>& w
 
 double checked_weight(double weight, const std::string& word) {
   if (!(weight > 0) || !std::isfinite(weight)) {
-    fail(Exit::usage, "the weight '", strip(word), "' is not a positive number; omit a data set of no weight");
+    fail(Exit::usage, "the weight '", strip(word), "' is not a positive number; leave out a data set without weight");
   }
   return weight;
 }
@@ -89,7 +89,8 @@ class Reader {
         const Json file = Json::read(path);
         check_keys(file);
         for (std::size_t i = 0; i < 3; ++i) {
-          if (!words[i].empty()) fail(Exit::usage, "excludes --", kSplitNames[i], "-data-path; use only one of them");
+          if (!words[i].empty())
+            fail(Exit::usage, "cannot be used with --", kSplitNames[i], "-data-path; use only one of them");
           words[i] = words_of_split(file, kSplitNames[i]);
         }
       });
@@ -137,7 +138,9 @@ class Reader {
     }
   }
   void refuse_both(const char* flag) {
-    report_(flag, "excludes --train-data-path, --valid-data-path and --test-data-path; a split has one source");
+    report_(flag,
+            "cannot be used with --train-data-path, --valid-data-path or --test-data-path; use one path for all "
+            "splits, or one for each");
   }
 
   const DataPathOptions& options_;
@@ -147,7 +150,7 @@ class Reader {
 }  // namespace
 
 DataBlend parse_data_path(const std::vector<std::string>& words) {
-  if (words.empty()) fail(Exit::usage, "contains no token files");
+  if (words.empty()) fail(Exit::usage, "is empty; name at least one prefix of token files");
   DataBlend out;
   const bool in_pairs = words.size() % 2 == 0;
   const auto weights = in_pairs ? parse_pairs(words) : std::vector<std::optional<double>>{};

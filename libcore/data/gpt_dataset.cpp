@@ -47,7 +47,9 @@ void for_each_run(const TokenData& data, const SampleSource& source, const Use& 
 
 GptDataset::GptDataset(std::shared_ptr<const TokenData> data, const GptDatasetOptions& options)
     : data_(std::move(data)), options_(options) {
-  if (data_->is_multimodal()) fail(Exit::bad_data, data_->name(), ": is multimodal data; only text can be trained on");
+  if (data_->is_multimodal())
+    fail(Exit::bad_data, data_->name(),
+         " contains multimodal data, which mtl cannot train on; use token files without modes");
   // If the padding id equals eod, do not mask the loss for eod labels.
   if (options_.pad == options_.eod) options_.pad = -1;
   order_ = SampleOrder(data_->lengths(), {.kind = options.order,
@@ -93,7 +95,7 @@ void GptDataset::check_ids(const std::vector<std::int32_t>& ids, std::int64_t in
     if (id >= 0 && (id < options_.vocab_size || id == options_.pad)) continue;
     fail(Exit::bad_data, data_->name(), ": the token id ", id, ", in sequences ", describe(index).documents.front(),
          " and following, is not in the vocabulary of ", options_.vocab_size,
-         "; name the tokenizer that the data was made with");
+         "; select the tokenizer that made the data");
   }
 }
 

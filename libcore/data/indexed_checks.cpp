@@ -98,7 +98,7 @@ void IndexChecker::check_header() {
              "is in the old TNTIDX format of lazy and cached datasets");
   }
   if (!starts_with(idx_.text(), kIndexMagic.substr(0, std::min(size, kIndexMagic.size())))) {
-    fail_idx("magic", 0, "; name the .idx that mtl-preprocess or Megatron-LM wrote",
+    fail_idx("magic", 0, "; use an .idx that mtl-preprocess or Megatron-LM wrote",
              "does not begin with MMIDIDX, so it is not an index of token files");
   }
   if (size < kHeaderBytes) {

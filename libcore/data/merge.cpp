@@ -21,7 +21,7 @@ std::vector<std::string> find_token_files(const std::string& folder) {
     const std::string prefix = (fs::path(folder) / name).string();
     for (const char* ending : {".bin", ".idx"}) {
       if (!file_exists(prefix + ending)) {
-        fail(Exit::bad_data, prefix, ending, ": is missing, but the other file of the pair exists; ",
+        fail(Exit::bad_data, prefix, ending, " is missing, but the other file of the pair exists; ",
              "copy it again, or remove the other file");
       }
     }
@@ -38,7 +38,7 @@ MergeTraits check_mergeable(const std::vector<std::unique_ptr<IndexedDataset>>& 
     if (data->type() != first.type()) {
       fail(Exit::bad_data, data->idx_file().path(), ": contains ", name_of(data->type()), ", but ",
            first.idx_file().path(), " contains ", name_of(first.type()),
-           "; make both with one vocabulary, or merge them separately");
+           "; make both with the same vocabulary, or merge them separately");
     }
     if (data->sequences() == 0) continue;
     if (with_sequences == nullptr) with_sequences = data.get();

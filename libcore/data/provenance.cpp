@@ -28,7 +28,8 @@ bool check_hash(const Json& output, const char* key, const MappedFile& file) {
   const std::string hash = hash_text(hash_mapped(file));
   if (hash == recorded) return true;
   throw BrokenRule({.rule = "hash", .file = file.path()},
-                   cat("its content was changed: its hash is ", hash, ", PREFIX.json records ", recorded), kMakeAgain);
+                   cat("has the hash ", hash, ", but PREFIX.json records ", recorded, ": its content was changed"),
+                   kMakeAgain);
 }
 
 /// Like read_provenance(), but throws BrokenRule ("provenance") if the file is invalid.

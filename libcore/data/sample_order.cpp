@@ -62,8 +62,8 @@ SampleOrder::SampleOrder(const SequenceLengths& lengths, const SampleOrderOption
   // A single token is enough, because a sample can span multiple epochs.
   if (tokens_per_epoch_ == 0) {
     if (range.begin == range.end && options.samples.value_or(0) == 0) return;
-    fail(Exit::bad_data, options.name, ": sequences ", range.begin, " to ", range.end, " (exclusive) hold ",
-         "no token, hence no sample; choose another --split or add data");
+    fail(Exit::bad_data, options.name, ": sequences ", range.begin, " to ", range.end, " (exclusive) contain ",
+         "no tokens and so give no sample; choose another --split or add data");
   }
   if (is_feistel())
     build_feistel();
@@ -75,7 +75,7 @@ SampleOrder::SampleOrder(const SequenceLengths& lengths, const SampleOrderOption
 void SampleOrder::build_megatron() {
   if (options_.range.end > kMaxSequences) {
     fail(Exit::bad_data, options_.name, ": the split ends at sequence ", options_.range.end, ", beyond the ",
-         kMaxSequences, " that the order can index; divide the data, or use --data-order feistel");
+         kMaxSequences, " that the order can index; divide the data with mtl-data split, or use --data-order feistel");
   }
   epochs_ = count_epochs(options_, tokens_per_epoch_);
   std::int64_t tokens = 0, sequences = 0;
@@ -119,7 +119,8 @@ void SampleOrder::build_feistel() {
   samples_per_epoch_ = (tokens_per_epoch_ - 1) / options_.seq_length;
   if (samples_per_epoch_ == 0) {
     fail(Exit::bad_data, options_.name, ": contains ", tokens_per_epoch_, " tokens, fewer than one sample of ",
-         options_.seq_length, " and its last label; --data-order megatron joins several epochs to make one");
+         options_.seq_length,
+         " and its last label; use --data-order megatron, which joins several epochs, or add data");
   }
   const std::int64_t requested = std::max<std::int64_t>(1, options_.samples.value_or(1));
   epochs_ = (requested - 1) / samples_per_epoch_ + 1;

@@ -22,12 +22,12 @@ Sampler::Sampler(const SamplerOptions& options)
     return;
   }
   if (options.total < batch_) {
-    fail(Exit::usage, "cyclic sampling needs ", batch_, " samples, one micro-batch per rank; there are ",
-         options.total);
+    fail(Exit::usage, "cyclic sampling needs ", batch_, " samples, one micro-batch per rank, but there are ",
+         options.total, "; use fewer ranks, a smaller --micro-batch-size, or more data");
   }
   if (consumed_ % (options.total - options.total % batch_) % batch_ != 0) {
     fail(Exit::usage, "cyclic sampling cannot continue after ", consumed_, " samples: not a multiple of ", batch_,
-         " (micro-batch size times data-parallel size) within the epoch");
+         " (micro-batch size x data-parallel size) within the epoch; use the sizes of the run that consumed them");
   }
   start_epoch();
 }

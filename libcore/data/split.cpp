@@ -21,7 +21,7 @@ std::array<std::optional<SplitShare>, 3> parse_split(std::string_view text) {
     at = text.find_first_of(kNumberCharacters, end);
   }
   if (weights.size() > 3) {
-    fail(Exit::usage, weights.size(), " weights; at most three, of train, valid and test");
+    fail(Exit::usage, "has ", weights.size(), " weights; give at most three: train, valid and test");
   }
   weights.resize(3, 0.0);
   const double sum = weights[0] + weights[1] + weights[2];

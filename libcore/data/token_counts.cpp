@@ -17,7 +17,7 @@ constexpr std::int64_t kBlockTokens = 1 << 16;
 void require_integers(const IndexedDataset& data) {
   if (is_integer(data.type())) return;
   throw BrokenRule({.rule = "integers", .file = data.idx_file().path(), .offset = kTypeAt},
-                   cat("contains ", name_of(data.type()), ", not token ids"), "; only integers can be token ids");
+                   cat("contains ", name_of(data.type()), ", not token ids"), "; use token files of integers");
 }
 
 /// Returns stored token number `i`, converted to unsigned.
@@ -73,7 +73,7 @@ template <class T>
           document_of(data, sequence), ", is ", value_of<T>(stored_at<T>(data, at)),
           vocab_size < kLargestVocabulary ? cat(", but the ids of the vocabulary are 0 to ", vocab_size - 1)
                                           : ", which no vocabulary has"),
-      "; is it the tokenizer that the data was made with? Else re-run mtl-preprocess, or copy the file again");
+      "; select the tokenizer that made the data, or re-run mtl-preprocess, or copy the file again");
 }
 
 /// Throws BrokenRule for the first token outside the vocabulary. Otherwise returns the largest token, or -1 if there

@@ -101,7 +101,7 @@ expect_same null_text_document.bin items_short.bin
 expect_same null_text_document.idx items_short.idx
 # shellcheck disable=SC2086
 expect_exit 65 mtl-data cat "$INDEXED/null70000_text_document" $GPT2
-expect_text err 'null70000_text_document: document [0-9]+: .*; was the data made with this tokenizer\?'
+expect_text err 'null70000_text_document: document [0-9]+: .*; select the tokenizer that made the data'
 expect_exit 2 mtl-data cat items_short --tokenizer-type GPT2BPETokenizer
 expect_text err '--vocab-file +is needed'
 mtl-data cat items_long 2>err | head -1 >out
@@ -135,12 +135,12 @@ expect_exit 2 mtl-data order --data-path items_short items_long --seq-length 0 -
   --micro-batch-size 2 --split 1,2,3,4 --seed -1
 expect_text err '--seq-length +is required, at least 1'
 expect_text err '--global-batch-size 3 +is not a multiple'
-expect_text err '--split 1,2,3,4 +4 weights'
+expect_text err '--split 1,2,3,4 +has 4 weights'
 expect_text err '--seed -1 '
 expect_exit 2 mtl-data order --data-path items_short --seq-length 8 --train-iters 1 --split 1,0,0 --dataset test
 expect_text err '--split .*: leaves no data for test'
 expect_exit 65 mtl-data order --data-path items_short --seq-length 8 --train-iters 1 --dataset test
-expect_text err 'items_short: sequences 14 to 14 \(exclusive\) hold no token'
+expect_text err 'items_short: sequences 14 to 14 \(exclusive\) contain no tokens'
 # Products of these numbers exceed 64 bits.
 order='timeout 20 mtl-data order --data-path items_short --split 100,0,0 --seq-length 8'
 expect_exit 2 $order --train-iters 3 --micro-batch-size 4611686018427387904 --data-parallel-size 4

@@ -98,9 +98,9 @@ expect_text err "^  --data-path +the weight 'nan' is not a positive number"
 expect_text err '^  --rampup-batch-size 2 3 24 +the global batch size 9 less the start 2 is not a multiple of 3'
 expect_exit 2 run_in none --train-samples 60 --data-path $A --global-batch-size 8 --rampup-batch-size 2 3 24
 expect_exit 2 run_in none --train-samples 60 --data-path $A --global-batch-size 8 --rampup-batch-size 3 5 24
-expect_text err '^  --rampup-batch-size 3 5 24 +the batch size 3 is not a multiple of 2 .*--decrease-batch-size-if-needed takes 2$'
+expect_text err '^  --rampup-batch-size 3 5 24 +the batch size 3 is not a multiple of 2 .*--decrease-batch-size-if-needed to round it down to 2$'
 expect_exit 2 run_in none "${SHARED[@]}" --data-path $A --valid-data-path $B --no-data-sharding
-for flag in '--data-path +excludes --train-data-path' '--split 80,10,10 +divides --data-path' '--no-data-sharding +needs --dataloader-type cyclic'; do
+for flag in '--data-path +cannot be used with --train-data-path' '--split 80,10,10 +divides --data-path' '--no-data-sharding +needs --dataloader-type cyclic'; do
   expect_text err "^  $flag"
 done
 expect_exit 2 run_in none "${SHARED[@]}" --data-path 1 $A 2 nosuch 3 b
