@@ -111,7 +111,8 @@ SaveDirectory::SaveDirectory(std::string path) : path_(std::move(path)) {
   lock_ = FileLock::take(path_ + "/lock", &owner);
   if (!lock_) {
     made_folders_.clear();
-    fail_at(Exit::failure, path_, "another job saves here (", owner, "); wait for it, end it, or save elsewhere");
+    fail_at(Exit::failure, path_, "another job saves here (", owner,
+            "); wait for it, stop it, or choose another --save folder");
   }
   recover_replaced(path_);
 }

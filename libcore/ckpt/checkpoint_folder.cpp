@@ -26,7 +26,8 @@ void check_sound(const std::string& directory, std::int64_t iteration) {
   std::string folder = cat(directory, "/", folder_of(iteration));
   Manifest manifest = read_sound_manifest(folder);
   if (manifest.state.iteration != iteration) {
-    fail_at(Exit::bad_data, folder, "its manifest is for iteration ", manifest.state.iteration);
+    fail_at(Exit::bad_data, folder, "contains the checkpoint of iteration ", manifest.state.iteration,
+            "; rename the folder to ", folder_of(manifest.state.iteration));
   }
 }
 
@@ -44,7 +45,7 @@ void compare_tracker(const std::string& directory, std::int64_t newest, Console&
                         : text.empty()     ? " is empty"
                         : parse_int(text)  ? " says " + text
                                            : " is not a number";
-  console.warn(cat(path, problem, "; taking the newest valid checkpoint, iteration ", newest));
+  console.warn(cat(path, problem, "; using the newest valid checkpoint, iteration ", newest));
 }
 
 }  // namespace
@@ -57,9 +58,10 @@ void refuse_two_programs(const std::string& directory) {
     if (holds_megatron_ranks(folder)) megatron = name;
   }
   if (own.empty() || megatron.empty()) return;
-  fail_at(Exit::bad_data, directory, "contains checkpoints of mtl (", own, ") and of Megatron-LM (", megatron,
-          "), and the tracker cannot tell which to use; give one checkpoint's folder, or move one program's checkpoints "
-          "to another folder");
+  fail_at(
+      Exit::bad_data, directory, "contains checkpoints of mtl (", own, ") and of Megatron-LM (", megatron,
+      "), and the tracker cannot tell which to use; give one checkpoint's folder, or move one program's checkpoints "
+      "to another folder");
 }
 
 std::string folder_of(std::int64_t iteration) { return format("iter_%07lld", static_cast<long long>(iteration)); }
@@ -199,7 +201,9 @@ std::optional<std::string> newest_checkpoint(const std::string& directory, Conso
   if (!iterations.empty()) {
     const std::string foreign = describe_foreign_model(directory);
     if (!foreign.empty()) fail_at(Exit::bad_data, directory, foreign);
-    problems.insert(problems.begin(), cat("none of its ", iterations.size(), " checkpoints is valid"));
+    problems.insert(problems.begin(), iterations.size() == 1
+                                          ? "its only checkpoint is not valid"
+                                          : cat("none of its ", iterations.size(), " checkpoints is valid"));
     if (reported > 0) problems.push_back(cat(reported, " with damage that is reported above"));
     fail_at(Exit::bad_data, directory, join(problems, "\n  "));
   }

@@ -241,7 +241,8 @@ Manifest parse_manifest(std::string_view text, ChecksumCheck checksum) {
   if (json.string_or("format", "") != kFormat) fail(Exit::bad_data, "not the manifest of an mtl checkpoint");
   std::int64_t version = json.at("version").as_int();
   if (version != kFormatVersion)
-    fail(Exit::bad_data, "format version ", version, "; this program reads only ", kFormatVersion);
+    fail(Exit::bad_data, "format version ", version, ", but this mtl reads only ", kFormatVersion,
+         "; use the mtl that wrote it");
   if (checksum == ChecksumCheck::required && json.at("checksum").as_string() != checksum_of(json.as_object())) {
     fail(Exit::bad_data, "its checksum does not match: it is damaged");
   }

@@ -217,9 +217,10 @@ GptConfig megatron_config(const std::optional<PickleValue>& pickled, double vers
   expect_size(args, "hidden_size", shapes.hidden, problems);
   expect_size(args, "padded_vocab_size", shapes.vocabulary_rows, problems);
   if (config.vocab_size > shapes.vocabulary_rows)
-    throw UsageError(std::vector<Problem>{
-        {cat("--vocab-size ", config.vocab_size),
-         cat("exceeds the ", shapes.vocabulary_rows, " rows of the checkpoint's token embedding")}});
+    throw UsageError(
+        std::vector<Problem>{{cat("--vocab-size ", config.vocab_size),
+                              cat("exceeds the ", shapes.vocabulary_rows,
+                                  " rows of the checkpoint's token embedding; use at most ", shapes.vocabulary_rows)}});
   config.bias = shapes.bias;
   set_activation(args, pickled.has_value(), version, config, notes);
   config.ffn_hidden_size = shapes.up_rows / (config.gated_mlp ? 2 : 1);

@@ -77,7 +77,7 @@ std::optional<std::string> checkpoint_in(const std::string& path, Console& conso
   const std::string tracker = cat(path, "/", kMegatronTracker);
   const char* problem = file_exists(tracker) ? " does not name a checkpoint" : " is missing";
   console.warn(
-      cat(tracker, tracked.empty() ? problem : cat(" names ", tracked, ", which does not exist"), "; taking ", newest));
+      cat(tracker, tracked.empty() ? problem : cat(" names ", tracked, ", which does not exist"), "; using ", newest));
   return cat(path, "/", newest);
 }
 
@@ -117,10 +117,12 @@ MegatronRankFiles list_megatron_files(const std::string& checkpoint) {
     const std::optional<std::pair<int, int>> rank = rank_in_name(name);
     if (!rank)
       fail_at(Exit::bad_data, checkpoint, printable_text(name),
-              " is not mp_rank_TT or mp_rank_TT_PPP; expert parallel checkpoints are not supported");
+              " is not mp_rank_TT or mp_rank_TT_PPP; mtl does not read expert-parallel checkpoints");
     if (!file_exists(path)) fail_at(Exit::bad_data, path, "is missing");
-    if (!by_rank.emplace(std::pair(rank->second, rank->first), path).second)
-      fail_at(Exit::bad_data, checkpoint, "two folders have the same rank; one is ", name);
+    const auto [known, is_new] = by_rank.emplace(std::pair(rank->second, rank->first), path);
+    if (!is_new)
+      fail_at(Exit::bad_data, checkpoint, parent_folder(known->second), " and ", name,
+              " are for the same rank; remove the one that does not belong to this checkpoint");
     out.tensor_parallel = std::max(out.tensor_parallel, rank->first + 1);
     out.pipeline_parallel = std::max(out.pipeline_parallel, rank->second + 1);
   }
@@ -129,7 +131,8 @@ MegatronRankFiles list_megatron_files(const std::string& checkpoint) {
       const auto found = by_rank.find({stage, rank});
       if (found == by_rank.end())
         fail_at(Exit::bad_data, checkpoint, "the file for tensor parallel rank ", rank, " on pipeline stage ", stage,
-                " is missing; there are ", by_rank.size(), " of ", out.tensor_parallel, " x ", out.pipeline_parallel);
+                " is missing; copy all mp_rank_* folders of the checkpoint (", by_rank.size(), " of ",
+                out.tensor_parallel, " x ", out.pipeline_parallel, " are there)");
       out.paths.push_back(found->second);
     }
   }

@@ -65,7 +65,7 @@ std::vector<PickleValue> chunks_of(const TorchFile& file) {
     while (const auto chunk = file.root().find(cat("model", chunks.size()))) chunks.push_back(*chunk);
   }
   if (chunks.empty())
-    fail_at(Exit::bad_data, file.path(), "no entry 'model'; not a Megatron-LM checkpoint in torch format");
+    fail_at(Exit::bad_data, file.path(), "has no entry 'model', so it is not a Megatron-LM checkpoint in torch format");
   for (PickleValue chunk : chunks) {
     if (!chunk.is(PickleKind::dict)) fail_at(Exit::bad_data, file.path(), "its model is ", chunk.describe());
   }
@@ -128,7 +128,7 @@ void check_parallel_sizes(const MegatronModel& model) {
   const auto check = [&](const char* what, std::int64_t stated, int found) {
     if (stated != 0 && stated != found)
       fail_at(Exit::bad_data, model.files.front()->path(), "was written by ", stated, " ", what,
-              " ranks, but there are files of ", found, "; give the folder that contains all mp_rank_*");
+              " ranks, but there are files of ", found, "; load the folder that contains all mp_rank_*");
   };
   check("tensor parallel", tensor, model.tensor_parallel);
   check("pipeline parallel", pipeline, model.pipeline_parallel);

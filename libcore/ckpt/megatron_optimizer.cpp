@@ -15,7 +15,7 @@ template <class... Parts>
 
 PickleValue at_key(const TorchFile& file, PickleValue dict, const char* key) {
   const std::optional<PickleValue> value = dict.find(key);
-  if (!value) refuse_state(file, "no '", key, "'");
+  if (!value) refuse_state(file, "has no '", key, "'");
   return *value;
 }
 
@@ -136,13 +136,15 @@ TrainState read_train_state(const MegatronModel& model, std::int64_t optimizer_s
   TrainState state;
   state.optimizer_steps = optimizer_steps;
   const std::optional<PickleValue> args = model.args();
-  if (!args || !model.root().find("iteration")) fail(Exit::bad_data, "no args or no iteration to continue from");
+  if (!args || !model.root().find("iteration"))
+    fail(Exit::bad_data, "the checkpoint has no args or no iteration to continue from");
   state.iteration = count_at(model.root().find("iteration"), "iteration");
   state.consumed_samples = count_at(args->find("consumed_train_samples"), "consumed_train_samples");
   state.consumed_valid_samples = count_at(args->find("consumed_valid_samples"), "consumed_valid_samples");
   if (state.optimizer_steps == 0) state.optimizer_steps = state.iteration;
   if (state.optimizer_steps < 0 || state.optimizer_steps > state.iteration)
-    fail(Exit::bad_data, state.optimizer_steps, " steps in ", state.iteration, " iterations");
+    fail(Exit::bad_data, "the optimizer has taken ", state.optimizer_steps, " steps in ", state.iteration,
+         " iterations");
   state.skipped_iterations = state.iteration - state.optimizer_steps;
   for (const char* name : {"opt_param_scheduler", "lr_scheduler"}) {
     const std::optional<PickleValue> scheduler = model.root().find(name);

@@ -33,7 +33,8 @@ Manifest read_sound_manifest(const std::string& folder) {
   std::string path = cat(folder, "/", kManifestName);
   if (::access(path.c_str(), R_OK) != 0 && errno == EACCES) fail_errno(path, "open");
   if (!file_exists(path)) fail(Exit::bad_data, path, " is missing; this is not a complete checkpoint");
-  if (file_size(path) > kMaxManifestBytes) fail(Exit::bad_data, path, ": more than ", human_bytes(kMaxManifestBytes));
+  if (file_size(path) > kMaxManifestBytes)
+    fail(Exit::bad_data, path, " is larger than ", human_bytes(kMaxManifestBytes), ", so it is not a manifest");
   Manifest manifest;
   try {
     manifest = parse_manifest(read_regular_file(path));
@@ -45,7 +46,7 @@ Manifest read_sound_manifest(const std::string& folder) {
     if (!file_exists(full)) fail(Exit::bad_data, full, " is missing; it contains ", tensors_of(manifest, file.name));
     std::uint64_t bytes = file_size(full);
     if (bytes != file.bytes) {
-      fail(Exit::bad_data, full, ": ", bytes, " bytes instead of ", file.bytes, "; it contains ",
+      fail(Exit::bad_data, full, " has ", bytes, " bytes instead of ", file.bytes, "; it contains ",
            tensors_of(manifest, file.name));
     }
   }

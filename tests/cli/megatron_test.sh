@@ -48,7 +48,7 @@ expect_text padded/config.json '"vocab_size": 600'
 mkdir untracked
 cp -r "$CASES/v1_tp1/iter_0000030" untracked
 expect_exit 0 mtl-convert --load untracked --save from_untracked --vocab-size 512
-expect_text err 'warning: untracked/latest_checkpointed_iteration.txt is missing; taking iter_0000030'
+expect_text err 'warning: untracked/latest_checkpointed_iteration.txt is missing; using iter_0000030'
 expect_same from_untracked/model.safetensors half/model.safetensors
 
 # If the folder contains a tokenizer, it determines the vocabulary size.

@@ -41,11 +41,11 @@ with_rank_setup 1 'cd other' expect_exit 0 run_in loaded --load hf
 echo garbage >first/save/latest_checkpointed_iteration.txt
 expect_exit 0 run_in first
 expect_count 1 "$WORK/err" 'warning: '
-expect_text "$WORK/err" '^mtl-train: warning: first/save/latest_checkpointed_iteration.txt is not a number; taking .* iteration 2$'
+expect_text "$WORK/err" '^mtl-train: warning: first/save/latest_checkpointed_iteration.txt is not a number; using .* iteration 2$'
 rm second/save/iter_0000002/shard_00001.safetensors
 expect_exit 0 run_in second --seed 2
 expect_count 1 "$WORK/err" '^mtl-train: warning: skipping an invalid checkpoint: second/save/iter_0000002/shard_00001'
-expect_count 1 "$WORK/err" '^mtl-train: warning: second/save/latest_checkpointed_iteration.txt says 2; taking .* iteration 1$'
+expect_count 1 "$WORK/err" '^mtl-train: warning: second/save/latest_checkpointed_iteration.txt says 2; using .* iteration 1$'
 expect_count 1 "$WORK/err" '^mtl-train: warning: second/save/iter_0000002 is now second/save/iter_0000002.damaged$'
 expect_count 3 "$WORK/err" 'warning: '
 

@@ -88,7 +88,7 @@ completes_as_whole tracker 'no tracker'
 copy_at_9 damaged
 truncate -s -1 damaged/save/iter_0000009/shard_00000.safetensors
 expect_exit 0 run_in damaged
-expect_text err 'skipping an invalid checkpoint: .*iter_0000009/shard_00000.safetensors: [0-9]+ bytes instead of'
+expect_text err 'skipping an invalid checkpoint: .*iter_0000009/shard_00000.safetensors has [0-9]+ bytes instead of'
 same_as_whole damaged 'a truncated shard'
 copy_at_9 damaged
 for folder in damaged/save/iter_*; do rm "$folder/manifest.json"; done
