@@ -236,7 +236,7 @@ void Flags::report_foreign(const std::string& name, const std::string& value) {
   const ForeignFlags::Answer answer = find_foreign(name);
   if (answer.kind == ForeignFlags::Answer::acknowledged) return notice(cat(name, ": ", answer.text));
   report(answer.takes > 0 && !value.empty() ? name + " " + value : name, answer.text);
-  if (Flag* meant = find(answer.meant)) meant->is_broken = true;
+  if (Flag* meant = find(answer.meant); meant != nullptr && !meant->is_given) meant->is_broken = true;
   if (answer.kind == ForeignFlags::Answer::unknown)
     std::rotate(problems_.begin() + unknown_++, problems_.end() - 1, problems_.end());
 }

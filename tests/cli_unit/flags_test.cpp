@@ -182,6 +182,8 @@ TEST_CASE("flags: a problem that follows from a refused value or a misspelled na
   CHECK(problems_with_checks({"--num-layers", "x"}) == "--num-layers x: is not a whole number\n" + seed);
   CHECK(problems_with_checks({"--save"}) == "--save: needs a value: DIR\n" + layers);
   CHECK(problems_with_checks({"--num-layer", "3"}) == "--num-layer: unknown flag; did you mean --num-layers?\n" + seed);
+  CHECK(problems_with_checks({"--num-layer", "3", "--num-layers", "4"}) ==
+        "--num-layer: unknown flag; did you mean --num-layers?\n" + layers + seed);
   CHECK(problems_with_checks({"--seed", "x", "--seed", "2"}) == "--seed x: is not a whole number\n" + layers + seed);
 }
 
