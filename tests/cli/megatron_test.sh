@@ -82,7 +82,8 @@ expect_same out expected
 
 # Training can start from the weights.
 train=(mtl-train --seq-length 32 --micro-batch-size 2 --global-batch-size 2 --train-iters 2 --lr 1e-4 --log-interval 1
-  --data-path ids_text_document --split "100,0,0" --tokenizer-type NullTokenizer --vocab-size 512 --eval-iters 0)
+  --data-path ids_text_document --split "100,0,0" --tokenizer-type NullTokenizer --vocab-size 512 --eval-iters 0
+  --hidden-dropout 0.1 --attention-dropout 0.1)
 losses() { grep -oE 'lm loss: [0-9.E+-]+' "$1"; }
 expect_exit 0 "${train[@]}" --load "$A" --finetune
 losses out >expected
