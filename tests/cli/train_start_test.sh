@@ -138,7 +138,7 @@ expect_text err '^mtl-train: an earlier start of this command rolled back to ite
 expect_text err '^mtl-train: resuming back/save/iter_0000008 at iteration 8$'
 cmp -s "back/save/$LAST" "whole/save/$LAST" || fail 'rolled back and interrupted: different weights'
 expect_names back 'iter_0000003 iter_0000006 iter_0000008 iter_0000009 iter_0000009.rolled_back iter_0000012'
-expect_exit 0 run_in back --ckpt-step 6 --exit-interval 7 --lr 0.001
+expect_exit 0 run_in back --ckpt-step 6 --exit-interval 7 --lr 0.001 --override-opt_param-scheduler
 expect_text err 'back/save/iter_0000009 is now back/save/iter_0000009.rolled_back.2$'
 expect_names back 'iter_0000003 iter_0000006 iter_0000007 iter_0000008.rolled_back iter_0000009.rolled_back iter_0000009.rolled_back.2 iter_0000012.rolled_back'
 # Rolling back to an impossible checkpoint changes nothing.

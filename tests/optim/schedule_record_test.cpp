@@ -24,7 +24,9 @@ TEST_CASE("schedule record: every style is read back exactly, from its text") {
   for (const char* style : {"constant", "linear", "cosine", "inverse-square-root", "WSD"}) {
     for (const char* wsd : {"exponential", "linear", "cosine", "minus_sqrt"}) {
       for (const char* growth : {"constant", "linear", "cosine"}) {
-        CAPTURE(style, wsd, growth);
+        CAPTURE(style);
+        CAPTURE(wsd);
+        CAPTURE(growth);
         LrScheduleFlags flags;
         flags.lr = 0.1;
         flags.min_lr = 0.01;
@@ -35,7 +37,7 @@ TEST_CASE("schedule record: every style is read back exactly, from its text") {
         flags.lr_wsd_decay_iters = 11;
         flags.weight_decay_incr_style = growth;
         if (std::string(growth) != "constant") flags.start_weight_decay = 0.3, flags.end_weight_decay = 0.7;
-        const LrScheduleOptions schedule = resolve_schedule(flags, {.train_iters = 50, .global_batch_size = 5});
+        const LrScheduleOptions schedule = resolve_schedule(flags, {.train_iters = 50, .train_samples = {}, .global_batch_size = 5});
         check_equal(schedule, schedule_from_record(Json::parse(schedule_record(schedule).dump())));
       }
     }
