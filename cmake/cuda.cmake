@@ -1,10 +1,9 @@
 # CUDA is optional: reports what was found. The CPU build is complete without it.
 #
-# Sets MTL_CUDA_KERNELS where kernels can be compiled, and MTL_WITH_CUDA where the programs call them.
+# Sets MTL_WITH_CUDA if kernels can be compiled, and the programs call them.
 set(MTL_CUDA AUTO CACHE STRING "Compute on GPUs, too: AUTO (if CUDA is found), ON (required) or OFF")
 set(MTL_CUDA_ARCHS "90a" CACHE STRING "Architectures of GPUs to compile for, such as 80;90a;100")
 find_program(MTL_NVCC nvcc PATHS /usr/local/cuda/bin)
-set(MTL_CUDA_KERNELS OFF)
 set(MTL_WITH_CUDA OFF)
 
 # without_cuda(WHY): builds for the CPU, and reports why; fails if CUDA is required.
@@ -16,17 +15,6 @@ macro(without_cuda)
 endmacro()
 
 file(GLOB mtl_cuda_sources CONFIGURE_DEPENDS kernels/*_cuda*.cu kernels/*_cuda.cpp)
-# tests/mirror has a file for each operator; those without kernels/OPERATOR_cuda*.cu are unwritten.
-set(cuda_unwritten "")
-file(GLOB operators CONFIGURE_DEPENDS tests/mirror/operators/*.cpp)
-foreach(operator IN LISTS operators)
-  get_filename_component(operator ${operator} NAME_WE)
-  file(GLOB kernels kernels/${operator}_cuda*.cu)
-  if(NOT kernels)
-    list(APPEND cuda_unwritten ${operator})
-  endif()
-endforeach()
-
 if(MTL_CUDA STREQUAL OFF)
   without_cuda("disabled (MTL_CUDA is OFF)")
 elseif(NOT MTL_NVCC)
@@ -58,24 +46,17 @@ else()
     list(JOIN cuda_missing ", " cuda_missing)
     without_cuda("${MTL_NVCC} found, without ${cuda_missing}")
   else()
-    set(MTL_CUDA_KERNELS ON)
-    if(NOT cuda_unwritten)
-      set(MTL_WITH_CUDA ON)
-      message(STATUS "CUDA: ${MTL_NVCC}, for sm_${MTL_CUDA_ARCHS}")
-      if(NOT MTL_NCCL_INCLUDE)
-        message(STATUS "CUDA: nccl.h not found; one GPU only")
-      endif()
-      if(MTL_CUDNN_INCLUDE)
-        list(FILTER mtl_cuda_sources EXCLUDE REGEX "/no_cudnn_cuda\\.cpp$")
-      else()
-        list(FILTER mtl_cuda_sources EXCLUDE REGEX "/[a-z]*_?cudnn_?[a-z]*_cuda\\.cpp$")
-        list(APPEND mtl_cuda_sources ${CMAKE_SOURCE_DIR}/kernels/no_cudnn_cuda.cpp)
-        message(STATUS "CUDA: cudnn.h not found; attention is computed without cuDNN")
-      endif()
+    set(MTL_WITH_CUDA ON)
+    message(STATUS "CUDA: ${MTL_NVCC}, for sm_${MTL_CUDA_ARCHS}")
+    if(NOT MTL_NCCL_INCLUDE)
+      message(STATUS "CUDA: nccl.h not found; one GPU only")
+    endif()
+    if(MTL_CUDNN_INCLUDE)
+      list(FILTER mtl_cuda_sources EXCLUDE REGEX "/no_cudnn_cuda\\.cpp$")
     else()
-      list(JOIN cuda_unwritten ", " cuda_unwritten)
-      message(STATUS "CUDA: ${MTL_NVCC}, kernels are compiled for sm_${MTL_CUDA_ARCHS}, but the programs do not call them "
-        "yet: ${cuda_unwritten} lack kernels")
+      list(FILTER mtl_cuda_sources EXCLUDE REGEX "/[a-z]*_?cudnn_?[a-z]*_cuda\\.cpp$")
+      list(APPEND mtl_cuda_sources ${CMAKE_SOURCE_DIR}/kernels/no_cudnn_cuda.cpp)
+      message(STATUS "CUDA: cudnn.h not found; attention is computed without cuDNN")
     endif()
     set(CMAKE_CUDA_COMPILER ${MTL_NVCC})
     list(TRANSFORM MTL_CUDA_ARCHS APPEND "-real" OUTPUT_VARIABLE CMAKE_CUDA_ARCHITECTURES)
@@ -90,7 +71,7 @@ endif()
 
 # mtl_cuda_kernels(TARGET SOURCES...): an object library of kernels.
 function(mtl_cuda_kernels target)
-  if(MTL_CUDA_KERNELS)
+  if(MTL_WITH_CUDA)
     add_library(${target} OBJECT ${ARGN})
     set_target_properties(${target} PROPERTIES CUDA_STANDARD_REQUIRED OFF)  # CMake 3.25 does not know nvcc 13's flag
     target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:-std=c++20;--expt-relaxed-constexpr;-Werror=all-warnings;-Xcompiler=-Wall,-Wextra,-Wno-unknown-pragmas>")

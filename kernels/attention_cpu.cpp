@@ -93,16 +93,25 @@ bool decodes(const AttentionInput& in, const Tensor& logsumexp) {
   return in.sizes().queries == 1 && !logsumexp.exists() && !in.document_start.exists() && !in.dropout.active();
 }
 
-/// Returns the size of all threads' work areas in bytes.
-std::size_t work_bytes(const Stream& stream, std::int64_t floats) { return stream.threads() * floats * sizeof(float); }
+/// Returns the number of floats in a thread's work area.
+std::int64_t forward_area(const AttentionInput& in, const Tensor& logsumexp) {
+  const AttentionSizes sizes = in.sizes();
+  const std::int64_t keys = in.keys_in_reach();
+  return decodes(in, logsumexp) ? decode_group_work(keys, sizes.heads, sizes.dim) : forward_group_work(keys, sizes.dim);
+}
+std::int64_t backward_area(const AttentionInput& in) {
+  const AttentionSizes sizes = in.sizes();
+  return backward_group_work(sizes.keys, sizes.dim);
+}
 
-/// Calls body(b, g, area) for every group in every sequence. `area` is the calling thread's part of `work`.
+/// Calls body(b, g, own) for every group in every sequence. `own` is the calling thread's part of `work`, with `area`
+/// floats.
 template <class Body>
-void for_groups(const Stream& stream, const AttentionInput& in, const Tensor& work, const Body& body) {
+void for_groups(const Stream& stream, const AttentionInput& in, const Tensor& work, std::int64_t area,
+                const Body& body) {
   const AttentionSizes sizes = in.sizes();
   const std::int64_t keys = in.keys_in_reach();
   float* base = work_as<float>(work);
-  std::int64_t area = work.numel() / static_cast<std::int64_t>(sizeof(float)) / stream.threads();
   std::int64_t items = sizes.batch * sizes.groups;
   parallel_for(stream.threads(), items, items * sizes.heads * sizes.queries * keys * sizes.dim, [&](std::int64_t item) {
     body(item / sizes.groups, item % sizes.groups, base + area * omp_get_thread_num());
@@ -112,27 +121,23 @@ void for_groups(const Stream& stream, const AttentionInput& in, const Tensor& wo
 }  // namespace
 
 std::size_t attention_forward_work(const Stream& stream, Tensor logsumexp, const AttentionInput& in) {
-  const AttentionSizes sizes = in.sizes();
-  const std::int64_t keys = in.keys_in_reach();
-  return work_bytes(stream, decodes(in, logsumexp) ? decode_group_work(keys, sizes.heads, sizes.dim)
-                                                   : forward_group_work(keys, sizes.dim));
+  return stream.threads() * forward_area(in, logsumexp) * sizeof(float);
 }
 
 std::size_t attention_backward_work(const Stream& stream, const AttentionInput& in) {
-  const AttentionSizes sizes = in.sizes();
-  return work_bytes(stream, backward_group_work(sizes.keys, sizes.dim));
+  return stream.threads() * backward_area(in) * sizeof(float);
 }
 
 void attention_forward(Stream& stream, Tensor work, Tensor out, Tensor logsumexp, const AttentionInput& in) {
   const AttentionSizes sizes = in.sizes();
   const bool decode = decodes(in, logsumexp);
   check_contents(in, sizes);
-  for_groups(stream, in, work, [&](std::int64_t b, std::int64_t g, float* area) {
+  for_groups(stream, in, work, forward_area(in, logsumexp), [&](std::int64_t b, std::int64_t g, float* own) {
     AttentionForward call;
     call.group = group_of(in, sizes, b, g);
     call.out = rows_of(out, sizes, b, g);
     if (logsumexp.exists()) call.logsumexp = logsumexp_of(logsumexp, sizes, b, g);
-    decode ? decode_group(call, area) : forward_group(call, area);
+    decode ? decode_group(call, own) : forward_group(call, own);
   });
 }
 
@@ -140,7 +145,7 @@ void attention_backward(Stream& stream, Tensor work, const Qkv& grads, Tensor do
                         const AttentionInput& in) {
   const AttentionSizes sizes = in.sizes();
   check_contents(in, sizes);
-  for_groups(stream, in, work, [&](std::int64_t b, std::int64_t g, float* area) {
+  for_groups(stream, in, work, backward_area(in), [&](std::int64_t b, std::int64_t g, float* own) {
     AttentionBackward call;
     call.group = group_of(in, sizes, b, g);
     call.dout = rows_of(dout, sizes, b, g);
@@ -149,7 +154,7 @@ void attention_backward(Stream& stream, Tensor work, const Qkv& grads, Tensor do
     call.dq = rows_of(grads.q, b, g);
     call.dk = rows_of(grads.k, b, g);
     call.dv = rows_of(grads.v, b, g);
-    backward_group(call, area);
+    backward_group(call, own);
   });
 }
 

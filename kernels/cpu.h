@@ -6,6 +6,7 @@
 
 namespace mtl::cpu {
 
+#define MTL_OPERATOR(result, name, parameters) result name parameters;
 #include "kernels/operators.inc"
 
 /// Sums over rows. Each block of rows has a partial sum; these are added in order.
@@ -32,9 +33,9 @@ void for_row_sum_blocks(Stream& stream, const Tensor& partials, std::int64_t row
     body(blocks[block], sums);
   });
 }
-/// target (C) = or += the sum over the rows of `partials`, starting at column `offset`, added in order. `target` may
-/// have any dtype that operators compute with; `partials` is f32 with row stride `row_stride`.
-void sum_partials(Stream& stream, Grad target, Tensor partials, std::int64_t offset, std::int64_t row_stride);
+/// target (C) = or += the sum of `number` rows of C partial sums, added in order. The rows are `row_stride` elements
+/// apart. `target` may have any dtype that operators compute with.
+void sum_partials(Stream& stream, Grad target, const float* partials, std::int64_t number, std::int64_t row_stride);
 
 /// Computes some rows of residual_forward().
 void residual_forward_rows(Tensor out, const ResidualSum& sum, Range rows);

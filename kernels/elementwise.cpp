@@ -20,19 +20,6 @@ void copy(Stream& stream, Tensor out, Tensor in) {
   run<cpu::copy, cuda::copy>(stream, out, in);
 }
 
-void add(Stream& stream, Tensor out, Tensor in) {
-  expect_tensor("add out", out, DType::f32, out.shape());
-  expect_tensor("add in", in, DType::f32, out.shape());
-  stream.count(0, 3 * bytes_of(out));
-  run<cpu::add, cuda::add>(stream, out, in);
-}
-
-void scale(Stream& stream, Tensor out, float factor) {
-  expect_tensor("scale out", out, DType::f32, out.shape());
-  stream.count(0, 2 * bytes_of(out));
-  run<cpu::scale, cuda::scale>(stream, out, factor);
-}
-
 void sum_of_squares(Stream& stream, Arena& scratch, Tensor out, Tensor in, GradMode mode) {
   expect_tensor("sum_of_squares out", out, DType::f64, {1});
   expect_computed("sum_of_squares in", in);

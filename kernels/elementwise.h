@@ -9,10 +9,6 @@ namespace mtl {
 
 void fill_zero(Stream& stream, Tensor out);
 void copy(Stream& stream, Tensor out, Tensor in);
-/// out += in; both f32
-void add(Stream& stream, Tensor out, Tensor in);
-/// out *= factor, in f32
-void scale(Stream& stream, Tensor out, float factor);
 
 /// out (1) f64 = sum of in^2, or += if `mode` is accumulate. `in` is f32, bf16 or f16. We sum fixed-size blocks in fp64
 /// and in a fixed order, so the result does not depend on the thread count.

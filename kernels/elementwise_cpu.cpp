@@ -10,18 +10,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace mtl::HWY_NAMESPACE {
 
-void add_range(float* out, const float* in, std::size_t n) {
-  const auto add = [=](std::size_t i, auto lanes)
-                       HWY_ATTR { lanes.store(hn::Add(lanes.load(out + i), lanes.load(in + i)), out + i); };
-  sweep(n, add);
-}
-
-void scale_range(float* out, float factor, std::size_t n) {
-  const auto scale = [=](std::size_t i, auto lanes)
-                         HWY_ATTR { lanes.store(hn::Mul(lanes.load(out + i), set(factor)), out + i); };
-  sweep(n, scale);
-}
-
 double sum_of_squares_of(const float* in, std::size_t n) {
   const hn::ScalableTag<double> d64;
   const hn::Rebind<float, decltype(d64)> d32;
@@ -66,8 +54,6 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace mtl::cpu {
 namespace {
-HWY_EXPORT(add_range);
-HWY_EXPORT(scale_range);
 HWY_EXPORT(sum_of_squares_range);
 
 constexpr std::int64_t kSumOfSquaresBlock = 65536;
@@ -92,20 +78,6 @@ void copy(Stream& stream, Tensor out, Tensor in) {
   const auto* from = static_cast<const char*>(in.raw());
   over_blocks(stream, static_cast<std::int64_t>(out.bytes()),
               [&](std::int64_t begin, std::size_t n) { std::memcpy(to + begin, from + begin, n); });
-}
-
-void add(Stream& stream, Tensor out, Tensor in) {
-  auto *to = out.data<float>(), *from = in.data<float>();
-  over_blocks(stream, out.numel(), [&](std::int64_t begin, std::size_t n) {
-    HWY_DYNAMIC_DISPATCH(add_range)(to + begin, from + begin, n);
-  });
-}
-
-void scale(Stream& stream, Tensor out, float factor) {
-  auto* to = out.data<float>();
-  over_blocks(stream, out.numel(), [&](std::int64_t begin, std::size_t n) {
-    HWY_DYNAMIC_DISPATCH(scale_range)(to + begin, factor, n);
-  });
 }
 
 void sum_of_squares(Stream& stream, Tensor work, Tensor out, Tensor in, GradMode mode) {

@@ -1,5 +1,5 @@
 // Elementwise kernels over flat ranges, with 16 bytes per access. All are memory-bound. fill_zero writes its bytes
-// once. copy, add and scale move 2, 3 and 2 times their bytes. sum_of_squares and find_nonfinite read once.
+// once, copy moves twice its bytes, and sum_of_squares and find_nonfinite read once.
 #include "kernels/cuda.h"
 #include "kernels/cuda/flat.h"
 #include "kernels/cuda/warp.h"
@@ -18,25 +18,6 @@ __global__ void fill_words(Word* out, std::int64_t count) {
 template <class Word>
 __global__ void copy_words(Word* out, const Word* in, std::int64_t count) {
   for (std::int64_t i = first_element(); i < count; i += all_threads()) out[i] = in[i];
-}
-
-template <int n>
-__global__ void add_elements(float* out, const float* in, std::int64_t count) {
-  for (std::int64_t i = first_element() * n; i < count; i += all_threads() * n) {
-    Pack<n> sum = load<n>(out + i);
-    const Pack<n> more = load<n>(in + i);
-    for (int j = 0; j < n; ++j) sum[j] += more[j];
-    store(out + i, sum);
-  }
-}
-
-template <int n>
-__global__ void scale_elements(float* out, float factor, std::int64_t count) {
-  for (std::int64_t i = first_element() * n; i < count; i += all_threads() * n) {
-    Pack<n> product = load<n>(out + i);
-    for (int j = 0; j < n; ++j) product[j] *= factor;
-    store(out + i, product);
-  }
 }
 
 template <int n, class T>
@@ -102,18 +83,6 @@ void copy(Stream& stream, Tensor out, Tensor in) {
     const auto count = static_cast<std::int64_t>(out.bytes() / sizeof(Word));
     launch(stream, copy_words<Word>, flat_shape(count), static_cast<Word*>(out.raw()),
            static_cast<const Word*>(in.raw()), count);
-  });
-}
-
-void add(Stream& stream, Tensor out, Tensor in) {
-  with_pack_size(out.numel(), {out, in}, [&]<int n>(std::integral_constant<int, n>) {
-    launch(stream, add_elements<n>, flat_shape(out.numel() / n), out.data<float>(), in.data<float>(), out.numel());
-  });
-}
-
-void scale(Stream& stream, Tensor out, float factor) {
-  with_pack_size(out.numel(), {out}, [&]<int n>(std::integral_constant<int, n>) {
-    launch(stream, scale_elements<n>, flat_shape(out.numel() / n), out.data<float>(), factor, out.numel());
   });
 }
 

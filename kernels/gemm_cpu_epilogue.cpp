@@ -109,12 +109,11 @@ void finish(Stream& stream, Tensor c, const Epilogue& epilogue, Tensor products)
 
 void sum_bias_gradient(Stream& stream, Tensor work, const Grad& dbias, const Tensor& dy) {
   const Blocks blocks = bias_blocks(dy);
-  const Tensor partials = work.flat(0, static_cast<std::int64_t>(sum_bias_gradient_work(dy)));
-  auto* sums = work_as<float>(partials);
+  auto* sums = work_as<float>(work);
   parallel_for(stream.threads(), blocks.number(), dy.numel(), [&](std::int64_t block) {
     HWY_DYNAMIC_DISPATCH(sum_rows)(dy, blocks[block], sums + block * dy.size(-1));
   });
-  sum_partials(stream, dbias, partials, 0, dy.size(-1));
+  sum_partials(stream, dbias, sums, blocks.number(), dy.size(-1));
 }
 
 std::size_t sum_bias_gradient_work(const Tensor& dy) { return bias_blocks(dy).number() * dy.size(-1) * sizeof(float); }

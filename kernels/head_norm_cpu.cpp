@@ -87,7 +87,7 @@ void head_norm_backward(Stream& stream, Tensor work, const HeadSlice& dx, const 
   for_row_sum_blocks(stream, work, heads, width, heads * width, [&](Range rows, float* sums) {
     HWY_DYNAMIC_DISPATCH(head_norm_backward_rows)(dx, dy, x, rstd, gamma, rows, sums);
   });
-  if (dgamma.wanted()) sum_partials(stream, dgamma, work, 0, width);
+  if (dgamma.wanted()) sum_partials(stream, dgamma, work_as<float>(work), row_sum_blocks(heads).number(), width);
 }
 
 std::size_t head_norm_backward_work(const Stream&, const HeadSlice& x) {

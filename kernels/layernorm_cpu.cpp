@@ -131,8 +131,10 @@ void layernorm_backward(Stream& stream, Tensor work, const LayerNormGrads& grads
   for_row_sum_blocks(stream, work, dy.row_count(), 2 * width, dy.numel(), [&](Range rows, float* sums) {
     HWY_DYNAMIC_DISPATCH(layernorm_backward_rows)(grads, dy, cache, gamma, rows, sums);
   });
-  if (grads.dgamma.wanted()) sum_partials(stream, grads.dgamma, work, 0, 2 * width);
-  if (grads.dbeta.wanted()) sum_partials(stream, grads.dbeta, work, width, 2 * width);
+  const float* sums = work_as<float>(work);
+  const std::int64_t number = row_sum_blocks(dy.row_count()).number();
+  if (grads.dgamma.wanted()) sum_partials(stream, grads.dgamma, sums, number, 2 * width);
+  if (grads.dbeta.wanted()) sum_partials(stream, grads.dbeta, sums + width, number, 2 * width);
 }
 
 std::size_t layernorm_backward_work(const Stream&, std::int64_t rows, std::int64_t width) {

@@ -96,21 +96,19 @@ void residual_backward(Stream& stream, Tensor work, Tensor dbranch, Grad dbias, 
   for_row_sum_blocks(stream, work, dout.row_count(), width, dout.numel(), [&](Range block, float* sums) {
     HWY_DYNAMIC_DISPATCH(residual_backward_rows)(dbranch, dout, dropout, rows, block, sums);
   });
-  if (dbias.wanted()) sum_partials(stream, dbias, work, 0, width);
+  if (dbias.wanted())
+    sum_partials(stream, dbias, work_as<float>(work), row_sum_blocks(dout.row_count()).number(), width);
 }
 
 std::size_t residual_backward_work(const Stream&, std::int64_t rows, std::int64_t width) {
   return row_sum_bytes(rows, width);
 }
 
-void sum_partials(Stream& stream, Grad target, Tensor partials, std::int64_t offset, std::int64_t row_stride) {
-  const float* from = work_as<float>(partials) + offset;
-  const std::int64_t width = target.tensor.numel(), number = partials.numel() /
-                                                             static_cast<std::int64_t>(sizeof(float)) /
-                                                             std::max<std::int64_t>(1, row_stride);
+void sum_partials(Stream& stream, Grad target, const float* partials, std::int64_t number, std::int64_t row_stride) {
+  const std::int64_t width = target.tensor.numel();
   Blocks columns{width, 256};
   parallel_for(stream.threads(), columns.number(), width * number, [&](std::int64_t block) {
-    HWY_DYNAMIC_DISPATCH(add_partials)(target, from, number, row_stride, columns[block]);
+    HWY_DYNAMIC_DISPATCH(add_partials)(target, partials, number, row_stride, columns[block]);
   });
 }
 

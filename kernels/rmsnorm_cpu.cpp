@@ -67,7 +67,8 @@ void rmsnorm_backward(Stream& stream, Tensor work, const Grad& dx, const Grad& d
   for_row_sum_blocks(stream, work, dy.row_count(), width, dy.numel(), [&](Range rows, float* sums) {
     HWY_DYNAMIC_DISPATCH(rmsnorm_backward_rows)(dx, dy, cache, gamma, rows, sums);
   });
-  if (dgamma.wanted()) sum_partials(stream, dgamma, work, 0, width);
+  if (dgamma.wanted())
+    sum_partials(stream, dgamma, work_as<float>(work), row_sum_blocks(dy.row_count()).number(), width);
 }
 
 std::size_t rmsnorm_backward_work(const Stream&, std::int64_t rows, std::int64_t width) {

@@ -159,7 +159,6 @@ void bench_hidden(Bench& bench, std::int64_t samples, std::int64_t length, std::
   bench.run("residual backward, dropout   " + size, [&](Stream& s) {
     residual_backward(s, scratch, dx, {dbeta, accumulate}, dy, dropout, map);
   });
-  bench.run("add                          " + size, [&](Stream& s) { add(s, y, x); });
   Owned embedding = random_tensor({5000, width}, 3), positions = random_tensor({length, width}, 4);
   Owned tokens = random_integers({rows}, 0, 5000, 5),
         position_ids = random_integers({rows}, 0, static_cast<std::int32_t>(length), 6);

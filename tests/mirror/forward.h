@@ -1,12 +1,12 @@
-// Shared by the mirror's operators for the device cuda. Each operator makes the device memory accessible and calls the
-// cpu's operator. All operands must be in device memory. Workspaces are slightly larger than on the cpu, so that a plan
-// made for the wrong device does not fit.
+// The mirror's operators for the device cuda. Each makes the device memory accessible and calls the cpu's operator. All
+// operands must be in device memory. Workspaces are slightly larger than on the cpu, so that a plan made for the wrong
+// device does not fit.
 #pragma once
 
 #include <tuple>
+#include <type_traits>
 
 #include "kernels/cpu.h"
-#include "kernels/cuda.h"
 #include "tests/mirror/queue.h"
 #include "tests/mirror/space.h"
 
@@ -54,17 +54,26 @@ struct Operands {
   }
 };
 
-/// Returns the part of a workspace that the cpu's operator expects.
-inline Tensor cpu_part(const Tensor& work) { return work.exists() ? work.flat(0, work.numel() - kMoreWork) : work; }
+/// The device's version of an operator: opens the device memory and calls the cpu's, when its turn in the stream comes.
+/// A NAME_work function asks for slightly more than the cpu's.
+template <auto on_cpu>
+struct Mirrored;
 
-template <auto on_cpu, class... Args>
-void forward(Stream& stream, const Args&... args) {
-  Operands::check_all(args...);
-  enqueue(stream.handle(), [threads = stream.threads(), kept = std::tuple<Args...>(args...)] {
-    Stream host(Device::cpu, threads);
-    Opened opened;
-    std::apply([&](const Args&... each) { on_cpu(host, each...); }, kept);
-  });
-}
+template <class... Args, void (*on_cpu)(Stream&, Args...)>
+struct Mirrored<on_cpu> {
+  static void call(Stream& stream, Args... args) {
+    Operands::check_all(args...);
+    enqueue(stream.handle(), [threads = stream.threads(), kept = std::tuple<std::decay_t<Args>...>(args...)] {
+      Stream host(Device::cpu, threads);
+      Opened opened;
+      std::apply([&](const auto&... each) { on_cpu(host, each...); }, kept);
+    });
+  }
+};
+
+template <class... Args, std::size_t (*on_cpu)(const Stream&, Args...)>
+struct Mirrored<on_cpu> {
+  static std::size_t call(const Stream& stream, Args... args) { return on_cpu(stream, args...) + kMoreWork; }
+};
 
 }  // namespace mtl::mirror

@@ -10,10 +10,11 @@
 #include "device/event.h"
 #include "device/graph.h"
 #include "device/memory.h"
-#include "kernels/elementwise.h"
 #include "tests/error_of.h"
+#include "tests/mirror/scale.h"
 
 using namespace mtl;
+using namespace mtl::test;
 
 namespace {
 

@@ -16,10 +16,10 @@
 #include "device/copy.h"
 #include "device/graph.h"
 #include "device/memory.h"
-#include "kernels/elementwise.h"
 #include "tests/error_of.h"
 #include "tests/mirror/nccl.h"
 #include "tests/mirror/queue.h"
+#include "tests/mirror/scale.h"
 #include "tests/mirror/small_run.h"
 
 using namespace mtl;

@@ -10,9 +10,9 @@
 #include "device/copy.h"
 #include "eval/decoder.h"
 #include "eval/scorer.h"
-#include "kernels/elementwise.h"
 #include "tests/error_of.h"
 #include "tests/mirror/queue.h"
+#include "tests/mirror/scale.h"
 #include "tests/mirror/small_run.h"
 
 using namespace mtl;
