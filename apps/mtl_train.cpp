@@ -33,10 +33,10 @@ Exit train_from_start(TrainOptions& options, TrainSetup& setup, Ranks& ranks, co
     if (groups.rank != 0 || !damaged.empty()) complete_setup(options, setup);
     // Collective, so that no rank allocates memory before every host has passed the check.
     if (damaged.empty()) {
-      answers_of(work_on_every_rank(world, [&] {
+      work_on_every_rank(world, [&] {
         if (groups.rank != 0) check_fit(options, setup.start, ranks.launched(), console);
         return std::string();
-      }));
+      });
     }
     const StartPoint point = setup.start.point;
     std::optional<LoadError> fault;

@@ -125,7 +125,7 @@ RankMemory least_free_memory(const std::function<CudaMemory()>& own, Communicato
     return cat(memory.free, kSeparator, memory.total);
   };
   std::vector<RankMemory> ranks;
-  for (const std::string& answer : answers_of(work_on_every_rank(world, text))) {
+  for (const std::string& answer : work_on_every_rank(world, text)) {
     const std::vector<std::string> bytes = split(answer, kSeparator);
     ranks.push_back({static_cast<int>(ranks.size()), {std::stoull(bytes.at(0)), std::stoull(bytes.at(1))}});
   }

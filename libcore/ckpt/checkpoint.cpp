@@ -72,9 +72,16 @@ std::string commit_checkpoint(const std::string& directory, const CheckpointCont
                               const SaveOptions& options, Communicator& control) {
   const std::int64_t iteration = content.state.iteration;
   std::string temporary = work_on_first_rank(control, [&] { return make_temporary(directory, iteration, options); });
-  std::vector<Outcome> shards = work_on_every_rank(control, [&] {
-    return manifest_part_text(write_shard(temporary, control.rank(), content.tensors(), options.block_bytes));
-  });
+  std::vector<std::string> parts;
+  try {
+    parts = work_on_every_rank(control, [&] {
+      return manifest_part_text(write_shard(temporary, control.rank(), content.tensors(), options.block_bytes));
+    });
+  } catch (const AgreedError&) {
+    std::error_code ignored;
+    if (control.rank() == 0) fs::remove_all(temporary, ignored);
+    throw;
+  }
   return work_on_first_rank(control, [&] {
     const std::string path = cat(directory, "/", folder_of(iteration));
     bool is_complete = false;
@@ -83,7 +90,7 @@ std::string commit_checkpoint(const std::string& directory, const CheckpointCont
       manifest.config = content.config;
       manifest.state = content.state;
       manifest.block_bytes = options.block_bytes;
-      join_manifest_parts(manifest, answers_of(shards));
+      join_manifest_parts(manifest, parts);
       complete_folder(temporary, manifest, options);
       is_complete = true;
       publish(temporary, path, file_exists(path));
@@ -155,14 +162,14 @@ std::string SaveDirectory::save(const GptConfig& config, const ParamStore& store
     return std::string();
   });
   CheckpointContent content{config, state, [&] { return tensors_to_save(store); }};
-  answers_of(work_on_every_rank(world, [&] {
+  work_on_every_rank(world, [&] {
     const std::string broken = find_nonfinite(content.tensors());
     if (!broken.empty()) {
       fail(Exit::failure, path_, ": iteration ", state.iteration, " is not saved: tensor '", broken,
            "' contains NaN or infinity; resume an earlier checkpoint with a lower --lr");
     }
     return std::string();
-  }));
+  });
   return commit_checkpoint(path_, content, options, world);
 }
 

@@ -20,13 +20,9 @@ class AgreedError : public Error {
   using Error::Error;
 };
 
-/// An answer or an error from one rank, encoded as text.
-using Outcome = std::string;
-
-/// Collective. Calls work() on every rank and returns all outcomes, by rank. Catches every std::exception from work().
-std::vector<Outcome> work_on_every_rank(Communicator& control, const std::function<std::string()>& work);
-/// Returns the answers, by rank. If any rank failed, throws the error from the lowest failed rank as an AgreedError.
-std::vector<std::string> answers_of(const std::vector<Outcome>& outcomes);
+/// Collective. Calls work() on every rank and returns all answers, by rank. If work() throws a std::exception on any
+/// rank, all ranks throw the error from the lowest failed rank as an AgreedError.
+std::vector<std::string> work_on_every_rank(Communicator& control, const std::function<std::string()>& work);
 
 /// Collective. Calls work() on rank 0 and returns its answer on all ranks. If work() throws, all ranks throw its error
 /// as an AgreedError.

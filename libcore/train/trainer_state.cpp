@@ -47,13 +47,12 @@ void Trainer::resume_scale(const std::string& checkpoint) {
 /// state together.
 void Trainer::load(const ModelSource& source, const StartPoint& point) {
   const bool resets_moments = options_.checkpoint.no_load_optim && !point.is_own;
-  const std::vector<Outcome> outcomes = work_on_every_rank(ranks_.groups.world(), [&] {
-    point.iteration ? source.load_values(params_) : source.load_initial_values(params_);
-    if (point.iteration && !resets_moments) source.load_optimizer(params_);
-    return std::string();
-  });
   try {
-    answers_of(outcomes);
+    work_on_every_rank(ranks_.groups.world(), [&] {
+      point.iteration ? source.load_values(params_) : source.load_initial_values(params_);
+      if (point.iteration && !resets_moments) source.load_optimizer(params_);
+      return std::string();
+    });
   } catch (const Error& error) {
     throw LoadError(error.code(), error.what());
   }
