@@ -49,8 +49,8 @@ std::string describe_precision(const TrainOptions& options) {
   const std::vector<PrecisionRole> roles = precision_roles(precision);
   for (const PrecisionRole& role : roles) {
     const std::int64_t ranks = ranks_of(role, options);
-    out += line(role.role, cat(short_name(role.dtype), ", ", role.bytes(), " bytes per parameter",
-                               ranks > 1 ? cat(", sharded over ", ranks, " ranks") : ""));
+    out += line(role.role.c_str(), cat(short_name(role.dtype), ", ", role.bytes(), " bytes per parameter",
+                                       ranks > 1 ? cat(", sharded over ", ranks, " ranks") : ""));
   }
   return out + line("bytes per parameter on a rank", cat(bytes_of_rank(roles, options)));
 }

@@ -306,7 +306,7 @@ void ModelSource::load_optimizer(ParamStore& store) const {
   std::vector<Row> rows;
   for (std::size_t row = 0; row < store.table().size(); ++row) {
     const Storage& storage = store.table()[row];
-    if (storage.role == Role::states) rows.push_back({row, storage.kind, {stored_dtype_of(storage.dtype)}});
+    if (storage.role == StorageRole::states) rows.push_back({row, storage.kind, {stored_dtype_of(storage.dtype)}});
   }
   load(store, rows);
 }

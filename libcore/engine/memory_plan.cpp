@@ -12,17 +12,8 @@
 namespace mtl {
 
 Batch meta_batch(const RunShape& shape) {
-  auto view = [&](DType dtype) { return Tensor(nullptr, dtype, {shape.micro_batch, shape.seq_length}); };
-  Tensor samples(nullptr, DType::i64, {shape.micro_batch});
-  Batch batch{.samples = samples,
-              .tokens = view(DType::i32),
-              .positions = view(DType::i32),
-              .labels = view(DType::i32),
-              .loss_weights = view(DType::f32),
-              .document_start = {},
-              .rotary = {}};
-  if (shape.documents) batch.document_start = view(DType::i32);
-  return batch;
+  return Batch::of(shape.micro_batch, shape.seq_length, shape.documents,
+                   [](DType dtype, const Shape& of) { return Tensor(nullptr, dtype, of); });
 }
 
 namespace {
@@ -37,32 +28,33 @@ void add(MemoryPlan& plan, const StepCounts& counts, double times) {
   plan.sent.embedding += times * counts.sent.embedding;
 }
 
-std::size_t hidden_bytes(const GptConfig& config, const RunShape& shape) {
-  std::int64_t rows = shape.micro_batch * shape.seq_length;
-  if (shape.layout.sequence_parallel) rows /= shape.layout.size(Axis::tensor);
-  auto bytes = rows * config.hidden_size * size_of(shape.precision.residual);
+/// Returns the size of a buffer for a message between stages.
+std::size_t message_bytes(const MetaModel& model, const RunShape& shape) {
+  const Chunk& chunk = model.stage.chunks.at(0);
+  const Shape hidden = chunk.hidden_shape(model.groups, shape.micro_batch * shape.seq_length);
+  const std::size_t bytes = Tensor(nullptr, chunk.hidden_dtype(), hidden).bytes();
   return (bytes + 63) / 64 * 64;
 }
 
-Pipeline make_pipeline(MetaModel& model, const GptConfig& config, const RunShape& shape) {
+Pipeline make_pipeline(MetaModel& model, const RunShape& shape) {
   MemoryPlan plan;
   plan.entries = {{Category::slots, Space::device, 0},
                   {Category::offloaded, Space::host, 0},
-                  {Category::messages, Space::device, hidden_bytes(config, shape)},
+                  {Category::messages, Space::device, message_bytes(model, shape)},
                   {Category::scratch, Space::device, 0}};
   return {model.stage, model.stream, model.groups, rank_schedule(shape.layout, static_cast<int>(shape.micro_batches)),
           plan};
 }
 
-Category category_of(Role role) {
+Category category_of(StorageRole role) {
   switch (role) {
-    case Role::values:
+    case StorageRole::values:
       return Category::parameters;
-    case Role::gradients:
+    case StorageRole::gradients:
       return Category::gradients;
-    case Role::main_weights:
+    case StorageRole::main_weights:
       return Category::main_weights;
-    case Role::states:
+    case StorageRole::states:
       break;
   }
   return Category::optimizer;
@@ -74,7 +66,7 @@ std::size_t snapshot_bytes(const ParamStore& params) {
   std::size_t largest = 0;
   for (std::size_t row = 0; row < params.table().size(); ++row) {
     const Storage& storage = params.table()[row];
-    if (storage.role == Role::gradients || storage.space == Space::host) continue;
+    if (storage.role == StorageRole::gradients || storage.space == Space::host) continue;
     for (int param = 0; param < params.size(); ++param) largest = std::max(largest, params.held(param, row).bytes());
   }
   return largest;
@@ -93,7 +85,7 @@ MemoryPlan finish(const MetaModel& model, const Pipeline& pipeline, const RunSha
     plan.entries.push_back(
         {Category::offload_ring, Space::device, range, ActivationOffload::kRanges * pipeline.slots()});
   }
-  plan.entries.push_back({Category::messages, Space::device, hidden_bytes(config, shape), pipeline.inboxes()});
+  plan.entries.push_back({Category::messages, Space::device, message_bytes(model, shape), pipeline.inboxes()});
   plan.entries.push_back({Category::scratch, Space::device, pipeline.scratch_peak()});
   const int batches = shape.batch_sets * static_cast<int>(shape.micro_batches);
   const int slot_batches = shape.graphs ? pipeline.slots() : 0;
@@ -150,7 +142,7 @@ std::size_t MemoryPlan::index_of(Category category) const {
 
 MemoryPlan plan_passes(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape) {
   MetaModel model(config, dropout, shape, AdamW::states(shape.precision));
-  Pipeline pipeline = make_pipeline(model, config, shape);
+  Pipeline pipeline = make_pipeline(model, shape);
   RunShape two = shape;
   two.micro_batches = std::min<std::int64_t>(2, shape.micro_batches);
   BatchBuffers buffers(Device::meta, two);

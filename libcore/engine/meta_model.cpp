@@ -16,7 +16,7 @@ MetaModel::PassBytes MetaModel::measure(const std::vector<std::function<void(Ctx
   for (const auto& pass : passes) {
     slot.clear();
     scratch.clear();
-    Ctx ctx{.stream = stream, .slot = slot, .scratch = scratch, .groups = groups, .training = false};
+    Ctx ctx{.stream = stream, .slot = &slot, .scratch = scratch, .groups = groups, .training = false};
     pass(ctx, stage.chunks.at(0));
   }
   return {slot.peak(), scratch.peak()};

@@ -34,7 +34,6 @@ const char* phase_of(ActionKind kind) {
 
 BatchBuffers::BatchBuffers(Device device, const RunShape& shape, Space space)
     : part_bytes_(static_cast<std::int64_t>(bytes(shape))), memory_(device, bytes(shape) * shape.micro_batches, space) {
-  const Shape tokens{shape.micro_batch, shape.seq_length};
   for (std::int64_t m = 0; m < shape.micro_batches; ++m) {
     std::size_t offset = m * part_bytes_;
     const auto next = [&](DType dtype, const Shape& of) {
@@ -42,20 +41,19 @@ BatchBuffers::BatchBuffers(Device device, const RunShape& shape, Space space)
       offset += out.bytes();
       return out;
     };
-    Batch& batch = batches_.emplace_back();
-    batch.samples = next(DType::i64, {shape.micro_batch});  // 8-byte elements first, for alignment
-    batch.tokens = next(DType::i32, tokens);
-    batch.positions = next(DType::i32, tokens);
-    batch.labels = next(DType::i32, tokens);
-    batch.loss_weights = next(DType::f32, tokens);
-    if (shape.documents) batch.document_start = next(DType::i32, tokens);
-    losses_.push_back(next(DType::f32, tokens));
+    batches_.push_back(Batch::of(shape.micro_batch, shape.seq_length, shape.documents, next));
+    losses_.push_back(next(DType::f32, {shape.micro_batch, shape.seq_length}));
   }
 }
 
 std::size_t BatchBuffers::bytes(const RunShape& shape) {
-  const std::size_t samples = shape.micro_batch, length = shape.seq_length;
-  const std::size_t bytes = samples * (8 + length * 4 * (shape.documents ? 6 : 5));
+  std::size_t bytes = 0;
+  const auto add = [&](DType dtype, const Shape& of) {
+    bytes += Tensor(nullptr, dtype, of).bytes();
+    return Tensor();
+  };
+  Batch::of(shape.micro_batch, shape.seq_length, shape.documents, add);
+  add(DType::f32, {shape.micro_batch, shape.seq_length});  // losses
   return (bytes + 63) / 64 * 64;
 }
 
@@ -144,7 +142,7 @@ int Pipeline::inboxes() const {
 
 Ctx Pipeline::context(Slot& slot, bool training) {
   return {.stream = stream_,
-          .slot = slot.memory,
+          .slot = &slot.memory,
           .scratch = scratch_,
           .groups = groups_,
           .training = training,
@@ -181,7 +179,8 @@ Tensor Pipeline::buffer_of(const Ctx& ctx, const Action& action, const Batch& ba
   Inbox& inbox = inbox_of(action);
   const Chunk& chunk = stage_.chunks[action.chunk];
   const std::size_t buffer = inbox.first + action.micro_batch % inbox.sends.size();
-  return message_memory_.tensor(chunk.hidden_dtype(), chunk.hidden_shape(ctx, batch), buffer * hidden_bytes_);
+  return message_memory_.tensor(chunk.hidden_dtype(), chunk.hidden_shape(ctx.groups, batch.tokens.numel()),
+                                buffer * hidden_bytes_);
 }
 
 /// Starts a receive unless start_next_receive() has already started it.

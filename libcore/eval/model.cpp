@@ -82,7 +82,7 @@ MetaModel::PassBytes Workspace::measure(const Model& model, const std::vector<Pa
 Ctx Workspace::context() {
   slot_.clear();
   scratch_.clear();
-  return {stream_, slot_, scratch_, groups_, false};
+  return {stream_, &slot_, scratch_, groups_, false};
 }
 
 }  // namespace mtl

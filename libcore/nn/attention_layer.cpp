@@ -76,7 +76,7 @@ void AttentionLayer::project_qkv(Ctx& ctx, Tensor x, const Batch& batch, Cache& 
   const std::int64_t local_groups = qkv.value.size(0), per_group = qkv.value.size(1),
                      width = local_groups * per_group * head_dim, rows = full.size(0);
   const std::int64_t sequences = batch.tokens.size(0);
-  cache.projected = ctx.slot.make(x.dtype(), {sequences, rows / sequences, local_groups, per_group, head_dim});
+  cache.projected = ctx.slot->make(x.dtype(), {sequences, rows / sequences, local_groups, per_group, head_dim});
   gemm(ctx.stream, ctx.scratch, cache.projected.view({rows, width}), {full},
        transposed(qkv.value.view({width, hidden})), GradMode::overwrite,
        {.bias = qkv_bias.exists() ? qkv_bias.value.view({width}) : Tensor()});
@@ -88,10 +88,10 @@ void AttentionLayer::project_qkv(Ctx& ctx, Tensor x, const Batch& batch, Cache& 
 void AttentionLayer::normalize(Ctx& ctx, Cache& cache) const {
   const Qkv from = unpack_qkv(cache.projected);
   const Shape shape = cache.projected.shape();
-  cache.qkv = ctx.slot.like(cache.projected);
+  cache.qkv = ctx.slot->like(cache.projected);
   const Qkv to = unpack_qkv(cache.qkv);
-  cache.q_rstd = ctx.slot.make(DType::f32, {shape[0], shape[1], shape[2], from.q.count});
-  cache.k_rstd = ctx.slot.make(DType::f32, {shape[0], shape[1], shape[2], 1});
+  cache.q_rstd = ctx.slot->make(DType::f32, {shape[0], shape[1], shape[2], from.q.count});
+  cache.k_rstd = ctx.slot->make(DType::f32, {shape[0], shape[1], shape[2], 1});
   head_norm_forward(ctx.stream, to.q, cache.q_rstd, from.q, q_norm.value, norm_eps);
   head_norm_forward(ctx.stream, to.k, cache.k_rstd, from.k, k_norm.value, norm_eps);
 }
@@ -130,9 +130,9 @@ Tensor AttentionLayer::forward(Ctx& ctx, Tensor x, const Batch& batch, Cache& ca
   cache.x = x;
   project_qkv(ctx, x, batch, cache);
   const bool keeps = !(is_recomputed && ctx.training);
-  cache.attended = make_attended(keeps ? ctx.slot : ctx.scratch, cache);
+  cache.attended = make_attended(keeps ? *ctx.slot : ctx.scratch, cache);
   const bool is_decoding = cache.past.keys.exists();
-  cache.logsumexp = keeps && !is_decoding ? make_logsumexp(ctx.slot, cache) : Tensor();
+  cache.logsumexp = keeps && !is_decoding ? make_logsumexp(*ctx.slot, cache) : Tensor();
   AttentionInput in = input(ctx, cache, batch);
   if (is_decoding) {
     append_to_cache(ctx.stream, cache.past, in.qkv.k, in.qkv.v);
@@ -149,8 +149,8 @@ Tensor AttentionLayer::backward(Ctx& ctx, Tensor dy, const Batch& batch, const C
   const AttentionInput in = input(ctx, cache, batch);
   Tensor kept = cache.attended, logsumexp = cache.logsumexp;
   if (is_recomputed) {
-    kept = make_attended(ctx.slot, cache);
-    logsumexp = make_logsumexp(ctx.slot, cache);
+    kept = make_attended(*ctx.slot, cache);
+    logsumexp = make_logsumexp(*ctx.slot, cache);
     attention_forward(ctx.stream, ctx.scratch, kept, logsumexp, in);
   }
   std::int64_t rows = full_dy.size(0), width = qkv.value.numel() / hidden;
@@ -158,14 +158,14 @@ Tensor AttentionLayer::backward(Ctx& ctx, Tensor dy, const Batch& batch, const C
   Tensor dattended = ctx.scratch.like(kept);  // dattended = dy W_out
   gemm(ctx.stream, ctx.scratch, dattended.view(attended.shape()), {full_dy}, {out.value});
   ctx.weight_grads->push(out, full_dy, attended);
-  Tensor dqkv = ctx.slot.like(cache.qkv);
+  Tensor dqkv = ctx.slot->like(cache.qkv);
   attention_backward(ctx.stream, ctx.scratch, unpack_qkv(dqkv), dattended, kept, logsumexp, in);
   prepare_backward(ctx, dqkv, batch, cache);
   // dx = dqkv W_qkv
   Tensor dpacked = dqkv.view({rows, width}), partial = region.partial_of(ctx, dx);
   gemm(ctx.stream, ctx.scratch, partial, {dpacked}, {qkv.value.view({width, hidden})});
   Pending sum = region.enter_backward(ctx, dx, partial);
-  ctx.weight_grads->push(qkv, dpacked, region.enter(ctx, ctx.slot, cache.x), qkv_bias);
+  ctx.weight_grads->push(qkv, dpacked, region.enter(ctx, *ctx.slot, cache.x), qkv_bias);
   return sum.wait(ctx);
 }
 

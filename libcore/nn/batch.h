@@ -15,6 +15,20 @@ struct Batch {
 
   Tensor rotary;  // (B T, 2, pairs) f32: cosines and sines of the rotary angles; computed by the chunk
 
+  /// Returns a batch of B = `samples` sequences with T = `length` tokens. Calls make(dtype, shape) for each of its
+  /// tensors, those with 8-byte elements first, except for `rotary`.
+  template <class Make>
+  static Batch of(std::int64_t samples, std::int64_t length, bool documents, const Make& make) {
+    const Shape tokens{samples, length};
+    return {.samples = make(DType::i64, Shape{samples}),
+            .tokens = make(DType::i32, tokens),
+            .positions = make(DType::i32, tokens),
+            .labels = make(DType::i32, tokens),
+            .loss_weights = make(DType::f32, tokens),
+            .document_start = documents ? make(DType::i32, tokens) : Tensor(),
+            .rotary = {}};
+  }
+
   /// Maps the B T rows to their positions in the run.
   RowMap rows() const { return {samples, 0, tokens.size(1)}; }
 };

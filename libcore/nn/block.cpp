@@ -34,7 +34,7 @@ void Block::forward(Ctx& ctx, Tensor x, Tensor y, const Batch& batch, Cache& cac
     residual_forward(ctx.stream, middle, sum);
     normed = norm2.forward(ctx, x, cache.norm2);
   } else {
-    middle = ctx.slot.like(x);
+    middle = ctx.slot->like(x);
     normed = norm2.forward(ctx, middle, cache.norm2, sum);
   }
   const Tensor mlp_out = mlp.forward(ctx, normed, cache.mlp);
@@ -46,7 +46,7 @@ void Block::backward(Ctx& ctx, Tensor dx, const Batch& batch, const Cache& cache
   const RowMap rows = region.rows_held(ctx, batch.rows(), dx.size(0));
   // The branch gradient is a separate tensor, because dx changes before the queued weight gradients are computed.
   auto branch_gradient = [&](const Param& bias, const Dropout& dropout) {
-    Tensor dbranch = ctx.slot.make(mlp.down.value.dtype(), dx.shape());
+    Tensor dbranch = ctx.slot->make(mlp.down.value.dtype(), dx.shape());
     residual_backward(ctx.stream, ctx.scratch, dbranch, bias.take_grad(), dx, dropout_in(ctx, dropout), rows);
     return dbranch;
   };

@@ -79,18 +79,18 @@ Chunk::Cache Chunk::make_cache(const std::vector<KvCache>& past) const {
   return cache;
 }
 
-Shape Chunk::hidden_shape(const Ctx& ctx, const Batch& batch) const {
-  return {region_.rows_outside(ctx, batch.tokens.numel()), hidden_};
+Shape Chunk::hidden_shape(const ProcessGroups& groups, std::int64_t tokens) const {
+  return {region_.rows_outside(groups, tokens), hidden_};
 }
 
 Tensor Chunk::make_hidden(Ctx& ctx, const Batch& batch) const {
-  return ctx.slot.make(residual_, hidden_shape(ctx, batch));
+  return ctx.slot->make(residual_, hidden_shape(ctx.groups, batch.tokens.numel()));
 }
 
 /// Adds rotary angles to the batch. They stay in the slot for backward.
 Batch Chunk::with_angles(Ctx& ctx, Batch batch, Cache& cache) const {
   if (frequencies_.pairs == 0) return batch;
-  cache.rotary = ctx.slot.make(DType::f32, {batch.tokens.numel(), 2, frequencies_.pairs});
+  cache.rotary = ctx.slot->make(DType::f32, {batch.tokens.numel(), 2, frequencies_.pairs});
   rotary_angles(ctx.stream, cache.rotary, batch.positions, frequencies_);
   batch.rotary = cache.rotary;
   return batch;
@@ -109,7 +109,7 @@ Tensor Chunk::run_units(Ctx& ctx, Tensor x, Tensor result, const Batch& batch, C
                writes_result = is_head || (u + 1 == span.end && result.exists());
     Tensor y = writes_result ? result : spare.exists() ? spare : make_hidden(ctx, batch);
     std::optional<Arena::Mark> release;
-    if (!ctx.training) release.emplace(ctx.slot);
+    if (!ctx.training) release.emplace(*ctx.slot);
     std::visit([&](const auto& unit) { unit.forward(ctx, x, y, batch, cache_of(unit, cache.units[u])); }, unit);
     if (!ctx.training) spare = x;
     x = is_head ? Tensor() : y;
@@ -125,16 +125,17 @@ Tensor Chunk::forward(Ctx& ctx, Tensor input, const Batch& given, Cache& cache) 
     if (span.is_recomputed) cache.units[span.begin].input = x;
     const bool is_offloaded = span.offloaded >= 0;
     Tensor y = span.is_recomputed || is_offloaded ? make_hidden(ctx, batch) : Tensor();
-    const std::size_t after_y = ctx.slot.used();
+    const std::size_t after_y = ctx.slot->used();
     if (is_offloaded) {
-      Ctx offload_ctx = ctx.with_slot(ctx.offload->begin_forward(ctx.stream, span.offloaded));
+      Ctx offload_ctx = ctx;
+      offload_ctx.slot = &ctx.offload->begin_forward(ctx.stream, span.offloaded);
       x = run_units(offload_ctx, x, y, batch, cache, span);
       ctx.offload->end_forward(ctx.stream, span.offloaded);
     } else {
       x = run_units(ctx, x, y, batch, cache, span);
     }
-    if (span.is_recomputed) ctx.slot.release_to(after_y);
-    cache.units[span.last()].slot_end = ctx.slot.used();
+    if (span.is_recomputed) ctx.slot->release_to(after_y);
+    cache.units[span.last()].slot_end = ctx.slot->used();
   }
   return x;
 }
@@ -145,7 +146,7 @@ Tensor Chunk::evaluate(Ctx& ctx, Tensor input, Tensor losses, const Batch& given
 }
 
 void Chunk::logits(Ctx& ctx, Tensor out, const Batch& given, Cache& cache) const {
-  Arena::Mark slot(ctx.slot);
+  Arena::Mark slot(*ctx.slot);
   const Batch batch = with_angles(ctx, given, cache);
   Tensor x = run_units(ctx, {}, {}, batch, cache, {0, units_.size() - 1});
   const Leases values = lease(ctx, Role::values, units_.size() - 1);
@@ -157,7 +158,7 @@ void Chunk::backward_unit(Ctx& ctx, Tensor dx, Tensor losses, const Batch& batch
   const Leases values = lease(ctx, Role::values, u), gradients = lease(ctx, Role::gradients, u);
   ctx.weight_grads = &cache.units[u].weight_grads;
   std::optional<Arena::Mark> release;
-  if (!ctx.defers_weights) release.emplace(ctx.slot);
+  if (!ctx.defers_weights) release.emplace(*ctx.slot);
   std::visit(
       [&]<class Layer>(const Layer& unit) {
         if constexpr (std::is_same_v<Layer, Head>)
@@ -177,7 +178,7 @@ Tensor Chunk::backward(Ctx& ctx, Tensor dout, Tensor losses, const Batch& given,
   require(offloaded_ == 0 || !ctx.defers_weights, "deferred weight gradients cannot use offloaded activations");
   Tensor dx = range_.has_head ? cache.dx : dout;
   for (auto span = spans_.rbegin(); span != spans_.rend(); ++span) {
-    if (!ctx.defers_weights) ctx.slot.release_to(cache.units[span->last()].slot_end);
+    if (!ctx.defers_weights) ctx.slot->release_to(cache.units[span->last()].slot_end);
     if (span->is_recomputed) run_units(ctx, cache.units[span->begin].input, {}, batch, cache, *span);
     if (span->offloaded >= 0) ctx.offload->begin_backward(ctx.stream, span->offloaded);
     for (std::size_t u = span->end; u-- > span->begin;) backward_unit(ctx, dx, losses, batch, cache, u);

@@ -70,8 +70,8 @@ class Chunk {
   /// Returns a cache for decoding. Attention continues from the keys and values in `past`, which has one KvCache per
   /// layer.
   Cache make_cache(const std::vector<KvCache>& past) const;
-  /// Returns the shape (n, C) of a micro-batch's hidden states.
-  Shape hidden_shape(const Ctx& ctx, const Batch& batch) const;
+  /// Returns the shape (n, C) of the hidden states for a micro-batch of `tokens` tokens (B T).
+  Shape hidden_shape(const ProcessGroups& groups, std::int64_t tokens) const;
   DType hidden_dtype() const { return residual_; }
   /// Allocates hidden states in the slot.
   Tensor make_hidden(Ctx& ctx, const Batch& batch) const;

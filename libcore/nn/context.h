@@ -34,7 +34,7 @@ class WeightGradQueue {
 
 struct Ctx {
   Stream& stream;
-  Arena& slot;     // lives from this micro-batch's forward until its backward ends
+  Arena* slot;     // never null; lives from this micro-batch's forward until its backward ends
   Arena& scratch;  // released in reverse order, within one call
   const ProcessGroups& groups;
   bool training;                            // dropout is applied, and caches are kept for backward
@@ -44,21 +44,6 @@ struct Ctx {
   bool ends_gradients = false;              // this is the last call that adds to this chunk's gradients
   bool defers_weights = false;              // the schedule computes weight gradients in a separate action
   WeightGradQueue* weight_grads = nullptr;  // in backward: the queue of the current unit
-
-  /// Returns a copy of this context that uses `other` as its slot.
-  Ctx with_slot(Arena& other) const {
-    return {.stream = stream,
-            .slot = other,
-            .scratch = scratch,
-            .groups = groups,
-            .training = training,
-            .params = params,
-            .step = step,
-            .offload = offload,
-            .ends_gradients = ends_gradients,
-            .defers_weights = defers_weights,
-            .weight_grads = weight_grads};
-  }
 };
 
 }  // namespace mtl

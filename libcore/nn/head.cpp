@@ -23,7 +23,7 @@ void Head::forward(Ctx& ctx, Tensor x, Tensor losses, const Batch& batch, Cache&
 }
 
 void Head::backward(Ctx& ctx, Tensor dx, Tensor losses, const Batch& batch, const Cache& cache) const {
-  Arena::Mark slot(ctx.slot);
+  Arena::Mark slot(*ctx.slot);
   Arena::Mark scratch(ctx.scratch);
   NormLayer::Cache norm_cache;
   Tensor normed = norm.forward(ctx, cache.x, norm_cache);
@@ -35,7 +35,7 @@ void Head::backward(Ctx& ctx, Tensor dx, Tensor losses, const Batch& batch, cons
 void Head::logits(Ctx& ctx, Tensor out, Tensor x, const Batch& batch) const {
   std::int64_t sequences = batch.tokens.size(0), positions = batch.tokens.size(1);
   if (out.size(0) != x.size(0)) {
-    Tensor last = ctx.slot.make(x.dtype(), {sequences, x.size(1)});
+    Tensor last = ctx.slot->make(x.dtype(), {sequences, x.size(1)});
     for (std::int64_t b = 0; b < sequences; ++b) copy(ctx.stream, last.rows(b, 1), x.rows((b + 1) * positions - 1, 1));
     x = last;
   }

@@ -39,8 +39,8 @@ Tensor Mlp::forward(Ctx& ctx, Tensor x, Cache& cache) const {
   Tensor out = ctx.scratch.like(x), full = region.enter(ctx, ctx.scratch, x);
   std::int64_t rows = full.size(0), width = down.value.size(1);
   cache.x = x;
-  cache.pre = ctx.slot.make(x.dtype(), {rows, gated ? 2 * width : width});
-  cache.act = ctx.slot.make(x.dtype(), {rows, width});
+  cache.pre = ctx.slot->make(x.dtype(), {rows, gated ? 2 * width : width});
+  cache.act = ctx.slot->make(x.dtype(), {rows, width});
   if (gated) {
     gemm(ctx.stream, ctx.scratch, cache.pre, {full}, transposed(up_matrix()), GradMode::overwrite,
          {.bias = up_bias_row()});
@@ -56,7 +56,7 @@ Tensor Mlp::forward(Ctx& ctx, Tensor x, Cache& cache) const {
 
 Tensor Mlp::backward(Ctx& ctx, Tensor dy, const Cache& cache) const {
   Tensor full_dy = region.leave_backward(ctx, dy);
-  Tensor dpre = ctx.slot.like(cache.pre);
+  Tensor dpre = ctx.slot->like(cache.pre);
   if (gated) {
     Tensor dact = ctx.scratch.like(cache.act);  // dact = dy W_down
     gemm(ctx.stream, ctx.scratch, dact, {full_dy}, {down.value});
@@ -70,7 +70,7 @@ Tensor Mlp::backward(Ctx& ctx, Tensor dy, const Cache& cache) const {
   Tensor dx = ctx.scratch.like(dy), partial = region.partial_of(ctx, dx);
   gemm(ctx.stream, ctx.scratch, partial, {dpre}, {up_matrix()});
   Pending sum = region.enter_backward(ctx, dx, partial);
-  ctx.weight_grads->push(up, dpre, region.enter(ctx, ctx.slot, cache.x), up_bias);
+  ctx.weight_grads->push(up, dpre, region.enter(ctx, *ctx.slot, cache.x), up_bias);
   return sum.wait(ctx);
 }
 

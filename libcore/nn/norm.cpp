@@ -16,9 +16,9 @@ void NormLayer::params(const ParamVisitor& visit, const std::string& prefix) {
 Tensor NormLayer::forward(Ctx& ctx, Tensor x, Cache& cache, const ResidualSum& sum) const {
   std::int64_t rows = x.row_count();
   cache.x = x;
-  cache.rstd = ctx.slot.make(DType::f32, {rows});
-  if (kind == Norm::layernorm) cache.mean = ctx.slot.make(DType::f32, {rows});
-  Tensor y = ctx.slot.make(gamma.value.dtype(), x.shape());
+  cache.rstd = ctx.slot->make(DType::f32, {rows});
+  if (kind == Norm::layernorm) cache.mean = ctx.slot->make(DType::f32, {rows});
+  Tensor y = ctx.slot->make(gamma.value.dtype(), x.shape());
   if (kind == Norm::layernorm)
     layernorm_forward(ctx.stream, y, cache, gamma.value, beta.value, eps, sum);
   else

@@ -12,9 +12,8 @@
 
 namespace mtl {
 
-/// What parameter memory is used for. Layers read the values. An update rule keeps one or more states. If the values
-/// are a narrower copy of the main weights, the update rule updates the main weights.
-enum class Role { values, gradients, main_weights, states };
+/// What a unit leases: its parameters' values, which layers read, or their gradients, which backward writes.
+enum class Role { values, gradients };
 
 /// Initial value of a parameter.
 enum class Init { zeros, ones, normal };

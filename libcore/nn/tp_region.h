@@ -26,8 +26,8 @@ struct TpRegion {
   bool sequence_parallel = false;
 
   /// Returns how many rows this rank holds outside the region if there are `rows` rows inside.
-  std::int64_t rows_outside(const Ctx& ctx, std::int64_t rows) const {
-    return sequence_parallel ? rows / ctx.groups.over(Axis::tensor).size() : rows;
+  std::int64_t rows_outside(const ProcessGroups& groups, std::int64_t rows) const {
+    return sequence_parallel ? rows / groups.over(Axis::tensor).size() : rows;
   }
   /// Maps the `held` rows that this rank holds outside the region to their positions in the run. `all` is the map for
   /// the entire micro-batch.
@@ -50,7 +50,7 @@ struct TpRegion {
   Tensor leave(Ctx& ctx, Tensor out, Tensor partial) const { return enter_backward(ctx, out, partial).wait(ctx); }
   /// Returns dy (N, C) for weight gradients: dy itself or, with sequence parallelism, the rows of all ranks gathered
   /// into the slot.
-  Tensor leave_backward(Ctx& ctx, Tensor dy) const { return enter(ctx, ctx.slot, dy); }
+  Tensor leave_backward(Ctx& ctx, Tensor dy) const { return enter(ctx, *ctx.slot, dy); }
   /// Starts the sum that leave(dx, partial) computes, so that weight gradients can be computed in the meantime.
   /// `partial` is as in leave().
   Pending enter_backward(Ctx& ctx, Tensor dx, Tensor partial) const;

@@ -15,12 +15,16 @@
 
 namespace mtl {
 
+/// What a row of a ParamStore's table stores. An update rule keeps one or more states. If the values are a narrower
+/// copy of the main weights, the update rule updates the main weights.
+enum class StorageRole { values, gradients, states, main_weights };
+
 /// The elements of a bucket that a rank holds: all of them, or only those it updates.
 enum class Extent { whole, owned };
 
 /// A row of a ParamStore's table. It stores one number per parameter element.
 struct Storage {
-  Role role;
+  StorageRole role;
   std::string kind;  // prefix of the parameter's name in checkpoints; empty if not saved
   DType dtype;
   Extent extent;

@@ -44,19 +44,6 @@ Shape memory_shape(const ParamSpec& spec, const Layout& layout) {
   return shape;
 }
 
-std::vector<Storage> make_table(const Precision& precision, const std::optional<std::vector<StateSpec>>& states,
-                                const Layout& layout) {
-  // Rows that only the optimizer accesses may be in host memory.
-  const Space place = layout.optimizer_on_host ? Space::host : Space::device;
-  const bool has_main = states && precision.has_main_params();
-  std::vector<Storage> table = {{Role::values, has_main ? "" : kParamKind, precision.compute, Extent::whole}};
-  if (!states) return table;
-  table.push_back({Role::gradients, "", precision.main_grads, Extent::whole});
-  for (const StateSpec& state : *states) table.push_back({Role::states, state.name, state.dtype, Extent::owned, place});
-  if (has_main) table.push_back({Role::main_weights, kParamKind, precision.main_params, Extent::owned, place});
-  return table;
-}
-
 Bucket::Range range_within(const Segment& segment, std::int64_t begin, std::int64_t end) {
   begin = std::max(begin, segment.begin);
   end = std::min(end, segment.begin + segment.count);
@@ -64,6 +51,20 @@ Bucket::Range range_within(const Segment& segment, std::int64_t begin, std::int6
 }
 
 }  // namespace
+
+std::vector<Storage> storage_table(const Precision& precision, const std::optional<std::vector<StateSpec>>& states,
+                                   const Layout& layout) {
+  // Rows that only the optimizer accesses may be in host memory.
+  const Space place = layout.optimizer_on_host ? Space::host : Space::device;
+  const bool has_main = states && precision.has_main_params();
+  std::vector<Storage> table = {{StorageRole::values, has_main ? "" : kParamKind, precision.compute, Extent::whole}};
+  if (!states) return table;
+  table.push_back({StorageRole::gradients, "", precision.main_grads, Extent::whole});
+  for (const StateSpec& state : *states)
+    table.push_back({StorageRole::states, state.name, state.dtype, Extent::owned, place});
+  if (has_main) table.push_back({StorageRole::main_weights, kParamKind, precision.main_params, Extent::owned, place});
+  return table;
+}
 
 Bucket::Range Bucket::owned(const Segment& segment) const { return range_within(segment, owned_begin, owned_end); }
 
@@ -76,8 +77,8 @@ ParamStore::ParamStore(Device device, Precision precision, const std::optional<s
                        const std::function<void(const ParamVisitor&)>& visit_all, Layout layout)
     : device_(device),
       precision_(precision),
-      table_(make_table(precision, states, layout)),
-      main_row_(table_.back().role == Role::main_weights ? table_.size() - 1 : kValues),
+      table_(storage_table(precision, states, layout)),
+      main_row_(table_.back().role == StorageRole::main_weights ? table_.size() - 1 : kValues),
       layout_(layout) {
   require(!precision.stochastic_rounding || !precision.has_main_params(),
           "stochastic rounding is for weights that updates change in place");

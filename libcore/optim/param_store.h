@@ -28,6 +28,10 @@
 
 namespace mtl {
 
+/// Returns the rows that a ParamStore with these arguments stores for every parameter.
+std::vector<Storage> storage_table(const Precision& precision, const std::optional<std::vector<StateSpec>>& states,
+                                   const Layout& layout);
+
 class ParamStore {
  public:
   /// Allocates memory for every parameter that `visit_all` visits, and binds the layers' views. Parameters are numbered

@@ -1,6 +1,7 @@
 #include "optim/precision_presets.h"
 
 #include "base/error.h"
+#include "optim/param_store.h"
 
 namespace mtl {
 
@@ -52,11 +53,15 @@ PrecisionRow precision_row(const Precision& precision) {
 }
 
 std::vector<PrecisionRole> precision_roles(const Precision& precision) {
-  std::vector<PrecisionRole> roles = {{"weights", precision.compute, false},
-                                      {"main gradients", precision.main_grads, false}};
-  if (precision.has_main_params()) roles.push_back({"main weights", precision.main_params, true});
-  roles.push_back({"first moments", precision.exp_avg, true});
-  roles.push_back({"second moments", precision.exp_avg_sq, true});
+  const auto name = [](const Storage& row) -> std::string {
+    if (row.role == StorageRole::values) return "weights";
+    if (row.role == StorageRole::gradients) return "main gradients";
+    if (row.role == StorageRole::main_weights) return "main weights";
+    return row.kind == "exp_avg" ? "first moments" : row.kind == "exp_avg_sq" ? "second moments" : row.kind;
+  };
+  std::vector<PrecisionRole> roles;
+  for (const Storage& row : storage_table(precision, AdamW::states(precision), {}))
+    roles.push_back({name(row), row.dtype, row.extent == Extent::owned});
   return roles;
 }
 

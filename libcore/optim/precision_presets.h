@@ -45,7 +45,7 @@ PrecisionRow precision_row(const Precision& precision);
 
 /// A kind of data stored for every parameter, with one number per element.
 struct PrecisionRole {
-  const char* role;
+  std::string role;
   DType dtype;
   bool is_sharded;  // sharded over data-parallel ranks by ZeRO stage 1
 

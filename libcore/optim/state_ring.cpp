@@ -35,8 +35,8 @@ StateRing::StateRing(const ParamStore& params, std::int64_t piece)
   std::size_t element_bytes = 0;  // bytes per element, summed over all rows in host memory
   for (const Storage& row : params.table()) {
     const bool moves = row.space == Space::host;
-    if (row.role == Role::states) moves_state_.push_back(moves);
-    if (row.role == Role::main_weights) moves_main_ = moves;
+    if (row.role == StorageRole::states) moves_state_.push_back(moves);
+    if (row.role == StorageRole::main_weights) moves_main_ = moves;
     if (moves) element_bytes += size_of(row.dtype);
   }
   const std::int64_t longest = (longest_range(params) + kAlign - 1) / kAlign * kAlign;

@@ -250,7 +250,7 @@ inline std::vector<float> golden_logits(GoldenModel& model) {
   Buffer memory(model.shape.device, static_cast<std::size_t>(rows * model.config.vocab_size) * sizeof(float));
   Tensor logits = memory.tensor(DType::f32, {rows, model.config.vocab_size});
   Arena slot(model.shape.device, "slot", model.plan.entry(Category::slots).bytes);
-  Ctx ctx{model.stream, slot, model.pipeline.scratch(), model.groups, false};
+  Ctx ctx{model.stream, &slot, model.pipeline.scratch(), model.groups, false};
   Chunk::Cache cache = model.stage.chunks[0].make_cache();
   model.stage.chunks[0].logits(ctx, logits, model.buffers.batch(0), cache);
   return on_host<float>(logits);

@@ -103,7 +103,7 @@ TEST_CASE("GPT-2: activations of a equal PyTorch's float64") {
   SafetensorsFile golden(model.folder + "/activations.safetensors"), batch(model.folder + "/batch.safetensors");
   model.fill(0, read_tensor(batch, "input_ids"), read_tensor(batch, "labels"), equal_weights(model));
   Arena slot(model.shape.device, "slot", model.plan.entry(Category::slots).bytes);
-  Ctx ctx{model.stream, slot, model.pipeline.scratch(), model.groups, true};
+  Ctx ctx{model.stream, &slot, model.pipeline.scratch(), model.groups, true};
   Chunk::Cache cache = model.stage.chunks[0].make_cache();
   model.params.begin_step();
   model.stage.chunks[0].forward(ctx, {}, model.buffers.batch(0), cache);

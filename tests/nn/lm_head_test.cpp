@@ -56,7 +56,7 @@ Result compute(Problem& p, std::int64_t at_once) {
   Stream stream(Device::cpu, 2);
   Arena slot(Device::cpu, "slot", 0), scratch(Device::cpu, "scratch", 256 << 20);
   const ProcessGroups groups;
-  Ctx ctx{stream, slot, scratch, groups, true};
+  Ctx ctx{stream, &slot, scratch, groups, true};
   const Tensor x(p.x.data(), DType::f32, {p.rows, p.width}), dx(out.dx.data(), DType::f32, x.shape());
   for (std::int64_t row = 0; row < p.rows; row += at_once) {
     const std::int64_t count = std::min(at_once, p.rows - row);
@@ -130,7 +130,7 @@ TEST_CASE("the LM head's memory is bounded on every device, with a vocabulary of
         Stream stream(Device::meta, 1, target);
         Arena slot(Device::meta, "slot", 0), scratch(Device::meta, "scratch", 0);
         const ProcessGroups groups;
-        Ctx ctx{stream, slot, scratch, groups, trains};
+        Ctx ctx{stream, &slot, scratch, groups, trains};
         GradState grad{Tensor(nullptr, DType::f32, {kVocab, kWidth})};
         LmHead head;
         head.vocab = kVocab;

@@ -141,7 +141,7 @@ TEST_CASE("values that are gathered late are complete when a forward pass reads 
           state.step = step;
           slot.clear();
           optimizer.begin_step();
-          Ctx ctx{own.stream, slot, scratch, groups, true, &optimizer.sync()};
+          Ctx ctx{own.stream, &slot, scratch, groups, true, &optimizer.sync()};
           ctx.ends_gradients = true;
           own.chunk.forward(ctx, {}, batch, cache);
           own.chunk.backward(ctx, {}, out, batch, cache);

@@ -126,7 +126,7 @@ TEST_CASE("main weights start as the fp32 run's weights, and values as their rou
     WholeTensors main;
     for (int rank = 0; rank < grid.tensor * grid.data; ++rank) {
       const RankParams own(kMixed, layout_of(grid, rank));
-      REQUIRE(own.store.table()[own.store.main_row()].role == Role::main_weights);
+      REQUIRE(own.store.table()[own.store.main_row()].role == StorageRole::main_weights);
       for (int param = 0; param < own.store.size(); ++param) {
         const std::size_t row = own.store.main_row();
         const ParamSpec& spec = own.store.specs()[static_cast<std::size_t>(param)];

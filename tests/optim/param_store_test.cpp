@@ -78,12 +78,12 @@ TEST_CASE("a store allocates once per row of its table, for update rules with an
 TEST_CASE("values and gradients are whole on every rank, states only for owned ranges") {
   RankParams own(AdamW::states(), layout_of(2, 1, 600));
   const std::vector<Storage>& table = own.store.table();
-  CHECK(table[kValues].role == Role::values);
+  CHECK(table[kValues].role == StorageRole::values);
   CHECK(table[kValues].extent == Extent::whole);
-  CHECK(table[kGradients].role == Role::gradients);
+  CHECK(table[kGradients].role == StorageRole::gradients);
   CHECK(table[kGradients].extent == Extent::whole);
   for (std::size_t row = kFirstState; row < table.size(); ++row) {
-    CHECK(table[row].role == Role::states);
+    CHECK(table[row].role == StorageRole::states);
     CHECK(table[row].extent == Extent::owned);
   }
   for (int param = 0; param < own.store.size(); ++param) {

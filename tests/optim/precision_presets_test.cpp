@@ -34,8 +34,8 @@ TEST_CASE("precision presets: the bytes per parameter of each role, in bf16 and 
   };
   Precision bf16 = find_precision("bf16");
   CHECK(roles(bf16) ==
-        "weights bf16 2; main gradients fp32 4; main weights fp32 4 shared out; first moments fp32 4 shared out; "
-        "second moments fp32 4 shared out; ");
+        "weights bf16 2; main gradients fp32 4; first moments fp32 4 shared out; second moments fp32 4 shared out; "
+        "main weights fp32 4 shared out; ");
   bf16.main_grads = DType::bf16;
   CHECK(bytes_per_parameter(bf16) == 16);
   CHECK(roles(find_precision("fsdp-low")) ==
