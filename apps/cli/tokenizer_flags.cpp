@@ -92,8 +92,7 @@ void check_tokenizer_flags(Flags& flags, const TokenizerOptions& options) {
   const std::string type = options.type.empty() ? "GPT2BPETokenizer" : options.type;
   check_type(flags, type);
   auto needs = [&](const char* flag, bool is_there) {
-    // A value that was given but is wrong has been reported.
-    if (!is_there && !flags.was_given(flag)) flags.problem(flag, cat("is needed by ", type));
+    if (!is_there) flags.problem(flag, cat("is needed by ", type));
   };
   if (type == "GPT2BPETokenizer") {
     needs("--vocab-file", !options.vocab_file.empty());

@@ -2,8 +2,9 @@
 // can make any write fail.
 //
 // A file or folder appears under its final name only once it is complete: it is written as NAME.tmp.PID and synced, and
-// publish() renames it and syncs its folder. AtomicFile does all of this for a file. Short writes are continued, and calls that fail with EINTR are retried. A failed fsync is never
-// retried, because the kernel may already have marked the page clean; the file counts as lost.
+// publish() renames it and syncs its folder. AtomicFile does all of this for a file. Short writes are continued, and
+// calls that fail with EINTR are retried. A failed fsync is never retried, because the kernel may already have marked
+// the page clean; the file counts as lost.
 //
 // Fault injection: MTL_FAULT=KIND:N[,KIND:N] makes this layer's N-th operation in the process, counted from 1, fail.
 // The kinds are `kill` (SIGKILL before the operation), `eio`, `enospc`, `eintr`, `short` (writes only half), and `slow`
@@ -68,8 +69,8 @@ class OutputFile {
 /// never replaced.
 class AtomicFile {
  public:
-  /// With `guard`, which must outlive this object, a signal removes the temporary file, and waits while commit() renames
-  /// it. `guard` must not have registered other files that are still unfinished at commit().
+  /// With `guard`, which must outlive this object, a signal removes the temporary file, and waits while commit()
+  /// renames it. `guard` must not have registered other files that are still unfinished at commit().
   explicit AtomicFile(const std::string& path, InterruptGuard* guard = nullptr);
   ~AtomicFile();
   AtomicFile(AtomicFile&&) = default;
@@ -94,10 +95,10 @@ class AtomicFile {
 
 /// Writes an entire AtomicFile.
 void write_file_atomic(const std::string& path, std::string_view content, InterruptGuard* guard = nullptr);
-/// Renames a complete file or folder, whose content is synced, to its final name, and syncs the folder that contains it.
-/// Both names must be in one file system. With `exchange`, the two names are exchanged, so that an old folder, which a
-/// rename cannot replace, ends up at `temporary`. This is atomic if the file system supports it; otherwise a crash can
-/// leave the old folder at PATH.old. Whoever removes the old folder must do so after this call.
+/// Renames a complete file or folder, whose content is synced, to its final name, and syncs the folder that contains
+/// it. Both names must be in one file system. With `exchange`, the two names are exchanged, so that an old folder,
+/// which a rename cannot replace, ends up at `temporary`. This is atomic if the file system supports it; otherwise a
+/// crash can leave the old folder at PATH.old. Whoever removes the old folder must do so after this call.
 void publish(const std::string& temporary, const std::string& path, bool exchange = false);
 void rename_path(const std::string& from, const std::string& to);
 void sync_directory(const std::string& path);

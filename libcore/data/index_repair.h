@@ -19,8 +19,8 @@ struct IndexRepair {
 
 /// Writes PREFIX.idx to `output` with pointers computed from its lengths, and everything else as it is. `output` may be
 /// PREFIX.idx itself. It gets its name only once it is complete. `guard` is AtomicFile's. Throws BrokenRule, and writes
-/// nothing, if PREFIX.idx and PREFIX.bin violate a rule that is not about pointers. Throws Error(io) if a file cannot be
-/// read or written.
+/// nothing, if PREFIX.idx and PREFIX.bin violate a rule that is not about pointers. Throws Error(io) if a file cannot
+/// be read or written.
 IndexRepair repair_index(const std::string& prefix, const std::string& output, InterruptGuard* guard = nullptr);
 
 }  // namespace mtl

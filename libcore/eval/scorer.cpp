@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/count_of.h"
+
 namespace mtl {
 
 namespace {
@@ -68,7 +70,7 @@ void Scorer::score_windows(std::int64_t rows, std::int64_t length) {
   for (float loss : losses(std::span(waiting_).subspan(begin_, count + 1), rows, length))
     score_.loss_sum += double{loss};
   if (!std::isfinite(score_.loss_sum)) {
-    fail(Exit::bad_data, kNotFinite, " (found after ", with_commas(score_.tokens), " scored tokens)");
+    fail(Exit::bad_data, kNotFinite, " (found after ", count_of(score_.tokens, "scored token"), ")");
   }
   begin_ += count;
   score_.tokens += rows * length;
@@ -76,7 +78,7 @@ void Scorer::score_windows(std::int64_t rows, std::int64_t length) {
 }
 
 void Scorer::push(std::span<const std::int32_t> ids) {
-  model_.check_ids(ids, cat("the data, after ", with_commas(pushed_), " tokens"));
+  model_.check_ids(ids, cat("the data, after ", count_of(pushed_, "token")));
   pushed_ += std::ssize(ids);
   waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(begin_));
   begin_ = 0;

@@ -98,7 +98,8 @@ bool check_batches(const BatchOptions& batch, std::int64_t data_parallel, std::i
   if (batch.varies() && !batch.train_samples)
     report(batch.rampup.empty() ? "--step-batch-size-schedule" : "--rampup-batch-size",
            "needs a run that is counted in samples; give --train-samples");
-  if (batch.train_iters && batch.train_samples) report("--train-samples", "excludes --train-iters; use only one of them");
+  if (batch.train_iters && batch.train_samples)
+    report("--train-samples", "excludes --train-iters; use only one of them");
   if (batch.train_samples && has_sizes) {
     const BatchSizes sizes = batch.sizes(data_parallel, seq_length);
     if (sizes.count_iterations(*batch.train_samples) < 1)

@@ -89,8 +89,8 @@ struct CheckpointOptions {
   bool override_schedule = false, use_checkpoint_schedule = false;
   bool exit_on_missing = false;               // --load must contain a model, even if it is the same as --save
   std::optional<std::int64_t> exit_interval;  // absent or 0: run to the end
-  double exit_minutes = 0;       // --exit-duration-in-mins, counted from TrainOptions::began; 0: no limit
-  std::string kill_switch_path;  // the run ends once this file exists; empty: none
+  double exit_minutes = 0;                    // --exit-duration-in-mins, counted from TrainOptions::began; 0: no limit
+  std::string kill_switch_path;               // the run ends once this file exists; empty: none
 };
 
 struct LoggingOptions {

@@ -133,7 +133,7 @@ cmp -s shuffled <($order) && fail 'order: cyclic is not shuffled'
 
 expect_exit 2 mtl-data order --data-path items_short items_long --seq-length 0 --train-iters 2 --global-batch-size 3 \
   --micro-batch-size 2 --split 1,2,3,4 --seed -1
-expect_text err '--seq-length +is required, at least 1'
+expect_text err '--seq-length 0 +must be from 1 to '
 expect_text err '--global-batch-size 3 +is not a multiple'
 expect_text err '--split 1,2,3,4 +has 4 weights'
 expect_text err '--seed -1 '

@@ -147,7 +147,7 @@ expect_refused() {
   rm -rf again
   cp -r at3 again
   expect_exit 65 run_in again "$@"
-  expect_text err "iter_0000003: was trained on different data: $what.*; give --allow-data-change"
+  expect_text err "iter_0000003: was trained on different data: $what.*; .*--allow-data-change"
   ! grep -q 'resuming' err || fail "$what: reports that it resumes before it refuses"
 }
 expect_exit 0 run_in at3 "${at3[@]}" --data-path 0.3 $A 0.7 $B

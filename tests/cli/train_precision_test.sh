@@ -64,8 +64,8 @@ expect_roles 'bf162 bf162 fp324 fp324 fp324 16' --bf16 --main-grads-dtype bf16
 expect_text out '^  bf16, changed +fp32 +bf16 +fp32 +bf16 +fp32$'
 expect_roles 'bf162 bf162 fp324 fp324 fp324 16' --bf16 --grad-reduce-in-bf16
 expect_roles 'bf162 fp324 fp324 fp324 14' --bf16 --main-params-dtype bf16
-expect_roles 'bf162 fp324 fp324 bf162 fp324 16' --bf16 --exp-avg-dtype bf16
-expect_roles 'bf162 fp324 fp324 fp324 bf162 16' --bf16 --exp-avg-sq-dtype bf16
+expect_roles 'bf162 fp324 bf162 fp324 fp324 16' --bf16 --exp-avg-dtype bf16
+expect_roles 'bf162 fp324 fp324 bf162 fp324 16' --bf16 --exp-avg-sq-dtype bf16
 expect_text out '^  bf16, changed .* fp32, bf16$'
 expect_roles 'bf162 fp324 fp324 fp324 fp324 12' --bf16 --use-distributed-optimizer --world-size 2
 expect_text out '^  main weights +fp32, 4 bytes per parameter, sharded over 2 ranks$'
@@ -140,7 +140,7 @@ expect_same_resumed() {
 expect_same_resumed bf16 --bf16
 cp -r bf16.ck other.ck
 train other && fail 'a run in bf16 is resumed in fp32'
-expect_text err '^  --precision fp32 +differs from that of other.ck/iter_0000012 \(compute bfloat16, not float32; residual .*; give that run.s flags'
+expect_text err '^  --precision fp32 +differs from that of other.ck/iter_0000012 \(compute bfloat16, not float32; residual .*; .*that run.s flags'
 train other --precision fsdp-mixed && fail 'a run in bf16 is resumed with other main gradients'
 expect_text err '^  --precision fsdp-mixed +differs .* \(main_grads float32, not bfloat16\)'
 rm -rf tuned.*

@@ -37,7 +37,8 @@ TEST_CASE("schedule record: every style is read back exactly, from its text") {
         flags.lr_wsd_decay_iters = 11;
         flags.weight_decay_incr_style = growth;
         if (std::string(growth) != "constant") flags.start_weight_decay = 0.3, flags.end_weight_decay = 0.7;
-        const LrScheduleOptions schedule = resolve_schedule(flags, {.train_iters = 50, .train_samples = {}, .global_batch_size = 5});
+        const LrScheduleOptions schedule =
+            resolve_schedule(flags, {.train_iters = 50, .train_samples = {}, .global_batch_size = 5});
         check_equal(schedule, schedule_from_record(Json::parse(schedule_record(schedule).dump())));
       }
     }
