@@ -63,8 +63,13 @@ class Space {
   static void protect(std::byte* memory, std::size_t bytes, int access) {
     require(::mprotect(memory, bytes, access) == 0, "mirror: mprotect: ", std::strerror(errno));
   }
+  /// Protects adjacent allocations in one call: this runs twice for every operator.
   void protect_all(int access) {
-    for (auto [memory, bytes] : live_) protect(memory, bytes, access);
+    for (auto at = live_.begin(); at != live_.end();) {
+      std::byte *const begin = at->first, *end = begin;
+      for (; at != live_.end() && at->first == end; ++at) end += at->second;
+      protect(begin, static_cast<std::size_t>(end - begin), access);
+    }
   }
 
   std::mutex mutex_;
