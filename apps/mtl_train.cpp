@@ -122,8 +122,7 @@ Exit train(TrainOptions& options, TrainSetup& setup, const RankDevice& own, Rank
   const auto agree = [&](MpiSession& session) {
     return choose_common_device(options, own, setup, ranks, session, console);
   };
-  groups.groups =
-      ranks.connect(layout_of(options.parallel, groups.rank).grid, options.parallel.timeout_minutes * 60, agree);
+  groups.groups = ranks.connect(rank_grid(options.parallel), options.parallel.timeout_minutes * 60, agree);
   if (MpiSession* session = ranks.session()) {
     groups.hosts = session->hosts();
     session->warn_with([&](const std::string& what) { console.warn(what); });

@@ -2,6 +2,24 @@
 
 namespace mtl {
 
+namespace {
+
+/// Adds communication during computation.
+void add_overlap_flags(Flags& flags, ParallelOptions& options) {
+  const auto has_replicas = [&options] { return options.data() > 1; };
+  flags.add_switch("--overlap-grad-reduce", options.overlap_grad_reduce, "sum gradients during backward")
+      .only_with("on one data-parallel rank", has_replicas);
+  flags
+      .add_switch("--overlap-param-gather", options.overlap_param_gather,
+                  "gather updated weights during the next forward")
+      .only_with("on one data-parallel rank", has_replicas)
+      .needs("--use-distributed-optimizer: otherwise nothing is gathered",
+             [&options] { return options.distributed_optimizer; })
+      .needs("--overlap-grad-reduce too, as in Megatron-LM", [&options] { return options.overlap_grad_reduce; });
+}
+
+}  // namespace
+
 void add_grid_flags(Flags& flags, ParallelOptions& options) {
   flags.add("--tensor-model-parallel-size", &options.tensor, "N", "ranks that share each layer")
       .within({1, kLargestWorld});
@@ -10,6 +28,10 @@ void add_grid_flags(Flags& flags, ParallelOptions& options) {
   flags
       .add("--context-parallel-size", &options.context, "N",
            "ranks that share each sequence; mtl-train supports only 1")
+      .within({1, kLargestWorld});
+  flags
+      .add("--expert-model-parallel-size", &options.expert, "N",
+           "ranks that share the experts; mtl-train supports only 1")
       .within({1, kLargestWorld});
   flags
       .add_switch("--use-tp-pp-dp-mapping", options.tp_pp_dp_mapping,
@@ -37,6 +59,34 @@ void add_stage_flags(Flags& flags, ParallelOptions& options) {
       .only_with("on one stage", [&options] { return options.pipeline > 1; });
 }
 
+Flags::Flag& add_schedule_flag(Flags& flags, ParallelOptions& options, const std::string& names, bool interleaves) {
+  std::vector<std::string> kinds = {"1f1b", "gpipe"};
+  if (interleaves) kinds.emplace_back("interleaved");
+  return flags
+      .add(names, &options.schedule, "NAME",
+           cat("order of micro-batches within a stage (default: 1f1b",
+               interleaves ? ", or interleaved with several chunks per stage)" : ")"))
+      .one_of(kinds);
+}
+
+void add_interleaving_flags(Flags& flags, ParallelOptions& options) {
+  flags
+      .add("--num-layers-per-virtual-pipeline-stage", &options.layers_per_virtual_stage, "N",
+           "layers per chunk, for stages of several chunks")
+      .within({1, kMostLayers});
+  flags.add("--num-virtual-stages-per-pipeline-rank", &options.virtual_stages, "N", "chunks per stage")
+      .within({1, kMostLayers});
+  flags
+      .add("--microbatch-group-size-per-virtual-pipeline-stage", &options.group, "N",
+           "consecutive micro-batches of a chunk before the next chunk's turn (default: as many as stages)")
+      .within({1, INT32_MAX});
+  flags.check([&flags, &options] {
+    if (options.layers_per_virtual_stage && options.virtual_stages)
+      flags.problem("--num-layers-per-virtual-pipeline-stage, --num-virtual-stages-per-pipeline-rank",
+                    "mean the same; use only one of them");
+  });
+}
+
 void add_sharing_flags(Flags& flags, ParallelOptions& options) {
   flags
       .add_switch("--sequence-parallel", options.layout.sequence_parallel,
@@ -46,12 +96,21 @@ void add_sharing_flags(Flags& flags, ParallelOptions& options) {
       .add_switch("--use-distributed-optimizer", options.distributed_optimizer,
                   "shard the optimizer's state over data-parallel ranks")
       .only_with("on one data-parallel rank", [&options] { return options.data() > 1; });
+  flags.add("--zero-stage", &options.zero_stage, "N", "1: same as --use-distributed-optimizer; 0: no effect")
+      .within({0, 3});
+  flags.check([&flags, &options] {
+    if (options.zero_stage == 1) options.distributed_optimizer = true;
+    if (options.zero_stage > 1)
+      flags.problem(cat("--zero-stage ", options.zero_stage),
+                    "is not supported in this version; use 0 to shard nothing, or 1 to shard the optimizer's state");
+  });
   flags
       .add("--ddp-bucket-size", &options.bucket_elements, "N",
            "sum gradients in buckets of consecutive layers with at least N parameters (default: 40 M, or 1 M x "
            "data-parallel ranks if more)")
       .within({1, 1e15})
       .only_with("on one data-parallel rank", [&options] { return options.data() > 1; });
+  add_overlap_flags(flags, options);
 }
 
 void add_recompute_flags(Flags& flags, ParallelOptions& options) {

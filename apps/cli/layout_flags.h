@@ -15,7 +15,12 @@ inline constexpr std::int64_t kLargestWorld = 1 << 16;
 void add_grid_flags(Flags& flags, ParallelOptions& options);
 /// Adds the number of layers in the first and last stage.
 void add_stage_flags(Flags& flags, ParallelOptions& options);
-/// Adds sharding for activation rows (sequence parallelism) and for the optimizer state, and the gradient bucket size.
+/// Adds the pipeline schedule, under `names`. Its values include "interleaved" if the program `interleaves`.
+Flags::Flag& add_schedule_flag(Flags& flags, ParallelOptions& options, const std::string& names, bool interleaves);
+/// Adds the division of stages into several chunks. (mtl-train refuses these flags: megatron_flags.inc.)
+void add_interleaving_flags(Flags& flags, ParallelOptions& options);
+/// Adds sharding for activation rows (sequence parallelism) and for the optimizer state, the gradient bucket size, and
+/// communication during computation.
 void add_sharing_flags(Flags& flags, ParallelOptions& options);
 /// Adds the choice of activations to recompute in the backward pass, and its checks.
 void add_recompute_flags(Flags& flags, ParallelOptions& options);

@@ -25,14 +25,12 @@ void add_single_valued(Flags& flags, FixedOptions& fixed) {
   };
   only("--optimizer", fixed.optimizer, "which trains with AdamW");
   only("--rerun-mode", fixed.rerun_mode, "which does not repeat steps");
-  only("--expert-model-parallel-size", fixed.expert_parallel, "whose model has no experts");
   only("--ds-sequence-parallel-size", fixed.ds_sequence_parallel, "which does not split sequences");
 }
 
 /// Adds flags whose meaning depends on another flag.
 void add_related(Flags& flags, TrainOptions& options) {
   FixedOptions& fixed = options.fixed;
-  flags.add("--zero-stage", &fixed.zero_stage, "N", "").within({0, 3});
   flags.add_switch("--no-pipeline-parallel", fixed.no_pipeline_parallel, "")
       .only_with("on one stage, which is the default", [&options] { return options.parallel.pipeline > 1; });
   // With this flag, Megatron-LM uses --distributed-timeout-minutes only at the start. mtl has one timeout for start and
@@ -45,14 +43,9 @@ void add_related(Flags& flags, TrainOptions& options) {
   flags.check([&flags, &options, seconds] {
     if (*seconds) options.parallel.timeout_minutes = **seconds / 60;
     const FixedOptions& given = options.fixed;
-    if (given.zero_stage == 1) options.parallel.distributed_optimizer = true;  // DeepSpeed's name for the same
     if (given.no_pipeline_parallel && options.parallel.pipeline > 1)
       flags.problem("--no-pipeline-parallel",
                     cat("contradicts --pipeline-model-parallel-size ", options.parallel.pipeline));
-    if (given.zero_stage > 1) {
-      flags.problem(cat("--zero-stage ", given.zero_stage),
-                    "is not supported in this version; 0 shards nothing, 1 the optimizer's state");
-    }
   });
 }
 

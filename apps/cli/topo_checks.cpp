@@ -56,32 +56,32 @@ void check_product(Flags& flags, std::int64_t world,
 }
 
 void check_grid(Flags& flags, const TopoOptions& options) {
-  check_product(flags, options.run.parallel.world,
-                {{"--tensor-model-parallel-size", options.run.parallel.tensor},
-                 {"--pipeline-model-parallel-size", options.run.parallel.pipeline},
-                 {"--context-parallel-size", options.run.parallel.context}});
-  if (options.expert > 1) {
-    check_product(flags, options.run.parallel.world,
-                  {{"--tensor-model-parallel-size", options.run.parallel.tensor},
-                   {"--pipeline-model-parallel-size", options.run.parallel.pipeline},
-                   {"--expert-model-parallel-size", options.expert}});
+  const ParallelOptions& parallel = options.run.parallel;
+  check_product(flags, parallel.world,
+                {{"--tensor-model-parallel-size", parallel.tensor},
+                 {"--pipeline-model-parallel-size", parallel.pipeline},
+                 {"--context-parallel-size", parallel.context}});
+  if (parallel.expert > 1) {
+    check_product(flags, parallel.world,
+                  {{"--tensor-model-parallel-size", parallel.tensor},
+                   {"--pipeline-model-parallel-size", parallel.pipeline},
+                   {"--expert-model-parallel-size", parallel.expert}});
   }
-  if (options.run.parallel.tp_pp_dp_mapping && options.rank_order)
+  if (parallel.tp_pp_dp_mapping && parallel.rank_order)
     flags.problem("--use-tp-pp-dp-mapping, --rank-order", "mean the same; use only one of them");
   try {  // the result depends only on which axes have several ranks
     auto at_most_two = [](std::int64_t size) { return static_cast<int>(std::min<std::int64_t>(size, 2)); };
-    std::int64_t replicas = std::max<std::int64_t>(options.run.parallel.world / options.run.parallel.tensor /
-                                                       options.run.parallel.context / options.run.parallel.pipeline,
-                                                   1);
-    RankGrid({.tensor = at_most_two(options.run.parallel.tensor),
-              .context = at_most_two(options.run.parallel.context),
-              .expert = at_most_two(options.expert),
+    std::int64_t replicas =
+        std::max<std::int64_t>(parallel.world / parallel.tensor / parallel.context / parallel.pipeline, 1);
+    RankGrid({.tensor = at_most_two(parallel.tensor),
+              .context = at_most_two(parallel.context),
+              .expert = at_most_two(parallel.expert),
               .data = at_most_two(replicas),
-              .pipeline = at_most_two(options.run.parallel.pipeline)},
-             options.order());
+              .pipeline = at_most_two(parallel.pipeline)},
+             parallel.order());
   } catch (const Error& error) {
     flags.problem(
-        cat("--rank-order ", options.order()),
+        cat("--rank-order ", parallel.order()),
         cat("is not an order (", error.what(), "); name each of tp, cp, ep, dp and pp once, the fastest first"));
   }
 }
@@ -90,15 +90,16 @@ void check_grid(Flags& flags, const TopoOptions& options) {
 /// only by chance. Both grids must fit the world.
 void check_expert_order(Flags& flags, const TopoOptions& options) {
   const ParallelOptions& parallel = options.run.parallel;
-  if (options.expert == 1 || parallel.pipeline == 1) return;
-  RankGrid dense = options.grid(), experts = options.expert_grid();
-  bool pipeline_is_last = options.order().ends_with("pp");
+  if (parallel.expert == 1 || parallel.pipeline == 1) return;
+  const Layout layout = options.layout();
+  const RankGrid &dense = layout.grid, &experts = *layout.expert_grid;
+  bool pipeline_is_last = parallel.order().ends_with("pp");
   if ((pipeline_is_last || dense.size(Axis::data) == experts.size(Axis::data)) &&
       dense.groups(Axis::pipeline) == experts.groups(Axis::pipeline))
     return;
   std::string remedy = cat("; choose an order that ends with pp",
                            parallel.tp_pp_dp_mapping ? " (leave out --use-tp-pp-dp-mapping)" : "");
-  std::string flag = parallel.tp_pp_dp_mapping ? "--use-tp-pp-dp-mapping" : cat("--rank-order ", options.order());
+  std::string flag = parallel.tp_pp_dp_mapping ? "--use-tp-pp-dp-mapping" : cat("--rank-order ", parallel.order());
   if (dense.size(Axis::data) != experts.size(Axis::data)) {
     flags.problem(flag,
                   cat("gives the experts ", experts.size(Axis::data), " data-parallel ranks and the other layers ",
@@ -111,12 +112,13 @@ void check_expert_order(Flags& flags, const TopoOptions& options) {
 }
 
 void check_hosts(Flags& flags, const TopoOptions& options) {
+  const ParallelOptions& parallel = options.run.parallel;
   std::vector<std::string> hosts = options.host_names();
-  std::int64_t nodes = (options.run.parallel.world + options.node_size() - 1) / options.node_size();
+  std::int64_t nodes = (parallel.world + options.node_size() - 1) / options.node_size();
   if (options.hosts && std::ssize(hosts) != nodes) {
     flags.problem(cat("--hosts ", *options.hosts),
-                  cat("names ", hosts.size(), " hosts, but ", options.run.parallel.world,
-                      " ranks with --gpus-per-node ", options.node_size(), " take ", nodes));
+                  cat("names ", hosts.size(), " hosts, but ", parallel.world, " ranks with --gpus-per-node ",
+                      options.node_size(), " take ", nodes));
   }
   std::map<std::string, int> times;
   for (const std::string& host : hosts) {
@@ -133,33 +135,28 @@ void check_hosts(Flags& flags, const TopoOptions& options) {
 
 /// Checks layers and chunks. Returns true if they are fine.
 bool check_layers(Flags& flags, const TopoOptions& options) {
+  const ParallelOptions& parallel = options.run.parallel;
+  if (parallel.layers_per_virtual_stage && parallel.virtual_stages) return false;  // add_interleaving_flags() says so
   std::size_t before = flags.problem_count();
-  if (options.layers_per_virtual_stage && options.virtual_stages) {
-    flags.problem("--num-layers-per-virtual-pipeline-stage, --num-virtual-stages-per-pipeline-rank",
-                  "mean the same; use only one of them");
-  }
   if (!options.run.architecture.num_layers) {
     for (auto [flag, given] :
-         {std::pair("--num-layers-per-virtual-pipeline-stage", options.layers_per_virtual_stage.has_value()),
-          std::pair("--num-layers-in-first-pipeline-stage", options.run.parallel.layout.first_stage_layers.has_value()),
-          std::pair("--num-layers-in-last-pipeline-stage", options.run.parallel.layout.last_stage_layers.has_value()),
-          std::pair("--account-for-embedding-in-pipeline-split", options.run.parallel.layout.account_for_embedding),
-          std::pair("--account-for-loss-in-pipeline-split", options.run.parallel.layout.account_for_loss)}) {
+         {std::pair("--num-layers-per-virtual-pipeline-stage", parallel.layers_per_virtual_stage.has_value()),
+          std::pair("--num-layers-in-first-pipeline-stage", parallel.layout.first_stage_layers.has_value()),
+          std::pair("--num-layers-in-last-pipeline-stage", parallel.layout.last_stage_layers.has_value()),
+          std::pair("--account-for-embedding-in-pipeline-split", parallel.layout.account_for_embedding),
+          std::pair("--account-for-loss-in-pipeline-split", parallel.layout.account_for_loss)}) {
       if (given) flags.problem(flag, "needs --num-layers");
     }
-  } else if (options.layers_per_virtual_stage &&
-             *options.run.architecture.num_layers %
-                     (options.run.parallel.pipeline * *options.layers_per_virtual_stage) !=
-                 0) {
+  } else if (parallel.layers_per_virtual_stage &&
+             *options.run.architecture.num_layers % (parallel.pipeline * *parallel.layers_per_virtual_stage) != 0) {
     flags.problem(cat("--num-layers ", *options.run.architecture.num_layers),
-                  cat("is not a multiple of --pipeline-model-parallel-size ", options.run.parallel.pipeline,
-                      " times --num-layers-per-virtual-pipeline-stage ", *options.layers_per_virtual_stage));
+                  cat("is not a multiple of --pipeline-model-parallel-size ", parallel.pipeline,
+                      " times --num-layers-per-virtual-pipeline-stage ", *parallel.layers_per_virtual_stage));
   }
   if (flags.problem_count() != before) return false;
   try {
-    if (options.run.architecture.num_layers) split_layers(options.stage_layout(), *options.run.architecture.num_layers);
-    if (options.chunks() > 1 && options.run.parallel.pipeline == 1)
-      fail(Exit::usage, "interleaving needs at least 2 stages");
+    if (options.run.architecture.num_layers) split_layers(options.stages(), *options.run.architecture.num_layers);
+    if (options.chunks() > 1 && parallel.pipeline == 1) fail(Exit::usage, "interleaving needs at least 2 stages");
   } catch (const Error& error) {
     flags.problem(error.where().empty() ? "--pipeline-model-parallel-size" : error.where(), error.message());
   }
@@ -168,12 +165,13 @@ bool check_layers(Flags& flags, const TopoOptions& options) {
 
 /// Checks the schedule's flags. `fits` means that the global batch can be divided into micro-batches.
 void check_schedule(Flags& flags, const TopoOptions& options, bool fits) {
+  const ParallelOptions& parallel = options.run.parallel;
   bool has_step = options.micro_batches || options.run.batch.global_batch_size;
-  if (options.group && !has_step) {
+  if (parallel.group && !has_step) {
     flags.problem("--microbatch-group-size-per-virtual-pipeline-stage", "needs --micro-batches or --global-batch-size");
   }
-  if (options.schedule && !has_step) {
-    flags.problem(cat("--schedule ", *options.schedule), "needs --micro-batches or --global-batch-size");
+  if (parallel.schedule && !has_step) {
+    flags.problem(cat("--schedule ", *parallel.schedule), "needs --micro-batches or --global-batch-size");
   }
   if (!has_step || (!options.micro_batches && !fits)) return;
   std::string step = options.micro_batches ? cat("--micro-batches ", *options.micro_batches)
@@ -181,10 +179,10 @@ void check_schedule(Flags& flags, const TopoOptions& options, bool fits) {
   std::size_t before = flags.problem_count();
   bool interleaves = options.schedule_kind() == ScheduleKind::interleaved;
   if (!interleaves && options.chunks() > 1) {
-    flags.problem(cat("--schedule ", *options.schedule),
+    flags.problem(cat("--schedule ", *parallel.schedule),
                   "is for one chunk per stage; choose interleaved, or leave out the virtual stages");
   }
-  if (!interleaves && options.group)
+  if (!interleaves && parallel.group)
     flags.problem("--microbatch-group-size-per-virtual-pipeline-stage", "applies only to --schedule interleaved");
   bool fits_chart = options.fits_chart();
   if (!fits_chart && options.micro_batches) {
@@ -193,7 +191,7 @@ void check_schedule(Flags& flags, const TopoOptions& options, bool fits) {
   }
   if (flags.problem_count() != before || !fits_chart) return;
   try {
-    stage_schedule(options.stage_layout(), 0, static_cast<int>(options.step_micro_batches().value_or(1)));
+    stage_schedule(options.stages(), 0, static_cast<int>(options.step_micro_batches().value_or(1)));
   } catch (const Error& error) {
     flags.problem(step, error.what());
   }
@@ -202,9 +200,10 @@ void check_schedule(Flags& flags, const TopoOptions& options, bool fits) {
 /// Returns true if the global batch can be divided into micro-batches, if their number agrees with --micro-batches, and
 /// if there are few enough to list. Otherwise adds a problem.
 bool check_batch(Flags& flags, const TopoOptions& options) {
+  const ParallelOptions& parallel = options.run.parallel;
   std::size_t before = flags.problem_count();
-  std::int64_t micro = options.run.batch.micro_batch_size, at_once = micro * options.run.parallel.data();
-  std::string product = cat("micro-batch-size ", micro, " x data-parallel size ", options.run.parallel.data());
+  std::int64_t micro = options.run.batch.micro_batch_size, at_once = micro * parallel.data();
+  std::string product = cat("micro-batch-size ", micro, " x data-parallel size ", parallel.data());
   if (std::optional<std::int64_t> global = options.run.batch.global_batch_size) {
     std::string flag = cat("--global-batch-size ", *global);
     if (*global % at_once != 0 || (options.micro_batches && *global / at_once != *options.micro_batches)) {

@@ -19,12 +19,12 @@ Json rank_json(const TopoReport& report, int rank) {
   Json out = Json::object({{"rank", rank}, {"node", report.node_of(rank)}, {"local_rank", report.local_rank(rank)}});
   if (!report.hosts.empty()) out.set("host", report.node_name(report.node_of(rank)));
   for (Axis axis : {Axis::tensor, Axis::context, Axis::data, Axis::pipeline})
-    out.set(short_name(axis), report.grid.coordinate(rank, axis));
-  if (report.experts) out.set("ep", report.experts->coordinate(rank, Axis::expert));
-  int stage = report.grid.coordinate(rank, Axis::pipeline);
+    out.set(short_name(axis), report.layout.grid.coordinate(rank, axis));
+  if (report.layout.expert_grid) out.set("ep", report.layout.expert_grid->coordinate(rank, Axis::expert));
+  int stage = report.layout.grid.coordinate(rank, Axis::pipeline);
   if (report.layers) out.set("layers", layers_json(report, stage));
   if (report.vocab_size > 0 && (stage == 0 || stage == report.stages - 1))
-    out.set("vocab_rows", range_json(report.vocab_rows(report.grid.coordinate(rank, Axis::tensor))));
+    out.set("vocab_rows", range_json(report.vocab_rows(report.layout.grid.coordinate(rank, Axis::tensor))));
   return out;
 }
 
@@ -60,7 +60,7 @@ Json schedule_json(const TopoReport& report) {
   }
   return Json::object({{"name", report.schedule_name()},
                        {"micro_batches", schedule.micro_batches},
-                       {"chunks", schedule.layout.chunks},
+                       {"chunks", schedule.chunks},
                        {"total", schedule.times.total},
                        {"work", schedule.times.ideal},
                        {"bubble", schedule.times.bubble()},
@@ -82,8 +82,8 @@ Json step_json(const TopoMemory& memory) {
 Json topo_json(const TopoReport& report) {
   Json sizes = Json::object();
   for (Axis axis : {Axis::tensor, Axis::context, Axis::data, Axis::pipeline})
-    sizes.set(short_name(axis), report.grid.size(axis));
-  if (report.experts) sizes.set("ep", report.experts->size(Axis::expert));
+    sizes.set(short_name(axis), report.layout.grid.size(axis));
+  if (report.layout.expert_grid) sizes.set("ep", report.layout.expert_grid->size(Axis::expert));
   Json ranks = Json::array(), groups = Json::array();
   for (int rank = 0; rank < report.world; ++rank) ranks.push(rank_json(report, rank));
   for (const GroupKind& kind : report.kinds) groups.push(group_json(kind));

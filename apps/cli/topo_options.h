@@ -24,30 +24,21 @@ struct TopoOptions {
   TopoOptions() { run.parallel.world = 0; }  // --world-size has no default
 
   TrainOptions run;  // the options shared with mtl-train
-  std::int64_t expert = 1;
-  std::optional<std::string> rank_order;
   std::optional<std::int64_t> gpus_per_node;
   std::optional<std::string> hosts;  // separated by commas
   std::int64_t cores_per_rank = 1;
 
-  std::optional<std::int64_t> layers_per_virtual_stage, virtual_stages;
-
-  std::optional<std::string> schedule;
-  std::optional<std::int64_t> micro_batches, group;
+  std::optional<std::int64_t> micro_batches;
 
   std::optional<std::string> format, output;
 
-  std::string order() const;  // axis order, such as "tp-cp-ep-dp-pp"
-  /// Returns the dense layers' grid, which has no expert axis.
-  RankGrid grid() const;
-  /// Returns the expert layers' grid, which has no context axis: grid()'s context and data ranks are divided into an
-  /// expert axis of `expert` ranks and a data axis.
-  RankGrid expert_grid() const;
   std::int64_t node_size() const;  // --gpus-per-node; default: 8, or the world size if smaller
   std::vector<std::string> host_names() const;
   std::int64_t chunks() const;  // of each stage
-  /// Returns how layers and micro-batches are divided among the stages. Its grid has only the pipeline axis.
-  Layout stage_layout() const;
+  ScheduleKind schedule_kind() const;
+  /// Return resolve_stages() and rank 0's resolve_layout() of the options.
+  Layout stages() const;
+  Layout layout() const;
   bool wants_schedule() const { return micro_batches || (run.batch.global_batch_size && fits_chart()); }
   /// Returns true if a time chart is within the limits above.
   bool fits_chart() const;
@@ -57,7 +48,6 @@ struct TopoOptions {
   std::string unsupported_reason() const;
   /// Returns the same layout as mtl-train options.
   TrainOptions train_options() const;
-  ScheduleKind schedule_kind() const;
   std::string output_format() const;  // text, svg, json or rankfile; empty if the file name has an unknown extension
 };
 

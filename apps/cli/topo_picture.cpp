@@ -114,7 +114,7 @@ class TextBand {
     return columns_[i] >= 0 && columns_[i + 1] >= 0 && columns_[i] / size == columns_[i + 1] / size;
   }
   bool same_tensor_group(std::size_t i) const {
-    int size = report_.grid.size(Axis::tensor);
+    int size = report_.layout.grid.size(Axis::tensor);
     return same_replica(i) && columns_[i] / size == columns_[i + 1] / size;
   }
   bool node_ends_after(std::size_t column) const {
@@ -132,7 +132,7 @@ class TextBand {
     }
   }
   void place_rows() {
-    std::size_t y = report_.grid.size(Axis::data) > 1 ? 2 : 1;
+    std::size_t y = report_.layout.grid.size(Axis::data) > 1 ? 2 : 1;
     for (std::size_t row = 0; row < stages_.size(); ++row) {
       bool left_out = stages_[row]<0, after_left_out = row> 0 && stages_[row - 1] < 0;
       bool inside = std::any_of(boxes_.begin(), boxes_.end(),
@@ -197,7 +197,7 @@ class TextBand {
     canvas_.write(x + name.size() <= right ? x : left, y, name);
   }
   void name_replicas() {
-    if (report_.grid.size(Axis::data) == 1) return;
+    if (report_.layout.grid.size(Axis::data) == 1) return;
     for (std::size_t i = 0; i < columns_.size(); ++i) {
       if (columns_[i] < 0 || (i > 0 && (columns_[i - 1] < 0 || same_replica(i - 1)))) continue;
       std::size_t end = i;
@@ -236,8 +236,8 @@ std::vector<int> replica_columns(const TopoReport& report, int first, int count,
 
 std::string legend(const TopoReport& report) {
   std::vector<std::string> parts;
-  if (report.grid.size(Axis::tensor) > 1) parts.emplace_back("═ tensor parallel");
-  if (report.grid.size(Axis::context) > 1) parts.emplace_back("─ context parallel");
+  if (report.layout.grid.size(Axis::tensor) > 1) parts.emplace_back("═ tensor parallel");
+  if (report.layout.grid.size(Axis::context) > 1) parts.emplace_back("─ context parallel");
   if (report.stages > 1) parts.emplace_back("│ pipeline");
   parts.emplace_back("boxes: nodes");
   return join(parts, "   ");
@@ -254,7 +254,7 @@ std::string draw_ranks(const TopoReport& report, const TerminalOptions& terminal
     if (band.width() <= room) return cat(band.draw(), "\n", legend(report), "\n");
   }
   // Too wide for one band: draws as many replicas side by side as fit, or one without its middle columns.
-  int replicas = report.grid.size(Axis::data), shown = std::min(report.columns_of_replica(), terminal.width);
+  int replicas = report.layout.grid.size(Axis::data), shown = std::min(report.columns_of_replica(), terminal.width);
   Style style = kStyles[2];
   auto fits = [&](int count) {
     return TextBand(report, stages, replica_columns(report, 0, count, shown), style).width() <= room;

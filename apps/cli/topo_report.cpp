@@ -53,7 +53,7 @@ void collect_expert_kinds(KindCollector& kinds, const RankGrid& experts) {
 }
 
 void collect_kinds(TopoReport& report, const ParallelOptions& parallel) {
-  const RankGrid& grid = report.grid;
+  const RankGrid& grid = report.layout.grid;
   KindCollector kinds(report);
   kinds.add("tp", grid.groups(Axis::tensor), "tensor parallel: share every matrix",
             parallel.layout.sequence_parallel
@@ -74,7 +74,7 @@ void collect_kinds(TopoReport& report, const ParallelOptions& parallel) {
     kinds.add("dp-cp", grid.groups({Axis::data, Axis::context}), "have the same weights", gradients);
   else
     kinds.add_combined("dp-cp", grid.groups({Axis::data, Axis::context}), "have the same weights", gradients);
-  if (report.experts) collect_expert_kinds(kinds, *report.experts);
+  if (report.layout.expert_grid) collect_expert_kinds(kinds, *report.layout.expert_grid);
   kinds.add("embedding", grid.embedding_groups(), "first and last stage: tied embedding",
             "the embedding's gradient, once a step");
   kinds.add_combined("position_embedding", grid.position_embedding_groups(), "first stage: position embedding",
@@ -103,18 +103,16 @@ std::string layer_list(const std::vector<LayerRange>& chunks) {
 }  // namespace
 
 TopoReport::TopoReport(const TopoOptions& options)
-    : grid(options.grid()),
+    : layout(options.layout()),
       world(static_cast<int>(options.run.parallel.world)),
       stages(static_cast<int>(options.run.parallel.pipeline)),
       node_size(static_cast<int>(options.node_size())),
       nodes((world + node_size - 1) / node_size),
-      order(options.order()),
+      order(options.run.parallel.order()),
       hosts(options.host_names()),
       cores_per_rank(static_cast<int>(options.cores_per_rank)) {
-  if (options.expert > 1) experts = options.expert_grid();
   collect_kinds(*this, options.run.parallel);
-  if (options.run.architecture.num_layers)
-    layers = split_layers(options.stage_layout(), *options.run.architecture.num_layers);
+  if (options.run.architecture.num_layers) layers = split_layers(layout, *options.run.architecture.num_layers);
   if (options.run.tokenizer.vocab_size) {
     vocab_size = *options.run.tokenizer.vocab_size;
     padded_vocab = padded_vocab_size(vocab_size, options.run.architecture.make_vocab_size_divisible_by,
@@ -132,10 +130,10 @@ TopoReport::TopoReport(const TopoOptions& options)
   micro_batches = options.step_micro_batches();
   if (options.wants_schedule()) {
     schedule.emplace();
-    schedule->layout = options.stage_layout();
+    schedule->chunks = layout.chunks;
     schedule->micro_batches = static_cast<int>(*micro_batches);
-    schedule->stages = pipeline_schedule(schedule->layout, schedule->micro_batches);
-    schedule->times = schedule_times(schedule->stages, schedule->layout.chunks);
+    schedule->stages = pipeline_schedule(layout, schedule->micro_batches);
+    schedule->times = schedule_times(schedule->stages, schedule->chunks);
   }
 }
 
@@ -157,8 +155,8 @@ std::vector<std::string> TopoReport::idle_kinds() const {
 std::string TopoReport::node_name(int node) const { return hosts.empty() ? cat("node ", node) : hosts[node]; }
 
 int TopoReport::rank_in_grid(int stage, int column) const {
-  int tensor = grid.size(Axis::tensor), replica = columns_of_replica();
-  return grid.rank_at({column % tensor, column % replica / tensor, 0, column / replica, stage});
+  int tensor = layout.grid.size(Axis::tensor), replica = columns_of_replica();
+  return layout.grid.rank_at({column % tensor, column % replica / tensor, 0, column / replica, stage});
 }
 
 std::string TopoReport::holdings(int stage) const {
@@ -173,7 +171,7 @@ std::string TopoReport::size() const {
   std::vector<std::string> factors;
   for (auto [axis, name] : {std::pair(Axis::tensor, "tensor"), std::pair(Axis::context, "context"),
                             std::pair(Axis::data, "data"), std::pair(Axis::pipeline, "pipeline")}) {
-    if (grid.size(axis) > 1) factors.push_back(cat(grid.size(axis), " ", name));
+    if (layout.grid.size(axis) > 1) factors.push_back(cat(layout.grid.size(axis), " ", name));
   }
   std::string out = cat(world, world == 1 ? " rank" : " ranks");
   if (!factors.empty()) out += cat(" = ", join(factors, " x "));
@@ -183,23 +181,23 @@ std::string TopoReport::size() const {
 }
 
 LayerRange TopoReport::vocab_rows(int tensor_rank) const {
-  std::int64_t rows = padded_vocab / grid.size(Axis::tensor);
+  std::int64_t rows = padded_vocab / layout.grid.size(Axis::tensor);
   return {tensor_rank * rows, rows};
 }
 
 std::string TopoReport::vocab_summary() const {
-  int parts = grid.size(Axis::tensor);
+  int parts = layout.grid.size(Axis::tensor);
   return cat("Vocabulary: ", with_commas(vocab_size), " tokens, padded to ", with_commas(padded_vocab), " = ", parts,
              " x ", with_commas(padded_vocab / parts), " rows");
 }
 
 std::string TopoReport::schedule_name() const {
   constexpr const char* kNames[] = {"gpipe", "1f1b", "interleaved"};
-  return kNames[enum_index(schedule->layout.schedule)];
+  return kNames[enum_index(layout.schedule)];
 }
 
 std::string TopoReport::schedule_title() const {
-  const int count = schedule->micro_batches, chunks = schedule->layout.chunks;
+  const int count = schedule->micro_batches, chunks = schedule->chunks;
   std::string out = cat("Schedule: ", schedule_name(), ", ", count, count == 1 ? " micro-batch" : " micro-batches");
   return chunks > 1 ? cat(out, ", ", chunks, " chunks per stage") : out;
 }

@@ -30,7 +30,7 @@ struct GroupKind {
 };
 
 struct TopoSchedule {
-  Layout layout;
+  int chunks = 1;  // per stage
   int micro_batches = 1;
   std::vector<std::vector<Action>> stages;
   ScheduleTimes times;  // in units of a chunk's forward pass; a backward pass takes two
@@ -58,7 +58,7 @@ struct TopoReport {
   std::vector<std::string> idle_kinds() const;
   int rank_in_grid(int stage, int column) const;
   int columns() const { return world / stages; }
-  int columns_of_replica() const { return grid.size(Axis::tensor) * grid.size(Axis::context); }
+  int columns_of_replica() const { return layout.grid.size({Axis::tensor, Axis::context}); }
   /// Returns what a stage contains: "embedding, layers 0-11".
   std::string holdings(int stage) const;
   /// Returns a tensor rank's first vocabulary row and number of rows, including padding.
@@ -69,10 +69,9 @@ struct TopoReport {
   /// Returns "Schedule: interleaved, 8 micro-batches, 2 chunks per stage".
   std::string schedule_title() const;
 
-  RankGrid grid;
+  Layout layout;  // of rank 0
   int world, stages, node_size, nodes;
   std::string order;
-  std::optional<RankGrid> experts;  // with expert parallelism
   std::vector<std::string> hosts;
   int cores_per_rank;
   std::vector<GroupKind> kinds;

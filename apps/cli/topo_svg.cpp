@@ -77,7 +77,7 @@ class Band {
 
   /// Draws the band from y = `top` down. Returns the y below it.
   double draw(Canvas& canvas, double top) {
-    bool replicas = report_.grid.size(Axis::data) > 1;
+    bool replicas = report_.layout.grid.size(Axis::data) > 1;
     double y = top + (replicas ? 20 : 0) + kBoxTop;
     for (std::size_t row = 0; row < stages_.size(); ++row) {
       if (row > 0) y += kCellHeight + (begins_box(row) ? kBoxBottom + kOuterGap + kBoxTop : kInnerGap);
@@ -119,7 +119,7 @@ class Band {
     for (std::size_t i = 0; i < columns_.size(); ++i) {
       int rank = report_.rank_in_grid(stages_[row], columns_[i]);
       if (linked(i)) {
-        int tensor = report_.grid.size(Axis::tensor);
+        int tensor = report_.layout.grid.size(Axis::tensor);
         canvas.line(xs_[i] + kCellWidth, middle, xs_[i + 1], middle,
                     columns_[i] / tensor == columns_[i + 1] / tensor ? "tp" : "cp");
       }
@@ -152,8 +152,8 @@ double draw_legend(Canvas& canvas, const TopoReport& report, double y) {
     canvas.text(x + 34, y, name, "note");
     x += 34 + text_width(name, 12) + 20;
   };
-  if (report.grid.size(Axis::tensor) > 1) entry("tp", "tensor parallel");
-  if (report.grid.size(Axis::context) > 1) entry("cp", "context parallel");
+  if (report.layout.grid.size(Axis::tensor) > 1) entry("tp", "tensor parallel");
+  if (report.layout.grid.size(Axis::context) > 1) entry("cp", "context parallel");
   if (report.stages > 1) entry("pp", "pipeline");
   canvas.box(x, y - 12, 22, 15, "box");
   canvas.text(x + 30, y, "node", "note");
@@ -206,7 +206,7 @@ std::string shade(const std::array<int, 3>& strong, int chunk, int chunks) {
 
 double draw_time_axis(Canvas& canvas, const TopoReport& report, double y, double unit) {
   const TopoSchedule& schedule = *report.schedule;
-  double left = kMargin + 70, chunks = schedule.layout.chunks, total = schedule.times.total / chunks;
+  double left = kMargin + 70, chunks = schedule.chunks, total = schedule.times.total / chunks;
   int step = 1;
   for (int next : {2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000}) {
     if (total / step > 14) step = next;
@@ -225,7 +225,7 @@ constexpr std::array<int, 3> kForward = {0x00, 0x72, 0xB2}, kBackward = {0x00, 0
 
 /// Draws a color swatch for each chunk's forward and backward passes, and the times of the step. Returns the y below.
 double draw_schedule_legend(Canvas& canvas, const TopoSchedule& schedule, double left, double y) {
-  const int chunks = schedule.layout.chunks;
+  const int chunks = schedule.chunks;
   double x = left;
   auto swatch = [&](const std::string& fill) {
     canvas.raw(
@@ -257,7 +257,7 @@ double draw_schedule_legend(Canvas& canvas, const TopoSchedule& schedule, double
 double draw_schedule_figure(Canvas& canvas, const TopoReport& report, double top) {
   const TopoSchedule& schedule = *report.schedule;
   constexpr double kRow = 30, kBar = 26;
-  int chunks = schedule.layout.chunks;
+  int chunks = schedule.chunks;
   double left = kMargin + 70, room = std::max(canvas.width() - kMargin, kContent) - 70;
   double unit = std::clamp(room / schedule.times.total, 2.0, 30.0);
   canvas.text(kMargin, top, report.schedule_title(), "head");

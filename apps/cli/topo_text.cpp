@@ -52,21 +52,21 @@ std::string describe_ranks(const TopoReport& report) {
   if (report.world > kMostRankRows) return "";
   std::vector<Axis> axes;
   for (Axis axis : {Axis::tensor, Axis::context, Axis::data, Axis::pipeline}) {
-    if (report.grid.size(axis) > 1) axes.push_back(axis);
+    if (report.layout.grid.size(axis) > 1) axes.push_back(axis);
   }
   std::string out = format("Ranks\n  %4s  %-8s %3s", "rank", "node", "gpu");
   for (Axis axis : axes) out += format(" %3s", short_name(axis));
-  if (report.experts) out += "  ep";
+  if (report.layout.expert_grid) out += "  ep";
   out += "  holds\n";
   for (int rank = 0; rank < report.world; ++rank) {
     std::string node = report.hosts.empty() ? cat(report.node_of(rank)) : report.node_name(report.node_of(rank));
     out += format("  %4d  %-8s %3d", rank, node.c_str(), report.local_rank(rank));
-    for (Axis axis : axes) out += format(" %3d", report.grid.coordinate(rank, axis));
-    if (report.experts) out += format(" %3d", report.experts->coordinate(rank, Axis::expert));
-    int stage = report.grid.coordinate(rank, Axis::pipeline);
+    for (Axis axis : axes) out += format(" %3d", report.layout.grid.coordinate(rank, axis));
+    if (report.layout.expert_grid) out += format(" %3d", report.layout.expert_grid->coordinate(rank, Axis::expert));
+    int stage = report.layout.grid.coordinate(rank, Axis::pipeline);
     out += "  " + report.holdings(stage);
     if (report.vocab_size > 0 && (stage == 0 || stage == report.stages - 1))
-      out += cat("; rows ", rows_text(report, report.grid.coordinate(rank, Axis::tensor)));
+      out += cat("; rows ", rows_text(report, report.layout.grid.coordinate(rank, Axis::tensor)));
     out += "\n";
   }
   return out;
@@ -90,7 +90,7 @@ std::string describe_stages(const TopoReport& report) {
 
 std::string describe_vocabulary(const TopoReport& report) {
   if (report.vocab_size == 0) return "";
-  int parts = report.grid.size(Axis::tensor);
+  int parts = report.layout.grid.size(Axis::tensor);
   std::string out = report.vocab_summary() + "\n";
   if (report.world <= kMostRankRows || parts == 1) return out;
   for (int part = 0; part < parts; ++part) {
@@ -123,7 +123,8 @@ std::string describe_notes(const TopoReport& report) {
           "tensor-parallel size that divides the GPUs of a node.\n";
     }
   }
-  if (report.grid.size(Axis::context) > 1 && report.stages > 1 && !report.experts && !report.order.ends_with("pp"))
+  if (report.layout.grid.size(Axis::context) > 1 && report.stages > 1 && !report.layout.expert_grid &&
+      !report.order.ends_with("pp"))
     out += "Note: with context parallelism and a pipeline, Megatron-LM takes only orders that end with pp.\n";
   return out;
 }

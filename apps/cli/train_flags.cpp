@@ -238,22 +238,13 @@ void add_parallel_flags(Flags& flags, TrainOptions& options) {
   ParallelOptions& parallel = options.parallel;
   flags.section("Parallelism");
   add_grid_flags(flags, parallel);
-  flags.add("--pipeline-schedule", &parallel.schedule, "NAME", "order of micro-batches within a stage")
-      .one_of({"1f1b", "gpipe"})
-      .only_with("on one stage", [&parallel] { return parallel.pipeline > 1; });
+  add_schedule_flag(flags, parallel, "--pipeline-schedule", false).only_with("on one stage", [&parallel] {
+    return parallel.pipeline > 1;
+  });
   add_stage_flags(flags, parallel);
   add_sharing_flags(flags, parallel);
   add_recompute_flags(flags, parallel);
   add_offload_flags(flags, parallel, [&options] { return options.device == Device::cuda; });
-  flags.add_switch("--overlap-grad-reduce", parallel.overlap_grad_reduce, "sum gradients during backward")
-      .only_with("on one data-parallel rank", [&parallel] { return parallel.data() > 1; });
-  flags
-      .add_switch("--overlap-param-gather", parallel.overlap_param_gather,
-                  "gather updated weights during the next forward")
-      .only_with("on one data-parallel rank", [&parallel] { return parallel.data() > 1; })
-      .needs("--use-distributed-optimizer: otherwise nothing is gathered",
-             [&parallel] { return parallel.distributed_optimizer; })
-      .needs("--overlap-grad-reduce too, as in Megatron-LM", [&parallel] { return parallel.overlap_grad_reduce; });
   flags
       .add("--distributed-timeout-minutes", &parallel.timeout_minutes, "X",
            "longest wait for other ranks before the job ends")

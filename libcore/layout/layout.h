@@ -24,7 +24,10 @@ inline constexpr std::int64_t kAllLayers = INT64_MAX;
 inline constexpr std::int64_t kResidentLayers = 2;
 
 struct Layout {
-  RankGrid grid{GridSizes{}};
+  RankGrid grid{GridSizes{}};  // of all layers but experts; has no expert axis
+  /// With expert parallelism: the grid of the expert layers. It has no context axis: grid's context and data ranks are
+  /// divided into an expert axis and a data axis.
+  std::optional<RankGrid> expert_grid = {};
   int rank = 0;
   bool sequence_parallel = false;             // outside tensor-parallel regions, split rows along the tensor axis
   AxisSet optimizer_shards = {};              // axes that shard the optimizer state: none or kReplicaAxes (ZeRO-1)

@@ -137,7 +137,8 @@ class Suggestions {
   }
   static void share_schedule(Setting& setting) {
     ParallelOptions& parallel = setting.options.parallel;
-    if (parallel.pipeline == 1 || std::exchange(parallel.schedule, "1f1b") == "1f1b") return;
+    if (parallel.pipeline == 1 || parallel.schedule != "gpipe") return;
+    parallel.schedule = "1f1b";
     add(setting, "--pipeline-schedule 1f1b");
   }
 

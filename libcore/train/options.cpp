@@ -137,6 +137,10 @@ void check_parallel(const TrainOptions& options, const Report& report) {
   const ParallelOptions& parallel = options.parallel;
   if (parallel.context != 1)
     report(cat("--context-parallel-size ", parallel.context), "is not supported in this version; only 1 is");
+  if (parallel.expert != 1) {
+    report(cat("--expert-model-parallel-size ", parallel.expert),
+           "is not supported in this version, whose model has no experts; only 1 is");
+  }
   std::int64_t model = parallel.tensor * parallel.pipeline;
   if (parallel.world % model != 0) {
     report(
@@ -195,11 +199,10 @@ void check_division(const TrainOptions& options, const GptConfig& config, const 
   divides("--num-attention-heads", config.num_heads);
   if (config.num_query_groups != config.num_heads) divides("--num-query-groups", config.num_query_groups);
   divides("--ffn-hidden-size", config.ffn_hidden_size);
-  if (parallel.tensor < 1 || parallel.pipeline < 1 || parallel.context != 1 || config.num_layers < 1 ||
-      parallel.world % (parallel.tensor * parallel.pipeline) != 0)
-    return;
+  if (parallel.pipeline < 1 || config.num_layers < 1) return;
   try {
-    const std::vector<std::vector<LayerRange>> stages = split_layers(layout_of(parallel, 0), config.num_layers);
+    const std::vector<std::vector<LayerRange>> stages =
+        split_layers(resolve_stages(parallel, config.num_layers), config.num_layers);
     if (parallel.cpu_offloading && options.device != Device::cpu) check_offloaded_layers(parallel, stages, report);
   } catch (const Error& error) {
     report("--pipeline-model-parallel-size", error.what());
@@ -220,22 +223,66 @@ Recompute recompute_of(const ParallelOptions& options) {
   return out;
 }
 
-Layout layout_of(const ParallelOptions& options, int rank) {
-  GridSizes sizes;
-  sizes.tensor = static_cast<int>(options.tensor);
-  sizes.pipeline = static_cast<int>(options.pipeline);
-  sizes.context = static_cast<int>(options.context);
-  sizes.data = static_cast<int>(options.data());
+std::int64_t ParallelOptions::chunks(std::optional<std::int64_t> num_layers) const {
+  if (virtual_stages) return *virtual_stages;
+  return layers_per_virtual_stage && num_layers ? *num_layers / (pipeline * *layers_per_virtual_stage) : 1;
+}
+
+ScheduleKind ParallelOptions::schedule_kind(std::optional<std::int64_t> num_layers) const {
+  if (!schedule) return chunks(num_layers) > 1 ? ScheduleKind::interleaved : ScheduleKind::one_forward_one_backward;
+  return *schedule == "gpipe"  ? ScheduleKind::gpipe
+         : *schedule == "1f1b" ? ScheduleKind::one_forward_one_backward
+                               : ScheduleKind::interleaved;
+}
+
+namespace {
+
+/// Returns the grid with these sizes, in the options' order without `absent`.
+RankGrid make_grid(const ParallelOptions& options, const GridSizes& sizes, const char* absent) {
+  std::vector<std::string> order = split(options.order(), '-');
+  std::erase(order, absent);
+  RankGrid grid(sizes, join(order, "-"));
+  if (grid.world() != options.world) fail(Exit::usage, options.world, " ranks do not fill a grid of ", grid.world());
+  return grid;
+}
+
+}  // namespace
+
+RankGrid rank_grid(const ParallelOptions& options) {
+  return make_grid(options,
+                   {.tensor = static_cast<int>(options.tensor),
+                    .context = static_cast<int>(options.context),
+                    .data = static_cast<int>(options.data()),
+                    .pipeline = static_cast<int>(options.pipeline)},
+                   "ep");
+}
+
+Layout resolve_stages(const ParallelOptions& options, std::optional<std::int64_t> num_layers) {
   Layout layout = options.layout;
-  layout.grid = RankGrid(sizes, options.tp_pp_dp_mapping ? "tp-cp-ep-pp-dp" : "tp-cp-ep-dp-pp");
-  if (layout.grid.world() != options.world)
-    fail(Exit::usage, options.world, " ranks do not fill a grid of ", layout.grid.world());
-  layout.rank = rank;
+  layout.grid = RankGrid({.pipeline = static_cast<int>(options.pipeline)});
   layout.recompute = recompute_of(options);
   layout.optimizer_on_host = options.optimizer_cpu_offload;
   if (options.cpu_offloading) layout.offloaded_layers = options.offloaded_layers.value_or(kAllLayers);
+  layout.schedule = options.schedule_kind(num_layers);
+  layout.chunks = static_cast<int>(options.chunks(num_layers));
+  layout.group = static_cast<int>(options.group.value_or(0));
+  return layout;
+}
+
+Layout resolve_layout(const ParallelOptions& options, std::optional<std::int64_t> num_layers, int rank) {
+  Layout layout = resolve_stages(options, num_layers);
+  layout.grid = rank_grid(options);
+  if (options.expert > 1) {
+    const std::int64_t model = options.tensor * options.expert * options.pipeline;
+    layout.expert_grid = make_grid(options,
+                                   {.tensor = static_cast<int>(options.tensor),
+                                    .expert = static_cast<int>(options.expert),
+                                    .data = static_cast<int>(options.world / model),
+                                    .pipeline = static_cast<int>(options.pipeline)},
+                                   "cp");
+  }
+  layout.rank = rank;
   if (options.distributed_optimizer) layout.optimizer_shards = kReplicaAxes;
-  layout.schedule = options.schedule == "gpipe" ? ScheduleKind::gpipe : ScheduleKind::one_forward_one_backward;
   layout.bucket_elements =
       options.bucket_elements.value_or(std::max<std::int64_t>(40'000'000, 1'000'000 * options.data()));
   return layout;

@@ -111,11 +111,15 @@ struct ProfileOptions {
 struct ParallelOptions {
   std::int64_t world = 1;                  // ranks in the job, as launched
   std::optional<std::int64_t> plan_world;  // number of ranks for --dry-run to plan for
-  std::int64_t tensor = 1, pipeline = 1, context = 1;
+  std::int64_t tensor = 1, pipeline = 1, context = 1, expert = 1;
+  std::int64_t zero_stage = 0;  // 1: distributed_optimizer, which the flag sets
   bool distributed_optimizer = false, overlap_grad_reduce = false, overlap_param_gather = false;
-  bool tp_pp_dp_mapping = false;  // ranks in the order tp-cp-ep-pp-dp
-  std::string schedule = "1f1b";
-  Layout layout;  // flags set sequence_parallel and how to split into stages; layout_of() sets the rest
+  bool tp_pp_dp_mapping = false;          // ranks in the order tp-cp-ep-pp-dp
+  std::optional<std::string> rank_order;  // any other order
+  std::optional<std::string> schedule;    // absent: 1f1b, or interleaved with several chunks per stage
+  // The number of chunks per stage, directly or by their layers, and Layout::group.
+  std::optional<std::int64_t> virtual_stages, layers_per_virtual_stage, group;
+  Layout layout;  // flags set sequence_parallel and how to split into stages; resolve_layout() sets the rest
   std::optional<std::string> recompute_granularity, recompute_method, checkpoint_method;
   std::optional<std::int64_t> recompute_num_layers;
   bool recompute_activations = false;            // --recompute-granularity selective
@@ -130,18 +134,30 @@ struct ParallelOptions {
   std::int64_t data() const {
     return std::max<std::int64_t>(1, world / std::max<std::int64_t>(1, tensor * pipeline * context));
   }
+  /// Returns the order of the axes, such as "tp-cp-ep-dp-pp".
+  std::string order() const { return rank_order.value_or(tp_pp_dp_mapping ? "tp-cp-ep-pp-dp" : "tp-cp-ep-dp-pp"); }
+  /// Returns the chunks of each stage. `num_layers` is needed only with layers_per_virtual_stage.
+  std::int64_t chunks(std::optional<std::int64_t> num_layers) const;
+  ScheduleKind schedule_kind(std::optional<std::int64_t> num_layers) const;
 };
 
 /// Returns the recomputation that the options request.
 Recompute recompute_of(const ParallelOptions& options);
 
-/// Returns one rank's layout according to the options. Throws Error(usage) if the ranks do not fill the grid.
-Layout layout_of(const ParallelOptions& options, int rank);
+/// Returns the grid of the ranks. Throws Error(usage) if the ranks do not fill it.
+RankGrid rank_grid(const ParallelOptions& options);
+
+/// Returns how layers and micro-batches are divided among the stages: the part of the layout that does not depend on
+/// the number of ranks. Its grid has only the pipeline axis. `num_layers` is as for ParallelOptions::chunks.
+Layout resolve_stages(const ParallelOptions& options, std::optional<std::int64_t> num_layers);
+
+/// Returns one rank's whole layout. Throws Error(usage) if the ranks do not fill a grid.
+Layout resolve_layout(const ParallelOptions& options, std::optional<std::int64_t> num_layers, int rank);
 
 /// Flags for which this version supports at most one value. We parse them only to check the values that scripts pass.
 struct FixedOptions {
   std::string optimizer = "adam", rerun_mode = "disabled";
-  std::int64_t zero_stage = 0, expert_parallel = 1, ds_sequence_parallel = 1;
+  std::int64_t ds_sequence_parallel = 1;
   bool no_pipeline_parallel = false;
 };
 

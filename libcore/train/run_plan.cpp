@@ -18,7 +18,7 @@ RunShape run_shape(const TrainOptions& options, const GptConfig& config, int ran
       padded_vocab_size(config.vocab_size, options.architecture.make_vocab_size_divisible_by, options.parallel.tensor);
   shape.documents = options.data.reset_attention_mask;
   shape.threads = static_cast<int>(options.threads);
-  shape.layout = layout_of(options.parallel, rank);
+  shape.layout = resolve_layout(options.parallel, config.num_layers, rank);
   shape.device = options.device;
   if (shape.device == Device::cpu) {  // all memory is host memory
     shape.layout.optimizer_on_host = false;

@@ -138,7 +138,7 @@ std::vector<std::string> figures_of(const TrainOptions& options) {
   RankGroups ranks;
   ranks.rank = session->rank();
   ranks.hosts = session->hosts();
-  ranks.groups = make_groups(*session, layout_of(options.parallel, ranks.rank).grid, options.device);
+  ranks.groups = make_groups(*session, rank_grid(options.parallel), options.device);
   CHECK(run(options, {}, ranks) == Exit::ok);
   session->barrier();
   return figures(options.logging.log_jsonl);

@@ -1,0 +1,79 @@
+// resolve_layout(): the whole layout of a rank, from a run's options.
+#include <doctest/doctest.h>
+
+#include "base/error.h"
+#include "layout/stages.h"
+#include "train/options.h"
+
+using namespace mtl;
+
+namespace {
+
+ParallelOptions sixteen_ranks() {
+  ParallelOptions options;
+  options.world = 16;
+  options.tensor = 2;
+  options.pipeline = 2;
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("layout: sizes, order, optimizer shards and buckets follow from the options") {
+  ParallelOptions options = sixteen_ranks();
+  Layout layout = resolve_layout(options, 8, 9);
+  CHECK(layout.rank == 9);
+  CHECK(layout.size(Axis::data) == 4);
+  CHECK(layout.stage() == 1);  // the default order numbers stages last
+  CHECK(layout.optimizer_shards.empty());
+  CHECK(layout.bucket_elements == 40'000'000);
+  CHECK(!layout.expert_grid);
+  options.tp_pp_dp_mapping = options.distributed_optimizer = true;
+  options.bucket_elements = 500;
+  options.offloaded_layers = 3;
+  options.cpu_offloading = true;
+  options.recompute_activations = true;
+  layout = resolve_layout(options, 8, 9);
+  CHECK(layout.stage() == 0);
+  CHECK(layout.grid.group_of(9, Axis::pipeline) == std::vector<int>{9, 11});
+  CHECK(layout.optimizer_shards == kReplicaAxes);
+  CHECK(layout.bucket_elements == 500);
+  CHECK(layout.offloaded_layers == 3);
+  CHECK(layout.recompute.recomputes_attention());
+  options.tp_pp_dp_mapping = false;
+  options.rank_order = "pp-tp-cp-ep-dp";
+  CHECK(resolve_layout(options, 8, 9).grid.group_of(9, Axis::pipeline) == std::vector<int>{8, 9});
+  options.world = 15;
+  CHECK_THROWS_AS(resolve_layout(options, 8, 9), Error);
+}
+
+TEST_CASE("layout: several chunks per stage interleave unless the options name a schedule") {
+  ParallelOptions options = sixteen_ranks();
+  CHECK(resolve_stages(options, {}).schedule == ScheduleKind::one_forward_one_backward);
+  options.schedule = "gpipe";
+  CHECK(resolve_stages(options, {}).schedule == ScheduleKind::gpipe);
+  options.schedule.reset();
+  options.layers_per_virtual_stage = 2;
+  options.group = 6;
+  Layout layout = resolve_stages(options, 12);
+  CHECK(layout.schedule == ScheduleKind::interleaved);
+  CHECK(layout.chunks == 3);
+  CHECK(layout.group == 6);
+  CHECK(split_layers(layout, 12)[1] == std::vector<LayerRange>{{2, 2}, {6, 2}, {10, 2}});
+  options.virtual_stages = 4;
+  CHECK(resolve_stages(options, {}).chunks == 4);
+}
+
+TEST_CASE("layout: the experts' grid divides the context and data ranks") {
+  ParallelOptions options = sixteen_ranks();
+  options.context = 2;
+  options.expert = 4;
+  const Layout layout = resolve_layout(options, {}, 0);
+  CHECK(layout.size(Axis::context) == 2);
+  CHECK(layout.size(Axis::data) == 2);
+  CHECK(layout.size(Axis::expert) == 1);
+  REQUIRE(layout.expert_grid);
+  CHECK(layout.expert_grid->size(Axis::expert) == 4);
+  CHECK(layout.expert_grid->size(Axis::data) == 1);
+  CHECK(layout.expert_grid->group_of(0, Axis::expert) == std::vector<int>{0, 2, 4, 6});
+}
