@@ -8,11 +8,11 @@
 #include "base/inputs.h"
 #include "base/interrupt_guard.h"
 #include "cli/run_main.h"
-#include "cli/topo_files.h"
-#include "cli/topo_options.h"
-#include "cli/topo_report.h"
-#include "cli/topo_svg.h"
-#include "cli/topo_text.h"
+#include "cli/topo_flags.h"
+#include "topo/files.h"
+#include "topo/report.h"
+#include "topo/svg.h"
+#include "topo/text.h"
 
 namespace {
 
@@ -31,18 +31,18 @@ TerminalOptions text_options(bool to_file) {
   return text;
 }
 
-Exit write_layout(const TopoOptions& options, const Flags& flags) {
-  const bool to_file = options.output && *options.output != "-";
-  if (to_file && !flags.config_file().empty()) refuse_overwriting({flags.config_file()}, {*options.output}, "--output");
-  TopoReport report(options);
-  std::string format = options.output_format();
+Exit write_layout(const TopoCommand& command, const Flags& flags) {
+  const bool to_file = command.output && *command.output != "-";
+  if (to_file && !flags.config_file().empty()) refuse_overwriting({flags.config_file()}, {*command.output}, "--output");
+  TopoReport report(command.options);
+  std::string format = command.output_format();
   std::string out = format == "svg"        ? topo_svg(report)
                     : format == "json"     ? topo_json(report).dump() + "\n"
                     : format == "rankfile" ? topo_rankfile(report)
                                            : topo_text(report, text_options(to_file));
   if (to_file) {
     InterruptGuard guard(flags.program());
-    write_file_atomic(*options.output, out, &guard);
+    write_file_atomic(*command.output, out, &guard);
   } else {
     print_out(out);
   }
@@ -52,9 +52,8 @@ Exit write_layout(const TopoOptions& options, const Flags& flags) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  TopoOptions options;
+  TopoCommand command;
   Flags flags("mtl-topo", "plan a layout of ranks: placement, memory, communication, schedule");
-  add_topo_flags(flags, options);
-  flags.check([&] { check_topo(flags, options); });
-  return run_main(flags, argc, argv, [&](Console&) { return write_layout(options, flags); });
+  add_topo_flags(flags, command);
+  return run_main(flags, argc, argv, [&](Console&) { return write_layout(command, flags); });
 }

@@ -2,8 +2,8 @@
 
 #include "base/json.h"
 #include "ckpt/canonical.h"
-#include "cli/rank_plans.h"
 #include "device/cuda_device.h"
+#include "engine/plan_tables.h"
 #include "optim/precision_presets.h"
 #include "train/flops.h"
 #include "train/roofline.h"

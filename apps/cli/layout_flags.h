@@ -9,8 +9,6 @@
 
 namespace mtl {
 
-inline constexpr std::int64_t kLargestWorld = 1 << 16;
-
 /// Adds the number of ranks per axis, and the axis order.
 void add_grid_flags(Flags& flags, ParallelOptions& options);
 /// Adds the number of layers in the first and last stage.

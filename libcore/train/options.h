@@ -107,6 +107,8 @@ struct ProfileOptions {
   std::string directory = "profile";
 };
 
+inline constexpr std::int64_t kLargestWorld = 1 << 16;  // ranks
+
 /// The number of ranks along each axis. The data-parallel size is the world size divided by the other sizes.
 struct ParallelOptions {
   std::int64_t world = 1;                  // ranks in the job, as launched

@@ -44,6 +44,8 @@ const std::map<std::string, std::set<std::string>>& visible_modules() {
       sees[module] = sees["engine"];
       sees[module].insert({"engine", "data", "text"});
     }
+    sees["topo"] = sees["train"];
+    sees["topo"].insert({"train", "chart"});
     std::set<std::string> all;
     for (const auto& [module, others] : sees) all.insert(module);
     sees["apps"] = all;
@@ -166,7 +168,9 @@ TEST_CASE("includes: the checker finds every kind of violation") {
       {"libcore/engine/stage.cpp", "#include \"data/gpt_dataset.h\"", "engine does not see data"},
       {"libcore/train/trainer.cpp", "#include \"eval/perplexity.h\"", "train does not see eval"},
       {"libcore/eval/tasks.cpp", "#include \"train/trainer.h\"", "eval does not see train"},
+      {"libcore/train/trainer.cpp", "#include \"topo/report.h\"", "train does not see topo"},
       {"libcore/train/trainer.cpp", "#include \"cli/flags.h\"", "train does not see apps"},
+      {"libcore/topo/checks.cpp", "#include \"cli/flags.h\"", "topo does not see apps"},
       {"kernels/gemm_cpu.cpp", "#include \"nn/mlp.h\"", "kernels does not see nn"},
       {"kernels/gemm.cpp", "#include \"gemm.h\"", "is not written as ROOM/FILE"},
       {"kernels/gemm_cpu.cpp", "#include <cublasLt.h>", "CUDA"},

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "cli/topo_report.h"
+#include "topo/report.h"
 
 namespace mtl {
 

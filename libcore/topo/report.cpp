@@ -1,7 +1,6 @@
-#include "cli/topo_report.h"
+#include "topo/report.h"
 
 #include <algorithm>
-#include <set>
 
 #include "base/enum_index.h"
 #include "base/str.h"
@@ -11,83 +10,6 @@
 namespace mtl {
 
 namespace {
-
-/// Collects group kinds in report order.
-class KindCollector {
- public:
-  explicit KindCollector(TopoReport& report) : report_(report) {}
-
-  void add(const char* name, std::vector<std::vector<int>> groups, const char* purpose, const char* traffic) {
-    GroupKind kind{.name = name, .purpose = purpose, .traffic = traffic, .groups = std::move(groups)};
-    for (const std::vector<int>& group : kind.groups) {
-      int node = report_.node_of(group.front());
-      bool crosses = std::any_of(group.begin(), group.end(), [&](int rank) { return report_.node_of(rank) != node; });
-      kind.crossing += int(crosses);
-    }
-    if (kind.is_idle()) kind.traffic = "nothing: each rank is alone";
-    report_.kinds.push_back(std::move(kind));
-  }
-  /// Adds groups, which are hidden if they equal those of an earlier kind.
-  void add_combined(const char* name, const std::vector<std::vector<int>>& groups, const char* purpose,
-                    const char* traffic) {
-    bool repeats = std::any_of(report_.kinds.begin(), report_.kinds.end(),
-                               [&](const GroupKind& other) { return other.groups == groups; });
-    add(name, groups, purpose, traffic);
-    report_.kinds.back().repeats = repeats;
-  }
-
- private:
-  TopoReport& report_;
-};
-
-void collect_expert_kinds(KindCollector& kinds, const RankGrid& experts) {
-  kinds.add("ep", experts.groups(Axis::expert), "expert parallel: share the experts",
-            "tokens to their experts and back, each expert layer and micro-batch");
-  kinds.add("expert-dp", experts.groups(Axis::data), "have the same experts", "experts' gradients, once a step");
-  kinds.add_combined("expert-tp", experts.groups(Axis::tensor), "share every matrix of experts",
-                     "activations, each expert layer and micro-batch");
-  kinds.add_combined("tp-ep", experts.groups({Axis::tensor, Axis::expert}), "hold an expert layer once",
-                     "tokens to their experts and back, where tensor parallel ranks share them");
-  kinds.add_combined("tp-ep-pp", experts.groups({Axis::tensor, Axis::expert, Axis::pipeline}), "hold all experts once",
-                     "a few numbers a step: gradient norm of the experts");
-}
-
-void collect_kinds(TopoReport& report, const ParallelOptions& parallel) {
-  const RankGrid& grid = report.layout.grid;
-  KindCollector kinds(report);
-  kinds.add("tp", grid.groups(Axis::tensor), "tensor parallel: share every matrix",
-            parallel.layout.sequence_parallel
-                ? "activations, 6 all-gathers and 4 reduce-scatters per layer and micro-batch"
-                : "activations, 4 all-reduces per layer and micro-batch");
-  kinds.add("cp", grid.groups(Axis::context), "context parallel: share every sequence",
-            "keys and values, each layer and micro-batch");
-  kinds.add("pp", grid.groups(Axis::pipeline), "pipeline: hold consecutive layers",
-            "activations to the next stage, gradients back, once a micro-batch");
-  // Ranks that share a sequence also have the same weights, so gradients are summed over both axes at once.
-  const char* gradients = parallel.distributed_optimizer
-                              ? "gradients, reduce-scattered, and weights, gathered, once a step"
-                              : "gradients, once a step";
-  bool has_context = grid.size(Axis::context) > 1;
-  kinds.add("dp", grid.groups(Axis::data), "data parallel: same weights, other samples",
-            has_context ? "nothing of their own: gradients go over dp-cp" : gradients);
-  if (has_context)
-    kinds.add("dp-cp", grid.groups({Axis::data, Axis::context}), "have the same weights", gradients);
-  else
-    kinds.add_combined("dp-cp", grid.groups({Axis::data, Axis::context}), "have the same weights", gradients);
-  if (report.layout.expert_grid) collect_expert_kinds(kinds, *report.layout.expert_grid);
-  kinds.add("embedding", grid.embedding_groups(), "first and last stage: tied embedding",
-            "the embedding's gradient, once a step");
-  kinds.add_combined("position_embedding", grid.position_embedding_groups(), "first stage: position embedding",
-                     "nothing");
-  kinds.add("tp-pp", grid.groups({Axis::tensor, Axis::pipeline}), "model parallel: one whole model",
-            "a few numbers a step: gradient norm");
-  const char* scales = "nothing in fp32; Megatron-LM's fp8 scales";
-  kinds.add_combined("tp-cp", grid.groups({Axis::tensor, Axis::context}), "one stage of one replica", scales);
-  kinds.add_combined("tp-dp", grid.groups({Axis::tensor, Axis::data}),
-                     has_context ? "one stage, one part of sequences" : "one stage of all replicas", scales);
-  kinds.add_combined("tp-dp-cp", grid.groups({Axis::tensor, Axis::data, Axis::context}), "one stage of all replicas",
-                     scales);
-}
 
 std::string layer_list(const std::vector<LayerRange>& chunks) {
   std::vector<std::string> parts;
@@ -110,8 +32,8 @@ TopoReport::TopoReport(const TopoOptions& options)
       nodes((world + node_size - 1) / node_size),
       order(options.run.parallel.order()),
       hosts(options.host_names()),
-      cores_per_rank(static_cast<int>(options.cores_per_rank)) {
-  collect_kinds(*this, options.run.parallel);
+      cores_per_rank(static_cast<int>(options.cores_per_rank)),
+      kinds(group_kinds(layout, node_size)) {
   if (options.run.architecture.num_layers) layers = split_layers(layout, *options.run.architecture.num_layers);
   if (options.run.tokenizer.vocab_size) {
     vocab_size = *options.run.tokenizer.vocab_size;
@@ -135,21 +57,6 @@ TopoReport::TopoReport(const TopoOptions& options)
     schedule->stages = pipeline_schedule(layout, schedule->micro_batches);
     schedule->times = schedule_times(schedule->stages, schedule->chunks);
   }
-}
-
-std::vector<GroupKind> TopoReport::shown_kinds() const {
-  std::vector<GroupKind> out;
-  std::copy_if(kinds.begin(), kinds.end(), std::back_inserter(out),
-               [](const GroupKind& kind) { return !kind.repeats && !kind.is_idle(); });
-  return out;
-}
-
-std::vector<std::string> TopoReport::idle_kinds() const {
-  std::vector<std::string> out;
-  for (const GroupKind& kind : kinds) {
-    if (!kind.repeats && kind.is_idle()) out.push_back(kind.name);
-  }
-  return out;
 }
 
 std::string TopoReport::node_name(int node) const { return hosts.empty() ? cat("node ", node) : hosts[node]; }

@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "base/str.h"
-#include "cli/topo_text.h"
+#include "topo/text.h"
 
 namespace mtl {
 

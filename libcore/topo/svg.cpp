@@ -1,4 +1,4 @@
-#include "cli/topo_svg.h"
+#include "topo/svg.h"
 
 #include <algorithm>
 #include <array>
@@ -7,7 +7,7 @@
 #include "base/str.h"
 #include "chart/label.h"
 #include "chart/svg_canvas.h"
-#include "cli/rank_plans.h"
+#include "engine/plan_tables.h"
 
 namespace mtl {
 
@@ -177,7 +177,7 @@ double draw_grid(Canvas& canvas, const TopoReport& report, double top) {
 
 double draw_groups(Canvas& canvas, const TopoReport& report, double top) {
   constexpr std::array<double, 5> kColumns = {0, 84, 200, 340, 640};
-  std::vector<GroupKind> kinds = report.shown_kinds();
+  std::vector<GroupKind> kinds = shown_kinds(report.kinds);
   if (kinds.empty()) return top;
   double y = top + 40;
   auto row = [&](const std::array<std::string, 5>& texts, const char* style, const char* third) {

@@ -1,7 +1,7 @@
-#include "cli/topo_files.h"
+#include "topo/files.h"
 
 #include "base/str.h"
-#include "cli/rank_plans.h"
+#include "engine/plan_tables.h"
 
 namespace mtl {
 

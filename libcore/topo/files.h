@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/json.h"
-#include "cli/topo_report.h"
+#include "topo/report.h"
 
 namespace mtl {
 

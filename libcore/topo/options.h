@@ -2,11 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "cli/flags.h"
 #include "layout/ranks.h"
 #include "layout/schedule.h"
 #include "layout/stages.h"
@@ -30,8 +30,6 @@ struct TopoOptions {
 
   std::optional<std::int64_t> micro_batches;
 
-  std::optional<std::string> format, output;
-
   std::int64_t node_size() const;  // --gpus-per-node; default: 8, or the world size if smaller
   std::vector<std::string> host_names() const;
   std::int64_t chunks() const;  // of each stage
@@ -48,11 +46,10 @@ struct TopoOptions {
   std::string unsupported_reason() const;
   /// Returns the same layout as mtl-train options.
   TrainOptions train_options() const;
-  std::string output_format() const;  // text, svg, json or rankfile; empty if the file name has an unknown extension
 };
 
-void add_topo_flags(Flags& flags, TopoOptions& options);
-/// For Flags::check: adds a problem for every flag that does not fit the layout or the model.
-void check_topo(Flags& flags, const TopoOptions& options);
+/// Reports every option that does not fit the layout or the model, with the flag that sets it. Refused values of single
+/// flags must have been reported before.
+void check_topo(const TopoOptions& options, const std::function<void(std::string flag, std::string what)>& report);
 
 }  // namespace mtl

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "chart/terminal.h"
-#include "cli/topo_report.h"
+#include "topo/report.h"
 
 namespace mtl {
 

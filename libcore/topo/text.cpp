@@ -1,11 +1,11 @@
-#include "cli/topo_text.h"
+#include "topo/text.h"
 
 #include <algorithm>
 
 #include "base/str.h"
 #include "base/utf8.h"
 #include "chart/label.h"
-#include "cli/rank_plans.h"
+#include "engine/plan_tables.h"
 
 namespace mtl {
 
@@ -16,7 +16,7 @@ constexpr int kWideEnough = 92;                        // columns needed to show
 
 std::string describe_groups(const TopoReport& report, const TerminalOptions& terminal) {
   std::string out = "Groups\n";
-  for (const GroupKind& kind : report.shown_kinds()) {
+  for (const GroupKind& kind : shown_kinds(report.kinds)) {
     std::string count =
         cat(kind.groups.size(), kind.groups.size() == 1 ? " group of " : " groups of ", kind.groups.front().size());
     int groups = static_cast<int>(kind.groups.size());
@@ -35,7 +35,7 @@ std::string describe_groups(const TopoReport& report, const TerminalOptions& ter
     for (const std::vector<int>& group : kind.groups) words.push_back(cat("{", rank_list(group), "}"));
     for (const std::string& list : wrap(words, terminal.width - 13, 2)) out += format("  %-10s %s\n", "", list.c_str());
   }
-  std::vector<std::string> idle = report.idle_kinds();
+  std::vector<std::string> idle = idle_kinds(report.kinds);
   if (!idle.empty()) out += cat("  ", join(idle, ", "), ": groups of one rank\n");
   return out;
 }

@@ -5,8 +5,7 @@
 
 #include "base/error.h"
 #include "base/printable.h"
-#include "cli/layout_flags.h"
-#include "cli/topo_options.h"
+#include "topo/options.h"
 
 namespace mtl {
 
@@ -15,6 +14,23 @@ namespace {
 // Limit for counts such as the global batch size. Schedules store counts as int, and the product of two counts and the
 // world size must stay below 2^63.
 constexpr std::int64_t kLargestCount = INT32_MAX;
+
+using Report = std::function<void(std::string flag, std::string what)>;
+
+/// Reports problems and counts them.
+class Problems {
+ public:
+  explicit Problems(const Report& report) : report_(report) {}
+  void add(const std::string& flag, const std::string& what) {
+    ++count_;
+    report_(flag, what);
+  }
+  int count() const { return count_; }
+
+ private:
+  const Report& report_;
+  int count_ = 0;
+};
 
 /// Returns the first eight suitable sizes up to `world`, as "1, 2 or 4".
 std::string fitting_sizes(std::int64_t world, const std::function<bool(std::int64_t)>& fits) {
@@ -29,7 +45,7 @@ std::string fitting_sizes(std::int64_t world, const std::function<bool(std::int6
 }
 
 /// Requires the world size to be a multiple of these sizes' product, and suggests other values for each flag.
-void check_product(Flags& flags, std::int64_t world,
+void check_product(Problems& problems, std::int64_t world,
                    const std::vector<std::pair<std::string, std::int64_t>>& flag_sizes) {
   std::int64_t product = 1;
   std::vector<std::string> factors;
@@ -49,26 +65,26 @@ void check_product(Flags& flags, std::int64_t world,
         size == 1 ? "" : fitting_sizes(world, [&](std::int64_t other) { return world % (others * other) == 0; });
     if (!sizes.empty()) remedies.push_back(cat(flag, " ", sizes));
   }
-  flags.problem(cat("--world-size ", world),
-                cat("is not a multiple of ", product, " = ", join(factors, " x "), " (tensor x pipeline x ",
-                    flag_sizes.back().first == "--expert-model-parallel-size" ? "expert" : "context", "); ",
-                    remedies.empty() ? "choose smaller sizes" : cat("one of these would do: ", join(remedies, "; "))));
+  problems.add(cat("--world-size ", world),
+               cat("is not a multiple of ", product, " = ", join(factors, " x "), " (tensor x pipeline x ",
+                   flag_sizes.back().first == "--expert-model-parallel-size" ? "expert" : "context", "); ",
+                   remedies.empty() ? "choose smaller sizes" : cat("one of these would do: ", join(remedies, "; "))));
 }
 
-void check_grid(Flags& flags, const TopoOptions& options) {
+void check_grid(Problems& problems, const TopoOptions& options) {
   const ParallelOptions& parallel = options.run.parallel;
-  check_product(flags, parallel.world,
+  check_product(problems, parallel.world,
                 {{"--tensor-model-parallel-size", parallel.tensor},
                  {"--pipeline-model-parallel-size", parallel.pipeline},
                  {"--context-parallel-size", parallel.context}});
   if (parallel.expert > 1) {
-    check_product(flags, parallel.world,
+    check_product(problems, parallel.world,
                   {{"--tensor-model-parallel-size", parallel.tensor},
                    {"--pipeline-model-parallel-size", parallel.pipeline},
                    {"--expert-model-parallel-size", parallel.expert}});
   }
   if (parallel.tp_pp_dp_mapping && parallel.rank_order)
-    flags.problem("--use-tp-pp-dp-mapping, --rank-order", "mean the same; use only one of them");
+    problems.add("--use-tp-pp-dp-mapping, --rank-order", "mean the same; use only one of them");
   try {  // the result depends only on which axes have several ranks
     auto at_most_two = [](std::int64_t size) { return static_cast<int>(std::min<std::int64_t>(size, 2)); };
     std::int64_t replicas =
@@ -80,7 +96,7 @@ void check_grid(Flags& flags, const TopoOptions& options) {
               .pipeline = at_most_two(parallel.pipeline)},
              parallel.order());
   } catch (const Error& error) {
-    flags.problem(
+    problems.add(
         cat("--rank-order ", parallel.order()),
         cat("is not an order (", error.what(), "); name each of tp, cp, ep, dp and pp once, the fastest first"));
   }
@@ -88,7 +104,7 @@ void check_grid(Flags& flags, const TopoOptions& options) {
 
 /// Like Megatron-LM, refuses an order in which the experts' pipeline groups differ from the dense layers', or agree
 /// only by chance. Both grids must fit the world.
-void check_expert_order(Flags& flags, const TopoOptions& options) {
+void check_expert_order(Problems& problems, const TopoOptions& options) {
   const ParallelOptions& parallel = options.run.parallel;
   if (parallel.expert == 1 || parallel.pipeline == 1) return;
   const Layout layout = options.layout();
@@ -101,43 +117,41 @@ void check_expert_order(Flags& flags, const TopoOptions& options) {
                            parallel.tp_pp_dp_mapping ? " (leave out --use-tp-pp-dp-mapping)" : "");
   std::string flag = parallel.tp_pp_dp_mapping ? "--use-tp-pp-dp-mapping" : cat("--rank-order ", parallel.order());
   if (dense.size(Axis::data) != experts.size(Axis::data)) {
-    flags.problem(flag,
-                  cat("gives the experts ", experts.size(Axis::data), " data-parallel ranks and the other layers ",
-                      dense.size(Axis::data), "; Megatron-LM requires equal numbers", remedy));
+    problems.add(flag, cat("gives the experts ", experts.size(Axis::data), " data-parallel ranks and the other layers ",
+                           dense.size(Axis::data), "; Megatron-LM requires equal numbers", remedy));
   } else {
-    flags.problem(flag, cat("gives the experts pipeline groups that differ from those of the other layers; "
-                            "Megatron-LM requires equal groups",
-                            remedy));
+    problems.add(flag, cat("gives the experts pipeline groups that differ from those of the other layers; "
+                           "Megatron-LM requires equal groups",
+                           remedy));
   }
 }
 
-void check_hosts(Flags& flags, const TopoOptions& options) {
+void check_hosts(Problems& problems, const TopoOptions& options) {
   const ParallelOptions& parallel = options.run.parallel;
   std::vector<std::string> hosts = options.host_names();
   std::int64_t nodes = (parallel.world + options.node_size() - 1) / options.node_size();
   if (options.hosts && std::ssize(hosts) != nodes) {
-    flags.problem(cat("--hosts ", *options.hosts),
-                  cat("names ", hosts.size(), " hosts, but ", parallel.world, " ranks with --gpus-per-node ",
-                      options.node_size(), " take ", nodes));
+    problems.add(cat("--hosts ", *options.hosts),
+                 cat("names ", hosts.size(), " hosts, but ", parallel.world, " ranks with --gpus-per-node ",
+                     options.node_size(), " take ", nodes));
   }
   std::map<std::string, int> times;
   for (const std::string& host : hosts) {
     if (++times[host] == 2) {
-      flags.problem(
-          cat("--hosts ", *options.hosts),
-          cat("names '", host, "' twice, which would give its cores to two ranks each; name it once, and set ",
-              "its number of ranks with --gpus-per-node"));
+      problems.add(cat("--hosts ", *options.hosts),
+                   cat("names '", host, "' twice, which would give its cores to two ranks each; name it once, and set ",
+                       "its number of ranks with --gpus-per-node"));
     }
     if (host.empty() || host.find_first_of(" =") != std::string::npos || printable_text(host) != host)
-      flags.problem(cat("--hosts ", *options.hosts), cat("'", host, "' is not the name of a host"));
+      problems.add(cat("--hosts ", *options.hosts), cat("'", host, "' is not the name of a host"));
   }
 }
 
 /// Checks layers and chunks. Returns true if they are fine.
-bool check_layers(Flags& flags, const TopoOptions& options) {
+bool check_layers(Problems& problems, const TopoOptions& options) {
   const ParallelOptions& parallel = options.run.parallel;
   if (parallel.layers_per_virtual_stage && parallel.virtual_stages) return false;  // add_interleaving_flags() says so
-  std::size_t before = flags.problem_count();
+  const int before = problems.count();
   if (!options.run.architecture.num_layers) {
     for (auto [flag, given] :
          {std::pair("--num-layers-per-virtual-pipeline-stage", parallel.layers_per_virtual_stage.has_value()),
@@ -145,90 +159,93 @@ bool check_layers(Flags& flags, const TopoOptions& options) {
           std::pair("--num-layers-in-last-pipeline-stage", parallel.layout.last_stage_layers.has_value()),
           std::pair("--account-for-embedding-in-pipeline-split", parallel.layout.account_for_embedding),
           std::pair("--account-for-loss-in-pipeline-split", parallel.layout.account_for_loss)}) {
-      if (given) flags.problem(flag, "needs --num-layers");
+      if (given) problems.add(flag, "needs --num-layers");
     }
   } else if (parallel.layers_per_virtual_stage &&
              *options.run.architecture.num_layers % (parallel.pipeline * *parallel.layers_per_virtual_stage) != 0) {
-    flags.problem(cat("--num-layers ", *options.run.architecture.num_layers),
-                  cat("is not a multiple of --pipeline-model-parallel-size ", parallel.pipeline,
-                      " times --num-layers-per-virtual-pipeline-stage ", *parallel.layers_per_virtual_stage));
+    problems.add(cat("--num-layers ", *options.run.architecture.num_layers),
+                 cat("is not a multiple of --pipeline-model-parallel-size ", parallel.pipeline,
+                     " times --num-layers-per-virtual-pipeline-stage ", *parallel.layers_per_virtual_stage));
   }
-  if (flags.problem_count() != before) return false;
+  if (problems.count() != before) return false;
   try {
     if (options.run.architecture.num_layers) split_layers(options.stages(), *options.run.architecture.num_layers);
     if (options.chunks() > 1 && parallel.pipeline == 1) fail(Exit::usage, "interleaving needs at least 2 stages");
   } catch (const Error& error) {
-    flags.problem(error.where().empty() ? "--pipeline-model-parallel-size" : error.where(), error.message());
+    problems.add(error.where().empty() ? "--pipeline-model-parallel-size" : error.where(), error.message());
   }
-  return flags.problem_count() == before;
+  return problems.count() == before;
 }
 
 /// Checks the schedule's flags. `fits` means that the global batch can be divided into micro-batches.
-void check_schedule(Flags& flags, const TopoOptions& options, bool fits) {
+void check_schedule(Problems& problems, const TopoOptions& options, bool fits) {
   const ParallelOptions& parallel = options.run.parallel;
   bool has_step = options.micro_batches || options.run.batch.global_batch_size;
   if (parallel.group && !has_step) {
-    flags.problem("--microbatch-group-size-per-virtual-pipeline-stage", "needs --micro-batches or --global-batch-size");
+    problems.add("--microbatch-group-size-per-virtual-pipeline-stage", "needs --micro-batches or --global-batch-size");
   }
   if (parallel.schedule && !has_step) {
-    flags.problem(cat("--schedule ", *parallel.schedule), "needs --micro-batches or --global-batch-size");
+    problems.add(cat("--schedule ", *parallel.schedule), "needs --micro-batches or --global-batch-size");
   }
   if (!has_step || (!options.micro_batches && !fits)) return;
   std::string step = options.micro_batches ? cat("--micro-batches ", *options.micro_batches)
                                            : cat("--global-batch-size ", *options.run.batch.global_batch_size);
-  std::size_t before = flags.problem_count();
+  const int before = problems.count();
   bool interleaves = options.schedule_kind() == ScheduleKind::interleaved;
   if (!interleaves && options.chunks() > 1) {
-    flags.problem(cat("--schedule ", *parallel.schedule),
-                  "is for one chunk per stage; choose interleaved, or leave out the virtual stages");
+    problems.add(cat("--schedule ", *parallel.schedule),
+                 "is for one chunk per stage; choose interleaved, or leave out the virtual stages");
   }
   if (!interleaves && parallel.group)
-    flags.problem("--microbatch-group-size-per-virtual-pipeline-stage", "applies only to --schedule interleaved");
+    problems.add("--microbatch-group-size-per-virtual-pipeline-stage", "applies only to --schedule interleaved");
   bool fits_chart = options.fits_chart();
   if (!fits_chart && options.micro_batches) {
-    flags.problem(step, cat("makes the chart too large: a chart has at most ", kMostChartStages, " stages and ",
-                            kMostChartForwards, " forward passes; give --global-batch-size instead to omit the chart"));
+    problems.add(step, cat("makes the chart too large: a chart has at most ", kMostChartStages, " stages and ",
+                           kMostChartForwards, " forward passes; give --global-batch-size instead to omit the chart"));
   }
-  if (flags.problem_count() != before || !fits_chart) return;
+  if (problems.count() != before || !fits_chart) return;
   try {
     stage_schedule(options.stages(), 0, static_cast<int>(options.step_micro_batches().value_or(1)));
   } catch (const Error& error) {
-    flags.problem(step, error.what());
+    problems.add(step, error.what());
   }
 }
 
 /// Returns true if the global batch can be divided into micro-batches, if their number agrees with --micro-batches, and
 /// if there are few enough to list. Otherwise adds a problem.
-bool check_batch(Flags& flags, const TopoOptions& options) {
+bool check_batch(Problems& problems, const TopoOptions& options) {
   const ParallelOptions& parallel = options.run.parallel;
-  std::size_t before = flags.problem_count();
+  const int before = problems.count();
   std::int64_t micro = options.run.batch.micro_batch_size, at_once = micro * parallel.data();
   std::string product = cat("micro-batch-size ", micro, " x data-parallel size ", parallel.data());
   if (std::optional<std::int64_t> global = options.run.batch.global_batch_size) {
     std::string flag = cat("--global-batch-size ", *global);
     if (*global % at_once != 0 || (options.micro_batches && *global / at_once != *options.micro_batches)) {
-      flags.problem(flag, cat("is not ", options.micro_batches ? cat(*options.micro_batches, " x") : "a multiple of",
-                              " ", product));
+      problems.add(flag, cat("is not ", options.micro_batches ? cat(*options.micro_batches, " x") : "a multiple of",
+                             " ", product));
     } else if (*global / at_once > kMostMicroBatches) {
-      flags.problem(flag, cat("is more than ", kMostMicroBatches, " x ", product));
+      problems.add(flag, cat("is more than ", kMostMicroBatches, " x ", product));
     }
   } else if (at_once > kLargestCount / options.micro_batches.value_or(1)) {
-    flags.problem(cat("--micro-batch-size ", micro), cat("makes a global batch of more than ", kLargestCount));
+    problems.add(cat("--micro-batch-size ", micro), cat("makes a global batch of more than ", kLargestCount));
   }
-  return flags.problem_count() == before;
+  return problems.count() == before;
 }
 
 /// Refuses flags that affect only memory and work per step if the report shows neither.
-void check_idle_flags(Flags& flags, const TopoOptions& options) {
+void check_idle_flags(Problems& problems, const TopoOptions& options) {
   if (options.wants_memory()) return;
-  for (const char* flag : {"--hidden-dropout", "--attention-dropout", "--reset-attention-mask", "--ddp-bucket-size"}) {
-    if (flags.was_given(flag)) flags.problem(flag, "needs --hidden-size and the other model sizes");
+  for (auto [flag, is_given] : {std::pair("--hidden-dropout", options.run.hidden_dropout.has_value()),
+                                std::pair("--attention-dropout", options.run.attention_dropout.has_value()),
+                                std::pair("--reset-attention-mask", options.run.data.reset_attention_mask),
+                                std::pair("--ddp-bucket-size", options.run.parallel.bucket_elements.has_value())}) {
+    if (is_given) problems.add(flag, "needs --hidden-size and the other model sizes");
   }
 }
 
 /// Checks the model sizes as mtl-train does.
-void check_model(Flags& flags, const TopoOptions& options) {
-  std::size_t before = flags.problem_count();
+void check_model(Problems& problems, const TopoOptions& options) {
+  const int before = problems.count();
   const ArchitectureOptions& model = options.run.architecture;
   for (auto [flag, is_given] : {std::pair("--num-layers", model.num_layers.has_value()),
                                 std::pair("--hidden-size", model.hidden_size.has_value()),
@@ -236,34 +253,32 @@ void check_model(Flags& flags, const TopoOptions& options) {
                                 std::pair("--max-position-embeddings", model.max_position_embeddings.has_value()),
                                 std::pair("--seq-length", options.run.data.seq_length != 0),
                                 std::pair("--vocab-size", options.run.tokenizer.vocab_size.has_value())}) {
-    if (!is_given) flags.problem(flag, "is needed for memory and FLOPs");
+    if (!is_given) problems.add(flag, "is needed for memory and FLOPs");
   }
-  if (flags.problem_count() != before || !options.unsupported_reason().empty()) return;
-  auto report = [&](const std::string& flag, const std::string& what) { flags.problem(flag, what); };
+  if (problems.count() != before || !options.unsupported_reason().empty()) return;
+  const Report report = [&](const std::string& flag, const std::string& what) { problems.add(flag, what); };
   TrainOptions train = options.train_options();
   check_options(train, report);
   GptConfig config = resolve_config(train, {}, *train.tokenizer.vocab_size, report);
-  if (flags.problem_count() != before) return;
+  if (problems.count() != before) return;
   for (const std::string& problem : config.problems()) report("model", problem);
 }
 
 }  // namespace
 
-void check_topo(Flags& flags, const TopoOptions& options) {
-  if (options.output_format().empty()) {
-    flags.problem(cat("--output ", *options.output), "does not end in .txt, .svg, .json or .rankfile; add --format");
-  }
-  check_idle_flags(flags, options);
+void check_topo(const TopoOptions& options, const std::function<void(std::string flag, std::string what)>& report) {
+  Problems problems(report);
+  check_idle_flags(problems, options);
   if (options.run.parallel.world < 1) return;  // already refused; unlike other sizes, it has no default
-  std::size_t before = flags.problem_count();
-  check_grid(flags, options);
-  bool fits = flags.problem_count() == before;
-  if (fits) check_expert_order(flags, options);
-  check_hosts(flags, options);
-  if (fits) fits = check_batch(flags, options);
-  if (!check_layers(flags, options)) return;
-  check_schedule(flags, options, fits);
-  if (fits && options.wants_memory()) check_model(flags, options);
+  const int before = problems.count();
+  check_grid(problems, options);
+  bool fits = problems.count() == before;
+  if (fits) check_expert_order(problems, options);
+  check_hosts(problems, options);
+  if (fits) fits = check_batch(problems, options);
+  if (!check_layers(problems, options)) return;
+  check_schedule(problems, options, fits);
+  if (fits && options.wants_memory()) check_model(problems, options);
 }
 
 }  // namespace mtl

@@ -10,24 +10,13 @@
 #include <string>
 #include <vector>
 
-#include "cli/topo_options.h"
 #include "engine/rank_plans.h"
+#include "layout/group_kinds.h"
 #include "layout/rank_list.h"
 #include "layout/schedule_times.h"
+#include "topo/options.h"
 
 namespace mtl {
-
-/// All groups of one kind.
-struct GroupKind {
-  std::string name;     // "tp", "dp-cp", "embedding"
-  std::string purpose;  // "share each layer"
-  std::string traffic;  // "activations: 4 all-reduces per layer and micro-batch"
-  std::vector<std::vector<int>> groups;
-  int crossing = 0;      // number of groups that span nodes
-  bool repeats = false;  // an earlier kind has the same groups
-
-  bool is_idle() const { return groups.front().size() < 2; }  // groups of one rank; all groups are equally large
-};
 
 struct TopoSchedule {
   int chunks = 1;  // per stage
@@ -52,10 +41,6 @@ struct TopoReport {
   std::string size() const;
   /// Returns "node 0", or the host's name.
   std::string node_name(int node) const;
-  /// Returns the kinds whose groups have at least two ranks. Omits kinds with the same groups as an earlier kind.
-  std::vector<GroupKind> shown_kinds() const;
-  /// Returns the names of all kinds whose groups have one rank. Omits kinds with the same groups as an earlier kind.
-  std::vector<std::string> idle_kinds() const;
   int rank_in_grid(int stage, int column) const;
   int columns() const { return world / stages; }
   int columns_of_replica() const { return layout.grid.size({Axis::tensor, Axis::context}); }

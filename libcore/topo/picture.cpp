@@ -2,7 +2,7 @@
 
 #include "base/str.h"
 #include "base/utf8.h"
-#include "cli/topo_text.h"
+#include "topo/text.h"
 
 namespace mtl {
 

@@ -1,4 +1,4 @@
-#include "cli/rank_plans.h"
+#include "engine/plan_tables.h"
 
 #include <algorithm>
 
