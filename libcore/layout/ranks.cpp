@@ -20,9 +20,9 @@ std::vector<Axis> parse_order(const std::string& token) {
     std::string word = token.substr(begin, end - begin);
     auto found = std::find_if(kAllAxes.begin(), kAllAxes.end(), [&](Axis axis) { return word == short_name(axis); });
     if (found == kAllAxes.end())
-      fail(Exit::usage, "order of ranks '", token, "': '", word, "' is not an axis; the axes are tp, cp, ep, dp, pp");
+      fail_at(Exit::usage, cat("order of ranks ", token), "names '", word, "', which is not an axis");
     if (std::find(axes.begin(), axes.end(), *found) != axes.end())
-      fail(Exit::usage, "order of ranks '", token, "': ", word, " occurs twice");
+      fail_at(Exit::usage, cat("order of ranks ", token), "names ", word, " twice");
     axes.push_back(*found);
     begin = end + 1;
   }
@@ -51,7 +51,7 @@ RankGrid::RankGrid(GridSizes sizes, const std::string& order)
   for (Axis axis : kAllAxes) {
     if (std::find(axes.begin(), axes.end(), axis) != axes.end()) continue;
     if (size(axis) != 1)
-      fail(Exit::usage, "order of ranks '", order, "' omits ", short_name(axis), ", which has size ", size(axis));
+      fail_at(Exit::usage, cat("order of ranks ", order), "omits ", short_name(axis), ", which has several ranks");
     axes.push_back(axis);
   }
   std::copy(axes.begin(), axes.end(), order_.begin());

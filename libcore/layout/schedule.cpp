@@ -36,17 +36,17 @@ std::vector<Action> one_chunk(int micro_batches, int warmup) {
 
 void check_interleaved(int stages, int chunks, int micro_batches, int group) {
   if (stages < 2 || chunks < 2)
-    fail(Exit::usage, "an interleaved schedule needs at least 2 stages and at least 2 chunks per stage, got ", stages,
-         " and ", chunks, "; choose 1f1b");
+    fail(Exit::usage, "an interleaved schedule needs at least 2 stages and 2 chunks per stage, but there are ", stages,
+         " and ", chunks, "; choose the schedule 1f1b");
   if (group < stages || group > micro_batches) {
-    fail(Exit::usage, "an interleaved schedule needs groups of at least as many micro-batches as stages, ", stages,
-         ", and at most all, ", micro_batches, ", not groups of ", group,
-         micro_batches < stages ? "; use more micro-batches" : "");
+    fail(Exit::usage, "an interleaved schedule cannot divide ", micro_batches, " micro-batches into groups of ", group,
+         micro_batches < stages ? cat("; use at least ", stages, " micro-batches, one for each stage")
+                                : cat("; use groups of ", stages, " (the number of stages) to ", micro_batches));
   }
   int last_group = micro_batches % group;
   if (last_group != 0 && last_group < stages) {
     fail(Exit::usage, micro_batches, " micro-batches in groups of ", group, " leave a last group of ", last_group,
-         ", fewer than the ", stages, " stages; make the micro-batches a multiple of ", group);
+         ", fewer than the ", stages, " stages; use a number of micro-batches that is a multiple of ", group);
   }
 }
 

@@ -68,7 +68,7 @@ void check_product(Problems& problems, std::int64_t world,
   problems.add(cat("--world-size ", world),
                cat("is not a multiple of ", product, " = ", join(factors, " x "), " (tensor x pipeline x ",
                    flag_sizes.back().first == "--expert-model-parallel-size" ? "expert" : "context", "); ",
-                   remedies.empty() ? "choose smaller sizes" : cat("one of these would do: ", join(remedies, "; "))));
+                   remedies.empty() ? "choose smaller sizes" : cat("use one of: ", join(remedies, "; "))));
 }
 
 void check_grid(Problems& problems, const TopoOptions& options) {
@@ -96,9 +96,8 @@ void check_grid(Problems& problems, const TopoOptions& options) {
               .pipeline = at_most_two(parallel.pipeline)},
              parallel.order());
   } catch (const Error& error) {
-    problems.add(
-        cat("--rank-order ", parallel.order()),
-        cat("is not an order (", error.what(), "); name each of tp, cp, ep, dp and pp once, the fastest first"));
+    problems.add(cat("--rank-order ", parallel.order()),
+                 cat(error.message(), "; name each of tp, cp, ep, dp and pp once, the fastest first"));
   }
 }
 
@@ -133,7 +132,7 @@ void check_hosts(Problems& problems, const TopoOptions& options) {
   if (options.hosts && std::ssize(hosts) != nodes) {
     problems.add(cat("--hosts ", *options.hosts),
                  cat("names ", hosts.size(), " hosts, but ", parallel.world, " ranks with --gpus-per-node ",
-                     options.node_size(), " take ", nodes));
+                     options.node_size(), " need ", nodes, "; name ", nodes, ", or change --gpus-per-node"));
   }
   std::map<std::string, int> times;
   for (const std::string& host : hosts) {
@@ -143,7 +142,8 @@ void check_hosts(Problems& problems, const TopoOptions& options) {
                        "its number of ranks with --gpus-per-node"));
     }
     if (host.empty() || host.find_first_of(" =") != std::string::npos || printable_text(host) != host)
-      problems.add(cat("--hosts ", *options.hosts), cat("'", host, "' is not the name of a host"));
+      problems.add(cat("--hosts ", *options.hosts),
+                   cat("contains '", host, "', which is not the name of a host; separate names by commas"));
   }
 }
 
@@ -165,14 +165,15 @@ bool check_layers(Problems& problems, const TopoOptions& options) {
              *options.run.architecture.num_layers % (parallel.pipeline * *parallel.layers_per_virtual_stage) != 0) {
     problems.add(cat("--num-layers ", *options.run.architecture.num_layers),
                  cat("is not a multiple of --pipeline-model-parallel-size ", parallel.pipeline,
-                     " times --num-layers-per-virtual-pipeline-stage ", *parallel.layers_per_virtual_stage));
+                     " x --num-layers-per-virtual-pipeline-stage ", *parallel.layers_per_virtual_stage,
+                     "; choose a multiple of ", parallel.pipeline * *parallel.layers_per_virtual_stage));
   }
   if (problems.count() != before) return false;
   try {
-    if (options.run.architecture.num_layers) split_layers(options.stages(), *options.run.architecture.num_layers);
-    if (options.chunks() > 1 && parallel.pipeline == 1) fail(Exit::usage, "interleaving needs at least 2 stages");
+    // Without --num-layers, a layer in each chunk: tests only that there are stages to interleave.
+    split_layers(options.stages(), options.run.architecture.num_layers.value_or(parallel.pipeline * options.chunks()));
   } catch (const Error& error) {
-    problems.add(error.where().empty() ? "--pipeline-model-parallel-size" : error.where(), error.message());
+    problems.add(error.where(), error.message());
   }
   return problems.count() == before;
 }
@@ -194,20 +195,25 @@ void check_schedule(Problems& problems, const TopoOptions& options, bool fits) {
   bool interleaves = options.schedule_kind() == ScheduleKind::interleaved;
   if (!interleaves && options.chunks() > 1) {
     problems.add(cat("--schedule ", *parallel.schedule),
-                 "is for one chunk per stage; choose interleaved, or leave out the virtual stages");
+                 "runs one chunk per stage; use --schedule interleaved, or leave out the flags for virtual stages");
   }
   if (!interleaves && parallel.group)
-    problems.add("--microbatch-group-size-per-virtual-pipeline-stage", "applies only to --schedule interleaved");
+    problems.add("--microbatch-group-size-per-virtual-pipeline-stage", "needs --schedule interleaved");
+  if (interleaves && options.chunks() == 1) {
+    problems.add("--schedule interleaved",
+                 "needs several chunks per stage; add --num-virtual-stages-per-pipeline-rank with at least 2");
+  }
   bool fits_chart = options.fits_chart();
   if (!fits_chart && options.micro_batches) {
     problems.add(step, cat("makes the chart too large: a chart has at most ", kMostChartStages, " stages and ",
-                           kMostChartForwards, " forward passes; give --global-batch-size instead to omit the chart"));
+                           kMostChartForwards, " forward passes; use --global-batch-size instead to omit the chart"));
   }
   if (problems.count() != before || !fits_chart) return;
   try {
     stage_schedule(options.stages(), 0, static_cast<int>(options.step_micro_batches().value_or(1)));
   } catch (const Error& error) {
-    problems.add(step, error.what());
+    problems.add(parallel.group ? cat("--microbatch-group-size-per-virtual-pipeline-stage ", *parallel.group) : step,
+                 error.what());
   }
 }
 
@@ -220,9 +226,13 @@ bool check_batch(Problems& problems, const TopoOptions& options) {
   std::string product = cat("micro-batch-size ", micro, " x data-parallel size ", parallel.data());
   if (std::optional<std::int64_t> global = options.run.batch.global_batch_size) {
     std::string flag = cat("--global-batch-size ", *global);
-    if (*global % at_once != 0 || (options.micro_batches && *global / at_once != *options.micro_batches)) {
-      problems.add(flag, cat("is not ", options.micro_batches ? cat(*options.micro_batches, " x") : "a multiple of",
-                             " ", product));
+    if (*global % at_once != 0) {
+      const std::int64_t below = *global / at_once * at_once;
+      problems.add(
+          flag, cat("is not a multiple of ", product, "; use ", below == 0 ? "" : cat(below, " or "), below + at_once));
+    } else if (options.micro_batches && *global / at_once != *options.micro_batches) {
+      problems.add(flag, cat("is not --micro-batches ", *options.micro_batches, " x ", product,
+                             "; leave out one of the two flags"));
     } else if (*global / at_once > kMostMicroBatches) {
       problems.add(flag, cat("is more than ", kMostMicroBatches, " x ", product));
     }
@@ -247,15 +257,20 @@ void check_idle_flags(Problems& problems, const TopoOptions& options) {
 void check_model(Problems& problems, const TopoOptions& options) {
   const int before = problems.count();
   const ArchitectureOptions& model = options.run.architecture;
+  std::vector<std::string> missing;
   for (auto [flag, is_given] : {std::pair("--num-layers", model.num_layers.has_value()),
                                 std::pair("--hidden-size", model.hidden_size.has_value()),
                                 std::pair("--num-attention-heads", model.num_attention_heads.has_value()),
                                 std::pair("--max-position-embeddings", model.max_position_embeddings.has_value()),
                                 std::pair("--seq-length", options.run.data.seq_length != 0),
                                 std::pair("--vocab-size", options.run.tokenizer.vocab_size.has_value())}) {
-    if (!is_given) problems.add(flag, "is needed for memory and FLOPs");
+    if (!is_given) missing.emplace_back(flag);
   }
-  if (problems.count() != before || !options.unsupported_reason().empty()) return;
+  if (!missing.empty())
+    problems.add(join(missing, ", "),
+                 cat(missing.size() == 1 ? "is" : "are", " needed for memory and FLOPs, which the ",
+                     "other model sizes request; add ", missing.size() == 1 ? "it" : "them"));
+  if (!missing.empty() || !options.unsupported_reason().empty()) return;
   const Report report = [&](const std::string& flag, const std::string& what) { problems.add(flag, what); };
   TrainOptions train = options.train_options();
   check_options(train, report);

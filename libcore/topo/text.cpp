@@ -125,7 +125,7 @@ std::string describe_notes(const TopoReport& report) {
   }
   if (report.layout.grid.size(Axis::context) > 1 && report.stages > 1 && !report.layout.expert_grid &&
       !report.order.ends_with("pp"))
-    out += "Note: with context parallelism and a pipeline, Megatron-LM takes only orders that end with pp.\n";
+    out += "Note: with context parallelism and a pipeline, Megatron-LM accepts only orders that end with pp.\n";
   return out;
 }
 

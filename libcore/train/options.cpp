@@ -205,7 +205,7 @@ void check_division(const TrainOptions& options, const GptConfig& config, const 
         split_layers(resolve_stages(parallel, config.num_layers), config.num_layers);
     if (parallel.cpu_offloading && options.device != Device::cpu) check_offloaded_layers(parallel, stages, report);
   } catch (const Error& error) {
-    report("--pipeline-model-parallel-size", error.what());
+    report(error.where(), error.message());
   }
 }
 

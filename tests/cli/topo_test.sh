@@ -51,12 +51,15 @@ expect_exit 0 mtl-topo "${eight[@]}" --global-batch-size 16
 expect_text "$WORK/out" '^Schedule: 1f1b, 8 micro-batches$'
 expect_exit 2 mtl-topo "${eight[@]}" --global-batch-size 15
 expect_text "$WORK/err" '^mtl-topo: 1 problem'
+expect_text "$WORK/err" '--global-batch-size 15 .*use 14 or 16'
+expect_exit 2 mtl-topo "${eight[@]}" --global-batch-size 16 --micro-batches 7
+expect_text "$WORK/err" '--global-batch-size 16 .*--micro-batches 7'
 expect_exit 2 mtl-topo "${eight[@]}" --global-batch-size 12 --num-virtual-stages-per-pipeline-rank 2
-expect_text "$WORK/err" '--global-batch-size 12 .*make the micro-batches a multiple of 4'
+expect_text "$WORK/err" '--global-batch-size 12 .*a multiple of 4'
 expect_exit 0 mtl-topo "${eight[@]}" --global-batch-size 100000
 expect_text "$WORK/out" '^Schedule: 50,000 micro-batches; the time chart would be too large$'
 expect_exit 2 mtl-topo "${eight[@]}" --micro-batches 50000
-expect_text "$WORK/err" '--micro-batches 50000 +makes the chart too large: .*give --global-batch-size'
+expect_text "$WORK/err" '--micro-batches 50000 +makes the chart too large: .*use --global-batch-size'
 
 # JSON.
 expect_exit 0 mtl-topo "${two_nodes[@]}" "${model[@]}" --hosts ada,grace --micro-batches 8 --format json
@@ -205,14 +208,24 @@ expect_text "$WORK/err" '--world-size'
 expect_exit 2 mtl-topo --world-size 6 --tensor-model-parallel-size 4 --rank-order tp-dp-dp --schedule gpipe --hosts a,b -o x.png
 expect_text "$WORK/err" '^mtl-topo: 5 problems'
 expect_text "$WORK/err" '--world-size 6 .*--world-size 4 or 8; --tensor-model-parallel-size 1, 2, 3 or 6'
-expect_text "$WORK/err" '--rank-order tp-dp-dp .*dp occurs twice'
+expect_text "$WORK/err" '--rank-order tp-dp-dp +names dp twice'
 expect_text "$WORK/err" '--schedule gpipe .*needs --micro-batches'
 expect_text "$WORK/err" '--hosts a,b .*names 2 hosts'
 expect_text "$WORK/err" '--output x.png .*add --format'
 expect_exit 2 mtl-topo --world-size 8 --pipeline-model-parallel-size 4 --num-layers 3
-expect_text "$WORK/err" '--num-layers 3 +fewer than the 4 pipeline stages'
+expect_text "$WORK/err" '--num-layers 3 +is fewer than the 4 pipeline stages'
 expect_exit 2 mtl-topo --world-size 8 --pipeline-model-parallel-size 4 --num-virtual-stages-per-pipeline-rank 2 --micro-batches 6
 expect_text "$WORK/err" '--micro-batches 6 .*a multiple of 4'
+expect_exit 2 mtl-topo --world-size 8 --pipeline-model-parallel-size 4 --schedule interleaved --micro-batches 8
+expect_text "$WORK/err" '--schedule interleaved .*--num-virtual-stages-per-pipeline-rank'
+expect_exit 2 mtl-topo --world-size 8 --pipeline-model-parallel-size 4 --num-virtual-stages-per-pipeline-rank 2 \
+  --micro-batches 8 --microbatch-group-size-per-virtual-pipeline-stage 2
+expect_text "$WORK/err" '--microbatch-group-size-per-virtual-pipeline-stage 2 .*use groups of 4 .* to 8'
+expect_exit 2 mtl-topo --world-size 8 --num-virtual-stages-per-pipeline-rank 2
+expect_text "$WORK/err" '^mtl-topo: 1 problem'
+expect_text "$WORK/err" '--pipeline-model-parallel-size 1 .*use at least 2 stages'
+expect_exit 2 mtl-topo --world-size 8 --num-layers 4 --num-layers-in-last-pipeline-stage 2
+expect_text "$WORK/err" '^  --num-layers-in-last-pipeline-stage 2 +needs at least 2 pipeline stages'
 expect_exit 2 mtl-topo --world-size 4 --tensor-model-parallel-size 0
 expect_exit 2 mtl-topo --world-size 4 --num-layers-in-first-pipeline-stage 2
 expect_text "$WORK/err" 'needs --num-layers'
@@ -241,12 +254,12 @@ expect_exit 0 mtl-topo "${experts[@]}" --pipeline-model-parallel-size 2
 expect_exit 0 mtl-topo "${experts[@]}" --pipeline-model-parallel-size 2 --context-parallel-size 2 --use-tp-pp-dp-mapping
 expect_exit 0 mtl-topo "${experts[@]}" --use-tp-pp-dp-mapping
 expect_exit 0 mtl-topo --world-size 8 --context-parallel-size 2 --pipeline-model-parallel-size 2 --use-tp-pp-dp-mapping
-expect_text "$WORK/out" '^Note: with context parallelism and a pipeline, Megatron-LM takes only orders that end with pp'
+expect_text "$WORK/out" '^Note: with context parallelism and a pipeline, Megatron-LM accepts only orders that end with pp'
 expect_exit 2 mtl-topo "${sizes[@]}" --world-size 4 --global-batch-size 9
 expect_text "$WORK/err" '--global-batch-size 9 +is not a multiple of micro-batch-size 2 x data-parallel size 4'
 expect_exit 2 mtl-topo --world-size 4 --hidden-size 64
-expect_text "$WORK/err" '^mtl-topo: 5 problems'
-expect_text "$WORK/err" '--seq-length +is needed for memory'
+expect_text "$WORK/err" '^mtl-topo: 1 problem with'
+expect_text "$WORK/err" '^  --num-layers, --num-attention-heads, --max-position-embeddings, --seq-length, --vocab-size +are needed for memory'
 expect_exit 2 mtl-topo --world-size 4 --ddp-bucket-size 8 --global-batch-size 8
 expect_text "$WORK/err" '--ddp-bucket-size +needs --hidden-size'
 expect_exit 2 mtl-topo "${sizes[@]}" --world-size 3 --tensor-model-parallel-size 3

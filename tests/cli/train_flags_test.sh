@@ -233,7 +233,7 @@ expect_exit 2 mtl-train "${script345[@]}" --tensor-model-parallel-size 3 --overl
 for flag in '--num-attention-heads 16' '--ffn-hidden-size 4096' --overlap-param-gather --world-size; do expect_text err "^  $flag +(is|needs) "; done
 expect_exit 0 mtl-train "${script345[@]}" --pipeline-model-parallel-size 5 --dry-run --global-batch-size 20
 expect_exit 2 mtl-train "${script345[@]}" --pipeline-model-parallel-size 25 --dry-run --global-batch-size 20
-expect_text err '^  --pipeline-model-parallel-size '
+expect_text err '^  --num-layers 24 .*--pipeline-model-parallel-size '
 for flag in --nproc_per_node --nproc-per-node --nnodes --node_rank --master_addr --master_port; do
   expect_exit 2 mtl-train "${script345[@]}" $flag 8
   expect_text err "^  $flag 8 +is a flag of torchrun, which cannot start this program; start its ranks with mpirun -n N"

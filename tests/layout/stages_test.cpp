@@ -133,18 +133,21 @@ TEST_CASE("end stages that do not fit are refused with numbers that would") {
   };
   CHECK(refusal({.num_layers = 4, .stages = 2, .first_stage_layers = 1, .last_stage_layers = 2}) ==
         "--num-layers 4: --num-layers-in-first-pipeline-stage 1 and --num-layers-in-last-pipeline-stage 2 make 3 "
-        "layers, and no other stages are left; make them add up to 4, give only one of them, or choose "
+        "layers, and no other stages are left; make them add up to 4, use only one of them, or choose "
         "--num-layers 3");
   CHECK(refusal({.num_layers = 8, .stages = 4, .first_stage_layers = 4, .last_stage_layers = 3}) ==
         "--num-layers 8: --num-layers-in-first-pipeline-stage 4 and --num-layers-in-last-pipeline-stage 3 leave 1, and "
-        "each of the other 2 stages needs at least 1; give fewer, or choose at least --num-layers 9");
+        "each of the other 2 stages needs at least 1; use fewer, or choose at least --num-layers 9");
   CHECK(refusal({.num_layers = 8, .stages = 3, .first_stage_layers = 6, .last_stage_layers = 7}) ==
         "--num-layers 8: --num-layers-in-first-pipeline-stage 6 and --num-layers-in-last-pipeline-stage 7 exceed the "
-        "number of layers, and the other stage needs at least 1; give fewer, or choose at least --num-layers 14");
+        "number of layers, and the other stage needs at least 1; use fewer, or choose at least --num-layers 14");
   CHECK(refusal({.num_layers = 12, .stages = 4, .last_stage_layers = 2}) ==
         "--num-layers 12: --num-layers-in-last-pipeline-stage 2 leaves 10 layers, which cannot be divided among the "
         "other 3 "
         "stages; choose --num-layers 11 or 14, or end stages that leave a multiple of 3");
+  CHECK(
+      refusal({.num_layers = 4, .stages = 1, .last_stage_layers = 2}).find("--num-layers-in-last-pipeline-stage 2: ") ==
+      0);
   CHECK(refusal({.num_layers = 4, .stages = 2, .first_stage_layers = INT64_MAX, .last_stage_layers = INT64_MAX}) ==
-        "--num-layers-in-first-pipeline-stage 9223372036854775807: more than --num-layers 4; give fewer");
+        "--num-layers-in-first-pipeline-stage 9223372036854775807: is more than --num-layers 4; use fewer");
 }
