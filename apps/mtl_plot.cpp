@@ -50,12 +50,14 @@ void add_flags(Flags& flags, PlotOptions& options) {
 }
 
 void check_flags(Flags& flags, const PlotOptions& options) {
-  if (options.logs.empty()) flags.problem("LOG", "give at least one log file, or - for standard input");
+  if (options.logs.empty()) flags.problem("LOG", "is required: at least one log file, or - for standard input");
   if (!options.names.empty() && split(options.names, ',').size() != options.logs.size()) {
-    flags.problem(cat("--names ", options.names), cat("must name each of the ", options.logs.size(), " runs"));
+    flags.problem(cat("--names ", options.names),
+                  cat("has ", split(options.names, ',').size(), " names for ", options.logs.size(),
+                      options.logs.size() == 1 ? " log" : " logs", "; write one name per log, separated by commas"));
   }
   if (int(options.terminal) + int(options.json) + int(options.output.has_value()) > 1) {
-    flags.problem("--output, --terminal, --json", "give one of them");
+    flags.problem("--output, --terminal, --json", "exclude each other; use only one of them");
   }
   const std::vector<std::string> figures = split(options.y, ',');
   if (!options.y.empty() && std::find(figures.begin(), figures.end(), "") != figures.end())

@@ -66,7 +66,7 @@ std::vector<double> x_values(const RunLog& log, const Table& table, const RunCha
   if (options.x == "samples") return samples;
   double length = log.sequence_length > 0 ? log.sequence_length : options.sequence_length;
   if (!(length > 0)) {
-    fail(Exit::usage, "--x tokens: ", log.path, " does not record the sequence length; give --seq-length");
+    fail(Exit::usage, log.path, " does not record the sequence length, which --x tokens needs; add --seq-length N");
   }
   for (double& value : samples) value *= length;
   return samples;
@@ -112,10 +112,10 @@ void check_points(const std::vector<RunLog>& logs, const RunChartOptions& option
   for (const RunLog& log : logs) {
     if (log.steps.rows() + log.validations.rows() == 0) {
       fail(Exit::bad_data, log.path,
-           ": has no point to draw; give a file that mtl-train --log-jsonl wrote, or a log with Megatron's lines");
+           " has no point to draw; use a file that mtl-train --log-jsonl wrote, or a log with Megatron-LM's lines");
     }
     if (!has_point(x_values(log, log.steps, options)) && !has_point(x_values(log, log.validations, options))) {
-      fail(Exit::bad_data, log.path, ": has no values for --x ", options.x, "; it contains ", known_columns({log}));
+      fail(Exit::bad_data, log.path, " has no values for --x ", options.x, "; its metrics are ", known_columns({log}));
     }
   }
 }
@@ -155,10 +155,10 @@ void warn_of_undrawable(Chart& chart) {
   if (is_known) {
     std::vector<std::string> paths;
     for (const RunLog& log : logs) paths.push_back(log.path);
-    fail(Exit::bad_data, join(paths, ", "), ": no value of ", column,
-         " is finite: the training may have diverged; choose another metric with --y: ", known_columns(logs));
+    fail(Exit::bad_data, join(paths, ", "), paths.size() == 1 ? " has" : " have", " no finite value of ", column,
+         ", so the training may have diverged; choose another metric with --y: ", known_columns(logs));
   }
-  fail(Exit::bad_data, "no run has a metric named ", column, "; known metrics: ", known_columns(logs));
+  fail(Exit::bad_data, "no run has a metric named ", column, "; choose from these with --y: ", known_columns(logs));
 }
 
 std::string x_label(const RunChartOptions& options) {

@@ -66,7 +66,7 @@ void read_json_lines(RunLog& log, std::string_view text, const std::string& path
       if (is_complete)
         fail(Exit::bad_data, path, ":", number, ": ", error.what(),
              "; expected a line that mtl-train --log-jsonl wrote");
-      log.warnings.push_back(cat(path, ":", number, ": the last line is incomplete; ignored"));
+      log.warnings.push_back(cat(path, ":", number, ": the last line is incomplete and is ignored"));
       return;
     }
     read_json_line(log, object);
@@ -142,7 +142,7 @@ void read_text(RunLog& log, std::string_view text, const std::string& path) {
     bool is_validation = line.find(" validation loss at ") != std::string_view::npos;
     if (!is_step && !is_validation) return;
     if (!is_complete && trim(line).back() != '|') {
-      log.warnings.push_back(cat(path, ":", number, ": the last line is incomplete; ignored"));
+      log.warnings.push_back(cat(path, ":", number, ": the last line is incomplete and is ignored"));
       return;
     }
     if (is_validation) return read_validation_line(log, line, last_step);
