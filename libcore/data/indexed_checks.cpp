@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "base/files.h"
 #include "base/mapped_pages.h"
@@ -46,6 +47,7 @@ class IndexChecker {
     check_counts();
     check_lengths();
     check_documents();
+    check_not_reordered();
     release_pages(idx_);
     return summary_;
   }
@@ -60,6 +62,7 @@ class IndexChecker {
   void check_counts();
   void check_sequences();
   void check_lengths();
+  void check_not_reordered();
   void check_documents();
   void check_end(std::int64_t at);
   [[noreturn]] void fail_bin(std::int64_t sequence, std::int64_t needed);
@@ -204,6 +207,29 @@ void IndexChecker::check_lengths() {
     count_checked(4);
   }
   check_end(at);
+}
+
+/// Throws if the pointers say that the sequences are in another order in the .bin than in the .idx. No release writes
+/// such files, but the lengths do not tell where their sequences are.
+void IndexChecker::check_not_reordered() {
+  std::vector<std::pair<std::int64_t, std::int64_t>> parts;  // first byte, number of bytes
+  std::int64_t at = 0, first_moved = -1;
+  for (std::int64_t i = 0; i < summary_.sequences; ++i) {
+    const std::int64_t bytes = length(i) * token_bytes_;
+    if (pointer(i) < 0 || pointer(i) > bin_size() - bytes) return;
+    if (pointer(i) != at && first_moved < 0) first_moved = i;
+    parts.emplace_back(pointer(i), bytes);
+    at += bytes;
+  }
+  if (first_moved < 0) return;
+  std::ranges::sort(parts);
+  at = 0;
+  for (const auto& [begin, bytes] : parts) {
+    if (begin != at) return;
+    at += bytes;
+  }
+  fail_idx("pointer", pointer_at(first_moved), kRemedy, "sequence ", first_moved, " begins at byte ",
+           pointer(first_moved), " of the .bin: the sequences are in another order there");
 }
 
 void IndexChecker::check_sequences() {

@@ -47,7 +47,8 @@ struct IndexSummary {
 
 /// Checks an .idx and its .bin against every rule of the format. Throws BrokenRule for the first violation.
 IndexSummary check_index(const MappedFile& idx, const MappedFile& bin);
-/// Same, but without the rules for pointers: the lengths alone must account for the .bin.
+/// Same, but without the rules for pointers: the lengths alone must account for the .bin. Pointers that are sound for
+/// another order of the sequences are refused, too.
 IndexSummary check_index_without_pointers(const MappedFile& idx, const MappedFile& bin);
 
 }  // namespace mtl

@@ -84,6 +84,10 @@ TEST_CASE("repair: refuses files in which something else is wrong, and leaves th
   idx = broken_pointer;
   store(idx, kDocumentIndices + 8, std::int64_t{9});
   expect_refused(idx, "documents");
+  idx = sound;  // sequences 1 and 3, with one token each, change places in the .bin
+  store(idx, kPointers + 8, std::int64_t{24});
+  store(idx, kPointers + 24, std::int64_t{12});
+  expect_refused(idx, "pointer");
   expect_refused(broken_pointer.substr(0, 40), "counts");
   fs::resize_file(prefix + ".bin", 24);
   expect_refused(broken_pointer, "bin-size");
