@@ -5,7 +5,9 @@
 namespace mtl {
 
 void refuse_lfs_pointer(const std::string& path, std::string_view head) {
-  if (!starts_with(head, "version https://git-lfs.github.com/spec/")) return;
+  // Text about Git LFS may begin like a pointer, but has no object id.
+  if (!starts_with(head, "version https://git-lfs.github.com/spec/") || head.find("\noid ") == std::string_view::npos)
+    return;
   constexpr std::string_view kSize = "\nsize ";
   const std::size_t at = head.find(kSize);
   std::string_view size = at == std::string_view::npos ? std::string_view() : head.substr(at + kSize.size());

@@ -25,7 +25,8 @@ constexpr FilteredFormat kFilteredFormats[] = {
      "xz -dc --format=lzma"},
     {0, "\x1F\x9D", "compress (.Z) data; only gzip, xz and zstd are decompressed", "gzip -dc"},
     {0, "LZIP\x01", "lzip data; only gzip, xz and zstd are decompressed", "lzip -dc"},
-    {257, "ustar", "a tar archive", "tar -xOf -"},
+    {257, std::string_view("ustar\0", 6), "a tar archive", "tar -xOf -"},
+    {257, std::string_view("ustar  \0", 8), "a tar archive", "tar -xOf -"},
     {0, std::string_view("\xFF\xFE\0\0", 4), "UTF-32 text, not UTF-8", "iconv -f UTF-32 -t UTF-8"},
     {0, std::string_view("\0\0\xFE\xFF", 4), "UTF-32 text, not UTF-8", "iconv -f UTF-32 -t UTF-8"},
     {0, "\xFF\xFE", "UTF-16 text, not UTF-8", kDecodeUtf16},
@@ -48,7 +49,7 @@ constexpr FileFormat kFileFormats[] = {
     {"\xFF\xFF\xFF\xFF", "an Arrow file of Hugging Face's datasets",
      "convert it to JSON lines: python3 -c \"import datasets; "
      "datasets.Dataset.from_file('FILE').to_json('FILE.jsonl')\""},
-    {"ARROW1", "an Arrow (Feather) file",
+    {std::string_view("ARROW1\0\0", 8), "an Arrow (Feather) file",
      "convert it to JSON lines: python3 -c \"import pandas; pandas.read_feather('FILE').to_json('FILE.jsonl', "
      "orient='records', lines=True)\""},
     {"Obj\x01", "an Avro file", "convert it to JSON lines: avro-tools tojson FILE | ... --input -"},
@@ -58,9 +59,10 @@ constexpr FileFormat kFileFormats[] = {
     {"\x80\x05", kPickle, kFromPickle},
     {"\x93NUMPY", "a NumPy array", "use the text from which it was made"},
     {"\x89HDF\r\n", "an HDF5 file", "use the text from which it was made, or convert it to JSON lines"},
-    {"SQLite format 3", "an SQLite database", "convert it to JSON lines"},
+    {std::string_view("SQLite format 3\0", 16), "an SQLite database", "convert it to JSON lines"},
     {"%PDF-", "a PDF document", "extract its text: pdftotext FILE"},
-    {"MMIDIDX", "the .idx of token files, which are tokenized already", "use them as they are, with --data-path"},
+    {std::string_view("MMIDIDX\0\0", 9), "the .idx of token files, which are tokenized already",
+     "use them as they are, with --data-path"},
 };
 
 /// The first characters of UTF-16 text without a byte order mark: JSON and most other text begins with ASCII.

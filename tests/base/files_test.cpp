@@ -97,6 +97,9 @@ TEST_CASE("files: a Git LFS pointer in place of a file is named, with the comman
   // A pointer without a readable size, and text that only mentions pointers.
   write_file_atomic(path, pointer.substr(0, 60));
   CHECK(test::contains(test::error_of([&] { MappedFile file(path); }), "git lfs pull"));
+  const std::string text = "version https://git-lfs.github.com/spec/v1 is the first line of a pointer.\n";
+  write_file_atomic(path, text);
+  CHECK(read_file(path) == text);
   write_file_atomic(path, "# " + pointer);
   CHECK(read_file(path) == "# " + pointer);
   CHECK(MappedFile(path).text() == "# " + pointer);
