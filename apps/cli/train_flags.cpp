@@ -154,6 +154,9 @@ void add_checkpoint_flags(Flags& flags, TrainOptions& options, const RunStart& s
     if (checkpoint.override_schedule && checkpoint.use_checkpoint_schedule)
       flags.problem("--override-opt_param-scheduler, --use-checkpoint-opt_param-scheduler",
                     "exclude each other; use only one of them");
+    if (checkpoint.no_load_optim && checkpoint.use_checkpoint_schedule)
+      flags.problem("--use-checkpoint-opt_param-scheduler",
+                    "excludes --no-load-optim, which starts the flags' schedule; use only one of them");
   });
   flags
       .add_switch("--exit-on-missing-checkpoint", checkpoint.exit_on_missing,

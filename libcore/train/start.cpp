@@ -234,7 +234,9 @@ void settle_start(const StartPoint& start, const TrainOptions& options, Communic
     console.info(cat(flags.load, " contains no checkpoints yet: starting from iteration 0"));
   }
   if (!start.folder.empty()) console.info(dropout_text(start, options));
-  for (const std::string& change : start.changes) console.warn(change);
+  if (world.rank() == 0) {
+    for (const std::string& change : start.changes) console.warn(change);
+  }
   if (start.is_own && flags.no_load_optim)
     console.info("--no-load-optim has no effect on the newest checkpoint in --save: its moments are resumed");
 }

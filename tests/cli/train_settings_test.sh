@@ -65,6 +65,9 @@ expect_lines 1 '^  .*run/iter_0000004 +was trained with another schedule: --lr 0
 expect_lines 1 '^  [^ ]'
 expect_exit 2 "${cosine[@]}" --train-iters 8 --save run --override-opt_param-scheduler --use-checkpoint-opt_param-scheduler
 expect_text err '^  --override-opt_param-scheduler, --use-checkpoint-opt_param-scheduler +exclude each other'
+# Without the optimizer's state, the checkpoint's schedule would have ended: every step would have the rate 0.
+expect_exit 2 "${cosine[@]}" --train-iters 8 --load run --save other --no-load-optim --use-checkpoint-opt_param-scheduler
+expect_text err '^  --use-checkpoint-opt_param-scheduler +excludes --no-load-optim'
 rates() { grep '"type": "step"' run.jsonl | grep -o '"learning_rate": [^,]*'; }
 rm -f run.jsonl
 expect_exit 0 "${cosine[@]}" --train-iters 8 --save run --lr 0.001 --override-opt_param-scheduler --log-jsonl run.jsonl
