@@ -52,6 +52,13 @@ SignalRequests::~SignalRequests() {
 void SignalRequests::end_at_once(std::string message) {
   message_ = message.empty() ? "" : std::move(message) + "\n";
   is_starting_ = true;
+  if (end_) end_start();  // the signal arrived before this call
+}
+
+/// Terminates the process, whose run has not begun.
+void SignalRequests::end_start() const {
+  (void)!::write(STDERR_FILENO, message_.data(), message_.size());
+  ::_exit(static_cast<int>(Exit::requeue));
 }
 
 void SignalRequests::record() {
@@ -60,12 +67,10 @@ void SignalRequests::record() {
     if (::sigwait(&signals_, &number) != 0) continue;
     if (number == SIGUSR1) save_ = true;
     if (number == SIGUSR2) status_ = true;
-    if (requests_end(number) && is_starting_) {
-      (void)!::write(STDERR_FILENO, message_.data(), message_.size());
-      ::_exit(static_cast<int>(Exit::requeue));
-    }
-    if (number == SIGINT && is_second_interrupt()) ::_exit(128 + SIGINT);
+    // end_at_once() writes and reads these two in the opposite order, so that one of the threads sees both.
     if (requests_end(number)) end_ = true;
+    if (requests_end(number) && is_starting_) end_start();
+    if (number == SIGINT && is_second_interrupt()) ::_exit(128 + SIGINT);
   }
 }
 

@@ -37,8 +37,8 @@ class SignalRequests {
   ~SignalRequests();
   SignalRequests(const SignalRequests&) = delete;
 
-  /// From this call until begin_run(), TERM, INT and HUP terminate the process immediately with Exit::requeue. If
-  /// `message` is not empty, prints it to stderr first.
+  /// From this call until begin_run(), TERM, INT and HUP terminate the process immediately with Exit::requeue, and so
+  /// does this call if one of them has arrived. If `message` is not empty, prints it to stderr first.
   void end_at_once(std::string message);
   void begin_run() { is_starting_ = false; }
 
@@ -50,6 +50,7 @@ class SignalRequests {
 
  private:
   void record();
+  [[noreturn]] void end_start() const;
   bool is_second_interrupt();
 
   const sigset_t signals_;

@@ -101,6 +101,18 @@ TEST_CASE("before the run begins, TERM ends the process at once with a request t
   }
 }
 
+TEST_CASE("TERM that arrives before the start is announced ends the process, too") {
+  const int status = status_of([&] {
+    SignalRequests requests;
+    send(SIGTERM);
+    if (!happens([&] { return requests.end_requested(); })) return false;
+    requests.end_at_once("");
+    return true;  // 3
+  });
+  REQUIRE(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 75);
+}
+
 TEST_CASE("a second INT ends the process only a second after the first, and INT after TERM or HUP is a first one") {
   for (int first : {SIGINT, SIGTERM, SIGHUP}) {
     CAPTURE(first);
