@@ -1,9 +1,7 @@
 // A function with its own stack that can be suspended and resumed.
 #pragma once
 
-#include <setjmp.h>
-#include <ucontext.h>
-
+#include <cstddef>
 #include <exception>
 #include <functional>
 
@@ -25,15 +23,13 @@ class Fiber {
   void suspend();
 
  private:
-  static void enter(unsigned high, unsigned low);
-  void loop();
+  static void loop(Fiber* fiber);
 
   const std::function<void()>* body_ = nullptr;
-  bool ended_ = true, entered_ = false;
+  bool ended_ = true;
   std::exception_ptr error_;
-  void* stack_ = nullptr;
-  ucontext_t first_{}, caller_context_{};
-  jmp_buf inside_, caller_;
+  std::byte* memory_ = nullptr;
+  void *inside_ = nullptr, *caller_ = nullptr;  // the stack pointers of the fiber and of who resumed it
 };
 
 }  // namespace mtl::emulated

@@ -53,47 +53,43 @@ class SharedMemory {
   std::byte *base_ = nullptr, *at_ = nullptr;
 };
 
-enum class State { ready, at_warp, at_block, at_condition, ended };
+enum class State : std::uint8_t { ready, at_warp, at_block, at_condition, ended };
 
-struct Lane {
-  Fiber fiber;
-  State state = State::ended;
-  const char* waits_for = nullptr;
+/// What a waiting thread waits for.
+struct Wait {
+  const char* what = nullptr;
   const std::function<bool()>* condition = nullptr;  // if at_condition
-  unsigned exchanges = 0;                            // completed so far
-  std::array<std::byte, kMostExchanged> slots[2];    // for even and odd exchanges: a fast lane may be one ahead
 };
 
 /// Runs one block at a time, on fibers that are reused.
 class Block {
  public:
   void run(Dim3 index, unsigned threads, std::size_t shared_bytes, const std::function<void()>& thread) {
-    while (lanes_.size() < threads) lanes_.push_back(std::make_unique<Lane>());
+    while (fibers_.size() < threads) fibers_.push_back(std::make_unique<Fiber>());
     threads_ = threads;
     blockIdx = index;
     shared_.begin(shared_bytes);
     for (unsigned t = 0; t < threads; ++t) {
-      lanes_[t]->state = State::ready;
-      lanes_[t]->exchanges = 0;
-      lanes_[t]->fiber.start(&thread);
+      states_[t] = State::ready;
+      exchanges_[t] = 0;
+      fibers_[t]->start(&thread);
     }
     try {
       while (step()) {
       }
     } catch (...) {
-      lanes_.clear();  // not reusable: other fibers are suspended inside the kernel
+      fibers_.clear();  // not reusable: other fibers are suspended inside the kernel
       throw;
     }
     shared_.end();
   }
-  Lane& running() { return *lanes_[threadIdx.x]; }
-  Lane& lane_of_warp(unsigned lane) { return *lanes_[threadIdx.x / kLanes * kLanes + lane]; }
+  std::byte* begin_exchange() { return exchanged_[threadIdx.x / kLanes][exchanges_[threadIdx.x] % 2].data(); }
+  void end_exchange() { ++exchanges_[threadIdx.x]; }
   SharedMemory& shared() { return shared_; }
-  void wait(State state, const char* what) {
-    Lane& lane = running();
-    lane.state = state;
-    lane.waits_for = what;
-    lane.fiber.suspend();
+  void wait(State state, const Wait& wait) {
+    states_[threadIdx.x] = state;
+    waits_[threadIdx.x] = wait;
+    fibers_[threadIdx.x]->suspend();
   }
   std::mt19937& random() { return random_; }
 
@@ -110,40 +106,35 @@ class Block {
     }
     return release_block();
   }
-  template <class Body>
-  void each_lane(unsigned warp, const Body& body) {
-    for (unsigned lane = 0; lane < kLanes; ++lane) body(*lanes_[warp * kLanes + lane]);
-  }
   /// Returns true if any lane in the warp can run. If all lanes wait for the warp, releases them first.
   bool release_warp(unsigned warp) {
     unsigned ready = 0, waiting = 0, ended = 0;
     bool conditions = false;
     const char* what = nullptr;
-    each_lane(warp, [&](Lane& lane) {
-      if (lane.state == State::at_condition && (*lane.condition)()) lane.state = State::ready;
-      conditions |= lane.state == State::at_condition;
-      ready += lane.state == State::ready;
-      ended += lane.state == State::ended;
-      if (lane.state != State::at_warp) return;
+    for (unsigned t = warp * kLanes; t < (warp + 1) * kLanes; ++t) {
+      if (states_[t] == State::at_condition && (*waits_[t].condition)()) states_[t] = State::ready;
+      conditions |= states_[t] == State::at_condition;
+      ready += states_[t] == State::ready;
+      ended += states_[t] == State::ended;
+      if (states_[t] != State::at_warp) continue;
       ++waiting;
-      require(what == nullptr || std::strcmp(what, lane.waits_for) == 0, "lanes of one warp wait at ", what, " and ",
-              lane.waits_for);
-      what = lane.waits_for;
-    });
+      require(what == nullptr || what == waits_[t].what || std::strcmp(what, waits_[t].what) == 0,
+              "lanes of one warp wait at ", what, " and ", waits_[t].what);
+      what = waits_[t].what;
+    }
     if (ready > 0 || waiting == 0 || conditions) return ready > 0;
     require(waiting == kLanes, waiting, " lanes of a warp wait at ", what, ", the others ",
             ended > 0 ? "have ended" : "wait for the block");
-    each_lane(warp, [](Lane& lane) { lane.state = State::ready; });
+    std::fill_n(&states_[warp * kLanes], kLanes, State::ready);
     return true;
   }
   void run_lanes(unsigned warp) {
     const unsigned first = random_(), stride = random_() | 1;  // an odd stride visits all 32
     for (unsigned i = 0; i < kLanes; ++i) {
       const unsigned thread = warp * kLanes + (first + i * stride) % kLanes;
-      Lane& lane = *lanes_[thread];
-      if (lane.state != State::ready) continue;
+      if (states_[thread] != State::ready) continue;
       threadIdx = Dim3(thread, 0, 0);
-      if (lane.fiber.resume()) lane.state = State::ended;
+      if (fibers_[thread]->resume()) states_[thread] = State::ended;
     }
   }
   /// Releases the threads waiting at the block's barrier. Call it when no warp can run. Returns false if all threads
@@ -151,15 +142,20 @@ class Block {
   bool release_block() {
     bool any = false;
     for (unsigned t = 0; t < threads_; ++t) {
-      require(lanes_[t]->state != State::at_condition, "thread ", t, " waits forever at ", lanes_[t]->waits_for);
-      if (lanes_[t]->state != State::at_block) continue;
-      lanes_[t]->state = State::ready;
+      require(states_[t] != State::at_condition, "thread ", t, " waits forever at ", waits_[t].what);
+      if (states_[t] != State::at_block) continue;
+      states_[t] = State::ready;
       any = true;
     }
     return any;
   }
 
-  std::vector<std::unique_ptr<Lane>> lanes_;
+  std::vector<std::unique_ptr<Fiber>> fibers_;
+  std::array<State, kMostThreads> states_{};
+  std::array<Wait, kMostThreads> waits_{};
+  std::array<unsigned, kMostThreads> exchanges_{};  // completed by each thread
+  // Of each warp, for even and odd exchanges: a fast lane may be one ahead.
+  std::array<std::byte, kLanes * kMostExchanged> exchanged_[kMostThreads / kLanes][2];
   SharedMemory shared_;
   unsigned threads_ = 0;
   std::mt19937 random_{first_seed()};
@@ -192,22 +188,18 @@ void run_grid(Dim3 blocks, unsigned threads, std::size_t shared_bytes, const std
 
 void* shared_memory() { return block().shared().data(); }
 
-void wait_for_block() { block().wait(State::at_block, "__syncthreads"); }
+void wait_for_block() { block().wait(State::at_block, {"__syncthreads"}); }
 
 void wait_for_warp(const char* what, unsigned lanes) {
   require(lanes == ~0u, what, " of part of a warp, which tests/cuda_on_cpu does not emulate");
-  block().wait(State::at_warp, what);
+  block().wait(State::at_warp, {what});
 }
 
 void wait_until(const char* what, const std::function<bool()>& is_done) {
-  block().running().condition = &is_done;
-  block().wait(State::at_condition, what);
+  block().wait(State::at_condition, {what, &is_done});
 }
 
-std::byte* begin_exchange() { return block().running().slots[block().running().exchanges % 2].data(); }
-const std::byte* lane_exchange(unsigned lane) {
-  return block().lane_of_warp(lane).slots[block().running().exchanges % 2].data();
-}
-void end_exchange() { ++block().running().exchanges; }
+std::byte* begin_exchange() { return block().begin_exchange(); }
+void end_exchange() { block().end_exchange(); }
 
 }  // namespace mtl::emulated

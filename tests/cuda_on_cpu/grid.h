@@ -39,20 +39,21 @@ void wait_for_block();
 /// lanes pass different `what`.
 void wait_for_warp(const char* what, unsigned lanes);
 
-/// Exchange slots, one for each lane in the running warp. All lanes must make the same exchanges in the same order.
+/// Returns room for the values that the running warp's lanes exchange, kMostExchanged bytes for each of 32 lanes. All
+/// lanes must make the same exchanges in the same order.
 inline constexpr std::size_t kMostExchanged = 256;
-std::byte* begin_exchange();                    // the running lane's slot
-const std::byte* lane_exchange(unsigned lane);  // any lane's slot, once wait_for_warp() has returned
+std::byte* begin_exchange();
 void end_exchange();
 
 /// Returns the values passed by the 32 lanes.
 template <class T>
 std::array<T, 32> gather(const char* what, unsigned lanes, const T& value) {
   static_assert(sizeof(T) <= kMostExchanged);
-  std::memcpy(begin_exchange(), &value, sizeof(T));
+  std::byte* values = begin_exchange();
+  std::memcpy(values + threadIdx.x % 32 * sizeof(T), &value, sizeof(T));
   wait_for_warp(what, lanes);
   std::array<T, 32> out;
-  for (unsigned lane = 0; lane < 32; ++lane) std::memcpy(&out[lane], lane_exchange(lane), sizeof(T));
+  std::memcpy(&out, values, sizeof(out));
   end_exchange();
   return out;
 }
@@ -60,10 +61,11 @@ std::array<T, 32> gather(const char* what, unsigned lanes, const T& value) {
 template <class T>
 T exchange(const char* what, unsigned lanes, const T& value, unsigned from) {
   static_assert(sizeof(T) <= kMostExchanged);
-  std::memcpy(begin_exchange(), &value, sizeof(T));
+  std::byte* values = begin_exchange();
+  std::memcpy(values + threadIdx.x % 32 * sizeof(T), &value, sizeof(T));
   wait_for_warp(what, lanes);
   T out;
-  std::memcpy(&out, lane_exchange(from), sizeof(T));
+  std::memcpy(&out, values + from * sizeof(T), sizeof(T));
   end_exchange();
   return out;
 }
