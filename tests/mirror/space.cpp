@@ -23,16 +23,18 @@ class Space {
   Space() {
     void* at = ::mmap(nullptr, kReserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     require(at != MAP_FAILED, "mirror: cannot reserve the device's addresses: ", std::strerror(errno));
-    base_ = static_cast<std::byte*>(at);
+    base_ = static_cast<std::byte*>(at) + (kHugePage - reinterpret_cast<std::uintptr_t>(at) % kHugePage) % kHugePage;
+    ::madvise(base_, kReserved - kHugePage, MADV_HUGEPAGE);
   }
   std::byte* allocate(std::size_t bytes) {
     std::lock_guard lock(mutex_);
     bytes = (bytes + kPage - 1) / kPage * kPage;
-    if (bytes > kReserved - used_) fail(Exit::failure, "out of memory: the mirror of the device is full");
+    if (bytes > kReserved - 2 * kHugePage - used_)
+      fail(Exit::failure, "out of memory: the mirror of the device is full");
     std::byte* out = base_ + used_;
     used_ += bytes;
     live_[out] = bytes;
-    if (opened_ > 0) protect(out, bytes, PROT_READ | PROT_WRITE);
+    if (opened_ > 0) protect(out, room(out + bytes) - out, PROT_READ | PROT_WRITE);
     return out;
   }
   void release(std::byte* memory) {
@@ -59,16 +61,22 @@ class Space {
   }
 
  private:
-  static constexpr std::size_t kPage = 4096;
-  static void protect(std::byte* memory, std::size_t bytes, int access) {
-    require(::mprotect(memory, bytes, access) == 0, "mirror: mprotect: ", std::strerror(errno));
+  static constexpr std::size_t kPage = 4096, kHugePage = std::size_t{1} << 21;
+  static void protect(std::byte* memory, std::ptrdiff_t bytes, int access) {
+    require(::mprotect(memory, static_cast<std::size_t>(bytes), access) == 0,
+            "mirror: mprotect: ", std::strerror(errno));
+  }
+  /// The end of what is protected with the allocation that ends at `end`: the last one's huge page is whole, because
+  /// the kernel protects that as one page. Otherwise protecting a model's memory takes longer than its operators.
+  std::byte* room(std::byte* end) const {
+    return end == base_ + used_ ? base_ + (used_ + kHugePage - 1) / kHugePage * kHugePage : end;
   }
   /// Protects adjacent allocations in one call: this runs twice for every operator.
   void protect_all(int access) {
     for (auto at = live_.begin(); at != live_.end();) {
       std::byte *const begin = at->first, *end = begin;
       for (; at != live_.end() && at->first == end; ++at) end += at->second;
-      protect(begin, static_cast<std::size_t>(end - begin), access);
+      protect(begin, room(end) - begin, access);
     }
   }
 
