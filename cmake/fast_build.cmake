@@ -32,6 +32,30 @@ function(mtl_compile_together target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ${MTL_FAST_BUILD} UNITY_BUILD_MODE GROUP)
 endfunction()
 
+# Replaces the CUDA sources in a list by files that include several of them. nvcc reads the headers of a source three
+# times, which takes longer than most kernels do, and CMake 3.25 compiles no CUDA sources together.
+function(mtl_group_cuda list)
+  if(NOT MTL_FAST_BUILD)
+    return()
+  endif()
+  set(groups "")
+  set(sources ${${list}})
+  foreach(group IN ITEMS hopper:attention_cuda_hopper tiles:attention_cuda_tiles attention:attention
+      tables:embedding|gemm rows:norm|residual flat:.)
+    string(REPLACE ":" ";" group ${group})
+    list(GET group 0 name)
+    list(GET group 1 pattern)
+    set(members ${sources})
+    list(FILTER members INCLUDE REGEX "/[a-z_]*(${pattern})[a-z_]*\\.cu$")
+    list(REMOVE_ITEM sources ${members})
+    list(TRANSFORM members REPLACE "(.+)" "#include \"\\1\"\n")
+    string(JOIN "" members ${members})
+    file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/generated/${name}_cuda.cu CONTENT "${members}" @ONLY)
+    list(APPEND groups ${CMAKE_BINARY_DIR}/generated/${name}_cuda.cu)
+  endforeach()
+  set(${list} ${groups} ${sources} PARENT_SCOPE)
+endfunction()
+
 # mtl_precompile(TARGET PRIVATE headers... | REUSE_FROM TARGET); both targets must have the same compile options.
 function(mtl_precompile target)
   if(NOT MTL_FAST_BUILD)

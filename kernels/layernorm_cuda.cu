@@ -56,9 +56,10 @@ __global__ void normalize_rows(const __grid_constant__ Forward<X, T> f, Team tea
   });
 }
 
-/// Backward's operands. `dx` is null if it is not wanted. `partials` is null if neither dgamma nor dbeta is wanted.
+/// The operands of the backward pass. `dx` is null if it is not wanted. `partials` is null if neither dgamma nor dbeta
+/// is wanted.
 template <class S, class T>
-struct Backward {
+struct LayerNormBackward {
   S* dx;
   bool accumulate;
   float* partials;
@@ -76,7 +77,8 @@ struct Means {
 
 /// Returns a row's means. Unless `sums` (2, C) is null, adds dy x_hat and dy to `sums`, for dgamma and dbeta.
 template <int n, class S, class T>
-__device__ Means read_row(const Backward<S, T>& b, std::int64_t row, int width, const Team& team, float* sums) {
+__device__ Means read_row(const LayerNormBackward<S, T>& b, std::int64_t row, int width, const Team& team,
+                          float* sums) {
   const S* x = b.x + row * b.width;
   const T* dy = b.dy + row * b.width;
   const float mean = width > 0 ? b.mean[row] : 0, rstd = width > 0 ? b.rstd[row] : 0;
@@ -104,7 +106,8 @@ __device__ Means read_row(const Backward<S, T>& b, std::int64_t row, int width, 
 }
 
 template <int n, class S, class T>
-__device__ void write_dx(const Backward<S, T>& b, std::int64_t row, int width, const Team& team, const Means& means) {
+__device__ void write_dx(const LayerNormBackward<S, T>& b, std::int64_t row, int width, const Team& team,
+                         const Means& means) {
   const S* x = b.x + row * b.width;
   const T* dy = b.dy + row * b.width;
   S* dx = b.dx + row * b.width;
@@ -119,7 +122,7 @@ __device__ void write_dx(const Backward<S, T>& b, std::int64_t row, int width, c
 }
 
 template <int n, class S, class T>
-__global__ void backward_rows(const __grid_constant__ Backward<S, T> b, Team team) {
+__global__ void layernorm_backward_rows(const __grid_constant__ LayerNormBackward<S, T> b, Team team) {
   const int sums = b.partials == nullptr ? 0 : 2 * b.width;
   team.clear_sums<n>(sums, b.width);
   team.over_rows(b.rows, b.width, [&](std::int64_t row, int width) {
@@ -160,18 +163,18 @@ void layernorm_backward(Stream& stream, Tensor work, const LayerNormGrads& grads
   const RowsShape shape = rows_shape(rows, width, work.exists() ? 2 * width : 0);
   with_stream_types(cache.x.dtype(), dy.dtype(), [&]<class S, class T>(S, T) {
     const Tensor& dx = grads.dx.tensor;
-    const Backward<S, T> operands{.dx = grads.dx.wanted() ? dx.data<S>() : nullptr,
-                                  .accumulate = grads.dx.mode == GradMode::accumulate,
-                                  .partials = static_cast<float*>(work.raw()),
-                                  .dy = dy.data<T>(),
-                                  .gamma = gamma.data<T>(),
-                                  .x = cache.x.data<S>(),
-                                  .mean = cache.mean.data<float>(),
-                                  .rstd = cache.rstd.data<float>(),
-                                  .rows = rows,
-                                  .width = static_cast<int>(width)};
+    const LayerNormBackward<S, T> operands{.dx = grads.dx.wanted() ? dx.data<S>() : nullptr,
+                                           .accumulate = grads.dx.mode == GradMode::accumulate,
+                                           .partials = static_cast<float*>(work.raw()),
+                                           .dy = dy.data<T>(),
+                                           .gamma = gamma.data<T>(),
+                                           .x = cache.x.data<S>(),
+                                           .mean = cache.mean.data<float>(),
+                                           .rstd = cache.rstd.data<float>(),
+                                           .rows = rows,
+                                           .width = static_cast<int>(width)};
     with_pack_size(width, {dx, dy, cache.x, gamma}, [&]<int n>(std::integral_constant<int, n>) {
-      launch(stream, backward_rows<n, S, T>, shape.launch, operands, Team{shape.team});
+      launch(stream, layernorm_backward_rows<n, S, T>, shape.launch, operands, Team{shape.team});
     });
   });
   const auto blocks = static_cast<int>(shape.launch.blocks.x), sums = static_cast<int>(2 * width);

@@ -21,7 +21,7 @@ __global__ void add_branch(const __grid_constant__ SummedRows<S, T> sum, std::in
 /// `dbranch` is null if it is dout and dropout is off, because we then have nothing to write. `partials` is null if
 /// dbias is not wanted.
 template <class S, class T>
-struct Backward {
+struct ResidualBackward {
   T* dbranch;
   float* partials;
   const S* dout;
@@ -33,7 +33,7 @@ struct Backward {
 /// Writes a row of dbranch. Unless `sums` (C) is null, adds the row to `sums`. A thread handles the same columns in
 /// every row.
 template <int n, class S, class T>
-__device__ void pass_row(const Backward<S, T>& b, std::int64_t row, int width, const Team& team, float* sums) {
+__device__ void pass_row(const ResidualBackward<S, T>& b, std::int64_t row, int width, const Team& team, float* sums) {
   constexpr int kAhead = 4;  // loads in flight: few warps share a multiprocessor
   const int stride = team.size * n;
   const RowMask mask(b.hidden, width > 0 ? row : 0);
@@ -59,7 +59,7 @@ __device__ void pass_row(const Backward<S, T>& b, std::int64_t row, int width, c
 }
 
 template <int n, class S, class T>
-__global__ void backward_rows(const __grid_constant__ Backward<S, T> b, Team team) {
+__global__ void residual_backward_rows(const __grid_constant__ ResidualBackward<S, T> b, Team team) {
   const int sums = b.partials == nullptr ? 0 : b.width;
   team.clear_sums<n>(sums, b.width);
   team.over_rows(b.rows, b.width, [&](std::int64_t row, int width) {
@@ -87,14 +87,14 @@ void residual_backward(Stream& stream, Tensor work, Tensor dbranch, Grad dbias, 
   const std::int64_t count = dout.row_count(), width = dout.size(-1);
   const RowsShape shape = rows_shape(count, width, dbias.wanted() ? width : 0);
   with_stream_types(dout.dtype(), dbranch.dtype(), [&]<class S, class T>(S, T) {
-    const Backward<S, T> operands{.dbranch = writes ? dbranch.data<T>() : nullptr,
-                                  .partials = dbias.wanted() ? static_cast<float*>(work.raw()) : nullptr,
-                                  .dout = dout.data<S>(),
-                                  .hidden = HiddenMask(dropout, rows, width),
-                                  .rows = count,
-                                  .width = static_cast<int>(width)};
+    const ResidualBackward<S, T> operands{.dbranch = writes ? dbranch.data<T>() : nullptr,
+                                          .partials = dbias.wanted() ? static_cast<float*>(work.raw()) : nullptr,
+                                          .dout = dout.data<S>(),
+                                          .hidden = HiddenMask(dropout, rows, width),
+                                          .rows = count,
+                                          .width = static_cast<int>(width)};
     with_pack_size(width, {dbranch, dout}, [&]<int n>(std::integral_constant<int, n>) {
-      launch(stream, backward_rows<n, S, T>, shape.launch, operands, Team{shape.team});
+      launch(stream, residual_backward_rows<n, S, T>, shape.launch, operands, Team{shape.team});
     });
   });
   if (dbias.wanted())

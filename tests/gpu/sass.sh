@@ -8,7 +8,7 @@ build=${1:?the build folder}
 cuobjdump=${MTL_CUOBJDUMP:-$(command -v cuobjdump || echo /usr/local/cuda/bin/cuobjdump)}
 [ -x "$cuobjdump" ] || { echo "skipped: cuobjdump is missing; MTL_CUOBJDUMP names it"; exit 77; }
 PATH=$(dirname "$cuobjdump"):$PATH
-objects=("$build"/CMakeFiles/mtl_cuda.dir/kernels/*_cuda*.cu.o)
+objects=("$build"/CMakeFiles/mtl_cuda.dir/*/*_cuda*.cu.o)
 [ -e "${objects[0]}" ] || { echo "sass.sh: $build has no compiled kernels: ninja -C $build mtl_cuda"; exit 1; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
