@@ -2,7 +2,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <set>
 
+#include "base/count_of.h"
 #include "base/files.h"
 #include "base/inputs.h"
 #include "base/interrupt_guard.h"
@@ -41,7 +43,8 @@ void add_flags(Flags& flags, PlotOptions& options) {
   flags.add_switch("--log-x", options.chart.log_x, "use a logarithmic horizontal axis");
   flags.add_switch("--log-y", options.chart.log_y, "use a logarithmic vertical axis in the first panel");
   flags.add("--title", &options.chart.title, "TEXT", "title above the chart");
-  flags.add("--names", &options.names, "LIST", "names of the runs, separated by commas (default: the file names)");
+  flags.add("--names", &options.names, "LIST",
+            "names of the runs, separated by commas (default: the file names, numbered for a log with several runs)");
   flags
       .add("--seq-length", &options.chart.sequence_length, "N",
            "tokens per sample, for --x tokens with a log that lacks it")
@@ -51,11 +54,6 @@ void add_flags(Flags& flags, PlotOptions& options) {
 
 void check_flags(Flags& flags, const PlotOptions& options) {
   if (options.logs.empty()) flags.problem("LOG", "is required: at least one log file, or - for standard input");
-  if (!options.names.empty() && split(options.names, ',').size() != options.logs.size()) {
-    flags.problem(cat("--names ", options.names),
-                  cat("has ", split(options.names, ',').size(), " names for ", options.logs.size(),
-                      options.logs.size() == 1 ? " log" : " logs", "; write one name per log, separated by commas"));
-  }
   if (int(options.terminal) + int(options.json) + int(options.output.has_value()) > 1) {
     flags.problem("--output, --terminal, --json", "exclude each other; use only one of them");
   }
@@ -74,20 +72,30 @@ std::string read_log(const std::string& path) {
   return path == "-" ? read_descriptor(STDIN_FILENO, "standard input") : read_file(path);
 }
 
-std::vector<RunLog> read_logs(const PlotOptions& options, Console& console) {
-  std::vector<RunLog> logs;
-  std::vector<std::string> names = options.names.empty() ? std::vector<std::string>() : split(options.names, ',');
-  for (const std::string& path : options.logs) {
-    RunLog log = parse_run_log(read_log(path), path);
-    for (const std::string& warning : log.warnings) console.warn(warning);
-    if (!names.empty()) log.name = names[logs.size()];
-    // Runs often differ only in their folder: lr1/run.jsonl, lr2/run.jsonl.
-    for (const RunLog& other : logs) {
-      if (other.name == log.name) log.name = path;
-    }
-    logs.push_back(std::move(log));
+void set_names(std::vector<RunLog>& runs, const std::string& list) {
+  const std::vector<std::string> names = split(list, ',');
+  if (names.size() != runs.size()) {
+    fail_at(Exit::usage, cat("--names ", list), "has ", count_of(std::ssize(names), "name"), " for ",
+            count_of(std::ssize(runs), "run"), "; write one name per run, separated by commas");
   }
-  return logs;
+  for (std::size_t i = 0; i < runs.size(); ++i) runs[i].name = names[i];
+}
+
+std::vector<RunLog> read_logs(const PlotOptions& options, Console& console) {
+  std::vector<RunLog> runs;
+  std::set<std::string> names;
+  for (const std::string& path : options.logs) {
+    std::vector<RunLog> found = parse_run_logs(read_log(path), path);
+    // Runs often differ only in their folder: lr1/run.jsonl, lr2/run.jsonl.
+    const std::string name = names.insert(found[0].name).second ? found[0].name : path;
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      found[i].name = found.size() == 1 ? name : cat(name, " (", i + 1, ")");
+      for (const std::string& warning : found[i].warnings) console.warn(warning);
+      runs.push_back(std::move(found[i]));
+    }
+  }
+  if (!options.names.empty()) set_names(runs, options.names);
+  return runs;
 }
 
 /// Returns the output kind: "svg", "json", "txt" or "terminal".

@@ -39,24 +39,55 @@ Row numbers_of(const Json& object) {
   return row;
 }
 
+bool is_empty(const RunLog& log) { return log.steps.rows() + log.validations.rows() == 0; }
+
 void put_step(RunLog& log, const Row& row) {
   log.replaced += log.steps.put_row(row);
   auto found = std::find_if(row.begin(), row.end(), [](const auto& item) { return item.first == "iteration"; });
   if (found != row.end()) log.validations.drop_after(found->second);
 }
 
-void read_json_line(RunLog& log, const Json& object) {
-  std::string type = object.string_or("type", object.find("iteration") != nullptr ? "step" : "");
-  if (type == "step") {
-    put_step(log, numbers_of(object));
-  } else if (type == "validation") {
-    log.validations.put_row(numbers_of(object));
-  } else if (type == "start") {
-    log.sequence_length = object.number_or("seq_length", log.sequence_length);
-  }
-}
+/// The runs of a JSON lines log.
+class Runs {
+ public:
+  explicit Runs(RunLog empty) : empty_(std::move(empty)), runs_{empty_} {}
 
-void read_json_lines(RunLog& log, std::string_view text, const std::string& path) {
+  void read_line(const Json& object) {
+    std::string type = object.string_or("type", object.find("iteration") != nullptr ? "step" : "");
+    if (type == "start") choose_run(object.string_or("run", ""), object.number_or("iteration", 0));
+    RunLog& log = runs_[current_];
+    if (type == "step") {
+      put_step(log, numbers_of(object));
+    } else if (type == "validation") {
+      log.validations.put_row(numbers_of(object));
+    } else if (type == "start") {
+      log.sequence_length = object.number_or("seq_length", log.sequence_length);
+    }
+  }
+  std::vector<RunLog> take() { return std::move(runs_); }
+
+ private:
+  /// The same rule as in train/log_rewind.cpp, except that the file's first lines need no start line.
+  void choose_run(const std::string& id, double iteration) {
+    auto find = [&](const std::string& wanted) {
+      return std::find_if(runs_.rbegin(), runs_.rend(), [&](const RunLog& log) { return log.id == wanted; });
+    };
+    auto found = id.empty() && iteration == 0 ? runs_.rend() : find(id);
+    if (found == runs_.rend() && iteration > 0) found = find("");
+    if (found == runs_.rend() && is_empty(runs_.back()) && runs_.back().id.empty()) found = runs_.rbegin();
+    if (found == runs_.rend()) found = (runs_.push_back(empty_), runs_.rbegin());
+    found->id = id;
+    current_ = runs_.rend() - found - 1;
+  }
+
+  RunLog empty_;
+  std::vector<RunLog> runs_;
+  std::size_t current_ = 0;
+};
+
+std::vector<RunLog> read_json_lines(RunLog empty, std::string_view text, const std::string& path,
+                                    std::vector<std::string>& warnings) {
+  Runs runs(std::move(empty));
   for_each_line(text, [&](std::string_view line, std::size_t number, bool is_complete) {
     Json object;
     try {
@@ -66,11 +97,12 @@ void read_json_lines(RunLog& log, std::string_view text, const std::string& path
       if (is_complete)
         fail(Exit::bad_data, path, ":", number, ": ", error.what(),
              "; expected a line that mtl-train --log-jsonl wrote");
-      log.warnings.push_back(cat(path, ":", number, ": the last line is incomplete and is ignored"));
+      warnings.push_back(cat(path, ":", number, ": the last line is incomplete and is ignored"));
       return;
     }
-    read_json_line(log, object);
+    runs.read_line(object);
   });
+  return runs.take();
 }
 
 /// Returns the column for a text log's field: "lm loss" -> lm_loss.
@@ -206,20 +238,26 @@ std::vector<std::string> Table::names() const {
   return names;
 }
 
-RunLog parse_run_log(std::string_view text, const std::string& path) {
+std::vector<RunLog> parse_run_logs(std::string_view text, const std::string& path) {
   RunLog log;
   log.path = path == "-" ? "standard input" : path;
   log.name = path == "-" ? "stdin" : std::filesystem::path(path).stem().string();
+  std::vector<std::string> warnings;
+  std::vector<RunLog> runs = {log};
   std::size_t first = text.find_first_not_of(" \t\r\n");
   if (first != std::string_view::npos && text[first] == '{')
-    read_json_lines(log, text, path);
+    runs = read_json_lines(log, text, path, warnings);
   else
-    read_text(log, text, path);
-  if (log.replaced > 0) {
-    log.warnings.push_back(cat(log.path, ": the run was resumed: later lines replace ", log.replaced, " earlier ",
-                               log.replaced == 1 ? "one" : "ones"));
+    read_text(runs[0], text, path);
+  if (!std::all_of(runs.begin(), runs.end(), is_empty)) std::erase_if(runs, is_empty);
+  for (RunLog& run : runs) {
+    if (run.replaced == 0) continue;
+    const std::string which = runs.size() == 1 ? "the run" : cat("run ", &run - runs.data() + 1);
+    run.warnings.push_back(cat(run.path, ": ", which, " was resumed: later lines replace ", run.replaced, " earlier ",
+                               run.replaced == 1 ? "one" : "ones"));
   }
-  return log;
+  runs[0].warnings.insert(runs[0].warnings.begin(), warnings.begin(), warnings.end());
+  return runs;
 }
 
 }  // namespace mtl

@@ -1,9 +1,13 @@
-// A training run, read from its log: mtl-train's JSON lines, or the text that Megatron-LM and mtl-train print.
+// Training runs, read from a log: mtl-train's JSON lines, or the text that Megatron-LM and mtl-train print.
 //
 // A log that starts with a brace contains JSON lines, as written by --log-jsonl. Each number in a "step" line goes into
 // the column with its name. A line without a type but with an "iteration" counts as a step. In a text log, each
 // `name: number` field in an ` iteration N/ M | ... |` line goes into a column, under mtl's name for the metric if
 // there is one (`lm loss` becomes lm_loss). Other lines are ignored.
+//
+// Runs can share a file of JSON lines. A line belongs to the run whose id is in the last start line before it. A start
+// line without an id continues the run without an id, or begins another one if its iteration is 0. A resumed run (first
+// named at an iteration above 0) continues the run without an id. A text log is one run.
 //
 // A resumed run may repeat iterations. Where the iteration number decreases, the later lines replace the earlier ones,
 // with a warning. Two lines with the same iteration become one row; if both have a metric, the later value wins.
@@ -42,6 +46,7 @@ class Table {
 struct RunLog {
   std::string path;            // as given; "standard input" for -
   std::string name;            // the file's name without folder and extension
+  std::string id;              // from the "start" lines; may be empty
   Table steps;                 // iteration, consumed_samples, lm_loss, ...
   Table validations;           // iteration, consumed_samples, loss, ppl; validation set only
   double sequence_length = 0;  // from the "start" line; 0: unknown
@@ -49,8 +54,9 @@ struct RunLog {
   std::size_t replaced = 0;  // steps that later lines replaced
 };
 
-/// Parses the log in `text`. `path` appears in messages and in the run's name. Throws Error(bad_data) with path and
-/// line.
-RunLog parse_run_log(std::string_view text, const std::string& path);
+/// Returns the runs of the log in `text`, at least one, in the order of their first lines. Runs without a step or a
+/// validation are left out, unless there is no other. `path` appears in messages and in the runs' names. Throws
+/// Error(bad_data) with path and line.
+std::vector<RunLog> parse_run_logs(std::string_view text, const std::string& path);
 
 }  // namespace mtl

@@ -22,7 +22,7 @@ std::string step(int iteration, const std::string& loss) {
 RunLog run_of(const std::vector<std::string>& losses, const std::string& name = "run") {
   std::string text;
   for (std::size_t i = 0; i < losses.size(); ++i) text += step(static_cast<int>(i) + 1, losses[i]);
-  return parse_run_log(text, name);
+  return parse_run_logs(text, name).front();
 }
 
 std::size_t count(const std::string& text, std::string_view word) {
@@ -94,8 +94,9 @@ TEST_CASE("svg: escapes text") { CHECK(escape_xml("<a href='&\"'>\x01") == "&lt;
 TEST_CASE("legend: the validation series of many runs share one entry") {
   std::vector<RunLog> logs;
   for (const char* name : {"a", "b"}) {
-    logs.push_back(parse_run_log(
-        step(1, "3") + step(2, "2.5") + R"({"type":"validation","iteration":2,"loss":2.7})" + "\n", name));
+    logs.push_back(
+        parse_run_logs(step(1, "3") + step(2, "2.5") + R"({"type":"validation","iteration":2,"loss":2.7})" + "\n", name)
+            .front());
   }
   Chart chart = make_run_chart(logs, {});
   std::vector<LegendEntry> entries = legend_entries(chart);
@@ -135,13 +136,15 @@ TEST_CASE("terminal: a falling series runs from the top left to the bottom right
 }
 
 TEST_CASE("run log: the fields of a text log become columns, other lines are ignored") {
-  RunLog log = parse_run_log(
-      "setting up\n [ts] iteration        7/      10 | consumed samples:           56 | lm loss: 1.250000E+00 | MFU A: "
-      "12.5% | lost updates of the copy: 25.0% | odd: x |\n"
-      " validation loss at iteration 7 | lm loss value: 2.0E+00 | lm loss PPL: 7.4E+00 | \n"
-      "| consumed samples: 3 | iterations\n"
-      " iteration        8/      10 | consumed samples:           64 | lm lo",
-      "dir/slurm-1.out");
+  RunLog log = parse_run_logs(
+                   "setting up\n [ts] iteration        7/      10 | consumed samples:           56 | lm loss: "
+                   "1.250000E+00 | MFU A: "
+                   "12.5% | lost updates of the copy: 25.0% | odd: x |\n"
+                   " validation loss at iteration 7 | lm loss value: 2.0E+00 | lm loss PPL: 7.4E+00 | \n"
+                   "| consumed samples: 3 | iterations\n"
+                   " iteration        8/      10 | consumed samples:           64 | lm lo",
+                   "dir/slurm-1.out")
+                   .front();
   CHECK(log.name == "slurm-1");
   REQUIRE(log.steps.rows() == 1);
   CHECK(log.steps.column("iteration")[0] == 7);
@@ -158,42 +161,80 @@ TEST_CASE("run log: the fields of a text log become columns, other lines are ign
 }
 
 TEST_CASE("run log: a broken line is an error in the middle and a warning at the end") {
-  CHECK_THROWS_WITH_AS(parse_run_log("{\"iteration\":1}\n{oops\n", "f"), doctest::Contains("f:2: "), Error);
-  RunLog log = parse_run_log("{\"iteration\":1,\"lm_loss\":2}\n{\"iterat", "f");
+  CHECK_THROWS_WITH_AS(parse_run_logs("{\"iteration\":1}\n{oops\n", "f"), doctest::Contains("f:2: "), Error);
+  RunLog log = parse_run_logs("{\"iteration\":1,\"lm_loss\":2}\n{\"iterat", "f").front();
   CHECK(log.steps.rows() == 1);
   CHECK(log.warnings.size() == 1);
 }
 
 TEST_CASE("run log: a resumed run replaces the steps it repeats; lines of one iteration are merged") {
-  RunLog log = parse_run_log(
-      "{\"iteration\":1,\"lm_loss\":4}\n{\"iteration\":2,\"lm_loss\":3}\n"
-      "{\"type\":\"validation\",\"iteration\":2,\"loss\":9}\n{\"iteration\":3,\"lm_loss\":2}\n"
-      "{\"iteration\":3,\"grad_norm\":5}\n{\"iteration\":1.5,\"lm_loss\":7}\n",
-      "f");
+  RunLog log = parse_run_logs(
+                   "{\"iteration\":1,\"lm_loss\":4}\n{\"iteration\":2,\"lm_loss\":3}\n"
+                   "{\"type\":\"validation\",\"iteration\":2,\"loss\":9}\n{\"iteration\":3,\"lm_loss\":2}\n"
+                   "{\"iteration\":3,\"grad_norm\":5}\n{\"iteration\":1.5,\"lm_loss\":7}\n",
+                   "f")
+                   .front();
   CHECK(log.steps.column("iteration") == std::vector<double>{1, 1.5});
   CHECK(log.steps.column("lm_loss") == std::vector<double>{4, 7});
   CHECK(log.steps.column("grad_norm").size() == 2);
   CHECK(log.validations.rows() == 0);
   CHECK(log.replaced == 2);
   REQUIRE(log.warnings.size() == 1);
-  log = parse_run_log("{\"iteration\":3,\"lm_loss\":2}\n{\"iteration\":3,\"grad_norm\":5}\n", "f");
+  log = parse_run_logs("{\"iteration\":3,\"lm_loss\":2}\n{\"iteration\":3,\"grad_norm\":5}\n", "f").front();
   CHECK(log.steps.rows() == 1);
   CHECK(log.steps.column("lm_loss") == std::vector<double>{2});
   CHECK(log.steps.column("grad_norm") == std::vector<double>{5});
   CHECK(log.warnings.empty());
 }
 
+TEST_CASE("run log: runs that share a file stay apart") {
+  auto start = [](const std::string& run, int iteration, const std::string& more = "") {
+    return cat(R"({"type":"start","iteration":)", iteration, run.empty() ? "" : cat(R"(,"run":")", run, '"'), more,
+               "}\n");
+  };
+  const std::string validation = R"({"type":"validation","iteration":2,"loss":9})"
+                                 "\n";
+  std::vector<RunLog> runs =
+      parse_run_logs(cat(start("a", 0, R"(,"seq_length":8)"), step(1, "5"), step(2, "4"),
+                         start("b", 0, R"(,"seq_length":16)"), step(1, "7"), start("a", 0), validation, step(3, "3"),
+                         start("none", 0), start("b", 1), step(2, "6"), start("a", 2), step(3, "2")),
+                     "f");
+  REQUIRE(runs.size() == 2);
+  CHECK(runs[0].id == "a");
+  CHECK(runs[0].steps.column("iteration") == std::vector<double>{1, 2, 3});
+  CHECK(runs[0].steps.column("lm_loss") == std::vector<double>{5, 4, 2});
+  CHECK(runs[0].validations.rows() == 1);
+  CHECK(runs[0].sequence_length == 8);
+  REQUIRE(runs[0].warnings.size() == 1);  // step 3 of run a was replaced
+  CHECK(runs[0].warnings[0].find("run 1") != std::string::npos);
+  CHECK(runs[1].id == "b");
+  CHECK(runs[1].steps.column("lm_loss") == std::vector<double>{7, 6});
+  CHECK(runs[1].sequence_length == 16);
+  CHECK(runs[1].warnings.empty());
+
+  // Without ids, an iteration of 0 begins a run, and any other continues it.
+  CHECK(parse_run_logs(cat(start("", 0), step(1, "5"), start("", 1), step(2, "4")), "f").size() == 1);
+  runs = parse_run_logs(cat(start("", 0), step(1, "5"), start("", 0), step(1, "4"), start("", 1), step(2, "3")), "f");
+  REQUIRE(runs.size() == 2);
+  CHECK(runs[1].steps.column("lm_loss") == std::vector<double>{4, 3});
+  // A resumed run continues a session without an id; a new run does not.
+  CHECK(parse_run_logs(cat(start("", 0), step(1, "5"), start("a", 1), step(2, "4")), "f").size() == 1);
+  CHECK(parse_run_logs(cat(step(1, "5"), start("a", 0), step(1, "4")), "f").size() == 2);
+  CHECK(parse_run_logs(start("a", 0) + start("b", 0), "f").size() == 2);  // no run has a point
+}
+
 TEST_CASE("run chart: accumulates time and tokens from the log") {
-  RunLog log = parse_run_log(
-      R"({"type":"start","iteration":0,"seq_length":128})"
-      "\n"
-      R"({"type":"step","iteration":10,"consumed_samples":80,"lm_loss":3,"elapsed_ms_per_iteration":100})"
-      "\n"
-      R"({"type":"step","iteration":20,"consumed_samples":160,"lm_loss":2,"elapsed_ms_per_iteration":300})"
-      "\n"
-      R"({"type":"validation","iteration":20,"consumed_samples":160,"loss":2.5})"
-      "\n",
-      "f");
+  RunLog log = parse_run_logs(
+                   R"({"type":"start","iteration":0,"seq_length":128})"
+                   "\n"
+                   R"({"type":"step","iteration":10,"consumed_samples":80,"lm_loss":3,"elapsed_ms_per_iteration":100})"
+                   "\n"
+                   R"({"type":"step","iteration":20,"consumed_samples":160,"lm_loss":2,"elapsed_ms_per_iteration":300})"
+                   "\n"
+                   R"({"type":"validation","iteration":20,"consumed_samples":160,"loss":2.5})"
+                   "\n",
+                   "f")
+                   .front();
   RunChartOptions options;
   options.x = "time";
   Chart chart = make_run_chart({log}, options);

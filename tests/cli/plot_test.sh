@@ -99,9 +99,10 @@ expect_exit 2 mtl-plot "$WORK/a.jsonl" -o "$WORK/x.png"
 expect_text "$WORK/err" 'rsvg-convert'
 expect_exit 2 mtl-plot "$WORK/a.jsonl" --smoth 3
 expect_text "$WORK/err" 'did you mean --smooth'
-expect_exit 2 mtl-plot "$WORK/a.jsonl" --terminal --json --smooth 0 --names a,b
-expect_text "$WORK/err" '^mtl-plot: 3 problems'
-expect_text "$WORK/err" '--names a,b .*2 names for 1 log;'
+expect_exit 2 mtl-plot "$WORK/a.jsonl" --terminal --json --smooth 0
+expect_text "$WORK/err" '^mtl-plot: 2 problems'
+expect_exit 2 mtl-plot "$WORK/a.jsonl" --names a,b
+expect_text "$WORK/err" '--names a,b.* 2 names for 1 run;'
 expect_exit 2 mtl-plot "$WORK/a.jsonl" --y ,
 expect_text "$WORK/err" '--y , +contains an empty name'
 
@@ -136,6 +137,27 @@ cat "$WORK/megatron.log" "$WORK/megatron.log" >"$WORK/twice.log"
 expect_exit 0 mtl-plot --json "$WORK/twice.log" --y lm_loss
 expect_text "$WORK/out" '"x": \[10.0, 20.0\], "y": \[10.5, 9.25\]'
 expect_text "$WORK/out" '"x": \[20.0\], "y": \[9.125\]'
+
+# Runs that share a log are separate curves, numbered and in different colors. --names names them all.
+mkdir "$WORK/shared"
+{
+  echo '{"type": "start", "iteration": 0, "run": "a"}'
+  for i in 10 20; do echo "{\"type\": \"step\", \"iteration\": $i, \"lm_loss\": $i}"; done
+  echo '{"type": "start", "iteration": 0, "run": "b"}'
+  for i in 10 20; do echo "{\"type\": \"step\", \"iteration\": $i, \"lm_loss\": 1$i}"; done
+  echo '{"type": "start", "iteration": 0, "run": "a"}'
+  echo '{"type": "step", "iteration": 30, "lm_loss": 30}'
+} | tee "$WORK/shared.jsonl" >"$WORK/shared/shared.jsonl"
+expect_exit 0 mtl-plot --json "$WORK/shared.jsonl" "$WORK/shared/shared.jsonl"
+[ -s "$WORK/err" ] && fail "runs that share a log gave a warning"
+for name in shared "$WORK/shared/shared.jsonl"; do
+  expect_text "$WORK/out" "\"$name \(1\)\", \"kind\": \"training\", \"x\": \[10.0, 20.0, 30.0\], \"y\": \[10.0, 20.0, 30.0\]"
+  expect_text "$WORK/out" "\"$name \(2\)\", \"kind\": \"training\", \"x\": \[10.0, 20.0\], \"y\": \[110.0, 120.0\]"
+done
+expect_exit 0 mtl-plot --json "$WORK/shared.jsonl" "$WORK/a.jsonl" --names one,two,three
+expect_text "$WORK/out" '"run": "two", "kind": "training", "x": \[10.0, 20.0\]'
+expect_exit 2 mtl-plot "$WORK/shared.jsonl" --names one
+expect_text "$WORK/err" '--names one: .* 2 runs'
 
 # --smooth does not get slower with a larger window.
 awk 'BEGIN { for (i = 1; i <= 300000; ++i) print "{\"iteration\": " i ", \"lm_loss\": " i % 7 "}" }' >"$WORK/long.jsonl"
