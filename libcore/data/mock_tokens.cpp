@@ -14,8 +14,9 @@ constexpr std::uint32_t kLongest = 4095;
 
 }  // namespace
 
-MockTokens::MockTokens(std::int32_t eod) : eod_(eod), lengths_(kSequences) {
-  require(eod >= 1, "MockTokens: end-of-document token ", eod);
+MockTokens::MockTokens(std::int32_t eod, std::int64_t vocab_size)
+    : eod_(eod), counted_(vocab_size - (eod > 0 && eod < vocab_size ? 2 : 1)), lengths_(kSequences) {
+  require(eod >= 0 && vocab_size >= 1, "MockTokens: end-of-document token ", eod, ", ", vocab_size, " tokens");
   Mt19937Stream random(0);
   for (std::int32_t& length : lengths_) length = static_cast<std::int32_t>(random.next() % kLongest + 1);
 }
@@ -23,10 +24,10 @@ MockTokens::MockTokens(std::int32_t eod) : eod_(eod), lengths_(kSequences) {
 SequenceLengths MockTokens::lengths() const { return {lengths_.data(), std::ssize(lengths_)}; }
 
 void MockTokens::read(std::int64_t sequence, std::int64_t offset, std::span<std::int32_t> out) const {
-  const std::int64_t length = lengths_[sequence], ids = std::max<std::int64_t>(1, eod_ - 1);
+  const std::int64_t length = lengths_[sequence];
   for (std::int64_t i = 0; i < std::ssize(out); ++i) {
-    const std::int64_t at = offset + i;
-    out[i] = at + 1 == length ? eod_ : static_cast<std::int32_t>(at % ids + (eod_ > 1 ? 1 : 0));
+    const std::int64_t at = offset + i, id = counted_ > 0 ? at % counted_ + 1 : 0;
+    out[i] = at + 1 == length ? eod_ : static_cast<std::int32_t>(id + (eod_ > 0 && id >= eod_ ? 1 : 0));
   }
 }
 

@@ -67,8 +67,8 @@ TrainingData::TrainingData(const TrainOptions& options, const Tokens& tokens) {
 }
 
 void TrainingData::generate(const TrainOptions& options, const Tokens& tokens) {
-  const auto eod = static_cast<std::int32_t>(tokens.eod > 0 ? tokens.eod : tokens.vocab_size - 1);
-  const auto source = std::make_shared<MockTokens>(eod);
+  const auto eod = static_cast<std::int32_t>(tokens.eod >= 0 ? tokens.eod : tokens.vocab_size - 1);
+  const auto source = std::make_shared<MockTokens>(eod, tokens.vocab_size);
   const auto counts = count_samples(options.batch.run_length(options.train_iters(), options.parallel.data()));
   for (Split split : {Split::train, Split::valid, Split::test}) {
     const std::size_t i = enum_index(split);

@@ -132,7 +132,12 @@ expect_exit 0 mtl-train "${MODEL[@]}" "${SHARED[@]}" --data-path $A --save-inter
 MOCK=(--mock-data --global-batch-size 4 --train-iters 8)
 resumes_alike mock "${MOCK[@]}"
 expect_text mock/log.jsonl '"type": "test", "iteration": 8, '
-for size in 2 300000; do expect_exit 0 mtl-train "${MODEL[@]}" "${MOCK[@]}" --vocab-size $size --train-iters 1; done
+for size in 1 2 300000; do expect_exit 0 mtl-train "${MODEL[@]}" "${MOCK[@]}" --vocab-size $size --train-iters 1; done
+# Its documents end with the tokenizer's end-of-document token, also if that is 0.
+LONG=(--mock-data --global-batch-size 64 --train-iters 1 --null-tokenizer-eod 0)
+expect_exit 0 run_in whole "${LONG[@]}"
+expect_exit 0 run_in masked "${LONG[@]}" --eod-mask-loss
+expect_different whole masked
 expect_exit 2 run_in none "${MOCK[@]}" --data-path $A --split 80,10,10
 expect_text err '^  --mock-data +generates tokens; leave out the flags that name data'
 expect_exit 65 run_in mock "${SHARED[@]}" --data-path $A --train-iters 9 --override-opt_param-scheduler

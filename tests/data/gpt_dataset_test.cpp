@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <cstdlib>
+#include <numeric>
 #include <random>
 
 #include "base/error.h"
@@ -288,9 +289,19 @@ TEST_CASE("sequence numbers are stored in 32 bits, and larger ones refused") {
 }
 
 TEST_CASE("mock tokens: sequences count up to the end-of-document token, in any vocabulary") {
-  for (const std::int32_t eod : {1, 2, 7, 50256}) {
+  struct Case {
+    std::int32_t eod;
+    std::int64_t vocab_size;
+    std::vector<std::int32_t> counted;  // the ids before the count starts again
+  };
+  std::vector<std::int32_t> gpt2(50255);
+  std::iota(gpt2.begin(), gpt2.end(), 1);
+  for (const auto& [eod, vocab_size, counted] :
+       {Case{0, 1, {0}}, Case{0, 2, {1}}, Case{1, 2, {0}}, Case{0, 5, {1, 2, 3, 4}}, Case{2, 6, {1, 3, 4, 5}},
+        Case{4, 5, {1, 2, 3}}, Case{9, 5, {1, 2, 3, 4}}, Case{50256, 50257, gpt2}}) {
     CAPTURE(eod);
-    const MockTokens mock(eod);
+    CAPTURE(vocab_size);
+    const MockTokens mock(eod, vocab_size);
     std::int64_t longest = 0;
     for (std::int64_t sequence = 0; sequence < 50; ++sequence) {
       const std::int64_t length = mock.lengths()[sequence];
@@ -299,7 +310,7 @@ TEST_CASE("mock tokens: sequences count up to the end-of-document token, in any 
       std::vector<std::int32_t> all(length), part(1);
       mock.read(sequence, 0, all);
       CHECK(all.back() == eod);
-      for (std::int64_t i = 0; i + 1 < length; ++i) CHECK(all[i] == (eod == 1 ? 0 : i % (eod - 1) + 1));
+      for (std::int64_t i = 0; i + 1 < length; ++i) CHECK(all[i] == counted[i % std::ssize(counted)]);
       mock.read(sequence, length / 2, part);
       CHECK(part[0] == all[length / 2]);
     }
