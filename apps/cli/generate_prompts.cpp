@@ -72,6 +72,8 @@ std::optional<Prompt> PromptStream::next() {
     if (ends_with(line, "\r")) line.remove_suffix(1);
     if (!is_json_) is_json_ = looks_like_json_lines(line);
     const std::string where = cat(name_, ": line ", lines_);
+    if (const std::string seems = lines_ == 1 ? describe_other_json(line) : ""; !seems.empty())
+      fail(Exit::bad_data, where, ": ", seems, *is_json_ ? "" : "; if the line is a prompt, put it into JSON lines");
     try {
       return *is_json_ ? reader_.read_json(line, where) : reader_.read(std::string(line), where);
     } catch (const Error& error) {

@@ -40,7 +40,8 @@ class PromptStream {
  public:
   /// `path` is opened by the first call to next().
   PromptStream(const PromptReader& reader, const std::string& path, Console& console);
-  /// Returns the next prompt, or nullopt at the end. Skips, reports and counts lines that are not prompts.
+  /// Returns the next prompt, or nullopt at the end. Skips, reports and counts lines that are not prompts. Throws
+  /// Error(bad_data) if the first line begins like JSON in another layout than JSON lines.
   std::optional<Prompt> next();
   std::int64_t bad_lines() const { return bad_lines_; }
   std::int64_t lines() const { return lines_; }

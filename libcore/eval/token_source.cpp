@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "base/json.h"
 #include "base/json_cursor.h"
 #include "data/indexed_dataset.h"
 #include "text/decompress.h"
@@ -65,6 +64,8 @@ class TextTokens : public TokenSource {
     }
     const std::string text = read_all(path), name = input_name(path);
     if (format_ == TextFormat::guess && looks_like_json_lines(text)) return read_lines(name, text, 1, ids);
+    if (const std::string seems = format_ == TextFormat::guess ? describe_other_json(text) : ""; !seems.empty())
+      fail(Exit::bad_data, name, ": line 1: ", seems, "; if it is plain text, add --format text");
     if (text.empty()) return;
     check_utf8(name, text);
     end_text_file(ids);
@@ -126,16 +127,6 @@ std::unique_ptr<TokenSource> open_token_files(const std::string& path) { return 
 std::unique_ptr<TokenSource> open_texts(std::vector<std::string> paths, TextFormat format, std::string key,
                                         const Tokenizer& tokenizer) {
   return std::make_unique<TextTokens>(std::move(paths), format, std::move(key), tokenizer);
-}
-
-bool looks_like_json_lines(std::string_view text) {
-  std::string_view line = trim(text.substr(0, text.find('\n')));
-  if (line.empty() || line.front() != '{') return false;
-  try {
-    return Json::parse(line).is_object();
-  } catch (const Error&) {
-    return false;
-  }
 }
 
 }  // namespace mtl

@@ -26,7 +26,8 @@ class TokenSource {
 std::unique_ptr<TokenSource> open_token_files(const std::string& path);
 
 enum class TextFormat {
-  guess,  // JSON lines if the name says so (.jsonl, .json, also compressed) or the first line is a JSON object
+  guess,  // JSON lines if the name says so (.jsonl, .json, also compressed) or the first line is a JSON object; an
+          // error if the text begins like other JSON
   text,   // each file is one document
   jsonl,  // each line is one document, with its texts under one key
 };
@@ -37,8 +38,5 @@ enum class TextFormat {
 /// message "FILE: line N: what".
 std::unique_ptr<TokenSource> open_texts(std::vector<std::string> paths, TextFormat format, std::string key,
                                         const Tokenizer& tokenizer);
-
-/// True if the first line of a file's `text` indicates JSON lines.
-bool looks_like_json_lines(std::string_view text);
 
 }  // namespace mtl

@@ -28,11 +28,13 @@ void check_utf8(const std::string& path, std::string_view text, std::int64_t& li
   fail(Exit::bad_data, path, ":", lines + 1, ": ", invalid_utf8_message(column + 1));
 }
 
-/// With --format auto, rejects standard input that looks like JSON lines, because it has no name that would indicate
-/// the format.
+/// With --format auto, rejects text that begins like JSON: its syntax would become part of the vocabulary.
 void refuse_doubtful_input(const VocabOptions& options, const std::string& file, std::string_view beginning) {
-  if (file != "-" || options.format != "auto" || !starts_with(trim(beginning), "{")) return;
-  fail(Exit::usage, "standard input looks like JSON lines; choose --format jsonl or --format text");
+  if (options.format != "auto") return;
+  if (looks_like_json_lines(beginning))
+    fail(Exit::usage, input_name(file), " looks like JSON lines; choose --format jsonl or --format text");
+  if (const std::string seems = describe_other_json(beginning); !seems.empty())
+    fail(Exit::bad_data, input_name(file), ":1: ", seems, "; if it is plain text, add --format text");
 }
 
 /// Reads one text in parts, cut between pre-tokens, so that a file of any size can be one document.

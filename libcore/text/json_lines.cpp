@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/json_cursor.h"
 #include "base/utf8.h"
 #include "text/other_formats.h"
@@ -17,6 +18,16 @@ bool named_json_lines(std::string_view path) {
     if (ends_with(path, suffix)) path.remove_suffix(suffix.size());
   }
   return ends_with(path, ".jsonl") || ends_with(path, ".json");
+}
+
+bool looks_like_json_lines(std::string_view text) {
+  std::string_view line = trim(text.substr(0, text.find('\n')));
+  if (line.empty() || line.front() != '{') return false;
+  try {
+    return Json::parse(line).is_object();
+  } catch (const Error&) {
+    return false;
+  }
 }
 
 LineReader::LineReader(std::vector<std::string> paths, LineReaderOptions options)

@@ -146,6 +146,34 @@ std::string describe_bad_object(std::string_view line, std::string_view rest, st
   return "";
 }
 
+/// True if a JSON object with a key, or an array of such objects or of strings, begins here, perhaps after a record
+/// separator. Plain text may begin with a bracket, too: "[1] A reference", "{{a template}}".
+bool begins_like_json(std::string_view text) {
+  JsonCursor cursor(starts_with(text, "\x1E") ? text.substr(1) : text);
+  const auto ends = [&] { return cursor.peek() == '\0' && cursor.offset() == text.size(); };
+  try {
+    if (cursor.peek() == '[') {
+      cursor.enter('[');
+      if (!cursor.next_item(']')) return false;
+      if (cursor.peek() == '"') {
+        cursor.string();
+        return cursor.next_item(']') ? cursor.peek() == '"' || ends() : ends();
+      }
+    }
+    if (ends()) return !text.empty();  // the first line of pretty-printed JSON
+    cursor.enter('{');
+    if (ends()) return true;
+    cursor.key();
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+bool is_python_dict(std::string_view line) {
+  return starts_with(line, "{'") && line.find("':") != std::string_view::npos;
+}
+
 }  // namespace
 
 void refuse_other_formats(const std::string& name, std::string_view head, std::string_view unpack) {
@@ -190,6 +218,13 @@ std::string describe_bad_line(std::string_view line, std::int64_t number) {
   const bool is_json =
       std::string_view("\"-0123456789tfn").find(record.front()) != std::string_view::npos && rest.empty();
   return number == 1 && !is_json ? describe_other_text(record) : "";
+}
+
+std::string describe_other_json(std::string_view text) {
+  text = trim(text);
+  const std::string_view line = text.substr(0, text.find('\n'));
+  const bool is_json = begins_like_json(text) || is_python_dict(line);
+  return is_json && find_invalid_utf8(line) == std::string_view::npos ? describe_bad_line(line, 1) : "";
 }
 
 std::string describe_other_layout(std::string_view line, const std::string& key) {

@@ -108,6 +108,16 @@ for file in mark.jsonl mark.txt; do
   expect_exit 65 mtl-eval --load b --input - <$file
   expect_text err 'standard input: .*byte order mark'
 done
+# JSON in other layouts than JSON lines is not scored as plain text, unless told so.
+for text in '[{"text": "To be"}]' '[\n {"text": "To be"}\n]\n' '{\n "text": "To be"\n}\n' '{"text": "To be"}\r{"text": "or"}\r'; do
+  printf "$text" >odd.txt
+  expect_exit 65 mtl-eval --load b --input - <odd.txt
+  expect_text err 'standard input: line 1: .*--format text'
+  expect_exit 65 mtl-eval --load b --input odd.txt
+  expect_exit 0 mtl-eval --load b --input - --format text <odd.txt
+done
+printf '[1] To be' >reference.txt
+expect_exit 0 mtl-eval --load b --input - <reference.txt
 printf 'To be\nor caf\xe9' >latin.txt
 expect_exit 65 mtl-eval --load b --input latin.txt
 expect_text err 'latin.txt: line 2: invalid UTF-8 \(column 7\); .*iconv'

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/ordered.h"
+#include "text/other_formats.h"
 #include "tests/error_of.h"
 #include "tests/scratch_folder.h"
 
@@ -172,6 +173,26 @@ TEST_CASE("texts: the error for a bad line says what the line or the file seems 
     CHECK(test::contains(later, "column"));
     CHECK_FALSE(test::contains(later, "FILE"));
   }
+}
+
+TEST_CASE("texts: JSON in other layouts is told from plain text without a name") {
+  for (const char* text :
+       {"[", "[{\"text\": \"a\"}, {\"te", "[\n  {\n    \"text\": \"a\"", "[\"a\", \"b\"]", "[\"a\",\n", "{",
+        "\n{\n  \"text\": \"a\"", "{\"text\": \"a\",\n \"id\": 1}", "{\"text\": \"a\"}\r{\"text\": \"b\"}\r",
+        "{\"text\": \"a\"},\n{\"text\": \"b\"},\n", "{\"text\": \"a\"} {\"text\": \"b\"}", "{'text': 'a'}\n",
+        "{\"text\": None}\n", "\x1E{\"text\": \"a\"}\n"}) {
+    CAPTURE(text);
+    CHECK(describe_other_json(text) != "");
+    CHECK_FALSE(looks_like_json_lines(text));
+  }
+  for (const char* text :
+       {"", "[]", "[1] A reference.", "[1, 2]", "[[A link]]", "[\"Yes,\" he said.]", "[\"a\"] is a list.", "{}",
+        "{{A template}}", "{\n  int i = 0;\n}", "{\"a\": 1} is JSON.", "{\"a\", \"b\"}", "{'a'}", "{\"a\": \"b",
+        "{\"text\": \"a\"}\n{\n", "\"A quotation,\n", "It was a dark night."}) {
+    CAPTURE(text);
+    CHECK(describe_other_json(text) == "");
+  }
+  CHECK(looks_like_json_lines("{\"text\": \"a\"}\n["));
 }
 
 TEST_CASE("ordered work: results are in order, for any number of threads") {
