@@ -99,10 +99,8 @@ std::size_t find_invalid_utf8(std::string_view text) {
 }
 
 void JsonCursor::fail_here(const std::string& what) const {
-  if (starts_with(text_, "\xEF\xBB\xBF"))
-    fail(Exit::bad_data, "byte 1: a byte order mark (BOM); remove it: tail -c +4 FILE");
-  if (starts_with(text_, "\xFF\xFE") || starts_with(text_, "\xFE\xFF"))
-    fail(Exit::bad_data, "byte 1: UTF-16 text; convert it: iconv -f UTF-16 -t UTF-8 FILE");
+  if (const OtherEncoding* other = find_other_encoding(text_))
+    fail(Exit::bad_data, "byte 1: ", other->what, ", not plain UTF-8; convert it: ", other->filter, " FILE");
   fail(Exit::bad_data, "byte ", at_ + 1, ": ", what);
 }
 

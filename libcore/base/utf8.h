@@ -1,4 +1,4 @@
-// Decodes UTF-8 character by character, and replaces invalid bytes.
+// Decodes UTF-8 character by character, replaces invalid bytes, and recognizes other encodings.
 //
 // In ill-formed input, each maximal prefix of a well-formed character, at least one byte long, becomes one U+FFFD.
 // Unicode recommends this, and Python's errors="replace" does it.
@@ -56,6 +56,16 @@ inline Utf8Char utf8_before(std::string_view text, std::size_t at) {
 
 /// Returns `bytes` with U+FFFD for all invalid UTF-8.
 std::string decode_lossy(std::string_view bytes);
+
+/// An encoding that the first bytes of a text show to be another than plain UTF-8.
+struct OtherEncoding {
+  const char* what;    // "UTF-16 text"
+  const char* filter;  // the command that converts it; add the name of the file
+};
+/// Returns null for UTF-8 without a byte order mark, and for what may be no text at all.
+const OtherEncoding* find_other_encoding(std::string_view head);
+/// Throws Error(bad_data) that names `path` and how to convert the file if its `text` has such an encoding.
+void refuse_other_encoding(const std::string& path, std::string_view text);
 
 /// Decodes bytes that arrive in pieces, holding back incomplete characters.
 class Utf8Stream {

@@ -17,10 +17,9 @@ constexpr const char* kEndOfText = "<|endoftext|>";
 }  // namespace
 
 Json read_model_json(const std::string& path) {
-  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
   const std::string text = read_regular_file(path);
   try {
-    return Json::parse(starts_with(text, kByteOrderMark) ? std::string_view(text).substr(3) : text);
+    return Json::parse(text);
   } catch (const Error& error) {
     fail(Exit::bad_data, path, ": not valid JSON: ", error.what());
   }

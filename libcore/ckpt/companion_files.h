@@ -10,8 +10,7 @@
 
 namespace mtl {
 
-/// Reads a JSON file in a model folder. It must be a regular file and may start with a byte order mark. Throws Error
-/// with the file's name.
+/// Reads a JSON file in a model folder. It must be a regular file. Throws Error with the file's name.
 Json read_model_json(const std::string& path);
 
 /// True for tokenizer.json, vocab.json, merges.txt and the other files that copy_companion_files() copies.

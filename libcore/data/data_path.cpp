@@ -108,7 +108,11 @@ class Reader {
     if (const std::string& path = options_.data_args_path; !path.empty()) {
       if (!words.empty()) report_("--data-args-path", "excludes --data-path; use only one of them");
       flag = "--data-args-path " + path;
-      attempt(flag, [&] { words = split_words(read_file(path)); });
+      attempt(flag, [&] {
+        const std::string text = read_file(path);
+        refuse_other_encoding(path, text);
+        words = split_words(text);
+      });
     }
     SplitSources out;
     attempt("--split " + options_.split, [&] {

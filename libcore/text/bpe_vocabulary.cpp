@@ -165,6 +165,8 @@ void read_merges(MergeList& merges, const NamedText& file) {
 }  // namespace
 
 BpeVocabulary parse_vocab_and_merges(const NamedText& vocab, const NamedText& merges) {
+  refuse_other_encoding(vocab.name, vocab.text);
+  refuse_other_encoding(merges.name, merges.text);
   BpeVocabulary vocabulary;
   try {
     read_tokens(vocabulary, vocab);

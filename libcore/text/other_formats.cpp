@@ -17,7 +17,6 @@ struct FilteredFormat {
   std::string_view magic;
   const char *what, *filter;
 };
-constexpr const char* kDecodeUtf16 = "iconv -f UTF-16 -t UTF-8";
 constexpr FilteredFormat kFilteredFormats[] = {
     {4, "1AY&SY", "bzip2 data; only gzip, xz and zstd are decompressed", "bzip2 -dc"},
     {0, std::string_view("\x04\x22\x4D\x18", 4), "lz4 data; only gzip, xz and zstd are decompressed", "lz4 -dc"},
@@ -27,11 +26,6 @@ constexpr FilteredFormat kFilteredFormats[] = {
     {0, "LZIP\x01", "lzip data; only gzip, xz and zstd are decompressed", "lzip -dc"},
     {257, std::string_view("ustar\0", 6), "a tar archive", "tar -xOf -"},
     {257, std::string_view("ustar  \0", 8), "a tar archive", "tar -xOf -"},
-    {0, std::string_view("\xFF\xFE\0\0", 4), "UTF-32 text, not UTF-8", "iconv -f UTF-32 -t UTF-8"},
-    {0, std::string_view("\0\0\xFE\xFF", 4), "UTF-32 text, not UTF-8", "iconv -f UTF-32 -t UTF-8"},
-    {0, "\xFF\xFE", "UTF-16 text, not UTF-8", kDecodeUtf16},
-    {0, "\xFE\xFF", "UTF-16 text, not UTF-8", kDecodeUtf16},
-    {0, "\xEF\xBB\xBF", "text with a byte order mark (BOM), which would become a part of it", "tail -c +4"},
 };
 /// A format that a program converts only from a file.
 struct FileFormat {
@@ -64,14 +58,6 @@ constexpr FileFormat kFileFormats[] = {
     {std::string_view("MMIDIDX\0\0", 9), "the .idx of token files, which are tokenized already",
      "use them as they are, with --data-path"},
 };
-
-/// The first characters of UTF-16 text without a byte order mark: JSON and most other text begins with ASCII.
-const char* utf16_of(std::string_view head) {
-  if (head.size() < 4) return nullptr;
-  if (head[0] != 0 && head[1] == 0 && head[2] != 0 && head[3] == 0) return "UTF-16LE";
-  if (head[0] == 0 && head[1] != 0 && head[2] == 0 && head[3] != 0) return "UTF-16BE";
-  return nullptr;
-}
 
 [[noreturn]] void refuse_filtered(const std::string& name, std::string_view what, std::string_view filter,
                                   std::string_view unpack) {
@@ -181,8 +167,8 @@ void refuse_other_formats(const std::string& name, std::string_view head, std::s
     if (head.size() >= other.offset && starts_with(head.substr(other.offset), other.magic))
       refuse_filtered(name, other.what, other.filter, unpack);
   }
-  if (const char* encoding = utf16_of(head))
-    refuse_filtered(name, "UTF-16 text, not UTF-8", cat("iconv -f ", encoding, " -t UTF-8"), unpack);
+  if (const OtherEncoding* other = find_other_encoding(head))
+    refuse_filtered(name, cat(other->what, ", not plain UTF-8"), other->filter, unpack);
   for (const FileFormat& other : kFileFormats) {
     if (!starts_with(head, other.magic)) continue;
     if (unpack.empty()) fail_at(Exit::bad_data, name, "this is ", other.what, ", not text; ", other.advice);

@@ -170,6 +170,7 @@ std::vector<std::string> ranks_in_use(std::vector<std::string> ranks, const std:
 }  // namespace
 
 std::vector<std::string> parse_tiktoken_ranks(std::string_view text, const std::string& path) {
+  refuse_other_encoding(path, text);
   RankReader reader(path);
   std::string_view start = trim(text.substr(0, 100));
   try {

@@ -82,6 +82,7 @@ TEST_CASE("json: refuses what Python refuses") {
   }
   CHECK_THROWS_WITH_AS(Json::parse("\xef\xbb\xbf{}"), doctest::Contains("byte order mark"), Error);
   CHECK_THROWS_WITH_AS(Json::parse(std::string("\xff\xfe{\0}\0", 6)), doctest::Contains("iconv -f UTF-16"), Error);
+  CHECK_THROWS_WITH_AS(Json::parse(std::string("{\0\"\0a\0", 6)), doctest::Contains("iconv -f UTF-16LE"), Error);
   CHECK_THROWS_AS(Json::parse(std::string(1001, '[') + std::string(1001, ']')), Error);
   CHECK_NOTHROW(Json::parse(std::string(1000, '[') + std::string(1000, ']')));
 }

@@ -272,10 +272,16 @@ put_last '\x00\x00\xc0\x7f'  # NaN
 expect_exit 0 mtl-convert --load "$WORK/large" --save "$WORK/nan"
 expect_text "$WORK/err" "warning: .*/large: contains NaN or infinity: 'transformer.wte.weight' \(1 of 32,768 elements\)"
 
-# Files in a model folder: a byte order mark, a FIFO, a shard name with a NUL, model_max_length, a SentencePiece model.
+# Files in a model folder: other encodings, a FIFO, a shard name with a NUL, model_max_length, a SentencePiece model.
 cp -r "$MODELS/a" "$WORK/files"
 chmod -R u+w "$WORK/files"
 { printf '\xEF\xBB\xBF'; cat "$MODELS/a/config.json"; } >"$WORK/files/config.json"
+expect_exit 65 mtl-convert --load "$WORK/files" --save "$WORK/x"
+expect_text "$WORK/err" 'files/config.json: .*byte order mark.*tail -c \+4'
+iconv -f UTF-8 -t UTF-16 "$MODELS/a/config.json" >"$WORK/files/config.json"
+expect_exit 65 mtl-convert --load "$WORK/files" --save "$WORK/x"
+expect_text "$WORK/err" 'files/config.json: .*iconv -f UTF-16'
+cp "$MODELS/a/config.json" "$WORK/files/config.json"
 echo '{"model_max_length": 1000000000000000019884624838656, "tokenizer_class": "X"}' >"$WORK/files/tokenizer_config.json"
 echo model >"$WORK/files/tokenizer.model"
 echo '{{ messages }}' >"$WORK/files/chat_template.jinja"

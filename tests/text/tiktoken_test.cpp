@@ -148,6 +148,7 @@ TEST_CASE("TikTokenizer: reads ranks as lines and as JSON, and refuses broken fi
         "ranks:1: the token with rank 7 has 1500 bytes; at most 1024 are supported");
   for (const auto& [content, reason] : std::vector<std::pair<std::string, std::string>>{
            {"", "no tokens"},
+           {"\xEF\xBB\xBFYQ== 0", "ranks: this is text with a byte order mark"},
            {"YQ==", "ranks:1: expected"},
            {"YQ== 0\nYQ= 1", "ranks:2: \"YQ=\""},
            {"Y(== 0", "base64"},

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "base/error.h"
+#include "tests/error_of.h"
 #include "tests/scratch_folder.h"
 #include "tests/sha256.h"
 #include "tests/text/golden.h"
@@ -213,6 +214,35 @@ TEST_CASE("vocabulary files: broken ones are refused") {
   write_file_atomic(merges, "{\"a\": 0}");
   CHECK_THROWS_WITH_AS(BpeTokenizer(read_vocab_and_merges(merges, "../share/gpt2/merges.txt"), merges),
                        doctest::Contains("not a byte-level vocabulary"), Error);
+}
+
+TEST_CASE("vocabulary files: one in another encoding is named, with the command that converts it") {
+  const auto utf16 = [](std::string_view text) {
+    std::string out = "\xFF\xFE";
+    for (const char c : text) out += {c, '\0'};
+    return out;
+  };
+  const std::string vocab = "{\"a\": 0, \"b\": 1, \"ab\": 2}", merges = "#version: 0.2\na b\n";
+  const auto refusal = [](const std::string& vocab_text, const std::string& merges_text) {
+    return test::error_of(
+        [&] {
+          parse_vocab_and_merges({vocab_text, "v.json"}, {merges_text, "m.txt"});
+        },
+        Exit::bad_data);
+  };
+  const auto check = [](const std::string& message, const char* file, const char* remedy) {
+    CHECK(starts_with(message, file));
+    CHECK(test::contains(message, remedy));
+  };
+  check(refusal("\xEF\xBB\xBF" + vocab, merges), "v.json", "tail -c +4");
+  check(refusal(utf16(vocab), merges), "v.json", "iconv -f UTF-16 -t UTF-8");
+  check(refusal(utf16(vocab).substr(2), merges), "v.json", "iconv -f UTF-16LE");
+  check(refusal(vocab, "\xEF\xBB\xBF" + merges), "m.txt", "tail -c +4");
+  check(refusal(vocab,
+                "\xEF\xBB\xBF"
+                "a b\n"),
+        "m.txt", "tail -c +4");
+  check(refusal(vocab, utf16(merges)), "m.txt", "iconv -f UTF-16 -t UTF-8");
 }
 
 TEST_CASE("vocab.json: an entry that is not a token and its id is refused by name") {
