@@ -24,6 +24,30 @@ std::uint64_t sampled_hash(const TensorFile& file) {
   return hasher.digest();
 }
 
+/// A tensor and the file that contains it.
+using Place = std::pair<const TensorFile*, const StoredTensor*>;
+
+bool have_same_contents(const Place& a, const Place& b) {
+  const std::span<const std::byte> x = a.first->data(*a.second), y = b.first->data(*b.second);
+  return a.second->dtype == b.second->dtype && a.second->shape == b.second->shape && x.size() == y.size() &&
+         std::memcmp(x.data(), y.data(), x.size()) == 0;
+}
+
+/// Removes the modules with which torch.compile, DeepSpeed (in Lightning), FSDP and activation checkpointing wrap a
+/// model or any module in it: "model.layers.0._orig_mod.mlp" -> "model.layers.0.mlp".
+std::string without_wrapper_modules(std::string name) {
+  for (const char* module :
+       {"_orig_mod.", "_forward_module.", "_fsdp_wrapped_module.", "_fpw_module.", "_checkpoint_wrapped_module."}) {
+    for (std::size_t at = 0; (at = name.find(module, at)) != std::string::npos;) {
+      if (at == 0 || name[at - 1] == '.')
+        name.erase(at, std::string_view(module).size());
+      else
+        ++at;
+    }
+  }
+  return name;
+}
+
 class HfReader : public MappedReader {
  public:
   explicit HfReader(const std::string& path) {
@@ -62,30 +86,43 @@ class HfReader : public MappedReader {
   void open_files() {
     files_ = open_hf_weights(folder);
     const std::string wrapper = wrapper_prefix();
-    auto full_name = [&](const std::string& name) {
+    auto full_name = [&](const std::string& stored) {
+      const std::string name = without_wrapper_modules(stored);
       return full_hf_name(starts_with(name, wrapper) ? name.substr(wrapper.size()) : name, *family_);
     };
     for (const std::unique_ptr<TensorFile>& file : files_) {
       for (const StoredTensor& tensor : file->tensors()) {
-        if (!stored_.emplace(full_name(tensor.name), std::pair(file.get(), &tensor)).second)
-          fail_at(Exit::bad_data, file->path(), "tensor '", tensor.name, "' is stored twice");
+        const Place place(file.get(), &tensor);
+        const auto [other, is_new] = stored_.emplace(full_name(tensor.name), place);
+        if (is_new || have_same_contents(other->second, place)) continue;
+        fail_at(Exit::bad_data, file->path(), "tensor '", tensor.name, "' differs from '", other->second.second->name,
+                "' in ", other->second.first->path(), ", but both are ", other->first, " of the model; remove one");
       }
     }
     for (const std::unique_ptr<TensorFile>& file : files_) {
       for (const auto& [alias, name] : file->aliases())
-        stored_.try_emplace(full_name(alias), std::pair(file.get(), file->find(name)));
+        stored_.try_emplace(full_name(alias), Place(file.get(), file->find(name)));
     }
   }
 
   /// Returns the prefix that a training framework's wrapper gave to all names, such as "module."
   /// (DistributedDataParallel) or "model." (Lightning), or "". A family's own prefix is not a wrapper's.
   std::string wrapper_prefix() const {
+    std::vector<std::string> names;
+    for (const std::unique_ptr<TensorFile>& file : files_) {
+      for (const StoredTensor& tensor : file->tensors()) names.push_back(without_wrapper_modules(tensor.name));
+    }
     std::string wrapper;
     for (bool found = true; std::exchange(found, false);) {
-      for (const char* name : {"module.", "_orig_mod.", "model."}) {
+      for (const char* name : {"module.", "model."}) {
         const std::string longer = wrapper + name;
         const bool is_family_prefix = std::string_view(name) == family_->prefix;
-        if (!any_name_starts_with(is_family_prefix ? longer + name : longer) || !every_name_starts_with(longer))
+        const auto begins = [](const std::string& prefix) {
+          return [&prefix](const std::string& tensor) { return starts_with(tensor, prefix); };
+        };
+        const std::string some = is_family_prefix ? longer + name : longer;
+        if (std::none_of(names.begin(), names.end(), begins(some)) ||
+            !std::all_of(names.begin(), names.end(), begins(longer)))
           continue;
         wrapper = longer;
         found = true;
@@ -93,20 +130,6 @@ class HfReader : public MappedReader {
       }
     }
     return wrapper;
-  }
-
-  bool every_name_starts_with(const std::string& prefix) const {
-    return std::all_of(files_.begin(), files_.end(), [&](const auto& file) {
-      return std::all_of(file->tensors().begin(), file->tensors().end(),
-                         [&](const StoredTensor& tensor) { return starts_with(tensor.name, prefix); });
-    });
-  }
-
-  bool any_name_starts_with(const std::string& prefix) const {
-    return std::any_of(files_.begin(), files_.end(), [&](const auto& file) {
-      return std::any_of(file->tensors().begin(), file->tensors().end(),
-                         [&](const StoredTensor& tensor) { return starts_with(tensor.name, prefix); });
-    });
   }
 
   /// Adds the parameters in canonical order. Rejects stored tensors that do not belong to a parameter.
@@ -157,9 +180,7 @@ class HfReader : public MappedReader {
     if (output == stored_.end()) return;
     const std::string name = hf_tensors_of(canonical, *family_).front().name;
     const auto embedding = stored_.try_emplace(name, output->second).first;
-    auto bytes = [](const auto& place) { return place.first->data(*place.second); };
-    std::span<const std::byte> a = bytes(output->second), b = bytes(embedding->second);
-    if (a.size() != b.size() || std::memcmp(a.data(), b.data(), a.size()) != 0) {
+    if (!have_same_contents(output->second, embedding->second)) {
       fail_at(
           Exit::bad_data, output->second.first->path(), "tensor '", output->second.second->name,
           "' differs from the token embedding, but config.json sets tie_word_embeddings; set it to false, or remove "
@@ -170,7 +191,7 @@ class HfReader : public MappedReader {
 
   const HfFamily* family_ = nullptr;
   std::vector<std::unique_ptr<TensorFile>> files_;
-  std::map<std::string, std::pair<const TensorFile*, const StoredTensor*>> stored_;  // by full name
+  std::map<std::string, Place> stored_;  // by full name
 };
 
 }  // namespace

@@ -23,17 +23,23 @@ ModelSource open_quietly(const std::string& path) {
   return ModelSource::open(path, console);
 }
 
-/// Copies a golden model's config.json to `to`, and its weights with other names.
-void copy_renamed(const std::string& model, const std::string& to, const Rename& rename,
-                  const Metadata& metadata = {}) {
+/// Copies a golden model's config.json to `to`, and its weights with other names. `twins` maps names of tensors to add
+/// to the names of those that they equal.
+void copy_renamed(const std::string& model, const std::string& to, const Rename& rename, const Metadata& metadata = {},
+                  const Metadata& twins = {}) {
   fs::create_directories(to);
   fs::copy_file("golden/" + model + "/config.json", to + "/config.json", fs::copy_options::overwrite_existing);
   const SafetensorsFile source("golden/" + model + "/model.safetensors");
   std::vector<StoredTensor> plan = source.tensors();
   for (StoredTensor& tensor : plan) tensor.name = rename(tensor.name);
+  for (const auto& [name, twin] : twins) {
+    plan.push_back(*source.find(twin));
+    plan.back().name = name;
+  }
   OutputFile out(to + "/model.safetensors");
   SafetensorsWriter writer(out, plan, metadata);
   for (const StoredTensor& tensor : source.tensors()) writer.write(source.data(tensor));
+  for (const auto& [name, twin] : twins) writer.write(source.data(*source.find(twin)));
   writer.finish();
   out.close();
 }
@@ -112,6 +118,12 @@ TEST_CASE("hf weights: GPT-NeoX's output layer is read as embed_out and as lm_he
   copy_renamed("llama_model/neox", scratch / "head",
                [](const std::string& name) { return name == "embed_out.weight" ? "lm_head.weight" : name; });
   CHECK(same_weights("llama_model/neox", scratch / "head"));
+  // A tensor may be stored under both names, as long as the values are the same.
+  copy_renamed("llama_model/neox", scratch / "both", kSameName, {}, {{"lm_head.weight", "embed_out.weight"}});
+  CHECK(same_weights("llama_model/neox", scratch / "both"));
+  copy_renamed("llama_model/neox", scratch / "other", kSameName, {}, {{"lm_head.weight", "gpt_neox.embed_in.weight"}});
+  const std::string error = error_of([&] { open_quietly(scratch / "other"); }, Exit::bad_data);
+  for (const char* part : {"model.safetensors", "'lm_head.weight'", "'embed_out.weight'"}) CHECK(contains(error, part));
 }
 
 TEST_CASE("hf weights: the prefix of a training framework's wrapper is removed") {
@@ -122,6 +134,31 @@ TEST_CASE("hf weights: the prefix of a training framework's wrapper is removed")
       ScratchFolder scratch;
       copy_renamed(model, scratch / "m", [&](const std::string& name) { return prefix + name; });
       CHECK(same_weights(model, scratch / "m"));
+    }
+  }
+  // Modules of torch.compile, DeepSpeed and FSDP wrap the model, its layers, or both.
+  const auto wrap = [](std::string name, const std::string& before, const std::string& module) {
+    const std::size_t at = name.find(before);
+    return at == std::string::npos ? name : name.insert(at, module);
+  };
+  for (const char* module :
+       {"_orig_mod.", "_forward_module.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module."}) {
+    const std::vector<Rename> renames = {
+        [&](const std::string& name) { return module + name; },
+        [&](const std::string& name) { return cat("model.", module, name); },
+        [&](const std::string& name) { return cat(module, "module.", name); },
+        [&](const std::string& name) { return wrap(name, "layers.", module); },
+        [&](const std::string& name) { return module + wrap(wrap(name, "mlp.", module), "mlp.", "_orig_mod."); },
+        [&](const std::string& name) { return wrap(wrap(name, "weight", module), "0.", module); }};
+    for (std::size_t i = 0; i < renames.size(); ++i) {
+      for (const char* model : {"gpt2_model/a", "llama_model/llama", "llama_model/neox"}) {
+        CAPTURE(std::string(module));
+        CAPTURE(i);
+        CAPTURE(std::string(model));
+        ScratchFolder scratch;
+        copy_renamed(model, scratch / "m", renames[i]);
+        CHECK(same_weights(model, scratch / "m"));
+      }
     }
   }
   ScratchFolder scratch;  // a wrapper around a model whose names lack the family's prefix
