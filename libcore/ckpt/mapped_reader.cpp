@@ -57,6 +57,11 @@ std::vector<NonfiniteTensor> MappedReader::find_nonfinite(std::size_t index) con
   return found;
 }
 
+std::string MappedReader::stored_name(std::size_t index) const {
+  const Places& from = places_[index];
+  return cat("'", printable_text(from.names[0]), "' in ", fs::path(from.files[0]->path()).filename().string());
+}
+
 void hash_sample(Hasher& hasher, std::span<const std::byte> bytes, std::size_t blocks) {
   constexpr std::size_t kBlock = 4096;
   if (bytes.size() <= kBlock * blocks) return hasher.update(bytes.data(), bytes.size());

@@ -19,6 +19,8 @@ class MappedReader : public TensorReader {
   /// Gathers the slice into `out`. Throws Error(io) if a file has been truncated.
   void read(std::size_t index, const Slice& slice, std::span<std::byte> out) const final;
   std::vector<NonfiniteTensor> find_nonfinite(std::size_t index) const final;
+  /// Names the first of the file tensors that contain it, and its file.
+  std::string stored_name(std::size_t index) const final;
 
  protected:
   /// Where a canonical tensor's elements are stored. piece.file is an index into `contents` and `files`.

@@ -77,8 +77,9 @@ void TensorReader::check_complete() const {
         problems.push_back(cat("tensor '", name, "' has shape ", shape_text(found->second->shape),
                                "; the configuration needs ", shape_text(canonical.shape)));
       } else if (!is_model_dtype(found->second->dtype)) {
-        problems.push_back(cat("tensor '", name, "' is stored as ", name_of(found->second->dtype),
-                               "; only F16, BF16, F32 and F64 are supported"));
+        problems.push_back(cat("tensor ", stored_name(found->second - tensors.data()), " is stored as ",
+                               name_of(found->second->dtype),
+                               "; mtl reads only F16, BF16, F32 and F64: use weights that are not quantized"));
       }
       unmatched.erase(found);
     }

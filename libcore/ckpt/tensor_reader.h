@@ -32,6 +32,8 @@ class TensorReader {
   virtual void read(std::size_t index, const Slice& slice, std::span<std::byte> out) const = 0;
   /// See ModelSource::find_nonfinite().
   virtual std::vector<NonfiniteTensor> find_nonfinite(std::size_t index) const;
+  /// Returns how messages call tensors[index]: its name, as stored in a file.
+  virtual std::string stored_name(std::size_t index) const { return cat("'", tensors[index].name, "'"); }
   /// If the format has hashes, verifies the stored bytes that contain this slice, unless an earlier call did.
   virtual void verify_slice(std::size_t, const Slice&) const {}
   /// If the format has hashes for files without tensors, such as the tokenizer's, verifies those files.

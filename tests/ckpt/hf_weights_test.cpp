@@ -187,6 +187,22 @@ TEST_CASE("hf weights: a state dict inside a dict is found, or the error lists t
   }
 }
 
+TEST_CASE("hf weights: a dtype that is not a floating-point one is refused with the tensor's name in the file") {
+  for (const char* model : {"gpt2_model/a", "llama_model/llama"}) {
+    ScratchFolder scratch;
+    copy_renamed(model, scratch / "m", kSameName);
+    const std::string path = scratch / "m/model.safetensors";
+    std::string text = read_file(path);
+    const std::string name = SafetensorsFile(path).tensors()[3].name;
+    const std::size_t at = text.find("\"F", text.find(cat('"', name, '"')));
+    text.replace(at, 4, text.substr(at, 4) == "\"F32" ? "\"I32" : "\"I16");
+    write_text(path, text);
+    const std::string error = error_of([&] { open_quietly(scratch / "m"); }, Exit::bad_data);
+    CAPTURE(error);
+    CHECK(contains(error, cat("'", name, "' in model.safetensors is stored as I")));
+  }
+}
+
 TEST_CASE("hf weights: NaN is refused with the tensor's name in the file") {
   ScratchFolder scratch;
   for (const auto& [model, tensor] : {std::pair("llama_model/llama", "model.layers.1.self_attn.v_proj.weight"),
