@@ -166,6 +166,8 @@ TEST_CASE("hf config: keys that mtl would compute differently are refused by nam
        "rope_parameters differs between layers"},
       {"llama_model/llama", "hidden_act", "gelu_10", "hidden_act is \"gelu_10\", which mtl does not support"},
       {"llama_model/llama", "quantization_config", Json::object(), "mtl does not support quantized models"},
+      {"llama_model/llama", "is_causal", Json(),
+       "is_causal is null; mtl does not support attention to later tokens (which null"},
       {"llama_model/llama", "num_key_value_heads", 0, "num_key_value_heads is 0"},
       {"llama_model/llama", "model_type", "mixtral", "model_type is 'mixtral'; mtl reads only gpt2, llama, mistral"},
       {"llama_model/mistral", "sliding_window", -1, "sliding_window is -1"},
