@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/files.h"
+#include "ckpt/zip_archive.h"
 
 namespace mtl {
 
@@ -27,6 +28,11 @@ PickleValue at_key(const TorchFile& file, PickleValue dict, const char* key) {
   if (!file_exists(path)) {
     fail_at(Exit::bad_data, path,
             "is missing; Megatron-LM's distributed optimizer saves Adam's moments and the fp32 weights there");
+  }
+  const MappedFile state(path);  // refuses a Git LFS pointer
+  if (!is_zip_archive(state.bytes())) {
+    fail_at(Exit::bad_data, path, state.bytes().empty() ? "is empty" : "is not a file of torch.save",
+            "; copy it again: Megatron-LM's distributed optimizer saves Adam's moments and the fp32 weights there");
   }
   fail_at(Exit::bad_data, path,
           "contains Adam's moments and the fp32 weights as Megatron-LM's distributed optimizer saves them "

@@ -4,6 +4,7 @@
 #include "ckpt/torch_writer.h"
 #include "ckpt_fixtures.h"
 #include "optim/precision_presets.h"
+#include "tests/lfs_pointer.h"
 
 using namespace mtl;
 using namespace mtl::test;
@@ -264,8 +265,20 @@ TEST_CASE("megatron: the distributed optimizer's state is named, whether its fil
   const ScratchFolder scratch;
   const ModelSource without = open_run(scratch, {.is_distributed = true});
   CHECK(contains(without.optimizer_problem(), "mp_rank_00/distrib_optim.pt: is missing"));
-  for (const char* rank : {"0", "1"})
-    write_text(cat(scratch.path(), "/iter_0000040/mp_rank_0", rank, "/distrib_optim.pt"), "");
+  const auto with_file = [&](const std::string& content) {
+    for (const char* rank : {"0", "1"})
+      write_text(cat(scratch.path(), "/iter_0000040/mp_rank_0", rank, "/distrib_optim.pt"), content);
+    return open_run(scratch, {.is_distributed = true}).optimizer_problem();
+  };
+  for (const auto& [content, what] : {std::pair(std::string(), "is empty"), std::pair(std::string("PK"), "torch.save"),
+                                      std::pair(lfs_pointer(1234), "git lfs pull")}) {
+    const std::string problem = with_file(content);
+    CAPTURE(problem);
+    CHECK(contains(problem, "mp_rank_00/distrib_optim.pt"));
+    CHECK(contains(problem, what));
+    CHECK(!contains(problem, "does not read"));
+  }
+  with_file("PK\x03\x04");
   const ModelSource source = open_run(scratch, {.is_distributed = true});
   CHECK(contains(source.optimizer_problem(), "--use-distributed-optimizer"));
   CHECK(!source.has_optimizer());
