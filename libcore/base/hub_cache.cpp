@@ -1,10 +1,12 @@
 #include "base/hub_cache.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cstdlib>
 
 #include "base/files.h"
 #include "base/str.h"
+#include "base/utf8.h"
 
 namespace mtl {
 
@@ -15,14 +17,36 @@ std::string environment(const char* name) {
   return value == nullptr ? "" : value;
 }
 
+/// Replaces a leading ~ and every $NAME and ${NAME} that is set, because no shell does so in a file of variables.
+std::string expand(std::string path) {
+  if (path == "~" || starts_with(path, "~/")) path.replace(0, 1, environment("HOME"));
+  const auto is_part = [](char c) { return std::isalnum(byte_of(c)) != 0 || c == '_'; };
+  for (std::size_t at = 0; (at = path.find('$', at)) != std::string::npos;) {
+    const bool has_braces = path.compare(at + 1, 1, "{") == 0;
+    const std::size_t begin = at + (has_braces ? 2 : 1);
+    const std::size_t end =
+        has_braces ? std::min(path.find('}', begin), path.size())
+                   : std::find_if_not(path.begin() + std::ptrdiff_t(begin), path.end(), is_part) - path.begin();
+    const char* value = std::getenv(path.substr(begin, end - begin).c_str());
+    if (value == nullptr) {
+      ++at;
+      continue;
+    }
+    path.replace(at, end + (has_braces ? 1 : 0) - at, value);
+    at += std::string_view(value).size();
+  }
+  return path;
+}
+
+/// The same as in huggingface_hub.
 std::string cache_folder() {
   for (const char* name : {"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"}) {
-    if (const std::string folder = environment(name); !folder.empty()) return folder;
+    if (const std::string folder = environment(name); !folder.empty()) return expand(folder);
   }
-  if (const std::string home = environment("HF_HOME"); !home.empty()) return home + "/hub";
+  if (const std::string home = environment("HF_HOME"); !home.empty()) return expand(home) + "/hub";
   std::string caches = environment("XDG_CACHE_HOME");
-  if (caches.empty()) caches = environment("HOME") + "/.cache";
-  return caches + "/huggingface/hub";
+  if (caches.empty()) caches = "~/.cache";
+  return expand(caches) + "/huggingface/hub";
 }
 
 /// True for NAME and OWNER/NAME of letters, digits and "._-". The hub does not have other names, and none that start

@@ -62,6 +62,16 @@ TEST_CASE("hub cache: a name is the folder of its main revision, wherever the ca
   expect_found("XDG_CACHE_HOME", scratch / "x", scratch / "x/huggingface/hub");
   expect_found("HF_HOME", scratch / "home", scratch / "home/hub");
   expect_found("HF_HUB_CACHE", scratch / "hub", scratch / "hub");
+  // As in a file of variables, which no shell expands.
+  expect_found("HF_HUB_CACHE", "~/tilde", scratch / "h/tilde");
+  expect_found("HF_HUB_CACHE", "$HF_HOME/plain", scratch / "home/plain");
+  expect_found("HF_HUB_CACHE", "${HOME}/${XDG_NOTHING}braces", scratch / "h/${XDG_NOTHING}braces");
+  expect_found("HF_HUB_CACHE", scratch / "a$", scratch / "a$");
+  ::unsetenv("HF_HUB_CACHE");
+  expect_found("HF_HOME", "~/hf", scratch / "h/hf/hub");
+  ::unsetenv("HF_HOME");
+  expect_found("XDG_CACHE_HOME", "~/caches", scratch / "h/caches/huggingface/hub");
+  ::setenv("HF_HUB_CACHE", (scratch / "hub").c_str(), 1);
   CHECK(resolve_hub_name("gpt2") == "gpt2");
   const std::string gpt2 = cache_model(scratch / "hub", "models--gpt2", "0001");
   write(scratch / "hub/models--gpt2/refs/main", "0001\n");
