@@ -11,8 +11,6 @@ class Flags;
 
 /// Adds a problem unless there is at least one PREFIX.
 void check_prefixes(Flags& flags, const std::vector<std::string>& prefixes);
-/// Adds a problem unless there is exactly one PREFIX.
-void check_one_prefix(Flags& flags, const std::vector<std::string>& prefixes);
 
 /// Prints document counts, sizes and lengths.
 int data_info(int argc, const char* const* argv);

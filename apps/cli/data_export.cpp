@@ -15,13 +15,13 @@ namespace mtl {
 namespace {
 
 struct DataExportOptions {
-  std::vector<std::string> prefixes;
+  std::string prefix;
   std::string output, config_file;
 };
 
 void export_tokens(const DataExportOptions& options, Console& console) {
   constexpr std::size_t kChunk = 8 << 20;
-  const IndexedDataset data(options.prefixes.front());
+  const IndexedDataset data(options.prefix);
   std::vector<std::string> read = files_of({&data});
   read.push_back(options.config_file);
   refuse_overwriting(read, {options.output}, "--output");
@@ -47,14 +47,13 @@ void export_tokens(const DataExportOptions& options, Console& console) {
 int data_export(int argc, const char* const* argv) {
   DataExportOptions options;
   Flags flags("mtl-data export", "write all tokens as one NumPy array");
-  flags.positional("PREFIX", options.prefixes, "prefix of the token files, or either of the two files");
+  flags.positional("PREFIX", options.prefix, "prefix of the token files, or either of the two files");
   flags.section("Output");
   flags
       .add("--output", &options.output, "FILE.npy", "file for the array: one dimension, in the type of the token files")
       .required();
   flags.check([&] {
     options.config_file = flags.config_file();
-    check_one_prefix(flags, options.prefixes);
     if (flags.was_given("--output") && !ends_with(options.output, ".npy")) {
       flags.problem("--output " + options.output,
                     "does not end in .npy, the only supported format; name a file like tokens.npy");

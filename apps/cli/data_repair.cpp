@@ -14,13 +14,13 @@ namespace mtl {
 namespace {
 
 struct DataRepairOptions {
-  std::vector<std::string> prefixes;
+  std::string prefix;
   std::string output, config_file;
   bool in_place = false;
 };
 
 void repair(const DataRepairOptions& options, Console& console) {
-  const std::string prefix = dataset_prefix(options.prefixes.front()), idx = prefix + ".idx";
+  const std::string prefix = dataset_prefix(options.prefix), idx = prefix + ".idx";
   const std::string output = options.in_place ? idx : options.output;
   InterruptGuard guard(console.program());  // must outlive the lock
   OutputLock lock(dataset_prefix(output), options.in_place ? "PREFIX" : "--output");
@@ -35,13 +35,12 @@ void repair(const DataRepairOptions& options, Console& console) {
 int data_repair(int argc, const char* const* argv) {
   DataRepairOptions options;
   Flags flags("mtl-data repair", "write an .idx with pointers computed from its lengths");
-  flags.positional("PREFIX", options.prefixes, "prefix of the token files, or either of the two files");
+  flags.positional("PREFIX", options.prefix, "prefix of the token files, or either of the two files");
   flags.section("Output");
   flags.add("--output", &options.output, "FILE.idx", "file to write; PREFIX.bin belongs to it as it is");
   flags.add_switch("--in-place", options.in_place, "replace PREFIX.idx once the new one is complete");
   flags.check([&] {
     options.config_file = flags.config_file();
-    check_one_prefix(flags, options.prefixes);
     if (options.in_place == !options.output.empty())
       flags.problem("--output, --in-place", "use exactly one of them: write another .idx, or replace PREFIX.idx");
     if (!options.output.empty() && !ends_with(options.output, ".idx"))

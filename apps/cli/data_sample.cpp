@@ -12,7 +12,7 @@ namespace mtl {
 namespace {
 
 struct DataSampleOptions {
-  std::vector<std::string> prefixes;
+  std::string prefix;
   DataPrintOptions print;
   std::int64_t count = 10;
   std::int64_t seed = 1234;
@@ -20,7 +20,7 @@ struct DataSampleOptions {
 
 void print_sample(const DataSampleOptions& options, Console& console) {
   DocumentPrinter printer(options.print);
-  const IndexedDataset data(options.prefixes.front());
+  const IndexedDataset data(options.prefix);
   printer.warn_about(data, console);
   const std::int64_t count = std::min(options.count, data.documents());
   for (const std::int64_t document :
@@ -35,15 +35,12 @@ void print_sample(const DataSampleOptions& options, Console& console) {
 int data_sample(int argc, const char* const* argv) {
   DataSampleOptions options;
   Flags flags("mtl-data sample", "print documents of token files drawn at random, as cat does");
-  flags.positional("PREFIX", options.prefixes, "prefix of the token files, or either of the two files");
+  flags.positional("PREFIX", options.prefix, "prefix of the token files, or either of the two files");
   flags.section("Documents");
   flags.add("--count", &options.count, "N", "number of distinct documents to print").at_least(0);
   flags.add("--seed", &options.seed, "N", "random seed for the draw").within({0, UINT32_MAX});
   add_data_print_flags(flags, options.print);
-  flags.check([&] {
-    check_data_print_flags(flags, options.print);
-    check_one_prefix(flags, options.prefixes);
-  });
+  flags.check([&] { check_data_print_flags(flags, options.print); });
   return run_alone(flags, argc, argv, [&](Console& console) {
     print_sample(options, console);
     return Exit::ok;

@@ -11,13 +11,13 @@ namespace mtl {
 namespace {
 
 struct DataShuffleOptions {
-  std::vector<std::string> prefixes;
+  std::string prefix;
   std::int64_t seed = 1234;
   DataOutputOptions output;
 };
 
 void shuffle(const DataShuffleOptions& options, Console& console) {
-  const IndexedDataset data(options.prefixes.front());
+  const IndexedDataset data(options.prefix);
   const std::vector<std::uint32_t> order =
       shuffled_documents(data.documents(), static_cast<std::uint32_t>(options.seed));
   const DocumentList list{data.documents(), [&](std::int64_t i) {
@@ -34,12 +34,11 @@ int data_shuffle(int argc, const char* const* argv) {
   DataShuffleOptions options;
   options.output.command = command_words(argc, argv);
   Flags flags("mtl-data shuffle", "put the documents of token files into a random order");
-  flags.positional("PREFIX", options.prefixes, "prefix of the token files, or either of the two files");
+  flags.positional("PREFIX", options.prefix, "prefix of the token files, or either of the two files");
   flags.section("Order");
   flags.add("--seed", &options.seed, "N", "random seed; the order is numpy.random.RandomState(N).permutation")
       .within({0, UINT32_MAX});
   add_data_output_flags(flags, options.output);
-  flags.check([&] { check_one_prefix(flags, options.prefixes); });
   return run_alone(flags, argc, argv, [&](Console& console) {
     shuffle(options, console);
     return Exit::ok;

@@ -15,7 +15,7 @@ namespace mtl {
 namespace {
 
 struct DataSplitOptions {
-  std::vector<std::string> prefixes;
+  std::string prefix;
   std::string weights, counts;
   std::string names;
   std::string by = "documents";
@@ -64,7 +64,7 @@ std::vector<std::int64_t> bounds_of(const DataSplitOptions& options, const Index
 }
 
 void split_documents(const DataSplitOptions& options, Console& console) {
-  const IndexedDataset data(options.prefixes.front());
+  const IndexedDataset data(options.prefix);
   const std::vector<std::int64_t> bounds = bounds_of(options, data);
   const std::vector<std::string> names = part_names(options);
   std::vector<DataPart> parts;
@@ -97,7 +97,6 @@ void check_numbers(Flags& flags, const DataSplitOptions& options) {
 }
 
 void check_options(Flags& flags, const DataSplitOptions& options) {
-  check_one_prefix(flags, options.prefixes);
   if (flags.was_given("--weights") == flags.was_given("--counts")) {
     flags.problem("--weights, --counts", "use exactly one of them: relative sizes, or numbers of documents");
     if (!flags.was_given("--weights")) return;
@@ -127,7 +126,7 @@ int data_split(int argc, const char* const* argv) {
   DataSplitOptions options;
   options.output.command = command_words(argc, argv);
   Flags flags("mtl-data split", "divide the documents of token files into several token files, in order");
-  flags.positional("PREFIX", options.prefixes, "prefix of the token files, or either of the two files");
+  flags.positional("PREFIX", options.prefix, "prefix of the token files, or either of the two files");
   flags.section("Parts");
   flags.add("--weights", &options.weights, "W,W,...", "share of each part, such as 0.98,0.01,0.01 or 98,1,1");
   flags.add("--counts", &options.counts, "N,N,...",

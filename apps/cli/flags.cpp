@@ -31,7 +31,9 @@ class Flags::Help : public CLI::Formatter {
   std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode /*mode*/) const override {
     std::string out = cat(name, ": ", app->get_description(), "\n\nusage: ", name, " [flags]");
     const auto words = app->get_options([](const CLI::Option* option) { return option->get_positional(); });
-    out += words.empty() ? "\n" : cat(" ", words[0]->get_name(true), "...\n\n", make_option(words[0], true));
+    out += words.empty() ? "\n"
+                         : cat(" ", words[0]->get_name(true), flags_.is_positional_single_ ? "" : "...", "\n\n",
+                               make_option(words[0], true));
     std::vector<std::string> sections = app->get_groups();
     std::rotate(sections.begin(), sections.begin() + 1, sections.end());  // "General" is declared first, shown last
     for (const std::string& section : sections) {
@@ -149,12 +151,25 @@ void Flags::positional(const std::string& value_name, std::vector<std::string>& 
   };
   CLI::Option* option = app_->add_option(value_name, append, help)->group(kGeneral)->type_size(0, 1);
   option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)->allow_extra_args();
+  positional_ = value_name;
+}
+
+void Flags::positional(const std::string& value_name, std::string& target, const std::string& help) {
+  const auto words = std::make_shared<std::vector<std::string>>();
+  positional(value_name, *words, help);
+  is_positional_single_ = true;
+  check([this, words, value_name, help, &target] {
+    if (words->empty()) problem(value_name, "is required: " + help);
+    if (words->size() > 1) problem(value_name, cat("is given ", words->size(), " times; give it once"));
+    if (!words->empty()) target = words->front();
+  });
 }
 
 void Flags::problem(std::string where, const std::string& what) {
   for (const std::string& name : Problem{where, what}.flags()) {
     if (const Flag* flag = find(name); flag != nullptr && flag->is_broken) return void(++consequences_);
   }
+  if (may_lack_positional_ && split(where, ',').front() == positional_) return void(++consequences_);
   report(std::move(where), what);
 }
 
@@ -181,13 +196,15 @@ bool Flags::was_given(const std::string& name) const {
 }
 
 /// Marks all values and foreign flags. Joins the words a foreign flag takes to it, each after a `=`.
-std::vector<std::string> Flags::mark_values(const std::vector<std::string>& words) const {
+std::vector<std::string> Flags::mark_values(const std::vector<std::string>& words) {
   std::vector<std::string> marked;
   bool needs_value = false;  // the last flag takes one value, even with a leading dash, as in `--title -x-`
   bool has_ended = false;    // after `--`
   int takes = 0;             // words that the last foreign flag still takes
   for (const std::string& word : words) {
-    const bool is_long = starts_with(word, "--"), starts_flag = word.size() > 1 && word[0] == '-' && !parse_float(word);
+    const bool is_long = starts_with(word, "--"),
+               is_number = parse_float(word.substr(0, word.find_first_of(" \t\n"))).has_value();
+    const bool starts_flag = word.size() > 1 && word[0] == '-' && !is_number;  // "-0.5 a 0.5 b" is a value, too
     const std::size_t equals = is_long ? word.find('=') : std::string::npos;
     if (!has_ended && word == "--") {
       has_ended = true;
@@ -199,6 +216,7 @@ std::vector<std::string> Flags::mark_values(const std::vector<std::string>& word
         marked.push_back(kMark + word);
       else
         marked.back() += cat('=', kMark, word), --takes;
+      may_lack_positional_ |= takes < 0;
     } else {
       const Flag* flag = find(word.substr(0, is_long ? equals : 2));
       needs_value =
@@ -229,13 +247,19 @@ ForeignFlags::Answer Flags::find_foreign(const std::string& name) const {
   for (const auto& flag : flags_) {
     for (const std::string& long_name : flag->option->get_lnames()) known.push_back("--" + long_name);
   }
-  return foreign.find(name, known);
+  ForeignFlags::Answer answer = foreign.find(name, known);
+  if (const Flag* meant = answer.meant.empty() ? nullptr : find(answer.meant)) {
+    const bool is_list = meant->option->get_items_expected_max() > 1;
+    answer.takes = meant->kind() == "switch" ? 0 : is_list ? -1 : 1;
+  }
+  return answer;
 }
 
 void Flags::report_foreign(const std::string& name, const std::string& value) {
   const ForeignFlags::Answer answer = find_foreign(name);
   if (answer.kind == ForeignFlags::Answer::acknowledged) return notice(cat(name, ": ", answer.text));
-  report(answer.takes > 0 && !value.empty() ? name + " " + value : name, answer.text);
+  const bool shows_value = answer.kind != ForeignFlags::Answer::unknown && answer.takes > 0 && !value.empty();
+  report(shows_value ? name + " " + value : name, answer.text);
   if (Flag* meant = find(answer.meant); meant != nullptr && !meant->is_given) meant->is_broken = true;
   if (answer.kind == ForeignFlags::Answer::unknown)
     std::rotate(problems_.begin() + unknown_++, problems_.end() - 1, problems_.end());

@@ -87,10 +87,13 @@ class Flags {
   }
   /// Declares positional arguments, which are appended to `target`. Undeclared positional arguments are an error.
   void positional(const std::string& value_name, std::vector<std::string>& target, const std::string& help);
+  /// Declares exactly one positional argument.
+  void positional(const std::string& value_name, std::string& target, const std::string& help);
 
   /// Adds a problem, which parse() reports together with the problems that it finds itself. Call from a check()
   /// function. A problem with a flag whose value was refused, or whose name was misspelled, is counted but not
-  /// reported: it would concern the flag's default, which the user did not ask for.
+  /// reported: it would concern the flag's default, which the user did not ask for. The same holds for positional
+  /// arguments if an unknown flag may have taken them.
   void problem(std::string where, const std::string& what);
   /// Adds a message that is printed once before the run, for example about a flag without effect.
   void notice(const std::string& text);
@@ -135,7 +138,7 @@ class Flags {
   class Config;  // reads and writes configuration files for CLI11
   static constexpr const char *kGeneral = "General", *kDefault = "default", *kCommandLine = "command line";
   Flag* find(const std::string& name) const;
-  std::vector<std::string> mark_values(const std::vector<std::string>& words) const;
+  std::vector<std::string> mark_values(const std::vector<std::string>& words);
   void store_use(Flag& flag, const std::vector<std::string>& words);
   void report_remaining();
   void report(std::string where, const std::string& what);
@@ -144,6 +147,9 @@ class Flags {
   void check_all(const std::function<void()>& prepare);
 
   std::string program_, section_ = kGeneral, config_;
+  std::string positional_;  // name of the positional arguments
+  bool is_positional_single_ = false;
+  bool may_lack_positional_ = false;  // an unknown flag took words that may be positional arguments
   std::unique_ptr<CLI::App> app_;
   std::vector<std::unique_ptr<Flag>> flags_;
   std::vector<std::function<void()>> checks_;

@@ -228,6 +228,8 @@ expect_exit 2 mtl-data cat default_text_document --tokenizer-type NullTokenizer 
 expect_text err ': 1 problem with'
 expect_exit 2 mtl-data order --data-path default_text_document --seq-length 8 --train-iters 0
 expect_text err ': 1 problem with'
+expect_exit 2 mtl-data split default_text_document --output-prefix x --weights
+expect_text err '^mtl-data split: 1 problem '
 expect_exit 2 mtl-data split default_text_document --output-prefix x --weights 1,-1,a --counts 1 --names b,b,c/d
 for problem in "'-1' is not a positive number" "'a' is not a positive" 'two parts the same name' '`c/d` cannot be part of'; do
   expect_text err "$problem"

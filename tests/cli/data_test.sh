@@ -43,7 +43,10 @@ mtl-data info --json items_short.idx ./items_long.bin >json || fail 'info --json
 expect_text json '^\{"schema": "mtl-data-info/1", "prefix": "items_short", "dtype": "u16", "documents": 14, '
 expect_text json '"prefix": "./items_long", .*"length_histogram": \[\{"from": '
 expect_exit 2 mtl-data info
+expect_exit 2 mtl-data info --frob items_short
+expect_text err '^mtl-data info: 1 problem '
 expect_exit 2 mtl-data info --jsn items_short
+expect_text err '^mtl-data info: 1 problem '
 expect_text err 'did you mean --json\?'
 
 # --- cat ---

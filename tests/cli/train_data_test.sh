@@ -96,6 +96,9 @@ expect_text err '^  --data-args-path mark.txt .*byte order mark'
 expect_exit 2 run_in none "${SHARED[@]}" --data-path 0.5 $A x $B --rampup-batch-size 2 2 24
 expect_text err "^  --data-path +expected a weight before '$B', not 'x'; "
 expect_text err '^  --rampup-batch-size 2 2 24|^  --rampup-batch-size +needs a run that is counted in samples'
+expect_exit 2 run_in none "${SHARED[@]}" --data-path "-0.5 $A 1 $B"
+expect_text err '^mtl-train: 1 problem '
+expect_text err "^  --data-path +the weight '-0.5' is not a positive number"
 expect_exit 2 run_in none --train-samples 60 --data-path 1 $A nan $B --global-batch-size 9 --rampup-batch-size 2 3 24
 expect_text err "^  --data-path +the weight 'nan' is not a positive number"
 expect_text err '^  --rampup-batch-size 2 3 24 +the global batch size 9 less the start 2 is not a multiple of 3'

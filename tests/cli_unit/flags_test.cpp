@@ -217,6 +217,48 @@ TEST_CASE("flags: a word after a flag is not the value of the unsupported flag b
   CHECK(Tool().problems({"--frob", "1", "2", "--verbose=true"}) == "--frob: unknown flag; see mtl-tool --help\n");
 }
 
+TEST_CASE("flags: a misspelled flag takes as many words as the one that was meant") {
+  const auto problems = [](std::vector<const char*> words) {
+    Tool tool;
+    tool.flags.check([&tool] {
+      if (tool.inputs.empty()) tool.flags.problem("FILE", "is required");
+    });
+    return tool.problems(std::move(words));
+  };
+  CHECK(problems({"--verbos", "file"}) == "--verbos: unknown flag; did you mean --verbose?\n");
+  CHECK(problems({"--sav", "x", "file"}) == "--sav: unknown flag; did you mean --save?\n");
+  CHECK(problems({"--sav", "x"}) == "--sav: unknown flag; did you mean --save?\nFILE: is required\n");
+  // These may have taken the words that were meant as files.
+  CHECK(problems({"--data-pat", "x", "file"}) == "--data-pat: unknown flag; did you mean --data-path?\n");
+  CHECK(problems({"--frob", "file"}) == "--frob: unknown flag; see mtl-tool --help\n");
+  CHECK(problems({"--frob"}) == "--frob: unknown flag; see mtl-tool --help\nFILE: is required\n");
+}
+
+TEST_CASE("flags: a word that begins with a negative number is a value") {
+  Tool tool;
+  tool.parse({"--data-path", "-0.5 a 0.5 b", "--clip-grad", "-1"});
+  CHECK(tool.data == std::vector<std::string>{"-0.5 a 0.5 b"});
+}
+
+TEST_CASE("flags: a single positional word is required, and only one") {
+  const auto problems = [](std::vector<const char*> words) {
+    Flags flags("mtl-tool", "does nothing");
+    std::string file;
+    flags.positional("FILE", file, "the file");
+    CHECK(flags.help().find("usage: mtl-tool [flags] FILE\n") != std::string::npos);
+    words.insert(words.begin(), "mtl-tool");
+    try {
+      flags.parse(static_cast<int>(words.size()), words.data());
+    } catch (const UsageError& error) {
+      return cat(error.problems().front().where, ": ", error.problems().front().what);
+    }
+    return file;
+  };
+  CHECK(problems({}) == "FILE: is required: the file");
+  CHECK(problems({"a"}) == "a");
+  CHECK(problems({"a", "b"}) == "FILE: is given 2 times; give it once");
+}
+
 TEST_CASE("flags: a short flag after a switch is a flag, after a flag with one value its value") {
   CHECK(Tool().parse({"--verbose", "-hq"}) == Flags::Request::help);
   Tool tool;
