@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "base/files.h"
@@ -33,19 +34,15 @@ bool have_same_contents(const Place& a, const Place& b) {
          std::memcmp(x.data(), y.data(), x.size()) == 0;
 }
 
-/// Removes the modules with which torch.compile, DeepSpeed (in Lightning), FSDP and activation checkpointing wrap a
-/// model or any module in it: "model.layers.0._orig_mod.mlp" -> "model.layers.0.mlp".
-std::string without_wrapper_modules(std::string name) {
-  for (const char* module :
-       {"_orig_mod.", "_forward_module.", "_fsdp_wrapped_module.", "_fpw_module.", "_checkpoint_wrapped_module."}) {
-    for (std::size_t at = 0; (at = name.find(module, at)) != std::string::npos;) {
-      if (at == 0 || name[at - 1] == '.')
-        name.erase(at, std::string_view(module).size());
-      else
-        ++at;
-    }
-  }
-  return name;
+/// Removes the modules with which DistributedDataParallel and DeepSpeed, torch.compile, DeepSpeed in Lightning, FSDP
+/// and activation checkpointing wrap a model or any module in it: "model.layers.0._orig_mod.mlp" ->
+/// "model.layers.0.mlp".
+std::string without_wrapper_modules(const std::string& name) {
+  static const std::set<std::string> kModules = {
+      "module", "_orig_mod", "_forward_module", "_fsdp_wrapped_module", "_fpw_module", "_checkpoint_wrapped_module"};
+  std::vector<std::string> parts = split(name, '.');
+  std::erase_if(parts, [](const std::string& part) { return kModules.contains(part); });
+  return join(parts, ".");
 }
 
 class HfReader : public MappedReader {
@@ -105,30 +102,20 @@ class HfReader : public MappedReader {
     }
   }
 
-  /// Returns the prefix that a training framework's wrapper gave to all names, such as "module."
-  /// (DistributedDataParallel) or "model." (Lightning), or "". A family's own prefix is not a wrapper's.
+  /// Returns "model." once for each Lightning module around the model. A family's own prefix is not a wrapper's.
   std::string wrapper_prefix() const {
     std::vector<std::string> names;
     for (const std::unique_ptr<TensorFile>& file : files_) {
       for (const StoredTensor& tensor : file->tensors()) names.push_back(without_wrapper_modules(tensor.name));
     }
+    const std::string attribute = "model.", own = family_->prefix == attribute ? attribute : "";
     std::string wrapper;
-    for (bool found = true; std::exchange(found, false);) {
-      for (const char* name : {"module.", "model."}) {
-        const std::string longer = wrapper + name;
-        const bool is_family_prefix = std::string_view(name) == family_->prefix;
-        const auto begins = [](const std::string& prefix) {
-          return [&prefix](const std::string& tensor) { return starts_with(tensor, prefix); };
-        };
-        const std::string some = is_family_prefix ? longer + name : longer;
-        if (std::none_of(names.begin(), names.end(), begins(some)) ||
-            !std::all_of(names.begin(), names.end(), begins(longer)))
-          continue;
-        wrapper = longer;
-        found = true;
-        break;
-      }
-    }
+    const auto begins = [](const std::string& prefix) {
+      return [prefix](const std::string& name) { return starts_with(name, prefix); };
+    };
+    while (std::any_of(names.begin(), names.end(), begins(wrapper + attribute + own)) &&
+           std::all_of(names.begin(), names.end(), begins(wrapper + attribute)))
+      wrapper += attribute;
     return wrapper;
   }
 

@@ -142,7 +142,7 @@ TEST_CASE("hf weights: the prefix of a training framework's wrapper is removed")
     return at == std::string::npos ? name : name.insert(at, module);
   };
   for (const char* module :
-       {"_orig_mod.", "_forward_module.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module."}) {
+       {"module.", "_orig_mod.", "_forward_module.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module."}) {
     const std::vector<Rename> renames = {
         [&](const std::string& name) { return module + name; },
         [&](const std::string& name) { return cat("model.", module, name); },
