@@ -115,11 +115,17 @@ std::string describe_other_text(std::string_view line) {
          "--input -";
 }
 
+constexpr const char* kPrettyPrinted =
+    "the file seems to be pretty-printed JSON; put each object on one line: jq -c . FILE | ... --input -";
+
 /// For a line that begins with '{', and in which the parser stopped at `rest`.
 std::string describe_bad_object(std::string_view line, std::string_view rest, std::int64_t number) {
   const bool is_complete = ends_with(trim(line.substr(0, line.size() - rest.size())), "}");
   if (is_complete && rest == ",")
     return "a comma follows the object; remove it from all lines: sed 's/,$//' FILE | ... --input -";
+  if (is_complete && starts_with(rest, ",") && starts_with(trim(rest.substr(1)), "{"))
+    return "the line has several objects with commas between them; put each on its own line: sed 's/.*/[&]/' FILE | jq "
+           "-c '.[]' | ... --input -";
   if (is_complete && starts_with(rest, "{"))
     return "the line has more than one object; put each on its own line: jq -c . FILE | ... --input -";
   for (const char* python : {"'", "None", "True", "False"}) {
@@ -127,8 +133,7 @@ std::string describe_bad_object(std::string_view line, std::string_view rest, st
       return "the line is a Python dict, not JSON; write the lines with json.dumps() instead of str() or repr()";
   }
   const bool goes_on = rest.empty() && std::string_view("{[,:").find(line.back()) != std::string_view::npos;
-  if (number == 1 && goes_on)
-    return "the file seems to be pretty-printed JSON; put each object on one line: jq -c . FILE | ... --input -";
+  if (number == 1 && goes_on) return kPrettyPrinted;
   return "";
 }
 
@@ -154,6 +159,17 @@ bool begins_like_json(std::string_view text) {
   } catch (const Error&) {
     return false;
   }
+}
+
+/// True if a JSON value begins the text and ends on a later line.
+bool spans_lines(std::string_view text) {
+  JsonCursor cursor(text);
+  try {
+    cursor.skip_value();
+  } catch (const Error&) {
+    return false;
+  }
+  return text.substr(0, cursor.offset()).find('\n') != std::string_view::npos;
 }
 
 bool is_python_dict(std::string_view line) {
@@ -198,6 +214,9 @@ std::string describe_bad_line(std::string_view line, std::int64_t number) {
   if (const std::size_t cr = record.find('\r'); cr != std::string_view::npos && starts_with(rest, "{"))
     return "lines end with CR alone; convert them to LF: tr '\\r' '\\n' <FILE | ... --input -";
   if (record.front() == '{') return describe_bad_object(record, rest, number);
+  if (number == 1 && record.front() == '[' && starts_with(trim(record.substr(1)), "\""))
+    return "the line is a JSON array of strings, not an object {...}; make each string a document: jq -c '.[] | {text: "
+           ".}' FILE | ... --input -";
   if (record.front() == '[')
     return "the line is a JSON array, not an object {...}; if the file is one array of objects, put each on its own "
            "line: jq -c '.[]' FILE | ... --input -";
@@ -210,7 +229,9 @@ std::string describe_other_json(std::string_view text) {
   text = trim(text);
   const std::string_view line = text.substr(0, text.find('\n'));
   const bool is_json = begins_like_json(text) || is_python_dict(line);
-  return is_json && find_invalid_utf8(line) == std::string_view::npos ? describe_bad_line(line, 1) : "";
+  if (!is_json || find_invalid_utf8(line) != std::string_view::npos) return "";
+  const std::string seems = describe_bad_line(line, 1);
+  return seems.empty() && spans_lines(text) ? kPrettyPrinted : seems;
 }
 
 std::string describe_other_layout(std::string_view line, const std::string& key) {

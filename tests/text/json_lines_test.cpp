@@ -10,9 +10,9 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/ordered.h"
-#include "text/other_formats.h"
 #include "tests/error_of.h"
 #include "tests/scratch_folder.h"
+#include "text/other_formats.h"
 
 using namespace mtl;
 
@@ -148,6 +148,8 @@ TEST_CASE("texts: the error for a bad line says what the line or the file seems 
       {"{\"text\": \"a\"}\r{\"text\": \"b\"}\r", "CR alone", "tr "},
       {R"({"text": "a"}{"text": "b"})", "more than one object", "jq -c ."},
       {R"({"text": "a"},)", "comma", "sed "},
+      {R"({"text": "a"}, {"text": "b"})", "commas", "jq -c '.[]'"},
+      {R"(["a", "b"])", "array of strings", "{text: .}"},
       {R"({'text': 'a'})", "Python", "json.dumps"},
       {R"({"text": 'a'})", "Python", "json.dumps"},
       {R"({"text": "a", "label": None})", "Python", "json.dumps"},
@@ -180,6 +182,7 @@ TEST_CASE("texts: JSON in other layouts is told from plain text without a name")
        {"[", "[{\"text\": \"a\"}, {\"te", "[\n  {\n    \"text\": \"a\"", "[\"a\", \"b\"]", "[\"a\",\n", "{",
         "\n{\n  \"text\": \"a\"", "{\"text\": \"a\",\n \"id\": 1}", "{\"text\": \"a\"}\r{\"text\": \"b\"}\r",
         "{\"text\": \"a\"},\n{\"text\": \"b\"},\n", "{\"text\": \"a\"} {\"text\": \"b\"}", "{'text': 'a'}\n",
+        "{\"text\": \"a\"\n, \"id\": 1}", "{\"text\"\n: \"a\"}", "{\"text\": \"a\"}, {\"text\": \"b\"}\n",
         "{\"text\": None}\n", "\x1E{\"text\": \"a\"}\n"}) {
     CAPTURE(text);
     CHECK(describe_other_json(text) != "");
