@@ -8,6 +8,7 @@
 #include "base/config_text.h"
 #include "base/files.h"
 #include "base/str.h"
+#include "base/utf8.h"
 
 namespace mtl {
 
@@ -309,7 +310,9 @@ Flags::Request Flags::parse(int argc, const char* const* argv, const std::functi
   if (wants_foreign_list_) return Request::list_foreign;
   report_remaining();
   if (!config_.empty()) {
-    std::istringstream file(read_file(config_));
+    const std::string text = read_file(config_);
+    if (!starts_with(text, "\xEF\xBB\xBF")) refuse_other_encoding(config_, text);  // parse_config_line() skips the mark
+    std::istringstream file(text);
     while (file.peek() != EOF) app_->parse_from_stream(file);  // one line
     origin_ = kCommandLine;
   }

@@ -407,6 +407,9 @@ TEST_CASE("flags: a configuration file must respect choices and bounds, too, and
                                                               file.path, ":1)\n--lr nan: must be a finite number (",
                                                               file.path, ":2)\n"));
   CHECK(tool.seed == 3);
+  ScratchFile utf16(std::string("\xFF\xFEl\0r\0=\0001\0\n\0", 12));
+  CHECK_THROWS_WITH_AS(Tool().parse({"--config", utf16.path.c_str()}),
+                       doctest::Contains(cat(utf16.path, ": this is UTF-16").c_str()), Error);
 }
 
 TEST_CASE("flags: a flag without effect is named once, one that needs another is a problem") {
