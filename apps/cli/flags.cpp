@@ -136,6 +136,7 @@ Flags::Flag& Flags::add(const std::string& names, Setting::Variable variable, co
     const std::string value = unmarked(word), wrong = word.empty() ? "" : flag->objection(value);
     if (!wrong.empty()) report(flag->name + " " + value, wrong);
     refused_ |= !wrong.empty();
+    may_lack_positional_ |= !wrong.empty();
   };
   const CLI::callback_t convert = [this, flag](const CLI::results_t& words) { return store_use(*flag, words), true; };
   const bool is_switch = flag->kind() == "switch";

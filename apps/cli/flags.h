@@ -93,7 +93,7 @@ class Flags {
   /// Adds a problem, which parse() reports together with the problems that it finds itself. Call from a check()
   /// function. A problem with a flag whose value was refused, or whose name was misspelled, is counted but not
   /// reported: it would concern the flag's default, which the user did not ask for. The same holds for positional
-  /// arguments if an unknown flag may have taken them.
+  /// arguments if a flag may have taken them: an unknown one, or one that refused its value.
   void problem(std::string where, const std::string& what);
   /// Adds a message that is printed once before the run, for example about a flag without effect.
   void notice(const std::string& text);
@@ -149,7 +149,7 @@ class Flags {
   std::string program_, section_ = kGeneral, config_;
   std::string positional_;  // name of the positional arguments
   bool is_positional_single_ = false;
-  bool may_lack_positional_ = false;  // an unknown flag took words that may be positional arguments
+  bool may_lack_positional_ = false;  // a flag may have taken words that were meant as positional arguments
   std::unique_ptr<CLI::App> app_;
   std::vector<std::unique_ptr<Flag>> flags_;
   std::vector<std::function<void()>> checks_;

@@ -231,6 +231,7 @@ TEST_CASE("flags: a misspelled flag takes as many words as the one that was mean
   // These may have taken the words that were meant as files.
   CHECK(problems({"--data-pat", "x", "file"}) == "--data-pat: unknown flag; did you mean --data-path?\n");
   CHECK(problems({"--frob", "file"}) == "--frob: unknown flag; see mtl-tool --help\n");
+  CHECK(problems({"--lr", "file"}) == "--lr file: is not a number\n");
   CHECK(problems({"--frob"}) == "--frob: unknown flag; see mtl-tool --help\nFILE: is required\n");
 }
 
