@@ -25,18 +25,17 @@ PickleValue at_key(const TorchFile& file, PickleValue dict, const char* key) {
 /// parameters together.
 [[noreturn]] void refuse_distributed(const TorchFile& file) {
   const std::string path = cat(parent_folder(file.path()), "/distrib_optim.pt");
-  if (!file_exists(path)) {
-    fail_at(Exit::bad_data, path,
-            "is missing; Megatron-LM's distributed optimizer saves Adam's moments and the fp32 weights there");
+  std::string state = "is missing";
+  if (file_exists(path)) {
+    const MappedFile contents(path);  // refuses a Git LFS pointer
+    state = contents.bytes().empty()           ? "is empty"
+            : is_zip_archive(contents.bytes()) ? "cannot be used"
+                                               : "is not a file of torch.save";
   }
-  const MappedFile state(path);  // refuses a Git LFS pointer
-  if (!is_zip_archive(state.bytes())) {
-    fail_at(Exit::bad_data, path, state.bytes().empty() ? "is empty" : "is not a file of torch.save",
-            "; copy it again: Megatron-LM's distributed optimizer saves Adam's moments and the fp32 weights there");
-  }
-  fail_at(Exit::bad_data, path,
-          "contains Adam's moments and the fp32 weights as Megatron-LM's distributed optimizer saves them "
-          "(--use-distributed-optimizer), which mtl does not read");
+  fail_at(
+      Exit::bad_data, path, state,
+      "; Megatron-LM's distributed optimizer (--use-distributed-optimizer) saves Adam's moments and the fp32 weights "
+      "there, which mtl does not read");
 }
 
 /// Returns a dict's entries with integer keys. Empty if `dict` is not a dict.

@@ -276,10 +276,11 @@ TEST_CASE("megatron: the distributed optimizer's state is named, whether its fil
     CAPTURE(problem);
     CHECK(contains(problem, "mp_rank_00/distrib_optim.pt"));
     CHECK(contains(problem, what));
-    CHECK(!contains(problem, "does not read"));
+    CHECK(!contains(problem, "cannot be used"));
   }
   with_file("PK\x03\x04");
   const ModelSource source = open_run(scratch, {.is_distributed = true});
+  CHECK(contains(source.optimizer_problem(), "distrib_optim.pt: cannot be used; "));
   CHECK(contains(source.optimizer_problem(), "--use-distributed-optimizer"));
   CHECK(!source.has_optimizer());
   REQUIRE(source.state());
