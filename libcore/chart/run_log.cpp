@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/str.h"
+#include "base/utf8.h"
 
 namespace mtl {
 
@@ -89,18 +90,18 @@ std::vector<RunLog> read_json_lines(RunLog empty, std::string_view text, const s
                                     std::vector<std::string>& warnings) {
   Runs runs(std::move(empty));
   for_each_line(text, [&](std::string_view line, std::size_t number, bool is_complete) {
-    Json object;
+    bool is_parsed = false;
     try {
-      object = Json::parse(line);
+      const Json object = Json::parse(line);
       if (!object.is_object()) fail(Exit::bad_data, "not an object");
+      is_parsed = true;
+      runs.read_line(object);
     } catch (const Error& error) {
-      if (is_complete)
+      if (is_complete || is_parsed)
         fail(Exit::bad_data, path, ":", number, ": ", error.what(),
              "; expected a line that mtl-train --log-jsonl wrote");
       warnings.push_back(cat(path, ":", number, ": the last line is incomplete and is ignored"));
-      return;
     }
-    runs.read_line(object);
   });
   return runs.take();
 }
@@ -242,13 +243,14 @@ std::vector<RunLog> parse_run_logs(std::string_view text, const std::string& pat
   RunLog log;
   log.path = path == "-" ? "standard input" : path;
   log.name = path == "-" ? "stdin" : std::filesystem::path(path).stem().string();
+  refuse_other_encoding(log.path, text);
   std::vector<std::string> warnings;
   std::vector<RunLog> runs = {log};
   std::size_t first = text.find_first_not_of(" \t\r\n");
   if (first != std::string_view::npos && text[first] == '{')
-    runs = read_json_lines(log, text, path, warnings);
+    runs = read_json_lines(log, text, log.path, warnings);
   else
-    read_text(runs[0], text, path);
+    read_text(runs[0], text, log.path);
   if (!std::all_of(runs.begin(), runs.end(), is_empty)) std::erase_if(runs, is_empty);
   for (RunLog& run : runs) {
     if (run.replaced == 0) continue;

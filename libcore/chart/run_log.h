@@ -56,7 +56,7 @@ struct RunLog {
 
 /// Returns the runs of the log in `text`, at least one, in the order of their first lines. Runs without a step or a
 /// validation are left out, unless there is no other. `path` appears in messages and in the runs' names. Throws
-/// Error(bad_data) with path and line.
+/// Error(bad_data) with path and line, or with the encoding if it is not plain UTF-8.
 std::vector<RunLog> parse_run_logs(std::string_view text, const std::string& path);
 
 }  // namespace mtl

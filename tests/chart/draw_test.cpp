@@ -162,6 +162,10 @@ TEST_CASE("run log: the fields of a text log become columns, other lines are ign
 
 TEST_CASE("run log: a broken line is an error in the middle and a warning at the end") {
   CHECK_THROWS_WITH_AS(parse_run_logs("{\"iteration\":1}\n{oops\n", "f"), doctest::Contains("f:2: "), Error);
+  CHECK_THROWS_WITH_AS(parse_run_logs("{\"iteration\":1}\n{\"type\":\"start\",\"run\":7}", "f"),
+                       doctest::Contains("f:2: run"), Error);
+  CHECK_THROWS_WITH_AS(parse_run_logs("\xEF\xBB\xBF{\"iteration\":1}\n", "-"),
+                       doctest::Contains("standard input: this is text with a byte order mark"), Error);
   RunLog log = parse_run_logs("{\"iteration\":1,\"lm_loss\":2}\n{\"iterat", "f").front();
   CHECK(log.steps.rows() == 1);
   CHECK(log.warnings.size() == 1);
