@@ -11,7 +11,8 @@ namespace mtl {
 
 class MockTokens : public TokenData {
  public:
-  /// Ids are `eod` and those from 1 to `vocab_size` - 1; if there is no other id than `eod`, also 0.
+  /// `eod` must be in the vocabulary. Ids are `eod` and those from 1 to `vocab_size` - 1; if there is no other id than
+  /// `eod`, also 0.
   MockTokens(std::int32_t eod, std::int64_t vocab_size);
 
   const std::string& name() const override { return name_; }

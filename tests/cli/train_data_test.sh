@@ -144,6 +144,8 @@ LONG=(--mock-data --global-batch-size 64 --train-iters 1 --null-tokenizer-eod 0)
 expect_exit 0 run_in whole "${LONG[@]}"
 expect_exit 0 run_in masked "${LONG[@]}" --eod-mask-loss
 expect_different whole masked
+expect_exit 2 run_in beyond "${LONG[@]}" --load whole/save --finetune --null-tokenizer-eod 600
+expect_text err '^mtl-train: --mock-data: .* token 600,'
 expect_exit 2 run_in none "${MOCK[@]}" --data-path $A --split 80,10,10
 expect_text err '^  --mock-data +generates tokens; leave out the flags that name data'
 expect_exit 65 run_in mock "${SHARED[@]}" --data-path $A --train-iters 9 --override-opt_param-scheduler
