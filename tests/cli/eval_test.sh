@@ -110,7 +110,7 @@ for file in mark.jsonl mark.txt; do
 done
 # JSON in other layouts than JSON lines is not scored as plain text, unless told so.
 for text in '[{"text": "To be"}]' '[\n {"text": "To be"}\n]\n' '{\n "text": "To be"\n}\n' '{"text": "To be"}\r{"text": "or"}\r'; do
-  printf "$text" >odd.txt
+  printf '%b' "$text" >odd.txt
   expect_exit 65 mtl-eval --load b --input - <odd.txt
   expect_text err 'standard input: line 1: .*--format text'
   expect_exit 65 mtl-eval --load b --input odd.txt

@@ -138,7 +138,7 @@ expect_exit 65 mtl-generate --load b --input bad.jsonl
 expect_text err 'bad.jsonl: line 1: the prompt is not a string'
 # JSON in other layouts than JSON lines has no prompts: one message, not one for each line.
 for text in '[{"prompt": "To be"}]' '[\n {"prompt": "To be"},\n {"prompt": "or"}\n]\n' '{\n "prompt": "To be"\n}\n' '{"prompt": "To be"}\r{"prompt": "or"}\r'; do
-  printf "$text" >odd.json
+  printf '%b' "$text" >odd.json
   for input in - odd.json; do
     expect_exit 65 mtl-generate --load b --input $input <odd.json
     expect_text err ': line 1: .*--input -'

@@ -192,7 +192,7 @@ expect_text "$WORK/err" 'looks like JSON lines; choose --format'
 mtl-vocab --input - --format jsonl --vocab-size 257 --output-prefix "$WORK/x" <"$WORK/in" >/dev/null 2>&1 ||
   fail '--format jsonl refuses JSON lines on standard input'
 for text in '[{"text": "ab"}]' '{\n "text": "ab"\n}\n' '{"text": "ab"}\r{"text": "ab"}\r'; do
-  printf "$text" >"$WORK/in"
+  printf '%b' "$text" >"$WORK/in"
   for unit in document line; do
     expect_exit 65 mtl-vocab --input - --vocab-size 300 --output-prefix "$WORK/x" --unit $unit <"$WORK/in"
     expect_text "$WORK/err" 'standard input:1: .*--format text'
