@@ -95,9 +95,19 @@ double Json::as_number() const {
   return expect<double>(value_, "a number");
 }
 
+namespace {
+
+/// Returns the last item with this key, or rend() if there is none.
+template <class Items>
+auto last_of(Items& items, std::string_view key) {
+  return std::find_if(items.rbegin(), items.rend(), [&](const auto& item) { return item.first == key; });
+}
+
+}  // namespace
+
 const Json* Json::find(std::string_view key) const {
   const Object& items = as_object();
-  auto found = std::find_if(items.rbegin(), items.rend(), [&](const auto& item) { return item.first == key; });
+  const auto found = last_of(items, key);
   return found == items.rend() ? nullptr : &found->second;
 }
 
@@ -148,13 +158,10 @@ bool Json::bool_or(std::string_view key, bool fallback) const {
 Json& Json::set(std::string key, Json value) {
   if (is_null()) value_ = Object{};
   Object& items = std::get<Object>(value_);
-  for (auto& [name, held] : items) {
-    if (name == key) {
-      held = std::move(value);
-      return *this;
-    }
-  }
-  items.emplace_back(std::move(key), std::move(value));
+  if (const auto found = last_of(items, key); found != items.rend())
+    found->second = std::move(value);
+  else
+    items.emplace_back(std::move(key), std::move(value));
   return *this;
 }
 

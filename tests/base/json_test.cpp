@@ -103,6 +103,13 @@ TEST_CASE("json: reports a value of another kind with its key") {
   CHECK(json.int_or("absent", 7) == 7);
 }
 
+TEST_CASE("json: set() changes the value that find() returns, even if the key occurs several times") {
+  Json json = Json::parse(R"({"size": 1, "name": "x", "size": 2})");
+  json.set("size", 3);
+  CHECK(json.at("size").as_int() == 3);
+  CHECK(Json::parse(json.dump()).at("size").as_int() == 3);
+}
+
 TEST_CASE("cursor: plain items equal the results of key() and number()") {
   const std::vector<std::string> keys{
       "a",        "Zz09",         "\\u0120", "\\u00e9",          "\\u0041", "\\u0000", "\\u07FF", "\xC3\xA9",
