@@ -32,6 +32,18 @@ bool check_hash(const Json& output, const char* key, const MappedFile& file) {
                    kMakeAgain);
 }
 
+/// Throws Error(bad_data) if a member that any tool reads has a value of another kind.
+void check_members(const Json& provenance) {
+  const auto object = [&](const char* key) {
+    const Json* member = provenance.find(key);
+    return member != nullptr && member->is_object() ? *member : Json::object();
+  };
+  const Json tokenizer = object("tokenizer"), output = object("output");
+  tokenizer.int_or("vocab_size", 0);
+  for (const char* key : {"type", "xxh3"}) tokenizer.string_or(key, "");
+  for (const char* key : {"idx_xxh3", "bin_xxh3"}) output.string_or(key, "");
+}
+
 /// Like read_provenance(), but throws BrokenRule ("provenance") if the file is invalid.
 std::optional<Json> parse_provenance(const std::string& prefix) {
   constexpr std::uint64_t kLargest = 64 << 20;  // a larger file is a corpus with the same name
@@ -42,6 +54,7 @@ std::optional<Json> parse_provenance(const std::string& prefix) {
   try {
     Json content = Json::parse(text);
     if (!content.is_object() || content.string_or("schema", "") != kSchema) return std::nullopt;
+    check_members(content);
     return content;
   } catch (const Error& error) {
     throw BrokenRule({.rule = "provenance", .file = path}, cat("is broken: ", error.what()),

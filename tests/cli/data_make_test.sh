@@ -102,6 +102,18 @@ for byte in 0 $((size / 2)) $((size - 1)); do
   expect_text err 'fresh_text_document.bin: has the hash .* its content was changed'
   cp whole.bin fresh_text_document.bin
 done
+# A value of another kind in PREFIX.json is a fault of that file. It ends neither the check of other files nor other tools.
+cp fresh_text_document.json whole.json
+for edit in '/"tokenizer"/,/}/s/"vocab_size": [0-9]*/"vocab_size": "x"/' '/"tokenizer"/,/}/s/"xxh3": "[^"]*"/"xxh3": [1]/' \
+  's/"bin_xxh3": "[^"]*"/"bin_xxh3": 5/'; do
+  sed "$edit" whole.json >fresh_text_document.json
+  expect_exit 65 mtl-data verify fresh_text_document default_text_document
+  expect_text err 'fresh_text_document.json: is broken: (vocab_size|xxh3|bin_xxh3): '
+  expect_text out '^default_text_document: sound: '
+  # shellcheck disable=SC2086
+  expect_exit 0 mtl-data cat fresh_text_document $GPT2
+done
+cp whole.json fresh_text_document.json
 sed -i 's/"\(bin\|idx\)_xxh3": "[0-9a-f]*",\?//; s/\("idx_bytes": [0-9]*\),/\1/' fresh_text_document.json
 expect_exit 0 mtl-data verify fresh_text_document
 expect_text out 'agrees with fresh_text_document.json, which records no hashes: a changed token is not detected$'
