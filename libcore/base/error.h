@@ -18,7 +18,7 @@ enum class Exit : int {
   usage = 2,      // wrong flags or configuration
   bad_data = 65,  // an input file violates its format
   io = 74,        // a read or write failed
-  requeue = 75,   // the state is saved; start the job again
+  requeue = 75,   // a signal ended the run; start the job again to continue
 };
 
 class Error : public std::runtime_error {

@@ -30,7 +30,7 @@ class FileLock {
 
   const std::string& path() const;
   /// Throws Error(failure) if another process has taken the lock. That can happen if this process wrote no beats for a
-  /// while, for example because it was suspended.
+  /// while, for example because it was suspended. Throws Error(io) if the file cannot be read.
   void check_held() const;
 
  private:

@@ -3,13 +3,13 @@
 //
 // A file or folder appears under its final name only once it is complete: it is written as NAME.tmp.PID and synced, and
 // publish() renames it and syncs its folder. AtomicFile does all of this for a file. Short writes are continued, and
-// calls that fail with EINTR are retried. A failed fsync is never retried, because the kernel may already have marked
-// the page clean; the file counts as lost.
+// reads and writes that fail with EINTR are retried. A failed fsync is never retried, because the kernel may already
+// have marked the page clean; the file counts as lost.
 //
 // Fault injection: MTL_FAULT=KIND:N[,KIND:N] makes this layer's N-th operation in the process, counted from 1, fail.
-// The kinds are `kill` (SIGKILL before the operation), `eio`, `enospc`, `eintr`, `short` (writes only half), and `slow`
-// (delays this and all later operations by 0.3 s). `no-exchange`, whose N is ignored, simulates a file system that
-// cannot exchange two names.
+// The kinds are `kill` (SIGKILL before the operation), `eio`, `enospc`, `eintr`, `short` (a write writes only half;
+// other operations fail with EIO), and `slow` (delays this and all later operations by 0.3 s). `no-exchange`, whose N
+// is ignored, simulates a file system that cannot exchange two names.
 #pragma once
 
 #include <cstddef>
@@ -27,17 +27,17 @@ namespace mtl {
 
 namespace fs = std::filesystem;
 
-/// Error(io) for a full disk or an exceeded quota. A separate type, so that callers can add how much space their output
-/// needs.
+/// Error(io) if a write or sync finds a full disk or an exceeded quota. A separate type, so that callers can add how
+/// much space their output needs.
 class NoSpaceError : public Error {
  public:
   explicit NoSpaceError(const std::string& what) : Error(Exit::io, what) {}
 };
 
-/// A file being written. Every function throws Error(io) on failure. Without close(), the file stays as it is, possibly
-/// incomplete.
 class InterruptGuard;
 
+/// A file being written. The constructor, write(), sync() and close() throw Error(io) on failure. Without close(), the
+/// destructor closes the file as it is, possibly incomplete, and ignores errors.
 class OutputFile {
  public:
   /// Creates or truncates the file. With `append`, keeps existing content and writes after it.
@@ -82,7 +82,7 @@ class AtomicFile {
   void seal();
   /// Seals the file unless sealed, renames it, and syncs its folder.
   void commit();
-  /// Returns the file's name before commit().
+  /// Returns the temporary file's name. A device or FIFO has none.
   static std::string temporary_name(const std::string& path);
 
  private:
@@ -93,6 +93,8 @@ class AtomicFile {
   bool sealed_ = false, committed_ = false;
 };
 
+// All of these throw Error(io) on failure.
+
 /// Writes an entire AtomicFile.
 void write_file_atomic(const std::string& path, std::string_view content, InterruptGuard* guard = nullptr);
 /// Renames a complete file or folder, whose content is synced, to its final name, and syncs the folder that contains
@@ -100,28 +102,34 @@ void write_file_atomic(const std::string& path, std::string_view content, Interr
 /// which a rename cannot replace, ends up at `temporary`. This is atomic if the file system supports it; otherwise a
 /// crash can leave the old folder at PATH.old. Whoever removes the old folder must do so after this call.
 void publish(const std::string& temporary, const std::string& path, bool exchange = false);
+/// Renames a file or folder, without syncing.
 void rename_path(const std::string& from, const std::string& to);
+/// Syncs a folder; "" is the current one. Does nothing in a file system that cannot sync folders.
 void sync_directory(const std::string& path);
+/// Creates a folder and the folders above it, unless they exist. Does nothing for "".
 void make_directories(const std::string& path);
+/// Removes a file, or a folder with its contents, if it exists.
 void remove_tree(const std::string& path);
 /// Returns the folder part of `path`, or "." if `path` has no folder part.
 std::string parent_folder(const std::string& path);
 
-// These functions, and MappedFile, throw Error(bad_data) if the file is a Git LFS pointer (lfs_pointer.h).
+// The functions that read content, and MappedFile, throw Error(bad_data) if the file is a Git LFS pointer
+// (lfs_pointer.h).
 
 /// Returns the entire file. Throws Error(io) if it cannot be read.
 std::string read_file(const std::string& path);
 /// Like read_file(), but throws Error(io) for a device or FIFO, without waiting for a FIFO's writer.
 std::string read_regular_file(const std::string& path);
-/// Reads an open descriptor until end of file. Error messages call it `name`.
+/// Reads an open descriptor until end of file. Error messages call it `name`. Throws Error(io) if it cannot be read.
 std::string read_descriptor(int descriptor, const std::string& name);
 
+/// Returns true for a file or folder of any kind. Returns false if the path cannot be examined.
 bool file_exists(const std::string& path);
 /// Returns true for a folder. Returns false if the path cannot be examined; opening it later reports why.
 bool is_directory(const std::string& path);
 /// Throws Error(io) if the file cannot be examined.
 std::uint64_t file_size(const std::string& path);
-/// Returns the XXH3 of the file.
+/// Returns the XXH3 of a regular file. Throws what MappedFile's constructor throws.
 std::uint64_t hash_file(const std::string& path);
 
 /// A regular file, mapped read-only. bytes() is empty for an empty file. The constructor throws Error(io) on failure.

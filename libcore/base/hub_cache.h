@@ -8,8 +8,8 @@ namespace mtl {
 
 /// Returns `path` if it exists, or is not the name of a model in the cache. Otherwise returns the folder of the model's
 /// main revision in the cache: CACHE/models--OWNER--NAME/snapshots/HASH, where HASH is in refs/main. CACHE is
-/// $HF_HUB_CACHE, else $HF_HOME/hub, else ~/.cache/huggingface/hub (with $XDG_CACHE_HOME for ~/.cache). In these
-/// variables, ~ and $NAME are expanded.
+/// $HF_HUB_CACHE, else $HUGGINGFACE_HUB_CACHE, else $HF_HOME/hub, else ~/.cache/huggingface/hub (with $XDG_CACHE_HOME
+/// for ~/.cache). In these variables, ~ and $NAME are expanded.
 std::string resolve_hub_name(const std::string& path);
 
 /// Returns why `path`, which does not exist, cannot be read: "no such file or folder" and, if it has the form

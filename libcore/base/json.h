@@ -86,9 +86,10 @@ class Json {
   std::string string_or(std::string_view key, std::string_view fallback) const;
   bool bool_or(std::string_view key, bool fallback) const;
 
-  /// Sets or adds a key in this object. Null becomes an empty object first.
+  /// Sets or adds a key in this object; find() then returns the value. Null becomes an empty object first. No other
+  /// kind of value is allowed.
   Json& set(std::string key, Json value);
-  /// Appends a value to this array. Null becomes an empty array first.
+  /// Appends a value to this array. Null becomes an empty array first. No other kind of value is allowed.
   Json& push(Json value);
 
   /// Returns the value as text: with `indent` 0 as a single line, separated by ", " and ": " like Python's json.dumps;

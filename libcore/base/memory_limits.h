@@ -19,13 +19,13 @@ struct MemoryLimit {
   bool counts_reservations = false;  // limits address space, even space that is reserved but never used
 };
 
-/// Where to read memory limits and usage. Tests replace these paths.
+/// Where to read memory limits and usage, and this process's resource limits. Tests replace them.
 struct MemoryFigures {
   std::string proc = "/proc";
   std::string cgroups = "/sys/fs/cgroup";
   std::uint64_t address_space = UINT64_MAX, data = UINT64_MAX;  // RLIMIT_AS and RLIMIT_DATA
 
-  /// Returns the paths for this process.
+  /// Returns the system's paths and the soft limits of this process.
   static MemoryFigures own();
 };
 

@@ -122,8 +122,8 @@ class OrderedWork {
 /// thread, on the calling thread, and returns a function that maps an item to its result. consume(result) runs on the
 /// calling thread.
 ///
-/// At most 3 items per thread are in flight. While their sum of weigh(item) is at least `budget`, no new item is
-/// requested.
+/// At most 3 items per thread, and the one being consumed, are in flight. While their sum of weigh(item) is at least
+/// `budget`, no new item is requested. A single thread has one item in flight, and does not call weigh().
 ///
 /// If produce(), weigh() or a worker throws for an item, the results before that item are consumed first, then the
 /// exception is rethrown. Throws Error(usage) unless `threads` is from 1 to 1024.

@@ -38,11 +38,12 @@ struct OutputClaim {
 };
 
 /// Reserves the names for this run for as long as the caller holds the returned locks. Creates the folder. Removes
-/// leftovers of killed runs, with a message for each. Registers unfinished files with `guard`, so that a signal removes
-/// them.
+/// leftovers of killed runs, with a message for each; keeps those that are folders, with a warning. Registers the lock
+/// files and the unfinished files with `guard`, so that a signal removes them.
 ///
 /// Throws what OutputLock's constructor throws. Throws UsageError if a prefix is empty or ends in a slash, or if the
-/// run would replace, truncate or remove one of its inputs. Throws Error(io) if one of the names is a folder.
+/// run would replace, truncate or remove one of its inputs. Throws Error(io) if the folder cannot be created, if one of
+/// the names is a folder, or if a leftover cannot be removed.
 std::vector<OutputLock> claim_outputs(const OutputClaim& claim, InterruptGuard& guard, Console& console);
 
 /// Returns the temporary files and folders NAME.tmp.PID for all `names`, which must be in one folder. While the caller

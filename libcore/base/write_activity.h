@@ -33,12 +33,14 @@ enum class WriteState {
 /// seconds after the last call.
 WriteState write_state(const WriteActivity& activity, double patience);
 
-/// While a WriteCall exists, the calling thread is considered to be changing files.
+/// While a WriteCall exists, this process is considered to be changing files. If several exist, the first one's path
+/// and begin count.
 class WriteCall {
  public:
   explicit WriteCall(const std::string& path);
   ~WriteCall();
   WriteCall(const WriteCall&) = delete;
+  /// Adds to WriteActivity::bytes.
   void wrote(std::uint64_t bytes);
 };
 
