@@ -22,6 +22,7 @@ namespace mtl {
 /// Opens token files and keeps them open. Opens each pair only once.
 class DataFiles {
  public:
+  /// `path` is the prefix, or either file's path. Throws what IndexedDataset's constructor throws.
   std::shared_ptr<const IndexedDataset> open(const std::string& path);
   /// All open files, in the order they were first opened.
   const std::vector<std::shared_ptr<const IndexedDataset>>& all() const { return files_; }

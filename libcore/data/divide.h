@@ -16,9 +16,9 @@ namespace mtl {
 std::vector<std::int64_t> divide_documents(const IndexedDataset& data, const std::vector<double>& weights);
 std::vector<std::int64_t> divide_tokens(const IndexedDataset& data, const std::vector<double>& weights);
 
-/// Returns the bounds of parts with these numbers of documents. At most one number may be missing; that part takes the
-/// rest. Throws Error(usage), in which the message does not include the flag, if the sum is not the number of
-/// documents.
+/// Returns the bounds of parts with these numbers of documents, none negative. At most one number may be missing; that
+/// part takes the rest. Throws Error(usage), in which the message does not include the flag, if the numbers do not add
+/// up to the number of documents.
 std::vector<std::int64_t> divide_by_counts(const IndexedDataset& data,
                                            const std::vector<std::optional<std::int64_t>>& counts);
 

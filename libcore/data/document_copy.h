@@ -38,8 +38,9 @@ class DocumentCopy {
   DocumentCopy(const std::string& prefix, DataType type, bool has_modes);
 
   /// Writes all documents in `list`. Must be called only once. Throws Error(bad_data) if a data set's type is not
-  /// type(), or if a data set that has sequences does not match the constructor's `has_modes`. Up to `threads` threads
-  /// read small, scattered ranges in parallel; the output does not depend on `threads`.
+  /// type(), or if a data set that has sequences does not match the constructor's `has_modes`, and Error(io) if a file
+  /// cannot be written. Reads through memory maps: afterwards, call every data set's check_sizes(). Up to `threads`
+  /// threads read small, scattered ranges in parallel; the output does not depend on `threads`.
   void write(const DocumentList& list, int threads, const CopyProgress& progress);
   /// Returns the files, which write() has sealed, to commit() them.
   TokenFilePair& files() { return files_; }

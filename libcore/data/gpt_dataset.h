@@ -55,11 +55,12 @@ class GptDataset {
 
   /// The number of samples: at least as many as requested.
   std::int64_t size() const { return order_.samples(); }
-  /// Returns the sample at `index` in training order. `index` must be in [0, size()). Throws Error(bad_data) if a token
-  /// id is outside the vocabulary.
+  /// Returns the sample at `index` in training order. `index` must be in [0, size()). Throws what read_tokens() throws,
+  /// and Error(bad_data) if vocab_size is given and a token id is outside the vocabulary.
   Sample item(std::int64_t index) const;
   SampleSource describe(std::int64_t index) const;
-  /// Returns an item's S + 1 stored token ids. A partial last sample has fewer.
+  /// Returns an item's S + 1 stored token ids. A partial last sample has fewer. Throws what TokenData::read() and
+  /// check_sizes() throw.
   std::vector<std::int32_t> read_tokens(std::int64_t index) const;
   /// Asks the operating system to prefetch an item's tokens. Returns immediately.
   void prefetch(std::int64_t index) const;

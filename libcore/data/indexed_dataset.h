@@ -97,7 +97,7 @@ class IndexedDatasetWriter {
 
 /// Reads PREFIX.bin and PREFIX.idx. We do not trust the files: the constructor checks every rule of the format in one
 /// pass over the .idx. Throws BrokenRule (data/indexed_checks.h), which is an Error(bad_data), if a file violates a
-/// rule. Throws Error(io) if a file is missing.
+/// rule. Throws Error(bad_data) for a Git LFS pointer, and Error(io) if a file is missing or cannot be read.
 class IndexedDataset : public TokenData {
  public:
   /// `path` is the prefix, or either file's path.

@@ -12,10 +12,12 @@ namespace mtl {
 /// threads each count part of the .bin, but fewer if ids are large. Uses 8 bytes of memory per id and thread, up to 1
 /// GiB for ids near 2^27. Throws BrokenRule with rule "integers" if the tokens are floats. Throws BrokenRule with rule
 /// "vocabulary" and the token's location if an id is negative or at least 2^27, the largest supported vocabulary size.
+/// Throws Error(io) if a file has been truncated.
 std::vector<std::int64_t> count_tokens(const IndexedDataset& data, int threads);
 
 /// Throws BrokenRule with rule "vocabulary" and the token's location for the first token outside [0, vocab_size).
-/// Throws BrokenRule with rule "integers" if the tokens are floats. Reads the entire .bin.
+/// Throws BrokenRule with rule "integers" if the tokens are floats, and Error(io) if a file has been truncated. Reads
+/// the entire .bin.
 void check_token_range(const IndexedDataset& data, std::int64_t vocab_size, int threads);
 
 }  // namespace mtl

@@ -36,10 +36,11 @@ class TokenData {
   /// Returns the number of tokens in each sequence. The view is valid as long as this object.
   virtual SequenceLengths lengths() const = 0;
   /// Fills `out` with tokens from a sequence, starting at token `offset`. The range must lie within the sequence.
+  /// Throws Error(bad_data) or Error(io) if files have no such tokens or cannot be read.
   virtual void read(std::int64_t sequence, std::int64_t offset, std::span<std::int32_t> out) const = 0;
   /// Announces that `count` tokens from a sequence will be read. Returns immediately.
   virtual void prefetch(std::int64_t, std::int64_t, std::int64_t) const {}
-  /// Throws if the files have become shorter since they were opened.
+  /// Throws Error(io) if the files have become shorter since they were opened.
   virtual void check_sizes() const {}
 };
 

@@ -16,7 +16,7 @@ struct VocabularySize {
   std::string source;  // the tokenizer's type, a flag, or "PREFIX.json"
 };
 
-/// Returns the vocabulary size that PREFIX.json records, or nullopt if there is none.
+/// Returns the vocabulary size that PREFIX.json records, or nullopt if there is none or PREFIX.json is invalid.
 std::optional<VocabularySize> recorded_vocabulary_size(const std::string& prefix);
 
 /// The result of checking one .bin and .idx pair.
@@ -25,7 +25,7 @@ struct Verdict {
   Exit code = Exit::ok;                    // bad_data: a rule is broken; io: a file cannot be read
   std::string message;                     // about the first fault; empty if `code` is ok
   std::optional<BrokenRule::Place> place;  // of the first broken rule
-  // The rest is set only if `code` is ok.
+  // The rest is complete only if `code` is ok.
   std::int64_t documents = 0, sequences = 0, tokens = 0;
   DataType type{};
   std::optional<VocabularySize> vocabulary;  // all ids are below it
