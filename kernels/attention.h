@@ -44,7 +44,8 @@ struct AttentionInput {
   Qkv qkv;
   RowMap rows;                  // of the queries: p(t) = rows.first_row + t in each sequence
   Tensor past;                  // (B) i32, only with a cache: p(t) = past[b] + t, regardless of `rows`
-  Tensor document_start;        // (B, Tq) i32: first position that query t attends to, 0 .. p(t); absent: 0
+  Tensor document_start;        // (B, Tq) i32: first position that query t attends to, 0 .. p(t); absent: 0. The CPU
+                                // throws for other values, a GPU does not check
   std::int64_t window = 0;      // positions that a query attends to, including its own; 0: no limit
   float scale = 0;              // usually 1 / sqrt(D)
   Dropout dropout;              // of the probabilities; requires whole sequences: Tq = Tk = rows.seq_length

@@ -62,7 +62,7 @@ struct AttentionGroup {
   }
 };
 
-/// Operands of forward_group() and decode_group(), which write out and, if not null, logsumexp (R, queries).
+/// Operands of forward_group(), which writes out and, if not null, logsumexp (R, queries), and of decode_group().
 struct AttentionForward {
   AttentionGroup group;
   HeadRows out;
@@ -84,7 +84,8 @@ std::int64_t backward_group_work(std::int64_t keys, std::int64_t dim);
 void forward_group(const AttentionForward& call, float* work);
 void backward_group(const AttentionBackward& call, float* work);
 
-/// Decoding: one query per head. Reads each key and value once.
+/// Decoding: one query per head, without logsumexp, document_start and dropout, which are ignored. Writes out. Reads
+/// each key and value once.
 std::int64_t decode_group_work(std::int64_t keys, std::int64_t heads, std::int64_t dim);
 void decode_group(const AttentionForward& call, float* work);
 

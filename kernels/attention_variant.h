@@ -1,7 +1,7 @@
 // GPU attention variants, and how one is chosen for each shape: we measure them at the first call with the shape, and
-// store the choice with the stream's choices (device/choices.h), which checkpoints keep. A variant is used only if its
-// results from that first call agree with those of the reference variant. The first call with a shape waits for the
-// device, so it must not be captured as a graph.
+// store the choice with the stream's choices (device/choices.h), which checkpoints keep. If several variants are
+// allowed, one is used only if its results from that first call agree with those of the reference variant. The first
+// call with a shape waits for the device, so it must not be captured as a graph.
 #pragma once
 
 #include <functional>
@@ -37,8 +37,9 @@ std::vector<AttentionVariant> allowed_backward_variants(AttentionBackend backend
                                                         std::vector<AttentionVariant> variants);
 
 /// True if cuDNN can compute the call: sequences are whole and have at least two positions; `tiles` supports the
-/// operands (16 bits; D is 64, 80, 96 or 128); there is one head per group or only one group, so that query heads have
-/// a single stride; and there is no dropout, no document boundary, and no window shorter than the sequence.
+/// operands (16 bits; D is 64, 80, 96 or 128; 16-byte aligned); there is one head per group or only one group, so that
+/// query heads have a single stride; and there is no dropout, no document boundary, and no window shorter than the
+/// sequence.
 bool attention_suits_cudnn(const AttentionInput& in);
 /// How much workspace, in bytes, cuDNN engines may use. In version 9.19, they need 0 or 256 bytes.
 inline constexpr std::int64_t kCudnnWorkspace = 4096;
@@ -54,10 +55,11 @@ bool attention_decodes(const AttentionInput& in, const Tensor& logsumexp);
 std::string attention_forward_key(const AttentionInput& in);
 std::string attention_backward_key(const AttentionInput& in);
 
-/// Returns stream.choices()' variant for `key`. If there is none, measures, returns the fastest of `variants`, and
-/// stores it in stream.choices(). `run` launches a variant on the stream, and must overwrite `results` without reading
-/// them. A variant that throws Error, or whose results differ from the first one's, is refused, and stream.choices()
-/// stores the reason. If the first variant throws Error, rethrows it.
+/// Returns stream.choices()' variant for `key` if `variants` contains it. Otherwise measures, returns the fastest of
+/// `variants`, and stores it in stream.choices(); a single variant is neither measured nor compared. `run` launches a
+/// variant on the stream, and must overwrite `results` without reading them. A variant that throws Error, or whose
+/// results differ from the first one's, is refused, and stream.choices() stores the reason. If the first variant throws
+/// Error, rethrows it.
 AttentionVariant choose_variant(Stream& stream, const std::string& key, const std::vector<AttentionVariant>& variants,
                                 const std::function<void(AttentionVariant)>& run, const std::vector<Tensor>& results);
 

@@ -32,7 +32,8 @@ void run(Stream& stream, const Args&... args) {
   fail(Exit::failure, "this program was built without CUDA");
 }
 
-/// Allocates scratch memory for the implementation on the stream's device, whose size is that device's NAME_work().
+/// Allocates scratch memory of NAME_work() bytes for the implementation on the stream's device or, on meta, on the
+/// device that it plans for (stream.target()).
 template <auto on_cpu, auto on_cuda, class... Args>
 Tensor make_work(const Stream& stream, Arena& scratch, const Args&... args) {
   static_assert(std::is_same_v<decltype(on_cpu), decltype(on_cuda)>);

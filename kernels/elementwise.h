@@ -7,7 +7,9 @@
 
 namespace mtl {
 
+/// Sets all bytes to 0, for any dtype.
 void fill_zero(Stream& stream, Tensor out);
+/// out = in. Any dtype, but the same for both, and the same shape. The tensors must not overlap.
 void copy(Stream& stream, Tensor out, Tensor in);
 
 /// out (1) f64 = sum of in^2, or += if `mode` is accumulate. `in` is f32, bf16 or f16. We sum fixed-size blocks in fp64

@@ -44,7 +44,7 @@ class GemmPlan {
   /// Adopts this algorithm. Changes nothing and returns false if any of these holds:
   /// - The library rejects the algorithm for the matmul.
   /// - The algorithm needs more than kGemmWorkspace bytes.
-  /// - The algorithm computes sums in the dtype of C.
+  /// - The algorithm adds partial sums in C or in the dtype of C, instead of in fp32 in the workspace.
   bool use(const GemmAlgorithm& algorithm);
   void use(const cublasLtMatmulAlgo_t& algorithm);
   void use_none() { has_algorithm_ = false; }
