@@ -132,11 +132,12 @@ SaveDirectory SaveDirectory::of_other_rank(std::string path) {
 
 SaveDirectory::~SaveDirectory() {
   if (!lock_ || made_folders_.empty()) return;
-  std::error_code ignored;  // a folder that is not empty stays
-  fs::directory_iterator entries(path_, ignored);
-  if (ignored || std::distance(fs::begin(entries), fs::end(entries)) != 1)
+  std::error_code unknown;  // a folder that cannot be listed stays
+  fs::directory_iterator entries(path_, unknown);
+  if (unknown || std::distance(fs::begin(entries), fs::end(entries)) != 1)
     return;  // the folder contains more than the lock
   ::unlink(lock_->path().c_str());
+  // A folder into which another process has put something stays: rmdir() fails.
   for (auto folder = made_folders_.rbegin(); folder != made_folders_.rend(); ++folder) ::rmdir(folder->c_str());
 }
 

@@ -32,7 +32,7 @@ struct ProfileEntry {
   std::string name;          // "layernorm_forward", "layer"
   std::int64_t number = -1;  // step, micro-batch or layer number; -1: none
   std::string detail = "";   // for operators: operand shapes and dtype
-  DType dtype = DType::f32;  // for operators: GEMM operand dtype
+  DType dtype = DType::f32;  // for operators: of the operand in `detail`
   Counters work = {};        // for operators
   int parent = -1;           // index of the enclosing range
   double begin_ms = 0, end_ms = 0;

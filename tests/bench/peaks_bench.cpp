@@ -42,7 +42,7 @@ void fill(Stream& stream, const Tensor& tensor) {  // not zeros, which draw less
   for (std::size_t i = 0; i + 1 < values.size(); i += 2) {
     state = state * 1664525 + 1013904223;
     values[i] = static_cast<std::byte>(state >> 24);
-    values[i + 1] = static_cast<std::byte>(0x3b | (state >> 16 & 0x80));  // magnitude 2^-8, either sign
+    values[i + 1] = static_cast<std::byte>(0x3b | (state >> 16 & 0x80));  // magnitude 2^-9 to 2^-7, either sign
   }
   copy_from_host(stream, tensor, std::span<const std::byte>(values));
 }
