@@ -14,7 +14,7 @@ namespace mtl {
 
 /// Sent from host to device once per step.
 struct StepInputs {
-  std::int64_t step = 0;    // optimizer steps started; 1 in the first step
+  std::int64_t step = 0;    // this update's number, from 1 (AdamW's t); steps without an update are not counted
   double lr = 0;            // for this step
   double weight_decay = 0;  // for this step
   double loss_scale = 1;    // gradients are multiplied by it
