@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/files.h"
+#include "base/mapped_faults.h"
 #include "ckpt/hf_config.h"
 #include "ckpt/manifest.h"
 #include "ckpt/safetensors.h"
@@ -46,11 +47,11 @@ class CheckpointReader : public TensorReader {
       if (overlaps(piece.slice, slice)) copied += copy_overlap(piece.slice, data_of(entry, piece), slice, out, element);
     }
     // A file may have been truncated after its verification. The mapping then reads as zeros from the end of the file
-    // to the end of the page.
+    // to the end of the page. A file that was removed stays fully mapped.
     for (const ManifestPiece& piece : entry.pieces) {
-      const std::string path = cat(folder, "/", piece.file);
-      if (shards_.contains(piece.file) && file_size(path) < shard(piece.file).bytes().size())
-        fail(Exit::io, path, ": was truncated while it was read; restore it and start again");
+      const auto open = shards_.find(piece.file);
+      if (open != shards_.end() && file_exists(open->second.path()))
+        check_mapped_size(open->second.path(), open->second.bytes().size());
     }
     require(copied == slice.count(), folder, ": tensor '", entry.tensor.name,
             "' has no data for a part of the requested slice");

@@ -242,6 +242,18 @@ TEST_CASE("checkpoint: a shard missing, truncated, extra, or of another checkpoi
   CHECK(contains(error("s"), "none of its 2 checkpoints is valid"));
 }
 
+TEST_CASE("checkpoint: a shard that is removed while it is open stays readable") {
+  ScratchFolder scratch;
+  save_iterations(scratch / "s", 1);
+  TestStore before(tiny_config()), after(tiny_config());
+  const ModelSource source = open_quietly(scratch / "s");
+  source.load_values(before.store);
+  fs::remove_all(scratch / "s");
+  source.load_values(after.store);
+  CHECK(same_tensors(before.store, after.store));
+  CHECK(after.store.value(0).data<float>()[0] != 0);
+}
+
 TEST_CASE("checkpoint: a tensor divided in any way into slices and shards loads as the whole") {
   // Three shards: matrices are split by columns or rows, and vectors by element ranges, as in a sharded optimizer.
   ScratchFolder scratch;
