@@ -5,8 +5,9 @@
 //   backward   (a, b) becomes (a c + b s, b c - a s): the inverse, which is the transposed rotation
 //
 // Pair i in a head consists of the elements (i, i + pairs), or (2 i, 2 i + 1) if interleaved. Elements from index 2 *
-// pairs on do not change. Heads have the compute dtype T (kernels/stream_types.h). Angles are computed in fp64 and
-// rounded to f32 once. Rotations are computed in fp32, and each element is rounded to T once. Su et al. 2021, eq. 34.
+// pairs on do not change. Heads have the compute dtype T (kernels/stream_types.h). Cosines and sines are computed in
+// fp64 and rounded to f32 once. Rotations are computed in fp32, and each element is rounded to T once. Su et al. 2021,
+// eq. 34.
 #pragma once
 
 #include <array>

@@ -18,8 +18,7 @@ const HfFamily& hf_family_of(const Json& hf_config);
 
 /// Returns the configuration that a config.json describes. Missing keys get transformers' defaults. Throws
 /// Error(bad_data) that lists, by key, every setting that mtl does not support (also hf_keys.inc). Ignores keys that
-/// transformers ignores, too. Does not check whether the sizes are
-/// consistent; GptConfig::problems() does.
+/// transformers ignores, too. Does not check whether the sizes are consistent; GptConfig::problems() does.
 GptConfig gpt_config_from_hf(const Json& hf_config);
 
 /// Returns the dropout in a config.json. Missing keys get transformers' defaults. Throws Error(bad_data) if a value is

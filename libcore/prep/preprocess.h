@@ -41,8 +41,8 @@ struct PreprocessOptions {
 /// "input_bytes" (of the files, as stored), "seconds", "mb_per_second", "documents_per_second", "tokens_per_second",
 /// "skipped", "rejects", "outputs"}.
 ///
-/// Throws Error(bad_data) "FILE:LINE: what" for the first bad line after skip_bad bad lines. In that case,
-/// or if INT, TERM or HUP terminates the process, no output files appear.
+/// Throws Error(bad_data) "FILE:LINE: what" for the first bad line after skip_bad bad lines. In that case, or if INT,
+/// TERM or HUP terminates the process, no output files appear.
 Json preprocess(const PreprocessOptions& options, Console& console);
 
 }  // namespace mtl

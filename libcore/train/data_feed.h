@@ -33,9 +33,8 @@ class TrainingData {
     std::int32_t eod = -1, pad = -1;
   };
   /// Opens the files given by --data-path and related flags, or generates tokens (--mock-data), and builds the sample
-  /// orders. Throws whatever
-  /// IndexedDataset and open_split() throw, Error(usage) if there is no training data, and Error(bad_data) if a
-  /// single-pass run needs more samples than a split has.
+  /// orders. Throws whatever IndexedDataset and open_split() throw, Error(usage) if there is no training data, and
+  /// Error(bad_data) if a single-pass run needs more samples than a split has.
   TrainingData(const TrainOptions& options, const Tokens& tokens);
 
   /// Returns null if the split has no data, or if the run does not use it.
