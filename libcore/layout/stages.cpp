@@ -18,6 +18,14 @@ std::string end_stage_flags(const Layout& layout) {
   return join(parts, " and ");
 }
 
+/// Returns the flags that count the embedding or the output layer as a layer.
+std::vector<std::string> account_flags(const Layout& layout) {
+  std::vector<std::string> flags;
+  if (layout.account_for_embedding) flags.emplace_back("--account-for-embedding-in-pipeline-split");
+  if (layout.account_for_loss) flags.emplace_back("--account-for-loss-in-pipeline-split");
+  return flags;
+}
+
 void check_split(const Layout& layout, std::int64_t num_layers) {
   if (num_layers < 1) fail_at(Exit::usage, cat("--num-layers ", num_layers), "a model has at least 1 layer");
   if (layout.stages() < 1 || layout.chunks < 1)
@@ -25,47 +33,48 @@ void check_split(const Layout& layout, std::int64_t num_layers) {
   if (layout.chunks > 1 && layout.stages() == 1)
     fail_at(Exit::usage, "--pipeline-model-parallel-size 1", "has no other stage to interleave ", layout.chunks,
             " chunks with; use at least 2 stages, or 1 chunk");
-  if (!layout.first_stage_layers && !layout.last_stage_layers) return;
-  if (layout.account_for_embedding || layout.account_for_loss) {
-    fail_at(
-        Exit::usage, "--num-layers-in-first-pipeline-stage and --num-layers-in-last-pipeline-stage",
-        "conflict with --account-for-embedding-in-pipeline-split and --account-for-loss-in-pipeline-split; use only "
-        "the first two flags or only the last two");
-  }
+  const std::string ends = end_stage_flags(layout);
+  if (ends.empty()) return;
+  if (const std::vector<std::string> counted = account_flags(layout); !counted.empty())
+    fail_at(Exit::usage, ends, "cannot be combined with ", join(counted, " and "), "; leave out the one or the other");
   if (layout.stages() == 1) {
-    fail_at(Exit::usage, end_stage_flags(layout), "needs at least 2 pipeline stages; leave it out, or use ",
+    fail_at(Exit::usage, ends, "needs at least 2 pipeline stages; leave it out, or use ",
             "--pipeline-model-parallel-size 2 or more");
   }
   for (const auto& [name, layers] :
        {std::pair("first", layout.first_stage_layers), std::pair("last", layout.last_stage_layers)}) {
-    if (layers && *layers < 1)
-      fail_at(Exit::usage, cat("--num-layers-in-", name, "-pipeline-stage ", *layers), "must be at least 1");
-    if (layers && *layers > num_layers)
-      fail_at(Exit::usage, cat("--num-layers-in-", name, "-pipeline-stage ", *layers), "is more than --num-layers ",
-              num_layers, "; use fewer");
+    if (!layers) continue;
+    const std::string where = cat("--num-layers-in-", name, "-pipeline-stage ", *layers);
+    if (*layers < 1) fail_at(Exit::usage, where, "must be at least 1");
+    if (*layers > num_layers) fail_at(Exit::usage, where, "is more than --num-layers ", num_layers, "; use fewer");
+    if (*layers % layout.chunks != 0)
+      fail_at(Exit::usage, where, "cannot be divided into ", layout.chunks, " chunks; choose a multiple of ",
+              layout.chunks);
   }
 }
 
 /// Throws Error(usage), because the end stages leave `inner` layers for the `others` remaining stages. The caller has
-/// found that `inner` is too small or not a multiple of `others`.
+/// found that `inner` is too small or not a multiple of others x chunks.
 [[noreturn]] void refuse_ends(const Layout& layout, std::int64_t num_layers, std::int64_t inner, std::int64_t others) {
   const std::string where = cat("--num-layers ", num_layers), flags = end_stage_flags(layout);
-  std::int64_t ends = num_layers - inner;
+  const std::int64_t ends = num_layers - inner, chunks = layout.chunks, unit = others * chunks;
   const bool are_two = layout.first_stage_layers && layout.last_stage_layers;
   const char* verb = are_two ? " leave " : " leaves ";
   if (others == 0) {
-    fail_at(Exit::usage, where, flags, " make ", ends, " layers, and no other stages are left; make them add up to ",
-            num_layers, ", use only one of them, or choose --num-layers ", ends);
+    const bool can_add_up = num_layers >= 2 * chunks && num_layers % chunks == 0;
+    fail_at(Exit::usage, where, flags, " make ", ends, " layers, and no other stages are left; ",
+            can_add_up ? cat("make them add up to ", num_layers, ", or ") : "", "choose --num-layers ", ends);
   }
-  std::string stages = others == 1 ? "the other stage" : cat("each of the other ", others, " stages");
-  if (inner < others)
+  const std::string stages = others == 1 ? "the other stage" : cat("each of the other ", others, " stages");
+  if (inner < unit)
     fail_at(Exit::usage, where, flags,
             inner < 0 ? cat(are_two ? " exceed" : " exceeds", " the number of layers") : cat(verb, inner), ", and ",
-            stages, " needs at least 1; use fewer, or choose at least --num-layers ", ends + others);
-  std::int64_t fewer = ends + inner / others * others;
+            stages, " needs at least ", chunks, "; choose --num-layers ", ends + unit);
+  const std::int64_t fewer = ends + inner / unit * unit;
   fail_at(Exit::usage, where, flags, verb, inner, inner == 1 ? " layer" : " layers",
-          ", which cannot be divided among the other ", others, " stages; choose --num-layers ", fewer, " or ",
-          fewer + others, ", or end stages that leave a multiple of ", others);
+          ", which cannot be divided equally over the other ", others == 1 ? "stage" : cat(others, " stages"),
+          chunks > 1 ? cat(" with ", chunks, " chunks") : "", "; choose --num-layers ", fewer, " or ", fewer + unit,
+          num_layers % chunks == 0 ? cat(", or end stages that leave a multiple of ", unit) : "");
 }
 
 /// Returns layers per stage if the first stage, the last stage or both have a given layer count. The other stages share
@@ -74,32 +83,44 @@ std::vector<std::int64_t> counts_with_given_ends(const Layout& layout, std::int6
   std::int64_t inner = num_layers - layout.first_stage_layers.value_or(0) - layout.last_stage_layers.value_or(0);
   std::int64_t others =
       layout.stages() - int(layout.first_stage_layers.has_value()) - int(layout.last_stage_layers.has_value());
-  if (others == 0 ? inner != 0 : (inner % others != 0 || inner < others))
-    refuse_ends(layout, num_layers, inner, others);
+  const std::int64_t unit = others * layout.chunks;
+  if (others == 0 ? inner != 0 : (inner % unit != 0 || inner < unit)) refuse_ends(layout, num_layers, inner, others);
   std::vector<std::int64_t> counts(layout.stages(), others == 0 ? 0 : inner / others);
   if (layout.first_stage_layers) counts.front() = *layout.first_stage_layers;
   if (layout.last_stage_layers) counts.back() = *layout.last_stage_layers;
   return counts;
 }
 
+/// Throws Error(usage), because `items`, which are the layers and what --account-for-* adds, cannot be divided evenly
+/// among the chunks of all stages.
+[[noreturn]] void refuse_uneven(const Layout& layout, std::int64_t num_layers, std::int64_t items) {
+  const std::int64_t stages = layout.stages(), chunks = layout.chunks, unit = stages * chunks;
+  const std::int64_t added = items - num_layers, fewer = items / unit * unit - added;
+  const std::vector<std::string> counted = account_flags(layout);
+  std::vector<std::string> remedies = {cat("choose --num-layers ", fewer >= 1 ? cat(fewer, " or ") : "", fewer + unit)};
+  if (added > 0 && (chunks == 1 ? num_layers >= stages : num_layers % unit == 0))
+    remedies.push_back(cat("leave out ", join(counted, " and ")));
+  // The first stage takes what the others leave.
+  if (added == 0 && num_layers % chunks == 0 && num_layers >= unit)
+    remedies.push_back(
+        cat("use --num-layers-in-first-pipeline-stage ", num_layers - (stages - 1) * (num_layers / unit) * chunks));
+  fail_at(Exit::usage, cat("--num-layers ", num_layers),
+          added > 0 ? cat("and ", added, " for ", join(counted, " and "), " are ", items, ", which ") : "",
+          "cannot be divided into ", stages, " pipeline stages", chunks > 1 ? cat(" of ", chunks, " chunks") : "", "; ",
+          join(remedies, ", or "));
+}
+
 /// Returns layers per stage if neither end stage has a given layer count. Distributes layers as evenly as possible.
 /// With --account-for-*, the embedding or the output layer counts as a layer.
 std::vector<std::int64_t> even_counts(const Layout& layout, std::int64_t num_layers) {
-  std::int64_t items = num_layers + int(layout.account_for_embedding) + int(layout.account_for_loss);
-  std::int64_t surplus = items % layout.stages();
-  bool counted_extra = items != num_layers;
-  if (items < layout.stages())
-    fail_at(Exit::usage, cat("--num-layers ", num_layers), "is fewer than the ", layout.stages(),
+  const std::int64_t items = num_layers + std::ssize(account_flags(layout)), stages = layout.stages();
+  const bool may_be_uneven = layout.chunks == 1 && items == num_layers;
+  if (may_be_uneven && items < stages)
+    fail_at(Exit::usage, cat("--num-layers ", num_layers), "is fewer than the ", stages,
             " pipeline stages; choose --pipeline-model-parallel-size ", num_layers, " or less");
-  bool may_be_uneven = layout.chunks == 1 && !counted_extra;
-  if (surplus != 0 && !may_be_uneven) {
-    fail_at(Exit::usage, cat("--num-layers ", num_layers, counted_extra ? " plus embedding or output layer" : ""),
-            "is not divisible by ", layout.stages(), " pipeline stages; choose a multiple of ",
-            std::int64_t{layout.stages()} * layout.chunks, ", or set the end stages with ",
-            "--num-layers-in-first-pipeline-stage and --num-layers-in-last-pipeline-stage");
-  }
-  std::vector<std::int64_t> counts(layout.stages(), items / layout.stages());
-  for (std::int64_t i = 0; i < surplus; ++i) ++counts[1 + i];
+  if (!may_be_uneven && items % (stages * layout.chunks) != 0) refuse_uneven(layout, num_layers, items);
+  std::vector<std::int64_t> counts(stages, items / stages);
+  for (std::int64_t i = 0; i < items % stages; ++i) ++counts[1 + i];
   return counts;
 }
 
@@ -110,13 +131,6 @@ std::vector<std::vector<LayerRange>> split_layers(const Layout& layout, std::int
   bool given = layout.first_stage_layers || layout.last_stage_layers;
   std::vector<std::int64_t> counts =
       given ? counts_with_given_ends(layout, num_layers) : even_counts(layout, num_layers);
-  for (std::size_t stage = 0; stage < counts.size(); ++stage) {
-    if (counts[stage] % layout.chunks != 0) {
-      fail_at(Exit::usage, cat("--num-layers ", num_layers), "gives pipeline stage ", stage, " ", counts[stage],
-              counts[stage] == 1 ? " layer" : " layers", ", which cannot be divided into ", layout.chunks,
-              " chunks; choose a multiple of ", std::int64_t{layout.stages()} * layout.chunks);
-    }
-  }
   std::vector<std::vector<LayerRange>> out(counts.size());
   std::int64_t next = 0;
   for (int chunk = 0; chunk < layout.chunks; ++chunk) {
@@ -126,15 +140,6 @@ std::vector<std::vector<LayerRange>> split_layers(const Layout& layout, std::int
       if (layout.account_for_loss && stage == layout.stages() - 1 && chunk == layout.chunks - 1) --count;
       out[stage].push_back({next, count});
       next += count;
-    }
-  }
-  // A chunk without layers would hold just an embedding or an output layer. Like Megatron-LM, we allow this with
-  // --account-for-*.
-  for (const std::vector<LayerRange>& chunks : out) {
-    for (const LayerRange& range : chunks) {
-      if (range.count < 0 || (range.count == 0 && !layout.account_for_embedding && !layout.account_for_loss))
-        fail_at(Exit::usage, cat("--num-layers ", num_layers), "is too few for ", layout.stages(),
-                " pipeline stages of ", layout.chunks, " chunks; use fewer stages or chunks");
     }
   }
   return out;

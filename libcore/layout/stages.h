@@ -24,8 +24,9 @@ struct LayerRange {
 ///
 /// If the layers do not divide evenly, surplus layers are given to the second stage, the third stage and so on, one
 /// each. The first stage gets none, because it has the embedding. The last of p stages, which has the output layer,
-/// gets one only if there are p-1 surplus layers. Throws Error(usage) if the layers cannot be distributed. The message
-/// includes the flags.
+/// gets one only if there are p-1 surplus layers. Like Megatron-LM, allows the first and the last chunk to have no
+/// layers with --account-for-*. Throws Error(usage) if the layers cannot be distributed. The message includes the
+/// flags, and numbers that can be.
 std::vector<std::vector<LayerRange>> split_layers(const Layout& layout, std::int64_t num_layers);
 
 }  // namespace mtl

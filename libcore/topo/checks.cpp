@@ -167,6 +167,12 @@ bool check_layers(Problems& problems, const TopoOptions& options) {
                  cat("is not a multiple of --pipeline-model-parallel-size ", parallel.pipeline,
                      " x --num-layers-per-virtual-pipeline-stage ", *parallel.layers_per_virtual_stage,
                      "; choose a multiple of ", parallel.pipeline * *parallel.layers_per_virtual_stage));
+  } else if (parallel.layers_per_virtual_stage && options.chunks() > 1 &&
+             (parallel.layout.account_for_embedding || parallel.layout.account_for_loss)) {
+    // The layers would have to be a multiple with and without the one or two more.
+    problems.add(
+        cat("--num-layers-per-virtual-pipeline-stage ", *parallel.layers_per_virtual_stage),
+        "cannot be combined with --account-for-*-in-pipeline-split; use --num-virtual-stages-per-pipeline-rank");
   }
   if (problems.count() != before) return false;
   try {
@@ -223,7 +229,7 @@ bool check_batch(Problems& problems, const TopoOptions& options) {
   const ParallelOptions& parallel = options.run.parallel;
   const int before = problems.count();
   std::int64_t micro = options.run.batch.micro_batch_size, at_once = micro * parallel.data();
-  std::string product = cat("micro-batch-size ", micro, " x data-parallel size ", parallel.data());
+  std::string product = cat("--micro-batch-size ", micro, " x data-parallel size ", parallel.data());
   if (std::optional<std::int64_t> global = options.run.batch.global_batch_size) {
     std::string flag = cat("--global-batch-size ", *global);
     if (*global % at_once != 0) {

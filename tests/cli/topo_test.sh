@@ -200,7 +200,7 @@ for flags in "--vocab-size 2147483648" "--world-size 65537" "--gpus-per-node 655
   expect_text "$WORK/err" "^  $flags +must be from 1 to "
 done
 expect_exit 2 mtl-topo "${sizes[@]}" --world-size 4 --micro-batch-size 1 --global-batch-size 2147483644
-expect_text "$WORK/err" '--global-batch-size 2147483644 +is more than 1048576 x micro-batch-size 1'
+expect_text "$WORK/err" '--global-batch-size 2147483644 +is more than 1048576 x --micro-batch-size 1'
 
 # Impossible layouts: reports all problems together, with a remedy.
 expect_exit 2 mtl-topo
@@ -212,6 +212,11 @@ expect_text "$WORK/err" '--rank-order tp-dp-dp +names dp twice'
 expect_text "$WORK/err" '--schedule gpipe .*needs --micro-batches'
 expect_text "$WORK/err" '--hosts a,b .*names 2 hosts'
 expect_text "$WORK/err" '--output x.png .*add --format'
+expect_exit 2 mtl-topo --world-size 4 --pipeline-model-parallel-size 4 --num-layers 8 --account-for-embedding-in-pipeline-split
+expect_text "$WORK/err" '--num-layers 8 .*--num-layers 7 or 11, or leave out --account-for-embedding-in-pipeline-split$'
+expect_exit 2 mtl-topo --world-size 2 --pipeline-model-parallel-size 2 --num-layers 8 \
+  --num-layers-per-virtual-pipeline-stage 2 --account-for-loss-in-pipeline-split
+expect_text "$WORK/err" '--num-layers-per-virtual-pipeline-stage 2 .*--num-virtual-stages-per-pipeline-rank'
 expect_exit 2 mtl-topo --world-size 8 --pipeline-model-parallel-size 4 --num-layers 3
 expect_text "$WORK/err" '--num-layers 3 +is fewer than the 4 pipeline stages'
 expect_exit 2 mtl-topo --world-size 8 --pipeline-model-parallel-size 4 --num-virtual-stages-per-pipeline-rank 2 --micro-batches 6
@@ -256,7 +261,7 @@ expect_exit 0 mtl-topo "${experts[@]}" --use-tp-pp-dp-mapping
 expect_exit 0 mtl-topo --world-size 8 --context-parallel-size 2 --pipeline-model-parallel-size 2 --use-tp-pp-dp-mapping
 expect_text "$WORK/out" '^Note: with context parallelism and a pipeline, Megatron-LM accepts only orders that end with pp'
 expect_exit 2 mtl-topo "${sizes[@]}" --world-size 4 --global-batch-size 9
-expect_text "$WORK/err" '--global-batch-size 9 +is not a multiple of micro-batch-size 2 x data-parallel size 4'
+expect_text "$WORK/err" '--global-batch-size 9 +is not a multiple of --micro-batch-size 2 x data-parallel size 4'
 expect_exit 2 mtl-topo --world-size 4 --hidden-size 64
 expect_text "$WORK/err" '^mtl-topo: 1 problem with'
 expect_text "$WORK/err" '^  --num-layers, --num-attention-heads, --max-position-embeddings, --seq-length, --vocab-size +are needed for memory'

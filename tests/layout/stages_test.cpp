@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include <sstream>
+
 #include "base/error.h"
 #include "tests/golden_lines.h"
 
@@ -122,29 +124,115 @@ TEST_CASE("impossible splits are usage errors") {
   }
 }
 
-TEST_CASE("end stages that do not fit are refused with numbers that would") {
-  auto refusal = [](const Split& split) -> std::string {
-    try {
-      split_layers(split);
-    } catch (const Error& error) {
-      return error.what();
+namespace {
+
+/// Returns why a split is refused, or "".
+std::string refusal(const Split& split) {
+  try {
+    split_layers(split);
+    return "";
+  } catch (const Error& error) {
+    CHECK(error.code() == Exit::usage);
+    return error.what();
+  }
+}
+
+/// Returns the numbers that follow `flag` in the text: 7 and 11 in "choose --num-layers 7 or 11, or ...".
+std::vector<std::int64_t> numbers_after(const std::string& text, const std::string& flag) {
+  std::vector<std::int64_t> out;
+  for (std::size_t at = text.find(flag + " "); at != std::string::npos; at = text.find(flag + " ", at + 1)) {
+    std::istringstream words(text.substr(at + flag.size()));
+    for (std::string word = "or"; word == "or" && words;) {
+      std::int64_t number = 0;
+      if (words >> number) out.push_back(number);
+      words >> word;
     }
-    return "not refused";
+  }
+  return out;
+}
+
+/// Applies every remedy that the refusal of a split names. Returns their number.
+int check_remedies(const Split& split, const std::string& message) {
+  int tried = 0;
+  const std::string remedies = message.substr(message.rfind("; ") + 2);
+  const auto check = [&](const Split& mended) {
+    ++tried;
+    CHECK(refusal(mended) == "");
   };
+  const auto with = [&](auto member, auto value) {
+    Split mended = split;
+    mended.*member = value;
+    return mended;
+  };
+  for (const std::int64_t layers : numbers_after(remedies, "--num-layers")) check(with(&Split::num_layers, layers));
+  for (const std::int64_t layers : numbers_after(remedies, "--num-layers-in-first-pipeline-stage"))
+    check(with(&Split::first_stage_layers, std::optional(layers)));
+  for (const std::int64_t most : numbers_after(remedies, "--pipeline-model-parallel-size")) {
+    if (split.chunks > 1) continue;
+    for (std::int64_t stages = most; stages >= 1 && !split.first_stage_layers && !split.last_stage_layers; --stages)
+      check(with(&Split::stages, static_cast<int>(stages)));
+  }
+  if (remedies.find("leave out --account-for-") != std::string::npos) {
+    Split mended = with(&Split::account_for_embedding, false);
+    mended.account_for_loss = false;
+    check(mended);
+  }
+  return tried;
+}
+
+}  // namespace
+
+TEST_CASE("every number that a refusal names can be used") {
+  int refused = 0, tried = 0, silent = 0;
+  const auto check = [&](const Split& split) {
+    const std::string message = refusal(split);
+    if (message.empty()) return;
+    CAPTURE(message);
+    ++refused;
+    const int remedies = check_remedies(split, message);
+    tried += remedies;
+    silent += remedies == 0 ? 1 : 0;
+  };
+  for (std::int64_t layers = 1; layers <= 20; ++layers) {
+    for (int stages = 2; stages <= 5; ++stages) {
+      for (int chunks = 1; chunks <= 3; ++chunks) {
+        for (const bool embedding : {false, true}) {
+          check({.num_layers = layers, .stages = stages, .chunks = chunks, .account_for_embedding = embedding});
+          check({.num_layers = layers,
+                 .stages = stages,
+                 .chunks = chunks,
+                 .account_for_embedding = embedding,
+                 .account_for_loss = true});
+        }
+        for (std::int64_t first = 1; first <= 4; ++first) {
+          Split split{.num_layers = layers, .stages = stages, .chunks = chunks, .first_stage_layers = first};
+          check(split);
+          for (split.last_stage_layers = 1; *split.last_stage_layers <= 4; ++*split.last_stage_layers) check(split);
+        }
+      }
+    }
+  }
+  CHECK(refused > 2000);
+  CHECK(tried > 3000);
+  // An end stage that has more layers than the model, or cannot be divided into chunks, has no such number.
+  CHECK(silent < refused * 2 / 3);
+  CHECK(refusal({.num_layers = 8, .stages = 4, .account_for_embedding = true}).find("--num-layers 7 or 11") !=
+        std::string::npos);
+}
+
+TEST_CASE("end stages that do not fit are refused with numbers that would") {
   CHECK(refusal({.num_layers = 4, .stages = 2, .first_stage_layers = 1, .last_stage_layers = 2}) ==
         "--num-layers 4: --num-layers-in-first-pipeline-stage 1 and --num-layers-in-last-pipeline-stage 2 make 3 "
-        "layers, and no other stages are left; make them add up to 4, use only one of them, or choose "
-        "--num-layers 3");
+        "layers, and no other stages are left; make them add up to 4, or choose --num-layers 3");
   CHECK(refusal({.num_layers = 8, .stages = 4, .first_stage_layers = 4, .last_stage_layers = 3}) ==
         "--num-layers 8: --num-layers-in-first-pipeline-stage 4 and --num-layers-in-last-pipeline-stage 3 leave 1, and "
-        "each of the other 2 stages needs at least 1; use fewer, or choose at least --num-layers 9");
+        "each of the other 2 stages needs at least 1; choose --num-layers 9");
   CHECK(refusal({.num_layers = 8, .stages = 3, .first_stage_layers = 6, .last_stage_layers = 7}) ==
         "--num-layers 8: --num-layers-in-first-pipeline-stage 6 and --num-layers-in-last-pipeline-stage 7 exceed the "
-        "number of layers, and the other stage needs at least 1; use fewer, or choose at least --num-layers 14");
+        "number of layers, and the other stage needs at least 1; choose --num-layers 14");
   CHECK(refusal({.num_layers = 12, .stages = 4, .last_stage_layers = 2}) ==
-        "--num-layers 12: --num-layers-in-last-pipeline-stage 2 leaves 10 layers, which cannot be divided among the "
-        "other 3 "
-        "stages; choose --num-layers 11 or 14, or end stages that leave a multiple of 3");
+        "--num-layers 12: --num-layers-in-last-pipeline-stage 2 leaves 10 layers, which cannot be divided equally over "
+        "the other 3 stages; choose --num-layers 11 or 14, or end stages that leave a multiple of 3");
   CHECK(
       refusal({.num_layers = 4, .stages = 1, .last_stage_layers = 2}).find("--num-layers-in-last-pipeline-stage 2: ") ==
       0);
