@@ -1,7 +1,6 @@
 #include "cli/architecture_flags.h"
 
 #include <cmath>
-#include <memory>
 
 #include "train/presets.h"
 
@@ -24,20 +23,26 @@ void check_steps(Flags& flags, const char* flag, double probability, double step
 void add_preset(Flags& flags, TrainOptions& options) {
   std::vector<std::string> names;
   for (const Preset& preset : presets()) names.push_back(preset.name);
-  const auto name = std::make_shared<std::optional<std::string>>();
-  flags.add("--model", name.get(), "NAME",
+  flags.add("--model", &options.architecture.preset, "NAME",
             cat("architecture of a known model; other flags override it: ", join(names, ", ")));
-  flags.check([&flags, &options, name] {
-    if (!*name) return;
+  flags.check([&flags, &options] {
+    ArchitectureOptions& model = options.architecture;
+    if (!model.preset || flags.wants_dump()) return;  // a dumped configuration has --model itself
+    const std::string where = cat("--model ", *model.preset);
     try {
-      const Preset& preset = find_preset(**name);
-      for (const std::string& change : apply_preset(preset, options.architecture))
-        flags.notice(cat("--model ", **name, ": ", change));
-      if (options.data.seq_length == 0) options.data.seq_length = preset.seq_length;
-      if (!options.tokenizer.vocab_size) options.tokenizer.vocab_size = preset.vocab_size;
+      const Preset& preset = find_preset(*model.preset);
+      for (const std::string& change : apply_preset(preset, model)) flags.notice(cat(where, ": ", change));
+      if (options.data.seq_length == 0) {
+        options.data.seq_length = preset.seq_length;
+        model.preset_flags.insert("--seq-length");
+      }
+      if (!options.tokenizer.vocab_size) {
+        options.tokenizer.vocab_size = preset.vocab_size;
+        model.preset_flags.insert("--vocab-size");
+      }
       options.new_model_dropout = {preset.dropout, preset.dropout, preset.dropout};
     } catch (const Error& error) {
-      flags.problem(cat("--model ", **name), error.what());
+      flags.problem(where, error.what());
     }
   });
 }

@@ -175,6 +175,10 @@ void set_attention(const MegatronArgs& args, const MegatronShapes& shapes, const
         {"--num-attention-heads",
          "is needed: the checkpoint has no args, and its tensors do not show the number of heads"}});
   config.num_heads = heads.value_or(given.num_attention_heads.value_or(0));
+  if (!heads && config.hidden_size % config.num_heads != 0)
+    throw UsageError(std::vector<Problem>{
+        {cat(given.heads_flag, " ", config.num_heads), cat("does not divide the hidden size ", config.hidden_size,
+                                                           " of the checkpoint; choose the number of its model")}});
   config.num_query_groups = config.num_heads;
   if (args.is_on("group_query_attention"))
     config.num_query_groups = args.integer("num_query_groups").value_or(config.num_heads);

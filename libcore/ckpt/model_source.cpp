@@ -118,7 +118,7 @@ ModelSource ModelSource::open(const std::string& path, Console& console, const M
     return ModelSource(open_megatron(found, given, console));
   });
   const std::int64_t heads = source.config().num_heads;
-  if (given.num_attention_heads.value_or(heads) != heads)
+  if (!given.may_differ && given.num_attention_heads.value_or(heads) != heads)
     fail_at(Exit::usage, cat("--num-attention-heads ", *given.num_attention_heads), "differs from the model in ", found,
             ", which has ", heads, " heads; remove the flag");
   return source;

@@ -26,10 +26,12 @@ namespace mtl {
 class TensorReader;
 
 /// Facts that another program's files may not state, and that the user then gives as flags. Files that state their
-/// vocabulary size ignore `vocab_size`; a number of heads that differs from the files' is an error.
+/// vocabulary size ignore `vocab_size`; a number of heads that differs from the files' is an error unless `may_differ`.
 struct ModelSupplement {
   std::optional<std::int64_t> vocab_size;  // tokens without padding
   std::optional<std::int64_t> num_attention_heads;
+  std::string heads_flag = "--num-attention-heads";  // for messages
+  bool may_differ = false;  // the caller compares the number of heads
 };
 
 class ModelSource {
@@ -42,7 +44,7 @@ class ModelSource {
   /// - A Megatron-LM folder or file (megatron_folder.h).
   ///
   /// If no format fits, the error says what open() looked for. Warns about each checkpoint that it skips. Throws
-  /// Error(usage) if given.num_attention_heads contradicts the files.
+  /// Error(usage) if given.num_attention_heads contradicts the files and !given.may_differ.
   static ModelSource open(const std::string& path, Console& console, const ModelSupplement& given = {});
   /// Returns the path that open() would open: the newest valid checkpoint in a folder that mtl-train saves into, the
   /// checkpoint that a Megatron-LM folder's tracker names, or otherwise the path itself. In a job, rank 0 calls this

@@ -49,25 +49,28 @@ std::optional<std::int64_t> window_of(const std::string& text) {
 /// Applies flags to a new configuration, or compares them with a loaded one.
 class FlagResolver {
  public:
-  FlagResolver(bool is_loaded, const Report& report) : is_loaded_(is_loaded), report_(report) {}
+  FlagResolver(const ArchitectureOptions& given, bool is_loaded, const Report& report)
+      : given_(given), is_loaded_(is_loaded), report_(report) {}
 
   /// Resolves a number. `flag` is the name alone.
   template <class T>
   void number(T& member, const std::optional<T>& given, const char* flag, bool is_required = false) const {
     if (given && is_loaded_ && *given != member)
-      problem(cat(flag, " ", *given), cat("the loaded model has ", member, "; leave it out"));
+      difference(cat(flag, " ", *given), cat("the loaded model has ", member));
     else if (given)
       member = *given;
     else if (is_required && !is_loaded_)
       problem(flag, "is required without --load");
   }
 
-  /// Resolves a number that a loaded model with rotary positions may continue with.
+  /// Resolves a number that a loaded model with rotary positions may continue with, if the user gave it.
   template <class T>
   void rotary_number(const GptConfig& config, T& member, const std::optional<T>& given, const char* flag) const {
     if (!given) return;
     if (is_loaded_ && config.position_embedding != PositionEmbedding::rotary)
-      problem(cat(flag, " ", *given), "the loaded model has learned positions; leave it out");
+      difference(cat(flag, " ", *given), "the loaded model has learned positions");
+    else if (given_.preset_flags.contains(flag))
+      number(member, given, flag);
     else
       member = *given;
   }
@@ -76,20 +79,38 @@ class FlagResolver {
   template <class T>
   void choice(T& member, T value, bool is_given, const std::string& flag, const char* other) const {
     if (!is_given) return;
-    if (is_loaded_ && member != value) problem(flag, cat("the loaded model ", other, "; leave it out"));
+    if (is_loaded_ && member != value) difference(flag, cat("the loaded model ", other));
     if (!is_loaded_) member = value;
   }
 
   bool is_loaded() const { return is_loaded_; }
   /// Reports a problem, unless one with this flag has been reported.
   void problem(std::string flag, std::string what) const {
-    if (reported_.insert(flag.substr(0, flag.find(' '))).second) report_(std::move(flag), std::move(what));
+    if (is_first(flag)) report_(std::move(flag), std::move(what));
+  }
+  /// Reports that a flag differs from the loaded model. Keeps a preset's differences for report_preset().
+  void difference(const std::string& flag, const std::string& what) const {
+    if (!given_.preset_flags.contains(name_of(flag)))
+      problem(flag, what + "; leave it out");
+    else if (is_first(flag))
+      preset_differences_.push_back(cat(flag, " (", what, ")"));
+  }
+  void report_preset() const {
+    if (preset_differences_.empty()) return;
+    const char* length = given_.preset_flags.contains("--seq-length") ? ", and choose a --seq-length" : "";
+    report_(cat("--model ", given_.preset.value_or("")),
+            cat("sets ", join(preset_differences_, ", "), "; leave out --model", length));
   }
 
  private:
+  static std::string name_of(const std::string& flag) { return flag.substr(0, flag.find(' ')); }
+  bool is_first(const std::string& flag) const { return reported_.insert(name_of(flag)).second; }
+
+  const ArchitectureOptions& given_;
   bool is_loaded_;
   const Report& report_;
   mutable std::set<std::string> reported_;  // flags
+  mutable std::vector<std::string> preset_differences_;
 };
 
 void resolve_mlp(GptConfig& config, const ArchitectureOptions& given, const FlagResolver& resolver) {
@@ -113,7 +134,7 @@ void resolve_attention(GptConfig& config, const ArchitectureOptions& given, cons
     if (!resolver.is_loaded())
       groups = 1;  // Megatron-LM's default
     else if (config.num_query_groups == config.num_heads)
-      resolver.problem("--group-query-attention", "every head of the loaded model has its own keys; leave it out");
+      resolver.difference("--group-query-attention", "every head of the loaded model has its own keys");
   }
   resolver.number(config.num_query_groups, groups, "--num-query-groups");
   resolver.number(config.head_dim, given.kv_channels, "--kv-channels");
@@ -185,7 +206,7 @@ void check_architecture(const ArchitectureOptions& given, const Report& report) 
 GptConfig resolve_architecture(const ArchitectureOptions& given, const std::optional<GptConfig>& loaded,
                                std::int64_t seq_length, const Report& report) {
   GptConfig config = loaded.value_or(GptConfig{});
-  const FlagResolver resolver(loaded.has_value(), report);
+  const FlagResolver resolver(given, loaded.has_value(), report);
   resolver.number(config.num_layers, given.num_layers, "--num-layers", true);
   resolver.number(config.hidden_size, given.hidden_size, "--hidden-size", true);
   resolver.number(config.num_heads, given.num_attention_heads, "--num-attention-heads", true);
@@ -208,6 +229,7 @@ GptConfig resolve_architecture(const ArchitectureOptions& given, const std::opti
   resolver.choice(config.parallel_residual, true, given.parallel_residual, "--parallel-residual",
                   "computes its MLP after attention");
   if (!loaded) config.init_std = given.init_method_std.value_or(config.init_std);
+  resolver.report_preset();
   return config;
 }
 

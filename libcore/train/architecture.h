@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,8 @@ struct ArchitectureOptions {
        no_bias_gelu_fusion = false, disable_bias_linear = false, add_qkv_bias = false, untie_embeddings = false,
        parallel_residual = false, rotary_embeddings = false, rotary_interleaved = false, rope_scaling = false;
   std::int64_t make_vocab_size_divisible_by = 128;
+  std::optional<std::string> preset;   // --model
+  std::set<std::string> preset_flags;  // the flags that were not given, and have the preset's values
 
   bool is_rotary() const { return rotary_embeddings || position_embedding_type == "rope"; }
 };
@@ -37,7 +40,8 @@ void check_architecture(const ArchitectureOptions& given,
 /// Returns the loaded model's configuration or, if `loaded` is empty, a new model's, in which absent sizes stay 0.
 /// Reports flags that disagree with the loaded model, and missing sizes that a new model needs. A rotary model without
 /// --max-position-embeddings gets `seq_length` positions. A loaded rotary model continues with
-/// --max-position-embeddings and --rotary-base, which need not agree with it.
+/// --max-position-embeddings and --rotary-base, which need not agree with it if they were given. Values of a preset
+/// must always agree; those that do not are one problem, of --model.
 GptConfig resolve_architecture(const ArchitectureOptions& given, const std::optional<GptConfig>& loaded,
                                std::int64_t seq_length,
                                const std::function<void(std::string flag, std::string what)>& report);

@@ -306,18 +306,33 @@ void check_options(const TrainOptions& options, const Report& report) {
   }
 }
 
+namespace {
+
+/// Reports samples that are longer than the model's positions.
+void check_length(const TrainOptions& options, const GptConfig& config, bool is_loaded, const Report& report) {
+  const std::int64_t length = options.data.seq_length;
+  if (config.max_positions == 0 || length <= config.max_positions) return;
+  const std::string what = cat("is longer than the ", config.max_positions, " positions of the model");
+  const ArchitectureOptions& model = options.architecture;
+  if (!model.preset_flags.contains("--seq-length")) {
+    const bool can_extend = is_loaded && config.position_embedding == PositionEmbedding::rotary;
+    report(cat("--seq-length ", length),
+           cat(what, can_extend ? cat("; add --max-position-embeddings ", length, " to extend them") : ""));
+  } else if (!is_loaded || !model.preset_flags.contains("--max-position-embeddings")) {  // else a difference
+    report(cat("--model ", *model.preset), cat("sets --seq-length ", length, ", which ", what,
+                                               "; add --seq-length with at most ", config.max_positions));
+  }
+}
+
+}  // namespace
+
 GptConfig resolve_config(const TrainOptions& options, std::optional<GptConfig> loaded, std::int64_t vocab_size,
                          const Report& report) {
   GptConfig config = resolve_architecture(options.architecture, loaded, options.data.seq_length, report);
   // A tokenizer may have tokens that a loaded model lacks. It is an error only if the data contain them.
   if (!loaded) config.vocab_size = vocab_size;
   config.complete();
-  if (config.max_positions > 0 && options.data.seq_length > config.max_positions) {
-    const bool can_extend = loaded && config.position_embedding == PositionEmbedding::rotary;
-    report(cat("--seq-length ", options.data.seq_length),
-           cat("is longer than the ", config.max_positions, " positions of the model",
-               can_extend ? cat("; add --max-position-embeddings ", options.data.seq_length, " to extend them") : ""));
-  }
+  check_length(options, config, loaded.has_value(), report);
   check_magnitude(options, config, report);
   check_division(options, config, report);
   return config;

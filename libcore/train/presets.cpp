@@ -20,6 +20,8 @@ Preset gpt(const char* name, const Sizes& sizes) {
   out.architecture.hidden_size = sizes.hidden;
   out.architecture.num_attention_heads = sizes.heads;
   out.architecture.max_position_embeddings = sizes.seq_length;
+  out.architecture.normalization = "LayerNorm";
+  out.architecture.position_embedding_type = "learned_absolute";
   return out;
 }
 
@@ -88,28 +90,36 @@ Preset pythia(const char* name, const Sizes& sizes) {
   return out;
 }
 
-/// Fills in absent options, and lists given options that differ.
+/// Fills in absent options, whose flags it adds to `filled`, and lists given options that differ.
 class Merger {
  public:
+  explicit Merger(std::set<std::string>& filled) : filled_(filled) {}
   template <class T>
   void merge(const char* flag, std::optional<T>& given, const std::optional<T>& preset) {
     if (given && !preset) changes.push_back(cat(flag, " ", *given, " in addition"));
     if (given && preset && *given != *preset) changes.push_back(cat(flag, " ", *given, " in place of ", *preset));
-    if (!given) given = preset;
+    if (!given && preset) {
+      given = preset;
+      filled_.insert(flag);
+    }
   }
   void merge(const char* flag, bool& given, bool preset) {
     if (given && !preset) changes.push_back(cat(flag, " in addition"));
+    if (!given && preset) filled_.insert(flag);
     given = given || preset;
   }
   std::vector<std::string> changes;
+
+ private:
+  std::set<std::string>& filled_;
 };
 
 /// A given activation overrides the preset's, no matter which flags select the two.
 void merge_activation(Merger& merger, ArchitectureOptions& given, const ArchitectureOptions& preset) {
   const std::vector<std::string> chosen = activation_flags(given), preset_flags = activation_flags(preset);
   if (chosen.empty()) {
-    given.activation = preset.activation;
-    given.swiglu = preset.swiglu;
+    merger.merge("--activation", given.activation, preset.activation);
+    merger.merge("--swiglu", given.swiglu, preset.swiglu);
   } else if (chosen != preset_flags) {
     merger.changes.push_back(
         cat(join(chosen, ", "), preset_flags.empty() ? " in addition" : cat(" in place of ", preset_flags.front())));
@@ -117,6 +127,7 @@ void merge_activation(Merger& merger, ArchitectureOptions& given, const Architec
 }
 
 void merge_positions(Merger& merger, ArchitectureOptions& given, const ArchitectureOptions& preset) {
+  if (given.rotary_embeddings && !given.position_embedding_type) given.position_embedding_type = "rope";
   merger.merge("--position-embedding-type", given.position_embedding_type, preset.position_embedding_type);
   if (given.position_embedding_type == "learned_absolute") return;
   merger.merge("--rotary-base", given.rotary_base, preset.rotary_base);
@@ -167,7 +178,7 @@ const Preset& find_preset(const std::string& name) {
 
 std::vector<std::string> apply_preset(const Preset& preset, ArchitectureOptions& given) {
   const ArchitectureOptions& model = preset.architecture;
-  Merger merger;
+  Merger merger(given.preset_flags);
   merger.merge("--num-layers", given.num_layers, model.num_layers);
   merger.merge("--hidden-size", given.hidden_size, model.hidden_size);
   merger.merge("--num-attention-heads", given.num_attention_heads, model.num_attention_heads);

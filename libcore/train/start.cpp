@@ -27,10 +27,16 @@ std::string named_checkpoint(const CheckpointOptions& flags, const std::string& 
 }
 
 /// Returns the flags that supply what another program's model does not contain: --num-attention-heads and, if no flag
-/// selects a tokenizer, --vocab-size.
+/// selects a tokenizer, --vocab-size. A preset says nothing about the size of a loaded model's vocabulary.
 ModelSupplement supplement_of(const TrainOptions& options) {
-  return {options.tokenizer.names_tokenizer() ? std::nullopt : options.tokenizer.vocab_size,
-          options.architecture.num_attention_heads};
+  const ArchitectureOptions& model = options.architecture;
+  const std::string heads_flag = "--num-attention-heads";
+  const bool is_size_given = !options.tokenizer.names_tokenizer() && !model.preset_flags.contains("--vocab-size");
+  return {.vocab_size = is_size_given ? options.tokenizer.vocab_size : std::nullopt,
+          .num_attention_heads = model.num_attention_heads,
+          .heads_flag =
+              model.preset_flags.contains(heads_flag) ? cat("--model ", *model.preset, ", ", heads_flag) : heads_flag,
+          .may_differ = true};  // resolve_architecture() compares all sizes
 }
 
 bool is_megatron(const std::string& path) {

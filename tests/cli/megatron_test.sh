@@ -95,6 +95,10 @@ done
 expect_exit 0 "${train[@]}" --load "$CASES/v0_tp1" --finetune --num-attention-heads 4
 losses out | diff - expected || fail 'training from v0_tp1: different losses'
 
+expect_exit 2 "${train[@]}" --load "$CASES/v0_tp1" --finetune --model gpt2-124m
+grep '^  ' err >problems
+[ "$(grep -c '^  --model gpt2-124m' problems)/$(wc -l <problems)" = 1/1 ] || fail "not one problem with --model: $(cat err)"
+
 # Training resumes with the optimizer state, from Megatron-LM's folder and from a checkpoint converted from it.
 resume=("${train[@]}" --train-iters 32 --attention-dropout 0 --hidden-dropout 0)
 expect_exit 0 mtl-convert --load "$CASES/legacy_tp1pp1" --save resumable --to mtl --vocab-size 512 --verify

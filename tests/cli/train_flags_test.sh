@@ -277,6 +277,16 @@ expect_text err '^  --vocab-file +and --merge-file are needed'
 expect_exit 0 mtl-topo --world-size 2 --model gpt2-345m --format json
 expect_text out '"parameters": 354823168,'
 
+expect_exit 2 mtl-train --model gpt2-345m --max-position-embeddings 64 --dry-run
+expect_text err '^  --model gpt2-345m +sets --seq-length 1024, which is longer than the 64 positions .*--seq-length'
+expect_exit 0 mtl-train --model gpt2-345m --num-layers 2 --dump-config
+expect_text out '^model = gpt2-345m +# command line$'
+expect_text out '^# hidden-size = +# default$'
+# Beside a loaded model, a preset is one mistake, of the flag that was given.
+expect_exit 2 mtl-train --model gpt2-345m --load "$MODEL" --dry-run
+[ "$(grep -c '^  ' err)" -eq 1 ] || fail "a preset beside another model is not one problem: $(cat err)"
+expect_text err '^  --model gpt2-345m +sets --num-layers 24 \(the loaded model has [0-9]+\), .*--max-position-embeddings 1024 '
+
 # --dump-config prints where every value comes from, and --config can read the result.
 expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --dump-config
 expect_text out '^hidden-size = 16 +# command line$'

@@ -174,6 +174,43 @@ TEST_CASE("a flag next to a preset wins and is reported") {
         Changes{"--position-embedding-type learned_absolute in place of rope"});
 }
 
+TEST_CASE("a preset beside a loaded model must agree with it, and flags win over both") {
+  const auto with_preset = [](const char* name, ArchitectureOptions given = {}) {
+    given.preset = name;
+    apply_preset(find_preset(name), given);
+    return given;
+  };
+  const ArchitectureOptions preset = with_preset("llama-30m");
+  const GptConfig same = resolve(preset).config;
+  CHECK(resolve(preset, same).problems.empty());
+  CHECK(resolve(preset, same).config == same);
+
+  GptConfig loaded = same;
+  loaded.rotary.base = 500000;
+  loaded.max_positions = 4096;
+  const std::vector<std::string> found = resolve(preset, loaded).problems;
+  REQUIRE(found.size() == 1);
+  CHECK(found[0].find("--model llama-30m: ") == 0);
+  CHECK(found[0].find("--rotary-base 10000 (the loaded model has 5e+05)") != std::string::npos);
+  CHECK(found[0].find("--max-position-embeddings 512 (the loaded model has 4096)") != std::string::npos);
+  ArchitectureOptions given;
+  given.rotary_base = 20000;
+  given.max_position_embeddings = 8192;
+  const Resolved changed = resolve(with_preset("llama-30m", given), loaded);
+  CHECK(changed.problems.empty());
+  CHECK(changed.config.rotary.base == 20000);
+  CHECK(changed.config.max_positions == 8192);
+
+  for (const Preset& other : presets()) {
+    CAPTURE(other.name);
+    const std::vector<std::string> problems = resolve(with_preset(other.name.c_str()), same).problems;
+    CHECK(problems.size() == (other.name == "llama-30m" ? 0 : 1));
+  }
+  given = {};
+  given.num_layers = 7;  // a flag that differs, and a preset that does
+  CHECK(resolve(with_preset("llama-125m", given), same).problems.size() == 2);
+}
+
 TEST_CASE("flags choose kinds of layers by Megatron-LM's rules") {
   ArchitectureOptions given = small();
   CHECK(resolve(given).config.activation == Activation::gelu_tanh);
