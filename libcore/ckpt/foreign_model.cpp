@@ -43,6 +43,8 @@ std::string describe_names(const std::vector<std::string>& names) {
       return cat("is a distributed Megatron-LM checkpoint (zarr: ", name, ")", kDistributedRemedy);
     if (starts_with(name, "pytorch_model") && (is_pytorch_file(name) || ends_with(name, ".bin.index.json")))
       return cat("has PyTorch weights (", name, "), but no config.json; add the config.json of the model");
+    if (starts_with(name, "model") && (ends_with(name, ".safetensors") || ends_with(name, ".safetensors.index.json")))
+      return cat("has the weights of a model (", name, "), but no config.json; add the config.json of the model");
   }
   return "";
 }

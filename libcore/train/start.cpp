@@ -45,6 +45,20 @@ bool is_megatron(const std::string& path) {
   return find_megatron_checkpoint(path, silent).has_value();
 }
 
+/// Throws if --save contains a model, but no checkpoint of a run to resume: the run would begin with random weights
+/// next to it, and programs that open the folder later would take the one for the other.
+void refuse_model_in_save(const CheckpointOptions& flags) {
+  const bool loads_it = is_same_path(flags.load, flags.save);
+  const std::string path = resolve_hub_name(loads_it ? flags.load : flags.save);
+  if (!is_directory(path) || !list_iterations(path).empty()) return;
+  const FolderContents contents = examine_model_folder(path);
+  const bool is_model = !contents.kind.empty() && !contents.is_save_folder;
+  const std::string what = is_model ? cat("contains ", contents.kind, loads_it ? "; " : "; use it with --load, and ",
+                                          "choose another folder for --save")
+                                    : describe_foreign_model(path);
+  if (!what.empty()) fail_at(Exit::bad_data, loads_it ? "--load " + flags.load : "--save " + flags.save, what);
+}
+
 void open_source(RunStart& start, const TrainOptions& options, const std::string& path, bool is_resume,
                  Console& console) {
   start.source = ModelSource::open(path, console, supplement_of(options));
@@ -182,16 +196,13 @@ RunStart find_start(const TrainOptions& options, std::shared_ptr<const SaveDirec
   const CheckpointOptions& flags = options.checkpoint;
   RunStart start;
   start.save = std::move(save);
+  if (!flags.save.empty()) refuse_model_in_save(flags);
   if (!start.save && !flags.save.empty() && !options.dry_run)
     start.save = std::make_shared<const SaveDirectory>(flags.save);
   if (!flags.save.empty() && (file_exists(flags.save) || rollback_target(flags)))
     open_own(start, options, damaged, console);
   if (start.source || flags.load.empty()) return start;
-  if (!is_same_path(flags.load, flags.save)) {
-    open_load(start, options, damaged, console);
-  } else if (const std::string foreign = describe_foreign_model(flags.load); !foreign.empty()) {
-    fail_at(Exit::bad_data, "--load " + flags.load, foreign);
-  }
+  if (!is_same_path(flags.load, flags.save)) open_load(start, options, damaged, console);
   return start;
 }
 

@@ -17,6 +17,32 @@ for path in same/save/ ./same/../same/save links/save; do
   expect_text err '^mtl-train: resuming same/save/iter_0000005'
 done
 
+# A folder that contains a model, but no checkpoints of a run, is never the start of a run with random weights.
+cp -r "$TESTS/golden/gpt2_model/a" model
+chmod -R u+w model
+expect_exit 0 mtl-convert --load model --save converted --to mtl
+mv converted/iter_0000000 one
+mkdir -p cache/models--own--gpt/{refs,snapshots/1}
+printf 1 >cache/models--own--gpt/refs/main
+cp model/* cache/models--own--gpt/snapshots/1
+# expect_model FOLDER KIND: it is refused as --load and --save, and as --save alone, and stays as it is.
+expect_model() {
+  ls -A "$1" >before
+  expect_exit 65 run_in whole --save "$1" --load "./$1"
+  expect_text err "^mtl-train: --load .*$1: .*$2"
+  expect_exit 65 run_in whole --save "$1"
+  expect_text err "^mtl-train: --save $1: .*$2"
+  ls -A "$1" | diff - before || fail "a refused run changes $1"
+}
+expect_model model 'contains a Hugging Face model; .*choose another folder for --save'
+expect_model one 'contains a checkpoint; .*choose another folder for --save'
+rm model/config.json
+expect_exit 65 run_in whole --save model --load model
+expect_text err '^mtl-train: --load model: has .*weights .*config.json'
+HF_HUB_CACHE=$PWD/cache expect_exit 65 run_in whole --save own/gpt --load own/gpt
+expect_text err '^mtl-train: --load own/gpt: contains a Hugging Face model; choose another folder for --save$'
+[ ! -e own ] || fail 'a refused run creates its --save folder'
+
 # flip NAME ITERATION [RANK]: flips one bit in the moments in that checkpoint.
 flip() {
   local shard=$1/save/iter_000000$2/shard_0000${3:-0}.safetensors at old
