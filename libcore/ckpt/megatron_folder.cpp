@@ -58,8 +58,9 @@ std::string tracked_folder(const std::string& path) {
   return iteration && *iteration >= 0 ? format("iter_%07lld", static_cast<long long>(*iteration)) : "";
 }
 
-/// Returns the checkpoint that the tracker names in a folder with multiple checkpoints or, failing that, the newest
-/// one. A release counts as iteration 0.
+/// Returns the checkpoint that the tracker names in a folder with multiple checkpoints or, if it names none that
+/// exists, the newest one. A release counts as iteration 0. Throws if the one that the tracker names is in a format
+/// that mtl does not read: an older one would repeat iterations without being asked to.
 std::optional<std::string> checkpoint_in(const std::string& path, Console& console) {
   std::string newest;
   std::int64_t newest_iteration = -1;
@@ -73,7 +74,14 @@ std::optional<std::string> checkpoint_in(const std::string& path, Console& conso
   if (newest.empty()) return std::nullopt;
   refuse_two_programs(path);
   const std::string tracked = tracked_folder(path);
-  if (!tracked.empty() && holds_megatron_ranks(cat(path, "/", tracked))) return cat(path, "/", tracked);
+  const std::string tracked_path = cat(path, "/", tracked);
+  if (!tracked.empty() && holds_megatron_ranks(tracked_path)) return tracked_path;
+  if (!tracked.empty() && file_exists(tracked_path)) {
+    const std::string foreign = describe_foreign_model(tracked_path);
+    fail_at(Exit::bad_data, tracked_path,
+            foreign.empty() ? "contains no mp_rank_* folders; copy the checkpoint again" : foreign, "; or use ", path,
+            "/", newest, " to go back to that checkpoint");
+  }
   const std::string tracker = cat(path, "/", kMegatronTracker);
   const char* problem = file_exists(tracker) ? " does not name a checkpoint" : " is missing";
   console.warn(

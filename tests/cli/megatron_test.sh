@@ -134,6 +134,24 @@ for state in present missing; do
 done
 expect_same weights_present/model.safetensors weights_missing/model.safetensors
 
+# The tracker names a checkpoint that is not read: an older one does not take its place.
+cp -r "$CASES/legacy_tp1pp1" newer
+chmod -R u+w newer
+mkdir newer/iter_0000040
+echo 40 >newer/latest_checkpointed_iteration.txt
+for files in '' 'common.pt metadata.json __0_0.distcp'; do
+  for file in $files; do touch "newer/iter_0000040/$file"; done
+  for command in "${resume[*]}" 'mtl-convert --save no'; do
+    # shellcheck disable=SC2086  # words
+    expect_exit 65 $command --load newer
+    expect_text err 'newer/iter_0000040: (contains no mp_rank|is a distributed).*newer/iter_0000030'
+  done
+done
+expect_exit 0 "${resume[@]}" --load newer --ckpt-step 30
+rmdir newer/iter_0000040 2>/dev/null || rm -r newer/iter_0000040
+expect_exit 0 "${resume[@]}" --load newer
+expect_text err 'names iter_0000040, which does not exist; using iter_0000030'
+
 # A folder with checkpoints of both programs, which name them alike, is not guessed at.
 cp -r mtl mixed
 cp -r "$CASES/legacy_tp2pp2/iter_0000030" mixed
