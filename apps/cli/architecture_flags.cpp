@@ -19,6 +19,15 @@ void check_steps(Flags& flags, const char* flag, double probability, double step
     flags.notice(cat(where, ": is rounded to ", rounded * steps, "/", steps, " = ", rounded, "; ", unit));
 }
 
+/// Reports an unknown preset, and nothing that any preset would have set.
+void refuse_preset(Flags& flags, const std::string& where, const std::string& what) {
+  flags.problem(where, what);
+  ArchitectureOptions any;
+  for (const Preset& preset : presets()) apply_preset(preset, any);
+  any.preset_flags.insert({"--seq-length", "--vocab-size"});
+  for (const std::string& flag : any.preset_flags) flags.mark_as_meant(flag);
+}
+
 /// Adds --model NAME. Its check is registered first, so that all other checks see the preset's values.
 void add_preset(Flags& flags, TrainOptions& options) {
   std::vector<std::string> names;
@@ -42,7 +51,7 @@ void add_preset(Flags& flags, TrainOptions& options) {
       }
       options.new_model_dropout = {preset.dropout, preset.dropout, preset.dropout};
     } catch (const Error& error) {
-      flags.problem(where, error.what());
+      refuse_preset(flags, where, error.what());
     }
   });
 }

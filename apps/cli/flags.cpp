@@ -78,7 +78,8 @@ class Flags::Config : public CLI::Config {
     if (!line) return {};
     const std::string name = "--" + line->name;
     std::vector<std::string> words = line->words;
-    const Flag* flag = flags_.find(name);
+    Flag* flag = flags_.find(name);
+    if (flag != nullptr && flag->origin != kCommandLine) flag->used_name = name;
     if (flag == nullptr) {
       flags_.report_foreign(name, words.empty() ? "" : words[0]);
     } else if (!flag->option->get_configurable()) {
@@ -167,21 +168,33 @@ void Flags::positional(const std::string& value_name, std::string& target, const
   });
 }
 
-void Flags::problem(std::string where, const std::string& what) {
+void Flags::problem(const std::string& where, const std::string& what) {
   for (const std::string& name : Problem{where, what}.flags()) {
     if (const Flag* flag = find(name); flag != nullptr && flag->is_broken) return void(++consequences_);
   }
   if (may_lack_positional_ && split(where, ',').front() == positional_) return void(++consequences_);
-  report(std::move(where), what);
+  report(where, what);
 }
 
-void Flags::report(std::string where, const std::string& what) {
+void Flags::report(const std::string& where, const std::string& what) {
   const std::string place = origin_ == kCommandLine ? "" : cat(" (", origin_, ")");
-  problems_.push_back({std::move(where), what + place});
+  problems_.push_back({with_used_names(where), with_used_names(what) + place});
+}
+
+void Flags::mark_as_meant(const std::string& name) {
+  if (Flag* flag = find(name); flag != nullptr && !flag->is_given) flag->is_broken = true;
 }
 
 void Flags::notice(const std::string& text) {
-  if (std::count(notices_.begin(), notices_.end(), text) == 0) notices_.push_back(text);
+  const std::string named = with_used_names(text);
+  if (std::count(notices_.begin(), notices_.end(), named) == 0) notices_.push_back(named);
+}
+
+std::string Flags::with_used_names(const std::string& text) const {
+  return replace_flag_names(text, [this](const std::string& name) {
+    const Flag* flag = find(name);
+    return flag == nullptr || flag->used_name.empty() ? name : flag->used_name;
+  });
 }
 
 Flags::Flag* Flags::find(const std::string& name) const {
@@ -220,7 +233,8 @@ std::vector<std::string> Flags::mark_values(const std::vector<std::string>& word
         marked.back() += cat('=', kMark, word), --takes;
       may_lack_positional_ |= takes < 0;
     } else {
-      const Flag* flag = find(word.substr(0, is_long ? equals : 2));
+      Flag* flag = find(word.substr(0, is_long ? equals : 2));
+      if (flag != nullptr && is_long) flag->used_name = word.substr(0, equals);
       needs_value =
           flag != nullptr && is_long && equals == std::string::npos && flag->option->get_items_expected_max() == 1;
       takes = flag != nullptr || equals != std::string::npos ? 0 : find_foreign(word).takes;
@@ -262,7 +276,7 @@ void Flags::report_foreign(const std::string& name, const std::string& value) {
   if (answer.kind == ForeignFlags::Answer::acknowledged) return notice(cat(name, ": ", answer.text));
   const bool shows_value = answer.kind != ForeignFlags::Answer::unknown && answer.takes > 0 && !value.empty();
   report(shows_value ? name + " " + value : name, answer.text);
-  if (Flag* meant = find(answer.meant); meant != nullptr && !meant->is_given) meant->is_broken = true;
+  mark_as_meant(answer.meant);
   if (answer.kind == ForeignFlags::Answer::unknown)
     std::rotate(problems_.begin() + unknown_++, problems_.end() - 1, problems_.end());
 }

@@ -39,6 +39,7 @@ class Flags {
       bool is_needed;
     };
     std::string name;               // "--hidden-size"
+    std::string used_name;          // the one of its names that the user chose; empty: not given
     CLI::Option* option = nullptr;  // holds all names, section, name of the value, help
     std::vector<Condition> conditions;
     bool is_required = false;
@@ -91,10 +92,14 @@ class Flags {
   void positional(const std::string& value_name, std::string& target, const std::string& help);
 
   /// Adds a problem, which parse() reports together with the problems that it finds itself. Call from a check()
-  /// function. A problem with a flag whose value was refused, or whose name was misspelled, is counted but not
+  /// function. A problem that names a flag whose value was refused, or whose name was misspelled, is counted but not
   /// reported: it would concern the flag's default, which the user did not ask for. The same holds for positional
-  /// arguments if a flag may have taken them: an unknown one, or one that refused its value.
-  void problem(std::string where, const std::string& what);
+  /// arguments if a flag may have taken them: an unknown one, or one that refused its value. Flags are reported under
+  /// the names that the user gave.
+  void problem(const std::string& where, const std::string& what);
+  /// Declares that the user meant to set this flag, but with a mistake that has been reported: problem() then does not
+  /// report problems that name it. Has no effect on a flag that was given.
+  void mark_as_meant(const std::string& name);
   /// Adds a message that is printed once before the run, for example about a flag without effect.
   void notice(const std::string& text);
   std::size_t problem_count() const { return problems_.size() + consequences_; }
@@ -138,10 +143,11 @@ class Flags {
   class Config;  // reads and writes configuration files for CLI11
   static constexpr const char *kGeneral = "General", *kDefault = "default", *kCommandLine = "command line";
   Flag* find(const std::string& name) const;
+  std::string with_used_names(const std::string& text) const;
   std::vector<std::string> mark_values(const std::vector<std::string>& words);
   void store_use(Flag& flag, const std::vector<std::string>& words);
   void report_remaining();
-  void report(std::string where, const std::string& what);
+  void report(const std::string& where, const std::string& what);
   ForeignFlags::Answer find_foreign(const std::string& name) const;
   void report_foreign(const std::string& name, const std::string& value);
   void check_all(const std::function<void()>& prepare);

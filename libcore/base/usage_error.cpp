@@ -22,10 +22,24 @@ std::string describe(const std::vector<Problem>& problems) {
 
 std::vector<std::string> Problem::flags() const {
   std::vector<std::string> names;
-  for (const std::string& word : split(where, ' ')) {
-    if (starts_with(word, "--")) names.push_back(word.substr(0, word.find(',')));
-  }
+  replace_flag_names(cat(where, " ", what), [&names](const std::string& name) { return names.emplace_back(name); });
   return names;
+}
+
+std::string replace_flag_names(const std::string& text,
+                               const std::function<std::string(const std::string& name)>& replacement) {
+  constexpr const char* kNameCharacters = "-_0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+  std::string out;
+  std::size_t done = 0;
+  for (std::size_t at = 0; (at = text.find("--", at)) != std::string::npos;) {
+    const std::size_t end = std::min(text.find_first_not_of(kNameCharacters, at), text.size());
+    if (at == 0 || text[at - 1] == ' ' || text[at - 1] == '(') {  // else part of a path
+      out += cat(text.substr(done, at - done), replacement(text.substr(at, end - at)));
+      done = end;
+    }
+    at = end;
+  }
+  return out + text.substr(done);
 }
 
 UsageError::UsageError(std::vector<Problem> problems)

@@ -1,6 +1,7 @@
 // An error that lists all problems with a configuration.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -13,9 +14,13 @@ struct Problem {
   std::string where;  // such as "--global-batch-size 190", or several flags, separated by ", " or " x "
   std::string what;   // such as "is not a multiple of ..."
 
-  /// Returns the names of the flags in `where`.
+  /// Returns the names of the flags in `where` and `what`.
   std::vector<std::string> flags() const;
 };
+
+/// Returns the text with each flag's name, such as "--lr", replaced by replacement(name).
+std::string replace_flag_names(const std::string& text,
+                               const std::function<std::string(const std::string& name)>& replacement);
 
 /// Error(usage) that lists all problems, one per line: "  --flag value    message".
 class UsageError : public Error {

@@ -115,7 +115,8 @@ void report_warmup(const LrScheduleFlags& flags, const ScheduleLength& run,
     report(cat(in_samples ? "--lr-warmup-samples " : "--lr-warmup-iters ", length),
            length < 0
                ? "must not be negative"
-               : cat("must be shorter than the decay, which takes ", decay, in_samples ? " samples" : " iterations"));
+               : cat("must be shorter than the decay, which takes ", decay, in_samples ? " samples" : " iterations",
+                     "; use fewer, or a larger --lr-decay", in_samples ? "-samples" : "-iters"));
 }
 
 }  // namespace

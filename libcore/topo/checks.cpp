@@ -229,7 +229,8 @@ bool check_batch(Problems& problems, const TopoOptions& options) {
   const ParallelOptions& parallel = options.run.parallel;
   const int before = problems.count();
   std::int64_t micro = options.run.batch.micro_batch_size, at_once = micro * parallel.data();
-  std::string product = cat("--micro-batch-size ", micro, " x data-parallel size ", parallel.data());
+  std::string product =
+      cat("--micro-batch-size ", micro, " x data-parallel size ", parallel.data(), parallel.data_text());
   if (std::optional<std::int64_t> global = options.run.batch.global_batch_size) {
     std::string flag = cat("--global-batch-size ", *global);
     if (*global % at_once != 0) {

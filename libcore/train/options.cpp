@@ -20,21 +20,21 @@ std::string size_flag(const BatchOptions& batch, std::int64_t global) {
   return cat("--global-batch-size ", global);
 }
 
-bool check_sizes(const BatchOptions& batch, std::int64_t data_parallel, std::int64_t seq_length, const Report& report) {
+bool check_sizes(const BatchOptions& batch, std::int64_t data_parallel, const std::string& ranks_text,
+                 std::int64_t seq_length, const Report& report) {
   const std::int64_t micro = batch.micro_batch_size, global = batch.global_size(data_parallel);
+  const std::string product = cat("--micro-batch-size ", micro, " x data-parallel size ", data_parallel, ranks_text);
   const std::int64_t pass = micro * data_parallel;  // samples in one micro-batch on all ranks
   if (global % pass != 0 && !batch.varies() && !batch.decrease_if_needed) {
     std::int64_t below = global / pass * pass;
     std::int64_t closest = below == 0 || global - below > below + pass - global ? below + pass : below;
-    report(cat("--global-batch-size ", global), cat("is not a multiple of micro-batch-size ", micro,
-                                                    " x data-parallel size ", data_parallel, "; nearest: ", closest));
+    report(cat("--global-batch-size ", global), cat("is not a multiple of ", product, "; nearest: ", closest));
     return false;
   }
   try {
     const BatchSizes sizes = batch.sizes(data_parallel, seq_length);
     if (sizes.largest() / pass > kMaxMicroBatches) {
-      report(size_flag(batch, global), cat("is more than ", kMaxMicroBatches, " x micro-batch-size ", micro,
-                                           " x data-parallel size ", data_parallel));
+      report(size_flag(batch, global), cat("is more than ", kMaxMicroBatches, " x ", product));
       return false;
     }
     if (!batch.schedule.empty() && global != sizes.largest() && !batch.decrease_if_needed) {
@@ -92,10 +92,10 @@ void check_data_options(const DataOptions& data, const Report& report) {
     report("--no-data-sharding", "needs --dataloader-type cyclic: in a single pass no rank owns samples");
 }
 
-bool check_batches(const BatchOptions& batch, std::int64_t data_parallel, std::int64_t seq_length,
-                   const Report& report) {
-  const bool has_sizes = check_sizes(batch, data_parallel, seq_length, report);
-  if (batch.varies() && !batch.train_samples)
+bool check_batches(const BatchOptions& batch, std::int64_t data_parallel, const std::string& ranks_text,
+                   std::int64_t seq_length, const Report& report) {
+  const bool has_sizes = check_sizes(batch, data_parallel, ranks_text, seq_length, report);
+  if (has_sizes && batch.varies() && !batch.train_samples)
     report(batch.rampup.empty() ? "--step-batch-size-schedule" : "--rampup-batch-size",
            "needs a run that is counted in samples; give --train-samples");
   if (batch.train_iters && batch.train_samples)
@@ -223,6 +223,12 @@ Recompute recompute_of(const ParallelOptions& options) {
   return out;
 }
 
+std::string ParallelOptions::data_text() const {
+  if (world <= 1) return "";
+  return cat(" (", world, " ranks / --tensor-model-parallel-size ", tensor, " / --pipeline-model-parallel-size ",
+             pipeline, context > 1 ? cat(" / --context-parallel-size ", context) : "", ")");
+}
+
 std::int64_t ParallelOptions::chunks(std::optional<std::int64_t> num_layers) const {
   if (virtual_stages) return *virtual_stages;
   return layers_per_virtual_stage && num_layers ? *num_layers / (pipeline * *layers_per_virtual_stage) : 1;
@@ -290,7 +296,8 @@ Layout resolve_layout(const ParallelOptions& options, std::optional<std::int64_t
 
 void check_options(const TrainOptions& options, const Report& report) {
   check_parallel(options, report);
-  bool has_sizes = check_batches(options.batch, options.parallel.data(), options.data.seq_length, report);
+  bool has_sizes = check_batches(options.batch, options.parallel.data(), options.parallel.data_text(),
+                                 options.data.seq_length, report);
   if (!options.batch.train_iters && !options.batch.train_samples && !options.dry_run)
     report("--train-iters", "is required, or --train-samples");
   check_data_and_profile(options, report);

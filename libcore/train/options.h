@@ -68,9 +68,10 @@ struct BatchOptions {
 
 /// Reports a missing --seq-length and contradictory data order options. (read_split_sources() checks the paths.)
 void check_data_options(const DataOptions& data, const std::function<void(std::string flag, std::string what)>& report);
-/// Reports contradictory batch sizes and run lengths. Returns false if the sizes are invalid.
-bool check_batches(const BatchOptions& batch, std::int64_t data_parallel, std::int64_t seq_length,
-                   const std::function<void(std::string flag, std::string what)>& report);
+/// Reports contradictory batch sizes and run lengths. Returns false if the sizes are invalid. `ranks_text` says in the
+/// messages where `data_parallel` comes from; it may be empty.
+bool check_batches(const BatchOptions& batch, std::int64_t data_parallel, const std::string& ranks_text,
+                   std::int64_t seq_length, const std::function<void(std::string flag, std::string what)>& report);
 
 struct OptimizerOptions {
   LrScheduleFlags schedule;
@@ -136,6 +137,9 @@ struct ParallelOptions {
   std::int64_t data() const {
     return std::max<std::int64_t>(1, world / std::max<std::int64_t>(1, tensor * pipeline * context));
   }
+  /// Returns " (8 ranks / --tensor-model-parallel-size 2 / --pipeline-model-parallel-size 1)", which explains data() in
+  /// messages, or "" for one rank.
+  std::string data_text() const;
   /// Returns the order of the axes, such as "tp-cp-ep-dp-pp".
   std::string order() const { return rank_order.value_or(tp_pp_dp_mapping ? "tp-cp-ep-pp-dp" : "tp-cp-ep-dp-pp"); }
   /// Returns the chunks of each stage. `num_layers` is needed only with layers_per_virtual_stage.

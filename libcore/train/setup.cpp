@@ -171,9 +171,11 @@ void configure(TrainOptions& options, TrainSetup& setup, bool tokenizer_failed,
       options.data.eod_mask_loss || options.data.reset_position_ids || options.data.reset_attention_mask;
   std::int64_t vocab_size = setup.tokenizer == nullptr ? 0 : setup.tokenizer->vocab_size();
   // Without data files, only the size of the vocabulary matters.
-  const bool has_size = options.tokenizer.vocab_size && (options.dry_run || options.data.mock);
-  if (setup.tokenizer == nullptr && !start.source && has_size) {
+  const bool needs_only_size = setup.tokenizer == nullptr && !start.source && (options.dry_run || options.data.mock);
+  if (needs_only_size && options.tokenizer.vocab_size) {
     vocab_size = *options.tokenizer.vocab_size;
+  } else if (needs_only_size && !tokenizer_failed) {
+    report("--vocab-size", "is needed, or a tokenizer: the size of the vocabulary is part of the model");
   } else if (setup.tokenizer == nullptr && !tokenizer_failed && (separates_documents || !start.source)) {
     report("--vocab-file",
            start.source ? "and --merge-file are needed to distinguish documents: the model has no tokenizer files"

@@ -1,5 +1,6 @@
 #!/bin/bash
-# Numeric flags: every tool enforces the bounds in --list-flags. No number, however large, makes it crash or hang.
+# Numeric flags: every tool enforces the bounds in --list-flags. No number, however large, makes it crash or hang. A value
+# that is not a number is one problem.
 source "$(dirname "$0")/lib.sh" "$1"
 export OMP_WAIT_POLICY=passive
 cd "$WORK" || exit 1
@@ -86,5 +87,33 @@ for base in train topo order; do
   done <numbers
   [ "$kind$high" = "" ] || fail 'the last line of bounds is incomplete'
 done
-[ "$runs" -gt 300 ] || fail "only $runs commands were tried"
+# A value that is not a number is one mistake, whatever depends on it.
+# shellcheck disable=SC2054  # the comma belongs to a flag's value
+layout=(--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --num-layers-in-first-pipeline-stage 1
+  --micro-batch-size 2 --global-batch-size 4 --use-distributed-optimizer --ddp-bucket-size 100)
+train+=("${layout[@]}" --world-size 4 --lr-decay-style WSD --lr-wsd-decay-iters 4 --lr-warmup-iters 2 --lr-decay-iters 30
+  --weight-decay-incr-style linear --start-weight-decay 0.1 --end-weight-decay 0.2 --profile --profile-step-start 1
+  --recompute-granularity full --recompute-method block --recompute-num-layers 1 --save saved --save-interval 5)
+topo+=("${layout[@]}" --gpus-per-node 2 --hosts a,b --micro-batches 2)
+for base in train topo; do
+  declare -n command=$base
+  expect_exit 0 "${command[@]}"
+  "${command[0]}" --list-flags >listed
+  while read -r flag _; do
+    changed=()
+    is_replaced=
+    for word in "${command[@]}"; do
+      [ "$is_replaced" != next ] || { is_replaced=done; word=x; }
+      [ "$word" != "$flag" ] || is_replaced=next
+      changed+=("$word")
+    done
+    [ -n "$is_replaced" ] || changed+=("$flag" x)
+    expect_exit 2 "${changed[@]}"
+    { [ "$(grep -c '^  ' err)" -eq 1 ] && grep -qE "^  $flag x +is not a" err; } || fail "$flag x is not one problem: $(cat err)"
+    runs=$((runs + 1))
+  done < <(numeric_flags listed)
+done
+expect_exit 2 "${train[0]}" --model gpt9 --dry-run
+[ "$(grep -c '^  ' err)" -eq 1 ] || fail "an unknown preset is not one problem: $(cat err)"
+[ "$runs" -gt 400 ] || fail "only $runs commands were tried"
 finish

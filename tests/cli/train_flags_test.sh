@@ -32,7 +32,7 @@ expect_exit 2 mtl-train --hidden-sise 768 --num-layers 2 --num-attention-heads 1
   --load absent --save vocab.json/here
 expect_text err '^mtl-train: 8 problems with the configuration$'
 expect_text err '^  --hidden-sise +unknown flag; did you mean --hidden-size\?$'
-expect_text err '^  --global-batch-size 190 +is not a multiple of micro-batch-size 12 .*; nearest: 192$'
+expect_text err '^  --global-batch-size 190 +is not a multiple of --micro-batch-size 12 .*; nearest: 192$'
 expect_text err '^  --lr x +is not a number$'
 expect_text err '^  --fp8-hybrid +is not supported'
 expect_text err '^  --data-path absent +there is no absent.idx or absent.bin; '
@@ -169,7 +169,7 @@ expect_lines 0 'is rounded to'
 
 # If a warm-up leaves no steps for the decay, the error gives the flag and uses its unit.
 expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --train-iters 3 --lr-warmup-iters 75
-expect_text err '^  --lr-warmup-iters 75 +must be shorter than the decay, which takes 3 iterations$'
+expect_text err '^  --lr-warmup-iters 75 +must be shorter than the decay, which takes 3 iterations; .*--lr-decay-iters$'
 
 # A split's weights are decimal numbers.
 for split in -1,2,0 nan,1,1 1e3,1,1; do

@@ -107,7 +107,7 @@ expect_problem '--exp-avg-sq-dtype fp16 +is not supported in this version: its r
   --bf16 --exp-avg-sq-dtype fp16
 expect_problem '--accumulate-allreduce-grads-in-fp32 +contradicts --grad-reduce-in-bf16' \
   --bf16 --accumulate-allreduce-grads-in-fp32 --grad-reduce-in-bf16
-expect_problem '--accumulate-allreduce-grads-in-fp32 +contradicts --precision fsdp-mixed' \
+expect_problem '--fp32-allreduce +contradicts --precision fsdp-mixed' \
   --precision fsdp-mixed --fp32-allreduce
 expect_problem '--stochastic-rounding +needs main weights in bf16' --bf16 --stochastic-rounding
 expect_problem '--fp16-lm-cross-entropy +is not supported in this version, which computes losses in fp32' \
