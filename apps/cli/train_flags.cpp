@@ -187,7 +187,8 @@ void add_profile_flags(Flags& flags, ProfileOptions& profile) {
 void add_logging_flags(Flags& flags, TrainOptions& options) {
   LoggingOptions& logging = options.logging;
   flags.section("Reports");
-  flags.add("--log-interval", &logging.log_interval, "N", "iterations between log lines").at_least(1);
+  flags.add("--log-interval", &logging.log_interval, "N", "iterations between log lines; 0: only at the end")
+      .at_least(0);
   flags.add("--tensorboard-dir", &logging.tensorboard_dir, "DIR", "write TensorBoard event files");
   flags.add("--log-jsonl", &logging.log_jsonl, "FILE", "write metrics as JSON lines");
   flags.add("--peak-tflops", &logging.peak_tflops, "X", "peak of this machine in TFLOP/s, for MFU (default: measured)")
@@ -262,6 +263,7 @@ void check_paths(Flags& flags, const TrainOptions& options) {
        {std::pair("--load", options.checkpoint.load), std::pair("--save", options.checkpoint.save),
         std::pair("--log-jsonl", options.logging.log_jsonl),
         std::pair("--tensorboard-dir", options.logging.tensorboard_dir),
+        std::pair("--kill-switch-path", options.checkpoint.kill_switch_path),
         std::pair("--profile-dir", options.profile.directory)}) {
     if (flags.was_given(flag) && path.empty()) flags.problem(flag, "is empty; leave it out, or give a path");
   }

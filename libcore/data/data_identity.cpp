@@ -53,6 +53,10 @@ Json file_identity(const IndexedDataset& file) {
 
 std::string data_difference(const Json& saved, const Json& now) {
   const Json::Array before = identities_of(saved), after = identities_of(now);
+  if (before.empty() != after.empty()) {
+    const char *read = "read from files", *generated = "generated (--mock-data)";
+    return cat("tokens are ", after.empty() ? generated : read, ", but were ", before.empty() ? generated : read);
+  }
   if (before.size() != after.size())
     return cat(after.size(), after.size() == 1 ? " data set" : " data sets", ", but there were ", before.size());
   for (std::size_t i = 0; i < after.size(); ++i) {

@@ -95,7 +95,7 @@ struct CheckpointOptions {
 };
 
 struct LoggingOptions {
-  std::int64_t log_interval = 100;
+  std::int64_t log_interval = 100;  // 0: only after the last iteration
   std::string tensorboard_dir, log_jsonl;
   std::optional<double> peak_tflops;  // of one device, for MFU; absent: measured
 };

@@ -94,8 +94,8 @@ std::vector<std::string> changed_settings(const TrainOptions& options, const std
   const Json* schedule = recorded_schedule(extra);
   if (schedule == nullptr) {
     if (flags.use_checkpoint_schedule)
-      report(kUseCheckpoint,
-             cat(folder, " does not record its schedule; use ", kOverride, " to continue with the flags'"));
+      report(kUseCheckpoint, cat("cannot act: ", folder,
+                                 " has no schedule that mtl reads; leave it out, and give the schedule's flags"));
     return out;
   }
   const bool has_schedule = options.optimizer.schedule.lr && options.train_iters() > 0;  // a dry run may have none

@@ -147,6 +147,8 @@ bool check_outputs(const TrainOptions& options, bool is_rank_zero, Findings& fin
   else if (!log.empty() && check_folder("--log-jsonl", fs::absolute(log).parent_path().string(), findings) &&
            is_rank_zero && !options.dry_run)
     check_log(log, findings);
+  if (const std::string& path = options.checkpoint.kill_switch_path; is_directory(path))
+    findings.problem("--kill-switch-path " + path, "is a folder, which would end the run at once; add a file name");
   return check_folder("--save", options.checkpoint.save, findings);
 }
 

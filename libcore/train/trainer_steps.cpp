@@ -53,7 +53,7 @@ void Trainer::finish_oldest_step() {
   if (!buffers_made_)  // the first step has measured all variants
     for (const std::string& line : refused_variants(stream_.choices())) console_.warn(line);
   check_buffers();
-  if (state_.iteration % options_.logging.log_interval == 0) report_interval(false);
+  if (is_due(options_.logging.log_interval, state_.iteration)) report_interval(false);
   if (scaler_.is_exhausted()) end_exhausted();
   for (const EnqueuedStep& later : to_repeat) enqueue_step(*later.batch);
 }

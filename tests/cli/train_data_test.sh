@@ -127,9 +127,11 @@ expect_same "$(last_weights words)" "$(last_weights quoted)"
 expect_exit 0 run_in quoted_splits --global-batch-size 4 --train-iters 8 --train-data-path "$A $B" --valid-data-path $C
 for suffix in bin idx; do cp $A.$suffix "a blank.$suffix"; done
 expect_exit 0 run_in blank "${SHARED[@]}" --data-path 'a blank'
-expect_exit 0 run_in off "${SHARED[@]}" --data-path 0.3 $A 0.7 $B --eval-interval 0 --save-interval 0 --exit-interval 0
+expect_exit 0 run_in off "${SHARED[@]}" --data-path 0.3 $A 0.7 $B --eval-interval 0 --save-interval 0 \
+  --exit-interval 0 --log-interval 0
 expect_same "$(last_weights words)" "$(last_weights off)"
 grep '"type": "validation"' off/log.jsonl | grep -qv '"final": true' && fail '--eval-interval 0 validates during the run'
+[ "$(grep -c '"type": "step"' off/log.jsonl)" -eq 1 ] || fail '--log-interval 0 does not log once, at the end'
 expect_text off/log.jsonl '"type": "validation", "iteration": 8, .*"final": true'
 [ "$(ls -d off/save/iter_* | wc -l)" -eq 1 ] || fail '--save-interval 0 saves during the run'
 expect_exit 0 mtl-train "${MODEL[@]}" "${SHARED[@]}" --data-path $A --save-interval 0
@@ -149,7 +151,9 @@ expect_text err '^mtl-train: --mock-data: .* token 600,'
 expect_exit 2 run_in none "${MOCK[@]}" --data-path $A --split 80,10,10
 expect_text err '^  --mock-data +generates tokens; leave out the flags that name data'
 expect_exit 65 run_in mock "${SHARED[@]}" --data-path $A --train-iters 9 --override-opt_param-scheduler
-expect_text err 'was trained on different data'
+expect_text err 'was trained on different data: tokens are read from files, but were generated \(--mock-data\);'
+expect_exit 65 run_in words "${MOCK[@]}" --train-iters 9 --override-opt_param-scheduler
+expect_text err 'was trained on different data: tokens are generated \(--mock-data\), but were read from files;'
 
 # Does not resume with different or reordered data. The error gives the difference.
 at3=("${SHARED[@]}" --exit-interval 3)

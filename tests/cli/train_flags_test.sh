@@ -42,6 +42,10 @@ expect_text err '^  --save vocab.json/here .*vocab.json is not a folder'
 expect_exit 2 mtl-train
 expect_exit 2 mtl-train --hidden-sise 768
 expect_text <(sed -n 2p err) '^  --hidden-sise +unknown flag; did you mean --hidden-size\?$'
+expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --kill-switch-path .
+expect_text err '^  --kill-switch-path \. +is a folder'
+expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --kill-switch-path ''
+expect_text err '^  --kill-switch-path +is empty'
 expect_exit 2 mtl-train
 for flag in train-iters lr seq-length data-path vocab-file num-layers hidden-size num-attention-heads max-position-embeddings; do
   expect_lines 1 "^  --$flag +(is required|and --merge-file are needed)"
