@@ -58,8 +58,8 @@ void add_flags(Flags& flags, PreprocessOptions& options) {
   add_threads_flag(flags, options.workers, "--workers,--threads");
   flags
       .add("--log-interval", &options.log_interval, "N",
-           "documents between progress lines (default: a line every ten seconds)")
-      .at_least(1);
+           "documents between progress lines; 0: none (default: a line every ten seconds)")
+      .at_least(0);
   flags.add_switch("--json", options.json, "print the summary as JSON");
 }
 

@@ -27,7 +27,7 @@ struct PreprocessOptions {
   bool keep_newlines = false;    // split_sentences keeps whitespace between sentences
   bool append_eod = false;
   std::int64_t workers = 0;                  // 0: all cores
-  std::optional<std::int64_t> log_interval;  // documents between progress lines; empty: every ten seconds
+  std::optional<std::int64_t> log_interval;  // documents between progress lines; 0: none; empty: every ten seconds
   std::int64_t partitions = 1;
   bool keep_sequential_samples = false;
   std::int64_t skip_bad = 0;  // how many bad lines to write to PREFIX.rejects.jsonl; one more ends the run

@@ -85,6 +85,7 @@ void PreprocessOutputs::write(const TokenChunk& chunk) {
   bytes_ += chunk.bytes;
   stored_bytes_ = chunk.stored_bytes;
   const std::int64_t interval = options_.log_interval.value_or(1);
+  if (interval == 0) return;
   if (documents_ / interval > before / interval) report(options_.log_interval ? 0 : 10);
 }
 

@@ -112,6 +112,8 @@ expect_text "$WORK/out" '"schema": "mtl-preprocess/1", "documents": 9840,'
 run logged --input "$WORK/big.xz" $GPT2 --log-interval 100
 expect_text "$WORK/err" '^mtl-preprocess: [0-9,]+ documents, .* MB; .* MB/s, [0-9,]+ documents/s, [0-9,]+ tokens/s; [0-9]+% read, .* left$'
 expect_text "$WORK/err" '^mtl-preprocess: 4,920 documents, 877,800 tokens, .* MB in .* \(.* MB/s, [0-9,]+ documents/s, [0-9,]+ tokens/s\)$'
+run unlogged --input "$WORK/big.xz" $GPT2 --log-interval 0
+[ "$(grep -c ' documents/s' "$WORK/err")" -eq 1 ] || fail "--log-interval 0 prints more than the summary: $(cat "$WORK/err")"
 run ordered_by_name --input "$WORK/big.xz" $GPT2 --append-eod --quiet
 [ ! -s "$WORK/err" ] || fail "--quiet prints to stderr"
 expect_text "$WORK/w1_text_document.json" '"schema": "mtl-provenance/1"'
