@@ -4,6 +4,15 @@
 
 namespace mtl {
 
+void add_length_flag(Flags& flags, DataOptions& data) {
+  flags.add("--seq-length", &data.seq_length, "N", "tokens per sample").within({1, INT32_MAX});
+}
+
+void add_mask_flag(Flags& flags, DataOptions& data) {
+  flags.add_switch("--reset-attention-mask", data.reset_attention_mask,
+                   "let no token attend to documents before its own");
+}
+
 void add_data_flags(Flags& flags, DataOptions& data) {
   DataPathOptions& paths = data.paths;
   flags.add("--data-path", &paths.data_path, "WORDS",
@@ -15,7 +24,7 @@ void add_data_flags(Flags& flags, DataOptions& data) {
   flags.add("--per-split-data-args-path", &paths.per_split_data_args_path, "FILE",
             "read the words of the three flags above from a JSON file");
   flags.add("--split", &paths.split, "A,B,C", "weights of training, validation and test");
-  flags.add("--seq-length", &data.seq_length, "N", "tokens per sample; required").within({1, INT32_MAX});
+  add_length_flag(flags, data);
   flags
       .add("--data-order", &data.order, "ORDER",
            "order of samples: Megatron-LM's, or one that is computed instead of stored")

@@ -6,7 +6,11 @@
 
 namespace mtl {
 
-/// Adds flags for token files, their split, and the sample order.
+/// Adds --seq-length.
+void add_length_flag(Flags& flags, DataOptions& data);
+/// Adds --reset-attention-mask.
+void add_mask_flag(Flags& flags, DataOptions& data);
+/// Adds flags for token files, their split, the sample length, and the sample order.
 void add_data_flags(Flags& flags, DataOptions& data);
 /// Adds flags for batch sizes and the number of updates.
 void add_batch_flags(Flags& flags, BatchOptions& batch);

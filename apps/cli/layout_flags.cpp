@@ -20,6 +20,14 @@ void add_overlap_flags(Flags& flags, ParallelOptions& options) {
 
 }  // namespace
 
+Flags::Flag& add_world_size_flag(Flags& flags, ParallelOptions& options, const std::string& help) {
+  return flags.add("--world-size", &options.plan_world, "N", help).within({1, kLargestWorld});
+}
+
+Flags::Flag& add_node_size_flag(Flags& flags, ParallelOptions& options, const std::string& help) {
+  return flags.add("--gpus-per-node", &options.gpus_per_node, "N", help).within({1, kLargestWorld});
+}
+
 void add_grid_flags(Flags& flags, ParallelOptions& options) {
   flags.add("--tensor-model-parallel-size", &options.tensor, "N", "ranks that share each layer")
       .within({1, kLargestWorld});

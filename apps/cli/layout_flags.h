@@ -9,6 +9,10 @@
 
 namespace mtl {
 
+/// Adds --world-size, which sets ParallelOptions::plan_world.
+Flags::Flag& add_world_size_flag(Flags& flags, ParallelOptions& options, const std::string& help);
+/// Adds --gpus-per-node.
+Flags::Flag& add_node_size_flag(Flags& flags, ParallelOptions& options, const std::string& help);
 /// Adds the number of ranks per axis, and the axis order.
 void add_grid_flags(Flags& flags, ParallelOptions& options);
 /// Adds the number of layers in the first and last stage.

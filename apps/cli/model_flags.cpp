@@ -1,5 +1,7 @@
 #include "cli/model_flags.h"
 
+#include "cli/tokenizer_flags.h"
+
 namespace mtl {
 
 void add_heads_flag(Flags& flags, std::optional<std::int64_t>& heads) {
@@ -18,10 +20,8 @@ DType compute_dtype(const std::string& name) {
 }
 
 void add_supplement_flags(Flags& flags, ModelSupplement& given) {
-  flags
-      .add("--vocab-size", &given.vocab_size, "N",
-           "vocabulary size of a Megatron-LM checkpoint; further rows of its token embedding are padding")
-      .within({1, INT32_MAX});
+  add_vocab_size_flag(flags, given.vocab_size,
+                      "vocabulary size of a Megatron-LM checkpoint; further rows of its token embedding are padding");
   add_heads_flag(flags, given.num_attention_heads);
 }
 

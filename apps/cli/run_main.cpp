@@ -118,8 +118,8 @@ void flush_out() {
   if (std::fflush(stdout) != 0) fail_errno("standard output", "write");
 }
 
-Flags::Flag& add_threads_flag(Flags& flags, std::int64_t& threads, const char* name) {
-  return flags.add(name, &threads, "N", "threads to use; 0: every core that this process may run on").within({0, 1024});
+Flags::Flag& add_threads_flag(Flags& flags, std::int64_t& threads, const char* name, const char* help) {
+  return flags.add(name, &threads, "N", help).within({0, 1024});
 }
 
 }  // namespace mtl

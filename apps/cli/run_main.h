@@ -33,6 +33,7 @@ void print_out(std::string_view text);
 void flush_out();
 
 /// Adds --threads N, or the flag names in `name`. 0 means all cores this process may run on (resolve_threads()).
-Flags::Flag& add_threads_flag(Flags& flags, std::int64_t& threads, const char* name = "--threads");
+Flags::Flag& add_threads_flag(Flags& flags, std::int64_t& threads, const char* name = "--threads",
+                              const char* help = "threads to use; 0: every core that this process may run on");
 
 }  // namespace mtl

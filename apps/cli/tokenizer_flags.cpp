@@ -34,6 +34,10 @@ bool is_type(const TokenizerOptions& options, const std::vector<std::string>& ty
 
 }  // namespace
 
+Flags::Flag& add_vocab_size_flag(Flags& flags, std::optional<std::int64_t>& tokens, const std::string& help) {
+  return flags.add("--vocab-size", &tokens, "N", help).within({1, INT32_MAX});
+}
+
 void add_tokenizer_flags(Flags& flags, TokenizerOptions& options) {
   flags.section("Tokenizer");
   // Only a notice, because scripts pass all tokenizers' flags, whichever tokenizer they choose.
@@ -57,8 +61,7 @@ void add_tokenizer_flags(Flags& flags, TokenizerOptions& options) {
                              "HuggingFaceTokenizer: add the special tokens that its file defines around every text"),
             {"HuggingFaceTokenizer"});
   flags.add_switch("--tokenizer-hf-no-include-special-tokens", options.hf_special_tokens, "").inverted();
-  flags.add("--vocab-size", &options.vocab_size, "N", "number of ids for NullTokenizer or TikTokenizer")
-      .within({1, INT32_MAX})
+  add_vocab_size_flag(flags, options.vocab_size, "number of ids for NullTokenizer or TikTokenizer")
       .only_with("--tokenizer-type TikTokenizer or NullTokenizer", [&options] {
         return !options.names_tokenizer() || is_type(options, {"TikTokenizer", "NullTokenizer"});
       });

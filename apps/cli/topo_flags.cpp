@@ -2,8 +2,11 @@
 
 #include <filesystem>
 
+#include "cli/data_flags.h"
 #include "cli/layout_flags.h"
 #include "cli/precision_flags.h"
+#include "cli/run_main.h"
+#include "cli/tokenizer_flags.h"
 
 namespace mtl {
 
@@ -33,28 +36,25 @@ void acknowledge_train_flags(Flags& flags) {
 void add_topo_flags(Flags& flags, TopoCommand& command) {
   TopoOptions& options = command.options;
   flags.section("Ranks");
-  flags.add("--world-size", &options.run.parallel.world, "N", "number of ranks").required().within({1, kLargestWorld});
+  add_world_size_flag(flags, options.run.parallel, "number of ranks").required();
   add_grid_flags(flags, options.run.parallel);
   flags.add("--rank-order", &options.run.parallel.rank_order, "ORDER",
             "axis order, fastest first (default: tp-cp-ep-dp-pp)");
-  flags.add("--gpus-per-node", &options.gpus_per_node, "N", "ranks per node (default: 8)").within({1, kLargestWorld});
+  add_node_size_flag(flags, options.run.parallel, "ranks per node (default: 8)");
   flags.add("--hosts", &options.hosts, "LIST", "node names, separated by commas");
-  flags
-      .add("--cores-per-rank,--threads", &options.cores_per_rank, "N",
-           "cores of each rank in a rankfile, and its threads")
+  add_threads_flag(flags, options.run.threads, "--cores-per-rank,--threads",
+                   "cores of each rank in a rankfile, and its threads")
       .within({1, kMostCores});
 
   flags.section("Model");
   add_architecture_flags(flags, options.run, [] { return false; });
-  flags.add("--vocab-size", &options.run.tokenizer.vocab_size, "N", "tokens in the vocabulary, before padding")
-      .within({1, INT32_MAX});
-  flags.add("--seq-length", &options.run.data.seq_length, "N", "tokens per sample").within({1, INT32_MAX});
+  add_vocab_size_flag(flags, options.run.tokenizer.vocab_size, "tokens in the vocabulary, before padding");
+  add_length_flag(flags, options.run.data);
   add_stage_flags(flags, options.run.parallel);
   add_sharing_flags(flags, options.run.parallel);
   add_recompute_flags(flags, options.run.parallel);
   acknowledge_train_flags(flags);
-  flags.add_switch("--reset-attention-mask", options.run.data.reset_attention_mask,
-                   "let no token attend to documents before its own");
+  add_mask_flag(flags, options.run.data);
 
   flags.section("Precision");
   add_precision_flags(flags, options.run.precision);
@@ -72,6 +72,7 @@ void add_topo_flags(Flags& flags, TopoCommand& command) {
   flags.add("--output,-o", &command.output, "FILE", "file to write; .txt, .svg, .json or .rankfile chooses the format");
 
   flags.check([&flags, &command] {
+    command.options.run.parallel.world = command.options.run.parallel.plan_world.value_or(0);
     if (command.output_format().empty())
       flags.problem(cat("--output ", *command.output), "does not end in .txt, .svg, .json or .rankfile; add --format");
     check_topo(command.options, [&](const std::string& flag, const std::string& what) { flags.problem(flag, what); });

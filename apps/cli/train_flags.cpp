@@ -34,8 +34,7 @@ void add_sample_flags(Flags& flags, TrainOptions& options, const RunStart& start
                    "leave out the loss where the input is the end of a document");
   flags.add_switch("--reset-position-ids", data.reset_position_ids,
                    "count positions from 0 after the end of a document");
-  flags.add_switch("--reset-attention-mask", data.reset_attention_mask,
-                   "let no token attend to documents before its own");
+  add_mask_flag(flags, data);
   flags.add_switch("--allow-data-change", data.allow_data_change, "resume even if the data or its order has changed")
       .only_with("on a run that does not resume", [&start] { return start.state.has_value(); });
   add_tokenizer_flags(flags, options.tokenizer);
@@ -195,10 +194,7 @@ void add_logging_flags(Flags& flags, TrainOptions& options) {
       .within({1e-9, 1e9});
   add_profile_flags(flags, options.profile);
   flags.add_switch("--dry-run", options.dry_run, "print parameters, memory and FLOPs of the run, and exit");
-  flags
-      .add("--world-size", &options.parallel.plan_world, "N",
-           "with --dry-run: ranks to plan for (default: the fewest possible)")
-      .within({1, kLargestWorld})
+  add_world_size_flag(flags, options.parallel, "with --dry-run: ranks to plan for (default: the fewest possible)")
       .needs("--dry-run: a run has the ranks that mpirun or srun starts", [&options] { return options.dry_run; });
   flags
       .add("--roofline", &options.roofline, "GPU",
@@ -215,10 +211,7 @@ void add_logging_flags(Flags& flags, TrainOptions& options) {
                   "launch the kernels of a step one by one instead of as CUDA graphs")
       .inverted()
       .only_with("on the CPU", is_gpu);
-  flags
-      .add("--gpus-per-node", &options.parallel.gpus_per_node, "N",
-           "most ranks per host (default: as many as it has GPUs)")
-      .at_least(1)
+  add_node_size_flag(flags, options.parallel, "most ranks per host (default: as many as it has GPUs)")
       .only_with("--device cuda or auto", [&options] { return options.device_name != "cpu"; });
   flags.add_switch("--tf32", options.tf32, "let a GPU round the operands of fp32 products to TF32")
       .needs("a GPU, and fp32: the CPU multiplies in fp32, and products of bf16 and fp16 do not use TF32",

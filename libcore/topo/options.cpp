@@ -7,7 +7,7 @@
 namespace mtl {
 
 std::int64_t TopoOptions::node_size() const {
-  return gpus_per_node.value_or(std::min<std::int64_t>(run.parallel.world, 8));
+  return run.parallel.gpus_per_node.value_or(std::min<std::int64_t>(run.parallel.world, 8));
 }
 
 std::vector<std::string> TopoOptions::host_names() const {
@@ -61,7 +61,6 @@ TrainOptions TopoOptions::train_options() const {
   TrainOptions out = run;
   if (!out.batch.global_batch_size)
     out.batch.global_batch_size = out.batch.micro_batch_size * out.parallel.data() * micro_batches.value_or(1);
-  out.threads = cores_per_rank;
   out.dry_run = true;
   return out;
 }

@@ -21,13 +21,10 @@ inline constexpr std::int64_t kMostChartStages = 1024, kMostChartForwards = 1000
 inline constexpr std::int64_t kMostCores = 1 << 14, kMostMicroBatches = 1 << 20;
 
 struct TopoOptions {
-  TopoOptions() { run.parallel.world = 0; }  // --world-size has no default
+  TopoOptions() { run.threads = 1; }
 
-  TrainOptions run;  // the options shared with mtl-train
-  std::optional<std::int64_t> gpus_per_node;
+  TrainOptions run;                  // the options shared with mtl-train; `threads` are a rank's cores
   std::optional<std::string> hosts;  // separated by commas
-  std::int64_t cores_per_rank = 1;
-
   std::optional<std::int64_t> micro_batches;
 
   std::int64_t node_size() const;  // --gpus-per-node; default: 8, or the world size if smaller

@@ -32,7 +32,7 @@ TopoReport::TopoReport(const TopoOptions& options)
       nodes((world + node_size - 1) / node_size),
       order(options.run.parallel.order()),
       hosts(options.host_names()),
-      cores_per_rank(static_cast<int>(options.cores_per_rank)),
+      cores_per_rank(static_cast<int>(options.run.threads)),
       kinds(group_kinds(layout, node_size)) {
   if (options.run.architecture.num_layers) layers = split_layers(layout, *options.run.architecture.num_layers);
   if (options.run.tokenizer.vocab_size) {
