@@ -127,8 +127,12 @@ void merge_activation(Merger& merger, ArchitectureOptions& given, const Architec
 }
 
 void merge_positions(Merger& merger, ArchitectureOptions& given, const ArchitectureOptions& preset) {
-  if (given.rotary_embeddings && !given.position_embedding_type) given.position_embedding_type = "rope";
-  merger.merge("--position-embedding-type", given.position_embedding_type, preset.position_embedding_type);
+  if (given.rotary_embeddings && !given.position_embedding_type) {
+    if (preset.position_embedding_type != "rope")
+      merger.changes.emplace_back("--use-rotary-position-embeddings in addition");
+  } else {
+    merger.merge("--position-embedding-type", given.position_embedding_type, preset.position_embedding_type);
+  }
   if (given.position_embedding_type == "learned_absolute") return;
   merger.merge("--rotary-base", given.rotary_base, preset.rotary_base);
   merger.merge("--rotary-percent", given.rotary_percent, preset.rotary_percent);

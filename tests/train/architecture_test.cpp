@@ -166,6 +166,9 @@ TEST_CASE("a flag next to a preset wins and is reported") {
         Changes{"--swiglu in place of --activation gelu_erf"});
   CHECK(changes("gpt2-124m", [](Options& options) { options.swiglu = options.untie_embeddings = true; }) ==
         Changes{"--untie-embeddings-and-output-weights in addition", "--swiglu in addition"});
+  CHECK(changes("gpt2-124m", [](Options& options) { options.rotary_embeddings = true; }) ==
+        Changes{"--use-rotary-position-embeddings in addition"});
+  CHECK(changes("llama-30m", [](Options& options) { options.rotary_embeddings = true; }).empty());
   CHECK(changes("gpt2-124m", [](Options& options) { options.ffn_hidden_size = 512; }) ==
         Changes{"--ffn-hidden-size 512 in addition"});
   CHECK(changes("llama3.2-1b", [](Options& options) { options.rotary_interpolation = 2; }) ==
@@ -205,6 +208,8 @@ TEST_CASE("a preset beside a loaded model must agree with it, and flags win over
     CAPTURE(other.name);
     const std::vector<std::string> problems = resolve(with_preset(other.name.c_str()), same).problems;
     CHECK(problems.size() == (other.name == "llama-30m" ? 0 : 1));
+    const ArchitectureOptions own = with_preset(other.name.c_str());
+    CHECK(resolve(own, resolve(own).config).problems.empty());
   }
   given = {};
   given.num_layers = 7;  // a flag that differs, and a preset that does
