@@ -152,30 +152,6 @@ TEST_CASE("flags: a text may be empty, a number may not") {
   CHECK(Tool().problems({"--lr="}) == "--lr : is not a number\n");
 }
 
-TEST_CASE("flags: a problem that names a flag with a refused value, as its remedy, is not reported") {
-  Tool tool;
-  tool.flags.check([&tool] {
-    tool.flags.problem("--lr-decay-style linear", "needs the length of the decay; give --seed, or --lr 0");
-    tool.flags.problem("data--seed.bin", "is missing");  // a path
-    tool.flags.mark_as_meant("--num-layers");
-    tool.flags.problem("--num-layers", "is required");
-  });
-  CHECK(tool.problems({"--seed", "x"}) == "--seed x: is not a whole number\ndata--seed.bin: is missing\n");
-}
-
-TEST_CASE("flags: messages use the name that the user gave") {
-  for (const char* name : {"--layers", "--num-layers"}) {
-    CHECK(Tool().problems({name, "x"}) == cat(name, " x: is not a whole number\n"));
-    Tool tool;
-    tool.flags.check([&tool] {
-      tool.flags.problem("--num-layers 4", "is fewer than 5 (--num-layers)");
-      tool.flags.notice("--num-layers: has no effect");
-    });
-    CHECK(tool.problems({name, "4", "-o", "d"}) == cat(name, " 4: is fewer than 5 (", name, ")\n"));
-    CHECK(tool.flags.notices() == std::vector<std::string>{cat(name, ": has no effect")});
-  }
-}
-
 TEST_CASE("flags: all problems are reported at once, unknown flags first") {
   Tool tool;
   std::string problems = tool.problems({"--num-layer", "3", "--lr", "fast", "--seed", "1.5", "--lr-decay-style",
