@@ -6,17 +6,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
-#include <chrono>
-#include <csignal>
-#include <cstdlib>
 #include <cstring>
 #include <mutex>
-#include <thread>
 #include <utility>
 
 #include "base/error.h"
+#include "base/fault_plan.h"
 #include "base/interrupt_guard.h"
 #include "base/lfs_pointer.h"
 #include "base/mapped_faults.h"
@@ -27,58 +23,11 @@ namespace mtl {
 
 namespace {
 
-/// The faults requested by MTL_FAULT, and the number of operations so far.
-struct FaultPlan {
-  struct Fault {
-    std::string kind;
-    std::int64_t at;
-  };
-  std::vector<Fault> faults;
-  std::atomic<std::int64_t> done{0};
-
-  FaultPlan() {
-    const char* text = std::getenv("MTL_FAULT");
-    if (text == nullptr) return;
-    for (const std::string& item : split(text, ',')) {
-      std::vector<std::string> parts = split(item, ':');
-      if (parts.size() == 2) faults.push_back({parts[0], parse_int(parts[1]).value_or(0)});
-    }
-  }
-};
-
-FaultPlan& fault_plan() {
-  static FaultPlan plan;
-  return plan;
-}
-
-/// Calls renameat2(2) with RENAME_EXCHANGE. The `no-exchange` fault simulates a file system without it.
+/// Calls renameat2(2) with RENAME_EXCHANGE. The fault `no-exchange` simulates a file system without it.
 int exchange_names(const char* a, const char* b) {
-  for (const FaultPlan::Fault& fault : fault_plan().faults) {
-    if (fault.kind != "no-exchange") continue;
-    errno = EINVAL;
-    return -1;
-  }
-  return ::renameat2(AT_FDCWD, a, AT_FDCWD, b, RENAME_EXCHANGE);
-}
-
-/// Counts one operation. If a fault is due, sets errno and returns true, or never returns if the fault is `kill`.
-bool fault_now(std::string* kind = nullptr) {
-  constexpr auto kSlow = std::chrono::milliseconds(300);
-  FaultPlan& plan = fault_plan();
-  if (plan.faults.empty()) return false;
-  const std::int64_t number = ++plan.done;
-  for (const FaultPlan::Fault& fault : plan.faults) {
-    if (fault.kind == "slow") {
-      if (number >= fault.at) std::this_thread::sleep_for(kSlow);
-      continue;
-    }
-    if (number != fault.at || fault.kind == "no-exchange") continue;
-    if (fault.kind == "kill") ::kill(::getpid(), SIGKILL);
-    if (kind != nullptr) *kind = fault.kind;
-    errno = fault.kind == "enospc" ? ENOSPC : fault.kind == "eintr" ? EINTR : EIO;
-    return true;
-  }
-  return false;
+  if (!has_fault("no-exchange")) return ::renameat2(AT_FDCWD, a, AT_FDCWD, b, RENAME_EXCHANGE);
+  errno = EINVAL;
+  return -1;
 }
 
 /// Maximum bytes per write(2), so that no call takes long while the storage is healthy.

@@ -6,10 +6,7 @@
 // reads and writes that fail with EINTR are retried. A failed fsync is never retried, because the kernel may already
 // have marked the page clean; the file counts as lost.
 //
-// Fault injection: MTL_FAULT=KIND:N[,KIND:N] makes this layer's N-th operation in the process, counted from 1, fail.
-// The kinds are `kill` (SIGKILL before the operation), `eio`, `enospc`, `eintr`, `short` (a write writes only half;
-// other operations fail with EIO), and `slow` (delays this and all later operations by 0.3 s). `no-exchange`, whose N
-// is ignored, simulates a file system that cannot exchange two names.
+// Fault injection: base/fault_plan.h.
 #pragma once
 
 #include <cstddef>

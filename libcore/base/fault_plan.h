@@ -1,0 +1,17 @@
+// Fault injection, for tests: MTL_FAULT=KIND:N[,KIND:N] makes the N-th operation of base/files.h in the process,
+// counted from 1, fail. The kinds are `kill` (SIGKILL before the operation), `eio`, `enospc`, `eintr`, `short` (writes
+// only half), and `slow` (delays this and all later operations by 0.3 s). `no-exchange`, whose N is ignored, simulates
+// a file system that cannot exchange two names.
+#pragma once
+
+#include <string>
+
+namespace mtl {
+
+/// Counts one operation. If a fault is due, sets errno and, if `kind` is not null, *kind, and returns true. Does not
+/// return if the fault is `kill`.
+bool fault_now(std::string* kind = nullptr);
+/// Returns true if MTL_FAULT requests a fault of this kind, at whatever operation.
+bool has_fault(const std::string& kind);
+
+}  // namespace mtl
