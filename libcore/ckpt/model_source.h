@@ -31,7 +31,7 @@ struct ModelSupplement {
   std::optional<std::int64_t> vocab_size;  // tokens without padding
   std::optional<std::int64_t> num_attention_heads;
   std::string heads_flag = "--num-attention-heads";  // for messages
-  bool may_differ = false;  // the caller compares the number of heads
+  bool may_differ = false;                           // the caller compares the number of heads
 };
 
 class ModelSource {

@@ -49,7 +49,7 @@ bool is_megatron(const std::string& path) {
 /// next to it, and programs that open the folder later would take the one for the other.
 void refuse_model_in_save(const CheckpointOptions& flags) {
   const bool loads_it = is_same_path(flags.load, flags.save);
-  const std::string path = resolve_hub_name(loads_it ? flags.load : flags.save);
+  const std::string path = loads_it ? resolve_hub_name(flags.load) : flags.save;
   if (!is_directory(path) || !list_iterations(path).empty()) return;
   const FolderContents contents = examine_model_folder(path);
   const bool is_model = !contents.kind.empty() && !contents.is_save_folder;

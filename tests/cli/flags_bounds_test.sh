@@ -88,13 +88,12 @@ for base in train topo order; do
   [ "$kind$high" = "" ] || fail 'the last line of bounds is incomplete'
 done
 # A value that is not a number is one mistake, whatever depends on it.
-# shellcheck disable=SC2054  # the comma belongs to a flag's value
 layout=(--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --num-layers-in-first-pipeline-stage 1
   --micro-batch-size 2 --global-batch-size 4 --use-distributed-optimizer --ddp-bucket-size 100)
 train+=("${layout[@]}" --world-size 4 --lr-decay-style WSD --lr-wsd-decay-iters 4 --lr-warmup-iters 2 --lr-decay-iters 30
   --weight-decay-incr-style linear --start-weight-decay 0.1 --end-weight-decay 0.2 --profile --profile-step-start 1
   --recompute-granularity full --recompute-method block --recompute-num-layers 1 --save saved --save-interval 5)
-topo+=("${layout[@]}" --gpus-per-node 2 --hosts a,b --micro-batches 2)
+topo+=("${layout[@]}" --gpus-per-node 2 --hosts "a,b" --micro-batches 2)
 for base in train topo; do
   declare -n command=$base
   expect_exit 0 "${command[@]}"
@@ -103,7 +102,7 @@ for base in train topo; do
     changed=()
     is_replaced=
     for word in "${command[@]}"; do
-      [ "$is_replaced" != next ] || { is_replaced=done; word=x; }
+      [ "$is_replaced" != next ] || { is_replaced=yes; word=x; }
       [ "$word" != "$flag" ] || is_replaced=next
       changed+=("$word")
     done

@@ -42,6 +42,7 @@ expect_text err '^mtl-train: --load model: has .*weights .*config.json'
 HF_HUB_CACHE=$PWD/cache expect_exit 65 run_in whole --save own/gpt --load own/gpt
 expect_text err '^mtl-train: --load own/gpt: contains a Hugging Face model; choose another folder for --save$'
 [ ! -e own ] || fail 'a refused run creates its --save folder'
+HF_HUB_CACHE=$PWD/cache expect_exit 0 run_in whole --save own/gpt --dry-run  # a name for a new folder
 
 # flip NAME ITERATION [RANK]: flips one bit in the moments in that checkpoint.
 flip() {
