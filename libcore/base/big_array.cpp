@@ -25,7 +25,7 @@ Pages::Pages(std::size_t bytes, std::string_view what) {
   // page, then unmap whatever lies before and after the aligned range.
   const std::size_t spare = bytes >= kHugePage ? kHugePage : 0;
   void* mapped = ::mmap(nullptr, bytes + spare, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (mapped == MAP_FAILED) fail(Exit::failure, "no memory: ", human_bytes(bytes), " for ", what);
+  if (mapped == MAP_FAILED) fail(Exit::failure, "out of memory: cannot allocate ", human_bytes(bytes), " for ", what);
   auto* begin = static_cast<std::byte*>(mapped);
   if (spare > 0) {
     const std::size_t page = ::sysconf(_SC_PAGESIZE);

@@ -12,7 +12,8 @@ namespace mtl {
 class Pages {
  public:
   Pages() = default;
-  /// Throws Error(failure) "no memory: 1.9 GiB for WHAT" (WHAT is `what`) if the allocation is refused.
+  /// Throws Error(failure) "out of memory: cannot allocate 1.9 GiB for WHAT" (WHAT is `what`) if the allocation is
+  /// refused.
   Pages(std::size_t bytes, std::string_view what);
   ~Pages();
   Pages(Pages&& other) noexcept : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}

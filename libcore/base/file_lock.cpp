@@ -138,7 +138,7 @@ namespace {
 void refuse_other_file(const std::string& path, const std::string& content) {
   const std::size_t end = std::min(content.find('\0'), content.size());
   if (end == 0 || starts_with(content, kOwner)) return;
-  fail(Exit::usage, path, ": is not an mtl lock file, and would be overwritten; rename it, or write elsewhere");
+  fail(Exit::usage, path, " is not an mtl lock file, and would be overwritten; rename it, or choose another output");
 }
 
 /// Returns true if the process named in a lock file may still be alive even though flock granted us the lock: it may
@@ -190,7 +190,7 @@ void FileLock::check_held() const {
   const std::string content = content_of(holder_->path());
   if (content.empty() || owner_of(content) == holder_->owner()) return;
   fail(Exit::failure, holder_->path(), ": another process (", content,
-       ") took this lock while this process was suspended or could not reach the file system; end one of the two");
+       ") took this lock while this process was suspended or could not reach the file system; stop one of the two");
 }
 
 }  // namespace mtl

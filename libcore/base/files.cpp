@@ -233,8 +233,8 @@ void make_directories(const std::string& path) {
   std::error_code error;
   fs::create_directories(path, error);
   if (error == std::errc::file_exists && fs::is_symlink(path) && !file_exists(path)) {
-    fail(Exit::io, path, ": is a symbolic link to ", fs::read_symlink(path).string(),
-         ", which does not exist; create that folder, or name another one");
+    fail(Exit::io, path, " is a symbolic link to ", fs::read_symlink(path).string(),
+         ", which does not exist; create that folder, or choose another one");
   }
   if (error) fail(Exit::io, path, ": cannot create the folder: ", error.message());
 }
@@ -296,7 +296,8 @@ std::string read_regular_file(const std::string& path) {
   ReadDescriptor file(path, O_NONBLOCK);  // do not wait for a FIFO's writer
   struct stat info {};
   if (::fstat(file.descriptor(), &info) != 0) fail_errno(path, "read");
-  if (!S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode)) fail(Exit::io, path, ": is not a regular file");
+  if (!S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode))
+    fail(Exit::io, path, " is not a regular file; replace it with one");
   return read_descriptor(file.descriptor(), path);
 }
 

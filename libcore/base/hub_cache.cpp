@@ -81,7 +81,7 @@ std::string describe_missing_path(const std::string& path) {
   if (!is_hub_name(path) || path.find('/') == std::string::npos) return missing;
   return cat(missing, ", and ", cache_folder(),
              " has no model of this name; mtl does not download models: run `hf download ", path,
-             "` first, or give the path of a folder");
+             "` first, or use the path of a folder");
 }
 
 }  // namespace mtl

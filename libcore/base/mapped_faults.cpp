@@ -87,7 +87,7 @@ MappedReads::~MappedReads() { is_recording = was_recording_; }
 void check_mapped_size(const std::string& path, std::size_t bytes) {
   const std::uint64_t now = file_exists(path) ? file_size(path) : 0;
   if (now >= bytes) return;
-  fail(Exit::io, path, ": was truncated while it was read (", now, " bytes instead of ", bytes,
+  fail(Exit::io, path, " was truncated while it was read (", now, " bytes instead of ", bytes,
        "); restore it and start again");
 }
 
@@ -105,7 +105,7 @@ void MappedReads::check() {
   }
   if (path.empty()) return;
   check_mapped_size(path, bytes);
-  fail(Exit::io, path, ": cannot be read: its disk reports an error; start again with an intact copy");
+  fail(Exit::io, path, " cannot be read, because its disk reports an error; start again with an intact copy");
 }
 
 }  // namespace mtl

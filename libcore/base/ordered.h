@@ -130,7 +130,7 @@ class OrderedWork {
 template <class Result, class Produce, class MakeWorker, class Consume, class Weigh = Weightless>
 void run_ordered(int threads, Produce produce, MakeWorker make_worker, Consume consume, Weigh weigh = {},
                  std::size_t budget = 1) {
-  if (threads < 1 || threads > 1024) fail(Exit::usage, threads, " threads; give 1 to 1024");
+  if (threads < 1 || threads > 1024) fail(Exit::usage, "cannot run ", threads, " threads; use 1 to 1024");
   if (threads == 1) {
     auto work = make_worker();
     while (auto item = produce()) consume(work(*item));

@@ -65,11 +65,11 @@ void remove_leftovers(const std::vector<std::string>& names, Console& console,
                       const std::function<std::string(const std::string& path)>& reason_to_keep) {
   for (const std::string& path : find_leftovers(names)) {
     if (const std::string reason = reason_to_keep(path); !reason.empty()) {
-      console.warn(cat(path, ": looks like a leftover of a killed run, but ", reason, "; it is kept"));
+      console.warn(cat(path, " looks like a leftover of a killed run, but ", reason, "; it is kept"));
       continue;
     }
     remove_tree(path);
-    console.info(cat(path, ": removed; the run that wrote it was killed"));
+    console.info(cat("removed ", path, ", because the run that wrote it was killed"));
   }
 }
 
@@ -83,7 +83,7 @@ OutputLock::OutputLock(const std::string& prefix, const std::string& flag) {
          "; choose another ", flag);
   }
   if (!lock) {
-    fail(Exit::failure, prefix, ": another run writes there (", owner, "); wait for it, end it, or choose another ",
+    fail(Exit::failure, prefix, ": another run writes there (", owner, "); wait for it, stop it, or choose another ",
          flag);
   }
   lock_ = std::make_unique<FileLock>(std::move(*lock));
@@ -102,7 +102,7 @@ std::vector<OutputLock> claim_outputs(const OutputClaim& claim, InterruptGuard& 
   for (const std::string& name : claim.names) {
     std::error_code unknown;  // ignored: opening the file reports the error
     if (fs::is_directory(name, unknown))
-      fail(Exit::io, name, ": is a folder, not a file; choose another --output-prefix");
+      fail(Exit::io, name, " is a folder, not a file; choose another --output-prefix");
   }
   std::vector<OutputLock> locks;
   for (const std::string& prefix : claim.prefixes) guard.remove_on_signal(locks.emplace_back(prefix).path());

@@ -18,7 +18,7 @@ using Table = std::map<std::string, std::string>;
 std::map<std::string, Table> read_contexts(const std::string& path) {
   const Json file = Json::parse(read_regular_file(path));
   if (file.at("format").as_string() != kFormat || file.at("version").as_int() != kVersion)
-    fail(Exit::bad_data, "not a choices file of version ", kVersion);
+    fail(Exit::bad_data, "this is not a choices file of version ", kVersion);
   std::map<std::string, Table> out;
   for (const auto& [context, choices] : file.at("contexts").as_object()) {
     for (const auto& [key, choice] : choices.as_object()) out[context][key] = choice.as_string();
@@ -39,7 +39,7 @@ Table read_choices(const std::string& path, const std::string& context, const Wa
   try {
     if (file_exists(path)) return read_contexts(path)[context];
   } catch (const Error& error) {
-    warn(cat(path, ": ignored: ", error.message(), "; algorithms are measured, and the file is written anew"));
+    warn(cat(path, " is ignored (", error.message(), "): algorithms are measured again, and the file is rewritten"));
   }
   return {};
 }
@@ -64,7 +64,7 @@ void write_choices(const std::string& path, const std::string& context, const Ta
     write_file_atomic(path, file.dump(1) + "\n");
   } catch (const Error& error) {
     warn(cat("the measured algorithm choices are not kept for other runs: ", error.what(),
-             "; --tuning-cache names another file, or none"));
+             "; use --tuning-cache to choose another file, or none"));
   }
 }
 

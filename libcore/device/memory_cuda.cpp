@@ -28,7 +28,7 @@ std::byte* allocate(std::size_t bytes) {
   }
   if (status != cudaSuccess) {
     const std::string why_not = find_cuda_device().why_not;
-    if (!why_not.empty()) fail(Exit::usage, "device cuda: ", why_not, "; choose the device cpu");
+    if (!why_not.empty()) fail(Exit::usage, "device cuda: ", why_not, "; use the device cpu");
   }
   check(status, "an allocation");
   check(cudaMemset(data, 0, bytes), "clearing memory");

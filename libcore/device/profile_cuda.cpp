@@ -101,7 +101,7 @@ std::string start_cupti(Records& all) {
   if (result == CUPTI_SUCCESS) return "";
   const char* text = "unknown";
   cupti.text_of(result, &text);
-  return cat("CUPTI refuses: ", text);
+  return cat("CUPTI reports an error: ", text);
 }
 
 }  // namespace

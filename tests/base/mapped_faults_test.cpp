@@ -48,7 +48,7 @@ TEST_CASE("mapped faults: reading a file that shrinks is an error") {
     CHECK(read_mapped([&] { return sum_of(file); }) == 100000);
     REQUIRE(::truncate(path.c_str(), 5000) == 0);
     CHECK(error_of([&] { read_mapped([&] { sum_of(file); }); }) ==
-          path + ": was truncated while it was read (5000 bytes instead of 100000); restore it and start again");
+          path + " was truncated while it was read (5000 bytes instead of 100000); restore it and start again");
     // If the zeros cause another error, the truncation is reported instead. Reads in other threads fail too.
     CHECK(error_of([&] { read_mapped([&] { fail(Exit::bad_data, "hash"); }); }).starts_with(path));
     auto elsewhere =

@@ -206,7 +206,7 @@ TEST_CASE("hf: a file that shrinks within its last page is not read as zeros") {
   TestStore loaded(source.config(), false);
   source.load_values(loaded.store);
   fs::resize_file(weights, fs::file_size(weights) - 4);
-  CHECK(contains(error_of([&] { source.load_values(loaded.store); }), "model.safetensors: was truncated while"));
+  CHECK(contains(error_of([&] { source.load_values(loaded.store); }), "model.safetensors was truncated while"));
 }
 
 TEST_CASE("hf: a folder without a model is refused with the expected file names") {

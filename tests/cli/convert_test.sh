@@ -67,7 +67,7 @@ rm -rf "$WORK"/left.tmp.7?
 mkdir "$WORK"/left.tmp.{77,78,20260131,notes}
 touch "$WORK"/left.tmp.{77,78,20260131,notes}/config.json "$WORK/left.tmp.77/model.safetensors.tmp.77" "$WORK/left.tmp.78/thesis.tex"
 expect_exit 0 mtl-convert --load "$MODELS/a" --save "$WORK/left"
-expect_text "$WORK/err" "left.tmp.78: looks like a leftover of a killed run, but contains 'thesis.tex', which is not part of a model; it is kept"
+expect_text "$WORK/err" "left.tmp.78 looks like a leftover of a killed run, but contains 'thesis.tex', which is not part of a model; it is kept"
 [ "$(cd "$WORK" && echo left.tmp.*)" = 'left.tmp.20260131 left.tmp.78 left.tmp.notes' ] || fail "wrong leftovers: $(cd "$WORK" && echo left.tmp.*)"
 rm -rf "$WORK"/left.tmp.* "$WORK/left"
 
@@ -229,13 +229,13 @@ for to in hf mtl megatron; do
   MTL_FAULT=kill:9 mtl-convert "${from[@]}" --save "$WORK/killed" --to $to 2>/dev/null
   compgen -G "$WORK/killed.tmp.*" >/dev/null || fail "a killed conversion to $to left nothing to remove"
   expect_exit 0 mtl-convert "${from[@]}" --save "$WORK/killed"
-  expect_text "$WORK/err" 'killed.tmp.[0-9]+: removed; the run that wrote it was killed'
+  expect_text "$WORK/err" 'removed .*killed.tmp.[0-9]+, because'
   rm -r "$WORK/killed"
 done
 mkdir -p "$WORK/killed.tmp.78/release/mp_rank_00"
 echo keep >"$WORK/killed.tmp.78/release/mp_rank_00/notes.txt"
 expect_exit 0 mtl-convert "${from[@]}" --save "$WORK/killed"
-expect_text "$WORK/err" "killed.tmp.78: .* contains 'notes.txt', which is not part of a model \(in mp_rank_00\) \(in release\); it is kept"
+expect_text "$WORK/err" "killed.tmp.78 .* contains 'notes.txt', which is not part of a model \(in mp_rank_00\) \(in release\); it is kept"
 rm -r "$WORK/killed.tmp.78"
 (ulimit -f 100; expect_exit 74 mtl-convert "${from[@]}" --save "$WORK/limited"; exit "$failures") ||
   fail 'a limit on file sizes was not reported'
@@ -294,7 +294,7 @@ expect_same "$WORK/files/chat_template.jinja" "$WORK/files.hf/chat_template.jinj
 rm "$WORK/files/config.json"
 mkfifo "$WORK/files/config.json"
 expect_exit 74 timeout 60 mtl-convert --load "$WORK/files" --save "$WORK/x"
-expect_text "$WORK/err" 'config.json: is not a regular file'
+expect_text "$WORK/err" 'config.json is not a regular file'
 mkdir "$WORK/sharded"
 cp "$MODELS/a/config.json" "$WORK/sharded"
 echo '{"weight_map": {"transformer.wte.weight": "model\u0000.safetensors"}}' >"$WORK/sharded/model.safetensors.index.json"

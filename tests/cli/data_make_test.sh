@@ -302,7 +302,7 @@ expect_exit 1 mtl-data split default_text_document --output-prefix live --weight
 kill -KILL $pid
 { wait $pid; } 2>/dev/null
 expect_exit 0 mtl-data shuffle default_text_document --output-prefix live_text_document
-expect_text err ": live_text_document.bin.tmp.$pid: removed; the run that wrote it was killed"
+expect_text err ": removed live_text_document.bin.tmp.$pid, because"
 expect_exit 0 mtl-data verify live_text_document
 ls live*.tmp.* live*.lock 2>/dev/null && fail 'shuffle leaves temporary files'
 mtl-data merge zeros --output-prefix ignored --quiet || fail 'merge: fails after an interrupt'

@@ -51,7 +51,7 @@ wait $pid 2>/dev/null
 exec 7>&-
 [ -e to/x_text_document.bin.tmp.$pid ] || fail "the killed run left nothing to remove"
 expect_exit 0 $P --input "$CORPUS" --output-prefix to/x
-expect_text err "to/x_text_document.bin.tmp.$pid: removed; the run that wrote it was killed"
+expect_text err "removed to/x_text_document.bin.tmp.$pid, because"
 expect_only $FILES && expect_complete
 
 # Checks the same for two prefixes whose keys lead to the same file names.
@@ -180,7 +180,7 @@ expect_exit 74 $P --input "$CORPUS" --output-prefix /proc/x
 expect_text err '/proc: cannot create files here: .*; choose another --output-prefix'
 mkdir -p to/x_text_document.idx
 expect_exit 74 $P --input "$CORPUS" --output-prefix to/x
-expect_text err 'to/x_text_document.idx: is a folder'
+expect_text err 'to/x_text_document.idx is a folder'
 expect_only x_text_document.idx
 expect_exit 74 $P --input . nothing.json 'nothing*.gz' --output-prefix to/y
 expect_text err '^mtl-preprocess: \. is a folder'

@@ -111,7 +111,7 @@ expect_text err '--load deepspeed: contains .* global_step100 is a DeepSpeed'
 mkdir locked
 echo 5.4 >locked/lock
 expect_exit 2 mtl-train "${MODEL[@]}" "${LENGTH[@]}" --save locked
-expect_text err 'locked/lock: is not an mtl lock file, and would be overwritten'
+expect_text err 'locked/lock is not an mtl lock file, and would be overwritten'
 [ "$(<locked/lock)" = 5.4 ] || fail 'locked/lock was overwritten'
 # If the requested checkpoint is damaged, the run fails.
 copy_at_9 damaged

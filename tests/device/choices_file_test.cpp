@@ -53,7 +53,7 @@ TEST_CASE("choices_file: ignores a damaged or foreign file with a warning, and r
     Warnings warnings;
     CHECK(read_choices(path, "H100", warnings.warn()).empty());
     REQUIRE(warnings.all.size() == 1);
-    CHECK(warnings.all.front().find(path + ": ignored: ") == 0);
+    CHECK(warnings.all.front().find(path + " is ignored (") == 0);
     write_choices(path, "H100", {{"gemm", "66"}}, warnings.warn());
     CHECK(read_choices(path, "H100", warnings.warn()) == Table{{"gemm", "66"}});
     CHECK(warnings.all.size() == 1);
