@@ -58,7 +58,7 @@ Enum value_of(const char* const (&names)[N], const Json& json, const char* key) 
   for (std::size_t i = 0; i < N; ++i) {
     if (text == names[i]) return static_cast<Enum>(i);
   }
-  fail(Exit::bad_data, key, " is '", text, "', which this version does not support");
+  fail(Exit::bad_data, key, " is '", text, "', which this mtl does not know; use the mtl that wrote the checkpoint");
 }
 
 }  // namespace
@@ -151,7 +151,8 @@ GptConfig config_from_json(const Json& json) {
   std::vector<std::string> problems;
   for (const SizeField& field : kSizes) {
     std::int64_t value = json.at(field.key).as_int();
-    if (value < 1 || value > kMaxDimension) problems.push_back(cat(field.key, " is ", value));
+    if (value < 1 || value > kMaxDimension)
+      problems.push_back(cat(field.key, " is ", value, ", but must be from 1 to ", kMaxDimension));
     config.*field.member = value;
   }
   config.norm = value_of<Norm>(kNorms, json, "normalization");

@@ -19,8 +19,8 @@ namespace {
 /// Removes leftovers, then creates the folder that all ranks write to before the commit, and returns its path.
 std::string make_temporary(const std::string& directory, std::int64_t iteration, const SaveOptions& options) {
   require(options.keep_last == 0 || options.keep_last >= 2, "--keep-last ", options.keep_last,
-          ": must be at least 2, or 0 to keep all");
-  require(options.block_bytes > 0, "checkpoints in blocks of ", options.block_bytes, " bytes");
+          " must be at least 2, or 0 to keep all");
+  require(options.block_bytes > 0, "SaveOptions::block_bytes is ", options.block_bytes, ", but must be above 0");
   make_directories(directory);
   recover_replaced(directory);
   remove_leftovers(directory);

@@ -7,6 +7,7 @@
 #include <optional>
 #include <random>
 
+#include "base/count_of.h"
 #include "base/files.h"
 #include "base/output_lock.h"
 #include "ckpt/checkpoint.h"
@@ -60,7 +61,7 @@ void refuse_two_programs(const std::string& directory) {
   if (own.empty() || megatron.empty()) return;
   fail_at(
       Exit::bad_data, directory, "contains checkpoints of mtl (", own, ") and of Megatron-LM (", megatron,
-      "), and the tracker cannot tell which to use; give one checkpoint's folder, or move one program's checkpoints "
+      "), and the tracker cannot tell which to use; choose one checkpoint's folder, or move one program's checkpoints "
       "to another folder");
 }
 
@@ -204,7 +205,8 @@ std::optional<std::string> newest_checkpoint(const std::string& directory, Conso
     problems.insert(problems.begin(), iterations.size() == 1
                                           ? "its only checkpoint is not valid"
                                           : cat("none of its ", iterations.size(), " checkpoints is valid"));
-    if (reported > 0) problems.push_back(cat(reported, " with damage that is reported above"));
+    if (reported > 0)
+      problems.push_back(cat("see above for the damage of the other ", count_of(reported, "checkpoint")));
     fail_at(Exit::bad_data, directory, join(problems, "\n  "));
   }
   return std::nullopt;

@@ -134,7 +134,7 @@ class CheckpointReader : public TensorReader {
     }
     if (file.tensors().size() != shard_tensors_.at(name).size())
       fail(Exit::bad_data, file.path(),
-           ": contains tensors that the manifest does not list in this file; load another checkpoint");
+           " contains tensors that the manifest does not list in this file; load another checkpoint");
     return shards_.emplace(name, std::move(file)).first->second;
   }
 

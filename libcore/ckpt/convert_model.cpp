@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/count_of.h"
 #include "base/files.h"
 #include "ckpt/checkpoint.h"
 #include "ckpt/companion_files.h"
@@ -62,7 +63,7 @@ std::string list_tensors(const std::vector<NonfiniteElements>& found, const Coun
   if (lines.size() <= kListed) return join(lines, ", ");
   const std::size_t more = lines.size() - kListed;
   lines.resize(kListed);
-  return cat(join(lines, ", "), " and ", more, " more tensors");
+  return cat(join(lines, ", "), " and ", count_of(more, "more tensor"));
 }
 
 std::string overflowing_tensors(const std::vector<NonfiniteElements>& found) {
@@ -82,8 +83,8 @@ std::string broken_tensors(const ModelSource& source) {
 void warn_about_nonfinite(const ModelSource& source, const ConvertReport& report, Console& console) {
   if (std::any_of(report.nonfinite.begin(), report.nonfinite.end(),
                   [](const NonfiniteElements& one) { return one.in_source > 0; }))
-    console.warn(cat(report.source, ": contains NaN or infinity: ", broken_tensors(source),
-                     "; the files are damaged, or the training diverged"));
+    console.warn(cat(report.source, " contains NaN or infinity in ", broken_tensors(source),
+                     "; the files are damaged, or the training diverged: use another checkpoint"));
   const std::string overflowing = overflowing_tensors(report.nonfinite);
   if (!overflowing.empty())
     console.warn(cat(report.dtype, " cannot represent some elements, which became infinite: ", overflowing,

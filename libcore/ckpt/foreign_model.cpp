@@ -70,7 +70,7 @@ std::string describe_foreign_model(const std::string& path) {
     const std::string name = fs::path(path).filename().string();
     if (is_deepspeed_file(name)) return describe_names({name});
     if (is_optimizer_file(path))
-      return "contains the state of Megatron-LM's distributed optimizer; give the checkpoint's folder, which has the "
+      return "contains the state of Megatron-LM's distributed optimizer; use the checkpoint's folder, which has the "
              "weights";
     return is_pytorch_file(name) ? cat("is a PyTorch file", kPyTorchRemedy) : "";
   }

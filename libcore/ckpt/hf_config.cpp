@@ -147,7 +147,7 @@ const HfFamily& hf_family_of(const Json& hf_config) {
   for (const HfFamily& family : hf_families()) known.emplace_back(family.model_type);
   const std::string model_type = hf_config.string_or("model_type", "");
   fail(Exit::bad_data, model_type.empty() ? "model_type is missing" : cat("model_type is '", model_type, "'"),
-       "; mtl reads only ", join(known, ", "));
+       ", but mtl reads only ", join(known, ", "));
 }
 
 GptConfig gpt_config_from_hf(const Json& hf_config) {
@@ -190,7 +190,7 @@ const HfFamily& hf_family_for(const GptConfig& config) {
     lacks = std::move(found);
   }
   fail(Exit::bad_data, "no family of Hugging Face models has this architecture; the closest, ", closest,
-       ", does not have: ", join(lacks, ", "));
+       ", does not have: ", join(lacks, ", "), "; convert to another format");
 }
 
 Json hf_config_for(const HfFamily& family, const GptConfig& config) {

@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "base/count_of.h"
 #include "base/files.h"
 #include "ckpt/companion_files.h"
 #include "ckpt/hf_config.h"
@@ -122,7 +123,7 @@ class HfReader : public MappedReader {
   /// Adds the parameters in canonical order. Rejects stored tensors that do not belong to a parameter.
   void add_parameters() {
     if (config.num_layers > std::ssize(stored_)) {
-      fail(Exit::bad_data, folder, " has ", stored_.size(), " tensors, too few for the ", config.num_layers,
+      fail(Exit::bad_data, folder, " has ", count_of(stored_.size(), "tensor"), ", too few for the ", config.num_layers,
            " layers in config.json; use the config.json of these weights");
     }
     std::erase_if(stored_, [&](const auto& item) { return is_hf_buffer(item.first, *family_); });
@@ -131,7 +132,7 @@ class HfReader : public MappedReader {
     if (!stored_.empty()) {
       const auto& [file, stored] = stored_.begin()->second;
       fail_at(Exit::bad_data, file->path(), "tensor '", stored->name, "' is not part of a language model of type ",
-              family_->model_type, stored_.size() > 1 ? cat(", and neither are ", stored_.size() - 1, " others") : "",
+              family_->model_type, stored_.size() > 1 ? cat(", and neither are others (", stored_.size() - 1, ")") : "",
               "; use the config.json of these weights");
     }
   }
@@ -141,7 +142,9 @@ class HfReader : public MappedReader {
     StoredDType dtype{};
     for (HfTensor& tensor : hf_tensors_of(canonical, *family_)) {
       auto found = stored_.find(tensor.name);
-      if (found == stored_.end()) fail_at(Exit::bad_data, folder, "tensor '", tensor.name, "' is missing");
+      if (found == stored_.end())
+        fail_at(Exit::bad_data, folder, "tensor '", tensor.name,
+                "' is missing; add the file that contains it, or use the config.json of these weights");
       auto [file, stored] = found->second;
       if (!std::equal(stored->shape.begin(), stored->shape.end(), tensor.shape.begin(), tensor.shape.end(),
                       [](std::uint64_t a, std::int64_t b) { return a == static_cast<std::uint64_t>(b); })) {

@@ -39,7 +39,8 @@ class RotaryReader {
     const char* percent_key = family_.percent_key == nullptr ? "partial_rotary_factor" : family_.percent_key;
     rotary.percent = number(values, "partial_rotary_factor", percent_key, family_.percent);
     if (family_.percent_key == nullptr && rotary.percent != 1)
-      top_.report(cat("partial_rotary_factor is ", rotary.percent, "; these models rotate whole heads"));
+      top_.report(
+          cat("partial_rotary_factor is ", rotary.percent, ", but mtl supports only 1 for models of this type"));
     const char* type_key = values.find("rope_type") != nullptr ? "rope_type" : "type";
     const std::size_t problems = top_.problem_count();
     const std::string type = values.text(type_key, "default");
@@ -59,7 +60,7 @@ class RotaryReader {
     if (top_.integer(kOriginal, rotary.original_positions) != rotary.original_positions)
       top_.add_problem(kOriginal,
                        cat(", but transformers reads ", values.name(kOriginal), " (default: the number of ",
-                           "positions), which is ", rotary.original_positions, "; give both the same value"));
+                           "positions), which is ", rotary.original_positions, "; set both to the same value"));
     return rotary;
   }
 
@@ -76,7 +77,7 @@ class RotaryReader {
 
   double required_number(const char* where, const HfValues& values, const char* key) {
     if (values.find(key) != nullptr) return values.number(key, 1);
-    top_.report(cat(where, " has no ", key));
+    top_.report(cat(where, " has no ", key, "; add it"));
     return 1;
   }
 
@@ -172,7 +173,8 @@ void read_hf_window(const HfValues& values, HfWindow family, GptConfig& config) 
   } else if (has_window) {
     set_window(values, *first, config);
   } else if (*first < config.num_layers) {
-    values.report("layer_types has sliding_attention, but sliding_window is not in use");
+    values.report(
+        "layer_types has sliding_attention, but sliding_window is null or not in use; set it, or remove layer_types");
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <map>
 
+#include "base/count_of.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "ckpt/companion_files.h"
@@ -44,7 +45,8 @@ NamesByFile read_weight_map(const std::string& path) {
   }
   for (const auto& [name, tensors] : names) {
     if (name.empty() || name.find_first_of(std::string_view("/\0", 2)) != std::string::npos || name[0] == '.')
-      fail(Exit::bad_data, path, ": weight_map: ", Json(name).dump(), " is not the name of a file in this folder");
+      fail(Exit::bad_data, path, ": weight_map lists ", Json(name).dump(),
+           ", which is not the name of a file in this folder; download the index again");
   }
   return names;
 }
@@ -54,13 +56,13 @@ std::vector<std::unique_ptr<TensorFile>> open_shards(const std::string& folder, 
   for (const auto& [name, tensors] : read_weight_map(cat(folder, "/", format.index))) {
     const std::string path = cat(folder, "/", name);
     if (!file_exists(path))
-      fail(Exit::bad_data, path, " is missing, although ", format.index, " lists ", tensors.size(),
-           " tensors in it, such as '", tensors[0], "'; download it again");
+      fail(Exit::bad_data, path, " is missing, although ", format.index, " lists ", count_of(tensors.size(), "tensor"),
+           " in it, such as '", tensors[0], "'; download it again");
     files.push_back(format.open(path));
     for (const std::string& tensor : tensors) {
       if (files.back()->find(tensor) == nullptr)
         fail_at(Exit::bad_data, path, "tensor '", tensor, "' is missing, although ", format.index,
-                " lists it in this file");
+                " lists it in this file; download both again");
     }
   }
   return files;
@@ -79,7 +81,7 @@ std::vector<std::unique_ptr<TensorFile>> open_hf_weights(const std::string& fold
     if (file_exists(cat(folder, "/", format.index))) return open_shards(folder, format);
     names.insert(names.end(), {format.single, format.index});
   }
-  fail(Exit::bad_data, folder, " has no weights; add one of ", join(names, ", "));
+  fail(Exit::bad_data, folder, " has no weights; add one of the files ", join(names, ", "));
 }
 
 }  // namespace mtl

@@ -40,7 +40,8 @@ TrainState state_from_json(const Json& json) {
   TrainState state;
   for (const StateField& field : kStateFields) {
     state.*field.member = json.at(field.key).as_int();
-    if (state.*field.member < 0) fail(Exit::bad_data, "state: ", field.key, " is ", state.*field.member);
+    if (state.*field.member < 0)
+      fail(Exit::bad_data, "state: ", field.key, " is ", state.*field.member, ", which is below 0");
   }
   state.loss_scale = json.at("loss_scale").as_number();
   state.extra = json.at("extra");
@@ -55,11 +56,11 @@ Json integers(const std::vector<std::int64_t>& values) {
 }
 
 std::vector<std::int64_t> to_integers(const Json& json) {
-  if (json.as_array().size() > kMaxAxes) fail(Exit::bad_data, "more than ", kMaxAxes, " axes");
+  if (json.as_array().size() > kMaxAxes) fail(Exit::bad_data, "it has more than ", kMaxAxes, " axes");
   std::vector<std::int64_t> out;
   for (const Json& value : json.as_array()) {
     out.push_back(value.as_int());
-    if (out.back() < 0) fail(Exit::bad_data, "a negative size or offset");
+    if (out.back() < 0) fail(Exit::bad_data, "a size or offset is ", out.back(), ", which is below 0");
   }
   return out;
 }
@@ -130,21 +131,23 @@ using FileSizes = std::map<std::string_view, std::uint64_t>;  // size in bytes, 
 void check_piece(const FileSizes& files, std::int64_t block_bytes, const ManifestTensor& entry,
                  const ManifestPiece& piece) {
   auto file = files.find(piece.file);
-  if (file == files.end()) fail(Exit::bad_data, "is in file '", piece.file, "', which is not listed");
+  if (file == files.end()) fail(Exit::bad_data, "its file '", piece.file, "' is not listed");
   auto element = static_cast<std::uint64_t>(bits_of(entry.tensor.dtype) / 8);
   if (static_cast<std::uint64_t>(piece.slice.count()) > file->second / element)
-    fail(Exit::bad_data, "has more elements in '", piece.file, "' than fit in that file");
+    fail(Exit::bad_data, "its piece in '", piece.file, "' has more elements than fit in that file");
   std::int64_t bytes = stored_bytes(entry, piece);
   std::int64_t blocks = block_bytes > 0 && bytes > block_bytes ? (bytes - 1) / block_bytes + 1 : 0;
   if (std::ssize(piece.blocks) != blocks)
-    fail(Exit::bad_data, "has ", piece.blocks.size(), " block hashes in '", piece.file, "' instead of ", blocks);
+    fail(Exit::bad_data, "its piece in '", piece.file, "' has ", piece.blocks.size(), " hashes of blocks instead of ",
+         blocks);
 }
 
 ManifestTensor tensor_from_json(const std::string& name, const Json& json) {
   ManifestTensor out;
   out.tensor.name = name;
   std::optional<StoredDType> dtype = parse_stored_dtype(json.at("dtype").as_string());
-  if (!dtype || !is_model_dtype(*dtype)) fail(Exit::bad_data, "unknown dtype '", json.at("dtype").as_string(), "'");
+  if (!dtype || !is_model_dtype(*dtype))
+    fail(Exit::bad_data, "its dtype is '", json.at("dtype").as_string(), "', not a dtype of models");
   out.tensor.dtype = *dtype;
   out.tensor.shape = to_integers(json.at("shape"));
   for (const Json& item : json.at("pieces").as_array()) out.pieces.push_back(piece_from_json(item, out.tensor.shape));
@@ -156,12 +159,12 @@ void check_count(const ManifestTensor& entry) {
   std::int64_t stored = 0;
   std::set<std::string> files;
   for (const ManifestPiece& piece : entry.pieces) {
-    if (!files.insert(piece.file).second) fail(Exit::bad_data, "two pieces in one file");
+    if (!files.insert(piece.file).second) fail(Exit::bad_data, "two of its pieces are in one file");
     if (__builtin_add_overflow(stored, piece.slice.count(), &stored))
       fail(Exit::bad_data, "the element count of its pieces exceeds 63 bits");
   }
   std::int64_t needed = checked_product(entry.tensor.shape);
-  if (stored != needed) fail(Exit::bad_data, "its pieces hold ", stored, " elements, its shape has ", needed);
+  if (stored != needed) fail(Exit::bad_data, "its pieces have ", stored, " elements, but its shape has ", needed);
 }
 
 Json files_to_json(const Manifest& manifest) {
@@ -238,27 +241,28 @@ std::string manifest_text(const Manifest& manifest) {
 
 Manifest parse_manifest(std::string_view text, ChecksumCheck checksum) {
   Json json = Json::parse(text);
-  if (json.string_or("format", "") != kFormat) fail(Exit::bad_data, "not the manifest of an mtl checkpoint");
+  if (json.string_or("format", "") != kFormat)
+    fail(Exit::bad_data, "the file is not the manifest of an mtl checkpoint; load another checkpoint");
   std::int64_t version = json.at("version").as_int();
   if (version != kFormatVersion)
     fail(Exit::bad_data, "format version ", version, ", but this mtl reads only ", kFormatVersion,
          "; use the mtl that wrote it");
   if (checksum == ChecksumCheck::required && json.at("checksum").as_string() != checksum_of(json.as_object())) {
-    fail(Exit::bad_data, "its checksum does not match: it is damaged");
+    fail(Exit::bad_data, "the checksum does not match, so the manifest is damaged; load another checkpoint");
   }
   Manifest out;
   out.config = config_from_json(json.at("config"));
   out.state = state_from_json(json.at("state"));
   out.provenance = json.at("provenance");
   out.block_bytes = json.int_or("block_bytes", 0);
-  if (out.block_bytes < 0) fail(Exit::bad_data, "block_bytes is ", out.block_bytes);
+  if (out.block_bytes < 0) fail(Exit::bad_data, "block_bytes is ", out.block_bytes, ", which is below 0");
   add_files(out, json.at("files"));
   FileSizes sizes;
   for (const ManifestFile& file : out.files) sizes.emplace(file.name, file.bytes);
   std::set<std::string> tensors;
   for (const auto& [name, tensor] : json.at("tensors").as_object()) {
     try {
-      if (!tensors.insert(name).second) fail(Exit::bad_data, "is listed twice");
+      if (!tensors.insert(name).second) fail(Exit::bad_data, "it is listed twice");
       out.tensors.push_back(tensor_from_json(name, tensor));
       check_count(out.tensors.back());
       for (const ManifestPiece& piece : out.tensors.back().pieces)

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/count_of.h"
 #include "base/files.h"
 #include "base/printable.h"
 #include "ckpt/canonical.h"
@@ -60,8 +61,8 @@ class MegatronReader : public MappedReader {
     drop_head_copy();
     // Every layer has multiple parameters. Reject an absurd number of layers before canonical_tensors() lists them all.
     if (model_.layers > std::ssize(model_.parameters))
-      fail_at(Exit::bad_data, checkpoint, model_.parameters.size(), " tensors cannot be a model with ", model_.layers,
-              " layers");
+      fail(Exit::bad_data, checkpoint, " has ", count_of(model_.parameters.size(), "tensor"),
+           ", too few for a model with ", model_.layers, " layers");
     std::vector<std::string> notes;
     try {
       config = megatron_config(model_.args(), model_.version, shapes(), given, notes);
@@ -193,9 +194,10 @@ class MegatronReader : public MappedReader {
     for (int rank = 0; rank < model_.tensor_parallel; ++rank) {
       const MegatronShard& shard = parameter.shards[rank];
       if (!is_model_dtype(dtype))
-        refuse_shard(parameter, rank, "is ", name_of(dtype), "; only F16, BF16, F32 and F64 are supported");
+        refuse_shard(parameter, rank, "is stored as ", name_of(dtype), ", but mtl reads only F16, BF16, F32 and F64");
       if (shard.tensor->dtype != dtype)
-        refuse_shard(parameter, rank, "is ", name_of(shard.tensor->dtype), " here and ", name_of(dtype), " on rank 0");
+        refuse_shard(parameter, rank, "is stored as ", name_of(shard.tensor->dtype), ", but by rank 0 as ",
+                     name_of(dtype));
       if (rank > 0 && parameter.split == MegatronSplit::none) continue;
       places.add(piece_of(canonical, parameter, rank), shard.tensor->data, shard.file, parameter.name);
       records.push_back(shard.tensor->record);
@@ -235,7 +237,8 @@ class MegatronReader : public MappedReader {
     for (std::int64_t size : rows.size) expected[0] *= size;
     expected.insert(expected.end(), piece.box.size.begin() + std::ssize(rows.size), piece.box.size.end());
     if (shard.shape != expected)
-      refuse_shard(parameter, rank, "has shape ", shape_text(shard.shape), "; ", shape_text(expected), " is needed");
+      refuse_shard(parameter, rank, "has shape ", shape_text(shard.shape), ", but the model needs ",
+                   shape_text(expected));
     for (std::int64_t stride : rows.stride) piece.file_strides.push_back(stride * shard.strides[0]);
     if (shard.strides.size() > 1) piece.file_strides.push_back(shard.strides[1]);
     piece.box.end = 1;

@@ -148,7 +148,7 @@ void set_positions(const MegatronArgs& args, const MegatronShapes& shapes, GptCo
     config.max_positions = args.integer("max_position_embeddings").value_or(args.integer("seq_length").value_or(0));
     set_rotary(args, config.rotary);
   } else if (shapes.positions == 0) {
-    problems.push_back("it has no position embeddings, and no args that specify another kind");
+    problems.push_back("the checkpoint has no position embeddings, and no args that specify another kind");
   } else {
     config.max_positions = shapes.positions;
     expect_size(args, "max_position_embeddings", shapes.positions, problems);
@@ -173,7 +173,7 @@ void set_attention(const MegatronArgs& args, const MegatronShapes& shapes, const
   if (!heads && !given.num_attention_heads)
     throw UsageError(std::vector<Problem>{
         {"--num-attention-heads",
-         "is needed: the checkpoint has no args, and its tensors do not show the number of heads"}});
+         "is required, because the checkpoint has no args, and its tensors do not show the number of heads"}});
   config.num_heads = heads.value_or(given.num_attention_heads.value_or(0));
   if (!heads && config.hidden_size % config.num_heads != 0)
     throw UsageError(std::vector<Problem>{
@@ -247,7 +247,7 @@ GptConfig megatron_config(const std::optional<PickleValue>& pickled, double vers
   config.tied_embeddings = !shapes.has_head;
   if (args.boolean("untie_embeddings_and_output_weights").value_or(shapes.has_head) != shapes.has_head)
     problems.push_back(cat("args.untie_embeddings_and_output_weights is ", !shapes.has_head,
-                           ", the output layer's weight is ", shapes.has_head ? "stored" : "missing"));
+                           ", but the output layer's weight is ", shapes.has_head ? "stored" : "missing"));
   refuse_args(args, problems);
   if (problems.empty()) problems = config.problems();
   if (!problems.empty()) fail(Exit::bad_data, join(problems, "; "));

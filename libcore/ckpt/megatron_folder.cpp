@@ -126,7 +126,7 @@ MegatronRankFiles list_megatron_files(const std::string& checkpoint) {
     if (!rank)
       fail_at(Exit::bad_data, checkpoint, printable_text(name),
               " is not mp_rank_TT or mp_rank_TT_PPP; mtl does not read expert-parallel checkpoints");
-    if (!file_exists(path)) fail_at(Exit::bad_data, path, "is missing");
+    if (!file_exists(path)) fail(Exit::bad_data, path, " is missing; copy all files of the checkpoint");
     const auto [known, is_new] = by_rank.emplace(std::pair(rank->second, rank->first), path);
     if (!is_new)
       fail_at(Exit::bad_data, checkpoint, parent_folder(known->second), " and ", name,

@@ -32,12 +32,12 @@ class EntryCollector {
  private:
   void visit(PickleValue dict, const std::string& prefix, int depth) {
     if (!visited_.insert(dict.number()).second || depth > kMaxModelDepth)
-      fail_at(Exit::bad_data, file_.path(), "the dict '", printable_text(prefix), "' of its model ",
+      fail_at(Exit::bad_data, file_.path(), "the dict '", printable_text(prefix), "' of the model ",
               depth > kMaxModelDepth ? "is nested too deep" : "occurs twice");
     for (std::size_t i = 0; i < dict.size(); ++i) {
       const PickleValue key = dict.key(i), value = dict.value(i);
       if (!key.is(PickleKind::text))
-        fail_at(Exit::bad_data, file_.path(), "its model dict has a key that is not a string: ", key.describe());
+        fail_at(Exit::bad_data, file_.path(), "a key in the model's dict is ", key.describe(), " instead of a string");
       const std::string name = cat(prefix, prefix.empty() ? "" : ".", key.as_text());
       if (value.is(PickleKind::dict)) {
         visit(value, name, depth + 1);
@@ -67,7 +67,8 @@ std::vector<PickleValue> chunks_of(const TorchFile& file) {
   if (chunks.empty())
     fail_at(Exit::bad_data, file.path(), "has no entry 'model', so it is not a Megatron-LM checkpoint in torch format");
   for (PickleValue chunk : chunks) {
-    if (!chunk.is(PickleKind::dict)) fail_at(Exit::bad_data, file.path(), "its model is ", chunk.describe());
+    if (!chunk.is(PickleKind::dict))
+      fail_at(Exit::bad_data, file.path(), "the model is ", chunk.describe(), " instead of a dict");
   }
   return chunks;
 }
@@ -81,7 +82,8 @@ double version_of(const TorchFile& file) {
   } catch (const Error& error) {
     fail_at(Exit::bad_data, file.path(), "checkpoint_version is ", error.what());
   }
-  if (!(number >= 0 && number < 4)) fail_at(Exit::bad_data, file.path(), "checkpoint_version is ", number);
+  if (!(number >= 0 && number < 4))
+    fail_at(Exit::bad_data, file.path(), "checkpoint_version is ", number, ", but mtl reads only 0 to 3");
   return number;
 }
 

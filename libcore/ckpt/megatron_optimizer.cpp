@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/count_of.h"
 #include "base/files.h"
 #include "ckpt/zip_archive.h"
 
@@ -11,7 +12,7 @@ namespace {
 
 template <class... Parts>
 [[noreturn]] void refuse_state(const TorchFile& file, const Parts&... parts) {
-  fail_at(Exit::bad_data, file.path(), "optimizer: ", parts...);
+  fail_at(Exit::bad_data, file.path(), "the optimizer state ", parts...);
 }
 
 PickleValue at_key(const TorchFile& file, PickleValue dict, const char* key) {
@@ -70,7 +71,7 @@ class RankState {
       const PickleValue ids = at_key(file(), groups.at(g), "params");
       for (std::size_t i = 0; i < names[g].size(); ++i) {
         const auto state = states.find(ids.at(i).as_int());
-        if (state == states.end()) refuse_state(file(), "parameter ", ids.at(i).as_int(), " has no state");
+        if (state == states.end()) refuse_state(file(), "has nothing for parameter ", ids.at(i).as_int());
         add(out_.exp_avg, names[g][i], at_key(file(), state->second, "exp_avg"));
         add(out_.exp_avg_sq, names[g][i], at_key(file(), state->second, "exp_avg_sq"));
         if (main) add(out_.main, names[g][i], main_of(*main, g, i, names[g].size()));
@@ -94,27 +95,28 @@ class RankState {
     std::vector<std::vector<std::string>> names = {decayed, others};
     if (groups.size() == 1) names = {rank_.order};
     if (groups.size() != names.size())
-      refuse_state(file(), groups.size(), " groups of parameters; only 1 or 2 are supported");
+      refuse_state(file(), "has ", groups.size(), " groups of parameters, but mtl reads only 1 or 2");
     const auto size_of_group = [&](std::size_t g) { return at_key(file(), groups.at(g), "params").size(); };
     if (names.size() == 2 && size_of_group(0) == others.size() && size_of_group(0) != decayed.size())
       std::swap(names[0], names[1]);
     for (std::size_t g = 0; g < names.size(); ++g) {
       if (size_of_group(g) != names[g].size())
-        refuse_state(file(), "group ", g, " has ", size_of_group(g), " parameters; the model has ", names[g].size());
+        refuse_state(file(), "has ", count_of(size_of_group(g), "parameter"), " in group ", g, ", but the model has ",
+                     names[g].size());
     }
     return names;
   }
 
   PickleValue main_of(PickleValue main, std::size_t group, std::size_t index, std::size_t size) const {
     if (main.size() <= group || main.at(group).size() != size)
-      refuse_state(file(), "fp32_from_fp16_params does not have the weights of group ", group);
+      refuse_state(file(), "has no weights of group ", group, " in fp32_from_fp16_params");
     return main.at(group).at(index);
   }
 
   void add(std::map<std::string, MegatronParameter>& to, const std::string& name, PickleValue value) const {
     const TorchTensor* tensor = file().tensor(value);
     if (tensor == nullptr || tensor->shape != weight(name).shape || tensor->dtype != StoredDType::f32)
-      refuse_state(file(), "the state of '", name, "' is not an fp32 tensor of its shape");
+      refuse_state(file(), "of '", name, "' is not an fp32 tensor of its shape");
     MegatronParameter& state = to[name];
     const MegatronParameter& parameter = model_.parameters.at(name);
     if (state.shards.empty()) state = {.split = parameter.split, .name = parameter.name, .shards = {}};
@@ -131,7 +133,8 @@ class RankState {
 std::int64_t count_at(const std::optional<PickleValue>& value, const char* what) {
   const std::int64_t count = value ? value->as_int() : 0;
   constexpr std::int64_t kMostSamples = std::int64_t{1} << 53;
-  if (count < 0 || count > kMostSamples) fail(Exit::bad_data, what, " is ", count);
+  if (count < 0 || count > kMostSamples)
+    fail(Exit::bad_data, "the checkpoint's ", what, " is ", count, ", but must be from 0 to ", kMostSamples);
   return count;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/count_of.h"
 #include "base/files.h"
 #include "base/hub_cache.h"
 #include "base/mapped_faults.h"
@@ -59,8 +60,8 @@ void TensorReader::check_complete() const {
   std::vector<std::string> problems;
   // Every layer has multiple tensors. Reject an absurd number of layers before canonical_tensors() lists them all.
   if (config.num_layers > std::ssize(tensors)) {
-    fail(Exit::bad_data, folder, " has ", tensors.size(), " tensors, too few for a model with ", config.num_layers,
-         " layers");
+    fail(Exit::bad_data, folder, " has ", count_of(tensors.size(), "tensor"), ", too few for a model with ",
+         config.num_layers, " layers");
   }
   std::map<std::string, const SavedTensor*> unmatched;
   for (const SavedTensor& tensor : tensors) unmatched[tensor.name] = &tensor;
@@ -75,7 +76,7 @@ void TensorReader::check_complete() const {
       }
       if (found->second->shape != canonical.shape) {
         problems.push_back(cat("tensor '", name, "' has shape ", shape_text(found->second->shape),
-                               "; the configuration needs ", shape_text(canonical.shape)));
+                               ", but the configuration needs ", shape_text(canonical.shape)));
       } else if (!is_model_dtype(found->second->dtype)) {
         problems.push_back(cat("tensor ", stored_name(found->second - tensors.data()), " is stored as ",
                                name_of(found->second->dtype),
@@ -130,8 +131,8 @@ void ModelSource::trim_vocabulary(std::optional<std::int64_t> tokens, Console& c
   if (!reader_->has_padded_vocabulary) return;
   std::int64_t& rows = reader_->config.vocab_size;
   if (!tokens) {
-    console.warn(cat(folder(), ": keeps all ", with_commas(rows),
-                     " rows of the token embedding, of which the last may be padding; state the size with --vocab-size "
+    console.warn(cat(folder(), ": mtl keeps all ", with_commas(rows),
+                     " rows of the token embedding, although the last may be padding; set the size with --vocab-size "
                      "or a tokenizer"));
     return;
   }
@@ -213,8 +214,7 @@ void convert_target(const TensorReader& reader, std::size_t at, const Target& ta
   if (const std::size_t loaded = count_nonfinite(dtype, out); loaded > 0) {
     fail(Exit::bad_data, reader.folder, ": tensor '", target.name, "': ", torch_name_of(dtype), " cannot represent ",
          with_commas(loaded),
-         " of its elements, which would become infinite; bfloat16 has the range of "
-         "float32");
+         " of its elements, which would become infinite; use bfloat16, which has the range of float32");
   }
 }
 
@@ -232,7 +232,7 @@ void load_targets(const TensorReader& reader, const ParamStore& store, const std
       problems.push_back(cat("tensor '", target.name, "' is missing"));
     } else if (reader.tensors[found->second].shape != spec.shape) {
       problems.push_back(cat("tensor '", target.name, "' has shape ", shape_text(reader.tensors[found->second].shape),
-                             "; this model needs ", shape_text(spec.shape)));
+                             ", but this model needs ", shape_text(spec.shape)));
     }
   }
   if (!problems.empty()) fail_problems(reader.folder, std::move(problems));

@@ -31,7 +31,7 @@ PickleMachine::PickleMachine(Pickle& pickle, std::string_view stream, GlobalRule
 void PickleMachine::run() {
   while (true) {
     opcode_at_ = at_;
-    if (at_ == stream_.size()) refuse("the stream ends without STOP; it is cut short");
+    if (at_ == stream_.size()) refuse_damaged("the stream ends without the opcode STOP");
     const unsigned char opcode = byte_of(stream_[at_++]);
     if (opcode == '.') break;
     if (!run_number(opcode) && !run_text(opcode) && !run_container(opcode) && !run_stack(opcode) && !run_object(opcode))
@@ -43,7 +43,7 @@ void PickleMachine::run() {
 
 std::string_view PickleMachine::take(std::uint64_t bytes) {
   if (bytes > stream_.size() - at_)
-    refuse("announces ", bytes, " bytes, but the stream has ", stream_.size() - at_, " left");
+    refuse_damaged("the opcode needs ", bytes, " bytes, but only ", stream_.size() - at_, " follow");
   const std::string_view out = stream_.substr(at_, bytes);
   at_ += bytes;
   return out;
@@ -59,25 +59,27 @@ std::uint64_t PickleMachine::take_unsigned(int bytes) {
 std::string_view PickleMachine::take_line() {
   const std::size_t end = stream_.substr(at_, kLongestLine).find('\n');
   if (end == std::string_view::npos)
-    refuse("a line has no newline before the end of the stream, or within ", kLongestLine, " bytes");
+    refuse_damaged("the line does not end within ", kLongestLine, " bytes or before the end of the stream");
   const std::string_view line = take(end);
   ++at_;
   return line;
 }
 
 PickleMachine::Id PickleMachine::make(Node node) {
-  if (pickle_.nodes_.size() == kMaxPickleValues) refuse("more than ", kMaxPickleValues, " values");
+  if (pickle_.nodes_.size() == kMaxPickleValues)
+    refuse("the stream has more than ", kMaxPickleValues, " values, the most that mtl reads");
   pickle_.nodes_.push_back(std::move(node));
   return static_cast<Id>(pickle_.nodes_.size() - 1);
 }
 
 void PickleMachine::push(Id id) {
-  if (stack_.size() == kMaxPickleValues) refuse("more than ", kMaxPickleValues, " values on the stack");
+  if (stack_.size() == kMaxPickleValues) refuse_damaged("the stack has more than ", kMaxPickleValues, " values");
   stack_.push_back(id);
 }
 
 PickleMachine::Id PickleMachine::top() const {
-  if (stack_.size() == (marks_.empty() ? 0 : marks_.back())) refuse("needs a value, but the stack is empty");
+  if (stack_.size() == (marks_.empty() ? 0 : marks_.back()))
+    refuse_damaged("the opcode needs a value, but the stack is empty");
   return stack_.back();
 }
 
@@ -88,7 +90,7 @@ PickleMachine::Id PickleMachine::pop() {
 }
 
 std::vector<PickleMachine::Id> PickleMachine::pop_to_mark() {
-  if (marks_.empty()) refuse("needs a MARK, but there is none");
+  if (marks_.empty()) refuse_damaged("the opcode needs a mark, but there is none");
   std::vector<Id> items(stack_.begin() + static_cast<std::ptrdiff_t>(marks_.back()), stack_.end());
   stack_.resize(marks_.back());
   marks_.pop_back();
@@ -103,7 +105,7 @@ void PickleMachine::push_scalar(PickleKind kind, std::int64_t value) {
 }
 
 void PickleMachine::push_text(PickleKind kind, std::string_view text, bool is_unicode) {
-  if (is_unicode && find_invalid_utf8(text) != std::string_view::npos) refuse("a text that is not UTF-8");
+  if (is_unicode && find_invalid_utf8(text) != std::string_view::npos) refuse_damaged("the text is not UTF-8");
   Node node;
   node.kind = kind;
   node.text = text;
@@ -124,18 +126,19 @@ void PickleMachine::push_decimal(std::string_view digits) {
   if (magnitude.size() > 18 && magnitude.find_first_not_of("0123456789") == std::string_view::npos)
     return push_text(PickleKind::big_integer, digits, false);
   const std::optional<std::int64_t> value = parse_int(digits);
-  if (!value) refuse("'", printable_text(digits.substr(0, 40)), "' is not an integer of 64 bits");
+  if (!value) refuse_damaged("'", printable_text(digits.substr(0, 40)), "' is not a 64-bit integer");
   push_scalar(PickleKind::integer, *value);
 }
 
 void PickleMachine::deepen(Node& parent, Id child) {
   const int depth = std::max<int>(parent.depth, pickle_.nodes_[child].depth + 1);
-  if (depth > kMaxPickleDepth) refuse("values are nested more than ", kMaxPickleDepth, " deep");
+  if (depth > kMaxPickleDepth)
+    refuse("values are nested more than ", kMaxPickleDepth, " deep, the most that mtl reads");
   parent.depth = static_cast<std::uint16_t>(depth);
 }
 
 void PickleMachine::push_items(PickleKind kind, std::vector<Id> items) {
-  if (kind == PickleKind::dict && items.size() % 2 != 0) refuse("a key without a value");
+  if (kind == PickleKind::dict && items.size() % 2 != 0) refuse_damaged("the dict has a key without a value");
   Node node;
   node.kind = kind;
   for (Id item : items) deepen(node, item);
@@ -151,8 +154,8 @@ void PickleMachine::push_tuple(std::size_t items) {
 
 void PickleMachine::add_items(Id target, const std::vector<Id>& items, PickleKind kind) {
   Node& node = pickle_.nodes_[target];
-  if (node.kind != kind) refuse("adds an item to ", pickle_[target].describe());
-  if (kind == PickleKind::dict && items.size() % 2 != 0) refuse("a key without a value");
+  if (node.kind != kind) refuse_damaged("the opcode adds an item to ", pickle_[target].describe());
+  if (kind == PickleKind::dict && items.size() % 2 != 0) refuse_damaged("the dict has a key without a value");
   for (Id item : items) deepen(node, item);
   node.items.insert(node.items.end(), items.begin(), items.end());
 }
@@ -160,22 +163,21 @@ void PickleMachine::add_items(Id target, const std::vector<Id>& items, PickleKin
 /// Writers number memo entries consecutively from 0 or 1, and each entry takes at least one byte of the stream. So a
 /// valid index is smaller than the opcode's offset.
 void PickleMachine::remember(std::uint64_t index) {
-  if (index >= opcode_at_) refuse("memo index ", index, " is not smaller than its offset in the stream");
+  if (index >= opcode_at_) refuse_damaged("memo index ", index, " is too large for its offset in the stream");
   if (index >= memo_.size()) memo_.resize(index + 1, kAbsentValue);
   if (memo_[index] == kAbsentValue) ++memo_size_;
   memo_[index] = top();
 }
 
 void PickleMachine::recall(std::uint64_t index) {
-  if (index >= memo_.size() || memo_[index] == kAbsentValue) refuse("memo index ", index, " was never stored");
+  if (index >= memo_.size() || memo_[index] == kAbsentValue) refuse_damaged("memo index ", index, " was never stored");
   push(memo_[index]);
 }
 
 void PickleMachine::push_global(std::string_view module, std::string_view name) {
   const auto printable = [](std::string_view text) { return printable_text(text.substr(0, kLongestName)); };
   const GlobalUse use = std::max(module.size(), name.size()) > kLongestName ? GlobalUse::refused : rule_(module, name);
-  if (use == GlobalUse::refused)
-    refuse("uses '", printable(module), ".", printable(name), "', which is not allowed in a file of tensors");
+  if (use == GlobalUse::refused) refuse_code("the stream uses '", printable(module), ".", printable(name), "'");
   pickle_.decoded_.push_back(cat(module, ".", name));
   Node node;
   node.kind = PickleKind::global;
@@ -195,7 +197,7 @@ void PickleMachine::push_persistent(Id id) {
 /// In protocols 0 and 1, copyreg._reconstructor(type, base, state of the base) creates an instance.
 void PickleMachine::call_reconstructor(Id arguments) {
   const std::vector<Id>& items = pickle_.nodes_[arguments].items;
-  if (items.size() != 3) refuse("_reconstructor needs 3 arguments, but has ", items.size());
+  if (items.size() != 3) refuse_damaged("_reconstructor has ", items.size(), " arguments instead of 3");
   const Id type = items[0];
   call(type, kEmptyTuple, true);
 }
@@ -211,7 +213,7 @@ void PickleMachine::push_dictionary(Id callee, Id arguments) {
     if (source.kind == PickleKind::global || source.kind == PickleKind::none)
       continue;  // the argument of defaultdict()
     if (source.kind != PickleKind::list && source.kind != PickleKind::dict)
-      refuse("makes a dict of ", pickle_[argument].describe());
+      refuse_damaged("a dict cannot be made from ", pickle_[argument].describe());
     for (Id item : source.items) {
       if (source.kind == PickleKind::dict) {
         deepen(node, item);
@@ -220,7 +222,7 @@ void PickleMachine::push_dictionary(Id callee, Id arguments) {
       }
       const Node& pair = pickle_.nodes_[item];
       const bool is_pair = pair.items.size() == 2 && (pair.kind == PickleKind::list || pair.kind == PickleKind::tuple);
-      if (!is_pair) refuse("makes a dict of ", pickle_[item].describe(), " that is not a pair");
+      if (!is_pair) refuse_damaged("a dict cannot be made from ", pickle_[item].describe(), " that is not a pair");
       for (Id key_or_value : pair.items) {
         deepen(node, key_or_value);
         node.items.push_back(key_or_value);
@@ -229,19 +231,20 @@ void PickleMachine::push_dictionary(Id callee, Id arguments) {
     // Each call copies its arguments' items. Without a limit, many calls that share an argument could use far more
     // memory than the stream.
     copied_ += node.items.size();
-    if (copied_ > stream_.size()) refuse("dicts copy more items than the stream has");
+    if (copied_ > stream_.size()) refuse_damaged("dicts copy more items than the stream has");
   }
   push(make(std::move(node)));
 }
 
 void PickleMachine::call(Id callee, Id arguments, bool is_instance) {
   const Node& target = pickle_.nodes_[callee];
-  if (target.kind != PickleKind::global) refuse("calls ", pickle_[callee].describe());
+  if (target.kind != PickleKind::global) refuse_damaged("the opcode calls ", pickle_[callee].describe());
   if (pickle_.nodes_[arguments].kind != PickleKind::tuple)
-    refuse("calls ", printable_text(target.text), " with ", pickle_[arguments].describe(), ", not a tuple");
+    refuse_damaged("the arguments of ", printable_text(target.text), " are ", pickle_[arguments].describe(),
+                   " instead of a tuple");
   const GlobalUse use = target.use;
   if (use == GlobalUse::value || (is_instance && use == GlobalUse::function))
-    refuse("calls ", printable_text(target.text), ", which is not ", is_instance ? "a type" : "a function");
+    refuse_code("the stream ", is_instance ? "makes an instance of " : "calls ", printable_text(target.text));
   if (ends_with(target.text, "._reconstructor")) return call_reconstructor(arguments);
   if (use == GlobalUse::dictionary) return push_dictionary(callee, arguments);
   Node node;
@@ -258,8 +261,8 @@ void PickleMachine::build() {
   Node& node = pickle_.nodes_[top()];
   if (node.use == GlobalUse::dictionary && node.kind == PickleKind::dict) return;
   if (node.kind != PickleKind::object || node.use != GlobalUse::type)
-    refuse("sets the state of ", pickle_[top()].describe());
-  if (node.state != kNone) refuse("sets the state of ", pickle_[top()].describe(), " twice");
+    refuse_code("the stream sets the state of ", pickle_[top()].describe());
+  if (node.state != kNone) refuse_damaged("the stream sets the state of ", pickle_[top()].describe(), " twice");
   deepen(node, state);
   node.state = state;
 }

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "ckpt/pickle.h"
+#include "ckpt/tensor_file.h"
 
 namespace mtl {
 
@@ -25,6 +26,17 @@ class PickleMachine {
   template <class... Parts>
   [[noreturn]] void refuse(const Parts&... parts) const {
     fail(Exit::bad_data, "pickle, byte ", opcode_at_, ": ", parts...);
+  }
+  /// Rejects a stream that no pickler writes.
+  template <class... Parts>
+  [[noreturn]] void refuse_damaged(const Parts&... parts) const {
+    refuse(parts..., kDamagedRemedy);
+  }
+  /// Rejects a stream that has more than tensors and plain values.
+  template <class... Parts>
+  [[noreturn]] void refuse_code(const Parts&... parts) const {
+    refuse(parts..., ", which mtl does not allow in a file of tensors; save only the tensors, with ",
+           "torch.save(model.state_dict(), PATH)");
   }
 
   // Each of these functions executes `opcode` and returns true if the opcode belongs to its group. Otherwise returns

@@ -74,7 +74,7 @@ bool PickleMachine::run_number(unsigned char opcode) {
       return true;
     case 'F': {  // FLOAT
       const std::optional<double> value = parse_float(take_line());
-      if (!value) refuse("not a number");
+      if (!value) refuse_damaged("the line is not a number");
       push_scalar(PickleKind::real, std::bit_cast<std::int64_t>(*value));
       return true;
     }
@@ -117,7 +117,7 @@ bool PickleMachine::run_text(unsigned char opcode) {
     case 'S': {  // STRING
       const std::string_view line = take_line();
       if (line.size() < 2 || line.front() != line.back() || (line.front() != '\'' && line.front() != '"'))
-        refuse("a string without quotes");
+        refuse_damaged("the string has no quotes");
       pickle_.decoded_.push_back(unescape(line.substr(1, line.size() - 2), true));
       push_text(PickleKind::text, pickle_.decoded_.back(), false);
       return true;
@@ -187,7 +187,7 @@ bool PickleMachine::run_container(unsigned char opcode) {
 bool PickleMachine::run_stack(unsigned char opcode) {
   switch (opcode) {
     case '(':  // MARK
-      if (marks_.size() == kMaxPickleValues) refuse("more than ", kMaxPickleValues, " marks");
+      if (marks_.size() == kMaxPickleValues) refuse_damaged("the stream has more than ", kMaxPickleValues, " marks");
       marks_.push_back(stack_.size());
       return true;
     case '0':  // POP: removes a value or a mark
@@ -221,19 +221,21 @@ bool PickleMachine::run_stack(unsigned char opcode) {
     case 'p':    // PUT
     case 'g': {  // GET
       const std::optional<std::int64_t> index = parse_int(take_line());
-      if (!index || *index < 0) refuse("not a memo index");
+      if (!index || *index < 0) refuse_damaged("the line is not a memo index");
       opcode == 'p' ? remember(*index) : recall(*index);
       return true;
     }
     case 0x80: {  // PROTO
       const std::uint64_t protocol = take_unsigned(1);
-      if (protocol > 5) refuse("protocol ", protocol, "; only 0 to 5 are supported");
+      if (protocol > 5)
+        refuse("the stream has pickle protocol ", protocol,
+               ", but mtl reads only 0 to 5; save it with protocol 2, torch.save's default");
       return true;
     }
     case 0x95: {  // FRAME: the size only helps buffered readers
       const std::uint64_t size = take_unsigned(8);
       if (size > stream_.size() - at_)
-        refuse("a frame has ", size, " bytes, but the stream has ", stream_.size() - at_, " left");
+        refuse_damaged("the frame has ", size, " bytes, but only ", stream_.size() - at_, " follow");
       return true;
     }
     default:
@@ -251,7 +253,7 @@ bool PickleMachine::run_object(unsigned char opcode) {
     case 0x93: {  // STACK_GLOBAL
       const Id name = pop(), module = pop();
       if (!pickle_[name].is(PickleKind::text) || !pickle_[module].is(PickleKind::text))
-        refuse("the name of a global is not a text");
+        refuse_damaged("the name of a global is not a text");
       push_global(pickle_[module].as_text(), pickle_[name].as_text());
       return true;
     }
@@ -264,7 +266,7 @@ bool PickleMachine::run_object(unsigned char opcode) {
     case 0x92: {  // NEWOBJ_EX: with keyword arguments, which none of the supported types takes
       const Id keywords = pop(), arguments = pop(), callee = pop();
       if (!pickle_[keywords].is(PickleKind::dict) || pickle_[keywords].size() > 0)
-        refuse("keyword arguments are not supported");
+        refuse_code("the stream calls ", pickle_[callee].describe(), " with keyword arguments");
       call(callee, arguments, true);
       return true;
     }
@@ -291,9 +293,9 @@ void PickleMachine::refuse_opcode(unsigned char opcode) const {
   constexpr Known kRefused[] = {{'i', "INST"},  {'o', "OBJ"},          {0x82, "EXT1"},           {0x83, "EXT2"},
                                 {0x84, "EXT4"}, {0x97, "NEXT_BUFFER"}, {0x98, "READONLY_BUFFER"}};
   for (const Known& known : kRefused) {
-    if (known.opcode == opcode) refuse("opcode ", known.name, " is not allowed in a file of tensors");
+    if (known.opcode == opcode) refuse_code("the stream uses the opcode ", known.name);
   }
-  refuse("byte ", static_cast<int>(opcode), " is not an opcode");
+  refuse_damaged("byte ", static_cast<int>(opcode), " is not an opcode");
 }
 
 }  // namespace mtl

@@ -6,6 +6,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/count_of.h"
 #include "base/json.h"
 
 namespace mtl {
@@ -116,9 +117,9 @@ class HeaderParser {
         break;
       case 'N':
       case 'I':
-        cursor_.fail_here("a value is not JSON");
+        cursor_.fail_here("NaN and Infinity are not JSON");
       case '-':
-        if (cursor_.number() == "-Infinity") cursor_.fail_here("a value is not JSON");
+        if (cursor_.number() == "-Infinity") cursor_.fail_here("-Infinity is not JSON");
         break;
       default:
         cursor_.skip_value();
@@ -135,11 +136,16 @@ void check_layout(const std::string& path, std::vector<StoredTensor>& tensors, s
   });
   std::uint64_t at = 0;
   for (const StoredTensor& tensor : tensors) {
-    auto refuse = [&](const auto&... what) { fail(Exit::bad_data, path, ": tensor '", tensor.name, "': ", what...); };
-    if (tensor.begin != at) refuse("its data begin at ", tensor.begin, ", but the data before it end at ", at);
-    if (tensor.end < tensor.begin) refuse("its data end at ", tensor.end, ", before they begin at ", tensor.begin);
+    auto refuse = [&](const auto&... what) {
+      fail(Exit::bad_data, path, ": tensor '", tensor.name, "': ", what..., kDamagedRemedy);
+    };
+    if (tensor.begin != at)
+      refuse("its data begin at ", with_commas(tensor.begin), ", but the data before it end at ", with_commas(at));
+    if (tensor.end < tensor.begin)
+      refuse("its data end at ", with_commas(tensor.end), ", before they begin at ", with_commas(tensor.begin));
     if (tensor.end > data_bytes)
-      refuse("its data end at ", tensor.end, ", but the file has ", data_bytes, " bytes of data; it is cut short");
+      refuse("its data end at ", with_commas(tensor.end), ", but the file has only ", count_of(data_bytes, "byte"),
+             " of data");
     std::uint64_t bytes = 0;
     try {
       bytes = stored_bytes(tensor.dtype, tensor.shape);
@@ -147,10 +153,12 @@ void check_layout(const std::string& path, std::vector<StoredTensor>& tensors, s
       refuse(error.what());
     }
     if (bytes != tensor.end - tensor.begin)
-      refuse("its shape needs ", bytes, " bytes, but it has ", tensor.end - tensor.begin);
+      refuse("its shape needs ", count_of(bytes, "byte"), ", but its data have ",
+             with_commas(tensor.end - tensor.begin));
     at = tensor.end;
   }
-  if (at != data_bytes) fail(Exit::bad_data, path, ": ", data_bytes - at, " bytes after the last tensor");
+  if (at != data_bytes)
+    fail(Exit::bad_data, path, " has ", count_of(data_bytes - at, "byte"), " after the last tensor", kDamagedRemedy);
 }
 
 }  // namespace
@@ -168,28 +176,34 @@ std::uint64_t stored_bytes(StoredDType dtype, std::span<const std::uint64_t> sha
 
 SafetensorsFile::SafetensorsFile(const std::string& path) : file_(path) {
   std::span<const std::byte> bytes = file_.bytes();
-  if (bytes.size() < 8) fail(Exit::bad_data, path, ": ", bytes.size(), " bytes are too few for a safetensors file");
+  if (bytes.size() < 8)
+    fail(Exit::bad_data, path, " has ", count_of(bytes.size(), "byte"), ", too few for a safetensors file",
+         kDamagedRemedy);
   std::uint64_t length = 0;
   for (std::size_t i = 8; i-- > 0;) length = length << 8 | std::to_integer<std::uint64_t>(bytes[i]);
   if (length > kMaxHeaderBytes)
-    fail(Exit::bad_data, path, ": a header of ", length, " bytes; at most ", kMaxHeaderBytes, " are allowed");
-  if (length > bytes.size() - 8) {
-    fail(Exit::bad_data, path, ": a header of ", length, " bytes in a file of ", bytes.size(), "; it is cut short");
-  }
+    fail(Exit::bad_data, path, " is not a safetensors file, because its first 8 bytes give the header ",
+         with_commas(length), " bytes (the limit is ", with_commas(kMaxHeaderBytes),
+         "); download it again, or use another file");
+  if (length > bytes.size() - 8)
+    fail(Exit::bad_data, path, " has ", count_of(bytes.size(), "byte"), ", but its header alone needs ",
+         with_commas(length), kDamagedRemedy);
   std::string_view header = file_.text().substr(8, length);
-  if (header.empty() || header.front() != '{') fail(Exit::bad_data, path, ": the header does not begin with '{'");
+  if (header.empty() || header.front() != '{')
+    fail(Exit::bad_data, path, ": the header does not begin with '{'", kDamagedRemedy);
   std::size_t invalid = find_invalid_utf8(header);
-  if (invalid != std::string_view::npos) fail(Exit::bad_data, path, ": header byte ", invalid + 1, ": invalid UTF-8");
+  if (invalid != std::string_view::npos)
+    fail(Exit::bad_data, path, ": header byte ", invalid + 1, ": the text is not UTF-8", kDamagedRemedy);
   try {
     HeaderParser(header).parse(tensors_, metadata_);
   } catch (const Error& error) {
-    fail(Exit::bad_data, path, ": header ", error.what());
+    fail(Exit::bad_data, path, ": header ", error.what(), kDamagedRemedy);
   }
   data_begin_ = 8 + length;
   check_layout(path, tensors_, bytes.size() - data_begin_);
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     if (!index_.emplace(tensors_[i].name, i).second) {
-      fail(Exit::bad_data, path, ": tensor '", tensors_[i].name, "' is listed twice");
+      fail(Exit::bad_data, path, ": tensor '", tensors_[i].name, "' is listed twice", kDamagedRemedy);
     }
   }
 }
@@ -240,7 +254,8 @@ SafetensorsWriter::SafetensorsWriter(OutputFile& out, const std::vector<StoredTe
   }
   header += '}';
   header.resize((header.size() + 7) / 8 * 8, ' ');
-  require(header.size() <= kMaxHeaderBytes, out.path(), ": too many tensors for one safetensors file");
+  require(header.size() <= kMaxHeaderBytes, out.path(), ": the header of ", plan.size(),
+          " tensors exceeds the limit of a safetensors file; use a smaller --max-shard-size");
   char length[8];
   for (int i = 0; i < 8; ++i) length[i] = static_cast<char>(header.size() >> (8 * i) & 0xFF);
   out_.write(length, sizeof length);

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <set>
 
+#include "base/count_of.h"
 #include "base/files.h"
 #include "ckpt/manifest.h"
 
@@ -24,7 +25,8 @@ std::string tensors_of(const Manifest& manifest, const std::string& file) {
   }
   std::size_t shown = std::min<std::size_t>(names.size(), 2), more = names.size() - shown;
   names.resize(shown);
-  return names.empty() ? "no tensors" : join(names, ", ") + (more > 0 ? cat(" and ", more, " more tensors") : "");
+  return names.empty() ? "no tensors"
+                       : join(names, ", ") + (more > 0 ? cat(" and ", count_of(more, "more tensor")) : "");
 }
 
 }  // namespace
@@ -32,7 +34,7 @@ std::string tensors_of(const Manifest& manifest, const std::string& file) {
 Manifest read_sound_manifest(const std::string& folder) {
   std::string path = cat(folder, "/", kManifestName);
   if (::access(path.c_str(), R_OK) != 0 && errno == EACCES) fail_errno(path, "open");
-  if (!file_exists(path)) fail(Exit::bad_data, path, " is missing; this is not a complete checkpoint");
+  if (!file_exists(path)) fail(Exit::bad_data, path, " is missing, so the checkpoint is not complete");
   if (file_size(path) > kMaxManifestBytes)
     fail(Exit::bad_data, path, " is larger than ", human_bytes(kMaxManifestBytes), ", so it is not a manifest");
   Manifest manifest;

@@ -98,7 +98,7 @@ StoredDType stored_dtype_of(DType dtype) {
     case DType::u8:
       return StoredDType::u8;
   }
-  fail(Exit::failure, "an element type without a stored form");
+  fail(Exit::failure, "stored_dtype_of: unknown dtype ", enum_index(dtype));
 }
 
 std::size_t count_nonfinite(StoredDType dtype, std::span<const std::byte> stored) {
@@ -118,7 +118,7 @@ std::size_t count_nonfinite(StoredDType dtype, std::span<const std::byte> stored
     case StoredDType::f64:
       return count(std::uint64_t{0x7FF0000000000000});
     default:
-      fail(Exit::failure, "no count of non-finite elements of type ", name_of(dtype));
+      fail(Exit::failure, "count_nonfinite: ", name_of(dtype), " is not a dtype of models");
   }
 }
 
@@ -156,9 +156,10 @@ void with_model_type(StoredDType dtype, const Body& body) {
 }  // namespace
 
 void convert_elements(StoredDType from, std::span<const std::byte> source, StoredDType to, std::span<std::byte> out) {
-  require(is_model_dtype(from) && is_model_dtype(to), "no conversion from ", name_of(from), " to ", name_of(to));
+  require(is_model_dtype(from) && is_model_dtype(to), "convert_elements: cannot convert ", name_of(from), " to ",
+          name_of(to));
   const std::size_t count = source.size() * 8 / bits_of(from);
-  require(out.size() * 8 == count * bits_of(to), "conversion between buffers of different lengths");
+  require(out.size() * 8 == count * bits_of(to), "convert_elements: ", out.size(), " bytes for ", count, " elements");
   if (from == to) {
     if (!source.empty()) std::memcpy(out.data(), source.data(), source.size());
     return;
@@ -176,7 +177,7 @@ void convert_through(StoredDType from, std::span<const std::byte> source, std::s
   constexpr std::size_t kBlock = 1 << 14;  // elements that stay in cache between two conversions
   const std::size_t element = bits_of(from) / 8, out_element = bits_of(path.back()) / 8;
   const std::size_t count = source.size() / element;
-  require(out.size() == count * out_element, "conversion between buffers of different lengths");
+  require(out.size() == count * out_element, "convert_through: ", out.size(), " bytes for ", count, " elements");
   std::vector<std::byte> current, next;
   for (std::size_t begin = 0; begin < count; begin += kBlock) {
     const std::size_t n = std::min(kBlock, count - begin);

@@ -12,6 +12,9 @@
 
 namespace mtl {
 
+/// The remedy in messages about a file that contradicts itself or ends too early.
+inline constexpr const char* kDamagedRemedy = "; the file is damaged, so copy or download it again";
+
 /// A tensor in a file, stored densely in row-major order.
 struct StoredTensor {
   std::string name;

@@ -114,7 +114,7 @@ void copy_strided(std::size_t element_bytes, const std::vector<CopyAxis>& axes, 
     case 8:
       return copy_strided<8>(axes, from, to);
     default:
-      fail(Exit::failure, "copying elements of ", element_bytes, " bytes");
+      fail(Exit::failure, "copy_strided: elements of ", element_bytes, " bytes; only 1, 2, 4 and 8 are possible");
   }
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/count_of.h"
 #include "base/printable.h"
 #include "base/utf8.h"
 #include "ckpt/torch_globals.h"
@@ -16,10 +17,16 @@ constexpr std::string_view kStreamMagic("\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x1
 constexpr std::int64_t kStreamProtocol = 1001;
 constexpr std::size_t kMaxPickleBytes = std::size_t{1} << 26;
 constexpr std::size_t kMaxAxes = 16;
+constexpr const char* kOrderRemedy = "', but mtl reads only 'little'; save it again on a little-endian machine";
 
 template <class... Parts>
 [[noreturn]] void refuse_file(const Parts&... parts) {
   fail(Exit::bad_data, parts...);
+}
+
+template <class... Parts>
+[[noreturn]] void refuse_damaged(const Parts&... parts) {
+  refuse_file(parts..., kDamagedRemedy);
 }
 
 std::string_view as_characters(std::span<const std::byte> bytes) {
@@ -34,10 +41,13 @@ bool starts_as_pickle(std::string_view text) { return text.size() >= 2 && byte_o
 
 /// Returns why we reject a file that is neither a zip archive nor a pickle.
 std::string describe_other_file(std::string_view text) {
-  if (text.empty()) return "the file is empty";
-  if (starts_with(text, "version https://git-lfs"))
-    return "the file is a Git LFS pointer; fetch its content with: git lfs pull";
-  return "not a file of torch.save: it begins neither as a zip archive nor as a pickle";
+  if (text.empty()) return "the file is empty; copy or download it again";
+  return "the file begins neither as a zip archive nor as a pickle, so torch.save did not write it; use another file";
+}
+
+std::int64_t integer_of(PickleValue value, const std::string& what) {
+  if (!value.is(PickleKind::integer)) refuse_damaged(what, " is ", value.describe(), " instead of an integer");
+  return value.as_int();
 }
 
 /// Reads sizes or strides: a tuple, list or torch.Size with non-negative integers.
@@ -45,12 +55,12 @@ std::vector<std::int64_t> read_sizes(PickleValue value, const char* what) {
   if (value.is(PickleKind::object) && value.global() == "torch.Size" && value.arguments().size() == 1)
     value = value.arguments().at(0);
   if (!value.is(PickleKind::tuple) && !value.is(PickleKind::list))
-    refuse_file("a tensor's ", what, " is ", value.describe(), ", not a tuple");
-  if (value.size() > kMaxAxes) refuse_file("a tensor of ", value.size(), " axes; at most ", kMaxAxes, " are supported");
+    refuse_damaged("the ", what, "s of a tensor are ", value.describe(), " instead of a tuple");
+  if (value.size() > kMaxAxes) refuse_file("a tensor has ", value.size(), " axes, but mtl reads at most ", kMaxAxes);
   std::vector<std::int64_t> out;
   for (std::size_t i = 0; i < value.size(); ++i) {
-    out.push_back(value.at(i).as_int());
-    if (out.back() < 0) refuse_file("a tensor's ", what, " contains ", out.back());
+    out.push_back(integer_of(value.at(i), cat("a ", what, " of a tensor")));
+    if (out.back() < 0) refuse_damaged("a ", what, " of a tensor is ", out.back());
   }
   return out;
 }
@@ -60,7 +70,7 @@ std::int64_t checked_count(const std::vector<std::int64_t>& shape) {
   std::int64_t count = 1;
   for (std::int64_t size : shape) {
     if (__builtin_mul_overflow(count, std::max<std::int64_t>(size, 1), &count))
-      refuse_file("the product of a tensor's sizes exceeds 63 bits");
+      refuse_damaged("the product of a tensor's sizes exceeds 63 bits");
   }
   return std::find(shape.begin(), shape.end(), 0) == shape.end() ? count : 0;
 }
@@ -73,9 +83,9 @@ std::int64_t checked_end(const TorchTensor& tensor, std::int64_t offset) {
     std::int64_t step = 0;
     if (__builtin_mul_overflow(tensor.shape[i] - 1, tensor.strides[i], &step) ||
         __builtin_add_overflow(last, step, &last))
-      refuse_file("the index of a tensor's last element exceeds 63 bits");
+      refuse_damaged("the index of a tensor's last element exceeds 63 bits");
   }
-  if (last == INT64_MAX) refuse_file("the end of a tensor exceeds 63 bits");
+  if (last == INT64_MAX) refuse_damaged("the end of a tensor exceeds 63 bits");
   return last + 1;
 }
 
@@ -155,32 +165,33 @@ TorchFile::TorchFile(const std::string& path) : file_(path) {
 
 void TorchFile::open_zip() {
   zip_.emplace(file_.bytes());
-  if (zip_->entries().empty()) refuse_file("the zip archive is empty");
+  if (zip_->entries().empty()) refuse_damaged("the zip archive has no entries");
   const std::string& first = zip_->entries().front().name;
   const std::string root = first.substr(0, first.find('/') + 1);
   for (const ZipEntry& entry : zip_->entries()) {
     if (root.empty() || !starts_with(entry.name, root))
-      refuse_file("zip archive: entry '", printable_text(entry.name), "' is not in the folder of the first entry");
+      refuse_file("zip archive: entry '", printable_text(entry.name),
+                  "' is not in the folder of the first entry, so torch.save did not write it; use another file");
   }
   const ZipEntry* object = zip_->find(root + "data.pkl");
   if (object == nullptr)
-    refuse_file("zip archive: no entry '", printable_text(root), "data.pkl'; not a file of torch.save");
+    refuse_file("zip archive: entry '", printable_text(root),
+                "data.pkl' is missing, so torch.save did not write it; use another file");
   if (const ZipEntry* order = zip_->find(root + "byteorder"); order != nullptr) {
     const std::string_view text = as_characters(order->data);
-    if (text != "little")
-      refuse_file("its byte order is '", printable_text(text.substr(0, 20)), "'; only little is supported");
+    if (text != "little") refuse_file("the byte order is '", printable_text(text.substr(0, 20)), kOrderRemedy);
   }
   check_crc(*object);
   read_object(as_characters(object->data));
   for (auto& [key, storage] : storages_) {
     const ZipEntry* record = key.find('/') == std::string::npos ? zip_->find(cat(root, "data/", key)) : nullptr;
-    if (record == nullptr) refuse_file("storage '", printable_text(key), "' has no record in the zip archive");
+    if (record == nullptr) refuse_damaged("storage '", printable_text(key), "' has no entry in the zip archive");
     storage.data = record->data;
     storage.record = record;
     const std::uint64_t element = storage.is_untyped ? 1 : bits_of(storage.dtype) / 8;
     if (record->data.size() % element != 0 || record->data.size() / element != storage.elements)
-      refuse_file("storage '", printable_text(key), "' has ", record->data.size(), " bytes for ", storage.elements,
-                  " elements of ", element, " bytes");
+      refuse_damaged("storage '", printable_text(key), "' has ", record->data.size(), " bytes for ", storage.elements,
+                     " elements of ", count_of(element, "byte"));
   }
   collect_tensors();
 }
@@ -196,12 +207,14 @@ void TorchFile::open_stream() {
   };
   const auto magic = next();
   if (!magic->root().is(PickleKind::big_integer) || magic->root().as_digits() != kStreamMagic)
-    refuse_file("a pickle without PyTorch's magic number; not a file of torch.save");
-  if (const auto protocol = next(); protocol->root().as_int() != kStreamProtocol)
-    refuse_file("protocol ", protocol->root().as_int(), " of torch.save; only ", kStreamProtocol, " is supported");
+    refuse_file("the pickle has no PyTorch magic number, so torch.save did not write it; use another file");
+  if (const std::int64_t protocol = integer_of(next()->root(), "the protocol"); protocol != kStreamProtocol)
+    refuse_file("the file has torch.save's protocol ", protocol, ", but mtl reads only ", kStreamProtocol,
+                "; save it with a newer PyTorch");
   const auto system = next();
   const std::optional<PickleValue> little = system->root().find("little_endian");
-  if (!little || !little->as_bool()) refuse_file("its byte order is not little-endian");
+  if (!little || !little->is(PickleKind::boolean)) refuse_damaged("the file does not state its byte order");
+  if (!little->as_bool()) refuse_file("the byte order is 'big", kOrderRemedy);
   const std::size_t object = at;
   read_object(stream.substr(at, kMaxPickleBytes));
   attach_storages(stream.substr(object + pickle_->length()));
@@ -213,38 +226,44 @@ void TorchFile::open_stream() {
 void TorchFile::attach_storages(std::string_view stream) {
   const Pickle keys(stream.substr(0, kMaxPickleBytes), torch_global_use);
   stream.remove_prefix(keys.length());
-  if (!keys.root().is(PickleKind::list)) refuse_file("its storage keys are ", keys.root().describe());
+  if (!keys.root().is(PickleKind::list))
+    refuse_damaged("the storage keys are ", keys.root().describe(), " instead of a list");
   for (std::size_t i = 0; i < keys.root().size(); ++i) {
-    const std::string_view key = keys.root().at(i).as_text();
+    const PickleValue key_value = keys.root().at(i);
+    if (!key_value.is(PickleKind::text)) refuse_damaged("a storage key is ", key_value.describe());
+    const std::string_view key = key_value.as_text();
     const auto found = storages_.find(key);
-    if (found == storages_.end()) refuse_file("storage '", printable_text(key), "' belongs to no tensor");
+    if (found == storages_.end()) refuse_damaged("storage '", printable_text(key), "' belongs to no tensor");
     Storage& storage = found->second;
-    if (storage.data.data() != nullptr) refuse_file("storage '", printable_text(key), "' is stored twice");
+    if (storage.data.data() != nullptr) refuse_damaged("storage '", printable_text(key), "' is stored twice");
     std::uint64_t elements = 0;
     const std::uint64_t element = storage.is_untyped ? 1 : bits_of(storage.dtype) / 8;
-    if (stream.size() < 8) refuse_file("storage '", printable_text(key), "': the file is cut short");
+    if (stream.size() < 8) refuse_damaged("the file ends before storage '", printable_text(key), "'");
     for (int byte = 8; byte-- > 0;) elements = elements << 8 | byte_of(stream[byte]);
     stream.remove_prefix(8);
     if (elements != storage.elements)
-      refuse_file("storage '", printable_text(key), "' has ", elements, " elements, its tensors need ",
-                  storage.elements);
+      refuse_damaged("storage '", printable_text(key), "' has ", elements, " elements, but its tensors expect ",
+                     storage.elements);
     if (elements > stream.size() / element)
-      refuse_file("storage '", printable_text(key), "' needs ", elements, " elements of ", element, " bytes, ",
-                  stream.size(), " bytes are left; the file is cut short");
+      refuse_damaged("storage '", printable_text(key), "' has ", elements, " elements of ", count_of(element, "byte"),
+                     ", but only ", count_of(stream.size(), "byte"), " follow");
     storage.data = as_bytes_of(stream.substr(0, elements * element));
     stream.remove_prefix(elements * element);
   }
   for (const auto& [key, storage] : storages_) {
-    if (storage.data.data() == nullptr) refuse_file("storage '", printable_text(key), "' is not in the file");
+    if (storage.data.data() == nullptr) refuse_damaged("storage '", printable_text(key), "' is missing");
   }
 }
 
 void TorchFile::read_object(std::string_view stream) {
   if (stream.size() > kMaxPickleBytes)
-    refuse_file("a pickle of ", stream.size(), " bytes; at most ", kMaxPickleBytes, " are supported");
+    refuse_file("the pickle has ", stream.size(), " bytes, but mtl reads at most ", kMaxPickleBytes,
+                "; save only the tensors, with torch.save(model.state_dict(), PATH)");
   pickle_ = std::make_unique<Pickle>(stream, torch_global_use);
   header_ = as_bytes_of(stream.substr(0, pickle_->length()));
-  if (!root().is(PickleKind::dict)) refuse_file("contains ", root().describe(), ", not a dict of tensors");
+  if (!root().is(PickleKind::dict))
+    refuse_file("the file contains ", root().describe(),
+                " instead of a dict of tensors; save only the tensors, with torch.save(model.state_dict(), PATH)");
   collect_storages();
 }
 
@@ -255,24 +274,27 @@ void TorchFile::collect_storages() {
     if (!(*pickle_)[i].is(PickleKind::persistent)) continue;
     const PickleValue id = (*pickle_)[i].persistent_id();
     const bool is_storage = id.is(PickleKind::tuple) && (id.size() == 5 || id.size() == 6) &&
-                            id.at(0).is(PickleKind::text) && id.at(0).as_text() == "storage";
-    if (!is_storage) refuse_file("a persistent id that is not a storage: ", id.describe());
+                            id.at(0).is(PickleKind::text) && id.at(0).as_text() == "storage" &&
+                            id.at(2).is(PickleKind::text);
+    if (!is_storage) refuse_file("a persistent id is ", id.describe(), " that does not describe a storage");
     if (id.size() == 6 && !id.at(5).is(PickleKind::none))
-      refuse_file("views of storages (PyTorch before 0.4) are not supported; save the file with a newer PyTorch");
+      refuse_file("the file has views of storages, as PyTorch before 0.4 wrote them; save it with a newer PyTorch");
     const std::string type = id.at(1).global();
     const std::optional<StoredDType> dtype = dtype_of_storage(type);
     Storage storage;
     storage.is_untyped = is_untyped_storage(type);
-    if (!dtype && !storage.is_untyped) refuse_file("a storage has the unsupported type ", id.at(1).describe());
+    if (!dtype && !storage.is_untyped)
+      refuse_file("a storage has the type ", id.at(1).describe(),
+                  ", which mtl does not read; save the tensors as float32");
     storage.dtype = dtype.value_or(StoredDType::u8);
-    const std::int64_t elements = id.at(4).as_int();
-    if (elements < 0) refuse_file("a storage of ", elements, " elements");
+    const std::int64_t elements = integer_of(id.at(4), "the number of elements of a storage");
+    if (elements < 0) refuse_damaged("a storage has ", elements, " elements");
     storage.elements = elements;
     const std::string key(id.at(2).as_text());
     const auto [found, is_new] = storages_.emplace(key, storage);
     if (!is_new && (found->second.dtype != storage.dtype || found->second.elements != storage.elements ||
                     found->second.is_untyped != storage.is_untyped))
-      refuse_file("storage '", printable_text(key), "' has two types or sizes");
+      refuse_damaged("storage '", printable_text(key), "' has two types or sizes");
   }
 }
 
@@ -291,31 +313,35 @@ TorchTensor TorchFile::rebuild(PickleValue object) const {
   const bool is_first = ends_with(function, "_rebuild_tensor");  // the only version without metadata
   const std::size_t fewest = has_dtype ? 7 : is_first ? 4 : 6, most = fewest + (is_first ? 0 : 1);
   if (arguments.size() < fewest || arguments.size() > most)
-    refuse_file(function, " has ", arguments.size(), " arguments");
+    refuse_damaged(function, " has ", count_of(arguments.size(), "argument"));
   const Storage& storage = storage_of(arguments.at(0));
   TorchTensor out;
   out.dtype = storage.dtype;
   out.record = storage.record;
   if (has_dtype != storage.is_untyped)
-    refuse_file(function, " of ", storage.is_untyped ? "an untyped" : "a typed", " storage");
+    refuse_damaged(function, " is applied to ", storage.is_untyped ? "an untyped" : "a typed", " storage");
   if (has_dtype) {
     const std::optional<StoredDType> dtype = dtype_of_torch_global(arguments.at(6).global());
-    if (!dtype) refuse_file("a tensor has the unsupported type ", arguments.at(6).describe());
+    if (!dtype)
+      refuse_file("a tensor has the type ", arguments.at(6).describe(),
+                  ", which mtl does not read; save it as float32");
     out.dtype = *dtype;
   }
-  const std::int64_t offset = arguments.at(1).as_int();
-  if (offset < 0) refuse_file("a tensor at offset ", offset, " of its storage");
+  const std::int64_t offset = integer_of(arguments.at(1), "the offset of a tensor");
+  if (offset < 0) refuse_damaged("a tensor is at offset ", offset, " of its storage");
   out.shape = read_sizes(arguments.at(2), "size");
   out.strides = read_sizes(arguments.at(3), "stride");
   if (out.shape.size() != out.strides.size())
-    refuse_file("a tensor of ", out.shape.size(), " sizes and ", out.strides.size(), " strides");
+    refuse_damaged("a tensor has ", count_of(out.shape.size(), "size"), " but ",
+                   count_of(out.strides.size(), "stride"));
   const std::int64_t count = checked_count(out.shape), element = bits_of(out.dtype) / 8;
   if (count == 0) return out;
   const std::int64_t elements = static_cast<std::int64_t>(storage.data.size()) / element;
   const std::int64_t end = checked_end(out, offset);
-  if (end > elements) refuse_file("a tensor needs ", end, " elements of a storage that has ", elements);
+  if (end > elements) refuse_damaged("a tensor ends at element ", end, " of a storage of ", elements);
   if (count > static_cast<std::int64_t>(file_.bytes().size()) / element)
-    refuse_file("a tensor expands to ", count, " elements, more than the file has bytes for");
+    refuse_file("a tensor expands to ", count,
+                " elements, more than the file has; call contiguous() on it before torch.save");
   out.data = storage.data.subspan(offset * element);
   return out;
 }
@@ -330,7 +356,7 @@ void TorchFile::collect_tensors() {
     } else if (starts_with(global, "torch._utils._rebuild_parameter")) {
       const bool has_data = value.arguments().size() > 0;
       const TorchTensor* inner = has_data ? tensor(value.arguments().at(0)) : nullptr;
-      if (inner == nullptr) refuse_file("a parameter without a tensor");
+      if (inner == nullptr) refuse_damaged("a parameter has no tensor");
       tensors_.emplace(value.number(), *inner);
     }
   }
@@ -347,7 +373,7 @@ void TorchFile::list_tensors(PickleValue dict) {
     stored.shape.assign(found->shape.begin(), found->shape.end());
     stored.end = found->count() * bits_of(found->dtype) / 8;
     if (!index_.emplace(stored.name, stored_.size()).second)
-      refuse_file("two tensors are named '", printable_text(stored.name), "'");
+      refuse_damaged("two tensors are named '", printable_text(stored.name), "'");
     stored_.push_back(std::move(stored));
     numbers_.push_back(value.number());
   }

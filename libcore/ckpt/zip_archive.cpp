@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/printable.h"
 #include "base/utf8.h"
+#include "ckpt/tensor_file.h"
 
 namespace mtl {
 
@@ -23,6 +24,11 @@ template <class... Parts>
   fail(Exit::bad_data, "zip archive: ", parts...);
 }
 
+template <class... Parts>
+[[noreturn]] void refuse_damaged_zip(const Parts&... parts) {
+  refuse_zip(parts..., kDamagedRemedy);
+}
+
 /// Reads little-endian numbers and text at given offsets. Rejects offsets beyond the end of the file.
 class ZipBytes {
  public:
@@ -30,7 +36,8 @@ class ZipBytes {
       : text_(reinterpret_cast<const char*>(bytes.data()), bytes.size()) {}
   std::uint64_t size() const { return text_.size(); }
   std::string_view text(std::uint64_t at, std::uint64_t bytes) const {
-    if (at > size() || bytes > size() - at) refuse_zip("a record of ", bytes, " bytes at ", at, " is beyond the file");
+    if (at > size() || bytes > size() - at)
+      refuse_damaged_zip("the record of ", bytes, " bytes at offset ", at, " reaches beyond the end of the file");
     return text_.substr(at, bytes);
   }
   std::uint64_t number(std::uint64_t at, int bytes) const {
@@ -58,29 +65,30 @@ std::uint64_t find_end_record(const ZipBytes& file) {
       if (file.has(at, kEndRecord) && at + kEndRecordBytes + file.number(at + 20, 2) == file.size()) return at;
     }
   }
-  refuse_zip("no end record; the file is cut short");
+  refuse_damaged_zip("it has no end record, so its end is missing");
 }
 
 Directory find_directory(const ZipBytes& file) {
   const std::uint64_t end = find_end_record(file);
-  if (file.number(end + 4, 2) != 0 || file.number(end + 6, 2) != 0) refuse_zip("it spans several disks");
+  if (file.number(end + 4, 2) != 0 || file.number(end + 6, 2) != 0)
+    refuse_zip("it is one part of several; join the parts into one file");
   Directory directory{
       .offset = file.number(end + 16, 4), .bytes = file.number(end + 12, 4), .entries = file.number(end + 10, 2)};
   std::uint64_t limit = end;
   if (end >= kEndLocator64Bytes && file.has(end - kEndLocator64Bytes, kEndLocator64)) {
     const std::uint64_t end64 = file.number(end - kEndLocator64Bytes + 8, 8);
     if (end64 > end || end - end64 < kEndRecord64Bytes + kEndLocator64Bytes || !file.has(end64, kEndRecord64))
-      refuse_zip("its zip64 end record is not at ", end64);
+      refuse_damaged_zip("its zip64 end record is not at offset ", end64);
     directory = {.offset = file.number(end64 + 48, 8),
                  .bytes = file.number(end64 + 40, 8),
                  .entries = file.number(end64 + 32, 8)};
     limit = end64;
   }
   if (directory.offset > limit || directory.bytes != limit - directory.offset)
-    refuse_zip("its directory of ", directory.bytes, " bytes at ", directory.offset,
-               " does not end at its end record, ", limit);
+    refuse_damaged_zip("its directory of ", directory.bytes, " bytes at offset ", directory.offset,
+                       " does not end at its end record, which is at ", limit);
   if (directory.entries > directory.bytes / kDirectoryEntryBytes)
-    refuse_zip(directory.entries, " entries in a directory of ", directory.bytes, " bytes");
+    refuse_damaged_zip("its directory of ", directory.bytes, " bytes is too short for ", directory.entries, " entries");
   return directory;
 }
 
@@ -89,7 +97,8 @@ void check_entry_name(const std::string& name) {
   for (const std::string& part : split(name, '/'))
     is_refused = is_refused || part.empty() || part == "." || part == "..";
   if (is_refused)
-    refuse_zip("an entry is named '", printable_text(name.substr(0, 200)), "', which is not a path inside the archive");
+    refuse_zip("an entry is named '", printable_text(name.substr(0, 200)),
+               "', which is not a path inside the archive; torch.save did not write this file, so do not use it");
 }
 
 struct EntrySizes {
@@ -104,12 +113,12 @@ EntrySizes read_sizes(const ZipBytes& file, std::uint64_t at, std::uint64_t extr
   for (std::uint64_t field = extra, end = extra + extra_bytes; end - field >= 4;) {
     const std::uint64_t id = file.number(field, 2), bytes = file.number(field + 2, 2);
     field += 4;
-    if (bytes > end - field) refuse_zip("an extra field at ", field, " is longer than its entry");
+    if (bytes > end - field) refuse_damaged_zip("the extra field at offset ", field, " is longer than its entry");
     if (id == 1) {
       std::uint64_t next = field;
       for (std::uint64_t* size : {&sizes.unpacked, &sizes.stored, &sizes.offset}) {
         if (*size != kIn64) continue;
-        if (field + bytes - next < 8) refuse_zip("a zip64 field at ", field, " is cut short");
+        if (field + bytes - next < 8) refuse_damaged_zip("the zip64 field at offset ", field, " is too short");
         *size = file.number(next, 8);
         next += 8;
       }
@@ -122,10 +131,11 @@ EntrySizes read_sizes(const ZipBytes& file, std::uint64_t at, std::uint64_t extr
 
 /// Returns the offset of an entry's data in the file. `offset` is the offset of its local header.
 std::uint64_t data_begin(const ZipBytes& file, const std::string& name, std::uint64_t offset) {
-  if (!file.has(offset, kLocalHeader)) refuse_zip("entry '", printable_text(name), "' is not at ", offset);
+  if (!file.has(offset, kLocalHeader))
+    refuse_damaged_zip("entry '", printable_text(name), "' is not at offset ", offset);
   const std::uint64_t name_bytes = file.number(offset + 26, 2), extra_bytes = file.number(offset + 28, 2);
   if (file.text(offset + kLocalHeaderBytes, name_bytes) != name)
-    refuse_zip("entry '", printable_text(name), "' has another name at ", offset);
+    refuse_damaged_zip("entry '", printable_text(name), "' has another name in its header at offset ", offset);
   return offset + kLocalHeaderBytes + name_bytes + extra_bytes;
 }
 
@@ -140,30 +150,35 @@ ZipArchive::ZipArchive(std::span<const std::byte> bytes) {
       extents;  // per entry: from the local header to the end of the data
   std::uint64_t at = directory.offset;
   for (std::uint64_t i = 0; i < directory.entries; ++i) {
-    if (!file.has(at, kDirectoryEntry)) refuse_zip("its directory has no entry at ", at);
+    if (!file.has(at, kDirectoryEntry)) refuse_damaged_zip("its directory has no entry at offset ", at);
     const std::uint64_t flags = file.number(at + 8, 2), method = file.number(at + 10, 2);
     const std::uint64_t name_bytes = file.number(at + 28, 2), extra_bytes = file.number(at + 30, 2);
     const std::string name(file.text(at + kDirectoryEntryBytes, name_bytes));
     check_entry_name(name);
-    if ((flags & 1) != 0) refuse_zip("entry '", printable_text(name), "' is encrypted");
-    if (method != 0) refuse_zip("entry '", printable_text(name), "' is compressed, which is not supported");
+    if ((flags & 1) != 0) refuse_zip("entry '", printable_text(name), "' is encrypted; decrypt the archive");
+    if (method != 0)
+      refuse_zip("entry '", printable_text(name),
+                 "' is compressed; unpack the archive and pack it again without compression (zip -0)");
     const EntrySizes sizes = read_sizes(file, at, at + kDirectoryEntryBytes + name_bytes, extra_bytes);
     if (sizes.stored != sizes.unpacked)
-      refuse_zip("entry '", printable_text(name), "' has ", sizes.stored, " stored bytes for ", sizes.unpacked,
-                 " unpacked bytes");
-    if (sizes.offset >= directory.offset) refuse_zip("entry '", printable_text(name), "' is beyond the directory");
+      refuse_damaged_zip("entry '", printable_text(name), "' has ", sizes.stored, " stored bytes, but unpacked it has ",
+                         sizes.unpacked);
+    if (sizes.offset >= directory.offset)
+      refuse_damaged_zip("entry '", printable_text(name), "' is not before the directory");
     const std::uint64_t begin = data_begin(file, name, sizes.offset);
     if (begin > directory.offset || sizes.stored > directory.offset - begin)
-      refuse_zip("entry '", printable_text(name), "' of ", sizes.stored, " bytes reaches beyond the directory");
-    if (!index_.emplace(name, entries_.size()).second) refuse_zip("two entries are named '", printable_text(name), "'");
+      refuse_damaged_zip("entry '", printable_text(name), "' of ", sizes.stored, " bytes reaches into the directory");
+    if (!index_.emplace(name, entries_.size()).second)
+      refuse_damaged_zip("two entries are named '", printable_text(name), "'");
     entries_.push_back({name, bytes.subspan(begin, sizes.stored), static_cast<std::uint32_t>(file.number(at + 16, 4))});
     extents.emplace_back(sizes.offset, begin + sizes.stored);
     at += kDirectoryEntryBytes + name_bytes + extra_bytes + file.number(at + 32, 2);
   }
-  if (at != directory.offset + directory.bytes) refuse_zip("its directory has bytes after its last entry");
+  if (at != directory.offset + directory.bytes) refuse_damaged_zip("its directory has bytes after its last entry");
   std::sort(extents.begin(), extents.end());
   for (std::size_t i = 1; i < extents.size(); ++i) {
-    if (extents[i].first < extents[i - 1].second) refuse_zip("two entries overlap at ", extents[i].first);
+    if (extents[i].first < extents[i - 1].second)
+      refuse_damaged_zip("two entries overlap at offset ", extents[i].first);
   }
 }
 
@@ -175,7 +190,7 @@ const ZipEntry* ZipArchive::find(const std::string& name) const {
 void check_crc(const ZipEntry& entry) {
   if (entry.crc32 == 0) return;
   if (crc32(entry.data) != entry.crc32)
-    refuse_zip("entry '", printable_text(entry.name), "' is damaged: its CRC-32 does not match");
+    refuse_damaged_zip("the data of entry '", printable_text(entry.name), "' does not match its CRC-32");
 }
 
 }  // namespace mtl

@@ -94,7 +94,7 @@ TEST_CASE("checkpoint: a model of another shape is refused, and nothing is copie
   other.vocab_size = 12;
   TestStore model(other);
   std::string error = error_of([&] { open_quietly(scratch / "s").load_values(model.store); });
-  CHECK(contains(error, "tensor 'param.embedding.tokens.weight' has shape (11, 8); this model needs (12, 8)"));
+  CHECK(contains(error, "tensor 'param.embedding.tokens.weight' has shape (11, 8), but this model needs (12, 8)"));
   CHECK(model.store.value(2).data<float>()[0] == 0);
 }
 

