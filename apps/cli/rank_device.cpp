@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <map>
 
+#include "base/count_of.h"
 #include "comm/nccl_environment.h"
 #include "comm/rank_outcome.h"
 #include "comm/text_exchange.h"
@@ -28,7 +29,7 @@ std::string gpus_text(const std::vector<std::vector<std::string>>& ranks, const 
     Kind& kind = kinds.insert({ranks[rank][1], {0, rank}}).first->second;
     ++kind.count;
   }
-  if (kinds.size() == 1) return cat("computing on ", ranks.size(), " GPUs (", ranks[0][1], ")");
+  if (kinds.size() == 1) return cat("computing on ", count_of(ranks.size(), "GPU"), " (", ranks[0][1], ")");
   std::vector<std::string> texts;
   for (const auto& [name, kind] : kinds)
     texts.push_back(cat(kind.count, " x ", name, " (first: rank ", kind.first, " on ", hosts[kind.first], ")"));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/count_of.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/printable.h"
@@ -138,11 +139,13 @@ void warn_of_undrawable(Chart& chart) {
       }
     }
     auto warn = [&](std::size_t count, const char* why) {
-      if (count > 0) chart.warnings.push_back(cat(panel.y_label, ": ", count, " points are not drawn: ", why));
+      if (count > 0)
+        chart.warnings.push_back(
+            cat(panel.y_label, ": ", count_of(count, "point"), count == 1 ? " is" : " are", " not drawn: ", why));
     };
     warn(not_positive, "a logarithmic axis shows only values above 0");
-    warn(too_large, "they are beyond 1e300");
-    warn(others, "they are below 1e-300");
+    warn(too_large, "values are beyond 1e300");
+    warn(others, "values are below 1e-300");
   }
 }
 

@@ -1,3 +1,4 @@
+#include "base/count_of.h"
 #include "comm/groups.h"
 #include "comm/mpi_session.h"
 
@@ -5,8 +6,8 @@ namespace mtl {
 
 ProcessGroups make_groups(MpiSession& session, const RankGrid& grid, Device device) {
   if (grid.world() != session.world())
-    fail(Exit::usage, "the layout needs ", grid.world(), " ranks, but the job has ", session.world(), "; start ",
-         grid.world(), " ranks, or change the layout");
+    fail(Exit::usage, "the layout needs ", count_of(grid.world(), "rank"), ", but the job has ", session.world(),
+         "; start ", grid.world(), ", or change the layout");
   // Creating a group blocks without a deadline. Call the barrier first, because its error reports which rank is
   // missing.
   session.barrier();

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "base/console.h"
+#include "base/count_of.h"
 #include "base/write_activity.h"
 #include "comm/communicator.h"
 
@@ -152,7 +153,7 @@ void Watchdog::warn_of_storage() {
   for (const auto& [rank, answer] : answers_) {
     if (answer.writes && ++writers <= kMaxNamed) lines.push_back(cat(rank_name(rank), " ", answer.text));
   }
-  if (writers > kMaxNamed) lines.push_back(cat("and ", writers - kMaxNamed, " more ranks"));
+  if (writers > kMaxNamed) lines.push_back(cat("and ", count_of(writers - kMaxNamed, "more rank")));
   warn_(cat("slow storage: waited ", human_seconds(waited), " so far: ", join(lines, "; ")));
 }
 

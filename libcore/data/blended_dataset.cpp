@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <future>
 
+#include "base/count_of.h"
 #include "base/enum_index.h"
 #include "base/error.h"
 
@@ -66,8 +67,8 @@ BlendedDataset::BlendedDataset(std::vector<std::shared_ptr<const GptDataset>> da
   require(datasets_.size() == order_->counts().size(), "BlendedDataset: the order is for other data sets");
   for (std::size_t d = 0; d < datasets_.size(); ++d) {
     if (order_->counts()[d] <= datasets_[d]->size()) continue;
-    fail(Exit::bad_data, datasets_[d]->name(), ": has ", datasets_[d]->size(), " samples, but the blend needs ",
-         order_->counts()[d], "; request more samples in total, or blend fewer data sets");
+    fail(Exit::bad_data, datasets_[d]->name(), " has ", count_of(datasets_[d]->size(), "sample"),
+         ", but the blend needs ", order_->counts()[d], "; request more samples in total, or blend fewer data sets");
   }
 }
 

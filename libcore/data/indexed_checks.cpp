@@ -133,8 +133,9 @@ void IndexChecker::check_counts() {
   const std::uint64_t extra = array_bytes - 12 * sequences - 8 * indices;
   summary_.has_modes = extra > 0 && extra == sequences;
   if (extra > 0 && !summary_.has_modes) {
-    fail_idx("modes", kHeaderBytes + 12 * sequences + 8 * indices, kRemedy, extra,
-             " bytes follow the last document index; expected none, or one for each of ", sequences, " sequences");
+    fail_idx("modes", kHeaderBytes + 12 * sequences + 8 * indices, kRemedy,
+             "the number of bytes after the last document index is ", extra,
+             ", but must be 0 or the number of sequences, ", sequences);
   }
   summary_.sequences = static_cast<std::int64_t>(sequences);
   summary_.documents = static_cast<std::int64_t>(indices) - 1;

@@ -4,6 +4,7 @@
 #include <limits>
 #include <numeric>
 
+#include "base/count_of.h"
 #include "base/error.h"
 #include "data/feistel.h"
 
@@ -118,8 +119,8 @@ void SampleOrder::build_feistel() {
   require(options_.drop_last_partial, "--data-order feistel does not support partial samples");
   samples_per_epoch_ = (tokens_per_epoch_ - 1) / options_.seq_length;
   if (samples_per_epoch_ == 0) {
-    fail(Exit::bad_data, options_.name, ": contains ", tokens_per_epoch_, " tokens, fewer than one sample of ",
-         options_.seq_length,
+    fail(Exit::bad_data, options_.name, " contains ", count_of(tokens_per_epoch_, "token"),
+         ", fewer than one sample of ", options_.seq_length,
          " and its last label; use --data-order megatron, which joins several epochs, or add data");
   }
   const std::int64_t requested = std::max<std::int64_t>(1, options_.samples.value_or(1));

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "base/count_of.h"
 #include "base/error.h"
 
 namespace mtl {
@@ -54,9 +55,9 @@ std::array<std::int64_t, 3> count_samples(const RunLength& run) {
   if (__builtin_mul_overflow(iters, run.global_batch_size, &counts[0]) ||
       __builtin_mul_overflow(run.eval_iters, run.global_batch_size, &counts[2]) ||
       __builtin_mul_overflow(evaluations, counts[2], &counts[1])) {
-    fail(Exit::usage, iters, " updates and ", evaluations, " evaluations of ", run.eval_iters, " batches, each of ",
-         run.global_batch_size,
-         " samples, overflow the 64-bit sample count; reduce --train-iters, --eval-iters or --global-batch-size");
+    fail(Exit::usage, count_of(iters, "update"), " and ", count_of(evaluations, "evaluation"), " of ", run.eval_iters,
+         run.eval_iters == 1 ? " batch" : " batches", ", each of ", count_of(run.global_batch_size, "sample"),
+         ", overflow the 64-bit sample count; reduce --train-iters, --eval-iters or --global-batch-size");
   }
   counts[0] = run.train_samples.value_or(counts[0]);
   return counts;

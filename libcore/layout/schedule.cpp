@@ -39,7 +39,8 @@ void check_interleaved(int stages, int chunks, int micro_batches, int group) {
     fail(Exit::usage, "an interleaved schedule needs at least 2 stages and 2 chunks per stage, but there are ", stages,
          " and ", chunks, "; choose the schedule 1f1b");
   if (group < stages || group > micro_batches) {
-    fail(Exit::usage, "an interleaved schedule cannot divide ", micro_batches, " micro-batches into groups of ", group,
+    fail(Exit::usage, "an interleaved schedule cannot divide ", micro_batches,
+         micro_batches == 1 ? " micro-batch" : " micro-batches", " into groups of ", group,
          micro_batches < stages ? cat("; use at least ", stages, " micro-batches, one for each stage")
                                 : cat("; use groups of ", stages, " (the number of stages) to ", micro_batches));
   }

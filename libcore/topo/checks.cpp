@@ -3,6 +3,7 @@
 #include <functional>
 #include <map>
 
+#include "base/count_of.h"
 #include "base/error.h"
 #include "base/printable.h"
 #include "topo/options.h"
@@ -131,8 +132,9 @@ void check_hosts(Problems& problems, const TopoOptions& options) {
   std::int64_t nodes = (parallel.world + options.node_size() - 1) / options.node_size();
   if (options.hosts && std::ssize(hosts) != nodes) {
     problems.add(cat("--hosts ", *options.hosts),
-                 cat("names ", hosts.size(), " hosts, but ", parallel.world, " ranks with --gpus-per-node ",
-                     options.node_size(), " need ", nodes, "; name ", nodes, ", or change --gpus-per-node"));
+                 cat("names ", count_of(hosts.size(), "host"), ", but ", count_of(parallel.world, "rank"),
+                     " with --gpus-per-node ", options.node_size(), parallel.world == 1 ? " needs " : " need ", nodes,
+                     "; name ", nodes, ", or change --gpus-per-node"));
   }
   std::map<std::string, int> times;
   for (const std::string& host : hosts) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/count_of.h"
 #include "base/str.h"
 #include "base/utf8.h"
 #include "chart/label.h"
@@ -107,11 +108,11 @@ std::string describe_memory(const TopoReport& report) {
   if (!report.memory) return "";
   const TopoMemory& memory = *report.memory;
   if (!memory.unsupported_reason.empty()) return cat("Memory and work: not given; ", memory.unsupported_reason, "\n");
-  return cat("A step of ", memory.run.global_batch_size(), " samples of ", memory.run.data.seq_length,
-             " tokens: ", memory.run.micro_batches(),
+  return cat("A step of ", count_of(memory.run.global_batch_size(), "sample"), " of ",
+             count_of(memory.run.data.seq_length, "token"), ": ", with_commas(memory.run.micro_batches()),
              memory.run.micro_batches() == 1 ? " micro-batch of " : " micro-batches of ",
-             memory.run.batch.micro_batch_size, " on each replica, ", memory.run.threads,
-             memory.run.threads == 1 ? " thread" : " threads", " per rank\n\n", describe_rank_plans(memory.plans));
+             memory.run.batch.micro_batch_size, " on each replica, ", count_of(memory.run.threads, "thread"),
+             " per rank\n\n", describe_rank_plans(memory.plans));
 }
 
 std::string describe_notes(const TopoReport& report) {

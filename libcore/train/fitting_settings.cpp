@@ -4,6 +4,7 @@
 #include <initializer_list>
 #include <utility>
 
+#include "base/count_of.h"
 #include "train/run_plan.h"
 
 namespace mtl {
@@ -195,11 +196,11 @@ class Suggestions {
     const std::string flags = setting.flags;
     if (is_one_host) {
       setting.ranks_per_host = static_cast<int>(parallel.world);
-      setting.flags = cat(flags, " on ", parallel.world, " ranks");
+      setting.flags = cat(flags, " on ", count_of(parallel.world, "rank"));
       if (try_setting(setting)) return true;
     }
     setting.ranks_per_host = from.ranks_per_host;
-    setting.flags = cat(flags, " on ", parallel.world, " ranks, ", from.ranks_per_host, " per host");
+    setting.flags = cat(flags, " on ", count_of(parallel.world, "rank"), ", ", from.ranks_per_host, " per host");
     return try_setting(setting);
   }
 

@@ -6,6 +6,8 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/count_of.h"
+
 namespace mtl {
 
 void LogSink::attempt(std::int64_t count, const std::function<void()>& write) {
@@ -22,7 +24,7 @@ void LogSink::attempt(std::int64_t count, const std::function<void()>& write) {
 
 void LogSink::report_lost() {
   if (lost_ == reported_) return;
-  console_.warn(cat(name_, ": ", lost_, " ", unit_, " could not be written (", reason_, ")"));
+  console_.warn(cat(name_, ": ", count_of(lost_, unit_), " could not be written (", reason_, ")"));
   reported_ = lost_;
 }
 

@@ -16,7 +16,7 @@ namespace mtl {
 
 class LogSink {
  public:
-  /// In messages, `name` is the log's name and `unit` is the word for lost records, such as "lines".
+  /// In messages, `name` is the log's name and `unit` is the word for a lost record, such as "line".
   LogSink(std::string name, std::string unit, Console& console)
       : name_(std::move(name)), unit_(std::move(unit)), console_(console) {}
 

@@ -62,9 +62,9 @@ struct StepScalars {
 
 Metrics::Metrics(const MetricsOptions& options, Console& console)
     : options_(options),
-      terminal_sink_("standard output", "lines", console),
-      log_sink_(options.log_jsonl, "lines", console),
-      event_sink_(options.tensorboard_dir, "records", console) {
+      terminal_sink_("standard output", "line", console),
+      log_sink_(options.log_jsonl, "line", console),
+      event_sink_(options.tensorboard_dir, "record", console) {
   if (!options.log_jsonl.empty()) log_sink_.attempt(1, [&] { open_log(); });
   if (!options.tensorboard_dir.empty()) event_sink_.attempt(0, [&] { open_events(); });
 }

@@ -61,7 +61,7 @@ void Trainer::report_held_out(const char* name, double loss, bool final) {
 
 void Trainer::print_status(const std::string& where) {
   console_.info(cat("iteration ", state_.iteration, " of ", iterations_, ", ", state_.consumed_samples,
-                    " samples consumed", where));
+                    state_.consumed_samples == 1 ? " sample" : " samples", " consumed", where));
 }
 
 Json Trainer::start_record() const {

@@ -153,7 +153,7 @@ expect_exit 2 $order --train-iters 3 --data-parallel-size 4611686018427387904
 expect_exit 2 $order --train-iters 9000000000000000000 --global-batch-size 4
 expect_text err '--train-iters 9000000000000000000 +of 4 samples each are more than can be counted'
 expect_exit 2 $order --train-iters 3 --global-batch-size 3 --eval-iters 9000000000000000000
-expect_text err 'evaluations of 9000000000000000000 batches, each of 3 samples, overflow the 64-bit sample count'
+expect_text err 'evaluation of 9000000000000000000 batches, each of 3 samples, overflow the 64-bit sample count'
 
 # Broken and missing files.
 expect_exit 74 mtl-data info absent

@@ -189,7 +189,7 @@ while IFS=', ' read -r vocab divisible tensor padded; do
 done < <(tr -d '[]' <"$TESTS/golden/ranks/vocab_padding.jsonl")
 expect_exit 0 mtl-topo --world-size 1 --micro-batches 70000
 expect_exit 0 mtl-topo "${sizes[@]}" --world-size 4 --global-batch-size 100000
-expect_text "$WORK/out" '^A step of 100000 samples of 32 tokens: 12500 micro-batches of 2'
+expect_text "$WORK/out" '^A step of 100,000 samples of 32 tokens: 12,500 micro-batches of 2'
 expect_exit 0 mtl-topo --world-size 65536 --tensor-model-parallel-size 65536 --vocab-size 2147483647 \
   --make-vocab-size-divisible-by 2147483647
 expect_text "$WORK/out" 'padded to 140,737,488,289,792 = 65536 x 2,147,483,647 rows'
@@ -217,6 +217,8 @@ expect_text "$WORK/err" '--num-layers 8 .*--num-layers 7 or 11, or leave out --a
 expect_exit 2 mtl-topo --world-size 2 --pipeline-model-parallel-size 2 --num-layers 8 \
   --num-layers-per-virtual-pipeline-stage 2 --account-for-loss-in-pipeline-split
 expect_text "$WORK/err" '--num-layers-per-virtual-pipeline-stage 2 .*--num-virtual-stages-per-pipeline-rank'
+expect_exit 2 mtl-topo --world-size 2 --gpus-per-node 1 --hosts a
+expect_text "$WORK/err" '--hosts a .*names 1 host, but 2 ranks with --gpus-per-node 1 need 2;'
 expect_exit 2 mtl-topo --world-size 8 --pipeline-model-parallel-size 4 --num-layers 3
 expect_text "$WORK/err" '--num-layers 3 +is fewer than the 4 pipeline stages'
 expect_exit 2 mtl-topo --world-size 8 --pipeline-model-parallel-size 4 --num-virtual-stages-per-pipeline-rank 2 --micro-batches 6

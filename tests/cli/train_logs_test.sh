@@ -55,7 +55,7 @@ for fault in enospc eio; do
   for at in 2 3 5; do
     rm -rf one.jsonl
     MTL_FAULT=$fault:$at expect_exit 0 mtl-train "${UNSAVED[@]}" --log-jsonl one.jsonl
-    once err 'warning: one.jsonl: 1 lines could not be written'
+    once err 'warning: one.jsonl: 1 line could not be written'
     grep -v '"type": "start"' one.jsonl >figures
     awk '!/^\{"type": .*\}$/ { exit 1 }' one.jsonl || fail "$fault:$at: an incomplete line in the log"
     [ "$(wc -l <figures)" -ge 9 ] || fail "$fault:$at: $(wc -l <figures) lines of figures"
