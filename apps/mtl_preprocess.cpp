@@ -64,9 +64,10 @@ void add_flags(Flags& flags, PreprocessOptions& options) {
 }
 
 void add_old_flags(Flags& flags) {
-  flags.foreign.acknowledge(1, "has no effect: mmap is the only format", "--dataset-impl");
-  flags.foreign.acknowledge(1, "has no effect: the chunk size is chosen automatically", "--chunk-size");
-  flags.foreign.acknowledge(1, "has no effect: mtl-train pads the vocabulary", "--make-vocab-size-divisible-by");
+  flags.foreign.acknowledge(1, "has no effect, because mmap is the only format", "--dataset-impl");
+  flags.foreign.acknowledge(1, "has no effect, because the chunk size is chosen automatically", "--chunk-size");
+  flags.foreign.acknowledge(1, "has no effect, because mtl-train pads the vocabulary",
+                            "--make-vocab-size-divisible-by");
 }
 
 void check(Flags& flags, const PreprocessOptions& options) {
@@ -99,7 +100,7 @@ void check(Flags& flags, const PreprocessOptions& options) {
 void report_old_spellings(const PreprocessOptions& options, Console& console) {
   auto is_vocab = [](const std::string& word) { return word == "--vocab" || starts_with(word, "--vocab="); };
   if (std::any_of(options.command.begin(), options.command.end(), is_vocab))
-    console.info("--vocab: treated as --vocab-file");
+    console.info("--vocab is treated as --vocab-file");
 }
 
 std::string summary_text(const Json& summary) {

@@ -14,9 +14,9 @@ void check_steps(Flags& flags, const char* flag, double probability, double step
   const double rounded = std::round(probability * steps) / steps;
   const std::string where = cat(flag, " ", probability), unit = cat("dropout uses multiples of 1/", steps);
   if (probability > 0 && (rounded == 0 || rounded == 1))
-    flags.problem(where, cat("would be rounded to ", rounded, ": ", unit));
+    flags.problem(where, cat("would be rounded to ", rounded, ", because ", unit, "; use another value, or 0"));
   else if (std::abs(rounded - probability) > 0.05 * probability)
-    flags.notice(cat(where, ": is rounded to ", rounded * steps, "/", steps, " = ", rounded, "; ", unit));
+    flags.notice(cat(where, " is rounded to ", rounded * steps, "/", steps, " = ", rounded, "; ", unit));
 }
 
 /// Reports an unknown preset, and nothing that any preset would have set.

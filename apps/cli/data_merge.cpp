@@ -41,7 +41,7 @@ int data_merge(int argc, const char* const* argv) {
   flags.add("--input", &options.input, "DIR",
             "join all token files of a folder instead, by name in byte order, as Megatron-LM's merge_datasets does");
   add_data_output_flags(flags, options.output);
-  flags.foreign.acknowledge(0, "has no effect: the files record whether they have modes", "--multimodal");
+  flags.foreign.acknowledge(0, "has no effect, because the files record whether they have modes", "--multimodal");
   flags.check([&] {
     if (options.input.empty() == options.prefixes.empty()) {
       flags.problem("PREFIX, --input", options.input.empty()

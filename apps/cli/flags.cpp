@@ -273,7 +273,7 @@ ForeignFlags::Answer Flags::find_foreign(const std::string& name) const {
 
 void Flags::report_foreign(const std::string& name, const std::string& value) {
   const ForeignFlags::Answer answer = find_foreign(name);
-  if (answer.kind == ForeignFlags::Answer::acknowledged) return notice(cat(name, ": ", answer.text));
+  if (answer.kind == ForeignFlags::Answer::acknowledged) return notice(cat(name, " ", answer.text));
   const bool shows_value = answer.kind != ForeignFlags::Answer::unknown && answer.takes > 0 && !value.empty();
   report(shows_value ? name + " " + value : name, answer.text);
   mark_as_meant(answer.meant);
@@ -310,7 +310,7 @@ void Flags::check_all(const std::function<void()>& prepare) {
   for (const auto& flag : flags_) {
     if (!flag->is_given || (flag->kind() == "switch" && flag->text() == "false")) continue;
     for (const auto& [unmet, holds, is_needed] : flag->conditions) {
-      if (!holds()) is_needed ? problem(flag->name, unmet) : notice(cat(flag->name, ": ", unmet));
+      if (!holds()) is_needed ? problem(flag->name, unmet) : notice(cat(flag->name, " ", unmet));
     }
   }
 }

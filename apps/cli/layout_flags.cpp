@@ -152,8 +152,9 @@ void add_recompute_flags(Flags& flags, ParallelOptions& options) {
     if (options.recompute_granularity == "full" && !options.recompute_method)
       flags.problem("--recompute-granularity full", "needs --recompute-method uniform or block");
     if (options.recompute_activations && is_full)
-      flags.problem("--recompute-activations",
-                    "requests selective recomputation, which contradicts recomputing whole layers");
+      flags.problem(
+          "--recompute-activations",
+          "requests selective recomputation, which contradicts recomputing whole layers; use only one of them");
   });
 }
 
@@ -175,8 +176,9 @@ void add_offload_flags(Flags& flags, ParallelOptions& options, const std::functi
   flags.check([&flags, &options] {
     options.cpu_offloading = options.cpu_offloading || options.offloaded_layers.has_value();
     if (options.cpu_offloading && recompute_of(options).granularity == Recompute::Granularity::full)
-      flags.problem("--cpu-offloading",
-                    "cannot be combined with recomputing whole layers, which leaves nothing to offload");
+      flags.problem(
+          "--cpu-offloading",
+          "cannot be combined with recomputing whole layers, which leaves nothing to offload; use only one of them");
   });
 }
 

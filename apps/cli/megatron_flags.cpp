@@ -20,7 +20,7 @@ void add_single_valued(Flags& flags, FixedOptions& fixed) {
     flags.check([&flags, name, &target, supported, why] {
       if (target != supported)
         flags.problem(cat(name, " ", target),
-                      cat("is not supported in this version, ", why, "; only ", supported, " is"));
+                      cat("is not supported in this version, ", why, "; use ", supported, ", or leave the flag out"));
     });
   };
   only("--optimizer", fixed.optimizer, "which trains with AdamW");
@@ -44,8 +44,8 @@ void add_related(Flags& flags, TrainOptions& options) {
     if (*seconds) options.parallel.timeout_minutes = **seconds / 60;
     const FixedOptions& given = options.fixed;
     if (given.no_pipeline_parallel && options.parallel.pipeline > 1)
-      flags.problem("--no-pipeline-parallel",
-                    cat("contradicts --pipeline-model-parallel-size ", options.parallel.pipeline));
+      flags.problem("--no-pipeline-parallel", cat("contradicts --pipeline-model-parallel-size ",
+                                                  options.parallel.pipeline, "; use only one of them"));
   });
 }
 

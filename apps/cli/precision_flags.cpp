@@ -31,12 +31,13 @@ void add_precision_flags(Flags& flags, PrecisionOptions& options) {
   flags.add_switch("--stochastic-rounding", options.stochastic_rounding, "round updates of bf16 weights stochastically")
       .needs("main weights in bf16: --precision fsdp-low, or --main-params-dtype bf16",
              [&options] { return has_narrow_main_params(options); });
-  flags.foreign.acknowledge(0, "has no effect: the dtype flags for main weights, gradients and moments work without it",
-                            "--use-precision-aware-optimizer");
+  flags.foreign.acknowledge(
+      0, "has no effect, because the dtype flags for main weights, gradients and moments work without it",
+      "--use-precision-aware-optimizer");
   flags.check([&flags, &options] {
     check_precision(options, [&](const std::string& flag, const std::string& what) { flags.problem(flag, what); });
     if (options.accumulate_grads_in_fp32 && precision_of(options).main_grads == DType::f32)
-      flags.notice("--accumulate-allreduce-grads-in-fp32: has no effect: main gradients are fp32");
+      flags.notice("--accumulate-allreduce-grads-in-fp32 has no effect, because main gradients are fp32");
   });
 }
 

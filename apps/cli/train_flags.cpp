@@ -133,7 +133,7 @@ void add_checkpoint_flags(Flags& flags, TrainOptions& options, const RunStart& s
       .at_least(0)
       .needs("--load PATH or --save DIR",
              [&checkpoint] { return !checkpoint.load.empty() || !checkpoint.save.empty(); });
-  flags.add_switch("--finetune", checkpoint.finetune, "take only the weights of --load and start at iteration 0")
+  flags.add_switch("--finetune", checkpoint.finetune, "load only the weights of --load, and start at iteration 0")
       .needs("--load PATH: the model to start from", [&checkpoint] { return !checkpoint.load.empty(); });
   flags.add_switch("--no-load-optim", checkpoint.no_load_optim, "start with optimizer moments of zero")
       .only_with("on a run that loads no optimizer state",
@@ -211,7 +211,7 @@ void add_logging_flags(Flags& flags, TrainOptions& options) {
                   "launch the kernels of a step one by one instead of as CUDA graphs")
       .inverted()
       .only_with("on the CPU", is_gpu);
-  add_node_size_flag(flags, options.parallel, "most ranks per host (default: as many as it has GPUs)")
+  add_node_size_flag(flags, options.parallel, "maximum number of ranks per host (default: as many as it has GPUs)")
       .only_with("--device cuda or auto", [&options] { return options.device_name != "cpu"; });
   flags.add_switch("--tf32", options.tf32, "let a GPU round the operands of fp32 products to TF32")
       .needs("a GPU, and fp32: the CPU multiplies in fp32, and products of bf16 and fp16 do not use TF32",
@@ -258,7 +258,7 @@ void check_paths(Flags& flags, const TrainOptions& options) {
         std::pair("--tensorboard-dir", options.logging.tensorboard_dir),
         std::pair("--kill-switch-path", options.checkpoint.kill_switch_path),
         std::pair("--profile-dir", options.profile.directory)}) {
-    if (flags.was_given(flag) && path.empty()) flags.problem(flag, "is empty; leave it out, or give a path");
+    if (flags.was_given(flag) && path.empty()) flags.problem(flag, "is empty; add a path, or leave the flag out");
   }
 }
 
@@ -269,10 +269,10 @@ void check_fused_attention(Flags& flags, const TrainOptions& options) {
   const auto refuse = [&](bool condition, const char* what) {
     if (condition) flags.problem("--attention-backend fused", what);
   };
-  refuse(precision_of(options.precision).compute == DType::f32, "cuDNN's attention needs --bf16 or --fp16");
+  refuse(precision_of(options.precision).compute == DType::f32, "needs --bf16 or --fp16");
   refuse(options.dropout().attention > 0, "is not supported with dropout on attention; add --attention-dropout 0");
-  refuse(options.data.reset_attention_mask, "is not supported with --reset-attention-mask");
-  refuse(options.parallel.context > 1, "is not supported with --context-parallel-size");
+  refuse(options.data.reset_attention_mask, "is not supported with --reset-attention-mask; use only one of them");
+  refuse(options.parallel.context > 1, "is not supported with --context-parallel-size; use only one of them");
 }
 
 void settle_world_size(TrainOptions& options, int launched) {
@@ -300,9 +300,11 @@ void add_train_flags(Flags& flags, TrainOptions& options, const RunStart& start)
     settle_data_flags(flags, options.data, options.batch, options.parallel.data());
     check_options(options, [&](const std::string& flag, const std::string& what) { flags.problem(flag, what); });
     if (options.data.mock && !options.data.paths.is_absent())
-      flags.problem("--mock-data", "generates tokens; leave out the flags that name data, or this flag");
+      flags.problem("--mock-data",
+                    "generates tokens instead of reading data; use either --mock-data or the flags that name data");
     if (options.data.mock && flags.was_given("--split"))
-      flags.problem("--split " + options.data.paths.split, "divides data files; leave it out with --mock-data");
+      flags.problem("--split " + options.data.paths.split,
+                    "divides data files, which --mock-data does not read; use only one of them");
     if (options.data.paths.is_absent() && !options.data.mock && !options.dry_run)
       flags.problem("--data-path",
                     "is required: token files made by mtl-preprocess, or --mock-data to generate tokens");

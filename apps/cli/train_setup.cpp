@@ -22,7 +22,8 @@ void prepare_training(TrainOptions& options, Flags& flags, bool is_rank_zero, Tr
   found =
       found && is_rank_zero && findings.attempt(from, [&] { setup.start = find_start(options, nullptr, {}, console); });
   if (found && checkpoint.exit_on_missing && !checkpoint.load.empty() && !setup.start.source) {
-    findings.problem("--exit-on-missing-checkpoint", cat("no checkpoint in --load ", checkpoint.load));
+    findings.problem("--exit-on-missing-checkpoint", cat("is set, and --load ", checkpoint.load,
+                                                         " contains no checkpoint; choose another --load folder"));
   }
 
   const TokenizerOptions& named = options.tokenizer;

@@ -68,7 +68,7 @@ for name in train topo preprocess vocab eval generate convert plot; do
       timeout 60 "${chosen[@]}" $extra "${words[@]}" >out 2>err </dev/null
       case $phrase in
         needs\ *) message="  $flag  *$phrase" ;;
-        *) message="mtl-$name: $flag: $phrase" ;;
+        *) message="mtl-$name: $flag $phrase" ;;
       esac
       [ "$(grep -cE -- "^$message\$" err)" -eq 1 ] || fail "not printed once: '$message': $(cat err)"
       conditions=$((conditions + 1))

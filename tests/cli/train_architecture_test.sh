@@ -143,7 +143,7 @@ for flags in '--checkpoint-activations --deepspeed-activation-checkpointing' \
   [ "$(losses $flags)" = "$expected" ] || fail "$flags: different losses"
 done
 expect_exit 0 mtl-train "${small[@]}" "${null[@]}" --dry-run --deepspeed-activation-checkpointing
-expect_text err '^mtl-train: --deepspeed-activation-checkpointing: has no effect, because --checkpoint-activations alone recomputes$'
+expect_text err '^mtl-train: --deepspeed-activation-checkpointing has no effect, because --checkpoint-activations alone recomputes$'
 expect_exit 0 mtl-train "${small[@]}" "${null[@]}" --dry-run --json --checkpoint-activations
 grep -qE '"recompute_saves_bytes": [1-9]' out || fail 'the dry run does not report how many bytes recomputation saves'
 expect_exit 0 mtl-train "${small[@]}" "${null[@]}" --dry-run --checkpoint-activations

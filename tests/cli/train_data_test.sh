@@ -149,7 +149,7 @@ expect_different whole masked
 expect_exit 2 run_in beyond "${LONG[@]}" --load whole/save --finetune --null-tokenizer-eod 600
 expect_text err '^mtl-train: --mock-data: .* token 600,'
 expect_exit 2 run_in none "${MOCK[@]}" --data-path $A --split 80,10,10
-expect_text err '^  --mock-data +generates tokens; leave out the flags that name data'
+expect_text err '^  --mock-data +generates tokens .*use either --mock-data or the flags that name data'
 expect_exit 65 run_in mock "${SHARED[@]}" --data-path $A --train-iters 9 --override-opt_param-scheduler
 expect_text err 'was trained on different data: tokens are read from files, but were generated \(--mock-data\);'
 expect_exit 65 run_in words "${MOCK[@]}" --train-iters 9 --override-opt_param-scheduler
@@ -225,7 +225,7 @@ expect_text err 'no data for train'
 expect_exit 65 order --data-path $A $B --train-iters 5000
 expect_text err 'without weights the 2 data sets provide one epoch, [0-9]+ samples for train'
 expect_exit 0 order --data-path $A --split 1,0,0 --train-iters 1 --eod-mask-loss --num-workers 2
-expect_text err '^mtl-data order: --num-workers: has no effect on the order'
+expect_text err '^mtl-data order: --num-workers has no effect on the order'
 for kind in single cyclic; do
   order --data-path $C --split 50,50,0 --train-iters 10 --eval-iters 3 --dataset valid --dataloader-type $kind >"$kind.txt"
 done

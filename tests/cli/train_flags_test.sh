@@ -61,8 +61,8 @@ expect_text err '^mtl-train: 3 problems'
 expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --json --keep-last 2 --save-interval 1
 for flag in --json --keep-last --save-interval; do expect_lines 1 "^  $flag +(is for|needs) "; done
 expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --vocab-size 5 --tokenizer-model vocab.json
-expect_lines 1 "^mtl-train: --vocab-size: has no effect without --tokenizer-type TikTokenizer or NullTokenizer$"
-expect_lines 1 "^mtl-train: --tokenizer-model: has no effect with --tokenizer-type GPT2BPETokenizer or NullTokenizer$"
+expect_lines 1 "^mtl-train: --vocab-size has no effect without --tokenizer-type TikTokenizer or NullTokenizer$"
+expect_lines 1 "^mtl-train: --tokenizer-model has no effect with --tokenizer-type GPT2BPETokenizer or NullTokenizer$"
 
 # One mistake is one problem: what follows from a refused value or a misspelled name is not reported.
 expect_exit 2 mtl-train --lr abc --num-layers -3 --data-path --seq-lenght 16 --hidden-size 16 --num-attention-heads 2 \
@@ -94,12 +94,12 @@ expect_text err '^  --main-grads-dtype fp16 +is not supported in this version'
 expect_text err '^  --decoder-seq-length 32 +is spelled --seq-length in mtl-train'
 expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --sequence-parallel --no-pipeline-parallel --disable-jit-fuser \
   --main-grads-dtype fp32
-for flag in --sequence-parallel --no-pipeline-parallel --disable-jit-fuser; do expect_lines 1 "^mtl-train: $flag: "; done
+for flag in --sequence-parallel --no-pipeline-parallel --disable-jit-fuser; do expect_lines 1 "^mtl-train: $flag "; done
 
 # An empty path, such as an unset script variable, does not mean "from the start" or "save nothing".
 expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --load '' --save '' --log-jsonl '' --tensorboard-dir=
 expect_text err '^mtl-train: 4 problems'
-for flag in --load --save --log-jsonl --tensorboard-dir; do expect_lines 1 "^  $flag +is empty; leave it out, or give a path$"; done
+for flag in --load --save --log-jsonl --tensorboard-dir; do expect_lines 1 "^  $flag +is empty; "; done
 ln -s nowhere dangling
 expect_exit 74 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --save dangling
 expect_text err '^mtl-train: dangling is a symbolic link to nowhere, which does not exist; '
@@ -136,9 +136,9 @@ expect_text err '^  --deepspeed +DeepSpeed.s engine is not supported; use --micr
 expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --wandb-project p --wandb-exp-name 'a b' --wandb-entity-of-another-version x y \
   --wandb-save-dir d --enable-one-logger --log-params-norm --tensorboard-log-interval 10 --timing-log-level 2
 for flag in --wandb-project --wandb-exp-name --wandb-entity-of-another-version --wandb-save-dir --enable-one-logger; do
-  expect_lines 1 "^mtl-train: $flag: has no effect; .*--log-jsonl and --tensorboard-dir"
+  expect_lines 1 "^mtl-train: $flag has no effect; .*--log-jsonl and --tensorboard-dir"
 done
-for flag in --log-params-norm --tensorboard-log-interval --timing-log-level; do expect_lines 1 "^mtl-train: $flag: has no effect"; done
+for flag in --log-params-norm --tensorboard-log-interval --timing-log-level; do expect_lines 1 "^mtl-train: $flag has no effect"; done
 [ ! -e d ] || fail '--wandb-save-dir creates a folder'
 
 # If a flag has no effect, this is reported once and the run does not change.
@@ -151,9 +151,9 @@ expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --log-jsonl more.
   --log-timers-to-tensorboard --data-impl mmap --tensorboard-log-interval 1 --tensor-model-parallel-size 1 --pipeline-model-parallel-size 1
 for flag in --num-workers --DDP-impl --distributed-backend --attention-softmax-in-fp32 --accumulate-allreduce-grads-in-fp32 --use-flash-attn \
   --use-precision-aware-optimizer --fp32-residual-connection --loss-scale --no-query-key-layer-scaling --no-load-rng --use-cpu-initialization --empty-unused-memory-level --timing-log-option --data-impl; do
-  expect_lines 1 "^mtl-train: $flag: "
+  expect_lines 1 "^mtl-train: $flag "
 done
-expect_lines 1 '^mtl-train: --data-impl: has no effect, because '
+expect_lines 1 '^mtl-train: --data-impl has no effect, because '
 losses() { grep -o '"lm_loss": [^,]*' "$1"; }
 [ "$(losses plain.jsonl | wc -l)" -eq 2 ] || fail 'not two steps in plain.jsonl'
 [ "$(losses plain.jsonl)" = "$(losses more.jsonl)" ] || fail 'flags without an effect changed the losses'
@@ -162,12 +162,12 @@ losses() { grep -o '"lm_loss": [^,]*' "$1"; }
 # numbers. It is rejected if this would give 0 or 1.
 expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --kv-channels 8 --num-query-groups 2 --group-query-attention
 expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --attention-dropout 0.001 --hidden-dropout 1e-7
-expect_text err '^  --attention-dropout 0.001 +would be rounded to 0: dropout uses multiples of 1/256$'
-expect_text err '^  --hidden-dropout 1e-07 +would be rounded to 0: dropout uses multiples of 1/65536$'
+expect_text err '^  --attention-dropout 0.001 +would be rounded to 0, because dropout uses multiples of 1/256;'
+expect_text err '^  --hidden-dropout 1e-07 +would be rounded to 0, because dropout uses multiples of 1/65536;'
 expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --attention-dropout 0.999
-expect_text err '^  --attention-dropout 0.999 +would be rounded to 1: '
+expect_text err '^  --attention-dropout 0.999 +would be rounded to 1, '
 expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --attention-dropout 0.01
-expect_lines 1 '^mtl-train: --attention-dropout 0.01: is rounded to 3/256 = 0.01171875; dropout uses multiples of 1/256$'
+expect_lines 1 '^mtl-train: --attention-dropout 0.01 is rounded to 3/256 = 0.01171875; dropout uses multiples of 1/256$'
 expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --attention-dropout 0.1 --hidden-dropout 0.1
 expect_lines 0 'is rounded to'
 
@@ -216,7 +216,7 @@ expect_exit 2 mtl-train "${codeparrot[@]}" "${small[@]}" --save none --load none
 expect_text err '^  --fp16 +excludes --bf16; use only one of them$'
 expect_lines 1 '^  --'
 expect_exit 2 mtl-train "${codeparrot[@]}" "${small[@]}" --save none --load none --exit-on-missing-checkpoint
-expect_text err '^  --exit-on-missing-checkpoint +no checkpoint in --load none$'
+expect_text err '^  --exit-on-missing-checkpoint +.*--load none contains no checkpoint; '
 ! grep -q 'starting from iteration 0' err || fail '--exit-on-missing-checkpoint: reports a start'
 
 # The 345M script's command line is accepted.

@@ -97,7 +97,7 @@ expect_exit 0 "${cosine[@]}" --train-iters 8 --load other --finetune --save new 
 expect_lines 0 'now'
 expect_exit 0 mtl-convert --load other --save weights
 expect_exit 0 "${cosine[@]}" --train-iters 1 --load weights --use-checkpoint-opt_param-scheduler
-expect_lines 1 '^mtl-train: --use-checkpoint-opt_param-scheduler: has no effect on a run that does not resume$'
+expect_lines 1 '^mtl-train: --use-checkpoint-opt_param-scheduler has no effect on a run that does not resume$'
 
 # --- A model with rotary positions continues with other positions and another base, when told so ---
 expect_exit 2 "${start[@]}" --load "$LLAMA" --seq-length 128

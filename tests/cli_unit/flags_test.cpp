@@ -205,7 +205,7 @@ TEST_CASE("flags: an acknowledged flag is named once and has no effect, its valu
   Tool tool;
   tool.parse({"--DDP-impl", "local", "file", "--DDP-impl", "torch"});
   REQUIRE(tool.flags.notices().size() == 1);
-  CHECK(tool.flags.notices()[0] == "--DDP-impl: no longer chooses anything");
+  CHECK(tool.flags.notices()[0] == "--DDP-impl no longer chooses anything");
   CHECK(tool.inputs == std::vector<std::string>{"file"});
 }
 
@@ -428,7 +428,7 @@ TEST_CASE("flags: a flag without effect is named once, one that needs another is
   CHECK(quiet.flags.notices().empty());
   CHECK(run(idle, {"--width", "1", "--idle", "x", "--width", "2"}).empty());
   CHECK(idle.flags.notices() ==
-        std::vector<std::string>{"--width: has no effect without --verbose", "--idle: has no effect on one rank"});
+        std::vector<std::string>{"--width has no effect without --verbose", "--idle has no effect on one rank"});
   CHECK(run(active, {"--width", "1", "--verbose", "--marks", "x", "--save", "y"}).empty());
   CHECK(active.flags.notices().empty());
   CHECK(run(broken, {"--marks", "x"}) == "--marks: needs --save\n");
