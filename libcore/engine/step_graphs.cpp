@@ -14,8 +14,8 @@ void capture(Graph& graph, Stream& stream, const std::function<void()>& body) {
   } catch (const Interrupted&) {
     throw;
   } catch (const Error& error) {
-    fail(error.code(), "capturing a part of the step as a CUDA graph failed: ", error.what(),
-         "; --no-cuda-graphs runs steps without graphs");
+    fail(error.code(), "cannot capture a part of the step as a CUDA graph: ", error.what(),
+         "; use --no-cuda-graphs to run steps without graphs");
   }
 }
 

@@ -27,7 +27,7 @@ std::vector<std::string> account_flags(const Layout& layout) {
 }
 
 void check_split(const Layout& layout, std::int64_t num_layers) {
-  if (num_layers < 1) fail_at(Exit::usage, cat("--num-layers ", num_layers), "a model has at least 1 layer");
+  if (num_layers < 1) fail_at(Exit::usage, cat("--num-layers ", num_layers), "must be at least 1");
   if (layout.stages() < 1 || layout.chunks < 1)
     fail(Exit::usage, layout.stages(), " pipeline stages of ", layout.chunks, " chunks; use at least 1 of each");
   if (layout.chunks > 1 && layout.stages() == 1)

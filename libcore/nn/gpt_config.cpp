@@ -43,8 +43,10 @@ std::vector<std::string> GptConfig::problems() const {
   }
   if (qk_norm && norm != Norm::rmsnorm)
     out.push_back("norms of queries and keys are RMSNorm; they need RMSNorm in the rest of the model too");
-  if (sliding_window < 0) out.push_back(cat("sliding window is ", sliding_window, "; it must be at least 1"));
-  if (first_window_layer < 0) out.push_back(cat("first layer of the sliding window is ", first_window_layer));
+  if (sliding_window < 0)
+    out.push_back(cat("sliding window is ", sliding_window, "; it must be at least 1, or 0 for none"));
+  if (first_window_layer < 0)
+    out.push_back(cat("first layer of the sliding window is ", first_window_layer, "; it must be at least 0"));
   return out;
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/checked.h"
+#include "base/count_of.h"
 #include "base/error.h"
 
 namespace mtl {
@@ -113,10 +114,10 @@ void report_warmup(const LrScheduleFlags& flags, const ScheduleLength& run,
     report(cat("--lr-warmup-fraction ", *flags.lr_warmup_fraction), "must be at least 0 and below 1");
   else
     report(cat(in_samples ? "--lr-warmup-samples " : "--lr-warmup-iters ", length),
-           length < 0
-               ? "must not be negative"
-               : cat("must be shorter than the decay, which takes ", decay, in_samples ? " samples" : " iterations",
-                     "; use fewer, or a larger --lr-decay", in_samples ? "-samples" : "-iters"));
+           length < 0 ? "must not be negative"
+                      : cat("must be shorter than the decay, which takes ",
+                            count_of(decay, in_samples ? "sample" : "iteration"), "; use fewer, or a larger --lr-decay",
+                            in_samples ? "-samples" : "-iters"));
 }
 
 }  // namespace
@@ -152,8 +153,8 @@ double weight_decay(const LrScheduleOptions& schedule, std::int64_t consumed_sam
 void check_schedule(const LrScheduleFlags& flags, const ScheduleLength& run,
                     const std::function<void(std::string flag, std::string what)>& report) {
   bool in_samples = run.train_samples.has_value();
-  const char* unit =
-      in_samples ? "the run is counted in samples; use --lr-" : "the run is counted in iterations; use --lr-";
+  const char* unit = in_samples ? "does not fit a run that is counted in samples; use --lr-"
+                                : "does not fit a run that is counted in iterations; use --lr-";
   const char* suffix = in_samples ? "-samples" : "-iters";
   auto other_unit = [&](bool given, const char* name) {
     if (given) report(cat("--lr-", name, in_samples ? "-iters" : "-samples"), cat(unit, name, suffix));
@@ -162,7 +163,7 @@ void check_schedule(const LrScheduleFlags& flags, const ScheduleLength& run,
   other_unit((in_samples ? flags.lr_warmup_iters : flags.lr_warmup_samples) != 0, "warmup");
   other_unit(in_samples ? flags.lr_wsd_decay_iters.has_value() : flags.lr_wsd_decay_samples.has_value(), "wsd-decay");
   if (flags.lr_warmup_fraction && (flags.lr_warmup_iters != 0 || flags.lr_warmup_samples != 0)) {
-    report("--lr-warmup-fraction", cat("is given together with --lr-warmup", suffix, "; use only one of them"));
+    report("--lr-warmup-fraction", cat("excludes --lr-warmup", suffix, "; use only one of them"));
   }
 
   LrScheduleOptions steps = to_samples(flags, run);
@@ -171,15 +172,15 @@ void check_schedule(const LrScheduleFlags& flags, const ScheduleLength& run,
   else if (!(steps.lr >= 0))
     report(cat("--lr ", steps.lr), "must not be negative");
   else if (steps.min_lr > steps.lr)
-    report(cat("--min-lr ", steps.min_lr), cat("is larger than --lr ", steps.lr));
+    report(cat("--min-lr ", steps.min_lr), cat("is larger than --lr ", steps.lr, "; lower it, or raise --lr"));
   else if (steps.warmup_init > steps.lr)
-    report(cat("--lr-warmup-init ", steps.warmup_init), cat("is larger than --lr ", steps.lr));
+    report(cat("--lr-warmup-init ", steps.warmup_init), cat("is larger than --lr ", steps.lr, "; lower it"));
   if (!(steps.min_lr >= 0)) report(cat("--min-lr ", steps.min_lr), "must not be negative");
   if (steps.decay_steps <= 0) report(cat("--lr-decay", suffix), "must be positive");
   if (!(steps.warmup_steps >= 0) || (steps.decay_steps > 0 && steps.warmup_steps >= double(steps.decay_steps)))
     report_warmup(flags, run, report);
   if (steps.decay_style == LrDecayStyle::wsd && steps.wsd_decay_steps <= 0) {
-    report("--lr-decay-style WSD", cat("needs the length of its decay; give --lr-wsd-decay", suffix));
+    report("--lr-decay-style WSD", cat("needs the length of its decay; add --lr-wsd-decay", suffix));
   }
   bool grows = steps.weight_decay_style != WeightDecayStyle::constant;
   for (auto [name, value] :
@@ -187,11 +188,11 @@ void check_schedule(const LrScheduleFlags& flags, const ScheduleLength& run,
     if (grows && !value) report(name, cat("is required by --weight-decay-incr-style ", flags.weight_decay_incr_style));
     if (!grows && value && *value != flags.weight_decay) {
       report(cat(name, " ", *value),
-             "needs --weight-decay-incr-style linear or cosine; a constant weight decay is --weight-decay");
+             "needs --weight-decay-incr-style linear or cosine; use --weight-decay to set a constant weight decay");
     }
   }
   if (grows && steps.start_weight_decay > steps.end_weight_decay)
-    report("--start-weight-decay", "is larger than --end-weight-decay");
+    report("--start-weight-decay", "is larger than --end-weight-decay; lower it, or raise --end-weight-decay");
 }
 
 LrScheduleOptions resolve_schedule(const LrScheduleFlags& flags, const ScheduleLength& run) {

@@ -237,7 +237,7 @@ void ParamStore::check_all_written() const {
 ElementMap ParamStore::owned_elements(int param) const {
   const auto& [number, segment] = place(param);
   const ParamSpec& spec = specs_[param];
-  require(spec.shards.size() <= 1, spec.name, ": is split along ", spec.shards.size(), " axes");
+  require(spec.shards.size() <= 1, spec.name, " is split along ", spec.shards.size(), " axes");
   const int axis = spec.shards.empty() ? 0 : spec.shards[0].axis;
   std::int64_t inner = 1;  // number of elements per index along the axis
   for (std::size_t a = axis + 1; a < spec.shape.size(); ++a) inner *= spec.shape[a];

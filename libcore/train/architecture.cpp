@@ -91,7 +91,7 @@ class FlagResolver {
   /// Reports that a flag differs from the loaded model. Keeps a preset's differences for report_preset().
   void difference(const std::string& flag, const std::string& what) const {
     if (!given_.preset_flags.contains(name_of(flag)))
-      problem(flag, what + "; leave it out");
+      problem(flag, what + "; leave the flag out");
     else if (is_first(flag))
       preset_differences_.push_back(cat(flag, " (", what, ")"));
   }
@@ -124,7 +124,7 @@ void resolve_mlp(GptConfig& config, const ArchitectureOptions& given, const Flag
   if (resolver.is_loaded() || given.ffn_hidden_size || !given.swiglu) return;
   config.ffn_hidden_size = 4 * config.hidden_size * 2 / 3 / 64 * 64;
   if (config.ffn_hidden_size == 0 && config.hidden_size > 0)
-    resolver.problem("--swiglu", cat("needs --ffn-hidden-size: 8/3 of the hidden size ", config.hidden_size,
+    resolver.problem("--swiglu", cat("needs --ffn-hidden-size, because 8/3 of the hidden size ", config.hidden_size,
                                      ", rounded down to a multiple of 64 as in Megatron-LM, is 0"));
 }
 
@@ -195,12 +195,13 @@ void check_architecture(const ArchitectureOptions& given, const Report& report) 
   const std::vector<std::string> activations = activation_flags(given);
   if (activations.size() > 1) report(join(activations, ", "), "choose different activations; use only one of them");
   if (given.rotary_embeddings && given.position_embedding_type == "learned_absolute")
-    report("--use-rotary-position-embeddings", "contradicts --position-embedding-type learned_absolute");
+    report("--use-rotary-position-embeddings",
+           "contradicts --position-embedding-type learned_absolute; use only one of them");
   if (given.rotary_interpolation && given.rope_scaling)
     report("--use-rope-scaling", "excludes --rotary-seq-len-interpolation-factor; use only one of them");
   if (given.window_size && !window_of(*given.window_size))
     report(cat("--window-size ", *given.window_size),
-           "must be LEFT,0: each token sees LEFT tokens before its own, and none after it");
+           "must be LEFT,0 (each token sees LEFT tokens before its own, and none after it)");
 }
 
 GptConfig resolve_architecture(const ArchitectureOptions& given, const std::optional<GptConfig>& loaded,

@@ -51,9 +51,8 @@ TrainingData::TrainingData(const TrainOptions& options, const Tokens& tokens) {
     generate(options, tokens);
     return;
   }
-  SplitSources sources = read_split_sources(options.data.paths, [](const std::string& flag, const std::string& what) {
-    fail(Exit::usage, flag, ": ", what);
-  });
+  SplitSources sources = read_split_sources(
+      options.data.paths, [](const std::string& flag, const std::string& what) { fail_at(Exit::usage, flag, what); });
   auto counts = count_samples(options.batch.run_length(options.train_iters(), options.parallel.data()));
   for (Split split : {Split::train, Split::valid, Split::test}) {
     const std::size_t i = enum_index(split);
@@ -62,7 +61,9 @@ TrainingData::TrainingData(const TrainOptions& options, const Tokens& tokens) {
     if (options.data.sampler_kind() == SamplerKind::single)
       require_samples(*sources[i], split, *datasets_[i], counts[i]);
   }
-  if (!dataset(Split::train)) fail(Exit::usage, "--split ", options.data.paths.split, " leaves nothing to train on");
+  if (!dataset(Split::train))
+    fail(Exit::usage, "--split ", options.data.paths.split,
+         " leaves nothing to train on; set the first weight above 0");
   identify(options, sources);
 }
 

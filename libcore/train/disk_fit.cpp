@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/count_of.h"
 #include "base/files.h"
 #include "ckpt/canonical.h"
 #include "optim/update_rule.h"
@@ -50,8 +51,9 @@ std::string check_space(const SpaceNeed& need, std::uint64_t free_bytes, const s
     fail(Exit::io, folder, ": a checkpoint takes ", size, ", but only ", available,
          "; free some space, or choose another --save folder");
   if (fitting >= static_cast<std::uint64_t>(need.checkpoints)) return "";
-  return cat(folder, ": the run adds ", need.checkpoints, " checkpoints of ", size, ", but only ", available,
-             ", enough for ", fitting, "; free some space, or save less with --keep-last or a larger --save-interval");
+  return cat(folder, ": the run adds ", count_of(need.checkpoints, "checkpoint"), " of ", size, ", but only ",
+             available, ", enough for ", fitting,
+             "; free some space, or save less with --keep-last or a larger --save-interval");
 }
 
 std::string check_save_folder(const TrainOptions& options, const GptConfig& config, std::int64_t iteration) {

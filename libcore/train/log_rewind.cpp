@@ -17,7 +17,7 @@ struct LogEntry {
 };
 
 [[noreturn]] void fail_no_log(const std::string& path, std::int64_t number, const std::string& reason) {
-  fail(Exit::bad_data, path, ":", number, ": not a line of a training log (", reason,
+  fail(Exit::bad_data, path, ":", number, " is not a line of a training log (", reason,
        "); choose another file for --log-jsonl");
 }
 

@@ -28,18 +28,21 @@ bool check_sizes(const BatchOptions& batch, std::int64_t data_parallel, const st
   if (global % pass != 0 && !batch.varies() && !batch.decrease_if_needed) {
     std::int64_t below = global / pass * pass;
     std::int64_t closest = below == 0 || global - below > below + pass - global ? below + pass : below;
-    report(cat("--global-batch-size ", global), cat("is not a multiple of ", product, "; nearest: ", closest));
+    report(cat("--global-batch-size ", global),
+           cat("is not a multiple of ", product, "; choose a multiple, such as ", closest));
     return false;
   }
   try {
     const BatchSizes sizes = batch.sizes(data_parallel, seq_length);
     if (sizes.largest() / pass > kMaxMicroBatches) {
-      report(size_flag(batch, global), cat("is more than ", kMaxMicroBatches, " x ", product));
+      report(size_flag(batch, global), cat("needs more than ", kMaxMicroBatches, " x ", product,
+                                           ", the most that mtl runs per step; choose a smaller size, or a larger "
+                                           "--micro-batch-size"));
       return false;
     }
     if (!batch.schedule.empty() && global != sizes.largest() && !batch.decrease_if_needed) {
-      report(cat("--global-batch-size ", global),
-             cat("differs from the largest size of --step-batch-size-schedule, ", sizes.largest(), "; leave it out"));
+      report(cat("--global-batch-size ", global), cat("differs from the largest size of --step-batch-size-schedule, ",
+                                                      sizes.largest(), "; leave the flag out"));
       return false;
     }
   } catch (const Error& error) {
@@ -85,11 +88,11 @@ RunLength BatchOptions::run_length(std::int64_t iterations, std::int64_t data_pa
 }
 
 void check_data_options(const DataOptions& data, const Report& report) {
-  if (data.seq_length == 0) report("--seq-length", "is required, at least 1: tokens per sample");
+  if (data.seq_length == 0) report("--seq-length", "is required: the number of tokens per sample, at least 1");
   if (data.order == "feistel" && data.dataloader_type == "cyclic")
     report("--dataloader-type cyclic", "shuffles what --data-order feistel has shuffled; use only one of them");
   if (!data.data_sharding && data.dataloader_type != "cyclic")
-    report("--no-data-sharding", "needs --dataloader-type cyclic: in a single pass no rank owns samples");
+    report("--no-data-sharding", "needs --dataloader-type cyclic, because in a single pass no rank owns samples");
 }
 
 bool check_batches(const BatchOptions& batch, std::int64_t data_parallel, const std::string& ranks_text,
@@ -97,17 +100,18 @@ bool check_batches(const BatchOptions& batch, std::int64_t data_parallel, const 
   const bool has_sizes = check_sizes(batch, data_parallel, ranks_text, seq_length, report);
   if (has_sizes && batch.varies() && !batch.train_samples)
     report(batch.rampup.empty() ? "--step-batch-size-schedule" : "--rampup-batch-size",
-           "needs a run that is counted in samples; give --train-samples");
+           "needs a run that is counted in samples; use --train-samples");
   if (batch.train_iters && batch.train_samples)
     report("--train-samples", "excludes --train-iters; use only one of them");
   if (batch.train_samples && has_sizes) {
     const BatchSizes sizes = batch.sizes(data_parallel, seq_length);
     if (sizes.count_iterations(*batch.train_samples) < 1)
       report(cat("--train-samples ", *batch.train_samples),
-             cat("must be at least one global batch: ", sizes.running(0)));
+             cat("is less than one global batch; use at least ", sizes.running(0)));
   } else if (batch.train_iters && has_sizes && *batch.train_iters > INT64_MAX / batch.global_size(data_parallel)) {
     report(cat("--train-iters ", *batch.train_iters),
-           cat("of ", batch.global_size(data_parallel), " samples each are more than can be counted"));
+           cat("needs more samples than 64 bits can count, ", batch.global_size(data_parallel),
+               " per iteration; use fewer iterations"));
   }
   return has_sizes;
 }
@@ -117,11 +121,14 @@ namespace {
 void check_profile(const ProfileOptions& profile, std::int64_t world, const Report& report) {
   if (profile.step_end <= profile.step_start)
     report(cat("--profile-step-end ", profile.step_end),
-           cat("is not after --profile-step-start ", profile.step_start, ": no iteration is recorded"));
+           cat("is not after --profile-step-start ", profile.step_start,
+               ", so no iteration would be recorded; choose a later one"));
   for (const std::string& rank : profile.ranks) {
     const std::optional<std::int64_t> number = parse_int(rank);
     if (!number || *number < 0 || *number >= world)
-      report("--profile-ranks " + rank, cat("is not a rank of this run, which has ", world));
+      report("--profile-ranks " + rank,
+             cat("is not a rank of this run, ",
+                 world == 1 ? "whose only rank is 0" : cat("whose ranks are 0 to ", world - 1)));
   }
 }
 
@@ -136,10 +143,10 @@ void check_data_and_profile(const TrainOptions& options, const Report& report) {
 void check_parallel(const TrainOptions& options, const Report& report) {
   const ParallelOptions& parallel = options.parallel;
   if (parallel.context != 1)
-    report(cat("--context-parallel-size ", parallel.context), "is not supported in this version; only 1 is");
+    report(cat("--context-parallel-size ", parallel.context), "is not supported in this version; use 1");
   if (parallel.expert != 1) {
     report(cat("--expert-model-parallel-size ", parallel.expert),
-           "is not supported in this version, whose model has no experts; only 1 is");
+           "is not supported in this version, whose model has no experts; use 1");
   }
   std::int64_t model = parallel.tensor * parallel.pipeline;
   if (parallel.world % model != 0) {
@@ -149,8 +156,9 @@ void check_parallel(const TrainOptions& options, const Report& report) {
             "; start them with mpirun -n ", (parallel.world / model + 1) * model));
   }
   if (parallel.layout.sequence_parallel && options.data.seq_length % parallel.tensor != 0) {
-    report("--sequence-parallel", cat("cannot divide --seq-length ", options.data.seq_length, " evenly into ",
-                                      parallel.tensor, " parts; make it a multiple"));
+    report("--sequence-parallel",
+           cat("cannot divide --seq-length ", options.data.seq_length, " evenly into ", parallel.tensor,
+               " parts; choose a --seq-length that is a multiple of ", parallel.tensor));
   }
 }
 
@@ -185,8 +193,9 @@ void check_offloaded_layers(const ParallelOptions& options, const std::vector<st
   const std::int64_t offloaded = options.offloaded_layers.value_or(1);
   if (fewest - kResidentLayers >= offloaded) return;
   report(options.offloaded_layers ? cat("--cpu-offloading-num-layers ", offloaded) : "--cpu-offloading",
-         cat("needs at least ", offloaded + kResidentLayers, " layers in each stage, and one has ", fewest,
-             ": activations of ", kResidentLayers, " layers stay on the GPU"));
+         cat("needs at least ", offloaded + kResidentLayers, " layers in each stage, because the activations of ",
+             kResidentLayers, " stay on the GPU, but one stage has ", fewest,
+             offloaded > 1 ? "; offload fewer layers, or use fewer stages" : "; use fewer stages"));
 }
 
 /// Reports model sizes that cannot be divided among the ranks.
@@ -194,7 +203,8 @@ void check_division(const TrainOptions& options, const GptConfig& config, const 
   const ParallelOptions& parallel = options.parallel;
   auto divides = [&](const char* flag, std::int64_t number) {
     if (parallel.tensor >= 1 && number % parallel.tensor != 0)
-      report(cat(flag, " ", number), cat("is not a multiple of --tensor-model-parallel-size ", parallel.tensor));
+      report(cat(flag, " ", number),
+             cat("is not a multiple of --tensor-model-parallel-size ", parallel.tensor, "; change one of them"));
   };
   divides("--num-attention-heads", config.num_heads);
   if (config.num_query_groups != config.num_heads) divides("--num-query-groups", config.num_query_groups);
@@ -248,7 +258,8 @@ RankGrid make_grid(const ParallelOptions& options, const GridSizes& sizes, const
   std::vector<std::string> order = split(options.order(), '-');
   std::erase(order, absent);
   RankGrid grid(sizes, join(order, "-"));
-  if (grid.world() != options.world) fail(Exit::usage, options.world, " ranks do not fill a grid of ", grid.world());
+  if (grid.world() != options.world)
+    fail(Exit::usage, "the parallel sizes multiply to ", grid.world(), " ranks, but the run has ", options.world);
   return grid;
 }
 
@@ -299,7 +310,7 @@ void check_options(const TrainOptions& options, const Report& report) {
   bool has_sizes = check_batches(options.batch, options.parallel.data(), options.parallel.data_text(),
                                  options.data.seq_length, report);
   if (!options.batch.train_iters && !options.batch.train_samples && !options.dry_run)
-    report("--train-iters", "is required, or --train-samples");
+    report("--train-iters", "or --train-samples is required");
   check_data_and_profile(options, report);
   if (!options.optimizer.schedule.lr && options.dry_run) return;
   if (!options.optimizer.schedule.lr && !options.batch.train_iters && !options.batch.train_samples)
@@ -324,7 +335,9 @@ void check_length(const TrainOptions& options, const GptConfig& config, bool is_
   if (!model.preset_flags.contains("--seq-length")) {
     const bool can_extend = is_loaded && config.position_embedding == PositionEmbedding::rotary;
     report(cat("--seq-length ", length),
-           cat(what, can_extend ? cat("; add --max-position-embeddings ", length, " to extend them") : ""));
+           cat(what, can_extend  ? cat("; add --max-position-embeddings ", length, " to extend them")
+                     : is_loaded ? "; use a shorter one"
+                                 : "; use a shorter one, or raise --max-position-embeddings"));
   } else if (!is_loaded || !model.preset_flags.contains("--max-position-embeddings")) {  // else a difference
     report(cat("--model ", *model.preset), cat("sets --seq-length ", length, ", which ", what,
                                                "; add --seq-length with at most ", config.max_positions));

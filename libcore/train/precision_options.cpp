@@ -90,29 +90,30 @@ void check_precision(const PrecisionOptions& options,
     const bool is_megatron_dtype = given == "fp16" || given == "fp8";
     report(cat(flag.flag, " ", given),
            is_megatron_dtype
-               ? "is not supported in this version: its range is too small without scale factors of its own; "
-                 "fp32 and bf16 are"
+               ? "is not supported in this version, because its range is too small without scale factors of its "
+                 "own; use fp32 or bf16"
                : "must be fp32 or bf16");
   }
   const Precision precision = precision_of(options);
   const bool computes_in_bf16 = precision.compute == DType::bf16;
   if (precision.main_params == DType::bf16 && !computes_in_bf16)
-    report("--main-params-dtype bf16", "needs --bf16: main weights are fp32, or the weights that layers read");
+    report("--main-params-dtype bf16",
+           "needs --bf16, because main weights are either fp32 or the weights that layers read");
   if (options.grad_reduce_in_bf16 && options.main_grads == "fp32")
     report("--grad-reduce-in-bf16", "contradicts --main-grads-dtype fp32; use only one of them");
   if (precision.main_grads == DType::bf16) {
     const std::string cause = options.grad_reduce_in_bf16 ? "--grad-reduce-in-bf16"
                               : options.main_grads        ? "--main-grads-dtype bf16"
                                                           : preset_flag(options);
-    if (!computes_in_bf16) report(cause, "needs --bf16: other precisions have main gradients in fp32");
+    if (!computes_in_bf16) report(cause, "needs --bf16, because other precisions have main gradients in fp32");
     if (options.accumulate_grads_in_fp32)
       report("--accumulate-allreduce-grads-in-fp32",
-             cat("contradicts ", cause, ", which has main gradients in bf16; leave one out"));
+             cat("contradicts ", cause, ", which has main gradients in bf16; use only one of them"));
   }
   const GradScaler::Options scaler = scaler_of(options);
   if (scaler.is_dynamic && scaler.initial_scale < scaler.min_scale)
     report(cat("--initial-loss-scale ", options.initial_loss_scale),
-           cat("is below --min-loss-scale ", options.min_loss_scale));
+           cat("is below --min-loss-scale ", options.min_loss_scale, "; raise it, or lower --min-loss-scale"));
 }
 
 Json precision_record(const Precision& precision) {

@@ -92,7 +92,7 @@ void Profiler::finish(Stream& stream) {
   if (recorded_ > 0) write(stream);
   if (options_.enabled && recorded_ == 0 && world_.rank() == 0)
     console_.warn(cat("no step was profiled: this session ran none of the iterations ", options_.step_start + 1, " to ",
-                      options_.step_end, " (--profile-step-start, --profile-step-end)"));
+                      options_.step_end, "; set --profile-step-start and --profile-step-end to iterations that run"));
 }
 
 /// Returns this rank's text, JSON and trace events, separated by kSeparator, to be sent to rank 0.

@@ -102,14 +102,14 @@ std::vector<std::string> changed_settings(const TrainOptions& options, const std
   const std::string changes =
       has_schedule ? differences_of(*schedule, schedule_record(schedule_of_flags(options))) : "";
   if (!changes.empty() && flags.use_checkpoint_schedule)
-    out.push_back(cat(folder, ": continues with its own schedule, not with that of the flags: ", changes));
+    out.push_back(cat(folder, " continues with its own schedule, not with that of the flags: ", changes));
   else if (!changes.empty() && flags.override_schedule)
-    out.push_back(cat(folder, ": continues with another schedule: ", changes));
+    out.push_back(cat(folder, " continues with another schedule: ", changes));
   else if (!changes.empty())
     report(folder, cat("was trained with another schedule: ", changes, "; add ", kOverride,
                        " to continue with the flags', or ", kUseCheckpoint, " to continue with the checkpoint's"));
   const std::string others = differences_of(extra.at("settings").at("other"), other_settings(options));
-  if (!others.empty()) out.push_back(cat(folder, ": continues with other settings: ", others));
+  if (!others.empty()) out.push_back(cat(folder, " continues with other settings: ", others));
   return out;
 }
 

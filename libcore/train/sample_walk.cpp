@@ -29,9 +29,8 @@ std::vector<Sampler> samplers_of(const SampleWalk& walk, const BlendedDataset& d
   const std::string name(kSplitNames[enum_index(walk.split)]);
   const DataPathOptions& paths = walk.data.paths;
   if (paths.is_per_split())
-    fail_at(Exit::usage, cat("--", name, "-data-path"), "is missing, so there is no data for ", name,
-            "; name token files");
-  fail_at(Exit::usage, "--split " + paths.split, "leaves no data for ", name, "; give it a weight above 0");
+    fail(Exit::usage, "--", name, "-data-path is required, because it names the data for ", name);
+  fail(Exit::usage, "--split ", paths.split, " leaves no data for ", name, "; set its weight above 0");
 }
 
 }  // namespace

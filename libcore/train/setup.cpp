@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "base/count_of.h"
 #include "base/enum_index.h"
 #include "base/files.h"
 #include "base/hub_cache.h"
@@ -33,9 +34,9 @@ bool check_exists(Findings& findings, const char* flag, const std::string& path,
 void check_share(const SplitSource& source, Split split, const std::string& given, const IndexedDataset& files) {
   SplitRange range = range_of(source.share, files.sequences());
   if (range.begin < range.end) return;
-  fail_at(Exit::bad_data, files.prefix(), "--split ", given, " leaves none of its ", files.sequences(),
-          " sequences for ", kSplitNames[enum_index(split)],
-          "; give more data or another --split (100,0,0 trains on all, without validation)");
+  fail_at(Exit::bad_data, files.prefix(), "--split ", given, " leaves none of its ",
+          count_of(files.sequences(), "sequence"), " for ", kSplitNames[enum_index(split)],
+          "; use more data, or another --split (100,0,0 trains on all, without validation)");
 }
 
 /// Opens one data set's files. If a file is missing or damaged, reports it and returns null.
@@ -49,10 +50,10 @@ std::shared_ptr<const IndexedDataset> check_files(const std::string& flag, const
     return out;
   }
   bool has_suffix = file_exists(prefix + "_text_document.idx");
-  findings.problem(
-      where, cat("there is no ", has_idx ? "" : prefix + ".idx", has_idx || has_bin ? "" : " or ",
-                 has_bin ? "" : prefix + ".bin",
-                 has_suffix ? "; did you mean " + prefix + "_text_document?" : "; mtl-preprocess makes token files"));
+  findings.problem(where, cat("there is no ", has_idx ? "" : prefix + ".idx", has_idx || has_bin ? "" : " or ",
+                              has_bin ? "" : prefix + ".bin",
+                              has_suffix ? "; did you mean " + prefix + "_text_document?"
+                                         : "; make token files with mtl-preprocess"));
   return out;
 }
 
@@ -63,9 +64,9 @@ bool check_folder(const char* flag, const std::string& path, Findings& findings)
   while (!file_exists(at.string()) && at.has_relative_path()) at = at.parent_path();
   std::string problem;
   if (!is_directory(at.string()))
-    problem = cat(at.string(), " is not a folder; choose another one");
+    problem = cat("cannot be created, because ", at.string(), " is not a folder; choose another folder");
   else if (::access(at.c_str(), W_OK | X_OK) != 0)
-    problem = cat(at.string(), " is not writable; choose another folder");
+    problem = cat("needs write access to ", at.string(), "; choose another folder, or change its permissions");
   if (!problem.empty()) findings.problem(cat(flag, " ", path), problem);
   return problem.empty();
 }
@@ -96,7 +97,7 @@ void add_extension(const GptConfig& loaded, const GptConfig& config, StartPoint&
     return Json::object({{"--max-position-embeddings", from.max_positions}, {"--rotary-base", from.rotary.base}});
   };
   const std::string changes = differences_of(settings(loaded), settings(config));
-  if (!changes.empty()) start.changes.push_back(cat(start.folder, ": continues with ", changes));
+  if (!changes.empty()) start.changes.push_back(cat(start.folder, " continues with ", changes));
 }
 
 }  // namespace
@@ -153,8 +154,9 @@ bool check_outputs(const TrainOptions& options, bool is_rank_zero, Findings& fin
 }
 
 bool check_tokenizer_files(const TokenizerOptions& tokenizer, Findings& findings) {
-  bool vocab = check_exists(findings, "--vocab-file", tokenizer.vocab_file, "; mtl-vocab makes one");
-  bool merges = check_exists(findings, "--merge-file", tokenizer.merge_file, "; it belongs to --vocab-file");
+  bool vocab = check_exists(findings, "--vocab-file", tokenizer.vocab_file, "; make one with mtl-vocab");
+  bool merges =
+      check_exists(findings, "--merge-file", tokenizer.merge_file, "; use the merges that belong to --vocab-file");
   const std::string& name = tokenizer.tokenizer_model;
   const bool model = name.empty() || file_exists(resolve_hub_name(name));
   if (!model) findings.problem("--tokenizer-model " + name, describe_missing_path(name));
@@ -179,18 +181,18 @@ void configure(TrainOptions& options, TrainSetup& setup, bool tokenizer_failed,
   } else if (needs_only_size && !tokenizer_failed) {
     report("--vocab-size", "is needed, or a tokenizer: the size of the vocabulary is part of the model");
   } else if (setup.tokenizer == nullptr && !tokenizer_failed && (separates_documents || !start.source)) {
-    report("--vocab-file",
-           start.source ? "and --merge-file are needed to distinguish documents: the model has no tokenizer files"
-                        : "and --merge-file are needed, or another --tokenizer-type: the tokenizer decides the "
-                          "size of the vocabulary");
+    report("--vocab-file, --merge-file",
+           start.source ? "are required to distinguish documents, because the model has no tokenizer files"
+                        : "are required, or another --tokenizer-type, because the tokenizer decides the size of the "
+                          "vocabulary");
   }
   if (start.state) check_resumed_precision(options.precision, start, report);
   options.loaded_dropout = start.source ? start.source->dropout() : std::nullopt;
   if (const std::optional<ModelDropout>& dropout = options.loaded_dropout;
       dropout && dropout->embedding != dropout->hidden && !options.hidden_dropout) {
-    report("--hidden-dropout", cat("is needed: ", start.point.folder, " was trained with dropout ", dropout->embedding,
-                                   " on embeddings and ", dropout->hidden,
-                                   " on attention and MLP outputs, and mtl-train has one value for both"));
+    report("--hidden-dropout", cat("is required: ", start.point.folder, " was trained with dropout ",
+                                   dropout->embedding, " on embeddings and ", dropout->hidden,
+                                   " on attention and MLP outputs, but mtl-train has one value for both"));
   }
   std::optional<GptConfig> loaded;
   if (start.source) loaded = start.config;

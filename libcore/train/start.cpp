@@ -19,11 +19,12 @@ namespace {
 std::string named_checkpoint(const CheckpointOptions& flags, const std::string& directory, std::int64_t iteration) {
   std::string folder = cat(directory, "/", folder_of(iteration));
   if (file_exists(folder)) return folder;
-  std::vector<std::string> held;
-  for (std::int64_t other : list_iterations(directory)) held.push_back(folder_of(other));
+  std::vector<std::string> existing;
+  for (std::int64_t other : list_iterations(directory)) existing.push_back(folder_of(other));
   fail_at(Exit::usage, flags.ckpt_step ? cat("--ckpt-step ", iteration) : "--load " + flags.load, "there is no ",
-          folder_of(iteration), " in ", directory, "; it contains ",
-          held.empty() ? "no checkpoints" : join(held, ", "));
+          folder_of(iteration), " in ", directory,
+          existing.empty() ? ", which contains no checkpoints; use another folder"
+                           : cat("; choose one of ", join(existing, ", ")));
 }
 
 /// Returns the flags that supply what another program's model does not contain: --num-attention-heads and, if no flag
@@ -77,7 +78,7 @@ void open_own(RunStart& start, const TrainOptions& options, const std::vector<st
   const std::optional<std::int64_t> target = rollback_target(flags);
   if (target && flags.finetune) {
     fail_at(Exit::usage, "--finetune", "cannot start at iteration 0 in ", flags.save,
-            ", which contains the checkpoint to start from; save to another folder");
+            ", which contains the checkpoint to start from; choose another --save folder");
   }
   if (const auto newest = newest_checkpoint(flags.save, console, damaged)) {
     open_source(start, options, *newest, true, console);

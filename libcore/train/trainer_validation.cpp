@@ -1,5 +1,6 @@
 // Validation and testing: computes losses on held-out data, handles requests between batches, and finishes a complete
 // run.
+#include "base/count_of.h"
 #include "base/error.h"
 #include "ckpt/checkpoint.h"
 #include "kernels/elementwise.h"
@@ -20,10 +21,10 @@ void Trainer::check_validation_samples() const {
   const std::int64_t available = data->size() - state_.consumed_valid_samples;
   if (is_complete() || needed <= available) return;
   fail(Exit::usage, "--eval-interval ", interval, ", --eval-iters ", batch.eval_iters, ": iterations ",
-       state_.iteration + 1, " to ", last, " take ", needed, " validation samples, ",
-       std::max<std::int64_t>(0, available), " are left: the set has ", data->size(), " (by these flags, as in ",
-       "Megatron-LM), and ", state_.consumed_valid_samples,
-       " are consumed; use the --eval-interval and --eval-iters of the first start, or lower --eval-iters");
+       state_.iteration + 1, " to ", last, " need ", count_of(needed, "validation sample"), ", but only ",
+       with_commas(std::max<std::int64_t>(0, available)), " of the set's ", with_commas(data->size()),
+       " (by these flags, as in Megatron-LM) are left, because ", with_commas(state_.consumed_valid_samples),
+       " were consumed; use the --eval-interval and --eval-iters of the first start, or lower --eval-iters");
 }
 
 /// Collective: handles requests before a validation or test batch. Returns false if the run ends.

@@ -54,7 +54,7 @@ expect_problem() {
   expect_exit 2 mtl-train "${small[@]}" "${null[@]}" --dry-run "$@"
   expect_text err "^  $text"
 }
-expect_problem '--swiglu +needs --ffn-hidden-size: .* is 0' --swiglu --hidden-size 20
+expect_problem '--swiglu +needs --ffn-hidden-size, .* is 0' --swiglu --hidden-size 20
 expect_problem '--swiglu, --squared-relu +choose different activations' --swiglu --squared-relu
 expect_problem '--window-size 4 +must be LEFT,0' --window-size 4
 expect_problem '--use-rope-scaling +excludes --rotary-seq-len-interpolation-factor' --use-rotary-position-embeddings \
@@ -65,11 +65,11 @@ expect_problem '--num-query-groups 2 +is not a multiple of --tensor-model-parall
 for tool in "mtl-train ${null[*]} --dry-run" "mtl-topo --vocab-size $V"; do  # with a preset too
   # shellcheck disable=SC2086
   expect_exit 2 $tool --model qwen3-0.6b --tensor-model-parallel-size 16 --world-size 16
-  expect_text err '^  --num-query-groups 8 +is not a multiple of --tensor-model-parallel-size 16$'
+  expect_text err '^  --num-query-groups 8 +is not a multiple of --tensor-model-parallel-size 16;'
 done
 expect_exit 2 mtl-train --load "$TESTS/golden/llama_model/mistral" --finetune --dry-run --seq-length 32 \
   --tokenizer-type NullTokenizer --vocab-size 200 --tensor-model-parallel-size 2 --world-size 2
-expect_text err '^  --num-query-groups 1 +is not a multiple of --tensor-model-parallel-size 2$'
+expect_text err '^  --num-query-groups 1 +is not a multiple of --tensor-model-parallel-size 2;'
 expect_problem '--recompute-granularity full +needs --recompute-method' --recompute-granularity full
 expect_problem '--recompute-activations +requests selective recomputation, which contradicts' --recompute-activations --checkpoint-activations
 

@@ -110,7 +110,7 @@ for flag in '--data-path +cannot be used with --train-data-path' '--split 80,10,
   expect_text err "^  $flag"
 done
 expect_exit 2 run_in none "${SHARED[@]}" --data-path 1 $A 2 nosuch 3 b
-expect_text err '^  --data-path nosuch +there is no nosuch.idx or nosuch.bin; mtl-preprocess makes token files$'
+expect_text err '^  --data-path nosuch +there is no nosuch.idx or nosuch.bin; .*mtl-preprocess$'
 expect_text err '^  --data-path b +there is no b.idx or b.bin; did you mean b_text_document\?$'
 expect_exit 65 run_in none "${SHARED[@]}" --data-path $A $B --train-iters 5000
 expect_text err '^mtl-train: --data-path: without weights the 2 data sets provide one epoch, [0-9]+ samples for train, but the run needs 20000; add weights'
@@ -164,7 +164,7 @@ expect_refused() {
   rm -rf again
   cp -r at3 again
   expect_exit 65 run_in again "$@"
-  expect_text err "iter_0000003: was trained on different data: $what.*; .*--allow-data-change"
+  expect_text err "iter_0000003 was trained on different data: $what.*; .*--allow-data-change"
   ! grep -q 'resuming' err || fail "$what: reports that it resumes before it refuses"
 }
 expect_exit 0 run_in at3 "${at3[@]}" --data-path 0.3 $A 0.7 $B
@@ -221,7 +221,7 @@ cmp -s one two && fail 'the seed has no effect on --data-order feistel'
 order --valid-data-path 2 $B 1 $C --train-iters 10 --eval-iters 3 --dataset valid >valid || fail 'no validation samples'
 [ "$(wc -l <valid)" -eq 24 ] || fail "$(wc -l <valid) samples of validation instead of 24"
 expect_exit 2 order --valid-data-path $B --train-iters 10
-expect_text err 'no data for train'
+expect_text err '--train-data-path is required'
 expect_exit 65 order --data-path $A $B --train-iters 5000
 expect_text err 'without weights the 2 data sets provide one epoch, [0-9]+ samples for train'
 expect_exit 0 order --data-path $A --split 1,0,0 --train-iters 1 --eod-mask-loss --num-workers 2

@@ -27,7 +27,7 @@ expect_text err 'already complete: 20 of 20'
 blend=(--data-path 1 c_text_document --train-iters 10)
 expect_exit 0 run_in interval "${blend[@]}" --eval-interval 2
 expect_exit 2 run_in interval "${blend[@]}" --train-iters 20 --eval-interval 10
-expect_text err '^mtl-train: --eval-interval 10, --eval-iters 2: iterations 11 to 20 take 16 validation samples, 0 are left'
+expect_text err '^mtl-train: --eval-interval 10, --eval-iters 2: iterations 11 to 20 need 16 validation samples, but only 0 '
 [ ! -s out ] || fail 'trains before it refuses'
 expect_exit 0 run_in interval "${blend[@]}" --train-iters 20 --eval-interval 2
 

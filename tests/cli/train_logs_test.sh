@@ -24,7 +24,7 @@ printf 'train-iters = 12\n' >run.conf
 for file in object.json run.conf c_text_document.bin c_text_document.idx; do
   cp "$file" kept
   expect_exit 65 mtl-train "${UNSAVED[@]}" --log-jsonl "$file"
-  once err "^mtl-train: $file:1: not a line of a training log .*--log-jsonl"
+  once err "^mtl-train: $file:1 is not a line of a training log .*--log-jsonl"
   expect_same "$file" kept
   expect_exit 2 mtl-train "${UNSAVED[@]}" --log-jsonl "$file" --fp8-hybrid
   once err "^  --log-jsonl $file .*not a line of a training log"

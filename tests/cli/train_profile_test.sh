@@ -47,7 +47,7 @@ fi
 expect_exit 0 mtl-train "${run[@]}" --profile --profile-step-start 2 --profile-step-end 9 --profile-dir short
 [ "$(number short/rank0.json first_step) $(number short/rank0.json steps)" = "3 2" ] || fail "not the last two iterations"
 expect_exit 0 mtl-train "${run[@]}" --profile
-once err '^mtl-train: warning: no step was profiled: this session ran none of the iterations 11 to 12 \(--profile-step-start, --profile-step-end\)$'
+once err '^mtl-train: warning: no step was profiled: this session ran none of the iterations 11 to 12; .*--profile-step-start and --profile-step-end'
 [ ! -e profile ] || fail 'a profile was written without iterations'
 # If a folder cannot be created, the run does not end.
 touch file
@@ -67,9 +67,9 @@ grep -qE '^communication +[0-9.]+' both/rank1.txt || fail 'rank 1 reports no com
 
 # Invalid requests.
 expect_exit 2 mtl-train "${run[@]}" --profile --profile-step-start 5 --profile-step-end 5 --profile-ranks 0 1 x --profile-dir ''
-once err '^  --profile-step-end 5  is not after --profile-step-start 5: no iteration is recorded$'
-once err '^  --profile-ranks 1 +is not a rank of this run, which has 1$'
-once err '^  --profile-ranks x +is not a rank of this run, which has 1$'
+once err '^  --profile-step-end 5  is not after --profile-step-start 5, '
+once err '^  --profile-ranks 1 +is not a rank of this run, '
+once err '^  --profile-ranks x +is not a rank of this run, '
 once err '^  --profile-dir +is empty; '
 
 # --roofline: computes a bound from all operators' FLOP and bytes. It is at least the time for the FLOP alone.

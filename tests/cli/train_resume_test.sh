@@ -115,7 +115,7 @@ cmp -s vocab.json "$BPE/vocab.json" && fail 'the vocabulary was not changed'
 bpe=(--tokenizer-type GPT2BPETokenizer --merge-file "$BPE/merges.txt")
 expect_exit 0 run_in bpe "${bpe[@]}" --vocab-file "$BPE/vocab.json" --exit-interval 3
 expect_exit 65 run_in bpe "${bpe[@]}" --vocab-file vocab.json
-expect_text err 'bpe/save/iter_0000003: was trained with another tokenizer'
+expect_text err 'bpe/save/iter_0000003 was trained with another tokenizer'
 expect_exit 0 run_in bpe "${bpe[@]}" --vocab-file vocab.json --allow-data-change
 
 # --load with --finetune: uses another run's weights, unless --save already has a checkpoint to resume.

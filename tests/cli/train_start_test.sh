@@ -171,7 +171,7 @@ expect_names back 'iter_0000003 iter_0000006 iter_0000007 iter_0000008.rolled_ba
 # Rolling back to an impossible checkpoint changes nothing.
 copy_at_9 back
 expect_exit 2 run_in back --ckpt-step 7
-expect_text err 'there is no iter_0000007 in back/save; it contains iter_0000009, iter_0000006, iter_0000003'
+expect_text err 'iter_0000007 in back/save; choose one of iter_0000009, iter_0000006, iter_0000003'
 flip back 6
 expect_exit 65 run_in back --ckpt-step 6
 expect_exit 2 run_in back --load back/save/iter_0000003 --finetune

@@ -281,7 +281,7 @@ TEST_CASE("metrics: a file that is not a log is refused and left untouched") {
   MetricsOptions options = quiet_options(folder.path());
   write_file_atomic(options.log_jsonl, "{\"text\": \"a document\"}\n");
   CHECK_THROWS_WITH_AS((Metrics{options, quiet_console}),
-                       doctest::Contains("run.jsonl:1: not a line of a training log"), Error);
+                       doctest::Contains("run.jsonl:1 is not a line of a training log"), Error);
   CHECK(read_file(options.log_jsonl) == "{\"text\": \"a document\"}\n");
 }
 
