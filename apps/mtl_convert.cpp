@@ -6,10 +6,10 @@
 #include "base/json.h"
 #include "base/str.h"
 #include "ckpt/convert_model.h"
-#include "cli/alone.h"
 #include "cli/device_flags.h"
 #include "cli/model_flags.h"
 #include "cli/model_tokenizer.h"
+#include "cli/single_process.h"
 #include "cli/thread_waits.h"
 #include "eval/compare_models.h"
 
@@ -124,7 +124,7 @@ int main(int argc, char** argv) {
           "KiB, MiB or GiB (powers of 1024), spelled as in 5GB, 500MB or 2GiB");
     }
   });
-  return mtl::run_alone(flags, argc, argv, [&](mtl::Console& console) {
+  return mtl::run_single_process(flags, argc, argv, [&](mtl::Console& console) {
     Comparison comparison;
     options.vocabulary_in = [](const std::string& folder) -> std::optional<std::int64_t> {
       const auto tokenizer = mtl::choose_tokenizer({}, folder);

@@ -1,9 +1,9 @@
 // mtl-eval: measures loss and perplexity of a model on text or token files.
-#include "cli/alone.h"
 #include "cli/device_flags.h"
 #include "cli/eval_run.h"
 #include "cli/eval_tokenizer.h"
 #include "cli/model_flags.h"
+#include "cli/single_process.h"
 #include "cli/thread_waits.h"
 #include "cli/tokenizer_flags.h"
 
@@ -63,7 +63,7 @@ int main(int argc, char** argv) {
   Flags flags("mtl-eval", "measure loss and perplexity of a model on text or token files");
   add_flags(flags, options);
   flags.check([&] { check(flags, options); });
-  return run_alone(flags, argc, argv, [&](Console& console) {
+  return run_single_process(flags, argc, argv, [&](Console& console) {
     EvalReport report = evaluate(options, console);
     print_out(options.json ? report.json().dump() + "\n" : report.line());
     return Exit::ok;

@@ -1,9 +1,9 @@
 // mtl-generate: continues prompts with a model.
-#include "cli/alone.h"
 #include "cli/device_flags.h"
 #include "cli/eval_tokenizer.h"
 #include "cli/generate_run.h"
 #include "cli/model_flags.h"
+#include "cli/single_process.h"
 #include "cli/thread_waits.h"
 #include "cli/tokenizer_flags.h"
 
@@ -74,5 +74,5 @@ int main(int argc, char** argv) {
   Flags flags("mtl-generate", "continue prompts with a model");
   add_flags(flags, options);
   flags.check([&] { check(flags, options); });
-  return run_alone(flags, argc, argv, [&](Console& console) { return generate(options, console); });
+  return run_single_process(flags, argc, argv, [&](Console& console) { return generate(options, console); });
 }

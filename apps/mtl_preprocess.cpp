@@ -5,7 +5,7 @@
 #include "base/allocator.h"
 #include "base/count_of.h"
 #include "base/str.h"
-#include "cli/alone.h"
+#include "cli/single_process.h"
 #include "cli/tokenizer_flags.h"
 #include "prep/preprocess.h"
 #include "text/sentences.h"
@@ -130,7 +130,7 @@ int main(int argc, char** argv) {
     options.config_file = flags.config_file();
     check(flags, options);
   });
-  return run_alone(flags, argc, argv, [&](Console& console) {
+  return run_single_process(flags, argc, argv, [&](Console& console) {
     report_old_spellings(options, console);
     Json summary = preprocess(options, console);
     if (options.json) {

@@ -3,7 +3,7 @@
 
 #include "base/allocator.h"
 #include "base/str.h"
-#include "cli/alone.h"
+#include "cli/single_process.h"
 #include "prep/vocab_training.h"
 
 using namespace mtl;
@@ -77,7 +77,7 @@ int main(int argc, char** argv) {
     options.config_file = flags.config_file();
     check(flags, options);
   });
-  return run_alone(flags, argc, argv, [&](Console& console) {
+  return run_single_process(flags, argc, argv, [&](Console& console) {
     Json summary = train_vocab(options, console);
     console.info(cat(with_commas(summary.at("vocab_size").as_int()), " tokens from ",
                      with_commas(summary.at("bytes").as_int()), " bytes in ",

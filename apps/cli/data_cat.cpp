@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "base/count_of.h"
-#include "cli/alone.h"
 #include "cli/data_commands.h"
 #include "cli/data_print.h"
+#include "cli/single_process.h"
 
 namespace mtl {
 namespace {
@@ -52,7 +52,7 @@ int data_cat(int argc, const char* const* argv) {
       flags.problem("--begin, --count", "apply to a single PREFIX; run mtl-data cat once for each");
     }
   });
-  return run_alone(flags, argc, argv, [&](Console& console) {
+  return run_single_process(flags, argc, argv, [&](Console& console) {
     print_documents(options, console);
     return Exit::ok;
   });

@@ -6,8 +6,8 @@
 #include "base/count_of.h"
 #include "base/inputs.h"
 #include "base/interrupt_guard.h"
-#include "cli/alone.h"
 #include "cli/data_commands.h"
+#include "cli/single_process.h"
 #include "data/make_token_files.h"
 #include "data/npy.h"
 
@@ -59,7 +59,7 @@ int data_export(int argc, const char* const* argv) {
                     "does not end in .npy, the only supported format; name a file like tokens.npy");
     }
   });
-  return run_alone(flags, argc, argv, [&](Console& console) {
+  return run_single_process(flags, argc, argv, [&](Console& console) {
     export_tokens(options, console);
     return Exit::ok;
   });

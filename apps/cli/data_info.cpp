@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "base/json.h"
-#include "cli/alone.h"
 #include "cli/data_commands.h"
+#include "cli/single_process.h"
 #include "data/length_summary.h"
 
 namespace mtl {
@@ -84,7 +84,7 @@ int data_info(int argc, const char* const* argv) {
   flags.positional("PREFIX", options.prefixes, "prefix of the token files, or either of the two files");
   flags.add_switch("--json", options.json, "print one JSON line per PREFIX, schema mtl-data-info/1");
   flags.check([&] { check_prefixes(flags, options.prefixes); });
-  return run_alone(flags, argc, argv, [&](Console&) {
+  return run_single_process(flags, argc, argv, [&](Console&) {
     for (std::size_t i = 0; i < options.prefixes.size(); ++i) {
       const IndexedDataset data(options.prefixes[i]);
       print_out(options.json ? to_json(data).dump() + "\n" : cat(i > 0 ? "\n" : "", describe(data)));

@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
-#include "cli/alone.h"
 #include "cli/data_commands.h"
 #include "cli/data_output.h"
+#include "cli/single_process.h"
 #include "data/merge.h"
 
 namespace mtl {
@@ -50,7 +50,7 @@ int data_merge(int argc, const char* const* argv) {
                                              "A B ...), or a folder with --input");
     }
   });
-  return run_alone(flags, argc, argv, [&](Console& console) {
+  return run_single_process(flags, argc, argv, [&](Console& console) {
     merge(options, console);
     return Exit::ok;
   });

@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
-#include "cli/alone.h"
 #include "cli/data_commands.h"
 #include "cli/data_flags.h"
+#include "cli/single_process.h"
 #include "train/sample_walk.h"
 
 namespace mtl {
@@ -93,7 +93,7 @@ int data_order(int argc, const char* const* argv) {
     });
     return Exit::ok;
   };
-  return run_alone(flags, argc, argv, run, prepare);
+  return run_single_process(flags, argc, argv, run, prepare);
 }
 
 }  // namespace mtl

@@ -5,8 +5,8 @@
 #include "base/count_of.h"
 #include "base/inputs.h"
 #include "base/output_lock.h"
-#include "cli/alone.h"
 #include "cli/data_commands.h"
+#include "cli/single_process.h"
 #include "data/index_repair.h"
 #include "data/indexed_dataset.h"
 
@@ -46,7 +46,7 @@ int data_repair(int argc, const char* const* argv) {
     if (!options.output.empty() && !ends_with(options.output, ".idx"))
       flags.problem("--output " + options.output, "does not end in .idx; name a file like PREFIX.idx");
   });
-  return run_alone(flags, argc, argv, [&](Console& console) {
+  return run_single_process(flags, argc, argv, [&](Console& console) {
     repair(options, console);
     return Exit::ok;
   });

@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
-#include "cli/alone.h"
 #include "cli/data_commands.h"
 #include "cli/data_print.h"
+#include "cli/single_process.h"
 #include "data/divide.h"
 
 namespace mtl {
@@ -41,7 +41,7 @@ int data_sample(int argc, const char* const* argv) {
   flags.add("--seed", &options.seed, "N", "random seed for the draw").within({0, UINT32_MAX});
   add_data_print_flags(flags, options.print);
   flags.check([&] { check_data_print_flags(flags, options.print); });
-  return run_alone(flags, argc, argv, [&](Console& console) {
+  return run_single_process(flags, argc, argv, [&](Console& console) {
     print_sample(options, console);
     return Exit::ok;
   });

@@ -2,9 +2,9 @@
 #include <string>
 #include <vector>
 
-#include "cli/alone.h"
 #include "cli/data_commands.h"
 #include "cli/data_output.h"
+#include "cli/single_process.h"
 #include "data/divide.h"
 
 namespace mtl {
@@ -39,7 +39,7 @@ int data_shuffle(int argc, const char* const* argv) {
   flags.add("--seed", &options.seed, "N", "random seed; the order is numpy.random.RandomState(N).permutation")
       .within({0, UINT32_MAX});
   add_data_output_flags(flags, options.output);
-  return run_alone(flags, argc, argv, [&](Console& console) {
+  return run_single_process(flags, argc, argv, [&](Console& console) {
     shuffle(options, console);
     return Exit::ok;
   });

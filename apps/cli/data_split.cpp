@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "base/count_of.h"
-#include "cli/alone.h"
 #include "cli/data_commands.h"
 #include "cli/data_output.h"
+#include "cli/single_process.h"
 #include "data/divide.h"
 
 namespace mtl {
@@ -137,7 +137,7 @@ int data_split(int argc, const char* const* argv) {
       .one_of({"documents", "tokens"});
   add_data_output_flags(flags, options.output);
   flags.check([&] { check_options(flags, options); });
-  return run_alone(flags, argc, argv, [&](Console& console) {
+  return run_single_process(flags, argc, argv, [&](Console& console) {
     split_documents(options, console);
     return Exit::ok;
   });

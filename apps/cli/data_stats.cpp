@@ -7,9 +7,9 @@
 #include "base/count_of.h"
 #include "base/json.h"
 #include "base/utf8.h"
-#include "cli/alone.h"
 #include "cli/data_commands.h"
 #include "cli/data_tokenizer.h"
+#include "cli/single_process.h"
 #include "data/token_stats.h"
 
 namespace mtl {
@@ -161,7 +161,7 @@ int data_stats(int argc, const char* const* argv) {
   flags.section("Output");
   flags.add("--top", &options.top, "N", "most frequent ids to list, with a tokenizer as text, too").at_least(0);
   add_inspection_flags(flags, options, "mtl-data-stats/1");
-  return run_alone(flags, argc, argv, [&](Console& console) {
+  return run_single_process(flags, argc, argv, [&](Console& console) {
     print_stats(options, console);
     return Exit::ok;
   });

@@ -4,9 +4,9 @@
 
 #include "base/count_of.h"
 #include "base/json.h"
-#include "cli/alone.h"
 #include "cli/data_commands.h"
 #include "cli/data_tokenizer.h"
+#include "cli/single_process.h"
 #include "data/verify.h"
 
 namespace mtl {
@@ -70,7 +70,7 @@ int data_verify(int argc, const char* const* argv) {
   Flags flags("mtl-data verify",
               "check token files against their format, against PREFIX.json, and ids against a vocabulary size");
   add_inspection_flags(flags, options, "mtl-data-verify/1");
-  return run_alone(flags, argc, argv, [&](Console& console) { return verify_all(options, console); });
+  return run_single_process(flags, argc, argv, [&](Console& console) { return verify_all(options, console); });
 }
 
 }  // namespace mtl

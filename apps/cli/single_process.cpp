@@ -1,4 +1,4 @@
-#include "cli/alone.h"
+#include "cli/single_process.h"
 
 #include <cstdio>
 #include <cstdlib>
@@ -9,8 +9,8 @@
 
 namespace mtl {
 
-int run_alone(Flags& flags, int argc, const char* const* argv, const std::function<Exit(Console&)>& run,
-              const std::function<void()>& prepare) {
+int run_single_process(Flags& flags, int argc, const char* const* argv, const std::function<Exit(Console&)>& run,
+                       const std::function<void()>& prepare) {
   RunFrame frame;
   frame.prepare = prepare;
   const RankEnvironment job = announced_ranks([](const char* name) -> const char* { return std::getenv(name); });
