@@ -42,7 +42,7 @@ Exit train_from_start(TrainOptions& options, TrainSetup& setup, Ranks& ranks, co
     std::optional<LoadError> fault;
     try {
       Trainer trainer(options, std::move(setup.start), setup.tokenizer.get(), groups, signals, console);
-      settle_start(point, options, world, console);
+      adopt_start(point, options, world, console);
       Followed followed(ranks.session(), trainer.progress());
       return trainer.run();
     } catch (const LoadError& error) {
@@ -160,7 +160,7 @@ int main(int argc, char** argv) {
       mtl::unblock_request_signals();
     }
     if (options.dry_run) ranks.ignore_unsupported_launcher();
-    mtl::settle_world_size(options, ranks.launched().world);
+    mtl::resolve_world_size(options, ranks.launched().world);
     device = mtl::choose_own_device(options, flags, ranks.launched());
   });
   mtl::TrainSetup setup;

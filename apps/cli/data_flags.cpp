@@ -54,7 +54,7 @@ void add_batch_flags(Flags& flags, BatchOptions& batch) {
   flags.add("--eval-iters", &batch.eval_iters, "N", "global batches per validation; 0: none").at_least(0);
 }
 
-void settle_data_flags(Flags& flags, const DataOptions& data, BatchOptions& batch, std::int64_t data_parallel) {
+void resolve_data_flags(Flags& flags, const DataOptions& data, BatchOptions& batch, std::int64_t data_parallel) {
   if (data.paths.is_per_split() && flags.was_given("--split"))
     flags.problem("--split " + data.paths.split, "divides --data-path; leave it out with a path for each split");
   if (batch.schedule.empty() || batch.global_batch_size) return;

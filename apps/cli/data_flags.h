@@ -16,6 +16,6 @@ void add_data_flags(Flags& flags, DataOptions& data);
 void add_batch_flags(Flags& flags, BatchOptions& batch);
 /// For Flags::check. Rejects --split if each split has its own data path. With --step-batch-size-schedule but no
 /// --global-batch-size, uses the schedule's largest size as the global batch size.
-void settle_data_flags(Flags& flags, const DataOptions& data, BatchOptions& batch, std::int64_t data_parallel);
+void resolve_data_flags(Flags& flags, const DataOptions& data, BatchOptions& batch, std::int64_t data_parallel);
 
 }  // namespace mtl

@@ -42,7 +42,7 @@ void add_flags(Flags& flags, DataOrderOptions& options) {
 
 void check(Flags& flags, DataOrderOptions& options) {
   const auto report = [&](const std::string& flag, const std::string& what) { flags.problem(flag, what); };
-  settle_data_flags(flags, options.data, options.batch, options.data_parallel_size);
+  resolve_data_flags(flags, options.data, options.batch, options.data_parallel_size);
   check_batches(options.batch, options.data_parallel_size, "", options.data.seq_length, report);
   if (!flags.was_given("--train-iters") && !flags.was_given("--train-samples"))
     flags.problem("--train-iters", "or --train-samples is required");

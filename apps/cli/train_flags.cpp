@@ -275,7 +275,7 @@ void check_fused_attention(Flags& flags, const TrainOptions& options) {
   refuse(options.parallel.context > 1, "is not supported with --context-parallel-size; use only one of them");
 }
 
-void settle_world_size(TrainOptions& options, int launched) {
+void resolve_world_size(TrainOptions& options, int launched) {
   ParallelOptions& parallel = options.parallel;
   parallel.world = launched;
   if (options.dry_run && (parallel.plan_world || launched == 1))
@@ -297,7 +297,7 @@ void add_train_flags(Flags& flags, TrainOptions& options, const RunStart& start)
   add_megatron_flags(flags, options);
   flags.check([&] {
     check_paths(flags, options);
-    settle_data_flags(flags, options.data, options.batch, options.parallel.data());
+    resolve_data_flags(flags, options.data, options.batch, options.parallel.data());
     check_options(options, [&](const std::string& flag, const std::string& what) { flags.problem(flag, what); });
     if (options.data.mock && !options.data.paths.is_absent())
       flags.problem("--mock-data",

@@ -17,6 +17,6 @@ void check_fused_attention(Flags& flags, const TrainOptions& options);
 
 /// Sets the world size to `launched` or, in a dry run, to --world-size. A dry run started as one process defaults to
 /// the smallest number of ranks the layout allows. Must be called in the first Flags::check function.
-void settle_world_size(TrainOptions& options, int launched);
+void resolve_world_size(TrainOptions& options, int launched);
 
 }  // namespace mtl

@@ -37,7 +37,7 @@ void prepare_training(TrainOptions& options, Flags& flags, bool is_rank_zero, Tr
     setup.tokenizer = choose_tokenizer(named, tokenizer_folder(setup.start));
   });
   if (found) {
-    settle_vocabulary(setup.start, setup.tokenizer ? setup.tokenizer->vocab_size() : 0, console);
+    trim_vocabulary(setup.start, setup.tokenizer ? setup.tokenizer->vocab_size() : 0, console);
     configure(options, setup, !usable,
               [&](const std::string& flag, const std::string& what) { findings.problem(flag, what); });
   }
@@ -50,7 +50,7 @@ void complete_setup(TrainOptions& options, TrainSetup& setup) {
   Console silent("");
   silent.quiet = silent.silent = true;
   setup.tokenizer = choose_tokenizer(options.tokenizer, tokenizer_folder(setup.start));
-  settle_vocabulary(setup.start, setup.tokenizer ? setup.tokenizer->vocab_size() : 0, silent);
+  trim_vocabulary(setup.start, setup.tokenizer ? setup.tokenizer->vocab_size() : 0, silent);
   configure(options, setup, false, [&](std::string flag, std::string what) {
     problems.push_back({std::move(flag), std::move(what)});
   });

@@ -127,7 +127,7 @@ class HfReader : public MappedReader {
            " layers in config.json; use the config.json of these weights");
     }
     std::erase_if(stored_, [&](const auto& item) { return is_hf_buffer(item.first, *family_); });
-    if (config.tied_embeddings) settle_tied_output();
+    if (config.tied_embeddings) drop_tied_output();
     for (const CanonicalTensor& canonical : canonical_tensors(config)) add_parameter(canonical);
     if (!stored_.empty()) {
       const auto& [file, stored] = stored_.begin()->second;
@@ -164,7 +164,7 @@ class HfReader : public MappedReader {
 
   /// If the folder stores an output layer, checks that it equals the token embedding, and then ignores it. If only the
   /// output layer is stored, it is also the token embedding.
-  void settle_tied_output() {
+  void drop_tied_output() {
     const CanonicalTensor canonical{"embedding.tokens.weight", {config.vocab_size, config.hidden_size}};
     auto output = stored_.find(cat(family_->output, ".weight"));
     if (output == stored_.end()) return;

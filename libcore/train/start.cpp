@@ -207,7 +207,7 @@ RunStart find_start(const TrainOptions& options, std::shared_ptr<const SaveDirec
   return start;
 }
 
-void settle_vocabulary(RunStart& start, std::int64_t tokenizer_size, Console& console) {
+void trim_vocabulary(RunStart& start, std::int64_t tokenizer_size, Console& console) {
   if (!start.source) return;
   start.source->trim_vocabulary(tokenizer_size > 0 ? std::optional(tokenizer_size) : std::nullopt, console);
   start.config = start.source->config();
@@ -238,7 +238,7 @@ RunStart share_start(const std::function<RunStart()>& find, const TrainOptions& 
   return start;
 }
 
-void settle_start(const StartPoint& start, const TrainOptions& options, Communicator& world, Console& console) {
+void adopt_start(const StartPoint& start, const TrainOptions& options, Communicator& world, Console& console) {
   const CheckpointOptions& flags = options.checkpoint;
   work_on_first_rank(world, [&] {
     if (start.is_own || start.is_rollback) set_later_aside(start, flags.save, console);

@@ -50,7 +50,7 @@ RunStart find_start(const TrainOptions& options, std::shared_ptr<const SaveDirec
 
 /// If the loaded model does not state its vocabulary size, trims it to `tokenizer_size` tokens. If that is 0 (no
 /// tokenizer), keeps all embedding rows and warns.
-void settle_vocabulary(RunStart& start, std::int64_t tokenizer_size, Console& console);
+void trim_vocabulary(RunStart& start, std::int64_t tokenizer_size, Console& console);
 
 /// Collective: every rank opens the starting state that find() returns on rank 0. If find() throws, all ranks throw the
 /// same error.
@@ -59,7 +59,7 @@ RunStart share_start(const std::function<RunStart()>& find, const TrainOptions& 
 /// Collective. Must be called once the starting state is loaded. Rank 0 renames later checkpoints in --save: valid ones
 /// that a rollback discards to iter_N.rolled_back, all others to iter_N.damaged. Logs the starting state. A rollback
 /// first verifies the entire checkpoint that it resumes from.
-void settle_start(const StartPoint& start, const TrainOptions& options, Communicator& world, Console& console);
+void adopt_start(const StartPoint& start, const TrainOptions& options, Communicator& world, Console& console);
 
 /// Collective. Must be called after a starting state failed to load. Returns true if its files are damaged, so that
 /// another checkpoint may take its place. Always returns false for an explicitly requested checkpoint.
