@@ -43,7 +43,7 @@ Exit train_from_start(TrainOptions& options, TrainSetup& setup, Ranks& ranks, co
     try {
       Trainer trainer(options, std::move(setup.start), setup.tokenizer.get(), groups, signals, console);
       adopt_start(point, options, world, console);
-      Followed followed(ranks.session(), trainer.progress());
+      ReportedProgress reported(ranks.session(), trainer.progress());
       return trainer.run();
     } catch (const LoadError& error) {
       fault = error;

@@ -54,7 +54,7 @@ class MpiSession {
   /// Sets a function to call with a warning when slow storage prolongs a wait.
   void warn_with(std::function<void(const std::string&)> warn);
   /// From now on, error messages include *progress, the run's current iteration and micro-batch. If `progress` is null,
-  /// they keep the last value. See Followed.
+  /// they keep the last value. See ReportedProgress.
   void follow(const OperationProgress* progress);
 
   /// Blocks until all ranks have called barrier(). Throws after the deadline.
@@ -75,17 +75,17 @@ class MpiSession {
   bool finished_ = false;
 };
 
-/// While a Followed exists, the session's error messages include the run's current iteration and micro-batch.
-class Followed {
+/// While a ReportedProgress exists, the session's error messages include the run's current iteration and micro-batch.
+class ReportedProgress {
  public:
   /// The caller must keep `progress` alive. Does nothing if `session` is null.
-  Followed(MpiSession* session, const OperationProgress& progress) : session_(session) {
+  ReportedProgress(MpiSession* session, const OperationProgress& progress) : session_(session) {
     if (session_ != nullptr) session_->follow(&progress);
   }
-  ~Followed() {
+  ~ReportedProgress() {
     if (session_ != nullptr) session_->follow(nullptr);
   }
-  Followed(const Followed&) = delete;
+  ReportedProgress(const ReportedProgress&) = delete;
 
  private:
   MpiSession* session_;

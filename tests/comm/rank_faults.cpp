@@ -97,7 +97,7 @@ Exit count_together(const Options& options, Ranks& ranks, Console& console) {
   OperationProgress progress{0, 0};
   console.info("counting");
   if (chosen) console.warn("seldom heard");
-  Followed followed(session, progress);
+  ReportedProgress reported(session, progress);
   if (session != nullptr) {
     check_same(groups.world(), session->hosts(),
                {{"program", "1"}, {"flags", chosen && options.fault == "agree" ? "a\n--lr 2" : "a\n--lr 1"}});
