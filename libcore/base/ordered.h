@@ -15,7 +15,8 @@
 
 namespace mtl {
 
-struct Weightless {
+/// Weighs every item as 0, so that run_ordered() has no budget.
+struct NoWeight {
   std::size_t operator()(const auto&) const { return 0; }
 };
 
@@ -127,7 +128,7 @@ class OrderedWork {
 ///
 /// If produce(), weigh() or a worker throws for an item, the results before that item are consumed first, then the
 /// exception is rethrown. Throws Error(usage) unless `threads` is from 1 to 1024.
-template <class Result, class Produce, class MakeWorker, class Consume, class Weigh = Weightless>
+template <class Result, class Produce, class MakeWorker, class Consume, class Weigh = NoWeight>
 void run_ordered(int threads, Produce produce, MakeWorker make_worker, Consume consume, Weigh weigh = {},
                  std::size_t budget = 1) {
   if (threads < 1 || threads > 1024) fail(Exit::usage, "cannot run ", threads, " threads; use 1 to 1024");
