@@ -48,10 +48,10 @@ void MpiProgress::watch(DeviceWatch* devices) {
   devices_ = devices;
 }
 
-/// Answers letters from other ranks and checks device operations for faults. If a rank has failed, aborts the device
-/// operations, because the host may be waiting for them.
+/// Answers control messages from other ranks and checks device operations for faults. If a rank has failed, aborts the
+/// device operations, because the host may be waiting for them.
 void MpiProgress::check_others() {
-  watchdog_.answer_letters(at_);
+  watchdog_.answer_control_messages(at_);
   if (devices_ == nullptr) return;
   if (watchdog_.failed_rank() >= 0) halt();
   devices_->check_faults(at_);

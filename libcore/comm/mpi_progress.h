@@ -7,7 +7,7 @@
 //
 // MPI transfers messages only inside MPI calls, so they would make no progress while the rank computes. We therefore
 // poll on the progress thread during computations. The thread pauses after each poll in which no message completes. If
-// no operations are in progress, it only answers letters from other ranks.
+// no operations are in progress, it only answers control messages from other ranks.
 //
 // A mutex guards this object and its communicators. A thread must hold it to call MPI.
 #pragma once

@@ -50,13 +50,13 @@ struct MpiWire::Mpi {
     std::string text;
     MPI_Request request;
   };
-  MPI_Comm letters = MPI_COMM_NULL;
+  MPI_Comm control = MPI_COMM_NULL;
   std::list<Posted> posted;
-  std::vector<char> letter = std::vector<char>(kMaxLetter);
+  std::vector<char> incoming = std::vector<char>(kMaxControlBytes);
   MPI_Request next = MPI_REQUEST_NULL;
 
-  void await_letter() {
-    check(MPI_Irecv(letter.data(), static_cast<int>(kMaxLetter), MPI_CHAR, MPI_ANY_SOURCE, 0, letters, &next),
+  void await_control_message() {
+    check(MPI_Irecv(incoming.data(), static_cast<int>(kMaxControlBytes), MPI_CHAR, MPI_ANY_SOURCE, 0, control, &next),
           "MPI_Irecv");
   }
   void add(MPI_Request request, const Pending& message) {
@@ -83,9 +83,9 @@ MpiWire::MpiWire(int rank, int world)
     fail(Exit::failure, "the launcher started rank ", rank, " of ", world, ", but MPI sees rank ", seen_rank, " of ",
          seen_world, "; use the mpirun of the MPI library that this program loads (ldd shows which)");
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-  check(MPI_Comm_dup(MPI_COMM_WORLD, &mpi_->letters), "MPI_Comm_dup");
-  MPI_Comm_set_errhandler(mpi_->letters, MPI_ERRORS_RETURN);
-  mpi_->await_letter();
+  check(MPI_Comm_dup(MPI_COMM_WORLD, &mpi_->control), "MPI_Comm_dup");
+  MPI_Comm_set_errhandler(mpi_->control, MPI_ERRORS_RETURN);
+  mpi_->await_control_message();
 }
 
 MpiWire::~MpiWire() = default;
@@ -172,30 +172,30 @@ void MpiWire::abandon_messages(int kept) {
 }
 
 void MpiWire::post(int to, std::string text) {
-  if (text.size() > kMaxLetter) text.resize(kMaxLetter);
-  // A letter must stay in memory until MPI has sent it. Do not wait for that: a stopped rank may never receive its
-  // letters. Drop the letters that have been sent.
+  if (text.size() > kMaxControlBytes) text.resize(kMaxControlBytes);
+  // A control message must stay in memory until MPI has sent it. Do not wait for that: a stopped rank may never receive
+  // it. Drop the messages that have been sent.
   std::erase_if(mpi_->posted, [](Mpi::Posted& old) {
     int is_sent = 0;
     check(MPI_Test(&old.request, &is_sent, MPI_STATUS_IGNORE), "MPI_Test");
     return is_sent != 0;
   });
   mpi_->posted.push_back({std::move(text), MPI_REQUEST_NULL});
-  Mpi::Posted& letter = mpi_->posted.back();
-  check(MPI_Isend(letter.text.data(), static_cast<int>(letter.text.size()), MPI_CHAR, to, 0, mpi_->letters,
-                  &letter.request),
+  Mpi::Posted& posted = mpi_->posted.back();
+  check(MPI_Isend(posted.text.data(), static_cast<int>(posted.text.size()), MPI_CHAR, to, 0, mpi_->control,
+                  &posted.request),
         "MPI_Isend");
 }
 
-std::optional<Letter> MpiWire::next_letter() {
+std::optional<ControlMessage> MpiWire::next_control_message() {
   int arrived = 0, length = 0;
   MPI_Status status;
   check(MPI_Test(&mpi_->next, &arrived, &status), "MPI_Test");
   if (!arrived) return {};
   MPI_Get_count(&status, MPI_CHAR, &length);
-  Letter letter{status.MPI_SOURCE, std::string(mpi_->letter.data(), length)};
-  mpi_->await_letter();
-  return letter;
+  ControlMessage message{status.MPI_SOURCE, std::string(mpi_->incoming.data(), length)};
+  mpi_->await_control_message();
+  return message;
 }
 
 void MpiWire::finalize() {
@@ -203,7 +203,7 @@ void MpiWire::finalize() {
   MPI_Wait(&mpi_->next, MPI_STATUS_IGNORE);  // does not wait for other ranks: the receive was cancelled
   for (Mpi::Group& group : mpi_->groups) MPI_Comm_free(&group.comm);
   mpi_->groups.clear();
-  MPI_Comm_free(&mpi_->letters);
+  MPI_Comm_free(&mpi_->control);
   MPI_Finalize();
 }
 

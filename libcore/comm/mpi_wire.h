@@ -4,7 +4,7 @@
 //
 // The wire has two services:
 // - Messages carry tensors. They have a known size, stay within a group, and are matched by tag.
-// - Letters are short control messages between any two ranks of the job. They use a separate MPI communicator and
+// - Control messages are short texts between any two ranks of the job. They use a separate MPI communicator and
 //   arrive even if all groups hang.
 #pragma once
 
@@ -19,15 +19,15 @@
 
 namespace mtl {
 
-struct Letter {
+struct ControlMessage {
   int from = 0;  // a rank of the job
   std::string text;
 };
 
 class MpiWire {
  public:
-  static constexpr int kMaxTag = 32767;            // largest tag that every MPI supports
-  static constexpr std::size_t kMaxLetter = 1024;  // in bytes; we truncate longer letters
+  static constexpr int kMaxTag = 32767;                  // largest tag that every MPI supports
+  static constexpr std::size_t kMaxControlBytes = 1024;  // we truncate longer control messages
 
   /// Calls MPI_Init_thread. Throws Error(failure) if MPI's rank or world size differs from the launcher's.
   MpiWire(int rank, int world);
@@ -65,10 +65,10 @@ class MpiWire {
   };
   const LastMessage& last_message(int rank) const { return last_messages_[rank]; }
 
-  /// Starts sending a letter to a rank of the job.
+  /// Starts sending a control message to a rank of the job.
   void post(int to, std::string text);
-  /// Returns the next letter, or nullopt if none has arrived.
-  std::optional<Letter> next_letter();
+  /// Returns the next control message, or nullopt if none has arrived.
+  std::optional<ControlMessage> next_control_message();
 
   /// Calls MPI_Finalize. No rank may have pending messages.
   void finalize();

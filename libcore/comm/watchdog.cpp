@@ -13,14 +13,14 @@ namespace mtl {
 
 namespace {
 
-constexpr double kLetterSeconds = .05;
+constexpr double kControlSeconds = .05;
 constexpr double kMaxPollPause = 1;      // between polls; after a longer pause, we assume the process was suspended
 constexpr double kCollectSeconds = 1.2;  // time to wait for answers; a polling rank needs much less
 constexpr double kYieldToLower = 5;      // how long a lower rank has to end the job
 constexpr auto kSleep = std::chrono::milliseconds(2);
 constexpr int kOtherRows = 32;  // maximum number of answering ranks outside the group to list
 
-// Letter kinds. The first character in a letter is its kind. In an answer, the text follows.
+// Kinds of control messages. The first character is the kind. In an answer, the text follows.
 constexpr char kAsks = '?';
 constexpr char kAnswers = '!';
 constexpr char kWrites = 'w';  // also an answer, from a rank that makes progress with writing
@@ -34,7 +34,7 @@ Watchdog::Wait::Wait(Watchdog& watchdog, const OperationLabel& label) : watchdog
   watchdog.next_warning_ = 0;
 }
 
-void Watchdog::answer_letters(const OperationProgress& at) {
+void Watchdog::answer_control_messages(const OperationProgress& at) {
   double now = now_seconds();
   // Slurm may suspend a job for hours. Do not count time when this process did not run as waiting.
   if (now - polled_at_ > kMaxPollPause) {
@@ -44,26 +44,26 @@ void Watchdog::answer_letters(const OperationProgress& at) {
     device_patience_since_ += now - polled_at_;
   }
   polled_at_ = now;
-  if (now - letters_read_at_ < kLetterSeconds) return;
-  letters_read_at_ = now;
-  read_letters(at);
+  if (now - control_read_at_ < kControlSeconds) return;
+  control_read_at_ = now;
+  read_control_messages(at);
 }
 
-void Watchdog::read_letters(const OperationProgress& at) {
-  while (auto letter = wire_.next_letter()) {
-    if (letter->text.empty()) continue;
-    if (letter->text[0] == kAsks) {
-      others_timed_out_[letter->from] = now_seconds();
-      wire_.post(letter->from, answer(at));
-    } else if (letter->text[0] == kFailed) {
-      if (failed_rank_ < 0) failed_rank_ = letter->from;
+void Watchdog::read_control_messages(const OperationProgress& at) {
+  while (auto message = wire_.next_control_message()) {
+    if (message->text.empty()) continue;
+    if (message->text[0] == kAsks) {
+      others_timed_out_[message->from] = now_seconds();
+      wire_.post(message->from, answer(at));
+    } else if (message->text[0] == kFailed) {
+      if (failed_rank_ < 0) failed_rank_ = message->from;
     } else {
-      answers_[letter->from] = {letter->text[0] == kWrites, letter->text.substr(1)};
+      answers_[message->from] = {message->text[0] == kWrites, message->text.substr(1)};
     }
   }
 }
 
-/// Returns a letter that describes this rank's state.
+/// Returns a control message that describes this rank's state.
 std::string Watchdog::answer(const OperationProgress& at) const {
   const WriteActivity writing = write_activity();
   const WriteState writes = write_state(writing, deadline_);
@@ -118,7 +118,7 @@ bool Watchdog::check_deadline(const OperationProgress& at) {
   auto collect_until = [&](double until) {
     while (now_seconds() < until) {
       wire_.poll();
-      read_letters(at);
+      read_control_messages(at);
       std::this_thread::sleep_for(kSleep);
     }
   };

@@ -1,11 +1,11 @@
-// The watchdog ends a wait that exceeds the deadline, and finds the cause. It sends every rank a letter that asks for
-// its state. Ranks that wait or poll answer immediately. Stopped, hung or dead ranks do not answer, and the error
-// message lists them.
+// The watchdog ends a wait that exceeds the deadline, and finds the cause. It sends every rank a control message that
+// asks for its state. Ranks that wait or poll answer immediately. Stopped, hung or dead ranks do not answer, and the
+// error message lists them.
 //
 // A rank that is writing to storage also answers, from its progress thread. As long as all ranks answer and at least
 // one of them makes progress with writing, the wait continues, and the watchdog warns which files are being written.
 //
-// When a rank fails, it sends a letter that interrupts waits on all other ranks.
+// When a rank fails, it sends a control message that interrupts waits on all other ranks.
 //
 // All ranks that wait for the same operation time out at about the same time. The lowest of them reports the error. The
 // others give it a few seconds to end the job, and report the error only if the job is still running after that.
@@ -44,8 +44,8 @@ class Watchdog {
     Watchdog& watchdog_;
   };
 
-  /// Answers letters from other ranks. Must be called with every poll. Reads letters at most once every 50 ms.
-  void answer_letters(const OperationProgress& at);
+  /// Answers control messages from other ranks. Must be called with every poll. Reads them at most once every 50 ms.
+  void answer_control_messages(const OperationProgress& at);
   /// Returns false if the current wait has not reached the deadline. Otherwise asks all other ranks for their states.
   /// If all of them answer and at least one makes progress with writing, returns true. The wait then continues, and
   /// messages may have completed in the meantime. Otherwise throws a CommunicationError with a table of all ranks'
@@ -66,7 +66,7 @@ class Watchdog {
   std::string rank_name(int rank) const;
 
  private:
-  void read_letters(const OperationProgress& at);
+  void read_control_messages(const OperationProgress& at);
   std::string answer(const OperationProgress& at) const;
   std::string state(const OperationProgress& at) const;
   bool waits_for_storage() const;
@@ -82,7 +82,7 @@ class Watchdog {
   double waits_since_ = 0, patience_since_ = 0;  // the deadline counts from patience_since_
   std::optional<OperationLabel> device_waits_for_;
   double device_since_ = 0, device_patience_since_ = 0;
-  double polled_at_ = 0, letters_read_at_ = 0, next_warning_ = 0;
+  double polled_at_ = 0, control_read_at_ = 0, next_warning_ = 0;
   std::function<void(const std::string&)> warn_;
   struct Answer {
     bool writes;  // makes progress with writing to storage
