@@ -72,9 +72,9 @@ namespace {
 
 template <class T, class Variant>
 const T& expect(const Variant& value, const char* kind) {
-  const T* held = std::get_if<T>(&value);
-  if (held == nullptr) fail(Exit::bad_data, "expected ", kind);
-  return *held;
+  const T* found = std::get_if<T>(&value);
+  if (found == nullptr) fail(Exit::bad_data, "expected ", kind);
+  return *found;
 }
 
 }  // namespace

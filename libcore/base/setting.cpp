@@ -73,19 +73,19 @@ std::string Setting::objection(const std::string& word) const {
 }
 
 void Setting::store(const std::vector<std::string>& words) const {
-  std::visit([&](auto* held) { store_words(words, *held); }, variable);
+  std::visit([&](auto* target) { store_words(words, *target); }, variable);
   if (is_inverted) *std::get<bool*>(variable) = words[0] != "true";
 }
 
 std::vector<std::string> Setting::words() const {
   if (is_inverted) return {cat(!*std::get<bool*>(variable))};
-  return std::visit([](auto* held) { return words_in(*held); }, variable);
+  return std::visit([](auto* source) { return words_in(*source); }, variable);
 }
 
 bool Setting::has_value() const {
-  const std::vector<std::string> held = words();
+  const std::vector<std::string> texts = words();
   return !text().empty() &&
-         std::all_of(held.begin(), held.end(), [this](const std::string& word) { return objection(word).empty(); });
+         std::all_of(texts.begin(), texts.end(), [this](const std::string& word) { return objection(word).empty(); });
 }
 
 }  // namespace mtl

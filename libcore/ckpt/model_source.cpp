@@ -268,12 +268,12 @@ void ModelSource::load(ParamStore& store, const std::vector<Row>& rows) const {
   std::vector<Target> targets;
   for (const Row& from : rows) {
     for (int i = 0; i < store.size(); ++i) {
-      Slice slice = store.held_slice(i, from.row);
+      Slice slice = store.row_slice(i, from.row);
       if (slice.count() == 0) continue;
       const std::string& name = store.specs()[i].name;
       targets.push_back({.name = cat(from.kind, ".", name),
                          .slice = std::move(slice),
-                         .memory = store.held(i, from.row),
+                         .memory = store.row_part(i, from.row),
                          .device = store.device_of(from.row),
                          .path = from.path});
     }

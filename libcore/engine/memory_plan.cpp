@@ -67,7 +67,8 @@ std::size_t snapshot_bytes(const ParamStore& params) {
   for (std::size_t row = 0; row < params.table().size(); ++row) {
     const Storage& storage = params.table()[row];
     if (storage.role == StorageRole::gradients || storage.space == Space::host) continue;
-    for (int param = 0; param < params.size(); ++param) largest = std::max(largest, params.held(param, row).bytes());
+    for (int param = 0; param < params.size(); ++param)
+      largest = std::max(largest, params.row_part(param, row).bytes());
   }
   return largest;
 }

@@ -100,16 +100,16 @@ std::span<const float> Decoder::host_logits(std::int64_t rows) {
 
 std::span<const float> Decoder::append(std::int64_t sequence, std::span<const std::int32_t> ids) {
   require(!ids.empty(), "Decoder::append: no ids");
-  std::int32_t& held = lengths()[sequence];
-  require(held + std::ssize(ids) <= capacity_, "Decoder::append: ", ids.size(), " ids after ", held,
+  std::int32_t& length = lengths()[sequence];
+  require(length + std::ssize(ids) <= capacity_, "Decoder::append: ", ids.size(), " ids after ", length,
           " tokens, but a sequence has ", capacity_, " positions");
   while (!ids.empty()) {
     auto piece = ids.first(std::min<std::size_t>(ids.size(), kPiece));
     std::copy(piece.begin(), piece.end(), on_host_->tokens.tensor().data<std::int32_t>());
     auto count = static_cast<std::int32_t>(piece.size());
-    for (std::int32_t i = 0; i < count; ++i) on_host_->positions.tensor().data<std::int32_t>()[i] = held + i;
+    for (std::int32_t i = 0; i < count; ++i) on_host_->positions.tensor().data<std::int32_t>()[i] = length + i;
     run(1, count, each_[sequence]);
-    held += count;
+    length += count;
     ids = ids.subspan(piece.size());
   }
   return host_logits(1);

@@ -22,7 +22,7 @@ class Decoder {
   /// Returns the size of the cached keys and values, in bytes.
   std::size_t cache_bytes() const { return cache_memory_.bytes(); }
   /// Returns how many tokens a sequence holds: at most the constructor's `positions`.
-  std::int64_t held(std::int64_t sequence) const { return lengths()[sequence]; }
+  std::int64_t length_of(std::int64_t sequence) const { return lengths()[sequence]; }
   void clear(std::int64_t sequence) { lengths()[sequence] = 0; }
 
   /// Appends one or more ids to a sequence. Returns the logits (V) for the next token, which are valid until the next

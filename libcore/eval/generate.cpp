@@ -62,7 +62,7 @@ bool Generator::step(std::vector<Sequence>& sequences) {
   std::vector<Sequence*> full;
   for (Sequence& sequence : sequences) {
     if (sequence.done) continue;
-    if (decoder_.held(sequence.index) == model_.positions()) {
+    if (decoder_.length_of(sequence.index) == model_.positions()) {
       full.push_back(&sequence);
     } else {
       step_ids_[sequence.index] = sequence.ids.back();

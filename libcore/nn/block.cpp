@@ -26,7 +26,7 @@ void Block::params(const ParamVisitor& visit) {
 
 void Block::forward(Ctx& ctx, Tensor x, Tensor y, const Batch& batch, Cache& cache) const {
   Arena::Mark scratch(ctx.scratch);
-  const RowMap rows = region.rows_held(ctx, batch.rows(), x.size(0));
+  const RowMap rows = region.map_outside(ctx, batch.rows(), x.size(0));
   const Tensor attended = attention.forward(ctx, norm1.forward(ctx, x, cache.norm1), batch, cache.attention);
   const ResidualSum sum{x, attended, attention.out_bias.value, dropout_in(ctx, attention_dropout), rows};
   Tensor middle = y, normed;
@@ -43,7 +43,7 @@ void Block::forward(Ctx& ctx, Tensor x, Tensor y, const Batch& batch, Cache& cac
 
 void Block::backward(Ctx& ctx, Tensor dx, const Batch& batch, const Cache& cache) const {
   Arena::Mark scratch(ctx.scratch);
-  const RowMap rows = region.rows_held(ctx, batch.rows(), dx.size(0));
+  const RowMap rows = region.map_outside(ctx, batch.rows(), dx.size(0));
   // The branch gradient is a separate tensor, because dx changes before the queued weight gradients are computed.
   auto branch_gradient = [&](const Param& bias, const Dropout& dropout) {
     Tensor dbranch = ctx.slot->make(mlp.down.value.dtype(), dx.shape());

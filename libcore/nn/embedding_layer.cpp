@@ -52,13 +52,13 @@ void EmbeddingLayer::forward(Ctx& ctx, Tensor, Tensor y, const Batch& batch, Cac
   embedding_forward(ctx.stream, partial, flat_tokens(batch), vocab_begin(ctx, tokens), tokens.value);
   region.leave(ctx, y, partial);
   positions_forward(ctx.stream, y, batch.positions, position_table.value, dropout_in(ctx, dropout),
-                    region.rows_held(ctx, batch.rows(), y.size(0)));
+                    region.map_outside(ctx, batch.rows(), y.size(0)));
 }
 
 void EmbeddingLayer::backward(Ctx& ctx, Tensor dx, const Batch& batch, const Cache&) const {
   Arena::Mark scratch(ctx.scratch);
   positions_backward(ctx.stream, ctx.scratch, position_table.take_grad(), dx, batch.positions, dropout_in(ctx, dropout),
-                     region.rows_held(ctx, batch.rows(), dx.size(0)));
+                     region.map_outside(ctx, batch.rows(), dx.size(0)));
   embedding_backward(ctx.stream, ctx.scratch, tokens.take_grad(), region.enter(ctx, ctx.scratch, dx),
                      flat_tokens(batch), vocab_begin(ctx, tokens));
 }

@@ -29,10 +29,10 @@ struct TpRegion {
   std::int64_t rows_outside(const ProcessGroups& groups, std::int64_t rows) const {
     return sequence_parallel ? rows / groups.over(Axis::tensor).size() : rows;
   }
-  /// Maps the `held` rows that this rank holds outside the region to their positions in the run. `all` is the map for
+  /// Maps the `rows` rows that this rank holds outside the region to their positions in the run. `all` is the map for
   /// the entire micro-batch.
-  RowMap rows_held(const Ctx& ctx, RowMap all, std::int64_t held) const {
-    if (sequence_parallel) all.first_row += ctx.groups.over(Axis::tensor).rank() * held;
+  RowMap map_outside(const Ctx& ctx, RowMap all, std::int64_t rows) const {
+    if (sequence_parallel) all.first_row += ctx.groups.over(Axis::tensor).rank() * rows;
     return all;
   }
   /// Returns the axes over which to sum a parameter's gradient if the parameter is applied outside the region, to this

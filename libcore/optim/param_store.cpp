@@ -206,13 +206,13 @@ Slice ParamStore::owned_slice(int param) const {
   return out;
 }
 
-Tensor ParamStore::held(int param, std::size_t row) const {
+Tensor ParamStore::row_part(int param, std::size_t row) const {
   const auto& [bucket, segment] = place(param);
   if (table_.at(row).extent == Extent::owned) return owned(param, row);
   return buckets_[bucket].memory[row].flat(segment.begin, segment.count);
 }
 
-Slice ParamStore::held_slice(int param, std::size_t row) const {
+Slice ParamStore::row_slice(int param, std::size_t row) const {
   return table_.at(row).extent == Extent::owned ? owned_slice(param) : slice(param);
 }
 
@@ -260,10 +260,10 @@ void ParamStore::initialize(std::uint64_t seed) {
 }
 
 void ParamStore::fill(int param, std::size_t row, std::uint64_t seed) {
-  const Tensor tensor = row == kValues ? values_[param] : held(param, row);
+  const Tensor tensor = row == kValues ? values_[param] : row_part(param, row);
   if (tensor.raw() == nullptr || tensor.numel() == 0) return;  // on the meta device, or owned by another rank
   HostView view(device_of(row), tensor);
-  initialize_param(view.tensor(), held_slice(param, row), specs_[param], seed, precision_.load);
+  initialize_param(view.tensor(), row_slice(param, row), specs_[param], seed, precision_.load);
   view.send();
 }
 

@@ -67,11 +67,11 @@ class ParamStore {
 
   /// The rows of the table.
   const std::vector<Storage>& table() const { return table_; }
-  /// held() returns the part of a parameter that a table row holds, as a flat tensor with padding last. held_slice()
+  /// row_part() returns the part of a parameter that a table row holds, as a flat tensor with padding last. row_slice()
   /// returns the corresponding slice, without padding. Depending on the row's extent, this is this rank's entire part
   /// or only the owned part.
-  Tensor held(int param, std::size_t row) const;
-  Slice held_slice(int param, std::size_t row) const;
+  Tensor row_part(int param, std::size_t row) const;
+  Slice row_slice(int param, std::size_t row) const;
   /// The owned part of a parameter in a table row, as a flat tensor.
   Tensor owned(int param, std::size_t row) const;
   /// Returns the size of a row, summed over all buckets, in bytes.

@@ -198,9 +198,9 @@ void WordCounts::add_word(std::string_view word, std::int64_t count) {
   if (2 * words_.size() >= slots_.size()) grow();
   std::size_t mask = slots_.size() - 1, at = hash_bytes(word.data(), word.size()) & mask;
   for (; slots_[at] != 0; at = (at + 1) & mask) {
-    Word& held = words_[slots_[at] - 1];
-    if (held.text != word) continue;
-    held.count += count;
+    Word& known = words_[slots_[at] - 1];
+    if (known.text != word) continue;
+    known.count += count;
     return;
   }
   words_.push_back({copy_text(word), count});

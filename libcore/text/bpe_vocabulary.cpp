@@ -28,11 +28,11 @@ bool put_token(BpeVocabulary& vocabulary, const std::string& path, std::string_v
   if (has_lone_surrogate(token)) fail(Exit::bad_data, path, ": the token with id ", id, " is not Unicode text");
   std::size_t index = id;
   if (index >= vocabulary.tokens.size()) vocabulary.tokens.resize(index + 1);
-  const std::string_view held = vocabulary.tokens[index];
-  if (!held.empty() && held != token) {
-    fail(Exit::bad_data, path, ": id ", id, " belongs to both \"", held, "\" and \"", token, "\"");
+  const std::string_view known = vocabulary.tokens[index];
+  if (!known.empty() && known != token) {
+    fail(Exit::bad_data, path, ": id ", id, " belongs to both \"", known, "\" and \"", token, "\"");
   }
-  if (!held.empty()) return false;
+  if (!known.empty()) return false;
   vocabulary.tokens.set(index, token);
   return true;
 }

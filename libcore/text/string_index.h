@@ -70,10 +70,10 @@ class StringIndex {
   }
   bool holds(std::uint32_t slot, const Key& key) const {
     if ((slot & ~(kNumbers - 1)) != key.tag()) return false;
-    const std::string_view held = strings_[(slot & (kNumbers - 1)) - 1];
-    if (held.size() != key.text.size()) return false;
-    if (!key.is_short) return held == key.text;
-    return PieceKey::of(held.data(), held.size(), strings_.readable_end() - held.data() >= 16) == key.piece;
+    const std::string_view stored = strings_[(slot & (kNumbers - 1)) - 1];
+    if (stored.size() != key.text.size()) return false;
+    if (!key.is_short) return stored == key.text;
+    return PieceKey::of(stored.data(), stored.size(), strings_.readable_end() - stored.data() >= 16) == key.piece;
   }
 
   const StringList& strings_;

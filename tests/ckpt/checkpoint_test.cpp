@@ -188,7 +188,7 @@ TEST_CASE("checkpoint: a flipped bit anywhere in a shard is found and named") {
         error, shard + ": its hash does not match the manifest (tensor '" + tensor.name + "'), in its bytes 0 to "));
     for (int i = 0; i < model.store.size(); ++i) {
       CHECK(model.store.value(i).data<float>()[0] == 0);
-      CHECK(model.store.held(i, kFirstState).data<float>()[0] == 0);
+      CHECK(model.store.row_part(i, kFirstState).data<float>()[0] == 0);
     }
     CHECK(error_of([&] { of_values ? source.load_optimizer(model.store) : source.load_values(model.store); }).empty());
     CHECK(contains(error_of([&] { source.verify(); }), "(tensor '" + tensor.name + "')"));

@@ -64,7 +64,7 @@ inline void fill(ParamStore& store, float seed) {
   int role = 0;
   for (std::size_t row = 0; row < store.table().size(); ++row) {
     if (store.table()[row].kind.empty()) continue;
-    for (int i = 0; i < store.size(); ++i) fill_tensor(store.held(i, row), role, i);
+    for (int i = 0; i < store.size(); ++i) fill_tensor(store.row_part(i, row), role, i);
     ++role;
   }
 }
@@ -76,7 +76,7 @@ inline bool same_tensors(const ParamStore& a, const ParamStore& b) {
     if (a.table()[row].kind.empty()) continue;
     for (int i = 0; i < a.size(); ++i) {
       auto bytes = static_cast<std::size_t>(a.slice(i).count()) * 4;
-      if (std::memcmp(a.held(i, row).raw(), b.held(i, row).raw(), bytes) != 0) return false;
+      if (std::memcmp(a.row_part(i, row).raw(), b.row_part(i, row).raw(), bytes) != 0) return false;
     }
   }
   return true;

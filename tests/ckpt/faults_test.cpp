@@ -133,7 +133,7 @@ TEST_CASE("checkpoint: non-finite weights and moments are not committed") {
       TestStore model(tiny_config());
       fill(model.store, 2);
       const int param = model.store.size() - 1;
-      Tensor tensor = is_moment ? model.store.held(param, kFirstState + 1) : model.store.value(param);
+      Tensor tensor = is_moment ? model.store.row_part(param, kFirstState + 1) : model.store.value(param);
       tensor.data<float>()[tensor.numel() - 1] = bad;
       const std::string name = model.store.specs().back().name;
       const SaveDirectory directory(scratch / "s");

@@ -77,9 +77,9 @@ TEST_CASE("hf families: a Llama's weights are where transformers has them, eleme
     const StoredTensor& stored = *file.find(name);
     std::vector<float> values(file.data(stored).size() / 2);
     to_float(stored.dtype, file.data(stored), values);
-    const float* held = model.store.value(model.store.find(mtl_name)).data<float>();
+    const float* loaded = model.store.value(model.store.find(mtl_name)).data<float>();
     std::int64_t differences = 0;
-    for (std::int64_t i = 0; i < count; ++i) differences += held[first + i] != values[begin + i];
+    for (std::int64_t i = 0; i < count; ++i) differences += loaded[first + i] != values[begin + i];
     return differences;
   };
   const std::int64_t C = config.hidden_size, D = config.head_dim, R = config.num_heads / config.num_query_groups;

@@ -39,13 +39,13 @@ std::uint64_t bytes_of_needed_blocks(const ParamStore& store, const Manifest& ma
     for (const ManifestTensor& entry : manifest.tensors) {
       if (entry.tensor.name != name) continue;
       for (const ManifestPiece& piece : entry.pieces) {
-        std::int64_t held = stored_bytes(entry, piece);
-        std::int64_t block = piece.blocks.empty() ? held : manifest.block_bytes;
+        std::int64_t piece_bytes = stored_bytes(entry, piece);
+        std::int64_t block = piece.blocks.empty() ? piece_bytes : manifest.block_bytes;
         std::set<std::int64_t> needed;
         for_each_overlap(piece.slice, slice, [&](const Overlap& run) {
           for (std::int64_t k = 0; k < run.count; ++k) needed.insert((run.in_a + k) * 4 / block);
         });
-        for (std::int64_t b : needed) bytes += static_cast<std::uint64_t>(std::min(block, held - b * block));
+        for (std::int64_t b : needed) bytes += static_cast<std::uint64_t>(std::min(block, piece_bytes - b * block));
       }
     }
   });

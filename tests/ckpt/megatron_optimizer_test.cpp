@@ -237,7 +237,7 @@ TEST_CASE("megatron: a bf16 run loads the fp32 weights as main weights, and roun
   source.load_values(model.store);
   source.load_optimizer(model.store);
   const int param = model.store.find("layers.0.attention.out.weight");
-  const Tensor main = model.store.held(param, model.store.main_row()), value = model.store.value(param);
+  const Tensor main = model.store.row_part(param, model.store.main_row()), value = model.store.value(param);
   REQUIRE(main.numel() == 8 * 8);
   bool is_rounded = false;
   for (std::int64_t i = 0; i < main.numel(); ++i) {

@@ -164,7 +164,7 @@ TEST_CASE("precision: NaN and infinity are not saved in any dtype, and weights t
                  "tensor 'param.final_norm.weight': float16 cannot represent 1 of its elements"));
   open_quietly(scratch / "s").load_values(bf16_model.store);
   CHECK(element_of(bf16_model.store.value(param), 5) == 65536);
-  CHECK(element_of(bf16_model.store.held(param, bf16_model.store.main_row()), 5) == 65520);
+  CHECK(element_of(bf16_model.store.row_part(param, bf16_model.store.main_row()), 5) == 65520);
 }
 
 TEST_CASE("precision: a changed dtype in a shard's header or in the manifest is refused") {

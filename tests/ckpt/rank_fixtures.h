@@ -103,8 +103,9 @@ void visit_tensors(const ParamStore& store, const Visit& visit) {
     const std::string kind = row == kValues ? kParamKind : store.table()[row].kind;
     for (int i = 0; i < store.size(); ++i) {
       const ParamSpec& spec = store.specs()[static_cast<std::size_t>(i)];
-      Slice slice = store.held_slice(i, row);
-      if (slice.count() > 0 || row == kValues) visit(cat(kind, ".", spec.name), spec.shape, slice, store.held(i, row));
+      Slice slice = store.row_slice(i, row);
+      if (slice.count() > 0 || row == kValues)
+        visit(cat(kind, ".", spec.name), spec.shape, slice, store.row_part(i, row));
     }
   }
 }

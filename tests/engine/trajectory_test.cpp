@@ -150,9 +150,9 @@ TEST_CASE("thirty steps: losses, norms, final weights and moments equal PyTorch'
     };
     compare(name, model.value(p), expected("param."), model.config, bounds.weights, bounds.weights / 10);
     if (final.find("exp_avg." + stored) == nullptr) continue;
-    compare(name, on_host<float>(model.params.held(p, kFirstState)), expected("exp_avg."), model.config, 0,
+    compare(name, on_host<float>(model.params.row_part(p, kFirstState)), expected("exp_avg."), model.config, 0,
             bounds.weights);
-    compare(name, on_host<float>(model.params.held(p, kFirstState + 1)), expected("exp_avg_sq."), model.config, 0,
+    compare(name, on_host<float>(model.params.row_part(p, kFirstState + 1)), expected("exp_avg_sq."), model.config, 0,
             bounds.weights);
   }
 }

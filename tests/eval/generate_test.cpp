@@ -108,8 +108,8 @@ void check_decoder(Model& model) {
     CHECK(near(logits.subspan(width), 24 + i));
   }
   decoder.step(Ids{-1, ids[35]});
-  CHECK(decoder.held(0) == 0);
-  CHECK(decoder.held(1) == 36);
+  CHECK(decoder.length_of(0) == 0);
+  CHECK(decoder.length_of(1) == 36);
   CHECK_THROWS_AS(decoder.append(1, Ids(13, 1)), Error);
 }
 
@@ -121,11 +121,11 @@ void check_capacity(Model& model) {
   CHECK_THROWS_AS(decoder.append(0, Ids{1}), Error);
   CHECK_THROWS_AS(decoder.append(1, Ids(3, 1)), Error);
   CHECK_THROWS_AS(decoder.step(Ids{1, 1}), Error);
-  CHECK(decoder.held(0) == 6);
-  CHECK(decoder.held(1) == 4);
+  CHECK(decoder.length_of(0) == 6);
+  CHECK(decoder.length_of(1) == 4);
   decoder.step(Ids{-1, 1});
-  CHECK(decoder.held(0) == 0);
-  CHECK(decoder.held(1) == 5);
+  CHECK(decoder.length_of(0) == 0);
+  CHECK(decoder.length_of(1) == 5);
 }
 
 }  // namespace

@@ -328,5 +328,5 @@ TEST_CASE("logits, losses and generation equal the cpu's, bit for bit") {
   CHECK(same(by_cpu.append(0, {ids.data(), 2}), by_cuda.append(0, {ids.data(), 2})));
   const std::vector<std::int32_t> next = {7, 8};
   CHECK(same(by_cpu.step(next), by_cuda.step(next)));
-  CHECK(by_cuda.held(0) == 3);
+  CHECK(by_cuda.length_of(0) == 3);
 }

@@ -111,7 +111,7 @@ Weights after_updates(const Precision& precision, const Grid& grid) {
       add_part(out.values, spec, own.store.slice(param), widened(own.store.value(param)));
       const std::size_t row = own.store.main_row();
       if (row != kValues)
-        add_part(out.main, spec, own.store.held_slice(param, row), widened(own.store.held(param, row)));
+        add_part(out.main, spec, own.store.row_slice(param, row), widened(own.store.row_part(param, row)));
     }
   });
   return out;
@@ -130,7 +130,7 @@ TEST_CASE("main weights start as the fp32 run's weights, and values as their rou
       for (int param = 0; param < own.store.size(); ++param) {
         const std::size_t row = own.store.main_row();
         const ParamSpec& spec = own.store.specs()[static_cast<std::size_t>(param)];
-        add_part(main, spec, own.store.held_slice(param, row), widened(own.store.held(param, row)));
+        add_part(main, spec, own.store.row_slice(param, row), widened(own.store.row_part(param, row)));
         WholeTensors values, expected;
         add_part(values, spec, own.store.slice(param), widened(own.store.value(param)));
         add_part(expected, spec, fp32.store.slice(param), widened(fp32.store.value(param)));
@@ -151,7 +151,7 @@ TEST_CASE("weights loaded in bf16 start rounded to bf16, main weights too") {
   loaded.load = DType::bf16;
   const RankParams own(loaded, layout_of({}, 0));
   for (int param = 0; param < own.store.size(); ++param)
-    CHECK(widened(own.store.held(param, own.store.main_row())) == widened(own.store.held(param, kValues)));
+    CHECK(widened(own.store.row_part(param, own.store.main_row())) == widened(own.store.row_part(param, kValues)));
 }
 
 TEST_CASE("a bf16 store takes 18 bytes per parameter with fp32 gradients, 16 with bf16 gradients") {

@@ -88,11 +88,11 @@ TEST_CASE("values and gradients are whole on every rank, states only for owned r
   }
   for (int param = 0; param < own.store.size(); ++param) {
     CAPTURE(own.store.specs()[static_cast<std::size_t>(param)].name);
-    CHECK(own.store.held(param, kValues).raw() == own.store.value(param).raw());
-    CHECK(own.store.held(param, kValues).numel() == own.store.value(param).numel());
-    CHECK(own.store.held_slice(param, kValues) == own.store.slice(param));
-    CHECK(own.store.held_slice(param, kFirstState) == own.store.owned_slice(param));
-    CHECK(own.store.held(param, kFirstState).numel() == own.store.owned(param, kValues).numel());
+    CHECK(own.store.row_part(param, kValues).raw() == own.store.value(param).raw());
+    CHECK(own.store.row_part(param, kValues).numel() == own.store.value(param).numel());
+    CHECK(own.store.row_slice(param, kValues) == own.store.slice(param));
+    CHECK(own.store.row_slice(param, kFirstState) == own.store.owned_slice(param));
+    CHECK(own.store.row_part(param, kFirstState).numel() == own.store.owned(param, kValues).numel());
   }
 }
 
