@@ -33,11 +33,11 @@ void add_flags(Flags& flags, PlotOptions& options) {
   flags.add("--output,-o", &options.output, "FILE",
             "write FILE.svg, FILE.json or FILE.txt; - is standard output, as SVG");
   flags.add_switch("--terminal", options.terminal, "draw with characters on standard output");
-  flags.add_switch("--json", options.json, "print the figures as JSON");
+  flags.add_switch("--json", options.json, "print the metrics as JSON");
   flags.section("Chart");
   flags.add("--x", &options.chart.x, "NAME", "horizontal axis").one_of({"iteration", "samples", "tokens", "time"});
   flags.add("--y", &options.y, "LIST",
-            "figures to draw, separated by commas, one panel each (default: lm_loss,learning_rate)");
+            "metrics to draw, separated by commas, one panel each (default: lm_loss,learning_rate)");
   flags.add("--smooth", &options.chart.smooth, "N", "draw the mean of each point and the N-1 points before it")
       .within({1, INT32_MAX});
   flags.add_switch("--log-x", options.chart.log_x, "use a logarithmic horizontal axis");
@@ -57,8 +57,8 @@ void check_flags(Flags& flags, const PlotOptions& options) {
   if (int(options.terminal) + int(options.json) + int(options.output.has_value()) > 1) {
     flags.problem("--output, --terminal, --json", "exclude each other; use only one of them");
   }
-  const std::vector<std::string> figures = split(options.y, ',');
-  if (!options.y.empty() && std::find(figures.begin(), figures.end(), "") != figures.end())
+  const std::vector<std::string> metrics = split(options.y, ',');
+  if (!options.y.empty() && std::find(metrics.begin(), metrics.end(), "") != metrics.end())
     flags.problem(cat("--y ", options.y),
                   "contains an empty name; separate names by commas, such as lm_loss,grad_norm");
   std::string ending = options.output ? fs::path(*options.output).extension().string() : ".svg";

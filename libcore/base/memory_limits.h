@@ -20,16 +20,16 @@ struct MemoryLimit {
 };
 
 /// Where to read memory limits and usage, and this process's resource limits. Tests replace them.
-struct MemoryFigures {
+struct MemorySources {
   std::string proc = "/proc";
   std::string cgroups = "/sys/fs/cgroup";
   std::uint64_t address_space = UINT64_MAX, data = UINT64_MAX;  // RLIMIT_AS and RLIMIT_DATA
 
   /// Returns the system's paths and the soft limits of this process.
-  static MemoryFigures own();
+  static MemorySources own();
 };
 
 /// Returns all limits it can find, in no particular order.
-std::vector<MemoryLimit> memory_limits(const MemoryFigures& figures = MemoryFigures::own());
+std::vector<MemoryLimit> memory_limits(const MemorySources& sources = MemorySources::own());
 
 }  // namespace mtl

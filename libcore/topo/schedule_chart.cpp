@@ -47,7 +47,7 @@ class StageLine {
   std::string kinds_;
 };
 
-std::string figures(const TopoReport& report) {
+std::string describe_times(const TopoReport& report) {
   const TopoSchedule& schedule = *report.schedule;
   const double chunks = schedule.chunks, total = schedule.times.total, ideal = schedule.times.ideal;
   std::string out = format("  total %.4g, of which %.4g are work, in forwards of a whole stage; a backward takes two\n",
@@ -98,7 +98,7 @@ std::string draw_schedule(const TopoReport& report, const TerminalOptions& termi
              ? "  3a: forward of micro-batch 3 through chunk a, the stage's first; 3a'': its backward; .: waiting\n"
              : "  3: forward of micro-batch 3; 3': its backward; .: waiting\n";
   if (schedule.micro_batches > 10) out += "  only the last digit of a micro-batch's number is shown\n";
-  return out + figures(report);
+  return out + describe_times(report);
 }
 
 }  // namespace mtl

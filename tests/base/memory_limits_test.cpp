@@ -37,16 +37,16 @@ class Machine {
     write(folder + "/memory.stat",
           cat("anon 5\n", total, "inactive_file ", cached * kMiB, "\n", total, "active_file ", kMiB, "\n"));
   }
-  MemoryFigures figures() const { return {.proc = folder_ / "proc", .cgroups = folder_ / "sys"}; }
+  MemorySources sources() const { return {.proc = folder_ / "proc", .cgroups = folder_ / "sys"}; }
 
  private:
   test::ScratchFolder folder_;
 };
 
 /// Returns the limits as "name: MiB" strings, sorted.
-std::vector<std::string> limit_texts(const MemoryFigures& figures) {
+std::vector<std::string> limit_texts(const MemorySources& sources) {
   std::vector<std::string> out;
-  for (const MemoryLimit& limit : memory_limits(figures))
+  for (const MemoryLimit& limit : memory_limits(sources))
     out.push_back(cat(limit.name, ": ", limit.bytes / kMiB, limit.is_per_process ? " per process" : ""));
   std::ranges::sort(out);
   return out;
@@ -56,9 +56,9 @@ std::vector<std::string> limit_texts(const MemoryFigures& figures) {
 
 TEST_CASE("memory limits: without a memory cgroup, free memory is the only limit") {
   Machine machine;
-  CHECK(limit_texts(machine.figures()) == std::vector<std::string>{"MemAvailable: 800"});
+  CHECK(limit_texts(machine.sources()) == std::vector<std::string>{"MemAvailable: 800"});
   machine.write("proc/self/cgroup", "0::/job\n4:memory:/\nbroken\n");
-  CHECK(limit_texts(machine.figures()) == std::vector<std::string>{"MemAvailable: 800"});
+  CHECK(limit_texts(machine.sources()) == std::vector<std::string>{"MemAvailable: 800"});
 }
 
 TEST_CASE("memory limits: cgroups v2: those of the group and its ancestors; cached files count as free") {
@@ -67,7 +67,7 @@ TEST_CASE("memory limits: cgroups v2: those of the group and its ancestors; cach
   machine.write_cgroup(2, "sys/slurm/job_7/step_0", "max", 100, 0);
   machine.write_cgroup(2, "sys/slurm/job_7", cat(500 * kMiB), 300, 99);
   machine.write_cgroup(2, "sys/slurm", cat(100 * kMiB), 300, 0);
-  CHECK(limit_texts(machine.figures()) == std::vector<std::string>{"MemAvailable: 800",
+  CHECK(limit_texts(machine.sources()) == std::vector<std::string>{"MemAvailable: 800",
                                                                    "the memory cgroup /slurm (memory.max): 0",
                                                                    "the memory cgroup /slurm/job_7 (memory.max): 300"});
 }
@@ -76,23 +76,23 @@ TEST_CASE("memory limits: cgroups v1: that of the root group if the path is abse
   Machine machine;
   machine.write("proc/self/cgroup", "5:cpu,memory:/docker/0a1b\n1:cpu:/other\n0::/\n");
   machine.write_cgroup(1, "sys/memory", cat(600 * kMiB), 200, 19);
-  CHECK(limit_texts(machine.figures()) ==
+  CHECK(limit_texts(machine.sources()) ==
         std::vector<std::string>{"MemAvailable: 800", "the memory cgroup / (memory.limit_in_bytes): 420"});
   machine.write_cgroup(1, "sys/memory", "9223372036854771712", 200, 19);  // no limit
-  CHECK(limit_texts(machine.figures()) == std::vector<std::string>{"MemAvailable: 800"});
+  CHECK(limit_texts(machine.sources()) == std::vector<std::string>{"MemAvailable: 800"});
 }
 
 TEST_CASE("memory limits: resource limits apply per process, less its current use") {
   Machine machine;
-  MemoryFigures figures = machine.figures();
-  figures.address_space = 300 * kMiB;
-  figures.data = 20 * kMiB;
-  CHECK(limit_texts(figures) == std::vector<std::string>{"MemAvailable: 800",
+  MemorySources sources = machine.sources();
+  sources.address_space = 300 * kMiB;
+  sources.data = 20 * kMiB;
+  CHECK(limit_texts(sources) == std::vector<std::string>{"MemAvailable: 800",
                                                          "the limit of address space (ulimit -v): 200 per process",
                                                          "the limit of the data segment (ulimit -d): 0 per process"});
 }
 
-TEST_CASE("memory limits: reads the figures of this process") {
+TEST_CASE("memory limits: reads the sources of this process") {
   const auto limits = memory_limits();
   REQUIRE(!limits.empty());
   for (const MemoryLimit& limit : limits) {

@@ -16,7 +16,7 @@ constexpr emulated::ProductTimes kWholeIsFast{.whole = 1000, .halves = 2000},
 
 /// Interrupts a run after iteration 3 and resumes it; returns its logged metrics. The simulated times are `first`
 /// before the interruption, and `then` after it.
-std::vector<std::string> figures_of(const TrainOptions& whole, const emulated::ProductTimes& first,
+std::vector<std::string> metrics_of(const TrainOptions& whole, const emulated::ProductTimes& first,
                                     const emulated::ProductTimes& then) {
   emulated::set_product_times(first);
   TrainOptions part = whole;
@@ -25,7 +25,7 @@ std::vector<std::string> figures_of(const TrainOptions& whole, const emulated::P
   emulated::set_product_times(then);
   CHECK(run(whole) == Exit::ok);
   emulated::set_product_times({});
-  return figures(whole.logging.log_jsonl);
+  return metrics_in(whole.logging.log_jsonl);
 }
 
 }  // namespace
@@ -33,18 +33,18 @@ std::vector<std::string> figures_of(const TrainOptions& whole, const emulated::P
 TEST_CASE("choices: a resumed run uses its checkpoint's algorithms, whatever the measurements") {
   ScratchFolder scratch;
   write_data(scratch / "data");
-  const auto figures_with = [&](const std::string& name, const emulated::ProductTimes& first,
+  const auto metrics_with = [&](const std::string& name, const emulated::ProductTimes& first,
                                 const emulated::ProductTimes& then) {
-    return figures_of(options_on(Device::cuda, scratch / "data", scratch / name), first, then);
+    return metrics_of(options_on(Device::cuda, scratch / "data", scratch / name), first, then);
   };
-  const std::vector<std::string> whole = figures_with("whole", kWholeIsFast, kWholeIsFast);
-  const std::vector<std::string> halves = figures_with("halves", kHalvesAreFast, kHalvesAreFast);
+  const std::vector<std::string> whole = metrics_with("whole", kWholeIsFast, kWholeIsFast);
+  const std::vector<std::string> halves = metrics_with("halves", kHalvesAreFast, kHalvesAreFast);
   REQUIRE(whole.size() >= 8);
   REQUIRE(whole != halves);  // the algorithms' results differ in some bits
   const std::int64_t before = product_counts().halves;
-  CHECK(figures_with("whole, then halves", kWholeIsFast, kHalvesAreFast) == whole);
+  CHECK(metrics_with("whole, then halves", kWholeIsFast, kHalvesAreFast) == whole);
   CHECK(product_counts().halves > before);  // measured, but not chosen
-  CHECK(figures_with("halves, then whole", kHalvesAreFast, kWholeIsFast) == halves);
+  CHECK(metrics_with("halves, then whole", kHalvesAreFast, kWholeIsFast) == halves);
 }
 
 TEST_CASE("choices: those of another GPU or library are dropped") {

@@ -69,7 +69,7 @@ TEST_CASE("a run whose commands wait for the host produces the same bits") {
   write_data(scratch / "data");
   auto run_as = [&](const std::string& name) {
     CHECK(run(options_on(Device::cuda, scratch / "data", scratch / name)) == Exit::ok);
-    return figures(scratch / (name + ".jsonl"));
+    return metrics_in(scratch / (name + ".jsonl"));
   };
   const std::vector<std::string> at_once = run_as("at_once");
   REQUIRE(!at_once.empty());

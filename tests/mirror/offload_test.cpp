@@ -73,8 +73,8 @@ void check_same_run(Change plain, Change offloaded) {
     }
     CHECK(run(options) == Exit::ok);
     check_same_tensors(scratch / "plain", save);
-    CHECK(figures(scratch / "plain.jsonl").size() >= 5);
-    CHECK(figures(save + ".jsonl") == figures(scratch / "plain.jsonl"));
+    CHECK(metrics_in(scratch / "plain.jsonl").size() >= 5);
+    CHECK(metrics_in(save + ".jsonl") == metrics_in(scratch / "plain.jsonl"));
   }
 }
 

@@ -134,14 +134,14 @@ TrainOptions options_of(const LayoutCase& layout, Device device, const SharedFol
 }
 
 /// Runs training on all ranks. Returns the logged metrics on every rank.
-std::vector<std::string> figures_of(const TrainOptions& options) {
+std::vector<std::string> metrics_of(const TrainOptions& options) {
   RankGroups ranks;
   ranks.rank = session->rank();
   ranks.hosts = session->hosts();
   ranks.groups = make_groups(*session, rank_grid(options.parallel), options.device);
   CHECK(run(options, {}, ranks) == Exit::ok);
   session->barrier();
-  return figures(options.logging.log_jsonl);
+  return metrics_in(options.logging.log_jsonl);
 }
 
 }  // namespace
@@ -225,7 +225,7 @@ mirror::QueueCounts counts_of(const LayoutCase& layout, const SharedFolder& fold
   options.batch.eval_iters = 0;
   const mirror::Deferral deferral(seed_of(static_cast<int>(steps)));
   const mirror::QueueCounts before = mirror::queue_counts();
-  figures_of(options);
+  metrics_of(options);
   const mirror::QueueCounts after = mirror::queue_counts();
   return {.graphs = after.graphs - before.graphs,
           .commands = after.commands - before.commands,
@@ -254,7 +254,7 @@ TEST_CASE("layout: runs have the bits of ranks on the cpu" * doctest::skip()) {
   SharedFolder folder;
   if (session->rank() == 0) write_data(folder / "data");
   session->barrier();
-  std::vector<std::vector<std::string>> found = {figures_of(options_of(*layout, Device::cuda, folder, "cuda"))};
+  std::vector<std::vector<std::string>> found = {metrics_of(options_of(*layout, Device::cuda, folder, "cuda"))};
   CHECK(mirror::nccl_counts().operations > 5);
   CHECK(mirror::queue_counts().graphs > 0);
   CHECK(mirror::nccl_counts().registered == 0);  // all memory is deregistered
@@ -262,12 +262,12 @@ TEST_CASE("layout: runs have the bits of ranks on the cpu" * doctest::skip()) {
     mirror::Deferral deferral(seed_of(round));
     TrainOptions options = options_of(*layout, Device::cuda, folder, cat("deferred", round));
     options.cuda_graphs = round == 1;
-    found.push_back(figures_of(options));
+    found.push_back(metrics_of(options));
   }
   if (layout->make != make_fp16 && layout->make != make_fp16_zero) check_waits(*layout, folder);
-  const std::vector<std::string> expected = figures_of(options_of(*layout, Device::cpu, folder, "cpu"));
+  const std::vector<std::string> expected = metrics_of(options_of(*layout, Device::cpu, folder, "cpu"));
   CHECK(expected.size() >= 5);
-  for (const std::vector<std::string>& figures : found) CHECK(figures == expected);
+  for (const std::vector<std::string>& metrics : found) CHECK(metrics == expected);
 }
 
 // These faults end all communication in a process. Each runs in its own job, which selects the test by name.

@@ -69,7 +69,7 @@ inline Exit run(const TrainOptions& options, const std::function<void(SignalRequ
 }
 
 /// Returns a run's logged metrics, except those that depend on time.
-inline std::vector<std::string> figures(const std::string& log) {
+inline std::vector<std::string> metrics_in(const std::string& log) {
   std::vector<std::string> out;
   for (const std::string& line : split(read_file(log), '\n')) {
     if (line.empty()) continue;

@@ -72,9 +72,9 @@ void check_resumed_run(TrainOptions options, const std::string& uninterrupted) {
   options.checkpoint.exit_interval.reset();
   CHECK(run(options) == Exit::ok);
   check_same_tensors(uninterrupted, options.checkpoint.save);
-  const std::vector<std::string> expected = figures(uninterrupted + ".jsonl");
+  const std::vector<std::string> expected = metrics_in(uninterrupted + ".jsonl");
   CHECK(expected.size() >= 8);  // six steps, validations, and the final test
-  CHECK(figures(options.checkpoint.save + ".jsonl") == expected);
+  CHECK(metrics_in(options.checkpoint.save + ".jsonl") == expected);
 }
 
 }  // namespace
@@ -132,7 +132,7 @@ TEST_CASE("steps run as CUDA graphs produce the same bits, with few commands out
       counts[steps] = {.graphs = after.graphs - before.graphs, .commands = after.commands - before.commands};
     }
     check_same_tensors(scratch / "cpu", scratch / cat("cuda", graphs, 9));
-    CHECK(figures(scratch / cat("cuda", graphs, "9.jsonl")) == figures(scratch / "cpu.jsonl"));
+    CHECK(metrics_in(scratch / cat("cuda", graphs, "9.jsonl")) == metrics_in(scratch / "cpu.jsonl"));
     const std::int64_t launched = counts[9].graphs - counts[5].graphs,
                        outside_graphs = counts[9].commands - counts[5].commands;
     if (graphs) {
@@ -158,10 +158,10 @@ TEST_CASE("graphs of growing steps equal the cpu's, bit for bit") {
     return out;
   };
   CHECK(run(options(Device::cpu, "cpu")) == Exit::ok);
-  CHECK(figures(scratch / "cpu.jsonl").size() >= 14);
+  CHECK(metrics_in(scratch / "cpu.jsonl").size() >= 14);
   mirror::Deferral deferral(4);
   CHECK(run(options(Device::cuda, "cuda")) == Exit::ok);
-  CHECK(figures(scratch / "cuda.jsonl") == figures(scratch / "cpu.jsonl"));
+  CHECK(metrics_in(scratch / "cuda.jsonl") == metrics_in(scratch / "cpu.jsonl"));
   check_same_tensors(scratch / "cpu", scratch / "cuda");
 }
 
@@ -208,7 +208,7 @@ TEST_CASE("non-finite gradients are reported by name, and change no parameter") 
     warnings[device] = stderr_of([&] { CHECK(run(options) == Exit::ok); });
   }
   check_same_tensors(scratch / "cpu", scratch / "cuda");
-  CHECK(figures(scratch / "cuda.jsonl") == figures(scratch / "cpu.jsonl"));
+  CHECK(metrics_in(scratch / "cuda.jsonl") == metrics_in(scratch / "cpu.jsonl"));
   CHECK(open(scratch / "cuda").state()->skipped_iterations == 5);
   CHECK(warnings[Device::cpu].find("embedding.tokens.weight") != std::string::npos);
   CHECK(warnings[Device::cuda] == warnings[Device::cpu]);
@@ -229,7 +229,7 @@ TEST_CASE("overflows of a dynamic loss scale equal the cpu's bit for bit: steps 
     return out;
   };
   CHECK(run(options(Device::cpu, "cpu")) == Exit::ok);
-  const std::vector<std::string> expected = figures(scratch / "cpu.jsonl");
+  const std::vector<std::string> expected = metrics_in(scratch / "cpu.jsonl");
   const std::int64_t skipped = open(scratch / "cpu").state()->skipped_iterations;
   CHECK(skipped >= 5);
   CHECK(skipped <= 15);
@@ -237,7 +237,7 @@ TEST_CASE("overflows of a dynamic loss scale equal the cpu's bit for bit: steps 
     mirror::Deferral deferral(seed);
     const std::string name = cat("cuda", seed);
     CHECK(run(options(Device::cuda, name)) == Exit::ok);
-    CHECK(figures(scratch / (name + ".jsonl")) == expected);
+    CHECK(metrics_in(scratch / (name + ".jsonl")) == expected);
     check_same_tensors(scratch / "cpu", scratch / name);
   }
 }
@@ -262,7 +262,8 @@ TEST_CASE("a broken step makes no update, nor does the next one, which is repeat
       warnings[device] = stderr_of([&] { CHECK(run(options) == Exit::ok); });
     }
     CHECK(warnings[Device::cuda] == warnings[Device::cpu]);
-    CHECK(figures(scratch / (name(Device::cuda) + ".jsonl")) == figures(scratch / (name(Device::cpu) + ".jsonl")));
+    CHECK(metrics_in(scratch / (name(Device::cuda) + ".jsonl")) ==
+          metrics_in(scratch / (name(Device::cpu) + ".jsonl")));
     check_same_tensors(scratch / name(Device::cpu), scratch / name(Device::cuda));
     const std::set<int> broken = broken_iterations(warnings[Device::cpu]);
     for (int i : broken) isolated += i > 1 && i < 20 && !broken.contains(i - 1) && !broken.contains(i + 1) ? 1 : 0;
@@ -284,7 +285,7 @@ TEST_CASE("a signal ends a run after the current step, and the same command cont
   CHECK(open(scratch / "cuda").state()->iteration == 2);
   CHECK(run(options) == Exit::ok);
   check_same_tensors(scratch / "cpu", scratch / "cuda");
-  CHECK(figures(scratch / "cuda.jsonl") == figures(scratch / "cpu.jsonl"));
+  CHECK(metrics_in(scratch / "cuda.jsonl") == metrics_in(scratch / "cpu.jsonl"));
 }
 
 TEST_CASE("a run that finds unusable data saves the preceding steps") {
