@@ -2,7 +2,7 @@
 # Every flag has an effect: covers the flags that no other test covers, and checks that every flag in any tool's --help
 # appears in some test.
 source "$(dirname "$0")/lib.sh" "$1"
-source "$(dirname "$0")/figures.sh"
+source "$(dirname "$0")/metrics.sh"
 export OMP_WAIT_POLICY=passive
 cd "$WORK" || exit 1
 

@@ -6,7 +6,7 @@
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/train_runs.sh"
 source "$(dirname "$0")/ranks_runs.sh"
-source "$(dirname "$0")/figures.sh"
+source "$(dirname "$0")/metrics.sh"
 A=mtl$$a B=mtl$$b
 remove_hosts() {
   local host pid
@@ -109,7 +109,7 @@ for name in killed down; do
   cp -r "../tp-pp/$name" .
   expect_exit 0 run_in $name
   expect_text "$WORK/err" "^mtl-train: resuming $newest at iteration"
-  mtl_compare near <(figures "$name/log.jsonl") <(figures whole/log.jsonl) --relative 1e-5 --relative norm=1e-4 \
-    --count $((end / 5 * 2)) || fail "$name: different figures than in an uninterrupted run"
+  mtl_compare near <(metrics "$name/log.jsonl") <(metrics whole/log.jsonl) --relative 1e-5 --relative norm=1e-4 \
+    --count $((end / 5 * 2)) || fail "$name: different metrics than in an uninterrupted run"
 done
 finish

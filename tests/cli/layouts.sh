@@ -10,7 +10,7 @@
 #
 # In 16 bits, layouts round different partial sums. The dtype determines the bounds, which are several times the
 # measured differences.
-source "$TESTS/cli/figures.sh"
+source "$TESTS/cli/metrics.sh"
 export OMP_WAIT_POLICY=passive OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
 CLIP=1.0  # below each step's gradient norm: the norm over all ranks scales each update
@@ -57,7 +57,7 @@ train_layout() {
 # step's first moments with a run without clipping: they must be scaled by $CLIP / norm.
 check_clipping() {
   local name=$1 norm ratio
-  figures "$name.jsonl" | sed -n 's/^norm //p' >norms
+  metrics "$name.jsonl" | sed -n 's/^norm //p' >norms
   [ "$(wc -l <norms)" -eq 20 ] || fail "$name: $(wc -l <norms) gradient norms instead of 20"
   while read -r norm; do
     below "$CLIP" "$norm" || fail "$name: a step has the gradient norm $norm, which is not clipped to $CLIP"
@@ -71,10 +71,10 @@ check_clipping() {
 # check_layout NAME TITLE: compares the run with `one` and prints its row in the table.
 check_layout() {
   local name=$1 title=$2 loss norm first tensor start rms
-  figures one.jsonl >one.figures
-  figures "$name.jsonl" >"$name.figures"
-  loss=$(mtl_compare difference one.figures "$name.figures" --key loss --count 44)
-  norm=$(mtl_compare difference one.figures "$name.figures" --key norm --count 44)
+  metrics one.jsonl >one.metrics
+  metrics "$name.jsonl" >"$name.metrics"
+  loss=$(mtl_compare difference one.metrics "$name.metrics" --key loss --count 44)
+  norm=$(mtl_compare difference one.metrics "$name.metrics" --key norm --count 44)
   read -r start _ _ first _ <<<"$(mtl_compare_checkpoints one.ck/iter_0000001 "$name.ck/iter_0000001")"
   read -r _ rms tensor _ <<<"$(mtl_compare_checkpoints one.ck/iter_0000020 "$name.ck/iter_0000020")"
   printf '| %-46s | %s | %s | %s | %s | %s |\n' "$title" "$loss" "$norm" "$first" "$rms" "$start"
@@ -109,9 +109,9 @@ prepare_token_files() {
 # same_bits NAME OTHER WHAT: two train_layout runs have the same metrics, and the same bits in every checkpoint.
 same_bits() {
   local difference step
-  figures "$1.jsonl" >"$1.figures"
-  figures "$2.jsonl" >"$2.figures"
-  mtl_compare near "$1.figures" "$2.figures" --relative 0 --count 44 || fail "$3: different figures"
+  metrics "$1.jsonl" >"$1.metrics"
+  metrics "$2.jsonl" >"$2.metrics"
+  mtl_compare near "$1.metrics" "$2.metrics" --relative 0 --count 44 || fail "$3: different metrics"
   for step in 0000001 0000020; do
     difference=$(mtl_compare_checkpoints --exact "$1.ck/iter_$step" "$2.ck/iter_$step" 2>&1) || fail "$3: $difference"
   done

@@ -87,9 +87,9 @@ mutant $END_TO_END mtl-train 'a line missing on the terminal' : 'sed 3d' 'termin
 mutant layouts_test.sh mtl-train 'gradient norms NaN' "$(to_nan grad_norm)"
 mutant layouts_test.sh mtl-train 'losses NaN' "$(to_nan lm_loss)"
 mutant layouts_test.sh mtl-train 'no first checkpoint' '[ -z "$save" ] || rm -rf "$save/iter_0000001"'
-mutant train_resume_test.sh mtl-train 'a line of figures lost' "$(in_log '/"iteration": 8,/d')"
-mutant train_resume_test.sh mtl-train 'losses NaN' "$(to_nan lm_loss)" cat 'whole: figures are missing'
-mutant train_data_test.sh mtl-train 'losses NaN' "$(to_nan lm_loss)" cat 'plain: figures are missing'
+mutant train_resume_test.sh mtl-train 'a line of metrics lost' "$(in_log '/"iteration": 8,/d')"
+mutant train_resume_test.sh mtl-train 'losses NaN' "$(to_nan lm_loss)" cat 'whole: metrics are missing'
+mutant train_data_test.sh mtl-train 'losses NaN' "$(to_nan lm_loss)" cat 'plain: metrics are missing'
 mutant train_data_test.sh mtl-data 'a sample lost' : 'sed 5d' 'samples'
 mutant eval_test.sh mtl-eval 'a NaN loss' : "sed -E 's/(\"loss\": *)[^,}]+/\\1NaN/'" 'is not near'
 mutant eval_test.sh mtl-eval 'a loss off by 1e-5' : "sed -E 's/(\"loss\": [0-9]\\.[0-9]{3})[0-9]+/\\19999999/'" 'is not near'

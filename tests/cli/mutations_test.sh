@@ -2,7 +2,7 @@
 # The tests' comparisons detect wrong metrics: each passes on valid metrics and fails on corrupted metrics.
 # mutations_long.sh does the same for entire tests.
 source "$(dirname "$0")/lib.sh" "$1"
-source "$(dirname "$0")/figures.sh"
+source "$(dirname "$0")/metrics.sh"
 source "$(dirname "$0")/layouts.sh"
 GOLDEN=$TESTS/golden/end_to_end/plain.jsonl
 MODEL=$TESTS/golden/gpt2_model/a

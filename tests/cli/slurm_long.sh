@@ -140,8 +140,8 @@ log_has 'DUE TO TIME LIMIT' || fail 'the time limit did not end a turn'
 [ "$(grep -c 'resuming turns/save/' turns.log)" -eq 3 ] || fail 'not three resumptions'
 
 # --- Both runs are equal ---
-diff <(figures_of turns) <(figures_of whole) >difference || { fail 'different figures than without interruption'; head -4 difference >&2; }
-[ "$(figures_of whole | grep -c '"type": "step"')" -eq 500 ] || fail 'the uninterrupted run does not have 500 steps'
+diff <(metrics_of turns) <(metrics_of whole) >difference || { fail 'different metrics than without interruption'; head -4 difference >&2; }
+[ "$(metrics_of whole | grep -c '"type": "step"')" -eq 500 ] || fail 'the uninterrupted run does not have 500 steps'
 for shard in whole/save/iter_0000500/*.safetensors; do
   cmp -s "$shard" "${shard/whole/turns}" || fail "${shard#whole/} differs"
 done

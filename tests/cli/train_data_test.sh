@@ -29,8 +29,8 @@ resumes_alike() {
   expect_text err 'resuming .*/iter_0000003 at iteration 3'
   expect_exit 0 run_in "$name-cut" "$@"
   expect_same "$(last_weights "$name")" "$(last_weights "$name-cut")"
-  expect_figures "$name"
-  diff <(figures_of "$name") <(figures_of "$name-cut") >difference || fail "$name: different figures when interrupted"
+  expect_metrics "$name"
+  diff <(metrics_of "$name") <(metrics_of "$name-cut") >difference || fail "$name: different metrics when interrupted"
 }
 # expect_different NAME OTHER: the runs end with different weights.
 expect_different() {
@@ -46,8 +46,8 @@ echo "0.3 $A 0.7 $B" >words.txt
 expect_exit 0 run_in words "${SHARED[@]}" --data-args-path words.txt
 expect_same "$(last_weights blend)" "$(last_weights words)"
 resumes_alike each --global-batch-size 4 --train-iters 8 --train-data-path $A --valid-data-path 1 $B 2 $C
-[ "$(figures_of each | grep -c '"type": "test"')" -eq 0 ] || fail 'tested without test data'
-[ "$(figures_of each | grep -c '"type": "validation"')" -eq 3 ] || fail 'not three validations'
+[ "$(metrics_of each | grep -c '"type": "test"')" -eq 0 ] || fail 'tested without test data'
+[ "$(metrics_of each | grep -c '"type": "validation"')" -eq 3 ] || fail 'not three validations'
 printf '{"train": ["%s"], "valid": "1 %s 2 %s"}' $A $B $C >splits.json
 expect_exit 0 run_in file --global-batch-size 4 --train-iters 8 --per-split-data-args-path splits.json
 expect_same "$(last_weights each)" "$(last_weights file)"

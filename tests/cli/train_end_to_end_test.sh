@@ -1,7 +1,7 @@
 #!/bin/bash
 # From text to losses: forty iterations equal PyTorch's. The terminal, the log's JSON lines and TensorBoard agree.
 source "$(dirname "$0")/lib.sh" "$1"
-source "$(dirname "$0")/figures.sh"
+source "$(dirname "$0")/metrics.sh"
 export OMP_WAIT_POLICY=passive
 GOLDEN=$TESTS/golden/end_to_end
 cd "$WORK" || exit 1
@@ -82,23 +82,23 @@ for variant in plain documents; do
   [ "$(find "$variant.tb" -name 'events.out.tfevents.*' | wc -l)" -eq 1 ] || fail 'not one event file per session'
   expect_text "$variant.tb"/events* 'brain.Event:2'
   for name in lm_loss:'lm loss' grad_norm:grad-norm learning_rate:learning-rate; do
-    awk "$VALUE"'/"type": "step"/ { print value("'"${name%%:*}"'") }' "$variant.jsonl" >figures
+    awk "$VALUE"'/"type": "step"/ { print value("'"${name%%:*}"'") }' "$variant.jsonl" >metrics
     for tag in "${name##*:}" "${name##*:} vs samples"; do
       scalars "$tag" "$variant.tb"/events* >stored
-      expect_near_lines figures stored "$tag" 1e-6 40
+      expect_near_lines metrics stored "$tag" 1e-6 40
     done
   done
-  awk "$VALUE"'/"type": "validation"/ { print value("loss") }' "$variant.jsonl" >figures
+  awk "$VALUE"'/"type": "validation"/ { print value("loss") }' "$variant.jsonl" >metrics
   scalars 'lm loss validation' "$variant.tb"/events* >stored
-  expect_near_lines figures stored 'lm loss validation' 1e-6 3
+  expect_near_lines metrics stored 'lm loss validation' 1e-6 3
 done
 
 # The losses are the same with any thread count and micro-batch size, up to rounding.
-figures plain.jsonl | grep '^loss' >plain.losses
+metrics plain.jsonl | grep '^loss' >plain.losses
 for variation in '--threads 1' '--threads 3' '--micro-batch-size 8'; do
   # shellcheck disable=SC2086
   train other $variation
-  figures other.jsonl | grep '^loss' >other.losses
+  metrics other.jsonl | grep '^loss' >other.losses
   expect_near_lines other.losses plain.losses "the losses with $variation" 1e-6 44
   rm -r other.*
 done

@@ -17,8 +17,8 @@ expect_exit 0 run_in extended --train-iters 10
 expect_text err 'already complete: 10 of 10 iterations are done'
 expect_exit 0 run_in extended --train-iters 20
 same_run extended whole 'a extended run'
-[ "$(figures_of whole | wc -l)" -eq $((5 + 4 + 2)) ] ||
-  fail 'the uninterrupted run does not have 5 + 4 + 2 lines of figures'
+[ "$(metrics_of whole | wc -l)" -eq $((5 + 4 + 2)) ] ||
+  fail 'the uninterrupted run does not have 5 + 4 + 2 lines of metrics'
 expect_exit 0 run_in extended --train-iters 20
 expect_text err 'already complete: 20 of 20'
 

@@ -56,9 +56,9 @@ for fault in enospc eio; do
     rm -rf one.jsonl
     MTL_FAULT=$fault:$at expect_exit 0 mtl-train "${UNSAVED[@]}" --log-jsonl one.jsonl
     once err 'warning: one.jsonl: 1 line could not be written'
-    grep -v '"type": "start"' one.jsonl >figures
+    grep -v '"type": "start"' one.jsonl >metrics
     awk '!/^\{"type": .*\}$/ { exit 1 }' one.jsonl || fail "$fault:$at: an incomplete line in the log"
-    [ "$(wc -l <figures)" -ge 9 ] || fail "$fault:$at: $(wc -l <figures) lines of figures"
+    [ "$(wc -l <metrics)" -ge 9 ] || fail "$fault:$at: $(wc -l <metrics) lines of metrics"
   done
 done
 # TensorBoard's folder cannot be written, either from the start or later.
@@ -69,7 +69,7 @@ for at in 2 3 5 9; do
   MTL_FAULT=enospc:$at expect_exit 0 mtl-train "${UNSAVED[@]}" --tensorboard-dir events
   once err 'No space left on device.*; training continues'
   [ "$(find events -type f | wc -l)" -eq 1 ] || fail "enospc:$at: not one event file"
-  [ "$(cat events/* | wc -c)" -gt $((whole_bytes / 2)) ] || fail "enospc:$at: figures after the failure are missing"
+  [ "$(cat events/* | wc -c)" -gt $((whole_bytes / 2)) ] || fail "enospc:$at: metrics after the failure are missing"
 done
 # A small file system that is full at first and later has room again.
 mkdir small
@@ -92,7 +92,7 @@ head -n "$whole_lines" shared.jsonl | cmp -s - whole/log.jsonl || fail 'a fresh 
 expect_exit 0 run_in second --log-jsonl shared.jsonl --seed 2
 expect_exit 0 run_in alone --seed 2
 tail -n +$((whole_lines + 1)) shared.jsonl >second/log.jsonl
-diff <(figures_of second) <(figures_of alone) >difference || { fail 'resumed in a shared log: different figures'; head -4 difference >&2; }
+diff <(metrics_of second) <(metrics_of alone) >difference || { fail 'resumed in a shared log: different metrics'; head -4 difference >&2; }
 head -n "$whole_lines" shared.jsonl | cmp -s - whole/log.jsonl || fail 'a resume erases the lines of another run'
 # If the folder is removed and the same command starts over, the first run's lines stay.
 rm -r second/save

@@ -2,7 +2,7 @@
 # Precision: presets and single dtypes; fp16's loss scale with skipped iterations, its minimum and its resume; lost
 # updates in every log.
 source "$(dirname "$0")/lib.sh" "$1"
-source "$(dirname "$0")/figures.sh"
+source "$(dirname "$0")/metrics.sh"
 export OMP_WAIT_POLICY=passive
 cd "$WORK" || exit 1
 expect_exit 0 mtl-preprocess --input "$TESTS/golden/end_to_end/corpus.jsonl" --output-prefix c --tokenizer-type NullTokenizer \

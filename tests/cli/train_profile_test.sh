@@ -1,7 +1,7 @@
 #!/bin/bash
 # --profile: tables and a trace for the requested iterations and ranks. --roofline: a step's bound.
 source "$(dirname "$0")/lib.sh" "$1"
-source "$(dirname "$0")/figures.sh"
+source "$(dirname "$0")/metrics.sh"
 export OMP_WAIT_POLICY=passive OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 cd "$WORK" || exit 1
 expect_exit 0 mtl-preprocess --input "$TESTS/golden/end_to_end/corpus.jsonl" --output-prefix a --tokenizer-type NullTokenizer \

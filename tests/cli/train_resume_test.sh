@@ -38,7 +38,7 @@ state_of() { find "$1" -type f ! -name lock -printf '%p %T@ %s\n' | sort; }
 state_of exit >before
 expect_exit 0 run_in exit
 expect_text err '^mtl-train: already complete: 12 of 12 iterations are done$'
-[ -s out ] && fail 'a complete run prints figures'
+[ -s out ] && fail 'a complete run prints metrics'
 state_of exit >after
 expect_same before after
 

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # Shared by the tests for interrupted runs. Source it after lib.sh. The run NAME writes NAME/save and NAME/log.jsonl.
-source "$TESTS/cli/figures.sh"
+source "$TESTS/cli/metrics.sh"
 export OMP_WAIT_POLICY=passive
 CORPUS=$TESTS/golden/end_to_end/corpus.jsonl
 LAST=iter_0000012/shard_00000.safetensors
@@ -33,26 +33,26 @@ run_quietly() {
 prepare_runs() {
   preprocess "$CORPUS" c
   expect_exit 0 run_in whole
-  [ "$(figures_of whole | wc -l)" -eq 10 ] || fail 'the uninterrupted run does not have 6 + 2 + 2 lines of figures'
+  [ "$(metrics_of whole | wc -l)" -eq 10 ] || fail 'the uninterrupted run does not have 6 + 2 + 2 lines of metrics'
 }
 
-# figures_of NAME: prints its log lines without session starts and times.
-figures_of() {
+# metrics_of NAME: prints its log lines without session starts and times.
+metrics_of() {
   grep -v '"type": "start"' "$1/log.jsonl" |
     sed -E 's/, "(elapsed_ms_per_iteration|tokens_per_second|tflops_per_device|mfu_a|mfu_b|data_stall_ms|communication_wait_ms)": [^,}]+//g'
 }
 
-# expect_figures NAME: its log has losses and norms, all finite. Otherwise comparing them would prove nothing.
-expect_figures() {
-  figures "$1/log.jsonl" >figures.found
-  mtl_compare near figures.found figures.found --relative 0 || fail "$1: figures are missing or not finite"
+# expect_metrics NAME: its log has losses and norms, all finite. Otherwise comparing them would prove nothing.
+expect_metrics() {
+  metrics "$1/log.jsonl" >metrics.found
+  mtl_compare near metrics.found metrics.found --relative 0 || fail "$1: metrics are missing or not finite"
 }
 
 # same_run NAME OTHER WHAT: both have the same final weights, moments and metrics. WHAT distinguishes NAME from OTHER.
 same_run() {
-  expect_figures "$2"
+  expect_metrics "$2"
   cmp -s "$1/save/$LAST" "$2/save/$LAST" || fail "$3: different weights or moments than without it"
-  diff <(figures_of "$1") <(figures_of "$2") >difference || { fail "$3: different figures than without it"; head -4 difference >&2; }
+  diff <(metrics_of "$1") <(metrics_of "$2") >difference || { fail "$3: different metrics than without it"; head -4 difference >&2; }
 }
 
 # same_as_whole NAME WHAT: NAME is like the uninterrupted run, with all checkpoints and without temporary files.

@@ -11,15 +11,15 @@ VALUE='
     return text
   }'
 
-# figures FILE: prints "loss" or "norm" and the value, in line order.
-figures() {
+# metrics FILE: prints "loss" or "norm" and the value, in line order.
+metrics() {
   awk "$VALUE"'
     function show(key, name,   text) { text = value(key); if (text != "") print name, text }
     { show("lm_loss", "loss"); show("loss", "loss"); show("grad_norm", "norm") }' "$1"
 }
 
-# named_figures FILE: prints every metric in every step, validation and test with its name and iteration, sorted.
-named_figures() {
+# named_metrics FILE: prints every metric in every step, validation and test with its name and iteration, sorted.
+named_metrics() {
   awk "$VALUE"'
     function show(key, name,   text) { text = value(key); if (text != "") print name, at, text }
     { at = /"final": true/ ? "final" : value("iteration") }
@@ -31,8 +31,8 @@ named_figures() {
 
 # compare_losses GOLDEN OURS: every metric in 40 iterations, three validations and the test agrees.
 compare_losses() {
-  named_figures "$1" >golden.figures
-  named_figures "$2" >our.figures
-  mtl_compare near our.figures golden.figures --relative 1e-6 --relative norm=1e-5 --count $((3 * 40 + 4)) ||
-    fail "the figures of $2 differ from $1"
+  named_metrics "$1" >golden.metrics
+  named_metrics "$2" >our.metrics
+  mtl_compare near our.metrics golden.metrics --relative 1e-6 --relative norm=1e-5 --count $((3 * 40 + 4)) ||
+    fail "the metrics of $2 differ from $1"
 }
