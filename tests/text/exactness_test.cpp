@@ -128,17 +128,18 @@ TEST_CASE("exactness: random text of many kinds, at every offset") {
   }
 }
 
-TEST_CASE("exactness: every code point between letters, blanks and itself") {
+TEST_CASE("exactness: every code point of planes with characters between letters, blanks and itself") {
   Encoders encoders;
   std::string text;
   for (std::uint32_t c = 0; c < 0x110000; ++c) {
     if (c >= 0xD800 && c < 0xE000) continue;
+    if (c >= 0x40000 && c < 0xE0000) c += 250;  // planes without characters
     for (const char* before : {"a", " ", "\n"}) {
       text += before;
       append_utf8(text, c);
     }
     append_utf8(text, c);
-    if (c % 4096 == 0) encoders.check(std::exchange(text, {}));
+    if (text.size() > 100'000) encoders.check(std::exchange(text, {}));
   }
   encoders.check(text);
 }
@@ -234,12 +235,12 @@ TEST_CASE("exactness: merges in an order that no trainer produces") {
   }
 }
 
-TEST_CASE("exactness: ten megabytes of one character take linear time") {
-  // With quadratic time, this would take days instead of seconds.
+TEST_CASE("exactness: two megabytes of one character take linear time") {
+  // With quadratic time, this would take hours instead of seconds.
   auto tokenizer = load_gpt2();
   for (const char* character : {"a", " ", "\u4E00", "\u3042"}) {
     std::string text;
-    while (text.size() < 10'000'000) text += character;
+    while (text.size() < 2'000'000) text += character;
     CAPTURE(character);
     std::vector<std::int32_t> ids = tokenizer->encode(text);
     CHECK(tokenizer->decode(ids) == text);

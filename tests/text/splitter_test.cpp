@@ -268,21 +268,21 @@ TEST_CASE("regex: unsupported syntax is refused by name") {
   }
 }
 
-TEST_CASE("split patterns: ten megabytes of one character take linear time") {
+TEST_CASE("split patterns: a megabyte of one character takes linear time") {
   std::vector<SplitStep> steps{SplitGpt2{}};
   for (const SplitRules& rules : all_rules()) steps.emplace_back(rules);
   for (const char* unit : {"a", "A", " ", "\n", "\xE4\xB8\xAD", "\xCC\x81", "7", "/",
                            "\xCC\x81"
                            "A"}) {
     std::string text;
-    while (text.size() < 10'000'000) text += unit;
+    while (text.size() < 1'000'000) text += unit;
     for (const SplitStep& step : steps) {
       auto splitter = make_splitter({step});
       splitter->start(text);
       std::vector<const char*> ends(1000);
       auto begin = std::chrono::steady_clock::now();
       while (splitter->next(ends) > 0) continue;
-      CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(20));  // quadratic time would take hours
+      CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(4));  // quadratic time would take minutes
     }
   }
 }
