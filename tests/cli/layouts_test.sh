@@ -34,7 +34,7 @@ for flags in '--tensor-model-parallel-size 2 --micro-batch-size 4' \
   train_layout 2 broken $flags --lr 1e38
   expect_text err 'iteration 3: the gradient is not finite; no update was made$'
   expect_text err '^  rank 1 \(.+\): (embedding|layers|final).+ and [0-9]+ more$'
-  [ "$(mtl_compare_checkpoints broken.ck/iter_0000003 broken.ck/iter_0000020)" = 'same 0.0e+00 - 0.0e+00 -' ] || \
+  [ "$(mtl_compare_checkpoints broken.ck/iter_0000003 broken.ck/iter_0000010)" = 'same 0.0e+00 - 0.0e+00 -' ] || \
     fail 'a gradient that is not finite changed the weights'
   rm -rf broken.*
 done
