@@ -3,10 +3,10 @@
 source "$(dirname "$0")/lib.sh" "$1"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 enter_data_folder
-# The run needs 617 MiB, including 305 MiB for activations. A checkpoint takes 185 MiB: 12 bytes for each of 16,156,416
-# parameters.
+cp "$TESTS"/golden/ages/0.1.0/documents_text_document.* .
+# The run needs 366 MiB, including 301 MiB for activations. A checkpoint takes 39 MiB.
 run=(--num-layers 4 --hidden-size 256 --num-attention-heads 4 --max-position-embeddings 512 --seq-length 512
-  --vocab-file vocab.json --merge-file merges.txt --data-path merged_text_document --split 100,0,0 --lr 1e-3
+  --tokenizer-type NullTokenizer --vocab-size 512 --data-path documents_text_document --split 100,0,0 --lr 1e-3
   --train-iters 1 --eval-iters 0 --log-interval 1 --threads 1 --peak-tflops 1 --micro-batch-size 8 --global-batch-size 8)
 
 # limited KIB COMMAND...: runs COMMAND with at most KIB KiB of address space.
@@ -27,12 +27,12 @@ check_advice() {
 if is_sanitized mtl-train; then
   echo 'not run: limits of address space, below what a sanitizer reserves' >&2
 else
-  expect_exit 2 limited 700000 mtl-train "${run[@]}" --save refused
+  expect_exit 2 limited 440000 mtl-train "${run[@]}" --save refused
   expect_text err '^mtl-train: not enough memory: the run needs [0-9.]+ MiB, but only [0-9.]+ MiB is available \(the limit of address space \(ulimit -v\)\); the largest part is activations, [0-9.]+ MiB of [0-9.]+ MiB. These fit:$'
   expect_text err '^  --micro-batch-size [12] --global-batch-size 8: '
   [ ! -s out ] && [ ! -e refused ] || fail 'a refused run leaves files'
-  check_advice limited 700000 mtl-train "${run[@]}"
-  expect_exit 0 limited 700000 mtl-train "${run[@]}" --dry-run
+  check_advice limited 440000 mtl-train "${run[@]}"
+  expect_exit 0 limited 440000 mtl-train "${run[@]}" --dry-run
   expect_exit 0 mtl-train "${run[@]}"
 
   # Memory outside the plan: the allocation itself fails, and the error suggests a remedy.
@@ -40,24 +40,24 @@ else
   expect_text err 'out of memory: cannot allocate [0-9.]+ [MG]iB; use a smaller batch or model'
 fi
 
-# Ranks on one host share a cgroup's memory. One rank fits into 900 MiB, but two do not.
+# Ranks on one host share a cgroup's memory. One rank fits into 550 MiB, but two do not.
 group=/sys/fs/cgroup/memory/mtl-test-$$
 if ! is_sanitized mtl-train && { [ -e /sys/fs/cgroup/memory/memory.limit_in_bytes ] && mkdir "$group"; } 2>/dev/null; then
   # shellcheck disable=SC2317 # called by the trap
   leave_group() { rmdir "$group"; rm -rf "$WORK"; }
   trap leave_group EXIT
-  echo $((900 << 20)) >"$group/memory.limit_in_bytes"
+  echo $((550 << 20)) >"$group/memory.limit_in_bytes"
   # in_group COMMAND...: runs COMMAND in the cgroup.
   in_group() { (echo "$BASHPID" >"$group/tasks" && exec "$@"); }
   expect_exit 0 in_group mtl-train "${run[@]}"
   expect_exit 2 in_group mpirun -n 2 --oversubscribe mtl-train "${run[@]}" --global-batch-size 16
-  expect_text err "^mtl-train: not enough memory: the run's 2 ranks on this host need 1.2 GiB, but only [0-9.]+ MiB is available \(the memory cgroup .*mtl-test-$$ \(memory.limit_in_bytes\)\); the largest part is activations, [0-9.]+ MiB of [0-9.]+ MiB per rank"
+  expect_text err "^mtl-train: not enough memory: the run's 2 ranks on this host need 733.4 MiB, but only [0-9.]+ MiB is available \(the memory cgroup .*mtl-test-$$ \(memory.limit_in_bytes\)\); the largest part is activations, [0-9.]+ MiB of [0-9.]+ MiB per rank"
   check_advice in_group mpirun -n 2 --oversubscribe mtl-train "${run[@]}" --global-batch-size 16
 else
   echo 'not run: limits of a cgroup, which this user cannot make, or which a sanitizer exceeds' >&2
 fi
 
-# The disk for --save: a checkpoint does not fit into 100 MiB. One fits into 300 MiB, but a second does not.
+# The disk for --save: a checkpoint does not fit into 20 MiB. One fits into 60 MiB, but a second does not.
 # on_disk MIB COMMAND...: runs COMMAND with a MIB MiB file system at `disk`.
 on_disk() {
   local size=$1
@@ -68,14 +68,14 @@ on_disk() {
 mkdir disk
 if on_disk 1 true 2>/dev/null; then
   small=("${run[@]}" --micro-batch-size 1 --global-batch-size 1 --save disk/ck)
-  expect_exit 74 on_disk 100 mtl-train "${small[@]}"
-  expect_text err '^mtl-train: --save disk/ck: a checkpoint takes 184.9 MiB, but only 100.0 MiB are free; .*--save'
+  expect_exit 74 on_disk 20 mtl-train "${small[@]}"
+  expect_text err '^mtl-train: --save disk/ck: a checkpoint takes 39.2 MiB, but only 20.0 MiB are free; .*--save'
   [ ! -s out ] || fail 'trains without room for its checkpoint'
-  expect_exit 0 on_disk 300 mtl-train "${small[@]}"
+  expect_exit 0 on_disk 60 mtl-train "${small[@]}"
   grep -q warning err && fail 'warns although the checkpoint fits'
-  expect_exit 0 on_disk 400 mtl-train "${small[@]}" --train-iters 6 --save-interval 2 --exit-interval 2
-  expect_text err '^mtl-train: warning: --save disk/ck: the run adds 3 checkpoints of 184.9 MiB, but only 400.0 MiB are free, enough for 2; '
-  expect_exit 0 on_disk 300 mtl-train "${small[@]}" --dry-run
+  expect_exit 0 on_disk 100 mtl-train "${small[@]}" --train-iters 6 --save-interval 2 --exit-interval 2
+  expect_text err '^mtl-train: warning: --save disk/ck: the run adds 3 checkpoints of 39.2 MiB, but only 100.0 MiB are free, enough for 2; '
+  expect_exit 0 on_disk 60 mtl-train "${small[@]}" --dry-run
 else
   echo 'not run: a disk that is too small, which this user cannot mount' >&2
 fi
