@@ -10,21 +10,12 @@
 
 #include "base/files.h"
 #include "cli/bus_error.h"
+#include "tests/error_of.h"
 #include "tests/scratch_folder.h"
 
 using namespace mtl;
 
 namespace {
-
-std::string error_of(const std::function<void()>& function) {
-  try {
-    function();
-  } catch (const Error& error) {
-    CHECK(error.code() == Exit::io);
-    return error.what();
-  }
-  return "";
-}
 
 std::int64_t sum_of(const MappedFile& file) {
   volatile std::int64_t sum = 0;  // volatile so that the compiler keeps the reads
@@ -47,12 +38,12 @@ TEST_CASE("mapped faults: reading a file that shrinks is an error") {
     MappedFile file(path), intact(other);
     CHECK(read_mapped([&] { return sum_of(file); }) == 100000);
     REQUIRE(::truncate(path.c_str(), 5000) == 0);
-    CHECK(error_of([&] { read_mapped([&] { sum_of(file); }); }) ==
+    CHECK(test::error_of([&] { read_mapped([&] { sum_of(file); }); }, Exit::io) ==
           path + " was truncated while it was read (5000 bytes instead of 100000); restore it and start again");
     // If the zeros cause another error, the truncation is reported instead. Reads in other threads fail too.
-    CHECK(error_of([&] { read_mapped([&] { fail(Exit::bad_data, "hash"); }); }).starts_with(path));
-    auto elsewhere =
-        std::async(std::launch::async, [&] { return error_of([&] { read_mapped([&] { sum_of(file); }); }); });
+    CHECK(test::error_of([&] { read_mapped([&] { fail(Exit::bad_data, "hash"); }); }, Exit::io).starts_with(path));
+    auto elsewhere = std::async(std::launch::async,
+                                [&] { return test::error_of([&] { read_mapped([&] { sum_of(file); }); }, Exit::io); });
     CHECK(elsewhere.get().starts_with(path));
   }
   MappedFile intact(other);  // maps a new file after the failed one was unmapped

@@ -15,11 +15,6 @@ using namespace mtl::test;
 
 namespace {
 
-ModelSource open_quietly(const std::string& path) {
-  Console console = quiet_console();
-  return ModelSource::open(path, console);
-}
-
 std::optional<std::string> newest(const std::string& directory) {
   Console console = quiet_console();
   return newest_checkpoint(directory, console);

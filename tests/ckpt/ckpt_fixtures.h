@@ -100,6 +100,11 @@ inline std::string save_alone(const SaveDirectory& save, const GptConfig& config
   return save.save(config, store, state, options, ProcessGroups().world());
 }
 
+inline ModelSource open_quietly(const std::string& path) {
+  Console console = quiet_console();
+  return ModelSource::open(path, console);
+}
+
 inline void flip_bit(const std::string& path, std::uint64_t byte) {
   std::string content = read_file(path);
   content.at(byte) = static_cast<char>(content[byte] ^ 1);

@@ -11,14 +11,10 @@ using namespace mtl::test;
 
 namespace {
 
-constexpr const char* kModels[] = {"llama_model/llama",      "llama_model/mistral",    "llama_model/qwen2",
-                                   "llama_model/neox",       "family_model/llama3",    "family_model/qwen3",
-                                   "family_model/gpt2_relu", "family_model/gpt2_gelu", "family_model/neox_serial"};
-
-ModelSource open_quietly(const std::string& path) {
-  Console console = quiet_console();
-  return ModelSource::open(path, console);
-}
+constexpr const char* kFamilyModels[] = {
+    "llama_model/llama",      "llama_model/mistral",    "llama_model/qwen2",
+    "llama_model/neox",       "family_model/llama3",    "family_model/qwen3",
+    "family_model/gpt2_relu", "family_model/gpt2_gelu", "family_model/neox_serial"};
 
 /// Copies a golden model's weights and its config.json, after applying `change`. Returns the new folder.
 std::string copy_model(
@@ -98,7 +94,7 @@ TEST_CASE("hf families: a Llama's weights are where transformers has them, eleme
 }
 
 TEST_CASE("hf families: writing a model in its dtype reproduces the file byte for byte") {
-  for (const char* model : kModels) {
+  for (const char* model : kFamilyModels) {
     CAPTURE(model);
     ScratchFolder scratch;
     const std::string golden = cat("golden/", model);
@@ -111,7 +107,7 @@ TEST_CASE("hf families: writing a model in its dtype reproduces the file byte fo
 
 TEST_CASE(
     "hf families: shards, conversion to another dtype and back, and the old spelling of config.json keep the model") {
-  for (const char* model : kModels) {
+  for (const char* model : kFamilyModels) {
     CAPTURE(model);
     ScratchFolder scratch;
     ModelSource source = open_quietly(cat("golden/", model));
@@ -144,7 +140,7 @@ TEST_CASE(
 }
 
 TEST_CASE("hf families: a model of mtl is written as the family with its architecture") {
-  for (const char* model : kModels) {
+  for (const char* model : kFamilyModels) {
     CAPTURE(model);
     ScratchFolder scratch;
     GptConfig config = open_quietly(cat("golden/", model)).config();

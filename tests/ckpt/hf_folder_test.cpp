@@ -13,11 +13,6 @@ namespace {
 
 std::string golden(const std::string& model) { return "golden/gpt2_model/" + model; }
 
-ModelSource open_quietly(const std::string& path) {
-  Console console = quiet_console();
-  return ModelSource::open(path, console);
-}
-
 /// Copies model a to the folder `to`, applying `change` to its config.json.
 void copy_model(const std::string& to, const std::function<void(Json&)>& change) {
   fs::create_directories(to);

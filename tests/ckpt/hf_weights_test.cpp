@@ -18,11 +18,6 @@ using Metadata = std::map<std::string, std::string>;
 
 const Rename kSameName = [](const std::string& name) { return name; };
 
-ModelSource open_quietly(const std::string& path) {
-  Console console = quiet_console();
-  return ModelSource::open(path, console);
-}
-
 /// Copies a golden model's config.json to `to`, and its weights with other names. `twins` maps names of tensors to add
 /// to the names of those that they equal.
 void copy_renamed(const std::string& model, const std::string& to, const Rename& rename, const Metadata& metadata = {},

@@ -14,8 +14,6 @@ using namespace mtl::test;
 
 namespace {
 
-const TestLayout& kOneRank = kTestLayouts.front();
-
 /// Returns GPT-2, Llama, and Llama with Qwen's additions and an untied output layer.
 std::vector<GptConfig> configs() {
   GptConfig qwen = llama_layouts_config();

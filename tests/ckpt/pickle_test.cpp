@@ -14,7 +14,7 @@ using namespace std::string_literals;
 
 namespace {
 
-std::string refusal(const std::string& stream) {
+std::string pickle_refusal(const std::string& stream) {
   return error_of([&] { Pickle pickle(stream, torch_global_use); }, Exit::bad_data);
 }
 
@@ -63,30 +63,30 @@ TEST_CASE("pickle: shared values stay shared") {
 }
 
 TEST_CASE("pickle: refuses unsafe and malformed streams with the reason") {
-  CHECK(contains(refusal(""), "STOP"));
-  CHECK(contains(refusal("\x80\6."s), "protocol 6"));
-  CHECK(contains(refusal("\xff."s), "byte 255 is not an opcode"));
-  CHECK(contains(refusal("(i"), "INST"));
-  CHECK(contains(refusal("cos\nsystem\n."), "'os.system'"));
-  CHECK(contains(refusal("cmegatron.x\nlower\n."), "megatron.x.lower"));
-  CHECK(contains(refusal("ctorch\nfloat32\n)R."), "calls torch.float32"));
-  CHECK(contains(refusal("](]a."), "stack is empty"));
-  CHECK(contains(refusal("N)R."), "calls None"));
-  CHECK(contains(refusal("}}b."), "sets the state of a dict"));
-  CHECK(contains(refusal("X\2\0\0\0\xff\xff."s), "not UTF-8"));
-  CHECK(contains(refusal("(Nd."), "a key without a value"));
-  CHECK(contains(refusal(repeated("]", 2000) + repeated("a", 1999) + "."), "nested more than"));
-  CHECK(contains(refusal(repeated("N", 600) + repeated("\x85", 600) + "."), "nested more than"));
-  CHECK(contains(refusal(repeated("]", 3'000'000)), "more than 2097152 values"));
-  CHECK(contains(refusal("N" + repeated("2", 3'000'000)), "the stack has more than"));
-  CHECK(contains(refusal("Nr\xff\xff\xff\x7f."s), "memo index"));
-  CHECK(contains(refusal("N\x8b\xff\xff\xff\xff."s), "4294967295 bytes"));
-  CHECK(refusal("cmegatron.model.enums\nLayerType\nK\1\x85R."s) == "");
+  CHECK(contains(pickle_refusal(""), "STOP"));
+  CHECK(contains(pickle_refusal("\x80\6."s), "protocol 6"));
+  CHECK(contains(pickle_refusal("\xff."s), "byte 255 is not an opcode"));
+  CHECK(contains(pickle_refusal("(i"), "INST"));
+  CHECK(contains(pickle_refusal("cos\nsystem\n."), "'os.system'"));
+  CHECK(contains(pickle_refusal("cmegatron.x\nlower\n."), "megatron.x.lower"));
+  CHECK(contains(pickle_refusal("ctorch\nfloat32\n)R."), "calls torch.float32"));
+  CHECK(contains(pickle_refusal("](]a."), "stack is empty"));
+  CHECK(contains(pickle_refusal("N)R."), "calls None"));
+  CHECK(contains(pickle_refusal("}}b."), "sets the state of a dict"));
+  CHECK(contains(pickle_refusal("X\2\0\0\0\xff\xff."s), "not UTF-8"));
+  CHECK(contains(pickle_refusal("(Nd."), "a key without a value"));
+  CHECK(contains(pickle_refusal(repeated("]", 2000) + repeated("a", 1999) + "."), "nested more than"));
+  CHECK(contains(pickle_refusal(repeated("N", 600) + repeated("\x85", 600) + "."), "nested more than"));
+  CHECK(contains(pickle_refusal(repeated("]", 3'000'000)), "more than 2097152 values"));
+  CHECK(contains(pickle_refusal("N" + repeated("2", 3'000'000)), "the stack has more than"));
+  CHECK(contains(pickle_refusal("Nr\xff\xff\xff\x7f."s), "memo index"));
+  CHECK(contains(pickle_refusal("N\x8b\xff\xff\xff\xff."s), "4294967295 bytes"));
+  CHECK(pickle_refusal("cmegatron.model.enums\nLayerType\nK\1\x85R."s) == "");
 }
 
 TEST_CASE("pickle: calls on shared items cannot multiply them") {
   // A list with 100 pairs, then OrderedDict(list) repeatedly, using 4 bytes per call.
   std::string stream = "\x80\2ccollections\nOrderedDict\nq\0](("s + "K\1K\2t" + repeated("(K\1K\2t"s, 99) + "eq\1"s;
   stream += repeated("h\0h\1\x85R0"s, 1000);
-  CHECK(contains(refusal(stream + "."), "copy more items"));
+  CHECK(contains(pickle_refusal(stream + "."), "copy more items"));
 }

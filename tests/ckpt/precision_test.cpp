@@ -16,7 +16,6 @@ using namespace mtl::test;
 
 namespace {
 
-const TestLayout& kOneRank = kTestLayouts.front();
 const TestLayout& kSharded = kTestLayouts.back();  // tp 2, pp 2, dp 2
 
 /// Returns all presets, and bf16 with bf16 first moments.
@@ -50,11 +49,6 @@ Manifest save_and_check(const ScratchFolder& scratch, const TestLayout& layout, 
 DType memory_dtype(StoredDType dtype) {
   if (dtype == StoredDType::f16) return DType::f16;
   return dtype == StoredDType::bf16 ? DType::bf16 : DType::f32;
-}
-
-ModelSource open_quietly(const std::string& path) {
-  Console console = quiet_console();
-  return ModelSource::open(path, console);
 }
 
 }  // namespace

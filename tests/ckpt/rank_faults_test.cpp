@@ -13,9 +13,8 @@ using namespace mtl::test;
 
 namespace {
 
-const TestLayout& kOneRank = kTestLayouts[0];
 const TestLayout& kTensor = kTestLayouts[1];
-const TestLayout& kSharded = kTestLayouts[6];
+const TestLayout& kTensorSharded = kTestLayouts[6];
 
 /// Loads into all ranks of a layout; returns each rank's error.
 std::vector<std::string> load_errors(const TestLayout& layout, const std::string& folder) {
@@ -33,7 +32,7 @@ std::uint64_t position_of(const std::string& path, const std::string& tensor) {
 TEST_CASE("faulty save of ranks" * doctest::skip()) {
   const char* directory = std::getenv("MTL_TEST_SAVE");
   if (directory == nullptr) return;
-  std::vector<std::string> errors = save_from(kSharded, directory, 2);
+  std::vector<std::string> errors = save_from(kTensorSharded, directory, 2);
   for (const std::string& error : errors) {
     if (error != errors[0]) std::_Exit(3);
   }
@@ -52,7 +51,7 @@ TEST_CASE("rank faults: if one rank's write fails, all ranks name it, and the pr
       save_from(kTensor, directory, 1);
       int code = run_under_fault("faulty save of ranks", directory, cat(kind, ":", at));
       bool is_committed = file_exists(directory + "/iter_0000002");
-      CHECK(wrong_after_load(kSharded, directory, is_committed ? 2 : 1) == 0);
+      CHECK(wrong_after_load(kTensorSharded, directory, is_committed ? 2 : 1) == 0);
       if (code == 0) CHECK(is_committed);
       if (kind == std::string("kill") || code == 0) continue;
       CHECK(code == 74);
@@ -94,7 +93,7 @@ TEST_CASE("rank faults: the ranks that need a damaged block name it, and the oth
 
 TEST_CASE("rank faults: damage found in the last tensor leaves every value unchanged") {
   ScratchFolder scratch;
-  save_from(kSharded, scratch / "s", 1);
+  save_from(kTensorSharded, scratch / "s", 1);
   std::string shard = scratch / "s/iter_0000001/shard_00003.safetensors";
   std::string last;
   SafetensorsFile file(shard);

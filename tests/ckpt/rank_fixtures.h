@@ -38,6 +38,7 @@ inline const std::vector<TestLayout> kTestLayouts = {
      .data = 2,
      .shard_optimizer = true,
      .vocab_multiple = 8}};
+inline const TestLayout& kOneRank = kTestLayouts.front();
 
 inline GptConfig layouts_config() { return tiny_config(3); }
 

@@ -16,7 +16,7 @@ BatchSizeOptions options_of(const Json& args) {
   return options;
 }
 
-void check_case(const Json& entry) {
+void check_batch_sizes(const Json& entry) {
   const BatchSizeOptions options = options_of(entry.at("args"));
   if (!entry.at("error").is_null()) {
     // Megatron-LM divides by zero if a ramp has no steps. Here such a ramp is constant.
@@ -52,7 +52,7 @@ void check_case(const Json& entry) {
 TEST_CASE("batch sizes equal Megatron-LM's") {
   for (const Json& entry : golden_lines("golden/schedules/batch_size.jsonl")) {
     CAPTURE(entry.at("args").dump());
-    check_case(entry);
+    check_batch_sizes(entry);
   }
 }
 

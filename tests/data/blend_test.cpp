@@ -107,7 +107,7 @@ void check_end_to_end(const Json& entry) {
   }
 }
 
-void check_case(const Json& entry) {
+void check_blend(const Json& entry) {
   const std::string& kind = entry.at("kind").as_string();
   if (kind == "normalize") {
     const auto weights = doubles(entry.at("weights"));
@@ -143,7 +143,7 @@ std::map<std::string, std::string> problems(const DataPathOptions& options) {
 TEST_CASE("blends equal Megatron-LM's") {
   for (const Json& entry : golden_lines("golden/blend/cases.jsonl")) {
     CAPTURE(entry.dump().substr(0, 200));
-    check_case(entry);
+    check_blend(entry);
   }
 }
 

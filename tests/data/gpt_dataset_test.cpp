@@ -60,7 +60,7 @@ void check_order(const SampleOrder& order, const Json& want) {
   golden::check_array<std::uint32_t>(shuffle, want.at("shuffle_index"));
 }
 
-void check_case(const Json& entry) {
+void check_indices(const Json& entry) {
   const auto lengths = lengths_of(entry.at("lengths"));
   const auto count = static_cast<std::int64_t>(lengths.size());
   const auto shares = parse_split(entry.at("split").as_string());
@@ -170,7 +170,7 @@ TEST_CASE("split strings are parsed like Megatron-LM's") {
 TEST_CASE("the document, sample and shuffle indices equal Megatron-LM's") {
   for (const Json& entry : golden_lines("golden/gpt_dataset/cases.jsonl")) {
     CAPTURE(entry.at("name").as_string());
-    check_case(entry);
+    check_indices(entry);
   }
 }
 

@@ -30,7 +30,7 @@ void check_shuffle(NumpyRandom& random, std::int64_t n, const Json& record) {
     check(count_up<std::int64_t>(n));
 }
 
-void check_case(const Json& entry) {
+void check_stream(const Json& entry) {
   const std::string& kind = entry.at("kind").as_string();
   const std::int64_t seed = entry.at("seed").as_int();
   if (kind == "mt19937_u32") {
@@ -63,7 +63,7 @@ TEST_CASE("random streams equal NumPy's and torch's") {
     CAPTURE(entry.at("kind").as_string());
     CAPTURE(entry.int_or("n", -1));
     CAPTURE(entry.at("seed").as_int());
-    check_case(entry);
+    check_stream(entry);
   }
 }
 

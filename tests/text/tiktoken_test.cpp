@@ -55,7 +55,7 @@ std::vector<std::int32_t> plain_encode(const std::map<std::string, std::int32_t>
 }
 
 /// Loads a ranks file with these contents; returns the error, or "accepted".
-std::string message_of(const std::string& text) {
+std::string ranks_message(const std::string& text) {
   try {
     parse_tiktoken_ranks(text, "ranks");
   } catch (const Error& error) {
@@ -144,7 +144,7 @@ TEST_CASE("TikTokenizer: reads ranks as lines and as JSON, and refuses broken fi
                                        {"rank": 1, "token_bytes": "//8=", "token_str": null}])",
                                    "ranks");
   CHECK(json == std::vector<std::string>{"a", "\xFF\xFF"});
-  CHECK(message_of(std::string(2000, 'Q') + " 7\n") ==
+  CHECK(ranks_message(std::string(2000, 'Q') + " 7\n") ==
         "ranks:1: the token with rank 7 has 1500 bytes; at most 1024 are supported");
   for (const auto& [content, reason] : std::vector<std::pair<std::string, std::string>>{
            {"", "no tokens"},
@@ -159,7 +159,7 @@ TEST_CASE("TikTokenizer: reads ranks as lines and as JSON, and refuses broken fi
            {R"([{"token_bytes": "YQ=="}])", "rank"},
            {R"({"a": 1})", "not a valid list"}}) {
     CAPTURE(content);
-    std::string message = message_of(content);
+    std::string message = ranks_message(content);
     CAPTURE(message);
     CHECK(message.find(reason) != std::string::npos);
   }
