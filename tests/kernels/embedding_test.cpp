@@ -34,7 +34,7 @@ struct Problem {
 struct Size {
   std::int64_t rows, length, width;
 };
-constexpr Size kSizes[] = {{1, 1, 1}, {6, 3, 7}, {48, 16, 1031}, {128, 64, 256}};
+constexpr Size kSizes[] = {{1, 1, 1}, {6, 3, 7}, {8, 4, 12}, {48, 16, 1031}, {128, 64, 256}};
 
 }  // namespace
 
