@@ -95,10 +95,9 @@ std::vector<AttentionVariant> allowed_forward_variants(AttentionBackend backend,
     case AttentionBackend::fused:
       if (by_cudnn != variants.end()) return {AttentionVariant::cudnn};
       fail(Exit::usage,
-           "cuDNN cannot compute this attention (--attention-backend fused): it supports bf16 and fp16, head sizes 64, "
-           "80, "
-           "96 and 128, and as many query groups as heads or one, without dropout, document boundaries, window and "
-           "context parallelism; choose auto or flash");
+           "--attention-backend fused cannot compute this attention, because cuDNN supports only bf16 and fp16, head "
+           "sizes 64, 80, 96 and 128, and as many query groups as heads or one, without dropout, document boundaries, "
+           "window and context parallelism; choose auto or flash");
     case AttentionBackend::unfused:
       return {AttentionVariant::simple};
   }
@@ -186,7 +185,7 @@ AttentionVariant choose_variant(Stream& stream, const std::string& key, const st
     for (std::size_t i = 0; i < results.size(); ++i) {
       const std::string why = difference_of(reference[0].tensors[i], actual.tensors[i], results[i].size(-1));
       if (why.empty()) continue;
-      stream.choices().set(cat(key, kRefused, name), cat("it differs from ", names[0], ": ", why));
+      stream.choices().set(cat(key, kRefused, name), cat("its results differ from those of ", names[0], ": ", why));
       return true;
     }
     return false;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/count_of.h"
+
 namespace mtl::cuda {
 
 void expect_cudnn_success(const Cudnn& lib, cudnnStatus_t status, const char* what) {
@@ -162,8 +164,8 @@ CudnnPlan CudnnGraph::compile(std::int64_t workspace, cudnnHandle_t handle,
         "report a plan's workspace");
     if (bytes <= workspace) return {lib_, std::move(plan), bytes};
   }
-  fail(Exit::failure, "cuDNN ", lib_.version(), ": none of the ", found, " engines that it suggests computes this ",
-       "attention with at most ", workspace, " bytes of workspace; choose another --attention-backend");
+  fail(Exit::failure, "cuDNN ", lib_.version(), " has no engine that computes this attention with at most ", workspace,
+       " bytes of workspace (cuDNN suggested ", count_of(found, "engine"), "); choose another --attention-backend");
 }
 
 }  // namespace mtl::cuda

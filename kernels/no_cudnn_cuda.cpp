@@ -11,7 +11,7 @@ std::string attention_library() { return "no cuDNN"; }
 void attention_forward_cudnn(Stream&, const Tensor&, const Tensor&, const Tensor&, const AttentionInput&) {
   fail(Exit::usage,
        "--attention-backend fused: this program was built without cuDNN; choose auto or flash, or install cuDNN's "
-       "headers (cudnn.h) and build it again");
+       "headers (cudnn.h) and build the program again");
 }
 
 }  // namespace mtl::cuda

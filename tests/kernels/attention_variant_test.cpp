@@ -183,7 +183,7 @@ TEST_CASE("attention variants: a faster variant with different results is refuse
     CHECK(simulated.choose(stream, {tiles, hopper}) == tiles);
     const std::vector<std::string> refused = refused_variants(stream.choices());
     REQUIRE(refused.size() == 1);
-    CHECK(refused[0].starts_with("a call refuses hopper: it differs from tiles: "));
+    CHECK(refused[0].starts_with("a call refuses hopper: its results differ from those of tiles: "));
     CHECK(simulated.choose(stream, {tiles, hopper}) == tiles);
     CHECK(refused_variants(stream.choices()) == refused);
   }
