@@ -27,7 +27,7 @@ DeviceChoice describe_choice(const std::string& name, const CudaDevice& found, b
   if (found.usable() || (dry && found.compiled))
     out.device = Device::cuda;
   else
-    out.problem = found.why_not + "; use --device cpu to compute without a GPU";
+    out.problem = found.why_not + "; to compute without a GPU, use --device cpu";
   return out;
 }
 

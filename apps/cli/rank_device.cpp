@@ -56,12 +56,12 @@ GpuPlace gpu_of_rank(const RankEnvironment& launched, int visible, std::optional
                      const GetVariable& get) {
   const int local = launched.local_size;
   if (most && local > *most)
-    return {0, cat(local, " ranks on this host, and --gpus-per-node is ", *most, "; start at most ", *most,
+    return {0, cat(local, " ranks run on this host, but --gpus-per-node is ", *most, "; start at most ", *most,
                    " per host: mpirun --map-by ppr:", *most, ":node, or srun --ntasks-per-node=", *most)};
   if (launched.local_rank < visible && local <= visible) return {launched.local_rank, ""};
   if (get("NCCL_HOSTID") != nullptr) return {launched.local_rank % std::max(1, visible), ""};
   if (visible == 1 && get("CUDA_VISIBLE_DEVICES") != nullptr) return {0, ""};
-  return {0, cat(local, " ranks on this host, which shows ", visible, visible == 1 ? " GPU" : " GPUs",
+  return {0, cat(local, " ranks run on this host, which shows ", visible == 1 ? "only " : "", count_of(visible, "GPU"),
                  " to them; start at most ", visible, " per host (mpirun --map-by ppr:", visible,
                  ":node, srun --ntasks-per-node=", visible, "), or set CUDA_VISIBLE_DEVICES to more GPUs")};
 }

@@ -49,7 +49,7 @@ void check_same(Communicator& world, const std::vector<std::string>& hosts, cons
     for (const auto& [text, ranks] : ranks_by_text) {
       auto [rank_zero_line, line] = first_difference(texts[0], text);
       problems += cat("\n  ", item.name, ": ", name_ranks(ranks, hosts), ranks.size() == 1 ? " has " : " have ", line,
-                      ", rank 0 (", hosts.at(0), ") has ", rank_zero_line);
+                      ", but rank 0 (", hosts.at(0), ") has ", rank_zero_line);
     }
   }
   if (!problems.empty())

@@ -62,10 +62,10 @@ void check_consistent(const RankEnvironment& found) {
     hosts = cat(" -H ", env.has("MASTER_ADDR") ? env.text("MASTER_ADDR") : "HOST0", ":", local);
     for (int host = 1; host < world / local; ++host) hosts += cat(",HOST", host, ":", local);
   }
-  fail(Exit::usage, "started by torchrun (RANK=", env.text("RANK"), ", WORLD_SIZE=", world,
-       "): start mtl with mpirun or srun. Instead of torchrun: mpirun -n ", world, hosts, " ", program,
-       " ...; --nnodes, --node_rank and --master_addr become -H HOST:SLOTS,... or --hostfile FILE, given once on one "
-       "host; under Slurm: srun --mpi=pmix -n ",
+  fail(Exit::usage, "torchrun (RANK=", env.text("RANK"), ", WORLD_SIZE=", world,
+       ") cannot start this program; use mpirun -n ", world, hosts, " ", program,
+       " ... once, on one host, with -H HOST:SLOTS,... or --hostfile FILE instead of --nnodes, --node_rank and "
+       "--master_addr; under Slurm, use srun --mpi=pmix -n ",
        world, " ", program, " ...");
 }
 
@@ -106,14 +106,14 @@ RankEnvironment launched_ranks(const std::string& program, const GetVariable& ge
   }
   if (is_task) {
     fail(Exit::usage, "this Slurm job has ", tasks,
-         " tasks, but srun did not connect them over PMIx: start it with srun --mpi=pmix -n ", tasks, " ", program,
-         " ... (`srun --mpi=list` shows whether Slurm has pmix), or with mpirun -n ", tasks, " ", program,
-         " ... inside the job; for a single process: srun -n 1");
+         " tasks, but srun did not connect them over PMIx; start the program with srun --mpi=pmix -n ", tasks, " ",
+         program, " ... (`srun --mpi=list` shows whether Slurm has pmix), or with mpirun -n ", tasks, " ", program,
+         " ... inside the job; to start a single process, use srun -n 1");
   }
   if (env.number_or("PMI_SIZE", 1) > 1 && env.has("PMI_RANK")) {
-    fail(Exit::usage, "started by another MPI's mpirun (PMI_SIZE=", env.text("PMI_SIZE"),
-         "): this program was built with Open MPI; use Open MPI's mpirun: mpirun -n ", env.text("PMI_SIZE"), " ",
-         program, " ...");
+    fail(Exit::usage, "the mpirun of another MPI (PMI_SIZE=", env.text("PMI_SIZE"),
+         ") cannot start this program, which was built with Open MPI; use Open MPI's mpirun: mpirun -n ",
+         env.text("PMI_SIZE"), " ", program, " ...");
   }
   if (env.has("RANK") && env.number_or("WORLD_SIZE", 1) > 1) refuse_torchrun(env, program);
   return found;

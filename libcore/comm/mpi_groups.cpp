@@ -7,7 +7,7 @@ namespace mtl {
 ProcessGroups make_groups(MpiSession& session, const RankGrid& grid, Device device) {
   if (grid.world() != session.world())
     fail(Exit::usage, "the layout needs ", count_of(grid.world(), "rank"), ", but the job has ", session.world(),
-         "; start ", grid.world(), ", or change the layout");
+         "; start ", count_of(grid.world(), "rank"), ", or change the layout");
   // Creating a group blocks without a deadline. Call the barrier first, because its error reports which rank is
   // missing.
   session.barrier();

@@ -75,7 +75,7 @@ void check_choice(const GetVariable& get, const char* name, const std::vector<st
   std::string upper = value;
   std::transform(upper.begin(), upper.end(), upper.begin(), [](unsigned char c) { return std::toupper(c); });
   if (std::find(values.begin(), values.end(), upper) == values.end())
-    out.push_back({cat(name, "=", value), cat("set one of ", join(values, ", "))});
+    out.push_back({cat(name, "=", value), cat("must be one of ", join(values, ", "))});
 }
 
 }  // namespace
@@ -110,7 +110,7 @@ std::vector<Problem> nccl_problems(const GetVariable& get, const std::vector<Net
   if (const char* value = get("CUDA_DEVICE_MAX_CONNECTIONS")) {
     const auto count = parse_int(value);
     if (!count || *count < 1 || *count > 32)
-      out.push_back({cat("CUDA_DEVICE_MAX_CONNECTIONS=", value), "set a number from 1 to 32"});
+      out.push_back({cat("CUDA_DEVICE_MAX_CONNECTIONS=", value), "must be a number from 1 to 32"});
   }
   return out;
 }
@@ -127,7 +127,7 @@ std::string nccl_fault_text(const std::string& error, const char* last_error) {
   for (const Remedy& known : kRemedies) {
     if (text.find(known.text) != std::string::npos) return cat(text, "; ", known.remedy);
   }
-  return text + "; NCCL_DEBUG=INFO prints NCCL's log";
+  return text + "; set NCCL_DEBUG=INFO to print NCCL's log";
 }
 
 }  // namespace mtl

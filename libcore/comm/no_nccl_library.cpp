@@ -6,8 +6,8 @@ namespace mtl {
 
 NcclLibrary& nccl_library() {
   fail(Exit::usage,
-       "several ranks on GPUs: this program was built without NCCL; start one rank, choose --device cpu, or install "
-       "NCCL's headers (nccl.h) and build it again");
+       "several ranks cannot use GPUs, because this program was built without NCCL; start one rank, choose "
+       "--device cpu, or install NCCL's headers (nccl.h) and build the program again");
 }
 
 }  // namespace mtl

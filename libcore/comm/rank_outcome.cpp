@@ -57,7 +57,7 @@ void throw_first_error(Communicator& control, const std::exception_ptr& own) {
     if (own != nullptr) std::rethrow_exception(own);
     return std::string();
   });
-  throw AgreedError(Exit::failure, "a rank failed, but none reports an error");
+  throw AgreedError(Exit::failure, "a rank failed, but no rank reported an error");
 }
 
 }  // namespace mtl

@@ -12,7 +12,7 @@ namespace mtl::cuda {
 inline void check(cudaError_t status, const char* what) {
   if (status == cudaSuccess) return;
   fail(Exit::failure, "GPU: ", what, " failed: ", cudaGetErrorString(status), " (", cudaGetErrorName(status),
-       "); an earlier kernel may be at fault");
+       "); an earlier kernel may be the cause");
 }
 
 }  // namespace mtl::cuda

@@ -64,7 +64,7 @@ void write_choices(const std::string& path, const std::string& context, const Ta
     write_file_atomic(path, file.dump(1) + "\n");
   } catch (const Error& error) {
     warn(cat("the measured algorithm choices are not kept for other runs: ", error.what(),
-             "; use --tuning-cache to choose another file, or none"));
+             "; choose another file with --tuning-cache, or use --tuning-cache none"));
   }
 }
 

@@ -25,10 +25,9 @@ std::byte* allocate_on_cpu(std::size_t bytes) {
   std::size_t rounded = round_up(bytes, align);
   auto* data = static_cast<std::byte*>(std::aligned_alloc(align, rounded));
   if (data == nullptr)
-    fail(
-        Exit::failure, "out of memory: cannot allocate ", human_bytes(bytes),
-        "; use a smaller batch or model, more ranks on more hosts, or raise the limit (ulimit -v, ulimit -d, the job's "
-        "memory)");
+    fail(Exit::failure, "out of memory: cannot allocate ", human_bytes(bytes),
+         "; use a smaller batch or model, use more ranks on more hosts, or raise the limit (ulimit -v, ulimit -d, the "
+         "job's memory)");
   if (align == kHugePage) ::madvise(data, rounded, MADV_HUGEPAGE);  // before the first touch
     // The operating system clears each page at first access. Share this work between all cores, because it is slow.
 #pragma omp parallel for schedule(static) if (rounded >= 8 * kHugePage)

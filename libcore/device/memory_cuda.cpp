@@ -24,11 +24,11 @@ std::byte* allocate(std::size_t bytes) {
         " on the GPU, which has ", human_bytes(static_cast<double>(free)), " of ",
         human_bytes(static_cast<double>(total)),
         " free; use a smaller micro-batch or model, recomputation (--recompute-granularity full), 16 bits (--bf16), or "
-        "stop what else runs there");
+        "stop the other programs on this GPU");
   }
   if (status != cudaSuccess) {
     const std::string why_not = find_cuda_device().why_not;
-    if (!why_not.empty()) fail(Exit::usage, "device cuda: ", why_not, "; use the device cpu");
+    if (!why_not.empty()) fail(Exit::usage, "--device cuda: ", why_not, "; to compute without a GPU, use --device cpu");
   }
   check(status, "an allocation");
   check(cudaMemset(data, 0, bytes), "clearing memory");

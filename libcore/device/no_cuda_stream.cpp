@@ -6,7 +6,7 @@ namespace mtl::cuda {
 
 namespace {
 [[noreturn]] void refuse_stream() {
-  fail(Exit::usage, "device cuda: this program was built without CUDA; use the device cpu");
+  fail(Exit::usage, "--device cuda: this program was built without CUDA; use --device cpu");
 }
 }  // namespace
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/count_of.h"
 #include "base/enum_index.h"
 #include "base/error.h"
 
@@ -36,8 +37,8 @@ std::vector<Action> one_chunk(int micro_batches, int warmup) {
 
 void check_interleaved(int stages, int chunks, int micro_batches, int group) {
   if (stages < 2 || chunks < 2)
-    fail(Exit::usage, "an interleaved schedule needs at least 2 stages and 2 chunks per stage, but there are ", stages,
-         " and ", chunks, "; choose the schedule 1f1b");
+    fail(Exit::usage, "an interleaved schedule needs at least 2 stages and 2 chunks per stage, not ",
+         count_of(stages, "stage"), " and ", count_of(chunks, "chunk"), "; choose the schedule 1f1b");
   if (group < stages || group > micro_batches) {
     fail(Exit::usage, "an interleaved schedule cannot divide ", micro_batches,
          micro_batches == 1 ? " micro-batch" : " micro-batches", " into groups of ", group,

@@ -1,5 +1,6 @@
 #include "layout/stages.h"
 
+#include "base/count_of.h"
 #include "base/error.h"
 #include "base/str.h"
 
@@ -29,7 +30,8 @@ std::vector<std::string> account_flags(const Layout& layout) {
 void check_split(const Layout& layout, std::int64_t num_layers) {
   if (num_layers < 1) fail_at(Exit::usage, cat("--num-layers ", num_layers), "must be at least 1");
   if (layout.stages() < 1 || layout.chunks < 1)
-    fail(Exit::usage, layout.stages(), " pipeline stages of ", layout.chunks, " chunks; use at least 1 of each");
+    fail(Exit::usage, "a pipeline needs at least 1 stage and 1 chunk per stage, not ", layout.stages(), " and ",
+         layout.chunks);
   if (layout.chunks > 1 && layout.stages() == 1)
     fail_at(Exit::usage, "--pipeline-model-parallel-size 1", "has no other stage to interleave ", layout.chunks,
             " chunks with; use at least 2 stages, or 1 chunk");
@@ -62,14 +64,15 @@ void check_split(const Layout& layout, std::int64_t num_layers) {
   const char* verb = are_two ? " leave " : " leaves ";
   if (others == 0) {
     const bool can_add_up = num_layers >= 2 * chunks && num_layers % chunks == 0;
-    fail_at(Exit::usage, where, flags, " make ", ends, " layers, and no other stages are left; ",
+    fail_at(Exit::usage, where, flags, " add up to ", ends, ", and there are no other stages; ",
             can_add_up ? cat("make them add up to ", num_layers, ", or ") : "", "choose --num-layers ", ends);
   }
   const std::string stages = others == 1 ? "the other stage" : cat("each of the other ", others, " stages");
   if (inner < unit)
     fail_at(Exit::usage, where, flags,
-            inner < 0 ? cat(are_two ? " exceed" : " exceeds", " the number of layers") : cat(verb, inner), ", and ",
-            stages, " needs at least ", chunks, "; choose --num-layers ", ends + unit);
+            inner < 0 ? cat(are_two ? " exceed" : " exceeds", " the number of layers")
+                      : cat(verb, count_of(inner, "layer")),
+            ", and ", stages, " needs at least ", chunks, "; choose --num-layers ", ends + unit);
   const std::int64_t fewer = ends + inner / unit * unit;
   fail_at(Exit::usage, where, flags, verb, inner, inner == 1 ? " layer" : " layers",
           ", which cannot be divided equally over the other ", others == 1 ? "stage" : cat(others, " stages"),

@@ -243,10 +243,11 @@ bool check_batch(Problems& problems, const TopoOptions& options) {
       problems.add(flag, cat("is not --micro-batches ", *options.micro_batches, " x ", product,
                              "; leave out one of the two flags"));
     } else if (*global / at_once > kMostMicroBatches) {
-      problems.add(flag, cat("is more than ", kMostMicroBatches, " x ", product));
+      problems.add(flag, cat("is more than ", kMostMicroBatches, " x ", product, "; choose a smaller size"));
     }
   } else if (at_once > kLargestCount / options.micro_batches.value_or(1)) {
-    problems.add(cat("--micro-batch-size ", micro), cat("makes a global batch of more than ", kLargestCount));
+    problems.add(cat("--micro-batch-size ", micro),
+                 cat("makes a global batch of more than ", kLargestCount, "; choose a smaller size"));
   }
   return problems.count() == before;
 }

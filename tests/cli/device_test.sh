@@ -38,7 +38,7 @@ if "${eval_ids[@]}" --device cuda >out 2>err; then
   finish
   exit
 fi
-reason=$(sed -nE 's/^  --device cuda +(.*); use --device cpu .*$/\1/p' err)
+reason=$(sed -nE 's/^  --device cuda +(.*); to compute without a GPU, use --device cpu$/\1/p' err)
 [ -n "$reason" ] || fail "no reason why cuda cannot be used: $(cat err)"
 for program in "${eval_ids[*]}" "mtl-generate --load $MODEL --prompt 1 --ids" "${train[*]}" \
   "mtl-convert --load $MODEL --save hf --verify"; do
@@ -88,7 +88,7 @@ else
   expect_exit 0 "${plan[@]}" --gpu-memory 80
   expect_exit 2 "${plan[@]}" --gpu-memory 6
   expect_text out '^memory of the GPU in bytes$'
-  expect_text err 'not enough memory: the run needs [0-9.]+ GiB of a GPU, but only 5.2 GiB is available \(of 6.0 GiB, about 768.0 MiB are for CUDA and its libraries\); the largest part is activations, '
+  expect_text err 'not enough memory: the run needs [0-9.]+ GiB on a GPU, but only 5.2 GiB is available \(of 6.0 GiB, about 768.0 MiB are for CUDA and its libraries\); the largest part is activations, '
   sed -nE 's/^  (--.*): [0-9.]+ [MG]iB of GPU memory, .*/\1/p' err >advice
   [ "$(wc -l <advice)" -eq 3 ] || fail "$(wc -l <advice) suggestions instead of 3: $(cat err)"
   while read -r flags; do

@@ -99,7 +99,7 @@ done
 # If ranks were started differently, rank 0 reports it once.
 run_ranks 2 10 --fault agree
 expect_count 1 'ranks of this job do not agree'
-expect_text "$WORK/err" "^  flags: rank 1 \($HOST\) has '--lr 2', rank 0 \($HOST\) has '--lr 1'"
+expect_text "$WORK/err" "^  flags: rank 1 \($HOST\) has '--lr 2', but rank 0 \($HOST\) has '--lr 1'"
 
 # Wrong flags, before MPI starts: rank 0 reports errors common to all ranks, and a rank reports errors of its own.
 run_ranks 2 10 --nonsense
@@ -112,7 +112,7 @@ run_ranks 0 10 --help
 
 # Unsupported launchers.
 expect_exit 2 env RANK=0 WORLD_SIZE=8 LOCAL_RANK=0 MASTER_ADDR=b mtl_rank_faults
-expect_text "$WORK/err" 'started by torchrun .* mpirun -n 8 rank-faults'
+expect_text "$WORK/err" 'torchrun \(RANK=.* mpirun -n 8 rank-faults'
 expect_exit 2 env SLURM_PROCID=0 SLURM_NTASKS=2 mtl_rank_faults
 expect_text "$WORK/err" 'srun --mpi=pmix -n 2 rank-faults'
 

@@ -21,7 +21,7 @@ printf '\1' | dd of=other/hf/model.safetensors bs=1 seek=$(($(stat -c %s hf/mode
 # expect_refused_start PATTERN: rank 0 reports that rank 1 starts from other files. PATTERN describes them.
 expect_refused_start() {
   expect_count 1 "$WORK/err" 'the ranks of this job do not agree'
-  expect_text "$WORK/err" "^  start: rank 1 \($HOST\) has '$1', rank 0 \($HOST\) has '$1'$"
+  expect_text "$WORK/err" "^  start: rank 1 \($HOST\) has '$1', but rank 0 \($HOST\) has '$1'$"
   [ ! -s "$WORK/out" ] || fail "trained from different weights: $1"
 }
 with_rank_setup 1 'cd other' expect_exit 2 run_in first

@@ -72,7 +72,7 @@ done
 # RANK_1 RANK_0: the job NAME failed because WHAT differs between these ranks.
 expect_refused() {
   expect_count 1 "$WORK/err" 'the ranks of this job do not agree; start all with the same command, program and files:$'
-  expect_text "$WORK/err" "^  $2: rank 1 \($HOST\) has '$3', rank 0 \($HOST\) has '$4'"
+  expect_text "$WORK/err" "^  $2: rank 1 \($HOST\) has '$3', but rank 0 \($HOST\) has '$4'"
   [ ! -s "$WORK/out" ] || fail "$1: trained, though the ranks differ"
   [ ! -e "$1" ] || fail "$1: a refused job leaves files"
 }

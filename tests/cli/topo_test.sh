@@ -238,7 +238,7 @@ expect_exit 2 mtl-topo --world-size 4 --num-layers-in-first-pipeline-stage 2
 expect_text "$WORK/err" 'needs --num-layers'
 expect_exit 2 mtl-topo --world-size 2 --pipeline-model-parallel-size 2 --num-layers 4 --num-layers-in-first-pipeline-stage 1 \
   --num-layers-in-last-pipeline-stage 2
-expect_text "$WORK/err" '--num-layers 4 +--num-layers-in-first-pipeline-stage 1 and .* 2 make 3 layers, .*add up to 4'
+expect_text "$WORK/err" '--num-layers 4 +--num-layers-in-first-pipeline-stage 1 and .* 2 add up to 3, .*add up to 4'
 expect_exit 2 mtl-topo "${two_nodes[@]}" --hosts ada,ada
 expect_text "$WORK/err" "--hosts ada,ada +names 'ada' twice"
 for host in $'a\e[31m' $'a\xff' $'a\xef\xbf\xbf'; do

@@ -64,9 +64,10 @@ TEST_CASE("rank device: one GPU per rank, by its index on the host") {
 }
 
 TEST_CASE("rank device: more ranks than GPUs are refused with the remedy") {
-  CHECK(place(0, 4, 2).problem.find("4 ranks on this host, which shows 2 GPUs to them; start at most 2 per host") == 0);
+  CHECK(place(0, 4, 2).problem.find("4 ranks run on this host, which shows 2 GPUs to them; start at most 2 per host") ==
+        0);
   CHECK(!place(1, 2, 1).problem.empty());
-  CHECK(place(3, 4, 8, 2).problem.find("4 ranks on this host, and --gpus-per-node is 2") == 0);
+  CHECK(place(3, 4, 8, 2).problem.find("4 ranks run on this host, but --gpus-per-node is 2") == 0);
   CHECK(place(1, 2, 8, 2).problem.empty());
   // Each rank sees only its own GPU. The ranks compare them later.
   CHECK(place(1, 2, 1, {}, "CUDA_VISIBLE_DEVICES").ordinal == 0);

@@ -65,7 +65,7 @@ TEST_CASE("nccl environment: errors name the remedy") {
             .find("--gpus-per-node") != std::string::npos);
   CHECK(nccl_fault_text("remote error", "socketProgress: Connection closed by remote peer").find("a rank has ended") !=
         std::string::npos);
-  CHECK(nccl_fault_text("internal error", nullptr) == "internal error; NCCL_DEBUG=INFO prints NCCL's log");
+  CHECK(nccl_fault_text("internal error", nullptr) == "internal error; set NCCL_DEBUG=INFO to print NCCL's log");
 }
 
 TEST_CASE("nccl environment: finds an interface of this host") { CHECK(!network_interfaces().empty()); }

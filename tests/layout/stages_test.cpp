@@ -222,10 +222,11 @@ TEST_CASE("every number that a refusal names can be used") {
 
 TEST_CASE("end stages that do not fit are refused with numbers that would") {
   CHECK(refusal({.num_layers = 4, .stages = 2, .first_stage_layers = 1, .last_stage_layers = 2}) ==
-        "--num-layers 4: --num-layers-in-first-pipeline-stage 1 and --num-layers-in-last-pipeline-stage 2 make 3 "
-        "layers, and no other stages are left; make them add up to 4, or choose --num-layers 3");
+        "--num-layers 4: --num-layers-in-first-pipeline-stage 1 and --num-layers-in-last-pipeline-stage 2 add up "
+        "to 3, and there are no other stages; make them add up to 4, or choose --num-layers 3");
   CHECK(refusal({.num_layers = 8, .stages = 4, .first_stage_layers = 4, .last_stage_layers = 3}) ==
-        "--num-layers 8: --num-layers-in-first-pipeline-stage 4 and --num-layers-in-last-pipeline-stage 3 leave 1, and "
+        "--num-layers 8: --num-layers-in-first-pipeline-stage 4 and --num-layers-in-last-pipeline-stage 3 leave 1 "
+        "layer, and "
         "each of the other 2 stages needs at least 1; choose --num-layers 9");
   CHECK(refusal({.num_layers = 8, .stages = 3, .first_stage_layers = 6, .last_stage_layers = 7}) ==
         "--num-layers 8: --num-layers-in-first-pipeline-stage 6 and --num-layers-in-last-pipeline-stage 7 exceed the "
