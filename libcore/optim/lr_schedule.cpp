@@ -192,12 +192,14 @@ void check_schedule(const LrScheduleFlags& flags, const ScheduleLength& run,
     }
   }
   if (grows && steps.start_weight_decay > steps.end_weight_decay)
-    report("--start-weight-decay", "is larger than --end-weight-decay; lower it, or raise --end-weight-decay");
+    report(
+        cat("--start-weight-decay ", steps.start_weight_decay),
+        cat("is larger than --end-weight-decay ", steps.end_weight_decay, "; lower it, or raise --end-weight-decay"));
 }
 
 LrScheduleOptions resolve_schedule(const LrScheduleFlags& flags, const ScheduleLength& run) {
   check_schedule(flags, run,
-                 [](const std::string& flag, const std::string& what) { fail(Exit::usage, flag, ": ", what); });
+                 [](const std::string& flag, const std::string& what) { fail(Exit::usage, flag, " ", what); });
   return to_samples(flags, run);
 }
 

@@ -20,7 +20,7 @@ Style style_at(const Json& record, const char* key, const std::array<const char*
   for (std::size_t i = 0; i < N; ++i) {
     if (name == names[i]) return static_cast<Style>(i);
   }
-  fail(Exit::bad_data, key, " is '", name, "', which is not a known style");
+  fail(Exit::bad_data, "the checkpoint's ", key, " is '", name, "', which is not a known style");
 }
 
 }  // namespace
@@ -53,8 +53,8 @@ LrScheduleOptions schedule_from_record(const Json& record) {
     out.min_lr = record.at("--min-lr").as_number();
     out.decay_steps = record.at("--lr-decay-samples").as_int();
     if (!(out.warmup_steps < double(out.decay_steps)))
-      fail(Exit::bad_data, "--lr-warmup-samples is ", out.warmup_steps, ", which is not below --lr-decay-samples, ",
-           out.decay_steps);
+      fail(Exit::bad_data, "the checkpoint's --lr-warmup-samples is ", out.warmup_steps,
+           ", which is not below --lr-decay-samples, ", out.decay_steps);
   }
   if (out.decay_style == LrDecayStyle::wsd) {
     out.wsd_decay_style = style_at<WsdDecayStyle>(record, "--lr-wsd-decay-style", kWsdStyles);

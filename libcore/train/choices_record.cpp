@@ -43,7 +43,7 @@ std::optional<SavedChoices> choices_of_rank(const Json& record, int rank, int ra
   if (std::ssize(of_rank) != ranks) return {};
   const std::int64_t table = of_rank[rank].as_int();
   if (table < 0 || table >= std::ssize(tables))
-    fail(Exit::bad_data, "recorded algorithm choices: table ", table, " is missing");
+    fail(Exit::bad_data, "the checkpoint lacks table ", table, " of its algorithm choices; load another checkpoint");
   return from_json(tables[table]);
 }
 

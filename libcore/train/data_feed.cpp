@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "base/console.h"
+#include "base/count_of.h"
 #include "base/enum_index.h"
 #include "base/mapped_faults.h"
 #include "data/data_identity.h"
@@ -214,8 +215,8 @@ void DataFeed::fill(StepBatch& step) {
     for (std::int64_t sample : samples) dataset_->prefetch(sample);
   step.micro_batches = static_cast<int>(now.requested);
   if (std::ssize(now.micro_batches) < now.requested)
-    fail(Exit::bad_data, "the data is exhausted after ", sampler_.consumed(),
-         " samples; train on fewer samples, or add data");
+    fail(Exit::bad_data, "the data is exhausted after ", count_of(sampler_.consumed(), "sample"),
+         "; train on fewer samples, or add data");
   for (int m = 0; m < step.micro_batches; ++m) fill_micro_batch(step, m, now);
 }
 

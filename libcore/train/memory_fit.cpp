@@ -54,7 +54,7 @@ void check_memory(const TrainOptions& options, const RunStart& start, const Host
   if (excess.limit == nullptr) return;
   std::string who;
   if (excess.space == Space::device)
-    who = cat("the run needs ", human_bytes(need.gpu_bytes), " of ", host.count == 1 ? "a GPU" : "each GPU");
+    who = cat("the run needs ", human_bytes(need.gpu_bytes), " on ", host.count == 1 ? "a GPU" : "each GPU");
   else if (excess.limit->is_per_process || host.count == 1)
     who = cat("the run needs ", human_bytes(need.rank_bytes));
   else

@@ -35,8 +35,8 @@ bool check_sizes(const BatchOptions& batch, std::int64_t data_parallel, const st
   try {
     const BatchSizes sizes = batch.sizes(data_parallel, seq_length);
     if (sizes.largest() / pass > kMaxMicroBatches) {
-      report(size_flag(batch, global), cat("needs more than ", kMaxMicroBatches, " x ", product,
-                                           ", the most that mtl runs per step; choose a smaller size, or a larger "
+      report(size_flag(batch, global), cat("needs more than ", kMaxMicroBatches, " micro-batches of ", product,
+                                           ", the limit for a step; choose a smaller size, or a larger "
                                            "--micro-batch-size"));
       return false;
     }
@@ -122,7 +122,7 @@ void check_profile(const ProfileOptions& profile, std::int64_t world, const Repo
   if (profile.step_end <= profile.step_start)
     report(cat("--profile-step-end ", profile.step_end),
            cat("is not after --profile-step-start ", profile.step_start,
-               ", so no iteration would be recorded; choose a later one"));
+               ", so no iteration would be recorded; choose a later iteration"));
   for (const std::string& rank : profile.ranks) {
     const std::optional<std::int64_t> number = parse_int(rank);
     if (!number || *number < 0 || *number >= world)
@@ -153,7 +153,8 @@ void check_parallel(const TrainOptions& options, const Report& report) {
     report(
         cat("--tensor-model-parallel-size ", parallel.tensor, " x --pipeline-model-parallel-size ", parallel.pipeline),
         cat("need a multiple of ", model, " ranks, but there ", parallel.world == 1 ? "is " : "are ", parallel.world,
-            "; start them with mpirun -n ", (parallel.world / model + 1) * model));
+            options.dry_run && parallel.plan_world ? "; use --world-size " : "; start the run with mpirun -n ",
+            (parallel.world / model + 1) * model));
   }
   if (parallel.layout.sequence_parallel && options.data.seq_length % parallel.tensor != 0) {
     report("--sequence-parallel",
@@ -194,7 +195,7 @@ void check_offloaded_layers(const ParallelOptions& options, const std::vector<st
   if (fewest - kResidentLayers >= offloaded) return;
   report(options.offloaded_layers ? cat("--cpu-offloading-num-layers ", offloaded) : "--cpu-offloading",
          cat("needs at least ", offloaded + kResidentLayers, " layers in each stage, because the activations of ",
-             kResidentLayers, " stay on the GPU, but one stage has ", fewest,
+             kResidentLayers, " layers stay on the GPU, but one stage has ", fewest,
              offloaded > 1 ? "; offload fewer layers, or use fewer stages" : "; use fewer stages"));
 }
 
@@ -310,7 +311,7 @@ void check_options(const TrainOptions& options, const Report& report) {
   bool has_sizes = check_batches(options.batch, options.parallel.data(), options.parallel.data_text(),
                                  options.data.seq_length, report);
   if (!options.batch.train_iters && !options.batch.train_samples && !options.dry_run)
-    report("--train-iters", "or --train-samples is required");
+    report("--train-iters", "is required without --train-samples");
   check_data_and_profile(options, report);
   if (!options.optimizer.schedule.lr && options.dry_run) return;
   if (!options.optimizer.schedule.lr && !options.batch.train_iters && !options.batch.train_samples)
@@ -334,10 +335,11 @@ void check_length(const TrainOptions& options, const GptConfig& config, bool is_
   const ArchitectureOptions& model = options.architecture;
   if (!model.preset_flags.contains("--seq-length")) {
     const bool can_extend = is_loaded && config.position_embedding == PositionEmbedding::rotary;
-    report(cat("--seq-length ", length),
-           cat(what, can_extend  ? cat("; add --max-position-embeddings ", length, " to extend them")
-                     : is_loaded ? "; use a shorter one"
-                                 : "; use a shorter one, or raise --max-position-embeddings"));
+    report(
+        cat("--seq-length ", length),
+        cat(what, can_extend  ? cat("; add --max-position-embeddings ", length, " to extend them")
+                  : is_loaded ? cat("; use at most ", config.max_positions)
+                              : cat("; use at most ", config.max_positions, ", or raise --max-position-embeddings")));
   } else if (!is_loaded || !model.preset_flags.contains("--max-position-embeddings")) {  // else a difference
     report(cat("--model ", *model.preset), cat("sets --seq-length ", length, ", which ", what,
                                                "; add --seq-length with at most ", config.max_positions));

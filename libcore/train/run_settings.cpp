@@ -94,8 +94,9 @@ std::vector<std::string> changed_settings(const TrainOptions& options, const std
   const Json* schedule = recorded_schedule(extra);
   if (schedule == nullptr) {
     if (flags.use_checkpoint_schedule)
-      report(kUseCheckpoint, cat("cannot act: ", folder,
-                                 " has no schedule that mtl reads; leave it out, and give the schedule's flags"));
+      report(kUseCheckpoint,
+             cat("cannot be used, because ", folder,
+                 " has no schedule that mtl reads; leave the flag out, and set the schedule with flags"));
     return out;
   }
   const bool has_schedule = options.optimizer.schedule.lr && options.train_iters() > 0;  // a dry run may have none
@@ -107,7 +108,8 @@ std::vector<std::string> changed_settings(const TrainOptions& options, const std
     out.push_back(cat(folder, " continues with another schedule: ", changes));
   else if (!changes.empty())
     report(folder, cat("was trained with another schedule: ", changes, "; add ", kOverride,
-                       " to continue with the flags', or ", kUseCheckpoint, " to continue with the checkpoint's"));
+                       " to continue with the schedule of the flags, or ", kUseCheckpoint,
+                       " to continue with that of the checkpoint"));
   const std::string others = differences_of(extra.at("settings").at("other"), other_settings(options));
   if (!others.empty()) out.push_back(cat(folder, " continues with other settings: ", others));
   return out;

@@ -25,7 +25,7 @@ std::string message_of(const std::string& where, const Error& error) {
 /// Reports a file that a flag names but that does not exist.
 bool check_exists(Findings& findings, const char* flag, const std::string& path, const char* remedy) {
   if (path.empty() || file_exists(path)) return true;
-  findings.problem(cat(flag, " ", path), cat("no such file", remedy));
+  findings.problem(cat(flag, " ", path), cat("does not exist", remedy));
   return false;
 }
 
@@ -34,8 +34,8 @@ bool check_exists(Findings& findings, const char* flag, const std::string& path,
 void check_share(const SplitSource& source, Split split, const std::string& given, const IndexedDataset& files) {
   SplitRange range = range_of(source.share, files.sequences());
   if (range.begin < range.end) return;
-  fail_at(Exit::bad_data, files.prefix(), "--split ", given, " leaves none of its ",
-          count_of(files.sequences(), "sequence"), " for ", kSplitNames[enum_index(split)],
+  fail_at(Exit::bad_data, files.prefix(), "--split ", given, " leaves no sequences for ",
+          kSplitNames[enum_index(split)], ", because the data set has only ", count_of(files.sequences(), "sequence"),
           "; use more data, or another --split (100,0,0 trains on all, without validation)");
 }
 
@@ -179,7 +179,7 @@ void configure(TrainOptions& options, TrainSetup& setup, bool tokenizer_failed,
   if (needs_only_size && options.tokenizer.vocab_size) {
     vocab_size = *options.tokenizer.vocab_size;
   } else if (needs_only_size && !tokenizer_failed) {
-    report("--vocab-size", "is needed, or a tokenizer: the size of the vocabulary is part of the model");
+    report("--vocab-size", "is required without a tokenizer, because the size of the vocabulary is part of the model");
   } else if (setup.tokenizer == nullptr && !tokenizer_failed && (separates_documents || !start.source)) {
     report("--vocab-file, --merge-file",
            start.source ? "are required to distinguish documents, because the model has no tokenizer files"

@@ -77,8 +77,8 @@ void open_own(RunStart& start, const TrainOptions& options, const std::vector<st
   const CheckpointOptions& flags = options.checkpoint;
   const std::optional<std::int64_t> target = rollback_target(flags);
   if (target && flags.finetune) {
-    fail_at(Exit::usage, "--finetune", "cannot start at iteration 0 in ", flags.save,
-            ", which contains the checkpoint to start from; choose another --save folder");
+    fail(Exit::usage, "--finetune cannot start at iteration 0 in ", flags.save,
+         ", which contains the checkpoint to start from; choose another --save folder");
   }
   if (const auto newest = newest_checkpoint(flags.save, console, damaged)) {
     open_source(start, options, *newest, true, console);

@@ -72,7 +72,7 @@ void Trainer::end_exhausted() {
       Exit::failure,
       cat("iteration ", state_.iteration,
           ": the gradient is not finite in fp16, and the loss scale is at its minimum, ", double(scaler_.scale()),
-          save_directory_ ? "; saved" : "; without --save nothing was kept",
+          save_directory_ ? "; the state is saved" : "; without --save nothing was kept",
           ". If the loss had diverged, lower --lr; otherwise lower --min-loss-scale, or train with --bf16"));
 }
 

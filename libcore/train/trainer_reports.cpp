@@ -103,10 +103,10 @@ void Trainer::report_nonfinite_gradients(const EnqueuedStep& step, bool gradient
     std::string who = all.size() == 1 ? "" : cat("rank ", rank, " (", ranks_.hosts[rank], "): ");
     lines.push_back("\n  " + who + all[rank]);
   }
-  if (lines.empty()) lines.push_back(" in the sum over all ranks");
-  if (is_rank_zero())
-    console_.warn(
-        cat("iteration ", state_.iteration + 1, ": the gradient is not finite; no update was made", join(lines, "")));
+  if (!is_rank_zero()) return;
+  const char* what = lines.empty() ? ": the gradient is not finite in the sum over all ranks; no update was made"
+                                   : ": the gradient is not finite; no update was made";
+  console_.warn(cat("iteration ", state_.iteration + 1, what, join(lines, "")));
 }
 
 }  // namespace mtl

@@ -66,19 +66,19 @@ void Trainer::refuse_other_data(const std::string& checkpoint) const {
     std::string difference = data_difference(*saved, data_.identity());
     if (!difference.empty()) {
       fail(Exit::bad_data, checkpoint, " was trained on different data: ", difference,
-           "; use --allow-data-change to continue with it");
+           "; use --allow-data-change to continue with the new data");
     }
     std::string moved = data_.moved_sample(*saved);
     if (!moved.empty() && ranks_.rank == 0) {
       console_.warn(cat(checkpoint, " was trained in a different order of the same samples (", moved,
                         "), because the order depends on the length of the run: some samples will be read again, and "
-                        "some never; use --data-order feistel in new runs, where it does not"));
+                        "some never; use --data-order feistel in new runs, whose order does not depend on the length"));
     }
   }
   std::string tokenizer = state_.extra.string_or("tokenizer_hash", "");
   if (tokenizer_ != nullptr && !tokenizer.empty() && tokenizer != hash_text(tokenizer_->hash())) {
     fail(Exit::bad_data, checkpoint,
-         " was trained with another tokenizer; use --allow-data-change to continue with this one");
+         " was trained with another tokenizer; use --allow-data-change to continue with the new tokenizer");
   }
 }
 

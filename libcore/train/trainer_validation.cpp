@@ -20,10 +20,12 @@ void Trainer::check_validation_samples() const {
   const std::int64_t needed = left * batch.eval_iters * batch_sizes_.largest();
   const std::int64_t available = data->size() - state_.consumed_valid_samples;
   if (is_complete() || needed <= available) return;
-  fail(Exit::usage, "--eval-interval ", interval, ", --eval-iters ", batch.eval_iters, ": iterations ",
-       state_.iteration + 1, " to ", last, " need ", count_of(needed, "validation sample"), ", but only ",
-       with_commas(std::max<std::int64_t>(0, available)), " of the set's ", with_commas(data->size()),
-       " (by these flags, as in Megatron-LM) are left, because ", with_commas(state_.consumed_valid_samples),
+  const std::string rest = state_.iteration < last ? cat("iterations ", state_.iteration + 1, " to ", last)
+                                                   : cat("the validations after iteration ", last);
+  fail(Exit::usage, "--eval-interval ", interval, ", --eval-iters ", batch.eval_iters, ": ", rest, " need ",
+       count_of(needed, "validation sample"), ", but only ", with_commas(std::max<std::int64_t>(0, available)),
+       " of the set's ", with_commas(data->size()), " (by these flags, as in Megatron-LM) are left, because ",
+       with_commas(state_.consumed_valid_samples),
        " were consumed; use the --eval-interval and --eval-iters of the first start, or lower --eval-iters");
 }
 

@@ -109,7 +109,7 @@ expect_exit 0 "${resume[@]}" --load "$CASES/legacy_tp1pp1" --save resumed
 expect_text err 'resuming .*/legacy_tp1pp1/iter_0000030 at iteration 30'
 losses out | diff - expected || fail 'resuming a Megatron-LM checkpoint: different losses'
 expect_exit 2 "${resume[@]}" --load "$CASES/legacy_tp1pp1" --use-checkpoint-opt_param-scheduler
-expect_text err '^  --use-checkpoint-opt_param-scheduler +cannot act: .*/iter_0000030 has no schedule that mtl reads; leave it out'
+expect_text err '^  --use-checkpoint-opt_param-scheduler +cannot be used, because .*/iter_0000030 has no schedule '
 expect_exit 0 "${resume[@]}" --load "$CASES/legacy_tp1pp1" --finetune
 [ "$(losses out | wc -l)" -eq 32 ] || fail '--finetune resumes instead of starting at iteration 0'
 

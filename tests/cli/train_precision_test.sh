@@ -233,7 +233,7 @@ train end --fp16 --initial-loss-scale 4294967296 --min-loss-scale 2147483648
 status=$?
 [ $status -eq 1 ] || fail "exit $status at the smallest loss scale"
 expect_text err 'iteration 3: the gradient is not finite'
-expect_text err '^mtl-train: iteration 3: the gradient is not finite in fp16, and the loss scale is at its minimum, 2147483648; saved\.'
+expect_text err '^mtl-train: iteration 3: the gradient is not finite in fp16, and the loss scale is at its minimum, 2147483648; the state is saved\.'
 [ -e end.ck/iter_0000003/manifest.json ] || fail 'not saved at the smallest loss scale'
 [ "$(values end skipped_iterations | xargs)" = '1 1 1' ] ||
   fail "not three skipped iterations before the end: $(words end skipped_iterations)"
@@ -262,6 +262,6 @@ END_OF_LAYOUTS
 rm -rf ranks.*
 expect_exit 1 "${mpirun[@]}" "${tiny[@]}" --data-path c_text_document --split 90,8,2 --train-iters 12 --eval-iters 0 --save ranks.ck \
   --peak-tflops 1 --fp16 --min-loss-scale 2147483648
-expect_text err '^mtl-train: rank 0 .*: iteration 3: the gradient is not finite in fp16, and the loss scale is at its minimum, 2147483648; saved\.'
+expect_text err '^mtl-train: rank 0 .*: iteration 3: the gradient is not finite in fp16, and the loss scale is at its minimum, 2147483648; the state is saved\.'
 [ -e ranks.ck/iter_0000003/manifest.json ] || fail 'two ranks: not saved at the smallest loss scale'
 finish

@@ -100,7 +100,7 @@ TEST_CASE("memory: on a GPU, the plan's device memory is compared with the GPU's
                        "(MemAvailable); the largest part is batches"));
   const std::string text = refusal(options, {}, {}, little);
   CAPTURE(text);
-  CHECK(test::contains(text, " of a GPU, but only "));
+  CHECK(test::contains(text, " on a GPU, but only "));
   // The largest part must be in GPU memory, not on the host. It is scratch if CUDA operators are compiled in, else
   // activations.
   const bool is_scratch = test::contains(text, "(the GPU); the largest part is scratch, ");
