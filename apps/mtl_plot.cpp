@@ -75,8 +75,8 @@ std::string read_log(const std::string& path) {
 void set_names(std::vector<RunLog>& runs, const std::string& list) {
   const std::vector<std::string> names = split(list, ',');
   if (names.size() != runs.size()) {
-    fail_at(Exit::usage, cat("--names ", list), "has ", count_of(std::ssize(names), "name"), " for ",
-            count_of(std::ssize(runs), "run"), "; write one name per run, separated by commas");
+    fail(Exit::usage, "--names ", list, " has ", count_of(std::ssize(names), "name"), " for ",
+         count_of(std::ssize(runs), "run"), "; write one name per run, separated by commas");
   }
   for (std::size_t i = 0; i < runs.size(); ++i) runs[i].name = names[i];
 }

@@ -76,19 +76,20 @@ void check(Flags& flags, const PreprocessOptions& options) {
   if (inputs_from_stdin > 1) flags.problem("--input -", "standard input can be read only once; use - only once");
   if (inputs_from_stdin > 0 && options.partitions > 1 && !options.keep_sequential_samples) {
     flags.problem("--input -",
-                  "--partitions reads the input several times; add --keep-sequential-samples, or use a file");
+                  "cannot be used with --partitions, which reads the input several times; add "
+                  "--keep-sequential-samples, or use a file");
   }
   const std::vector<std::string>& languages = sentence_languages();
   if (options.split_sentences && std::count(languages.begin(), languages.end(), options.lang) == 0) {
-    flags.problem("--lang " + options.lang, cat("is not supported by --split-sentences, only ", join(languages, ", "),
-                                                " is; omit that flag, and write each text as a list of sentences"));
+    flags.problem("--lang " + options.lang,
+                  cat("is not supported by --split-sentences; use ", join(languages, " or "),
+                      ", or leave out --split-sentences and write each text as a list of sentences"));
   }
   for (const std::string& key : options.json_keys) {
     if (key.find('/') != std::string::npos)
-      flags.problem("--json-keys " + key,
-                    "contains a /, which the output's file name cannot; rename the key in the data");
+      flags.problem("--json-keys " + key, "contains a /, which a file name cannot contain; rename the key in the data");
     if (std::count(options.json_keys.begin(), options.json_keys.end(), key) > 1) {
-      flags.problem("--json-keys " + key, "is given twice; give each key once");
+      flags.problem("--json-keys " + key, "is given more than once; give each key once");
       break;
     }
   }

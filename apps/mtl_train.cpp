@@ -90,7 +90,8 @@ Device choose_common_device(TrainOptions& options, const RankDevice& own, const 
   const bool has_changed = choice.device != options.device;
   options.device = choice.device;
   if (options.tf32 && choice.device != Device::cuda)
-    throw UsageError(std::vector<Problem>{{"--tf32", "needs a GPU on every rank: the CPU multiplies in fp32"}});
+    throw UsageError(std::vector<Problem>{
+        {"--tf32", "needs a GPU on every rank, because the CPU multiplies in fp32; leave the flag out"}});
   if (has_changed && ranks.rank() == 0) check_fit(options, setup.start, ranks.launched(), console);
   if (choice.device == Device::cuda) check_gpus(options, own, setup, *session.control_group());
   return choice.device;

@@ -82,7 +82,7 @@ void add_attention(Flags& flags, ArchitectureOptions& model) {
                    "let several heads share each key and value head");
   flags.add("--num-query-groups", &model.num_query_groups, "N", "key and value heads (default: 1)")
       .within({1, 1 << 20})
-      .needs("--group-query-attention: Megatron-LM ignores it otherwise",
+      .needs("--group-query-attention, because Megatron-LM ignores --num-query-groups otherwise",
              [&model] { return model.group_query_attention || model.num_query_groups == model.num_attention_heads; });
   flags.add_switch("--qk-layernorm", model.qk_layernorm, "normalize the queries and keys of each head");
   flags.add("--window-size", &model.window_size, "LEFT,0", "let each token attend to itself and LEFT tokens before it");

@@ -24,8 +24,8 @@ void print_documents(const DataCatOptions& options, Console& console) {
   for (const std::string& prefix : options.prefixes) {
     const IndexedDataset data(prefix);
     if (options.begin > data.documents()) {
-      fail_at(Exit::usage, cat("--begin ", options.begin), "is beyond the ", count_of(data.documents(), "document"),
-              " of ", data.prefix(), "; use at most ", data.documents());
+      fail(Exit::usage, "--begin ", options.begin, " is beyond the ", count_of(data.documents(), "document"), " of ",
+           data.prefix(), "; use at most ", data.documents());
     }
     printer.warn_about(data, console);
     const std::int64_t available = data.documents() - options.begin;

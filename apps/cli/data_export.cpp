@@ -56,7 +56,7 @@ int data_export(int argc, const char* const* argv) {
     options.config_file = flags.config_file();
     if (flags.was_given("--output") && !ends_with(options.output, ".npy")) {
       flags.problem("--output " + options.output,
-                    "does not end in .npy, the only supported format; name a file like tokens.npy");
+                    "does not end in .npy, the only supported format; choose a name like tokens.npy");
     }
   });
   return run_single_process(flags, argc, argv, [&](Console& console) {

@@ -56,7 +56,8 @@ void add_batch_flags(Flags& flags, BatchOptions& batch) {
 
 void resolve_data_flags(Flags& flags, const DataOptions& data, BatchOptions& batch, std::int64_t data_parallel) {
   if (data.paths.is_per_split() && flags.was_given("--split"))
-    flags.problem("--split " + data.paths.split, "divides --data-path; leave it out with a path for each split");
+    flags.problem("--split " + data.paths.split,
+                  "divides --data-path, but other flags name the data of each split; leave out --split");
   if (batch.schedule.empty() || batch.global_batch_size) return;
   try {
     batch.global_batch_size = batch.sizes(data_parallel, data.seq_length).largest();

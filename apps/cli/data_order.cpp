@@ -45,7 +45,7 @@ void check(Flags& flags, DataOrderOptions& options) {
   resolve_data_flags(flags, options.data, options.batch, options.data_parallel_size);
   check_batches(options.batch, options.data_parallel_size, "", options.data.seq_length, report);
   if (!flags.was_given("--train-iters") && !flags.was_given("--train-samples"))
-    flags.problem("--train-iters", "or --train-samples is required");
+    flags.problem("--train-iters", "is required without --train-samples");
   if (options.data.paths.is_absent()) flags.problem("--data-path", "is required: prefixes of token files");
   check_data_options(options.data, report);
 }

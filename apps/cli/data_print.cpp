@@ -55,12 +55,13 @@ void check_data_print_flags(Flags& flags, const DataPrintOptions& options) {
   check_optional_tokenizer(flags, options.tokenizer);
   const bool as_text = names_tokenizer(options.tokenizer) && !options.ids;
   if (options.tokenizer.vocab_size && !names_tokenizer(options.tokenizer)) {
-    flags.problem("--vocab-size", "is the size of a NullTokenizer; add --tokenizer-type NullTokenizer");
+    flags.problem("--vocab-size", "needs a tokenizer; add --tokenizer-type NullTokenizer, or leave the flag out");
   }
   if (options.plain && options.json) flags.problem("--plain", "cannot be used with --json; use only one of them");
-  if (options.plain && !as_text) flags.problem("--plain", "applies to text; select a tokenizer, and leave out --ids");
+  if (options.plain && !as_text)
+    flags.problem("--plain", "applies only to text; select a tokenizer, and leave out --ids");
   if (options.keep_eod && !as_text)
-    flags.problem("--keep-eod", "applies to text; leave it out, because ids always include every token");
+    flags.problem("--keep-eod", "applies only to text; leave the flag out, because ids always include every token");
 }
 
 DocumentPrinter::DocumentPrinter(const DataPrintOptions& options)

@@ -44,7 +44,7 @@ int data_repair(int argc, const char* const* argv) {
     if (options.in_place == !options.output.empty())
       flags.problem("--output, --in-place", "use exactly one of them: write another .idx, or replace PREFIX.idx");
     if (!options.output.empty() && !ends_with(options.output, ".idx"))
-      flags.problem("--output " + options.output, "does not end in .idx; name a file like PREFIX.idx");
+      flags.problem("--output " + options.output, "does not end in .idx; choose a name like PREFIX.idx");
   });
   return run_single_process(flags, argc, argv, [&](Console& console) {
     repair(options, console);

@@ -70,8 +70,11 @@ void split_documents(const DataSplitOptions& options, Console& console) {
   std::vector<DataPart> parts;
   for (std::size_t i = 0; i < names.size(); ++i) {
     if (bounds[i] == bounds[i + 1]) {
-      throw UsageError({{names[i], cat("would have none of the ", count_of(data.documents(), "document"), " of ",
-                                       data.prefix(), "; give it a larger share, or leave it out")}});
+      const bool by_counts = !options.counts.empty();
+      throw UsageError(
+          {{by_counts ? "--counts " + options.counts : "--weights " + options.weights,
+            cat("leaves the part '", names[i], "' no documents, because ", data.prefix(), " has only ",
+                count_of(data.documents(), "document"), "; give the part a larger share, or leave the part out")}});
     }
     parts.push_back({cat(options.output.output_prefix, "_", names[i]), list_of({{&data, bounds[i], bounds[i + 1]}})});
   }
@@ -101,22 +104,25 @@ void check_options(Flags& flags, const DataSplitOptions& options) {
     flags.problem("--weights, --counts", "use exactly one of them: relative sizes, or numbers of documents");
     if (!flags.was_given("--weights")) return;
   }
-  if (!options.counts.empty() && options.by == "tokens") flags.problem("--by tokens", "applies only to --weights");
+  if (!options.counts.empty() && options.by == "tokens")
+    flags.problem("--by tokens", "applies only to --weights; leave out --by, or use --weights");
   check_numbers(flags, options);
   const std::vector<std::string> names = part_names(options);
   const std::size_t parts = words_of(options.weights.empty() ? options.counts : options.weights).size();
   if (names.size() != parts) {
-    flags.problem("--names " + options.names, cat(count_of(std::ssize(names), "name"), " for ",
-                                                  count_of(static_cast<std::int64_t>(parts), "part")));
+    flags.problem("--names " + options.names, cat("has ", count_of(std::ssize(names), "name"), " for ",
+                                                  count_of(static_cast<std::int64_t>(parts), "part"),
+                                                  "; write one name per part, separated by commas"));
   }
   for (const std::string& name : names) {
     if (name.empty() || name.find('/') != std::string::npos) {
       flags.problem("--names " + options.names,
-                    name.empty() ? "contains an empty name" : cat("`", name, "` cannot be part of a file name"));
+                    name.empty() ? "contains an empty name; write one name per part, separated by commas"
+                                 : cat("contains '", name, "', which cannot be part of a file name; leave out the /"));
     }
   }
   if (std::set<std::string>(names.begin(), names.end()).size() != names.size()) {
-    flags.problem("--names " + options.names, "gives two parts the same name");
+    flags.problem("--names " + options.names, "gives two parts the same name; choose different names");
   }
 }
 

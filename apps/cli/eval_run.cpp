@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "base/count_of.h"
 #include "cli/device_flags.h"
 #include "cli/eval_tokenizer.h"
 #include "cli/model_flags.h"
@@ -118,9 +119,9 @@ EvalReport evaluate(const EvalOptions& options, Console& console) {
   report.tokens = score.tokens;
   report.windows = score.windows;
   if (score.tokens == 0) {
-    fail(Exit::bad_data, join(report.data, ", "), " has ", report.stream_tokens,
-         report.stream_tokens == 1 ? " token" : " tokens",
-         ", too few to score; use data with at least 2, because the first is only context");
+    fail(Exit::bad_data, join(report.data, ", "), report.data.size() == 1 ? " has " : " have ",
+         count_of(report.stream_tokens, "token"),
+         ", too few to score; use data with at least 2 tokens, because the first is only context");
   }
   report.loss = score.loss();
   report.perplexity = score.perplexity();

@@ -25,8 +25,8 @@ std::unique_ptr<Tokenizer> tokenizer_of_model(const TokenizerOptions& given, Mod
   source.trim_vocabulary(tokenizer ? std::optional<std::int64_t>(tokenizer->vocab_size()) : std::nullopt, console);
   const std::int64_t vocabulary = source.config().vocab_size;
   if (!given.names_tokenizer() && given.vocab_size.value_or(vocabulary) != vocabulary)
-    fail_at(Exit::usage, cat("--vocab-size ", *given.vocab_size), "differs from the vocabulary of ", source.folder(),
-            ", which has ", vocabulary, " tokens; remove the flag");
+    fail(Exit::usage, "--vocab-size ", *given.vocab_size, " differs from the vocabulary size ", vocabulary, " of ",
+         source.folder(), "; leave the flag out");
   return tokenizer;
 }
 

@@ -83,7 +83,7 @@ class Flags::Config : public CLI::Config {
     if (flag == nullptr) {
       flags_.report_foreign(name, words.empty() ? "" : words[0]);
     } else if (!flag->option->get_configurable()) {
-      flags_.problem(name, "is not allowed in a configuration file");
+      flags_.problem(name, "is not allowed in a configuration file; use this flag on the command line");
     } else if (!line->error.empty()) {
       flags_.problem(name, line->error);
     } else if (!words.empty() || !line->has_equals || flag->allows_empty) {  // `name =` leaves the flag alone

@@ -6,6 +6,7 @@
 #include <memory>
 #include <utility>
 
+#include "base/count_of.h"
 #include "base/json.h"
 #include "base/utf8.h"
 #include "ckpt/companion_files.h"
@@ -221,7 +222,7 @@ Exit generate(const GenerateOptions& options, Console& console) {
   auto tokenizer = tokenizer_of_model(options.tokenizer, source, console);
   if (tokenizer == nullptr && !options.ids) {
     throw UsageError({{"--load " + options.load,
-                       "this model has no tokenizer files; add --vocab-file and --merge-file or another "
+                       "has no tokenizer files; add --vocab-file and --merge-file or another "
                        "--tokenizer-type, or use prompts of token ids with --ids"}});
   }
   const std::vector<std::int32_t> ends = end_tokens(tokenizer.get(), source);
@@ -240,8 +241,9 @@ Exit generate(const GenerateOptions& options, Console& console) {
       prompt = reader.read(options.prompts[prompts_read++], "--prompt");
     }
     if (prompt && std::ssize(prompt->ids) > model.positions())
-      console.warn(cat(prompt->where, ": the prompt has ", prompt->ids.size(), " tokens, but the model has ",
-                       model.positions(), " positions; using only the last ", model.positions(), " tokens"));
+      console.warn(cat(prompt->where, ": the prompt has ", count_of(std::ssize(prompt->ids), "token"),
+                       ", but the model has ", count_of(model.positions(), "position"), "; using only the last ",
+                       count_of(model.positions(), "token")));
     return prompt;
   };
   const bool slid = continue_all(options, {model, generation_options(options, stops)},
@@ -250,7 +252,8 @@ Exit generate(const GenerateOptions& options, Console& console) {
     console.info(cat("generation continued from the last ", std::max<std::int64_t>(1, model.positions() / 2),
                      " tokens whenever all ", model.positions(), " positions of the model were full"));
   if (lines.bad_lines() == 0) return Exit::ok;
-  console.error(cat(lines.name(), ": ", lines.bad_lines(), " of ", lines.lines(), " lines are not prompts"));
+  console.error(cat(lines.name(), ": ", lines.bad_lines(), " of ", count_of(lines.lines(), "line"),
+                    lines.bad_lines() == 1 ? " is not a prompt" : " are not prompts"));
   return Exit::bad_data;
 }
 

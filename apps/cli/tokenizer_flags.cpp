@@ -20,11 +20,11 @@ void check_type(Flags& flags, const std::string& type) {
   if (type.empty() || is_in(kSupported)) return;
   std::string where = "--tokenizer-type " + type;
   if (is_in(kRefused)) {
-    flags.problem(where, "this tokenizer is not supported; use " + join(kSupported, ", "));
+    flags.problem(where, "is not supported; choose one of " + join(kSupported, ", "));
   } else {
     std::string guess = nearest(type, kSupported);
-    flags.problem(where,
-                  guess.empty() ? "choose one of " + join(kSupported, ", ") : "unknown; did you mean " + guess + "?");
+    flags.problem(where, guess.empty() ? "is unknown; choose one of " + join(kSupported, ", ")
+                                       : "is unknown; did you mean " + guess + "?");
   }
 }
 
@@ -95,7 +95,8 @@ void check_tokenizer_flags(Flags& flags, const TokenizerOptions& options) {
   const std::string type = options.type.empty() ? "GPT2BPETokenizer" : options.type;
   check_type(flags, type);
   auto needs = [&](const char* flag, bool is_there) {
-    if (!is_there) flags.problem(flag, cat("is needed by ", type));
+    if (!is_there)
+      flags.problem(flag, cat("is required by --tokenizer-type ", type, options.type.empty() ? ", the default" : ""));
   };
   if (type == "GPT2BPETokenizer") {
     needs("--vocab-file", !options.vocab_file.empty());

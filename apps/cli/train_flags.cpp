@@ -307,7 +307,7 @@ void add_train_flags(Flags& flags, TrainOptions& options, const RunStart& start)
                     "divides data files, which --mock-data does not read; use only one of them");
     if (options.data.paths.is_absent() && !options.data.mock && !options.dry_run)
       flags.problem("--data-path",
-                    "is required: token files made by mtl-preprocess, or --mock-data to generate tokens");
+                    "is required; choose token files made by mtl-preprocess, or add --mock-data to generate tokens");
     if (options.data.paths.is_per_split() && options.data.paths.per_split_data_args_path.empty() &&
         options.data.paths.train_data_path.empty() && !options.dry_run)
       flags.problem("--train-data-path", "is required with --valid-data-path and --test-data-path");

@@ -228,7 +228,7 @@ expect_same <(mtl-data cat half_a half_b) <(mtl-data cat default_text_document)
 expect_exit 2 mtl-data split default_text_document --output-prefix x --counts 2,3
 expect_text err '--counts 2,3 +is fewer than the [0-9]+ documents of default_text_document; write `rest`'
 expect_exit 2 mtl-data split default_text_document --output-prefix x --weights 1,0.0000001
-expect_text err 'valid +would have none of the'
+expect_text err "--weights 1,0.0000001 .*'valid'.*default_text_document"
 # Weights may be so large that their sum overflows.
 expect_exit 0 mtl-data split default_text_document --output-prefix huge --weights 1e308,1e308
 expect_exit 0 mtl-data split default_text_document --output-prefix equal --weights 1,1
@@ -243,7 +243,7 @@ expect_text err ': 1 problem with'
 expect_exit 2 mtl-data split default_text_document --output-prefix x --weights
 expect_text err '^mtl-data split: 1 problem '
 expect_exit 2 mtl-data split default_text_document --output-prefix x --weights 1,-1,a --counts 1 --names b,b,c/d
-for problem in "'-1' is not a positive number" "'a' is not a positive" 'two parts the same name' '`c/d` cannot be part of'; do
+for problem in "'-1' is not a positive number" "'a' is not a positive" 'two parts the same name' "contains 'c/d'"; do
   expect_text err "$problem"
 done
 ls x* 2>/dev/null && fail 'split: a refused split left files'

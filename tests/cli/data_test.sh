@@ -106,7 +106,7 @@ expect_same null_text_document.idx items_short.idx
 expect_exit 65 mtl-data cat "$INDEXED/null70000_text_document" $GPT2
 expect_text err 'null70000_text_document: document [0-9]+: .*; select the tokenizer that made the data'
 expect_exit 2 mtl-data cat items_short --tokenizer-type GPT2BPETokenizer
-expect_text err '--vocab-file +is needed'
+expect_text err '--vocab-file +is required by'
 mtl-data cat items_long 2>err | head -1 >out
 expect_text out '^[0-9 ]+$'
 [ -s err ] && fail 'cat | head -1: cat reports the closed pipe'

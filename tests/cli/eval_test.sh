@@ -81,7 +81,7 @@ expect_text err '--data-path, --input +one of them is required'
 expect_exit 2 mtl-eval --load b --data-path ids_text_document --format text
 expect_text err '--format +applies only to --input'
 expect_exit 2 mtl-eval --load b --input one.txt --vocab-file v
-expect_text err '--merge-file +is needed'
+expect_text err '--merge-file +is required by'
 expect_exit 2 mtl-eval --load b --input one.txt --seq-length 49
 expect_text err '--seq-length 49 .* 48 positions'
 expect_exit 2 mtl-eval --load "$MODELS/a" --input one.txt

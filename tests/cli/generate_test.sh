@@ -114,7 +114,7 @@ cp out want
 expect_exit 0 mtl-generate --load b --prompt x --greedy --max-new-tokens 5 --top-k 5 --temperature 2 --seed 9
 expect_same want out
 expect_exit 2 mtl-generate --load "$MODELS/a" --prompt 'To be'
-expect_text err '--load .*/a +this model has no tokenizer files; .*--vocab-file .*--ids'
+expect_text err '--load .*/a +has no tokenizer files; .*--vocab-file .*--ids'
 # A tokenizer may have tokens that the model lacks, as long as no prompt produces them.
 expect_exit 65 mtl-generate --load "$MODELS/a" --prompt aabb --vocab-file b/vocab.json --merge-file b/merges.txt
 expect_text err '^mtl-generate: --prompt: token id [0-9]+ .* vocabulary of 512 tokens; use the tokenizer'
@@ -183,7 +183,7 @@ printf '{"prompt": "To be"}\n{"prompt": "or not"}\n{"prmpt": 1}\n{"prompt": "to 
 expect_exit 65 mtl-generate --load b --greedy --max-new-tokens 2 --input third.jsonl --json
 [ "$(wc -l <out)" -eq 3 ] || fail 'not three answers to four prompts'
 expect_text err 'third.jsonl: line 3: '
-expect_text err 'third.jsonl: 1 of 4 lines are not prompts'
+expect_text err 'third.jsonl: 1 of 4 lines is not a prompt'
 
 # Extreme temperatures: the lowest always draws the most likely token, and the highest draws any token.
 expect_exit 0 mtl-generate --load b --prompt 'To be' --greedy --max-new-tokens 8

@@ -102,7 +102,7 @@ expect_text "$WORK/err" 'did you mean --smooth'
 expect_exit 2 mtl-plot "$WORK/a.jsonl" --terminal --json --smooth 0
 expect_text "$WORK/err" '^mtl-plot: 2 problems'
 expect_exit 2 mtl-plot "$WORK/a.jsonl" --names a,b
-expect_text "$WORK/err" '--names a,b.* 2 names for 1 run;'
+expect_text "$WORK/err" '--names a,b has 2 names for 1 run;'
 expect_exit 2 mtl-plot "$WORK/a.jsonl" --y ,
 expect_text "$WORK/err" '--y , +contains an empty name'
 
@@ -157,7 +157,7 @@ done
 expect_exit 0 mtl-plot --json "$WORK/shared.jsonl" "$WORK/a.jsonl" --names one,two,three
 expect_text "$WORK/out" '"run": "two", "kind": "training", "x": \[10.0, 20.0\]'
 expect_exit 2 mtl-plot "$WORK/shared.jsonl" --names one
-expect_text "$WORK/err" '--names one: .* 2 runs'
+expect_text "$WORK/err" '--names one has .* 2 runs'
 
 # --smooth does not get slower with a larger window.
 awk 'BEGIN { for (i = 1; i <= 300000; ++i) print "{\"iteration\": " i ", \"lm_loss\": " i % 7 "}" }' >"$WORK/long.jsonl"

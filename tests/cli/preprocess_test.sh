@@ -202,7 +202,7 @@ expect_text "$WORK/err" '--input .*required'
 expect_exit 2 mtl-preprocess $CORPUS --output-prefix "$WORK/p" $GPT2 --append-oed
 expect_text "$WORK/err" 'did you mean --append-eod'
 expect_exit 2 mtl-preprocess $CORPUS --output-prefix "$WORK/p" $GPT2 --split-sentences --lang german
-expect_text "$WORK/err" '^  --lang german .*only english is'
+expect_text "$WORK/err" '^  --lang german .*use english'
 expect_exit 2 mtl-preprocess $CORPUS --output-prefix "$WORK/p" --tokenizer-type BertWordPieceCase
 expect_text "$WORK/err" 'BertWordPieceCase .*not supported'
 expect_exit 2 mtl-preprocess $CORPUS --output-prefix "$WORK/p" --tokenizer-type NullTokenizer
