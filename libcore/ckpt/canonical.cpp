@@ -58,7 +58,8 @@ Enum value_of(const char* const (&names)[N], const Json& json, const char* key) 
   for (std::size_t i = 0; i < N; ++i) {
     if (text == names[i]) return static_cast<Enum>(i);
   }
-  fail(Exit::bad_data, key, " is '", text, "', which this mtl does not know; use the mtl that wrote the checkpoint");
+  fail(Exit::bad_data, key, " is '", text,
+       "', which this version of mtl does not know; use the version that wrote the checkpoint");
 }
 
 }  // namespace

@@ -166,8 +166,8 @@ std::string SaveDirectory::save(const GptConfig& config, const ParamStore& store
   work_on_every_rank(world, [&] {
     const std::string broken = find_nonfinite(content.tensors());
     if (!broken.empty()) {
-      fail(Exit::failure, path_, ": iteration ", state.iteration, " is not saved: tensor '", broken,
-           "' contains NaN or infinity; resume an earlier checkpoint with a lower --lr");
+      fail(Exit::failure, path_, ": iteration ", state.iteration, " was not saved, because tensor '", broken,
+           "' contains NaN or infinity; resume from an earlier checkpoint with a lower --lr");
     }
     return std::string();
   });

@@ -27,7 +27,7 @@ void check_sound(const std::string& directory, std::int64_t iteration) {
   std::string folder = cat(directory, "/", folder_of(iteration));
   Manifest manifest = read_sound_manifest(folder);
   if (manifest.state.iteration != iteration) {
-    fail_at(Exit::bad_data, folder, "contains the checkpoint of iteration ", manifest.state.iteration,
+    fail_at(Exit::bad_data, folder, "the folder contains the checkpoint of iteration ", manifest.state.iteration,
             "; rename the folder to ", folder_of(manifest.state.iteration));
   }
 }
@@ -60,7 +60,7 @@ void refuse_two_programs(const std::string& directory) {
   }
   if (own.empty() || megatron.empty()) return;
   fail_at(
-      Exit::bad_data, directory, "contains checkpoints of mtl (", own, ") and of Megatron-LM (", megatron,
+      Exit::bad_data, directory, "the folder contains checkpoints of mtl (", own, ") and of Megatron-LM (", megatron,
       "), and the tracker cannot tell which to use; choose one checkpoint's folder, or move one program's checkpoints "
       "to another folder");
 }
@@ -201,12 +201,11 @@ std::optional<std::string> newest_checkpoint(const std::string& directory, Conso
   }
   if (!iterations.empty()) {
     const std::string foreign = describe_foreign_model(directory);
-    if (!foreign.empty()) fail_at(Exit::bad_data, directory, foreign);
+    if (!foreign.empty()) fail_at(Exit::bad_data, directory, "the folder ", foreign);
     problems.insert(problems.begin(), iterations.size() == 1
-                                          ? "its only checkpoint is not valid"
-                                          : cat("none of its ", iterations.size(), " checkpoints is valid"));
-    if (reported > 0)
-      problems.push_back(cat("see above for the damage of the other ", count_of(reported, "checkpoint")));
+                                          ? "the only checkpoint is not valid"
+                                          : cat("none of the ", iterations.size(), " checkpoints is valid"));
+    if (reported > 0) problems.push_back(cat("the damage of ", count_of(reported, "checkpoint"), " is reported above"));
     fail_at(Exit::bad_data, directory, join(problems, "\n  "));
   }
   return std::nullopt;

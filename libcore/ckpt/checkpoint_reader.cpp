@@ -24,11 +24,7 @@ class CheckpointReader : public TensorReader {
     folder = path;
     state = manifest_.state;
     if (const Json* kept = state->extra.find("hf_config")) hf_config = *kept;
-    if (const Json* record = state->extra.find("dropout")) {
-      dropout = dropout_from_json(*record);
-    } else if (!hf_config.is_null()) {
-      dropout = dropout_from_hf(hf_config);
-    }
+    read_dropout();
     for (const ManifestTensor& entry : manifest_.tensors) {
       tensors.push_back(entry.tensor);
       verified_.emplace_back(entry.pieces.size());
@@ -97,8 +93,8 @@ class CheckpointReader : public TensorReader {
   };
 
   [[noreturn]] static void refuse(const std::string& path, const std::string& where) {
-    fail(Exit::bad_data, path, ": its hash does not match the manifest", where,
-         "; the file is damaged or was replaced: load another checkpoint");
+    fail(Exit::bad_data, path, " does not match its hash in the manifest", where,
+         "; load another checkpoint, because the file is damaged or was replaced");
   }
 
   static bool overlaps(const Slice& a, const Slice& b) {
@@ -138,6 +134,16 @@ class CheckpointReader : public TensorReader {
     return shards_.emplace(name, std::move(file)).first->second;
   }
 
+  void read_dropout() {
+    const Json* record = state->extra.find("dropout");
+    if (record == nullptr && hf_config.is_null()) return;
+    try {
+      dropout = record != nullptr ? dropout_from_json(*record) : dropout_from_hf(hf_config);
+    } catch (const Error& error) {
+      fail(error.code(), folder, "/", kManifestName, ": ", error.what());
+    }
+  }
+
   /// Throws if two pieces overlap. parse_manifest() has counted the elements, so pieces that do not overlap cover the
   /// entire tensor.
   void check_pieces(const ManifestTensor& entry) const {
@@ -161,13 +167,13 @@ class CheckpointReader : public TensorReader {
     data = data.subspan(begin, std::min(length, data.size() - begin));
     if (hash_text(hash_bytes(data.data(), data.size())) != (piece.blocks.empty() ? piece.hash : piece.blocks[at])) {
       refuse(shard(piece.file).path(),
-             cat(" (tensor '", entry.tensor.name, "'), in its bytes ", begin, " to ", begin + data.size() - 1));
+             cat(" (tensor '", entry.tensor.name, "', bytes ", begin, " to ", begin + data.size() - 1, ")"));
     }
     verified[at] = true;
     bytes_read_ += data.size();
   }
 
-  /// Returns a shard's damaged tensors as text, such as " (tensors 'a', 'b')", or " (in its header)" if no tensor is
+  /// Returns a shard's damaged tensors as text, such as " (tensors 'a', 'b')", or " (in the header)" if no tensor is
   /// damaged.
   std::string damaged_tensors(const std::string& file) const {
     std::vector<std::string> names;
@@ -176,7 +182,7 @@ class CheckpointReader : public TensorReader {
       if (hash_text(hash_bytes(data.data(), data.size())) != piece->hash)
         names.push_back("'" + entry->tensor.name + "'");
     }
-    if (names.empty()) return " (in its header)";
+    if (names.empty()) return " (in the header)";
     if (names.size() > 3) return cat(" (tensors ", names[0], ", ", names[1], " and ", names.size() - 2, " more)");
     return cat(names.size() == 1 ? " (tensor " : " (tensors ", join(names, ", "), ")");
   }

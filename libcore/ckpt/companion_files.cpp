@@ -21,7 +21,7 @@ Json read_model_json(const std::string& path) {
   try {
     return Json::parse(text);
   } catch (const Error& error) {
-    fail(Exit::bad_data, path, ": not valid JSON: ", error.what());
+    fail(Exit::bad_data, path, " is not valid JSON: ", error.what());
   }
 }
 
@@ -73,7 +73,7 @@ std::vector<std::int64_t> eos_ids(const Json& config) {
     if (!value->is_array()) return {value->as_int()};
     for (const Json& id : value->as_array()) ids.push_back(id.as_int());
   } catch (const Error&) {
-    fail(Exit::bad_data, "eos_token_id is ", value->dump(), ", not a token id or a list of them");
+    fail(Exit::bad_data, "eos_token_id is ", value->dump(), ", but must be a token id or a list of token ids");
   }
   return ids;
 }

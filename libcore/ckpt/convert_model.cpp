@@ -84,7 +84,7 @@ void warn_about_nonfinite(const ModelSource& source, const ConvertReport& report
   if (std::any_of(report.nonfinite.begin(), report.nonfinite.end(),
                   [](const NonfiniteElements& one) { return one.in_source > 0; }))
     console.warn(cat(report.source, " contains NaN or infinity in ", broken_tensors(source),
-                     "; the files are damaged, or the training diverged: use another checkpoint"));
+                     "; use another checkpoint, because the files are damaged or the training diverged"));
   const std::string overflowing = overflowing_tensors(report.nonfinite);
   if (!overflowing.empty())
     console.warn(cat(report.dtype, " cannot represent some elements, which became infinite: ", overflowing,

@@ -13,10 +13,10 @@ namespace {
 
 constexpr const char* kMegatronRemedy = "; use it with --load, and choose another folder for --save";
 constexpr const char* kDistributedRemedy =
-    "; mtl does not read it: convert it with Megatron-LM's --ckpt-convert-format torch, or export it to a "
-    "Hugging Face folder (Megatron Bridge, or torchtitan's convert_to_hf.py), and load that";
+    ", which mtl does not read; convert the checkpoint with Megatron-LM's --ckpt-convert-format torch, or export it to "
+    "a Hugging Face folder (Megatron Bridge, or torchtitan's convert_to_hf.py), and load the result";
 constexpr const char* kDeepSpeedRemedy =
-    "; mtl does not read it: convert it to a Hugging Face folder with GPT-NeoX's tools/ckpts/convert_neox_to_hf.py, "
+    ", which mtl does not read; convert it to a Hugging Face folder with GPT-NeoX's tools/ckpts/convert_neox_to_hf.py, "
     "Megatron-DeepSpeed's tools/convert_checkpoint/deepspeed_to_transformers.py or, for a transformers model, "
     "DeepSpeed's zero_to_fp32.py, and load that folder";
 constexpr const char* kPyTorchRemedy =

@@ -76,7 +76,7 @@ void read_activation(const HfFamily& family, const HfValues& values, GptConfig& 
   }
   std::vector<std::string> names;
   for (const ActivationName& entry : kHfActivations) names.emplace_back(entry.hf);
-  values.add_problem(family.activation_key, cat(", which mtl does not support; it supports ", join(names, ", ")));
+  values.add_problem(family.activation_key, cat(", but mtl supports only ", join(names, ", ")));
 }
 
 void read_switches(const HfFamily& family, const HfValues& values, GptConfig& config) {

@@ -123,8 +123,8 @@ class HfReader : public MappedReader {
   /// Adds the parameters in canonical order. Rejects stored tensors that do not belong to a parameter.
   void add_parameters() {
     if (config.num_layers > std::ssize(stored_)) {
-      fail(Exit::bad_data, folder, " has ", count_of(stored_.size(), "tensor"), ", too few for the ", config.num_layers,
-           " layers in config.json; use the config.json of these weights");
+      fail(Exit::bad_data, folder, " has ", count_of(stored_.size(), "tensor"), ", too few for the ",
+           count_of(config.num_layers, "layer"), " in config.json; use the config.json of these weights");
     }
     std::erase_if(stored_, [&](const auto& item) { return is_hf_buffer(item.first, *family_); });
     if (config.tied_embeddings) drop_tied_output();

@@ -46,7 +46,7 @@ class RotaryReader {
     const std::string type = values.text(type_key, "default");
     if (type == "default" || top_.problem_count() > problems) return rotary;
     if (type != "linear" && type != "llama3") {
-      values.add_problem(type_key, ", which mtl does not support; it supports default, linear and llama3");
+      values.add_problem(type_key, ", but mtl supports only default, linear and llama3");
       return rotary;
     }
     rotary.scaling = type == "linear" ? Scaling::linear : Scaling::llama3;
@@ -174,7 +174,8 @@ void read_hf_window(const HfValues& values, HfWindow family, GptConfig& config) 
     set_window(values, *first, config);
   } else if (*first < config.num_layers) {
     values.report(
-        "layer_types has sliding_attention, but sliding_window is null or not in use; set it, or remove layer_types");
+        "layer_types has sliding_attention, but sliding_window is null or not in use; set sliding_window, or remove "
+        "layer_types");
   }
 }
 

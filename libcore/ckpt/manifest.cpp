@@ -41,11 +41,11 @@ TrainState state_from_json(const Json& json) {
   for (const StateField& field : kStateFields) {
     state.*field.member = json.at(field.key).as_int();
     if (state.*field.member < 0)
-      fail(Exit::bad_data, "state: ", field.key, " is ", state.*field.member, ", which is below 0");
+      fail(Exit::bad_data, "state.", field.key, " is ", state.*field.member, ", but must be at least 0");
   }
   state.loss_scale = json.at("loss_scale").as_number();
   state.extra = json.at("extra");
-  if (!state.extra.is_object()) fail(Exit::bad_data, "state: extra is not an object");
+  if (!state.extra.is_object()) fail(Exit::bad_data, "state.extra is not an object");
   return state;
 }
 
@@ -56,11 +56,11 @@ Json integers(const std::vector<std::int64_t>& values) {
 }
 
 std::vector<std::int64_t> to_integers(const Json& json) {
-  if (json.as_array().size() > kMaxAxes) fail(Exit::bad_data, "it has more than ", kMaxAxes, " axes");
+  if (json.as_array().size() > kMaxAxes) fail(Exit::bad_data, "a shape or slice has more than ", kMaxAxes, " axes");
   std::vector<std::int64_t> out;
   for (const Json& value : json.as_array()) {
     out.push_back(value.as_int());
-    if (out.back() < 0) fail(Exit::bad_data, "a size or offset is ", out.back(), ", which is below 0");
+    if (out.back() < 0) fail(Exit::bad_data, "a size or offset is ", out.back(), ", but must be at least 0");
   }
   return out;
 }
@@ -131,7 +131,7 @@ using FileSizes = std::map<std::string_view, std::uint64_t>;  // size in bytes, 
 void check_piece(const FileSizes& files, std::int64_t block_bytes, const ManifestTensor& entry,
                  const ManifestPiece& piece) {
   auto file = files.find(piece.file);
-  if (file == files.end()) fail(Exit::bad_data, "its file '", piece.file, "' is not listed");
+  if (file == files.end()) fail(Exit::bad_data, "its file '", piece.file, "' is not in the manifest's list of files");
   auto element = static_cast<std::uint64_t>(bits_of(entry.tensor.dtype) / 8);
   if (static_cast<std::uint64_t>(piece.slice.count()) > file->second / element)
     fail(Exit::bad_data, "its piece in '", piece.file, "' has more elements than fit in that file");
@@ -245,8 +245,8 @@ Manifest parse_manifest(std::string_view text, ChecksumCheck checksum) {
     fail(Exit::bad_data, "the file is not the manifest of an mtl checkpoint; load another checkpoint");
   std::int64_t version = json.at("version").as_int();
   if (version != kFormatVersion)
-    fail(Exit::bad_data, "format version ", version, ", but this mtl reads only ", kFormatVersion,
-         "; use the mtl that wrote it");
+    fail(Exit::bad_data, "the manifest has format version ", version, ", but this mtl reads only version ",
+         kFormatVersion, "; use the version of mtl that wrote the checkpoint");
   if (checksum == ChecksumCheck::required && json.at("checksum").as_string() != checksum_of(json.as_object())) {
     fail(Exit::bad_data, "the checksum does not match, so the manifest is damaged; load another checkpoint");
   }
@@ -255,14 +255,15 @@ Manifest parse_manifest(std::string_view text, ChecksumCheck checksum) {
   out.state = state_from_json(json.at("state"));
   out.provenance = json.at("provenance");
   out.block_bytes = json.int_or("block_bytes", 0);
-  if (out.block_bytes < 0) fail(Exit::bad_data, "block_bytes is ", out.block_bytes, ", which is below 0");
+  if (out.block_bytes < 0)
+    fail(Exit::bad_data, "block_bytes is ", out.block_bytes, ", but must be at least 0; load another checkpoint");
   add_files(out, json.at("files"));
   FileSizes sizes;
   for (const ManifestFile& file : out.files) sizes.emplace(file.name, file.bytes);
   std::set<std::string> tensors;
   for (const auto& [name, tensor] : json.at("tensors").as_object()) {
     try {
-      if (!tensors.insert(name).second) fail(Exit::bad_data, "it is listed twice");
+      if (!tensors.insert(name).second) fail(Exit::bad_data, "two entries have this name");
       out.tensors.push_back(tensor_from_json(name, tensor));
       check_count(out.tensors.back());
       for (const ManifestPiece& piece : out.tensors.back().pieces)
@@ -297,8 +298,8 @@ void join_manifest_parts(Manifest& manifest, const std::vector<std::string>& par
       auto [known, is_new] = tensors.try_emplace(name, entry);
       if (is_new) continue;
       SavedTensor& tensor = known->second.tensor;
-      require(tensor.dtype == entry.tensor.dtype && tensor.shape == entry.tensor.shape, "saving tensor '", name,
-              "': ranks disagree on its dtype or shape");
+      require(tensor.dtype == entry.tensor.dtype && tensor.shape == entry.tensor.shape, "cannot save tensor '", name,
+              "', because ranks disagree on its dtype or shape");
       std::move(entry.pieces.begin(), entry.pieces.end(), std::back_inserter(known->second.pieces));
     }
   }
@@ -308,20 +309,20 @@ void join_manifest_parts(Manifest& manifest, const std::vector<std::string>& par
     for (const CanonicalTensor& canonical : model) {
       std::string name = cat(kind, ".", canonical.name);
       auto found = tensors.find(name);
-      require(found != tensors.end() && found->second.tensor.shape == canonical.shape, "saving tensor '", name,
-              "': no rank has it in the shape ", shape_text(canonical.shape));
+      require(found != tensors.end() && found->second.tensor.shape == canonical.shape, "cannot save tensor '", name,
+              "', because no rank has it in the shape ", shape_text(canonical.shape));
       try {
         check_count(found->second);
         check_disjoint(found->second);
       } catch (const Error& error) {
-        fail(Exit::failure, "saving tensor '", found->first, "': ", error.what());
+        fail(Exit::failure, "cannot save tensor '", found->first, "': ", error.what());
       }
       manifest.tensors.push_back(std::move(found->second));
       tensors.erase(found);
     }
   }
   if (!tensors.empty())
-    fail(Exit::failure, "saving tensor '", tensors.begin()->first, "', which is not part of the model");
+    fail(Exit::failure, "cannot save tensor '", tensors.begin()->first, "', which is not part of the model");
 }
 
 }  // namespace mtl

@@ -62,7 +62,7 @@ class MegatronReader : public MappedReader {
     // Every layer has multiple parameters. Reject an absurd number of layers before canonical_tensors() lists them all.
     if (model_.layers > std::ssize(model_.parameters))
       fail(Exit::bad_data, checkpoint, " has ", count_of(model_.parameters.size(), "tensor"),
-           ", too few for a model with ", model_.layers, " layers");
+           ", too few for a model with ", count_of(model_.layers, "layer"));
     std::vector<std::string> notes;
     try {
       config = megatron_config(model_.args(), model_.version, shapes(), given, notes);
@@ -96,8 +96,10 @@ class MegatronReader : public MappedReader {
   void verify() const override {
     for (const auto& file : model_.files) file->verify();
     if (head_copy_ && !same_shards(*head_copy_, model_.parameters.at(kTokens)))
-      fail_at(Exit::bad_data, head_copy_->shards.front().file->path(), "tensor '", head_copy_->name,
-              "' is not a copy of the token embedding, which the model shares with its output layer");
+      fail_at(
+          Exit::bad_data, head_copy_->shards.front().file->path(), "tensor '", head_copy_->name,
+          "' differs from the token embedding, but must equal it, because args.untie_embeddings_and_output_weights is "
+          "off; copy the checkpoint again");
     for (const auto& [name, parameter] : model_.parameters) check_replicas(parameter);
   }
 

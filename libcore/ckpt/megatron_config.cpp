@@ -36,7 +36,7 @@ class MegatronArgs {
   /// Rejects negative sizes, and sizes so large that the product of two could overflow.
   static std::int64_t checked(std::int64_t value) {
     constexpr std::int64_t kMaxArgument = std::int64_t{1} << 31;
-    if (value < 0 || value > kMaxArgument) fail(Exit::bad_data, value, ", which is out of range");
+    if (value < 0 || value > kMaxArgument) fail(Exit::bad_data, value, ", but must be from 0 to ", kMaxArgument);
     return value;
   }
   template <class T, class Convert>
@@ -115,7 +115,8 @@ void set_activation(const MegatronArgs& args, bool has_args, double version, Gpt
   } else if (!has_args) {
     config.activation = Activation::gelu_tanh;
     if (version >= 1)
-      notes.push_back("has no args, which state the form of GELU; the tanh form is assumed, Megatron-LM's default");
+      notes.push_back(
+          "the checkpoint has no args, which state the form of GELU; mtl assumes the tanh form, Megatron-LM's default");
   } else {
     const bool is_fused = args.boolean("bias_gelu_fusion").value_or(version < 1) && config.bias.mlp;
     const bool is_tanh = !args.is_on("onnx_safe") && (is_fused || args.is_on("openai_gelu"));
@@ -163,7 +164,8 @@ std::int64_t window_of(const MegatronArgs& args, std::vector<std::string>& probl
   const bool is_pair = (window->is(PickleKind::tuple) || window->is(PickleKind::list)) && window->size() == 2 &&
                        window->at(0).is(PickleKind::integer);
   const std::int64_t left = is_pair ? window->at(0).as_int() : -2;
-  if (left < -1 || left >= INT32_MAX) problems.push_back("args.window_size is not a valid attention window");
+  if (left < -1 || left >= INT32_MAX)
+    problems.push_back("args.window_size must be a pair (LEFT, RIGHT), where LEFT is an integer from -1 to 2147483646");
   return left + 1;
 }
 
@@ -178,7 +180,7 @@ void set_attention(const MegatronArgs& args, const MegatronShapes& shapes, const
   if (!heads && config.hidden_size % config.num_heads != 0)
     throw UsageError(std::vector<Problem>{
         {cat(given.heads_flag, " ", config.num_heads), cat("does not divide the hidden size ", config.hidden_size,
-                                                           " of the checkpoint; choose the number of its model")}});
+                                                           " of the checkpoint; use its model's number of heads")}});
   config.num_query_groups = config.num_heads;
   if (args.is_on("group_query_attention"))
     config.num_query_groups = args.integer("num_query_groups").value_or(config.num_heads);
@@ -232,15 +234,16 @@ GptConfig megatron_config(const std::optional<PickleValue>& pickled, double vers
   set_positions(args, shapes, config, problems);
   set_attention(args, shapes, given, config, problems);
   if (version < 2 && config.num_query_groups != config.num_heads)
-    problems.push_back(cat("grouped queries are not supported in a checkpoint of version ", version));
+    problems.push_back(cat("grouped queries are not supported in a checkpoint with checkpoint_version ", version));
 
   const std::string norm = args.text_or("normalization", shapes.has_norm_bias ? "LayerNorm" : "RMSNorm");
   if (norm != "LayerNorm" && norm != "RMSNorm")
     problems.push_back(cat("args.normalization is '", printable_text(norm), "', which is not supported"));
   config.norm = norm == "RMSNorm" ? Norm::rmsnorm : Norm::layernorm;
-  config.norm_eps = args.number_or("layernorm_epsilon", args.number_or("norm_epsilon", 1e-5));
+  const char* epsilon = args.find("layernorm_epsilon") ? "layernorm_epsilon" : "norm_epsilon";
+  config.norm_eps = args.number_or(epsilon, 1e-5);
   if (!(config.norm_eps > 0 && config.norm_eps < 1))
-    problems.push_back(cat("args.norm_epsilon is ", config.norm_eps, ", but must be above 0 and below 1"));
+    problems.push_back(cat("args.", epsilon, " is ", config.norm_eps, ", but must be above 0 and below 1"));
   config.init_std = args.number_or("init_method_std", 0.02);
   if (!(config.init_std >= 0 && config.init_std < 1e3))
     problems.push_back(cat("args.init_method_std is ", config.init_std, ", but must be at least 0 and below 1000"));

@@ -39,10 +39,9 @@ std::optional<std::pair<int, int>> rank_in_name(const std::string& name) {
 void refuse_first_distributed(const std::string& rank_folder) {
   for (const char* name : {"model_rng.pt", "optim.pt"}) {
     if (const std::string path = cat(rank_folder, "/", name); file_exists(path))
-      fail_at(
-          Exit::bad_data, path,
-          "belongs to a checkpoint from the distributed optimizer of Megatron-LM v3.0, which mtl does not read; load "
-          "it with that Megatron-LM and save it without --use-distributed-optimizer");
+      fail_at(Exit::bad_data, path,
+              "the file belongs to a checkpoint from the distributed optimizer of Megatron-LM v3.0, which mtl does not "
+              "read; load the checkpoint with that Megatron-LM and save it without --use-distributed-optimizer");
   }
 }
 
@@ -78,7 +77,7 @@ std::optional<std::string> checkpoint_in(const std::string& path, Console& conso
   if (!tracked.empty() && holds_megatron_ranks(tracked_path)) return tracked_path;
   if (!tracked.empty() && file_exists(tracked_path)) {
     const std::string foreign = describe_foreign_model(tracked_path);
-    fail_at(Exit::bad_data, tracked_path,
+    fail_at(Exit::bad_data, tracked_path, "the folder ",
             foreign.empty() ? "contains no mp_rank_* folders; copy the checkpoint again" : foreign, "; or use ", path,
             "/", newest, " to go back to that checkpoint");
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/count_of.h"
 #include "base/printable.h"
 #include "ckpt/megatron_config.h"
 
@@ -65,7 +66,8 @@ std::vector<PickleValue> chunks_of(const TorchFile& file) {
     while (const auto chunk = file.root().find(cat("model", chunks.size()))) chunks.push_back(*chunk);
   }
   if (chunks.empty())
-    fail_at(Exit::bad_data, file.path(), "has no entry 'model', so it is not a Megatron-LM checkpoint in torch format");
+    fail_at(Exit::bad_data, file.path(),
+            "the file has no entry 'model', so it is not a Megatron-LM checkpoint in torch format");
   for (PickleValue chunk : chunks) {
     if (!chunk.is(PickleKind::dict))
       fail_at(Exit::bad_data, file.path(), "the model is ", chunk.describe(), " instead of a dict");
@@ -129,8 +131,10 @@ void check_parallel_sizes(const MegatronModel& model) {
   const auto [tensor, pipeline] = megatron_parallel_sizes(model.args());
   const auto check = [&](const char* what, std::int64_t stated, int found) {
     if (stated != 0 && stated != found)
-      fail_at(Exit::bad_data, model.files.front()->path(), "was written by ", stated, " ", what,
-              " ranks, but there are files of ", found, "; load the folder that contains all mp_rank_*");
+      fail_at(Exit::bad_data, model.files.front()->path(), "the checkpoint was written by ",
+              count_of(stated, cat(what, " rank")), ", but there are files of ", found,
+              stated > found ? "; load the folder that contains all mp_rank_* folders"
+                             : "; remove the mp_rank_* folders that do not belong to this checkpoint");
   };
   check("tensor parallel", tensor, model.tensor_parallel);
   check("pipeline parallel", pipeline, model.pipeline_parallel);
@@ -153,8 +157,8 @@ MegatronModel read_megatron_model(const MegatronRankFiles& files) {
   const std::size_t chunks = chunks_of(*model.files.front()).size();
   for (const auto& file : model.files) {
     if (version_of(*file) != model.version || chunks_of(*file).size() != chunks)
-      fail_at(Exit::bad_data, file->path(), "differs from ", model.files.front()->path(),
-              " in its checkpoint_version or number of model chunks");
+      fail_at(Exit::bad_data, file->path(), "the file differs from ", model.files.front()->path(),
+              " in checkpoint_version or in the number of model chunks; use files of the same checkpoint");
     model.ranks.push_back({file.get(), {}});
   }
   for (std::size_t chunk = 0; chunk < chunks; ++chunk) {

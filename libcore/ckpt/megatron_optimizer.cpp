@@ -31,10 +31,10 @@ PickleValue at_key(const TorchFile& file, PickleValue dict, const char* key) {
     const MappedFile contents(path);  // refuses a Git LFS pointer
     state = contents.bytes().empty()           ? "is empty"
             : is_zip_archive(contents.bytes()) ? "cannot be used"
-                                               : "is not a file of torch.save";
+                                               : "was not written by torch.save";
   }
   fail_at(
-      Exit::bad_data, path, state,
+      Exit::bad_data, path, "the file ", state,
       "; Megatron-LM's distributed optimizer (--use-distributed-optimizer) saves Adam's moments and the fp32 weights "
       "there, which mtl does not read");
 }
@@ -71,7 +71,7 @@ class RankState {
       const PickleValue ids = at_key(file(), groups.at(g), "params");
       for (std::size_t i = 0; i < names[g].size(); ++i) {
         const auto state = states.find(ids.at(i).as_int());
-        if (state == states.end()) refuse_state(file(), "has nothing for parameter ", ids.at(i).as_int());
+        if (state == states.end()) refuse_state(file(), "has no entry for parameter ", ids.at(i).as_int());
         add(out_.exp_avg, names[g][i], at_key(file(), state->second, "exp_avg"));
         add(out_.exp_avg_sq, names[g][i], at_key(file(), state->second, "exp_avg_sq"));
         if (main) add(out_.main, names[g][i], main_of(*main, g, i, names[g].size()));
@@ -116,7 +116,7 @@ class RankState {
   void add(std::map<std::string, MegatronParameter>& to, const std::string& name, PickleValue value) const {
     const TorchTensor* tensor = file().tensor(value);
     if (tensor == nullptr || tensor->shape != weight(name).shape || tensor->dtype != StoredDType::f32)
-      refuse_state(file(), "of '", name, "' is not an fp32 tensor of its shape");
+      refuse_state(file(), "of '", name, "' is not an fp32 tensor with the parameter's shape");
     MegatronParameter& state = to[name];
     const MegatronParameter& parameter = model_.parameters.at(name);
     if (state.shards.empty()) state = {.split = parameter.split, .name = parameter.name, .shards = {}};

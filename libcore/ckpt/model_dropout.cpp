@@ -14,7 +14,9 @@ Json dropout_to_json(const ModelDropout& dropout) {
 }
 
 ModelDropout dropout_from_json(const Json& json) {
-  const auto read = [&](const char* name) { return checked_dropout(name, json.at(name).as_number()); };
+  const auto read = [&](const char* name) {
+    return checked_dropout(cat("dropout.", name).c_str(), json.at(name).as_number());
+  };
   return {.hidden = read("hidden"), .attention = read("attention"), .embedding = read("embedding")};
 }
 

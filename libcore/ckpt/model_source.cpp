@@ -61,7 +61,7 @@ void TensorReader::check_complete() const {
   // Every layer has multiple tensors. Reject an absurd number of layers before canonical_tensors() lists them all.
   if (config.num_layers > std::ssize(tensors)) {
     fail(Exit::bad_data, folder, " has ", count_of(tensors.size(), "tensor"), ", too few for a model with ",
-         config.num_layers, " layers");
+         count_of(config.num_layers, "layer"));
   }
   std::map<std::string, const SavedTensor*> unmatched;
   for (const SavedTensor& tensor : tensors) unmatched[tensor.name] = &tensor;
@@ -80,7 +80,7 @@ void TensorReader::check_complete() const {
       } else if (!is_model_dtype(found->second->dtype)) {
         problems.push_back(cat("tensor ", stored_name(found->second - tensors.data()), " is stored as ",
                                name_of(found->second->dtype),
-                               "; mtl reads only F16, BF16, F32 and F64: use weights that are not quantized"));
+                               ", but mtl reads only F16, BF16, F32 and F64; use weights that are not quantized"));
       }
       unmatched.erase(found);
     }
@@ -303,7 +303,8 @@ void ModelSource::load_initial_values(ParamStore& store) const {
 }
 
 void ModelSource::load_optimizer(ParamStore& store) const {
-  if (!has_optimizer()) fail_at(Exit::bad_data, folder(), "contains only weights; start from them with --finetune");
+  if (!has_optimizer())
+    fail_at(Exit::bad_data, folder(), "the model has only weights; start from them with --finetune");
   std::vector<Row> rows;
   for (std::size_t row = 0; row < store.table().size(); ++row) {
     const Storage& storage = store.table()[row];

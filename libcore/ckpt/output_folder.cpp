@@ -140,8 +140,8 @@ void OutputFolder::commit() {
   try {
     remove_tree(staged_);
   } catch (const Error& error) {
-    fail(Exit::io, path_, " is complete, but the folder that it replaced (", replaced_,
-         ") could not be removed and is now ", staged_, ": ", error.what(), "; remove it");
+    fail(Exit::io, path_, " is complete, but the folder that it replaced (", replaced_, ", now ", staged_,
+         ") could not be removed: ", error.what(), "; remove that folder");
   }
 }
 

@@ -229,7 +229,7 @@ bool PickleMachine::run_stack(unsigned char opcode) {
       const std::uint64_t protocol = take_unsigned(1);
       if (protocol > 5)
         refuse("the stream has pickle protocol ", protocol,
-               ", but mtl reads only 0 to 5; save it with protocol 2, torch.save's default");
+               ", but mtl reads only 0 to 5; save the file again with protocol 2, torch.save's default");
       return true;
     }
     case 0x95: {  // FRAME: the size only helps buffered readers

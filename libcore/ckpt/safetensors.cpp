@@ -254,8 +254,8 @@ SafetensorsWriter::SafetensorsWriter(OutputFile& out, const std::vector<StoredTe
   }
   header += '}';
   header.resize((header.size() + 7) / 8 * 8, ' ');
-  require(header.size() <= kMaxHeaderBytes, out.path(), ": the header of ", plan.size(),
-          " tensors exceeds the limit of a safetensors file; use a smaller --max-shard-size");
+  require(header.size() <= kMaxHeaderBytes, out.path(), ": the header of ", count_of(plan.size(), "tensor"),
+          " exceeds the limit of a safetensors file; use a smaller --max-shard-size");
   char length[8];
   for (int i = 0; i < 8; ++i) length[i] = static_cast<char>(header.size() >> (8 * i) & 0xFF);
   out_.write(length, sizeof length);

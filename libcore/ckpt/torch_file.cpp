@@ -276,7 +276,7 @@ void TorchFile::collect_storages() {
     const bool is_storage = id.is(PickleKind::tuple) && (id.size() == 5 || id.size() == 6) &&
                             id.at(0).is(PickleKind::text) && id.at(0).as_text() == "storage" &&
                             id.at(2).is(PickleKind::text);
-    if (!is_storage) refuse_file("a persistent id is ", id.describe(), " that does not describe a storage");
+    if (!is_storage) refuse_file("a persistent id is ", id.describe(), ", which does not describe a storage");
     if (id.size() == 6 && !id.at(5).is(PickleKind::none))
       refuse_file("the file has views of storages, as PyTorch before 0.4 wrote them; save it with a newer PyTorch");
     const std::string type = id.at(1).global();

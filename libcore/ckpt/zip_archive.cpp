@@ -65,30 +65,30 @@ std::uint64_t find_end_record(const ZipBytes& file) {
       if (file.has(at, kEndRecord) && at + kEndRecordBytes + file.number(at + 20, 2) == file.size()) return at;
     }
   }
-  refuse_damaged_zip("it has no end record, so its end is missing");
+  refuse_damaged_zip("the end record is missing, so the file is incomplete");
 }
 
 Directory find_directory(const ZipBytes& file) {
   const std::uint64_t end = find_end_record(file);
   if (file.number(end + 4, 2) != 0 || file.number(end + 6, 2) != 0)
-    refuse_zip("it is one part of several; join the parts into one file");
+    refuse_zip("the file is one part of several; join the parts into one file");
   Directory directory{
       .offset = file.number(end + 16, 4), .bytes = file.number(end + 12, 4), .entries = file.number(end + 10, 2)};
   std::uint64_t limit = end;
   if (end >= kEndLocator64Bytes && file.has(end - kEndLocator64Bytes, kEndLocator64)) {
     const std::uint64_t end64 = file.number(end - kEndLocator64Bytes + 8, 8);
     if (end64 > end || end - end64 < kEndRecord64Bytes + kEndLocator64Bytes || !file.has(end64, kEndRecord64))
-      refuse_damaged_zip("its zip64 end record is not at offset ", end64);
+      refuse_damaged_zip("the zip64 end record is not at offset ", end64);
     directory = {.offset = file.number(end64 + 48, 8),
                  .bytes = file.number(end64 + 40, 8),
                  .entries = file.number(end64 + 32, 8)};
     limit = end64;
   }
   if (directory.offset > limit || directory.bytes != limit - directory.offset)
-    refuse_damaged_zip("its directory of ", directory.bytes, " bytes at offset ", directory.offset,
-                       " does not end at its end record, which is at ", limit);
+    refuse_damaged_zip("the directory of ", directory.bytes, " bytes at offset ", directory.offset,
+                       " does not end at the end record, which is at ", limit);
   if (directory.entries > directory.bytes / kDirectoryEntryBytes)
-    refuse_damaged_zip("its directory of ", directory.bytes, " bytes is too short for ", directory.entries, " entries");
+    refuse_damaged_zip("the directory of ", directory.bytes, " bytes is too short for ", directory.entries, " entries");
   return directory;
 }
 
@@ -150,7 +150,7 @@ ZipArchive::ZipArchive(std::span<const std::byte> bytes) {
       extents;  // per entry: from the local header to the end of the data
   std::uint64_t at = directory.offset;
   for (std::uint64_t i = 0; i < directory.entries; ++i) {
-    if (!file.has(at, kDirectoryEntry)) refuse_damaged_zip("its directory has no entry at offset ", at);
+    if (!file.has(at, kDirectoryEntry)) refuse_damaged_zip("the directory has no entry at offset ", at);
     const std::uint64_t flags = file.number(at + 8, 2), method = file.number(at + 10, 2);
     const std::uint64_t name_bytes = file.number(at + 28, 2), extra_bytes = file.number(at + 30, 2);
     const std::string name(file.text(at + kDirectoryEntryBytes, name_bytes));
@@ -174,7 +174,7 @@ ZipArchive::ZipArchive(std::span<const std::byte> bytes) {
     extents.emplace_back(sizes.offset, begin + sizes.stored);
     at += kDirectoryEntryBytes + name_bytes + extra_bytes + file.number(at + 32, 2);
   }
-  if (at != directory.offset + directory.bytes) refuse_damaged_zip("its directory has bytes after its last entry");
+  if (at != directory.offset + directory.bytes) refuse_damaged_zip("the directory has bytes after its last entry");
   std::sort(extents.begin(), extents.end());
   for (std::size_t i = 1; i < extents.size(); ++i) {
     if (extents[i].first < extents[i - 1].second)

@@ -179,8 +179,8 @@ TEST_CASE("checkpoint: a flipped bit anywhere in a shard is found and named") {
     bool of_values = starts_with(tensor.name, "param.");
     std::string error =
         error_of([&] { of_values ? source.load_values(model.store) : source.load_optimizer(model.store); });
-    CHECK(contains(
-        error, shard + ": its hash does not match the manifest (tensor '" + tensor.name + "'), in its bytes 0 to "));
+    CHECK(
+        contains(error, shard + " does not match its hash in the manifest (tensor '" + tensor.name + "', bytes 0 to "));
     for (int i = 0; i < model.store.size(); ++i) {
       CHECK(model.store.value(i).data<float>()[0] == 0);
       CHECK(model.store.row_part(i, kFirstState).data<float>()[0] == 0);
@@ -231,10 +231,10 @@ TEST_CASE("checkpoint: a shard missing, truncated, extra, or of another checkpoi
   fs::copy_file(scratch / "s/iter_0000001/shard_00000.safetensors", shard, fs::copy_options::overwrite_existing);
   TestStore model(tiny_config());
   CHECK(contains(error_of([&] { open_quietly(scratch / "s").load_values(model.store); }),
-                 shard + ": its hash does not match"));
+                 shard + " does not match its hash"));
   fs::remove(scratch / "s/iter_0000001/manifest.json");
   fs::remove(shard);
-  CHECK(contains(error("s"), "none of its 2 checkpoints is valid"));
+  CHECK(contains(error("s"), "none of the 2 checkpoints is valid"));
 }
 
 TEST_CASE("checkpoint: a shard that is removed while it is open stays readable") {

@@ -82,8 +82,8 @@ TEST_CASE("rank faults: the ranks that need a damaged block name it, and the oth
     flip_bit(shard, position_of(shard, tensor) + 70);
     std::vector<std::string> errors = load_errors(kTensor, folder);
     CHECK(errors[0].empty());
-    CHECK(contains(errors[1], cat(shard, ": its hash does not match the manifest (tensor '", tensor,
-                                  "'), in its bytes 64 to 127; ")));
+    CHECK(contains(errors[1],
+                   cat(shard, " does not match its hash in the manifest (tensor '", tensor, "', bytes 64 to 127); ")));
     CHECK(load_errors(kOneRank, folder) == std::vector{errors[1]});
     Console console = quiet_console();
     CHECK(contains(error_of([&] { ModelSource::open(folder, console).verify(); }), cat("(tensor '", tensor, "')")));
@@ -130,7 +130,7 @@ TEST_CASE("rank faults: a shard missing, extra, or of another checkpoint is name
   fs::copy_file(scratch / "s/iter_0000001/shard_00001.safetensors", shard, fs::copy_options::overwrite_existing);
   std::vector<std::string> errors = load_errors(kTensor, folder);
   CHECK(errors[0].empty());
-  CHECK(contains(errors[1], shard + ": its hash does not match the manifest (tensor 'param."));
+  CHECK(contains(errors[1], shard + " does not match its hash in the manifest (tensor 'param."));
   write_text(shard, content);
   fs::rename(folder + "/shard_00000.safetensors", folder + "/x");
   fs::rename(shard, folder + "/shard_00000.safetensors");

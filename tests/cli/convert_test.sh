@@ -34,7 +34,7 @@ mkdir "$WORK/yarn"
 cp "$TESTS/golden/llama_model/llama/model.safetensors" "$WORK/yarn"
 sed 's/"rope_type": "default"/"rope_type": "yarn"/; s/"silu"/"mish"/' "$TESTS/golden/llama_model/llama/config.json" >"$WORK/yarn/config.json"
 expect_exit 65 mtl-convert --load "$WORK/yarn" --save "$WORK/x"
-expect_text "$WORK/err" "yarn/config.json: hidden_act is \"mish\", which mtl does not support; .*; rope_parameters.rope_type is \"yarn\""
+expect_text "$WORK/err" "yarn/config.json: hidden_act is \"mish\", but mtl supports only .*; rope_parameters.rope_type is \"yarn\""
 
 # --json, other dtypes, shards.
 expect_exit 0 mtl-convert --load "$MODELS/a" --save "$WORK/half" --dtype bfloat16 --max-shard-size 100KB --verify --json
@@ -82,11 +82,11 @@ expect_foreign() {
 }
 expect_foreign megatron 'iter_0000030/mp_rank_00/model_optim_rng.pt: the file is empty'
 expect_foreign dist 'contains checkpoints from another program: '\
-'iter_0000005 is a distributed Megatron-LM or PyTorch checkpoint .*\(torch_dist: .metadata\); mtl does not read it'
+'iter_0000005 is a distributed Megatron-LM or PyTorch checkpoint .*\(torch_dist: .metadata\), which mtl does not read'
 expect_foreign dist/iter_0000005 'is a distributed Megatron-LM or PyTorch checkpoint'
 mkdir -p "$WORK/zarr/iter_0000005" "$WORK/titan/step-10" "$WORK/first/release/mp_rank_00" "$WORK/first/release/mp_rank_00_000"
 touch "$WORK/zarr/iter_0000005/metadata.json" "$WORK/titan/step-10/.metadata" "$WORK/first/release/mp_rank_00/model_rng.pt"
-expect_foreign zarr 'contains .* iter_0000005 is a distributed Megatron-LM checkpoint \(metadata.json\); mtl does not read it'
+expect_foreign zarr 'contains .* iter_0000005 is a distributed Megatron-LM checkpoint \(metadata.json\), which mtl does not read'
 expect_foreign titan 'contains .* step-10 is a distributed Megatron-LM or PyTorch checkpoint'
 expect_foreign first 'release/mp_rank_00/model_rng.pt: .*distributed optimizer'
 for tag in global_step100 any_tag; do
@@ -139,7 +139,7 @@ ls "$WORK" | grep -q '^x' && fail "a failed conversion left $(ls "$WORK" | grep 
 # For a damaged checkpoint, the error gives the file and the tensor.
 printf '\377' | dd of="$WORK/a.mtl/iter_0000000/shard_00000.safetensors" bs=1 seek=200000 conv=notrunc status=none
 expect_exit 65 mtl-convert --load "$WORK/a.mtl" --save "$WORK/x"
-expect_text "$WORK/err" "shard_00000.safetensors: its hash does not match the manifest \(tensor 'param\."
+expect_text "$WORK/err" "shard_00000.safetensors does not match its hash in the manifest \(tensor 'param\."
 
 # --force replaces a model or one checkpoint, and nothing else. Errors come before any work and change nothing.
 listing() { (cd "$1" && find . -print0 | LC_ALL=C sort -z | tr '\0' '\n'; find . -type f -exec cat {} + | cksum); }
@@ -221,7 +221,7 @@ while MTL_FAULT=eio:$at mtl-convert "${from[@]}" --save "$WORK/ck" --force 2>"$W
   at=$((at - 1))
   [ $at -gt 0 ] || break
 done
-expect_text "$WORK/err" "ck is complete, but the folder that it replaced .* could not be removed and is now .*/ck\.tmp\.[0-9]+: "
+expect_text "$WORK/err" "ck is complete, but the folder that it replaced .* now .*/ck\.tmp\.[0-9]+\) could not be removed: "
 [ -f "$WORK/ck/model.safetensors" ] || fail 'the new folder is not in place'
 
 # The next run removes what killed runs left behind. Signals and limits leave nothing.

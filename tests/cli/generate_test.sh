@@ -57,7 +57,7 @@ echo '{"eos_token_id": null}' >stops/generation_config.json
 expect_output "${stops[@]}" --max-new-tokens 40 < <(head -1 continuations.txt)
 echo '{"eos_token_id": ["a"]}' >stops/generation_config.json
 expect_exit 65 "${stops[@]}"
-expect_text err 'generation_config.json: eos_token_id is \["a"\], not a token id or a list of them'
+expect_text err 'generation_config.json: eos_token_id is \["a"\], but must be a token id'
 
 # Text output is the prompt and then its continuation. JSON lines agree with it.
 text=(mtl-generate --load b --top-k 3 --max-new-tokens 8 --seed 5)

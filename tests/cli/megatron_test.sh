@@ -146,7 +146,7 @@ for files in '' 'common.pt metadata.json __0_0.distcp'; do
   for command in "${resume[*]}" 'mtl-convert --save no'; do
     # shellcheck disable=SC2086  # words
     expect_exit 65 $command --load newer
-    expect_text err 'newer/iter_0000040: (contains no mp_rank|is a distributed).*newer/iter_0000030'
+    expect_text err 'newer/iter_0000040: the folder (contains no mp_rank|is a distributed).*newer/iter_0000030'
   done
 done
 expect_exit 0 "${resume[@]}" --load newer --ckpt-step 30
@@ -160,7 +160,7 @@ cp -r "$CASES/legacy_tp2pp2/iter_0000030" mixed
 for tool in 'mtl-convert --save no' "${train[*]} --finetune" "${train[*]} --save mixed"; do
   # shellcheck disable=SC2086  # words
   expect_exit 65 $tool --load mixed
-  expect_text err 'mixed: contains checkpoints of mtl \(iter_0000000\) and of Megatron-LM \(iter_0000030\)'
+  expect_text err 'mixed: the folder contains checkpoints of mtl \(iter_0000000\) and of Megatron-LM \(iter_0000030\)'
 done
 for iteration in 0000000 0000030; do
   expect_exit 0 mtl-convert --load mixed/iter_$iteration --save picked_$iteration --vocab-size 512 --dtype float32
