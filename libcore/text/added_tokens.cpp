@@ -80,9 +80,8 @@ void TokenFinder::refuse_overlap(const Found& found) const {
       std::find_if(tokens_.begin(), tokens_.end(), [&](const AddedToken& one) { return one.id == found.id; });
   fail(Exit::bad_data, "the added token \"", token->content,
        "\" (lstrip) lies in whitespace that the preceding token (rstrip) ",
-       "has consumed; Hugging Face's tokenizers library aborts on such text: change the text, or the lstrip or rstrip "
-       "of ",
-       "these tokens");
+       "has consumed, and Hugging Face's tokenizers library aborts on such text; change the text, or the lstrip or "
+       "rstrip of these tokens");
 }
 
 bool TokenFinder::find(std::string_view text, std::size_t from, std::size_t done, Found& found) const {

@@ -72,7 +72,7 @@ BpeModel::BpeModel(const BpeVocabulary& vocabulary, const std::string& source) :
   const char* const merges_end = vocabulary.merges.lines().data() + vocabulary.merges.lines().size();
   auto id_of = [&](std::string_view token, const char* readable_end, auto&&... where) {
     const std::uint32_t found = ids.find(token, readable_end);
-    if (found == StringIndex::kNone) fail(Exit::bad_data, source, ": no token \"", token, "\", ", where...);
+    if (found == StringIndex::kNone) fail(Exit::bad_data, source, " has no token \"", token, "\", ", where...);
     return found;
   };
   for (std::size_t byte = 0; byte < 256; ++byte) {
@@ -160,7 +160,7 @@ void BpeModel::encode_short(std::string_view piece, std::vector<std::int32_t>& o
 
 void BpeModel::encode_long(std::string_view piece, MergeScratch& scratch, std::vector<std::int32_t>& out) const {
   if (piece.size() >= MergeScratch::kNone)
-    fail(Exit::bad_data, "a pre-token of ", piece.size(), " bytes; the limit is 4 GiB");
+    fail(Exit::bad_data, "a pre-token has ", piece.size(), " bytes, more than the limit of 4 GiB");
   auto byte_token = [&](std::uint32_t at) { return byte_tokens_[byte_of(piece[at])]; };
   merge_symbols(piece.size(), byte_token, pairs_, scratch, [](auto...) {});
   scratch.for_each([&](std::uint32_t token) { out.push_back(static_cast<std::int32_t>(token)); });

@@ -5,6 +5,7 @@
 #include <queue>
 #include <unordered_map>
 
+#include "base/count_of.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/utf8.h"
@@ -178,8 +179,8 @@ BpeVocabulary start_vocabulary(const BpeTraining& training) {
   std::sort(bytes.begin(), bytes.end());  // UTF-8 sorts in code point order
   for (const std::string& byte : bytes) out.tokens.push_back(byte);
   if (training.vocab_size < std::ssize(out.tokens)) {
-    fail(Exit::usage, "--vocab-size ", training.vocab_size, " is too small: the 256 bytes and ",
-         training.special_tokens.size(), " special tokens already take ", out.tokens.size());
+    fail(Exit::usage, "--vocab-size ", training.vocab_size, " is too small for the 256 bytes and ",
+         count_of(training.special_tokens.size(), "special token"), "; use at least ", out.tokens.size());
   }
   return out;
 }
@@ -208,7 +209,8 @@ void WordCounts::add_word(std::string_view word, std::int64_t count) {
 }
 
 void WordCounts::grow() {
-  if (words_.size() >= ~std::uint32_t{0} / 2) fail(Exit::failure, "more than ", words_.size(), " distinct words");
+  if (words_.size() >= ~std::uint32_t{0} / 2)
+    fail(Exit::failure, "the text has more than ", words_.size(), " distinct words; train on a part of the text");
   slots_.assign(std::max<std::size_t>(1 << 12, 2 * slots_.size()), 0);
   std::size_t mask = slots_.size() - 1;
   for (std::size_t i = 0; i < words_.size(); ++i) {

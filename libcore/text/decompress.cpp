@@ -90,20 +90,20 @@ Decoder make_decoder(std::unique_ptr<StoredFile>& file, int threads) {
 }  // namespace
 
 std::string FileSource::damage_message() const {
-  return cat(file_->name(), ": damaged ", format_, " data before byte ", file_->offset(),
-             "; copy or download it again");
+  return cat(file_->name(), ": the ", format_, " data is damaged before byte ", file_->offset(),
+             "; copy or download the file again");
 }
 
 void FileSource::fail_damaged() const { fail(Exit::bad_data, damage_message()); }
 
 void FileSource::fail_truncated() const {
   fail(Exit::bad_data, file_->name(), ": the ", format_, " data ends early, at byte ", file_->offset(),
-       "; the file is truncated: copy or download it again");
+       ", because the file is truncated; copy or download it again");
 }
 
 void FileSource::fail_memory() const {
-  fail(Exit::bad_data, file_->name(), ": its ", format_, " data needs more than ", kDecoderBytes >> 20,
-       " MiB to decompress; compress it again with a smaller window");
+  fail(Exit::bad_data, file_->name(), ": the ", format_, " data needs more than ", kDecoderBytes >> 20,
+       " MiB to decompress; compress the file again with a smaller window");
 }
 
 void FileSource::fail_trailing(std::uint64_t end) const {

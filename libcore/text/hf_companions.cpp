@@ -73,11 +73,11 @@ class CompanionReader {
     if (file == out_.files.end()) return Json::object();
     try {
       Json content = Json::parse(file->second);
-      if (!content.is_object()) refuse(name, "expected an object");
+      if (!content.is_object()) refuse(name, "the file is not an object");
       return content;
     } catch (const Error& error) {
       if (starts_with(error.what(), path_of(name))) throw;
-      refuse(name, "not valid JSON: ", error.what());
+      refuse(name, "the file is not valid JSON: ", error.what());
     }
   }
 
@@ -266,7 +266,7 @@ class CompanionReader {
       refuse(has_decoder_ ? kConfig : fs::path(path_).filename().string(), "\"", token.content, "\" is added token ",
              token.id, " of ", path_,
              decoded == decoder_.end() ? ", but not here" : cat(", but ", decoded->first, " here"), "; the class ",
-             tokenizer_class, " of transformers would number it differently; make them agree, or set ",
+             tokenizer_class, " of transformers would number it differently; use one id in both, or set ",
              "tokenizer_class to PreTrainedTokenizerFast");
     }
   }

@@ -121,8 +121,8 @@ void HfTokenizer::check_template() const {
   auto check = [&](std::int32_t id) {
     std::size_t index = id;
     if (index < all_tokens_.tokens.size() && !all_tokens_.tokens[index].empty()) return;
-    fail(Exit::bad_data, path_, ": its post_processor adds id ", id, " to texts, but no token has this id; added ",
-         "tokens are numbered after the model's, whatever their \"id\" says: use these numbers in post_processor");
+    fail(Exit::bad_data, path_, ": the post_processor adds id ", id, " to texts, but no token has this id; added ",
+         "tokens are numbered after the model's, whatever their \"id\" says; use these numbers in post_processor");
   };
   for (std::int32_t id : parts_.first) check(id);
   for (std::int32_t id : parts_.last) check(id);
@@ -141,7 +141,7 @@ void HfTokenizer::add_token(const HfCompanions::Addition& addition) {
   }
   token.id = parts_.vocabulary.find(token.content);
   if (token.id < 0) {
-    fail(Exit::bad_data, fs::path(path_).replace_filename(addition.file).string(), ": refers to the token \"",
+    fail(Exit::bad_data, fs::path(path_).replace_filename(addition.file).string(), " refers to the token \"",
          token.content, "\", which ", path_, " does not have; load and save the tokenizer with transformers, which ",
          "adds it, or remove the name");
   }
@@ -157,7 +157,7 @@ void HfTokenizer::apply_companions(const HfCompanions& companions) {
   const bool prefix = parts_.add_prefix_space;
   if (companions.add_prefix_space.value_or(prefix) != prefix) {
     fail(Exit::bad_data, companions.add_prefix_space_file, ": add_prefix_space is ", !prefix, ", but ", path_,
-         " says the opposite; make them agree");
+         " says the opposite; use one value in both files");
   }
   if (!companions.pad.empty()) pad_ = all_tokens_.find(companions.pad);
   eod_name_ = companions.end;
@@ -173,7 +173,7 @@ std::unique_ptr<Encoder> HfTokenizer::make_encoder(EncoderMemory memory) const {
 
 std::int32_t HfTokenizer::eod() const {
   if (eod_ < 0) {
-    fail(Exit::bad_data, path_, ": no end-of-document token; put a tokenizer_config.json with \"eos_token\" into ",
+    fail(Exit::bad_data, path_, " has no end-of-document token; put a tokenizer_config.json with \"eos_token\" into ",
          "its folder");
   }
   return eod_;

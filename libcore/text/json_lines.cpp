@@ -223,10 +223,11 @@ void TextExtractor::read_value(JsonCursor& cursor, Value& value) {
 std::string TextExtractor::describe_missing(std::string_view line, std::int64_t number, const std::string& key,
                                             const std::vector<std::string>& other_keys) const {
   const std::string layout = number == 1 ? describe_other_layout(line, key) : "";
-  const std::string missing = cat("no key \"", key, "\"");
+  const std::string missing = cat("the line has no key \"", key, "\"");
   if (!layout.empty()) return cat(missing, "; ", layout);
   if (other_keys.empty()) return cat(missing, " (column 1)");
-  return cat(missing, "; the line has ", join(other_keys, ", "), ": choose with --json-keys (column 1)");
+  return cat(missing, "; choose ", other_keys.size() == 1 ? "" : "one of ", join(other_keys, ", "),
+             " with --json-keys (column 1)");
 }
 
 void TextExtractor::read_with_cursor(std::string_view line, std::int64_t number) {
@@ -235,11 +236,11 @@ void TextExtractor::read_with_cursor(std::string_view line, std::int64_t number)
   JsonCursor cursor(line);
   try {
     char first = cursor.peek();
-    if (first == '\0' && cursor.offset() == line.size()) fail(Exit::bad_data, "byte 1: a blank line");
+    if (first == '\0' && cursor.offset() == line.size()) fail(Exit::bad_data, "byte 1: the line is blank");
     if (first != '{') {
       cursor.skip_value();
       cursor.finish();
-      fail(Exit::bad_data, "byte 1: not an object {...}");
+      fail(Exit::bad_data, "byte 1: the line is not an object {...}");
     }
     cursor.enter('{');
     while (cursor.next_item('}')) {

@@ -75,7 +75,7 @@ class NullEncoder : public Encoder {
     }
     if (!id)
       fail(Exit::bad_data, "\"", excerpt(piece),
-           "\" is not a token id; NullTokenizer takes whole numbers separated by single spaces");
+           "\" is not a token id; for NullTokenizer, write whole numbers separated by single spaces");
     check_id(*id, vocab_size_);
     return static_cast<std::int32_t>(*id);
   }
@@ -89,8 +89,8 @@ NullTokenizer::NullTokenizer(std::int64_t vocab_size, std::optional<std::int64_t
   std::int64_t end = eod.value_or(vocab_size - 1);
   vocab_size_ = std::max(vocab_size, end + 1);
   if (end < 0 || vocab_size_ > kMaxId) {
-    fail(Exit::usage, "NullTokenizer: vocabulary size ", vocab_size, ", end-of-document id ", end,
-         ": ids must be from 0 to ", kMaxId - 1, "; change --vocab-size or --null-tokenizer-eod");
+    fail(Exit::usage, "NullTokenizer's ids must be from 0 to ", kMaxId - 1, ", but the vocabulary size is ", vocab_size,
+         " and the end-of-document id ", end, "; change --vocab-size or --null-tokenizer-eod");
   }
   eod_ = static_cast<std::int32_t>(end);
 }

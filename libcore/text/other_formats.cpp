@@ -252,7 +252,7 @@ std::string describe_other_layout(std::string_view line, const std::string& key)
     return "the file seems to be one object that contains the documents by name; put each on its own line: jq -c '.[]' "
            "FILE | ... --input -";
   if (objects != 1) return "";
-  return cat("it is one level down; unwrap it: jq -c '", inner, "' FILE | ... --input -");
+  return cat("the key is one level down; unwrap its object: jq -c '", inner, "' FILE | ... --input -");
 }
 
 }  // namespace mtl

@@ -48,7 +48,7 @@ struct SymbolTries {
   void add(const std::string& text, std::uint32_t symbol) {
     auto number = static_cast<std::int32_t>(symbol);
     if (!forwards.add(text, number) || !backwards.add(std::string(text.rbegin(), text.rend()), number))
-      fail(Exit::bad_data, source, ": its pieces need more than ", PieceTrie::kMaxNodes, " trie nodes");
+      fail(Exit::bad_data, source, ": the pieces need more than ", PieceTrie::kMaxNodes, " trie nodes");
   }
 };
 
@@ -142,7 +142,8 @@ void SentencePieceBpe::split_word(std::string_view word, std::vector<std::uint32
 }
 
 void SentencePieceBpe::encode(std::string_view word, Scratch& scratch, std::vector<std::int32_t>& out) const {
-  if (word.size() >= MergeScratch::kNone) fail(Exit::bad_data, "a word of ", word.size(), " bytes; the limit is 4 GiB");
+  if (word.size() >= MergeScratch::kNone)
+    fail(Exit::bad_data, "a word has ", word.size(), " bytes, more than the limit of 4 GiB");
   split_word(word, scratch.symbols);
   if (has_unused_) {
     scratch.splits.resize(piece_count_);

@@ -34,7 +34,7 @@ class WireReader {
     if (left_.empty()) return false;
     std::uint64_t tag = read_varint();
     field = {.number = tag >> 3, .type = static_cast<unsigned>(tag & 7), .value = 0, .bytes = {}};
-    if (field.number == 0 || field.number > 0x1FFFFFFF) refuse("field number ", field.number);
+    if (field.number == 0 || field.number > 0x1FFFFFFF) refuse("the field number ", field.number, " is out of range");
     switch (field.type) {
       case varint:
         field.value = read_varint();
@@ -49,7 +49,7 @@ class WireReader {
         field.bytes = take(read_varint());
         break;
       default:
-        refuse("wire type ", field.type, " of field ", field.number);
+        refuse("field ", field.number, " has the wire type ", field.type);
     }
     return true;
   }
@@ -57,11 +57,11 @@ class WireReader {
  private:
   template <class... Parts>
   [[noreturn]] void refuse(const Parts&... parts) const {
-    fail(Exit::bad_data, source_, ": not a SentencePiece model, or a damaged one: ", parts...);
+    fail(Exit::bad_data, source_, " is not a SentencePiece model, or is damaged: ", parts...);
   }
 
   std::string_view take(std::uint64_t size) {
-    if (size > left_.size()) refuse("a field of ", size, " bytes where ", left_.size(), " are left");
+    if (size > left_.size()) refuse("a field has ", size, " bytes, but only ", left_.size(), " are left");
     std::string_view taken = left_.substr(0, size);
     left_.remove_prefix(taken.size());
     return taken;
@@ -74,7 +74,7 @@ class WireReader {
       value |= static_cast<std::uint64_t>(byte & 0x7F) << shift;  // the tenth byte has room for just one bit
       if (byte < 0x80) return value;
     }
-    refuse("a number of more than ten bytes");
+    refuse("a number has more than ten bytes");
   }
 
   std::uint64_t read_fixed(std::size_t size) {
@@ -115,7 +115,8 @@ void read_trainer(std::string_view message, SentencePieceModel& model) {
   };
   for_each_field(message, model.source, [&](const WireReader::Field& field) {
     if (field.is(3, WireReader::varint)) {
-      if (field.value < 1 || field.value > 4) fail(Exit::bad_data, model.source, ": unknown model type ", field.value);
+      if (field.value < 1 || field.value > 4)
+        fail(Exit::bad_data, model.source, ": the model type ", field.value, " is unknown");
       model.algorithm = static_cast<SentencePieceModel::Algorithm>(field.value);
     }
     if (field.is(24, WireReader::varint)) model.whitespace_as_suffix = field.value != 0;
@@ -184,7 +185,8 @@ void resolve_pieces(SentencePieceModel& model) {
     }
     if (piece.kind == Kind::byte) model.byte_ids[byte_of_piece(piece.text)] = id;
   }
-  if (model.unk < 0) fail(Exit::bad_data, model.source, ": not a SentencePiece model: it lacks an unknown piece");
+  if (model.unk < 0)
+    fail(Exit::bad_data, model.source, " is not a SentencePiece model, because it has no unknown piece");
   auto missing = std::find(model.byte_ids.begin(), model.byte_ids.end(), -1);
   if (model.byte_fallback && missing != model.byte_ids.end())
     fail(Exit::bad_data, model.source, ": the model has byte_fallback, but no piece for byte ",
@@ -203,7 +205,7 @@ void resolve_pieces(SentencePieceModel& model) {
 SentencePieceModel parse_sentencepiece_model(std::string_view content, const std::string& source) {
   using Algorithm = SentencePieceModel::Algorithm;
   if (content.size() > std::size_t{1} << 30)
-    fail(Exit::bad_data, source, ": not a SentencePiece model: it has more than 1 GiB");
+    fail(Exit::bad_data, source, " is not a SentencePiece model, because it has more than 1 GiB");
   SentencePieceModel model;
   model.source = source;
   for_each_field(content, source, [&](const WireReader::Field& field) {
@@ -213,7 +215,7 @@ SentencePieceModel parse_sentencepiece_model(std::string_view content, const std
     if (field.is(5, WireReader::bytes)) read_rules(field.bytes, source, model.denormalizer);
   });
   if (model.algorithm == Algorithm::word || model.algorithm == Algorithm::character) {
-    fail(Exit::bad_data, source, ": a SentencePiece model of type ",
+    fail(Exit::bad_data, source, " is a SentencePiece model of type ",
          model.algorithm == Algorithm::word ? "word" : "char", ", which is not supported; use a unigram or BPE model");
   }
   resolve_pieces(model);

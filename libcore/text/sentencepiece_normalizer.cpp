@@ -1,5 +1,6 @@
 #include "text/sentencepiece_normalizer.h"
 
+#include "base/count_of.h"
 #include "base/error.h"
 #include "base/utf8.h"
 
@@ -58,23 +59,25 @@ SentencePieceNormalizer::SentencePieceNormalizer(const SentencePieceRules& rules
       blank_(rules.escape_whitespaces ? kSpace : ' '),
       source_(std::move(source)) {
   for (std::string_view symbol : user_defined) {
-    if (!user_defined_.add(symbol, 0)) fail(Exit::bad_data, source_, ": too many user-defined symbols");
+    if (!user_defined_.add(symbol, 0)) fail(Exit::bad_data, source_, " has too many user-defined symbols");
   }
   if (!rules.charsmap.empty()) read_charsmap(rules.charsmap);
   classify_bytes();
 }
 
 void SentencePieceNormalizer::read_charsmap(std::string_view charsmap) {
-  auto refuse = [&](const auto&... what) { fail(Exit::bad_data, source_, ": damaged normalization rules: ", what...); };
+  auto refuse = [&](const auto&... what) {
+    fail(Exit::bad_data, source_, " has damaged normalization rules: ", what...);
+  };
   auto number_at = [&](std::size_t at) {
     std::uint32_t value = 0;
     for (std::size_t i = 4; i-- > 0;) value = value << 8 | byte_of(charsmap[at + i]);
     return value;
   };
-  if (charsmap.size() <= 4) refuse(charsmap.size(), " bytes");
+  if (charsmap.size() <= 4) refuse("they have only ", count_of(charsmap.size(), "byte"));
   std::size_t trie_bytes = number_at(0);
   if (trie_bytes >= charsmap.size() - 4 || trie_bytes < 4)
-    refuse("a trie of ", trie_bytes, " bytes in ", charsmap.size());
+    refuse("their trie has ", trie_bytes, " bytes of ", charsmap.size());
   for (std::size_t at = 4; at + 4 <= 4 + trie_bytes; at += 4) units_.push_back(number_at(at));
   replacements_ = charsmap.substr(4 + trie_bytes);
 }

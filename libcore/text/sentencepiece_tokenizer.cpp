@@ -244,7 +244,8 @@ std::string sentencepiece_file(const std::string& path) {
 }
 
 std::unique_ptr<Tokenizer> load_sentencepiece(const TokenizerOptions& options) {
-  if (options.tokenizer_model.empty()) fail(Exit::usage, options.type, " needs --tokenizer-model");
+  if (options.tokenizer_model.empty())
+    fail(Exit::usage, "--tokenizer-type ", options.type, " requires --tokenizer-model");
   const std::string path = sentencepiece_file(options.tokenizer_model);
   return std::make_unique<SentencePieceTokenizer>(
       read_file(path), path,
@@ -265,7 +266,8 @@ std::optional<TokenizerOptions> find_sentencepiece(const std::string& folder) {
   if (!file_exists(config_file)) return found;
   Json config = Json::read(config_file);
   std::string type = config.string_or("megatron_tokenizer_type", found.type);
-  if (!is_sentencepiece_type(type)) fail(Exit::bad_data, config_file, ": unknown megatron_tokenizer_type ", type);
+  if (!is_sentencepiece_type(type))
+    fail(Exit::bad_data, config_file, ": megatron_tokenizer_type is '", type, "', which mtl does not support");
   found.type = type;
   found.legacy_tokenizer = config.bool_or("legacy_tokenizer", false);
   found.vocab_extra_ids = config.int_or("vocab_extra_ids", 0);

@@ -44,13 +44,13 @@ UnigramModel::UnigramModel(const SentencePieceModel& model) : scores_(model.piec
     scores_[id] = piece.kind == Kind::normal ? piece.score : score_of_user_defined(piece.text.size());
     magnitude = std::max(magnitude, std::fabs(scores_[id]));
     if (!trie_.add(to_internal(piece.text), static_cast<std::int32_t>(id)))
-      fail(Exit::bad_data, model.source, ": its pieces need more than ", PieceTrie::kMaxNodes, " trie nodes");
+      fail(Exit::bad_data, model.source, ": the pieces need more than ", PieceTrie::kMaxNodes, " trie nodes");
   }
   largest_word_sum_ = kMaxCachedCharacters * magnitude;
 }
 
 void UnigramModel::encode(std::string_view word, float& sum, Scratch& scratch, std::vector<std::int32_t>& out) const {
-  if (word.size() >= kNowhere) fail(Exit::bad_data, "a word of ", word.size(), " bytes; the limit is 4 GiB");
+  if (word.size() >= kNowhere) fail(Exit::bad_data, "a word has ", word.size(), " bytes, more than the limit of 4 GiB");
   auto& nodes = scratch.nodes;
   nodes.assign(word.size() + 1, {});
   nodes[0].sum = sum;

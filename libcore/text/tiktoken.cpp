@@ -131,8 +131,8 @@ BpeModel make_model(const std::vector<std::string>& ranks, std::int64_t first_id
     char value = static_cast<char>(byte);
     auto found = ids.find({&value, 1});
     if (found == ids.end()) {
-      fail(Exit::bad_data, path, ": no token for byte ", byte, " among the first ", ranks.size(),
-           " ranks; a larger --vocab-size may include it");
+      fail(Exit::bad_data, path, " has no token for byte ", byte, " among the first ", ranks.size(),
+           " ranks; use a larger --vocab-size, which may include this token");
     }
     byte_tokens[byte] = found->second;
   }
@@ -148,7 +148,7 @@ SplitRules rules_of(const std::string& pattern) {
   using enum SplitRules::Contractions;
   if (pattern == "v1") return {.contractions = none, .cased = false, .three_digits = false, .with_slashes = false};
   if (pattern == "v2") return {.contractions = none, .cased = true, .three_digits = false, .with_slashes = true};
-  fail_at(Exit::usage, cat("--tiktoken-pattern ", pattern), "unknown; choose v1 or v2");
+  fail_at(Exit::usage, cat("--tiktoken-pattern ", pattern), "is unknown; choose v1 or v2");
 }
 
 /// Returns the ranks that fit into the vocabulary size.
@@ -181,7 +181,7 @@ std::vector<std::string> parse_tiktoken_ranks(std::string_view text, const std::
     }
   } catch (const Error& error) {
     if (starts_with(error.what(), path)) throw;
-    fail(Exit::bad_data, path, ": not a valid list of tokens: ", error.what());
+    fail(Exit::bad_data, path, " is not a valid list of tokens: ", error.what());
   }
   if (reader.ranks.empty()) fail(Exit::bad_data, path, " contains no tokens");
   return std::move(reader.ranks);
@@ -195,7 +195,7 @@ void check_tiktoken_options(const TiktokenOptions& options) {
   if (count == 0) return;
   auto named = std::ssize(options.special_tokens);
   if (named > count) {
-    fail_at(Exit::usage, flag, "must be at least ", named, ", the number of --tiktoken-special-tokens, or 0 for none");
+    fail_at(Exit::usage, flag, "must be at least ", named, ", the number of --tiktoken-special-tokens");
   }
   auto occurs = [&](const std::string& name) {
     return std::count(options.special_tokens.begin(), options.special_tokens.end(), name);
@@ -246,8 +246,9 @@ std::unique_ptr<Encoder> TikTokenizer::make_encoder(EncoderMemory memory) const 
 
 std::int32_t TikTokenizer::eod() const {
   if (eod_ < 0) {
-    fail(Exit::bad_data, path_, " has no end-of-document token without special tokens; ",
-         "use --tiktoken-num-special-tokens");
+    fail(Exit::bad_data, path_,
+         " has no end-of-document token, because --tiktoken-num-special-tokens is 0; leave that ",
+         "flag out, or choose a larger number");
   }
   return eod_;
 }

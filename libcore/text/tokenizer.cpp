@@ -32,16 +32,16 @@ std::unique_ptr<Tokenizer> load_tokenizer(const TokenizerOptions& given) {
   if (!options.tokenizer_model.empty() && !file_exists(options.tokenizer_model))
     fail_at(Exit::io, options.tokenizer_model, describe_missing_path(options.tokenizer_model));
   if (options.type == "NullTokenizer") {
-    if (!options.vocab_size) fail(Exit::usage, "NullTokenizer needs --vocab-size");
+    if (!options.vocab_size) fail(Exit::usage, "--tokenizer-type NullTokenizer requires --vocab-size");
     return std::make_unique<NullTokenizer>(*options.vocab_size, options.null_tokenizer_eod);
   }
   if (options.type == "HuggingFaceTokenizer") {
     const std::string& path = options.tokenizer_model;
-    if (path.empty()) fail(Exit::usage, "HuggingFaceTokenizer needs --tokenizer-model");
+    if (path.empty()) fail(Exit::usage, "--tokenizer-type HuggingFaceTokenizer requires --tokenizer-model");
     return std::make_unique<HfTokenizer>(HfTokenizer::files(path).front(), options.hf_special_tokens);
   }
   if (options.type == "TikTokenizer") {
-    if (options.tokenizer_model.empty()) fail(Exit::usage, "TikTokenizer needs --tokenizer-model");
+    if (options.tokenizer_model.empty()) fail(Exit::usage, "--tokenizer-type TikTokenizer requires --tokenizer-model");
     return std::make_unique<TikTokenizer>(options);
   }
   if (is_sentencepiece_type(options.type)) return load_sentencepiece(options);
@@ -51,7 +51,7 @@ std::unique_ptr<Tokenizer> load_tokenizer(const TokenizerOptions& given) {
          "GPTSentencePieceTokenizer, Llama2Tokenizer or NullTokenizer");
   }
   if (options.vocab_file.empty() || options.merge_file.empty()) {
-    fail(Exit::usage, "GPT2BPETokenizer needs --vocab-file and --merge-file");
+    fail(Exit::usage, "--tokenizer-type GPT2BPETokenizer requires --vocab-file and --merge-file");
   }
   return std::make_unique<BpeTokenizer>(read_vocab_and_merges(options.vocab_file, options.merge_file),
                                         options.vocab_file, options.parse_special_tokens);

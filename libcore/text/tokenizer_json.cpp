@@ -39,7 +39,7 @@ class Reader {
       read();
     } catch (const Error& error) {
       if (starts_with(error.what(), path_)) throw;
-      fail_at(Exit::bad_data, path_, "not a valid tokenizer.json: ", part, ": ", error.what());
+      fail_at(Exit::bad_data, path_, "the file is not a valid tokenizer.json: ", part, ": ", error.what());
     }
   }
   template <class Read>
@@ -97,7 +97,7 @@ class Reader {
       check_fields("the normalizer NFC", value, {});
       out_.is_nfc = true;
     } else {
-      refuse("the normalizer", value, "; only NFC is");
+      refuse("the normalizer", value, "; only NFC is supported");
     }
   }
 
@@ -121,7 +121,7 @@ class Reader {
     } else if (type == "Split") {
       read_split(value);
     } else {
-      refuse("the pre_tokenizer", value, "; only ByteLevel, after Split or Digits, is");
+      refuse("the pre_tokenizer", value, "; only ByteLevel, after Split or Digits, is supported");
     }
   }
 
@@ -168,7 +168,7 @@ class Reader {
       out_.last.push_back(id_of("sep"));
     } else if (type != "ByteLevel") {  // which only moves offsets
       refuse("the post_processor", value,
-             "; only ByteLevel, TemplateProcessing, RobertaProcessing and BertProcessing are");
+             "; only ByteLevel, TemplateProcessing, RobertaProcessing and BertProcessing are supported");
     }
   }
 
@@ -195,7 +195,7 @@ class Reader {
     if (type_of(value) == "Sequence") {
       for (const Json& item : value.at("decoders").as_array()) check_decoder(item);
     } else if (type_of(value) != "ByteLevel") {
-      refuse("the decoder", value, "; only ByteLevel is");
+      refuse("the decoder", value, "; only ByteLevel is supported");
     }
   }
 
@@ -280,7 +280,7 @@ TokenizerJson parse_tokenizer_json(std::string_view text, const std::string& pat
     return Reader(path).read(Json::parse(text));
   } catch (const Error& error) {
     if (starts_with(error.what(), path)) throw;
-    fail_at(Exit::bad_data, path, "not a valid tokenizer.json: ", error.what());
+    fail_at(Exit::bad_data, path, "the file is not a valid tokenizer.json: ", error.what());
   }
 }
 

@@ -60,7 +60,7 @@ expect_refused --legacy-tokenizer --tokenizer-type GPTSentencePieceTokenizer --t
 expect_refused --vocab-extra-ids --tokenizer-type SentencePieceTokenizer --tokenizer-model bpe.model --vocab-extra-ids 3
 head -c 1000 bpe.model >cut.model
 expect_exit 65 mtl-preprocess --input text.jsonl --output-prefix refused --tokenizer-type Llama2Tokenizer --tokenizer-model cut.model
-expect_text err 'cut.model: not a SentencePiece model, or a damaged one'
+expect_text err 'cut.model is not a SentencePiece model, or is damaged'
 expect_exit 74 mtl-preprocess --input text.jsonl --output-prefix refused --tokenizer-type Llama2Tokenizer --tokenizer-model nosuch.model
 expect_text err 'nosuch.model'
 finish

@@ -129,9 +129,9 @@ expect_bad_line() {
   expect_text "$WORK/err" "$name.jsonl:3: $message"
   expect_nothing "bad_$name"
 }
-expect_bad_line blank '' 'a blank line'
+expect_bad_line blank '' 'the line is blank'
 expect_bad_line broken '{"text": "a"' 'the text ends early \(column 13\)'
-expect_bad_line missing '{"title": "a"}' 'no key "text"; the line has "title": choose with --json-keys'
+expect_bad_line missing '{"title": "a"}' 'the line has no key "text"; choose "title" with --json-keys'
 expect_bad_line number '{"text": 5}' 'the value of "text" is neither'
 expect_bad_line mixed '{"text": ["a", 5]}' 'the value of "text" is a list'
 expect_bad_line surrogate '{"text": "\\ud800"}' 'the value of "text" contains a lone surrogate'

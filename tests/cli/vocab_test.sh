@@ -28,7 +28,7 @@ expect_text "$WORK/out" '"schema": "mtl-vocab/1", "vocab_size": 4000, "merges": 
 expect_exit 0 mtl-vocab --input "$WORK/ts.jsonl.gz" --json-key content --vocab-size 1000 --output-prefix "$WORK/json"
 same_as json bpe_tinyshakespeare_1000
 expect_exit 65 mtl-vocab --input "$WORK/ts.jsonl.gz" --vocab-size 1000 --output-prefix "$WORK/nokey"
-expect_text "$WORK/err" 'ts.jsonl.gz:1: no key "text"'
+expect_text "$WORK/err" 'ts.jsonl.gz:1: the line has no key "text"'
 [ -z "$(find "$WORK" -name 'nokey*')" ] || fail "files of a failed run were left"
 
 # A trained vocabulary has two forms. mtl-preprocess makes the same files with either.

@@ -109,13 +109,13 @@ TEST_CASE("texts: a key holds a string or a list of strings; the last of duplica
 
 TEST_CASE("texts: the error for a bad line has its reason and column") {
   TextExtractor extractor({"a"});
-  CHECK(message_of(extractor, "") == "a blank line (column 1)");
-  CHECK(message_of(extractor, " \r") == "a blank line (column 1)");
+  CHECK(message_of(extractor, "") == "the line is blank (column 1)");
+  CHECK(message_of(extractor, " \r") == "the line is blank (column 1)");
   CHECK(message_of(extractor, "\xEF\xBB\xBF{}").find("a byte order mark") != std::string::npos);
-  CHECK(message_of(extractor, "5") == "not an object {...} (column 1)");
+  CHECK(message_of(extractor, "5") == "the line is not an object {...} (column 1)");
   CHECK(message_of(extractor, R"({"b": "a"})") ==
-        "no key \"a\"; the line has \"b\": choose with --json-keys (column 1)");
-  CHECK(message_of(extractor, "{}") == "no key \"a\" (column 1)");
+        "the line has no key \"a\"; choose \"b\" with --json-keys (column 1)");
+  CHECK(message_of(extractor, "{}") == "the line has no key \"a\" (column 1)");
   CHECK(message_of(extractor, R"({"a": null})") ==
         "the value of \"a\" is neither a string nor a list of strings (column 7)");
   CHECK(message_of(extractor, R"({"a": ["x", ["y"]]})") ==

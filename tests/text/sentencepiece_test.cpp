@@ -317,9 +317,9 @@ TEST_CASE("sentencepiece: unsupported models are refused by name") {
   model.normalizer.charsmap = "abc";
   refuses(sentencepiece_file(model), "damaged normalization rules: 3 bytes");
   model.normalizer.charsmap = std::string("\xFF\xFF\xFF\0abcdefgh", 12);
-  refuses(sentencepiece_file(model), "damaged normalization rules: a trie of 16777215 bytes");
+  refuses(sentencepiece_file(model), "damaged normalization rules: their trie has 16777215 bytes");
   model.pieces.erase(model.pieces.begin());
-  refuses(sentencepiece_file(model), "not a SentencePiece model: it lacks an unknown piece");
+  refuses(sentencepiece_file(model), "is not a SentencePiece model, because it has no unknown piece");
   refuses("", "not a SentencePiece model");
   refuses("{\"version\": \"1.0\"}", "not a SentencePiece model");
   const std::string file = read_file(golden_file("bpe.model"));

@@ -317,7 +317,7 @@ TEST_CASE("NullTokenizer: parses each piece like Python's int(), and refuses ids
   std::string many = "a";  // a message quotes the first 80 bytes, in complete characters
   while (many.size() < 5000) many += "\xC3\xA9";
   CHECK_THROWS_WITH_AS(tokenizer.encode("1 " + many),
-                       cat("\"", many.substr(0, 79), "...\" is not a token id; NullTokenizer takes whole numbers ",
+                       cat("\"", many.substr(0, 79), "...\" is not a token id; for NullTokenizer, write whole numbers ",
                            "separated by single spaces")
                            .c_str(),
                        Error);
