@@ -1,6 +1,7 @@
 #include "data/batch_size.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 
@@ -24,9 +25,12 @@ std::optional<std::int64_t> parse_threshold(std::string_view text) {
 }
 
 std::int64_t micro_batch_times_data_parallel(const BatchSizeOptions& options) {
-  for (const std::int64_t size : {options.global_batch_size, options.micro_batch_size, options.data_parallel_size}) {
+  const std::pair<const char*, std::int64_t> sizes[] = {{"global batch size", options.global_batch_size},
+                                                        {"micro-batch size", options.micro_batch_size},
+                                                        {"data-parallel size", options.data_parallel_size}};
+  for (const auto& [name, size] : sizes) {
     const std::string wrong = kBatchSizes.objection(static_cast<double>(size));
-    if (!wrong.empty()) fail(Exit::usage, "batch sizes and ranks ", wrong, ", not ", size);
+    if (!wrong.empty()) fail(Exit::usage, "the ", name, " ", wrong, ", not ", size);
   }
   return options.micro_batch_size * options.data_parallel_size;
 }
@@ -72,8 +76,8 @@ void BatchSizes::read_rampup(const std::vector<std::int64_t>& numbers) {
   if (samples < 0) fail(Exit::usage, "the number of samples must not be negative");
   if (start > global_) fail(Exit::usage, "starts with ", start, ", more than the global batch size ", global_);
   if ((global_ - start) % increment != 0) {
-    fail(Exit::usage, "the global batch size ", global_, " less the start ", start, " is not a multiple of ",
-         increment);
+    fail(Exit::usage, "the global batch size ", global_, " less the start ", start, " is not a multiple of ", increment,
+         "; choose another increment");
   }
   const std::int64_t steps = (global_ - start) / increment;
   for (std::int64_t step = 0; step <= steps; ++step) add_size(start + step * increment);
@@ -99,7 +103,7 @@ void BatchSizes::read_schedule(const BatchSizeOptions& options) {
     }
     const std::int64_t samples = *from / options.seq_length.value_or(1);
     if (steps_.empty() ? samples != 0 : samples <= steps_.back().from)
-      fail(Exit::usage, "'", word, "': thresholds must start at 0 and increase");
+      fail(Exit::usage, "the step '", word, "' is out of order; thresholds must start at 0 and increase");
     add_size(*size);
     steps_.push_back({samples, *size});
   }

@@ -117,7 +117,8 @@ std::int64_t blend_surplus(std::int64_t target) { return static_cast<std::int64_
 BlendOrder::BlendOrder(std::size_t datasets, std::int64_t size) : datasets_(datasets), size_(size), counts_(datasets) {
   require(datasets > 0 && size >= 0, "BlendOrder: ", datasets, " data sets, ", size, " samples");
   if (datasets > 65536)
-    fail(Exit::usage, "a blend has ", datasets, " data sets; the limit is 65536: join some with mtl-data merge");
+    fail(Exit::usage, "a blend has ", datasets,
+         " data sets, more than the limit of 65536; join some with mtl-data merge");
   if (datasets <= 256)
     narrow_ = BigArray<std::uint8_t>(size, kOrderMemory);
   else

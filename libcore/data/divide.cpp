@@ -80,7 +80,7 @@ std::vector<std::int64_t> divide_by_counts(const IndexedDataset& data,
     sum += std::min(count.value_or(0), data.documents() + 1 - sum);  // at most one too many: cannot overflow
   }
   if (sum > data.documents() || (!has_rest && sum < data.documents())) {
-    fail(Exit::usage, sum > data.documents() ? "is more" : "is fewer", " than the ",
+    fail(Exit::usage, sum > data.documents() ? "adds up to more" : "adds up to fewer", " than the ",
          count_of(data.documents(), "document"), " of ", data.prefix(),
          has_rest ? "; use smaller numbers" : "; write `rest` for the part that takes the remainder");
   }

@@ -95,10 +95,11 @@ void DocumentCopy::write(const DocumentList& list, int threads, const CopyProgre
   for_each_range(list, [&](const DocumentRange& range) {
     const IndexedDataset& data = *range.data;
     if (data.type() != type_) {
-      fail(Exit::bad_data, data.idx_file().path(), ": contains ", name_of(data.type()), ", not ", name_of(type_));
+      fail(Exit::bad_data, data.idx_file().path(), " stores tokens as ", name_of(data.type()), ", not as ",
+           name_of(type_));
     }
     if (data.sequences() > 0 && data.is_multimodal() != has_modes_) {
-      fail(Exit::bad_data, data.idx_file().path(), ": has ", has_modes_ ? "no modes" : "modes (multimodal)");
+      fail(Exit::bad_data, data.idx_file().path(), " has ", has_modes_ ? "no modes" : "modes (multimodal)");
     }
     const SequenceRange sequences = sequences_of(range);
     documents_ += range.end - range.begin;

@@ -97,18 +97,18 @@ class IndexChecker {
 void IndexChecker::check_header() {
   const std::size_t size = idx_.bytes().size();
   if (starts_with(idx_.text(), kOldIndexMagic)) {
-    fail_idx("magic", 0, "; make it again from its text with mtl-preprocess",
-             "is in the old TNTIDX format of lazy and cached datasets");
+    fail_idx("magic", 0, "; make the token files again from their text with mtl-preprocess",
+             "the file is in the old TNTIDX format of lazy and cached datasets");
   }
   if (!starts_with(idx_.text(), kIndexMagic.substr(0, std::min(size, kIndexMagic.size())))) {
     fail_idx("magic", 0, "; use an .idx that mtl-preprocess or Megatron-LM wrote",
-             "does not begin with MMIDIDX, so it is not an index of token files");
+             "the file does not begin with MMIDIDX, so it is not an index of token files");
   }
   if (size < kHeaderBytes) {
     fail_idx("header-size", size, kRemedy, "the header needs ", kHeaderBytes, " bytes, but the file has ", size);
   }
   if (const auto version = load_at<std::uint64_t>(data_ + kVersionAt); version != kIndexVersion) {
-    fail_idx("version", kVersionAt, kRemedy, "format version ", version, " is not supported, only 1");
+    fail_idx("version", kVersionAt, kRemedy, "format version ", version, " is not supported; only version 1 is");
   }
   const auto code = load_at<std::uint8_t>(data_ + kTypeAt);
   if (code < 1 || code > 8) fail_idx("type", kTypeAt, kRemedy, "type code ", int{code}, " is not one of 1 to 8");
@@ -195,7 +195,7 @@ std::string IndexChecker::pointer_remedy() const {
   } catch (const BrokenRule&) {
     return std::string(kRemedy);
   }
-  return cat("; everything but the pointers is sound: run `mtl-data repair --in-place ", dataset_prefix(idx_.path()),
+  return cat("; everything but the pointers is sound; run `mtl-data repair --in-place ", dataset_prefix(idx_.path()),
              "` to compute them again from the lengths");
 }
 
@@ -230,7 +230,7 @@ void IndexChecker::check_not_reordered() {
     at += bytes;
   }
   fail_idx("pointer", pointer_at(first_moved), kRemedy, "sequence ", first_moved, " begins at byte ",
-           pointer(first_moved), " of the .bin: the sequences are in another order there");
+           pointer(first_moved), " of the .bin, so the sequences are in another order there");
 }
 
 void IndexChecker::check_sequences() {

@@ -111,7 +111,9 @@ void IndexedDataset::read(std::int64_t sequence, std::int64_t offset, std::span<
   const auto count = std::ssize(out);
   require(offset >= 0 && count <= lengths()[sequence] - offset, prefix_, ": sequence ", sequence, " has ",
           lengths()[sequence], " tokens, not ", count, " from ", offset);
-  if (!is_integer(type())) fail(Exit::bad_data, idx_.path(), ": contains ", name_of(type()), ", not token ids");
+  if (!is_integer(type()))
+    fail(Exit::bad_data, idx_.path(), " stores ", name_of(type()),
+         " values, not token ids; use token files of integers");
   const std::size_t size = item_size(type());
   std::size_t at = (token_begin(sequence) + offset) * size;
   require(at <= bin_bytes() && out.size() * size <= bin_bytes() - at, prefix_, ": sequence ", sequence,

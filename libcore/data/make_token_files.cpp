@@ -50,7 +50,7 @@ void require_space(const std::string& path, std::uint64_t bytes) {
   std::error_code error;
   const fs::space_info space = fs::space(folder.empty() ? "." : folder, error);
   if (error || space.available >= bytes) return;  // if the free space is unknown, a write may fail later
-  fail(Exit::io, path, ": needs ", human_bytes(bytes), ", but its disk has ", human_bytes(space.available),
+  fail(Exit::io, path, " needs ", human_bytes(bytes), ", but its disk has ", human_bytes(space.available),
        " free; free some space, or write to another disk");
 }
 

@@ -22,12 +22,12 @@ std::vector<std::string> find_token_files(const std::string& folder) {
     for (const char* ending : {".bin", ".idx"}) {
       if (!file_exists(prefix + ending)) {
         fail(Exit::bad_data, prefix, ending, " is missing, but the other file of the pair exists; ",
-             "copy it again, or remove the other file");
+             "copy the missing file again, or remove the other one");
       }
     }
     prefixes.push_back(prefix);
   }
-  if (prefixes.empty()) fail(Exit::bad_data, folder, ": has no token files (.bin and .idx)");
+  if (prefixes.empty()) fail(Exit::bad_data, folder, " has no token files (.bin and .idx); choose another folder");
   return prefixes;
 }
 
@@ -36,16 +36,16 @@ MergeTraits check_mergeable(const std::vector<std::unique_ptr<IndexedDataset>>& 
   const IndexedDataset* with_sequences = nullptr;
   for (const auto& data : inputs) {
     if (data->type() != first.type()) {
-      fail(Exit::bad_data, data->idx_file().path(), ": contains ", name_of(data->type()), ", but ",
-           first.idx_file().path(), " contains ", name_of(first.type()),
-           "; make both with the same vocabulary, or merge them separately");
+      fail(Exit::bad_data, data->idx_file().path(), " stores tokens as ", name_of(data->type()), ", but ",
+           first.idx_file().path(), " as ", name_of(first.type()),
+           "; run mtl-preprocess on both with the same vocabulary, or merge them separately");
     }
     if (data->sequences() == 0) continue;
     if (with_sequences == nullptr) with_sequences = data.get();
     if (data->is_multimodal() != with_sequences->is_multimodal()) {
       const IndexedDataset& modal = data->is_multimodal() ? *data : *with_sequences;
       const IndexedDataset& plain = data->is_multimodal() ? *with_sequences : *data;
-      fail(Exit::bad_data, modal.idx_file().path(), ": has modes (multimodal), but ", plain.idx_file().path(),
+      fail(Exit::bad_data, modal.idx_file().path(), " has modes (multimodal), but ", plain.idx_file().path(),
            " has none; merge them separately");
     }
   }

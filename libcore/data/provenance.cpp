@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::string_view kSchema = "mtl-provenance/1";
 constexpr std::string_view kMakeAgain =
-    "; one of the files was replaced or changed: make them again, or remove PREFIX.json";
+    "; one of the files was replaced or changed; make the files again, or remove PREFIX.json";
 
 /// Returns the offset of `key` in the last "output" object in `text`, for messages. Returns 0 if not found.
 std::uint64_t offset_of(const std::string& text, const std::string& key) {
@@ -28,8 +28,7 @@ bool check_hash(const Json& output, const char* key, const MappedFile& file) {
   const std::string hash = hash_text(hash_mapped(file));
   if (hash == recorded) return true;
   throw BrokenRule({.rule = "hash", .file = file.path()},
-                   cat("has the hash ", hash, ", but PREFIX.json records ", recorded, ": its content was changed"),
-                   kMakeAgain);
+                   cat("the hash is ", hash, ", but PREFIX.json records ", recorded), kMakeAgain);
 }
 
 /// Throws Error(bad_data) if a member that any tool reads has a value of another kind.
@@ -57,8 +56,8 @@ std::optional<Json> parse_provenance(const std::string& prefix) {
     check_members(content);
     return content;
   } catch (const Error& error) {
-    throw BrokenRule({.rule = "provenance", .file = path}, cat("is broken: ", error.what()),
-                     "; remove it, or copy it again; the token files do not need it");
+    throw BrokenRule({.rule = "provenance", .file = path}, cat("the file is broken: ", error.what()),
+                     "; remove the file, which the token files do not need, or copy it again");
   }
 }
 
@@ -81,7 +80,8 @@ ProvenanceCheck check_provenance(const IndexedDataset& data) {
     const Json* recorded = output->find(key);
     if (recorded == nullptr || recorded->dump() == found.dump()) return;
     throw BrokenRule({.rule = "provenance", .file = path, .offset = offset_of(read_file(path), key)},
-                     cat("says ", key, " ", recorded->dump(), ", the token files have ", found.dump()), kMakeAgain);
+                     cat("\"", key, "\" is ", recorded->dump(), ", but the token files have ", found.dump()),
+                     kMakeAgain);
   };
   compare("dtype", name_of(data.type()));
   compare("documents", data.documents());

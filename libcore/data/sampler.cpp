@@ -17,7 +17,7 @@ Sampler::Sampler(const SamplerOptions& options)
   }
   if (options.kind == SamplerKind::single) {
     if (consumed_ >= options.total) {
-      fail(Exit::usage, "no samples are left: ", consumed_, " of ", options.total, " are consumed");
+      fail(Exit::usage, "no samples are left, because ", consumed_, " of ", options.total, " are consumed");
     }
     return;
   }
@@ -26,7 +26,8 @@ Sampler::Sampler(const SamplerOptions& options)
          options.total, "; use fewer ranks, a smaller --micro-batch-size, or more data");
   }
   if (consumed_ % (options.total - options.total % batch_) % batch_ != 0) {
-    fail(Exit::usage, "cyclic sampling cannot continue after ", consumed_, " samples: not a multiple of ", batch_,
+    fail(Exit::usage, "cyclic sampling cannot continue after ", consumed_, " samples, which are not a multiple of ",
+         batch_,
          " (micro-batch size x data-parallel size) within the epoch; use the sizes of the run that consumed them");
   }
   start_epoch();

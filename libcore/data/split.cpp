@@ -16,13 +16,13 @@ std::array<std::optional<SplitShare>, 3> parse_split(std::string_view text) {
     const std::size_t end = std::min(text.find_first_not_of(kNumberCharacters, at), text.size());
     const auto weight = parse_float(text.substr(at, end - at));
     if (!weight || !std::isfinite(*weight)) {
-      fail(Exit::usage, text.substr(at, end - at), " is not a number");
+      fail(Exit::usage, "'", text.substr(at, end - at), "' is not a number");
     }
     weights.push_back(*weight);
     at = text.find_first_of(kNumberCharacters, end);
   }
   if (weights.size() > 3) {
-    fail(Exit::usage, "has ", weights.size(), " weights; give at most three: train, valid and test");
+    fail(Exit::usage, "has ", weights.size(), " weights; use at most three, for train, valid and test");
   }
   weights.resize(3, 0.0);
   const double sum = weights[0] + weights[1] + weights[2];

@@ -17,7 +17,8 @@ constexpr std::int64_t kBlockTokens = 1 << 16;
 void require_integers(const IndexedDataset& data) {
   if (is_integer(data.type())) return;
   throw BrokenRule({.rule = "integers", .file = data.idx_file().path(), .offset = kTypeAt},
-                   cat("contains ", name_of(data.type()), ", not token ids"), "; use token files of integers");
+                   cat("the file stores ", name_of(data.type()), " values, not token ids"),
+                   "; use token files of integers");
 }
 
 /// Returns stored token number `i`, converted to unsigned.

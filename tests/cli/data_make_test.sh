@@ -43,7 +43,7 @@ expect_same_pair named merged_text_document
 expect_text out '^\{"schema": "mtl-data-made/1", "command": "merge", .*"prefix": "named", "documents": '
 # Rejected merges.
 expect_exit 65 mtl-data merge default_text_document null70000_text_document --output-prefix mixed
-expect_text err 'null70000_text_document.idx: contains i32, but default_text_document.idx contains u16; '
+expect_text err 'null70000_text_document.idx stores tokens as i32, but default_text_document.idx as u16; '
 expect_exit 2 mtl-data merge default_text_document eod_text_document --output-prefix ./eod_text_document
 expect_text err 'eod_text_document.bin +is one of the inputs'
 ln eod_text_document.bin other.bin
@@ -99,7 +99,7 @@ for byte in 0 $((size / 2)) $((size - 1)); do
   byte_now=$(od -An -tu1 -j "$byte" -N 1 whole.bin)
   poke fresh_text_document.bin "$byte" "\\$(printf %03o $((byte_now ^ 1)))"
   expect_exit 65 mtl-data verify fresh_text_document
-  expect_text err 'fresh_text_document.bin: has the hash .* its content was changed'
+  expect_text err 'fresh_text_document.bin: the hash is .*, but PREFIX.json records'
   cp whole.bin fresh_text_document.bin
 done
 # A value of another kind in PREFIX.json is a fault of that file. It ends neither the check of other files nor other tools.
@@ -108,7 +108,7 @@ for edit in '/"tokenizer"/,/}/s/"vocab_size": [0-9]*/"vocab_size": "x"/' '/"toke
   's/"bin_xxh3": "[^"]*"/"bin_xxh3": 5/'; do
   sed "$edit" whole.json >fresh_text_document.json
   expect_exit 65 mtl-data verify fresh_text_document default_text_document
-  expect_text err 'fresh_text_document.json: is broken: (vocab_size|xxh3|bin_xxh3): '
+  expect_text err 'fresh_text_document.json: the file is broken: (vocab_size|xxh3|bin_xxh3): '
   expect_text out '^default_text_document: sound: '
   # shellcheck disable=SC2086
   expect_exit 0 mtl-data cat fresh_text_document $GPT2
@@ -120,15 +120,15 @@ expect_text out 'agrees with fresh_text_document.json, which records no hashes: 
 # Does the same using the hash that merge records.
 poke named.bin 100 '\001'
 expect_exit 65 mtl-data verify named
-expect_text err 'named.bin: has the hash .* its content was changed'
+expect_text err 'named.bin: the hash is .*, but PREFIX.json records'
 cp merged_text_document.bin named.bin
 cp named.json named.json.whole
 sed -i 's/"tokens": /"tokens": 1/' named.json
 expect_exit 65 mtl-data verify named
-expect_text err 'named.json: says tokens 1[0-9]+, the token files have [0-9]+ \(byte [0-9]+\)'
+expect_text err 'named.json: "tokens" is 1[0-9]+, but the token files have [0-9]+ \(byte [0-9]+\)'
 head -c 200 named.json.whole >named.json
 expect_exit 65 mtl-data verify named
-expect_text err 'named.json: is broken: '
+expect_text err 'named.json: the file is broken: '
 # shellcheck disable=SC2086
 expect_exit 0 mtl-data cat named $GPT2
 echo '{"text": "a corpus"} {"text": "of that name"}' >named.json
@@ -226,7 +226,7 @@ expect_same <(mtl-data cat few_train) <(mtl-data cat default_text_document --cou
 expect_exit 0 mtl-data split default_text_document --output-prefix half --weights 1,1 --by tokens --names a,b
 expect_same <(mtl-data cat half_a half_b) <(mtl-data cat default_text_document)
 expect_exit 2 mtl-data split default_text_document --output-prefix x --counts 2,3
-expect_text err '--counts 2,3 +is fewer than the [0-9]+ documents of default_text_document; write `rest`'
+expect_text err '--counts 2,3 +adds up to fewer than the [0-9]+ documents of default_text_document; write `rest`'
 expect_exit 2 mtl-data split default_text_document --output-prefix x --weights 1,0.0000001
 expect_text err "--weights 1,0.0000001 .*'valid'.*default_text_document"
 # Weights may be so large that their sum overflows.

@@ -127,8 +127,8 @@ TEST_CASE("modes follow their sequences, and mixed types or modes are refused") 
   CHECK(mergeable({0, 1}).has_modes);
   CHECK(mergeable({1, 0}).has_modes);
   CHECK_FALSE(mergeable({1, 2}).has_modes);
-  CHECK_THROWS_WITH_AS(mergeable({2, 0}), doctest::Contains("modal.idx: has modes (multimodal), but"), Error);
-  CHECK_THROWS_WITH_AS(mergeable({2, 3}), doctest::Contains("wide.idx: contains i32, but"), Error);
+  CHECK_THROWS_WITH_AS(mergeable({2, 0}), doctest::Contains("modal.idx has modes (multimodal), but"), Error);
+  CHECK_THROWS_WITH_AS(mergeable({2, 3}), doctest::Contains("wide.idx stores tokens as i32, but"), Error);
   CHECK_THROWS_AS(copy(folder.path + "x", *data[2], list_of({{data[0].get(), 0, 1}})), Error);
   CHECK_THROWS_AS(copy(folder.path + "x", *data[2], list_of({{data[3].get(), 0, 1}})), Error);
   CHECK_FALSE(file_exists(folder.path + "x.bin"));

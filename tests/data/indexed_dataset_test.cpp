@@ -178,7 +178,7 @@ TEST_CASE("every broken rule of the format has its message and its place") {
   const Case cases[] = {
       {"", bin, "header-size idx 0", "the header needs 34 bytes, but the file has 0"},
       {idx.substr(0, 20), bin, "header-size idx 20", "the header needs 34 bytes, but the file has 20"},
-      {std::string("TNTIDX\0\0", 8) + idx, bin, "magic idx 0", "make it again from its text with mtl-preprocess"},
+      {std::string("TNTIDX\0\0", 8) + idx, bin, "magic idx 0", "make the token files again from their text"},
       {"X" + idx.substr(1), bin, "magic idx 0", "does not begin with MMIDIDX"},
       {"short", bin, "magic idx 0", "does not begin with MMIDIDX"},
       {with_field(idx, 9, std::uint64_t{2}), bin, "version idx 9", "version 2"},

@@ -79,7 +79,7 @@ TEST_CASE("a data set of floats is refused") {
   std::string idx = read_file(folder.path + "data.idx");
   idx[17] = 7;
   std::ofstream(folder.path + "data.idx", std::ios::binary) << idx;
-  CHECK_THROWS_WITH_AS(count_tokens(IndexedDataset(folder.path + "data"), 1), doctest::Contains("contains f32"),
+  CHECK_THROWS_WITH_AS(count_tokens(IndexedDataset(folder.path + "data"), 1), doctest::Contains("stores f32"),
                        BrokenRule);
 }
 
