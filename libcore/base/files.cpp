@@ -58,14 +58,15 @@ bool write_back(int descriptor, std::uint64_t end) {
   return range(last, end, SYNC_FILE_RANGE_WRITE) && (last == 0 || range(last - kWriteBack, last, kWait));
 }
 
+constexpr const char* kFullRemedy = "; free some space on that disk and start again";
+
 bool is_full(int code) { return code == ENOSPC || code == EDQUOT; }
 
 [[noreturn]] void fail_write(const std::string& path, std::uint64_t written) {
   int code = errno;
   std::string action = cat("write after ", written, " bytes");
   if (is_full(code)) {
-    throw NoSpaceError(
-        cat(path, ": cannot ", action, ": ", std::strerror(code), "; free some space on that disk and start again"));
+    throw NoSpaceError(cat(path, ": cannot ", action, ": ", std::strerror(code), kFullRemedy));
   }
   errno = code;
   fail_errno(path, action);
@@ -118,7 +119,7 @@ void OutputFile::write(const void* data, std::size_t bytes) {
 void OutputFile::sync() {
   WriteCall call(path_);
   if (!fault_now() && ::fsync(descriptor_) == 0) return;
-  if (is_full(errno)) throw NoSpaceError(cat(path_, ": cannot sync to disk: ", std::strerror(errno)));
+  if (is_full(errno)) throw NoSpaceError(cat(path_, ": cannot sync to disk: ", std::strerror(errno), kFullRemedy));
   fail_errno(path_, "sync to disk");
 }
 
@@ -189,7 +190,7 @@ void write_file_atomic(const std::string& path, std::string_view content, Interr
 
 void rename_path(const std::string& from, const std::string& to) {
   WriteCall call(to);
-  if (fault_now() || ::rename(from.c_str(), to.c_str()) != 0) fail_errno(to, "rename " + from + " to it");
+  if (fault_now() || ::rename(from.c_str(), to.c_str()) != 0) fail_errno(from, "rename to " + to);
 }
 
 namespace {
@@ -197,9 +198,9 @@ namespace {
 /// Exchanges two names.
 void exchange_paths(const std::string& a, const std::string& b) {
   WriteCall call(b);
-  if (fault_now()) fail_errno(b, "exchange it with " + a);
+  if (fault_now()) fail_errno(a, "exchange with " + b);
   if (exchange_names(a.c_str(), b.c_str()) == 0) return;
-  if (errno != EINVAL && errno != ENOSYS) fail_errno(b, "exchange it with " + a);
+  if (errno != EINVAL && errno != ENOSYS) fail_errno(a, "exchange with " + b);
   // Not named like a temporary, because this file is the only copy of the old content until `b` exists again.
   std::string aside = cat(b, ".old");
   rename_path(b, aside);

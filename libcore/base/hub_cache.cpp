@@ -79,9 +79,8 @@ std::string resolve_hub_name(const std::string& path) {
 std::string describe_missing_path(const std::string& path) {
   const std::string missing = "no such file or folder";
   if (!is_hub_name(path) || path.find('/') == std::string::npos) return missing;
-  return cat(missing, ", and ", cache_folder(),
-             " has no model of this name; mtl does not download models: run `hf download ", path,
-             "` first, or use the path of a folder");
+  return cat(missing, ", and ", cache_folder(), " has no model of this name; run `hf download ", path,
+             "` first, because mtl does not download models, or use the path of a folder");
 }
 
 }  // namespace mtl

@@ -64,7 +64,7 @@ Json Json::read(const std::string& path) {
   try {
     return parse(text);
   } catch (const Error& error) {
-    fail(Exit::bad_data, path, ": invalid JSON: ", error.what());
+    fail(Exit::bad_data, path, " is not valid JSON: ", error.what());
   }
 }
 

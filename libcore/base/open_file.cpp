@@ -16,7 +16,7 @@ namespace mtl {
 namespace {
 
 constexpr const char* kShorter =
-    ": was truncated while it was in use; stop what writes to it, restore it, and start again";
+    " was truncated while it was in use; stop what writes to it, restore it, and start again";
 
 /// Raises the soft limit on open files to the hard limit, because a blend can have hundreds of data sets. Returns true
 /// if that changed anything.

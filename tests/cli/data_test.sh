@@ -198,9 +198,9 @@ expect_shrink_error() {
   grep -qE '(^|[" ])0' remaining && fail "truncated tokens of $1 are printed as zeros"
 }
 expect_shrink_error cut.bin 0
-expect_text err '^mtl-data( cat)?: cut.bin: was truncated while it was in use; stop what writes to it, restore it'
+expect_text err '^mtl-data( cat)?: cut.bin was truncated while it was in use; stop what writes to it, restore it'
 expect_shrink_error cut.bin -4  # within its last page, where a memory map reads zeros
-expect_text err '^mtl-data( cat)?: cut.bin: was truncated while it was in use'
+expect_text err '^mtl-data( cat)?: cut.bin was truncated while it was in use'
 expect_shrink_error cut.idx 0
 expect_text err '^mtl-data( cat)?: .*was truncated while it was in use'
 finish

@@ -97,7 +97,7 @@ for layout in tp dp; do
   wait_until short.out ' iteration '
   truncate -s 100 other/c_text_document.bin
   job_ends short 74 10
-  expect_one_save short 'c_text_document.bin: was truncated while it was in use'
+  expect_one_save short 'c_text_document.bin was truncated while it was in use'
   continues_as_whole short
 done
 
