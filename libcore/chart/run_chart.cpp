@@ -144,8 +144,8 @@ void warn_of_undrawable(Chart& chart) {
             cat(panel.y_label, ": ", count_of(count, "point"), count == 1 ? " is" : " are", " not drawn: ", why));
     };
     warn(not_positive, "a logarithmic axis shows only values above 0");
-    warn(too_large, "values are beyond 1e300");
-    warn(others, "values are below 1e-300");
+    warn(too_large, "an axis shows only values from -1e300 to 1e300");
+    warn(others, "a logarithmic axis shows only values of at least 1e-300");
   }
 }
 

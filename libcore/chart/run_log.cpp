@@ -93,7 +93,7 @@ std::vector<RunLog> read_json_lines(RunLog empty, std::string_view text, const s
     bool is_parsed = false;
     try {
       const Json object = Json::parse(line);
-      if (!object.is_object()) fail(Exit::bad_data, "not an object");
+      if (!object.is_object()) fail(Exit::bad_data, "the line is not an object");
       is_parsed = true;
       runs.read_line(object);
     } catch (const Error& error) {
