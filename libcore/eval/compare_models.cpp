@@ -36,7 +36,7 @@ ModelComparison compare_models(const ModelSource& a, const ModelSource& b, int t
   for (std::size_t i = 0; i < of_a.size(); ++i) {
     if (!std::isfinite(of_a[i]) || !std::isfinite(of_b[i])) {
       fail(Exit::bad_data, std::isfinite(of_a[i]) ? b.folder() : a.folder(),
-           ": a logit is not finite; the weights are damaged, or the training diverged");
+           ": a logit is not finite; use another model, because the weights are damaged or the training diverged");
     }
     out.max_difference = std::max(out.max_difference, std::fabs(double(of_a[i]) - of_b[i]));
     out.max_logit = std::max(out.max_logit, std::fabs(double(of_a[i])));

@@ -22,7 +22,7 @@ namespace mtl {
 
 /// The message for a model whose outputs are not finite.
 inline constexpr const char* kNotFinite =
-    "the model's logits are not finite: its weights are damaged, or its training diverged";
+    "the model's logits are not finite, because its weights are damaged or its training diverged";
 
 class Model {
  public:

@@ -140,7 +140,7 @@ void PreprocessOutputs::fail_full(const NoSpaceError& error) const {
   const auto space = fs::space(folder, code);
   std::string has = code ? "" : cat("; ", folder, " had ", human_bytes(space.available), " free");
   fail(Exit::io, error.what(), "\n  the output needs ", needs, has,
-       "; free some space, or choose another --output-prefix. The unfinished files are removed.");
+       "; or choose an --output-prefix on a disk with enough space. The unfinished files are removed.");
 }
 
 /// Returns the size of the token files: tokens, header, 4 + 8 bytes per sequence and 8 per document.

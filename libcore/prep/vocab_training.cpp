@@ -80,8 +80,9 @@ Json train_vocab(const VocabOptions& options, Console& console) {
   const bool has_json =
       std::any_of(files.begin(), files.end(), [&](const std::string& file) { return holds_json_lines(options, file); });
   if (!has_json && options.json_key != VocabOptions().json_key)
-    console.info(cat("--json-key ", options.json_key,
-                     " has no effect, because no input is read as JSON lines; use --format jsonl if it is JSON lines"));
+    console.info(
+        cat("--json-key ", options.json_key,
+            " has no effect, because no input is read as JSON lines; use --format jsonl if the input is JSON lines"));
   const CountedWords counted = count_words(options, files, console);
   const double rate = double(counted.bytes) / 1e6 / counted.seconds;
   BpeVocabulary vocabulary = merge_words(options, counted.words, console);
