@@ -237,6 +237,15 @@ TEST_CASE("checkpoint: a shard missing, truncated, extra, or of another checkpoi
   CHECK(contains(error("s"), "none of the 2 checkpoints is valid"));
 }
 
+TEST_CASE("checkpoint: a recorded dropout that is no probability names the manifest and the key") {
+  ScratchFolder scratch;
+  TestStore model(tiny_config());
+  TrainState state = state_at(1);
+  state.extra.set("dropout", Json::object({{"hidden", 0.1}, {"attention", 1.5}, {"embedding", 0.1}}));
+  save_alone(SaveDirectory(scratch / "s"), tiny_config(), model.store, state);
+  CHECK(contains(error_of([&] { open_quietly(scratch / "s"); }), "manifest.json: dropout.attention is 1.5; "));
+}
+
 TEST_CASE("checkpoint: a shard that is removed while it is open stays readable") {
   ScratchFolder scratch;
   save_iterations(scratch / "s", 1);

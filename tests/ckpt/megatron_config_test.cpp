@@ -90,4 +90,9 @@ TEST_CASE("megatron config: arguments that change the computation are refused by
                      "args.softmax_type is 'off-by-one'"));
   CHECK(test::contains(problem_with([](PickleWriter& pickle) { pickle.text("glu_linear_offset"), pickle.number(1); }),
                        "args.glu_linear_offset is 1"));
+  for (const char* name : {"layernorm_epsilon", "norm_epsilon"}) {
+    CAPTURE(name);
+    const std::string error = problem_with([&](PickleWriter& pickle) { pickle.text(name), pickle.number(2); });
+    CHECK(test::contains(error, cat("args.", name, " is 2, ")));
+  }
 }
