@@ -90,6 +90,8 @@ TEST_CASE("impossible batch sizes, ramps and schedules are refused") {
   const std::int64_t half = std::int64_t{1} << 62;  // four times this overflows to 0 in 64 bits
   refused({.global_batch_size = 1, .micro_batch_size = half, .data_parallel_size = 4});
   refused({.global_batch_size = half, .micro_batch_size = half});
+  CHECK_THROWS_WITH_AS(BatchSizes({.global_batch_size = 4, .micro_batch_size = 0}), doctest::Contains("micro-batch"),
+                       Error);
   refused({.schedule = "0:4611686018427387904"});
   refused({.global_batch_size = 2, .micro_batch_size = 4, .decrease_if_needed = true});
 }
