@@ -294,7 +294,10 @@ TEST_CASE("sentencepiece: unsupported models are refused by name") {
   auto with = [](SentencePiece piece) { return sentencepiece_file(small_model({{"a", 0, Kind::normal}, piece})); };
   auto refuses = [](const std::string& file, const std::string& reason) {
     CAPTURE(reason);
-    CHECK(message_of(file).substr(0, reason.size() + 12) == "test.model: " + reason);
+    const std::string message = message_of(file);
+    CAPTURE(message);
+    CHECK(message.starts_with("test.model"));
+    CHECK(message.find(reason) != std::string::npos);
   };
   CHECK(message_of(with({"b", 0, Kind::normal})) == "accepted");
   refuses(with({"", 0, Kind::normal}), "piece 4 is empty");
@@ -315,7 +318,7 @@ TEST_CASE("sentencepiece: unsupported models are refused by name") {
   refuses(sentencepiece_file(model), "a SentencePiece model of type char");
   model = small_model({{"a", 0, Kind::normal}});
   model.normalizer.charsmap = "abc";
-  refuses(sentencepiece_file(model), "damaged normalization rules: 3 bytes");
+  refuses(sentencepiece_file(model), "damaged normalization rules: they have only 3 bytes");
   model.normalizer.charsmap = std::string("\xFF\xFF\xFF\0abcdefgh", 12);
   refuses(sentencepiece_file(model), "damaged normalization rules: their trie has 16777215 bytes");
   model.pieces.erase(model.pieces.begin());
