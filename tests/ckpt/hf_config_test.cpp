@@ -155,7 +155,7 @@ TEST_CASE("hf config: keys that mtl would compute differently are refused by nam
   const Json alternating = Json::array().push("sliding_attention").push("full_attention").push("sliding_attention");
   const std::vector<Refusal> refusals = {
       {"llama_model/llama", "rope_parameters", rope("yarn"),
-       "rope_parameters.rope_type is \"yarn\", which mtl does not support"},
+       "rope_parameters.rope_type is \"yarn\", but mtl supports only"},
       {"llama_model/llama", "rope_parameters", rope("dynamic"), "rope_type is \"dynamic\""},
       {"llama_model/llama", "rope_parameters", rope("longrope"), "rope_type is \"longrope\""},
       {"llama_model/llama", "rope_parameters", rope("llama3"), "rope_parameters has no low_freq_factor"},
@@ -164,7 +164,7 @@ TEST_CASE("hf config: keys that mtl would compute differently are refused by nam
       {"llama_model/llama", "partial_rotary_factor", 0.5, "partial_rotary_factor is 0.5, but mtl supports only 1"},
       {"llama_model/llama", "rope_parameters", Json::object({{"full_attention", rope("default")}}),
        "rope_parameters differs between layers"},
-      {"llama_model/llama", "hidden_act", "gelu_10", "hidden_act is \"gelu_10\", which mtl does not support"},
+      {"llama_model/llama", "hidden_act", "gelu_10", "hidden_act is \"gelu_10\", but mtl supports only"},
       {"llama_model/llama", "quantization_config", Json::object(), "mtl does not support quantized models"},
       {"llama_model/llama", "is_causal", Json(),
        "is_causal is null; mtl does not support attention to later tokens (which null"},

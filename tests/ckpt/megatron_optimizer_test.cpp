@@ -264,7 +264,7 @@ TEST_CASE("megatron: an incomplete optimizer state leaves the weights loadable")
 TEST_CASE("megatron: the distributed optimizer's state is named, whether its file exists or not") {
   const ScratchFolder scratch;
   const ModelSource without = open_run(scratch, {.is_distributed = true});
-  CHECK(contains(without.optimizer_problem(), "mp_rank_00/distrib_optim.pt: is missing"));
+  CHECK(contains(without.optimizer_problem(), "mp_rank_00/distrib_optim.pt: the file is missing"));
   const auto with_file = [&](const std::string& content) {
     for (const char* rank : {"0", "1"})
       write_text(cat(scratch.path(), "/iter_0000040/mp_rank_0", rank, "/distrib_optim.pt"), content);
@@ -280,7 +280,7 @@ TEST_CASE("megatron: the distributed optimizer's state is named, whether its fil
   }
   with_file("PK\x03\x04");
   const ModelSource source = open_run(scratch, {.is_distributed = true});
-  CHECK(contains(source.optimizer_problem(), "distrib_optim.pt: cannot be used; "));
+  CHECK(contains(source.optimizer_problem(), "distrib_optim.pt: the file cannot be used; "));
   CHECK(contains(source.optimizer_problem(), "--use-distributed-optimizer"));
   CHECK(!source.has_optimizer());
   REQUIRE(source.state());

@@ -260,5 +260,5 @@ TEST_CASE("megatron: a huge layer number is refused before layers are listed") {
   content.replace(at, name.size(), larger);
   content[at - 4] = static_cast<char>(larger.size());
   write_text(path, content);
-  CHECK(contains(error_of([&] { open_case(path); }, Exit::bad_data), "123456790 layers"));
+  CHECK(contains(error_of([&] { open_case(path); }, Exit::bad_data), "123,456,790 layers"));
 }

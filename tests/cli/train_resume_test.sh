@@ -93,7 +93,7 @@ same_as_whole damaged 'a truncated shard'
 copy_at_9 damaged
 for folder in damaged/save/iter_*; do rm "$folder/manifest.json"; done
 expect_exit 65 run_in damaged
-expect_text err 'none of its 3 checkpoints is valid'
+expect_text err 'none of the 3 checkpoints is valid'
 
 # Other data is rejected without --allow-data-change. The same data in another place is accepted.
 head -n 390 "$CORPUS" >other.jsonl
