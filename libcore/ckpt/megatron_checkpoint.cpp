@@ -177,7 +177,9 @@ class MegatronReader : public MappedReader {
                                         [&](const SavedTensor& tensor) { return tensor.name == expected; });
       if (!is_known)
         fail_at(Exit::bad_data, parameter.shards.front().file->path(), "tensor '", printable_text(parameter.name),
-                "' does not belong to the model that its other tensors and args describe");
+                "' does not fit the model that the checkpoint's args and other tensors describe; copy the checkpoint "
+                "again, "
+                "or use another one");
     }
   }
 

@@ -31,8 +31,9 @@ std::vector<std::int64_t> torch_randperm(std::uint64_t seed, std::int64_t n) {
   constexpr std::int64_t kLimit = (std::int64_t{1} << 32) / 20;
   require(n >= 0, "torch_randperm: ", n, " items");
   if (n >= kLimit) {
-    fail(Exit::usage, "--dataloader-type cyclic: a rank shuffles ", n, " samples, more than ", kLimit - 1,
-         ", beyond which torch shuffles differently; use --dataloader-type single, or more data-parallel ranks");
+    fail(Exit::usage, "--dataloader-type cyclic: a rank shuffles ", n,
+         " samples, but mtl shuffles as torch does only up to ", kLimit - 1,
+         "; use --dataloader-type single or, without --no-data-sharding, more data-parallel ranks");
   }
   std::vector<std::int64_t> items(n);
   std::iota(items.begin(), items.end(), 0);

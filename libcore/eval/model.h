@@ -22,7 +22,8 @@ namespace mtl {
 
 /// The message for a model whose outputs are not finite.
 inline constexpr const char* kNotFinite =
-    "the model's logits are not finite, because its weights are damaged or its training diverged";
+    "the model's logits are not finite, because its weights are damaged, its training diverged, or float16 overflowed; "
+    "use another checkpoint, or --dtype float32 instead of float16";
 
 class Model {
  public:

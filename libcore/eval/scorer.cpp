@@ -70,7 +70,7 @@ void Scorer::score_windows(std::int64_t rows, std::int64_t length) {
   for (float loss : losses(std::span(waiting_).subspan(begin_, count + 1), rows, length))
     score_.loss_sum += double{loss};
   if (!std::isfinite(score_.loss_sum)) {
-    fail(Exit::bad_data, kNotFinite, " (found after ", count_of(score_.tokens, "scored token"), ")");
+    fail(Exit::bad_data, "after ", count_of(score_.tokens, "scored token"), ": ", kNotFinite);
   }
   begin_ += count;
   score_.tokens += rows * length;

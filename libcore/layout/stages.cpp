@@ -38,10 +38,11 @@ void check_split(const Layout& layout, std::int64_t num_layers) {
   const std::string ends = end_stage_flags(layout);
   if (ends.empty()) return;
   if (const std::vector<std::string> counted = account_flags(layout); !counted.empty())
-    fail_at(Exit::usage, ends, "cannot be combined with ", join(counted, " and "), "; leave out the one or the other");
+    fail_at(Exit::usage, ends, "cannot be combined with ", join(counted, " and "), "; use only one of the two kinds");
   if (layout.stages() == 1) {
-    fail_at(Exit::usage, ends, "needs at least 2 pipeline stages; leave it out, or use ",
-            "--pipeline-model-parallel-size 2 or more");
+    const bool are_two = layout.first_stage_layers && layout.last_stage_layers;
+    fail_at(Exit::usage, ends, are_two ? "need" : "needs", " at least 2 pipeline stages; leave ",
+            are_two ? "them" : "it", " out, or use --pipeline-model-parallel-size 2 or more");
   }
   for (const auto& [name, layers] :
        {std::pair("first", layout.first_stage_layers), std::pair("last", layout.last_stage_layers)}) {
