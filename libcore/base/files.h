@@ -90,7 +90,7 @@ class AtomicFile {
   bool sealed_ = false, committed_ = false;
 };
 
-// All of these throw Error(io) on failure.
+// Those that write, rename, sync, create or remove throw Error(io) on failure.
 
 /// Writes an entire AtomicFile.
 void write_file_atomic(const std::string& path, std::string_view content, InterruptGuard* guard = nullptr);
