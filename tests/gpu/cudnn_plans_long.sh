@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
 # cudnn_plans_long.sh BUILD: cuDNN itself accepts the attention graph and compiles it for sm_80, sm_90 and sm_100. cuDNN
-# loads compiled kernels through the driver. A library whose functions do nothing replaces the driver.
+# loads compiled kernels through the driver. A library whose functions do nothing replaces the driver; the toolkit's
+# libcuda.so, which programs link with, lists their names.
 set -euo pipefail
 build=$1
 program=$build/bin/mtl_cudnn_plans
-stub=/usr/local/cuda/lib64/stubs/libcuda.so
-[ -e "$stub" ] || { echo "skipped: $stub is missing"; exit 77; }
+toolkit_driver=/usr/local/cuda/lib64/stubs/libcuda.so
+[ -e "$toolkit_driver" ] || { echo "skipped: $toolkit_driver is missing"; exit 77; }
 ninja -C "$build" mtl_cudnn_plans >/dev/null
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 # Loading returns a handle that is not null. Other library and kernel functions succeed, and the rest return
 # CUDA_ERROR_STUB_LIBRARY.
-nm -D --defined-only "$stub" | awk '$2 == "T" {
+nm -D --defined-only "$toolkit_driver" | awk '$2 == "T" {
   if ($3 ~ /^cu(LibraryLoad|LibraryGet(Kernel|Module)|KernelGetFunction|ModuleLoad|ModuleGetFunction)/)
     body = "(void** handle) { *handle = handle; return 0; }"
   else
