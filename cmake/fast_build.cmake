@@ -8,7 +8,7 @@ set(mtl_common_headers <algorithm> <array> <cmath> <cstdint> <cstring> <filesyst
 
 # Puts sources into groups that compile together: up to mtl_sources_at_once, or those whose names begin with the same word
 # where `group` is BY_NAME. A program links and loads what any file of a group calls: so the programs' own code is grouped
-# by program, and some modules compile alone. A file with SIMD code compiles alone, too, since it includes itself once for
+# by program, and comm's by library. A file with SIMD code compiles alone, too, since it includes itself once for
 # every instruction set.
 function(mtl_group_sources group)
   set(count 0)
