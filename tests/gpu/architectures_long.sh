@@ -5,17 +5,18 @@
 set -uo pipefail
 build=${1:?the build folder}
 commands=$build/compile_commands.json
-grep -q -- '_cuda[a-z_]*\.cu"' "$commands" 2>/dev/null || { echo "skipped: $build was configured without nvcc"; exit 77; }
+by_nvcc=$(grep -o '"command": "[^" ]*nvcc [^"]*_cuda[a-z_]*\.cu [^"]*' "$commands" 2>/dev/null | cut -d'"' -f4)
+[ -n "$by_nvcc" ] || { echo "skipped: $build was configured without nvcc"; exit 77; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 # compile SOURCE ARCH: prints nvcc's errors and ptxas' report.
 compile() {
   local words word nvcc=() skip=
-  read -ra words <<<"$(grep -o "\"command\": \"[^\"]* -c [^\"]*$1 [^\"]*" "$commands" | head -n 1 | cut -d'"' -f4)"
+  read -ra words <<<"$(grep -F -- " -c $1 " <<<"$by_nvcc")"
   for word in "${words[@]}"; do
     case $word in
-      *ccache | --generate-code=*) ;;
+      --generate-code=*) ;;
       -c | -o) skip=1 ;;
       *) [ -n "$skip" ] || nvcc+=("$word") ; skip= ;;
     esac
@@ -23,7 +24,7 @@ compile() {
   "${nvcc[@]}" -gencode "arch=compute_$2,code=sm_$2" -Xptxas -v -cubin -o "$work/out.cubin" "$1" 2>&1
 }
 failures=0 files=0
-mapfile -t sources < <(grep -o '"file": "[^"]*_cuda[a-z_]*\.cu"' "$commands" | cut -d'"' -f4 | sort -u)
+mapfile -t sources < <(grep -o -- '-c [^ ]*\.cu ' <<<"$by_nvcc" | cut -d' ' -f2)
 for source in "${sources[@]}"; do
   for arch in 80 90a 100; do
     files=$((files + 1))
