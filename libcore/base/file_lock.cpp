@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/console.h"
+#include "base/descriptor.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/worker_thread.h"
@@ -64,15 +65,10 @@ std::string owner_of(const std::string& content) { return content.substr(0, cont
 /// Owns the open lock file and the thread that writes the beats.
 class FileLock::Holder {
  public:
-  Holder(std::string path, int descriptor) : path_(std::move(path)), descriptor_(descriptor) {}
-  ~Holder() {
-    stop();
-    if (descriptor_ >= 0) ::close(descriptor_);
-  }
-  Holder(const Holder&) = delete;
+  Holder(std::string path, Descriptor descriptor) : path_(std::move(path)), descriptor_(std::move(descriptor)) {}
+  ~Holder() { stop(); }
 
   const std::string& path() const { return path_; }
-  int descriptor() const { return descriptor_; }
   const std::string& owner() const { return owner_; }
 
   /// Returns false if the file was removed or replaced after we opened it.
@@ -117,7 +113,7 @@ class FileLock::Holder {
   }
 
   std::string path_, owner_;
-  int descriptor_;
+  Descriptor descriptor_;
   std::mutex mutex_;
   std::condition_variable wake_;
   bool stopping_ = false;
@@ -168,7 +164,7 @@ std::optional<FileLock> FileLock::take(const std::string& path, std::string* own
     // Bypasses base/files, because a lock file is not an output and stays open.
     const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     if (descriptor < 0) fail_errno(path, "open");
-    auto holder = std::make_unique<Holder>(path, descriptor);
+    auto holder = std::make_unique<Holder>(path, Descriptor(descriptor));
     const bool is_granted = ::flock(descriptor, LOCK_EX | LOCK_NB) == 0;
     const bool has_locks = is_granted || (errno != ENOSYS && errno != EOPNOTSUPP && errno != ENOLCK);
     const std::string content = content_of(descriptor);

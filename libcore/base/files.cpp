@@ -78,21 +78,10 @@ OutputFile::OutputFile(std::string path, bool append) : path_(std::move(path)) {
   WriteCall call(path_);
   int flags = O_WRONLY | O_CREAT | O_CLOEXEC | (append ? O_APPEND : O_TRUNC);
   if (fault_now()) fail_errno(path_, "create");
-  descriptor_ = ::open(path_.c_str(), flags, 0644);
+  descriptor_ = Descriptor(::open(path_.c_str(), flags, 0644));
   if (descriptor_ < 0) fail_errno(path_, "create");
   struct stat info {};
   if (append && ::fstat(descriptor_, &info) == 0) start_ = static_cast<std::uint64_t>(info.st_size);
-}
-
-OutputFile::OutputFile(OutputFile&& other) noexcept
-    : path_(std::move(other.path_)),
-      descriptor_(std::exchange(other.descriptor_, -1)),
-      start_(other.start_),
-      bytes_(other.bytes_),
-      hasher_(std::move(other.hasher_)) {}
-
-OutputFile::~OutputFile() {
-  if (descriptor_ >= 0) ::close(descriptor_);
 }
 
 void OutputFile::write(const void* data, std::size_t bytes) {
@@ -125,7 +114,7 @@ void OutputFile::sync() {
 
 void OutputFile::close() {
   WriteCall call(path_);
-  int descriptor = std::exchange(descriptor_, -1);
+  const int descriptor = descriptor_.release();
   if (descriptor >= 0 && ::close(descriptor) != 0) fail_errno(path_, "close");
 }
 
@@ -218,13 +207,10 @@ void publish(const std::string& temporary, const std::string& path, bool exchang
 void sync_directory(const std::string& path) {
   WriteCall call(path);
   std::string folder = path.empty() ? "." : path;
-  int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const Descriptor descriptor(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (descriptor < 0) fail_errno(folder, "open");
-  bool failed = fault_now() || ::fsync(descriptor) != 0;
-  int code = errno;
-  ::close(descriptor);
-  errno = code;
-  if (failed && code != EINVAL) fail_errno(folder, "sync to disk");  // EINVAL: this file system cannot sync folders
+  const bool failed = fault_now() || ::fsync(descriptor) != 0;
+  if (failed && errno != EINVAL) fail_errno(folder, "sync to disk");  // EINVAL: this file system cannot sync folders
 }
 
 void make_directories(const std::string& path) {
@@ -255,19 +241,11 @@ void remove_tree(const std::string& path) {
 
 namespace {
 
-/// A descriptor for reading, closed by the destructor.
-class ReadDescriptor {
- public:
-  ReadDescriptor(const std::string& path, int flags) : descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | flags)) {
-    if (descriptor_ < 0) fail_errno(path, "open");
-  }
-  ~ReadDescriptor() { ::close(descriptor_); }
-  ReadDescriptor(const ReadDescriptor&) = delete;
-  int descriptor() const { return descriptor_; }
-
- private:
-  int descriptor_;
-};
+Descriptor open_to_read(const std::string& path, int flags) {
+  Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | flags));
+  if (file < 0) fail_errno(path, "open");
+  return file;
+}
 
 }  // namespace
 
@@ -288,18 +266,15 @@ std::string read_descriptor(int descriptor, const std::string& name) {
   return content;
 }
 
-std::string read_file(const std::string& path) {
-  ReadDescriptor file(path, 0);
-  return read_descriptor(file.descriptor(), path);
-}
+std::string read_file(const std::string& path) { return read_descriptor(open_to_read(path, 0), path); }
 
 std::string read_regular_file(const std::string& path) {
-  ReadDescriptor file(path, O_NONBLOCK);  // do not wait for a FIFO's writer
+  const Descriptor file = open_to_read(path, O_NONBLOCK);  // do not wait for a FIFO's writer
   struct stat info {};
-  if (::fstat(file.descriptor(), &info) != 0) fail_errno(path, "read");
+  if (::fstat(file, &info) != 0) fail_errno(path, "read");
   if (!S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode))
     fail(Exit::io, path, " is not a regular file; replace it with one");
-  return read_descriptor(file.descriptor(), path);
+  return read_descriptor(file, path);
 }
 
 bool file_exists(const std::string& path) {
@@ -321,9 +296,9 @@ std::uint64_t file_size(const std::string& path) {
 std::uint64_t hash_file(const std::string& path) { return hash_mapped(MappedFile(path)); }
 
 MappedFile::MappedFile(const std::string& path) : path_(path) {
-  ReadDescriptor file(path, O_NONBLOCK);  // do not wait for a FIFO's writer
+  const Descriptor file = open_to_read(path, O_NONBLOCK);  // do not wait for a FIFO's writer
   struct stat info {};
-  if (::fstat(file.descriptor(), &info) != 0) fail_errno(path, "read");
+  if (::fstat(file, &info) != 0) fail_errno(path, "read");
   if (S_ISDIR(info.st_mode)) {
     errno = EISDIR;
     fail_errno(path, "read");
@@ -333,9 +308,9 @@ MappedFile::MappedFile(const std::string& path) : path_(path) {
   size_ = info.st_size;
   if (size_ == 0) return;
   char head[kLfsPointerBytes];
-  const ssize_t got = ::pread(file.descriptor(), head, sizeof head, 0);
+  const ssize_t got = ::pread(file, head, sizeof head, 0);
   if (got > 0) refuse_lfs_pointer(path, {head, static_cast<std::size_t>(got)});
-  void* data = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.descriptor(), 0);
+  void* data = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file, 0);
   if (data == MAP_FAILED) fail_errno(path, "map into memory");
   data_ = data;
   add_mapping(data_, size_, path_);

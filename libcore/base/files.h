@@ -17,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/descriptor.h"
 #include "base/error.h"
 #include "base/hash.h"
 
@@ -39,9 +40,6 @@ class OutputFile {
  public:
   /// Creates or truncates the file. With `append`, keeps existing content and writes after it.
   explicit OutputFile(std::string path, bool append = false);
-  ~OutputFile();
-  OutputFile(const OutputFile&) = delete;
-  OutputFile(OutputFile&& other) noexcept;
 
   void write(const void* data, std::size_t bytes);
   void write(std::string_view text) { write(text.data(), text.size()); }
@@ -55,7 +53,7 @@ class OutputFile {
 
  private:
   std::string path_;
-  int descriptor_ = -1;
+  Descriptor descriptor_;
   std::uint64_t start_ = 0;  // the file's size before the first write
   std::uint64_t bytes_ = 0;
   Hasher hasher_;

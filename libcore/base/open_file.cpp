@@ -7,7 +7,6 @@
 
 #include <cerrno>
 #include <cstring>
-#include <utility>
 
 #include "base/error.h"
 
@@ -31,22 +30,9 @@ bool raise_file_limit() {
 
 OpenFile::OpenFile(const std::string& path) : path_(path) {
   constexpr int kFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK;  // do not wait for a FIFO's writer
-  descriptor_ = ::open(path.c_str(), kFlags);
-  if (descriptor_ < 0 && errno == EMFILE && raise_file_limit()) descriptor_ = ::open(path.c_str(), kFlags);
+  descriptor_ = Descriptor(::open(path.c_str(), kFlags));
+  if (descriptor_ < 0 && errno == EMFILE && raise_file_limit()) descriptor_ = Descriptor(::open(path.c_str(), kFlags));
   if (descriptor_ < 0) fail(Exit::io, path, ": cannot open: ", std::strerror(errno));
-}
-
-OpenFile::~OpenFile() {
-  if (descriptor_ >= 0) ::close(descriptor_);
-}
-
-OpenFile::OpenFile(OpenFile&& other) noexcept
-    : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
-
-OpenFile& OpenFile::operator=(OpenFile&& other) noexcept {
-  std::swap(path_, other.path_);
-  std::swap(descriptor_, other.descriptor_);
-  return *this;
 }
 
 void OpenFile::read(std::uint64_t offset, std::span<std::byte> out) const {

@@ -11,15 +11,14 @@
 #include <span>
 #include <string>
 
+#include "base/descriptor.h"
+
 namespace mtl {
 
 class OpenFile {
  public:
   /// Throws Error(io) if the file cannot be opened.
   explicit OpenFile(const std::string& path);
-  ~OpenFile();
-  OpenFile(OpenFile&& other) noexcept;
-  OpenFile& operator=(OpenFile&& other) noexcept;
 
   /// Fills `out` with the file's bytes from `offset`. Throws Error(io) if the file ends too early or cannot be read.
   void read(std::uint64_t offset, std::span<std::byte> out) const;
@@ -28,7 +27,7 @@ class OpenFile {
 
  private:
   std::string path_;
-  int descriptor_ = -1;
+  Descriptor descriptor_;
 };
 
 }  // namespace mtl
