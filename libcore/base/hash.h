@@ -6,21 +6,22 @@
 #include <memory>
 #include <string>
 
+struct XXH3_state_s;
+
 namespace mtl {
 
 /// Hashes a stream of bytes.
 class Hasher {
  public:
   Hasher();
-  ~Hasher();
-  Hasher(Hasher&&) noexcept;
-  Hasher& operator=(Hasher&&) noexcept;
   void update(const void* data, std::size_t bytes);
   std::uint64_t digest() const;
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  struct Free {
+    void operator()(XXH3_state_s* state) const;
+  };
+  std::unique_ptr<XXH3_state_s, Free> state_;
 };
 
 std::uint64_t hash_bytes(const void* data, std::size_t bytes);

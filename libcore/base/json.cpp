@@ -201,20 +201,18 @@ void append_json_string(std::string& out, std::string_view text, bool ascii) {
       out += kEscapes[escape];
     } else if (c < 0x20 || (ascii && c == 0x7F)) {
       out += format("\\u%04x", c);
-    } else if (ascii && c >= 0x80) {
-      std::size_t length = utf8_length(text, at);
-      require(length > 0, "append_json_string: the text is not UTF-8");
-      std::uint32_t code = length == 2 ? c & 0x1Fu : length == 3 ? c & 0x0Fu : c & 0x07u;
-      for (std::size_t i = 1; i < length; ++i) code = code << 6 | (byte_of(text[at + i]) & 0x3Fu);
-      if (code >= 0x10000) {
-        out += format("\\u%04x\\u%04x", 0xD800 + ((code - 0x10000) >> 10), 0xDC00 + ((code - 0x10000) & 0x3FF));
-      } else {
-        out += format("\\u%04x", code);
-      }
-      at += length - 1;
     } else {
-      out += kReplacementCharacter;
-      at += next_utf8(text.data() + at, text.data() + text.size()).length - 1;
+      const Utf8Char next = next_utf8(text.data() + at, text.data() + text.size());
+      require(next.valid || !ascii, "append_json_string: the text is not UTF-8");
+      if (!ascii) {
+        out += kReplacementCharacter;
+      } else if (next.code >= 0x10000) {
+        const std::uint32_t above = next.code - 0x10000;
+        out += format("\\u%04x\\u%04x", 0xD800 + (above >> 10), 0xDC00 + (above & 0x3FF));
+      } else {
+        out += format("\\u%04x", next.code);
+      }
+      at += next.length - 1;
     }
     ++at;
   }

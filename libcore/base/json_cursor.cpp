@@ -42,21 +42,8 @@ std::size_t plain_bytes(std::uint64_t word) {
 }  // namespace
 
 std::size_t utf8_length(std::string_view text, std::size_t at) {
-  auto byte = [&](std::size_t i) -> unsigned { return at + i < text.size() ? byte_of(text[at + i]) : 0; };
-  auto tail = [&](std::size_t i) { return (byte(i) & 0xC0) == 0x80; };
-  unsigned lead = byte(0);
-  if (lead < 0x80) return 1;
-  if (lead >= 0xC2 && lead <= 0xDF) return tail(1) ? 2 : 0;
-  if (lead >= 0xE0 && lead <= 0xEF) {
-    if (!tail(1) || !tail(2) || (lead == 0xE0 && byte(1) < 0xA0) || (lead == 0xED && byte(1) > 0x9F)) return 0;
-    return 3;
-  }
-  if (lead >= 0xF0 && lead <= 0xF4) {
-    if (!tail(1) || !tail(2) || !tail(3) || (lead == 0xF0 && byte(1) < 0x90) || (lead == 0xF4 && byte(1) > 0x8F))
-      return 0;
-    return 4;
-  }
-  return 0;
+  const Utf8Char next = next_utf8(text.data() + at, text.data() + text.size());
+  return next.valid ? next.length : 0;
 }
 
 void append_utf8(std::string& out, std::uint32_t c) {

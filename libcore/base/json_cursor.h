@@ -70,7 +70,7 @@ std::size_t find_invalid_utf8(std::string_view text);
 /// Appends a code point as UTF-8. Surrogates are accepted too, as three bytes.
 void append_utf8(std::string& out, std::uint32_t code_point);
 
-/// Returns the length in bytes of the UTF-8 character at `at`, or 0 if it is ill-formed (Unicode 15, table 3-7).
+/// Returns the length in bytes of the UTF-8 character at `at` < text.size(), or 0 if it is ill-formed.
 std::size_t utf8_length(std::string_view text, std::size_t at);
 
 }  // namespace mtl
