@@ -68,6 +68,38 @@ void require(bool condition, const Parts&... parts) {
     fail(Exit::failure, parts...);
 }
 
+/// Calls work() and returns its result. If it throws an Error, throws one with the same code whose message begins with
+/// the concatenated `parts`.
+template <class Work, class... Parts>
+auto with_prefix(const Work& work, const Parts&... parts) {
+  try {
+    return work();
+  } catch (const Error& error) {
+    fail(error.code(), parts..., error.what());
+  }
+}
+
+/// Like with_prefix(), for work whose messages may already begin with `path`: leaves those as they are.
+template <class Work, class... Parts>
+auto with_path(const std::string& path, const Work& work, const Parts&... parts) {
+  try {
+    return work();
+  } catch (const Error& error) {
+    if (starts_with(error.what(), path)) throw;
+    fail(error.code(), path, parts..., error.what());
+  }
+}
+
+/// Returns what work() returns, or false if it throws an Error.
+template <class Work>
+bool passes(const Work& work) {
+  try {
+    return work();
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 /// Throws a SystemError that describes errno. With `action` "open", it reads
 /// "path: cannot open: No such file or directory".
 [[noreturn]] void fail_errno(const std::string& path, const std::string& action);

@@ -60,12 +60,8 @@ Json Json::parse(std::string_view text) {
 }
 
 Json Json::read(const std::string& path) {
-  std::string text = read_file(path);
-  try {
-    return parse(text);
-  } catch (const Error& error) {
-    fail(Exit::bad_data, path, " is not valid JSON: ", error.what());
-  }
+  const std::string text = read_file(path);
+  return with_prefix([&] { return parse(text); }, path, " is not valid JSON: ");
 }
 
 namespace {
@@ -130,11 +126,7 @@ template <class T, class Read>
 T value_or(const Json& object, std::string_view key, T fallback, const Read& read) {
   const Json* value = find_non_null(object, key);
   if (value == nullptr) return fallback;
-  try {
-    return read(*value);
-  } catch (const Error& error) {
-    fail(error.code(), key, ": ", error.what());
-  }
+  return with_prefix([&] { return read(*value); }, key, ": ");
 }
 
 }  // namespace

@@ -81,12 +81,10 @@ std::vector<std::int64_t> list_iterations(const std::string& directory) {
 }
 
 bool is_sound(const std::string& directory, std::int64_t iteration) {
-  try {
+  return passes([&] {
     check_sound(directory, iteration);
     return true;
-  } catch (const Error&) {
-    return false;
-  }
+  });
 }
 
 std::string tracker_text(const std::string& directory) {

@@ -137,21 +137,14 @@ class CheckpointReader : public TensorReader {
   void read_dropout() {
     const Json* record = state->extra.find("dropout");
     if (record == nullptr && hf_config.is_null()) return;
-    try {
-      dropout = record != nullptr ? dropout_from_json(*record) : dropout_from_hf(hf_config);
-    } catch (const Error& error) {
-      fail(error.code(), folder, "/", kManifestName, ": ", error.what());
-    }
+    dropout = with_prefix([&] { return record != nullptr ? dropout_from_json(*record) : dropout_from_hf(hf_config); },
+                          folder, "/", kManifestName, ": ");
   }
 
   /// Throws if two pieces overlap. parse_manifest() has counted the elements, so pieces that do not overlap cover the
   /// entire tensor.
   void check_pieces(const ManifestTensor& entry) const {
-    try {
-      check_disjoint(entry);
-    } catch (const Error& error) {
-      fail(error.code(), folder, "/", kManifestName, ": tensor '", entry.tensor.name, "': ", error.what());
-    }
+    with_prefix([&] { check_disjoint(entry); }, folder, "/", kManifestName, ": tensor '", entry.tensor.name, "': ");
   }
 
   /// Verifies the hash of a block in piece `p`, unless an earlier call did.

@@ -18,11 +18,7 @@ constexpr const char* kEndOfText = "<|endoftext|>";
 
 Json read_model_json(const std::string& path) {
   const std::string text = read_regular_file(path);
-  try {
-    return Json::parse(text);
-  } catch (const Error& error) {
-    fail(Exit::bad_data, path, " is not valid JSON: ", error.what());
-  }
+  return with_prefix([&] { return Json::parse(text); }, path, " is not valid JSON: ");
 }
 
 bool is_companion_file(const std::string& name) {
@@ -81,12 +77,8 @@ std::vector<std::int64_t> eos_ids(const Json& config) {
 std::vector<std::int64_t> generation_eos_ids(const std::string& folder) {
   const std::string path = folder + "/generation_config.json";
   if (!file_exists(path)) return {};
-  try {
-    return eos_ids(read_model_json(path));
-  } catch (const Error& error) {
-    if (starts_with(error.what(), path)) throw;
-    fail(error.code(), path, ": ", error.what());
-  }
+  return with_path(
+      path, [&] { return eos_ids(read_model_json(path)); }, ": ");
 }
 
 }  // namespace mtl

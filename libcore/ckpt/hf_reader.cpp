@@ -52,15 +52,14 @@ class HfReader : public MappedReader {
     kind = "Hugging Face folder";
     folder = path;
     hf_config = read_model_json(path + "/config.json");
-    try {
+    const auto read_config = [&] {
       family_ = &hf_family_of(hf_config);
       config = gpt_config_from_hf(hf_config);
       dropout = dropout_from_hf(hf_config);
       const std::vector<std::string> problems = config.problems();
       if (!problems.empty()) fail(Exit::bad_data, join(problems, "; "));
-    } catch (const Error& error) {
-      fail(error.code(), path, "/config.json: ", error.what());
-    }
+    };
+    with_prefix(read_config, path, "/config.json: ");
     open_files();
     add_parameters();
     check_complete();

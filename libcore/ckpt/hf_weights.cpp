@@ -38,11 +38,10 @@ using NamesByFile = std::map<std::string, std::vector<std::string>>;
 NamesByFile read_weight_map(const std::string& path) {
   const Json index = read_model_json(path);
   NamesByFile names;
-  try {
+  const auto read_names = [&] {
     for (const auto& [tensor, file] : index.at("weight_map").as_object()) names[file.as_string()].push_back(tensor);
-  } catch (const Error& error) {
-    fail(Exit::bad_data, path, ": ", error.what());
-  }
+  };
+  with_prefix(read_names, path, ": ");
   for (const auto& [name, tensors] : names) {
     if (name.empty() || name.find_first_of(std::string_view("/\0", 2)) != std::string::npos || name[0] == '.')
       fail(Exit::bad_data, path, ": weight_map lists ", Json(name).dump(),

@@ -93,11 +93,7 @@ const HfFamily& family_of(const ModelSource& source) {
 }
 
 bool describes(const Json& hf_config, const GptConfig& config) {
-  try {
-    return gpt_config_from_hf(hf_config) == config;
-  } catch (const Error&) {
-    return false;
-  }
+  return passes([&] { return gpt_config_from_hf(hf_config) == config; });
 }
 
 /// Returns the config.json to write, with sorted keys. Starts from the source's config.json if it is for this family.

@@ -80,11 +80,7 @@ std::string within(const std::string& problem, const std::string& name) {
 }
 
 bool describes_known_model(const std::string& path) {
-  try {
-    return find_hf_family_of(read_model_json(path)) != nullptr;
-  } catch (const Error&) {
-    return false;
-  }
+  return passes([&] { return find_hf_family_of(read_model_json(path)) != nullptr; });
 }
 
 FolderContents examine_hf(const std::string& path, const std::vector<Entry>& entries) {

@@ -37,12 +37,7 @@ Manifest read_sound_manifest(const std::string& folder) {
   if (!file_exists(path)) fail(Exit::bad_data, path, " is missing, so the checkpoint is not complete");
   if (file_size(path) > kMaxManifestBytes)
     fail(Exit::bad_data, path, " is larger than ", human_bytes(kMaxManifestBytes), ", so it is not a manifest");
-  Manifest manifest;
-  try {
-    manifest = parse_manifest(read_regular_file(path));
-  } catch (const Error& error) {
-    fail(error.code(), path, ": ", error.what());
-  }
+  Manifest manifest = with_prefix([&] { return parse_manifest(read_regular_file(path)); }, path, ": ");
   for (const ManifestFile& file : manifest.files) {
     std::string full = cat(folder, "/", file.name);
     if (!file_exists(full)) fail(Exit::bad_data, full, " is missing; it contains ", tensors_of(manifest, file.name));

@@ -85,11 +85,7 @@ class TextTokens : public TokenSource {
   void read_lines(const std::string& file, std::string_view text, std::int64_t first_line,
                   std::vector<std::int32_t>& ids) {
     for_each_line(text, first_line, 0, [&](std::string_view line, std::int64_t number, std::int64_t) {
-      try {
-        extractor_.read(line, number);
-      } catch (const Error& error) {
-        fail(error.code(), file, ": line ", number, ": ", error.what());
-      }
+      with_prefix([&] { extractor_.read(line, number); }, file, ": line ", number, ": ");
       end_text_file(ids);
       std::size_t before = ids.size();
       for (std::string_view document : extractor_.texts(0)) add_text(document, ids);

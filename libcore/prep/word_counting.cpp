@@ -147,11 +147,7 @@ void count_json_lines(const VocabOptions& options, const std::string& file, Coun
                 TextExtractor extractor({options.json_key});
                 std::uint64_t bytes = 0;
                 for_each_line(chunk, [&](std::string_view line, std::int64_t number, std::int64_t) {
-                  try {
-                    extractor.read_padded(line, number);
-                  } catch (const Error& error) {
-                    fail(error.code(), chunk.file, ":", number, ": ", error.what());
-                  }
+                  with_prefix([&] { extractor.read_padded(line, number); }, chunk.file, ":", number, ": ");
                   for (std::string_view text : extractor.texts(0)) {
                     bytes += text.size();
                     if (options.unit == "document")

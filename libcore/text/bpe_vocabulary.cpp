@@ -168,12 +168,8 @@ BpeVocabulary parse_vocab_and_merges(const NamedText& vocab, const NamedText& me
   refuse_other_encoding(vocab.name, vocab.text);
   refuse_other_encoding(merges.name, merges.text);
   BpeVocabulary vocabulary;
-  try {
-    read_tokens(vocabulary, vocab);
-  } catch (const Error& error) {
-    if (starts_with(error.what(), vocab.name)) throw;
-    fail(Exit::bad_data, vocab.name, ": ", error.what());
-  }
+  with_path(
+      vocab.name, [&] { read_tokens(vocabulary, vocab); }, ": ");
   read_merges(vocabulary.merges, merges);
   if (std::int32_t end = vocabulary.find(kEndOfText); end >= 0) vocabulary.special.push_back(end);
   return vocabulary;

@@ -71,14 +71,10 @@ class CompanionReader {
     const auto file =
         std::find_if(out_.files.begin(), out_.files.end(), [&](const auto& one) { return one.first == name; });
     if (file == out_.files.end()) return Json::object();
-    try {
-      Json content = Json::parse(file->second);
-      if (!content.is_object()) refuse(name, "the file is not an object");
-      return content;
-    } catch (const Error& error) {
-      if (starts_with(error.what(), path_of(name))) throw;
-      refuse(name, "the file is not valid JSON: ", error.what());
-    }
+    const std::string path = path_of(name);
+    Json content = with_prefix([&] { return Json::parse(file->second); }, path, ": the file is not valid JSON: ");
+    if (!content.is_object()) refuse(name, "the file is not an object");
+    return content;
   }
 
   /// Rejects keys that make transformers read more than tokenizer.json. tokenizer_truncation and tokenizer_padding have

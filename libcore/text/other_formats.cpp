@@ -142,7 +142,7 @@ std::string describe_bad_object(std::string_view line, std::string_view rest, st
 bool begins_like_json(std::string_view text) {
   JsonCursor cursor(starts_with(text, "\x1E") ? text.substr(1) : text);
   const auto ends = [&] { return cursor.peek() == '\0' && cursor.offset() == text.size(); };
-  try {
+  return passes([&] {
     if (cursor.peek() == '[') {
       cursor.enter('[');
       if (!cursor.next_item(']')) return false;
@@ -156,20 +156,16 @@ bool begins_like_json(std::string_view text) {
     if (ends()) return true;
     cursor.key();
     return true;
-  } catch (const Error&) {
-    return false;
-  }
+  });
 }
 
 /// True if a JSON value begins the text and ends on a later line.
 bool spans_lines(std::string_view text) {
   JsonCursor cursor(text);
-  try {
+  return passes([&] {
     cursor.skip_value();
-  } catch (const Error&) {
-    return false;
-  }
-  return text.substr(0, cursor.offset()).find('\n') != std::string_view::npos;
+    return text.substr(0, cursor.offset()).find('\n') != std::string_view::npos;
+  });
 }
 
 bool is_python_dict(std::string_view line) {

@@ -173,16 +173,9 @@ std::vector<std::string> parse_tiktoken_ranks(std::string_view text, const std::
   refuse_other_encoding(path, text);
   RankReader reader(path);
   std::string_view start = trim(text.substr(0, 100));
-  try {
-    if (starts_with(start, "[") || starts_with(start, "{")) {
-      reader.read_json(text);
-    } else {
-      reader.read_lines(text);
-    }
-  } catch (const Error& error) {
-    if (starts_with(error.what(), path)) throw;
-    fail(Exit::bad_data, path, " is not a valid list of tokens: ", error.what());
-  }
+  const bool is_json = starts_with(start, "[") || starts_with(start, "{");
+  with_path(
+      path, [&] { is_json ? reader.read_json(text) : reader.read_lines(text); }, " is not a valid list of tokens: ");
   if (reader.ranks.empty()) fail(Exit::bad_data, path, " contains no tokens");
   return std::move(reader.ranks);
 }

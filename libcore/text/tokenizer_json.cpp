@@ -137,7 +137,7 @@ class Reader {
         regex += c;
       }
     }
-    SplitStep step = read_pattern(regex);
+    SplitStep step = with_prefix([&] { return split_step(regex); }, path_, ": ");
     std::string behavior = value.string_or("behavior", "");
     bool invert = value.bool_or("invert", false);
     // `invert` has no effect if both matches and the text between them are pieces. Patterns with a hand-written
@@ -146,14 +146,6 @@ class Reader {
     if (behavior != "Isolated" && !removes_nothing)
       refuse(cat("the pre_tokenizer Split with the behavior \"", behavior, "\"", invert ? ", inverted" : ""));
     out_.split.push_back(std::move(step));
-  }
-
-  SplitStep read_pattern(const std::string& regex) const {
-    try {
-      return split_step(regex);
-    } catch (const Error& error) {
-      fail(Exit::bad_data, path_, ": ", error.what());
-    }
   }
 
   void read_post_processor(const Json& value) {
