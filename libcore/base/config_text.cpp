@@ -64,12 +64,7 @@ std::optional<ConfigLine> parse_config_line(std::string_view text) {
 std::string config_line(const std::string& name, const std::optional<std::vector<std::string>>& words,
                         const std::string& comment) {
   constexpr std::size_t kCommentColumn = 48;
-  std::string line = cat(words ? "" : "# ", name, " = ");
-  if (words) {
-    std::vector<std::string> quoted;
-    for (const std::string& word : *words) quoted.push_back(quote(word));
-    line += join(quoted, " ");
-  }
+  std::string line = cat(words ? "" : "# ", name, " = ", words ? join(*words, " ", quote) : "");
   line.resize(std::max(line.size() + 1, kCommentColumn), ' ');
   return cat(line, " # ", comment, "\n");
 }

@@ -51,6 +51,13 @@ std::string join(const std::vector<std::string>& parts, std::string_view separat
   return out;
 }
 
+std::string replace_all(std::string_view text, std::string_view from, std::string_view to) {
+  std::string out;
+  for (std::size_t at = 0; (at = text.find(from)) != std::string_view::npos; text.remove_prefix(at + from.size()))
+    out.append(text.substr(0, at)).append(to);
+  return out.append(text);
+}
+
 std::string_view trim(std::string_view text) {
   constexpr std::string_view kBlanks = " \t\n\r\f\v";
   std::size_t begin = text.find_first_not_of(kBlanks);
@@ -78,6 +85,18 @@ std::vector<std::string> wrap(const std::vector<std::string>& words, std::size_t
 
 bool ends_with(std::string_view text, std::string_view suffix) {
   return text.size() >= suffix.size() && text.substr(text.size() - suffix.size()) == suffix;
+}
+
+std::uint64_t from_little_endian(std::string_view bytes) {
+  std::uint64_t value = 0;
+  for (std::size_t i = bytes.size(); i-- > 0;) value = value << 8 | static_cast<unsigned char>(bytes[i]);
+  return value;
+}
+
+std::string to_little_endian(std::uint64_t value, std::size_t bytes) {
+  std::string out;
+  for (std::size_t i = 0; i < bytes; ++i) out += static_cast<char>(value >> 8 * i);
+  return out;
 }
 
 std::string with_commas(std::int64_t value) {

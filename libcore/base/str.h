@@ -1,9 +1,10 @@
-// Text helpers: joining and splitting, formatting and parsing numbers.
+// Text helpers: joining, splitting and replacing, formatting and parsing numbers.
 #pragma once
 
 #include <charconv>
 #include <concepts>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -44,6 +45,15 @@ std::string cat(const Parts&... parts) {
 
 std::vector<std::string> split(std::string_view text, char separator);
 std::string join(const std::vector<std::string>& parts, std::string_view separator);
+/// Joins text(item) of all items. `text` is a function or a member pointer.
+template <class Items, class Text>
+std::string join(const Items& items, std::string_view separator, const Text& text) {
+  std::vector<std::string> parts;
+  for (const auto& item : items) parts.emplace_back(std::invoke(text, item));
+  return join(parts, separator);
+}
+/// Returns `text` with each occurrence of `from`, which must not be empty, replaced by `to`.
+std::string replace_all(std::string_view text, std::string_view from, std::string_view to);
 std::string_view trim(std::string_view text);  // removes leading and trailing ASCII whitespace
 /// Wraps words into lines of at most `width` bytes, with single blanks between words. A longer word gets its own line.
 /// If the words need more than `max_lines` lines, the last one ends with ".. and N more".
@@ -53,6 +63,10 @@ inline bool starts_with(std::string_view text, std::string_view prefix) {
   return text.substr(0, prefix.size()) == prefix;
 }
 bool ends_with(std::string_view text, std::string_view suffix);
+
+/// Convert between a number and its bytes, the lowest first. from_little_endian() takes at most 8 bytes.
+std::uint64_t from_little_endian(std::string_view bytes);
+std::string to_little_endian(std::uint64_t value, std::size_t bytes);
 
 /// Formats 1234567 as "1,234,567".
 std::string with_commas(std::int64_t value);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "base/count_of.h"
 #include "base/error.h"
@@ -100,13 +101,11 @@ std::vector<Series> run_series(const RunLog& log, std::size_t color, const std::
 }
 
 std::string known_columns(const std::vector<RunLog>& logs) {
-  std::vector<std::string> names;
+  std::set<std::string> names;
   for (const RunLog& log : logs) {
-    for (const std::string& name : log.steps.names()) names.push_back(name);
+    for (const std::string& name : log.steps.names()) names.insert(name);
   }
-  std::sort(names.begin(), names.end());
-  names.erase(std::unique(names.begin(), names.end()), names.end());
-  return join(names, ", ");
+  return join({names.begin(), names.end()}, ", ");
 }
 
 void check_points(const std::vector<RunLog>& logs, const RunChartOptions& options) {
@@ -151,15 +150,11 @@ void warn_of_undrawable(Chart& chart) {
 
 /// Throws Error(bad_data), explaining why no run has a point in this column.
 [[noreturn]] void fail_no_metric(const std::vector<RunLog>& logs, const std::string& column) {
-  const bool is_known = std::any_of(logs.begin(), logs.end(), [&](const RunLog& log) {
-    const std::vector<std::string> names = log.steps.names();
-    return std::find(names.begin(), names.end(), column) != names.end();
-  });
+  const bool is_known =
+      std::any_of(logs.begin(), logs.end(), [&](const RunLog& log) { return !log.steps.column(column).empty(); });
   if (is_known) {
-    std::vector<std::string> paths;
-    for (const RunLog& log : logs) paths.push_back(log.path);
-    fail(Exit::bad_data, join(paths, ", "), paths.size() == 1 ? " has" : " have", " no finite value of ", column,
-         ", so the training may have diverged; choose another metric with --y: ", known_columns(logs));
+    fail(Exit::bad_data, join(logs, ", ", &RunLog::path), logs.size() == 1 ? " has" : " have", " no finite value of ",
+         column, ", so the training may have diverged; choose another metric with --y: ", known_columns(logs));
   }
   fail(Exit::bad_data, "no run has a metric named ", column, "; choose from these with --y: ", known_columns(logs));
 }

@@ -74,9 +74,8 @@ void read_activation(const HfFamily& family, const HfValues& values, GptConfig& 
     config.activation = found->activation;
     return;
   }
-  std::vector<std::string> names;
-  for (const ActivationName& entry : kHfActivations) names.emplace_back(entry.hf);
-  values.add_problem(family.activation_key, cat(", but mtl supports only ", join(names, ", ")));
+  values.add_problem(family.activation_key,
+                     cat(", but mtl supports only ", join(kHfActivations, ", ", &ActivationName::hf)));
 }
 
 void read_switches(const HfFamily& family, const HfValues& values, GptConfig& config) {
@@ -143,11 +142,9 @@ const HfFamily* find_hf_family_of(const Json& hf_config) {
 
 const HfFamily& hf_family_of(const Json& hf_config) {
   if (const HfFamily* family = find_hf_family_of(hf_config)) return *family;
-  std::vector<std::string> known;
-  for (const HfFamily& family : hf_families()) known.emplace_back(family.model_type);
   const std::string model_type = hf_config.string_or("model_type", "");
   fail(Exit::bad_data, model_type.empty() ? "model_type is missing" : cat("model_type is '", model_type, "'"),
-       ", but mtl reads only ", join(known, ", "));
+       ", but mtl reads only ", join(hf_families(), ", ", &HfFamily::model_type));
 }
 
 GptConfig gpt_config_from_hf(const Json& hf_config) {

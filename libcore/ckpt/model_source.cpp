@@ -41,9 +41,7 @@ void refuse_foreign(const std::string& path) {
 }  // namespace
 
 std::string shape_text(const std::vector<std::int64_t>& shape) {
-  std::vector<std::string> sizes;
-  for (std::int64_t size : shape) sizes.push_back(std::to_string(size));
-  return cat("(", join(sizes, ", "), ")");
+  return cat("(", join(shape, ", ", cat<std::int64_t>), ")");
 }
 
 std::vector<NonfiniteTensor> TensorReader::find_nonfinite(std::size_t index) const {

@@ -49,12 +49,7 @@ std::string_view PickleMachine::take(std::uint64_t bytes) {
   return out;
 }
 
-std::uint64_t PickleMachine::take_unsigned(int bytes) {
-  std::uint64_t value = 0;
-  const std::string_view text = take(bytes);
-  for (int i = bytes; i-- > 0;) value = value << 8 | byte_of(text[i]);
-  return value;
-}
+std::uint64_t PickleMachine::take_unsigned(int bytes) { return from_little_endian(take(bytes)); }
 
 std::string_view PickleMachine::take_line() {
   const std::size_t end = stream_.substr(at_, kLongestLine).find('\n');

@@ -7,34 +7,23 @@
 
 namespace mtl {
 
-namespace {
-
-/// Returns the low `bytes` bytes of `value`, least significant byte first.
-std::string little_endian(std::uint64_t value, int bytes) {
-  std::string out;
-  for (int i = 0; i < bytes; ++i) out += static_cast<char>(value >> 8 * i);
-  return out;
-}
-
-}  // namespace
-
 void PickleWriter::integer(std::int64_t value) {
   const auto bits = static_cast<std::uint64_t>(value);
   if (value >= INT32_MIN && value <= INT32_MAX)
-    out_ += "J" + little_endian(bits, 4);
+    out_ += "J" + to_little_endian(bits, 4);
   else
-    out_ += cat("\x8a", "\x08", little_endian(bits, 8));
+    out_ += cat("\x8a", "\x08", to_little_endian(bits, 8));
 }
 
 void PickleWriter::number(double value) {
-  const std::string bytes = little_endian(std::bit_cast<std::uint64_t>(value), 8);
+  const std::string bytes = to_little_endian(std::bit_cast<std::uint64_t>(value), 8);
   out_ += 'G';
   out_.append(bytes.rbegin(), bytes.rend());
 }
 
 void PickleWriter::text(std::string_view value) {
   require(value.size() <= UINT32_MAX, "a text of ", value.size(), " bytes in a pickle of protocol 2");
-  out_ += "X" + little_endian(value.size(), 4);
+  out_ += "X" + to_little_endian(value.size(), 4);
   out_ += value;
 }
 

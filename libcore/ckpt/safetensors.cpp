@@ -179,8 +179,7 @@ SafetensorsFile::SafetensorsFile(const std::string& path) : file_(path) {
   if (bytes.size() < 8)
     fail(Exit::bad_data, path, " has ", count_of(bytes.size(), "byte"), ", too few for a safetensors file",
          kDamagedRemedy);
-  std::uint64_t length = 0;
-  for (std::size_t i = 8; i-- > 0;) length = length << 8 | std::to_integer<std::uint64_t>(bytes[i]);
+  const std::uint64_t length = from_little_endian(file_.text().substr(0, 8));
   if (length > kMaxHeaderBytes)
     fail(Exit::bad_data, path, " is not a safetensors file, because its first 8 bytes give the header ",
          with_commas(length), " bytes (the limit is ", with_commas(kMaxHeaderBytes),
@@ -245,20 +244,16 @@ SafetensorsWriter::SafetensorsWriter(OutputFile& out, const std::vector<StoredTe
   }
   for (const StoredTensor& tensor : plan) {
     std::uint64_t end = expected_ + stored_bytes(tensor.dtype, tensor.shape);
-    std::vector<std::string> sizes;
-    for (std::uint64_t size : tensor.shape) sizes.push_back(std::to_string(size));
     add_key(tensor.name);
-    header += cat("{\"dtype\":\"", name_of(tensor.dtype), "\",\"shape\":[", join(sizes, ","), "],\"data_offsets\":[",
-                  expected_, ",", end, "]}");
+    header += cat("{\"dtype\":\"", name_of(tensor.dtype), "\",\"shape\":[", join(tensor.shape, ",", cat<std::uint64_t>),
+                  "],\"data_offsets\":[", expected_, ",", end, "]}");
     expected_ = end;
   }
   header += '}';
   header.resize((header.size() + 7) / 8 * 8, ' ');
   require(header.size() <= kMaxHeaderBytes, out.path(), ": the header of ", count_of(plan.size(), "tensor"),
           " exceeds the limit of a safetensors file; use a smaller --max-shard-size");
-  char length[8];
-  for (int i = 0; i < 8; ++i) length[i] = static_cast<char>(header.size() >> (8 * i) & 0xFF);
-  out_.write(length, sizeof length);
+  out_.write(to_little_endian(header.size(), 8));
   out_.write(header);
 }
 

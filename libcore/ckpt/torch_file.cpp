@@ -236,10 +236,9 @@ void TorchFile::attach_storages(std::string_view stream) {
     if (found == storages_.end()) refuse_damaged("storage '", printable_text(key), "' belongs to no tensor");
     Storage& storage = found->second;
     if (storage.data.data() != nullptr) refuse_damaged("storage '", printable_text(key), "' is stored twice");
-    std::uint64_t elements = 0;
     const std::uint64_t element = storage.is_untyped ? 1 : bits_of(storage.dtype) / 8;
     if (stream.size() < 8) refuse_damaged("the file ends before storage '", printable_text(key), "'");
-    for (int byte = 8; byte-- > 0;) elements = elements << 8 | byte_of(stream[byte]);
+    const std::uint64_t elements = from_little_endian(stream.substr(0, 8));
     stream.remove_prefix(8);
     if (elements != storage.elements)
       refuse_damaged("storage '", printable_text(key), "' has ", elements, " elements, but its tensors expect ",

@@ -6,7 +6,7 @@
 #include "base/crc32.h"
 #include "base/error.h"
 #include "base/printable.h"
-#include "base/utf8.h"
+#include "base/str.h"
 #include "ckpt/tensor_file.h"
 
 namespace mtl {
@@ -40,12 +40,7 @@ class ZipBytes {
       refuse_damaged_zip("the record of ", bytes, " bytes at offset ", at, " reaches beyond the end of the file");
     return text_.substr(at, bytes);
   }
-  std::uint64_t number(std::uint64_t at, int bytes) const {
-    const std::string_view digits = text(at, bytes);
-    std::uint64_t value = 0;
-    for (int i = bytes; i-- > 0;) value = value << 8 | byte_of(digits[i]);
-    return value;
-  }
+  std::uint64_t number(std::uint64_t at, int bytes) const { return from_little_endian(text(at, bytes)); }
   bool has(std::uint64_t at, std::string_view magic) const { return text_.substr(std::min(at, size()), 4) == magic; }
 
  private:

@@ -1,6 +1,7 @@
 #include "ckpt/zip_writer.h"
 
 #include "base/crc32.h"
+#include "base/str.h"
 
 namespace mtl {
 
@@ -17,17 +18,13 @@ constexpr std::uint64_t kAlign = 64, kHeaderBytes = 30;
 /// Appends little-endian numbers and text.
 class ZipRecord {
  public:
-  ZipRecord& u16(std::uint64_t value) { return number(value, 2); }
-  ZipRecord& u32(std::uint64_t value) { return number(value, 4); }
-  ZipRecord& u64(std::uint64_t value) { return number(value, 8); }
+  ZipRecord& u16(std::uint64_t value) { return text(to_little_endian(value, 2)); }
+  ZipRecord& u32(std::uint64_t value) { return text(to_little_endian(value, 4)); }
+  ZipRecord& u64(std::uint64_t value) { return text(to_little_endian(value, 8)); }
   ZipRecord& text(std::string_view value) { return bytes_ += value, *this; }
   const std::string& bytes() const { return bytes_; }
 
  private:
-  ZipRecord& number(std::uint64_t value, int size) {
-    for (int i = 0; i < size; ++i) bytes_ += static_cast<char>(value >> 8 * i);
-    return *this;
-  }
   std::string bytes_;
 };
 

@@ -21,9 +21,7 @@ std::string npy_header(DataType type, std::int64_t size) {
   text.append((kAlignment - unpadded % kAlignment) % kAlignment, ' ');
   text += '\n';
   std::string out("\x93NUMPY\x01\x00", 8);
-  out += static_cast<char>(text.size() & 0xFF);
-  out += static_cast<char>(text.size() >> 8);
-  return out + text;
+  return cat(out, to_little_endian(text.size(), 2), text);
 }
 
 }  // namespace mtl

@@ -40,10 +40,10 @@ class WireReader {
         field.value = read_varint();
         break;
       case fixed64:
-        field.value = read_fixed(8);
+        field.value = from_little_endian(take(8));
         break;
       case fixed32:
-        field.value = read_fixed(4);
+        field.value = from_little_endian(take(4));
         break;
       case bytes:
         field.bytes = take(read_varint());
@@ -75,13 +75,6 @@ class WireReader {
       if (byte < 0x80) return value;
     }
     refuse("a number has more than ten bytes");
-  }
-
-  std::uint64_t read_fixed(std::size_t size) {
-    std::string_view raw = take(size);
-    std::uint64_t value = 0;
-    for (std::size_t i = size; i-- > 0;) value = value << 8 | byte_of(raw[i]);
-    return value;
   }
 
   std::string_view left_;

@@ -33,23 +33,8 @@ void append_internal(std::string_view text, char blank, SentencePieceNormalizer:
 
 }  // namespace
 
-std::string to_internal(std::string_view text) {
-  SentencePieceNormalizer::Result out;
-  append_internal(text, ' ', out);
-  return std::string(out.view());
-}
-
-std::string to_text(std::string_view internal) {
-  std::string out;
-  for (char byte : internal) {
-    if (byte == kSpace) {
-      out += kSpaceText;
-    } else {
-      out += byte;
-    }
-  }
-  return out;
-}
+std::string to_internal(std::string_view text) { return replace_all(text, kSpaceText, {&kSpace, 1}); }
+std::string to_text(std::string_view internal) { return replace_all(internal, {&kSpace, 1}, kSpaceText); }
 
 SentencePieceNormalizer::SentencePieceNormalizer(const SentencePieceRules& rules, bool whitespace_as_suffix,
                                                  const std::vector<std::string_view>& user_defined, std::string source)
@@ -70,9 +55,7 @@ void SentencePieceNormalizer::read_charsmap(std::string_view charsmap) {
     fail(Exit::bad_data, source_, " has damaged normalization rules: ", what...);
   };
   auto number_at = [&](std::size_t at) {
-    std::uint32_t value = 0;
-    for (std::size_t i = 4; i-- > 0;) value = value << 8 | byte_of(charsmap[at + i]);
-    return value;
+    return static_cast<std::uint32_t>(from_little_endian(charsmap.substr(at, 4)));
   };
   if (charsmap.size() <= 4) refuse("they have only ", count_of(charsmap.size(), "byte"));
   std::size_t trie_bytes = number_at(0);

@@ -76,16 +76,6 @@ void append_bytes_as_text(std::string& bytes, std::string& out) {
   bytes.clear();
 }
 
-void append_blanks_restored(std::string_view piece, std::string& out) {
-  while (true) {
-    std::size_t at = piece.find(kSpaceText);
-    out += piece.substr(0, at);
-    if (at == std::string_view::npos) return;
-    out += ' ';
-    piece.remove_prefix(at + kSpaceText.size());
-  }
-}
-
 }  // namespace
 
 bool is_sentencepiece_type(std::string_view type) {
@@ -201,7 +191,7 @@ std::string SentencePieceTokenizer::decode_pieces(std::span<const std::int32_t> 
       text.remove_prefix(kSpaceText.size());
       stripped = !model.normalizer.remove_extra_whitespaces;
     }
-    append_blanks_restored(text, out);
+    out += replace_all(text, kSpaceText, " ");
   }
   append_bytes_as_text(bytes, out);
   if (model.denormalizer.charsmap.empty()) return out;

@@ -15,11 +15,6 @@ constexpr std::string_view kContraction = "(?i:'s|'t|'re|'ve|'m|'ll|'d)";
 constexpr std::string_view kUpper = R"([\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}])", kLower = R"([\p{Ll}\p{Lm}\p{Lo}\p{M}])";
 constexpr std::string_view kWordPrefix = R"([^\r\n\p{L}\p{N}]?)";
 
-void replace_all(std::string& text, std::string_view from, std::string_view to) {
-  for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
-    text.replace(at, from.size(), to);
-}
-
 /// A character, its class and its length in bytes.
 struct Glyph {
   std::uint32_t code;
@@ -162,10 +157,10 @@ std::optional<SplitRules> find_split_rules(std::string_view pattern) {
   // ends, backtracking into a greedy one would not help (except in a cased word); and \s* takes all line ends except
   // one.
   std::string text(pattern);
-  replace_all(text, "'(?i:[sdmt]|ll|ve|re)", kContraction);
-  replace_all(text, R"(|\s*[\r\n]|)", R"(|\s*[\r\n]+|)");
-  replace_all(text, R"(| ?[^\s\p{L}\p{N}]++)", R"(| ?[^\s\p{L}\p{N}]+)");
-  replace_all(text, R"([^\r\n\p{L}\p{N}]?+\p{L}+)", R"([^\r\n\p{L}\p{N}]?\p{L}+)");
+  text = replace_all(text, "'(?i:[sdmt]|ll|ve|re)", kContraction);
+  text = replace_all(text, R"(|\s*[\r\n]|)", R"(|\s*[\r\n]+|)");
+  text = replace_all(text, R"(| ?[^\s\p{L}\p{N}]++)", R"(| ?[^\s\p{L}\p{N}]+)");
+  text = replace_all(text, R"([^\r\n\p{L}\p{N}]?+\p{L}+)", R"([^\r\n\p{L}\p{N}]?\p{L}+)");
   for (Contractions contractions : {Contractions::none, Contractions::first, Contractions::last}) {
     for (int bits = 0; bits < 8; ++bits) {
       SplitRules rules{.contractions = contractions,
