@@ -1,5 +1,7 @@
 #include "ckpt/pickle.h"
 
+#include <bit>
+
 #include "base/enum_index.h"
 #include "base/error.h"
 #include "base/printable.h"
@@ -33,7 +35,7 @@ std::int64_t PickleValue::as_int() const {
 }
 
 double PickleValue::as_number() const {
-  if (is(PickleKind::real)) return pickle_->nodes_[number_].real;
+  if (is(PickleKind::real)) return std::bit_cast<double>(pickle_->nodes_[number_].integer);
   if (is(PickleKind::integer)) return double(pickle_->nodes_[number_].integer);
   fail(Exit::bad_data, describe(), ", not a number");
 }

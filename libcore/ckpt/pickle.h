@@ -122,12 +122,9 @@ class Pickle {
     GlobalUse use = GlobalUse::refused;  // for a global, or for a value made by calling one
     std::uint16_t depth = 1;
     std::uint32_t global = 0, arguments = 0, state = 0;  // persistent: the id is `arguments`
-    union {
-      std::int64_t integer = 0;
-      double real;
-    };
-    std::string_view text;             // global: "module.name"
-    std::vector<std::uint32_t> items;  // dict: key, value, key, value, ...
+    std::int64_t integer = 0;                            // real: the bits of the double
+    std::string_view text = {};                          // global: "module.name"
+    std::vector<std::uint32_t> items = {};               // dict: key, value, key, value, ...
   };
 
   std::vector<Node> nodes_;

