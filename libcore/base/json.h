@@ -96,6 +96,8 @@ class Json {
   /// otherwise with one item per line. Doubles are written like Python's repr. Strings stay UTF-8; invalid bytes become
   /// U+FFFD.
   std::string dump(int indent = 0) const;
+  /// True if both values have the same text. So 1 and 1.0 differ, and NaN equals itself.
+  bool operator==(const Json& other) const { return dump() == other.dump(); }
 
  private:
   friend Json parse_value(JsonCursor& cursor);

@@ -5,42 +5,34 @@
 #include "base/enum_index.h"
 #include "base/error.h"
 #include "base/str.h"
+#include "layout/slice.h"
 #include "nn/model_params.h"
 
 namespace mtl {
 
 namespace {
 
-struct SizeField {
+template <class Member>
+struct Field {
   const char* key;
-  std::int64_t GptConfig::*member;
+  Member member;
 };
 
-constexpr SizeField kSizes[] = {{"vocab_size", &GptConfig::vocab_size},
-                                {"num_layers", &GptConfig::num_layers},
-                                {"hidden_size", &GptConfig::hidden_size},
-                                {"num_attention_heads", &GptConfig::num_heads},
-                                {"num_query_groups", &GptConfig::num_query_groups},
-                                {"kv_channels", &GptConfig::head_dim},
-                                {"ffn_hidden_size", &GptConfig::ffn_hidden_size},
-                                {"max_position_embeddings", &GptConfig::max_positions}};
+constexpr Field<std::int64_t GptConfig::*> kSizes[] = {{"vocab_size", &GptConfig::vocab_size},
+                                                       {"num_layers", &GptConfig::num_layers},
+                                                       {"hidden_size", &GptConfig::hidden_size},
+                                                       {"num_attention_heads", &GptConfig::num_heads},
+                                                       {"num_query_groups", &GptConfig::num_query_groups},
+                                                       {"kv_channels", &GptConfig::head_dim},
+                                                       {"ffn_hidden_size", &GptConfig::ffn_hidden_size},
+                                                       {"max_position_embeddings", &GptConfig::max_positions}};
 
-struct BiasField {
-  const char* key;
-  bool LinearBias::*member;
-};
-
-constexpr BiasField kBiases[] = {
+constexpr Field<bool LinearBias::*> kBiases[] = {
     {"qkv_bias", &LinearBias::qkv}, {"out_bias", &LinearBias::out}, {"mlp_bias", &LinearBias::mlp}};
 
-struct SwitchField {
-  const char* key;
-  bool GptConfig::*member;
-};
-
-constexpr SwitchField kSwitches[] = {{"gated_mlp", &GptConfig::gated_mlp},
-                                     {"qk_norm", &GptConfig::qk_norm},
-                                     {"parallel_residual", &GptConfig::parallel_residual}};
+constexpr Field<bool GptConfig::*> kSwitches[] = {{"gated_mlp", &GptConfig::gated_mlp},
+                                                  {"qk_norm", &GptConfig::qk_norm},
+                                                  {"parallel_residual", &GptConfig::parallel_residual}};
 
 constexpr const char* kNorms[] = {"layernorm", "rmsnorm"};
 constexpr const char* kActivations[] = {"gelu_tanh", "gelu_erf", "relu", "squared_relu", "silu"};
@@ -64,11 +56,7 @@ Enum value_of(const char* const (&names)[N], const Json& json, const char* key) 
 
 }  // namespace
 
-std::int64_t CanonicalTensor::numel() const {
-  std::int64_t count = 1;
-  for (std::int64_t size : shape) count *= size;
-  return count;
-}
+std::int64_t CanonicalTensor::numel() const { return whole_slice(shape).count(); }
 
 std::vector<CanonicalTensor> canonical_tensors(const GptConfig& config) {
   std::vector<CanonicalTensor> out;
@@ -125,7 +113,7 @@ RotaryOptions rotary_from_json(const Json& json) {
 Json config_to_json(const GptConfig& config) {
   const GptConfig gpt2;
   Json out = Json::object();
-  for (const SizeField& field : kSizes) out.set(field.key, config.*field.member);
+  for (const auto& field : kSizes) out.set(field.key, config.*field.member);
   out.set("normalization", name_in(kNorms, config.norm));
   out.set("activation", name_in(kActivations, config.activation));
   out.set("position_embedding", name_in(kPositions, config.position_embedding));
@@ -134,9 +122,9 @@ Json config_to_json(const GptConfig& config) {
   out.set("norm_epsilon", config.norm_eps);
   out.set("init_method_std", config.init_std);
   if (config.bias != LinearBias{}) {
-    for (const BiasField& field : kBiases) out.set(field.key, config.bias.*field.member);
+    for (const auto& field : kBiases) out.set(field.key, config.bias.*field.member);
   }
-  for (const SwitchField& field : kSwitches) {
+  for (const auto& field : kSwitches) {
     if (config.*field.member != gpt2.*field.member) out.set(field.key, config.*field.member);
   }
   if (config.sliding_window != 0) {
@@ -150,7 +138,7 @@ Json config_to_json(const GptConfig& config) {
 GptConfig config_from_json(const Json& json) {
   GptConfig config;
   std::vector<std::string> problems;
-  for (const SizeField& field : kSizes) {
+  for (const auto& field : kSizes) {
     std::int64_t value = json.at(field.key).as_int();
     if (value < 1 || value > kMaxDimension)
       problems.push_back(cat(field.key, " is ", value, ", but must be from 1 to ", kMaxDimension));
@@ -160,8 +148,8 @@ GptConfig config_from_json(const Json& json) {
   config.activation = value_of<Activation>(kActivations, json, "activation");
   config.position_embedding = value_of<PositionEmbedding>(kPositions, json, "position_embedding");
   const bool linear_bias = json.at("linear_bias").as_bool();
-  for (const BiasField& field : kBiases) config.bias.*field.member = json.bool_or(field.key, linear_bias);
-  for (const SwitchField& field : kSwitches) config.*field.member = json.bool_or(field.key, config.*field.member);
+  for (const auto& field : kBiases) config.bias.*field.member = json.bool_or(field.key, linear_bias);
+  for (const auto& field : kSwitches) config.*field.member = json.bool_or(field.key, config.*field.member);
   config.sliding_window = json.int_or("sliding_window", 0);
   config.first_window_layer = json.int_or("first_window_layer", 0);
   if (config.position_embedding == PositionEmbedding::rotary) config.rotary = rotary_from_json(json.at("rotary"));

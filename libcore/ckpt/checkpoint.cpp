@@ -61,13 +61,6 @@ void remove_superseded(const std::string& directory, std::int64_t iteration, con
 
 }  // namespace
 
-bool TrainState::operator==(const TrainState& other) const {
-  return iteration == other.iteration && consumed_samples == other.consumed_samples &&
-         consumed_valid_samples == other.consumed_valid_samples && optimizer_steps == other.optimizer_steps &&
-         skipped_iterations == other.skipped_iterations && loss_scale == other.loss_scale &&
-         extra.dump() == other.extra.dump();
-}
-
 std::string commit_checkpoint(const std::string& directory, const CheckpointContent& content,
                               const SaveOptions& options, Communicator& control) {
   const std::int64_t iteration = content.state.iteration;

@@ -41,7 +41,7 @@ struct TrainState {
   double loss_scale = 1;
   Json extra = Json::object();  // for the trainer: data file identities, seed, flags
 
-  bool operator==(const TrainState& other) const;
+  bool operator==(const TrainState&) const = default;
 };
 
 /// A stored tensor's name, dtype and shape. Its elements may be stored in multiple pieces.

@@ -16,32 +16,27 @@ namespace mtl {
 namespace {
 
 /// Collects tensors with infinite or NaN elements.
-class NonfiniteCounter {
- public:
-  explicit NonfiniteCounter(std::vector<NonfiniteElements>& found) : found_(found) {}
-  void add(const std::string& tensor, StoredDType from, std::span<const std::byte> stored, StoredDType to,
-           std::span<const std::byte> converted) {
+ConversionHook count_nonfinite_into(std::vector<NonfiniteElements>& found) {
+  return [&found](const std::string& tensor, StoredDType from, std::span<const std::byte> stored, StoredDType to,
+                  std::span<const std::byte> converted) {
     const std::size_t before = count_nonfinite(from, stored);
     const std::size_t after = from == to ? before : count_nonfinite(to, converted);
     const std::size_t elements = stored.size() * 8 / bits_of(from);
     if (before + after > 0)
-      found_.push_back({.tensor = tensor, .elements = elements, .in_source = before, .in_output = after});
-  }
-
- private:
-  std::vector<NonfiniteElements>& found_;
-};
+      found.push_back({.tensor = tensor, .elements = elements, .in_source = before, .in_output = after});
+  };
+}
 
 /// Reads an entire tensor and rounds its elements to `dtype`.
 std::vector<std::byte> read_tensor(const ModelSource& source, const SavedTensor& tensor, StoredDType dtype,
-                                   NonfiniteCounter* counter = nullptr) {
+                                   const ConversionHook& on_conversion = {}) {
   Slice whole = whole_slice(tensor.shape);
   std::size_t count = whole.count();
   std::vector<std::byte> stored(count * bits_of(tensor.dtype) / 8);
   std::vector<std::byte> out(count * bits_of(dtype) / 8);
   source.read(tensor.name, whole, stored);
   convert_elements(tensor.dtype, stored, dtype, out);
-  if (counter != nullptr) counter->add(tensor.name, tensor.dtype, stored, dtype, out);
+  if (on_conversion) on_conversion(tensor.name, tensor.dtype, stored, dtype, out);
   return out;
 }
 
@@ -104,7 +99,7 @@ void record_rounded_weights(TrainState& state, StoredDType dtype) {
 }
 
 void write_mtl(const ModelSource& source, const std::string& folder, const ConvertOptions& options,
-               std::optional<StoredDType> dtype, NonfiniteCounter& counter) {
+               std::optional<StoredDType> dtype, const ConversionHook& on_conversion) {
   source.verify();
   TrainState state = source.state().value_or(TrainState{});
   if (Json config = source.hf_config(); !config.is_null()) state.extra.set("hf_config", std::move(config));
@@ -114,11 +109,10 @@ void write_mtl(const ModelSource& source, const std::string& folder, const Conve
   std::vector<std::byte> buffer;
   for (const SavedTensor& tensor : source.tensors()) {
     StoredDType target = target_dtype(tensor, dtype);
-    tensors.push_back(
-        {{tensor.name, target, tensor.shape}, whole_slice(tensor.shape), [&source, &buffer, &counter, tensor, target] {
-           buffer = read_tensor(source, tensor, target, &counter);
-           return std::span<const std::byte>(buffer);
-         }});
+    tensors.push_back({{tensor.name, target, tensor.shape}, whole_slice(tensor.shape), [&, tensor, target] {
+                         buffer = read_tensor(source, tensor, target, on_conversion);
+                         return std::span<const std::byte>(buffer);
+                       }});
   }
   SaveOptions save;
   save.command_line = options.command_line;
@@ -155,12 +149,8 @@ void verify_output(const ModelSource& source, const std::string& folder, const C
 
 void write_model(const ModelSource& source, const std::string& folder, const ConvertOptions& options,
                  std::optional<StoredDType> dtype, ConvertReport& report) {
-  NonfiniteCounter counter(report.nonfinite);
-  if (options.to == "mtl") return write_mtl(source, folder, options, dtype, counter);
-  const ConversionHook on_conversion = [&](const std::string& name, StoredDType from, std::span<const std::byte> stored,
-                                           StoredDType to, std::span<const std::byte> converted) {
-    counter.add(name, from, stored, to, converted);
-  };
+  const ConversionHook on_conversion = count_nonfinite_into(report.nonfinite);
+  if (options.to == "mtl") return write_mtl(source, folder, options, dtype, on_conversion);
   if (options.to == "megatron") {
     MegatronWriteOptions write = options.megatron;
     write.dtype = dtype;
@@ -169,8 +159,8 @@ void write_model(const ModelSource& source, const std::string& folder, const Con
   }
   HfWriteOptions write{.dtype = dtype,
                        .max_shard_bytes = *parse_size(options.max_shard_size),
-                       .end_of_text_id = find_end_of_text_id(source.folder())};
-  write.on_conversion = on_conversion;
+                       .end_of_text_id = find_end_of_text_id(source.folder()),
+                       .on_conversion = on_conversion};
   write_hf_folder(source, folder, write);
 }
 

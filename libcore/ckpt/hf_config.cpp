@@ -39,7 +39,7 @@ const char* key_in_use(const HfSize& size, const HfValues& values) {
     if (values.find(alias) == nullptr) continue;
     if (found == nullptr) {
       found = alias;
-    } else if (values.find(alias)->dump() != values.find(found)->dump()) {
+    } else if (*values.find(alias) != *values.find(found)) {
       values.add_problem(alias, cat(", but ", found, " is ", values.find(found)->dump(), "; remove one of them"));
     }
   }
@@ -94,9 +94,8 @@ void check_refused_keys(const HfFamily& family, const HfValues& values) {
     const Json* value = values.find(rule.key);
     if (value == nullptr || !includes_family(rule.families, family.model_type)) continue;
     const Json allowed = Json::parse(rule.allowed);
-    const bool is_allowed = std::any_of(allowed.as_array().begin(), allowed.as_array().end(),
-                                        [&](const Json& other) { return other.dump() == value->dump(); });
-    if (!is_allowed) values.add_problem(rule.key, cat("; mtl does not support ", rule.meaning));
+    if (std::ranges::count(allowed.as_array(), *value) == 0)
+      values.add_problem(rule.key, cat("; mtl does not support ", rule.meaning));
   }
 }
 
@@ -123,7 +122,7 @@ std::vector<std::string> differences(const GptConfig& config, const GptConfig& o
   const Json entries = config_to_json(config), other_entries = config_to_json(other);
   for (const auto& [key, value] : entries.as_object()) {
     const Json* other_value = other_entries.find(key);
-    if (other_value == nullptr || other_value->dump() != value.dump()) out.push_back(cat(key, " ", value.dump()));
+    if (other_value == nullptr || *other_value != value) out.push_back(cat(key, " ", value.dump()));
   }
   for (const auto& [key, value] : other_entries.as_object()) {
     if (entries.find(key) == nullptr) out.push_back(cat("no ", key));

@@ -126,12 +126,9 @@ void read_hf_rotary(const HfValues& values, const HfRotary& family, GptConfig& c
   const Json* parameters = find_object(values, "rope_parameters");
   const Json* scaling = find_object(values, "rope_scaling");
   const Json empty = Json::object();
-  if (parameters == nullptr && scaling == nullptr) {
-    config.rotary = reader.read("rope_parameters", empty);
-    return;
-  }
-  config.rotary =
-      parameters != nullptr ? reader.read("rope_parameters", *parameters) : reader.read("rope_scaling", *scaling);
+  config.rotary = parameters == nullptr && scaling != nullptr
+                      ? reader.read("rope_scaling", *scaling)
+                      : reader.read("rope_parameters", parameters != nullptr ? *parameters : empty);
   if (parameters != nullptr && scaling != nullptr && !(reader.read("rope_scaling", *scaling) == config.rotary))
     values.report("rope_scaling and rope_parameters differ; remove one of them");
 }

@@ -216,9 +216,7 @@ const ManifestFile* Manifest::find_file(const std::string& name) const {
 }
 
 std::vector<std::uint64_t> stored_shape(const Slice& slice) {
-  std::int64_t box = 1;
-  for (std::int64_t size : slice.size) box *= size;
-  if (slice.count() != box) return {static_cast<std::uint64_t>(slice.count())};
+  if (slice.count() != whole_slice(slice.size).count()) return {static_cast<std::uint64_t>(slice.count())};
   return {slice.size.begin(), slice.size.end()};
 }
 

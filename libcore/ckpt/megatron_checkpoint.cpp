@@ -237,16 +237,14 @@ class MegatronReader : public MappedReader {
     RowAxes rows{{piece.box.size[0]}, {1}};
     if (is_qkv) rows = qkv_axes(config, model_.version, piece.box.size[0]);
     if (is_gated) rows = {{2, cut}, {cut, 1}};
-    std::vector<std::int64_t> expected = {1};
-    for (std::int64_t size : rows.size) expected[0] *= size;
+    std::vector<std::int64_t> expected = {whole_slice(rows.size).count()};
     expected.insert(expected.end(), piece.box.size.begin() + std::ssize(rows.size), piece.box.size.end());
     if (shard.shape != expected)
       refuse_shard(parameter, rank, "has shape ", shape_text(shard.shape), ", but the model needs ",
                    shape_text(expected));
     for (std::int64_t stride : rows.stride) piece.file_strides.push_back(stride * shard.strides[0]);
     if (shard.strides.size() > 1) piece.file_strides.push_back(shard.strides[1]);
-    piece.box.end = 1;
-    for (std::int64_t size : piece.box.size) piece.box.end *= size;
+    piece.box.end = whole_slice(piece.box.size).count();
     return piece;
   }
 

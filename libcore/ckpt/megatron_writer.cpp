@@ -38,8 +38,7 @@ RankTensor cut(const ParamSpec& spec, std::string name, std::int64_t rank, std::
   out.slice.offset = std::move(offset);
   const bool is_matrix = spec.name.ends_with(".weight") && spec.shape.size() > 1;
   const std::int64_t width = is_matrix ? stored.back() : 1;
-  std::int64_t elements = 1;
-  for (std::int64_t size : stored) elements *= size;
+  const std::int64_t elements = whole_slice(stored).count();
   out.shape = is_matrix ? std::vector{elements / width, width} : std::vector{elements};
   return out;
 }
@@ -75,10 +74,8 @@ std::vector<RankTensor> rank_tensors(const GptConfig& config, const MegatronWrit
 /// Returns a tensor's elements in dtype `to`, with zeros in padding rows.
 std::vector<std::byte> rank_elements(const ModelSource& source, const RankTensor& tensor, StoredDType from,
                                      StoredDType to, const ConversionHook& on_conversion) {
-  std::int64_t elements = 1;
-  for (std::int64_t size : tensor.shape) elements *= size;
   std::vector<std::byte> stored(tensor.slice.count() * bits_of(from) / 8);
-  std::vector<std::byte> out(elements * bits_of(to) / 8);
+  std::vector<std::byte> out(whole_slice(tensor.shape).count() * bits_of(to) / 8);
   source.read(tensor.source, tensor.slice, stored);
   const std::span converted = std::span(out).first(tensor.slice.count() * bits_of(to) / 8);
   convert_elements(from, stored, to, converted);

@@ -7,6 +7,7 @@
 #include "base/printable.h"
 #include "base/utf8.h"
 #include "ckpt/torch_globals.h"
+#include "layout/slice.h"
 
 namespace mtl {
 
@@ -106,11 +107,7 @@ std::optional<PickleValue> find_state_dict(PickleValue dict, bool accepts_any_ke
 
 }  // namespace
 
-std::int64_t TorchTensor::count() const {
-  std::int64_t count = 1;
-  for (std::int64_t size : shape) count *= size;
-  return count;
-}
+std::int64_t TorchTensor::count() const { return whole_slice(shape).count(); }
 
 bool TorchTensor::is_contiguous() const {
   std::int64_t step = 1;

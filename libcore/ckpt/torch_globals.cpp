@@ -130,6 +130,10 @@ std::optional<StoredDType> dtype_of_torch_global(std::string_view global) {
   return std::nullopt;
 }
 
+std::string_view storage_class_of(StoredDType dtype) {
+  return std::ranges::find(kTorchTypes, dtype, &TorchType::stored)->storage;
+}
+
 bool is_untyped_storage(std::string_view global) {
   return global == "torch.storage.UntypedStorage" || global == "torch.UntypedStorage";
 }

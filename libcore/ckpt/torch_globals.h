@@ -18,5 +18,7 @@ std::optional<StoredDType> dtype_of_storage(std::string_view global);
 /// Returns the stored dtype for a torch.dtype: "torch.float32" -> f32. Empty for other names.
 std::optional<StoredDType> dtype_of_torch_global(std::string_view global);
 bool is_untyped_storage(std::string_view global);
+/// Returns the name of the storage class for a model dtype (is_model_dtype()): f32 -> "FloatStorage".
+std::string_view storage_class_of(StoredDType dtype);
 
 }  // namespace mtl

@@ -2,29 +2,12 @@
 
 #include "base/error.h"
 #include "base/str.h"
+#include "ckpt/torch_globals.h"
 
 namespace mtl {
 
-namespace {
-
-std::string storage_name(StoredDType dtype) {
-  switch (dtype) {
-    case StoredDType::f64:
-      return "DoubleStorage";
-    case StoredDType::f32:
-      return "FloatStorage";
-    case StoredDType::f16:
-      return "HalfStorage";
-    case StoredDType::bf16:
-      return "BFloat16Storage";
-    default:
-      fail(Exit::failure, "cannot write a torch file of ", name_of(dtype));
-  }
-}
-
-}  // namespace
-
 void TorchWriter::tensor(StoredDType dtype, const std::vector<std::int64_t>& shape) {
+  require(is_model_dtype(dtype), "cannot write a torch file of ", name_of(dtype));
   std::int64_t elements = 1;
   std::vector<std::int64_t> strides(shape.size());
   for (std::size_t axis = shape.size(); axis-- > 0;) {
@@ -41,7 +24,7 @@ void TorchWriter::tensor(StoredDType dtype, const std::vector<std::int64_t>& sha
   pickle_.begin_tuple();
   pickle_.begin_tuple();
   pickle_.text("storage");
-  pickle_.global("torch", storage_name(dtype));
+  pickle_.global("torch", storage_class_of(dtype));
   pickle_.text(std::to_string(bytes_.size()));
   pickle_.text("cpu");
   pickle_.integer(elements);

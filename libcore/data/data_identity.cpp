@@ -18,7 +18,7 @@ Json::Array identities_of(const Json& identity) {
 std::string file_difference(const Json& saved, const Json& now) {
   for (const char* key : {"bin_bytes", "idx_bytes", "idx_hash", "bin_hash"}) {
     const Json *before = saved.find(key), *after = now.find(key);
-    if (before == nullptr || after == nullptr || before->dump() == after->dump()) continue;
+    if (before == nullptr || after == nullptr || *before == *after) continue;
     return cat(now.string_or("path", "the data"), ": ", key, " is ", after->dump(), ", but was ", before->dump(), " (",
                saved.string_or("path", ""), ")");
   }
@@ -67,8 +67,7 @@ std::string data_difference(const Json& saved, const Json& now) {
   if (old_order == nullptr || order == nullptr) return "";
   for (const auto& [flag, value] : order->as_object()) {
     const Json* was = old_order->find(flag);
-    if (was != nullptr && was->dump() != value.dump())
-      return cat(flag, " is ", value.dump(), ", but was ", was->dump());
+    if (was != nullptr && *was != value) return cat(flag, " is ", value.dump(), ", but was ", was->dump());
   }
   return "";
 }

@@ -78,7 +78,7 @@ ProvenanceCheck check_provenance(const IndexedDataset& data) {
   const std::string path = data.prefix() + ".json";
   const auto compare = [&](const char* key, const Json& found) {
     const Json* recorded = output->find(key);
-    if (recorded == nullptr || recorded->dump() == found.dump()) return;
+    if (recorded == nullptr || *recorded == found) return;
     throw BrokenRule({.rule = "provenance", .file = path, .offset = offset_of(read_file(path), key)},
                      cat("\"", key, "\" is ", recorded->dump(), ", but the token files have ", found.dump()),
                      kMakeAgain);
@@ -113,7 +113,7 @@ Json common_tokenizer(const std::vector<const IndexedDataset*>& inputs) {
     const Json* tokenizer = provenance ? provenance->find("tokenizer") : nullptr;
     if (tokenizer == nullptr) return {};
     if (common.is_null()) common = *tokenizer;
-    if (common.dump() != tokenizer->dump()) return {};
+    if (common != *tokenizer) return {};
   }
   return common;
 }
