@@ -89,21 +89,21 @@ DocumentList list_of(std::vector<DocumentRange> ranges) {
 }
 
 DocumentCopy::DocumentCopy(const std::string& prefix, DataType type, bool has_modes)
-    : prefix_(prefix), type_(type), has_modes_(has_modes), files_(prefix) {}
+    : has_modes_(has_modes), files_(prefix, type) {}
 
 void DocumentCopy::write(const DocumentList& list, int threads, const CopyProgress& progress) {
   for_each_range(list, [&](const DocumentRange& range) {
     const IndexedDataset& data = *range.data;
-    if (data.type() != type_) {
+    if (data.type() != written().type) {
       fail(Exit::bad_data, data.idx_file().path(), " stores tokens as ", name_of(data.type()), ", not as ",
-           name_of(type_));
+           name_of(written().type));
     }
     if (data.sequences() > 0 && data.is_multimodal() != has_modes_) {
       fail(Exit::bad_data, data.idx_file().path(), " has ", has_modes_ ? "no modes" : "modes (multimodal)");
     }
     const SequenceRange sequences = sequences_of(range);
-    documents_ += range.end - range.begin;
-    sequences_ += sequences.end - sequences.begin;
+    files_.written.documents += range.end - range.begin;
+    files_.written.sequences += sequences.end - sequences.begin;
   });
   write_bin(list, threads, progress);
   write_idx(list);
@@ -119,20 +119,12 @@ void DocumentCopy::write_bin(const DocumentList& list, int threads, const CopyPr
     gatherer.add(sequences.data.stored_tokens(sequences.begin, sequences.end));
   });
   gatherer.flush();
-  bin_bytes_ = files_.bin.out().bytes();
-  bin_hash_ = files_.bin.out().hash();
+  files_.written.tokens = static_cast<std::int64_t>(files_.bin.out().bytes() / item_size(written().type));
 }
 
 void DocumentCopy::write_idx(const DocumentList& list) {
   OutputFile& out = files_.idx.out();
-  out.write(kIndexMagic);
-  NumberWriter numbers(out);
-  numbers.add(kIndexVersion);
-  numbers.add(static_cast<std::uint8_t>(type_));
-  numbers.add(static_cast<std::uint64_t>(sequences_));
-  numbers.add(static_cast<std::uint64_t>(documents_ + 1));
-  numbers.flush();
-
+  out.write(index_header(written().type, written().sequences, written().documents));
   Gatherer lengths(out, 1, kSilent);
   for_each_range(list, [&](const DocumentRange& range) {
     const SequenceRange sequences = sequences_of(range);
@@ -140,8 +132,9 @@ void DocumentCopy::write_idx(const DocumentList& list) {
   });
   lengths.flush();
 
+  NumberWriter numbers(out);
   std::int64_t pointer = 0;
-  const std::int64_t token_bytes = item_size(type_);
+  const std::int64_t token_bytes = item_size(written().type);
   for_each_range(list, [&](const DocumentRange& range) {
     const SequenceRange sequences = sequences_of(range);
     for (std::int64_t i = sequences.begin; i < sequences.end; ++i) {
@@ -167,8 +160,6 @@ void DocumentCopy::write_idx(const DocumentList& list) {
     modes.add(sequences.data.modes().subspan(sequences.begin, sequences.end - sequences.begin));
   });
   modes.flush();
-  idx_bytes_ = out.bytes();
-  idx_hash_ = out.hash();
 }
 
 }  // namespace mtl

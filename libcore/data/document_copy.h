@@ -38,42 +38,23 @@ class DocumentCopy {
   DocumentCopy(const std::string& prefix, DataType type, bool has_modes);
 
   /// Writes all documents in `list`. Must be called only once. Throws Error(bad_data) if a data set's type is not
-  /// type(), or if a data set that has sequences does not match the constructor's `has_modes`, and Error(io) if a file
-  /// cannot be written. Reads through memory maps: afterwards, call every data set's check_sizes(). Up to `threads`
-  /// threads read small, scattered ranges in parallel; the output does not depend on `threads`.
+  /// the constructor's, or if a data set that has sequences does not match the constructor's `has_modes`, and Error(io)
+  /// if a file cannot be written. Reads through memory maps: afterwards, call every data set's check_sizes(). Up to
+  /// `threads` threads read small, scattered ranges in parallel; the output does not depend on `threads`.
   void write(const DocumentList& list, int threads, const CopyProgress& progress);
   /// Returns the files, which write() has sealed, to commit() them.
   TokenFilePair& files() { return files_; }
 
-  const std::string& prefix() const { return prefix_; }
-  DataType type() const { return type_; }
-  std::int64_t documents() const { return documents_; }
-  std::int64_t sequences() const { return sequences_; }
-  std::int64_t tokens() const { return bin_bytes() / item_size(type_); }
-  std::uint64_t bin_bytes() const { return bin_bytes_; }
+  const std::string& prefix() const { return written().prefix; }
   /// Describes the files. Must be called after write().
-  TokenFilesWritten written() const {
-    return {.prefix = prefix_,
-            .type = type_,
-            .documents = documents_,
-            .sequences = sequences_,
-            .tokens = tokens(),
-            .bin_bytes = bin_bytes_,
-            .bin_hash = bin_hash_,
-            .idx_bytes = idx_bytes_,
-            .idx_hash = idx_hash_};
-  }
+  const TokenFilesWritten& written() const { return files_.written; }
 
  private:
   void write_bin(const DocumentList& list, int threads, const CopyProgress& progress);
   void write_idx(const DocumentList& list);
 
-  std::string prefix_;
-  DataType type_;
   bool has_modes_;
   TokenFilePair files_;
-  std::int64_t documents_ = 0, sequences_ = 0;
-  std::uint64_t bin_bytes_ = 0, idx_bytes_ = 0, bin_hash_ = 0, idx_hash_ = 0;
 };
 
 }  // namespace mtl

@@ -42,14 +42,6 @@ DataType token_type_for_vocab(std::int64_t vocab_size);
 /// Returns PREFIX for PREFIX, PREFIX.bin or PREFIX.idx.
 std::string dataset_prefix(std::string_view path);
 
-/// A pair of token files that has been written: counts, sizes in bytes, and XXH3 hashes of the entire files.
-struct TokenFilesWritten {
-  std::string prefix;
-  DataType type = DataType::i32;
-  std::int64_t documents = 0, sequences = 0, tokens = 0;
-  std::uint64_t bin_bytes = 0, bin_hash = 0, idx_bytes = 0, idx_hash = 0;
-};
-
 /// Writes PREFIX.bin and PREFIX.idx. They get their final names only in finish(). Without a finish(), neither file is
 /// kept.
 class IndexedDatasetWriter {
@@ -76,7 +68,7 @@ class IndexedDatasetWriter {
   std::int64_t sequences() const { return std::ssize(lengths_); }
   std::int64_t documents() const { return std::ssize(document_indices_) - 1; }
   /// Describes the files. Must be called after seal(). Hashes are computed during writing.
-  const TokenFilesWritten& written() const { return written_; }
+  const TokenFilesWritten& written() const { return files_.written; }
 
  private:
   template <class Token>
@@ -84,12 +76,9 @@ class IndexedDatasetWriter {
   void flush();
   void write_index();
 
-  std::string prefix_;
-  DataType type_;
   TokenFilePair files_;
   std::vector<std::byte> buffer_;  // encoded tokens for the .bin
   std::size_t buffered_ = 0;       // bytes of buffer_ in use
-  TokenFilesWritten written_;
   std::vector<std::int32_t> lengths_;
   std::vector<std::int64_t> document_indices_{0};
   std::int64_t tokens_ = 0;

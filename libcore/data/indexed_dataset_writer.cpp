@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "data/indexed_dataset.h"
 #include "data/indexed_format.h"
+#include "data/number_writer.h"
 
 namespace mtl {
 namespace {
@@ -14,11 +15,6 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "token files are written in the machine's byte order");
 
 constexpr std::size_t kFlushBytes = 1 << 20;  // a multiple of every type's size
-
-template <class T>
-void append_raw(std::string& out, T value) {
-  out.append(reinterpret_cast<const char*>(&value), sizeof(T));
-}
 
 /// Stores `tokens` at `to` as type T. Throws Error(bad_data) if an id does not fit T; the bytes at `to` are then
 /// undefined.
@@ -43,8 +39,7 @@ void store_tokens(std::span<const Token> tokens, std::byte* to, const std::strin
 
 }  // namespace
 
-IndexedDatasetWriter::IndexedDatasetWriter(const std::string& prefix, DataType type)
-    : prefix_(prefix), type_(type), files_(prefix) {
+IndexedDatasetWriter::IndexedDatasetWriter(const std::string& prefix, DataType type) : files_(prefix, type) {
   require(is_integer(type), prefix, ": token ids cannot be stored as ", name_of(type));
 }
 
@@ -59,7 +54,7 @@ void IndexedDatasetWriter::add_tokens(std::span<const Token> tokens) {
     fail(Exit::bad_data, path, ": a sequence of ", tokens.size(),
          " tokens is longer than the format allows (2^31 - 1)");
   }
-  visit_integer_type(type_, [&]<class T>(T) {
+  visit_integer_type(files_.written.type, [&]<class T>(T) {
     buffer_.resize(kFlushBytes);
     for (auto remaining = tokens; !remaining.empty();) {
       const std::size_t count = std::min(remaining.size(), (kFlushBytes - buffered_) / sizeof(T));
@@ -79,16 +74,10 @@ void IndexedDatasetWriter::seal() {
   require(document_indices_.back() == sequences(), files_.bin.out().path(), ": the last document was not ended");
   flush();
   write_index();
+  files_.written.documents = documents();
+  files_.written.sequences = sequences();
+  files_.written.tokens = tokens();
   files_.seal();
-  written_ = {.prefix = prefix_,
-              .type = type_,
-              .documents = documents(),
-              .sequences = sequences(),
-              .tokens = tokens(),
-              .bin_bytes = files_.bin.out().bytes(),
-              .bin_hash = files_.bin.out().hash(),
-              .idx_bytes = files_.idx.out().bytes(),
-              .idx_hash = files_.idx.out().hash()};
 }
 
 void IndexedDatasetWriter::finish() {
@@ -99,26 +88,17 @@ void IndexedDatasetWriter::finish() {
 void IndexedDatasetWriter::flush() { files_.bin.write(buffer_.data(), std::exchange(buffered_, 0)); }
 
 void IndexedDatasetWriter::write_index() {
-  std::string header(kIndexMagic);
-  append_raw(header, kIndexVersion);
-  append_raw(header, static_cast<std::uint8_t>(type_));
-  append_raw(header, static_cast<std::uint64_t>(lengths_.size()));
-  append_raw(header, static_cast<std::uint64_t>(document_indices_.size()));
-  files_.idx.write(header);
-  files_.idx.write(lengths_.data(), lengths_.size() * sizeof(lengths_[0]));
-
-  std::string pointers;
+  OutputFile& out = files_.idx.out();
+  out.write(index_header(files_.written.type, sequences(), documents()));
+  out.write(lengths_.data(), lengths_.size() * sizeof(lengths_[0]));
+  NumberWriter pointers(out);
   std::int64_t pointer = 0;
-  for (const std::int32_t length : lengths_) {
-    append_raw(pointers, pointer);
-    pointer += static_cast<std::int64_t>(length) * static_cast<std::int64_t>(item_size(type_));
-    if (pointers.size() >= kFlushBytes) {
-      files_.idx.write(pointers);
-      pointers.clear();
-    }
+  for (const std::int64_t length : lengths_) {
+    pointers.add(pointer);
+    pointer += length * static_cast<std::int64_t>(item_size(files_.written.type));
   }
-  files_.idx.write(pointers);
-  files_.idx.write(document_indices_.data(), document_indices_.size() * sizeof(document_indices_[0]));
+  pointers.flush();
+  out.write(document_indices_.data(), document_indices_.size() * sizeof(document_indices_[0]));
 }
 
 }  // namespace mtl

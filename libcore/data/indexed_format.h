@@ -5,9 +5,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <string>
 #include <string_view>
 
 #include "base/error.h"
+#include "base/str.h"
 #include "data/indexed_dataset.h"
 
 namespace mtl {
@@ -19,6 +21,12 @@ inline constexpr std::uint64_t kIndexVersion = 1;
 
 // Byte offsets of header fields.
 inline constexpr std::size_t kVersionAt = 9, kTypeAt = 17, kSequencesAt = 18, kDocumentsAt = 26, kHeaderBytes = 34;
+
+/// Returns the header of an .idx.
+inline std::string index_header(DataType type, std::int64_t sequences, std::int64_t documents) {
+  return cat(kIndexMagic, to_little_endian(kIndexVersion, 8), static_cast<char>(type), to_little_endian(sequences, 8),
+             to_little_endian(documents + 1, 8));
+}
 
 /// Loads a number from `at`, which may be unaligned.
 template <class T>

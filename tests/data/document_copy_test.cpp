@@ -26,12 +26,12 @@ void copy(const std::string& prefix, const IndexedDataset& like, const DocumentL
   out.files().commit();
   CHECK(out.written().bin_hash == hash_file(prefix + ".bin"));
   CHECK(out.written().idx_hash == hash_file(prefix + ".idx"));
-  CHECK(out.bin_bytes() == file_size(prefix + ".bin"));
+  CHECK(out.written().bin_bytes == file_size(prefix + ".bin"));
   CHECK(out.written().idx_bytes == file_size(prefix + ".idx"));
   const IndexedDataset copied(prefix);
-  CHECK(copied.documents() == out.documents());
-  CHECK(copied.sequences() == out.sequences());
-  CHECK(copied.tokens() == out.tokens());
+  CHECK(copied.documents() == out.written().documents);
+  CHECK(copied.sequences() == out.written().sequences);
+  CHECK(copied.tokens() == out.written().tokens);
 }
 
 bool same_files(const std::string& a, const std::string& b) {
