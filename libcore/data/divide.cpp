@@ -6,6 +6,7 @@
 #include <random>
 #include <set>
 
+#include "base/bisect.h"
 #include "base/count_of.h"
 #include "base/error.h"
 #include "data/numpy_random.h"
@@ -51,20 +52,11 @@ std::vector<std::int64_t> divide_tokens(const IndexedDataset& data, const std::v
   std::vector<std::int64_t> bounds;
   for (const double share : shares_before(weights)) {
     const double target = share * double(data.tokens());
-    // Bisects for the first document with at least `target` tokens before it. The bound is either this document or the
+    // Searches for the first document with at least `target` tokens before it. The bound is either this document or the
     // previous one, whichever is nearer to `target`.
-    std::int64_t low = 0, high = data.documents();
-    while (low < high) {
-      const std::int64_t middle = low + (high - low) / 2;
-      if (double(tokens_before(middle)) < target) {
-        low = middle + 1;
-      } else {
-        high = middle;
-      }
-    }
-    if (low > 0 && target - double(tokens_before(low - 1)) <= double(tokens_before(low)) - target) {
-      --low;
-    }
+    std::int64_t low =
+        bisect(data.documents(), [&](std::int64_t document) { return double(tokens_before(document)) < target; });
+    if (low > 0 && target - double(tokens_before(low - 1)) <= double(tokens_before(low)) - target) --low;
     bounds.push_back(low);
   }
   bounds.back() = data.documents();

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "base/bisect.h"
 #include "base/error.h"
 #include "base/parallel.h"
 #include "data/indexed_format.h"
@@ -48,21 +49,11 @@ std::uint64_t largest_token(const IndexedDataset& data, std::int64_t begin, std:
 /// Returns the sequence that contains a token: the last sequence that starts at or before it. That sequence is not
 /// empty, because an empty sequence starts where the next one does.
 std::int64_t sequence_of(const IndexedDataset& data, std::int64_t token) {
-  std::int64_t low = 0, high = data.sequences();  // token_begin(low) <= token < token_begin(high)
-  while (high - low > 1) {
-    const std::int64_t middle = low + (high - low) / 2;
-    (data.token_begin(middle) <= token ? low : high) = middle;
-  }
-  return low;
+  return bisect(data.sequences(), [&](std::int64_t i) { return data.token_begin(i) <= token; }) - 1;
 }
 
 std::int64_t document_of(const IndexedDataset& data, std::int64_t sequence) {
-  std::int64_t low = 0, high = data.documents();
-  while (high - low > 1) {
-    const std::int64_t middle = low + (high - low) / 2;
-    (data.document_begin(middle) <= sequence ? low : high) = middle;
-  }
-  return low;
+  return bisect(data.documents(), [&](std::int64_t i) { return data.document_begin(i) <= sequence; }) - 1;
 }
 
 template <class T>
