@@ -125,12 +125,12 @@ class CompanionReader {
                             key == "single_word" || key == "normalized" || key == "special";
       if (!is_known) refuse(name, "the token \"", content->as_string(), "\" has ", key, ", which is not supported");
     }
-    HfToken token{content->as_string(), true};
+    HfToken token{{.content = content->as_string()}, true};
     token.lstrip = flag(name, object, "lstrip");
     token.rstrip = flag(name, object, "rstrip");
     token.single_word = flag(name, object, "single_word");
     token.special = flag(name, object, "special");
-    if (object.find("normalized") != nullptr) token.normalized = flag(name, object, "normalized");
+    if (object.find("normalized") != nullptr) token.given_normalized = flag(name, object, "normalized");
     token.file = name;
     return token;
   }
@@ -138,7 +138,7 @@ class CompanionReader {
   /// Reads a special token: a string, or an object whose "__type" is "AddedToken".
   HfToken special_token(const std::string& key, const HfSetting& setting) const {
     if (setting.value.is_string()) {
-      HfToken token{setting.value.as_string()};
+      HfToken token{{.content = setting.value.as_string()}};
       token.special = true;
       token.file = setting.file;
       return token;
@@ -220,9 +220,9 @@ class CompanionReader {
     const Json added = parse(kAddedTokens);
     for (const auto& [content, id] : added.as_object()) {
       if (!id.is_int()) refuse(kAddedTokens, "\"", content, "\" has no integer id");
-      HfToken token{content, true};
+      HfToken token{{.content = content}, true};
       token.special = special.count(content) > 0;
-      token.normalized = !token.special;
+      token.given_normalized = !token.special;
       token.file = kAddedTokens;
       put_decoder(id.as_int(), std::move(token));
     }
@@ -231,14 +231,7 @@ class CompanionReader {
   /// Adds the tokens in tokenizer.json again, in id order.
   void read_listed() {
     for (const auto& [id, listed] : parts_.listed) {
-      put_decoder(id, {.content = listed.content,
-                       .is_object = true,
-                       .lstrip = listed.lstrip,
-                       .rstrip = listed.rstrip,
-                       .single_word = listed.single_word,
-                       .special = listed.special,
-                       .normalized = listed.normalized,
-                       .file = fs::path(path_).filename().string()});
+      put_decoder(id, {listed, true, listed.normalized, fs::path(path_).filename().string()});
     }
   }
 
@@ -284,7 +277,7 @@ class CompanionReader {
       HfToken token = special_token(key, *setting);
       const auto known = by_content_.find(token.content);
       if (known != by_content_.end()) token = known->second;
-      special_.emplace_back(key, std::move(token));
+      special_.set(key, std::move(token));
     }
     if (settings_.find(kExtra) == nullptr) {
       if (const auto additional = settings_.take(kAdditional)) settings_.set(kExtra, *additional);
@@ -295,17 +288,8 @@ class CompanionReader {
       if (!is_standard(key) && ends_with(key, "_token") && is_token) named.set(key, setting);
     }
     for (const auto& [key, setting] : named_.items()) named.set(key, setting);
-    for (const auto& [key, setting] : named.items()) {
-      HfToken token = special_token(key, setting);
-      const auto known =
-          std::find_if(special_.begin(), special_.end(), [&key = key](const auto& item) { return item.first == key; });
-      if (known == special_.end())
-        special_.emplace_back(key, std::move(token));
-      else
-        known->second = std::move(token);
-    }
-    std::stable_sort(special_.begin(), special_.end(),
-                     [](const auto& a, const auto& b) { return rank_of(a.first) < rank_of(b.first); });
+    for (const auto& [key, setting] : named.items()) special_.set(key, special_token(key, setting));
+    special_.sort_by([](const std::string& key) { return rank_of(key); });
   }
 
   void add_tokens() {
@@ -319,7 +303,7 @@ class CompanionReader {
         added.push_back(token);
     };
     std::set<std::string> names;
-    for (const auto& [key, token] : special_) {
+    for (const auto& [key, token] : special_.items()) {
       add(token);
       names.insert(token.content);
     }
@@ -330,28 +314,22 @@ class CompanionReader {
     for (HfToken& token : added) {
       if (token.content.empty()) continue;
       if (names.count(token.content) > 0) token.special = true;
-      AddedToken& out = out_.additions.emplace_back().token;
-      out_.additions.back().file = token.file;
-      out.content = token.content;
+      AddedToken out = token;
       out.normalized = token.is_normalized();
-      out.lstrip = token.lstrip;
-      out.rstrip = token.rstrip;
-      out.single_word = token.single_word;
-      out.special = token.special;
+      out_.additions.push_back({std::move(out), token.file});
     }
   }
 
   void read_switches() {
     const auto special = [&](std::string_view key) -> const HfToken* {
-      const auto at =
-          std::find_if(special_.begin(), special_.end(), [&](const auto& item) { return item.first == key; });
-      return at == special_.end() || at->second.content.empty() ? nullptr : &at->second;
+      const HfToken* token = special_.find(key);
+      return token == nullptr || token->content.empty() ? nullptr : token;
     };
     for (const char* key : {"sep_token", "eos_token"}) {
       if (const HfToken* token = special(key)) out_.end = token->content;
     }
     if (const HfToken* pad = special("pad_token")) {
-      const bool is_other = std::any_of(special_.begin(), special_.end(), [&](const auto& item) {
+      const bool is_other = std::ranges::any_of(special_.items(), [&](const auto& item) {
         return item.first != "pad_token" && item.second.content == pad->content;
       });
       if (!is_other) out_.pad = pad->content;
@@ -371,12 +349,12 @@ class CompanionReader {
   std::string folder_;
   const TokenizerJson& parts_;
   HfCompanions out_;
-  HfSettings settings_;                                   // transformers' init_kwargs
-  HfSettings named_;                                      // its model_specific_special_tokens
-  bool has_decoder_ = false;                              // tokenizer_config.json has added_tokens_decoder
-  std::map<std::int64_t, HfToken> decoder_;               // added tokens by the ids in the files
-  std::map<std::string, HfToken> by_content_;             // the same tokens
-  std::vector<std::pair<std::string, HfToken>> special_;  // by name: eos_token, image_token
+  HfSettings settings_;                        // transformers' init_kwargs
+  HfSettings named_;                           // its model_specific_special_tokens
+  bool has_decoder_ = false;                   // tokenizer_config.json has added_tokens_decoder
+  std::map<std::int64_t, HfToken> decoder_;    // added tokens by the ids in the files
+  std::map<std::string, HfToken> by_content_;  // the same tokens
+  OrderedMap<HfToken> special_;                // by name: eos_token, image_token
 };
 
 }  // namespace

@@ -9,18 +9,17 @@
 #include <vector>
 
 #include "base/json.h"
+#include "text/added_tokens.h"
 
 namespace mtl {
 
 /// A token as transformers represents it: plain text, or an AddedToken, whose "normalized" may be unset.
-struct HfToken {
-  std::string content;
+struct HfToken : AddedToken {
   bool is_object = false;
-  bool lstrip = false, rstrip = false, single_word = false, special = false;
-  std::optional<bool> normalized{};
+  std::optional<bool> given_normalized{};  // instead of `normalized`
   std::string file{};
 
-  bool is_normalized() const { return normalized.value_or(!special); }
+  bool is_normalized() const { return given_normalized.value_or(!special); }
   bool operator==(const HfToken& other) const {
     return content == other.content && is_object == other.is_object &&
            (!is_object || (lstrip == other.lstrip && rstrip == other.rstrip && single_word == other.single_word &&
@@ -35,33 +34,41 @@ struct HfSetting {
 };
 
 /// Like a Python dict: keys are in insertion order, and a key that is set again keeps its position.
-class HfSettings {
+template <class Value>
+class OrderedMap {
  public:
-  const HfSetting* find(std::string_view key) const {
+  const Value* find(std::string_view key) const {
     const auto at = std::find_if(items_.begin(), items_.end(), [&](const auto& item) { return item.first == key; });
     return at == items_.end() ? nullptr : &at->second;
   }
-  void set(const std::string& key, HfSetting setting) {
+  void set(const std::string& key, Value value) {
     for (auto& [name, old] : items_) {
       if (name == key) {
-        old = std::move(setting);
+        old = std::move(value);
         return;
       }
     }
-    items_.emplace_back(key, std::move(setting));
+    items_.emplace_back(key, std::move(value));
   }
-  std::optional<HfSetting> take(std::string_view key) {
+  std::optional<Value> take(std::string_view key) {
     const auto at = std::find_if(items_.begin(), items_.end(), [&](const auto& item) { return item.first == key; });
     if (at == items_.end()) return {};
-    HfSetting taken = std::move(at->second);
+    Value taken = std::move(at->second);
     items_.erase(at);
     return taken;
   }
-  const std::vector<std::pair<std::string, HfSetting>>& items() const { return items_; }
+  const std::vector<std::pair<std::string, Value>>& items() const { return items_; }
+  /// Sorts the items by rank(key), and keeps the order of those with the same rank.
+  template <class Rank>
+  void sort_by(const Rank& rank) {
+    std::stable_sort(items_.begin(), items_.end(),
+                     [&](const auto& a, const auto& b) { return rank(a.first) < rank(b.first); });
+  }
 
  private:
-  std::vector<std::pair<std::string, HfSetting>> items_;
+  std::vector<std::pair<std::string, Value>> items_;
 };
+using HfSettings = OrderedMap<HfSetting>;
 
 /// Returns true if Python's `if` treats the value as false.
 inline bool is_falsy(const Json& value) {
