@@ -15,7 +15,7 @@ namespace mtl {
 /// Memory limit for a zstd window, and for an xz decoder with all its threads.
 inline constexpr std::uint64_t kDecoderBytes = std::uint64_t{1} << 30;
 
-/// Base class for all sources. Holds the file, and throws the sources' errors, which are Error(bad_data).
+/// A file that is not compressed, and the base class of those that are. Throws their errors, which are Error(bad_data).
 class FileSource : public ByteSource {
  public:
   FileSource(std::unique_ptr<StoredFile> file, const char* format) : file_(std::move(file)), format_(format) {}
@@ -32,6 +32,8 @@ class FileSource : public ByteSource {
   std::unique_ptr<StoredFile> file_;
 
  private:
+  std::size_t read_some(char* buffer, std::size_t bytes) override { return file_->read(buffer, bytes); }
+
   const char* format_;
 };
 

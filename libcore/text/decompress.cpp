@@ -14,14 +14,6 @@ namespace mtl {
 
 namespace {
 
-class PlainSource : public FileSource {
- public:
-  explicit PlainSource(std::unique_ptr<StoredFile> file) : FileSource(std::move(file), "plain") {}
-
- private:
-  std::size_t read_some(char* buffer, std::size_t bytes) override { return file_->read(buffer, bytes); }
-};
-
 bool begins_packed(std::string_view head) { return begins_gzip(head) || begins_xz(head) || begins_zstd(head); }
 
 /// Returns false if these first bytes show the format. On a pipe, the writer may wait for a reply to its first line, so
@@ -118,7 +110,7 @@ std::unique_ptr<ByteSource> open_input(const std::string& path, int threads) {
   if (threads <= 0) threads = std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, 8);
   Decoder decoder = make_decoder(file, threads);
   // The operating system reads ahead in plain text, and a thread would make another copy.
-  if (decoder.source == nullptr) return std::make_unique<PlainSource>(std::move(file));
+  if (decoder.source == nullptr) return std::make_unique<FileSource>(std::move(file), "plain");
   auto checked = std::make_unique<CheckedSource>(std::move(decoder.source), name, decoder.unpack);
   // A pipe may never deliver more data, and we cannot stop a thread that waits for it.
   if (!is_regular) return checked;

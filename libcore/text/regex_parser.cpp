@@ -213,18 +213,11 @@ CharSet RegexParser::parse_class() {
 }
 
 std::optional<std::uint32_t> RegexParser::parse_escape(CharSet& set) {
+  constexpr std::string_view kEscapes = "rntfv", kCharacters = "\r\n\t\f\v";
   std::uint32_t letter = next_char();
+  const std::size_t simple = letter < 0x80 ? kEscapes.find(static_cast<char>(letter)) : std::string_view::npos;
+  if (simple != std::string_view::npos) return kCharacters[simple];
   switch (letter) {
-    case 'r':
-      return '\r';
-    case 'n':
-      return '\n';
-    case 't':
-      return '\t';
-    case 'f':
-      return '\f';
-    case 'v':
-      return '\v';
     case 'x':
       return take("{") ? parse_hex(1, 6) : parse_hex(2, 2);
     case 'u':

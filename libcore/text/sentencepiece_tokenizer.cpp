@@ -36,28 +36,28 @@ class PrefixedEncoder : public Encoder {
 /// position, uses the first in the list.
 class LegacyEncoder : public Encoder {
  public:
-  LegacyEncoder(std::unique_ptr<Encoder> plain, std::vector<std::pair<std::string, std::int32_t>> specials)
-      : plain_(std::move(plain)), specials_(std::move(specials)), next_(specials_.size()) {}
+  LegacyEncoder(std::unique_ptr<Encoder> plain, const std::vector<SentencePieceTokenizer::Special>& specials)
+      : plain_(std::move(plain)), specials_(specials), next_(specials.size()) {}
 
   void append(std::string_view text, std::vector<std::int32_t>& ids) override {
-    for (std::size_t i = 0; i < specials_.size(); ++i) next_[i] = text.find(specials_[i].first);
+    for (std::size_t i = 0; i < specials_.size(); ++i) next_[i] = text.find(specials_[i].text);
     std::size_t at = 0;
     while (true) {
       std::size_t first = std::string_view::npos, found = 0;
       for (std::size_t i = 0; i < specials_.size(); ++i) {
-        if (next_[i] < at) next_[i] = text.find(specials_[i].first, at);  // search again only once it is passed
+        if (next_[i] < at) next_[i] = text.find(specials_[i].text, at);  // search again only once it is passed
         if (next_[i] < first) first = next_[i], found = i;
       }
       plain_->append(text.substr(at, first == std::string_view::npos ? first : first - at), ids);
       if (first == std::string_view::npos) return;
-      ids.push_back(specials_[found].second);
-      at = first + specials_[found].first.size();
+      ids.push_back(specials_[found].id);
+      at = first + specials_[found].text.size();
     }
   }
 
  private:
   std::unique_ptr<Encoder> plain_;
-  std::vector<std::pair<std::string, std::int32_t>> specials_;
+  const std::vector<SentencePieceTokenizer::Special>& specials_;
   std::vector<std::size_t> next_;  // each special string's next position in the text
 };
 
@@ -117,11 +117,7 @@ void SentencePieceTokenizer::add_legacy_tokens() {
 
 std::unique_ptr<Encoder> SentencePieceTokenizer::make_encoder(EncoderMemory memory) const {
   std::unique_ptr<Encoder> plain = segmenter_.make_encoder(memory);
-  if (!specials_.empty()) {
-    std::vector<std::pair<std::string, std::int32_t>> specials;
-    for (const Special& special : specials_) specials.emplace_back(special.text, special.id);
-    return std::make_unique<LegacyEncoder>(std::move(plain), std::move(specials));
-  }
+  if (!specials_.empty()) return std::make_unique<LegacyEncoder>(std::move(plain), specials_);
   if (options_.legacy && options_.type == "Llama2Tokenizer")
     return std::make_unique<PrefixedEncoder>(std::move(plain), segmenter_.model().bos);
   return plain;

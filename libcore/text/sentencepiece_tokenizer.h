@@ -32,6 +32,11 @@ class SentencePieceTokenizer : public Tokenizer {
     bool legacy = false;
     std::int64_t vocab_extra_ids = 0;
   };
+  /// A special string of the legacy SentencePieceTokenizer.
+  struct Special {
+    std::string text;
+    std::int32_t id;
+  };
   /// `content` is the contents of the model file; `source` is its name for error messages. Throws Error(bad_data) for
   /// an invalid model.
   SentencePieceTokenizer(std::string content, const std::string& source, Options options);
@@ -54,10 +59,6 @@ class SentencePieceTokenizer : public Tokenizer {
   Options options_;
   SentencePieceSegmenter segmenter_;
   SentencePieceNormalizer denormalizer_;
-  struct Special {
-    std::string text;
-    std::int32_t id;
-  };
   std::vector<Special> specials_;         // legacy SentencePieceTokenizer, in Megatron's order
   std::vector<std::int32_t> special_of_;  // by id: index in specials_, or -1
 };

@@ -49,6 +49,23 @@ UnigramModel::UnigramModel(const SentencePieceModel& model) : scores_(model.piec
   largest_word_sum_ = kMaxCachedCharacters * magnitude;
 }
 
+template <class Offer>
+std::size_t UnigramModel::offer_pieces(std::string_view word, std::size_t start, const Offer& offer) const {
+  const std::size_t character = std::min(internal_length(word[start]), word.size() - start);
+  bool is_known = false;
+  std::uint32_t state = PieceTrie::kRoot;
+  for (std::size_t end = start; end < word.size();) {
+    const PieceTrie::Entry* entry = trie_.step(state, byte_of(word[end++]));
+    if (entry == nullptr) break;
+    state = entry->node;
+    if (entry->piece < 0) continue;
+    offer(end, scores_[entry->piece], entry->piece);
+    is_known |= end - start == character;
+  }
+  if (!is_known) offer(start + character, unk_score_, unk_);
+  return character;
+}
+
 void UnigramModel::encode(std::string_view word, float& sum, Scratch& scratch, std::vector<std::int32_t>& out) const {
   if (word.size() >= kNowhere) fail(Exit::bad_data, "a word has ", word.size(), " bytes, more than the limit of 4 GiB");
   auto& nodes = scratch.nodes;
@@ -58,24 +75,12 @@ void UnigramModel::encode(std::string_view word, float& sum, Scratch& scratch, s
   for (std::size_t start = 0; start < word.size();) {
     if (std::fabs(nodes[start].sum) > kLargestSum) recenter(nodes, start, frontier);
     const float before = nodes[start].sum;
-    const std::size_t character = std::min(internal_length(word[start]), word.size() - start);
-    bool is_known = false;
-    auto offer = [&](std::size_t end, float candidate, std::int32_t piece) {
+    start += offer_pieces(word, start, [&](std::size_t end, float score, std::int32_t piece) {
+      const float candidate = score + before;
       Scratch::Node& node = nodes[end];
       if (node.start == kNowhere || candidate > node.sum) node = {candidate, piece, static_cast<std::uint32_t>(start)};
       frontier = std::max(frontier, end);
-    };
-    std::uint32_t state = PieceTrie::kRoot;
-    for (std::size_t end = start; end < word.size();) {
-      const PieceTrie::Entry* entry = trie_.step(state, byte_of(word[end++]));
-      if (entry == nullptr) break;
-      state = entry->node;
-      if (entry->piece < 0) continue;
-      offer(end, scores_[entry->piece] + before, entry->piece);
-      is_known |= end - start == character;
-    }
-    if (!is_known) offer(start + character, unk_score_ + before, unk_);
-    start += character;
+    });
   }
   sum = nodes[word.size()].sum;
   std::size_t first = out.size();
@@ -92,26 +97,13 @@ float UnigramModel::margin(std::string_view word, Scratch& scratch) const {
   best[0].first = 0;
   int characters = 0;
   for (std::size_t start = 0; start < word.size(); ++characters) {
-    const std::size_t character = std::min(internal_length(word[start]), word.size() - start);
-    auto offer = [&](std::size_t end, double score) {
+    start += offer_pieces(word, start, [&](std::size_t end, double score, std::int32_t) {
       for (double sum : {best[start].first + score, best[start].second + score}) {
         auto& [first, second] = best[end];
         second = std::max(second, std::min(first, sum));
         first = std::max(first, sum);
       }
-    };
-    std::uint32_t state = PieceTrie::kRoot;
-    bool is_known = false;
-    for (std::size_t end = start; end < word.size();) {
-      const PieceTrie::Entry* entry = trie_.step(state, byte_of(word[end++]));
-      if (entry == nullptr) break;
-      state = entry->node;
-      if (entry->piece < 0) continue;
-      offer(end, scores_[entry->piece]);
-      is_known |= end - start == character;
-    }
-    if (!is_known) offer(start + character, unk_score_);
-    start += character;
+    });
   }
   const auto& [first, second] = best[word.size()];
   double per_step = (first - second) / (4.0 * (characters + 1));  // twice what the proof needs

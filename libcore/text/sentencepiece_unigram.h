@@ -56,6 +56,11 @@ class UnigramModel {
   float add_score(float sum, std::int32_t piece) const { return scores_[piece] + sum; }
 
  private:
+  /// Calls offer(end, score, piece) for each piece that begins at `start` and, unless one of them is the character
+  /// there, for the unknown piece. Returns the character's length.
+  template <class Offer>
+  std::size_t offer_pieces(std::string_view word, std::size_t start, const Offer& offer) const;
+
   PieceTrie trie_;
   std::vector<float> scores_;  // by id; the bonus for user-defined pieces
   std::int32_t unk_;
