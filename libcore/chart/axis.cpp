@@ -32,14 +32,11 @@ bool all_differ(const std::vector<std::string>& labels) {
 }
 
 /// True if `digits` decimals show every value exactly, up to 1e-9 of the largest.
-bool is_exact(const std::vector<double>& values, double unit, int digits) {
-  double largest = 0;
-  for (double value : values) largest = std::max(largest, std::abs(value));
-  for (double value : values) {
+bool is_exact(const std::vector<double>& values, double largest, double unit, int digits) {
+  return std::all_of(values.begin(), values.end(), [&](double value) {
     double shown = std::round(value / unit * std::pow(10, digits)) / std::pow(10, digits) * unit;
-    if (std::abs(shown - value) > 1e-9 * largest) return false;
-  }
-  return true;
+    return !(std::abs(shown - value) > 1e-9 * largest);
+  });
 }
 
 /// Returns labels with equally many decimals: 0.5, 1.0, 1.5; 20k, 40k; 1.5e-4. Powers of a thousand get suffixes: k M B
@@ -63,7 +60,7 @@ std::vector<std::string> tick_labels(const std::vector<double>& values) {
   for (int digits = 0; digits <= 12; ++digits) {
     labels.clear();
     for (double value : values) labels.push_back(scaled(value, unit.size, digits, unit.suffix.c_str()));
-    if (all_differ(labels) && is_exact(values, unit.size, digits)) break;
+    if (all_differ(labels) && is_exact(values, largest, unit.size, digits)) break;
   }
   return labels;
 }

@@ -1,5 +1,7 @@
 #include "chart/svg_canvas.h"
 
+#include <utility>
+
 #include "base/printable.h"
 #include "base/str.h"
 
@@ -30,28 +32,14 @@ std::string SvgCanvas::document(double width, double height, const std::string& 
 }
 
 std::string escape_xml(std::string_view text) {
-  std::string out;
-  for (char c : printable_text(text)) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      case '\'':
-        out += "&#39;";
-        break;
-      default:
-        out += c;
-    }
-  }
+  constexpr std::pair<std::string_view, std::string_view> kEscapes[] = {// & is first, because escapes contain it
+                                                                        {"&", "&amp;"},
+                                                                        {"<", "&lt;"},
+                                                                        {">", "&gt;"},
+                                                                        {"\"", "&quot;"},
+                                                                        {"'", "&#39;"}};
+  std::string out = printable_text(text);
+  for (const auto& [character, escape] : kEscapes) out = replace_all(out, character, escape);
   return out;
 }
 

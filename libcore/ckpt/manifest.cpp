@@ -49,11 +49,7 @@ TrainState state_from_json(const Json& json) {
   return state;
 }
 
-Json integers(const std::vector<std::int64_t>& values) {
-  Json out = Json::array();
-  for (std::int64_t value : values) out.push(value);
-  return out;
-}
+Json integers(const std::vector<std::int64_t>& values) { return Json::Array(values.begin(), values.end()); }
 
 std::vector<std::int64_t> to_integers(const Json& json) {
   if (json.as_array().size() > kMaxAxes) fail(Exit::bad_data, "a shape or slice has more than ", kMaxAxes, " axes");
@@ -95,9 +91,7 @@ Json piece_to_json(const ManifestPiece& piece) {
                            {"range", integers({piece.slice.begin, piece.slice.end})},
                            {"xxh3", piece.hash}});
   if (piece.blocks.empty()) return out;
-  Json blocks = Json::array();
-  for (const std::string& block : piece.blocks) blocks.push(block);
-  out.set("blocks", std::move(blocks));
+  out.set("blocks", Json::Array(piece.blocks.begin(), piece.blocks.end()));
   return out;
 }
 

@@ -132,13 +132,12 @@ Json describe_output(const TokenFilesWritten& files) {
 
 Json make_provenance(const std::string& program, const std::vector<std::string>& command, const Json& tokenizer,
                      const Json& inputs, const Json& output) {
-  Json words = Json::array();
-  for (const std::string& word : command) words.push(word);
-  Json provenance =
-      Json::object({{"schema", kSchema}, {"program", program}, {"version", kVersion}, {"command", std::move(words)}});
+  Json provenance = Json::object({{"schema", kSchema},
+                                  {"program", program},
+                                  {"version", kVersion},
+                                  {"command", Json::Array(command.begin(), command.end())}});
   if (!tokenizer.is_null()) provenance.set("tokenizer", tokenizer);
-  provenance.set("inputs", inputs);
-  provenance.set("output", output);
+  provenance.set("inputs", inputs).set("output", output);
   return provenance;
 }
 

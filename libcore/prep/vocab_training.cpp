@@ -87,8 +87,6 @@ Json train_vocab(const VocabOptions& options, Console& console) {
   const double rate = double(counted.bytes) / 1e6 / counted.seconds;
   BpeVocabulary vocabulary = merge_words(options, counted.words, console);
   write_vocabulary(vocabulary, names, guard, locks);
-  Json outputs = Json::array();
-  for (const std::string& name : names) outputs.push(name);
   console.end_progress();
   return Json::object({{"schema", "mtl-vocab/1"},
                        {"vocab_size", std::ssize(vocabulary.tokens)},
@@ -97,7 +95,7 @@ Json train_vocab(const VocabOptions& options, Console& console) {
                        {"bytes", counted.bytes},
                        {"counted_mb_per_second", rate},
                        {"seconds", now_seconds() - start},
-                       {"outputs", std::move(outputs)}});
+                       {"outputs", Json::Array(names.begin(), names.end())}});
 }
 
 }  // namespace mtl

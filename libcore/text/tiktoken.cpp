@@ -254,12 +254,11 @@ std::int32_t TikTokenizer::pad() const {
 }
 
 std::string TikTokenizer::config_text() const {
-  Json special = Json::array();
-  for (const std::string& token : options_.special_tokens) special.push(token);
+  const std::vector<std::string>& special = options_.special_tokens;
   return Json::object({{"pattern", options_.pattern},
                        {"vocab_size", bytes_.size()},
                        {"num_special_tokens", options_.num_special_tokens},
-                       {"special_tokens", std::move(special)}})
+                       {"special_tokens", Json::Array(special.begin(), special.end())}})
       .dump(2);
 }
 
