@@ -46,7 +46,7 @@ FaultPlan& fault_plan() {
 
 bool has_fault(const std::string& kind) {
   const auto& faults = fault_plan().faults;
-  return std::any_of(faults.begin(), faults.end(), [&](const FaultPlan::Fault& fault) { return fault.kind == kind; });
+  return std::ranges::any_of(faults, [&](const FaultPlan::Fault& fault) { return fault.kind == kind; });
 }
 
 bool fault_now(std::string* kind) {

@@ -58,8 +58,8 @@ bool is_hub_name(const std::string& name) {
   };
   const std::size_t slash = name.find('/');
   const bool has_parts = slash == std::string::npos || (slash > 0 && slash + 1 < name.size() && name[slash + 1] != '.');
-  return !name.empty() && name.front() != '.' && has_parts && std::count(name.begin(), name.end(), '/') <= 1 &&
-         std::all_of(name.begin(), name.end(), is_part);
+  return !name.empty() && name.front() != '.' && has_parts && std::ranges::count(name, '/') <= 1 &&
+         std::ranges::all_of(name, is_part);
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ namespace {
 
 /// Returns true if `file` is NAME.tmp.PID for any NAME in `names`.
 bool is_temporary_of(const std::vector<std::string>& names, const std::string& file) {
-  return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+  return std::ranges::any_of(names, [&](const std::string& name) {
     const std::string begin = fs::path(name).filename().string() + ".tmp.";
     return starts_with(file, begin) && is_process_id(std::string_view(file).substr(begin.size()));
   });

@@ -64,8 +64,7 @@ std::string_view Setting::kind() const {
 }
 
 std::string Setting::objection(const std::string& word) const {
-  if (!choices.empty() && std::count(choices.begin(), choices.end(), word) == 0)
-    return "choose one of " + join(choices, ", ");
+  if (!choices.empty() && std::ranges::count(choices, word) == 0) return "choose one of " + join(choices, ", ");
   if (kind() == "switch" && word != "true" && word != "false") return "is not true or false";
   if (kind() == "whole" && !parse_int(word)) return "is not a whole number";
   if (kind() == "real" && !parse_float(word)) return "is not a number";
@@ -85,7 +84,7 @@ std::vector<std::string> Setting::words() const {
 bool Setting::has_value() const {
   const std::vector<std::string> texts = words();
   return !text().empty() &&
-         std::all_of(texts.begin(), texts.end(), [this](const std::string& word) { return objection(word).empty(); });
+         std::ranges::all_of(texts, [this](const std::string& word) { return objection(word).empty(); });
 }
 
 }  // namespace mtl

@@ -33,7 +33,7 @@ bool all_differ(const std::vector<std::string>& labels) {
 
 /// True if `digits` decimals show every value exactly, up to 1e-9 of the largest.
 bool is_exact(const std::vector<double>& values, double largest, double unit, int digits) {
-  return std::all_of(values.begin(), values.end(), [&](double value) {
+  return std::ranges::all_of(values, [&](double value) {
     double shown = std::round(value / unit * std::pow(10, digits)) / std::pow(10, digits) * unit;
     return !(std::abs(shown - value) > 1e-9 * largest);
   });

@@ -24,7 +24,7 @@ std::string label_of(const std::string& column) {
   if (column == "lm_loss") return "loss";
   if (column == "ppl") return "perplexity";
   std::string label = column;
-  std::replace(label.begin(), label.end(), '_', ' ');
+  std::ranges::replace(label, '_', ' ');
   return label;
 }
 
@@ -75,7 +75,7 @@ std::vector<double> x_values(const RunLog& log, const Table& table, const RunCha
 }
 
 bool has_point(const std::vector<double>& values) {
-  return std::any_of(values.begin(), values.end(), [](double value) { return std::isfinite(value); });
+  return std::ranges::any_of(values, [](double value) { return std::isfinite(value); });
 }
 
 /// Returns one run's series in one panel.
@@ -150,8 +150,7 @@ void warn_of_undrawable(Chart& chart) {
 
 /// Throws Error(bad_data), explaining why no run has a point in this column.
 [[noreturn]] void fail_no_metric(const std::vector<RunLog>& logs, const std::string& column) {
-  const bool is_known =
-      std::any_of(logs.begin(), logs.end(), [&](const RunLog& log) { return !log.steps.column(column).empty(); });
+  const bool is_known = std::ranges::any_of(logs, [&](const RunLog& log) { return !log.steps.column(column).empty(); });
   if (is_known) {
     fail(Exit::bad_data, join(logs, ", ", &RunLog::path), logs.size() == 1 ? " has" : " have", " no finite value of ",
          column, ", so the training may have diverged; choose another metric with --y: ", known_columns(logs));

@@ -44,7 +44,7 @@ bool is_empty(const RunLog& log) { return log.steps.rows() + log.validations.row
 
 void put_step(RunLog& log, const Row& row) {
   log.replaced += log.steps.put_row(row);
-  auto found = std::find_if(row.begin(), row.end(), [](const auto& item) { return item.first == "iteration"; });
+  auto found = std::ranges::find_if(row, [](const auto& item) { return item.first == "iteration"; });
   if (found != row.end()) log.validations.drop_after(found->second);
 }
 
@@ -121,7 +121,7 @@ std::string column_name(std::string_view field) {
   };
   if (auto known = kNames.find(field); known != kNames.end()) return known->second;
   std::string name(field);
-  std::replace(name.begin(), name.end(), ' ', '_');
+  std::ranges::replace(name, ' ', '_');
   return name;
 }
 
@@ -212,7 +212,7 @@ std::size_t Table::drop_after(double iteration) {
 }
 
 std::size_t Table::put_row(const std::vector<std::pair<std::string, double>>& row) {
-  auto found = std::find_if(row.begin(), row.end(), [](const auto& item) { return item.first == "iteration"; });
+  auto found = std::ranges::find_if(row, [](const auto& item) { return item.first == "iteration"; });
   if (found == row.end()) return append_row(row), 0;
   const std::size_t dropped = drop_after(found->second);
   if (rows_ == 0 || column("iteration").empty() || column("iteration").back() != found->second)
@@ -251,7 +251,7 @@ std::vector<RunLog> parse_run_logs(std::string_view text, const std::string& pat
     runs = read_json_lines(log, text, log.path, warnings);
   else
     read_text(runs[0], text, log.path);
-  if (!std::all_of(runs.begin(), runs.end(), is_empty)) std::erase_if(runs, is_empty);
+  if (!std::ranges::all_of(runs, is_empty)) std::erase_if(runs, is_empty);
   for (RunLog& run : runs) {
     if (run.replaced == 0) continue;
     const std::string which = runs.size() == 1 ? "the run" : cat("run ", &run - runs.data() + 1);

@@ -54,7 +54,7 @@ std::vector<LegendEntry> legend_entries(const Chart& chart) {
     for (const Series& series : panel.series) {
       if (series.is_faint) continue;
       auto same = [&](const LegendEntry& entry) { return entry.series->name == series.name; };
-      auto known = std::find_if(entries.begin(), entries.end(), same);
+      auto known = std::ranges::find_if(entries, same);
       if (known == entries.end())
         entries.push_back({&series, false});
       else
@@ -110,7 +110,7 @@ Series thin(const Series& series, std::size_t limit) {
     }
     if (bucket == 0) kept.push_back(0);
     if (bucket + 1 == buckets) kept.push_back(count - 1);
-    std::sort(kept.begin(), kept.end());
+    std::ranges::sort(kept);
     kept.erase(std::unique(kept.begin(), kept.end()), kept.end());
     for (std::size_t i : kept) {
       out.x.push_back(series.x[i]);

@@ -67,7 +67,7 @@ std::vector<CanonicalTensor> canonical_tensors(const GptConfig& config) {
 std::vector<std::string> tensor_kinds(const std::function<bool(const std::string& kind)>& holds) {
   std::vector<std::string> kinds = {kParamKind};
   for (const std::vector<StateSpec>& states : known_rule_states()) {
-    if (std::none_of(states.begin(), states.end(), [&](const StateSpec& state) { return holds(state.name); })) continue;
+    if (std::ranges::none_of(states, [&](const StateSpec& state) { return holds(state.name); })) continue;
     for (const StateSpec& state : states) kinds.push_back(state.name);
   }
   return kinds;

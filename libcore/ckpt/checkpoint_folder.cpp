@@ -182,7 +182,7 @@ std::optional<std::string> newest_checkpoint(const std::string& directory, Conso
   std::size_t reported = 0;  // number of checkpoints listed in `damaged`
   for (std::int64_t iteration : iterations) {
     const std::string folder = cat(directory, "/", folder_of(iteration));
-    if (std::find(damaged.begin(), damaged.end(), folder) != damaged.end()) {
+    if (std::ranges::find(damaged, folder) != damaged.end()) {
       ++reported;
       continue;
     }

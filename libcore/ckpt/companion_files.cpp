@@ -22,7 +22,7 @@ Json read_model_json(const std::string& path) {
 }
 
 bool is_companion_file(const std::string& name) {
-  return std::find(std::begin(kCompanionFiles), std::end(kCompanionFiles), name) != std::end(kCompanionFiles);
+  return std::ranges::find(kCompanionFiles, name) != std::end(kCompanionFiles);
 }
 
 std::vector<std::string> copy_companion_files(const std::string& from, const std::string& to) {

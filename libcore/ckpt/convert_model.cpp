@@ -76,8 +76,7 @@ std::string broken_tensors(const ModelSource& source) {
 }
 
 void warn_about_nonfinite(const ModelSource& source, const ConvertReport& report, Console& console) {
-  if (std::any_of(report.nonfinite.begin(), report.nonfinite.end(),
-                  [](const NonfiniteElements& one) { return one.in_source > 0; }))
+  if (std::ranges::any_of(report.nonfinite, [](const NonfiniteElements& one) { return one.in_source > 0; }))
     console.warn(cat(report.source, " contains NaN or infinity in ", broken_tensors(source),
                      "; use another checkpoint, because the files are damaged or the training diverged"));
   const std::string overflowing = overflowing_tensors(report.nonfinite);
@@ -139,7 +138,7 @@ void verify_output(const ModelSource& source, const std::string& folder, const C
   written.verify();
   check_tensors(source, written, dtype);
   const double difference = options.compare_logits(source, written);
-  bool narrower = std::any_of(source.tensors().begin(), source.tensors().end(), [&](const SavedTensor& tensor) {
+  bool narrower = std::ranges::any_of(source.tensors(), [&](const SavedTensor& tensor) {
     StoredDType target = target_dtype(tensor, dtype);
     return target != tensor.dtype && bits_of(target) <= bits_of(tensor.dtype);
   });
@@ -170,7 +169,7 @@ void list_files(const std::string& folder, ConvertReport& report) {
     report.files.push_back(fs::relative(entry.path(), folder).string());
     report.bytes += file_size(entry.path().string());
   }
-  std::sort(report.files.begin(), report.files.end());
+  std::ranges::sort(report.files);
 }
 
 }  // namespace

@@ -77,7 +77,7 @@ std::string describe_foreign_model(const std::string& path) {
   const std::vector<std::string> names = names_in_folder(path);
   std::string description = describe_names(names);
   if (!description.empty()) return description;
-  const bool has_any_tag = std::find(names.begin(), names.end(), "latest") != names.end();  // DeepSpeed's tracker
+  const bool has_any_tag = std::ranges::find(names, "latest") != names.end();  // DeepSpeed's tracker
   for (const std::string& name : names) {
     if (!is_iteration_name(name) && !has_any_tag) continue;
     const std::string one = describe_names(names_in_folder(cat(path, "/", name)));

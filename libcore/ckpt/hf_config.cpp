@@ -68,8 +68,7 @@ void read_activation(const HfFamily& family, const HfValues& values, GptConfig& 
   const std::size_t problems = values.problem_count();
   const std::string name = values.text(family.activation_key, family.activation);
   if (values.problem_count() > problems) return;
-  auto found = std::find_if(std::begin(kHfActivations), std::end(kHfActivations),
-                            [&](const ActivationName& entry) { return name == entry.hf; });
+  auto found = std::ranges::find_if(kHfActivations, [&](const ActivationName& entry) { return name == entry.hf; });
   if (found != std::end(kHfActivations)) {
     config.activation = found->activation;
     return;

@@ -165,8 +165,7 @@ std::span<const HfFamily> hf_families() {
 
 const HfFamily* find_hf_family(std::string_view model_type) {
   const std::span<const HfFamily> families = hf_families();
-  auto found = std::find_if(families.begin(), families.end(),
-                            [&](const HfFamily& family) { return family.model_type == model_type; });
+  auto found = std::ranges::find_if(families, [&](const HfFamily& family) { return family.model_type == model_type; });
   return found == families.end() ? nullptr : &*found;
 }
 

@@ -90,8 +90,7 @@ std::string full_hf_name(const std::string& name, const HfFamily& family) {
 }
 
 bool is_hf_buffer(std::string_view name, const HfFamily& family) {
-  return std::any_of(family.ignored.begin(), family.ignored.end(),
-                     [&](const char* end) { return ends_with(name, end); });
+  return std::ranges::any_of(family.ignored, [&](const char* end) { return ends_with(name, end); });
 }
 
 }  // namespace mtl

@@ -113,8 +113,8 @@ class HfReader : public MappedReader {
     const auto begins = [](const std::string& prefix) {
       return [prefix](const std::string& name) { return starts_with(name, prefix); };
     };
-    while (std::any_of(names.begin(), names.end(), begins(wrapper + attribute + own)) &&
-           std::all_of(names.begin(), names.end(), begins(wrapper + attribute)))
+    while (std::ranges::any_of(names, begins(wrapper + attribute + own)) &&
+           std::ranges::all_of(names, begins(wrapper + attribute)))
       wrapper += attribute;
     return wrapper;
   }

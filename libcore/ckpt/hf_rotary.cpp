@@ -29,8 +29,8 @@ class RotaryReader {
   RotaryOptions read(const char* key, const Json& parameters) {
     RotaryOptions rotary;
     const HfValues values(parameters, cat(key, "."), top_);
-    const bool nested = std::any_of(parameters.as_object().begin(), parameters.as_object().end(),
-                                    [](const auto& item) { return item.second.is_object(); });
+    const bool nested =
+        std::ranges::any_of(parameters.as_object(), [](const auto& item) { return item.second.is_object(); });
     if (nested) {
       top_.report(cat(key, " differs between layers, which mtl does not support"));
       return rotary;

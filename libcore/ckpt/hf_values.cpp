@@ -30,8 +30,7 @@ void HfValues::add_problem(const char* key, const std::string& what) const {
 }
 
 void HfValues::report(std::string problem) const {
-  if (std::find(problems_.begin(), problems_.end(), problem) == problems_.end())
-    problems_.push_back(std::move(problem));
+  if (std::ranges::find(problems_, problem) == problems_.end()) problems_.push_back(std::move(problem));
 }
 
 template <class Value, class Read>

@@ -33,7 +33,7 @@ std::vector<Item> plan_items(const ModelSource& source, const HfFamily& family, 
       out.push_back({std::move(stored), name, source_dtype, std::move(tensor.piece)});
     }
   }
-  std::sort(out.begin(), out.end(), [](const Item& a, const Item& b) { return a.stored.name < b.stored.name; });
+  std::ranges::sort(out, [](const Item& a, const Item& b) { return a.stored.name < b.stored.name; });
   return out;
 }
 
@@ -114,7 +114,7 @@ Json make_config(const ModelSource& source, const HfFamily& family, StoredDType 
   if (out.find("torch_dtype") != nullptr) out.set("torch_dtype", torch_name_of(dtype));
   out.set("architectures", Json::array().push(family.architecture)).set("dtype", torch_name_of(dtype));
   Json::Object sorted = out.as_object();
-  std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::ranges::sort(sorted, [](const auto& a, const auto& b) { return a.first < b.first; });
   Json result = Json::object();
   for (auto& [key, value] : sorted) result.set(key, value);
   return result;

@@ -205,7 +205,7 @@ std::string checksum_of(const Json::Object& items) {
 }  // namespace
 
 const ManifestFile* Manifest::find_file(const std::string& name) const {
-  auto found = std::find_if(files.begin(), files.end(), [&](const ManifestFile& file) { return file.name == name; });
+  auto found = std::ranges::find_if(files, [&](const ManifestFile& file) { return file.name == name; });
   return found == files.end() ? nullptr : &*found;
 }
 

@@ -17,7 +17,7 @@ using Pieces = std::span<const ManifestPiece*>;
 
 /// Throws if the element ranges of pieces overlap. All pieces must have the same box.
 void check_ranges(Pieces pieces) {
-  std::sort(pieces.begin(), pieces.end(), [](const auto* a, const auto* b) { return a->slice.begin < b->slice.begin; });
+  std::ranges::sort(pieces, [](const auto* a, const auto* b) { return a->slice.begin < b->slice.begin; });
   for (std::size_t i = 1; i < pieces.size(); ++i) {
     if (pieces[i]->slice.begin < pieces[i - 1]->slice.end) refuse_overlap(*pieces[i - 1], *pieces[i]);
   }
@@ -36,7 +36,7 @@ void check_pairs(Pieces pieces) {
 /// elements.
 std::vector<Pieces> parts_along(Pieces pieces, std::size_t axis) {
   auto begin_of = [axis](const ManifestPiece* piece) { return piece->slice.offset[axis]; };
-  std::sort(pieces.begin(), pieces.end(), [&](const auto* a, const auto* b) { return begin_of(a) < begin_of(b); });
+  std::ranges::sort(pieces, [&](const auto* a, const auto* b) { return begin_of(a) < begin_of(b); });
   std::vector<Pieces> parts;
   std::size_t first = 0;
   std::int64_t end = 0;
@@ -53,7 +53,7 @@ std::vector<Pieces> parts_along(Pieces pieces, std::size_t axis) {
 void check_apart(Pieces pieces) {
   if (pieces.size() < 2) return;
   const Slice& box = pieces[0]->slice;
-  if (std::all_of(pieces.begin(), pieces.end(), [&](const ManifestPiece* piece) {
+  if (std::ranges::all_of(pieces, [&](const ManifestPiece* piece) {
         return piece->slice.offset == box.offset && piece->slice.size == box.size;
       }))
     return check_ranges(pieces);

@@ -173,8 +173,8 @@ class MegatronReader : public MappedReader {
     if (tensors.size() == model_.parameters.size()) return;
     for (const auto& [name, parameter] : model_.parameters) {
       const std::string expected = "param." + name;
-      const bool is_known = std::any_of(tensors.begin(), tensors.end(),
-                                        [&](const SavedTensor& tensor) { return tensor.name == expected; });
+      const bool is_known =
+          std::ranges::any_of(tensors, [&](const SavedTensor& tensor) { return tensor.name == expected; });
       if (!is_known)
         fail_at(Exit::bad_data, parameter.shards.front().file->path(), "tensor '", printable_text(parameter.name),
                 "' does not fit the model that the checkpoint's args and other tensors describe; copy the checkpoint "

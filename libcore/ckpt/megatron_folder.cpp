@@ -94,7 +94,7 @@ bool is_megatron_rank(const std::string& name) { return rank_in_name(name).has_v
 
 bool holds_megatron_ranks(const std::string& folder) {
   const std::vector<std::string> names = names_in_folder(folder);
-  return std::any_of(names.begin(), names.end(), is_like_rank);
+  return std::ranges::any_of(names, is_like_rank);
 }
 
 std::optional<std::string> find_megatron_checkpoint(const std::string& path, Console& console) {

@@ -31,12 +31,12 @@ std::vector<Entry> list_entries(const std::string& path) {
                        .is_folder = type == fs::file_type::directory});
   }
   if (error) fail_at(Exit::io, path, "cannot list: ", error.message());
-  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.name < b.name; });
+  std::ranges::sort(entries, [](const Entry& a, const Entry& b) { return a.name < b.name; });
   return entries;
 }
 
 bool has_file(const std::vector<Entry>& entries, const std::string& name) {
-  return std::any_of(entries.begin(), entries.end(), [&](const Entry& e) { return e.is_file && e.name == name; });
+  return std::ranges::any_of(entries, [&](const Entry& e) { return e.is_file && e.name == name; });
 }
 
 /// True if `name` matches `pattern`. Each # in `pattern` matches one or more digits; every other character matches
@@ -70,7 +70,7 @@ std::string not_part(const std::string& name) { return cat("contains '", name, "
 /// "".
 template <class IsPart>
 std::string foreign_entry(const std::vector<Entry>& entries, const IsPart& is_part) {
-  auto found = std::find_if_not(entries.begin(), entries.end(), is_part);
+  auto found = std::ranges::find_if_not(entries, is_part);
   return found == entries.end() ? "" : not_part(found->name);
 }
 
@@ -148,8 +148,7 @@ FolderContents examine_save_folder(const std::string& path, const std::vector<En
   const std::vector<std::string> leftovers = list_leftovers(path);
   const auto is_own = [&](const Entry& e) {
     const bool is_file_of_run = e.name == kLockName || e.name == kTrackerName || e.name == kRunIdName;
-    return (e.is_file && is_file_of_run) ||
-           std::find(leftovers.begin(), leftovers.end(), cat(path, "/", e.name)) != leftovers.end();
+    return (e.is_file && is_file_of_run) || std::ranges::find(leftovers, cat(path, "/", e.name)) != leftovers.end();
   };
   examine_checkpoints(path, entries, is_own, foreign_in_checkpoint, out);
   return out;
@@ -181,11 +180,10 @@ FolderContents examine_model_folder(const std::string& path) {
   if (has_file(entries, kManifestName)) return {.kind = "a checkpoint", .problem = foreign_in_checkpoint(path)};
   if (has_file(entries, "config.json")) return examine_hf(path, entries);
   if (holds_megatron_ranks(path)) return {.kind = "a Megatron-LM checkpoint", .problem = foreign_in_megatron(path)};
-  const bool is_megatron_folder = std::any_of(entries.begin(), entries.end(), [&](const Entry& e) {
-    return e.is_folder && holds_megatron_ranks(cat(path, "/", e.name));
-  });
+  const bool is_megatron_folder = std::ranges::any_of(
+      entries, [&](const Entry& e) { return e.is_folder && holds_megatron_ranks(cat(path, "/", e.name)); });
   if (is_megatron_folder) return examine_megatron_folder(path, entries);
-  const bool is_save_folder = std::any_of(entries.begin(), entries.end(), [](const Entry& e) {
+  const bool is_save_folder = std::ranges::any_of(entries, [](const Entry& e) {
     return e.name == kLockName || e.name == kTrackerName || iteration_in_name(e.name);
   });
   if (is_save_folder) return examine_save_folder(path, entries);

@@ -29,8 +29,7 @@ namespace {
 }
 
 bool has_kind(const std::vector<SavedTensor>& tensors, const std::string& kind) {
-  return std::any_of(tensors.begin(), tensors.end(),
-                     [&](const SavedTensor& tensor) { return starts_with(tensor.name, kind + "."); });
+  return std::ranges::any_of(tensors, [&](const SavedTensor& tensor) { return starts_with(tensor.name, kind + "."); });
 }
 
 void refuse_foreign(const std::string& path) {
@@ -169,7 +168,7 @@ bool ModelSource::has_optimizer() const {
 const std::string& ModelSource::optimizer_problem() const { return reader_->optimizer_problem; }
 
 const SavedTensor* ModelSource::find_tensor(const std::string& name) const {
-  auto found = std::find_if(tensors().begin(), tensors().end(), [&](const SavedTensor& t) { return t.name == name; });
+  auto found = std::ranges::find_if(tensors(), [&](const SavedTensor& t) { return t.name == name; });
   return found == tensors().end() ? nullptr : &*found;
 }
 
@@ -244,7 +243,7 @@ void load_targets(const TensorReader& reader, const ParamStore& store, const std
     const HostView memory(target.device, target.memory.flat(0, target.slice.count()));
     std::span<std::byte> out(static_cast<std::byte*>(memory.tensor().raw()), memory.tensor().bytes());
     const StoredDType stored = reader.tensors[at].dtype;
-    if (std::all_of(target.path.begin(), target.path.end(), [&](StoredDType step) { return step == stored; })) {
+    if (std::ranges::all_of(target.path, [&](StoredDType step) { return step == stored; })) {
       reader.read(at, target.slice, out);
       refuse_nonfinite(reader, at, out);
     } else {

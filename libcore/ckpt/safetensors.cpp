@@ -131,7 +131,7 @@ class HeaderParser {
 
 /// Sorts the tensors by offset and checks that they fill [0, data_bytes) without gaps or overlaps.
 void check_layout(const std::string& path, std::vector<StoredTensor>& tensors, std::uint64_t data_bytes) {
-  std::sort(tensors.begin(), tensors.end(), [](const StoredTensor& a, const StoredTensor& b) {
+  std::ranges::sort(tensors, [](const StoredTensor& a, const StoredTensor& b) {
     return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);
   });
   std::uint64_t at = 0;
@@ -165,7 +165,7 @@ void check_layout(const std::string& path, std::vector<StoredTensor>& tensors, s
 
 std::uint64_t stored_bytes(StoredDType dtype, std::span<const std::uint64_t> shape) {
   // A size of 0 makes the tensor empty even if the other sizes overflow.
-  if (std::find(shape.begin(), shape.end(), 0u) != shape.end()) return 0;
+  if (std::ranges::find(shape, 0u) != shape.end()) return 0;
   auto bits = static_cast<std::uint64_t>(bits_of(dtype));
   for (std::uint64_t size : shape) {
     if (__builtin_mul_overflow(bits, size, &bits)) fail(Exit::bad_data, "the product of its shape exceeds 64 bits");

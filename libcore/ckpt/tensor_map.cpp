@@ -31,7 +31,7 @@ struct CopyAxis {
 /// contiguous in both the source and the destination.
 std::vector<CopyAxis> join_axes(std::vector<CopyAxis> axes) {
   std::erase_if(axes, [](const CopyAxis& axis) { return axis.count == 1; });
-  std::sort(axes.begin(), axes.end(), [](const CopyAxis& a, const CopyAxis& b) { return a.to > b.to; });
+  std::ranges::sort(axes, [](const CopyAxis& a, const CopyAxis& b) { return a.to > b.to; });
   for (std::size_t i = axes.size(); i-- > 1;) {
     const CopyAxis &outer = axes[i - 1], &inner = axes[i];
     if (outer.from != inner.from * inner.count || outer.to != inner.to * inner.count) continue;
@@ -92,8 +92,7 @@ void copy_strided(std::vector<CopyAxis> axes, const std::byte* from, std::byte* 
       std::memcpy(to + to_at * kBytes, from + from_at * kBytes, columns.count * kBytes);
     });
   }
-  auto nearest =
-      std::min_element(axes.begin(), axes.end(), [](const CopyAxis& a, const CopyAxis& b) { return a.from < b.from; });
+  auto nearest = std::ranges::min_element(axes, [](const CopyAxis& a, const CopyAxis& b) { return a.from < b.from; });
   if (nearest != axes.end()) {
     rows = *nearest;
     axes.erase(nearest);

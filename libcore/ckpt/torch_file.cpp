@@ -73,7 +73,7 @@ std::int64_t checked_count(const std::vector<std::int64_t>& shape) {
     if (__builtin_mul_overflow(count, std::max<std::int64_t>(size, 1), &count))
       refuse_damaged("the product of a tensor's sizes exceeds 63 bits");
   }
-  return std::find(shape.begin(), shape.end(), 0) == shape.end() ? count : 0;
+  return std::ranges::find(shape, 0) == shape.end() ? count : 0;
 }
 
 /// Returns 1 + the index of the tensor's last element in the storage. The first element is at `offset`. `tensor` must

@@ -97,7 +97,7 @@ GlobalUse torch_global_use(std::string_view module, std::string_view name) {
     if (allowed.module == module && allowed.name == name) return allowed.use;
   }
   if (module == "builtins" || module == "__builtin__") {
-    const bool is_type = std::find(std::begin(kBuiltinTypes), std::end(kBuiltinTypes), name) != std::end(kBuiltinTypes);
+    const bool is_type = std::ranges::find(kBuiltinTypes, name) != std::end(kBuiltinTypes);
     return is_type ? GlobalUse::type : GlobalUse::refused;
   }
   if (module == "numpy" || starts_with(module, "numpy.")) {

@@ -170,7 +170,7 @@ ZipArchive::ZipArchive(std::span<const std::byte> bytes) {
     at += kDirectoryEntryBytes + name_bytes + extra_bytes + file.number(at + 32, 2);
   }
   if (at != directory.offset + directory.bytes) refuse_damaged_zip("the directory has bytes after its last entry");
-  std::sort(extents.begin(), extents.end());
+  std::ranges::sort(extents);
   for (std::size_t i = 1; i < extents.size(); ++i) {
     if (extents[i].first < extents[i - 1].second)
       refuse_damaged_zip("two entries overlap at offset ", extents[i].first);

@@ -50,7 +50,7 @@ BatchSizes::BatchSizes(const BatchSizeOptions& options)
   } else {
     add_size(global_);
   }
-  std::sort(sizes_.begin(), sizes_.end());
+  std::ranges::sort(sizes_);
   sizes_.erase(std::unique(sizes_.begin(), sizes_.end()), sizes_.end());
 }
 
@@ -92,7 +92,7 @@ void BatchSizes::read_rampup(const std::vector<std::int64_t>& numbers) {
 
 void BatchSizes::read_schedule(const BatchSizeOptions& options) {
   std::string text = options.schedule;
-  std::replace(text.begin(), text.end(), ',', ' ');
+  std::ranges::replace(text, ',', ' ');
   for (const std::string& word : split(text, ' ')) {
     if (trim(word).empty()) continue;
     const std::size_t colon = word.find(':');
@@ -112,8 +112,7 @@ void BatchSizes::read_schedule(const BatchSizeOptions& options) {
 
 std::int64_t BatchSizes::nominal(std::int64_t consumed) const {
   if (!steps_.empty()) {
-    const auto after = std::upper_bound(steps_.begin(), steps_.end(), consumed,
-                                        [](std::int64_t samples, const Step& step) { return samples < step.from; });
+    const auto after = std::ranges::upper_bound(steps_, consumed, {}, &Step::from);
     return (after - 1)->size;
   }
   if (!rampup_ || consumed > rampup_->samples) return global_;

@@ -66,7 +66,7 @@ void check_keys(const Json& file) {
   const std::vector<std::string> known(kSplitNames.begin(), kSplitNames.end());
   if (!file.is_object()) fail(Exit::usage, "is not a JSON object with the keys ", join(known, ", "));
   for (const auto& [key, words] : file.as_object()) {
-    if (std::find(known.begin(), known.end(), key) != known.end()) continue;
+    if (std::ranges::find(known, key) != known.end()) continue;
     const std::string meant = key == "validation" ? "valid" : nearest(key, known);
     fail(Exit::usage, "has an unknown key \"", key, "\"; ",
          meant.empty() ? "the keys are " + join(known, ", ") : "did you mean " + meant + "?");
@@ -158,8 +158,7 @@ DataBlend parse_data_path(const std::vector<std::string>& words) {
   DataBlend out;
   const bool in_pairs = words.size() % 2 == 0;
   const auto weights = in_pairs ? parse_pairs(words) : std::vector<std::optional<double>>{};
-  const auto numbers =
-      std::count_if(weights.begin(), weights.end(), [](const std::optional<double>& w) { return w.has_value(); });
+  const auto numbers = std::ranges::count_if(weights, [](const std::optional<double>& w) { return w.has_value(); });
   if (numbers == 0) {
     for (const std::string& word : words) out.prefixes.push_back(strip(word));
     return out;

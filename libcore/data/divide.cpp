@@ -19,7 +19,7 @@ namespace {
 std::vector<double> shares_before(std::vector<double> weights) {
   // Scale by a power of two, which changes no ratio, so that the sum cannot overflow.
   int exponent = 0;
-  std::frexp(*std::max_element(weights.begin(), weights.end()), &exponent);
+  std::frexp(*std::ranges::max_element(weights), &exponent);
   for (double& weight : weights) weight = std::ldexp(weight, -exponent);
   std::vector<double> shares{0};
   const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);

@@ -29,8 +29,8 @@ void clear_padding(std::int32_t pad, Sample& sample) {
   for (std::size_t i = 0; i < sample.labels.size(); ++i) {
     if (sample.labels[i] == pad) sample.loss_mask[i] = 0.0f;
   }
-  std::replace(sample.tokens.begin(), sample.tokens.end(), pad, 0);
-  std::replace(sample.labels.begin(), sample.labels.end(), pad, 0);
+  std::ranges::replace(sample.tokens, pad, 0);
+  std::ranges::replace(sample.labels, pad, 0);
 }
 
 /// Calls use(sequence, begin, end) for each sequence that contributes tokens to an item: `begin` to `end` - 1.

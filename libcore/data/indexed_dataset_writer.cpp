@@ -32,7 +32,7 @@ void store_tokens(std::span<const Token> tokens, std::byte* to, const std::strin
     to += sizeof(T);
   }
   if (lost == 0) return;
-  const auto bad = std::find_if_not(tokens.begin(), tokens.end(), [](auto token) { return std::in_range<T>(token); });
+  const auto bad = std::ranges::find_if_not(tokens, [](auto token) { return std::in_range<T>(token); });
   fail(Exit::bad_data, path, ": the token id ", *bad, " does not fit in ", 8 * sizeof(T),
        std::is_signed_v<T> ? " bits" : " unsigned bits", "; check the vocabulary size");
 }

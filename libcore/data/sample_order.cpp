@@ -184,7 +184,7 @@ StreamPlace SampleOrder::last_token(std::int64_t sample) const {
 StreamPlace SampleOrder::locate(std::int64_t token) const {
   const std::int64_t epoch = is_feistel() ? token / tokens_per_epoch_ : 0;
   token -= epoch * tokens_per_epoch_;
-  const auto block = std::upper_bound(tokens_before_.begin(), tokens_before_.end(), token) - 1;
+  const auto block = std::ranges::upper_bound(tokens_before_, token) - 1;
   std::int64_t position = (block - tokens_before_.begin()) * kBlockSequences;
   token -= *block;
   for (;;) {

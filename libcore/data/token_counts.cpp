@@ -90,7 +90,7 @@ std::int64_t check_range(const IndexedDataset& data, std::int64_t vocab_size, in
   for (const std::int64_t at : broken) {
     if (at >= 0) fail_token<T>(data, at, vocab_size);
   }
-  return *std::max_element(largest.begin(), largest.end());
+  return *std::ranges::max_element(largest);
 }
 
 }  // namespace

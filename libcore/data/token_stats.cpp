@@ -17,7 +17,7 @@ std::vector<std::int64_t> rank_ids(const std::vector<std::int64_t>& counts) {
   for (std::size_t id = 0; id < counts.size(); ++id) {
     if (counts[id] > 0) ids.push_back(id);
   }
-  std::stable_sort(ids.begin(), ids.end(), [&](std::int64_t a, std::int64_t b) { return counts[a] > counts[b]; });
+  std::ranges::stable_sort(ids, [&](std::int64_t a, std::int64_t b) { return counts[a] > counts[b]; });
   return ids;
 }
 

@@ -49,7 +49,7 @@ void Generator::choose(Sequence& sequence, std::span<const float> logits) {
   result.logprobs.push_back(logprob);
   result.ids.push_back(id);
   sequence.ids.push_back(id);
-  result.stopped = std::find(options_.stops.begin(), options_.stops.end(), id) != options_.stops.end();
+  result.stopped = std::ranges::find(options_.stops, id) != options_.stops.end();
   sequence.done = result.stopped || std::ssize(result.ids) >= options_.max_new_tokens;
   if (sequence.on_token) sequence.on_token(sequence.index, id);
 }
@@ -57,8 +57,8 @@ void Generator::choose(Sequence& sequence, std::span<const float> logits) {
 /// Generates one token for every unfinished sequence. Returns false if all of them are finished.
 bool Generator::step(std::vector<Sequence>& sequences) {
   auto active = [](const Sequence& sequence) { return !sequence.done; };
-  if (std::none_of(sequences.begin(), sequences.end(), active)) return false;
-  std::fill(step_ids_.begin(), step_ids_.end(), -1);
+  if (std::ranges::none_of(sequences, active)) return false;
+  std::ranges::fill(step_ids_, -1);
   std::vector<Sequence*> full;
   for (Sequence& sequence : sequences) {
     if (sequence.done) continue;

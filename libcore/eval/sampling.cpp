@@ -36,7 +36,7 @@ void normalize(std::vector<double>& probs) {
 }
 
 void softmax(std::vector<double>& values) {
-  double top = *std::max_element(values.begin(), values.end());
+  double top = *std::ranges::max_element(values);
   for (double& value : values) value = std::exp(value - top);
   normalize(values);
 }
@@ -67,7 +67,7 @@ void keep_top_p(Candidates& c, double p) {
 }  // namespace
 
 std::int32_t argmax(std::span<const float> logits) {
-  return static_cast<std::int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+  return static_cast<std::int32_t>(std::ranges::max_element(logits) - logits.begin());
 }
 
 void filter_logits(std::span<const float> logits, const SamplingOptions& options, Candidates& out) {
@@ -75,7 +75,7 @@ void filter_logits(std::span<const float> logits, const SamplingOptions& options
   out.probs.clear();
   // Subtract the largest logit before dividing by the temperature, because the quotient could overflow for small
   // temperatures.
-  const double top = *std::max_element(logits.begin(), logits.end());
+  const double top = *std::ranges::max_element(logits);
   for (std::size_t i = 0; i < logits.size(); ++i) {
     out.ids.push_back(static_cast<std::int32_t>(i));
     out.probs.push_back((double{logits[i]} - top) / options.temperature);
@@ -98,7 +98,7 @@ std::int32_t pick(const Candidates& candidates, double uniform) {
 }
 
 double log_probability(std::span<const float> logits, std::int32_t id) {
-  double top = *std::max_element(logits.begin(), logits.end()), sum = 0;
+  double top = *std::ranges::max_element(logits), sum = 0;
   for (float logit : logits) sum += std::exp(double{logit} - top);
   return double{logits[id]} - top - std::log(sum);
 }

@@ -78,7 +78,7 @@ class TextTokens : public TokenSource {
     if (bad == std::string_view::npos) return;
     const std::string_view good = text.substr(0, bad);
     const std::size_t line_begin = good.rfind('\n') + 1;  // npos + 1 is 0
-    fail(Exit::bad_data, file, ": line ", 1 + std::count(good.begin(), good.end(), '\n'), ": ",
+    fail(Exit::bad_data, file, ": line ", 1 + std::ranges::count(good, '\n'), ": ",
          invalid_utf8_message(bad - line_begin + 1));
   }
 

@@ -78,7 +78,7 @@ Json train_vocab(const VocabOptions& options, Console& console) {
   std::vector<OutputLock> locks =
       claim_outputs({.prefixes = {options.output_prefix}, .names = names, .inputs = read}, guard, console);
   const bool has_json =
-      std::any_of(files.begin(), files.end(), [&](const std::string& file) { return holds_json_lines(options, file); });
+      std::ranges::any_of(files, [&](const std::string& file) { return holds_json_lines(options, file); });
   if (!has_json && options.json_key != VocabOptions().json_key)
     console.info(
         cat("--json-key ", options.json_key,

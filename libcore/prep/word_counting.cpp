@@ -22,7 +22,7 @@ void check_utf8(const std::string& path, std::string_view text, std::int64_t& li
   const std::size_t bad = find_invalid_utf8(text);
   const std::string_view good = text.substr(0, bad);
   const std::size_t line_begin = good.rfind('\n') + 1;  // npos + 1 is 0
-  lines += std::count(good.begin(), good.end(), '\n');
+  lines += std::ranges::count(good, '\n');
   column = line_begin == 0 ? column + good.size() : good.size() - line_begin;
   if (bad == std::string_view::npos) return;
   fail(Exit::bad_data, path, ":", lines + 1, ": ", invalid_utf8_message(column + 1));

@@ -76,8 +76,7 @@ const AddedToken* TokenFinder::longest_at(std::string_view text, std::size_t at)
 }
 
 void TokenFinder::refuse_overlap(const Found& found) const {
-  const auto token =
-      std::find_if(tokens_.begin(), tokens_.end(), [&](const AddedToken& one) { return one.id == found.id; });
+  const auto token = std::ranges::find_if(tokens_, [&](const AddedToken& one) { return one.id == found.id; });
   fail(Exit::bad_data, "the added token \"", token->content,
        "\" (lstrip) lies in whitespace that the preceding token (rstrip) ",
        "has consumed, and Hugging Face's tokenizers library aborts on such text; change the text, or the lstrip or "

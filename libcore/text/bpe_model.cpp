@@ -101,7 +101,7 @@ BpeModel::BpeModel(const BpeVocabulary& vocabulary, const std::string& source) :
 
 BpeModel::BpeModel(const std::array<std::uint32_t, 256>& byte_tokens, std::span<const MergeRule> rules)
     : byte_tokens_(byte_tokens), pairs_(rules.size()) {
-  std::uint32_t tokens = *std::max_element(byte_tokens_.begin(), byte_tokens_.end()) + 1;
+  std::uint32_t tokens = *std::ranges::max_element(byte_tokens_) + 1;
   for (const MergeRule& rule : rules) tokens = std::max({tokens, rule.left + 1, rule.right + 1, rule.merged + 1});
   TokenEdges edges(*this, tokens);
   for (const MergeRule& rule : rules) {

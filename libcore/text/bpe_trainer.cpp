@@ -98,7 +98,7 @@ class Merger {
   void merge(Pair pair, std::uint32_t merged) {
     ++merge_number_;
     std::vector<std::uint32_t> words = std::move(pairs_[pair].words);
-    if (!std::is_sorted(words.begin(), words.end())) std::sort(words.begin(), words.end());
+    if (!std::ranges::is_sorted(words)) std::ranges::sort(words);
     words.erase(std::unique(words.begin(), words.end()), words.end());
     for (std::uint32_t word : words) merge_in_word(word, pair, merged);
     pairs_[pair].count = 0;
@@ -176,7 +176,7 @@ BpeVocabulary start_vocabulary(const BpeTraining& training) {
   for (const std::string& token : training.special_tokens) out.tokens.push_back(token);
   for (std::size_t i = 0; i < out.tokens.size(); ++i) out.special.push_back(static_cast<std::int32_t>(i));
   std::vector<std::string> bytes(byte_stand_ins().begin(), byte_stand_ins().end());
-  std::sort(bytes.begin(), bytes.end());  // UTF-8 sorts in code point order
+  std::ranges::sort(bytes);  // UTF-8 sorts in code point order
   for (const std::string& byte : bytes) out.tokens.push_back(byte);
   if (training.vocab_size < std::ssize(out.tokens)) {
     fail(Exit::usage, "--vocab-size ", training.vocab_size, " is too small for the 256 bytes and ",

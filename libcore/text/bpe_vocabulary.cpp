@@ -143,7 +143,7 @@ MergeLine first_line(std::string_view text) {
 }
 
 void read_merges(MergeList& merges, const NamedText& file) {
-  merges.reserve(std::count(file.text.begin(), file.text.end(), '\n') + 1, file.text.size() + 1);
+  merges.reserve(std::ranges::count(file.text, '\n') + 1, file.text.size() + 1);
   std::int64_t number = 0;
   for (std::string_view rest = file.text; !rest.empty();) {
     ++number;

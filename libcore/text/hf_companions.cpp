@@ -24,9 +24,7 @@ constexpr const char* kStandard[] = {"bos_token", "eos_token", "unk_token", "sep
                                      "pad_token", "cls_token", "mask_token"};
 
 /// Returns a key's index in kStandard, or the size of kStandard for any other key.
-std::ptrdiff_t rank_of(std::string_view key) {
-  return std::find(std::begin(kStandard), std::end(kStandard), key) - std::begin(kStandard);
-}
+std::ptrdiff_t rank_of(std::string_view key) { return std::ranges::find(kStandard, key) - std::begin(kStandard); }
 bool is_standard(std::string_view key) { return rank_of(key) < std::ssize(kStandard); }
 
 class CompanionReader {
@@ -68,8 +66,7 @@ class CompanionReader {
 
   /// Parses one of the files. Returns an empty object if it does not exist.
   Json parse(const std::string& name) const {
-    const auto file =
-        std::find_if(out_.files.begin(), out_.files.end(), [&](const auto& one) { return one.first == name; });
+    const auto file = std::ranges::find_if(out_.files, [&](const auto& one) { return one.first == name; });
     if (file == out_.files.end()) return Json::object();
     const std::string path = path_of(name);
     Json content = with_prefix([&] { return Json::parse(file->second); }, path, ": the file is not valid JSON: ");
@@ -249,8 +246,8 @@ class CompanionReader {
     }
     out_.is_rebuilt = true;
     for (const AddedToken& token : parts_.added) {
-      const auto decoded = std::find_if(decoder_.begin(), decoder_.end(),
-                                        [&](const auto& item) { return item.second.content == token.content; });
+      const auto decoded =
+          std::ranges::find_if(decoder_, [&](const auto& item) { return item.second.content == token.content; });
       if (decoded != decoder_.end() && decoded->first == token.id) continue;
       refuse(has_decoder_ ? kConfig : fs::path(path_).filename().string(), "\"", token.content, "\" is added token ",
              token.id, " of ", path_,
@@ -299,8 +296,7 @@ class CompanionReader {
     for (const AddedToken& token : parts_.added) known.insert(token.content);
     for (const HfToken& token : added) known.insert(token.content);
     const auto add = [&](const HfToken& token) {
-      if (known.count(token.content) == 0 && std::find(added.begin(), added.end(), token) == added.end())
-        added.push_back(token);
+      if (known.count(token.content) == 0 && std::ranges::find(added, token) == added.end()) added.push_back(token);
     };
     std::set<std::string> names;
     for (const auto& [key, token] : special_.items()) {

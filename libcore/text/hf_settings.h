@@ -38,7 +38,7 @@ template <class Value>
 class OrderedMap {
  public:
   const Value* find(std::string_view key) const {
-    const auto at = std::find_if(items_.begin(), items_.end(), [&](const auto& item) { return item.first == key; });
+    const auto at = std::ranges::find_if(items_, [&](const auto& item) { return item.first == key; });
     return at == items_.end() ? nullptr : &at->second;
   }
   void set(const std::string& key, Value value) {
@@ -51,7 +51,7 @@ class OrderedMap {
     items_.emplace_back(key, std::move(value));
   }
   std::optional<Value> take(std::string_view key) {
-    const auto at = std::find_if(items_.begin(), items_.end(), [&](const auto& item) { return item.first == key; });
+    const auto at = std::ranges::find_if(items_, [&](const auto& item) { return item.first == key; });
     if (at == items_.end()) return {};
     Value taken = std::move(at->second);
     items_.erase(at);
@@ -61,8 +61,7 @@ class OrderedMap {
   /// Sorts the items by rank(key), and keeps the order of those with the same rank.
   template <class Rank>
   void sort_by(const Rank& rank) {
-    std::stable_sort(items_.begin(), items_.end(),
-                     [&](const auto& a, const auto& b) { return rank(a.first) < rank(b.first); });
+    std::ranges::stable_sort(items_, [&](const auto& a, const auto& b) { return rank(a.first) < rank(b.first); });
   }
 
  private:

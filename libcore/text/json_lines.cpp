@@ -148,7 +148,7 @@ void TextExtractor::read_padded(std::string_view line, std::int64_t number) {
 
 /// Returns a requested key's value, or null.
 TextExtractor::Value* TextExtractor::find(std::string_view key) {
-  auto found = std::find(keys_.begin(), keys_.end(), key);
+  auto found = std::ranges::find(keys_, key);
   return found == keys_.end() ? nullptr : &values_[found - keys_.begin()];
 }
 
@@ -182,7 +182,7 @@ bool TextExtractor::read_with_dom(std::string_view line) {
     value->texts.clear();
     value->is_found = append_texts(element, value->texts);
   }
-  return std::all_of(values_.begin(), values_.end(), [](const Value& value) { return value.is_found; });
+  return std::ranges::all_of(values_, [](const Value& value) { return value.is_found; });
 }
 
 void TextExtractor::read_value(JsonCursor& cursor, Value& value) {

@@ -68,7 +68,7 @@ constexpr FileFormat kFileFormats[] = {
 
 /// True for a control character that is rare in text of any encoding.
 bool has_control(std::string_view line) {
-  return std::any_of(line.begin(), line.end(), [](char c) { return byte_of(c) < '\b' || (c > '\r' && c < '\x1B'); });
+  return std::ranges::any_of(line, [](char c) { return byte_of(c) < '\b' || (c > '\r' && c < '\x1B'); });
 }
 
 /// Returns what follows a JSON value, or the place where the value is invalid.
@@ -97,7 +97,7 @@ bool is_table_header(std::string_view line) {
     const auto is_name = [](const std::string& cell) {
       return !cell.empty() && cell.size() <= kCellBytes && cell.front() != ' ' && cell.find('.') == std::string::npos;
     };
-    if (cells.size() > 1 && std::all_of(cells.begin(), cells.end(), is_name)) return true;
+    if (cells.size() > 1 && std::ranges::all_of(cells, is_name)) return true;
   }
   return false;
 }

@@ -30,10 +30,10 @@ void for_each_character(std::string_view text, Take take) {
 std::vector<std::uint32_t> rank_scores(const SentencePieceModel& model) {
   std::vector<float> scores;
   for (const SentencePiece& piece : model.pieces) scores.push_back(piece.score);
-  std::sort(scores.begin(), scores.end(), std::greater<>());
+  std::ranges::sort(scores, std::greater<>());
   std::vector<std::uint32_t> ranks;
   for (const SentencePiece& piece : model.pieces) {
-    auto found = std::lower_bound(scores.begin(), scores.end(), piece.score, std::greater<>());
+    auto found = std::ranges::lower_bound(scores, piece.score, std::greater<>());
     ranks.push_back(static_cast<std::uint32_t>(found - scores.begin()));
   }
   return ranks;

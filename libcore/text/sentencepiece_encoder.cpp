@@ -84,7 +84,7 @@ class WordEncoder : public Encoder {
     const std::int32_t unk = segmenter_.model().unk;
     pieces_.clear();
     words_.encode(word, pieces_);
-    if (std::find(pieces_.begin(), pieces_.end(), unk) != pieces_.end()) {
+    if (std::ranges::find(pieces_, unk) != pieces_.end()) {
       segmenter_.append_ids(word, pieces_, text_begin, ids);
       return;
     }

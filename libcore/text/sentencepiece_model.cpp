@@ -180,7 +180,7 @@ void resolve_pieces(SentencePieceModel& model) {
   }
   if (model.unk < 0)
     fail(Exit::bad_data, model.source, " is not a SentencePiece model, because it has no unknown piece");
-  auto missing = std::find(model.byte_ids.begin(), model.byte_ids.end(), -1);
+  auto missing = std::ranges::find(model.byte_ids, -1);
   if (model.byte_fallback && missing != model.byte_ids.end())
     fail(Exit::bad_data, model.source, ": the model has byte_fallback, but no piece for byte ",
          missing - model.byte_ids.begin());

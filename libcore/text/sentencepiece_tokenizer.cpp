@@ -171,7 +171,7 @@ std::string SentencePieceTokenizer::decode_pieces(std::span<const std::int32_t> 
   for (std::int32_t id : ids) {
     const SentencePiece& piece = model.piece(id);
     if (piece.kind == Kind::byte) {
-      bytes += static_cast<char>(std::find(model.byte_ids.begin(), model.byte_ids.end(), id) - model.byte_ids.begin());
+      bytes += static_cast<char>(std::ranges::find(model.byte_ids, id) - model.byte_ids.begin());
       continue;
     }
     append_bytes_as_text(bytes, out);

@@ -47,11 +47,11 @@ constexpr std::array kStarters = std::to_array<std::string_view>(
 
 template <std::size_t N>
 bool holds(const std::array<std::string_view, N>& words, std::string_view word) {
-  return std::binary_search(words.begin(), words.end(), word);
+  return std::ranges::binary_search(words, word);
 }
 template <std::size_t N>
 constexpr bool is_sorted_list(const std::array<std::string_view, N>& words) {
-  return std::is_sorted(words.begin(), words.end());
+  return std::ranges::is_sorted(words);
 }
 static_assert(is_sorted_list(kBeforeWord) && is_sorted_list(kBeforeNumber) && is_sorted_list(kAbbreviations) &&
               is_sorted_list(kStarters));
@@ -138,7 +138,7 @@ class SentenceSplitter {
     if (holds(kBeforeWord, lower)) return false;
     if (holds(kBeforeNumber, lower) && is_digit(first)) return false;
     if (holds(kAbbreviations, lower) || is_initial(word)) return is_starter(next_word);
-    if (!word.empty() && std::all_of(word.begin(), word.end(), is_digit)) {
+    if (!word.empty() && std::ranges::all_of(word, is_digit)) {
       return word_begin != first_word_ && !is_lower(first);
     }
     return true;

@@ -190,9 +190,7 @@ void check_tiktoken_options(const TiktokenOptions& options) {
   if (named > count) {
     fail_at(Exit::usage, flag, "must be at least ", named, ", the number of --tiktoken-special-tokens");
   }
-  auto occurs = [&](const std::string& name) {
-    return std::count(options.special_tokens.begin(), options.special_tokens.end(), name);
-  };
+  auto occurs = [&](const std::string& name) { return std::ranges::count(options.special_tokens, name); };
   for (const char* name : {"<unk>", "<s>", "</s>"}) {
     if (occurs(name) == 0) fail_at(Exit::usage, names, "must include ", name);
   }
@@ -248,7 +246,7 @@ std::int32_t TikTokenizer::eod() const {
 
 std::int32_t TikTokenizer::pad() const {
   const auto& special = options_.special_tokens;
-  const auto at = std::find(special.begin(), special.end(), "<pad>") - special.begin();
+  const auto at = std::ranges::find(special, "<pad>") - special.begin();
   const bool is_used = at < std::min(std::ssize(special), options_.num_special_tokens);
   return is_used ? static_cast<std::int32_t>(at) : -1;
 }
