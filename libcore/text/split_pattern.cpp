@@ -32,14 +32,19 @@ Glyph glyph_at(const char* at, const char* end) {
 
 bool is_line_end(std::uint32_t code) { return code == '\r' || code == '\n'; }
 
-/// Returns the end of the run of characters with class `value` that starts at `at`.
-const char* class_end(const char* at, const char* end, CharClass value) {
+/// Returns the end of the run of characters that starts at `at` and for each of which matches(glyph) is true.
+template <class Matches>
+const char* run_end(const char* at, const char* end, const Matches& matches) {
   while (at < end) {
     Glyph next = glyph_at(at, end);
-    if (next.value != value) break;
+    if (!matches(next)) break;
     at += next.length;
   }
   return at;
+}
+
+const char* class_end(const char* at, const char* end, CharClass value) {
+  return run_end(at, end, [value](const Glyph& glyph) { return glyph.value == value; });
 }
 
 /// Returns the end of the contraction at `at`, in upper or lower case, or `at` if there is none.
@@ -57,7 +62,8 @@ const char* contraction_end(const char* at, const char* end) {
 constexpr CategorySet kUpperSet = category_set(Category::Lu, Category::Lt, Category::Lm, Category::Lo, Category::M);
 constexpr CategorySet kLowerSet = category_set(Category::Ll, Category::Lm, Category::Lo, Category::M);
 
-bool is_in_set(CategorySet set, const Glyph& glyph) { return is_in(set, glyph.code); }
+constexpr auto is_in_upper = [](const Glyph& glyph) { return is_in(kUpperSet, glyph.code); };
+constexpr auto is_in_lower = [](const Glyph& glyph) { return is_in(kLowerSet, glyph.code); };
 
 /// Matches U*V+ greedily. If no V follows, gives back the characters from U after the last one that V also matches.
 /// Returns null if there is no match.
@@ -66,29 +72,18 @@ const char* mixed_case_end(const char* at, const char* end) {
   const char* begin = at;
   while (at < end) {
     Glyph next = glyph_at(at, end);
-    if (!is_in_set(kUpperSet, next)) break;
+    if (!is_in_upper(next)) break;
     at += next.length;
-    if (is_in_set(kLowerSet, next)) shared = at;
+    if (is_in_lower(next)) shared = at;
   }
-  const char* upper_end = at;
-  while (at < end) {
-    Glyph next = glyph_at(at, end);
-    if (!is_in_set(kLowerSet, next)) break;
-    at += next.length;
-  }
-  if (at > upper_end) return at;
+  if (const char* found = run_end(at, end, is_in_lower); found > at) return found;
   return shared > begin ? shared : nullptr;
 }
 
 /// Matches U+V* where U*V+ does not match, so that no V follows. Returns null if there is no U.
 const char* upper_case_end(const char* at, const char* end) {
-  const char* begin = at;
-  while (at < end) {
-    Glyph next = glyph_at(at, end);
-    if (!is_in_set(kUpperSet, next)) break;
-    at += next.length;
-  }
-  return at > begin ? at : nullptr;
+  const char* found = run_end(at, end, is_in_upper);
+  return found > at ? found : nullptr;
 }
 
 /// Tries both alternatives, each first with and then without a character before the word. Returns `at` if neither
