@@ -120,9 +120,9 @@ BlendOrder::BlendOrder(std::size_t datasets, std::int64_t size) : datasets_(data
     fail(Exit::usage, "a blend has ", datasets,
          " data sets, more than the limit of 65536; join some with mtl-data merge");
   if (datasets <= 256)
-    narrow_ = BigArray<std::uint8_t>(size, kOrderMemory);
+    order_ = BigArray<std::uint8_t>(size, kOrderMemory);
   else
-    wide_ = BigArray<std::uint16_t>(size, kOrderMemory);
+    order_ = BigArray<std::uint16_t>(size, kOrderMemory);
   blocks_.reserve(datasets * (size / kBlockSamples + 1));
 }
 
@@ -135,10 +135,7 @@ BlendOrder BlendOrder::weighted(std::span<const double> weights, std::int64_t si
     for (std::size_t d = 0; d < order.datasets_; ++d) order.counts_[d] = static_cast<std::int64_t>(greedy.counts[d]);
     order.begin_block();
     const std::size_t at = first, count = std::min(kBlockSamples, size - first);
-    if (order.wide_.empty())
-      greedy.fill(first, order.narrow_.span().subspan(at, count));
-    else
-      greedy.fill(first, order.wide_.span().subspan(at, count));
+    std::visit([&](auto& all) { greedy.fill(first, all.span().subspan(at, count)); }, order.order_);
   }
   for (std::size_t d = 0; d < order.datasets_; ++d) order.counts_[d] = static_cast<std::int64_t>(greedy.counts[d]);
   return order;
@@ -165,24 +162,15 @@ BlendOrder BlendOrder::exhaustive(std::span<const std::int64_t> sizes) {
         chosen = d;
       }
     }
-    order.put(index, chosen);
+    std::visit([&](auto& all) { all[index] = static_cast<std::decay_t<decltype(all[index])>>(chosen); }, order.order_);
     ++order.counts_[chosen];
   }
   return order;
 }
 
-void BlendOrder::put(std::int64_t index, std::size_t dataset) {
-  const std::size_t at = index;
-  if (wide_.empty())
-    narrow_[at] = static_cast<std::uint8_t>(dataset);
-  else
-    wide_[at] = static_cast<std::uint16_t>(dataset);
-}
-
 std::int64_t BlendOrder::dataset(std::int64_t index) const {
   require(index >= 0 && index < size_, "blend: no sample ", index, " of ", size_);
-  const std::size_t at = index;
-  return wide_.empty() ? narrow_[at] : wide_[at];
+  return std::visit([&](const auto& order) { return std::int64_t{order[index]}; }, order_);
 }
 
 std::int64_t BlendOrder::sample(std::int64_t index) const {
@@ -192,7 +180,7 @@ std::int64_t BlendOrder::sample(std::int64_t index) const {
     const auto* first = order.data();
     return std::count(first + begin, first + index, static_cast<std::decay_t<decltype(*first)>>(d));
   };
-  return before + (wide_.empty() ? count(narrow_) : count(wide_));
+  return before + std::visit(count, order_);
 }
 
 }  // namespace mtl

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <span>
+#include <variant>
 #include <vector>
 
 #include "base/big_array.h"
@@ -46,12 +47,10 @@ class BlendOrder {
  private:
   BlendOrder(std::size_t datasets, std::int64_t size);
   void begin_block();
-  void put(std::int64_t index, std::size_t dataset);
 
   std::size_t datasets_;
   std::int64_t size_;
-  BigArray<std::uint8_t> narrow_;     // data set of each sample; used for up to 256 data sets
-  BigArray<std::uint16_t> wide_;      // used for more data sets
+  std::variant<BigArray<std::uint8_t>, BigArray<std::uint16_t>> order_;  // data set of each sample; one byte for <= 256
   std::vector<std::int64_t> blocks_;  // (blocks, data sets): counts before each block
   std::vector<std::int64_t> counts_;
 };
