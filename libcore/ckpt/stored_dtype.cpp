@@ -31,6 +31,14 @@ constexpr std::array<TypeInfo, 22> kTypes = {
 
 const TypeInfo& info_of(StoredDType dtype) { return kTypes[enum_index(dtype)]; }
 
+/// Returns the type whose `member` is `name`, or nullopt if there is none.
+std::optional<StoredDType> find_type(const char* TypeInfo::*member, std::string_view name) {
+  for (std::size_t i = 0; i < kTypes.size(); ++i) {
+    if (!name.empty() && name == kTypes[i].*member) return static_cast<StoredDType>(i);
+  }
+  return std::nullopt;
+}
+
 /// Rounds to odd: truncates `value` to fp32, and sets the last bit if the result is inexact. Rounding the result to 16
 /// bits then gives the same number as rounding `value` to 16 bits directly.
 float round_to_odd(double value) {
@@ -63,19 +71,8 @@ std::string name_of(StoredDType dtype) { return info_of(dtype).name; }
 std::string torch_name_of(StoredDType dtype) { return info_of(dtype).torch_name; }
 bool is_model_dtype(StoredDType dtype) { return info_of(dtype).torch_name[0] != '\0'; }
 
-std::optional<StoredDType> parse_stored_dtype(std::string_view name) {
-  for (std::size_t i = 0; i < kTypes.size(); ++i) {
-    if (name == kTypes[i].name) return static_cast<StoredDType>(i);
-  }
-  return std::nullopt;
-}
-
-std::optional<StoredDType> parse_torch_dtype(std::string_view name) {
-  for (std::size_t i = 0; i < kTypes.size(); ++i) {
-    if (!name.empty() && name == kTypes[i].torch_name) return static_cast<StoredDType>(i);
-  }
-  return std::nullopt;
-}
+std::optional<StoredDType> parse_stored_dtype(std::string_view name) { return find_type(&TypeInfo::name, name); }
+std::optional<StoredDType> parse_torch_dtype(std::string_view name) { return find_type(&TypeInfo::torch_name, name); }
 
 StoredDType stored_dtype_of(DType dtype) {
   switch (dtype) {

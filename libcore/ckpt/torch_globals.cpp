@@ -90,6 +90,15 @@ std::string_view name_in_torch(std::string_view global) {
   return "";
 }
 
+/// Returns the dtype whose `member` names the global, or nullopt if there is none.
+std::optional<StoredDType> dtype_named(std::string_view TorchType::*member, std::string_view global) {
+  const std::string_view name = name_in_torch(global);
+  for (const TorchType& type : kTorchTypes) {
+    if (!name.empty() && type.*member == name) return type.stored;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 GlobalUse torch_global_use(std::string_view module, std::string_view name) {
@@ -115,19 +124,11 @@ GlobalUse torch_global_use(std::string_view module, std::string_view name) {
 }
 
 std::optional<StoredDType> dtype_of_storage(std::string_view global) {
-  const std::string_view name = name_in_torch(global);
-  for (const TorchType& type : kTorchTypes) {
-    if (!name.empty() && type.storage == name) return type.stored;
-  }
-  return std::nullopt;
+  return dtype_named(&TorchType::storage, global);
 }
 
 std::optional<StoredDType> dtype_of_torch_global(std::string_view global) {
-  const std::string_view name = name_in_torch(global);
-  for (const TorchType& type : kTorchTypes) {
-    if (type.dtype == name) return type.stored;
-  }
-  return std::nullopt;
+  return dtype_named(&TorchType::dtype, global);
 }
 
 std::string_view storage_class_of(StoredDType dtype) {
