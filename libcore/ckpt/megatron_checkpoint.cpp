@@ -148,19 +148,17 @@ class MegatronReader : public MappedReader {
   }
 
   MegatronShapes shapes() const {
-    MegatronShapes out;
-    out.layers = model_.layers;
-    out.vocabulary_rows = extent(kTokens, 0);
-    out.hidden = extent(kTokens, 1);
-    out.positions = extent("embedding.positions.weight", 0);
-    out.up_rows = extent("layers.0.mlp.up.weight", 0);
-    out.query_norm = extent("layers.0.attention.q_norm.weight", 0);
-    out.has_norm_bias = find("final_norm.bias") != nullptr;
-    out.has_head = find(kHead) != nullptr;
-    out.bias.qkv = find("layers.0.attention.qkv.bias") != nullptr;
-    out.bias.out = find("layers.0.attention.out.bias") != nullptr;
-    out.bias.mlp = find("layers.0.mlp.up.bias") != nullptr;
-    return out;
+    return {.layers = model_.layers,
+            .vocabulary_rows = extent(kTokens, 0),
+            .hidden = extent(kTokens, 1),
+            .up_rows = extent("layers.0.mlp.up.weight", 0),
+            .query_norm = extent("layers.0.attention.q_norm.weight", 0),
+            .positions = extent("embedding.positions.weight", 0),
+            .has_norm_bias = find("final_norm.bias") != nullptr,
+            .has_head = find(kHead) != nullptr,
+            .bias = {.qkv = find("layers.0.attention.qkv.bias") != nullptr,
+                     .out = find("layers.0.attention.out.bias") != nullptr,
+                     .mlp = find("layers.0.mlp.up.bias") != nullptr}};
   }
 
   void collect_parameters() {

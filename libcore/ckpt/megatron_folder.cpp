@@ -14,7 +14,7 @@ namespace mtl {
 
 namespace {
 
-constexpr std::string_view kRankPrefix = "mp_rank_", kMegatronTracker = "latest_checkpointed_iteration.txt";
+constexpr std::string_view kRankPrefix = "mp_rank_";
 
 /// True if a name is that of a rank's folder, or at least begins like one. DeepSpeed's files begin in the same way.
 bool is_like_rank(const std::string& name) { return starts_with(name, kRankPrefix) && !ends_with(name, ".pt"); }
@@ -48,13 +48,10 @@ void refuse_first_distributed(const std::string& rank_folder) {
 /// Returns the folder that the tracker names, whether or not it exists, or "" if the tracker is missing or does not
 /// name a folder.
 std::string tracked_folder(const std::string& path) {
-  const std::string tracker = cat(path, "/", kMegatronTracker);
-  if (!file_exists(tracker)) return "";
-  const std::string content = read_regular_file(tracker);
-  const std::string_view text = trim(std::string_view(content).substr(0, 100));
-  if (text == kReleaseFolder) return std::string(kReleaseFolder);
+  const std::string text = tracker_text(path);
+  if (text == kReleaseFolder) return text;
   const std::optional<std::int64_t> iteration = parse_int(text);
-  return iteration && *iteration >= 0 ? format("iter_%07lld", static_cast<long long>(*iteration)) : "";
+  return iteration && *iteration >= 0 ? folder_of(*iteration) : "";
 }
 
 /// Returns the checkpoint that the tracker names in a folder with multiple checkpoints or, if it names none that
@@ -81,7 +78,7 @@ std::optional<std::string> checkpoint_in(const std::string& path, Console& conso
             foreign.empty() ? "contains no mp_rank_* folders; copy the checkpoint again" : foreign, "; or use ", path,
             "/", newest, " to go back to that checkpoint");
   }
-  const std::string tracker = cat(path, "/", kMegatronTracker);
+  const std::string tracker = cat(path, "/", kTrackerName);
   const char* problem = file_exists(tracker) ? " does not name a checkpoint" : " is missing";
   console.warn(
       cat(tracker, tracked.empty() ? problem : cat(" names ", tracked, ", which does not exist"), "; using ", newest));
@@ -107,15 +104,9 @@ std::optional<std::string> find_megatron_checkpoint(const std::string& path, Con
 }
 
 MegatronRankFiles list_megatron_files(const std::string& checkpoint) {
+  if (!is_directory(checkpoint)) return {.paths = {checkpoint}};
+  if (const std::string file = cat(checkpoint, "/", kRankFile); file_exists(file)) return {.paths = {file}};
   MegatronRankFiles out;
-  if (!is_directory(checkpoint)) {
-    out.paths = {checkpoint};
-    return out;
-  }
-  if (const std::string file = cat(checkpoint, "/", kRankFile); file_exists(file)) {
-    out.paths = {file};
-    return out;
-  }
   std::map<std::pair<int, int>, std::string> by_rank;  // (stage, tensor parallel rank)
   for (const std::string& name : names_in_folder(checkpoint)) {
     if (!is_like_rank(name)) continue;

@@ -74,10 +74,7 @@ std::optional<MegatronName> find_row(const NameRow (&table)[N], std::string_view
     const std::string_view module = module_of(name, kind);
     for (const NameRow& row : table) {
       if (module.empty() || row.megatron != module) continue;
-      MegatronName out;
-      out.canonical = cat(row.canonical, ".", kind);
-      out.split = kind == "weight" ? row.weight : row.bias;
-      return out;
+      return MegatronName{cat(row.canonical, ".", kind), std::nullopt, kind == "weight" ? row.weight : row.bias};
     }
   }
   return std::nullopt;

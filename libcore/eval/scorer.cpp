@@ -9,10 +9,7 @@ namespace mtl {
 namespace {
 
 RunShape shape_of(std::int64_t batch, std::int64_t seq_length) {
-  RunShape shape;
-  shape.micro_batch = batch;
-  shape.seq_length = seq_length;
-  return shape;
+  return {.micro_batch = batch, .seq_length = seq_length, .layout = {}};
 }
 
 std::vector<Workspace::Pass> passes(std::int64_t batch, std::int64_t seq_length) {
