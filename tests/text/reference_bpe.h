@@ -3,8 +3,6 @@
 // merges.txt with libcore/text. The character classes come from a golden file.
 #pragma once
 
-#include <array>
-#include <map>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -32,8 +30,7 @@ class ReferenceBpe {
     }
     for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id)
       ids_[std::string(vocabulary.tokens[id])] = static_cast<std::int32_t>(id);
-    for (const Merge& merge : vocabulary.merges)
-      ranks_.insert({{std::string(merge.left), std::string(merge.right)}, ranks_.size()});
+    for (const Merge& merge : vocabulary.merges) ranks_.insert({cat(merge.left, " ", merge.right), ranks_.size()});
   }
 
   std::vector<std::int32_t> encode(std::string_view text) {
@@ -61,8 +58,10 @@ class ReferenceBpe {
   std::vector<std::int32_t> merge(std::string_view piece) const {
     std::vector<std::string> symbols;
     for (char byte : piece) symbols.push_back(byte_stand_ins()[static_cast<unsigned char>(byte)]);
+    std::string pair;
     merge_naively(symbols, [&](const std::string& left, const std::string& right) {
-      const auto found = ranks_.find({left, right});
+      pair.assign(left).append(" ").append(right);
+      const auto found = ranks_.find(pair);
       return found == ranks_.end() ? std::nullopt : std::optional(found->second);
     });
     std::vector<std::int32_t> ids;
@@ -118,8 +117,8 @@ class ReferenceBpe {
   }
 
   std::vector<char> classes_;
-  std::map<std::string, std::int32_t> ids_;
-  std::map<std::array<std::string, 2>, std::size_t> ranks_;
+  std::unordered_map<std::string, std::int32_t> ids_;
+  std::unordered_map<std::string, std::size_t> ranks_;  // by the pair as merges.txt writes it
   std::size_t max_cached_words_;
   std::unordered_map<std::string, std::vector<std::int32_t>> cache_;
 };
