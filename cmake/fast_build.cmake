@@ -41,7 +41,7 @@ function(mtl_group_cuda list)
   set(groups "")
   set(sources ${${list}})
   foreach(group IN ITEMS hopper:attention_cuda_hopper tiles:attention_cuda_tiles attention:attention
-      tables:embedding|gemm rows:norm|residual flat:.)
+      embedding_gemm:embedding|gemm rows:norm|residual others:.)
     string(REPLACE ":" ";" group ${group})
     list(GET group 0 name)
     list(GET group 1 pattern)

@@ -11,8 +11,8 @@ namespace mtl {
 /// All groups of one kind.
 struct GroupKind {
   std::string name;     // "tp", "dp-cp", "embedding"
-  std::string purpose;  // "share each layer"
-  std::string traffic;  // "activations: 4 all-reduces per layer and micro-batch"
+  std::string purpose;  // "tensor parallel: share every matrix"
+  std::string traffic;  // "activations, 4 all-reduces per layer and micro-batch"
   std::vector<std::vector<int>> groups;
   int crossing = 0;      // number of groups that span nodes
   bool repeats = false;  // an earlier kind has the same groups

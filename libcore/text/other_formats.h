@@ -22,8 +22,8 @@ void refuse_other_formats(const std::string& name, std::string_view head, std::s
 std::string describe_bad_line(std::string_view line, std::int64_t number);
 
 /// For text whose name does not say whether it is plain text or JSON lines, and whose first line is not an object:
-/// returns what it seems to be and what to do if it begins like JSON, such as an array or pretty-printed JSON, or "".
-/// Also "" if the line is not UTF-8.
+/// returns what it seems to be and what to do if it begins like an array of objects or strings or like pretty-printed
+/// JSON, or "". Also "" if the line is not UTF-8.
 std::string describe_other_json(std::string_view text);
 
 /// For an object on a file's first line that lacks the key: returns where in the object the texts seem to be and what

@@ -24,8 +24,7 @@ const Preset& find_preset(const std::string& name);
 
 /// Fills in absent options with the preset's values, and adds their flags to given.preset_flags, unless a given option
 /// excludes them: a different activation, learned positions, or different position scaling. Returns the given options
-/// that differ from the preset, each as
-/// "--num-layers 6 in place of 12" or "--swiglu in addition".
+/// that differ from the preset, each as "--num-layers 6 in place of 12" or "--swiglu in addition".
 std::vector<std::string> apply_preset(const Preset& preset, ArchitectureOptions& given);
 
 }  // namespace mtl

@@ -1,5 +1,4 @@
-// Switches stacks in a few instructions. An emulated kernel switches millions of times: setjmp and longjmp took a third
-// of its time, and swapcontext makes two system calls.
+// Switches stacks in a few instructions, because an emulated kernel switches millions of times.
 #include "tests/cuda_on_cpu/fiber.h"
 
 #include <sys/mman.h>
