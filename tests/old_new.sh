@@ -78,7 +78,7 @@ END
 # train SIDE NAME FLAG...: runs 20 steps with dropout and clipping, with checkpoints after 10 and 20.
 train() {
   use "$1"
-  train_layout "$ranks" "$2" "${flags[@]}" --clip-grad 0.5 --save-interval 10 "${@:3}"
+  train_layout "$ranks" "$2" "${flags[@]}" --train-iters 20 --eval-interval 10 --clip-grad 0.5 --save-interval 10 "${@:3}"
 }
 
 # same_layout RESUME: trains the layout in `flags` with both. With RESUME, each continues the other's run.
@@ -86,13 +86,13 @@ same_layout() {
   local side other before=$failures
   for side in old new; do train $side $side; done
   for side in old new; do
-    figures $side.jsonl >$side.figures
-    grep ^loss $side.figures >$side.losses
-    grep ^norm $side.figures >$side.norms
+    metrics $side.jsonl >$side.metrics
+    grep ^loss $side.metrics >$side.losses
+    grep ^norm $side.metrics >$side.norms
   done
   expect_same old.losses new.losses
   below "$(mtl_compare difference old.norms new.norms --count 20)" 1e-14 || fail "$title: different gradient norms"
-  [ "$(figures old.jsonl | wc -l)" -eq 44 ] || fail "$title: $(figures old.jsonl | wc -l) figures instead of 44"
+  [ "$(wc -l <old.metrics)" -eq 44 ] || fail "$title: $(wc -l <old.metrics) metrics instead of 44"
   same_tensors "$title, step 10" old.ck/iter_0000010 new.ck/iter_0000010
   same_tensors "$title, step 20" old.ck/iter_0000020 new.ck/iter_0000020
   if [ "$1" = resume ]; then
