@@ -77,7 +77,7 @@ class AtomicFile {
   void seal();
   /// Seals the file unless sealed, renames it, and syncs its folder.
   void commit();
-  /// Returns the temporary file's name. A device or FIFO has none.
+  /// Returns the name under which a regular file is written before commit(). A device or FIFO is written in place.
   static std::string temporary_name(const std::string& path);
 
  private:
@@ -88,7 +88,7 @@ class AtomicFile {
   bool sealed_ = false, committed_ = false;
 };
 
-// Those that write, rename, sync, create or remove throw Error(io) on failure.
+// The functions below that write, rename, sync, create or remove throw Error(io) on failure.
 
 /// Writes an entire AtomicFile.
 void write_file_atomic(const std::string& path, std::string_view content, InterruptGuard* guard = nullptr);

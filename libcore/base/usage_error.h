@@ -14,11 +14,11 @@ struct Problem {
   std::string where;  // such as "--global-batch-size 190", or several flags, separated by ", " or " x "
   std::string what;   // such as "is not a multiple of ..."
 
-  /// Returns the names of the flags in `where` and `what`.
+  /// Returns the names of the flags in `where` and `what`, including those that only a remedy names.
   std::vector<std::string> flags() const;
 };
 
-/// Returns the text with each flag's name, such as "--lr", replaced by replacement(name).
+/// Returns the text with each flag's name (at its start, or after a blank or a "(") replaced by replacement(name).
 std::string replace_flag_names(const std::string& text,
                                const std::function<std::string(const std::string& name)>& replacement);
 

@@ -57,7 +57,7 @@ inline Utf8Char utf8_before(std::string_view text, std::size_t at) {
 /// Returns `bytes` with U+FFFD for all invalid UTF-8.
 std::string decode_lossy(std::string_view bytes);
 
-/// An encoding that the first bytes of a text show to be another than plain UTF-8.
+/// What the first bytes of a text show instead of plain UTF-8: another encoding, or a byte order mark.
 struct OtherEncoding {
   const char* what;    // "UTF-16 text"
   const char* filter;  // the command that converts it; add the name of the file
