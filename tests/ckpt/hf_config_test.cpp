@@ -167,7 +167,7 @@ TEST_CASE("hf config: keys that mtl would compute differently are refused by nam
       {"llama_model/llama", "hidden_act", "gelu_10", "hidden_act is \"gelu_10\", but mtl supports only"},
       {"llama_model/llama", "quantization_config", Json::object(), "mtl does not support quantized models"},
       {"llama_model/llama", "is_causal", Json(),
-       "is_causal is null; mtl does not support attention to later tokens (which null"},
+       "is_causal is null; mtl does not support attention to later tokens; if the model"},
       {"llama_model/llama", "num_key_value_heads", 0, "num_key_value_heads is 0"},
       {"llama_model/llama", "model_type", "mixtral",
        "model_type is 'mixtral', but mtl reads only gpt2, llama, mistral"},
