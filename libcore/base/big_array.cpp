@@ -20,7 +20,6 @@ Pages::Pages(std::size_t bytes, std::string_view what) {
   if (bytes == 0) return;
   // One huge page beats several hundred small ones: each small page costs a page fault.
   if (bytes >= kHugePage / 2) bytes = std::max(bytes, kHugePage);
-  bytes_ = bytes;
   // A huge page must be aligned to its size, but not every kernel aligns large mappings that way. So map one extra huge
   // page, then unmap whatever lies before and after the aligned range.
   const std::size_t spare = bytes >= kHugePage ? kHugePage : 0;
@@ -35,12 +34,10 @@ Pages::Pages(std::size_t bytes, std::string_view what) {
     begin += before;
     if (before < spare) ::munmap(begin + used, spare - before);
   }
-  data_ = begin;
-  ::madvise(data_, bytes, MADV_HUGEPAGE);  // best effort: without huge pages, access is slower
+  data_ = {begin, Unmap{bytes}};
+  ::madvise(begin, bytes, MADV_HUGEPAGE);  // best effort: without huge pages, access is slower
 }
 
-Pages::~Pages() {
-  if (data_ != nullptr) ::munmap(data_, bytes_);
-}
+void Pages::Unmap::operator()(void* data) const { ::munmap(data, bytes); }
 
 }  // namespace mtl

@@ -2,9 +2,9 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <string_view>
-#include <utility>
 
 namespace mtl {
 
@@ -15,18 +15,14 @@ class Pages {
   /// Throws Error(failure) "out of memory: cannot allocate 1.9 GiB for WHAT" (WHAT is `what`) if the allocation is
   /// refused.
   Pages(std::size_t bytes, std::string_view what);
-  ~Pages();
-  Pages(Pages&& other) noexcept : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
-  Pages& operator=(Pages&& other) noexcept {
-    std::swap(data_, other.data_);
-    std::swap(bytes_, other.bytes_);
-    return *this;
-  }
-  void* data() const { return data_; }
+  void* data() const { return data_.get(); }
 
  private:
-  void* data_ = nullptr;
-  std::size_t bytes_ = 0;
+  struct Unmap {
+    std::size_t bytes;
+    void operator()(void* data) const;
+  };
+  std::unique_ptr<void, Unmap> data_;
 };
 
 /// A fixed-size array of trivial elements, initially zero.

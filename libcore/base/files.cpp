@@ -305,38 +305,27 @@ MappedFile::MappedFile(const std::string& path) : path_(path) {
   }
   if (!S_ISREG(info.st_mode))
     fail(Exit::io, path, ": only a regular file can be mapped into memory; copy its content into one");
-  size_ = info.st_size;
-  if (size_ == 0) return;
+  const std::size_t size = info.st_size;
+  if (size == 0) return;
   char head[kLfsPointerBytes];
   const ssize_t got = ::pread(file, head, sizeof head, 0);
   if (got > 0) refuse_lfs_pointer(path, {head, static_cast<std::size_t>(got)});
-  void* data = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file, 0);
+  void* data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file, 0);
   if (data == MAP_FAILED) fail_errno(path, "map into memory");
-  data_ = data;
-  add_mapping(data_, size_, path_);
+  data_ = {data, Unmap{size}};
+  add_mapping(data, size, path_);
 }
 
-MappedFile::~MappedFile() {
-  if (data_ == nullptr) return;
-  remove_mapping(data_);
-  ::munmap(data_, size_);
+void MappedFile::Unmap::operator()(void* data) const {
+  remove_mapping(data);
+  ::munmap(data, size);
 }
 
 void MappedFile::will_need(std::size_t offset, std::size_t bytes) const {
-  if (bytes == 0 || offset + bytes > size_) return;
+  if (bytes == 0 || offset + bytes > size()) return;
   const std::size_t page = ::sysconf(_SC_PAGESIZE);
   const std::size_t begin = offset / page * page;
-  ::madvise(static_cast<char*>(data_) + begin, offset + bytes - begin, MADV_WILLNEED);
-}
-
-MappedFile::MappedFile(MappedFile&& other) noexcept
-    : path_(std::move(other.path_)), data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
-
-MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
-  std::swap(path_, other.path_);
-  std::swap(data_, other.data_);
-  std::swap(size_, other.size_);
-  return *this;
+  ::madvise(static_cast<char*>(data_.get()) + begin, offset + bytes - begin, MADV_WILLNEED);
 }
 
 }  // namespace mtl

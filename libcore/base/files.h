@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -132,20 +133,22 @@ class MappedFile {
  public:
   MappedFile() = default;
   explicit MappedFile(const std::string& path);
-  ~MappedFile();
-  MappedFile(MappedFile&& other) noexcept;
-  MappedFile& operator=(MappedFile&& other) noexcept;
-  std::span<const std::byte> bytes() const { return {static_cast<const std::byte*>(data_), size_}; }
-  std::string_view text() const { return {static_cast<const char*>(data_), size_}; }
+  std::span<const std::byte> bytes() const { return {static_cast<const std::byte*>(data_.get()), size()}; }
+  std::string_view text() const { return {static_cast<const char*>(data_.get()), size()}; }
   const std::string& path() const { return path_; }
   /// Starts prefetching `bytes` bytes from `offset` and returns immediately. Does nothing if the range ends beyond the
   /// file.
   void will_need(std::size_t offset, std::size_t bytes) const;
 
  private:
+  struct Unmap {
+    std::size_t size;
+    void operator()(void* data) const;
+  };
+  std::size_t size() const { return data_ ? data_.get_deleter().size : 0; }
+
   std::string path_;
-  void* data_ = nullptr;
-  std::size_t size_ = 0;
+  std::unique_ptr<void, Unmap> data_;  // null for an empty file
 };
 
 }  // namespace mtl
