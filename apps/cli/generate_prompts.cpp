@@ -1,5 +1,7 @@
 #include "cli/generate_prompts.h"
 
+#include <utility>
+
 #include "base/json.h"
 #include "base/json_cursor.h"
 #include "base/str.h"
@@ -47,7 +49,7 @@ Prompt PromptReader::read_json(std::string_view line, const std::string& where) 
     if (!prompt.is_string() && !(ids && prompt.is_array()))
       fail(Exit::bad_data, "the prompt is not a string", ids ? " or list of ids" : "");
   } catch (const Error& error) {
-    const std::string seems = describe_bad_line(line, 0);
+    const std::string seems = describe_bad_line(line, 0, "prompt");
     fail(error.code(), where, ": ", seems.empty() ? error.what() : seems);
   }
   if (prompt.is_string()) return read(prompt.as_string(), where);
@@ -70,12 +72,14 @@ std::optional<Prompt> PromptStream::next() {
     std::string_view line = chunk->text;
     if (ends_with(line, "\n")) line.remove_suffix(1);
     if (ends_with(line, "\r")) line.remove_suffix(1);
-    if (!is_json_) is_json_ = looks_like_json_lines(line);
     const std::string where = cat(name_, ": line ", lines_);
-    if (const std::string seems = lines_ == 1 ? describe_other_json(line) : ""; !seems.empty())
-      fail(Exit::bad_data, where, ": ", seems, *is_json_ ? "" : "; if the line is a prompt, put it into JSON lines");
+    if (!trim(line).empty() && !std::exchange(is_begun_, true)) {
+      is_json_ = is_json_ || looks_like_json_lines(line);
+      if (const std::string seems = describe_other_json(line, "prompt"); !seems.empty())
+        fail(Exit::bad_data, where, ": ", seems, is_json_ ? "" : "; if the line is a prompt, put it into JSON lines");
+    }
     try {
-      return *is_json_ ? reader_.read_json(line, where) : reader_.read(std::string(line), where);
+      return is_json_ ? reader_.read_json(line, where) : reader_.read(std::string(line), where);
     } catch (const Error& error) {
       if (error.code() != Exit::bad_data) throw;
       ++bad_lines_;

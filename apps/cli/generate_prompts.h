@@ -35,13 +35,13 @@ struct PromptReader {
 };
 
 /// Reads prompts from a file or standard input ("-"), and returns each as soon as its line has arrived. There is one
-/// prompt per line, as JSON if the file name or the first line indicates that.
+/// prompt per line, as JSON if the file name or the first line that is not blank indicates that.
 class PromptStream {
  public:
   /// `path` is opened by the first call to next().
   PromptStream(const PromptReader& reader, const std::string& path, Console& console);
   /// Returns the next prompt, or nullopt at the end. Skips, reports and counts lines that are not prompts. Throws
-  /// Error(bad_data) if the first line begins like JSON in another layout than JSON lines.
+  /// Error(bad_data) if that first line begins like JSON in another layout than JSON lines.
   std::optional<Prompt> next();
   std::int64_t bad_lines() const { return bad_lines_; }
   std::int64_t lines() const { return lines_; }
@@ -52,7 +52,8 @@ class PromptStream {
   Console& console_;
   std::string name_;
   LineReader file_;
-  std::optional<bool> is_json_;  // known after the first line
+  bool is_json_ = false;   // by the name or, once begun, by the first line that is not blank
+  bool is_begun_ = false;  // a line that is not blank has been read
   std::int64_t lines_ = 0, bad_lines_ = 0;
 };
 

@@ -40,7 +40,8 @@ class TextTokens : public TokenSource {
   TextTokens(std::vector<std::string> paths, TextFormat format, std::string key, const Tokenizer& tokenizer)
       : paths_(std::move(paths)),
         format_(format),
-        extractor_({std::move(key)}),
+        key_(std::move(key)),
+        extractor_({key_}),
         encoder_(tokenizer.make_encoder()),
         eod_(tokenizer.eod()) {}
 
@@ -64,7 +65,7 @@ class TextTokens : public TokenSource {
     }
     const std::string text = read_all(path), name = input_name(path);
     if (format_ == TextFormat::guess && looks_like_json_lines(text)) return read_lines(name, text, 1, ids);
-    if (const std::string seems = format_ == TextFormat::guess ? describe_other_json(text) : ""; !seems.empty())
+    if (const std::string seems = format_ == TextFormat::guess ? describe_other_json(text, key_) : ""; !seems.empty())
       fail(Exit::bad_data, name, ": line 1: ", seems, "; if it is plain text, add --format text");
     if (text.empty()) return;
     check_utf8(name, text);
@@ -107,6 +108,7 @@ class TextTokens : public TokenSource {
 
   std::vector<std::string> paths_;
   TextFormat format_;
+  std::string key_;
   TextExtractor extractor_;
   std::unique_ptr<Encoder> encoder_;
   std::int32_t eod_;

@@ -28,13 +28,23 @@ void check_utf8(const std::string& path, std::string_view text, std::int64_t& li
   fail(Exit::bad_data, path, ":", lines + 1, ": ", invalid_utf8_message(column + 1));
 }
 
+/// How many bytes of a text are read at least before it is cut.
+constexpr std::size_t kPartBytes = 1 << 20;
+
 /// With --format auto, rejects text that begins like JSON: its syntax would become part of the vocabulary.
 void refuse_doubtful_input(const VocabOptions& options, const std::string& file, std::string_view beginning) {
   if (options.format != "auto") return;
-  if (looks_like_json_lines(beginning))
+  const std::string_view text = trim(beginning);
+  // If the first line goes on in the next part, no parser finds its end.
+  const bool is_cut = beginning.size() >= kPartBytes && text.find('\n') == std::string_view::npos;
+  const auto begins_with_string_in = [&](std::string_view bracket) {
+    return starts_with(text, bracket) && starts_with(trim(text.substr(1)), "\"");
+  };
+  if (looks_like_json_lines(text) || (is_cut && begins_with_string_in("{")))
     fail(Exit::usage, input_name(file), " looks like JSON lines; choose --format jsonl or --format text");
-  if (const std::string seems = describe_other_json(beginning); !seems.empty())
-    fail(Exit::bad_data, input_name(file), ":1: ", seems, "; if it is plain text, add --format text");
+  const std::string seems = is_cut && begins_with_string_in("[") ? describe_bad_line(text, 1, options.json_key)
+                                                                 : describe_other_json(text, options.json_key);
+  if (!seems.empty()) fail(Exit::bad_data, input_name(file), ":1: ", seems, "; if it is plain text, add --format text");
 }
 
 /// Reads one text in parts, cut between pre-tokens, so that a file of any size can be one document.
@@ -64,7 +74,6 @@ class TextReader {
   }
 
  private:
-  static constexpr std::size_t kPartBytes = 1 << 20;
   static constexpr std::size_t kMaxPartBytes = 1 << 30;
 
   std::string path_;

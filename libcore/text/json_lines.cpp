@@ -21,7 +21,8 @@ bool named_json_lines(std::string_view path) {
 }
 
 bool looks_like_json_lines(std::string_view text) {
-  std::string_view line = trim(text.substr(0, text.find('\n')));
+  text = trim(text);
+  const std::string_view line = trim(text.substr(0, text.find('\n')));
   return starts_with(line, "{") && passes([&] { return Json::parse(line).is_object(); });
 }
 
@@ -43,7 +44,7 @@ static std::string long_line_remedy(std::string_view line) {
   constexpr std::size_t kBeginning = 1 << 16;
   std::string_view beginning = line.substr(0, kBeginning);
   while (!beginning.empty() && byte_of(beginning.back()) >= 0x80) beginning.remove_suffix(1);  // a cut character
-  const std::string seems = describe_bad_line(beginning, 0);
+  const std::string seems = describe_bad_line(beginning, 0, "text");
   return seems.empty() ? "split its document into several lines" : seems;
 }
 
@@ -250,7 +251,8 @@ void TextExtractor::read_with_cursor(std::string_view line, std::int64_t number)
     }
     cursor.finish();
   } catch (const Error& error) {
-    if (const std::string what = describe_bad_line(line, number); !what.empty()) fail(Exit::bad_data, what);
+    if (const std::string what = describe_bad_line(line, number, keys_.front()); !what.empty())
+      fail(Exit::bad_data, what);
     // "byte N: what" (base/json.h) becomes "what (column N)".
     std::string_view message = error.what();
     std::size_t colon = message.find(": ");

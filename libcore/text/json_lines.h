@@ -60,7 +60,7 @@ class LineReader {
 
 /// True if the name, without a compression suffix, ends in .jsonl or .json.
 bool named_json_lines(std::string_view path);
-/// True if the first line of `text` is a JSON object.
+/// True if the first line of `text` that is not blank is a JSON object.
 bool looks_like_json_lines(std::string_view text);
 
 /// Calls use(line, number, index) for each line in the text, without the newline. `number` and `index` increase by 1

@@ -103,7 +103,7 @@ bool is_table_header(std::string_view line) {
 }
 
 /// For a first line that does not begin like JSON.
-std::string describe_other_text(std::string_view line) {
+std::string describe_other_text(std::string_view line, const std::string& key) {
   if (starts_with_ignoring_case(line, "<!doctype") || starts_with_ignoring_case(line, "<html") ||
       starts_with_ignoring_case(line, "<?xml") || starts_with(line, "<"))
     return "the file seems to be HTML or XML, not JSON lines; was a web page downloaded instead of the data?";
@@ -111,8 +111,8 @@ std::string describe_other_text(std::string_view line) {
     return "the file seems to be a table (CSV or TSV), not JSON lines; convert it: python3 -c \"import pandas; "
            "pandas.read_csv('FILE', sep=None, engine='python').to_json('FILE.jsonl', orient='records', lines=True)\"";
   }
-  return "the file seems to be plain text, not JSON lines; make each line a document: jq -Rc '{text: .}' FILE | ... "
-         "--input -";
+  return cat("the file seems to be plain text, not JSON lines; make each line a document: jq -Rc '{\"", key,
+             "\": .}' FILE | ... --input -");
 }
 
 constexpr const char* kPrettyPrinted =
@@ -122,9 +122,10 @@ constexpr const char* kPrettyPrinted =
 std::string describe_bad_object(std::string_view line, std::string_view rest, std::int64_t number) {
   const bool is_complete = ends_with(trim(line.substr(0, line.size() - rest.size())), "}");
   if (is_complete && rest == ",")
-    return "a comma follows the object; remove it from all lines: sed 's/,$//' FILE | ... --input -";
+    return "a comma follows the object; remove it from all lines: sed 's/,\\r*$//' FILE | ... --input -";
   if (is_complete && starts_with(rest, ",") && starts_with(trim(rest.substr(1)), "{"))
-    return "the line has several objects with commas between them; put each on its own line: sed 's/.*/[&]/' FILE | jq "
+    return "the line has several objects with commas between them; put each on its own line: sed 's/,\\r*$//; "
+           "s/.*/[&]/' FILE | jq "
            "-c '.[]' | ... --input -";
   if (is_complete && starts_with(rest, "{"))
     return "the line has more than one object; put each on its own line: jq -c . FILE | ... --input -";
@@ -196,7 +197,7 @@ std::string invalid_utf8_message(std::size_t column) {
       "--input -");
 }
 
-std::string describe_bad_line(std::string_view line, std::int64_t number) {
+std::string describe_bad_line(std::string_view line, std::int64_t number, const std::string& key) {
   if (starts_with(line, "\xEF\xBB\xBF"))
     return "the line starts with a byte order mark; remove it: sed 's/^\\xEF\\xBB\\xBF//' FILE | ... --input -";
   const std::size_t bad = find_invalid_utf8(line);
@@ -211,22 +212,23 @@ std::string describe_bad_line(std::string_view line, std::int64_t number) {
     return "lines end with CR alone; convert them to LF: tr '\\r' '\\n' <FILE | ... --input -";
   if (record.front() == '{') return describe_bad_object(record, rest, number);
   if (number == 1 && record.front() == '[' && starts_with(trim(record.substr(1)), "\""))
-    return "the line is a JSON array of strings, not an object {...}; make each string a document: jq -c '.[] | {text: "
-           ".}' FILE | ... --input -";
+    return cat(
+        "the line is a JSON array of strings, not an object {...}; make each string a document: jq -c '.[] | {\"", key,
+        "\": .}' FILE | ... --input -");
   if (record.front() == '[')
     return "the line is a JSON array, not an object {...}; if the file is one array of objects, put each on its own "
            "line: jq -c '.[]' FILE | ... --input -";
   const bool is_json =
       std::string_view("\"-0123456789tfn").find(record.front()) != std::string_view::npos && rest.empty();
-  return number == 1 && !is_json ? describe_other_text(record) : "";
+  return number == 1 && !is_json ? describe_other_text(record, key) : "";
 }
 
-std::string describe_other_json(std::string_view text) {
+std::string describe_other_json(std::string_view text, const std::string& key) {
   text = trim(text);
   const std::string_view line = text.substr(0, text.find('\n'));
   const bool is_json = begins_like_json(text) || is_python_dict(line);
   if (!is_json || find_invalid_utf8(line) != std::string_view::npos) return "";
-  const std::string seems = describe_bad_line(line, 1);
+  const std::string seems = describe_bad_line(line, 1, key);
   return seems.empty() && spans_lines(text) ? kPrettyPrinted : seems;
 }
 

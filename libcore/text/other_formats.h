@@ -18,13 +18,14 @@ inline constexpr std::size_t kFormatBytes = 512;
 void refuse_other_formats(const std::string& name, std::string_view head, std::string_view unpack = "");
 
 /// Returns what a line that is not a JSON object seems to be and what to do, or "" if the parser's message says enough.
-/// `number`: the line's number in its file, or 0; only a file's first line shows what kind of file it is.
-std::string describe_bad_line(std::string_view line, std::int64_t number);
+/// `number`: the line's number in its file, or 0; only a file's first line shows what kind of file it is. `key`: the
+/// one under which the tool looks for a text.
+std::string describe_bad_line(std::string_view line, std::int64_t number, const std::string& key);
 
-/// For text whose name does not say whether it is plain text or JSON lines, and whose first line is not an object:
-/// returns what it seems to be and what to do if it begins like an array of objects or strings or like pretty-printed
-/// JSON, or "". Also "" if the line is not UTF-8.
-std::string describe_other_json(std::string_view text);
+/// For text whose name does not say whether it is plain text or JSON lines, and whose first line, blank lines aside, is
+/// not an object: returns what it seems to be and what to do if it begins like an array of objects or strings or like
+/// pretty-printed JSON, or "". Also "" if the line is not UTF-8.
+std::string describe_other_json(std::string_view text, const std::string& key);
 
 /// For an object on a file's first line that lacks the key: returns where in the object the texts seem to be and what
 /// to do, or "".

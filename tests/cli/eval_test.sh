@@ -116,6 +116,9 @@ for text in '[{"text": "To be"}]' '[\n {"text": "To be"}\n]\n' '{\n "text": "To 
   expect_exit 65 mtl-eval --load b --input odd.txt
   expect_exit 0 mtl-eval --load b --input - --format text <odd.txt
 done
+printf '\n{"text": "To be"}\n' >odd.txt
+expect_exit 65 mtl-eval --load b --input odd.txt
+expect_text err 'line 1: the line is blank'
 printf '[1] To be' >reference.txt
 expect_exit 0 mtl-eval --load b --input - <reference.txt
 printf 'To be\nor caf\xe9' >latin.txt

@@ -146,6 +146,12 @@ for text in '[{"prompt": "To be"}]' '[\n {"prompt": "To be"},\n {"prompt": "or"}
     [ "$(wc -l <err)" -eq 1 ] || fail "reports one mistake $(wc -l <err) times"
   done
 done
+printf '\n["To be"]\n' >odd.txt
+expect_exit 65 mtl-generate --load b --max-new-tokens 1 --input odd.txt
+expect_text err 'odd.txt: line 2: .*\{"prompt": \.\}'
+printf '\n{"prompt": [1]}\n' >odd.txt
+expect_exit 65 mtl-generate --load b --max-new-tokens 1 --input odd.txt
+expect_text err 'odd.txt: line 2: the prompt is not a string'
 printf '\xef\xbb\xbf{"prompt": "To be"}\n' >mark.jsonl
 expect_exit 65 mtl-generate --load b --input mark.jsonl
 expect_text err 'mark.jsonl: .*byte order mark.*tail -c \+4'

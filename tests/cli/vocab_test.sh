@@ -199,6 +199,19 @@ for text in '[{"text": "ab"}]' '{\n "text": "ab"\n}\n' '{"text": "ab"}\r{"text":
   done
 done
 expect_exit 65 mtl-vocab --input "$WORK/in" --vocab-size 300 --output-prefix "$WORK/x"
+# The first line that is not blank counts, even if it is longer than what is read at once.
+printf '\n{"text": "hello there"}\n' >"$WORK/blank"
+awk 'BEGIN { printf "{\"text\":\"word"; for (i = 0; i < 210000; i++) printf " word"; print "\"}" }' >"$WORK/long"
+sed 's/{"text":/[/; s/}$/]/' "$WORK/long" >"$WORK/strings"
+for input in blank long; do
+  for unit in document line; do
+    expect_exit 2 mtl-vocab --input - --vocab-size 300 --output-prefix "$WORK/x" --unit $unit <"$WORK/$input"
+    expect_text "$WORK/err" 'looks like JSON lines; choose --format'
+  done
+  expect_exit 2 mtl-vocab --input "$WORK/$input" --vocab-size 300 --output-prefix "$WORK/x"
+done
+expect_exit 65 mtl-vocab --input "$WORK/strings" --vocab-size 300 --output-prefix "$WORK/x" --json-key body
+expect_text "$WORK/err" 'array of strings.*\{"body": \.\}'
 expect_exit 0 mtl-vocab --input - --vocab-size 257 --output-prefix "$WORK/x" --format text <"$WORK/in"
 
 finish

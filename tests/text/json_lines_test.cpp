@@ -147,9 +147,9 @@ TEST_CASE("texts: the error for a bad line says what the line or the file seems 
       {R"({"text": {"0": "a", "1": "b"}})", "pandas", "lines=True"},
       {"{\"text\": \"a\"}\r{\"text\": \"b\"}\r", "CR alone", "tr "},
       {R"({"text": "a"}{"text": "b"})", "more than one object", "jq -c ."},
-      {R"({"text": "a"},)", "comma", "sed "},
-      {R"({"text": "a"}, {"text": "b"})", "commas", "jq -c '.[]'"},
-      {R"(["a", "b"])", "array of strings", "{text: .}"},
+      {R"({"text": "a"},)", "comma", "sed 's/,\\r*$//'"},
+      {R"({"text": "a"}, {"text": "b"},)", "commas", "sed 's/,\\r*$//; s/.*/[&]/' FILE | jq -c '.[]'"},
+      {R"(["a", "b"])", "array of strings", "{\"text\": .}"},
       {R"({'text': 'a'})", "Python", "json.dumps"},
       {R"({"text": 'a'})", "Python", "json.dumps"},
       {R"({"text": "a", "label": None})", "Python", "json.dumps"},
@@ -185,7 +185,7 @@ TEST_CASE("texts: JSON in other layouts is told from plain text without a name")
         "{\"text\": \"a\"\n, \"id\": 1}", "{\"text\"\n: \"a\"}", "{\"text\": \"a\"}, {\"text\": \"b\"}\n",
         "{\"text\": None}\n", "\x1E{\"text\": \"a\"}\n"}) {
     CAPTURE(text);
-    CHECK(describe_other_json(text) != "");
+    CHECK(describe_other_json(text, "text") != "");
     CHECK_FALSE(looks_like_json_lines(text));
   }
   for (const char* text :
@@ -193,9 +193,12 @@ TEST_CASE("texts: JSON in other layouts is told from plain text without a name")
         "{{A template}}", "{\n  int i = 0;\n}", "{\"a\": 1} is JSON.", "{\"a\", \"b\"}", "{'a'}", "{\"a\": \"b",
         "{\"text\": \"a\"}\n{\n", "\"A quotation,\n", "It was a dark night."}) {
     CAPTURE(text);
-    CHECK(describe_other_json(text) == "");
+    CHECK(describe_other_json(text, "text") == "");
   }
   CHECK(looks_like_json_lines("{\"text\": \"a\"}\n["));
+  CHECK(looks_like_json_lines("\n \r\n{\"text\": \"a\"}\n["));
+  CHECK_FALSE(looks_like_json_lines("\nIt was a dark night.\n{\"text\": \"a\"}\n"));
+  CHECK(test::contains(describe_other_json("[\"a\", \"b\"]", "body"), "{\"body\": .}"));
 }
 
 TEST_CASE("ordered work: results are in order, for any number of threads") {
