@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <array>
 #include <cstring>
 
 #include "tests/data/data_folder.h"
@@ -56,6 +57,22 @@ TEST_CASE("repair: modes stay") {
   CHECK(read_file(prefix + ".idx") == sound);
 }
 
+TEST_CASE("repair: the pointer of an empty sequence does not say that sequences are in another order") {
+  Folder folder;
+  const std::string prefix = folder.path + "empty";
+  std::string sound = write_four(prefix);
+  store(sound, 34 + 4, std::int32_t{0});  // sequence 1, whose token now belongs to sequence 2
+  store(sound, 34 + 8, std::int32_t{3});
+  store(sound, kPointers + 16, std::int64_t{12});
+  for (const std::int64_t wrong : {0, 16, -1}) {  // it begins at byte 12
+    std::string idx = sound;
+    store(idx, kPointers + 8, wrong);
+    write_file_atomic(prefix + ".idx", idx);
+    CHECK(repair_index(prefix, prefix + ".idx").changed == 1);
+    CHECK(read_file(prefix + ".idx") == sound);
+  }
+}
+
 TEST_CASE("repair: refuses files in which something else is wrong, and leaves them") {
   Folder folder;
   const std::string prefix = folder.path + "four", sound = write_four(prefix);
@@ -87,6 +104,8 @@ TEST_CASE("repair: refuses files in which something else is wrong, and leaves th
   idx = sound;  // sequences 1 and 3, with one token each, change places in the .bin
   store(idx, kPointers + 8, std::int64_t{24});
   store(idx, kPointers + 24, std::int64_t{12});
+  expect_refused(idx, "pointer");
+  for (const int i : {0, 1, 2, 3}) store(idx, kPointers + 8 * i, std::array<std::int64_t, 4>{16, 4, 8, 0}[i]);
   expect_refused(idx, "pointer");
   expect_refused(broken_pointer.substr(0, 40), "counts");
   fs::resize_file(prefix + ".bin", 24);
