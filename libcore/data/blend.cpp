@@ -98,6 +98,19 @@ double numpy_sum(std::span<const double> values) {
   return sum;
 }
 
+/// Like std::count, which the compiler does not vectorize, in parts whose counts a T holds.
+template <class T>
+std::int64_t count_equal(const T* first, const T* last, std::int64_t value) {
+  constexpr std::ptrdiff_t kPart = 64;
+  std::int64_t count = 0;
+  for (; last - first >= kPart; first += kPart) {
+    T part = 0;
+    for (std::ptrdiff_t i = 0; i < kPart; ++i) part += first[i] == static_cast<T>(value);
+    count += part;
+  }
+  return count + std::count(first, last, static_cast<T>(value));
+}
+
 }  // namespace
 
 std::vector<double> normalize_weights(std::span<const double> values) {
@@ -176,10 +189,7 @@ std::int64_t BlendOrder::dataset(std::int64_t index) const {
 std::int64_t BlendOrder::sample(std::int64_t index) const {
   const std::int64_t d = dataset(index), begin = index / kBlockSamples * kBlockSamples;
   const std::int64_t before = blocks_[index / kBlockSamples * datasets_ + d];
-  const auto count = [&](const auto& order) {
-    const auto* first = order.data();
-    return std::count(first + begin, first + index, static_cast<std::decay_t<decltype(*first)>>(d));
-  };
+  const auto count = [&](const auto& order) { return count_equal(order.data() + begin, order.data() + index, d); };
   return before + std::visit(count, order_);
 }
 
