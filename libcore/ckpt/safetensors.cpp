@@ -8,6 +8,7 @@
 
 #include "base/count_of.h"
 #include "base/json.h"
+#include "base/printable.h"
 
 namespace mtl {
 
@@ -19,6 +20,9 @@ constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;
 class HeaderParser {
  public:
   explicit HeaderParser(std::string_view header) : cursor_(header) {}
+
+  /// Returns the remedy for the error that parse() has thrown.
+  const char* remedy() const { return remedy_; }
 
   void parse(std::vector<StoredTensor>& tensors, std::map<std::string, std::string>& metadata) {
     bool has_metadata = false;
@@ -85,7 +89,10 @@ class HeaderParser {
   StoredDType parse_dtype(const std::string& name) {
     std::string_view text = cursor_.string();
     std::optional<StoredDType> dtype = parse_stored_dtype(text);
-    if (!dtype) cursor_.fail_here(cat("tensor '", name, "': unknown dtype '", text, "'"));
+    if (!dtype) {
+      remedy_ = "; save the tensor as float32, bfloat16 or float16";
+      cursor_.fail_here(cat("tensor '", name, "': mtl does not know the dtype '", printable_text(text), "'"));
+    }
     return *dtype;
   }
 
@@ -127,6 +134,7 @@ class HeaderParser {
   }
 
   JsonCursor cursor_;
+  const char* remedy_ = kDamagedRemedy;
 };
 
 /// Sorts the tensors by offset and checks that they fill [0, data_bytes) without gaps or overlaps.
@@ -136,16 +144,14 @@ void check_layout(const std::string& path, std::vector<StoredTensor>& tensors, s
   });
   std::uint64_t at = 0;
   for (const StoredTensor& tensor : tensors) {
+    // Unchecked offsets have no commas, because they may not fit a signed number.
     auto refuse = [&](const auto&... what) {
       fail(Exit::bad_data, path, ": tensor '", tensor.name, "': ", what..., kDamagedRemedy);
     };
-    if (tensor.begin != at)
-      refuse("its data begin at ", with_commas(tensor.begin), ", but the data before it end at ", with_commas(at));
-    if (tensor.end < tensor.begin)
-      refuse("its data end at ", with_commas(tensor.end), ", before they begin at ", with_commas(tensor.begin));
+    if (tensor.begin != at) refuse("its data begin at ", tensor.begin, ", but the data before it end at ", at);
+    if (tensor.end < tensor.begin) refuse("its data end at ", tensor.end, ", before they begin at ", tensor.begin);
     if (tensor.end > data_bytes)
-      refuse("its data end at ", with_commas(tensor.end), ", but the file has only ", count_of(data_bytes, "byte"),
-             " of data");
+      refuse("its data end at ", tensor.end, ", but the file has only ", count_of(data_bytes, "byte"), " of data");
     std::uint64_t bytes = 0;
     try {
       bytes = stored_bytes(tensor.dtype, tensor.shape);
@@ -181,9 +187,8 @@ SafetensorsFile::SafetensorsFile(const std::string& path) : file_(path) {
          kDamagedRemedy);
   const std::uint64_t length = from_little_endian(file_.text().substr(0, 8));
   if (length > kMaxHeaderBytes)
-    fail(Exit::bad_data, path, " is not a safetensors file, because its first 8 bytes give the header ",
-         with_commas(length), " bytes (the limit is ", with_commas(kMaxHeaderBytes),
-         "); download it again, or use another file");
+    fail(Exit::bad_data, path, " is not a safetensors file, because its first 8 bytes give the header ", length,
+         " bytes (the limit is ", with_commas(kMaxHeaderBytes), "); download it again, or use another file");
   if (length > bytes.size() - 8)
     fail(Exit::bad_data, path, " has ", count_of(bytes.size(), "byte"), ", but its header alone needs ",
          with_commas(length), kDamagedRemedy);
@@ -193,10 +198,11 @@ SafetensorsFile::SafetensorsFile(const std::string& path) : file_(path) {
   std::size_t invalid = find_invalid_utf8(header);
   if (invalid != std::string_view::npos)
     fail(Exit::bad_data, path, ": header byte ", invalid + 1, ": the text is not UTF-8", kDamagedRemedy);
+  HeaderParser parser(header);
   try {
-    HeaderParser(header).parse(tensors_, metadata_);
+    parser.parse(tensors_, metadata_);
   } catch (const Error& error) {
-    fail(Exit::bad_data, path, ": header ", error.what(), kDamagedRemedy);
+    fail(Exit::bad_data, path, ": header ", error.what(), parser.remedy());
   }
   data_begin_ = 8 + length;
   check_layout(path, tensors_, bytes.size() - data_begin_);
@@ -252,7 +258,7 @@ SafetensorsWriter::SafetensorsWriter(OutputFile& out, const std::vector<StoredTe
   header += '}';
   header.resize((header.size() + 7) / 8 * 8, ' ');
   require(header.size() <= kMaxHeaderBytes, out.path(), ": the header of ", count_of(plan.size(), "tensor"),
-          " exceeds the limit of a safetensors file; use a smaller --max-shard-size");
+          " exceeds the limit of a safetensors file; use smaller files (mtl-convert: --max-shard-size)");
   out_.write(to_little_endian(header.size(), 8));
   out_.write(header);
 }

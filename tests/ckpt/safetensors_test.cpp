@@ -102,7 +102,12 @@ TEST_CASE(
   CHECK(error_for(file_of(R"({"a":{"dtype":"U8","shape":[-0],"data_offsets":[0,0]}})", 0)) != "");
   CHECK(error_for(file_of(R"({"\ud800":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})", 1)) != "");
   CHECK(error_for(file_of(R"({"__metadata__":{"a":"b","a":"b"}})", 0)) != "");
-  CHECK(error_for(file_of(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,18446744073709551615]}})", 1)) != "");
+  CHECK(contains(error_for(file_of(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,18446744073709551615]}})", 1)),
+                 "end at 18446744073709551615, but"));
+  CHECK(contains(error_for(std::string(8, '\xFF') + plain), "the header 18446744073709551615 bytes"));
+  const std::string unknown = error_for(file_of(R"({"a":{"dtype":"F3","shape":[8],"data_offsets":[0,3]}})", 3));
+  CHECK(contains(unknown, "'F3'; save the tensor as float32"));
+  CHECK_FALSE(contains(unknown, "damaged"));
   CHECK(error_for(file_of(R"({"a":{"dtype":"F4","shape":[4],"data_offsets":[0,2]}})", 2)) == "");
   CHECK(error_for(file_of(R"({"a":{"dtype":"F6_E2M3","shape":[4],"data_offsets":[0,3]}})", 3)) == "");
 }
