@@ -27,26 +27,29 @@ bool is_pytorch_file(const std::string& name) {
          (starts_with(name, "pytorch_model") && ends_with(name, ".bin"));
 }
 
-/// Describes one checkpoint, or one model's weights, based on the file names in its folder. Returns "" if it does not
-/// recognize them.
-std::string describe_names(const std::vector<std::string>& names) {
+/// Recognizes one checkpoint, or one model's weights, by the file names in its folder.
+ForeignModel find_by_names(const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     if (name == "model_optim_rng.pt")
-      return cat("is one rank's shard of a Megatron-LM checkpoint (", name, ")", kMegatronRemedy);
-    if (is_deepspeed_file(name)) return cat("is a DeepSpeed or GPT-NeoX checkpoint (", name, ")", kDeepSpeedRemedy);
-    if (starts_with(name, "mp_rank_")) return cat("is a Megatron-LM checkpoint (", name, ")", kMegatronRemedy);
+      return {cat("is one rank's shard of a Megatron-LM checkpoint (", name, ")"), kMegatronRemedy};
+    if (is_deepspeed_file(name)) return {cat("is a DeepSpeed or GPT-NeoX checkpoint (", name, ")"), kDeepSpeedRemedy};
+    if (starts_with(name, "mp_rank_")) return {cat("is a Megatron-LM checkpoint (", name, ")"), kMegatronRemedy};
     if (name == ".metadata" || ends_with(name, ".distcp"))
-      return cat("is a distributed Megatron-LM or PyTorch checkpoint (torch_dist: ", name, ")", kDistributedRemedy);
+      return {cat("is a distributed Megatron-LM or PyTorch checkpoint (torch_dist: ", name, ")"), kDistributedRemedy};
     if (name == "common.pt" || name == "metadata.json")
-      return cat("is a distributed Megatron-LM checkpoint (", name, ")", kDistributedRemedy);
+      return {cat("is a distributed Megatron-LM checkpoint (", name, ")"), kDistributedRemedy};
     if (name == ".zmetadata" || name == ".zarray")
-      return cat("is a distributed Megatron-LM checkpoint (zarr: ", name, ")", kDistributedRemedy);
-    if (starts_with(name, "pytorch_model") && (is_pytorch_file(name) || ends_with(name, ".bin.index.json")))
-      return cat("has PyTorch weights (", name, "), but no config.json; add the config.json of the model");
-    if (starts_with(name, "model") && (ends_with(name, ".safetensors") || ends_with(name, ".safetensors.index.json")))
-      return cat("has the weights of a model (", name, "), but no config.json; add the config.json of the model");
+      return {cat("is a distributed Megatron-LM checkpoint (zarr: ", name, ")"), kDistributedRemedy};
+    const bool is_pytorch =
+        starts_with(name, "pytorch_model") && (is_pytorch_file(name) || ends_with(name, ".bin.index.json"));
+    const bool is_safetensors =
+        starts_with(name, "model") && (ends_with(name, ".safetensors") || ends_with(name, ".safetensors.index.json"));
+    if (is_pytorch || is_safetensors)
+      return {
+          cat("has ", is_pytorch ? "PyTorch weights" : "the weights of a model", " (", name, "), but no config.json"),
+          "; add the config.json of the model"};
   }
-  return "";
+  return {};
 }
 
 /// True for the names that programs give to the checkpoint of one iteration: Megatron-LM, DeepSpeed, torchtitan, NeMo.
@@ -65,25 +68,29 @@ bool is_optimizer_file(std::string_view path) {
   return ends_with(path, "distrib_optim.pt") || ends_with(path, "/optim.pt");
 }
 
-std::string describe_foreign_model(const std::string& path) {
+ForeignModel find_foreign_model(const std::string& path) {
   if (!is_directory(path)) {
     const std::string name = fs::path(path).filename().string();
-    if (is_deepspeed_file(name)) return describe_names({name});
+    if (is_deepspeed_file(name)) return find_by_names({name});
     if (is_optimizer_file(path))
-      return "contains the state of Megatron-LM's distributed optimizer; use the checkpoint's folder, which has the "
-             "weights";
-    return is_pytorch_file(name) ? cat("is a PyTorch file", kPyTorchRemedy) : "";
+      return {"contains the state of Megatron-LM's distributed optimizer",
+              "; use the checkpoint's folder, which has the weights"};
+    return is_pytorch_file(name) ? ForeignModel{"is a PyTorch file", kPyTorchRemedy} : ForeignModel{};
   }
   const std::vector<std::string> names = names_in_folder(path);
-  std::string description = describe_names(names);
-  if (!description.empty()) return description;
+  if (ForeignModel found = find_by_names(names); !found.what.empty()) return found;
   const bool has_any_tag = std::ranges::find(names, "latest") != names.end();  // DeepSpeed's tracker
   for (const std::string& name : names) {
     if (!is_iteration_name(name) && !has_any_tag) continue;
-    const std::string one = describe_names(names_in_folder(cat(path, "/", name)));
-    if (!one.empty()) return cat("contains checkpoints from another program: ", name, " ", one);
+    const ForeignModel one = find_by_names(names_in_folder(cat(path, "/", name)));
+    if (!one.what.empty()) return {cat("contains checkpoints from another program: ", name, " ", one.what), one.remedy};
   }
-  return "";
+  return {};
+}
+
+std::string describe_foreign_model(const std::string& path) {
+  const ForeignModel found = find_foreign_model(path);
+  return found.what + found.remedy;
 }
 
 }  // namespace mtl

@@ -11,9 +11,14 @@ bool is_deepspeed_file(std::string_view path);
 /// True for the path or name of a file in which Megatron-LM's distributed optimizer saves its state.
 bool is_optimizer_file(std::string_view path);
 
-/// If `path` is a checkpoint of Megatron-LM (in torch, torch_dist or zarr format), PyTorch, DeepSpeed or GPT-NeoX, the
-/// folder that contains its iterations, or a file or folder with PyTorch weights, returns a description with a remedy:
-/// "is a distributed checkpoint ...; mtl does not read it: ...". Otherwise returns "". Does not open files.
+struct ForeignModel {
+  std::string what;    // "is a distributed Megatron-LM checkpoint (common.pt)"; empty if not recognized
+  std::string remedy;  // how to make it a model that mtl reads: "; convert it with ..."
+};
+/// Recognizes a checkpoint of Megatron-LM (in torch, torch_dist or zarr format), PyTorch, DeepSpeed or GPT-NeoX, the
+/// folder that contains its iterations, and a file or folder with the weights of a model alone. Does not open files.
+ForeignModel find_foreign_model(const std::string& path);
+/// Returns what find_foreign_model() finds together with its remedy, or "".
 std::string describe_foreign_model(const std::string& path);
 
 }  // namespace mtl

@@ -85,10 +85,10 @@ bool describes_known_model(const std::string& path) {
 
 FolderContents examine_hf(const std::string& path, const std::vector<Entry>& entries) {
   FolderContents out;
-  out.kind = "a Hugging Face model";
+  const bool is_known = describes_known_model(path + "/config.json");
+  out.kind = is_known ? "a Hugging Face model" : "a config.json, by which programs recognize a Hugging Face model";
   out.problem = foreign_entry(entries, [](const Entry& e) { return e.is_file && is_hf_file(e.name); });
-  if (out.problem.empty() && !describes_known_model(path + "/config.json"))
-    out.problem = "contains a config.json for a different kind of model";
+  if (out.problem.empty() && !is_known) out.problem = "contains a config.json for a different kind of model";
   return out;
 }
 

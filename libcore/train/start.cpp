@@ -54,10 +54,10 @@ void refuse_model_in_save(const CheckpointOptions& flags) {
   if (!is_directory(path) || !list_iterations(path).empty()) return;
   const FolderContents contents = examine_model_folder(path);
   const bool is_model = !contents.kind.empty() && !contents.is_save_folder;
-  const std::string what = is_model ? cat("contains ", contents.kind, loads_it ? "; " : "; use it with --load, and ",
-                                          "choose another folder for --save")
-                                    : describe_foreign_model(path);
-  if (!what.empty()) fail_at(Exit::bad_data, loads_it ? "--load " + flags.load : "--save " + flags.save, what);
+  const std::string what = is_model ? "contains " + contents.kind : find_foreign_model(path).what;
+  if (!what.empty())
+    fail_at(Exit::bad_data, loads_it ? "--load " + flags.load : "--save " + flags.save, what,
+            "; choose another folder for --save");
 }
 
 void open_source(RunStart& start, const TrainOptions& options, const std::string& path, bool is_resume,

@@ -36,9 +36,11 @@ expect_model() {
 }
 expect_model model 'contains a Hugging Face model; .*choose another folder for --save'
 expect_model one 'contains a checkpoint; .*choose another folder for --save'
+mkdir app
+echo '{"name": "my app"}' >app/config.json
+expect_model app 'contains a config.json, .*; choose another folder for --save$'
 rm model/config.json
-expect_exit 65 run_in whole --save model --load model
-expect_text err '^mtl-train: --load model: has .*weights .*config.json'
+expect_model model 'has .*weights .*config.json; choose another folder for --save$'
 HF_HUB_CACHE=$PWD/cache expect_exit 65 run_in whole --save own/gpt --load own/gpt
 expect_text err '^mtl-train: --load own/gpt: contains a Hugging Face model; choose another folder for --save$'
 [ ! -e own ] || fail 'a refused run creates its --save folder'
