@@ -176,8 +176,7 @@ class MegatronReader : public MappedReader {
       if (!is_known)
         fail_at(Exit::bad_data, parameter.shards.front().file->path(), "tensor '", printable_text(parameter.name),
                 "' does not fit the model that the checkpoint's args and other tensors describe; copy the checkpoint "
-                "again, "
-                "or use another one");
+                "again, or use another one");
     }
   }
 

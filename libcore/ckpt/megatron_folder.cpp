@@ -55,8 +55,8 @@ std::string tracked_folder(const std::string& path) {
 }
 
 /// Returns the checkpoint that the tracker names in a folder with multiple checkpoints or, if it names none that
-/// exists, the newest one. A release counts as iteration 0. Throws if the one that the tracker names is in a format
-/// that mtl does not read: an older one would repeat iterations without being asked to.
+/// exists, the newest one. A release counts as iteration 0. Throws if the one that the tracker names has no ranks'
+/// folders, or is in a format that mtl does not read: an older one would repeat iterations without being asked to.
 std::optional<std::string> checkpoint_in(const std::string& path, Console& console) {
   std::string newest;
   std::int64_t newest_iteration = -1;
@@ -75,7 +75,7 @@ std::optional<std::string> checkpoint_in(const std::string& path, Console& conso
   if (!tracked.empty() && file_exists(tracked_path)) {
     const std::string foreign = describe_foreign_model(tracked_path);
     fail_at(Exit::bad_data, tracked_path, "the folder ",
-            foreign.empty() ? "contains no mp_rank_* folders; copy the checkpoint again" : foreign, "; or use ", path,
+            foreign.empty() ? "contains no mp_rank_* folders; copy the checkpoint again" : foreign, ", or use ", path,
             "/", newest, " to go back to that checkpoint");
   }
   const std::string tracker = cat(path, "/", kTrackerName);

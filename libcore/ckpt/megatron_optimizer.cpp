@@ -3,8 +3,6 @@
 #include <algorithm>
 
 #include "base/count_of.h"
-#include "base/files.h"
-#include "ckpt/zip_archive.h"
 
 namespace mtl {
 
@@ -25,18 +23,9 @@ PickleValue at_key(const TorchFile& file, PickleValue dict, const char* key) {
 /// --use-distributed-optimizer, Megatron-LM gathers the states in distrib_optim.pt instead, for the buffers of all
 /// parameters together.
 [[noreturn]] void refuse_distributed(const TorchFile& file) {
-  const std::string path = cat(parent_folder(file.path()), "/distrib_optim.pt");
-  std::string state = "is missing";
-  if (file_exists(path)) {
-    const MappedFile contents(path);  // refuses a Git LFS pointer
-    state = contents.bytes().empty()           ? "is empty"
-            : is_zip_archive(contents.bytes()) ? "cannot be used"
-                                               : "was not written by torch.save";
-  }
-  fail_at(
-      Exit::bad_data, path, "the file ", state,
-      "; Megatron-LM's distributed optimizer (--use-distributed-optimizer) saves Adam's moments and the fp32 weights "
-      "there, which mtl does not read");
+  fail_at(Exit::bad_data, file.path(),
+          "Adam's moments and the fp32 weights are in distrib_optim.pt, where Megatron-LM's distributed optimizer "
+          "(--use-distributed-optimizer) saves them and which mtl does not read");
 }
 
 /// Returns a dict's entries with integer keys. Empty if `dict` is not a dict.

@@ -155,6 +155,13 @@ TEST_CASE("megatron: the number of heads comes from args or a flag") {
   CHECK(contains(error_of([] { open_case(kCases + "v0_tp1", 512, std::nullopt); }, Exit::usage),
                  "--num-attention-heads"));
   CHECK(contains(error_of([] { open_case(kCases + "v1_tp1", 512, 8); }, Exit::usage), "has 4 heads"));
+  CHECK(contains(error_of([] { open_case(kCases + "v0_tp1", 512, 5); }, Exit::usage),
+                 "--num-attention-heads 5  does not divide the hidden size 64"));
+  Console console = quiet_console();
+  const ModelSupplement of_preset{
+      .vocab_size = 512, .num_attention_heads = 5, .heads_flag = "--model m, --num-attention-heads"};
+  CHECK(contains(error_of([&] { ModelSource::open(kCases + "v0_tp1", console, of_preset); }, Exit::usage),
+                 "--model m, --num-attention-heads 5  does not divide"));
 }
 
 TEST_CASE("megatron: a path may name an iteration, a rank's folder or a file") {

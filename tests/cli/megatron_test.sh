@@ -124,7 +124,7 @@ tiny=(mtl-train --seq-length 16 --micro-batch-size 2 --global-batch-size 8 --tra
 for state in present missing; do
   [ $state = present ] || rm distributed/iter_0000030/mp_rank_00/distrib_optim.pt
   expect_exit 65 "${tiny[@]}" --load distributed --save fresh
-  expect_text err 'distributed/iter_0000030/mp_rank_00/distrib_optim.pt: .*--no-load-optim .* iteration 30 .*--finetune'
+  expect_text err 'distributed/iter_0000030/mp_rank_00/model_optim_rng.pt: .*distrib_optim.pt.*--no-load-optim .* iteration 30 .*--finetune'
   [ ! -e fresh ] || fail "a refused run left a --save folder (distrib_optim.pt is $state)"
   expect_exit 0 "${tiny[@]}" --load distributed --no-load-optim
   [ "$(losses out | wc -l)" -eq 2 ] || fail '--no-load-optim does not continue at iteration 30'
