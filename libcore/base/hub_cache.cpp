@@ -25,9 +25,9 @@ std::string expand(std::string path) {
     const bool has_braces = path.compare(at + 1, 1, "{") == 0;
     const std::size_t begin = at + (has_braces ? 2 : 1);
     const std::size_t end =
-        has_braces ? std::min(path.find('}', begin), path.size())
+        has_braces ? path.find('}', begin)
                    : std::find_if_not(path.begin() + std::ptrdiff_t(begin), path.end(), is_part) - path.begin();
-    const char* value = std::getenv(path.substr(begin, end - begin).c_str());
+    const char* value = end == std::string::npos ? nullptr : std::getenv(path.substr(begin, end - begin).c_str());
     if (value == nullptr) {
       ++at;
       continue;
@@ -38,7 +38,7 @@ std::string expand(std::string path) {
   return path;
 }
 
-/// The same as in huggingface_hub.
+/// The same as in huggingface_hub, except that ~USER stays as it is and an empty variable counts as unset.
 std::string cache_folder() {
   for (const char* name : {"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"}) {
     if (const std::string folder = environment(name); !folder.empty()) return expand(folder);

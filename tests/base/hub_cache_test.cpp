@@ -67,6 +67,7 @@ TEST_CASE("hub cache: a name is the folder of its main revision, wherever the ca
   expect_found("HF_HUB_CACHE", "$HF_HOME/plain", scratch / "home/plain");
   expect_found("HF_HUB_CACHE", "${HOME}/${XDG_NOTHING}braces", scratch / "h/${XDG_NOTHING}braces");
   expect_found("HF_HUB_CACHE", scratch / "a$", scratch / "a$");
+  expect_found("HF_HUB_CACHE", scratch / "b${HOME", scratch / "b${HOME");
   ::unsetenv("HF_HUB_CACHE");
   expect_found("HF_HOME", "~/hf", scratch / "h/hf/hub");
   ::unsetenv("HF_HOME");
