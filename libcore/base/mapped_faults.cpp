@@ -85,7 +85,8 @@ MappedReads::MappedReads() : was_recording_(is_recording) { is_recording = true;
 MappedReads::~MappedReads() { is_recording = was_recording_; }
 
 void check_mapped_size(const std::string& path, std::size_t bytes) {
-  const std::uint64_t now = file_exists(path) ? file_size(path) : 0;
+  if (!file_exists(path)) return;
+  const std::uint64_t now = file_size(path);
   if (now >= bytes) return;
   fail(Exit::io, path, " was truncated while it was read (", now, " bytes instead of ", bytes,
        "); restore it and start again");

@@ -29,8 +29,8 @@ class MappedReads {
   bool was_recording_;
 };
 
-/// Throws Error(io) if the file was mapped with `bytes` bytes and is shorter now, or gone. If a file now ends within
-/// its mapping's last page, reading beyond its end gives zeros instead of a fault.
+/// Throws Error(io) if the file was mapped with `bytes` bytes and is shorter now: reading beyond its end within the
+/// mapping's last page gives zeros instead of a fault. A file that was removed stays fully mapped.
 void check_mapped_size(const std::string& path, std::size_t bytes);
 
 /// Calls `read` on this thread and returns its result. Throws Error(io) if a mapped file could not be read; this

@@ -43,11 +43,10 @@ class CheckpointReader : public TensorReader {
       if (overlaps(piece.slice, slice)) copied += copy_overlap(piece.slice, data_of(entry, piece), slice, out, element);
     }
     // A file may have been truncated after its verification. The mapping then reads as zeros from the end of the file
-    // to the end of the page. A file that was removed stays fully mapped.
+    // to the end of the page.
     for (const ManifestPiece& piece : entry.pieces) {
       const auto open = shards_.find(piece.file);
-      if (open != shards_.end() && file_exists(open->second.path()))
-        check_mapped_size(open->second.path(), open->second.bytes().size());
+      if (open != shards_.end()) check_mapped_size(open->second.path(), open->second.bytes().size());
     }
     require(copied == slice.count(), folder, ": tensor '", entry.tensor.name,
             "' has no data for a part of the requested slice");

@@ -26,11 +26,8 @@ void MappedReader::read(std::size_t index, const Slice& slice, std::span<std::by
   const Places& from = places_[index];
   gather_slice(from.pieces, slice, bits_of(tensors[index].dtype) / 8, from.contents, out);
   bytes_read_ += out.size();
-  // A truncated file reads as zeros beyond its end, and there is no hash that would reveal this. A file that was
-  // removed stays fully mapped.
-  for (const TensorFile* file : from.files) {
-    if (file_exists(file->path())) check_mapped_size(file->path(), file->bytes().size());
-  }
+  // A truncated file reads as zeros beyond its end, and there is no hash that would reveal this.
+  for (const TensorFile* file : from.files) check_mapped_size(file->path(), file->bytes().size());
 }
 
 std::vector<NonfiniteTensor> MappedReader::find_nonfinite(std::size_t index) const {
