@@ -5,7 +5,6 @@
 #include <zdict.h>
 #include <zstd.h>
 
-#include <functional>
 #include <random>
 
 #include "base/error.h"

@@ -133,7 +133,7 @@ TEST_CASE("exactness: every code point of planes with characters between letters
   std::string text;
   for (std::uint32_t c = 0; c < 0x110000; ++c) {
     if (c >= 0xD800 && c < 0xE000) continue;
-    if (c >= 0x40000 && c < 0xE0000) c += 250;  // planes without characters
+    if (c == 0x40000) c = 0xE0000;  // planes without characters
     for (const char* before : {"a", " ", "\n"}) {
       text += before;
       append_utf8(text, c);

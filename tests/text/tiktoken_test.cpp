@@ -7,6 +7,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "tests/error_of.h"
 #include "tests/scratch_folder.h"
 #include "tests/text/golden.h"
 #include "tests/text/naive_bpe.h"
@@ -52,17 +53,6 @@ std::vector<std::int32_t> plain_encode(const std::map<std::string, std::int32_t>
     for (const std::string& part : parts) out.push_back(ids.at(part));
   }
   return out;
-}
-
-/// Loads a ranks file with these contents; returns the error, or "accepted".
-std::string ranks_message(const std::string& text) {
-  try {
-    parse_tiktoken_ranks(text, "ranks");
-  } catch (const Error& error) {
-    CHECK(error.code() == Exit::bad_data);
-    return error.what();
-  }
-  return "accepted";
 }
 
 }  // namespace
@@ -145,7 +135,10 @@ TEST_CASE("TikTokenizer: reads ranks as lines and as JSON, and refuses broken fi
                                        {"rank": 1, "token_bytes": "//8=", "token_str": null}])",
                                    "ranks");
   CHECK(json == std::vector<std::string>{"a", "\xFF\xFF"});
-  CHECK(ranks_message(std::string(2000, 'Q') + " 7\n") ==
+  const auto message_of = [](const std::string& text) {
+    return test::error_of([&] { parse_tiktoken_ranks(text, "ranks"); }, Exit::bad_data);
+  };
+  CHECK(message_of(std::string(2000, 'Q') + " 7\n") ==
         "ranks:1: the token with rank 7 has 1500 bytes; at most 1024 are supported");
   for (const auto& [content, reason] : std::vector<std::pair<std::string, std::string>>{
            {"", "no tokens"},
@@ -160,7 +153,7 @@ TEST_CASE("TikTokenizer: reads ranks as lines and as JSON, and refuses broken fi
            {R"([{"token_bytes": "YQ=="}])", "rank"},
            {R"({"a": 1})", "not a valid list"}}) {
     CAPTURE(content);
-    std::string message = ranks_message(content);
+    std::string message = message_of(content);
     CAPTURE(message);
     CHECK(message.find(reason) != std::string::npos);
   }
