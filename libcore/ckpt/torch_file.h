@@ -22,24 +22,10 @@
 #include "base/files.h"
 #include "ckpt/pickle.h"
 #include "ckpt/tensor_file.h"
+#include "ckpt/torch_tensor.h"
 #include "ckpt/zip_archive.h"
 
 namespace mtl {
-
-/// A strided view of a storage. Cheap to copy. Valid while the file is open.
-struct TorchTensor {
-  StoredDType dtype = StoredDType::f32;
-  std::vector<std::int64_t> shape, strides;  // strides in elements
-  std::span<const std::byte> data;   // from the first element to the end of the storage; empty if there are no elements
-  const ZipEntry* record = nullptr;  // the storage's zip entry; nullptr in a stream
-
-  std::int64_t count() const;
-  bool is_contiguous() const;
-};
-
-/// Fills `out` with consecutive elements in row-major order, starting at element `begin`. The range must lie within the
-/// tensor.
-void read_elements(const TorchTensor& tensor, std::int64_t begin, std::span<std::byte> out);
 
 class TorchFile : public TensorFile {
  public:
