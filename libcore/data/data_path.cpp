@@ -105,10 +105,11 @@ class Reader {
   SplitSources read_shares() {
     std::vector<std::string> words = unquoted(options_.data_path);
     std::string flag = "--data-path";
+    bool is_read = true;
     if (const std::string& path = options_.data_args_path; !path.empty()) {
       if (!words.empty()) report_("--data-args-path", "excludes --data-path; use only one of them");
       flag = "--data-args-path " + path;
-      attempt(flag, [&] {
+      is_read = attempt(flag, [&] {
         const std::string text = read_file(path);
         refuse_other_encoding(path, text);
         words = split_words(text);
@@ -123,7 +124,7 @@ class Reader {
       }
       const auto shares = parse_split(options_.split);
       attempt(flag, [&] {
-        if (options_.is_absent()) return;
+        if (!is_read || options_.is_absent()) return;
         const DataBlend blend = parse_data_path(words);
         for (std::size_t i = 0; i < 3; ++i)
           if (shares[i]) out[i] = {flag, blend, *shares[i]};
@@ -133,12 +134,17 @@ class Reader {
   }
 
  private:
+  /// Returns false if `part` throws an Error, which is then a problem with the flag.
   template <class Part>
-  void attempt(const std::string& flag, Part part) {
+  bool attempt(const std::string& flag, Part part) {
     try {
       part();
+      return true;
     } catch (const Error& error) {
-      report_(flag, error.where() == flag ? error.message() : error.what());
+      // The flag may end with the file that the error is about.
+      const bool is_named = error.where() == flag || ends_with(flag, cat(" ", error.where()));
+      report_(flag, is_named ? error.message() : error.what());
+      return false;
     }
   }
   void refuse_both(const char* flag) {

@@ -128,7 +128,6 @@ void PreprocessOutputs::publish(const std::vector<StoredInput>& inputs) {
 /// Throws Error(io) with the message from `error` and the size of the entire output, extrapolated from the input read
 /// so far.
 void PreprocessOutputs::fail_full(const NoSpaceError& error) const {
-  const std::string folder = parent_folder(options_.output_prefix);
   const double written = output_bytes();
   std::string needs = "at least " + human_bytes(written);
   if (input_bytes_ && stored_bytes_ > 0) {
@@ -137,10 +136,11 @@ void PreprocessOutputs::fail_full(const NoSpaceError& error) const {
                 "% of the input that was read");
   }
   std::error_code code;
+  const std::string folder = fs::canonical(parent_folder(options_.output_prefix), code).string();
   const auto space = fs::space(folder, code);
-  std::string has = code ? "" : cat("; ", folder, " had ", human_bytes(space.available), " free");
+  const std::string has = code ? "" : cat(", and ", folder, " had ", human_bytes(space.available), " free");
   fail(Exit::io, error.what(), "\n  the output needs ", needs, has,
-       "; or choose an --output-prefix on a disk with enough space. The unfinished files are removed.");
+       "; if that disk is too small, choose an --output-prefix on another one. The unfinished files are removed.");
 }
 
 /// Returns the size of the token files: tokens, header, 4 + 8 bytes per sequence and 8 per document.

@@ -92,7 +92,7 @@ done
 rm -rf to
 MTL_FAULT=enospc:6 expect_exit 74 $P --input "$CORPUS" --output-prefix to/x
 expect_text err 'No space left on device'
-expect_text err '^  the output needs about .* KiB, judging by the 100% of the input that was read; to had .* free; .*--output-prefix'
+expect_text err '^  the output needs about .* KiB, judging by the 100% of the input that was read, and /.*/to had .* free; .*--output-prefix'
 expect_only
 
 # Files from different runs are never readable together: a run killed between its first and last rename leaves no .idx.

@@ -92,7 +92,8 @@ expect_exit 2 run_in none --global-batch-size 4 --train-iters 8 --per-split-data
 expect_text err '^  --per-split-data-args-path keys.json +has an unknown key "validation"; did you mean valid\?$'
 printf '\xef\xbb\xbf0.3 %s 0.7 %s' $A $B >mark.txt
 expect_exit 2 run_in none "${SHARED[@]}" --data-args-path mark.txt
-expect_text err '^  --data-args-path mark.txt .*byte order mark'
+expect_text err '^  --data-args-path mark.txt +this is .*byte order mark'
+expect_text err '^mtl-train: 1 problem '
 expect_exit 2 run_in none "${SHARED[@]}" --data-path 0.5 $A x $B --rampup-batch-size 2 2 24
 expect_text err "^  --data-path +expected a weight before '$B', not 'x'; "
 expect_text err '^  --rampup-batch-size 2 2 24|^  --rampup-batch-size +needs a run that is counted in samples'
