@@ -78,8 +78,11 @@ void add_tokenizer_flags(Flags& flags, TokenizerOptions& options) {
                      "special tokens of TikTokenizer, which have the first ids; 0: none")
                 .within({0, INT32_MAX}),
             {"TikTokenizer"});
-  for_types(flags.add("--tiktoken-special-tokens,--tokenizer-special-tokens", &options.tiktoken.special_tokens,
-                      "TOKEN...", "names of the first special tokens in TikTokenizer; the others are <SPECIAL_i>"),
+  for_types(flags
+                .add("--tiktoken-special-tokens,--tokenizer-special-tokens", &options.tiktoken.special_tokens,
+                     "TOKEN...", "names of the first special tokens in TikTokenizer; the others are <SPECIAL_i>")
+                .only_with("with --tiktoken-num-special-tokens 0",
+                           [&options] { return options.tiktoken.num_special_tokens > 0; }),
             {"TikTokenizer"});
   flags.add_switch(
       "--legacy-tokenizer", options.legacy_tokenizer,

@@ -30,6 +30,8 @@ expect_ids '1111 1087 2' "${tiktoken[@]}" --vocab-size 1257
 expect_ids '1256 2' "${tiktoken[@]}" --vocab-size 1257 --tiktoken-pattern v1
 expect_ids '121 97 2' "${tiktoken[@]}" --vocab-size 267 --tiktoken-num-special-tokens 10
 expect_ids '121 97 0' "${tiktoken[@]}" --vocab-size 267 --tiktoken-num-special-tokens 10 --tiktoken-special-tokens '</s>' '<s>' '<unk>'
+expect_exit 0 mtl-preprocess --input text.jsonl --output-prefix t "${tiktoken[@]}" --vocab-size 257 --tiktoken-num-special-tokens 0 --tiktoken-special-tokens '</s>'
+expect_text err '^mtl-preprocess: --tiktoken-special-tokens has no effect with --tiktoken-num-special-tokens 0'
 
 # --tokenizer-hf-include-special-tokens puts <|begin_of_text|> before every text.
 hf=(--tokenizer-type HuggingFaceTokenizer --tokenizer-model "$TESTS/golden/tokenizer/llama3_style_tokenizer.json")

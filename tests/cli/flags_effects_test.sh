@@ -6,6 +6,9 @@ source "$(dirname "$0")/lib.sh" "$1"
 enter_data_folder
 MODEL=$TESTS/golden/gpt2_model/b
 printf 'plain text\n' >plain.txt
+# The 256 bytes as a file of ranks, each byte in base64.
+awk 'BEGIN { digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+  for (byte = 0; byte < 256; ++byte) print substr(digits, int(byte / 4) + 1, 1) substr(digits, byte % 4 * 16 + 1, 1) "== " byte }' >ranks.tiktoken
 
 # A valid command for each tool.
 gpt2=(--vocab-file vocab.json --merge-file merges.txt)
@@ -37,6 +40,7 @@ declare -A triggers=(["with --lr-decay-style constant"]="--lr-decay-style consta
   ["with --weight-decay-incr-style linear or cosine"]="--weight-decay-incr-style linear --start-weight-decay 0 --end-weight-decay 1"
   ["on the CPU, whose memory is the host's"]="--device cpu" ["with --loss-scale"]="--fp16 --loss-scale 128" ["with --greedy"]="--greedy" ["with --to mtl or megatron"]="--to mtl"
   ["with --format text"]="--format text"
+  ["with --tiktoken-num-special-tokens 0"]="--tokenizer-type TikTokenizer --tokenizer-model ranks.tiktoken --tiktoken-num-special-tokens 0"
   ["with --tokenizer-type HuggingFaceTokenizer, which always finds its tokens"]="--tokenizer-type HuggingFaceTokenizer --tokenizer-model $MODEL"
   ["without --device cuda or auto"]="--device cpu" ["without --tokenizer-type GPT2BPETokenizer"]="--tokenizer-type NullTokenizer --vocab-size 1000")
 # Values for flags that have choices or a format. All others accept any text.
