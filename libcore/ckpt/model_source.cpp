@@ -129,8 +129,8 @@ void ModelSource::trim_vocabulary(std::optional<std::int64_t> tokens, Console& c
   std::int64_t& rows = reader_->config.vocab_size;
   if (!tokens) {
     console.warn(cat(folder(), ": mtl keeps all ", with_commas(rows),
-                     " rows of the token embedding, although the last may be padding; set the size with --vocab-size "
-                     "or a tokenizer"));
+                     " rows of the token embedding, of which the last may be padding; to drop padding, set the size "
+                     "with --vocab-size or a tokenizer"));
     return;
   }
   require(*tokens >= 1, "trim_vocabulary: ", *tokens, " tokens");

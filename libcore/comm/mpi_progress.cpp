@@ -42,8 +42,7 @@ void MpiProgress::follow(const OperationProgress* progress) {
 void MpiProgress::watch(DeviceWatch* devices) {
   require(devices == nullptr || progress_thread_.joinable(),
           "ranks on GPUs need MPI_THREAD_SERIALIZED, which this MPI library does not provide; use an Open MPI that "
-          "does, or "
-          "choose --device cpu");
+          "does, or choose --device cpu");
   std::lock_guard lock(mutex_);
   devices_ = devices;
 }

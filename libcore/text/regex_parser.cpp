@@ -32,7 +32,8 @@ std::optional<CategorySet> find_property(std::string_view name) {
 }  // namespace
 
 void RegexParser::refuse(const std::string& what) const {
-  fail(Exit::bad_data, "the pattern \"", pattern_, "\" has ", what, " (at byte ", at_, "), which is not supported");
+  fail(Exit::bad_data, "the pattern \"", pattern_, "\" has ", what, " (at byte ", at_,
+       "), which is not supported; use a tokenizer with another pattern");
 }
 
 bool RegexParser::take(std::string_view text) {
@@ -140,7 +141,8 @@ RegexParser::Atom RegexParser::parse_atom() {
     if (!literal) return single(set);
   } else {
     if (std::string_view("^$*+?{").find(pattern_[at_]) != std::string_view::npos) {
-      refuse(cat("a ", pattern_[at_], " at this place"));
+      const bool is_anchor = pattern_[at_] == '^' || pattern_[at_] == '$';
+      refuse(cat("a ", pattern_[at_], is_anchor ? "" : " with nothing to repeat"));
     }
     literal = next_char();
   }

@@ -109,7 +109,7 @@ void read_trainer(std::string_view message, SentencePieceModel& model) {
   for_each_field(message, model.source, [&](const WireReader::Field& field) {
     if (field.is(3, WireReader::varint)) {
       if (field.value < 1 || field.value > 4)
-        fail(Exit::bad_data, model.source, ": the model type ", field.value, " is unknown");
+        fail(Exit::bad_data, model.source, ": the model type ", field.value, " is unknown; use a unigram or BPE model");
       model.algorithm = static_cast<SentencePieceModel::Algorithm>(field.value);
     }
     if (field.is(24, WireReader::varint)) model.whitespace_as_suffix = field.value != 0;
@@ -198,7 +198,7 @@ void resolve_pieces(SentencePieceModel& model) {
 SentencePieceModel parse_sentencepiece_model(std::string_view content, const std::string& source) {
   using Algorithm = SentencePieceModel::Algorithm;
   if (content.size() > std::size_t{1} << 30)
-    fail(Exit::bad_data, source, " is not a SentencePiece model, because it has more than 1 GiB");
+    fail(Exit::bad_data, source, " has more than 1 GiB, so it is not a SentencePiece model; use another file");
   SentencePieceModel model;
   model.source = source;
   for_each_field(content, source, [&](const WireReader::Field& field) {
