@@ -191,6 +191,14 @@ void read_text(RunLog& log, std::string_view text, const std::string& path) {
   });
 }
 
+void refuse_compressed(const std::string& path, std::string_view text) {
+  for (const auto& [magic, command] :
+       {std::pair("\x1f\x8b", "gzip"), std::pair("\x28\xb5\x2f\xfd", "zstd"), std::pair("\3757zXZ", "xz")}) {
+    if (starts_with(text, magic))
+      fail_at(Exit::bad_data, path, "the log is compressed; decompress it: ", command, " -dc FILE | mtl-plot -");
+  }
+}
+
 }  // namespace
 
 void Table::append_row(const std::vector<std::pair<std::string, double>>& row) {
@@ -244,6 +252,7 @@ std::vector<RunLog> parse_run_logs(std::string_view text, const std::string& pat
   log.path = path == "-" ? "standard input" : path;
   log.name = path == "-" ? "stdin" : std::filesystem::path(path).stem().string();
   refuse_other_encoding(log.path, text);
+  refuse_compressed(log.path, text);
   std::vector<std::string> warnings;
   std::vector<RunLog> runs = {log};
   std::size_t first = text.find_first_not_of(" \t\r\n");

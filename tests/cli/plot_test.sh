@@ -86,6 +86,9 @@ echo '{"type": "start", "iteration": 0}' >"$WORK/start.jsonl"
 expect_exit 65 mtl-plot "$WORK/start.jsonl"
 printf 'some text\nthat is not a log\n' >"$WORK/text.txt"
 expect_exit 65 mtl-plot "$WORK/text.txt"
+gzip -c "$WORK/a.jsonl" >"$WORK/a.jsonl.gz"
+expect_exit 65 mtl-plot "$WORK/a.jsonl.gz"
+expect_text "$WORK/err" 'a.jsonl.gz: the log is compressed; decompress it: gzip -dc '
 printf '{"iteration": 1, "lm_loss": 3}\n{"iteration": 2, "lm\n{"iteration": 3, "lm_loss": 3}\n' >"$WORK/broken.jsonl"
 expect_exit 65 mtl-plot "$WORK/broken.jsonl"
 expect_text "$WORK/err" 'broken.jsonl:2: '
