@@ -71,10 +71,9 @@ void split_documents(const DataSplitOptions& options, Console& console) {
   for (std::size_t i = 0; i < names.size(); ++i) {
     if (bounds[i] == bounds[i + 1]) {
       const bool by_counts = !options.counts.empty();
-      throw UsageError(
-          {{by_counts ? "--counts " + options.counts : "--weights " + options.weights,
-            cat("leaves the part '", names[i], "' no documents, because ", data.prefix(), " has only ",
-                count_of(data.documents(), "document"), "; give the part a larger share, or leave the part out")}});
+      throw UsageError({{by_counts ? "--counts " + options.counts : "--weights " + options.weights,
+                         cat("leaves the part '", names[i], "' none of the ", count_of(data.documents(), "document"),
+                             " of ", data.prefix(), "; give the part a larger share, or leave the part out")}});
     }
     parts.push_back({cat(options.output.output_prefix, "_", names[i]), list_of({{&data, bounds[i], bounds[i + 1]}})});
   }
