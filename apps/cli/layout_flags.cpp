@@ -1,5 +1,7 @@
 #include "cli/layout_flags.h"
 
+#include "layout/schedule.h"
+
 namespace mtl {
 
 namespace {
@@ -68,12 +70,15 @@ void add_stage_flags(Flags& flags, ParallelOptions& options) {
 }
 
 Flags::Flag& add_schedule_flag(Flags& flags, ParallelOptions& options, const std::string& names, bool interleaves) {
-  std::vector<std::string> kinds = {"1f1b", "gpipe"};
-  if (interleaves) kinds.emplace_back("interleaved");
+  std::vector<std::string> kinds(kScheduleNames.begin(), kScheduleNames.end());
+  if (!interleaves) {
+    std::erase(kinds, schedule_name(ScheduleKind::interleaved));
+    options.schedule = schedule_name(ScheduleKind::one_forward_one_backward);
+  }
   return flags
       .add(names, &options.schedule, "NAME",
-           cat("order of micro-batches within a stage (default: 1f1b",
-               interleaves ? ", or interleaved with several chunks per stage)" : ")"))
+           cat("order of micro-batches within a stage",
+               interleaves ? " (default: 1f1b, or interleaved with several chunks per stage)" : ""))
       .one_of(kinds);
 }
 

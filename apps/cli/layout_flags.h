@@ -17,7 +17,8 @@ Flags::Flag& add_node_size_flag(Flags& flags, ParallelOptions& options, const st
 void add_grid_flags(Flags& flags, ParallelOptions& options);
 /// Adds the number of layers in the first and last stage.
 void add_stage_flags(Flags& flags, ParallelOptions& options);
-/// Adds the pipeline schedule, under `names`. Its values include "interleaved" if the program `interleaves`.
+/// Adds the pipeline schedule, under `names`. Its values include "interleaved" if the program `interleaves`; otherwise
+/// it has a default, which does not depend on other flags.
 Flags::Flag& add_schedule_flag(Flags& flags, ParallelOptions& options, const std::string& names, bool interleaves);
 /// Adds the division of stages into several chunks. (mtl-train refuses these flags: megatron_flags.inc.)
 void add_interleaving_flags(Flags& flags, ParallelOptions& options);

@@ -5,13 +5,20 @@
 // chunk's backwards in micro-batch order, so they all sum gradients in the same order.
 #pragma once
 
+#include <array>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "base/enum_index.h"
 #include "layout/layout.h"
 
 namespace mtl {
+
+/// The names of the ScheduleKinds in flags and reports, in declaration order.
+inline constexpr std::array<std::string_view, 3> kScheduleNames = {"gpipe", "1f1b", "interleaved"};
+constexpr std::string_view schedule_name(ScheduleKind kind) { return kScheduleNames.at(enum_index(kind)); }
 
 /// A `weight` action computes the weight gradients that a backward deferred. In schedules without such actions, each
 /// backward computes its own weight gradients.

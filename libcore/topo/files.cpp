@@ -58,7 +58,7 @@ Json schedule_json(const TopoReport& report) {
     }
     stages.push(Json::object({{"in_flight", max_in_flight(schedule.stages[stage])}, {"actions", actions}}));
   }
-  return Json::object({{"name", report.schedule_name()},
+  return Json::object({{"name", std::string(schedule_name(report.layout.schedule))},
                        {"micro_batches", schedule.micro_batches},
                        {"chunks", schedule.chunks},
                        {"total", schedule.times.total},

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "base/enum_index.h"
 #include "base/str.h"
 #include "nn/gpt_config.h"
 #include "train/run_plan.h"
@@ -98,15 +97,11 @@ std::string TopoReport::vocab_summary() const {
              " x ", with_commas(padded_vocab / parts), " rows");
 }
 
-std::string TopoReport::schedule_name() const {
-  constexpr const char* kNames[] = {"gpipe", "1f1b", "interleaved"};
-  return kNames[enum_index(layout.schedule)];
-}
-
 std::string TopoReport::schedule_title() const {
-  const int count = schedule->micro_batches, chunks = schedule->chunks;
-  std::string out = cat("Schedule: ", schedule_name(), ", ", count, count == 1 ? " micro-batch" : " micro-batches");
-  return chunks > 1 ? cat(out, ", ", chunks, " chunks per stage") : out;
+  const int count = schedule->micro_batches;
+  const std::string out =
+      cat("Schedule: ", schedule_name(layout.schedule), ", ", count, count == 1 ? " micro-batch" : " micro-batches");
+  return layout.chunks > 1 ? cat(out, ", ", layout.chunks, " chunks per stage") : out;
 }
 
 std::vector<int> shown_stages(const TopoReport& report, int most) {

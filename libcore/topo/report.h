@@ -50,7 +50,6 @@ struct TopoReport {
   LayerRange vocab_rows(int tensor_rank) const;
   /// Returns "Vocabulary: 50,257 tokens, padded to 50,432 = 2 x 25,216 rows".
   std::string vocab_summary() const;
-  std::string schedule_name() const;
   /// Returns "Schedule: interleaved, 8 micro-batches, 2 chunks per stage".
   std::string schedule_title() const;
 

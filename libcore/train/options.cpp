@@ -3,6 +3,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/str.h"
+#include "layout/schedule.h"
 #include "layout/stages.h"
 
 namespace mtl {
@@ -247,9 +248,8 @@ std::int64_t ParallelOptions::chunks(std::optional<std::int64_t> num_layers) con
 
 ScheduleKind ParallelOptions::schedule_kind(std::optional<std::int64_t> num_layers) const {
   if (!schedule) return chunks(num_layers) > 1 ? ScheduleKind::interleaved : ScheduleKind::one_forward_one_backward;
-  return *schedule == "gpipe"  ? ScheduleKind::gpipe
-         : *schedule == "1f1b" ? ScheduleKind::one_forward_one_backward
-                               : ScheduleKind::interleaved;
+  return static_cast<ScheduleKind>(std::find(kScheduleNames.begin(), kScheduleNames.end(), *schedule) -
+                                   kScheduleNames.begin());
 }
 
 namespace {
