@@ -93,11 +93,6 @@ void add_interleaving_flags(Flags& flags, ParallelOptions& options) {
       .add("--microbatch-group-size-per-virtual-pipeline-stage", &options.group, "N",
            "consecutive micro-batches of a chunk before the next chunk's turn (default: as many as stages)")
       .within({1, INT32_MAX});
-  flags.check([&flags, &options] {
-    if (options.layers_per_virtual_stage && options.virtual_stages)
-      flags.problem("--num-layers-per-virtual-pipeline-stage, --num-virtual-stages-per-pipeline-rank",
-                    "mean the same; use only one of them");
-  });
 }
 
 void add_sharing_flags(Flags& flags, ParallelOptions& options) {

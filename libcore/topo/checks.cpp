@@ -152,9 +152,11 @@ void check_hosts(Problems& problems, const TopoOptions& options) {
 /// Checks layers and chunks. Returns true if they are fine.
 bool check_layers(Problems& problems, const TopoOptions& options) {
   const ParallelOptions& parallel = options.run.parallel;
-  if (parallel.layers_per_virtual_stage && parallel.virtual_stages) return false;  // add_interleaving_flags() says so
   const int before = problems.count();
-  if (!options.run.architecture.num_layers) {
+  if (parallel.layers_per_virtual_stage && parallel.virtual_stages) {
+    problems.add("--num-layers-per-virtual-pipeline-stage, --num-virtual-stages-per-pipeline-rank",
+                 "mean the same; use only one of them");
+  } else if (!options.run.architecture.num_layers) {
     for (auto [flag, given] :
          {std::pair("--num-layers-per-virtual-pipeline-stage", parallel.layers_per_virtual_stage.has_value()),
           std::pair("--num-layers-in-first-pipeline-stage", parallel.layout.first_stage_layers.has_value()),
@@ -179,7 +181,8 @@ bool check_layers(Problems& problems, const TopoOptions& options) {
   if (problems.count() != before) return false;
   try {
     // Without --num-layers, a layer in each chunk: tests only that there are stages to interleave.
-    split_layers(options.stages(), options.run.architecture.num_layers.value_or(parallel.pipeline * options.chunks()));
+    split_layers(options.stage_layout(),
+                 options.run.architecture.num_layers.value_or(parallel.pipeline * options.chunks()));
   } catch (const Error& error) {
     problems.add(error.where(), error.message());
   }
@@ -218,7 +221,7 @@ void check_schedule(Problems& problems, const TopoOptions& options, bool fits) {
   }
   if (problems.count() != before || !fits_chart) return;
   try {
-    stage_schedule(options.stages(), 0, static_cast<int>(options.step_micro_batches().value_or(1)));
+    stage_schedule(options.stage_layout(), 0, static_cast<int>(options.step_micro_batches().value_or(1)));
   } catch (const Error& error) {
     problems.add(parallel.group ? cat("--microbatch-group-size-per-virtual-pipeline-stage ", *parallel.group) : step,
                  error.what());
@@ -229,21 +232,17 @@ void check_schedule(Problems& problems, const TopoOptions& options, bool fits) {
 /// if there are few enough to list. Otherwise adds a problem.
 bool check_batch(Problems& problems, const TopoOptions& options) {
   const ParallelOptions& parallel = options.run.parallel;
+  const BatchOptions& batch = options.run.batch;
   const int before = problems.count();
-  std::int64_t micro = options.run.batch.micro_batch_size, at_once = micro * parallel.data();
-  std::string product =
-      cat("--micro-batch-size ", micro, " x data-parallel size ", parallel.data(), parallel.data_text());
-  if (std::optional<std::int64_t> global = options.run.batch.global_batch_size) {
-    std::string flag = cat("--global-batch-size ", *global);
-    if (*global % at_once != 0) {
-      const std::int64_t below = *global / at_once * at_once;
+  const std::int64_t micro = batch.micro_batch_size, at_once = micro * parallel.data();
+  if (batch.global_batch_size) {
+    check_batches(batch, parallel.data(), parallel.data_text(), options.run.data.seq_length,
+                  [&](const std::string& flag, const std::string& what) { problems.add(flag, what); });
+    if (problems.count() == before && options.micro_batches && options.run.micro_batches() != *options.micro_batches) {
       problems.add(
-          flag, cat("is not a multiple of ", product, "; use ", below == 0 ? "" : cat(below, " or "), below + at_once));
-    } else if (options.micro_batches && *global / at_once != *options.micro_batches) {
-      problems.add(flag, cat("is not --micro-batches ", *options.micro_batches, " x ", product,
-                             "; leave out one of the two flags"));
-    } else if (*global / at_once > kMostMicroBatches) {
-      problems.add(flag, cat("is more than ", kMostMicroBatches, " x ", product, "; choose a smaller size"));
+          cat("--global-batch-size ", *batch.global_batch_size),
+          cat("is not --micro-batches ", *options.micro_batches, " x --micro-batch-size ", micro,
+              " x data-parallel size ", parallel.data(), parallel.data_text(), "; leave out one of the two flags"));
     }
   } else if (at_once > kLargestCount / options.micro_batches.value_or(1)) {
     problems.add(cat("--micro-batch-size ", micro),

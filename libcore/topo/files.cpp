@@ -60,7 +60,7 @@ Json schedule_json(const TopoReport& report) {
   }
   return Json::object({{"name", std::string(schedule_name(report.layout.schedule))},
                        {"micro_batches", schedule.micro_batches},
-                       {"chunks", schedule.chunks},
+                       {"chunks", report.layout.chunks},
                        {"total", schedule.times.total},
                        {"work", schedule.times.ideal},
                        {"bubble", schedule.times.bubble()},

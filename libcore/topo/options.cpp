@@ -18,7 +18,7 @@ std::int64_t TopoOptions::chunks() const { return run.parallel.chunks(run.archit
 
 ScheduleKind TopoOptions::schedule_kind() const { return run.parallel.schedule_kind(run.architecture.num_layers); }
 
-Layout TopoOptions::stages() const { return resolve_stages(run.parallel, run.architecture.num_layers); }
+Layout TopoOptions::stage_layout() const { return resolve_stages(run.parallel, run.architecture.num_layers); }
 
 Layout TopoOptions::layout() const { return resolve_layout(run.parallel, run.architecture.num_layers, 0); }
 

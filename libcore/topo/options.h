@@ -32,7 +32,7 @@ struct TopoOptions {
   std::int64_t chunks() const;  // of each stage
   ScheduleKind schedule_kind() const;
   /// Return resolve_stages() and rank 0's resolve_layout() of the options.
-  Layout stages() const;
+  Layout stage_layout() const;
   Layout layout() const;
   bool wants_schedule() const { return micro_batches || (run.batch.global_batch_size && fits_chart()); }
   /// Returns true if a time chart is within the limits above.
@@ -41,7 +41,7 @@ struct TopoOptions {
   std::optional<std::int64_t> step_micro_batches() const;  // as given, or from the global batch size
   /// Returns why mtl-train cannot run this layout, or "" if it can.
   std::string unsupported_reason() const;
-  /// Returns the same layout as mtl-train options.
+  /// Returns the options of a dry run of mtl-train with this layout.
   TrainOptions train_options() const;
 };
 

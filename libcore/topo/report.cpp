@@ -51,10 +51,9 @@ TopoReport::TopoReport(const TopoOptions& options)
   micro_batches = options.step_micro_batches();
   if (options.wants_schedule()) {
     schedule.emplace();
-    schedule->chunks = layout.chunks;
     schedule->micro_batches = static_cast<int>(*micro_batches);
     schedule->stages = pipeline_schedule(layout, schedule->micro_batches);
-    schedule->times = schedule_times(schedule->stages, schedule->chunks);
+    schedule->times = schedule_times(schedule->stages, layout.chunks);
   }
 }
 

@@ -19,7 +19,6 @@
 namespace mtl {
 
 struct TopoSchedule {
-  int chunks = 1;  // per stage
   int micro_batches = 1;
   std::vector<std::vector<Action>> stages;
   ScheduleTimes times;  // in units of a chunk's forward pass; a backward pass takes two

@@ -49,7 +49,7 @@ class StageLine {
 
 std::string describe_times(const TopoReport& report) {
   const TopoSchedule& schedule = *report.schedule;
-  const double chunks = schedule.chunks, total = schedule.times.total, ideal = schedule.times.ideal;
+  const double chunks = report.layout.chunks, total = schedule.times.total, ideal = schedule.times.ideal;
   std::string out = format("  total %.4g, of which %.4g are work, in forwards of a whole stage; a backward takes two\n",
                            total / chunks, ideal / chunks);
   out += format("  the bubble is %.1f%% of the work, %.1f%% of the time\n", 100 * schedule.times.bubble(),
@@ -70,7 +70,7 @@ std::string draw_schedule(const TopoReport& report, const TerminalOptions& termi
                                 : "";
   }
   const TopoSchedule& schedule = *report.schedule;
-  const bool has_chunks = schedule.chunks > 1;
+  const bool has_chunks = report.layout.chunks > 1;
   const std::size_t cell = has_chunks ? 2 : 1;
   std::size_t cells = std::lround(schedule.times.total);
   std::vector<StageLine> lines;
@@ -86,8 +86,8 @@ std::string draw_schedule(const TopoReport& report, const TerminalOptions& termi
   const std::size_t room = (cells + blocks - 1) / blocks;
   for (std::size_t begin = 0; begin < cells; begin += room) {
     if (cells > room)
-      out += format("  time %g to %g\n", double(begin) / schedule.chunks,
-                    double(std::min(begin + room, cells)) / schedule.chunks);
+      out += format("  time %g to %g\n", double(begin) / report.layout.chunks,
+                    double(std::min(begin + room, cells)) / report.layout.chunks);
     for (int stage : shown_stages(report, 64)) {
       out += stage < 0 ? std::string("  ..")
                        : format("  stage %-*d ", digits, stage) + lines[stage].part(begin, begin + room);

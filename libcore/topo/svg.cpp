@@ -206,7 +206,7 @@ std::string shade(const std::array<int, 3>& strong, int chunk, int chunks) {
 
 double draw_time_axis(Canvas& canvas, const TopoReport& report, double y, double unit) {
   const TopoSchedule& schedule = *report.schedule;
-  double left = kMargin + 70, chunks = schedule.chunks, total = schedule.times.total / chunks;
+  double left = kMargin + 70, chunks = report.layout.chunks, total = schedule.times.total / chunks;
   int step = 1;
   for (int next : {2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000}) {
     if (total / step > 14) step = next;
@@ -224,8 +224,8 @@ double draw_time_axis(Canvas& canvas, const TopoReport& report, double y, double
 constexpr std::array<int, 3> kForward = {0x00, 0x72, 0xB2}, kBackward = {0x00, 0x9E, 0x73};
 
 /// Draws a color swatch for each chunk's forward and backward passes, and the times of the step. Returns the y below.
-double draw_schedule_legend(Canvas& canvas, const TopoSchedule& schedule, double left, double y) {
-  const int chunks = schedule.chunks;
+double draw_schedule_legend(Canvas& canvas, const TopoReport& report, double left, double y) {
+  const int chunks = report.layout.chunks;
   double x = left;
   auto swatch = [&](const std::string& fill) {
     canvas.raw(
@@ -244,12 +244,13 @@ double draw_schedule_legend(Canvas& canvas, const TopoSchedule& schedule, double
   swatch("#e6e6e6");
   name("waiting");
   canvas.widen(std::max(x, left + 600));
-  double total = schedule.times.total / chunks, ideal = schedule.times.ideal / chunks;
+  const ScheduleTimes& times = report.schedule->times;
+  double total = times.total / chunks, ideal = times.ideal / chunks;
   canvas.text(
       left, y + 22,
       format("Time in forwards of a whole stage: %.4g, of which %.4g are work. The bubble is %.1f%% of the work, "
              "%.1f%% of the time.",
-             total, ideal, 100 * schedule.times.bubble(), 100 * (1 - ideal / total)),
+             total, ideal, 100 * times.bubble(), 100 * (1 - ideal / total)),
       "note");
   return y + 30;
 }
@@ -257,7 +258,7 @@ double draw_schedule_legend(Canvas& canvas, const TopoSchedule& schedule, double
 double draw_schedule_figure(Canvas& canvas, const TopoReport& report, double top) {
   const TopoSchedule& schedule = *report.schedule;
   constexpr double kRow = 30, kBar = 26;
-  int chunks = schedule.chunks;
+  int chunks = report.layout.chunks;
   double left = kMargin + 70, room = std::max(canvas.width() - kMargin, kContent) - 70;
   double unit = std::clamp(room / schedule.times.total, 2.0, 30.0);
   canvas.text(kMargin, top, report.schedule_title(), "head");
@@ -277,7 +278,7 @@ double draw_schedule_figure(Canvas& canvas, const TopoReport& report, double top
       if (text_width(number, 12) + 2 <= width) canvas.text(x + width / 2, y + 17.5, number, dark ? "on" : "off");
     }
   }
-  return draw_schedule_legend(canvas, schedule, left, draw_time_axis(canvas, report, y + 4, unit) + 4);
+  return draw_schedule_legend(canvas, report, left, draw_time_axis(canvas, report, y + 4, unit) + 4);
 }
 
 /// Merges plans with equal memory, even if their work differs.

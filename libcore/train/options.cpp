@@ -27,10 +27,9 @@ bool check_sizes(const BatchOptions& batch, std::int64_t data_parallel, const st
   const std::string product = cat("--micro-batch-size ", micro, " x data-parallel size ", data_parallel, ranks_text);
   const std::int64_t pass = micro * data_parallel;  // samples in one micro-batch on all ranks
   if (global % pass != 0 && !batch.varies() && !batch.decrease_if_needed) {
-    std::int64_t below = global / pass * pass;
-    std::int64_t closest = below == 0 || global - below > below + pass - global ? below + pass : below;
+    const std::int64_t below = global / pass * pass;
     report(cat("--global-batch-size ", global),
-           cat("is not a multiple of ", product, "; choose a multiple, such as ", closest));
+           cat("is not a multiple of ", product, "; use ", below == 0 ? "" : cat(below, " or "), below + pass));
     return false;
   }
   try {

@@ -200,7 +200,7 @@ for flags in "--vocab-size 2147483648" "--world-size 65537" "--gpus-per-node 655
   expect_text "$WORK/err" "^  $flags +must be from 1 to "
 done
 expect_exit 2 mtl-topo "${sizes[@]}" --world-size 4 --micro-batch-size 1 --global-batch-size 2147483644
-expect_text "$WORK/err" '--global-batch-size 2147483644 +is more than 1048576 x --micro-batch-size 1'
+expect_text "$WORK/err" '--global-batch-size 2147483644 +needs more than 1048576 micro-batches of --micro-batch-size 1'
 
 # Impossible layouts: reports all problems together, with a remedy.
 expect_exit 2 mtl-topo
