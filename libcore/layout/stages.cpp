@@ -58,37 +58,46 @@ void check_split(const Layout& layout, std::int64_t num_layers) {
 
 /// Throws Error(usage), because the end stages leave `inner` layers for the `others` remaining stages. The caller has
 /// found that `inner` is too small or not a multiple of others x chunks.
-[[noreturn]] void refuse_ends(const Layout& layout, std::int64_t num_layers, std::int64_t inner, std::int64_t others) {
+[[noreturn]] void refuse_ends(const Layout& layout, std::int64_t num_layers, std::int64_t inner, std::int64_t others,
+                              bool is_fixed) {
   const std::string where = cat("--num-layers ", num_layers), flags = end_stage_flags(layout);
   const std::int64_t ends = num_layers - inner, chunks = layout.chunks, unit = others * chunks;
   const bool are_two = layout.first_stage_layers && layout.last_stage_layers;
   const char* verb = are_two ? " leave " : " leaves ";
   if (others == 0) {
-    const bool can_add_up = num_layers >= 2 * chunks && num_layers % chunks == 0;
+    std::vector<std::string> remedies;
+    if (num_layers >= 2 * chunks && num_layers % chunks == 0)
+      remedies.push_back(cat("make them add up to ", num_layers));
+    if (!is_fixed) remedies.push_back(cat("choose --num-layers ", ends));
     fail_at(Exit::usage, where, flags, " add up to ", ends, ", and there are no other stages; ",
-            can_add_up ? cat("make them add up to ", num_layers, ", or ") : "", "choose --num-layers ", ends);
+            remedies.empty() ? "use fewer stages" : join(remedies, ", or "));
   }
   const std::string stages = others == 1 ? "the other stage" : cat("each of the other ", others, " stages");
   if (inner < unit)
     fail_at(Exit::usage, where, flags,
             inner < 0 ? cat(are_two ? " exceed" : " exceeds", " the number of layers")
                       : cat(verb, count_of(inner, "layer")),
-            ", and ", stages, " needs at least ", chunks, "; choose --num-layers ", ends + unit);
+            ", and ", stages, " needs at least ", chunks, "; ",
+            is_fixed ? "use smaller end stages, or fewer stages" : cat("choose --num-layers ", ends + unit));
   const std::int64_t fewer = ends + inner / unit * unit;
+  std::vector<std::string> remedies;
+  if (!is_fixed) remedies.push_back(cat("--num-layers ", fewer, " or ", fewer + unit));
+  if (num_layers % chunks == 0) remedies.push_back(cat("end stages that leave a multiple of ", unit));
+  if (remedies.empty()) remedies.emplace_back("another number of chunks");
   fail_at(Exit::usage, where, flags, verb, inner, inner == 1 ? " layer" : " layers",
           ", which cannot be divided equally over the other ", others == 1 ? "stage" : cat(others, " stages"),
-          chunks > 1 ? cat(" with ", chunks, " chunks") : "", "; choose --num-layers ", fewer, " or ", fewer + unit,
-          num_layers % chunks == 0 ? cat(", or end stages that leave a multiple of ", unit) : "");
+          chunks > 1 ? cat(" with ", chunks, " chunks") : "", "; choose ", join(remedies, ", or "));
 }
 
 /// Returns layers per stage if the first stage, the last stage or both have a given layer count. The other stages share
 /// the remaining layers equally.
-std::vector<std::int64_t> counts_with_given_ends(const Layout& layout, std::int64_t num_layers) {
+std::vector<std::int64_t> counts_with_given_ends(const Layout& layout, std::int64_t num_layers, bool is_fixed) {
   std::int64_t inner = num_layers - layout.first_stage_layers.value_or(0) - layout.last_stage_layers.value_or(0);
   std::int64_t others =
       layout.stages() - int(layout.first_stage_layers.has_value()) - int(layout.last_stage_layers.has_value());
   const std::int64_t unit = others * layout.chunks;
-  if (others == 0 ? inner != 0 : (inner % unit != 0 || inner < unit)) refuse_ends(layout, num_layers, inner, others);
+  if (others == 0 ? inner != 0 : (inner % unit != 0 || inner < unit))
+    refuse_ends(layout, num_layers, inner, others, is_fixed);
   std::vector<std::int64_t> counts(layout.stages(), others == 0 ? 0 : inner / others);
   if (layout.first_stage_layers) counts.front() = *layout.first_stage_layers;
   if (layout.last_stage_layers) counts.back() = *layout.last_stage_layers;
@@ -97,17 +106,19 @@ std::vector<std::int64_t> counts_with_given_ends(const Layout& layout, std::int6
 
 /// Throws Error(usage), because `items`, which are the layers and what --account-for-* adds, cannot be divided evenly
 /// among the chunks of all stages.
-[[noreturn]] void refuse_uneven(const Layout& layout, std::int64_t num_layers, std::int64_t items) {
+[[noreturn]] void refuse_uneven(const Layout& layout, std::int64_t num_layers, std::int64_t items, bool is_fixed) {
   const std::int64_t stages = layout.stages(), chunks = layout.chunks, unit = stages * chunks;
   const std::int64_t added = items - num_layers, fewer = items / unit * unit - added;
   const std::vector<std::string> counted = account_flags(layout);
-  std::vector<std::string> remedies = {cat("choose --num-layers ", fewer >= 1 ? cat(fewer, " or ") : "", fewer + unit)};
+  std::vector<std::string> remedies;
+  if (!is_fixed) remedies.push_back(cat("choose --num-layers ", fewer >= 1 ? cat(fewer, " or ") : "", fewer + unit));
   if (added > 0 && (chunks == 1 ? num_layers >= stages : num_layers % unit == 0))
     remedies.push_back(cat("leave out ", join(counted, " and ")));
   // The first stage takes what the others leave.
   if (added == 0 && num_layers % chunks == 0 && num_layers >= unit)
     remedies.push_back(
         cat("use --num-layers-in-first-pipeline-stage ", num_layers - (stages - 1) * (num_layers / unit) * chunks));
+  if (remedies.empty()) remedies.emplace_back("use another number of stages");
   fail_at(Exit::usage, cat("--num-layers ", num_layers),
           added > 0 ? cat("and ", added, " for ", join(counted, " and "), " are ", items, ", which ") : "",
           "cannot be divided into ", stages, " pipeline stages", chunks > 1 ? cat(" of ", chunks, " chunks") : "", "; ",
@@ -116,13 +127,13 @@ std::vector<std::int64_t> counts_with_given_ends(const Layout& layout, std::int6
 
 /// Returns layers per stage if neither end stage has a given layer count. Distributes layers as evenly as possible.
 /// With --account-for-*, the embedding or the output layer counts as a layer.
-std::vector<std::int64_t> even_counts(const Layout& layout, std::int64_t num_layers) {
+std::vector<std::int64_t> even_counts(const Layout& layout, std::int64_t num_layers, bool is_fixed) {
   const std::int64_t items = num_layers + std::ssize(account_flags(layout)), stages = layout.stages();
   const bool may_be_uneven = layout.chunks == 1 && items == num_layers;
   if (may_be_uneven && items < stages)
     fail_at(Exit::usage, cat("--num-layers ", num_layers), "is fewer than the ", stages,
             " pipeline stages; choose --pipeline-model-parallel-size ", num_layers, " or less");
-  if (!may_be_uneven && items % (stages * layout.chunks) != 0) refuse_uneven(layout, num_layers, items);
+  if (!may_be_uneven && items % (stages * layout.chunks) != 0) refuse_uneven(layout, num_layers, items, is_fixed);
   std::vector<std::int64_t> counts(stages, items / stages);
   for (std::int64_t i = 0; i < items % stages; ++i) ++counts[1 + i];
   return counts;
@@ -130,11 +141,11 @@ std::vector<std::int64_t> even_counts(const Layout& layout, std::int64_t num_lay
 
 }  // namespace
 
-std::vector<std::vector<LayerRange>> split_layers(const Layout& layout, std::int64_t num_layers) {
+std::vector<std::vector<LayerRange>> split_layers(const Layout& layout, std::int64_t num_layers, bool is_fixed) {
   check_split(layout, num_layers);
   bool given = layout.first_stage_layers || layout.last_stage_layers;
   std::vector<std::int64_t> counts =
-      given ? counts_with_given_ends(layout, num_layers) : even_counts(layout, num_layers);
+      given ? counts_with_given_ends(layout, num_layers, is_fixed) : even_counts(layout, num_layers, is_fixed);
   std::vector<std::vector<LayerRange>> out(counts.size());
   std::int64_t next = 0;
   for (int chunk = 0; chunk < layout.chunks; ++chunk) {

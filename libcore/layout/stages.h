@@ -26,7 +26,8 @@ struct LayerRange {
 /// each. The first stage gets none, because it has the embedding. The last of p stages, which has the output layer,
 /// gets one only if there are p-1 surplus layers. Like Megatron-LM, allows the first and the last chunk to have no
 /// layers with --account-for-*. Throws Error(usage) if the layers cannot be distributed. The message includes the
-/// flags, and numbers that can be.
-std::vector<std::vector<LayerRange>> split_layers(const Layout& layout, std::int64_t num_layers);
+/// flags and, where other numbers of layers or stages would do, such numbers; no other --num-layers if `is_fixed`, as
+/// in a model that is loaded.
+std::vector<std::vector<LayerRange>> split_layers(const Layout& layout, std::int64_t num_layers, bool is_fixed = false);
 
 }  // namespace mtl

@@ -199,13 +199,13 @@ void check_offloaded_layers(const ParallelOptions& options, const std::vector<st
              offloaded > 1 ? "; offload fewer layers, or use fewer stages" : "; use fewer stages"));
 }
 
-/// Reports model sizes that cannot be divided among the ranks.
-void check_division(const TrainOptions& options, const GptConfig& config, const Report& report) {
+/// Reports model sizes that cannot be divided among the ranks. The sizes of a loaded model cannot change.
+void check_division(const TrainOptions& options, const GptConfig& config, bool is_loaded, const Report& report) {
   const ParallelOptions& parallel = options.parallel;
   auto divides = [&](const char* flag, std::int64_t number) {
     if (parallel.tensor >= 1 && number % parallel.tensor != 0)
-      report(cat(flag, " ", number),
-             cat("is not a multiple of --tensor-model-parallel-size ", parallel.tensor, "; change one of them"));
+      report(cat(flag, " ", number), cat("is not a multiple of --tensor-model-parallel-size ", parallel.tensor,
+                                         is_loaded ? "; choose a size that divides it" : "; change one of them"));
   };
   divides("--num-attention-heads", config.num_heads);
   if (config.num_query_groups != config.num_heads) divides("--num-query-groups", config.num_query_groups);
@@ -213,7 +213,7 @@ void check_division(const TrainOptions& options, const GptConfig& config, const 
   if (parallel.pipeline < 1 || config.num_layers < 1) return;
   try {
     const std::vector<std::vector<LayerRange>> stages =
-        split_layers(resolve_stages(parallel, config.num_layers), config.num_layers);
+        split_layers(resolve_stages(parallel, config.num_layers), config.num_layers, is_loaded);
     if (parallel.cpu_offloading && options.device != Device::cpu) check_offloaded_layers(parallel, stages, report);
   } catch (const Error& error) {
     report(error.where(), error.message());
@@ -355,7 +355,7 @@ GptConfig resolve_config(const TrainOptions& options, std::optional<GptConfig> l
   config.complete();
   check_length(options, config, loaded.has_value(), report);
   check_magnitude(options, config, report);
-  check_division(options, config, report);
+  check_division(options, config, loaded.has_value(), report);
   return config;
 }
 
