@@ -55,8 +55,9 @@ void SignalRequests::end_at_once(std::string message) {
   if (end_) end_start();  // the signal arrived before this call
 }
 
-/// Terminates the process, whose run has not begun.
-void SignalRequests::end_start() const {
+/// Terminates the process, whose run has not begun. Two threads may call this.
+void SignalRequests::end_start() {
+  while (has_ended_.test_and_set()) ::pause();  // the other thread ends the process
   (void)!::write(STDERR_FILENO, message_.data(), message_.size());
   ::_exit(static_cast<int>(Exit::requeue));
 }
@@ -67,7 +68,7 @@ void SignalRequests::record() {
     if (::sigwait(&signals_, &number) != 0) continue;
     if (number == SIGUSR1) save_ = true;
     if (number == SIGUSR2) status_ = true;
-    // end_at_once() writes and reads these two in the opposite order, so that one of the threads sees both.
+    // end_at_once() writes and reads these two in the opposite order, so that at least one of the threads sees both.
     if (requests_end(number)) end_ = true;
     if (requests_end(number) && is_starting_) end_start();
     if (number == SIGINT && is_second_interrupt()) ::_exit(128 + SIGINT);

@@ -50,12 +50,13 @@ class SignalRequests {
 
  private:
   void record();
-  [[noreturn]] void end_start() const;
+  [[noreturn]] void end_start();
   bool is_second_interrupt();
 
   const sigset_t signals_;
   std::string message_;
   std::atomic<bool> is_starting_{false};
+  std::atomic_flag has_ended_;
   std::optional<std::chrono::steady_clock::time_point> first_interrupt_;  // used only by the waiter
   std::atomic<bool> save_{false}, status_{false}, end_{false}, stopping_{false};
   sigset_t blocked_before_;
