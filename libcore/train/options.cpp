@@ -259,7 +259,8 @@ RankGrid make_grid(const ParallelOptions& options, const GridSizes& sizes, const
   std::erase(order, absent);
   RankGrid grid(sizes, join(order, "-"));
   if (grid.world() != options.world)
-    fail(Exit::usage, "the parallel sizes multiply to ", grid.world(), " ranks, but the run has ", options.world);
+    fail(Exit::usage, "the parallel sizes multiply to ", grid.world(), " ranks, but the run has ", options.world,
+         "; choose sizes whose product divides the number of ranks");
   return grid;
 }
 

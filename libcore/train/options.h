@@ -118,7 +118,7 @@ struct ParallelOptions {
   std::int64_t zero_stage = 0;  // 1: distributed_optimizer, which the flag sets
   bool distributed_optimizer = false, overlap_grad_reduce = false, overlap_param_gather = false;
   bool tp_pp_dp_mapping = false;          // ranks in the order tp-cp-ep-pp-dp
-  std::optional<std::string> rank_order;  // any other order
+  std::optional<std::string> rank_order;  // any order; excludes tp_pp_dp_mapping
   std::optional<std::string> schedule;    // absent: 1f1b, or interleaved with several chunks per stage
   // The number of chunks per stage, directly or by their layers, and Layout::group.
   std::optional<std::int64_t> virtual_stages, layers_per_virtual_stage, group;
@@ -138,7 +138,8 @@ struct ParallelOptions {
     return std::max<std::int64_t>(1, world / std::max<std::int64_t>(1, tensor * pipeline * context));
   }
   /// Returns " (8 ranks / --tensor-model-parallel-size 2 / --pipeline-model-parallel-size 1)", which explains data() in
-  /// messages, or "" for one rank.
+  /// messages, or "" for one rank. Names flags at their defaults, too, because a problem that names a flag with a
+  /// refused value is not reported.
   std::string data_text() const;
   /// Returns the order of the axes, such as "tp-cp-ep-dp-pp".
   std::string order() const { return rank_order.value_or(tp_pp_dp_mapping ? "tp-cp-ep-pp-dp" : "tp-cp-ep-dp-pp"); }
