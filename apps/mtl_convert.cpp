@@ -78,17 +78,16 @@ void add_megatron_output_flags(mtl::Flags& flags, mtl::ConvertOptions& options, 
       .only_with(only, to_megatron);
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  mtl::keep_thread_waits_short(argv);
+/// The values of all flags.
+struct ConvertCommand {
   mtl::ConvertOptions options;
-  std::string device = "auto";
+  std::string device = "auto", transformer_impl = "transformer_engine";
   std::int64_t threads = 0;
   bool json = false;
-  std::string transformer_impl = "transformer_engine";
-  for (int i = 0; i < argc; ++i) options.command_line += (i > 0 ? " " : "") + std::string(argv[i]);
-  mtl::Flags flags("mtl-convert", "convert a model from one format to another");
+};
+
+void add_flags(mtl::Flags& flags, ConvertCommand& command) {
+  mtl::ConvertOptions& options = command.options;
   flags.section("Model");
   flags
       .add("--load", &options.load, "PATH",
@@ -105,18 +104,19 @@ int main(int argc, char** argv) {
   flags
       .add("--max-shard-size", &options.max_shard_size, "SIZE",
            "largest weight file of a Hugging Face folder, such as 500MB or 2GiB")
-      .only_with("with --to mtl or megatron", [&] { return options.to == "hf"; });
-  add_megatron_output_flags(flags, options, transformer_impl);
+      .only_with("with --to mtl or megatron", [&options] { return options.to == "hf"; });
+  add_megatron_output_flags(flags, options, command.transformer_impl);
   mtl::add_supplement_flags(flags, options.given);
   flags.section("Output");
   flags.add_switch("--verify", options.verify,
                    "read the output back, and compare every tensor and the logits of both models");
   flags.add_switch("--force", options.force, "replace a folder that contains only a model or one checkpoint");
-  flags.add_switch("--json", json, "print the report as JSON");
-  mtl::add_device_flag(flags, device);
-  mtl::add_threads_flag(flags, threads);
-  flags.check([&] {
-    options.megatron.transformer_engine = transformer_impl == "transformer_engine";
+  flags.add_switch("--json", command.json, "print the report as JSON");
+  mtl::add_device_flag(flags, command.device);
+  mtl::add_threads_flag(flags, command.threads);
+  flags.check([&flags, &command] {
+    mtl::ConvertOptions& options = command.options;
+    options.megatron.transformer_engine = command.transformer_impl == "transformer_engine";
     if (!mtl::parse_size(options.max_shard_size)) {
       flags.problem(
           "--max-shard-size " + options.max_shard_size,
@@ -124,6 +124,17 @@ int main(int argc, char** argv) {
           "KiB, MiB or GiB (powers of 1024), spelled as in 5GB, 500MB or 2GiB");
     }
   });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  mtl::keep_thread_waits_short(argv);
+  ConvertCommand command;
+  mtl::ConvertOptions& options = command.options;
+  options.command_line = mtl::join({argv, argv + argc}, " ");
+  mtl::Flags flags("mtl-convert", "convert a model from one format to another");
+  add_flags(flags, command);
   return mtl::run_single_process(flags, argc, argv, [&](mtl::Console& console) {
     Comparison comparison;
     options.vocabulary_in = [](const std::string& folder) -> std::optional<std::int64_t> {
@@ -131,12 +142,12 @@ int main(int argc, char** argv) {
       return tokenizer ? std::optional<std::int64_t>(tokenizer->vocab_size()) : std::nullopt;
     };
     options.compare_logits = [&](const mtl::ModelSource& source, const mtl::ModelSource& written) {
-      comparison =
-          mtl::compare_models(source, written, mtl::resolve_threads(threads), mtl::device_to_use(device, console));
+      comparison = mtl::compare_models(source, written, mtl::resolve_threads(command.threads),
+                                       mtl::device_to_use(command.device, console));
       return comparison->max_difference;
     };
     const mtl::ConvertReport report = mtl::convert_model(options, console);
-    if (json) {
+    if (command.json) {
       mtl::print_out(to_json(report, options.to, comparison).dump(2) + "\n");
     } else {
       describe(report, comparison, console);
