@@ -22,10 +22,12 @@ void check_steps(Flags& flags, const char* flag, double probability, double step
 /// Reports an unknown preset, and nothing that any preset would have set.
 void refuse_preset(Flags& flags, const std::string& where, const std::string& what) {
   flags.problem(where, what);
-  ArchitectureOptions any;
-  for (const Preset& preset : presets()) apply_preset(preset, any);
-  any.preset_flags.insert({"--seq-length", "--vocab-size"});
-  for (const std::string& flag : any.preset_flags) flags.mark_as_meant(flag);
+  for (const Preset& preset : presets()) {
+    ArchitectureOptions filled;
+    apply_preset(preset, filled);
+    for (const std::string& flag : filled.preset_flags) flags.mark_as_meant(flag);
+  }
+  for (const char* flag : {"--seq-length", "--vocab-size"}) flags.mark_as_meant(flag);
 }
 
 /// Adds --model NAME. Its check is registered first, so that all other checks see the preset's values.
@@ -36,7 +38,7 @@ void add_preset(Flags& flags, TrainOptions& options) {
             cat("architecture of a known model; other flags override it: ", join(names, ", ")));
   flags.check([&flags, &options] {
     ArchitectureOptions& model = options.architecture;
-    if (!model.preset || flags.wants_dump()) return;  // a dumped configuration has --model itself
+    if (!model.preset) return;
     const std::string where = cat("--model ", *model.preset);
     try {
       const Preset& preset = find_preset(*model.preset);

@@ -335,12 +335,11 @@ Flags::Request Flags::parse(int argc, const char* const* argv, const std::functi
   check_all(prepare);
   if (wants_dump_) problems_.resize(before);  // the dumped configuration may be incomplete
   if (!problems_.empty()) throw UsageError(problems_);
+  dumped_ = app_->config_to_str();
   return wants_dump_ ? Request::dump_config : Request::run;
 }
 
 std::string Flags::help() const { return app_->help(); }
-
-std::string Flags::dump_config() const { return app_->config_to_str(); }
 
 std::string Flags::list_flags() const {
   std::string out;

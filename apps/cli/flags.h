@@ -124,8 +124,9 @@ class Flags {
   Request parse(int argc, const char* const* argv, const std::function<void()>& prepare = {});
 
   std::string help() const;
-  /// Returns one line per flag, such as "hidden-size = 768  # default", in the format of --config (base/config_text.h).
-  std::string dump_config() const;
+  /// Returns one line per flag with the value before the checks, which derive some values from others:
+  /// "hidden-size = 768  # default", in the format of --config (base/config_text.h). Empty before parse().
+  const std::string& dump_config() const { return dumped_; }
   /// Returns one line per flag: name, kind, bounds such as "[0 1)" for a number, and "; has no effect without ..." or
   /// "; needs ..." for each condition.
   std::string list_flags() const;
@@ -164,6 +165,7 @@ class Flags {
   std::size_t consequences_ = 0;  // problems that are not reported, because they follow from others
   std::vector<std::string> notices_;
   std::string origin_ = kCommandLine;  // of the values being stored
+  std::string dumped_;
   std::size_t config_line_ = 0;        // current line in --config
   bool refused_ = false;               // a value for the current flag was rejected
   bool wants_help_ = false, wants_version_ = false, wants_dump_ = false, wants_list_ = false,

@@ -283,9 +283,13 @@ expect_text out '"parameters": 354823168,'
 
 expect_exit 2 mtl-train --model gpt2-345m --max-position-embeddings 64 --dry-run
 expect_text err '^  --model gpt2-345m +sets --seq-length 1024, which is longer than the 64 positions .*--seq-length'
-expect_exit 0 mtl-train --model gpt2-345m --num-layers 2 --dump-config
+expect_exit 0 mtl-train --model gpt2-345m --num-layers 2 --zero-stage 1 --step-batch-size-schedule '0:2' --dump-config
 expect_text out '^model = gpt2-345m +# command line$'
+# A value that another flag implies is not in the configuration, where it would remain without that flag.
 expect_text out '^# hidden-size = +# default$'
+expect_text out '^use-distributed-optimizer = false +# default$'
+expect_text out '^# global-batch-size = +# default$'
+expect_text out '^pipeline-schedule = 1f1b +# default$'
 # Beside a loaded model, a preset is one mistake, of the flag that was given.
 expect_exit 2 mtl-train --model gpt2-345m --load "$MODEL" --dry-run
 [ "$(grep -c '^  ' err)" -eq 1 ] || fail "a preset beside another model is not one problem: $(cat err)"

@@ -25,6 +25,14 @@ TEST_CASE("flags: an incomplete configuration can be dumped, an invalid one cann
   CHECK(Tool().problems({"--dump-config", "--lr", "x"}) == "--lr x: is not a number\n");
 }
 
+TEST_CASE("flags: a dump has no value that a check derived from others") {
+  Tool tool;
+  tool.flags.check([&] { tool.bias = false, tool.seed = 3; });
+  tool.parse({"--dump-config", "--verbose"});
+  CHECK(tool.flags.dump_config().find("\nno-bias = false") != std::string::npos);
+  CHECK(tool.flags.dump_config().find("\n# seed = ") != std::string::npos);
+}
+
 TEST_CASE("flags: a flag without help text is omitted from --help, but not from a dump") {
   Tool tool;
   std::int64_t level = 3;
