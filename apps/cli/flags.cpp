@@ -163,7 +163,8 @@ void Flags::positional(const std::string& value_name, std::string& target, const
   is_positional_single_ = true;
   check([this, words, value_name, help, &target] {
     if (words->empty()) problem(value_name, "is required: " + help);
-    if (words->size() > 1) problem(value_name, cat("is given ", words->size(), " times; give it once"));
+    if (words->size() > 1)
+      problem(value_name, cat("takes one word, not ", words->size(), "; run the command once for each"));
     if (!words->empty()) target = words->front();
   });
 }
@@ -233,8 +234,9 @@ std::vector<std::string> Flags::mark_values(const std::vector<std::string>& word
         marked.back() += cat('=', kMark, word), --takes;
       may_lack_positional_ |= takes < 0;
     } else {
-      Flag* flag = find(word.substr(0, is_long ? equals : 2));
-      if (flag != nullptr && is_long) flag->used_name = word.substr(0, equals);
+      const std::string name = word.substr(0, is_long ? equals : 2);
+      Flag* flag = find(name);
+      if (flag != nullptr) flag->used_name = name;
       needs_value =
           flag != nullptr && is_long && equals == std::string::npos && flag->option->get_items_expected_max() == 1;
       takes = flag != nullptr || equals != std::string::npos ? 0 : find_foreign(word).takes;
@@ -309,9 +311,11 @@ void Flags::check_all(const std::function<void()>& prepare) {
   }
   for (const auto& flag : flags_) {
     if (!flag->is_given || (flag->kind() == "switch" && flag->text() == "false")) continue;
+    std::vector<std::string> needs;
     for (const auto& [unmet, holds, is_needed] : flag->conditions) {
-      if (!holds()) is_needed ? problem(flag->name, unmet) : notice(cat(flag->name, " ", unmet));
+      if (!holds()) is_needed ? needs.push_back(unmet) : notice(cat(flag->name, " ", unmet));
     }
+    if (!needs.empty()) problem(flag->name, join(needs, ", and "));
   }
 }
 
@@ -331,11 +335,11 @@ Flags::Request Flags::parse(int argc, const char* const* argv, const std::functi
     while (file.peek() != EOF) app_->parse_from_stream(file);  // one line
     origin_ = kCommandLine;
   }
+  dumped_ = app_->config_to_str();
   const std::size_t before = problems_.size();
   check_all(prepare);
   if (wants_dump_) problems_.resize(before);  // the dumped configuration may be incomplete
   if (!problems_.empty()) throw UsageError(problems_);
-  dumped_ = app_->config_to_str();
   return wants_dump_ ? Request::dump_config : Request::run;
 }
 

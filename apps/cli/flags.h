@@ -67,7 +67,8 @@ class Flags {
       const char* without = starts_with(other, "--") ? "without " : "";
       return conditions.push_back({cat("has no effect ", without, other), std::move(holds), false}), *this;
     }
-    /// Like only_with(), but reports the problem "needs OTHER". For a flag that must not be ignored.
+    /// Like only_with(), but reports the problem "needs OTHER", one for all that a flag needs. For a flag that must not
+    /// be ignored.
     Flag& needs(const std::string& other, std::function<bool()> holds) {
       return conditions.push_back({"needs " + other, std::move(holds), true}), *this;
     }
@@ -164,8 +165,8 @@ class Flags {
   std::size_t unknown_ = 0;
   std::size_t consequences_ = 0;  // problems that are not reported, because they follow from others
   std::vector<std::string> notices_;
-  std::string origin_ = kCommandLine;  // of the values being stored
   std::string dumped_;
+  std::string origin_ = kCommandLine;  // of the values being stored
   std::size_t config_line_ = 0;        // current line in --config
   bool refused_ = false;               // a value for the current flag was rejected
   bool wants_help_ = false, wants_version_ = false, wants_dump_ = false, wants_list_ = false,

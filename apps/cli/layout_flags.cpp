@@ -6,18 +6,22 @@ namespace mtl {
 
 namespace {
 
+constexpr const char* kOneReplica = "on one data-parallel rank";
+std::function<bool()> has_replicas(const ParallelOptions& options) {
+  return [&options] { return options.data() > 1; };
+}
+
 /// Adds communication during computation.
 void add_overlap_flags(Flags& flags, ParallelOptions& options) {
-  const auto has_replicas = [&options] { return options.data() > 1; };
   flags.add_switch("--overlap-grad-reduce", options.overlap_grad_reduce, "sum gradients during backward")
-      .only_with("on one data-parallel rank", has_replicas);
+      .only_with(kOneReplica, has_replicas(options));
   flags
       .add_switch("--overlap-param-gather", options.overlap_param_gather,
                   "gather updated weights during the next forward")
-      .only_with("on one data-parallel rank", has_replicas)
-      .needs("--use-distributed-optimizer: otherwise nothing is gathered",
+      .only_with(kOneReplica, has_replicas(options))
+      .needs("--use-distributed-optimizer, because otherwise nothing is gathered",
              [&options] { return options.distributed_optimizer; })
-      .needs("--overlap-grad-reduce too, as in Megatron-LM", [&options] { return options.overlap_grad_reduce; });
+      .needs("--overlap-grad-reduce, as in Megatron-LM", [&options] { return options.overlap_grad_reduce; });
 }
 
 }  // namespace
@@ -103,9 +107,10 @@ void add_sharing_flags(Flags& flags, ParallelOptions& options) {
   flags
       .add_switch("--use-distributed-optimizer", options.distributed_optimizer,
                   "shard the optimizer's state over data-parallel ranks")
-      .only_with("on one data-parallel rank", [&options] { return options.data() > 1; });
+      .only_with(kOneReplica, has_replicas(options));
   flags.add("--zero-stage", &options.zero_stage, "N", "1: same as --use-distributed-optimizer; 0: no effect")
-      .within({0, 3});
+      .within({0, 3})
+      .only_with(kOneReplica, [&options] { return options.zero_stage != 1 || options.data() > 1; });
   flags.check([&flags, &options] {
     if (options.zero_stage == 1) options.distributed_optimizer = true;
     if (options.zero_stage > 1)
@@ -117,7 +122,7 @@ void add_sharing_flags(Flags& flags, ParallelOptions& options) {
            "sum gradients in buckets of consecutive layers with at least N parameters (default: 40 M, or 1 M x "
            "data-parallel ranks if more)")
       .within({1, 1e15})
-      .only_with("on one data-parallel rank", [&options] { return options.data() > 1; });
+      .only_with(kOneReplica, has_replicas(options));
   add_overlap_flags(flags, options);
 }
 

@@ -75,7 +75,7 @@ void add_topo_flags(Flags& flags, TopoCommand& command) {
     command.options.run.parallel.world = command.options.run.parallel.plan_world.value_or(0);
     if (command.output_format().empty())
       flags.problem(cat("--output ", *command.output),
-                    "does not end in .txt, .svg, .json or .rankfile; add --format to choose one of these");
+                    "does not end in .txt, .svg, .json or .rankfile; add --format text, svg, json or rankfile");
     check_topo(command.options, [&](const std::string& flag, const std::string& what) { flags.problem(flag, what); });
   });
 }

@@ -44,7 +44,7 @@ declare -A triggers=(["with --lr-decay-style constant"]="--lr-decay-style consta
   ["with --tokenizer-type HuggingFaceTokenizer, which always finds its tokens"]="--tokenizer-type HuggingFaceTokenizer --tokenizer-model $MODEL"
   ["without --device cuda or auto"]="--device cpu" ["without --tokenizer-type GPT2BPETokenizer"]="--tokenizer-type NullTokenizer --vocab-size 1000")
 # Values for flags that have choices or a format. All others accept any text.
-declare -A value=([--lr-warmup-init]=5e-4 [--min-lr]=1e-4 [--lr-wsd-decay-style]=linear [--pipeline-schedule]=gpipe [--roofline]=H100 [--attention-backend]=flash [--tiktoken-pattern]=v1 [--lang]=english [--max-shard-size]=5GB [--recompute-method]=block [--transformer-impl]=local
+declare -A value=([--lr-warmup-init]=5e-4 [--min-lr]=1e-4 [--lr-wsd-decay-style]=linear [--pipeline-schedule]=gpipe [--roofline]=H100 [--attention-backend]=flash [--tiktoken-pattern]=v1 [--lang]=english [--max-shard-size]=5GB [--recompute-method]=block [--zero-stage]=1 [--transformer-impl]=local
   [--vocab-file]=vocab.json [--merge-file]=merges.txt [--tokenizer-model]=vocab.json)
 # These flags are rejected without the flags given here.
 declare -A required=([--overlap-param-gather]="--overlap-grad-reduce --use-distributed-optimizer")
@@ -71,7 +71,7 @@ for name in train topo preprocess vocab eval generate convert plot; do
       # shellcheck disable=SC2086
       timeout 60 "${chosen[@]}" $extra "${words[@]}" >out 2>err </dev/null
       case $phrase in
-        needs\ *) message="  $flag  *$phrase" ;;
+        needs\ *) message="  $flag  *(.*, and )?$phrase(, and .*)?" ;;
         *) message="mtl-$name: $flag $phrase" ;;
       esac
       [ "$(grep -cE -- "^$message\$" err)" -eq 1 ] || fail "not printed once: '$message': $(cat err)"

@@ -207,11 +207,11 @@ expect_exit 2 mtl-topo
 expect_text "$WORK/err" '--world-size'
 expect_exit 2 mtl-topo --world-size 6 --tensor-model-parallel-size 4 --rank-order tp-dp-dp --schedule gpipe --hosts a,b -o x.png
 expect_text "$WORK/err" '^mtl-topo: 5 problems'
+expect_text "$WORK/err" '^  -o x.png +does not end in .*--format'
 expect_text "$WORK/err" '--world-size 6 .*--world-size 4 or 8; --tensor-model-parallel-size 1, 2, 3 or 6'
 expect_text "$WORK/err" '--rank-order tp-dp-dp +names dp twice'
 expect_text "$WORK/err" '--schedule gpipe .*needs --micro-batches'
 expect_text "$WORK/err" '--hosts a,b .*names 2 hosts'
-expect_text "$WORK/err" '--output x.png .*add --format'
 expect_exit 2 mtl-topo --world-size 4 --pipeline-model-parallel-size 4 --num-layers 8 --account-for-embedding-in-pipeline-split
 expect_text "$WORK/err" '--num-layers 8 .*--num-layers 7 or 11, or leave out --account-for-embedding-in-pipeline-split$'
 expect_exit 2 mtl-topo --world-size 2 --pipeline-model-parallel-size 2 --num-layers 8 \

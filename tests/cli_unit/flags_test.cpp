@@ -187,7 +187,7 @@ TEST_CASE("flags: a single positional word is required, and only one") {
   };
   CHECK(problems({}) == "FILE: is required: the file");
   CHECK(problems({"a"}) == "a");
-  CHECK(problems({"a", "b"}) == "FILE: is given 2 times; give it once");
+  CHECK(problems({"a", "b"}) == "FILE: takes one word, not 2; run the command once for each");
 }
 
 TEST_CASE("flags: a short flag after a switch is a flag, after a flag with one value its value") {
@@ -267,7 +267,9 @@ TEST_CASE("flags: a flag without effect is named once, one that needs another is
     std::string seen;
     std::int64_t width = 1;
     tool.flags.add("--width", &width, "N", "width").only_with("--verbose", [&] { return tool.verbose; });
-    tool.flags.add("--marks", &seen, "TEXT", "marks").needs("--save", [&] { return tool.save.has_value(); });
+    tool.flags.add("--marks", &seen, "TEXT", "marks")
+        .needs("--save", [&] { return tool.save.has_value(); })
+        .needs("--verbose", [&] { return tool.verbose; });
     tool.flags.add("--idle", &seen, "TEXT", "idle").only_with("on one rank", [] { return false; });
     return tool.problems(std::move(words));
   };
@@ -279,7 +281,7 @@ TEST_CASE("flags: a flag without effect is named once, one that needs another is
         std::vector<std::string>{"--width has no effect without --verbose", "--idle has no effect on one rank"});
   CHECK(run(active, {"--width", "1", "--verbose", "--marks", "x", "--save", "y"}).empty());
   CHECK(active.flags.notices().empty());
-  CHECK(run(broken, {"--marks", "x"}) == "--marks: needs --save\n");
+  CHECK(run(broken, {"--marks", "x"}) == "--marks: needs --save, and needs --verbose\n");
   CHECK(broken.flags.list_flags().find("--width whole [-inf inf]; has no effect without --verbose\n") !=
         std::string::npos);
 }

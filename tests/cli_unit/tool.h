@@ -1,4 +1,4 @@
-// A tool with every kind of flag, and configuration files for it.
+// What tests of flags share: a tool to parse command lines with, and configuration files.
 #pragma once
 
 #include <doctest/doctest.h>
