@@ -48,7 +48,7 @@ expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --kill-switch-pat
 expect_text err '^  --kill-switch-path +is empty'
 expect_exit 2 mtl-train
 for flag in train-iters lr seq-length data-path vocab-file num-layers hidden-size num-attention-heads max-position-embeddings; do
-  expect_lines 1 "^  --$flag(, --merge-file)? +(is|are|or --train-samples is) required"
+  expect_lines 1 "^  --$flag(, --merge-file)? +(is|are) required"
 done
 expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --seq-length 33 --global-batch-size 0
 expect_text err '^  --seq-length 33 +is longer than the 32 positions of the model; .*--max-position-embeddings$'
