@@ -14,7 +14,10 @@ namespace mtl {
 
 void append_part(std::string& out, double part) {
   char buffer[32];
-  auto result = std::to_chars(buffer, buffer + sizeof buffer, part);
+  const double magnitude = std::abs(part);
+  const bool is_plain = magnitude >= 1e-4 && magnitude < 1e7;  // "500000", although "5e+05" is shorter
+  const auto result = is_plain ? std::to_chars(buffer, std::end(buffer), part, std::chars_format::fixed)
+                               : std::to_chars(buffer, std::end(buffer), part);
   out.append(buffer, result.ptr);
 }
 

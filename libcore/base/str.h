@@ -19,7 +19,7 @@ template <std::same_as<bool> T>
 void append_part(std::string& out, T part) {
   out += part ? "true" : "false";
 }
-void append_part(std::string& out, double part);  // shortest text that reads back as the same number
+void append_part(std::string& out, double part);  // as few digits as read back; exponents only below 1e-4 and from 1e7
 template <class T>
 requires(std::is_integral_v<T> && !std::is_same_v<T, char> &&
          !std::is_same_v<T, bool>) void append_part(std::string& out, T part) {

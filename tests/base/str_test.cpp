@@ -30,6 +30,12 @@ TEST_CASE("parse_float accepts what argparse's float accepts") {
   }
 }
 
+TEST_CASE("cat writes a number with the fewest digits that read back, and with an exponent only if it is far from 1") {
+  CHECK(cat(500000.0, " ", 1e6, " ", -3e-4, " ", 0.1, " ", 0.0) == "500000 1000000 -0.0003 0.1 0");
+  CHECK(cat(1e-5, " ", 1e12, " ", 1e-4 / 3, " ", INFINITY) == "1e-05 1e+12 3.3333333333333335e-05 inf");
+  for (double number : {1.0 / 3, 2e6 / 3, 1e-4, 0.00012345678901234567}) CHECK(parse_float(cat(number)) == number);
+}
+
 TEST_CASE("nearest finds the intended flag") {
   std::vector<std::string> flags = {"--hidden-size", "--num-layers", "--lr"};
   CHECK(nearest("--hidden-sise", flags) == "--hidden-size");

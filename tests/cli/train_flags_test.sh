@@ -305,7 +305,7 @@ expect_exit 0 mtl-train --config run.conf --log-jsonl again.jsonl
 [ "$(losses plain.jsonl)" = "$(losses again.jsonl)" ] || fail 'a dumped configuration changed the losses'
 expect_exit 0 mtl-train --config run.conf --lr 3e-4 --dump-config
 expect_text out '^hidden-size = 16 +# run.conf:[0-9]+$'
-expect_text out '^lr = 3e-04 +# command line$'
+expect_text out '^lr = 0.0003 +# command line$'
 printf 'hidden-sise = 3\nfp8-hybrid\n' >bad.conf
 expect_exit 2 mtl-train --config bad.conf "${tiny[@]}" "${words[@]}" "${run[@]}"
 expect_text err '^  --hidden-sise +unknown flag; did you mean --hidden-size\? \(bad.conf:1\)$'

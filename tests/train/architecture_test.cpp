@@ -194,7 +194,7 @@ TEST_CASE("a preset beside a loaded model must agree with it, and flags win over
   const std::vector<std::string> found = resolve(preset, loaded).problems;
   REQUIRE(found.size() == 1);
   CHECK(found[0].find("--model llama-30m: ") == 0);
-  CHECK(found[0].find("--rotary-base 10000 (the loaded model has 5e+05)") != std::string::npos);
+  CHECK(found[0].find("--rotary-base 10000 (the loaded model has 500000)") != std::string::npos);
   CHECK(found[0].find("--max-position-embeddings 512 (the loaded model has 4096)") != std::string::npos);
   ArchitectureOptions given;
   given.rotary_base = 20000;
