@@ -82,20 +82,18 @@ void Fiber::loop(Fiber* fiber) {
     try {
       (*fiber->body_)();
     } catch (...) {
-      fiber->error_ = std::current_exception();
+      error_ = std::current_exception();
     }
-    fiber->ended_ = true;
     fiber->suspend();
   }
 }
 
-bool Fiber::resume() {
-  ended_ = false;
+void Fiber::resume() {
   mtl_switch_stacks(&caller_, inside_);
   if (error_ != nullptr) std::rethrow_exception(std::exchange(error_, nullptr));
-  return ended_;
 }
 
 void Fiber::suspend() { mtl_switch_stacks(&inside_, caller_); }
+void Fiber::suspend_to(Fiber& next) { mtl_switch_stacks(&inside_, next.inside_); }
 
 }  // namespace mtl::emulated

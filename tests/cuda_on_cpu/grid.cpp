@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <memory>
 #include <random>
+#include <span>
 #include <vector>
 
 #include "tests/cuda_on_cpu/fiber.h"
@@ -61,6 +62,13 @@ struct Wait {
   const std::function<bool()>* condition = nullptr;  // if at_condition
 };
 
+/// How many of a warp's lanes wait for the warp, and how many wait for the block or have ended.
+struct Warp {
+  unsigned waiting = 0, parked = 0;
+  const char* what = nullptr;  // what the first lane waits for
+  bool same = true;            // the others wait for it, too
+};
+
 /// Runs one block at a time, on fibers that are reused.
 class Block {
  public:
@@ -74,6 +82,7 @@ class Block {
       exchanges_[t] = 0;
       fibers_[t]->start(&thread);
     }
+    std::fill_n(warps_.begin(), threads / kLanes, Warp{});
     try {
       while (step()) {
       }
@@ -86,10 +95,25 @@ class Block {
   std::byte* begin_exchange() { return exchanged_[threadIdx.x / kLanes][exchanges_[threadIdx.x] % 2].data(); }
   void end_exchange() { ++exchanges_[threadIdx.x]; }
   SharedMemory& shared() { return shared_; }
+  void wait_for_warp(const char* what) {
+    Warp& warp = warps_[threadIdx.x / kLanes];
+    if (warp.waiting++ == 0) warp.what = what;
+    warp.same &= what == warp.what;
+    wait(State::at_warp, {what});
+  }
+  void wait_for_block() {
+    ++warps_[threadIdx.x / kLanes].parked;
+    wait(State::at_block, {"__syncthreads"});
+  }
+  /// Continues with the warp's next lane, or returns to run_lanes() after the last one.
   void wait(State state, const Wait& wait) {
+    Fiber& own = *fibers_[threadIdx.x];
     states_[threadIdx.x] = state;
     waits_[threadIdx.x] = wait;
-    fibers_[threadIdx.x]->suspend();
+    if (ready_.empty()) return own.suspend();
+    threadIdx.x = ready_.front();
+    ready_ = ready_.subspan(1);
+    own.suspend_to(*fibers_[threadIdx.x]);
   }
   std::mt19937& random() { return random_; }
 
@@ -108,6 +132,9 @@ class Block {
   }
   /// Returns true if any lane in the warp can run. If all lanes wait for the warp, releases them first.
   bool release_warp(unsigned warp) {
+    Warp& counts = warps_[warp];
+    if (counts.parked == kLanes) return false;
+    if (counts.waiting == kLanes && counts.same) return release_all(warp);
     unsigned ready = 0, waiting = 0, ended = 0;
     bool conditions = false;
     const char* what = nullptr;
@@ -125,16 +152,30 @@ class Block {
     if (ready > 0 || waiting == 0 || conditions) return ready > 0;
     require(waiting == kLanes, waiting, " lanes of a warp wait at ", what, ", the others ",
             ended > 0 ? "have ended" : "wait for the block");
+    return release_all(warp);
+  }
+  bool release_all(unsigned warp) {
     std::fill_n(&states_[warp * kLanes], kLanes, State::ready);
+    warps_[warp].waiting = 0;
+    warps_[warp].same = true;
     return true;
   }
   void run_lanes(unsigned warp) {
     const unsigned first = random_(), stride = random_() | 1;  // an odd stride visits all 32
+    std::array<unsigned, kLanes> lanes;
+    std::size_t count = 0;
     for (unsigned i = 0; i < kLanes; ++i) {
       const unsigned thread = warp * kLanes + (first + i * stride) % kLanes;
-      if (states_[thread] != State::ready) continue;
-      threadIdx = Dim3(thread, 0, 0);
-      if (fibers_[thread]->resume()) states_[thread] = State::ended;
+      if (states_[thread] == State::ready) lanes[count++] = thread;
+    }
+    ready_ = {lanes.data(), count};
+    while (!ready_.empty()) {
+      threadIdx = Dim3(ready_.front(), 0, 0);
+      ready_ = ready_.subspan(1);
+      fibers_[threadIdx.x]->resume();
+      if (states_[threadIdx.x] != State::ready) continue;  // threadIdx: the last lane that ran
+      states_[threadIdx.x] = State::ended;
+      ++warps_[warp].parked;
     }
   }
   /// Releases the threads waiting at the block's barrier. Call it when no warp can run. Returns false if all threads
@@ -145,6 +186,7 @@ class Block {
       require(states_[t] != State::at_condition, "thread ", t, " waits forever at ", waits_[t].what);
       if (states_[t] != State::at_block) continue;
       states_[t] = State::ready;
+      --warps_[t / kLanes].parked;
       any = true;
     }
     return any;
@@ -153,18 +195,17 @@ class Block {
   std::vector<std::unique_ptr<Fiber>> fibers_;
   std::array<State, kMostThreads> states_{};
   std::array<Wait, kMostThreads> waits_{};
+  std::array<Warp, kMostThreads / kLanes> warps_{};
+  std::span<const unsigned> ready_;                 // the running warp's next lanes
   std::array<unsigned, kMostThreads> exchanges_{};  // completed by each thread
   // Of each warp, for even and odd exchanges: a fast lane may be one ahead.
-  std::array<std::byte, kLanes * kMostExchanged> exchanged_[kMostThreads / kLanes][2];
+  alignas(16) std::array<std::byte, kMostExchanged> exchanged_[kMostThreads / kLanes][2];
   SharedMemory shared_;
   unsigned threads_ = 0;
   std::mt19937 random_{first_seed()};
 };
 
-Block& block() {
-  static Block only;
-  return only;
-}
+Block block;
 
 }  // namespace
 
@@ -181,25 +222,28 @@ void run_grid(Dim3 blocks, unsigned threads, std::size_t shared_bytes, const std
   blockDim = Dim3(threads, 1, 1);
   std::vector<unsigned> order(count);
   for (std::size_t i = 0; i < count; ++i) order[i] = static_cast<unsigned>(i);
-  std::shuffle(order.begin(), order.end(), block().random());
+  std::shuffle(order.begin(), order.end(), block.random());
   for (unsigned i : order)
-    block().run(Dim3(i % blocks.x, i / blocks.x % blocks.y, i / blocks.x / blocks.y), threads, shared_bytes, thread);
+    block.run(Dim3(i % blocks.x, i / blocks.x % blocks.y, i / blocks.x / blocks.y), threads, shared_bytes, thread);
 }
 
-void* shared_memory() { return block().shared().data(); }
+void* shared_memory() { return block.shared().data(); }
 
-void wait_for_block() { block().wait(State::at_block, {"__syncthreads"}); }
+void wait_for_block() { block.wait_for_block(); }
 
 void wait_for_warp(const char* what, unsigned lanes) {
   require(lanes == ~0u, what, " of part of a warp, which tests/cuda_on_cpu does not emulate");
-  block().wait(State::at_warp, {what});
+  block.wait_for_warp(what);
 }
 
 void wait_until(const char* what, const std::function<bool()>& is_done) {
-  block().wait(State::at_condition, {what, &is_done});
+  block.wait(State::at_condition, {what, &is_done});
 }
 
-std::byte* begin_exchange() { return block().begin_exchange(); }
-void end_exchange() { block().end_exchange(); }
+std::byte* begin_exchange() { return block.begin_exchange(); }
+void end_exchange(const char* what, unsigned lanes) {
+  wait_for_warp(what, lanes);
+  block.end_exchange();
+}
 
 }  // namespace mtl::emulated

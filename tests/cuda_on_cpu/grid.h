@@ -39,35 +39,21 @@ void wait_for_block();
 /// lanes pass different `what`.
 void wait_for_warp(const char* what, unsigned lanes);
 
-/// Returns room for the values that the running warp's lanes exchange, kMostExchanged bytes for each of 32 lanes. All
-/// lanes must make the same exchanges in the same order.
-inline constexpr std::size_t kMostExchanged = 256;
+/// Returns room for what the running warp's lanes exchange, kMostExchanged bytes that are a multiple of 16. Each lane
+/// writes its part and calls end_exchange(), which waits for the others like wait_for_warp(). What the lanes wrote
+/// stays until the running lane's next exchange. All lanes must make the same exchanges in the same order.
+inline constexpr std::size_t kMostExchanged = 8192;
 std::byte* begin_exchange();
-void end_exchange();
+void end_exchange(const char* what, unsigned lanes);
 
-/// Returns the values passed by the 32 lanes.
+/// Returns the values passed by the 32 lanes, which stay until the running lane's next exchange.
 template <class T>
-std::array<T, 32> gather(const char* what, unsigned lanes, const T& value) {
-  static_assert(sizeof(T) <= kMostExchanged);
-  std::byte* values = begin_exchange();
-  std::memcpy(values + threadIdx.x % 32 * sizeof(T), &value, sizeof(T));
-  wait_for_warp(what, lanes);
-  std::array<T, 32> out;
-  std::memcpy(&out, values, sizeof(out));
-  end_exchange();
-  return out;
-}
-/// Returns the value passed by lane `from`.
-template <class T>
-T exchange(const char* what, unsigned lanes, const T& value, unsigned from) {
-  static_assert(sizeof(T) <= kMostExchanged);
-  std::byte* values = begin_exchange();
-  std::memcpy(values + threadIdx.x % 32 * sizeof(T), &value, sizeof(T));
-  wait_for_warp(what, lanes);
-  T out;
-  std::memcpy(&out, values + from * sizeof(T), sizeof(T));
-  end_exchange();
-  return out;
+const T* gather(const char* what, unsigned lanes, const T& value) {
+  static_assert(32 * sizeof(T) <= kMostExchanged);
+  auto* values = reinterpret_cast<T*>(begin_exchange());
+  values[threadIdx.x % 32] = value;
+  end_exchange(what, lanes);
+  return values;
 }
 
 }  // namespace mtl::emulated

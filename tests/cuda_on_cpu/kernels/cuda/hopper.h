@@ -85,39 +85,46 @@ struct Matrix {
     require((bits >> 49 & 7) == 0 && (bits >> 14 & 3) == 0 && (bits >> 30 & 3) == 0,
             "a matrix descriptor has unknown bits");
   }
-  template <class T>
-  float at(std::uint32_t offset) const {
-    T value;
-    std::memcpy(&value, shared_window() + swizzle_128(start + offset), sizeof(T));
-    return widen(value);
+  /// Reads `n` adjacent elements, which do not cross a multiple of 16 bytes.
+  template <class T, std::size_t n>
+  std::array<T, n> at(int offset) const {
+    std::array<T, n> values;
+    std::memcpy(&values, shared_window() + swizzle_128(start + static_cast<std::uint32_t>(offset)), sizeof(values));
+    return values;
   }
-  /// Returns element k of row i. The matrix must be K-major: its rows run along the summed dimension.
+  /// Reads elements 0 to 15 of row i. The matrix must be K-major: its rows run along the summed dimension.
   template <class T>
-  float of_rows(int i, int k) const {
-    return at<T>(static_cast<std::uint32_t>(i % 8 * 128 + i / 8 * static_cast<int>(stride) + k * 2));
+  void read_row(int i, float (&out)[16]) const {
+    for (int half = 0; half < 2; ++half) {
+      const auto values = at<T, 8>(i % 8 * 128 + i / 8 * static_cast<int>(stride) + half * 16);
+      for (std::size_t k = 0; k < 8; ++k) out[static_cast<std::size_t>(half) * 8 + k] = widen(values[k]);
+    }
   }
-  /// Returns element i of row k. The matrix must not be K-major: its columns run along the summed dimension.
+  /// Reads elements i and i + 1 of rows 0 to 15. The matrix must not be K-major: its columns run along the summed
+  /// dimension. i must be even.
   template <class T>
-  float of_columns(int i, int k) const {
-    return at<T>(static_cast<std::uint32_t>(k % 8 * 128 + k / 8 * static_cast<int>(stride) + i % 64 * 2 +
-                                            i / 64 * static_cast<int>(leading)));
+  void read_columns(int i, float (&out)[2][16]) const {
+    for (int k = 0; k < 16; ++k) {
+      const auto pair =
+          at<T, 2>(k % 8 * 128 + k / 8 * static_cast<int>(stride) + i % 64 * 2 + i / 64 * static_cast<int>(leading));
+      for (std::size_t side = 0; side < 2; ++side) out[side][k] = widen(pair[side]);
+    }
   }
 };
 
-/// Computes d += a b for the running thread's rows and columns, where a(row, k) and b(k, column) return elements.
-template <int n, class A, class B>
-void multiply_fragment(cuda::Sums<n>& d, const A& a, const B& b) {
+/// Computes d += a b for the running thread's rows and columns: read_row(row, out) reads a row of a, and
+/// read_columns(column, out) two adjacent columns of b.
+template <int n, class ReadRow, class ReadColumns>
+void multiply_fragment(cuda::Sums<n>& d, const ReadRow& read_row, const ReadColumns& read_columns) {
   const int thread = static_cast<int>(threadIdx.x) % 128, g = thread % 32 / 4, q = thread % 4;
-  float rows[2][16];
-  for (int half = 0; half < 2; ++half)
-    for (int k = 0; k < 16; ++k) rows[half][k] = a(thread / 32 * 16 + g + 8 * half, k);
+  float rows[2][16], columns[2][16];
+  for (int half = 0; half < 2; ++half) read_row(thread / 32 * 16 + g + 8 * half, rows[half]);
   for (int j = 0; j < n; ++j) {
-    for (int i = 0; i < 2; ++i) {
-      for (int k = 0; k < 16; ++k) {
-        const float other = b(k, 8 * j + 2 * q + i);
-        d.v[j][i] += rows[0][k] * other;
-        d.v[j][i + 2] += rows[1][k] * other;
-      }
+    read_columns(8 * j + 2 * q, columns);
+    for (int i = 0; i < 4; ++i) {
+      float sum = d.v[j][i];
+      for (int k = 0; k < 16; ++k) sum += rows[i / 2][k] * columns[i % 2][k];
+      d.v[j][i] = sum;
     }
   }
 }
@@ -167,17 +174,21 @@ inline void copy_panel(void* to, const TensorMap& map, Barrier* barrier, int col
   std::fill_n(emulated::shared_window() + target, rows * 128, std::byte{0xff});
   const std::array<std::int64_t, 5> first{column, head, group, position, sequence};
   emulated::pending_panels()[barrier].push_back([=] {
-    for (std::uint32_t e = 0; e < rows * 64; ++e) {
-      const std::array<std::int64_t, 5> at{first[0] + e % 64, first[1], first[2], first[3] + e / 64, first[4]};
-      std::int64_t offset = at[0] * 2;
+    for (std::uint32_t row = 0; row < rows; ++row) {
+      const std::array<std::int64_t, 5> at{first[0], first[1], first[2], first[3] + row, first[4]};
+      std::int64_t offset = 0;
       bool inside = true;
-      for (std::size_t i = 0; i < 5; ++i) {
+      for (std::size_t i = 1; i < 5; ++i) {
         inside &= at[i] >= 0 && at[i] < static_cast<std::int64_t>(map.sizes[i]);
-        if (i > 0) offset += at[i] * static_cast<std::int64_t>(map.strides[i - 1]);
+        offset += at[i] * static_cast<std::int64_t>(map.strides[i - 1]);
       }
-      std::uint16_t bits = 0;
-      if (inside) std::memcpy(&bits, static_cast<const std::byte*>(map.address) + offset, 2);
-      std::memcpy(emulated::shared_window() + emulated::swizzle_128(target + 2 * e), &bits, 2);
+      for (std::uint32_t e = 0; e < 64; ++e) {
+        const std::int64_t column = at[0] + e;
+        std::uint16_t bits = 0;
+        if (inside && column >= 0 && column < static_cast<std::int64_t>(map.sizes[0]))
+          std::memcpy(&bits, static_cast<const std::byte*>(map.address) + offset + column * 2, 2);
+        std::memcpy(emulated::shared_window() + emulated::swizzle_128(target + row * 128 + e * 2), &bits, 2);
+      }
     }
     emulated::BarrierState& state = emulated::state_of(barrier);
     state.bytes -= static_cast<std::int32_t>(rows * 128);
@@ -215,22 +226,28 @@ void wgmma_rows(Sums<n>& d, std::uint64_t a, std::uint64_t b, bool accumulate) {
       [&d, left = emulated::Matrix(a), right = emulated::Matrix(b), accumulate] {
         if (!accumulate) d = {};
         emulated::multiply_fragment(
-            d, [&](int row, int k) { return left.of_rows<T>(row, k); },
-            [&](int k, int column) { return right.of_rows<T>(column, k); });
+            d, [&](int row, float(&out)[16]) { left.read_row<T>(row, out); },
+            [&](int column, float(&out)[2][16]) {
+              for (int i = 0; i < 2; ++i) right.read_row<T>(column + i, out[i]);
+            });
       });
 }
 template <class T, int n>
 void wgmma_columns(Sums<n>& d, const std::uint32_t (&a)[4], std::uint64_t b) {
-  const auto all = emulated::gather("wgmma", ~0u, std::array<std::uint32_t, 4>{a[0], a[1], a[2], a[3]});
+  using Operands = std::array<std::uint32_t, 4>;
+  std::array<Operands, 32> all;
+  std::copy_n(emulated::gather("wgmma", ~0u, Operands{a[0], a[1], a[2], a[3]}), 32, all.begin());
   emulated::products_of_thread().open.push_back([&d, all, right = emulated::Matrix(b)] {
     emulated::multiply_fragment(
         d,
-        [&](int row, int k) {  // in mma.h's layout for A
-          const auto& holder = all[static_cast<std::size_t>(row % 8 * 4 + k % 8 / 2)];
-          const std::uint32_t pair = holder[static_cast<std::size_t>(row % 16 / 8 + k / 8 * 2)];
-          return widen(T{static_cast<std::uint16_t>(k % 2 == 0 ? pair & 0xffff : pair >> 16)});
+        [&](int row, float(&out)[16]) {  // in mma.h's layout for A
+          for (int k = 0; k < 16; ++k) {
+            const auto& holder = all[static_cast<std::size_t>(row % 8 * 4 + k % 8 / 2)];
+            const std::uint32_t pair = holder[static_cast<std::size_t>(row % 16 / 8 + k / 8 * 2)];
+            out[k] = widen(T{static_cast<std::uint16_t>(k % 2 == 0 ? pair & 0xffff : pair >> 16)});
+          }
         },
-        [&](int k, int column) { return right.of_columns<T>(column, k); });
+        [&](int column, float(&out)[2][16]) { right.read_columns<T>(column, out); });
   });
 }
 

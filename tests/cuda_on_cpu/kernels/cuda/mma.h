@@ -14,7 +14,7 @@ namespace mtl::emulated {
 struct Row8 {
   std::array<std::uint16_t, 8> elements;
 };
-inline std::array<Row8, 32> gather_rows(const char* what, const void* row) {
+inline const Row8* gather_rows(const char* what, const void* row) {
   cuda::expect_aligned(row, 16);
   Row8 own;
   std::memcpy(&own, row, sizeof(own));
@@ -57,7 +57,7 @@ inline void finish(const std::vector<Copy>& group) {
 namespace mtl::cuda {
 
 inline void ldmatrix_x4(std::uint32_t (&out)[4], const void* row) {
-  const auto rows = emulated::gather_rows("ldmatrix", row);
+  const auto* rows = emulated::gather_rows("ldmatrix", row);
   const unsigned lane = threadIdx.x % 32, r = lane / 4, c = lane % 4;
   for (unsigned i = 0; i < 4; ++i) {
     const auto& from = rows[8 * i + r].elements;
@@ -65,7 +65,7 @@ inline void ldmatrix_x4(std::uint32_t (&out)[4], const void* row) {
   }
 }
 inline void ldmatrix_x4_trans(std::uint32_t (&out)[4], const void* row) {
-  const auto rows = emulated::gather_rows("ldmatrix.trans", row);
+  const auto* rows = emulated::gather_rows("ldmatrix.trans", row);
   const unsigned lane = threadIdx.x % 32, r = lane / 4, c = lane % 4;
   for (unsigned i = 0; i < 4; ++i)
     out[i] = emulated::pair_of(rows[8 * i + 2 * c].elements[r], rows[8 * i + 2 * c + 1].elements[r]);
@@ -74,23 +74,21 @@ inline void ldmatrix_x4_trans(std::uint32_t (&out)[4], const void* row) {
 template <class T>
 void mma_16x8x16(float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
   struct Operands {
-    std::uint32_t a[4], b[2];
+    float rows[16][16], columns[8][16];  // of A and of B
   };
-  const auto all = emulated::gather("mma", ~0u, Operands{{a[0], a[1], a[2], a[3]}, {b0, b1}});
+  static_assert(sizeof(Operands) <= emulated::kMostExchanged);
+  auto& all = *reinterpret_cast<Operands*>(emulated::begin_exchange());
   const unsigned lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
-  const auto half_of = [](std::uint32_t pair, unsigned i) {
-    return widen(T{static_cast<std::uint16_t>(i == 0 ? pair & 0xffff : pair >> 16)});
+  const auto put = [&](float(&line)[16], unsigned upper, std::uint32_t pair) {
+    line[8 * upper + 2 * q] = widen(T{static_cast<std::uint16_t>(pair & 0xffff)});
+    line[8 * upper + 2 * q + 1] = widen(T{static_cast<std::uint16_t>(pair >> 16)});
   };
-  float rows[2][16], columns[2][16];  // rows g and g + 8 of A; columns 2q and 2q + 1 of B
-  for (unsigned k = 0; k < 16; ++k) {
-    const unsigned upper = k / 8, holder = k % 8 / 2;
-    for (unsigned i = 0; i < 2; ++i) {
-      rows[i][k] = half_of(all[4 * g + holder].a[2 * upper + i], k % 2);
-      columns[i][k] = half_of(all[4 * (2 * q + i) + holder].b[upper], k % 2);
-    }
-  }
+  for (unsigned i = 0; i < 4; ++i) put(all.rows[g + i % 2 * 8], i / 2, a[i]);
+  put(all.columns[g], 0, b0);
+  put(all.columns[g], 1, b1);
+  emulated::end_exchange("mma", ~0u);
   for (unsigned i = 0; i < 4; ++i)
-    for (unsigned k = 0; k < 16; ++k) d[i] += rows[i / 2][k] * columns[i % 2][k];
+    for (unsigned k = 0; k < 16; ++k) d[i] += all.rows[g + i / 2 * 8][k] * all.columns[2 * q + i % 2][k];
 }
 
 template <class T>

@@ -2,6 +2,7 @@
 // (tests/cuda_on_cpu/grid.h). Kernels compile as plain C++.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -31,16 +32,16 @@ inline void __syncwarp(unsigned lanes = ~0u) { mtl::emulated::wait_for_warp("__s
 
 template <class T>
 T __shfl_sync(unsigned lanes, T value, int from) {
-  return mtl::emulated::exchange("__shfl_sync", lanes, value, static_cast<unsigned>(from) % 32);
+  return mtl::emulated::gather("__shfl_sync", lanes, value)[static_cast<unsigned>(from) % 32];
 }
 template <class T>
 T __shfl_xor_sync(unsigned lanes, T value, int distance) {
-  return mtl::emulated::exchange("__shfl_xor_sync", lanes, value, (threadIdx.x ^ static_cast<unsigned>(distance)) % 32);
+  const T* values = mtl::emulated::gather("__shfl_xor_sync", lanes, value);
+  return values[(threadIdx.x ^ static_cast<unsigned>(distance)) % 32];
 }
 inline int __any_sync(unsigned lanes, int is) {
-  bool any = false;
-  for (int other : mtl::emulated::gather("__any_sync", lanes, is)) any |= other != 0;
-  return any;
+  const int* values = mtl::emulated::gather("__any_sync", lanes, is);
+  return std::any_of(values, values + 32, [](int other) { return other != 0; });
 }
 
 inline float rsqrtf(float x) { return 1 / std::sqrt(x); }
