@@ -24,17 +24,22 @@ class Space {
     void* at = ::mmap(nullptr, kReserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     require(at != MAP_FAILED, "mirror: cannot reserve the device's addresses: ", std::strerror(errno));
     base_ = static_cast<std::byte*>(at) + (kHugePage - reinterpret_cast<std::uintptr_t>(at) % kHugePage) % kHugePage;
-    ::madvise(base_, kReserved - kHugePage, MADV_HUGEPAGE);
   }
   std::byte* allocate(std::size_t bytes) {
     std::lock_guard lock(mutex_);
-    bytes = (bytes + kPage - 1) / kPage * kPage;
+    // Large memory is in huge pages of its own, each of which the kernel protects as one page. Otherwise protecting a
+    // model's memory takes longer than its operators, and a release beside it splits the page into small ones.
+    const std::size_t page = bytes < kHugePage ? kPage : kHugePage;
+    const auto whole_pages = [&](std::size_t size) { return (size + page - 1) / page * page; };
+    used_ = whole_pages(used_);
+    bytes = whole_pages(bytes);
     if (bytes > kReserved - 2 * kHugePage - used_)
       fail(Exit::failure, "out of memory: the mirror of the device is full");
     std::byte* out = base_ + used_;
     used_ += bytes;
     live_[out] = bytes;
-    if (opened_ > 0) protect(out, room(out + bytes) - out, PROT_READ | PROT_WRITE);
+    if (page == kHugePage) ::madvise(out, bytes, MADV_HUGEPAGE);
+    if (opened_ > 0) protect(out, static_cast<std::ptrdiff_t>(bytes), PROT_READ | PROT_WRITE);
     return out;
   }
   void release(std::byte* memory) {
@@ -66,17 +71,12 @@ class Space {
     require(::mprotect(memory, static_cast<std::size_t>(bytes), access) == 0,
             "mirror: mprotect: ", std::strerror(errno));
   }
-  /// The end of what is protected with the allocation that ends at `end`: the last one's huge page is whole, because
-  /// the kernel protects that as one page. Otherwise protecting a model's memory takes longer than its operators.
-  std::byte* room(std::byte* end) const {
-    return end == base_ + used_ ? base_ + (used_ + kHugePage - 1) / kHugePage * kHugePage : end;
-  }
   /// Protects adjacent allocations in one call: this runs twice for every operator.
   void protect_all(int access) {
     for (auto at = live_.begin(); at != live_.end();) {
       std::byte *const begin = at->first, *end = begin;
       for (; at != live_.end() && at->first == end; ++at) end += at->second;
-      protect(begin, room(end) - begin, access);
+      protect(begin, end - begin, access);
     }
   }
 
