@@ -18,7 +18,7 @@ float f16_to_f32(std::uint16_t bits) {
   std::uint32_t exponent = bits >> 10 & 0x1F, fraction = bits & 0x3FF;
   if (exponent == 0x1F) return std::bit_cast<float>(sign | 0x7F800000 | fraction << 13);
   if (exponent == 0) {  // zero and subnormals: fraction * 2^-24
-    float magnitude = std::ldexp(float(fraction), -24);
+    const float magnitude = float(fraction) * 0x1p-24f;
     return sign != 0 ? -magnitude : magnitude;
   }
   return std::bit_cast<float>(sign | (exponent + 112) << 23 | fraction << 13);
@@ -31,7 +31,7 @@ std::uint16_t f32_to_f16(float value) {
   if (magnitude > 0x7F800000) return static_cast<std::uint16_t>(sign | 0x7E00 | (magnitude >> 13 & 0x3FF));
   if (magnitude >= 0x477FF000) return static_cast<std::uint16_t>(sign | 0x7C00);  // rounds beyond 65504
   if (magnitude < 0x38800000) {                                                   // below 2^-14: subnormal
-    float scaled = std::ldexp(std::bit_cast<float>(magnitude), 24);
+    const float scaled = std::bit_cast<float>(magnitude) * 0x1p24f;
     return static_cast<std::uint16_t>(sign | static_cast<std::uint16_t>(std::nearbyint(scaled)));
   }
   std::uint32_t rounded = magnitude + 0xFFF + (magnitude >> 13 & 1);
