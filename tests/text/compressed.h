@@ -29,7 +29,7 @@ inline std::string gzip(const std::string& text) {
 inline std::string xz(const std::string& text) {
   std::string out(lzma_stream_buffer_bound(text.size()), '\0');
   std::size_t used = 0;
-  REQUIRE(lzma_easy_buffer_encode(3, LZMA_CHECK_CRC64, nullptr, reinterpret_cast<const std::uint8_t*>(text.data()),
+  REQUIRE(lzma_easy_buffer_encode(0, LZMA_CHECK_CRC64, nullptr, reinterpret_cast<const std::uint8_t*>(text.data()),
                                   text.size(), reinterpret_cast<std::uint8_t*>(out.data()), &used,
                                   out.size()) == LZMA_OK);
   out.resize(used);
@@ -41,7 +41,7 @@ inline std::string xz_blocks(const std::string& text) {
   lzma_mt options{};
   options.threads = 2;
   options.block_size = 1 << 16;
-  options.preset = 1;
+  options.preset = 0;
   options.check = LZMA_CHECK_CRC64;
   lzma_stream stream = LZMA_STREAM_INIT;
   REQUIRE(lzma_stream_encoder_mt(&stream, &options) == LZMA_OK);

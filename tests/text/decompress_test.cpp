@@ -5,6 +5,7 @@
 #include <zdict.h>
 #include <zstd.h>
 
+#include <map>
 #include <random>
 
 #include "base/error.h"
@@ -31,11 +32,22 @@ struct TempFile {
 };
 
 /// Returns text that has repetitions and is larger than the buffers.
-std::string sample_text() {
-  std::mt19937 random(4);
-  std::string out;
-  while (out.size() < 3000000) out += cat("word", random() % 5000, random() % 9 == 0 ? "\n" : " ");
-  return out;
+const std::string& sample_text() {
+  static const std::string text = [] {
+    std::mt19937 random(4);
+    std::string out;
+    while (out.size() < 3000000) out += cat("word", random() % 5000, random() % 9 == 0 ? "\n" : " ");
+    return out;
+  }();
+  return text;
+}
+
+/// Returns sample_text() in a format. Compressing it takes longer than most tests do.
+const std::string& stored_sample(const Format& format) {
+  static std::map<std::string, std::string> stored;
+  const auto [place, is_new] = stored.try_emplace(format.name);
+  if (is_new) place->second = format.compress(sample_text());
+  return place->second;
 }
 
 }  // namespace
@@ -79,12 +91,12 @@ TEST_CASE("decompress: a file that shrinks while it is read is an error, one tha
 
 TEST_CASE("decompress: every format yields its text, concatenated files the joined texts") {
   TempFile file;
-  std::string text = sample_text();
+  const std::string& text = sample_text();
   for (const Format& format : kFormats) {
     CAPTURE(format.name);
-    CHECK(file.read(format.compress(text)) == text);
+    CHECK(file.read(stored_sample(format)) == text);
     CHECK(file.read(format.compress("")) == "");
-    CHECK(file.read(format.compress("one ") + format.compress("") + format.compress(text)) == "one " + text);
+    CHECK(file.read(format.compress("one ") + format.compress("") + stored_sample(format)) == "one " + text);
   }
   CHECK(file.read(gzip("a") + std::string(512, '\0')) == "a");  // padding, as in tape archives
   CHECK(file.read(xz("a") + std::string(8, '\0') + xz("b")) == "ab");
@@ -263,10 +275,9 @@ TEST_CASE("decompress: zstd frames without content do not accumulate") {
 
 TEST_CASE("decompress: errors of truncated and damaged files name the file") {
   TempFile file;
-  std::string text = sample_text();
   for (const Format& format : kFormats) {
     CAPTURE(format.name);
-    std::string whole = format.compress(text);
+    const std::string& whole = stored_sample(format);
     for (std::size_t keep : {std::size_t{7}, std::size_t{20}, whole.size() / 2, whole.size() - 1}) {
       CAPTURE(keep);
       CHECK_THROWS_WITH_AS(file.read(whole.substr(0, keep)), doctest::Contains("truncated"), Error);
