@@ -54,20 +54,15 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace mtl::cpu {
-namespace {
-HWY_EXPORT(gated_forward_rows);
-HWY_EXPORT(gated_backward_rows);
-}  // namespace
-
 void gated_forward(Stream& stream, Tensor out, Tensor pre, Activation activation) {
   parallel_rows(stream.threads(), pre.size(0), pre.size(1), [&](Range rows) {
-    HWY_DYNAMIC_DISPATCH(gated_forward_rows)(out, pre, activation, rows);
+    MTL_DISPATCH(gated_forward_rows)(out, pre, activation, rows);
   });
 }
 
 void gated_backward(Stream& stream, Tensor dpre, Tensor dout, Tensor pre, Activation activation) {
   parallel_rows(stream.threads(), pre.size(0), pre.size(1), [&](Range rows) {
-    HWY_DYNAMIC_DISPATCH(gated_backward_rows)(dpre, dout, pre, activation, rows);
+    MTL_DISPATCH(gated_backward_rows)(dpre, dout, pre, activation, rows);
   });
 }
 

@@ -155,7 +155,6 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace mtl::cpu {
 namespace {
-HWY_EXPORT(adamw_range);
 
 AdamWFactors factors_of(const StepState& state, const AdamWOptions& options, bool decays) {
   const auto step = static_cast<double>(state.step);
@@ -183,8 +182,8 @@ void adamw_step(Stream& stream, const AdamWRange& range, const AdamWOptions& opt
   const AdamWFactors factors = factors_of(*state, options, range.decays);
   Blocks blocks{range.param.numel(), kSerialElements};
   parallel_for(stream.threads(), blocks.number(), range.param.numel(), [&](std::int64_t block) {
-    const UpdateCounts counts = HWY_DYNAMIC_DISPATCH(adamw_range)(
-        range, factors, static_cast<std::uint64_t>(state->step), counted, blocks[block]);
+    const UpdateCounts counts =
+        MTL_DISPATCH(adamw_range)(range, factors, static_cast<std::uint64_t>(state->step), counted, blocks[block]);
     if (!counted) return;
     add_count(state->nonzero_updates, counts.nonzero);
     add_count(state->lost_updates, counts.lost);

@@ -118,11 +118,8 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace mtl::cpu {
-HWY_EXPORT(attention_backward_group);
 
-void backward_group(const AttentionBackward& call, float* work) {
-  HWY_DYNAMIC_DISPATCH(attention_backward_group)(call, work);
-}
+void backward_group(const AttentionBackward& call, float* work) { MTL_DISPATCH(attention_backward_group)(call, work); }
 std::int64_t backward_group_work(std::int64_t keys, std::int64_t dim) {
   return BackwardWork(nullptr, keys, dim).area.used();
 }

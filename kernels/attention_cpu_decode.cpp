@@ -90,11 +90,8 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace mtl::cpu {
-HWY_EXPORT(attention_decode_group);
 
-void decode_group(const AttentionForward& call, float* work) {
-  HWY_DYNAMIC_DISPATCH(attention_decode_group)(call, work);
-}
+void decode_group(const AttentionForward& call, float* work) { MTL_DISPATCH(attention_decode_group)(call, work); }
 std::int64_t decode_group_work(std::int64_t keys, std::int64_t heads, std::int64_t dim) {
   return DecodeWork(nullptr, keys, heads, dim).area.used();
 }

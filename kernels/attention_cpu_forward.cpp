@@ -108,11 +108,8 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace mtl::cpu {
-HWY_EXPORT(attention_forward_group);
 
-void forward_group(const AttentionForward& call, float* work) {
-  HWY_DYNAMIC_DISPATCH(attention_forward_group)(call, work);
-}
+void forward_group(const AttentionForward& call, float* work) { MTL_DISPATCH(attention_forward_group)(call, work); }
 std::int64_t forward_group_work(std::int64_t keys, std::int64_t dim) {
   return ForwardWork(nullptr, keys, dim).area.used();
 }

@@ -65,9 +65,6 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace mtl::cpu {
 namespace {
-HWY_EXPORT(stats_of_row);
-HWY_EXPORT(gradient_of_row);
-HWY_EXPORT(narrow_row);
 
 /// Calls body(row) for every row of logits.
 template <class Body>
@@ -78,7 +75,7 @@ void over_rows(Stream& stream, const Tensor& logits, const Body& body) {
 /// Writes one row of stats.
 void find_stats(float* stats, const Tensor& logits, const Tensor& labels, const VocabSlice& slice, std::int64_t row) {
   const float* z = logits.data<float>() + row * logits.size(1);
-  HWY_DYNAMIC_DISPATCH(stats_of_row)(z, slice.valid, stats);
+  MTL_DISPATCH(stats_of_row)(z, slice.valid, stats);
   const std::int64_t label = labels.data<std::int32_t>()[row] - slice.begin;
   stats[2] = label >= 0 && label < slice.valid ? z[label] : 0.0f;
 }
@@ -92,11 +89,11 @@ float loss_of(const float* stats) {
 void find_gradient(const Tensor& dlogits, const Tensor& logits, const float* stats, const Tensor& labels, float weight,
                    const VocabSlice& slice, std::int64_t row) {
   float* z = logits.data<float>() + row * logits.size(1);
-  HWY_DYNAMIC_DISPATCH(gradient_of_row)(z, slice.valid, stats, weight);
+  MTL_DISPATCH(gradient_of_row)(z, slice.valid, stats, weight);
   std::fill(z + slice.valid, z + logits.size(1), 0.0f);
   const std::int64_t label = labels.data<std::int32_t>()[row] - slice.begin;
   if (label >= 0 && label < slice.valid) z[label] -= weight;  // dz = weight (softmax(z) - onehot(label))
-  if (dlogits.raw() != logits.raw()) HWY_DYNAMIC_DISPATCH(narrow_row)(z, dlogits, row * logits.size(1), logits.size(1));
+  if (dlogits.raw() != logits.raw()) MTL_DISPATCH(narrow_row)(z, dlogits, row * logits.size(1), logits.size(1));
 }
 
 float loss_scale_of(const StepState* state) { return static_cast<float>(state == nullptr ? 1.0 : state->loss_scale); }

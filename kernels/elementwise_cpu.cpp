@@ -54,7 +54,6 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace mtl::cpu {
 namespace {
-HWY_EXPORT(sum_of_squares_range);
 
 constexpr std::int64_t kSumOfSquaresBlock = 65536;
 
@@ -83,9 +82,8 @@ void copy(Stream& stream, Tensor out, Tensor in) {
 void sum_of_squares(Stream& stream, Tensor work, Tensor out, Tensor in, GradMode mode) {
   auto* sums = work_as<double>(work);
   Blocks blocks{in.numel(), kSumOfSquaresBlock};
-  parallel_for(stream.threads(), blocks.number(), in.numel(), [&](std::int64_t block) {
-    sums[block] = HWY_DYNAMIC_DISPATCH(sum_of_squares_range)(in, blocks[block]);
-  });
+  parallel_for(stream.threads(), blocks.number(), in.numel(),
+               [&](std::int64_t block) { sums[block] = MTL_DISPATCH(sum_of_squares_range)(in, blocks[block]); });
   double sum = mode == GradMode::accumulate ? *out.data<double>() : 0;
   for (std::int64_t block = 0; block < blocks.number(); ++block) sum += sums[block];
   *out.data<double>() = sum;

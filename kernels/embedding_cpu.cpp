@@ -151,11 +151,6 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace mtl::cpu {
 namespace {
-HWY_EXPORT(embedding_forward_rows);
-HWY_EXPORT(positions_forward_rows);
-HWY_EXPORT(mask_rows);
-HWY_EXPORT(positions_backward_columns);
-HWY_EXPORT(embedding_backward_columns);
 
 void check_positions(const Tensor& x, const Tensor& positions, const Tensor& table, const RowMap& rows) {
   const std::int32_t* at = positions.data<std::int32_t>() + rows.first_row;
@@ -167,7 +162,7 @@ void check_positions(const Tensor& x, const Tensor& positions, const Tensor& tab
 
 void apply_mask(Stream& stream, Tensor x, const Dropout& dropout, const RowMap& rows) {
   parallel_rows(stream.threads(), x.size(0), x.size(1), [&](Range block) {
-    HWY_DYNAMIC_DISPATCH(mask_rows)(x, dropout, rows, block);
+    MTL_DISPATCH(mask_rows)(x, dropout, rows, block);
   });
 }
 
@@ -196,7 +191,7 @@ void over_columns(Stream& stream, const Grad& dtable, const Tensor& dout, const 
 
 void embedding_forward(Stream& stream, Tensor out, Tensor tokens, std::int64_t vocab_begin, Tensor table) {
   parallel_rows(stream.threads(), out.size(0), out.size(1), [&](Range rows) {
-    HWY_DYNAMIC_DISPATCH(embedding_forward_rows)(out, tokens, vocab_begin, table, rows);
+    MTL_DISPATCH(embedding_forward_rows)(out, tokens, vocab_begin, table, rows);
   });
 }
 
@@ -205,7 +200,7 @@ void embedding_backward(Stream& stream, Tensor work, Grad dtable, Tensor dout, T
   Places places{.rows = tokens.data<std::int32_t>(), .begin = vocab_begin, .number = dout.size(0)};
   sort_places(places, work, dtable.tensor);
   over_columns(stream, dtable, dout, [&](Range columns) {
-    HWY_DYNAMIC_DISPATCH(embedding_backward_columns)(dtable.tensor, dout, places, columns);
+    MTL_DISPATCH(embedding_backward_columns)(dtable.tensor, dout, places, columns);
   });
 }
 
@@ -214,7 +209,7 @@ void positions_forward(Stream& stream, Tensor x, Tensor positions, Tensor table,
   if (!table.exists()) return apply_mask(stream, x, dropout, rows);
   check_positions(x, positions, table, rows);
   parallel_rows(stream.threads(), x.size(0), x.size(1), [&](Range block) {
-    HWY_DYNAMIC_DISPATCH(positions_forward_rows)(x, positions, table, dropout, rows, block);
+    MTL_DISPATCH(positions_forward_rows)(x, positions, table, dropout, rows, block);
   });
 }
 
@@ -225,7 +220,7 @@ void positions_backward(Stream& stream, Tensor work, Grad dtable, Tensor dx, Ten
   Places places{.rows = positions.data<std::int32_t>() + rows.first_row, .begin = 0, .number = dx.size(0)};
   sort_places(places, work, dtable.tensor);
   over_columns(stream, dtable, dx, [&](Range columns) {
-    HWY_DYNAMIC_DISPATCH(positions_backward_columns)(dtable.tensor, dx, places, dropout, rows, columns);
+    MTL_DISPATCH(positions_backward_columns)(dtable.tensor, dx, places, dropout, rows, columns);
   });
 }
 

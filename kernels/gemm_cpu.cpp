@@ -87,7 +87,6 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace mtl::cpu {
 namespace {
-HWY_EXPORT(multiply_few_rows);
 
 constexpr std::int64_t kFewRows = 8, kFewColumns = 32;
 
@@ -105,7 +104,7 @@ void multiply_few(Stream& stream, const Product& product, const Epilogue& epilog
   const Tensor &x = product.a.tensor, &w = product.b.tensor;
   parallel_for(stream.threads(), columns.number(), w.numel(), [&](std::int64_t block) {
     float sums[kFewRows * kFewColumns];
-    HWY_DYNAMIC_DISPATCH(multiply_few_rows)(x, w, columns[block], sums, kFewColumns);
+    MTL_DISPATCH(multiply_few_rows)(x, w, columns[block], sums, kFewColumns);
     finish_tile(product.c, product.accumulate, epilogue,
                 {.rows = {0, product.m()},
                  .columns = columns[block],

@@ -62,8 +62,6 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace mtl::cpu {
 namespace {
-HWY_EXPORT(finish_row);
-HWY_EXPORT(sum_rows);
 
 /// Returns an element's address, or null if the tensor is absent.
 void* element(const Tensor& tensor, std::int64_t row, std::int64_t column) {
@@ -82,7 +80,7 @@ void finish_tile(const Tensor& c, bool accumulate, const Epilogue& epilogue, con
   const std::int64_t column = tile.columns.begin, size = static_cast<std::int64_t>(size_of(tile.dtype));
   for (std::int64_t row = tile.rows.begin; row < tile.rows.end; ++row) {
     const char* products = static_cast<const char*>(tile.values) + (row - tile.rows.begin) * tile.stride * size;
-    HWY_DYNAMIC_DISPATCH(finish_row)
+    MTL_DISPATCH(finish_row)
     (epilogue.activation, {.dtype = c.dtype(),
                            .products_dtype = tile.dtype,
                            .products = products,
@@ -111,7 +109,7 @@ void sum_bias_gradient(Stream& stream, Tensor work, const Grad& dbias, const Ten
   const Blocks blocks = bias_blocks(dy);
   auto* sums = work_as<float>(work);
   parallel_for(stream.threads(), blocks.number(), dy.numel(), [&](std::int64_t block) {
-    HWY_DYNAMIC_DISPATCH(sum_rows)(dy, blocks[block], sums + block * dy.size(-1));
+    MTL_DISPATCH(sum_rows)(dy, blocks[block], sums + block * dy.size(-1));
   });
   sum_partials(stream, dbias, sums, blocks.number(), dy.size(-1));
 }

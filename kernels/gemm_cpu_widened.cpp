@@ -33,7 +33,6 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace mtl::cpu {
 namespace {
-HWY_EXPORT(widen_part);
 
 constexpr std::int64_t kTileSide = 512, kSmallestSide = 64;
 
@@ -81,7 +80,7 @@ class WidenedPart {
     if (x_.transposed) std::swap(rows, columns);
     if (elements_ == 0) return x_.tensor.data<float>() + rows.begin * x_.tensor.size(1) + columns.begin;
     if (rows.begin != row_ || columns.begin != column_) {
-      HWY_DYNAMIC_DISPATCH(widen_part)(x_.tensor, rows, columns, area_, stride_);
+      MTL_DISPATCH(widen_part)(x_.tensor, rows, columns, area_, stride_);
       row_ = rows.begin, column_ = columns.begin;
     }
     return area_;

@@ -70,14 +70,9 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace mtl::cpu {
-namespace {
-HWY_EXPORT(head_norm_forward_rows);
-HWY_EXPORT(head_norm_backward_rows);
-}  // namespace
-
 void head_norm_forward(Stream& stream, const HeadSlice& y, Tensor rstd, const HeadSlice& x, Tensor gamma, float eps) {
   parallel_rows(stream.threads(), x.heads().numel(), gamma.numel(), [&](Range rows) {
-    HWY_DYNAMIC_DISPATCH(head_norm_forward_rows)(y, rstd, x, gamma, eps, rows);
+    MTL_DISPATCH(head_norm_forward_rows)(y, rstd, x, gamma, eps, rows);
   });
 }
 
@@ -85,7 +80,7 @@ void head_norm_backward(Stream& stream, Tensor work, const HeadSlice& dx, const 
                         const HeadSlice& x, Tensor rstd, Tensor gamma) {
   const std::int64_t heads = x.heads().numel(), width = gamma.numel();
   for_row_sum_blocks(stream, work, heads, width, heads * width, [&](Range rows, float* sums) {
-    HWY_DYNAMIC_DISPATCH(head_norm_backward_rows)(dx, dy, x, rstd, gamma, rows, sums);
+    MTL_DISPATCH(head_norm_backward_rows)(dx, dy, x, rstd, gamma, rows, sums);
   });
   if (dgamma.wanted()) sum_partials(stream, dgamma, work_as<float>(work), row_sum_blocks(heads).number(), width);
 }

@@ -113,15 +113,10 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace mtl::cpu {
-namespace {
-HWY_EXPORT(layernorm_forward_rows);
-HWY_EXPORT(layernorm_backward_rows);
-}  // namespace
-
 void layernorm_forward(Stream& stream, Tensor y, const LayerNormCache& cache, const ResidualSum& sum, Tensor gamma,
                        Tensor beta, float eps) {
   over_summed_rows(stream, cache.x, sum, [&](Range rows) {
-    HWY_DYNAMIC_DISPATCH(layernorm_forward_rows)(y, cache, gamma, beta, eps, rows);
+    MTL_DISPATCH(layernorm_forward_rows)(y, cache, gamma, beta, eps, rows);
   });
 }
 
@@ -129,7 +124,7 @@ void layernorm_backward(Stream& stream, Tensor work, const LayerNormGrads& grads
                         const LayerNormCache& cache, Tensor gamma) {
   const std::int64_t width = dy.size(-1);
   for_row_sum_blocks(stream, work, dy.row_count(), 2 * width, dy.numel(), [&](Range rows, float* sums) {
-    HWY_DYNAMIC_DISPATCH(layernorm_backward_rows)(grads, dy, cache, gamma, rows, sums);
+    MTL_DISPATCH(layernorm_backward_rows)(grads, dy, cache, gamma, rows, sums);
   });
   const float* sums = work_as<float>(work);
   const std::int64_t number = row_sum_blocks(dy.row_count()).number();

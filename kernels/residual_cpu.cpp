@@ -73,14 +73,8 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace mtl::cpu {
-namespace {
-HWY_EXPORT(residual_forward_rows);
-HWY_EXPORT(residual_backward_rows);
-HWY_EXPORT(add_partials);
-}  // namespace
-
 void residual_forward_rows(Tensor out, const ResidualSum& sum, Range rows) {
-  HWY_DYNAMIC_DISPATCH(residual_forward_rows)(out, sum, rows);
+  MTL_DISPATCH(residual_forward_rows)(out, sum, rows);
 }
 
 void residual_forward(Stream& stream, Tensor out, const ResidualSum& sum) {
@@ -94,7 +88,7 @@ void residual_backward(Stream& stream, Tensor work, Tensor dbranch, Grad dbias, 
   if (same && !dbias.wanted()) return;
   const std::int64_t width = dout.size(-1);
   for_row_sum_blocks(stream, work, dout.row_count(), width, dout.numel(), [&](Range block, float* sums) {
-    HWY_DYNAMIC_DISPATCH(residual_backward_rows)(dbranch, dout, dropout, rows, block, sums);
+    MTL_DISPATCH(residual_backward_rows)(dbranch, dout, dropout, rows, block, sums);
   });
   if (dbias.wanted())
     sum_partials(stream, dbias, work_as<float>(work), row_sum_blocks(dout.row_count()).number(), width);
@@ -108,7 +102,7 @@ void sum_partials(Stream& stream, Grad target, const float* partials, std::int64
   const std::int64_t width = target.tensor.numel();
   Blocks columns{width, 256};
   parallel_for(stream.threads(), columns.number(), width * number, [&](std::int64_t block) {
-    HWY_DYNAMIC_DISPATCH(add_partials)(target, partials, number, row_stride, columns[block]);
+    MTL_DISPATCH(add_partials)(target, partials, number, row_stride, columns[block]);
   });
 }
 

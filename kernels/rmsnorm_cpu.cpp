@@ -49,15 +49,10 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace mtl::cpu {
-namespace {
-HWY_EXPORT(rmsnorm_forward_rows);
-HWY_EXPORT(rmsnorm_backward_rows);
-}  // namespace
-
 void rmsnorm_forward(Stream& stream, Tensor y, const RmsNormCache& cache, const ResidualSum& sum, Tensor gamma,
                      float eps) {
   over_summed_rows(stream, cache.x, sum, [&](Range rows) {
-    HWY_DYNAMIC_DISPATCH(rmsnorm_forward_rows)(y, cache, gamma, eps, rows);
+    MTL_DISPATCH(rmsnorm_forward_rows)(y, cache, gamma, eps, rows);
   });
 }
 
@@ -65,7 +60,7 @@ void rmsnorm_backward(Stream& stream, Tensor work, const Grad& dx, const Grad& d
                       const RmsNormCache& cache, Tensor gamma) {
   const std::int64_t width = dy.size(-1);
   for_row_sum_blocks(stream, work, dy.row_count(), width, dy.numel(), [&](Range rows, float* sums) {
-    HWY_DYNAMIC_DISPATCH(rmsnorm_backward_rows)(dx, dy, cache, gamma, rows, sums);
+    MTL_DISPATCH(rmsnorm_backward_rows)(dx, dy, cache, gamma, rows, sums);
   });
   if (dgamma.wanted())
     sum_partials(stream, dgamma, work_as<float>(work), row_sum_blocks(dy.row_count()).number(), width);

@@ -109,12 +109,11 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace mtl::cpu {
 namespace {
-HWY_EXPORT(rotate_rows);
 
 void rotate(Stream& stream, const HeadSlice& heads, Tensor angles, bool interleaved, float sign) {
   const std::int64_t width = heads.tensor.size(2) * heads.count * 2 * angles.size(2);
   parallel_rows(stream.threads(), angles.size(0), width, [&](Range rows) {
-    HWY_DYNAMIC_DISPATCH(rotate_rows)(heads, angles, interleaved, sign, rows);
+    MTL_DISPATCH(rotate_rows)(heads, angles, interleaved, sign, rows);
   });
 }
 

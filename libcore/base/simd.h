@@ -14,44 +14,42 @@
 //
 //   #if HWY_ONCE  // compiled only once: chooses the instruction set
 //   namespace mtl {
-//   HWY_EXPORT(count);
-//   ... HWY_DYNAMIC_DISPATCH(count)(text, bytes) ...
+//   ... MTL_DISPATCH(count)(text, bytes) ...
 //   }
 //   #endif
 //
-// HWY_DYNAMIC_DISPATCH requires Highway's library, which spends 3 ms on measuring the clock when a process starts.
-// Short-lived programs use `MTL_DISPATCH(count)(text, bytes)` instead, without HWY_EXPORT.
+// Highway's own HWY_DYNAMIC_DISPATCH requires its library, which measures the clock for 3 to 8 ms when a process
+// starts.
 //
 // Instruction sets on x86: AVX-512, AVX2, and SSE4 as the baseline.
 
 // No include guard: Highway includes this file again for every instruction set.
 #ifndef MTL_SIMD_TARGETS
 #define MTL_SIMD_TARGETS
-#if defined(__x86_64__)
 #include <type_traits>
 
+#include "base/instruction_set.h"
+
+#if defined(__x86_64__)
 #define HWY_BASELINE_TARGETS HWY_SSE4
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_AVX3_DL)
 
 namespace mtl {
 
-/// Returns a function's variant for this machine's best instruction set. Checks only the main CPU features that Highway
-/// requires. `avx512` or `avx2` is null if the function was not compiled for it.
+/// Returns a function's variant for instruction_set(). `avx512` or `avx2` is null if the function was not compiled for
+/// it.
 template <class Function>
-Function* best_function(std::type_identity_t<Function*> avx512, std::type_identity_t<Function*> avx2,
-                        Function* baseline) {
-  const bool has_avx2 =
-      __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("fma");
-  const bool has_avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-                          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw");
-  if (avx512 != nullptr && has_avx2 && has_avx512) return avx512;
-  return avx2 != nullptr && has_avx2 ? avx2 : baseline;
+Function* chosen_function(std::type_identity_t<Function*> avx512, std::type_identity_t<Function*> avx2,
+                          Function* baseline) {
+  const InstructionSet set = instruction_set();
+  if (avx512 != nullptr && set == InstructionSet::avx512) return avx512;
+  return avx2 != nullptr && set != InstructionSet::baseline ? avx2 : baseline;
 }
 
 }  // namespace mtl
 
 #define MTL_DISPATCH(function) \
-  ::mtl::best_function(HWY_CHOOSE_AVX3(function), HWY_CHOOSE_AVX2(function), &HWY_STATIC_DISPATCH(function))
+  ::mtl::chosen_function(HWY_CHOOSE_AVX3(function), HWY_CHOOSE_AVX2(function), &HWY_STATIC_DISPATCH(function))
 #else
 #define MTL_DISPATCH(function) (&HWY_STATIC_DISPATCH(function))
 #endif

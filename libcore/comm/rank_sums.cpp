@@ -28,8 +28,6 @@ namespace mtl {
 
 namespace {
 
-HWY_EXPORT(sum_floats);
-
 /// Scalar code is fast enough: only a few totals are in fp64.
 void sum_doubles(double* out, const std::vector<const std::byte*>& inputs, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
@@ -55,7 +53,7 @@ void check_summable(const Tensor& data) {
 void sum_in_rank_order(DType dtype, std::byte* out, const std::vector<const std::byte*>& inputs, std::size_t bytes) {
   std::size_t count = bytes / size_of(dtype);
   if (dtype == DType::f64) return sum_doubles(reinterpret_cast<double*>(out), inputs, count);
-  HWY_DYNAMIC_DISPATCH(sum_floats)(dtype, out, inputs.data(), inputs.size(), count);
+  MTL_DISPATCH(sum_floats)(dtype, out, inputs.data(), inputs.size(), count);
 }
 
 }  // namespace mtl

@@ -2,14 +2,13 @@
 // data and prints one line per operator and shape: the median time, the best time, and the GFLOP/s or GB/s at the best
 // time, using the operator's own count. If other processes load the machine, only the best time is meaningful. Set
 // ONEDNN_MAX_CPU_ISA=AVX512_CORE to run bf16 GEMMs as on a CPU without AVX-512 BF16.
-#include <hwy/highway.h>
-
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <functional>
 
+#include "base/instruction_set.h"
 #include "kernels/activation.h"
 #include "kernels/adamw.h"
 #include "kernels/cross_entropy.h"
@@ -236,8 +235,7 @@ std::string cpu_name() {
 int main(int argc, char** argv) {
   const int threads = argc > 1 ? std::atoi(argv[1]) : 2;
   Bench bench(threads, argc > 2 ? argv[2] : "");
-  const auto targets = hwy::SupportedTargets();
-  std::printf("%s, %s, %d threads\n", cpu_name().c_str(), hwy::TargetName(targets & -targets), threads);
+  std::printf("%s, %s, %d threads\n", cpu_name().c_str(), name_of(best_instruction_set()), threads);
   bench_linear(bench, 1024, 3072, 768);
   bench_linear(bench, 1024, 768, 3072);
   bench_linear(bench, 1024, 512, 128);

@@ -10,16 +10,12 @@
 #include <random>
 #include <type_traits>
 
-#define MTL_SIMD_FILE "tests/comm/rank_sums_test.cpp"
-#include "base/simd.h"
-
-#if HWY_ONCE
-#include "tests/simd_targets.h"
+#include "tests/instruction_sets.h"
 
 namespace mtl {
 namespace {
 
-using test::on_every_target;
+using test::on_every_instruction_set;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
@@ -87,7 +83,7 @@ void for_each_type(const Body& body) {
 }  // namespace
 
 TEST_CASE("rank sums: equal a plain loop bit for bit, for odd sizes, and into any of the inputs") {
-  on_every_target([] {
+  on_every_instruction_set([] {
     for_each_type([]<class T>(T) {
       CAPTURE(std::string(name_of(dtype_of<T>())));
       std::size_t different = 0, compared = 0;
@@ -118,7 +114,7 @@ TEST_CASE("rank sums: equal a plain loop bit for bit, for odd sizes, and into an
 }
 
 TEST_CASE("rank sums: bf16 and f16 of 2 and 3 ranks are within one unit in the last place of the fp64 sum") {
-  on_every_target([] {
+  on_every_instruction_set([] {
     for_each_type([]<class T>(T) {
       if constexpr (sizeof(T) == 2) {
         CAPTURE(std::string(name_of(dtype_of<T>())));
@@ -141,7 +137,7 @@ TEST_CASE("rank sums: bf16 and f16 of 2 and 3 ranks are within one unit in the l
 }
 
 TEST_CASE("rank sums: NaN and infinity propagate, an overflow is infinite") {
-  on_every_target([] {
+  on_every_instruction_set([] {
     for_each_type([]<class T>(T) {
       CAPTURE(std::string(name_of(dtype_of<T>())));
       const double largest = value_of(element<T>(std::is_same_v<T, Half> ? 65504.0 : 3.3e38));
@@ -181,4 +177,3 @@ TEST_CASE("rank sums: every kind of group refuses integers") {
 }
 
 }  // namespace mtl
-#endif

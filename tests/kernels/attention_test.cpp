@@ -6,13 +6,8 @@
 #include <limits>
 #include <utility>
 
+#include "tests/instruction_sets.h"
 #include "tests/kernels/attention_reference.h"
-
-#define MTL_SIMD_FILE "tests/kernels/attention_test.cpp"
-#include "base/simd.h"
-
-#if HWY_ONCE
-#include "tests/simd_targets.h"
 
 using namespace mtl;
 using namespace mtl::test;
@@ -99,7 +94,7 @@ TEST_CASE("attention: 16-bit operands produce the fp32 results of the same numbe
 }
 
 TEST_CASE("attention: every instruction set of this machine equals the reference") {
-  on_every_target([] {
+  on_every_instruction_set([] {
     for (const DType dtype : kAttentionTypes)
       check_against_reference(AttentionProblem(
           AttentionCase{1, 131, 1, 2, 21}.with_documents().with_dropout(0.2f).with_window(45).in_dtype(dtype)));
@@ -333,4 +328,3 @@ TEST_CASE("attention: operands of different dtypes are refused") {
   CHECK_THROWS_WITH(attention_forward(stream, scratch, out, meta({2, 2, 8}, DType::bf16), in),
                     doctest::Contains("logsumexp"));
 }
-#endif

@@ -55,21 +55,13 @@ void philox_all(PhiloxKey key, std::uint64_t sample, std::uint64_t first, std::s
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-#include "tests/simd_targets.h"
+#include "tests/instruction_sets.h"
 
 namespace mtl {
-using test::on_every_target;
-
-namespace {
-HWY_EXPORT(exp_all);
-HWY_EXPORT(activate_all);
-HWY_EXPORT(philox_all);
-HWY_EXPORT(convert_all);
-HWY_EXPORT(narrow_all);
-}  // namespace
+using test::on_every_instruction_set;
 
 TEST_CASE("simd: every bf16 and f16 number round-trips through fp32; fp32 rounds as the scalar functions do") {
-  on_every_target([] {
+  on_every_instruction_set([] {
     for (DType dtype : {DType::bf16, DType::f16}) {
       CAPTURE(std::string(name_of(dtype)));
       with_float_type(dtype, [&]<class T>(T) {
@@ -77,7 +69,7 @@ TEST_CASE("simd: every bf16 and f16 number round-trips through fp32; fp32 rounds
           std::vector<T> all(65535), back(all.size());  // an odd count: the last vector is partial
           for (std::size_t i = 0; i < all.size(); ++i) all[i].bits = static_cast<std::uint16_t>(i);
           std::vector<float> wide(all.size());
-          HWY_DYNAMIC_DISPATCH(convert_all)(dtype, all.data(), wide.data(), back.data(), all.size());
+          MTL_DISPATCH(convert_all)(dtype, all.data(), wide.data(), back.data(), all.size());
           std::size_t differing = 0;
           for (std::size_t i = 0; i < all.size(); ++i) {
             const bool is_nan = std::isnan(widen(all[i]));
@@ -95,7 +87,7 @@ TEST_CASE("simd: every bf16 and f16 number round-trips through fp32; fp32 rounds
             from[i + 1] = std::nextafter(middle, 0.0f);
           }
           std::vector<T> to(from.size());
-          HWY_DYNAMIC_DISPATCH(narrow_all)(dtype, from.data(), to.data(), from.size());
+          MTL_DISPATCH(narrow_all)(dtype, from.data(), to.data(), from.size());
           for (std::size_t i = 0; i < from.size(); ++i) {
             const bool same = std::isnan(from[i]) ? std::isnan(widen(to[i])) : to[i].bits == narrow<T>(from[i]).bits;
             differing += same ? 0 : 1;
@@ -108,11 +100,11 @@ TEST_CASE("simd: every bf16 and f16 number round-trips through fp32; fp32 rounds
 }
 
 TEST_CASE("simd: exp is within 2e-7 from 0 to its underflow, and right for infinity and NaN") {
-  on_every_target([] {
+  on_every_instruction_set([] {
     const std::size_t n = 100003;
     std::vector<float> x(n), y(n);
     for (std::size_t i = 0; i < n; ++i) x[i] = 88 - 175.3f * static_cast<float>(i) / static_cast<float>(n);
-    HWY_DYNAMIC_DISPATCH(exp_all)(x.data(), y.data(), n);
+    MTL_DISPATCH(exp_all)(x.data(), y.data(), n);
     double worst = 0;
     for (std::size_t i = 0; i < n; ++i) {
       const double expected = std::exp(static_cast<double>(x[i]));
@@ -121,7 +113,7 @@ TEST_CASE("simd: exp is within 2e-7 from 0 to its underflow, and right for infin
     CHECK(worst < 2e-7);
     const float special[] = {0.0f, -INFINITY, -88.0f, -1e30f, NAN};
     float result[5];
-    HWY_DYNAMIC_DISPATCH(exp_all)(special, result, 5);
+    MTL_DISPATCH(exp_all)(special, result, 5);
     CHECK(result[0] == 1.0f);
     for (int i : {1, 2, 3}) CHECK(result[i] == 0.0f);
     CHECK(std::isnan(result[4]));
@@ -129,13 +121,13 @@ TEST_CASE("simd: exp is within 2e-7 from 0 to its underflow, and right for infin
 }
 
 TEST_CASE("simd: activations and their derivatives stay accurate far into the tails") {
-  on_every_target([] {
+  on_every_instruction_set([] {
     const std::size_t n = 40003;
     std::vector<float> x(n), y(n), slope(n);
     for (std::size_t i = 0; i < n; ++i) x[i] = 8 - 16 * static_cast<float>(i) / static_cast<float>(n - 1);
     for (const Activation activation : test::kActivations) {
       CAPTURE(static_cast<int>(activation));
-      HWY_DYNAMIC_DISPATCH(activate_all)(activation, x.data(), y.data(), slope.data(), n);
+      MTL_DISPATCH(activate_all)(activation, x.data(), y.data(), slope.data(), n);
       const double tolerance = activation == Activation::gelu_tanh ? 8e-6 : 2e-6;
       double worst_value = 0, worst_slope = 0;  // relative to the bounds
       for (std::size_t i = 0; i < n; ++i) {
@@ -156,13 +148,13 @@ TEST_CASE("simd: activations and their derivatives stay accurate far into the ta
 }
 
 TEST_CASE("simd: activations are within 2e-7 of their magnitude around zero") {
-  on_every_target([] {
+  on_every_instruction_set([] {
     const std::size_t n = 20001;
     std::vector<float> x(n), y(n), slope(n);
     for (std::size_t i = 0; i < n; ++i) x[i] = static_cast<float>(i) / 10000 - 1;
     for (const Activation activation : test::kActivations) {
       CAPTURE(static_cast<int>(activation));
-      HWY_DYNAMIC_DISPATCH(activate_all)(activation, x.data(), y.data(), slope.data(), n);
+      MTL_DISPATCH(activate_all)(activation, x.data(), y.data(), slope.data(), n);
       double worst = 0, worst_slope = 0;
       for (std::size_t i = 0; i < n; ++i) {
         const double at = static_cast<double>(x[i]);
@@ -178,12 +170,12 @@ TEST_CASE("simd: activations are within 2e-7 of their magnitude around zero") {
 }
 
 TEST_CASE("simd: activations and their derivatives at zero, at large magnitudes, and of NaN") {
-  on_every_target([] {
+  on_every_instruction_set([] {
     for (const Activation activation : test::kActivations) {
       CAPTURE(static_cast<int>(activation));
       const float x[] = {0.0f, 90.0f, -90.0f, 1e6f, -1e6f, NAN};
       float y[6], slope[6];
-      HWY_DYNAMIC_DISPATCH(activate_all)(activation, x, y, slope, 6);
+      MTL_DISPATCH(activate_all)(activation, x, y, slope, 6);
       CHECK(y[0] == 0.0f);
       CHECK(std::abs(static_cast<double>(slope[0]) - test::reference_activation_derivative(activation, 0)) < 1e-7);
       for (int i : {1, 3}) {
@@ -201,13 +193,13 @@ TEST_CASE("simd: activations and their derivatives at zero, at large magnitudes,
 }
 
 TEST_CASE("simd: philox equals the scalar definition, across the carry into the counter's second word") {
-  on_every_target([] {
+  on_every_instruction_set([] {
     const PhiloxKey key{0xDEADBEEF, 17};
     const std::uint64_t sample = (std::uint64_t{7} << 32) + 3;
     for (std::uint64_t first : {std::uint64_t{0}, (std::uint64_t{1} << 32) - 5}) {
       for (std::size_t blocks : {1, 3, 7, 8, 21}) {
         std::vector<std::uint32_t> words(4 * blocks + 1, 0xAAAAAAAA);
-        HWY_DYNAMIC_DISPATCH(philox_all)(key, sample, first, blocks, words.data());
+        MTL_DISPATCH(philox_all)(key, sample, first, blocks, words.data());
         for (std::size_t i = 0; i < blocks; ++i) {
           const auto expected = philox(key, sample, first + i);
           for (std::size_t j = 0; j < 4; ++j) CHECK(words[4 * i + j] == expected[j]);
