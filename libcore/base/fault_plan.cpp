@@ -18,7 +18,7 @@ namespace mtl {
 
 namespace {
 
-/// The faults requested by MTL_FAULT, and the number of operations so far.
+/// The faults requested by MTL_FAULT or plan_faults(), and the number of operations so far.
 struct FaultPlan {
   struct Fault {
     std::string kind;
@@ -27,13 +27,17 @@ struct FaultPlan {
   std::vector<Fault> faults;
   std::atomic<std::int64_t> done{0};
 
-  FaultPlan() {
-    const char* text = std::getenv("MTL_FAULT");
-    if (text == nullptr) return;
+  void plan(const std::string& text) {
+    faults.clear();
+    done = 0;
     for (const std::string& item : split(text, ',')) {
       std::vector<std::string> parts = split(item, ':');
       if (parts.size() == 2) faults.push_back({parts[0], parse_int(parts[1]).value_or(0)});
     }
+  }
+
+  FaultPlan() {
+    if (const char* text = std::getenv("MTL_FAULT")) plan(text);
   }
 };
 
@@ -43,6 +47,8 @@ FaultPlan& fault_plan() {
 }
 
 }  // namespace
+
+void plan_faults(const std::string& text) { fault_plan().plan(text); }
 
 bool has_fault(const std::string& kind) {
   const auto& faults = fault_plan().faults;

@@ -8,6 +8,9 @@
 
 namespace mtl {
 
+/// Plans the faults in `text`, written like MTL_FAULT, in place of all others, and counts from here. For processes that
+/// a test forks; no other thread may count meanwhile.
+void plan_faults(const std::string& text);
 /// Counts one operation. If a fault is due, sets errno and, if `kind` is not null, *kind, and returns true. Does not
 /// return if the fault is `kill`.
 bool fault_now(std::string* kind = nullptr);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/console.h"
+#include "base/fault_plan.h"
 #include "base/files.h"
 #include "ckpt/canonical.h"
 #include "ckpt/checkpoint.h"
@@ -119,15 +120,21 @@ inline void write_text(const std::string& path, std::string_view text) {
   out.close();
 }
 
-/// In a child process with MTL_FAULT set to `fault`, runs a test case that saves into the folder MTL_TEST_SAVE. Returns
-/// the child's exit code, or 128 + its signal.
-inline int run_under_fault(const std::string& test_case, const std::string& directory, const std::string& fault) {
-  pid_t child = ::fork();
+/// Calls `work` in a child process with these faults. Returns 0, the code of the Error that it threw, 1 for any other
+/// exception, or 128 + the signal that ended the child.
+template <class Work>
+int run_under_fault(const std::string& fault, const Work& work) {
+  const pid_t child = ::fork();
   if (child == 0) {
-    ::setenv("MTL_FAULT", fault.c_str(), 1);
-    ::setenv("MTL_TEST_SAVE", directory.c_str(), 1);
-    ::execl("/proc/self/exe", "save", "--no-skip", ("--test-case=" + test_case).c_str(), nullptr);
-    ::_exit(127);
+    plan_faults(fault);
+    try {
+      work();
+    } catch (const Error& error) {
+      std::_Exit(static_cast<int>(error.code()));
+    } catch (...) {
+      std::_Exit(1);
+    }
+    std::_Exit(0);
   }
   int status = 0;
   ::waitpid(child, &status, 0);
