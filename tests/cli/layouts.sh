@@ -1,11 +1,11 @@
-# Every layout has the same loss. Trains the same 10 iterations, with dropout, in each layout and compares them with a
+# Every layout has the same loss. Trains the same $STEPS steps, with dropout, in each layout and compares them with a
 # single process. Source lib.sh first. Then run_layouts FIRST LAST [ARCHITECTURE [TP]] runs lines FIRST to LAST in
-# layouts.txt, using GPT-2's architecture or the given one. Skips lines with more than TP tensor-parallel ranks. Prints
-# a table:
+# layouts.txt, using GPT-2's architecture or the given one. Skips lines with more than TP tensor-parallel ranks. If
+# RECOMPUTE has flags, each layout must compute the same bits with them. Prints a table:
 #
-# loss, norm  largest relative difference over 10 iterations and 3 validations
+# loss, norm  largest relative difference over all steps, 3 validations and the test
 # gradient    largest relative rms difference of a tensor in the first step's gradients (from the first moments)
-# weights     the same for the weights after 10 iterations
+# weights     the same for the final weights
 # start       whether the weights before the first update have the same bits
 #
 # In 16 bits, layouts round different partial sums. The dtype determines the bounds, which are several times the
@@ -13,6 +13,9 @@
 source "$TESTS/cli/metrics.sh"
 export OMP_WAIT_POLICY=passive OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
+STEPS=${STEPS:-4}  # an even number
+FINAL=$(printf iter_%07d "$STEPS")
+METRICS=$((2 * STEPS + 4)) # losses and norms in a run's log
 CLIP=1.0  # below each step's gradient norm: the norm over all ranks scales each update
 
 # An architecture's flags, empty for GPT-2. With two query groups, there can be at most two tensor-parallel ranks. The
@@ -47,18 +50,18 @@ train_layout() {
   shift 2
   expect_exit 0 mpirun -n "$ranks" --oversubscribe mtl-train --num-layers 5 --hidden-size 64 --num-attention-heads 8 \
     --max-position-embeddings 64 --tokenizer-type NullTokenizer --vocab-size 512 --data-path c_text_document \
-    --split 90,8,2 --seq-length 64 --global-batch-size 16 --train-iters 10 --lr 0.001 --lr-decay-style cosine \
-    --lr-warmup-iters 2 --weight-decay 0.1 --clip-grad "$CLIP" --seed 1234 --eval-interval 5 --eval-iters 2 --log-interval 1 \
-    --peak-tflops 0.1 --threads 1 --save "$name.ck" --save-interval 1 --log-jsonl "$name.jsonl" "${architecture[@]}" \
-    "$@" </dev/null
+    --split 90,8,2 --seq-length 64 --global-batch-size 16 --train-iters "$STEPS" --lr 0.001 --lr-decay-style cosine \
+    --lr-warmup-iters 2 --weight-decay 0.1 --clip-grad "$CLIP" --seed 1234 --eval-interval $((STEPS / 2)) --eval-iters 2 \
+    --log-interval 1 --peak-tflops 0.1 --threads 1 --save "$name.ck" --save-interval 1 --log-jsonl "$name.jsonl" \
+    "${architecture[@]}" "$@" </dev/null
 }
 
-# check_clipping NAME: all 10 steps in that run have gradient norms above $CLIP and are clipped. Compares the first
+# check_clipping NAME: all steps in that run have gradient norms above $CLIP and are clipped. Compares the first
 # step's first moments with a run without clipping: they must be scaled by $CLIP / norm.
 check_clipping() {
   local name=$1 norm ratio
   metrics "$name.jsonl" | sed -n 's/^norm //p' >norms
-  [ "$(wc -l <norms)" -eq 10 ] || fail "$name: $(wc -l <norms) gradient norms instead of 10"
+  [ "$(wc -l <norms)" -eq "$STEPS" ] || fail "$name: $(wc -l <norms) gradient norms instead of $STEPS"
   while read -r norm; do
     below "$CLIP" "$norm" || fail "$name: a step has the gradient norm $norm, which is not clipped to $CLIP"
   done <norms
@@ -73,10 +76,10 @@ check_layout() {
   local name=$1 title=$2 loss norm first tensor start rms
   metrics one.jsonl >one.metrics
   metrics "$name.jsonl" >"$name.metrics"
-  loss=$(mtl_compare difference one.metrics "$name.metrics" --key loss --count 24)
-  norm=$(mtl_compare difference one.metrics "$name.metrics" --key norm --count 24)
+  loss=$(mtl_compare difference one.metrics "$name.metrics" --key loss --count $METRICS)
+  norm=$(mtl_compare difference one.metrics "$name.metrics" --key norm --count $METRICS)
   read -r start _ _ first _ <<<"$(mtl_compare_checkpoints one.ck/iter_0000001 "$name.ck/iter_0000001")"
-  read -r _ rms tensor _ <<<"$(mtl_compare_checkpoints one.ck/iter_0000010 "$name.ck/iter_0000010")"
+  read -r _ rms tensor _ <<<"$(mtl_compare_checkpoints "one.ck/$FINAL" "$name.ck/$FINAL")"
   printf '| %-46s | %s | %s | %s | %s | %s |\n' "$title" "$loss" "$norm" "$first" "$rms" "$start"
   below "$loss" "${bounds[0]}" || fail "$title: losses differ by $loss"
   below "$norm" "${bounds[1]}" || fail "$title: gradient norms differ by $norm"
@@ -106,14 +109,15 @@ prepare_token_files() {
     --tokenizer-type NullTokenizer --vocab-size 512 --append-eod
 }
 
-# same_bits NAME OTHER WHAT: two train_layout runs have the same metrics, and the same bits in every checkpoint.
+# same_bits NAME OTHER WHAT: two train_layout runs have the same metrics, and the same bits in their first and last
+# checkpoints.
 same_bits() {
   local difference step
   metrics "$1.jsonl" >"$1.metrics"
   metrics "$2.jsonl" >"$2.metrics"
-  mtl_compare near "$1.metrics" "$2.metrics" --relative 0 --count 24 || fail "$3: different metrics"
-  for step in 0000001 0000010; do
-    difference=$(mtl_compare_checkpoints --exact "$1.ck/iter_$step" "$2.ck/iter_$step" 2>&1) || fail "$3: $difference"
+  mtl_compare near "$1.metrics" "$2.metrics" --relative 0 --count $METRICS || fail "$3: different metrics"
+  for step in iter_0000001 "$FINAL"; do
+    difference=$(mtl_compare_checkpoints --exact "$1.ck/$step" "$2.ck/$step" 2>&1) || fail "$3: $difference"
   done
 }
 
@@ -143,6 +147,8 @@ run_layouts() {
     [ "$name" = gpt ] || title="$name $title"
     train_layout "$ranks" other "${flags[@]}"
     check_layout other "$title"
+    # shellcheck disable=SC2086 # words
+    [ -z "${RECOMPUTE:-}" ] || check_recompute other $RECOMPUTE
     rm -rf other.*
   done <"$TESTS/cli/layouts.txt"
   rm -rf one.*

@@ -2,6 +2,7 @@
 # Runs the layouts that layouts_test.sh skips, other architectures and precisions in every layout that can divide them,
 # and recomputation in various layouts. Together, the layouts cover every pair of choices that can be combined.
 source "$(dirname "$0")/lib.sh" "$1"
+STEPS=10
 source "$(dirname "$0")/layouts.sh"
 cd "$WORK" || exit 1
 run_layouts 16 99

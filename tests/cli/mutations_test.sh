@@ -27,16 +27,16 @@ caught() {
 # Ways to corrupt a log: a name and a sed program. Each value is replaced in all lines, then in one.
 LOG_MUTATIONS=(
   'every gradient norm NaN|s/("grad_norm": *)[^,}]+/\1NaN/'
-  'one gradient norm NaN|7s/("grad_norm": *)[^,}]+/\1NaN/'
+  'one gradient norm NaN|5s/("grad_norm": *)[^,}]+/\1NaN/'
   'every loss NaN|s/("(lm_)?loss": *)[^,}]+/\1NaN/'
-  'one loss null|9s/("lm_loss": *)[^,}]+/\1null/'
-  'one loss infinite|5s/("lm_loss": *)[^,}]+/\1Infinity/'
-  'one loss off|8s/("lm_loss": *[0-9]\.[0-9]{3})[0-9]+/\19999999/'
-  'one loss missing|8s/"lm_loss"/"lost"/'
+  'one loss null|4s/("lm_loss": *)[^,}]+/\1null/'
+  'one loss infinite|2s/("lm_loss": *)[^,}]+/\1Infinity/'
+  'one loss off|5s/("lm_loss": *[0-9]\.[0-9]{3})[0-9]+/\19999999/'
+  'one loss missing|5s/"lm_loss"/"lost"/'
   'no lines|d'
-  'a line dropped|11d'
-  'two lines swapped|13{h;d};14G'
-  'a line twice|8p'
+  'a line dropped|5d'
+  'two lines swapped|4{h;d};5G'
+  'a line twice|5p'
 )
 # break_log FILE OUT PROGRAM: applies the sed PROGRAM to FILE and writes the result to OUT. It must differ from FILE.
 break_log() {
