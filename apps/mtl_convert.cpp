@@ -13,24 +13,24 @@
 #include "cli/thread_waits.h"
 #include "eval/compare_models.h"
 
+using namespace mtl;
+
 namespace {
 
-using Comparison = std::optional<mtl::ModelComparison>;  // empty without --verify
+using Comparison = std::optional<ModelComparison>;  // empty without --verify
 
-mtl::Json to_json(const mtl::ConvertReport& report, const std::string& to, const Comparison& comparison) {
-  mtl::Json files = mtl::Json::array();
-  for (const std::string& file : report.files) files.push(file);
-  mtl::Json out = mtl::Json::object({{"schema", "mtl-convert/1"},
-                                     {"source", report.source},
-                                     {"source_kind", report.source_kind},
-                                     {"output", report.output},
-                                     {"to", to},
-                                     {"replaced", report.replaced.empty() ? mtl::Json() : mtl::Json(report.replaced)},
-                                     {"dtype", report.dtype},
-                                     {"parameters", report.parameters},
-                                     {"bytes", report.bytes},
-                                     {"files", std::move(files)},
-                                     {"verified", comparison.has_value()}});
+Json to_json(const ConvertReport& report, const std::string& to, const Comparison& comparison) {
+  Json out = Json::object({{"schema", "mtl-convert/1"},
+                           {"source", report.source},
+                           {"source_kind", report.source_kind},
+                           {"output", report.output},
+                           {"to", to},
+                           {"replaced", report.replaced.empty() ? Json() : Json(report.replaced)},
+                           {"dtype", report.dtype},
+                           {"parameters", report.parameters},
+                           {"bytes", report.bytes},
+                           {"files", Json::Array(report.files.begin(), report.files.end())},
+                           {"verified", comparison.has_value()}});
   if (comparison) {
     out.set("positions", comparison->positions);
     out.set("max_logit_difference", comparison->max_difference);
@@ -39,21 +39,21 @@ mtl::Json to_json(const mtl::ConvertReport& report, const std::string& to, const
   return out;
 }
 
-void describe(const mtl::ConvertReport& report, const Comparison& comparison, mtl::Console& console) {
-  console.info(mtl::cat("read ", report.source, " (", report.source_kind, ", ", mtl::with_commas(report.parameters),
-                        " parameters)"));
+void describe(const ConvertReport& report, const Comparison& comparison, Console& console) {
+  console.info(
+      cat("read ", report.source, " (", report.source_kind, ", ", with_commas(report.parameters), " parameters)"));
   if (comparison) {
-    const mtl::ModelComparison& found = *comparison;
-    console.info(mtl::cat("verified: all tensors equal the source's; logits at ", found.positions,
-                          " positions differ by at most ", found.max_difference, " (the largest has magnitude ",
-                          mtl::format("%.4g", found.max_logit), ")"));
+    const ModelComparison& found = *comparison;
+    console.info(cat("verified: all tensors equal the source's; logits at ", found.positions,
+                     " positions differ by at most ", found.max_difference, " (the largest has magnitude ",
+                     format("%.4g", found.max_logit), ")"));
   }
-  console.info(mtl::cat("wrote ", report.output, ": ", mtl::count_of(std::ssize(report.files), "file"), ", ",
-                        report.dtype, ", ", mtl::human_bytes(report.bytes)));
+  console.info(cat("wrote ", report.output, ": ", count_of(std::ssize(report.files), "file"), ", ", report.dtype, ", ",
+                   human_bytes(report.bytes)));
 }
 
-void add_megatron_output_flags(mtl::Flags& flags, mtl::ConvertOptions& options, std::string& transformer_impl) {
-  mtl::MegatronWriteOptions& megatron = options.megatron;
+void add_megatron_output_flags(Flags& flags, ConvertOptions& options, std::string& transformer_impl) {
+  MegatronWriteOptions& megatron = options.megatron;
   const auto to_megatron = [&options] { return options.to == "megatron"; };
   const char* only = "--to megatron";
   flags
@@ -80,14 +80,14 @@ void add_megatron_output_flags(mtl::Flags& flags, mtl::ConvertOptions& options, 
 
 /// The values of all flags.
 struct ConvertCommand {
-  mtl::ConvertOptions options;
+  ConvertOptions options;
   std::string device = "auto", transformer_impl = "transformer_engine";
   std::int64_t threads = 0;
   bool json = false;
 };
 
-void add_flags(mtl::Flags& flags, ConvertCommand& command) {
-  mtl::ConvertOptions& options = command.options;
+void add_flags(Flags& flags, ConvertCommand& command) {
+  ConvertOptions& options = command.options;
   flags.section("Model");
   flags
       .add("--load", &options.load, "PATH",
@@ -106,18 +106,18 @@ void add_flags(mtl::Flags& flags, ConvertCommand& command) {
            "largest weight file of a Hugging Face folder, such as 500MB or 2GiB")
       .only_with("with --to mtl or megatron", [&options] { return options.to == "hf"; });
   add_megatron_output_flags(flags, options, command.transformer_impl);
-  mtl::add_supplement_flags(flags, options.given);
+  add_supplement_flags(flags, options.given);
   flags.section("Output");
   flags.add_switch("--verify", options.verify,
                    "read the output back, and compare every tensor and the logits of both models");
   flags.add_switch("--force", options.force, "replace a folder that contains only a model or one checkpoint");
   flags.add_switch("--json", command.json, "print the report as JSON");
-  mtl::add_device_flag(flags, command.device);
-  mtl::add_threads_flag(flags, command.threads);
+  add_device_flag(flags, command.device);
+  add_threads_flag(flags, command.threads);
   flags.check([&flags, &command] {
-    mtl::ConvertOptions& options = command.options;
+    ConvertOptions& options = command.options;
     options.megatron.transformer_engine = command.transformer_impl == "transformer_engine";
-    if (!mtl::parse_size(options.max_shard_size)) {
+    if (!parse_size(options.max_shard_size)) {
       flags.problem(
           "--max-shard-size " + options.max_shard_size,
           "is not a size from 1 byte to 1,000,000,000 GB; write bytes, or a number with KB, MB, GB (powers of 1000), "
@@ -129,29 +129,28 @@ void add_flags(mtl::Flags& flags, ConvertCommand& command) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  mtl::keep_thread_waits_short(argv);
+  keep_thread_waits_short(argv);
   ConvertCommand command;
-  mtl::ConvertOptions& options = command.options;
-  options.command_line = mtl::join({argv, argv + argc}, " ");
-  mtl::Flags flags("mtl-convert", "convert a model from one format to another");
+  ConvertOptions& options = command.options;
+  options.command_line = join({argv, argv + argc}, " ");
+  Flags flags("mtl-convert", "convert a model from one format to another");
   add_flags(flags, command);
-  return mtl::run_single_process(flags, argc, argv, [&](mtl::Console& console) {
+  return run_single_process(flags, argc, argv, [&](Console& console) {
     Comparison comparison;
     options.vocabulary_in = [](const std::string& folder) -> std::optional<std::int64_t> {
-      const auto tokenizer = mtl::choose_tokenizer({}, folder);
+      const auto tokenizer = choose_tokenizer({}, folder);
       return tokenizer ? std::optional<std::int64_t>(tokenizer->vocab_size()) : std::nullopt;
     };
-    options.compare_logits = [&](const mtl::ModelSource& source, const mtl::ModelSource& written) {
-      comparison = mtl::compare_models(source, written, mtl::resolve_threads(command.threads),
-                                       mtl::device_to_use(command.device, console));
+    options.compare_logits = [&](const ModelSource& source, const ModelSource& written) {
+      comparison =
+          compare_models(source, written, resolve_threads(command.threads), device_to_use(command.device, console));
       return comparison->max_difference;
     };
-    const mtl::ConvertReport report = mtl::convert_model(options, console);
+    const ConvertReport report = convert_model(options, console);
     if (command.json) {
-      mtl::print_out(to_json(report, options.to, comparison).dump(2) + "\n");
+      print_out(to_json(report, options.to, comparison).dump(2) + "\n");
     } else {
       describe(report, comparison, console);
     }
-    return mtl::Exit::ok;
   });
 }

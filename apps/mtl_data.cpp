@@ -13,6 +13,8 @@
 #include "data/indexed_dataset.h"
 #include "version.h"
 
+using namespace mtl;
+
 namespace {
 
 struct Command {
@@ -21,17 +23,17 @@ struct Command {
 };
 
 constexpr Command kCommands[] = {
-    {"info", "print counts, sizes and sequence lengths", mtl::data_info},
-    {"verify", "check every rule of the format", mtl::data_verify},
-    {"cat", "print documents as ids or text", mtl::data_cat},
-    {"sample", "print documents drawn at random", mtl::data_sample},
-    {"stats", "print token frequencies and document lengths", mtl::data_stats},
-    {"merge", "join token files", mtl::data_merge},
-    {"split", "divide the documents into several token files", mtl::data_split},
-    {"shuffle", "put the documents into a random order", mtl::data_shuffle},
-    {"repair", "compute the pointers of an .idx again", mtl::data_repair},
-    {"export", "write the tokens as a NumPy array", mtl::data_export},
-    {"order", "print which tokens make each training sample, in the order of a run", mtl::data_order},
+    {"info", "print counts, sizes and sequence lengths", data_info},
+    {"verify", "check every rule of the format", data_verify},
+    {"cat", "print documents as ids or text", data_cat},
+    {"sample", "print documents drawn at random", data_sample},
+    {"stats", "print token frequencies and document lengths", data_stats},
+    {"merge", "join token files", data_merge},
+    {"split", "divide the documents into several token files", data_split},
+    {"shuffle", "put the documents into a random order", data_shuffle},
+    {"repair", "compute the pointers of an .idx again", data_repair},
+    {"export", "write the tokens as a NumPy array", data_export},
+    {"order", "print which tokens make each training sample, in the order of a run", data_order},
 };
 
 std::string help() {
@@ -39,7 +41,7 @@ std::string help() {
       "mtl-data: inspect token files (PREFIX.bin, PREFIX.idx) and make new ones from them\n\nusage: mtl-data COMMAND "
       "[flags]\n\n";
   for (const Command& command : kCommands) {
-    out += mtl::format("  %-10s%s\n", std::string(command.name).c_str(), std::string(command.summary).c_str());
+    out += format("  %-10s%s\n", std::string(command.name).c_str(), std::string(command.summary).c_str());
   }
   out += "\n  --help, -h  print this help and exit\n";
   out += "  --version   print the version and exit\n";
@@ -47,24 +49,24 @@ std::string help() {
 }
 
 int refuse_command(const std::string& word) {
-  if (std::ifstream(mtl::dataset_prefix(word) + ".idx").good()) {
+  if (std::ifstream(dataset_prefix(word) + ".idx").good()) {
     std::fprintf(stderr, "mtl-data: %s names token files; put a command first, for example: mtl-data info %s\n",
                  word.c_str(), word.c_str());
-    return static_cast<int>(mtl::Exit::usage);
+    return static_cast<int>(Exit::usage);
   }
   std::vector<std::string> names;
   for (const Command& command : kCommands) names.emplace_back(command.name);
-  const std::string guess = mtl::nearest(word, names);
+  const std::string guess = nearest(word, names);
   const std::string hint =
-      guess.empty() ? mtl::cat("the commands are ", mtl::join(names, ", ")) : mtl::cat("did you mean ", guess, "?");
+      guess.empty() ? cat("the commands are ", join(names, ", ")) : cat("did you mean ", guess, "?");
   std::fprintf(stderr, "mtl-data: unknown command %s; %s\n", word.c_str(), hint.c_str());
-  return static_cast<int>(mtl::Exit::usage);
+  return static_cast<int>(Exit::usage);
 }
 
 int print_and_succeed(const std::string& text) {
   if (std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0) return 0;
   std::fprintf(stderr, "mtl-data: cannot write to standard output: %s\n", std::strerror(errno));
-  return static_cast<int>(mtl::Exit::io);
+  return static_cast<int>(Exit::io);
 }
 
 }  // namespace
@@ -72,7 +74,7 @@ int print_and_succeed(const std::string& text) {
 int main(int argc, char** argv) {
   if (argc < 2) {
     std::fputs(help().c_str(), stderr);
-    return static_cast<int>(mtl::Exit::usage);
+    return static_cast<int>(Exit::usage);
   }
   std::string word = argv[1];
   if (word == "help" && argc == 2) word = "--help";
@@ -80,6 +82,6 @@ int main(int argc, char** argv) {
     if (word == command.name) return command.run(argc - 1, argv + 1);
   }
   if (word == "--help" || word == "-h") return print_and_succeed(help());
-  if (word == "--version") return print_and_succeed(mtl::cat("mtl-data ", mtl::kVersion, "\n"));
+  if (word == "--version") return print_and_succeed(cat("mtl-data ", kVersion, "\n"));
   return refuse_command(word);
 }

@@ -106,7 +106,7 @@ std::string output_kind(const PlotOptions& options) {
   return is_terminal(STDOUT_FILENO) ? "terminal" : "svg";
 }
 
-Exit plot(PlotOptions& options, const std::string& config_file, Console& console) {
+void plot(PlotOptions& options, const std::string& config_file, Console& console) {
   if (options.output && *options.output != "-") {
     std::vector<std::string> inputs = options.logs;
     if (!config_file.empty()) inputs.push_back(config_file);
@@ -128,7 +128,6 @@ Exit plot(PlotOptions& options, const std::string& config_file, Console& console
   } else {
     print_out(drawing);
   }
-  return Exit::ok;
 }
 
 }  // namespace
@@ -138,5 +137,5 @@ int main(int argc, char** argv) {
   Flags flags("mtl-plot", "draw the losses of training runs, as SVG or in the terminal");
   add_flags(flags, options);
   flags.check([&] { check_flags(flags, options); });
-  return run_main(flags, argc, argv, [&](Console& console) { return plot(options, flags.config_file(), console); });
+  return run_main(flags, argc, argv, [&](Console& console) { plot(options, flags.config_file(), console); });
 }

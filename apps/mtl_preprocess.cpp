@@ -139,6 +139,5 @@ int main(int argc, char** argv) {
     } else {
       console.info(summary_text(summary));
     }
-    return Exit::ok;
   });
 }

@@ -31,7 +31,7 @@ TerminalOptions text_options(bool to_file) {
   return text;
 }
 
-Exit write_layout(const TopoCommand& command, const Flags& flags) {
+void write_layout(const TopoCommand& command, const Flags& flags) {
   const bool to_file = command.output && *command.output != "-";
   if (to_file && !flags.config_file().empty()) refuse_overwriting({flags.config_file()}, {*command.output}, "--output");
   TopoReport report(command.options);
@@ -46,7 +46,6 @@ Exit write_layout(const TopoCommand& command, const Flags& flags) {
   } else {
     print_out(out);
   }
-  return Exit::ok;
 }
 
 }  // namespace
@@ -55,5 +54,5 @@ int main(int argc, char** argv) {
   TopoCommand command;
   Flags flags("mtl-topo", "plan a layout of ranks: placement, memory, communication, schedule");
   add_topo_flags(flags, command);
-  return run_main(flags, argc, argv, [&](Console&) { return write_layout(command, flags); });
+  return run_main(flags, argc, argv, [&](Console&) { write_layout(command, flags); });
 }

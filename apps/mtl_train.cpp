@@ -17,7 +17,9 @@
 #include "train/memory_fit.h"
 #include "train/trainer.h"
 
-namespace mtl {
+using namespace mtl;
+
+namespace {
 
 /// Trains from the starting state that rank 0 found. If its checkpoint turns out to be damaged, tries the one before,
 /// and so on.
@@ -60,8 +62,7 @@ RankDevice choose_own_device(TrainOptions& options, Flags& flags, const RankEnvi
   if (!own.choice.problem.empty()) flags.problem("--device " + options.device_name, own.choice.problem);
   options.device = own.choice.device;
   if (options.device == Device::cuda && launched.world > 1 && !options.dry_run) {
-    for (const auto& [name, value] : nccl_defaults([](const char* name) -> const char* { return std::getenv(name); }))
-      ::setenv(name.c_str(), value.c_str(), 0);
+    for (const auto& [name, value] : nccl_defaults(::getenv)) ::setenv(name.c_str(), value.c_str(), 0);
   }
   return own;
 }
@@ -84,8 +85,8 @@ void check_gpus(const TrainOptions& options, const RankDevice& own, const TrainS
 /// Collective: chooses one device for all ranks, and checks that the run fits on it.
 Device choose_common_device(TrainOptions& options, const RankDevice& own, const TrainSetup& setup, Ranks& ranks,
                             MpiSession& session, Console& console) {
-  const DeviceChoice choice = agree_on_device(options.device_name, own, session.hosts(), *session.control_group(),
-                                              [](const char* name) -> const char* { return std::getenv(name); });
+  const DeviceChoice choice =
+      agree_on_device(options.device_name, own, session.hosts(), *session.control_group(), ::getenv);
   if (ranks.is_rank_zero() && !choice.text.empty()) console.info(choice.text);
   const bool has_changed = choice.device != options.device;
   options.device = choice.device;
@@ -138,19 +139,18 @@ void block_signals_first(int, char**, char**) { block_request_signals(); }
 __attribute__((section(".preinit_array"), used)) void (*const first_function)(int, char**,
                                                                               char**) = block_signals_first;
 
-}  // namespace mtl
+}  // namespace
 
 int main(int argc, char** argv) {
-  mtl::keep_thread_waits_short(argv);
-  mtl::TrainOptions options;
-  options.began = mtl::now_seconds();
-  options.command_line = mtl::join({argv, argv + argc}, " ");
-  mtl::Flags flags(
-      "mtl-train",
-      "pre-train a GPT language model; the same command starts, resumes, or reports that the run is complete");
-  mtl::Ranks ranks("mtl-train");
-  std::optional<mtl::SignalRequests> signals;
-  mtl::RankDevice device;
+  keep_thread_waits_short(argv);
+  TrainOptions options;
+  options.began = now_seconds();
+  options.command_line = join({argv, argv + argc}, " ");
+  Flags flags("mtl-train",
+              "pre-train a GPT language model; the same command starts, resumes, or reports that the run is complete");
+  Ranks ranks("mtl-train");
+  std::optional<SignalRequests> signals;
+  RankDevice device;
   flags.check([&] {
     // Before anything slow happens, and before any other thread starts (including MPI's).
     if (!options.dry_run && !flags.wants_dump()) {
@@ -158,22 +158,23 @@ int main(int argc, char** argv) {
       const char* ended = "mtl-train: ended by a signal before the first iteration; the same command starts again";
       signals->end_at_once(ranks.is_rank_zero() ? ended : "");
     } else {
-      mtl::unblock_request_signals();
+      unblock_request_signals();
     }
     if (options.dry_run) ranks.ignore_unsupported_launcher();
-    mtl::resolve_world_size(options, ranks.launched().world);
-    device = mtl::choose_own_device(options, flags, ranks.launched());
+    resolve_world_size(options, ranks.launched().world);
+    device = choose_own_device(options, flags, ranks.launched());
   });
-  mtl::TrainSetup setup;
-  mtl::add_train_flags(flags, options, setup.start);
+  TrainSetup setup;
+  add_train_flags(flags, options, setup.start);
   const auto prepare = [&] {
     options.settings = flags.dump_config();
-    mtl::prepare_training(options, flags, ranks.rank() == 0, setup);
+    prepare_training(options, flags, ranks.rank() == 0, setup);
   };
-  return mtl::run_ranks(flags, argc, argv, ranks, prepare, [&](mtl::Console& console) {
+  const auto work = [&](Console& console) {
     const bool is_alone =
         options.dry_run || ranks.launched().world == 1;  // otherwise reported once the ranks have agreed
     if (is_alone && ranks.is_rank_zero() && !device.choice.text.empty()) console.info(device.choice.text);
-    return mtl::train(options, setup, device, ranks, signals, console);
-  });
+    return train(options, setup, device, ranks, signals, console);
+  };
+  return run_ranks(flags, argc, argv, ranks, work, prepare);
 }

@@ -84,6 +84,5 @@ int main(int argc, char** argv) {
                      human_seconds(summary.at("seconds").as_number()), ": ", options.output_prefix,
                      "-vocab.json, -merges.txt, -tokenizer.json"));
     if (options.json) print_out(summary.dump() + "\n");
-    return Exit::ok;
   });
 }

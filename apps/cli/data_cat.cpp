@@ -52,10 +52,7 @@ int data_cat(int argc, const char* const* argv) {
       flags.problem("--begin, --count", "apply to a single PREFIX; run mtl-data cat once for each");
     }
   });
-  return run_single_process(flags, argc, argv, [&](Console& console) {
-    print_documents(options, console);
-    return Exit::ok;
-  });
+  return run_single_process(flags, argc, argv, [&](Console& console) { print_documents(options, console); });
 }
 
 }  // namespace mtl

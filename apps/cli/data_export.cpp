@@ -1,5 +1,4 @@
 // mtl-data export: writes all tokens as one NumPy array.
-#include <bit>
 #include <string>
 #include <vector>
 
@@ -59,10 +58,7 @@ int data_export(int argc, const char* const* argv) {
                     "does not end in .npy, the only supported format; choose a name like tokens.npy");
     }
   });
-  return run_single_process(flags, argc, argv, [&](Console& console) {
-    export_tokens(options, console);
-    return Exit::ok;
-  });
+  return run_single_process(flags, argc, argv, [&](Console& console) { export_tokens(options, console); });
 }
 
 }  // namespace mtl

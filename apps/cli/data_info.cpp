@@ -89,7 +89,6 @@ int data_info(int argc, const char* const* argv) {
       const IndexedDataset data(options.prefixes[i]);
       print_out(options.json ? to_json(data).dump() + "\n" : cat(i > 0 ? "\n" : "", describe(data)));
     }
-    return Exit::ok;
   });
 }
 

@@ -50,10 +50,7 @@ int data_merge(int argc, const char* const* argv) {
                                              "A B ...), or a folder with --input");
     }
   });
-  return run_single_process(flags, argc, argv, [&](Console& console) {
-    merge(options, console);
-    return Exit::ok;
-  });
+  return run_single_process(flags, argc, argv, [&](Console& console) { merge(options, console); });
 }
 
 }  // namespace mtl

@@ -1,6 +1,5 @@
 // mtl-data repair: computes an .idx file's pointers again.
 #include <string>
-#include <vector>
 
 #include "base/count_of.h"
 #include "base/inputs.h"
@@ -46,10 +45,7 @@ int data_repair(int argc, const char* const* argv) {
     if (!options.output.empty() && !ends_with(options.output, ".idx"))
       flags.problem("--output " + options.output, "does not end in .idx; choose a name like PREFIX.idx");
   });
-  return run_single_process(flags, argc, argv, [&](Console& console) {
-    repair(options, console);
-    return Exit::ok;
-  });
+  return run_single_process(flags, argc, argv, [&](Console& console) { repair(options, console); });
 }
 
 }  // namespace mtl

@@ -1,7 +1,6 @@
 // mtl-data sample: prints documents drawn at random.
 #include <algorithm>
 #include <string>
-#include <vector>
 
 #include "cli/data_commands.h"
 #include "cli/data_print.h"
@@ -41,10 +40,7 @@ int data_sample(int argc, const char* const* argv) {
   flags.add("--seed", &options.seed, "N", "random seed for the draw").within({0, UINT32_MAX});
   add_data_print_flags(flags, options.print);
   flags.check([&] { check_data_print_flags(flags, options.print); });
-  return run_single_process(flags, argc, argv, [&](Console& console) {
-    print_sample(options, console);
-    return Exit::ok;
-  });
+  return run_single_process(flags, argc, argv, [&](Console& console) { print_sample(options, console); });
 }
 
 }  // namespace mtl

@@ -39,10 +39,7 @@ int data_shuffle(int argc, const char* const* argv) {
   flags.add("--seed", &options.seed, "N", "random seed; the order is numpy.random.RandomState(N).permutation")
       .within({0, UINT32_MAX});
   add_data_output_flags(flags, options.output);
-  return run_single_process(flags, argc, argv, [&](Console& console) {
-    shuffle(options, console);
-    return Exit::ok;
-  });
+  return run_single_process(flags, argc, argv, [&](Console& console) { shuffle(options, console); });
 }
 
 }  // namespace mtl

@@ -142,10 +142,7 @@ int data_split(int argc, const char* const* argv) {
       .one_of({"documents", "tokens"});
   add_data_output_flags(flags, options.output);
   flags.check([&] { check_options(flags, options); });
-  return run_single_process(flags, argc, argv, [&](Console& console) {
-    split_documents(options, console);
-    return Exit::ok;
-  });
+  return run_single_process(flags, argc, argv, [&](Console& console) { split_documents(options, console); });
 }
 
 }  // namespace mtl

@@ -161,10 +161,7 @@ int data_stats(int argc, const char* const* argv) {
   flags.section("Output");
   flags.add("--top", &options.top, "N", "most frequent ids to list, with a tokenizer as text, too").at_least(0);
   add_inspection_flags(flags, options, "mtl-data-stats/1");
-  return run_single_process(flags, argc, argv, [&](Console& console) {
-    print_stats(options, console);
-    return Exit::ok;
-  });
+  return run_single_process(flags, argc, argv, [&](Console& console) { print_stats(options, console); });
 }
 
 }  // namespace mtl

@@ -1,7 +1,6 @@
 #include "cli/rank_device.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <map>
 
 #include "base/count_of.h"
@@ -14,8 +13,6 @@ namespace mtl {
 namespace {
 
 constexpr char kSeparator = '\n';
-
-const char* get_environment(const char* name) { return std::getenv(name); }
 
 /// Returns "computing on 8 GPUs (NVIDIA H100 80GB HBM3)". If there are several kinds of GPUs, lists how many there are
 /// and the first rank with each, and says what mixing them means for the run.
@@ -75,7 +72,7 @@ RankDevice choose_rank_device(const std::string& name, bool dry, const RankEnvir
   }
   CudaDevice found = find_cuda_device();
   if (found.usable()) {
-    const GpuPlace place = gpu_of_rank(launched, found.count, most, get_environment);
+    const GpuPlace place = gpu_of_rank(launched, found.count, most, ::getenv);
     out.ordinal = place.ordinal;
     if (place.ordinal > 0) found = find_cuda_device(place.ordinal);
     if (found.usable()) found.why_not = place.problem;
@@ -86,7 +83,7 @@ RankDevice choose_rank_device(const std::string& name, bool dry, const RankEnvir
   if (out.choice.device != Device::cuda) return out;
   // This is a problem even for auto, so that a mistyped variable does not leave GPUs idle.
   std::vector<std::string> problems;
-  for (const Problem& problem : nccl_problems(get_environment, network_interfaces()))
+  for (const Problem& problem : nccl_problems(::getenv, network_interfaces()))
     problems.push_back(cat(problem.where, " ", problem.what));
   out.choice.problem = join(problems, "; ");
   return out;

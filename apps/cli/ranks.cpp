@@ -38,7 +38,7 @@ int Ranks::rank() {
   try {
     return launched().rank;
   } catch (const Error&) {
-    return announced_rank([](const char* name) -> const char* { return std::getenv(name); });
+    return announced_rank();
   }
 }
 
@@ -90,19 +90,15 @@ void Ranks::report(const std::string& message, Exit code) {
   session_->abort(static_cast<int>(code));
 }
 
-int run_ranks(Flags& flags, int argc, const char* const* argv, Ranks& ranks, const std::function<Exit(Console&)>& run) {
-  return run_ranks(flags, argc, argv, ranks, {}, run);
-}
-
-int run_ranks(Flags& flags, int argc, const char* const* argv, Ranks& ranks, const std::function<void()>& prepare,
-              const std::function<Exit(Console&)>& run) {
+int run_ranks(Flags& flags, int argc, const char* const* argv, Ranks& ranks, const ToolWork& work,
+              const std::function<void()>& prepare) {
   RunFrame frame;
   frame.prepare = prepare;
   frame.is_rank_zero = ranks.is_rank_zero();
   if (!frame.is_rank_zero) frame.name = cat(ranks.program_, ": rank ", ranks.rank());
   frame.report = [&](const std::string& message, Exit code) { ranks.report(message, code); };
   auto run_and_synchronize = [&](Console& console) {
-    Exit code = run(console);
+    const Exit code = work.run(console);
     flush_out();
     ranks.finish();
     return code;

@@ -49,8 +49,7 @@ class Ranks {
   MpiSession* session() { return session_.get(); }
 
  private:
-  friend int run_ranks(Flags&, int, const char* const*, Ranks&, const std::function<void()>&,
-                       const std::function<Exit(Console&)>&);
+  friend int run_ranks(Flags&, int, const char* const*, Ranks&, const ToolWork&, const std::function<void()>&);
   void report(const std::string& message, Exit code);
   void finish();
   [[noreturn]] void give_up(const char* place, double seconds, const char* remedy) const;
@@ -60,11 +59,9 @@ class Ranks {
   std::unique_ptr<MpiSession> session_;
 };
 
-/// Like run_main(), for a rank of a job. After `run`, all ranks synchronize and MPI ends. If `run` throws, the job ends
-/// with that error's exit code.
-int run_ranks(Flags& flags, int argc, const char* const* argv, Ranks& ranks, const std::function<Exit(Console&)>& run);
-/// Like the overload above, but `prepare` opens the files that flags name (Flags::parse()).
-int run_ranks(Flags& flags, int argc, const char* const* argv, Ranks& ranks, const std::function<void()>& prepare,
-              const std::function<Exit(Console&)>& run);
+/// Like run_main(), for a rank of a job. After `work`, all ranks synchronize and MPI ends. If `work` throws, the job
+/// ends with that error's exit code. `prepare` opens the files that flags name (Flags::parse()).
+int run_ranks(Flags& flags, int argc, const char* const* argv, Ranks& ranks, const ToolWork& work,
+              const std::function<void()>& prepare = {});
 
 }  // namespace mtl

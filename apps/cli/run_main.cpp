@@ -68,12 +68,7 @@ int finish(const std::string& program, Exit code) {
 
 }  // namespace
 
-int run_main(Flags& flags, int argc, const char* const* argv, const std::function<Exit(Console&)>& run) {
-  return run_main(flags, argc, argv, run, RunFrame{});
-}
-
-int run_main(Flags& flags, int argc, const char* const* argv, const std::function<Exit(Console&)>& run,
-             const RunFrame& frame) {
+int run_main(Flags& flags, int argc, const char* const* argv, const ToolWork& work, const RunFrame& frame) {
   reserve_standard_streams();
   // `mtl-data cat x | head`: a reader that closes the pipe is not an error. SIG_DFL ends the process silently.
   std::signal(SIGPIPE, SIG_DFL);
@@ -95,7 +90,7 @@ int run_main(Flags& flags, int argc, const char* const* argv, const std::functio
     if (request == Flags::Request::run) {
       console.quiet = flags.quiet || !frame.is_rank_zero;
       for (const std::string& notice : flags.notices()) console.info(notice);
-      return finish(flags.program(), run(console));
+      return finish(flags.program(), work.run(console));
     }
     if (frame.is_rank_zero) print_answer(flags, request);
     return finish(flags.program(), Exit::ok);

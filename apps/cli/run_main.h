@@ -1,8 +1,10 @@
 // The body of every tool's main: parses flags, runs, and turns errors into messages and exit codes.
 #pragma once
 
+#include <concepts>
 #include <functional>
 #include <string>
+#include <type_traits>
 
 #include "base/console.h"
 #include "base/threads.h"
@@ -10,10 +12,20 @@
 
 namespace mtl {
 
-/// Parses the flags. Answers --help, --version and --dump-config; otherwise calls `run`, whose result is the exit code.
-/// On an exception, prints "program: message" to stderr and returns its exit code. A closed pipe on stdout ends the
-/// tool silently.
-int run_main(Flags& flags, int argc, const char* const* argv, const std::function<Exit(Console&)>& run);
+/// A tool's work: a callable that takes the console, and returns the exit code, or nothing for Exit::ok.
+struct ToolWork {
+  template <std::invocable<Console&> Work>
+  ToolWork(Work work)
+      : run([work](Console& console) {
+          if constexpr (std::is_void_v<std::invoke_result_t<Work, Console&>>) {
+            work(console);
+            return Exit::ok;
+          } else {
+            return work(console);
+          }
+        }) {}
+  std::function<Exit(Console&)> run;
+};
 
 /// run_main() settings for a process that is one rank of a job (cli/ranks.h).
 struct RunFrame {
@@ -23,8 +35,10 @@ struct RunFrame {
   std::function<void()> prepare;                                      // for Flags::parse
   std::function<void(const std::string& message, Exit code)> report;  // prints an error; may not return
 };
-int run_main(Flags& flags, int argc, const char* const* argv, const std::function<Exit(Console&)>& run,
-             const RunFrame& frame);
+
+/// Parses the flags. Answers --help, --version and --dump-config; otherwise does the work. On an exception, prints
+/// "program: message" to stderr and returns its exit code. A closed pipe on stdout ends the tool silently.
+int run_main(Flags& flags, int argc, const char* const* argv, const ToolWork& work, const RunFrame& frame = {});
 
 /// Writes text to stdout. Throws Error(io) on failure. At the end, run_main() flushes stdout, and returns Exit::io if
 /// that fails.

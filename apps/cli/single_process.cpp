@@ -1,7 +1,6 @@
 #include "cli/single_process.h"
 
 #include <cstdio>
-#include <cstdlib>
 #include <thread>
 
 #include "base/printable.h"
@@ -9,12 +8,12 @@
 
 namespace mtl {
 
-int run_single_process(Flags& flags, int argc, const char* const* argv, const std::function<Exit(Console&)>& run,
+int run_single_process(Flags& flags, int argc, const char* const* argv, const ToolWork& work,
                        const std::function<void()>& prepare) {
   RunFrame frame;
   frame.prepare = prepare;
-  const RankEnvironment job = announced_ranks([](const char* name) -> const char* { return std::getenv(name); });
-  if (job.world <= 1) return run_main(flags, argc, argv, run, frame);
+  const RankEnvironment job = announced_ranks();
+  if (job.world <= 1) return run_main(flags, argc, argv, work, frame);
   flags.check([&] {
     flags.problem(
         cat(job.launcher, " -n ", job.world),
@@ -28,7 +27,7 @@ int run_single_process(Flags& flags, int argc, const char* const* argv, const st
     else
       std::this_thread::sleep_for(kRankZeroFirst);  // a launcher ends the job when its first process ends
   };
-  return run_main(flags, argc, argv, run, frame);
+  return run_main(flags, argc, argv, work, frame);
 }
 
 }  // namespace mtl

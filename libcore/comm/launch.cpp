@@ -1,6 +1,5 @@
 #include "comm/launch.h"
 
-#include <cstdlib>
 #include <optional>
 
 #include "base/error.h"
@@ -70,10 +69,6 @@ void check_consistent(const RankEnvironment& found) {
 }
 
 }  // namespace
-
-RankEnvironment launched_ranks(const std::string& program) {
-  return launched_ranks(program, [](const char* name) -> const char* { return std::getenv(name); });
-}
 
 RankEnvironment launched_ranks(const std::string& program, const GetVariable& get) {
   Variables env(get);

@@ -5,6 +5,8 @@
 // start independent runs, so we reject them. The message shows the command to use instead.
 #pragma once
 
+#include <stdlib.h>
+
 #include <chrono>
 #include <functional>
 #include <string>
@@ -25,13 +27,12 @@ using GetVariable = std::function<const char*(const char* name)>;
 /// - a variable is not a number, or
 /// - variables contradict each other.
 /// `program` is the command to show in the message.
-RankEnvironment launched_ranks(const std::string& program = "mtl-train");
-RankEnvironment launched_ranks(const std::string& program, const GetVariable& get);
+RankEnvironment launched_ranks(const std::string& program, const GetVariable& get = ::getenv);
 
 /// Returns the rank and world size set by the launcher, even if launched_ranks() rejects that launcher. Sets only
 /// `rank`, `world` and `launcher`. In a Slurm batch script, `world` is 1 no matter how large the job is, because the
 /// script runs only once.
-RankEnvironment announced_ranks(const GetVariable& get);
+RankEnvironment announced_ranks(const GetVariable& get = ::getenv);
 
 /// How long the other ranks wait before they report an error that probably affects all ranks. Gives rank 0 time to
 /// report it first.
@@ -39,6 +40,6 @@ inline constexpr auto kRankZeroFirst = std::chrono::seconds(2);
 
 /// Returns the rank set by the launcher, even if launched_ranks() rejects that launcher, or 0 without a launcher. Lets
 /// rank 0 report environment errors first.
-int announced_rank(const GetVariable& get);
+int announced_rank(const GetVariable& get = ::getenv);
 
 }  // namespace mtl
