@@ -174,8 +174,7 @@ void add_architecture_flags(Flags& flags, TrainOptions& options, const std::func
   flags.check([&flags, &options] {
     check_steps(flags, "--hidden-dropout", options.hidden_dropout.value_or(0), 65536);
     check_steps(flags, "--attention-dropout", options.attention_dropout.value_or(0), 256);
-    check_architecture(options.architecture,
-                       [&flags](const std::string& flag, const std::string& what) { flags.problem(flag, what); });
+    check_architecture(options.architecture, std::bind_front(&Flags::problem, &flags));
   });
 }
 

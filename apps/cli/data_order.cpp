@@ -1,7 +1,6 @@
 // mtl-data order: prints the samples that mtl-train reads with the same data and batch flags, in order.
 #include <algorithm>
 #include <string>
-#include <vector>
 
 #include "cli/data_commands.h"
 #include "cli/data_flags.h"
@@ -41,7 +40,7 @@ void add_flags(Flags& flags, DataOrderOptions& options) {
 }
 
 void check(Flags& flags, DataOrderOptions& options) {
-  const auto report = [&](const std::string& flag, const std::string& what) { flags.problem(flag, what); };
+  const auto report = std::bind_front(&Flags::problem, &flags);
   resolve_data_flags(flags, options.data, options.batch, options.data_parallel_size);
   check_batches(options.batch, options.data_parallel_size, "", options.data.seq_length, report);
   if (!flags.was_given("--train-iters") && !flags.was_given("--train-samples"))
@@ -79,8 +78,7 @@ int data_order(int argc, const char* const* argv) {
   flags.check([&] { check(flags, options); });
   SplitSources sources;
   const auto prepare = [&] {
-    sources = read_split_sources(options.data.paths,
-                                 [&](const std::string& flag, const std::string& what) { flags.problem(flag, what); });
+    sources = read_split_sources(options.data.paths, std::bind_front(&Flags::problem, &flags));
   };
   const auto run = [&](Console&) {
     const SampleWalk walk{.data = options.data,
@@ -91,7 +89,6 @@ int data_order(int argc, const char* const* argv) {
     for_each_sample(walk, sources, [&](const BlendedDataset& dataset, std::int64_t index) {
       print_out(sample_line(dataset, index, options.tokens));
     });
-    return Exit::ok;
   };
   return run_single_process(flags, argc, argv, run, prepare);
 }

@@ -35,7 +35,7 @@ void add_precision_flags(Flags& flags, PrecisionOptions& options) {
       0, "has no effect, because the dtype flags for main weights, gradients and moments work without it",
       "--use-precision-aware-optimizer");
   flags.check([&flags, &options] {
-    check_precision(options, [&](const std::string& flag, const std::string& what) { flags.problem(flag, what); });
+    check_precision(options, std::bind_front(&Flags::problem, &flags));
     if (options.accumulate_grads_in_fp32 && precision_of(options).main_grads == DType::f32)
       flags.notice("--accumulate-allreduce-grads-in-fp32 has no effect, because main gradients are fp32");
   });
@@ -43,33 +43,28 @@ void add_precision_flags(Flags& flags, PrecisionOptions& options) {
 
 void add_loss_scale_flags(Flags& flags, PrecisionOptions& options) {
   const auto is_fp16 = [&options] { return precision_of(options).compute == DType::f16; };
-  const auto is_dynamic = [&options] { return !options.has_constant_scale(); };
-  const char* constant = "with --loss-scale";
+  const auto only_if_dynamic = [&](Flags::Flag& flag) {
+    flag.only_with("--fp16", is_fp16).only_with("with --loss-scale", [&options] {
+      return !options.has_constant_scale();
+    });
+  };
   flags.add("--loss-scale", &options.loss_scale, "X", "constant loss scale for fp16 (default, or 0: dynamic)")
       .within({0, 1e38})
       .only_with("--fp16", is_fp16);
-  flags.add("--initial-loss-scale", &options.initial_loss_scale, "X", "initial dynamic loss scale")
-      .within({1e-30, 1e38})
-      .only_with("--fp16", is_fp16)
-      .only_with(constant, is_dynamic);
-  flags
-      .add("--min-loss-scale", &options.min_loss_scale, "X",
-           "smallest dynamic loss scale; an overflow there ends the run")
-      .within({1e-30, 1e38})
-      .only_with("--fp16", is_fp16)
-      .only_with(constant, is_dynamic);
-  flags
-      .add("--loss-scale-window", &options.loss_scale_window, "N",
-           "consecutive updates without overflow after which the scale doubles")
-      .at_least(1)
-      .only_with("--fp16", is_fp16)
-      .only_with(constant, is_dynamic);
-  flags
-      .add("--hysteresis", &options.hysteresis, "N",
-           "halve the scale at the N-th overflow since it last doubled, and at each later one")
-      .at_least(1)
-      .only_with("--fp16", is_fp16)
-      .only_with(constant, is_dynamic);
+  only_if_dynamic(flags.add("--initial-loss-scale", &options.initial_loss_scale, "X", "initial dynamic loss scale")
+                      .within({1e-30, 1e38}));
+  only_if_dynamic(flags
+                      .add("--min-loss-scale", &options.min_loss_scale, "X",
+                           "smallest dynamic loss scale; an overflow there ends the run")
+                      .within({1e-30, 1e38}));
+  only_if_dynamic(flags
+                      .add("--loss-scale-window", &options.loss_scale_window, "N",
+                           "consecutive updates without overflow after which the scale doubles")
+                      .at_least(1));
+  only_if_dynamic(flags
+                      .add("--hysteresis", &options.hysteresis, "N",
+                           "halve the scale at the N-th overflow since it last doubled, and at each later one")
+                      .at_least(1));
 }
 
 }  // namespace mtl

@@ -76,7 +76,7 @@ void add_topo_flags(Flags& flags, TopoCommand& command) {
     if (command.output_format().empty())
       flags.problem(cat("--output ", *command.output),
                     "does not end in .txt, .svg, .json or .rankfile; add --format text, svg, json or rankfile");
-    check_topo(command.options, [&](const std::string& flag, const std::string& what) { flags.problem(flag, what); });
+    check_topo(command.options, std::bind_front(&Flags::problem, &flags));
   });
 }
 

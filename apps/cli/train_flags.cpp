@@ -298,7 +298,7 @@ void add_train_flags(Flags& flags, TrainOptions& options, const RunStart& start)
   flags.check([&] {
     check_paths(flags, options);
     resolve_data_flags(flags, options.data, options.batch, options.parallel.data());
-    check_options(options, [&](const std::string& flag, const std::string& what) { flags.problem(flag, what); });
+    check_options(options, std::bind_front(&Flags::problem, &flags));
     if (options.data.mock && !options.data.paths.is_absent())
       flags.problem("--mock-data",
                     "generates tokens instead of reading data; use either --mock-data or the flags that name data");

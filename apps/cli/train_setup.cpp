@@ -33,13 +33,11 @@ void prepare_training(TrainOptions& options, Flags& flags, bool is_rank_zero, Tr
     check_tokenizer_flags(flags, named);
     usable = usable && flags.problem_count() == before;
   }
-  usable = usable && is_rank_zero && findings.attempt("tokenizer", [&] {
-    setup.tokenizer = choose_tokenizer(named, tokenizer_folder(setup.start));
-  });
+  usable = usable && is_rank_zero &&
+           findings.attempt("tokenizer", [&] { setup.tokenizer = choose_tokenizer(named, setup.start.point.folder); });
   if (found) {
     trim_vocabulary(setup.start, setup.tokenizer ? setup.tokenizer->vocab_size() : 0, console);
-    configure(options, setup, !usable,
-              [&](const std::string& flag, const std::string& what) { findings.problem(flag, what); });
+    configure(options, setup, !usable, std::bind_front(&Findings::problem, &findings));
   }
   if (is_rank_zero) check_fused_attention(flags, options);
   for (Problem& problem : findings.finish(flags.problem_count() == 0)) flags.problem(problem.where, problem.what);
@@ -49,7 +47,7 @@ void complete_setup(TrainOptions& options, TrainSetup& setup) {
   std::vector<Problem> problems;
   Console silent("");
   silent.quiet = silent.silent = true;
-  setup.tokenizer = choose_tokenizer(options.tokenizer, tokenizer_folder(setup.start));
+  setup.tokenizer = choose_tokenizer(options.tokenizer, setup.start.point.folder);
   trim_vocabulary(setup.start, setup.tokenizer ? setup.tokenizer->vocab_size() : 0, silent);
   configure(options, setup, false, [&](std::string flag, std::string what) {
     problems.push_back({std::move(flag), std::move(what)});

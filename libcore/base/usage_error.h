@@ -18,6 +18,9 @@ struct Problem {
   std::vector<std::string> flags() const;
 };
 
+/// Takes a problem: the flag that causes it, and what it is.
+using ReportProblem = std::function<void(std::string flag, std::string what)>;
+
 /// Returns the text with each flag's name (at its start, or after a blank or a "(") replaced by replacement(name).
 std::string replace_flag_names(const std::string& text,
                                const std::function<std::string(const std::string& name)>& replacement);

@@ -7,11 +7,11 @@
 #pragma once
 
 #include <array>
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/usage_error.h"
 #include "data/split.h"
 
 namespace mtl {
@@ -51,7 +51,6 @@ struct SplitSource {
 };
 using SplitSources = std::array<std::optional<SplitSource>, 3>;  // indexed by Split; nullopt if the split has no data
 
-using ReportProblem = std::function<void(std::string flag, std::string what)>;
 /// Parses the flags that select data, and the files that some of them refer to. A word with blanks in a flag that names
 /// no token files is a quoted list, and is split. Calls `report` for every problem; the result is then incomplete.
 /// Checks --split even if no flag selects any data, but not if options.is_per_split().

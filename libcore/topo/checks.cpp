@@ -16,12 +16,10 @@ namespace {
 // world size must stay below 2^63.
 constexpr std::int64_t kLargestCount = INT32_MAX;
 
-using Report = std::function<void(std::string flag, std::string what)>;
-
 /// Reports problems and counts them.
 class Problems {
  public:
-  explicit Problems(const Report& report) : report_(report) {}
+  explicit Problems(const ReportProblem& report) : report_(report) {}
   void add(const std::string& flag, const std::string& what) {
     ++count_;
     report_(flag, what);
@@ -29,7 +27,7 @@ class Problems {
   int count() const { return count_; }
 
  private:
-  const Report& report_;
+  const ReportProblem& report_;
   int count_ = 0;
 };
 
@@ -280,7 +278,7 @@ void check_model(Problems& problems, const TopoOptions& options) {
                  cat(missing.size() == 1 ? "is" : "are", " needed for memory and FLOPs, which the ",
                      "other model sizes request; add ", missing.size() == 1 ? "it" : "them"));
   if (!missing.empty() || !options.unsupported_reason().empty()) return;
-  const Report report = [&](const std::string& flag, const std::string& what) { problems.add(flag, what); };
+  const ReportProblem report = [&](const std::string& flag, const std::string& what) { problems.add(flag, what); };
   TrainOptions train = options.train_options();
   check_options(train, report);
   GptConfig config = resolve_config(train, {}, *train.tokenizer.vocab_size, report);
@@ -290,7 +288,7 @@ void check_model(Problems& problems, const TopoOptions& options) {
 
 }  // namespace
 
-void check_topo(const TopoOptions& options, const std::function<void(std::string flag, std::string what)>& report) {
+void check_topo(const TopoOptions& options, const ReportProblem& report) {
   Problems problems(report);
   check_idle_flags(problems, options);
   if (options.run.parallel.world < 1) return;  // already refused; unlike other sizes, it has no default

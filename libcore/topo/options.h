@@ -2,11 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/usage_error.h"
 #include "layout/ranks.h"
 #include "layout/schedule.h"
 #include "layout/stages.h"
@@ -47,6 +47,6 @@ struct TopoOptions {
 
 /// Reports every option that does not fit the layout or the model, with the flag that sets it. Refused values of single
 /// flags must have been reported before.
-void check_topo(const TopoOptions& options, const std::function<void(std::string flag, std::string what)>& report);
+void check_topo(const TopoOptions& options, const ReportProblem& report);
 
 }  // namespace mtl

@@ -6,8 +6,6 @@
 
 namespace mtl {
 
-using Report = std::function<void(std::string flag, std::string what)>;
-
 namespace {
 
 /// A value and the flag that sets it: "--swiglu", "--normalization RMSNorm".
@@ -49,7 +47,7 @@ std::optional<std::int64_t> window_of(const std::string& text) {
 /// Applies flags to a new configuration, or compares them with a loaded one.
 class FlagResolver {
  public:
-  FlagResolver(const ArchitectureOptions& given, bool is_loaded, const Report& report)
+  FlagResolver(const ArchitectureOptions& given, bool is_loaded, const ReportProblem& report)
       : given_(given), is_loaded_(is_loaded), report_(report) {}
 
   /// Resolves a number. `flag` is the name alone.
@@ -108,7 +106,7 @@ class FlagResolver {
 
   const ArchitectureOptions& given_;
   bool is_loaded_;
-  const Report& report_;
+  const ReportProblem& report_;
   mutable std::set<std::string> reported_;  // flags
   mutable std::vector<std::string> preset_differences_;
 };
@@ -191,7 +189,7 @@ std::vector<std::string> activation_flags(const ArchitectureOptions& given) {
   return flags;
 }
 
-void check_architecture(const ArchitectureOptions& given, const Report& report) {
+void check_architecture(const ArchitectureOptions& given, const ReportProblem& report) {
   const std::vector<std::string> activations = activation_flags(given);
   if (activations.size() > 1) report(join(activations, ", "), "choose different activations; use only one of them");
   if (given.rotary_embeddings && given.position_embedding_type == "learned_absolute")
@@ -205,7 +203,7 @@ void check_architecture(const ArchitectureOptions& given, const Report& report) 
 }
 
 GptConfig resolve_architecture(const ArchitectureOptions& given, const std::optional<GptConfig>& loaded,
-                               std::int64_t seq_length, const Report& report) {
+                               std::int64_t seq_length, const ReportProblem& report) {
   GptConfig config = loaded.value_or(GptConfig{});
   const FlagResolver resolver(given, loaded.has_value(), report);
   resolver.number(config.num_layers, given.num_layers, "--num-layers", true);

@@ -2,12 +2,12 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "base/usage_error.h"
 #include "nn/gpt_config.h"
 
 namespace mtl {
@@ -34,8 +34,7 @@ struct ArchitectureOptions {
 std::vector<std::string> activation_flags(const ArchitectureOptions& given);
 
 /// Reports flags that exclude each other in every model, and a --window-size that is not of the form LEFT,0.
-void check_architecture(const ArchitectureOptions& given,
-                        const std::function<void(std::string flag, std::string what)>& report);
+void check_architecture(const ArchitectureOptions& given, const ReportProblem& report);
 
 /// Returns the loaded model's configuration or, if `loaded` is empty, a new model's, in which absent sizes stay 0.
 /// Reports flags that disagree with the loaded model, and missing sizes that a new model needs. A rotary model without
@@ -43,7 +42,6 @@ void check_architecture(const ArchitectureOptions& given,
 /// --max-position-embeddings and --rotary-base, which need not agree with it if they were given. Values of a preset
 /// must always agree; those that do not are one problem, of --model.
 GptConfig resolve_architecture(const ArchitectureOptions& given, const std::optional<GptConfig>& loaded,
-                               std::int64_t seq_length,
-                               const std::function<void(std::string flag, std::string what)>& report);
+                               std::int64_t seq_length, const ReportProblem& report);
 
 }  // namespace mtl

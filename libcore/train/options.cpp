@@ -8,8 +8,6 @@
 
 namespace mtl {
 
-using Report = std::function<void(std::string flag, std::string what)>;
-
 namespace {
 
 constexpr std::int64_t kMaxMicroBatches = 1 << 20;  // per step; planning and scheduling take time for each micro-batch
@@ -22,7 +20,7 @@ std::string size_flag(const BatchOptions& batch, std::int64_t global) {
 }
 
 bool check_sizes(const BatchOptions& batch, std::int64_t data_parallel, const std::string& ranks_text,
-                 std::int64_t seq_length, const Report& report) {
+                 std::int64_t seq_length, const ReportProblem& report) {
   const std::int64_t micro = batch.micro_batch_size, global = batch.global_size(data_parallel);
   const std::string product = cat("--micro-batch-size ", micro, " x data-parallel size ", data_parallel, ranks_text);
   const std::int64_t pass = micro * data_parallel;  // samples in one micro-batch on all ranks
@@ -87,7 +85,7 @@ RunLength BatchOptions::run_length(std::int64_t iterations, std::int64_t data_pa
           .train_samples = train_samples};
 }
 
-void check_data_options(const DataOptions& data, const Report& report) {
+void check_data_options(const DataOptions& data, const ReportProblem& report) {
   if (data.seq_length == 0) report("--seq-length", "is required: the number of tokens per sample, at least 1");
   if (data.order == "feistel" && data.dataloader_type == "cyclic")
     report("--dataloader-type cyclic", "shuffles what --data-order feistel has shuffled; use only one of them");
@@ -96,7 +94,7 @@ void check_data_options(const DataOptions& data, const Report& report) {
 }
 
 bool check_batches(const BatchOptions& batch, std::int64_t data_parallel, const std::string& ranks_text,
-                   std::int64_t seq_length, const Report& report) {
+                   std::int64_t seq_length, const ReportProblem& report) {
   const bool has_sizes = check_sizes(batch, data_parallel, ranks_text, seq_length, report);
   if (has_sizes && batch.varies() && !batch.train_samples)
     report(batch.rampup.empty() ? "--step-batch-size-schedule" : "--rampup-batch-size",
@@ -118,7 +116,7 @@ bool check_batches(const BatchOptions& batch, std::int64_t data_parallel, const 
 
 namespace {
 
-void check_profile(const ProfileOptions& profile, std::int64_t world, const Report& report) {
+void check_profile(const ProfileOptions& profile, std::int64_t world, const ReportProblem& report) {
   if (profile.step_end <= profile.step_start)
     report(cat("--profile-step-end ", profile.step_end),
            cat("is not after --profile-step-start ", profile.step_start,
@@ -132,7 +130,7 @@ void check_profile(const ProfileOptions& profile, std::int64_t world, const Repo
   }
 }
 
-void check_data_and_profile(const TrainOptions& options, const Report& report) {
+void check_data_and_profile(const TrainOptions& options, const ReportProblem& report) {
   check_data_options(options.data, report);
   const CheckpointOptions& checkpoint = options.checkpoint;
   if (checkpoint.keep_last == 1)
@@ -140,7 +138,7 @@ void check_data_and_profile(const TrainOptions& options, const Report& report) {
   if (options.profile.enabled) check_profile(options.profile, options.parallel.world, report);
 }
 
-void check_parallel(const TrainOptions& options, const Report& report) {
+void check_parallel(const TrainOptions& options, const ReportProblem& report) {
   const ParallelOptions& parallel = options.parallel;
   if (parallel.context != 1)
     report(cat("--context-parallel-size ", parallel.context), "is not supported in this version; use 1");
@@ -165,7 +163,7 @@ void check_parallel(const TrainOptions& options, const Report& report) {
 
 /// Reports a run whose byte or token counts exceed 64 bits. Every size that we compute from these options is less than
 /// one of the products below. The factor 128 allows for several copies of elements with several bytes.
-void check_magnitude(const TrainOptions& options, const GptConfig& config, const Report& report) {
+void check_magnitude(const TrainOptions& options, const GptConfig& config, const ReportProblem& report) {
   const std::int64_t micro = options.batch.micro_batch_size, tokens = options.data.seq_length;
   const std::int64_t widest = std::max({config.hidden_size, config.ffn_hidden_size, config.vocab_size});
   const std::int64_t layers = config.num_layers * options.parallel.pipeline;
@@ -186,7 +184,7 @@ void check_magnitude(const TrainOptions& options, const GptConfig& config, const
 
 /// Reports a chunk with fewer layers than the offloaded and the resident layers together.
 void check_offloaded_layers(const ParallelOptions& options, const std::vector<std::vector<LayerRange>>& stages,
-                            const Report& report) {
+                            const ReportProblem& report) {
   std::int64_t fewest = INT64_MAX;
   for (const std::vector<LayerRange>& chunks : stages) {
     for (const LayerRange& chunk : chunks) fewest = std::min(fewest, chunk.count);
@@ -200,7 +198,7 @@ void check_offloaded_layers(const ParallelOptions& options, const std::vector<st
 }
 
 /// Reports model sizes that cannot be divided among the ranks. The sizes of a loaded model cannot change.
-void check_division(const TrainOptions& options, const GptConfig& config, bool is_loaded, const Report& report) {
+void check_division(const TrainOptions& options, const GptConfig& config, bool is_loaded, const ReportProblem& report) {
   const ParallelOptions& parallel = options.parallel;
   auto divides = [&](const char* flag, std::int64_t number) {
     if (parallel.tensor >= 1 && number % parallel.tensor != 0)
@@ -306,7 +304,7 @@ Layout resolve_layout(const ParallelOptions& options, std::optional<std::int64_t
   return layout;
 }
 
-void check_options(const TrainOptions& options, const Report& report) {
+void check_options(const TrainOptions& options, const ReportProblem& report) {
   check_parallel(options, report);
   bool has_sizes = check_batches(options.batch, options.parallel.data(), options.parallel.data_text(),
                                  options.data.seq_length, report);
@@ -328,7 +326,7 @@ void check_options(const TrainOptions& options, const Report& report) {
 namespace {
 
 /// Reports samples that are longer than the model's positions.
-void check_length(const TrainOptions& options, const GptConfig& config, bool is_loaded, const Report& report) {
+void check_length(const TrainOptions& options, const GptConfig& config, bool is_loaded, const ReportProblem& report) {
   const std::int64_t length = options.data.seq_length;
   if (config.max_positions == 0 || length <= config.max_positions) return;
   const std::string what = cat("is longer than the ", config.max_positions, " positions of the model");
@@ -349,7 +347,7 @@ void check_length(const TrainOptions& options, const GptConfig& config, bool is_
 }  // namespace
 
 GptConfig resolve_config(const TrainOptions& options, std::optional<GptConfig> loaded, std::int64_t vocab_size,
-                         const Report& report) {
+                         const ReportProblem& report) {
   GptConfig config = resolve_architecture(options.architecture, loaded, options.data.seq_length, report);
   // A tokenizer may have tokens that a loaded model lacks. It is an error only if the data contain them.
   if (!loaded) config.vocab_size = vocab_size;

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -67,11 +66,11 @@ struct BatchOptions {
 };
 
 /// Reports a missing --seq-length and contradictory data order options. (read_split_sources() checks the paths.)
-void check_data_options(const DataOptions& data, const std::function<void(std::string flag, std::string what)>& report);
+void check_data_options(const DataOptions& data, const ReportProblem& report);
 /// Reports contradictory batch sizes and run lengths. Returns false if the sizes are invalid. `ranks_text` says in the
 /// messages where `data_parallel` comes from; it may be empty.
 bool check_batches(const BatchOptions& batch, std::int64_t data_parallel, const std::string& ranks_text,
-                   std::int64_t seq_length, const std::function<void(std::string flag, std::string what)>& report);
+                   std::int64_t seq_length, const ReportProblem& report);
 
 struct OptimizerOptions {
   LrScheduleFlags schedule;
@@ -217,12 +216,12 @@ struct TrainOptions {
 };
 
 /// Reports missing and contradictory options, without opening files.
-void check_options(const TrainOptions& options, const std::function<void(std::string flag, std::string what)>& report);
+void check_options(const TrainOptions& options, const ReportProblem& report);
 
 /// Returns the configuration of the model to build, from the flags or from the loaded model. Reports flags that
 /// disagree with the loaded model, and sizes that contradict each other or cannot be divided among the ranks. The
 /// result is valid only if nothing is reported.
 GptConfig resolve_config(const TrainOptions& options, std::optional<GptConfig> loaded, std::int64_t vocab_size,
-                         const std::function<void(std::string flag, std::string what)>& report);
+                         const ReportProblem& report);
 
 }  // namespace mtl

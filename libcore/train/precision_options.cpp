@@ -1,6 +1,5 @@
 #include "train/precision_options.h"
 
-#include <algorithm>
 #include <vector>
 
 #include "base/str.h"
@@ -78,8 +77,7 @@ GradScaler::Options scaler_of(const PrecisionOptions& options) {
   return scaler;
 }
 
-void check_precision(const PrecisionOptions& options,
-                     const std::function<void(std::string flag, std::string what)>& report) {
+void check_precision(const PrecisionOptions& options, const ReportProblem& report) {
   if (options.bf16 && options.fp16) report("--fp16", "excludes --bf16; use only one of them");
   if (options.preset && (options.bf16 || options.fp16))
     report("--precision " + *options.preset,

@@ -2,11 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 
 #include "base/json.h"
+#include "base/usage_error.h"
 #include "device/precision.h"
 #include "optim/grad_scaler.h"
 
@@ -34,8 +34,7 @@ std::string precision_mode(const PrecisionOptions& options);
 /// Returns fp16's dynamic or constant loss scale. In other precisions, returns a constant 1.
 GradScaler::Options scaler_of(const PrecisionOptions& options);
 /// Reports contradictory options, and unsupported dtypes.
-void check_precision(const PrecisionOptions& options,
-                     const std::function<void(std::string flag, std::string what)>& report);
+void check_precision(const PrecisionOptions& options, const ReportProblem& report);
 
 /// Returns the record of the precision that checkpoints store.
 Json precision_record(const Precision& precision);

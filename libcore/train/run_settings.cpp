@@ -88,7 +88,7 @@ Json settings_record(const TrainOptions& options, const LrScheduleOptions& sched
 }
 
 std::vector<std::string> changed_settings(const TrainOptions& options, const std::string& folder, const Json& extra,
-                                          const std::function<void(std::string flag, std::string what)>& report) {
+                                          const ReportProblem& report) {
   std::vector<std::string> out;
   const CheckpointOptions& flags = options.checkpoint;
   const Json* schedule = recorded_schedule(extra);

@@ -4,7 +4,6 @@
 // refused, unless a flag says which of the two to continue with. Other settings may change; the log lists them.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -29,6 +28,6 @@ std::string differences_of(const Json& before, const Json& now);
 /// which one to use, and --use-checkpoint-opt_param-scheduler if the checkpoint has no schedule. A checkpoint without
 /// settings (from another program or an older version) differs in nothing.
 std::vector<std::string> changed_settings(const TrainOptions& options, const std::string& folder, const Json& extra,
-                                          const std::function<void(std::string flag, std::string what)>& report);
+                                          const ReportProblem& report);
 
 }  // namespace mtl

@@ -80,8 +80,7 @@ void check_log(const std::string& path, Findings& findings) {
 
 /// Reports an attempt to resume in a different precision. Checkpoints made by mtl-convert record neither a precision
 /// nor a seed.
-void check_resumed_precision(const PrecisionOptions& precision, const RunStart& start,
-                             const std::function<void(std::string flag, std::string what)>& report) {
+void check_resumed_precision(const PrecisionOptions& precision, const RunStart& start, const ReportProblem& report) {
   const Json* record = start.state->extra.find("precision");
   if (record == nullptr && start.state->extra.find("seed") == nullptr) return;
   const std::string difference = precision_difference(record, precision_of(precision));
@@ -120,8 +119,7 @@ std::vector<Problem> Findings::finish(bool flags_are_valid) const {
 
 void check_data(const TrainOptions& options, Findings& findings) {
   if (options.data.mock) return;
-  const SplitSources sources = read_split_sources(
-      options.data.paths, [&](const std::string& flag, const std::string& what) { findings.problem(flag, what); });
+  const SplitSources sources = read_split_sources(options.data.paths, std::bind_front(&Findings::problem, &findings));
   if (options.dry_run) return;
   DataFiles files;
   std::map<std::string, std::shared_ptr<const IndexedDataset>> seen;  // by path, to report each fault once
@@ -163,8 +161,7 @@ bool check_tokenizer_files(const TokenizerOptions& tokenizer, Findings& findings
   return vocab && merges && model;
 }
 
-void configure(TrainOptions& options, TrainSetup& setup, bool tokenizer_failed,
-               const std::function<void(std::string flag, std::string what)>& report_problem) {
+void configure(TrainOptions& options, TrainSetup& setup, bool tokenizer_failed, const ReportProblem& report_problem) {
   RunStart& start = setup.start;
   bool complete = true;
   auto report = [&](std::string flag, std::string what) {

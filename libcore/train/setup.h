@@ -1,7 +1,6 @@
 // Prepares a run: resolves the configuration, and checks the flags and the files they name.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -54,7 +53,6 @@ bool check_tokenizer_files(const TokenizerOptions& tokenizer, Findings& findings
 /// Resolves the configuration in setup.start from the flags, the loaded model and the tokenizer, and reports
 /// contradictions. Sets options.loaded_dropout and setup.start.point.changes. `tokenizer_failed` means that the
 /// tokenizer could not be loaded, which has already been reported.
-void configure(TrainOptions& options, TrainSetup& setup, bool tokenizer_failed,
-               const std::function<void(std::string flag, std::string what)>& report_problem);
+void configure(TrainOptions& options, TrainSetup& setup, bool tokenizer_failed, const ReportProblem& report_problem);
 
 }  // namespace mtl

@@ -274,6 +274,4 @@ bool is_damaged(const StartPoint& start, Communicator& world, Console& console) 
   return !answer.empty();
 }
 
-std::string tokenizer_folder(const RunStart& start) { return start.point.folder; }
-
 }  // namespace mtl

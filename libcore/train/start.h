@@ -71,10 +71,6 @@ std::optional<std::int64_t> rollback_target(const CheckpointOptions& flags);
 /// rollback. Null if there is no rollback.
 Json rollback_record(const TrainOptions& options);
 
-/// Returns the folder with the loaded model's tokenizer files, the default unless flags select a tokenizer. Empty if no
-/// model is loaded.
-std::string tokenizer_folder(const RunStart& start);
-
 /// Returns true if two paths refer to the same file or folder, which need not exist.
 bool is_same_path(const std::string& a, const std::string& b);
 
