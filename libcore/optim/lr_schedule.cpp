@@ -34,40 +34,11 @@ double wsd_coefficient(const LrScheduleOptions& schedule, double consumed) {
   fail(Exit::failure, "unknown WSD decay style");
 }
 
-/// Looks up `name` in `table`. If it is not there, throws Error(usage) with `flag` in the message.
-template <class Value, std::size_t N>
-Value by_name(const std::array<std::pair<const char*, Value>, N>& table, const char* flag, const std::string& name) {
-  for (const auto& [known, value] : table) {
-    if (name == known) return value;
-  }
-  std::string names;
-  for (const auto& entry : table) names += cat(names.empty() ? "" : ", ", entry.first);
-  fail(Exit::usage, flag, " ", name, ": choose one of ", names);
-}
-
-LrDecayStyle decay_style(const std::string& name) {
-  constexpr std::array<std::pair<const char*, LrDecayStyle>, 5> kStyles{
-      {{"constant", LrDecayStyle::constant},
-       {"linear", LrDecayStyle::linear},
-       {"cosine", LrDecayStyle::cosine},
-       {"inverse-square-root", LrDecayStyle::inverse_square_root},
-       {"WSD", LrDecayStyle::wsd}}};
-  return by_name(kStyles, "--lr-decay-style", name);
-}
-
-WsdDecayStyle wsd_style(const std::string& name) {
-  constexpr std::array<std::pair<const char*, WsdDecayStyle>, 4> kStyles{{{"exponential", WsdDecayStyle::exponential},
-                                                                          {"linear", WsdDecayStyle::linear},
-                                                                          {"cosine", WsdDecayStyle::cosine},
-                                                                          {"minus_sqrt", WsdDecayStyle::minus_sqrt}}};
-  return by_name(kStyles, "--lr-wsd-decay-style", name);
-}
-
-WeightDecayStyle weight_decay_style(const std::string& name) {
-  constexpr std::array<std::pair<const char*, WeightDecayStyle>, 3> kStyles{{{"constant", WeightDecayStyle::constant},
-                                                                             {"linear", WeightDecayStyle::linear},
-                                                                             {"cosine", WeightDecayStyle::cosine}}};
-  return by_name(kStyles, "--weight-decay-incr-style", name);
+/// Returns the style called `name`. If there is none, throws Error(usage) with `flag` in the message.
+template <class Style, std::size_t N>
+Style by_name(const std::array<const char*, N>& names, const char* flag, const std::string& name) {
+  if (const auto style = style_named<Style>(names, name)) return *style;
+  fail(Exit::usage, flag, " ", name, ": choose one of ", join({names.begin(), names.end()}, ", "));
 }
 
 /// Converts flags to a schedule in samples. Checks only style names.
@@ -76,9 +47,10 @@ LrScheduleOptions to_samples(const LrScheduleFlags& flags, const ScheduleLength&
   out.lr = flags.lr.value_or(0);
   out.min_lr = flags.min_lr;
   out.warmup_init = flags.lr_warmup_init;
-  out.decay_style = decay_style(flags.lr_decay_style);
-  out.wsd_decay_style = wsd_style(flags.lr_wsd_decay_style);
-  out.weight_decay_style = weight_decay_style(flags.weight_decay_incr_style);
+  out.decay_style = by_name<LrDecayStyle>(kLrDecayStyles, "--lr-decay-style", flags.lr_decay_style);
+  out.wsd_decay_style = by_name<WsdDecayStyle>(kWsdDecayStyles, "--lr-wsd-decay-style", flags.lr_wsd_decay_style);
+  out.weight_decay_style =
+      by_name<WeightDecayStyle>(kWeightDecayStyles, "--weight-decay-incr-style", flags.weight_decay_incr_style);
   bool grows = out.weight_decay_style != WeightDecayStyle::constant;
   out.start_weight_decay = grows ? flags.start_weight_decay.value_or(flags.weight_decay) : flags.weight_decay;
   out.end_weight_decay = grows ? flags.end_weight_decay.value_or(flags.weight_decay) : flags.weight_decay;
@@ -104,8 +76,7 @@ LrScheduleOptions to_samples(const LrScheduleFlags& flags, const ScheduleLength&
 }
 
 /// Reports a warm-up that is negative or not shorter than the decay, using the flag and unit that the user chose.
-void report_warmup(const LrScheduleFlags& flags, const ScheduleLength& run,
-                   const std::function<void(std::string flag, std::string what)>& report) {
+void report_warmup(const LrScheduleFlags& flags, const ScheduleLength& run, const ReportProblem& report) {
   const bool in_samples = run.train_samples.has_value();
   const std::int64_t length = in_samples ? flags.lr_warmup_samples : flags.lr_warmup_iters;
   const std::int64_t decay = in_samples ? flags.lr_decay_samples.value_or(*run.train_samples)
@@ -150,8 +121,7 @@ double weight_decay(const LrScheduleOptions& schedule, std::int64_t consumed_sam
   return schedule.start_weight_decay + coefficient * (schedule.end_weight_decay - schedule.start_weight_decay);
 }
 
-void check_schedule(const LrScheduleFlags& flags, const ScheduleLength& run,
-                    const std::function<void(std::string flag, std::string what)>& report) {
+void check_schedule(const LrScheduleFlags& flags, const ScheduleLength& run, const ReportProblem& report) {
   bool in_samples = run.train_samples.has_value();
   const char* unit = in_samples ? "does not fit a run that is counted in samples; use --lr-"
                                 : "does not fit a run that is counted in iterations; use --lr-";

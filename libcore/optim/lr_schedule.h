@@ -24,16 +24,30 @@
 // The formulas, and their order of evaluation, follow megatron/core/optimizer_param_scheduler.py.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
+
+#include "base/usage_error.h"
 
 namespace mtl {
 
 enum class LrDecayStyle { constant, linear, cosine, inverse_square_root, wsd };
-enum class WsdDecayStyle { linear, cosine, exponential, minus_sqrt };
+enum class WsdDecayStyle { exponential, linear, cosine, minus_sqrt };
 enum class WeightDecayStyle { constant, linear, cosine };
+// Their names in flags and checkpoints.
+inline constexpr std::array kLrDecayStyles = {"constant", "linear", "cosine", "inverse-square-root", "WSD"};
+inline constexpr std::array kWsdDecayStyles = {"exponential", "linear", "cosine", "minus_sqrt"};
+inline constexpr std::array kWeightDecayStyles = {"constant", "linear", "cosine"};
+
+/// Returns the style called `name`, given all names in the order of the enum.
+template <class Style, std::size_t N>
+std::optional<Style> style_named(const std::array<const char*, N>& names, const std::string& name) {
+  const auto found = std::find(names.begin(), names.end(), name);
+  return found == names.end() ? std::nullopt : std::optional(static_cast<Style>(found - names.begin()));
+}
 
 /// A resolved schedule. Members whose names end in `_steps` are in samples.
 struct LrScheduleOptions {
@@ -82,8 +96,7 @@ struct ScheduleLength {
 };
 
 /// Calls report(flag, problem) for every invalid or contradictory flag. Throws Error(usage) for an unknown style.
-void check_schedule(const LrScheduleFlags& flags, const ScheduleLength& run,
-                    const std::function<void(std::string flag, std::string what)>& report);
+void check_schedule(const LrScheduleFlags& flags, const ScheduleLength& run, const ReportProblem& report);
 
 /// Converts the flags to a schedule in samples. Iterations are multiplied by the global batch size, and the warm-up
 /// fraction by the decay length, which defaults to the length of the run. Throws Error(usage) for the first problem

@@ -1,7 +1,5 @@
 #include "optim/schedule_record.h"
 
-#include <array>
-
 #include "base/enum_index.h"
 #include "base/error.h"
 
@@ -9,17 +7,11 @@ namespace mtl {
 
 namespace {
 
-constexpr std::array kDecayStyles = {"constant", "linear", "cosine", "inverse-square-root", "WSD"};
-constexpr std::array kWsdStyles = {"linear", "cosine", "exponential", "minus_sqrt"};
-constexpr std::array kWeightDecayStyles = {"constant", "linear", "cosine"};
-
 /// Returns the enum whose name is record[key]; `names` are in the order of the enum.
 template <class Style, std::size_t N>
 Style style_at(const Json& record, const char* key, const std::array<const char*, N>& names) {
   const std::string& name = record.at(key).as_string();
-  for (std::size_t i = 0; i < N; ++i) {
-    if (name == names[i]) return static_cast<Style>(i);
-  }
+  if (const auto style = style_named<Style>(names, name)) return *style;
   fail(Exit::bad_data, "the checkpoint's ", key, " is '", name, "', which is not a known style");
 }
 
@@ -27,13 +19,13 @@ Style style_at(const Json& record, const char* key, const std::array<const char*
 
 Json schedule_record(const LrScheduleOptions& schedule) {
   Json out = Json::object({{"--lr", schedule.lr},
-                           {"--lr-decay-style", kDecayStyles[enum_index(schedule.decay_style)]},
+                           {"--lr-decay-style", kLrDecayStyles[enum_index(schedule.decay_style)]},
                            {"--lr-warmup-samples", schedule.warmup_steps}});
   if (schedule.warmup_steps > 0) out.set("--lr-warmup-init", schedule.warmup_init);
   if (schedule.decay_style != LrDecayStyle::constant)
     out.set("--min-lr", schedule.min_lr).set("--lr-decay-samples", schedule.decay_steps);
   if (schedule.decay_style == LrDecayStyle::wsd) {
-    out.set("--lr-wsd-decay-style", kWsdStyles[enum_index(schedule.wsd_decay_style)]);
+    out.set("--lr-wsd-decay-style", kWsdDecayStyles[enum_index(schedule.wsd_decay_style)]);
     out.set("--lr-wsd-decay-samples", schedule.wsd_decay_steps);
   }
   const bool grows = schedule.weight_decay_style != WeightDecayStyle::constant;
@@ -46,7 +38,7 @@ Json schedule_record(const LrScheduleOptions& schedule) {
 LrScheduleOptions schedule_from_record(const Json& record) {
   LrScheduleOptions out;
   out.lr = record.at("--lr").as_number();
-  out.decay_style = style_at<LrDecayStyle>(record, "--lr-decay-style", kDecayStyles);
+  out.decay_style = style_at<LrDecayStyle>(record, "--lr-decay-style", kLrDecayStyles);
   out.warmup_steps = record.at("--lr-warmup-samples").as_number();
   if (out.warmup_steps > 0) out.warmup_init = record.at("--lr-warmup-init").as_number();
   if (out.decay_style != LrDecayStyle::constant) {
@@ -57,7 +49,7 @@ LrScheduleOptions schedule_from_record(const Json& record) {
            ", which is not below --lr-decay-samples, ", out.decay_steps);
   }
   if (out.decay_style == LrDecayStyle::wsd) {
-    out.wsd_decay_style = style_at<WsdDecayStyle>(record, "--lr-wsd-decay-style", kWsdStyles);
+    out.wsd_decay_style = style_at<WsdDecayStyle>(record, "--lr-wsd-decay-style", kWsdDecayStyles);
     out.wsd_decay_steps = record.at("--lr-wsd-decay-samples").as_int();
   }
   out.weight_decay_style = style_at<WeightDecayStyle>(record, "--weight-decay-incr-style", kWeightDecayStyles);
