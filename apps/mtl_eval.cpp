@@ -1,8 +1,6 @@
 // mtl-eval: measures loss and perplexity of a model on text or token files.
-#include "cli/device_flags.h"
 #include "cli/eval_run.h"
 #include "cli/eval_tokenizer.h"
-#include "cli/model_flags.h"
 #include "cli/single_process.h"
 #include "cli/thread_waits.h"
 #include "cli/tokenizer_flags.h"
@@ -12,11 +10,7 @@ using namespace mtl;
 namespace {
 
 void add_flags(Flags& flags, EvalOptions& options) {
-  flags.section("Model");
-  flags.add("--load", &options.load, "PATH", "model: a checkpoint of mtl or Megatron-LM, or a Hugging Face folder")
-      .required();
-  add_heads_flag(flags, options.num_attention_heads);
-  add_compute_flag(flags, options.dtype);
+  add_model_flags(flags, options.model);
   flags.section("Data");
   flags.add("--data-path", &options.data_path, "PREFIX",
             "token files PREFIX.bin and PREFIX.idx, scored as one stream; this or --input is required");
@@ -36,10 +30,9 @@ void add_flags(Flags& flags, EvalOptions& options) {
   flags
       .add("--batch-size", &options.batch_size, "N", "windows per forward pass (default: as many as make 4,096 tokens)")
       .within({1, 1 << 20});
-  add_tokenizer_flags(flags, options.tokenizer);
+  add_tokenizer_flags(flags, options.model.tokenizer);
   flags.section("Running");
-  add_device_flag(flags, options.device);
-  add_threads_flag(flags, options.threads);
+  add_running_flags(flags, options.model);
   flags.add_switch("--json", options.json, "print the result as JSON");
 }
 
@@ -48,7 +41,7 @@ void check(Flags& flags, const EvalOptions& options) {
   if (has_text == has_tokens)
     flags.problem("--data-path, --input",
                   has_text ? "use only one of them" : "one of them is required, with the data to score");
-  check_model_tokenizer_flags(flags, options.tokenizer);
+  check_model_tokenizer_flags(flags, options.model.tokenizer);
   for (const char* flag : {"--format", "--json-keys"}) {
     if (has_tokens && flags.was_given(flag))
       flags.problem(flag, "applies only to --input; remove this flag, or score text with --input");
@@ -66,6 +59,5 @@ int main(int argc, char** argv) {
   return run_single_process(flags, argc, argv, [&](Console& console) {
     EvalReport report = evaluate(options, console);
     print_out(options.json ? report.json().dump() + "\n" : report.line());
-    return Exit::ok;
   });
 }

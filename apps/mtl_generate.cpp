@@ -1,8 +1,6 @@
 // mtl-generate: continues prompts with a model.
-#include "cli/device_flags.h"
 #include "cli/eval_tokenizer.h"
 #include "cli/generate_run.h"
-#include "cli/model_flags.h"
 #include "cli/single_process.h"
 #include "cli/thread_waits.h"
 #include "cli/tokenizer_flags.h"
@@ -12,11 +10,7 @@ using namespace mtl;
 namespace {
 
 void add_flags(Flags& flags, GenerateOptions& options) {
-  flags.section("Model");
-  flags.add("--load", &options.load, "PATH", "model: a checkpoint of mtl or Megatron-LM, or a Hugging Face folder")
-      .required();
-  add_heads_flag(flags, options.num_attention_heads);
-  add_compute_flag(flags, options.dtype);
+  add_model_flags(flags, options.model);
   flags.section("Prompts");
   flags.add("--prompt", &options.prompts, "TEXT", "text to continue; repeatable").repeat();
   flags.add("--input", &options.input, "FILE",
@@ -49,21 +43,20 @@ void add_flags(Flags& flags, GenerateOptions& options) {
       .add_switch("--logprobs", options.logprobs,
                   "with --json-lines: print the log-probability of every new token, too")
       .needs("--json-lines", [&options] { return options.json_lines; });
-  add_tokenizer_flags(flags, options.tokenizer);
+  add_tokenizer_flags(flags, options.model.tokenizer);
   flags.section("Running");
   flags
       .add("--batch-size", &options.batch_size, "N",
            "prompts per forward pass; above 1, answers wait until N prompts have been read")
       .within({1, 1 << 20});
-  add_device_flag(flags, options.device);
-  add_threads_flag(flags, options.threads);
+  add_running_flags(flags, options.model);
 }
 
 void check(Flags& flags, const GenerateOptions& options) {
   if (options.sampling.temperature == 0)
     flags.problem("--temperature 0", "must be above 0; for the most likely token use --greedy");
   if (!options.prompts.empty() && !options.input.empty()) flags.problem("--prompt, --input", "use only one of them");
-  check_model_tokenizer_flags(flags, options.tokenizer);
+  check_model_tokenizer_flags(flags, options.model.tokenizer);
 }
 
 }  // namespace

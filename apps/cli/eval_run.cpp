@@ -5,9 +5,7 @@
 #include <numbers>
 
 #include "base/count_of.h"
-#include "cli/device_flags.h"
 #include "cli/eval_tokenizer.h"
-#include "cli/model_flags.h"
 #include "cli/run_main.h"
 #include "eval/scorer.h"
 #include "eval/token_source.h"
@@ -29,7 +27,7 @@ std::int64_t checked_seq_length(const EvalOptions& options, const GptConfig& con
 }
 
 std::unique_ptr<Tokenizer> required_tokenizer(const EvalOptions& options, ModelSource& source, Console& console) {
-  auto tokenizer = tokenizer_of_model(options.tokenizer, source, console);
+  auto tokenizer = tokenizer_of_model(options.model.tokenizer, source, console);
   if (tokenizer == nullptr) {
     throw UsageError({{"--input", cat("needs a tokenizer, but ", source.folder(),
                                       " has no tokenizer files; add --vocab-file and --merge-file or another "
@@ -62,12 +60,10 @@ std::string EvalReport::line() const {
 }
 
 Json EvalReport::json() const {
-  Json files = Json::array();
-  for (const std::string& file : data) files.push(file);
   auto bits = bits_per_byte();
   return Json::object({{"version", 1},
                        {"model", model},
-                       {"data", files},
+                       {"data", Json::Array(data.begin(), data.end())},
                        {"loss", loss},
                        {"perplexity", std::isfinite(perplexity) ? Json(perplexity) : Json()},
                        {"tokens", tokens},
@@ -80,15 +76,15 @@ Json EvalReport::json() const {
 }
 
 EvalReport evaluate(const EvalOptions& options, Console& console) {
-  ModelSource source =
-      ModelSource::open(options.load, console, supplement_of(options.tokenizer, options.num_attention_heads));
+  ModelSource source = open_source(options.model, console);
   EvalReport report;
   report.model = source.folder();
   report.seq_length = checked_seq_length(options, source.config());
   std::unique_ptr<Tokenizer> tokenizer;
   std::unique_ptr<TokenSource> tokens;
   if (options.inputs.empty()) {
-    tokenizer_of_model(options.tokenizer, source, console);  // checks it against the model and trims the vocabulary
+    tokenizer_of_model(options.model.tokenizer, source,
+                       console);  // checks it against the model and trims the vocabulary
     tokens = open_token_files(options.data_path);
     report.data = {options.data_path};
   } else {
@@ -96,8 +92,7 @@ EvalReport evaluate(const EvalOptions& options, Console& console) {
     tokens = open_texts(options.inputs, format_of(options.format), options.json_key, *tokenizer);
     report.data = options.inputs;
   }
-  Model model(source, resolve_threads(options.threads), compute_dtype(options.dtype),
-              device_to_use(options.device, console));
+  Model model = load_model(options.model, source, console);
   std::int64_t batch = options.batch_size.value_or(std::max<std::int64_t>(1, kTokensPerPass / report.seq_length));
   Scorer scorer(model, batch, report.seq_length);
 

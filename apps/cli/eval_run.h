@@ -7,23 +7,18 @@
 
 #include "base/console.h"
 #include "base/json.h"
-#include "text/tokenizer.h"
+#include "cli/eval_model.h"
 
 namespace mtl {
 
 struct EvalOptions {
-  std::string load;
+  ModelOptions model;
   std::string data_path;            // token file prefix; unused if `inputs` are given
   std::vector<std::string> inputs;  // text or JSON lines; "-": standard input
   std::string format = "guess";     // for `inputs`: guess, text or jsonl
   std::string json_key = "text";
-  std::optional<std::int64_t> seq_length;           // empty: all of the model's positions
-  std::optional<std::int64_t> batch_size;           // in windows; empty: as many as hold 4,096 tokens
-  std::optional<std::int64_t> num_attention_heads;  // for model files that do not say
-  std::string dtype = "float32";                    // for computation, weights and key-value cache
-  TokenizerOptions tokenizer;
-  std::string device = "auto";
-  std::int64_t threads = 0;
+  std::optional<std::int64_t> seq_length;  // empty: all of the model's positions
+  std::optional<std::int64_t> batch_size;  // in windows; empty: as many as hold 4,096 tokens
   bool json = false;
 };
 

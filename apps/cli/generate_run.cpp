@@ -10,10 +10,8 @@
 #include "base/json.h"
 #include "base/utf8.h"
 #include "ckpt/companion_files.h"
-#include "cli/device_flags.h"
 #include "cli/eval_tokenizer.h"
 #include "cli/generate_prompts.h"
-#include "cli/model_flags.h"
 #include "cli/run_main.h"
 
 namespace mtl {
@@ -74,21 +72,15 @@ class Printer {
   void print_json(const Prompt& prompt, std::int64_t sample, const Completion& completion) const {
     Json line = Json::object({{"prompt", decode_lossy(prompt.text)}});
     if (tokenizer_ != nullptr) line.set("completion", text_of(prompt, completion));
-    line.set("ids", list(completion.ids));
+    line.set("ids", Json::Array(completion.ids.begin(), completion.ids.end()));
     line.set("stop", completion.stopped ? "eos" : "length");
     if (options_.num_samples > 1) line.set("sample", sample);
-    if (options_.logprobs) line.set("logprobs", list(completion.logprobs));
+    if (options_.logprobs) line.set("logprobs", Json::Array(completion.logprobs.begin(), completion.logprobs.end()));
     write_out(line.dump() + "\n");
   }
   static void write_out(const std::string& text) {
     print_out(text);
     flush_out();
-  }
-  template <class T>
-  static Json list(const std::vector<T>& values) {
-    Json out = Json::array();
-    for (T value : values) out.push(value);
-    return out;
   }
   /// Returns the text that `id` adds after `previous`. Returns U+FFFD if the tokenizer, which may have fewer ids than
   /// the model, does not know the id.
@@ -217,18 +209,16 @@ bool continue_all(const GenerateOptions& options, GeneratorCache generators, Tas
 }  // namespace
 
 Exit generate(const GenerateOptions& options, Console& console) {
-  ModelSource source =
-      ModelSource::open(options.load, console, supplement_of(options.tokenizer, options.num_attention_heads));
-  auto tokenizer = tokenizer_of_model(options.tokenizer, source, console);
+  ModelSource source = open_source(options.model, console);
+  auto tokenizer = tokenizer_of_model(options.model.tokenizer, source, console);
   if (tokenizer == nullptr && !options.ids) {
-    throw UsageError({{"--load " + options.load,
+    throw UsageError({{"--load " + options.model.load,
                        "has no tokenizer files; add --vocab-file and --merge-file or another "
                        "--tokenizer-type, or use prompts of token ids with --ids"}});
   }
   const std::vector<std::int32_t> ends = end_tokens(tokenizer.get(), source);
   const std::vector<std::int32_t> stops = options.ignore_eos ? std::vector<std::int32_t>() : ends;
-  Model model(source, resolve_threads(options.threads), compute_dtype(options.dtype),
-              device_to_use(options.device, console));
+  Model model = load_model(options.model, source, console);
   const PromptReader reader{
       .model = model, .tokenizer = tokenizer.get(), .ids = options.ids, .first = first_token(tokenizer.get(), ends)};
   PromptStream lines(reader, options.input.empty() ? "-" : options.input, console);

@@ -1,18 +1,17 @@
 // Runs mtl-generate: continues prompts with a model.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/console.h"
+#include "cli/eval_model.h"
 #include "eval/generate.h"
-#include "text/tokenizer.h"
 
 namespace mtl {
 
 struct GenerateOptions {
-  std::string load;
+  ModelOptions model;
   std::vector<std::string> prompts;
   std::string input;  // prompt file if `prompts` is empty; empty or "-": standard input
   bool ids = false;   // prompts are token ids, and ids are printed
@@ -25,11 +24,6 @@ struct GenerateOptions {
   bool json_lines = false;
   bool logprobs = false;  // print the new tokens' log-probabilities in the JSON lines
   std::int64_t batch_size = 1;
-  std::optional<std::int64_t> num_attention_heads;  // for model files that do not say
-  std::string dtype = "float32";                    // for computation, weights and key-value cache
-  TokenizerOptions tokenizer;
-  std::string device = "auto";
-  std::int64_t threads = 0;
 };
 
 /// Prints continuations to stdout, each before reading the next prompt or, with batch_size above 1, each batch before

@@ -10,15 +10,6 @@ void add_heads_flag(Flags& flags, std::optional<std::int64_t>& heads) {
       .within({1, INT32_MAX});
 }
 
-void add_compute_flag(Flags& flags, std::string& dtype) {
-  flags.add("--dtype", &dtype, "TYPE", "dtype for computation, weights and key-value cache")
-      .one_of({"float32", "bfloat16", "float16"});
-}
-
-DType compute_dtype(const std::string& name) {
-  return name == "bfloat16" ? DType::bf16 : name == "float16" ? DType::f16 : DType::f32;
-}
-
 void add_supplement_flags(Flags& flags, ModelSupplement& given) {
   add_vocab_size_flag(flags, given.vocab_size,
                       "vocabulary size of a Megatron-LM checkpoint; further rows of its token embedding are padding");

@@ -1,4 +1,4 @@
-// Flags for loading a model: settings its files may lack, and the dtype to compute in.
+// Flags for loading a model: settings its files may lack.
 #pragma once
 
 #include "ckpt/model_source.h"
@@ -8,10 +8,6 @@ namespace mtl {
 
 /// Adds --num-attention-heads.
 void add_heads_flag(Flags& flags, std::optional<std::int64_t>& heads);
-/// Adds --dtype, which a model computes in.
-void add_compute_flag(Flags& flags, std::string& dtype);
-/// Returns the dtype for --dtype NAME.
-DType compute_dtype(const std::string& name);
 /// Adds --num-attention-heads, and --vocab-size for programs without tokenizer flags.
 void add_supplement_flags(Flags& flags, ModelSupplement& given);
 

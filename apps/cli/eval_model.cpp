@@ -1,0 +1,33 @@
+#include "cli/eval_model.h"
+
+#include "cli/device_flags.h"
+#include "cli/eval_tokenizer.h"
+#include "cli/model_flags.h"
+#include "cli/run_main.h"
+
+namespace mtl {
+
+void add_model_flags(Flags& flags, ModelOptions& options) {
+  flags.section("Model");
+  flags.add("--load", &options.load, "PATH", "model: a checkpoint of mtl or Megatron-LM, or a Hugging Face folder")
+      .required();
+  add_heads_flag(flags, options.num_attention_heads);
+  flags.add("--dtype", &options.dtype, "TYPE", "dtype for computation, weights and key-value cache")
+      .one_of({"float32", "bfloat16", "float16"});
+}
+
+void add_running_flags(Flags& flags, ModelOptions& options) {
+  add_device_flag(flags, options.device);
+  add_threads_flag(flags, options.threads);
+}
+
+ModelSource open_source(const ModelOptions& options, Console& console) {
+  return ModelSource::open(options.load, console, supplement_of(options.tokenizer, options.num_attention_heads));
+}
+
+Model load_model(const ModelOptions& options, const ModelSource& source, Console& console) {
+  const DType dtype = options.dtype == "bfloat16" ? DType::bf16 : options.dtype == "float16" ? DType::f16 : DType::f32;
+  return Model(source, resolve_threads(options.threads), dtype, device_to_use(options.device, console));
+}
+
+}  // namespace mtl

@@ -1,0 +1,29 @@
+// The options of a program that runs a model, their flags, and how to load the model.
+#pragma once
+
+#include "cli/flags.h"
+#include "eval/model.h"
+#include "text/tokenizer.h"
+
+namespace mtl {
+
+/// A model to run, and how.
+struct ModelOptions {
+  std::string load;
+  std::optional<std::int64_t> num_attention_heads;  // for model files that do not say
+  std::string dtype = "float32";                    // for computation, weights and key-value cache
+  TokenizerOptions tokenizer;
+  std::string device = "auto";
+  std::int64_t threads = 0;
+};
+
+/// Adds the section Model: --load, --num-attention-heads and --dtype.
+void add_model_flags(Flags& flags, ModelOptions& options);
+/// Adds --device and --threads.
+void add_running_flags(Flags& flags, ModelOptions& options);
+/// Opens the model's files.
+ModelSource open_source(const ModelOptions& options, Console& console);
+/// Loads the weights, and reports the device.
+Model load_model(const ModelOptions& options, const ModelSource& source, Console& console);
+
+}  // namespace mtl
