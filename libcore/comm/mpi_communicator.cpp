@@ -49,12 +49,8 @@ MpiCommunicator::MpiCommunicator(MpiProgress& progress, std::vector<int> ranks, 
   link_.staging = staging_.data();
 }
 
-OperationLabel MpiCommunicator::label(OperationKind kind, const Tensor& data, int peer) {
-  require(data.raw() != nullptr || data.bytes() == 0, "group '", identity_.name, "': cannot send a meta tensor");
-  OperationLabel label{
-      .kind = kind, .group = &identity_, .number = started_, .bytes = data.bytes(), .at = progress_.at()};
-  if (peer >= 0) label.peer = identity_.ranks[peer];
-  return label;
+OperationLabel MpiCommunicator::label(OperationKind kind, const Tensor& data, int peer) const {
+  return make_label(kind, identity_, started_, data, peer, progress_.at());
 }
 
 Work MpiCommunicator::work_of(std::shared_ptr<Task> task) {
@@ -72,20 +68,20 @@ Work MpiCommunicator::start(std::shared_ptr<Task> task) {
 Work MpiCommunicator::all_reduce(Stream&, Tensor data) {
   check_summable(data);
   auto lock = progress_.enter();
-  return start(all_reduce_task(link_, label(OperationKind::all_reduce, data, -1), data));
+  return start(all_reduce_task(link_, label(OperationKind::all_reduce, data), data));
 }
 
 Work MpiCommunicator::all_gather(Stream&, Tensor out, Tensor in) {
   check_parts(identity_.name, out, in, size());
   auto lock = progress_.enter();
-  return start(all_gather_task(link_, label(OperationKind::all_gather, out, -1), out, in));
+  return start(all_gather_task(link_, label(OperationKind::all_gather, out), out, in));
 }
 
 Work MpiCommunicator::reduce_scatter(Stream&, Tensor out, Tensor in) {
   check_parts(identity_.name, in, out, size());
   check_summable(in);
   auto lock = progress_.enter();
-  return start(reduce_scatter_task(link_, label(OperationKind::reduce_scatter, in, -1), out, in));
+  return start(reduce_scatter_task(link_, label(OperationKind::reduce_scatter, in), out, in));
 }
 
 Work MpiCommunicator::broadcast(Stream&, Tensor data, int root) {
@@ -94,24 +90,21 @@ Work MpiCommunicator::broadcast(Stream&, Tensor data, int root) {
   return start(broadcast_task(link_, label(OperationKind::broadcast, data, root), data, root));
 }
 
-Work MpiCommunicator::exchange(OperationKind kind, const Tensor& data, int peer, std::int64_t& number) {
+Work MpiCommunicator::exchange(OperationKind kind, const Tensor& data, int peer, std::vector<std::int64_t>& started) {
+  require(peer >= 0 && peer < size() && peer != rank(), "group '", identity_.name, "' of ", size(), ": no peer ", peer);
   auto lock = progress_.enter();
   OperationLabel message_label = label(kind, data, peer);
-  message_label.number = number++;
+  message_label.number = started[peer]++;
   auto task = message_task(link_, message_label, data, peer);
   task->advance();
   if (!task->finished()) messages_.push_back(task);
   return work_of(std::move(task));
 }
 
-Work MpiCommunicator::send(Stream&, Tensor data, int peer) {
-  require(peer >= 0 && peer < size() && peer != rank(), "group '", identity_.name, "' of ", size(), ": no peer ", peer);
-  return exchange(OperationKind::send, data, peer, sent_[peer]);
-}
+Work MpiCommunicator::send(Stream&, Tensor data, int peer) { return exchange(OperationKind::send, data, peer, sent_); }
 
 Work MpiCommunicator::receive(Stream&, Tensor data, int peer) {
-  require(peer >= 0 && peer < size() && peer != rank(), "group '", identity_.name, "' of ", size(), ": no peer ", peer);
-  return exchange(OperationKind::receive, data, peer, received_[peer]);
+  return exchange(OperationKind::receive, data, peer, received_);
 }
 
 void MpiCommunicator::progress() {

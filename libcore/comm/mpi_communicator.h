@@ -43,9 +43,9 @@ class MpiCommunicator final : public Communicator {
   int handle() const { return link_.handle; }
 
  private:
-  OperationLabel label(OperationKind kind, const Tensor& data, int peer);
+  OperationLabel label(OperationKind kind, const Tensor& data, int peer = -1) const;
   Work start(std::shared_ptr<Task> task);
-  Work exchange(OperationKind kind, const Tensor& data, int peer, std::int64_t& number);
+  Work exchange(OperationKind kind, const Tensor& data, int peer, std::vector<std::int64_t>& started);
   Work work_of(std::shared_ptr<Task> task);
 
   MpiProgress& progress_;

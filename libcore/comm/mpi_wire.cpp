@@ -59,10 +59,16 @@ struct MpiWire::Mpi {
     check(MPI_Irecv(incoming.data(), static_cast<int>(kMaxControlBytes), MPI_CHAR, MPI_ANY_SOURCE, 0, control, &next),
           "MPI_Irecv");
   }
-  void add(MPI_Request request, const Pending& message) {
+  /// Starts a message with `call`, which is MPI_Isend or MPI_Irecv.
+  template <class Call>
+  void start(Call call, const char* name, const Message& message, int from) {
+    MPI_Request request;
+    check(call(message.data, static_cast<int>(message.bytes), MPI_BYTE, message.peer, message.tag,
+               groups[message.group].comm, &request),
+          name);
     requests.push_back(request);
-    pending.push_back(message);
-    ++*message.counter;
+    pending.push_back({message.pending, message.label, message.bytes, message.group, from});
+    ++*message.pending;
   }
   void remove(std::size_t at) {
     requests[at] = requests.back();
@@ -103,28 +109,10 @@ int MpiWire::make_group(const std::vector<int>& ranks) {
   return static_cast<int>(mpi_->groups.size()) - 1;
 }
 
-void MpiWire::send(const Message& message) {
-  MPI_Request request;
-  const Mpi::Group& group = mpi_->groups[message.group];
-  check(MPI_Isend(message.data, static_cast<int>(message.bytes), MPI_BYTE, message.peer, message.tag, group.comm,
-                  &request),
-        "MPI_Isend");
-  mpi_->add(
-      request,
-      {.counter = message.pending, .label = message.label, .bytes = message.bytes, .group = message.group, .from = -1});
-}
+void MpiWire::send(const Message& message) { mpi_->start(MPI_Isend, "MPI_Isend", message, -1); }
 
 void MpiWire::receive(const Message& message) {
-  MPI_Request request;
-  const Mpi::Group& group = mpi_->groups[message.group];
-  check(MPI_Irecv(message.data, static_cast<int>(message.bytes), MPI_BYTE, message.peer, message.tag, group.comm,
-                  &request),
-        "MPI_Irecv");
-  mpi_->add(request, {.counter = message.pending,
-                      .label = message.label,
-                      .bytes = message.bytes,
-                      .group = message.group,
-                      .from = group.ranks[message.peer]});
+  mpi_->start(MPI_Irecv, "MPI_Irecv", message, mpi_->groups[message.group].ranks[message.peer]);
 }
 
 int MpiWire::poll() {

@@ -46,7 +46,7 @@ NcclCommunicator::NcclCommunicator(NcclTransport& transport, int rank, std::vect
     : transport_(transport),
       identity_{std::move(name), std::move(ranks)},
       rank_(rank),
-      collectives_(transport.open(ids[0], rank, size(), identity_.name)) {
+      collectives_{&transport.open(ids[0], rank, size(), identity_.name)} {
   connect_channels(ids);
 }
 
@@ -70,23 +70,20 @@ void NcclCommunicator::connect_channels(const std::vector<std::string>& ids) {
   }
 }
 
-OperationLabel NcclCommunicator::label(OperationKind kind, const Tensor& data, int peer) {
-  require(data.raw() != nullptr || data.bytes() == 0, "group '", identity_.name, "': cannot send a meta tensor");
-  OperationLabel label{
-      .kind = kind, .group = &identity_, .number = started_, .bytes = data.bytes(), .at = transport_.check()};
-  if (peer >= 0) label.peer = identity_.ranks[peer];
-  return label;
-}
-
-/// Calls start() without holding the progress lock, because NCCL may block the host while the GPU's queue is full.
-template <class Start>
-Work NcclCommunicator::start(Stream& stream, NcclChannel& channel, OperationLabel label, Start start) {
+/// Calls the library without holding the progress lock, because NCCL may block the host while the GPU's queue is full.
+template <class... Operands>
+Work NcclCommunicator::start(OperationKind kind, Stream& stream, CountedChannel& on, const Tensor& data, int peer,
+                             void (NcclLibrary::*call)(NcclHandle, cuda::StreamHandle, Operands...),
+                             std::type_identity_t<Operands>... operands) {
+  const OperationLabel label = make_label(kind, identity_, on.started, data, peer, transport_.check());
+  ++on.started;
   if (label.bytes == 0) return {};
   require(stream.device() == Device::cuda, label.text(), ": the stream is on the cpu; this group needs one on a GPU");
+  NcclChannel& channel = *on.channel;
   auto operation = std::make_shared<NcclOperation>(label);
   operation->begin.record(stream);
   operation->begin.order(channel.stream);
-  start(transport_.library(), channel.handle, channel.stream.handle());
+  (transport_.library().*call)(channel.handle, channel.stream.handle(), operands...);
   operation->end.record(channel.stream);
   transport_.started(operation, cuda::is_captured(channel.stream.handle()));
   return Work(std::make_shared<NcclWork>(transport_, std::move(operation)));
@@ -94,63 +91,40 @@ Work NcclCommunicator::start(Stream& stream, NcclChannel& channel, OperationLabe
 
 Work NcclCommunicator::all_reduce(Stream& stream, Tensor data) {
   check_summable(data);
-  OperationLabel operation_label = label(OperationKind::all_reduce, data);
-  ++started_;
-  return start(stream, collectives_, operation_label,
-               [&](NcclLibrary& nccl, NcclHandle group, cuda::StreamHandle on) { nccl.all_reduce(group, on, data); });
+  return start(OperationKind::all_reduce, stream, collectives_, data, -1, &NcclLibrary::all_reduce, data);
 }
 
 Work NcclCommunicator::all_gather(Stream& stream, Tensor out, Tensor in) {
   check_parts(identity_.name, out, in, size());
-  OperationLabel operation_label = label(OperationKind::all_gather, out);
-  ++started_;
-  return start(stream, collectives_, operation_label, [&](NcclLibrary& nccl, NcclHandle group, cuda::StreamHandle on) {
-    nccl.all_gather(group, on, out, in);
-  });
+  return start(OperationKind::all_gather, stream, collectives_, out, -1, &NcclLibrary::all_gather, out, in);
 }
 
 Work NcclCommunicator::reduce_scatter(Stream& stream, Tensor out, Tensor in) {
   check_parts(identity_.name, in, out, size());
   check_summable(in);
-  OperationLabel operation_label = label(OperationKind::reduce_scatter, in);
-  ++started_;
-  return start(stream, collectives_, operation_label, [&](NcclLibrary& nccl, NcclHandle group, cuda::StreamHandle on) {
-    nccl.reduce_scatter(group, on, out, in);
-  });
+  return start(OperationKind::reduce_scatter, stream, collectives_, in, -1, &NcclLibrary::reduce_scatter, out, in);
 }
 
 Work NcclCommunicator::broadcast(Stream& stream, Tensor data, int root) {
   require(root >= 0 && root < size(), "group '", identity_.name, "' of ", size(), " has no rank ", root);
-  OperationLabel operation_label = label(OperationKind::broadcast, data, root);
-  ++started_;
-  return start(stream, collectives_, operation_label, [&](NcclLibrary& nccl, NcclHandle group, cuda::StreamHandle on) {
-    nccl.broadcast(group, on, data, root);
-  });
+  return start(OperationKind::broadcast, stream, collectives_, data, root, &NcclLibrary::broadcast, data, root);
 }
 
 Work NcclCommunicator::send(Stream& stream, Tensor data, int peer) {
-  Messages& messages = to_[peer];
-  require(messages.channel != nullptr, "group '", identity_.name, "': rank ", rank_, " sends no messages to rank ",
+  require(to_[peer].channel != nullptr, "group '", identity_.name, "': rank ", rank_, " sends no messages to rank ",
           peer);
-  OperationLabel operation_label = label(OperationKind::send, data, peer);
-  operation_label.number = messages.started++;
-  return start(stream, *messages.channel, operation_label,
-               [&](NcclLibrary& nccl, NcclHandle group, cuda::StreamHandle on) { nccl.send(group, on, data, 1); });
+  return start(OperationKind::send, stream, to_[peer], data, peer, &NcclLibrary::send, data, 1);
 }
 
 Work NcclCommunicator::receive(Stream& stream, Tensor data, int peer) {
-  Messages& messages = from_[peer];
-  require(messages.channel != nullptr, "group '", identity_.name, "': rank ", rank_, " receives no messages from rank ",
-          peer);
-  OperationLabel operation_label = label(OperationKind::receive, data, peer);
-  operation_label.number = messages.started++;
-  return start(stream, *messages.channel, operation_label,
-               [&](NcclLibrary& nccl, NcclHandle group, cuda::StreamHandle on) { nccl.receive(group, on, data, 0); });
+  require(from_[peer].channel != nullptr, "group '", identity_.name, "': rank ", rank_,
+          " receives no messages from rank ", peer);
+  return start(OperationKind::receive, stream, from_[peer], data, peer, &NcclLibrary::receive, data, 0);
 }
 
 std::shared_ptr<void> NcclCommunicator::register_memory(const Tensor& memory) {
   if (memory.bytes() == 0) return {};
-  return transport_.register_memory(collectives_.handle, memory);
+  return transport_.register_memory(collectives_.channel->handle, memory);
 }
 
 }  // namespace mtl

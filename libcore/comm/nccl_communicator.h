@@ -14,6 +14,7 @@
 
 #include <map>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -47,22 +48,22 @@ class NcclCommunicator final : public Communicator {
   bool is_intact() const override { return transport_.is_intact(); }
 
  private:
-  /// A channel for messages in one direction, and how many have started.
-  struct Messages {
+  /// A channel for collectives, or for messages in one direction, and how many have started.
+  struct CountedChannel {
     NcclChannel* channel = nullptr;
     std::int64_t started = 0;
   };
-  template <class Start>
-  Work start(Stream& stream, NcclChannel& channel, OperationLabel label, Start start);
-  OperationLabel label(OperationKind kind, const Tensor& data, int peer = -1);
+  template <class... Operands>
+  Work start(OperationKind kind, Stream& stream, CountedChannel& on, const Tensor& data, int peer,
+             void (NcclLibrary::*call)(NcclHandle, cuda::StreamHandle, Operands...),
+             std::type_identity_t<Operands>... operands);
   void connect_channels(const std::vector<std::string>& ids);
 
   NcclTransport& transport_;
   GroupIdentity identity_;
   int rank_;
-  NcclChannel& collectives_;
-  std::int64_t started_ = 0;
-  std::map<int, Messages> to_, from_;  // by peer
+  CountedChannel collectives_;
+  std::map<int, CountedChannel> to_, from_;  // by peer
 };
 
 }  // namespace mtl

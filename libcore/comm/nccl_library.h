@@ -7,7 +7,6 @@
 // It matches a communicator's operations in starting order, so each communicator has a separate stream.
 #pragma once
 
-#include <cstddef>
 #include <string>
 #include <vector>
 

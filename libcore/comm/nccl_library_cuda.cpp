@@ -42,18 +42,9 @@ struct Functions {
 
 /// Returns the NCCL data type for summing a tensor. Throws Error if we cannot sum its dtype.
 ncclDataType_t summed_type(const Tensor& tensor) {
-  switch (tensor.dtype()) {
-    case DType::f32:
-      return ncclFloat32;
-    case DType::f64:
-      return ncclFloat64;
-    case DType::bf16:
-      return ncclBfloat16;
-    case DType::f16:
-      return ncclFloat16;
-    default:
-      fail(Exit::failure, "NCCL: sums of ", name_of(tensor.dtype()), " are not supported");
-  }
+  if (tensor.dtype() == DType::f64) return ncclFloat64;
+  require(is_computed(tensor.dtype()), "NCCL: sums of ", name_of(tensor.dtype()), " are not supported");
+  return tensor.dtype() == DType::bf16 ? ncclBfloat16 : tensor.dtype() == DType::f16 ? ncclFloat16 : ncclFloat32;
 }
 
 class Nccl final : public NcclLibrary {

@@ -1,31 +1,9 @@
 #include "comm/operation_label.h"
 
+#include "base/enum_index.h"
 #include "base/str.h"
 
 namespace mtl {
-
-namespace {
-
-const char* name_of(OperationKind kind) {
-  switch (kind) {
-    case OperationKind::all_reduce:
-    case OperationKind::all_reduce_sums:
-      return "all-reduce";
-    case OperationKind::all_gather:
-      return "all-gather";
-    case OperationKind::reduce_scatter:
-      return "reduce-scatter";
-    case OperationKind::broadcast:
-      return "broadcast";
-    case OperationKind::send:
-      return "send";
-    case OperationKind::receive:
-      return "receive";
-  }
-  return "";
-}
-
-}  // namespace
 
 std::string OperationProgress::text() const {
   std::string out;
@@ -35,11 +13,24 @@ std::string OperationProgress::text() const {
 }
 
 std::string OperationLabel::text() const {
+  constexpr const char* names[] = {"all-reduce", "all-reduce", "all-gather", "reduce-scatter",
+                                   "broadcast",  "send",       "receive"};
   std::string from;
   if (kind == OperationKind::send) from = cat(" to rank ", peer);
   if (kind == OperationKind::receive || kind == OperationKind::broadcast) from = cat(" from rank ", peer);
-  return cat(name_of(kind), " #", number, from, " in group '", group == nullptr ? "" : group->name, "' (",
+  return cat(names[enum_index(kind)], " #", number, from, " in group '", group == nullptr ? "" : group->name, "' (",
              with_commas(bytes), " bytes", at.text(), ")");
+}
+
+OperationLabel make_label(OperationKind kind, const GroupIdentity& group, std::int64_t number, const Tensor& data,
+                          int peer, const OperationProgress& at) {
+  require(data.raw() != nullptr || data.bytes() == 0, "group '", group.name, "': cannot send a meta tensor");
+  return {.kind = kind,
+          .group = &group,
+          .number = number,
+          .bytes = data.bytes(),
+          .peer = peer < 0 ? -1 : group.ranks[peer],
+          .at = at};
 }
 
 }  // namespace mtl

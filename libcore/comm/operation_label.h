@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "device/tensor.h"
+
 namespace mtl {
 
 /// Each message's tag contains the operation's kind, so messages of different kinds never match.
@@ -33,5 +35,9 @@ struct OperationLabel {
   /// Returns text such as "all-reduce #12 in group 'data' (4,096 bytes, iteration 3, micro-batch 1)".
   std::string text() const;
 };
+
+/// Returns the label of an operation on `data`. `peer` is a rank of the group, or -1. Throws for a meta tensor.
+OperationLabel make_label(OperationKind kind, const GroupIdentity& group, std::int64_t number, const Tensor& data,
+                          int peer, const OperationProgress& at);
 
 }  // namespace mtl
