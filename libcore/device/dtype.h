@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include "base/enum_index.h"
 
@@ -13,22 +14,8 @@ namespace mtl {
 enum class DType : std::uint8_t { f32, f64, f16, bf16, i64, i32, u32, u16, u8 };
 
 constexpr std::size_t size_of(DType dtype) {
-  switch (dtype) {
-    case DType::f64:
-    case DType::i64:
-      return 8;
-    case DType::f32:
-    case DType::i32:
-    case DType::u32:
-      return 4;
-    case DType::f16:
-    case DType::bf16:
-    case DType::u16:
-      return 2;
-    case DType::u8:
-      return 1;
-  }
-  return 0;
+  constexpr std::size_t sizes[] = {4, 8, 2, 2, 8, 4, 4, 2, 1};
+  return sizes[enum_index(dtype)];
 }
 
 constexpr const char* name_of(DType dtype) {
@@ -46,44 +33,19 @@ struct Half {
   std::uint16_t bits;
 };
 
+constexpr DType dtype_of(std::type_identity<Bf16>) { return DType::bf16; }
+constexpr DType dtype_of(std::type_identity<Half>) { return DType::f16; }
+constexpr DType dtype_of(std::type_identity<float>) { return DType::f32; }
+constexpr DType dtype_of(std::type_identity<double>) { return DType::f64; }
+constexpr DType dtype_of(std::type_identity<std::int64_t>) { return DType::i64; }
+constexpr DType dtype_of(std::type_identity<std::int32_t>) { return DType::i32; }
+constexpr DType dtype_of(std::type_identity<std::uint32_t>) { return DType::u32; }
+constexpr DType dtype_of(std::type_identity<std::uint16_t>) { return DType::u16; }
+constexpr DType dtype_of(std::type_identity<std::uint8_t>) { return DType::u8; }
 /// The DType that stores a C++ type.
 template <class T>
-constexpr DType dtype_of();
-template <>
-constexpr DType dtype_of<Bf16>() {
-  return DType::bf16;
-}
-template <>
-constexpr DType dtype_of<Half>() {
-  return DType::f16;
-}
-template <>
-constexpr DType dtype_of<float>() {
-  return DType::f32;
-}
-template <>
-constexpr DType dtype_of<double>() {
-  return DType::f64;
-}
-template <>
-constexpr DType dtype_of<std::int64_t>() {
-  return DType::i64;
-}
-template <>
-constexpr DType dtype_of<std::int32_t>() {
-  return DType::i32;
-}
-template <>
-constexpr DType dtype_of<std::uint32_t>() {
-  return DType::u32;
-}
-template <>
-constexpr DType dtype_of<std::uint16_t>() {
-  return DType::u16;
-}
-template <>
-constexpr DType dtype_of<std::uint8_t>() {
-  return DType::u8;
+constexpr DType dtype_of() {
+  return dtype_of(std::type_identity<T>());
 }
 
 /// Convert IEEE 754 binary16 and bfloat16 to and from fp32. Conversions from fp32 round to nearest even. NaN stays NaN.

@@ -2,6 +2,8 @@
 // are complete when the call returns, so an event only stores the time.
 #pragma once
 
+#include <memory>
+
 #include "device/stream.h"
 
 namespace mtl {
@@ -11,9 +13,6 @@ class Event {
   enum class Kind { order, time };
 
   explicit Event(Device device, Kind kind = Kind::order);
-  ~Event();
-  Event(Event&& other) noexcept;
-  Event& operator=(Event&& other) noexcept;
 
   /// Records the event after all commands enqueued on the stream so far.
   void record(Stream& stream);
@@ -27,8 +26,11 @@ class Event {
   double milliseconds_since(const Event& begin) const;
 
  private:
-  cuda::EventHandle handle_ = nullptr;  // null on the cpu and on meta
-  double seconds_ = 0;                  // time of record(), on the cpu and on meta
+  struct Free {
+    void operator()(cuda::EventHandle handle) const { cuda::free_event(handle); }
+  };
+  std::unique_ptr<CUevent_st, Free> handle_;  // null on the cpu and on meta
+  double seconds_ = 0;                        // time of record(), on the cpu and on meta
 };
 
 }  // namespace mtl

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 
 #include "device/stream.h"
 
@@ -9,11 +10,6 @@ namespace mtl {
 
 class Graph {
  public:
-  Graph() = default;
-  ~Graph();
-  Graph(Graph&& other) noexcept;
-  Graph& operator=(Graph&& other) noexcept;
-
   bool exists() const { return handle_ != nullptr; }
   /// Records the commands that `body` enqueues on `stream`, without running them. Also records commands on other
   /// streams if `body` uses events (device/event.h) to fork them from `stream` and to join them again. A launch uses
@@ -24,7 +20,10 @@ class Graph {
   void launch(Stream& stream) const;
 
  private:
-  cuda::GraphHandle handle_ = nullptr;
+  struct Free {
+    void operator()(cuda::GraphHandle handle) const { cuda::free_graph(handle); }
+  };
+  std::unique_ptr<CUgraphExec_st, Free> handle_;
 };
 
 }  // namespace mtl
