@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/enum_index.h"
 #include "comm/staging.h"
 #include "device/step_state.h"
 #include "engine/meta_model.h"
@@ -47,17 +48,9 @@ Pipeline make_pipeline(MetaModel& model, const RunShape& shape) {
 }
 
 Category category_of(StorageRole role) {
-  switch (role) {
-    case StorageRole::values:
-      return Category::parameters;
-    case StorageRole::gradients:
-      return Category::gradients;
-    case StorageRole::main_weights:
-      return Category::main_weights;
-    case StorageRole::states:
-      break;
-  }
-  return Category::optimizer;
+  constexpr Category categories[] = {Category::parameters, Category::gradients, Category::optimizer,
+                                     Category::main_weights};
+  return categories[enum_index(role)];
 }
 
 /// Returns the size in bytes of the largest tensor that the host copies from or to the device. The host copies one
@@ -107,30 +100,21 @@ MemoryPlan finish(const MetaModel& model, const Pipeline& pipeline, const RunSha
 }  // namespace
 
 std::size_t MemoryPlan::bytes(Category category) const {
-  std::size_t bytes = 0;
-  for (const PlanEntry& entry : entries) bytes += entry.category == category ? entry.total() : 0;
-  return bytes;
+  return bytes(category, Space::device) + bytes(category, Space::host);
 }
 
-std::size_t MemoryPlan::total_bytes() const {
-  std::size_t bytes = 0;
-  for (const PlanEntry& entry : entries) bytes += entry.total();
-  return bytes;
-}
+std::size_t MemoryPlan::total_bytes() const { return total_bytes(Space::device) + total_bytes(Space::host); }
 
 std::size_t MemoryPlan::bytes(Category category, Space space) const {
   std::size_t bytes = 0;
-  for (const PlanEntry& entry : entries) {
-    const Space actual = device == Device::cpu ? Space::host : entry.space;
-    bytes += entry.category == category && actual == space ? entry.total() : 0;
-  }
+  for (const PlanEntry& entry : entries)
+    bytes += entry.category == category && space_of(entry) == space ? entry.total() : 0;
   return bytes;
 }
 
 std::size_t MemoryPlan::total_bytes(Space space) const {
-  if (device == Device::cpu) return space == Space::host ? total_bytes() : 0;
   std::size_t bytes = 0;
-  for (const PlanEntry& entry : entries) bytes += entry.space == space ? entry.total() : 0;
+  for (const PlanEntry& entry : entries) bytes += space_of(entry) == space ? entry.total() : 0;
   return bytes;
 }
 

@@ -82,6 +82,7 @@ struct MemoryPlan {
   bool operator==(const MemoryPlan&) const = default;
 
  private:
+  Space space_of(const PlanEntry& entry) const { return device == Device::cpu ? Space::host : entry.space; }
   std::size_t index_of(Category category) const;
 };
 

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <utility>
 
+#include "base/enum_index.h"
 #include "device/copy.h"
 #include "kernels/cross_entropy.h"
 
@@ -13,21 +14,8 @@ namespace {
 
 /// Returns the name of an action's phase in profiles.
 const char* phase_of(ActionKind kind) {
-  switch (kind) {
-    case ActionKind::forward:
-      return "forward";
-    case ActionKind::backward:
-      return "backward";
-    case ActionKind::weight:
-      return "weight gradients";
-    case ActionKind::receive_forward:
-    case ActionKind::receive_backward:
-      return "receive";
-    case ActionKind::send_forward:
-    case ActionKind::send_backward:
-      return "send";
-  }
-  return "";
+  constexpr const char* names[] = {"forward", "backward", "weight gradients", "receive", "send", "receive", "send"};
+  return names[enum_index(kind)];
 }
 
 }  // namespace

@@ -125,10 +125,9 @@ Json memory_json(const MemoryPlan& plan) {
 Json rank_plans_json(const std::vector<RankPlan>& plans) {
   Json out = Json::array();
   for (const RankPlan& kind : plans) {
-    Json ranks = Json::array(), sent = Json::object();
-    for (int rank : kind.ranks) ranks.push(rank);
+    Json sent = Json::object();
     for (const Traffic& group : traffic(kind.plan.sent)) sent.set(group.group, group.bytes);
-    out.push(Json::object({{"ranks", ranks},
+    out.push(Json::object({{"ranks", Json::Array(kind.ranks.begin(), kind.ranks.end())},
                            {"parameters", kind.plan.rank_parameters},
                            {"memory_bytes", memory_json(kind.plan)},
                            {"slots", kind.plan.entry(Category::slots).count},

@@ -15,16 +15,13 @@ constexpr std::array<Axis, kAxes> kAllAxes = {Axis::tensor, Axis::context, Axis:
 /// Parses axis names: "dp-cp" gives {data, context}.
 std::vector<Axis> parse_order(const std::string& token) {
   std::vector<Axis> axes;
-  for (std::size_t begin = 0; begin <= token.size();) {
-    std::size_t end = std::min(token.find('-', begin), token.size());
-    std::string word = token.substr(begin, end - begin);
+  for (const std::string& word : split(token, '-')) {
     auto found = std::find_if(kAllAxes.begin(), kAllAxes.end(), [&](Axis axis) { return word == short_name(axis); });
     if (found == kAllAxes.end())
       fail_at(Exit::usage, cat("order of ranks ", token), "names '", word, "', which is not an axis");
     if (std::find(axes.begin(), axes.end(), *found) != axes.end())
       fail_at(Exit::usage, cat("order of ranks ", token), "names ", word, " twice");
     axes.push_back(*found);
-    begin = end + 1;
   }
   return axes;
 }

@@ -94,14 +94,9 @@ std::vector<Action> interleaved(int stages, int stage, int chunks, int micro_bat
 std::vector<Action> stage_schedule(const Layout& layout, int stage, int micro_batches) {
   require(layout.schedule == ScheduleKind::interleaved || layout.chunks == 1,
           "only an interleaved schedule has several chunks");
-  switch (layout.schedule) {
-    case ScheduleKind::gpipe:
-      return gpipe(layout.stages(), stage, micro_batches);
-    case ScheduleKind::one_forward_one_backward:
-      return one_forward_one_backward(layout.stages(), stage, micro_batches);
-    case ScheduleKind::interleaved:
-      break;
-  }
+  if (layout.schedule == ScheduleKind::gpipe) return gpipe(layout.stages(), stage, micro_batches);
+  if (layout.schedule == ScheduleKind::one_forward_one_backward)
+    return one_forward_one_backward(layout.stages(), stage, micro_batches);
   return interleaved(layout.stages(), stage, layout.chunks, micro_batches, layout.group);
 }
 
@@ -137,21 +132,15 @@ StepSchedule::StepSchedule(std::vector<Action> actions_of_step)
     ends_gradients[i] = actions[i].kind == last && ended.insert(actions[i].chunk).second;
 }
 
-int max_in_flight(const std::vector<Action>& actions) {
+int max_in_flight(const std::vector<Action>& actions, std::optional<int> chunk) {
   int in_flight = 0, largest = 0;
   const ActionKind last = last_kind(actions);
   for (const Action& action : actions) {
+    if (chunk && action.chunk != *chunk) continue;
     in_flight += int(action.kind == ActionKind::forward) - int(action.kind == last);
     largest = std::max(largest, in_flight);
   }
   return largest;
-}
-
-int max_in_flight(const std::vector<Action>& actions, int chunk) {
-  std::vector<Action> of_chunk;
-  std::copy_if(actions.begin(), actions.end(), std::back_inserter(of_chunk),
-               [&](const Action& action) { return action.chunk == chunk; });
-  return max_in_flight(of_chunk);
 }
 
 std::vector<Action> with_communication(const std::vector<Action>& actions, int stages, int stage, int chunks) {

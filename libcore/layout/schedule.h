@@ -6,6 +6,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -65,11 +66,10 @@ struct StepSchedule {
 /// Returns the actions for layout.rank in a step, including communication.
 StepSchedule rank_schedule(const Layout& layout, int micro_batches);
 
-/// Return how many micro-batches are in flight at the same time, at most. A micro-batch is in flight from its forward
-/// to its last action (backward or weight). The first overload counts micro-batches in all chunks. The second counts
-/// only those in `chunk`, and the chunk needs this number of slots.
-int max_in_flight(const std::vector<Action>& actions);
-int max_in_flight(const std::vector<Action>& actions, int chunk);
+/// Returns how many micro-batches are in flight at the same time, at most. A micro-batch is in flight from its forward
+/// to its last action (backward or weight). With `chunk`, counts only micro-batches in this chunk, which needs this
+/// number of slots.
+int max_in_flight(const std::vector<Action>& actions, std::optional<int> chunk = {});
 
 /// Adds the stage's sends and receives to `actions`. Before each forward or backward, the stage receives its input.
 /// After it, the stage sends its output. The model's first chunk receives no activations and sends no gradients. The

@@ -66,8 +66,6 @@ bool Chunk::shares_table() const {
   return range_.has_embedding && range_.has_head && std::get<Head>(units_.back()).shares_table();
 }
 
-Chunk::Cache Chunk::make_cache() const { return make_cache({}); }
-
 Chunk::Cache Chunk::make_cache(const std::vector<KvCache>& past) const {
   Cache cache;
   std::size_t layer = 0;

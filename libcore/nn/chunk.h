@@ -65,11 +65,9 @@ class Chunk {
   /// Returns how many layers keep their activations on the host until backward. If this is not 0, training needs
   /// Ctx::offload.
   int offloaded_layers() const { return static_cast<int>(offloaded_); }
-  /// Returns an empty cache for one micro-batch.
-  Cache make_cache() const;
-  /// Returns a cache for decoding. Attention continues from the keys and values in `past`, which has one KvCache per
-  /// layer.
-  Cache make_cache(const std::vector<KvCache>& past) const;
+  /// Returns an empty cache for one micro-batch. In decoding, attention continues from the keys and values in `past`,
+  /// which has one KvCache per layer.
+  Cache make_cache(const std::vector<KvCache>& past = {}) const;
   /// Returns the shape (n, C) of the hidden states for a micro-batch of `tokens` tokens (B T).
   Shape hidden_shape(const ProcessGroups& groups, std::int64_t tokens) const;
   DType hidden_dtype() const { return residual_; }

@@ -30,11 +30,7 @@ Json rank_json(const TopoReport& report, int rank) {
 
 Json group_json(const GroupKind& kind) {
   Json groups = Json::array();
-  for (const std::vector<int>& group : kind.groups) {
-    Json ranks = Json::array();
-    for (int rank : group) ranks.push(rank);
-    groups.push(ranks);
-  }
+  for (const std::vector<int>& group : kind.groups) groups.push(Json::Array(group.begin(), group.end()));
   return Json::object({{"kind", kind.name},
                        {"purpose", kind.purpose},
                        {"traffic", kind.traffic},

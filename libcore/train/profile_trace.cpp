@@ -1,4 +1,5 @@
 // The Chrome trace format: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
+#include "base/enum_index.h"
 #include "base/json.h"
 #include "base/str.h"
 #include "train/profile_report.h"
@@ -9,35 +10,18 @@ namespace {
 
 enum Row { kPhases = 1, kLayers, kOperators, kCommunication, kKernels };
 
-Row row_of(ProfileKind kind) {
-  switch (kind) {
-    case ProfileKind::step:
-    case ProfileKind::phase:
-      return kPhases;
-    case ProfileKind::layer:
-      return kLayers;
-    case ProfileKind::op:
-      return kOperators;
-    case ProfileKind::communication:
-      return kCommunication;
-  }
-  return kPhases;
-}
-
-const char* category_of(ProfileKind kind) {
-  switch (kind) {
-    case ProfileKind::step:
-      return "step";
-    case ProfileKind::phase:
-      return "phase";
-    case ProfileKind::layer:
-      return "layer";
-    case ProfileKind::op:
-      return "operator";
-    case ProfileKind::communication:
-      return "communication";
-  }
-  return "";
+struct Place {
+  Row row;
+  const char* category;
+};
+/// Returns where the trace shows entries of a kind.
+Place place_of(ProfileKind kind) {
+  constexpr Place places[] = {{kPhases, "step"},
+                              {kPhases, "phase"},
+                              {kLayers, "layer"},
+                              {kOperators, "operator"},
+                              {kCommunication, "communication"}};
+  return places[enum_index(kind)];
 }
 
 /// Returns an event that names a process or one of its threads.
@@ -67,8 +51,8 @@ std::string trace_events(const Profile& profile, int rank, const std::string& ho
                                               {kKernels, "kernels"}};
   for (const auto& [row, name] : rows) events.push_back(name_event("thread_name", rank, row, name).dump());
   for (const ProfileEntry& entry : profile.entries()) {
-    Json event =
-        complete_event(entry.title(), category_of(entry.kind), rank, row_of(entry.kind), entry.begin_ms, entry.end_ms);
+    const auto [row, category] = place_of(entry.kind);
+    Json event = complete_event(entry.title(), category, rank, row, entry.begin_ms, entry.end_ms);
     if (entry.kind == ProfileKind::op)
       event.set("args",
                 Json::object({{"operands", entry.detail}, {"flops", entry.work.flops}, {"bytes", entry.work.bytes}}));

@@ -1,6 +1,5 @@
 #include "train/trainer.h"
 
-#include <cmath>
 #include <utility>
 
 #include "base/files.h"
@@ -18,14 +17,11 @@ namespace mtl {
 namespace {
 
 Optimizer::Options optimizer_options(const TrainOptions& options) {
-  Optimizer::Options out;
-  out.rule.options.beta1 = options.optimizer.adam_beta1;
-  out.rule.options.beta2 = options.optimizer.adam_beta2;
-  out.rule.options.eps = options.optimizer.adam_eps;
-  out.clip_grad = options.optimizer.clip_grad;
-  out.overlap = {.reduce = options.parallel.overlap_grad_reduce, .gather = options.parallel.overlap_param_gather};
-  out.seed = static_cast<std::uint32_t>(options.seed);
-  return out;
+  const OptimizerOptions& given = options.optimizer;
+  return {.rule = {{.beta1 = given.adam_beta1, .beta2 = given.adam_beta2, .eps = given.adam_eps}},
+          .clip_grad = given.clip_grad,
+          .overlap = {.reduce = options.parallel.overlap_grad_reduce, .gather = options.parallel.overlap_param_gather},
+          .seed = static_cast<std::uint32_t>(options.seed)};
 }
 
 StopRequest stop_request_of(const TrainOptions& options) {
@@ -124,15 +120,13 @@ void Trainer::check_agreement(const RunStart& start) {
 }
 
 SamplerOptions Trainer::sampler(Split split, std::int64_t consumed) const {
-  SamplerOptions sampler;
-  sampler.kind = options_.data.sampler_kind();
-  sampler.data_sharding = options_.data.data_sharding;
-  sampler.total = data_.dataset(split)->size();
-  sampler.consumed = consumed;
-  sampler.micro_batch_size = options_.batch.micro_batch_size;
-  sampler.dp_size = shape_.layout.size(Axis::data);
-  sampler.dp_rank = shape_.layout.coordinate(Axis::data);
-  return sampler;
+  return {.kind = options_.data.sampler_kind(),
+          .total = data_.dataset(split)->size(),
+          .consumed = consumed,
+          .micro_batch_size = options_.batch.micro_batch_size,
+          .dp_size = shape_.layout.size(Axis::data),
+          .dp_rank = shape_.layout.coordinate(Axis::data),
+          .data_sharding = options_.data.data_sharding};
 }
 
 std::unique_ptr<DataFeed> Trainer::feed(Split split, std::int64_t consumed) {

@@ -50,13 +50,11 @@ void Trainer::report_interval(bool final) {
 }
 
 void Trainer::report_held_out(const char* name, double loss, bool final) {
-  ValidationReport report;
-  report.iteration = state_.iteration;
-  report.consumed_samples = state_.consumed_samples;
-  report.name = name;
-  report.loss = loss;
-  report.is_final = final;
-  metrics_->report(report);
+  metrics_->report(ValidationReport{.iteration = state_.iteration,
+                                    .consumed_samples = state_.consumed_samples,
+                                    .name = name,
+                                    .loss = loss,
+                                    .is_final = final});
 }
 
 void Trainer::print_status(const std::string& where) {
