@@ -38,6 +38,12 @@ struct AdamWRange {
   ElementMap elements{};
 };
 
+/// m = beta1 m + new1 g, v = beta2 v + new2 g^2, p -= rate m / (root sqrt(v) + eps) + decay p; g: `grad` times the
+/// stored gradient.
+struct AdamWFactors {
+  float grad, beta1, beta2, new1, new2, rate, root, eps, decay;
+};
+
 struct AdamWOptions {
   double beta1 = 0.9;
   double beta2 = 0.999;

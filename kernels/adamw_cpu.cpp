@@ -44,7 +44,7 @@ class Stretch {
 };
 
 /// Updates the moments, and writes what to subtract from the parameters to `updates`.
-void find_updates(const AdamWRange& range, const cpu::AdamWFactors& f, std::int64_t begin, std::size_t size,
+void find_updates(const AdamWRange& range, const AdamWFactors& f, std::int64_t begin, std::size_t size,
                   float* updates) {
   Stretch param(range.param, begin, size), grads(range.grad, begin, size);
   Stretch first(range.exp_avg, begin, size), second(range.exp_avg_sq, begin, size);
@@ -68,8 +68,8 @@ void find_updates(const AdamWRange& range, const cpu::AdamWFactors& f, std::int6
 void draw_rounding(PhiloxKey key, std::uint64_t step, const ElementMap& map, std::int64_t begin, std::size_t size,
                    std::uint16_t* out) {
   for (std::size_t done = 0; done < size;) {
-    const std::int64_t held = map.skipped + begin + static_cast<std::int64_t>(done), column = held % map.inner;
-    const auto first = static_cast<std::uint64_t>(map.first + held / map.inner * map.pitch + column);
+    const std::int64_t j = map.skipped + begin + static_cast<std::int64_t>(done), column = j % map.inner;
+    const auto first = static_cast<std::uint64_t>(map.first + j / map.inner * map.pitch + column);
     const std::size_t n = HWY_MIN(size - done, static_cast<std::size_t>(map.inner - column)), skipped = first % 8;
     HWY_ALIGN std::uint32_t words[(kStretch / 8 + 1) * 4];
     philox_blocks(key, step, first / 8, (skipped + n + 7) / 8, words);
@@ -121,8 +121,7 @@ void refresh_copy(C* copy, const P* p, const float* before, std::size_t size, cp
 }
 
 template <bool counted>
-cpu::UpdateCounts update_range(const AdamWRange& range, const cpu::AdamWFactors& f, std::uint64_t step,
-                               Range elements) {
+cpu::UpdateCounts update_range(const AdamWRange& range, const AdamWFactors& f, std::uint64_t step, Range elements) {
   cpu::UpdateCounts counts;
   HWY_ALIGN float updates[kStretch], before[kStretch];
   HWY_ALIGN std::uint16_t random[kStretch + 64];  // room for a vector read past the end
@@ -144,7 +143,7 @@ cpu::UpdateCounts update_range(const AdamWRange& range, const cpu::AdamWFactors&
   return counts;
 }
 
-cpu::UpdateCounts adamw_range(const AdamWRange& range, const cpu::AdamWFactors& f, std::uint64_t step, bool counted,
+cpu::UpdateCounts adamw_range(const AdamWRange& range, const AdamWFactors& f, std::uint64_t step, bool counted,
                               Range elements) {
   return counted ? update_range<true>(range, f, step, elements) : update_range<false>(range, f, step, elements);
 }

@@ -22,13 +22,7 @@ struct Update {
   std::int64_t begin, count;
 };
 
-/// m = beta1 m + new1 g, v = beta2 v + new2 g^2, p -= rate m / (root sqrt(v) + eps) + decay p; g: `grad` times the
-/// stored gradient.
-struct Factors {
-  float grad, beta1, beta2, new1, new2, rate, root, eps, decay;
-};
-
-__device__ inline Factors factors_of(const Update& u) {
+__device__ inline AdamWFactors factors_of(const Update& u) {
   const StepState& state = *u.state;
   const double beta1 = u.options.beta1, beta2 = u.options.beta2, step = static_cast<double>(state.step);
   return {static_cast<float>(state.clip_scale / state.loss_scale),
@@ -48,8 +42,8 @@ __device__ inline Factors factors_of(const Update& u) {
 class RoundingBits {
  public:
   __device__ RoundingBits(const Update& u, std::int64_t first) : u_(u), step_(u.state->step) {
-    const std::int64_t held = u.elements.skipped + first, row = held / u.elements.inner;
-    column_ = held - row * u.elements.inner;
+    const std::int64_t j = u.elements.skipped + first, row = j / u.elements.inner;
+    column_ = j - row * u.elements.inner;
     number_ = u.elements.first + row * u.elements.pitch + column_;
     draw();
   }
@@ -94,7 +88,7 @@ struct Counts {
 };
 
 template <int n>
-__device__ void update_pack(const Update& u, const Factors& f, std::int64_t i, Counts& counts) {
+__device__ void update_pack(const Update& u, const AdamWFactors& f, std::int64_t i, Counts& counts) {
   const Pack<n> grad = load<n>(u.grad, i);
   Pack<n> m = load<n>(u.exp_avg, i), v = load<n>(u.exp_avg_sq, i), p = load<n>(u.param, i), old = p;
   Pack<n> changes;
@@ -126,10 +120,10 @@ __device__ void update_pack(const Update& u, const Factors& f, std::int64_t i, C
 template <int n>
 __global__ void update_elements(const __grid_constant__ Update u) {
   if (u.state->found_inf != 0) return;
-  auto* factors = shared_memory<Factors>();
+  auto* factors = shared_memory<AdamWFactors>();
   if (threadIdx.x == 0) *factors = factors_of(u);
   __syncthreads();
-  const Factors f = *factors;
+  const AdamWFactors f = *factors;
   __syncthreads();  // the sums reuse this memory
   Counts counts;
   const std::int64_t end = u.begin + u.count;
@@ -148,7 +142,7 @@ void launch_update(Stream& stream, Update update, std::int64_t begin, std::int64
   update.begin = begin;
   update.count = count;
   LaunchShape shape = flat_shape(count / n);
-  shape.shared_bytes = std::max(sizeof(Factors), kWarp * sizeof(int));
+  shape.shared_bytes = std::max(sizeof(AdamWFactors), kWarp * sizeof(int));
   launch(stream, update_elements<n>, shape, update);
 }
 

@@ -14,12 +14,9 @@ inline constexpr std::int64_t kMaxRowSums = 64;
 inline Blocks row_sum_blocks(std::int64_t rows) {
   return {rows, std::max<std::int64_t>(16, (rows + kMaxRowSums - 1) / kMaxRowSums)};
 }
-/// Returns the size in bytes of the partial sums (row_sum_blocks(rows).number(), width) f32.
-inline std::size_t row_sum_bytes(std::int64_t rows, std::int64_t width) {
-  return row_sum_blocks(rows).number() * width * sizeof(float);
-}
-/// Calls body(Range rows, float* sums) for every block of rows. `sums` (width) is the block's row in `partials`, set to
-/// zeros, or null if `partials` is absent. `elements` is the total amount of work.
+/// Calls body(Range rows, float* sums) for every block of rows. `sums` (width) is the block's row in `partials`, f32
+/// (row_sum_blocks(rows).number(), width), set to zeros, or null if `partials` is absent. `elements` is the total
+/// amount of work.
 template <class Body>
 void for_row_sum_blocks(Stream& stream, const Tensor& partials, std::int64_t rows, std::int64_t width,
                         std::int64_t elements, const Body& body) {
@@ -60,12 +57,6 @@ template <class T>
 T* work_as(const Tensor& work) {
   return static_cast<T*>(work.raw());
 }
-
-/// m = beta1 m + new1 g, v = beta2 v + new2 g^2, p -= rate m / (root sqrt(v) + eps) + decay p; g: `grad` times the
-/// stored gradient.
-struct AdamWFactors {
-  float grad, beta1, beta2, new1, new2, rate, root, eps, decay;
-};
 
 /// The counts of a StepReport.
 struct UpdateCounts {

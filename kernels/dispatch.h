@@ -46,4 +46,11 @@ Tensor make_work(const Stream& stream, Arena& scratch, const Args&... args) {
   return scratch.make(DType::u8, {static_cast<std::int64_t>(bytes)});
 }
 
+/// Allocates scratch memory to add up `sums` columns over `rows` rows of `width` elements, or none unless `wanted`.
+inline Tensor make_row_sums(const Stream& stream, Arena& scratch, bool wanted, std::int64_t rows, std::int64_t width,
+                            std::int64_t sums) {
+  if (!wanted) return {};
+  return make_work<cpu::row_sums_work, cuda::row_sums_work>(stream, scratch, rows, width, sums);
+}
+
 }  // namespace mtl

@@ -38,9 +38,8 @@ void head_norm_backward(Stream& stream, Arena& scratch, const HeadSlice& dx, Gra
   expect_tensor("head_norm rstd", rstd, DType::f32, x.heads());
   expect_grad("head_norm dgamma", dgamma, gamma.shape());
   Arena::Mark mark(scratch);
-  Tensor work;
-  if (dgamma.wanted())
-    work = make_work<cpu::head_norm_backward_work, cuda::head_norm_backward_work>(stream, scratch, x);
+  const std::int64_t width = gamma.numel();
+  const Tensor work = make_row_sums(stream, scratch, dgamma.wanted(), x.heads().numel(), width, width);
   stream.count(0, static_cast<double>(3 * x.bytes() + rstd.bytes() + gamma.bytes()));
   run<cpu::head_norm_backward, cuda::head_norm_backward>(stream, work, dx, dgamma, dy, x, rstd, gamma);
 }

@@ -85,9 +85,5 @@ void head_norm_backward(Stream& stream, Tensor work, const HeadSlice& dx, const 
   if (dgamma.wanted()) sum_partials(stream, dgamma, work_as<float>(work), row_sum_blocks(heads).number(), width);
 }
 
-std::size_t head_norm_backward_work(const Stream&, const HeadSlice& x) {
-  return row_sum_bytes(x.heads().numel(), x.tensor.size(4));
-}
-
 }  // namespace mtl::cpu
 #endif

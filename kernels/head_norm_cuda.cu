@@ -45,9 +45,4 @@ void head_norm_backward(Stream& stream, Tensor work, const HeadSlice& dx, const 
   if (dgamma.wanted()) rmsnorm_add_dgamma(stream, dgamma, work, rows, width);
 }
 
-std::size_t head_norm_backward_work(const Stream&, const HeadSlice& x) {
-  const std::int64_t width = x.tensor.size(4);
-  return block_sums_bytes(x.heads().numel(), width, width);
-}
-
 }  // namespace mtl::cuda

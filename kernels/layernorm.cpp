@@ -37,10 +37,8 @@ void layernorm_backward(Stream& stream, Arena& scratch, Grad dx, Grad dgamma, Gr
   expect_grad("layernorm dgamma", dgamma, width);
   expect_grad("layernorm dbeta", dbeta, width);
   Arena::Mark mark(scratch);
-  Tensor work;
-  if (dgamma.wanted() || dbeta.wanted())
-    work = make_work<cpu::layernorm_backward_work, cuda::layernorm_backward_work>(stream, scratch, dy.row_count(),
-                                                                                  dy.size(-1));
+  const Tensor work =
+      make_row_sums(stream, scratch, dgamma.wanted() || dbeta.wanted(), dy.row_count(), dy.size(-1), 2 * dy.size(-1));
   const int passes = (dx.wanted() ? 1 : 0) + (dx.wanted() && dx.mode == GradMode::accumulate ? 1 : 0);
   stream.count(0, static_cast<double>(dy.bytes() + cache.x.bytes()) + passes * static_cast<double>(cache.x.bytes()));
   run<cpu::layernorm_backward, cuda::layernorm_backward>(stream, work, LayerNormGrads{dx, dgamma, dbeta}, dy, cache,

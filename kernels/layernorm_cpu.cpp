@@ -132,9 +132,5 @@ void layernorm_backward(Stream& stream, Tensor work, const LayerNormGrads& grads
   if (grads.dbeta.wanted()) sum_partials(stream, grads.dbeta, sums + width, number, 2 * width);
 }
 
-std::size_t layernorm_backward_work(const Stream&, std::int64_t rows, std::int64_t width) {
-  return row_sum_bytes(rows, 2 * width);
-}
-
 }  // namespace mtl::cpu
 #endif

@@ -183,8 +183,4 @@ void layernorm_backward(Stream& stream, Tensor work, const LayerNormGrads& grads
   if (grads.dbeta.wanted()) sum_partials(stream, grads.dbeta, partials + width, blocks, sums);
 }
 
-std::size_t layernorm_backward_work(const Stream&, std::int64_t rows, std::int64_t width) {
-  return block_sums_bytes(rows, width, 2 * width);
-}
-
 }  // namespace mtl::cuda

@@ -35,10 +35,8 @@ void residual_backward(Stream& stream, Arena& scratch, Tensor dbranch, Grad dbia
   expect_in_place("residual dbranch", dbranch, dout);
   expect_grad("residual dbias", dbias, {dout.size(-1)});
   Arena::Mark mark(scratch);
-  Tensor work;
-  if (dbias.wanted())
-    work = make_work<cpu::residual_backward_work, cuda::residual_backward_work>(stream, scratch, dout.row_count(),
-                                                                                dout.size(-1));
+  const std::int64_t width = dout.size(-1);
+  const Tensor work = make_row_sums(stream, scratch, dbias.wanted(), dout.row_count(), width, width);
   stream.count(0, static_cast<double>(dout.bytes() + dbranch.bytes() + dbias.tensor.bytes()));
   run<cpu::residual_backward, cuda::residual_backward>(stream, work, dbranch, dbias, dout, dropout, rows);
 }

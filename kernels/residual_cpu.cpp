@@ -94,8 +94,8 @@ void residual_backward(Stream& stream, Tensor work, Tensor dbranch, Grad dbias, 
     sum_partials(stream, dbias, work_as<float>(work), row_sum_blocks(dout.row_count()).number(), width);
 }
 
-std::size_t residual_backward_work(const Stream&, std::int64_t rows, std::int64_t width) {
-  return row_sum_bytes(rows, width);
+std::size_t row_sums_work(const Stream&, std::int64_t rows, std::int64_t, std::int64_t sums) {
+  return row_sum_blocks(rows).number() * sums * sizeof(float);
 }
 
 void sum_partials(Stream& stream, Grad target, const float* partials, std::int64_t number, std::int64_t row_stride) {

@@ -102,8 +102,8 @@ void residual_backward(Stream& stream, Tensor work, Tensor dbranch, Grad dbias, 
                  static_cast<int>(width));
 }
 
-std::size_t residual_backward_work(const Stream&, std::int64_t rows, std::int64_t width) {
-  return block_sums_bytes(rows, width, width);
+std::size_t row_sums_work(const Stream&, std::int64_t rows, std::int64_t width, std::int64_t sums) {
+  return std::size_t{rows_shape(rows, width, sums).launch.blocks.x} * sums * sizeof(float);
 }
 
 }  // namespace mtl::cuda

@@ -32,10 +32,8 @@ void rmsnorm_backward(Stream& stream, Arena& scratch, Grad dx, Grad dgamma, Tens
   expect_in_place("rmsnorm dx", dx.tensor, dy);
   expect_grad("rmsnorm dgamma", dgamma, {dy.size(-1)});
   Arena::Mark mark(scratch);
-  Tensor work;
-  if (dgamma.wanted())
-    work = make_work<cpu::rmsnorm_backward_work, cuda::rmsnorm_backward_work>(stream, scratch, dy.row_count(),
-                                                                              dy.size(-1));
+  const std::int64_t width = dy.size(-1);
+  const Tensor work = make_row_sums(stream, scratch, dgamma.wanted(), dy.row_count(), width, width);
   const int passes = 1 + (dx.wanted() ? 1 : 0) + (dx.wanted() && dx.mode == GradMode::accumulate ? 1 : 0);
   stream.count(0, static_cast<double>(dy.bytes()) + passes * static_cast<double>(cache.x.bytes()));
   run<cpu::rmsnorm_backward, cuda::rmsnorm_backward>(stream, work, dx, dgamma, dy, cache, gamma);

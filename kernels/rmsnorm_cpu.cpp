@@ -66,9 +66,5 @@ void rmsnorm_backward(Stream& stream, Tensor work, const Grad& dx, const Grad& d
     sum_partials(stream, dgamma, work_as<float>(work), row_sum_blocks(dy.row_count()).number(), width);
 }
 
-std::size_t rmsnorm_backward_work(const Stream&, std::int64_t rows, std::int64_t width) {
-  return row_sum_bytes(rows, width);
-}
-
 }  // namespace mtl::cpu
 #endif

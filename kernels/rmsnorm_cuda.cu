@@ -48,8 +48,4 @@ void rmsnorm_backward(Stream& stream, Tensor work, const Grad& dx, const Grad& d
   if (dgamma.wanted()) rmsnorm_add_dgamma(stream, dgamma, work, rows, width);
 }
 
-std::size_t rmsnorm_backward_work(const Stream&, std::int64_t rows, std::int64_t width) {
-  return block_sums_bytes(rows, width, width);
-}
-
 }  // namespace mtl::cuda

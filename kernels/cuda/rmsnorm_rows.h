@@ -135,7 +135,7 @@ void rmsnorm_rows_backward(Stream& stream, const RmsNormBackward<X, Dx, Dy, T>& 
 }
 
 /// Sums the partials that backward wrote to `work`, and writes the result to dgamma or adds it, as dgamma.mode says.
-/// `work` has block_sums_bytes() bytes.
+/// `work` has row_sums_work() bytes.
 inline void rmsnorm_add_dgamma(Stream& stream, const Grad& dgamma, const Tensor& work, std::int64_t rows, int width) {
   sum_partials(stream, dgamma, static_cast<const float*>(work.raw()),
                static_cast<int>(rows_shape(rows, width, width).launch.blocks.x), width);

@@ -29,7 +29,8 @@ struct RowsShape {
 inline constexpr int kTeamSums = kWarp;
 
 /// Returns a launch with one team per row. If `sums` is not 0, each team has `sums` floats in shared memory. Each block
-/// then writes a row of partials, so the number of blocks is limited, and a team may process multiple rows.
+/// then writes a row of `sums` partials to the scratch memory, so the number of blocks is limited, and a team may
+/// process multiple rows.
 inline RowsShape rows_shape(std::int64_t rows, std::int64_t width, std::int64_t sums = 0) {
   constexpr std::int64_t kThreads = 256, kShared = 96 << 10;
   constexpr std::int64_t kMostBlocks = 132 * 4;  // with sums: 4 per H100 multiprocessor
@@ -42,11 +43,6 @@ inline RowsShape rows_shape(std::int64_t rows, std::int64_t width, std::int64_t 
           .launch = {.blocks = static_cast<unsigned>(sums == 0 ? blocks : std::min(blocks, kMostBlocks)),
                      .threads = static_cast<unsigned>(teams * team),
                      .shared_bytes = kTeamSums * sizeof(float) + static_cast<std::size_t>(teams * bytes)}};
-}
-
-/// Returns the size in bytes of the partials. Each block writes a row of `sums` floats.
-inline std::size_t block_sums_bytes(std::int64_t rows, std::int64_t width, std::int64_t sums) {
-  return std::size_t{rows_shape(rows, width, sums).launch.blocks.x} * sums * sizeof(float);
 }
 
 /// This thread's team.
