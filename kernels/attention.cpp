@@ -46,11 +46,9 @@ void check_qkv(const Qkv& qkv) {
   expect_tensor("attention: v, laid out like k", qkv.v.tensor, qkv.k.tensor.dtype(), qkv.k.tensor.shape());
 }
 
-/// Throws unless all positions in the sequences are queries and keys.
 void check_whole(const char* what, const AttentionInput& in, const AttentionSizes& sizes) {
-  require(!in.past.exists() && in.rows.first_row == 0 && sizes.queries == in.qkv.k.tensor.size(1), "attention: ", what,
-          " needs whole sequences, got ", sizes.queries, " queries from position ", in.rows.first_row, ", ",
-          in.qkv.k.tensor.size(1), " keys");
+  require(in.is_whole(), "attention: ", what, " needs whole sequences, got ", sizes.queries, " queries from position ",
+          in.rows.first_row, ", ", in.qkv.k.tensor.size(1), " keys");
 }
 
 void check_dropout(const AttentionInput& in, const AttentionSizes& sizes) {
@@ -106,6 +104,14 @@ AttentionSizes AttentionInput::sizes() const {
 std::int64_t AttentionInput::keys_in_reach() const {
   const AttentionSizes all = sizes();
   return window == 0 ? all.keys : all.queries + std::min(all.keys - all.queries, window - 1);
+}
+
+bool AttentionInput::is_whole() const {
+  return !past.exists() && rows.first_row == 0 && qkv.q.tensor.size(1) == qkv.k.tensor.size(1);
+}
+
+bool AttentionInput::decodes(const Tensor& logsumexp) const {
+  return sizes().queries == 1 && !logsumexp.exists() && !document_start.exists() && !dropout.active();
 }
 
 void attention_forward(Stream& stream, Arena& scratch, Tensor out, Tensor logsumexp, const AttentionInput& in) {

@@ -55,6 +55,10 @@ struct AttentionInput {
   /// Returns an upper bound on how many distinct keys one sequence's queries attend to: sizes().keys, or fewer with a
   /// window.
   std::int64_t keys_in_reach() const;
+  /// True if all positions in the sequences are queries and keys.
+  bool is_whole() const;
+  /// True for decoding: one query per head, without logsumexp, documents or dropout.
+  bool decodes(const Tensor& logsumexp) const;
 };
 
 /// Writes out (B, Tq, H, D) and, if present, logsumexp (B, H, Tq). `past` cannot be combined with documents or dropout.

@@ -16,8 +16,8 @@ namespace {
 /// softmax needs at least one.
 void check_contents(const AttentionInput& in, const AttentionSizes& sizes) {
   for (std::int64_t b = 0; in.past.exists() && b < sizes.batch; ++b) {
-    const std::int32_t held = in.past.data<std::int32_t>()[b];
-    require(held >= 0 && held + sizes.queries <= sizes.keys, "attention: past of sequence ", b, " is ", held,
+    const std::int32_t past = in.past.data<std::int32_t>()[b];
+    require(past >= 0 && past + sizes.queries <= sizes.keys, "attention: past of sequence ", b, " is ", past,
             ", expected 0 to ", sizes.keys - sizes.queries, " for ", sizes.queries, " queries and ", sizes.keys,
             " keys");
   }
@@ -28,10 +28,6 @@ void check_contents(const AttentionInput& in, const AttentionSizes& sizes) {
     require(start[i] >= 0 && start[i] <= position, "attention: document_start of position ", position, " is ", start[i],
             ", expected 0 to ", position);
   }
-}
-
-std::int32_t dropout_threshold(const Dropout& dropout) {
-  return static_cast<std::int32_t>(attention_dropout_threshold(dropout.probability));
 }
 
 /// Returns a tensor element's address.
@@ -75,7 +71,7 @@ AttentionGroup group_of(const AttentionInput& in, const AttentionSizes& sizes, s
   group.v = rows_of(in.qkv.v, b, g, first_key);
   if (in.document_start.exists()) group.document_start = in.document_start.data<std::int32_t>() + b * sizes.queries;
   if (in.dropout.active()) {
-    std::int32_t threshold = dropout_threshold(in.dropout);
+    const auto threshold = static_cast<std::int32_t>(attention_dropout_threshold(in.dropout.probability));
     group.dropout = {.active = threshold > 0,
                      .key = in.dropout.key,
                      .sample = static_cast<std::uint64_t>(in.rows.samples.data<std::int64_t>()[b]),
@@ -88,16 +84,11 @@ AttentionGroup group_of(const AttentionInput& in, const AttentionSizes& sizes, s
   return group;
 }
 
-/// True for one query per head, without logsumexp, documents and dropout.
-bool decodes(const AttentionInput& in, const Tensor& logsumexp) {
-  return in.sizes().queries == 1 && !logsumexp.exists() && !in.document_start.exists() && !in.dropout.active();
-}
-
 /// Returns the number of floats in a thread's work area.
 std::int64_t forward_area(const AttentionInput& in, const Tensor& logsumexp) {
   const AttentionSizes sizes = in.sizes();
   const std::int64_t keys = in.keys_in_reach();
-  return decodes(in, logsumexp) ? decode_group_work(keys, sizes.heads, sizes.dim) : forward_group_work(keys, sizes.dim);
+  return in.decodes(logsumexp) ? decode_group_work(keys, sizes.heads, sizes.dim) : forward_group_work(keys, sizes.dim);
 }
 std::int64_t backward_area(const AttentionInput& in) {
   const AttentionSizes sizes = in.sizes();
@@ -130,7 +121,7 @@ std::size_t attention_backward_work(const Stream& stream, const AttentionInput& 
 
 void attention_forward(Stream& stream, Tensor work, Tensor out, Tensor logsumexp, const AttentionInput& in) {
   const AttentionSizes sizes = in.sizes();
-  const bool decode = decodes(in, logsumexp);
+  const bool decode = in.decodes(logsumexp);
   check_contents(in, sizes);
   for_groups(stream, in, work, forward_area(in, logsumexp), [&](std::int64_t b, std::int64_t g, float* own) {
     AttentionForward call;

@@ -19,11 +19,8 @@ namespace mtl::cuda {
 namespace {
 
 template <class T>
-struct Forward {
-  AttentionShape shape;
-  Heads<T> q, k, v, out;
-  float* logsumexp;  // null if absent
-  float* partials;   // (rows, pieces, 2 + D): maximum, sum, unnormalized result; null for one piece
+struct Forward : ForwardOperands<T> {
+  float* partials;  // (rows, pieces, 2 + D): maximum, sum, unnormalized result; null for one piece
   int pieces;
 };
 
@@ -128,9 +125,9 @@ __global__ void merge_pieces(const __grid_constant__ Forward<T> f) {
   });
 }
 
-/// Returns how many pieces a query's keys are split into.
+/// Returns how many pieces a query's keys are split into: one unless the call decodes.
 int pieces_of(const AttentionInput& in, const Tensor& logsumexp) {
-  return attention_decodes(in, logsumexp) ? static_cast<int>((in.keys_in_reach() + kRowChunk - 1) / kRowChunk) : 1;
+  return in.decodes(logsumexp) ? static_cast<int>((in.keys_in_reach() + kRowChunk - 1) / kRowChunk) : 1;
 }
 
 template <int n, class T>
@@ -164,14 +161,7 @@ void attention_forward_simple(Stream& stream, const Tensor& work, const Tensor& 
   const int pieces = pieces_of(in, logsumexp);
   const AttentionSizes sizes = in.sizes();
   with_float_type(out.dtype(), [&]<class T>(T) {
-    const Forward<T> f{.shape = AttentionShape(in),
-                       .q = Heads<T>(in.qkv.q),
-                       .k = Heads<T>(in.qkv.k),
-                       .v = Heads<T>(in.qkv.v),
-                       .out = Heads<T>(out, sizes),
-                       .logsumexp = logsumexp.exists() ? logsumexp.data<float>() : nullptr,
-                       .partials = pieces == 1 ? nullptr : static_cast<float*>(work.raw()),
-                       .pieces = pieces};
+    const Forward<T> f{{in, out, logsumexp}, pieces == 1 ? nullptr : static_cast<float*>(work.raw()), pieces};
     const RowLaunch rows(f.shape.rows() * pieces, 2 * sizes.dim + kRowChunk);
     with_pack_size(sizes.dim, {in.qkv.k.tensor},
                    [&]<int n>(std::integral_constant<int, n>) { launch(stream, attend_rows<n, T>, rows.shape(), f); });

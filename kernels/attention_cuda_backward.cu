@@ -11,16 +11,8 @@ namespace mtl::cuda {
 
 namespace {
 
-template <class T>
-struct Backward {
-  AttentionShape shape;
-  Heads<T> q, k, v, out, dout, dq, dk, dv;
-  const float* logsumexp;
-  float* delta;  // (rows): rowsum(dout * out), written by write_dq
-};
-
 template <int n, class T>
-__global__ void write_dq(const __grid_constant__ Backward<T> b) {
+__global__ void write_dq(const __grid_constant__ BackwardOperands<T> b) {
   const AttentionShape& shape = b.shape;
   const std::int64_t number = item_of_warp();
   if (number >= shape.rows()) return;
@@ -72,7 +64,7 @@ struct KeyMemory {
 
 /// Adds what head h's queries contribute to dk and dv of key s: dk += dS^T q, dv += dropout(P)^T dout.
 template <int n, class T>
-__device__ void add_head(const Backward<T>& b, const KeyMemory& memory, int sequence, int g, int h, int s) {
+__device__ void add_head(const BackwardOperands<T>& b, const KeyMemory& memory, int sequence, int g, int h, int s) {
   const AttentionShape& shape = b.shape;
   const int head = g * shape.heads + h;
   const std::int64_t rows = (std::int64_t{sequence} * shape.groups * shape.heads + head) * shape.queries;
@@ -100,7 +92,7 @@ __device__ void add_head(const Backward<T>& b, const KeyMemory& memory, int sequ
 }
 
 template <int n, class T>
-__global__ void write_dk_dv(const __grid_constant__ Backward<T> b) {
+__global__ void write_dk_dv(const __grid_constant__ BackwardOperands<T> b) {
   const AttentionShape& shape = b.shape;
   const std::int64_t item = item_of_warp();
   if (item >= std::int64_t{shape.batch} * shape.groups * shape.keys) return;
@@ -132,17 +124,7 @@ void attention_backward_simple(Stream& stream, float* delta, const Qkv& grads, c
                                const Tensor& logsumexp, const AttentionInput& in) {
   const AttentionSizes sizes = in.sizes();
   with_float_type(out.dtype(), [&]<class T>(T) {
-    const Backward<T> b{.shape = AttentionShape(in),
-                        .q = Heads<T>(in.qkv.q),
-                        .k = Heads<T>(in.qkv.k),
-                        .v = Heads<T>(in.qkv.v),
-                        .out = Heads<T>(out, sizes),
-                        .dout = Heads<T>(dout, sizes),
-                        .dq = Heads<T>(grads.q),
-                        .dk = Heads<T>(grads.k),
-                        .dv = Heads<T>(grads.v),
-                        .logsumexp = logsumexp.data<float>(),
-                        .delta = delta};
+    const BackwardOperands<T> b(in, grads, dout, out, logsumexp, delta);
     const RowLaunch queries(b.shape.rows(), 3 * sizes.dim + kRowChunk);
     const RowLaunch keys(sizes.batch * sizes.groups * sizes.keys, KeyMemory::floats(static_cast<int>(sizes.dim)));
     with_pack_size(sizes.dim, {in.qkv.q.tensor, in.qkv.k.tensor, in.qkv.v.tensor, dout},

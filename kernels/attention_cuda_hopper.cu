@@ -21,19 +21,17 @@ struct HopperTile {
   static constexpr int kQueries = 64 * kConsumers, kKeys = 128, kStages = 2;
   static constexpr int kThreads = kWarpgroup * (kConsumers + 1);
   // In elements. Outputs are staged separately, because the warpgroups finish at different times.
-  static constexpr int kHeld = kQueries * dim, kTile = kKeys * dim, kStaged = kQueries * kTileRow<dim>;
+  static constexpr int kOwnTile = kQueries * dim, kTile = kKeys * dim, kStaged = kQueries * kTileRow<dim>;
   static constexpr int kBarriers = 1 + 3 * kStages;
   static constexpr std::size_t kBytes =
-      kAtom + (kHeld + 2 * kStages * kTile + kStaged) * 2 + kBarriers * sizeof(Barrier);
+      kAtom + (kOwnTile + 2 * kStages * kTile + kStaged) * 2 + kBarriers * sizeof(Barrier);
   static_assert(kBytes <= 227 << 10);
 };
 
 template <class T>
 struct HopperForward {
   TensorMap q_map, k_map, v_map;
-  AttentionShape shape;
-  Heads<T> out;
-  float* logsumexp;               // null if absent
+  ForwardOperands<T> f;
   int first_q, first_k, first_v;  // HeadSlice::first of each
   int tiles;                      // of queries, per sequence
 };
@@ -47,7 +45,7 @@ struct HopperShared {
 
   __device__ HopperShared() {
     queries = reinterpret_cast<T*>(first_atom());
-    stages = queries + Tile::kHeld;
+    stages = queries + Tile::kOwnTile;
     staged = stages + 2 * Tile::kStages * Tile::kTile;
     queries_full = reinterpret_cast<Barrier*>(staged + Tile::kStaged);
     keys_full = queries_full + 1;
@@ -67,59 +65,41 @@ struct HopperShared {
   }
 };
 
-/// A block's query tile; tiles with the most keys come first.
-template <class T, int dim>
-struct HopperItem {
-  int b, g, h, head, first_query, first_key, end_key;
-
-  __device__ explicit HopperItem(const HopperForward<T>& f) {
-    using Tile = HopperTile<dim>;
-    const int item = block_in_grid(), all_heads = f.shape.groups * f.shape.heads;
-    first_query = (f.tiles - 1 - item % f.tiles) * Tile::kQueries;
-    head = item / f.tiles % all_heads;
-    b = item / f.tiles / all_heads;
-    g = head / f.shape.heads;
-    h = head % f.shape.heads;
-    const SeenKeys seen(f.shape, b, first_query, Tile::kQueries);
-    first_key = seen.lowest / Tile::kKeys * Tile::kKeys;
-    end_key = seen.highest;
-  }
-};
-
 /// The producer, one thread: copies all tiles.
 template <class T, int dim>
-__device__ void produce(const HopperForward<T>& f, const HopperShared<T, dim>& shared, const HopperItem<T, dim>& item) {
+__device__ void produce(const HopperForward<T>& hopper, const HopperShared<T, dim>& shared, const HopperQueries& own) {
   using Tile = HopperTile<dim>;
   const auto copy = [&](T* to, const TensorMap& map, Barrier* full, int rows, int head, int position) {
     barrier_arrive_expecting(full, tile_bytes<dim>(rows));
-    copy_tile<dim>(to, map, full, rows, head, item.g, position, item.b);
+    copy_tile<dim>(to, map, full, rows, head, own.g, position, own.b);
   };
-  copy(shared.queries, f.q_map, shared.queries_full, Tile::kQueries, f.first_q + item.h, item.first_query);
-  for (int key = item.first_key, i = 0; key < item.end_key; key += Tile::kKeys, ++i) {
+  copy(shared.queries, hopper.q_map, shared.queries_full, Tile::kQueries, hopper.first_q + own.h, own.first);
+  for (int key = own.first_key, i = 0; key < own.end_key; key += Tile::kKeys, ++i) {
     const int stage = i % Tile::kStages;
     if (i >= Tile::kStages) barrier_wait(shared.empty + stage, parity_of<Tile::kStages>(i - Tile::kStages));
-    copy(shared.keys(stage), f.k_map, shared.keys_full + stage, Tile::kKeys, f.first_k, key);
-    copy(shared.values(stage), f.v_map, shared.values_full + stage, Tile::kKeys, f.first_v, key);
+    copy(shared.keys(stage), hopper.k_map, shared.keys_full + stage, Tile::kKeys, hopper.first_k, key);
+    copy(shared.values(stage), hopper.v_map, shared.values_full + stage, Tile::kKeys, hopper.first_v, key);
   }
 }
 
 /// A consumer warpgroup: computes the outputs of its 64 queries.
 template <class T, int dim>
-__device__ void consume(const HopperForward<T>& f, const HopperShared<T, dim>& shared, const HopperItem<T, dim>& item,
+__device__ void consume(const HopperForward<T>& hopper, const HopperShared<T, dim>& shared, const HopperQueries& own,
                         int warpgroup) {
   using Tile = HopperTile<dim>;
+  const ForwardOperands<T>& f = hopper.f;
   const AttentionShape& shape = f.shape;
-  const int warp_row = warp_in_block() * 16, t = item.first_query + warp_row;
-  const int first = item.first_query + 64 * warpgroup;
-  const SeenKeys seen(shape, item.b, first, 64);  // for the entire warpgroup: all of its warps must agree
+  const int warp_row = warp_in_block() * 16, t = own.first + warp_row;
+  const int first = own.first + 64 * warpgroup;
+  const SeenKeys seen(shape, own.b, first, 64);  // for the entire warpgroup: all of its warps must agree
   const T* queries = shared.queries + 64 * warpgroup * kPanel;
   const float scale_log2 = shape.scale * kLog2E;
   SoftmaxRows rows;
-  rows.see(shape, item.b, t);
+  rows.see(shape, own.b, t);
   Sums<dim / 8> out;
   Sums<Tile::kKeys / 8> scores;
   barrier_wait(shared.queries_full, 0);
-  for (int key = item.first_key, i = 0; key < item.end_key; key += Tile::kKeys, ++i) {
+  for (int key = own.first_key, i = 0; key < own.end_key; key += Tile::kKeys, ++i) {
     const int stage = i % Tile::kStages;
     const bool any = first < shape.queries && key < seen.highest && key + Tile::kKeys > seen.lowest;
     barrier_wait(shared.keys_full + stage, parity_of<Tile::kStages>(i));
@@ -128,7 +108,7 @@ __device__ void consume(const HopperForward<T>& f, const HopperShared<T, dim>& s
       wgmma_end<0>(scores);
       if (key < seen.all_first || key + Tile::kKeys > seen.all_end) mask_scores(scores, rows.seen, key);
       scale_rows(out, rows.exponentiate(scores, scale_log2));
-      if (shape.dropout.active) drop(scores, shape.dropout, item.b, item.head, t, key);
+      if (shape.dropout.active) drop(scores, shape.dropout, own.b, own.head, t, key);
     }
     barrier_wait(shared.values_full + stage, parity_of<Tile::kStages>(i));
     if (any) {  // out += P v
@@ -140,63 +120,50 @@ __device__ void consume(const HopperForward<T>& f, const HopperShared<T, dim>& s
     __syncwarp();
     if (lane() == 0) barrier_arrive(shared.empty + stage);
   }
-  const std::int64_t first_row = (std::int64_t{item.b} * shape.groups * shape.heads + item.head) * shape.queries;
+  const std::int64_t first_row = (std::int64_t{own.b} * shape.groups * shape.heads + own.head) * shape.queries;
   const RowFactors factors = rows.finish(shape, f.logsumexp == nullptr ? nullptr : f.logsumexp + first_row, t);
-  store_sums<dim>(f.out.at(item.b, item.g, item.h, t), f.out.position, shape.queries - t,
+  store_sums<dim>(f.out.at(own.b, own.g, own.h, t), f.out.position, shape.queries - t,
                   shared.staged + warp_row * kTileRow<dim>, out, factors.of[0], factors.of[1]);
 }
 
 template <class T, int dim>
 __global__ void __launch_bounds__(HopperTile<dim>::kThreads, 1)
-    attend_hopper(const __grid_constant__ HopperForward<T> f) {
+    attend_hopper(const __grid_constant__ HopperForward<T> hopper) {
 #if MTL_HOPPER_CODE
   using Tile = HopperTile<dim>;
-  constexpr int kConsumerRegisters = 232, kProducerRegisters = 40;  // average: the launch's 168 per thread
   const HopperShared<T, dim> shared;
   if (threadIdx.x == 0) shared.init();
   __syncthreads();
-  const int warpgroup = __shfl_sync(kAllLanes, thread_in_block() / kWarpgroup, 0);
-  if (warpgroup == Tile::kConsumers) {
-    shrink_registers<kProducerRegisters>();
-    if (warp_in_block() % 4 != 0) return;
-    const HopperItem<T, dim> item(f);
-    if (lane() == 0) produce<T, dim>(f, shared, item);
-  } else {
-    grow_registers<kConsumerRegisters>();
-    const HopperItem<T, dim> item(f);
-    consume<T, dim>(f, shared, item, warpgroup);
-  }
+  with_roles<Tile>(
+      [&] {
+        const HopperQueries own(hopper.f.shape, hopper.tiles, Tile::kQueries, Tile::kKeys);
+        if (lane() == 0) produce<T, dim>(hopper, shared, own);
+      },
+      [&](int warpgroup) {
+        const HopperQueries own(hopper.f.shape, hopper.tiles, Tile::kQueries, Tile::kKeys);
+        consume<T, dim>(hopper, shared, own, warpgroup);
+      });
 #endif
-}
-
-template <class T, int dim>
-void launch_hopper(Stream& stream, const Tensor& out, const Tensor& logsumexp, const AttentionInput& in) {
-  using Tile = HopperTile<dim>;
-  const AttentionSizes sizes = in.sizes();
-  const std::int64_t tiles = (sizes.queries + Tile::kQueries - 1) / Tile::kQueries;
-  const HopperForward<T> f{.q_map = make_tensor_map(panel_map(in.qkv.q, Tile::kQueries)),
-                           .k_map = make_tensor_map(panel_map(in.qkv.k, Tile::kKeys)),
-                           .v_map = make_tensor_map(panel_map(in.qkv.v, Tile::kKeys)),
-                           .shape = AttentionShape(in),
-                           .out = Heads<T>(out, sizes),
-                           .logsumexp = logsumexp.exists() ? logsumexp.data<float>() : nullptr,
-                           .first_q = static_cast<int>(in.qkv.q.first),
-                           .first_k = static_cast<int>(in.qkv.k.first),
-                           .first_v = static_cast<int>(in.qkv.v.first),
-                           .tiles = static_cast<int>(tiles)};
-  launch(stream, attend_hopper<T, dim>,
-         {static_cast<unsigned>(tiles * sizes.batch * sizes.groups * sizes.heads), Tile::kThreads, Tile::kBytes}, f);
 }
 
 }  // namespace
 
 void attention_forward_hopper(Stream& stream, Tensor out, Tensor logsumexp, const AttentionInput& in) {
-  const auto with_dim = [&](auto t) {
-    if (in.sizes().dim == 64) return launch_hopper<decltype(t), 64>(stream, out, logsumexp, in);
-    launch_hopper<decltype(t), 128>(stream, out, logsumexp, in);
-  };
-  if (out.dtype() == DType::bf16) return with_dim(Bf16());
-  with_dim(Half());
+  const AttentionSizes sizes = in.sizes();
+  with_head_size<64, 128>(out.dtype(), sizes.dim, [&]<class T, int dim>(T, std::integral_constant<int, dim>) {
+    using Tile = HopperTile<dim>;
+    const std::int64_t tiles = (sizes.queries + Tile::kQueries - 1) / Tile::kQueries;
+    const HopperForward<T> hopper{.q_map = make_tensor_map(panel_map(in.qkv.q, Tile::kQueries)),
+                                  .k_map = make_tensor_map(panel_map(in.qkv.k, Tile::kKeys)),
+                                  .v_map = make_tensor_map(panel_map(in.qkv.v, Tile::kKeys)),
+                                  .f = {in, out, logsumexp},
+                                  .first_q = static_cast<int>(in.qkv.q.first),
+                                  .first_k = static_cast<int>(in.qkv.k.first),
+                                  .first_v = static_cast<int>(in.qkv.v.first),
+                                  .tiles = static_cast<int>(tiles)};
+    const auto blocks = static_cast<unsigned>(tiles * sizes.batch * sizes.groups * sizes.heads);
+    launch(stream, attend_hopper<T, dim>, {blocks, Tile::kThreads, Tile::kBytes}, hopper);
+  });
 }
 
 }  // namespace mtl::cuda

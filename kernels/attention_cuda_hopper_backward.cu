@@ -29,9 +29,9 @@ struct HopperBackwardTile {
   static constexpr int kThreads = kWarpgroup * (kConsumers + 1);
   using Statistics = QueryStatistics<statistics>;
   // In elements. Gradients are staged separately, 64 columns at a time.
-  static constexpr int kHeld = kOwn * dim, kTile = kRows * dim, kStaged = kOwn * kTileRow<kPanel>;
+  static constexpr int kOwnTile = kOwn * dim, kTile = kRows * dim, kStaged = kOwn * kTileRow<kPanel>;
   static constexpr int kBarriers = 1 + 2 * kStages;
-  static constexpr std::size_t kBytes = kAtom + (2 * kHeld + 2 * kStages * kTile + kStaged) * 2 +
+  static constexpr std::size_t kBytes = kAtom + (2 * kOwnTile + 2 * kStages * kTile + kStaged) * 2 +
                                         kStages * 3 * statistics * sizeof(float) + kBarriers * sizeof(Barrier);
   static_assert(kBytes <= 227 << 10);
 };
@@ -53,7 +53,7 @@ struct HopperBackward {
         k_map(make_tensor_map(panel_map(in.qkv.k, key_rows))),
         v_map(make_tensor_map(panel_map(in.qkv.v, key_rows))),
         dout_map(make_tensor_map(panel_map({heads_of(dout, in.sizes())}, query_rows))),
-        f(in, grads, dout, out, logsumexp, delta, Tile::kOwn),
+        f({in, grads, dout, out, logsumexp, delta}, Tile::kOwn),
         first_q(static_cast<int>(in.qkv.q.first)),
         first_k(static_cast<int>(in.qkv.k.first)),
         first_v(static_cast<int>(in.qkv.v.first)) {}
@@ -65,25 +65,25 @@ struct HopperBackward {
 /// Shared memory of a block.
 template <class T, class Tile>
 struct HopperBackwardShared {
-  T *held, *stages, *staged;
+  T *own_tiles, *stages, *staged;
   typename Tile::Statistics* statistics;  // for each stage
-  Barrier *held_full, *full, *empty;      // the last two for each stage
+  Barrier *own_full, *full, *empty;       // the last two for each stage
 
   __device__ HopperBackwardShared() {
-    held = reinterpret_cast<T*>(first_atom());
-    stages = held + 2 * Tile::kHeld;
+    own_tiles = reinterpret_cast<T*>(first_atom());
+    stages = own_tiles + 2 * Tile::kOwnTile;
     staged = stages + 2 * Tile::kStages * Tile::kTile;
-    held_full = reinterpret_cast<Barrier*>(staged + Tile::kStaged);
-    full = held_full + 1;
+    own_full = reinterpret_cast<Barrier*>(staged + Tile::kStaged);
+    full = own_full + 1;
     empty = full + Tile::kStages;
     statistics = reinterpret_cast<typename Tile::Statistics*>(empty + Tile::kStages);
   }
   /// Return tile 0 or 1, owned by the block or in a stage.
-  __device__ T* own(int which) const { return held + which * Tile::kHeld; }
+  __device__ T* own(int which) const { return own_tiles + which * Tile::kOwnTile; }
   __device__ T* tile(int stage, int which) const { return stages + (2 * stage + which) * Tile::kTile; }
   /// A stage is full after `fillers` arrivals.
   __device__ void init(unsigned fillers) const {
-    barrier_init(held_full, 1);
+    barrier_init(own_full, 1);
     for (int stage = 0; stage < Tile::kStages; ++stage) {
       barrier_init(full + stage, fillers);
       barrier_init(empty + stage, 4 * Tile::kConsumers);  // one arrival per warp
@@ -117,47 +117,15 @@ __device__ void store_panels(T* to, std::int64_t distance, int count, T* staged,
   }
 }
 
-/// Assigns the roles: the last warpgroup gives up registers, and its first warp calls produce(); the other warpgroups
-/// call consume(warpgroup).
-template <class Tile, class Produce, class Consume>
-__device__ void with_roles(const Produce& produce, const Consume& consume) {
-  constexpr int kConsumerRegisters = 232, kProducerRegisters = 40;  // average: the launch's 168 per thread
-  const int warpgroup = __shfl_sync(kAllLanes, thread_in_block() / kWarpgroup, 0);
-  if (warpgroup == Tile::kConsumers) {
-    shrink_registers<kProducerRegisters>();
-    if (warp_in_block() % 4 == 0) produce();
-  } else {
-    grow_registers<kConsumerRegisters>();
-    consume(warpgroup);
-  }
-}
-
-/// A block's query tile; tiles with the most keys come first.
-struct HopperQueries {
-  int b, g, h, head, first, first_key, end_key;
-  template <class Tile, class T>
-  __device__ HopperQueries(Tile, const TiledBackward<T>& f) {
-    const int item = block_in_grid(), all_heads = f.shape.groups * f.shape.heads;
-    first = (f.tiles - 1 - item % f.tiles) * Tile::kOwn;
-    head = item / f.tiles % all_heads;
-    b = item / f.tiles / all_heads;
-    g = head / f.shape.heads;
-    h = head % f.shape.heads;
-    const SeenKeys seen(f.shape, b, first, Tile::kOwn);
-    first_key = seen.lowest / Tile::kRows * Tile::kRows;
-    end_key = seen.highest;
-  }
-};
-
 /// dq's producer, one thread: copies all tiles.
 template <class Tile, class T>
 __device__ void copy_keys(const HopperBackward<T>& hopper, const HopperBackwardShared<T, Tile>& shared,
                           const HopperQueries& own) {
   constexpr int dim = Tile::dim;
-  barrier_arrive_expecting(shared.held_full, tile_bytes<dim>(2 * Tile::kOwn));
-  copy_tile<dim>(shared.own(0), hopper.q_map, shared.held_full, Tile::kOwn, hopper.first_q + own.h, own.g, own.first,
+  barrier_arrive_expecting(shared.own_full, tile_bytes<dim>(2 * Tile::kOwn));
+  copy_tile<dim>(shared.own(0), hopper.q_map, shared.own_full, Tile::kOwn, hopper.first_q + own.h, own.g, own.first,
                  own.b);
-  copy_tile<dim>(shared.own(1), hopper.dout_map, shared.held_full, Tile::kOwn, own.h, own.g, own.first, own.b);
+  copy_tile<dim>(shared.own(1), hopper.dout_map, shared.own_full, Tile::kOwn, own.h, own.g, own.first, own.b);
   for (int key = own.first_key, i = 0; key < own.end_key; key += Tile::kRows, ++i) {
     const int stage = i % Tile::kStages;
     shared.wait_until_empty(i);
@@ -182,7 +150,7 @@ __device__ void sum_dq(const TiledBackward<T>& f, const HopperBackwardShared<T, 
   sum_delta<dim>(rows, f, own.b, own.head, t);
   Sums<dim / 8> dq;
   Sums<Tile::kRows / 8> scores, dp;
-  barrier_wait(shared.held_full, 0);
+  barrier_wait(shared.own_full, 0);
   for (int key = own.first_key, i = 0; key < own.end_key; key += Tile::kRows, ++i) {
     const T *keys = shared.tile(i % Tile::kStages, 0), *values = shared.tile(i % Tile::kStages, 1);
     shared.wait_until_full(i);
@@ -216,10 +184,13 @@ __global__ void __launch_bounds__(HopperDqTile<dim>::kThreads, 1)
   __syncthreads();
   with_roles<Tile>(
       [&] {
-        const HopperQueries own(Tile(), hopper.f);
+        const HopperQueries own(hopper.f.shape, hopper.f.tiles, Tile::kOwn, Tile::kRows);
         if (lane() == 0) copy_keys<Tile>(hopper, shared, own);
       },
-      [&](int warpgroup) { sum_dq<Tile>(hopper.f, shared, HopperQueries(Tile(), hopper.f), warpgroup); });
+      [&](int warpgroup) {
+        const HopperQueries own(hopper.f.shape, hopper.f.tiles, Tile::kOwn, Tile::kRows);
+        sum_dq<Tile>(hopper.f, shared, own, warpgroup);
+      });
 #endif
 }
 
@@ -258,9 +229,9 @@ __device__ void copy_queries(const HopperBackward<T>& hopper, const HopperBackwa
                              const HopperKeys& own) {
   constexpr int dim = Tile::dim;
   if (lane() == 0) {
-    barrier_arrive_expecting(shared.held_full, tile_bytes<dim>(2 * Tile::kOwn));
-    copy_tile<dim>(shared.own(0), hopper.k_map, shared.held_full, Tile::kOwn, hopper.first_k, own.g, own.first, own.b);
-    copy_tile<dim>(shared.own(1), hopper.v_map, shared.held_full, Tile::kOwn, hopper.first_v, own.g, own.first, own.b);
+    barrier_arrive_expecting(shared.own_full, tile_bytes<dim>(2 * Tile::kOwn));
+    copy_tile<dim>(shared.own(0), hopper.k_map, shared.own_full, Tile::kOwn, hopper.first_k, own.g, own.first, own.b);
+    copy_tile<dim>(shared.own(1), hopper.v_map, shared.own_full, Tile::kOwn, hopper.first_v, own.g, own.first, own.b);
   }
   for (int h = 0, i = 0; h < hopper.f.shape.heads; ++h) {
     for (int query = own.queries.begin; query < own.queries.end; query += Tile::kRows, ++i) {
@@ -307,7 +278,7 @@ __device__ void sum_dk_dv(const TiledBackward<T>& f, const HopperBackwardShared<
   const T *keys = shared.own(0) + 64 * warpgroup * kPanel, *values = shared.own(1) + 64 * warpgroup * kPanel;
   Sums<dim / 8> dk, dv;
   Sums<Tile::kRows / 8> scores, dp;
-  barrier_wait(shared.held_full, 0);
+  barrier_wait(shared.own_full, 0);
   for (int h = 0, i = 0; h < shape.heads; ++h) {
     for (int query = own.queries.begin; query < own.queries.end; query += Tile::kRows, ++i) {
       const int stage = i % Tile::kStages;
@@ -357,32 +328,22 @@ __global__ void __launch_bounds__(HopperDkDvTile<dim>::kThreads, 1)
 #endif
 }
 
-template <class T, int dim>
-void launch_backward(Stream& stream, float* delta, const Qkv& grads, const Tensor& dout, const Tensor& out,
-                     const Tensor& logsumexp, const AttentionInput& in) {
-  using ForDq = HopperDqTile<dim>;
-  using ForKeys = HopperDkDvTile<dim>;
-  const AttentionSizes sizes = in.sizes();
-  const HopperBackward<T> dq(ForDq(), ForDq::kOwn, ForDq::kRows, in, grads, dout, out, logsumexp, delta);
-  const HopperBackward<T> keys(ForKeys(), ForKeys::kRows, ForKeys::kOwn, in, grads, dout, out, logsumexp, delta);
-  const auto groups = static_cast<unsigned>(sizes.batch * sizes.groups), heads = static_cast<unsigned>(sizes.heads);
-  launch(stream, write_dq_hopper<T, dim>,
-         {static_cast<unsigned>(dq.f.tiles) * groups * heads, ForDq::kThreads, ForDq::kBytes}, dq);
-  launch(stream, write_dk_dv_hopper<T, dim>,
-         {static_cast<unsigned>(keys.f.tiles) * groups, ForKeys::kThreads, ForKeys::kBytes}, keys);
-}
-
 }  // namespace
 
 void attention_backward_hopper(Stream& stream, float* delta, const Qkv& grads, Tensor dout, Tensor out,
                                Tensor logsumexp, const AttentionInput& in) {
-  const auto with_dim = [&](auto t) {
-    using T = decltype(t);
-    if (in.sizes().dim == 64) return launch_backward<T, 64>(stream, delta, grads, dout, out, logsumexp, in);
-    launch_backward<T, 128>(stream, delta, grads, dout, out, logsumexp, in);
-  };
-  if (out.dtype() == DType::bf16) return with_dim(Bf16());
-  with_dim(Half());
+  const AttentionSizes sizes = in.sizes();
+  with_head_size<64, 128>(out.dtype(), sizes.dim, [&]<class T, int dim>(T, std::integral_constant<int, dim>) {
+    using ForDq = HopperDqTile<dim>;
+    using ForKeys = HopperDkDvTile<dim>;
+    const HopperBackward<T> dq(ForDq(), ForDq::kOwn, ForDq::kRows, in, grads, dout, out, logsumexp, delta);
+    const HopperBackward<T> keys(ForKeys(), ForKeys::kRows, ForKeys::kOwn, in, grads, dout, out, logsumexp, delta);
+    const auto groups = static_cast<unsigned>(sizes.batch * sizes.groups), heads = static_cast<unsigned>(sizes.heads);
+    launch(stream, write_dq_hopper<T, dim>,
+           {static_cast<unsigned>(dq.f.tiles) * groups * heads, ForDq::kThreads, ForDq::kBytes}, dq);
+    launch(stream, write_dk_dv_hopper<T, dim>,
+           {static_cast<unsigned>(keys.f.tiles) * groups, ForKeys::kThreads, ForKeys::kBytes}, keys);
+  });
 }
 
 }  // namespace mtl::cuda

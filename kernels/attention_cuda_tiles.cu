@@ -19,11 +19,8 @@ struct ForwardTile {
 };
 
 template <class T>
-struct TiledForward {
-  AttentionShape shape;
-  Heads<T> q, k, v, out;
-  float* logsumexp;  // null if absent
-  int tiles;         // of queries, per sequence
+struct TiledForward : ForwardOperands<T> {
+  int tiles;  // of queries, per sequence
 };
 
 /// Part of a warp's tile: 16 queries.
@@ -78,10 +75,7 @@ __global__ void __launch_bounds__(ForwardTile<dim>::kWarps* kWarp, 2)
   using Tile = ForwardTile<dim>;
   constexpr int kParts = Tile::kParts;
   const AttentionShape& shape = f.shape;
-  const int all_heads = shape.groups * shape.heads, item = block_in_grid();
-  const int first_query = (f.tiles - 1 - item % f.tiles) * Tile::kQueries;  // those with the most keys first
-  const int head = item / f.tiles % all_heads, b = item / f.tiles / all_heads;
-  const int g = head / shape.heads, h = head % shape.heads;
+  const auto [b, g, h, head, first_query] = QueryTile(shape, f.tiles, Tile::kQueries);
   const int warp_row = warp_in_block() * 16 * kParts;
   T *queries = shared_memory<T>(), *stages = queries + Tile::kQueries * kTileRow<dim>;
   const SeenKeys block_sees(shape, b, first_query, Tile::kQueries);
@@ -129,8 +123,9 @@ __global__ void __launch_bounds__(ForwardTile<dim>::kWarps* kWarp, 2)
 #pragma unroll
   for (int p = 0; p < kParts; ++p) {
     const int t = first_query + warp_row + 16 * p;
-    float* logsumexp =
-        f.logsumexp == nullptr ? nullptr : f.logsumexp + (std::int64_t{b} * all_heads + head) * shape.queries;
+    float* logsumexp = f.logsumexp == nullptr
+                           ? nullptr
+                           : f.logsumexp + (std::int64_t{b} * shape.groups * shape.heads + head) * shape.queries;
     const auto factor = part[p].rows.finish(shape, logsumexp, t);
     store_sums<dim>(f.out.at(b, g, h, t), f.out.position, shape.queries - t,
                     queries + (warp_row + 16 * p) * kTileRow<dim>, part[p].out, factor.of[0], factor.of[1]);
@@ -144,13 +139,7 @@ void attention_forward_tiles(Stream& stream, Tensor out, Tensor logsumexp, const
   with_tiles(out.dtype(), sizes.dim, [&]<class T, int dim>(T, std::integral_constant<int, dim>) {
     using Tile = ForwardTile<dim>;
     const std::int64_t tiles = (sizes.queries + Tile::kQueries - 1) / Tile::kQueries;
-    const TiledForward<T> f{.shape = AttentionShape(in),
-                            .q = Heads<T>(in.qkv.q),
-                            .k = Heads<T>(in.qkv.k),
-                            .v = Heads<T>(in.qkv.v),
-                            .out = Heads<T>(out, sizes),
-                            .logsumexp = logsumexp.exists() ? logsumexp.data<float>() : nullptr,
-                            .tiles = static_cast<int>(tiles)};
+    const TiledForward<T> f{{in, out, logsumexp}, static_cast<int>(tiles)};
     launch(
         stream, attend_tiles<T, dim>,
         {static_cast<unsigned>(tiles * sizes.batch * sizes.groups * sizes.heads), Tile::kWarps * kWarp, Tile::kBytes},

@@ -14,8 +14,8 @@ namespace {
 template <int dim>
 struct DkDvTile {
   static constexpr int kWarps = 4, kKeys = 16 * kWarps, kQueries = 32;
-  static constexpr int kHeld = kKeys * kTileRow<dim>, kStage = 2 * kQueries * kTileRow<dim>;  // elements
-  static constexpr std::size_t kBytes = (2 * kHeld + 2 * kStage) * 2 + 2 * 3 * kQueries * sizeof(float);
+  static constexpr int kOwnTile = kKeys * kTileRow<dim>, kStage = 2 * kQueries * kTileRow<dim>;  // elements
+  static constexpr std::size_t kBytes = (2 * kOwnTile + 2 * kStage) * 2 + 2 * 3 * kQueries * sizeof(float);
   static_assert(kBytes <= 99 << 10 && kQueries == kWarp);
 };
 
@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(DkDvTile<dim>::kWarps* kWarp, 2)
   const int item = block_in_grid(), first_key = item % f.tiles * Tile::kKeys;  // most queries first
   const int g = item / f.tiles % shape.groups, b = item / f.tiles / shape.groups;
   const int warp_row = warp_in_block() * 16, own_key = first_key + warp_row;
-  T *keys = shared_memory<T>(), *values = keys + Tile::kHeld, *stages = values + Tile::kHeld;
+  T *keys = shared_memory<T>(), *values = keys + Tile::kOwnTile, *stages = values + Tile::kOwnTile;
   auto* statistics = reinterpret_cast<QueryStatistics<Tile::kQueries>*>(stages + 2 * Tile::kStage);
   const SeeingQueries own(shape, own_key, 16);
   SeeingQueries queries(shape, first_key, Tile::kKeys);
@@ -92,7 +92,7 @@ void attention_dk_dv_tiles(Stream& stream, float* delta, const Qkv& grads, Tenso
                            const AttentionInput& in) {
   with_tiles(out.dtype(), in.sizes().dim, [&]<class T, int dim>(T, std::integral_constant<int, dim>) {
     using Tile = DkDvTile<dim>;
-    const TiledBackward<T> f(in, grads, dout, out, logsumexp, delta, Tile::kKeys);
+    const TiledBackward<T> f({in, grads, dout, out, logsumexp, delta}, Tile::kKeys);
     const auto blocks = static_cast<unsigned>(std::int64_t{f.tiles} * f.shape.batch * f.shape.groups);
     launch(stream, write_dk_dv_tiles<T, dim>, {blocks, Tile::kWarps * kWarp, Tile::kBytes}, f);
   });

@@ -12,8 +12,8 @@ namespace {
 template <int dim>
 struct DqTile {
   static constexpr int kWarps = 4, kQueries = 16 * kWarps, kKeys = dim <= 96 ? 64 : 32;
-  static constexpr int kHeld = kQueries * kTileRow<dim>, kStage = 2 * kKeys * kTileRow<dim>;  // elements
-  static constexpr std::size_t kBytes = (2 * kHeld + 2 * kStage) * 2;
+  static constexpr int kOwnTile = kQueries * kTileRow<dim>, kStage = 2 * kKeys * kTileRow<dim>;  // elements
+  static constexpr std::size_t kBytes = (2 * kOwnTile + 2 * kStage) * 2;
   static_assert(kBytes <= 99 << 10);
 };
 
@@ -22,12 +22,9 @@ __global__ void __launch_bounds__(DqTile<dim>::kWarps* kWarp, 2)
     write_dq_tiles(const __grid_constant__ TiledBackward<T> f) {
   using Tile = DqTile<dim>;
   const AttentionShape& shape = f.shape;
-  const int all_heads = shape.groups * shape.heads, item = block_in_grid();
-  const int first_query = (f.tiles - 1 - item % f.tiles) * Tile::kQueries;  // those with the most keys first
-  const int head = item / f.tiles % all_heads, b = item / f.tiles / all_heads;
-  const int g = head / shape.heads, h = head % shape.heads;
+  const auto [b, g, h, head, first_query] = QueryTile(shape, f.tiles, Tile::kQueries);
   const int warp_row = warp_in_block() * 16, t = first_query + warp_row;
-  T *queries = shared_memory<T>(), *douts = queries + Tile::kHeld, *stages = douts + Tile::kHeld;
+  T *queries = shared_memory<T>(), *douts = queries + Tile::kOwnTile, *stages = douts + Tile::kOwnTile;
   const SeenKeys block_sees(shape, b, first_query, Tile::kQueries), warp_sees(shape, b, t, 16);
   const KeyRange keys{block_sees.lowest, block_sees.highest}, own{first_query, shape.queries};
   const int first_key = keys.first / Tile::kKeys * Tile::kKeys;
@@ -69,7 +66,7 @@ void attention_dq_tiles(Stream& stream, float* delta, const Qkv& grads, Tensor d
                         const AttentionInput& in) {
   with_tiles(out.dtype(), in.sizes().dim, [&]<class T, int dim>(T, std::integral_constant<int, dim>) {
     using Tile = DqTile<dim>;
-    const TiledBackward<T> f(in, grads, dout, out, logsumexp, delta, Tile::kQueries);
+    const TiledBackward<T> f({in, grads, dout, out, logsumexp, delta}, Tile::kQueries);
     const auto blocks = static_cast<unsigned>(std::int64_t{f.tiles} * f.shape.batch * f.shape.groups * f.shape.heads);
     launch(stream, write_dq_tiles<T, dim>, {blocks, Tile::kWarps * kWarp, Tile::kBytes}, f);
   });

@@ -27,9 +27,8 @@ bool has_tiles(const Qkv& qkv) { return has_tiles(qkv.q.tensor) && has_tiles(qkv
 /// Needs whole sequences, because TMA copies tiles up to the ends of the tensors and must not read positions that
 /// have never been written.
 bool has_hopper(const AttentionInput& in) {
-  const AttentionSizes sizes = in.sizes();
-  return (sizes.dim == 64 || sizes.dim == 128) && !in.past.exists() && in.rows.first_row == 0 &&
-         sizes.queries == in.qkv.k.tensor.size(1);
+  const std::int64_t dim = in.sizes().dim;
+  return (dim == 64 || dim == 128) && in.is_whole();
 }
 
 std::string key_of(const char* direction, const AttentionInput& in) {
@@ -63,13 +62,9 @@ std::string name_of(AttentionVariant variant) {
   return kNames[enum_index(variant)];
 }
 
-bool attention_decodes(const AttentionInput& in, const Tensor& logsumexp) {
-  return in.sizes().queries == 1 && !logsumexp.exists() && !in.document_start.exists() && !in.dropout.active();
-}
-
 std::vector<AttentionVariant> attention_forward_variants(const AttentionInput& in, const Tensor& out,
                                                          const Tensor& logsumexp, int capability) {
-  if (attention_decodes(in, logsumexp) || !has_tiles(in.qkv) || !has_tiles(out)) return {AttentionVariant::simple};
+  if (in.decodes(logsumexp) || !has_tiles(in.qkv) || !has_tiles(out)) return {AttentionVariant::simple};
   std::vector<AttentionVariant> variants{AttentionVariant::tiles};
   if (capability == 90 && has_hopper(in)) variants.push_back(AttentionVariant::hopper);
   if (attention_suits_cudnn(in)) variants.push_back(AttentionVariant::cudnn);
@@ -113,9 +108,8 @@ std::vector<AttentionVariant> allowed_backward_variants(AttentionBackend backend
 bool attention_suits_cudnn(const AttentionInput& in) {
   const AttentionSizes sizes = in.sizes();
   const bool is_masked = in.document_start.exists() || (in.window > 0 && in.window < sizes.keys);
-  const bool is_whole = !in.past.exists() && in.rows.first_row == 0 && sizes.queries > 1 &&
-                        sizes.queries == in.qkv.k.tensor.size(1) && sizes.queries == in.qkv.v.tensor.size(1);
-  return has_tiles(in.qkv) && is_whole && !is_masked && !in.dropout.active() && (sizes.heads == 1 || sizes.groups == 1);
+  return has_tiles(in.qkv) && in.is_whole() && sizes.queries > 1 && !is_masked && !in.dropout.active() &&
+         (sizes.heads == 1 || sizes.groups == 1);
 }
 
 std::size_t cudnn_work_bytes(const AttentionInput& in, const Tensor& logsumexp) {

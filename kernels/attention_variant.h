@@ -46,10 +46,6 @@ inline constexpr std::int64_t kCudnnWorkspace = 4096;
 /// Returns the size in bytes of the workspace and of a logsumexp that the caller does not want.
 std::size_t cudnn_work_bytes(const AttentionInput& in, const Tensor& logsumexp);
 
-/// True for decoding: one query per head, without logsumexp, documents or dropout. The query's keys are then split into
-/// pieces.
-bool attention_decodes(const AttentionInput& in, const Tensor& logsumexp);
-
 /// Return the key of a call in the choices of the stream. The key consists of the properties on which the time of the
 /// call depends.
 std::string attention_forward_key(const AttentionInput& in);

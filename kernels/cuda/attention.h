@@ -118,6 +118,45 @@ struct AttentionShape {
   constexpr std::int64_t rows() const { return std::int64_t{batch} * groups * heads * queries; }
 };
 
+/// The forward pass's arguments.
+template <class T>
+struct ForwardOperands {
+  AttentionShape shape;
+  Heads<T> q, k, v, out;
+  float* logsumexp;  // null if absent
+
+  ForwardOperands(const AttentionInput& in, const Tensor& out_rows, const Tensor& logsumexp_rows)
+      : shape(in),
+        q(in.qkv.q),
+        k(in.qkv.k),
+        v(in.qkv.v),
+        out(out_rows, in.sizes()),
+        logsumexp(logsumexp_rows.exists() ? logsumexp_rows.data<float>() : nullptr) {}
+};
+
+/// The backward pass's arguments.
+template <class T>
+struct BackwardOperands {
+  AttentionShape shape;
+  Heads<T> q, k, v, out, dout, dq, dk, dv;
+  const float* logsumexp;
+  float* delta;  // rowsum(dout * out), laid out like logsumexp; the dq kernel writes it, the dk and dv kernel reads it
+
+  BackwardOperands(const AttentionInput& in, const Qkv& grads, const Tensor& dout_rows, const Tensor& out_rows,
+                   const Tensor& logsumexp_rows, float* delta_rows)
+      : shape(in),
+        q(in.qkv.q),
+        k(in.qkv.k),
+        v(in.qkv.v),
+        out(out_rows, in.sizes()),
+        dout(dout_rows, in.sizes()),
+        dq(grads.q),
+        dk(grads.k),
+        dv(grads.v),
+        logsumexp(logsumexp_rows.data<float>()),
+        delta(delta_rows) {}
+};
+
 /// The indices that identify one of the AttentionShape::rows() rows.
 struct QueryRow {
   int b, g, h, t;  // h is the index within the group

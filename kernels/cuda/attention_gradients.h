@@ -10,27 +10,10 @@
 namespace mtl::cuda {
 
 template <class T>
-struct TiledBackward {
-  AttentionShape shape;
-  Heads<T> q, k, v, out, dout, dq, dk, dv;
-  const float* logsumexp;
-  float* delta;  // laid out like logsumexp; written by the dq kernel, read by the dk and dv kernel
-  int tiles;     // per sequence; they tile its queries or its keys
-
-  TiledBackward(const AttentionInput& in, const Qkv& grads, const Tensor& dout_rows, const Tensor& out_rows,
-                const Tensor& logsumexp_rows, float* delta_rows, std::int64_t tile)
-      : shape(in),
-        q(in.qkv.q),
-        k(in.qkv.k),
-        v(in.qkv.v),
-        out(out_rows, in.sizes()),
-        dout(dout_rows, in.sizes()),
-        dq(grads.q),
-        dk(grads.k),
-        dv(grads.v),
-        logsumexp(logsumexp_rows.data<float>()),
-        delta(delta_rows),
-        tiles(static_cast<int>((in.sizes().queries + tile - 1) / tile)) {}
+struct TiledBackward : BackwardOperands<T> {
+  int tiles;  // per sequence; they tile its queries or its keys
+  TiledBackward(const BackwardOperands<T>& operands, int size)
+      : BackwardOperands<T>(operands), tiles((operands.shape.queries + size - 1) / size) {}
 };
 
 /// Statistics and visible keys for a lane's query rows g and g + 8.

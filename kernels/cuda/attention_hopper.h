@@ -73,4 +73,30 @@ __device__ void start_product_of_columns(Sums<m>& sums, const std::uint32_t (&a)
   wgmma_commit();
 }
 
+/// Assigns the roles: the last warpgroup gives up registers, and its first warp calls produce(); the other warpgroups
+/// call consume(warpgroup).
+template <class Tile, class Produce, class Consume>
+__device__ void with_roles(const Produce& produce, const Consume& consume) {
+  constexpr int kConsumerRegisters = 232, kProducerRegisters = 40;  // average: the launch's 168 per thread
+  const int warpgroup = __shfl_sync(kAllLanes, thread_in_block() / kWarpgroup, 0);
+  if (warpgroup == Tile::kConsumers) {
+    shrink_registers<kProducerRegisters>();
+    if (warp_in_block() % 4 == 0) produce();
+  } else {
+    grow_registers<kConsumerRegisters>();
+    consume(warpgroup);
+  }
+}
+
+/// A block's query tile, and the range of keys to visit, which starts at a key tile.
+struct HopperQueries : QueryTile {
+  int first_key, end_key;
+  __device__ HopperQueries(const AttentionShape& shape, int tiles, int queries, int keys)
+      : QueryTile(shape, tiles, queries) {
+    const SeenKeys seen(shape, b, first, queries);
+    first_key = seen.lowest / keys * keys;
+    end_key = seen.highest;
+  }
+};
+
 }  // namespace mtl::cuda

@@ -144,26 +144,34 @@ struct SeenKeys {
   }
 };
 
-/// Calls body(T(), std::integral_constant<int, D>()) for the dtypes and head sizes that AttentionVariant::tiles
-/// supports. Throws for other head sizes.
-template <class Body>
-void with_tiles(DType dtype, std::int64_t dim, const Body& body) {
+/// A block's tile of queries: `size` queries of a head, from `first` on. Tiles with the most keys come first.
+struct QueryTile {
+  int b, g, h, head, first;
+  __device__ QueryTile(const AttentionShape& shape, int tiles, int size) {
+    const int item = block_in_grid(), all_heads = shape.groups * shape.heads;
+    first = (tiles - 1 - item % tiles) * size;
+    head = item / tiles % all_heads;
+    b = item / tiles / all_heads;
+    g = head / shape.heads;
+    h = head % shape.heads;
+  }
+};
+
+/// Calls body(T(), std::integral_constant<int, D>()) for a 16-bit dtype and one of the head sizes `dims`. Throws for
+/// other head sizes.
+template <int... dims, class Body>
+void with_head_size(DType dtype, std::int64_t dim, const Body& body) {
   const auto with_dim = [&](auto t) {
-    switch (dim) {
-      case 64:
-        return body(t, std::integral_constant<int, 64>());
-      case 80:
-        return body(t, std::integral_constant<int, 80>());
-      case 96:
-        return body(t, std::integral_constant<int, 96>());
-      case 128:
-        return body(t, std::integral_constant<int, 128>());
-      default:
-        fail(Exit::failure, "attention: no tensor-core kernel for heads of ", dim, " elements");
-    }
+    const bool is_known = ((dim == dims && (body(t, std::integral_constant<int, dims>()), true)) || ...);
+    if (!is_known) fail(Exit::failure, "attention: no tensor-core kernel for heads of ", dim, " elements");
   };
   if (dtype == DType::bf16) return with_dim(Bf16());
   with_dim(Half());
+}
+/// with_head_size() for AttentionVariant::tiles.
+template <class Body>
+void with_tiles(DType dtype, std::int64_t dim, const Body& body) {
+  with_head_size<64, 80, 96, 128>(dtype, dim, body);
 }
 
 }  // namespace mtl::cuda
