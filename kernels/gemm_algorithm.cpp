@@ -1,6 +1,7 @@
 #include "kernels/gemm_algorithm.h"
 
-#include <charconv>
+#include <algorithm>
+#include <climits>
 
 #include "base/str.h"
 
@@ -8,12 +9,9 @@ namespace mtl {
 
 namespace {
 
-/// Parses a nonnegative integer. `text` must not contain anything else.
-std::optional<int> parse_number(std::string_view text) {
-  int out = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
-  if (error != std::errc() || end != text.data() + text.size() || out < 0) return {};
-  return out;
+/// Returns the number that `text` is, or -1.
+int number_in(std::string_view text) {
+  return static_cast<int>(std::clamp<std::int64_t>(parse_int(text).value_or(-1), -1, INT_MAX));
 }
 
 }  // namespace
@@ -29,17 +27,15 @@ std::string GemmAlgorithm::text() const {
 std::optional<GemmAlgorithm> GemmAlgorithm::parse(std::string_view text) {
   GemmAlgorithm out;
   const std::vector<std::string> words = split(std::string(text), ' ');
-  const std::optional<int> id = parse_number(words.empty() ? "" : words.front());
-  if (!id) return {};
-  out.id = *id;
+  out.id = number_in(words.empty() ? "" : words.front());
   for (std::size_t word = 1; word < words.size(); ++word) {
     for (std::size_t i = 0; i < kNames.size(); ++i) {
       const std::string prefix = cat(kNames[i], "=");
       if (words[word].starts_with(prefix))
-        out.values[i] = parse_number(std::string_view(words[word]).substr(prefix.size())).value_or(0);
+        out.values[i] = std::max(0, number_in(std::string_view(words[word]).substr(prefix.size())));
     }
   }
-  if (out.text() != text) return {};
+  if (out.id < 0 || out.text() != text) return {};  // also refuses other spellings of a number, such as +1
   return out;
 }
 
