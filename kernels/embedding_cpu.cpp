@@ -47,23 +47,23 @@ void add_positions(Tensor x, Tensor positions, Tensor table, const Dropout& drop
 /// we round after the row's last place.
 template <class Add>
 HWY_INLINE void scatter(Tensor dtable, const Places& places, Range columns, const Add& add) {
-  const std::int64_t width = dtable.size(1), held = dtable.size(0);
+  const std::int64_t width = dtable.size(1), table_rows = dtable.size(0);
   if (dtable.dtype() == DType::f32) {
     float* table = dtable.data<float>() + columns.begin;
     for (std::int64_t place = 0; place < places.number; ++place) {
       const std::int64_t row = places.row(place);
-      if (row >= 0 && row < held) add(place, table + row * width);
+      if (row >= 0 && row < table_rows) add(place, table + row * width);
     }
     return;
   }
   with_float(dtable.dtype(), [&]<class G>(G) HWY_ATTR {
     HWY_ALIGN float sums[kScatterColumns];
     const std::size_t count = columns.size();
-    for (std::int64_t n = 0; n < places.held;) {
+    for (std::int64_t n = 0; n < places.in_table;) {
       const std::uint64_t row = places.sorted[n] >> 32;
       G* to = dtable.data<G>() + static_cast<std::int64_t>(row) * width + columns.begin;
       sweep(count, [&](std::size_t i, auto lanes) HWY_ATTR { lanes.store(lanes.load(to + i), sums + i); });
-      for (; n < places.held && places.sorted[n] >> 32 == row; ++n)
+      for (; n < places.in_table && places.sorted[n] >> 32 == row; ++n)
         add(static_cast<std::int64_t>(places.sorted[n] & 0xFFFFFFFFu), sums);
       sweep(count, [&](std::size_t i, auto lanes) HWY_ATTR { lanes.store(lanes.load(sums + i), to + i); });
     }
@@ -174,9 +174,9 @@ void sort_places(Places& places, const Tensor& work, const Tensor& dtable) {
   for (std::int64_t place = 0; place < places.number; ++place) {
     const std::int64_t row = places.row(place);
     if (row >= 0 && row < dtable.size(0))
-      keys[places.held++] = static_cast<std::uint64_t>(row) << 32 | static_cast<std::uint64_t>(place);
+      keys[places.in_table++] = static_cast<std::uint64_t>(row) << 32 | static_cast<std::uint64_t>(place);
   }
-  std::sort(keys, keys + places.held);
+  std::sort(keys, keys + places.in_table);
   places.sorted = keys;
 }
 

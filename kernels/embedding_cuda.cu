@@ -16,19 +16,19 @@ LaunchShape shape_of(std::int64_t rows) {
   return {static_cast<unsigned>((rows + kRowsInBlock - 1) / kRowsInBlock), kRowsInBlock * kWarp};
 }
 
-/// A table that holds `held` rows. Place n reads row rows[n] - first.
+/// A table that has the rows [first, first + table_rows). Place n reads row rows[n] - first.
 template <class T>
 struct Lookup {
   const T* table;  // null if absent
   const std::int32_t* rows;
-  std::int64_t first, held;
+  std::int64_t first, table_rows;
   int width;
 
-  /// Returns null if the table does not hold the row.
+  /// Returns null if the table does not have the row.
   __device__ const T* operator()(std::int64_t place) const {
     if (table == nullptr) return nullptr;
     const std::int64_t row = rows[place] - first;
-    return row >= 0 && row < held ? table + row * width : nullptr;
+    return row >= 0 && row < table_rows ? table + row * width : nullptr;
   }
 };
 

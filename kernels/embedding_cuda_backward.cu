@@ -23,10 +23,10 @@ namespace {
 constexpr int kChunk = kWarp;  // a lane fetches the key of each place
 constexpr unsigned kWarpsInBlock = 4;
 
-/// A scatter-add's sorted places, the gradient (held, width), and the chunk sums.
+/// A scatter-add's sorted places, the gradient (table_rows, width), and the chunk sums.
 struct Scatter {
   const std::uint64_t* sorted;
-  std::int64_t count, held;
+  std::int64_t count, table_rows;
   AnyArray table;
   bool accumulate;
   float* partials;
@@ -112,14 +112,14 @@ __global__ void sum_chunks(D* dout, const __grid_constant__ Scatter s, const __g
   const std::int64_t at = std::int64_t{blockIdx.x} * kWarpsInBlock + warp_in_block();
   if (at >= s.count) return;
   const std::int64_t row = row_of(s.sorted[at]);
-  const bool held = row < s.held;
-  if (!held && hidden.samples == nullptr) return;  // with dropout, each place must be masked
+  const bool in_table = row < s.table_rows;
+  if (!in_table && hidden.samples == nullptr) return;  // with dropout, each place must be masked
   if (!begins_chunk(s, row, at)) return;
   const std::uint64_t key = at + lane() < s.count ? s.sorted[at + lane()] : ~std::uint64_t{0};
   const int places = warp_sum(row_of(key) == row ? 1 : 0);
   const Pack<n> sum = sum_places<n>(dout, hidden, place_of(key), places, s.width);
   const int column = own_column<n>();
-  if (column >= s.width || !held) return;
+  if (column >= s.width || !in_table) return;
   const bool is_last = row_at(s, at + kChunk) != row;
   if (is_last && row_at(s, at - 1) != row)
     add_to_table(s, row, column, sum);
@@ -132,7 +132,7 @@ template <int n>
 __global__ void add_chunks(const __grid_constant__ Scatter s) {
   const std::int64_t own = (std::int64_t{blockIdx.x} * kWarpsInBlock + warp_in_block()) * kChunk + lane();
   const std::int64_t row = row_at(s, own);
-  const bool begins = row >= 0 && row < s.held && row_at(s, own - 1) != row && row_at(s, own + kChunk) == row;
+  const bool begins = row >= 0 && row < s.table_rows && row_at(s, own - 1) != row && row_at(s, own + kChunk) == row;
   const int from = warp_reduce(begins ? lane() : -1, [](int a, int b) { return a > b ? a : b; });
   const int column = own_column<n>();
   if (from < 0 || column >= s.width) return;
@@ -157,12 +157,12 @@ unsigned blocks_of(std::int64_t warps) { return static_cast<unsigned>((warps + k
 void scatter_add(Stream& stream, const Tensor& work, const Grad& dtable, const Tensor& dout, const std::int32_t* rows,
                  std::int64_t first, const HiddenMask& hidden) {
   const Tensor& table = dtable.tensor;
-  const std::int64_t count = dout.size(0), held = table.size(0), width = table.size(1);
+  const std::int64_t count = dout.size(0), table_rows = table.size(0), width = table.size(1);
   if (dtable.mode == GradMode::overwrite) cuda::fill_zero(stream, table);
   auto* bytes = static_cast<std::byte*>(work.raw());
-  const Scatter scatter{.sorted = sort_places(stream, bytes, rows, first, held, count),
+  const Scatter scatter{.sorted = sort_places(stream, bytes, rows, first, table_rows, count),
                         .count = count,
-                        .held = held,
+                        .table_rows = table_rows,
                         .table = AnyArray(table),
                         .accumulate = dtable.mode == GradMode::accumulate,
                         .partials = reinterpret_cast<float*>(bytes + sort_work(count)),

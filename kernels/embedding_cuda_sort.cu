@@ -33,11 +33,11 @@ struct Pass {
   int shift;
 };
 
-__global__ void make_keys(std::uint64_t* keys, const std::int32_t* rows, std::int64_t first, std::int64_t held,
+__global__ void make_keys(std::uint64_t* keys, const std::int32_t* rows, std::int64_t first, std::int64_t table_rows,
                           std::int64_t count) {
   for (std::int64_t place = first_element(); place < count; place += all_threads()) {
     const std::int64_t row = rows[place] - first;
-    const auto kept = static_cast<std::uint64_t>(row >= 0 && row < held ? row : held);
+    const auto kept = static_cast<std::uint64_t>(row >= 0 && row < table_rows ? row : table_rows);
     keys[place] = kept << 32 | static_cast<std::uint64_t>(place);
   }
 }
@@ -111,15 +111,15 @@ __global__ void move_keys(Pass pass) {
 }  // namespace
 
 const std::uint64_t* sort_places(Stream& stream, void* work, const std::int32_t* rows, std::int64_t first,
-                                 std::int64_t held, std::int64_t count) {
+                                 std::int64_t table_rows, std::int64_t count) {
   auto* keys = static_cast<std::uint64_t*>(work);
   auto* sorted = keys + count;
   auto* counts = reinterpret_cast<std::uint32_t*>(sorted + count);
   const auto tiles = static_cast<unsigned>(tiles_of(count));
   const std::int64_t all_counts = std::int64_t{kDigits} * tiles;
-  launch(stream, make_keys, flat_shape(count), keys, rows, first, held, count);
+  launch(stream, make_keys, flat_shape(count), keys, rows, first, table_rows, count);
   if (count == 0) return keys;
-  const int bits = std::bit_width(static_cast<std::uint64_t>(held));
+  const int bits = std::bit_width(static_cast<std::uint64_t>(table_rows));
   for (int bit = 0; bit < bits; bit += kDigitBits) {
     const Pass pass{.sorted = sorted, .counts = counts, .keys = keys, .count = count, .shift = 32 + bit};
     launch(stream, count_digits, {tiles, kThreads, kShared}, pass);
