@@ -1,7 +1,5 @@
 #include "kernels/cudnn_graph_cuda.h"
 
-#include <algorithm>
-
 #include "base/count_of.h"
 
 namespace mtl::cuda {

@@ -1,7 +1,6 @@
 // The mtl-data subcommands. Each takes the command line, starting with its own name, and returns the exit code.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <vector>
 

@@ -5,7 +5,6 @@
 #include "base/json.h"
 #include "base/json_cursor.h"
 #include "base/str.h"
-#include "eval/token_source.h"
 #include "text/decompress.h"
 #include "text/other_formats.h"
 

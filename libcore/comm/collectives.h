@@ -11,7 +11,6 @@
 #pragma once
 
 #include <memory>
-#include <vector>
 
 #include "comm/communicator.h"
 #include "comm/mpi_wire.h"

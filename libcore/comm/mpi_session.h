@@ -5,7 +5,6 @@
 // finalizes MPI after a barrier over all ranks. During stack unwinding, it aborts the job instead.
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>

@@ -1,8 +1,5 @@
 #include "device/cuda_device.h"
 
-#include <cstdlib>
-
-#include "base/error.h"
 #include "base/str.h"
 
 namespace mtl {

@@ -1,7 +1,5 @@
 #include "topo/report.h"
 
-#include <algorithm>
-
 #include "base/str.h"
 #include "nn/gpt_config.h"
 #include "train/run_plan.h"

@@ -13,7 +13,6 @@
 #include <functional>
 #include <future>
 #include <memory>
-#include <optional>
 
 #include "base/enum_index.h"
 #include "base/json.h"

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "base/error.h"
-#include "base/files.h"
 #include "base/str.h"
 
 namespace mtl {

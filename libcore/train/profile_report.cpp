@@ -4,8 +4,6 @@
 #include <map>
 #include <tuple>
 
-#include "base/str.h"
-
 namespace mtl {
 
 namespace {

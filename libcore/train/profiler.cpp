@@ -5,7 +5,6 @@
 #include "base/files.h"
 #include "base/str.h"
 #include "comm/text_exchange.h"
-#include "device/copy.h"
 #include "device/cuda_device.h"
 #include "device/cuda_profile.h"
 #include "device/memory.h"

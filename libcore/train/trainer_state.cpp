@@ -2,7 +2,6 @@
 #include <cmath>
 
 #include "base/hash.h"
-#include "ckpt/shard_writer.h"
 #include "comm/rank_outcome.h"
 #include "data/data_identity.h"
 #include "train/run_settings.h"
