@@ -42,6 +42,12 @@ inline void copy_elements(const Owned& from, std::int64_t begin, std::int64_t co
   with_float_type(from.dtype(), [&]<class T>(T) { std::copy_n(from.host<T>() + begin, count, to.host<T>() + at); });
 }
 
+/// Scratch memory for one call at a time. Clearing new memory for each call would take longer than most calls.
+inline Arena& attention_scratch() {
+  static auto& only = *new Arena(kDevice, "scratch", std::size_t{16} << 20);  // a static one outlives a GPU's driver
+  return only;
+}
+
 /// Operands and results for one case.
 struct AttentionProblem {
   explicit AttentionProblem(const AttentionCase& c)
@@ -79,15 +85,13 @@ struct AttentionProblem {
   }
   void forward(const AttentionInput& in, int threads = 1) const {
     Stream stream(kDevice, threads);
-    Arena scratch(kDevice, "scratch", std::size_t{16} << 20);
-    attention_forward(stream, scratch, out, logsumexp, in);
-    CHECK(scratch.used() == 0);
+    attention_forward(stream, attention_scratch(), out, logsumexp, in);
+    CHECK(attention_scratch().used() == 0);
   }
   void backward(const AttentionInput& in, int threads = 1) const {
     Stream stream(kDevice, threads);
-    Arena scratch(kDevice, "scratch", std::size_t{16} << 20);
-    attention_backward(stream, scratch, unpack_qkv(dqkv), dout, out, logsumexp, in);
-    CHECK(scratch.used() == 0);
+    attention_backward(stream, attention_scratch(), unpack_qkv(dqkv), dout, out, logsumexp, in);
+    CHECK(attention_scratch().used() == 0);
   }
 
   AttentionCase shape;
