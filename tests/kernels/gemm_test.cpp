@@ -50,9 +50,12 @@ std::vector<double> mapped(std::vector<double> values, Activation activation, do
   return values;
 }
 
+enum class Orientations { all, two };  // two of the four for each size and dtype: others for the next dtype
+
 /// Calls body(case) for sizes around the GEMM's tile sizes.
 template <class Body>
-void for_each_case(const Body& body) {
+void for_each_case(Orientations orientations, const Body& body) {
+  int next = 0;
   for (const Size size : {Size{1, 1, 1},
                           {3, 7, 5},
                           {64, 96, 32},
@@ -65,7 +68,9 @@ void for_each_case(const Body& body) {
                           {530, 9, 40},
                           {130, 70, 257}}) {
     for (DType type : kTypes) {
+      ++next;
       for (int transposes = 0; transposes < 4; ++transposes) {
+        if (orientations == Orientations::two && (transposes + next) % 2 != 0) continue;
         CAPTURE(size.m);
         CAPTURE(size.n);
         CAPTURE(size.k);
@@ -89,7 +94,7 @@ struct Context {
 
 TEST_CASE("gemm: equals the fp64 product, overwriting and accumulating, in all orientations and dtypes") {
   Context ctx;
-  for_each_case([&](const Case& g) {
+  for_each_case(Orientations::all, [&](const Case& g) {
     for (DType type : kTypes) {
       CAPTURE(std::string(name_of(type)));
       Owned c = random_tensor(type, {g.m, g.n}, 3);
@@ -129,7 +134,7 @@ TEST_CASE("gemm: bias, activation with its input kept, and the derivative of the
       CHECK(relative_rms(dpre, expected) < 2 * rounding_of(type, kTolerance.reduction));  // may be rounded twice
     }
   };
-  for_each_case([&](const Case& g) {
+  for_each_case(Orientations::two, [&](const Case& g) {
     check(g, g.type);
     if (g.type != DType::f32) check(g, DType::f32);
   });
@@ -137,7 +142,7 @@ TEST_CASE("gemm: bias, activation with its input kept, and the derivative of the
 
 TEST_CASE("gemm: the activation reads aux as stored, rounded") {
   Context ctx;
-  for_each_case([&](const Case& g) {
+  for_each_case(Orientations::two, [&](const Case& g) {
     if (g.type == DType::f32) return;
     Owned aux(g.type, {g.m, g.n}), c(g.type, {g.m, g.n});
     gemm(ctx.stream, ctx.scratch, c, g.left(), g.right(), GradMode::overwrite,
