@@ -10,15 +10,18 @@ if command -v shellcheck >/dev/null; then
     fail 'shellcheck reports problems in share/'
 fi
 
+# A vocabulary of 4000 tokens trains in a third of the time. The plans and the precision runs below use GPT-2's.
+small=$TESTS/golden/tokenizer/bpe_wikitext2-test_4000
+export THREADS=1 VOCAB=$small/vocab.json MERGES=$small/merges.txt
+
 # seed-345m: the layouts, two iterations each. A second run trains nothing and prints the same table.
-export THREADS=1
 expect_exit 0 env MODEL=tiny ITERATIONS=2 OUT=run bash "$SHARE/experiments/seed-345m/run.sh" 1x1 2x1 1x2 2x2
 grep -A4 '^layout' out >table
 expect_text table '^layout +tensor +pipeline +ranks +MiB per rank +of 1x1 +samples/s +of 1x1 +loss at end +difference$'
 row() { awk -v layout="$1" '$1 == layout' table; }
 number='[0-9]+\.[0-9]+'
 for layout in '1x1 1 1 1' '2x1 2 1 2' '1x2 1 2 2' '2x2 2 2 4'; do
-  expect_text table "^${layout// / +} +$number +[0-9]+% +$number +[0-9]+% +10\.[0-9]{6} +-?[0-9.e+-]+$"
+  expect_text table "^${layout// / +} +$number +[0-9]+% +$number +[0-9]+% +8\.[0-9]{6} +-?[0-9.e+-]+$"
 done
 [ "$(wc -l <table)" -eq 5 ] || fail 'not one line per layout in the table'
 # Model parallelism reduces the memory per rank. Tensor parallelism reduces it more than pipeline parallelism. All
@@ -74,6 +77,7 @@ for wrong in '--model_size 7B' '--train_iters 1e3' '--train_iters' '--data_path=
 done
 [ ! -e wrong ] || fail 'wrong arguments leave files'
 
+unset VOCAB MERGES
 # precision: three modes at two learning rates. bf16 weights without main weights lose updates and end with a higher
 # loss. With stochastic rounding, they reach the same loss as fp32 main weights.
 precision=$SHARE/experiments/precision/run.sh
