@@ -28,7 +28,7 @@ using namespace mtl::test;
 namespace {
 
 MpiSession* session = nullptr;
-std::string chosen_layout;  // --layout=NAME
+std::string chosen_grid;  // --grid=TENSORxPIPELINE
 
 /// Returns a seed that differs by round and rank, so that ranks defer their commands in different ways.
 std::uint64_t seed_of(int round) { return static_cast<std::uint64_t>(100 * round + session->rank()); }
@@ -57,7 +57,7 @@ class SharedFolder {
 
 struct LayoutCase {
   const char* name;
-  std::int64_t tensor, pipeline;
+  std::int64_t ranks, tensor, pipeline;
   void (*make)(TrainOptions&);
 };
 
@@ -101,31 +101,32 @@ void make_fp16_zero(TrainOptions& options) {
 }
 
 constexpr LayoutCase kLayouts[] = {
-    // name, tensor, pipeline, make
-    {"dp", 1, 1, make_overlap},
-    {"zero", 1, 1, make_zero},
-    {"zero-bf16", 1, 1, make_bf16_zero},
-    {"zero-no-overlap", 1, 1, make_zero_without_overlap},
-    {"zero-fp16", 1, 1, make_fp16_zero},
-    {"zero-offload", 1, 1, make_zero_offload},
-    {"tp2", 2, 1, make_plain},
-    {"tp2-sp", 2, 1, make_sequence_parallel},
-    {"pp2", 1, 2, make_plain},
-    {"pp2-fp16", 1, 2, make_fp16},
-    {"pp2-offload", 1, 2, make_activation_offload},
-    {"tp2-zero", 2, 1, make_zero},
-    {"tp2-sp-pp2", 2, 2, make_sequence_parallel},
-    {"pp4", 1, 4, make_plain},
-    {"pp2-zero", 1, 2, make_zero},
+    // name, ranks, tensor, pipeline, make
+    {"dp", 2, 1, 1, make_overlap},
+    {"zero", 2, 1, 1, make_zero},
+    {"zero-bf16", 2, 1, 1, make_bf16_zero},
+    {"zero-no-overlap", 2, 1, 1, make_zero_without_overlap},
+    {"zero-fp16", 2, 1, 1, make_fp16_zero},
+    {"zero-offload", 2, 1, 1, make_zero_offload},
+    {"tp2", 2, 2, 1, make_plain},
+    {"tp2-sp", 2, 2, 1, make_sequence_parallel},
+    {"pp2", 2, 1, 2, make_plain},
+    {"pp2-fp16", 2, 1, 2, make_fp16},
+    {"pp2-offload", 2, 1, 2, make_activation_offload},
+    {"zero", 4, 1, 1, make_zero},
+    {"tp2-zero", 4, 2, 1, make_zero},
+    {"tp2-sp-pp2", 4, 2, 2, make_sequence_parallel},
+    {"pp4", 4, 1, 4, make_plain},
+    {"pp2-zero", 4, 1, 2, make_zero},
 };
 
 TrainOptions options_of(const LayoutCase& layout, Device device, const SharedFolder& folder, const std::string& name) {
-  TrainOptions options = options_on(device, folder / "data", folder / name);
+  TrainOptions options = options_on(device, folder / "data", folder / cat(layout.name, "-", name));
   options.architecture.num_layers = 4;
   options.architecture.num_attention_heads = 4;
   options.batch.global_batch_size = 16;
-  options.batch.train_iters = 7;
-  options.batch.eval_interval = 5;
+  options.batch.train_iters = 5;
+  options.batch.eval_interval = 3;
   options.parallel.world = session->world();
   options.parallel.tensor = layout.tensor;
   options.parallel.pipeline = layout.pipeline;
@@ -133,12 +134,12 @@ TrainOptions options_of(const LayoutCase& layout, Device device, const SharedFol
   return options;
 }
 
-/// Runs training on all ranks. Returns the logged metrics on every rank.
-std::vector<std::string> metrics_of(const TrainOptions& options) {
+/// Runs training on all ranks, in these groups or in new ones. Returns the logged metrics on every rank.
+std::vector<std::string> metrics_of(const TrainOptions& options, const ProcessGroups* groups = nullptr) {
   RankGroups ranks;
   ranks.rank = session->rank();
   ranks.hosts = session->hosts();
-  ranks.groups = make_groups(*session, rank_grid(options.parallel), options.device);
+  ranks.groups = groups != nullptr ? *groups : make_groups(*session, rank_grid(options.parallel), options.device);
   CHECK(run(options, {}, ranks) == Exit::ok);
   session->barrier();
   return metrics_in(options.logging.log_jsonl);
@@ -236,38 +237,58 @@ mirror::QueueCounts counts_of(const LayoutCase& layout, const SharedFolder& fold
 /// Checks that the host waits three times per step: for the copies from the input and batch buffers used two steps ago,
 /// and for the previous step's report. Meanwhile, the device has the current step's commands.
 void check_waits(const LayoutCase& layout, const SharedFolder& folder) {
-  const mirror::QueueCounts few = counts_of(layout, folder, 5), many = counts_of(layout, folder, 9);
-  CHECK(few.waits >= 5 * 2);
-  CHECK(many.waits - few.waits == 4 * 3);
+  const mirror::QueueCounts few = counts_of(layout, folder, 4), many = counts_of(layout, folder, 6);
+  CHECK(few.waits >= 4 * 2);
+  CHECK(many.waits - few.waits == 2 * 3);
   CHECK(many.drains == few.drains);
   // Four micro-batches and the update: each part of a step is a graph.
-  if (layout.make == make_overlap && session->world() == 2) CHECK(many.graphs - few.graphs == 4 * (4 * 2 + 1));
+  if (layout.make == make_overlap && session->world() == 2) CHECK(many.graphs - few.graphs == 2 * (4 * 2 + 1));
 }
 
-// Each process runs one layout. The cpu run comes last because its groups keep buffers that the other runs have not
-// planned.
-TEST_CASE("layout: runs have the bits of ranks on the cpu" * doctest::skip()) {
-  const auto layout = std::find_if(std::begin(kLayouts), std::end(kLayouts),
-                                   [](const LayoutCase& each) { return each.name == chosen_layout; });
-  REQUIRE(layout != std::end(kLayouts));
-  REQUIRE(layout->tensor * layout->pipeline <= session->world());
-  SharedFolder folder;
-  if (session->rank() == 0) write_data(folder / "data");
-  session->barrier();
-  std::vector<std::vector<std::string>> found = {metrics_of(options_of(*layout, Device::cuda, folder, "cuda"))};
-  CHECK(mirror::nccl_counts().operations > 5);
-  CHECK(mirror::queue_counts().graphs > 0);
+/// Runs training on the emulated GPUs in several ways. Returns each run's metrics.
+std::vector<std::vector<std::string>> metrics_on_gpus(const LayoutCase& layout, const SharedFolder& folder) {
+  const std::int64_t operations = mirror::nccl_counts().operations, graphs = mirror::queue_counts().graphs;
+  std::vector<std::vector<std::string>> found = {metrics_of(options_of(layout, Device::cuda, folder, "cuda"))};
+  CHECK(mirror::nccl_counts().operations > operations + 5);
+  CHECK(mirror::queue_counts().graphs > graphs);
   CHECK(mirror::nccl_counts().registered == 0);  // all memory is deregistered
   for (int round : {1, 2}) {
     mirror::Deferral deferral(seed_of(round));
-    TrainOptions options = options_of(*layout, Device::cuda, folder, cat("deferred", round));
+    TrainOptions options = options_of(layout, Device::cuda, folder, cat("deferred", round));
     options.cuda_graphs = round == 1;
     found.push_back(metrics_of(options));
   }
-  if (layout->make != make_fp16 && layout->make != make_fp16_zero) check_waits(*layout, folder);
-  const std::vector<std::string> expected = metrics_of(options_of(*layout, Device::cpu, folder, "cpu"));
-  CHECK(expected.size() >= 5);
-  for (const std::vector<std::string>& metrics : found) CHECK(metrics == expected);
+  if (layout.make != make_fp16 && layout.make != make_fp16_zero) check_waits(layout, folder);
+  return found;
+}
+
+// Each process runs the layouts of one grid. The cpu runs come last and in the same groups, because groups on the cpu
+// keep buffers that other runs have not planned.
+TEST_CASE("layouts: runs have the bits of ranks on the cpu" * doctest::skip()) {
+  SharedFolder folder;
+  if (session->rank() == 0) write_data(folder / "data");
+  session->barrier();
+  std::vector<LayoutCase> layouts;
+  std::copy_if(std::begin(kLayouts), std::end(kLayouts), std::back_inserter(layouts), [](const LayoutCase& layout) {
+    return layout.ranks == session->world() && cat(layout.tensor, "x", layout.pipeline) == chosen_grid;
+  });
+  REQUIRE(!layouts.empty());
+  std::vector<std::vector<std::vector<std::string>>> found;
+  for (const LayoutCase& layout : layouts) {
+    const std::string name = layout.name;
+    CAPTURE(name);
+    found.push_back(metrics_on_gpus(layout, folder));
+  }
+  std::optional<ProcessGroups> groups;
+  for (std::size_t i = 0; i < layouts.size(); ++i) {
+    const std::string name = layouts[i].name;
+    CAPTURE(name);
+    const TrainOptions options = options_of(layouts[i], Device::cpu, folder, "cpu");
+    if (!groups) groups = make_groups(*session, rank_grid(options.parallel), Device::cpu);
+    const std::vector<std::string> expected = metrics_of(options, &*groups);
+    CHECK(expected.size() >= 5);
+    for (const std::vector<std::string>& metrics : found[i]) CHECK(metrics == expected);
+  }
 }
 
 // These faults end all communication in a process. Each runs in its own job, which selects the test by name.
@@ -343,7 +364,7 @@ int main(int argc, char** argv) {
   job.set_deadline(60);
   session = &job;
   for (int i = 1; i < argc; ++i) {
-    if (std::string_view(argv[i]).starts_with("--layout=")) chosen_layout = argv[i] + 9;
+    if (std::string_view(argv[i]).starts_with("--grid=")) chosen_grid = argv[i] + 7;
   }
   doctest::Context context(argc, argv);
   if (launched.rank > 0) context.setOption("minimal", true);
