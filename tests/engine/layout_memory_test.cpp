@@ -28,18 +28,18 @@ namespace {
 
 constexpr std::int64_t kSamples = 16, kLength = 16, kVocab = 100;  // samples per step, tokens per sample
 constexpr int kSteps = 2;
-const DropoutOptions kDropout{.hidden = 0.1f, .attention = 0.1f, .seed = 1234};
+const DropoutOptions kLayoutDropout{.hidden = 0.1f, .attention = 0.1f, .seed = 1234};
 
 const GptSizes kSizes{.vocab = kVocab, .layers = 5, .hidden = 64, .heads = 8, .positions = kLength};
 
-GptConfig tiny_gpt() { return gpt_of_size(kSizes); }
+GptConfig layout_gpt() { return gpt_of_size(kSizes); }
 
 struct Architecture {
   std::string name;
   GptConfig config;
   int max_tensor_parallel;
 };
-const std::vector<Architecture> kArchitectures = {{"gpt", tiny_gpt(), 8},
+const std::vector<Architecture> kArchitectures = {{"gpt", layout_gpt(), 8},
                                                   {"llama", llama_of_size(kSizes), 2},
                                                   {"qwen", qwen_of_size(kSizes), 2},
                                                   {"neox", neox_of_size(kSizes), 8}};
@@ -51,7 +51,7 @@ struct RunLayout {
   GradSync::Overlap overlap;
 };
 
-RunLayout parse_layout(const std::string& line, const GptConfig& config = tiny_gpt()) {
+RunLayout parse_layout(const std::string& line, const GptConfig& config = layout_gpt()) {
   int tensor, sequence, stages, data, shard, overlap, micro_batch;
   std::string schedule;
   std::istringstream words(line);
@@ -129,8 +129,8 @@ struct Findings {
 void run_rank(const RunLayout& layout, int rank, const ProcessGroups& groups, Findings& findings) {
   RunShape shape = layout.shape;
   shape.layout.rank = rank;
-  MemoryPlan plan = plan_training(layout.config, kDropout, shape);
-  Stage stage = make_stage(layout.config, kDropout, shape.layout, shape.padded_vocab);
+  MemoryPlan plan = plan_training(layout.config, kLayoutDropout, shape);
+  Stage stage = make_stage(layout.config, kLayoutDropout, shape.layout, shape.padded_vocab);
   ParamStore params(
       Device::cpu, kPrecisionFp32, AdamW::states(), [&](const ParamVisitor& visit) { stage.params(visit); },
       shape.layout);
@@ -191,18 +191,18 @@ Result run_layout(const RunLayout& layout) {
 }
 
 std::size_t slot_bytes(const RunLayout& layout) {
-  return plan_training(layout.config, kDropout, layout.shape).entry(Category::slots).bytes;
+  return plan_training(layout.config, kLayoutDropout, layout.shape).entry(Category::slots).bytes;
 }
 
 /// Checks that plan_ranks() gives each rank the same plan as planning this rank alone.
 void check_rank_plans(RunLayout layout) {
-  const std::vector<RankPlan> plans = plan_ranks(layout.config, kDropout, layout.shape);
+  const std::vector<RankPlan> plans = plan_ranks(layout.config, kLayoutDropout, layout.shape);
   int ranks = 0;
   for (std::size_t i = 0; i < plans.size(); ++i) {
     for (int rank : plans[i].ranks) {
       CAPTURE(rank);
       layout.shape.layout.rank = rank;
-      CHECK(plans[i].plan == plan_training(layout.config, kDropout, layout.shape));
+      CHECK(plans[i].plan == plan_training(layout.config, kLayoutDropout, layout.shape));
       ++ranks;
     }
     for (std::size_t j = 0; j < i; ++j) CHECK(plans[i].plan != plans[j].plan);
@@ -271,7 +271,7 @@ TEST_CASE("10,240 ranks are planned in a second") {
   shape.layout.optimizer_shards = kReplicaAxes;
   shape.layout.bucket_elements = 160'000'000;
   std::clock_t began = std::clock();
-  std::vector<RankPlan> plans = plan_ranks(config, kDropout, shape);
+  std::vector<RankPlan> plans = plan_ranks(config, kLayoutDropout, shape);
   CHECK(std::clock() - began < CLOCKS_PER_SEC);
   std::size_t ranks = 0;
   std::int64_t parameters = 0;  // over all ranks of one replica

@@ -13,9 +13,11 @@ using namespace mtl;
 
 namespace {
 
-GptConfig tiny() { return test::gpt_of_size({.vocab = 100, .layers = 4, .hidden = 32, .heads = 4, .positions = 16}); }
+GptConfig planned_gpt() {
+  return test::gpt_of_size({.vocab = 100, .layers = 4, .hidden = 32, .heads = 4, .positions = 16});
+}
 
-RunShape shape_of(int tensor, int stages, int data) {
+RunShape plan_shape(int tensor, int stages, int data) {
   RunShape shape;
   shape.micro_batch = 2;
   shape.seq_length = 16;
@@ -39,10 +41,10 @@ TEST_CASE("a plan lists each buffer once, in its category and space") {
     for (int rank = 0; rank < 4 * stages; ++rank) {
       CAPTURE(stages);
       CAPTURE(rank);
-      RunShape shape = shape_of(2, stages, 2);
+      RunShape shape = plan_shape(2, stages, 2);
       shape.layout.rank = rank;
-      MemoryPlan plan = plan_training(tiny(), {}, shape);
-      MetaModel model(tiny(), {}, shape, AdamW::states());
+      MemoryPlan plan = plan_training(planned_gpt(), {}, shape);
+      MetaModel model(planned_gpt(), {}, shape, AdamW::states());
       CHECK(count(plan, Category::parameters) == 1);
       CHECK(count(plan, Category::gradients) == 1);
       CHECK(count(plan, Category::optimizer) == 2);

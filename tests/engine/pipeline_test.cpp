@@ -63,10 +63,12 @@ class RecordingCommunicator final : public Communicator {
   Journal& journal_;
 };
 
-GptConfig tiny() { return test::gpt_of_size({.vocab = 40, .layers = 4, .hidden = 16, .heads = 2, .positions = 8}); }
+GptConfig piped_gpt() {
+  return test::gpt_of_size({.vocab = 40, .layers = 4, .hidden = 16, .heads = 2, .positions = 8});
+}
 
 /// Returns the run shape for one of four stages.
-RunShape shape_of(int stage, ScheduleKind kind) {
+RunShape stage_shape(int stage, ScheduleKind kind) {
   RunShape shape;
   shape.seq_length = 8;
   shape.micro_batches = 6;
@@ -88,15 +90,15 @@ ProcessGroups groups_of(const RunShape& shape, Journal& journal) {
 
 /// Runs a step on the meta device as one of four stages; returns the journal.
 Journal journal_of(int stage, ScheduleKind kind) {
-  const RunShape shape = shape_of(stage, kind);
+  const RunShape shape = stage_shape(stage, kind);
   Journal journal;
   ProcessGroups groups = groups_of(shape, journal);
-  Stage own = make_stage(tiny(), {}, shape.layout, shape.padded_vocab);
+  Stage own = make_stage(piped_gpt(), {}, shape.layout, shape.padded_vocab);
   ParamStore params(
       Device::meta, kPrecisionFp32, AdamW::states(), [&](const ParamVisitor& visit) { own.params(visit); },
       shape.layout);
   Stream stream(Device::meta);
-  MemoryPlan plan = plan_training(tiny(), {}, shape);
+  MemoryPlan plan = plan_training(piped_gpt(), {}, shape);
   Pipeline pipeline(own, stream, groups, rank_schedule(shape.layout, 6), plan);
   BatchBuffers buffers(Device::meta, shape);
   params.begin_step();
@@ -135,12 +137,12 @@ TEST_CASE("an output is sent before the backward that releases its memory") {
 }
 
 TEST_CASE("the slots are one allocation, and the message buffers another") {
-  const RunShape shape = shape_of(1, ScheduleKind::one_forward_one_backward);
+  const RunShape shape = stage_shape(1, ScheduleKind::one_forward_one_backward);
   Journal journal;
   ProcessGroups groups = groups_of(shape, journal);
-  Stage own = make_stage(tiny(), {}, shape.layout, shape.padded_vocab);
+  Stage own = make_stage(piped_gpt(), {}, shape.layout, shape.padded_vocab);
   Stream stream(Device::cpu);
-  const MemoryPlan plan = plan_training(tiny(), {}, shape);
+  const MemoryPlan plan = plan_training(piped_gpt(), {}, shape);
   REQUIRE(plan.entry(Category::slots).count == 3);
   REQUIRE(plan.entry(Category::messages).count == 6);  // four inputs, two gradients
   const BufferUse before = buffer_use();

@@ -7,9 +7,9 @@ using namespace mtl::test;
 namespace {
 
 /// Paths are relative to golden/.
-const std::vector<std::string> kModels = {"gpt2_model/a",      "gpt2_model/b",        "llama_model/llama",
-                                          "llama_model/qwen2", "llama_model/mistral", "llama_model/neox",
-                                          "family_model/qwen3"};
+const std::vector<std::string> kPrecisionModels = {"gpt2_model/a",      "gpt2_model/b",        "llama_model/llama",
+                                                   "llama_model/qwen2", "llama_model/mistral", "llama_model/neox",
+                                                   "family_model/qwen3"};
 
 constexpr std::int64_t kPaddedVocab = 1024;  // more than any of these models' vocabularies
 
@@ -26,7 +26,7 @@ std::vector<float> all_gradients(const GoldenModel& model) {
 }  // namespace
 
 TEST_CASE("models in bf16 and fp16: losses and gradients are within the dtype's bounds of float64") {
-  for (const std::string& name : kModels) {
+  for (const std::string& name : kPrecisionModels) {
     CAPTURE(name);
     GoldenModel exact(name, golden_shape(name, kPaddedVocab, kPrecisionFp32));
     // Other golden tests check that the fp32 gradients are within 2e-5 of float64.

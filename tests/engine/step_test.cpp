@@ -11,9 +11,9 @@ using namespace mtl::test;
 
 namespace {
 
-const DropoutOptions kDropout{.hidden = 0.2f, .attention = 0.2f, .seed = 5};
+const DropoutOptions kStepDropout{.hidden = 0.2f, .attention = 0.2f, .seed = 5};
 
-RunShape shape_of(std::int64_t micro_batch, std::int64_t micro_batches, int threads = 1) {
+RunShape step_shape(std::int64_t micro_batch, std::int64_t micro_batches, int threads = 1) {
   return {.micro_batch = micro_batch,
           .seq_length = 16,
           .micro_batches = micro_batches,
@@ -45,7 +45,7 @@ TEST_CASE("a step uses exactly the planned memory") {
   for (float dropout : {0.0f, 0.1f}) {
     for (bool documents : {false, true}) {
       for (int threads : {1, 3}) {
-        RunShape shape = shape_of(2, 3, threads);
+        RunShape shape = step_shape(2, 3, threads);
         shape.documents = documents;
         GoldenModel model("gpt2_model/a", shape, {.hidden = dropout, .attention = dropout, .seed = 1});
         fill_random(model);
@@ -63,7 +63,8 @@ TEST_CASE("a step uses exactly the planned memory") {
 }
 
 TEST_CASE("two micro-batches produce the gradients of one twice the size, dropout included") {
-  GoldenModel whole("gpt2_model/a", shape_of(4, 1), kDropout), halves("gpt2_model/a", shape_of(2, 2), kDropout);
+  GoldenModel whole("gpt2_model/a", step_shape(4, 1), kStepDropout),
+      halves("gpt2_model/a", step_shape(2, 2), kStepDropout);
   fill_random(whole);
   fill_random(halves);
   whole.train_step();
@@ -76,7 +77,7 @@ TEST_CASE("two micro-batches produce the gradients of one twice the size, dropou
 }
 
 TEST_CASE("other sample numbers draw other dropout masks") {
-  GoldenModel model("gpt2_model/a", shape_of(2, 1), kDropout);
+  GoldenModel model("gpt2_model/a", step_shape(2, 1), kStepDropout);
   fill_random(model);
   model.train_step();
   std::vector<float> first = copy_of(model.buffers.losses(0));
@@ -87,7 +88,7 @@ TEST_CASE("other sample numbers draw other dropout masks") {
 }
 
 TEST_CASE("a non-finite gradient changes no parameter") {
-  GoldenModel model("gpt2_model/a", shape_of(1, 1));
+  GoldenModel model("gpt2_model/a", step_shape(1, 1));
   fill_random(model);
   Optimizer optimizer(model.params, {}, model.stream, model.groups);
   model.state.step = 1;
@@ -112,9 +113,9 @@ namespace {
 /// recomputation.
 void check_late_weights(const char* name, const Recompute& recompute) {
   const DropoutOptions dropout{.hidden = 0.1f, .attention = 0.1f, .seed = 5};
-  RunShape split_shape = shape_of(2, 3);
+  RunShape split_shape = step_shape(2, 3);
   split_shape.layout.recompute = recompute;
-  GoldenModel whole(name, shape_of(2, 3), dropout), split(name, split_shape, dropout);
+  GoldenModel whole(name, step_shape(2, 3), dropout), split(name, split_shape, dropout);
   fill_random(whole);
   fill_random(split);
   whole.train_step();

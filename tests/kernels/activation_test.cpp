@@ -9,7 +9,7 @@ using namespace mtl::test;
 
 namespace {
 
-struct Problem {
+struct GatedProblem {
   std::int64_t rows, width;
   DType dtype = DType::f32;
   Owned pre = random_tensor(dtype, {rows, 2 * width}, 1, 2);
@@ -50,7 +50,7 @@ TEST_CASE("gated: forward and backward equal the reference in every dtype, and b
         CAPTURE(static_cast<int>(activation));
         CAPTURE(width);
         CAPTURE(std::string(name_of(dtype)));
-        const Problem p{rows, width, dtype};
+        const GatedProblem p{rows, width, dtype};
         const double tolerance = rounding_of(dtype, kTolerance.elementwise);
         Owned out(dtype, {rows, width}), dpre(dtype, {rows, 2 * width});
         gated_forward(stream, out, p.pre, activation);
@@ -68,7 +68,7 @@ TEST_CASE("gated: the gradient equals finite differences") {
   Stream stream(kDevice);
   for (const Activation activation : kActivations) {
     CAPTURE(static_cast<int>(activation));
-    const Problem p{3, 5};
+    const GatedProblem p{3, 5};
     for (std::int64_t i = 0; i < p.pre.numel(); ++i) {
       if (std::abs(p.pre[i]) < 0.05f) p.pre[i] = 0.05f;  // keeps finite differences away from relu's kink
     }
@@ -84,7 +84,7 @@ TEST_CASE("gated: the gradient equals finite differences") {
 
 TEST_CASE("gated: one thread and four produce the same bits") {
   Stream serial(kDevice, 1), parallel(kDevice, 4);
-  const Problem p{210, 259};
+  const GatedProblem p{210, 259};
   Owned out1({210, 259}), out4({210, 259}), dpre1({210, 518}), dpre4({210, 518});
   gated_forward(serial, out1, p.pre, Activation::silu);
   gated_forward(parallel, out4, p.pre, Activation::silu);

@@ -10,7 +10,7 @@ using namespace mtl::test;
 
 namespace {
 
-struct Problem {
+struct LossProblem {
   std::int64_t rows, vocab, padded;
   Owned logits = random_tensor({rows, padded}, 1, 3);
   Owned labels = random_integers({rows}, 0, static_cast<std::int32_t>(vocab), 2);
@@ -25,13 +25,13 @@ struct Problem {
   }
 };
 
-std::vector<double> reference_losses(const Problem& p) {
+std::vector<double> reference_losses(const LossProblem& p) {
   std::vector<double> out;
   for (std::int64_t row = 0; row < p.rows; ++row) out.push_back(p.log_sum(row) - p.z(row, p.label(row)));
   return out;
 }
 
-std::vector<double> reference_gradient(const Problem& p) {
+std::vector<double> reference_gradient(const LossProblem& p) {
   std::vector<double> out;
   for (std::int64_t row = 0; row < p.rows; ++row) {
     const double log_sum = p.log_sum(row), weight = static_cast<double>(p.weights[row]);
@@ -43,19 +43,19 @@ std::vector<double> reference_gradient(const Problem& p) {
   return out;
 }
 
-struct Size {
+struct LossSize {
   std::int64_t rows, vocab, padded;
 };
-constexpr Size kSizes[] = {{1, 1, 1},         {3, 7, 7},         {5, 1031, 1088}, {64, 33, 64},
-                           {2, 50257, 50304}, {5, 50257, 50257}, {9, 1031, 1031}, {9, 21, 27}};
+constexpr LossSize kLossSizes[] = {{1, 1, 1},         {3, 7, 7},         {5, 1031, 1088}, {64, 33, 64},
+                                   {2, 50257, 50304}, {5, 50257, 50257}, {9, 1031, 1031}, {9, 21, 27}};
 
 }  // namespace
 
 TEST_CASE("cross_entropy: losses equal the fp64 reference to 2e-7, and so do gradients; padding is ignored") {
   Stream stream(kDevice, 2);
-  for (auto [rows, vocab, padded] : kSizes) {
+  for (auto [rows, vocab, padded] : kLossSizes) {
     CAPTURE(vocab);
-    Problem p{rows, vocab, padded};
+    LossProblem p{rows, vocab, padded};
     for (std::int64_t row = 0; row < rows; ++row) {  // padding that would change the maximum and the sum
       for (std::int64_t v = vocab; v < padded; ++v) p.logits[row * padded + v] = v % 2 == 0 ? 1e9f : NAN;
     }
@@ -74,7 +74,7 @@ TEST_CASE("cross_entropy: losses equal the fp64 reference to 2e-7, and so do gra
 
 TEST_CASE("cross_entropy: combined statistics of slices of the vocabulary equal those of the whole vocabulary") {
   Stream stream(kDevice, 2);
-  Problem p{6, 100, 100};
+  LossProblem p{6, 100, 100};
   const std::vector<double> losses = reference_losses(p), gradient = reference_gradient(p);
   const std::int64_t cuts[] = {0, 37, 90, 90, 100};  // one slice is empty: all padding
   Owned whole({6, 3}), stats({4, 6, 3});
@@ -112,7 +112,7 @@ TEST_CASE("cross_entropy: the 16-bit gradient is the rounded fp32 gradient, time
     for (double loss_scale : {1.0, 1024.0}) {
       CAPTURE(std::string(name_of(dtype)));
       const std::int64_t padded = loss_scale == 1 ? 1088 : 1035;  // rows aligned to 16 bytes, and unaligned ones
-      Problem p{5, 1031, padded};
+      LossProblem p{5, 1031, padded};
       Owned stats({5, 3}), narrow(dtype, {5, padded}), state(DType::u8, {sizeof(StepState)});
       const StepState step{{.loss_scale = loss_scale}, {}};
       std::memcpy(state.host<std::uint8_t>(), &step, sizeof step);
@@ -122,7 +122,7 @@ TEST_CASE("cross_entropy: the 16-bit gradient is the rounded fp32 gradient, time
       cross_entropy_backward(stream, wide, wide, stats, p.labels, p.weights, {0, 1031}, on_device);
       cross_entropy_backward(stream, narrow, p.logits, stats, p.labels, p.weights, {0, 1031}, on_device);
       CHECK(same_bits(narrow, rounded(wide, dtype)));
-      std::vector<double> expected = reference_gradient(Problem{5, 1031, padded});
+      std::vector<double> expected = reference_gradient(LossProblem{5, 1031, padded});
       for (double& g : expected) g *= loss_scale;
       CHECK(relative_rms(wide, expected) < kTolerance.elementwise);
     }
@@ -131,7 +131,7 @@ TEST_CASE("cross_entropy: the 16-bit gradient is the rounded fp32 gradient, time
 
 TEST_CASE("cross_entropy: the gradient equals finite differences of the loss") {
   Stream stream(kDevice);
-  Problem p{3, 11, 16};
+  LossProblem p{3, 11, 16};
   Owned stats({3, 3}), losses({3}), gradient({3, 16});
   const auto loss = [&] {
     cross_entropy_stats(stream, stats, p.logits, p.labels, {0, 11});
@@ -165,7 +165,7 @@ TEST_CASE("sum_losses: adds in fp64 in a fixed order, skips losses of zero weigh
 TEST_CASE("cross_entropy: NaN and infinite logits propagate to the loss") {
   Stream stream(kDevice);
   for (float bad : {NAN, INFINITY}) {
-    Problem p{1, 40, 40};
+    LossProblem p{1, 40, 40};
     p.logits[17] = bad;
     Owned stats({1, 3}), losses({1});
     cross_entropy_stats(stream, stats, p.logits, p.labels, {0, 40});
@@ -176,7 +176,7 @@ TEST_CASE("cross_entropy: NaN and infinite logits propagate to the loss") {
 
 TEST_CASE("cross_entropy: logits of -inf have probability 0") {
   Stream stream(kDevice);
-  Problem p{3, 40, 40};
+  LossProblem p{3, 40, 40};
   for (std::int64_t row = 0; row < 3; ++row) {  // eight columns without the label; a thread may read them together
     const std::int64_t begin = p.label(row) / 8 == 2 ? 8 : 16;
     for (std::int64_t v = begin; v < begin + 8; ++v) p.logits[row * 40 + v] = -INFINITY;
@@ -191,7 +191,7 @@ TEST_CASE("cross_entropy: logits of -inf have probability 0") {
 }
 
 TEST_CASE("cross_entropy: one thread and four produce the same bits") {
-  Problem one{67, 1031, 1040}, four{67, 1031, 1040};
+  LossProblem one{67, 1031, 1040}, four{67, 1031, 1040};
   Owned stats1({67, 3}), stats4({67, 3});
   Stream serial(kDevice, 1), parallel(kDevice, 4);
   cross_entropy_stats(serial, stats1, one.logits, one.labels, {0, 1031});
@@ -213,13 +213,13 @@ TEST_CASE("cross_entropy: counts on meta; wrong shapes throw") {
 }
 
 TEST_CASE("cross_entropy: forward with backward equals the separate phases bit for bit, in every dtype and in place") {
-  for (auto [rows, vocab, padded] : kSizes) {
+  for (auto [rows, vocab, padded] : kLossSizes) {
     for (DType dtype : {DType::f32, DType::bf16, DType::f16}) {
       for (const bool in_place : {false, true}) {
         if (in_place && dtype != DType::f32) continue;
         CAPTURE(vocab);
         CAPTURE(std::string(name_of(dtype)));
-        Problem p{rows, vocab, padded};
+        LossProblem p{rows, vocab, padded};
         for (std::int64_t row = 0; row < rows; ++row) {
           for (std::int64_t v = vocab; v < padded; ++v) p.logits[row * padded + v] = v % 2 == 0 ? 1e9f : NAN;
         }

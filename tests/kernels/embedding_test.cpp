@@ -11,7 +11,7 @@ using namespace mtl::test;
 
 namespace {
 
-struct Problem {
+struct EmbeddingProblem {
   std::int64_t rows, length, width;
   StreamTypes types = kStreamTypes[0];
   std::int64_t vocab = 50, begin = 10, held = 30, max_positions = 40;  // this rank holds tokens 10 .. 39
@@ -31,18 +31,18 @@ struct Problem {
   double mask(std::int64_t place, std::int64_t c) const { return hidden_mask(dropout, map, place, c, width); }
 };
 
-struct Size {
+struct EmbeddingSize {
   std::int64_t rows, length, width;
 };
-constexpr Size kSizes[] = {{1, 1, 1}, {6, 3, 7}, {8, 4, 12}, {48, 16, 1031}, {128, 64, 256}};
+constexpr EmbeddingSize kEmbeddingSizes[] = {{1, 1, 1}, {6, 3, 7}, {8, 4, 12}, {48, 16, 1031}, {128, 64, 256}};
 
 }  // namespace
 
 TEST_CASE("embedding: forward equals the reference, and tokens of other ranks produce zeros") {
   Stream stream(kDevice, 2);
-  for (auto [rows, length, width] : kSizes) {
+  for (auto [rows, length, width] : kEmbeddingSizes) {
     for (const StreamTypes types : kStreamTypes) {
-      Problem p{rows, length, width, types};
+      EmbeddingProblem p{rows, length, width, types};
       Owned out = random_tensor(types.stream, p.shape, 9);
       const std::vector<double> table = p.table.values(), positions = p.position_table.values();
       std::vector<double> looked_up, placed;
@@ -62,7 +62,7 @@ TEST_CASE("embedding: forward equals the reference, and tokens of other ranks pr
 
 namespace {
 
-void check_gradients(const Problem& p, GradMode mode, DType grads) {
+void check_embedding_gradients(const EmbeddingProblem& p, GradMode mode, DType grads) {
   Stream stream(kDevice, 2);
   Arena scratch(kDevice, "scratch", 1 << 16);
   Owned dtable = random_tensor(grads, {p.held, p.width}, 6);
@@ -94,14 +94,14 @@ void check_gradients(const Problem& p, GradMode mode, DType grads) {
 }  // namespace
 
 TEST_CASE("embedding: gradients are summed over positions, overwriting and accumulating, in every dtype") {
-  for (auto [rows, length, width] : kSizes) {
+  for (auto [rows, length, width] : kEmbeddingSizes) {
     for (const StreamTypes types : kStreamTypes) {
       for (const DType grads : {DType::f32, DType::bf16, DType::f16}) {
         for (GradMode mode : {GradMode::overwrite, GradMode::accumulate}) {
           CAPTURE(width);
           CAPTURE(std::string(name_of(types.stream)));
           CAPTURE(std::string(name_of(grads)));
-          check_gradients({rows, length, width, types}, mode, grads);
+          check_embedding_gradients({rows, length, width, types}, mode, grads);
         }
       }
     }
@@ -169,7 +169,7 @@ TEST_CASE("embedding: a device that cannot refuse an invalid position adds nothi
   if (device_checks_indices()) return;
   Stream stream(kDevice);
   Arena scratch(kDevice, "scratch", 1 << 16);
-  Problem p{3, 3, 4};
+  EmbeddingProblem p{3, 3, 4};
   for (std::int32_t bad : {-1, 40, std::numeric_limits<std::int32_t>::max()}) {
     p.positions.host<std::int32_t>()[p.skipped + 1] = bad;
     Owned x = random_tensor(p.shape, 6), dx = random_tensor(p.shape, 6), dtable({p.max_positions, 4});
@@ -193,7 +193,7 @@ TEST_CASE("embedding: a device that cannot refuse an invalid position adds nothi
 TEST_CASE("embedding: gradients equal finite differences") {
   Stream stream(kDevice);
   Arena scratch(kDevice, "scratch", 1 << 16);
-  Problem p{10, 5, 3};
+  EmbeddingProblem p{10, 5, 3};
   Owned out(p.shape), dtable({p.held, 3}), dpositions({p.max_positions, 3}), dx = random_tensor(p.shape, 5);
   positions_backward(stream, scratch, {dpositions}, dx, p.positions, p.dropout, p.map);
   embedding_backward(stream, scratch, {dtable}, dx, p.tokens, p.begin);
@@ -207,7 +207,7 @@ TEST_CASE("embedding: gradients equal finite differences") {
 }
 
 TEST_CASE("embedding: one thread and four produce the same bits") {
-  Problem p{400, 100, 259};
+  EmbeddingProblem p{400, 100, 259};
   const auto run = [&](int threads, DType grads) {
     Stream stream(kDevice, threads);
     Arena scratch(kDevice, "scratch", 1 << 16);
@@ -231,7 +231,7 @@ TEST_CASE("embedding: one thread and four produce the same bits") {
 TEST_CASE("embedding: a position beyond the table and wrong shapes throw; counts on meta") {
   Stream stream(kDevice), counted(Device::meta, 1, kDevice);
   Arena scratch(Device::meta, "scratch", 0);
-  Problem p{3, 3, 4};
+  EmbeddingProblem p{3, 3, 4};
   Owned x(p.shape), short_table({2, 4});
   if (device_checks_indices()) {
     p.positions.host<std::int32_t>()[p.skipped + 1] = 2;

@@ -10,14 +10,14 @@ using namespace mtl::test;
 
 namespace {
 
-constexpr DType kTypes[] = {DType::f32, DType::bf16, DType::f16};
+constexpr DType kGemmTypes[] = {DType::f32, DType::bf16, DType::f16};
 
-struct Size {
+struct GemmSize {
   std::int64_t m, n, k;
 };
 
-struct Case {
-  Size size;
+struct GemmCase {
+  GemmSize size;
   bool a_transposed, b_transposed;
   DType type = DType::f32;  // of A and B
   std::int64_t m = size.m, n = size.n, k = size.k;
@@ -54,20 +54,20 @@ enum class Orientations { all, two };  // two of the four for each size and dtyp
 
 /// Calls body(case) for sizes around the GEMM's tile sizes.
 template <class Body>
-void for_each_case(Orientations orientations, const Body& body) {
+void for_each_gemm(Orientations orientations, const Body& body) {
   int next = 0;
-  for (const Size size : {Size{1, 1, 1},
-                          {3, 7, 5},
-                          {64, 96, 32},
-                          {5, 1031, 3},
-                          {1, 1031, 64},
-                          {2, 259, 1031},
-                          {4, 50, 33},
-                          {8, 33, 40},
-                          {17, 3, 1031},
-                          {530, 9, 40},
-                          {130, 70, 257}}) {
-    for (DType type : kTypes) {
+  for (const GemmSize size : {GemmSize{1, 1, 1},
+                              {3, 7, 5},
+                              {64, 96, 32},
+                              {5, 1031, 3},
+                              {1, 1031, 64},
+                              {2, 259, 1031},
+                              {4, 50, 33},
+                              {8, 33, 40},
+                              {17, 3, 1031},
+                              {530, 9, 40},
+                              {130, 70, 257}}) {
+    for (DType type : kGemmTypes) {
       ++next;
       for (int transposes = 0; transposes < 4; ++transposes) {
         if (orientations == Orientations::two && (transposes + next) % 2 != 0) continue;
@@ -76,26 +76,26 @@ void for_each_case(Orientations orientations, const Body& body) {
         CAPTURE(size.k);
         CAPTURE(transposes);
         CAPTURE(std::string(name_of(type)));
-        body(Case{size, (transposes & 1) != 0, (transposes & 2) != 0, type});
+        body(GemmCase{size, (transposes & 1) != 0, (transposes & 2) != 0, type});
       }
     }
   }
 }
 
 /// Scratch memory for one call. GEMMs on cuda have a 32 MiB workspace.
-const std::size_t kScratch = std::size_t{kDevice == Device::cuda ? 48u : 16u} << 20;
+const std::size_t kGemmScratch = std::size_t{kDevice == Device::cuda ? 48u : 16u} << 20;
 
-struct Context {
-  Arena scratch{kDevice, "scratch", kScratch};
+struct GemmContext {
+  Arena scratch{kDevice, "scratch", kGemmScratch};
   Stream stream{kDevice, 2};
 };
 
 }  // namespace
 
 TEST_CASE("gemm: equals the fp64 product, overwriting and accumulating, in all orientations and dtypes") {
-  Context ctx;
-  for_each_case(Orientations::all, [&](const Case& g) {
-    for (DType type : kTypes) {
+  GemmContext ctx;
+  for_each_gemm(Orientations::all, [&](const GemmCase& g) {
+    for (DType type : kGemmTypes) {
       CAPTURE(std::string(name_of(type)));
       Owned c = random_tensor(type, {g.m, g.n}, 3);
       std::vector<double> sum = g.product;
@@ -109,8 +109,8 @@ TEST_CASE("gemm: equals the fp64 product, overwriting and accumulating, in all o
 }
 
 TEST_CASE("gemm: bias, activation with its input kept, and the derivative of the activation") {
-  Context ctx;
-  const auto check = [&](const Case& g, DType type) {
+  GemmContext ctx;
+  const auto check = [&](const GemmCase& g, DType type) {
     CAPTURE(std::string(name_of(type)));
     const Shape shape{g.m, g.n};
     Owned bias = random_tensor(type, {g.n}, 4, 3), aux(type, shape), c(type, shape);
@@ -134,15 +134,15 @@ TEST_CASE("gemm: bias, activation with its input kept, and the derivative of the
       CHECK(relative_rms(dpre, expected) < 2 * rounding_of(type, kTolerance.reduction));  // may be rounded twice
     }
   };
-  for_each_case(Orientations::two, [&](const Case& g) {
+  for_each_gemm(Orientations::two, [&](const GemmCase& g) {
     check(g, g.type);
     if (g.type != DType::f32) check(g, DType::f32);
   });
 }
 
 TEST_CASE("gemm: the activation reads aux as stored, rounded") {
-  Context ctx;
-  for_each_case(Orientations::two, [&](const Case& g) {
+  GemmContext ctx;
+  for_each_gemm(Orientations::two, [&](const GemmCase& g) {
     if (g.type == DType::f32) return;
     Owned aux(g.type, {g.m, g.n}), c(g.type, {g.m, g.n});
     gemm(ctx.stream, ctx.scratch, c, g.left(), g.right(), GradMode::overwrite,
@@ -157,7 +157,7 @@ TEST_CASE("gemm: the activation reads aux as stored, rounded") {
 }
 
 TEST_CASE("gemm: the bias gradient is the column sum of dy, with a mode and a dtype of its own") {
-  Context ctx;
+  GemmContext ctx;
   const auto check = [&](std::int64_t rows, std::int64_t width, GradMode mode, DType type, DType grads) {
     CAPTURE(rows);
     CAPTURE(width);
@@ -175,7 +175,7 @@ TEST_CASE("gemm: the bias gradient is the column sum of dy, with a mode and a dt
   for (std::int64_t rows : {1, 3, 64, 65, 1031}) {
     for (std::int64_t width : {1, 7, 128, 300}) {
       for (GradMode mode : {GradMode::overwrite, GradMode::accumulate}) {
-        for (DType type : kTypes) {
+        for (DType type : kGemmTypes) {
           check(rows, width, mode, type, DType::f32);
           if (type != DType::f32) check(rows, width, mode, type, type);
         }
@@ -185,7 +185,7 @@ TEST_CASE("gemm: the bias gradient is the column sum of dy, with a mode and a dt
 }
 
 TEST_CASE("gemm: meta plans the scratch of a call to the byte, and no call keeps any") {
-  const auto check = [](const Size& size, DType type, DType c_type, GradMode mode, int threads) {
+  const auto check = [](const GemmSize& size, DType type, DType c_type, GradMode mode, int threads) {
     CAPTURE(size.m);
     CAPTURE(std::string(name_of(type)));
     CAPTURE(std::string(name_of(c_type)));
@@ -206,9 +206,9 @@ TEST_CASE("gemm: meta plans the scratch of a call to the byte, and no call keeps
     CHECK(scratch.used() == 0);
     CHECK(plan.used() == 0);
   };
-  for (const Size size : {Size{300, 5, 1031}, {600, 530, 20}, {8, 8, 8}}) {
-    for (DType type : kTypes) {
-      for (DType c_type : kTypes) {
+  for (const GemmSize size : {GemmSize{300, 5, 1031}, {600, 530, 20}, {8, 8, 8}}) {
+    for (DType type : kGemmTypes) {
+      for (DType c_type : kGemmTypes) {
         for (int threads : {1, 2, 5}) {
           check(size, type, c_type, GradMode::overwrite, threads);
           check(size, type, c_type, GradMode::accumulate, threads);
@@ -219,15 +219,15 @@ TEST_CASE("gemm: meta plans the scratch of a call to the byte, and no call keeps
 }
 
 TEST_CASE("gemm: repeating a call produces the same bits, another number of threads the same sums") {
-  for (DType type : kTypes) {
+  for (DType type : kGemmTypes) {
     CAPTURE(std::string(name_of(type)));
-    const Case g{{700, 90, 530}, true, false, type};
+    const GemmCase g{{700, 90, 530}, true, false, type};
     for (int threads : {1, 2, 5}) {
       CAPTURE(threads);
       Owned first(type, {g.m, g.n}), second(type, {g.m, g.n});
       for (const Owned* c : {&first, &second}) {
         Stream stream(kDevice, threads);
-        Arena scratch(kDevice, "scratch", 2 * kScratch);
+        Arena scratch(kDevice, "scratch", 2 * kGemmScratch);
         gemm(stream, scratch, *c, g.left(), g.right());
       }
       CHECK(same_bits(first, second));
@@ -237,8 +237,8 @@ TEST_CASE("gemm: repeating a call produces the same bits, another number of thre
 }
 
 TEST_CASE("gemm: an empty sum produces zeros, an empty output is not written") {
-  Context ctx;
-  for (DType type : kTypes) {
+  GemmContext ctx;
+  for (DType type : kGemmTypes) {
     CAPTURE(std::string(name_of(type)));
     Owned c = rounded(filled({3, 4}, 5), type), a(type, {3, 0}), b(type, {0, 4});
     gemm(ctx.stream, ctx.scratch, c, {a}, {b}, GradMode::accumulate);
@@ -258,7 +258,7 @@ TEST_CASE("gemm: an empty sum produces zeros, an empty output is not written") {
 }
 
 TEST_CASE("gemm: the epilogues produce the same bits with one thread and four") {
-  Arena scratch(kDevice, "scratch", kScratch);
+  Arena scratch(kDevice, "scratch", kGemmScratch);
   // With k = 1, each sum has a single term and the same bits no matter how the library divides the work.
   Owned a = random_tensor({150, 1}, 9), b = random_tensor({1, 700}, 10), bias = random_tensor({700}, 11);
   Owned one({150, 700}), four({150, 700}), aux({150, 700}), dw1({700, 700}), dw4({700, 700}), dbias1({700}),

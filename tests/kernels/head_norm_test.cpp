@@ -53,7 +53,7 @@ struct HeadNorm {
   }
 };
 
-void check_against_reference(const HeadNorm& n, GradMode mode, DType grads) {
+void check_head_norm(const HeadNorm& n, GradMode mode, DType grads) {
   Stream stream(kDevice, 2);
   Arena scratch(kDevice, "scratch", 4 << 20);
   n.forward();
@@ -79,8 +79,8 @@ TEST_CASE("head_norm: forward and backward equal the fp64 reference, overwriting
       CAPTURE(c.dim);
       CAPTURE(std::string(name_of(dtype)));
       for (GradMode mode : {GradMode::overwrite, GradMode::accumulate}) {
-        check_against_reference(HeadNorm(c, dtype), mode, DType::f32);
-        check_against_reference(HeadNorm(c, dtype), mode, dtype);
+        check_head_norm(HeadNorm(c, dtype), mode, DType::f32);
+        check_head_norm(HeadNorm(c, dtype), mode, dtype);
       }
     }
   }

@@ -8,9 +8,9 @@ using namespace mtl::test;
 
 namespace {
 
-constexpr float kEps = 1e-5f;
+constexpr float kLayerNormEps = 1e-5f;
 
-struct Norm {
+struct LayerNorm {
   std::int64_t rows, width;
   StreamTypes types = kStreamTypes[0];
   Owned x = random_tensor(types.stream, {rows, width}, 1, 2), gamma = random_tensor(types.compute, {width}, 2);
@@ -19,16 +19,16 @@ struct Norm {
   LayerNormCache cache() const { return {x, mean, rstd}; }
   void forward(int threads = 2) const {
     Stream stream(kDevice, threads);
-    layernorm_forward(stream, y, cache(), gamma, beta, kEps);
+    layernorm_forward(stream, y, cache(), gamma, beta, kLayerNormEps);
   }
 };
 
-struct Reference {
+struct LayerNormReference {
   std::vector<double> y, dx, dgamma, dbeta;
 };
 
-Reference reference(const Norm& n) {
-  Reference out;
+LayerNormReference layernorm_reference(const LayerNorm& n) {
+  LayerNormReference out;
   out.dgamma.resize(static_cast<std::size_t>(n.width));
   out.dbeta.resize(static_cast<std::size_t>(n.width));
   const auto width = static_cast<double>(n.width);
@@ -40,7 +40,7 @@ Reference reference(const Norm& n) {
     double mean = 0, variance = 0, mean_g = 0, mean_gx = 0;
     for (std::int64_t i = 0; i < n.width; ++i) mean += at(x, i) / width;
     for (std::int64_t i = 0; i < n.width; ++i) variance += (at(x, i) - mean) * (at(x, i) - mean) / width;
-    const double rstd = 1 / std::sqrt(variance + static_cast<double>(kEps));
+    const double rstd = 1 / std::sqrt(variance + static_cast<double>(kLayerNormEps));
     const auto x_hat = [&](std::int64_t i) { return (at(x, i) - mean) * rstd; };
     const auto g = [&](std::int64_t i) { return at(dy, i) * gamma[static_cast<std::size_t>(i)]; };
     for (std::int64_t i = 0; i < n.width; ++i) {
@@ -55,11 +55,11 @@ Reference reference(const Norm& n) {
   return out;
 }
 
-void check_against_reference(const Norm& n, GradMode mode, DType grads) {
+void check_layernorm(const LayerNorm& n, GradMode mode, DType grads) {
   Stream stream(kDevice, 2);
   Arena scratch(kDevice, "scratch", 4 << 20);
   n.forward();
-  Reference expected = reference(n);
+  LayerNormReference expected = layernorm_reference(n);
   CHECK(relative_rms(n.y, expected.y) < rounding_of(n.types.compute, kTolerance.elementwise));
   Owned dx = random_tensor(n.types.stream, {n.rows, n.width}, 5);
   Owned dgamma = random_tensor(grads, {n.width}, 6), dbeta = random_tensor(grads, {n.width}, 7);
@@ -76,7 +76,7 @@ void check_against_reference(const Norm& n, GradMode mode, DType grads) {
 
 /// Checks that the fused operator equals the two separate operators: in place and not, with one and with multiple
 /// threads.
-void check_sum(const Norm& n, const Dropout& dropout) {
+void check_layernorm_sum(const LayerNorm& n, const Dropout& dropout) {
   const Shape shape{n.rows, n.width};
   const RowMap map{samples_from(7), 3, 16};
   const Owned branch = random_tensor(n.types.compute, shape, 8), bias = random_tensor(n.types.compute, {n.width}, 9);
@@ -89,7 +89,7 @@ void check_sum(const Norm& n, const Dropout& dropout) {
       n.forward();
       const Owned x(n.types.stream, shape), y(n.types.compute, shape), mean({n.rows}), rstd({n.rows});
       const Tensor out = in_place ? residual.tensor() : x.tensor();
-      layernorm_forward(has_bias ? several : one, y, {out, mean, rstd}, n.gamma, n.beta, kEps, sum);
+      layernorm_forward(has_bias ? several : one, y, {out, mean, rstd}, n.gamma, n.beta, kLayerNormEps, sum);
       CHECK(same_bits(out, n.x));
       CHECK(same_bits(y, n.y));
       CHECK(same_bits(mean, n.mean));
@@ -109,19 +109,19 @@ TEST_CASE("layernorm: forward and backward equal the fp64 reference, overwriting
       CAPTURE(std::string(name_of(types.stream)));
       CAPTURE(std::string(name_of(types.compute)));
       for (GradMode mode : {GradMode::overwrite, GradMode::accumulate}) {
-        check_against_reference({rows, width, types}, mode, DType::f32);
-        check_against_reference({rows, width, types}, mode, types.compute);
+        check_layernorm({rows, width, types}, mode, DType::f32);
+        check_layernorm({rows, width, types}, mode, types.compute);
       }
     }
   }
 }
 
 TEST_CASE("layernorm: more rows than a device processes at a time equal the fp64 reference") {
-  check_against_reference({140003, 3}, GradMode::accumulate, DType::f32);
+  check_layernorm({140003, 3}, GradMode::accumulate, DType::f32);
 }
 
 TEST_CASE("layernorm: a row of one value produces beta and no gradient") {
-  Norm n{3, 1};
+  LayerNorm n{3, 1};
   n.forward();
   CHECK(n.y[2] == n.beta[0]);
   Stream stream(kDevice);
@@ -132,7 +132,7 @@ TEST_CASE("layernorm: a row of one value produces beta and no gradient") {
 }
 
 TEST_CASE("layernorm: gradients equal finite differences") {
-  Norm n{4, 19};
+  LayerNorm n{4, 19};
   n.forward();
   Stream stream(kDevice);
   Arena scratch(kDevice, "scratch", 1 << 16);
@@ -148,7 +148,7 @@ TEST_CASE("layernorm: gradients equal finite differences") {
 }
 
 TEST_CASE("layernorm: one thread and four produce the same bits") {
-  Norm serial{515, 259}, parallel{515, 259};
+  LayerNorm serial{515, 259}, parallel{515, 259};
   serial.forward(1);
   parallel.forward(4);
   CHECK(same_bits(serial.y, parallel.y));
@@ -164,7 +164,7 @@ TEST_CASE("layernorm: one thread and four produce the same bits") {
 }
 
 TEST_CASE("layernorm: meta counts the scratch and bytes of a real run; wrong shapes throw") {
-  Norm n{100, 32};
+  LayerNorm n{100, 32};
   n.forward();
   Stream real(kDevice), counted(Device::meta, 1, kDevice);
   Arena real_scratch(kDevice, "scratch", 1 << 16), counted_scratch(Device::meta, "scratch", 0);
@@ -177,11 +177,11 @@ TEST_CASE("layernorm: meta counts the scratch and bytes of a real run; wrong sha
   CHECK(counted_scratch.peak() > 0);
   CHECK(real.counters().bytes == counted.counters().bytes);
   CHECK(counted_scratch.used() == 0);
-  CHECK_THROWS_AS(layernorm_forward(counted, meta({100, 32}), cache, meta({31}), meta({32}), kEps), Error);
-  CHECK_THROWS_AS(layernorm_forward(counted, meta({99, 32}), cache, meta({32}), meta({32}), kEps), Error);
+  CHECK_THROWS_AS(layernorm_forward(counted, meta({100, 32}), cache, meta({31}), meta({32}), kLayerNormEps), Error);
+  CHECK_THROWS_AS(layernorm_forward(counted, meta({99, 32}), cache, meta({32}), meta({32}), kLayerNormEps), Error);
   LayerNormCache narrow = cache;
   narrow.x = meta({100, 32}, DType::bf16);  // fp32 layers need an fp32 residual stream
-  CHECK_THROWS_AS(layernorm_forward(counted, meta({100, 32}), narrow, meta({32}), meta({32}), kEps), Error);
+  CHECK_THROWS_AS(layernorm_forward(counted, meta({100, 32}), narrow, meta({32}), meta({32}), kLayerNormEps), Error);
   CHECK_THROWS_AS(
       layernorm_backward(counted, counted_scratch, {meta({100, 31})}, {}, {}, meta({100, 32}), cache, meta({32})),
       Error);
@@ -196,7 +196,7 @@ TEST_CASE("layernorm: with a sum of residual and branch it equals residual_forwa
         CAPTURE(width);
         CAPTURE(std::string(name_of(types.stream)));
         CAPTURE(std::string(name_of(types.compute)));
-        check_sum({rows, width, types}, {probability, {1234, 56}});
+        check_layernorm_sum({rows, width, types}, {probability, {1234, 56}});
       }
     }
   }
@@ -206,7 +206,7 @@ TEST_CASE("layernorm: a sum counts its operands on meta, and mismatched ones thr
   Stream counted(Device::meta, 1, kDevice);
   const Tensor wide = meta({6, 4}), narrow = meta({6, 4}, DType::bf16), gamma = meta({4}, DType::bf16);
   const auto forward = [&](const ResidualSum& sum) {
-    layernorm_forward(counted, narrow, {wide, meta({6}), meta({6})}, gamma, gamma, kEps, sum);
+    layernorm_forward(counted, narrow, {wide, meta({6}), meta({6})}, gamma, gamma, kLayerNormEps, sum);
   };
   forward({wide, narrow, gamma, {}, {}});
   const double with_sum = counted.counters().bytes;

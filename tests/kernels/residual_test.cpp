@@ -28,12 +28,13 @@ RowMap rows_of(std::int64_t seq_length, std::int64_t first_row = 0) {
   return {samples_from(kFirstSample), first_row, seq_length};
 }
 
-struct Size {
+struct ResidualSize {
   std::int64_t samples, length, width;
 };
-constexpr Size kSizes[] = {{1, 1, 1}, {2, 3, 7}, {3, 5, 1031}, {2, 9, 768}, {4, 129, 24}, {16, 140, 8}, {1, 3, 2056}};
+constexpr ResidualSize kResidualSizes[] = {{1, 1, 1},    {2, 3, 7},    {3, 5, 1031}, {2, 9, 768},
+                                           {4, 129, 24}, {16, 140, 8}, {1, 3, 2056}};
 
-void check_against_reference(const Branch& b, const Dropout& dropout, GradMode mode, DType grads) {
+void check_residual(const Branch& b, const Dropout& dropout, GradMode mode, DType grads) {
   Stream stream(kDevice, 2);
   Arena scratch(kDevice, "scratch", 1 << 20);
   const RowMap rows = rows_of(b.length, 3);
@@ -60,7 +61,7 @@ void check_against_reference(const Branch& b, const Dropout& dropout, GradMode m
 }  // namespace
 
 TEST_CASE("residual: forward and backward equal the reference, with and without dropout and bias, in every dtype") {
-  for (auto [samples, length, width] : kSizes) {
+  for (auto [samples, length, width] : kResidualSizes) {
     for (float probability : {0.0f, 0.1f, 0.5f}) {
       for (const StreamTypes types : kStreamTypes) {
         CAPTURE(width);
@@ -69,8 +70,8 @@ TEST_CASE("residual: forward and backward equal the reference, with and without 
         CAPTURE(std::string(name_of(types.compute)));
         for (GradMode mode : {GradMode::overwrite, GradMode::accumulate}) {
           const Branch b{samples, length, width, types};
-          check_against_reference(b, dropout_of(probability), mode, DType::f32);
-          check_against_reference(b, dropout_of(probability), mode, types.compute);
+          check_residual(b, dropout_of(probability), mode, DType::f32);
+          check_residual(b, dropout_of(probability), mode, types.compute);
         }
       }
     }

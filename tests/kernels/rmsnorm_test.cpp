@@ -28,7 +28,7 @@ struct RmsNorm {
   }
 };
 
-void check_against_reference(const RmsNorm& n, GradMode mode, DType grads) {
+void check_rmsnorm(const RmsNorm& n, GradMode mode, DType grads) {
   Stream stream(kDevice, 2);
   Arena scratch(kDevice, "scratch", 4 << 20);
   n.forward();
@@ -47,7 +47,7 @@ void check_against_reference(const RmsNorm& n, GradMode mode, DType grads) {
 
 /// Checks that the fused operator equals the two separate operators: in place and not, with one and with multiple
 /// threads.
-void check_sum(const RmsNorm& n, const Dropout& dropout) {
+void check_rmsnorm_sum(const RmsNorm& n, const Dropout& dropout) {
   const Shape shape{n.rows, n.width};
   const RowMap map{samples_from(7), 3, 16};
   const Owned branch = random_tensor(n.types.compute, shape, 8), bias = random_tensor(n.types.compute, {n.width}, 9);
@@ -79,15 +79,15 @@ TEST_CASE("rmsnorm: forward and backward equal the fp64 reference, overwriting a
       CAPTURE(std::string(name_of(types.stream)));
       CAPTURE(std::string(name_of(types.compute)));
       for (GradMode mode : {GradMode::overwrite, GradMode::accumulate}) {
-        check_against_reference({rows, width, types}, mode, DType::f32);
-        check_against_reference({rows, width, types}, mode, types.compute);
+        check_rmsnorm({rows, width, types}, mode, DType::f32);
+        check_rmsnorm({rows, width, types}, mode, types.compute);
       }
     }
   }
 }
 
 TEST_CASE("rmsnorm: more rows than a device processes at a time equal the fp64 reference") {
-  check_against_reference({140003, 3}, GradMode::accumulate, DType::f32);
+  check_rmsnorm({140003, 3}, GradMode::accumulate, DType::f32);
 }
 
 TEST_CASE("rmsnorm: a row of one value produces gamma times the value's sign, and a gradient close to 0") {
@@ -219,7 +219,7 @@ TEST_CASE("rmsnorm: with a sum of residual and branch it equals residual_forward
         CAPTURE(width);
         CAPTURE(std::string(name_of(types.stream)));
         CAPTURE(std::string(name_of(types.compute)));
-        check_sum({rows, width, types}, {probability, {1234, 56}});
+        check_rmsnorm_sum({rows, width, types}, {probability, {1234, 56}});
       }
     }
   }

@@ -7,56 +7,25 @@
 #include <cmath>
 #include <mutex>
 
-#include "nn/chunk.h"
-#include "optim/optimizer.h"
 #include "tests/comm/thread_group.h"
-#include "tests/gpt_of_size.h"
+#include "tests/optim/rank_params.h"
 
 using namespace mtl;
 using namespace mtl::test;
 
 namespace {
 
-GptConfig tiny(bool bias = true) {
-  return test::gpt_of_size({.vocab = 40, .layers = 2, .hidden = 16, .heads = 2, .positions = 8}, bias);
-}
-
-/// One rank's parameters. Their gradients depend on the rank.
-struct RankParams {
-  Stream stream{Device::cpu};
-  Chunk chunk;
-  ParamStore store;
-
-  explicit RankParams(const Layout& layout, bool bias = true)
-      : chunk(tiny(bias), {}, {}, {.first_layer = 0, .num_layers = 2}, 48),
-        store(
-            Device::cpu, kPrecisionFp32, AdamW::states(), [&](const ParamVisitor& visit) { chunk.params(visit); },
-            layout) {
-    store.initialize(7);
+/// Sets gradients that depend on the rank and finishes them in backward order. Adds `bad` to one element.
+void run_backward(RankParams& own, GradSync& sync, float bad) {
+  ParamStore& store = own.store;
+  own.chunk.params([&](Param& param, const ParamSpec&) { param.take_grad(); });
+  for (int param = store.size(); param-- > 0;) {
+    float* grad = store.grad(param).data<float>();
+    for (std::int64_t i = 0; i < store.grad(param).numel(); ++i)
+      grad[i] = std::sin(static_cast<float>(i + 31 * param + 7 * store.layout().rank));
+    if (param == store.find("layers.1.mlp.up.weight")) grad[100] += bad;
+    if (param == 0 || unit_of(store, param) != unit_of(store, param - 1)) sync.gradients_ready(unit_of(store, param));
   }
-
-  int unit_of(int param) const { return store.specs()[static_cast<std::size_t>(param)].unit; }
-
-  /// Sets gradients that depend on the rank and finishes them in backward order. Adds `bad` to one element.
-  void backward(GradSync& sync, float bad) {
-    chunk.params([&](Param& param, const ParamSpec&) { param.take_grad(); });
-    for (int param = store.size(); param-- > 0;) {
-      float* grad = store.grad(param).data<float>();
-      for (std::int64_t i = 0; i < store.grad(param).numel(); ++i)
-        grad[i] = std::sin(static_cast<float>(i + 31 * param + 7 * store.layout().rank));
-      if (param == store.find("layers.1.mlp.up.weight")) grad[100] += bad;
-      if (param == 0 || unit_of(param) != unit_of(param - 1)) sync.gradients_ready(unit_of(param));
-    }
-  }
-};
-
-Layout layout_of(int ranks, int rank, bool shard) {
-  Layout layout;
-  layout.grid = RankGrid({.data = ranks});
-  layout.rank = rank;
-  if (shard) layout.optimizer_shards = kReplicaAxes;
-  layout.bucket_elements = 600;
-  return layout;
 }
 
 struct Setting {
@@ -74,11 +43,11 @@ std::vector<std::string> update(RankParams& rank, const ProcessGroups& groups, S
   state.step = 1;
   state.lr = 0.1;
   optimizer.begin_step();
-  rank.backward(optimizer.sync(), bad);
+  run_backward(rank, optimizer.sync(), bad);
   optimizer.step(scratch, &state);
   optimizer.sync().finish_gathering();
   optimizer.sync().begin_repetition();
-  rank.backward(optimizer.sync(), bad);
+  run_backward(rank, optimizer.sync(), bad);
   return optimizer.sync().nonfinite_gradients(scratch);
 }
 
@@ -99,7 +68,7 @@ TEST_CASE("a non-finite gradient is attributed to its rank and tensor, and no ra
       std::mutex mutex;
       std::map<int, std::vector<std::string>> named;
       run_ranks(RankGrid({.data = 3}), [&](int rank, const ProcessGroups& groups) {
-        RankParams own(layout_of(3, rank, shard));
+        RankParams own(layout_of({.data = 3, .shards = shard}, rank));
         std::vector<float> before = values_of(own.store);
         StepState state;
         std::vector<std::string> names =
@@ -122,7 +91,7 @@ TEST_CASE("values that are gathered late are complete when a forward pass reads 
     for (bool overlap : {false, true}) {
       std::mutex mutex;
       run_ranks(RankGrid({.data = 2}), [&](int rank, const ProcessGroups& groups) {
-        RankParams own(layout_of(2, rank, true), bias);
+        RankParams own(layout_of({.data = 2, .shards = true}, rank), tiny_gpt(2, bias));
         Optimizer optimizer(own.store, {.rule = {}, .overlap = {.reduce = overlap, .gather = overlap}}, own.stream,
                             groups);
         Arena slot(Device::cpu, "slot", 1 << 20), scratch(Device::cpu, "scratch", 1 << 20);
@@ -162,7 +131,7 @@ TEST_CASE("sharding the state and overlap change no bit of an update") {
     for (bool overlap : {false, true}) {
       std::mutex mutex;
       run_ranks(RankGrid({.data = 4}), [&](int rank, const ProcessGroups& groups) {
-        RankParams own(layout_of(4, rank, shard));
+        RankParams own(layout_of({.data = 4, .shards = shard}, rank));
         StepState state;
         update(own, groups, {.shard = shard, .overlap = overlap, .clip_grad = 0}, state);
         std::vector<float> values = values_of(own.store);
@@ -177,22 +146,22 @@ TEST_CASE("sharding the state and overlap change no bit of an update") {
 TEST_CASE("a lease waits for the values of its unit only") {
   std::mutex mutex;
   run_ranks(RankGrid({.data = 2}), [&](int rank, const ProcessGroups& groups) {
-    Layout layout = layout_of(2, rank, true);
-    layout.bucket_elements = 1;  // each unit is reduced and gathered separately
-    RankParams own(layout), reference(layout_of(2, rank, true));
+    const Grid grid{.data = 2, .shards = true};
+    RankParams own(layout_of(grid, rank, 1));  // each unit is reduced and gathered separately
+    RankParams reference(layout_of(grid, rank));
     StepState state;
     update(reference, groups, {.shard = true, .overlap = false, .clip_grad = 0}, state);
     Optimizer optimizer(own.store, {.rule = {}, .clip_grad = 0, .overlap = {.reduce = true, .gather = true}},
                         own.stream, groups);
     Arena scratch(Device::cpu, "scratch", 1 << 16);
     optimizer.begin_step();
-    own.backward(optimizer.sync(), 0);
+    run_backward(own, optimizer.sync(), 0);
     optimizer.step(scratch, &state);
     auto count_old = [&](int unit) {  // counts parameters whose other half is not gathered yet
       int old = 0;
       for (int param = 0; param < own.store.size(); ++param) {
         const float *a = own.store.value(param).data<float>(), *b = reference.store.value(param).data<float>();
-        if (own.unit_of(param) == unit && !std::equal(a, a + own.store.value(param).numel(), b)) ++old;
+        if (unit_of(own.store, param) == unit && !std::equal(a, a + own.store.value(param).numel(), b)) ++old;
       }
       return old;
     };

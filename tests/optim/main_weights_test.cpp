@@ -6,10 +6,8 @@
 #include <map>
 #include <mutex>
 
-#include "nn/chunk.h"
-#include "optim/optimizer.h"
 #include "tests/comm/thread_group.h"
-#include "tests/gpt_of_size.h"
+#include "tests/optim/rank_params.h"
 
 using namespace mtl;
 using namespace mtl::test;
@@ -19,37 +17,6 @@ namespace {
 constexpr Precision kMixed{.compute = DType::bf16, .residual = DType::bf16};
 constexpr Precision kNoMainWeights{
     .compute = DType::bf16, .residual = DType::bf16, .main_params = DType::bf16, .stochastic_rounding = true};
-
-GptConfig tiny() { return gpt_of_size({.vocab = 40, .layers = 2, .hidden = 16, .heads = 2, .positions = 8}); }
-
-struct Grid {
-  int tensor = 1, data = 1;
-  bool shards = false;
-};
-
-Layout layout_of(const Grid& grid, int rank) {
-  Layout layout;
-  layout.grid = RankGrid({.tensor = grid.tensor, .data = grid.data});
-  layout.rank = rank;
-  if (grid.shards) layout.optimizer_shards = kReplicaAxes;
-  layout.bucket_elements = 600;
-  return layout;
-}
-
-/// One rank's parameters.
-struct RankParams {
-  Stream stream{Device::cpu};
-  Chunk chunk;
-  ParamStore store;
-
-  RankParams(const Precision& precision, const Layout& layout)
-      : chunk(tiny(), {}, {}, {.first_layer = 0, .num_layers = 2}, 48, {}, precision.residual),
-        store(
-            Device::cpu, precision, AdamW::states(precision), [&](const ParamVisitor& visit) { chunk.params(visit); },
-            layout) {
-    store.initialize(7);
-  }
-};
 
 std::vector<float> widened(const Tensor& tensor) {
   std::vector<float> out;
@@ -94,7 +61,7 @@ Weights after_updates(const Precision& precision, const Grid& grid) {
   Weights out;
   std::mutex mutex;
   run_ranks(layout_of(grid, 0).grid, [&](int rank, const ProcessGroups& groups) {
-    RankParams own(precision, layout_of(grid, rank));
+    RankParams own(layout_of(grid, rank), tiny_gpt(), precision);
     Optimizer optimizer(own.store, {.rule = {}, .clip_grad = 0, .overlap = {}, .seed = 99}, own.stream, groups);
     Arena scratch(Device::cpu, "scratch", 1 << 16);
     StepState state;
@@ -120,12 +87,12 @@ Weights after_updates(const Precision& precision, const Grid& grid) {
 }  // namespace
 
 TEST_CASE("main weights start as the fp32 run's weights, and values as their roundings") {
-  const RankParams fp32(kPrecisionFp32, layout_of({}, 0));
+  const RankParams fp32(layout_of({}, 0));
   for (const Grid& grid :
        {Grid{}, Grid{.data = 3, .shards = true}, Grid{.tensor = 2}, Grid{.tensor = 2, .data = 2, .shards = true}}) {
     WholeTensors main;
     for (int rank = 0; rank < grid.tensor * grid.data; ++rank) {
-      const RankParams own(kMixed, layout_of(grid, rank));
+      const RankParams own(layout_of(grid, rank), tiny_gpt(), kMixed);
       REQUIRE(own.store.table()[own.store.main_row()].role == StorageRole::main_weights);
       for (int param = 0; param < own.store.size(); ++param) {
         const std::size_t row = own.store.main_row();
@@ -149,7 +116,7 @@ TEST_CASE("main weights start as the fp32 run's weights, and values as their rou
 TEST_CASE("weights loaded in bf16 start rounded to bf16, main weights too") {
   Precision loaded = kMixed;
   loaded.load = DType::bf16;
-  const RankParams own(loaded, layout_of({}, 0));
+  const RankParams own(layout_of({}, 0), tiny_gpt(), loaded);
   for (int param = 0; param < own.store.size(); ++param)
     CHECK(widened(own.store.row_part(param, own.store.main_row())) == widened(own.store.row_part(param, kValues)));
 }
@@ -158,7 +125,7 @@ TEST_CASE("a bf16 store takes 18 bytes per parameter with fp32 gradients, 16 wit
   for (auto [grads, expected] : {std::pair<DType, std::size_t>{DType::f32, 18}, {DType::bf16, 16}}) {
     Precision precision = kMixed;
     precision.main_grads = grads;
-    const RankParams own(precision, layout_of({}, 0));
+    const RankParams own(layout_of({}, 0), tiny_gpt(), precision);
     std::size_t bytes = 0, elements = 0;
     for (std::size_t row = 0; row < own.store.table().size(); ++row) bytes += own.store.bytes(row);
     for (const Bucket& bucket : own.store.buckets()) elements += static_cast<std::size_t>(bucket.count);

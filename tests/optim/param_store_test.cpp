@@ -8,41 +8,22 @@
 
 #include "ckpt/canonical.h"
 #include "ckpt/shard_writer.h"
-#include "nn/chunk.h"
-#include "tests/gpt_of_size.h"
+#include "tests/optim/rank_params.h"
 
 using namespace mtl;
+using namespace mtl::test;
 
 namespace {
 
-GptConfig tiny() { return test::gpt_of_size({.vocab = 40, .layers = 3, .hidden = 16, .heads = 2, .positions = 8}); }
+const GptConfig kThreeLayers = tiny_gpt(3);
 
-Layout layout_of(int ranks, int rank, std::int64_t bucket_elements) {
-  Layout layout;
-  layout.grid = RankGrid({.data = ranks});
-  layout.rank = rank;
-  if (ranks > 1) layout.optimizer_shards = kReplicaAxes;
-  layout.bucket_elements = bucket_elements;
-  return layout;
+/// The layout of data-parallel ranks that share out the state.
+Layout layout_of_shards(int ranks, int rank, std::int64_t bucket_elements = 600) {
+  return layout_of({.data = ranks, .shards = ranks > 1}, rank, bucket_elements);
 }
-
-/// A rank's parameters, on the CPU.
-struct RankParams {
-  Chunk chunk{tiny(), {}, {}, {.first_layer = 0, .num_layers = tiny().num_layers}, 48};
-  ParamStore store;
-
-  RankParams(std::optional<std::vector<StateSpec>> states, const Layout& layout)
-      : store(
-            Device::cpu, kPrecisionFp32, std::move(states), [&](const ParamVisitor& visit) { chunk.params(visit); },
-            layout) {}
-};
 
 const std::vector<std::vector<StateSpec>> kRules = {
     AdamW::states(), {}, {{"momentum"}}, {{"mean", DType::f32}, {"square", DType::f64}, {"count", DType::i32}}};
-
-int unit_of(const ParamStore& store, const Segment& segment) {
-  return store.specs()[static_cast<std::size_t>(segment.param)].unit;
-}
 
 }  // namespace
 
@@ -54,7 +35,8 @@ TEST_CASE("a store allocates once per row of its table, for update rules with an
         CAPTURE(states.size());
         CAPTURE(trains);
         const BufferUse before = buffer_use();
-        RankParams own(trains ? std::optional(states) : std::nullopt, layout_of(ranks, ranks - 1, 600));
+        RankParams own(layout_of_shards(ranks, ranks - 1), kThreeLayers, kPrecisionFp32,
+                       trains ? std::optional(states) : std::nullopt);
         const ParamStore& store = own.store;
         std::size_t allocated = buffer_use().bytes - before.bytes, listed = 0, elements = 0;
         for (const Bucket& bucket : store.buckets()) elements += static_cast<std::size_t>(bucket.count);
@@ -76,7 +58,7 @@ TEST_CASE("a store allocates once per row of its table, for update rules with an
 }
 
 TEST_CASE("values and gradients are whole on every rank, states only for owned ranges") {
-  RankParams own(AdamW::states(), layout_of(2, 1, 600));
+  RankParams own(layout_of_shards(2, 1), kThreeLayers);
   const std::vector<Storage>& table = own.store.table();
   CHECK(table[kValues].role == StorageRole::values);
   CHECK(table[kValues].extent == Extent::whole);
@@ -98,14 +80,14 @@ TEST_CASE("values and gradients are whole on every rank, states only for owned r
 
 TEST_CASE("checkpoints hold parameters and the rule's states, under the rule's names, and no gradients") {
   for (const auto& states : kRules) {
-    RankParams own(states, layout_of(1, 0, 600));
+    RankParams own(layout_of({}, 0), kThreeLayers, kPrecisionFp32, states);
     std::map<std::string, int> kinds;
     std::size_t bytes = 0;
     for (const TensorToSave& item : tensors_to_save(own.store)) {
       ++kinds[item.tensor.name.substr(0, item.tensor.name.find('.'))];
       bytes += item.bytes().size();
     }
-    CHECK(static_cast<std::size_t>(checkpoint_bytes(tiny(), DType::f32, states)) == bytes);
+    CHECK(static_cast<std::size_t>(checkpoint_bytes(kThreeLayers, DType::f32, states)) == bytes);
     CHECK(kinds.size() == 1 + states.size());
     CHECK(kinds["param"] == own.store.size());
     for (const StateSpec& state : states) CHECK(kinds[state.name] == own.store.size());
@@ -117,10 +99,9 @@ TEST_CASE("buckets end at units, group parameters that are reduced and updated a
     for (bool sequence_parallel : {false, true}) {
       CAPTURE(least);
       CAPTURE(sequence_parallel);
-      Layout layout = layout_of(2, 0, least);
-      layout.grid = RankGrid({.tensor = 2, .data = 2});
+      Layout layout = layout_of({.tensor = 2, .data = 2, .shards = true}, 0, least);
       layout.sequence_parallel = sequence_parallel;
-      Chunk chunk(tiny(), {}, {sequence_parallel}, {.first_layer = 0, .num_layers = tiny().num_layers}, 48);
+      Chunk chunk(kThreeLayers, {}, {sequence_parallel}, {.first_layer = 0, .num_layers = 3}, 48);
       ParamStore store(
           Device::cpu, kPrecisionFp32, AdamW::states(), [&](const ParamVisitor& visit) { chunk.params(visit); },
           layout);
@@ -141,7 +122,7 @@ TEST_CASE("buckets end at units, group parameters that are reduced and updated a
       std::set<std::pair<int, BucketKey>> buckets;
       for (const Bucket& bucket : store.buckets()) {
         REQUIRE(!bucket.segments.empty());
-        int group = group_of[unit_of(store, bucket.segments.front())];
+        int group = group_of[unit_of(store, bucket.segments.front().param)];
         CHECK(buckets.emplace(group, bucket.key).second);
         for (const Segment& segment : bucket.segments) {
           const ParamSpec& spec = store.specs()[static_cast<std::size_t>(segment.param)];
@@ -161,17 +142,17 @@ TEST_CASE("buckets end at units, group parameters that are reduced and updated a
 
 TEST_CASE("every updated range begins on a cache line, in every dtype and on every rank") {
   const auto is_aligned = [](const Tensor& tensor) { return reinterpret_cast<std::uintptr_t>(tensor.raw()) % 64 == 0; };
-  Precision narrow = kPrecisionFp32;  // varied dtypes, odd sizes: tiny's biases have 16 elements
+  Precision narrow = kPrecisionFp32;  // varied dtypes, odd sizes: tiny_gpt's biases have 16 elements
   narrow.compute = narrow.load = narrow.main_grads = narrow.exp_avg = DType::bf16;
   int seen = 0;
   for (int ranks : {1, 2, 3}) {
     for (const Precision& precision : {kPrecisionFp32, narrow}) {
       for (int rank = 0; rank < ranks; ++rank) {
-        Chunk chunk(test::gpt_of_size({.vocab = 41, .layers = 2, .hidden = 6, .heads = 2, .positions = 7}), {}, {},
+        Chunk chunk(gpt_of_size({.vocab = 41, .layers = 2, .hidden = 6, .heads = 2, .positions = 7}), {}, {},
                     {.first_layer = 0, .num_layers = 2}, 43);
         const ParamStore store(
             Device::cpu, precision, AdamW::states(precision), [&](const ParamVisitor& visit) { chunk.params(visit); },
-            layout_of(ranks, rank, 600));
+            layout_of_shards(ranks, rank));
         for (const Bucket& bucket : store.buckets()) {
           CHECK(is_aligned(bucket.owned_main()));
           CHECK(is_aligned(bucket.owned_values()));

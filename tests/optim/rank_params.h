@@ -1,0 +1,53 @@
+// One rank's parameters of a tiny GPT, shared by the optimizer's tests.
+#pragma once
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "nn/chunk.h"
+#include "optim/optimizer.h"
+#include "tests/gpt_of_size.h"
+
+namespace mtl::test {
+
+inline GptConfig tiny_gpt(int layers = 2, bool bias = true) {
+  return gpt_of_size({.vocab = 40, .layers = layers, .hidden = 16, .heads = 2, .positions = 8}, bias);
+}
+
+struct Grid {
+  int tensor = 1, data = 1;
+  bool shards = false;
+};
+
+inline Layout layout_of(const Grid& grid, int rank, std::int64_t bucket_elements = 600) {
+  Layout layout;
+  layout.grid = RankGrid({.tensor = grid.tensor, .data = grid.data});
+  layout.rank = rank;
+  if (grid.shards) layout.optimizer_shards = kReplicaAxes;
+  layout.bucket_elements = bucket_elements;
+  return layout;
+}
+
+struct RankParams {
+  Stream stream{Device::cpu};
+  Chunk chunk;
+  ParamStore store;
+
+  explicit RankParams(const Layout& layout, const GptConfig& config = tiny_gpt(),
+                      const Precision& precision = kPrecisionFp32)
+      : RankParams(layout, config, precision, AdamW::states(precision)) {
+    store.initialize(7);
+  }
+  /// Parameters that are not initialized. They have no gradients if `states` is empty.
+  RankParams(const Layout& layout, const GptConfig& config, const Precision& precision,
+             std::optional<std::vector<StateSpec>> states)
+      : chunk(config, {}, {}, {.first_layer = 0, .num_layers = config.num_layers}, 48, {}, precision.residual),
+        store(
+            Device::cpu, precision, std::move(states), [&](const ParamVisitor& visit) { chunk.params(visit); },
+            layout) {}
+};
+
+inline int unit_of(const ParamStore& store, int param) { return store.specs()[static_cast<std::size_t>(param)].unit; }
+
+}  // namespace mtl::test
