@@ -18,6 +18,18 @@ expect_count() {
   [ "$got" -eq "$1" ] || { fail "$got lines instead of $1 like '$2'"; sed 's/^/    /' "$WORK/err" >&2; }
 }
 
+# A rank stops before MPI starts, never starts it, or stops before MPI ends. MPI itself would wait forever. mpirun 4.1
+# may crash or hang in PMIx_server_finalize and lose output it has not forwarded. The ranks therefore write to a file,
+# and mpirun may have any exit code but 0. These jobs wait for 10 s; checked at the end of this file.
+began=$SECONDS
+for fault in start absent end; do
+  {
+    timeout -s KILL 60 mpirun --oversubscribe -n 4 bash -c 'exec "${@:2}" 2>>"$1"' ranks "$WORK/$fault.err" \
+      "$BIN/mtl_rank_faults" --fault $fault </dev/null >"$WORK/$fault.out" 2>"$WORK/$fault.mpirun"
+    echo "$? $SECONDS" >"$WORK/$fault.code"
+  } &
+done
+
 # No fault: only rank 0 prints. Without mpirun, the program is a job with one rank.
 run_ranks 0 20
 expect_count 1 'rank-faults: rank 1: warning: seldom heard$'
@@ -51,33 +63,6 @@ for iteration in $(grep -o '^iteration [0-9]*' "$WORK/out" | cut -d' ' -f2); do
   [ "$iteration" -le 2 ] || fail "iteration $iteration completed, though the ranks called different operations"
 done
 
-# A rank stops before MPI starts, never starts it, or stops before MPI ends. MPI itself would wait forever. mpirun 4.1
-# may crash or hang in PMIx_server_finalize and lose output it has not forwarded. The ranks therefore write to a file,
-# and mpirun may have any exit code but 0.
-began=$SECONDS
-for fault in start absent end; do
-  {
-    timeout -s KILL 60 mpirun --oversubscribe -n 4 bash -c 'exec "${@:2}" 2>>"$1"' ranks "$WORK/$fault.err" \
-      "$BIN/mtl_rank_faults" --fault $fault </dev/null >"$WORK/$fault.out" 2>"$WORK/$fault.mpirun"
-    echo "$? $SECONDS" >"$WORK/$fault.code"
-  } &
-done
-wait
-for fault in start absent end; do
-  read -r code seconds <"$WORK/$fault.code"
-  [ "$code" -ne 0 ] && [ $((seconds - began)) -le 45 ] || fail "$fault: exit $code after $((seconds - began)) s"
-  [ $fault = end ] || [ ! -s "$WORK/$fault.out" ] || fail "$fault: the ranks counted, though one is missing"
-done
-# A rank stops after the last synchronization.
-expect_text "$WORK/end.out" '^iteration 6 sum 4$'
-expect_text "$WORK/end.err" "^rank-faults: rank 0 \($HOST\): not all 4 ranks reached the end of MPI within 10.0 s; "
-cp "$WORK/start.err" "$WORK/err"
-expect_count 1 "^rank-faults: rank 0 \($HOST\): not all 4 ranks reached the start within 10.0 s; "
-# If a rank leaves early, mpirun may end the job immediately and without a message. It must not wait for that rank.
-read -r code seconds <"$WORK/absent.code"
-[ $((seconds - began)) -lt 10 ] ||
-  expect_text "$WORK/absent.err" "^rank-faults: rank 0 \($HOST\): not all 4 ranks reached the start within 10.0 s; "
-
 # A rank is killed or fails by itself: the job ends with its exit code.
 run_ranks 137 10 --fault kill --who 2
 expect_text "$WORK/err" "rank 2 .*node $HOST exited on signal 9"
@@ -109,6 +94,23 @@ run_ranks 2 10 --fault flags --who 3
 expect_text "$WORK/err" '^rank-faults: rank 3: 1 problem'
 run_ranks 0 10 --help
 [ "$(grep -c '^rank-faults: counts' "$WORK/out")" -eq 1 ] || fail "not one --help from four ranks"
+
+# The jobs without one rank, started first.
+wait
+for fault in start absent end; do
+  read -r code seconds <"$WORK/$fault.code"
+  [ "$code" -ne 0 ] && [ $((seconds - began)) -le 45 ] || fail "$fault: exit $code after $((seconds - began)) s"
+  [ $fault = end ] || [ ! -s "$WORK/$fault.out" ] || fail "$fault: the ranks counted, though one is missing"
+done
+# A rank stops after the last synchronization.
+expect_text "$WORK/end.out" '^iteration 6 sum 4$'
+expect_text "$WORK/end.err" "^rank-faults: rank 0 \($HOST\): not all 4 ranks reached the end of MPI within 10.0 s; "
+cp "$WORK/start.err" "$WORK/err"
+expect_count 1 "^rank-faults: rank 0 \($HOST\): not all 4 ranks reached the start within 10.0 s; "
+# If a rank leaves early, mpirun may end the job immediately and without a message. It must not wait for that rank.
+read -r code seconds <"$WORK/absent.code"
+[ $((seconds - began)) -lt 10 ] ||
+  expect_text "$WORK/absent.err" "^rank-faults: rank 0 \($HOST\): not all 4 ranks reached the start within 10.0 s; "
 
 # Unsupported launchers.
 expect_exit 2 env RANK=0 WORLD_SIZE=8 LOCAL_RANK=0 MASTER_ADDR=b mtl_rank_faults
