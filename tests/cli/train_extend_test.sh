@@ -36,10 +36,19 @@ expect_exit 0 run_in interval "${blend[@]}" --train-iters 20 --eval-interval 2
 LENGTH=(--train-iters 6 --save-interval 4 --eval-interval 3 --log-interval 3 --data-order feistel --eval-iters 20)
 LAST=iter_0000006/shard_00000.safetensors
 ENDLESS=(--eval-iters 1000000)
+LIMIT=120  # seconds for each wait, which is enough on any machine
+# give_up WHAT: ends the job and the test. The later waits would fail, too, and take long.
+give_up() {
+  fail "$1"
+  pkill -KILL -P "$job"
+  finish
+}
 # wait_for FILE PATTERN: waits for a matching line while the job runs.
 wait_for() {
+  local end=$((SECONDS + LIMIT))
   until grep -qE -- "$2" "$1" 2>/dev/null; do
     kill -0 "$job" 2>/dev/null || break
+    [ $SECONDS -lt $end ] || give_up "no line like '$2' in $1 after $LIMIT seconds"
     sleep 0.05
   done
   grep -qE -- "$2" "$1" || fail "no line like '$2' in $1 before the job ended"
@@ -53,10 +62,10 @@ start() {
   run_in "$name" "${ENDLESS[@]}" "$@" >"$name.out" 2>"$name.err" &
   job=$!
 }
-# ends_with CODE NAME: the job ends with CODE within five minutes, which is enough on any machine.
+# ends_with CODE NAME: the job ends with CODE.
 ends_with() {
   local code
-  timeout 300 tail --pid="$job" -s 0.1 -f /dev/null || pkill -KILL -P "$job"
+  timeout $LIMIT tail --pid="$job" -s 0.1 -f /dev/null || give_up "$2: still runs $LIMIT seconds after the signal"
   wait "$job"
   code=$?
   [ "$code" -eq "$1" ] || { fail "$2: exit $code instead of $1"; sed 's/^/    /' "$2.err" >&2; }
