@@ -23,7 +23,8 @@ void add_data_flags(Flags& flags, DataOptions& data) {
   flags.add("--test-data-path", &paths.test_data_path, "WORDS", "test data, likewise");
   flags.add("--per-split-data-args-path", &paths.per_split_data_args_path, "FILE",
             "read the words of the three flags above from a JSON file");
-  flags.add("--split", &paths.split, "A,B,C", "weights of training, validation and test");
+  flags.add("--split", &paths.split, "A,B,C", "weights of training, validation and test")
+      .only_with("with --mock-data", [&data] { return !data.mock; });
   add_length_flag(flags, data);
   flags
       .add("--data-order", &data.order, "ORDER",
@@ -55,7 +56,7 @@ void add_batch_flags(Flags& flags, BatchOptions& batch) {
 }
 
 void resolve_data_flags(Flags& flags, const DataOptions& data, BatchOptions& batch, std::int64_t data_parallel) {
-  if (data.paths.is_per_split() && flags.was_given("--split"))
+  if (data.paths.is_per_split() && !data.paths.is_shared() && !data.mock && flags.was_given("--split"))
     flags.problem("--split " + data.paths.split,
                   "divides --data-path, but other flags name the data of each split; leave out --split");
   if (batch.schedule.empty() || batch.global_batch_size) return;

@@ -262,6 +262,20 @@ void check_paths(Flags& flags, const TrainOptions& options) {
   }
 }
 
+/// Reports training data that no flag names, or that --mock-data replaces.
+void check_data_source(Flags& flags, const TrainOptions& options) {
+  const DataPathOptions& paths = options.data.paths;
+  if (options.data.mock && !paths.is_absent())
+    flags.problem("--mock-data",
+                  "generates tokens instead of reading data; use either --mock-data or the flags that name data");
+  if (options.data.mock || options.dry_run) return;
+  if (paths.is_absent())
+    flags.problem("--data-path",
+                  "is required; choose token files made by mtl-preprocess, or add --mock-data to generate tokens");
+  else if (!paths.is_shared() && paths.per_split_data_args_path.empty() && paths.train_data_path.empty())
+    flags.problem("--train-data-path", "is required with --valid-data-path and --test-data-path");
+}
+
 }  // namespace
 
 void check_fused_attention(Flags& flags, const TrainOptions& options) {
@@ -299,18 +313,7 @@ void add_train_flags(Flags& flags, TrainOptions& options, const RunStart& start)
     check_paths(flags, options);
     resolve_data_flags(flags, options.data, options.batch, options.parallel.data());
     check_options(options, std::bind_front(&Flags::problem, &flags));
-    if (options.data.mock && !options.data.paths.is_absent())
-      flags.problem("--mock-data",
-                    "generates tokens instead of reading data; use either --mock-data or the flags that name data");
-    if (options.data.mock && flags.was_given("--split"))
-      flags.problem("--split " + options.data.paths.split,
-                    "divides data files, which --mock-data does not read; use only one of them");
-    if (options.data.paths.is_absent() && !options.data.mock && !options.dry_run)
-      flags.problem("--data-path",
-                    "is required; choose token files made by mtl-preprocess, or add --mock-data to generate tokens");
-    if (options.data.paths.is_per_split() && options.data.paths.per_split_data_args_path.empty() &&
-        options.data.paths.train_data_path.empty() && !options.dry_run)
-      flags.problem("--train-data-path", "is required with --valid-data-path and --test-data-path");
+    check_data_source(flags, options);
   });
 }
 

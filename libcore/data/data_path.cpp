@@ -78,8 +78,12 @@ class Reader {
   Reader(const DataPathOptions& options, const ReportProblem& report) : options_(options), report_(report) {}
 
   SplitSources read_per_split() {
-    if (!options_.data_path.empty()) refuse_both("--data-path");
-    if (!options_.data_args_path.empty()) refuse_both("--data-args-path");
+    if (options_.is_shared()) {
+      report_(options_.data_path.empty() ? "--data-args-path" : "--data-path",
+              "cannot be used with flags that name the data of each split, such as --train-data-path; use one path for "
+              "all splits, or one for each");
+      return {};
+    }
     std::array<std::vector<std::string>, 3> words = {
         unquoted(options_.train_data_path), unquoted(options_.valid_data_path), unquoted(options_.test_data_path)};
     std::array<std::string, 3> flags = {"--train-data-path", "--valid-data-path", "--test-data-path"};
@@ -107,7 +111,8 @@ class Reader {
     std::string flag = "--data-path";
     bool is_read = true;
     if (const std::string& path = options_.data_args_path; !path.empty()) {
-      if (!words.empty()) report_("--data-args-path", "excludes --data-path; use only one of them");
+      if (!words.empty())
+        return report_("--data-args-path", "excludes --data-path; use only one of them"), SplitSources{};
       flag = "--data-args-path " + path;
       is_read = attempt(flag, [&] {
         const std::string text = read_file(path);
@@ -147,11 +152,6 @@ class Reader {
       return false;
     }
   }
-  void refuse_both(const char* flag) {
-    report_(flag,
-            "cannot be used with --train-data-path, --valid-data-path or --test-data-path; use one path for all "
-            "splits, or one for each");
-  }
 
   const DataPathOptions& options_;
   const ReportProblem& report_;
@@ -186,7 +186,9 @@ bool DataPathOptions::is_per_split() const {
          !per_split_data_args_path.empty();
 }
 
-bool DataPathOptions::is_absent() const { return data_path.empty() && data_args_path.empty() && !is_per_split(); }
+bool DataPathOptions::is_shared() const { return !data_path.empty() || !data_args_path.empty(); }
+
+bool DataPathOptions::is_absent() const { return !is_shared() && !is_per_split(); }
 
 SplitSources read_split_sources(const DataPathOptions& options, const ReportProblem& report) {
   Reader reader(options, report);

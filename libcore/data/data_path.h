@@ -39,6 +39,8 @@ struct DataPathOptions {
   std::string split = "969,30,1";
 
   bool is_per_split() const;
+  /// True if a flag names data that --split divides.
+  bool is_shared() const;
   /// True if no flag selects any data.
   bool is_absent() const;
 };

@@ -107,9 +107,13 @@ expect_exit 2 run_in none --train-samples 60 --data-path $A --global-batch-size 
 expect_exit 2 run_in none --train-samples 60 --data-path $A --global-batch-size 8 --rampup-batch-size 3 5 24
 expect_text err '^  --rampup-batch-size 3 5 24 +the batch size 3 is not a multiple of 2 .*--decrease-batch-size-if-needed to round it down to 2$'
 expect_exit 2 run_in none "${SHARED[@]}" --data-path $A --valid-data-path $B --no-data-sharding
-for flag in '--data-path +cannot be used with --train-data-path' '--split 80,10,10 +divides --data-path' '--no-data-sharding +needs --dataloader-type cyclic'; do
+expect_text err '^mtl-train: 2 problems '
+for flag in '--data-path +cannot be used with .*--train-data-path' '--no-data-sharding +needs --dataloader-type cyclic'; do
   expect_text err "^  $flag"
 done
+expect_exit 2 run_in none "${SHARED[@]}" --train-data-path $A --split 1,1,1
+expect_text err '^mtl-train: 1 problem '
+expect_text err '^  --split 1,1,1 +divides --data-path'
 expect_exit 2 run_in none "${SHARED[@]}" --data-path 1 $A 2 nosuch 3 b
 expect_text err '^  --data-path nosuch +there is no nosuch.idx or nosuch.bin; .*mtl-preprocess$'
 expect_text err '^  --data-path b +there is no b.idx or b.bin; did you mean b_text_document\?$'
@@ -141,7 +145,8 @@ expect_exit 0 mtl-train "${MODEL[@]}" "${SHARED[@]}" --data-path $A --save-inter
 MOCK=(--mock-data --global-batch-size 4 --train-iters 8)
 resumes_alike mock "${MOCK[@]}"
 expect_text mock/log.jsonl '"type": "test", "iteration": 8, '
-for size in 1 2 300000; do expect_exit 0 mtl-train "${MODEL[@]}" "${MOCK[@]}" --vocab-size $size --train-iters 1; done
+for size in 1 2 300000; do expect_exit 0 mtl-train "${MODEL[@]}" "${MOCK[@]}" --vocab-size $size --train-iters 1 --split 99,1,0; done
+expect_text err '^mtl-train: --split has no effect with --mock-data$'
 # Its documents end with the tokenizer's end-of-document token, also if that is 0.
 LONG=(--mock-data --global-batch-size 64 --train-iters 1 --null-tokenizer-eod 0)
 expect_exit 0 run_in whole "${LONG[@]}"
@@ -150,6 +155,7 @@ expect_different whole masked
 expect_exit 2 run_in beyond "${LONG[@]}" --load whole/save --finetune --null-tokenizer-eod 600
 expect_text err '^mtl-train: --mock-data: .* token 600,'
 expect_exit 2 run_in none "${MOCK[@]}" --data-path $A --split 80,10,10
+expect_text err '^mtl-train: 1 problem '
 expect_text err '^  --mock-data +generates tokens .*use either --mock-data or the flags that name data'
 expect_exit 65 run_in mock "${SHARED[@]}" --data-path $A --train-iters 9 --override-opt_param-scheduler
 expect_text err 'was trained on different data: tokens are read from files, but were generated \(--mock-data\);'
