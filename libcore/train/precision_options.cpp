@@ -14,9 +14,10 @@ std::string preset_name(const PrecisionOptions& options) {
   return options.bf16 ? "bf16" : options.fp16 ? "fp16" : "fp32";
 }
 
-/// Returns the flag that selected the preset.
+/// Returns the flag that selects the preset.
 std::string preset_flag(const PrecisionOptions& options) {
-  return options.preset ? "--precision " + *options.preset : "--" + preset_name(options);
+  if (!options.preset && (options.bf16 || options.fp16)) return "--" + preset_name(options);
+  return "--precision " + preset_name(options);
 }
 
 struct DTypeFlag {
@@ -64,6 +65,19 @@ Precision precision_of(const PrecisionOptions& options) {
 std::string precision_mode(const PrecisionOptions& options) {
   const std::string name = preset_name(options);
   return name + (precision_of(options) == find_precision(name) ? "" : ", changed");
+}
+
+std::vector<std::string> precision_flags(const PrecisionOptions& options) {
+  std::vector<std::string> flags;
+  for (const DTypeFlag& flag : kDTypeFlags) {
+    if (const std::optional<std::string>& name = options.*flag.name) flags.push_back(cat(flag.flag, " ", *name));
+  }
+  if (options.grad_reduce_in_bf16) flags.emplace_back("--grad-reduce-in-bf16");
+  if (options.fp32_residual) flags.emplace_back("--fp32-residual-connection");
+  if (options.stochastic_rounding) flags.emplace_back("--stochastic-rounding");
+  if (options.preset || options.bf16 || options.fp16 || flags.empty())
+    flags.insert(flags.begin(), preset_flag(options));
+  return flags;
 }
 
 GradScaler::Options scaler_of(const PrecisionOptions& options) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/json.h"
 #include "base/usage_error.h"
@@ -31,6 +32,9 @@ struct PrecisionOptions {
 Precision precision_of(const PrecisionOptions& options);
 /// Returns the preset's name, followed by ", changed" if the precision differs from it.
 std::string precision_mode(const PrecisionOptions& options);
+/// Returns the given flags that choose dtypes: "--bf16", "--main-grads-dtype bf16". If there are none, "--precision
+/// fp32".
+std::vector<std::string> precision_flags(const PrecisionOptions& options);
 /// Returns fp16's dynamic or constant loss scale. In other precisions, returns a constant 1.
 GradScaler::Options scaler_of(const PrecisionOptions& options);
 /// Reports contradictory options, and unsupported dtypes.

@@ -54,6 +54,33 @@ std::string differences_of(const Json& before, const Json& now) {
 
 namespace {
 
+/// Returns a schedule's record under the names that this run's flags have, without what `other` lacks: a style or a
+/// warm-up that differs implies it. `is_same_batch` says that an iteration of both runs has as many samples.
+Json as_flags(const Json& record, const Json& other, const TrainOptions& options, bool is_same_batch) {
+  const LrScheduleFlags& given = options.optimizer.schedule;
+  const bool in_iterations = options.batch.train_iters && is_same_batch;
+  Json out = Json::object({});
+  for (const auto& [key, value] : record.as_object()) {
+    if (other.find(key) == nullptr) continue;
+    const std::size_t unit = key.rfind("-samples");
+    if (unit == std::string::npos || !value.is_number()) {
+      out.set(key, value);
+      continue;
+    }
+    std::string name = options.batch.train_iters ? key.substr(0, unit) + "-iters" : key;
+    const bool is_fraction = key == "--lr-warmup-samples" && given.lr_warmup_fraction;
+    if (is_fraction) name = "--lr-warmup-fraction";
+    if (key == "--lr-decay-samples" && !given.lr_decay_iters && !given.lr_decay_samples)
+      name += options.batch.train_iters ? " (default: --train-iters)" : " (default: --train-samples)";
+    if (is_fraction && in_iterations)
+      name += " in iterations";
+    else if (is_fraction || (options.batch.train_iters && !in_iterations))
+      name += " in samples";
+    out.set(name, in_iterations ? value.as_number() / double(options.global_batch_size()) : value.as_number());
+  }
+  return out;
+}
+
 /// Returns the settings outside the schedule.
 Json other_settings(const TrainOptions& options) {
   const OptimizerOptions& optimizer = options.optimizer;
@@ -99,9 +126,14 @@ std::vector<std::string> changed_settings(const TrainOptions& options, const std
                  " has no schedule that mtl reads; leave the flag out, and set the schedule with flags"));
     return out;
   }
-  const bool has_schedule = options.optimizer.schedule.lr && options.train_iters() > 0;  // a dry run may have none
-  const std::string changes =
-      has_schedule ? differences_of(*schedule, schedule_record(schedule_of_flags(options))) : "";
+  const Json& other = extra.at("settings").at("other");
+  std::string changes;
+  if (options.optimizer.schedule.lr && options.train_iters() > 0) {  // a dry run may have no schedule
+    const Json now = schedule_record(schedule_of_flags(options)), *batch = other.find("--global-batch-size");
+    const bool is_same_batch = batch != nullptr && *batch == Json(options.global_batch_size());
+    changes = differences_of(as_flags(*schedule, now, options, is_same_batch),
+                             as_flags(now, *schedule, options, is_same_batch));
+  }
   if (!changes.empty() && flags.use_checkpoint_schedule)
     out.push_back(cat(folder, " continues with its own schedule, not with that of the flags: ", changes));
   else if (!changes.empty() && flags.override_schedule)
@@ -110,7 +142,7 @@ std::vector<std::string> changed_settings(const TrainOptions& options, const std
     report(folder, cat("was trained with another schedule: ", changes, "; add ", kOverride,
                        " to continue with the schedule of the flags, or ", kUseCheckpoint,
                        " to continue with that of the checkpoint"));
-  const std::string others = differences_of(extra.at("settings").at("other"), other_settings(options));
+  const std::string others = differences_of(other, other_settings(options));
   if (!others.empty()) out.push_back(cat(folder, " continues with other settings: ", others));
   return out;
 }

@@ -85,8 +85,9 @@ void check_resumed_precision(const PrecisionOptions& precision, const RunStart& 
   if (record == nullptr && start.state->extra.find("seed") == nullptr) return;
   const std::string difference = precision_difference(record, precision_of(precision));
   if (difference.empty()) return;
-  report("--precision " + precision_mode(precision),
-         cat("differs from that of ", start.point.folder, " (", difference,
+  const std::vector<std::string> flags = precision_flags(precision);
+  report(join(flags, ", "),
+         cat(flags.size() == 1 ? "is" : "are", " not the precision of ", start.point.folder, " (", difference,
              "); use that run's flags, or start from its weights with --finetune and another --save folder"));
 }
 

@@ -140,9 +140,9 @@ expect_same_resumed() {
 expect_same_resumed bf16 --bf16
 cp -r bf16.ck other.ck
 train other && fail 'a run in bf16 is resumed in fp32'
-expect_text err '^  --precision fp32 +differs from that of other.ck/iter_0000012 \(compute bfloat16, not float32; residual .*; .*that run.s flags'
+expect_text err '^  --precision fp32 +is not the precision of other.ck/iter_0000012 \(compute bfloat16, not float32; residual .*; .*that run.s flags'
 train other --precision fsdp-mixed && fail 'a run in bf16 is resumed with other main gradients'
-expect_text err '^  --precision fsdp-mixed +differs .* \(main_grads float32, not bfloat16\)'
+expect_text err '^  --precision fsdp-mixed +is not the precision of .* \(main_grads float32, not bfloat16\)'
 rm -rf tuned.*
 train tuned --load bf16.ck --finetune || fail "--finetune in another precision: $(cat err)"
 expect_text err 'starting from the weights of the checkpoint'
@@ -152,7 +152,7 @@ expect_exit 0 mtl-convert --load bf16.ck/iter_0000008 --save same.ck --to mtl --
 train same --bf16 || fail "a checkpoint whose main weights were not rounded is not resumed: $(cat err)"
 expect_exit 0 mtl-convert --load bf16.ck/iter_0000008 --save rounded.ck --to mtl --dtype bfloat16
 train rounded --bf16 && fail 'a run with fp32 main weights is resumed from rounded ones'
-expect_text err '^  --precision bf16 +differs from that of rounded.ck.* \(main_params bfloat16, not float32\)'
+expect_text err '^  --bf16 +is not the precision of rounded.ck.* \(main_params bfloat16, not float32\)'
 run fp32
 expect_exit 0 mtl-convert --load fp32.ck/iter_0000008 --save rounded32.ck --to mtl --dtype float16
 train rounded32 && fail 'a run in fp32 is resumed from weights in float16'

@@ -61,8 +61,21 @@ expect_exit 0 "${cosine[@]}" --train-iters 4 --save run
 cp -r run other
 # Another schedule is refused, as in Megatron-LM, with all differences.
 expect_exit 2 "${cosine[@]}" --train-iters 8 --save run --lr 0.001
-expect_lines 1 '^  .*run/iter_0000004 +was trained with another schedule: --lr 0.002, now 0.001; --lr-decay-samples 16, now 32; add --override-opt_param-scheduler .*--use-checkpoint-opt_param-scheduler'
+expect_lines 1 '^  .*run/iter_0000004 +was trained with another schedule: --lr 0.002, now 0.001; --lr-decay-iters \(default: --train-iters\) 4, now 8; add --override-opt_param-scheduler .*--use-checkpoint-opt_param-scheduler'
 expect_lines 1 '^  [^ ]'
+# The differences have the names and units of the flags that set them, and no consequences of each other.
+expect_schedule() {
+  expect_exit 2 "${cosine[@]}" --save run "${@:2}"
+  expect_lines 1 "^  .*run/iter_0000004 +was trained with another schedule: $1; add "
+}
+expect_schedule '--lr-decay-iters 4, now 8' --train-iters 9 --lr-decay-iters 8
+expect_schedule '--lr-warmup-iters 0, now 2; --lr-decay-iters .* 4, now 8' --train-iters 8 --lr-warmup-iters 2
+expect_schedule '--lr-warmup-fraction in iterations 0, now 2; --lr-decay-iters .* 4, now 8' --train-iters 8 --lr-warmup-fraction 0.25
+expect_schedule '--lr-decay-iters .* in samples 16, now 20' --train-iters 10 --global-batch-size 2
+expect_schedule '--lr-decay-samples \(default: --train-samples\) 16, now 32' --train-samples 32
+expect_schedule '--lr-decay-style cosine, now constant' --train-iters 8 --lr-decay-style constant
+expect_schedule '--lr-decay-iters .*; --weight-decay-incr-style constant, now linear' --train-iters 8 \
+  --weight-decay-incr-style linear --start-weight-decay 0 --end-weight-decay 0.1
 expect_exit 2 "${cosine[@]}" --train-iters 8 --save run --override-opt_param-scheduler --use-checkpoint-opt_param-scheduler
 expect_text err '^  --override-opt_param-scheduler, --use-checkpoint-opt_param-scheduler +exclude each other'
 # Without the optimizer's state, the checkpoint's schedule would have ended: every step would have the rate 0.

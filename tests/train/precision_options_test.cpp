@@ -33,6 +33,12 @@ TEST_CASE("precision options: presets by name or switch, and dtypes that overrid
   CHECK(precision_of({.bf16 = true, .main_grads = "bf16", .exp_avg = "bf16"}) == changed);
   CHECK(precision_mode({.bf16 = true, .main_grads = "bf16"}) == "bf16, changed");
   CHECK(precision_mode({.bf16 = true, .main_grads = "fp32"}) == "bf16");
+  using Names = std::vector<std::string>;
+  CHECK(precision_flags({}) == Names{"--precision fp32"});
+  CHECK(precision_flags({.fp16 = true}) == Names{"--fp16"});
+  CHECK(precision_flags({.main_grads = "bf16"}) == Names{"--main-grads-dtype bf16"});
+  CHECK(precision_flags({.preset = "bf16", .fp32_residual = true}) ==
+        Names{"--precision bf16", "--fp32-residual-connection"});
   changed = find_precision("bf16");
   changed.main_grads = DType::bf16;
   changed.residual = DType::f32;
