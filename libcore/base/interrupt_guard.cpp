@@ -7,23 +7,20 @@
 #include <cstring>
 #include <filesystem>
 
+#include "base/heeded_signals.h"
+
 namespace mtl {
 
 namespace {
 
-sigset_t signal_set(std::initializer_list<int> numbers) {
-  sigset_t set;
-  ::sigemptyset(&set);
+constexpr int kWake = SIGURG;  // wakes the waiter; nobody else sends it, and by default it has no effect
+
+sigset_t with(sigset_t set, std::initializer_list<int> numbers) {
   for (int number : numbers) ::sigaddset(&set, number);
   return set;
 }
 
-/// Returns INT, TERM and HUP, without HUP if the process ignores it, as under nohup.
-sigset_t ending_signals() {
-  struct sigaction action {};
-  ::sigaction(SIGHUP, nullptr, &action);
-  return action.sa_handler == SIG_IGN ? signal_set({SIGINT, SIGTERM}) : signal_set({SIGINT, SIGTERM, SIGHUP});
-}
+sigset_t awaited_signals() { return with(heeded_signals({SIGINT, SIGTERM, SIGHUP}), {kWake}); }
 
 /// Removes a file or folder. Retries, because another thread may still be creating files in the folder.
 void remove_with_content(const std::string& path) {
@@ -38,9 +35,7 @@ void remove_with_content(const std::string& path) {
 }  // namespace
 
 InterruptGuard::InterruptGuard(std::string program) : program_(std::move(program)) {
-  sigset_t blocked = ending_signals();
-  ::sigaddset(&blocked, SIGPIPE);
-  ::sigaddset(&blocked, SIGXFSZ);
+  const sigset_t blocked = with(awaited_signals(), {SIGPIPE, SIGXFSZ});
   ::pthread_sigmask(SIG_BLOCK, &blocked, &blocked_before_);
   waiter_ = std::thread([this] { wait_for_signal(); });
 }
@@ -50,12 +45,10 @@ InterruptGuard::~InterruptGuard() {
     std::lock_guard lock(mutex_);
     stopping_ = true;
   }
-  // Wakes the thread: the signal is blocked, so its sigwait() receives it.
-  // NOLINTNEXTLINE(bugprone-bad-signal-to-kill-thread): the thread blocks SIGTERM and waits for it
-  ::pthread_kill(waiter_.native_handle(), SIGTERM);
+  ::pthread_kill(waiter_.native_handle(), kWake);
   waiter_.join();
   // Consume pending signals: unblocked, they would end the process.
-  const sigset_t pending = signal_set({SIGPIPE, SIGXFSZ});
+  const sigset_t pending = with({}, {SIGPIPE, SIGXFSZ});
   const timespec now{};
   while (::sigtimedwait(&pending, nullptr, &now) > 0) {
   }
@@ -74,9 +67,12 @@ std::unique_lock<std::mutex> InterruptGuard::keep_files() {
 }
 
 void InterruptGuard::wait_for_signal() {
-  const sigset_t signals = ending_signals();
-  int number = 0;
-  while (::sigwait(&signals, &number) != 0) {
+  const sigset_t signals = awaited_signals();
+  int number = kWake;
+  while (number == kWake) {
+    if (::sigwait(&signals, &number) != 0) number = kWake;
+    std::lock_guard lock(mutex_);
+    if (stopping_) return;
   }
   std::lock_guard lock(mutex_);
   if (stopping_) return;
@@ -84,7 +80,7 @@ void InterruptGuard::wait_for_signal() {
   std::fprintf(stderr, "%s%s: ended by signal %d (%s)%s\n", ::isatty(STDERR_FILENO) == 1 ? "\n" : "", program_.c_str(),
                number, ::strsignal(number), files_.empty() ? "" : "; its unfinished files are removed");
   std::signal(number, SIG_DFL);
-  const sigset_t set = signal_set({number});
+  const sigset_t set = with({}, {number});
   ::pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
   ::raise(number);
   ::_exit(128 + number);

@@ -6,18 +6,17 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/heeded_signals.h"
 
 namespace mtl {
 
 namespace {
 
+constexpr int kWake = SIGURG;  // wakes the waiter; nobody else sends it, and by default it has no effect
+
 sigset_t request_signals() {
-  sigset_t signals;
-  ::sigemptyset(&signals);
-  for (int number : {SIGUSR1, SIGUSR2, SIGTERM, SIGINT}) ::sigaddset(&signals, number);
-  struct sigaction hangup {};
-  ::sigaction(SIGHUP, nullptr, &hangup);
-  if (hangup.sa_handler != SIG_IGN) ::sigaddset(&signals, SIGHUP);
+  sigset_t signals = heeded_signals({SIGUSR1, SIGUSR2, SIGTERM, SIGINT, SIGHUP});
+  ::sigaddset(&signals, kWake);
   return signals;
 }
 
@@ -44,7 +43,7 @@ SignalRequests::SignalRequests() : signals_(request_signals()) {
 
 SignalRequests::~SignalRequests() {
   stopping_ = true;
-  ::pthread_kill(waiter_.native_handle(), SIGUSR2);  // wakes the waiter
+  ::pthread_kill(waiter_.native_handle(), kWake);
   waiter_.join();
   ::pthread_sigmask(SIG_SETMASK, &blocked_before_, nullptr);
 }

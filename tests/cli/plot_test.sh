@@ -37,6 +37,12 @@ printf 'y = lm_loss\n' >"$WORK/plot.txt"
 expect_exit 2 mtl-plot "$WORK/a.jsonl" --config "$WORK/plot.txt" -o "$WORK/plot.txt"
 expect_text "$WORK/err" 'plot.txt +is one of the inputs and would be overwritten; choose another --output'
 expect_clean_end "$WORK/late.svg" mtl-plot "$WORK/a.jsonl" -o "$WORK/late.svg"
+# A signal that was ignored at the start, as INT in a background job, does not.
+MTL_FAULT=slow:1 mtl-plot "$WORK/a.jsonl" -o "$WORK/late.svg" &
+until compgen -G "$WORK/late.svg.tmp.*" >/dev/null || ! kill -0 $! 2>/dev/null; do sleep 0.01; done
+kill -INT $! || fail 'ended before INT'
+wait $! || fail "exit $? after INT, which is ignored"
+[ -s "$WORK/late.svg" ] || fail 'no plot after INT, which is ignored'
 
 # SVG has the same bytes in a file and in a pipe.
 expect_exit 0 mtl-plot "$WORK/a.jsonl" "$WORK/b & <c>.jsonl" --title "one < two" -o "$WORK/two.svg"

@@ -21,6 +21,7 @@ expect_complete() {
 }
 
 # If a signal arrives while mtl-preprocess waits for input, it leaves nothing behind and dies from the signal.
+set -m  # a background job does not ignore INT
 for signal in TERM INT HUP; do
   rm -rf to fifo
   mkfifo fifo
@@ -37,6 +38,7 @@ for signal in TERM INT HUP; do
   expect_only
   expect_text err "^mtl-preprocess: ended by signal $(kill -l $signal) "
 done
+set +m
 
 # Two runs with the same prefix: the second fails and harms nothing. After a run was killed, the next run removes what
 # it left.

@@ -60,6 +60,7 @@ for kind in gz xz zst frames; do
 done
 
 # Signals at random times.
+set -m  # a background job does not ignore INT
 head -c 30000000 big.gz | gzip -dc 2>/dev/null | head -n 60000 >some.jsonl
 expect_exit 0 mtl-preprocess --input some.jsonl --output-prefix whole $GPT2 --quiet
 for i in $(seq 40); do

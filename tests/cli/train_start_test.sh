@@ -195,6 +195,7 @@ expect_text err '--ckpt-step +needs --load PATH or --save DIR'
 mkfifo vocab.fifo
 BPE=$TESTS/golden/tokenizer/bpe_tinyshakespeare_1000
 waiting=(--tokenizer-type GPT2BPETokenizer --vocab-file vocab.fifo --merge-file "$BPE/merges.txt")
+set -m  # a background job does not ignore INT
 for signal in TERM INT HUP; do
   mtl-train "${MODEL[@]}" --train-iters 3 "${waiting[@]}" 2>start.err >start.out &
   job=$!
@@ -206,6 +207,7 @@ for signal in TERM INT HUP; do
   [ $code -eq 75 ] || fail "$signal at the start: exit $code"
   expect_text start.err '^mtl-train: ended by a signal before the first iteration; the same command starts again$'
 done
+set +m
 # wait_for_signal_mask PID: waits until the process blocks USR1, USR2, INT, TERM and perhaps HUP.
 wait_for_signal_mask() {
   for _ in $(seq 100); do

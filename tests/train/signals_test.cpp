@@ -13,6 +13,9 @@ using std::chrono::milliseconds, std::chrono::steady_clock;
 
 namespace {
 
+// A script that runs the tests in the background ignores INT.
+[[maybe_unused]] const auto inherited_int = std::signal(SIGINT, SIG_DFL);
+
 void send(int number) { ::kill(::getpid(), number); }
 
 /// Waits up to ten seconds for the condition. Returns true if it holds.
@@ -68,20 +71,32 @@ TEST_CASE("signals are requests, each taken once; a request to end persists") {
   CHECK(happens([&] { return others.end_requested(); }));
 }
 
-TEST_CASE("a hangup requests the end, unless it is ignored, as under nohup") {
-  for (bool is_ignored : {false, true}) {
-    struct sigaction action {
-    }, before;
-    action.sa_handler = is_ignored ? SIG_IGN : SIG_DFL;
-    REQUIRE(::sigaction(SIGHUP, &action, &before) == 0);
+TEST_CASE("a signal requests the end, unless it was ignored at the start, as HUP is under nohup") {
+  for (int number : {SIGHUP, SIGINT, SIGTERM}) {
+    for (bool is_ignored : {false, true}) {
+      CAPTURE(number);
+      const auto before = std::signal(number, is_ignored ? SIG_IGN : SIG_DFL);
+      {
+        SignalRequests requests;
+        send(number);
+        send(SIGUSR1);  // handled after the others
+        CHECK(happens([&] { return requests.take_save(); }));
+        CHECK(requests.end_requested() == !is_ignored);
+      }
+      std::signal(number, before);
+    }
+  }
+  for (int number : {SIGUSR1, SIGUSR2}) {
+    CAPTURE(number);
+    const auto before = std::signal(number, SIG_IGN);
     {
       SignalRequests requests;
-      send(SIGHUP);
-      send(SIGUSR1);  // handled after SIGHUP
-      CHECK(happens([&] { return requests.take_save(); }));
-      CHECK(requests.end_requested() == !is_ignored);
+      send(number);
+      send(SIGTERM);  // handled after the others
+      CHECK(happens([&] { return requests.end_requested(); }));
+      CHECK(!(requests.take_save() || requests.take_status()));
     }
-    ::sigaction(SIGHUP, &before, nullptr);
+    std::signal(number, before);
   }
 }
 
