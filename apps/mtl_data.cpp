@@ -65,7 +65,7 @@ int refuse_command(const std::string& word) {
 
 int print_and_succeed(const std::string& text) {
   if (std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0) return 0;
-  std::fprintf(stderr, "mtl-data: cannot write to standard output: %s\n", std::strerror(errno));
+  std::fprintf(stderr, "mtl-data: standard output: cannot write: %s\n", std::strerror(errno));
   return static_cast<int>(Exit::io);
 }
 

@@ -60,7 +60,7 @@ void print_answer(const Flags& flags, Flags::Request request) {
 
 int finish(const std::string& program, Exit code) {
   if (std::fflush(stdout) != 0 && errno != EPIPE) {
-    std::fprintf(stderr, "%s: cannot write to standard output: %s\n", program.c_str(), std::strerror(errno));
+    std::fprintf(stderr, "%s: standard output: cannot write: %s\n", program.c_str(), std::strerror(errno));
     return static_cast<int>(Exit::io);
   }
   return static_cast<int>(code);

@@ -58,7 +58,7 @@ bool write_back(int descriptor, std::uint64_t end) {
   return range(last, end, SYNC_FILE_RANGE_WRITE) && (last == 0 || range(last - kWriteBack, last, kWait));
 }
 
-constexpr const char* kFullRemedy = "; free some space on that disk and start again";
+constexpr const char* kFullRemedy = "; free some space on that disk";
 
 bool is_full(int code) { return code == ENOSPC || code == EDQUOT; }
 

@@ -57,18 +57,35 @@ std::shared_ptr<const IndexedDataset> check_files(const std::string& flag, const
   return out;
 }
 
-/// Reports a folder that can neither be written to nor created.
-bool check_folder(const char* flag, const std::string& path, Findings& findings) {
-  if (path.empty()) return true;
+/// Returns the path if it exists, otherwise the nearest folder or file above it that does.
+fs::path nearest_existing(const std::string& path) {
   fs::path at = fs::absolute(path).lexically_normal();
   while (!file_exists(at.string()) && at.has_relative_path()) at = at.parent_path();
+  return at;
+}
+
+/// Reports a folder that can neither be written to nor created. `where` is the flag with its value.
+bool check_folder(const std::string& where, const std::string& path, Findings& findings) {
+  if (path.empty()) return true;
+  const fs::path at = nearest_existing(path);
   std::string problem;
   if (!is_directory(at.string()))
     problem = cat("cannot be created, because ", at.string(), " is not a folder; choose another folder");
   else if (::access(at.c_str(), W_OK | X_OK) != 0)
     problem = cat("needs write access to ", at.string(), "; choose another folder, or change its permissions");
-  if (!problem.empty()) findings.problem(cat(flag, " ", path), problem);
+  if (!problem.empty()) findings.problem(where, problem);
   return problem.empty();
+}
+
+void check_kill_switch(const std::string& path, Findings& findings) {
+  const std::string where = "--kill-switch-path " + path;
+  if (path.empty()) return;
+  if (is_directory(path))
+    return findings.problem(where, "is a folder, which would end the run at once; add a file name");
+  const fs::path at = nearest_existing(fs::absolute(path).parent_path().string());
+  if (!is_directory(at.string()))
+    findings.problem(where,
+                     cat("can never exist, because ", at.string(), " is not a folder; choose another file name"));
 }
 
 /// Reports an existing file that is not a training log, such as an input of this run or another program's file.
@@ -140,16 +157,15 @@ void check_data(const TrainOptions& options, Findings& findings) {
 }
 
 bool check_outputs(const TrainOptions& options, bool is_rank_zero, Findings& findings) {
-  check_folder("--tensorboard-dir", options.logging.tensorboard_dir, findings);
+  check_folder("--tensorboard-dir " + options.logging.tensorboard_dir, options.logging.tensorboard_dir, findings);
   const std::string& log = options.logging.log_jsonl;
   if (is_directory(log))
     findings.problem("--log-jsonl " + log, "is a folder; add a file name");
-  else if (!log.empty() && check_folder("--log-jsonl", fs::absolute(log).parent_path().string(), findings) &&
+  else if (!log.empty() && check_folder("--log-jsonl " + log, fs::absolute(log).parent_path().string(), findings) &&
            is_rank_zero && !options.dry_run)
     check_log(log, findings);
-  if (const std::string& path = options.checkpoint.kill_switch_path; is_directory(path))
-    findings.problem("--kill-switch-path " + path, "is a folder, which would end the run at once; add a file name");
-  return check_folder("--save", options.checkpoint.save, findings);
+  check_kill_switch(options.checkpoint.kill_switch_path, findings);
+  return check_folder("--save " + options.checkpoint.save, options.checkpoint.save, findings);
 }
 
 bool check_tokenizer_files(const TokenizerOptions& tokenizer, Findings& findings) {

@@ -12,7 +12,7 @@ expect_write_error() {
   [ -s out ] || fail "prints nothing: $*"
   "$@" >/dev/full 2>err
   [ $? -eq 74 ] || fail "not exit 74 on a full device: $*"
-  expect_text err 'standard output.*: No space left on device'
+  expect_text err '^mtl-[a-z]+( [a-z]+)?: standard output: cannot write: No space left on device'
   "$@" >&- 2>err
   [ $? -eq 74 ] || fail "not exit 74 with standard output closed: $*"
 }

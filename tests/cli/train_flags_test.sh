@@ -46,6 +46,10 @@ expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --kill-switch-pat
 expect_text err '^  --kill-switch-path \. +is a folder'
 expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --kill-switch-path ''
 expect_text err '^  --kill-switch-path +is empty'
+expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --kill-switch-path vocab.json/off --log-jsonl vocab.json/log --tensorboard-dir vocab.json/events
+for flag in '--kill-switch-path vocab.json/off' '--log-jsonl vocab.json/log' '--tensorboard-dir vocab.json/events'; do
+  expect_lines 1 "^  $flag +can(not| never) .* because .*vocab.json is not a folder"
+done
 expect_exit 2 mtl-train
 for flag in train-iters lr seq-length data-path vocab-file num-layers hidden-size num-attention-heads max-position-embeddings; do
   expect_lines 1 "^  --$flag(, --merge-file)? +(is|are) required"

@@ -13,7 +13,7 @@ once() { [ "$(grep -cE -- "$2" "$1")" -eq 1 ] || { fail "not one line like '$2' 
 
 # On a full disk, the log loses the start, 6 intervals, 2 validations and the last 2 evaluations. The run succeeds.
 expect_exit 0 run_in full --log-jsonl /dev/full
-once err '^mtl-train: warning: /dev/full: cannot write .*No space left on device.*; training continues'
+once err '^mtl-train: warning: /dev/full: cannot write .*No space left on device; free some space on that disk; training continues'
 once err '^mtl-train: warning: /dev/full: 11 lines could not be written'
 [ "$(wc -l <err)" -eq "$(grep -cE 'saved|/dev/full' err)" ] || fail 'warns more than once'
 same_weights full '--log-jsonl /dev/full'
