@@ -216,6 +216,7 @@ std::vector<std::string> Flags::mark_values(const std::vector<std::string>& word
   std::vector<std::string> marked;
   bool needs_value = false;  // the last flag takes one value, even with a leading dash, as in `--title -x-`
   bool has_ended = false;    // after `--`
+  Flag* cut = nullptr;       // the last word's flag if it was `--lr=`, so that the next word is probably its value
   int takes = 0;             // words that the last foreign flag still takes
   for (const std::string& word : words) {
     const bool is_long = starts_with(word, "--"),
@@ -228,15 +229,22 @@ std::vector<std::string> Flags::mark_values(const std::vector<std::string>& word
       marked.push_back(word);
     } else if (has_ended || !starts_flag || (needs_value && !is_long && word.size() > 2)) {
       needs_value = false;
-      if (takes == 0)
+      if (cut != nullptr && !has_ended && positional_.empty()) {
+        report(cut->used_name, cat("has a blank between = and its value ", word, "; remove the blank"));
+        cut->is_broken = true;
+        marked.pop_back();
+      } else if (takes == 0)
         marked.push_back(kMark + word);
       else
         marked.back() += cat('=', kMark, word), --takes;
+      cut = nullptr;
       may_lack_positional_ |= takes < 0;
     } else {
       const std::string name = word.substr(0, is_long ? equals : 2);
       Flag* flag = find(name);
       if (flag != nullptr) flag->used_name = name;
+      cut =
+          equals == word.size() - 1 && flag != nullptr && flag->option->get_items_expected_max() == 1 ? flag : nullptr;
       needs_value =
           flag != nullptr && is_long && equals == std::string::npos && flag->option->get_items_expected_max() == 1;
       takes = flag != nullptr || equals != std::string::npos ? 0 : find_foreign(word).takes;

@@ -154,12 +154,12 @@ void add_recompute_flags(Flags& flags, ParallelOptions& options) {
       .one_of({"uniform", "block"});
   flags.check([&flags, &options] {
     const bool is_full = recompute_of(options).granularity == Recompute::Granularity::full;
-    if (options.recompute_granularity == "full" && !options.recompute_method)
-      flags.problem("--recompute-granularity full", "needs --recompute-method uniform or block");
     if (options.recompute_activations && is_full)
       flags.problem(
           "--recompute-activations",
           "requests selective recomputation, which contradicts recomputing whole layers; use only one of them");
+    else if (options.recompute_granularity == "full" && !options.recompute_method)
+      flags.problem("--recompute-granularity full", "needs --recompute-method uniform or block");
   });
 }
 

@@ -131,7 +131,8 @@ void check_schedule(const LrScheduleFlags& flags, const ScheduleLength& run, con
   };
   other_unit(in_samples ? flags.lr_decay_iters.has_value() : flags.lr_decay_samples.has_value(), "decay");
   other_unit((in_samples ? flags.lr_warmup_iters : flags.lr_warmup_samples) != 0, "warmup");
-  other_unit(in_samples ? flags.lr_wsd_decay_iters.has_value() : flags.lr_wsd_decay_samples.has_value(), "wsd-decay");
+  const bool has_other_wsd = in_samples ? flags.lr_wsd_decay_iters.has_value() : flags.lr_wsd_decay_samples.has_value();
+  other_unit(has_other_wsd, "wsd-decay");
   if (flags.lr_warmup_fraction && (flags.lr_warmup_iters != 0 || flags.lr_warmup_samples != 0)) {
     report("--lr-warmup-fraction", cat("excludes --lr-warmup", suffix, "; use only one of them"));
   }
@@ -149,7 +150,7 @@ void check_schedule(const LrScheduleFlags& flags, const ScheduleLength& run, con
   if (steps.decay_steps <= 0) report(cat("--lr-decay", suffix), "must be positive");
   if (!(steps.warmup_steps >= 0) || (steps.decay_steps > 0 && steps.warmup_steps >= double(steps.decay_steps)))
     report_warmup(flags, run, report);
-  if (steps.decay_style == LrDecayStyle::wsd && steps.wsd_decay_steps <= 0) {
+  if (steps.decay_style == LrDecayStyle::wsd && steps.wsd_decay_steps <= 0 && !has_other_wsd) {
     report("--lr-decay-style WSD", cat("needs the length of its decay; add --lr-wsd-decay", suffix));
   }
   bool grows = steps.weight_decay_style != WeightDecayStyle::constant;

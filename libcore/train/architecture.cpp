@@ -121,13 +121,14 @@ void resolve_mlp(GptConfig& config, const ArchitectureOptions& given, const Flag
   // two.
   if (resolver.is_loaded() || given.ffn_hidden_size || !given.swiglu) return;
   config.ffn_hidden_size = 4 * config.hidden_size * 2 / 3 / 64 * 64;
-  if (config.ffn_hidden_size == 0 && config.hidden_size > 0)
+  if (config.ffn_hidden_size == 0 && config.hidden_size > 0 && activation_flags(given).size() == 1)
     resolver.problem("--swiglu", cat("needs --ffn-hidden-size, because 8/3 of the hidden size ", config.hidden_size,
                                      ", rounded down to a multiple of 64 as in Megatron-LM, is 0"));
 }
 
 void resolve_attention(GptConfig& config, const ArchitectureOptions& given, const FlagResolver& resolver) {
   std::optional<std::int64_t> groups = given.num_query_groups;
+  if (!given.group_query_attention && groups != given.num_attention_heads) groups.reset();  // the flag is refused
   if (given.group_query_attention && !groups) {
     if (!resolver.is_loaded())
       groups = 1;  // Megatron-LM's default

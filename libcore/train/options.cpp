@@ -178,7 +178,8 @@ void check_magnitude(const TrainOptions& options, const GptConfig& config, const
   check("--micro-batch-size, --seq-length, --num-attention-heads", {micro, config.num_heads, tokens, tokens, 128});
   check("--global-batch-size, --seq-length", {options.batch.global_size(options.parallel.data()), tokens, 128});
   const std::int64_t iterations = options.batch.train_iters.value_or(0), global = options.global_batch_size();
-  check("--train-iters, --global-batch-size, --seq-length", {iterations, global, tokens});
+  if (checked_product({iterations, global}))  // else check_batches() reports it
+    check("--train-iters, --global-batch-size, --seq-length", {iterations, global, tokens});
   check("--train-samples, --seq-length", {options.batch.train_samples.value_or(0), tokens});
 }
 
@@ -314,7 +315,8 @@ void check_options(const TrainOptions& options, const ReportProblem& report) {
   if (!options.optimizer.schedule.lr && options.dry_run) return;
   if (!options.optimizer.schedule.lr && !options.batch.train_iters && !options.batch.train_samples)
     report("--lr", "is required: the peak learning rate");
-  if (has_sizes && options.train_iters() >= 1) {
+  const bool has_one_length = !(options.batch.train_iters && options.batch.train_samples);
+  if (has_sizes && has_one_length && options.train_iters() >= 1) {
     check_schedule(options.optimizer.schedule,
                    {.train_iters = options.batch.train_iters,
                     .train_samples = options.batch.train_samples,

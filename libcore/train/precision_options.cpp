@@ -111,13 +111,14 @@ void check_precision(const PrecisionOptions& options, const ReportProblem& repor
   if (precision.main_params == DType::bf16 && !computes_in_bf16)
     report("--main-params-dtype bf16",
            "needs --bf16, because main weights are either fp32 or the weights that layers read");
-  if (options.grad_reduce_in_bf16 && options.main_grads == "fp32")
+  if (options.grad_reduce_in_bf16 && options.main_grads == "fp32") {
     report("--grad-reduce-in-bf16", "contradicts --main-grads-dtype fp32; use only one of them");
-  if (precision.main_grads == DType::bf16) {
+  } else if (precision.main_grads == DType::bf16) {
     const std::string cause = options.grad_reduce_in_bf16 ? "--grad-reduce-in-bf16"
                               : options.main_grads        ? "--main-grads-dtype bf16"
                                                           : preset_flag(options);
-    if (!computes_in_bf16) report(cause, "needs --bf16, because other precisions have main gradients in fp32");
+    if (!computes_in_bf16 && !options.accumulate_grads_in_fp32)
+      report(cause, "needs --bf16, because other precisions have main gradients in fp32");
     if (options.accumulate_grads_in_fp32)
       report("--accumulate-allreduce-grads-in-fp32",
              cat("contradicts ", cause, ", which has main gradients in bf16; use only one of them"));

@@ -68,7 +68,16 @@ expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --vocab-size 5 --
 expect_lines 1 "^mtl-train: --vocab-size has no effect without --tokenizer-type TikTokenizer or NullTokenizer$"
 expect_lines 1 "^mtl-train: --tokenizer-model has no effect with --tokenizer-type GPT2BPETokenizer or NullTokenizer$"
 
-# One mistake is one problem: what follows from a refused value or a misspelled name is not reported.
+# One mistake is one problem, also if it breaks several rules.
+for mistake in '--num-query-groups 3 --num-attention-heads 4' '--recompute-activations --recompute-granularity full' \
+  '--train-iters 9223372036854775807 --global-batch-size 2' '--lr= 5' '--save= x' '--train-samples 5 --lr-decay-iters 3' \
+  '--lr-decay-style WSD --lr-wsd-decay-samples 5' '--swiglu --squared-relu' '--data-args-path absent' \
+  '--grad-reduce-in-bf16 --main-grads-dtype fp32' '--main-grads-dtype bf16 --accumulate-allreduce-grads-in-fp32'; do
+  # shellcheck disable=SC2086
+  expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" $mistake
+  expect_text err '^mtl-train: 1 problem '
+done
+# What follows from a refused value or a misspelled name is not reported.
 expect_exit 2 mtl-train --lr abc --num-layers -3 --data-path --seq-lenght 16 --hidden-size 16 --num-attention-heads 2 \
   --max-position-embeddings 32 "${words[@]}" --train-iters 1
 expect_text err '^mtl-train: 4 problems'

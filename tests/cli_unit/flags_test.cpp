@@ -147,6 +147,26 @@ TEST_CASE("flags: a word after a flag is not the value of the unsupported flag b
   CHECK(Tool().problems({"--frob", "1", "2", "--verbose=true"}) == "--frob: unknown flag; see mtl-tool --help\n");
 }
 
+TEST_CASE("flags: a blank between = and the value is one problem, unless the value may be a file") {
+  const auto problems = [](bool takes_files) {
+    double lr = 1;
+    std::vector<std::string> files;
+    Flags flags("mtl-tool", "does nothing");
+    flags.add("--lr", &lr, "X", "learning rate").required();
+    if (takes_files) flags.positional("FILE", files, "files");
+    const std::vector<const char*> words{"mtl-tool", "--lr=", "5"};
+    std::string out;
+    try {
+      flags.parse(int(words.size()), words.data());
+    } catch (const UsageError& error) {
+      for (const Problem& problem : error.problems()) out += cat(problem.where, ": ", problem.what, "\n");
+    }
+    return out;
+  };
+  CHECK(problems(false) == "--lr: has a blank between = and its value 5; remove the blank\n");
+  CHECK(problems(true) == "--lr : is not a number\n");
+}
+
 TEST_CASE("flags: a misspelled flag takes as many words as the one that was meant") {
   const auto problems = [](std::vector<const char*> words) {
     Tool tool;
