@@ -235,7 +235,11 @@ void remove_tree(const std::string& path) {
   WriteCall call(path);
   if (fault_now()) fail_errno(path, "remove");
   std::error_code error;
-  fs::remove_all(path, error);
+  if (has_fault("no-remove") && file_exists(path)) {
+    error = std::make_error_code(std::errc::operation_not_permitted);
+  } else {
+    fs::remove_all(path, error);
+  }
   if (error) fail(Exit::io, path, ": cannot remove: ", error.message());
 }
 

@@ -68,7 +68,12 @@ void remove_leftovers(const std::vector<std::string>& names, Console& console,
       console.warn(cat(path, " looks like a leftover of a killed run, but ", reason, "; it is kept"));
       continue;
     }
-    remove_tree(path);
+    try {
+      remove_tree(path);
+    } catch (const Error& error) {
+      console.warn(cat(error.what(), "; nothing needs this leftover of a killed run, so remove it yourself"));
+      continue;
+    }
     console.info(cat("removed ", path, ", because the run that wrote it was killed"));
   }
 }

@@ -38,12 +38,12 @@ struct OutputClaim {
 };
 
 /// Reserves the names for this run for as long as the caller holds the returned locks. Creates the folder. Removes
-/// leftovers of killed runs, with a message for each; keeps those that are folders, with a warning. Registers the lock
-/// files and the unfinished files with `guard`, so that a signal removes them.
+/// leftovers of killed runs, with a message for each; keeps those that are folders or cannot be removed, with a
+/// warning. Registers the lock files and the unfinished files with `guard`, so that a signal removes them.
 ///
 /// Throws what OutputLock's constructor throws. Throws UsageError if a prefix is empty or ends in a slash, or if the
-/// run would replace, truncate or remove one of its inputs. Throws Error(io) if the folder cannot be created, if one of
-/// the names is a folder, or if a leftover cannot be removed.
+/// run would replace, truncate or remove one of its inputs. Throws Error(io) if the folder cannot be created, or if one
+/// of the names is a folder.
 std::vector<OutputLock> claim_outputs(const OutputClaim& claim, InterruptGuard& guard, Console& console);
 
 /// Returns the temporary files and folders NAME.tmp.PID for all `names`, which must be in one folder. While the caller
@@ -51,7 +51,8 @@ std::vector<OutputLock> claim_outputs(const OutputClaim& claim, InterruptGuard& 
 std::vector<std::string> find_leftovers(const std::vector<std::string>& names);
 
 /// Removes the leftovers for `names`, with a message for each. If reason_to_keep(path) returns a reason, such as
-/// "is a folder", keeps the leftover and prints a warning. The caller must hold the locks for `names`.
+/// "is a folder", or if the leftover cannot be removed, keeps it and prints a warning. The caller must hold the locks
+/// for `names`.
 void remove_leftovers(const std::vector<std::string>& names, Console& console,
                       const std::function<std::string(const std::string& path)>& reason_to_keep);
 

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <iterator>
+#include <set>
 #include <utility>
 
 #include "base/files.h"
@@ -17,14 +18,16 @@ namespace mtl {
 namespace {
 
 /// Removes leftovers, then creates the folder that all ranks write to before the commit, and returns its path.
-std::string make_temporary(const std::string& directory, std::int64_t iteration, const SaveOptions& options) {
+std::string make_temporary(const std::string& directory, std::int64_t iteration, const SaveOptions& options,
+                           const Warn& warn) {
   require(options.keep_last == 0 || options.keep_last >= 2, "--keep-last ", options.keep_last,
           " must be at least 2, or 0 to keep all");
   require(options.block_bytes > 0, "SaveOptions::block_bytes is ", options.block_bytes, ", but must be above 0");
   make_directories(directory);
-  recover_replaced(directory);
-  remove_leftovers(directory);
+  recover_replaced(directory, warn);
+  remove_leftovers(directory, warn);
   std::string temporary = cat(directory, "/", folder_of(iteration), ".tmp.", ::getpid());
+  if (file_exists(temporary)) remove_tree(temporary);  // a leftover that could not be removed
   make_directories(temporary);
   return temporary;
 }
@@ -48,23 +51,23 @@ void complete_folder(const std::string& folder, Manifest& manifest, const SaveOp
 }
 
 /// Removes what the committed checkpoint of `iteration` supersedes. Only warns about a failure.
-void remove_superseded(const std::string& directory, std::int64_t iteration, const SaveOptions& options) {
+void remove_superseded(const std::string& directory, std::int64_t iteration, std::int64_t keep_last, const Warn& warn) {
   try {
-    remove_leftovers(directory);
-    if (options.keep_last > 0) remove_old(directory, iteration, options.keep_last);
+    remove_leftovers(directory, warn);
+    if (keep_last > 0) remove_old(directory, iteration, keep_last, warn);
   } catch (const std::exception& error) {
-    if (options.warn)
-      options.warn(cat(directory, "/", folder_of(iteration),
-                       " is complete, but an older checkpoint could not be removed: ", error.what()));
+    warn(cat(directory, "/", folder_of(iteration),
+             " is complete, but older checkpoints could not be removed: ", error.what()));
   }
 }
 
 }  // namespace
 
 std::string commit_checkpoint(const std::string& directory, const CheckpointContent& content,
-                              const SaveOptions& options, Communicator& control) {
+                              const SaveOptions& options, Communicator& control, const Warn& warn) {
   const std::int64_t iteration = content.state.iteration;
-  std::string temporary = work_on_first_rank(control, [&] { return make_temporary(directory, iteration, options); });
+  std::string temporary =
+      work_on_first_rank(control, [&] { return make_temporary(directory, iteration, options, warn); });
   std::vector<std::string> parts;
   try {
     parts = work_on_every_rank(control, [&] {
@@ -95,12 +98,16 @@ std::string commit_checkpoint(const std::string& directory, const CheckpointCont
       throw;
     }
     write_tracker(directory, iteration);
-    remove_superseded(directory, iteration, options);
+    remove_superseded(directory, iteration, options.keep_last, warn);
     return path;
   });
 }
 
-SaveDirectory::SaveDirectory(std::string path) : path_(std::move(path)) {
+SaveDirectory::SaveDirectory(std::string path, Console* console) : path_(std::move(path)) {
+  warn_ = [console, warned = std::set<std::string>()](const std::string& message) mutable {
+    if (console != nullptr && warned.insert(message).second) console->warn(message);
+  };
+
   fs::path above;
   for (const fs::path& part : fs::path(path_)) {
     above /= part;
@@ -114,7 +121,7 @@ SaveDirectory::SaveDirectory(std::string path) : path_(std::move(path)) {
     fail_at(Exit::failure, path_, "another job saves here (", owner,
             "); wait for it, stop it, or choose another --save folder");
   }
-  recover_replaced(path_);
+  recover_replaced(path_, warn_);
 }
 
 SaveDirectory SaveDirectory::of_other_rank(std::string path) {
@@ -138,6 +145,7 @@ SaveDirectory& SaveDirectory::operator=(SaveDirectory&& other) noexcept {
   std::swap(path_, other.path_);
   std::swap(made_folders_, other.made_folders_);
   std::swap(lock_, other.lock_);
+  std::swap(warn_, other.warn_);
   return *this;
 }
 
@@ -146,7 +154,7 @@ void SaveDirectory::finish_commit(std::int64_t iteration) const {
   if (iterations.empty() || iterations.front() != iteration) return;
   if (parse_int(tracker_text(path_)) == iteration && list_leftovers(path_).empty()) return;
   write_tracker(path_, iteration);
-  remove_leftovers(path_);
+  remove_leftovers(path_, warn_);
 }
 
 std::string SaveDirectory::save(const GptConfig& config, const ParamStore& store, const TrainState& state,
@@ -164,7 +172,7 @@ std::string SaveDirectory::save(const GptConfig& config, const ParamStore& store
     }
     return std::string();
   });
-  return commit_checkpoint(path_, content, options, world);
+  return commit_checkpoint(path_, content, options, world, warn_);
 }
 
 std::string SaveDirectory::run_id() const { return run_id_of(path_); }
@@ -172,7 +180,7 @@ std::string SaveDirectory::run_id() const { return run_id_of(path_); }
 void SaveDirectory::replace_state(const TrainState& state, Communicator& world) const {
   work_on_first_rank(world, [&] {
     // The job that wrote this checkpoint may have died right after the rename.
-    remove_leftovers(path_);
+    remove_leftovers(path_, warn_);
     if (parse_int(tracker_text(path_)) != state.iteration) write_tracker(path_, state.iteration);
     const std::string folder = cat(path_, "/", folder_of(state.iteration));
     Manifest manifest = read_sound_manifest(folder);

@@ -23,6 +23,7 @@
 #include "base/console.h"
 #include "base/file_lock.h"
 #include "base/json.h"
+#include "ckpt/checkpoint_folder.h"
 #include "ckpt/stored_dtype.h"
 #include "comm/communicator.h"
 #include "layout/slice.h"
@@ -71,9 +72,6 @@ struct SaveOptions {
   /// Writes more files, such as a tokenizer's, into `folder`, using the functions in base/files.h. The manifest lists
   /// them with their hashes. Called only on rank 0.
   std::function<void(const std::string& folder)> add_files = {};
-  /// Called only on rank 0, with a message, if the checkpoint is committed but an older one could not be removed. That
-  /// does not make the save fail.
-  std::function<void(const std::string& message)> warn = {};
   std::int64_t block_bytes = 4 << 20;  // block size for reading and verifying data when loading
 };
 
@@ -96,9 +94,10 @@ struct CheckpointContent {
 /// Collective over the control group: writes and commits DIRECTORY/iter_%07d, and returns its path. Together, all
 /// ranks' slices must cover every tensor in the model exactly once. If a rank fails, all ranks throw the same
 /// AgreedError, which says which rank failed. A failure before the rename commits nothing. The caller must ensure that
-/// no other process saves into `directory`.
+/// no other process saves into `directory`. On rank 0, calls `warn` for each older checkpoint or leftover that cannot
+/// be removed.
 std::string commit_checkpoint(const std::string& directory, const CheckpointContent& content,
-                              const SaveOptions& options, Communicator& control);
+                              const SaveOptions& options, Communicator& control, const Warn& warn);
 
 /// A job's exclusive right to save into a folder. Rank 0 takes the lock before it looks for a checkpoint there, so that
 /// no other job can add or replace one afterwards.
@@ -106,8 +105,9 @@ class SaveDirectory {
  public:
   /// Creates and locks the folder. If an earlier job died while replacing a checkpoint, recovers that checkpoint. May
   /// be called only on rank 0 of a job or in a single-process run. If another job holds the lock, throws Error(failure)
-  /// that says which. Ignores a dead process's lock.
-  explicit SaveDirectory(std::string path);
+  /// that says which. Ignores a dead process's lock. This and later calls warn on `console`, which must outlive the
+  /// object, about older checkpoints and leftovers that cannot be removed: once for each.
+  explicit SaveDirectory(std::string path, Console* console = nullptr);
   /// For ranks other than rank 0. Does not take the lock, which rank 0 holds.
   static SaveDirectory of_other_rank(std::string path);
   /// Releases the lock. If the save folder contains only the lock file, also removes the folders that this object
@@ -140,6 +140,7 @@ class SaveDirectory {
   std::string path_;
   std::vector<std::string> made_folders_;  // created by this object, outermost first
   std::optional<FileLock> lock_;           // held only on rank 0
+  Warn warn_;                              // likewise
 };
 
 }  // namespace mtl

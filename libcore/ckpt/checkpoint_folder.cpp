@@ -136,7 +136,24 @@ std::vector<std::string> list_leftovers(const std::string& directory) {
   return leftovers;
 }
 
-void recover_replaced(const std::string& directory) {
+namespace {
+
+/// Removes a file or folder that nothing needs. If it has another name than `doomed`, renames it first. Only warns
+/// about a failure.
+void discard(const std::string& path, const std::string& doomed, const Warn& warn) {
+  try {
+    if (path != doomed) rename_path(path, doomed);
+    remove_tree(doomed);
+  } catch (const Error& error) {
+    warn(cat(error.what(), "; no checkpoint needs it, so remove it yourself"));
+  }
+}
+
+std::string doomed_name(const std::string& path) { return cat(path, ".tmp.old.", ::getpid()); }
+
+}  // namespace
+
+void recover_replaced(const std::string& directory, const Warn& warn) {
   std::vector<std::int64_t> aside;
   for (const auto& entry : fs::directory_iterator(directory)) {
     fs::path name = entry.path().filename();
@@ -146,10 +163,8 @@ void recover_replaced(const std::string& directory) {
   for (std::int64_t iteration : aside) {
     std::string path = cat(directory, "/", folder_of(iteration)), old = path + kAside;
     if (is_sound(directory, iteration)) {
-      std::string doomed = cat(path, ".tmp.old.", ::getpid());
       sync_directory(directory);
-      rename_path(old, doomed);
-      remove_tree(doomed);
+      discard(old, doomed_name(path), warn);
     } else {
       if (file_exists(path)) rename_path(path, cat(path, ".tmp.damaged.", ::getpid()));
       rename_path(old, path);
@@ -158,19 +173,18 @@ void recover_replaced(const std::string& directory) {
   }
 }
 
-void remove_leftovers(const std::string& directory) {
+void remove_leftovers(const std::string& directory, const Warn& warn) {
   std::vector<std::string> leftovers = list_leftovers(directory);
   if (!leftovers.empty()) sync_directory(directory);
-  for (const std::string& path : leftovers) remove_tree(path);
+  for (const std::string& path : leftovers) discard(path, path, warn);
 }
 
-void remove_old(const std::string& directory, std::int64_t iteration, std::int64_t keep_last) {
+void remove_old(const std::string& directory, std::int64_t iteration, std::int64_t keep_last, const Warn& warn) {
   std::int64_t kept = 1;
   for (std::int64_t old : list_iterations(directory)) {
     if (old >= iteration || !is_sound(directory, old) || ++kept <= keep_last) continue;
-    std::string path = cat(directory, "/", folder_of(old)), doomed = cat(path, ".tmp.old.", ::getpid());
-    rename_path(path, doomed);
-    remove_tree(doomed);
+    const std::string path = cat(directory, "/", folder_of(old));
+    discard(path, doomed_name(path), warn);
   }
 }
 

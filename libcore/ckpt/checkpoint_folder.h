@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -32,20 +33,23 @@ std::string random_id();
 /// hold the lock.
 std::string run_id_of(const std::string& directory);
 
+/// Receives warnings about what cannot be removed. Nothing needs those files and folders, so that is no error.
+using Warn = std::function<void(const std::string& message)>;
+
 /// Handles each iter_N.old, which a job left behind when it died while replacing iter_N. If iter_N is sound, removes
 /// iter_N.old; otherwise renames it back to iter_N. Such folders occur only on file systems that cannot exchange two
 /// names atomically. The caller must hold the lock.
-void recover_replaced(const std::string& directory);
+void recover_replaced(const std::string& directory, const Warn& warn);
 
 /// Returns the paths of files and folders that jobs left behind when they died during a save. Recognizes leftovers by
 /// name.
 std::vector<std::string> list_leftovers(const std::string& directory);
 /// Syncs the folder, so that the names of committed checkpoints are on disk, and then removes the leftovers. The caller
 /// must hold the lock, so that no other job is writing.
-void remove_leftovers(const std::string& directory);
+void remove_leftovers(const std::string& directory, const Warn& warn);
 
 /// Deletes sound checkpoints older than `iteration`, except the newest keep_last - 1. Renames each folder before
 /// deleting it, so that a half-deleted folder is never mistaken for a checkpoint.
-void remove_old(const std::string& directory, std::int64_t iteration, std::int64_t keep_last);
+void remove_old(const std::string& directory, std::int64_t iteration, std::int64_t keep_last, const Warn& warn);
 
 }  // namespace mtl

@@ -117,7 +117,8 @@ void write_mtl(const ModelSource& source, const std::string& folder, const Conve
   save.command_line = options.command_line;
   save.add_files = [&](const std::string& to) { copy_companion_files(source.folder(), to); };
   SelfCommunicator alone;
-  commit_checkpoint(folder, {source.config(), state, [&] { return std::move(tensors); }}, save, alone);
+  const auto no_warning = [](const std::string&) {};  // a new folder has no older checkpoints
+  commit_checkpoint(folder, {source.config(), state, [&] { return std::move(tensors); }}, save, alone, no_warning);
 }
 
 void check_tensors(const ModelSource& source, const ModelSource& written, std::optional<StoredDType> dtype) {

@@ -199,7 +199,7 @@ RunStart find_start(const TrainOptions& options, std::shared_ptr<const SaveDirec
   start.save = std::move(save);
   if (!flags.save.empty()) refuse_model_in_save(flags);
   if (!start.save && !flags.save.empty() && !options.dry_run)
-    start.save = std::make_shared<const SaveDirectory>(flags.save);
+    start.save = std::make_shared<const SaveDirectory>(flags.save, &console);
   if (!flags.save.empty() && (file_exists(flags.save) || rollback_target(flags)))
     open_own(start, options, damaged, console);
   if (start.source || flags.load.empty()) return start;

@@ -123,7 +123,6 @@ void Trainer::save(bool validation_is_due) {
   SaveOptions save_options;
   save_options.command_line = options_.command_line;
   save_options.keep_last = options_.checkpoint.keep_last;
-  save_options.warn = [&](const std::string& message) { console_.warn(message); };
   if (tokenizer_ != nullptr) save_options.add_files = [&](const std::string& folder) { tokenizer_->save(folder); };
   std::string path = save_directory_->save(config_, params_, state_, save_options, ranks_.groups.world());
   saved_ = now;

@@ -52,6 +52,9 @@ kill -KILL $pid
 wait $pid 2>/dev/null
 exec 7>&-
 [ -e to/x_text_document.bin.tmp.$pid ] || fail "the killed run left nothing to remove"
+MTL_FAULT=no-remove:1 expect_exit 0 $P --input "$CORPUS" --output-prefix to/x
+expect_text err "warning: to/x_text_document.bin.tmp.$pid: cannot remove: "
+expect_complete
 expect_exit 0 $P --input "$CORPUS" --output-prefix to/x
 expect_text err "removed to/x_text_document.bin.tmp.$pid, because"
 expect_only $FILES && expect_complete

@@ -95,6 +95,17 @@ for folder in damaged/save/iter_*; do rm "$folder/manifest.json"; done
 expect_exit 65 run_in damaged
 expect_text err 'none of the 3 checkpoints is valid'
 
+# A superseded checkpoint that cannot be removed is reported once in each run, and training and saving go on.
+MTL_FAULT=no-remove:1 expect_exit 0 run_in stuck --keep-last 2 --exit-interval 9
+[ "$(grep -c 'warning: stuck/save/iter_0000003.tmp.old.[0-9]*: cannot remove: ' err)" -eq 1 ] || fail 'not one warning of iteration 3'
+MTL_FAULT=no-remove:1 expect_exit 0 run_in stuck --keep-last 2
+for old in 3 6; do
+  [ "$(grep -c "warning: stuck/save/iter_000000$old.tmp.old.[0-9]*: cannot remove: " err)" -eq 1 ] || fail "not one warning of iteration $old"
+done
+same_run stuck whole 'checkpoints that cannot be removed'
+expect_exit 0 run_in stuck --keep-last 2
+[ -z "$(find stuck -name '*.tmp.*')" ] || fail 'superseded checkpoints were not removed later'
+
 # Other data is rejected without --allow-data-change. The same data in another place is accepted.
 head -n 390 "$CORPUS" >other.jsonl
 preprocess other.jsonl other
