@@ -7,13 +7,21 @@
 #include <string>
 #include <string_view>
 
+#include "base/error.h"
+
 namespace mtl {
+
+/// The file is only missing: whoever treats damage must not treat it as damaged.
+class LfsPointerError : public Error {
+ public:
+  using Error::Error;
+};
 
 /// A pointer is shorter than this (Git LFS's specification).
 inline constexpr std::size_t kLfsPointerBytes = 1024;
 
-/// `head`: the file's first bytes, at least kLfsPointerBytes or the entire file. Throws Error(bad_data) that names
-/// `path` if they are a Git LFS pointer.
-void refuse_lfs_pointer(const std::string& path, std::string_view head);
+/// `head`: the file's first bytes, at least kLfsPointerBytes or the entire file. Throws LfsPointerError (bad_data) that
+/// names `path` if they are a Git LFS pointer. `subject` begins the message: whether the file itself is the pointer.
+void refuse_lfs_pointer(const std::string& path, std::string_view head, std::string_view subject = "this is");
 
 }  // namespace mtl

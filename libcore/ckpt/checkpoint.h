@@ -77,7 +77,8 @@ struct SaveOptions {
 
 /// Returns the path of the newest sound checkpoint: its manifest is valid, and every listed file has the listed size.
 /// (Hashes are verified only when the checkpoint is loaded.) Returns empty if the folder has no checkpoint. Throws
-/// Error(bad_data) if it has checkpoints but none is sound, and SystemError if this user may not read a checkpoint.
+/// Error(bad_data) if it has checkpoints but none is sound, SystemError if this user may not read a checkpoint, and
+/// LfsPointerError if a checkpoint contains a Git LFS pointer.
 /// Skips the checkpoints in `damaged`, which failed to load. Warns about each unsound checkpoint that it skips, and if
 /// the tracker does not name the returned one. In a job, only rank 0 may call this function.
 std::optional<std::string> newest_checkpoint(const std::string& directory, Console& console,

@@ -9,6 +9,7 @@
 
 #include "base/count_of.h"
 #include "base/files.h"
+#include "base/lfs_pointer.h"
 #include "base/output_lock.h"
 #include "ckpt/checkpoint.h"
 #include "ckpt/foreign_model.h"
@@ -32,10 +33,11 @@ void check_sound(const std::string& directory, std::int64_t iteration) {
   }
 }
 
-/// True if the error says that this user may not read the checkpoint. Such a checkpoint does not count as damaged.
-bool is_refused_access(const Error& error) {
+/// True if the error says that this user may not read the checkpoint, or that Git LFS has not downloaded it. Such a
+/// checkpoint does not count as damaged.
+bool is_out_of_reach(const Error& error) {
   const auto* refusal = dynamic_cast<const SystemError*>(&error);
-  return refusal != nullptr && refusal->number() == EACCES;
+  return (refusal != nullptr && refusal->number() == EACCES) || dynamic_cast<const LfsPointerError*>(&error) != nullptr;
 }
 
 /// Warns if the tracker does not name the checkpoint of iteration `newest`.
@@ -203,7 +205,7 @@ std::optional<std::string> newest_checkpoint(const std::string& directory, Conso
     try {
       check_sound(directory, iteration);
     } catch (const Error& error) {
-      if (is_refused_access(error)) throw;
+      if (is_out_of_reach(error)) throw;
       problems.push_back(error.what());
       continue;
     }

@@ -37,12 +37,14 @@ Manifest read_sound_manifest(const std::string& folder) {
   if (!file_exists(path)) fail(Exit::bad_data, path, " is missing, so the checkpoint is not complete");
   if (file_size(path) > kMaxManifestBytes)
     fail(Exit::bad_data, path, " is larger than ", human_bytes(kMaxManifestBytes), ", so it is not a manifest");
-  Manifest manifest = with_prefix([&] { return parse_manifest(read_regular_file(path)); }, path, ": ");
+  const std::string text = read_regular_file(path);
+  Manifest manifest = with_prefix([&] { return parse_manifest(text); }, path, ": ");
   for (const ManifestFile& file : manifest.files) {
     std::string full = cat(folder, "/", file.name);
     if (!file_exists(full)) fail(Exit::bad_data, full, " is missing; it contains ", tensors_of(manifest, file.name));
     std::uint64_t bytes = file_size(full);
     if (bytes != file.bytes) {
+      const MappedFile not_a_pointer(full);  // a Git LFS pointer is no damage, and throws its own error
       fail(Exit::bad_data, full, " has ", bytes, " bytes instead of ", file.bytes, "; it contains ",
            tensors_of(manifest, file.name));
     }

@@ -94,6 +94,11 @@ TEST_CASE("files: a Git LFS pointer in place of a file is named, with the comman
   CHECK(test::contains(message, "git lfs pull"));
   CHECK(test::error_of([&] { read_regular_file(path); }) == message);
   CHECK(test::error_of([&] { MappedFile file(path); }) == message);
+  for (const char* version : {"https://hawser.github.com/spec/v1", "http://git-media.io/v/2"}) {  // older ones
+    write_file_atomic(path, cat("version ", version, pointer.substr(pointer.find('\n'))));
+    CHECK(test::error_of([&] { read_file(path); }, Exit::bad_data) == message);
+  }
+  write_file_atomic(path, pointer);
   // A pointer without a readable size, and text that only mentions pointers.
   write_file_atomic(path, pointer.substr(0, 60));
   CHECK(test::contains(test::error_of([&] { MappedFile file(path); }), "git lfs pull"));

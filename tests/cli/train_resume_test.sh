@@ -95,6 +95,18 @@ for folder in damaged/save/iter_*; do rm "$folder/manifest.json"; done
 expect_exit 65 run_in damaged
 expect_text err 'none of the 3 checkpoints is valid'
 
+# A Git LFS pointer in place of a file is not damage: no checkpoint is skipped or renamed.
+printf 'version https://git-lfs.github.com/spec/v1\noid sha256:%064d\nsize 12345\n' 7 >pointer
+for file in shard_00000.safetensors manifest.json; do
+  copy_at_9 pointer9
+  cp pointer pointer9/save/iter_0000009/$file
+  ls -R pointer9/save >before
+  expect_exit 65 run_in pointer9
+  expect_text err "^mtl-train: pointer9/save/iter_0000009/$file: this is a Git LFS pointer .*git lfs pull"
+  ls -R pointer9/save >after
+  expect_same before after
+done
+
 # A superseded checkpoint that cannot be removed is reported once in each run, and training and saving go on.
 MTL_FAULT=no-remove:1 expect_exit 0 run_in stuck --keep-last 2 --exit-interval 9
 [ "$(grep -c 'warning: stuck/save/iter_0000003.tmp.old.[0-9]*: cannot remove: ' err)" -eq 1 ] || fail 'not one warning of iteration 3'
