@@ -6,14 +6,15 @@
 
 namespace mtl {
 
-/// Returns those of the signals that the process does not ignore. A process inherits what its parent ignores: HUP under
-/// nohup, INT in a script's background job, anything with `trap '' SIGNAL`. It must not take over such a signal.
+/// Returns these signals, but not INT or HUP if the process ignores it: it inherits that from nohup, or from a shell
+/// that runs it in the background of a script, so that what ends the terminal does not end the process. A batch script
+/// that ignores TERM or USR1, on the other hand, protects itself while its programs save.
 inline sigset_t heeded_signals(std::initializer_list<int> numbers) {
   sigset_t set;
   ::sigemptyset(&set);
   for (int number : numbers) {
     struct sigaction action {};
-    ::sigaction(number, nullptr, &action);
+    if (number == SIGINT || number == SIGHUP) ::sigaction(number, nullptr, &action);
     if (action.sa_handler != SIG_IGN) ::sigaddset(&set, number);
   }
   return set;

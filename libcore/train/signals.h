@@ -6,7 +6,7 @@
 // `timeout -s INT` sends INT twice within microseconds, once to the process and once to its group.
 //
 // A run that is still reading its data and checkpoint has nothing to save, so TERM, INT and HUP then terminate the
-// process immediately. A signal that was ignored when the process started, as HUP is under nohup, remains ignored.
+// process immediately. INT and HUP remain ignored if they were when the process started (base/heeded_signals.h).
 //
 // The signals are blocked, and a dedicated thread waits for them. We cannot install handlers, because a handler runs on
 // the interrupted thread's stack. During oneDNN's sgemm, the stack pointer points into a heap buffer, and a handler's
