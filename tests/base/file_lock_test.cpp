@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <fstream>
 #include <string>
 #include <thread>
 
@@ -95,9 +96,11 @@ TEST_CASE("file lock: a holder on another machine counts while it beats, if lock
   };
   const std::string other = "pid 7 on elsewhere since 2026-01-01 00:00:00, boot 1234", dead = other + ", beat 5\n";
   std::atomic<bool> stop = false;
+  write(other);
   std::thread beater([&] {
     for (int beat = 0; !stop; ++beat) {
-      write(cat(other, ", beat ", beat, "\n"));
+      // In one call and without truncating: an empty file has no owner.
+      std::fstream(path, std::ios::in | std::ios::out) << cat(other, ", beat ", beat, "\n");
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }
   });
