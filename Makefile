@@ -5,6 +5,7 @@ PREFIX ?= /usr/local
 BUILD  := build/$(PRESET)
 BIN    := $(BUILD)/bin
 JOBS   ?= $(shell nproc)
+TESTS_AT_ONCE = $$((2 * $(JOBS)))
 
 .DEFAULT_GOAL := all
 .PHONY: all tools deps configure demo test test-all sanitize bench bench-gpu gpu-bundle install format check-format \
@@ -26,16 +27,16 @@ demo: tools  ## run all tools on real text, from vocabulary to conversion
 	@$(MAKE) --no-print-directory -C share/demo MTL_BIN='$(CURDIR)/$(BIN)' OUT=../../build/demo
 
 test: all  ## run the tests for every change: 9 minutes on 2 cores, after a build
-	@ctest -j2 --test-dir '$(BUILD)' --output-on-failure -LE long
+	@ctest -j$(TESTS_AT_ONCE) --test-dir '$(BUILD)' --output-on-failure -LE long
 
 test-all: all  ## run all tests, including the long ones and `sanitize`
-	@ctest -j2 --test-dir '$(BUILD)' --output-on-failure
+	@ctest -j$(TESTS_AT_ONCE) --test-dir '$(BUILD)' --output-on-failure
 	@$(MAKE) --no-print-directory sanitize
 
 sanitize: deps  ## run unit tests, ranks and fuzz corpora under ASan and UBSan, in build/asan
 	@test -f build/asan/build.ninja || cmake --preset asan
 	@ninja -j$(JOBS) -C build/asan
-	@ctest -j2 --test-dir build/asan --output-on-failure -L 'unit|mpi'
+	@ctest -j$(TESTS_AT_ONCE) --test-dir build/asan --output-on-failure -L 'unit|mpi'
 
 bench: tools  ## measure performance, compared with installed peers
 	@ninja -j$(JOBS) -C '$(BUILD)' mtl_bench_data mtl_bench_text mtl_bench_adamw
