@@ -11,7 +11,7 @@ namespace mtl {
 IndexRepair repair_index(const std::string& prefix, const std::string& output, InterruptGuard* guard) {
   const MappedFile idx(prefix + ".idx"), bin(prefix + ".bin");
   const OpenFile open_idx(idx.path());
-  const IndexSummary summary = check_index_without_pointers(idx, bin);
+  const IndexSummary summary = check_index_without_wraps(idx, bin);
   const std::size_t pointers_at = kHeaderBytes + 4 * summary.sequences, rest_at = pointers_at + 8 * summary.sequences;
   const std::byte* lengths = idx.bytes().data() + kHeaderBytes;
   const std::byte* pointers = idx.bytes().data() + pointers_at;

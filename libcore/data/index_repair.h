@@ -1,4 +1,4 @@
-// Repairs an .idx whose pointers are wrong.
+// Repairs an .idx whose pointers wrapped around.
 //
 // Sequences follow each other without gaps in the .bin, so every pointer is the sum of the lengths before it. Old
 // releases of Megatron-LM and its forks computed the pointers of merged files with 32 bits, which wrapped around in
@@ -19,7 +19,8 @@ struct IndexRepair {
 
 /// Writes PREFIX.idx to `output` with pointers computed from its lengths, and everything else as it is. `output` may be
 /// PREFIX.idx itself. It gets its name only once it is complete. `guard` is AtomicFile's. Throws BrokenRule, and writes
-/// nothing, if PREFIX.idx and PREFIX.bin violate a rule that is not about pointers. Throws Error(io) if a file cannot
+/// nothing, if PREFIX.idx and PREFIX.bin violate another rule, or if a pointer differs from the computed
+/// one by anything but a multiple of 2^32: then the lengths may be wrong. Throws Error(io) if a file cannot
 /// be read or written.
 IndexRepair repair_index(const std::string& prefix, const std::string& output, InterruptGuard* guard = nullptr);
 

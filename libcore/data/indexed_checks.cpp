@@ -4,7 +4,6 @@
 
 #include "base/files.h"
 #include "base/mapped_pages.h"
-#include "data/feistel.h"
 #include "data/indexed_dataset.h"
 #include "data/indexed_format.h"
 
@@ -41,12 +40,11 @@ class IndexChecker {
     return summary_;
   }
 
-  IndexSummary check_without_pointers() {
+  IndexSummary check_without_wraps() {
     check_header();
     check_counts();
     check_lengths();
     check_documents();
-    check_not_reordered();
     release_pages(idx_);
     return summary_;
   }
@@ -61,9 +59,9 @@ class IndexChecker {
   void check_counts();
   void check_sequences();
   void check_lengths();
-  void check_not_reordered();
   void check_documents();
   void check_end(std::int64_t at);
+  [[noreturn]] void fail_pointer(std::int64_t sequence, std::int64_t expected, std::string_view remedy);
   [[noreturn]] void fail_bin(std::int64_t sequence, std::int64_t needed);
   std::string pointer_remedy() const;
   bool is_sound_block(std::int64_t begin, std::int64_t end, std::int64_t at) const;
@@ -167,15 +165,17 @@ bool IndexChecker::is_sound_block(std::int64_t begin, std::int64_t end, std::int
 void IndexChecker::find_broken_sequence(std::int64_t begin, std::int64_t end, std::int64_t at) {
   for (std::int64_t i = begin; i < end; ++i) {
     if (length(i) < 0) fail_idx("length", length_at(i), kRemedy, "sequence ", i, " has length ", length(i));
-    if (pointer(i) != at) {
-      fail_idx("pointer", pointer_at(i), pointer_remedy(), "sequence ", i, " should begin at byte ", at,
-               " of the .bin, not at ", pointer(i));
-    }
+    if (pointer(i) != at) fail_pointer(i, at, pointer_remedy());
     at += length(i) * token_bytes_;
     if (at > bin_size()) fail_bin(i, at);
   }
   fail(Exit::failure, idx_.path(), ": sequences ", begin, " to ", end,
        " failed the block check, but pass one by one; the file changed while it was read, or this is a bug in mtl");
+}
+
+void IndexChecker::fail_pointer(std::int64_t sequence, std::int64_t expected, std::string_view remedy) {
+  fail_idx("pointer", pointer_at(sequence), remedy, "sequence ", sequence, " should begin at byte ", expected,
+           " of the .bin, not at ", pointer(sequence));
 }
 
 /// Throws because sequences 0 to `sequence` need more bytes than the .bin has.
@@ -186,47 +186,30 @@ void IndexChecker::fail_bin(std::int64_t sequence, std::int64_t needed) {
                    kRemedy);
 }
 
-/// Returns the remedy for wrong pointers. They follow from the lengths, so if everything else is sound, they can be
-/// computed again. Old merges wrote such files: their 32-bit pointers wrapped around in .bin files over 2 or 4 GiB.
+/// Returns the remedy for wrong pointers. If they differ from what follows from the lengths only by multiples of 2^32,
+/// they confirm the lengths, and can be computed again.
 std::string IndexChecker::pointer_remedy() const {
   try {
-    check_index_without_pointers(idx_, bin_);
+    check_index_without_wraps(idx_, bin_);
   } catch (const BrokenRule&) {
     return std::string(kRemedy);
   }
-  return cat("; everything but the pointers is sound; run `mtl-data repair --in-place ", dataset_prefix(idx_.path()),
-             "` to compute them again from the lengths");
+  return cat("; the pointers wrapped around at 2^32, and all else is sound; run `mtl-data repair --in-place ",
+             dataset_prefix(idx_.path()), "` to compute them again from the lengths");
 }
 
+/// Old merges wrote 32-bit pointers, which wrapped around in .bin files over 2 or 4 GiB. We accept such pointers and no
+/// others: others may well be right, and the lengths wrong.
 void IndexChecker::check_lengths() {
   std::int64_t at = 0;
   for (std::int64_t i = 0; i < summary_.sequences; ++i) {
     if (length(i) < 0) fail_idx("length", length_at(i), kRemedy, "sequence ", i, " has length ", length(i));
+    if (static_cast<std::uint32_t>(pointer(i)) != static_cast<std::uint32_t>(at)) fail_pointer(i, at, kRemedy);
     at += length(i) * token_bytes_;
     if (at > bin_size()) fail_bin(i, at);
-    count_checked(4);
+    count_checked(12);
   }
   check_end(at);
-}
-
-/// Throws if the pointers say that the sequences are in another order in the .bin than in the .idx. No release writes
-/// such files, but the lengths do not tell where their sequences are. The sequences tile the .bin if the bytes where
-/// they begin and the end of the .bin are the same set as the bytes where they end and 0. To compare these sets without
-/// sorting them, we add up hashes. An empty sequence is nowhere, whatever its pointer.
-void IndexChecker::check_not_reordered() {
-  std::uint64_t difference = mix_bits(static_cast<std::uint64_t>(bin_size())) - mix_bits(0);  // between the sets
-  std::int64_t at = 0, first_moved = -1;
-  for (std::int64_t i = 0; i < summary_.sequences; ++i, count_checked(12)) {
-    const std::int64_t begin = pointer(i), bytes = length(i) * token_bytes_;
-    if (bytes == 0) continue;
-    if (begin < 0 || begin > bin_size() - bytes) return;
-    if (begin != at && first_moved < 0) first_moved = i;
-    difference += mix_bits(static_cast<std::uint64_t>(begin)) - mix_bits(static_cast<std::uint64_t>(begin + bytes));
-    at += bytes;
-  }
-  if (first_moved < 0 || difference != 0) return;
-  fail_idx("pointer", pointer_at(first_moved), kRemedy, "sequence ", first_moved, " begins at byte ",
-           pointer(first_moved), " of the .bin, so the sequences are in another order there");
 }
 
 void IndexChecker::check_sequences() {
@@ -292,8 +275,8 @@ void IndexChecker::check_documents() {
 
 IndexSummary check_index(const MappedFile& idx, const MappedFile& bin) { return IndexChecker(idx, bin).check(); }
 
-IndexSummary check_index_without_pointers(const MappedFile& idx, const MappedFile& bin) {
-  return IndexChecker(idx, bin).check_without_pointers();
+IndexSummary check_index_without_wraps(const MappedFile& idx, const MappedFile& bin) {
+  return IndexChecker(idx, bin).check_without_wraps();
 }
 
 }  // namespace mtl

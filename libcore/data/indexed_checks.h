@@ -47,8 +47,7 @@ struct IndexSummary {
 
 /// Checks an .idx and its .bin against every rule of the format. Throws BrokenRule for the first violation.
 IndexSummary check_index(const MappedFile& idx, const MappedFile& bin);
-/// Same, but without the rules for pointers: the lengths alone must account for the .bin. Pointers that are sound for
-/// another order of the sequences are refused, too.
-IndexSummary check_index_without_pointers(const MappedFile& idx, const MappedFile& bin);
+/// Same, but the pointers may differ from the sound ones by multiples of 2^32.
+IndexSummary check_index_without_wraps(const MappedFile& idx, const MappedFile& bin);
 
 }  // namespace mtl

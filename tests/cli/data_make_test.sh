@@ -148,8 +148,8 @@ expect_exit 2 mtl-data verify
 cp merged_text_document.bin wrapped.bin
 sequences=$(od -An -tu8 -j18 -N8 merged_text_document.idx | tr -d ' ')
 {
-  head -c $((34 + 12 * sequences - 8)) merged_text_document.idx
-  printf '\377\377\377\377\377\377\377\377'
+  head -c $((34 + 12 * sequences - 4)) merged_text_document.idx
+  printf '\377\377\377\377'
   tail -c +$((34 + 12 * sequences + 1)) merged_text_document.idx
 } >wrapped.idx
 cp wrapped.idx wrapped_before.idx

@@ -14,6 +14,7 @@ using namespace mtl;
 namespace {
 
 constexpr std::size_t kPointers = 34 + 4 * 4, kDocumentIndices = kPointers + 8 * 4;
+constexpr std::int64_t kWrap = std::int64_t{1} << 32;
 
 /// Writes token files with four sequences in three documents, and returns the .idx.
 std::string write_four(const std::string& prefix) {
@@ -28,13 +29,13 @@ void store(std::string& idx, std::size_t byte, T value) {
 
 }  // namespace
 
-TEST_CASE("repair: pointers of every kind are computed again, and nothing else changes") {
+TEST_CASE("repair: pointers that wrapped around are computed again, and nothing else changes") {
   Folder folder;
   const std::string prefix = folder.path + "four", sound = write_four(prefix);
-  for (const std::int64_t wrong : {std::int64_t{16} - (std::int64_t{1} << 32), std::int64_t{0}, INT64_MIN, INT64_MAX}) {
+  for (const std::int64_t wraps : {std::int64_t{-1}, std::int64_t{1}, INT64_MIN / kWrap, INT64_MAX / kWrap}) {
     std::string idx = sound;
-    store(idx, kPointers + 16, wrong);
-    store(idx, kPointers + 24, wrong);
+    store(idx, kPointers + 16, 16 + wraps * kWrap);
+    store(idx, kPointers + 24, 24 + wraps * kWrap);
     write_file_atomic(prefix + ".idx", idx);
     const std::string message = test::error_of([&] { IndexedDataset data(prefix); });
     CHECK(message.find("mtl-data repair --in-place " + prefix) != std::string::npos);
@@ -51,33 +52,17 @@ TEST_CASE("repair: modes stay") {
   Folder folder;
   const std::string prefix = folder.path + "modes", sound = write_four(prefix) + std::string("\1\0\1\2", 4);
   std::string idx = sound;
-  store(idx, kPointers + 8, std::int64_t{-1});
+  store(idx, kPointers + 8, 12 - kWrap);
   write_file_atomic(prefix + ".idx", idx);
   CHECK(repair_index(prefix, prefix + ".idx").changed == 1);
   CHECK(read_file(prefix + ".idx") == sound);
-}
-
-TEST_CASE("repair: the pointer of an empty sequence does not say that sequences are in another order") {
-  Folder folder;
-  const std::string prefix = folder.path + "empty";
-  std::string sound = write_four(prefix);
-  store(sound, 34 + 4, std::int32_t{0});  // sequence 1, whose token now belongs to sequence 2
-  store(sound, 34 + 8, std::int32_t{3});
-  store(sound, kPointers + 16, std::int64_t{12});
-  for (const std::int64_t wrong : {0, 16, -1}) {  // it begins at byte 12
-    std::string idx = sound;
-    store(idx, kPointers + 8, wrong);
-    write_file_atomic(prefix + ".idx", idx);
-    CHECK(repair_index(prefix, prefix + ".idx").changed == 1);
-    CHECK(read_file(prefix + ".idx") == sound);
-  }
 }
 
 TEST_CASE("repair: refuses files in which something else is wrong, and leaves them") {
   Folder folder;
   const std::string prefix = folder.path + "four", sound = write_four(prefix);
   std::string broken_pointer = sound;
-  store(broken_pointer, kPointers + 16, std::int64_t{-1});
+  store(broken_pointer, kPointers + 16, 16 - kWrap);
   const auto expect_refused = [&](const std::string& idx, const char* rule) {
     CAPTURE(rule);
     write_file_atomic(prefix + ".idx", idx);
@@ -97,7 +82,22 @@ TEST_CASE("repair: refuses files in which something else is wrong, and leaves th
   store(idx, 34, INT32_MAX);
   expect_refused(idx, "bin-size");
   store(idx, 34, std::int32_t{2});
+  expect_refused(idx, "pointer");
+  idx = broken_pointer;
+  store(idx, 34 + 12, std::int32_t{2});
   expect_refused(idx, "bin-size");
+  // Lengths that account for the .bin may belong to other sequences.
+  for (const std::string& from : {sound, broken_pointer}) {
+    idx = from;
+    store(idx, 34, std::int32_t{1});
+    store(idx, 34 + 4, std::int32_t{3});
+    expect_refused(idx, "pointer");
+  }
+  for (const std::int64_t wrong : {std::int64_t{0}, std::int64_t{-1}, 17 - kWrap, INT64_MIN, INT64_MAX}) {
+    idx = sound;
+    store(idx, kPointers + 16, wrong);
+    expect_refused(idx, "pointer");
+  }
   idx = broken_pointer;
   store(idx, kDocumentIndices + 8, std::int64_t{9});
   expect_refused(idx, "documents");
