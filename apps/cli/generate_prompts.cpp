@@ -27,9 +27,9 @@ std::vector<std::int32_t> parse_ids(std::string_view text, const std::string& wh
 
 }  // namespace
 
-Prompt PromptReader::read(std::string text, std::string where) const {
+Prompt PromptReader::read(std::string text, std::string where, std::string_view unpack) const {
   if (const std::size_t bad = ids ? std::string::npos : find_invalid_utf8(text); bad != std::string::npos)
-    fail(Exit::bad_data, where, ": ", invalid_utf8_message(bad + 1));
+    fail(Exit::bad_data, where, ": ", invalid_utf8_message(bad + 1, unpack));
   std::vector<std::int32_t> found = ids ? parse_ids(text, where) : tokenizer->encode(text);
   if (found.empty() && first) found.push_back(*first);
   if (found.empty())
@@ -39,7 +39,14 @@ Prompt PromptReader::read(std::string text, std::string where) const {
   return {std::move(text), std::move(found), std::move(where)};
 }
 
-Prompt PromptReader::read_json(std::string_view line, const std::string& where) const {
+Prompt PromptReader::read_flag(const std::string& text) const {
+  if (const std::size_t bad = find_invalid_utf8(text); bad != std::string::npos)
+    fail(Exit::bad_data, "--prompt: invalid UTF-8 (column ", bad + 1,
+         "); choose a UTF-8 locale for the terminal, or write the prompt as UTF-8 into a file and use --input");
+  return read(text, "--prompt");
+}
+
+Prompt PromptReader::read_json(std::string_view line, const std::string& where, std::string_view unpack) const {
   Json prompt;
   try {
     prompt = Json::parse(line).at("prompt");
@@ -48,7 +55,7 @@ Prompt PromptReader::read_json(std::string_view line, const std::string& where) 
     if (!prompt.is_string() && !(ids && prompt.is_array()))
       fail(Exit::bad_data, "the prompt is not a string", ids ? " or list of ids" : "");
   } catch (const Error& error) {
-    const std::string seems = describe_bad_line(line, 0, "prompt");
+    const std::string seems = describe_bad_line(line, {0, unpack}, "prompt");
     fail(error.code(), where, ": ", seems.empty() ? error.what() : seems);
   }
   if (prompt.is_string()) return read(prompt.as_string(), where);
@@ -71,14 +78,15 @@ std::optional<Prompt> PromptStream::next() {
     std::string_view line = chunk->text;
     if (ends_with(line, "\n")) line.remove_suffix(1);
     if (ends_with(line, "\r")) line.remove_suffix(1);
-    const std::string where = cat(name_, ": line ", lines_);
+    const std::string where = cat(name_, ":", lines_);
     if (!trim(line).empty() && !std::exchange(is_begun_, true)) {
       is_json_ = is_json_ || looks_like_json_lines(line);
-      if (const std::string seems = describe_other_json(line, "prompt"); !seems.empty())
+      if (const std::string seems = describe_other_json(line, chunk->unpack, "prompt"); !seems.empty())
         fail(Exit::bad_data, where, ": ", seems, is_json_ ? "" : "; if the line is a prompt, put it into JSON lines");
     }
     try {
-      return is_json_ ? reader_.read_json(line, where) : reader_.read(std::string(line), where);
+      return is_json_ ? reader_.read_json(line, where, chunk->unpack)
+                      : reader_.read(std::string(line), where, chunk->unpack);
     } catch (const Error& error) {
       if (error.code() != Exit::bad_data) throw;
       ++bad_lines_;

@@ -16,7 +16,7 @@ namespace mtl {
 struct Prompt {
   std::string text;               // as it was given
   std::vector<std::int32_t> ids;  // at least one
-  std::string where;              // for messages: "FILE: line N", or "--prompt"
+  std::string where;              // for messages: "FILE:LINE", or "--prompt"
 };
 
 /// Parses prompts: text, token ids, or JSON lines with either.
@@ -28,10 +28,13 @@ struct PromptReader {
 
   /// Throws Error(bad_data), which names `where`, for text that is not UTF-8, for words that are not ids, for ids the
   /// model lacks, and for an empty prompt if `first` is empty.
-  Prompt read(std::string text, std::string where) const;
+  /// `unpack`: the command that decompresses the file (text/other_formats.h).
+  Prompt read(std::string text, std::string where, std::string_view unpack = "") const;
+  /// Like read(), for the value of --prompt.
+  Prompt read_flag(const std::string& text) const;
   /// Parses {"prompt": ...}. The value is a string or, with `ids`, possibly a list of numbers. Throws Error(bad_data)
   /// for other JSON.
-  Prompt read_json(std::string_view line, const std::string& where) const;
+  Prompt read_json(std::string_view line, const std::string& where, std::string_view unpack) const;
 };
 
 /// Reads prompts from a file or standard input ("-"), and returns each as soon as its line has arrived. There is one

@@ -228,7 +228,7 @@ Exit generate(const GenerateOptions& options, Console& console) {
     if (options.prompts.empty()) {
       prompt = lines.next();
     } else if (prompts_read < options.prompts.size()) {
-      prompt = reader.read(options.prompts[prompts_read++], "--prompt");
+      prompt = reader.read_flag(options.prompts[prompts_read++]);
     }
     if (prompt && std::ssize(prompt->ids) > model.positions())
       console.warn(cat(prompt->where, ": the prompt has ", count_of(std::ssize(prompt->ids), "token"),
@@ -242,8 +242,9 @@ Exit generate(const GenerateOptions& options, Console& console) {
     console.info(cat("generation continued from the last ", std::max<std::int64_t>(1, model.positions() / 2),
                      " tokens whenever all ", model.positions(), " positions of the model were full"));
   if (lines.bad_lines() == 0) return Exit::ok;
-  console.error(cat(lines.name(), ": ", lines.bad_lines(), " of ", count_of(lines.lines(), "line"),
-                    lines.bad_lines() == 1 ? " is not a prompt" : " are not prompts"));
+  if (lines.bad_lines() > 1)
+    console.error(
+        cat(lines.name(), ": ", lines.bad_lines(), " of ", count_of(lines.lines(), "line"), " are not prompts"));
   return Exit::bad_data;
 }
 

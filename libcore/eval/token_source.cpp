@@ -48,7 +48,9 @@ class TextTokens : public TokenSource {
   bool next(std::vector<std::int32_t>& ids) override {
     ids.clear();
     if (lines_) {
-      if (auto chunk = lines_->next()) return read_lines(chunk->file, chunk->text, chunk->first_line, ids), true;
+      if (auto chunk = lines_->next()) {
+        return read_lines({.path = chunk->file, .unpack = chunk->unpack}, chunk->text, chunk->first_line, ids), true;
+      }
       lines_.reset();
     }
     if (file_ == paths_.size()) return false;
@@ -63,30 +65,32 @@ class TextTokens : public TokenSource {
       lines_.emplace(std::vector{path});
       return;
     }
-    const std::string text = read_all(path), name = input_name(path);
-    if (format_ == TextFormat::guess && looks_like_json_lines(text)) return read_lines(name, text, 1, ids);
-    if (const std::string seems = format_ == TextFormat::guess ? describe_other_json(text, key_) : ""; !seems.empty())
-      fail(Exit::bad_data, name, ": line 1: ", seems, "; if it is plain text, add --format text");
+    StoredInput input;
+    const std::string text = read_all(path, &input);
+    if (format_ == TextFormat::guess && looks_like_json_lines(text)) return read_lines(input, text, 1, ids);
+    const std::string seems = format_ == TextFormat::guess ? describe_other_json(text, input.unpack, key_) : "";
+    if (!seems.empty())
+      fail(Exit::bad_data, input_name(path), ":1: ", seems, "; if it is plain text, add --format text");
     if (text.empty()) return;
-    check_utf8(name, text);
+    check_utf8(input, text);
     end_text_file(ids);
     add_text(text, ids);
     ends_with_eod_ = false;
   }
 
-  static void check_utf8(const std::string& file, std::string_view text) {
+  static void check_utf8(const StoredInput& input, std::string_view text) {
     const std::size_t bad = find_invalid_utf8(text);
     if (bad == std::string_view::npos) return;
     const std::string_view good = text.substr(0, bad);
     const std::size_t line_begin = good.rfind('\n') + 1;  // npos + 1 is 0
-    fail(Exit::bad_data, file, ": line ", 1 + std::ranges::count(good, '\n'), ": ",
-         invalid_utf8_message(bad - line_begin + 1));
+    fail(Exit::bad_data, input_name(input.path), ":", 1 + std::ranges::count(good, '\n'), ": ",
+         invalid_utf8_message(bad - line_begin + 1, input.unpack));
   }
 
-  void read_lines(const std::string& file, std::string_view text, std::int64_t first_line,
+  void read_lines(const StoredInput& input, std::string_view text, std::int64_t first_line,
                   std::vector<std::int32_t>& ids) {
     for_each_line(text, first_line, 0, [&](std::string_view line, std::int64_t number, std::int64_t) {
-      with_prefix([&] { extractor_.read(line, number); }, file, ": line ", number, ": ");
+      with_prefix([&] { extractor_.read(line, {number, input.unpack}); }, input_name(input.path), ":", number, ": ");
       end_text_file(ids);
       std::size_t before = ids.size();
       for (std::string_view document : extractor_.texts(0)) add_text(document, ids);

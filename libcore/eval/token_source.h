@@ -35,7 +35,7 @@ enum class TextFormat {
 /// Opens plain or compressed text files; "-" is standard input. Each document is tokenized separately. In JSON lines,
 /// an end-of-document token follows every non-empty document, as in training data. Between text files, there is an
 /// end-of-document token. next() throws Error(bad_data) for text that is not UTF-8, and for a bad JSON line, with the
-/// message "FILE: line N: what".
+/// message "FILE:LINE: what".
 std::unique_ptr<TokenSource> open_texts(std::vector<std::string> paths, TextFormat format, std::string key,
                                         const Tokenizer& tokenizer);
 

@@ -59,7 +59,7 @@ TokenChunk ChunkTokenizer::tokenize(const LineChunk& lines, std::int64_t part, s
     if (index % parts != part) return;
     out.bytes += line.size() + 1;
     try {
-      extractor_.read_padded(line, number);
+      extractor_.read_padded(line, {number, lines.unpack});
       for (std::size_t k = 0; k < keys_; ++k) append_document(k, out.columns[k]);
     } catch (const Error& error) {
       if (error.code() != Exit::bad_data) throw;

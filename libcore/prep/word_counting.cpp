@@ -18,21 +18,21 @@ namespace {
 
 /// Throws Error(bad_data) if the text is not valid UTF-8. Advances `lines` and `column` (in bytes) from the start of
 /// the text to its end.
-void check_utf8(const std::string& path, std::string_view text, std::int64_t& lines, std::size_t& column) {
+void check_utf8(const StoredInput& input, std::string_view text, std::int64_t& lines, std::size_t& column) {
   const std::size_t bad = find_invalid_utf8(text);
   const std::string_view good = text.substr(0, bad);
   const std::size_t line_begin = good.rfind('\n') + 1;  // npos + 1 is 0
   lines += std::ranges::count(good, '\n');
   column = line_begin == 0 ? column + good.size() : good.size() - line_begin;
   if (bad == std::string_view::npos) return;
-  fail(Exit::bad_data, path, ":", lines + 1, ": ", invalid_utf8_message(column + 1));
+  fail(Exit::bad_data, input_name(input.path), ":", lines + 1, ": ", invalid_utf8_message(column + 1, input.unpack));
 }
 
 /// How many bytes of a text are read at least before it is cut.
 constexpr std::size_t kPartBytes = 1 << 20;
 
 /// With --format auto, rejects text that begins like JSON: its syntax would become part of the vocabulary.
-void refuse_doubtful_input(const VocabOptions& options, const std::string& file, std::string_view beginning) {
+void refuse_doubtful_input(const VocabOptions& options, const StoredInput& input, std::string_view beginning) {
   if (options.format != "auto") return;
   const std::string_view text = trim(beginning);
   // If the first line goes on in the next part, no parser finds its end.
@@ -41,10 +41,12 @@ void refuse_doubtful_input(const VocabOptions& options, const std::string& file,
     return starts_with(text, bracket) && starts_with(trim(text.substr(1)), "\"");
   };
   if (looks_like_json_lines(text) || (is_cut && begins_with_string_in("{")))
-    fail(Exit::usage, input_name(file), " looks like JSON lines; choose --format jsonl or --format text");
-  const std::string seems = is_cut && begins_with_string_in("[") ? describe_bad_line(text, 1, options.json_key)
-                                                                 : describe_other_json(text, options.json_key);
-  if (!seems.empty()) fail(Exit::bad_data, input_name(file), ":1: ", seems, "; if it is plain text, add --format text");
+    fail(Exit::usage, input_name(input.path), " looks like JSON lines; choose --format jsonl or --format text");
+  const std::string seems = is_cut && begins_with_string_in("[")
+                                ? describe_bad_line(text, {1, input.unpack}, options.json_key)
+                                : describe_other_json(text, input.unpack, options.json_key);
+  if (!seems.empty())
+    fail(Exit::bad_data, input_name(input.path), ":1: ", seems, "; if it is plain text, add --format text");
 }
 
 /// Reads one text in parts, cut between pre-tokens, so that a file of any size can be one document.
@@ -69,9 +71,10 @@ class TextReader {
     std::string part = pending_.substr(0, cut);
     pending_.erase(0, part.size());
     if (part.empty()) return {};
-    check_utf8(path_, part, lines_, column_);  // parts are cut between characters
+    check_utf8(stored(), part, lines_, column_);  // parts are cut between characters
     return part;
   }
+  StoredInput stored() const { return source_->stored(); }
 
  private:
   static constexpr std::size_t kMaxPartBytes = 1 << 30;
@@ -151,22 +154,23 @@ class Counter {
 
 void count_json_lines(const VocabOptions& options, const std::string& file, Counter& counter) {
   LineReader reader({file});
-  counter.run([&] { return reader.next(); },
-              [&](WordCounts& counts, const LineChunk& chunk) {
-                TextExtractor extractor({options.json_key});
-                std::uint64_t bytes = 0;
-                for_each_line(chunk, [&](std::string_view line, std::int64_t number, std::int64_t) {
-                  with_prefix([&] { extractor.read_padded(line, number); }, chunk.file, ":", number, ": ");
-                  for (std::string_view text : extractor.texts(0)) {
-                    bytes += text.size();
-                    if (options.unit == "document")
-                      counts.add_text(text);
-                    else
-                      for_each_text_line(text, [&](std::string_view unit) { counts.add_text(unit); });
-                  }
-                });
-                return bytes;
-              });
+  counter.run(
+      [&] { return reader.next(); },
+      [&](WordCounts& counts, const LineChunk& chunk) {
+        TextExtractor extractor({options.json_key});
+        std::uint64_t bytes = 0;
+        for_each_line(chunk, [&](std::string_view line, std::int64_t number, std::int64_t) {
+          with_prefix([&] { extractor.read_padded(line, {number, chunk.unpack}); }, chunk.file, ":", number, ": ");
+          for (std::string_view text : extractor.texts(0)) {
+            bytes += text.size();
+            if (options.unit == "document")
+              counts.add_text(text);
+            else
+              for_each_text_line(text, [&](std::string_view unit) { counts.add_text(unit); });
+          }
+        });
+        return bytes;
+      });
 }
 
 void count_text(const VocabOptions& options, const std::string& file, Counter& counter) {
@@ -174,10 +178,11 @@ void count_text(const VocabOptions& options, const std::string& file, Counter& c
     LineReader reader({file});
     counter.run([&] { return reader.next(); },
                 [&](WordCounts& counts, const LineChunk& chunk) {
-                  if (chunk.first_line == 1) refuse_doubtful_input(options, file, chunk.text);
+                  const StoredInput input{.path = file, .unpack = chunk.unpack};
+                  if (chunk.first_line == 1) refuse_doubtful_input(options, input, chunk.text);
                   std::int64_t lines = chunk.first_line - 1;
                   std::size_t column = 0;
-                  check_utf8(chunk.file, chunk.text, lines, column);
+                  check_utf8(input, chunk.text, lines, column);
                   for_each_text_line(chunk.text, [&](std::string_view unit) { counts.add_text(unit); });
                   return std::uint64_t{chunk.text.size()};
                 });
@@ -186,7 +191,7 @@ void count_text(const VocabOptions& options, const std::string& file, Counter& c
   TextReader reader(file);
   auto next = [&, is_first = true]() mutable {
     std::optional<std::string> part = reader.next();
-    if (part && std::exchange(is_first, false)) refuse_doubtful_input(options, file, *part);
+    if (part && std::exchange(is_first, false)) refuse_doubtful_input(options, reader.stored(), *part);
     return part;
   };
   counter.run(next, [](WordCounts& counts, const std::string& part) {

@@ -28,7 +28,11 @@ class CheckedSource : public ByteSource {
   /// `unpack`: the command that decompresses the file.
   CheckedSource(std::unique_ptr<ByteSource> source, std::string name, const char* unpack)
       : source_(std::move(source)), name_(std::move(name)), unpack_(unpack) {}
-  StoredInput stored() const override { return source_->stored(); }
+  StoredInput stored() const override {
+    StoredInput out = source_->stored();
+    out.unpack = unpack_;
+    return out;
+  }
 
  private:
   std::size_t read_some(char* buffer, std::size_t bytes) override {
@@ -117,11 +121,12 @@ std::unique_ptr<ByteSource> open_input(const std::string& path, int threads) {
   return std::make_unique<ReadAhead>(std::move(checked));
 }
 
-std::string read_all(const std::string& path) {
+std::string read_all(const std::string& path, StoredInput* stored) {
   std::unique_ptr<ByteSource> source = open_input(path);
   std::string out;
   std::vector<char> buffer(1 << 20);
   while (std::size_t got = source->read(buffer.data(), buffer.size())) out.append(buffer.data(), got);
+  if (stored != nullptr) *stored = source->stored();
   return out;
 }
 

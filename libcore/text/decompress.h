@@ -20,7 +20,8 @@ namespace mtl {
 struct StoredInput {
   std::string path;
   std::uint64_t bytes = 0;
-  std::uint64_t hash = 0;  // XXH3
+  std::uint64_t hash = 0;   // XXH3
+  std::string unpack = {};  // the shell command that decompresses the file, such as "gzip -dc", or ""
   bool operator==(const StoredInput&) const = default;
 };
 
@@ -41,8 +42,8 @@ class ByteSource {
 /// Error(io) if the file cannot be read.
 std::unique_ptr<ByteSource> open_input(const std::string& path, int threads = 0);
 
-/// Returns the whole content, decompressed.
-std::string read_all(const std::string& path);
+/// Returns the whole content, decompressed. Also stores the file's description, unless `stored` is null.
+std::string read_all(const std::string& path, StoredInput* stored = nullptr);
 
 /// Returns an input's name for messages: its path, or "standard input".
 std::string input_name(const std::string& path);

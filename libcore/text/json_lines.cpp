@@ -40,11 +40,11 @@ static std::size_t find_last_newline(std::string_view text) {
 }
 
 /// A file without newlines may be one JSON array, or end its lines with CR.
-static std::string long_line_remedy(std::string_view line) {
+static std::string long_line_remedy(std::string_view line, std::string_view unpack) {
   constexpr std::size_t kBeginning = 1 << 16;
   std::string_view beginning = line.substr(0, kBeginning);
   while (!beginning.empty() && byte_of(beginning.back()) >= 0x80) beginning.remove_suffix(1);  // a cut character
-  const std::string seems = describe_bad_line(beginning, 0, "text");
+  const std::string seems = describe_bad_line(beginning, {0, unpack}, "text");
   return seems.empty() ? "split its document into several lines" : seems;
 }
 
@@ -70,7 +70,8 @@ bool LineReader::fill_chunk(std::size_t& end) {
     searched = pending_.size();
     if (pending_.size() > options_.line_bytes && pending_.view().find('\n') > options_.line_bytes) {
       fail(Exit::bad_data, input_name(paths_[file_]), ":", line_, ": the line is longer than ",
-           human_bytes(options_.line_bytes), ", the limit that keeps memory bounded; ", long_line_remedy(pending_));
+           human_bytes(options_.line_bytes), ", the limit that keeps memory bounded; ",
+           long_line_remedy(pending_, source_->stored().unpack));
     }
   }
   return more;
@@ -89,11 +90,14 @@ std::optional<LineChunk> LineReader::next() {
     if (more) {
       pending_.append(chunk.text.view().substr(end));
       chunk.text.truncate(end);
-      chunk.stored_bytes = stored_bytes_ + source_->stored().bytes;
+      StoredInput stored = source_->stored();
+      chunk.stored_bytes = stored_bytes_ + stored.bytes;
+      chunk.unpack = std::move(stored.unpack);
     } else {
       stored_.push_back(source_->stored());
       stored_bytes_ += stored_.back().bytes;
       chunk.stored_bytes = stored_bytes_;
+      chunk.unpack = stored_.back().unpack;
       source_.reset();
       ++file_;
     }
@@ -130,20 +134,20 @@ TextExtractor::TextExtractor(std::vector<std::string> keys, Parser parser)
 
 TextExtractor::~TextExtractor() = default;
 
-void TextExtractor::read(std::string_view line, std::int64_t number) {
+void TextExtractor::read(std::string_view line, const LineOrigin& origin) {
   if (line.size() <= kDomBytes) {
     copy_.clear();
     copy_.append(line);
     line = copy_;
   }
-  read_padded(line, number);
+  read_padded(line, origin);
 }
 
-void TextExtractor::read_padded(std::string_view line, std::int64_t number) {
+void TextExtractor::read_padded(std::string_view line, const LineOrigin& origin) {
   if (dom_ != nullptr && line.size() <= kDomBytes && read_with_dom(line)) {
     ++dom_lines_;
   } else {
-    read_with_cursor(line, number);
+    read_with_cursor(line, origin);
   }
 }
 
@@ -216,9 +220,9 @@ void TextExtractor::read_value(JsonCursor& cursor, Value& value) {
   }
 }
 
-std::string TextExtractor::describe_missing(std::string_view line, std::int64_t number, const std::string& key,
+std::string TextExtractor::describe_missing(std::string_view line, const LineOrigin& origin, const std::string& key,
                                             const std::vector<std::string>& other_keys) const {
-  const std::string layout = number == 1 ? describe_other_layout(line, key) : "";
+  const std::string layout = origin.number == 1 ? describe_other_layout(line, origin.unpack, key) : "";
   const std::string missing = cat("the line has no key \"", key, "\"");
   if (!layout.empty()) return cat(missing, "; ", layout);
   if (other_keys.empty()) return cat(missing, " (column 1)");
@@ -226,7 +230,7 @@ std::string TextExtractor::describe_missing(std::string_view line, std::int64_t 
              " with --json-keys (column 1)");
 }
 
-void TextExtractor::read_with_cursor(std::string_view line, std::int64_t number) {
+void TextExtractor::read_with_cursor(std::string_view line, const LineOrigin& origin) {
   for (Value& value : values_) value.is_found = false;
   std::vector<std::string> other_keys;  // the first few that were not requested
   JsonCursor cursor(line);
@@ -251,7 +255,7 @@ void TextExtractor::read_with_cursor(std::string_view line, std::int64_t number)
     }
     cursor.finish();
   } catch (const Error& error) {
-    if (const std::string what = describe_bad_line(line, number, keys_.front()); !what.empty())
+    if (const std::string what = describe_bad_line(line, origin, keys_.front()); !what.empty())
       fail(Exit::bad_data, what);
     // "byte N: what" (base/json.h) becomes "what (column N)".
     std::string_view message = error.what();
@@ -260,7 +264,7 @@ void TextExtractor::read_with_cursor(std::string_view line, std::int64_t number)
   }
   for (std::size_t k = 0; k < keys_.size(); ++k) {
     Value& value = values_[k];
-    if (!value.is_found) fail(Exit::bad_data, describe_missing(line, number, keys_[k], other_keys));
+    if (!value.is_found) fail(Exit::bad_data, describe_missing(line, origin, keys_[k], other_keys));
     if (!value.problem.empty())
       fail(Exit::bad_data, "the value of \"", keys_[k], "\" ", value.problem, " (column ", value.column, ")");
     value.texts.assign(value.decoded.begin(), value.decoded.end());

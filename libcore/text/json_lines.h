@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "text/decompress.h"
+#include "text/other_formats.h"
 #include "text/padded_text.h"
 
 namespace mtl {
@@ -23,6 +24,7 @@ struct LineChunk {
   std::int64_t first_line = 1;   // the first line's number in the file, from 1
   std::int64_t first_index = 0;  // that line's index among the lines of all files, from 0
   PaddedText text;
+  std::string unpack = {};         // of the file (StoredInput)
   std::uint64_t stored_bytes = 0;  // stored bytes read from all files when the chunk was complete
 };
 
@@ -105,14 +107,14 @@ class TextExtractor {
 
   explicit TextExtractor(std::vector<std::string> keys, Parser parser = Parser::simdjson_first);
   ~TextExtractor();
-  /// `number`: the line's number in its file, or 0. A first line's message may say what kind of file it seems to be.
-  /// Throws Error(bad_data) "what (column N)", or what the line seems to be and what to do, in these cases:
+  /// A first line's message may say what kind of file it seems to be. Throws Error(bad_data) "what (column N)", or what
+  /// the line seems to be and what to do, in these cases:
   /// - The line is blank, is not valid JSON or is not an object.
   /// - A requested key is missing.
   /// - A requested key's value is not a string or a list of strings, or is not Unicode text.
-  void read(std::string_view line, std::int64_t number = 0);
+  void read(std::string_view line, const LineOrigin& origin = {});
   /// Like read(), for a line in a PaddedText, which is not copied.
-  void read_padded(std::string_view line, std::int64_t number = 0);
+  void read_padded(std::string_view line, const LineOrigin& origin = {});
   /// Returns the strings for the key with this index in the line that was read last: one string, or a list's strings.
   /// Valid until the next line is read.
   const std::vector<std::string_view>& texts(std::size_t key) const { return values_[key].texts; }
@@ -131,8 +133,8 @@ class TextExtractor {
   class Dom;
   Value* find(std::string_view key);
   bool read_with_dom(std::string_view line);
-  void read_with_cursor(std::string_view line, std::int64_t number);
-  std::string describe_missing(std::string_view line, std::int64_t number, const std::string& key,
+  void read_with_cursor(std::string_view line, const LineOrigin& origin);
+  std::string describe_missing(std::string_view line, const LineOrigin& origin, const std::string& key,
                                const std::vector<std::string>& other_keys) const;
   void read_value(class JsonCursor& cursor, Value& value);
 

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/json_cursor.h"
+#include "base/lfs_pointer.h"
 #include "base/utf8.h"
 
 namespace mtl {
@@ -59,11 +60,18 @@ constexpr FileFormat kFileFormats[] = {
      "use them as they are, with --data-path"},
 };
 
+/// Returns a command that pipes the input's content through `filter` and `then` into the tool. `from`: how the filter
+/// reads FILE.
+std::string piped(std::string_view filter, std::string_view unpack, std::string_view from = " FILE",
+                  std::string_view then = "") {
+  const std::string filtered = unpack.empty() ? cat(filter, from) : cat(unpack, " FILE | ", filter);
+  return cat(filtered, then, " | ... --input -");
+}
+
 [[noreturn]] void refuse_filtered(const std::string& name, std::string_view what, std::string_view filter,
                                   std::string_view unpack) {
-  const std::string command = unpack.empty() ? cat(filter, " <FILE") : cat(unpack, " FILE | ", filter);
   fail_at(Exit::bad_data, name, unpack.empty() ? "this is " : "the decompressed content is ", what,
-          "; convert it: ", command, " | ... --input -");
+          "; convert it: ", piped(filter, unpack, " <FILE"));
 }
 
 /// True for a control character that is rare in text of any encoding.
@@ -103,7 +111,7 @@ bool is_table_header(std::string_view line) {
 }
 
 /// For a first line that does not begin like JSON.
-std::string describe_other_text(std::string_view line, const std::string& key) {
+std::string describe_other_text(std::string_view line, std::string_view unpack, const std::string& key) {
   if (starts_with_ignoring_case(line, "<!doctype") || starts_with_ignoring_case(line, "<html") ||
       starts_with_ignoring_case(line, "<?xml") || starts_with(line, "<"))
     return "the file seems to be HTML or XML, not JSON lines; was a web page downloaded instead of the data?";
@@ -111,30 +119,31 @@ std::string describe_other_text(std::string_view line, const std::string& key) {
     return "the file seems to be a table (CSV or TSV), not JSON lines; convert it: python3 -c \"import pandas; "
            "pandas.read_csv('FILE', sep=None, engine='python').to_json('FILE.jsonl', orient='records', lines=True)\"";
   }
-  return cat("the file seems to be plain text, not JSON lines; make each line a document: jq -Rc '{\"", key,
-             "\": .}' FILE | ... --input -");
+  return cat("the file seems to be plain text, not JSON lines; make each line a document: ",
+             piped(cat("jq -Rc '{\"", key, "\": .}'"), unpack));
 }
 
-constexpr const char* kPrettyPrinted =
-    "the file seems to be pretty-printed JSON; put each object on one line: jq -c . FILE | ... --input -";
+std::string describe_pretty_printed(std::string_view unpack) {
+  return cat("the file seems to be pretty-printed JSON; put each object on one line: ", piped("jq -c .", unpack));
+}
 
 /// For a line that begins with '{', and in which the parser stopped at `rest`.
-std::string describe_bad_object(std::string_view line, std::string_view rest, std::int64_t number) {
+std::string describe_bad_object(std::string_view line, std::string_view rest, const LineOrigin& origin) {
+  const std::string_view unpack = origin.unpack;
   const bool is_complete = ends_with(trim(line.substr(0, line.size() - rest.size())), "}");
   if (is_complete && rest == ",")
-    return "a comma follows the object; remove it from all lines: sed 's/,\\r*$//' FILE | ... --input -";
+    return cat("a comma follows the object; remove it from all lines: ", piped("sed 's/,\\r*$//'", unpack));
   if (is_complete && starts_with(rest, ",") && starts_with(trim(rest.substr(1)), "{"))
-    return "the line has several objects with commas between them; put each on its own line: sed 's/,\\r*$//; "
-           "s/.*/[&]/' FILE | jq "
-           "-c '.[]' | ... --input -";
+    return cat("the line has several objects with commas between them; put each on its own line: ",
+               piped("sed 's/,\\r*$//; s/.*/[&]/'", unpack, " FILE", " | jq -c '.[]'"));
   if (is_complete && starts_with(rest, "{"))
-    return "the line has more than one object; put each on its own line: jq -c . FILE | ... --input -";
+    return cat("the line has more than one object; put each on its own line: ", piped("jq -c .", unpack));
   for (const char* python : {"'", "None", "True", "False"}) {
     if (starts_with(rest, python))
       return "the line is a Python dict, not JSON; write the lines with json.dumps() instead of str() or repr()";
   }
   const bool goes_on = rest.empty() && std::string_view("{[,:").find(line.back()) != std::string_view::npos;
-  if (number == 1 && goes_on) return kPrettyPrinted;
+  if (origin.number == 1 && goes_on) return describe_pretty_printed(unpack);
   return "";
 }
 
@@ -176,6 +185,7 @@ bool is_python_dict(std::string_view line) {
 }  // namespace
 
 void refuse_other_formats(const std::string& name, std::string_view head, std::string_view unpack) {
+  if (!unpack.empty()) refuse_lfs_pointer(name, head, "the decompressed content is");
   for (const FilteredFormat& other : kFilteredFormats) {
     if (head.size() >= other.offset && starts_with(head.substr(other.offset), other.magic))
       refuse_filtered(name, other.what, other.filter, unpack);
@@ -190,49 +200,49 @@ void refuse_other_formats(const std::string& name, std::string_view head, std::s
   }
 }
 
-std::string invalid_utf8_message(std::size_t column) {
-  return cat(
-      "invalid UTF-8 (column ", column,
-      "); if the file is in another encoding, such as Latin-1, convert it: iconv -f ISO-8859-1 -t UTF-8 FILE | ... "
-      "--input -");
+std::string invalid_utf8_message(std::size_t column, std::string_view unpack) {
+  return cat("invalid UTF-8 (column ", column, "); if the file is in another encoding, such as Latin-1, convert it: ",
+             piped("iconv -f ISO-8859-1 -t UTF-8", unpack));
 }
 
-std::string describe_bad_line(std::string_view line, std::int64_t number, const std::string& key) {
+std::string describe_bad_line(std::string_view line, const LineOrigin& origin, const std::string& key) {
+  const auto [number, unpack] = origin;
   if (starts_with(line, "\xEF\xBB\xBF"))
-    return "the line starts with a byte order mark; remove it: sed 's/^\\xEF\\xBB\\xBF//' FILE | ... --input -";
+    return cat("the line starts with a byte order mark; remove it: ", piped("sed 's/^\\xEF\\xBB\\xBF//'", unpack));
   const std::size_t bad = find_invalid_utf8(line);
   if (line.find('\0') != std::string_view::npos || (bad != std::string_view::npos && has_control(line)))
     return "the line has control characters: this is binary data, not text";
-  if (bad != std::string_view::npos) return invalid_utf8_message(bad + 1);
+  if (bad != std::string_view::npos) return invalid_utf8_message(bad + 1, unpack);
   const std::string_view record = trim(line), rest = after_value(record);
   if (record.empty()) return "";
   if (record.front() == '\x1E')
-    return "the record starts with a record separator (RFC 7464); remove it: jq --seq -c . FILE | ... --input -";
+    return cat("the record starts with a record separator (RFC 7464); remove it: ", piped("jq --seq -c .", unpack));
   if (const std::size_t cr = record.find('\r'); cr != std::string_view::npos && starts_with(rest, "{"))
-    return "lines end with CR alone; convert them to LF: tr '\\r' '\\n' <FILE | ... --input -";
-  if (record.front() == '{') return describe_bad_object(record, rest, number);
+    return cat("lines end with CR alone; convert them to LF: ", piped("tr '\\r' '\\n'", unpack, " <FILE"));
+  if (record.front() == '{') return describe_bad_object(record, rest, origin);
   if (number == 1 && record.front() == '[' && starts_with(trim(record.substr(1)), "\""))
-    return cat(
-        "the line is a JSON array of strings, not an object {...}; make each string a document: jq -c '.[] | {\"", key,
-        "\": .}' FILE | ... --input -");
+    return cat("the line is a JSON array of strings, not an object {...}; make each string a document: ",
+               piped(cat("jq -c '.[] | {\"", key, "\": .}'"), unpack));
   if (record.front() == '[')
-    return "the line is a JSON array, not an object {...}; if the file is one array of objects, put each on its own "
-           "line: jq -c '.[]' FILE | ... --input -";
+    return cat(
+        "the line is a JSON array, not an object {...}; if the file is one array of objects, put each on its own "
+        "line: ",
+        piped("jq -c '.[]'", unpack));
   const bool is_json =
       std::string_view("\"-0123456789tfn").find(record.front()) != std::string_view::npos && rest.empty();
-  return number == 1 && !is_json ? describe_other_text(record, key) : "";
+  return number == 1 && !is_json ? describe_other_text(record, unpack, key) : "";
 }
 
-std::string describe_other_json(std::string_view text, const std::string& key) {
+std::string describe_other_json(std::string_view text, std::string_view unpack, const std::string& key) {
   text = trim(text);
   const std::string_view line = text.substr(0, text.find('\n'));
   const bool is_json = begins_like_json(text) || is_python_dict(line);
   if (!is_json || find_invalid_utf8(line) != std::string_view::npos) return "";
-  const std::string seems = describe_bad_line(line, 1, key);
-  return seems.empty() && spans_lines(text) ? kPrettyPrinted : seems;
+  const std::string seems = describe_bad_line(line, {1, unpack}, key);
+  return seems.empty() && spans_lines(text) ? describe_pretty_printed(unpack) : seems;
 }
 
-std::string describe_other_layout(std::string_view line, const std::string& key) {
+std::string describe_other_layout(std::string_view line, std::string_view unpack, const std::string& key) {
   constexpr std::size_t kLineBytes = 16 << 20;  // a tree of the values takes several times as much memory
   if (line.size() > kLineBytes) return "";
   const Json object = Json::parse(line);
@@ -243,14 +253,14 @@ std::string describe_other_layout(std::string_view line, const std::string& key)
     ++items;
     if (has_key(value)) ++objects, inner = cat(".\"", name, "\"");
     if (value.is_array() && !value.as_array().empty() && has_key(value.as_array().front()))
-      return cat("the documents seem to be in the list \"", name, "\"; put each on its own line: jq -c '.\"", name,
-                 "\"[]' FILE | ... --input -");
+      return cat("the documents seem to be in the list \"", name,
+                 "\"; put each on its own line: ", piped(cat("jq -c '.\"", name, "\"[]'"), unpack));
   }
   if (objects > 1 && objects == items)
-    return "the file seems to be one object that contains the documents by name; put each on its own line: jq -c '.[]' "
-           "FILE | ... --input -";
+    return cat("the file seems to be one object that contains the documents by name; put each on its own line: ",
+               piped("jq -c '.[]'", unpack));
   if (objects != 1) return "";
-  return cat("the key is one level down; unwrap its object: jq -c '", inner, "' FILE | ... --input -");
+  return cat("the key is one level down; unwrap its object: ", piped(cat("jq -c '", inner, "'"), unpack));
 }
 
 }  // namespace mtl

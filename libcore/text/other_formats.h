@@ -1,6 +1,7 @@
 // Recognizes input that is neither UTF-8 text nor JSON lines, to say what it seems to be and how to convert it.
 //
-// Remedies are commands for the shell. In them, FILE is the input, and "... --input -" is the tool that reads it.
+// Remedies are commands for the shell. In them, FILE is the input, and "... --input -" is the tool that reads it. The
+// parameter `unpack` is the command that decompresses the input ("gzip -dc"), or "" if it is stored as it is.
 #pragma once
 
 #include <cstdint>
@@ -13,25 +14,30 @@ namespace mtl {
 inline constexpr std::size_t kFormatBytes = 512;
 
 /// Throws Error(bad_data) if content that begins with `head` has another format than UTF-8 text: packed (bzip2, tar),
-/// a table (Parquet, Arrow, NumPy), UTF-16, text after a byte order mark. `name`: the input in messages. `unpack`: the
-/// command that unpacks the input to this content ("gzip -dc"), or "" if this is the stored content.
+/// a table (Parquet, Arrow, NumPy), UTF-16, text after a byte order mark, a compressed Git LFS pointer. `name`: the
+/// input in messages.
 void refuse_other_formats(const std::string& name, std::string_view head, std::string_view unpack = "");
 
+/// Where a line is from: its number in its file, or 0, and `unpack`.
+struct LineOrigin {
+  std::int64_t number = 0;
+  std::string_view unpack = "";
+};
+
 /// Returns what a line that is not a JSON object seems to be and what to do, or "" if the parser's message says enough.
-/// `number`: the line's number in its file, or 0; only a file's first line shows what kind of file it is. `key`: the
-/// one under which the tool looks for a text.
-std::string describe_bad_line(std::string_view line, std::int64_t number, const std::string& key);
+/// Only a file's first line shows what kind of file it is. `key`: the one under which the tool looks for a text.
+std::string describe_bad_line(std::string_view line, const LineOrigin& origin, const std::string& key);
 
 /// For text whose name does not say whether it is plain text or JSON lines, and whose first line, blank lines aside, is
 /// not an object: returns what it seems to be and what to do if it begins like an array of objects or strings or like
 /// pretty-printed JSON, or "". Also "" if the line is not UTF-8.
-std::string describe_other_json(std::string_view text, const std::string& key);
+std::string describe_other_json(std::string_view text, std::string_view unpack, const std::string& key);
 
 /// For an object on a file's first line that lacks the key: returns where in the object the texts seem to be and what
 /// to do, or "".
-std::string describe_other_layout(std::string_view line, const std::string& key);
+std::string describe_other_layout(std::string_view line, std::string_view unpack, const std::string& key);
 
 /// Returns the message for bytes that are not UTF-8. `column`: the first such byte in its line, from 1.
-std::string invalid_utf8_message(std::size_t column);
+std::string invalid_utf8_message(std::size_t column, std::string_view unpack);
 
 }  // namespace mtl

@@ -98,7 +98,7 @@ expect_exit 65 mtl-eval --load b --input empty.txt
 expect_text err 'empty.txt has 0 tokens'
 printf '{"text": "a"}\n{"text": 5}\n' >bad.jsonl
 expect_exit 65 mtl-eval --load b --input bad.jsonl
-expect_text err 'bad.jsonl: line 2: '
+expect_text err 'bad.jsonl:2: '
 # A byte order mark and other encodings are refused in every format, from files and from standard input.
 printf '\xef\xbb\xbf{"text": "To be"}\n' >mark.jsonl
 printf '\xef\xbb\xbfTo be' >mark.txt
@@ -112,20 +112,20 @@ done
 for text in '[{"text": "To be"}]' '[\n {"text": "To be"}\n]\n' '{\n "text": "To be"\n}\n' '{"text": "To be"}\r{"text": "or"}\r'; do
   printf '%b' "$text" >odd.txt
   expect_exit 65 mtl-eval --load b --input - <odd.txt
-  expect_text err 'standard input: line 1: .*--format text'
+  expect_text err 'standard input:1: .*--format text'
   expect_exit 65 mtl-eval --load b --input odd.txt
   expect_exit 0 mtl-eval --load b --input - --format text <odd.txt
 done
 printf '\n{"text": "To be"}\n' >odd.txt
 expect_exit 65 mtl-eval --load b --input odd.txt
-expect_text err 'line 1: the line is blank'
+expect_text err ':1: the line is blank'
 printf '[1] To be' >reference.txt
 expect_exit 0 mtl-eval --load b --input - <reference.txt
 printf 'To be\nor caf\xe9' >latin.txt
 expect_exit 65 mtl-eval --load b --input latin.txt
-expect_text err 'latin.txt: line 2: invalid UTF-8 \(column 7\); .*iconv'
+expect_text err 'latin.txt:2: invalid UTF-8 \(column 7\); .*iconv'
 expect_exit 65 mtl-eval --load b --input - <latin.txt
-expect_text err 'standard input: line 2: invalid UTF-8 \(column 7\)'
+expect_text err 'standard input:2: invalid UTF-8 \(column 7\)'
 expect_exit 74 mtl-eval --load b --input absent.txt
 expect_exit 74 mtl-eval --load b --data-path absent
 mkdir hollow

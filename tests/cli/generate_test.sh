@@ -133,25 +133,25 @@ expect_exit 65 "${a[@]}" --prompt '5 512'
 expect_text err "--prompt: token id 512 is not in the model's vocabulary of 512"
 printf '{"prompt": [1]}\n{"prmpt": [2]}\n' >bad.jsonl
 expect_exit 65 "${a[@]}" --input bad.jsonl
-expect_text err 'bad.jsonl: line 2: '
+expect_text err 'bad.jsonl:2: '
 expect_exit 65 mtl-generate --load b --input bad.jsonl
-expect_text err 'bad.jsonl: line 1: the prompt is not a string'
+expect_text err 'bad.jsonl:1: the prompt is not a string'
 # JSON in other layouts than JSON lines has no prompts: one message, not one for each line.
 for text in '[{"prompt": "To be"}]' '[\n {"prompt": "To be"},\n {"prompt": "or"}\n]\n' '{\n "prompt": "To be"\n}\n' '{"prompt": "To be"}\r{"prompt": "or"}\r'; do
   printf '%b' "$text" >odd.json
   for input in - odd.json; do
     expect_exit 65 mtl-generate --load b --input $input <odd.json
-    expect_text err ': line 1: .*--input -'
+    expect_text err ':1: .*--input -'
     [ -s out ] && fail 'continues JSON syntax'
     [ "$(wc -l <err)" -eq 1 ] || fail "reports one mistake $(wc -l <err) times"
   done
 done
 printf '\n["To be"]\n' >odd.txt
 expect_exit 65 mtl-generate --load b --max-new-tokens 1 --input odd.txt
-expect_text err 'odd.txt: line 2: .*\{"prompt": \.\}'
+expect_text err 'odd.txt:2: .*\{"prompt": \.\}'
 printf '\n{"prompt": [1]}\n' >odd.txt
 expect_exit 65 mtl-generate --load b --max-new-tokens 1 --input odd.txt
-expect_text err 'odd.txt: line 2: the prompt is not a string'
+expect_text err 'odd.txt:2: the prompt is not a string'
 printf '\xef\xbb\xbf{"prompt": "To be"}\n' >mark.jsonl
 expect_exit 65 mtl-generate --load b --input mark.jsonl
 expect_text err 'mark.jsonl: .*byte order mark.*tail -c \+4'
@@ -159,12 +159,13 @@ expect_exit 65 mtl-generate --load b --input - <mark.jsonl
 expect_text err 'standard input: .*byte order mark'
 printf 'To be\nor caf\xe9\n{"prompt": "caf\xe9"}\n' >latin.txt
 expect_exit 65 mtl-generate --load b --max-new-tokens 1 --input latin.txt
-expect_text err 'latin.txt: line 2: invalid UTF-8 \(column 7\); .*iconv'
+expect_text err 'latin.txt:2: invalid UTF-8 \(column 7\); .*iconv'
 tail -1 latin.txt >latin.jsonl
 expect_exit 65 mtl-generate --load b --max-new-tokens 1 --input latin.jsonl
-expect_text err 'latin.jsonl: line 1: invalid UTF-8 \(column 16\); .*iconv'
+expect_text err 'latin.jsonl:1: invalid UTF-8 \(column 16\); .*iconv'
 expect_exit 65 mtl-generate --load b --max-new-tokens 1 --prompt "$(printf 'caf\xe9')"
 expect_text err '--prompt: invalid UTF-8 \(column 4\)'
+grep -q 'FILE' err && fail '--prompt: the remedy is for a file'
 expect_exit 74 mtl-generate --load b --input absent.txt
 expect_output mtl-generate --load b --input /dev/null </dev/null
 
@@ -188,8 +189,11 @@ yes be | timeout 120 mtl-generate --load b --greedy --max-new-tokens 1 2>/dev/nu
 printf '{"prompt": "To be"}\n{"prompt": "or not"}\n{"prmpt": 1}\n{"prompt": "to be"}\n' >third.jsonl
 expect_exit 65 mtl-generate --load b --greedy --max-new-tokens 2 --input third.jsonl --json
 [ "$(wc -l <out)" -eq 3 ] || fail 'not three answers to four prompts'
-expect_text err 'third.jsonl: line 3: '
-expect_text err 'third.jsonl: 1 of 4 lines is not a prompt'
+expect_text err 'third.jsonl:3: '
+[ "$(wc -l <err)" -eq 1 ] || fail "reports one mistake $(wc -l <err) times"
+printf '{"prmpt": 1}\n' >>third.jsonl
+expect_exit 65 mtl-generate --load b --greedy --max-new-tokens 2 --input third.jsonl
+expect_text err 'third.jsonl: 2 of 5 lines are not prompts'
 
 # Extreme temperatures: the lowest always draws the most likely token, and the highest draws any token.
 expect_exit 0 mtl-generate --load b --prompt 'To be' --greedy --max-new-tokens 8

@@ -179,6 +179,27 @@ expect_text "$WORK/err" "array.json:1: .*array.*jq -c '\.\[\]'"
 tar -C "$WORK" -czf "$WORK/tar.gz" head.jsonl
 expect_exit 65 mtl-preprocess --input - --output-prefix "$WORK/bad_tar" $GPT2 <"$WORK/tar.gz"
 expect_text "$WORK/err" 'standard input: .*tar archive.* gzip -dc FILE \| tar -xO'
+# The command decompresses the file first, wherever the line is, and it works.
+printf '{"text": "a"}\n{"text": "caf\xe9"}\n' >"$WORK/latin.jsonl"
+printf '{"text": "a"},\n{"text": "b"},\n' >"$WORK/commas.jsonl"
+printf '{"text": "a"}, {"text": "b"}\n' >"$WORK/several.jsonl"
+printf '{"text": "a"}\r{"text": "b"}\r' >"$WORK/cr.jsonl"
+printf 'To be\nor not\n' >"$WORK/plain.jsonl"
+printf '[{"text": "a"}, {"text": "b"}]\n' >"$WORK/one.jsonl"
+printf '{"rows": [{"text": "a"}, {"text": "b"}]}\n' >"$WORK/rows.jsonl"
+for name in latin commas several cr plain one rows; do
+  for unpack in '' 'gzip -dc' 'xz -dc' 'zstd -dc'; do
+    cp "$WORK/$name.jsonl" "$WORK/hint.jsonl"
+    [ -z "$unpack" ] || ${unpack% -dc} -c <"$WORK/$name.jsonl" >"$WORK/hint.jsonl"
+    expect_exit 65 mtl-preprocess --input "$WORK/hint.jsonl" --output-prefix "$WORK/bad_hint" $GPT2
+    expect_text "$WORK/err" ": ${unpack:+$unpack FILE \| }(iconv|sed|tr|jq)[^:]*( \{\"text\": \.\}')?.* \| \.\.\. --input -"
+    command=$(grep -oE "${unpack:-(iconv|sed|tr|jq)} .* \| \.\.\. --input -" "$WORK/err")
+    command=${command% | ... --input -}
+    case $command in *jq\ *) command -v jq >/dev/null || continue ;; esac
+    bash -c "${command/FILE/"$WORK/hint.jsonl"}" >"$WORK/mended.jsonl"
+    expect_exit 0 mtl-preprocess --input "$WORK/mended.jsonl" --output-prefix "$WORK/mended" $GPT2
+  done
+done
 expect_nothing bad_
 
 # Damaged files.

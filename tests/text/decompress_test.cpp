@@ -326,4 +326,6 @@ TEST_CASE("decompress: a Git LFS pointer in place of a file is named") {
   const std::string message = test::error_of([&] { file.read(test::lfs_pointer(77)); }, Exit::bad_data);
   CHECK(test::contains(message, file.path));
   CHECK(test::contains(message, "git lfs pull"));
+  CHECK(test::contains(test::error_of([&] { file.read(gzip(test::lfs_pointer(77))); }, Exit::bad_data),
+                       "the decompressed content is a Git LFS pointer"));
 }

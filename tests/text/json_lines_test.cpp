@@ -131,7 +131,7 @@ TEST_CASE("texts: the error for a bad line has its reason and column") {
 TEST_CASE("texts: the error for a bad line says what the line or the file seems to be, and what to do") {
   TextExtractor extractor({"text"});
   const auto message = [&](std::string_view line, std::int64_t number) {
-    return test::error_of([&] { extractor.read(line, number); }, Exit::bad_data);
+    return test::error_of([&] { extractor.read(line, {number}); }, Exit::bad_data);
   };
   struct Case {
     const char *line, *what, *remedy;
@@ -185,7 +185,7 @@ TEST_CASE("texts: JSON in other layouts is told from plain text without a name")
         "{\"text\": \"a\"\n, \"id\": 1}", "{\"text\"\n: \"a\"}", "{\"text\": \"a\"}, {\"text\": \"b\"}\n",
         "{\"text\": None}\n", "\x1E{\"text\": \"a\"}\n"}) {
     CAPTURE(text);
-    CHECK(describe_other_json(text, "text") != "");
+    CHECK(describe_other_json(text, "", "text") != "");
     CHECK_FALSE(looks_like_json_lines(text));
   }
   for (const char* text :
@@ -193,12 +193,12 @@ TEST_CASE("texts: JSON in other layouts is told from plain text without a name")
         "{{A template}}", "{\n  int i = 0;\n}", "{\"a\": 1} is JSON.", "{\"a\", \"b\"}", "{'a'}", "{\"a\": \"b",
         "{\"text\": \"a\"}\n{\n", "\"A quotation,\n", "It was a dark night."}) {
     CAPTURE(text);
-    CHECK(describe_other_json(text, "text") == "");
+    CHECK(describe_other_json(text, "", "text") == "");
   }
   CHECK(looks_like_json_lines("{\"text\": \"a\"}\n["));
   CHECK(looks_like_json_lines("\n \r\n{\"text\": \"a\"}\n["));
   CHECK_FALSE(looks_like_json_lines("\nIt was a dark night.\n{\"text\": \"a\"}\n"));
-  CHECK(test::contains(describe_other_json("[\"a\", \"b\"]", "body"), "{\"body\": .}"));
+  CHECK(test::contains(describe_other_json("[\"a\", \"b\"]", "", "body"), "{\"body\": .}"));
 }
 
 TEST_CASE("ordered work: results are in order, for any number of threads") {
