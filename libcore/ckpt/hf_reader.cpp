@@ -155,7 +155,7 @@ class HfReader : public MappedReader {
         fail_at(Exit::bad_data, file->path(), "tensor '", stored->name, "' is stored as ", name_of(stored->dtype),
                 ", but other parts of the same parameter as ", name_of(dtype), "; store both in one dtype");
       dtype = stored->dtype;
-      places.add(std::move(tensor.piece), file->data(*stored), file, stored->name);
+      places.add(std::move(tensor.piece), file->data(*stored), file, file->record(*stored), stored->name);
       stored_.erase(found);
     }
     add_tensor({"param." + canonical.name, dtype, canonical.shape}, std::move(places));

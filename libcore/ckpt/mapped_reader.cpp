@@ -5,15 +5,17 @@
 #include "base/files.h"
 #include "base/mapped_faults.h"
 #include "base/printable.h"
+#include "ckpt/zip_archive.h"
 
 namespace mtl {
 
 void MappedReader::Places::add(TensorPiece piece, std::span<const std::byte> data, const TensorFile* file,
-                               std::string name) {
+                               const ZipEntry* record, std::string name) {
   piece.file = pieces.size();
   pieces.push_back(std::move(piece));
   contents.push_back(data);
   files.push_back(file);
+  records.push_back(record);
   names.push_back(std::move(name));
 }
 
@@ -28,6 +30,21 @@ void MappedReader::read(std::size_t index, const Slice& slice, std::span<std::by
   bytes_read_ += out.size();
   // A truncated file reads as zeros beyond its end, and there is no hash that would reveal this.
   for (const TensorFile* file : from.files) check_mapped_size(file->path(), file->bytes().size());
+}
+
+void MappedReader::verify_slice(std::size_t index, const Slice& slice) const {
+  const Places& from = places_[index];
+  for (std::size_t i = 0; i < from.pieces.size(); ++i) {
+    bool is_read = false;
+    for_each_overlap(from.pieces[i].box, slice, [&](const Overlap&) { is_read = true; });
+    const ZipEntry* record = from.records[i];
+    if (!is_read || record == nullptr || !verified_.insert(record).second) continue;
+    try {
+      check_crc(*record);
+    } catch (const Error& error) {
+      fail_at(Exit::bad_data, from.files[i]->path(), error.what());
+    }
+  }
 }
 
 std::vector<NonfiniteTensor> MappedReader::find_nonfinite(std::size_t index) const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,6 +19,8 @@ class MappedReader : public TensorReader {
  public:
   /// Gathers the slice into `out`. Throws Error(io) if a file has been truncated.
   void read(std::size_t index, const Slice& slice, std::span<std::byte> out) const final;
+  /// Verifies the CRC-32 of the zip entries that contain the pieces from which the slice is read.
+  void verify_slice(std::size_t index, const Slice& slice) const final;
   std::vector<NonfiniteTensor> find_nonfinite(std::size_t index) const final;
   /// Names the first of the file tensors that contain it, and its file.
   std::string stored_name(std::size_t index) const final;
@@ -28,9 +31,11 @@ class MappedReader : public TensorReader {
     std::vector<TensorPiece> pieces;
     std::vector<std::span<const std::byte>> contents;  // by piece: data of the file tensor that contains it
     std::vector<const TensorFile*> files;
-    std::vector<std::string> names;  // in the files
+    std::vector<const ZipEntry*> records;  // nullptr in files without checksums
+    std::vector<std::string> names;        // in the files
 
-    void add(TensorPiece piece, std::span<const std::byte> data, const TensorFile* file, std::string name);
+    void add(TensorPiece piece, std::span<const std::byte> data, const TensorFile* file, const ZipEntry* record,
+             std::string name);
   };
 
   void add_tensor(SavedTensor tensor, Places places);
@@ -38,6 +43,7 @@ class MappedReader : public TensorReader {
 
  private:
   std::vector<Places> places_;  // parallel to `tensors`
+  mutable std::set<const ZipEntry*> verified_;
 };
 
 /// Hashes `blocks` evenly spaced 4-KiB blocks, or all bytes if there are at most `blocks` * 4 KiB. `blocks` must be at

@@ -1,7 +1,6 @@
 #include "ckpt/megatron_checkpoint.h"
 
 #include <algorithm>
-#include <set>
 
 #include "base/count_of.h"
 #include "base/files.h"
@@ -76,21 +75,6 @@ class MegatronReader : public MappedReader {
     collect_parameters();
     if (optimizer_) collect_optimizer();
     check_complete();
-  }
-
-  /// Verifies the CRC-32 of each shard from which the slice is read. Only shards in zip archives have one.
-  void verify_slice(std::size_t index, const Slice& slice) const override {
-    for (std::size_t i = 0; i < records_[index].size(); ++i) {
-      const ZipEntry* record = records_[index][i];
-      bool is_read = false;
-      for_each_overlap(places(index).pieces[i].box, slice, [&](const Overlap&) { is_read = true; });
-      if (!is_read || record == nullptr || !verified_.insert(record).second) continue;
-      try {
-        check_crc(*record);
-      } catch (const Error& error) {
-        fail_at(Exit::bad_data, places(index).files[i]->path(), error.what());
-      }
-    }
   }
 
   void verify() const override {
@@ -190,7 +174,6 @@ class MegatronReader : public MappedReader {
 
   void add_parameter(const char* tensor_kind, const CanonicalTensor& canonical, const MegatronParameter& parameter) {
     Places places;
-    std::vector<const ZipEntry*> records;
     const StoredDType dtype = parameter.shards.front().tensor->dtype;
     for (int rank = 0; rank < model_.tensor_parallel; ++rank) {
       const MegatronShard& shard = parameter.shards[rank];
@@ -200,11 +183,10 @@ class MegatronReader : public MappedReader {
         refuse_shard(parameter, rank, "is stored as ", name_of(shard.tensor->dtype), ", but by rank 0 as ",
                      name_of(dtype));
       if (rank > 0 && parameter.split == MegatronSplit::none) continue;
-      places.add(piece_of(canonical, parameter, rank), shard.tensor->data, shard.file, parameter.name);
-      records.push_back(shard.tensor->record);
+      places.add(piece_of(canonical, parameter, rank), shard.tensor->data, shard.file, shard.tensor->record,
+                 parameter.name);
     }
     add_tensor({tensor_kind + canonical.name, dtype, canonical.shape}, std::move(places));
-    records_.push_back(std::move(records));
   }
 
   template <class... Parts>
@@ -257,8 +239,6 @@ class MegatronReader : public MappedReader {
   std::string path_;
   std::optional<MegatronParameter> head_copy_;
   std::optional<MegatronOptimizer> optimizer_;
-  std::vector<std::vector<const ZipEntry*>> records_;  // [tensor][piece]: the piece's zip entry; nullptr in a stream
-  mutable std::set<const ZipEntry*> verified_;
 };
 
 }  // namespace

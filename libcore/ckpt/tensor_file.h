@@ -12,6 +12,8 @@
 
 namespace mtl {
 
+struct ZipEntry;
+
 /// The remedy in messages about a file that contradicts itself or ends too early.
 inline constexpr const char* kDamagedRemedy = "; the file is damaged, so copy or download it again";
 
@@ -36,6 +38,8 @@ class TensorFile {
   virtual const StoredTensor* find(const std::string& name) const = 0;
   /// Returns the elements, dense and row-major. Valid while the file is open.
   virtual std::span<const std::byte> data(const StoredTensor& tensor) const = 0;
+  /// Returns the zip entry, with its checksum, that contains the elements, or nullptr if the format has none.
+  virtual const ZipEntry* record(const StoredTensor&) const { return nullptr; }
   /// Returns the bytes that describe the tensors (names, shapes, dtypes), for hashing.
   virtual std::span<const std::byte> header() const = 0;
   /// Returns the contents of the entire file.

@@ -378,6 +378,10 @@ std::span<const std::byte> TorchFile::data(const StoredTensor& stored) const {
   return copy->second;
 }
 
+const ZipEntry* TorchFile::record(const StoredTensor& stored) const {
+  return tensors_.at(numbers_[index_.at(stored.name)]).record;
+}
+
 void TorchFile::verify() const {
   if (!zip_) return;
   try {

@@ -50,6 +50,7 @@ class TorchFile : public TensorFile {
   const StoredTensor* find(const std::string& name) const override;
   /// The first call for a non-contiguous tensor copies it.
   std::span<const std::byte> data(const StoredTensor& tensor) const override;
+  const ZipEntry* record(const StoredTensor& tensor) const override;
   /// Returns the pickle of the saved object.
   std::span<const std::byte> header() const override { return header_; }
   std::span<const std::byte> bytes() const override { return file_.bytes(); }

@@ -163,6 +163,21 @@ TEST_CASE("hf weights: the prefix of a training framework's wrapper is removed")
   CHECK(same_weights("gpt2_model/a", scratch / "m"));
 }
 
+TEST_CASE("hf weights: PyTorch's tensors that do not match their CRC-32 are not loaded") {
+  ScratchFolder scratch;
+  write_nested("gpt2_model/a", scratch / "m", kSameName, {"model"});
+  const SafetensorsFile source("golden/gpt2_model/a/model.safetensors");
+  const std::span<const std::byte> data = source.data(*source.find("transformer.wte.weight"));
+  const std::string path = scratch / "m/pytorch_model.bin";
+  const std::size_t at = read_file(path).find({reinterpret_cast<const char*>(data.data()), data.size()});
+  REQUIRE(at != std::string::npos);
+  flip_bit(path, at);
+  const ModelSource damaged = open_quietly(scratch / "m");
+  TestStore store(damaged.config(), false);
+  const std::string error = error_of([&] { damaged.load_values(store.store); }, Exit::bad_data);
+  for (const char* part : {"pytorch_model.bin", "CRC-32"}) CHECK(contains(error, part));
+}
+
 TEST_CASE("hf weights: a state dict inside a dict is found, or the error lists the dict's keys") {
   const std::vector<std::vector<std::string>> paths = {{"model"},    {"state_dict"},          {"module"},
                                                        {"anything"}, {"checkpoint", "model"}, {"model", "state_dict"}};
