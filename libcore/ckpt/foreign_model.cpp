@@ -38,6 +38,9 @@ ForeignModel find_by_names(const std::vector<std::string>& names) {
       return {cat("is a distributed Megatron-LM or PyTorch checkpoint (torch_dist: ", name, ")"), kDistributedRemedy};
     if (name == "common.pt" || name == "metadata.json")
       return {cat("is a distributed Megatron-LM checkpoint (", name, ")"), kDistributedRemedy};
+    if (starts_with(name, "adapter_model.") || name == "adapter_config.json")
+      return {cat("is an adapter of PEFT (", name, ")"),
+              "; merge it into its model with merge_and_unload(), save that model, and use its folder"};
     if (name == ".zmetadata" || name == ".zarray")
       return {cat("is a distributed Megatron-LM checkpoint (zarr: ", name, ")"), kDistributedRemedy};
     const bool is_pytorch =

@@ -102,20 +102,28 @@ class HfReader : public MappedReader {
     }
   }
 
-  /// Returns "model." once for each Lightning module around the model. A family's own prefix is not a wrapper's.
+  /// Returns the prefix that all tensors have because another module contains the model, as in Lightning ("model."),
+  /// in PEFT ("base_model.model.") or in one's own class ("net."). A family's own prefix is not a wrapper's.
   std::string wrapper_prefix() const {
     std::vector<std::string> names;
     for (const std::unique_ptr<TensorFile>& file : files_) {
       for (const StoredTensor& tensor : file->tensors()) names.push_back(without_wrapper_modules(tensor.name));
     }
-    const std::string attribute = "model.", own = family_->prefix == attribute ? attribute : "";
-    std::string wrapper;
+    if (names.empty()) return "";
     const auto begins = [](const std::string& prefix) {
       return [prefix](const std::string& name) { return starts_with(name, prefix); };
     };
-    while (std::ranges::any_of(names, begins(wrapper + attribute + own)) &&
-           std::ranges::all_of(names, begins(wrapper + attribute)))
-      wrapper += attribute;
+    std::string wrapper;
+    bool is_before_own = false;
+    std::size_t end = 0;
+    do {
+      const std::string shared = names.front().substr(0, end);
+      if (!std::ranges::all_of(names, begins(shared))) break;
+      const bool has_own = std::ranges::any_of(names, begins(shared + family_->prefix));
+      if (has_own || !is_before_own) wrapper = shared;
+      is_before_own = is_before_own || has_own;
+      end = names.front().find('.', end) + 1;  // npos + 1 is 0
+    } while (end != 0);
     return wrapper;
   }
 
@@ -126,6 +134,7 @@ class HfReader : public MappedReader {
            count_of(config.num_layers, "layer"), " in config.json; use the config.json of these weights");
     }
     std::erase_if(stored_, [&](const auto& item) { return is_hf_buffer(item.first, *family_); });
+    refuse_adapter();
     if (config.tied_embeddings) drop_tied_output();
     for (const CanonicalTensor& canonical : canonical_tensors(config)) add_parameter(canonical);
     if (!stored_.empty()) {
@@ -136,14 +145,21 @@ class HfReader : public MappedReader {
     }
   }
 
+  void refuse_adapter() const {
+    for (const auto& [name, place] : stored_) {
+      if (name.find(".lora_") == std::string::npos) continue;
+      fail_at(
+          Exit::bad_data, place.first->path(), "tensor '", place.second->name,
+          "' belongs to a LoRA adapter; merge it into its model with PEFT's merge_and_unload(), and save that model");
+    }
+  }
+
   void add_parameter(const CanonicalTensor& canonical) {
     Places places;
     StoredDType dtype{};
     for (HfTensor& tensor : hf_tensors_of(canonical, *family_)) {
       auto found = stored_.find(tensor.name);
-      if (found == stored_.end())
-        fail_at(Exit::bad_data, folder, "tensor '", tensor.name,
-                "' is missing; add the file that contains it, or use the config.json of these weights");
+      if (found == stored_.end()) fail_missing(tensor.name);
       auto [file, stored] = found->second;
       if (!std::equal(stored->shape.begin(), stored->shape.end(), tensor.shape.begin(), tensor.shape.end(),
                       [](std::uint64_t a, std::int64_t b) { return a == static_cast<std::uint64_t>(b); })) {
@@ -159,6 +175,19 @@ class HfReader : public MappedReader {
       stored_.erase(found);
     }
     add_tensor({"param." + canonical.name, dtype, canonical.shape}, std::move(places));
+  }
+
+  [[noreturn]] void fail_missing(const std::string& name) const {
+    const auto is_inner = [&](const auto& item) { return ends_with(item.second.second->name, "." + name); };
+    const auto inner = std::ranges::find_if(stored_, is_inner);
+    if (inner == stored_.end())
+      fail_at(Exit::bad_data, folder, "tensor '", name,
+              "' is missing; add the file that contains it, or use the config.json of these weights");
+    const auto& [file, stored] = inner->second;
+    const std::string prefix = stored->name.substr(0, stored->name.size() - name.size());
+    fail_at(Exit::bad_data, file->path(), "tensor '", name, "' is stored as '", stored->name,
+            "', but not all tensors have the prefix '", prefix, "'; save only the module '",
+            prefix.substr(0, prefix.size() - 1), "' with its state_dict()");
   }
 
   /// If the folder stores an output layer, checks that it equals the token embedding, and then ignores it. If only the

@@ -88,19 +88,29 @@ std::int64_t checked_end(const TorchTensor& tensor, std::int64_t offset) {
   return last + 1;
 }
 
+/// Returns a key as Python writes it, for messages.
+std::string key_text(PickleValue key) {
+  return key.is(PickleKind::text) ? cat("'", printable_text(key.as_text()), "'") : key.describe();
+}
+
 /// Returns the dict among the values of `dict` that, by its key, is a model's state dict. If there is none, and
-/// `accepts_any_key`, returns the only dict among the values.
-std::optional<PickleValue> find_state_dict(PickleValue dict, bool accepts_any_key) {
+/// `accepts_any_key`, returns the only dict among the values. Appends its key to `path`, as "['model']".
+std::optional<PickleValue> find_state_dict(PickleValue dict, bool accepts_any_key, std::string& path) {
   for (const char* key : {"state_dict", "model_state_dict", "model", "module", "net", "network", "weights", "params"}) {
-    if (const std::optional<PickleValue> found = dict.find(key); found && found->is(PickleKind::dict)) return found;
+    const std::optional<PickleValue> found = dict.find(key);
+    if (!found || !found->is(PickleKind::dict)) continue;
+    path += cat("['", key, "']");
+    return found;
   }
-  std::optional<PickleValue> only;
+  std::optional<std::size_t> only;
   for (std::size_t i = 0; accepts_any_key && i < dict.size(); ++i) {
     if (!dict.value(i).is(PickleKind::dict)) continue;
     if (only) return std::nullopt;
-    only = dict.value(i);
+    only = i;
   }
-  return only;
+  if (!only) return std::nullopt;
+  path += cat("[", key_text(dict.key(*only)), "]");
+  return dict.value(*only);
 }
 
 }  // namespace
@@ -337,8 +347,9 @@ void TorchFile::list_tensors(PickleValue dict) {
 void TorchFile::select_state_dict() {
   constexpr int kMaxDepth = 8;  // dicts may contain themselves
   PickleValue dict = root();
+  std::string selected;
   for (int depth = 0; depth < kMaxDepth; ++depth) {
-    const std::optional<PickleValue> inner = find_state_dict(dict, stored_.empty());
+    const std::optional<PickleValue> inner = find_state_dict(dict, stored_.empty(), selected);
     if (!inner) break;
     dict = *inner;
     stored_.clear();
@@ -346,11 +357,23 @@ void TorchFile::select_state_dict() {
     numbers_.clear();
     list_tensors(dict);
   }
-  if (!stored_.empty()) return;
-  std::vector<std::string> keys;
+  if (stored_.empty()) fail_without_tensors(dict, selected);
+}
+
+void TorchFile::fail_without_tensors(PickleValue dict, const std::string& selected) const {
+  std::vector<std::string> keys, models;
   for (std::size_t i = 0; i < std::min<std::size_t>(dict.size(), 8); ++i) {
-    if (dict.key(i).is(PickleKind::text)) keys.push_back(cat("'", printable_text(dict.key(i).as_text()), "'"));
+    if (!dict.key(i).is(PickleKind::text)) continue;
+    keys.push_back(key_text(dict.key(i)));
+    const PickleValue inner = dict.value(i);
+    bool has_tensor = false;
+    for (std::size_t j = 0; inner.is(PickleKind::dict) && j < inner.size(); ++j)
+      has_tensor = has_tensor || tensor(inner.value(j)) != nullptr;
+    if (has_tensor) models.push_back(keys.back());
   }
+  if (!models.empty())
+    fail(Exit::bad_data, path(), " contains tensors only in inner dicts, under ", join(models, ", "),
+         "; save the model's alone with torch.save(torch.load(PATH)", selected, "[", models.front(), "], NEW_PATH)");
   fail(Exit::bad_data, path(), " contains no tensors, but a dict with ",
        keys.empty() ? "no text keys" : cat("the keys ", join(keys, ", ")),
        "; save only the model's state dict with torch.save(model.state_dict(), PATH)");

@@ -72,6 +72,7 @@ class TorchFile : public TensorFile {
   void collect_storages();
   void collect_tensors();
   void list_tensors(PickleValue dict);
+  [[noreturn]] void fail_without_tensors(PickleValue dict, const std::string& selected) const;
   void attach_storages(std::string_view stream);
   const Storage& storage_of(PickleValue persistent) const;
   TorchTensor rebuild(PickleValue object) const;

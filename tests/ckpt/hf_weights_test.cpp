@@ -122,7 +122,8 @@ TEST_CASE("hf weights: GPT-NeoX's output layer is read as embed_out and as lm_he
 }
 
 TEST_CASE("hf weights: the prefix of a training framework's wrapper is removed") {
-  for (const char* prefix : {"module.", "_orig_mod.", "model.", "module._orig_mod."}) {
+  for (const char* prefix : {"module.", "_orig_mod.", "model.", "module._orig_mod.", "net.", "llm.model.",
+                             "base_model.model.", "transformer.", "policy.actor.", "model.net."}) {
     for (const char* model : {"gpt2_model/a", "llama_model/llama", "llama_model/neox"}) {
       CAPTURE(std::string(prefix));
       CAPTURE(std::string(model));
@@ -163,6 +164,26 @@ TEST_CASE("hf weights: the prefix of a training framework's wrapper is removed")
   CHECK(same_weights("gpt2_model/a", scratch / "m"));
 }
 
+TEST_CASE("hf weights: a prefix that other tensors lack is named, and so is an adapter") {
+  for (const char* model : {"gpt2_model/a", "llama_model/llama", "llama_model/neox"}) {
+    CAPTURE(std::string(model));
+    ScratchFolder scratch;
+    const std::string norm = SafetensorsFile(cat("golden/", model, "/model.safetensors")).tensors()[3].name;
+    copy_renamed(model, scratch / "m", [](const std::string& name) { return "policy." + name; }, {},
+                 {{"value_head.weight", norm}});
+    const std::string error = error_of([&] { open_quietly(scratch / "m"); }, Exit::bad_data);
+    CAPTURE(error);
+    for (const char* part : {"model.safetensors", "prefix 'policy.'", "module 'policy'"}) CHECK(contains(error, part));
+    copy_renamed(model, scratch / "peft", [](const std::string& name) { return "base_model.model." + name; }, {},
+                 {{"base_model.model.model.layers.0.q_proj.lora_A.default.weight", norm}});
+    CHECK(contains(error_of([&] { open_quietly(scratch / "peft"); }, Exit::bad_data), "LoRA adapter"));
+  }
+  ScratchFolder scratch;
+  write_text(scratch / "adapter_config.json", "{}");
+  write_text(scratch / "adapter_model.safetensors", "");
+  CHECK(contains(error_of([&] { open_quietly(scratch.path()); }, Exit::bad_data), "adapter"));
+}
+
 TEST_CASE("hf weights: PyTorch's tensors that do not match their CRC-32 are not loaded") {
   ScratchFolder scratch;
   write_nested("gpt2_model/a", scratch / "m", kSameName, {"model"});
@@ -179,16 +200,24 @@ TEST_CASE("hf weights: PyTorch's tensors that do not match their CRC-32 are not 
 }
 
 TEST_CASE("hf weights: a state dict inside a dict is found, or the error lists the dict's keys") {
-  const std::vector<std::vector<std::string>> paths = {{"model"},    {"state_dict"},          {"module"},
-                                                       {"anything"}, {"checkpoint", "model"}, {"model", "state_dict"}};
+  const std::vector<std::vector<std::string>> paths = {{"model"},
+                                                       {"state_dict"},
+                                                       {"module"},
+                                                       {"model", "ema"},
+                                                       {"anything"},
+                                                       {"checkpoint", "model"},
+                                                       {"model", "state_dict"}};
   for (const std::vector<std::string>& keys : paths) {
     CAPTURE(join(keys, "."));
     ScratchFolder scratch;
-    if (keys.front() == "checkpoint") {
+    if (keys.front() == "checkpoint" || keys.back() == "ema") {
       write_nested("gpt2_model/a", scratch / "m", kSameName, keys);
       const std::string error = error_of([&] { open_quietly(scratch / "m"); }, Exit::bad_data);
       CAPTURE(error);
-      for (const char* part : {"pytorch_model.bin", "'optimizer'", "'checkpoint'"}) CHECK(contains(error, part));
+      const bool is_ema = keys.back() == "ema";
+      for (const char* part :
+           {"pytorch_model.bin", is_ema ? "inner" : "'optimizer'", is_ema ? "['model']['ema']" : "'checkpoint'"})
+        CHECK(contains(error, part));
       continue;
     }
     write_nested(
