@@ -62,13 +62,27 @@ bool is_hub_name(const std::string& name) {
          std::ranges::all_of(name, is_part);
 }
 
+/// Returns where the cache keeps the model.
+std::string model_folder(std::string name) {
+  if (const std::size_t slash = name.find('/'); slash != std::string::npos) name.replace(slash, 1, "--");
+  return cat(cache_folder(), "/models--", name);
+}
+
+/// Returns the name of a model in an address, before a revision, or before a slash, or "".
+std::string find_hub_name(std::string path) {
+  for (std::string_view begin : {"https://", "http://", "hf://", "huggingface.co/", "hf.co/"}) {
+    if (starts_with(path, begin)) path.erase(0, begin.size());
+  }
+  for (const char* end : {"@", "/tree/", "/blob/", "/resolve/", "?"}) path = path.substr(0, path.find(end));
+  if (ends_with(path, "/")) path.pop_back();
+  return is_hub_name(path) && path.find('/') != std::string::npos ? path : "";
+}
+
 }  // namespace
 
 std::string resolve_hub_name(const std::string& path) {
   if (!is_hub_name(path) || file_exists(path)) return path;
-  std::string folder = "models--" + path;
-  if (const std::size_t slash = folder.find('/'); slash != std::string::npos) folder.replace(slash, 1, "--");
-  folder = cat(cache_folder(), "/", folder);
+  const std::string folder = model_folder(path);
   const std::string reference = folder + "/refs/main";
   if (!file_exists(reference)) return path;
   const std::string hash(trim(read_regular_file(reference)));
@@ -78,7 +92,16 @@ std::string resolve_hub_name(const std::string& path) {
 
 std::string describe_missing_path(const std::string& path) {
   const std::string missing = "no such file or folder";
-  if (!is_hub_name(path) || path.find('/') == std::string::npos) return missing;
+  if (is_hub_name(path) && is_directory(model_folder(path) + "/snapshots")) {
+    const std::string folder = model_folder(path);
+    return cat(missing, ", and ", folder, "/refs/main ",
+               file_exists(folder + "/refs/main") ? "names no folder in snapshots" : "is missing",
+               "; run `hf download ", path, "`, or use the path of a folder in ", folder, "/snapshots");
+  }
+  const bool is_gpt2 = starts_with(path, "gpt2") || path == "distilgpt2";  // models without an owner
+  const std::string name = is_hub_name(path) && is_gpt2 ? path : find_hub_name(path);
+  if (name.empty()) return missing;
+  if (name != path) return cat(missing, "; for a model in the Hugging Face hub's cache, write its name alone: ", name);
   return cat(missing, ", and ", cache_folder(), " has no model of this name; run `hf download ", path,
              "` first, because mtl does not download models, or use the path of a folder");
 }

@@ -12,8 +12,8 @@ namespace mtl {
 /// for ~/.cache). In these variables, ~ and $NAME are expanded.
 std::string resolve_hub_name(const std::string& path);
 
-/// Returns why `path`, which does not exist, cannot be read: "no such file or folder" and, if it has the form
-/// OWNER/NAME, how to get a model from the hub.
+/// Returns why `path`, which does not exist, cannot be read: "no such file or folder" and, if it looks like the name of
+/// a model on the hub, how to get that model or how to write its name.
 std::string describe_missing_path(const std::string& path);
 
 }  // namespace mtl

@@ -19,6 +19,13 @@ TokenizerOptions with_local_model(TokenizerOptions options) {
   return options;
 }
 
+[[noreturn]] void fail_without_tokenizer_json(const std::string& folder) {
+  const std::optional<TokenizerOptions> other = find_tokenizer(folder);
+  fail_at(Exit::io, folder, "the folder has no tokenizer.json; ",
+          other ? cat("use --tokenizer-type ", other->type, " with its files") : "copy the file there",
+          ", or use another --tokenizer-model");
+}
+
 }  // namespace
 
 std::vector<std::int32_t> Tokenizer::encode(std::string_view text) const {
@@ -38,7 +45,9 @@ std::unique_ptr<Tokenizer> load_tokenizer(const TokenizerOptions& given) {
   if (options.type == "HuggingFaceTokenizer") {
     const std::string& path = options.tokenizer_model;
     if (path.empty()) fail(Exit::usage, "--tokenizer-type HuggingFaceTokenizer requires --tokenizer-model");
-    return std::make_unique<HfTokenizer>(HfTokenizer::files(path).front(), options.hf_special_tokens);
+    const std::string file = HfTokenizer::files(path).front();
+    if (!file_exists(file)) fail_without_tokenizer_json(path);
+    return std::make_unique<HfTokenizer>(file, options.hf_special_tokens);
   }
   if (options.type == "TikTokenizer") {
     if (options.tokenizer_model.empty()) fail(Exit::usage, "--tokenizer-type TikTokenizer requires --tokenizer-model");

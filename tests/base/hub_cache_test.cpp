@@ -6,6 +6,7 @@
 
 #include "base/files.h"
 #include "base/str.h"
+#include "tests/error_of.h"
 #include "tests/scratch_folder.h"
 
 using namespace mtl;
@@ -100,6 +101,29 @@ TEST_CASE("hub cache: a missing OWNER/NAME is reported with the cache and with h
   CAPTURE(text);
   for (const char* part : {"no such file or folder", "/somewhere/hub", "hf download Org/Name"})
     CHECK(text.find(part) != std::string::npos);
-  for (const char* path : {"model", "/Org/Name", "./Org/Name"})
+  for (const char* path : {"model", "/Org/Name", "./Org/Name", "https://huggingface.co/", "runs/a/b/", "@main"})
     CHECK(describe_missing_path(path) == "no such file or folder");
+  CHECK(contains(describe_missing_path("gpt2"), "hf download gpt2`"));
+  for (const char* path : {"Org/Name/", "Org/Name@main", "hf://Org/Name", "https://huggingface.co/Org/Name",
+                           "https://huggingface.co/Org/Name/tree/main", "huggingface.co/Org/Name/"}) {
+    CAPTURE(path);
+    CHECK(ends_with(describe_missing_path(path), "write its name alone: Org/Name"));
+  }
+}
+
+TEST_CASE("hub cache: a model in the cache without its main revision is not said to be absent") {
+  const Environment environment;
+  ScratchFolder scratch;
+  ::setenv("HF_HUB_CACHE", (scratch / "hub").c_str(), 1);
+  for (const std::string name : {"Org/Name", "gpt2", "bare"}) {
+    const std::string folder = name == "Org/Name" ? "models--Org--Name" : "models--" + name;
+    cache_model(scratch / "hub", folder, "abc");
+    write(scratch / cat("hub/", folder, "/refs/main"), "other");
+    CHECK(contains(describe_missing_path(name), cat(folder, "/refs/main names no folder")));
+    fs::remove(scratch / cat("hub/", folder, "/refs/main"));
+    const std::string text = describe_missing_path(name);
+    CAPTURE(text);
+    for (const std::string& part : {folder + "/refs/main is missing", "hf download " + name, folder + "/snapshots"})
+      CHECK(contains(text, part));
+  }
 }

@@ -127,6 +127,10 @@ expect_exit 74 env HF_HUB_CACHE="$WORK/hub" mtl-generate --load org/absent --pro
 expect_text err '^mtl-generate: org/absent: .*/hub .*hf download org/absent'
 expect_exit 74 env HF_HUB_CACHE="$WORK/hub" mtl-generate --load org/b --tokenizer-type HuggingFaceTokenizer --tokenizer-model org/absent --prompt x
 expect_text err '^mtl-generate: org/absent: .*hf download org/absent'
+mkdir -p hub/models--org--bare/{refs,snapshots/abc} && echo abc >hub/models--org--bare/refs/main
+cp b/vocab.json b/merges.txt hub/models--org--bare/snapshots/abc
+expect_exit 74 env HF_HUB_CACHE="$WORK/hub" mtl-generate --load org/b --tokenizer-type HuggingFaceTokenizer --tokenizer-model org/bare --prompt x
+expect_text err 'models--org--bare/snapshots/abc: .*no tokenizer.json; .*--tokenizer-type GPT2BPETokenizer'
 expect_exit 65 "${a[@]}" --prompt '5 six'
 expect_text err '--prompt: "six" is not a token id'
 expect_exit 65 "${a[@]}" --prompt '5 512'
