@@ -16,7 +16,7 @@ struct Installed {
 };
 
 /// Every head size; multiple groups with one query head, and one group with multiple heads.
-const AttentionCase kCases[] = {
+const AttentionCase kCudnnCases[] = {
     {2, 37, 3, 1, 64}, {1, 70, 1, 4, 64}, {1, 20, 2, 1, 80}, {1, 33, 2, 1, 96}, {2, 48, 1, 2, 128},
 };
 
@@ -31,7 +31,7 @@ void forward(Stream& stream, const AttentionProblem& problem, const Tensor& logs
 
 TEST_CASE("attention cudnn: forward equals the fp64 reference, with and without logsumexp") {
   const Installed installed;
-  for (const AttentionCase& c : kCases) {
+  for (const AttentionCase& c : kCudnnCases) {
     for (const DType dtype : {DType::bf16, DType::f16}) {
       CAPTURE(c.length);
       CAPTURE(c.dim);

@@ -11,7 +11,7 @@ using namespace mtl::test;
 
 namespace {
 
-const AttentionCase kCases[] = {
+const AttentionCase kHopperCases[] = {
     {1, 1, 1, 1, 64},
     {1, 127, 2, 1, 64, true},
     {2, 300, 1, 2, 64},
@@ -34,7 +34,7 @@ const AttentionCase kBackwardCases[] = {
 }  // namespace
 
 TEST_CASE("attention hopper: forward equals the fp64 reference") {
-  for (const AttentionCase& c : kCases) {
+  for (const AttentionCase& c : kHopperCases) {
     for (const DType dtype : {DType::bf16, DType::f16}) {
       CAPTURE(c.length);
       CAPTURE(c.dim);

@@ -7,6 +7,7 @@
 #include "optim/state_ring.h"
 #include "tests/gpt_of_size.h"
 #include "tests/mirror/queue.h"
+#include "tests/mirror/same_tensors.h"
 #include "tests/mirror/small_run.h"
 
 using namespace mtl;
@@ -32,26 +33,6 @@ TrainOptions options_of(Change change, const std::string& data, const std::strin
   options.batch.train_iters = 4;
   change(options);
   return options;
-}
-
-ModelSource open_model(const std::string& folder) {
-  Console console = quiet_console();
-  return ModelSource::open(folder, console);
-}
-
-/// Checks that two runs have equal weights and moments, bit for bit.
-void check_same_tensors(const std::string& a, const std::string& b) {
-  const ModelSource left = open_model(a), right = open_model(b);
-  REQUIRE(!left.tensors().empty());
-  REQUIRE(left.tensors().size() == right.tensors().size());
-  for (const SavedTensor& tensor : left.tensors()) {
-    CAPTURE(tensor.name);
-    const Slice all = whole_slice(tensor.shape);
-    std::vector<std::byte> of_a(static_cast<std::size_t>(all.count() * bits_of(tensor.dtype) / 8)), of_b(of_a.size());
-    left.read(tensor.name, all, of_a);
-    right.read(tensor.name, all, of_b);
-    CHECK(of_a == of_b);
-  }
 }
 
 /// Checks that both runs produce the same checkpoints and losses. The second run defers its commands. With seed 0, it

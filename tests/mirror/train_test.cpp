@@ -12,6 +12,7 @@
 #include "eval/scorer.h"
 #include "tests/error_of.h"
 #include "tests/mirror/queue.h"
+#include "tests/mirror/same_tensors.h"
 #include "tests/mirror/scale.h"
 #include "tests/mirror/small_run.h"
 
@@ -19,25 +20,6 @@ using namespace mtl;
 using namespace mtl::test;
 
 namespace {
-
-ModelSource open(const std::string& folder) {
-  Console console = quiet_console();
-  return ModelSource::open(folder, console);
-}
-
-void check_same_tensors(const std::string& a, const std::string& b) {
-  const ModelSource left = open(a), right = open(b);
-  REQUIRE(!left.tensors().empty());
-  REQUIRE(left.tensors().size() == right.tensors().size());
-  for (const SavedTensor& tensor : left.tensors()) {
-    CAPTURE(tensor.name);
-    const Slice all = whole_slice(tensor.shape);
-    std::vector<std::byte> of_a(static_cast<std::size_t>(all.count()) * sizeof(float)), of_b(of_a.size());
-    left.read(tensor.name, all, of_a);
-    right.read(tensor.name, all, of_b);
-    CHECK(of_a == of_b);
-  }
-}
 
 /// Calls `body` and returns what it writes to standard error.
 std::string stderr_of(const std::function<void()>& body) {
@@ -209,7 +191,7 @@ TEST_CASE("non-finite gradients are reported by name, and change no parameter") 
   }
   check_same_tensors(scratch / "cpu", scratch / "cuda");
   CHECK(metrics_in(scratch / "cuda.jsonl") == metrics_in(scratch / "cpu.jsonl"));
-  CHECK(open(scratch / "cuda").state()->skipped_iterations == 5);
+  CHECK(open_model(scratch / "cuda").state()->skipped_iterations == 5);
   CHECK(warnings[Device::cpu].find("embedding.tokens.weight") != std::string::npos);
   CHECK(warnings[Device::cuda] == warnings[Device::cpu]);
 }
@@ -230,7 +212,7 @@ TEST_CASE("overflows of a dynamic loss scale equal the cpu's bit for bit: steps 
   };
   CHECK(run(options(Device::cpu, "cpu")) == Exit::ok);
   const std::vector<std::string> expected = metrics_in(scratch / "cpu.jsonl");
-  const std::int64_t skipped = open(scratch / "cpu").state()->skipped_iterations;
+  const std::int64_t skipped = open_model(scratch / "cpu").state()->skipped_iterations;
   CHECK(skipped >= 5);
   CHECK(skipped <= 15);
   for (std::uint64_t seed = 1; seed <= 3; ++seed) {
@@ -282,7 +264,7 @@ TEST_CASE("a signal ends a run after the current step, and the same command cont
     while (!signals.end_requested()) ::usleep(1000);
   };
   CHECK(run(options, request_end) == Exit::requeue);
-  CHECK(open(scratch / "cuda").state()->iteration == 2);
+  CHECK(open_model(scratch / "cuda").state()->iteration == 2);
   CHECK(run(options) == Exit::ok);
   check_same_tensors(scratch / "cpu", scratch / "cuda");
   CHECK(metrics_in(scratch / "cuda.jsonl") == metrics_in(scratch / "cpu.jsonl"));
@@ -301,8 +283,8 @@ TEST_CASE("a run that finds unusable data saves the preceding steps") {
   }
   CHECK(errors[Device::cpu].find("61") != std::string::npos);
   CHECK(errors[Device::cuda] == errors[Device::cpu]);
-  CHECK(open(scratch / "cuda").state()->iteration > 3);
-  CHECK(open(scratch / "cuda").state()->iteration == open(scratch / "cpu").state()->iteration);
+  CHECK(open_model(scratch / "cuda").state()->iteration > 3);
+  CHECK(open_model(scratch / "cuda").state()->iteration == open_model(scratch / "cpu").state()->iteration);
   check_same_tensors(scratch / "cpu", scratch / "cuda");
 }
 
