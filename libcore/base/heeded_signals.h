@@ -1,10 +1,13 @@
-// The signals that a process reacts to.
+// The signals that a process reacts to, and the one that wakes the thread that waits for them.
 #pragma once
 
 #include <csignal>
 #include <initializer_list>
 
 namespace mtl {
+
+/// Wakes a thread that waits for signals. Nobody else sends it, and by default it has no effect.
+inline constexpr int kWakeSignal = SIGURG;
 
 /// Returns these signals, but not INT or HUP if the process ignores it: it inherits that from nohup, or from a shell
 /// that runs it in the background of a script, so that what ends the terminal does not end the process. A batch script

@@ -13,14 +13,12 @@ namespace mtl {
 
 namespace {
 
-constexpr int kWake = SIGURG;  // wakes the waiter; nobody else sends it, and by default it has no effect
-
 sigset_t with(sigset_t set, std::initializer_list<int> numbers) {
   for (int number : numbers) ::sigaddset(&set, number);
   return set;
 }
 
-sigset_t awaited_signals() { return with(heeded_signals({SIGINT, SIGTERM, SIGHUP}), {kWake}); }
+sigset_t awaited_signals() { return with(heeded_signals({SIGINT, SIGTERM, SIGHUP}), {kWakeSignal}); }
 
 /// Removes a file or folder. Retries, because another thread may still be creating files in the folder.
 void remove_with_content(const std::string& path) {
@@ -45,7 +43,7 @@ InterruptGuard::~InterruptGuard() {
     std::lock_guard lock(mutex_);
     stopping_ = true;
   }
-  ::pthread_kill(waiter_.native_handle(), kWake);
+  ::pthread_kill(waiter_.native_handle(), kWakeSignal);
   waiter_.join();
   // Consume pending signals: unblocked, they would end the process.
   const sigset_t pending = with({}, {SIGPIPE, SIGXFSZ});
@@ -68,9 +66,9 @@ std::unique_lock<std::mutex> InterruptGuard::keep_files() {
 
 void InterruptGuard::wait_for_signal() {
   const sigset_t signals = awaited_signals();
-  int number = kWake;
-  while (number == kWake) {
-    if (::sigwait(&signals, &number) != 0) number = kWake;
+  int number = kWakeSignal;
+  while (number == kWakeSignal) {
+    if (::sigwait(&signals, &number) != 0) number = kWakeSignal;
     std::lock_guard lock(mutex_);
     if (stopping_) return;
   }

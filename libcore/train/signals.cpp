@@ -12,11 +12,9 @@ namespace mtl {
 
 namespace {
 
-constexpr int kWake = SIGURG;  // wakes the waiter; nobody else sends it, and by default it has no effect
-
 sigset_t request_signals() {
   sigset_t signals = heeded_signals({SIGUSR1, SIGUSR2, SIGTERM, SIGINT, SIGHUP});
-  ::sigaddset(&signals, kWake);
+  ::sigaddset(&signals, kWakeSignal);
   return signals;
 }
 
@@ -43,7 +41,7 @@ SignalRequests::SignalRequests() : signals_(request_signals()) {
 
 SignalRequests::~SignalRequests() {
   stopping_ = true;
-  ::pthread_kill(waiter_.native_handle(), kWake);
+  ::pthread_kill(waiter_.native_handle(), kWakeSignal);
   waiter_.join();
   ::pthread_sigmask(SIG_SETMASK, &blocked_before_, nullptr);
 }

@@ -14,7 +14,8 @@ RotaryFrequencies frequencies_of(int pairs) {
   return out;
 }
 
-/// Heads [first, first + count) in each group of a packed tensor, and the angles for its rows.
+/// Heads [first, first + count) in each group of a packed tensor, and the angles for its rows. The tests list its
+/// numbers in this order.
 struct RotaryProblem {
   std::int64_t batch, length, groups, heads, dim, first, count;
   int pairs;
@@ -59,7 +60,6 @@ void for_each_problem(const Body& body) {
     for (const bool interleaved : {false, true}) {
       CAPTURE(interleaved);
       CAPTURE(std::string(name_of(dtype)));
-      // batch, length, groups, heads, dim, first, count, pairs
       body(RotaryProblem{1, 1, 1, 1, 2, 0, 1, 1, interleaved, dtype});
       body(RotaryProblem{2, 3, 2, 4, 16, 0, 3, 8, interleaved, dtype});  // queries and key in a packed row
       body(RotaryProblem{3, 5, 1, 3, 7, 1, 1, 3, interleaved, dtype});   // odd: the last element is unchanged
@@ -116,15 +116,7 @@ TEST_CASE("rotary: forward and backward equal the reference in every dtype, and 
 TEST_CASE("rotary: the gradient equals finite differences") {
   Stream stream(kDevice);
   for (const bool interleaved : {false, true}) {
-    RotaryProblem p{.batch = 2,
-                    .length = 3,
-                    .groups = 2,
-                    .heads = 3,
-                    .dim = 5,
-                    .first = 0,
-                    .count = 2,
-                    .pairs = 2,
-                    .interleaved = interleaved};
+    RotaryProblem p{2, 3, 2, 3, 5, 0, 2, 2, interleaved};
     p.compute_angles(stream);
     const Owned weight = random_tensor(p.shape, 3);
     Owned out(p.shape), dx = random_tensor(p.shape, 3);
@@ -141,15 +133,7 @@ TEST_CASE("rotary: the gradient equals finite differences") {
 TEST_CASE("rotary: the product of a query and a key depends only on their distance") {
   Stream stream(kDevice);
   for (const bool interleaved : {false, true}) {
-    const RotaryProblem p{.batch = 1,
-                          .length = 4,
-                          .groups = 1,
-                          .heads = 2,
-                          .dim = 32,
-                          .first = 0,
-                          .count = 2,
-                          .pairs = 16,
-                          .interleaved = interleaved};
+    const RotaryProblem p{1, 4, 1, 2, 32, 0, 2, 16, interleaved};
     for (const std::int32_t distance : {0, 1, 13}) {
       std::vector<double> products;
       for (const std::int32_t position : {0, 5, 400}) {
@@ -171,15 +155,7 @@ TEST_CASE("rotary: the product of a query and a key depends only on their distan
 TEST_CASE("rotary: one thread and four produce the same bits") {
   Stream serial(kDevice, 1), parallel(kDevice, 4);
   for (const bool interleaved : {false, true}) {
-    const RotaryProblem p{.batch = 3,
-                          .length = 70,
-                          .groups = 2,
-                          .heads = 5,
-                          .dim = 48,
-                          .first = 0,
-                          .count = 4,
-                          .pairs = 20,
-                          .interleaved = interleaved};
+    const RotaryProblem p{3, 70, 2, 5, 48, 0, 4, 20, interleaved};
     Owned one = random_tensor(p.shape, 1), four = random_tensor(p.shape, 1), angles({210, 2, 20});
     p.compute_angles(serial);
     rotary_angles(parallel, angles, p.positions, frequencies_of(20));
