@@ -1,10 +1,12 @@
-// The mirror's operators for the device cuda. Each makes the device memory accessible and calls the cpu's operator. All
+// The mirror's operators for the device cuda. Each makes its operands accessible and calls the cpu's operator. All
 // operands must be in device memory. Workspaces are slightly larger than on the cpu, so that a plan made for the wrong
 // device does not fit.
 #pragma once
 
 #include <tuple>
 #include <type_traits>
+#include <utility>
+#include <vector>
 
 #include "kernels/cpu.h"
 #include "tests/mirror/queue.h"
@@ -14,47 +16,51 @@ namespace mtl::mirror {
 
 inline constexpr std::int64_t kMoreWork = 192;
 
-/// Checks that every operand is in device memory.
+/// Collects the memory of all operands, and checks that it is the device's.
 struct Operands {
-  static void check(const Tensor& tensor) {
-    if (tensor.exists()) require_inside(tensor.raw(), tensor.bytes());
+  std::vector<Memory> memory;
+
+  void add(const void* data, std::size_t bytes) {
+    require_inside(data, bytes);
+    memory.push_back({data, bytes});
   }
-  static void check(const StepState* state) {
-    if (state != nullptr) require_inside(state, sizeof(StepState));
+  void add(const Tensor& tensor) {
+    if (tensor.exists()) add(tensor.raw(), tensor.bytes());
   }
-  static void check(const Grad& grad) { check(grad.tensor); }
-  static void check(const Operand& operand) { check(operand.tensor); }
-  static void check(const RowMap& rows) { check(rows.samples); }
-  static void check(const ResidualSum& sum) { check_all(sum.residual, sum.branch, sum.bias, sum.rows); }
-  static void check(const Epilogue& e) { check_all(e.bias, e.aux, e.dbias); }
-  static void check(const HeadSlice& slice) { check(slice.tensor); }
-  static void check(const Qkv& qkv) { check_all(qkv.q, qkv.k, qkv.v); }
-  static void check(const AttentionInput& in) { check_all(in.qkv, in.rows, in.past, in.document_start); }
-  static void check(const KvCache& cache) { check_all(cache.keys, cache.values, cache.lengths); }
-  static void check(const LayerNormCache& cache) { check_all(cache.x, cache.mean, cache.rstd); }
-  static void check(const RmsNormCache& cache) { check_all(cache.x, cache.rstd); }
-  static void check(const LayerNormGrads& grads) { check_all(grads.dx, grads.dgamma, grads.dbeta); }
-  static void check(const AdamWRange& range) {
-    check_all(range.param, range.grad, range.exp_avg, range.exp_avg_sq, range.copy);
+  void add(const StepState* state) {
+    if (state != nullptr) add(state, sizeof(StepState));
   }
+  void add(const Grad& grad) { add(grad.tensor); }
+  void add(const Operand& operand) { add(operand.tensor); }
+  void add(const RowMap& rows) { add(rows.samples); }
+  void add(const ResidualSum& sum) { add_all(sum.residual, sum.branch, sum.bias, sum.rows); }
+  void add(const Epilogue& e) { add_all(e.bias, e.aux, e.dbias); }
+  void add(const HeadSlice& slice) { add(slice.tensor); }
+  void add(const Qkv& qkv) { add_all(qkv.q, qkv.k, qkv.v); }
+  void add(const AttentionInput& in) { add_all(in.qkv, in.rows, in.past, in.document_start); }
+  void add(const KvCache& cache) { add_all(cache.keys, cache.values, cache.lengths); }
+  void add(const LayerNormCache& cache) { add_all(cache.x, cache.mean, cache.rstd); }
+  void add(const RmsNormCache& cache) { add_all(cache.x, cache.rstd); }
+  void add(const LayerNormGrads& grads) { add_all(grads.dx, grads.dgamma, grads.dbeta); }
+  void add(const AdamWRange& range) { add_all(range.param, range.grad, range.exp_avg, range.exp_avg_sq, range.copy); }
   // These arguments have no tensors.
-  static void check(VocabSlice) {}
-  static void check(GradMode) {}
-  static void check(Activation) {}
-  static void check(const RotaryFrequencies&) {}
-  static void check(bool) {}
-  static void check(const Dropout&) {}
-  static void check(const AdamWOptions&) {}
-  static void check(double) {}
-  static void check(std::int64_t) {}
+  void add(VocabSlice) {}
+  void add(GradMode) {}
+  void add(Activation) {}
+  void add(const RotaryFrequencies&) {}
+  void add(bool) {}
+  void add(const Dropout&) {}
+  void add(const AdamWOptions&) {}
+  void add(double) {}
+  void add(std::int64_t) {}
 
   template <class... Parts>
-  static void check_all(const Parts&... parts) {
-    (check(parts), ...);
+  void add_all(const Parts&... parts) {
+    (add(parts), ...);
   }
 };
 
-/// The device's version of an operator: opens the device memory and calls the cpu's, when its turn in the stream comes.
+/// The device's version of an operator: opens its operands and calls the cpu's, when its turn in the stream comes.
 /// A NAME_work function asks for slightly more than the cpu's.
 template <auto on_cpu>
 struct Mirrored;
@@ -62,10 +68,12 @@ struct Mirrored;
 template <class... Args, void (*on_cpu)(Stream&, Args...)>
 struct Mirrored<on_cpu> {
   static void call(Stream& stream, Args... args) {
-    Operands::check_all(args...);
-    enqueue(stream.handle(), [threads = stream.threads(), kept = std::tuple<std::decay_t<Args>...>(args...)] {
+    Operands operands;
+    operands.add_all(args...);
+    enqueue(stream.handle(), [threads = stream.threads(), memory = std::move(operands.memory),
+                              kept = std::tuple<std::decay_t<Args>...>(args...)] {
       Stream host(Device::cpu, threads);
-      Opened opened;
+      const Opened opened(memory);
       std::apply([&](const auto&... each) { on_cpu(host, each...); }, kept);
     });
   }

@@ -73,17 +73,23 @@ bool try_read(const std::string& path, const std::string& head, Bytes& out) {
   return true;
 }
 
-/// A member's part in one operation. run() publishes the member's contribution. It returns true once the required files
-/// from the other members exist and the result is computed.
+std::vector<mirror::Memory> memory_of(const Tensor& tensor) {
+  if (!tensor.exists()) return {};
+  return {{tensor.raw(), tensor.bytes()}};
+}
+
+/// A member's part in one operation. run() publishes the member's contribution, `own`. It returns true once the
+/// required files from the other members exist and `finish` has computed the result, `out`.
 class Exchange {
  public:
   using Finish = std::function<void(std::vector<Bytes>&)>;
 
-  Exchange(ncclComm* group, std::string head, Tensor own, std::vector<int> from, Finish finish)
+  Exchange(ncclComm* group, std::string head, Tensor own, Tensor out, std::vector<int> from, Finish finish)
       : group_(group),
         number_(group->started++),
         head_(std::move(head)),
         own_(own),
+        out_(out),
         from_(std::move(from)),
         finish_(std::move(finish)),
         parts_(from_.size()) {}
@@ -91,7 +97,7 @@ class Exchange {
   bool run() {
     if (group_->aborted) return true;
     if (!published_) {
-      mirror::Opened opened;
+      const mirror::Opened opened(memory_of(own_));
       const auto* data = static_cast<const std::byte*>(own_.raw());
       publish(path(group_->rank), head_, own_.exists() ? Bytes(data, data + own_.bytes()) : Bytes());
       published_ = true;
@@ -100,7 +106,7 @@ class Exchange {
       if (!try_read(path(from_[next_]), head_, parts_[next_])) return false;
     }
     {
-      mirror::Opened opened;
+      const mirror::Opened opened(memory_of(out_));
       finish_(parts_);
     }
     // All members have published this operation, so they have finished the previous one.
@@ -115,7 +121,7 @@ class Exchange {
   ncclComm* group_;
   std::int64_t number_;
   std::string head_;
-  Tensor own_;
+  Tensor own_, out_;
   std::vector<int> from_;
   Finish finish_;
   std::vector<Bytes> parts_;
@@ -179,32 +185,29 @@ class EmulatedNccl final : public NcclLibrary {
   }
 
   void all_reduce(NcclHandle group, cuda::StreamHandle stream, Tensor data) override {
-    collective(group, stream, cat("all-reduce ", name_of(data.dtype()), " ", data.bytes()), data,
+    collective(group, stream, cat("all-reduce ", name_of(data.dtype()), " ", data.bytes()), data, data,
                [=](std::vector<Bytes>& parts) { sum(data, parts, 0); });
   }
   void all_gather(NcclHandle group, cuda::StreamHandle stream, Tensor out, Tensor in) override {
-    expect_memory(out);
-    collective(group, stream, cat("all-gather ", out.bytes()), in, [=](std::vector<Bytes>& parts) {
+    collective(group, stream, cat("all-gather ", out.bytes()), in, out, [=](std::vector<Bytes>& parts) {
       for (std::size_t r = 0; r < parts.size(); ++r) copy_in(out, r * in.bytes(), parts[r]);
     });
   }
   void reduce_scatter(NcclHandle group, cuda::StreamHandle stream, Tensor out, Tensor in) override {
-    expect_memory(out);
-    collective(group, stream, cat("reduce-scatter ", name_of(in.dtype()), " ", in.bytes()), in,
+    collective(group, stream, cat("reduce-scatter ", name_of(in.dtype()), " ", in.bytes()), in, out,
                [=, rank = group->rank](std::vector<Bytes>& parts) { sum(out, parts, rank * out.bytes()); });
   }
   void broadcast(NcclHandle group, cuda::StreamHandle stream, Tensor data, int root) override {
-    collective(group, stream, cat("broadcast ", data.bytes(), " ", root), data,
+    collective(group, stream, cat("broadcast ", data.bytes(), " ", root), data, data,
                [=](std::vector<Bytes>& parts) { copy_in(data, 0, parts[root]); });
   }
   void send(NcclHandle group, cuda::StreamHandle stream, Tensor data, int peer) override {
-    start(group, stream, {cat("message ", data.bytes()), data, {peer}, [](std::vector<Bytes>&) {}});
+    start(group, stream, {cat("message ", data.bytes()), data, {}, {peer}, [](std::vector<Bytes>&) {}});
   }
   // The receiver confirms with an empty message, and the sender waits for it. Callers must not rely on NCCL's
   // buffering.
   void receive(NcclHandle group, cuda::StreamHandle stream, Tensor data, int peer) override {
-    expect_memory(data);
-    start(group, stream, {cat("message ", data.bytes()), {}, {peer}, [=](std::vector<Bytes>& parts) {
+    start(group, stream, {cat("message ", data.bytes()), {}, data, {peer}, [=](std::vector<Bytes>& parts) {
                             require(parts[0].size() == data.bytes(), "emulated NCCL: a message of another size");
                             copy_in(data, 0, parts[0]);
                           }});
@@ -224,7 +227,7 @@ class EmulatedNccl final : public NcclLibrary {
  private:
   struct Plan {
     std::string head;
-    Tensor own;
+    Tensor own, out;
     std::vector<int> from;
     Exchange::Finish finish;
   };
@@ -238,10 +241,10 @@ class EmulatedNccl final : public NcclLibrary {
   }
 
   static void collective(ncclComm* group, cuda::StreamHandle stream, const std::string& head, const Tensor& own,
-                         Exchange::Finish finish) {
+                         const Tensor& out, Exchange::Finish finish) {
     std::vector<int> all;
     for (int rank = 0; rank < group->size; ++rank) all.push_back(rank);
-    start(group, stream, {head, own, std::move(all), std::move(finish)});
+    start(group, stream, {head, own, out, std::move(all), std::move(finish)});
   }
 
   static void start(ncclComm* group, cuda::StreamHandle stream, Plan plan) {
@@ -249,10 +252,12 @@ class EmulatedNccl final : public NcclLibrary {
     require(group->stream == nullptr || group->stream == stream || cuda::is_captured(stream), "emulated NCCL: group '",
             group->name, "' is used on two streams");
     group->stream = stream;
-    if (plan.own.exists()) expect_memory(plan.own);
+    for (const Tensor& tensor : {plan.own, plan.out}) {
+      if (tensor.exists()) expect_memory(tensor);
+    }
     ++emulation().operations;
     mirror::enqueue_polled(stream, [group, plan] {
-      auto exchange = std::make_shared<Exchange>(group, plan.head, plan.own, plan.from, plan.finish);
+      auto exchange = std::make_shared<Exchange>(group, plan.head, plan.own, plan.out, plan.from, plan.finish);
       return [exchange] { return exchange->run(); };
     });
   }

@@ -218,14 +218,14 @@ void synchronize(StreamHandle stream) {
 void copy_from_host(StreamHandle stream, void* to, const void* from, std::size_t bytes) {
   mirror::require_inside(to, bytes);
   mirror::enqueue(stream, [=] {
-    mirror::Opened opened;
+    mirror::Opened opened({{to, bytes}});
     std::memcpy(to, from, bytes);
   });
 }
 void copy_to_host(StreamHandle stream, void* to, const void* from, std::size_t bytes) {
   mirror::require_inside(from, bytes);
   mirror::enqueue(stream, [=] {
-    mirror::Opened opened;
+    mirror::Opened opened({{from, bytes}});
     std::memcpy(to, from, bytes);
   });
 }
@@ -233,7 +233,7 @@ void copy_within(StreamHandle stream, void* to, const void* from, std::size_t by
   mirror::require_inside(to, bytes);
   mirror::require_inside(from, bytes);
   mirror::enqueue(stream, [=] {
-    mirror::Opened opened;
+    mirror::Opened opened({{to, bytes}, {from, bytes}});
     std::memcpy(to, from, bytes);
   });
 }

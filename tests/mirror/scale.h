@@ -12,7 +12,7 @@ namespace mtl::test {
 inline void scale(Stream& stream, const Tensor& tensor, float factor) {
   stream.count(0, 2 * static_cast<double>(tensor.bytes()));
   mirror::enqueue(stream.handle(), [=] {
-    mirror::Opened opened;
+    mirror::Opened opened({{tensor.raw(), tensor.bytes()}});
     auto* values = static_cast<float*>(tensor.raw());
     for (std::int64_t i = 0; i < tensor.numel(); ++i) values[i] *= factor;
   });
