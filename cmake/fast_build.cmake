@@ -1,15 +1,18 @@
 # Speeds up a full build. With MTL_FAST_BUILD, which the preset release sets, several sources of a module compile
-# together, common headers are precompiled, and only hot code is optimized at -O3. The presets dev, asan, tsan and fuzz
-# compile every file alone, which finds missing includes and recompiles least after a change.
-option(MTL_FAST_BUILD "Compile sources together, precompile headers, and optimize cold code less" OFF)
+# together and common headers are precompiled, and in a release only hot code is optimized at -O3. The preset asan sets it,
+# too. The presets dev, tsan and fuzz compile every file alone, which finds missing includes and recompiles least after a
+# change.
+option(MTL_FAST_BUILD "Compile sources together, precompile headers, and optimize a release's cold code less" OFF)
+if(MTL_FAST_BUILD AND CMAKE_BUILD_TYPE STREQUAL Release)
+  set(mtl_optimize_less TRUE)
+endif()
 set(mtl_sources_at_once 10)
 set(mtl_common_headers <algorithm> <array> <cmath> <cstdint> <cstring> <filesystem> <functional> <map> <memory> <optional>
     <span> <string> <string_view> <utility> <variant> <vector>)
 
 # Puts sources into groups that compile together: up to mtl_sources_at_once, or those whose names begin with the same word
 # where `group` is BY_NAME. A program links and loads what any file of a group calls: so the programs' own code is grouped
-# by program, and comm's by library. A file with SIMD code compiles alone, too, since it includes itself once for
-# every instruction set.
+# by program, and comm's by library. A file with SIMD code compiles alone, too, or in a group of mtl_group_simd().
 function(mtl_group_sources group)
   set(count 0)
   foreach(source IN LISTS ARGN)
@@ -32,28 +35,50 @@ function(mtl_compile_together target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ${MTL_FAST_BUILD} UNITY_BUILD_MODE GROUP)
 endfunction()
 
-# Replaces the CUDA sources in a list by files that include several of them. nvcc reads the headers of a source three
-# times, which takes longer than most kernels do, and CMake 3.25 compiles no CUDA sources together.
-function(mtl_group_cuda list)
+# mtl_include_together(LIST SUFFIX NAME:PATTERN...) replaces the sources in a list by files NAME.SUFFIX that include those
+# whose names match PATTERN. For sources that CMake 3.25 cannot group: CUDA, whose headers nvcc reads three times, which
+# takes longer than most kernels do; and SIMD code, whose files are read once for every instruction set (base/simd.h).
+function(mtl_include_together list suffix)
   if(NOT MTL_FAST_BUILD)
     return()
   endif()
   set(groups "")
   set(sources ${${list}})
-  foreach(group IN ITEMS hopper:attention_cuda_hopper tiles:attention_cuda_tiles attention:attention
-      embedding_gemm:embedding|gemm rows:norm|residual others:.)
+  get_filename_component(extension ${suffix} EXT)
+  foreach(group IN LISTS ARGN)
     string(REPLACE ":" ";" group ${group})
     list(GET group 0 name)
     list(GET group 1 pattern)
+    set(file ${CMAKE_BINARY_DIR}/generated/${name}_${suffix})
     set(members ${sources})
-    list(FILTER members INCLUDE REGEX "/[a-z_]*(${pattern})[a-z_]*\\.cu$")
+    list(FILTER members INCLUDE REGEX "/[a-z_]*(${pattern})[a-z_]*\\${extension}$")
     list(REMOVE_ITEM sources ${members})
     list(TRANSFORM members REPLACE "(.+)" "#include \"\\1\"\n")
     string(JOIN "" members ${members})
-    file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/generated/${name}_cuda.cu CONTENT "${members}" @ONLY)
-    list(APPEND groups ${CMAKE_BINARY_DIR}/generated/${name}_cuda.cu)
+    file(CONFIGURE OUTPUT ${file} @ONLY
+      CONTENT "#undef MTL_INCLUDED_TOGETHER\n#define MTL_INCLUDED_TOGETHER \"${file}\"\n${members}")
+    list(APPEND groups ${file})
   endforeach()
   set(${list} ${groups} ${sources} PARENT_SCOPE)
+endfunction()
+
+function(mtl_group_simd list)
+  set(sources "")
+  foreach(source IN LISTS ${list})
+    file(STRINGS ${source} simd REGEX "define MTL_SIMD_FILE" LIMIT_COUNT 1)
+    if(simd)
+      list(APPEND sources ${source})
+    endif()
+  endforeach()
+  list(REMOVE_ITEM ${list} ${sources})
+  mtl_include_together(sources cpu.cpp attention:attention norm:norm|residual embedding_gemm:embedding|gemm others:.*)
+  set(${list} ${${list}} ${sources} PARENT_SCOPE)
+endfunction()
+
+function(mtl_group_cuda list)
+  mtl_include_together(${list} cuda.cu hopper:attention_cuda_hopper tiles:attention_cuda_tiles attention:attention
+    embedding_gemm:embedding|gemm rows:norm|residual others:.*)
+  set(${list} ${${list}} PARENT_SCOPE)
 endfunction()
 
 # mtl_precompile(TARGET PRIVATE headers... | REUSE_FROM TARGET); both targets must have the same compile options.
@@ -70,7 +95,7 @@ endfunction()
 # Optimizes a target at `level` rather than at the -O3 of a release: code that is not hot compiles in three quarters of
 # the time.
 function(mtl_optimize target level)
-  if(MTL_FAST_BUILD)
+  if(mtl_optimize_less)
     target_compile_options(${target} PRIVATE ${level})
     if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
       # False below -O3, in the code of std::string and std::variant (GCC PR105329, PR105593); dev has these warnings
@@ -82,7 +107,7 @@ endfunction()
 
 # Keeps -O3 for hot sources of a target that is optimized less.
 function(mtl_keep_optimized)
-  if(MTL_FAST_BUILD)
+  if(mtl_optimize_less)
     set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS -O3 SKIP_PRECOMPILE_HEADERS ON
       SKIP_UNITY_BUILD_INCLUSION ON)
   endif()

@@ -56,6 +56,11 @@ Function* chosen_function(std::type_identity_t<Function*> avx512, std::type_iden
 #endif
 
 #undef HWY_TARGET_INCLUDE
+#ifdef MTL_INCLUDED_TOGETHER  // the path of a file that includes several (cmake/fast_build.cmake)
+#define HWY_TARGET_INCLUDE MTL_INCLUDED_TOGETHER
+#undef MTL_SIMD_FILE
+#else
 #define HWY_TARGET_INCLUDE MTL_SIMD_FILE
+#endif
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
