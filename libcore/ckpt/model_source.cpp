@@ -93,7 +93,7 @@ ModelSource& ModelSource::operator=(ModelSource&&) noexcept = default;
 ModelSource::~ModelSource() = default;
 
 std::string ModelSource::find(const std::string& name, Console& console) {
-  const std::string path = resolve_hub_name(name);
+  std::string path = resolve_hub_name(name);
   if (!file_exists(path)) fail_at(Exit::io, path, describe_missing_path(path));
   if (file_exists(cat(path, "/", kManifestName)) || file_exists(path + "/config.json")) return path;
   if (const std::optional<std::string> megatron = find_megatron_checkpoint(path, console)) return *megatron;
