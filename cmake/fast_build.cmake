@@ -62,6 +62,7 @@ function(mtl_include_together list suffix)
   set(${list} ${groups} ${sources} PARENT_SCOPE)
 endfunction()
 
+# Groups the list's files with SIMD code; the others stay.
 function(mtl_group_simd list)
   set(sources "")
   foreach(source IN LISTS ${list})
@@ -75,6 +76,7 @@ function(mtl_group_simd list)
   set(${list} ${${list}} ${sources} PARENT_SCOPE)
 endfunction()
 
+# Groups the list's .cu files; the others stay.
 function(mtl_group_cuda list)
   mtl_include_together(${list} cuda.cu hopper:attention_cuda_hopper tiles:attention_cuda_tiles attention:attention
     embedding_gemm:embedding|gemm rows:norm|residual others:.*)

@@ -119,7 +119,7 @@ class Space {
   std::size_t used_ = 0;
   std::map<std::byte*, std::size_t> live_;
   int opened_ = 0;
-  bool opened_some_ = false;
+  bool opened_some_ = false;  // by a command, for its operands
 };
 
 Space& space() {

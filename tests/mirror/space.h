@@ -1,5 +1,5 @@
 // Emulates the device cuda's memory on the CPU: a separate mapping that is accessible only inside operators and copies,
-// an operand at a time. If the host accesses it, the process crashes.
+// which can access their operands alone. If the host accesses it, the process crashes.
 #pragma once
 
 #include <cstddef>

@@ -50,6 +50,21 @@ TEST_CASE("data sent by the host comes back, and operators compute in between") 
   CHECK(host_copy<float>(d.stream, d.y) == std::vector<float>{1, 2, 3, 4});
 }
 
+TEST_CASE("a command that accesses memory beside its operands kills the process") {
+  OnDevice d;
+  const Buffer other(Device::cuda, 64);
+  const Tensor z = other.tensor(DType::f32, {4});
+  volatile float seen = 0;
+  const auto reads = [&](const Tensor& tensor) {
+    return signal_ending([&] {
+      const mirror::Opened opened({{d.x.raw(), d.x.bytes()}});
+      seen = tensor.data<float>()[3];
+    });
+  };
+  CHECK(reads(d.x) == 0);
+  CHECK(reads(z) == SIGSEGV);
+}
+
 TEST_CASE("a deliberate host access kills the process") {
   OnDevice d;
   CHECK(signal_ending([&] { fill_zero(d.stream, d.x); }) == 0);
