@@ -6,28 +6,24 @@ option(MTL_FAST_BUILD "Compile sources together, precompile headers, and optimiz
 if(MTL_FAST_BUILD AND CMAKE_BUILD_TYPE STREQUAL Release)
   set(mtl_optimize_less TRUE)
 endif()
-set(mtl_sources_at_once 10)
 set(mtl_common_headers <algorithm> <array> <cmath> <cstdint> <cstring> <filesystem> <functional> <map> <memory> <optional>
     <span> <string> <string_view> <utility> <variant> <vector>)
 
-# Puts sources into groups that compile together: up to mtl_sources_at_once, or those whose names begin with the same word
-# where `group` is BY_NAME. A program links and loads what any file of a group calls: so the programs' own code is grouped
-# by program, and comm's by library. A file with SIMD code compiles alone, too, or in a group of mtl_group_simd().
+# Puts a module's sources into one group that compiles together, or into groups by the first word of their names where
+# `group` is BY_NAME. A program links and loads what any file of a group calls: so the programs' own code is grouped by
+# program, and comm's by library. A file with SIMD code compiles alone, too, or in a group of mtl_group_simd().
 function(mtl_group_sources group)
-  set(count 0)
   foreach(source IN LISTS ARGN)
     file(STRINGS ${source} alone REGEX "define MTL_SIMD_FILE" LIMIT_COUNT 1)
     if(alone)
       continue()
     endif()
+    set(name ${group})
     if(group STREQUAL BY_NAME)
       get_filename_component(name ${source} NAME_WE)
-      string(REGEX MATCH "^[a-z]+" part ${name})
-    else()
-      math(EXPR part "${count} / ${mtl_sources_at_once}")
-      math(EXPR count "${count} + 1")
+      string(REGEX MATCH "^[a-z]+" name ${name})
     endif()
-    set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${group}_${part})
+    set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${name})
   endforeach()
 endfunction()
 

@@ -15,7 +15,7 @@ namespace {
 constexpr std::string_view kStreamMagic("\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19", 10);
 constexpr std::int64_t kStreamProtocol = 1001;
 constexpr std::size_t kMaxPickleBytes = std::size_t{1} << 26;
-constexpr std::size_t kMaxAxes = 16;
+constexpr std::size_t kMaxTorchAxes = 16;
 constexpr const char* kOrderRemedy = "', but mtl reads only 'little'; save it again on a little-endian machine";
 
 template <class... Parts>
@@ -55,7 +55,8 @@ std::vector<std::int64_t> read_sizes(PickleValue value, const char* what) {
     value = value.arguments().at(0);
   if (!value.is(PickleKind::tuple) && !value.is(PickleKind::list))
     refuse_damaged("the ", what, "s of a tensor are ", value.describe(), " instead of a tuple");
-  if (value.size() > kMaxAxes) refuse_file("a tensor has ", value.size(), " axes, but mtl reads at most ", kMaxAxes);
+  if (value.size() > kMaxTorchAxes)
+    refuse_file("a tensor has ", value.size(), " axes, but mtl reads at most ", kMaxTorchAxes);
   std::vector<std::int64_t> out;
   for (std::size_t i = 0; i < value.size(); ++i) {
     out.push_back(integer_of(value.at(i), cat("a ", what, " of a tensor")));

@@ -10,7 +10,7 @@ namespace {
 // See APPNOTE.TXT 6.3.10, sections 4.3.7, 4.3.12, 4.3.14 to 4.3.16, 4.5.3.
 constexpr std::uint32_t kHeaderMark = 0x04034b50, kDirectoryMark = 0x02014b50, kEndMark = 0x06054b50,
                         kEndMark64 = 0x06064b50, kLocatorMark64 = 0x07064b50;
-constexpr std::uint16_t kVersion = 20, kVersion64 = 45, kExtra64 = 1, kPadding = 0x4246;
+constexpr std::uint16_t kZipVersion = 20, kZipVersion64 = 45, kExtra64 = 1, kPadding = 0x4246;
 constexpr std::uint16_t kUtf8Names = 1 << 11;
 constexpr std::uint32_t kDate = 0x00210000;  // always January 1, 1980, so that equal contents give equal archives
 constexpr std::uint64_t kAlign = 64, kHeaderBytes = 30;
@@ -40,7 +40,7 @@ void ZipWriter::add(const std::string& name, std::span<const std::byte> data) {
   const std::uint64_t zeros = (kAlign - used % kAlign) % kAlign;
   extra.u16(kPadding).u16(zeros).text(std::string(zeros, '\0'));
   ZipRecord header;
-  header.u32(kHeaderMark).u16(is_large ? kVersion64 : kVersion).u16(kUtf8Names).u16(0).u32(kDate).u32(entry.crc);
+  header.u32(kHeaderMark).u16(is_large ? kZipVersion64 : kZipVersion).u16(kUtf8Names).u16(0).u32(kDate).u32(entry.crc);
   header.u32(in32(entry.bytes)).u32(in32(entry.bytes)).u16(name.size()).u16(extra.bytes().size());
   header.text(name).text(extra.bytes());
   out_.write(header.bytes());
@@ -56,7 +56,7 @@ void ZipWriter::finish() {
     if (is_large || is_far) extra.u16(kExtra64).u16((is_large ? 16 : 0) + (is_far ? 8 : 0));
     if (is_large) extra.u64(entry.bytes).u64(entry.bytes);
     if (is_far) extra.u64(entry.offset);
-    const std::uint16_t version = is_large || is_far ? kVersion64 : kVersion;
+    const std::uint16_t version = is_large || is_far ? kZipVersion64 : kZipVersion;
     ZipRecord record;
     record.u32(kDirectoryMark).u16(version).u16(version).u16(kUtf8Names).u16(0).u32(kDate).u32(entry.crc);
     record.u32(in32(entry.bytes)).u32(in32(entry.bytes)).u16(entry.name.size()).u16(extra.bytes().size());
@@ -66,7 +66,7 @@ void ZipWriter::finish() {
   const std::uint64_t end = out_.bytes(), bytes = end - begin, count = entries_.size();
   ZipRecord record;
   if (needs_zip64(begin) || count >= 0xFFFF) {
-    record.u32(kEndMark64).u64(44).u16(kVersion64).u16(kVersion64).u32(0).u32(0);
+    record.u32(kEndMark64).u64(44).u16(kZipVersion64).u16(kZipVersion64).u32(0).u32(0);
     record.u64(count).u64(count).u64(bytes).u64(begin);
     record.u32(kLocatorMark64).u32(0).u64(end).u32(1);
   }

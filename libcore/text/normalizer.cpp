@@ -9,7 +9,7 @@ namespace mtl {
 
 namespace {
 
-struct ClassRange {
+struct CombiningRange {
   std::uint32_t first, last;
   std::uint8_t combining;
 };
@@ -20,7 +20,7 @@ struct Decomposition {
 
 #define MTL_CLASS(first, last, combining) {first, last, combining},
 #define MTL_PAIR(code, first, second, composes)
-constexpr ClassRange kClasses[] = {
+constexpr CombiningRange kClasses[] = {
 #include "text/unicode_nfc.inc"
 };
 #undef MTL_CLASS

@@ -7,7 +7,7 @@ using namespace mtl;
 
 namespace {
 
-SamplerOptions options_of(const Json& entry) {
+SamplerOptions sampler_options_of(const Json& entry) {
   return {.kind = entry.at("kind").as_string() == "cyclic" ? SamplerKind::cyclic : SamplerKind::single,
           .total = entry.at("total").as_int(),
           .consumed = entry.at("consumed").as_int(),
@@ -22,7 +22,7 @@ SamplerOptions options_of(const Json& entry) {
 TEST_CASE("samplers return Megatron-LM's micro-batches") {
   for (const Json& entry : golden_lines("golden/sampler/cases.jsonl")) {
     CAPTURE(entry.dump());
-    const SamplerOptions options = options_of(entry);
+    const SamplerOptions options = sampler_options_of(entry);
     if (entry.find("error") != nullptr) {
       CHECK_THROWS_AS(Sampler{options}, Error);
       continue;
