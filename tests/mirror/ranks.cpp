@@ -242,7 +242,7 @@ void check_waits(const LayoutCase& layout, const SharedFolder& folder) {
   CHECK(many.waits - few.waits == 2 * 3);
   CHECK(many.drains == few.drains);
   // Four micro-batches and the update: each part of a step is a graph.
-  if (layout.make == make_overlap && session->world() == 2) CHECK(many.graphs - few.graphs == 2 * (4 * 2 + 1));
+  if (layout.make == make_overlap) CHECK(many.graphs - few.graphs == 2 * (4 * 2 + 1));
 }
 
 /// Runs training on the emulated GPUs in several ways. Returns each run's metrics.
@@ -258,7 +258,8 @@ std::vector<std::vector<std::string>> metrics_on_gpus(const LayoutCase& layout, 
     options.cuda_graphs = round == 1;
     found.push_back(metrics_of(options));
   }
-  if (layout.make != make_fp16 && layout.make != make_fp16_zero) check_waits(layout, folder);
+  // Two ranks enqueue what four do.
+  if (layout.ranks == 2 && layout.make != make_fp16 && layout.make != make_fp16_zero) check_waits(layout, folder);
   return found;
 }
 
