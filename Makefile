@@ -26,7 +26,7 @@ configure: deps
 demo: tools  ## run all tools on real text, from vocabulary to conversion
 	@$(MAKE) --no-print-directory -C share/demo MTL_BIN='$(CURDIR)/$(BIN)' OUT=../../build/demo
 
-test: all  ## run the tests for every change: 6 minutes on 2 cores, after a build
+test: all  ## run the tests for every change: 5 minutes on 2 cores, after a build
 	@ctest -j$(TESTS_AT_ONCE) --test-dir '$(BUILD)' --output-on-failure -LE long
 
 test-all: all  ## run all tests, including the long ones and `sanitize`
