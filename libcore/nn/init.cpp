@@ -2,17 +2,23 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
+#include <cstring>
 
 #include "base/hash.h"
-#include "device/philox.h"
 
-namespace mtl {
-
-namespace {
+#define MTL_SIMD_FILE "nn/init.cpp"
+#include "kernels/simd.h"
 
 // Every product below must be rounded before the addition. CMakeLists.txt therefore compiles this file without fused
 // multiply-adds, which would make results differ between machines.
+
+HWY_BEFORE_NAMESPACE();
+namespace mtl::HWY_NAMESPACE {
+
+using F64 = hn::ScalableTag<double>;
+using U64 = hn::RebindToUnsigned<F64>;
+using VecF64 = hn::Vec<F64>;
+using VecU64 = hn::Vec<U64>;
 
 /// Returns term(first), term(first + 2), ..., computed at compile time because divisions are slow.
 template <std::size_t N, class Term>
@@ -22,52 +28,89 @@ constexpr std::array<double, N> table(int first, Term term) {
   return out;
 }
 
-/// Returns log x for x in (0, 1]: x = m 2^e with m in [sqrt(1/2), sqrt(2)), log m = 2 artanh((m - 1) / (m + 1)).
-double log_of(double x) {
-  static constexpr auto kInverse = table<13>(1, [](int k) { return 1.0 / k; });
-  int exponent = 0;
-  double m = std::frexp(x, &exponent);
-  if (m < 0.70710678118654752440) {
-    m *= 2;
-    --exponent;
-  }
-  double s = (m - 1) / (m + 1), s2 = s * s, sum = 0;
-  for (std::size_t i = kInverse.size(); i-- > 0;) sum = sum * s2 + kInverse[i];
-  return 2 * s * sum + exponent * 0.69314718055994530942;
+/// The number in the low 53 bits, times 2^-53.
+HWY_INLINE VecF64 unit(VecU64 bits) {
+  return hn::Mul(hn::ConvertTo(F64(), hn::BitCast(hn::RebindToSigned<F64>(), bits)), hn::Set(F64(), 0x1p-53));
 }
 
-/// Computes cos and sin of 2 pi u for u in [0, 1), using the Taylor series on an eighth of the circle.
-void circle_point(double u, double* cosine, double* sine) {
+/// Returns log x for x in [2^-53, 1]: x = m 2^e with m in [sqrt(1/2), sqrt(2)), log m = 2 artanh((m - 1) / (m + 1)).
+HWY_INLINE VecF64 log_of(VecF64 x) {
+  static constexpr auto kInverse = table<13>(1, [](int k) { return 1.0 / k; });
+  const auto one = hn::Set(F64(), 1.0);
+  const auto bits = hn::BitCast(U64(), x);
+  const auto mantissa = hn::And(bits, hn::Set(U64(), 0xFFFFFFFFFFFFFull));
+  auto m = hn::BitCast(F64(), hn::Or(mantissa, hn::Set(U64(), 0x3FE0000000000000ull)));  // in [1/2, 1)
+  auto exponent = hn::Sub(hn::ConvertTo(F64(), hn::BitCast(hn::RebindToSigned<F64>(), hn::ShiftRight<52>(bits))),
+                          hn::Set(F64(), 1022.0));
+  const auto small = hn::Lt(m, hn::Set(F64(), 0.70710678118654752440));
+  m = hn::IfThenElse(small, hn::Add(m, m), m);
+  exponent = hn::IfThenElse(small, hn::Sub(exponent, one), exponent);
+  const auto s = hn::Div(hn::Sub(m, one), hn::Add(m, one)), s2 = hn::Mul(s, s);
+  auto sum = hn::Zero(F64());
+  for (std::size_t i = kInverse.size(); i-- > 0;) sum = hn::Add(hn::Mul(sum, s2), hn::Set(F64(), kInverse[i]));
+  return hn::Add(hn::Mul(hn::Add(s, s), sum), hn::Mul(exponent, hn::Set(F64(), 0.69314718055994530942)));
+}
+
+/// Computes cos and sin of 2 pi u for u = unit(bits), using the Taylor series on an eighth of the circle.
+HWY_INLINE void circle_point(VecU64 bits, VecF64* cosine, VecF64* sine) {
   static constexpr auto kCosine = table<8>(2, [](int k) { return -1.0 / (k * (k - 1)); });
   static constexpr auto kSine = table<8>(2, [](int k) { return -1.0 / (k * (k + 1)); });
-  double turned = u * 8;
-  int octant = static_cast<int>(turned);
-  double angle = (turned - octant) * 0.78539816339744830962;  // pi / 4
-  if (octant % 2 == 1) angle = 0.78539816339744830962 - angle;
-  double a2 = angle * angle, c = 0, s = 0;
+  const auto one = hn::Set(F64(), 1.0), eighth = hn::Set(F64(), 0.78539816339744830962);  // pi / 4
+  // The octant's number is in bits 52, 51 and 50. Each of these vectors has one of them as its sign.
+  const auto top = hn::BitCast(F64(), hn::ShiftLeft<11>(bits));
+  const auto middle = hn::BitCast(F64(), hn::ShiftLeft<12>(bits));
+  const auto low = hn::BitCast(F64(), hn::ShiftLeft<13>(bits));
+  const auto in_octant = hn::And(bits, hn::Set(U64(), 0x3FFFFFFFFFFFFull));
+  auto angle = hn::Mul(hn::Mul(unit(in_octant), hn::Set(F64(), 8.0)), eighth);
+  angle = hn::IfNegativeThenElse(low, hn::Sub(eighth, angle), angle);
+  const auto a2 = hn::Mul(angle, angle);
+  auto c = hn::Zero(F64()), s = c;
   for (std::size_t i = kCosine.size(); i-- > 0;) {
-    c = (1 + c) * (a2 * kCosine[i]);
-    s = (1 + s) * (a2 * kSine[i]);
+    c = hn::Mul(hn::Add(one, c), hn::Mul(a2, hn::Set(F64(), kCosine[i])));
+    s = hn::Mul(hn::Add(one, s), hn::Mul(a2, hn::Set(F64(), kSine[i])));
   }
-  c = 1 + c;
-  s = (1 + s) * angle;
-  if ((octant + 1) / 2 % 2 == 1) std::swap(c, s);  // octants 1 2 5 6: beyond 45 degrees of an axis
-  *cosine = octant >= 2 && octant <= 5 ? -c : c;
-  *sine = octant >= 4 ? -s : s;
+  c = hn::Add(one, c);
+  s = hn::Mul(hn::Add(one, s), angle);
+  const auto swapped = hn::Xor(middle, low);  // octants 1 2 5 6: beyond 45 degrees of an axis
+  const auto sign = hn::SignBit(F64());
+  *cosine = hn::Xor(hn::IfNegativeThenElse(swapped, s, c), hn::And(hn::Xor(top, middle), sign));
+  *sine = hn::Xor(hn::IfNegativeThenElse(swapped, c, s), hn::And(top, sign));
 }
 
-}  // namespace
-
-NormalPair normal_pair(std::uint64_t seed, std::uint32_t site, std::uint64_t counter) {
-  auto words = philox({static_cast<std::uint32_t>(seed), site}, seed >> 32, counter);
-  // The uniform numbers have 53 bits. The first one is in (0, 1], so that its logarithm exists.
-  auto unit = [](std::uint32_t high, std::uint32_t low) {
-    return static_cast<double>((std::uint64_t{high} << 21) ^ (low >> 11)) * 0x1p-53;
+void normals(std::uint64_t seed, std::uint32_t site, std::uint64_t first, std::size_t pairs, double* out) {
+  constexpr std::size_t kBlocks = 64;
+  HWY_ALIGN std::uint64_t words[2 * kBlocks];
+  HWY_ALIGN double drawn[2 * kBlocks];
+  const std::size_t step = hn::Lanes(F64());
+  // A pair of words makes 53 bits.
+  const auto bits_of = [](VecU64 pair) HWY_ATTR {
+    return hn::Xor(hn::ShiftLeft<21>(hn::And(pair, hn::Set(U64(), 0xFFFFFFFFull))), hn::ShiftRight<43>(pair));
   };
-  double radius = std::sqrt(-2 * log_of(unit(words[0], words[1]) + 0x1p-53));
-  double cosine = 0, sine = 0;
-  circle_point(unit(words[2], words[3]), &cosine, &sine);
-  return {radius * cosine, radius * sine};
+  for (std::size_t done = 0; done < pairs; done += kBlocks) {
+    philox_blocks({static_cast<std::uint32_t>(seed), site}, seed >> 32, first + done, kBlocks,
+                  reinterpret_cast<std::uint32_t*>(words));
+    for (std::size_t i = 0; i < kBlocks; i += step) {
+      VecU64 a, b;
+      hn::LoadInterleaved2(U64(), words + 2 * i, a, b);
+      // Beyond 0, where the logarithm exists.
+      const auto u = hn::Add(unit(bits_of(a)), hn::Set(F64(), 0x1p-53));
+      const auto radius = hn::Sqrt(hn::Mul(hn::Set(F64(), -2.0), log_of(u)));
+      VecF64 cosine, sine;
+      circle_point(bits_of(b), &cosine, &sine);
+      hn::StoreInterleaved2(hn::Mul(radius, cosine), hn::Mul(radius, sine), F64(), drawn + 2 * i);
+    }
+    std::memcpy(out + 2 * done, drawn, std::min(kBlocks, pairs - done) * 2 * sizeof(double));
+  }
+}
+
+}  // namespace mtl::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mtl {
+
+void normal_numbers(std::uint64_t seed, std::uint32_t site, std::uint64_t first, std::size_t pairs, double* out) {
+  MTL_DISPATCH(normals)(seed, site, first, pairs, out);
 }
 
 namespace {
@@ -97,12 +140,15 @@ void draw_normals(T* out, const Slice& slice, const ParamSpec& spec, std::uint64
   std::vector<Run> runs = runs_of(slice, spec);
 #pragma omp parallel for schedule(static)
   for (std::size_t r = 0; r < runs.size(); ++r) {
+    constexpr std::int64_t kPairs = 512;
+    double drawn[2 * kPairs];
     std::int64_t first = runs[r].first, end = first + runs[r].count;
     T* to = out + runs[r].offset - first;  // element e of the entire tensor is to[e]
-    for (std::int64_t pair = first / 2; 2 * pair < end; ++pair) {
-      NormalPair drawn = normal_pair(seed, site, static_cast<std::uint64_t>(pair));
-      if (2 * pair >= first) to[2 * pair] = stored(drawn.first * spec.init_std);
-      if (2 * pair + 1 < end) to[2 * pair + 1] = stored(drawn.second * spec.init_std);
+    for (std::int64_t from = first / 2 * 2; from < end; from += 2 * kPairs) {
+      std::int64_t until = std::min(end, from + 2 * kPairs);
+      normal_numbers(seed, site, static_cast<std::uint64_t>(from / 2), static_cast<std::size_t>(until - from + 1) / 2,
+                     drawn);
+      for (std::int64_t e = std::max(first, from); e < until; ++e) to[e] = stored(drawn[e - from] * spec.init_std);
     }
   }
 }
@@ -120,3 +166,4 @@ void initialize_param(Tensor value, const Slice& slice, const ParamSpec& spec, s
 }
 
 }  // namespace mtl
+#endif

@@ -16,10 +16,8 @@ namespace mtl {
 void initialize_param(Tensor value, const Slice& slice, const ParamSpec& spec, std::uint64_t seed,
                       DType load = DType::f32);
 
-/// Two independent standard normal samples. Declared here for tests.
-struct NormalPair {
-  double first, second;
-};
-NormalPair normal_pair(std::uint64_t seed, std::uint32_t site, std::uint64_t counter);
+/// Writes 2 * pairs independent standard normal numbers to `out`, those of the counters `first`, `first` + 1, ...
+/// Declared here for tests.
+void normal_numbers(std::uint64_t seed, std::uint32_t site, std::uint64_t first, std::size_t pairs, double* out);
 
 }  // namespace mtl

@@ -1,26 +1,47 @@
-// Initial weights: mtl's logarithm and cosine compared with libm's, and the moments of the random numbers.
+// Initial weights: mtl's logarithm and cosine compared with libm's, their bits, and the moments of the random numbers.
 #include "nn/init.h"
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
+#include "base/hash.h"
 #include "device/memory.h"
 #include "device/philox.h"
+#include "tests/instruction_sets.h"
 
 using namespace mtl;
+using test::on_every_instruction_set;
 
 TEST_CASE("normals equal Box and Muller with libm's functions to 1e-14") {
+  std::vector<double> got(40000);
+  normal_numbers(1234, 77, 0, 20000, got.data());
   for (std::uint64_t counter = 0; counter < 20000; ++counter) {
     auto words = philox({1234, 77}, 0, counter);
     double u = static_cast<double>((std::uint64_t{words[0]} << 21) ^ (words[1] >> 11)) * 0x1p-53 + 0x1p-53;
     double v = static_cast<double>((std::uint64_t{words[2]} << 21) ^ (words[3] >> 11)) * 0x1p-53;
     double radius = std::sqrt(-2 * std::log(u));
-    NormalPair got = normal_pair(1234, 77, counter);
-    CHECK(std::abs(got.first - radius * std::cos(2 * M_PI * v)) < 1e-14 * std::max(1.0, radius));
-    CHECK(std::abs(got.second - radius * std::sin(2 * M_PI * v)) < 1e-14 * std::max(1.0, radius));
+    CHECK(std::abs(got[2 * counter] - radius * std::cos(2 * M_PI * v)) < 1e-14 * std::max(1.0, radius));
+    CHECK(std::abs(got[2 * counter + 1] - radius * std::sin(2 * M_PI * v)) < 1e-14 * std::max(1.0, radius));
   }
+}
+
+TEST_CASE("normals have the bits of mtl 0.1.0 with every instruction set") {
+  const std::uint64_t seed = 0x123456789ABCDEF, first = (std::uint64_t{1} << 32) - 5000;
+  on_every_instruction_set([&] {
+    std::vector<double> got(40002, -7);
+    normal_numbers(seed, 9, first, 20000, got.data());
+    CHECK(hash_text(hash_bytes(got.data(), 40000 * sizeof(double))) == "fcc1f1b17b9525d9");
+    CHECK(got[40000] == -7);
+    for (std::size_t pairs : {1, 63, 64, 65}) {
+      std::vector<double> few(2 * pairs + 1, -7);
+      normal_numbers(seed, 9, first, pairs, few.data());
+      CHECK(std::equal(few.begin(), few.end() - 1, got.begin()));
+      CHECK(few.back() == -7);
+    }
+  });
 }
 
 TEST_CASE("an initialized parameter has its mean, deviation and zero padding, which vary with name and seed") {
