@@ -3,6 +3,9 @@
 # Sets MTL_WITH_CUDA if kernels can be compiled, and the programs call them.
 set(MTL_CUDA AUTO CACHE STRING "Compute on GPUs, too: AUTO (if CUDA is found), ON (required) or OFF")
 set(MTL_CUDA_ARCHS "90a" CACHE STRING "Architectures of GPUs to compile for, such as 80;90a;100")
+if("${MTL_CUDA_ARCHS}" MATCHES "(^|;)90(;|$)")  # the wgmma kernels compile to nothing for it
+  message(FATAL_ERROR "CUDA: MTL_CUDA_ARCHS contains 90; write 90a, which has wgmma")
+endif()
 find_program(MTL_NVCC nvcc PATHS /usr/local/cuda/bin)
 set(MTL_WITH_CUDA OFF)
 

@@ -143,6 +143,8 @@ __global__ void __launch_bounds__(HopperTile<dim>::kThreads, 1)
         const HopperQueries own(hopper.f.shape, hopper.tiles, Tile::kQueries, Tile::kKeys);
         consume<T, dim>(hopper, shared, own, warpgroup);
       });
+#else
+  __trap();  // compiled for another architecture; returning would leave the results unwritten
 #endif
 }
 

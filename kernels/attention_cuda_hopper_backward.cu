@@ -191,6 +191,8 @@ __global__ void __launch_bounds__(HopperDqTile<dim>::kThreads, 1)
         const HopperQueries own(hopper.f.shape, hopper.f.tiles, Tile::kOwn, Tile::kRows);
         sum_dq<Tile>(hopper.f, shared, own, warpgroup);
       });
+#else
+  __trap();  // compiled for another architecture; returning would leave the results unwritten
 #endif
 }
 
@@ -325,6 +327,8 @@ __global__ void __launch_bounds__(HopperDkDvTile<dim>::kThreads, 1)
   const HopperKeys own(Tile(), hopper.f, reinterpret_cast<int*>(shared.staged));
   with_roles<Tile>([&] { copy_queries<Tile>(hopper, shared, own); },
                    [&](int warpgroup) { sum_dk_dv<Tile>(hopper.f, shared, own, warpgroup); });
+#else
+  __trap();  // compiled for another architecture; returning would leave the results unwritten
 #endif
 }
 

@@ -8,6 +8,8 @@ std::string CudaDevice::text() const {
   return cat(name, " (sm_", major, minor, ", ", human_bytes(static_cast<double>(memory)), ")");
 }
 
+std::string architecture_for(int major, int minor) { return cat(major, minor, major == 9 ? "a" : ""); }
+
 bool runs_on(std::string_view architectures, int major, int minor) {
   for (const std::string& architecture : split(std::string(architectures), ',')) {
     const bool exact = !architecture.empty() && architecture.back() == 'a';

@@ -42,6 +42,10 @@ CudaMemory cuda_memory();
 /// device reports. The context exists before the first allocation. Kernels and cuBLASLt are loaded at first use.
 inline constexpr std::size_t kCudaContextBytes = std::size_t{512} << 20, kCudaLibraryBytes = std::size_t{256} << 20;
 
+/// Returns the architecture to compile kernels for, so that all of mtl's run on this GPU: "80", or "90a", whose wgmma
+/// kernels a build for plain 90 would lack.
+std::string architecture_for(int major, int minor);
+
 /// Returns true if kernels compiled for `architectures` ("80,90a") run on a GPU with compute capability major.minor.
 /// sm_80 kernels run on 8.0 and later 8.x. sm_90a kernels run only on 9.0.
 bool runs_on(std::string_view architectures, int major, int minor);

@@ -11,6 +11,12 @@ train=(mtl-train --num-layers 2 --hidden-size 32 --num-attention-heads 4 --max-p
   --tokenizer-type NullTokenizer --vocab-size 512 --data-path ids_text_document --split '1,0,0' --micro-batch-size 2 --train-iters 2
   --lr 0.001 --eval-iters 0 --peak-tflops 1)
 
+# For plain 90, the wgmma kernels would compile to nothing.
+for archs in 90 '80;90' '90;100'; do
+  expect_exit 1 cmake "-DMTL_CUDA_ARCHS=$archs" -P "$TESTS/../cmake/cuda.cmake"
+  expect_text err 'MTL_CUDA_ARCHS contains 90; write 90a'
+done
+
 expect_exit 0 "${eval_ids[@]}" --device cpu
 cp out cpu
 expect_exit 0 "${eval_ids[@]}"

@@ -120,6 +120,10 @@ TEST_CASE("cuda: runs_on() accepts the GPUs that compiled kernels support") {
   CHECK(!runs_on("90a", 10, 0));
   CHECK(runs_on("80,90a,100", 10, 0));
   CHECK(runs_on("80,90a,100", 10, 3));
+  for (const auto& [major, minor] : {std::pair(8, 0), {8, 9}, {9, 0}, {10, 0}, {12, 0}})
+    CHECK(runs_on(architecture_for(major, minor), major, minor));
+  CHECK(architecture_for(9, 0) == "90a");  // with wgmma
+  CHECK(architecture_for(10, 0) == "100");
   CHECK(!runs_on("80,90a,100", 12, 0));
   CHECK(!runs_on("", 9, 0));
 }
