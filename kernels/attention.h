@@ -65,7 +65,8 @@ struct AttentionInput {
 /// A query beyond the last key is an error: the CPU throws, a GPU does not check.
 void attention_forward(Stream& stream, Arena& scratch, Tensor out, Tensor logsumexp, const AttentionInput& in);
 
-/// Writes the gradients, shaped like in.qkv. Needs whole sequences.
+/// Writes the gradients, shaped like in.qkv, whose tensors must contain no other heads: a GPU overwrites all of them
+/// while it chooses between variants. Needs whole sequences.
 void attention_backward(Stream& stream, Arena& scratch, const Qkv& grads, Tensor dout, Tensor out, Tensor logsumexp,
                         const AttentionInput& in);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include "base/enum_index.h"
 #include "base/str.h"
@@ -54,6 +55,25 @@ struct HostCopies {
     }
   }
 };
+
+/// Sets every bit of the results. Computed numbers never have this pattern: a NaN differs from it in sign or mantissa.
+void mark_unwritten(Stream& stream, const std::vector<Tensor>& results) {
+  for (const Tensor& result : results) {
+    const std::vector<std::byte> ones(result.bytes(), std::byte{0xFF});
+    copy_from_host(stream, result, std::span(ones));
+  }
+}
+
+/// Returns the index of the first element that is still marked.
+std::optional<std::int64_t> unwritten_element(const Tensor& result) {
+  const std::size_t size = size_of(result.dtype());
+  const auto* data = static_cast<const std::byte*>(result.raw());
+  for (std::int64_t i = 0; i < result.numel(); ++i) {
+    if (std::all_of(data + i * size, data + (i + 1) * size, [](std::byte byte) { return byte == std::byte{0xFF}; }))
+      return i;
+  }
+  return {};
+}
 
 }  // namespace
 
@@ -128,19 +148,21 @@ std::vector<std::string> refused_variants(const Choices& choices) {
   return out;
 }
 
-std::string difference_of(const Tensor& expected, const Tensor& actual, std::int64_t dim) {
+std::string difference_of(const Tensor& expected, const Tensor& actual) {
   return with_float_type(expected.dtype(), [&]<class T>(T) -> std::string {
     const double tolerance = std::is_same_v<T, float> ? 1e-3 : std::is_same_v<T, Half> ? 1e-2 : 4e-2;
     const T *expected_data = expected.data<T>(), *actual_data = actual.data<T>();
-    double squares = 0;
+    const std::int64_t dim = expected.size(-1);
+    const std::int64_t heads = expected.size(-2), rows = expected.numel() / dim;
+    std::vector<double> floors(heads, std::numeric_limits<double>::min());
     for (std::int64_t i = 0; i < expected.numel(); ++i) {
       const double a = double{widen(expected_data[i])};
-      if (std::isfinite(a)) squares += a * a;
+      if (std::isfinite(a))
+        floors[i / dim % heads] += a * a * static_cast<double>(heads) / static_cast<double>(rows) / (50 * 50);
     }
-    const double floor = squares * static_cast<double>(dim) / static_cast<double>(expected.numel()) / (50.0 * 50.0);
-    for (std::int64_t row = 0; row < expected.numel(); row += dim) {
+    for (std::int64_t row = 0; row < rows; ++row) {
       double error = 0, size = 0;
-      for (std::int64_t i = row; i < std::min(row + dim, expected.numel()); ++i) {
+      for (std::int64_t i = row * dim; i < (row + 1) * dim; ++i) {
         const double a = double{widen(expected_data[i])}, b = double{widen(actual_data[i])};
         if (std::isfinite(a) != std::isfinite(b) || std::isnan(a) != std::isnan(b))
           return cat("element ", i, " is ", b, ", expected ", a);
@@ -148,8 +170,8 @@ std::string difference_of(const Tensor& expected, const Tensor& actual, std::int
         error += (a - b) * (a - b);
         size += a * a;
       }
-      const double relative = std::sqrt(error / std::max({size, floor, std::numeric_limits<double>::min()}));
-      if (relative > tolerance) return cat("row ", row / dim, " differs by ", relative, " of its size");
+      const double relative = std::sqrt(error / std::max(size, floors[row % heads]));
+      if (relative > tolerance) return cat("row ", row, " differs by ", relative, " of its size");
     }
     return {};
   });
@@ -163,30 +185,39 @@ AttentionVariant choose_variant(Stream& stream, const std::string& key, const st
     return variants[std::find(names.begin(), names.end(), name) - names.begin()];
   };
   std::vector<HostCopies> reference;  // the first variant's results, once it has run
-  const auto refused = [&](const std::string& name) {
+  /// Runs a variant. Returns why it cannot be used, or "".
+  const auto fault_of = [&](const std::string& name) -> std::string {
+    mark_unwritten(stream, results);
     try {
       run(variant_of(name));
     } catch (const Error& error) {
       if (reference.empty()) throw;
-      stream.choices().set(cat(key, kRefused, name), error.what());
-      return true;
+      return error.what();
     }
     HostCopies actual(stream, results);
+    for (const Tensor& result : actual.tensors) {
+      const std::optional<std::int64_t> element = unwritten_element(result);
+      if (!element) continue;
+      const std::string why = cat("it does not write element ", *element, " of its results");
+      require(!reference.empty(), key, ": ", name, " cannot be used: ", why,
+              "; train with --attention-backend unfused, and please report this");
+      return why;
+    }
     if (reference.empty()) {
       reference.push_back(std::move(actual));
-      return false;
+      return {};
     }
     for (std::size_t i = 0; i < results.size(); ++i) {
-      const std::string why = difference_of(reference[0].tensors[i], actual.tensors[i], results[i].size(-1));
-      if (why.empty()) continue;
-      stream.choices().set(cat(key, kRefused, name), cat("its results differ from those of ", names[0], ": ", why));
-      return true;
+      const std::string why = difference_of(reference[0].tensors[i], actual.tensors[i]);
+      if (!why.empty()) return cat("its results differ from those of ", names[0], ": ", why);
     }
-    return false;
+    return {};
   };
   return variant_of(stream.choices().choose(key, names, [&](const std::string& name) {
-    if (refused(name)) return std::numeric_limits<double>::infinity();
-    return seconds_of(stream, [&] { run(variant_of(name)); });
+    const std::string why = fault_of(name);
+    if (why.empty()) return seconds_of(stream, [&] { run(variant_of(name)); });
+    stream.choices().set(cat(key, kRefused, name), why);
+    return std::numeric_limits<double>::infinity();
   }));
 }
 

@@ -53,19 +53,20 @@ std::string attention_backward_key(const AttentionInput& in);
 
 /// Returns stream.choices()' variant for `key` if `variants` contains it. Otherwise measures, returns the fastest of
 /// `variants`, and stores it in stream.choices(); a single variant is neither measured nor compared. `run` launches a
-/// variant on the stream, and must overwrite `results` without reading them. A variant that throws Error, or whose
-/// results differ from the first one's, is refused, and stream.choices() stores the reason. If the first variant throws
-/// Error, rethrows it.
+/// variant on the stream, and must write all elements of `results` without reading them. A variant that throws Error,
+/// that leaves an element unwritten, or whose results differ from the first one's, is refused, and stream.choices()
+/// stores the reason. Throws Error if the first variant does or leaves an element unwritten.
 AttentionVariant choose_variant(Stream& stream, const std::string& key, const std::vector<AttentionVariant>& variants,
                                 const std::function<void(AttentionVariant)>& run, const std::vector<Tensor>& results);
 
 /// Returns a message for each refused variant, with the reason.
 std::vector<std::string> refused_variants(const Choices& choices);
 
-/// Describes the first difference between two results that exceeds rounding errors, or returns "". Rows of `dim`
-/// elements, one per head, are compared separately, so that even a single wrong row is found. Differences are relative
-/// to the row's norm, or to 1/50 of the root mean square over rows if that is larger, because if a query sees only one
-/// key, its gradient is 0 except for rounding errors. NaN and infinities must be in the same places.
-std::string difference_of(const Tensor& expected, const Tensor& actual, std::int64_t dim);
+/// Describes the first difference between two results (..., H, D) that exceeds rounding errors, or returns "". Rows of
+/// D elements are compared separately, so that even a single wrong row is found. Differences are relative to the row's
+/// norm, or to 1/50 of the root mean square over the rows of the same head if that is larger, because if a query sees
+/// only one key, its gradient is 0 except for rounding errors. (Rows of other heads do not count: in a packed gradient
+/// of q, k and v, dv is much larger than dq.) NaN and infinities must be in the same places.
+std::string difference_of(const Tensor& expected, const Tensor& actual);
 
 }  // namespace mtl

@@ -31,16 +31,16 @@ struct Call {
   Variants on(int capability) const { return attention_forward_variants(in, out, logsumexp, capability); }
 };
 
-/// Simulated variants that write given numbers to a (2, 4) tensor and take a given time.
+/// Simulated variants that write given numbers to the start of a (2, 1, 4) tensor and take a given time.
 struct SimulatedVariants {
   std::vector<float> memory = std::vector<float>(8);
-  Tensor result{memory.data(), DType::f32, {2, 4}};
+  Tensor result{memory.data(), DType::f32, {2, 1, 4}};
   std::map<AttentionVariant, std::vector<float>> numbers;
   std::map<AttentionVariant, int> milliseconds{}, runs{};
 
   AttentionVariant choose(Stream& stream, const Variants& among) {
     const auto run = [&](AttentionVariant variant) {
-      memory = numbers.at(variant);
+      std::copy(numbers.at(variant).begin(), numbers.at(variant).end(), memory.begin());
       ++runs[variant];
       std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds[variant]));
     };
@@ -189,13 +189,29 @@ TEST_CASE("attention variants: a faster variant with different results is refuse
   }
 }
 
+TEST_CASE("attention variants: a variant that writes nothing, or not everything, is refused") {
+  for (const std::size_t written : {0, 3, 7}) {
+    Stream stream(Device::cpu);
+    SimulatedVariants simulated{.numbers = {{tiles, kReferenceResult},
+                                            {hopper, {kReferenceResult.begin(), kReferenceResult.begin() + written}}},
+                                .milliseconds = {{tiles, 20}, {hopper, 1}}};
+    CHECK(simulated.choose(stream, {tiles, hopper}) == tiles);
+    CHECK(
+        refused_variants(stream.choices()) ==
+        std::vector<std::string>{cat("a call refuses hopper: it does not write element ", written, " of its results")});
+    Stream other(Device::cpu);
+    CHECK_THROWS_WITH(simulated.choose(other, {hopper, tiles}), doctest::Contains("--attention-backend unfused"));
+  }
+}
+
 TEST_CASE("attention variants: a variant that throws is refused; an error of the reference is rethrown") {
   Stream stream(Device::cpu);
-  std::vector<float> memory = kReferenceResult;
-  const auto run = [](AttentionVariant variant) {
+  std::vector<float> memory(8);
+  const auto run = [&](AttentionVariant variant) {
     if (variant == cudnn) fail(Exit::failure, "cuDNN has no engine");
+    memory = kReferenceResult;
   };
-  const Tensor result{memory.data(), DType::f32, {2, 4}};
+  const Tensor result{memory.data(), DType::f32, {2, 1, 4}};
   CHECK(choose_variant(stream, "a call", {tiles, cudnn}, run, {result}) == tiles);
   CHECK(refused_variants(stream.choices()) == std::vector<std::string>{"a call refuses cudnn: cuDNN has no engine"});
   CHECK_THROWS_WITH(choose_variant(stream, "another", {cudnn, tiles}, run, {result}), "cuDNN has no engine");
@@ -210,9 +226,9 @@ TEST_CASE("attention variants: results that differ by rounding agree, in every d
         near.push_back(narrow<T>(static_cast<float>(i * (1 + factor))));
         far.push_back(narrow<T>(static_cast<float>(i * (i > 24 ? 1.1 : 1))));
       }
-      const auto tensor = [&](std::vector<T>& of) { return Tensor(of.data(), dtype, {4, 8}); };
-      CHECK(difference_of(tensor(want), tensor(near), 8).empty());
-      CHECK(difference_of(tensor(want), tensor(far), 8).starts_with("row 3 differs by "));
+      const auto tensor = [&](std::vector<T>& of) { return Tensor(of.data(), dtype, {4, 1, 8}); };
+      CHECK(difference_of(tensor(want), tensor(near)).empty());
+      CHECK(difference_of(tensor(want), tensor(far)).starts_with("row 3 differs by "));
     });
   }
 }
@@ -221,10 +237,20 @@ TEST_CASE("attention variants: a gradient that is 0 up to rounding agrees, a mis
   const std::vector<float> want{1e-6f, -2e-6f, 1, 2, 0.01f, 0.02f, 3, 4};
   const auto differs = [&](std::vector<float> got) {
     std::vector<float> expected = want;
-    return difference_of({expected.data(), DType::f32, {4, 2}}, {got.data(), DType::f32, {4, 2}}, 2);
+    return difference_of({expected.data(), DType::f32, {4, 1, 2}}, {got.data(), DType::f32, {4, 1, 2}});
   };
   CHECK(differs({-3e-6f, 1e-6f, 1, 2, 0.01f, 0.02f, 3, 4}).empty());
   CHECK(differs({1e-6f, -2e-6f, 1, 2, 0, 0, 3, 4}).starts_with("row 2 differs by "));
+}
+
+TEST_CASE("attention variants: a head with small gradients is compared with itself, not with larger heads") {
+  std::vector<float> want, got;  // as dq beside dv: (8 rows, 2 heads, 1 element)
+  for (int row = 0; row < 8; ++row) {
+    want.insert(want.end(), {0.01f, 100.0f});
+    got.insert(got.end(), {row == 5 ? 0.011f : 0.01f, 100.0f});
+  }
+  CHECK(difference_of({want.data(), DType::f32, {8, 2, 1}}, {got.data(), DType::f32, {8, 2, 1}})
+            .starts_with("row 10 differs by "));
 }
 
 TEST_CASE("attention hopper: results equal the reference on a GPU that supports it") {
