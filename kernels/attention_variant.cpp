@@ -107,6 +107,8 @@ std::vector<AttentionVariant> allowed_forward_variants(AttentionBackend backend,
     case AttentionBackend::flash:
       if (by_cudnn != variants.end()) variants.erase(by_cudnn);
       break;
+    case AttentionBackend::tiles:
+      return {variants[0]};
     case AttentionBackend::fused:
       if (by_cudnn != variants.end()) return {AttentionVariant::cudnn};
       fail(Exit::usage,
@@ -122,6 +124,7 @@ std::vector<AttentionVariant> allowed_forward_variants(AttentionBackend backend,
 std::vector<AttentionVariant> allowed_backward_variants(AttentionBackend backend,
                                                         std::vector<AttentionVariant> variants) {
   if (backend == AttentionBackend::unfused) return {AttentionVariant::simple};
+  if (backend == AttentionBackend::tiles) return {variants[0]};
   return variants;
 }
 

@@ -28,9 +28,9 @@ std::vector<AttentionVariant> attention_forward_variants(const AttentionInput& i
 std::vector<AttentionVariant> attention_backward_variants(const AttentionInput& in, const Qkv& grads,
                                                           const Tensor& dout, const Tensor& out, int capability);
 
-/// Return the `variants` that the backend allows. `automatic` allows all, `flash` all except `cudnn`, and `unfused`
-/// only `simple`, which supports every call. In forward, `fused` allows only `cudnn` and throws Error(usage) if
-/// `variants` lacks it. In backward, `fused` is the same as `flash`.
+/// Return the `variants` that the backend allows. `automatic` allows all, `flash` all except `cudnn`, `tiles` only the
+/// first, and `unfused` only `simple`, which supports every call. In forward, `fused` allows only `cudnn` and throws
+/// Error(usage) if `variants` lacks it. In backward, `fused` is the same as `flash`.
 std::vector<AttentionVariant> allowed_forward_variants(AttentionBackend backend,
                                                        std::vector<AttentionVariant> variants);
 std::vector<AttentionVariant> allowed_backward_variants(AttentionBackend backend,

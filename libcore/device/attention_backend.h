@@ -1,4 +1,4 @@
-// Attention implementations for GPUs, with Megatron-LM's names.
+// Attention implementations for GPUs, with Megatron-LM's names, and `tiles`.
 #pragma once
 
 #include <string>
@@ -10,11 +10,12 @@ namespace mtl {
 enum class AttentionBackend {
   automatic,  // the fastest kernel that supports the call
   flash,      // our own fastest kernel
+  tiles,      // our own kernels for the tensor cores of every architecture, without those for one architecture
   fused,      // cuDNN
   unfused,    // our own plain kernels, without tensor cores
 };
 
-/// Returns auto, flash, fused, unfused and local. `local` is an alias for unfused.
+/// Returns auto, flash, tiles, fused, unfused and local. `local` is an alias for unfused.
 const std::vector<std::string>& attention_backend_names();
 /// Throws Error if the name is unknown.
 AttentionBackend parse_attention_backend(std::string_view name);

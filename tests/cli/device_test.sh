@@ -32,7 +32,7 @@ expect_exit 0 "${train[@]}" --device cpu --attention-backend fused --log-jsonl b
 expect_text err 'attention-backend has no effect on the CPU'
 grep -q '"attention_backend": "fused"' backend.jsonl || fail 'the start record lacks --attention-backend'
 expect_exit 2 "${train[@]}" --device cpu --attention-backend fast
-expect_text err '^  --attention-backend fast +choose one of auto, flash, fused, unfused, local'
+expect_text err '^  --attention-backend fast +choose one of auto, flash, tiles, fused, unfused, local'
 expect_exit 0 "${train[@]}" --device cpu --tuning-cache choices.json
 expect_text err 'tuning-cache has no effect on the CPU'
 [ ! -e choices.json ] || fail 'the CPU wrote --tuning-cache'
@@ -66,7 +66,7 @@ else
   cp out with_graphs
   expect_exit 0 "${train[@]}" --dry-run --json --device cuda --no-cuda-graphs
   cmp -s out with_graphs && fail 'the plan is the same with --no-cuda-graphs'
-  for backend in auto flash unfused local; do
+  for backend in auto flash tiles unfused local; do
     expect_exit 0 "${train[@]}" --dry-run --device cuda --attention-backend $backend
     [ -s err ] && fail "--attention-backend $backend prints notices: $(cat err)"
   done

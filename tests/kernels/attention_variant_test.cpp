@@ -127,6 +127,10 @@ TEST_CASE("attention variants: a backend limits which may be used") {
   };
   CHECK(allowed("auto", {tiles, hopper, cudnn}) == Variants{tiles, hopper, cudnn});
   CHECK(allowed("flash", {tiles, hopper, cudnn}) == Variants{tiles, hopper});
+  CHECK(allowed("tiles", {tiles, hopper, cudnn}) == Variants{tiles});
+  CHECK(allowed("tiles", {simple}) == Variants{simple});
+  CHECK(backward("tiles", {tiles, hopper}) == Variants{tiles});
+  CHECK(backward("tiles", {simple}) == Variants{simple});
   CHECK(allowed("fused", {tiles, hopper, cudnn}) == Variants{cudnn});
   for (const char* own : {"auto", "flash", "fused"}) CHECK(backward(own, {tiles, hopper}) == Variants{tiles, hopper});
   for (const char* plain : {"unfused", "local"}) {
@@ -134,7 +138,7 @@ TEST_CASE("attention variants: a backend limits which may be used") {
     CHECK(backward(plain, {tiles, hopper}) == Variants{simple});
   }
   CHECK_THROWS_WITH(allowed("fused", {tiles, hopper}), doctest::Contains("choose auto or flash"));
-  CHECK_THROWS_WITH(parse_attention_backend("fast"), doctest::Contains("choose auto, flash"));
+  CHECK_THROWS_WITH(parse_attention_backend("fast"), doctest::Contains("choose auto, flash, tiles"));
 }
 
 TEST_CASE("attention variants: the key of a choice names what its time depends on") {

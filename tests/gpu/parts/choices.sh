@@ -25,6 +25,8 @@ part_choices() {
     check choices "tables and trace of the profile" "" has_profile "$work/profile"
   check choices "attention by this library" "" training cuda flash "${small_model[@]}" --bf16 --attention-dropout 0 \
     --attention-backend flash || return
+  check choices "attention without wgmma" "" training cuda tiles "${small_model[@]}" --bf16 --attention-dropout 0 \
+    --attention-backend tiles && near flash tiles 20 2e-2 "  losses near" choices
   check choices "attention without tensor cores" "" training cuda unfused "${small_model[@]}" --bf16 --attention-dropout 0 \
     --attention-backend unfused && near flash unfused 20 2e-2 "  losses near" choices
   if training cuda fused "${small_model[@]}" --bf16 --attention-dropout 0 --attention-backend fused >"$work/log" 2>&1; then
