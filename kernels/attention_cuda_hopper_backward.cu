@@ -11,8 +11,6 @@
 // H T^2 D / 128 bytes, and write as many, for a gradient of 2 B H T D bytes, and each block would wait for the one
 // before. Bytes moved: q, k, v and dout twice, out and the gradients once; each block that needs a tile reads it again
 // from L2. Sums have a fixed order. Predicted: bound by wgmma.
-#include <climits>
-
 #include "kernels/attention_cuda.h"
 #include "kernels/cuda/attention_gradients.h"
 #include "kernels/cuda/attention_hopper.h"
@@ -220,8 +218,7 @@ __device__ void load_statistics(Statistics& to, int rows, const TiledBackward<T>
     const bool exists = t < shape.queries;
     to.logsumexp[i] = exists ? f.logsumexp[first + t] : INFINITY;
     to.delta[i] = exists ? f.delta[first + t] : 0;
-    if (shape.document_start != nullptr)
-      to.document_start[i] = exists ? shape.document_start[std::int64_t{b} * shape.queries + t] : INT_MAX;
+    to.first_key[i] = exists ? shape.visible(b, t).first : kNoKey;
   }
 }
 
@@ -263,10 +260,13 @@ struct TileOverlap {
     any = key < shape.keys && last >= key && query < seeing.end;
     masked = key + 63 > query || last >= shape.queries || (shape.window > 0 && last - key >= shape.window);
     if (shape.document_start == nullptr) return;
-    masked = true;
-    bool near = false;
-    for (int i = lane(); i < Tile::kRows; i += kWarp) near |= statistics.document_start[i] < key + 64;
-    any = __any_sync(kAllLanes, near) && any;
+    bool sees_some = false, misses_some = false;
+    for (int i = lane(); i < Tile::kRows; i += kWarp) {
+      sees_some |= statistics.first_key[i] < key + 64;
+      misses_some |= statistics.first_key[i] > key;
+    }
+    any = __any_sync(kAllLanes, sees_some) && any;
+    masked = __any_sync(kAllLanes, misses_some) || masked;
   }
 };
 
@@ -293,7 +293,7 @@ __device__ void sum_dk_dv(const TiledBackward<T>& f, const HopperBackwardShared<
         start_product_of_rows<T, dim, Tile::kOwn>(scores, keys, queries);
         start_product_of_rows<T, dim, Tile::kOwn>(dp, values, douts);
         wgmma_end<1>(scores);
-        if (meeting.masked) mask_transposed(scores, statistics, shape, query, own_key);
+        if (meeting.masked) mask_transposed(scores, statistics, query, own_key);
         write_probabilities_transposed(scores, statistics, shape.scale * kLog2E);
         wgmma_end<0>(dp);
         const int head = own.g * shape.heads + h;

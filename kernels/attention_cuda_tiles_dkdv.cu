@@ -10,7 +10,7 @@ namespace mtl::cuda {
 
 namespace {
 
-/// A warp owns 16 keys. A stage holds queries and their dout, logsumexp, delta and document start.
+/// A warp owns 16 keys. A stage holds queries and their dout, logsumexp, delta and first key.
 template <int dim>
 struct DkDvTile {
   static constexpr int kWarps = 4, kKeys = 16 * kWarps, kQueries = 32;
@@ -47,9 +47,7 @@ __global__ void __launch_bounds__(DkDvTile<dim>::kWarps* kWarp, 2)
           exists ? (std::int64_t{b} * shape.groups * shape.heads + g * shape.heads + h) * shape.queries + t : 0;
       cp_async_4(&statistics[stage].logsumexp[i], f.logsumexp + row, exists);
       cp_async_4(&statistics[stage].delta[i], f.delta + row, exists);
-      if (shape.document_start != nullptr)
-        cp_async_4(&statistics[stage].document_start[i],
-                   shape.document_start + (exists ? std::int64_t{b} * shape.queries + t : 0), exists);
+      statistics[stage].first_key[i] = exists ? shape.visible(b, t).first : kNoKey;
     }
     cp_async_commit();
   };
@@ -64,15 +62,14 @@ __global__ void __launch_bounds__(DkDvTile<dim>::kWarps* kWarp, 2)
     const int query = queries.begin + step % steps * Tile::kQueries, last = query + Tile::kQueries - 1;
     if (own_key >= shape.keys || last < own_key || query >= own.end) continue;
     const QueryStatistics<Tile::kQueries>& of_queries = statistics[stage];
-    const bool documents = shape.document_start != nullptr;
-    if (documents && !__any_sync(kAllLanes, of_queries.document_start[lane()] < own_key + 16)) continue;
+    const int first_key_seen = of_queries.first_key[lane()];
+    if (!__any_sync(kAllLanes, first_key_seen < own_key + 16)) continue;
     const T *tile = stages + stage * Tile::kStage, *douts = tile + Tile::kStage / 2;
     Sums<Tile::kQueries / 8> scores, dp;
     multiply_rows<T, dim>(scores, keys, warp_row, tile);  // S^T = k q^T
     multiply_rows<T, dim>(dp, values, warp_row, douts);   // dP^T = v dout^T
-    const bool masked = documents || own_key + 15 > query || last >= shape.queries ||
-                        (shape.window > 0 && last - own_key >= shape.window);
-    if (masked) mask_transposed(scores, of_queries, shape, query, own_key);
+    const bool masked = __any_sync(kAllLanes, first_key_seen > own_key) || own_key + 15 > query;
+    if (masked) mask_transposed(scores, of_queries, query, own_key);
     write_probabilities_transposed(scores, of_queries, shape.scale * kLog2E);
     const int head = g * shape.heads + step / steps;
     if (shape.dropout.active) drop_transposed(scores, dp, shape.dropout, b, head, query, own_key);

@@ -5,6 +5,8 @@
 //   softmax backward: dS = P * (dP - delta), dq = scale dS k, dk = scale dS^T q
 #pragma once
 
+#include <climits>
+
 #include "kernels/cuda/attention_softmax.h"
 
 namespace mtl::cuda {
@@ -77,8 +79,9 @@ __device__ void differentiate(Sums<n>& scores, Sums<n>& dp, const DqRows& rows, 
 template <int count>
 struct QueryStatistics {
   float logsumexp[count], delta[count];
-  std::int32_t document_start[count];
+  int first_key[count];  // that the query sees; kNoKey for a query past the end
 };
+inline constexpr int kNoKey = INT_MAX;
 
 /// The queries [begin, end) that causality and the window allow to see at least one of the keys [key, key + count).
 struct SeeingQueries {
@@ -122,19 +125,17 @@ __device__ inline unsigned kept_elements(const ProbabilityDropout& dropout, int 
 }
 
 /// Sets transposed scores (keys, queries) to -inf where the query does not see the key. The tile starts at `query` and
-/// `key`.
+/// `key`. Selects without branches: with && instead of &, the compiler makes one per element.
 template <int n>
-__device__ void mask_transposed(Sums<n>& scores, const QueryStatistics<8 * n>& statistics, const AttentionShape& shape,
-                                int query, int key) {
+__device__ void mask_transposed(Sums<n>& scores, const QueryStatistics<8 * n>& statistics, int query, int key) {
   const int g = lane() / 4, q = lane() % 4;
 #pragma unroll
   for (int j = 0; j < n; ++j) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const int column = 8 * j + 2 * q + i % 2, t = query + column, s = key + g + 8 * (i / 2);
-      bool seen = t < shape.queries && s <= t && (shape.window == 0 || t - s < shape.window);
-      if (shape.document_start != nullptr) seen = seen && statistics.document_start[column] <= s;
-      if (!seen) scores.v[j][i] = -INFINITY;
+      const bool seen = (s <= t) & (statistics.first_key[column] <= s);
+      scores.v[j][i] = seen ? scores.v[j][i] : -INFINITY;
     }
   }
 }
