@@ -35,18 +35,23 @@ __device__ void copy_tile(T* to, const TensorMap& map, Barrier* full, int rows, 
     copy_panel(to + column * rows, map, full, column, head, group, position, sequence);
 }
 
+/// What to add to a matrix descriptor for a matrix that starts `elements` 16-bit elements later. Carries would change
+/// other fields, but shared memory ends before the field's 256 KiB.
+constexpr std::uint64_t later(int elements) { return static_cast<std::uint64_t>(elements) * 2 / 16; }
+
 /// Starts sums (64, 8 n) = A B^T as a separate wgmma group. A is 64 rows in a tile of `a_rows` rows, and `a` points
 /// into that tile's first panel. B is a tile of 8 n rows.
 template <class T, int dim, int a_rows, int n>
 __device__ void start_product_of_rows(Sums<n>& sums, const T* a, const T* b) {
   constexpr std::uint32_t kUnused = 16;  // by convention; wgmma ignores it
+  const std::uint64_t first_a = matrix_descriptor(shared_address(a), kUnused, kAtom);
+  const std::uint64_t first_b = matrix_descriptor(shared_address(b), kUnused, kAtom);
   wgmma_begin(sums);
 #pragma unroll
   for (int k = 0; k < dim; k += 16) {
     const int panel = k / kPanel, column = k % kPanel;
-    const std::uint32_t of_a = shared_address(a + panel * a_rows * kPanel + column);
-    const std::uint32_t of_b = shared_address(b + panel * 8 * n * kPanel + column);
-    wgmma_rows<T>(sums, matrix_descriptor(of_a, kUnused, kAtom), matrix_descriptor(of_b, kUnused, kAtom), k > 0);
+    wgmma_rows<T>(sums, first_a + later(panel * a_rows * kPanel + column),
+                  first_b + later(panel * 8 * n * kPanel + column), k > 0);
   }
   wgmma_commit();
 }
@@ -64,12 +69,10 @@ __device__ void round_to_all_of_a(AllOfA<n>& a, const Sums<n>& scores) {
 /// is a tile of 16 * steps rows.
 template <class T, int m, int steps>
 __device__ void start_product_of_columns(Sums<m>& sums, const std::uint32_t (&a)[steps][4], const T* tile) {
+  const std::uint64_t first = matrix_descriptor(shared_address(tile), 16 * steps * kPanelRow, kAtom);
   wgmma_begin(sums);
 #pragma unroll
-  for (int k = 0; k < steps; ++k) {
-    const std::uint32_t rows = shared_address(tile + 16 * k * kPanel);
-    wgmma_columns<T>(sums, a[k], matrix_descriptor(rows, 16 * steps * kPanelRow, kAtom));
-  }
+  for (int k = 0; k < steps; ++k) wgmma_columns<T>(sums, a[k], first + later(16 * k * kPanel));
   wgmma_commit();
 }
 
