@@ -38,11 +38,12 @@ struct BarrierState {
   std::uint8_t parity, count, arrived, mark;
   std::int32_t bytes;  // announced minus arrived
 };
-inline constexpr std::uint8_t kInitialized = 0x5a;  // BarrierState::mark
+inline constexpr std::uint8_t kInitialized = 0x5a, kReady = 0x5b;  // BarrierState::mark
 inline BarrierState& state_of(cuda::Barrier* barrier) {
   static_assert(sizeof(BarrierState) == sizeof(cuda::Barrier));
   auto& state = *reinterpret_cast<BarrierState*>(barrier);
-  require(state.mark == kInitialized, "a barrier is used before barrier_init()");
+  require(state.mark == kReady, state.mark == kInitialized ? "a barrier is used before barriers_ready()"
+                                                           : "a barrier is used before barrier_init()");
   return state;
 }
 inline void end_phase_if_complete(BarrierState& state) {
@@ -64,14 +65,28 @@ inline void finish_copies(cuda::Barrier* barrier) {
   for (const auto& copy : copies) copy();
 }
 
+/// The barriers that the running thread has initialized, but not made visible to the copy engine (PTX ISA,
+/// fence.mbarrier_init and "Async proxy").
+inline std::vector<cuda::Barrier*>& new_barriers() {
+  static std::vector<cuda::Barrier*> all;
+  return all;
+}
+
 /// A thread's pending matmuls: those not committed yet, and the committed groups.
 struct Products {
+  bool fenced = false;
   std::vector<std::function<void()>> open;
   std::deque<std::vector<std::function<void()>>> groups;
 };
 inline Products& products_of_thread() {
   static std::vector<Products> all(1024);
   return all[threadIdx.x];
+}
+
+/// Returns the group to which the running thread adds a matmul.
+inline std::vector<std::function<void()>>& open_products() {
+  require(products_of_thread().fenced, "a wgmma without wgmma_begin() since the last group");
+  return products_of_thread().open;
 }
 
 /// A decoded matrix descriptor.
@@ -150,8 +165,14 @@ inline TensorMap make_tensor_map(const PanelMap& map) {
 inline void barrier_init(Barrier* barrier, unsigned count) {
   const emulated::BarrierState state{0, static_cast<std::uint8_t>(count), 0, emulated::kInitialized, 0};
   std::memcpy(barrier, &state, sizeof(state));
+  emulated::new_barriers().push_back(barrier);
 }
-inline void barriers_ready() { emulated::pending_panels().clear(); }
+inline void barriers_ready() {
+  emulated::pending_panels().clear();
+  for (Barrier* barrier : emulated::new_barriers())
+    reinterpret_cast<emulated::BarrierState*>(barrier)->mark = emulated::kReady;
+  emulated::new_barriers().clear();
+}
 inline void barrier_arrive_expecting(Barrier* barrier, unsigned bytes) {
   emulated::BarrierState& state = emulated::state_of(barrier);
   require(state.arrived < state.count, "a barrier has more arrivals than its count");
@@ -205,10 +226,15 @@ void shrink_registers() {
   static_assert(count % 8 == 0 && count >= 24 && count <= 256);
 }
 
+/// Required before the first matmul, and whenever registers that a matmul uses have changed (PTX ISA, wgmma.fence).
+/// Callers change them between groups.
 template <int n>
-void wgmma_begin(Sums<n>&) {}
+void wgmma_begin(Sums<n>&) {
+  emulated::products_of_thread().fenced = true;
+}
 inline void wgmma_commit() {
   emulated::Products& products = emulated::products_of_thread();
+  products.fenced = false;
   products.groups.push_back(std::move(products.open));
   products.open.clear();
 }
@@ -222,22 +248,21 @@ void wgmma_end(Sums<n>&) {
 template <class T, int n>
 void wgmma_rows(Sums<n>& d, std::uint64_t a, std::uint64_t b, bool accumulate) {
   __syncwarp();
-  emulated::products_of_thread().open.push_back(
-      [&d, left = emulated::Matrix(a), right = emulated::Matrix(b), accumulate] {
-        if (!accumulate) d = {};
-        emulated::multiply_fragment(
-            d, [&](int row, float(&out)[16]) { left.read_row<T>(row, out); },
-            [&](int column, float(&out)[2][16]) {
-              for (int i = 0; i < 2; ++i) right.read_row<T>(column + i, out[i]);
-            });
-      });
+  emulated::open_products().push_back([&d, left = emulated::Matrix(a), right = emulated::Matrix(b), accumulate] {
+    if (!accumulate) d = {};
+    emulated::multiply_fragment(
+        d, [&](int row, float(&out)[16]) { left.read_row<T>(row, out); },
+        [&](int column, float(&out)[2][16]) {
+          for (int i = 0; i < 2; ++i) right.read_row<T>(column + i, out[i]);
+        });
+  });
 }
 template <class T, int n>
 void wgmma_columns(Sums<n>& d, const std::uint32_t (&a)[4], std::uint64_t b) {
   using Operands = std::array<std::uint32_t, 4>;
   std::array<Operands, 32> all;
   std::copy_n(emulated::gather("wgmma", ~0u, Operands{a[0], a[1], a[2], a[3]}), 32, all.begin());
-  emulated::products_of_thread().open.push_back([&d, all, right = emulated::Matrix(b)] {
+  emulated::open_products().push_back([&d, all, right = emulated::Matrix(b)] {
     emulated::multiply_fragment(
         d,
         [&](int row, float(&out)[16]) {  // in mma.h's layout for A
