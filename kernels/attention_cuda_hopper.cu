@@ -33,7 +33,7 @@ struct HopperForward {
   TensorMap q_map, k_map, v_map;
   ForwardOperands<T> f;
   int first_q, first_k, first_v;  // HeadSlice::first of each
-  int tiles;                      // of queries, per sequence
+  TileOrder order;
 };
 
 /// Shared memory of a block.
@@ -136,11 +136,11 @@ __global__ void __launch_bounds__(HopperTile<dim>::kThreads, 1)
   __syncthreads();
   with_roles<Tile>(
       [&] {
-        const HopperQueries own(hopper.f.shape, hopper.tiles, Tile::kQueries, Tile::kKeys);
+        const HopperQueries own(hopper.f.shape, hopper.order, Tile::kQueries, Tile::kKeys);
         if (lane() == 0) produce<T, dim>(hopper, shared, own);
       },
       [&](int warpgroup) {
-        const HopperQueries own(hopper.f.shape, hopper.tiles, Tile::kQueries, Tile::kKeys);
+        const HopperQueries own(hopper.f.shape, hopper.order, Tile::kQueries, Tile::kKeys);
         consume<T, dim>(hopper, shared, own, warpgroup);
       });
 #else
@@ -154,7 +154,6 @@ void attention_forward_hopper(Stream& stream, Tensor out, Tensor logsumexp, cons
   const AttentionSizes sizes = in.sizes();
   with_head_size<64, 128>(out.dtype(), sizes.dim, [&]<class T, int dim>(T, std::integral_constant<int, dim>) {
     using Tile = HopperTile<dim>;
-    const std::int64_t tiles = (sizes.queries + Tile::kQueries - 1) / Tile::kQueries;
     const HopperForward<T> hopper{.q_map = make_tensor_map(panel_map(in.qkv.q, Tile::kQueries)),
                                   .k_map = make_tensor_map(panel_map(in.qkv.k, Tile::kKeys)),
                                   .v_map = make_tensor_map(panel_map(in.qkv.v, Tile::kKeys)),
@@ -162,9 +161,8 @@ void attention_forward_hopper(Stream& stream, Tensor out, Tensor logsumexp, cons
                                   .first_q = static_cast<int>(in.qkv.q.first),
                                   .first_k = static_cast<int>(in.qkv.k.first),
                                   .first_v = static_cast<int>(in.qkv.v.first),
-                                  .tiles = static_cast<int>(tiles)};
-    const auto blocks = static_cast<unsigned>(tiles * sizes.batch * sizes.groups * sizes.heads);
-    launch(stream, attend_hopper<T, dim>, {blocks, Tile::kThreads, Tile::kBytes}, hopper);
+                                  .order = query_order(sizes, Tile::kQueries)};
+    launch(stream, attend_hopper<T, dim>, {hopper.order.blocks(), Tile::kThreads, Tile::kBytes}, hopper);
   });
 }
 

@@ -44,14 +44,13 @@ struct HopperBackward {
   TiledBackward<T> f;
   int first_q, first_k, first_v;  // HeadSlice::first of each
 
-  template <class Tile>
-  HopperBackward(Tile, int query_rows, int key_rows, const AttentionInput& in, const Qkv& grads, const Tensor& dout,
-                 const Tensor& out, const Tensor& logsumexp, float* delta)
+  HopperBackward(const TileOrder& order, int query_rows, int key_rows, const AttentionInput& in, const Qkv& grads,
+                 const Tensor& dout, const Tensor& out, const Tensor& logsumexp, float* delta)
       : q_map(make_tensor_map(panel_map(in.qkv.q, query_rows))),
         k_map(make_tensor_map(panel_map(in.qkv.k, key_rows))),
         v_map(make_tensor_map(panel_map(in.qkv.v, key_rows))),
         dout_map(make_tensor_map(panel_map({heads_of(dout, in.sizes())}, query_rows))),
-        f({in, grads, dout, out, logsumexp, delta}, Tile::kOwn),
+        f({in, grads, dout, out, logsumexp, delta}, order),
         first_q(static_cast<int>(in.qkv.q.first)),
         first_k(static_cast<int>(in.qkv.k.first)),
         first_v(static_cast<int>(in.qkv.v.first)) {}
@@ -182,11 +181,11 @@ __global__ void __launch_bounds__(HopperDqTile<dim>::kThreads, 1)
   __syncthreads();
   with_roles<Tile>(
       [&] {
-        const HopperQueries own(hopper.f.shape, hopper.f.tiles, Tile::kOwn, Tile::kRows);
+        const HopperQueries own(hopper.f.shape, hopper.f.order, Tile::kOwn, Tile::kRows);
         if (lane() == 0) copy_keys<Tile>(hopper, shared, own);
       },
       [&](int warpgroup) {
-        const HopperQueries own(hopper.f.shape, hopper.f.tiles, Tile::kOwn, Tile::kRows);
+        const HopperQueries own(hopper.f.shape, hopper.f.order, Tile::kOwn, Tile::kRows);
         sum_dq<Tile>(hopper.f, shared, own, warpgroup);
       });
 #else
@@ -200,9 +199,9 @@ struct HopperKeys {
   SeeingQueries queries;
   template <class Tile, class T>
   __device__ HopperKeys(Tile, const TiledBackward<T>& f, int* shared)
-      : b(block_in_grid() / f.tiles / f.shape.groups),
-        g(block_in_grid() / f.tiles % f.shape.groups),
-        first(block_in_grid() % f.tiles * Tile::kOwn),
+      : b(f.order.at(block_in_grid()).head / f.shape.groups),
+        g(f.order.at(block_in_grid()).head % f.shape.groups),
+        first(f.order.at(block_in_grid()).tile * Tile::kOwn),
         queries(f.shape, first, Tile::kOwn) {
     if (f.shape.document_start != nullptr) exclude_later_documents(queries, f.shape, b, first + Tile::kOwn - 1, shared);
   }
@@ -340,13 +339,12 @@ void attention_backward_hopper(Stream& stream, float* delta, const Qkv& grads, T
   with_head_size<64, 128>(out.dtype(), sizes.dim, [&]<class T, int dim>(T, std::integral_constant<int, dim>) {
     using ForDq = HopperDqTile<dim>;
     using ForKeys = HopperDkDvTile<dim>;
-    const HopperBackward<T> dq(ForDq(), ForDq::kOwn, ForDq::kRows, in, grads, dout, out, logsumexp, delta);
-    const HopperBackward<T> keys(ForKeys(), ForKeys::kRows, ForKeys::kOwn, in, grads, dout, out, logsumexp, delta);
-    const auto groups = static_cast<unsigned>(sizes.batch * sizes.groups), heads = static_cast<unsigned>(sizes.heads);
-    launch(stream, write_dq_hopper<T, dim>,
-           {static_cast<unsigned>(dq.f.tiles) * groups * heads, ForDq::kThreads, ForDq::kBytes}, dq);
-    launch(stream, write_dk_dv_hopper<T, dim>,
-           {static_cast<unsigned>(keys.f.tiles) * groups, ForKeys::kThreads, ForKeys::kBytes}, keys);
+    const HopperBackward<T> dq(query_order(sizes, ForDq::kOwn), ForDq::kOwn, ForDq::kRows, in, grads, dout, out,
+                               logsumexp, delta);
+    const HopperBackward<T> keys(key_order(sizes, ForKeys::kOwn), ForKeys::kRows, ForKeys::kOwn, in, grads, dout, out,
+                                 logsumexp, delta);
+    launch(stream, write_dq_hopper<T, dim>, {dq.f.order.blocks(), ForDq::kThreads, ForDq::kBytes}, dq);
+    launch(stream, write_dk_dv_hopper<T, dim>, {keys.f.order.blocks(), ForKeys::kThreads, ForKeys::kBytes}, keys);
   });
 }
 

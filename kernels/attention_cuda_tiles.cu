@@ -20,7 +20,7 @@ struct ForwardTile {
 
 template <class T>
 struct TiledForward : ForwardOperands<T> {
-  int tiles;  // of queries, per sequence
+  TileOrder order;
 };
 
 /// Part of a warp's tile: 16 queries.
@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(ForwardTile<dim>::kWarps* kWarp, 2)
   using Tile = ForwardTile<dim>;
   constexpr int kParts = Tile::kParts;
   const AttentionShape& shape = f.shape;
-  const auto [b, g, h, head, first_query] = QueryTile(shape, f.tiles, Tile::kQueries);
+  const auto [b, g, h, head, first_query] = QueryTile(shape, f.order, Tile::kQueries);
   const int warp_row = warp_in_block() * 16 * kParts;
   T *queries = shared_memory<T>(), *stages = queries + Tile::kQueries * kTileRow<dim>;
   const SeenKeys block_sees(shape, b, first_query, Tile::kQueries);
@@ -138,12 +138,8 @@ void attention_forward_tiles(Stream& stream, Tensor out, Tensor logsumexp, const
   const AttentionSizes sizes = in.sizes();
   with_tiles(out.dtype(), sizes.dim, [&]<class T, int dim>(T, std::integral_constant<int, dim>) {
     using Tile = ForwardTile<dim>;
-    const std::int64_t tiles = (sizes.queries + Tile::kQueries - 1) / Tile::kQueries;
-    const TiledForward<T> f{{in, out, logsumexp}, static_cast<int>(tiles)};
-    launch(
-        stream, attend_tiles<T, dim>,
-        {static_cast<unsigned>(tiles * sizes.batch * sizes.groups * sizes.heads), Tile::kWarps * kWarp, Tile::kBytes},
-        f);
+    const TiledForward<T> f{{in, out, logsumexp}, query_order(sizes, Tile::kQueries)};
+    launch(stream, attend_tiles<T, dim>, {f.order.blocks(), Tile::kWarps * kWarp, Tile::kBytes}, f);
   });
 }
 

@@ -24,8 +24,8 @@ __global__ void __launch_bounds__(DkDvTile<dim>::kWarps* kWarp, 2)
     write_dk_dv_tiles(const __grid_constant__ TiledBackward<T> f) {
   using Tile = DkDvTile<dim>;
   const AttentionShape& shape = f.shape;
-  const int item = block_in_grid(), first_key = item % f.tiles * Tile::kKeys;  // most queries first
-  const int g = item / f.tiles % shape.groups, b = item / f.tiles / shape.groups;
+  const TileOrder::Place place = f.order.at(block_in_grid());
+  const int first_key = place.tile * Tile::kKeys, g = place.head % shape.groups, b = place.head / shape.groups;
   const int warp_row = warp_in_block() * 16, own_key = first_key + warp_row;
   T *keys = shared_memory<T>(), *values = keys + Tile::kOwnTile, *stages = values + Tile::kOwnTile;
   auto* statistics = reinterpret_cast<QueryStatistics<Tile::kQueries>*>(stages + 2 * Tile::kStage);
@@ -89,9 +89,8 @@ void attention_dk_dv_tiles(Stream& stream, float* delta, const Qkv& grads, Tenso
                            const AttentionInput& in) {
   with_tiles(out.dtype(), in.sizes().dim, [&]<class T, int dim>(T, std::integral_constant<int, dim>) {
     using Tile = DkDvTile<dim>;
-    const TiledBackward<T> f({in, grads, dout, out, logsumexp, delta}, Tile::kKeys);
-    const auto blocks = static_cast<unsigned>(std::int64_t{f.tiles} * f.shape.batch * f.shape.groups);
-    launch(stream, write_dk_dv_tiles<T, dim>, {blocks, Tile::kWarps * kWarp, Tile::kBytes}, f);
+    const TiledBackward<T> f({in, grads, dout, out, logsumexp, delta}, key_order(in.sizes(), Tile::kKeys));
+    launch(stream, write_dk_dv_tiles<T, dim>, {f.order.blocks(), Tile::kWarps * kWarp, Tile::kBytes}, f);
   });
 }
 

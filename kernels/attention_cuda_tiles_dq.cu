@@ -22,7 +22,7 @@ __global__ void __launch_bounds__(DqTile<dim>::kWarps* kWarp, 2)
     write_dq_tiles(const __grid_constant__ TiledBackward<T> f) {
   using Tile = DqTile<dim>;
   const AttentionShape& shape = f.shape;
-  const auto [b, g, h, head, first_query] = QueryTile(shape, f.tiles, Tile::kQueries);
+  const auto [b, g, h, head, first_query] = QueryTile(shape, f.order, Tile::kQueries);
   const int warp_row = warp_in_block() * 16, t = first_query + warp_row;
   T *queries = shared_memory<T>(), *douts = queries + Tile::kOwnTile, *stages = douts + Tile::kOwnTile;
   const SeenKeys block_sees(shape, b, first_query, Tile::kQueries), warp_sees(shape, b, t, 16);
@@ -66,9 +66,8 @@ void attention_dq_tiles(Stream& stream, float* delta, const Qkv& grads, Tensor d
                         const AttentionInput& in) {
   with_tiles(out.dtype(), in.sizes().dim, [&]<class T, int dim>(T, std::integral_constant<int, dim>) {
     using Tile = DqTile<dim>;
-    const TiledBackward<T> f({in, grads, dout, out, logsumexp, delta}, Tile::kQueries);
-    const auto blocks = static_cast<unsigned>(std::int64_t{f.tiles} * f.shape.batch * f.shape.groups * f.shape.heads);
-    launch(stream, write_dq_tiles<T, dim>, {blocks, Tile::kWarps * kWarp, Tile::kBytes}, f);
+    const TiledBackward<T> f({in, grads, dout, out, logsumexp, delta}, query_order(in.sizes(), Tile::kQueries));
+    launch(stream, write_dq_tiles<T, dim>, {f.order.blocks(), Tile::kWarps * kWarp, Tile::kBytes}, f);
   });
 }
 

@@ -13,9 +13,9 @@ namespace mtl::cuda {
 
 template <class T>
 struct TiledBackward : BackwardOperands<T> {
-  int tiles;  // per sequence; they tile its queries or its keys
-  TiledBackward(const BackwardOperands<T>& operands, int size)
-      : BackwardOperands<T>(operands), tiles((operands.shape.queries + size - 1) / size) {}
+  TileOrder order;  // of the tiles of queries or of keys
+  TiledBackward(const BackwardOperands<T>& operands, const TileOrder& tile_order)
+      : BackwardOperands<T>(operands), order(tile_order) {}
 };
 
 /// Statistics and visible keys for a lane's query rows g and g + 8.

@@ -94,8 +94,8 @@ __device__ void with_roles(const Produce& produce, const Consume& consume) {
 /// A block's query tile, and the range of keys to visit, which starts at a key tile.
 struct HopperQueries : QueryTile {
   int first_key, end_key;
-  __device__ HopperQueries(const AttentionShape& shape, int tiles, int queries, int keys)
-      : QueryTile(shape, tiles, queries) {
+  __device__ HopperQueries(const AttentionShape& shape, const TileOrder& order, int queries, int keys)
+      : QueryTile(shape, order, queries) {
     const SeenKeys seen(shape, b, first, queries);
     first_key = seen.lowest / keys * keys;
     end_key = seen.highest;

@@ -6,6 +6,7 @@
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/mma.h"
 #include "kernels/cuda/pack.h"
+#include "kernels/cuda/tile_order.h"
 #include "kernels/cuda/warp.h"
 
 namespace mtl::cuda {
@@ -147,11 +148,11 @@ struct SeenKeys {
 /// A block's tile of queries: `size` queries of a head, from `first` on. Tiles with the most keys come first.
 struct QueryTile {
   int b, g, h, head, first;
-  __device__ QueryTile(const AttentionShape& shape, int tiles, int size) {
-    const int item = block_in_grid(), all_heads = shape.groups * shape.heads;
-    first = (tiles - 1 - item % tiles) * size;
-    head = item / tiles % all_heads;
-    b = item / tiles / all_heads;
+  __device__ QueryTile(const AttentionShape& shape, const TileOrder& order, int size) {
+    const TileOrder::Place place = order.at(block_in_grid());
+    first = (order.tiles - 1 - place.tile) * size;
+    head = place.head % (shape.groups * shape.heads);
+    b = place.head / (shape.groups * shape.heads);
     g = head / shape.heads;
     h = head % shape.heads;
   }

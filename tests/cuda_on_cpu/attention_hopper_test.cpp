@@ -1,7 +1,11 @@
 // Attention for sm_90a, emulated: tile layouts and descriptors, barriers, masks and accumulators.
+#include <functional>
+#include <queue>
+
 #include "kernels/attention_cuda.h"
 #include "kernels/attention_variant.h"
 #include "kernels/cuda/hopper_layout.h"
+#include "kernels/cuda/tile_order.h"
 #include "tests/cuda_on_cpu/kernels/cuda/capability.h"
 #include "tests/kernels/attention_reference.h"
 
@@ -32,6 +36,38 @@ const AttentionCase kBackwardCases[] = {
 };
 
 }  // namespace
+
+TEST_CASE("attention tiles: blocks compute every tile of every head once, and leave few processors without work") {
+  struct Case {
+    std::int64_t length, heads, bytes;
+    double least;  // share of 132 processors' time, one block on each at a time; the time of tile i of n is n - i
+  };
+  for (const Case& c : {Case{1, 1, 1, 0}, Case{300, 5, 1 << 20, 0}, Case{2048, 12, 1 << 19, 0.75},
+                        Case{2048, 32, 1 << 19, 0.95}, Case{4096, 16, 1 << 20, 0.95}, Case{1024, 96, 1 << 18, 0.95},
+                        Case{8192, 32, 1 << 21, 0.95}, Case{32768, 40, 1 << 23, 0.95}}) {
+    CAPTURE(c.length);
+    CAPTURE(c.heads);
+    const TileOrder order(c.length, 128, c.heads, c.bytes);
+    CHECK(order.section * c.bytes <= 32 << 20);
+    std::vector<int> found(order.blocks());
+    std::priority_queue<double, std::vector<double>, std::greater<>> free_at;  // when each processor is free
+    for (int i = 0; i < 132; ++i) free_at.push(0);
+    double work = 0, end = 0;
+    for (int block = 0; block < static_cast<int>(order.blocks()); ++block) {
+      const auto [tile, head] = order.at(block);
+      REQUIRE(tile < order.tiles);
+      REQUIRE(head < c.heads);
+      ++found[static_cast<std::size_t>(tile) * static_cast<std::size_t>(c.heads) + static_cast<std::size_t>(head)];
+      const double seconds = order.tiles - tile, start = free_at.top();
+      free_at.pop();
+      free_at.push(start + seconds);
+      work += seconds;
+      end = std::max(end, start + seconds);
+    }
+    CHECK(std::all_of(found.begin(), found.end(), [](int count) { return count == 1; }));
+    CHECK(work / (132 * end) >= c.least);
+  }
+}
 
 TEST_CASE("attention hopper: forward equals the fp64 reference") {
   for (const AttentionCase& c : kHopperCases) {

@@ -1,0 +1,47 @@
+// The order in which attention's blocks compute tiles.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "kernels/attention.h"
+
+namespace mtl::cuda {
+
+/// The order in which blocks compute the tiles of all sequences' heads (or groups). Blocks start in order of their
+/// number, and causality makes tile 0 the longest, so it comes first for several heads: the last blocks are then short,
+/// and no processor waits long for the others. The heads of a section are those whose other operands, which their
+/// blocks all read, fit in L2 together.
+struct TileOrder {
+  int tiles;    // per head
+  int heads;    // of all sequences
+  int section;  // heads per section; the last section may have fewer
+
+  /// `bytes`: of the operands that all tiles of a head read.
+  TileOrder(std::int64_t length, int tile, std::int64_t all_heads, std::int64_t bytes)
+      : tiles(static_cast<int>((length + tile - 1) / tile)), heads(static_cast<int>(all_heads)) {
+    constexpr std::int64_t kCached = 32 << 20;  // the L2 of data-center GPUs is 40 MiB or more since sm_80
+    section = static_cast<int>(std::clamp<std::int64_t>(kCached / bytes, 1, all_heads));
+  }
+  unsigned blocks() const { return static_cast<unsigned>(tiles) * static_cast<unsigned>(heads); }
+
+  struct Place {
+    int tile, head;
+  };
+  constexpr Place at(int block) const {
+    const int first = block / (tiles * section) * section, inside = block - first * tiles;
+    const int size = heads - first < section ? heads - first : section;
+    return {inside / size, first + inside % size};
+  }
+};
+
+/// The order of query tiles, whose blocks read their head's keys and values.
+inline TileOrder query_order(const AttentionSizes& s, int size) {
+  return {s.queries, size, s.batch * s.groups * s.heads, 2 * s.keys * s.dim * 2};
+}
+/// The order of key tiles, whose blocks read the queries of all heads in the group, and their dout.
+inline TileOrder key_order(const AttentionSizes& s, int size) {
+  return {s.keys, size, s.batch * s.groups, 2 * s.heads * s.queries * s.dim * 2};
+}
+
+}  // namespace mtl::cuda
